@@ -1,0 +1,33 @@
+package v1alpha1
+
+// Annotations that users write on Queues, workloads and pods. They keep the
+// prefix volcano.sh/ because Volcano's controllers copy annotations of that
+// prefix from a workload to its PodGroup.
+const (
+	// AnnotationCardQuota on a Queue is its quota: a JSON object, card name to
+	// whole number, {"NVIDIA-H200":8}. The operator writes it from a CardQuota;
+	// the scheduler honours it when it was written by hand as well.
+	AnnotationCardQuota = "volcano.sh/card.quota"
+	// AnnotationCardRequest on a vcjob or PodGroup tells how many cards the
+	// whole job asks for, for the time before its pods exist: a JSON object,
+	// card request to whole number.
+	AnnotationCardRequest = "volcano.sh/card.request"
+	// AnnotationCardName on a pod (template) names the card it runs on, or
+	// alternatives in the order of preference: "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D".
+	// The count is the pod's own request of the resource.
+	AnnotationCardName = "volcano.sh/card.name"
+	// AnnotationServiceType on a Queue, pod or PodGroup is the service type,
+	// for example inference or training. The queue's decides when it has one.
+	AnnotationServiceType = "volcano.sh/service.type"
+	// AnnotationCardAllocated on a Queue is written by the operator: what the
+	// queue's pods hold now, in the form of card.quota.
+	AnnotationCardAllocated = "volcano.sh/card.allocated"
+	// AnnotationClosedByParent on a Queue belongs to Volcano's queue controller.
+	AnnotationClosedByParent = "volcano.sh/closed-by-parent"
+	// AnnotationQueueName on a pod (template) names its queue.
+	AnnotationQueueName = "scheduling.volcano.sh/queue-name"
+	// AnnotationJobQueueName on a pod names the queue of the vcjob that made it.
+	AnnotationJobQueueName = "volcano.sh/queue-name"
+	// AnnotationPodGroup on a pod names its PodGroup; Volcano writes it.
+	AnnotationPodGroup = "scheduling.k8s.io/group-name"
+)

@@ -1,0 +1,152 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Bounds of the status, which the operator keeps by shortening.
+const (
+	// MaxStatusCards is the most entries of status.cards.
+	MaxStatusCards = 128
+	// MaxBlocked is the most entries of status.blocked.
+	MaxBlocked = 10
+	// MaxSummaryLength is the most bytes of a summary.
+	MaxSummaryLength = 1024
+	// MaxMessageLength is the most bytes of status.blocked[].message.
+	MaxMessageLength = 1024
+	// MaxWorkloadLength is the most bytes of status.blocked[].workload: a kind,
+	// a namespace and a name.
+	MaxWorkloadLength = 400
+	// MaxReasonLength is the most bytes of status.blocked[].reason.
+	MaxReasonLength = 256
+)
+
+// CardQuotaStatus is what the operator saw last. It is rewritten at most once
+// a second.
+type CardQuotaStatus struct {
+	// observedGeneration is the metadata.generation that this status is about.
+	// While it is smaller than metadata.generation the last change of the spec
+	// has not been worked on yet.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// queue is the Volcano Queue that carries the quota.
+	// +optional
+	Queue *QueueStatus `json:"queue,omitempty"`
+	// summary is used/quota of every card in one line:
+	// "6/8 NVIDIA-H200, 0/3 NVIDIA-H200/mig-1g.18gb-mixed".
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Summary string `json:"summary,omitempty"`
+	// pendingSummary is the cards that waiting pods ask for, in one line:
+	// "4 NVIDIA-H200"; "0" when nothing waits.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	PendingSummary string `json:"pendingSummary,omitempty"`
+	// cards is the use of every card that the spec lists, in that order, then
+	// of cards that pods of the queue hold or wait for without a quota.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=128
+	Cards []CardStatus `json:"cards,omitempty"`
+	// cpu is the CPU that the queue's pods request together.
+	// +optional
+	CPU *ResourceStatus `json:"cpu,omitempty"`
+	// memory is the memory that the queue's pods request together.
+	// +optional
+	Memory *ResourceStatus `json:"memory,omitempty"`
+	// blocked is what waits and why, by workload, at most 10 entries.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Blocked []BlockedStatus `json:"blocked,omitempty"`
+	// conditions are QueueSynced (the Queue carries this quota), WithinQuota
+	// (nothing is held beyond it) and Ready (the queue can be used). True is
+	// good.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// QueueStatus is the state of the Volcano Queue.
+type QueueStatus struct {
+	// name is the name of the Queue.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// state is the Queue's own status.state: Open, Closed, Closing or Unknown.
+	// Only an Open queue takes work. Unset until Volcano has opened it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	State string `json:"state,omitempty"`
+}
+
+// CardStatus is the use of one card name, in whole cards.
+type CardStatus struct {
+	// name is the card name.
+	// +required
+	// +kubebuilder:validation:MaxLength=160
+	Name string `json:"name"`
+	// quota is the ceiling that the spec gives, 0 for a card it does not list.
+	// +required
+	Quota int64 `json:"quota"`
+	// used is how many cards the queue's assigned pods hold now, each counted
+	// under the card of the node it is on.
+	// +required
+	Used int64 `json:"used"`
+	// pending is how many cards waiting pods and jobs ask for. A request with
+	// alternatives stands under the first one that the queue has quota for.
+	// +required
+	Pending int64 `json:"pending"`
+	// free is quota minus used, at least 0.
+	// +required
+	Free int64 `json:"free"`
+	// overQuotaBy is used minus quota, at least 0: more than 0 after a quota
+	// was lowered below use. Nothing is stopped, nothing new starts.
+	// +optional
+	OverQuotaBy int64 `json:"overQuotaBy,omitempty"`
+	// physical is how many of this card all nodes of the cluster offer
+	// together. 0 means that no node has it: check the name.
+	// +required
+	Physical int64 `json:"physical"`
+}
+
+// ResourceStatus is the use of CPU or memory.
+type ResourceStatus struct {
+	// used is what the queue's assigned pods request together.
+	// +required
+	Used resource.Quantity `json:"used"`
+	// quota is the limit that the spec gives. Unset when it gives none.
+	// +optional
+	Quota *resource.Quantity `json:"quota,omitempty"`
+}
+
+// BlockedStatus is one workload that waits.
+type BlockedStatus struct {
+	// workload is type/namespace/name, such as deployment/chat/api,
+	// vcjob/lab/pretrain or pod/lab/probe: kubectl get <type> -n <namespace>
+	// <name> shows it.
+	// +required
+	// +kubebuilder:validation:MaxLength=400
+	Workload string `json:"workload"`
+	// card is the card request that waits, with its alternatives:
+	// "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D", or the resource name
+	// when the pod names no card. Unset for work without cards.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2600
+	Card string `json:"card,omitempty"`
+	// count is how many cards wait. Unset for work without cards.
+	// +optional
+	Count int64 `json:"count,omitempty"`
+	// reason is the scheduler's reason, one word.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason,omitempty"`
+	// message is the scheduler's message.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}

@@ -1,0 +1,268 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CardQuota gives one tenant's project or business line a quota per card
+// model. Every CardQuota stands for exactly one Volcano Queue: the operator
+// writes the quota to the Queue, the scheduler enforces it there, and what the
+// queue's pods hold comes back in the status.
+//
+//	apiVersion: cardquota.dev/v1alpha1
+//	kind: CardQuota
+//	metadata:
+//	  name: chat-inference
+//	spec:
+//	  tenant: chat
+//	  serviceType: inference
+//	  cards:
+//	  - name: NVIDIA-H200
+//	    quota: 8
+//	  resources:
+//	    cpu: "96"
+//	    memory: 1Ti
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=cardq
+// +kubebuilder:selectablefield:JSONPath=`.spec.tenant`
+// +kubebuilder:printcolumn:name="Tenant",type=string,JSONPath=`.spec.tenant`
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.serviceType`
+// +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.status.queue.name`
+// +kubebuilder:printcolumn:name="Cards",type=string,JSONPath=`.status.summary`,description="used/quota per card"
+// +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.status.pendingSummary`,description="cards that waiting pods ask for"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Project",type=string,priority=1,JSONPath=`.spec.project`
+// +kubebuilder:printcolumn:name="State",type=string,priority=1,JSONPath=`.status.queue.state`
+// +kubebuilder:printcolumn:name="CPU",type=string,priority=1,JSONPath=`.status.cpu.used`
+// +kubebuilder:printcolumn:name="Memory",type=string,priority=1,JSONPath=`.status.memory.used`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="has(self.spec.queueName) || self.metadata.name.size() <= 63",message="the name is also the name of the Queue, which Volcano writes as a label on pods: at most 63 characters, or set spec.queueName"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.queueName) || self.metadata.name != 'root'",message="the queue root belongs to Volcano and cannot carry a quota: choose another name"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.queueName) || self.metadata.name != 'default'",message="the queue default takes every workload that names no queue: to put a quota on it, say so with spec.queueName: default"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec.queueName) ? self.spec.queueName : self.metadata.name) == (has(oldSelf.spec.queueName) ? oldSelf.spec.queueName : oldSelf.metadata.name)",message="spec.queueName cannot be changed: create another CardQuota for the other queue"
+type CardQuota struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the tenant is granted.
+	// +required
+	Spec CardQuotaSpec `json:"spec"`
+	// status is what the operator saw last: use per card, what waits and why,
+	// and whether the Queue carries this quota.
+	// +optional
+	Status CardQuotaStatus `json:"status,omitzero"`
+}
+
+// CardQuotaList is a list of CardQuotas.
+//
+// +kubebuilder:object:root=true
+type CardQuotaList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []CardQuota `json:"items"`
+}
+
+// CardQuotaSpec is what a tenant is granted.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector)",fieldPath=".namespaceSelector",message="namespaceSelector is not supported yet: leave it out, every namespace may use the queue"
+// +kubebuilder:validation:XValidation:rule="!has(self.parent)",fieldPath=".parent",message="parent is not supported yet: leave it out, queues are flat under root"
+type CardQuotaSpec struct {
+	// tenant is who the cards are for. CardQuotas can be selected by it:
+	// kubectl get cardq --field-selector spec.tenant=chat.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	Tenant string `json:"tenant"`
+	// project is the tenant's project or business line, for people to read. A
+	// tenant with several projects has one CardQuota for each.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	Project string `json:"project,omitempty"`
+	// serviceType says what kind of work runs in the queue. inference gets
+	// queue priority 80000 and cannot be reclaimed; training gets 20000 and can.
+	// Other names leave both fields of the Queue alone. It is written to the
+	// Queue as volcano.sh/service.type, where it decides for every workload of
+	// the queue: no pod can claim more than its queue grants.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	ServiceType string `json:"serviceType"`
+	// namespaceSelector is reserved for choosing the namespaces whose pods may
+	// use the queue. It is not supported yet and refused.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	// queueName is the Volcano Queue that carries the quota; the operator
+	// creates it when it does not exist. Unset means the name of this
+	// CardQuota. It cannot be changed later. Of two CardQuotas for one queue
+	// the older one has it, the other waits. root is refused; default must be
+	// written here in full, since it takes every workload that names no queue.
+	// Jobs name the queue in spec.queue, pods in the annotation
+	// scheduling.volcano.sh/queue-name.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the queue root belongs to Volcano and cannot carry a quota"
+	QueueName string `json:"queueName,omitempty"`
+	// parent is reserved for a hierarchy of queues. It is not supported yet and
+	// refused.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Parent string `json:"parent,omitempty"`
+	// cards is the quota per card: how many cards of each name the pods of the
+	// queue may hold at the same time. A card that is not listed may not be
+	// used at all; an empty list is a queue for work without cards.
+	//
+	//	cards:
+	//	- name: NVIDIA-H200                      # whole cards of this model
+	//	  quota: 8
+	//	- name: NVIDIA-H200/mig-1g.18gb-mixed    # MIG slices of this profile
+	//	  quota: 3
+	//	- name: NVIDIA-H800/mps-80g*1/2          # halves of an 80 GiB card shared by MPS
+	//	  quota: 2
+	//
+	// A quota may be larger than the cluster: overAllocation says what is
+	// thought of that. Lowering a quota below what is in use stops nothing that
+	// runs; nothing new starts until use has fallen, and status shows
+	// overQuotaBy. At most 64 entries, one per name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Cards []CardSpec `json:"cards,omitempty"`
+	// resources limits CPU and memory of the queue's pods together. It is
+	// written to the Queue's spec.capability; what is unset here counts as 0 in
+	// a queue with a card quota, so pods that ask for CPU or memory would not
+	// start, unless the scheduler runs with cardUnlimitedCpuMemory (then pods
+	// that ask for cards are not limited in CPU and memory).
+	// +optional
+	Resources *Resources `json:"resources,omitempty"`
+	// weight is the Queue's weight, 1 to 65535, for sharing what nobody claims.
+	// Unset leaves the Queue's weight to others. When somebody else manages the
+	// field it is left alone and condition QueueSynced says so.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Weight *int32 `json:"weight,omitempty"`
+	// overAllocation says what is thought of quotas that add up to more cards
+	// than the cluster has: Allow it silently, Warn in a condition (default),
+	// or Deny.
+	// +optional
+	// +kubebuilder:default=Warn
+	OverAllocation OverAllocation `json:"overAllocation,omitempty"`
+	// deletionPolicy says what happens to the Queue when this CardQuota is
+	// deleted. Delete (default): the quota becomes empty at once, so nothing
+	// new starts, running pods finish, and the Queue is deleted when no pod and
+	// no PodGroup uses it any more; the CardQuota stays visible until then. The
+	// queue default is never deleted, only given back. Retain: the Queue stays
+	// exactly as it is and belongs to nobody.
+	// +optional
+	// +kubebuilder:default=Delete
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// CardSpec is the quota of one card name.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.deserved)",fieldPath=".deserved",message="deserved is not supported yet: leave it out, quota is the only limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.guarantee)",fieldPath=".guarantee",message="guarantee is not supported yet: leave it out, quota is the only limit"
+type CardSpec struct {
+	// name is the card name. A whole card is called as the node label
+	// <vendor>/<type>.product says, for example NVIDIA-H200 or Ascend-910B. A
+	// MIG slice is <model>/mig-<profile>-mixed, an MPS share is
+	// <model>/mps-<memory>g*1/<replicas>. Every name is counted for itself: a
+	// quota of whole cards does not cover their slices. The names a cluster has
+	// stand in status.cards[].physical of any CardQuota that lists them.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=160
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(/(mig-[a-z0-9][-a-z0-9_.]{0,40}-mixed|mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}))?$`
+	Name string `json:"name"`
+	// quota is the hard ceiling in whole cards (or whole slices or shares), 0
+	// to 1000000. 0 is the same as leaving the card out, but keeps it in the
+	// status.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Quota int64 `json:"quota"`
+	// deserved is reserved for borrowing between queues. It is not supported
+	// yet and refused.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Deserved *int64 `json:"deserved,omitempty"`
+	// guarantee is reserved for borrowing between queues. It is not supported
+	// yet and refused.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Guarantee *int64 `json:"guarantee,omitempty"`
+}
+
+// Resources are the limits of a queue besides cards.
+type Resources struct {
+	// cpu is the most CPU that the queue's pods may request together, for
+	// example "96" or "1500m"; at most 1000000000. Unset counts as 0.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1000000000')) <= 0",message="cpu must be between 0 and 1000000000"
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// memory is the most memory that the queue's pods may request together, for
+	// example 512Gi; at most 4Ei. Unset counts as 0.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('4Ei')) <= 0",message="memory must be between 0 and 4Ei"
+	Memory *resource.Quantity `json:"memory,omitempty"`
+}
+
+// OverAllocation says what is thought of quotas beyond the cluster's cards.
+//
+// +kubebuilder:validation:Enum=Allow;Warn;Deny
+type OverAllocation string
+
+// The values of OverAllocation.
+const (
+	OverAllocationAllow OverAllocation = "Allow"
+	OverAllocationWarn  OverAllocation = "Warn"
+	OverAllocationDeny  OverAllocation = "Deny"
+)
+
+// DeletionPolicy says what becomes of the Queue with its CardQuota.
+//
+// +kubebuilder:validation:Enum=Delete;Retain
+type DeletionPolicy string
+
+// The values of DeletionPolicy.
+const (
+	DeletionPolicyDelete DeletionPolicy = "Delete"
+	DeletionPolicyRetain DeletionPolicy = "Retain"
+)
+
+// Queue names that Volcano makes itself.
+const (
+	// QueueRoot is the ancestor of all queues and is never touched.
+	QueueRoot = "root"
+	// QueueDefault takes every workload that names no queue; it is touched only
+	// when a CardQuota names it.
+	QueueDefault = "default"
+)
+
+// Finalizer keeps a CardQuota until its Queue is gone or given back.
+const Finalizer = "cardquota.dev/queue"
+
+// Queue returns the name of the Queue that carries this quota: spec.queueName,
+// or the name of the CardQuota.
+func (c *CardQuota) Queue() string {
+	if c.Spec.QueueName != "" {
+		return c.Spec.QueueName
+	}
+	return c.Name
+}

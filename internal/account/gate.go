@@ -1,0 +1,102 @@
+package account
+
+import (
+	"strings"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// Ask is what a pod that waits would take.
+type Ask struct {
+	// Names are the cards it may run on, in the order of preference; empty when
+	// it asks for no cards.
+	Names []card.Name
+	// Count is how many of one of the Names it takes.
+	Count card.Count
+	// MilliCPU and Memory are what it would add to the queue's use.
+	MilliCPU, Memory int64
+}
+
+// Kind says which limit a Shortage is about.
+type Kind int
+
+// The kinds of limits.
+const (
+	Cards Kind = iota
+	CPU
+	Memory
+)
+
+// Shortage is one limit that a request would exceed. Requested, Total and
+// Limit are whole cards, thousandths of a core, or bytes.
+type Shortage struct {
+	Kind  Kind
+	Queue string
+	// Names are the card alternatives that are short; only for Cards.
+	Names []card.Name
+	// Requested is what was asked for, Total what would be in use with it, and
+	// Limit what may be.
+	Requested, Total, Limit int64
+}
+
+// Label writes the card alternatives as users write them, "A|B".
+func (s *Shortage) Label() string {
+	texts := make([]string, len(s.Names))
+	for i, name := range s.Names {
+		texts[i] = string(name)
+	}
+	return strings.Join(texts, "|")
+}
+
+// Fits is the gate Allocatable: it returns nil when the queue has room for the
+// ask on at least one of its cards and in CPU and memory, and the first
+// shortage otherwise. CPU and memory are limited only where the ask has some:
+// a pod that asks for no CPU is never refused for CPU.
+func (a *Account) Fits(queue string, ask Ask) *Shortage {
+	if s := a.fitsCards(queue, ask); s != nil {
+		return s
+	}
+	q, ok := a.queues[queue]
+	if !ok {
+		q = &queueBooks{}
+	}
+	switch {
+	case exceeds(q.milliCPU, ask.MilliCPU, q.limits.MilliCPU):
+		return &Shortage{Kind: CPU, Queue: queue, Requested: ask.MilliCPU, Total: q.milliCPU + ask.MilliCPU, Limit: q.limits.MilliCPU}
+	case exceeds(q.memory, ask.Memory, q.limits.Memory):
+		return &Shortage{Kind: Memory, Queue: queue, Requested: ask.Memory, Total: q.memory + ask.Memory, Limit: q.limits.Memory}
+	}
+	return nil
+}
+
+func (a *Account) fitsCards(queue string, ask Ask) *Shortage {
+	if ask.Count == 0 {
+		return nil
+	}
+	for _, name := range ask.Names {
+		if a.FitsOn(queue, name, ask.Count) {
+			return nil
+		}
+	}
+	s := &Shortage{Kind: Cards, Queue: queue, Names: ask.Names, Requested: int64(ask.Count), Total: int64(ask.Count)}
+	for _, name := range ask.Names {
+		s.Total += int64(a.Used(queue, name))
+		s.Limit += int64(a.Limits(queue).Cards[name])
+	}
+	return s
+}
+
+// FitsOn is the gate Predicate: whether the queue has room for so many of one
+// card. It does not allocate memory and may be called from many goroutines
+// while nobody writes.
+func (a *Account) FitsOn(queue string, name card.Name, count card.Count) bool {
+	q, ok := a.queues[queue]
+	if !ok {
+		return count == 0
+	}
+	return q.limits.AnyCard || count == 0 || q.cards[name].Add(count) <= q.limits.Cards[name]
+}
+
+func exceeds(used, ask, limit int64) bool {
+	return ask > 0 && limit != Unlimited && used+ask > limit
+}

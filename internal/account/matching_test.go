@@ -1,0 +1,89 @@
+package account
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// most tries every way to hand out single cards and returns how many can be
+// given at most: the oracle of Admit.
+func most(demands []Demand, free map[card.Name]int64, elastic []Elastic) int64 {
+	i := slices.IndexFunc(demands, func(d Demand) bool { return d.Count > 0 })
+	if i < 0 {
+		return 0
+	}
+	rest := slices.Clone(demands)
+	rest[i].Count--
+	best := most(rest, free, elastic) // this card is not given
+	for _, name := range rest[i].Names {
+		if free[name] > 0 {
+			free[name]--
+			best = max(best, 1+most(rest, free, elastic))
+			free[name]++
+		}
+		for j := range elastic {
+			e := &elastic[j]
+			if e.Spare > 0 && e.Held[name] > 0 {
+				e.Spare--
+				e.Held[name]--
+				best = max(best, 1+most(rest, free, elastic))
+				e.Spare++
+				e.Held[name]++
+			}
+		}
+	}
+	return best
+}
+
+func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
+	names := []card.Name{"A", "B", "C"}
+	rapid.Check(t, func(t *rapid.T) {
+		a := New(0)
+		quota := card.Quota{}
+		used := Charge{Queue: "q"}
+		for _, n := range names {
+			quota[n] = card.Count(rapid.IntRange(0, 3).Draw(t, "quota "+string(n)))
+			used.Cards = append(used.Cards, card.Amount{Name: n, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "used "+string(n)))})
+		}
+		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
+		a.Charge("pods", used)
+		demand := rapid.Custom(func(t *rapid.T) Demand {
+			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
+			return Demand{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
+		})
+		waiting := Waiting{Demands: rapid.SliceOfN(demand, 0, 2).Draw(t, "waiting")}
+		for i := range rapid.IntRange(0, 1).Draw(t, "elastic jobs") {
+			held := map[card.Name]card.Count{}
+			for _, n := range names {
+				held[n] = card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("held %d %s", i, n)))
+			}
+			waiting.Elastic = append(waiting.Elastic, Elastic{Held: held, Spare: card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("spare %d", i)))})
+		}
+		app := Application{Demands: rapid.SliceOfN(demand, 1, 2).Draw(t, "application")}
+		factor := rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "factor")
+
+		free := map[card.Name]int64{}
+		before := slices.Clone(waiting.Demands)
+		for _, n := range names {
+			left := scale(int64(quota[n]), factor) - int64(a.Used("q", n))
+			free[n] = max(0, left)
+			if left < 0 {
+				before = append(before, Demand{Names: []card.Name{n}, Count: card.Count(-left)})
+			}
+		}
+		var asked int64
+		for _, d := range app.Demands {
+			asked += int64(d.Count)
+		}
+		with := append(slices.Clone(before), app.Demands...)
+		want := most(with, free, waiting.Elastic) == most(before, free, waiting.Elastic)+asked
+		if got := a.Admit("q", waiting, app, factor); (got == nil) != want {
+			t.Fatalf("Admit = %+v, brute force says fits=%v", got, want)
+		}
+	})
+}

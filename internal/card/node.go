@@ -1,0 +1,165 @@
+package card
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The labels and resources by which a node tells its cards. Vendor domain and
+// card type stand before the suffix: nvidia.com/gpu.product. They are written
+// by GPU feature discovery on NVIDIA nodes and by the fleet's own labelling
+// elsewhere.
+const (
+	productSuffix  = ".product"
+	memorySuffix   = ".memory"
+	replicasSuffix = ".replicas"
+	sharedSuffix   = ".shared"
+	migVendor      = "nvidia.com"
+	migPrefix      = "nvidia.com/mig-"
+)
+
+// Holding is one card name that a node offers.
+type Holding struct {
+	Name Name
+	// Resource is the name under which the device plugin hands the card out.
+	Resource corev1.ResourceName
+	// Count is how many are allocatable, 0 when the device plugin reports none.
+	Count Count
+}
+
+// Node is what the labels and allocatable resources of one node say about its
+// cards.
+type Node struct {
+	// Model is the card model, "" when the node names none or more than one.
+	Model string
+	// Holdings are the cards that can be counted, sorted by resource.
+	Holdings []Holding
+	// Unnamed are resources that are cards for certain but whose card name the
+	// node does not tell. No pod that asks for them can be placed here.
+	Unnamed []corev1.ResourceName
+	// Anomalies say in plain words what is wrong with the node's labels.
+	Anomalies []string
+}
+
+// product is one P/T.product label.
+type product struct{ vendor, kind, model string }
+
+// Recognise reads the cards of a node from its labels and status.allocatable.
+//
+// A label P/T.product beside P/T.memory names the model. nvidia.com/mig-*
+// resources are its MIG slices, P/T.shared its MPS shares, P/T its whole
+// cards; a vendor whose resource is called otherwise (huawei.com/npu.product,
+// huawei.com/Ascend910) is recognised by having a single resource in its
+// domain. Counts never come from the .count label, which does not follow
+// failures.
+//
+// A node that names two models is an anomaly and counts for none of them.
+func Recognise(node *corev1.Node) Node {
+	products := productsOf(node.Labels)
+	var out Node
+	switch len(products) {
+	case 0:
+		out.Unnamed = slicesOfNode(node)
+		if len(out.Unnamed) > 0 {
+			out.Anomalies = []string{fmt.Sprintf("offers %s but has no label %s/gpu.product with %s/gpu.memory",
+				out.Unnamed[0], migVendor, migVendor)}
+		}
+		return out
+	case 1:
+		out.Model = products[0].model
+	default:
+		models := make([]string, len(products))
+		for i, p := range products {
+			models[i] = p.model
+			out.Unnamed = append(out.Unnamed, resourcesOf(node, p)...)
+		}
+		out.Unnamed = append(out.Unnamed, slicesOfNode(node)...)
+		slices.Sort(out.Unnamed)
+		out.Unnamed = slices.Compact(out.Unnamed)
+		out.Anomalies = []string{"names more than one card model: " + strings.Join(models, ", ")}
+		return out
+	}
+	r := recognition{node: node, product: products[0], out: &out}
+	r.slices()
+	r.shares()
+	r.wholeCards()
+	slices.SortFunc(out.Holdings, func(a, b Holding) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
+	return out
+}
+
+// productsOf finds the labels P/T.product that have P/T.memory beside them,
+// sorted. The labels of MIG profiles (nvidia.com/mig-1g.18gb.product) repeat
+// the whole card's and are skipped.
+func productsOf(labels map[string]string) []product {
+	var found []product
+	for key, model := range labels {
+		base, ok := strings.CutSuffix(key, productSuffix)
+		vendor, kind, cut := strings.Cut(base, "/")
+		if !ok || !cut || kind == "" || model == "" || strings.HasPrefix(key, migPrefix) {
+			continue
+		}
+		if _, ok := labels[base+memorySuffix]; !ok {
+			continue
+		}
+		found = append(found, product{vendor: vendor, kind: kind, model: model})
+	}
+	slices.SortFunc(found, func(a, b product) int {
+		return strings.Compare(a.vendor+"/"+a.kind, b.vendor+"/"+b.kind)
+	})
+	return found
+}
+
+// resourcesOf lists the resources of a node that belong to a product: in its
+// vendor's domain, by the product's type or, failing that, all of them.
+func resourcesOf(node *corev1.Node, p product) []corev1.ResourceName {
+	whole := corev1.ResourceName(p.vendor + "/" + p.kind)
+	var exact, domain []corev1.ResourceName
+	for resource := range node.Status.Allocatable {
+		switch {
+		case resource == whole || resource == whole+sharedSuffix:
+			exact = append(exact, resource)
+		case strings.HasPrefix(string(resource), p.vendor+"/"):
+			domain = append(domain, resource)
+		}
+	}
+	if len(exact) > 0 {
+		return exact
+	}
+	return domain
+}
+
+func slicesOfNode(node *corev1.Node) []corev1.ResourceName {
+	var found []corev1.ResourceName
+	for resource := range node.Status.Allocatable {
+		if strings.HasPrefix(string(resource), migPrefix) {
+			found = append(found, resource)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func allocatable(node *corev1.Node, resource corev1.ResourceName) Count {
+	q := node.Status.Allocatable[resource]
+	return Count(max(0, q.Value()))
+}
+
+// gib rounds a memory label in MiB to the nearest GiB: 81559 is 80.
+func gib(mib int64) int64 { return (mib + 512) / 1024 }
+
+// replicas reads the label that says into how many shares a card is cut.
+func replicas(labels map[string]string, key string) (int, error) {
+	text, ok := labels[key]
+	if !ok {
+		return 0, fmt.Errorf("has no label %s", key)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 9999 {
+		return 0, fmt.Errorf("has label %s=%s, which is not a number of shares from 1 to 9999", key, quote(text))
+	}
+	return n, nil
+}

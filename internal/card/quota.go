@@ -1,0 +1,121 @@
+package card
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Quota is the hard ceiling of a queue per card name. A name without an entry
+// may not be used at all, as if its entry were 0.
+type Quota map[Name]Count
+
+// Bounds of the annotation text, so that no object can make a reader slow.
+const (
+	MaxQuotaText    = 64 << 10
+	MaxQuotaEntries = 256
+)
+
+// ParseQuota reads the annotation volcano.sh/card.quota: one JSON object, card
+// name to whole number from 0 to MaxCount, no name twice. The error lists
+// everything that is wrong, each with what to write instead; no quota is
+// returned then, since half a quota would be a wrong one.
+func ParseQuota(text string) (Quota, error) {
+	quota := Quota{}
+	err := parseCounts(text, func(key string, count Count) error {
+		name, err := ParseName(key)
+		if err != nil {
+			return err
+		}
+		if _, twice := quota[name]; twice {
+			return fmt.Errorf("card %s is named twice: keep one entry", name)
+		}
+		quota[name] = count
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return quota, nil
+}
+
+// String writes the quota as canonical JSON, names sorted, so that equal
+// quotas are equal texts.
+func (q Quota) String() string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, name := range slices.Sorted(maps.Keys(q)) {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:%d", string(name), q[name])
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+// parseCounts walks a JSON object of key to whole number and hands every pair
+// to take. It reads tokens itself because encoding/json keeps the last of two
+// equal keys silently.
+func parseCounts(text string, take func(key string, count Count) error) error {
+	if len(text) > MaxQuotaText {
+		return fmt.Errorf("text is %d bytes, at most %d are read", len(text), MaxQuotaText)
+	}
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return fmt.Errorf(`%s is not a JSON object: write it like {"NVIDIA-H200":8}`, quote(text))
+	}
+	var wrong []error
+	for entries := 0; dec.More(); entries++ {
+		if entries == MaxQuotaEntries {
+			return fmt.Errorf("more than %d entries", MaxQuotaEntries)
+		}
+		key, err := dec.Token()
+		if err != nil {
+			return syntax(text, err)
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return syntax(text, err)
+		}
+		count, err := parseCount(fmt.Sprint(key), string(value))
+		if err == nil {
+			err = take(fmt.Sprint(key), count)
+		}
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return syntax(text, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("text goes on after the JSON object: %s", quote(text))
+	}
+	return errors.Join(wrong...)
+}
+
+func parseCount(key, value string) (Count, error) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("count of %s is %s: at most %d cards can be given", quote(key), quote(value), MaxCount)
+	case err != nil:
+		return 0, fmt.Errorf("count of %s is %s: write a whole number of cards, such as 8", quote(key), quote(value))
+	case n < 0:
+		return 0, fmt.Errorf("count of %s is %d: a quota is 0 or more", quote(key), n)
+	case n > int64(MaxCount):
+		return 0, fmt.Errorf("count of %s is %d: at most %d cards can be given", quote(key), n, MaxCount)
+	}
+	return Count(n), nil
+}
+
+func syntax(text string, err error) error {
+	return fmt.Errorf("%s is not valid JSON (%w): write it like {\"NVIDIA-H200\":8}", quote(text), err)
+}

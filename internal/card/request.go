@@ -1,0 +1,118 @@
+package card
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Request is what a pod may run on: card names in the order of preference,
+// written "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D". All of them are
+// handed out under one resource name, because a container asks for one.
+//
+// The zero Request names nothing: the pod may be placed on any card its queue
+// has quota for.
+type Request struct {
+	names []Name
+	text  string
+}
+
+// MaxAlternatives bounds the alternatives of one request.
+const MaxAlternatives = 16
+
+// ParseRequest reads the annotation volcano.sh/card.name. Spaces around a name
+// are ignored. Alternatives that cannot share one resource name (a whole card
+// and a slice, two MIG profiles) are refused: one resource request cannot mean
+// either.
+func ParseRequest(text string) (Request, error) {
+	parts := strings.Split(text, "|")
+	if len(parts) > MaxAlternatives {
+		return Request{}, fmt.Errorf("%d alternatives, at most %d are allowed", len(parts), MaxAlternatives)
+	}
+	names := make([]Name, 0, len(parts))
+	var wrong []error
+	for _, part := range parts {
+		name, err := ParseName(strings.TrimSpace(part))
+		switch {
+		case err != nil:
+			wrong = append(wrong, err)
+		case slices.Contains(names, name):
+			wrong = append(wrong, fmt.Errorf("card %s is named twice", name))
+		default:
+			names = append(names, name)
+		}
+	}
+	if len(wrong) > 0 {
+		return Request{}, errors.Join(wrong...)
+	}
+	for _, name := range names[1:] {
+		if name.Form() != names[0].Form() || name.profile() != names[0].profile() {
+			return Request{}, fmt.Errorf("%s is a %s and %s is a %s: one resource request cannot mean either, name cards of one resource",
+				names[0], describe(names[0]), name, describe(name))
+		}
+	}
+	return RequestOf(names...), nil
+}
+
+// RequestOf makes a request from names that are known to be valid.
+func RequestOf(names ...Name) Request {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = string(name)
+	}
+	return Request{names: names, text: strings.Join(texts, "|")}
+}
+
+// Names returns the alternatives in the order of preference; the caller must
+// not change them.
+func (r Request) Names() []Name { return r.names }
+
+// Any tells that the request names no card.
+func (r Request) Any() bool { return len(r.names) == 0 }
+
+// Allows tells whether the request permits the card name.
+func (r Request) Allows(name Name) bool { return r.Any() || slices.Contains(r.names, name) }
+
+// String writes the request as the annotation does, "" when it names nothing.
+func (r Request) String() string { return r.text }
+
+func describe(name Name) string {
+	if p := name.profile(); p != "" {
+		return fmt.Sprintf("%s of profile %s", MIG, p)
+	}
+	return string(name.Form())
+}
+
+// Totals is the annotation volcano.sh/card.request: how many cards a whole job
+// asks for, per request, before its pods exist.
+type Totals []Total
+
+// Total is one entry of Totals.
+type Total struct {
+	Request Request
+	Count   Count
+}
+
+// ParseTotals reads the annotation volcano.sh/card.request: one JSON object,
+// card request to whole number. The entries are returned in the order of their
+// texts, so that equal annotations give equal results.
+func ParseTotals(text string) (Totals, error) {
+	var totals Totals
+	err := parseCounts(text, func(key string, count Count) error {
+		request, err := ParseRequest(key)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(totals, func(t Total) bool { return t.Request.String() == request.String() }) {
+			return fmt.Errorf("card request %s is named twice: keep one entry", request)
+		}
+		totals = append(totals, Total{Request: request, Count: count})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(totals, func(a, b Total) int { return strings.Compare(a.Request.text, b.Request.text) })
+	return totals, nil
+}

@@ -1,0 +1,103 @@
+package decision
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+)
+
+// Ask is what a pod asks for.
+type Ask struct {
+	// Resource is the card resource, "" for a pod without cards.
+	Resource corev1.ResourceName
+	// Count is how many cards, 0 for a pod without cards.
+	Count card.Count
+	// Request is what card.name says; it names nothing when there is none.
+	Request card.Request
+	// Names are the cards the pod may be placed on, in the order of preference:
+	// those of its request, or every card that its resource stands for.
+	Names []card.Name
+	// Others are further card resources the pod asks for. Such a pod is refused;
+	// they still count when it was placed past the rules.
+	Others []Held
+	// MilliCPU is in thousandths of a core, Memory in bytes.
+	MilliCPU, Memory int64
+	// Refusal says why the pod can never be placed as it is written.
+	Refusal *Refusal
+}
+
+// Held is a count of a card resource.
+type Held struct {
+	Resource corev1.ResourceName
+	Count    card.Count
+}
+
+// AskOf reads what a pod asks for: containers, init containers, sidecars and
+// overhead together as Kubernetes counts them, its cards by the resources that
+// the inventory knows as cards, and its annotation card.name.
+func AskOf(pod *corev1.Pod, inv *card.Inventory) Ask {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
+	ask := Ask{MilliCPU: requests.Cpu().MilliValue(), Memory: requests.Memory().Value()}
+	var unknown []corev1.ResourceName
+	for resource, quantity := range requests {
+		switch {
+		case quantity.Sign() <= 0:
+		case inv.IsCard(resource):
+			ask.Others = append(ask.Others, Held{Resource: resource, Count: card.Count(quantity.Value())})
+		case strings.Contains(string(resource), "/"):
+			unknown = append(unknown, resource)
+		}
+	}
+	slices.SortFunc(ask.Others, func(a, b Held) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
+	if len(ask.Others) > 0 {
+		ask.Resource, ask.Count = ask.Others[0].Resource, ask.Others[0].Count
+		ask.Others = ask.Others[1:]
+	}
+	ask.name(pod, inv, unknown)
+	return ask
+}
+
+// name settles which cards the pod may run on, or why none.
+func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []corev1.ResourceName) {
+	text, named := pod.Annotations[v1alpha1.AnnotationCardName]
+	if a.Count == 0 && (!named || len(unknown) == 0) {
+		return // no cards: card.name on its own asks for nothing
+	}
+	if named {
+		request, err := card.ParseRequest(text)
+		if err != nil {
+			a.refuse("annotation %s: %v", v1alpha1.AnnotationCardName, err)
+			return
+		}
+		a.Request = request
+	}
+	switch {
+	case a.Count == 0:
+		slices.Sort(unknown)
+		a.refuse("names card <%s> but requests only %v, which no node offers as a card", a.Request, unknown)
+	case len(a.Others) > 0:
+		a.refuse("requests two card resources, %s and %s: one pod uses one card, keep one of them", a.Resource, a.Others[0].Resource)
+	case a.Request.Any():
+		a.Names = inv.Named(a.Resource)
+	default:
+		a.Names = a.Request.Names()
+		for _, name := range a.Names {
+			if resources := inv.ResourcesOf(name); len(resources) > 0 && !slices.Contains(resources, a.Resource) {
+				a.refuse("names card <%s>, which is requested as %s, but requests %s", name, resources[0], a.Resource)
+				return
+			}
+		}
+	}
+}
+
+// refuse leaves no card that the pod may be placed on.
+func (a *Ask) refuse(format string, args ...any) {
+	a.Names = nil
+	a.Refusal = &Refusal{Reason: ReasonGetTaskRequestFailed, Message: "Pod " + fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,67 @@
+package decision
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// Counted tells whether a pod holds its cards now: it is assigned to a node,
+// has not finished and is not being deleted. These are the states that Volcano
+// calls allocated (Bound and Running); a pod that is terminating gives its
+// quota back at once, while its cards stay busy on the node.
+func Counted(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
+		(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")
+}
+
+// Waiting tells whether a pod waits for a node and nothing but a scheduler
+// keeps it waiting: gated pods are not waiting.
+func Waiting(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
+		(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "")
+}
+
+// PodGroupName returns the name of the pod's PodGroup in the pod's namespace,
+// "" when it has none yet.
+func PodGroupName(pod *corev1.Pod) string { return pod.Annotations[v1alpha1.AnnotationPodGroup] }
+
+// QueueOf returns the queue that pays for a pod: its PodGroup's queue; without
+// a PodGroup (it is deleted for a moment while a vcjob restarts) the queue that
+// was last charged, else the one its own annotations name. "" is no queue: the
+// pod was placed by somebody else and names none.
+func QueueOf(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged string) string {
+	switch {
+	case group != nil && group.Spec.Queue != "":
+		return group.Spec.Queue
+	case group != nil:
+		return DefaultQueue
+	case lastCharged != "":
+		return lastCharged
+	case pod.Annotations[v1alpha1.AnnotationQueueName] != "":
+		return pod.Annotations[v1alpha1.AnnotationQueueName]
+	default:
+		return pod.Annotations[v1alpha1.AnnotationJobQueueName]
+	}
+}
+
+// DefaultQueue is the queue of a PodGroup that names none, as in Volcano.
+const DefaultQueue = "default"
+
+// ServiceTypeOf returns the service type of a workload. The queue's decides
+// when it has one, so that a workload can never claim more than its queue
+// grants; otherwise the pod's, then the PodGroup's, then the one that its owner
+// kind stands for.
+func ServiceTypeOf(queue *v1beta1.Queue, pod *corev1.Pod, group *v1beta1.PodGroup, ownerKind string) string {
+	if queue != nil && queue.Annotations[v1alpha1.AnnotationServiceType] != "" {
+		return queue.Annotations[v1alpha1.AnnotationServiceType]
+	}
+	if pod != nil && pod.Annotations[v1alpha1.AnnotationServiceType] != "" {
+		return pod.Annotations[v1alpha1.AnnotationServiceType]
+	}
+	if group != nil && group.Annotations[v1alpha1.AnnotationServiceType] != "" {
+		return group.Annotations[v1alpha1.AnnotationServiceType]
+	}
+	return ownerKind
+}

@@ -1,0 +1,114 @@
+package decision
+
+import (
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+)
+
+// Unmanaged says what a queue without card.quota may use of cards.
+type Unmanaged string
+
+// The choices of the plugin argument unmanagedQueues.
+const (
+	// Enforce gives such a queue no cards.
+	Enforce Unmanaged = "Enforce"
+	// Ignore leaves such a queue unlimited in cards, for migration.
+	Ignore Unmanaged = "Ignore"
+)
+
+// rootQueue is Volcano's root of all queues. It is never limited: no job runs
+// in it and its numbers belong to the scheduler.
+const rootQueue = "root"
+
+// QueueRules are what a Queue object says about its use.
+type QueueRules struct {
+	// Managed tells that the queue carries card.quota.
+	Managed bool
+	// Limits are in force. They allow nothing when Err is set.
+	Limits account.Limits
+	// Refusal says why the queue takes no new pods at all, nil when it does.
+	Refusal *Refusal
+}
+
+// RulesOf reads the limits of a Queue.
+//
+// A queue with card.quota is limited by it and by spec.capability, where CPU
+// or memory that is not set is 0. Any other queue keeps Volcano's meaning of
+// capability (not set or 0 is unlimited) and has no cards, or any with
+// unmanaged Ignore. A quota that cannot be read withholds everything from that
+// queue, and from no other.
+func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged) QueueRules {
+	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
+	rules := QueueRules{Managed: managed, Refusal: closed(queue)}
+	switch {
+	case queue.Name == rootQueue:
+		rules.Limits = account.Limits{AnyCard: true, MilliCPU: account.Unlimited, Memory: account.Unlimited}
+	case !managed:
+		rules.Limits = account.Limits{
+			AnyCard:  unmanaged == Ignore,
+			MilliCPU: orUnlimited(milli(queue.Spec.Capability)),
+			Memory:   orUnlimited(bytes(queue.Spec.Capability)),
+		}
+	default:
+		quota, err := card.ParseQuota(text)
+		if err != nil {
+			rules.Refusal = &Refusal{
+				Reason:  ReasonInvalidQuota,
+				Message: fmt.Sprintf("Queue <%s> has an invalid %s: %v", queue.Name, v1alpha1.AnnotationCardQuota, err),
+			}
+			return rules
+		}
+		rules.Limits = account.Limits{Cards: quota, MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}
+	}
+	return rules
+}
+
+// closed refuses everything for a queue that is not Open.
+func closed(queue *v1beta1.Queue) *Refusal {
+	switch {
+	case queue.DeletionTimestamp != nil:
+		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> is being deleted: nothing new starts in it", queue.Name)}
+	case queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:
+		return nil
+	case queue.Status.State == "":
+		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> has no state yet: Volcano's controller opens it", queue.Name)}
+	default:
+		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> is %s, not Open: nothing new starts in it", queue.Name, queue.Status.State)}
+	}
+}
+
+func milli(list corev1.ResourceList) int64 {
+	q, ok := list[corev1.ResourceCPU]
+	return amount(q, ok, (*resource.Quantity).MilliValue)
+}
+
+func bytes(list corev1.ResourceList) int64 {
+	q, ok := list[corev1.ResourceMemory]
+	return amount(q, ok, (*resource.Quantity).Value)
+}
+
+// amount reads a quantity without letting a huge one wrap around.
+func amount(q resource.Quantity, set bool, value func(*resource.Quantity) int64) int64 {
+	if !set || q.Sign() <= 0 {
+		return 0
+	}
+	if q.AsApproximateFloat64() >= math.MaxInt64/1000 {
+		return account.Unlimited
+	}
+	return value(&q)
+}
+
+func orUnlimited(limit int64) int64 {
+	if limit == 0 {
+		return account.Unlimited
+	}
+	return limit
+}

@@ -1,0 +1,67 @@
+package decision
+
+import (
+	"fmt"
+
+	"cardquota.dev/operator/internal/account"
+)
+
+// Refusal says why something may not have cards. The reason is a stable word
+// for events and conditions, the message a sentence for people.
+type Refusal struct {
+	Reason  string
+	Message string
+}
+
+// Error returns the message.
+func (r *Refusal) Error() string { return r.Message }
+
+// The reasons of refusals. The first five are those of the events that the
+// requirements name; they are kept for tools that look for them.
+const (
+	ReasonInsufficientScalarQuota = "InsufficientScalarQuota"
+	ReasonInsufficientCPUQuota    = "InsufficientCPUQuota"
+	ReasonInsufficientMemoryQuota = "InsufficientMemoryQuota"
+	ReasonEmptyQueueCapability    = "EmptyQueueCapability"
+	ReasonGetTaskRequestFailed    = "GetTaskRequestResourceFailed"
+	ReasonInvalidQuota            = "InvalidCardQuota"
+	ReasonQueueNotOpen            = "QueueNotOpen"
+	ReasonQueueNotFound           = "QueueNotFound"
+	ReasonNotReady                = "SchedulerNotReady"
+)
+
+// Short turns a shortage into the refusal that users read. Cards are whole
+// numbers, CPU is in cores as Kubernetes writes them (500m), memory in Mi.
+func Short(s *account.Shortage) *Refusal {
+	switch s.Kind {
+	case account.CPU:
+		if s.Limit == 0 {
+			return empty(s, "cpu")
+		}
+		return &Refusal{Reason: ReasonInsufficientCPUQuota, Message: fmt.Sprintf(
+			"Queue <%s> has insufficient CPU quota: requested <%dm>, total would be <%dm>, but capability is <%dm>",
+			s.Queue, s.Requested, s.Total, s.Limit)}
+	case account.Memory:
+		if s.Limit == 0 {
+			return empty(s, "memory")
+		}
+		return &Refusal{Reason: ReasonInsufficientMemoryQuota, Message: fmt.Sprintf(
+			"Queue <%s> has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
+			s.Queue, mebi(s.Requested), mebi(s.Total), mebi(s.Limit))}
+	default:
+		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
+			"Queue <%s> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
+			s.Queue, s.Label(), s.Requested, s.Total, s.Limit)}
+	}
+}
+
+// empty refuses a queue that has card.quota and no capability at all for a
+// resource: nobody who sets up a queue expects unset to mean 0, so it says so.
+func empty(s *account.Shortage, resource string) *Refusal {
+	return &Refusal{Reason: ReasonEmptyQueueCapability, Message: fmt.Sprintf(
+		"Queue <%s> has no %s capability and may use none: set spec.capability.%s (spec.resources.%s of its CardQuota)",
+		s.Queue, resource, resource, resource)}
+}
+
+// mebi writes bytes in Mi, rounded up so that a shortage never looks like none.
+func mebi(n int64) string { return fmt.Sprintf("%dMi", (n+(1<<20)-1)>>20) }
