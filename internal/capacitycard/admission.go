@@ -1,0 +1,230 @@
+package capacitycard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// reserve notes what a job that was admitted earlier still waits for, and what
+// a running job holds above its minimum.
+func (p *plugin) reserve(job *api.JobInfo) {
+	waiting, ok := p.waiting[job.Queue]
+	if !ok || job.PodGroup == nil {
+		return
+	}
+	switch job.PodGroup.Status.Phase {
+	case scheduling.PodGroupInqueue, scheduling.PodGroupRunning, scheduling.PodGroupUnknown:
+	default:
+		return
+	}
+	if application, refusal := p.minimum(job); refusal == nil {
+		waiting.Add(application)
+	}
+	if elastic, ok := p.elastic(job); ok {
+		waiting.Elastic = append(waiting.Elastic, elastic)
+	}
+}
+
+// minimum is what a job needs before any of it can run: the worth of its
+// minMember, without what it already has. Once pods exist they tell; before,
+// the annotation card.request and minResources do.
+func (p *plugin) minimum(job *api.JobInfo) (account.Application, *decision.Refusal) {
+	if len(job.Tasks) == 0 {
+		return p.announced(job)
+	}
+	var app account.Application
+	for _, task := range p.missing(job) {
+		ask := p.askOf(task)
+		if ask.Refusal != nil {
+			return account.Application{}, ask.Refusal
+		}
+		if ask.Count > 0 {
+			app.Demands = append(app.Demands, account.Demand{Names: ask.Names, Count: ask.Count})
+		}
+		app.MilliCPU += ask.MilliCPU
+		app.Memory += ask.Memory
+	}
+	app.Demands = merge(app.Demands)
+	return app, nil
+}
+
+// missing picks the pending pods that a job lacks to its minimum: first what
+// each task role must have of its own, then the cheapest of the rest, so that
+// a job is never refused for more than it needs.
+func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
+	ready := map[string]int32{}
+	var have int32
+	for status, tasks := range job.TaskStatusIndex {
+		if api.AllocatedStatus(status) || status == api.Succeeded {
+			have += int32(len(tasks))
+			for _, task := range tasks {
+				ready[task.TaskRole]++
+			}
+		}
+	}
+	lacking := job.MinAvailable - have
+	if lacking <= 0 && job.MinAvailable > 0 {
+		return nil
+	}
+	var pending []*api.TaskInfo
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		if !task.SchGated {
+			pending = append(pending, task)
+		}
+	}
+	slices.SortFunc(pending, func(a, b *api.TaskInfo) int {
+		x, y := p.askOf(a), p.askOf(b)
+		return cmpOr(int64(x.Count)-int64(y.Count), x.MilliCPU-y.MilliCPU, x.Memory-y.Memory, int64(strings.Compare(string(a.UID), string(b.UID))))
+	})
+	var picked, rest []*api.TaskInfo
+	perRole := job.MinAvailable >= job.TaskMinAvailableTotal
+	for _, task := range pending {
+		if perRole && ready[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] {
+			ready[task.TaskRole]++
+			picked = append(picked, task)
+		} else {
+			rest = append(rest, task)
+		}
+	}
+	if more := int(lacking) - len(picked); more > 0 {
+		picked = append(picked, rest[:min(more, len(rest))]...)
+	}
+	return picked
+}
+
+func cmpOr(values ...int64) int {
+	for _, v := range values {
+		if v != 0 {
+			return int(max(-1, min(1, v)))
+		}
+	}
+	return 0
+}
+
+// announced is the minimum of a job without pods. A card.request states the
+// whole job's total, minResources what the minimum needs of each resource: a
+// request's demand is the smaller, and several requests of one resource share
+// its minResources in proportion, rounded up. A card resource that no request
+// names may be any card it stands for.
+func (p *plugin) announced(job *api.JobInfo) (account.Application, *decision.Refusal) {
+	totals, refusal := totalsOf(job.PodGroup)
+	if refusal != nil {
+		return account.Application{}, refusal
+	}
+	minimum := corev1.ResourceList{}
+	if job.PodGroup.Spec.MinResources != nil {
+		minimum = *job.PodGroup.Spec.MinResources
+	}
+	app := account.Application{MilliCPU: minimum.Cpu().MilliValue(), Memory: minimum.Memory().Value()}
+	named := map[corev1.ResourceName]card.Count{}
+	for _, t := range totals {
+		named[p.resourceOf(t.Request)] = named[p.resourceOf(t.Request)].Add(t.Count)
+	}
+	for _, t := range totals {
+		resource := p.resourceOf(t.Request)
+		count := t.Count
+		if least, ok := minimum[resource]; ok && resource != "" {
+			count = min(count, share(count, named[resource], card.Count(least.Value())))
+		}
+		app.Demands = append(app.Demands, account.Demand{Names: t.Request.Names(), Count: count})
+	}
+	for resource, quantity := range minimum {
+		if _, ok := named[resource]; !ok && p.inv.IsCard(resource) && quantity.Sign() > 0 {
+			app.Demands = append(app.Demands, account.Demand{Names: p.inv.Named(resource), Count: card.Count(quantity.Value())})
+		}
+	}
+	app.Demands = merge(app.Demands)
+	if p.args.cardUnlimitedCPUMemory && len(app.Demands) > 0 {
+		// minResources does not tell which pods the CPU is for; the pods are
+		// held to it one by one when they exist.
+		app.MilliCPU, app.Memory = 0, 0
+	}
+	return app, nil
+}
+
+// share is count's part of least, where all counts together are total.
+func share(count, total, least card.Count) card.Count {
+	if total <= least {
+		return count
+	}
+	return (least*count + total - 1) / total
+}
+
+// resourceOf is the resource of a request, "" when no node has such a card.
+func (p *plugin) resourceOf(request card.Request) corev1.ResourceName {
+	for _, name := range request.Names() {
+		if resources := p.inv.ResourcesOf(name); len(resources) > 0 {
+			return resources[0]
+		}
+	}
+	return ""
+}
+
+func totalsOf(group *api.PodGroup) (card.Totals, *decision.Refusal) {
+	text, ok := group.Annotations[v1alpha1.AnnotationCardRequest]
+	if !ok {
+		return nil, nil
+	}
+	totals, err := card.ParseTotals(text)
+	if err != nil {
+		return nil, &decision.Refusal{
+			Reason:  decision.ReasonGetTaskRequestFailed,
+			Message: fmt.Sprintf("PodGroup annotation %s: %v", v1alpha1.AnnotationCardRequest, err),
+		}
+	}
+	return totals, nil
+}
+
+// merge adds demands for the same cards up, so that a gang of a thousand equal
+// pods is one demand.
+func merge(demands []account.Demand) []account.Demand {
+	var merged []account.Demand
+	for _, d := range demands {
+		i := slices.IndexFunc(merged, func(m account.Demand) bool { return slices.Equal(m.Names, d.Names) })
+		if i < 0 {
+			merged = append(merged, d)
+		} else {
+			merged[i].Count = merged[i].Count.Add(d.Count)
+		}
+	}
+	return merged
+}
+
+// elastic is what a job holds above its minimum.
+func (p *plugin) elastic(job *api.JobInfo) (account.Elastic, bool) {
+	var counts []card.Count
+	e := account.Elastic{Held: map[card.Name]card.Count{}}
+	pods := int32(0)
+	for status, tasks := range job.TaskStatusIndex {
+		if !api.AllocatedStatus(status) {
+			continue
+		}
+		for _, task := range tasks {
+			pods++
+			charge, _ := p.account.Charged(string(task.UID))
+			for _, held := range charge.Cards {
+				e.Held[held.Name] = e.Held[held.Name].Add(held.Count)
+				counts = append(counts, held.Count)
+			}
+		}
+	}
+	spare := int(pods - job.MinAvailable)
+	if spare <= 0 || len(counts) == 0 {
+		return account.Elastic{}, false
+	}
+	slices.Sort(counts)
+	for _, count := range counts[:min(spare, len(counts))] {
+		e.Spare = e.Spare.Add(count)
+	}
+	return e, true
+}

@@ -1,0 +1,108 @@
+package capacitycard
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"cardquota.dev/operator/internal/decision"
+)
+
+// arguments are the plugin's arguments in volcano-scheduler.conf.
+type arguments struct {
+	// cardUnlimitedCpuMemory frees pods that ask for cards from the CPU and
+	// memory limits of their queue, and does not count them there.
+	cardUnlimitedCPUMemory bool
+	// overCommitFactor multiplies the quota at admission only, so that pods may
+	// wait for cards that will soon be free. At least 1.
+	overCommitFactor float64
+	// unmanagedQueues says what a queue without card.quota may use.
+	unmanagedQueues decision.Unmanaged
+	// configHash identifies the configuration the session runs with.
+	configHash string
+}
+
+// parser reads one argument into its field.
+type parser func(*arguments, any) error
+
+var parsers = map[string]parser{
+	"cardUnlimitedCpuMemory": func(a *arguments, v any) error {
+		b, ok := v.(bool)
+		if !ok {
+			return errors.New("write true or false")
+		}
+		a.cardUnlimitedCPUMemory = b
+		return nil
+	},
+	"overCommitFactor": func(a *arguments, v any) error {
+		f, ok := number(v)
+		if !ok || !(f >= 1 && f <= 100) {
+			return errors.New("write a number from 1 to 100")
+		}
+		a.overCommitFactor = f
+		return nil
+	},
+	"unmanagedQueues": func(a *arguments, v any) error {
+		switch choice := decision.Unmanaged(fmt.Sprint(v)); choice {
+		case decision.Enforce, decision.Ignore:
+			a.unmanagedQueues = choice
+			return nil
+		default:
+			return fmt.Errorf("write %s or %s", decision.Enforce, decision.Ignore)
+		}
+	},
+	"configHash": func(a *arguments, v any) error {
+		s, ok := v.(string)
+		if !ok {
+			return errors.New("it is written by the scheduler itself: remove it")
+		}
+		a.configHash = s
+		return nil
+	},
+}
+
+// ValidateArguments tells everything that is wrong with the plugin's arguments
+// as they stand in volcano-scheduler.conf.
+func ValidateArguments(raw map[string]any) error {
+	_, err := parseArguments(raw)
+	return err
+}
+
+// parseArguments reads all arguments or none: with any error the result is the
+// default, so that a misspelt argument never takes half effect.
+func parseArguments(raw map[string]any) (arguments, error) {
+	defaults := arguments{overCommitFactor: 1, unmanagedQueues: decision.Enforce}
+	args := defaults
+	var wrong []error
+	for _, key := range slices.Sorted(maps.Keys(raw)) {
+		parse, ok := parsers[key]
+		if !ok {
+			wrong = append(wrong, fmt.Errorf("unknown argument %q: this version knows %s", key,
+				strings.Join(slices.Sorted(maps.Keys(parsers)), ", ")))
+			continue
+		}
+		if err := parse(&args, raw[key]); err != nil {
+			wrong = append(wrong, fmt.Errorf("argument %s is %v: %w", key, raw[key], err))
+		}
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return defaults, err
+	}
+	return args, nil
+}
+
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
+	case int:
+		return float64(n), true
+	case int64:
+		return float64(n), true
+	case uint64:
+		return float64(n), true
+	case float64:
+		return n, true
+	}
+	return 0, false
+}

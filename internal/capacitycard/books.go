@@ -1,0 +1,127 @@
+package capacitycard
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// openBooks builds the account of the session: the limits of every queue, what
+// every placed pod holds, and what was admitted and waits.
+func (p *plugin) openBooks() {
+	m := p.memory
+	m.session++
+	p.inv = m.recognise(p.nodeObjects())
+	p.account = account.New(len(m.pods))
+	p.rules = make(map[api.QueueID]decision.QueueRules, len(p.ssn.Queues))
+	p.waiting = make(map[api.QueueID]*account.Waiting, len(p.ssn.Queues))
+	for id, queue := range p.ssn.Queues {
+		rules := m.rules(queue.Queue, p.args.unmanagedQueues)
+		p.rules[id] = rules
+		p.account.SetLimits(queue.Name, rules.Limits)
+		p.waiting[id] = &account.Waiting{}
+	}
+	for _, job := range p.ssn.Jobs {
+		for status, tasks := range job.TaskStatusIndex {
+			for _, task := range tasks {
+				facts := m.facts(task.Pod)
+				if api.AllocatedStatus(status) {
+					p.charge(task, facts.ask, string(job.Queue))
+				}
+			}
+		}
+	}
+	p.chargeOthers()
+	for _, job := range p.ssn.Jobs {
+		p.reserve(job)
+	}
+}
+
+// nodeObjects lists all nodes: those of the lister, which is complete from the
+// start, and those of the session, which tests may fill without a lister.
+func (p *plugin) nodeObjects() map[string]*corev1.Node {
+	objects := make(map[string]*corev1.Node, len(p.ssn.Nodes))
+	for name, node := range p.ssn.Nodes {
+		if node.Node != nil {
+			objects[name] = node.Node
+		}
+	}
+	if p.ssn.InformerFactory() == nil {
+		return objects
+	}
+	listed, err := p.ssn.InformerFactory().Core().V1().Nodes().Lister().List(labels.Everything())
+	if err != nil {
+		klog.ErrorS(err, "Cannot list nodes")
+	}
+	for _, node := range listed {
+		objects[node.Name] = node
+	}
+	return objects
+}
+
+// chargeOthers charges placed pods that are in no job of the session: their
+// PodGroup or queue is gone, another scheduler placed them, or Volcano's cache
+// has not worked them in yet. They hold cards all the same.
+func (p *plugin) chargeOthers() {
+	for _, pod := range p.podObjects() {
+		if facts, ok := p.memory.pods[pod.UID]; ok && facts.session == p.memory.session {
+			continue
+		}
+		if !decision.Counted(pod) {
+			continue
+		}
+		last := p.lastCharge(pod.UID)
+		var queue string
+		if last != nil {
+			queue = last.Queue
+		}
+		ask := p.counted(p.memory.facts(pod).ask)
+		p.account.Charge(string(pod.UID), decision.ChargeAt(ask, decision.QueueOf(pod, nil, queue), pod.Spec.NodeName, p.inv, last))
+	}
+}
+
+func (p *plugin) podObjects() []*corev1.Pod {
+	if p.ssn.InformerFactory() == nil {
+		return nil
+	}
+	pods, err := p.ssn.InformerFactory().Core().V1().Pods().Lister().List(labels.Everything())
+	if err != nil {
+		klog.ErrorS(err, "Cannot list pods")
+	}
+	return pods
+}
+
+// counted is what of an ask counts: with cardUnlimitedCpuMemory a pod that asks
+// for cards neither meets nor uses up the CPU and memory of its queue.
+func (p *plugin) counted(ask decision.Ask) decision.Ask {
+	if p.args.cardUnlimitedCPUMemory && ask.Count > 0 {
+		ask.MilliCPU, ask.Memory = 0, 0
+	}
+	return ask
+}
+
+// charge books a task where it is placed.
+
+func (p *plugin) charge(task *api.TaskInfo, ask decision.Ask, queue string) {
+	p.account.Charge(string(task.UID), decision.ChargeAt(p.counted(ask), queue, task.NodeName, p.inv, p.lastCharge(task.Pod.UID)))
+}
+
+func (p *plugin) lastCharge(uid types.UID) *account.Charge {
+	if last, ok := p.memory.last.Charged(string(uid)); ok {
+		return &last
+	}
+	return nil
+}
+
+// askOf returns what a task asks for, as it counts.
+func (p *plugin) askOf(task *api.TaskInfo) decision.Ask {
+	if facts, ok := p.memory.pods[task.Pod.UID]; ok && facts.inventory == p.inv {
+		return p.counted(facts.ask)
+	}
+	return p.counted(decision.AskOf(task.Pod, p.inv))
+}

@@ -1,0 +1,68 @@
+package capacitycard
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"cardquota.dev/operator/internal/decision"
+)
+
+// patience is how long an incomplete start may hold everything up. Afterwards
+// the missing pods are charged from the lister like any other, and what is
+// missing is reported.
+const patience = 60 * time.Second
+
+// completeness holds decisions back after a start. Volcano opens its first
+// session before its cache has worked in all nodes and pods; deciding then
+// could give cards away a second time.
+type completeness struct {
+	done  bool
+	since time.Time
+}
+
+// check returns what is still missing, "" once everything was seen together in
+// one session.
+func (c *completeness) check(p *plugin) string {
+	if c.done {
+		return ""
+	}
+	if c.since.IsZero() {
+		c.since = time.Now()
+	}
+	missing := p.missingFromSession()
+	if missing == "" {
+		c.done = true
+		klog.InfoS("Every node and pod is in the books, deciding begins", "after", time.Since(c.since).String())
+		return ""
+	}
+	if time.Since(c.since) > patience {
+		c.done = true
+		klog.ErrorS(nil, "Deciding begins although Volcano's cache is incomplete; missing pods are charged all the same", "missing", missing)
+		return ""
+	}
+	return "the scheduler has just started and waits for its cache: " + missing
+}
+
+// missingFromSession names one node or placed pod that the listers know and
+// the session does not.
+func (p *plugin) missingFromSession() string {
+	for name := range p.memory.nodes {
+		if _, ok := p.ssn.Nodes[name]; !ok {
+			return fmt.Sprintf("node %s is not in the session", name)
+		}
+	}
+	placed := map[string]bool{}
+	for _, node := range p.ssn.Nodes {
+		for _, task := range node.Tasks {
+			placed[string(task.UID)] = true
+		}
+	}
+	for _, pod := range p.podObjects() {
+		if decision.Counted(pod) && !placed[string(pod.UID)] {
+			return fmt.Sprintf("pod %s/%s on node %s is not in the session", pod.Namespace, pod.Name, pod.Spec.NodeName)
+		}
+	}
+	return ""
+}

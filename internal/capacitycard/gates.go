@@ -1,0 +1,141 @@
+package capacitycard
+
+import (
+	"cmp"
+	"fmt"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/plugins/util"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// queueOrder serves the queue of higher priority first, then the one that uses
+// the smaller share of its quota.
+func (p *plugin) queueOrder(l, r any) int {
+	left, right := l.(*api.QueueInfo), r.(*api.QueueInfo)
+	if c := cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {
+		return c
+	}
+	return cmp.Compare(p.account.Share(left.Name), p.account.Share(right.Name))
+}
+
+// closedGate says why a queue takes nothing at all now, nil when it does.
+func (p *plugin) closedGate(queue api.QueueID) *decision.Refusal {
+	if p.invalid != nil {
+		return &decision.Refusal{Reason: decision.ReasonNotReady, Message: fmt.Sprintf("Arguments of %s are invalid: %v", PluginName, p.invalid)}
+	}
+	if p.notReady != "" {
+		return &decision.Refusal{Reason: decision.ReasonNotReady, Message: p.notReady}
+	}
+	rules, ok := p.rules[queue]
+	if !ok {
+		return &decision.Refusal{Reason: decision.ReasonQueueNotFound, Message: fmt.Sprintf("Queue <%s> does not exist", queue)}
+	}
+	return rules.Refusal
+}
+
+// allocatable is the gate of a pod before a node is looked for: some card it
+// may run on has room in the queue, and its CPU and memory fit.
+func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
+	refusal := p.closedGate(queue.UID)
+	ask := p.askOf(task)
+	if refusal == nil {
+		refusal = ask.Refusal
+	}
+	if refusal == nil {
+		if short := p.account.Fits(queue.Name, accountAsk(ask)); short != nil {
+			refusal = decision.Short(short)
+		}
+	}
+	if refusal == nil {
+		return true
+	}
+	p.tellPod(task, refusal)
+	return false
+}
+
+func accountAsk(ask decision.Ask) account.Ask {
+	return account.Ask{Names: ask.Names, Count: ask.Count, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
+}
+
+// predicate is the gate of a pod on a node, and the one that makes quota exact:
+// the node's own card must be one the pod may run on and must have room in the
+// queue. A wrong card can never fit this pod; a full quota can, once something
+// of the queue has ended, so that preemption inside the queue may help.
+func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
+	ask := p.askOf(task)
+	if ask.Count == 0 && ask.Refusal == nil {
+		return nil
+	}
+	job, ok := p.ssn.Jobs[task.Job]
+	if !ok {
+		return unfit(task, node, api.UnschedulableAndUnresolvable, "job of the pod is not in this session")
+	}
+	if refusal := p.closedGate(job.Queue); refusal != nil {
+		return unfit(task, node, api.UnschedulableAndUnresolvable, refusal.Message)
+	}
+	if ask.Refusal != nil {
+		return unfit(task, node, api.UnschedulableAndUnresolvable, ask.Refusal.Message)
+	}
+	name, ok := p.inv.On(node.Name, ask.Resource)
+	switch {
+	case !ok:
+		return unfit(task, node, api.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) have no named card for %s", ask.Resource))
+	case !ask.Request.Allows(name):
+		return unfit(task, node, api.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) have another card than <%s>", ask.Request))
+	case !p.account.FitsOn(string(job.Queue), name, ask.Count):
+		return unfit(task, node, api.Unschedulable, fmt.Sprintf("queue <%s> has no room for <%d> of <%s>", job.Queue, ask.Count, name))
+	}
+	return nil
+}
+
+func unfit(task *api.TaskInfo, node *api.NodeInfo, code int, reason string) error {
+	return api.NewFitErrWithStatus(task, node, &api.Status{Code: code, Reason: reason, Plugin: PluginName})
+}
+
+// jobEnqueueable is the gate of a job before its pods may wait for cards. It
+// only votes: what is admitted is reserved in jobEnqueued, after every other
+// plugin has agreed.
+func (p *plugin) jobEnqueueable(obj any) int {
+	job := obj.(*api.JobInfo)
+	refusal := p.closedGate(job.Queue)
+	var application account.Application
+	if refusal == nil {
+		application, refusal = p.minimum(job)
+	}
+	if refusal == nil {
+		if short := p.account.Admit(string(job.Queue), *p.waiting[job.Queue], application, p.args.overCommitFactor); short != nil {
+			refusal = decision.Short(short)
+		}
+	}
+	if refusal == nil {
+		return util.Permit
+	}
+	p.tellJob(job, refusal)
+	return util.Reject
+}
+
+// jobEnqueued reserves what was admitted until the job's pods are placed.
+func (p *plugin) jobEnqueued(obj any) {
+	job := obj.(*api.JobInfo)
+	if waiting, ok := p.waiting[job.Queue]; ok {
+		if application, refusal := p.minimum(job); refusal == nil {
+			waiting.Add(application)
+		}
+	}
+}
+
+// allocated charges a task that was placed or promised a node.
+func (p *plugin) allocated(event *framework.Event) {
+	if job, ok := p.ssn.Jobs[event.Task.Job]; ok {
+		p.charge(event.Task, p.askOf(event.Task), string(job.Queue))
+	}
+}
+
+// deallocated gives back what the task was charged.
+func (p *plugin) deallocated(event *framework.Event) {
+	p.account.Refund(string(event.Task.UID))
+}

@@ -1,0 +1,129 @@
+package capacitycard
+
+import (
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// memory is what outlives a session: results that need not be worked out
+// again, the last charges, and what was already said to users.
+type memory struct {
+	nodes     map[string]knownNode
+	inventory *card.Inventory
+	pods      map[types.UID]*podFacts
+	queues    map[string]knownQueue
+	// last is the account of the session before. A pod whose node lost its
+	// label, or whose PodGroup is gone, is charged as it was then.
+	last         *account.Account
+	completeness completeness
+	voice        *voice
+	session      uint64
+}
+
+type knownNode struct {
+	object *corev1.Node
+	cards  card.Node
+}
+
+type knownQueue struct {
+	object    *scheduling.Queue
+	unmanaged decision.Unmanaged
+	state     scheduling.QueueState
+	rules     decision.QueueRules
+}
+
+// podFacts are what a pod asks for, valid while the pod object and the
+// inventory are the same.
+type podFacts struct {
+	object    *corev1.Pod
+	inventory *card.Inventory
+	ask       decision.Ask
+	session   uint64
+}
+
+func newMemory() *memory {
+	return &memory{
+		nodes:     map[string]knownNode{},
+		inventory: card.NewInventory(nil),
+		pods:      map[types.UID]*podFacts{},
+		queues:    map[string]knownQueue{},
+		last:      account.New(0),
+		voice:     newVoice(),
+	}
+}
+
+// recognise brings the inventory up to date. An unchanged node costs a pointer
+// comparison; the inventory is made anew only when some node's cards changed,
+// so that everything worked out from it stays valid as well.
+func (m *memory) recognise(objects map[string]*corev1.Node) *card.Inventory {
+	changed := len(objects) != len(m.nodes)
+	nodes := make(map[string]knownNode, len(objects))
+	for name, object := range objects {
+		known, ok := m.nodes[name]
+		if !ok || known.object != object {
+			cards := card.Recognise(object)
+			changed = changed || !ok || !reflect.DeepEqual(cards, known.cards)
+			known = knownNode{object: object, cards: cards}
+		}
+		nodes[name] = known
+	}
+	m.nodes = nodes
+	if changed {
+		recognised := make(map[string]card.Node, len(nodes))
+		for name, known := range nodes {
+			recognised[name] = known.cards
+		}
+		m.inventory = card.NewInventory(recognised, m.inventory.Resources()...)
+	}
+	return m.inventory
+}
+
+// facts returns what a pod asks for and notes that this session saw the pod.
+func (m *memory) facts(pod *corev1.Pod) *podFacts {
+	facts, ok := m.pods[pod.UID]
+	if !ok || facts.object != pod || facts.inventory != m.inventory {
+		facts = &podFacts{object: pod, inventory: m.inventory, ask: decision.AskOf(pod, m.inventory)}
+		m.pods[pod.UID] = facts
+	}
+	facts.session = m.session
+	return facts
+}
+
+// rules returns what a queue may use.
+func (m *memory) rules(queue *scheduling.Queue, unmanaged decision.Unmanaged) decision.QueueRules {
+	known, ok := m.queues[queue.Name]
+	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
+		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: decision.RulesOf(external(queue), unmanaged)}
+		m.queues[queue.Name] = known
+	}
+	return known.rules
+}
+
+// external gives Volcano's internal Queue the type of its API, as far as the
+// rules read it.
+func external(queue *scheduling.Queue) *v1beta1.Queue {
+	return &v1beta1.Queue{
+		ObjectMeta: queue.ObjectMeta,
+		Spec:       v1beta1.QueueSpec{Capability: queue.Spec.Capability},
+		Status:     v1beta1.QueueStatus{State: v1beta1.QueueState(queue.Status.State)},
+	}
+}
+
+// sweep forgets pods that the session did not see, and keeps its account.
+func (m *memory) sweep(a *account.Account) {
+	for uid, facts := range m.pods {
+		if facts.session != m.session {
+			delete(m.pods, uid)
+		}
+	}
+	m.last = a
+	m.voice.sweep()
+}

@@ -1,0 +1,80 @@
+// Package capacitycard is the Volcano scheduler plugin capacity-card: it holds
+// every queue to its quota per card model.
+//
+// The package only translates: what a pod asks for and what it is charged is
+// decided by package decision, whether it fits by package account. Volcano
+// makes a new plugin for every scheduling session; what must outlive a session
+// is kept in memory.go.
+package capacitycard
+
+import (
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// PluginName is the name of the plugin in volcano-scheduler.conf.
+const PluginName = "capacity-card"
+
+// process is the memory of this process. Volcano runs one session at a time.
+var process = newMemory()
+
+// New makes the plugin for one session.
+func New(arguments framework.Arguments) framework.Plugin {
+	args, err := parseArguments(arguments)
+	if err != nil {
+		// The configuration gate lets no such text through. Should one arrive
+		// all the same, no card is given away by guessing what was meant.
+		klog.ErrorS(err, "Arguments of capacity-card are invalid, no pod is admitted")
+	}
+	return &plugin{args: args, invalid: err, memory: process}
+}
+
+// plugin is the state of one session. Hooks that Volcano calls in parallel
+// (predicate) only read it.
+type plugin struct {
+	args    arguments
+	invalid error
+	memory  *memory
+
+	ssn     *framework.Session
+	inv     *card.Inventory
+	account *account.Account
+	rules   map[api.QueueID]decision.QueueRules
+	waiting map[api.QueueID]*account.Waiting
+	// notReady says what is missing before anything may be decided, "" when
+	// nothing is.
+	notReady string
+}
+
+var _ framework.Plugin = &plugin{}
+
+// Name returns PluginName.
+func (p *plugin) Name() string { return PluginName }
+
+// OnSessionOpen takes stock and registers the hooks.
+func (p *plugin) OnSessionOpen(ssn *framework.Session) {
+	p.ssn = ssn
+	p.openBooks()
+	p.notReady = p.memory.completeness.check(p)
+
+	ssn.AddQueueOrderFn(PluginName, p.queueOrder)
+	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)
+	ssn.AddJobEnqueuedFn(PluginName, p.jobEnqueued)
+	ssn.AddAllocatableFn(PluginName, p.allocatable)
+	ssn.AddPredicateFn(PluginName, p.predicate)
+	ssn.AddEventHandler(&framework.EventHandler{
+		AllocateFunc:   p.allocated,
+		DeallocateFunc: p.deallocated,
+	})
+}
+
+// OnSessionClose forgets what the session did not see again.
+func (p *plugin) OnSessionClose(*framework.Session) {
+	p.memory.sweep(p.account)
+	p.ssn, p.inv, p.account, p.rules, p.waiting = nil, nil, nil, nil, nil
+}
