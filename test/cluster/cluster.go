@@ -1,0 +1,239 @@
+// Package cluster runs a whole Kubernetes and Volcano control plane on this machine,
+// without containers: etcd, kube-apiserver, kube-controller-manager, Volcano's
+// controllers and webhooks, and kwok, which plays the kubelets of a fleet of nodes.
+//
+// Everything listens on free loopback ports, has its own identity and rights, writes a log
+// file of its own, and dies with the process that started it. The binaries come from
+// hack/build-controlplane.sh.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// Cluster is a running local cluster. Its methods may be called from several goroutines.
+type Cluster struct {
+	options Options
+	dir     stateDir
+	ca      *authority
+	pki     identities
+	server  string // URL of the apiserver
+
+	config  *rest.Config
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	mapper  *restmapper.DeferredDiscoveryRESTMapper
+
+	mu       sync.Mutex
+	running  []*Process // in the order they were started
+	stopped  bool
+	stopOnce sync.Once
+	stopErr  error
+
+	stages sync.Mutex // one SetStages at a time
+	kwok   *Process
+}
+
+// Start starts a cluster and returns when it is ready for use: the apiserver serves, the
+// ServiceAccount "default" exists, Volcano's webhooks answer, and every node of the fleet
+// is Ready. ctx bounds the start only. When Start fails, nothing is left behind but the
+// logs in Options.Dir.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	began := time.Now()
+	if err := o.resolve(); err != nil {
+		return nil, fmt.Errorf("local cluster: %w", err)
+	}
+	nodes := o.Nodes
+	if o.Fleet != "" {
+		fleet, err := LoadFleet(o.Fleet)
+		if err != nil {
+			return nil, fmt.Errorf("local cluster: %w", err)
+		}
+		nodes = append(fleet, nodes...)
+	}
+	dir, err := openStateDir(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("local cluster: %w", err)
+	}
+	c := &Cluster{options: o, dir: dir}
+	if err := c.start(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("local cluster: %w", errors.Join(err, c.Stop()))
+	}
+	o.Log.Info("cluster ready", "after", time.Since(began).Round(10*time.Millisecond).String(), "kubeconfig", c.Kubeconfig())
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, nodes []NodeProfile) error {
+	var err error
+	if c.ca, err = newAuthority(c.dir.pki()); err != nil {
+		return err
+	}
+	if c.pki, err = newIdentities(c.ca); err != nil {
+		return err
+	}
+	if err := c.startAPIServer(ctx); err != nil {
+		return err
+	}
+	if err := c.connect(); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.startControllerManager(ctx) })
+	if !c.options.WithoutVolcano {
+		group.Go(func() error { return c.startVolcano(ctx) })
+	}
+	group.Go(func() error {
+		if !c.options.WithoutKwok {
+			if err := c.startKwok(ctx); err != nil {
+				return err
+			}
+		}
+		return c.CreateNodes(ctx, nodes)
+	})
+	return group.Wait()
+}
+
+// connect makes the admin clients.
+func (c *Cluster) connect() error {
+	config, err := c.adminConfig()
+	if err != nil {
+		return err
+	}
+	c.config = config
+	if c.client, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	if c.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return fmt.Errorf("dynamic client: %w", err)
+	}
+	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))
+	return nil
+}
+
+// Stop stops everything in the reverse order of its start and waits until it is gone. It
+// returns what went wrong, also a component that had ended by itself before. Stopping
+// twice returns the same.
+func (c *Cluster) Stop() error {
+	c.stopOnce.Do(func() {
+		c.mu.Lock()
+		c.stopped = true
+		c.mu.Unlock()
+		processes := c.processes()
+		var problems []error
+		for i := len(processes) - 1; i >= 0; i-- {
+			if err := processes[i].crashed(); err != nil && processes[i].spec.component {
+				problems = append(problems, err)
+			}
+			began := time.Now()
+			if err := processes[i].Stop(); err != nil {
+				problems = append(problems, err)
+			}
+			c.options.Log.V(1).Info("stopped", "component", processes[i].Name(), "after", time.Since(began).Round(time.Millisecond).String())
+		}
+		problems = append(problems, c.dir.close())
+		c.stopErr = errors.Join(problems...)
+		c.options.Log.Info("cluster stopped")
+	})
+	return c.stopErr
+}
+
+// StartProcess starts a child that is stopped with the cluster, before the components that
+// were started earlier. The name must not contain a path separator.
+func (c *Cluster) StartProcess(ctx context.Context, spec ProcessSpec) (*Process, error) {
+	if spec.Name == "" || filepath.Base(spec.Name) != spec.Name {
+		return nil, fmt.Errorf("process name %q is not usable as a file name", spec.Name)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return nil, fmt.Errorf("start %s: the cluster is stopped", spec.Name)
+	}
+	p, err := startProcess(spec, c.LogFile(spec.Name), c.dir.path)
+	if err != nil {
+		return nil, err
+	}
+	c.running = append(c.running, p)
+	if spec.component {
+		go c.reportCrash(p)
+	}
+	return p, nil
+}
+
+// reportCrash tells at once that a component ended by itself: what depends on it fails in
+// confusing ways soon after.
+func (c *Cluster) reportCrash(p *Process) {
+	<-p.Done()
+	if err := p.crashed(); err != nil {
+		c.options.Log.Error(err, "component ended", "component", p.Name())
+	}
+}
+
+// Config is an administrator's client configuration without a client-side rate limit worth
+// mentioning. The caller may change the copy.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Client is an administrator's client.
+func (c *Cluster) Client() kubernetes.Interface { return c.client }
+
+// Dir is the folder of the cluster's state, certificates and logs.
+func (c *Cluster) Dir() string { return c.dir.path }
+
+// BinDir is the folder of the control plane's binaries, for KUBEBUILDER_ASSETS and for
+// Volcano's stock scheduler ("scheduler").
+func (c *Cluster) BinDir() string { return c.options.BinDir }
+
+// Server is the URL of the apiserver.
+func (c *Cluster) Server() string { return c.server }
+
+// LogFile is where the component writes its log: etcd, kube-apiserver,
+// kube-controller-manager, volcano-controllers, volcano-admission, kwok, or the name of a
+// ProcessSpec.
+func (c *Cluster) LogFile(component string) string {
+	return filepath.Join(c.dir.logs(), component+".log")
+}
+
+// CABundle is the cluster's certificate authority in PEM, for webhook configurations.
+func (c *Cluster) CABundle() []byte { return append([]byte(nil), c.ca.pem...) }
+
+// ServingCertificate issues a certificate of the cluster's authority for hosts (DNS names
+// and IP addresses) and returns the files of the certificate and its key.
+func (c *Cluster) ServingCertificate(name string, hosts ...string) (certFile, keyFile string, err error) {
+	pair, err := c.ca.server(name, hosts...)
+	return pair.cert, pair.key, err
+}
+
+// processes are those started and not replaced, in the order of their start.
+func (c *Cluster) processes() []*Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.running)
+}
+
+// binary is the path of one of the control plane's binaries.
+func (c *Cluster) binary(name string) string { return filepath.Join(c.options.BinDir, name) }
+
+// writeFile writes a file of the cluster's own into its folder.
+func (c *Cluster) writeFile(name string, content []byte) (string, error) {
+	path := filepath.Join(c.dir.path, name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return "", fmt.Errorf("write %s: %w", name, err)
+	}
+	return path, nil
+}

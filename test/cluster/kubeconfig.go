@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+)
+
+// tokenLifetime outlives every test and a demonstration that is kept up over a weekend.
+const tokenLifetime = 7 * 24 * time.Hour
+
+// Kubeconfig is the path of the administrator's kubeconfig file.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir.path, "kubeconfig") }
+
+// KubeconfigFor writes a kubeconfig file that authenticates as a ServiceAccount, by a token
+// of the TokenRequest API valid for seven days, and returns its path. It has the rights
+// that RBAC gives that ServiceAccount and no others. The ServiceAccount must exist.
+func (c *Cluster) KubeconfigFor(ctx context.Context, namespace, serviceAccount string) (string, error) {
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))},
+	}
+	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, serviceAccount, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("token of ServiceAccount %s/%s: %w", namespace, serviceAccount, err)
+	}
+	return c.writeKubeconfig(namespace+"."+serviceAccount+".kubeconfig", &clientcmdapi.AuthInfo{Token: token.Status.Token})
+}
+
+func clientCertificate(pair keyPair) *clientcmdapi.AuthInfo {
+	return &clientcmdapi.AuthInfo{ClientCertificate: pair.cert, ClientKey: pair.key}
+}
+
+func (c *Cluster) writeKubeconfig(name string, user *clientcmdapi.AuthInfo) (string, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["local"] = &clientcmdapi.Cluster{Server: c.server, CertificateAuthorityData: c.ca.pem}
+	config.AuthInfos["user"] = user
+	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: "user"}
+	config.CurrentContext = "local"
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return "", fmt.Errorf("kubeconfig %s: %w", name, err)
+	}
+	return c.writeFile(name, content)
+}
+
+func (c *Cluster) adminConfig() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = 5000, 10000
+	return config, nil
+}
+
+// Kubectl runs the kubectl of the cluster's version as administrator and returns what it
+// wrote to stdout; its stderr is part of the error when it fails.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, c.binary("kubectl"), args...)
+	cmd.Env = append(childEnvironment(c.dir.path), "KUBECONFIG="+c.Kubeconfig())
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := forkFromKeeper(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		return stdout.String(), fmt.Errorf("kubectl %s: %w", strings.Join(args, " "),
+			errors.Join(err, errors.New(strings.TrimSpace(stderr.String()))))
+	}
+	return stdout.String(), nil
+}

@@ -1,0 +1,162 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+)
+
+// NodeProfile describes nodes of one kind.
+type NodeProfile struct {
+	// Name is the prefix of the nodes' names: <name>-0, <name>-1 …
+	Name string `json:"name"`
+	// Count is how many there are; 0 means one.
+	Count int `json:"count,omitempty"`
+	// Labels are added to the host name, architecture and operating system labels.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations of the nodes.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// Allocatable is what the node offers; capacity is the same. 110 pods unless set.
+	Allocatable corev1.ResourceList `json:"allocatable"`
+	// Taints of the nodes.
+	Taints []corev1.Taint `json:"taints,omitempty"`
+}
+
+// LoadFleet reads a YAML list of node profiles. Unknown fields, doubled names and
+// impossible amounts are errors.
+func LoadFleet(path string) ([]NodeProfile, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("fleet: %w", err)
+	}
+	fleet, err := ParseFleet(text)
+	if err != nil {
+		return nil, fmt.Errorf("fleet %s: %w", path, err)
+	}
+	return fleet, nil
+}
+
+// ParseFleet is LoadFleet for a text.
+func ParseFleet(text []byte) ([]NodeProfile, error) {
+	var fleet []NodeProfile
+	if err := yaml.UnmarshalStrict(text, &fleet); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	var problems []error
+	for i, profile := range fleet {
+		if err := profile.validate(); err != nil {
+			problems = append(problems, fmt.Errorf("profile %d: %w", i+1, err))
+		}
+		if seen[profile.Name] {
+			problems = append(problems, fmt.Errorf("profile %d: name %q is used twice", i+1, profile.Name))
+		}
+		seen[profile.Name] = true
+	}
+	return fleet, errors.Join(problems...)
+}
+
+func (p NodeProfile) validate() error {
+	if msgs := validation.IsDNS1123Label(p.Name); len(msgs) > 0 {
+		return fmt.Errorf("name %q: %s", p.Name, msgs[0])
+	}
+	if p.Count < 0 {
+		return fmt.Errorf("%s: count %d is negative", p.Name, p.Count)
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if _, ok := p.Allocatable[name]; !ok {
+			return fmt.Errorf("%s: allocatable %s is missing", p.Name, name)
+		}
+	}
+	for name, amount := range p.Allocatable {
+		if amount.Sign() < 0 {
+			return fmt.Errorf("%s: allocatable %s is negative", p.Name, name)
+		}
+	}
+	return nil
+}
+
+// nodes are the objects of a profile: Ready at once, so that nobody waits for kwok's first
+// report; kwok keeps them so.
+func (p NodeProfile) nodes() []*corev1.Node {
+	var nodes []*corev1.Node
+	for i := range max(p.Count, 1) {
+		name := fmt.Sprintf("%s-%d", p.Name, i)
+		labels := map[string]string{
+			corev1.LabelHostname:   name,
+			corev1.LabelArchStable: "amd64",
+			corev1.LabelOSStable:   "linux",
+		}
+		maps.Copy(labels, p.Labels)
+		allocatable := p.Allocatable.DeepCopy()
+		if _, ok := allocatable[corev1.ResourcePods]; !ok {
+			allocatable[corev1.ResourcePods] = resource.MustParse("110")
+		}
+		nodes = append(nodes, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: maps.Clone(p.Annotations)},
+			Spec:       corev1.NodeSpec{Taints: p.Taints},
+			Status: corev1.NodeStatus{
+				Allocatable: allocatable,
+				Capacity:    allocatable.DeepCopy(),
+				Phase:       corev1.NodeRunning,
+				Conditions:  readyConditions(),
+				Addresses:   []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
+				NodeInfo:    corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v1.34.1"},
+			},
+		})
+	}
+	return nodes
+}
+
+func readyConditions() []corev1.NodeCondition {
+	now := metav1.Now()
+	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastHeartbeatTime: now, LastTransitionTime: now}
+	}
+	return []corev1.NodeCondition{
+		condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"),
+		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"),
+		condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure"),
+		condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID"),
+	}
+}
+
+// CreateNodes adds the profiles' nodes to the cluster. They are Ready when it returns. A
+// node of that name must not exist yet.
+func (c *Cluster) CreateNodes(ctx context.Context, profiles []NodeProfile) error {
+	for _, profile := range profiles {
+		if err := profile.validate(); err != nil {
+			return fmt.Errorf("create nodes: %w", err)
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	count := 0
+	for _, profile := range profiles {
+		for _, node := range profile.nodes() {
+			count++
+			group.Go(func() error {
+				if _, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+					return fmt.Errorf("create node %s: %w", node.Name, err)
+				}
+				return nil
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if count > 0 {
+		c.options.Log.Info("nodes ready", "count", count)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-logr/logr"
+)
+
+// ErrNotBuilt is wrapped by Start's error when binaries of the control plane are missing;
+// hack/build-controlplane.sh makes them.
+var ErrNotBuilt = errors.New("the local cluster is not built, run hack/build-controlplane.sh")
+
+// modulePath identifies the project's root go.mod.
+const modulePath = "cardquota.dev/operator"
+
+// Options decide what Start starts. The zero value is a whole cluster without nodes.
+type Options struct {
+	// BinDir holds the control plane's binaries and Volcano's manifests; default
+	// <module root>/bin/controlplane. kwok is looked for there and one folder above.
+	BinDir string
+	// Dir holds state, certificates and logs. Default: a temporary folder that Stop removes.
+	// When it is set it is created, the remains of an earlier cluster in it are removed at
+	// the start, and it is kept.
+	Dir string
+	// Nodes are created at the start, after those of Fleet.
+	Nodes []NodeProfile
+	// Fleet is a YAML file with node profiles; see LoadFleet.
+	Fleet string
+	// StageFiles are kwok Stage files that replace the built-in ones; see SetStages.
+	StageFiles []string
+	// WithoutVolcano leaves out Volcano's CRDs, controllers and webhooks.
+	WithoutVolcano bool
+	// WithoutKwok leaves out the kubelets: nodes stay as created and pods stay Pending.
+	WithoutKwok bool
+	// Log receives progress ("etcd ready") and crashes of components; default: discard.
+	Log logr.Logger
+}
+
+// resolve fills in defaults and checks that everything needed exists.
+func (o *Options) resolve() error {
+	if o.Log.GetSink() == nil {
+		o.Log = logr.Discard()
+	}
+	if o.BinDir == "" {
+		root, err := ModuleRoot()
+		if err != nil {
+			return err
+		}
+		o.BinDir = filepath.Join(root, "bin", "controlplane")
+	}
+	var err error
+	if o.BinDir, err = filepath.Abs(o.BinDir); err != nil {
+		return fmt.Errorf("bin dir: %w", err)
+	}
+	needed := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"}
+	if !o.WithoutVolcano {
+		needed = append(needed, "controller-manager", "webhook-manager", "volcano/install.yaml", "volcano/crds")
+	}
+	var missing []string
+	for _, name := range needed {
+		if _, err := os.Stat(filepath.Join(o.BinDir, name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if !o.WithoutKwok && o.kwok() == "" {
+		missing = append(missing, "kwok")
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s: no %s: %w", o.BinDir, strings.Join(missing, ", "), ErrNotBuilt)
+	}
+	return nil
+}
+
+func (o *Options) kwok() string {
+	for _, path := range []string{filepath.Join(o.BinDir, "kwok"), filepath.Join(o.BinDir, "..", "kwok")} {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	return ""
+}
+
+// ModuleRoot returns the folder of the project's go.mod, found upwards from the working
+// directory.
+func ModuleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("module root: %w", err)
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		text, err := os.ReadFile(filepath.Join(at, "go.mod"))
+		if err == nil && strings.HasPrefix(string(text), "module "+modulePath+"\n") {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("no go.mod of module %s above %s", modulePath, dir)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// boundPod creates a pod that is on a node from the beginning.
+func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annotations map[string]string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault, Annotations: annotations},
+		Spec: corev1.PodSpec{
+			NodeName:                      "cpu-0",
+			TerminationGracePeriodSeconds: &grace,
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			InitContainers:                []corev1.Container{{Name: "prepare", Image: "prepare"}},
+			Containers:                    []corev1.Container{{Name: "main", Image: "main"}, {Name: "side", Image: "side"}},
+		},
+	}
+	created, err := c.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+		err := c.Client().CoreV1().Pods(pod.Namespace).Delete(context.WithoutCancel(t.Context()), name, now)
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	return created
+}
+
+// seen is what a watcher saw of one pod, without repetitions.
+type seen struct {
+	phases    []string // "Running", "Failed 143" …, with "gone" at the end
+	end, gone time.Time
+}
+
+// follow watches a pod until it is gone.
+func follow(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (seen, error) {
+	w, err := c.Client().CoreV1().Pods(pod.Namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pod.ResourceVersion,
+	})
+	if err != nil {
+		return seen{}, err
+	}
+	defer w.Stop()
+	var s seen
+	for event := range w.ResultChan() {
+		current, ok := event.Object.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+		if event.Type == watch.Deleted {
+			s.phases, s.gone = append(s.phases, "gone"), time.Now()
+			return s, nil
+		}
+		phase := string(current.Status.Phase)
+		if statuses := current.Status.ContainerStatuses; len(statuses) > 0 && statuses[0].State.Terminated != nil {
+			phase += " " + statuses[0].State.Terminated.Reason
+			if statuses[0].State.Terminated.ExitCode == 143 {
+				phase += " 143"
+			}
+		}
+		if len(s.phases) == 0 || s.phases[len(s.phases)-1] != phase {
+			s.phases, s.end = append(s.phases, phase), time.Now()
+		}
+	}
+	return s, ctx.Err()
+}
+
+func TestHowDeletedPodsEnd(t *testing.T) {
+	c := whole(t)
+	cases := map[string]struct {
+		grace       int64
+		annotations map[string]string
+		wantPhases  []string
+		wantAtLeast time.Duration // from the deletion to the end of the containers
+		wantAtMost  time.Duration
+	}{
+		"fails with 143 at once by default": {
+			grace:      30,
+			wantPhases: []string{"Running", "Failed Error 143", "gone"},
+			wantAtMost: 2 * time.Second,
+		},
+		"succeeds when it handles the signal": {
+			grace:       30,
+			annotations: map[string]string{"test.cardquota.dev/delete-exit-code": "0"},
+			wantPhases:  []string{"Running", "Succeeded Completed", "gone"},
+			wantAtMost:  2 * time.Second,
+		},
+		"takes its time": {
+			grace:       30,
+			annotations: map[string]string{"test.cardquota.dev/delete-after": "2s"},
+			wantPhases:  []string{"Running", "Failed Error 143", "gone"},
+			wantAtLeast: 2 * time.Second,
+			wantAtMost:  5 * time.Second,
+		},
+		"uses its whole grace period": {
+			grace:       3,
+			annotations: map[string]string{"test.cardquota.dev/delete-after": "grace"},
+			wantPhases:  []string{"Running", "Failed Error 143", "gone"},
+			wantAtLeast: 3 * time.Second,
+			wantAtMost:  6 * time.Second,
+		},
+		"gets no more than its grace period": {
+			grace:       2,
+			annotations: map[string]string{"test.cardquota.dev/delete-after": "1h"},
+			wantPhases:  []string{"Running", "Failed Error 143", "gone"},
+			wantAtLeast: 2 * time.Second,
+			wantAtMost:  5 * time.Second,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			pod := boundPod(t, c, podName(name), tc.grace, tc.annotations)
+			g.Eventually(phaseOf(t, c, pod.Name), "10s", "20ms").Should(Equal(corev1.PodRunning))
+			running, err := c.Client().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+
+			deleted := time.Now()
+			g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})).To(Succeed())
+			got, err := follow(ctx, c, running)
+
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got.phases).To(Equal(tc.wantPhases))
+			g.Expect(got.end.Sub(deleted)).To(And(BeNumerically(">=", tc.wantAtLeast), BeNumerically("<=", tc.wantAtMost)))
+			g.Expect(got.gone).To(BeTemporally(">", got.end), "the object goes after its last status")
+		})
+	}
+}
+
+func TestHowLongPodsRun(t *testing.T) {
+	c := whole(t)
+	cases := map[string]struct {
+		annotations map[string]string
+		wantPhase   corev1.PodPhase
+		wantReason  string
+		wantCode    int32
+	}{
+		"to success": {
+			annotations: map[string]string{"test.cardquota.dev/run-for": "1500ms"},
+			wantPhase:   corev1.PodSucceeded, wantReason: "Completed",
+		},
+		"to failure": {
+			annotations: map[string]string{"test.cardquota.dev/run-for": "1s", "test.cardquota.dev/exit-code": "7"},
+			wantPhase:   corev1.PodFailed, wantReason: "Error", wantCode: 7,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			pod := boundPod(t, c, podName("runs "+name), 30, tc.annotations)
+			g.Eventually(phaseOf(t, c, pod.Name), "10s", "10ms").Should(Equal(corev1.PodRunning))
+			g.Eventually(phaseOf(t, c, pod.Name), "10s", "50ms").Should(Equal(tc.wantPhase))
+			ended, err := c.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, status := range ended.Status.ContainerStatuses {
+				g.Expect(status.State.Running).To(BeNil())
+				g.Expect(status.State.Terminated.ExitCode).To(Equal(tc.wantCode))
+				g.Expect(status.State.Terminated.Reason).To(Equal(tc.wantReason))
+				ran := status.State.Terminated.FinishedAt.Sub(ended.Status.StartTime.Time)
+				g.Expect(ran).To(BeNumerically(">=", time.Second))
+			}
+			g.Expect(ended.Status.ContainerStatuses).To(HaveLen(2))
+		})
+	}
+}
+
+func TestPodsRunUntilTheyAreDeleted(t *testing.T) {
+	g := NewWithT(t)
+	c := whole(t)
+	pod := boundPod(t, c, "stays", 30, map[string]string{"test.cardquota.dev/start-after": "1s"})
+	g.Consistently(phaseOf(t, c, pod.Name), "700ms", "50ms").Should(Equal(corev1.PodPending))
+	g.Eventually(phaseOf(t, c, pod.Name), "10s").Should(Equal(corev1.PodRunning))
+	g.Consistently(phaseOf(t, c, pod.Name), "3s").Should(Equal(corev1.PodRunning))
+	running, err := c.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(running.Status.PodIP).NotTo(BeEmpty())
+	g.Expect(running.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))
+	g.Expect(running.Status.InitContainerStatuses[0].State.Terminated.Reason).To(Equal("Completed"))
+}
+
+func phaseOf(t *testing.T, c *cluster.Cluster, name string) func() (corev1.PodPhase, error) {
+	return func() (corev1.PodPhase, error) {
+		pod, err := c.Client().CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		return pod.Status.Phase, nil
+	}
+}

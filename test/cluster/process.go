@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ProcessSpec describes one managed child process.
+type ProcessSpec struct {
+	// Name is the component's name; its output goes to LogFile(Name). Two processes of one
+	// name, one after the other, share the file.
+	Name string
+	// Path is the executable: absolute, or relative to the working directory.
+	Path string
+	// Args are the arguments without the program's name.
+	Args []string
+	// Env is added to the environment of this process ("KEY=value"). Proxy variables are
+	// removed first: everything here talks to this machine.
+	Env []string
+	// StopTimeout is how long Stop waits after SIGTERM before it kills; 0 means 10 s.
+	StopTimeout time.Duration
+
+	// component marks a part of the cluster itself, whose sudden end is an error.
+	component bool
+}
+
+// Process is a child of this process. It leads a process group of its own, so that a
+// Ctrl-C at the terminal reaches only the parent, and the kernel kills it when the parent
+// dies, however that happens.
+type Process struct {
+	spec    ProcessSpec
+	cmd     *exec.Cmd
+	logFile string
+	done    chan struct{}
+
+	mu       sync.Mutex
+	stopping bool  // the end was asked for
+	exit     error // valid once done is closed
+}
+
+// startRequests leads to the one goroutine that forks. The parent-death signal is tied to
+// the thread that forked, not to the process: that goroutine is therefore locked to its
+// thread and never ends.
+var startRequests = sync.OnceValue(func() chan<- func() {
+	requests := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for start := range requests {
+			start()
+		}
+	}()
+	return requests
+})
+
+// forkFromKeeper starts cmd from the thread that lives as long as this process.
+func forkFromKeeper(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	startRequests() <- func() { started <- cmd.Start() }
+	return <-started
+}
+
+// startProcess runs spec with its output appended to logFile.
+func startProcess(spec ProcessSpec, logFile, home string) (*Process, error) {
+	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("log file of %s: %w", spec.Name, err)
+	}
+	defer func() { _ = out.Close() }() // the child has its own descriptor
+	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd.Env = append(childEnvironment(home), spec.Env...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := forkFromKeeper(cmd); err != nil {
+		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
+	}
+	p := &Process{spec: spec, cmd: cmd, logFile: logFile, done: make(chan struct{})}
+	go p.reap()
+	return p, nil
+}
+
+func (p *Process) reap() {
+	err := p.cmd.Wait()
+	// Whatever it had started itself goes with it.
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	p.mu.Lock()
+	p.exit = err
+	p.mu.Unlock()
+	close(p.done)
+}
+
+// childEnvironment is this process's environment without proxies and with HOME inside the
+// cluster's directory, so that no program reads or writes the user's own configuration.
+func childEnvironment(home string) []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		key, _, _ := strings.Cut(kv, "=")
+		switch strings.ToUpper(key) {
+		case "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "HOME", "KUBECONFIG":
+		default:
+			env = append(env, kv)
+		}
+	}
+	return append(env, "HOME="+home)
+}
+
+// Name is the component's name.
+func (p *Process) Name() string { return p.spec.Name }
+
+// Pid is the process id; it stays the same after the process has ended.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// LogFile is the file that holds what the process wrote to stdout and stderr.
+func (p *Process) LogFile() string { return p.logFile }
+
+// Done is closed when the process has ended and was waited for.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Running tells whether the process has not ended yet.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Wait blocks until the process has ended and returns how: nil for exit code 0, otherwise
+// an *exec.ExitError.
+func (p *Process) Wait() error {
+	<-p.done
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exit
+}
+
+// Stop sends SIGTERM to the process group, waits, and kills it when it takes longer than
+// StopTimeout, which is an error. Stopping an ended process does nothing.
+func (p *Process) Stop() error {
+	p.signal(syscall.SIGTERM)
+	timeout := p.spec.StopTimeout
+	if timeout == 0 {
+		timeout = 10 * time.Second
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-timer.C:
+	}
+	p.Kill()
+	return fmt.Errorf("%s did not stop within %s after SIGTERM and was killed", p.spec.Name, timeout)
+}
+
+// Kill sends SIGKILL to the process group, as a crash would end it, and waits until the
+// process is gone.
+func (p *Process) Kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func (p *Process) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopping = true
+	if p.Running() {
+		_ = syscall.Kill(-p.cmd.Process.Pid, sig)
+	}
+}
+
+// crashed tells how the process ended when nobody had asked for it, else nil.
+func (p *Process) crashed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping || p.Running() {
+		return nil
+	}
+	how := "exit status 0"
+	if p.exit != nil {
+		how = p.exit.Error()
+	}
+	return fmt.Errorf("%s ended by itself (%s); the last lines of %s:\n%s", p.spec.Name, how, p.logFile, tail(p.logFile, 15))
+}
+
+// tail returns the last lines of a file, or why it cannot be read.
+func tail(file string, lines int) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
+)
+
+// ExposeService makes a Service lead to a port of this machine, so that the apiserver
+// reaches a test process (a webhook) by the Service's name. The process must listen on
+// ServiceAddress (or on all addresses) and serve a certificate for <name>.<namespace>.svc.
+//
+// A Service that does not exist yet gets the port 443 and no selector; one that exists, as
+// shipped, is left as it is, and all its ports lead to the process. Calling it again moves
+// the Service to another port.
+func (c *Cluster) ExposeService(ctx context.Context, namespace, name string, port int) error {
+	address, err := ServiceAddress()
+	if err != nil {
+		return fmt.Errorf("expose service %s/%s: %w", namespace, name, err)
+	}
+	service, err := c.ensureService(ctx, namespace, name)
+	if err != nil {
+		return fmt.Errorf("expose service %s/%s: %w", namespace, name, err)
+	}
+	family := discoveryv1.AddressTypeIPv4
+	if net.ParseIP(address).To4() == nil {
+		family = discoveryv1.AddressTypeIPv6
+	}
+	// A prefix of its own keeps clear of the slices that the endpoint slice controller makes.
+	slice := discoveryv1ac.EndpointSlice("test-process-"+name, namespace).
+		WithLabels(map[string]string{discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: fieldManager}).
+		WithAddressType(family).
+		WithEndpoints(discoveryv1ac.Endpoint().
+			WithAddresses(address).
+			WithConditions(discoveryv1ac.EndpointConditions().WithReady(true)))
+	for _, servicePort := range service.Spec.Ports {
+		slice.WithPorts(discoveryv1ac.EndpointPort().
+			WithName(servicePort.Name).WithPort(int32(port)).WithProtocol(corev1.ProtocolTCP))
+	}
+	_, err = c.client.DiscoveryV1().EndpointSlices(namespace).Apply(ctx, slice, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	if err != nil {
+		return fmt.Errorf("expose service %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+func (c *Cluster) ensureService(ctx context.Context, namespace, name string) (*corev1.Service, error) {
+	services := c.client.CoreV1().Services(namespace)
+	service, err := services.Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		if err == nil && service.Spec.Type == corev1.ServiceTypeExternalName {
+			return nil, errors.New("it is of type ExternalName, which the apiserver does not resolve")
+		}
+		return service, err
+	}
+	wanted := corev1ac.Service(name, namespace).WithSpec(corev1ac.ServiceSpec().
+		WithPorts(corev1ac.ServicePort().WithName("https").WithPort(443).WithProtocol(corev1.ProtocolTCP)))
+	return services.Apply(ctx, wanted, metav1.ApplyOptions{FieldManager: fieldManager})
+}
+
+func encodeBase64(data []byte) string { return base64.StdEncoding.EncodeToString(data) }

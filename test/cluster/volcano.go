@@ -1,0 +1,245 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// VolcanoNamespace is where Volcano and everything beside it lives.
+const VolcanoNamespace = "volcano-system"
+
+// admissionPaths are the webhooks that Volcano's installer enables. The webhook manager
+// waits for ever for a path without a webhook configuration.
+const admissionPaths = "/jobs/mutate,/jobs/validate,/podgroups/validate,/queues/mutate,/queues/validate,/hypernodes/validate,/cronjobs/validate"
+
+var (
+	crdResource   = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	queueResource = schema.GroupVersionResource{Group: "scheduling.volcano.sh", Version: "v1beta1", Resource: "queues"}
+	documentKind  = regexp.MustCompile(`(?m)^kind:[ \t]*(\S+)`)
+)
+
+// Volcano's programs themselves are processes here, so its Deployments, their Services
+// and the Job that makes a certificate are left out; its CRDs come from their own folder.
+var volcanoKinds = []string{
+	"Namespace", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+}
+
+var webhookKinds = []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
+
+// startVolcano installs Volcano's CRDs and rights, and starts its controllers and webhooks
+// under the ServiceAccounts of its installer.
+func (c *Cluster) startVolcano(ctx context.Context) error {
+	installer, err := os.ReadFile(c.binary("volcano/install.yaml"))
+	if err != nil {
+		return fmt.Errorf("volcano: %w", err)
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.createCRDs(groupCtx) })
+	group.Go(func() error {
+		objects, err := decode(installer, ofKind(volcanoKinds))
+		if err != nil {
+			return err
+		}
+		return c.applyAll(groupCtx, objects)
+	})
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("volcano: %w", err)
+	}
+	webhooks, err := decode(installer, ofKind(webhookKinds))
+	if err != nil {
+		return fmt.Errorf("volcano: %w", err)
+	}
+	group, groupCtx = errgroup.WithContext(ctx)
+	group.Go(func() error { return c.startVolcanoControllers(groupCtx) })
+	group.Go(func() error { return c.startVolcanoWebhooks(groupCtx, webhooks) })
+	return group.Wait()
+}
+
+func ofKind(kinds []string) func(document []byte) bool {
+	return func(document []byte) bool {
+		match := documentKind.FindSubmatch(document)
+		return match != nil && slices.Contains(kinds, string(match[1]))
+	}
+}
+
+func (c *Cluster) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if err := c.applyObject(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createCRDs creates Volcano's CRDs and waits until the apiserver serves them.
+func (c *Cluster) createCRDs(ctx context.Context) error {
+	files, err := filepath.Glob(c.binary("volcano/crds/*.yaml"))
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, file := range files {
+		group.Go(func() error {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			objects, err := decode(text, nil)
+			if err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+			for _, crd := range objects {
+				if err := c.createCRD(ctx, crd); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (c *Cluster) createCRD(ctx context.Context, crd *unstructured.Unstructured) error {
+	crds := c.dynamic.Resource(crdResource)
+	if _, err := crds.Create(ctx, crd, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
+		return fmt.Errorf("create CRD %s: %w", crd.GetName(), err)
+	}
+	return until(ctx, "CRD "+crd.GetName(), nil, func(ctx context.Context) error {
+		live, err := crds.Get(ctx, crd.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		conditions, _, err := unstructured.NestedSlice(live.Object, "status", "conditions")
+		if err != nil {
+			return err
+		}
+		for _, condition := range conditions {
+			if m, ok := condition.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
+				return nil
+			}
+		}
+		return errors.New("not established")
+	})
+}
+
+func (c *Cluster) startVolcanoControllers(ctx context.Context) error {
+	kubeconfig, err := c.KubeconfigFor(ctx, VolcanoNamespace, "volcano-controllers")
+	if err != nil {
+		return err
+	}
+	_, err = c.startReady(ctx, 1, func(ports []int) (ProcessSpec, probe, error) {
+		health := fmt.Sprintf("127.0.0.1:%d", ports[0])
+		return ProcessSpec{
+			Name: "volcano-controllers",
+			Path: c.binary("controller-manager"),
+			Args: []string{
+				"--kubeconfig=" + kubeconfig, "--logtostderr", "-v=2",
+				"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
+				"--worker-threads=8", "--worker-threads-for-gc=5", "--worker-threads-for-podgroup=8",
+				"--enable-healthz=true", "--healthz-address=" + health,
+			},
+			Env: []string{"KUBE_POD_NAMESPACE=" + VolcanoNamespace, "HELM_RELEASE_NAME=volcano"},
+		}, answers("http://" + health + "/healthz"), nil
+	})
+	return err
+}
+
+// startVolcanoWebhooks registers Volcano's webhooks by URL and starts the server behind
+// them. It is ready when the apiserver refuses a Queue with an unknown parent.
+func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*unstructured.Unstructured) error {
+	kubeconfig, err := c.KubeconfigFor(ctx, VolcanoNamespace, "volcano-admission")
+	if err != nil {
+		return err
+	}
+	_, err = c.startReady(ctx, 1, func(ports []int) (ProcessSpec, probe, error) {
+		address := "127.0.0.1:" + strconv.Itoa(ports[0])
+		if err := c.registerWebhooks(ctx, configurations, "https://"+address); err != nil {
+			return ProcessSpec{}, nil, err
+		}
+		return ProcessSpec{
+			Name: "volcano-admission",
+			Path: c.binary("webhook-manager"),
+			Args: []string{
+				"--kubeconfig=" + kubeconfig, "--logtostderr", "-v=2",
+				"--enabled-admission=" + admissionPaths,
+				"--webhook-url=https://" + address, "--listen-address=127.0.0.1", "--port=" + strconv.Itoa(ports[0]),
+				"--tls-cert-file=" + c.pki.webhooks.cert, "--tls-private-key-file=" + c.pki.webhooks.key,
+				"--ca-cert-file=" + c.caFile(), "--graceful-shutdown-time=2s",
+			},
+		}, c.refusesBadQueue, nil
+	})
+	return err
+}
+
+// registerWebhooks applies the installer's configurations, with a URL in place of the
+// Service: that is where the process listens.
+func (c *Cluster) registerWebhooks(ctx context.Context, configurations []*unstructured.Unstructured, base string) error {
+	for _, configuration := range configurations {
+		webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+		if err != nil {
+			return fmt.Errorf("%s: %w", configuration.GetName(), err)
+		}
+		for _, webhook := range webhooks {
+			if err := redirect(webhook, base, c.ca.pem); err != nil {
+				return fmt.Errorf("%s: %w", configuration.GetName(), err)
+			}
+		}
+		registered := configuration.DeepCopy()
+		if err := unstructured.SetNestedSlice(registered.Object, webhooks, "webhooks"); err != nil {
+			return fmt.Errorf("%s: %w", configuration.GetName(), err)
+		}
+		if err := c.applyObject(ctx, registered); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func redirect(webhook any, base string, caBundle []byte) error {
+	fields, ok := webhook.(map[string]any)
+	if !ok {
+		return fmt.Errorf("webhook is a %T", webhook)
+	}
+	path, found, err := unstructured.NestedString(fields, "clientConfig", "service", "path")
+	if err != nil || !found {
+		return fmt.Errorf("webhook %v has no service path (%w)", fields["name"], err)
+	}
+	target, err := url.JoinPath(base, path)
+	if err != nil {
+		return err
+	}
+	fields["clientConfig"] = map[string]any{"url": target, "caBundle": encodeBase64(caBundle)}
+	return nil
+}
+
+// refusesBadQueue is a probe: the whole way from the apiserver to Volcano's webhook works.
+func (c *Cluster) refusesBadQueue(ctx context.Context) error {
+	queue := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+		"metadata": map[string]any{"name": "readiness-probe"},
+		"spec":     map[string]any{"parent": "no-such-queue"},
+	}}
+	_, err := c.dynamic.Resource(queueResource).Create(ctx, queue, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case err == nil:
+		return errors.New("a queue with an unknown parent was accepted")
+	case apierrors.IsForbidden(err) || strings.Contains(err.Error(), "denied the request"):
+		return nil
+	default:
+		return err
+	}
+}
