@@ -72,10 +72,6 @@ func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
 			}
 		}
 	}
-	lacking := job.MinAvailable - have
-	if lacking <= 0 && job.MinAvailable > 0 {
-		return nil
-	}
 	var pending []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		if !task.SchGated {
@@ -96,7 +92,7 @@ func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
 			rest = append(rest, task)
 		}
 	}
-	if more := int(lacking) - len(picked); more > 0 {
+	if more := int(job.MinAvailable-have) - len(picked); more > 0 {
 		picked = append(picked, rest[:min(more, len(rest))]...)
 	}
 	return picked

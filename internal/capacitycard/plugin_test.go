@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -30,8 +31,8 @@ func TestMain(m *testing.M) {
 
 const gpu = corev1.ResourceName("nvidia.com/gpu")
 
-func cardNode(name, model string, cards string) *corev1.Node {
-	allocatable := corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("110"), gpu: resource.MustParse(cards)}
+func cardNode(name, model string) *corev1.Node {
+	allocatable := corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("110"), gpu: resource.MustParse("8")}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"nvidia.com/gpu.product": model, "nvidia.com/gpu.memory": "143771"}},
 		Status:     corev1.NodeStatus{Allocatable: allocatable, Capacity: allocatable},
@@ -131,7 +132,7 @@ func placed(ssn *framework.Session, group string) map[string]int {
 }
 
 func TestQuotaIsEnforcedByTheCardAPodLandsOn(t *testing.T) {
-	nodes := []*corev1.Node{cardNode("h200", "NVIDIA-H200", "8"), cardNode("h800", "NVIDIA-H800", "8")}
+	nodes := []*corev1.Node{cardNode("h200", "NVIDIA-H200"), cardNode("h800", "NVIDIA-H800")}
 	tests := map[string]struct {
 		quota      string
 		minMember  int32
@@ -178,7 +179,7 @@ func TestQuotaIsEnforcedByTheCardAPodLandsOn(t *testing.T) {
 
 func TestPredicateAloneKeepsTheQuota(t *testing.T) {
 	ssn := run(t, &uthelper.TestCommonStruct{
-		Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200", "8"), cardNode("h800", "NVIDIA-H800", "8")},
+		Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200"), cardNode("h800", "NVIDIA-H800")},
 		Queues:    []*v1beta1.Queue{quotaQueue("q", `{"NVIDIA-H200":1}`)},
 		PodGroups: []*v1beta1.PodGroup{group("j", "q", 1, "Running", "")},
 		Pods:      concat(pods(1, "j", "1", "NVIDIA-H200", "h200"), pods(1, "j", "1", "NVIDIA-H200", "")),
@@ -186,8 +187,8 @@ func TestPredicateAloneKeepsTheQuota(t *testing.T) {
 	task := ssn.Jobs["ns/j"].Tasks["j-0"]
 	codes := map[string]int{}
 	for name, node := range ssn.Nodes {
-		fit, ok := opened.predicate(task, node).(*api.FitError)
-		if !ok {
+		var fit *api.FitError
+		if !errors.As(opened.predicate(task, node), &fit) {
 			t.Fatalf("node %s passed or failed without a reason", name)
 		}
 		codes[name] = fit.Status[0].Code
@@ -231,7 +232,7 @@ func TestEnqueue(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			ssn := run(t, &uthelper.TestCommonStruct{
-				Nodes:  []*corev1.Node{cardNode("h200", "NVIDIA-H200", "8"), cardNode("h800", "NVIDIA-H800", "8")},
+				Nodes:  []*corev1.Node{cardNode("h200", "NVIDIA-H200"), cardNode("h800", "NVIDIA-H800")},
 				Queues: []*v1beta1.Queue{quotaQueue("q", tc.quota)}, PodGroups: tc.groups, Pods: tc.pods,
 			}, tc.args)
 			job := ssn.Jobs["ns/j"]
@@ -253,7 +254,7 @@ func TestCardPodsAreFreeOfCPULimitsWhenConfigured(t *testing.T) {
 	queue.Spec.Capability = nil
 	for _, unlimited := range []bool{false, true} {
 		ssn := run(t, &uthelper.TestCommonStruct{
-			Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200", "8")},
+			Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200")},
 			Queues:    []*v1beta1.Queue{queue},
 			PodGroups: []*v1beta1.PodGroup{group("j", "q", 1, "Inqueue", "1")},
 			Pods:      pods(1, "j", "1", "NVIDIA-H200", ""),
@@ -266,7 +267,7 @@ func TestCardPodsAreFreeOfCPULimitsWhenConfigured(t *testing.T) {
 
 func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 	ssn := run(t, &uthelper.TestCommonStruct{
-		Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200", "8")},
+		Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200")},
 		Queues:    []*v1beta1.Queue{quotaQueue("bad", `nonsense`), quotaQueue("full", `{"NVIDIA-H200":1}`), quotaQueue("q", `{"NVIDIA-H200":2}`)},
 		PodGroups: []*v1beta1.PodGroup{group("a", "bad", 1, "Inqueue", "1"), group("b", "full", 1, "Inqueue", "1"), group("j", "q", 1, "Inqueue", "1"), group("l", "lost", 1, "Inqueue", "1")},
 		Pods:      concat(pods(1, "a", "1", "NVIDIA-H200", ""), pods(3, "b", "1", "NVIDIA-H200", ""), pods(2, "j", "1", "NVIDIA-H200", ""), pods(1, "l", "1", "NVIDIA-H200", "")),
@@ -280,7 +281,7 @@ func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 
 func TestInvalidArgumentsAdmitNothing(t *testing.T) {
 	ssn := run(t, &uthelper.TestCommonStruct{
-		Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200", "8")},
+		Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200")},
 		Queues:    []*v1beta1.Queue{quotaQueue("q", `{"NVIDIA-H200":8}`)},
 		PodGroups: []*v1beta1.PodGroup{group("j", "q", 1, "Inqueue", "1")},
 		Pods:      pods(1, "j", "1", "NVIDIA-H200", ""),

@@ -83,9 +83,7 @@ func (r *recognition) wholeCards() {
 	case 1:
 		r.hold(Name(r.out.Model), candidates[0])
 	default:
-		for _, resource := range candidates {
-			r.out.Unnamed = append(r.out.Unnamed, resource)
-		}
+		r.out.Unnamed = append(r.out.Unnamed, candidates...)
 		r.out.Anomalies = append(r.out.Anomalies, fmt.Sprintf("model %s could be any of the resources %v", r.out.Model, candidates))
 	}
 }

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mitchellh/mapstructure"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"volcano.sh/volcano/pkg/scheduler"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+	"volcano.sh/volcano/pkg/scheduler/plugins/deviceshare"
+	resourcestrategyfit "volcano.sh/volcano/pkg/scheduler/plugins/resource-strategy-fit"
+
+	"cardquota.dev/operator/internal/schedulerconf"
+)
+
+// volcanoAccepts reads a stamped text with Volcano's own parser and refuses what would end
+// the process later: Volcano dies of a text it cannot parse, and some plugins of an argument
+// of the wrong type.
+func volcanoAccepts(stamped string) error {
+	_, tiers, _, _, err := scheduler.UnmarshalSchedulerConf(stamped)
+	if err != nil {
+		return fmt.Errorf("not accepted by Volcano's parser: %w", err)
+	}
+	var errs []error
+	for _, tier := range tiers {
+		for _, plugin := range tier.Plugins {
+			if plugin.Name == schedulerconf.CapacityCard {
+				errs = append(errs, acceptsCard(plugin.Arguments))
+			}
+			errs = append(errs, fatalArguments(plugin)...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// acceptsCard shows capacity-card its arguments as Volcano's parser sees them: it reads a few
+// words, such as yes and on, in another way than the strict one.
+func acceptsCard(arguments map[string]any) error {
+	own := maps.Clone(arguments)
+	delete(own, schedulerconf.HashArgument)
+	if err := validateArguments(own); err != nil {
+		return fmt.Errorf("arguments of %s as Volcano reads them: %w", schedulerconf.CapacityCard, err)
+	}
+	return nil
+}
+
+// typedArguments are the arguments that Volcano's plugins fetch with framework.Get, which
+// ends the process if the type is wrong; each with a value of the type it is decoded into.
+var typedArguments = map[string]map[string]func() any{
+	"predicates": {
+		"volumebinding.weight":                  func() any { return new(int) },
+		"volumebinding.bindTimeoutSeconds":      func() any { return new(uint32) }, // negative is fatal as well
+		"volumebinding.shape":                   func() any { return new([]config.UtilizationShapePoint) },
+		"dynamicresources.filterTimeoutSeconds": func() any { return new(int) },
+	},
+	"extender": {
+		"extender.managedResources": func() any { return new([]string) },
+	},
+	"resource-strategy-fit": {
+		"resourceStrategyFitWeight": func() any { return new(int) },
+		"resources":                 func() any { return new(map[string]resourcestrategyfit.ResourcesType) },
+		"sra": func() any {
+			return new(struct {
+				Enable         bool
+				Resources      string
+				Weight         int
+				ResourceWeight map[string]int
+			})
+		},
+		"proportional": func() any {
+			return new(struct {
+				Enable             bool
+				Resources          string
+				ResourceProportion map[string]float64
+			})
+		},
+	},
+}
+
+func fatalArguments(plugin conf.PluginOption) []error {
+	var errs []error
+	typed := typedArguments[plugin.Name]
+	for _, name := range slices.Sorted(maps.Keys(typed)) {
+		value, set := plugin.Arguments[name]
+		if !set {
+			continue
+		}
+		if err := mapstructure.Decode(value, typed[name]()); err != nil {
+			errs = append(errs, fmt.Errorf("argument %s of plugin %s has the wrong type: %w", name, plugin.Name, err))
+		}
+	}
+	if plugin.Name == "deviceshare" {
+		errs = append(errs, fatalSharing(plugin.Arguments)...)
+	}
+	return errs
+}
+
+// fatalSharing refuses the combinations of which the deviceshare plugin dies.
+func fatalSharing(arguments map[string]any) []error {
+	var on []string
+	for _, name := range []string{deviceshare.GPUSharingPredicate, deviceshare.GPUNumberPredicate, deviceshare.VGPUEnable} {
+		if arguments[name] == true {
+			on = append(on, name)
+		}
+	}
+	if len(on) < 2 {
+		return nil
+	}
+	return []error{fmt.Errorf("plugin deviceshare: %s exclude each other, leave one", strings.Join(on, " and "))}
+}

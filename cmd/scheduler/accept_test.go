@@ -1,0 +1,164 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+	"volcano.sh/volcano/pkg/scheduler"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+
+	"cardquota.dev/operator/internal/schedulerconf"
+)
+
+func TestMain(m *testing.M) {
+	registerPlugins()
+	os.Exit(m.Run())
+}
+
+// texts are the corpus of internal/schedulerconf and the configuration that is shipped.
+func texts(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("../../internal/schedulerconf/testdata/valid/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no corpus: %v", err)
+	}
+	found := map[string]string{"shipped": shippedConfiguration(t)}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[filepath.Base(file)] = string(text)
+	}
+	return found
+}
+
+func shippedConfiguration(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile("../../config/scheduler/configmap.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object corev1.ConfigMap
+	if err := yaml.UnmarshalStrict(raw, &object); err != nil {
+		t.Fatal(err)
+	}
+	defaults := parse(t)
+	if name := object.Namespace + "/" + object.Name; name != defaults.configMap {
+		t.Errorf("shipped is ConfigMap %s, watched by default is %s", name, defaults.configMap)
+	}
+	return object.Data[defaults.configMapKey]
+}
+
+func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
+	for name, text := range texts(t) {
+		t.Run(name, func(t *testing.T) {
+			if err := schedulerconf.Validate(text, knownNames("")); err != nil {
+				t.Fatalf("refused: %v", err)
+			}
+			stamped, hash, err := schedulerconf.WithHash(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := volcanoAccepts(stamped); err != nil {
+				t.Errorf("refused by Volcano: %v", err)
+			}
+			before, after := read(t, text), read(t, stamped)
+			if got := after.card.Arguments[schedulerconf.HashArgument]; got != hash {
+				t.Errorf("Volcano reads hash %v, want %s", got, hash)
+			}
+			delete(after.card.Arguments, schedulerconf.HashArgument)
+			for _, plugin := range []*conf.PluginOption{before.card, after.card} {
+				if len(plugin.Arguments) == 0 {
+					plugin.Arguments = nil
+				}
+			}
+			if diff := cmp.Diff(before.rest, after.rest); diff != "" {
+				t.Errorf("Volcano reads more differences than the stamp (-text +stamped):\n%s", diff)
+			}
+		})
+	}
+}
+
+// reading is a text as Volcano's parser sees it.
+type reading struct {
+	rest []any
+	card *conf.PluginOption
+}
+
+func read(t *testing.T, text string) reading {
+	t.Helper()
+	actions, tiers, configurations, metrics, err := scheduler.UnmarshalSchedulerConf(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, action := range actions {
+		names = append(names, action.Name())
+	}
+	r := reading{rest: []any{names, tiers, configurations, metrics}}
+	for i := range tiers {
+		for j := range tiers[i].Plugins {
+			if tiers[i].Plugins[j].Name == schedulerconf.CapacityCard {
+				r.card = &tiers[i].Plugins[j]
+			}
+		}
+	}
+	return r
+}
+
+// TestNamesAreVolcanos keeps the pure lists in step with the Volcano that is compiled in.
+func TestNamesAreVolcanos(t *testing.T) {
+	known := knownNames("")
+	if diff := cmp.Diff(schedulerconf.VolcanoActions(), known.Actions); diff != "" {
+		t.Errorf("actions (-listed +registered):\n%s", diff)
+	}
+	want := append(schedulerconf.VolcanoPlugins(), schedulerconf.CapacityCard)
+	if diff := cmp.Diff(want, known.Plugins); diff != "" {
+		t.Errorf("plugins (-listed +registered):\n%s", diff)
+	}
+	var switches []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[conf.PluginOption]()) {
+		if f.Type == reflect.TypeFor[*bool]() {
+			switches = append(switches, f.Tag.Get("yaml"))
+		}
+	}
+	slices.Sort(switches)
+	if diff := cmp.Diff(slices.Sorted(slices.Values(schedulerconf.Switches())), switches); diff != "" {
+		t.Errorf("switches (-listed +Volcano's):\n%s", diff)
+	}
+}
+
+func TestWhatVolcanoWouldDieOfIsRefused(t *testing.T) {
+	with := func(plugin, argument string) string {
+		return "actions: allocate\ntiers:\n- plugins:\n  - name: capacity-card\n  - name: " + plugin + "\n    arguments:\n      " + argument + "\n"
+	}
+	cases := map[string]struct{ text, want string }{
+		"an unknown action":                {"actions: nothing\n", "not accepted by Volcano's parser: failed to find Action nothing"},
+		"YAML that is none":                {"\"", "not accepted by Volcano's parser"},
+		"a weight that is a word":          {with("predicates", "volumebinding.weight: heavy"), "argument volumebinding.weight of plugin predicates has the wrong type"},
+		"a timeout that is a fraction":     {with("predicates", "volumebinding.bindTimeoutSeconds: [1]"), "bindTimeoutSeconds"},
+		"a negative timeout":               {with("predicates", "volumebinding.bindTimeoutSeconds: -1"), "bindTimeoutSeconds"},
+		"a shape that is no list of pairs": {with("predicates", "volumebinding.shape: [1]"), "volumebinding.shape"},
+		"resources that are a word":        {with("resource-strategy-fit", "resources: cpu"), "argument resources of plugin resource-strategy-fit"},
+		"an sra that is a list":            {with("resource-strategy-fit", "sra: [cpu]"), "argument sra of plugin resource-strategy-fit"},
+		"proportions that are words":       {with("resource-strategy-fit", "proportional: {resourceProportion: {a: b}}"), "argument proportional"},
+		"managed resources as numbers":     {with("extender", "extender.managedResources: [1]"), "extender.managedResources"},
+		"two ways to share a GPU":          {with("deviceshare", "{deviceshare.GPUSharingEnable: true, deviceshare.VGPUEnable: true}"), "deviceshare.GPUSharingEnable and deviceshare.VGPUEnable exclude each other"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := volcanoAccepts(tc.text)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got error %v, want …%s…", err, tc.want)
+			}
+		})
+	}
+}

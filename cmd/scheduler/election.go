@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
+	componentbaseconfig "k8s.io/component-base/config"
+	"k8s.io/klog/v2"
+)
+
+var (
+	errLeaseLost  = errors.New("the lease is lost")
+	errNotDrained = errors.New("a write to the API server did not end: the lease is left to run out")
+)
+
+// election decides when this process schedules and when it stops.
+type election struct {
+	config componentbaseconfig.LeaderElectionConfiguration
+	client kubernetes.Interface
+	// component is the source of the election's events.
+	component string
+	fence     *fence
+	// lead schedules until its context ends; it returns earlier only with an error.
+	lead func(context.Context) error
+}
+
+// run waits for its turn, leads, and stops when ctx ends; then no write of the scheduler is
+// under way or will begin, and the lease is free. Any other end is an error, and the process
+// must exit at once: what this process still does is refused by the fence alone.
+func (e *election) run(ctx context.Context) error {
+	if !e.config.LeaderElect {
+		return e.leadAlone(ctx)
+	}
+	// The election does not end with ctx: the lease is renewed until the writes have ended.
+	term, endTerm := context.WithCancel(context.WithoutCancel(ctx))
+	defer endTerm()
+	lock, err := e.lock(endTerm)
+	if err != nil {
+		return err
+	}
+	failed, over := make(chan error, 1), make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:          lock,
+		LeaseDuration: e.config.LeaseDuration.Duration,
+		RenewDeadline: e.config.RenewDeadline.Duration,
+		RetryPeriod:   e.config.RetryPeriod.Duration,
+		Name:          e.config.ResourceName,
+		// ReleaseOnCancel would also release a lease whose renewal failed, while the
+		// scheduler still works. fencedLock.release does it at the right moment.
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(term context.Context) {
+				if err := e.lead(term); err != nil {
+					failed <- err
+				}
+			},
+			OnStoppedLeading: func() { close(over) },
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("leader election: %w", err)
+	}
+	go elector.Run(term)
+
+	var cause error
+	select {
+	case <-ctx.Done():
+	case cause = <-failed:
+	case <-over:
+		return errLeaseLost
+	}
+	drained := e.fence.drain(e.patience())
+	endTerm()
+	<-over
+	if !drained {
+		return errors.Join(cause, errNotDrained)
+	}
+	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), e.patience())
+	defer done()
+	return errors.Join(cause, lock.release(releasing))
+}
+
+// patience is how long a write that is under way may take after the fence is closed: if it
+// ends within, the lease is still ours even if its last renewal is as old as allowed.
+func (e *election) patience() time.Duration {
+	return e.config.LeaseDuration.Duration - e.config.RenewDeadline.Duration
+}
+
+// leadAlone leads without a lease (--leader-elect=false): somebody else makes sure that
+// there is one scheduler only.
+func (e *election) leadAlone(ctx context.Context) error {
+	klog.InfoS("leader election is off: never run a second scheduler beside this one")
+	const never = 100 * 365 * 24 * time.Hour
+	e.fence.extend(time.Now().Add(never))
+	failed := make(chan error, 1)
+	go func() {
+		if err := e.lead(ctx); err != nil {
+			failed <- err
+		}
+	}()
+	var cause error
+	select {
+	case <-ctx.Done():
+	case cause = <-failed:
+	}
+	const patience = 5 * time.Second
+	if !e.fence.drain(patience) {
+		return errors.Join(cause, errNotDrained)
+	}
+	return cause
+}
+
+// lock is the lease that the stock scheduler uses as well.
+func (e *election) lock(lost func()) (*fencedLock, error) {
+	hostname, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("leader election: %w", err)
+	}
+	broadcaster := record.NewBroadcaster()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: e.client.CoreV1().Events(e.config.ResourceNamespace)})
+	lease, err := resourcelock.New(resourcelock.LeasesResourceLock,
+		e.config.ResourceNamespace, e.config.ResourceName,
+		e.client.CoreV1(), e.client.CoordinationV1(),
+		resourcelock.ResourceLockConfig{
+			// Two processes on one host must differ.
+			Identity:      hostname + "_" + string(uuid.NewUUID()),
+			EventRecorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: e.component}),
+		})
+	if err != nil {
+		return nil, fmt.Errorf("leader election: %w", err)
+	}
+	return &fencedLock{Interface: lease, fence: e.fence, term: e.config.RenewDeadline.Duration, lost: lost}, nil
+}

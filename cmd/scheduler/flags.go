@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	componentbaseoptions "k8s.io/component-base/config/options"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
+	commonutil "volcano.sh/volcano/pkg/util"
+)
+
+// flags are all flags of Volcano's scheduler, some with defaults of our own, and those of the
+// configuration gate.
+type flags struct {
+	volcano *options.ServerOption
+	// configMap is namespace/name of the ConfigMap to watch, configMapKey its key.
+	configMap    string
+	configMapKey string
+	logFlush     time.Duration
+}
+
+// ourDefaults are the flags of Volcano whose default differs here.
+var ourDefaults = map[string]string{
+	"enable-healthz": "true",
+	"enable-metrics": "true",
+	// Volcano's built-in configuration has no capacity-card, so it would enforce nothing.
+	"disable-default-scheduler-config": "true",
+}
+
+// addFlags declares the flags in Volcano's order: the lease's name comes from the default of
+// --scheduler-name, so it is "volcano" whatever that flag says later.
+func addFlags(set *pflag.FlagSet) *flags {
+	f := &flags{volcano: options.NewServerOption()}
+	f.volcano.AddFlags(set)
+	utilfeature.DefaultMutableFeatureGate.AddFlag(set)
+	commonutil.LeaderElectionDefault(&f.volcano.LeaderElection)
+	f.volcano.LeaderElection.ResourceName = commonutil.GenerateComponentName(f.volcano.SchedulerNames)
+	componentbaseoptions.BindLeaderElectionFlags(&f.volcano.LeaderElection, set)
+	for name, value := range ourDefaults {
+		flag := set.Lookup(name)
+		flag.DefValue = value
+		if err := flag.Value.Set(value); err != nil {
+			panic(fmt.Errorf("default of --%s: %w", name, err))
+		}
+	}
+	set.DurationVar(&f.logFlush, "log-flush-frequency", 5*time.Second, "Maximum number of seconds between log flushes")
+	set.StringVar(&f.configMap, "scheduler-configmap", "volcano-system/volcano-scheduler-configmap",
+		"Namespace and name of the ConfigMap that holds the scheduler configuration; not used with --scheduler-conf")
+	set.StringVar(&f.configMapKey, "scheduler-configmap-key", "volcano-scheduler.conf",
+		"Key of the scheduler configuration in --scheduler-configmap")
+	set.Lookup("scheduler-conf").Usage = "The absolute path of a scheduler configuration file, to be used instead of --scheduler-configmap"
+	set.Lookup("disable-default-scheduler-config").Usage = "Always true: without a good configuration nothing is scheduled"
+	return f
+}
+
+// complete checks the parsed flags and makes them known to Volcano, which reads some of them
+// through a global variable.
+func (f *flags) complete() error {
+	if err := f.volcano.CheckOptionOrDie(); err != nil {
+		return err
+	}
+	if _, err := f.configMapName(); err != nil {
+		return err
+	}
+	if !f.volcano.DisableDefaultSchedulerConfig {
+		klog.InfoS("--disable-default-scheduler-config=false is ignored: Volcano's default configuration enforces no card quota")
+		f.volcano.DisableDefaultSchedulerConfig = true
+	}
+	//nolint:staticcheck // the deprecated flag still works in Volcano
+	if namespace := f.volcano.LockObjectNamespace; namespace != "" {
+		f.volcano.LeaderElection.ResourceNamespace = namespace
+	}
+	if f.volcano.CaCertFile != "" && f.volcano.CertFile != "" && f.volcano.KeyFile != "" {
+		if err := f.volcano.ParseCAFiles(nil); err != nil {
+			return fmt.Errorf("read the serving certificate: %w", err)
+		}
+	}
+	f.volcano.RegisterOptions()
+	return nil
+}
+
+func (f *flags) configMapName() (types.NamespacedName, error) {
+	namespace, name, ok := strings.Cut(f.configMap, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return types.NamespacedName{}, fmt.Errorf("--scheduler-configmap=%s: write namespace/name", f.configMap)
+	}
+	if f.configMapKey == "" {
+		return types.NamespacedName{}, errors.New("--scheduler-configmap-key is empty: write the key that holds the configuration")
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
+// versionLine names this build and the Volcano in it.
+func versionLine() string {
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "cardquota-scheduler"
+	}
+	volcano := "unknown"
+	for _, module := range build.Deps {
+		if module.Path == "volcano.sh/volcano" {
+			volcano = module.Version
+		}
+	}
+	return fmt.Sprintf("cardquota-scheduler %s, Volcano %s, %s", build.Main.Version, volcano, build.GoVersion)
+}

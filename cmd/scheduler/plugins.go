@@ -1,0 +1,15 @@
+package main
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/capacitycard"
+)
+
+// registerPlugins adds what Volcano does not bring itself.
+func registerPlugins() {
+	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.New)
+}
+
+// validateArguments is capacity-card's own judgement of its arguments.
+var validateArguments = capacitycard.ValidateArguments

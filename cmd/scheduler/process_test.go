@@ -1,0 +1,221 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/schedulerconf"
+)
+
+const (
+	nothingBad  = "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: capacity-card\n"
+	alsoGood    = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: capacity-card\n"
+	quotaAbsent = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n"
+)
+
+// process is one running scheduler.
+type process struct {
+	command *exec.Cmd
+	health  string
+	metrics string
+	exited  chan int
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
+}
+
+func (p *process) output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // only to learn a free port
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// startProcess runs the scheduler under the shipped account until the test ends.
+func (c *testCluster) startProcess(t *testing.T) *process {
+	t.Helper()
+	p := &process{health: freeAddress(t), metrics: freeAddress(t), exited: make(chan int, 1)}
+	p.command = exec.CommandContext(t.Context(), c.binary, "-v=2",
+		"--kubeconfig="+c.kubeconfig, "--healthz-address="+p.health, "--listen-address="+p.metrics)
+	p.command.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "DEBUG_SOCKET_DIR="+t.TempDir())
+	p.command.Stdout, p.command.Stderr = p, p
+	if err := p.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.command.Wait() // the exit code says it all
+		p.exited <- p.command.ProcessState.ExitCode()
+	}()
+	t.Cleanup(func() {
+		_ = p.command.Process.Kill() // it may have ended
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", p.health, p.output())
+		}
+	})
+	return p
+}
+
+// page returns the body of a page that answers 200.
+func page(g Gomega, address, path string) string {
+	status, body, err := get("http://" + address + path)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(status).To(Equal(200))
+	return body
+}
+
+func TestProcessThroughItsLife(t *testing.T) {
+	c := startCluster(t)
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(20 * time.Second)
+	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	first := c.startProcess(t)
+
+	// Started without a configuration: live, ready, not elected, and it wrote nothing.
+	g.Eventually(func(g Gomega) {
+		g.Expect(page(g, first.health, "/healthz")).To(Equal("ok\n"))
+		g.Expect(page(g, first.health, "/readyz")).To(Equal("ok\nNotConfigured: ConfigMap volcano-system/volcano-scheduler-configmap does not exist\n"))
+		g.Expect(page(g, first.metrics, "/metrics")).To(ContainSubstring("\ncardquota_scheduler_config_valid 0\n"))
+	}).Should(Succeed())
+	c.configure(t, quotaAbsent)
+	g.Eventually(func(g Gomega) {
+		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nNotConfigured"), ContainSubstring("capacity-card is missing")))
+	}).Should(Succeed())
+	g.Consistently(func(g Gomega) {
+		g.Expect(c.holder(t)).To(BeEmpty())
+		var queues schedulingv1beta1.QueueList
+		g.Expect(c.admin.List(t.Context(), &queues)).To(Succeed())
+		g.Expect(queues.Items).To(BeEmpty())
+	}, "2s").Should(Succeed())
+
+	// The first good text lets it lead.
+	c.configure(t, nothingBad)
+	g.Eventually(func() string { return c.holder(t) }).ShouldNot(BeEmpty())
+	leader := c.holder(t)
+	g.Expect(page(g, first.health, "/readyz")).To(ContainSubstring("(in force: " + schedulerconf.Hash(nothingBad) + ")"))
+	g.Eventually(first.output).Should(ContainSubstring("Final state: actions=[enqueue allocate backfill]"))
+	c.bindsAPod(t, g, "first")
+
+	// A broken text changes nothing but the report; the next good one is loaded by Volcano.
+	c.configure(t, "actions: \"")
+	g.Eventually(func(g Gomega) {
+		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nConfigurationRejected: the text is not YAML"), ContainSubstring(schedulerconf.Hash(nothingBad))))
+		g.Expect(page(g, first.metrics, "/metrics")).To(And(ContainSubstring("\ncardquota_scheduler_config_valid 0\n"),
+			ContainSubstring(fmt.Sprintf("cardquota_scheduler_config_info{hash=%q} 1", schedulerconf.Hash(nothingBad)))))
+	}).Should(Succeed())
+	c.bindsAPod(t, g, "second")
+	c.configure(t, alsoGood)
+	g.Eventually(first.output).Should(ContainSubstring("Final state: actions=[enqueue allocate],"))
+
+	// A second replica waits, and takes over within seconds when the first is asked to stop.
+	second := c.startProcess(t)
+	g.Eventually(func(g Gomega) {
+		g.Expect(page(g, second.health, "/readyz")).To(ContainSubstring("ConfigurationLoaded"))
+	}).Should(Succeed())
+	g.Eventually(second.output).Should(ContainSubstring("attempting to acquire leader lease"))
+	g.Expect(c.holder(t)).To(Equal(leader))
+	g.Expect(first.command.Process.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Eventually(first.exited, "5s").Should(Receive(Equal(0)))
+	g.Eventually(func() string { return c.holder(t) }, "6s").ShouldNot(Or(BeEmpty(), Equal(leader)))
+	c.bindsAPod(t, g, "third")
+
+	// Losing the lease ends the process at once and with a fault.
+	c.usurp(t, g)
+	g.Eventually(second.exited, "8s").Should(Receive(Equal(1)))
+	g.Expect(second.output()).To(ContainSubstring("the lease is lost"))
+	g.Expect(c.holder(t)).To(Equal("usurper"))
+
+	// The shipped account was enough.
+	for _, p := range []*process{first, second} {
+		g.Expect(p.output()).NotTo(ContainSubstring("forbidden"))
+		left, err := filepath.Glob(filepath.Join(tempDir(p.command), "cardquota-scheduler-*"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(left).To(BeEmpty(), "the private directory is removed")
+	}
+}
+
+func tempDir(command *exec.Cmd) string {
+	for _, variable := range command.Env {
+		if dir, ok := strings.CutPrefix(variable, "TMPDIR="); ok && dir != os.TempDir() {
+			return dir
+		}
+	}
+	return ""
+}
+
+// bindsAPod submits a pod that asks for no card and waits for its placement.
+func (c *testCluster) bindsAPod(t *testing.T, g *WithT, name string) {
+	t.Helper()
+	group := &schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       schedulingv1beta1.PodGroupSpec{MinMember: 1, Queue: "default"},
+	}
+	g.Expect(c.admin.Create(t.Context(), group)).To(Succeed())
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{"scheduling.k8s.io/group-name": name}},
+		Spec: corev1.PodSpec{
+			SchedulerName: "volcano",
+			Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+			}}},
+		},
+	}
+	g.Expect(c.admin.Create(t.Context(), pod)).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		// Volcano's controllers, which open queues, do not run here.
+		var queue schedulingv1beta1.Queue
+		g.Expect(c.admin.Get(t.Context(), client.ObjectKey{Name: "default"}, &queue)).To(Succeed())
+		if queue.Status.State != schedulingv1beta1.QueueStateOpen {
+			queue.Status.State = schedulingv1beta1.QueueStateOpen
+			g.Expect(c.admin.Status().Update(t.Context(), &queue)).To(Succeed())
+		}
+		g.Expect(c.admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		g.Expect(pod.Spec.NodeName).To(Equal("node"))
+	}).Should(Succeed())
+}
+
+// configure writes the scheduler's ConfigMap.
+func (c *testCluster) configure(t *testing.T, text string) {
+	t.Helper()
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "volcano-scheduler-configmap"},
+		Data:       map[string]string{"volcano-scheduler.conf": text},
+	}
+	err := c.admin.Create(t.Context(), object)
+	if apierrors.IsAlreadyExists(err) {
+		err = c.admin.Update(t.Context(), object)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

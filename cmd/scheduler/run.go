@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/kube"
+	"volcano.sh/volcano/pkg/scheduler"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/metrics"
+	commonutil "volcano.sh/volcano/pkg/util"
+
+	"cardquota.dev/operator/internal/configgate"
+)
+
+// run takes the place of Volcano's app.Run. The order is what matters: the process is live
+// and ready first, then waits for a good configuration, then for its turn to lead; only the
+// leader builds Volcano's cache, which writes the root and default queues. A replica that
+// waits therefore changes nothing and needs nothing of Volcano's. It returns nil once asked
+// has ended and the scheduler has stopped in order.
+func run(asked context.Context, flags *flags) error {
+	opt := flags.volcano
+	config, err := kube.BuildConfig(opt.KubeClientOptions)
+	if err != nil {
+		return fmt.Errorf("API server: %w", err)
+	}
+	registerPlugins()
+	if opt.PluginsDir != "" {
+		if err := framework.LoadCustomPlugins(opt.PluginsDir); err != nil {
+			return fmt.Errorf("plugins of %s: %w", opt.PluginsDir, err)
+		}
+	}
+
+	ctx, end := context.WithCancelCause(asked)
+	defer end(nil)
+	gate, closeGate, err := newGate(config, flags)
+	if err != nil {
+		return err
+	}
+	defer closeGate()
+	if err := serve(ctx, opt, healthHandler(gateState{gate})); err != nil {
+		return err
+	}
+	go func() { end(gate.Run(ctx)) }()
+
+	select {
+	case <-ctx.Done():
+		return stopReason(asked, ctx)
+	case <-gate.Ready():
+	}
+	opt.SchedulerConf = gate.File()
+
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "leader-election"))
+	if err != nil {
+		return fmt.Errorf("API server: %w", err)
+	}
+	if err := alignFeatureGates(client.Discovery()); err != nil {
+		return err
+	}
+	// Kubernetes' scheduler plugins dereference these without looking.
+	metrics.InitKubeSchedulerRelatedMetrics()
+
+	fence := newFence()
+	turn := &election{
+		config:    opt.LeaderElection,
+		client:    client,
+		component: commonutil.GenerateComponentName(opt.SchedulerNames),
+		fence:     fence,
+		lead: func(term context.Context) error {
+			fenced := rest.CopyConfig(config)
+			fenced.Wrap(fence.wrap)
+			sched, err := scheduler.NewScheduler(fenced, opt)
+			if err != nil {
+				return fmt.Errorf("start the scheduler: %w", err)
+			}
+			sched.Run(term.Done())
+			<-term.Done()
+			return nil
+		},
+	}
+	return errors.Join(turn.run(ctx), stopReason(asked, ctx))
+}
+
+// stopReason is nil if the process was asked to stop, else why ctx ended by itself.
+func stopReason(asked, ctx context.Context) error {
+	if asked.Err() == nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// gateState is the gate's status as the readiness page shows it.
+type gateState struct{ gate *configgate.Gate }
+
+func (s gateState) String() string { return s.gate.Status().String() }
+
+// newGate makes the configuration gate in a directory of its own, and a function that removes
+// that directory.
+func newGate(config *rest.Config, flags *flags) (*configgate.Gate, func(), error) {
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "configuration"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("API server: %w", err)
+	}
+	source := configgate.NewFile(flags.volcano.SchedulerConf)
+	if flags.volcano.SchedulerConf == "" {
+		name, err := flags.configMapName()
+		if err != nil {
+			return nil, nil, err
+		}
+		source = configgate.NewConfigMap(client, name, flags.configMapKey)
+	}
+	dir, err := os.MkdirTemp("", "cardquota-scheduler-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the private directory: %w", err)
+	}
+	broadcaster := record.NewBroadcaster()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	gate, err := configgate.New(configgate.Config{
+		Source:   source,
+		Dir:      dir,
+		Known:    knownNames(flags.volcano.PluginsDir),
+		Accept:   volcanoAccepts,
+		Recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: configgate.EventSource}),
+		Log:      klog.Background().WithName("configuration"),
+	})
+	remove := func() {
+		broadcaster.Shutdown()
+		if err := os.RemoveAll(dir); err != nil {
+			klog.ErrorS(err, "the private directory is left behind")
+		}
+	}
+	if err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return gate, remove, nil
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+
+	"k8s.io/klog/v2"
+	"volcano.sh/apis/pkg/apis/helpers"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
+	commonutil "volcano.sh/volcano/pkg/util"
+)
+
+// serve starts the health and metrics servers and returns when they listen. They run until
+// ctx ends. Volcano's own health server is not used: it takes over the process's signals and
+// knows no readiness.
+func serve(ctx context.Context, opt *options.ServerOption, health http.Handler) error {
+	if opt.EnableHealthz {
+		config, err := servingCertificate(opt)
+		if err != nil {
+			return err
+		}
+		if err := listen(ctx, opt.HealthzBindAddress, health, config); err != nil {
+			return err
+		}
+	}
+	if opt.EnableMetrics || opt.EnablePprof {
+		return listen(ctx, opt.ListenAddress, metricsHandler(opt), nil)
+	}
+	return nil
+}
+
+// healthHandler answers /healthz and /livez while the process runs, and /readyz with the
+// configuration's state. A replica that waits for a configuration or for its turn to lead is
+// ready: an installation without a policy must be able to finish.
+func healthHandler(state fmt.Stringer) http.Handler {
+	mux := http.NewServeMux()
+	alive := func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") }
+	mux.HandleFunc("/healthz", alive)
+	mux.HandleFunc("/livez", alive)
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintf(w, "ok\n%s\n", state) })
+	return mux
+}
+
+func metricsHandler(opt *options.ServerOption) http.Handler {
+	mux := http.NewServeMux()
+	if opt.EnableMetrics {
+		mux.Handle("/metrics", commonutil.PromHandler())
+	}
+	if opt.EnablePprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+func listen(ctx context.Context, address string, handler http.Handler, config *tls.Config) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", address, err)
+	}
+	if config != nil {
+		listener = tls.NewListener(listener, config)
+	}
+	server := &http.Server{
+		Handler:           handler,
+		MaxHeaderBytes:    helpers.DefaultMaxHeaderBytes,
+		ReadHeaderTimeout: helpers.DefaultReadHeaderTimeout,
+		ReadTimeout:       helpers.DefaultReadTimeout,
+		WriteTimeout:      helpers.DefaultWriteTimeout,
+	}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			klog.ErrorS(err, "a server ended", "address", address)
+		}
+	}()
+	return nil
+}
+
+// servingCertificate is nil, for plain HTTP, unless all three files are given (flags
+// --ca-cert-file, --tls-cert-file, --tls-private-key-file).
+func servingCertificate(opt *options.ServerOption) (*tls.Config, error) {
+	if len(opt.CaCertData) == 0 || len(opt.CertData) == 0 || len(opt.KeyData) == 0 {
+		return nil, nil
+	}
+	certificate, err := tls.X509KeyPair(opt.CertData, opt.KeyData)
+	if err != nil {
+		return nil, fmt.Errorf("serving certificate: %w", err)
+	}
+	clients := x509.NewCertPool()
+	if !clients.AppendCertsFromPEM(opt.CaCertData) {
+		return nil, fmt.Errorf("no certificate in %s", opt.CaCertFile)
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{certificate},
+		ClientCAs:    clients,
+		ClientAuth:   tls.VerifyClientCertIfGiven,
+		MinVersion:   tls.VersionTLS12,
+	}, nil
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"volcano.sh/volcano/cmd/scheduler/app/options"
+)
+
+type fixedState string
+
+func (s fixedState) String() string { return string(s) }
+
+func TestHealthPages(t *testing.T) {
+	handler := healthHandler(fixedState("NotConfigured: ConfigMap a/b does not exist"))
+	for path, want := range map[string]string{
+		"/healthz": "ok\n",
+		"/livez":   "ok\n",
+		"/readyz":  "ok\nNotConfigured: ConfigMap a/b does not exist\n",
+	} {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		if answer.Code != http.StatusOK || answer.Body.String() != want {
+			t.Errorf("%s answers %d %q, want 200 %q", path, answer.Code, answer.Body.String(), want)
+		}
+	}
+}
+
+func TestMetricsAndProfilesAreServedAsAsked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		opt  options.ServerOption
+		want map[string]int
+	}{
+		"metrics only":  {options.ServerOption{EnableMetrics: true}, map[string]int{"/metrics": 200, "/debug/pprof/": 404}},
+		"profiles only": {options.ServerOption{EnablePprof: true}, map[string]int{"/metrics": 404, "/debug/pprof/": 200}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handler := metricsHandler(&tc.opt)
+			for path, want := range tc.want {
+				answer := httptest.NewRecorder()
+				handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+				if answer.Code != want {
+					t.Errorf("%s answers %d, want %d", path, answer.Code, want)
+				}
+			}
+		})
+	}
+}
+
+func TestServersEndWithTheirContext(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	opt := &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0"}
+	if err := serve(ctx, opt, healthHandler(fixedState("fine"))); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	opt.HealthzBindAddress = "256.0.0.1:1"
+	if err := serve(t.Context(), opt, nil); err == nil || !strings.Contains(err.Error(), "listen on 256.0.0.1:1") {
+		t.Errorf("an address that is none: %v", err)
+	}
+	opt = &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0", CaCertData: []byte("x"), CertData: []byte("x"), KeyData: []byte("x")}
+	if err := serve(t.Context(), opt, nil); err == nil || !strings.Contains(err.Error(), "serving certificate") {
+		t.Errorf("a certificate that is none: %v", err)
+	}
+}
+
+// get returns the body of a page, and its status.
+func get(url string) (int, string, error) {
+	response, err := http.Get(url) //nolint:noctx // short-lived test request
+	if err != nil {
+		return 0, "", err
+	}
+	body, err := io.ReadAll(response.Body)
+	if closeErr := response.Body.Close(); err == nil {
+		err = closeErr
+	}
+	return response.StatusCode, string(body), err
+}

@@ -1,0 +1,176 @@
+// Package configgate stands between the scheduler's configuration, which anyone may break at
+// any moment, and Volcano, which dies of a broken configuration. It watches a ConfigMap or a
+// file, judges every text, and gives Volcano a private file that always holds the last good
+// one, complete. Texts it refuses change nothing but are reported: in the log, as an event on
+// the ConfigMap, and in metrics.
+package configgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/record"
+
+	"cardquota.dev/operator/internal/schedulerconf"
+)
+
+// lookAgain is the longest time between two looks at the source. It only matters when a
+// notification was lost or the private file could not be written.
+const lookAgain = 10 * time.Second
+
+// Config is what a Gate needs.
+type Config struct {
+	// Source is the configuration to watch.
+	Source Source
+	// Dir is an existing directory that only this process uses. The gate makes its folders in it.
+	Dir string
+	// Known is what the scheduler binary can do.
+	Known schedulerconf.Known
+	// Accept asks the consumer itself whether it can read a stamped text. Nil accepts.
+	Accept func(stamped string) error
+	// Recorder sends events about the source's object. Nil sends none.
+	Recorder record.EventRecorder
+	// Log receives every change of Status.
+	Log logr.Logger
+}
+
+// Gate hands on good configurations only. Its methods are safe for concurrent use.
+type Gate struct {
+	config Config
+	file   privateFile
+	ready  chan struct{}
+	first  sync.Once
+
+	mu     sync.Mutex
+	status Status
+	// last is the content the status speaks of, to judge nothing twice.
+	last content
+	// retry is set when the private file could not be written.
+	retry bool
+}
+
+// New makes the gate's folders. Nothing is read before Run.
+func New(config Config) (*Gate, error) {
+	file, err := newPrivateFile(config.Dir)
+	if err != nil {
+		return nil, err
+	}
+	setMetrics(Status{})
+	return &Gate{
+		config: config,
+		file:   file,
+		ready:  make(chan struct{}),
+		status: Status{Reason: ReasonNotConfigured, Message: fmt.Sprintf("%s has not been read yet", config.Source)},
+	}, nil
+}
+
+// File is the path of the private file. It exists once Ready is closed; then it holds a good
+// text at every moment.
+func (g *Gate) File() string { return g.file.path }
+
+// Ready is closed when the first good text is in the private file.
+func (g *Gate) Ready() <-chan struct{} { return g.ready }
+
+// Status tells what is in force and what is wrong with the source.
+func (g *Gate) Status() Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.status
+}
+
+// Run watches the source until ctx ends, then returns nil. An error means that the source can
+// never be watched, for example because the file's directory does not exist.
+func (g *Gate) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	changed := make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- g.config.Source.watch(ctx, func() {
+			select {
+			case changed <- struct{}{}:
+			default: // a look is due already
+			}
+		})
+	}()
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("watch %s: %w", g.config.Source, err)
+		case <-ctx.Done():
+			<-ended
+			return nil
+		case <-changed:
+			g.look()
+		case <-again.C:
+			g.look()
+		}
+	}
+}
+
+// look reads the source and acts if it says something new.
+func (g *Gate) look() {
+	now, err := g.config.Source.read()
+	if errors.Is(err, errNotRead) {
+		return
+	}
+	if err != nil {
+		now = content{missing: fmt.Sprintf("%s cannot be read: %v", g.config.Source, err)}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now.sameAs(g.last) && !g.retry {
+		return
+	}
+	if now.object == nil {
+		now.object = g.last.object // a deleted ConfigMap can still carry events
+	}
+	g.last, g.retry = now, false
+	before := g.status
+	g.status = g.judge(now)
+	g.report(before)
+	if g.status.Reason == ReasonLoaded {
+		g.first.Do(func() { close(g.ready) })
+	}
+}
+
+// judge decides about a text and puts a good one into the private file.
+func (g *Gate) judge(now content) Status {
+	if now.missing != "" {
+		return g.keep(ReasonMissing, now.missing)
+	}
+	if err := schedulerconf.Validate(now.text, g.config.Known); err != nil {
+		return g.keep(ReasonRejected, err.Error())
+	}
+	stamped, hash, err := schedulerconf.WithHash(now.text)
+	if err != nil {
+		return g.keep(ReasonRejected, err.Error())
+	}
+	if g.config.Accept != nil {
+		if err := g.config.Accept(stamped); err != nil {
+			return g.keep(ReasonRejected, err.Error())
+		}
+	}
+	if err := g.file.write(stamped); err != nil {
+		g.retry = true
+		return g.keep(ReasonNotWritten, err.Error())
+	}
+	return Status{Reason: ReasonLoaded, Hash: hash, Message: fmt.Sprintf("%s is in force", g.config.Source)}
+}
+
+// keep is the status after a text was not taken: the last good one stays, if there is one.
+func (g *Gate) keep(reason, message string) Status {
+	if g.status.Hash == "" {
+		reason = ReasonNotConfigured
+	}
+	return Status{Reason: reason, Hash: g.status.Hash, Message: message}
+}

@@ -1,0 +1,253 @@
+package configgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/tools/record"
+	"volcano.sh/volcano/pkg/filewatcher"
+
+	"cardquota.dev/operator/internal/schedulerconf"
+)
+
+const (
+	good    = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity-card\n"
+	better  = "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: capacity-card\n"
+	bad     = "actions: \"enqueue, alocate\"\ntiers:\n- plugins:\n  - name: capacity-card\n"
+	without = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n"
+)
+
+func known() schedulerconf.Known {
+	return schedulerconf.Known{
+		Actions: schedulerconf.VolcanoActions(),
+		Plugins: append(schedulerconf.VolcanoPlugins(), schedulerconf.CapacityCard),
+	}
+}
+
+// start runs a gate until the test ends.
+func start(t *testing.T, config Config) *Gate {
+	t.Helper()
+	config.Dir, config.Known, config.Log = t.TempDir(), known(), logr.Discard()
+	gate, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- gate.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the gate ended: %v", err)
+		}
+	})
+	return gate
+}
+
+func (g *Gate) isReady() bool {
+	select {
+	case <-g.Ready():
+		return true
+	default:
+		return false
+	}
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holds says that the private file holds exactly the stamped text.
+func holds(g Gomega, gate *Gate, text string) {
+	want, hash, err := schedulerconf.WithHash(text)
+	g.Expect(err).NotTo(HaveOccurred())
+	got, err := os.ReadFile(gate.File())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(got)).To(Equal(want))
+	g.Expect(gate.Status().Hash).To(Equal(hash))
+	g.Expect(testutil.ToFloat64(configInfo.WithLabelValues(hash))).To(Equal(1.0))
+	g.Expect(testutil.CollectAndCount(configInfo)).To(Equal(1))
+}
+
+func TestFileThroughItsLife(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "volcano-scheduler.conf")
+	gate := start(t, Config{Source: NewFile(path)})
+	status := func() string { return gate.Status().String() }
+
+	// Nothing there: it waits and says so.
+	g.Eventually(status).Should(Equal(fmt.Sprintf("NotConfigured: file %s does not exist", path)))
+	g.Expect(testutil.ToFloat64(configValid)).To(BeZero())
+	g.Expect(testutil.CollectAndCount(configInfo)).To(BeZero())
+
+	// Bad from the beginning: it still waits.
+	put(t, path, without)
+	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("capacity-card is missing")))
+	g.Expect(gate.isReady()).To(BeFalse())
+	g.Expect(gate.File()).NotTo(BeAnExistingFile())
+
+	put(t, path, good)
+	g.Eventually(gate.Ready()).Should(BeClosed())
+	holds(g, gate, good)
+	g.Expect(gate.Status().Reason).To(Equal(ReasonLoaded))
+	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
+
+	// Bad text while running: the last good one stays.
+	for _, text := range []string{bad, without, "", "\""} {
+		put(t, path, text)
+		g.Eventually(func() float64 { return testutil.ToFloat64(configValid) }).Should(BeZero())
+		g.Expect(gate.Status().Reason).To(Equal(ReasonRejected))
+		holds(g, gate, good)
+		put(t, path, good)
+		g.Eventually(func() string { return gate.Status().Reason }).Should(Equal(ReasonLoaded))
+	}
+
+	g.Expect(os.Remove(path)).To(Succeed())
+	g.Eventually(status).Should(And(HavePrefix("ConfigurationMissing: "), ContainSubstring("does not exist")))
+	holds(g, gate, good)
+
+	put(t, path, better)
+	g.Eventually(func(g Gomega) { holds(g, gate, better) }).Should(Succeed())
+	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
+}
+
+// TestMountedConfigMap swaps the ..data link as a kubelet does.
+func TestMountedConfigMap(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	version := func(name, text string) {
+		g.Expect(os.Mkdir(filepath.Join(dir, name), 0o700)).To(Succeed())
+		put(t, filepath.Join(dir, name, "scheduler.conf"), text)
+		g.Expect(os.Symlink(name, filepath.Join(dir, "..data_tmp"))).To(Succeed())
+		g.Expect(os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))).To(Succeed())
+	}
+	version("..2026_01_01", good)
+	g.Expect(os.Symlink("..data/scheduler.conf", filepath.Join(dir, "scheduler.conf"))).To(Succeed())
+
+	gate := start(t, Config{Source: NewFile(filepath.Join(dir, "scheduler.conf"))})
+	g.Eventually(func(g Gomega) { holds(g, gate, good) }).Should(Succeed())
+	version("..2026_01_02", better)
+	g.Eventually(func(g Gomega) { holds(g, gate, better) }).Should(Succeed())
+}
+
+func TestDirectoryOfTheFileMustExist(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "absent", "scheduler.conf")
+	gate, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Log: logr.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gate.Run(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("got error %v, want one that names %s", err, path)
+	}
+}
+
+func TestConsumerHasTheLastWord(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "scheduler.conf")
+	put(t, path, good)
+	gate := start(t, Config{Source: NewFile(path), Accept: func(stamped string) error {
+		if !strings.Contains(stamped, schedulerconf.HashArgument) {
+			return errors.New("shown without its stamp")
+		}
+		if strings.Contains(stamped, "gang") {
+			return errors.New("gang is not for me")
+		}
+		return nil
+	}})
+	g.Eventually(func() string { return gate.Status().String() }).Should(Equal("NotConfigured: gang is not for me"))
+	put(t, path, better)
+	g.Eventually(func(g Gomega) { holds(g, gate, better) }).Should(Succeed())
+}
+
+func TestPrivateFileThatCannotBeWrittenIsTriedAgain(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "scheduler.conf")
+	put(t, path, good)
+	gate, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Known: known(), Log: logr.Discard()})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.Remove(gate.file.stage)).To(Succeed())
+	gate.look()
+	g.Expect(gate.Status().String()).To(HavePrefix("NotConfigured: make the next private file"))
+	g.Expect(os.Mkdir(gate.file.stage, 0o700)).To(Succeed())
+	gate.look()
+	holds(g, gate, good)
+}
+
+func TestPrivateFileIsPrivate(t *testing.T) {
+	g := NewWithT(t)
+	file, err := newPrivateFile(t.TempDir())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(file.write(good)).To(Succeed())
+	for path, want := range map[string]os.FileMode{file.path: 0o600, filepath.Dir(file.path): 0o700, file.stage: 0o700} {
+		info, err := os.Stat(path)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(info.Mode().Perm()).To(Equal(want), path)
+	}
+	left, err := os.ReadDir(file.stage)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(BeEmpty())
+}
+
+// TestVolcanoSeesEveryReplacement: Volcano reloads on Create or Write in the directory and
+// reads the file then. Every text must raise such an event, and whoever reads at any moment
+// must find a whole text.
+func TestVolcanoSeesEveryReplacement(t *testing.T) {
+	g := NewWithT(t)
+	file, err := newPrivateFile(t.TempDir())
+	g.Expect(err).NotTo(HaveOccurred())
+	watcher, err := filewatcher.NewFileWatcher(filepath.Dir(file.path))
+	g.Expect(err).NotTo(HaveOccurred())
+	defer watcher.Close()
+
+	stop, torn := make(chan struct{}), make(chan string, 1)
+	go func() {
+		defer close(torn)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			text, err := os.ReadFile(file.path)
+			if err == nil && string(text) != good && string(text) != better {
+				torn <- string(text)
+				return
+			}
+		}
+	}()
+	for i := range 200 {
+		text := []string{good, better}[i%2]
+		g.Expect(file.write(text)).To(Succeed())
+		var event fsnotify.Event
+		g.Eventually(watcher.Events()).Should(Receive(&event))
+		g.Expect(event.Has(fsnotify.Create)).To(BeTrue(), event.String())
+		g.Expect(event.Name).To(Equal(file.path))
+		read, err := os.ReadFile(file.path)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(read)).To(Equal(text))
+	}
+	g.Consistently(watcher.Events(), "50ms").ShouldNot(Receive(), "one replacement is one event")
+	close(stop)
+	g.Expect(<-torn).To(BeEmpty())
+}
+
+func TestEventsFitTheirBound(t *testing.T) {
+	recorder := record.NewFakeRecorder(1)
+	gate := &Gate{config: Config{Recorder: recorder}, last: content{object: configMapObject(good)}}
+	gate.event("Warning", ReasonRejected, strings.Repeat("x", 5000)+"%d")
+	if note := <-recorder.Events; len(note) != len("Warning ConfigurationRejected ")+longestEvent || !strings.HasSuffix(note, "...") {
+		t.Errorf("event of %d bytes: %s", len(note), note)
+	}
+}

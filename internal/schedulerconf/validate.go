@@ -1,0 +1,154 @@
+package schedulerconf
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Validate accepts a volcano-scheduler.conf that Volcano reads completely and that enforces
+// card quotas. It returns nil, or all faults joined, each with its line, what is wrong, and
+// what to write instead. The rules are those of Volcano v1.14.1's parser, made strict:
+//
+//   - one YAML document without anchors, aliases, tags and duplicate keys;
+//   - actions is a comma-separated text of known actions;
+//   - every key on every level is one that Volcano reads, every plugin is a known one and
+//     stands once, every switch is true or false;
+//   - capacity-card stands exactly once, its two indispensable gates are not switched off,
+//     its arguments satisfy known.Arguments, and neither capacity nor proportion is beside it.
+func Validate(text string, known Known) error {
+	document, err := parse(text)
+	if err != nil {
+		return err
+	}
+	v := &validation{known: known, plugins: map[string]int{}}
+	v.errs = plainErrors(document)
+	if len(v.errs) == 0 {
+		v.document(document.Content[0])
+	}
+	return errors.Join(v.errs...)
+}
+
+// validation collects the faults of one text.
+type validation struct {
+	known Known
+	errs  []error
+	// plugins holds the line in which each plugin was first named.
+	plugins map[string]int
+}
+
+func (v *validation) fault(node *yaml.Node, format string, values ...any) {
+	v.errs = append(v.errs, at(node, format, values...))
+}
+
+func (v *validation) document(root *yaml.Node) {
+	v.keys(root, "the text", documentKeys)
+	v.actions(root)
+	v.each(field(root, "tiers"), "tiers", v.tier)
+	v.each(field(root, "configurations"), "configurations", v.configuration)
+	v.metrics(field(root, "metrics"))
+	v.capacityCard(root)
+}
+
+// keys refuses keys outside the known ones; where names the level in messages.
+func (v *validation) keys(mapping *yaml.Node, where string, known []string) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key := mapping.Content[i]
+		if key.Kind != yaml.ScalarNode {
+			v.fault(key, "a key of %s is not a word: %s", where, hint("", known))
+		} else if !slices.Contains(known, key.Value) {
+			v.fault(key, "unknown key %q in %s: %s", key.Value, where, hint(key.Value, known))
+		}
+	}
+}
+
+func (v *validation) actions(root *yaml.Node) {
+	const example = `write for example actions: "enqueue, allocate, backfill"`
+	node := field(root, "actions")
+	switch {
+	case unset(node):
+		v.fault(root, "actions is missing: %s", example)
+		return
+	case !isString(node):
+		v.fault(node, "actions is not one text: %s", example)
+		return
+	case strings.TrimSpace(node.Value) == "":
+		v.fault(node, "actions is empty: %s", example)
+		return
+	}
+	for _, part := range strings.Split(node.Value, ",") {
+		action := strings.TrimSpace(part)
+		switch {
+		case action == "":
+			v.fault(node, "actions has a comma without an action beside it: %s", example)
+		case !slices.Contains(v.known.Actions, action):
+			v.fault(node, "unknown action %q: %s", action, hint(action, v.known.Actions))
+		}
+	}
+}
+
+// each calls item for the mappings of a list; a value that is not set has none.
+func (v *validation) each(list *yaml.Node, name string, item func(*yaml.Node)) {
+	if unset(list) {
+		return
+	}
+	if list.Kind != yaml.SequenceNode {
+		v.fault(list, "%s is not a list: begin each entry with a dash", name)
+		return
+	}
+	for _, entry := range list.Content {
+		if entry.Kind != yaml.MappingNode {
+			v.fault(entry, "an entry of %s is not a mapping: write - %s: …", name, firstKey(name))
+			continue
+		}
+		item(entry)
+	}
+}
+
+// firstKey is the key with which an entry of a list usually begins.
+func firstKey(list string) string {
+	if list == "tiers" {
+		return "plugins"
+	}
+	return "name"
+}
+
+func (v *validation) tier(tier *yaml.Node) {
+	v.keys(tier, "a tier", tierKeys)
+	plugins := field(tier, "plugins")
+	if unset(plugins) || (plugins.Kind == yaml.SequenceNode && len(plugins.Content) == 0) {
+		v.fault(tier, "a tier without plugins: list some or remove the tier")
+		return
+	}
+	v.each(plugins, "plugins", v.plugin)
+}
+
+func (v *validation) configuration(entry *yaml.Node) {
+	v.keys(entry, "an entry of configurations", configurationKeys)
+	name := field(entry, "name")
+	switch {
+	case !isString(name):
+		v.fault(entry, "an entry of configurations without a name: write the action it configures")
+	case !slices.Contains(v.known.Actions, name.Value):
+		v.fault(name, "unknown action %q in configurations: %s", name.Value, hint(name.Value, v.known.Actions))
+	}
+	v.arguments(entry)
+}
+
+func (v *validation) metrics(metrics *yaml.Node) {
+	if unset(metrics) {
+		return
+	}
+	if metrics.Kind != yaml.MappingNode {
+		v.fault(metrics, "metrics is not a mapping: write for example metrics: {type: prometheus, address: …}")
+		return
+	}
+	v.keys(metrics, "metrics", metricsKeys)
+	for i := 0; i+1 < len(metrics.Content); i += 2 {
+		if value := metrics.Content[i+1]; value.Kind != yaml.ScalarNode {
+			v.fault(value, "metrics %q is not a text: write one value", metrics.Content[i].Value)
+		}
+	}
+}
