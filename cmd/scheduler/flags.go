@@ -14,6 +14,8 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	commonutil "volcano.sh/volcano/pkg/util"
+
+	"cardquota.dev/operator/internal/version"
 )
 
 // flags are all flags of Volcano's scheduler, some with defaults of our own, and those of the
@@ -101,7 +103,7 @@ func (f *flags) configMapName() (types.NamespacedName, error) {
 func versionLine() string {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "cardquota-scheduler"
+		return "cardquota-scheduler " + version.Version
 	}
 	volcano := "unknown"
 	for _, module := range build.Deps {
@@ -109,5 +111,5 @@ func versionLine() string {
 			volcano = module.Version
 		}
 	}
-	return fmt.Sprintf("cardquota-scheduler %s, Volcano %s, %s", build.Main.Version, volcano, build.GoVersion)
+	return fmt.Sprintf("cardquota-scheduler %s, Volcano %s, %s", version.Version, volcano, build.GoVersion)
 }

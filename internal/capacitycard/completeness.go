@@ -22,27 +22,28 @@ type completeness struct {
 	since time.Time
 }
 
-// check returns what is still missing, "" once everything was seen together in
-// one session.
-func (c *completeness) check(p *plugin) string {
+// check returns why nothing may be decided yet, "" once everything was seen
+// together in one session. missing names something that is not in the session,
+// and is asked only until then.
+func (c *completeness) check(missing func() string, now time.Time) string {
 	if c.done {
 		return ""
 	}
 	if c.since.IsZero() {
-		c.since = time.Now()
+		c.since = now
 	}
-	missing := p.missingFromSession()
-	if missing == "" {
+	absent, waited := missing(), now.Sub(c.since)
+	switch {
+	case absent == "":
 		c.done = true
-		klog.InfoS("Every node and pod is in the books, deciding begins", "after", time.Since(c.since).String())
+		klog.InfoS("Every node and pod is in the books, deciding begins", "after", waited.String())
+		return ""
+	case waited >= patience:
+		c.done = true
+		klog.ErrorS(nil, "Deciding begins although Volcano's cache is incomplete; missing pods are charged all the same", "missing", absent)
 		return ""
 	}
-	if time.Since(c.since) > patience {
-		c.done = true
-		klog.ErrorS(nil, "Deciding begins although Volcano's cache is incomplete; missing pods are charged all the same", "missing", missing)
-		return ""
-	}
-	return "the scheduler has just started and waits for its cache: " + missing
+	return "the scheduler has just started and waits for its cache: " + absent
 }
 
 // missingFromSession names one node or placed pod that the listers know and

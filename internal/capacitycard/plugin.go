@@ -8,6 +8,8 @@
 package capacitycard
 
 import (
+	"time"
+
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -60,7 +62,7 @@ func (p *plugin) Name() string { return PluginName }
 func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	p.ssn = ssn
 	p.openBooks()
-	p.notReady = p.memory.completeness.check(p)
+	p.notReady = p.memory.completeness.check(p.missingFromSession, time.Now())
 
 	ssn.AddQueueOrderFn(PluginName, p.queueOrder)
 	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)

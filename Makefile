@@ -1,0 +1,95 @@
+# Cardquota. `make help` lists what there is; the README tells which two to try.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN := $(CURDIR)/bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0)
+LDFLAGS := -s -w -X cardquota.dev/operator/internal/version.Version=$(VERSION)
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)"
+# The suites under test/ start control planes of their own and run one after the other.
+UNIT := ./api/... ./cmd/... ./internal/...
+E2E := ./test/...
+E2E_TIMEOUT ?= 25m
+
+## General
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2} /^## / {printf "\n%s\n", substr($$0, 4)}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build controlplane ## Run the tour on a local cluster (KEEP=1 leaves it running)
+	@KEEP=$(KEEP) $(BIN)/demo
+
+.PHONY: cluster
+cluster: build controlplane ## Start a local cluster with Cardquota and keep it until Ctrl-C
+	@$(BIN)/cluster up --fleet test/cluster/fleets/mixed.yaml
+
+## Build
+
+.PHONY: build
+build: ## Build the operator, the scheduler and the demo into ./bin
+	@echo "build: manager, scheduler and demo (minutes when cold, seconds when cached)"
+	@mkdir -p $(BIN)
+	@$(GO_BUILD) -o $(BIN)/manager ./cmd/manager
+	@$(GO_BUILD) -o $(BIN)/cardquota-scheduler ./cmd/scheduler
+	@$(GO_BUILD) -o $(BIN)/cluster ./test/cluster/cmd/cluster
+	@$(GO_BUILD) -o $(BIN)/demo ./test/demo
+
+.PHONY: controlplane
+controlplane: ## Build etcd, Kubernetes, Volcano and kwok for the local cluster into ./bin
+	@hack/build-controlplane.sh
+
+TOOLS := controller-gen crd-ref-docs kustomize golangci-lint gotestsum
+.PHONY: tools
+tools: $(TOOLS:%=$(BIN)/%) ## Build the pinned tools into ./bin
+
+$(BIN)/controller-gen: TOOL := sigs.k8s.io/controller-tools/cmd/controller-gen
+$(BIN)/crd-ref-docs: TOOL := github.com/elastic/crd-ref-docs
+$(BIN)/kustomize: TOOL := sigs.k8s.io/kustomize/kustomize/v5
+$(BIN)/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(BIN)/gotestsum: TOOL := gotest.tools/gotestsum
+$(TOOLS:%=$(BIN)/%): hack/tools/go.sum
+	@echo "build: $(@F)"
+	@mkdir -p $(BIN)
+	@cd hack/tools && CGO_ENABLED=0 go build -trimpath -o $@ $(TOOL)
+	@touch $@
+
+## Generate and check
+
+.PHONY: generate
+generate: $(BIN)/controller-gen $(BIN)/crd-ref-docs ## Generate deepcopy code, CRDs, the operator's RBAC and docs/api.md
+	@$(BIN)/controller-gen object paths=./api/...
+	@$(BIN)/controller-gen crd:maxDescLen=1000000 paths=./api/... output:crd:dir=config/crd/bases
+	@$(BIN)/controller-gen rbac:roleName=cardquota-manager,fileName=manager_role.yaml paths=./internal/controller/... output:rbac:dir=config/rbac
+	@$(BIN)/crd-ref-docs --config hack/crd-ref-docs.yaml --source-path api --renderer markdown --output-path docs/api.md --log-level ERROR
+
+.PHONY: verify
+verify: $(BIN)/controller-gen $(BIN)/crd-ref-docs $(BIN)/kustomize ## Check that generated files are up to date and manifests render
+	@hack/verify-generated.sh
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## Run the linters
+	@$(BIN)/golangci-lint run --timeout 15m ./...
+
+## Test
+
+GOTESTSUM := $(BIN)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg
+
+.PHONY: test
+test: controlplane tools verify lint build test-unit test-e2e ## Run everything: generated files, lint, unit, envtest and e2e tests
+	@hack/test-counts.sh
+
+.PHONY: test-unit
+test-unit: controlplane $(BIN)/gotestsum ## Run unit and envtest tests with the race detector
+	@mkdir -p dist && KUBEBUILDER_ASSETS=$(BIN)/controlplane $(GOTESTSUM) --jsonfile dist/unit.json -- -race -timeout 20m -p 2 $(UNIT)
+
+.PHONY: test-e2e
+test-e2e: controlplane build $(BIN)/gotestsum ## Run the end-to-end tests on a local cluster
+	@mkdir -p dist && $(GOTESTSUM) --format testname --jsonfile dist/e2e.json -- -count=1 -timeout $(E2E_TIMEOUT) -p 1 $(E2E)
+
+.PHONY: clean
+clean: ## Remove what was built
+	@rm -rf $(BIN) dist

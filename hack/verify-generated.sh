@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Checks that generated files are what their sources generate now and that every
+# kustomization renders. Generates into a copy, so that the tree is never changed.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+cd "$root"
+gen=bin/controller-gen
+
+mkdir -p "$copy/docs" "$copy/api/v1alpha1" "$copy/config/crd/bases" "$copy/config/rbac"
+"$gen" object paths=./api/... output:object:dir="$copy/api/v1alpha1"
+"$gen" crd:maxDescLen=1000000 paths=./api/... output:crd:dir="$copy/config/crd/bases"
+"$gen" rbac:roleName=cardquota-manager,fileName=manager_role.yaml paths=./internal/controller/... output:rbac:dir="$copy/config/rbac"
+bin/crd-ref-docs --config hack/crd-ref-docs.yaml --source-path api --renderer markdown --output-path "$copy/docs/api.md" --log-level ERROR
+
+failed=0
+while IFS= read -r file; do
+	if ! diff -u "$file" "$copy/$file"; then
+		echo "verify: $file is not what its source generates: run 'make generate'" >&2
+		failed=1
+	fi
+done < <(cd "$copy" && find . -type f)
+for kustomization in $(git ls-files --cached --others --exclude-standard 'config/**/kustomization.yaml'); do
+	bin/kustomize build "$(dirname "$kustomization")" >/dev/null || failed=1
+done
+[ "$failed" = 0 ] && echo "verify: generated files are up to date, every kustomization renders"
+exit "$failed"

@@ -1,0 +1,192 @@
+package capacitycard
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/uthelper"
+
+	"cardquota.dev/operator/internal/decision"
+)
+
+// listed puts pods into the pod lister of the open session and takes stock
+// again, as the next session would.
+func listed(t *testing.T, pods ...*corev1.Pod) {
+	t.Helper()
+	for _, pod := range pods {
+		if err := opened.ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opened.memory.sweep(opened.account)
+	opened.openBooks()
+}
+
+func oneJobWorld() *uthelper.TestCommonStruct {
+	return &uthelper.TestCommonStruct{
+		Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200"), cardNode("h800", "NVIDIA-H800")},
+		Queues:    []*v1beta1.Queue{quotaQueue("q", `{"NVIDIA-H200":4}`)},
+		PodGroups: []*v1beta1.PodGroup{group("j", "q", 1, "Running", "")},
+		Pods:      pods(2, "j", "1", "NVIDIA-H200", "h200"),
+	}
+}
+
+func TestPodsOutsideTheSessionStillHoldTheirCards(t *testing.T) {
+	run(t, oneJobWorld(), nil)
+	orphans := pods(3, "gone", "1", "NVIDIA-H200", "h200")
+	orphans[0].Annotations["scheduling.volcano.sh/queue-name"] = "q" // a Deployment's pod whose PodGroup is deleted
+	orphans[1].Annotations["volcano.sh/queue-name"] = "q"            // a vcjob's pod while the job restarts
+	orphans[2].Spec.SchedulerName = "default-scheduler"              // placed past us, names no queue
+	finished := pods(1, "done", "1", "NVIDIA-H200", "h200")
+	finished[0].Annotations["volcano.sh/queue-name"] = "q"
+	finished[0].Status.Phase = corev1.PodSucceeded
+	listed(t, append(orphans, finished...)...)
+	if got := opened.account.Used("q", "NVIDIA-H200"); got != 4 {
+		t.Errorf("queue uses %d cards, want 2 of its job and 2 of orphans", got)
+	}
+	if opened.account.FitsOn("q", "NVIDIA-H200", 1) {
+		t.Error("a fifth card fits although orphans hold the quota")
+	}
+}
+
+func TestAPodWhosePodGroupGoesIsChargedToTheSameQueue(t *testing.T) {
+	world := oneJobWorld()
+	ssn := run(t, world, nil)
+	delete(ssn.Jobs, "ns/j") // what Volcano's snapshot does without a PodGroup
+	listed(t, world.Pods...)
+	if got := opened.account.Used("q", "NVIDIA-H200"); got != 2 {
+		t.Errorf("queue uses %d cards after its PodGroup vanished, want 2", got)
+	}
+}
+
+func TestANodeThatLosesItsLabelMovesNoNumber(t *testing.T) {
+	ssn := run(t, oneJobWorld(), nil)
+	bare := cardNode("h200", "NVIDIA-H200")
+	bare.Labels = nil
+	ssn.Nodes["h200"].Node = bare
+	listed(t)
+	if got := opened.account.Used("q", "NVIDIA-H200"); got != 2 {
+		t.Errorf("queue uses %d cards after the label is gone, want 2", got)
+	}
+	if err := opened.predicate(ssn.Jobs["ns/j"].Tasks["j-h2000"], ssn.Nodes["h200"]); err == nil || !strings.Contains(err.Error(), "no named card") {
+		t.Errorf("a node without a label takes new pods: %v", err)
+	}
+	ssn.Nodes["h200"].Node = cardNode("h200", "NVIDIA-H800")
+	listed(t)
+	if h200, h800 := opened.account.Used("q", "NVIDIA-H200"), opened.account.Used("q", "NVIDIA-H800"); h200 != 0 || h800 != 2 {
+		t.Errorf("after relabelling %d H200 and %d H800 are charged, want the card the node has now", h200, h800)
+	}
+}
+
+func TestEventsMoveTheBooksExactlyOnce(t *testing.T) {
+	ssn := run(t, oneJobWorld(), nil)
+	task := ssn.Jobs["ns/j"].Tasks["j-h2000"].Clone() // Volcano replays clones
+	used := func() int64 { return int64(opened.account.Used("q", "NVIDIA-H200")) }
+	steps := []struct {
+		name string
+		do   func(*framework.Event)
+		want int64
+	}{
+		{"allocate again", opened.allocated, 2},
+		{"evict", opened.deallocated, 1},
+		{"evict twice", opened.deallocated, 1},
+		{"take the eviction back", opened.allocated, 2},
+	}
+	for _, step := range steps {
+		step.do(&framework.Event{Task: task})
+		if used() != step.want {
+			t.Errorf("%s: %d cards in use, want %d", step.name, used(), step.want)
+		}
+	}
+}
+
+func TestNothingIsDecidedBeforeTheBooksAreComplete(t *testing.T) {
+	start := time.Now()
+	absent := "node h200 is not in the session"
+	missing := func() string { return absent }
+	var c completeness
+	if c.check(missing, start) == "" || c.check(missing, start.Add(patience-time.Second)) == "" {
+		t.Error("decided although a node is missing")
+	}
+	if c.check(missing, start.Add(patience)) != "" {
+		t.Error("still waiting after all patience")
+	}
+	c = completeness{}
+	absent = ""
+	if c.check(missing, start) != "" {
+		t.Error("waits although nothing is missing")
+	}
+	absent = "pod ns/p is not in the session"
+	if c.check(missing, start) != "" {
+		t.Error("complete once is complete for good: later misses are charged, not waited for")
+	}
+
+	ssn := run(t, oneJobWorld(), nil)
+	opened.notReady = "waits"
+	job := ssn.Jobs["ns/j"]
+	task := job.Tasks["j-h2000"]
+	if opened.allocatable(ssn.Queues["q"], task) || opened.predicate(task, ssn.Nodes["h200"]) == nil || opened.jobEnqueueable(job) > 0 {
+		t.Error("a gate is open before the books are complete")
+	}
+}
+
+func TestMissingFromSessionNamesWhatIsMissing(t *testing.T) {
+	run(t, oneJobWorld(), nil)
+	if got := opened.missingFromSession(); got != "" {
+		t.Fatalf("missing %q in a complete session", got)
+	}
+	stranger := pods(1, "s", "1", "", "h200")
+	listed(t, stranger...)
+	if got := opened.missingFromSession(); !strings.Contains(got, "pod ns/s-h2000 on node h200") {
+		t.Errorf("missing %q, want the pod that no node of the session has", got)
+	}
+	delete(opened.ssn.Nodes, "h800")
+	opened.memory.nodes["h800"] = knownNode{}
+	if got := opened.missingFromSession(); got != "node h800 is not in the session" {
+		t.Errorf("missing %q, want the node", got)
+	}
+}
+
+func short(message string) *decision.Refusal {
+	return &decision.Refusal{Reason: decision.ReasonInsufficientScalarQuota, Message: message}
+}
+
+func TestRefusalsAreToldOnce(t *testing.T) {
+	ssn := run(t, &uthelper.TestCommonStruct{
+		Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200")},
+		Queues:    []*v1beta1.Queue{quotaQueue("q", `{"NVIDIA-H200":1}`)},
+		PodGroups: []*v1beta1.PodGroup{group("j", "q", 1, "Inqueue", "")},
+		Pods:      pods(1, "j", "2", "NVIDIA-H200", ""),
+	}, nil)
+	v := opened.memory.voice
+	task := ssn.Jobs["ns/j"].Tasks["j-0"]
+	ask := opened.askOf(task)
+	refusal := func(total string) string {
+		return "Queue <q> has insufficient <NVIDIA-H200> quota: requested <2>, total would be <" + total + ">, but capability is <1>"
+	}
+	if len(ssn.Jobs["ns/j"].NodesFitErrors) != 1 || ask.Count != 2 {
+		t.Fatalf("fit errors %v, ask %+v", ssn.Jobs["ns/j"].NodesFitErrors, ask)
+	}
+	again := *short(refusal("3"))
+	if text, isNew := v.say(task.Pod.UID, &again); isNew || text != refusal("2") {
+		t.Errorf("a moved total is told again: new %v, %q", isNew, text)
+	}
+	other := *short(strings.Replace(refusal("3"), "capability is <1>", "capability is <0>", 1))
+	if text, isNew := v.say(task.Pod.UID, &other); !isNew || text != other.Message {
+		t.Errorf("a changed quota is not told: new %v, %q", isNew, text)
+	}
+	for range 3 { // this session and two without a refusal
+		v.sweep()
+	}
+	if _, isNew := v.say(task.Pod.UID, &other); !isNew {
+		t.Error("a refusal that comes back after the pod was well is not told")
+	}
+	if api.AllocatedStatus(task.Status) {
+		t.Error("the pod was placed")
+	}
+}
