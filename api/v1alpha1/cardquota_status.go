@@ -18,6 +18,9 @@ const (
 	// MaxWorkloadLength is the most bytes of status.blocked[].workload: a kind,
 	// a namespace and a name.
 	MaxWorkloadLength = 400
+	// MaxBlockedCardLength is the most bytes of status.blocked[].card: 16
+	// alternatives of 160.
+	MaxBlockedCardLength = 2600
 	// MaxReasonLength is the most bytes of status.blocked[].reason.
 	MaxReasonLength = 256
 )
@@ -33,8 +36,9 @@ type CardQuotaStatus struct {
 	// queue is the Volcano Queue that carries the quota.
 	// +optional
 	Queue *QueueStatus `json:"queue,omitempty"`
-	// summary is used/quota of every card in one line:
-	// "6/8 NVIDIA-H200, 0/3 NVIDIA-H200/mig-1g.18gb-mixed".
+	// summary is used/quota of the cards in one line:
+	// "6/8 NVIDIA-H200, 0/3 NVIDIA-H200/mig-1g.18gb-mixed". Cards over quota
+	// come first; a long line ends with ", and 3 more".
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Summary string `json:"summary,omitempty"`

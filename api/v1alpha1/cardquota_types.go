@@ -125,11 +125,11 @@ type CardQuotaSpec struct {
 	// used at all; an empty list is a queue for work without cards.
 	//
 	//	cards:
-	//	- name: NVIDIA-H200                      # whole cards of this model
+	//	- name: NVIDIA-H200                    # whole cards of this model
 	//	  quota: 8
-	//	- name: NVIDIA-H200/mig-1g.18gb-mixed    # MIG slices of this profile
+	//	- name: NVIDIA-H200/mig-1g.18gb-mixed  # MIG slices of a profile
 	//	  quota: 3
-	//	- name: NVIDIA-H800/mps-80g*1/2          # halves of an 80 GiB card shared by MPS
+	//	- name: NVIDIA-H800/mps-80g*1/2        # MPS halves of a card
 	//	  quota: 2
 	//
 	// A quota may be larger than the cluster: overAllocation says what is
@@ -157,7 +157,8 @@ type CardQuotaSpec struct {
 	Weight *int32 `json:"weight,omitempty"`
 	// overAllocation says what is thought of quotas that add up to more cards
 	// than the cluster has: Allow it silently, Warn in a condition (default),
-	// or Deny.
+	// or Deny. This version stores the choice and does not act on it yet: every
+	// quota is enforced as written, whatever the cluster has.
 	// +optional
 	// +kubebuilder:default=Warn
 	OverAllocation OverAllocation `json:"overAllocation,omitempty"`
@@ -181,8 +182,8 @@ type CardSpec struct {
 	// <vendor>/<type>.product says, for example NVIDIA-H200 or Ascend-910B. A
 	// MIG slice is <model>/mig-<profile>-mixed, an MPS share is
 	// <model>/mps-<memory>g*1/<replicas>. Every name is counted for itself: a
-	// quota of whole cards does not cover their slices. The names a cluster has
-	// stand in status.cards[].physical of any CardQuota that lists them.
+	// quota of whole cards does not cover their slices. A name that no
+	// node has shows as physical: 0 in the status.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=160

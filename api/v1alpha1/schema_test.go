@@ -1,0 +1,161 @@
+package v1alpha1_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+)
+
+type schema = apiextensionsv1.JSONSchemaProps
+
+// cardQuotaSchema reads the schema that is shipped.
+func cardQuotaSchema(t *testing.T) schema {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "cardquota.dev_cardquotas.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(content, &crd); err != nil {
+		t.Fatal(err)
+	}
+	return *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+}
+
+// walk visits every field of spec and status.
+func walk(path string, s schema, visit func(path string, s schema)) {
+	visit(path, s)
+	for name, field := range s.Properties {
+		walk(path+"."+name, field, visit)
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		walk(path+"[]", *s.Items.Schema, visit)
+	}
+}
+
+// foreign are parts of the schema that Kubernetes defines.
+func foreign(path string) bool {
+	return strings.Contains(path, ".conditions[]") || strings.Contains(path, ".namespaceSelector")
+}
+
+func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
+	root := cardQuotaSchema(t)
+	fields := 0
+	for _, part := range []string{"spec", "status"} {
+		walk(part, root.Properties[part], func(path string, s schema) {
+			if foreign(path) {
+				return
+			}
+			fields++
+			if len(s.Description) < 20 {
+				t.Errorf("%s has no description", path)
+			}
+			if missing := unbounded(path, s); missing != "" {
+				t.Errorf("%s is %s", path, missing)
+			}
+		})
+	}
+	if fields < 30 {
+		t.Errorf("only %d fields were looked at", fields)
+	}
+}
+
+// unbounded says what bound a field lacks, "" when it lacks none.
+func unbounded(path string, s schema) string {
+	switch {
+	case s.XIntOrString: // a quantity, bounded by its pattern
+		return ""
+	case s.Type == "array" && s.MaxItems == nil:
+		return "a list without an end"
+	case s.Type == "string" && s.MaxLength == nil && len(s.Enum) == 0:
+		return "a text without an end"
+	case s.Type == "integer" && strings.HasPrefix(path, "spec") && (s.Minimum == nil || s.Maximum == nil):
+		return "a number without bounds"
+	case s.Type == "number":
+		return "a fraction: cards are whole"
+	default:
+		return ""
+	}
+}
+
+func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
+	status := cardQuotaSchema(t).Properties["status"]
+	blocked := status.Properties["blocked"]
+	entry := *blocked.Items.Schema
+	lengths := map[string]struct {
+		field schema
+		want  int64
+	}{
+		"summary":          {status.Properties["summary"], v1alpha1.MaxSummaryLength},
+		"pendingSummary":   {status.Properties["pendingSummary"], v1alpha1.MaxSummaryLength},
+		"blocked.workload": {entry.Properties["workload"], v1alpha1.MaxWorkloadLength},
+		"blocked.card":     {entry.Properties["card"], v1alpha1.MaxBlockedCardLength},
+		"blocked.reason":   {entry.Properties["reason"], v1alpha1.MaxReasonLength},
+		"blocked.message":  {entry.Properties["message"], v1alpha1.MaxMessageLength},
+	}
+	for name, l := range lengths {
+		if l.field.MaxLength == nil || *l.field.MaxLength != l.want {
+			t.Errorf("%s: the schema says %v, the operator %d", name, l.field.MaxLength, l.want)
+		}
+	}
+	if got := *blocked.MaxItems; got != v1alpha1.MaxBlocked {
+		t.Errorf("blocked: the schema says %d, the operator %d", got, v1alpha1.MaxBlocked)
+	}
+	if got := *status.Properties["cards"].MaxItems; got != v1alpha1.MaxStatusCards {
+		t.Errorf("cards: the schema says %d, the operator %d", got, v1alpha1.MaxStatusCards)
+	}
+}
+
+// TestCardNamesOfTheSchemaAreThoseOfTheScheduler: a name that the API accepts
+// and the scheduler cannot read would close the whole queue.
+func TestCardNamesOfTheSchemaAreThoseOfTheScheduler(t *testing.T) {
+	name := cardQuotaSchema(t).Properties["spec"].Properties["cards"].Items.Schema.Properties["name"]
+	pattern := regexp.MustCompile(name.Pattern)
+	accepts := func(text string) bool {
+		return pattern.MatchString(text) && int64(len(text)) <= *name.MaxLength && int64(len(text)) >= *name.MinLength
+	}
+	agree := func(text string) error {
+		if _, err := card.ParseName(text); (err == nil) != accepts(text) {
+			return fmt.Errorf("%q: the schema says %v, the scheduler %w", text, accepts(text), err)
+		}
+		return nil
+	}
+	for _, text := range []string{"", "NVIDIA-H200", "NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H800/mps-80g*1/2", "A/", "/A", "A/B",
+		"A/mig--mixed", "A/mps-80g*2/2", "A/mps-80g*1/0", "-A", "A-", "a b", "NVIDIA-H200\n", strings.Repeat("A", 63), strings.Repeat("A", 64)} {
+		if err := agree(text); err != nil {
+			t.Error(err)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(
+			rapid.StringMatching(`[A-Za-z0-9_.-]{1,66}(/(mig-[a-z0-9_.-]{0,43}-mixed|mps-[0-9]{1,7}g\*1/[0-9]{1,5}))?`),
+			rapid.StringMatching(name.Pattern),
+			rapid.String(),
+		).Draw(t, "name")
+		if err := agree(text); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestQueueOfACardQuota(t *testing.T) {
+	quota := v1alpha1.CardQuota{}
+	quota.Name = "team"
+	if got := quota.Queue(); got != "team" {
+		t.Errorf("without queueName the queue is %q, want the CardQuota's own name", got)
+	}
+	quota.Spec.QueueName = "other"
+	if got := quota.Queue(); got != "other" {
+		t.Errorf("with queueName the queue is %q", got)
+	}
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	cases := map[string]struct {
+		args      []string
+		want      flags
+		wantError string
+	}{
+		"the defaults are those of an installation": {
+			want: flags{metrics: ":8080", probes: ":8081", elect: true, electNamespace: "volcano-system", qps: 500},
+		},
+		"everything can be said": {
+			args: []string{"--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:1", "--leader-elect=false",
+				"--leader-elect-namespace=other", "--kube-api-qps=20.5", "--zap-log-level=debug"},
+			want: flags{metrics: "0", probes: "127.0.0.1:1", electNamespace: "other", qps: 20.5},
+		},
+		"no requests at all cannot work": {args: []string{"--kube-api-qps=0"}, wantError: "must be more than 0"},
+		"a misspelt flag is refused":     {args: []string{"--kube-qps=1"}, wantError: "not defined: -kube-qps"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := parse(tc.args)
+			if tc.wantError != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.wantError) {
+					t.Errorf("error = %v, want one with %q", err, tc.wantError)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.want.logging = got.logging
+			if got.metrics != tc.want.metrics || got.probes != tc.want.probes || got.elect != tc.want.elect ||
+				got.electNamespace != tc.want.electNamespace || got.qps != tc.want.qps {
+				t.Errorf("flags = %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}

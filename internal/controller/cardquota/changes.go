@@ -1,0 +1,46 @@
+package cardquota
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+)
+
+// anyChange takes every update for one that matters.
+func anyChange(_, _ any) bool { return true }
+
+// cardsChanged tells whether what is read of a node has changed. Nodes are
+// updated all the time by their heartbeats.
+func cardsChanged(before, after any) bool {
+	was, ok := before.(*corev1.Node)
+	is, isNode := after.(*corev1.Node)
+	return !ok || !isNode || !maps.Equal(was.Labels, is.Labels) ||
+		!maps.EqualFunc(was.Status.Allocatable, is.Status.Allocatable, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
+}
+
+// specChanged tells whether the spec of an object has changed.
+func specChanged(before, after any) bool {
+	was, ok := before.(client.Object)
+	is, isObject := after.(client.Object)
+	return !ok || !isObject || was.GetGeneration() != is.GetGeneration()
+}
+
+// quotaChanged lets changes of a CardQuota pass except those of its status,
+// which the operator makes itself.
+var quotaChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return specChanged(e.ObjectOld, e.ObjectNew) ||
+		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+}}
+
+// queueChanged lets changes of a Queue pass except those of the numbers in its
+// status, which the scheduler writes all the time.
+var queueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event.TypedUpdateEvent[*v1beta1.Queue]) bool {
+	return specChanged(e.ObjectOld, e.ObjectNew) || e.ObjectOld.Status.State != e.ObjectNew.Status.State ||
+		!maps.Equal(e.ObjectOld.Annotations, e.ObjectNew.Annotations) ||
+		(e.ObjectOld.DeletionTimestamp == nil) != (e.ObjectNew.DeletionTimestamp == nil)
+}}

@@ -1,0 +1,252 @@
+// Package cardquota writes CardQuotas to Volcano Queues and their use back to
+// the status.
+//
+// It only carries: what a Queue must look like is decided in internal/queue,
+// what is used in internal/usage, what the status says in
+// internal/quotastatus.
+package cardquota
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/queue"
+	"cardquota.dev/operator/internal/quotastatus"
+	"cardquota.dev/operator/internal/usage"
+)
+
+// refusedRetry is how long a refused write waits for the next try when nothing
+// that is watched tells that the reason is gone.
+const refusedRetry = 30 * time.Second
+
+// staleRetry is how long the cache is given to catch up with a write.
+const staleRetry = 50 * time.Millisecond
+
+// Reconciler brings the Queue and the status of one CardQuota up to date.
+type Reconciler struct {
+	// client reads from the cache and writes to the API server, live reads from
+	// the API server.
+	client client.Client
+	live   client.Reader
+	events record.EventRecorder
+	usage  *Recounter
+	pace   *pace
+	series *series
+}
+
+// pass is one run of Reconcile over one CardQuota.
+type pass struct {
+	*Reconciler
+	quota *v1alpha1.CardQuota
+	// queue is the Queue as it is known now, nil when there is none.
+	queue *v1beta1.Queue
+	// usage is nil when nothing was counted yet.
+	usage *usage.Queue
+	// wait is how long no report may be written yet.
+	wait time.Duration
+	now  time.Time
+}
+
+// +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas/status,verbs=patch
+// +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=queues,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=podgroups,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=pods;nodes,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=cardquota-manager,verbs=get;update
+
+// Reconcile writes the Queue first, so that a changed quota is in force as
+// soon as possible, and the status after it, at most once a second.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	quota := &v1alpha1.CardQuota{}
+	if err := r.client.Get(ctx, req.NamespacedName, quota); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.pace.forget(req.Name)
+			r.series.forget(req.Name)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	p := pass{Reconciler: r, quota: quota, wait: r.pace.wait(req.Name), now: time.Now()}
+	name := quota.Queue()
+	if name == v1alpha1.QueueRoot {
+		return p.report(ctx, quotastatus.Reserved(name))
+	}
+	rivals, err := r.rivals(ctx, name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if p.queue, err = getQueue(ctx, r.client, name); err != nil {
+		return ctrl.Result{}, err
+	}
+	if used, counted := r.usage.Queue(name); counted {
+		p.usage = &used
+	}
+	owner := queue.Owner(rivals)
+	switch {
+	case quota.DeletionTimestamp != nil:
+		return p.finalize(ctx, owner, rivals)
+	case owner != nil && owner.Name != quota.Name:
+		return p.report(ctx, quotastatus.Contested(name, owner.Name))
+	}
+	// The finalizer comes before anything is written that must be undone.
+	if controllerutil.ContainsFinalizer(quota, v1alpha1.Finalizer) {
+		return p.sync(ctx)
+	}
+	before := quota.DeepCopy()
+	controllerutil.AddFinalizer(quota, v1alpha1.Finalizer)
+	if result, err := p.patchMeta(ctx, before); err != nil || !result.IsZero() {
+		return result, err
+	}
+	return p.sync(ctx)
+}
+
+// patchMeta writes the metadata of the CardQuota with an optimistic lock,
+// since finalizers are one list that others write as well. A CardQuota that is
+// newer than the cache is looked at again in a moment.
+func (p *pass) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.Result, error) {
+	err := p.client.Patch(ctx, p.quota, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("write finalizers: %w", err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// sync writes the Queue of a CardQuota that has it, then the status.
+func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
+	plan := func(live *v1beta1.Queue) queue.Plan { return queue.Desired(p.quota, live, p.allocated(live)) }
+	before := meta.FindStatusCondition(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
+	settled := synced(before, p.quota.Generation)
+	inSync, err := p.inSync(ctx, plan)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !inSync && settled && p.wait > 0 {
+		// A changed spec is written at once. A foreign change is put back with the
+		// next report: within the second, and somebody who writes all the time
+		// cannot make the operator write all the time.
+		return ctrl.Result{RequeueAfter: p.wait}, nil
+	}
+	written := quotastatus.Written{WeightHeldBy: plan(p.queue).WeightHeldBy}
+	if !inSync {
+		if written, err = p.write(ctx, plan, settled); err != nil {
+			return p.failed(ctx, err)
+		}
+	}
+	return p.report(ctx, quotastatus.Synced(p.quota, before, written, p.now))
+}
+
+// synced tells that the Queue carried the spec of this generation before.
+func synced(condition *metav1.Condition, generation int64) bool {
+	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == generation
+}
+
+// failed reports a write that was refused and returns any other error. A
+// refused write is tried again when the Queue's state changes, else after a
+// while.
+func (p *pass) failed(ctx context.Context, err error) (ctrl.Result, error) {
+	if !refused(err) {
+		return ctrl.Result{}, err
+	}
+	result, err := p.report(ctx, quotastatus.Refused(p.quota.Queue(), p.queue, err))
+	if err == nil && result.RequeueAfter == 0 && !quotastatus.Frozen(p.queue) {
+		result.RequeueAfter = refusedRetry
+	}
+	return result, err
+}
+
+// allocated is the value of volcano.sh/card.allocated: the cards in use, or
+// what the Queue says while they have not been counted.
+func (p *pass) allocated(live *v1beta1.Queue) string {
+	switch {
+	case p.usage != nil:
+		return card.Quota(p.usage.Used).String()
+	case live != nil:
+		return live.Annotations[v1alpha1.AnnotationCardAllocated]
+	default:
+		return ""
+	}
+}
+
+// report writes the status if it changed and its time has come, and tells the
+// events of the change afterwards, so that no event tells what was not stored.
+func (p *pass) report(ctx context.Context, sync quotastatus.Sync) (ctrl.Result, error) {
+	before := p.quota.DeepCopy()
+	status := quotastatus.Of(quotastatus.Facts{
+		Quota: p.quota, Queue: p.queue, Sync: sync, Usage: p.usage, Physical: p.Reconciler.usage.Physical(), Now: p.now,
+	})
+	if len(status.Cards) > 0 {
+		p.series.set(p.quota.Queue(), p.quota.Name, status.Cards)
+	} else {
+		p.series.forget(p.quota.Name)
+	}
+	if equality.Semantic.DeepEqual(before.Status, status) {
+		return ctrl.Result{}, nil
+	}
+	if p.wait > 0 {
+		return ctrl.Result{RequeueAfter: p.wait}, nil
+	}
+	p.quota.Status = status
+	// No optimistic lock: this is the only writer of the status, and a status
+	// that is written onto a newer spec says by observedGeneration which it is
+	// about.
+	if err := p.client.Status().Patch(ctx, p.quota, client.MergeFrom(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	p.pace.mark(p.quota.Name)
+	if p.quota.DeletionTimestamp == nil {
+		for _, event := range quotastatus.Events(before.Status, status) {
+			p.events.Event(p.quota, event.Type, event.Reason, event.Message)
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+// warn tells what happened to the Queue at once, whatever becomes of the
+// status.
+func (p *pass) warn(reason, format string, args ...any) {
+	p.events.Eventf(p.quota, corev1.EventTypeWarning, reason, format, args...)
+}
+
+// rivals lists the CardQuotas of one queue.
+func (r *Reconciler) rivals(ctx context.Context, name string) ([]*v1alpha1.CardQuota, error) {
+	var list v1alpha1.CardQuotaList
+	if err := r.client.List(ctx, &list, client.MatchingFields{queueIndex: name}); err != nil {
+		return nil, fmt.Errorf("list CardQuotas of queue %s: %w", name, err)
+	}
+	rivals := make([]*v1alpha1.CardQuota, len(list.Items))
+	for i := range list.Items {
+		rivals[i] = &list.Items[i]
+	}
+	return rivals, nil
+}
+
+// getQueue reads a Queue, nil when there is none.
+func getQueue(ctx context.Context, reader client.Reader, name string) (*v1beta1.Queue, error) {
+	live := &v1beta1.Queue{}
+	err := reader.Get(ctx, client.ObjectKey{Name: name}, live)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read queue %s: %w", name, err)
+	}
+	return live, nil
+}

@@ -1,0 +1,29 @@
+package cardquota
+
+import (
+	"testing"
+	"time"
+)
+
+func TestPace(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := newPace(time.Second)
+	p.now = func() time.Time { return now }
+	expect := func(when, name string, want time.Duration) {
+		t.Helper()
+		if got := p.wait(name); got != want {
+			t.Errorf("%s: %s waits %s, want %s", when, name, got, want)
+		}
+	}
+	expect("before the first report", "a", 0)
+	p.mark("a")
+	expect("right after a report", "a", time.Second)
+	expect("for another CardQuota", "b", 0)
+	now = now.Add(400 * time.Millisecond)
+	expect("a while later", "a", 600*time.Millisecond)
+	now = now.Add(time.Minute)
+	expect("long after", "a", 0)
+	p.mark("a")
+	p.forget("a")
+	expect("after it was deleted and made again", "a", 0)
+}

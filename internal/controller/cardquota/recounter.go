@@ -1,0 +1,266 @@
+package cardquota
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/queue"
+	"cardquota.dev/operator/internal/usage"
+)
+
+// everyQueue is what the Recounter sends when all CardQuotas are to be looked
+// at; it is no valid name of a queue.
+const everyQueue = "*"
+
+// Recounter counts what every queue uses, again from the beginning whenever a
+// pod, PodGroup, node or quota changed, at most once per interval. It wakes the
+// CardQuotas whose numbers changed.
+type Recounter struct {
+	cache    cache.Cache
+	interval time.Duration
+	// dirty holds a token while something changed since the last count began.
+	dirty chan struct{}
+	// woken sends names of queues, or everyQueue.
+	woken    chan event.TypedGenericEvent[string]
+	duration prometheus.Histogram
+
+	// The rest of the world that a count needs besides its arguments.
+	nodes     map[string]seenNode
+	inventory *card.Inventory
+	last      map[types.UID]account.Charge
+
+	mu       sync.RWMutex
+	queues   map[string]usage.Queue // nil before the first count
+	physical map[card.Name]card.Count
+}
+
+// seenNode is a node and what was recognised of it.
+type seenNode struct {
+	node *corev1.Node
+	card.Node
+}
+
+func newRecounter(c cache.Cache, interval time.Duration) *Recounter {
+	return &Recounter{
+		cache:    c,
+		interval: interval,
+		dirty:    make(chan struct{}, 1),
+		woken:    make(chan event.TypedGenericEvent[string]),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "cardquota_recount_seconds", Help: "Time that one count of all pods took.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12),
+		}),
+		nodes:     map[string]seenNode{},
+		inventory: card.NewInventory(nil),
+	}
+}
+
+// Queue returns what a queue uses. It is false before the first count.
+func (r *Recounter) Queue(name string) (usage.Queue, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.queues[name], r.queues != nil
+}
+
+// Physical returns how many of each card all nodes offer.
+func (r *Recounter) Physical() map[card.Name]card.Count {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.physical
+}
+
+// Start counts until the context ends. The first change after a quiet time is
+// counted at once.
+func (r *Recounter) Start(ctx context.Context) error {
+	stores, err := r.watch(ctx)
+	if err != nil {
+		return err
+	}
+	r.markDirty()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.dirty:
+		}
+		began := time.Now()
+		changed := r.recount(stores)
+		r.duration.Observe(time.Since(began).Seconds())
+		for _, name := range changed {
+			select {
+			case <-ctx.Done():
+				return nil
+			case r.woken <- event.TypedGenericEvent[string]{Object: name}:
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(r.interval - time.Since(began)):
+		}
+	}
+}
+
+func (r *Recounter) markDirty() {
+	select {
+	case r.dirty <- struct{}{}:
+	default: // a count is due anyway
+	}
+}
+
+// stores are the caches' own stores: counting reads objects without copying.
+type stores struct{ pods, groups, nodes, quotas toolscache.Store }
+
+// watch waits for the caches and marks the count dirty with every change.
+func (r *Recounter) watch(ctx context.Context) (stores, error) {
+	var s stores
+	for _, w := range []struct {
+		object  client.Object
+		store   *toolscache.Store
+		changed func(before, after any) bool
+	}{
+		{&corev1.Pod{}, &s.pods, anyChange},
+		{&v1beta1.PodGroup{}, &s.groups, anyChange},
+		{&corev1.Node{}, &s.nodes, cardsChanged},
+		{&v1alpha1.CardQuota{}, &s.quotas, specChanged},
+	} {
+		informer, err := r.cache.GetInformer(ctx, w.object)
+		if err != nil {
+			return stores{}, fmt.Errorf("watch %T: %w", w.object, err)
+		}
+		shared, ok := informer.(toolscache.SharedIndexInformer)
+		if !ok {
+			return stores{}, fmt.Errorf("watch %T: informer %T has no store", w.object, informer)
+		}
+		handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { r.markDirty() },
+			DeleteFunc: func(any) { r.markDirty() },
+			UpdateFunc: func(before, after any) {
+				if w.changed(before, after) {
+					r.markDirty()
+				}
+			},
+		})
+		if err != nil {
+			return stores{}, fmt.Errorf("watch %T: %w", w.object, err)
+		}
+		if !toolscache.WaitForCacheSync(ctx.Done(), handle.HasSynced) {
+			return stores{}, fmt.Errorf("watch %T: %w", w.object, context.Cause(ctx))
+		}
+		*w.store = shared.GetStore()
+	}
+	return s, nil
+}
+
+// recount counts once and returns the queues to wake.
+func (r *Recounter) recount(s stores) []string {
+	inventoryChanged := r.takeStock(objects[corev1.Node](s.nodes))
+	var queues map[string]usage.Queue
+	queues, r.last = usage.Recount(usage.World{
+		Pods:      objects[corev1.Pod](s.pods),
+		PodGroups: objects[v1beta1.PodGroup](s.groups),
+		Inventory: r.inventory,
+		Quotas:    quotasOf(objects[v1alpha1.CardQuota](s.quotas)),
+		Last:      r.last,
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.queues
+	r.queues = queues
+	if inventoryChanged {
+		r.physical = r.inventory.Physical()
+	}
+	if before == nil || inventoryChanged {
+		return []string{everyQueue}
+	}
+	return changedQueues(before, queues)
+}
+
+// takeStock recognises the nodes that are new or look different and tells
+// whether the inventory changed. A resource that was a card stays one when the
+// last node that has it leaves.
+func (r *Recounter) takeStock(nodes []*corev1.Node) bool {
+	changed := len(nodes) != len(r.nodes)
+	seen := make(map[string]seenNode, len(nodes))
+	for _, node := range nodes {
+		had, ok := r.nodes[node.Name]
+		switch {
+		case ok && had.node == node:
+		case ok && !cardsChanged(had.node, node):
+			had.node = node
+		default:
+			had, changed = seenNode{node: node, Node: card.Recognise(node)}, true
+		}
+		seen[node.Name] = had
+	}
+	r.nodes = seen
+	if changed {
+		recognised := make(map[string]card.Node, len(seen))
+		for name, node := range seen {
+			recognised[name] = node.Node
+		}
+		r.inventory = card.NewInventory(recognised, r.inventory.Resources()...)
+	}
+	return changed
+}
+
+// quotasOf collects the quotas of all queues, each from the CardQuota that has
+// the queue.
+func quotasOf(quotas []*v1alpha1.CardQuota) map[string]card.Quota {
+	owners := make(map[string]*v1alpha1.CardQuota, len(quotas))
+	for _, q := range quotas {
+		rivals := []*v1alpha1.CardQuota{q}
+		if owner, ok := owners[q.Queue()]; ok {
+			rivals = append(rivals, owner)
+		}
+		owners[q.Queue()] = queue.Owner(rivals)
+	}
+	out := make(map[string]card.Quota, len(owners))
+	for name, owner := range owners {
+		out[name] = queue.QuotaOf(owner)
+	}
+	return out
+}
+
+// changedQueues lists the queues whose use differs, sorted.
+func changedQueues(before, after map[string]usage.Queue) []string {
+	changed := map[string]bool{}
+	for name, queue := range after {
+		if had, ok := before[name]; !ok || !had.Equal(queue) {
+			changed[name] = true
+		}
+	}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			changed[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(changed))
+}
+
+func objects[T any](store toolscache.Store) []*T {
+	list := store.List()
+	out := make([]*T, 0, len(list))
+	for _, object := range list {
+		if typed, ok := any(object).(*T); ok {
+			out = append(out, typed)
+		}
+	}
+	return out
+}

@@ -1,0 +1,67 @@
+package cardquota
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+var (
+	labels      = []string{"queue", "card"}
+	quotaDesc   = prometheus.NewDesc("cardquota_quota_cards", "Quota of a queue for a card name, in whole cards.", labels, nil)
+	usedDesc    = prometheus.NewDesc("cardquota_used_cards", "Cards that the assigned pods of a queue hold.", labels, nil)
+	pendingDesc = prometheus.NewDesc("cardquota_pending_cards", "Cards that the waiting pods of a queue ask for.", labels, nil)
+)
+
+// series is the metrics of all CardQuotas. It makes the series anew at every
+// scrape, so that those of a card or CardQuota that is gone are gone as well.
+type series struct {
+	mu sync.Mutex
+	// queues is by queue: two CardQuotas of one queue never show it twice.
+	queues map[string]queueSeries
+}
+
+type queueSeries struct {
+	quota string
+	cards []v1alpha1.CardStatus
+}
+
+func newSeries() *series { return &series{queues: map[string]queueSeries{}} }
+
+// set replaces the numbers of a queue; quota is the CardQuota that has it.
+func (s *series) set(queue, quota string, cards []v1alpha1.CardStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queues[queue] = queueSeries{quota: quota, cards: cards}
+}
+
+// forget drops the numbers of the queue that the CardQuota had.
+func (s *series) forget(quota string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.queues, func(_ string, q queueSeries) bool { return q.quota == quota })
+}
+
+// Describe implements prometheus.Collector.
+func (s *series) Describe(ch chan<- *prometheus.Desc) {
+	ch <- quotaDesc
+	ch <- usedDesc
+	ch <- pendingDesc
+}
+
+// Collect implements prometheus.Collector.
+func (s *series) Collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	queues := maps.Clone(s.queues)
+	s.mu.Unlock()
+	for queue, q := range queues {
+		for _, c := range q.cards {
+			ch <- prometheus.MustNewConstMetric(quotaDesc, prometheus.GaugeValue, float64(c.Quota), queue, c.Name)
+			ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(c.Used), queue, c.Name)
+			ch <- prometheus.MustNewConstMetric(pendingDesc, prometheus.GaugeValue, float64(c.Pending), queue, c.Name)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package cardquota
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// Component is the source of the operator's events.
+const Component = "cardquota-manager"
+
+// queueIndex finds CardQuotas by the queue that they are for.
+const queueIndex = "queue"
+
+// Options are the speeds of the controller.
+type Options struct {
+	// Concurrency is how many CardQuotas are worked on at the same time.
+	Concurrency int
+	// Interval is the shortest time between two counts of pods and between two
+	// status writes of one CardQuota.
+	Interval time.Duration
+	// SkipNameValidation allows a second controller in one process, as tests
+	// have it.
+	SkipNameValidation bool
+	// Metrics takes the controller's metrics.
+	Metrics metrics.RegistererGatherer
+}
+
+// DefaultOptions are those of the shipped manager.
+func DefaultOptions() Options {
+	return Options{Concurrency: 8, Interval: time.Second, Metrics: metrics.Registry}
+}
+
+// Setup adds the controller and its Recounter to a manager whose cache has
+// CacheOptions.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	r := &Reconciler{
+		client: mgr.GetClient(),
+		live:   mgr.GetAPIReader(),
+		events: mgr.GetEventRecorderFor(Component),
+		usage:  newRecounter(mgr.GetCache(), options.Interval),
+		pace:   newPace(options.Interval),
+		series: newSeries(),
+	}
+	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
+		if quota, ok := object.(*v1alpha1.CardQuota); ok {
+			return []string{quota.Queue()}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index CardQuotas by queue: %w", err)
+	}
+	if err := options.Metrics.Register(r.series); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	if err := options.Metrics.Register(r.usage.duration); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	if err := mgr.Add(r.usage); err != nil {
+		return fmt.Errorf("add recounter: %w", err)
+	}
+	// A CardQuota that comes or goes decides over the others of its queue.
+	comesOrGoes := predicate.Funcs{
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("cardquota").
+		For(&v1alpha1.CardQuota{}, builder.WithPredicates(quotaChanged)).
+		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.sharers), builder.WithPredicates(comesOrGoes)).
+		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{},
+			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, q *v1beta1.Queue) []reconcile.Request {
+				return r.requests(ctx, q.Name)
+			}), queueChanged)).
+		WatchesRawSource(source.TypedChannel(r.usage.woken, handler.TypedFuncs[string, reconcile.Request]{GenericFunc: r.woken})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: options.Concurrency,
+			SkipNameValidation:      &options.SkipNameValidation,
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up controller: %w", err)
+	}
+	return nil
+}
+
+// sharers are the requests for all CardQuotas of the object's queue.
+func (r *Reconciler) sharers(ctx context.Context, object client.Object) []reconcile.Request {
+	if quota, ok := object.(*v1alpha1.CardQuota); ok {
+		return r.requests(ctx, quota.Queue())
+	}
+	return nil
+}
+
+// woken looks at the CardQuotas whose queue's numbers changed.
+func (r *Reconciler) woken(ctx context.Context, e event.TypedGenericEvent[string], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	for _, request := range r.requests(ctx, e.Object) {
+		q.Add(request)
+	}
+}
+
+// requests are those for all CardQuotas of a queue, or of every queue.
+func (r *Reconciler) requests(ctx context.Context, name string) []reconcile.Request {
+	options := []client.ListOption{client.UnsafeDisableDeepCopy}
+	if name != everyQueue {
+		options = append(options, client.MatchingFields{queueIndex: name})
+	}
+	var list v1alpha1.CardQuotaList
+	if err := r.client.List(ctx, &list, options...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "CardQuotas of a queue cannot be listed", "queue", name)
+		return nil
+	}
+	requests := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		requests[i] = reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}}
+	}
+	return requests
+}

@@ -1,0 +1,104 @@
+package cardquota
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/usage"
+)
+
+// TestStrippedPodsCountAlike fills every part of a pod that may matter and
+// compares what is made of the whole pod and of what the cache keeps.
+func TestStrippedPodsCountAlike(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	list := func(cpu, gpus string) corev1.ResourceList {
+		return corev1.ResourceList{"cpu": resource.MustParse(cpu), "nvidia.com/gpu": resource.MustParse(gpus)}
+	}
+	controller := true
+	base := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "lab", Name: "a", UID: "u", Labels: map[string]string{"pod-template-hash": "x"},
+			Annotations:     map[string]string{"scheduling.volcano.sh/queue-name": "q", "volcano.sh/card.name": "NVIDIA-H200"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-x", Controller: &controller}},
+			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
+		},
+		Spec: corev1.PodSpec{
+			Containers:     []corev1.Container{{Name: "main", Image: "image", Resources: corev1.ResourceRequirements{Requests: list("1", "2")}}},
+			InitContainers: []corev1.Container{{Name: "side", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: list("3", "1")}}},
+			Overhead:       corev1.ResourceList{"cpu": resource.MustParse("100m")},
+			Volumes:        []corev1.Volume{{Name: "data"}},
+		},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodPending,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+				Reason: "Unschedulable", Message: "full"}},
+		},
+	}
+	inventory := card.NewInventory(map[string]card.Node{"node": {Model: "NVIDIA-H200",
+		Holdings: []card.Holding{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}}})
+	cases := map[string]func(*corev1.Pod){
+		"waiting":  func(*corev1.Pod) {},
+		"gated":    func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} },
+		"running":  func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning },
+		"deleting": func(p *corev1.Pod) { p.Spec.NodeName = "node"; p.DeletionTimestamp = &metav1.Time{} },
+		"resized": func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ImageID: "id", AllocatedResources: list("9", "2"),
+				Resources: &corev1.ResourceRequirements{Requests: list("9", "2")}}}
+		},
+		"with resources of its own": func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("12")}}
+		},
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			whole := base.DeepCopy()
+			change(whole)
+			stripped := stripPod(whole.DeepCopy())
+			if stripped.ManagedFields != nil || stripped.Spec.Volumes != nil || stripped.Spec.Containers[0].Image != "" {
+				t.Errorf("pod is not stripped: %+v", stripped)
+			}
+			count := func(pod *corev1.Pod) any {
+				return usage.Count(usage.World{Pods: []*corev1.Pod{pod}, Inventory: inventory})
+			}
+			if diff := cmp.Diff(count(whole), count(stripped)); diff != "" {
+				t.Errorf("the stripped pod counts differently (-whole +stripped):\n%s", diff)
+			}
+			if diff := cmp.Diff(decision.AskOf(whole, inventory), decision.AskOf(stripped, inventory), cmp.AllowUnexported(card.Request{})); diff != "" {
+				t.Errorf("the stripped pod asks differently (-whole +stripped):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStrippedNodesAreRecognisedAlike(t *testing.T) {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/gpu.memory": "143771"}},
+		Status: corev1.NodeStatus{
+			Allocatable: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
+			Images:      []corev1.ContainerImage{{Names: []string{"image"}}},
+		},
+	}
+	stripped := stripNode(node.DeepCopy())
+	if stripped.Status.Images != nil {
+		t.Error("the node is not stripped")
+	}
+	if diff := cmp.Diff(card.Recognise(node), card.Recognise(stripped)); diff != "" {
+		t.Errorf("the stripped node is recognised differently:\n%s", diff)
+	}
+}
+
+func TestStripLetsOtherObjectsPass(t *testing.T) {
+	in := "a tombstone"
+	out, err := strip(stripPod)(in)
+	if err != nil || out != in {
+		t.Errorf("strip(%v) = %v, %v", in, out, err)
+	}
+}

@@ -1,0 +1,95 @@
+package cardquota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/queue"
+	"cardquota.dev/operator/internal/quotastatus"
+)
+
+// planner plans the Queue, given how it is.
+type planner func(live *v1beta1.Queue) queue.Plan
+
+// inSync tells whether the Queue is as planned. When the cache says no, the API
+// server is asked: the cache may be older than what was written last, and then
+// its values would look like somebody's edit.
+func (p *pass) inSync(ctx context.Context, plan planner) (bool, error) {
+	if plan(p.queue).InSync(p.queue) {
+		return true, nil
+	}
+	var err error
+	if p.queue, err = getQueue(ctx, p.live, p.quota.Queue()); err != nil {
+		return false, err
+	}
+	return plan(p.queue).InSync(p.queue), nil
+}
+
+// write applies the plan and tells at once what of others it replaced. settled
+// means that any difference is somebody else's doing.
+func (p *pass) write(ctx context.Context, plan planner, settled bool) (quotastatus.Written, error) {
+	want := plan(p.queue)
+	replaced, err := p.apply(ctx, &want, settled)
+	if err != nil {
+		return quotastatus.Written{}, err
+	}
+	if len(replaced) > 0 {
+		p.warn(v1alpha1.EventForeignChangeReplaced, "%s on queue %s; replaced by what this CardQuota says",
+			queue.Describe(replaced), p.quota.Queue())
+	}
+	if p.queue == nil && settled {
+		p.warn(v1alpha1.EventQueueRecreated, "queue %s was gone and has been made again", p.quota.Queue())
+	}
+	return quotastatus.Written{Replaced: replaced, WeightHeldBy: want.WeightHeldBy}, nil
+}
+
+// apply sends the plan without force first. A conflict tells who else writes:
+// fields that are given way are taken out of the plan, the others are forced
+// and returned.
+func (p *pass) apply(ctx context.Context, want *queue.Plan, settled bool) ([]queue.Conflict, error) {
+	log := logf.FromContext(ctx)
+	var drift []queue.Conflict
+	if settled && p.queue != nil {
+		for _, field := range want.Drift(p.queue) {
+			drift = append(drift, queue.Conflict{Field: field})
+		}
+	}
+	err := p.client.Apply(ctx, want.Config, client.FieldOwner(queue.FieldManager))
+	if !queue.IsConflict(err) {
+		if err != nil {
+			return nil, fmt.Errorf("apply queue %s: %w", p.quota.Queue(), err)
+		}
+		log.V(1).Info("queue written", "queue", p.quota.Queue())
+		return drift, nil
+	}
+	replaced := slices.DeleteFunc(queue.Conflicts(err), want.Yield)
+	log.Info("queue has other writers", "queue", p.quota.Queue(), "replaced", queue.Describe(replaced), "weightLeftTo", want.WeightHeldBy)
+	if err := p.client.Apply(ctx, want.Config, client.FieldOwner(queue.FieldManager), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("apply queue %s with force: %w", p.quota.Queue(), err)
+	}
+	return replaced, nil
+}
+
+// refused tells an answer of the API server or of an admission webhook that
+// trying again at once would only repeat.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Status().Code {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity:
+		return true
+	default:
+		return false
+	}
+}

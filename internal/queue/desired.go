@@ -1,0 +1,150 @@
+// Package queue says what a Volcano Queue must carry for a CardQuota, which of
+// its fields are in place, and who else writes them.
+//
+// The package is pure: objects in, apply configurations and verdicts out.
+package queue
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/servicetype"
+)
+
+// FieldManager is the one field manager under which Queues are applied. It is
+// part of the contract with existing clusters: under another name every Queue
+// would keep fields that nobody clears.
+const FieldManager = "cardquota"
+
+// notClosedByParent is what Volcano's queue controller writes for a queue that
+// was not closed together with its parent.
+const notClosedByParent = "false"
+
+// Plan is what a Queue shall carry.
+type Plan struct {
+	// Config holds exactly the fields that the operator owns. Applying it
+	// removes what it owned before and does not name any more.
+	Config *apply.QueueApplyConfiguration
+	// WeightHeldBy names the manager to whom spec.weight is left although the
+	// CardQuota wants another value, "" when there is none.
+	WeightHeldBy string
+}
+
+// Desired plans the Queue of a CardQuota. live is the Queue as it is, nil when
+// there is none; allocated is the value for volcano.sh/card.allocated, "" to
+// leave it out.
+//
+// Three fields are given way: spec.weight to whoever manages it with another
+// value, spec.parent to whoever set another one, and
+// volcano.sh/closed-by-parent to Volcano's queue controller as soon as it says
+// true. The last two are written at all because Volcano 1.14 patches the
+// queue with JSON patches that fail while spec or that annotation is missing.
+func Desired(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated string) Plan {
+	config := base(quota, live, QuotaOf(quota), allocated)
+	spec := config.Spec
+	if limits := capability(quota.Spec.Resources); len(limits) > 0 {
+		spec.WithCapability(limits)
+	}
+	if builtIn, ok := servicetype.BuiltIn(quota.Spec.ServiceType); ok {
+		spec.WithPriority(builtIn.Priority).WithReclaimable(builtIn.Reclaimable)
+	}
+	plan := Plan{Config: config}
+	if weight := quota.Spec.Weight; weight != nil {
+		plan.WeightHeldBy = weightHolder(live, *weight)
+		if plan.WeightHeldBy == "" {
+			spec.WithWeight(*weight)
+		}
+	}
+	plan.dropEmptySpec()
+	return plan
+}
+
+// Drained plans the Queue of a CardQuota that is being deleted: no card, no
+// CPU and no memory, so that nothing new starts while pods finish.
+func Drained(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated string) Plan {
+	plan := Plan{Config: base(quota, live, card.Quota{}, allocated)}
+	plan.dropEmptySpec()
+	return plan
+}
+
+// Released plans a Queue on which the operator owns nothing: applying it
+// removes every field that only the operator owned.
+func Released(name string) Plan {
+	return Plan{Config: apply.Queue(name)}
+}
+
+// base plans what every owned Queue carries.
+func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allocated string) *apply.QueueApplyConfiguration {
+	spec := apply.QueueSpec()
+	config := apply.Queue(quota.Queue()).WithSpec(spec).WithAnnotations(map[string]string{
+		v1alpha1.AnnotationCardQuota:   cards.String(),
+		v1alpha1.AnnotationServiceType: quota.Spec.ServiceType,
+	})
+	if allocated != "" {
+		config.WithAnnotations(map[string]string{v1alpha1.AnnotationCardAllocated: allocated})
+	}
+	closedByParent, parent := "", ""
+	if live != nil {
+		closedByParent, parent = live.Annotations[v1alpha1.AnnotationClosedByParent], live.Spec.Parent
+	}
+	if closedByParent == "" || closedByParent == notClosedByParent {
+		config.WithAnnotations(map[string]string{v1alpha1.AnnotationClosedByParent: notClosedByParent})
+	}
+	if parent == "" || parent == v1alpha1.QueueRoot {
+		spec.WithParent(v1alpha1.QueueRoot)
+	}
+	return config
+}
+
+// QuotaOf returns the quota that a CardQuota grants.
+func QuotaOf(quota *v1alpha1.CardQuota) card.Quota {
+	out := make(card.Quota, len(quota.Spec.Cards))
+	for _, c := range quota.Spec.Cards {
+		out[card.Name(c.Name)] = card.Count(c.Quota)
+	}
+	return out
+}
+
+func capability(resources *v1alpha1.Resources) corev1.ResourceList {
+	limits := corev1.ResourceList{}
+	if resources == nil {
+		return limits
+	}
+	if resources.CPU != nil {
+		limits[corev1.ResourceCPU] = *resources.CPU
+	}
+	if resources.Memory != nil {
+		limits[corev1.ResourceMemory] = *resources.Memory
+	}
+	return limits
+}
+
+// Yield takes a field that another manager holds out of the plan. It is false
+// for a field that the operator insists on.
+func (p *Plan) Yield(c Conflict) bool {
+	switch c.Field {
+	case fieldWeight:
+		p.Config.Spec.Weight = nil
+		p.WeightHeldBy = c.Manager
+	case fieldParent:
+		p.Config.Spec.Parent = nil
+	case annotationField(v1alpha1.AnnotationClosedByParent):
+		delete(p.Config.Annotations, v1alpha1.AnnotationClosedByParent)
+	default:
+		return false
+	}
+	p.dropEmptySpec()
+	return true
+}
+
+// dropEmptySpec keeps an empty spec out of the plan: applied, it would make the
+// operator the owner of spec as a whole.
+func (p *Plan) dropEmptySpec() {
+	if spec := p.Config.Spec; spec != nil && spec.Capability == nil && spec.Parent == nil &&
+		spec.Priority == nil && spec.Reclaimable == nil && spec.Weight == nil {
+		p.Config.Spec = nil
+	}
+}

@@ -1,0 +1,141 @@
+package queue
+
+import (
+	"bytes"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// Fields are written as the API server writes them in conflicts.
+const (
+	fieldParent      = ".spec.parent"
+	fieldPriority    = ".spec.priority"
+	fieldReclaimable = ".spec.reclaimable"
+	fieldWeight      = ".spec.weight"
+)
+
+// undisputed are the fields whose values may differ without anybody having
+// touched what the CardQuota says.
+var undisputed = []string{
+	fieldParent, fieldWeight,
+	annotationField(v1alpha1.AnnotationCardAllocated), annotationField(v1alpha1.AnnotationClosedByParent),
+}
+
+func annotationField(key string) string { return ".metadata.annotations." + key }
+func capabilityField(key string) string { return ".spec.capability." + key }
+
+// fieldsOf compares every field of an apply configuration with the live Queue:
+// field to whether the value is in place.
+func fieldsOf(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) map[string]bool {
+	fields := map[string]bool{}
+	for key, want := range config.Annotations {
+		got, ok := live.Annotations[key]
+		fields[annotationField(key)] = ok && got == want
+	}
+	spec := config.Spec
+	if spec == nil {
+		return fields
+	}
+	if spec.Capability != nil {
+		for key, want := range *spec.Capability {
+			got, ok := live.Spec.Capability[key]
+			fields[capabilityField(string(key))] = ok && got.Cmp(want) == 0
+		}
+	}
+	if spec.Parent != nil {
+		fields[fieldParent] = live.Spec.Parent == *spec.Parent
+	}
+	if spec.Priority != nil {
+		fields[fieldPriority] = live.Spec.Priority == *spec.Priority
+	}
+	if spec.Reclaimable != nil {
+		fields[fieldReclaimable] = live.Spec.Reclaimable != nil && *live.Spec.Reclaimable == *spec.Reclaimable
+	}
+	if spec.Weight != nil {
+		fields[fieldWeight] = live.Spec.Weight == *spec.Weight
+	}
+	return fields
+}
+
+// InSync tells whether applying the plan would change nothing: every value is
+// in place, and the operator owns exactly the planned fields.
+func (p Plan) InSync(live *v1beta1.Queue) bool {
+	if live == nil {
+		return false
+	}
+	owned := owners(live.ManagedFields, ownApply)
+	fields := fieldsOf(p.Config, live)
+	for field, inPlace := range fields {
+		if _, ok := owned[field]; !ok || !inPlace {
+			return false
+		}
+	}
+	return len(owned) == len(fields)
+}
+
+// Drift lists the planned fields whose value on the live Queue is another one,
+// sorted. What changes by itself (card.allocated) and what is given way is not
+// drift.
+func (p Plan) Drift(live *v1beta1.Queue) []string {
+	var drift []string
+	for field, inPlace := range fieldsOf(p.Config, live) {
+		if !inPlace && !slices.Contains(undisputed, field) {
+			drift = append(drift, field)
+		}
+	}
+	slices.Sort(drift)
+	return drift
+}
+
+// weightHolder names the manager of spec.weight when it is somebody else and
+// the value is not the wanted one.
+func weightHolder(live *v1beta1.Queue, want int32) string {
+	if live == nil || live.Spec.Weight == want {
+		return ""
+	}
+	return owners(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager != FieldManager })[fieldWeight]
+}
+
+// ownApply selects what the operator itself applied. An entry of the same
+// manager with operation Update holds what admission webhooks added.
+func ownApply(e metav1.ManagedFieldsEntry) bool {
+	return e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+}
+
+// owners maps every leaf field of the chosen entries to its manager.
+func owners(entries []metav1.ManagedFieldsEntry, choose func(metav1.ManagedFieldsEntry) bool) map[string]string {
+	out := map[string]string{}
+	for _, entry := range entries {
+		if entry.FieldsV1 == nil || !choose(entry) {
+			continue
+		}
+		var set fieldpath.Set
+		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+			continue // the API server wrote it; an entry nobody can read owns nothing
+		}
+		set.Leaves().Iterate(func(path fieldpath.Path) { out[path.String()] = entry.Manager })
+	}
+	return out
+}
+
+// Owned tells whether the operator owns anything of the Queue.
+func Owned(live *v1beta1.Queue) bool { return slices.ContainsFunc(live.ManagedFields, ownApply) }
+
+// Disowned returns the managed fields without the operator's, for a Queue that
+// shall keep its values and belong to nobody. An empty result would be ignored
+// by the API server; a single empty entry is how it is told to forget all.
+func Disowned(live *v1beta1.Queue) []metav1.ManagedFieldsEntry {
+	rest := slices.DeleteFunc(slices.Clone(live.ManagedFields), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == FieldManager && e.Subresource == ""
+	})
+	if len(rest) == 0 {
+		return []metav1.ManagedFieldsEntry{{}}
+	}
+	return rest
+}

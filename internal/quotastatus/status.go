@@ -1,0 +1,116 @@
+// Package quotastatus says what the status of a CardQuota is, given what was
+// counted and how writing its Queue went, and which events a change of status
+// is worth.
+//
+// The package is pure; the time is an argument.
+package quotastatus
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/queue"
+	"cardquota.dev/operator/internal/usage"
+)
+
+// Facts are everything that a status is made of.
+type Facts struct {
+	// Quota is the CardQuota with the status it had.
+	Quota *v1alpha1.CardQuota
+	// Queue is its Queue, nil when there is none.
+	Queue *v1beta1.Queue
+	// Sync is how writing the Queue went.
+	Sync Sync
+	// Usage is what the queue uses, nil when it was not counted yet.
+	Usage *usage.Queue
+	// Physical is how many of each card all nodes offer.
+	Physical map[card.Name]card.Count
+	// Now is the time of conditions that change.
+	Now time.Time
+}
+
+// Of returns the status that the facts make. Numbers that cannot be known now
+// stay as they were, except in a CardQuota that does not have its queue: the
+// numbers are another one's there, and are cleared.
+func Of(f Facts) v1alpha1.CardQuotaStatus {
+	status := *f.Quota.Status.DeepCopy()
+	status.ObservedGeneration = f.Quota.Generation
+	status.Queue = &v1alpha1.QueueStatus{Name: f.Quota.Queue()}
+	if f.Queue != nil {
+		status.Queue.State = string(f.Queue.Status.State)
+	}
+	switch {
+	case !f.Sync.owned():
+		status.Cards, status.Summary, status.PendingSummary = nil, "", ""
+		status.CPU, status.Memory, status.Blocked = nil, nil, nil
+	case f.Usage != nil:
+		count(&status, f)
+	}
+	setConditions(&status, f)
+	return status
+}
+
+// count fills in the numbers.
+func count(s *v1alpha1.CardQuotaStatus, f Facts) {
+	s.Cards = cardsOf(f)
+	s.Summary, s.PendingSummary = summary(s.Cards), pendingSummary(s.Cards)
+	var limits v1alpha1.Resources
+	if f.Quota.Spec.Resources != nil && f.Quota.DeletionTimestamp == nil {
+		limits = *f.Quota.Spec.Resources
+	}
+	s.CPU = &v1alpha1.ResourceStatus{Used: *resource.NewMilliQuantity(f.Usage.MilliCPU, resource.DecimalSI), Quota: limits.CPU}
+	s.Memory = &v1alpha1.ResourceStatus{Used: *resource.NewQuantity(f.Usage.Memory, resource.BinarySI), Quota: limits.Memory}
+	s.Blocked = make([]v1alpha1.BlockedStatus, 0, len(f.Usage.Blocked))
+	for _, b := range f.Usage.Blocked {
+		s.Blocked = append(s.Blocked, v1alpha1.BlockedStatus{
+			Workload: clip(b.Workload, v1alpha1.MaxWorkloadLength),
+			Card:     clip(b.Card, v1alpha1.MaxBlockedCardLength),
+			Count:    int64(b.Count),
+			Reason:   clip(b.Reason, v1alpha1.MaxReasonLength),
+			Message:  clip(b.Message, v1alpha1.MaxMessageLength),
+		})
+	}
+}
+
+// cardsOf lists the cards of the spec in its order, then what is used or
+// waited for without a quota, by name. While a CardQuota is being deleted
+// every quota is 0, as on its Queue.
+func cardsOf(f Facts) []v1alpha1.CardStatus {
+	quota := queue.QuotaOf(f.Quota)
+	names := make([]card.Name, 0, len(quota))
+	for _, c := range f.Quota.Spec.Cards {
+		names = append(names, card.Name(c.Name))
+	}
+	if f.Quota.DeletionTimestamp != nil {
+		clear(quota)
+	}
+	var others []card.Name
+	for _, counts := range []map[card.Name]card.Count{f.Usage.Used, f.Usage.Pending} {
+		for name, count := range counts {
+			if count > 0 && !slices.Contains(names, name) && !slices.Contains(others, name) {
+				others = append(others, name)
+			}
+		}
+	}
+	slices.Sort(others)
+	names = append(names, others...)
+	cards := make([]v1alpha1.CardStatus, 0, len(names))
+	for _, name := range names[:min(len(names), v1alpha1.MaxStatusCards)] {
+		used := f.Usage.Used[name]
+		cards = append(cards, v1alpha1.CardStatus{
+			Name:        string(name),
+			Quota:       int64(quota[name]),
+			Used:        int64(used),
+			Pending:     int64(f.Usage.Pending[name]),
+			Free:        int64(quota[name].Sub(used)),
+			OverQuotaBy: int64(used.Sub(quota[name])),
+			Physical:    int64(f.Physical[name]),
+		})
+	}
+	return cards
+}

@@ -1,0 +1,215 @@
+package integration
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// object makes a CardQuota from the JSON-like parts of a spec, so that values
+// reach the server that the Go type could not hold.
+func object(name string, spec map[string]any) *unstructured.Unstructured {
+	full := map[string]any{"tenant": "t", "serviceType": "training"}
+	for key, value := range spec {
+		if value == nil {
+			delete(full, key)
+			continue
+		}
+		full[key] = value
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": full}}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CardQuota"))
+	u.SetName(name)
+	return u
+}
+
+func cardsOf(entries ...any) map[string]any {
+	return map[string]any{"cards": entries}
+}
+
+func entry(name, quota any) map[string]any {
+	return map[string]any{"name": name, "quota": quota}
+}
+
+func with(e map[string]any, key string, value any) map[string]any {
+	e[key] = value
+	return e
+}
+
+func TestAPIRules(t *testing.T) {
+	need(t)
+	many := func(n int) map[string]any {
+		entries := make([]any, n)
+		for i := range entries {
+			entries[i] = entry(fmt.Sprintf("MODEL-%d", i), int64(1))
+		}
+		return cardsOf(entries...)
+	}
+	name63, name64 := strings.Repeat("n", 63), strings.Repeat("n", 64)
+	cases := map[string]struct {
+		name string
+		spec map[string]any
+		// wantError is a part of the refusal, "" when the object is accepted.
+		wantError string
+	}{
+		"the least that is needed":            {},
+		"a name with dots":                    {name: "chat.inference"},
+		"a name that fits a label":            {name: name63},
+		"a name too long for a queue":         {name: name64, wantError: "at most 63 characters, or set spec.queueName"},
+		"a long name with a queue of its own": {name: name64, spec: map[string]any{"queueName": "short"}},
+		"the name root":                       {name: "root", wantError: "the queue root belongs to Volcano"},
+		"the name root for another queue":     {name: "root", spec: map[string]any{"queueName": "other"}},
+		"the name default by accident":        {name: "default", wantError: "say so with spec.queueName: default"},
+		"the name default on purpose":         {name: "default", spec: map[string]any{"queueName": "default"}},
+		"the default queue on purpose":        {spec: map[string]any{"queueName": "default"}},
+		"the root queue":                      {spec: map[string]any{"queueName": "root"}, wantError: "the queue root belongs to Volcano"},
+		"a queue name in capitals":            {spec: map[string]any{"queueName": "Team"}, wantError: "spec.queueName in body should match"},
+		"a queue name that is too long":       {spec: map[string]any{"queueName": name64}, wantError: "Too long"},
+		"an empty queue name":                 {spec: map[string]any{"queueName": ""}, wantError: "spec.queueName in body should be at least 1 chars"},
+
+		"no tenant":                   {spec: map[string]any{"tenant": nil}, wantError: "spec.tenant: Required value"},
+		"an empty tenant":             {spec: map[string]any{"tenant": ""}, wantError: "spec.tenant in body should be at least 1 chars"},
+		"a tenant with a space":       {spec: map[string]any{"tenant": "a b"}, wantError: "spec.tenant in body should match"},
+		"a long tenant":               {spec: map[string]any{"tenant": name64}, wantError: "Too long"},
+		"a project":                   {spec: map[string]any{"project": "Search_v2"}},
+		"a project with a slash":      {spec: map[string]any{"project": "a/b"}, wantError: "spec.project in body should match"},
+		"no service type":             {spec: map[string]any{"serviceType": nil}, wantError: "spec.serviceType: Required value"},
+		"a service type of one's own": {spec: map[string]any{"serviceType": "notebook"}},
+		"a service type in capitals":  {spec: map[string]any{"serviceType": "Training"}, wantError: "spec.serviceType in body should match"},
+
+		"no cards":                 {spec: cardsOf()},
+		"whole, MIG and MPS cards": {spec: cardsOf(entry("NVIDIA-H200", int64(8)), entry("NVIDIA-H200/mig-1g.18gb-mixed", int64(3)), entry("NVIDIA-H800/mps-80g*1/2", int64(2)), entry("Ascend-910B", int64(1)))},
+		"64 cards":                 {spec: many(64)},
+		"65 cards":                 {spec: many(65), wantError: "must have at most 64 items"},
+		"one card twice":           {spec: cardsOf(entry("A", int64(1)), entry("A", int64(2))), wantError: `Duplicate value: {"name":"A"}`},
+		"a card without a name":    {spec: cardsOf(map[string]any{"quota": int64(1)}), wantError: "spec.cards[0].name: Required value"},
+		"a card without a quota":   {spec: cardsOf(map[string]any{"name": "A"}), wantError: "spec.cards[0].quota: Required value"},
+		"a resource name as card":  {spec: cardsOf(entry("nvidia.com/gpu", int64(1))), wantError: "spec.cards[0].name in body should match"},
+		"alternatives as a card":   {spec: cardsOf(entry("A|B", int64(1))), wantError: "spec.cards[0].name in body should match"},
+		"a MIG card without mixed": {spec: cardsOf(entry("A/mig-1g.18gb", int64(1))), wantError: "spec.cards[0].name in body should match"},
+		"a model of 64 characters": {spec: cardsOf(entry(name64, int64(1))), wantError: "spec.cards[0].name in body should match"},
+		"no card at all of a name": {spec: cardsOf(entry("A", int64(0)))},
+		"the largest quota":        {spec: cardsOf(entry("A", int64(1000000)))},
+		"a quota too large":        {spec: cardsOf(entry("A", int64(1000001))), wantError: "should be less than or equal to 1000000"},
+		"a negative quota":         {spec: cardsOf(entry("A", int64(-1))), wantError: "should be greater than or equal to 0"},
+		"half a card":              {spec: cardsOf(entry("A", 1.5)), wantError: "must be of type integer"},
+		"a quota in words":         {spec: cardsOf(entry("A", "8")), wantError: "must be of type integer"},
+		"a huge quota":             {spec: cardsOf(entry("A", 1e300)), wantError: "must be of type integer"},
+
+		"deserved":             {spec: cardsOf(with(entry("A", int64(1)), "deserved", int64(1))), wantError: "deserved is not supported yet"},
+		"guarantee":            {spec: cardsOf(with(entry("A", int64(1)), "guarantee", int64(1))), wantError: "guarantee is not supported yet"},
+		"a parent":             {spec: map[string]any{"parent": "root"}, wantError: "parent is not supported yet"},
+		"a namespace selector": {spec: map[string]any{"namespaceSelector": map[string]any{}}, wantError: "namespaceSelector is not supported yet"},
+
+		"CPU as a number, memory with a unit": {spec: map[string]any{"resources": map[string]any{"cpu": int64(96), "memory": "1Ti"}}},
+		"no CPU at all":                       {spec: map[string]any{"resources": map[string]any{"cpu": "0"}}},
+		"a part of a CPU":                     {spec: map[string]any{"resources": map[string]any{"cpu": "1500m"}}},
+		"negative CPU":                        {spec: map[string]any{"resources": map[string]any{"cpu": "-1"}}, wantError: "cpu must be between 0 and 1000000000"},
+		"more CPU than exists":                {spec: map[string]any{"resources": map[string]any{"cpu": "2G"}}, wantError: "cpu must be between 0 and 1000000000"},
+		"negative memory":                     {spec: map[string]any{"resources": map[string]any{"memory": "-1Gi"}}, wantError: "memory must be between 0 and 4Ei"},
+		"too much memory":                     {spec: map[string]any{"resources": map[string]any{"memory": "5Ei"}}, wantError: "memory must be between 0 and 4Ei"},
+		"memory in words":                     {spec: map[string]any{"resources": map[string]any{"memory": "lots"}}, wantError: "spec.resources.memory in body should match"},
+		"astronomic memory":                   {spec: map[string]any{"resources": map[string]any{"memory": "1e999"}}, wantError: "memory"},
+
+		"the largest weight":  {spec: map[string]any{"weight": int64(65535)}},
+		"no weight":           {spec: map[string]any{"weight": int64(0)}, wantError: "should be greater than or equal to 1"},
+		"a weight too large":  {spec: map[string]any{"weight": int64(65536)}, wantError: "should be less than or equal to 65535"},
+		"over-allocation":     {spec: map[string]any{"overAllocation": "Deny"}},
+		"another policy":      {spec: map[string]any{"overAllocation": "Maybe"}, wantError: `supported values: "Allow", "Warn", "Deny"`},
+		"retaining the queue": {spec: map[string]any{"deletionPolicy": "Retain"}},
+		"orphaning the queue": {spec: map[string]any{"deletionPolicy": "Orphan"}, wantError: `supported values: "Delete", "Retain"`},
+		"a misspelt field":    {spec: map[string]any{"card": "A"}, wantError: `unknown field "spec.card"`},
+	}
+	for title, tc := range cases {
+		t.Run(title, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			name := tc.name
+			if name == "" {
+				name = "rule"
+			}
+			err := admin.Create(t.Context(), object(name, tc.spec), client.DryRunAll, client.FieldValidation("Strict"))
+			if tc.wantError == "" {
+				g.Expect(err).NotTo(gomega.HaveOccurred())
+				return
+			}
+			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.wantError)))
+		})
+	}
+}
+
+func TestAPIDefaultsAreVisible(t *testing.T) {
+	g := need(t)
+	u := object("rule", nil)
+	g.Expect(admin.Create(t.Context(), u, client.DryRunAll)).To(gomega.Succeed())
+	g.Expect(u.Object["spec"]).To(gomega.Equal(map[string]any{
+		"tenant": "t", "serviceType": "training", "overAllocation": "Warn", "deletionPolicy": "Delete",
+	}))
+}
+
+func TestQueueNameCannotBeChanged(t *testing.T) {
+	g := need(t)
+	cases := map[string]struct {
+		before, after string
+		wantError     bool
+	}{
+		"another queue":                    {before: "rename-a", after: "rename-b", wantError: true},
+		"from one's own name to another":   {after: "rename-b", wantError: true},
+		"from another name to one's own":   {before: "rename-a", wantError: true},
+		"writing the own name out":         {after: "rename"},
+		"leaving the own name out again":   {before: "rename"},
+		"the same queue and another quota": {before: "rename-a", after: "rename-a"},
+	}
+	for title, tc := range cases {
+		t.Run(title, func(t *testing.T) {
+			quota := newQuota("rename", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = tc.before })
+			create(t, quota)
+			base := quota.DeepCopy()
+			quota.Spec.QueueName = tc.after
+			quota.Spec.Project = "changed"
+			err := admin.Patch(t.Context(), quota, client.MergeFrom(base))
+			if tc.wantError {
+				g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("spec.queueName cannot be changed")))
+				return
+			}
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+		})
+	}
+}
+
+func TestCardQuotasAreSelectedByTenant(t *testing.T) {
+	g := need(t)
+	for _, name := range []string{"select-a", "select-b"} {
+		create(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Tenant = name }))
+	}
+	var list v1alpha1.CardQuotaList
+	g.Expect(admin.List(t.Context(), &list, client.MatchingFields{"spec.tenant": "select-a"})).To(gomega.Succeed())
+	g.Expect(list.Items).To(gomega.HaveLen(1))
+	g.Expect(list.Items[0].Name).To(gomega.Equal("select-a"))
+}
+
+func TestSamplesAreAccepted(t *testing.T) {
+	g := need(t)
+	files, err := filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	seen := 0
+	for _, file := range files {
+		objects, err := readObjects(file)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		for _, o := range objects {
+			if o.GetKind() != "CardQuota" {
+				continue
+			}
+			seen++
+			g.Expect(admin.Create(t.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).To(gomega.Succeed(), file)
+		}
+	}
+	g.Expect(seen).To(gomega.BeNumerically(">=", 3), "samples")
+}

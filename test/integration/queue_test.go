@@ -1,0 +1,247 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// waitLong is for things that a busy machine takes its time for.
+const waitLong = 30 * time.Second
+
+// ready makes a CardQuota and waits until its queue carries it and is open.
+func ready(t *testing.T, quota *v1alpha1.CardQuota) {
+	t.Helper()
+	g := need(t)
+	create(t, quota)
+	setState(t, quota.Queue(), v1beta1.QueueStateOpen)
+	g.Eventually(condition(t, quota.Name, "Ready")).WithTimeout(waitLong).Should(gomega.HavePrefix("True/Ready"))
+}
+
+func TestQueueIsMadeFromCardQuota(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	ready(t, newQuota(name, func(q *v1alpha1.CardQuota) {
+		weight := int32(7)
+		q.Spec.Weight = &weight
+	}))
+	queue, err := queueOf(t, name)()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(queue.Annotations).To(gomega.Equal(map[string]string{
+		"volcano.sh/card.quota":       `{"NVIDIA-H200":8}`,
+		"volcano.sh/card.allocated":   `{}`,
+		"volcano.sh/service.type":     "training",
+		"volcano.sh/closed-by-parent": "false",
+	}))
+	g.Expect(queue.Spec.Priority).To(gomega.Equal(int32(20000)))
+	g.Expect(*queue.Spec.Reclaimable).To(gomega.BeTrue())
+	g.Expect(queue.Spec.Weight).To(gomega.Equal(int32(7)))
+	g.Expect(queue.Spec.Parent).To(gomega.Equal("root"))
+	g.Expect(queue.Spec.Capability.Cpu().String()).To(gomega.Equal("64"))
+	g.Expect(queue.Spec.Capability.Memory().String()).To(gomega.Equal("256Gi"))
+	for _, fields := range queue.ManagedFields {
+		if fields.Subresource == "" {
+			g.Expect(fields.Manager).To(gomega.Equal("cardquota"))
+			g.Expect(fields.Operation).To(gomega.Equal(metav1.ManagedFieldsOperationApply))
+		}
+	}
+}
+
+func TestChangedSpecReachesTheQueue(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) {
+		q.Spec.Cards = []v1alpha1.CardSpec{{Name: "Ascend-910B", Quota: 2}}
+		q.Spec.Resources = &v1alpha1.Resources{CPU: quantity("8")}
+		q.Spec.ServiceType = "notebook"
+	})
+	g.Eventually(func(g gomega.Gomega) {
+		queue, err := queueOf(t, name)()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("volcano.sh/card.quota", `{"Ascend-910B":2}`))
+		g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("volcano.sh/service.type", "notebook"))
+		g.Expect(queue.Spec.Capability.Cpu().String()).To(gomega.Equal("8"))
+		g.Expect(queue.Spec.Capability).NotTo(gomega.HaveKey(gomega.BeEquivalentTo("memory")), "a limit that is not wanted any more is given up")
+		g.Expect(queue.Spec.Priority).To(gomega.BeZero(), "a type without a meaning of its own has no priority")
+	}).Should(gomega.Succeed())
+}
+
+func TestForeignFieldsAreLeftAlone(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "somebody", func(q *v1beta1.Queue) {
+		q.Annotations["example.com/cost-centre"] = "42"
+		q.Spec.Capability["example.com/fpga"] = *quantity("3")
+		q.Spec.Type = "batch"
+	})
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
+	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
+	queue, err := queueOf(t, name)()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("example.com/cost-centre", "42"))
+	g.Expect(queue.Spec.Capability).To(gomega.HaveKey(gomega.BeEquivalentTo("example.com/fpga")))
+	g.Expect(queue.Spec.Type).To(gomega.Equal("batch"))
+}
+
+func TestHandEditIsPutBackAndTheEditorNamed(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	edited := time.Now()
+	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) {
+		q.Annotations["volcano.sh/card.quota"] = `{"NVIDIA-H200":800}`
+		q.Spec.Priority = 1
+	})
+	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+	t.Logf("put back after %s", time.Since(edited).Round(time.Millisecond))
+	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
+		gomega.HavePrefix("True/ForeignChangeReplaced: kubectl-edit wrote spec.priority, volcano.sh/card.quota on queue "+name),
+		gomega.ContainSubstring("replaced at 20")))
+	g.Expect(condition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
+	g.Eventually(events(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1))
+	// It stands until the spec changes, and is told once.
+	g.Consistently(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced"))
+	g.Expect(events(t, quota, "ForeignChangeReplaced")()).To(gomega.HaveLen(1))
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
+	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
+}
+
+func TestRemovedQuotaIsPutBack(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-annotate", func(q *v1beta1.Queue) {
+		delete(q.Annotations, "volcano.sh/card.quota")
+	})
+	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+	// Server-side apply keeps no trace of who removed a field.
+	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix(
+		"True/ForeignChangeReplaced: somebody changed or removed volcano.sh/card.quota on queue " + name))
+}
+
+func TestApplyByAnotherManagerIsReplaced(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	ready(t, newQuota(name, nil))
+	config := apply.Queue(name).WithAnnotations(map[string]string{"volcano.sh/service.type": "inference"}).WithSpec(apply.QueueSpec().WithReclaimable(false))
+	g.Expect(admin.Apply(t.Context(), config, client.FieldOwner("argocd"), client.ForceOwnership)).To(gomega.Succeed())
+	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix(
+		"True/ForeignChangeReplaced: argocd wrote spec.reclaimable, volcano.sh/service.type"))
+	queue, err := queueOf(t, name)()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(*queue.Spec.Reclaimable).To(gomega.BeTrue())
+}
+
+func TestDeletedQueueIsMadeAgain(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	g.Expect(admin.Delete(t.Context(), &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(gomega.Succeed())
+	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Eventually(events(t, quota, "QueueRecreated")).Should(gomega.HaveLen(1))
+}
+
+func TestQueueWrittenByHandIsTakenOver(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"volcano.sh/card.quota": `{"NVIDIA-H800":1}`}}}
+	queue.Spec.Deserved = corev1.ResourceList{"cpu": *quantity("4")}
+	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("kubectl-create"))).To(gomega.Succeed())
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Expect(condition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("kubectl-create wrote"))
+	live, err := queueOf(t, name)()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(live.Spec.Deserved).To(gomega.HaveLen(1))
+}
+
+func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	weight := int32(5)
+	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Weight = &weight })
+	ready(t, quota)
+	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Spec.Weight = 3 })
+	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix(
+		"True/WeightConflict: queue " + name + " carries this quota, but spec.weight is managed by kubectl-edit and was left alone instead of becoming 5"))
+	g.Consistently(func() (int32, error) {
+		queue, err := queueOf(t, name)()
+		return queue.Spec.Weight, err
+	}).Should(gomega.Equal(int32(3)))
+	g.Expect(events(t, quota, "WeightConflict")()).To(gomega.HaveLen(1))
+	// The rest is still kept.
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 2 })
+	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":2}`))
+	// Without a wish there is no conflict.
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Weight = nil })
+	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
+}
+
+func TestClosedByParentIsLeftToVolcano(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "vc-controller-manager", func(q *v1beta1.Queue) {
+		q.Annotations["volcano.sh/closed-by-parent"] = "true"
+	})
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 1 })
+	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":1}`))
+	g.Consistently(annotation(t, name, "volcano.sh/closed-by-parent")).Should(gomega.Equal("true"))
+	g.Expect(events(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty())
+}
+
+func TestTwoCardQuotasOfOneQueue(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	first := newQuota(name+"-1", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
+	ready(t, first)
+	second := newQuota(name+"-2", func(q *v1alpha1.CardQuota) {
+		q.Spec.QueueName = name
+		q.Spec.Cards[0].Quota = 99
+	})
+	create(t, second)
+	g.Eventually(condition(t, second.Name, "QueueSynced")).Should(gomega.HavePrefix(
+		"False/QueueConflict: queue " + name + " belongs to the older CardQuota " + first.Name))
+	g.Expect(condition(t, second.Name, "Ready")()).To(gomega.HavePrefix("False/QueueConflict"))
+	g.Expect(events(t, second, "QueueConflict")()).To(gomega.HaveLen(1))
+	g.Consistently(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+	before, err := queueOf(t, name)()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	remove(t, first)
+	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":99}`))
+	g.Eventually(condition(t, second.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+	after, err := queueOf(t, name)()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(after.UID).To(gomega.Equal(before.UID), "the queue was handed over, not made again")
+}
+
+func TestQueueStateIsShown(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	create(t, newQuota(name, nil))
+	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/QueueNotOpen: queue " + name + " is not open yet"))
+	setState(t, name, v1beta1.QueueStateOpen)
+	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+	setState(t, name, v1beta1.QueueStateClosed)
+	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/QueueNotOpen: queue " + name + " is Closed"))
+	status, err := statusOf(t, name)()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(status.Queue).To(gomega.Equal(&v1alpha1.QueueStatus{Name: name, State: "Closed"}))
+}

@@ -1,0 +1,219 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+func running(s *corev1.PodStatus)   { s.Phase = corev1.PodRunning }
+func succeeded(s *corev1.PodStatus) { s.Phase = corev1.PodSucceeded }
+func failed(s *corev1.PodStatus)    { s.Phase = corev1.PodFailed }
+
+// summary reads status.summary, for use in Eventually.
+func summary(t *testing.T, name string) func() (string, error) {
+	return func() (string, error) {
+		status, err := statusOf(t, name)()
+		return status.Summary, err
+	}
+}
+
+func TestStatusFollowsPods(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	newNode(t, name+"-h200", "NVIDIA-H200")
+	newNode(t, name+"-h800", "NVIDIA-H800")
+	quota := newQuota(name, func(q *v1alpha1.CardQuota) {
+		q.Spec.Cards = append(q.Spec.Cards, v1alpha1.CardSpec{Name: "NVIDIA-H800", Quota: 4})
+	})
+	ready(t, quota)
+	g.Expect(summary(t, name)()).To(gomega.Equal("0/8 NVIDIA-H200, 0/4 NVIDIA-H800"))
+
+	first, second := newPod(name+"-1", name, name+"-h200", 3), newPod(name+"-2", name, name+"-h800", 1)
+	waiting := newPod(name+"-3", name, "", 2)
+	for _, pod := range []*corev1.Pod{first, second, waiting} {
+		create(t, pod)
+	}
+	setPod(t, first, running)
+	setPod(t, waiting, func(s *corev1.PodStatus) {
+		s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no room"}}
+	})
+	g.Eventually(statusOf(t, name)).WithTimeout(5 * time.Second).Should(gomega.SatisfyAll(
+		gomega.HaveField("Summary", "3/8 NVIDIA-H200, 1/4 NVIDIA-H800"),
+		gomega.HaveField("PendingSummary", "2 NVIDIA-H200"),
+		gomega.HaveField("Cards", gomega.ConsistOf(
+			v1alpha1.CardStatus{Name: "NVIDIA-H200", Quota: 8, Used: 3, Pending: 2, Free: 5, Physical: 8},
+			v1alpha1.CardStatus{Name: "NVIDIA-H800", Quota: 4, Used: 1, Free: 3, Physical: 8},
+		)),
+		gomega.HaveField("CPU.Used", gomega.Satisfy(is("4"))),
+		gomega.HaveField("CPU.Quota", gomega.HaveValue(gomega.Satisfy(is("64")))),
+		gomega.HaveField("Memory.Used", gomega.Satisfy(is("8Gi"))),
+		gomega.HaveField("Blocked", gomega.ConsistOf(v1alpha1.BlockedStatus{
+			Workload: "pod/lab/" + waiting.Name, Card: "NVIDIA-H200|NVIDIA-H800", Count: 2, Reason: "Unschedulable", Message: "no room",
+		})),
+	))
+	g.Eventually(annotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(`{"NVIDIA-H200":3,"NVIDIA-H800":1}`))
+	g.Eventually(series(t, "cardquota_used_cards", name)).Should(gomega.Equal(map[string]float64{"NVIDIA-H200": 3, "NVIDIA-H800": 1}))
+
+	// A pod that ended gives its cards back, one that failed as well.
+	setPod(t, first, succeeded)
+	setPod(t, second, failed)
+	g.Eventually(summary(t, name)).WithTimeout(5 * time.Second).Should(gomega.Equal("0/8 NVIDIA-H200, 0/4 NVIDIA-H800"))
+	g.Eventually(annotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(`{}`))
+
+	remove(t, waiting)
+	g.Eventually(statusOf(t, name)).WithTimeout(5 * time.Second).Should(gomega.SatisfyAll(
+		gomega.HaveField("PendingSummary", "0"), gomega.HaveField("Blocked", gomega.BeEmpty())))
+	remove(t, quota)
+	g.Eventually(series(t, "cardquota_quota_cards", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
+}
+
+func TestLoweredQuotaIsToldAndNothingElse(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	newNode(t, name, "NVIDIA-H200")
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	pod := newPod(name, name, name, 6)
+	create(t, pod)
+	setPod(t, pod, running)
+	g.Eventually(summary(t, name)).Should(gomega.Equal("6/8 NVIDIA-H200"))
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 4 })
+	g.Eventually(condition(t, name, "WithinQuota")).Should(gomega.HavePrefix("False/OverQuota: 2 NVIDIA-H200 too many (6 used, quota 4)"))
+	status, err := statusOf(t, name)()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(status.Cards[0].OverQuotaBy).To(gomega.Equal(int64(2)))
+	g.Expect(condition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
+	g.Eventually(events(t, quota, "OverQuota")).Should(gomega.HaveLen(1))
+	g.Expect(gone(t.Context(), pod)).To(gomega.MatchError(gomega.ContainSubstring("still there")), "nothing is stopped")
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 6 })
+	g.Eventually(condition(t, name, "WithinQuota")).Should(gomega.HavePrefix("True/WithinQuota"))
+}
+
+func TestJobWithoutPodsIsShown(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	ready(t, newQuota(name, nil))
+	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: name,
+		Annotations: map[string]string{"volcano.sh/card.request": `{"NVIDIA-H200":16}`}}}
+	group.Spec.Queue = name
+	group.Status.Phase = v1beta1.PodGroupPending
+	group.Status.Conditions = []v1beta1.PodGroupCondition{{Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue,
+		Reason: "NotEnoughResources", Message: "insufficient quota", LastTransitionTime: metav1.Now()}}
+	create(t, group)
+	g.Eventually(statusOf(t, name)).Should(gomega.SatisfyAll(
+		gomega.HaveField("PendingSummary", "16 NVIDIA-H200"),
+		gomega.HaveField("Blocked", gomega.ConsistOf(gomega.HaveField("Workload", "podgroup/lab/"+name)))))
+}
+
+func TestNewNodesAreShownAsPhysical(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	ready(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = "NVIDIA-" + strings.ToUpper(name[:20]) }))
+	physical := func() (int64, error) {
+		status, err := statusOf(t, name)()
+		if err != nil || len(status.Cards) == 0 {
+			return -1, err
+		}
+		return status.Cards[0].Physical, nil
+	}
+	g.Eventually(physical).Should(gomega.BeZero())
+	newNode(t, name, "NVIDIA-"+strings.ToUpper(name[:20]))
+	g.Eventually(physical).Should(gomega.Equal(int64(8)))
+}
+
+// TestStatusIsWrittenAtMostOnceASecond changes pods all the time for several
+// seconds and counts how often status and Queue are written.
+func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	newNode(t, name, "NVIDIA-H200")
+	ready(t, newQuota(name, nil))
+	quotas := count(t, &v1alpha1.CardQuotaList{}, name)
+	queues := count(t, &v1beta1.QueueList{}, name)
+	const burst = 4 * time.Second
+	began := time.Now()
+	pods := 0
+	for ; time.Since(began) < burst; pods++ {
+		create(t, newPod(fmt.Sprintf("%s-%d", name, pods), name, name, 1))
+	}
+	want := fmt.Sprintf("%d/8 NVIDIA-H200", pods)
+	g.Eventually(summary(t, name)).WithTimeout(5 * time.Second).Should(gomega.Equal(want))
+	g.Eventually(annotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, pods)))
+	most := int(time.Since(began)/time.Second) + 2
+	t.Logf("%d pods in %s: %d writes of the CardQuota, %d of the Queue", pods, burst, quotas(), queues())
+	g.Expect(pods).To(gomega.BeNumerically(">", 3*most), "the test must make more changes than writes")
+	g.Expect(quotas()).To(gomega.BeNumerically("<=", most))
+	g.Expect(queues()).To(gomega.BeNumerically("<=", most))
+	g.Expect(quotas()).To(gomega.BeNumerically(">=", 2))
+}
+
+// count counts the writes of one object from now on.
+func count(t *testing.T, list client.ObjectList, name string) func() int {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	watcher, err := admin.Watch(t.Context(), list, client.MatchingFields{"metadata.name": name})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(watcher.Stop)
+	writes := make(chan int, 1)
+	writes <- 0
+	go func() {
+		for event := range watcher.ResultChan() {
+			if event.Type == watch.Modified {
+				writes <- <-writes + 1
+			}
+		}
+	}()
+	return func() int {
+		n := <-writes
+		writes <- n
+		return n
+	}
+}
+
+// is compares a quantity by value.
+func is(want string) func(resource.Quantity) bool {
+	return func(q resource.Quantity) bool { return q.Cmp(resource.MustParse(want)) == 0 }
+}
+
+// series reads the values of a metric by card for one queue, for use in
+// Eventually.
+func series(t *testing.T, metric, queue string) func() (map[string]float64, error) {
+	t.Helper()
+	return func() (map[string]float64, error) {
+		families, err := metrics.Gather()
+		values := map[string]float64{}
+		for _, family := range families {
+			if family.GetName() != metric {
+				continue
+			}
+			for _, m := range family.GetMetric() {
+				if labelOf(m, "queue") == queue {
+					values[labelOf(m, "card")] = m.GetGauge().GetValue()
+				}
+			}
+		}
+		return values, err
+	}
+}
+
+func labelOf(m *dto.Metric, name string) string {
+	for _, pair := range m.GetLabel() {
+		if pair.GetName() == name {
+			return pair.GetValue()
+		}
+	}
+	return ""
+}
