@@ -70,16 +70,25 @@ generate: $(BIN)/controller-gen $(BIN)/crd-ref-docs ## Generate deepcopy code, C
 verify: $(BIN)/controller-gen $(BIN)/crd-ref-docs $(BIN)/kustomize ## Check that generated files are up to date and manifests render
 	@hack/verify-generated.sh
 
+.PHONY: bundle
+bundle: ## Generate the OLM bundle from config/
+	@cd hack/bundle && go run . -root ../..
+
+.PHONY: verify-bundle
+verify-bundle: ## Check that the OLM bundle is up to date and passes the validators
+	@cd hack/bundle && go test -count=1 ./...
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters
-	@$(BIN)/golangci-lint run --timeout 15m ./...
+	@$(BIN)/golangci-lint run ./...
+	@cd hack/bundle && $(BIN)/golangci-lint run -c $(CURDIR)/.golangci.yml ./...
 
 ## Test
 
 GOTESTSUM := $(BIN)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg
 
 .PHONY: test
-test: controlplane tools verify lint build test-unit test-e2e ## Run everything: generated files, lint, unit, envtest and e2e tests
+test: controlplane tools verify verify-bundle lint build test-unit test-e2e ## Run everything: generated files, lint, unit, envtest and e2e tests
 	@hack/test-counts.sh
 
 .PHONY: test-unit

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/manifests"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/api/pkg/validation"
+	validator "github.com/operator-framework/api/pkg/validation/interfaces"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// projectRoot is the project's root, seen from this package. Go does not know that these tests
+// depend on files outside of this module: run them with -count=1, or an old result is shown.
+const projectRoot = "../.."
+
+func loadBundle(t *testing.T) *manifests.Bundle {
+	t.Helper()
+	bundle, err := manifests.GetBundleFromDir(filepath.Join(projectRoot, bundleDir))
+	if err != nil {
+		t.Fatalf("load the bundle: %v", err)
+	}
+	return bundle
+}
+
+func committed(t *testing.T, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(projectRoot, bundleDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// complaints are the errors and warnings of every validator that operator-sdk runs for
+// suite=operatorframework and for the kinds inside of a bundle.
+func complaints(bundle *manifests.Bundle, kubernetes string) []string {
+	validators := append(slices.Clone(validation.DefaultBundleValidators), validator.Validators{
+		validation.OperatorHubV2Validator,
+		validation.StandardCapabilitiesValidator,
+		validation.StandardCategoriesValidator,
+		validation.GoodPracticesValidator,
+		validation.AlphaDeprecatedAPIsValidator,
+		validation.ObjectValidator,
+	}...)
+	objects := append(bundle.ObjectsToValidate(), map[string]string{"k8s-version": kubernetes})
+	var list []string
+	for _, result := range validators.Validate(objects...) {
+		for _, complaint := range append(result.Errors, result.Warnings...) {
+			list = append(list, fmt.Sprintf("%s: %v", complaint.Level, complaint))
+		}
+	}
+	return list
+}
+
+// falseAlarm is the one warning that is wrong: that a rule for poddisruptionbudgets means the
+// version policy/v1beta1, which Kubernetes 1.25 removed. A rule names no version, and Volcano's
+// scheduler reads policy/v1. See https://github.com/operator-framework/api/issues/378.
+var falseAlarm = regexp.MustCompile(`removed in v1\.25\..* Migrate the API\(s\) for poddisruptionbudgets: ` +
+	`\(\["ClusterServiceVersion\.Spec\.InstallStrategy\.StrategySpec\.ClusterPermissions\[1\]\.Rules\[\d+\]"\]\)$`)
+
+func TestValidatorsFindNoErrorAndNoWarning(t *testing.T) {
+	bundle := loadBundle(t)
+	alarms := 0
+	for _, complaint := range complaints(bundle, "1.34") {
+		if falseAlarm.MatchString(complaint) {
+			alarms++
+			continue
+		}
+		t.Error(complaint)
+	}
+	if alarms == 0 {
+		t.Error("the validators no longer give the false alarm about poddisruptionbudgets: expect none")
+	}
+	// What stands behind the first document of a file would be neither validated nor installed.
+	if want := len(documents(t, "crd/bases/*.yaml")) + 2; len(bundle.Objects) != want {
+		t.Errorf("the bundle has %d objects, want %d: the definitions, a Service and the ClusterServiceVersion", len(bundle.Objects), want)
+	}
+}
+
+func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		breakIt func(*manifests.Bundle)
+		want    string
+	}{
+		"no icon is a warning":                {func(b *manifests.Bundle) { b.CSV.Spec.Icon = nil }, "Icon not specified"},
+		"an unknown category":                 {func(b *manifests.Bundle) { b.CSV.Annotations["categories"] = "Cards" }, "standard categories"},
+		"a level that does not exist":         {func(b *manifests.Bundle) { b.CSV.Annotations["capabilities"] = "Full" }, "capabilities"},
+		"a channel without a kind":            {func(b *manifests.Bundle) { b.Channels = []string{"v0"} }, "naming convention"},
+		"a definition that nobody describes":  {func(b *manifests.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned = nil }, "not defined in CSV"},
+		"a definition without an example":     {func(b *manifests.Bundle) { b.CSV.Annotations["alm-examples"] = "[]" }, "example"},
+		"a container that requests no memory": {func(b *manifests.Bundle) { firstContainer(b).Resources.Requests = nil }, "resource requests"},
+		"an account that is also a file": {func(b *manifests.Bundle) {
+			b.Objects = append(b.Objects, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "cardquota-manager"},
+			}})
+		}, "invalid service account"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bundle := loadBundle(t)
+			tc.breakIt(bundle)
+			if list := strings.Join(complaints(bundle, "1.34"), "\n"); !strings.Contains(list, tc.want) {
+				t.Errorf("want a complaint about %q, got:\n%s", tc.want, list)
+			}
+		})
+	}
+}
+
+func TestGeneratingAgainChangesNothing(t *testing.T) {
+	src, err := readSources(os.DirFS(projectRoot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	generated, err := generate(src, defaultImages())
+	if err != nil {
+		t.Fatal(err)
+	}
+	onDisk, err := readTree(os.DirFS(filepath.Join(projectRoot, bundleDir)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(texts(generated), texts(onDisk)); diff != "" {
+		t.Errorf("bundle/ is not what config/ generates, run make bundle (-generated +on disk):\n%s", diff)
+	}
+}
+
+func TestAnnotationsAreTheImagesLabels(t *testing.T) {
+	var file struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := yaml.UnmarshalStrict(committed(t, "metadata/annotations.yaml"), &file); err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{}
+	line := regexp.MustCompile(`(?m)^LABEL ([^=\s]+)=(.+)$`)
+	for _, label := range line.FindAllStringSubmatch(string(committed(t, "bundle.Dockerfile")), -1) {
+		labels[label[1]] = label[2]
+	}
+	if diff := cmp.Diff(file.Annotations, labels); diff != "" {
+		t.Errorf("annotations and labels differ (-annotations +labels):\n%s", diff)
+	}
+	if len(labels) != 8 {
+		t.Errorf("got %d labels, want the 8 of a bundle with a scorecard", len(labels))
+	}
+}
+
+func TestTextsKeepToTheLimitsOfCatalogs(t *testing.T) {
+	csv := loadBundle(t).CSV
+	if n := len(csv.Spec.DisplayName); n < 3 || n > 50 {
+		t.Errorf("displayName has %d characters, want 3 to 50", n)
+	}
+	if n := len(csv.Spec.Description); n < 20 {
+		t.Errorf("description has %d characters, want 20 or more", n)
+	}
+	if n := len([]rune(csv.Annotations["description"])); n == 0 || n > 135 {
+		t.Errorf("the short description has %d characters, want 1 to 135, what a catalog shows", n)
+	}
+	for _, key := range []string{"containerImage", "createdAt", "repository", "support", namespaceAnnotation} {
+		if csv.Annotations[key] == "" {
+			t.Errorf("annotation %s is missing", key)
+		}
+	}
+	if len(csv.Spec.Keywords) == 0 || csv.Spec.Maturity == "" {
+		t.Error("keywords or maturity are missing")
+	}
+}
+
+func TestOnlyAllNamespacesIsSupported(t *testing.T) {
+	got := map[v1alpha1.InstallModeType]bool{}
+	for _, mode := range loadBundle(t).CSV.Spec.InstallModes {
+		got[mode.Type] = mode.Supported
+	}
+	want := map[v1alpha1.InstallModeType]bool{
+		v1alpha1.InstallModeTypeOwnNamespace: false, v1alpha1.InstallModeTypeSingleNamespace: false,
+		v1alpha1.InstallModeTypeMultiNamespace: false, v1alpha1.InstallModeTypeAllNamespaces: true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("install modes (-want +got):\n%s", diff)
+	}
+}
+
+func firstContainer(b *manifests.Bundle) *corev1.Container {
+	return &b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers[0]
+}
+
+// texts makes differences of files readable.
+func texts(files map[string][]byte) map[string]string {
+	list := map[string]string{}
+	for name, content := range files {
+		list[name] = string(content)
+	}
+	return list
+}
+
+func examples(t *testing.T, csv *v1alpha1.ClusterServiceVersion) []map[string]any {
+	t.Helper()
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(csv.Annotations["alm-examples"]), &list); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}

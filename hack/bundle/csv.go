@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// packageName is the operator's name in a catalog, for ever.
+const packageName = "cardquota"
+
+// namespaceAnnotation is where the base says in which namespace the operator belongs.
+const namespaceAnnotation = "operatorframework.io/suggested-namespace"
+
+// clusterServiceVersion completes the base with all that other files of config/ say.
+func clusterServiceVersion(src *sources, images images) (*v1alpha1.ClusterServiceVersion, error) {
+	csv := src.base.DeepCopy()
+	version := csv.Spec.Version.String()
+	csv.Name = packageName + ".v" + version
+	csv.Namespace = ""
+	csv.Spec.Icon = []v1alpha1.Icon{{Data: base64.StdEncoding.EncodeToString(src.icon), MediaType: "image/svg+xml"}}
+
+	examples, err := almExamples(src.samples)
+	if err != nil {
+		return nil, err
+	}
+	csv.Annotations["alm-examples"] = examples
+	if err := describe(csv, src.crds); err != nil {
+		return nil, err
+	}
+
+	namespace := csv.Annotations[namespaceAnnotation]
+	strategy := v1alpha1.StrategyDetailsDeployment{}
+	strategy.ClusterPermissions, strategy.Permissions, err = src.rbac.permissions(namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, deployment := range src.deployments {
+		if deployment.Namespace != namespace {
+			return nil, fmt.Errorf("deployment %s is in namespace %s, not in the suggested %s", deployment.Name, deployment.Namespace, namespace)
+		}
+		if account := deployment.Spec.Template.Spec.ServiceAccountName; !src.rbac.accounts[account] {
+			return nil, fmt.Errorf("deployment %s: ServiceAccount %q is none of the installation", deployment.Name, account)
+		}
+		spec := *deployment.Spec.DeepCopy()
+		containers := spec.Template.Spec.Containers
+		for i := range containers {
+			name, reference := images.reference(containers[i].Image, version)
+			containers[i].Image = reference
+			csv.Spec.RelatedImages = append(csv.Spec.RelatedImages, v1alpha1.RelatedImage{Name: name, Image: reference})
+		}
+		strategy.DeploymentSpecs = append(strategy.DeploymentSpecs, v1alpha1.StrategyDeploymentSpec{
+			Name: deployment.Name, Label: deployment.Labels, Spec: spec,
+		})
+	}
+	if len(csv.Spec.RelatedImages) == 0 {
+		return nil, fmt.Errorf("%s has no Deployment", installation)
+	}
+	// The page of the operator shows one image: the operator's, the first of the installation.
+	csv.Annotations["containerImage"] = csv.Spec.RelatedImages[0].Image
+	csv.Spec.InstallStrategy = v1alpha1.NamedInstallStrategy{
+		StrategyName: v1alpha1.InstallStrategyNameDeployment, StrategySpec: strategy,
+	}
+	return csv, nil
+}
+
+// describe completes the entry of each definition that the operator owns. The base gives its
+// display name and what objects it leads to, the schema gives the descriptions.
+func describe(csv *v1alpha1.ClusterServiceVersion, crds []crdFile) error {
+	type key struct{ name, version string }
+	written := map[key]v1alpha1.CRDDescription{}
+	for _, owned := range csv.Spec.CustomResourceDefinitions.Owned {
+		written[key{owned.Name, owned.Version}] = owned
+	}
+	csv.Spec.CustomResourceDefinitions.Owned = nil
+	for _, crd := range crds {
+		for _, version := range crd.definition.Spec.Versions {
+			k := key{crd.definition.Name, version.Name}
+			owned, ok := written[k]
+			if !ok {
+				return fmt.Errorf("%s says nothing about %s %s under owned", basePath, k.name, k.version)
+			}
+			delete(written, k)
+			schema := version.Schema.OpenAPIV3Schema
+			owned.Kind = crd.definition.Spec.Names.Kind
+			owned.Description = firstParagraph(schema.Description)
+			var err error
+			if owned.SpecDescriptors, err = specDescriptors(schema.Properties["spec"]); err != nil {
+				return fmt.Errorf("%s %s: %w", k.name, k.version, err)
+			}
+			owned.StatusDescriptors = statusDescriptors(schema.Properties["status"])
+			csv.Spec.CustomResourceDefinitions.Owned = append(csv.Spec.CustomResourceDefinitions.Owned, owned)
+		}
+	}
+	for k := range written {
+		return fmt.Errorf("%s describes %s %s, which is not in %s", basePath, k.name, k.version, installation)
+	}
+	return nil
+}
+
+// almExamples are the samples as a console offers them for a start.
+func almExamples(samples []unstructured.Unstructured) (string, error) {
+	objects := make([]map[string]any, 0, len(samples))
+	for _, sample := range samples {
+		objects = append(objects, sample.Object)
+	}
+	text, err := json.MarshalIndent(objects, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("write examples: %w", err)
+	}
+	return string(text), nil
+}

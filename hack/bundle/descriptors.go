@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+	"unicode"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// What a console shows a field as
+// (https://github.com/openshift/console, operator-lifecycle-manager descriptors reference).
+const (
+	urnText       = "urn:alm:descriptor:text"
+	urnInput      = "urn:alm:descriptor:com.tectonic.ui:text"
+	urnNumber     = "urn:alm:descriptor:com.tectonic.ui:number"
+	urnSwitch     = "urn:alm:descriptor:com.tectonic.ui:booleanSwitch"
+	urnSelect     = "urn:alm:descriptor:com.tectonic.ui:select:"
+	urnConditions = "urn:alm:descriptor:io.kubernetes.conditions"
+)
+
+// field is one field of a schema.
+type field struct {
+	// path is where the field is below spec or status: cards[0].quota.
+	path   string
+	schema apiextensionsv1.JSONSchemaProps
+}
+
+// fields lists every field below a schema, parents first, by name. Left out is what the schema
+// itself refuses always, by a rule that says nothing but !has(self.<field>); and what is inside
+// of conditions, which consoles show as a table of its own.
+func fields(schema apiextensionsv1.JSONSchemaProps, path string) []field {
+	var list []field
+	names := make([]string, 0, len(schema.Properties))
+	for name := range schema.Properties {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		if refused(schema, name) {
+			continue
+		}
+		f := field{path: strings.TrimPrefix(path+"."+name, "."), schema: schema.Properties[name]}
+		list = append(list, f)
+		switch {
+		case isConditions(f):
+		case f.schema.Items != nil && f.schema.Items.Schema != nil:
+			list = append(list, fields(*f.schema.Items.Schema, f.path+"[0]")...)
+		default:
+			list = append(list, fields(f.schema, f.path)...)
+		}
+	}
+	return list
+}
+
+func refused(schema apiextensionsv1.JSONSchemaProps, name string) bool {
+	return slices.ContainsFunc(schema.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
+		return rule.Rule == "!has(self."+name+")"
+	})
+}
+
+// isConditions says whether a field is a list of metav1.Condition.
+func isConditions(f field) bool {
+	return f.path == "conditions" && slices.Equal(f.schema.XListMapKeys, []string{"type"})
+}
+
+// specDescriptors describe every field of a spec that a user can set.
+func specDescriptors(schema apiextensionsv1.JSONSchemaProps) ([]v1alpha1.SpecDescriptor, error) {
+	var list []v1alpha1.SpecDescriptor
+	for _, f := range fields(schema, "") {
+		input, err := inputs(f.schema)
+		if err != nil {
+			return nil, fmt.Errorf("spec.%s: %w", f.path, err)
+		}
+		list = append(list, v1alpha1.SpecDescriptor{
+			Path: f.path, DisplayName: displayName(f.path), Description: firstSentence(f.schema.Description), XDescriptors: input,
+		})
+	}
+	return list, nil
+}
+
+// inputs are the form elements by which a console lets a user set a value of this schema.
+func inputs(schema apiextensionsv1.JSONSchemaProps) ([]string, error) {
+	var list []string
+	for _, value := range schema.Enum {
+		var text string
+		if err := json.Unmarshal(value.Raw, &text); err != nil {
+			return nil, fmt.Errorf("enum %s: %w", value.Raw, err)
+		}
+		list = append(list, urnSelect+text)
+	}
+	switch {
+	case list != nil:
+		return list, nil
+	case schema.XIntOrString || schema.Type == "string":
+		return []string{urnInput}, nil
+	case schema.Type == "integer":
+		return []string{urnNumber}, nil
+	case schema.Type == "boolean":
+		return []string{urnSwitch}, nil
+	default:
+		return nil, nil
+	}
+}
+
+// statusDescriptors describe every field of a status.
+func statusDescriptors(schema apiextensionsv1.JSONSchemaProps) []v1alpha1.StatusDescriptor {
+	var list []v1alpha1.StatusDescriptor
+	for _, f := range fields(schema, "") {
+		var shown []string
+		switch {
+		case isConditions(f):
+			shown = []string{urnConditions}
+		case f.schema.XIntOrString || f.schema.Type == "string" || f.schema.Type == "integer":
+			shown = []string{urnText}
+		}
+		list = append(list, v1alpha1.StatusDescriptor{
+			Path: f.path, DisplayName: displayName(f.path), Description: firstSentence(f.schema.Description), XDescriptors: shown,
+		})
+	}
+	return list
+}
+
+// firstParagraph is a description up to its first empty line, in one line.
+func firstParagraph(description string) string {
+	paragraph, _, _ := strings.Cut(description, "\n\n")
+	return strings.Join(strings.Fields(paragraph), " ")
+}
+
+// abbreviations end in a full stop that ends no sentence.
+var abbreviations = []string{"e.g.", "i.e.", "etc.", "vs.", "incl."}
+
+// firstSentence is a description up to its first full stop, in one line.
+func firstSentence(description string) string {
+	words := strings.Fields(firstParagraph(description))
+	for i, word := range words {
+		if strings.HasSuffix(word, ".") && !slices.Contains(abbreviations, strings.TrimLeft(word, "(")) {
+			return strings.Join(words[:i+1], " ")
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+var wordStart = regexp.MustCompile(`[A-Z]?[a-z0-9]+|[A-Z]+`)
+
+// displayName is a path in words: cards[0].overQuotaBy is Cards Over Quota By.
+func displayName(path string) string {
+	words := wordStart.FindAllString(strings.ReplaceAll(path, "[0]", ""), -1)
+	for i, word := range words {
+		if word == "cpu" {
+			words[i] = "CPU"
+			continue
+		}
+		runes := []rune(word)
+		runes[0] = unicode.ToUpper(runes[0])
+		words[i] = string(runes)
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+func TestFirstSentence(t *testing.T) {
+	for name, tc := range map[string]struct{ description, want string }{
+		"one sentence":                       {"tenant is who the cards are for.", "tenant is who the cards are for."},
+		"a second one that begins lower":     {"serviceType says what.\ninference gets more.", "serviceType says what."},
+		"a second one that begins with 0":    {"quota is the ceiling, 0 to 9. 0 is nothing.", "quota is the ceiling, 0 to 9."},
+		"lines are joined":                   {"cards is\nthe quota\tper card.", "cards is the quota per card."},
+		"a full stop inside of a word":       {"name is as kubectl get x.y says, 1.5 times. More.", "name is as kubectl get x.y says, 1.5 times."},
+		"an abbreviation":                    {"card is a model (e.g. H200) or etc. and so on. More.", "card is a model (e.g. H200) or etc. and so on."},
+		"an example behind an empty line":    {"cards is the quota\n\n\t- name: x. y", "cards is the quota"},
+		"a description without a full stop":  {"status of the condition", "status of the condition"},
+		"a description that is empty at all": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := firstSentence(tc.description); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDisplayName(t *testing.T) {
+	for path, want := range map[string]string{
+		"tenant":               "Tenant",
+		"queueName":            "Queue Name",
+		"cards[0].overQuotaBy": "Cards Over Quota By",
+		"resources.cpu":        "Resources CPU",
+	} {
+		if got := displayName(path); got != want {
+			t.Errorf("displayName(%s) = %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestFieldsThatTheSchemaAlwaysRefusesAreLeftOut(t *testing.T) {
+	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
+	schema := apiextensionsv1.JSONSchemaProps{
+		Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"a": text, "refused": text, "sometimes": text,
+			"list": {Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
+				Properties:   map[string]apiextensionsv1.JSONSchemaProps{"b": text, "never": text},
+				XValidations: apiextensionsv1.ValidationRules{{Rule: "!has(self.never)"}},
+			}}},
+			"conditions": {
+				XListMapKeys: []string{"type"},
+				Items:        &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"type": text}}},
+			},
+		},
+		XValidations: apiextensionsv1.ValidationRules{
+			{Rule: "!has(self.refused)"}, {Rule: "!has(self.sometimes) || has(self.a)"},
+		},
+	}
+	var got []string
+	for _, f := range fields(schema, "") {
+		got = append(got, f.path)
+	}
+	if diff := cmp.Diff([]string{"a", "conditions", "list", "list[0].b", "sometimes"}, got); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+}
+
+// project is this project's config/ in memory, so that a test can change it.
+func project(t *testing.T) fstest.MapFS {
+	t.Helper()
+	files := fstest.MapFS{}
+	err := fs.WalkDir(os.DirFS(projectRoot), "config", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(os.DirFS(projectRoot), name)
+		files[name] = &fstest.MapFile{Data: content}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func generateFrom(files fs.FS, images images) (map[string][]byte, error) {
+	src, err := readSources(files)
+	if err != nil {
+		return nil, err
+	}
+	return generate(src, images)
+}
+
+func TestWhatABundleCannotSayIsRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file, old, replacement string
+		want                   string
+	}{
+		"a kustomization that changes objects": {
+			"config/manager/kustomization.yaml", "resources:", "namePrefix: my-\nresources:", "only resources are understood",
+		},
+		"a kind that OLM does not install": {
+			"config/scheduler/service.yaml", "kind: Service", "kind: NetworkPolicy", "OLM installs no NetworkPolicy",
+		},
+		"a role in another namespace": {
+			"config/rbac/manager_rolebinding.yaml", "kind: RoleBinding\nmetadata:\n  name: cardquota-manager\n  namespace: volcano-system",
+			"kind: RoleBinding\nmetadata:\n  name: cardquota-manager\n  namespace: other", "a bundle grants only in its own",
+		},
+		"an account of somebody else": {
+			"config/rbac/scheduler_rolebinding.yaml", "- kind: ServiceAccount\n  name: cardquota-scheduler",
+			"- kind: ServiceAccount\n  name: default", "default is no ServiceAccount of the installation",
+		},
+		"a role that does not exist": {
+			"config/rbac/scheduler_rolebinding.yaml", "kind: ClusterRole\n  name: cardquota-scheduler",
+			"kind: ClusterRole\n  name: cluster-admin", "ClusterRole cluster-admin is no ClusterRole of the installation",
+		},
+		"a Deployment in another namespace": {
+			"config/manager/deployment.yaml", "namespace: volcano-system", "namespace: other", "not in the suggested volcano-system",
+		},
+		"a Deployment without an account": {
+			"config/manager/deployment.yaml", "serviceAccountName: cardquota-manager", "serviceAccountName: default", `ServiceAccount "default" is none`,
+		},
+		"a definition that the base forgot": {
+			basePath, "name: cardquotas.cardquota.dev", "name: tides.cardquota.dev", "says nothing about cardquotas.cardquota.dev",
+		},
+		"a misspelt field": {
+			basePath, "minKubeVersion:", "minKubernetesVersion:", "unknown field",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := project(t)
+			content := string(files[tc.file].Data)
+			changed := strings.Replace(content, tc.old, tc.replacement, 1)
+			if changed == content {
+				t.Fatalf("%s does not contain %q", tc.file, tc.old)
+			}
+			files[tc.file] = &fstest.MapFile{Data: []byte(changed)}
+			_, err := generateFrom(files, defaultImages())
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got error %v, want one that says %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestImagesCanBeGivenByDigest(t *testing.T) {
+	const digest = "registry.example/mirror/cardquota-scheduler@sha256:0123"
+	chosen := images{registry: "registry.example/team", byName: map[string]string{}}
+	if err := chosen.override("cardquota-scheduler=" + digest); err != nil {
+		t.Fatal(err)
+	}
+	files, err := generateFrom(project(t), chosen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	csv := string(files["manifests/cardquota.clusterserviceversion.yaml"])
+	for _, want := range []string{"image: " + digest + "\n", "image: registry.example/team/cardquota-manager:v0.1.0\n"} {
+		if n := strings.Count(csv, want); n != 2 {
+			t.Errorf("%q stands %d times in the CSV, want in a container and in relatedImages", want, n)
+		}
+	}
+	for _, bad := range []string{"", "cardquota-manager", "=x", "cardquota-manager="} {
+		if err := chosen.override(bad); err == nil {
+			t.Errorf("-image %q was accepted", bad)
+		}
+	}
+}
+
+func TestWriteLeavesNothingOld(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "bundle")
+	first := map[string][]byte{"manifests/a.yaml": []byte("a"), "manifests/b.yaml": []byte("b")}
+	second := map[string][]byte{"manifests/b.yaml": []byte("B"), "metadata/c.yaml": []byte("c")}
+	for _, files := range []map[string][]byte{first, second} {
+		if err := write(dir, files); err != nil {
+			t.Fatal(err)
+		}
+		got, err := readTree(os.DirFS(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(texts(files), texts(got)); diff != "" {
+			t.Errorf("folder (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestRunNeedsAProject(t *testing.T) {
+	if err := run([]string{"-root", t.TempDir()}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got error %v, want one about the missing file", err)
+	}
+}
+
+func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
+	first, err := generateFrom(project(t), defaultImages())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		again, err := generateFrom(project(t), defaultImages())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !maps.EqualFunc(first, again, func(a, b []byte) bool { return string(a) == string(b) }) {
+			t.Fatal("two runs over the same sources differ")
+		}
+	}
+}

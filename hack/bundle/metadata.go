@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+)
+
+// scorecardImage holds scorecard's own tests, as the operator-sdk release of that version
+// publishes them.
+const scorecardImage = "operator-framework/scorecard-test:v1.41.1"
+
+// channel is where the release is published: candidate for what is not stable yet, with the
+// major version (https://olm.operatorframework.io/docs/best-practices/channel-naming).
+func channel(csv *v1alpha1.ClusterServiceVersion) string {
+	kind := "candidate"
+	if csv.Spec.Maturity == "stable" {
+		kind = "stable"
+	}
+	return fmt.Sprintf("%s-v%d", kind, csv.Spec.Version.Major)
+}
+
+// annotations tell a catalog what the bundle is. An image carries the same as labels.
+func annotations(csv *v1alpha1.ClusterServiceVersion) map[string]string {
+	return map[string]string{
+		"operators.operatorframework.io.bundle.mediatype.v1":       "registry+v1",
+		"operators.operatorframework.io.bundle.manifests.v1":       "manifests/",
+		"operators.operatorframework.io.bundle.metadata.v1":        "metadata/",
+		"operators.operatorframework.io.bundle.package.v1":         packageName,
+		"operators.operatorframework.io.bundle.channels.v1":        channel(csv),
+		"operators.operatorframework.io.bundle.channel.default.v1": channel(csv),
+		"operators.operatorframework.io.test.mediatype.v1":         "scorecard+v1",
+		"operators.operatorframework.io.test.config.v1":            "tests/scorecard/",
+	}
+}
+
+// dockerfile builds the bundle's image with the bundle's folder as context.
+func dockerfile(labels map[string]string) []byte {
+	var text strings.Builder
+	text.WriteString(header)
+	text.WriteString("# docker build -f bundle/bundle.Dockerfile bundle\nFROM scratch\n\n")
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		fmt.Fprintf(&text, "LABEL %s=%s\n", key, labels[key])
+	}
+	text.WriteString("\nCOPY manifests /manifests/\nCOPY metadata /metadata/\nCOPY tests/scorecard /tests/scorecard/\n")
+	return []byte(text.String())
+}
+
+// scorecard is the configuration for scorecard's basic and OLM suites.
+func scorecard() v1alpha3.Configuration {
+	test := func(suite, name string) v1alpha3.TestConfiguration {
+		return v1alpha3.TestConfiguration{
+			Image:      scorecardImage,
+			Entrypoint: []string{"scorecard-test", name},
+			Labels:     map[string]string{"suite": suite, "test": name + "-test"},
+		}
+	}
+	config := v1alpha3.Configuration{Stages: []v1alpha3.StageConfiguration{{
+		Parallel: true,
+		Tests: []v1alpha3.TestConfiguration{
+			test("basic", "basic-check-spec"),
+			test("olm", "olm-bundle-validation"),
+			test("olm", "olm-crds-have-validation"),
+			test("olm", "olm-crds-have-resources"),
+			test("olm", "olm-spec-descriptors"),
+			test("olm", "olm-status-descriptors"),
+		},
+	}}}
+	config.SetGroupVersionKind(v1alpha3.GroupVersion.WithKind(v1alpha3.ConfigurationKind))
+	config.Metadata.Name = "config"
+	return config
+}

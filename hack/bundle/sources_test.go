@@ -1,0 +1,262 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// The tests of this file read config/ in a way of their own and compare what they find there
+// with the bundle, so that a mistake of the generator cannot hide in both.
+
+// documents are all objects of the files that match a pattern below config/.
+func documents(t *testing.T, pattern string) []map[string]any {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(projectRoot, "config", pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no file matches %s: %v", pattern, err)
+	}
+	separator := regexp.MustCompile(`(?m)^---$`)
+	var list []map[string]any
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range separator.Split(string(content), -1) {
+			object := map[string]any{}
+			if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if len(object) > 0 && object["kind"] != "Kustomization" {
+				list = append(list, object)
+			}
+		}
+	}
+	return list
+}
+
+// into reads an object as a type.
+func into[T any](t *testing.T, object any) T {
+	t.Helper()
+	var typed T
+	raw, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(raw, &typed); err != nil {
+		t.Fatal(err)
+	}
+	return typed
+}
+
+// grants are rules as single permissions of an account: a verb on a resource, perhaps by name.
+func grants(scope, account string, rules []rbacv1.PolicyRule) []string {
+	var list []string
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{"*"}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					for _, name := range names {
+						list = append(list, fmt.Sprintf("%s %s: %s %s.%s %s", scope, account, verb, resource, group, name))
+					}
+				}
+			}
+		}
+	}
+	return list
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func TestPermissionsAreThoseOfConfig(t *testing.T) {
+	var want []string
+	for _, object := range documents(t, "rbac/*.yaml") {
+		// Every role of ours is named like the account that has it; the bindings must say the same.
+		switch object["kind"] {
+		case "ClusterRole":
+			role := into[rbacv1.ClusterRole](t, object)
+			want = append(want, grants("cluster", role.Name, role.Rules)...)
+		case "Role":
+			role := into[rbacv1.Role](t, object)
+			want = append(want, grants("namespace", role.Name, role.Rules)...)
+		case "ClusterRoleBinding", "RoleBinding":
+			binding := into[rbacv1.RoleBinding](t, object)
+			if len(binding.Subjects) != 1 || binding.Subjects[0].Name != binding.RoleRef.Name {
+				t.Fatalf("binding %s gives role %s to %v: this test does not know such a binding",
+					binding.Name, binding.RoleRef.Name, binding.Subjects)
+			}
+		}
+	}
+	strategy := loadBundle(t).CSV.Spec.InstallStrategy.StrategySpec
+	var got []string
+	for _, permission := range strategy.ClusterPermissions {
+		got = append(got, grants("cluster", permission.ServiceAccountName, permission.Rules)...)
+	}
+	for _, permission := range strategy.Permissions {
+		got = append(got, grants("namespace", permission.ServiceAccountName, permission.Rules)...)
+	}
+	if len(want) < 50 {
+		t.Errorf("config/rbac grants only %d permissions: is it read right?", len(want))
+	}
+	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+		t.Errorf("permissions (-config +bundle):\n%s", diff)
+	}
+}
+
+func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
+	csv := loadBundle(t).CSV
+	want, got := map[string]any{}, map[string]any{}
+	registry, tag := "cardquota.dev/", ":v"+csv.Spec.Version.String()
+	for _, object := range append(documents(t, "manager/deployment.yaml"), documents(t, "scheduler/deployment.yaml")...) {
+		name, _, err := unstructured.NestedString(object, "metadata", "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		containers, _, err := unstructured.NestedSlice(object, "spec", "template", "spec", "containers")
+		if err != nil || len(containers) == 0 {
+			t.Fatalf("containers of %s: %v, %v", name, containers, err)
+		}
+		for _, container := range containers {
+			container := container.(map[string]any)
+			image, _, _ := strings.Cut(container["image"].(string), ":")
+			container["image"] = registry + image + tag
+		}
+		if err := unstructured.SetNestedSlice(object, containers, "spec", "template", "spec", "containers"); err != nil {
+			t.Fatal(err)
+		}
+		want[name] = object["spec"]
+	}
+	for _, deployment := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+		spec := into[map[string]any](t, deployment.Spec)
+		if strategy, ok := spec["strategy"].(map[string]any); ok && len(strategy) == 0 {
+			delete(spec, "strategy") // Go cannot leave it out
+		}
+		got[deployment.Name] = spec
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Deployments (-config +bundle):\n%s", diff)
+	}
+	if len(got) != 2 {
+		t.Errorf("the bundle has %d Deployments, want the operator and the scheduler", len(got))
+	}
+}
+
+func TestRelatedImagesAreWhatContainersRun(t *testing.T) {
+	csv := loadBundle(t).CSV
+	var run, related []string
+	for _, deployment := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			run = append(run, container.Image)
+		}
+	}
+	for _, image := range csv.Spec.RelatedImages {
+		related = append(related, image.Image)
+	}
+	if diff := cmp.Diff(sorted(run), sorted(related)); diff != "" {
+		t.Errorf("images (-containers +relatedImages):\n%s", diff)
+	}
+	if got := csv.Annotations["containerImage"]; !strings.Contains(got, "/cardquota-manager:") {
+		t.Errorf("containerImage is %s, want the operator's", got)
+	}
+}
+
+func TestExamplesAreTheSamples(t *testing.T) {
+	byName := func(list []map[string]any) map[string]any {
+		named := map[string]any{}
+		for _, object := range list {
+			named[object["metadata"].(map[string]any)["name"].(string)] = object
+		}
+		return named
+	}
+	if diff := cmp.Diff(byName(documents(t, "samples/*.yaml")), byName(examples(t, loadBundle(t).CSV))); diff != "" {
+		t.Errorf("examples (-config/samples +alm-examples):\n%s", diff)
+	}
+}
+
+// keys are the paths of all fields that a value sets, list items as [0].
+func keys(value any, path string) []string {
+	var list []string
+	switch value := value.(type) {
+	case map[string]any:
+		for key, inner := range value {
+			below := strings.TrimPrefix(path+"."+key, ".")
+			list = append(append(list, below), keys(inner, below)...)
+		}
+	case []any:
+		for _, item := range value {
+			list = append(list, keys(item, path+"[0]")...)
+		}
+	}
+	return list
+}
+
+func TestEveryKeyOfAnExampleHasADescriptor(t *testing.T) {
+	csv := loadBundle(t).CSV
+	described := map[string]map[string]v1alpha1.SpecDescriptor{}
+	for _, owned := range csv.Spec.CustomResourceDefinitions.Owned {
+		described[owned.Kind] = map[string]v1alpha1.SpecDescriptor{}
+		for _, descriptor := range owned.SpecDescriptors {
+			described[owned.Kind][descriptor.Path] = descriptor
+		}
+	}
+	for _, example := range examples(t, csv) {
+		kind := example["kind"].(string)
+		for _, key := range sorted(keys(example["spec"], "")) {
+			descriptor := described[kind][key]
+			if descriptor.DisplayName == "" || descriptor.Description == "" {
+				t.Errorf("%s spec.%s has no name and description in specDescriptors", kind, key)
+			}
+		}
+	}
+}
+
+func TestEveryOwnedDefinitionIsDescribed(t *testing.T) {
+	owned := loadBundle(t).CSV.Spec.CustomResourceDefinitions.Owned
+	if want := len(documents(t, "crd/bases/*.yaml")); len(owned) != want {
+		t.Errorf("%d definitions are owned, want the %d of config/crd/bases", len(owned), want)
+	}
+	for _, crd := range owned {
+		if len(crd.Resources) == 0 {
+			t.Errorf("%s has no resources", crd.Name)
+		}
+		if crd.DisplayName == "" || crd.Description == "" {
+			t.Errorf("%s has no name or no description", crd.Name)
+		}
+		if len(crd.StatusDescriptors) == 0 {
+			t.Errorf("%s has no statusDescriptors", crd.Name)
+		}
+		names := map[string]string{}
+		for _, descriptor := range crd.StatusDescriptors {
+			if other, ok := names[descriptor.DisplayName]; ok {
+				t.Errorf("status.%s and status.%s are both called %s", descriptor.Path, other, descriptor.DisplayName)
+			}
+			names[descriptor.DisplayName] = descriptor.Path
+			if descriptor.Description == "" {
+				t.Errorf("status.%s has no description", descriptor.Path)
+			}
+		}
+		for _, descriptor := range crd.SpecDescriptors {
+			if strings.Contains(descriptor.Description, "not supported") || strings.Contains(descriptor.Description, "reserved") {
+				t.Errorf("spec.%s is offered although it is refused: %s", descriptor.Path, descriptor.Description)
+			}
+		}
+	}
+}
