@@ -1,0 +1,71 @@
+// Command demo is the tour of the README: it starts a cluster with a mixed
+// fleet, the operator and the scheduler, and shows with kubectl what a quota
+// per card model does. It ends by itself and leaves nothing behind; with
+// KEEP=1 it stays until Ctrl-C.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/deployment"
+)
+
+// limit ends a tour that hangs.
+const limit = 5 * time.Minute
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Getenv("KEEP") != ""); err != nil {
+		fmt.Fprintln(os.Stderr, "\ndemo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, keep bool) (err error) {
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	fmt.Println("Starting etcd, Kubernetes, Volcano's controllers and webhooks, and a fleet of simulated nodes …")
+	c, err := cluster.Start(ctx, cluster.Options{Fleet: filepath.Join(root, "test", "cluster", "fleets", "mixed.yaml")})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	fmt.Println("Starting the operator and our scheduler, under the ServiceAccounts that are shipped …")
+	if _, err := deployment.Start(ctx, c, deployment.Options{}); err != nil {
+		return err
+	}
+	fmt.Printf("Ready after %.0f s.\n", time.Since(began).Seconds())
+
+	tour, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := (&guide{cluster: c, root: root}).tour(tour); err != nil {
+		return err
+	}
+	fmt.Printf("\nThe tour took %.0f s.\n", time.Since(began).Seconds())
+	if !keep {
+		return nil
+	}
+	fmt.Printf(`
+Everything is still running. In another terminal:
+
+  export KUBECONFIG=%s
+  export PATH=%s:$PATH
+  kubectl get cardq
+
+Logs are in %s. Ctrl-C stops it all.
+`, c.Kubeconfig(), c.BinDir(), c.Dir())
+	<-ctx.Done()
+	return nil
+}
