@@ -44,7 +44,7 @@ type Charge struct {
 // concurrent writing; any number of goroutines may read while nobody writes.
 type Account struct {
 	queues map[string]*queueBooks
-	ledger map[string]Charge
+	ledger map[string]*Charge
 }
 
 // queueBooks are the running sums of one queue.
@@ -57,7 +57,7 @@ type queueBooks struct {
 
 // New returns an empty account with room for the given number of pods.
 func New(pods int) *Account {
-	return &Account{queues: map[string]*queueBooks{}, ledger: make(map[string]Charge, pods)}
+	return &Account{queues: map[string]*queueBooks{}, ledger: make(map[string]*Charge, pods)}
 }
 
 func (a *Account) queue(name string) *queueBooks {
@@ -81,9 +81,13 @@ func (a *Account) Limits(queue string) Limits {
 	return Limits{}
 }
 
-// Charge books what a pod holds. Charging a pod again replaces its entry, so
-// that a repeated or corrected event never counts twice.
-func (a *Account) Charge(pod string, c Charge) {
+// Charge books what a pod holds; the caller must not change c afterwards.
+// Charging a pod again replaces its entry, so that a repeated or corrected
+// event never counts twice; charging the same entry again costs a look-up.
+func (a *Account) Charge(pod string, c *Charge) {
+	if a.ledger[pod] == c {
+		return
+	}
 	a.Refund(pod)
 	a.ledger[pod] = c
 	q := a.queue(c.Queue)
@@ -110,10 +114,33 @@ func (a *Account) Refund(pod string) {
 	q.memory -= c.Memory
 }
 
-// Charged returns the ledger entry of a pod.
-func (a *Account) Charged(pod string) (Charge, bool) {
-	c, ok := a.ledger[pod]
-	return c, ok
+// Charged returns the ledger entry of a pod, nil when it has none.
+func (a *Account) Charged(pod string) *Charge { return a.ledger[pod] }
+
+// Retain takes the limits of every queue that is not kept, and forgets the
+// queue once its pods hold nothing.
+func (a *Account) Retain(keep func(queue string) bool) {
+	charged := map[string]bool{}
+	for name, q := range a.queues {
+		if keep(name) {
+			continue
+		}
+		q.limits = Limits{}
+		charged[name] = false
+	}
+	if len(charged) == 0 {
+		return
+	}
+	for _, c := range a.ledger {
+		if _, ok := charged[c.Queue]; ok {
+			charged[c.Queue] = true
+		}
+	}
+	for name, holds := range charged {
+		if !holds {
+			delete(a.queues, name)
+		}
+	}
 }
 
 // Used returns how many of a card the queue's pods hold.

@@ -31,7 +31,7 @@ func TestEveryNumberEqualsANaiveRecount(t *testing.T) {
 				}
 				pod := fmt.Sprint("pod-", rapid.IntRange(0, 5).Draw(t, "pod"))
 				pods[pod] = c
-				a.Charge(pod, c)
+				a.Charge(pod, &c)
 			},
 			"refund": func(t *rapid.T) {
 				pod := fmt.Sprint("pod-", rapid.IntRange(0, 5).Draw(t, "pod"))
@@ -72,7 +72,7 @@ func TestFits(t *testing.T) {
 	a := New(0)
 	a.SetLimits("q", Limits{Cards: card.Quota{"A": 3, "B": 1}, MilliCPU: 4000, Memory: 1 << 30})
 	a.SetLimits("open", Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited})
-	a.Charge("p", Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}}, MilliCPU: 3000, Memory: 1 << 29})
+	a.Charge("p", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}}, MilliCPU: 3000, Memory: 1 << 29})
 	tests := map[string]struct {
 		queue string
 		ask   Ask
@@ -113,7 +113,7 @@ func TestAcceptedPodsNeverExceedTheQuota(t *testing.T) {
 			count := card.Count(rapid.IntRange(1, 4).Draw(t, "count"))
 			on := rapid.SampledFrom([]card.Name{"A", "B", "C"}).Draw(t, "node's card")
 			if a.Fits("q", Ask{Names: []card.Name{"A", "B"}, Count: count}) == nil && a.FitsOn("q", on, count) {
-				a.Charge(fmt.Sprint(i), Charge{Queue: "q", Cards: []card.Amount{{Name: on, Count: count}}})
+				a.Charge(fmt.Sprint(i), &Charge{Queue: "q", Cards: []card.Amount{{Name: on, Count: count}}})
 			}
 		}
 		for _, n := range []card.Name{"A", "B", "C"} {
@@ -127,7 +127,7 @@ func TestAcceptedPodsNeverExceedTheQuota(t *testing.T) {
 func TestShareFollowsTheScarcestLimit(t *testing.T) {
 	a := New(0)
 	a.SetLimits("q", Limits{Cards: card.Quota{"A": 8, "B": 2}, MilliCPU: Unlimited, Memory: Unlimited})
-	a.Charge("p", Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}, {Name: "B", Count: 1}}})
+	a.Charge("p", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}, {Name: "B", Count: 1}}})
 	if got := a.Share("q"); got != 0.5 {
 		t.Errorf("share %v, want 1 of 2 B = 0.5", got)
 	}

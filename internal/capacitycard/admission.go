@@ -62,6 +62,9 @@ func (p *plugin) minimum(job *api.JobInfo) (account.Application, *decision.Refus
 // each task role must have of its own, then the cheapest of the rest, so that
 // a job is never refused for more than it needs.
 func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
+	if len(job.TaskStatusIndex[api.Pending]) == 0 {
+		return nil
+	}
 	ready := map[string]int32{}
 	var have int32
 	for status, tasks := range job.TaskStatusIndex {
@@ -198,24 +201,29 @@ func merge(demands []account.Demand) []account.Demand {
 
 // elastic is what a job holds above its minimum.
 func (p *plugin) elastic(job *api.JobInfo) (account.Elastic, bool) {
+	spare := -int(job.MinAvailable)
+	for status, tasks := range job.TaskStatusIndex {
+		if api.AllocatedStatus(status) {
+			spare += len(tasks)
+		}
+	}
+	if spare <= 0 {
+		return account.Elastic{}, false
+	}
 	var counts []card.Count
 	e := account.Elastic{Held: map[card.Name]card.Count{}}
-	pods := int32(0)
 	for status, tasks := range job.TaskStatusIndex {
 		if !api.AllocatedStatus(status) {
 			continue
 		}
 		for _, task := range tasks {
-			pods++
-			charge, _ := p.account.Charged(string(task.UID))
-			for _, held := range charge.Cards {
+			for _, held := range p.account.Charged(string(task.UID)).Cards {
 				e.Held[held.Name] = e.Held[held.Name].Add(held.Count)
 				counts = append(counts, held.Count)
 			}
 		}
 	}
-	spare := int(pods - job.MinAvailable)
-	if spare <= 0 || len(counts) == 0 {
+	if len(counts) == 0 {
 		return account.Elastic{}, false
 	}
 	slices.Sort(counts)

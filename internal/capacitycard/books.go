@@ -3,7 +3,6 @@ package capacitycard
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -11,34 +10,50 @@ import (
 	"cardquota.dev/operator/internal/decision"
 )
 
-// openBooks builds the account of the session: the limits of every queue, what
+// openBooks brings the account up to date: the limits of every queue, what
 // every placed pod holds, and what was admitted and waits.
 func (p *plugin) openBooks() {
 	m := p.memory
 	m.session++
 	p.inv = m.recognise(p.nodeObjects())
-	p.account = account.New(len(m.pods))
-	p.rules = make(map[api.QueueID]decision.QueueRules, len(p.ssn.Queues))
-	p.waiting = make(map[api.QueueID]*account.Waiting, len(p.ssn.Queues))
-	for id, queue := range p.ssn.Queues {
-		rules := m.rules(queue.Queue, p.args.unmanagedQueues)
-		p.rules[id] = rules
-		p.account.SetLimits(queue.Name, rules.Limits)
-		p.waiting[id] = &account.Waiting{}
-	}
+	p.account = m.account
+	p.openQueues()
 	for _, job := range p.ssn.Jobs {
 		for status, tasks := range job.TaskStatusIndex {
+			placed := api.AllocatedStatus(status)
 			for _, task := range tasks {
 				facts := m.facts(task.Pod)
-				if api.AllocatedStatus(status) {
-					p.charge(task, facts.ask, string(job.Queue))
+				if placed {
+					p.charge(string(task.UID), facts, string(job.Queue), task.NodeName)
+				} else {
+					p.account.Refund(string(task.UID))
 				}
 			}
 		}
 	}
 	p.chargeOthers()
+	m.sweep()
 	for _, job := range p.ssn.Jobs {
 		p.reserve(job)
+	}
+}
+
+// openQueues reads what every queue may use now.
+func (p *plugin) openQueues() {
+	p.rules = make(map[api.QueueID]decision.QueueRules, len(p.ssn.Queues))
+	p.waiting = make(map[api.QueueID]*account.Waiting, len(p.ssn.Queues))
+	for id, queue := range p.ssn.Queues {
+		rules := p.memory.rules(queue.Queue, p.args.unmanagedQueues)
+		p.rules[id] = rules
+		p.account.SetLimits(queue.Name, rules.Limits)
+		p.waiting[id] = &account.Waiting{}
+	}
+	exists := func(queue string) bool { _, ok := p.ssn.Queues[api.QueueID(queue)]; return ok }
+	p.account.Retain(exists)
+	for name := range p.memory.queues {
+		if !exists(name) {
+			delete(p.memory.queues, name)
+		}
 	}
 }
 
@@ -75,13 +90,12 @@ func (p *plugin) chargeOthers() {
 		if !decision.Counted(pod) {
 			continue
 		}
-		last := p.lastCharge(pod.UID)
-		var queue string
-		if last != nil {
-			queue = last.Queue
+		facts := p.memory.facts(pod)
+		var last string
+		if facts.charge != nil {
+			last = facts.charge.Queue
 		}
-		ask := p.counted(p.memory.facts(pod).ask)
-		p.account.Charge(string(pod.UID), decision.ChargeAt(ask, decision.QueueOf(pod, nil, queue), pod.Spec.NodeName, p.inv, last))
+		p.charge(string(pod.UID), facts, decision.QueueOf(pod, nil, last), pod.Spec.NodeName)
 	}
 }
 
@@ -105,17 +119,13 @@ func (p *plugin) counted(ask decision.Ask) decision.Ask {
 	return ask
 }
 
-// charge books a task where it is placed.
-
-func (p *plugin) charge(task *api.TaskInfo, ask decision.Ask, queue string) {
-	p.account.Charge(string(task.UID), decision.ChargeAt(p.counted(ask), queue, task.NodeName, p.inv, p.lastCharge(task.Pod.UID)))
-}
-
-func (p *plugin) lastCharge(uid types.UID) *account.Charge {
-	if last, ok := p.memory.last.Charged(string(uid)); ok {
-		return &last
+// charge books a pod where it is placed.
+func (p *plugin) charge(uid string, facts *podFacts, queue, node string) {
+	if !facts.valid || facts.charge.Queue != queue || facts.node != node || facts.unlimited != p.args.cardUnlimitedCPUMemory {
+		charge := decision.ChargeAt(p.counted(facts.ask), queue, node, p.inv, facts.charge)
+		facts.charge, facts.node, facts.valid, facts.unlimited = &charge, node, true, p.args.cardUnlimitedCPUMemory
 	}
-	return nil
+	p.account.Charge(uid, facts.charge)
 }
 
 // askOf returns what a task asks for, as it counts.

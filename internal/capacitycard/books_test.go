@@ -23,7 +23,6 @@ func listed(t *testing.T, pods ...*corev1.Pod) {
 			t.Fatal(err)
 		}
 	}
-	opened.memory.sweep(opened.account)
 	opened.openBooks()
 }
 

@@ -131,7 +131,7 @@ func (p *plugin) jobEnqueued(obj any) {
 // allocated charges a task that was placed or promised a node.
 func (p *plugin) allocated(event *framework.Event) {
 	if job, ok := p.ssn.Jobs[event.Task.Job]; ok {
-		p.charge(event.Task, p.askOf(event.Task), string(job.Queue))
+		p.charge(string(event.Task.UID), p.memory.facts(event.Task.Pod), string(job.Queue), event.Task.NodeName)
 	}
 }
 

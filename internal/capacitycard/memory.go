@@ -20,9 +20,9 @@ type memory struct {
 	inventory *card.Inventory
 	pods      map[types.UID]*podFacts
 	queues    map[string]knownQueue
-	// last is the account of the session before. A pod whose node lost its
-	// label, or whose PodGroup is gone, is charged as it was then.
-	last         *account.Account
+	// account is kept from session to session and brought up to date when one
+	// opens, so that a pod that stayed where it was costs a look-up.
+	account      *account.Account
 	completeness completeness
 	voice        *voice
 	session      uint64
@@ -47,6 +47,13 @@ type podFacts struct {
 	inventory *card.Inventory
 	ask       decision.Ask
 	session   uint64
+
+	// charge is what the pod was charged last, where it was placed then and
+	// whether that is still worked out from the same facts. A pod whose node
+	// lost its label, or whose PodGroup is gone, is charged as it was last.
+	charge           *account.Charge
+	node             string
+	valid, unlimited bool
 }
 
 func newMemory() *memory {
@@ -55,7 +62,7 @@ func newMemory() *memory {
 		inventory: card.NewInventory(nil),
 		pods:      map[types.UID]*podFacts{},
 		queues:    map[string]knownQueue{},
-		last:      account.New(0),
+		account:   account.New(0),
 		voice:     newVoice(),
 	}
 }
@@ -90,7 +97,11 @@ func (m *memory) recognise(objects map[string]*corev1.Node) *card.Inventory {
 func (m *memory) facts(pod *corev1.Pod) *podFacts {
 	facts, ok := m.pods[pod.UID]
 	if !ok || facts.object != pod || facts.inventory != m.inventory {
-		facts = &podFacts{object: pod, inventory: m.inventory, ask: decision.AskOf(pod, m.inventory)}
+		fresh := &podFacts{object: pod, inventory: m.inventory, ask: decision.AskOf(pod, m.inventory)}
+		if ok {
+			fresh.charge, fresh.node = facts.charge, facts.node
+		}
+		facts = fresh
 		m.pods[pod.UID] = facts
 	}
 	facts.session = m.session
@@ -117,13 +128,12 @@ func external(queue *scheduling.Queue) *v1beta1.Queue {
 	}
 }
 
-// sweep forgets pods that the session did not see, and keeps its account.
-func (m *memory) sweep(a *account.Account) {
+// sweep forgets pods that the session did not see.
+func (m *memory) sweep() {
 	for uid, facts := range m.pods {
 		if facts.session != m.session {
+			m.account.Refund(string(uid))
 			delete(m.pods, uid)
 		}
 	}
-	m.last = a
-	m.voice.sweep()
 }

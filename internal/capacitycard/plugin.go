@@ -75,8 +75,8 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	})
 }
 
-// OnSessionClose forgets what the session did not see again.
+// OnSessionClose lets go of the session.
 func (p *plugin) OnSessionClose(*framework.Session) {
-	p.memory.sweep(p.account)
+	p.memory.voice.sweep()
 	p.ssn, p.inv, p.account, p.rules, p.waiting = nil, nil, nil, nil, nil
 }

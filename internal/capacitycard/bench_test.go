@@ -1,0 +1,116 @@
+package capacitycard
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/plugins/capacity"
+	"volcano.sh/volcano/pkg/scheduler/uthelper"
+)
+
+// fleet is a cluster of some size: every node has eight cards of one of the
+// models, every pod asks for one, nine of ten are running.
+func fleet(nodes, pods, queues, models int) *uthelper.TestCommonStruct {
+	world := &uthelper.TestCommonStruct{}
+	model := func(i int) string { return fmt.Sprintf("MODEL-%d", i%models) }
+	for i := range nodes {
+		world.Nodes = append(world.Nodes, cardNode(fmt.Sprintf("node-%d", i), model(i)))
+		world.Nodes[i].Status.Allocatable[gpu] = resource.MustParse("64")
+		world.Nodes[i].Status.Allocatable["pods"] = resource.MustParse("1000")
+		world.Nodes[i].Status.Allocatable["cpu"] = resource.MustParse("1000")
+	}
+	for i := range queues {
+		quota := "{"
+		for m := range models {
+			quota += fmt.Sprintf("%q:1000,", model(m))
+		}
+		q := quotaQueue(fmt.Sprintf("queue-%d", i), quota[:len(quota)-1]+"}")
+		q.UID = types.UID(q.Name)
+		q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("100000"), "memory": resource.MustParse("1000Ti"), gpu: resource.MustParse("100000")}
+		world.Queues = append(world.Queues, q)
+	}
+	const gang = 8
+	for i := range pods / gang {
+		name := fmt.Sprintf("job-%d", i)
+		running := i%10 != 0
+		phase := v1beta1.PodGroupInqueue
+		if running {
+			phase = v1beta1.PodGroupRunning
+		}
+		world.PodGroups = append(world.PodGroups, group(name, fmt.Sprintf("queue-%d", i%queues), gang, phase, "8"))
+		for j := range gang {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("%s-%d", name, j), UID: types.UID(fmt.Sprintf("%s-%d", name, j)),
+					Annotations: map[string]string{"scheduling.k8s.io/group-name": name, "volcano.sh/card.name": model(i)}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+					"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi"), gpu: resource.MustParse("1")}}}}},
+				Status: corev1.PodStatus{Phase: corev1.PodPending},
+			}
+			if running {
+				pod.Spec.NodeName = fmt.Sprintf("node-%d", i%nodes)
+				pod.Status.Phase = corev1.PodRunning
+			}
+			world.Pods = append(world.Pods, pod)
+		}
+	}
+	return world
+}
+
+// BenchmarkSession compares what one session costs with this plugin and with
+// Volcano's capacity on the same snapshot: opening and closing.
+func BenchmarkSession(b *testing.B) {
+	for _, size := range []struct{ nodes, pods, queues, models int }{{1000, 10_000, 200, 20}} {
+		world := fleet(size.nodes, size.pods, size.queues, size.models)
+		ssn := world.RegisterSession(nil, nil)
+		process = newMemory()
+		plugins := map[string]func() framework.Plugin{
+			"capacity-card": func() framework.Plugin { return New(nil) },
+			"capacity":      func() framework.Plugin { return capacity.New(nil) },
+		}
+		for _, name := range []string{"capacity", "capacity-card"} {
+			b.Run(fmt.Sprintf("%s/%d-nodes/%d-pods/%d-queues", name, size.nodes, size.pods, size.queues), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					p := plugins[name]()
+					p.OnSessionOpen(ssn)
+					p.OnSessionClose(ssn)
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkGates(b *testing.B) {
+	world := fleet(100, 1000, 10, 4)
+	ssn := world.RegisterSession(nil, nil)
+	process = newMemory()
+	p := New(nil).(*plugin)
+	p.OnSessionOpen(ssn)
+	var task *api.TaskInfo
+	for _, t := range ssn.Jobs["ns/job-0"].Tasks {
+		task = t
+	}
+	node, queue := ssn.Nodes["node-0"], ssn.Queues["queue-0"]
+	if !p.allocatable(queue, task) || p.predicate(task, node) != nil {
+		b.Fatal("the gates do not permit")
+	}
+	b.Run("predicate", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = p.predicate(task, node)
+		}
+	})
+	b.Run("allocatable", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = p.allocatable(queue, task)
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package capacitycard
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"volcano.sh/apis/pkg/apis/scheduling"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/card"
+)
+
+// world is what really is, kept as plainly as possible: the oracle.
+type world struct {
+	models map[string]string // node → model
+	queues map[string]string // queue → quota
+	pods   map[string]*state
+}
+
+type state struct {
+	pod    *corev1.Pod
+	queue  string
+	count  int
+	node   string
+	status api.TaskStatus
+}
+
+// session builds what Volcano would hand to a plugin.
+func (w *world) session() *framework.Session {
+	ssn := &framework.Session{Jobs: map[api.JobID]*api.JobInfo{}, Nodes: map[string]*api.NodeInfo{}, Queues: map[api.QueueID]*api.QueueInfo{}}
+	for name, model := range w.models {
+		ssn.Nodes[name] = &api.NodeInfo{Name: name, Node: cardNode(name, model)}
+	}
+	for name, quota := range w.queues {
+		queue := &scheduling.Queue{Status: scheduling.QueueStatus{State: scheduling.QueueStateOpen}}
+		queue.Name, queue.Annotations = name, map[string]string{"volcano.sh/card.quota": quota}
+		ssn.Queues[api.QueueID(name)] = api.NewQueueInfo(queue)
+	}
+	for uid, s := range w.pods {
+		id := api.JobID("ns/" + uid)
+		task := &api.TaskInfo{UID: api.TaskID(uid), Job: id, Pod: s.pod, TransactionContext: api.TransactionContext{NodeName: s.node, Status: s.status}}
+		job := api.NewJobInfo(id)
+		job.Queue = api.QueueID(s.queue)
+		job.PodGroup = &api.PodGroup{PodGroup: scheduling.PodGroup{Status: scheduling.PodGroupStatus{Phase: scheduling.PodGroupRunning}}}
+		job.Tasks[task.UID] = task
+		job.TaskStatusIndex[s.status] = api.TasksMap{task.UID: task}
+		ssn.Jobs[id] = job
+	}
+	return ssn
+}
+
+// recount adds up by hand what a queue uses of a model.
+func (w *world) recount(queue, model string) card.Count {
+	var sum card.Count
+	for _, s := range w.pods {
+		if s.queue == queue && api.AllocatedStatus(s.status) && w.models[s.node] == model {
+			sum += card.Count(s.count)
+		}
+	}
+	return sum
+}
+
+// TestTheBooksEqualANaiveRecount drives one process through random lives:
+// pods come, are placed, promised, evicted, restored and go; nodes are
+// relabelled, queues move, quotas change and go, sessions open, and the process
+// restarts. After every step the account equals what a recount says.
+func TestTheBooksEqualANaiveRecount(t *testing.T) {
+	models, queues := []string{"A", "B"}, []string{"q", "r"}
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{
+			models: map[string]string{"n1": "A", "n2": "B", "n3": "A"},
+			queues: map[string]string{"q": `{"A":4,"B":4}`, "r": `{"A":4}`},
+			pods:   map[string]*state{},
+		}
+		m := newMemory()
+		p := &plugin{args: arguments{overCommitFactor: 1}, memory: m}
+		open := func() {
+			p.ssn = w.session()
+			p.openBooks()
+		}
+		open()
+		anyPod := func(t *rapid.T) *state {
+			uid := fmt.Sprint("pod-", rapid.IntRange(0, 4).Draw(t, "pod"))
+			if w.pods[uid] == nil {
+				count := rapid.IntRange(0, 3).Draw(t, "count")
+				pod := pods(1, "j", fmt.Sprint(count), "", "")[0]
+				pod.UID, pod.Name = types.UID(uid), uid
+				w.pods[uid] = &state{pod: pod, count: count, queue: "q", status: api.Pending}
+				open() // a new pod is seen by the next session
+			}
+			return w.pods[uid]
+		}
+		task := func(s *state) *api.TaskInfo { // a copy, as Volcano replays them
+			known := p.ssn.Jobs[api.JobID("ns/"+string(s.pod.UID))].Tasks[api.TaskID(s.pod.UID)]
+			return &api.TaskInfo{UID: known.UID, Job: known.Job, Pod: known.Pod, TransactionContext: api.TransactionContext{NodeName: s.node}}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"allocate in the session": func(t *rapid.T) {
+				if s := anyPod(t); !api.AllocatedStatus(s.status) {
+					s.node, s.status = rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node"), api.Allocated
+					p.allocated(&framework.Event{Task: task(s)})
+				}
+			},
+			"evict or discard in the session": func(t *rapid.T) {
+				if s := anyPod(t); api.AllocatedStatus(s.status) {
+					p.deallocated(&framework.Event{Task: task(s)})
+					s.status = rapid.SampledFrom([]api.TaskStatus{api.Releasing, api.Pending}).Draw(t, "after")
+				}
+			},
+			"repeat an event": func(t *rapid.T) {
+				if s := anyPod(t); api.AllocatedStatus(s.status) {
+					p.allocated(&framework.Event{Task: task(s)})
+				} else {
+					p.deallocated(&framework.Event{Task: task(s)})
+				}
+			},
+			"a pod changes outside": func(t *rapid.T) {
+				s := anyPod(t)
+				s.status = rapid.SampledFrom([]api.TaskStatus{api.Pending, api.Bound, api.Running, api.Succeeded, api.Failed, api.Releasing}).Draw(t, "status")
+				s.node = rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node")
+				s.pod = s.pod.DeepCopy()
+				open()
+			},
+			"a pod goes": func(t *rapid.T) { delete(w.pods, string(anyPod(t).pod.UID)); open() },
+			"a PodGroup moves to another queue": func(t *rapid.T) {
+				anyPod(t).queue = rapid.SampledFrom(queues).Draw(t, "queue")
+				open()
+			},
+			"a node is relabelled": func(t *rapid.T) {
+				w.models[rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node")] = rapid.SampledFrom(models).Draw(t, "model")
+				open()
+			},
+			"a quota changes or goes": func(t *rapid.T) {
+				name := rapid.SampledFrom(queues).Draw(t, "queue")
+				if quota := rapid.SampledFrom([]string{"", `{"A":1}`, `{"A":9,"B":9}`, "nonsense"}).Draw(t, "quota"); quota != "" {
+					w.queues[name] = quota
+				} else {
+					delete(w.queues, name)
+				}
+				open()
+			},
+			"the process restarts": func(*rapid.T) { p.memory = newMemory(); open() },
+			"": func(t *rapid.T) {
+				for _, q := range queues {
+					for _, model := range models {
+						if got, want := p.account.Used(q, card.Name(model)), w.recount(q, model); got != want {
+							t.Fatalf("queue %s uses %d of %s, a recount says %d", q, got, model, want)
+						}
+					}
+					quota, err := card.ParseQuota(w.queues[q])
+					if limits := p.account.Limits(q); err != nil && len(limits.Cards) > 0 || err == nil && quota.String() != limits.Cards.String() {
+						t.Fatalf("queue %s is limited to %v, its quota is %q", q, limits.Cards, w.queues[q])
+					}
+				}
+			},
+		})
+	})
+}
