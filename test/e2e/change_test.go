@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+)
+
+func TestScaleUpBeyondTheQuotaWaitsAndScaleDownGivesBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "scaling")
+	s.quota("scaling", cards(h200, 3))
+	s.create(s.deploymentOf(work{name: "web", queue: "scaling", card: h200, count: 1, pods: 2}))
+	s.wantRunning("web", 2, 0)
+
+	s.scale("web", 6)
+	s.wantRunning("web", 3, 3)
+	s.wantSaid("web", insufficient("scaling", h200, 1, 3))
+	s.create(s.deploymentOf(work{name: "other", queue: "scaling", card: h200, count: 2, pods: 1}))
+	s.wantRunning("other", 0, 1)
+
+	s.scale("web", 1)
+	s.wantRunning("web", 1, 0)
+	s.wantRunning("other", 1, 0)
+	s.wantCard("scaling", h200, 3, 0, 0)
+}
+
+func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "neighbours")
+	s.quota("neighbours-a", cards(h200, 2))
+	s.quota("neighbours-b", cards(h200, 4, rtx4090, 1))
+	// a asks for ten times its quota before b comes.
+	s.create(s.deploymentOf(work{name: "greedy", queue: "neighbours-a", card: h200, count: 1, pods: 20}))
+	s.wantRunning("greedy", 2, 18)
+
+	s.create(s.vcjob(work{name: "modest", queue: "neighbours-b", card: h200, count: 2, pods: 2, gang: 2}))
+	s.create(s.deploymentOf(work{name: "small", queue: "neighbours-b", card: rtx4090, count: 1, pods: 1}))
+	s.wantRunning("modest", 2, 0)
+	s.wantRunning("small", 1, 0)
+	s.Expect(s.running("greedy")).To(Equal(2))
+
+	// What b gives back is not a's.
+	s.scale("small", 0)
+	s.Expect(s.Delete(s.ctx, s.vcjob(work{name: "modest"}))).To(Succeed())
+	s.wantCard("neighbours-b", h200, 0, 0, 0)
+	s.wantRunning("greedy", 2, 18)
+	s.wantCard("neighbours-a", h200, 2, 18, 0)
+}
+
+func TestRaisingAQuotaReleasesWhatWaits(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "raising")
+	s.quota("raising", cards(h200, 1))
+	s.create(s.deploymentOf(work{name: "web", queue: "raising", card: h200, count: 1, pods: 3}))
+	s.create(s.vcjob(work{name: "gang", queue: "raising", card: h200, count: 1, pods: 4, gang: 4}))
+	s.wantRunning("web", 1, 2)
+	s.wantRunning("gang", 0, 0)
+
+	at := s.change("raising", cards(h200, 7))
+	within := 5*time.Second - time.Since(at)
+	s.Eventually(func() int { return s.running("web") + s.running("gang") }, within).Should(Equal(7))
+	t.Logf("7 pods run %s after the quota was raised", time.Since(at).Round(10*time.Millisecond))
+}
+
+func TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "lowering")
+	s.quota("lowering", cards(h200, 4))
+	s.create(s.deploymentOf(work{name: "web", queue: "lowering", card: h200, count: 1, pods: 4}))
+	s.wantRunning("web", 4, 0)
+	first := s.podsOf("web")
+
+	s.change("lowering", cards(h200, 2))
+	s.wantCard("lowering", h200, 4, 0, 2)
+	over := s.condition("lowering", api.ConditionWithinQuota, metav1.ConditionFalse)
+	s.Expect(over.Reason).To(Equal(api.ReasonOverQuota))
+	s.condition("lowering", api.ConditionReady, metav1.ConditionTrue)
+	s.run(work{name: "more", queue: "lowering", card: h200, count: 1, pods: 1})
+	s.wantRunning("more", 0, 1)
+	s.wantRunning("web", 4, 0)
+	for i, pod := range s.podsOf("web") {
+		s.Expect(pod.UID).To(Equal(first[i].UID), "nothing was replaced")
+	}
+
+	// Still over, then exactly full, then room for one.
+	s.scale("web", 3)
+	s.wantRunning("web", 3, 0)
+	s.wantRunning("more", 0, 1)
+	s.scale("web", 2)
+	s.wantRunning("more", 0, 1)
+	s.condition("lowering", api.ConditionWithinQuota, metav1.ConditionTrue)
+	s.scale("web", 1)
+	s.wantRunning("more", 1, 0)
+	s.wantCard("lowering", h200, 2, 0, 0)
+}

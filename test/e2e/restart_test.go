@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/observer"
+)
+
+// killScheduler ends the scheduler as a crash would.
+func (s *scene) killScheduler() {
+	s.letSchedulerEnd()
+	s.deployment.Scheduler.Kill()
+}
+
+func (s *scene) startScheduler() {
+	s.Helper()
+	s.Expect(s.deployment.StartScheduler(s.ctx)).To(Succeed())
+	s.followScheduler()
+}
+
+// finished counts the pods of a workload that have ended well.
+func (s *scene) finished(name string) int {
+	n := 0
+	for _, pod := range s.podsOf(name) {
+		if pod.Status.Phase == corev1.PodSucceeded {
+			n++
+		}
+	}
+	return n
+}
+
+// Pods come and go all the time, in two queues, while the scheduler is killed
+// three times in the middle of its work. That no quota is exceeded is seen by
+// the observer, which looks at every single binding.
+func TestKillingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T) {
+	s := newScene(t, "crash")
+	s.quota("crash-a", cards(h200, 5))
+	s.quota("crash-b", cards(h200, 3, h800, 4))
+	short := map[string]string{"test.cardquota.dev/run-for": "1s"}
+	resume := s.observer.Excuse(observer.Reason)
+	const pods = 24
+	load := []work{
+		{name: "a", queue: "crash-a", card: h200, count: 1, pods: pods, annotations: short},
+		{name: "b", queue: "crash-b", card: h200, count: 1, pods: pods, annotations: short},
+		{name: "c", queue: "crash-b", card: h800, count: 2, pods: pods, annotations: short},
+	}
+	s.create(s.deploymentOf(work{name: "web", queue: "crash-a", card: h200, count: 1, pods: 2}))
+	for _, w := range load {
+		s.run(w)
+	}
+	done := func() int { return s.finished("a") + s.finished("b") + s.finished("c") }
+	for i := range 3 {
+		s.Eventually(done, "60s").Should(BeNumerically(">=", 4+i*12), "work goes on after %d crashes", i)
+		s.killScheduler()
+		s.startScheduler()
+	}
+	resume()
+	s.Eventually(done, "120s").Should(Equal(3 * pods))
+	s.wantRunning("web", 2, 0)
+}
+
+func TestRestartingTheSchedulerGracefullyHandsOver(t *testing.T) {
+	s := newScene(t, "handover")
+	s.quota("handover", cards(h200, 2))
+	s.create(s.deploymentOf(work{name: "web", queue: "handover", card: h200, count: 1, pods: 4}))
+	s.wantRunning("web", 2, 2)
+	s.letSchedulerEnd()
+	s.Expect(s.deployment.Scheduler.Stop()).To(Succeed())
+	s.Expect(s.deployment.Scheduler.Wait()).To(Succeed(), "exit code 0")
+	s.startScheduler()
+	s.wantRunning("web", 2, 2)
+	s.change("handover", cards(h200, 3))
+	s.wantRunning("web", 3, 1)
+}
+
+func TestQuotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T) {
+	s := newScene(t, "alone")
+	s.quota("alone", cards(h200, 3))
+	s.create(s.deploymentOf(work{name: "web", queue: "alone", card: h200, count: 1, pods: 1}))
+	s.wantRunning("web", 1, 0)
+
+	resume := s.observer.Excuse(observer.Status)
+	s.letManagerEnd()
+	s.deployment.Manager.Kill()
+	s.scale("web", 5)
+	s.wantRunning("web", 3, 2)
+	s.change("alone", cards(h200, 4))
+	s.create(&api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: "alone-late"},
+		Spec: api.CardQuotaSpec{Tenant: "t", ServiceType: "training", Cards: cards(h800, 1)}})
+
+	s.Expect(s.deployment.StartManager(s.ctx)).To(Succeed())
+	s.followManager()
+	// The crashed operator's lease must run out first.
+	s.Eventually(func() string { return s.quotaOfQueue("alone") }, "40s").Should(Equal(`{"NVIDIA-H200":4}`))
+	s.condition("alone-late", api.ConditionReady, metav1.ConditionTrue)
+	resume()
+	s.wantRunning("web", 4, 1)
+	s.wantCard("alone", h200, 4, 1, 0)
+}
+
+// A quota that changes back and forth while pods come and go is where a stale
+// number would show.
+func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, "restless")
+	s.quota("restless", cards(h200, 4))
+	s.create(s.deploymentOf(work{name: "web", queue: "restless", card: h200, count: 1, pods: 12}))
+	s.Eventually(func() int { return s.running("web") }).Should(Equal(4))
+	for i := range 12 {
+		n := []int{1, 7, 3, 9}[i%4]
+		s.change("restless", cards(h200, n))
+		s.Eventually(func() string { return s.quotaOfQueue("restless") }).Should(Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, n)))
+		s.scale("web", []int{12, 2, 10}[i%3])
+		s.Eventually(func() int { return len(s.podsOf("web")) }).Should(Equal([]int{12, 2, 10}[i%3]))
+	}
+	s.change("restless", cards(h200, 5))
+	s.scale("web", 0)
+	s.Eventually(func() int { return len(s.podsOf("web")) }, 30*time.Second).Should(BeZero())
+	s.scale("web", 8)
+	s.wantRunning("web", 5, 3)
+}

@@ -1,0 +1,236 @@
+package observer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/observer"
+)
+
+// These tests break every invariant on purpose, on a real control plane that
+// has neither scheduler nor operator, and want the observer to find exactly
+// what was broken.
+
+var shared struct {
+	sync.Once
+	cluster *cluster.Cluster
+	err     error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.cluster != nil {
+		if err := shared.cluster.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the cluster:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// world is one test's namespace and queue on the shared cluster.
+type world struct {
+	*testing.T
+	Gomega
+	cluster *cluster.Cluster
+	name    string
+}
+
+func newWorld(t *testing.T, name string) *world {
+	t.Helper()
+	shared.Do(func() {
+		ctx := context.WithoutCancel(t.Context())
+		shared.cluster, shared.err = cluster.Start(ctx, cluster.Options{Fleet: "../cluster/fleets/mixed.yaml"})
+		if shared.err == nil {
+			shared.err = shared.cluster.ApplyFile(ctx, "../../config/crd/bases/cardquota.dev_cardquotas.yaml")
+		}
+	})
+	if errors.Is(shared.err, cluster.ErrNotBuilt) {
+		t.Skipf("%s is skipped: %v", t.Name(), shared.err)
+	}
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	w := &world{T: t, Gomega: NewWithT(t), cluster: shared.cluster, name: name}
+	w.apply(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, name)
+	w.queue(`{"NVIDIA-H200":2}`)
+	return w
+}
+
+func (w *world) apply(format string, args ...any) {
+	w.Helper()
+	w.Expect(w.cluster.Apply(w.Context(), []byte(fmt.Sprintf(format, args...)))).To(Succeed())
+}
+
+func (w *world) queue(quota string) {
+	w.Helper()
+	w.apply(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: %s, annotations: {volcano.sh/card.quota: '%s'}}, spec: {weight: 1}}`, w.name, quota)
+}
+
+func (w *world) start(options observer.Options) *observer.Observer {
+	w.Helper()
+	o, err := observer.Start(w.Context(), w.cluster.Config(), options)
+	w.Expect(err).NotTo(HaveOccurred())
+	w.Cleanup(o.Stop)
+	return o
+}
+
+// pod creates a pod that asks for H200 cards.
+func (w *world) pod(name, card, count string) {
+	w.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+			"volcano.sh/card.name": card, "scheduling.volcano.sh/queue-name": w.name,
+		}},
+		Spec: corev1.PodSpec{
+			SchedulerName: "volcano",
+			Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{
+				Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(count)},
+			}}},
+		},
+	}
+	_, err := w.cluster.Client().CoreV1().Pods(w.name).Create(w.Context(), pod, metav1.CreateOptions{})
+	w.Expect(err).NotTo(HaveOccurred())
+}
+
+// bind places a pod as a scheduler would, asking nobody.
+func (w *world) bind(name, node string) {
+	w.Helper()
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
+	w.Expect(w.cluster.Client().CoreV1().Pods(w.name).Bind(w.Context(), binding, metav1.CreateOptions{})).To(Succeed())
+}
+
+func (w *world) delete(name string) {
+	w.Helper()
+	w.Expect(w.cluster.Client().CoreV1().Pods(w.name).Delete(w.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})).To(Succeed())
+}
+
+// wantExactly settles and compares what was found, as invariant and object.
+func (w *world) wantExactly(o *observer.Observer, want ...string) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
+	defer cancel()
+	w.Expect(o.Settle(ctx)).To(Succeed())
+	var got []string
+	for _, v := range o.Violations() {
+		got = append(got, string(v.Invariant)+" "+v.Object)
+	}
+	w.Expect(got).To(Equal(want), "%v", o.Violations())
+}
+
+func TestABindingBeyondTheQuotaIsFound(t *testing.T) {
+	w := newWorld(t, "break-quota")
+	o := w.start(observer.Options{})
+	for _, name := range []string{"first", "second", "third"} {
+		w.pod(name, "NVIDIA-H200", "1")
+		w.bind(name, "h200-0")
+	}
+	w.wantExactly(o, "I1 quota pod/break-quota/third")
+}
+
+// Deletions and bindings follow each other as fast as the API server takes
+// them, always within the quota; then once not.
+func TestNoFalseAlarmWhenEveryDeletionMakesRoomForABinding(t *testing.T) {
+	w := newWorld(t, "break-rush")
+	o := w.start(observer.Options{Interval: 50 * time.Millisecond})
+	const rounds = 60
+	for i := range rounds {
+		w.pod(fmt.Sprint("rush-", i), "NVIDIA-H200", "2")
+	}
+	for i := range rounds {
+		if i > 0 {
+			w.delete(fmt.Sprint("rush-", i-1))
+		}
+		w.bind(fmt.Sprint("rush-", i), "h200-0")
+		w.queue([]string{`{"NVIDIA-H200":2}`, `{"NVIDIA-H200":1}`}[i%2])
+	}
+	w.wantExactly(o)
+	w.pod("beyond", "NVIDIA-H200", "1")
+	w.bind("beyond", "h200-1")
+	w.wantExactly(o, "I1 quota pod/break-rush/beyond")
+}
+
+func TestAPodOnAnotherCardIsFound(t *testing.T) {
+	w := newWorld(t, "break-card")
+	o := w.start(observer.Options{})
+	w.pod("right", "NVIDIA-GeForce-RTX-4090|NVIDIA-H200", "1")
+	w.bind("right", "h200-0")
+	w.pod("wrong", "NVIDIA-GeForce-RTX-4090", "1")
+	w.bind("wrong", "h200-0")
+	w.wantExactly(o, "I2 card pod/break-card/wrong")
+}
+
+func TestAFalseStatusIsFound(t *testing.T) {
+	w := newWorld(t, "break-status")
+	o := w.start(observer.Options{})
+	w.apply(`{apiVersion: cardquota.dev/v1alpha1, kind: CardQuota, metadata: {name: break-status},
+spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}}`)
+	status := func(used int) {
+		w.Helper()
+		_, err := w.cluster.Kubectl(w.Context(), "patch", "cardquota", "break-status", "--subresource=status", "--type=merge", "-p",
+			fmt.Sprintf(`{"status":{"cards":[{"name":"NVIDIA-H200","quota":2,"used":%d,"pending":0,"free":%d,"physical":20}]}}`, used, 2-used))
+		w.Expect(err).NotTo(HaveOccurred())
+	}
+	status(0)
+	w.wantExactly(o)
+	status(1)
+	w.wantExactly(o, "I3 status cardquota/break-status")
+	_, err := w.cluster.Kubectl(w.Context(), "delete", "cardquota", "break-status")
+	w.Expect(err).NotTo(HaveOccurred())
+}
+
+func TestAnEvictionIsFound(t *testing.T) {
+	w := newWorld(t, "break-eviction")
+	o := w.start(observer.Options{})
+	for _, name := range []string{"deleted", "evicted"} {
+		w.pod(name, "NVIDIA-H200", "1")
+		w.bind(name, "h200-0")
+	}
+	w.delete("deleted")
+	w.wantExactly(o)
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "evicted", Namespace: w.name}}
+	w.Expect(w.cluster.Client().PolicyV1().Evictions(w.name).Evict(w.Context(), eviction)).To(Succeed())
+	w.wantExactly(o, "I4 eviction pod/break-eviction/evicted")
+}
+
+func TestAProcessThatPanicsIsFound(t *testing.T) {
+	w := newWorld(t, "break-process")
+	gate := filepath.Join(t.TempDir(), "gate")
+	process, err := w.cluster.StartProcess(t.Context(), cluster.ProcessSpec{
+		Name: "break-process", Path: "/bin/sh",
+		Args: []string{"-c", "until [ -e " + gate + " ]; do sleep 0.1; done; echo 'panic: runtime error' >&2; exit 2"},
+	})
+	w.Expect(err).NotTo(HaveOccurred())
+	o := w.start(observer.Options{Processes: []observer.Followed{process}})
+	w.wantExactly(o)
+	w.Expect(os.WriteFile(gate, nil, 0o600)).To(Succeed())
+	w.Eventually(process.Done(), "10s").Should(BeClosed())
+	w.wantExactly(o, "I5 process break-process", "I5 process break-process")
+}
+
+func TestAPodThatWaitsWithoutAWordIsFound(t *testing.T) {
+	w := newWorld(t, "break-reason")
+	o := w.start(observer.Options{ReasonWithin: 2 * time.Second})
+	w.pod("silent", "NVIDIA-H200", "1")
+	w.apply(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup,
+metadata: {name: silent-job, namespace: break-reason, annotations: {volcano.sh/card.request: '{"NVIDIA-H200":4}'}},
+spec: {queue: break-reason, minMember: 4}}`)
+	w.wantExactly(o, "I6 reason pod/break-reason/silent", "I6 reason podgroup/break-reason/silent-job")
+	w.delete("silent")
+	_, err := w.cluster.Kubectl(w.Context(), "delete", "podgroup", "-n", w.name, "silent-job")
+	w.Expect(err).NotTo(HaveOccurred())
+}

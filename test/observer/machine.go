@@ -1,0 +1,246 @@
+package observer
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// machine is the cluster as it was after some change, and what was found wrong
+// on the way there. It reads no clock: changes and judgements bring their time.
+type machine struct {
+	options Options
+
+	pods      map[types.UID]*podState
+	groups    map[types.NamespacedName]*groupState
+	queues    map[string]*v1beta1.Queue
+	limits    map[string]*history
+	nodes     map[string]card.Node
+	inventory *card.Inventory
+	quotas    map[types.UID]*quotaState
+	// touched is when something changed that a queue's numbers depend on.
+	touched map[string]time.Time
+
+	// newest is when the newest change was seen.
+	newest time.Time
+	// excused invariants are not judged.
+	excused map[Invariant]int
+	found   []Violation
+}
+
+// podState is a pod and what is remembered of it.
+type podState struct {
+	pod *corev1.Pod
+	// charge is what the pod holds, as it was counted last; nil when nothing.
+	charge *account.Charge
+	// waits is since when the pod waits for a node, zero when it does not.
+	waits waiting
+	// evicted is set when its eviction was reported.
+	evicted bool
+	share   share
+}
+
+type groupState struct {
+	group *v1beta1.PodGroup
+	waits waiting
+	share share
+}
+
+type quotaState struct {
+	quota *v1alpha1.CardQuota
+	// expected is what the status should say, since when it should, and
+	// whether it was reported that it does not.
+	expected expectation
+	since    time.Time
+	reported bool
+}
+
+func newMachine(options Options) *machine {
+	return &machine{
+		options:   options,
+		pods:      map[types.UID]*podState{},
+		groups:    map[types.NamespacedName]*groupState{},
+		queues:    map[string]*v1beta1.Queue{},
+		limits:    map[string]*history{},
+		nodes:     map[string]card.Node{},
+		inventory: card.NewInventory(nil),
+		quotas:    map[types.UID]*quotaState{},
+		touched:   map[string]time.Time{},
+		excused:   map[Invariant]int{},
+	}
+}
+
+// load takes an object as it was at the start: nothing happened to it yet.
+func (m *machine) load(object client.Object, at time.Time) {
+	m.take(change{seen: at, object: object}, false)
+}
+
+// apply takes the next change.
+func (m *machine) apply(c change) { m.take(c, true) }
+
+func (m *machine) take(c change, happened bool) {
+	m.newest = c.seen
+	switch object := c.object.(type) {
+	case *corev1.Pod:
+		m.takePod(object, c, happened)
+	case *v1beta1.PodGroup:
+		m.takeGroup(object, c)
+	case *v1beta1.Queue:
+		m.takeQueue(object, c)
+	case *corev1.Node:
+		m.takeNode(object, c)
+	case *v1alpha1.CardQuota:
+		if c.deleted {
+			delete(m.quotas, object.UID)
+		} else if state, ok := m.quotas[object.UID]; ok {
+			if state.quota.Generation != object.Generation {
+				m.touched[object.Queue()] = c.seen
+			}
+			state.quota = object
+		} else {
+			m.quotas[object.UID] = &quotaState{quota: object, since: c.seen}
+		}
+	}
+}
+
+func (m *machine) takePod(pod *corev1.Pod, c change, happened bool) {
+	state, known := m.pods[pod.UID]
+	if !known {
+		state = &podState{pod: &corev1.Pod{}}
+		m.pods[pod.UID] = state
+	}
+	placed := pod.Spec.NodeName != "" && state.pod.Spec.NodeName == ""
+	state.pod = pod
+	m.recharge(state)
+	state.waits.set(decision.Waiting(pod), c.seen)
+	m.judgeEviction(state, c, happened)
+	if happened && placed && !c.deleted {
+		m.judgePlacement(state, c)
+	}
+	if c.deleted {
+		delete(m.pods, pod.UID)
+		m.touch(&state.share, share{})
+	}
+}
+
+func (m *machine) takeGroup(group *v1beta1.PodGroup, c change) {
+	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
+	state, ok := m.groups[key]
+	if !ok {
+		state = &groupState{}
+		m.groups[key] = state
+	}
+	if ok && state.group.UID != group.UID {
+		state.waits = waiting{}
+	}
+	state.group = group
+	if c.deleted {
+		delete(m.groups, key)
+		m.touch(&state.share, share{})
+	} else {
+		m.touch(&state.share, m.shareOfGroup(group))
+	}
+	for _, state := range m.pods {
+		if state.pod.Namespace == group.Namespace && decision.PodGroupName(state.pod) == group.Name {
+			m.recharge(state)
+		}
+	}
+}
+
+func (m *machine) takeQueue(queue *v1beta1.Queue, c change) {
+	now := account.Limits{}
+	if c.deleted {
+		delete(m.queues, queue.Name)
+	} else {
+		m.queues[queue.Name] = queue
+		now = decision.RulesOf(queue, m.options.Unmanaged).Limits
+	}
+	if _, ok := m.limits[queue.Name]; !ok {
+		m.limits[queue.Name] = &history{}
+	}
+	m.limits[queue.Name].set(now, c.seen)
+}
+
+func (m *machine) takeNode(node *corev1.Node, c change) {
+	before, known := m.nodes[node.Name]
+	now := card.Recognise(node)
+	switch {
+	case c.deleted:
+		delete(m.nodes, node.Name)
+	case known && reflect.DeepEqual(before, now):
+		return // a heartbeat
+	default:
+		m.nodes[node.Name] = now
+	}
+	m.inventory = card.NewInventory(maps.Clone(m.nodes), m.inventory.Resources()...)
+	for _, state := range m.pods {
+		m.recharge(state)
+	}
+	for _, state := range m.groups {
+		m.touch(&state.share, m.shareOfGroup(state.group))
+	}
+}
+
+// recharge counts a pod anew.
+func (m *machine) recharge(state *podState) {
+	charge, holds := decision.ChargeOf(state.pod, m.groupOf(state.pod), m.inventory, state.charge)
+	state.charge = nil
+	if holds {
+		state.charge = &charge
+	}
+	m.touch(&state.share, m.shareOfPod(state))
+}
+
+func (m *machine) groupOf(pod *corev1.Pod) *v1beta1.PodGroup {
+	if state, ok := m.groups[types.NamespacedName{Namespace: pod.Namespace, Name: decision.PodGroupName(pod)}]; ok {
+		return state.group
+	}
+	return nil
+}
+
+func (m *machine) report(invariant Invariant, at time.Time, object, format string, args ...any) {
+	if m.excused[invariant] > 0 || invariant != Sight && !m.options.Concerns(object) {
+		return
+	}
+	m.found = append(m.found, Violation{Invariant: invariant, Time: at, Object: object, Message: fmt.Sprintf(format, args...)})
+}
+
+// judge looks at what must have happened by now. Everything that was written
+// before now must have been applied. It returns what is still open: expected,
+// not there, and not late yet.
+func (m *machine) judge(now time.Time) []string {
+	return append(m.judgeStatus(now), m.judgeReasons(now)...)
+}
+
+// excuse stops judging an invariant, or goes on with it; excuses add up. When
+// the last one ends, whoever is late gets the whole time again.
+func (m *machine) excuse(invariant Invariant, excused bool, now time.Time) {
+	if excused {
+		m.excused[invariant]++
+		return
+	}
+	m.excused[invariant]--
+	if m.excused[invariant] > 0 {
+		return
+	}
+	for _, state := range m.quotas {
+		state.since = now
+	}
+	for _, state := range m.pods {
+		state.waits.restart(now)
+	}
+	for _, state := range m.groups {
+		state.waits.restart(now)
+	}
+}

@@ -1,0 +1,89 @@
+package observer
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// change is one change of one object.
+type change struct {
+	// revision is the resourceVersion of the change: its place in the order of
+	// all changes of the cluster. A deletion has its own.
+	revision int64
+	deleted  bool
+	// seen is when the watch brought it.
+	seen   time.Time
+	object client.Object
+}
+
+// picture is what a list showed: every object's revision, and the revision of
+// the list as a whole.
+type picture struct {
+	revision int64
+	objects  map[types.UID]int64
+}
+
+// stream collects the changes of one kind, which arrive in order.
+type stream struct {
+	// latest is the newest revision of every object that exists, as far as this
+	// stream has got.
+	latest map[types.UID]int64
+	// reached is the revision of the newest change or bookmark.
+	reached int64
+	waiting []change
+}
+
+func newStream(start picture) *stream {
+	return &stream{latest: start.objects, reached: start.revision}
+}
+
+func (s *stream) add(c change) {
+	s.reached = max(s.reached, c.revision)
+	if c.deleted {
+		delete(s.latest, c.object.GetUID())
+	} else {
+		s.latest[c.object.GetUID()] = c.revision
+	}
+	s.waiting = append(s.waiting, c)
+}
+
+// holds tells whether the stream has brought everything up to the picture:
+// every object in it as new as there or newer, and no object that the picture
+// shows to be gone. An object that is missing here but was listed may also have
+// been deleted since, which shows in a stream that got beyond the picture.
+func (s *stream) holds(p picture) bool {
+	if s.reached >= p.revision {
+		return true
+	}
+	for uid, revision := range p.objects {
+		if s.latest[uid] < revision {
+			return false
+		}
+	}
+	for uid := range s.latest {
+		if _, ok := p.objects[uid]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// merge takes the changes up to a revision out of all streams, in the order in
+// which they happened.
+func merge(streams []*stream, until int64) []change {
+	var out []change
+	for _, s := range streams {
+		n := 0
+		for n < len(s.waiting) && s.waiting[n].revision <= until {
+			n++
+		}
+		out = append(out, s.waiting[:n]...)
+		s.waiting = slices.Clone(s.waiting[n:])
+	}
+	slices.SortStableFunc(out, func(a, b change) int { return cmp.Compare(a.revision, b.revision) })
+	return out
+}

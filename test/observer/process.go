@@ -1,0 +1,118 @@
+package observer
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Followed is a process that the observer follows.
+type Followed interface {
+	// Name names it in violations.
+	Name() string
+	// LogFile is where its output goes.
+	LogFile() string
+	// Done is closed when it has ended.
+	Done() <-chan struct{}
+}
+
+// fatalSigns are lines that no healthy Go program writes. The last one is
+// written by Kubernetes' handler of panics before it panics again.
+var fatalSigns = []string{"panic:", "fatal error:", "WARNING: DATA RACE", "Observed a panic"}
+
+// follower reads what a process writes from the moment it is followed.
+type follower struct {
+	process Followed
+	// from is how far its log was read.
+	from int64
+
+	mu       sync.Mutex
+	mayEnd   bool
+	reported bool
+}
+
+func follow(process Followed) (*follower, error) {
+	f := &follower{process: process}
+	info, err := os.Stat(process.LogFile())
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("log of %s: %w", process.Name(), err)
+	default:
+		f.from = info.Size()
+	}
+	return f, nil
+}
+
+// letEnd stops minding that the process ends; its log is still read.
+func (f *follower) letEnd() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mayEnd = true
+}
+
+// look reads on and returns what is wrong.
+func (f *follower) look(now time.Time) []Violation {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var found []Violation
+	ended := false
+	select {
+	case <-f.process.Done():
+		ended = true
+	default:
+	}
+	lines, err := f.lines(ended)
+	if err != nil {
+		found = append(found, Violation{Invariant: Sight, Time: now, Object: f.process.Name(), Message: err.Error()})
+	}
+	for _, line := range lines {
+		for _, sign := range fatalSigns {
+			if strings.Contains(line, sign) {
+				found = append(found, Violation{Invariant: Process, Time: now, Object: f.process.Name(), Message: "wrote " + strings.TrimSpace(line)})
+				break
+			}
+		}
+	}
+	if ended && !f.mayEnd && !f.reported {
+		f.reported = true
+		found = append(found, Violation{Invariant: Process, Time: now, Object: f.process.Name(), Message: "ended by itself"})
+	}
+	return found
+}
+
+// lines returns the complete lines that were written since the last look, and
+// the rest too when no more will come.
+func (f *follower) lines(ended bool) ([]string, error) {
+	file, err := os.Open(f.process.LogFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("log of %s: %w", f.process.Name(), err)
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(f.from, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("log of %s: %w", f.process.Name(), err)
+	}
+	var lines []string
+	reader := bufio.NewReader(file)
+	for {
+		line, err := reader.ReadString('\n')
+		if err != nil && !ended {
+			return lines, nil // the rest of this line is still to come
+		}
+		f.from += int64(len(line))
+		if line != "" {
+			lines = append(lines, line)
+		}
+		if err != nil {
+			return lines, nil
+		}
+	}
+}

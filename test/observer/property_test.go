@@ -1,0 +1,178 @@
+package observer
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+)
+
+// oracle knows the truth about a played cluster: it is told every act as it
+// happens and works with plain numbers, not with objects.
+type oracle struct {
+	quotas map[string][]dated // by queue, oldest first
+	held   map[string]holding // by pod
+	wrong  []string           // pods whose placement broke the quota, in order
+}
+
+type dated struct {
+	cards int
+	from  time.Time
+}
+
+type holding struct {
+	queue string
+	cards int
+}
+
+func (o *oracle) place(pod, queue string, cards int, now time.Time) {
+	o.held[pod] = holding{queue, cards}
+	sum := 0
+	for _, h := range o.held {
+		if h.queue == queue {
+			sum += h.cards
+		}
+	}
+	allowed := 0
+	for i, q := range o.quotas[queue] {
+		replaced := now
+		if i+1 < len(o.quotas[queue]) {
+			replaced = o.quotas[queue][i+1].from
+		}
+		if !replaced.Before(now.Add(-10 * time.Second)) {
+			allowed = max(allowed, q.cards)
+		}
+	}
+	if sum > allowed {
+		o.wrong = append(o.wrong, "pod/test/"+pod)
+	}
+}
+
+// act plays one random act on both sides.
+func act(t *rapid.T, s *script, o *oracle, pods map[string]*corev1.Pod) {
+	queues := []string{"q", "r"}
+	name := strconv.Itoa(rapid.IntRange(0, 7).Draw(t, "pod"))
+	p, exists := pods[name]
+	switch rapid.IntRange(0, 6).Draw(t, "act") {
+	case 0:
+		s.wait(time.Duration(rapid.IntRange(1, 12000).Draw(t, "wait")) * time.Millisecond)
+	case 1:
+		q := rapid.SampledFrom(queues).Draw(t, "queue")
+		cards := rapid.IntRange(0, 6).Draw(t, "quota")
+		s.write(queue(q, fmt.Sprintf(`{"NVIDIA-H200":%d}`, cards)))
+		o.quotas[q] = append(o.quotas[q], dated{cards, s.clock})
+	case 2, 3:
+		if exists {
+			return
+		}
+		q := rapid.SampledFrom(queues).Draw(t, "queue")
+		cards := rapid.IntRange(1, 3).Draw(t, "cards")
+		p = pod(name, strconv.Itoa(cards), h200)
+		p.UID = types.UID(fmt.Sprintf("%s-%d", name, s.revision))
+		p.Annotations["scheduling.volcano.sh/queue-name"] = q
+		pods[name] = p
+		s.place(p, "h200-0")
+		o.place(name, q, cards, s.clock)
+	case 4:
+		if exists && p.DeletionTimestamp == nil {
+			now := metav1.NewTime(s.clock)
+			p.DeletionTimestamp = &now
+			s.write(p)
+			delete(o.held, name)
+		}
+	case 5:
+		if exists {
+			p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
+			s.write(p)
+			delete(o.held, name)
+		}
+	case 6:
+		if exists {
+			s.remove(p)
+			delete(pods, name)
+			delete(o.held, name)
+		}
+	}
+}
+
+func blamed(found []Violation) []string {
+	var out []string
+	for _, v := range found {
+		out = append(out, v.Object)
+	}
+	return out
+}
+
+func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newScript()
+		s.load(queue("r", `{"NVIDIA-H200":3}`))
+		o := &oracle{quotas: map[string][]dated{"q": {{2, began}}, "r": {{3, began}}}, held: map[string]holding{}}
+		pods := map[string]*corev1.Pod{}
+		for range rapid.IntRange(1, 60).Draw(t, "acts") {
+			act(t, s, o, pods)
+		}
+		if got, want := fmt.Sprint(blamed(s.machine.found)), fmt.Sprint(o.wrong); got != want {
+			t.Fatalf("the machine blames %s, the oracle %s", got, want)
+		}
+		// The same changes, whatever the order in which two watches bring them
+		// and whenever one looks, must give the same verdict.
+		if got, want := fmt.Sprint(blamed(replay(t, s.log))), fmt.Sprint(o.wrong); got != want {
+			t.Fatalf("out of order the machine blames %s, the oracle %s", got, want)
+		}
+	})
+}
+
+// replay delivers a log by two streams that lag behind each other at random.
+func replay(t *rapid.T, log []change) []Violation {
+	s := newScript()
+	s.load(queue("r", `{"NVIDIA-H200":3}`))
+	streams := []*stream{newStream(picture{objects: map[types.UID]int64{}}), newStream(picture{objects: map[types.UID]int64{}})}
+	var todo [2][]change
+	for _, c := range log {
+		i := 0
+		if _, ok := c.object.(*v1beta1.Queue); ok {
+			i = 1
+		}
+		todo[i] = append(todo[i], c)
+	}
+	// world is what lists at a revision would show of each kind.
+	world := func(i int, until int64) picture {
+		p := picture{revision: until, objects: map[types.UID]int64{}}
+		for _, c := range log {
+			_, isQueue := c.object.(*v1beta1.Queue)
+			if c.revision > until || isQueue != (i == 1) {
+				continue
+			}
+			if c.deleted {
+				delete(p.objects, c.object.GetUID())
+			} else {
+				p.objects[c.object.GetUID()] = c.revision
+			}
+		}
+		return p
+	}
+	for len(todo[0])+len(todo[1]) > 0 {
+		i := rapid.IntRange(0, 1).Draw(t, "stream")
+		if len(todo[i]) > 0 {
+			streams[i].add(todo[i][0])
+			todo[i] = todo[i][1:]
+		}
+		until := int64(rapid.IntRange(0, len(log)).Draw(t, "until"))
+		if streams[0].holds(world(0, until)) && streams[1].holds(world(1, until)) {
+			for _, c := range merge(streams, until) {
+				s.machine.apply(c)
+			}
+		}
+	}
+	for _, c := range merge(streams, int64(len(log))) {
+		s.machine.apply(c)
+	}
+	return s.machine.found
+}

@@ -1,0 +1,247 @@
+package observer
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// share is what a pod or PodGroup adds to the numbers of a queue.
+type share struct {
+	queue string
+	what  string
+}
+
+func (m *machine) shareOfPod(state *podState) share {
+	switch {
+	case state.charge != nil:
+		return share{queue: state.charge.Queue, what: fmt.Sprint("holds ", state.charge.Cards)}
+	case decision.Waiting(state.pod):
+		ask := decision.AskOf(state.pod, m.inventory)
+		return share{
+			queue: decision.QueueOf(state.pod, m.groupOf(state.pod), ""),
+			what:  fmt.Sprint("waits for ", ask.Count, ask.Names),
+		}
+	}
+	return share{}
+}
+
+func (m *machine) shareOfGroup(group *v1beta1.PodGroup) share {
+	if !groupWaits(group) {
+		return share{}
+	}
+	return share{queue: cmp.Or(group.Spec.Queue, decision.DefaultQueue), what: fmt.Sprint("waits for ", m.announced(group))}
+}
+
+// touch notes which queues' numbers a change may have moved. Comparing only
+// what is expected now with what was expected at the last judgement would miss
+// numbers that moved and came back in between, and take a status that is on
+// its way for one that was never right.
+func (m *machine) touch(before *share, now share) {
+	if *before == now {
+		return
+	}
+	m.touched[before.queue], m.touched[now.queue] = m.newest, m.newest
+	*before = now
+}
+
+// expectation is what a status should say of each card.
+type expectation map[card.Name]v1alpha1.CardStatus
+
+// judgeStatus compares what CardQuotas and their Queues say with a recount.
+func (m *machine) judgeStatus(now time.Time) []string {
+	if m.excused[Status] > 0 {
+		return nil
+	}
+	var open []string
+	for _, state := range m.quotas {
+		quota := state.quota
+		if !m.options.Concerns("cardquota/"+quota.Name) || quota.DeletionTimestamp != nil || m.owner(quota.Queue()) != quota {
+			state.expected, state.reported = nil, false
+			continue
+		}
+		expected := m.expect(quota)
+		if state.expected == nil || !maps.Equal(expected, state.expected) {
+			state.expected, state.since, state.reported = expected, m.newest, false
+		}
+		if touched := m.touched[quota.Queue()]; touched.After(state.since) {
+			state.since, state.reported = touched, false // the numbers may have moved and come back
+		}
+		wrong := m.compare(quota, expected)
+		switch {
+		case wrong == "" || state.reported:
+		case now.Sub(state.since) < m.options.StatusWithin:
+			open = append(open, "cardquota/"+quota.Name+": "+wrong)
+		default:
+			state.reported = true
+			m.report(Status, now, "cardquota/"+quota.Name, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
+		}
+	}
+	return open
+}
+
+// owner is the CardQuota that has a queue: the oldest that names it.
+func (m *machine) owner(queue string) *v1alpha1.CardQuota {
+	var owner *v1alpha1.CardQuota
+	for _, state := range m.quotas {
+		rival := state.quota
+		if rival.Queue() != queue {
+			continue
+		}
+		if owner == nil || cmp.Or(rival.CreationTimestamp.Compare(owner.CreationTimestamp.Time), strings.Compare(rival.Name, owner.Name)) < 0 {
+			owner = rival
+		}
+	}
+	return owner
+}
+
+// expect recounts a queue from the beginning.
+func (m *machine) expect(quota *v1alpha1.CardQuota) expectation {
+	out := expectation{}
+	granted := map[card.Name]card.Count{}
+	for _, c := range quota.Spec.Cards {
+		granted[card.Name(c.Name)] = card.Count(c.Quota)
+		out[card.Name(c.Name)] = v1alpha1.CardStatus{}
+	}
+	for _, state := range m.pods {
+		if state.charge != nil && state.charge.Queue == quota.Queue() {
+			for _, held := range state.charge.Cards {
+				entry := out[held.Name]
+				entry.Used += int64(held.Count)
+				out[held.Name] = entry
+			}
+		}
+	}
+	wait := func(names []card.Name, count card.Count) {
+		if len(names) == 0 || count == 0 {
+			return
+		}
+		// Shown under the first alternative that the queue has quota for.
+		i := max(0, slices.IndexFunc(names, func(n card.Name) bool { return granted[n] > 0 }))
+		entry := out[names[i]]
+		entry.Pending += int64(count)
+		out[names[i]] = entry
+	}
+	m.waitingIn(quota.Queue(), wait)
+	physical := m.inventory.Physical()
+	for name, entry := range out {
+		entry.Name = string(name)
+		entry.Quota = int64(granted[name])
+		entry.Free = max(0, entry.Quota-entry.Used)
+		entry.OverQuotaBy = max(0, entry.Used-entry.Quota)
+		entry.Physical = int64(physical[name])
+		out[name] = entry
+	}
+	return out
+}
+
+// waitingIn hands over everything that waits in a queue: pods, and PodGroups
+// that have no pods yet.
+func (m *machine) waitingIn(queue string, wait func([]card.Name, card.Count)) {
+	for _, state := range m.pods {
+		if decision.Waiting(state.pod) && decision.QueueOf(state.pod, m.groupOf(state.pod), "") == queue {
+			ask := decision.AskOf(state.pod, m.inventory)
+			wait(ask.Names, ask.Count)
+		}
+	}
+	peopled := m.peopled()
+	for key, state := range m.groups {
+		named := cmp.Or(state.group.Spec.Queue, decision.DefaultQueue)
+		if named != queue || peopled[key] || !groupWaits(state.group) {
+			continue
+		}
+		for _, a := range m.announced(state.group) {
+			wait(a.names, a.count)
+		}
+	}
+}
+
+// announced reads what the job of a PodGroup will ask for: its annotation
+// card.request, or the card resources of its minResources.
+func (m *machine) announced(group *v1beta1.PodGroup) []announcement {
+	var out []announcement
+	if text, ok := group.Annotations[v1alpha1.AnnotationCardRequest]; ok {
+		if totals, err := card.ParseTotals(text); err == nil {
+			for _, total := range totals {
+				out = append(out, announcement{names: total.Request.Names(), count: total.Count})
+			}
+			return out
+		}
+	}
+	if group.Spec.MinResources == nil {
+		return nil
+	}
+	for _, resource := range slices.Sorted(maps.Keys(*group.Spec.MinResources)) {
+		quantity := (*group.Spec.MinResources)[resource]
+		if m.inventory.IsCard(resource) && quantity.Sign() > 0 {
+			out = append(out, announcement{names: m.inventory.Named(resource), count: card.Count(quantity.Value())})
+		}
+	}
+	return out
+}
+
+// compare says how a CardQuota and its Queue differ from what is expected, ""
+// when they do not.
+func (m *machine) compare(quota *v1alpha1.CardQuota, expected expectation) string {
+	said := expectation{}
+	for _, entry := range quota.Status.Cards {
+		said[card.Name(entry.Name)] = entry
+	}
+	var wrong []string
+	for _, name := range names(expected, said) {
+		if expected[name] != said[name] {
+			wrong = append(wrong, fmt.Sprintf("status of <%s> is %s, a recount gives %s", name, numbers(said, name), numbers(expected, name)))
+		}
+	}
+	if difference := m.compareQueue(quota, expected); difference != "" {
+		wrong = append(wrong, difference)
+	}
+	return strings.Join(wrong, "; ")
+}
+
+// compareQueue does the same for the annotation card.allocated of the Queue.
+func (m *machine) compareQueue(quota *v1alpha1.CardQuota, expected expectation) string {
+	queue, ok := m.queues[quota.Queue()]
+	if !ok {
+		return "queue <" + quota.Queue() + "> does not exist"
+	}
+	held := card.Quota{}
+	for name, entry := range expected {
+		if entry.Used > 0 {
+			held[name] = card.Count(entry.Used)
+		}
+	}
+	text := cmp.Or(queue.Annotations[v1alpha1.AnnotationCardAllocated], "{}")
+	said, err := card.ParseQuota(text)
+	if err != nil {
+		return fmt.Sprintf("%s of queue <%s> cannot be read: %v", v1alpha1.AnnotationCardAllocated, queue.Name, err)
+	}
+	maps.DeleteFunc(said, func(_ card.Name, n card.Count) bool { return n == 0 })
+	if !maps.Equal(said, held) {
+		return fmt.Sprintf("%s of queue <%s> is %s, a recount gives %s", v1alpha1.AnnotationCardAllocated, queue.Name, text, held)
+	}
+	return ""
+}
+
+func names(a, b expectation) []card.Name {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}
+
+func numbers(e expectation, name card.Name) string {
+	c, ok := e[name]
+	if !ok {
+		return "missing"
+	}
+	return fmt.Sprintf("quota %d used %d pending %d free %d overQuotaBy %d physical %d", c.Quota, c.Used, c.Pending, c.Free, c.OverQuotaBy, c.Physical)
+}

@@ -1,0 +1,46 @@
+package observer
+
+import (
+	"fmt"
+	"time"
+)
+
+// Invariant names one of the rules that the observer checks.
+type Invariant string
+
+// The invariants.
+const (
+	// Quota: per queue and card, use by actual placement never exceeds the
+	// quota that was in force when a pod was placed.
+	Quota Invariant = "I1 quota"
+	// Card: no pod is on a card that its request does not name.
+	Card Invariant = "I2 card"
+	// Status: what CardQuotas and Queues say about use equals a recount of the
+	// pods within Options.StatusWithin of the last change.
+	Status Invariant = "I3 status"
+	// Eviction: no pod is evicted.
+	Eviction Invariant = "I4 eviction"
+	// Process: no followed process panics, races or ends by itself.
+	Process Invariant = "I5 process"
+	// Reason: what waits for cards says why within Options.ReasonWithin.
+	Reason Invariant = "I6 reason"
+	// Sight is no rule about the world: the observer could not see everything,
+	// and its silence proves nothing.
+	Sight Invariant = "observer"
+)
+
+// Violation is one breach of an invariant.
+type Violation struct {
+	Invariant Invariant
+	// Time is when the change was seen, or when the time to act ran out.
+	Time time.Time
+	// Object is kind/namespace/name, or a process's name.
+	Object string
+	// Message says what is and what should be.
+	Message string
+}
+
+// String is one line.
+func (v Violation) String() string {
+	return fmt.Sprintf("%s [%s] %s: %s", v.Time.Format("15:04:05.000"), v.Invariant, v.Object, v.Message)
+}

@@ -1,0 +1,181 @@
+package observer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// kind is a kind of objects that is watched.
+type kind struct {
+	gvk  schema.GroupVersionKind
+	list func() client.ObjectList
+}
+
+// kinds are watched. Pods come first and the rest is listed at their revision.
+var kinds = []kind{
+	{corev1.SchemeGroupVersion.WithKind("Pod"), func() client.ObjectList { return &corev1.PodList{} }},
+	{corev1.SchemeGroupVersion.WithKind("Node"), func() client.ObjectList { return &corev1.NodeList{} }},
+	{v1beta1.SchemeGroupVersion.WithKind("PodGroup"), func() client.ObjectList { return &v1beta1.PodGroupList{} }},
+	{v1beta1.SchemeGroupVersion.WithKind("Queue"), func() client.ObjectList { return &v1beta1.QueueList{} }},
+	{v1alpha1.GroupVersion.WithKind("CardQuota"), func() client.ObjectList { return &v1alpha1.CardQuotaList{} }},
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("observer: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// listAll lists all kinds at one revision, so that the objects fit together.
+func (o *Observer) listAll(ctx context.Context) (objects []client.Object, pictures []picture, err error) {
+	options := &metav1.ListOptions{}
+	for _, k := range kinds {
+		list := k.list()
+		if err := o.client.List(ctx, list, &client.ListOptions{Raw: options}); err != nil {
+			return nil, nil, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
+		}
+		p, err := pictureOf(list)
+		if err != nil {
+			return nil, nil, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			return nil, nil, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
+		}
+		for _, item := range items {
+			objects = append(objects, item.(client.Object))
+		}
+		pictures = append(pictures, p)
+		options = &metav1.ListOptions{
+			ResourceVersion:      strconv.FormatInt(pictures[0].revision, 10),
+			ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		}
+	}
+	return objects, pictures, nil
+}
+
+// look lists a kind as it is now: only the metadata, and never from a stale cache.
+func (o *Observer) look(ctx context.Context, k kind) (picture, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(k.gvk.GroupVersion().WithKind(k.gvk.Kind + "List"))
+	if err := o.client.List(ctx, list); err != nil {
+		return picture{}, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
+	}
+	return pictureOf(list)
+}
+
+func pictureOf(list client.ObjectList) (picture, error) {
+	revision, err := strconv.ParseInt(list.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return picture{}, fmt.Errorf("resourceVersion of the list: %w", err)
+	}
+	p := picture{revision: revision, objects: map[types.UID]int64{}}
+	return p, meta.EachListItem(list, func(item runtime.Object) error {
+		object := item.(metav1.Object)
+		revision, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
+		if err != nil {
+			return fmt.Errorf("resourceVersion of %s: %w", object.GetName(), err)
+		}
+		p.objects[object.GetUID()] = revision
+		return nil
+	})
+}
+
+// follow watches one kind and resumes where a watch ended. It gives up, and
+// says so, when changes were lost.
+func (o *Observer) follow(ctx context.Context, i int) {
+	for ctx.Err() == nil {
+		err := o.watchOnce(ctx, i)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errLost) && !o.resume(ctx, i) {
+			o.blind(fmt.Sprintf("watch of %s: %v", kinds[i].gvk.Kind, err))
+			return
+		}
+		if err != nil { // the API server is away: for too long is noticed by the looks
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}
+
+// errLost says that the API server no longer has what follows the last change.
+var errLost = errors.New("changes were lost")
+
+// resume goes on from a fresh list when that shows nothing that the stream does
+// not know. An API server that serves a kind for the first time has no older
+// revisions to watch from although nothing changed.
+func (o *Observer) resume(ctx context.Context, i int) bool {
+	now, err := o.look(ctx, kinds[i])
+	if err != nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.streams[i]
+	if !maps.Equal(s.latest, now.objects) {
+		return false
+	}
+	s.reached = max(s.reached, now.revision)
+	o.arrived.Broadcast()
+	return true
+}
+
+func (o *Observer) watchOnce(ctx context.Context, i int) error {
+	o.mu.Lock()
+	reached := o.streams[i].reached
+	o.mu.Unlock()
+	w, err := o.client.Watch(ctx, kinds[i].list(), &client.ListOptions{Raw: &metav1.ListOptions{
+		ResourceVersion: strconv.FormatInt(reached, 10), AllowWatchBookmarks: true,
+	}})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if event.Type == watch.Error {
+			return fmt.Errorf("%w: %v", errLost, event.Object)
+		}
+		object, ok := event.Object.(client.Object)
+		if !ok {
+			return fmt.Errorf("%w: %T is no object", errLost, event.Object)
+		}
+		revision, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
+		if err != nil {
+			return fmt.Errorf("%w: resourceVersion: %w", errLost, err)
+		}
+		o.mu.Lock()
+		if event.Type == watch.Bookmark {
+			o.streams[i].reached = max(o.streams[i].reached, revision)
+		} else {
+			object.SetManagedFields(nil)
+			o.streams[i].add(change{revision: revision, deleted: event.Type == watch.Deleted, seen: time.Now(), object: object})
+		}
+		o.arrived.Broadcast()
+		o.mu.Unlock()
+	}
+	return nil
+}
