@@ -57,10 +57,21 @@ func shippedConfiguration(t *testing.T) string {
 	return object.Data[defaults.configMapKey]
 }
 
+func TestActionsThatEvictAreRefused(t *testing.T) {
+	for action := range evicting() {
+		text := strings.Replace(shippedConfiguration(t), "allocate,", "allocate, "+action+",", 1)
+		if err := schedulerconf.Validate(text, knownNames("")); err == nil || !strings.Contains(err.Error(), action) {
+			t.Errorf("action %s: %v, want a refusal that names it", action, err)
+		}
+	}
+}
+
 func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 	for name, text := range texts(t) {
 		t.Run(name, func(t *testing.T) {
-			if err := schedulerconf.Validate(text, knownNames("")); err != nil {
+			known := knownNames("")
+			known.Refused = nil // Volcano's parser knows actions that this scheduler does not run
+			if err := schedulerconf.Validate(text, known); err != nil {
 				t.Fatalf("refused: %v", err)
 			}
 			stamped, hash, err := schedulerconf.WithHash(text)

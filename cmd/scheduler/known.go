@@ -29,6 +29,14 @@ func knownNames(pluginsDir string) schedulerconf.Known {
 			_, registered := framework.GetPluginBuilder(name)
 			return !registered
 		}),
+		Refused:   evicting(),
 		Arguments: validateArguments,
 	}
+}
+
+// evicting are the actions of Volcano that evict pods without asking about card quota: a pod
+// whose queue has no room could cost others theirs and still not run.
+func evicting() map[string]string {
+	const reason = "it evicts pods without asking about card quota; this version of capacity-card does not support it"
+	return map[string]string{"preempt": reason, "reclaim": reason, "shuffle": reason}
 }

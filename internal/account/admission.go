@@ -54,10 +54,10 @@ func (a *Account) Admit(queue string, waiting Waiting, app Application, overComm
 	milliCPU, memory := a.UsedCPUMemory(queue)
 	cpuLimit, memoryLimit := scale(limits.MilliCPU, overCommit), scale(limits.Memory, overCommit)
 	switch {
-	case exceeds(milliCPU+waiting.MilliCPU, app.MilliCPU, cpuLimit):
-		return &Shortage{Kind: CPU, Queue: queue, Requested: app.MilliCPU, Total: milliCPU + waiting.MilliCPU + app.MilliCPU, Limit: cpuLimit}
-	case exceeds(memory+waiting.Memory, app.Memory, memoryLimit):
-		return &Shortage{Kind: Memory, Queue: queue, Requested: app.Memory, Total: memory + waiting.Memory + app.Memory, Limit: memoryLimit}
+	case exceeds(sum(milliCPU, waiting.MilliCPU), app.MilliCPU, cpuLimit):
+		return &Shortage{Kind: CPU, Queue: queue, Requested: app.MilliCPU, Total: sum(sum(milliCPU, waiting.MilliCPU), app.MilliCPU), Limit: cpuLimit}
+	case exceeds(sum(memory, waiting.Memory), app.Memory, memoryLimit):
+		return &Shortage{Kind: Memory, Queue: queue, Requested: app.Memory, Total: sum(sum(memory, waiting.Memory), app.Memory), Limit: memoryLimit}
 	}
 	return nil
 }
@@ -80,13 +80,16 @@ func (a *Account) admitCards(queue string, waiting Waiting, app Application, ove
 	}
 	waits := waiting.Demands
 	for _, d := range app.Demands {
-		if m.add(d) < d.Count {
+		if got := m.add(d); got < d.Count {
 			s := &Shortage{Kind: Cards, Queue: queue, Names: d.Names, Requested: int64(d.Count)}
 			s.Total = s.Requested + int64(competing(waits, d))
 			for _, name := range d.Names {
 				s.Total += int64(a.Used(queue, name))
 				s.Limit += limit(name)
 			}
+			// With alternatives the sums may look as if it fitted; what is missing
+			// is what the matching could not give.
+			s.Total = max(s.Total, s.Limit+int64(d.Count-got))
 			return s
 		}
 		waits = append(slices.Clip(waits), d)
@@ -110,13 +113,13 @@ func (a *Account) overused(queue string, limit func(card.Name) int64) []card.Nam
 
 // competing sums the demands that share a card name with d.
 func competing(demands []Demand, d Demand) card.Count {
-	var sum card.Count
+	var total card.Count
 	for _, other := range demands {
 		if slices.ContainsFunc(other.Names, func(name card.Name) bool { return slices.Contains(d.Names, name) }) {
-			sum = sum.Add(other.Count)
+			total = total.Add(other.Count)
 		}
 	}
-	return sum
+	return total
 }
 
 // scale multiplies a limit, rounding down: nothing that is not whole is given.
@@ -131,9 +134,43 @@ func scale(limit int64, by float64) int64 {
 	return int64(scaled)
 }
 
-// Add notes that an application was admitted.
+// Add notes that an application was admitted. Demands for the same cards are
+// one demand, so that a thousand equal jobs cost no more than one.
 func (w *Waiting) Add(app Application) {
-	w.Demands = append(w.Demands, app.Demands...)
-	w.MilliCPU += app.MilliCPU
-	w.Memory += app.Memory
+	for _, d := range app.Demands {
+		w.Demands = Merge(w.Demands, d)
+	}
+	w.MilliCPU = sum(w.MilliCPU, app.MilliCPU)
+	w.Memory = sum(w.Memory, app.Memory)
+}
+
+// AddElastic notes what a running job could give back. Jobs that hold one and
+// the same card are one pool.
+func (w *Waiting) AddElastic(e Elastic) {
+	if len(e.Held) != 1 {
+		w.Elastic = append(w.Elastic, e)
+		return
+	}
+	for name, held := range e.Held {
+		give := min(held, e.Spare)
+		for i := range w.Elastic {
+			if pool, ok := w.Elastic[i].Held[name]; ok && len(w.Elastic[i].Held) == 1 {
+				w.Elastic[i].Held[name] = pool.Add(give)
+				w.Elastic[i].Spare = w.Elastic[i].Spare.Add(give)
+				return
+			}
+		}
+		w.Elastic = append(w.Elastic, Elastic{Held: map[card.Name]card.Count{name: give}, Spare: give})
+	}
+}
+
+// Merge adds a demand to a list, to the one for the same cards if there is one.
+func Merge(demands []Demand, d Demand) []Demand {
+	for i := range demands {
+		if slices.Equal(demands[i].Names, d.Names) {
+			demands[i].Count = demands[i].Count.Add(d.Count)
+			return demands
+		}
+	}
+	return append(demands, d)
 }

@@ -1,6 +1,9 @@
 package account
 
 import (
+	"cmp"
+	"math"
+	"slices"
 	"strings"
 
 	"cardquota.dev/operator/internal/card"
@@ -9,7 +12,7 @@ import (
 // Ask is what a pod that waits would take.
 type Ask struct {
 	// Names are the cards it may run on, in the order of preference; empty when
-	// it asks for no cards.
+	// it asks for no cards, and never empty when it asks for some.
 	Names []card.Name
 	// Count is how many of one of the Names it takes.
 	Count card.Count
@@ -32,8 +35,10 @@ const (
 type Shortage struct {
 	Kind  Kind
 	Queue string
-	// Names are the card alternatives that are short; only for Cards.
+	// Names are the card alternatives that are short together; only for Cards.
 	Names []card.Name
+	// Others is how many further alternatives have even less room.
+	Others int
 	// Requested is what was asked for, Total what would be in use with it, and
 	// Limit what may be.
 	Requested, Total, Limit int64
@@ -62,15 +67,15 @@ func (a *Account) Fits(queue string, ask Ask) *Shortage {
 	}
 	switch {
 	case exceeds(q.milliCPU, ask.MilliCPU, q.limits.MilliCPU):
-		return &Shortage{Kind: CPU, Queue: queue, Requested: ask.MilliCPU, Total: q.milliCPU + ask.MilliCPU, Limit: q.limits.MilliCPU}
+		return &Shortage{Kind: CPU, Queue: queue, Requested: ask.MilliCPU, Total: sum(q.milliCPU, ask.MilliCPU), Limit: q.limits.MilliCPU}
 	case exceeds(q.memory, ask.Memory, q.limits.Memory):
-		return &Shortage{Kind: Memory, Queue: queue, Requested: ask.Memory, Total: q.memory + ask.Memory, Limit: q.limits.Memory}
+		return &Shortage{Kind: Memory, Queue: queue, Requested: ask.Memory, Total: sum(q.memory, ask.Memory), Limit: q.limits.Memory}
 	}
 	return nil
 }
 
 func (a *Account) fitsCards(queue string, ask Ask) *Shortage {
-	if ask.Count == 0 {
+	if ask.Count == 0 || len(ask.Names) == 0 {
 		return nil
 	}
 	for _, name := range ask.Names {
@@ -78,12 +83,21 @@ func (a *Account) fitsCards(queue string, ask Ask) *Shortage {
 			return nil
 		}
 	}
-	s := &Shortage{Kind: Cards, Queue: queue, Names: ask.Names, Requested: int64(ask.Count), Total: int64(ask.Count)}
-	for _, name := range ask.Names {
-		s.Total += int64(a.Used(queue, name))
-		s.Limit += int64(a.Limits(queue).Cards[name])
+	// The alternative to speak of is the one with the most room, and among
+	// equals the one with the largest quota.
+	best := slices.MaxFunc(ask.Names, func(x, y card.Name) int {
+		return cmp.Or(cmp.Compare(a.room(queue, x), a.room(queue, y)), cmp.Compare(a.Limits(queue).Cards[x], a.Limits(queue).Cards[y]))
+	})
+	return &Shortage{
+		Kind: Cards, Queue: queue, Names: []card.Name{best}, Others: len(ask.Names) - 1,
+		Requested: int64(ask.Count), Total: int64(ask.Count) + int64(a.Used(queue, best)), Limit: int64(a.Limits(queue).Cards[best]),
 	}
-	return s
+}
+
+// room is how many of a card the queue may still use, negative above a lowered
+// quota.
+func (a *Account) room(queue string, name card.Name) int64 {
+	return int64(a.Limits(queue).Cards[name]) - int64(a.Used(queue, name))
 }
 
 // FitsOn is the gate Predicate: whether the queue has room for so many of one
@@ -98,5 +112,13 @@ func (a *Account) FitsOn(queue string, name card.Name, count card.Count) bool {
 }
 
 func exceeds(used, ask, limit int64) bool {
-	return ask > 0 && limit != Unlimited && used+ask > limit
+	return ask > 0 && limit != Unlimited && sum(used, ask) > limit
+}
+
+// sum adds without wrapping around.
+func sum(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }

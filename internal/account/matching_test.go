@@ -2,6 +2,7 @@ package account
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -56,19 +57,24 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
 			return Demand{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
 		})
-		waiting := Waiting{Demands: rapid.SliceOfN(demand, 0, 2).Draw(t, "waiting")}
-		for i := range rapid.IntRange(0, 1).Draw(t, "elastic jobs") {
+		var waiting Waiting
+		waitingDemands := rapid.SliceOfN(demand, 0, 2).Draw(t, "waiting")
+		waiting.Add(Application{Demands: slices.Clone(waitingDemands)})
+		var elastic []Elastic
+		for i := range rapid.IntRange(0, 2).Draw(t, "elastic jobs") {
 			held := map[card.Name]card.Count{}
-			for _, n := range names {
+			for _, n := range names[:rapid.IntRange(1, 2).Draw(t, "cards held")] {
 				held[n] = card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("held %d %s", i, n)))
 			}
-			waiting.Elastic = append(waiting.Elastic, Elastic{Held: held, Spare: card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("spare %d", i)))})
+			e := Elastic{Held: held, Spare: card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("spare %d", i)))}
+			elastic = append(elastic, e)
+			waiting.AddElastic(Elastic{Held: maps.Clone(held), Spare: e.Spare})
 		}
 		app := Application{Demands: rapid.SliceOfN(demand, 1, 2).Draw(t, "application")}
 		factor := rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "factor")
 
 		free := map[card.Name]int64{}
-		before := slices.Clone(waiting.Demands)
+		before := slices.Clone(waitingDemands)
 		for _, n := range names {
 			left := scale(int64(quota[n]), factor) - int64(a.Used("q", n))
 			free[n] = max(0, left)
@@ -81,7 +87,7 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			asked += int64(d.Count)
 		}
 		with := append(slices.Clone(before), app.Demands...)
-		want := most(with, free, waiting.Elastic) == most(before, free, waiting.Elastic)+asked
+		want := most(with, free, elastic) == most(before, free, elastic)+asked
 		if got := a.Admit("q", waiting, app, factor); (got == nil) != want {
 			t.Fatalf("Admit = %+v, brute force says fits=%v", got, want)
 		}

@@ -15,8 +15,9 @@ import (
 	"cardquota.dev/operator/internal/decision"
 )
 
-// reserve notes what a job that was admitted earlier still waits for, and what
-// a running job holds above its minimum.
+// reserve notes what a job that was admitted earlier still waits for, unless it
+// has waited too long for other reasons than quota, and what a running job
+// holds above its minimum.
 func (p *plugin) reserve(job *api.JobInfo) {
 	waiting, ok := p.waiting[job.Queue]
 	if !ok || job.PodGroup == nil {
@@ -27,11 +28,13 @@ func (p *plugin) reserve(job *api.JobInfo) {
 	default:
 		return
 	}
-	if application, refusal := p.minimum(job); refusal == nil {
-		waiting.Add(application)
+	if job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.memory.patience.lasts(job.PgUID, p.memory.now()) {
+		if application, refusal := p.minimum(job); refusal == nil {
+			waiting.Add(application)
+		}
 	}
 	if elastic, ok := p.elastic(job); ok {
-		waiting.Elastic = append(waiting.Elastic, elastic)
+		waiting.AddElastic(elastic)
 	}
 }
 
@@ -49,12 +52,11 @@ func (p *plugin) minimum(job *api.JobInfo) (account.Application, *decision.Refus
 			return account.Application{}, ask.Refusal
 		}
 		if ask.Count > 0 {
-			app.Demands = append(app.Demands, account.Demand{Names: ask.Names, Count: ask.Count})
+			app.Demands = account.Merge(app.Demands, account.Demand{Names: ask.Names, Count: ask.Count})
 		}
 		app.MilliCPU += ask.MilliCPU
 		app.Memory += ask.Memory
 	}
-	app.Demands = merge(app.Demands)
 	return app, nil
 }
 
@@ -135,14 +137,13 @@ func (p *plugin) announced(job *api.JobInfo) (account.Application, *decision.Ref
 		if least, ok := minimum[resource]; ok && resource != "" {
 			count = min(count, share(count, named[resource], card.Count(least.Value())))
 		}
-		app.Demands = append(app.Demands, account.Demand{Names: t.Request.Names(), Count: count})
+		app.Demands = account.Merge(app.Demands, account.Demand{Names: t.Request.Names(), Count: count})
 	}
 	for resource, quantity := range minimum {
 		if _, ok := named[resource]; !ok && p.inv.IsCard(resource) && quantity.Sign() > 0 {
-			app.Demands = append(app.Demands, account.Demand{Names: p.inv.Named(resource), Count: card.Count(quantity.Value())})
+			app.Demands = account.Merge(app.Demands, account.Demand{Names: p.inv.Named(resource), Count: card.Count(quantity.Value())})
 		}
 	}
-	app.Demands = merge(app.Demands)
 	if p.args.cardUnlimitedCPUMemory && len(app.Demands) > 0 {
 		// minResources does not tell which pods the CPU is for; the pods are
 		// held to it one by one when they exist.
@@ -182,21 +183,6 @@ func totalsOf(group *api.PodGroup) (card.Totals, *decision.Refusal) {
 		}
 	}
 	return totals, nil
-}
-
-// merge adds demands for the same cards up, so that a gang of a thousand equal
-// pods is one demand.
-func merge(demands []account.Demand) []account.Demand {
-	var merged []account.Demand
-	for _, d := range demands {
-		i := slices.IndexFunc(merged, func(m account.Demand) bool { return slices.Equal(m.Names, d.Names) })
-		if i < 0 {
-			merged = append(merged, d)
-		} else {
-			merged[i].Count = merged[i].Count.Add(d.Count)
-		}
-	}
-	return merged
 }
 
 // elastic is what a job holds above its minimum.

@@ -20,10 +20,9 @@ func (p *plugin) openBooks() {
 	p.openQueues()
 	for _, job := range p.ssn.Jobs {
 		for status, tasks := range job.TaskStatusIndex {
-			placed := api.AllocatedStatus(status)
 			for _, task := range tasks {
 				facts := m.facts(task.Pod)
-				if placed {
+				if api.AllocatedStatus(status) || leaving(task, status) {
 					p.charge(string(task.UID), facts, string(job.Queue), task.NodeName)
 				} else {
 					p.account.Refund(string(task.UID))
@@ -36,6 +35,13 @@ func (p *plugin) openBooks() {
 	for _, job := range p.ssn.Jobs {
 		p.reserve(job)
 	}
+}
+
+// leaving tells a task that Volcano evicts but whose pod nobody has deleted
+// yet. The eviction may still fail; until the API server knows, it holds its
+// cards for everybody else.
+func leaving(task *api.TaskInfo, status api.TaskStatus) bool {
+	return status == api.Releasing && task.Pod.DeletionTimestamp == nil
 }
 
 // openQueues reads what every queue may use now.
@@ -88,6 +94,7 @@ func (p *plugin) chargeOthers() {
 			continue
 		}
 		if !decision.Counted(pod) {
+			p.tellIfLost(pod)
 			continue
 		}
 		facts := p.memory.facts(pod)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -109,10 +110,10 @@ func TestNothingIsDecidedBeforeTheBooksAreComplete(t *testing.T) {
 	absent := "node h200 is not in the session"
 	missing := func() string { return absent }
 	var c completeness
-	if c.check(missing, start) == "" || c.check(missing, start.Add(patience-time.Second)) == "" {
+	if c.check(missing, start) == "" || c.check(missing, start.Add(startUpEnds-time.Second)) == "" {
 		t.Error("decided although a node is missing")
 	}
-	if c.check(missing, start.Add(patience)) != "" {
+	if c.check(missing, start.Add(startUpEnds)) != "" {
 		t.Error("still waiting after all patience")
 	}
 	c = completeness{}
@@ -187,5 +188,84 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	}
 	if api.AllocatedStatus(task.Status) {
 		t.Error("the pod was placed")
+	}
+}
+
+func TestAReservationEndsWhenNothingButQuotaIsMissing(t *testing.T) {
+	clock := time.Now()
+	var p patience = newPatience()
+	if !p.lasts("g", clock) || !p.lasts("g", clock.Add(reservationEnds-time.Second)) {
+		t.Error("the reservation ended early")
+	}
+	p.renew("g", clock.Add(time.Minute))
+	if !p.lasts("g", clock.Add(reservationEnds)) {
+		t.Error("a job that was refused for quota lost its reservation")
+	}
+	if p.lasts("g", clock.Add(reservationEnds+time.Minute)) {
+		t.Error("the reservation never ends")
+	}
+	p.sweep()
+	p.sweep() // a session without it
+	if !p.lasts("g", clock.Add(time.Hour)) {
+		t.Error("a PodGroup that waits again has no reservation")
+	}
+
+	stuck := pods(4, "stuck", "1", "NVIDIA-H200", "")
+	for _, pod := range stuck {
+		pod.Spec.NodeSelector = map[string]string{"nobody": "has-this"}
+	}
+	run(t, &uthelper.TestCommonStruct{
+		Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200")},
+		Queues:    []*v1beta1.Queue{quotaQueue("q", `{"NVIDIA-H200":4}`)},
+		PodGroups: []*v1beta1.PodGroup{group("stuck", "q", 4, "Inqueue", "4"), group("next", "q", 4, "Inqueue", "4")},
+		Pods:      append(stuck, pods(4, "next", "1", "NVIDIA-H200", "")...),
+	}, nil)
+	reserved := func() (sum int64) {
+		for _, d := range opened.waiting["q"].Demands {
+			sum += int64(d.Count)
+		}
+		return sum
+	}
+	opened.openBooks()
+	before := reserved()
+	opened.memory.now = func() time.Time { return time.Now().Add(time.Hour) }
+	opened.openBooks()
+	if before < 4 || reserved() != before-4 {
+		t.Errorf("%d cards reserved at first and %d after an hour, want the stuck job's 4 given up", before, reserved())
+	}
+}
+
+func TestATaskThatVolcanoEvictsHoldsItsCardsUntilTheAPIKnows(t *testing.T) {
+	ssn := run(t, oneJobWorld(), nil)
+	job := ssn.Jobs["ns/j"]
+	task := job.Tasks["j-h2000"]
+	delete(job.TaskStatusIndex[api.Running], task.UID)
+	job.TaskStatusIndex[api.Releasing] = api.TasksMap{task.UID: task}
+	listed(t)
+	if got := opened.account.Used("q", "NVIDIA-H200"); got != 2 {
+		t.Errorf("queue uses %d cards while an eviction is under way, want 2", got)
+	}
+	task.Pod = task.Pod.DeepCopy()
+	now := metav1.Now()
+	task.Pod.DeletionTimestamp = &now
+	listed(t)
+	if got := opened.account.Used("q", "NVIDIA-H200"); got != 1 {
+		t.Errorf("queue uses %d cards after the pod was deleted, want 1", got)
+	}
+}
+
+func TestAPodOfAMissingQueueIsTold(t *testing.T) {
+	run(t, oneJobWorld(), nil)
+	lost := pods(1, "lost", "1", "NVIDIA-H200", "")[0]
+	lost.Annotations = map[string]string{"scheduling.volcano.sh/queue-name": "nowhere"}
+	lost.Spec.SchedulerName = "volcano"
+	foreign := lost.DeepCopy()
+	foreign.Name, foreign.UID, foreign.Spec.SchedulerName = "foreign", "foreign", "default-scheduler"
+	listed(t, lost, foreign)
+	if s := opened.memory.voice.said[lost.UID]; s == nil || s.text != "Queue <nowhere> does not exist" {
+		t.Errorf("the pod was told %+v", s)
+	}
+	if s := opened.memory.voice.said[foreign.UID]; s != nil {
+		t.Errorf("a pod of another scheduler was told %q", s.text)
 	}
 }

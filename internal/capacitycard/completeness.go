@@ -9,10 +9,10 @@ import (
 	"cardquota.dev/operator/internal/decision"
 )
 
-// patience is how long an incomplete start may hold everything up. Afterwards
+// startUpEnds is how long an incomplete start may hold everything up. Afterwards
 // the missing pods are charged from the lister like any other, and what is
 // missing is reported.
-const patience = 60 * time.Second
+const startUpEnds = 60 * time.Second
 
 // completeness holds decisions back after a start. Volcano opens its first
 // session before its cache has worked in all nodes and pods; deciding then
@@ -38,12 +38,14 @@ func (c *completeness) check(missing func() string, now time.Time) string {
 		c.done = true
 		klog.InfoS("Every node and pod is in the books, deciding begins", "after", waited.String())
 		return ""
-	case waited >= patience:
+	case waited >= startUpEnds:
 		c.done = true
 		klog.ErrorS(nil, "Deciding begins although Volcano's cache is incomplete; missing pods are charged all the same", "missing", absent)
 		return ""
 	}
-	return "the scheduler has just started and waits for its cache: " + absent
+	klog.InfoS("Nothing is decided yet: Volcano's cache is incomplete", "missing", absent)
+	// The same words every session, and no names of other tenants' pods.
+	return "the scheduler has just started and has not seen every node and pod yet"
 }
 
 // missingFromSession names one node or placed pod that the listers know and
@@ -61,6 +63,9 @@ func (p *plugin) missingFromSession() string {
 		}
 	}
 	for _, pod := range p.podObjects() {
+		if _, exists := p.memory.nodes[pod.Spec.NodeName]; !exists {
+			continue // on a node that is gone: charged from the lister, no session will have it
+		}
 		if decision.Counted(pod) && !placed[string(pod.UID)] {
 			return fmt.Sprintf("pod %s/%s on node %s is not in the session", pod.Namespace, pod.Name, pod.Spec.NodeName)
 		}

@@ -53,6 +53,9 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 	if refusal == nil {
 		return true
 	}
+	if job, ok := p.ssn.Jobs[task.Job]; ok {
+		p.memory.patience.renew(job.PgUID, p.memory.now())
+	}
 	p.tellPod(task, refusal)
 	return false
 }
@@ -66,10 +69,6 @@ func accountAsk(ask decision.Ask) account.Ask {
 // queue. A wrong card can never fit this pod; a full quota can, once something
 // of the queue has ended, so that preemption inside the queue may help.
 func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
-	ask := p.askOf(task)
-	if ask.Count == 0 && ask.Refusal == nil {
-		return nil
-	}
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return unfit(task, node, api.UnschedulableAndUnresolvable, "job of the pod is not in this session")
@@ -77,8 +76,12 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	if refusal := p.closedGate(job.Queue); refusal != nil {
 		return unfit(task, node, api.UnschedulableAndUnresolvable, refusal.Message)
 	}
+	ask := p.askOf(task)
 	if ask.Refusal != nil {
 		return unfit(task, node, api.UnschedulableAndUnresolvable, ask.Refusal.Message)
+	}
+	if ask.Count == 0 {
+		return nil
 	}
 	name, ok := p.inv.On(node.Name, ask.Resource)
 	switch {
@@ -131,6 +134,7 @@ func (p *plugin) jobEnqueued(obj any) {
 // allocated charges a task that was placed or promised a node.
 func (p *plugin) allocated(event *framework.Event) {
 	if job, ok := p.ssn.Jobs[event.Task.Job]; ok {
+		p.memory.patience.renew(job.PgUID, p.memory.now())
 		p.charge(string(event.Task.UID), p.memory.facts(event.Task.Pod), string(job.Queue), event.Task.NodeName)
 	}
 }

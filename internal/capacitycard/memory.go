@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"reflect"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,8 @@ type memory struct {
 	// opens, so that a pod that stayed where it was costs a look-up.
 	account      *account.Account
 	completeness completeness
+	patience     patience
+	now          func() time.Time
 	voice        *voice
 	session      uint64
 }
@@ -64,6 +67,8 @@ func newMemory() *memory {
 		queues:    map[string]knownQueue{},
 		account:   account.New(0),
 		voice:     newVoice(),
+		patience:  newPatience(),
+		now:       time.Now,
 	}
 }
 

@@ -8,8 +8,6 @@
 package capacitycard
 
 import (
-	"time"
-
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -62,7 +60,7 @@ func (p *plugin) Name() string { return PluginName }
 func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	p.ssn = ssn
 	p.openBooks()
-	p.notReady = p.memory.completeness.check(p.missingFromSession, time.Now())
+	p.notReady = p.memory.completeness.check(p.missingFromSession, p.memory.now())
 
 	ssn.AddQueueOrderFn(PluginName, p.queueOrder)
 	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)
@@ -78,5 +76,6 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 // OnSessionClose lets go of the session.
 func (p *plugin) OnSessionClose(*framework.Session) {
 	p.memory.voice.sweep()
+	p.memory.patience.sweep()
 	p.ssn, p.inv, p.account, p.rules, p.waiting = nil, nil, nil, nil, nil
 }

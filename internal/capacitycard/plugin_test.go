@@ -26,6 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	options.Default()
+	options.ServerOpts.SchedulerNames = []string{"volcano"}
 	os.Exit(m.Run())
 }
 
@@ -149,7 +150,7 @@ func TestQuotaIsEnforcedByTheCardAPodLandsOn(t *testing.T) {
 		"quota for another model does not help": {`{"NVIDIA-H800":8}`, 1, "Inqueue", pods(1, "j", "1", "NVIDIA-H200", ""), map[string]int{},
 			"requested <1>, total would be <1>, but capability is <0>"},
 		"without card.name only cards with quota are used": {`{"NVIDIA-H800":2}`, 1, "Inqueue", pods(3, "j", "1", "", ""), map[string]int{"h800": 2}, "capability is <2>"},
-		"alternatives use both quotas and no more":         {`{"NVIDIA-H200":1,"NVIDIA-H800":2}`, 1, "Inqueue", pods(5, "j", "1", "NVIDIA-H200|NVIDIA-H800", ""), map[string]int{"h200": 1, "h800": 2}, "<NVIDIA-H200|NVIDIA-H800>"},
+		"alternatives use both quotas and no more":         {`{"NVIDIA-H200":1,"NVIDIA-H800":2}`, 1, "Inqueue", pods(5, "j", "1", "NVIDIA-H200|NVIDIA-H800", ""), map[string]int{"h200": 1, "h800": 2}, "the other card it may use has no more room"},
 		"running pods count":                               {`{"NVIDIA-H200":4}`, 1, "Running", concat(pods(3, "j", "1", "NVIDIA-H200", "h200"), pods(2, "j", "1", "NVIDIA-H200", "")), map[string]int{"h200": 4}, "total would be <5>"},
 		"a lowered quota kills nothing and starts nothing": {`{"NVIDIA-H200":1}`, 1, "Running", concat(pods(3, "j", "1", "NVIDIA-H200", "h200"), pods(1, "j", "1", "NVIDIA-H200", "")), map[string]int{"h200": 3}, "total would be <4>"},
 		"an unreadable quota withholds everything":         {`{"NVIDIA-H200":1.5}`, 1, "Inqueue", pods(1, "j", "1", "NVIDIA-H200", ""), map[string]int{}, "invalid volcano.sh/card.quota"},

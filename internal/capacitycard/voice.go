@@ -52,6 +52,13 @@ func (v *voice) say(uid types.UID, refusal *decision.Refusal) (text string, isNe
 	return refusal.Message, true
 }
 
+// forget lets the next refusal of an object be told again.
+func (v *voice) forget(uid types.UID) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	delete(v.said, uid)
+}
+
 // topicOf is a refusal without its running total.
 func topicOf(refusal *decision.Refusal) string {
 	before, rest, ok := strings.Cut(refusal.Message, ", total would be <")

@@ -63,10 +63,11 @@ func Recognise(node *corev1.Node) Node {
 	var out Node
 	switch len(products) {
 	case 0:
-		out.Unnamed = slicesOfNode(node)
+		out.Unnamed = certainCards(node)
 		if len(out.Unnamed) > 0 {
-			out.Anomalies = []string{fmt.Sprintf("offers %s but has no label %s/gpu.product with %s/gpu.memory",
-				out.Unnamed[0], migVendor, migVendor)}
+			vendor, _, _ := strings.Cut(string(out.Unnamed[0]), "/")
+			out.Anomalies = []string{fmt.Sprintf("offers %s but no label %s/<type>.product with %s/<type>.memory names the card",
+				out.Unnamed[0], vendor, vendor)}
 		}
 		return out
 	case 1:
@@ -141,6 +142,31 @@ func slicesOfNode(node *corev1.Node) []corev1.ResourceName {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// certainCards lists the resources that are cards although the node names no
+// model: NVIDIA's, which are called the same everywhere, and any P/T beside a
+// label P/T.<something>. Device plugins often report before a node is labelled;
+// without this its cards would be nobody's until then.
+func certainCards(node *corev1.Node) []corev1.ResourceName {
+	found := slicesOfNode(node)
+	for resource := range node.Status.Allocatable {
+		base := strings.TrimSuffix(string(resource), sharedSuffix)
+		if base == migVendor+"/gpu" || hasLabelOf(node.Labels, base+".") && strings.Contains(base, "/") {
+			found = append(found, resource)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+func hasLabelOf(labels map[string]string, prefix string) bool {
+	for key := range labels {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 func allocatable(node *corev1.Node, resource corev1.ResourceName) Count {

@@ -66,12 +66,23 @@ func TestRecognise(t *testing.T) {
 		},
 		"device plugin not there yet": {h200, nil, Node{Model: "NVIDIA-H200"}, ""},
 		"CPU node":                    {nil, nil, Node{}, ""},
-		"product without memory":      {[]string{"nvidia.com/gpu.product=NVIDIA-H200"}, []string{"nvidia.com/gpu:8"}, Node{}, ""},
+		"product without memory": {
+			[]string{"nvidia.com/gpu.product=NVIDIA-H200"}, []string{"nvidia.com/gpu:8"},
+			Node{Unnamed: []corev1.ResourceName{"nvidia.com/gpu"}}, "offers nvidia.com/gpu but no label",
+		},
+		"NVIDIA cards before the node is labelled": {
+			nil, []string{"nvidia.com/gpu:8", "nvidia.com/gpu.shared:2"},
+			Node{Unnamed: []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared"}}, "offers nvidia.com/gpu but no label",
+		},
+		"another vendor's cards half labelled": {
+			[]string{"vendor.example/ppu.count=8"}, []string{"vendor.example/ppu:8"},
+			Node{Unnamed: []corev1.ResourceName{"vendor.example/ppu"}}, "offers vendor.example/ppu but no label",
+		},
 		"two models": {
 			append([]string{"huawei.com/npu.product=Ascend-910B", "huawei.com/npu.memory=65536"}, h200...), []string{"nvidia.com/gpu:8", "huawei.com/Ascend910:8"},
 			Node{Unnamed: []corev1.ResourceName{"huawei.com/Ascend910", "nvidia.com/gpu"}}, "names more than one card model: Ascend-910B, NVIDIA-H200",
 		},
-		"slices without a model": {nil, []string{"nvidia.com/mig-1g.18gb:3"}, Node{Unnamed: []corev1.ResourceName{"nvidia.com/mig-1g.18gb"}}, "has no label nvidia.com/gpu.product"},
+		"slices without a model": {nil, []string{"nvidia.com/mig-1g.18gb:3"}, Node{Unnamed: []corev1.ResourceName{"nvidia.com/mig-1g.18gb"}}, "offers nvidia.com/mig-1g.18gb but no label"},
 		"shares without replicas": {
 			h200, []string{"nvidia.com/gpu.shared:8"}, Node{Model: "NVIDIA-H200", Unnamed: []corev1.ResourceName{"nvidia.com/gpu.shared"}}, "has no label nvidia.com/gpu.replicas",
 		},

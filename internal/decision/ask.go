@@ -43,15 +43,15 @@ type Held struct {
 // the inventory knows as cards, and its annotation card.name.
 func AskOf(pod *corev1.Pod, inv *card.Inventory) Ask {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
-	ask := Ask{MilliCPU: requests.Cpu().MilliValue(), Memory: requests.Memory().Value()}
-	var unknown []corev1.ResourceName
+	ask := Ask{MilliCPU: bounded(requests.Cpu().MilliValue()), Memory: bounded(requests.Memory().Value())}
+	var unknown []Held
 	for resource, quantity := range requests {
 		switch {
 		case quantity.Sign() <= 0:
 		case inv.IsCard(resource):
 			ask.Others = append(ask.Others, Held{Resource: resource, Count: card.Count(quantity.Value())})
 		case strings.Contains(string(resource), "/"):
-			unknown = append(unknown, resource)
+			unknown = append(unknown, Held{Resource: resource, Count: card.Count(quantity.Value())})
 		}
 	}
 	slices.SortFunc(ask.Others, func(a, b Held) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
@@ -64,7 +64,7 @@ func AskOf(pod *corev1.Pod, inv *card.Inventory) Ask {
 }
 
 // name settles which cards the pod may run on, or why none.
-func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []corev1.ResourceName) {
+func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held) {
 	text, named := pod.Annotations[v1alpha1.AnnotationCardName]
 	if a.Count == 0 && (!named || len(unknown) == 0) {
 		return // no cards: card.name on its own asks for nothing
@@ -79,12 +79,16 @@ func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []corev1.Resour
 	}
 	switch {
 	case a.Count == 0:
-		slices.Sort(unknown)
-		a.refuse("names card <%s> but requests only %v, which no node offers as a card", a.Request, unknown)
+		if len(unknown) == 1 { // it can be nothing else: what already runs is charged as the card it names
+			a.Resource, a.Count = unknown[0].Resource, unknown[0].Count
+		}
+		a.refuse("names card <%s> but requests %s, which no node offers as a card", a.Request, listed(unknown))
 	case len(a.Others) > 0:
 		a.refuse("requests two card resources, %s and %s: one pod uses one card, keep one of them", a.Resource, a.Others[0].Resource)
 	case a.Request.Any():
-		a.Names = inv.Named(a.Resource)
+		if a.Names = inv.Named(a.Resource); len(a.Names) == 0 {
+			a.refuse("requests %s, but no node says which card that is: nodes need the labels <vendor>/<type>.product and .memory", a.Resource)
+		}
 	default:
 		a.Names = a.Request.Names()
 		for _, name := range a.Names {
@@ -95,6 +99,20 @@ func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []corev1.Resour
 		}
 	}
 }
+
+// listed writes resources in a stable order.
+func listed(held []Held) string {
+	names := make([]string, len(held))
+	for i, h := range held {
+		names[i] = string(h.Resource)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// bounded keeps an absurd request from wrapping a sum around: 2^53 bytes or
+// thousandths of a core are more than any node has.
+func bounded(n int64) int64 { return min(max(n, 0), 1<<53) }
 
 // refuse leaves no card that the pod may be placed on.
 func (a *Ask) refuse(format string, args ...any) {

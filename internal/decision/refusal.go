@@ -51,7 +51,19 @@ func Short(s *account.Shortage) *Refusal {
 	default:
 		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
 			"Queue <%s> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
-			s.Queue, s.Label(), s.Requested, s.Total, s.Limit)}
+			s.Queue, s.Label(), s.Requested, s.Total, s.Limit) + others(s.Others)}
+	}
+}
+
+// others says of how many further alternatives the same is true.
+func others(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "; the other card it may use has no more room"
+	default:
+		return fmt.Sprintf("; none of the %d other cards it may use has more room", n)
 	}
 }
 

@@ -28,7 +28,7 @@ func cluster() *card.Inventory {
 		"mig": {Model: "H200", Holdings: []card.Holding{
 			{Name: "H200", Resource: "nvidia.com/gpu", Count: 7}, {Name: "H200/mig-1g.18gb-mixed", Resource: "nvidia.com/mig-1g.18gb", Count: 7},
 		}},
-		"unnamed": {},
+		"unnamed": {Unnamed: []corev1.ResourceName{"vendor.example/ppu"}},
 	})
 }
 
@@ -134,6 +134,8 @@ func TestWhatAPodIsCharged(t *testing.T) {
 		"label lost, two alternatives: both are withheld":      {pod: pod(gpus("1"), on("unnamed"), note("volcano.sh/card.name", "H200|4090")), group: group("q"), wantQueue: "q", wantCards: append(held("H200", 1), held("4090", 1)...)},
 		"label lost, nothing named: every card it may be":      {pod: pod(gpus("1"), on("unnamed")), group: group("q"), wantQueue: "q", wantCards: append(held("4090", 1), held("H200", 1)...)},
 		"two card resources, placed past us: both are charged": {pod: pod(gpus("1"), asks("nvidia.com/mig-1g.18gb", "2"), on("mig")), group: group("q"), wantQueue: "q", wantCards: append(held("H200", 1), held("H200/mig-1g.18gb-mixed", 2)...)},
+
+		"a resource that is a card nowhere, named: the card it names": {pod: pod(asks("amd.com/gpu", "1"), on("unnamed"), note("volcano.sh/card.name", "MI300X")), group: group("q"), wantQueue: "q", wantCards: held("MI300X", 1)},
 
 		// how many
 		"init containers count by their maximum":   {pod: pod(gpus("2"), initContainer("4"), initContainer("1")), group: group("q"), wantQueue: "q", wantCards: held("H200", 4)},

@@ -12,6 +12,8 @@ const HashArgument = "configHash"
 type Known struct {
 	// Actions are the names of the registered actions.
 	Actions []string
+	// Refused are actions that are registered and must not run, with the reason.
+	Refused map[string]string
 	// Plugins are the names of the registered plugins, capacity-card among them.
 	Plugins []string
 	// Arguments judges the arguments of capacity-card, so that the plugin alone owns their

@@ -85,6 +85,8 @@ func (v *validation) actions(root *yaml.Node) {
 			v.fault(node, "actions has a comma without an action beside it: %s", example)
 		case !slices.Contains(v.known.Actions, action):
 			v.fault(node, "unknown action %q: %s", action, hint(action, v.known.Actions))
+		case v.known.Refused[action] != "":
+			v.fault(node, "action %q is not allowed: %s", action, v.known.Refused[action])
 		}
 	}
 }

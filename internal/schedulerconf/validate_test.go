@@ -14,6 +14,7 @@ func known() Known {
 	return Known{
 		Actions: VolcanoActions(),
 		Plugins: append(VolcanoPlugins(), CapacityCard),
+		Refused: map[string]string{"shuffle": "it evicts blindly"},
 		Arguments: func(arguments map[string]any) error {
 			var errs []error
 			if factor, set := arguments["overCommitFactor"]; set {
@@ -114,6 +115,7 @@ func TestValidateRefuses(t *testing.T) {
 		"a number as action":                 {"actions: 7\ntiers:\n- plugins:\n  - name: capacity-card\n", []string{"actions is not one text"}},
 		"a misspelt action":                  {strings.Replace(plugins(card), "allocate", "alocate", 1), []string{`line 1: unknown action "alocate": did you mean "allocate"?`}},
 		"an action of another scheduler":     {strings.Replace(plugins(card), "backfill", "gangreclaim", 1), []string{`unknown action "gangreclaim": known are enqueue, allocate`}},
+		"an action that must not run":        {strings.Replace(plugins(card), "backfill", "shuffle", 1), []string{`action "shuffle" is not allowed: it evicts blindly`}},
 		"an action in capitals":              {strings.Replace(plugins(card), "backfill", "Backfill", 1), []string{`unknown action "Backfill": did you mean "backfill"?`}},
 		"two misspelt actions":               {strings.Replace(plugins(card), "enqueue, allocate", "enqeue, alocate", 1), []string{`"enqeue"`, `"alocate"`}},
 		"a comma too many":                   {strings.Replace(plugins(card), "enqueue,", "enqueue,,", 1), []string{"actions has a comma without an action"}},

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -24,10 +25,19 @@ const limit = 5 * time.Minute
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Getenv("KEEP") != ""); err != nil {
+	if err := run(ctx, keep(os.Getenv("KEEP"))); err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo:", err)
 		os.Exit(1)
 	}
+}
+
+// keep reads KEEP as people write it: anything but nothing, 0, no and false.
+func keep(value string) bool {
+	switch strings.ToLower(value) {
+	case "", "0", "no", "false":
+		return false
+	}
+	return true
 }
 
 func run(ctx context.Context, keep bool) (err error) {

@@ -28,7 +28,7 @@ func (g *guide) tour(ctx context.Context) error {
 }
 
 func (g *guide) fleet(ctx context.Context) error {
-	g.headline("A mixed fleet", "Volcano counts every one of these as nvidia.com/gpu. The labels tell them apart.")
+	g.headline("A mixed fleet", "Volcano counts H200, H800, 4090 and 4090-D alike as nvidia.com/gpu. The labels tell them apart.")
 	return g.show(ctx, "get", "nodes", "-L", "nvidia.com/gpu.product,huawei.com/npu.product")
 }
 
