@@ -8,7 +8,7 @@ BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0)
 LDFLAGS := -s -w -X cardquota.dev/operator/internal/version.Version=$(VERSION)
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)"
-# The suites under test/ start control planes of their own and run one after the other.
+# The suites under test/ start control planes of their own; two at a time, as they mostly wait.
 UNIT := ./api/... ./cmd/... ./internal/...
 E2E := ./test/...
 E2E_TIMEOUT ?= 25m
@@ -100,7 +100,7 @@ test-unit: controlplane $(BIN)/gotestsum ## Run unit and envtest tests with the 
 
 .PHONY: test-e2e
 test-e2e: controlplane build $(BIN)/gotestsum ## Run the tests of test/ on local clusters
-	@mkdir -p dist && $(GOTESTSUM) --jsonfile dist/e2e.json -- -count=1 -timeout $(E2E_TIMEOUT) -p 1 $(E2E)
+	@mkdir -p dist && $(GOTESTSUM) --jsonfile dist/e2e.json -- -count=1 -timeout $(E2E_TIMEOUT) -p 2 $(E2E)
 
 .PHONY: clean
 clean: ## Remove what was built

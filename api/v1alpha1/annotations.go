@@ -22,6 +22,13 @@ const (
 	// AnnotationCardAllocated on a Queue is written by the operator: what the
 	// queue's pods hold now, in the form of card.quota.
 	AnnotationCardAllocated = "volcano.sh/card.allocated"
+	// AnnotationCreatedBy on a Queue is the name of the CardQuota for which the
+	// operator made the Queue. It is written in the request that makes a Queue
+	// and in no other, counts only while the operator is the manager of the
+	// field, and decides whether deletionPolicy Delete may delete the Queue:
+	// taking it off, or writing it by hand, keeps the Queue. It has the
+	// operator's own prefix, since no workload carries it.
+	AnnotationCreatedBy = "cardquota.dev/created-by"
 	// AnnotationClosedByParent on a Queue belongs to Volcano's queue controller.
 	AnnotationClosedByParent = "volcano.sh/closed-by-parent"
 	// AnnotationQueueName on a pod (template) names its queue.

@@ -71,6 +71,7 @@ type CardQuotaList struct {
 // CardQuotaSpec is what a tenant is granted.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector)",fieldPath=".namespaceSelector",message="namespaceSelector is not supported yet: leave it out, every namespace may use the queue"
+// +kubebuilder:validation:XValidation:rule="!has(self.overAllocation) || self.overAllocation != 'Deny'",fieldPath=".overAllocation",message="overAllocation Deny is not supported yet: use Warn or Allow, every quota is enforced as written, whatever the cluster has"
 // +kubebuilder:validation:XValidation:rule="!has(self.parent)",fieldPath=".parent",message="parent is not supported yet: leave it out, queues are flat under root"
 type CardQuotaSpec struct {
 	// tenant is who the cards are for. CardQuotas can be selected by it:
@@ -156,18 +157,25 @@ type CardQuotaSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	Weight *int32 `json:"weight,omitempty"`
 	// overAllocation says what is thought of quotas that add up to more cards
-	// than the cluster has: Allow it silently, Warn in a condition (default),
-	// or Deny. This version stores the choice and does not act on it yet: every
-	// quota is enforced as written, whatever the cluster has.
+	// than the cluster has: Allow it silently, or Warn in a condition (default).
+	// This version stores the choice and does not act on it yet: every quota is
+	// enforced as written, whatever the cluster has. Deny is reserved for
+	// refusing such quotas; it is not supported yet and refused itself.
 	// +optional
 	// +kubebuilder:default=Warn
 	OverAllocation OverAllocation `json:"overAllocation,omitempty"`
 	// deletionPolicy says what happens to the Queue when this CardQuota is
 	// deleted. Delete (default): the quota becomes empty at once, so nothing
 	// new starts, running pods finish, and the Queue is deleted when no pod and
-	// no PodGroup uses it any more; the CardQuota stays visible until then. The
-	// queue default is never deleted, only given back. Retain: the Queue stays
-	// exactly as it is and belongs to nobody.
+	// no PodGroup uses it any more; the CardQuota stays visible until then. Only
+	// a Queue that the operator made is deleted; it carries the annotation
+	// cardquota.dev/created-by. A Queue that was there before, or was retained
+	// once (event Adopted), stays and belongs to nobody: its card quota is left
+	// empty ({}) and its CPU and memory limits are taken away, so nothing new
+	// starts in it until somebody writes or removes volcano.sh/card.quota;
+	// service type, priority and the other fields of the operator are taken off.
+	// The queue default is never deleted and gets no empty quota, it is only
+	// given back. Retain: the Queue stays exactly as it is and belongs to nobody.
 	// +optional
 	// +kubebuilder:default=Delete
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -233,7 +241,8 @@ type OverAllocation string
 const (
 	OverAllocationAllow OverAllocation = "Allow"
 	OverAllocationWarn  OverAllocation = "Warn"
-	OverAllocationDeny  OverAllocation = "Deny"
+	// OverAllocationDeny is reserved and refused.
+	OverAllocationDeny OverAllocation = "Deny"
 )
 
 // DeletionPolicy says what becomes of the Queue with its CardQuota.

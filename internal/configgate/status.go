@@ -2,6 +2,8 @@ package configgate
 
 import (
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,10 +75,22 @@ func (g *Gate) event(kind, reason, message string) {
 	if g.config.Recorder == nil || g.last.object == nil {
 		return
 	}
-	if len(message) > longestEvent {
-		message = message[:longestEvent-3] + "..."
+	g.config.Recorder.Event(g.last.object, kind, reason, clip(message, longestEvent))
+}
+
+// clip shortens text to a number of bytes, at the border of a character: the
+// API takes no text that is not UTF-8.
+func clip(text string, most int) string {
+	const mark = "..."
+	text = strings.ToValidUTF8(text, "?")
+	if len(text) <= most {
+		return text
 	}
-	g.config.Recorder.Event(g.last.object, kind, reason, message)
+	cut := most - len(mark)
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + mark
 }
 
 // content is what a source holds at one moment.

@@ -23,6 +23,11 @@ const FieldManager = "cardquota"
 // was not closed together with its parent.
 const notClosedByParent = "false"
 
+// absent is a resource version that no stored object has. An apply that names
+// it makes a Queue, and is a conflict where there is one by now: what is said
+// of a new Queue never gets onto one that somebody else has just made.
+const absent = "1"
+
 // Plan is what a Queue shall carry.
 type Plan struct {
 	// Config holds exactly the fields that the operator owns. Applying it
@@ -70,6 +75,17 @@ func Drained(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated string) P
 	return plan
 }
 
+// GivenUp plans a Queue that the operator did not make and is about to leave: no
+// card, no CPU and no memory, since nobody decided that work may go on in it
+// without a CardQuota. What would grow stale there without an operator is taken
+// off. It is to be applied before ownership is given up.
+func GivenUp(quota *v1alpha1.CardQuota, live *v1beta1.Queue) Plan {
+	plan := Plan{Config: base(quota, live, card.Quota{}, "")}
+	delete(plan.Config.Annotations, v1alpha1.AnnotationServiceType)
+	plan.dropEmptySpec()
+	return plan
+}
+
 // Released plans a Queue on which the operator owns nothing: applying it
 // removes every field that only the operator owned.
 func Released(name string) Plan {
@@ -86,8 +102,17 @@ func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allo
 	if allocated != "" {
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationCardAllocated: allocated})
 	}
+	if live == nil {
+		config.WithResourceVersion(absent).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: quota.Name})
+	}
 	closedByParent, parent := "", ""
 	if live != nil {
+		if live.UID != "" { // an apply must not make a Queue that was there a moment ago
+			config.WithUID(live.UID)
+		}
+		if Created(live) { // applying without it would remove it
+			config.WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: live.Annotations[v1alpha1.AnnotationCreatedBy]})
+		}
 		closedByParent, parent = live.Annotations[v1alpha1.AnnotationClosedByParent], live.Spec.Parent
 	}
 	if closedByParent == "" || closedByParent == notClosedByParent {

@@ -128,6 +128,9 @@ func TestDesired(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
+			if tc.live == nil { // made now, and nothing else than made
+				tc.want.WithResourceVersion("1").WithAnnotations(map[string]string{"cardquota.dev/created-by": "team"})
+			}
 			got := Desired(tc.quota, tc.live, tc.allocated)
 			if diff := cmp.Diff(tc.want, got.Config); diff != "" {
 				t.Errorf("plan differs (-want +got):\n%s", diff)
@@ -136,6 +139,64 @@ func TestDesired(t *testing.T) {
 				t.Errorf("weight held by %q, want %q", got.WeightHeldBy, tc.wantHolder)
 			}
 		})
+	}
+}
+
+// createdBy is the entry of the operator on a Queue that it made.
+var createdBy = wrote("cardquota", "Apply", `{"f:metadata":{"f:annotations":{"f:cardquota.dev/created-by":{}}}}`)
+
+func TestCreated(t *testing.T) {
+	says := func(q *v1beta1.Queue) {
+		q.UID = "1-2-3"
+		q.Annotations["cardquota.dev/created-by"] = "first"
+	}
+	cases := map[string]struct {
+		live *v1beta1.Queue
+		want bool
+	}{
+		"made by the operator, for whomever":       {live: liveQueue(says, createdBy), want: true},
+		"made by hand":                             {live: liveQueue(nil)},
+		"taken over":                               {live: liveQueue(nil, wrote("cardquota", "Apply", plannedFields))},
+		"the annotation was copied":                {live: liveQueue(says, wrote("cardquota", "Apply", plannedFields), wrote("kubectl-create", "Update", "{}"))},
+		"the annotation was changed by hand":       {live: liveQueue(says, wrote("kubectl-edit", "Update", string(createdBy.FieldsV1.Raw)))},
+		"given up: the annotation stayed, unowned": {live: liveQueue(says)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Created(tc.live); got != tc.want {
+				t.Errorf("Created = %v, want %v", got, tc.want)
+			}
+			// Later applies keep what was said at creation and never say it themselves.
+			want := ""
+			if tc.want {
+				want = "first"
+			}
+			for name, plan := range map[string]Plan{"desired": Desired(quotaOf(nil), tc.live, ""), "drained": Drained(quotaOf(nil), tc.live, "")} {
+				if got := plan.Config.Annotations["cardquota.dev/created-by"]; got != want {
+					t.Errorf("%s says created by %q, want %q", name, got, want)
+				}
+				if plan.Config.ResourceVersion != nil {
+					t.Errorf("%s makes a Queue that is there", name)
+				}
+				if tc.live.UID != "" && (plan.Config.UID == nil || *plan.Config.UID != tc.live.UID) {
+					t.Errorf("%s may be written to another Queue than the one looked at", name)
+				}
+			}
+		})
+	}
+}
+
+func TestGivenUpLeavesNothingToStartOn(t *testing.T) {
+	quota := quotaOf(func(q *v1alpha1.CardQuota) {
+		q.Spec.ServiceType = "training"
+		q.Spec.Cards = []v1alpha1.CardSpec{{Name: "NVIDIA-H200", Quota: 8}}
+		q.Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
+	})
+	want := apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(map[string]string{
+		"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",
+	})
+	if diff := cmp.Diff(want, GivenUp(quota, liveQueue(nil)).Config); diff != "" {
+		t.Errorf("plan differs (-want +got):\n%s", diff)
 	}
 }
 

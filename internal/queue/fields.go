@@ -2,6 +2,7 @@ package queue
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,14 +94,35 @@ func (p Plan) Drift(live *v1beta1.Queue) []string {
 	return drift
 }
 
+// Writers names, sorted, who wrote the planned fields that the operator does
+// not own as planned: field managers, "" for whoever left no trace, as after
+// removing a field or the whole Queue. A field that the operator owns is not
+// counted, whatever its value: there the plan itself has changed.
+func (p Plan) Writers(live *v1beta1.Queue) []string {
+	if live == nil {
+		return []string{""}
+	}
+	ours, theirs := owners(live.ManagedFields, ownApply), owners(live.ManagedFields, foreign)
+	writers := map[string]bool{}
+	for field := range fieldsOf(p.Config, live) {
+		if _, ok := ours[field]; !ok {
+			writers[theirs[field]] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(writers))
+}
+
 // weightHolder names the manager of spec.weight when it is somebody else and
 // the value is not the wanted one.
 func weightHolder(live *v1beta1.Queue, want int32) string {
 	if live == nil || live.Spec.Weight == want {
 		return ""
 	}
-	return owners(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager != FieldManager })[fieldWeight]
+	return owners(live.ManagedFields, foreign)[fieldWeight]
 }
+
+// foreign selects what anybody else wrote.
+func foreign(e metav1.ManagedFieldsEntry) bool { return e.Manager != FieldManager }
 
 // ownApply selects what the operator itself applied. An entry of the same
 // manager with operation Update holds what admission webhooks added.
@@ -126,6 +148,14 @@ func owners(entries []metav1.ManagedFieldsEntry, choose func(metav1.ManagedField
 
 // Owned tells whether the operator owns anything of the Queue.
 func Owned(live *v1beta1.Queue) bool { return slices.ContainsFunc(live.ManagedFields, ownApply) }
+
+// Created tells whether the operator made the Queue. The annotation alone does
+// not say so: it may have been copied or written by hand, or have stayed on a
+// Queue that was given up since.
+func Created(live *v1beta1.Queue) bool {
+	_, ours := owners(live.ManagedFields, ownApply)[annotationField(v1alpha1.AnnotationCreatedBy)]
+	return ours && live.Annotations[v1alpha1.AnnotationCreatedBy] != ""
+}
 
 // Disowned returns the managed fields without the operator's, for a Queue that
 // shall keep its values and belong to nobody. An empty result would be ignored

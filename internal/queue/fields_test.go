@@ -94,6 +94,34 @@ func TestInSync(t *testing.T) {
 	})
 }
 
+func TestWriters(t *testing.T) {
+	quotaField := `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{}}}}`
+	lost := strings.Replace(plannedFields, `"f:volcano.sh/card.quota":{},`, "", 1)
+	cases := map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		gone    bool
+		want    []string
+	}{
+		"nobody while everything is ours":           {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", plannedFields)}},
+		"nobody who wrote the same value":           {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", plannedFields), wrote("helm", "Apply", quotaField)}},
+		"whoever took a field":                      {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", lost), wrote("helm", "Update", quotaField)}, want: []string{"helm"}},
+		"somebody who removed a field":              {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", lost)}, want: []string{""}},
+		"somebody who removed the Queue as a whole": {gone: true, want: []string{""}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			quota, live := synced()
+			live.ManagedFields = tc.entries
+			if tc.gone {
+				live = nil
+			}
+			if diff := cmp.Diff(tc.want, Desired(quota, live, "").Writers(live)); diff != "" {
+				t.Errorf("writers differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestDisowned(t *testing.T) {
 	helm := wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)
 	status := wrote("cardquota", "Update", `{"f:status":{}}`)

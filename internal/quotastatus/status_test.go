@@ -253,6 +253,10 @@ func TestSynced(t *testing.T) {
 			written: Written{Replaced: foreign}, wantReason: "ForeignChangeReplaced",
 			wantInText: "kubectl-edit wrote volcano.sh/card.quota on queue team; replaced at 2026-01-02T12:00:00Z by what this CardQuota says",
 		},
+		"a writer who goes on is told how long it is let": {
+			written: Written{Replaced: foreign, Pause: 32 * time.Second}, wantReason: "ForeignChangeReplaced",
+			wantInText: "by what this CardQuota says; it is not the first time, so the next change of the same writer stands for up to 32s",
+		},
 		"a foreign change stays visible": {before: replaced, wantReason: "ForeignChangeReplaced", wantInText: "before"},
 		"a foreign change is history after the spec changed": {
 			before: &metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2}, wantReason: "Synced",
@@ -274,6 +278,13 @@ func TestSynced(t *testing.T) {
 				t.Errorf("Synced = %+v, want True %s with %q", got, tc.wantReason, tc.wantInText)
 			}
 		})
+	}
+}
+
+func TestUnchangedRepeatsTheVerdict(t *testing.T) {
+	before := metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", Message: "argocd wrote", ObservedGeneration: 3}
+	if got, want := Unchanged(before), (Sync{"True", "ForeignChangeReplaced", "argocd wrote"}); got != want {
+		t.Errorf("Unchanged = %+v, want %+v", got, want)
 	}
 }
 

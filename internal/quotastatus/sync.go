@@ -28,6 +28,9 @@ type Written struct {
 	Replaced []queue.Conflict
 	// WeightHeldBy is who keeps spec.weight, "" when nobody does.
 	WeightHeldBy string
+	// Pause is how long the next put-back waits if the same writers go on; a
+	// second or less is not worth telling.
+	Pause time.Duration
 }
 
 // Synced is the verdict on a Queue that carries the quota. before is condition
@@ -40,6 +43,9 @@ func Synced(quota *v1alpha1.CardQuota, before *metav1.Condition, w Written, now 
 	if len(w.Replaced) > 0 {
 		replaced = fmt.Sprintf("%s on queue %s; replaced at %s by what this CardQuota says",
 			queue.Describe(w.Replaced), name, now.UTC().Format(time.RFC3339))
+		if w.Pause > time.Second {
+			replaced += fmt.Sprintf("; it is not the first time, so the next change of the same writer stands for up to %s", w.Pause)
+		}
 	}
 	switch {
 	case w.WeightHeldBy != "" && quota.Spec.Weight != nil:
@@ -55,6 +61,12 @@ func Synced(quota *v1alpha1.CardQuota, before *metav1.Condition, w Written, now 
 		sync.Reason, sync.Message = before.Reason, before.Message
 	}
 	return sync
+}
+
+// Unchanged is the verdict on a Queue that somebody keeps writing and that is
+// not put back yet: the one that was given when it was put back last.
+func Unchanged(before metav1.Condition) Sync {
+	return Sync{Status: before.Status, Reason: before.Reason, Message: before.Message}
 }
 
 // Contested is the verdict on a queue that an older CardQuota has.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,65 @@ func TestEmptyQueueGoesWithItsCardQuota(t *testing.T) {
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(readError(queueOf(t, name))).Should(notFound())
 	g.Eventually(readError(statusOf(t, name))).Should(notFound())
+}
+
+func TestQueueThatWasThereBeforeStays(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	newNode(t, name, "NVIDIA-H200")
+	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+		"example.com/cost-centre": "1", "cardquota.dev/created-by": name, // copied from another Queue
+	}}}
+	queue.Spec.Weight = 3
+	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("kubectl-create"))).To(gomega.Succeed())
+	t.Cleanup(func() { remove(t, queue) })
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	g.Expect(events(t, quota, "Adopted")()).To(gomega.HaveLen(1))
+	pod := newPod(name, name, "", 1)
+	create(t, pod)
+	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
+
+	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
+	g.Eventually(readError(statusOf(t, name))).Should(notFound(), "nobody waits for a Queue that stays")
+	g.Consistently(func(g gomega.Gomega) {
+		after, err := queueOf(t, name)()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(after.UID).To(gomega.Equal(queue.UID))
+		g.Expect(after.Annotations).To(gomega.Equal(map[string]string{
+			"example.com/cost-centre": "1", "cardquota.dev/created-by": name,
+			"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",
+		}))
+		g.Expect(after.Spec.Capability).To(gomega.BeEmpty())
+		g.Expect(after.Spec.Priority).To(gomega.BeZero())
+		g.Expect(after.Spec.Weight).To(gomega.Equal(int32(3)))
+		for _, fields := range after.ManagedFields {
+			g.Expect(fields.Manager).NotTo(gomega.Equal("cardquota"))
+		}
+	}).Should(gomega.Succeed())
+}
+
+func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	newNode(t, name, "NVIDIA-H200")
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	// Seeing the pod in the status tells that a count has just been made; what
+	// comes right after it is counted a second later.
+	probe := newPod(name, name, "", 1)
+	create(t, probe)
+	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
+	remove(t, probe)
+	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "0"))
+	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: name}}
+	group.Spec.Queue = name
+	create(t, group)
+	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
+	g.Consistently(readError(queueOf(t, name))).WithTimeout(3 * time.Second).Should(gomega.Succeed())
+	g.Expect(condition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
+	remove(t, group)
+	g.Eventually(readError(queueOf(t, name))).Should(notFound())
 }
 
 func TestQueueInUseIsDrainedFirst(t *testing.T) {
@@ -108,6 +168,9 @@ func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
 	create(t, again)
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":1}`))
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
+	g.Eventually(events(t, again, "Adopted")).Should(gomega.HaveLen(1))
+	remove(t, again)
+	g.Expect(readError(queueOf(t, name))()).To(gomega.Succeed(), "what was retained once is nobody's to delete")
 }
 
 func TestRetainedQueueKeepsTheFieldsOfOthers(t *testing.T) {

@@ -40,6 +40,7 @@ func TestQueueIsMadeFromCardQuota(t *testing.T) {
 		"volcano.sh/card.allocated":   `{}`,
 		"volcano.sh/service.type":     "training",
 		"volcano.sh/closed-by-parent": "false",
+		"cardquota.dev/created-by":    name,
 	}))
 	g.Expect(queue.Spec.Priority).To(gomega.Equal(int32(20000)))
 	g.Expect(*queue.Spec.Reclaimable).To(gomega.BeTrue())
@@ -90,6 +91,8 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
 	queue, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("cardquota.dev/created-by", name), "who made it stays written")
+	g.Expect(events(t, quota, "Adopted")()).To(gomega.BeEmpty(), "its own Queue is not taken over")
 	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("example.com/cost-centre", "42"))
 	g.Expect(queue.Spec.Capability).To(gomega.HaveKey(gomega.BeEquivalentTo("example.com/fpga")))
 	g.Expect(queue.Spec.Type).To(gomega.Equal("batch"))
@@ -117,6 +120,60 @@ func TestHandEditIsPutBackAndTheEditorNamed(t *testing.T) {
 	g.Expect(events(t, quota, "ForeignChangeReplaced")()).To(gomega.HaveLen(1))
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
+}
+
+// TestAWriteWarSlowsDown lets a controller write another quota the moment that
+// the CardQuota's is back. Put back at 0, 1, 3, 7 and 15 seconds, where a steady
+// pace of a second would make 12 of it.
+func TestAWriteWarSlowsDown(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	statuses := count(t, &v1alpha1.CardQuotaList{}, name)
+	watcher, err := admin.Watch(t.Context(), &v1beta1.QueueList{}, client.MatchingFields{"metadata.name": name})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(watcher.Stop)
+	putBack := 0
+	end := time.After(12 * time.Second)
+	for over := false; !over; {
+		select {
+		case <-end:
+			over = true
+		case event := <-watcher.ResultChan():
+			queue, ok := event.Object.(*v1beta1.Queue)
+			if ok && queue.Annotations["volcano.sh/card.quota"] == `{"NVIDIA-H200":8}` {
+				putBack++
+				patch(t, queue, "rival", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"NVIDIA-H200":800}` })
+			}
+		}
+	}
+	putBack-- // the first event is the Queue as it was
+	t.Logf("put back %d times, %d writes of the status", putBack, statuses())
+	g.Expect(putBack).To(gomega.And(gomega.BeNumerically(">=", 3), gomega.BeNumerically("<=", 5)))
+	g.Expect(statuses()).To(gomega.BeNumerically("<=", 6))
+	g.Expect(events(t, quota, "ForeignChangeReplaced")()).To(gomega.HaveLen(1), "it is told once")
+	g.Expect(condition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("so the next change of the same writer stands for up to"))
+	var list corev1.EventList
+	g.Expect(admin.List(t.Context(), &list)).To(gomega.Succeed())
+	for _, e := range list.Items {
+		if e.InvolvedObject.UID == quota.UID && e.Reason == "ForeignChangeReplaced" {
+			g.Expect(e.Count).To(gomega.BeEquivalentTo(1), "nor again")
+		}
+	}
+	// Neither a change of the spec nor somebody else's edit waits for the war.
+	changed := time.Now()
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
+	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
+	g.Expect(time.Since(changed)).To(gomega.BeNumerically("<", time.Second))
+	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("ObservedGeneration", quota.Generation))
+	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Spec.Priority = 1 })
+	edited := time.Now()
+	g.Eventually(func() (int32, error) {
+		queue, err := queueOf(t, name)()
+		return queue.Spec.Priority, err
+	}).Should(gomega.Equal(int32(20000)))
+	g.Expect(time.Since(edited)).To(gomega.BeNumerically("<", 2*time.Second))
 }
 
 func TestRemovedQuotaIsPutBack(t *testing.T) {
@@ -166,9 +223,13 @@ func TestQueueWrittenByHandIsTakenOver(t *testing.T) {
 	ready(t, quota)
 	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 	g.Expect(condition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("kubectl-create wrote"))
+	g.Eventually(events(t, quota, "Adopted")).Should(gomega.ConsistOf(
+		"queue " + name + " was there already and is taken over; it will not be deleted with this CardQuota"))
 	live, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(live.Spec.Deserved).To(gomega.HaveLen(1))
+	g.Expect(live.Annotations).NotTo(gomega.HaveKey("cardquota.dev/created-by"))
+	t.Cleanup(func() { remove(t, queue) })
 }
 
 func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {

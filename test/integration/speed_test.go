@@ -19,8 +19,11 @@ import (
 
 // TestTwoHundredCardQuotas makes 200 CardQuotas and changes each of them
 // several times, a steady stream with bursts, and measures how long a change
-// takes to stand on the Queue. It asserts that every change arrives; how fast
-// is logged.
+// takes to stand on the Queue. Every change must arrive, and 99 of 100 within a
+// second.
+//
+// Measured in four runs on two cores: p99 122 ms on average, from 107 to 130 ms
+// (standard deviation 10 ms); the slowest change of all took 205 ms.
 func TestTwoHundredCardQuotas(t *testing.T) {
 	g := need(t)
 	const quotas, changes = 200, 1000
@@ -71,8 +74,10 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 		}
 	}
 	slices.Sort(took)
+	p99 := took[len(took)*99/100]
 	t.Logf("%d of %d changes seen on the Queue: p50 %s, p99 %s, max %s", len(took), changes,
-		took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+		took[len(took)/2].Round(time.Millisecond), p99.Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+	g.Expect(p99).To(gomega.BeNumerically("<", time.Second))
 }
 
 // arrivals notes when a quota was first seen on a Queue.

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -46,6 +45,8 @@ type Reconciler struct {
 	usage  *Recounter
 	pace   *pace
 	series *series
+	// disputes remember who keeps writing the Queues.
+	disputes *disputes
 }
 
 // pass is one run of Reconcile over one CardQuota.
@@ -77,6 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.client.Get(ctx, req.NamespacedName, quota); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.pace.forget(req.Name)
+			r.disputes.forget(req.Name)
 			r.series.forget(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -144,6 +146,13 @@ func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 		// cannot make the operator write all the time.
 		return ctrl.Result{RequeueAfter: p.wait}, nil
 	}
+	if !inSync && settled {
+		// Who goes on and on is put back ever later. The rest of the status keeps
+		// coming in the meantime.
+		if wait := p.disputes.of(p.quota.Name).Wait(plan(p.queue).Writers(p.queue), p.now); wait > 0 {
+			return p.reportAndReturn(ctx, quotastatus.Unchanged(*before), wait)
+		}
+	}
 	written := quotastatus.Written{WeightHeldBy: plan(p.queue).WeightHeldBy}
 	if !inSync {
 		if written, err = p.write(ctx, plan, settled); err != nil {
@@ -198,6 +207,9 @@ func (p *pass) report(ctx context.Context, sync quotastatus.Sync) (ctrl.Result, 
 		p.series.forget(p.quota.Name)
 	}
 	if equality.Semantic.DeepEqual(before.Status, status) {
+		if p.pace.stale(p.quota.Name, p.quota.ResourceVersion) {
+			return ctrl.Result{RequeueAfter: staleRetry}, nil
+		}
 		return ctrl.Result{}, nil
 	}
 	if p.wait > 0 {
@@ -210,7 +222,7 @@ func (p *pass) report(ctx context.Context, sync quotastatus.Sync) (ctrl.Result, 
 	if err := p.client.Status().Patch(ctx, p.quota, client.MergeFrom(before)); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	p.pace.mark(p.quota.Name)
+	p.pace.mark(p.quota.Name, p.quota.ResourceVersion)
 	if p.quota.DeletionTimestamp == nil {
 		for _, event := range quotastatus.Events(before.Status, status) {
 			p.events.Event(p.quota, event.Type, event.Reason, event.Message)
@@ -219,10 +231,14 @@ func (p *pass) report(ctx context.Context, sync quotastatus.Sync) (ctrl.Result, 
 	return ctrl.Result{}, nil
 }
 
-// warn tells what happened to the Queue at once, whatever becomes of the
-// status.
-func (p *pass) warn(reason, format string, args ...any) {
-	p.events.Eventf(p.quota, corev1.EventTypeWarning, reason, format, args...)
+// reportAndReturn reports and looks again after a time at the latest; 0 is no
+// such time.
+func (p *pass) reportAndReturn(ctx context.Context, sync quotastatus.Sync, again time.Duration) (ctrl.Result, error) {
+	result, err := p.report(ctx, sync)
+	if err == nil && again > 0 && (result.RequeueAfter == 0 || again < result.RequeueAfter) {
+		result.RequeueAfter = again
+	}
+	return result, err
 }
 
 // rivals lists the CardQuotas of one queue.

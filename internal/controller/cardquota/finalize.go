@@ -4,7 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,9 +17,15 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/quotastatus"
+	"cardquota.dev/operator/internal/usage"
 )
+
+// memberRetry is how long a Queue waits that something names which the last
+// count did not know: it may be gone again before any count sees it.
+const memberRetry = time.Second
 
 // finalize undoes what the CardQuota did to its Queue, as its deletionPolicy
 // says, and lets it go.
@@ -26,58 +36,127 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 	// The next owner takes the Queue as it is: draining it in between would
 	// stop work that is granted.
 	inherited := owner == nil || owner.Name != p.quota.Name || queue.Successor(p.quota, rivals) != nil
+	// Not from the cache: a Queue that was made a moment ago would be left behind,
+	// and what may be deleted is not decided on what was.
+	var err error
+	if p.queue, err = getQueue(ctx, p.live, p.quota.Queue()); err != nil {
+		return ctrl.Result{}, err
+	}
 	if p.queue == nil || inherited {
 		return p.letGo(ctx)
 	}
-	var err error
-	done := true
+	drained := drainage{done: true}
 	switch {
 	case p.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
 		err = p.disown(ctx)
 	case p.quota.Queue() == v1alpha1.QueueDefault:
 		err = p.release(ctx)
+	case !queue.Created(p.queue):
+		err = p.giveUp(ctx)
 	default:
-		done, err = p.drain(ctx)
+		drained, err = p.drain(ctx)
 	}
 	switch {
 	case err != nil:
 		return p.failed(ctx, err)
-	case !done:
-		members := 0
-		if p.usage != nil {
-			members = p.usage.Members
-		}
-		return p.report(ctx, quotastatus.Draining(p.quota.Queue(), members))
+	case !drained.done:
+		return p.reportAndReturn(ctx, quotastatus.Draining(p.quota.Queue(), drained.members), drained.again)
 	}
 	return p.letGo(ctx)
 }
 
+// drainage is how far draining has come.
+type drainage struct {
+	done bool
+	// members is how many pods and PodGroups still name the queue.
+	members int
+	// again is when to look again, 0 when something that is watched tells.
+	again time.Duration
+}
+
 // drain takes quota and capability away and deletes the Queue once nothing
-// names it. It is false while something does: its end is an event.
-func (p *pass) drain(ctx context.Context) (bool, error) {
+// names it. While something does it is not done: the end of that is an event.
+func (p *pass) drain(ctx context.Context) (drainage, error) {
 	plan := func(live *v1beta1.Queue) queue.Plan { return queue.Drained(p.quota, live, p.allocated(live)) }
-	inSync, err := p.inSync(ctx, plan)
-	if err != nil {
-		return false, err
-	}
-	if p.queue == nil {
-		return true, nil
-	}
-	if !inSync {
-		if _, err := p.write(ctx, plan, false); err != nil {
-			return false, err
+	before := meta.FindStatusCondition(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
+	settled := before != nil && before.Reason == v1alpha1.ReasonDraining
+	var again time.Duration
+	if want := plan(p.queue); !want.InSync(p.queue) {
+		if settled {
+			again = p.disputes.of(p.quota.Name).Wait(want.Writers(p.queue), p.now)
+		}
+		if again == 0 {
+			if _, err := p.write(ctx, plan, settled); err != nil {
+				return drainage{}, err
+			}
 		}
 	}
 	if p.usage == nil || p.usage.Members > 0 {
-		return false, nil
+		members := 0
+		if p.usage != nil {
+			members = p.usage.Members
+		}
+		return drainage{members: members, again: again}, nil
+	}
+	// The last count is up to a second old, and deleting is for ever.
+	members, err := p.members(ctx)
+	if err != nil {
+		return drainage{}, err
+	}
+	if members > 0 {
+		return drainage{members: members, again: memberRetry}, nil
 	}
 	uid := p.queue.UID
 	err = p.client.Delete(ctx, p.queue, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("delete queue %s: %w", p.quota.Queue(), err)
+		return drainage{}, fmt.Errorf("delete queue %s: %w", p.quota.Queue(), err)
 	}
 	logf.FromContext(ctx).Info("queue deleted", "queue", p.quota.Queue())
-	return true, nil
+	return drainage{done: true}, nil
+}
+
+// members counts the unfinished pods and PodGroups that name the queue on the
+// API server, not in the cache. Of pods only the metadata is read: it names the
+// queue, and there may be very many. A pod whose queue only the last count knows
+// is in that count.
+func (p *pass) members(ctx context.Context) (int, error) {
+	var groups v1beta1.PodGroupList
+	if err := p.live.List(ctx, &groups); err != nil {
+		return 0, fmt.Errorf("list PodGroups: %w", err)
+	}
+	var pods metav1.PartialObjectMetadataList
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if err := p.live.List(ctx, &pods, client.MatchingFieldsSelector{Selector: unfinished()}); err != nil {
+		return 0, fmt.Errorf("list pods: %w", err)
+	}
+	world := usage.World{Inventory: card.NewInventory(nil)}
+	for i := range groups.Items {
+		world.PodGroups = append(world.PodGroups, &groups.Items[i])
+	}
+	for i := range pods.Items {
+		world.Pods = append(world.Pods, &corev1.Pod{ObjectMeta: pods.Items[i].ObjectMeta})
+	}
+	return usage.Count(world)[p.quota.Queue()].Members, nil
+}
+
+// giveUp leaves a Queue that the operator did not make: without quota and
+// capability, so that nothing new starts, and belonging to nobody. What runs
+// there goes on, and nobody waits for it.
+func (p *pass) giveUp(ctx context.Context) error {
+	if !queue.Owned(p.queue) {
+		return nil
+	}
+	plan := func(live *v1beta1.Queue) queue.Plan { return queue.GivenUp(p.quota, live) }
+	if !plan(p.queue).InSync(p.queue) {
+		if _, err := p.write(ctx, plan, false); err != nil {
+			return err
+		}
+	}
+	if err := p.disown(ctx); err != nil {
+		return err
+	}
+	logf.FromContext(ctx).Info("queue given up, since it was not made for a CardQuota", "queue", p.quota.Queue())
+	return nil
 }
 
 // release takes back every field that only the operator owned.

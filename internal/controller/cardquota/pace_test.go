@@ -16,14 +16,27 @@ func TestPace(t *testing.T) {
 		}
 	}
 	expect("before the first report", "a", 0)
-	p.mark("a")
+	p.mark("a", "1000")
 	expect("right after a report", "a", time.Second)
 	expect("for another CardQuota", "b", 0)
 	now = now.Add(400 * time.Millisecond)
 	expect("a while later", "a", 600*time.Millisecond)
 	now = now.Add(time.Minute)
 	expect("long after", "a", 0)
-	p.mark("a")
+	p.mark("a", "1000")
 	p.forget("a")
 	expect("after it was deleted and made again", "a", 0)
+}
+
+func TestACardQuotaOlderThanItsLastReportIsStale(t *testing.T) {
+	p := newPace(time.Second)
+	p.mark("a", "1000")
+	for version, want := range map[string]bool{"999": true, "1000": false, "1001": false, "": false} {
+		if got := p.stale("a", version); got != want {
+			t.Errorf("version %q read after version 1000 was written: stale %v, want %v", version, got, want)
+		}
+	}
+	if p.stale("b", "1") {
+		t.Error("a CardQuota that was never reported is stale")
+	}
 }

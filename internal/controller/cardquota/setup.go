@@ -57,6 +57,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		usage:  newRecounter(mgr.GetCache(), options.Interval),
 		pace:   newPace(options.Interval),
 		series: newSeries(),
+
+		disputes: newDisputes(),
 	}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
 		if quota, ok := object.(*v1alpha1.CardQuota); ok {

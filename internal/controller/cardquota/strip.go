@@ -16,15 +16,20 @@ import (
 func CacheOptions() cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {
-			Field: fields.AndSelectors(
-				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
-				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
-			),
+			Field:     unfinished(),
 			Transform: strip(stripPod),
 		},
 		&corev1.Node{}:      {Transform: strip(stripNode)},
 		&v1beta1.PodGroup{}: {Transform: cache.TransformStripManagedFields()},
 	}}
+}
+
+// unfinished selects the pods that may hold cards or wait for them.
+func unfinished() fields.Selector {
+	return fields.AndSelectors(
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+	)
 }
 
 // strip makes a cache transform of a function over one type; anything else (a
