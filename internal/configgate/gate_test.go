@@ -247,7 +247,7 @@ func TestEventsFitTheirBound(t *testing.T) {
 	recorder := record.NewFakeRecorder(1)
 	gate := &Gate{config: Config{Recorder: recorder}, last: content{object: configMapObject(good)}}
 	gate.event("Warning", ReasonRejected, strings.Repeat("x", 5000)+"%d")
-	if note := <-recorder.Events; len(note) != len("Warning ConfigurationRejected ")+longestEvent || !strings.HasSuffix(note, "...") {
+	if note := <-recorder.Events; len(note) != len("Warning ConfigurationRejected ")+longestEvent || !strings.HasSuffix(note, "…") {
 		t.Errorf("event of %d bytes: %s", len(note), note)
 	}
 }

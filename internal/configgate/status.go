@@ -2,11 +2,11 @@ package configgate
 
 import (
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"cardquota.dev/operator/internal/clip"
 )
 
 // EventSource is the component that events about the configuration come from. It is not the
@@ -75,22 +75,7 @@ func (g *Gate) event(kind, reason, message string) {
 	if g.config.Recorder == nil || g.last.object == nil {
 		return
 	}
-	g.config.Recorder.Event(g.last.object, kind, reason, clip(message, longestEvent))
-}
-
-// clip shortens text to a number of bytes, at the border of a character: the
-// API takes no text that is not UTF-8.
-func clip(text string, most int) string {
-	const mark = "..."
-	text = strings.ToValidUTF8(text, "?")
-	if len(text) <= most {
-		return text
-	}
-	cut := most - len(mark)
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + mark
+	g.config.Recorder.Event(g.last.object, kind, reason, clip.Text(message, longestEvent))
 }
 
 // content is what a source holds at one moment.

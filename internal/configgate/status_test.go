@@ -16,14 +16,8 @@ func TestLongEventsEndAtTheBorderOfACharacter(t *testing.T) {
 		g := &Gate{config: Config{Recorder: recorder}, last: content{object: &corev1.ConfigMap{}}}
 		g.event(corev1.EventTypeWarning, ReasonRejected, shift+strings.Repeat("卡", 1000))
 		note := strings.TrimPrefix(<-recorder.Events, corev1.EventTypeWarning+" "+ReasonRejected+" ")
-		if !utf8.ValidString(note) || !strings.HasSuffix(note, "卡...") || len(note) > longestEvent || len(note) < longestEvent-3 {
+		if !utf8.ValidString(note) || !strings.HasSuffix(note, "卡…") || len(note) > longestEvent || len(note) < longestEvent-3 {
 			t.Errorf("%d bytes, valid %v, ending %q", len(note), utf8.ValidString(note), note[len(note)-6:])
 		}
-	}
-	if got := clip("tab\xff", longestEvent); got != "tab?" {
-		t.Errorf("invalid text becomes %q", got)
-	}
-	if got := clip("short", longestEvent); got != "short" {
-		t.Errorf("short text becomes %q", got)
 	}
 }

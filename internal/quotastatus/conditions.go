@@ -9,6 +9,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/clip"
 )
 
 // setConditions writes every condition; a condition that did not change keeps
@@ -52,7 +53,7 @@ func within(s *v1alpha1.CardQuotaStatus, f Facts) Sync {
 		return Sync{metav1.ConditionTrue, v1alpha1.ReasonWithinQuota, "no card is used beyond its quota"}
 	}
 	return Sync{metav1.ConditionFalse, v1alpha1.ReasonOverQuota,
-		clip(strings.Join(over, ", ")+": nothing is stopped, nothing new starts until use has fallen", v1alpha1.MaxMessageLength)}
+		clip.Text(strings.Join(over, ", ")+": nothing is stopped, nothing new starts until use has fallen", v1alpha1.MaxMessageLength)}
 }
 
 // ready sums up: the Queue carries the quota and takes work. Use beyond the

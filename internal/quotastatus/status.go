@@ -14,6 +14,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/usage"
 )
@@ -68,11 +69,11 @@ func count(s *v1alpha1.CardQuotaStatus, f Facts) {
 	s.Blocked = make([]v1alpha1.BlockedStatus, 0, len(f.Usage.Blocked))
 	for _, b := range f.Usage.Blocked {
 		s.Blocked = append(s.Blocked, v1alpha1.BlockedStatus{
-			Workload: clip(b.Workload, v1alpha1.MaxWorkloadLength),
-			Card:     clip(b.Card, v1alpha1.MaxBlockedCardLength),
+			Workload: clip.Text(b.Workload, v1alpha1.MaxWorkloadLength),
+			Card:     clip.Text(b.Card, v1alpha1.MaxBlockedCardLength),
 			Count:    int64(b.Count),
-			Reason:   clip(b.Reason, v1alpha1.MaxReasonLength),
-			Message:  clip(b.Message, v1alpha1.MaxMessageLength),
+			Reason:   clip.Text(b.Reason, v1alpha1.MaxReasonLength),
+			Message:  clip.Text(b.Message, v1alpha1.MaxMessageLength),
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/queue"
 )
 
@@ -88,7 +89,7 @@ func Refused(name string, live *v1beta1.Queue, err error) Sync {
 		hint = fmt.Sprintf(" (Volcano refuses changes of a queue that is %s; they are made when that is over)", live.Status.State)
 	}
 	return Sync{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQueueRefused,
-		Message: clip(fmt.Sprintf("queue %s could not be written%s: %v", name, hint, err), v1alpha1.MaxMessageLength)}
+		Message: clip.Text(fmt.Sprintf("queue %s could not be written%s: %v", name, hint, err), v1alpha1.MaxMessageLength)}
 }
 
 // Frozen tells whether Volcano's webhook refuses every change of the Queue

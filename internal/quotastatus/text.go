@@ -3,7 +3,6 @@ package quotastatus
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"cardquota.dev/operator/api/v1alpha1"
 )
@@ -55,18 +54,4 @@ func line(parts []string, empty string) string {
 		short += ", " + part
 	}
 	return short
-}
-
-// clip shortens text to a number of bytes, at the border of a character.
-func clip(text string, most int) string {
-	const mark = "…"
-	text = strings.ToValidUTF8(text, "?")
-	if len(text) <= most {
-		return text
-	}
-	cut := most - len(mark)
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + mark
 }
