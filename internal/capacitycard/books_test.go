@@ -193,7 +193,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 
 func TestAReservationEndsWhenNothingButQuotaIsMissing(t *testing.T) {
 	clock := time.Now()
-	var p patience = newPatience()
+	p := newPatience()
 	if !p.lasts("g", clock) || !p.lasts("g", clock.Add(reservationEnds-time.Second)) {
 		t.Error("the reservation ended early")
 	}
