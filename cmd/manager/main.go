@@ -18,6 +18,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/cardquota"
+	"cardquota.dev/operator/internal/version"
 )
 
 // leaderLease is the Lease by which replicas elect their leader; the shipped
@@ -62,6 +63,7 @@ func main() {
 	log := zap.New(zap.UseFlagOptions(&f.logging))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log) // client-go's own lines come in the same form
+	log.Info("starting", "version", version.Version)
 	if err := run(f); err != nil {
 		ctrl.Log.Error(err, "manager stopped")
 		os.Exit(1)
