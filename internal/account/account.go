@@ -53,6 +53,8 @@ type queueBooks struct {
 	cards    map[card.Name]card.Count
 	milliCPU int64
 	memory   int64
+	// pods is how many entries of the ledger this queue pays for.
+	pods int
 }
 
 // New returns an empty account with room for the given number of pods.
@@ -91,6 +93,7 @@ func (a *Account) Charge(pod string, c *Charge) {
 	a.Refund(pod)
 	a.ledger[pod] = c
 	q := a.queue(c.Queue)
+	q.pods++
 	for _, held := range c.Cards {
 		q.cards[held.Name] = q.cards[held.Name].Add(held.Count)
 	}
@@ -107,6 +110,7 @@ func (a *Account) Refund(pod string) {
 	}
 	delete(a.ledger, pod)
 	q := a.queue(c.Queue)
+	q.pods--
 	for _, held := range c.Cards {
 		q.cards[held.Name] = q.cards[held.Name].Sub(held.Count)
 	}
@@ -120,25 +124,13 @@ func (a *Account) Charged(pod string) *Charge { return a.ledger[pod] }
 // Retain takes the limits of every queue that is not kept, and forgets the
 // queue once its pods hold nothing.
 func (a *Account) Retain(keep func(queue string) bool) {
-	charged := map[string]bool{}
 	for name, q := range a.queues {
-		if keep(name) {
-			continue
-		}
-		q.limits = Limits{}
-		charged[name] = false
-	}
-	if len(charged) == 0 {
-		return
-	}
-	for _, c := range a.ledger {
-		if _, ok := charged[c.Queue]; ok {
-			charged[c.Queue] = true
-		}
-	}
-	for name, holds := range charged {
-		if !holds {
+		switch {
+		case keep(name):
+		case q.pods == 0:
 			delete(a.queues, name)
+		default:
+			q.limits = Limits{}
 		}
 	}
 }

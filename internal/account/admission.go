@@ -54,10 +54,10 @@ func (a *Account) Admit(queue string, waiting Waiting, app Application, overComm
 	milliCPU, memory := a.UsedCPUMemory(queue)
 	cpuLimit, memoryLimit := scale(limits.MilliCPU, overCommit), scale(limits.Memory, overCommit)
 	switch {
-	case exceeds(sum(milliCPU, waiting.MilliCPU), app.MilliCPU, cpuLimit):
-		return &Shortage{Kind: CPU, Queue: queue, Requested: app.MilliCPU, Total: sum(sum(milliCPU, waiting.MilliCPU), app.MilliCPU), Limit: cpuLimit}
-	case exceeds(sum(memory, waiting.Memory), app.Memory, memoryLimit):
-		return &Shortage{Kind: Memory, Queue: queue, Requested: app.Memory, Total: sum(sum(memory, waiting.Memory), app.Memory), Limit: memoryLimit}
+	case exceeds(Sum(milliCPU, waiting.MilliCPU), app.MilliCPU, cpuLimit):
+		return &Shortage{Kind: CPU, Queue: queue, Requested: app.MilliCPU, Total: Sum(Sum(milliCPU, waiting.MilliCPU), app.MilliCPU), Limit: cpuLimit}
+	case exceeds(Sum(memory, waiting.Memory), app.Memory, memoryLimit):
+		return &Shortage{Kind: Memory, Queue: queue, Requested: app.Memory, Total: Sum(Sum(memory, waiting.Memory), app.Memory), Limit: memoryLimit}
 	}
 	return nil
 }
@@ -140,8 +140,8 @@ func (w *Waiting) Add(app Application) {
 	for _, d := range app.Demands {
 		w.Demands = Merge(w.Demands, d)
 	}
-	w.MilliCPU = sum(w.MilliCPU, app.MilliCPU)
-	w.Memory = sum(w.Memory, app.Memory)
+	w.MilliCPU = Sum(w.MilliCPU, app.MilliCPU)
+	w.Memory = Sum(w.Memory, app.Memory)
 }
 
 // AddElastic notes what a running job could give back. Jobs that hold one and

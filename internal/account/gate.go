@@ -67,9 +67,9 @@ func (a *Account) Fits(queue string, ask Ask) *Shortage {
 	}
 	switch {
 	case exceeds(q.milliCPU, ask.MilliCPU, q.limits.MilliCPU):
-		return &Shortage{Kind: CPU, Queue: queue, Requested: ask.MilliCPU, Total: sum(q.milliCPU, ask.MilliCPU), Limit: q.limits.MilliCPU}
+		return &Shortage{Kind: CPU, Queue: queue, Requested: ask.MilliCPU, Total: Sum(q.milliCPU, ask.MilliCPU), Limit: q.limits.MilliCPU}
 	case exceeds(q.memory, ask.Memory, q.limits.Memory):
-		return &Shortage{Kind: Memory, Queue: queue, Requested: ask.Memory, Total: sum(q.memory, ask.Memory), Limit: q.limits.Memory}
+		return &Shortage{Kind: Memory, Queue: queue, Requested: ask.Memory, Total: Sum(q.memory, ask.Memory), Limit: q.limits.Memory}
 	}
 	return nil
 }
@@ -112,11 +112,11 @@ func (a *Account) FitsOn(queue string, name card.Name, count card.Count) bool {
 }
 
 func exceeds(used, ask, limit int64) bool {
-	return ask > 0 && limit != Unlimited && sum(used, ask) > limit
+	return ask > 0 && limit != Unlimited && Sum(used, ask) > limit
 }
 
-// sum adds without wrapping around.
-func sum(a, b int64) int64 {
+// Sum adds two amounts of CPU or memory without wrapping around.
+func Sum(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64-b {
 		return math.MaxInt64
 	}

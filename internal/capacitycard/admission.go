@@ -1,9 +1,9 @@
 package capacitycard
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling"
@@ -85,7 +85,7 @@ func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
 	}
 	slices.SortFunc(pending, func(a, b *api.TaskInfo) int {
 		x, y := p.askOf(a), p.askOf(b)
-		return cmpOr(int64(x.Count)-int64(y.Count), x.MilliCPU-y.MilliCPU, x.Memory-y.Memory, int64(strings.Compare(string(a.UID), string(b.UID))))
+		return cmp.Or(cmp.Compare(x.Count, y.Count), cmp.Compare(x.MilliCPU, y.MilliCPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(a.UID, b.UID))
 	})
 	var picked, rest []*api.TaskInfo
 	perRole := job.MinAvailable >= job.TaskMinAvailableTotal
@@ -101,15 +101,6 @@ func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
 		picked = append(picked, rest[:min(more, len(rest))]...)
 	}
 	return picked
-}
-
-func cmpOr(values ...int64) int {
-	for _, v := range values {
-		if v != 0 {
-			return int(max(-1, min(1, v)))
-		}
-	}
-	return 0
 }
 
 // announced is the minimum of a job without pods. A card.request states the

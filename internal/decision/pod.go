@@ -33,10 +33,8 @@ func PodGroupName(pod *corev1.Pod) string { return pod.Annotations[v1alpha1.Anno
 // pod was placed by somebody else and names none.
 func QueueOf(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged string) string {
 	switch {
-	case group != nil && group.Spec.Queue != "":
-		return group.Spec.Queue
 	case group != nil:
-		return DefaultQueue
+		return QueueOfGroup(group)
 	case lastCharged != "":
 		return lastCharged
 	case pod.Annotations[v1alpha1.AnnotationQueueName] != "":
@@ -44,6 +42,14 @@ func QueueOf(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged string) strin
 	default:
 		return pod.Annotations[v1alpha1.AnnotationJobQueueName]
 	}
+}
+
+// QueueOfGroup returns the queue of a PodGroup.
+func QueueOfGroup(group *v1beta1.PodGroup) string {
+	if group.Spec.Queue != "" {
+		return group.Spec.Queue
+	}
+	return DefaultQueue
 }
 
 // DefaultQueue is the queue of a PodGroup that names none, as in Volcano.

@@ -18,10 +18,7 @@ func (c *counter) group(group *v1beta1.PodGroup) {
 	if group.Status.Phase == v1beta1.PodGroupCompleted {
 		return
 	}
-	queue := group.Spec.Queue
-	if queue == "" {
-		queue = decision.DefaultQueue
-	}
+	queue := decision.QueueOfGroup(group)
 	t := c.tally(queue)
 	t.queue.Members++
 	waits := group.Status.Phase == v1beta1.PodGroupPending || group.Status.Phase == v1beta1.PodGroupInqueue || group.Status.Phase == ""

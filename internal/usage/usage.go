@@ -7,7 +7,6 @@ package usage
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -163,8 +162,8 @@ func (t *tally) hold(charge account.Charge) {
 	for _, held := range charge.Cards {
 		t.queue.Used[held.Name] = t.queue.Used[held.Name].Add(held.Count)
 	}
-	t.queue.MilliCPU = add(t.queue.MilliCPU, charge.MilliCPU)
-	t.queue.Memory = add(t.queue.Memory, charge.Memory)
+	t.queue.MilliCPU = account.Sum(t.queue.MilliCPU, charge.MilliCPU)
+	t.queue.Memory = account.Sum(t.queue.Memory, charge.Memory)
 }
 
 // waiting counts an unassigned pod under the card it would best be given.
@@ -191,12 +190,4 @@ func (c *counter) shownAs(queue string, names []card.Name) (card.Name, bool) {
 		}
 	}
 	return names[0], true
-}
-
-// add adds two amounts without wrapping around.
-func add(a, b int64) int64 {
-	if b > 0 && a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }

@@ -39,7 +39,7 @@ func (m *machine) shareOfGroup(group *v1beta1.PodGroup) share {
 	if !groupWaits(group) {
 		return share{}
 	}
-	return share{queue: cmp.Or(group.Spec.Queue, decision.DefaultQueue), what: fmt.Sprint("waits for ", m.announced(group))}
+	return share{queue: decision.QueueOfGroup(group), what: fmt.Sprint("waits for ", m.announced(group))}
 }
 
 // touch notes which queues' numbers a change may have moved. Comparing only
@@ -155,7 +155,7 @@ func (m *machine) waitingIn(queue string, wait func([]card.Name, card.Count)) {
 	}
 	peopled := m.peopled()
 	for key, state := range m.groups {
-		named := cmp.Or(state.group.Spec.Queue, decision.DefaultQueue)
+		named := decision.QueueOfGroup(state.group)
 		if named != queue || peopled[key] || !groupWaits(state.group) {
 			continue
 		}
