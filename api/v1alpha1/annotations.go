@@ -19,6 +19,10 @@ const (
 	// AnnotationServiceType on a Queue, pod or PodGroup is the service type,
 	// for example inference or training. The queue's decides when it has one.
 	AnnotationServiceType = "volcano.sh/service.type"
+	// AnnotationPreemptable on a pod (template) or PodGroup, "false", keeps it
+	// from being evicted for others. On a pod it is also read as a label, as
+	// Volcano does; without it pods may be evicted.
+	AnnotationPreemptable = "volcano.sh/preemptable"
 	// AnnotationCardAllocated on a Queue is written by the operator: what the
 	// queue's pods hold now, in the form of card.quota.
 	AnnotationCardAllocated = "volcano.sh/card.allocated"

@@ -55,19 +55,15 @@ func QueueOfGroup(group *v1beta1.PodGroup) string {
 // DefaultQueue is the queue of a PodGroup that names none, as in Volcano.
 const DefaultQueue = "default"
 
-// ServiceTypeOf returns the service type of a workload. The queue's decides
-// when it has one, so that a workload can never claim more than its queue
-// grants; otherwise the pod's, then the PodGroup's, then the one that its owner
-// kind stands for.
-func ServiceTypeOf(queue *v1beta1.Queue, pod *corev1.Pod, group *v1beta1.PodGroup, ownerKind string) string {
-	if queue != nil && queue.Annotations[v1alpha1.AnnotationServiceType] != "" {
-		return queue.Annotations[v1alpha1.AnnotationServiceType]
+// ServiceTypeOf returns the service type of a workload from the annotations of
+// its queue, pod and PodGroup. The queue's decides when it has one, so that a
+// workload can never claim more than its queue grants; otherwise the pod's,
+// then the PodGroup's, then the one that its owner's kind stands for.
+func ServiceTypeOf(queue, pod, group map[string]string, ofOwner string) string {
+	for _, annotations := range []map[string]string{queue, pod, group} {
+		if name := annotations[v1alpha1.AnnotationServiceType]; name != "" {
+			return name
+		}
 	}
-	if pod != nil && pod.Annotations[v1alpha1.AnnotationServiceType] != "" {
-		return pod.Annotations[v1alpha1.AnnotationServiceType]
-	}
-	if group != nil && group.Annotations[v1alpha1.AnnotationServiceType] != "" {
-		return group.Annotations[v1alpha1.AnnotationServiceType]
-	}
-	return ownerKind
+	return ofOwner
 }

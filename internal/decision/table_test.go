@@ -249,11 +249,11 @@ func TestWhatAQueueAllows(t *testing.T) {
 
 // TestServiceTypePrecedence: a workload never claims more than its queue grants.
 func TestServiceTypePrecedence(t *testing.T) {
-	with := func(value string) metav1.ObjectMeta {
+	with := func(value string) map[string]string {
 		if value == "" {
-			return metav1.ObjectMeta{}
+			return nil
 		}
-		return metav1.ObjectMeta{Annotations: map[string]string{"volcano.sh/service.type": value}}
+		return map[string]string{"volcano.sh/service.type": value}
 	}
 	tests := map[string]struct{ queue, pod, group, owner, want string }{
 		"the queue decides":   {"training", "inference", "inference", "inference", "training"},
@@ -264,7 +264,7 @@ func TestServiceTypePrecedence(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := ServiceTypeOf(&v1beta1.Queue{ObjectMeta: with(tc.queue)}, &corev1.Pod{ObjectMeta: with(tc.pod)}, &v1beta1.PodGroup{ObjectMeta: with(tc.group)}, tc.owner)
+			got := ServiceTypeOf(with(tc.queue), with(tc.pod), with(tc.group), tc.owner)
 			if got != tc.want {
 				t.Errorf("service type %q, want %q", got, tc.want)
 			}

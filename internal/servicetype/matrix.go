@@ -1,0 +1,107 @@
+package servicetype
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Rule is what a service type may take and whether others may take from it.
+type Rule struct {
+	// Reclaimable tells whether cards may be taken back from this type at all.
+	Reclaimable bool
+	// ReclaimFrom are the types that this one takes cards back from.
+	ReclaimFrom []string
+}
+
+// Matrix says which service types may take cards back from which. A type that
+// it does not name neither takes nor is taken from.
+type Matrix map[string]Rule
+
+// DefaultMatrix is the matrix of the tide: inference takes from training, and
+// nobody else takes from anybody.
+func DefaultMatrix() Matrix {
+	return Matrix{
+		Inference: {ReclaimFrom: []string{Training}},
+		Training:  {Reclaimable: true},
+	}
+}
+
+// MayReclaim tells whether a workload of one type may take cards back from a
+// workload of another.
+func (m Matrix) MayReclaim(by, from string) bool {
+	return slices.Contains(m[by].ReclaimFrom, from) && m[from].Reclaimable
+}
+
+// Takes tells whether a type takes cards back from any other.
+func (m Matrix) Takes(name string) bool { return len(m[name].ReclaimFrom) > 0 }
+
+// Validate refuses a matrix that contradicts itself: a type that takes from
+// itself, from a type that is not defined or not reclaimable, or types that
+// take from each other in a circle, which would let two workloads displace one
+// another for ever. It returns all faults joined.
+func (m Matrix) Validate() error {
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if err := ValidateName(name); err != nil {
+			faults = append(faults, err)
+		}
+		seen := map[string]bool{}
+		for _, from := range m[name].ReclaimFrom {
+			rule, defined := m[from]
+			switch {
+			case seen[from]:
+				faults = append(faults, fmt.Errorf("type %s takes from %s twice: remove one", name, from))
+			case from == name:
+				faults = append(faults, fmt.Errorf("type %s takes from itself: a workload would displace its own kind for ever", name))
+			case !defined:
+				faults = append(faults, fmt.Errorf("type %s takes from %s, which is not defined: define it or remove it", name, from))
+			case !rule.Reclaimable:
+				faults = append(faults, fmt.Errorf("type %s takes from %s, which is not reclaimable: make it reclaimable or remove it", name, from))
+			}
+			seen[from] = true
+		}
+	}
+	if len(faults) == 0 {
+		if circle := m.circle(); circle != "" {
+			faults = append(faults, fmt.Errorf("types take from each other in a circle: %s", circle))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// circle names a chain of types that ends where it begins, "" if there is none.
+func (m Matrix) circle() string {
+	done := map[string]bool{}
+	var visit func(name string, path []string) string
+	visit = func(name string, path []string) string {
+		if i := slices.Index(path, name); i >= 0 {
+			return chain(append(path[i:], name))
+		}
+		if done[name] {
+			return ""
+		}
+		for _, from := range m[name].ReclaimFrom {
+			if found := visit(from, append(slices.Clip(path), name)); found != "" {
+				return found
+			}
+		}
+		done[name] = true
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if found := visit(name, nil); found != "" {
+			return found
+		}
+	}
+	return ""
+}
+
+func chain(names []string) string {
+	text := names[0]
+	for _, name := range names[1:] {
+		text += " from " + name
+	}
+	return text
+}
