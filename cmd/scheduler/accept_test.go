@@ -57,10 +57,19 @@ func shippedConfiguration(t *testing.T) string {
 	return object.Data[defaults.configMapKey]
 }
 
-func TestActionsThatEvictAreRefused(t *testing.T) {
-	for action := range evicting() {
+// TestPreemptAndReclaimMayBeAddedToWhatIsShipped: the shipped text is made for them.
+func TestPreemptAndReclaimMayBeAddedToWhatIsShipped(t *testing.T) {
+	with := func(action string) error {
 		text := strings.Replace(shippedConfiguration(t), "allocate,", "allocate, "+action+",", 1)
-		if err := schedulerconf.Validate(text, knownNames("")); err == nil || !strings.Contains(err.Error(), action) {
+		return schedulerconf.Validate(text, knownNames(""))
+	}
+	for _, action := range []string{"preempt", "reclaim", "preempt, reclaim"} {
+		if err := with(action); err != nil {
+			t.Errorf("%s: %v", action, err)
+		}
+	}
+	for action := range evicting() {
+		if err := with(action); err == nil || !strings.Contains(err.Error(), action) {
 			t.Errorf("action %s: %v, want a refusal that names it", action, err)
 		}
 	}

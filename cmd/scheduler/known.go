@@ -34,9 +34,10 @@ func knownNames(pluginsDir string) schedulerconf.Known {
 	}
 }
 
-// evicting are the actions of Volcano that evict pods without asking about card quota: a pod
-// whose queue has no room could cost others theirs and still not run.
+// evicting are the actions of Volcano that evict without anybody being placed in return, so
+// that no rule of card quota could tell whether the eviction is worth it.
 func evicting() map[string]string {
-	const reason = "it evicts pods without asking about card quota; this version of capacity-card does not support it"
-	return map[string]string{"preempt": reason, "reclaim": reason, "shuffle": reason}
+	return map[string]string{
+		"shuffle": "it evicts pods of queues that are within their quota, for nobody in particular",
+	}
 }

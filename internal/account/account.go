@@ -49,8 +49,10 @@ type Account struct {
 
 // queueBooks are the running sums of one queue.
 type queueBooks struct {
-	limits   Limits
-	cards    map[card.Name]card.Count
+	limits Limits
+	cards  map[card.Name]card.Count
+	// listed is cards as Books handed it out, nil when they moved since.
+	listed   []card.Amount
 	milliCPU int64
 	memory   int64
 	// pods is how many entries of the ledger this queue pays for.
@@ -96,6 +98,7 @@ func (a *Account) Charge(pod string, c *Charge) {
 	q.pods++
 	for _, held := range c.Cards {
 		q.cards[held.Name] = q.cards[held.Name].Add(held.Count)
+		q.listed = nil
 	}
 	q.milliCPU += c.MilliCPU
 	q.memory += c.Memory
@@ -113,6 +116,7 @@ func (a *Account) Refund(pod string) {
 	q.pods--
 	for _, held := range c.Cards {
 		q.cards[held.Name] = q.cards[held.Name].Sub(held.Count)
+		q.listed = nil
 	}
 	q.milliCPU -= c.MilliCPU
 	q.memory -= c.Memory

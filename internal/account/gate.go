@@ -55,8 +55,7 @@ func (s *Shortage) Label() string {
 
 // Fits is the gate Allocatable: it returns nil when the queue has room for the
 // ask on at least one of its cards and in CPU and memory, and the first
-// shortage otherwise. CPU and memory are limited only where the ask has some:
-// a pod that asks for no CPU is never refused for CPU.
+// shortage otherwise.
 func (a *Account) Fits(queue string, ask Ask) *Shortage {
 	if s := a.fitsCards(queue, ask); s != nil {
 		return s
@@ -65,13 +64,7 @@ func (a *Account) Fits(queue string, ask Ask) *Shortage {
 	if !ok {
 		q = &queueBooks{}
 	}
-	switch {
-	case exceeds(q.milliCPU, ask.MilliCPU, q.limits.MilliCPU):
-		return &Shortage{Kind: CPU, Queue: queue, Requested: ask.MilliCPU, Total: Sum(q.milliCPU, ask.MilliCPU), Limit: q.limits.MilliCPU}
-	case exceeds(q.memory, ask.Memory, q.limits.Memory):
-		return &Shortage{Kind: Memory, Queue: queue, Requested: ask.Memory, Total: Sum(q.memory, ask.Memory), Limit: q.limits.Memory}
-	}
-	return nil
+	return q.fitsCPUMemory(queue, ask, Freed{})
 }
 
 func (a *Account) fitsCards(queue string, ask Ask) *Shortage {

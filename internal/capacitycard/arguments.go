@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/servicetype"
 )
 
 // arguments are the plugin's arguments in volcano-scheduler.conf.
@@ -20,9 +22,19 @@ type arguments struct {
 	overCommitFactor float64
 	// unmanagedQueues says what a queue without card.quota may use.
 	unmanagedQueues decision.Unmanaged
+	// nodeOrderWeight multiplies the score that prefers nodes by the order of a
+	// pod's cards and by how full they are, beside the scores of other plugins.
+	nodeOrderWeight float64
+	// serviceTypes says which service type may take cards back from which.
+	serviceTypes servicetype.Matrix
+	// owners tells the service type of pods that name none.
+	owners servicetype.Owners
 	// configHash identifies the configuration the session runs with.
 	configHash string
 }
+
+// shown is how many bytes of a wrong value a message repeats.
+const shown = 80
 
 // parser reads one argument into its field.
 type parser func(*arguments, any) error
@@ -53,6 +65,22 @@ var parsers = map[string]parser{
 			return fmt.Errorf("write %s or %s", decision.Enforce, decision.Ignore)
 		}
 	},
+	"nodeOrderWeight": func(a *arguments, v any) error {
+		f, ok := number(v)
+		if !ok || !(f > 0 && f <= 1000) {
+			return errors.New("write a number above 0, at most 1000")
+		}
+		a.nodeOrderWeight = f
+		return nil
+	},
+	"podOwnerReferenceToServiceType": func(a *arguments, v any) (err error) {
+		a.owners, err = parseOwners(v)
+		return err
+	},
+	"serviceTypes": func(a *arguments, v any) (err error) {
+		a.serviceTypes, err = parseServiceTypes(v)
+		return err
+	},
 	"configHash": func(a *arguments, v any) error {
 		s, ok := v.(string)
 		if !ok {
@@ -73,18 +101,21 @@ func ValidateArguments(raw map[string]any) error {
 // parseArguments reads all arguments or none: with any error the result is the
 // default, so that a misspelt argument never takes half effect.
 func parseArguments(raw map[string]any) (arguments, error) {
-	defaults := arguments{overCommitFactor: 1, unmanagedQueues: decision.Enforce}
+	defaults := arguments{
+		overCommitFactor: 1, nodeOrderWeight: 1,
+		unmanagedQueues: decision.Enforce, serviceTypes: servicetype.DefaultMatrix(),
+	}
 	args := defaults
 	var wrong []error
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
 		parse, ok := parsers[key]
 		if !ok {
-			wrong = append(wrong, fmt.Errorf("unknown argument %q: this version knows %s", key,
+			wrong = append(wrong, fmt.Errorf("unknown argument %q: this version knows %s", clip.Text(key, shown),
 				strings.Join(slices.Sorted(maps.Keys(parsers)), ", ")))
 			continue
 		}
 		if err := parse(&args, raw[key]); err != nil {
-			wrong = append(wrong, fmt.Errorf("argument %s is %v: %w", key, raw[key], err))
+			wrong = append(wrong, fmt.Errorf("argument %s is %s: %w", key, clip.Text(fmt.Sprint(raw[key]), shown), err))
 		}
 	}
 	if err := errors.Join(wrong...); err != nil {

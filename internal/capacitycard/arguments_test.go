@@ -1,18 +1,22 @@
 package capacitycard
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
 	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/servicetype"
 )
 
 func TestArguments(t *testing.T) {
 	got, err := parseArguments(map[string]any{"cardUnlimitedCpuMemory": true, "overCommitFactor": 1.5, "unmanagedQueues": "Ignore", "configHash": "abc"})
-	want := arguments{cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, unmanagedQueues: decision.Ignore, configHash: "abc"}
-	if err != nil || got != want {
+	want := arguments{cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, nodeOrderWeight: 1, unmanagedQueues: decision.Ignore,
+		serviceTypes: servicetype.DefaultMatrix(), configHash: "abc"}
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("%+v, %v", got, err)
 	}
+	defaults := arguments{overCommitFactor: 1, nodeOrderWeight: 1, unmanagedQueues: decision.Enforce, serviceTypes: servicetype.DefaultMatrix()}
 	refused := map[string]map[string]any{
 		"unknown argument":    {"cardUnlimitedCPUMemory": true},
 		"write true or false": {"cardUnlimitedCpuMemory": "true"},
@@ -26,7 +30,7 @@ func TestArguments(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), wantError) {
 			t.Errorf("%v: error %v, want %q", raw, err, wantError)
 		}
-		if got != (arguments{overCommitFactor: 1, unmanagedQueues: decision.Enforce}) {
+		if !reflect.DeepEqual(got, defaults) {
 			t.Errorf("%v took half effect: %+v", raw, got)
 		}
 	}

@@ -17,6 +17,7 @@ func (p *plugin) openBooks() {
 	m.session++
 	p.inv = m.recognise(p.nodeObjects())
 	p.account = m.account
+	p.adoptLostQueues()
 	p.openQueues()
 	for _, job := range p.ssn.Jobs {
 		for status, tasks := range job.TaskStatusIndex {

@@ -40,6 +40,9 @@ func (p *plugin) closedGate(queue api.QueueID) *decision.Refusal {
 // allocatable is the gate of a pod before a node is looked for: some card it
 // may run on has room in the queue, and its CPU and memory fit.
 func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
+	if try := p.attempt.Load(); try != nil && try.pod == task.UID {
+		return p.fitsAttempt(queue, task, try.node)
+	}
 	refusal := p.closedGate(queue.UID)
 	ask := p.askOf(task)
 	if refusal == nil {
@@ -62,41 +65,6 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 
 func accountAsk(ask decision.Ask) account.Ask {
 	return account.Ask{Names: ask.Names, Count: ask.Count, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
-}
-
-// predicate is the gate of a pod on a node, and the one that makes quota exact:
-// the node's own card must be one the pod may run on and must have room in the
-// queue. A wrong card can never fit this pod; a full quota can, once something
-// of the queue has ended, so that preemption inside the queue may help.
-func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
-	job, ok := p.ssn.Jobs[task.Job]
-	if !ok {
-		return unfit(task, node, api.UnschedulableAndUnresolvable, "job of the pod is not in this session")
-	}
-	if refusal := p.closedGate(job.Queue); refusal != nil {
-		return unfit(task, node, api.UnschedulableAndUnresolvable, refusal.Message)
-	}
-	ask := p.askOf(task)
-	if ask.Refusal != nil {
-		return unfit(task, node, api.UnschedulableAndUnresolvable, ask.Refusal.Message)
-	}
-	if ask.Count == 0 {
-		return nil
-	}
-	name, ok := p.inv.On(node.Name, ask.Resource)
-	switch {
-	case !ok:
-		return unfit(task, node, api.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) have no named card for %s", ask.Resource))
-	case !ask.Request.Allows(name):
-		return unfit(task, node, api.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) have another card than <%s>", ask.Request))
-	case !p.account.FitsOn(string(job.Queue), name, ask.Count):
-		return unfit(task, node, api.Unschedulable, fmt.Sprintf("queue <%s> has no room for <%d> of <%s>", job.Queue, ask.Count, name))
-	}
-	return nil
-}
-
-func unfit(task *api.TaskInfo, node *api.NodeInfo, code int, reason string) error {
-	return api.NewFitErrWithStatus(task, node, &api.Status{Code: code, Reason: reason, Plugin: PluginName})
 }
 
 // jobEnqueueable is the gate of a job before its pods may wait for cards. It
@@ -131,12 +99,37 @@ func (p *plugin) jobEnqueued(obj any) {
 	}
 }
 
-// allocated charges a task that was placed or promised a node.
+// allocated charges a task that was placed or promised a node. It is the last
+// look before a pod is bound: a placement beyond the quota, by whatever way it
+// came about, is undone by Volcano. A task that comes back from an eviction that
+// failed was placed before and is never refused.
 func (p *plugin) allocated(event *framework.Event) {
-	if job, ok := p.ssn.Jobs[event.Task.Job]; ok {
-		p.memory.patience.renew(job.PgUID, p.memory.now())
-		p.charge(string(event.Task.UID), p.memory.facts(event.Task.Pod), string(job.Queue), event.Task.NodeName)
+	job, ok := p.ssn.Jobs[event.Task.Job]
+	if !ok {
+		return
 	}
+	if status := event.Task.Status; status == api.Allocated || status == api.Pipelined {
+		event.Err = p.beyond(job, event.Task)
+	}
+	p.memory.patience.renew(job.PgUID, p.memory.now())
+	p.charge(string(event.Task.UID), p.memory.facts(event.Task.Pod), string(job.Queue), event.Task.NodeName)
+}
+
+// beyond tells why a task may not be where it was placed, nil when it may.
+func (p *plugin) beyond(job *api.JobInfo, task *api.TaskInfo) error {
+	ask := p.askOf(task)
+	name, allowed := p.cardFor(ask, task.NodeName)
+	if !allowed {
+		return fmt.Errorf("pod %s/%s may not run on the card of node %s", task.Namespace, task.Name, task.NodeName)
+	}
+	var own account.Freed
+	if charge := p.account.Charged(string(task.UID)); charge != nil && charge.Queue == string(job.Queue) {
+		own.Add(charge)
+	}
+	if short := p.account.FitsNode(string(job.Queue), accountAsk(ask), name, own); short != nil {
+		return decision.Short(short)
+	}
+	return nil
 }
 
 // deallocated gives back what the task was charged.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
@@ -23,7 +24,10 @@ type memory struct {
 	queues    map[string]knownQueue
 	// account is kept from session to session and brought up to date when one
 	// opens, so that a pod that stayed where it was costs a look-up.
-	account      *account.Account
+	account *account.Account
+	// adopted are queues under root that have lost their way there, by UID.
+	adopted      map[types.UID]adopted
+	unfit        unfitness
 	completeness completeness
 	patience     patience
 	now          func() time.Time
@@ -66,6 +70,7 @@ func newMemory() *memory {
 		pods:      map[types.UID]*podFacts{},
 		queues:    map[string]knownQueue{},
 		account:   account.New(0),
+		unfit:     unfitness{statuses: map[unfitKey][]*api.Status{}},
 		voice:     newVoice(),
 		patience:  newPatience(),
 		now:       time.Now,

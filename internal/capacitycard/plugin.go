@@ -8,6 +8,8 @@
 package capacitycard
 
 import (
+	"sync/atomic"
+
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -46,6 +48,8 @@ type plugin struct {
 	account *account.Account
 	rules   map[api.QueueID]decision.QueueRules
 	waiting map[api.QueueID]*account.Waiting
+	// attempt is what preempt tries now, nil when nothing.
+	attempt atomic.Pointer[attempt]
 	// notReady says what is missing before anything may be decided, "" when
 	// nothing is.
 	notReady string
@@ -58,23 +62,46 @@ func (p *plugin) Name() string { return PluginName }
 
 // OnSessionOpen takes stock and registers the hooks.
 func (p *plugin) OnSessionOpen(ssn *framework.Session) {
+	defer metered.opening(p)()
 	p.ssn = ssn
 	p.openBooks()
 	p.notReady = p.memory.completeness.check(p.missingFromSession, p.memory.now())
 
+	p.gates(ssn)
+	p.evictions(ssn)
 	ssn.AddQueueOrderFn(PluginName, p.queueOrder)
-	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)
-	ssn.AddJobEnqueuedFn(PluginName, p.jobEnqueued)
-	ssn.AddAllocatableFn(PluginName, p.allocatable)
-	ssn.AddPredicateFn(PluginName, p.predicate)
+	ssn.AddNodeOrderFn(PluginName, p.nodeOrder)
+	ssn.AddBestNodeFn(PluginName, p.bestNode)
 	ssn.AddEventHandler(&framework.EventHandler{
 		AllocateFunc:   p.allocated,
 		DeallocateFunc: p.deallocated,
 	})
 }
 
+// gates are the hooks that decide who gets cards.
+func (p *plugin) gates(ssn *framework.Session) {
+	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)
+	ssn.AddJobEnqueuedFn(PluginName, p.jobEnqueued)
+	ssn.AddAllocatableFn(PluginName, p.allocatable)
+	ssn.AddPrePredicateFn(PluginName, p.endAttempt)
+	ssn.AddPredicateFn(PluginName, p.predicate)
+}
+
+// evictions are the hooks that decide who gives cards back, inside a queue
+// (preempt) and between queues (reclaim).
+func (p *plugin) evictions(ssn *framework.Session) {
+	ssn.AddPreemptableFn(PluginName, p.preemptable)
+	ssn.AddSimulateAddTaskFn(PluginName, p.simulateAdd)
+	ssn.AddSimulateRemoveTaskFn(PluginName, p.simulateRemove)
+	ssn.AddSimulateAllocatableFn(PluginName, p.simulateAllocatable)
+	ssn.AddSimulatePredicateFn(PluginName, p.simulatePredicate)
+	ssn.AddPreemptiveFn(PluginName, p.preemptive)
+	ssn.AddReclaimableFn(PluginName, p.reclaimable)
+}
+
 // OnSessionClose lets go of the session.
 func (p *plugin) OnSessionClose(*framework.Session) {
+	defer metered.closing()()
 	p.memory.voice.sweep()
 	p.memory.patience.sweep()
 	p.ssn, p.inv, p.account, p.rules, p.waiting = nil, nil, nil, nil, nil

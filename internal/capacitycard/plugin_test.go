@@ -26,6 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	options.Default()
+	options.ServerOpts.PercentageOfNodesToFind = 100 // as cmd/scheduler sets it
 	options.ServerOpts.SchedulerNames = []string{"volcano"}
 	os.Exit(m.Run())
 }
@@ -111,7 +112,7 @@ func run(t *testing.T, world *uthelper.TestCommonStruct, args framework.Argument
 	yes := true
 	option := func(name string) conf.PluginOption {
 		return conf.PluginOption{Name: name, EnabledJobOrder: &yes, EnabledJobReady: &yes, EnabledJobPipelined: &yes, EnabledQueueOrder: &yes,
-			EnabledPredicate: &yes, EnabledAllocatable: &yes, EnabledJobEnqueued: &yes, EnabledSubJobReady: &yes, EnabledSubJobPipelined: &yes}
+			EnabledPredicate: &yes, EnabledBestNode: &yes, EnabledAllocatable: &yes, EnabledJobEnqueued: &yes, EnabledSubJobReady: &yes, EnabledSubJobPipelined: &yes}
 	}
 	card := option(PluginName)
 	card.Arguments = args

@@ -111,6 +111,7 @@ func (p *plugin) tellPod(task *api.TaskInfo, refusal *decision.Refusal) {
 		job.NodesFitErrors[task.UID] = fit
 	}
 	if isNew && refusal.Reason != decision.ReasonNotReady {
+		metered.refused(p.ssn.Jobs[task.Job], refusal)
 		p.event(task.Pod, refusal)
 	}
 }
@@ -121,6 +122,7 @@ func (p *plugin) tellJob(job *api.JobInfo, refusal *decision.Refusal) {
 	text, isNew := p.memory.voice.say(job.PgUID, refusal)
 	job.JobFitErrors = text
 	if isNew && refusal.Reason != decision.ReasonNotReady {
+		metered.refused(job, refusal)
 		p.event(&v1beta1.PodGroup{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "PodGroup"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.PodGroup.Name, UID: job.PodGroup.UID},

@@ -28,6 +28,7 @@ const (
 	ReasonQueueNotOpen            = "QueueNotOpen"
 	ReasonQueueNotFound           = "QueueNotFound"
 	ReasonNotReady                = "SchedulerNotReady"
+	ReasonParentNotFound          = "ParentNotFound"
 )
 
 // Short turns a shortage into the refusal that users read. Cards are whole

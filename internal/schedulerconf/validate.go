@@ -17,7 +17,9 @@ import (
 //   - every key on every level is one that Volcano reads, every plugin is a known one and
 //     stands once, every switch is true or false;
 //   - capacity-card stands exactly once, its two indispensable gates are not switched off,
-//     its arguments satisfy known.Arguments, and neither capacity nor proportion is beside it.
+//     its arguments satisfy known.Arguments, and neither capacity nor proportion is beside it;
+//   - an action that evicts stands after allocate, and nobody chooses its victims past
+//     capacity-card.
 func Validate(text string, known Known) error {
 	document, err := parse(text)
 	if err != nil {
@@ -50,6 +52,7 @@ func (v *validation) document(root *yaml.Node) {
 	v.each(field(root, "configurations"), "configurations", v.configuration)
 	v.metrics(field(root, "metrics"))
 	v.capacityCard(root)
+	v.evictions(root)
 }
 
 // keys refuses keys outside the known ones; where names the level in messages.

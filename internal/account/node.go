@@ -1,0 +1,59 @@
+package account
+
+import "cardquota.dev/operator/internal/card"
+
+// Freed is what a queue would have got back before something is asked of it:
+// the charges of pods that are to be evicted.
+type Freed struct {
+	Cards            map[card.Name]card.Count
+	MilliCPU, Memory int64
+}
+
+// Add notes one more charge that would be given back.
+func (f *Freed) Add(c *Charge) { f.change(c, 1) }
+
+// Remove takes back what Add noted.
+func (f *Freed) Remove(c *Charge) { f.change(c, -1) }
+
+func (f *Freed) change(c *Charge, sign int64) {
+	if f.Cards == nil {
+		f.Cards = map[card.Name]card.Count{}
+	}
+	for _, held := range c.Cards {
+		f.Cards[held.Name] += card.Count(sign) * held.Count
+	}
+	f.MilliCPU += sign * c.MilliCPU
+	f.Memory += sign * c.Memory
+}
+
+// FitsNode is the gate of a pod on a node whose card is known: whether the
+// queue has room for the ask on that very card and in CPU and memory, once
+// freed is given back. It returns the first shortage, nil when there is none,
+// and like FitsOn it may be called from many goroutines while nobody writes.
+func (a *Account) FitsNode(queue string, ask Ask, name card.Name, freed Freed) *Shortage {
+	q, ok := a.queues[queue]
+	if !ok {
+		q = &queueBooks{}
+	}
+	used := q.cards[name] - freed.Cards[name]
+	if ask.Count > 0 && !q.limits.AnyCard && used.Add(ask.Count) > q.limits.Cards[name] {
+		return &Shortage{
+			Kind: Cards, Queue: queue, Names: []card.Name{name},
+			Requested: int64(ask.Count), Total: int64(used.Add(ask.Count)), Limit: int64(q.limits.Cards[name]),
+		}
+	}
+	return q.fitsCPUMemory(queue, ask, freed)
+}
+
+// fitsCPUMemory limits CPU and memory only where the ask has some: a pod that
+// asks for no CPU is never refused for CPU.
+func (q *queueBooks) fitsCPUMemory(queue string, ask Ask, freed Freed) *Shortage {
+	milliCPU, memory := q.milliCPU-freed.MilliCPU, q.memory-freed.Memory
+	switch {
+	case exceeds(milliCPU, ask.MilliCPU, q.limits.MilliCPU):
+		return &Shortage{Kind: CPU, Queue: queue, Requested: ask.MilliCPU, Total: Sum(milliCPU, ask.MilliCPU), Limit: q.limits.MilliCPU}
+	case exceeds(memory, ask.Memory, q.limits.Memory):
+		return &Shortage{Kind: Memory, Queue: queue, Requested: ask.Memory, Total: Sum(memory, ask.Memory), Limit: q.limits.Memory}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package capacitycard
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/plugins/util"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// attempt is what Volcano's action preempt tries now: one pod on one node. It
+// then asks Allocatable without telling the node, and room on another card
+// than the node's would end the eviction too early, or never begin it.
+type attempt struct {
+	pod  api.TaskID
+	node string // "" when nothing on the node can be evicted
+}
+
+// endAttempt notes that a new search for a node begins.
+func (p *plugin) endAttempt(*api.TaskInfo) error {
+	p.attempt.Store(nil)
+	return nil
+}
+
+// preemptable picks the pods of one node that may make room for another pod of
+// the same queue, or for a pod of their own job: of lower priority, evictable,
+// and giving something that the node or the queue lacks. It embodies the rules
+// of Volcano's plugins priority and conformance, because beside it at most one
+// other plugin may be asked.
+//
+// Volcano calls it from several goroutines when preemption is topology-aware;
+// then nobody reads the attempt.
+func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, int) {
+	try := &attempt{pod: preemptor.UID}
+	p.attempt.Store(try)
+	job, known := p.ssn.Jobs[preemptor.Job]
+	if len(preemptees) == 0 || !known || p.closedGate(job.Queue) != nil {
+		return nil, util.Permit
+	}
+	try.node = preemptees[0].NodeName
+	ask := p.askOf(preemptor)
+	name, allowed := p.cardFor(ask, try.node)
+	node, known := p.ssn.Nodes[try.node]
+	if !allowed || !known {
+		return nil, util.Permit
+	}
+	lacks := lacking(preemptor.InitResreq, node.FutureIdle())
+	lacks.lackQuota(p.account.FitsNode(string(job.Queue), accountAsk(ask), name, account.Freed{}))
+	var candidates []*api.TaskInfo
+	var gives []amounts
+	for _, preemptee := range preemptees {
+		if p.outranks(preemptor, preemptee) && p.evictable(preemptee) {
+			candidates = append(candidates, preemptee)
+			gives = append(gives, p.given(preemptee, name))
+		}
+	}
+	return pick(candidates, helpful(lacks, gives)), util.Permit
+}
+
+// cardFor is the card that a pod would use on a node, false when it may not
+// run there. A pod without cards may run anywhere and uses none.
+func (p *plugin) cardFor(ask decision.Ask, node string) (card.Name, bool) {
+	switch {
+	case ask.Refusal != nil:
+		return "", false
+	case ask.Count == 0:
+		return "", true
+	}
+	name, ok := p.inv.On(node, ask.Resource)
+	return name, ok && ask.Request.Allows(name)
+}
+
+// outranks compares as Volcano's plugin priority does: jobs by the priority of
+// their PodGroup, pods of one job by their own.
+func (p *plugin) outranks(preemptor, preemptee *api.TaskInfo) bool {
+	if preemptor.Job == preemptee.Job {
+		return preemptor.Priority > preemptee.Priority
+	}
+	by, of := p.ssn.Jobs[preemptor.Job], p.ssn.Jobs[preemptee.Job]
+	return by != nil && of != nil && by.Priority > of.Priority
+}
+
+func (p *plugin) evictable(task *api.TaskInfo) bool {
+	job := p.ssn.Jobs[task.Job]
+	return job != nil && job.PodGroup != nil && decision.Evictable(task.Pod, job.PodGroup.Annotations)
+}
+
+// given is what the eviction of a pod gives back to its node and, of the named
+// card, CPU and memory, to its queue.
+func (p *plugin) given(task *api.TaskInfo, name card.Name) amounts {
+	give := resources(task.Resreq)
+	if charge := p.account.Charged(string(task.UID)); charge != nil {
+		for _, held := range charge.Cards {
+			if held.Name == name {
+				give[quotaCards] += float64(held.Count)
+			}
+		}
+		give[quotaCPU], give[quotaMemory] = float64(charge.MilliCPU), float64(charge.Memory)
+	}
+	return give
+}
+
+func pick(tasks []*api.TaskInfo, indices []int) []*api.TaskInfo {
+	var picked []*api.TaskInfo
+	for _, i := range indices {
+		picked = append(picked, tasks[i])
+	}
+	return picked
+}
+
+// fitsAttempt answers Allocatable during an attempt of preempt: for the card of
+// the node, after what was evicted so far. Where nothing could be evicted
+// nothing changed since allocate looked at the node.
+func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, node string) bool {
+	ask := p.askOf(task)
+	name, allowed := p.cardFor(ask, node)
+	return node != "" && allowed && p.closedGate(queue.UID) == nil &&
+		p.account.FitsNode(queue.Name, accountAsk(ask), name, account.Freed{}) == nil
+}

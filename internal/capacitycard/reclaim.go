@@ -1,0 +1,124 @@
+package capacitycard
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/plugins/util"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// preemptive is the gate of a pod that would take cards back from other queues:
+// its service type must take from some other, and its own queue must have room
+// for it. Volcano's action reclaim asks no other gate about quota.
+func (p *plugin) preemptive(obj, candidate any) bool {
+	queue, isQueue := obj.(*api.QueueInfo)
+	task, isTask := candidate.(*api.TaskInfo)
+	if !isQueue || !isTask || p.closedGate(queue.UID) != nil {
+		return false
+	}
+	ask := p.askOf(task)
+	return ask.Refusal == nil && ask.Count > 0 &&
+		p.args.serviceTypes.Takes(p.serviceType(task)) &&
+		p.account.Fits(queue.Name, accountAsk(ask)) == nil
+}
+
+// reclaimable picks the pods of one node that give way to a pod of another
+// queue: no more than the pod lacks there, and none when free cards suffice or
+// when it could not run afterwards either. Volcano evicts without looking at
+// quota, service types, queue priorities, or what an eviction gives, so every
+// rule is here; no other plugin may be asked beside it.
+func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
+	job, known := p.ssn.Jobs[reclaimer.Job]
+	if len(reclaimees) == 0 || !known || p.closedGate(job.Queue) != nil {
+		return nil, util.Permit
+	}
+	ask := p.askOf(reclaimer)
+	name, allowed := p.cardFor(ask, reclaimees[0].NodeName)
+	node, known := p.ssn.Nodes[reclaimees[0].NodeName]
+	if !allowed || !known || ask.Count == 0 ||
+		p.account.FitsNode(string(job.Queue), accountAsk(ask), name, account.Freed{}) != nil {
+		return nil, util.Permit
+	}
+	lacks := lacking(reclaimer.InitResreq, node.FutureIdle())
+	var candidates []*api.TaskInfo
+	for _, reclaimee := range reclaimees {
+		if p.givesWay(reclaimer, reclaimee, ask.Resource) {
+			candidates = append(candidates, reclaimee)
+		}
+	}
+	p.sortByLoss(candidates)
+	gives := make([]amounts, len(candidates))
+	for i, candidate := range candidates {
+		gives[i] = p.given(candidate, name)
+	}
+	return pick(candidates, irreducible(lacks, gives)), util.Permit
+}
+
+// givesWay tells whether a pod may be reclaimed for another: by the matrix of
+// service types, from a reclaimable queue of lower priority, unless it is
+// protected, and only if it holds cards of the resource that is needed, on this
+// node and so of the same card.
+func (p *plugin) givesWay(reclaimer, reclaimee *api.TaskInfo, resource corev1.ResourceName) bool {
+	by, of := p.ssn.Jobs[reclaimer.Job], p.ssn.Jobs[reclaimee.Job]
+	if by == nil || of == nil || by.Queue == of.Queue || !p.evictable(reclaimee) {
+		return false
+	}
+	taker, giver := p.ssn.Queues[by.Queue], p.ssn.Queues[of.Queue]
+	if taker == nil || giver == nil || !giver.Reclaimable() || giver.Queue.Spec.Priority >= taker.Queue.Spec.Priority {
+		return false
+	}
+	ask := p.askOf(reclaimee)
+	return ask.Count > 0 && ask.Resource == resource &&
+		p.args.serviceTypes.MayReclaim(p.serviceType(reclaimer), p.serviceType(reclaimee))
+}
+
+// serviceType is the service type of a pod, "" when nothing tells.
+func (p *plugin) serviceType(task *api.TaskInfo) string {
+	job, ok := p.ssn.Jobs[task.Job]
+	if !ok {
+		return ""
+	}
+	var queue, group map[string]string
+	if info, ok := p.ssn.Queues[job.Queue]; ok {
+		queue = info.Queue.Annotations
+	}
+	if job.PodGroup != nil {
+		group = job.PodGroup.Annotations
+	}
+	return decision.ServiceTypeOf(queue, task.Pod.Annotations, group, p.args.owners.TypeOf(task.Pod))
+}
+
+// sortByLoss puts first what is lost least by an eviction, as far as one pod
+// tells: pods of jobs that are broken already, pods above their job's minimum,
+// then by the priority of queue, job and pod, then the youngest.
+func (p *plugin) sortByLoss(tasks []*api.TaskInfo) {
+	slices.SortStableFunc(tasks, func(a, b *api.TaskInfo) int {
+		x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
+		return cmp.Or(
+			cmp.Compare(breakage(x), breakage(y)),
+			cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
+			cmp.Compare(x.Priority, y.Priority),
+			cmp.Compare(a.Priority, b.Priority),
+			b.Pod.CreationTimestamp.Compare(a.Pod.CreationTimestamp.Time),
+			cmp.Compare(a.UID, b.UID),
+		)
+	})
+}
+
+// breakage is what the eviction of one pod does to its job: 0 nothing more, as
+// it is below its minimum already, 1 it goes on with fewer pods, 2 it breaks.
+func breakage(job *api.JobInfo) int {
+	switch ready := job.ReadyTaskNum(); {
+	case ready < job.MinAvailable:
+		return 0
+	case ready > job.MinAvailable:
+		return 1
+	default:
+		return 2
+	}
+}

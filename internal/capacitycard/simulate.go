@@ -1,0 +1,104 @@
+package capacitycard
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/account"
+)
+
+// simulationKey is where a simulation keeps what it evicted so far.
+const simulationKey fwk.StateKey = PluginName
+
+// simulation is what topology-aware preemption evicts on one node while it
+// tries: Volcano clones the cycle state for each node it tries in parallel, so
+// one goroutine alone reads and writes it.
+type simulation struct {
+	node  string
+	freed account.Freed
+}
+
+// Clone implements fwk.StateData.
+func (s *simulation) Clone() fwk.StateData {
+	return &simulation{node: s.node, freed: account.Freed{
+		Cards: maps.Clone(s.freed.Cards), MilliCPU: s.freed.MilliCPU, Memory: s.freed.Memory,
+	}}
+}
+
+func simulationOf(state fwk.CycleState, node string) *simulation {
+	if data, err := state.Read(simulationKey); err == nil {
+		if s, ok := data.(*simulation); ok && s.node == node {
+			return s
+		}
+	}
+	s := &simulation{node: node}
+	state.Write(simulationKey, s)
+	return s
+}
+
+func (p *plugin) simulateRemove(_ context.Context, state fwk.CycleState, preemptor, removed *api.TaskInfo, node *api.NodeInfo) error {
+	if charge := p.chargeInQueueOf(preemptor, removed); charge != nil {
+		simulationOf(state, node.Name).freed.Add(charge)
+	}
+	return nil
+}
+
+func (p *plugin) simulateAdd(_ context.Context, state fwk.CycleState, preemptor, added *api.TaskInfo, node *api.NodeInfo) error {
+	if charge := p.chargeInQueueOf(preemptor, added); charge != nil {
+		simulationOf(state, node.Name).freed.Remove(charge)
+	}
+	return nil
+}
+
+// chargeInQueueOf is what a task holds of the queue of another, nil when it
+// holds nothing there.
+func (p *plugin) chargeInQueueOf(preemptor, task *api.TaskInfo) *account.Charge {
+	job, ok := p.ssn.Jobs[preemptor.Job]
+	charge := p.account.Charged(string(task.UID))
+	if !ok || charge == nil || charge.Queue != string(job.Queue) {
+		return nil
+	}
+	return charge
+}
+
+// simulateAllocatable answers for the node of the simulation. Volcano removes
+// a task before it asks, so a simulation without one has evicted nothing of
+// this queue anywhere and fits as little as before.
+func (p *plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ *api.QueueInfo, task *api.TaskInfo) bool {
+	data, err := state.Read(simulationKey)
+	if err != nil {
+		return false
+	}
+	s, ok := data.(*simulation)
+	return ok && p.simulated(task, s.node, s.freed) == nil
+}
+
+// simulatePredicate refuses a node on which the pod would still exceed its
+// quota with everything evicted: Volcano looks at nothing else at the end.
+func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
+	return p.simulated(task, node.Name, simulationOf(state, node.Name).freed)
+}
+
+func (p *plugin) simulated(task *api.TaskInfo, node string, freed account.Freed) error {
+	job, ok := p.ssn.Jobs[task.Job]
+	if !ok {
+		return fmt.Errorf("job %s is not in this session", task.Job)
+	}
+	if refusal := p.closedGate(job.Queue); refusal != nil {
+		return refusal
+	}
+	ask := p.askOf(task)
+	name, allowed := p.cardFor(ask, node)
+	if !allowed {
+		return fmt.Errorf("pod %s may not run on the card of node %s", klog.KObj(task.Pod), node)
+	}
+	if short := p.account.FitsNode(string(job.Queue), accountAsk(ask), name, freed); short != nil {
+		return fmt.Errorf("queue %s has no room for %d of %s on node %s", job.Queue, ask.Count, name, node)
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package schedulerconf
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// choosers are the plugins of Volcano v1.14.1 that choose victims (they call
+// AddPreemptableFn or AddReclaimableFn). A plugin that is none of Volcano's may
+// do so as well.
+var choosers = map[string][]string{
+	switchPreemptable: {"priority", "gang", "conformance", "drf", "pdb", "cdp", "tdm", "extender"},
+	switchReclaimable: {"gang", "conformance", "drf", "pdb", "cdp", "extender"},
+}
+
+const (
+	switchPreemptable = "enablePreemptable"
+	switchReclaimable = "enableReclaimable"
+	switchPreemptive  = "enablePreemptive"
+)
+
+// evictions refuses a text under which pods would be evicted past capacity-card.
+//
+// Volcano asks the plugins of one tier and takes what all of them allow; when
+// that is nothing it asks the next tier, and when it is nothing after two of
+// three plugins it takes the word of the third (Session.Reclaimable and
+// Session.Preemptable). So only capacity-card may choose victims of reclaim;
+// for preempt at most one other plugin may, in the same tier. Evicted cards are
+// promised to the one they were taken for, so allocate must have had its turn.
+func (v *validation) evictions(root *yaml.Node) {
+	actions := actionsOf(root)
+	for _, action := range []string{"preempt", "reclaim"} {
+		at := slices.Index(actions, action)
+		if at < 0 {
+			continue
+		}
+		if !slices.Contains(actions[:at], "allocate") {
+			v.fault(field(root, "actions"), "%s has no allocate before it, so pods would be evicted although cards are free: write allocate first", action)
+		}
+		if action == "preempt" {
+			v.mustBeOn(root, action, switchPreemptable)
+			v.preemptChoosers(root)
+		} else {
+			v.mustBeOn(root, action, switchReclaimable)
+			v.mustBeOn(root, action, switchPreemptive)
+			for _, other := range v.otherChoosers(root, switchReclaimable) {
+				v.fault(other.entry, "plugin %s would choose victims of reclaim past %s: write %s: false", other.name, CapacityCard, switchReclaimable)
+			}
+		}
+	}
+	for i, action := range actions {
+		if action == "allocate" && slices.ContainsFunc(actions[:i], evicts) {
+			v.fault(field(root, "actions"), "allocate stands after an action that evicts, and would hand out cards that are promised to others: write it once, before")
+		}
+	}
+}
+
+func evicts(action string) bool { return action == "preempt" || action == "reclaim" }
+
+func actionsOf(root *yaml.Node) []string {
+	node := field(root, "actions")
+	if !isString(node) {
+		return nil
+	}
+	actions := strings.Split(node.Value, ",")
+	for i, action := range actions {
+		actions[i] = strings.TrimSpace(action)
+	}
+	return actions
+}
+
+// mustBeOn refuses an action whose hook of capacity-card is switched off.
+func (v *validation) mustBeOn(root *yaml.Node, action, name string) {
+	entry := findPlugin(root, CapacityCard)
+	if entry == nil {
+		return
+	}
+	if value := field(entry, name); value != nil && value.Value == "false" {
+		v.fault(value, "%s: false of %s lets %s evict without asking about card quota: remove it, or %s from actions", name, CapacityCard, action, action)
+	}
+}
+
+// preemptChoosers allows one more plugin beside capacity-card.
+func (v *validation) preemptChoosers(root *yaml.Node) {
+	card := findPlugin(root, CapacityCard)
+	if card == nil {
+		return
+	}
+	others := v.otherChoosers(root, switchPreemptable)
+	for _, other := range others {
+		switch {
+		case !slices.Contains(items(field(other.tier, "plugins")), card):
+			v.fault(other.entry, "plugin %s would choose victims of preempt past %s, which stands in another tier: write %s: false", other.name, CapacityCard, switchPreemptable)
+		case len(others) > 1:
+			v.fault(other.entry, "plugin %s chooses victims of preempt beside %s and others, and where they disagree Volcano takes the word of one: leave one other plugin, for the rest write %s: false", other.name, CapacityCard, switchPreemptable)
+		}
+	}
+}
+
+// chooser is a plugin beside capacity-card that chooses victims.
+type chooser struct {
+	name        string
+	entry, tier *yaml.Node
+}
+
+// otherChoosers lists the plugins beside capacity-card whose switch is not off.
+func (v *validation) otherChoosers(root *yaml.Node, name string) []chooser {
+	var found []chooser
+	for _, tier := range items(field(root, "tiers")) {
+		for _, entry := range items(field(tier, "plugins")) {
+			plugin := field(entry, "name")
+			if !isString(plugin) || plugin.Value == CapacityCard {
+				continue
+			}
+			chooses := slices.Contains(choosers[name], plugin.Value) || !slices.Contains(VolcanoPlugins(), plugin.Value)
+			if off := field(entry, name); chooses && (off == nil || off.Value != "false") {
+				found = append(found, chooser{name: plugin.Value, entry: entry, tier: tier})
+			}
+		}
+	}
+	return found
+}

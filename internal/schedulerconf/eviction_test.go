@@ -1,0 +1,73 @@
+package schedulerconf
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// conf writes a text from its actions and plugins: "-" begins a tier, a plugin
+// may be followed by switches, "gang enableReclaimable=false".
+func conf(actions string, plugins ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "actions: %q\ntiers:\n- plugins:\n", actions)
+	for _, plugin := range plugins {
+		if plugin == "-" {
+			b.WriteString("- plugins:\n")
+			continue
+		}
+		words := strings.Fields(plugin)
+		fmt.Fprintf(&b, "  - name: %s\n", words[0])
+		for _, word := range words[1:] {
+			key, value, _ := strings.Cut(word, "=")
+			fmt.Fprintf(&b, "    %s: %s\n", key, value)
+		}
+	}
+	return b.String()
+}
+
+func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
+	const (
+		gangOff        = "gang enablePreemptable=false enableReclaimable=false"
+		conformanceOff = "conformance enablePreemptable=false enableReclaimable=false"
+		priorityOff    = "priority enablePreemptable=false"
+		drfOff         = "drf enablePreemptable=false enableReclaimable=false"
+	)
+	tests := map[string]struct {
+		text string
+		want []string // fragments of the faults, none when it is accepted
+	}{
+		"without such actions every plugin may stand as it is": {conf("enqueue, allocate, backfill", "priority", "gang", "conformance", "-", "drf", CapacityCard), nil},
+		"both actions, nobody else chooses":                    {conf("enqueue, allocate, preempt, reclaim, backfill", priorityOff, gangOff, conformanceOff, CapacityCard, "-", drfOff, "predicates"), nil},
+		"priority does not choose victims of reclaim":          {conf("enqueue, allocate, reclaim", "priority", gangOff, CapacityCard), nil},
+		"one other may choose victims of preempt":              {conf("enqueue, allocate, preempt", "priority", gangOff, CapacityCard), nil},
+		"gang chooses victims of reclaim":                      {conf("enqueue, allocate, reclaim", "gang enablePreemptable=false", CapacityCard), []string{"plugin gang", "enableReclaimable: false"}},
+		"conformance in a lower tier as well":                  {conf("enqueue, allocate, reclaim", CapacityCard, "-", "conformance"), []string{"plugin conformance"}},
+		"every chooser is named":                               {conf("enqueue, allocate, reclaim", "gang", "pdb", CapacityCard, "-", "drf"), []string{"plugin gang", "plugin pdb", "plugin drf"}},
+		"two others choose victims of preempt":                 {conf("enqueue, allocate, preempt", "priority", "pdb", CapacityCard), []string{"plugin priority", "plugin pdb", "leave one"}},
+		"another tier chooses victims of preempt":              {conf("enqueue, allocate, preempt", "priority", "-", CapacityCard), []string{"plugin priority", "another tier"}},
+		"a plugin that nobody knows may choose":                {conf("enqueue, allocate, reclaim", "ours", CapacityCard), []string{"plugin ours"}},
+		"capacity-card does not choose victims of preempt":     {conf("enqueue, allocate, preempt", CapacityCard+" enablePreemptable=false"), []string{"enablePreemptable: false"}},
+		"capacity-card does not choose victims of reclaim":     {conf("enqueue, allocate, reclaim", CapacityCard+" enableReclaimable=false"), []string{"enableReclaimable: false"}},
+		"capacity-card does not guard reclaim":                 {conf("enqueue, allocate, reclaim", CapacityCard+" enablePreemptive=false"), []string{"enablePreemptive: false"}},
+		"reclaim before allocate":                              {conf("enqueue, reclaim, allocate", CapacityCard), []string{"reclaim has no allocate before it", "allocate stands after"}},
+		"preempt without allocate":                             {conf("enqueue, preempt", CapacityCard), []string{"preempt has no allocate before it"}},
+		"allocate a second time":                               {conf("enqueue, allocate, preempt, allocate", CapacityCard), []string{"allocate stands after"}},
+		"an action that may not run at all":                    {conf("enqueue, allocate, shuffle", CapacityCard), []string{"shuffle"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			known := known()
+			known.Plugins = append(known.Plugins, "ours")
+			err := Validate(tc.text, known)
+			if (err != nil) != (tc.want != nil) {
+				t.Fatalf("error %v, want %q", err, tc.want)
+			}
+			for _, fragment := range tc.want {
+				if !strings.Contains(err.Error(), fragment) {
+					t.Errorf("error %q does not say %q", err, fragment)
+				}
+			}
+		})
+	}
+}
