@@ -6,7 +6,11 @@
 // recognised or counted in two ways.
 package card
 
-import "math"
+import (
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
 
 // Count is a number of whole cards (or of whole slices or shares, which are
 // handed out one by one as well). It is never negative.
@@ -18,6 +22,20 @@ type Count int64
 // MaxCount is the largest count a quota may state. It is far above any real
 // fleet and keeps every sum of counts away from an overflow.
 const MaxCount Count = 1_000_000
+
+// CountOf reads a quantity of a card resource: part of a card is rounded up,
+// less than none is 0. Anything above MaxCount is MaxCount+1, which no quota
+// has room for: the API server accepts quantities beyond 64 bits, and
+// Quantity.Value turns those into 0 or a negative number.
+func CountOf(quantity resource.Quantity) Count {
+	switch {
+	case quantity.Sign() <= 0:
+		return 0
+	case quantity.AsApproximateFloat64() > float64(MaxCount):
+		return MaxCount + 1
+	}
+	return Count(quantity.Value())
+}
 
 // Add returns c + o, at most the largest representable count.
 func (c Count) Add(o Count) Count {

@@ -3,6 +3,7 @@ package card
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -79,12 +80,14 @@ func (n Name) profile() string {
 	return ""
 }
 
-// quote shows user text in an error: quoted, control characters escaped, and
-// cut so that one long value cannot fill an event.
+// quote shows user text in an error: quoted, everything but plain ASCII
+// escaped, so that a letter that only looks like the right one is seen, and cut
+// so that one long value cannot fill an event.
 func quote(text string) string {
 	const most = 80
-	if len(text) > most {
-		text = text[:most] + "…"
+	quoted := strconv.QuoteToASCII(text[:min(len(text), most)])
+	if len(text) <= most && len(quoted) <= most+len(`""`) {
+		return quoted
 	}
-	return fmt.Sprintf("%q", text)
+	return quoted[:min(len(quoted)-1, most)] + `…"`
 }

@@ -115,7 +115,9 @@ func productsOf(labels map[string]string) []product {
 }
 
 // resourcesOf lists the resources of a node that belong to a product: in its
-// vendor's domain, by the product's type or, failing that, all of them.
+// vendor's domain, by the product's type or, failing that, all of them. NVIDIA's
+// cards are always called after their type, and its network operator hands out
+// network devices in the same domain (nvidia.com/hostdev): those are no cards.
 func resourcesOf(node *corev1.Node, p product) []corev1.ResourceName {
 	whole := corev1.ResourceName(p.vendor + "/" + p.kind)
 	var exact, domain []corev1.ResourceName
@@ -123,7 +125,7 @@ func resourcesOf(node *corev1.Node, p product) []corev1.ResourceName {
 		switch {
 		case resource == whole || resource == whole+sharedSuffix:
 			exact = append(exact, resource)
-		case strings.HasPrefix(string(resource), p.vendor+"/"):
+		case p.vendor != migVendor && strings.HasPrefix(string(resource), p.vendor+"/"):
 			domain = append(domain, resource)
 		}
 	}
@@ -170,9 +172,11 @@ func hasLabelOf(labels map[string]string, prefix string) bool {
 }
 
 func allocatable(node *corev1.Node, resource corev1.ResourceName) Count {
-	q := node.Status.Allocatable[resource]
-	return Count(max(0, q.Value()))
+	return CountOf(node.Status.Allocatable[resource])
 }
+
+// maxMemory is the largest memory label in MiB: a name holds six digits of GiB.
+const maxMemory = 999_999 * 1024
 
 // gib rounds a memory label in MiB to the nearest GiB: 81559 is 80.
 func gib(mib int64) int64 { return (mib + 512) / 1024 }

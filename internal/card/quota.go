@@ -23,8 +23,8 @@ const (
 
 // ParseQuota reads the annotation volcano.sh/card.quota: one JSON object, card
 // name to whole number from 0 to MaxCount, no name twice. The error lists
-// everything that is wrong, each with what to write instead; no quota is
-// returned then, since half a quota would be a wrong one.
+// what is wrong, as much as an event holds, each with what to write instead; no
+// quota is returned then, since half a quota would be a wrong one.
 func ParseQuota(text string) (Quota, error) {
 	quota := Quota{}
 	err := parseCounts(text, func(key string, count Count) error {
@@ -98,7 +98,7 @@ func parseCounts(text string, take func(key string, count Count) error) error {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("text goes on after the JSON object: %s", quote(text))
 	}
-	return errors.Join(wrong...)
+	return mistakes(wrong)
 }
 
 func parseCount(key, value string) (Count, error) {

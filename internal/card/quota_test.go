@@ -107,6 +107,9 @@ func FuzzParseQuota(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		quota, err := ParseQuota(text)
 		if err != nil {
+			if quota != nil || !tellable(err.Error()) {
+				t.Fatalf("%q gave %v and the error %q", text, quota, err)
+			}
 			return
 		}
 		again, err := ParseQuota(quota.String())

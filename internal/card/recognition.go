@@ -59,7 +59,7 @@ func (r *recognition) shares() {
 	}
 	memory := r.node.Labels[base+memorySuffix]
 	mib, err := strconv.ParseInt(memory, 10, 64)
-	if err != nil || mib < 1 || gib(mib) > 999999 {
+	if err != nil || mib < 1 || mib > maxMemory {
 		r.withhold(resource, fmt.Sprintf("offers %s but label %s=%s is no memory size in MiB", resource, base+memorySuffix, quote(memory)))
 		return
 	}

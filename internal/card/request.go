@@ -1,7 +1,6 @@
 package card
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,11 +43,11 @@ func ParseRequest(text string) (Request, error) {
 		}
 	}
 	if len(wrong) > 0 {
-		return Request{}, errors.Join(wrong...)
+		return Request{}, mistakes(wrong)
 	}
 	for _, name := range names[1:] {
 		if name.Form() != names[0].Form() || name.profile() != names[0].profile() {
-			return Request{}, fmt.Errorf("%s is a %s and %s is a %s: one resource request cannot mean either, name cards of one resource",
+			return Request{}, fmt.Errorf("%s is %s and %s is %s: one resource request cannot mean either, name cards of one resource",
 				names[0], describe(names[0]), name, describe(name))
 		}
 	}
@@ -78,10 +77,14 @@ func (r Request) Allows(name Name) bool { return r.Any() || slices.Contains(r.na
 func (r Request) String() string { return r.text }
 
 func describe(name Name) string {
-	if p := name.profile(); p != "" {
-		return fmt.Sprintf("%s of profile %s", MIG, p)
+	switch name.Form() {
+	case MIG:
+		return fmt.Sprintf("a %s of profile %s", MIG, name.profile())
+	case MPS:
+		return fmt.Sprintf("an %s", MPS)
+	default:
+		return fmt.Sprintf("a %s", Whole)
 	}
-	return string(name.Form())
 }
 
 // Totals is the annotation volcano.sh/card.request: how many cards a whole job

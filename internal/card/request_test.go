@@ -65,7 +65,15 @@ func FuzzParseRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := ParseRequest(text)
 		if err != nil {
+			if !r.Any() || !tellable(err.Error()) {
+				t.Fatalf("%q gave %s and the error %q", text, r, err)
+			}
 			return
+		}
+		for _, name := range r.Names() {
+			if _, err := ParseName(string(name)); err != nil || !r.Allows(name) {
+				t.Fatalf("%q allows %s: %v", text, name, err)
+			}
 		}
 		if again, err := ParseRequest(r.String()); err != nil || again.String() != r.String() {
 			t.Fatalf("%q → %q → %v, %v", text, r, again, err)

@@ -2,14 +2,17 @@ package decision
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/clip"
 )
 
 // Ask is what a pod asks for.
@@ -43,15 +46,15 @@ type Held struct {
 // the inventory knows as cards, and its annotation card.name.
 func AskOf(pod *corev1.Pod, inv *card.Inventory) Ask {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
-	ask := Ask{MilliCPU: bounded(requests.Cpu().MilliValue()), Memory: bounded(requests.Memory().Value())}
+	ask := Ask{MilliCPU: bounded(requests.Cpu(), resource.Milli), Memory: bounded(requests.Memory(), 0)}
 	var unknown []Held
-	for resource, quantity := range requests {
+	for name, quantity := range requests {
 		switch {
 		case quantity.Sign() <= 0:
-		case inv.IsCard(resource):
-			ask.Others = append(ask.Others, Held{Resource: resource, Count: card.Count(quantity.Value())})
-		case strings.Contains(string(resource), "/"):
-			unknown = append(unknown, Held{Resource: resource, Count: card.Count(quantity.Value())})
+		case inv.IsCard(name):
+			ask.Others = append(ask.Others, Held{Resource: name, Count: card.CountOf(quantity)})
+		case strings.Contains(string(name), "/"):
+			unknown = append(unknown, Held{Resource: name, Count: card.CountOf(quantity)})
 		}
 	}
 	slices.SortFunc(ask.Others, func(a, b Held) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
@@ -82,9 +85,12 @@ func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held) {
 		if len(unknown) == 1 { // it can be nothing else: what already runs is charged as the card it names
 			a.Resource, a.Count = unknown[0].Resource, unknown[0].Count
 		}
-		a.refuse("names card <%s> but requests %s, which no node offers as a card", a.Request, listed(unknown))
+		a.refuse("names card <%s> but requests %s, which no node offers as a card",
+			clip.Text(a.Request.String(), shown), clip.Text(listed(unknown), shown))
 	case len(a.Others) > 0:
 		a.refuse("requests two card resources, %s and %s: one pod uses one card, keep one of them", a.Resource, a.Others[0].Resource)
+	case a.Count > card.MaxCount:
+		a.refuse("requests more than %d of %s, which is more than any quota can give", card.MaxCount, a.Resource)
 	case a.Request.Any():
 		if a.Names = inv.Named(a.Resource); len(a.Names) == 0 {
 			a.refuse("requests %s, but no node says which card that is: nodes need the labels <vendor>/<type>.product and .memory", a.Resource)
@@ -100,6 +106,10 @@ func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held) {
 	}
 }
 
+// shown is how many bytes of one list a refusal repeats, so that it fits into
+// an event.
+const shown = 300
+
 // listed writes resources in a stable order.
 func listed(held []Held) string {
 	names := make([]string, len(held))
@@ -110,9 +120,17 @@ func listed(held []Held) string {
 	return strings.Join(names, ", ")
 }
 
-// bounded keeps an absurd request from wrapping a sum around: 2^53 bytes or
-// thousandths of a core are more than any node has.
-func bounded(n int64) int64 { return min(max(n, 0), 1<<53) }
+// bounded reads a quantity in units of 10^scale. An absurd one, which
+// Quantity.ScaledValue turns into 0 or a negative number, becomes 2^53: more
+// bytes or thousandths of a core than any node has, and far from wrapping a sum
+// around.
+func bounded(quantity *resource.Quantity, scale resource.Scale) int64 {
+	const most = 1 << 53
+	if quantity.AsApproximateFloat64() >= most*math.Pow10(int(scale)) {
+		return most
+	}
+	return max(quantity.ScaledValue(scale), 0)
+}
 
 // refuse leaves no card that the pod may be placed on.
 func (a *Ask) refuse(format string, args ...any) {

@@ -71,7 +71,7 @@ func (c *counter) demands(group *v1beta1.PodGroup) []demand {
 	slices.Sort(resources)
 	for _, resource := range resources {
 		quantity := (*group.Spec.MinResources)[resource]
-		if count := card.Count(quantity.Value()); count > 0 {
+		if count := card.CountOf(quantity); count > 0 {
 			out = append(out, demand{text: string(resource), names: c.world.Inventory.Named(resource), count: count})
 		}
 	}

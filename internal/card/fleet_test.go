@@ -1,0 +1,181 @@
+package card
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// fleetNode reads a node of testdata/nodes: labels and resources as the
+// software named in the file writes them.
+func fleetNode(t testing.TB, name string) *corev1.Node {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "nodes", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n corev1.Node
+	if err := yaml.UnmarshalStrict(text, &n); err != nil {
+		t.Fatal(err)
+	}
+	return &n
+}
+
+// one is a node with a single kind of card.
+func one(model string, resource corev1.ResourceName, count Count) Node {
+	return Node{Model: model, Holdings: []Holding{{Name(model), resource, count}}}
+}
+
+// fleet says what every file of testdata/nodes is recognised as.
+var fleet = map[string]Node{
+	"nvidia-h200":                one("NVIDIA-H200", "nvidia.com/gpu", 8),
+	"nvidia-h800":                one("NVIDIA-H800", "nvidia.com/gpu", 8),
+	"nvidia-h20":                 one("NVIDIA-H20", "nvidia.com/gpu", 8),
+	"nvidia-rtx-4090":            one("NVIDIA-GeForce-RTX-4090", "nvidia.com/gpu", 8),
+	"nvidia-rtx-4090-relabelled": one("NVIDIA-GeForce-RTX-4090-D", "nvidia.com/gpu", 8),
+
+	// MIG
+	"nvidia-a100-40gb-mig-mixed": {Model: "A100-PCIE-40GB", Holdings: []Holding{
+		{"A100-PCIE-40GB", "nvidia.com/gpu", 0},
+		{"A100-PCIE-40GB/mig-1g.5gb-mixed", "nvidia.com/mig-1g.5gb", 4},
+		{"A100-PCIE-40GB/mig-2g.10gb-mixed", "nvidia.com/mig-2g.10gb", 2},
+		{"A100-PCIE-40GB/mig-3g.20gb-mixed", "nvidia.com/mig-3g.20gb", 2},
+	}},
+	"nvidia-a100-40gb-mig-single":              one("A100-SXM4-40GB-MIG-1g.5gb", "nvidia.com/gpu", 56),
+	"nvidia-a100-80gb-mig-single-invalid":      one("NVIDIA-A100-SXM4-80GB-MIG-INVALID", "nvidia.com/gpu", 0),
+	"nvidia-a100-40gb-mig-single-time-slicing": one("A100-SXM4-40GB-MIG-1g.5gb-SHARED", "nvidia.com/gpu", 112),
+	"nvidia-a100-40gb-mig-mixed-time-slicing": {Model: "A100-SXM4-40GB", Holdings: []Holding{
+		{"A100-SXM4-40GB/mig-1g.5gb-mixed", "nvidia.com/mig-1g.5gb", 28},
+	}},
+	"nvidia-a100-40gb-mig-mixed-time-slicing-renamed": {Model: "A100-SXM4-40GB", Holdings: []Holding{
+		{"A100-SXM4-40GB/mig-1g.5gb.shared-mixed", "nvidia.com/mig-1g.5gb.shared", 28},
+	}},
+	"nvidia-h100-mig-media-extensions": {Model: "NVIDIA-H100-80GB-HBM3", Holdings: []Holding{
+		{"NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu", 0},
+		{"NVIDIA-H100-80GB-HBM3/mig-1g.10gb.me-mixed", "nvidia.com/mig-1g.10gb.me", 8},
+	}},
+	"nvidia-h200-mig-mixed": {Model: "NVIDIA-H200", Holdings: []Holding{
+		{"NVIDIA-H200", "nvidia.com/gpu", 7},
+		{"NVIDIA-H200/mig-1g.18gb-mixed", "nvidia.com/mig-1g.18gb", 3},
+		{"NVIDIA-H200/mig-3g.71gb-mixed", "nvidia.com/mig-3g.71gb", 1},
+	}},
+	"nvidia-h200-mig-plugin-down": {Model: "NVIDIA-H200"},
+	"nvidia-h20-mig-mixed": {Model: "NVIDIA-H20", Holdings: []Holding{
+		{"NVIDIA-H20", "nvidia.com/gpu", 7},
+		{"NVIDIA-H20/mig-1g.12gb-mixed", "nvidia.com/mig-1g.12gb", 2},
+		{"NVIDIA-H20/mig-1g.24gb-mixed", "nvidia.com/mig-1g.24gb", 1},
+		{"NVIDIA-H20/mig-3g.48gb-mixed", "nvidia.com/mig-3g.48gb", 1},
+	}},
+
+	// MPS and time slicing
+	"nvidia-h800-mps-renamed": {Model: "NVIDIA-H800", Holdings: []Holding{{"NVIDIA-H800/mps-80g*1/2", "nvidia.com/gpu.shared", 16}}},
+	"nvidia-h800-mps":         one("NVIDIA-H800-SHARED", "nvidia.com/gpu", 16),
+	"nvidia-rtx-4090-mps-one-card": {Model: "NVIDIA-GeForce-RTX-4090", Holdings: []Holding{
+		{"NVIDIA-GeForce-RTX-4090", "nvidia.com/gpu", 7},
+		{"NVIDIA-GeForce-RTX-4090/mps-24g*1/2", "nvidia.com/gpu.shared", 2},
+	}},
+	"nvidia-t4-time-slicing":         one("Tesla-T4-SHARED", "nvidia.com/gpu", 8),
+	"nvidia-t4-time-slicing-renamed": {Model: "Tesla-T4", Holdings: []Holding{{"Tesla-T4/mps-15g*1/8", "nvidia.com/gpu.shared", 8}}},
+
+	// NVIDIA nodes in odd states
+	"nvidia-h200-failed-cards":    one("NVIDIA-H200", "nvidia.com/gpu", 6),
+	"nvidia-h200-rdma":            one("NVIDIA-H200", "nvidia.com/gpu", 8),
+	"nvidia-h200-rdma-before-gpu": {Model: "NVIDIA-H200"},
+	"nvidia-rtx-4090-unlabelled": {
+		Unnamed:   []corev1.ResourceName{"nvidia.com/gpu"},
+		Anomalies: []string{"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"},
+	},
+	"nvidia-gb10": {
+		Unnamed:   []corev1.ResourceName{"nvidia.com/gpu"},
+		Anomalies: []string{"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"},
+	},
+
+	// Huawei
+	"huawei-ascend-910b":               one("Ascend-910B", "huawei.com/Ascend910", 8),
+	"huawei-ascend-910b-vendor-labels": {},
+	"huawei-ascend-910b-vnpu": {
+		Model:     "Ascend-910B",
+		Unnamed:   []corev1.ResourceName{"huawei.com/Ascend910", "huawei.com/Ascend910-5c.1cpu.8g", "huawei.com/Ascend910B4"},
+		Anomalies: []string{"model Ascend-910B could be any of the resources [huawei.com/Ascend910 huawei.com/Ascend910-5c.1cpu.8g huawei.com/Ascend910B4]"},
+	},
+	"huawei-ascend-310p": one("Ascend-310P", "huawei.com/Ascend310P", 4),
+	"huawei-ascend-310p-mixed-insertion": {
+		Model:     "Ascend-310P",
+		Unnamed:   []corev1.ResourceName{"huawei.com/Ascend310P-IPro", "huawei.com/Ascend310P-V", "huawei.com/Ascend310P-VPro"},
+		Anomalies: []string{"model Ascend-310P could be any of the resources [huawei.com/Ascend310P-IPro huawei.com/Ascend310P-V huawei.com/Ascend310P-VPro]"},
+	},
+	"huawei-cce-ascend-310": one("Ascend-310", "huawei.com/ascend-310", 4),
+
+	// other vendors
+	"alibaba-ppu-zw810e":               one("PPU-ZW810E", "alibabacloud.com/ppu", 16),
+	"alibaba-ppu-zw810e-vendor-labels": {},
+	"alibaba-ppu-zw810e-slices":        one("PPU-ZW810E", "alibabacloud.com/ppu", 15),
+	"amd-mi300x": {
+		Unnamed:   []corev1.ResourceName{"amd.com/gpu"},
+		Anomalies: []string{"offers amd.com/gpu but no label amd.com/<type>.product with amd.com/<type>.memory names the card"},
+	},
+	"amd-mi300x-fleet-labels": one("AMD-Instinct-MI300X", "amd.com/gpu", 8),
+	"hygon-k100-ai": {
+		Unnamed:   []corev1.ResourceName{"hygon.com/dcu"},
+		Anomalies: []string{"offers hygon.com/dcu but no label hygon.com/<type>.product with hygon.com/<type>.memory names the card"},
+	},
+	"metax-c550":     one("MXC550", "metax-tech.com/gpu", 8),
+	"intel-flex-170": {},
+	"two-vendors": {
+		Unnamed:   []corev1.ResourceName{"huawei.com/Ascend910", "nvidia.com/gpu"},
+		Anomalies: []string{"names more than one card model: Ascend-910B, NVIDIA-H20"},
+	},
+}
+
+func TestEveryNodeOfTheFleetIsRecognised(t *testing.T) {
+	files, err := filepath.Glob("testdata/nodes/*.yaml")
+	if err != nil || len(files) != len(fleet) {
+		t.Errorf("%d files and %d expectations, error %v", len(files), len(fleet), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			want, ok := fleet[name]
+			if !ok {
+				t.Fatal("the file has no expectation")
+			}
+			got := Recognise(fleetNode(t, name))
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("recognised wrongly (-want +got):\n%s", diff)
+			}
+			for _, h := range got.Holdings {
+				if _, err := ParseName(string(h.Name)); err != nil {
+					t.Errorf("no quota can be written for it: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// A file that the API server would refuse, or that names no source, is no
+// evidence of what real nodes look like.
+func TestFleetFilesAreNodesWithASource(t *testing.T) {
+	for name := range fleet {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("testdata", "nodes", name+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if head, _, _ := bytes.Cut(text, []byte("apiVersion:")); !bytes.Contains(head, []byte("\n# Source: ")) {
+				t.Error("the comment names no source")
+			}
+			n := fleetNode(t, name)
+			if n.Kind != "Node" || n.Name != name {
+				t.Errorf("it is a %s called %s", n.Kind, n.Name)
+			}
+			mustBeReal(t, n)
+		})
+	}
+}

@@ -1,0 +1,237 @@
+package card
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// FuzzParseName: a name that is accepted is written back as it was, is good
+// everywhere a name may stand, and its form is the one it looks like.
+func FuzzParseName(f *testing.F) {
+	for _, seed := range []string{"NVIDIA-H200", "NVIDIA-H200/mig-1g.18gb-mixed", "NVIDIA-H800/mps-80g*1/2", "A/mig-x-mixed-mixed", "A/mps-0g*1/9999", "NVIDIA H200", "A/", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		name, err := ParseName(text)
+		if err != nil {
+			if name != "" || !tellable(err.Error()) {
+				t.Fatalf("%q gave %q and the error %q", text, name, err)
+			}
+			return
+		}
+		if string(name) != text || len(text) > MaxNameLength || !tellable(text) {
+			t.Fatalf("%q → %q", text, name)
+		}
+		if wrong := validation.IsValidLabelValue(name.Model()); len(wrong) > 0 || name.Model() == "" {
+			t.Fatalf("the model of %s is no label value: %v", name, wrong)
+		}
+		if form, want := name.Form(), formOf(strings.TrimPrefix(text, name.Model())); form != want || (form == MIG) != (name.profile() != "") {
+			t.Fatalf("%s is a %s of profile %q, want a %s", name, form, name.profile(), want)
+		}
+		checkUse(t, name)
+	})
+}
+
+// checkUse checks that a name is good everywhere a name may stand.
+func checkUse(t *testing.T, name Name) {
+	t.Helper()
+	if request, err := ParseRequest(string(name)); err != nil || request.String() != string(name) || !request.Allows(name) {
+		t.Fatalf("%s is no request: %v, %v", name, request, err)
+	}
+	quota, err := ParseQuota(Quota{name: 1}.String())
+	if diff := cmp.Diff(Quota{name: 1}, quota); err != nil || diff != "" {
+		t.Fatalf("%s is no key of a quota: %v %s", name, err, diff)
+	}
+}
+
+// formOf tells the form of a name by what stands behind the model.
+func formOf(suffix string) Form {
+	switch {
+	case suffix == "":
+		return Whole
+	case strings.HasPrefix(suffix, "/mig-"):
+		return MIG
+	default:
+		return MPS
+	}
+}
+
+// FuzzParseTotals: totals that are accepted survive writing and reading, in the
+// same order, and every request in them is one that a pod may carry.
+func FuzzParseTotals(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"A|B":2,"A":1}`, `{"B | A":2,"A|B":1}`, `{"A|B":1,"A | B":2}`, `{"A/mps-80g*1/2|B/mps-40g*1/4":3}`, `{"A":1.5}`, `{"A":`, `[]`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		totals, err := ParseTotals(text)
+		if err != nil {
+			if totals != nil || !tellable(err.Error()) {
+				t.Fatalf("%q gave %v and the error %q", text, totals, err)
+			}
+			return
+		}
+		written := map[string]Count{}
+		for i, total := range totals {
+			if total.Count < 0 || total.Count > MaxCount || total.Request.Any() {
+				t.Fatalf("%q gave %s: %d", text, total.Request, total.Count)
+			}
+			if i > 0 && totals[i-1].Request.String() >= total.Request.String() {
+				t.Fatalf("%q: %s stands behind %s", text, total.Request, totals[i-1].Request)
+			}
+			written[total.Request.String()] = total.Count
+		}
+		again, err := json.Marshal(written)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reread, err := ParseTotals(string(again))
+		if diff := cmp.Diff(totals, reread, cmp.AllowUnexported(Request{})); err != nil || diff != "" {
+			t.Fatalf("%q → %s: %v %s", text, again, err, diff)
+		}
+	})
+}
+
+// absurdExponent is one of four digits or more. Kubernetes needs seconds to add
+// such quantities, which has nothing to do with cards.
+var absurdExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
+
+// fuzzedNode reads "key=value" as a label and "name:quantity" as a resource,
+// one a line, and tells whether the API server would take the node.
+func fuzzedNode(text string) (n *corev1.Node, valid bool) {
+	n, valid = &corev1.Node{}, true
+	n.Labels, n.Status.Allocatable = map[string]string{}, corev1.ResourceList{}
+	for _, line := range strings.Split(text, "\n") {
+		if key, value, ok := strings.Cut(line, "="); ok {
+			n.Labels[key] = value
+			valid = valid && len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
+		} else if name, count, ok := strings.Cut(line, ":"); ok && !absurdExponent.MatchString(count) {
+			quantity, err := resource.ParseQuantity(count)
+			if err != nil {
+				continue
+			}
+			n.Status.Allocatable[corev1.ResourceName(name)] = quantity
+			valid = valid && len(validation.IsQualifiedName(name)) == 0 && quantity.Sign() >= 0
+		}
+	}
+	return n, valid
+}
+
+// written is a node in the form that fuzzedNode reads.
+func written(n *corev1.Node) string {
+	var lines []string
+	for key, value := range n.Labels {
+		lines = append(lines, key+"="+value)
+	}
+	for name, quantity := range n.Status.Allocatable {
+		lines = append(lines, string(name)+":"+quantity.String())
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// FuzzRecognise: whatever stands on a node, recognising it neither panics nor
+// changes it, gives the same result twice, counts no resource that is not there,
+// none below zero and none that is withheld; a node without a clear model holds
+// nothing; and what has nothing to do with cards makes no difference.
+func FuzzRecognise(f *testing.F) {
+	const h800 = "nvidia.com/gpu.product=NVIDIA-H800\nnvidia.com/gpu.memory=81559\n"
+	const npu = "huawei.com/npu.product=Ascend-910B\nhuawei.com/npu.memory=65536\n"
+	for _, seed := range []string{
+		h800 + "nvidia.com/gpu:8", h800 + "nvidia.com/gpu.replicas=2\nnvidia.com/gpu.shared:16\nnvidia.com/mig-1g.10gb:7",
+		h800 + npu + "nvidia.com/gpu:8\nhuawei.com/Ascend910:8", npu + "huawei.com/Ascend910:8\nhuawei.com/Ascend310:0",
+		h800 + "nvidia.com/hostdev:8", npu + "nvidia.com/mig-1g.10gb:1e30", "amd.com/gpu.family=AI\namd.com/gpu:-1",
+		"=\n:1", "/.product=x\n/.memory=1\n/:1", "nvidia.com/gpu.memory=9223372036854775807\nnvidia.com/gpu.product=A\nnvidia.com/gpu.replicas=1\nnvidia.com/gpu.shared:500m",
+	} {
+		f.Add(seed)
+	}
+	for _, name := range slices.Sorted(maps.Keys(fleet)) {
+		f.Add(written(fleetNode(f, name)))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		n, valid := fuzzedNode(text)
+		before := n.DeepCopy()
+		got := Recognise(n)
+		if diff := cmp.Diff(before, n); diff != "" {
+			t.Fatalf("the node was changed:\n%s", diff)
+		}
+		if diff := cmp.Diff(got, Recognise(before)); diff != "" {
+			t.Fatalf("two results:\n%s", diff)
+		}
+		checkRecognised(t, n, got)
+		checkModel(t, got)
+		if valid {
+			checkNames(t, got, len(text) < 500)
+		}
+		n.Labels["team"] = "a"
+		n.Status.Allocatable["rdma/hca"] = resource.MustParse("8")
+		if _, spoilt := before.Labels["rdma/hca.product"]; !spoilt && !strings.Contains(text, "rdma/") {
+			if diff := cmp.Diff(got, Recognise(n)); diff != "" {
+				t.Fatalf("a network device and a label of the team changed the cards:\n%s", diff)
+			}
+		}
+	})
+}
+
+// checkRecognised checks what holds for any node.
+func checkRecognised(t *testing.T, n *corev1.Node, got Node) {
+	t.Helper()
+	seen := map[corev1.ResourceName]bool{}
+	for _, h := range got.Holdings {
+		quantity, there := n.Status.Allocatable[h.Resource]
+		if !there || seen[h.Resource] || h.Count < 0 || h.Count != CountOf(quantity) {
+			t.Fatalf("holds %d %s as %s of %s", h.Count, h.Resource, h.Name, quantity.String())
+		}
+		seen[h.Resource] = true
+	}
+	for _, resource := range got.Unnamed {
+		if _, there := n.Status.Allocatable[resource]; !there || seen[resource] {
+			t.Fatalf("withholds %s, which is not there or held", resource)
+		}
+		seen[resource] = true
+	}
+	if len(got.Unnamed) > 0 && len(got.Anomalies) == 0 {
+		t.Fatalf("withholds %v and does not say why", got.Unnamed)
+	}
+	inv := NewInventory(map[string]Node{"n": got})
+	if all := slices.Sorted(maps.Keys(seen)); !slices.Equal(all, inv.Resources()) {
+		t.Fatalf("cards are %v, want %v", inv.Resources(), all)
+	}
+}
+
+// checkModel checks that a node holds only what its one model names, in order.
+func checkModel(t *testing.T, got Node) {
+	t.Helper()
+	for i, h := range got.Holdings {
+		if got.Model == "" || !strings.HasPrefix(string(h.Name), got.Model) {
+			t.Fatalf("holds %s with the model %q", h.Name, got.Model)
+		}
+		if i > 0 && got.Holdings[i-1].Resource >= h.Resource {
+			t.Fatalf("%s stands behind %s", h.Resource, got.Holdings[i-1].Resource)
+		}
+	}
+}
+
+// checkNames checks what holds for a node that the API server takes; what a
+// short one says fits into an event.
+func checkNames(t *testing.T, got Node, short bool) {
+	t.Helper()
+	for _, h := range got.Holdings {
+		if _, err := ParseName(string(h.Name)); err != nil {
+			t.Fatalf("no quota can be written for %s: %v", h.Resource, err)
+		}
+	}
+	for _, said := range got.Anomalies {
+		if short && !tellable(said) {
+			t.Fatalf("no event can hold %q", said)
+		}
+	}
+}

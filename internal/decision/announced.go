@@ -1,0 +1,82 @@
+package decision
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+)
+
+// Announced is the minimum of a PodGroup whose pods do not exist yet. A
+// card.request states the whole job's total, minResources what the minimum needs
+// of each resource: a request's demand is the smaller, and several requests of
+// one resource share its minResources in proportion, rounded up. A card resource
+// that no request names may be any card it stands for.
+func Announced(annotations map[string]string, minResources *corev1.ResourceList, inv *card.Inventory) (account.Application, *Refusal) {
+	totals, refusal := totalsOf(annotations)
+	if refusal != nil {
+		return account.Application{}, refusal
+	}
+	minimum := corev1.ResourceList{}
+	if minResources != nil {
+		minimum = *minResources
+	}
+	app := account.Application{MilliCPU: bounded(minimum.Cpu(), resource.Milli), Memory: bounded(minimum.Memory(), 0)}
+	named := map[corev1.ResourceName]card.Count{}
+	for _, t := range totals {
+		named[resourceOf(t.Request, inv)] = named[resourceOf(t.Request, inv)].Add(t.Count)
+	}
+	for _, t := range totals {
+		name, count := resourceOf(t.Request, inv), t.Count
+		if least, ok := minimum[name]; ok && name != "" {
+			count = min(count, share(count, named[name], card.CountOf(least)))
+		}
+		app.Demands = account.Merge(app.Demands, account.Demand{Names: t.Request.Names(), Count: count})
+	}
+	for _, name := range slices.Sorted(maps.Keys(minimum)) {
+		quantity := minimum[name]
+		if _, ok := named[name]; !ok && inv.IsCard(name) && quantity.Sign() > 0 {
+			app.Demands = account.Merge(app.Demands, account.Demand{Names: inv.Named(name), Count: card.CountOf(quantity)})
+		}
+	}
+	return app, nil
+}
+
+// share is count's part of least, where all counts together are total.
+func share(count, total, least card.Count) card.Count {
+	if total <= least {
+		return count
+	}
+	return (least*count + total - 1) / total
+}
+
+// resourceOf is the resource of a request, "" when no node has such a card.
+func resourceOf(request card.Request, inv *card.Inventory) corev1.ResourceName {
+	for _, name := range request.Names() {
+		if resources := inv.ResourcesOf(name); len(resources) > 0 {
+			return resources[0]
+		}
+	}
+	return ""
+}
+
+func totalsOf(annotations map[string]string) (card.Totals, *Refusal) {
+	text, ok := annotations[v1alpha1.AnnotationCardRequest]
+	if !ok {
+		return nil, nil
+	}
+	totals, err := card.ParseTotals(text)
+	if err != nil {
+		return nil, &Refusal{
+			Reason:  ReasonGetTaskRequestFailed,
+			Message: fmt.Sprintf("PodGroup annotation %s: %v", v1alpha1.AnnotationCardRequest, err),
+		}
+	}
+	return totals, nil
+}
