@@ -2,14 +2,11 @@ package capacitycard
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/decision"
@@ -103,77 +100,15 @@ func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
 	return picked
 }
 
-// announced is the minimum of a job without pods. A card.request states the
-// whole job's total, minResources what the minimum needs of each resource: a
-// request's demand is the smaller, and several requests of one resource share
-// its minResources in proportion, rounded up. A card resource that no request
-// names may be any card it stands for.
+// announced is the minimum of a job without pods.
 func (p *plugin) announced(job *api.JobInfo) (account.Application, *decision.Refusal) {
-	totals, refusal := totalsOf(job.PodGroup)
-	if refusal != nil {
-		return account.Application{}, refusal
-	}
-	minimum := corev1.ResourceList{}
-	if job.PodGroup.Spec.MinResources != nil {
-		minimum = *job.PodGroup.Spec.MinResources
-	}
-	app := account.Application{MilliCPU: minimum.Cpu().MilliValue(), Memory: minimum.Memory().Value()}
-	named := map[corev1.ResourceName]card.Count{}
-	for _, t := range totals {
-		named[p.resourceOf(t.Request)] = named[p.resourceOf(t.Request)].Add(t.Count)
-	}
-	for _, t := range totals {
-		resource := p.resourceOf(t.Request)
-		count := t.Count
-		if least, ok := minimum[resource]; ok && resource != "" {
-			count = min(count, share(count, named[resource], card.Count(least.Value())))
-		}
-		app.Demands = account.Merge(app.Demands, account.Demand{Names: t.Request.Names(), Count: count})
-	}
-	for resource, quantity := range minimum {
-		if _, ok := named[resource]; !ok && p.inv.IsCard(resource) && quantity.Sign() > 0 {
-			app.Demands = account.Merge(app.Demands, account.Demand{Names: p.inv.Named(resource), Count: card.Count(quantity.Value())})
-		}
-	}
+	app, refusal := decision.Announced(job.PodGroup.Annotations, job.PodGroup.Spec.MinResources, p.inv)
 	if p.args.cardUnlimitedCPUMemory && len(app.Demands) > 0 {
 		// minResources does not tell which pods the CPU is for; the pods are
 		// held to it one by one when they exist.
 		app.MilliCPU, app.Memory = 0, 0
 	}
-	return app, nil
-}
-
-// share is count's part of least, where all counts together are total.
-func share(count, total, least card.Count) card.Count {
-	if total <= least {
-		return count
-	}
-	return (least*count + total - 1) / total
-}
-
-// resourceOf is the resource of a request, "" when no node has such a card.
-func (p *plugin) resourceOf(request card.Request) corev1.ResourceName {
-	for _, name := range request.Names() {
-		if resources := p.inv.ResourcesOf(name); len(resources) > 0 {
-			return resources[0]
-		}
-	}
-	return ""
-}
-
-func totalsOf(group *api.PodGroup) (card.Totals, *decision.Refusal) {
-	text, ok := group.Annotations[v1alpha1.AnnotationCardRequest]
-	if !ok {
-		return nil, nil
-	}
-	totals, err := card.ParseTotals(text)
-	if err != nil {
-		return nil, &decision.Refusal{
-			Reason:  decision.ReasonGetTaskRequestFailed,
-			Message: fmt.Sprintf("PodGroup annotation %s: %v", v1alpha1.AnnotationCardRequest, err),
-		}
-	}
-	return totals, nil
+	return app, refusal
 }
 
 // elastic is what a job holds above its minimum.

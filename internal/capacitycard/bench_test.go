@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/plugins/capacity"
 	"volcano.sh/volcano/pkg/scheduler/uthelper"
 )
 
@@ -47,7 +45,7 @@ func fleet(nodes, pods, queues, models int) *uthelper.TestCommonStruct {
 		world.PodGroups = append(world.PodGroups, group(name, fmt.Sprintf("queue-%d", i%queues), gang, phase, "8"))
 		for j := range gang {
 			pod := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("%s-%d", name, j), UID: types.UID(fmt.Sprintf("%s-%d", name, j)),
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("%s-%d", name, j), UID: types.UID(fmt.Sprintf("%08d-0000-4000-8000-%012d", i, j)),
 					Annotations: map[string]string{"scheduling.k8s.io/group-name": name, "volcano.sh/card.name": model(i)}},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 					"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi"), gpu: resource.MustParse("1")}}}}},
@@ -63,30 +61,6 @@ func fleet(nodes, pods, queues, models int) *uthelper.TestCommonStruct {
 	return world
 }
 
-// BenchmarkSession compares what one session costs with this plugin and with
-// Volcano's capacity on the same snapshot: opening and closing.
-func BenchmarkSession(b *testing.B) {
-	for _, size := range []struct{ nodes, pods, queues, models int }{{1000, 10_000, 200, 20}} {
-		world := fleet(size.nodes, size.pods, size.queues, size.models)
-		ssn := world.RegisterSession(nil, nil)
-		process = newMemory()
-		plugins := map[string]func() framework.Plugin{
-			"capacity-card": func() framework.Plugin { return New(nil) },
-			"capacity":      func() framework.Plugin { return capacity.New(nil) },
-		}
-		for _, name := range []string{"capacity", "capacity-card"} {
-			b.Run(fmt.Sprintf("%s/%d-nodes/%d-pods/%d-queues", name, size.nodes, size.pods, size.queues), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					p := plugins[name]()
-					p.OnSessionOpen(ssn)
-					p.OnSessionClose(ssn)
-				}
-			})
-		}
-	}
-}
-
 func BenchmarkGates(b *testing.B) {
 	world := fleet(100, 1000, 10, 4)
 	ssn := world.RegisterSession(nil, nil)
@@ -97,14 +71,20 @@ func BenchmarkGates(b *testing.B) {
 	for _, t := range ssn.Jobs["ns/job-0"].Tasks {
 		task = t
 	}
-	node, queue := ssn.Nodes["node-0"], ssn.Queues["queue-0"]
-	if !p.allocatable(queue, task) || p.predicate(task, node) != nil {
-		b.Fatal("the gates do not permit")
+	node, other, queue := ssn.Nodes["node-0"], ssn.Nodes["node-1"], ssn.Queues["queue-0"]
+	if !p.allocatable(queue, task) || p.predicate(task, node) != nil || p.predicate(task, other) == nil {
+		b.Fatal("the gates do not answer as they should")
 	}
 	b.Run("predicate", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			_ = p.predicate(task, node)
+		}
+	})
+	b.Run("predicate-refuses", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = p.predicate(task, other)
 		}
 	})
 	b.Run("allocatable", func(b *testing.B) {

@@ -14,7 +14,7 @@ import (
 // every placed pod holds, and what was admitted and waits.
 func (p *plugin) openBooks() {
 	m := p.memory
-	m.session++
+	m.session, m.seen = m.session+1, 0
 	p.inv = m.recognise(p.nodeObjects())
 	p.account = m.account
 	p.adoptLostQueues()
@@ -26,7 +26,7 @@ func (p *plugin) openBooks() {
 				if api.AllocatedStatus(status) || leaving(task, status) {
 					p.charge(string(task.UID), facts, string(job.Queue), task.NodeName)
 				} else {
-					p.account.Refund(string(task.UID))
+					m.refund(string(task.UID), facts)
 				}
 			}
 		}
@@ -91,7 +91,7 @@ func (p *plugin) nodeObjects() map[string]*corev1.Node {
 // has not worked them in yet. They hold cards all the same.
 func (p *plugin) chargeOthers() {
 	for _, pod := range p.podObjects() {
-		if facts, ok := p.memory.pods[pod.UID]; ok && facts.session == p.memory.session {
+		if p.memory.sawThisSession(pod) {
 			continue
 		}
 		if !decision.Counted(pod) {
@@ -120,26 +120,30 @@ func (p *plugin) podObjects() []*corev1.Pod {
 
 // counted is what of an ask counts: with cardUnlimitedCpuMemory a pod that asks
 // for cards neither meets nor uses up the CPU and memory of its queue.
-func (p *plugin) counted(ask decision.Ask) decision.Ask {
-	if p.args.cardUnlimitedCPUMemory && ask.Count > 0 {
-		ask.MilliCPU, ask.Memory = 0, 0
+func (p *plugin) counted(facts *podFacts) *decision.Ask {
+	if p.args.cardUnlimitedCPUMemory && facts.ask.Count > 0 {
+		return &facts.unlimitedAsk
 	}
-	return ask
+	return &facts.ask
 }
 
 // charge books a pod where it is placed.
 func (p *plugin) charge(uid string, facts *podFacts, queue, node string) {
+	if facts.valid && facts.booked && facts.charge.Queue == queue && facts.node == node && facts.unlimited == p.args.cardUnlimitedCPUMemory {
+		return
+	}
 	if !facts.valid || facts.charge.Queue != queue || facts.node != node || facts.unlimited != p.args.cardUnlimitedCPUMemory {
-		charge := decision.ChargeAt(p.counted(facts.ask), queue, node, p.inv, facts.charge)
+		charge := decision.ChargeAt(*p.counted(facts), queue, node, p.inv, facts.charge)
 		facts.charge, facts.node, facts.valid, facts.unlimited = &charge, node, true, p.args.cardUnlimitedCPUMemory
 	}
 	p.account.Charge(uid, facts.charge)
+	facts.booked = true
 }
 
-// askOf returns what a task asks for, as it counts.
-func (p *plugin) askOf(task *api.TaskInfo) decision.Ask {
-	if facts, ok := p.memory.pods[task.Pod.UID]; ok && facts.inventory == p.inv {
-		return p.counted(facts.ask)
+// askOf returns what a task asks for, as it counts; nobody may change it.
+func (p *plugin) askOf(task *api.TaskInfo) *decision.Ask {
+	if facts, ok := p.memory.objects[task.Pod]; ok && facts.inventory == p.inv {
+		return p.counted(facts)
 	}
-	return p.counted(decision.AskOf(task.Pod, p.inv))
+	return p.counted(newFacts(task.Pod, p.inv))
 }

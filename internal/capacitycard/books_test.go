@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -267,5 +268,22 @@ func TestAPodOfAMissingQueueIsTold(t *testing.T) {
 	}
 	if s := opened.memory.voice.said[foreign.UID]; s != nil {
 		t.Errorf("a pod of another scheduler was told %q", s.text)
+	}
+}
+
+// TestASessionThatMayNotDecideIsEmpty: Volcano writes a refusal to every pod it
+// tried, which would hold up the first session that may decide.
+func TestASessionThatMayNotDecideIsEmpty(t *testing.T) {
+	ssn := run(t, oneJobWorld(), nil)
+	listed(t, pods(1, "unseen", "1", "", "h200")...)
+	process.completeness = completeness{}
+	jobs, queues := maps.Clone(ssn.Jobs), maps.Clone(ssn.Queues)
+	if New(nil).OnSessionOpen(ssn); len(ssn.Jobs) != 0 || len(ssn.Queues) != 0 {
+		t.Errorf("%d jobs in %d queues would be tried although a pod is missing", len(ssn.Jobs), len(ssn.Queues))
+	}
+	process.completeness.since = time.Now().Add(-startUpEnds)
+	ssn.Jobs, ssn.Queues = jobs, queues
+	if New(nil).OnSessionOpen(ssn); len(ssn.Jobs) == 0 || len(ssn.Queues) == 0 {
+		t.Errorf("%d jobs in %d queues once deciding began", len(ssn.Jobs), len(ssn.Queues))
 	}
 }

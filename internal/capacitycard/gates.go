@@ -63,7 +63,7 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 	return false
 }
 
-func accountAsk(ask decision.Ask) account.Ask {
+func accountAsk(ask *decision.Ask) account.Ask {
 	return account.Ask{Names: ask.Names, Count: ask.Count, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
 }
 
@@ -134,5 +134,5 @@ func (p *plugin) beyond(job *api.JobInfo, task *api.TaskInfo) error {
 
 // deallocated gives back what the task was charged.
 func (p *plugin) deallocated(event *framework.Event) {
-	p.account.Refund(string(event.Task.UID))
+	p.memory.refund(string(event.Task.UID), p.memory.facts(event.Task.Pod))
 }

@@ -21,7 +21,12 @@ type memory struct {
 	nodes     map[string]knownNode
 	inventory *card.Inventory
 	pods      map[types.UID]*podFacts
-	queues    map[string]knownQueue
+	// objects finds the facts of a pod by its object: a pod that did not change
+	// is found without reading it.
+	objects map[*corev1.Pod]*podFacts
+	// seen is how many pods this session saw.
+	seen   int
+	queues map[string]knownQueue
 	// account is kept from session to session and brought up to date when one
 	// opens, so that a pod that stayed where it was costs a look-up.
 	account *account.Account
@@ -53,7 +58,9 @@ type podFacts struct {
 	object    *corev1.Pod
 	inventory *card.Inventory
 	ask       decision.Ask
-	session   uint64
+	// unlimitedAsk is the ask without CPU and memory.
+	unlimitedAsk decision.Ask
+	session      uint64
 
 	// charge is what the pod was charged last, where it was placed then and
 	// whether that is still worked out from the same facts. A pod whose node
@@ -61,6 +68,8 @@ type podFacts struct {
 	charge           *account.Charge
 	node             string
 	valid, unlimited bool
+	// booked tells that the account's ledger holds charge.
+	booked bool
 }
 
 func newMemory() *memory {
@@ -68,6 +77,7 @@ func newMemory() *memory {
 		nodes:     map[string]knownNode{},
 		inventory: card.NewInventory(nil),
 		pods:      map[types.UID]*podFacts{},
+		objects:   map[*corev1.Pod]*podFacts{},
 		queues:    map[string]knownQueue{},
 		account:   account.New(0),
 		unfit:     unfitness{statuses: map[unfitKey][]*api.Status{}},
@@ -105,16 +115,42 @@ func (m *memory) recognise(objects map[string]*corev1.Node) *card.Inventory {
 
 // facts returns what a pod asks for and notes that this session saw the pod.
 func (m *memory) facts(pod *corev1.Pod) *podFacts {
-	facts, ok := m.pods[pod.UID]
-	if !ok || facts.object != pod || facts.inventory != m.inventory {
-		fresh := &podFacts{object: pod, inventory: m.inventory, ask: decision.AskOf(pod, m.inventory)}
-		if ok {
-			fresh.charge, fresh.node = facts.charge, facts.node
-		}
-		facts = fresh
-		m.pods[pod.UID] = facts
+	facts, ok := m.objects[pod]
+	if !ok || facts.inventory != m.inventory {
+		facts = m.renew(pod)
 	}
-	facts.session = m.session
+	if facts.session != m.session {
+		facts.session = m.session
+		m.seen++
+	}
+	return facts
+}
+
+// sawThisSession tells whether the session's jobs hold the pod, possibly an
+// older state of it.
+func (m *memory) sawThisSession(pod *corev1.Pod) bool {
+	facts, ok := m.objects[pod]
+	if !ok {
+		facts, ok = m.pods[pod.UID]
+	}
+	return ok && facts.session == m.session
+}
+
+// renew works out anew what a pod asks for, and keeps what it was charged.
+func (m *memory) renew(pod *corev1.Pod) *podFacts {
+	fresh := newFacts(pod, m.inventory)
+	if old, ok := m.pods[pod.UID]; ok {
+		fresh.charge, fresh.node, fresh.booked, fresh.session = old.charge, old.node, old.booked, old.session
+		delete(m.objects, old.object)
+	}
+	m.pods[pod.UID], m.objects[pod] = fresh, fresh
+	return fresh
+}
+
+func newFacts(pod *corev1.Pod, inv *card.Inventory) *podFacts {
+	facts := &podFacts{object: pod, inventory: inv, ask: decision.AskOf(pod, inv)}
+	facts.unlimitedAsk = facts.ask
+	facts.unlimitedAsk.MilliCPU, facts.unlimitedAsk.Memory = 0, 0
 	return facts
 }
 
@@ -138,12 +174,24 @@ func external(queue *scheduling.Queue) *v1beta1.Queue {
 	}
 }
 
+// refund gives back what a pod was charged.
+func (m *memory) refund(uid string, facts *podFacts) {
+	if facts.booked {
+		m.account.Refund(uid)
+		facts.booked = false
+	}
+}
+
 // sweep forgets pods that the session did not see.
 func (m *memory) sweep() {
+	if m.seen == len(m.pods) {
+		return
+	}
 	for uid, facts := range m.pods {
 		if facts.session != m.session {
-			m.account.Refund(string(uid))
+			m.refund(string(uid), facts)
 			delete(m.pods, uid)
+			delete(m.objects, facts.object)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func (q *queueView) send(send func(desc *prometheus.Desc, value float64, labels 
 	}
 	for i, demands := range [][]account.Demand{q.inqueue, q.pending} {
 		for _, demand := range demands {
-			if len(demand.Names) > 0 { // no node says which card it is: it waits for none
+			if len(demand.Names) > 0 { // a request that can not be read names no card
 				at(label(demand))[i] += demand.Count
 			}
 		}

@@ -82,7 +82,7 @@ func busyWorld() *uthelper.TestCommonStruct {
 
 func TestMetricsSayWhatTheSessionFound(t *testing.T) {
 	ssn := run(t, busyWorld(), nil)
-	reopen(ssn)
+	reopen(ssn).jobEnqueued(ssn.Jobs["ns/waits"]) // what the session decides shows in the next one
 	const want = `
 # HELP cardquota_queue_card_allocated Cards that placed pods of the queue hold.
 # TYPE cardquota_queue_card_allocated gauge
@@ -128,6 +128,24 @@ cardquota_queue_card_request{card="NVIDIA-H800",queue="idle"} 0
 	}
 	if got["cardquota_last_session_timestamp_seconds{}"] == 0 {
 		t.Error("no time of the last session")
+	}
+}
+
+func TestAQueueWithoutLimitShowsUseAndNoQuota(t *testing.T) {
+	free := quotaQueue("free", "")
+	free.Spec.Capability = nil
+	run(t, &uthelper.TestCommonStruct{
+		Nodes: []*corev1.Node{cardNode("h200", "NVIDIA-H200")}, Queues: []*v1beta1.Queue{free},
+		PodGroups: []*v1beta1.PodGroup{group("runs", "free", 2, "Running", "")}, Pods: pods(2, "runs", "1", "NVIDIA-H200", "h200"),
+	}, framework.Arguments{"unmanagedQueues": "Ignore"})
+	got := scrape(t)
+	if held := got[`cardquota_queue_card_allocated{card="NVIDIA-H200",queue="free"}`]; held != 2 {
+		t.Errorf("%v cards allocated, want 2", held)
+	}
+	for series := range got {
+		if strings.Contains(series, "_quota") && strings.Contains(series, `queue="free"`) {
+			t.Errorf("%s is shown", series)
+		}
 	}
 }
 

@@ -76,8 +76,7 @@ func (p *plugin) view(stock stock) *view {
 }
 
 // pending sums what the waiting pods of the session's jobs ask for. Pods that
-// are gated do not wait yet, and one that can never be placed as it is written
-// asks for no card.
+// are gated do not wait yet.
 func (p *plugin) pending() map[api.QueueID][]account.Demand {
 	all := map[api.QueueID][]account.Demand{}
 	for _, job := range p.ssn.Jobs {
@@ -85,8 +84,8 @@ func (p *plugin) pending() map[api.QueueID][]account.Demand {
 			if task.SchGated {
 				continue
 			}
-			facts := p.memory.pods[task.Pod.UID] // every pod of a job was seen when the books were opened
-			if facts != nil && facts.ask.Count > 0 && len(facts.ask.Names) > 0 {
+			facts := p.memory.objects[task.Pod] // every pod of a job was seen when the books were opened
+			if facts != nil && facts.ask.Count > 0 {
 				all[job.Queue] = account.Merge(all[job.Queue], account.Demand{Names: facts.ask.Names, Count: facts.ask.Count})
 			}
 		}

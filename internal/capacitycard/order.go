@@ -41,7 +41,7 @@ func compareBool(a, b bool) int {
 }
 
 // placeOn judges a node on which the pod may run.
-func placeOn(ask decision.Ask, name card.Name, node *api.NodeInfo) place {
+func placeOn(ask *decision.Ask, name card.Name, node *api.NodeInfo) place {
 	return place{
 		alternative: max(0, slices.Index(ask.Request.Names(), name)),
 		unused:      node.Used.Get(ask.Resource) <= 0,

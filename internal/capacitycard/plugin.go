@@ -76,6 +76,13 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 		AllocateFunc:   p.allocated,
 		DeallocateFunc: p.deallocated,
 	})
+	if p.notReady != "" {
+		// Nothing may be decided, so nothing is tried either: Volcano would
+		// write the refusal to every waiting pod when it closes the session,
+		// thousands of writes that hold up the first real one.
+		clear(ssn.Jobs)
+		clear(ssn.Queues)
+	}
 }
 
 // gates are the hooks that decide who gets cards.

@@ -60,7 +60,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 
 // cardFor is the card that a pod would use on a node, false when it may not
 // run there. A pod without cards may run anywhere and uses none.
-func (p *plugin) cardFor(ask decision.Ask, node string) (card.Name, bool) {
+func (p *plugin) cardFor(ask *decision.Ask, node string) (card.Name, bool) {
 	switch {
 	case ask.Refusal != nil:
 		return "", false

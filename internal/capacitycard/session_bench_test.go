@@ -1,0 +1,137 @@
+package capacitycard
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"testing"
+	"time"
+
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/plugins/capacity"
+)
+
+// side is one of the plugins that are compared, with what its sessions cost.
+type side struct {
+	open   func() framework.Plugin
+	times  []time.Duration
+	allocs []uint64
+	bytes  []uint64
+}
+
+// round opens and closes one session.
+func (s *side) round(ssn *framework.Session) {
+	var before, after runtime.MemStats
+	p := s.open()
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	p.OnSessionOpen(ssn)
+	p.OnSessionClose(ssn)
+	s.times = append(s.times, time.Since(began))
+	runtime.ReadMemStats(&after)
+	s.allocs, s.bytes = append(s.allocs, after.Mallocs-before.Mallocs), append(s.bytes, after.TotalAlloc-before.TotalAlloc)
+}
+
+func quantile[T time.Duration | uint64](values []T, q float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return float64(sorted[int(q*float64(len(sorted)-1))])
+}
+
+// What a session may cost at most, as a part of what Volcano's capacity costs.
+const (
+	mostTime   = 0.5
+	mostAllocs = 0.25
+)
+
+// BenchmarkSession compares what a session costs with this plugin and with
+// Volcano's capacity on the same snapshot: opening and closing, one after the
+// other in turns. It fails when ours costs more than it may.
+//
+// unchanged is a session in which no pod is new to the scheduler, churn one in
+// which every hundredth is, start the first of a process.
+func BenchmarkSession(b *testing.B) {
+	for _, size := range []struct{ nodes, pods, queues int }{{1000, 10_000, 200}, {5000, 100_000, 1000}} {
+		world := fleet(size.nodes, size.pods, size.queues, 20)
+		ssn := world.RegisterSession(nil, nil)
+		for _, state := range []struct {
+			name   string
+			before func()
+			limits bool
+		}{
+			{"unchanged", func() {}, true},
+			{"churn", func() { churn(process, 100) }, true},
+			{"start", func() { process = newMemory() }, false},
+		} {
+			b.Run(fmt.Sprintf("%d-nodes/%d-pods/%d-queues/%s", size.nodes, size.pods, size.queues, state.name), func(b *testing.B) {
+				process = newMemory()
+				ours := &side{open: func() framework.Plugin { return New(nil) }}
+				theirs := &side{open: func() framework.Plugin { return capacity.New(nil) }}
+				ours.round(ssn) // the first session of a process finds nothing remembered
+				ours.times, ours.allocs, ours.bytes = nil, nil, nil
+				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody pays for the other's garbage
+				for i := range max(b.N, 11) {
+					if i%10 == 0 {
+						runtime.GC()
+					}
+					theirs.round(ssn)
+					state.before()
+					ours.round(ssn)
+				}
+				compare(b, ours, theirs, state.limits)
+			})
+		}
+	}
+}
+
+// churn forgets every nth pod, as if its object were new.
+func churn(m *memory, nth int) {
+	i := 0
+	for object, facts := range m.objects {
+		if i++; i%nth == 0 {
+			delete(m.objects, object)
+			facts.valid = false
+		}
+	}
+}
+
+func compare(b *testing.B, ours, theirs *side, limits bool) {
+	b.ReportMetric(0, "ns/op") // a round of both sides says nothing
+	for name, s := range map[string]*side{"capacity-card": ours, "capacity": theirs} {
+		b.ReportMetric(quantile(s.times, .5)/1e6, name+"-ms")
+		b.ReportMetric(quantile(s.times, .1)/1e6, name+"-ms-p10")
+		b.ReportMetric(quantile(s.times, .9)/1e6, name+"-ms-p90")
+		b.ReportMetric(quantile(s.allocs, .5), name+"-allocs")
+		b.ReportMetric(quantile(s.bytes, .5)/1024, name+"-KiB")
+	}
+	inTime := quantile(ours.times, .5) / quantile(theirs.times, .5)
+	inAllocs := quantile(ours.allocs, .5) / quantile(theirs.allocs, .5)
+	b.ReportMetric(inTime, "time-ratio")
+	b.ReportMetric(inAllocs, "allocs-ratio")
+	if limits && (inTime > mostTime || inAllocs > mostAllocs) {
+		b.Errorf("a session costs %.2f of capacity's time and %.2f of its allocations, at most %.2f and %.2f are allowed", inTime, inAllocs, mostTime, mostAllocs)
+	}
+}
+
+// BenchmarkGrowth shows what a session's cost follows: it is to grow with the
+// pods, and not with nodes times queues.
+func BenchmarkGrowth(b *testing.B) {
+	for _, size := range []struct{ nodes, pods, queues int }{
+		{1000, 10_000, 200}, {1000, 20_000, 200}, {1000, 40_000, 200}, // pods
+		{4000, 10_000, 200}, {1000, 10_000, 800}, {4000, 10_000, 800}, // nodes and queues
+	} {
+		world := fleet(size.nodes, size.pods, size.queues, 20)
+		ssn := world.RegisterSession(nil, nil)
+		b.Run(fmt.Sprintf("%d-nodes/%d-pods/%d-queues", size.nodes, size.pods, size.queues), func(b *testing.B) {
+			process = newMemory()
+			ours := &side{open: func() framework.Plugin { return New(nil) }}
+			for range max(b.N, 11) + 1 {
+				ours.round(ssn)
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(quantile(ours.times[1:], .5)/1e6, "ms")
+			b.ReportMetric(quantile(ours.times[1:], .5)/float64(size.pods), "ns/pod")
+			b.ReportMetric(quantile(ours.allocs[1:], .5), "session-allocs")
+		})
+	}
+}
