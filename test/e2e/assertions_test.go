@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
@@ -21,14 +26,14 @@ import (
 
 func keyOf(object client.Object) types.NamespacedName { return client.ObjectKeyFromObject(object) }
 
-// podsOf lists the live pods of a workload.
+// podsOf lists the live pods of a workload: of a vcjob, or with its label.
 func (s *scene) podsOf(name string) []corev1.Pod {
 	s.Helper()
 	pods := &corev1.PodList{}
-	s.Expect(s.List(s.ctx, pods, client.InNamespace(s.namespace), client.MatchingLabels{app: name})).To(Succeed())
+	s.Expect(s.List(s.ctx, pods, client.InNamespace(s.namespace))).To(Succeed())
 	var live []corev1.Pod
 	for _, pod := range pods.Items {
-		if pod.DeletionTimestamp == nil {
+		if pod.DeletionTimestamp == nil && (pod.Labels[app] == name || pod.Labels[batchv1alpha1.JobNameKey] == name) {
 			live = append(live, pod)
 		}
 	}
@@ -36,9 +41,11 @@ func (s *scene) podsOf(name string) []corev1.Pod {
 }
 
 // running counts the pods of a workload that run.
-func (s *scene) running(name string) int {
+func (s *scene) running(name string) int { return running(s.podsOf(name)) }
+
+func running(pods []corev1.Pod) int {
 	n := 0
-	for _, pod := range s.podsOf(name) {
+	for _, pod := range pods {
 		if pod.Status.Phase == corev1.PodRunning {
 			n++
 		}
@@ -48,21 +55,28 @@ func (s *scene) running(name string) int {
 
 // wantRunning waits until exactly so many of a workload's pods run and the
 // rest waits, and until that has stayed so for some sessions.
-func (s *scene) wantRunning(name string, running, waiting int) {
+func (s *scene) wantRunning(name string, run, wait int) {
 	s.Helper()
-	count := func() string {
-		pods := s.podsOf(name)
-		n := 0
-		for _, pod := range pods {
-			if pod.Status.Phase == corev1.PodRunning {
-				n++
-			}
+	s.wantPods(map[string]string{name: pods(run, wait)})
+}
+
+// pods says how many pods of a workload run and wait.
+func pods(run, wait int) string { return fmt.Sprintf("%d run, %d wait", run, wait) }
+
+// wantPods is wantRunning for several workloads at once.
+func (s *scene) wantPods(want map[string]string) {
+	s.Helper()
+	count := func() map[string]string {
+		got := map[string]string{}
+		for name := range want {
+			live := s.podsOf(name)
+			n := running(live)
+			got[name] = pods(n, len(live)-n)
 		}
-		return fmt.Sprintf("%d run, %d wait", n, len(pods)-n)
+		return got
 	}
-	want := fmt.Sprintf("%d run, %d wait", running, waiting)
-	s.Eventually(count).Should(Equal(want), name)
-	s.Consistently(count).Should(Equal(want), name)
+	s.Eventually(count).Should(Equal(want))
+	s.Consistently(count).Should(Equal(want))
 }
 
 // wantNodes checks on which kinds of nodes the running pods of a workload are.
@@ -206,4 +220,76 @@ func (s *scene) quotaOfQueue(name string) string {
 		return err.Error()
 	}
 	return live.Annotations[api.AnnotationCardQuota]
+}
+
+// cardOf names the card that a resource of a node is, read from the node's
+// labels and by nothing that is under test.
+func cardOf(node *corev1.Node, resource corev1.ResourceName) string {
+	model := node.Labels["nvidia.com/gpu.product"]
+	switch profile, isSlice := strings.CutPrefix(string(resource), "nvidia.com/mig-"); {
+	case isSlice:
+		return model + "/mig-" + profile + "-mixed"
+	case resource == "nvidia.com/gpu":
+		return model
+	case resource == "nvidia.com/gpu.shared":
+		mebi, _ := strconv.ParseFloat(node.Labels["nvidia.com/gpu.memory"], 64)
+		return fmt.Sprintf("%s/mps-%.0fg*1/%s", model, mebi/1024, node.Labels["nvidia.com/gpu.replicas"])
+	case resource == "huawei.com/Ascend910":
+		return node.Labels["huawei.com/npu.product"]
+	}
+	return ""
+}
+
+// held recounts the cards of the pods that run, by the labels of their nodes.
+func (s *scene) held(running []corev1.Pod) map[string]int64 {
+	s.Helper()
+	sum := map[string]int64{}
+	for _, pod := range running {
+		if pod.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		node := &corev1.Node{}
+		s.Expect(s.Get(s.ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node)).To(Succeed())
+		for _, container := range pod.Spec.Containers {
+			for resource, quantity := range container.Resources.Requests {
+				if card := cardOf(node, resource); card != "" {
+					sum[card] += quantity.Value()
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// wantHeld checks which cards the running pods of a workload hold.
+func (s *scene) wantHeld(name string, want map[string]int64) {
+	s.Helper()
+	s.Expect(s.held(s.podsOf(name))).To(Equal(want), name)
+}
+
+// wantAllocated waits until card.allocated on a Queue is what its running pods
+// hold.
+func (s *scene) wantAllocated(queue string) {
+	s.Helper()
+	s.Eventually(func(g Gomega) {
+		live := &v1beta1.Queue{}
+		g.Expect(s.Get(s.ctx, types.NamespacedName{Name: queue}, live)).To(Succeed())
+		said := map[string]int64{}
+		g.Expect(json.Unmarshal([]byte(live.Annotations[api.AnnotationCardAllocated]), &said)).To(Succeed())
+		maps.DeleteFunc(said, func(_ string, n int64) bool { return n == 0 })
+		g.Expect(said).To(Equal(s.held(s.podsIn(queue))), queue)
+	}, 5*time.Second).Should(Succeed())
+}
+
+// podsIn lists the pods of a queue: those whose PodGroup is in it.
+func (s *scene) podsIn(queue string) []corev1.Pod {
+	s.Helper()
+	groups, pods := &v1beta1.PodGroupList{}, &corev1.PodList{}
+	s.Expect(s.List(s.ctx, groups, client.InNamespace(s.namespace))).To(Succeed())
+	s.Expect(s.List(s.ctx, pods, client.InNamespace(s.namespace))).To(Succeed())
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return !slices.ContainsFunc(groups.Items, func(group v1beta1.PodGroup) bool {
+			return group.Name == pod.Annotations[api.AnnotationPodGroup] && group.Spec.Queue == queue
+		})
+	})
 }

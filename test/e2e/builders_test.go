@@ -24,8 +24,11 @@ const (
 	rtx4090  = "NVIDIA-GeForce-RTX-4090"
 	rtx4090d = "NVIDIA-GeForce-RTX-4090-D"
 	migSlice = "NVIDIA-H200/mig-1g.18gb-mixed"
+	migLarge = "NVIDIA-H200/mig-3g.71gb-mixed"
 	mpsHalf  = "NVIDIA-H800/mps-80g*1/2"
 	ascend   = "Ascend-910B"
+	// canary is for scene.check alone.
+	canary = "NVIDIA-L40S"
 )
 
 // app is the label by which a test finds the pods of a workload.
@@ -49,8 +52,9 @@ type work struct {
 // resourceOf is the resource under which a card of the fleet is requested.
 func resourceOf(card string) corev1.ResourceName {
 	switch {
-	case strings.Contains(card, "/mig-1g.18gb"):
-		return "nvidia.com/mig-1g.18gb"
+	case strings.Contains(card, "/mig-"):
+		_, profile, _ := strings.Cut(card, "/")
+		return corev1.ResourceName("nvidia.com/" + strings.TrimSuffix(profile, "-mixed"))
 	case strings.Contains(card, "/mps-"):
 		return "nvidia.com/gpu.shared"
 	case strings.HasPrefix(card, "Ascend"):

@@ -76,7 +76,7 @@ func TestABrokenConfigurationChangesNothingButAReport(t *testing.T) {
 	good := s.configuration().Data[configurationKey]
 	for _, test := range []struct{ name, text, reason, report string }{
 		{"no-yaml", "actions: [\n", "ConfigurationRejected", "yaml"},
-		{"no-card", strings.Replace(good, "capacity-card", "capacity", 1), "ConfigurationRejected", "capacity-card"},
+		{"no-card", strings.Replace(good, "name: capacity-card", "name: capacity", 1), "ConfigurationRejected", "capacity-card"},
 		{"no-action", strings.Replace(good, "allocate", "alocate", 1), "ConfigurationRejected", "alocate"},
 		{"no-argument", strings.Replace(good, "cardUnlimitedCpuMemory: true", "cardUnlimitedCpuMemory: perhaps", 1), "ConfigurationRejected", "perhaps"},
 		{"nothing", "", "ConfigurationRejected", ""},

@@ -15,9 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 	"cardquota.dev/operator/test/observer"
@@ -70,20 +68,44 @@ func newSceneOn(t *testing.T, name string, c *cluster.Cluster, k8s client.Client
 	t.Cleanup(o.Stop)
 	s.followManager()
 	s.followScheduler()
-	t.Cleanup(func() {
-		o.Check(t)
-		if t.Failed() {
-			s.dump()
-		}
-	})
+	t.Cleanup(s.check)
 	return s
 }
 
-// concerns tells the scene's own objects: in its namespace, or CardQuotas named
-// after it.
+// check ends a test: scheduling still goes on for others, the observer found
+// nothing, and everything is given back when the workloads are gone.
+func (s *scene) check() {
+	defer func() {
+		if s.Failed() {
+			s.dump()
+		}
+	}()
+	if !s.Failed() && s.cluster == suite.cluster {
+		s.others()
+	}
+	s.observer.Check(s)
+	if !s.Failed() {
+		s.clear()
+		s.observer.Check(s)
+	}
+}
+
+// others has a pod run in a queue of its own, on a card that no test uses,
+// beside whatever the test left behind: no content of any object may stop
+// scheduling for other queues.
+func (s *scene) others() {
+	s.ctx = context.WithoutCancel(s.ctx)
+	w := work{name: "canary", queue: s.namespace + "-canary", card: canary, count: 1, pods: 1}
+	s.quota(w.queue, cards(canary, 1))
+	s.run(w)
+	s.Eventually(func() int { return s.running(w.name) }).Should(Equal(1), "scheduling goes on for other queues")
+}
+
+// concerns tells the scene's own objects: in its namespace, or CardQuotas and
+// Queues named after it.
 func (s *scene) concerns(object string) bool {
 	kind, name, _ := strings.Cut(object, "/")
-	if kind == "cardquota" {
+	if kind == "cardquota" || kind == "queue" {
 		return name == s.namespace || strings.HasPrefix(name, s.namespace+"-")
 	}
 	return strings.HasPrefix(name, s.namespace+"/")
@@ -109,9 +131,9 @@ func (s *scene) followScheduler() {
 	s.Expect(err).NotTo(HaveOccurred())
 }
 
-// strike takes everything down that the test made and waits until its cards
-// are free for the next one.
-func (s *scene) strike() {
+// clear removes the workloads of the test and waits until their cards are free
+// for the next one.
+func (s *scene) clear() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
 	defer cancel()
 	in := client.InNamespace(s.namespace)
@@ -128,6 +150,13 @@ func (s *scene) strike() {
 		_ = s.DeleteAllOf(ctx, &corev1.Pod{}, in) // some were created meanwhile
 		return fmt.Errorf("%d pods are left, such as %s", len(pods.Items), pods.Items[0].Name)
 	}, "30s").Should(Succeed())
+}
+
+// strike takes everything down that the test made.
+func (s *scene) strike() {
+	s.clear()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
+	defer cancel()
 	if err := s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
 		s.Errorf("clean up: %v", err)
 	}
@@ -185,8 +214,7 @@ func (s *scene) create(objects ...client.Object) {
 	s.Helper()
 	for _, object := range objects {
 		s.Expect(s.Create(s.ctx, object)).To(Succeed())
-		switch object.(type) {
-		case *v1alpha1.CardQuota, *v1beta1.Queue:
+		if object.GetNamespace() == "" {
 			s.clusterWide = append(s.clusterWide, object)
 		}
 	}

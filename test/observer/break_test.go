@@ -68,7 +68,16 @@ func newWorld(t *testing.T, name string) *world {
 	w := &world{T: t, Gomega: NewWithT(t), cluster: shared.cluster, name: name}
 	w.apply(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, name)
 	w.queue(`{"NVIDIA-H200":2}`)
+	w.open(name)
 	return w
+}
+
+// open waits until Volcano's controller has opened a queue.
+func (w *world) open(queue string) {
+	w.Helper()
+	w.Eventually(func() (string, error) {
+		return w.cluster.Kubectl(w.Context(), "get", "queues.scheduling.volcano.sh", queue, "-o", "jsonpath={.status.state}")
+	}, "20s", "100ms").Should(Equal("Open"))
 }
 
 func (w *world) apply(format string, args ...any) {
@@ -89,12 +98,17 @@ func (w *world) start(options observer.Options) *observer.Observer {
 	return o
 }
 
-// pod creates a pod that asks for H200 cards.
+// pod creates a pod of the world's queue that asks for H200 cards.
 func (w *world) pod(name, card, count string) {
+	w.Helper()
+	w.podIn(w.name, name, card, count)
+}
+
+func (w *world) podIn(queue, name, card, count string) {
 	w.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
-			"volcano.sh/card.name": card, "scheduling.volcano.sh/queue-name": w.name,
+			"volcano.sh/card.name": card, "scheduling.volcano.sh/queue-name": queue,
 		}},
 		Spec: corev1.PodSpec{
 			SchedulerName: "volcano",
@@ -189,8 +203,12 @@ spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}
 	w.wantExactly(o)
 	status(1)
 	w.wantExactly(o, "I3 status cardquota/break-status")
-	_, err := w.cluster.Kubectl(w.Context(), "delete", "cardquota", "break-status")
-	w.Expect(err).NotTo(HaveOccurred())
+	w.apply(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: break-status-byhand, annotations: {volcano.sh/card.allocated: '{"NVIDIA-H200":1}'}}, spec: {weight: 1}}`)
+	w.wantExactly(o, "I3 status cardquota/break-status", "I3 status queue/break-status-byhand")
+	for _, object := range []string{"cardquota/break-status", "queues.scheduling.volcano.sh/break-status-byhand"} {
+		_, err := w.cluster.Kubectl(w.Context(), "delete", object)
+		w.Expect(err).NotTo(HaveOccurred())
+	}
 }
 
 func TestAnEvictionIsFound(t *testing.T) {

@@ -11,13 +11,16 @@
 // number of its transaction: the changes of all kinds have one total order.
 // The observer starts from lists of all kinds at one and the same revision,
 // collects what its watches bring, and from time to time asks for lists again:
-// as soon as every watch has brought everything that its list shows, all
-// changes up to the revision of the oldest list are known, and are put through
-// the rules in the order in which they happened.
+// as soon as every watch has brought everything that its list shows, and a
+// moment for objects that came and went in between, all changes up to the
+// revision of the oldest list are known, and are put through the rules in the
+// order in which they happened. A change that comes later than that is reported.
 //
 // # What is where
 //
-// The rules are pure: placement.go (I1, I2), status.go (I3), eviction.go (I4),
-// reason.go (I6) on the state of machine.go, and the merging in order.go.
+// The rules are pure: placement.go (I1, I2), status.go and allocated.go (I3),
+// reason.go (I6), and for I4 eviction.go (what an eviction is), matrix.go (who
+// may be evicted for whom), reclaimer.go (for whom it was) and gang.go (what is
+// left), all on the state of machine.go, and the merging in order.go.
 // process.go reads logs (I5). watch.go and observer.go are the shell.
 package observer

@@ -1,37 +1,138 @@
 package observer
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"cardquota.dev/operator/internal/decision"
 )
 
-// judgeEviction reports pods that somebody evicts. A pod that was marked when
-// the observer started is not reported. What the API shows of an
-// eviction is the condition DisruptionTarget, which the eviction API,
-// Kubernetes' own components and Volcano all set; Volcano also sets Ready to
-// False with the reason Evict, kubelets the pod's reason. A plain deletion
-// shows nothing of the kind and is the owner's right.
-func (m *machine) judgeEviction(state *podState, c change, happened bool) {
-	why := evictionOf(state.pod)
-	if why == "" || state.evicted {
-		return
-	}
-	state.evicted = true
-	if happened {
-		m.report(Eviction, c.seen, "pod/"+state.pod.Namespace+"/"+state.pod.Name, "was evicted from node %s (%s)", state.pod.Spec.NodeName, why)
-	}
+// cause is the reason that an action of the scheduler evicts with, "" for an
+// eviction by anybody else.
+type cause string
+
+const (
+	preempt cause = "preempt" // for a pod of the same queue
+	reclaim cause = "reclaim" // for a pod of another queue, pod by pod
+	// cardReclaim is for a pod of another queue and takes whole gangs.
+	cardReclaim cause = "cardreclaim"
+)
+
+// eviction is one that the rules allow, provided that a reclaimer is placed.
+type eviction struct {
+	victim string // as an object
+	by     cause
+	// place is what the victim left.
+	place place
+	group types.NamespacedName
+	seen  time.Time
+	// due is since when the reclaimer could be placed: its grace period is over,
+	// or the victim is gone.
+	due time.Time
+	// reclaimers are the pods for which it may have been evicted.
+	reclaimers map[types.UID]bool
+	reported   bool
 }
 
-// evictionOf says how a pod is marked as evicted, "" when it is not.
-func evictionOf(pod *corev1.Pod) string {
+// judgeEviction reports pods that are evicted against the rules, and remembers
+// the others until their reclaimer is placed. A pod that was marked when the
+// observer started is not looked at.
+//
+// What the API shows of an eviction is the condition DisruptionTarget, which
+// the eviction API, Kubernetes' own components and Volcano all set; Volcano
+// also sets Ready to False with the reason Evict and a message that ends with
+// its own reason (pkg/scheduler/cache/cache.go), kubelets the pod's reason. A
+// plain deletion shows nothing of the kind and is the owner's right.
+func (m *machine) judgeEviction(state *podState, c change, happened bool) {
+	by, why := evictionOf(state.pod)
+	if why == "" || state.evicted != nil {
+		return
+	}
+	pod := state.pod
+	grace := time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
+	e := &eviction{
+		victim: "pod/" + pod.Namespace + "/" + pod.Name, by: by, seen: c.seen, due: c.seen.Add(grace),
+		group:      types.NamespacedName{Namespace: pod.Namespace, Name: decision.PodGroupName(pod)},
+		reclaimers: map[types.UID]bool{},
+	}
+	state.evicted = e
+	if !happened {
+		return
+	}
+	if wrong := m.illegal(e, state); wrong != "" {
+		e.reported = true
+		m.report(Eviction, c.seen, e.victim, "was evicted from node %s (%s): %s", pod.Spec.NodeName, why, wrong)
+		return
+	}
+	e.place = placeOf(decision.AskOf(pod, m.inventory))
+	m.evictions = append(m.evictions, e)
+}
+
+// illegal says why a pod may not be evicted, "" when it may, and notes for whom.
+func (m *machine) illegal(e *eviction, victim *podState) string {
+	if e.by == "" {
+		return "only the scheduler may evict, by preempt, reclaim or cardreclaim"
+	}
+	if wrong := m.spared(e.by, victim); wrong != "" {
+		return wrong
+	}
+	var refused []string
+	for uid, state := range m.pods {
+		if !m.waits(state) {
+			continue
+		}
+		if wrong := m.mayNotTake(e.by, state, victim); wrong == "" {
+			e.reclaimers[uid] = true
+		} else {
+			refused = append(refused, fmt.Sprintf("pod/%s/%s %s", state.pod.Namespace, state.pod.Name, wrong))
+		}
+	}
+	for _, r := range m.reliefs {
+		if r.seen.After(e.seen.Add(-evictionLag)) && m.mayNotTake(e.by, r.state, victim) == "" {
+			e.reclaimers[r.state.pod.UID] = true
+		}
+	}
+	if len(e.reclaimers) > 0 {
+		return ""
+	}
+	slices.Sort(refused)
+	const most = 3
+	return fmt.Sprintf("of the %d pods that wait none may take its place: %s", len(refused), strings.Join(refused[:min(most, len(refused))], "; "))
+}
+
+// waits tells whether a pod waits for the scheduler.
+func (m *machine) waits(state *podState) bool {
+	return !state.waits.since.IsZero() && state.pod.Spec.SchedulerName == m.options.SchedulerName
+}
+
+// evictionOf says who marked a pod as evicted and how, "" when nobody did.
+func evictionOf(pod *corev1.Pod) (by cause, why string) {
 	if pod.Status.Reason == "Evicted" || pod.Status.Reason == "Preempting" {
-		return pod.Status.Reason + ": " + pod.Status.Message
+		return "", pod.Status.Reason + ": " + pod.Status.Message
 	}
 	for _, condition := range pod.Status.Conditions {
+		said := condition.Reason + ": " + condition.Message
 		switch {
-		case condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue,
-			condition.Type == corev1.PodReady && condition.Status == corev1.ConditionFalse && condition.Reason == "Evict":
-			return condition.Reason + ": " + condition.Message
+		case condition.Type == corev1.PodReady && condition.Status == corev1.ConditionFalse && condition.Reason == "Evict":
+			return causeOf(condition.Message), said
+		case condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue:
+			why = said
 		}
+	}
+	return "", why
+}
+
+// causeOf reads the action's reason at the end of Volcano's message.
+func causeOf(message string) cause {
+	_, reason, _ := strings.Cut(message, "because of ")
+	if by := cause(reason); by == preempt || by == reclaim || by == cardReclaim {
+		return by
 	}
 	return ""
 }

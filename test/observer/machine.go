@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -29,8 +31,15 @@ type machine struct {
 	nodes     map[string]card.Node
 	inventory *card.Inventory
 	quotas    map[types.UID]*quotaState
+	classes   map[string]*schedulingv1.PriorityClass
+	// allocated is what is remembered of the Queues that no CardQuota has.
+	allocated map[string]*allocatedState
 	// touched is when something changed that a queue's numbers depend on.
 	touched map[string]time.Time
+	// evictions are those that the rules allow, reliefs the pods that stopped
+	// waiting, both in the order in which they happened.
+	evictions []*eviction
+	reliefs   []*relief
 
 	// newest is when the newest change was seen.
 	newest time.Time
@@ -46,8 +55,8 @@ type podState struct {
 	charge *account.Charge
 	// waits is since when the pod waits for a node, zero when it does not.
 	waits waiting
-	// evicted is set when its eviction was reported.
-	evicted bool
+	// evicted is its eviction, nil as long as nobody evicts it.
+	evicted *eviction
 	share   share
 }
 
@@ -55,6 +64,8 @@ type groupState struct {
 	group *v1beta1.PodGroup
 	waits waiting
 	share share
+	// below is since when too few of its pods run after an eviction.
+	below waiting
 }
 
 type quotaState struct {
@@ -76,6 +87,8 @@ func newMachine(options Options) *machine {
 		nodes:     map[string]card.Node{},
 		inventory: card.NewInventory(nil),
 		quotas:    map[types.UID]*quotaState{},
+		classes:   map[string]*schedulingv1.PriorityClass{},
+		allocated: map[string]*allocatedState{},
 		touched:   map[string]time.Time{},
 		excused:   map[Invariant]int{},
 	}
@@ -100,6 +113,11 @@ func (m *machine) take(c change, happened bool) {
 		m.takeQueue(object, c)
 	case *corev1.Node:
 		m.takeNode(object, c)
+	case *schedulingv1.PriorityClass:
+		m.classes[object.Name] = object
+		if c.deleted {
+			delete(m.classes, object.Name)
+		}
 	case *v1alpha1.CardQuota:
 		if c.deleted {
 			delete(m.quotas, object.UID)
@@ -121,9 +139,13 @@ func (m *machine) takePod(pod *corev1.Pod, c change, happened bool) {
 		m.pods[pod.UID] = state
 	}
 	placed := pod.Spec.NodeName != "" && state.pod.Spec.NodeName == ""
+	waited := m.waits(state)
 	state.pod = pod
 	m.recharge(state)
-	state.waits.set(decision.Waiting(pod), c.seen)
+	state.waits.set(decision.Waiting(pod) && !c.deleted, c.seen)
+	if waited && !m.waits(state) {
+		m.relieve(state, c)
+	}
 	m.judgeEviction(state, c, happened)
 	if happened && placed && !c.deleted {
 		m.judgePlacement(state, c)
@@ -131,6 +153,9 @@ func (m *machine) takePod(pod *corev1.Pod, c change, happened bool) {
 	if c.deleted {
 		delete(m.pods, pod.UID)
 		m.touch(&state.share, share{})
+		if state.evicted != nil {
+			state.evicted.due = c.seen
+		}
 	}
 }
 
@@ -162,9 +187,12 @@ func (m *machine) takeQueue(queue *v1beta1.Queue, c change) {
 	now := account.Limits{}
 	if c.deleted {
 		delete(m.queues, queue.Name)
+		delete(m.allocated, queue.Name)
 	} else {
 		m.queues[queue.Name] = queue
-		now = decision.RulesOf(queue, m.options.Unmanaged).Limits
+		if rules := decision.RulesOf(queue, m.options.Unmanaged); rules.Refusal == nil {
+			now = rules.Limits // a queue that is not open takes nothing
+		}
 	}
 	if _, ok := m.limits[queue.Name]; !ok {
 		m.limits[queue.Name] = &history{}
@@ -220,7 +248,7 @@ func (m *machine) report(invariant Invariant, at time.Time, object, format strin
 // before now must have been applied. It returns what is still open: expected,
 // not there, and not late yet.
 func (m *machine) judge(now time.Time) []string {
-	return append(m.judgeStatus(now), m.judgeReasons(now)...)
+	return slices.Concat(m.judgeStatus(now), m.judgeAllocated(now), m.judgeReclaimers(now), m.judgeGangs(now), m.judgeReasons(now))
 }
 
 // excuse stops judging an invariant, or goes on with it; excuses add up. When
@@ -237,10 +265,17 @@ func (m *machine) excuse(invariant Invariant, excused bool, now time.Time) {
 	for _, state := range m.quotas {
 		state.since = now
 	}
+	for _, state := range m.allocated {
+		state.since = now
+	}
 	for _, state := range m.pods {
 		state.waits.restart(now)
 	}
 	for _, state := range m.groups {
 		state.waits.restart(now)
+		state.below.restart(now)
+	}
+	for _, e := range m.evictions {
+		e.due = now
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/servicetype"
 )
 
 // Options are what an observer goes by. The zero value is what the project
@@ -28,6 +29,15 @@ type Options struct {
 	StatusWithin time.Duration
 	// ReasonWithin is how long something may wait without saying why; default 10 s.
 	ReasonWithin time.Duration
+	// PlacedWithin is how long after a victim made room its reclaimer may wait to
+	// be placed; default 20 s.
+	PlacedWithin time.Duration
+	// ReclaimFrom tells from which service types each type may reclaim; default:
+	// inference from training.
+	ReclaimFrom map[string][]string
+	// OwnerKinds are the service types that kinds of owners stand for, as in the
+	// plugin argument podOwnerReferenceToServiceType; default none.
+	OwnerKinds map[string]string
 	// SchedulerName is whose pods must say why they wait; default "volcano".
 	SchedulerName string
 	// Unmanaged is the plugin argument unmanagedQueues; default Enforce.
@@ -46,9 +56,13 @@ func (o *Options) complete() {
 	defaultTo(&o.QuotaWindow, 10*time.Second)
 	defaultTo(&o.StatusWithin, 5*time.Second)
 	defaultTo(&o.ReasonWithin, 10*time.Second)
+	defaultTo(&o.PlacedWithin, 20*time.Second)
 	defaultTo(&o.Interval, time.Second)
 	defaultTo(&o.SchedulerName, "volcano")
 	defaultTo(&o.Unmanaged, decision.Enforce)
+	if o.ReclaimFrom == nil {
+		o.ReclaimFrom = map[string][]string{servicetype.Inference: {servicetype.Training}}
+	}
 	if o.Concerns == nil {
 		o.Concerns = func(string) bool { return true }
 	}
@@ -63,6 +77,11 @@ func defaultTo[T comparable](field *T, value T) {
 
 // patience is how long the watches may lag behind lists.
 const patience = 30 * time.Second
+
+// stragglers is how long a look waits for the changes of objects that lists do
+// not show because they are gone again (see stream.holds). A change that comes
+// later still is reported, since the order may have been judged wrongly.
+const stragglers = 300 * time.Millisecond
 
 // Observer checks the invariants of one cluster. Its methods may be called from
 // several goroutines.
@@ -82,8 +101,8 @@ type Observer struct {
 }
 
 // Start begins to watch a cluster that serves Volcano's and the project's
-// kinds. The config needs the right to read pods, nodes, podgroups, queues and
-// cardquotas. It watches until ctx ends or Stop is called.
+// kinds. The config needs the right to read pods, nodes, podgroups, queues,
+// cardquotas and priorityclasses. It watches until ctx ends or Stop is called.
 func Start(ctx context.Context, config *rest.Config, options Options) (*Observer, error) {
 	options.complete()
 	scheme, err := newScheme()
@@ -111,8 +130,10 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Observer
 		o.machine.load(object, now)
 	}
 	ctx, o.stop = context.WithCancel(ctx)
-	for i, p := range pictures {
+	for _, p := range pictures {
 		o.streams = append(o.streams, newStream(p))
+	}
+	for i := range o.streams {
 		o.ended.Go(func() { o.follow(ctx, i) })
 	}
 	o.ended.Go(func() { o.run(ctx, options.Interval) })
@@ -267,6 +288,12 @@ func (o *Observer) take(ctx context.Context, pictures []picture, now time.Time) 
 			o.arrived.Wait()
 		}
 	}
+	o.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(stragglers):
+	}
+	o.mu.Lock()
 	for _, c := range merge(o.streams, until) {
 		o.machine.apply(c)
 	}

@@ -34,14 +34,17 @@ type stream struct {
 	latest map[types.UID]int64
 	// reached is the revision of the newest change or bookmark.
 	reached int64
+	// judged is the revision up to which changes were taken out.
+	judged  int64
 	waiting []change
 }
 
 func newStream(start picture) *stream {
-	return &stream{latest: start.objects, reached: start.revision}
+	return &stream{latest: start.objects, reached: start.revision, judged: start.revision}
 }
 
-func (s *stream) add(c change) {
+// add takes the next change. It is late when later ones were judged already.
+func (s *stream) add(c change) (late bool) {
 	s.reached = max(s.reached, c.revision)
 	if c.deleted {
 		delete(s.latest, c.object.GetUID())
@@ -49,12 +52,16 @@ func (s *stream) add(c change) {
 		s.latest[c.object.GetUID()] = c.revision
 	}
 	s.waiting = append(s.waiting, c)
+	return c.revision <= s.judged
 }
 
 // holds tells whether the stream has brought everything up to the picture:
 // every object in it as new as there or newer, and no object that the picture
 // shows to be gone. An object that is missing here but was listed may also have
 // been deleted since, which shows in a stream that got beyond the picture.
+//
+// One thing cannot be told: an object that was made and deleted since the
+// stream's last change is in neither. Its changes come late then.
 func (s *stream) holds(p picture) bool {
 	if s.reached >= p.revision {
 		return true
@@ -83,6 +90,7 @@ func merge(streams []*stream, until int64) []change {
 		}
 		out = append(out, s.waiting[:n]...)
 		s.waiting = slices.Clone(s.waiting[n:])
+		s.judged = max(s.judged, until)
 	}
 	slices.SortStableFunc(out, func(a, b change) int { return cmp.Compare(a.revision, b.revision) })
 	return out

@@ -68,6 +68,25 @@ func TestMergeOrdersByRevisionAndKeepsTheRest(t *testing.T) {
 	}
 }
 
+// Nothing in a list tells of an object that came and went since the last change
+// of the stream, so its changes may come when later ones were judged.
+func TestAChangeThatComesTooLateIsNoticed(t *testing.T) {
+	s := newStream(picture{revision: 10, objects: map[types.UID]int64{"a": 5}})
+	shown := picture{15, map[types.UID]int64{"a": 5}}
+	if !s.holds(shown) {
+		t.Fatal("the stream lacks nothing that the list shows")
+	}
+	merge([]*stream{s}, 15)
+	for _, c := range []struct {
+		change
+		late bool
+	}{{at(12, "b", false), true}, {at(13, "b", true), true}, {at(16, "a", false), false}} {
+		if late := s.add(c.change); late != c.late {
+			t.Errorf("revision %d is late: %v, want %v", c.revision, late, c.late)
+		}
+	}
+}
+
 // A deletion that is seen later than the binding it made room for is the false
 // alarm that the merging exists for.
 func TestADeletionSeenLateRaisesNoAlarm(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 )
@@ -64,6 +65,15 @@ func TestPlacement(t *testing.T) {
 			p := pod("a", "1", h200)
 			p.Annotations[v1alpha1.AnnotationQueueName] = "nowhere"
 			s.place(p, "h200-0")
+		}, []Invariant{Quota}},
+		{"a queue that was closed a while ago takes nothing", func(s *script) {
+			q := queue("q", `{"NVIDIA-H200":2}`)
+			q.Status.State = v1beta1.QueueStateClosed
+			s.write(q)
+			s.wait(9 * time.Second)
+			s.place(pod("a", "1", h200), "h200-0")
+			s.wait(2 * time.Second)
+			s.place(pod("b", "1", h200), "h200-0")
 		}, []Invariant{Quota}},
 		{"an unreadable quota allows nothing", func(s *script) {
 			s.load(queue("broken", `{"NVIDIA-H200":-1}`))

@@ -89,6 +89,50 @@ func TestStatus(t *testing.T) {
 			s.write(said(`{"NVIDIA-H200":0}`))
 			s.wait(time.Minute)
 		}, nil, 0},
+		{"card.allocated is checked where no CardQuota stands behind it too", func(s *script) {
+			s.write(said(`{"NVIDIA-H200":1}`))
+			s.judge()
+			s.wait(time.Minute)
+		}, []Invariant{Status}, 0},
+		{"and may lag there as well", func(s *script) {
+			s.write(said(`{}`))
+			s.judge()
+			s.wait(time.Minute)
+			s.place(pod("a", "1", h200), "h200-0")
+			s.wait(4 * time.Second)
+		}, nil, 1},
+		{"and is checked while the CardQuota is being deleted", func(s *script) {
+			quota := cardQuota("q", spec)
+			now := metav1.NewTime(began)
+			quota.DeletionTimestamp = &now
+			s.load(quota)
+			s.write(said(`{"NVIDIA-H200":1}`))
+			s.judge()
+			s.wait(time.Minute)
+		}, []Invariant{Status}, 0},
+		{"a Queue without a CardQuota need not have it", func(s *script) {
+			s.place(pod("a", "1", h200), "h200-0")
+			s.wait(time.Minute)
+		}, nil, 0},
+		{"CPU and memory are checked as well", func(s *script) {
+			quota := status(cardQuota("q", spec), idle)
+			quota.Status.CPU = &v1alpha1.ResourceStatus{Used: resource.MustParse("2")}
+			quota.Status.Memory = &v1alpha1.ResourceStatus{Used: resource.MustParse("1Gi")}
+			s.load(quota)
+			p := pod("a", "", "")
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("2000m"), "memory": resource.MustParse("1024Mi")}
+			s.place(p, "h200-0")
+			s.wait(time.Minute)
+			s.judge()
+			if len(s.machine.found) > 0 {
+				t.Errorf("right numbers give %v", s.machine.found)
+			}
+			p = p.DeepCopy()
+			p.Name, p.UID = "b", "pod-b"
+			s.write(p)
+			s.judge()
+			s.wait(6 * time.Second)
+		}, []Invariant{Status}, 0},
 		{"a card that the status leaves out is missed", func(s *script) {
 			s.load(cardQuota("q", spec))
 			s.judge()
@@ -272,34 +316,4 @@ func TestExcuse(t *testing.T) {
 	s.wait(2 * time.Second)
 	s.judge()
 	wantInvariants(t, s.machine.found, Reason)
-}
-
-func TestEviction(t *testing.T) {
-	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: kind, Status: status, Reason: reason}}
-		}
-	}
-	for _, test := range []struct {
-		name string
-		mark func(*corev1.Pod)
-		want []Invariant
-	}{
-		{"the eviction API marks its pods", condition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), []Invariant{Eviction}},
-		{"Volcano marks its pods", condition(corev1.PodReady, corev1.ConditionFalse, "Evict"), []Invariant{Eviction}},
-		{"kubelets mark their pods", func(p *corev1.Pod) { p.Status.Reason = "Evicted" }, []Invariant{Eviction}},
-		{"a disruption that was called off is none", condition(corev1.DisruptionTarget, corev1.ConditionFalse, "x"), nil},
-		{"a pod that is not ready is not evicted", condition(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := newScript()
-			p := pod("a", "1", h200)
-			s.place(p, "h200-0")
-			test.mark(p)
-			s.write(p)
-			s.write(p)
-			s.remove(p)
-			wantInvariants(t, s.machine.found, test.want...)
-		})
-	}
 }

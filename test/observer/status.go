@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -24,7 +25,7 @@ type share struct {
 func (m *machine) shareOfPod(state *podState) share {
 	switch {
 	case state.charge != nil:
-		return share{queue: state.charge.Queue, what: fmt.Sprint("holds ", state.charge.Cards)}
+		return share{queue: state.charge.Queue, what: fmt.Sprint("holds ", *state.charge)}
 	case decision.Waiting(state.pod):
 		ask := decision.AskOf(state.pod, m.inventory)
 		return share{
@@ -112,14 +113,10 @@ func (m *machine) expect(quota *v1alpha1.CardQuota) expectation {
 		granted[card.Name(c.Name)] = card.Count(c.Quota)
 		out[card.Name(c.Name)] = v1alpha1.CardStatus{}
 	}
-	for _, state := range m.pods {
-		if state.charge != nil && state.charge.Queue == quota.Queue() {
-			for _, held := range state.charge.Cards {
-				entry := out[held.Name]
-				entry.Used += int64(held.Count)
-				out[held.Name] = entry
-			}
-		}
+	for name, count := range m.heldIn(quota.Queue()) {
+		entry := out[name]
+		entry.Used = int64(count)
+		out[name] = entry
 	}
 	wait := func(names []card.Name, count card.Count) {
 		if len(names) == 0 || count == 0 {
@@ -202,34 +199,22 @@ func (m *machine) compare(quota *v1alpha1.CardQuota, expected expectation) strin
 			wrong = append(wrong, fmt.Sprintf("status of <%s> is %s, a recount gives %s", name, numbers(said, name), numbers(expected, name)))
 		}
 	}
-	if difference := m.compareQueue(quota, expected); difference != "" {
+	cpu, memory := m.requested(quota.Queue())
+	for _, r := range []struct {
+		name string
+		said *v1alpha1.ResourceStatus
+		want *resource.Quantity
+	}{{"cpu", quota.Status.CPU, cpu}, {"memory", quota.Status.Memory, memory}} {
+		if said := cmp.Or(r.said, &v1alpha1.ResourceStatus{}).Used; said.Cmp(*r.want) != 0 {
+			wrong = append(wrong, fmt.Sprintf("status of %s is %s used, a recount gives %s", r.name, said.String(), r.want))
+		}
+	}
+	if queue, ok := m.queues[quota.Queue()]; !ok {
+		wrong = append(wrong, "queue <"+quota.Queue()+"> does not exist")
+	} else if difference := m.compareAllocated(queue); difference != "" {
 		wrong = append(wrong, difference)
 	}
 	return strings.Join(wrong, "; ")
-}
-
-// compareQueue does the same for the annotation card.allocated of the Queue.
-func (m *machine) compareQueue(quota *v1alpha1.CardQuota, expected expectation) string {
-	queue, ok := m.queues[quota.Queue()]
-	if !ok {
-		return "queue <" + quota.Queue() + "> does not exist"
-	}
-	held := card.Quota{}
-	for name, entry := range expected {
-		if entry.Used > 0 {
-			held[name] = card.Count(entry.Used)
-		}
-	}
-	text := cmp.Or(queue.Annotations[v1alpha1.AnnotationCardAllocated], "{}")
-	said, err := card.ParseQuota(text)
-	if err != nil {
-		return fmt.Sprintf("%s of queue <%s> cannot be read: %v", v1alpha1.AnnotationCardAllocated, queue.Name, err)
-	}
-	maps.DeleteFunc(said, func(_ card.Name, n card.Count) bool { return n == 0 })
-	if !maps.Equal(said, held) {
-		return fmt.Sprintf("%s of queue <%s> is %s, a recount gives %s", v1alpha1.AnnotationCardAllocated, queue.Name, text, held)
-	}
-	return ""
 }
 
 func names(a, b expectation) []card.Name {

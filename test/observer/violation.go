@@ -15,10 +15,12 @@ const (
 	Quota Invariant = "I1 quota"
 	// Card: no pod is on a card that its request does not name.
 	Card Invariant = "I2 card"
-	// Status: what CardQuotas and Queues say about use equals a recount of the
-	// pods within Options.StatusWithin of the last change.
+	// Status: what CardQuotas and Queues say about use, cards, CPU and memory,
+	// equals a recount of the pods within Options.StatusWithin of the last change.
 	Status Invariant = "I3 status"
-	// Eviction: no pod is evicted.
+	// Eviction: nothing outside the rules of preempt and reclaim is evicted, each
+	// victim makes room for a reclaimer that is placed within
+	// Options.PlacedWithin, and cardreclaim leaves no job below minAvailable.
 	Eviction Invariant = "I4 eviction"
 	// Process: no followed process panics, races or ends by itself.
 	Process Invariant = "I5 process"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,11 +35,12 @@ var kinds = []kind{
 	{v1beta1.SchemeGroupVersion.WithKind("PodGroup"), func() client.ObjectList { return &v1beta1.PodGroupList{} }},
 	{v1beta1.SchemeGroupVersion.WithKind("Queue"), func() client.ObjectList { return &v1beta1.QueueList{} }},
 	{v1alpha1.GroupVersion.WithKind("CardQuota"), func() client.ObjectList { return &v1alpha1.CardQuotaList{} }},
+	{schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), func() client.ObjectList { return &schedulingv1.PriorityClassList{} }},
 }
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, schedulingv1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("observer: %w", err)
 		}
@@ -172,7 +174,11 @@ func (o *Observer) watchOnce(ctx context.Context, i int) error {
 			o.streams[i].reached = max(o.streams[i].reached, revision)
 		} else {
 			object.SetManagedFields(nil)
-			o.streams[i].add(change{revision: revision, deleted: event.Type == watch.Deleted, seen: time.Now(), object: object})
+			c := change{revision: revision, deleted: event.Type == watch.Deleted, seen: time.Now(), object: object}
+			if o.streams[i].add(c) {
+				o.machine.report(Sight, c.seen, "observer", "a change of %s %s (revision %d) came more than %s after it was judged what had happened until then",
+					kinds[i].gvk.Kind, client.ObjectKeyFromObject(object), revision, stragglers)
+			}
 		}
 		o.arrived.Broadcast()
 		o.mu.Unlock()

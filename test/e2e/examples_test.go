@@ -1,0 +1,395 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/schedulerconf"
+)
+
+const examplesDir = "testdata/examples"
+
+// example is a file of testdata/examples.
+type example struct {
+	// needs are the files that must be applied before it, such as its queue's.
+	needs []string
+	// promise checks what the comment at the top of the file says.
+	promise func(*scene)
+}
+
+// examples are played each in a scene of its own, in which their queues and
+// priority classes are called after the scene: see scene.named.
+var examples = map[string]example{
+	"queue":     {promise: (*scene).sixCards},
+	"cardquota": {promise: (*scene).sixCards},
+	"vcjob": {needs: []string{"cardquota"}, promise: func(s *scene) {
+		s.wantRunning("cr-job", 2, 0)
+		s.wantHeld("cr-job", map[string]int64{h200: 2})
+		s.wantCard(s.named("cr-queue1"), h200, 2, 0, 0)
+	}},
+	"deployment": {needs: []string{"cardquota"}, promise: func(s *scene) {
+		s.wantRunning("cr-deployment", 2, 0)
+		s.scale("cr-deployment", 5)
+		s.wantRunning("cr-deployment", 3, 2)
+		s.wantHeld("cr-deployment", map[string]int64{h200: 3})
+		s.wantSaid("cr-deployment", total(insufficient(s.named("cr-queue1"), h200, 1, 3), 4))
+		s.scale("cr-deployment", 1)
+		s.wantRunning("cr-deployment", 1, 0)
+		s.wantCard(s.named("cr-queue1"), h200, 1, 0, 0)
+	}},
+	"vcjob-alternatives": {needs: []string{"cardquota"}, promise: func(s *scene) {
+		s.wantRunning("cr-job-alternatives", 2, 0)
+		s.wantHeld("cr-job-alternatives", map[string]int64{rtx4090: 2})
+	}},
+	"vcjob-cards-per-task": {needs: []string{"cardquota"}, promise: func(s *scene) {
+		s.wantRunning("cr-job-cards-per-task", 3, 0)
+		s.wantHeld("cr-job-cards-per-task", map[string]int64{h200: 1, rtx4090: 2})
+		for _, pod := range s.podsOf("cr-job-cards-per-task") {
+			want := map[string]int64{map[string]string{"master": h200, "worker": rtx4090}[pod.Annotations[batchv1alpha1.TaskSpecKey]]: 1}
+			s.Expect(s.held([]corev1.Pod{pod})).To(Equal(want), pod.Name)
+		}
+	}},
+	"deployment-alternatives": {promise: func(s *scene) {
+		const name = "cr-deployment-alternatives"
+		s.wantRunning(name, 2, 0)
+		s.wantHeld(name, map[string]int64{rtx4090: 2})
+		s.scale(name, 5)
+		s.wantRunning(name, 4, 1)
+		s.wantHeld(name, map[string]int64{rtx4090: 2, rtx4090d: 2})
+		s.wantSaid(name, total(insufficient(s.named("cr-queue2"), rtx4090, 1, 2), 3)+"; the other card it may use has no more room")
+	}},
+	"alternatives-refused": {needs: []string{"cardquota", "vcjob"}, promise: func(s *scene) {
+		s.wantSaid("card-or-slice", "Pod annotation volcano.sh/card.name: "+rtx4090+" is a whole card and "+migSlice+" is a MIG slice of profile 1g.18gb: one resource request cannot mean either")
+		s.wantSaid("slice-or-slice", "Pod annotation volcano.sh/card.name: "+migSlice+" is a MIG slice of profile 1g.18gb and "+migLarge+" is a MIG slice of profile 3g.71gb: one resource request cannot mean either")
+		s.wantSaid("vendor-or-vendor", "Pod names card <"+ascend+">, which is requested as huawei.com/Ascend910, but requests nvidia.com/gpu")
+		s.wantPods(map[string]string{"card-or-slice": pods(0, 1), "slice-or-slice": pods(0, 1), "vendor-or-vendor": pods(0, 1), "cr-job": pods(2, 0)})
+	}},
+	"beyond-quota": {needs: []string{"cardquota"}, promise: func(s *scene) {
+		sentence := total(insufficient(s.named("cr-queue1"), h200, 5, 3), 5)
+		s.wantGroupSaid("too-large", sentence)
+		s.wantSaid("too-wide", sentence)
+		s.wantPods(map[string]string{"too-large": pods(0, 0), "too-wide": pods(0, 1)})
+	}},
+	"cpu-beside-cards": {promise: func(s *scene) {
+		s.wantPods(map[string]string{"with-cards": pods(2, 0), "without-cards": pods(4, 2), "without-either": pods(0, 1)})
+		s.wantSaid("without-cards", fmt.Sprintf("Queue <%s> has insufficient CPU quota: requested <1000m>, total would be <5000m>, but capability is <4000m>", s.named("scarce-cpu")))
+		s.wantSaid("without-either", fmt.Sprintf("Queue <%s> has no cpu capability and may use none", s.named("no-cpu")))
+	}},
+	"h20-shares": {promise: func(s *scene) {
+		s.wantPods(map[string]string{"h20-card": pods(1, 1), "h20-half": pods(2, 1), "h20-slice": pods(3, 1)})
+		for name, want := range map[string]struct {
+			card  string
+			quota int
+		}{"h20-card": {"NVIDIA-H20", 1}, "h20-half": {"NVIDIA-H20/mps-96g*1/2", 2}, "h20-slice": {"NVIDIA-H20/mig-1g.12gb-mixed", 3}} {
+			s.wantHeld(name, map[string]int64{want.card: int64(want.quota)})
+			s.wantSaid(name, total(insufficient(s.named("cr-queue-h20"), want.card, 1, want.quota), want.quota+1))
+		}
+	}},
+	"service-type-inference": {needs: []string{"cardquota"}, promise: func(s *scene) {
+		s.wantRunning("ai-service", 2, 0)
+		s.wantHeld("ai-service", map[string]int64{migSlice: 2})
+		s.Expect(s.groupOf("ai-service").Annotations).To(HaveKeyWithValue(api.AnnotationServiceType, "inference"))
+	}},
+	"service-type-training": {needs: []string{"cardquota"}, promise: func(s *scene) {
+		s.wantRunning("ai-job", 2, 0)
+		s.wantHeld("ai-job", map[string]int64{h200: 2})
+		s.Expect(s.groupOf("ai-job").Annotations).To(And(HaveKeyWithValue(api.AnnotationServiceType, "training"), HaveKey(api.AnnotationCardRequest)))
+	}},
+	"queue-inference": {promise: func(s *scene) { s.wantQueue("queue-inference", 80000, false) }},
+	"queue-training":  {promise: func(s *scene) { s.wantQueue("queue-training", 20000, true) }},
+	"priority-classes": {needs: []string{"queue-inference"}, promise: func(s *scene) {
+		// Four pods of one card each and a quota for one: the highest is served.
+		s.limit("queue-inference", `{"NVIDIA-GeForce-RTX-4090":0}`)
+		for _, class := range []string{"pc-low", "pc-medium-low", "pc-high", "pc-medium-high"} {
+			pod := s.barePods(work{name: class, queue: s.named("queue-inference"), card: rtx4090, count: 1, pods: 1})[0]
+			pod.Spec.PriorityClassName = s.named(class)
+			s.create(pod)
+		}
+		s.wantPods(map[string]string{"pc-high": pods(0, 1), "pc-medium-high": pods(0, 1), "pc-medium-low": pods(0, 1), "pc-low": pods(0, 1)})
+		for i, class := range []string{"pc-high", "pc-medium-high", "pc-medium-low", "pc-low"} {
+			s.Expect(*s.podsOf(class)[0].Spec.Priority).To(BeEquivalentTo(80000 - i*20000))
+			s.limit("queue-inference", fmt.Sprintf(`{"NVIDIA-GeForce-RTX-4090":%d}`, i+1))
+			s.wantPods(map[string]string{class: pods(1, 0)})
+		}
+	}},
+	"inference-high": {needs: []string{"priority-classes", "queue-inference"}, promise: (*scene).inferenceHigh},
+	"training-low":   {needs: []string{"priority-classes", "queue-training"}, promise: (*scene).trainingLow},
+	"training-gang-abort": {needs: []string{"priority-classes", "queue-training"}, promise: func(s *scene) {
+		s.disturb("training-gang-abort")
+		s.Eventually(func() string { return s.phase("training-gang-abort") }).Should(Equal(string(batchv1alpha1.Aborted)))
+		s.wantRunning("training-gang-abort", 0, 0)
+	}},
+	"training-gang-restart": {needs: []string{"priority-classes", "queue-training"}, promise: func(s *scene) {
+		before := s.disturb("training-gang-restart")
+		s.Eventually(func() bool {
+			return !slices.ContainsFunc(s.podsOf("training-gang-restart"), func(p corev1.Pod) bool { return before[p.UID] })
+		}).Should(BeTrue(), "both pods are replaced")
+		s.wantRunning("training-gang-restart", 2, 0)
+		s.wantHeld("training-gang-restart", map[string]int64{rtx4090: 8})
+	}},
+}
+
+// configurations are the examples that configure the scheduler, which all tests
+// share: they are played one after the other while nothing else runs.
+var configurations = map[string]example{
+	"scheduler-quota": {needs: []string{"cpu-beside-cards"}, promise: func(s *scene) {
+		examples["cpu-beside-cards"].promise(s)
+	}},
+	"scheduler-reclaim": {needs: []string{"priority-classes", "queue-inference", "queue-training", "inference-high", "training-low"}, promise: func(s *scene) {
+		s.inferenceHigh()
+		s.trainingLow()
+		// A queue admits twice its quota of 8, and no more; 2 cards are in use.
+		for _, name := range []string{"runs", "waits", "stays-out"} {
+			s.create(s.vcjob(work{name: name, queue: s.named("queue-training"), card: rtx4090, count: 3, pods: 2, gang: 2}))
+			s.Eventually(func() string { return s.groupCondition(name) + fmt.Sprint(s.running(name)) }).ShouldNot(Equal("0"))
+		}
+		s.wantPods(map[string]string{"runs": pods(2, 0), "waits": pods(0, 2), "stays-out": pods(0, 0)})
+	}},
+}
+
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	for name, x := range examples {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, name+"-example")
+			s.play(x, name)
+		})
+	}
+}
+
+func TestExampleConfigurations(t *testing.T) {
+	for name, x := range configurations {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, name+"-example")
+			s.restore()
+			text := s.read(name)[0].Object["data"].(map[string]any)[configurationKey].(string)
+			s.configure(text)
+			s.Eventually(func() []string { return s.reports("ConfigurationLoaded") }).Should(ContainElement(ContainSubstring(schedulerconf.Hash(text))))
+			s.play(x)
+		})
+	}
+}
+
+func TestEveryExampleIsPlayed(t *testing.T) {
+	g := NewWithT(t)
+	files, err := filepath.Glob(filepath.Join(examplesDir, "*"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, file := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(file), ".yaml"))
+		text, err := os.ReadFile(file)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(text)).To(HavePrefix("# "), "%s begins with what it shows", file)
+	}
+	g.Expect(names).To(ConsistOf(slices.Concat(slices.Collect(maps.Keys(examples)), slices.Collect(maps.Keys(configurations)))))
+}
+
+// play applies an example after what it needs, checks its promise, and that
+// every Queue of a CardQuota says what is in use.
+func (s *scene) play(x example, files ...string) {
+	s.Helper()
+	s.apply(slices.Concat(x.needs, files)...)
+	x.promise(s)
+	for _, object := range s.clusterWide {
+		if object.GetObjectKind().GroupVersionKind().Kind == "CardQuota" {
+			s.wantAllocated(object.GetName())
+		}
+	}
+}
+
+// named is what a cluster-wide object of an example is called in this scene, so
+// that scenes do not meet.
+func (s *scene) named(name string) string { return s.namespace + "-" + name }
+
+// apply creates the objects of examples in this scene, and waits for queues.
+func (s *scene) apply(files ...string) {
+	s.Helper()
+	var objects []*unstructured.Unstructured
+	for _, file := range files {
+		objects = append(objects, s.read(file)...)
+	}
+	names := map[string]string{}
+	for _, object := range objects {
+		namespaced, err := s.IsObjectNamespaced(object)
+		s.Expect(err).NotTo(HaveOccurred())
+		if namespaced {
+			object.SetNamespace(s.namespace)
+		} else {
+			names[object.GetName()] = s.named(object.GetName())
+		}
+	}
+	for _, object := range objects {
+		rename(object.Object, names)
+		s.Expect(s.Create(s.ctx, object, client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed(), "%s %s", object.GetKind(), object.GetName())
+		if object.GetNamespace() == "" {
+			s.clusterWide = append(s.clusterWide, object)
+		}
+		switch object.GetKind() {
+		case "CardQuota":
+			s.condition(object.GetName(), api.ConditionReady, metav1.ConditionTrue)
+		case "Queue":
+			s.Eventually(func() v1beta1.QueueState { return s.queue(object.GetName()).Status.State }).Should(Equal(v1beta1.QueueStateOpen))
+		}
+	}
+}
+
+// read decodes an example.
+func (s *scene) read(name string) []*unstructured.Unstructured {
+	s.Helper()
+	file, err := os.Open(filepath.Join(examplesDir, name+".yaml"))
+	s.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = file.Close() }()
+	var objects []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		s.Expect(err).NotTo(HaveOccurred(), name)
+		objects = append(objects, object)
+	}
+}
+
+// rename replaces every text that is one of the names.
+func rename(value any, names map[string]string) any {
+	switch value := value.(type) {
+	case string:
+		if name, ok := names[value]; ok {
+			return name
+		}
+	case []any:
+		for i := range value {
+			value[i] = rename(value[i], names)
+		}
+	case map[string]any:
+		for key := range value {
+			value[key] = rename(value[key], names)
+		}
+	}
+	return value
+}
+
+// total puts the total into a sentence of insufficient.
+func total(sentence string, n int) string {
+	return strings.Replace(sentence, "TOTAL", fmt.Sprint(n), 1)
+}
+
+// sixCards uses up the six quotas of cr-queue1 and asks for one card more each,
+// and for one that has no quota.
+func (s *scene) sixCards() {
+	s.Helper()
+	queue, want := s.named("cr-queue1"), map[string]string{}
+	quotas := map[string]int{h200: 3, h800: 2, rtx4090: 2, mpsHalf: 2, migSlice: 3, migLarge: 1, ascend: 0}
+	name := func(card string) string {
+		return strings.ToLower(strings.NewReplacer("/", "-", "*", "-", ".", "-").Replace(card))
+	}
+	for card, quota := range quotas {
+		s.create(s.deploymentOf(work{name: name(card), queue: queue, card: card, count: 1, pods: quota + 1}))
+		want[name(card)] = pods(quota, 1)
+	}
+	s.wantPods(want)
+	for card, quota := range quotas {
+		s.wantSaid(name(card), total(insufficient(queue, card, 1, quota), quota+1))
+		delete(want, name(card))
+		if quota > 0 {
+			s.wantHeld(name(card), map[string]int64{card: int64(quota)})
+		}
+	}
+}
+
+func (s *scene) inferenceHigh() {
+	s.Helper()
+	s.wantRunning("inference-high", 1, 0)
+	s.wantHeld("inference-high", map[string]int64{rtx4090: 1})
+	pod := s.podsOf("inference-high")[0]
+	s.Expect(*pod.Spec.Priority).To(BeEquivalentTo(80000))
+	s.Expect(pod.Annotations).To(HaveKeyWithValue(v1beta1.PodPreemptable, "false"))
+}
+
+func (s *scene) trainingLow() {
+	s.Helper()
+	s.wantRunning("training-low", 2, 0)
+	s.wantHeld("training-low", map[string]int64{rtx4090: 2})
+	for _, pod := range s.podsOf("training-low") {
+		s.Expect(*pod.Spec.Priority).To(BeEquivalentTo(20000))
+		s.Expect(pod.Annotations).To(HaveKeyWithValue(v1beta1.PodPreemptable, "true"))
+	}
+}
+
+// disturb waits until a gang runs, deletes one of its pods and returns the UIDs
+// that they all had.
+func (s *scene) disturb(gang string) map[types.UID]bool {
+	s.Helper()
+	s.wantRunning(gang, 2, 0)
+	s.wantHeld(gang, map[string]int64{rtx4090: 8})
+	uids := map[types.UID]bool{}
+	members := s.podsOf(gang)
+	for _, pod := range members {
+		uids[pod.UID] = true
+	}
+	s.Expect(s.Delete(s.ctx, &members[0])).To(Succeed())
+	return uids
+}
+
+func (s *scene) phase(job string) string {
+	s.Helper()
+	live := &batchv1alpha1.Job{}
+	s.Expect(s.Get(s.ctx, types.NamespacedName{Namespace: s.namespace, Name: job}, live)).To(Succeed())
+	return string(live.Status.State.Phase)
+}
+
+// groupOf is the PodGroup of a workload that has pods.
+func (s *scene) groupOf(name string) *v1beta1.PodGroup {
+	s.Helper()
+	live := &v1beta1.PodGroup{}
+	key := types.NamespacedName{Namespace: s.namespace, Name: s.podsOf(name)[0].Annotations[api.AnnotationPodGroup]}
+	s.Expect(s.Get(s.ctx, key, live)).To(Succeed())
+	return live
+}
+
+func (s *scene) queue(name string) *v1beta1.Queue {
+	s.Helper()
+	live := &v1beta1.Queue{}
+	s.Expect(s.Get(s.ctx, types.NamespacedName{Name: name}, live)).To(Succeed())
+	return live
+}
+
+// wantQueue checks the tide's side of a queue, and its quota of eight 4090.
+func (s *scene) wantQueue(name string, priority int32, reclaimable bool) {
+	s.Helper()
+	live := s.queue(s.named(name))
+	s.Expect(live.Spec.Priority).To(Equal(priority))
+	s.Expect(*live.Spec.Reclaimable).To(Equal(reclaimable))
+	s.create(s.deploymentOf(work{name: "web", queue: live.Name, card: rtx4090, count: 1, pods: 9}))
+	s.wantRunning("web", 8, 1)
+	s.wantSaid("web", total(insufficient(live.Name, rtx4090, 1, 8), 9))
+}
+
+// limit sets the quota of a queue that was written by hand.
+func (s *scene) limit(queue, quota string) {
+	s.Helper()
+	live := s.queue(s.named(queue))
+	before := live.DeepCopy()
+	live.Annotations[api.AnnotationCardQuota] = quota
+	s.Expect(s.Patch(s.ctx, live, client.MergeFrom(before))).To(Succeed())
+}

@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/deployment"
+)
+
+// Volcano's own actions take cards at three levels: between queues, between the
+// jobs of a queue, and between the pods of a job. With card quotas each stays
+// what it is, and nothing is taken that would not help.
+func TestThreeLevelsOfPreemption(t *testing.T) {
+	c, k8s, d := startEvictingCluster(t)
+	levels := map[string]func(*scene){
+		"queues": takesBetweenQueues, "jobs": takesBetweenJobs, "cards": takesTheCardThatIsShort, "pods": takesBetweenPods,
+	}
+	for _, name := range []string{"jobs", "cards", "pods", "queues"} {
+		t.Run(name, func(t *testing.T) { levels[name](newSceneOn(t, name, c, k8s, d)) })
+	}
+}
+
+// startEvictingCluster is a cluster of two nodes with eight cards each, whose
+// scheduler runs preempt and reclaim on the shipped configuration.
+func startEvictingCluster(t *testing.T) (*cluster.Cluster, client.Client, *deployment.Deployment) {
+	g := NewWithT(t)
+	c, err := cluster.Start(t.Context(), cluster.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+	var fleet []cluster.NodeProfile
+	for name, model := range map[string]string{"h200": h200, "h800": h800} {
+		fleet = append(fleet, cluster.NodeProfile{
+			Name: name, Labels: map[string]string{"nvidia.com/gpu.product": model, "nvidia.com/gpu.memory": "81559"},
+			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "nvidia.com/gpu": resource.MustParse("8")},
+		})
+	}
+	g.Expect(c.CreateNodes(t.Context(), fleet)).To(Succeed())
+	k8s, err := newClient(c)
+	g.Expect(err).NotTo(HaveOccurred())
+	for name, value := range map[string]int32{"pc-high": 80000, "pc-low": 20000} {
+		g.Expect(k8s.Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})).To(Succeed())
+	}
+	text, err := os.ReadFile(filepath.Join(suite.root, "config/scheduler/configmap.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	options := programs
+	options.Configuration = strings.NewReplacer(
+		`"enqueue, allocate, backfill"`, `"enqueue, allocate, backfill, preempt, reclaim"`,
+		// Pods of a Deployment above its minimum of one take cards back too.
+		"- name: gang\n", "- name: gang\n        enableJobStarving: false\n",
+	).Replace(string(text))
+	d, err := deployment.Start(t.Context(), c, options)
+	g.Expect(err).NotTo(HaveOccurred())
+	return c, k8s, d
+}
+
+// ofType is a CardQuota of a service type.
+func (s *scene) ofType(name, serviceType string, specs []api.CardSpec) {
+	s.Helper()
+	s.create(&api.CardQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       api.CardQuotaSpec{Tenant: "tenant-of-" + s.namespace, ServiceType: serviceType, Cards: specs},
+	})
+	s.condition(name, api.ConditionReady, metav1.ConditionTrue)
+}
+
+// inClass is a Deployment of a priority class.
+func (s *scene) inClass(class string, w work) client.Object {
+	d := s.deploymentOf(w)
+	d.Spec.Template.Spec.PriorityClassName = class
+	return d
+}
+
+// A queue is full of work of low priority; a job of high priority takes as
+// much of it as it needs, and one of equal priority takes nothing.
+func takesBetweenJobs(s *scene) {
+	s.quota("jobs", cards(h200, 4))
+	s.create(s.inClass("pc-low", work{name: "low", queue: "jobs", card: h200, count: 1, pods: 4}))
+	s.wantRunning("low", 4, 0)
+	s.create(s.inClass("pc-low", work{name: "equal", queue: "jobs", card: h200, count: 1, pods: 1}))
+	s.wantPods(map[string]string{"low": pods(4, 0), "equal": pods(0, 1)})
+	high := s.vcjob(work{name: "high", queue: "jobs", card: h200, count: 1, pods: 2, gang: 2})
+	high.Spec.PriorityClassName = "pc-high"
+	high.Spec.Policies = nil
+	s.create(high)
+	s.wantPods(map[string]string{"low": pods(2, 2), "equal": pods(0, 1), "high": pods(2, 0)})
+}
+
+// There is quota for either card, but only the other one's nodes are full. Work
+// of low priority holds the quota of the card that has room.
+func takesTheCardThatIsShort(s *scene) {
+	s.quota("cards", cards(h200, 4, h800, 2))
+	s.quota("cards-others", cards(h800, 8))
+	s.create(s.deploymentOf(work{name: "others", queue: "cards-others", card: h800, count: 1, pods: 8}))
+	s.create(s.inClass("pc-low", work{name: "low", queue: "cards", card: h200, count: 1, pods: 4}))
+	s.wantPods(map[string]string{"others": pods(8, 0), "low": pods(4, 0)})
+	s.create(s.inClass("pc-high", work{name: "high", queue: "cards", card: h800 + "|" + h200, count: 2, pods: 1}))
+	s.wantPods(map[string]string{"others": pods(8, 0), "low": pods(2, 2), "high": pods(1, 0)})
+	s.wantNodes("high", "h200")
+}
+
+// Inside a job the task of higher priority takes the place of a lower one.
+func takesBetweenPods(s *scene) {
+	s.quota("pods", cards(h200, 3))
+	job := s.vcjob(work{name: "job", queue: "pods", card: h200, count: 1, pods: 2})
+	job.Spec.Policies = nil
+	workers := job.Spec.Tasks[0]
+	workers.Template.Spec.PriorityClassName = "pc-low"
+	leaders := *workers.DeepCopy()
+	leaders.Name, leaders.Replicas = "leader", 1
+	leaders.Template.Spec.PriorityClassName = "pc-high"
+	job.Spec.Tasks = []batchv1alpha1.TaskSpec{workers, leaders}
+	s.create(job)
+	s.wantRunning("job", 3, 0)
+	// A second leader; the quota of three is used up.
+	s.Eventually(func() error {
+		live := &batchv1alpha1.Job{}
+		if err := s.Get(s.ctx, keyOf(job), live); err != nil {
+			return err
+		}
+		live.Spec.Tasks[1].Replicas = 2
+		return s.Update(s.ctx, live)
+	}).Should(Succeed())
+	ofTask := func() map[string]int {
+		count := map[string]int{}
+		for _, pod := range s.podsOf("job") {
+			if pod.Status.Phase == corev1.PodRunning {
+				count[pod.Annotations[batchv1alpha1.TaskSpecKey]]++
+			}
+		}
+		return count
+	}
+	s.Eventually(ofTask).Should(Equal(map[string]int{"worker": 1, "leader": 2}))
+	s.Consistently(ofTask).Should(Equal(map[string]int{"worker": 1, "leader": 2}))
+}
+
+// Training fills both nodes. Inference takes back what it asks for and no more,
+// on the card it names; when it leaves, training returns. Training takes
+// nothing from anybody, whatever its priority.
+func takesBetweenQueues(s *scene) {
+	s.ofType("queues-training", "training", cards(h200, 8, h800, 8))
+	s.ofType("queues-more", "training", cards(h200, 8))
+	s.ofType("queues-inference", "inference", cards(h200, 6))
+	s.create(s.inClass("pc-low", work{name: "h200", queue: "queues-training", card: h200, count: 1, pods: 8}))
+	s.create(s.inClass("pc-low", work{name: "h800", queue: "queues-training", card: h800, count: 1, pods: 8}))
+	s.wantPods(map[string]string{"h200": pods(8, 0), "h800": pods(8, 0)})
+	s.create(s.inClass("pc-high", work{name: "greedy", queue: "queues-more", card: h200, count: 1, pods: 1}))
+	s.wantPods(map[string]string{"h200": pods(8, 0), "greedy": pods(0, 1)})
+
+	s.create(s.deploymentOf(work{name: "service", queue: "queues-inference", card: h200, count: 2, pods: 1}))
+	s.wantPods(map[string]string{"h200": pods(6, 2), "h800": pods(8, 0), "service": pods(1, 0)})
+	s.scale("service", 3) // as an autoscaler does
+	s.wantPods(map[string]string{"h200": pods(2, 6), "h800": pods(8, 0), "service": pods(3, 0)})
+	s.scale("service", 4) // beyond its own quota it takes nothing
+	s.wantPods(map[string]string{"h200": pods(2, 6), "h800": pods(8, 0), "service": pods(3, 1)})
+	s.wantSaid("service", insufficient("queues-inference", h200, 2, 6))
+	s.scale("service", 0)
+	s.Eventually(func() int { return s.running("h200") + s.running("greedy") }).Should(Equal(8), "training returns")
+}

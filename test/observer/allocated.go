@@ -1,0 +1,98 @@
+package observer
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+)
+
+// allocatedState is what is remembered of a Queue whose card.allocated is
+// judged by itself.
+type allocatedState struct {
+	held     string
+	since    time.Time
+	reported bool
+}
+
+// judgeAllocated checks card.allocated on the Queues that judgeStatus does not
+// look at: nobody has to write it there, but where it stands, such as on a
+// Queue that is being drained, it must be right as well.
+func (m *machine) judgeAllocated(now time.Time) []string {
+	if m.excused[Status] > 0 {
+		return nil
+	}
+	var open []string
+	for name, queue := range m.queues {
+		owner := m.owner(name)
+		_, written := queue.Annotations[v1alpha1.AnnotationCardAllocated]
+		if !written || !m.options.Concerns("queue/"+name) || owner != nil && owner.DeletionTimestamp == nil {
+			delete(m.allocated, name)
+			continue
+		}
+		state, held := m.allocated[name], m.heldIn(name).String()
+		if state == nil {
+			state = &allocatedState{held: held, since: now}
+			m.allocated[name] = state
+		}
+		if touched := m.touched[name]; held != state.held || touched.After(state.since) {
+			*state = allocatedState{held: held, since: touched}
+		}
+		wrong := m.compareAllocated(queue)
+		switch {
+		case wrong == "" || state.reported:
+		case now.Sub(state.since) < m.options.StatusWithin:
+			open = append(open, "queue/"+name+": "+wrong)
+		default:
+			state.reported = true
+			m.report(Status, now, "queue/"+name, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
+		}
+	}
+	return open
+}
+
+// heldIn recounts the cards of a queue.
+func (m *machine) heldIn(queue string) card.Quota {
+	held := card.Quota{}
+	for _, state := range m.pods {
+		if state.charge != nil && state.charge.Queue == queue {
+			for _, amount := range state.charge.Cards {
+				held[amount.Name] = held[amount.Name].Add(amount.Count)
+			}
+		}
+	}
+	return held
+}
+
+// requested recounts CPU and memory of a queue.
+func (m *machine) requested(queue string) (cpu, memory *resource.Quantity) {
+	var milli, bytes int64
+	for _, state := range m.pods {
+		if state.charge != nil && state.charge.Queue == queue {
+			milli, bytes = account.Sum(milli, state.charge.MilliCPU), account.Sum(bytes, state.charge.Memory)
+		}
+	}
+	return resource.NewMilliQuantity(milli, resource.DecimalSI), resource.NewQuantity(bytes, resource.BinarySI)
+}
+
+// compareAllocated says how card.allocated of a Queue differs from a recount,
+// "" when it does not. Zeros may be written or left out.
+func (m *machine) compareAllocated(queue *v1beta1.Queue) string {
+	text := cmp.Or(queue.Annotations[v1alpha1.AnnotationCardAllocated], "{}")
+	said, err := card.ParseQuota(text)
+	if err != nil {
+		return fmt.Sprintf("%s of queue <%s> cannot be read: %v", v1alpha1.AnnotationCardAllocated, queue.Name, err)
+	}
+	maps.DeleteFunc(said, func(_ card.Name, n card.Count) bool { return n == 0 })
+	if held := m.heldIn(queue.Name); !maps.Equal(said, held) {
+		return fmt.Sprintf("%s of queue <%s> is %s, a recount gives %s", v1alpha1.AnnotationCardAllocated, queue.Name, text, held)
+	}
+	return ""
+}

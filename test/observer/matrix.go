@@ -1,0 +1,166 @@
+package observer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// spared says why nobody may evict a pod, "" when somebody may.
+func (m *machine) spared(by cause, victim *podState) string {
+	pod := victim.pod
+	switch {
+	case pod.Namespace == metav1.NamespaceSystem, pod.Spec.PriorityClassName == "system-cluster-critical", pod.Spec.PriorityClassName == "system-node-critical":
+		return "it is critical to the system"
+	case !preemptable(pod.Annotations, pod.Labels):
+		return "it is not preemptable"
+	}
+	if group := m.groupOf(pod); group != nil && !preemptable(group.Annotations, nil) {
+		return "its PodGroup is not preemptable"
+	}
+	if by == preempt {
+		return ""
+	}
+	queue, ok := m.queues[m.queueOf(victim)]
+	switch {
+	case !ok:
+		return fmt.Sprintf("its queue <%s> does not exist, so nobody knows that it is reclaimable", m.queueOf(victim))
+	case queue.Spec.Reclaimable != nil && !*queue.Spec.Reclaimable:
+		return "its queue <" + queue.Name + "> is not reclaimable"
+	}
+	return ""
+}
+
+// preemptable reads volcano.sh/preemptable as Volcano does: the annotation,
+// then the label; yes when there is none, no when it is no boolean.
+func preemptable(annotations, labels map[string]string) bool {
+	for _, from := range []map[string]string{annotations, labels} {
+		if text, ok := from[v1beta1.PodPreemptable]; ok {
+			yes, err := strconv.ParseBool(text)
+			return err == nil && yes
+		}
+	}
+	return true
+}
+
+// mayNotTake says why a victim may not be evicted for a pod, "" when it may.
+func (m *machine) mayNotTake(by cause, reclaimer, victim *podState) string {
+	policy := reclaimer.pod.Spec.PreemptionPolicy
+	if policy != nil && *policy == corev1.PreemptNever {
+		return "has the preemptionPolicy Never"
+	}
+	if by == preempt {
+		return m.mayNotPreempt(reclaimer, victim)
+	}
+	return m.mayNotReclaim(reclaimer, victim)
+}
+
+// mayNotPreempt: within a queue the higher priority takes the place of the
+// lower one, on a node whose card it may use.
+func (m *machine) mayNotPreempt(reclaimer, victim *podState) string {
+	ask := decision.AskOf(reclaimer.pod, m.inventory)
+	on, _ := m.inventory.On(victim.pod.Spec.NodeName, ask.Resource)
+	higher, lower := m.priorities(reclaimer.pod, victim.pod)
+	switch {
+	case m.queueOf(reclaimer) != m.queueOf(victim):
+		return fmt.Sprintf("is in queue <%s>, not in <%s>", m.queueOf(reclaimer), m.queueOf(victim))
+	case higher <= lower:
+		return fmt.Sprintf("has priority %d, not more than %d", higher, lower)
+	case ask.Count > 0 && !slices.Contains(ask.Names, on):
+		return fmt.Sprintf("may not use the <%s> of node %s", on, victim.pod.Spec.NodeName)
+	}
+	return ""
+}
+
+// mayNotReclaim: across queues the matrix of service types decides, then the
+// priority of the queues, and what the victim holds must be of use.
+func (m *machine) mayNotReclaim(reclaimer, victim *podState) string {
+	mine, theirs := m.queues[m.queueOf(reclaimer)], m.queues[m.queueOf(victim)]
+	from, of := m.serviceType(reclaimer), m.serviceType(victim)
+	switch {
+	case mine == nil || theirs == nil:
+		return fmt.Sprintf("is in queue <%s>, which does not exist", m.queueOf(reclaimer))
+	case mine.Name == theirs.Name:
+		return "is in the same queue <" + mine.Name + ">"
+	case decision.RulesOf(mine, m.options.Unmanaged).Refusal != nil:
+		return "is in queue <" + mine.Name + ">, which takes nothing"
+	case !slices.Contains(m.options.ReclaimFrom[from], of):
+		return fmt.Sprintf("is of type %q, which may not reclaim from %q", from, of)
+	case mine.Spec.Priority <= theirs.Spec.Priority:
+		return fmt.Sprintf("is in queue <%s> of priority %d, not more than the %d of <%s>", mine.Name, mine.Spec.Priority, theirs.Spec.Priority, theirs.Name)
+	case !slices.ContainsFunc(decision.AskOf(reclaimer.pod, m.inventory).Names, func(n card.Name) bool { return victim.holds(n) }):
+		return "does not ask for the card"
+	}
+	return ""
+}
+
+func (state *podState) holds(name card.Name) bool {
+	return state.charge != nil && slices.ContainsFunc(state.charge.Cards, func(a card.Amount) bool { return a.Name == name })
+}
+
+// queueOf is the queue that pays for a pod, or will.
+func (m *machine) queueOf(state *podState) string {
+	if state.charge != nil {
+		return state.charge.Queue
+	}
+	return decision.QueueOf(state.pod, m.groupOf(state.pod), "")
+}
+
+// serviceType is the queue's, else the pod's, else its PodGroup's, else what
+// its owner's kind stands for.
+func (m *machine) serviceType(state *podState) string {
+	var said []string
+	if queue, ok := m.queues[m.queueOf(state)]; ok {
+		said = append(said, queue.Annotations[v1alpha1.AnnotationServiceType])
+	}
+	said = append(said, state.pod.Annotations[v1alpha1.AnnotationServiceType])
+	if group := m.groupOf(state.pod); group != nil {
+		said = append(said, group.Annotations[v1alpha1.AnnotationServiceType])
+	}
+	if owner := metav1.GetControllerOfNoCopy(state.pod); owner != nil {
+		said = append(said, m.options.OwnerKinds[owner.Kind])
+	}
+	return cmp.Or(said...)
+}
+
+// priorities are what Volcano compares of two pods: within a PodGroup their own
+// priorities, else those of their PodGroups.
+func (m *machine) priorities(a, b *corev1.Pod) (of, than int32) {
+	if a.Namespace == b.Namespace && decision.PodGroupName(a) == decision.PodGroupName(b) {
+		return podPriority(a), podPriority(b)
+	}
+	return m.groupPriority(a), m.groupPriority(b)
+}
+
+func podPriority(pod *corev1.Pod) int32 {
+	if n, err := strconv.ParseInt(pod.Annotations["volcano.sh/task-priority"], 10, 32); err == nil {
+		return int32(n)
+	}
+	return ptr.Deref(pod.Spec.Priority, 1)
+}
+
+func (m *machine) groupPriority(pod *corev1.Pod) int32 {
+	group := m.groupOf(pod)
+	if group == nil {
+		return podPriority(pod) // its PodGroup went; Volcano had it when it decided
+	}
+	if class, ok := m.classes[group.Spec.PriorityClassName]; ok {
+		return class.Value
+	}
+	for _, class := range m.classes {
+		if class.GlobalDefault {
+			return class.Value
+		}
+	}
+	return 0
+}
