@@ -3,6 +3,7 @@ package capacitycard
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -61,6 +62,9 @@ func fleet(nodes, pods, queues, models int) *uthelper.TestCommonStruct {
 	return world
 }
 
+// BenchmarkGates measures what is asked once for a pod (allocatable) and once
+// for every pod and node (predicate). It fails when a gate that permits takes
+// longer than it may, by the median of batches, or allocates.
 func BenchmarkGates(b *testing.B) {
 	world := fleet(100, 1000, 10, 4)
 	ssn := world.RegisterSession(nil, nil)
@@ -75,22 +79,33 @@ func BenchmarkGates(b *testing.B) {
 	if !p.allocatable(queue, task) || p.predicate(task, node) != nil || p.predicate(task, other) == nil {
 		b.Fatal("the gates do not answer as they should")
 	}
-	b.Run("predicate", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_ = p.predicate(task, node)
-		}
-	})
-	b.Run("predicate-refuses", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_ = p.predicate(task, other)
-		}
-	})
-	b.Run("allocatable", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_ = p.allocatable(queue, task)
-		}
-	})
+	for _, gate := range []struct {
+		name string
+		ask  func()
+		most time.Duration // 0 for no limit
+	}{
+		{"predicate-permits", func() { _ = p.predicate(task, node) }, 200 * time.Nanosecond},
+		{"predicate-refuses", func() { _ = p.predicate(task, other) }, 0},
+		{"allocatable-permits", func() { _ = p.allocatable(queue, task) }, 500 * time.Nanosecond},
+	} {
+		b.Run(gate.name, func(b *testing.B) {
+			const batches, calls = 21, 100_000
+			var took []time.Duration
+			for range batches {
+				began := time.Now()
+				for range calls {
+					gate.ask()
+				}
+				took = append(took, time.Since(began)/calls)
+			}
+			median, allocs := quantile(took, .5), testing.AllocsPerRun(1000, gate.ask)
+			b.ReportMetric(median, "ns/op")
+			b.ReportMetric(quantile(took, .1), "ns-p10")
+			b.ReportMetric(quantile(took, .9), "ns-p90")
+			b.ReportMetric(allocs, "allocs/op")
+			if gate.most > 0 && (median > float64(gate.most) || allocs > 0) {
+				b.Errorf("%v ns and %v allocations a call, at most %v and none are allowed", median, allocs, gate.most)
+			}
+		})
+	}
 }

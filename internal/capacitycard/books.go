@@ -129,12 +129,13 @@ func (p *plugin) counted(facts *podFacts) *decision.Ask {
 
 // charge books a pod where it is placed.
 func (p *plugin) charge(uid string, facts *podFacts, queue, node string) {
-	if facts.valid && facts.booked && facts.charge.Queue == queue && facts.node == node && facts.unlimited == p.args.cardUnlimitedCPUMemory {
+	known := facts.placed == p.inv && facts.charge.Queue == queue && facts.node == node && facts.unlimited == p.args.cardUnlimitedCPUMemory
+	if known && facts.booked {
 		return
 	}
-	if !facts.valid || facts.charge.Queue != queue || facts.node != node || facts.unlimited != p.args.cardUnlimitedCPUMemory {
+	if !known {
 		charge := decision.ChargeAt(*p.counted(facts), queue, node, p.inv, facts.charge)
-		facts.charge, facts.node, facts.valid, facts.unlimited = &charge, node, true, p.args.cardUnlimitedCPUMemory
+		facts.charge, facts.node, facts.placed, facts.unlimited = &charge, node, p.inv, p.args.cardUnlimitedCPUMemory
 	}
 	p.account.Charge(uid, facts.charge)
 	facts.booked = true
@@ -142,7 +143,7 @@ func (p *plugin) charge(uid string, facts *podFacts, queue, node string) {
 
 // askOf returns what a task asks for, as it counts; nobody may change it.
 func (p *plugin) askOf(task *api.TaskInfo) *decision.Ask {
-	if facts, ok := p.memory.objects[task.Pod]; ok && facts.inventory == p.inv {
+	if facts, ok := p.memory.objects[task.Pod]; ok && facts.meaning == p.memory.meaning {
 		return p.counted(facts)
 	}
 	return p.counted(newFacts(task.Pod, p.inv))

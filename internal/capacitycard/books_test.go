@@ -2,17 +2,20 @@ package capacitycard
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/uthelper"
 
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/decision"
 )
 
@@ -262,11 +265,18 @@ func TestAPodOfAMissingQueueIsTold(t *testing.T) {
 	lost.Spec.SchedulerName = "volcano"
 	foreign := lost.DeepCopy()
 	foreign.Name, foreign.UID, foreign.Spec.SchedulerName = "foreign", "foreign", "default-scheduler"
+	// What cannot be written is said again, so the pod has to be there.
+	if _, err := opened.ssn.KubeClient().CoreV1().Pods(lost.Namespace).Create(t.Context(), lost, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	listed(t, lost, foreign)
-	if s := opened.memory.voice.said[lost.UID]; s == nil || s.text != "Queue <nowhere> does not exist" {
+	voice := opened.memory.voice
+	voice.mutex.Lock()
+	defer voice.mutex.Unlock()
+	if s := voice.said[lost.UID]; s == nil || s.text != "Queue <nowhere> does not exist" {
 		t.Errorf("the pod was told %+v", s)
 	}
-	if s := opened.memory.voice.said[foreign.UID]; s != nil {
+	if s := voice.said[foreign.UID]; s != nil {
 		t.Errorf("a pod of another scheduler was told %q", s.text)
 	}
 }
@@ -285,5 +295,26 @@ func TestASessionThatMayNotDecideIsEmpty(t *testing.T) {
 	ssn.Jobs, ssn.Queues = jobs, queues
 	if New(nil).OnSessionOpen(ssn); len(ssn.Jobs) == 0 || len(ssn.Queues) == 0 {
 		t.Errorf("%d jobs in %d queues once deciding began", len(ssn.Jobs), len(ssn.Queues))
+	}
+}
+
+// TestPodsAskAnewWhenResourcesMeanSomethingElse: what a pod may run on follows
+// the nodes, and a failed card alone changes nothing of it.
+func TestPodsAskAnewWhenResourcesMeanSomethingElse(t *testing.T) {
+	world := oneJobWorld()
+	world.Pods = append(world.Pods, pods(1, "j", "1", "", "")...)
+	ssn := run(t, world, nil)
+	task := ssn.Jobs["ns/j"].Tasks["j-0"]
+	before := opened.askOf(task)
+	failed := cardNode("h800", "NVIDIA-H800")
+	failed.Status.Allocatable[gpu] = resource.MustParse("7")
+	ssn.Nodes["h800"].Node = failed
+	if opened.openBooks(); opened.askOf(task) != before {
+		t.Error("a failed card made a pod ask anew")
+	}
+	ssn.Nodes["h800"].Node = cardNode("h800", "NVIDIA-H20")
+	opened.openBooks()
+	if got := opened.askOf(task).Names; !slices.Equal(got, []card.Name{"NVIDIA-H20", "NVIDIA-H200"}) {
+		t.Errorf("after the node was relabelled the pod may run on %v", got)
 	}
 }

@@ -20,7 +20,10 @@ import (
 type memory struct {
 	nodes     map[string]knownNode
 	inventory *card.Inventory
-	pods      map[types.UID]*podFacts
+	// meaning counts how often a resource or a card name came to mean something
+	// else, and with it what pods ask for.
+	meaning uint64
+	pods    map[types.UID]*podFacts
 	// objects finds the facts of a pod by its object: a pod that did not change
 	// is found without reading it.
 	objects map[*corev1.Pod]*podFacts
@@ -52,22 +55,24 @@ type knownQueue struct {
 	rules     decision.QueueRules
 }
 
-// podFacts are what a pod asks for, valid while the pod object and the
-// inventory are the same.
+// podFacts are what a pod asks for, valid while the pod object and the meaning
+// of resources are the same.
 type podFacts struct {
-	object    *corev1.Pod
-	inventory *card.Inventory
-	ask       decision.Ask
+	object  *corev1.Pod
+	meaning uint64
+	ask     decision.Ask
 	// unlimitedAsk is the ask without CPU and memory.
 	unlimitedAsk decision.Ask
 	session      uint64
 
-	// charge is what the pod was charged last, where it was placed then and
-	// whether that is still worked out from the same facts. A pod whose node
-	// lost its label, or whose PodGroup is gone, is charged as it was last.
-	charge           *account.Charge
-	node             string
-	valid, unlimited bool
+	// charge is what the pod was charged last, and node, placed and unlimited
+	// what that was worked out from; placed is nil when it must be worked out
+	// anew. A pod whose node lost its label, or whose PodGroup is gone, is
+	// charged as it was last.
+	charge    *account.Charge
+	node      string
+	placed    *card.Inventory
+	unlimited bool
 	// booked tells that the account's ledger holds charge.
 	booked bool
 }
@@ -108,7 +113,11 @@ func (m *memory) recognise(objects map[string]*corev1.Node) *card.Inventory {
 		for name, known := range nodes {
 			recognised[name] = known.cards
 		}
-		m.inventory = card.NewInventory(recognised, m.inventory.Resources()...)
+		before := m.inventory
+		m.inventory = card.NewInventory(recognised, before.Resources()...)
+		if !m.inventory.MeansTheSame(before) {
+			m.meaning++
+		}
 	}
 	return m.inventory
 }
@@ -116,7 +125,7 @@ func (m *memory) recognise(objects map[string]*corev1.Node) *card.Inventory {
 // facts returns what a pod asks for and notes that this session saw the pod.
 func (m *memory) facts(pod *corev1.Pod) *podFacts {
 	facts, ok := m.objects[pod]
-	if !ok || facts.inventory != m.inventory {
+	if !ok || facts.meaning != m.meaning {
 		facts = m.renew(pod)
 	}
 	if facts.session != m.session {
@@ -139,6 +148,7 @@ func (m *memory) sawThisSession(pod *corev1.Pod) bool {
 // renew works out anew what a pod asks for, and keeps what it was charged.
 func (m *memory) renew(pod *corev1.Pod) *podFacts {
 	fresh := newFacts(pod, m.inventory)
+	fresh.meaning = m.meaning
 	if old, ok := m.pods[pod.UID]; ok {
 		fresh.charge, fresh.node, fresh.booked, fresh.session = old.charge, old.node, old.booked, old.session
 		delete(m.objects, old.object)
@@ -148,7 +158,7 @@ func (m *memory) renew(pod *corev1.Pod) *podFacts {
 }
 
 func newFacts(pod *corev1.Pod, inv *card.Inventory) *podFacts {
-	facts := &podFacts{object: pod, inventory: inv, ask: decision.AskOf(pod, inv)}
+	facts := &podFacts{object: pod, ask: decision.AskOf(pod, inv)}
 	facts.unlimitedAsk = facts.ask
 	facts.unlimitedAsk.MilliCPU, facts.unlimitedAsk.Memory = 0, 0
 	return facts

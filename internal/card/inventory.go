@@ -94,5 +94,11 @@ func (i *Inventory) Node(name string) (Node, bool) {
 // Physical returns how many of each card all nodes offer together.
 func (i *Inventory) Physical() map[Name]Count { return maps.Clone(i.physical) }
 
+// MeansTheSame tells whether every resource stands for the same cards in both
+// inventories, so that pods ask for the same in both.
+func (i *Inventory) MeansTheSame(other *Inventory) bool {
+	return maps.EqualFunc(i.resources, other.resources, slices.Equal) && maps.EqualFunc(i.byName, other.byName, slices.Equal)
+}
+
 // Names lists all card names that some node offers, sorted.
 func (i *Inventory) Names() []Name { return slices.Sorted(maps.Keys(i.physical)) }

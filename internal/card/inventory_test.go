@@ -183,3 +183,36 @@ func TestPhysicalIsACopy(t *testing.T) {
 		t.Errorf("%d cards, want 8", got)
 	}
 }
+
+func TestMeansTheSame(t *testing.T) {
+	h200 := func(count string) *corev1.Node {
+		return node("nvidia.com/gpu.product=NVIDIA-H200", "nvidia.com/gpu.memory=143771", "nvidia.com/gpu:"+count)
+	}
+	before := inventory(map[string]*corev1.Node{"a": h200("8"), "b": h200("8")})
+	tests := map[string]struct {
+		nodes map[string]*corev1.Node
+		want  bool
+	}{
+		"a card that failed":         {map[string]*corev1.Node{"a": h200("7"), "b": h200("8")}, true},
+		"another node of the model":  {map[string]*corev1.Node{"a": h200("8"), "b": h200("8"), "c": h200("8")}, true},
+		"one node less of the model": {map[string]*corev1.Node{"a": h200("8")}, true},
+		"another model":              {map[string]*corev1.Node{"a": h200("8"), "b": node("nvidia.com/gpu.product=NVIDIA-H20", "nvidia.com/gpu.memory=97871", "nvidia.com/gpu:8")}, false},
+		"another resource":           {map[string]*corev1.Node{"a": h200("8"), "b": node("nvidia.com/gpu.product=NVIDIA-H200", "nvidia.com/gpu.memory=143771", "nvidia.com/mig-1g.18gb:7")}, false},
+		"no node any more":           {map[string]*corev1.Node{}, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := inventory(tc.nodes).MeansTheSame(before); got != tc.want {
+				t.Errorf("means the same: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func inventory(objects map[string]*corev1.Node) *Inventory {
+	nodes := map[string]Node{}
+	for name, object := range objects {
+		nodes[name] = Recognise(object)
+	}
+	return NewInventory(nodes)
+}
