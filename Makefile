@@ -102,6 +102,15 @@ test-unit: controlplane $(BIN)/gotestsum ## Run unit and envtest tests with the 
 test-e2e: controlplane build $(BIN)/gotestsum ## Run the tests of test/ on local clusters
 	@mkdir -p dist && $(GOTESTSUM) --jsonfile dist/e2e.json -- -count=1 -timeout $(E2E_TIMEOUT) -p 2 $(E2E)
 
+.PHONY: bench-plugin
+bench-plugin: ## Measure capacity-card against Volcano's capacity (fails when a limit is exceeded)
+	@hack/bench-plugin.sh
+
+.PHONY: bench-drain
+bench-drain: build controlplane ## Race this scheduler against Volcano's: 4,000 pods on 500 nodes (RUNS=3; fails when ours is slower)
+	@$(GO_BUILD) -o $(BIN)/bench ./test/bench
+	@$(BIN)/bench -runs $(or $(RUNS),3)
+
 .PHONY: clean
 clean: ## Remove what was built
 	@rm -rf $(BIN) dist

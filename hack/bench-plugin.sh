@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Measures capacity-card: what a scheduling session costs beside Volcano's own capacity on
+# the same snapshot, what its cost grows with, and what one question to a gate costs. Fails
+# when a limit is exceeded. The raw figures are left in dist/bench-plugin.txt.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+mkdir -p dist
+printf 'bench: %s, %s processors, load %s\n' "$(go version | cut -d' ' -f3)" "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
+printf 'bench: median (10th to 90th percentile) of 21 rounds; about five minutes\n'
+
+set +e
+go test ./internal/capacitycard -run '^$' -bench '^Benchmark(Gates|Session|Growth)$' -benchtime 21x -timeout 40m \
+	2>dist/bench-plugin.log | tee dist/bench-plugin.txt |
+	awk '
+		# The benchmark writes pairs of a value and its unit; the scheduler logs in between.
+		/^Benchmark/ { name = $1; sub(/^Benchmark/, "", name); sub(/-[0-9]+$/, "", name) }
+		/ns\/op|-ms|ns\/pod|ns-p10/ {
+			delete v
+			for (i = 1; i < NF; i++) if ($i ~ /^[0-9.e+-]+$/) v[$(i + 1)] = $i
+			if ("time-ratio" in v)
+				printf "%-58s capacity-card %.1f ms (%.1f to %.1f), capacity %.1f ms (%.1f to %.1f): %.2f of the time; %d and %d allocations: %.3f\n", name,
+					v["capacity-card-ms"], v["capacity-card-ms-p10"], v["capacity-card-ms-p90"], v["capacity-ms"], v["capacity-ms-p10"], v["capacity-ms-p90"],
+					v["time-ratio"], v["capacity-card-allocs"], v["capacity-allocs"], v["allocs-ratio"]
+			else if ("ns/pod" in v)
+				printf "%-58s %.1f ms, %d ns a pod, %d allocations\n", name, v["ms"], v["ns/pod"], v["session-allocs"]
+			else if ("ns-p10" in v)
+				printf "%-58s %d ns (%d to %d), %d allocations\n", name, v["ns/op"], v["ns-p10"], v["ns-p90"], v["allocs/op"]
+		}
+		/^--- FAIL|_test.go:[0-9]+:|^panic/ { print }
+		{ fflush() }'
+status=${PIPESTATUS[0]}
+set -e
+if [ "$status" -ne 0 ]; then
+	printf 'bench: FAILED, see dist/bench-plugin.txt and dist/bench-plugin.log\n'
+	exit 1
+fi
+printf 'bench: passed, every limit is kept\n'

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBothSchedulersFillTheCluster runs the benchmark small. It says nothing of
+// times: another test may run at the same time.
+func TestBothSchedulersFillTheCluster(t *testing.T) {
+	var out strings.Builder
+	r, err := compare(t.Context(), size{nodes: 50, gangs: 50, runs: 1, period: time.Second}, &out)
+	t.Log(out.String())
+	if err != nil && !errors.Is(err, errSlower) {
+		t.Fatal(err)
+	}
+	for name, program := range map[string]string{stockName: "scheduler", ourName: "cardquota-scheduler"} {
+		if len(r.drains[name]) != 1 {
+			t.Fatalf("%s: %d runs, want 1", name, len(r.drains[name]))
+		}
+		d := r.drains[name][0]
+		if d.first <= 0 || d.half < d.first || d.all < d.half {
+			t.Errorf("%s: first, half and all pods after %s, %s and %s", name, d.first, d.half, d.all)
+		}
+		if d.nodes != 50 || d.perGang < 1 || d.perGang > gangSize { // 400 pods fill 50 nodes of 8 cards
+			t.Errorf("%s: pods on %d nodes, a gang on %.2f", name, d.nodes, d.perGang)
+		}
+		if d.writes["POST pods/binding"] < 400 {
+			t.Errorf("%s: writes %v, want at least 400 bindings", name, d.writes)
+		}
+		if d.processors[program] <= 0 || d.processors["kube-apiserver"] <= 0 || d.load == "" {
+			t.Errorf("%s: CPU seconds %v at a load of %q", name, d.processors, d.load)
+		}
+		if !strings.Contains(out.String(), "\nRun 1 of "+name+"\n  all 400 pods bound after ") || !strings.Contains(out.String(), "\n"+name+": all pods bound after ") {
+			t.Errorf("the report says nothing of %s", name)
+		}
+	}
+	if !strings.Contains(out.String(), "times as long as "+stockName) {
+		t.Error("the report does not compare")
+	}
+}
+
+func TestImpossibleSizesAreRefused(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, s := range map[string]size{
+		"no node": {gangs: 1, runs: 1}, "no gang": {nodes: 1, runs: 1}, "no run": {nodes: 1, gangs: 1}, "more gangs than cards": {nodes: 4, gangs: 5, runs: 1},
+	} {
+		if _, err := compare(ctx, s, os.Stderr); err == nil || !strings.Contains(err.Error(), "at least one of each") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestEveryModelHasCardsForItsGangs(t *testing.T) {
+	for nodes := 1; nodes <= 13; nodes++ {
+		cards, asked := map[string]int{}, map[string]int{}
+		for _, profile := range fleet(nodes) {
+			cards[profile.Labels["nvidia.com/gpu.product"]] += profile.Count * gangSize
+		}
+		for gang := range nodes {
+			for member := range gangSize {
+				asked[pod(gang, member).Annotations["volcano.sh/card.name"]]++
+			}
+		}
+		for model, count := range asked {
+			if cards[model] != count {
+				t.Errorf("%d nodes offer %d of %s, as many gangs ask for %d", nodes, cards[model], model, count)
+			}
+		}
+	}
+}
+
+func TestOurMedianDecides(t *testing.T) {
+	drains := func(times ...int) (all []drain) {
+		for _, n := range times {
+			all = append(all, drain{all: time.Duration(n) * time.Second})
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		theirs, own []drain
+		want        error
+		says        string
+	}{
+		"faster":                       {drains(9, 30, 10), drains(8, 5, 60), nil, "takes 0.80 times as long"},
+		"as fast":                      {drains(10), drains(10), nil, "takes 1.00 times as long as stock Volcano: it is not slower"},
+		"slower":                       {drains(10, 10, 10), drains(9, 11, 11), errSlower, "takes 1.10 times as long as stock Volcano: it is slower"},
+		"of two runs the mean decides": {drains(10, 10), drains(1, 21), errSlower, "after 11.0 s in the median of 2 runs, from 1.0 s to 21.0 s"},
+	} {
+		var out strings.Builder
+		r := report{drains: map[string][]drain{stockName: tc.theirs, ourName: tc.own}}
+		if err := r.end(&out); !errors.Is(err, tc.want) || !strings.Contains(out.String(), tc.says) {
+			t.Errorf("%s: %v and\n%s", name, err, out.String())
+		}
+	}
+}
+
+func TestWritesAreCountedByVerbAndResource(t *testing.T) {
+	got := countWrites(`# TYPE apiserver_request_total counter
+apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="binding",verb="POST",version="v1"} 7
+apiserver_request_total{code="409",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="binding",verb="POST",version="v1"} 1e+01
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="scheduling.volcano.sh",resource="podgroups",scope="resource",subresource="",verb="PUT",version="v1beta1"} 2
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",scope="cluster",subresource="",verb="LIST",version="v1"} 5
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="coordination.k8s.io",resource="leases",scope="resource",subresource="",verb="PUT",version="v1"} 99
+apiserver_request_duration_seconds_count{resource="pods",verb="POST"} 3
+`)
+	if len(got) != 2 || got["POST pods/binding"] != 17 || got["PUT podgroups"] != 2 {
+		t.Errorf("counted %v", got)
+	}
+}
+
+func TestProcessorTimeIsReadFromTheKernel(t *testing.T) {
+	process, parent, seconds, err := parseStat("42 (a) b) c) S 7 1 1 0 -1 0 0 0 0 0 150 25 9 9 20 0 1 0 5")
+	if process != 42 || parent != 7 || seconds != 1.75 || err != nil {
+		t.Errorf("process %d of %d used %v s, %v", process, parent, seconds, err)
+	}
+	if _, _, _, err := parseStat("42 (a) S 7"); err == nil {
+		t.Error("a short line is taken")
+	}
+	whole, err := parseMachine("cpu  100 20 30 9999 500 1 2 0 0 0\ncpu0 1")
+	if whole != 1.53 || err != nil {
+		t.Errorf("the machine used %v s, %v", whole, err)
+	}
+	used := map[string]float64{wholeMachine: 10, "a": 3, "b": 4}
+	if got := elsewhere(used); got != 3 || len(used) != 2 {
+		t.Errorf("%v s elsewhere, %v", got, used)
+	}
+	now, err := processorTime()
+	if err != nil || now["bench"] <= 0 || now[wholeMachine] < now["bench"] {
+		t.Errorf("%v, %v", now, err)
+	}
+}
