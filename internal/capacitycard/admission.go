@@ -129,7 +129,11 @@ func (p *plugin) elastic(job *api.JobInfo) (account.Elastic, bool) {
 			continue
 		}
 		for _, task := range tasks {
-			for _, held := range p.account.Charged(string(task.UID)).Cards {
+			charge := p.account.Charged(string(task.UID))
+			if charge == nil {
+				continue
+			}
+			for _, held := range charge.Cards {
 				e.Held[held.Name] = e.Held[held.Name].Add(held.Count)
 				counts = append(counts, held.Count)
 			}
