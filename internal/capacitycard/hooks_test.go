@@ -1,13 +1,10 @@
 package capacitycard
 
 import (
-	"math"
-	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -98,78 +95,4 @@ func TestAPlacementBeyondTheQuotaIsUndone(t *testing.T) {
 	if err := place("j-0", "h200", api.Running); err != nil {
 		t.Errorf("a pod whose eviction failed was placed before: %v", err)
 	}
-}
-
-// TestVictimsAreAsFewAsNeeded compares with every subset: what is picked is
-// enough, no pick can be left out, and nothing is picked only when not even all
-// together are enough.
-func TestVictimsAreAsFewAsNeeded(t *testing.T) {
-	whats := []string{"cpu", "nvidia.com/gpu", quotaCards}
-	rapid.Check(t, func(t *rapid.T) {
-		draw := func(label string) amounts {
-			a := amounts{}
-			for _, what := range whats {
-				a[what] = float64(rapid.IntRange(0, 4).Draw(t, label+" "+what))
-			}
-			return a
-		}
-		lacks := draw("lacks")
-		var gives []amounts
-		for range rapid.IntRange(0, 5).Draw(t, "candidates") {
-			gives = append(gives, draw("gives"))
-		}
-		covers := func(picked []int) bool {
-			for _, what := range whats {
-				left := lacks[what]
-				for _, i := range picked {
-					left -= gives[i][what]
-				}
-				if left > 0 {
-					return false
-				}
-			}
-			return true
-		}
-		var all []int
-		for i := range gives {
-			all = append(all, i)
-		}
-		fewest := math.MaxInt
-		for set := range 1 << len(gives) {
-			var picked []int
-			for i := range gives {
-				if set&(1<<i) != 0 {
-					picked = append(picked, i)
-				}
-			}
-			if covers(picked) {
-				fewest = min(fewest, len(picked))
-			}
-		}
-		picked := irreducible(lacks, gives)
-		switch {
-		case !covers(all):
-			if len(picked) != 0 || len(helpful(lacks, gives)) != 0 {
-				t.Fatalf("picked %v and %v although all together are not enough", picked, helpful(lacks, gives))
-			}
-			return
-		case !covers(picked):
-			t.Fatalf("picked %v, which is not enough", picked)
-		case len(picked) < fewest:
-			t.Fatalf("picked %v, fewer than the %d that are needed", picked, fewest)
-		}
-		for i := range picked {
-			if without := slices.Delete(slices.Clone(picked), i, i+1); covers(without) {
-				t.Fatalf("picked %v, although %v is enough", picked, without)
-			}
-		}
-		if !covers(helpful(lacks, gives)) {
-			t.Fatalf("helpful picks %v, which is not enough", helpful(lacks, gives))
-		}
-		for _, i := range helpful(lacks, gives) {
-			if !slices.ContainsFunc(whats, func(what string) bool { return lacks[what] > 0 && gives[i][what] > 0 }) {
-				t.Fatalf("candidate %d gives nothing that is lacking and is picked", i)
-			}
-		}
-	})
 }

@@ -73,7 +73,7 @@ func actionsOf(root *yaml.Node) []string {
 
 // mustBeOn refuses an action whose hook of capacity-card is switched off.
 func (v *validation) mustBeOn(root *yaml.Node, action, name string) {
-	entry := findPlugin(root, CapacityCard)
+	entry := findCard(root)
 	if entry == nil {
 		return
 	}
@@ -84,7 +84,7 @@ func (v *validation) mustBeOn(root *yaml.Node, action, name string) {
 
 // preemptChoosers allows one more plugin beside capacity-card.
 func (v *validation) preemptChoosers(root *yaml.Node) {
-	card := findPlugin(root, CapacityCard)
+	card := findCard(root)
 	if card == nil {
 		return
 	}

@@ -69,7 +69,7 @@ func (v *validation) capacityCard(root *yaml.Node) {
 		v.fault(root, "plugin %s is missing, so no card quota would be enforced: add - name: %s to a tier", CapacityCard, CapacityCard)
 		return
 	}
-	arguments := field(findPlugin(root, CapacityCard), "arguments")
+	arguments := field(findCard(root), "arguments")
 	if unset(arguments) || arguments.Kind != yaml.MappingNode {
 		return
 	}
@@ -90,11 +90,11 @@ func (v *validation) capacityCard(root *yaml.Node) {
 	}
 }
 
-// findPlugin returns the first entry of that name in any tier, or nil.
-func findPlugin(root *yaml.Node, plugin string) *yaml.Node {
+// findCard returns the first entry of capacity-card in any tier, or nil.
+func findCard(root *yaml.Node) *yaml.Node {
 	for _, tier := range items(field(root, "tiers")) {
 		for _, entry := range items(field(tier, "plugins")) {
-			if name := field(entry, "name"); entry.Kind == yaml.MappingNode && isString(name) && name.Value == plugin {
+			if name := field(entry, "name"); entry.Kind == yaml.MappingNode && isString(name) && name.Value == CapacityCard {
 				return entry
 			}
 		}

@@ -27,7 +27,7 @@ func WithHash(text string) (stamped, hash string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	entry := findPlugin(document.Content[0], CapacityCard)
+	entry := findCard(document.Content[0])
 	if entry == nil {
 		return "", "", fmt.Errorf("no plugin %s to carry the hash", CapacityCard)
 	}
@@ -109,7 +109,7 @@ func onlyStamped(text, stamped, hash string) error {
 	if err != nil {
 		return err
 	}
-	stamp(findPlugin(before.Content[0], CapacityCard), hash)
+	stamp(findCard(before.Content[0]), hash)
 	after, err := parse(stamped)
 	if err != nil {
 		return fmt.Errorf("read the stamped text: %w", err)

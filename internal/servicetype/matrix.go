@@ -5,7 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"cardquota.dev/operator/internal/clip"
 )
+
+// longestCircle is how many bytes of a circle of types a message repeats.
+const longestCircle = 300
 
 // Rule is what a service type may take and whether others may take from it.
 type Rule struct {
@@ -50,22 +55,23 @@ func (m Matrix) Validate() error {
 		seen := map[string]bool{}
 		for _, from := range m[name].ReclaimFrom {
 			rule, defined := m[from]
+			by, of := clip.Text(name, shown), clip.Text(from, shown)
 			switch {
 			case seen[from]:
-				faults = append(faults, fmt.Errorf("type %s takes from %s twice: remove one", name, from))
+				faults = append(faults, fmt.Errorf("type %q takes from %q twice: remove one", by, of))
 			case from == name:
-				faults = append(faults, fmt.Errorf("type %s takes from itself: a workload would displace its own kind for ever", name))
+				faults = append(faults, fmt.Errorf("type %q takes from itself: a workload would displace its own kind for ever", by))
 			case !defined:
-				faults = append(faults, fmt.Errorf("type %s takes from %s, which is not defined: define it or remove it", name, from))
+				faults = append(faults, fmt.Errorf("type %q takes from %q, which is not defined: define it or remove it", by, of))
 			case !rule.Reclaimable:
-				faults = append(faults, fmt.Errorf("type %s takes from %s, which is not reclaimable: make it reclaimable or remove it", name, from))
+				faults = append(faults, fmt.Errorf("type %q takes from %q, which is not reclaimable: make it reclaimable or remove it", by, of))
 			}
 			seen[from] = true
 		}
 	}
 	if len(faults) == 0 {
 		if circle := m.circle(); circle != "" {
-			faults = append(faults, fmt.Errorf("types take from each other in a circle: %s", circle))
+			faults = append(faults, fmt.Errorf("types take from each other in a circle: %s", clip.Text(circle, longestCircle)))
 		}
 	}
 	return errors.Join(faults...)

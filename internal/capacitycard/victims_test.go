@@ -1,0 +1,104 @@
+package capacitycard
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// need is a drawn case of victim choice, with the plainest way to check it.
+type need struct {
+	lacks amounts
+	gives []amounts
+}
+
+var whats = []string{"cpu", "nvidia.com/gpu", quotaCards}
+
+func drawNeed(t *rapid.T) need {
+	draw := func(label string) amounts {
+		a := amounts{}
+		for _, what := range whats {
+			a[what] = float64(rapid.IntRange(0, 4).Draw(t, label+" "+what))
+		}
+		return a
+	}
+	n := need{lacks: draw("lacks")}
+	for range rapid.IntRange(0, 5).Draw(t, "candidates") {
+		n.gives = append(n.gives, draw("gives"))
+	}
+	return n
+}
+
+// covers tells whether the picked candidates give all that is lacking.
+func (n need) covers(picked []int) bool {
+	for _, what := range whats {
+		left := n.lacks[what]
+		for _, i := range picked {
+			left -= n.gives[i][what]
+		}
+		if left > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// fewest is the size of the smallest subset that covers, math.MaxInt if none does.
+func (n need) fewest() int {
+	fewest := math.MaxInt
+	for set := range 1 << len(n.gives) {
+		var picked []int
+		for i := range n.gives {
+			if set&(1<<i) != 0 {
+				picked = append(picked, i)
+			}
+		}
+		if n.covers(picked) {
+			fewest = min(fewest, len(picked))
+		}
+	}
+	return fewest
+}
+
+// TestVictimsAreAsFewAsNeeded compares with every subset: what is picked is
+// enough, no pick can be left out, and nothing is picked only when not even all
+// together are enough.
+func TestVictimsAreAsFewAsNeeded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := drawNeed(t)
+		picked, fewest := irreducible(n.lacks, n.gives), n.fewest()
+		switch {
+		case fewest == math.MaxInt && len(picked) > 0:
+			t.Fatalf("picked %v although all together are not enough", picked)
+		case fewest < math.MaxInt && !n.covers(picked):
+			t.Fatalf("picked %v, which is not enough", picked)
+		case len(picked) > 0 && len(picked) < fewest:
+			t.Fatalf("picked %v, fewer than the %d that are needed", picked, fewest)
+		}
+		for i := range picked {
+			if without := slices.Delete(slices.Clone(picked), i, i+1); n.covers(without) {
+				t.Fatalf("picked %v, although %v is enough", picked, without)
+			}
+		}
+	})
+}
+
+// TestHelpfulVictimsGiveWhatIsLacking: all that help, or none when all together
+// are not enough.
+func TestHelpfulVictimsGiveWhatIsLacking(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := drawNeed(t)
+		picked := helpful(n.lacks, n.gives)
+		if enough := n.fewest() < math.MaxInt; enough != n.covers(picked) || !enough && len(picked) > 0 {
+			t.Fatalf("picked %v, enough is possible: %v", picked, enough)
+		}
+		for i, give := range n.gives {
+			helps := slices.ContainsFunc(whats, func(what string) bool { return n.lacks[what] > 0 && give[what] > 0 })
+			if slices.Contains(picked, i) != helps && len(picked) > 0 {
+				t.Fatalf("candidate %d helps: %v, picked %v", i, helps, picked)
+			}
+		}
+	})
+}

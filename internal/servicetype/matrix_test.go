@@ -1,0 +1,196 @@
+package servicetype
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"pgregory.net/rapid"
+)
+
+// names are the types of the default matrix, one that it does not name, and one
+// that only looks like another.
+var names = []string{Inference, Training, "notebook", "", "Training"}
+
+func TestTheDefaultMatrixLetsInferenceTakeFromTrainingAndNothingElse(t *testing.T) {
+	matrix := DefaultMatrix()
+	for _, by := range names {
+		for _, from := range names {
+			want := by == "inference" && from == "training"
+			if got := matrix.MayReclaim(by, from); got != want {
+				t.Errorf("%q may take from %q: %v, want %v", by, from, got, want)
+			}
+		}
+		if got, want := matrix.Takes(by), by == "inference"; got != want {
+			t.Errorf("%q takes from somebody: %v, want %v", by, got, want)
+		}
+	}
+	if err := matrix.Validate(); err != nil {
+		t.Errorf("the default matrix is refused: %v", err)
+	}
+}
+
+func TestTheDefaultMatrixIsNobodysToChange(t *testing.T) {
+	matrix := DefaultMatrix()
+	matrix[Inference].ReclaimFrom[0] = "notebook"
+	matrix["notebook"] = Rule{Reclaimable: true}
+	if again := DefaultMatrix(); again.MayReclaim(Inference, "notebook") || !again.MayReclaim(Inference, Training) {
+		t.Errorf("a change of one copy changed the next: %v", again)
+	}
+}
+
+func TestMayReclaimNeedsBothSides(t *testing.T) {
+	cases := map[string]struct {
+		matrix     Matrix
+		by, from   string
+		may, takes bool
+	}{
+		"both sides agree":                      {Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, "a", "b", true, true},
+		"the giver does not give":               {Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {}}, "a", "b", false, true},
+		"the giver is not defined":              {Matrix{"a": {ReclaimFrom: []string{"b"}}}, "a", "b", false, true},
+		"the taker does not take":               {Matrix{"a": {}, "b": {Reclaimable: true}}, "a", "b", false, false},
+		"the taker takes from another":          {Matrix{"a": {ReclaimFrom: []string{"c"}}, "b": {Reclaimable: true}}, "a", "b", false, true},
+		"the second of two":                     {Matrix{"a": {ReclaimFrom: []string{"c", "b"}}, "b": {Reclaimable: true}}, "a", "b", true, true},
+		"never the other way round":             {Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, "b", "a", false, false},
+		"not through a third":                   {Matrix{"a": {ReclaimFrom: []string{"c"}}, "c": {Reclaimable: true, ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, "a", "b", false, true},
+		"a type without a name takes nothing":   {Matrix{"b": {Reclaimable: true}}, "", "b", false, false},
+		"an empty matrix gives nobody anything": {nil, "inference", "training", false, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.matrix.MayReclaim(tc.by, tc.from); got != tc.may {
+				t.Errorf("%s may take from %s: %v, want %v", tc.by, tc.from, got, tc.may)
+			}
+			if got := tc.matrix.Takes(tc.by); got != tc.takes {
+				t.Errorf("%s takes from somebody: %v, want %v", tc.by, got, tc.takes)
+			}
+		})
+	}
+}
+
+func TestValidateSaysWhatContradictsItself(t *testing.T) {
+	takes := func(from ...string) Rule { return Rule{Reclaimable: true, ReclaimFrom: from} }
+	ring := Matrix{}
+	for i := range 100 {
+		ring[fmt.Sprintf("t%062d", i)] = takes(fmt.Sprintf("t%062d", (i+1)%100))
+	}
+	cases := map[string]struct {
+		matrix Matrix
+		wants  []string
+	}{
+		"from itself":             {Matrix{"a": takes("a")}, []string{`type "a" takes from itself`}},
+		"twice":                   {Matrix{"a": takes("b", "b"), "b": takes()}, []string{`type "a" takes from "b" twice: remove one`}},
+		"from nobody knows whom":  {Matrix{"a": takes("trainin")}, []string{`type "a" takes from "trainin", which is not defined`}},
+		"from one that keeps":     {Matrix{"a": takes("b"), "b": {}}, []string{`type "a" takes from "b", which is not reclaimable`}},
+		"a circle of two":         {Matrix{"a": takes("b"), "b": takes("a")}, []string{"in a circle: a from b from a"}},
+		"a circle of three":       {Matrix{"a": takes("b"), "b": takes("c"), "c": takes("a")}, []string{"in a circle: a from b from c from a"}},
+		"a circle behind a door":  {Matrix{"a": takes("b"), "b": takes("c"), "c": takes("b")}, []string{"in a circle: b from c from b"}},
+		"a circle of a hundred":   {ring, []string{"in a circle: t000"}},
+		"a name with upper case":  {Matrix{"Training": takes()}, []string{`service type "Training" is no name`}},
+		"a name with a space":     {Matrix{"batch jobs": takes()}, []string{`service type "batch jobs" is no name`}},
+		"no name":                 {Matrix{"": takes()}, []string{`service type "" is no name`}},
+		"every fault of the text": {Matrix{"a": takes("a", "x"), "B": {}}, []string{`"a" takes from itself`, `from "x", which is not defined`, `"B" is no name`}},
+		"a long name":             {Matrix{"a": takes(strings.Repeat("x", 1<<20))}, []string{`which is not defined`}},
+		"a name of control signs": {Matrix{"a": takes("\x1b[31m\nb")}, []string{`"\x1b[31m\nb", which is not defined`}},
+		"a long name, many times": {Matrix{strings.Repeat("\x01", 1<<20): takes(strings.Repeat("\x01", 1<<20))}, []string{"takes from itself"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := tc.matrix.Validate()
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tc.wants {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error is\n%v\nwant …%s…", err, want)
+				}
+			}
+			for _, fault := range strings.Split(err.Error(), "\n") {
+				if len(fault) > 1024 || strings.ContainsFunc(fault, func(r rune) bool { return !unicode.IsPrint(r) }) {
+					t.Errorf("a fault of %d bytes, %.200q", len(fault), fault)
+				}
+			}
+		})
+	}
+}
+
+// TestValidateAcceptsExactlyWhatCanComeToRest compares with a matrix of who
+// reaches whom, closed step by step.
+func TestValidateAcceptsExactlyWhatCanComeToRest(t *testing.T) {
+	all := []string{"a", "b", "c", "d", "e"}
+	good, bad := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		matrix := Matrix{}
+		for _, name := range all {
+			if rapid.IntRange(0, 9).Draw(t, "defined "+name) == 0 {
+				continue
+			}
+			matrix[name] = Rule{
+				Reclaimable: rapid.IntRange(0, 3).Draw(t, "reclaimable "+name) > 0,
+				ReclaimFrom: rapid.SliceOfN(rapid.SampledFrom(all), 0, rapid.IntRange(0, 2).Draw(t, "most")).Draw(t, "from "+name),
+			}
+		}
+		want := comesToRest(matrix, all)
+		if want {
+			good++
+		} else {
+			bad++
+		}
+		if err := matrix.Validate(); (err == nil) != want {
+			t.Fatalf("%v: error %v, want accepted %v", matrix, err, want)
+		}
+	})
+	if good == 0 || bad == 0 {
+		t.Errorf("%d good and %d bad matrices were tried", good, bad)
+	}
+}
+
+// comesToRest tells whether every entry is of use and nobody can take, through
+// whomever, from itself.
+func comesToRest(matrix Matrix, all []string) bool {
+	reaches := map[[2]string]bool{}
+	for name, rule := range matrix {
+		sorted := slices.Sorted(slices.Values(rule.ReclaimFrom))
+		if len(slices.Compact(sorted)) != len(rule.ReclaimFrom) {
+			return false
+		}
+		for _, from := range rule.ReclaimFrom {
+			if giver, defined := matrix[from]; !defined || !giver.Reclaimable {
+				return false
+			}
+			reaches[[2]string{name, from}] = true
+		}
+	}
+	for _, through := range all {
+		for _, by := range all {
+			for _, from := range all {
+				if reaches[[2]string{by, through}] && reaches[[2]string{through, from}] {
+					reaches[[2]string{by, from}] = true
+				}
+			}
+		}
+	}
+	for _, name := range all {
+		if reaches[[2]string{name, name}] {
+			return false
+		}
+	}
+	return true
+}
+
+func TestManyTypesAreJudgedAtOnce(t *testing.T) {
+	matrix := Matrix{}
+	const types = 300
+	for i := range types {
+		rule := Rule{Reclaimable: true}
+		for j := i + 1; j < types; j++ {
+			rule.ReclaimFrom = append(rule.ReclaimFrom, fmt.Sprint("t", j))
+		}
+		matrix[fmt.Sprint("t", i)] = rule
+	}
+	if err := matrix.Validate(); err != nil {
+		t.Errorf("%d types, each taking from all after it: %v", types, err)
+	}
+}
