@@ -64,7 +64,21 @@ func (a *Account) Fits(queue string, ask Ask) *Shortage {
 	if !ok {
 		q = &queueBooks{}
 	}
-	return q.fitsCPUMemory(queue, ask, Freed{})
+	if all := q.shortCPUMemory(queue, ask, Freed{}); len(all) > 0 {
+		return &all[0]
+	}
+	return nil
+}
+
+// FitsEverywhere tells whether the queue has room for the ask on every one of
+// its cards, so that it does not matter which it gets.
+func (a *Account) FitsEverywhere(queue string, ask Ask) bool {
+	for _, name := range ask.Names {
+		if !a.FitsOn(queue, name, ask.Count) {
+			return false
+		}
+	}
+	return a.Fits(queue, ask) == nil
 }
 
 func (a *Account) fitsCards(queue string, ask Ask) *Shortage {

@@ -31,29 +31,40 @@ func (f *Freed) change(c *Charge, sign int64) {
 // freed is given back. It returns the first shortage, nil when there is none,
 // and like FitsOn it may be called from many goroutines while nobody writes.
 func (a *Account) FitsNode(queue string, ask Ask, name card.Name, freed Freed) *Shortage {
+	if all := a.ShortOn(queue, ask, name, freed); len(all) > 0 {
+		return &all[0]
+	}
+	return nil
+}
+
+// ShortOn is FitsNode with every shortage: of cards, CPU and memory, in this
+// order. Whoever makes room for a pod must make all of it.
+func (a *Account) ShortOn(queue string, ask Ask, name card.Name, freed Freed) []Shortage {
 	q, ok := a.queues[queue]
 	if !ok {
 		q = &queueBooks{}
 	}
+	var all []Shortage
 	used := q.cards[name] - freed.Cards[name]
 	if ask.Count > 0 && !q.limits.AnyCard && used.Add(ask.Count) > q.limits.Cards[name] {
-		return &Shortage{
+		all = append(all, Shortage{
 			Kind: Cards, Queue: queue, Names: []card.Name{name},
 			Requested: int64(ask.Count), Total: int64(used.Add(ask.Count)), Limit: int64(q.limits.Cards[name]),
-		}
+		})
 	}
-	return q.fitsCPUMemory(queue, ask, freed)
+	return append(all, q.shortCPUMemory(queue, ask, freed)...)
 }
 
-// fitsCPUMemory limits CPU and memory only where the ask has some: a pod that
+// shortCPUMemory limits CPU and memory only where the ask has some: a pod that
 // asks for no CPU is never refused for CPU.
-func (q *queueBooks) fitsCPUMemory(queue string, ask Ask, freed Freed) *Shortage {
+func (q *queueBooks) shortCPUMemory(queue string, ask Ask, freed Freed) []Shortage {
+	var all []Shortage
 	milliCPU, memory := q.milliCPU-freed.MilliCPU, q.memory-freed.Memory
-	switch {
-	case exceeds(milliCPU, ask.MilliCPU, q.limits.MilliCPU):
-		return &Shortage{Kind: CPU, Queue: queue, Requested: ask.MilliCPU, Total: Sum(milliCPU, ask.MilliCPU), Limit: q.limits.MilliCPU}
-	case exceeds(memory, ask.Memory, q.limits.Memory):
-		return &Shortage{Kind: Memory, Queue: queue, Requested: ask.Memory, Total: Sum(memory, ask.Memory), Limit: q.limits.Memory}
+	if exceeds(milliCPU, ask.MilliCPU, q.limits.MilliCPU) {
+		all = append(all, Shortage{Kind: CPU, Queue: queue, Requested: ask.MilliCPU, Total: Sum(milliCPU, ask.MilliCPU), Limit: q.limits.MilliCPU})
 	}
-	return nil
+	if exceeds(memory, ask.Memory, q.limits.Memory) {
+		all = append(all, Shortage{Kind: Memory, Queue: queue, Requested: ask.Memory, Total: Sum(memory, ask.Memory), Limit: q.limits.Memory})
+	}
+	return all
 }

@@ -99,6 +99,10 @@ func (p *plugin) chargeOthers() {
 			continue
 		}
 		facts := p.memory.facts(pod)
+		if facts.nowhere {
+			p.memory.refund(string(pod.UID), facts)
+			continue
+		}
 		var last string
 		if facts.charge != nil {
 			last = facts.charge.Queue
@@ -129,16 +133,37 @@ func (p *plugin) counted(facts *podFacts) *decision.Ask {
 
 // charge books a pod where it is placed.
 func (p *plugin) charge(uid string, facts *podFacts, queue, node string) {
-	known := facts.placed == p.inv && facts.charge.Queue == queue && facts.node == node && facts.unlimited == p.args.cardUnlimitedCPUMemory
+	known := facts.placed != nil && facts.charge.Queue == queue && facts.node == node && facts.unlimited == p.args.cardUnlimitedCPUMemory &&
+		(facts.placed == p.inv || p.holdsTheSame(facts))
 	if known && facts.booked {
 		return
 	}
 	if !known {
-		charge := decision.ChargeAt(*p.counted(facts), queue, node, p.inv, facts.charge)
+		last := facts.charge
+		if facts.node != node {
+			last = nil // of another node, and says nothing of this one
+		}
+		charge := decision.ChargeAt(*p.counted(facts), queue, node, p.inv, last)
 		facts.charge, facts.node, facts.placed, facts.unlimited = &charge, node, p.inv, p.args.cardUnlimitedCPUMemory
 	}
 	p.account.Charge(uid, facts.charge)
 	facts.booked = true
+}
+
+// holdsTheSame tells whether a pod is charged for the card that its node has in
+// the new inventory too, as most are when the cards of some node changed.
+func (p *plugin) holdsTheSame(facts *podFacts) bool {
+	ask, held := p.counted(facts), facts.charge.Cards
+	if len(ask.Others) > 0 || len(held) > 1 || (len(held) == 0) != (ask.Count == 0) {
+		return false
+	}
+	if len(held) == 1 {
+		if name, ok := p.inv.On(facts.node, ask.Resource); !ok || name != held[0].Name || ask.Count != held[0].Count {
+			return false
+		}
+	}
+	facts.placed = p.inv
+	return true
 }
 
 // askOf returns what a task asks for, as it counts; nobody may change it.

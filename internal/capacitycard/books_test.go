@@ -318,3 +318,32 @@ func TestPodsAskAnewWhenResourcesMeanSomethingElse(t *testing.T) {
 		t.Errorf("after the node was relabelled the pod may run on %v", got)
 	}
 }
+
+// TestANodeThatWasOnlyTriedIsNotCharged: Volcano writes the node into the pod's
+// object when it tries it and leaves it there when it gives up.
+func TestANodeThatWasOnlyTriedIsNotCharged(t *testing.T) {
+	world := oneJobWorld()
+	world.PodGroups = append(world.PodGroups, group("w", "q", 2, "Inqueue", "2"))
+	world.Pods = append(world.Pods, pods(1, "w", "1", "NVIDIA-H200", "")...)
+	ssn := run(t, world, nil) // a gang of two with one pod is not tried, so try it here
+	task := ssn.Jobs["ns/w"].Tasks["w-0"]
+	task.Pod.Annotations["scheduling.volcano.sh/queue-name"] = "q"
+	task.Pod.Spec.NodeName, task.NodeName, task.Status = "h200", "h200", api.Allocated
+	opened.allocated(&framework.Event{Task: task})
+	task.Status = api.Pending
+	opened.deallocated(&framework.Event{Task: task})
+	delete(ssn.Jobs, "ns/w") // its PodGroup is deleted
+	for range 3 {
+		listed(t, task.Pod)
+		if got := opened.account.Used("q", "NVIDIA-H200"); got != 2 {
+			t.Fatalf("queue uses %d cards, want the 2 of its running pods", got)
+		}
+	}
+	bound := task.Pod.DeepCopy() // what the API server says counts
+	if err := opened.ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Delete(task.Pod); err != nil {
+		t.Fatal(err)
+	}
+	if listed(t, bound); opened.account.Used("q", "NVIDIA-H200") != 3 {
+		t.Errorf("queue uses %d cards after the pod was really bound, want 3", opened.account.Used("q", "NVIDIA-H200"))
+	}
+}

@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
@@ -120,6 +122,10 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 		pods              []*corev1.Pod
 		evicted, promised string
 		alsoTopologyAware bool
+		// cpu is the queue's, "" for plenty.
+		cpu string
+		// anyOrder tells that which pod of the gang goes where is open.
+		anyOrder bool
 	}{
 		"a full quota is preempted although cards are free": {
 			quota: `{"NVIDIA-H200":4}`, groups: []*v1beta1.PodGroup{low("old", "Running"), high("new")},
@@ -167,6 +173,29 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 			pods: concat(each(pods(2, "old", "1", "NVIDIA-H200", "h200"), func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }),
 				pods(1, "new", "1", "NVIDIA-H200", "")),
 		},
+		"a gang takes the place of one larger pod": {
+			quota: `{"NVIDIA-H200":2}`, groups: []*v1beta1.PodGroup{low("old", "Running"), ranked("high", group("new", "q", 2, "Inqueue", "2"))},
+			pods:    concat(pods(1, "old", "2", "NVIDIA-H200", "h200"), pods(2, "new", "1", "NVIDIA-H200", "")),
+			evicted: "old-h2000", promised: "new-0@h200 new-1@h200",
+		},
+		"a gang uses what is free and takes the rest": {
+			quota: `{"NVIDIA-H200":8,"NVIDIA-H800":8}`, groups: []*v1beta1.PodGroup{low("old", "Running"), ranked("high", group("new", "q", 3, "Inqueue", "3"))},
+			pods: concat(pods(2, "old", "1", "NVIDIA-H200", "h200"), pods(6, "ghost", "1", "NVIDIA-H200", "h200"), pods(7, "ghost", "1", "NVIDIA-H800", "h800"),
+				pods(3, "new", "1", "NVIDIA-H200|NVIDIA-H800", "")),
+			evicted: "old-h2000 old-h2001", promised: "new-0@h200 new-1@h200 new-2@h800", anyOrder: true,
+		},
+		"the smaller victim stays when the larger one is enough": {
+			quota: `{"NVIDIA-H200":5}`, groups: []*v1beta1.PodGroup{low("small", "Running"), low("large", "Running"), high("new")},
+			pods:    concat(pods(1, "large", "4", "NVIDIA-H200", "h200"), pods(1, "small", "1", "NVIDIA-H200", "h200"), pods(1, "new", "4", "NVIDIA-H200", "")),
+			evicted: "large-h2000", promised: "new-0@h200", alsoTopologyAware: true,
+		},
+		"nobody is evicted for cards when CPU is short as well": {
+			quota: `{"NVIDIA-H200":2}`, cpu: "2", groups: []*v1beta1.PodGroup{group("j", "q", 1, "Running", "1")},
+			pods: concat(prioritised(1, pods(2, "j", "1", "NVIDIA-H200", "h200")),
+				prioritised(10, each(pods(1, "j", "1", "NVIDIA-H200", ""), func(p *corev1.Pod) {
+					p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("4")
+				}))), alsoTopologyAware: true,
+		},
 		"inside a job the pod of higher priority wins": {
 			quota: `{"NVIDIA-H200":2}`, groups: []*v1beta1.PodGroup{group("j", "q", 1, "Running", "1")},
 			pods:    concat(prioritised(1, pods(2, "j", "1", "NVIDIA-H200", "h200")), prioritised(10, pods(1, "j", "1", "NVIDIA-H200", ""))),
@@ -181,17 +210,40 @@ func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
 		for _, topologyAware := range aware {
 			t.Run(fmt.Sprintf("%s/topologyAware=%v", name, topologyAware), func(t *testing.T) {
 				configuration := conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}}
+				queue := quotaQueue("q", tc.quota)
+				if tc.cpu != "" {
+					queue.Spec.Capability["cpu"] = resource.MustParse(tc.cpu)
+				}
 				ssn := evict(t, &uthelper.TestCommonStruct{
-					Nodes: []*corev1.Node{h200, h800}, Queues: []*v1beta1.Queue{quotaQueue("q", tc.quota)}, PodGroups: tc.groups, Pods: aged(tc.pods),
+					Nodes: []*corev1.Node{h200, h800}, Queues: []*v1beta1.Queue{queue}, PodGroups: tc.groups, Pods: aged(tc.pods),
 				}, preempt.New(), configuration)
 				if evicted, _ := outcome(ssn); len(evicted) > 0 && len(strings.Fields(tc.evicted)) == len(evicted) {
 					// Which of equal pods goes is Volcano's choice.
 					tc.evicted = sameJobs(tc.evicted, evicted)
 				}
+				if _, promised := outcome(ssn); tc.anyOrder {
+					tc.promised = sameNodes(tc.promised, promised)
+				}
 				expect(t, ssn, tc.evicted, tc.promised)
 			})
 		}
 	}
+}
+
+// sameNodes returns the promises if they are as many on every node as expected.
+func sameNodes(want string, promised []string) string {
+	count := func(promises []string) map[string]int {
+		on := map[string]int{}
+		for _, promise := range promises {
+			_, node, _ := strings.Cut(promise, "@")
+			on[node]++
+		}
+		return on
+	}
+	if !maps.Equal(count(strings.Fields(want)), count(promised)) {
+		return want
+	}
+	return strings.Join(promised, " ")
 }
 
 // sameJobs returns the evicted pods if they are of the jobs that are expected,

@@ -112,7 +112,9 @@ func (p *plugin) allocated(event *framework.Event) {
 		event.Err = p.beyond(job, event.Task)
 	}
 	p.memory.patience.renew(job.PgUID, p.memory.now())
-	p.charge(string(event.Task.UID), p.memory.facts(event.Task.Pod), string(job.Queue), event.Task.NodeName)
+	facts := p.memory.facts(event.Task.Pod)
+	facts.nowhere = false
+	p.charge(string(event.Task.UID), facts, string(job.Queue), event.Task.NodeName)
 }
 
 // beyond tells why a task may not be where it was placed, nil when it may.
@@ -134,5 +136,7 @@ func (p *plugin) beyond(job *api.JobInfo, task *api.TaskInfo) error {
 
 // deallocated gives back what the task was charged.
 func (p *plugin) deallocated(event *framework.Event) {
-	p.memory.refund(string(event.Task.UID), p.memory.facts(event.Task.Pod))
+	facts := p.memory.facts(event.Task.Pod)
+	facts.nowhere = event.Task.Status == api.Pending
+	p.memory.refund(string(event.Task.UID), facts)
 }

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
@@ -75,6 +74,9 @@ type podFacts struct {
 	unlimited bool
 	// booked tells that the account's ledger holds charge.
 	booked bool
+	// nowhere tells that the node in the pod's object is not real: Volcano
+	// writes it there when it tries a node, and leaves it when it gives up.
+	nowhere bool
 }
 
 func newMemory() *memory {
@@ -85,7 +87,7 @@ func newMemory() *memory {
 		objects:   map[*corev1.Pod]*podFacts{},
 		queues:    map[string]knownQueue{},
 		account:   account.New(0),
-		unfit:     unfitness{statuses: map[unfitKey][]*api.Status{}},
+		unfit:     unfitness{statuses: map[unfitKey]*unfitStatus{}},
 		voice:     newVoice(),
 		patience:  newPatience(),
 		now:       time.Now,

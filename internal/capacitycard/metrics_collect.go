@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,7 +56,7 @@ func (m *meters) Collect(ch chan<- prometheus.Metric) {
 	}
 	send := sender(ch)
 	for i := range v.queues {
-		v.queues[i].send(send)
+		v.queues[i].send(send, v.stock.physical)
 	}
 	for name, count := range v.stock.physical {
 		send(physicalDesc, float64(count), string(name))
@@ -82,7 +83,7 @@ func sender(ch chan<- prometheus.Metric) func(desc *prometheus.Desc, value float
 // send sends the numbers of one queue: all four of every card that it has quota
 // for or uses, so that they can be compared, and what is waiting for one of
 // several cards.
-func (q *queueView) send(send func(desc *prometheus.Desc, value float64, labels ...string)) {
+func (q *queueView) send(send func(desc *prometheus.Desc, value float64, labels ...string), physical map[card.Name]card.Count) {
 	queue, limits := q.books.Queue, q.books.Limits
 	used, waiting := map[card.Name]card.Count{}, map[string]*[2]card.Count{}
 	at := func(label string) *[2]card.Count {
@@ -102,7 +103,7 @@ func (q *queueView) send(send func(desc *prometheus.Desc, value float64, labels 
 	for i, demands := range [][]account.Demand{q.inqueue, q.pending} {
 		for _, demand := range demands {
 			if len(demand.Names) > 0 { // a request that can not be read names no card
-				at(label(demand))[i] += demand.Count
+				at(q.label(demand, physical))[i] += demand.Count
 			}
 		}
 	}
@@ -131,14 +132,22 @@ func (q *queueView) sendCPUMemory(send func(desc *prometheus.Desc, value float64
 	send(memoryAllocatedDesc, float64(q.books.Memory), queue)
 }
 
-// label writes the cards of a demand as users write them, "A|B".
-func label(demand account.Demand) string {
-	if len(demand.Names) == 1 {
-		return string(demand.Names[0])
-	}
+// unknownCard is the label of what is asked for under names that no node and no
+// quota knows: they are words of users, who can invent any number of them.
+const unknownCard = "unknown"
+
+// label names the cards of a demand, in the order of the alphabet, since another
+// order of preference is no other card.
+func (q *queueView) label(demand account.Demand, physical map[card.Name]card.Count) string {
 	texts := make([]string, len(demand.Names))
 	for i, name := range demand.Names {
+		_, offered := physical[name]
+		_, granted := q.books.Limits.Cards[name]
+		if !offered && !granted {
+			return unknownCard
+		}
 		texts[i] = string(name)
 	}
+	slices.Sort(texts)
 	return strings.Join(texts, "|")
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/account"
@@ -76,19 +77,28 @@ func (p *plugin) view(stock stock) *view {
 }
 
 // pending sums what the waiting pods of the session's jobs ask for. Pods that
-// are gated do not wait yet.
+// are gated do not wait yet, and one that can never be placed as it is written
+// asks for no card.
 func (p *plugin) pending() map[api.QueueID][]account.Demand {
-	all := map[api.QueueID][]account.Demand{}
+	type asked struct {
+		queue   api.QueueID
+		request string // "" for any card of the resource
+		of      corev1.ResourceName
+	}
+	sums := map[asked]account.Demand{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
-			if task.SchGated {
+			facts := p.memory.objects[task.Pod] // every pod of a job was seen when the books were opened
+			if task.SchGated || facts == nil || facts.ask.Count == 0 || len(facts.ask.Names) == 0 {
 				continue
 			}
-			facts := p.memory.objects[task.Pod] // every pod of a job was seen when the books were opened
-			if facts != nil && facts.ask.Count > 0 {
-				all[job.Queue] = account.Merge(all[job.Queue], account.Demand{Names: facts.ask.Names, Count: facts.ask.Count})
-			}
+			key := asked{job.Queue, facts.ask.Request.String(), facts.ask.Resource}
+			sums[key] = account.Demand{Names: facts.ask.Names, Count: sums[key].Count.Add(facts.ask.Count)}
 		}
+	}
+	all := map[api.QueueID][]account.Demand{}
+	for key, demand := range sums {
+		all[key.queue] = append(all[key.queue], demand)
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	v1helper "k8s.io/component-helpers/scheduling/corev1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
@@ -16,17 +17,18 @@ import (
 const maxNodeScore = 100
 
 // place is how good a node is for a pod, the better the smaller: the order in
-// which the pod names its cards, then nodes on which such cards are in use,
-// then the one with the fewest of them left, so that whole nodes stay free for
-// those who need whole nodes.
+// which the pod names its cards, then nodes that are not to be avoided, then
+// nodes on which such cards are in use, then the one with the fewest of them
+// left, so that whole nodes stay free for those who need whole nodes.
 type place struct {
 	alternative int
+	avoided     int
 	unused      bool
 	free        float64
 }
 
 func (a place) compare(b place) int {
-	return cmp.Or(cmp.Compare(a.alternative, b.alternative), compareBool(a.unused, b.unused), cmp.Compare(a.free, b.free))
+	return cmp.Or(cmp.Compare(a.alternative, b.alternative), cmp.Compare(a.avoided, b.avoided), compareBool(a.unused, b.unused), cmp.Compare(a.free, b.free))
 }
 
 func compareBool(a, b bool) int {
@@ -41,12 +43,29 @@ func compareBool(a, b bool) int {
 }
 
 // placeOn judges a node on which the pod may run.
-func placeOn(ask *decision.Ask, name card.Name, node *api.NodeInfo) place {
+func placeOn(ask *decision.Ask, name card.Name, task *api.TaskInfo, node *api.NodeInfo) place {
 	return place{
 		alternative: max(0, slices.Index(ask.Request.Names(), name)),
+		avoided:     avoided(task, node),
 		unused:      node.Used.Get(ask.Resource) <= 0,
 		free:        node.Idle.Get(ask.Resource),
 	}
+}
+
+// avoided counts the taints PreferNoSchedule of a node that the pod does not
+// tolerate: somebody wants it to be left empty.
+func avoided(task *api.TaskInfo, node *api.NodeInfo) int {
+	if node.Node == nil {
+		return 0
+	}
+	count := 0
+	for i := range node.Node.Spec.Taints {
+		taint := &node.Node.Spec.Taints[i]
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule && !v1helper.TolerationsTolerateTaint(task.Pod.Spec.Tolerations, taint) {
+			count++
+		}
+	}
+	return count
 }
 
 // nodeOrder scores a node by its place: the better half of the range belongs to
@@ -59,7 +78,7 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 		return 0, nil
 	}
 	alternatives := float64(max(1, len(ask.Request.Names())))
-	at := placeOn(ask, name, node)
+	at := placeOn(ask, name, task, node)
 	fill := 0.0
 	if total := node.Allocatable.Get(ask.Resource); total > 0 {
 		fill = min(max(1-at.free/total, 0), 0.99)
@@ -86,7 +105,7 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 			if !allowed {
 				continue
 			}
-			at := placeOn(ask, name, node)
+			at := placeOn(ask, name, task, node)
 			if best == nil || better(at, bestPlace, score, bestScore, wishes, node.Name < best.Name) {
 				best, bestPlace, bestScore = node, at, score
 			}

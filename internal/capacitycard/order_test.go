@@ -27,7 +27,13 @@ func TestCardsAreTakenInTheOrderWrittenAndNodesFilled(t *testing.T) {
 	nodes := []*corev1.Node{cardNode("a1", "A"), cardNode("a2", "A"), cardNode("a3", "A"), cardNode("b1", "B"), cardNode("b2", "B"), cardNode("c1", "C")}
 	small := cardNode("a0", "A")
 	small.Status.Allocatable[gpu] = resource.MustParse("2")
-	nodes = append(nodes, small)
+	tainted := cardNode("a9", "A")
+	tainted.Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
+	nodes = append(nodes, small, tainted)
+	tolerating := func(p *corev1.Pod) *corev1.Pod {
+		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		return p
+	}
 	preferring := func(p *corev1.Pod) *corev1.Pod {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}
 		return p
@@ -49,6 +55,9 @@ func TestCardsAreTakenInTheOrderWrittenAndNodesFilled(t *testing.T) {
 		"the second card when the first has no node":  {nil, pod("1", "B|A"), map[float64][]string{5: {"c1", "a2"}}, "a2"},
 		"a node in use before an unused one":          {pods(1, "r", "1", "A", "a3"), pod("1", "A"), map[float64][]string{9: {"a1", "a2"}, 0: {"a3"}}, "a3"},
 		"a node in use before a small unused one":     {pods(3, "r", "1", "A", "a1"), pod("1", "A"), map[float64][]string{9: {"a0"}, 0: {"a1"}}, "a1"},
+		"a node to be avoided is the last":            {pods(3, "r", "1", "A", "a9"), pod("1", "A"), map[float64][]string{0: {"a1"}, 9: {"a9"}}, "a1"},
+		"but before a later card":                     {nil, pod("1", "A|B"), map[float64][]string{0: {"a9"}, 9: {"b1"}}, "a9"},
+		"and a pod that tolerates it does not mind":   {pods(3, "r", "1", "A", "a9"), tolerating(pod("1", "A")), map[float64][]string{9: {"a1"}, 0: {"a9"}}, "a9"},
 		"the fullest of nodes in use":                 {concat(pods(2, "r", "1", "A", "a1"), pods(5, "r", "1", "A", "a2")), pod("1", "A"), map[float64][]string{9: {"a1"}, 0: {"a2", "a3"}}, "a2"},
 		"among equal nodes the better score":          {nil, pod("1", "A"), map[float64][]string{1: {"a1"}, 7: {"a3"}, 3: {"a2"}}, "a3"},
 		"among equals of equal score the first name":  {nil, pod("1", "A"), map[float64][]string{1: {"a3", "a2"}}, "a2"},

@@ -50,6 +50,10 @@ type plugin struct {
 	waiting map[api.QueueID]*account.Waiting
 	// attempt is what preempt tries now, nil when nothing.
 	attempt atomic.Pointer[attempt]
+	// reclaims is the pod that was last found to be allowed to take cards from
+	// other queues, reclaimer the one for which a node to do so is looked for.
+	reclaims  api.TaskID
+	reclaimer atomic.Pointer[api.TaskID]
 	// notReady says what is missing before anything may be decided, "" when
 	// nothing is.
 	notReady string
@@ -90,7 +94,7 @@ func (p *plugin) gates(ssn *framework.Session) {
 	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)
 	ssn.AddJobEnqueuedFn(PluginName, p.jobEnqueued)
 	ssn.AddAllocatableFn(PluginName, p.allocatable)
-	ssn.AddPrePredicateFn(PluginName, p.endAttempt)
+	ssn.AddPrePredicateFn(PluginName, p.beginSearch)
 	ssn.AddPredicateFn(PluginName, p.predicate)
 }
 

@@ -3,6 +3,7 @@ package capacitycard
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -35,7 +36,13 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	case !ask.Request.Allows(name):
 		return p.unfit(task, node, unfitKey{why: otherCard, text: ask.Request.String()})
 	case !p.account.FitsOn(string(job.Queue), name, ask.Count):
-		return p.unfit(task, node, unfitKey{why: noRoom, queue: job.Queue, name: name, count: ask.Count})
+		key := unfitKey{why: noRoom, queue: job.Queue, name: name, count: ask.Count, limit: p.rules[job.Queue].Limits.Cards[name]}
+		if by := p.reclaimer.Load(); by != nil && *by == task.UID {
+			// Cards of other queues are no help: what is missing is quota. Volcano
+			// would give up at such a node and not look at the next one.
+			key.why = noRoomToReclaim
+		}
+		return p.unfit(task, node, key)
 	}
 	return nil
 }
@@ -47,6 +54,7 @@ const (
 	namelessCard
 	otherCard
 	noRoom
+	noRoomToReclaim
 )
 
 // unfitKey is everything that the words of a refusal depend on.
@@ -56,37 +64,48 @@ type unfitKey struct {
 	queue api.QueueID
 	name  card.Name
 	count card.Count
+	limit card.Count
 }
 
 // unfitness keeps refusals of nodes. A pod that names a card is refused by
 // every node with another one, thousands of times in a session and always in
-// the same words, so each refusal is made once.
+// the same words, so each refusal is made once. What is in use is told as it was
+// when the refusal began, so that a busy queue does not change the words of
+// every pod that waits in it.
 type unfitness struct {
 	mutex    sync.RWMutex
-	statuses map[unfitKey][]*api.Status
+	statuses map[unfitKey]*unfitStatus
+}
+
+type unfitStatus struct {
+	words []*api.Status
+	// session is the one that last refused a node in these words.
+	session atomic.Uint64
 }
 
 // mostUnfit bounds the refusals that are kept.
 const mostUnfit = 10_000
 
-func (u *unfitness) of(key unfitKey) []*api.Status {
+// of returns the words of a refusal. used tells what is in use; it is asked
+// when the refusal is new, or was not given in this session or the one before.
+func (u *unfitness) of(key unfitKey, session uint64, used func() card.Count) []*api.Status {
 	u.mutex.RLock()
-	statuses, ok := u.statuses[key]
+	known, ok := u.statuses[key]
 	u.mutex.RUnlock()
-	if ok {
-		return statuses
+	if !ok || known.session.Load()+1 < session {
+		known = &unfitStatus{words: []*api.Status{key.status(used())}}
+		u.mutex.Lock()
+		if len(u.statuses) >= mostUnfit {
+			clear(u.statuses)
+		}
+		u.statuses[key] = known
+		u.mutex.Unlock()
 	}
-	statuses = []*api.Status{key.status()}
-	u.mutex.Lock()
-	defer u.mutex.Unlock()
-	if len(u.statuses) >= mostUnfit {
-		clear(u.statuses)
-	}
-	u.statuses[key] = statuses
-	return statuses
+	known.session.Store(session)
+	return known.words
 }
 
-func (k unfitKey) status() *api.Status {
+func (k unfitKey) status(used card.Count) *api.Status {
 	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: PluginName, Reason: k.text}
 	switch k.why {
 	case withoutJob:
@@ -95,9 +114,12 @@ func (k unfitKey) status() *api.Status {
 		status.Reason = fmt.Sprintf("node(s) have no named card for %s", k.text)
 	case otherCard:
 		status.Reason = fmt.Sprintf("node(s) have another card than <%s>", k.text)
-	case noRoom:
-		status.Code = api.Unschedulable
-		status.Reason = fmt.Sprintf("queue <%s> has no room for <%d> of <%s>", k.queue, k.count, k.name)
+	case noRoom, noRoomToReclaim:
+		status.Reason = fmt.Sprintf("queue <%s> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
+			k.queue, k.name, k.count, used.Add(k.count), k.limit)
+		if k.why == noRoom {
+			status.Code = api.Unschedulable
+		}
 	}
 	return status
 }
@@ -105,5 +127,6 @@ func (k unfitKey) status() *api.Status {
 // unfit is the refusal of one node. Volcano writes the node's name into it, so
 // only the words can be shared.
 func (p *plugin) unfit(task *api.TaskInfo, node *api.NodeInfo, key unfitKey) error {
-	return api.NewFitErrWithStatus(task, node, p.memory.unfit.of(key)...)
+	used := func() card.Count { return p.account.Used(string(key.queue), key.name) }
+	return api.NewFitErrWithStatus(task, node, p.memory.unfit.of(key, p.memory.session, used)...)
 }

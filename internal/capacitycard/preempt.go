@@ -1,6 +1,9 @@
 package capacitycard
 
 import (
+	"cmp"
+	"slices"
+
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
@@ -14,20 +17,27 @@ import (
 // than the node's would end the eviction too early, or never begin it.
 type attempt struct {
 	pod  api.TaskID
-	node string // "" when nothing on the node can be evicted
+	node string // "" when Volcano does not tell, since nothing can be evicted there
 }
 
-// endAttempt notes that a new search for a node begins.
-func (p *plugin) endAttempt(*api.TaskInfo) error {
+// beginSearch notes that a search for a node begins, and for whom cards may be
+// taken from other queues on the way: the pod that preemptive was asked about
+// just before.
+func (p *plugin) beginSearch(task *api.TaskInfo) error {
 	p.attempt.Store(nil)
+	p.reclaimer.Store(nil)
+	if p.reclaims == task.UID {
+		p.reclaimer.Store(&task.UID)
+	}
+	p.reclaims = ""
 	return nil
 }
 
 // preemptable picks the pods of one node that may make room for another pod of
 // the same queue, or for a pod of their own job: of lower priority, evictable,
-// and giving something that the node or the queue lacks. It embodies the rules
-// of Volcano's plugins priority and conformance, because beside it at most one
-// other plugin may be asked.
+// and no more than give what the node and the queue lack. It embodies the rules
+// of Volcano's plugins priority and conformance, because no other plugin may be
+// asked beside it.
 //
 // Volcano calls it from several goroutines when preemption is topology-aware;
 // then nobody reads the attempt.
@@ -46,16 +56,35 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 		return nil, util.Permit
 	}
 	lacks := lacking(preemptor.InitResreq, node.FutureIdle())
-	lacks.lackQuota(p.account.FitsNode(string(job.Queue), accountAsk(ask), name, account.Freed{}))
+	lacks.lackQuota(p.account.ShortOn(string(job.Queue), accountAsk(ask), name, account.Freed{}))
 	var candidates []*api.TaskInfo
-	var gives []amounts
 	for _, preemptee := range preemptees {
 		if p.outranks(preemptor, preemptee) && p.evictable(preemptee) {
 			candidates = append(candidates, preemptee)
-			gives = append(gives, p.given(preemptee, name))
 		}
 	}
-	return pick(candidates, helpful(lacks, gives)), util.Permit
+	slices.SortStableFunc(candidates, p.byPriority)
+	return p.fewest(candidates, lacks, name), util.Permit
+}
+
+// byPriority puts the lowest priority first, of the job and then of the pod, and
+// among equals what is lost least.
+func (p *plugin) byPriority(a, b *api.TaskInfo) int {
+	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
+	return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority), p.byLoss(a, b))
+}
+
+// fewest picks as few of the candidates as give all that is lacking.
+func (p *plugin) fewest(candidates []*api.TaskInfo, lacks amounts, name card.Name) []*api.TaskInfo {
+	gives := make([]amounts, len(candidates))
+	for i, candidate := range candidates {
+		gives[i] = p.given(candidate, name)
+	}
+	var picked []*api.TaskInfo
+	for _, i := range irreducible(lacks, gives) {
+		picked = append(picked, candidates[i])
+	}
+	return picked
 }
 
 // cardFor is the card that a pod would use on a node, false when it may not
@@ -101,20 +130,20 @@ func (p *plugin) given(task *api.TaskInfo, name card.Name) amounts {
 	return give
 }
 
-func pick(tasks []*api.TaskInfo, indices []int) []*api.TaskInfo {
-	var picked []*api.TaskInfo
-	for _, i := range indices {
-		picked = append(picked, tasks[i])
-	}
-	return picked
-}
-
 // fitsAttempt answers Allocatable during an attempt of preempt: for the card of
-// the node, after what was evicted so far. Where nothing could be evicted
-// nothing changed since allocate looked at the node.
+// the node, after what was evicted so far.
+//
+// Where nothing can be evicted Volcano does not tell the node. The pod may still
+// fit there now, because what was evicted for another pod of its gang left
+// something over; then every card it may use must have room.
 func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, node string) bool {
 	ask := p.askOf(task)
+	if ask.Refusal != nil || p.closedGate(queue.UID) != nil {
+		return false
+	}
+	if node == "" {
+		return p.account.FitsEverywhere(queue.Name, accountAsk(ask))
+	}
 	name, allowed := p.cardFor(ask, node)
-	return node != "" && allowed && p.closedGate(queue.UID) == nil &&
-		p.account.FitsNode(queue.Name, accountAsk(ask), name, account.Freed{}) == nil
+	return allowed && p.account.FitsNode(queue.Name, accountAsk(ask), name, account.Freed{}) == nil
 }

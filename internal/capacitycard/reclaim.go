@@ -22,9 +22,13 @@ func (p *plugin) preemptive(obj, candidate any) bool {
 		return false
 	}
 	ask := p.askOf(task)
-	return ask.Refusal == nil && ask.Count > 0 &&
+	may := ask.Refusal == nil && ask.Count > 0 &&
 		p.args.serviceTypes.Takes(p.serviceType(task)) &&
 		p.account.Fits(queue.Name, accountAsk(ask)) == nil
+	if may {
+		p.reclaims = task.UID
+	}
+	return may
 }
 
 // reclaimable picks the pods of one node that give way to a pod of another
@@ -51,12 +55,8 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 			candidates = append(candidates, reclaimee)
 		}
 	}
-	p.sortByLoss(candidates)
-	gives := make([]amounts, len(candidates))
-	for i, candidate := range candidates {
-		gives[i] = p.given(candidate, name)
-	}
-	return pick(candidates, irreducible(lacks, gives)), util.Permit
+	slices.SortStableFunc(candidates, p.byLoss)
+	return p.fewest(candidates, lacks, name), util.Permit
 }
 
 // givesWay tells whether a pod may be reclaimed for another: by the matrix of
@@ -93,21 +93,19 @@ func (p *plugin) serviceType(task *api.TaskInfo) string {
 	return decision.ServiceTypeOf(queue, task.Pod.Annotations, group, p.args.owners.TypeOf(task.Pod))
 }
 
-// sortByLoss puts first what is lost least by an eviction, as far as one pod
-// tells: pods of jobs that are broken already, pods above their job's minimum,
-// then by the priority of queue, job and pod, then the youngest.
-func (p *plugin) sortByLoss(tasks []*api.TaskInfo) {
-	slices.SortStableFunc(tasks, func(a, b *api.TaskInfo) int {
-		x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
-		return cmp.Or(
-			cmp.Compare(breakage(x), breakage(y)),
-			cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
-			cmp.Compare(x.Priority, y.Priority),
-			cmp.Compare(a.Priority, b.Priority),
-			b.Pod.CreationTimestamp.Compare(a.Pod.CreationTimestamp.Time),
-			cmp.Compare(a.UID, b.UID),
-		)
-	})
+// byLoss puts first what is lost least by an eviction, as far as one pod tells:
+// pods of jobs that are broken already, pods above their job's minimum, then by
+// the priority of queue, job and pod, then the youngest.
+func (p *plugin) byLoss(a, b *api.TaskInfo) int {
+	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
+	return cmp.Or(
+		cmp.Compare(breakage(x), breakage(y)),
+		cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
+		cmp.Compare(x.Priority, y.Priority),
+		cmp.Compare(a.Priority, b.Priority),
+		b.Pod.CreationTimestamp.Compare(a.Pod.CreationTimestamp.Time),
+		cmp.Compare(a.UID, b.UID),
+	)
 }
 
 // breakage is what the eviction of one pod does to its job: 0 nothing more, as

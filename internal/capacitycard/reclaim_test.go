@@ -96,6 +96,11 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 			tide(`{"NVIDIA-H800":2}`, full), groups(waiting("i", "inf")), concat(busy(), pods(1, "i", "1", "NVIDIA-H200|NVIDIA-H800", "")),
 			"t2-h8007", "i-0@h800",
 		},
+		"a free card without quota does not keep another from being reclaimed": {
+			tide(`{"NVIDIA-H800":2}`, full), groups(waiting("i", "inf")),
+			concat(pods(4, "t1", "1", "NVIDIA-H200", "h200"), pods(8, "t2", "1", "NVIDIA-H800", "h800"), pods(1, "i", "1", "NVIDIA-H200|NVIDIA-H800", "")),
+			"t2-h8007", "i-0@h800",
+		},
 		"pods and PodGroups that say so are protected": {
 			tide(full, full), groups(waiting("i", "inf")),
 			concat(each(pods(8, "t1", "1", "NVIDIA-H200", "h200"), preemptable("false")), pods(1, "i", "1", "NVIDIA-H200", "")), "", "",

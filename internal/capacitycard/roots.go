@@ -33,7 +33,9 @@ func (p *plugin) adoptLostQueues() {
 		child, ok := known[info.Queue.UID]
 		if !ok || child.original != info.Queue {
 			child = adopted{original: info.Queue, copy: info.Queue.DeepCopy()}
-			child.copy.Spec.Parent = rootQueue
+			if child.copy.Spec.Parent = rootQueue; id == rootQueue {
+				child.copy.Spec.Parent = ""
+			}
 		}
 		p.memory.adopted[info.Queue.UID] = child
 		info.Queue = child.copy
@@ -43,10 +45,14 @@ func (p *plugin) adoptLostQueues() {
 
 // lostQueues lists the queues whose parent does not exist and those that are
 // their own ancestors. Queues below them reach root once these are under it.
+// root itself is lost with any parent.
 func lostQueues(queues map[api.QueueID]*api.QueueInfo) []api.QueueID {
 	var lost []api.QueueID
-	for id := range queues {
+	for id, info := range queues {
 		if id == rootQueue {
+			if info.Queue.Spec.Parent != "" {
+				lost = append(lost, id)
+			}
 			continue
 		}
 		for at, steps := id, 0; ; steps++ {
@@ -72,6 +78,9 @@ func (p *plugin) tellQueue(queue *scheduling.Queue) {
 	refusal := &decision.Refusal{Reason: decision.ReasonParentNotFound, Message: fmt.Sprintf(
 		"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
 		queue.Name, queue.Spec.Parent, rootQueue)}
+	if queue.Name == rootQueue {
+		refusal.Message = fmt.Sprintf("Queue <%s> names parent <%s>: it has none and is treated so; remove spec.parent", rootQueue, queue.Spec.Parent)
+	}
 	if _, isNew := p.memory.voice.say(queue.UID, refusal); !isNew {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestQueuesWithoutAWayToRootStopNobody opens and closes sessions with queues
-// on which Volcano itself would panic or never return.
+// on which Volcano itself would panic or never return. A job runs in each.
 func TestQueuesWithoutAWayToRootStopNobody(t *testing.T) {
 	child := func(name, parent string) *v1beta1.Queue {
 		q := quotaQueue(name, `{"NVIDIA-H200":1}`)
@@ -46,7 +46,11 @@ func TestQueuesWithoutAWayToRootStopNobody(t *testing.T) {
 			}, nil)
 			var got []string
 			for _, child := range process.adopted {
-				if child.original.Spec.Parent == child.copy.Spec.Parent || child.copy.Spec.Parent != "root" {
+				want := "root"
+				if child.copy.Name == "root" {
+					want = ""
+				}
+				if child.original.Spec.Parent == child.copy.Spec.Parent || child.copy.Spec.Parent != want {
 					t.Errorf("queue %s: parent %q, copy's parent %q", child.copy.Name, child.original.Spec.Parent, child.copy.Spec.Parent)
 				}
 				got = append(got, child.copy.Name)
@@ -63,3 +67,17 @@ func TestQueuesWithoutAWayToRootStopNobody(t *testing.T) {
 		}) // closing the session is the clean-up of run
 	}
 }
+
+// TestARootWithAParentStopsNobody: a pod in root makes Volcano look for it.
+func TestARootWithAParentStopsNobody(t *testing.T) {
+	root := quotaQueue("root", "")
+	root.UID, root.Spec.Parent = "root", "nowhere"
+	ssn := run(t, &uthelper.TestCommonStruct{
+		Nodes: []*corev1.Node{cardNode("h200", "NVIDIA-H200")}, Queues: []*v1beta1.Queue{root, quotaQueue("q", `{"NVIDIA-H200":1}`)},
+		PodGroups: []*v1beta1.PodGroup{group("r", "root", 1, "Running", ""), group("j", "q", 1, "Inqueue", "1")},
+		Pods:      concat(pods(1, "r", "0", "", "h200"), pods(1, "j", "1", "NVIDIA-H200", "")),
+	}, nil)
+	if got := placed(ssn, "j")["h200"]; got != 1 || ssn.Queues["root"].Queue.Spec.Parent != "" {
+		t.Errorf("%d pods placed, root's parent is %q", got, ssn.Queues["root"].Queue.Spec.Parent)
+	}
+} // closing the session is the clean-up of run

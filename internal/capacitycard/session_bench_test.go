@@ -53,8 +53,7 @@ const (
 // before, start the first of a process.
 func BenchmarkSession(b *testing.B) {
 	for _, size := range []struct{ nodes, pods, queues int }{{1000, 10_000, 200}, {5000, 100_000, 1000}} {
-		world := fleet(size.nodes, size.pods, size.queues, 20)
-		ssn := world.RegisterSession(nil, nil)
+		ssn := openFleet(b, size.nodes, size.pods, size.queues, 20)
 		for _, state := range []struct {
 			name   string
 			before func()
@@ -62,7 +61,7 @@ func BenchmarkSession(b *testing.B) {
 		}{
 			{"unchanged", func() {}, true},
 			{"churn", func() { churn(process, 100) }, true},
-			{"relabel", func() { relabel(process) }, false},
+			{"relabel", func() { relabel(process) }, true},
 			{"start", func() { process = newMemory() }, false},
 		} {
 			b.Run(fmt.Sprintf("%d-nodes/%d-pods/%d-queues/%s", size.nodes, size.pods, size.queues, state.name), func(b *testing.B) {
@@ -126,8 +125,7 @@ func BenchmarkGrowth(b *testing.B) {
 		{1000, 10_000, 200}, {1000, 20_000, 200}, {1000, 40_000, 200}, {1000, 80_000, 200}, // pods
 		{4000, 20_000, 200}, {1000, 20_000, 800}, {4000, 20_000, 800}, // nodes and queues
 	} {
-		world := fleet(size.nodes, size.pods, size.queues, 20)
-		ssn := world.RegisterSession(nil, nil)
+		ssn := openFleet(b, size.nodes, size.pods, size.queues, 20)
 		b.Run(fmt.Sprintf("%d-nodes/%d-pods/%d-queues", size.nodes, size.pods, size.queues), func(b *testing.B) {
 			process = newMemory()
 			ours := &side{open: func() framework.Plugin { return New(nil) }}

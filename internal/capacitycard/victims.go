@@ -46,34 +46,17 @@ func resources(r *api.Resource) amounts {
 }
 
 // lackQuota adds what a queue has too little of.
-func (a amounts) lackQuota(short *account.Shortage) {
-	if short != nil {
+func (a amounts) lackQuota(all []account.Shortage) {
+	for _, short := range all {
 		what := map[account.Kind]string{account.Cards: quotaCards, account.CPU: quotaCPU, account.Memory: quotaMemory}[short.Kind]
 		a[what] = float64(short.Total - short.Limit)
 	}
 }
 
-// helpful picks the candidates whose eviction gives something that is lacking,
-// and none at all when everything they give together is not enough: nobody is
-// evicted for a pod that could not run afterwards either.
-func helpful(lacks amounts, gives []amounts) []int {
-	var picked []int
-	left := lacks.clone()
-	for i, give := range gives {
-		if lacks.reducedBy(give) {
-			picked = append(picked, i)
-			left.subtract(give)
-		}
-	}
-	if !left.none() {
-		return nil
-	}
-	return picked
-}
-
 // irreducible picks as few of the candidates as are needed, in their order:
 // the first that help, and then without any whose place the others fill. It
-// picks none when all together are not enough.
+// picks none when all together are not enough: nobody is evicted for a pod that
+// could not run afterwards either.
 func irreducible(lacks amounts, gives []amounts) []int {
 	var picked []int
 	left := lacks.clone()

@@ -84,21 +84,3 @@ func TestVictimsAreAsFewAsNeeded(t *testing.T) {
 		}
 	})
 }
-
-// TestHelpfulVictimsGiveWhatIsLacking: all that help, or none when all together
-// are not enough.
-func TestHelpfulVictimsGiveWhatIsLacking(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := drawNeed(t)
-		picked := helpful(n.lacks, n.gives)
-		if enough := n.fewest() < math.MaxInt; enough != n.covers(picked) || !enough && len(picked) > 0 {
-			t.Fatalf("picked %v, enough is possible: %v", picked, enough)
-		}
-		for i, give := range n.gives {
-			helps := slices.ContainsFunc(whats, func(what string) bool { return n.lacks[what] > 0 && give[what] > 0 })
-			if slices.Contains(picked, i) != helps && len(picked) > 0 {
-				t.Fatalf("candidate %d helps: %v, picked %v", i, helps, picked)
-			}
-		}
-	})
-}

@@ -117,7 +117,7 @@ func TestRulesOfReadsOddCapabilities(t *testing.T) {
 		"without a quota, negative CPU is no limit":    {unmanaged(capable("cpu", "-4")), account.Limits{MilliCPU: account.Unlimited, Memory: memory}},
 		"without a quota, zero memory is no limit":     {unmanaged(capable("memory", "0")), account.Limits{MilliCPU: cpu, Memory: account.Unlimited}},
 		"without a quota, cards need one all the same": {unmanaged(capable("nvidia.com/gpu", "8")), account.Limits{MilliCPU: cpu, Memory: memory}},
-		"root with a quota that cannot be read":        {tenant(`{`, called("root")), account.Limits{AnyCard: true, MilliCPU: account.Unlimited, Memory: account.Unlimited}},
+		"root with a quota that cannot be read":        {tenant(`{`, called("root")), account.Limits{MilliCPU: account.Unlimited, Memory: account.Unlimited}},
 		"a quota of no cards":                          {tenant(`{"H200":0}`), account.Limits{Cards: card.Quota{"H200": 0}, MilliCPU: cpu, Memory: memory}},
 	}
 	for name, tc := range tests {

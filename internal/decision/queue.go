@@ -24,8 +24,8 @@ const (
 	Ignore Unmanaged = "Ignore"
 )
 
-// rootQueue is Volcano's root of all queues. It is never limited: no job runs
-// in it and its numbers belong to the scheduler.
+// rootQueue is Volcano's root of all queues. Its numbers belong to the scheduler
+// and limit nobody.
 const rootQueue = "root"
 
 // QueueRules are what a Queue object says about its use.
@@ -43,14 +43,15 @@ type QueueRules struct {
 // A queue with card.quota is limited by it and by spec.capability, where CPU
 // or memory that is not set is 0. Any other queue keeps Volcano's meaning of
 // capability (not set or 0 is unlimited) and has no cards, or any with
-// unmanaged Ignore. A quota that cannot be read withholds everything from that
+// unmanaged Ignore. root is such a queue without capability: Volcano lets any
+// pod name it, and that must not be a way around the quotas. A quota that cannot be read withholds everything from that
 // queue, and from no other.
 func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged) QueueRules {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	rules := QueueRules{Managed: managed, Refusal: closed(queue)}
 	switch {
 	case queue.Name == rootQueue:
-		rules.Limits = account.Limits{AnyCard: true, MilliCPU: account.Unlimited, Memory: account.Unlimited}
+		rules.Limits = account.Limits{AnyCard: unmanaged == Ignore, MilliCPU: account.Unlimited, Memory: account.Unlimited}
 	case !managed:
 		rules.Limits = account.Limits{
 			AnyCard:  unmanaged == Ignore,

@@ -15,6 +15,13 @@ var choosers = map[string][]string{
 	switchReclaimable: {"gang", "conformance", "drf", "pdb", "cdp", "extender"},
 }
 
+// hooks are the switches of capacity-card that an action which evicts needs, the
+// one that chooses victims first.
+var hooks = map[string][]string{
+	"preempt": {switchPreemptable},
+	"reclaim": {switchReclaimable, switchPreemptive},
+}
+
 const (
 	switchPreemptable = "enablePreemptable"
 	switchReclaimable = "enableReclaimable"
@@ -26,9 +33,10 @@ const (
 // Volcano asks the plugins of one tier and takes what all of them allow; when
 // that is nothing it asks the next tier, and when it is nothing after two of
 // three plugins it takes the word of the third (Session.Reclaimable and
-// Session.Preemptable). So only capacity-card may choose victims of reclaim;
-// for preempt at most one other plugin may, in the same tier. Evicted cards are
-// promised to the one they were taken for, so allocate must have had its turn.
+// Session.Preemptable). And victims that another plugin has cut down are evicted
+// although the rest no longer makes room in the quota. So only capacity-card may
+// choose victims. Evicted cards are promised to the one they were taken for, so
+// allocate must have had its turn.
 func (v *validation) evictions(root *yaml.Node) {
 	actions := actionsOf(root)
 	for _, action := range []string{"preempt", "reclaim"} {
@@ -39,15 +47,12 @@ func (v *validation) evictions(root *yaml.Node) {
 		if !slices.Contains(actions[:at], "allocate") {
 			v.fault(field(root, "actions"), "%s has no allocate before it, so pods would be evicted although cards are free: write allocate first", action)
 		}
-		if action == "preempt" {
-			v.mustBeOn(root, action, switchPreemptable)
-			v.preemptChoosers(root)
-		} else {
-			v.mustBeOn(root, action, switchReclaimable)
-			v.mustBeOn(root, action, switchPreemptive)
-			for _, other := range v.otherChoosers(root, switchReclaimable) {
-				v.fault(other.entry, "plugin %s would choose victims of reclaim past %s: write %s: false", other.name, CapacityCard, switchReclaimable)
-			}
+		for _, name := range hooks[action] {
+			v.mustBeOn(root, action, name)
+		}
+		choice := hooks[action][0]
+		for _, other := range v.otherChoosers(root, choice) {
+			v.fault(other.entry, "plugin %s would choose victims of %s beside %s: write %s: false", other.name, action, CapacityCard, choice)
 		}
 	}
 	for i, action := range actions {
@@ -82,27 +87,10 @@ func (v *validation) mustBeOn(root *yaml.Node, action, name string) {
 	}
 }
 
-// preemptChoosers allows one more plugin beside capacity-card.
-func (v *validation) preemptChoosers(root *yaml.Node) {
-	card := findCard(root)
-	if card == nil {
-		return
-	}
-	others := v.otherChoosers(root, switchPreemptable)
-	for _, other := range others {
-		switch {
-		case !slices.Contains(items(field(other.tier, "plugins")), card):
-			v.fault(other.entry, "plugin %s would choose victims of preempt past %s, which stands in another tier: write %s: false", other.name, CapacityCard, switchPreemptable)
-		case len(others) > 1:
-			v.fault(other.entry, "plugin %s chooses victims of preempt beside %s and others, and where they disagree Volcano takes the word of one: leave one other plugin, for the rest write %s: false", other.name, CapacityCard, switchPreemptable)
-		}
-	}
-}
-
 // chooser is a plugin beside capacity-card that chooses victims.
 type chooser struct {
-	name        string
-	entry, tier *yaml.Node
+	name  string
+	entry *yaml.Node
 }
 
 // otherChoosers lists the plugins beside capacity-card whose switch is not off.
@@ -116,7 +104,7 @@ func (v *validation) otherChoosers(root *yaml.Node, name string) []chooser {
 			}
 			chooses := slices.Contains(choosers[name], plugin.Value) || !slices.Contains(VolcanoPlugins(), plugin.Value)
 			if off := field(entry, name); chooses && (off == nil || off.Value != "false") {
-				found = append(found, chooser{name: plugin.Value, entry: entry, tier: tier})
+				found = append(found, chooser{name: plugin.Value, entry: entry})
 			}
 		}
 	}
