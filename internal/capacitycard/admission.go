@@ -14,8 +14,8 @@ import (
 
 // reserve notes what a job that was admitted earlier still waits for, unless it
 // has waited too long for other reasons than quota, and what a running job
-// holds above its minimum.
-func (p *plugin) reserve(job *api.JobInfo) {
+// holds above its minimum. allocated is how many of its pods are placed.
+func (p *plugin) reserve(job *api.JobInfo, allocated int) {
 	waiting, ok := p.waiting[job.Queue]
 	if !ok || job.PodGroup == nil {
 		return
@@ -30,8 +30,10 @@ func (p *plugin) reserve(job *api.JobInfo) {
 			waiting.Add(application)
 		}
 	}
-	if elastic, ok := p.elastic(job); ok {
-		waiting.AddElastic(elastic)
+	if spare := allocated - int(job.MinAvailable); spare > 0 {
+		if elastic, ok := p.elastic(job, spare); ok {
+			waiting.AddElastic(elastic)
+		}
 	}
 }
 
@@ -111,17 +113,8 @@ func (p *plugin) announced(job *api.JobInfo) (account.Application, *decision.Ref
 	return app, refusal
 }
 
-// elastic is what a job holds above its minimum.
-func (p *plugin) elastic(job *api.JobInfo) (account.Elastic, bool) {
-	spare := -int(job.MinAvailable)
-	for status, tasks := range job.TaskStatusIndex {
-		if api.AllocatedStatus(status) {
-			spare += len(tasks)
-		}
-	}
-	if spare <= 0 {
-		return account.Elastic{}, false
-	}
+// elastic is what a job holds of which so many pods are above its minimum.
+func (p *plugin) elastic(job *api.JobInfo, spare int) (account.Elastic, bool) {
 	var counts []card.Count
 	e := account.Elastic{Held: map[card.Name]card.Count{}}
 	for status, tasks := range job.TaskStatusIndex {

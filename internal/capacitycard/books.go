@@ -20,22 +20,25 @@ func (p *plugin) openBooks() {
 	p.adoptLostQueues()
 	p.openQueues()
 	for _, job := range p.ssn.Jobs {
+		allocated := 0
 		for status, tasks := range job.TaskStatusIndex {
+			placed := api.AllocatedStatus(status)
+			if placed {
+				allocated += len(tasks)
+			}
 			for _, task := range tasks {
 				facts := m.facts(task.Pod)
-				if api.AllocatedStatus(status) || leaving(task, status) {
+				if placed || leaving(task, status) {
 					p.charge(string(task.UID), facts, string(job.Queue), task.NodeName)
 				} else {
 					m.refund(string(task.UID), facts)
 				}
 			}
 		}
+		p.reserve(job, allocated)
 	}
 	p.chargeOthers()
 	m.sweep()
-	for _, job := range p.ssn.Jobs {
-		p.reserve(job)
-	}
 }
 
 // leaving tells a task that Volcano evicts but whose pod nobody has deleted
