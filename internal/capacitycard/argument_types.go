@@ -20,7 +20,7 @@ func parseOwners(value any) (servicetype.Owners, error) {
 	for _, kind := range slices.Sorted(maps.Keys(entries)) {
 		name, ok := entries[kind].(string)
 		if !ok {
-			return nil, fmt.Errorf("kind %s: write the name of a service type", clip.Text(kind, shown))
+			return nil, fmt.Errorf("kind %q: write the name of a service type", clip.Text(kind, shown))
 		}
 		owners[kind] = name
 	}
@@ -41,7 +41,7 @@ func parseServiceTypes(value any) (servicetype.Matrix, error) {
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		rule, err := parseRule(entries[name])
 		if err != nil {
-			return nil, fmt.Errorf("type %s: %w", clip.Text(name, shown), err)
+			return nil, fmt.Errorf("type %q: %w", clip.Text(name, shown), err)
 		}
 		matrix[name] = rule
 	}
@@ -86,7 +86,7 @@ func mapping(value any) (map[string]any, error) {
 		for key, entry := range entries {
 			name, ok := key.(string)
 			if !ok {
-				return nil, fmt.Errorf("key %s is not a word", clip.Text(fmt.Sprint(key), shown))
+				return nil, fmt.Errorf("key %s is not a word", written(key))
 			}
 			named[name] = entry
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"cardquota.dev/operator/internal/clip"
@@ -33,8 +34,13 @@ type arguments struct {
 	configHash string
 }
 
-// shown is how many bytes of a wrong value a message repeats.
-const shown = 80
+// shown is how many bytes of a wrong value a message repeats, longest how many
+// bytes of mistakes are told: an event holds 1024, and what has the arguments is
+// named before them.
+const (
+	shown   = 80
+	longest = 900
+)
 
 // parser reads one argument into its field.
 type parser func(*arguments, any) error
@@ -115,13 +121,28 @@ func parseArguments(raw map[string]any) (arguments, error) {
 			continue
 		}
 		if err := parse(&args, raw[key]); err != nil {
-			wrong = append(wrong, fmt.Errorf("argument %s is %s: %w", key, clip.Text(fmt.Sprint(raw[key]), shown), err))
+			wrong = append(wrong, fmt.Errorf("argument %s is %s: %w", key, written(raw[key]), err))
 		}
 	}
-	if err := errors.Join(wrong...); err != nil {
-		return defaults, err
+	if len(wrong) > 0 {
+		return defaults, oneLine(wrong)
 	}
 	return args, nil
+}
+
+// written repeats a wrong value, a text in quotes so that it is not taken for
+// the number or flag that it looks like.
+func written(value any) string {
+	quoted := strconv.Quote(clip.Text(fmt.Sprint(value), shown))
+	if _, isText := value.(string); isText {
+		return quoted
+	}
+	return quoted[1 : len(quoted)-1]
+}
+
+// oneLine puts mistakes on one line of bounded length.
+func oneLine(wrong []error) error {
+	return errors.New(clip.Text(strings.ReplaceAll(errors.Join(wrong...).Error(), "\n", "; "), longest))
 }
 
 func number(v any) (float64, bool) {

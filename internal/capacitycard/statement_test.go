@@ -1,0 +1,223 @@
+package capacitycard
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/client-go/tools/record"
+	"pgregory.net/rapid"
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/util"
+)
+
+// draft returns an undecided statement or begins one.
+func (l *life) draft(t *rapid.T) *draft {
+	if i := rapid.IntRange(0, 3).Draw(t, "statement") / 2; i < len(l.undecided) {
+		return l.undecided[i]
+	}
+	l.undecided = append(l.undecided, &draft{Statement: framework.NewStatement(l.ssn)})
+	return l.undecided[len(l.undecided)-1]
+}
+
+// take takes one draft out of a list.
+func take(t *rapid.T, drafts *[]*draft) *draft {
+	if len(*drafts) == 0 {
+		t.Skip("none")
+	}
+	i := rapid.IntRange(0, len(*drafts)-1).Draw(t, "statement")
+	taken := (*drafts)[i]
+	*drafts = slices.Delete(*drafts, i, i+1)
+	return taken
+}
+
+// choose picks a pending task and a node, mostly where it may run.
+func (l *life) choose(t *rapid.T, used map[use]int) (*api.TaskInfo, string) {
+	type place struct {
+		task *api.TaskInfo
+		node string
+	}
+	var all, good []place
+	for _, task := range l.tasks(api.Pending) {
+		for _, node := range []string{"n1", "n2", "n3"} {
+			all = append(all, place{task, node})
+			if l.mayUse(task, node, used) {
+				good = append(good, place{task, node})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, ""
+	}
+	if len(good) > 0 && rapid.IntRange(0, 2).Draw(t, "anywhere") > 0 {
+		all = good
+	}
+	chosen := all[rapid.IntRange(0, len(all)-1).Draw(t, "place")]
+	return chosen.task, chosen.node
+}
+
+// place allocates or pipelines a pending task, by whatever gate was passed
+// before, and undoes it as Volcano's actions do when that fails.
+func (l *life) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeInfo) error, undo func(*draft, *api.TaskInfo) error) {
+	stmt, before := l.draft(t), l.used()
+	task, node := l.choose(t, before)
+	if task == nil {
+		return
+	}
+	err := do(stmt, task, l.ssn.Nodes[node])
+	if may := l.mayUse(task, node, before); (err == nil) != may {
+		t.Fatalf("%s on %s: error %v, want placed %v", task.UID, node, err, may)
+	}
+	if err == nil {
+		stmt.steps = append(stmt.steps, step{task.UID, task.Job, node})
+		l.grewWithinQuota(t, before)
+		return
+	}
+	if err := undo(stmt, task); err != nil {
+		t.Fatal(err)
+	}
+	if charge := l.plugin.account.Charged(string(task.UID)); charge != nil {
+		t.Fatalf("%s was not placed on %s and is charged %+v", task.UID, node, charge)
+	}
+}
+
+func allocates(d *draft, task *api.TaskInfo, node *api.NodeInfo) error { return d.Allocate(task, node) }
+
+func unallocates(d *draft, task *api.TaskInfo) error { return d.UnAllocate(task) }
+
+func pipelines(d *draft, task *api.TaskInfo, node *api.NodeInfo) error {
+	return d.Pipeline(task, node.Name, false)
+}
+
+func unpipelines(d *draft, task *api.TaskInfo) error { return d.UnPipeline(task) }
+
+// commit commits a statement and notes what was asked of the API server.
+func (l *life) commit(d *draft) {
+	d.Commit()
+	for _, s := range d.steps {
+		if s.node == "" && l.ssn.Jobs[s.job].Tasks[s.task].Status == api.Releasing {
+			if name := <-l.evicted; l.pods[name] != nil && l.pods[name].DeletionTimestamp == nil {
+				l.evicting[name] = true
+			}
+		}
+	}
+	l.noteBindings()
+}
+
+func (l *life) noteBindings() {
+	for len(l.cache.BindFlowChannel) > 0 {
+		task := (<-l.cache.BindFlowChannel).TaskInfo
+		l.binding[task.Name] = task.NodeName
+	}
+}
+
+// recover replays what a discarded statement had done. It must go through as far
+// as the quota does, whatever else happened in between.
+func (l *life) recover(t *rapid.T, saved *draft) {
+	used, may := l.used(), true
+	for _, s := range saved.steps {
+		task := l.ssn.Jobs[s.job].Tasks[s.task]
+		if !slices.Contains([]api.TaskStatus{api.Pending, api.Bound, api.Running}, task.Status) {
+			return // Volcano replays only what nobody else has taken
+		}
+		cards, _ := asked(task.Pod)
+		if s.node == "" {
+			used[use{l.queueOf(task), l.modelOf(task)}] -= cards
+		} else {
+			may = may && l.mayUse(task, s.node, used)
+			used[use{l.queueOf(task), l.models[s.node]}] += cards
+		}
+	}
+	l.replayed = true
+	anew := &draft{Statement: framework.NewStatement(l.ssn), steps: saved.steps}
+	if err := anew.RecoverOperations(saved.Statement); (err == nil) != may {
+		t.Fatalf("%+v is replayed with error %v, want replayed %v", saved.steps, err, may)
+	}
+	if may {
+		l.undecided = append(l.undecided, anew)
+	} // else Volcano forgets the statement, and what it did stays for the session
+}
+
+// TestTheBooksFollowVolcanosStatements drives Volcano's own session, statements
+// and cache through random lives: pods are allocated, promised, evicted, undone,
+// replayed and committed, with commits, binds and evictions that fail; between
+// sessions pods come and go, nodes are relabelled, quotas change, and the process
+// restarts. After every step the books equal a recount, nothing that was placed
+// exceeds the quota that was in force, and what could not be placed is not
+// charged.
+func TestTheBooksFollowVolcanosStatements(t *testing.T) {
+	t.Cleanup(framework.CleanupPluginBuilders)
+	allocation := allocate.New()
+	conf.EnabledActionMap = map[string]bool{allocation.Name(): true}
+	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
+	rapid.Check(t, func(t *rapid.T) {
+		l := newLife(t, volcano)
+		actions := map[string]func(*rapid.T){
+			"allocate": func(t *rapid.T) {
+				for range rapid.IntRange(1, 3).Draw(t, "times") {
+					l.place(t, allocates, unallocates)
+				}
+			},
+			"pipeline": func(t *rapid.T) {
+				for range rapid.IntRange(1, 3).Draw(t, "times") {
+					l.place(t, pipelines, unpipelines)
+				}
+			},
+			"evict": func(t *rapid.T) {
+				d := l.draft(t)
+				for range rapid.IntRange(1, 2).Draw(t, "times") {
+					if running := l.tasks(api.Bound, api.Running); len(running) > 0 {
+						task := rapid.SampledFrom(running).Draw(t, "pod")
+						if err := d.Evict(task, "test"); err != nil {
+							t.Fatal(err)
+						}
+						d.steps = append(d.steps, step{task: task.UID, job: task.Job})
+					}
+				}
+			},
+			"discard": func(t *rapid.T) { take(t, &l.undecided).Discard() },
+			"commit":  func(t *rapid.T) { l.commit(take(t, &l.undecided)) },
+			"commit what makes a job ready": func(t *rapid.T) {
+				if d := take(t, &l.undecided); len(d.steps) > 0 && l.ssn.JobReady(l.ssn.Jobs[d.steps[0].job]) {
+					l.commit(d)
+				}
+			},
+			"save and discard": func(t *rapid.T) {
+				d := take(t, &l.undecided)
+				if len(d.steps) == 0 {
+					t.Skip("Volcano saves no empty solution")
+				}
+				l.saved = append(l.saved, &draft{Statement: framework.SaveOperations(d.Statement), steps: d.steps})
+				d.Discard()
+			},
+			"recover": func(t *rapid.T) {
+				saved := take(t, &l.saved)
+				for range rapid.IntRange(0, 2).Draw(t, "rivals") {
+					l.place(t, allocates, unallocates)
+				}
+				l.recover(t, saved)
+			},
+			"Volcano allocates": func(t *rapid.T) {
+				if len(l.undecided) > 0 || l.replayed {
+					t.Skip("statements are decided and replayed in allocate itself, which runs once")
+				}
+				before := l.used()
+				allocation.Initialize()
+				allocation.Execute(l.ssn)
+				allocation.UnInitialize()
+				l.noteBindings()
+				l.grewWithinQuota(t, before)
+			},
+			"pods come and go": l.podsChange, // the open session does not know
+			"the next session": l.next,
+			"":                 l.check,
+		}
+		for range 15 { // a long life, so that much comes together
+			t.Repeat(actions)
+		}
+		framework.CloseSession(l.ssn)
+	})
+}
