@@ -1,10 +1,12 @@
 package capacitycard
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling"
@@ -40,6 +42,7 @@ func (w *world) session() *framework.Session {
 	}
 	for name, quota := range w.queues {
 		queue := &scheduling.Queue{Status: scheduling.QueueStatus{State: scheduling.QueueStateOpen}}
+		queue.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("100"), "memory": resource.MustParse("1Ti")}
 		queue.Name, queue.Annotations = name, map[string]string{"volcano.sh/card.quota": quota}
 		ssn.Queues[api.QueueID(name)] = api.NewQueueInfo(queue)
 	}
@@ -60,18 +63,38 @@ func (w *world) session() *framework.Session {
 func (w *world) recount(queue, model string) card.Count {
 	var sum card.Count
 	for _, s := range w.pods {
-		held := api.AllocatedStatus(s.status) || s.status == api.Releasing && !s.evicted
-		if s.queue == queue && held && w.models[s.node] == model {
+		if s.queue == queue && s.held() && w.models[s.node] == model {
 			sum += card.Count(s.count)
 		}
 	}
 	return sum
 }
 
+// held tells that the pod holds its cards in this session: it has a node or was
+// promised one, or an eviction has not reached the API server.
+func (s *state) held() bool {
+	return api.AllocatedStatus(s.status) || s.status == api.Pipelined || s.status == api.Releasing && !s.evicted
+}
+
+// fits tells whether a pod may be placed where it is, beside all others.
+func (w *world) fits(s *state) bool {
+	var quota map[string]card.Count
+	if json.Unmarshal([]byte(w.queues[s.queue]), &quota) != nil {
+		return false // no queue, or one that cannot be read: not even CPU
+	}
+	model := w.models[s.node]
+	used := w.recount(s.queue, model)
+	if s.held() {
+		used -= card.Count(s.count)
+	}
+	return s.count == 0 || used+card.Count(s.count) <= quota[model]
+}
+
 // TestTheBooksEqualANaiveRecount drives one process through random lives:
 // pods come, are placed, promised, evicted, restored and go; nodes are
 // relabelled, queues move, quotas change and go, sessions open, and the process
-// restarts. After every step the account equals what a recount says.
+// restarts. After every step the account equals what a recount says, and what
+// does not fit is refused and undone.
 func TestTheBooksEqualANaiveRecount(t *testing.T) {
 	models, queues := []string{"A", "B"}, []string{"q", "r"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,6 +108,9 @@ func TestTheBooksEqualANaiveRecount(t *testing.T) {
 		open := func() {
 			for _, s := range w.pods {
 				s.evicted = false
+				if s.status == api.Pipelined {
+					s.status = api.Pending // a promise ends with its session
+				}
 			}
 			p.ssn = w.session()
 			p.openBooks()
@@ -101,28 +127,50 @@ func TestTheBooksEqualANaiveRecount(t *testing.T) {
 			}
 			return w.pods[uid]
 		}
-		task := func(s *state) *api.TaskInfo { // a copy, as Volcano replays them
+		event := func(s *state) *framework.Event { // of a copy, as Volcano replays them
 			known := p.ssn.Jobs[api.JobID("ns/"+string(s.pod.UID))].Tasks[api.TaskID(s.pod.UID)]
-			return &api.TaskInfo{UID: known.UID, Job: known.Job, Pod: known.Pod, TransactionContext: api.TransactionContext{NodeName: s.node}}
+			return &framework.Event{Task: &api.TaskInfo{UID: known.UID, Job: known.Job, Pod: known.Pod, TransactionContext: api.TransactionContext{NodeName: s.node, Status: s.status}}}
+		}
+		// place sends the event of a placement, and undoes it when it is refused.
+		place := func(t *rapid.T, s *state, may bool) {
+			placed := event(s)
+			if p.allocated(placed); (placed.Err == nil) != may {
+				t.Fatalf("%s as %s on %s: error %v, want placed %v", s.pod.UID, s.status, s.node, placed.Err, may)
+			}
+			if placed.Err != nil {
+				s.status = api.Pending
+				p.deallocated(event(s))
+			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"allocate in the session": func(t *rapid.T) {
-				if s := anyPod(t); !api.AllocatedStatus(s.status) && s.status != api.Releasing {
-					s.node, s.status = rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node"), api.Allocated
-					p.allocated(&framework.Event{Task: task(s)})
+				if s := anyPod(t); !s.held() && s.status != api.Releasing {
+					s.node = rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node")
+					may := w.fits(s)
+					s.status = rapid.SampledFrom([]api.TaskStatus{api.Allocated, api.Pipelined}).Draw(t, "as")
+					place(t, s, may)
 				}
 			},
 			"evict or discard in the session": func(t *rapid.T) {
-				if s := anyPod(t); api.AllocatedStatus(s.status) {
-					p.deallocated(&framework.Event{Task: task(s)})
+				if s := anyPod(t); api.AllocatedStatus(s.status) || s.status == api.Pipelined {
 					s.status, s.evicted = rapid.SampledFrom([]api.TaskStatus{api.Releasing, api.Pending}).Draw(t, "after"), true
+					p.deallocated(event(s))
+				}
+			},
+			"an eviction fails": func(t *rapid.T) { // the pod was placed before, so quota does not matter
+				if s := anyPod(t); s.status == api.Releasing {
+					s.status, s.evicted = api.Running, false
+					place(t, s, true)
 				}
 			},
 			"repeat an event": func(t *rapid.T) {
-				if s := anyPod(t); api.AllocatedStatus(s.status) {
-					p.allocated(&framework.Event{Task: task(s)})
-				} else {
-					p.deallocated(&framework.Event{Task: task(s)})
+				switch s := anyPod(t); {
+				case s.status == api.Allocated, s.status == api.Pipelined:
+					place(t, s, w.fits(s))
+				case api.AllocatedStatus(s.status):
+					place(t, s, true)
+				default:
+					p.deallocated(event(s))
 					s.evicted = true
 				}
 			},
@@ -152,19 +200,22 @@ func TestTheBooksEqualANaiveRecount(t *testing.T) {
 				open()
 			},
 			"the process restarts": func(*rapid.T) { p.memory = newMemory(); open() },
-			"": func(t *rapid.T) {
-				for _, q := range queues {
-					for _, model := range models {
-						if got, want := p.account.Used(q, card.Name(model)), w.recount(q, model); got != want {
-							t.Fatalf("queue %s uses %d of %s, a recount says %d", q, got, model, want)
-						}
-					}
-					quota, err := card.ParseQuota(w.queues[q])
-					if limits := p.account.Limits(q); err != nil && len(limits.Cards) > 0 || err == nil && quota.String() != limits.Cards.String() {
-						t.Fatalf("queue %s is limited to %v, its quota is %q", q, limits.Cards, w.queues[q])
-					}
-				}
-			},
+			"":                     func(t *rapid.T) { w.agrees(t, p, queues, models) },
 		})
 	})
+}
+
+// agrees compares every number and limit of the books with the world.
+func (w *world) agrees(t *rapid.T, p *plugin, queues, models []string) {
+	for _, q := range queues {
+		for _, model := range models {
+			if got, want := p.account.Used(q, card.Name(model)), w.recount(q, model); got != want {
+				t.Fatalf("queue %s uses %d of %s, a recount says %d", q, got, model, want)
+			}
+		}
+		quota, err := card.ParseQuota(w.queues[q])
+		if limits := p.account.Limits(q); err != nil && len(limits.Cards) > 0 || err == nil && quota.String() != limits.Cards.String() {
+			t.Fatalf("queue %s is limited to %v, its quota is %q", q, limits.Cards, w.queues[q])
+		}
+	}
 }
