@@ -27,6 +27,11 @@ func TestTheDefaultMatrixLetsInferenceTakeFromTrainingAndNothingElse(t *testing.
 			t.Errorf("%q takes from somebody: %v, want %v", by, got, want)
 		}
 	}
+	for _, name := range []string{Inference, Training} {
+		if builtIn, _ := BuiltIn(name); matrix[name].Reclaimable != builtIn.Reclaimable {
+			t.Errorf("%s is reclaimable: %v in the matrix, %v as a queue", name, matrix[name].Reclaimable, builtIn.Reclaimable)
+		}
+	}
 	if err := matrix.Validate(); err != nil {
 		t.Errorf("the default matrix is refused: %v", err)
 	}
