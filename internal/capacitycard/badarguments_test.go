@@ -56,7 +56,7 @@ func mustRefuse(t *testing.T, raw map[string]any, wants ...string) {
 	t.Helper()
 	got, err := parseArguments(raw)
 	if err == nil {
-		t.Fatalf("%v is accepted as %+v", raw, got)
+		t.Fatalf("%.300s is accepted as %+v", fmt.Sprint(raw), got)
 	}
 	for _, want := range wants {
 		if !strings.Contains(err.Error(), want) {
@@ -361,6 +361,17 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNumbersOfEveryWidth: a reader chooses the type by the number and by how
+// wide the machine's integers are.
+func TestNumbersOfEveryWidth(t *testing.T) {
+	for _, two := range []any{2, int64(2), uint64(2), 2.0} {
+		got, err := parseArguments(map[string]any{"overCommitFactor": two})
+		if err != nil || got.overCommitFactor != 2 {
+			t.Errorf("%T is read as %v, error %v", two, got.overCommitFactor, err)
+		}
 	}
 }
 
