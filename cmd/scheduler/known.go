@@ -21,7 +21,7 @@ func knownNames(pluginsDir string) schedulerconf.Known {
 		}
 	}
 	return schedulerconf.Known{
-		Actions: slices.DeleteFunc(schedulerconf.VolcanoActions(), func(name string) bool {
+		Actions: slices.DeleteFunc(append(schedulerconf.VolcanoActions(), schedulerconf.CardReclaim), func(name string) bool {
 			_, registered := framework.GetAction(name)
 			return !registered
 		}),
@@ -34,10 +34,5 @@ func knownNames(pluginsDir string) schedulerconf.Known {
 	}
 }
 
-// evicting are the actions of Volcano that evict without anybody being placed in return, so
-// that no rule of card quota could tell whether the eviction is worth it.
-func evicting() map[string]string {
-	return map[string]string{
-		"shuffle": "it evicts pods of queues that are within their quota, for nobody in particular",
-	}
-}
+// evicting are the actions of Volcano that are registered and must not run.
+func evicting() map[string]string { return schedulerconf.Refused() }

@@ -2,7 +2,6 @@ package schedulerconf
 
 import (
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -18,8 +17,9 @@ var choosers = map[string][]string{
 // hooks are the switches of capacity-card that an action which evicts needs, the
 // one that chooses victims first.
 var hooks = map[string][]string{
-	"preempt": {switchPreemptable},
-	"reclaim": {switchReclaimable, switchPreemptive},
+	"preempt":   {switchPreemptable},
+	"reclaim":   {switchReclaimable, switchPreemptive},
+	CardReclaim: {switchReclaimable, switchPreemptive},
 }
 
 const (
@@ -37,9 +37,15 @@ const (
 // although the rest no longer makes room in the quota. So only capacity-card may
 // choose victims. Evicted cards are promised to the one they were taken for, so
 // allocate must have had its turn.
+//
+// cardreclaim asks no other plugin for victims. The same is demanded of it, so that a text
+// stays good when reclaim takes its place.
 func (v *validation) evictions(root *yaml.Node) {
 	actions := actionsOf(root)
-	for _, action := range []string{"preempt", "reclaim"} {
+	if slices.Contains(actions, "reclaim") && slices.Contains(actions, CardReclaim) {
+		v.fault(field(root, "actions"), "reclaim and %s would both take cards back, each without regard for what the other has freed: remove one of them", CardReclaim)
+	}
+	for _, action := range []string{"preempt", "reclaim", CardReclaim} {
 		at := slices.Index(actions, action)
 		if at < 0 {
 			continue
@@ -62,18 +68,14 @@ func (v *validation) evictions(root *yaml.Node) {
 	}
 }
 
-func evicts(action string) bool { return action == "preempt" || action == "reclaim" }
+func evicts(action string) bool { return hooks[action] != nil }
 
 func actionsOf(root *yaml.Node) []string {
 	node := field(root, "actions")
 	if !isString(node) {
 		return nil
 	}
-	actions := strings.Split(node.Value, ",")
-	for i, action := range actions {
-		actions[i] = strings.TrimSpace(action)
-	}
-	return actions
+	return splitActions(node.Value)
 }
 
 // mustBeOn refuses an action whose hook of capacity-card is switched off.
@@ -93,6 +95,11 @@ type chooser struct {
 	entry *yaml.Node
 }
 
+// chooses tells whether a plugin beside capacity-card chooses victims unless the switch is off.
+func chooses(plugin, name string) bool {
+	return slices.Contains(choosers[name], plugin) || !slices.Contains(VolcanoPlugins(), plugin)
+}
+
 // otherChoosers lists the plugins beside capacity-card whose switch is not off.
 func (v *validation) otherChoosers(root *yaml.Node, name string) []chooser {
 	var found []chooser
@@ -102,8 +109,7 @@ func (v *validation) otherChoosers(root *yaml.Node, name string) []chooser {
 			if !isString(plugin) || plugin.Value == CapacityCard {
 				continue
 			}
-			chooses := slices.Contains(choosers[name], plugin.Value) || !slices.Contains(VolcanoPlugins(), plugin.Value)
-			if off := field(entry, name); chooses && (off == nil || off.Value != "false") {
+			if off := field(entry, name); chooses(plugin.Value, name) && (off == nil || off.Value != "false") {
 				found = append(found, chooser{name: plugin.Value, entry: entry})
 			}
 		}

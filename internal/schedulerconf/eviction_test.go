@@ -53,12 +53,20 @@ func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 		"reclaim before allocate":                              {conf("enqueue, reclaim, allocate", CapacityCard), []string{"reclaim has no allocate before it", "allocate stands after"}},
 		"preempt without allocate":                             {conf("enqueue, preempt", CapacityCard), []string{"preempt has no allocate before it"}},
 		"allocate a second time":                               {conf("enqueue, allocate, preempt, allocate", CapacityCard), []string{"allocate stands after"}},
+		"cardreclaim, nobody else chooses":                     {conf("enqueue, allocate, backfill, cardreclaim", gangOff, CapacityCard), nil},
+		"cardreclaim before preempt":                           {conf("enqueue, allocate, cardreclaim, preempt", gangOff, CapacityCard), nil},
+		"gang would choose when reclaim takes over":            {conf("enqueue, allocate, cardreclaim", "gang", CapacityCard), []string{"plugin gang would choose victims of cardreclaim", "enableReclaimable: false"}},
+		"capacity-card does not choose for cardreclaim":        {conf("enqueue, allocate, cardreclaim", CapacityCard+" enableReclaimable=false"), []string{"enableReclaimable: false of capacity-card lets cardreclaim evict"}},
+		"capacity-card does not guard cardreclaim":             {conf("enqueue, allocate, cardreclaim", CapacityCard+" enablePreemptive=false"), []string{"enablePreemptive: false"}},
+		"cardreclaim before allocate":                          {conf("enqueue, cardreclaim, allocate", CapacityCard), []string{"cardreclaim has no allocate before it", "allocate stands after"}},
+		"cardreclaim beside reclaim":                           {conf("enqueue, allocate, cardreclaim, reclaim", CapacityCard), []string{"reclaim and cardreclaim would both take cards back", "remove one of them"}},
 		"an action that may not run at all":                    {conf("enqueue, allocate, shuffle", CapacityCard), []string{"shuffle"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			known := known()
 			known.Plugins = append(known.Plugins, "ours")
+			known.Actions = append(known.Actions, CardReclaim)
 			err := Validate(tc.text, known)
 			if (err != nil) != (tc.want != nil) {
 				t.Fatalf("error %v, want %q", err, tc.want)

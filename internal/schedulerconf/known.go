@@ -8,6 +8,10 @@ const CapacityCard = "capacity-card"
 // because a copied hash would vouch for a text that was never checked.
 const HashArgument = "configHash"
 
+// CardReclaim is the name under which the action that takes cards back in whole gangs is
+// configured. No scheduler but the one built here has it.
+const CardReclaim = "cardreclaim"
+
 // Known is what a scheduler binary can do: only such names may stand in its configuration.
 type Known struct {
 	// Actions are the names of the registered actions.
@@ -19,6 +23,25 @@ type Known struct {
 	// Arguments judges the arguments of capacity-card, so that the plugin alone owns their
 	// rules. It never sees HashArgument. Nil accepts any arguments.
 	Arguments func(map[string]any) error
+}
+
+// Shipped is what the scheduler that is built here can do, for programs that write its
+// configuration and do not contain it. It has no rules for arguments: the scheduler applies
+// them itself, and reports a text that breaks them.
+func Shipped() Known {
+	return Known{
+		Actions: append(VolcanoActions(), CardReclaim),
+		Refused: Refused(),
+		Plugins: append(VolcanoPlugins(), CapacityCard),
+	}
+}
+
+// Refused are the actions of Volcano that evict without anybody being placed in return, with
+// the reason: no rule of card quota could tell whether such an eviction is worth it.
+func Refused() map[string]string {
+	return map[string]string{
+		"shuffle": "it evicts pods of queues that are within their quota, for nobody in particular",
+	}
 }
 
 // VolcanoActions returns the names of the actions that Volcano v1.14.1 registers

@@ -18,8 +18,8 @@ import (
 //     stands once, every switch is true or false;
 //   - capacity-card stands exactly once, its two indispensable gates are not switched off,
 //     its arguments satisfy known.Arguments, and neither capacity nor proportion is beside it;
-//   - an action that evicts stands after allocate, and nobody chooses its victims past
-//     capacity-card.
+//   - an action that evicts stands after allocate, nobody chooses its victims past
+//     capacity-card, and only one of reclaim and cardreclaim takes cards back.
 func Validate(text string, known Known) error {
 	document, err := parse(text)
 	if err != nil {
