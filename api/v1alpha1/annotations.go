@@ -31,14 +31,33 @@ const (
 	// and in no other, counts only while the operator is the manager of the
 	// field, and decides whether deletionPolicy Delete may delete the Queue:
 	// taking it off, or writing it by hand, keeps the Queue. It has the
-	// operator's own prefix, since no workload carries it.
+	// operator's own prefix, since no workload carries it. On a PriorityClass and on
+	// a copy of the scheduler's configuration it names, under the same rules, the
+	// ServiceTypePolicy.
 	AnnotationCreatedBy = "cardquota.dev/created-by"
+	// AnnotationSchedulerConfigUndo on the scheduler's ConfigMap is the record by
+	// which the changes that a ServiceTypePolicy made to its text are undone. The
+	// operator writes it together with the text.
+	AnnotationSchedulerConfigUndo = "cardquota.dev/scheduler-config-undo"
+	// AnnotationDescription on an object that the operator made says, for people,
+	// what the object is.
+	AnnotationDescription = "cardquota.dev/description"
 	// AnnotationClosedByParent on a Queue belongs to Volcano's queue controller.
 	AnnotationClosedByParent = "volcano.sh/closed-by-parent"
 	// AnnotationQueueName on a pod (template) names its queue.
 	AnnotationQueueName = "scheduling.volcano.sh/queue-name"
 	// AnnotationJobQueueName on a pod names the queue of the vcjob that made it.
 	AnnotationJobQueueName = "volcano.sh/queue-name"
+	// AnnotationOutOfSync on a pod of a vcjob, with any value, makes Volcano's job
+	// controller replace the pod. The scheduler sets it to take back the cards of
+	// a job that is to start again later: unlike an eviction it fires none of the
+	// job's policies and counts no retry.
+	AnnotationOutOfSync = "volcano.sh/controller-out-of-sync"
+	// AnnotationCheckpointTime on a PodGroup or pod is when the job last saved its
+	// work, in the form of RFC 3339, "2026-03-01T12:00:00Z". The latest of a job
+	// counts; what was computed before it is not lost when its cards are taken
+	// back.
+	AnnotationCheckpointTime = "volcano.sh/checkpoint-time"
 	// AnnotationPodGroup on a pod names its PodGroup; Volcano writes it.
 	AnnotationPodGroup = "scheduling.k8s.io/group-name"
 )

@@ -66,8 +66,9 @@ type CardQuotaStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Blocked []BlockedStatus `json:"blocked,omitempty"`
 	// conditions are QueueSynced (the Queue carries this quota), WithinQuota
-	// (nothing is held beyond it) and Ready (the queue can be used). True is
-	// good.
+	// (nothing is held beyond it), Enforced (a scheduler that enforces it is
+	// proven to be at work; Unknown without a ServiceTypePolicy) and Ready (the
+	// queue can be used). True is good.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

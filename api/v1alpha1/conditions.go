@@ -6,7 +6,8 @@ const (
 	ConditionQueueSynced = "QueueSynced"
 	// ConditionWithinQuota: the queue's pods hold no card beyond its quota.
 	ConditionWithinQuota = "WithinQuota"
-	// ConditionReady: the Queue carries this quota and takes work.
+	// ConditionReady: the Queue carries this quota and takes work, and with a
+	// ServiceTypePolicy the quota is proven to be enforced.
 	ConditionReady = "Ready"
 )
 
@@ -57,4 +58,64 @@ const (
 	// ReasonQueueNotOpen: Volcano has not opened the Queue, or somebody closed
 	// it; it takes no work. False.
 	ReasonQueueNotOpen = "QueueNotOpen"
+)
+
+// Condition types of a ServiceTypePolicy besides ConditionEnforced and
+// ConditionReady. True is good for every one of them.
+const (
+	// ConditionConfigSynced: the scheduler's ConfigMap says what this policy says.
+	ConditionConfigSynced = "ConfigSynced"
+)
+
+// ConditionEnforced on a CardQuota and on the ServiceTypePolicy: a scheduler
+// that enforces quotas is at work, by the configuration that was written, and
+// no pod holds a card past it. It is proven by the scheduler's heartbeat and
+// False as soon as the proof is missing.
+const ConditionEnforced = "Enforced"
+
+// Reasons of ConfigSynced, besides ReasonSynced.
+const (
+	// ReasonInvalidPolicy: the spec contradicts itself; nothing of it was written
+	// and what was in force before stays. False.
+	ReasonInvalidPolicy = "InvalidPolicy"
+	// ReasonConfigMapMissing: the ConfigMap or its key does not exist. False.
+	ReasonConfigMapMissing = "ConfigMapMissing"
+	// ReasonConfigUnreadable: the text in the ConfigMap is not one that can be
+	// changed safely; it was left as it is. False.
+	ReasonConfigUnreadable = "ConfigUnreadable"
+	// ReasonConfigRefused: the ConfigMap could not be written. False.
+	ReasonConfigRefused = "ConfigRefused"
+	// ReasonConfigContested: somebody else keeps writing the ConfigMap; the message
+	// names the writer. It is put right ever later, after at most a minute. False.
+	ReasonConfigContested = "ConfigContested"
+	// ReasonConfigCorrected: somebody else had changed what this policy needs, and
+	// it was put right; the message names the writer and the time. True.
+	ReasonConfigCorrected = "ConfigCorrected"
+)
+
+// Reasons of Enforced.
+const (
+	// ReasonEnforced: the scheduler's heartbeat is fresh and names the
+	// configuration that was written. True.
+	ReasonEnforced = "Enforced"
+	// ReasonNoPolicy: there is no ServiceTypePolicy, so nothing is known of the
+	// scheduler's configuration. Unknown.
+	ReasonNoPolicy = "NoPolicy"
+	// ReasonNoHeartbeat: no scheduler of Cardquota has finished a session within
+	// the last 20 seconds, and no other one is known to be at work. False.
+	ReasonNoHeartbeat = "NoHeartbeat"
+	// ReasonStockScheduler: another scheduler is at work in the place of
+	// Cardquota's; it knows no card quota. False.
+	ReasonStockScheduler = "StockScheduler"
+	// ReasonSecondScheduler: somebody else binds pods of our scheduler's name
+	// beside it. False.
+	ReasonSecondScheduler = "SecondScheduler"
+	// ReasonNotConfigured: the ConfigMap does not say what the policy says. False.
+	ReasonNotConfigured = "NotConfigured"
+	// ReasonConfigNotLoaded: the scheduler works by another configuration than the
+	// one that was written. False.
+	ReasonConfigNotLoaded = "ConfigNotLoaded"
+	// ReasonCardBypass: a pod holds a card without having passed the scheduler:
+	// through another schedulerName or a node name of its own. False.
+	ReasonCardBypass = "CardBypass"
 )

@@ -22,3 +22,45 @@ const (
 	// EventReady: the CardQuota became ready. Normal.
 	EventReady = ReasonReady
 )
+
+// Reasons of the events on a ServiceTypePolicy. Each is emitted once per
+// transition.
+const (
+	// EventConfigCorrected: what somebody else wrote to the scheduler's
+	// configuration was put right. Warning. It is told again when somebody else
+	// wrote, or something else was written, or after five quiet minutes.
+	EventConfigCorrected = ReasonConfigCorrected
+	// EventConfigContested: somebody else keeps writing the scheduler's
+	// configuration. Warning.
+	EventConfigContested = ReasonConfigContested
+	// EventInvalidPolicy: the spec contradicts itself and is not put in force.
+	// Warning.
+	EventInvalidPolicy = ReasonInvalidPolicy
+	// EventConfigMapMissing: there is no ConfigMap or no such key in it. Warning.
+	EventConfigMapMissing = ReasonConfigMapMissing
+	// EventConfigUnreadable: the text in the ConfigMap was left as it is. Warning.
+	EventConfigUnreadable = ReasonConfigUnreadable
+	// EventConfigRefused: the ConfigMap could not be written. Warning.
+	EventConfigRefused = ReasonConfigRefused
+	// EventConfigSynced: the scheduler's configuration says what the policy says,
+	// for the first time or again. Normal.
+	EventConfigSynced = "ConfigSynced"
+	// EventConfigRestored: the changes to the scheduler's configuration were undone.
+	// Normal.
+	EventConfigRestored = "ConfigRestored"
+	// EventConfigNotRestored: the changes to the scheduler's configuration could not
+	// be undone and stay; the message says what to do by hand. Warning.
+	EventConfigNotRestored = "ConfigNotRestored"
+	// EventPriorityClassKept: a PriorityClass of a wanted name belongs to somebody
+	// else, has another value and is left alone. Warning.
+	EventPriorityClassKept = "PriorityClassKept"
+)
+
+// Reasons of the events on both kinds, once per change of condition Enforced.
+const (
+	// EventEnforced: quotas are proven to be enforced. Normal.
+	EventEnforced = ReasonEnforced
+	// EventNotEnforced: quotas are not, or no longer, proven to be enforced; the
+	// message begins with the reason of the condition. Warning.
+	EventNotEnforced = "NotEnforced"
+)

@@ -11,7 +11,7 @@ var GroupVersion = schema.GroupVersion{Group: "cardquota.dev", Version: "v1alpha
 
 // AddToScheme makes the types of this package known to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &CardQuota{}, &CardQuotaList{})
+	scheme.AddKnownTypes(GroupVersion, &CardQuota{}, &CardQuotaList{}, &ServiceTypePolicy{}, &ServiceTypePolicyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

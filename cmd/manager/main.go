@@ -1,5 +1,6 @@
 // The manager is the operator of Cardquota: it writes CardQuotas to Volcano
-// Queues and their use back to the status.
+// Queues and their use back to the status, and the ServiceTypePolicy to the
+// scheduler's configuration.
 package main
 
 import (
@@ -13,11 +14,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/cardquota"
+	"cardquota.dev/operator/internal/controller/enforced"
+	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/version"
 )
 
@@ -97,7 +101,17 @@ func run(f flags) error {
 		return fmt.Errorf("make manager: %w", err)
 	}
 	ctx := ctrl.SetupSignalHandler()
-	if err := cardquota.Setup(ctx, mgr, cardquota.DefaultOptions()); err != nil {
+	watch, err := enforced.Setup(mgr, metrics.Registry)
+	if err != nil {
+		return err
+	}
+	quotas, policies := cardquota.DefaultOptions(), servicetypepolicy.DefaultOptions()
+	quotas.Enforced = watch
+	policies.Enforcement, policies.Woken = watch.Policy, watch.WakePolicy()
+	if err := cardquota.Setup(ctx, mgr, quotas); err != nil {
+		return err
+	}
+	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -28,11 +28,24 @@ var (
 type election struct {
 	config componentbaseconfig.LeaderElectionConfiguration
 	client kubernetes.Interface
+	// identity is who holds the lease while this process leads.
+	identity string
 	// component is the source of the election's events.
 	component string
 	fence     *fence
 	// lead schedules until its context ends; it returns earlier only with an error.
 	lead func(context.Context) error
+	// led tells, once run has returned, whether this process has led.
+	led bool
+}
+
+// newIdentity names this process: the host for people, and something that no other process has.
+func newIdentity() (string, error) {
+	hostname, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("leader election: %w", err)
+	}
+	return hostname + "_" + string(uuid.NewUUID()), nil
 }
 
 // run waits for its turn, leads, and stops when ctx ends; then no write of the scheduler is
@@ -82,6 +95,7 @@ func (e *election) run(ctx context.Context) error {
 	drained := e.fence.drain(e.patience())
 	endTerm()
 	<-over
+	e.led = lock.held
 	if !drained {
 		return errors.Join(cause, errNotDrained)
 	}
@@ -99,6 +113,7 @@ func (e *election) patience() time.Duration {
 // leadAlone leads without a lease (--leader-elect=false): somebody else makes sure that
 // there is one scheduler only.
 func (e *election) leadAlone(ctx context.Context) error {
+	e.led = true
 	klog.InfoS("leader election is off: never run a second scheduler beside this one")
 	const never = 100 * 365 * 24 * time.Hour
 	e.fence.extend(time.Now().Add(never))
@@ -122,18 +137,13 @@ func (e *election) leadAlone(ctx context.Context) error {
 
 // lock is the lease that the stock scheduler uses as well.
 func (e *election) lock(lost func()) (*fencedLock, error) {
-	hostname, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("leader election: %w", err)
-	}
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: e.client.CoreV1().Events(e.config.ResourceNamespace)})
 	lease, err := resourcelock.New(resourcelock.LeasesResourceLock,
 		e.config.ResourceNamespace, e.config.ResourceName,
 		e.client.CoreV1(), e.client.CoordinationV1(),
 		resourcelock.ResourceLockConfig{
-			// Two processes on one host must differ.
-			Identity:      hostname + "_" + string(uuid.NewUUID()),
+			Identity:      e.identity,
 			EventRecorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: e.component}),
 		})
 	if err != nil {

@@ -62,8 +62,9 @@ func startTurn(t *testing.T, lead func(context.Context) error, existing ...*coor
 			RenewDeadline: metav1.Duration{Duration: 2 * time.Second},
 			RetryPeriod:   metav1.Duration{Duration: 100 * time.Millisecond},
 		},
-		client: client,
-		fence:  newFence(),
+		client:   client,
+		identity: "this process",
+		fence:    newFence(),
 		lead: func(term context.Context) error {
 			close(e.led)
 			return lead(term)
@@ -90,7 +91,7 @@ func (e *turn) holder(t *testing.T) string {
 	return *lease.Spec.HolderIdentity
 }
 
-func foreign(holder string) *coordinationv1.Lease {
+func foreignLease(holder string) *coordinationv1.Lease {
 	seconds, now := int32(3600), metav1.NowMicro()
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "lease"},
@@ -140,7 +141,7 @@ func TestUsurperEndsTheTermAtOnce(t *testing.T) {
 	<-e.led
 	transport := e.fence.wrap(http.DefaultTransport)
 	g.Expect(s.send(transport, "POST")).To(Succeed())
-	e.usurper.Store(foreign("usurper"))
+	e.usurper.Store(foreignLease("usurper"))
 	began := time.Now()
 	g.Expect(<-e.ended).To(MatchError(errLeaseLost))
 	g.Expect(time.Since(began)).To(BeNumerically("<", e.config.RenewDeadline.Duration/2), "client-go alone takes its whole deadline")
@@ -158,7 +159,7 @@ func TestFailedStartFreesTheLease(t *testing.T) {
 
 func TestWaitingReplicaStopsWithoutATrace(t *testing.T) {
 	g := NewWithT(t)
-	e := startTurn(t, untilItsEnd, foreign("leader"))
+	e := startTurn(t, untilItsEnd, foreignLease("leader"))
 	g.Consistently(e.led, "500ms").ShouldNot(BeClosed())
 	e.stop()
 	g.Expect(<-e.ended).To(Succeed())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	componentbaseoptions "k8s.io/component-base/config/options"
@@ -18,14 +19,18 @@ import (
 	"cardquota.dev/operator/internal/version"
 )
 
-// flags are all flags of Volcano's scheduler, some with defaults of our own, and those of the
-// configuration gate.
+// flags are all flags of Volcano's scheduler, some with defaults of our own, those of the
+// configuration gate, and that of the handover.
 type flags struct {
 	volcano *options.ServerOption
 	// configMap is namespace/name of the ConfigMap to watch, configMapKey its key.
 	configMap    string
 	configMapKey string
 	logFlush     time.Duration
+	// foreignSelector finds the pods of other schedulers, "" looks for none; foreign
+	// is the same once the flags are complete, nil for none.
+	foreignSelector string
+	foreign         labels.Selector
 }
 
 // ourDefaults are the flags of Volcano whose default differs here.
@@ -60,6 +65,8 @@ func addFlags(set *pflag.FlagSet) *flags {
 		"Namespace and name of the ConfigMap that holds the scheduler configuration; not used with --scheduler-conf")
 	set.StringVar(&f.configMapKey, "scheduler-configmap-key", "volcano-scheduler.conf",
 		"Key of the scheduler configuration in --scheduler-configmap")
+	set.StringVar(&f.foreignSelector, "foreign-scheduler-selector", "app=volcano-scheduler",
+		"Labels of the pods that run another scheduler, in the namespace of the leader lease. While one of them runs this scheduler is not elected, and it ends when one appears. Empty: never look")
 	set.Lookup("scheduler-conf").Usage = "The absolute path of a scheduler configuration file, to be used instead of --scheduler-configmap"
 	set.Lookup("disable-default-scheduler-config").Usage = "Always true: without a good configuration nothing is scheduled"
 	return f
@@ -73,6 +80,13 @@ func (f *flags) complete() error {
 	}
 	if _, err := f.configMapName(); err != nil {
 		return err
+	}
+	if f.foreignSelector != "" {
+		selector, err := labels.Parse(f.foreignSelector)
+		if err != nil {
+			return fmt.Errorf("--foreign-scheduler-selector=%s is no label selector: %w", f.foreignSelector, err)
+		}
+		f.foreign = selector
 	}
 	if !f.volcano.DisableDefaultSchedulerConfig {
 		klog.InfoS("--disable-default-scheduler-config=false is ignored: Volcano's default configuration enforces no card quota")
@@ -100,6 +114,15 @@ func (f *flags) configMapName() (types.NamespacedName, error) {
 		return types.NamespacedName{}, errors.New("--scheduler-configmap-key is empty: write the key that holds the configuration")
 	}
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
+// heartbeatNamespace is where the heartbeat lies: beside the ConfigMap, or with a file beside
+// the leader lease. The flags must be complete, and as they were given.
+func (f *flags) heartbeatNamespace() string {
+	if name, err := f.configMapName(); err == nil && f.volcano.SchedulerConf == "" {
+		return name.Namespace
+	}
+	return f.volcano.LeaderElection.ResourceNamespace
 }
 
 // versionLine names this build and the Volcano in it.

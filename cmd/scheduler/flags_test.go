@@ -105,12 +105,59 @@ func TestFlagsRefused(t *testing.T) {
 		"a ConfigMap with three parts":      {[]string{"--scheduler-configmap=a/b/c"}, "write namespace/name"},
 		"no key":                            {[]string{"--scheduler-configmap-key="}, "--scheduler-configmap-key is empty"},
 		"a lease shorter than its deadline": {[]string{"--leader-elect-lease-duration=5s"}, "leaderElection.leaseDuration"},
+		"a selector that is none":           {[]string{"--foreign-scheduler-selector=app in"}, "--foreign-scheduler-selector=app in is no label selector"},
 		"a certificate that does not exist": {[]string{"--ca-cert-file=x", "--tls-cert-file=x", "--tls-private-key-file=x"}, "read the serving certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := parse(t, tc.args...).complete()
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want …%s…", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestForeignSchedulersAreFoundByLabel(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"by default":    {nil, "app=volcano-scheduler"},
+		"by other ones": {[]string{"--foreign-scheduler-selector=app in (a,b)"}, "app in (a,b)"},
+		"never":         {[]string{"--foreign-scheduler-selector="}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := parse(t, tc.args...)
+			if err := f.complete(); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if f.foreign != nil {
+				got = f.foreign.String()
+			}
+			if got != tc.want {
+				t.Errorf("selector is %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestHeartbeatLiesBesideTheConfiguration(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"by default":                   {nil, "volcano-system"},
+		"beside another ConfigMap":     {[]string{"--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"}, "a"},
+		"with a file beside the lease": {[]string{"--scheduler-conf=/conf", "--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"}, "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := parse(t, tc.args...)
+			if err := f.complete(); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.heartbeatNamespace(); got != tc.want {
+				t.Errorf("namespace is %s, want %s", got, tc.want)
 			}
 		})
 	}

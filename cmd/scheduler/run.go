@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -14,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/kube"
-	"volcano.sh/volcano/pkg/scheduler"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 	commonutil "volcano.sh/volcano/pkg/util"
@@ -23,10 +21,10 @@ import (
 )
 
 // run takes the place of Volcano's app.Run. The order is what matters: the process is live
-// and ready first, then waits for a good configuration, then for its turn to lead; only the
-// leader builds Volcano's cache, which writes the root and default queues. A replica that
-// waits therefore changes nothing and needs nothing of Volcano's. It returns nil once asked
-// has ended and the scheduler has stopped in order.
+// and ready first, then waits for a good configuration, then until no other scheduler runs,
+// then for its turn to lead; only the leader builds Volcano's cache, which writes the root
+// and default queues. A replica that waits therefore changes nothing and needs nothing of
+// Volcano's. It returns nil once asked has ended and the scheduler has stopped in order.
 func run(asked context.Context, flags *flags) error {
 	opt := flags.volcano
 	config, err := kube.BuildConfig(opt.KubeClientOptions)
@@ -47,7 +45,12 @@ func run(asked context.Context, flags *flags) error {
 		return err
 	}
 	defer closeGate()
-	if err := serve(ctx, opt, healthHandler(gateState{gate})); err != nil {
+	others, closeOthers, err := watchForeign(ctx, config, flags)
+	if err != nil {
+		return err
+	}
+	defer closeOthers()
+	if err := serve(ctx, opt, healthHandler(state{gate, others})); err != nil {
 		return err
 	}
 	go func() { end(gate.Run(ctx)) }()
@@ -57,8 +60,13 @@ func run(asked context.Context, flags *flags) error {
 		return stopReason(asked, ctx)
 	case <-gate.Ready():
 	}
+	heartbeats := flags.heartbeatNamespace()
 	opt.SchedulerConf = gate.File()
 
+	identity, err := newIdentity()
+	if err != nil {
+		return err
+	}
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "leader-election"))
 	if err != nil {
 		return fmt.Errorf("API server: %w", err)
@@ -69,25 +77,18 @@ func run(asked context.Context, flags *flags) error {
 	// Kubernetes' scheduler plugins dereference these without looking.
 	metrics.InitKubeSchedulerRelatedMetrics()
 
-	fence := newFence()
-	turn := &election{
-		config:    opt.LeaderElection,
-		client:    client,
-		component: commonutil.GenerateComponentName(opt.SchedulerNames),
-		fence:     fence,
-		lead: func(term context.Context) error {
-			fenced := rest.CopyConfig(config)
-			fenced.Wrap(fence.wrap)
-			sched, err := scheduler.NewScheduler(fenced, opt)
-			if err != nil {
-				return fmt.Errorf("start the scheduler: %w", err)
-			}
-			sched.Run(term.Done())
-			<-term.Done()
-			return nil
-		},
-	}
-	return errors.Join(turn.run(ctx), stopReason(asked, ctx))
+	work := &leader{config: config, opt: opt, gate: gate, others: others, heartbeats: heartbeats, identity: identity}
+	return takeTurns(asked, ctx, others, func() *election {
+		fence := newFence()
+		return &election{
+			config:    opt.LeaderElection,
+			client:    client,
+			identity:  identity,
+			component: commonutil.GenerateComponentName(opt.SchedulerNames),
+			fence:     fence,
+			lead:      work.with(fence),
+		}
+	})
 }
 
 // stopReason is nil if the process was asked to stop, else why ctx ended by itself.
@@ -98,10 +99,20 @@ func stopReason(asked, ctx context.Context) error {
 	return nil
 }
 
-// gateState is the gate's status as the readiness page shows it.
-type gateState struct{ gate *configgate.Gate }
+// state is what the readiness page shows: the gate's status and, while this process may not
+// stand for election because of another scheduler, that.
+type state struct {
+	gate   *configgate.Gate
+	others *foreign
+}
 
-func (s gateState) String() string { return s.gate.Status().String() }
+func (s state) String() string {
+	text := s.gate.Status().String()
+	if waits := s.others.String(); waits != "" {
+		text += "\n" + waits
+	}
+	return text
+}
 
 // newGate makes the configuration gate in a directory of its own, and a function that removes
 // that directory.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/servicetype"
@@ -31,7 +32,7 @@ func parseOwners(value any) (servicetype.Owners, error) {
 //
 //	serviceTypes:
 //	  inference: {reclaimFrom: [training]}
-//	  training: {reclaimable: true}
+//	  training: {reclaimable: true, minimumRuntime: 10m}
 func parseServiceTypes(value any) (servicetype.Matrix, error) {
 	entries, err := mapping(value)
 	if err != nil {
@@ -68,11 +69,29 @@ func parseRule(value any) (servicetype.Rule, error) {
 			if rule.ReclaimFrom, ok = texts(entries[key]); !ok {
 				return rule, errors.New("reclaimFrom: write a list of service types, for example [training]")
 			}
+		case "minimumRuntime":
+			if rule.MinimumRuntime, err = duration(entries[key]); err != nil {
+				return rule, fmt.Errorf("minimumRuntime: %w", err)
+			}
 		default:
-			return rule, fmt.Errorf("unknown key %q: write reclaimable or reclaimFrom", clip.Text(key, shown))
+			return rule, fmt.Errorf("unknown key %q: write reclaimable, reclaimFrom or minimumRuntime", clip.Text(key, shown))
 		}
 	}
 	return rule, nil
+}
+
+// duration reads a text such as 10m or 1h30m. A bare number has no unit and is
+// refused.
+func duration(value any) (time.Duration, error) {
+	text, ok := value.(string)
+	if !ok {
+		return 0, errors.New("write a duration, for example 10m")
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, errors.New("write a duration, for example 10m")
+	}
+	return d, nil
 }
 
 // mapping reads a nested mapping. Volcano's YAML library gives its keys any

@@ -15,10 +15,12 @@ import (
 func (p *plugin) openBooks() {
 	m := p.memory
 	m.session, m.seen = m.session+1, 0
+	m.second.begin(m.session, m.completeness.done, m.now())
 	p.inv = m.recognise(p.nodeObjects())
 	p.account = m.account
 	p.adoptLostQueues()
 	p.openQueues()
+	var told []*api.TaskInfo
 	for _, job := range p.ssn.Jobs {
 		allocated := 0
 		for status, tasks := range job.TaskStatusIndex {
@@ -28,6 +30,9 @@ func (p *plugin) openBooks() {
 			}
 			for _, task := range tasks {
 				facts := m.facts(task.Pod)
+				if placed && m.toldToGo(task, facts) {
+					told = append(told, task)
+				}
 				if placed || leaving(task, status) {
 					p.charge(string(task.UID), facts, string(job.Queue), task.NodeName)
 				} else {
@@ -37,6 +42,7 @@ func (p *plugin) openBooks() {
 		}
 		p.reserve(job, allocated)
 	}
+	p.markLeaving(told)
 	p.chargeOthers()
 	m.sweep()
 }

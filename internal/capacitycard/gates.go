@@ -104,6 +104,9 @@ func (p *plugin) jobEnqueued(obj any) {
 // came about, is undone by Volcano. A task that comes back from an eviction that
 // failed was placed before and is never refused.
 func (p *plugin) allocated(event *framework.Event) {
+	if event.Task.Status == api.Allocated {
+		p.memory.second.place(event.Task.Pod.UID, event.Task.NodeName)
+	}
 	job, ok := p.ssn.Jobs[event.Task.Job]
 	if !ok {
 		return
@@ -138,5 +141,8 @@ func (p *plugin) beyond(job *api.JobInfo, task *api.TaskInfo) error {
 func (p *plugin) deallocated(event *framework.Event) {
 	facts := p.memory.facts(event.Task.Pod)
 	facts.nowhere = event.Task.Status == api.Pending
+	if facts.nowhere {
+		p.memory.second.takeBack(event.Task.Pod.UID, event.Task.NodeName)
+	}
 	p.memory.refund(string(event.Task.UID), facts)
 }

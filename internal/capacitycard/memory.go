@@ -33,13 +33,16 @@ type memory struct {
 	// opens, so that a pod that stayed where it was costs a look-up.
 	account *account.Account
 	// adopted are queues under root that have lost their way there, by UID.
-	adopted      map[types.UID]adopted
+	adopted map[types.UID]adopted
+	// leaving is when pods were told to go, by UID, until they are gone.
+	leaving      map[types.UID]time.Time
 	unfit        unfitness
 	completeness completeness
 	patience     patience
 	now          func() time.Time
 	voice        *voice
 	session      uint64
+	second       second
 }
 
 type knownNode struct {
@@ -60,6 +63,8 @@ type podFacts struct {
 	object  *corev1.Pod
 	meaning uint64
 	ask     decision.Ask
+	// told tells that the pod is marked to be replaced.
+	told bool
 	// unlimitedAsk is the ask without CPU and memory.
 	unlimitedAsk decision.Ask
 	session      uint64
@@ -77,6 +82,9 @@ type podFacts struct {
 	// nowhere tells that the node in the pod's object is not real: Volcano
 	// writes it there when it tries a node, and leaves it when it gives up.
 	nowhere bool
+	// waits tells that the pod showed no node so far. It is read off an object
+	// before Volcano may write into it.
+	waits bool
 }
 
 func newMemory() *memory {
@@ -87,9 +95,11 @@ func newMemory() *memory {
 		objects:   map[*corev1.Pod]*podFacts{},
 		queues:    map[string]knownQueue{},
 		account:   account.New(0),
+		leaving:   map[types.UID]time.Time{},
 		unfit:     unfitness{statuses: map[unfitKey]*unfitStatus{}},
 		voice:     newVoice(),
 		patience:  newPatience(),
+		second:    newSecond(),
 		now:       time.Now,
 	}
 }
@@ -150,9 +160,13 @@ func (m *memory) sawThisSession(pod *corev1.Pod) bool {
 // renew works out anew what a pod asks for, and keeps what it was charged.
 func (m *memory) renew(pod *corev1.Pod) *podFacts {
 	fresh := newFacts(pod, m.inventory)
-	fresh.meaning = m.meaning
+	fresh.meaning, fresh.waits = m.meaning, pod.Spec.NodeName == ""
 	if old, ok := m.pods[pod.UID]; ok {
 		fresh.charge, fresh.node, fresh.booked, fresh.session = old.charge, old.node, old.booked, old.session
+		fresh.waits = old.waits && (old.object == pod || fresh.waits)
+		if old.waits && !fresh.waits {
+			m.second.arrived(pod, old.session)
+		}
 		delete(m.objects, old.object)
 	}
 	m.pods[pod.UID], m.objects[pod] = fresh, fresh
@@ -160,7 +174,7 @@ func (m *memory) renew(pod *corev1.Pod) *podFacts {
 }
 
 func newFacts(pod *corev1.Pod, inv *card.Inventory) *podFacts {
-	facts := &podFacts{object: pod, ask: decision.AskOf(pod, inv)}
+	facts := &podFacts{object: pod, ask: decision.AskOf(pod, inv), told: decision.ToldToGo(pod)}
 	facts.unlimitedAsk = facts.ask
 	facts.unlimitedAsk.MilliCPU, facts.unlimitedAsk.Memory = 0, 0
 	return facts
@@ -204,6 +218,7 @@ func (m *memory) sweep() {
 			m.refund(string(uid), facts)
 			delete(m.pods, uid)
 			delete(m.objects, facts.object)
+			m.second.gone(uid)
 		}
 	}
 }

@@ -54,6 +54,8 @@ type plugin struct {
 	// other queues, reclaimer the one for which a node to do so is looked for.
 	reclaims  api.TaskID
 	reclaimer atomic.Pointer[api.TaskID]
+	// leavers are the pods that were told to go and are still there.
+	leavers []*api.TaskInfo
 	// notReady says what is missing before anything may be decided, "" when
 	// nothing is.
 	notReady string
@@ -70,6 +72,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	p.ssn = ssn
 	p.openBooks()
 	p.notReady = p.memory.completeness.check(p.missingFromSession, p.memory.now())
+	open.Store(p)
 
 	p.gates(ssn)
 	p.evictions(ssn)
@@ -113,7 +116,10 @@ func (p *plugin) evictions(ssn *framework.Session) {
 // OnSessionClose lets go of the session.
 func (p *plugin) OnSessionClose(*framework.Session) {
 	defer metered.closing()()
+	open.Store(nil)
 	p.memory.voice.sweep()
 	p.memory.patience.sweep()
-	p.ssn, p.inv, p.account, p.rules, p.waiting = nil, nil, nil, nil, nil
+	p.memory.closeSecond()
+	p.beat()
+	p.ssn, p.inv, p.account, p.rules, p.waiting, p.leavers = nil, nil, nil, nil, nil, nil
 }

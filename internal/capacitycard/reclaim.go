@@ -2,7 +2,9 @@ package capacitycard
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -59,11 +61,18 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	return p.fewest(candidates, lacks, name), util.Permit
 }
 
-// givesWay tells whether a pod may be reclaimed for another: by the matrix of
-// service types, from a reclaimable queue of lower priority, unless it is
-// protected, and only if it holds cards of the resource that is needed, on this
-// node and so of the same card.
+// givesWay tells whether a pod may be reclaimed for another on one node: it may
+// be displaced, and holds cards of the resource that is needed, on this node and
+// so of the same card.
 func (p *plugin) givesWay(reclaimer, reclaimee *api.TaskInfo, resource corev1.ResourceName) bool {
+	ask := p.askOf(reclaimee)
+	return ask.Count > 0 && ask.Resource == resource && p.mayDisplace(reclaimer, reclaimee) && p.ranEnough(reclaimee)
+}
+
+// mayDisplace tells whether a pod may be evicted for one of another queue: by
+// the matrix of service types, from a reclaimable queue of lower priority, and
+// unless it is protected.
+func (p *plugin) mayDisplace(reclaimer, reclaimee *api.TaskInfo) bool {
 	by, of := p.ssn.Jobs[reclaimer.Job], p.ssn.Jobs[reclaimee.Job]
 	if by == nil || of == nil || by.Queue == of.Queue || !p.evictable(reclaimee) {
 		return false
@@ -72,9 +81,26 @@ func (p *plugin) givesWay(reclaimer, reclaimee *api.TaskInfo, resource corev1.Re
 	if taker == nil || giver == nil || !giver.Reclaimable() || giver.Queue.Spec.Priority >= taker.Queue.Spec.Priority {
 		return false
 	}
-	ask := p.askOf(reclaimee)
-	return ask.Count > 0 && ask.Resource == resource &&
-		p.args.serviceTypes.MayReclaim(p.serviceType(reclaimer), p.serviceType(reclaimee))
+	return p.args.serviceTypes.MayReclaim(p.serviceType(reclaimer), p.serviceType(reclaimee))
+}
+
+// ranEnough tells whether the job of a pod has run as long as its service type
+// grants it.
+func (p *plugin) ranEnough(task *api.TaskInfo) bool {
+	least := p.args.serviceTypes[p.serviceType(task)].MinimumRuntime
+	return least == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(least).Before(p.memory.now())
+}
+
+// RunningSince is the start of a job's oldest running pod, and far in the future
+// when none has started.
+func RunningSince(job *api.JobInfo) time.Time {
+	since := time.Unix(math.MaxInt32, 0)
+	for _, task := range job.TaskStatusIndex[api.Running] {
+		if start := task.Pod.Status.StartTime; start != nil && start.Time.Before(since) {
+			since = start.Time
+		}
+	}
+	return since
 }
 
 // serviceType is the service type of a pod, "" when nothing tells.

@@ -50,3 +50,11 @@ func allows(value string, set bool) bool {
 	preemptable, err := strconv.ParseBool(value)
 	return err == nil && preemptable
 }
+
+// ToldToGo tells that a pod of a vcjob is marked for Volcano's job controller,
+// which deletes it and makes another one in its place without counting a retry
+// of the job (pkg/controllers/job, IsOutOfSyncPod: any value of the annotation).
+func ToldToGo(pod *corev1.Pod) bool {
+	_, marked := pod.Annotations[v1alpha1.AnnotationOutOfSync]
+	return marked
+}

@@ -38,23 +38,27 @@ type Plan struct {
 	WeightHeldBy string
 }
 
-// Desired plans the Queue of a CardQuota. live is the Queue as it is, nil when
-// there is none; allocated is the value for volcano.sh/card.allocated, "" to
-// leave it out.
+// Types tells what a service type means for its queues. It is false for a type
+// that means nothing: its queues keep the priority they have.
+type Types func(name string) (servicetype.Type, bool)
+
+// Desired plans the Queue of a CardQuota by the types in force. live is the
+// Queue as it is, nil when there is none; allocated is the value for
+// volcano.sh/card.allocated, "" to leave it out.
 //
 // Three fields are given way: spec.weight to whoever manages it with another
 // value, spec.parent to whoever set another one, and
 // volcano.sh/closed-by-parent to Volcano's queue controller as soon as it says
 // true. The last two are written at all because Volcano 1.14 patches the
 // queue with JSON patches that fail while spec or that annotation is missing.
-func Desired(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated string) Plan {
+func Desired(quota *v1alpha1.CardQuota, types Types, live *v1beta1.Queue, allocated string) Plan {
 	config := base(quota, live, QuotaOf(quota), allocated)
 	spec := config.Spec
 	if limits := capability(quota.Spec.Resources); len(limits) > 0 {
 		spec.WithCapability(limits)
 	}
-	if builtIn, ok := servicetype.BuiltIn(quota.Spec.ServiceType); ok {
-		spec.WithPriority(builtIn.Priority).WithReclaimable(builtIn.Reclaimable)
+	if meaning, ok := types(quota.Spec.ServiceType); ok {
+		spec.WithPriority(meaning.Priority).WithReclaimable(meaning.Reclaimable)
 	}
 	plan := Plan{Config: config}
 	if weight := quota.Spec.Weight; weight != nil {

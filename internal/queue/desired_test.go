@@ -11,6 +11,7 @@ import (
 	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/servicetype"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -131,7 +132,7 @@ func TestDesired(t *testing.T) {
 			if tc.live == nil { // made now, and nothing else than made
 				tc.want.WithResourceVersion("1").WithAnnotations(map[string]string{"cardquota.dev/created-by": "team"})
 			}
-			got := Desired(tc.quota, tc.live, tc.allocated)
+			got := Desired(tc.quota, servicetype.BuiltIn, tc.live, tc.allocated)
 			if diff := cmp.Diff(tc.want, got.Config); diff != "" {
 				t.Errorf("plan differs (-want +got):\n%s", diff)
 			}
@@ -171,7 +172,7 @@ func TestCreated(t *testing.T) {
 			if tc.want {
 				want = "first"
 			}
-			for name, plan := range map[string]Plan{"desired": Desired(quotaOf(nil), tc.live, ""), "drained": Drained(quotaOf(nil), tc.live, "")} {
+			for name, plan := range map[string]Plan{"desired": Desired(quotaOf(nil), servicetype.BuiltIn, tc.live, ""), "drained": Drained(quotaOf(nil), tc.live, "")} {
 				if got := plan.Config.Annotations["cardquota.dev/created-by"]; got != want {
 					t.Errorf("%s says created by %q, want %q", name, got, want)
 				}
@@ -244,7 +245,7 @@ func TestYield(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			plan := Desired(quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }), nil, "")
+			plan := Desired(quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }), servicetype.BuiltIn, nil, "")
 			if got := plan.Yield(tc.conflict); got != tc.want {
 				t.Errorf("Yield = %v, want %v", got, tc.want)
 			}
@@ -254,10 +255,24 @@ func TestYield(t *testing.T) {
 		})
 	}
 	t.Run("an emptied spec is not claimed", func(t *testing.T) {
-		plan := Desired(quotaOf(nil), nil, "")
+		plan := Desired(quotaOf(nil), servicetype.BuiltIn, nil, "")
 		plan.Yield(Conflict{Manager: "helm", Field: ".spec.parent"})
 		if plan.Config.Spec != nil {
 			t.Errorf("spec = %+v, want none", plan.Config.Spec)
 		}
 	})
+}
+
+func TestTheTypesInForceDecide(t *testing.T) {
+	quota := quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "inference" })
+	types := func(name string) (servicetype.Type, bool) {
+		return servicetype.Type{Priority: 5, Reclaimable: true}, name == "inference"
+	}
+	if spec := Desired(quota, types, nil, "").Config.Spec; *spec.Priority != 5 || !*spec.Reclaimable {
+		t.Errorf("priority %d, reclaimable %v; want what the policy says", *spec.Priority, *spec.Reclaimable)
+	}
+	quota.Spec.ServiceType = "training"
+	if spec := Desired(quota, types, nil, "").Config.Spec; spec.Priority != nil || spec.Reclaimable != nil {
+		t.Errorf("priority %v, reclaimable %v; want both left alone for a type that the policy does not name", spec.Priority, spec.Reclaimable)
+	}
 }

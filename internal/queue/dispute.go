@@ -9,15 +9,20 @@ const (
 	// longestPause is the most that a put-back waits. It is short: a foreign
 	// quota is in force that long.
 	longestPause = 8 * time.Second
-	// quiet is how long a manager has to leave the Queue alone until it is
+	// quiet is how long a manager has to leave the object alone until it is
 	// answered at once again, and until the same news is news again.
 	quiet = 5 * time.Minute
 )
 
-// Dispute remembers who keeps writing the Queue of one CardQuota, so that a
+// Dispute remembers who keeps writing one object of the operator, the Queue of a
+// CardQuota or the scheduler's configuration, so that a
 // controller that never gives in costs ever fewer writes, while an edit by hand
 // is put back at once. The zero value knows nobody. Every time is an argument.
 type Dispute struct {
+	// Longest is the most that a put-back waits; 0 means 8 seconds, the measure for
+	// Queues.
+	Longest time.Duration
+
 	rounds map[string]round
 	told   string
 	toldAt time.Time
@@ -27,13 +32,15 @@ type Dispute struct {
 type round struct {
 	at    time.Time
 	pause time.Duration
+	// count is how many put-backs there were, this one included.
+	count int
 }
 
 // Wait returns how long the next put-back still has to wait, at least 0. writers
 // are all whose changes it would replace; one who is new to the dispute, or was
 // quiet, waits for nobody.
 func (d *Dispute) Wait(writers []string, now time.Time) time.Duration {
-	wait := longestPause
+	wait := d.longest()
 	for _, writer := range writers {
 		last, known := d.rounds[writer]
 		if !known || over(last.at, now) {
@@ -61,16 +68,34 @@ func (d *Dispute) Replaced(writers []string, now time.Time) time.Duration {
 	if d.rounds == nil {
 		d.rounds = map[string]round{}
 	}
-	next := longestPause
+	next := d.longest()
 	for _, writer := range writers {
+		last, again := d.rounds[writer]
 		pause := firstPause
-		if last, again := d.rounds[writer]; again {
-			pause = min(2*last.pause, longestPause)
+		if again {
+			pause = min(2*last.pause, d.longest())
 		}
-		d.rounds[writer] = round{at: now, pause: pause}
+		d.rounds[writer] = round{at: now, pause: pause, count: last.count + 1}
 		next = min(next, pause)
 	}
 	return next
+}
+
+func (d *Dispute) longest() time.Duration {
+	if d.Longest > 0 {
+		return d.Longest
+	}
+	return longestPause
+}
+
+// Rounds returns how often the changes of a writer were put back without five
+// quiet minutes between.
+func (d *Dispute) Rounds(writer string, now time.Time) int {
+	last, known := d.rounds[writer]
+	if !known || over(last.at, now) {
+		return 0
+	}
+	return last.count
 }
 
 // News tells whether a text about the dispute is worth an event: it is not the

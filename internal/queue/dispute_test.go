@@ -33,6 +33,34 @@ func TestAWriteWarSlowsDown(t *testing.T) {
 	}
 }
 
+func TestTheLongestPauseIsAChoice(t *testing.T) {
+	d := Dispute{Longest: time.Minute}
+	const s = time.Second
+	want := []time.Duration{0, 1 * s, 3 * s, 7 * s, 15 * s, 31 * s, 63 * s, 123 * s, 183 * s}
+	if diff := cmp.Diff(want, fight(&d, []string{"argocd"}, noon, 4*time.Minute)); diff != "" {
+		t.Errorf("put back at (-want +got):\n%s", diff)
+	}
+}
+
+func TestRoundsAreCountedUntilItIsQuiet(t *testing.T) {
+	var d Dispute
+	fight(&d, []string{"argocd"}, noon, 10*time.Second) // put back at 0, 1, 3 and 7 s
+	for _, step := range []struct {
+		writer string
+		after  time.Duration
+		want   int
+	}{
+		{"argocd", 10 * time.Second, 4},
+		{"argocd", 5 * time.Minute, 4},
+		{"argocd", 5*time.Minute + 7*time.Second, 0},
+		{"helm", 10 * time.Second, 0},
+	} {
+		if got := d.Rounds(step.writer, noon.Add(step.after)); got != step.want {
+			t.Errorf("%s after %s: %d rounds, want %d", step.writer, step.after, got, step.want)
+		}
+	}
+}
+
 func TestWait(t *testing.T) {
 	const war = 10 * time.Minute // put back last after 9 min 59 s
 	cases := map[string]struct {

@@ -112,6 +112,29 @@ func (p Plan) Writers(live *v1beta1.Queue) []string {
 	return slices.Sorted(maps.Keys(writers))
 }
 
+// Redefined tells whether what the service type means was another thing when
+// the live Queue was written: the priority or reclaimable that the operator
+// itself wrote is not the planned one, or the operator has neither and nobody
+// else does. Writing such a plan replaces nothing of anybody.
+func (p Plan) Redefined(live *v1beta1.Queue) bool {
+	if live == nil {
+		return false
+	}
+	fields := fieldsOf(p.Config, live)
+	ours, theirs := owners(live.ManagedFields, ownApply), owners(live.ManagedFields, foreign)
+	fresh := true
+	for _, field := range []string{fieldPriority, fieldReclaimable} {
+		inPlace, planned := fields[field]
+		_, own := ours[field]
+		_, taken := theirs[field]
+		if own && !inPlace {
+			return true
+		}
+		fresh = fresh && planned && !own && !taken
+	}
+	return fresh
+}
+
 // weightHolder names the manager of spec.weight when it is somebody else and
 // the value is not the wanted one.
 func weightHolder(live *v1beta1.Queue, want int32) string {

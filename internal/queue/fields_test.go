@@ -15,6 +15,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/servicetype"
 )
 
 const plannedFields = `{"f:metadata":{"f:annotations":{".":{},"f:volcano.sh/card.quota":{},"f:volcano.sh/service.type":{},` +
@@ -77,7 +78,7 @@ func TestInSync(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			quota, live := synced()
 			tc.change(live)
-			plan := Desired(quota, live, "")
+			plan := Desired(quota, servicetype.BuiltIn, live, "")
 			if got := plan.InSync(live); got != tc.want {
 				t.Errorf("InSync = %v, want %v", got, tc.want)
 			}
@@ -88,7 +89,7 @@ func TestInSync(t *testing.T) {
 	}
 	t.Run("no queue is never in sync", func(t *testing.T) {
 		quota, _ := synced()
-		if Desired(quota, nil, "").InSync(nil) {
+		if Desired(quota, servicetype.BuiltIn, nil, "").InSync(nil) {
 			t.Error("a missing queue must be made")
 		}
 	})
@@ -115,8 +116,44 @@ func TestWriters(t *testing.T) {
 			if tc.gone {
 				live = nil
 			}
-			if diff := cmp.Diff(tc.want, Desired(quota, live, "").Writers(live)); diff != "" {
+			if diff := cmp.Diff(tc.want, Desired(quota, servicetype.BuiltIn, live, "").Writers(live)); diff != "" {
 				t.Errorf("writers differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRedefined(t *testing.T) {
+	none := plannedFields
+	both := strings.Replace(none, `"f:parent":{}`, `"f:parent":{},"f:priority":{},"f:reclaimable":{}`, 1)
+	means := func(priority int32) Types {
+		return func(string) (servicetype.Type, bool) { return servicetype.Type{Priority: priority}, true }
+	}
+	meansNothing := func(string) (servicetype.Type, bool) { return servicetype.Type{}, false }
+	cases := map[string]struct {
+		types   Types
+		entries []metav1.ManagedFieldsEntry
+		gone    bool
+		want    bool
+	}{
+		"the same meaning":                            {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}},
+		"another priority":                            {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}, want: true},
+		"no meaning any more":                         {types: meansNothing, entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}, want: true},
+		"no meaning, as before":                       {types: meansNothing, entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none)}},
+		"a meaning for the first time":                {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none)}, want: true},
+		"somebody took the priority":                  {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", strings.Replace(both, `"f:priority":{},`, "", 1)), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
+		"somebody has what is wanted only now":        {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
+		"there is no Queue that could be of the past": {types: means(8), gone: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			quota, live := synced()
+			live.Spec.Priority, live.Spec.Reclaimable, live.ManagedFields = 7, ptr(false), tc.entries
+			if tc.gone {
+				live = nil
+			}
+			if got := Desired(quota, tc.types, live, "").Redefined(live); got != tc.want {
+				t.Errorf("Redefined = %v, want %v", got, tc.want)
 			}
 		})
 	}

@@ -27,7 +27,10 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f Facts) {
 	}
 	set(v1alpha1.ConditionQueueSynced, f.Sync)
 	set(v1alpha1.ConditionWithinQuota, within(s, f))
-	set(v1alpha1.ConditionReady, ready(f))
+	if verdict, known := enforced(f); known {
+		set(v1alpha1.ConditionEnforced, verdict)
+	}
+	set(v1alpha1.ConditionReady, ready(s, f))
 }
 
 // within compares use with quota. Only cards matter: whether CPU and memory
@@ -56,9 +59,10 @@ func within(s *v1alpha1.CardQuotaStatus, f Facts) Sync {
 		clip.Text(strings.Join(over, ", ")+": nothing is stopped, nothing new starts until use has fallen", v1alpha1.MaxMessageLength)}
 }
 
-// ready sums up: the Queue carries the quota and takes work. Use beyond the
-// quota does not make a CardQuota unready, since the quota is being kept.
-func ready(f Facts) Sync {
+// ready sums up: the Queue carries the quota, takes work, and the scheduler is
+// not known to let the quota be passed. Use beyond the quota does not make a
+// CardQuota unready, since the quota is being kept.
+func ready(s *v1alpha1.CardQuotaStatus, f Facts) Sync {
 	name := f.Quota.Queue()
 	switch {
 	case f.Sync.Status != metav1.ConditionTrue:
@@ -69,7 +73,9 @@ func ready(f Facts) Sync {
 	case f.Queue.Status.State != v1beta1.QueueStateOpen:
 		return Sync{metav1.ConditionFalse, v1alpha1.ReasonQueueNotOpen, fmt.Sprintf(
 			"queue %s is %s and takes no work: it was closed by hand or with its parent", name, f.Queue.Status.State)}
-	default:
-		return Sync{metav1.ConditionTrue, v1alpha1.ReasonReady, fmt.Sprintf("queue %s carries this quota and takes work", name)}
 	}
+	if verdict, is := unproven(s, name); is {
+		return verdict
+	}
+	return Sync{metav1.ConditionTrue, v1alpha1.ReasonReady, fmt.Sprintf("queue %s carries this quota and takes work", name)}
 }

@@ -38,6 +38,9 @@ func Events(before, after v1alpha1.CardQuotaStatus) []Event {
 			events = append(events, Event{Type: corev1.EventTypeWarning, Reason: kind.event, Message: is.Message})
 		}
 	}
+	if event, ok := enforcedEvent(before, after); ok {
+		events = append(events, event)
+	}
 	if is, ok := changed(v1alpha1.ConditionReady, v1alpha1.ReasonReady); ok {
 		events = append(events, Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.EventReady, Message: is.Message})
 	}

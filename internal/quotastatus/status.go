@@ -15,6 +15,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/usage"
 )
@@ -31,6 +32,9 @@ type Facts struct {
 	Usage *usage.Queue
 	// Physical is how many of each card all nodes offer.
 	Physical map[card.Name]card.Count
+	// Enforced is whether the quota is proven to be enforced, nil when that was
+	// not found out yet.
+	Enforced *enforcement.Verdict
 	// Now is the time of conditions that change.
 	Now time.Time
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"cardquota.dev/operator/internal/clip"
 )
@@ -18,7 +19,14 @@ type Rule struct {
 	Reclaimable bool
 	// ReclaimFrom are the types that this one takes cards back from.
 	ReclaimFrom []string
+	// MinimumRuntime is how long a job of this type runs before cards are taken
+	// back from it.
+	MinimumRuntime time.Duration
 }
+
+// LongestMinimumRuntime bounds Rule.MinimumRuntime: what nobody may take back
+// for longer than a week should not be reclaimable.
+const LongestMinimumRuntime = 7 * 24 * time.Hour
 
 // Matrix says which service types may take cards back from which. A type that
 // it does not name neither takes nor is taken from.
@@ -51,6 +59,9 @@ func (m Matrix) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if err := ValidateName(name); err != nil {
 			faults = append(faults, err)
+		}
+		if runtime := m[name].MinimumRuntime; runtime < 0 || runtime > LongestMinimumRuntime {
+			faults = append(faults, fmt.Errorf("type %q has a minimum runtime of %s: write 0s to %s", clip.Text(name, shown), runtime, LongestMinimumRuntime))
 		}
 		seen := map[string]bool{}
 		for _, from := range m[name].ReclaimFrom {

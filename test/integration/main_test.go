@@ -36,6 +36,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/cardquota"
+	"cardquota.dev/operator/internal/controller/enforced"
+	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 )
 
 const (
@@ -178,9 +180,19 @@ func operator(ctx context.Context, scheme *runtime.Scheme) (ctrl.Manager, error)
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
+	watch, err := enforced.Setup(mgr, metrics)
+	if err != nil {
+		return nil, err
+	}
 	options := cardquota.DefaultOptions()
-	options.Metrics = metrics
-	return mgr, cardquota.Setup(ctx, mgr, options)
+	options.Metrics, options.Enforced = metrics, watch
+	if err := cardquota.Setup(ctx, mgr, options); err != nil {
+		return nil, err
+	}
+	policyOptions := servicetypepolicy.DefaultOptions()
+	policyOptions.Metrics = metrics
+	policyOptions.Enforcement, policyOptions.Woken = watch.Policy, watch.WakePolicy()
+	return mgr, servicetypepolicy.Setup(ctx, mgr, policyOptions)
 }
 
 // readObjects reads the documents of a YAML file.

@@ -103,7 +103,7 @@ func TestTakeStock(t *testing.T) {
 			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}},
 		}
 	}
-	r := newRecounter(nil, 0)
+	r := newRecounter(nil, 0, nil)
 	expect := func(when string, changed, wantChanged bool, want map[card.Name]card.Count) {
 		t.Helper()
 		if changed != wantChanged {

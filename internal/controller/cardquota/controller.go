@@ -23,6 +23,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/controller/enforced"
+	"cardquota.dev/operator/internal/controller/pace"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/usage"
@@ -43,10 +45,13 @@ type Reconciler struct {
 	live   client.Reader
 	events record.EventRecorder
 	usage  *Recounter
-	pace   *pace
+	pace   *pace.Pace
 	series *series
+	// enforced finds out whether quotas are enforced.
+	enforced *enforced.Watch
 	// disputes remember who keeps writing the Queues.
 	disputes *disputes
+	meanings *meanings
 }
 
 // pass is one run of Reconcile over one CardQuota.
@@ -55,6 +60,8 @@ type pass struct {
 	quota *v1alpha1.CardQuota
 	// queue is the Queue as it is known now, nil when there is none.
 	queue *v1beta1.Queue
+	// types are the service types in force.
+	types queue.Types
 	// usage is nil when nothing was counted yet.
 	usage *usage.Queue
 	// wait is how long no report may be written yet.
@@ -77,13 +84,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	quota := &v1alpha1.CardQuota{}
 	if err := r.client.Get(ctx, req.NamespacedName, quota); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.pace.forget(req.Name)
+			r.pace.Forget(req.Name)
 			r.disputes.forget(req.Name)
+			r.meanings.forget(req.Name)
 			r.series.forget(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	p := pass{Reconciler: r, quota: quota, wait: r.pace.wait(req.Name), now: time.Now()}
+	p := pass{Reconciler: r, quota: quota, wait: r.pace.Wait(req.Name), now: time.Now()}
 	name := quota.Queue()
 	if name == v1alpha1.QueueRoot {
 		return p.report(ctx, quotastatus.Reserved(name))
@@ -93,6 +101,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if p.queue, err = getQueue(ctx, r.client, name); err != nil {
+		return ctrl.Result{}, err
+	}
+	if p.types, err = r.typesInForce(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	if used, counted := r.usage.Queue(name); counted {
@@ -133,15 +144,17 @@ func (p *pass) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.
 
 // sync writes the Queue of a CardQuota that has it, then the status.
 func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
-	plan := func(live *v1beta1.Queue) queue.Plan { return queue.Desired(p.quota, live, p.allocated(live)) }
+	plan := func(live *v1beta1.Queue) queue.Plan {
+		return queue.Desired(p.quota, p.types, live, p.allocated(live))
+	}
 	before := meta.FindStatusCondition(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
-	settled := synced(before, p.quota.Generation)
 	inSync, err := p.inSync(ctx, plan)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	settled := synced(before, p.quota.Generation) && !p.redefined(plan(p.queue))
 	if !inSync && settled && p.wait > 0 {
-		// A changed spec is written at once. A foreign change is put back with the
+		// A changed spec or policy is written at once. A foreign change is put back with the
 		// next report: within the second, and somebody who writes all the time
 		// cannot make the operator write all the time.
 		return ctrl.Result{RequeueAfter: p.wait}, nil
@@ -159,6 +172,7 @@ func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 			return p.failed(ctx, err)
 		}
 	}
+	p.meanings.remember(p.quota.Name, p.meaning())
 	return p.report(ctx, quotastatus.Synced(p.quota, before, written, p.now))
 }
 
@@ -198,16 +212,20 @@ func (p *pass) allocated(live *v1beta1.Queue) string {
 // events of the change afterwards, so that no event tells what was not stored.
 func (p *pass) report(ctx context.Context, sync quotastatus.Sync) (ctrl.Result, error) {
 	before := p.quota.DeepCopy()
-	status := quotastatus.Of(quotastatus.Facts{
+	facts := quotastatus.Facts{
 		Quota: p.quota, Queue: p.queue, Sync: sync, Usage: p.usage, Physical: p.Reconciler.usage.Physical(), Now: p.now,
-	})
+	}
+	if verdict, known := p.enforced.OfQueue(p.quota.Queue()); known {
+		facts.Enforced = &verdict
+	}
+	status := quotastatus.Of(facts)
 	if len(status.Cards) > 0 {
 		p.series.set(p.quota.Queue(), p.quota.Name, status.Cards)
 	} else {
 		p.series.forget(p.quota.Name)
 	}
 	if equality.Semantic.DeepEqual(before.Status, status) {
-		if p.pace.stale(p.quota.Name, p.quota.ResourceVersion) {
+		if p.pace.Stale(p.quota.Name, p.quota.ResourceVersion) {
 			return ctrl.Result{RequeueAfter: staleRetry}, nil
 		}
 		return ctrl.Result{}, nil
@@ -222,7 +240,7 @@ func (p *pass) report(ctx context.Context, sync quotastatus.Sync) (ctrl.Result, 
 	if err := p.client.Status().Patch(ctx, p.quota, client.MergeFrom(before)); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	p.pace.mark(p.quota.Name, p.quota.ResourceVersion)
+	p.pace.Mark(p.quota.Name, p.quota.ResourceVersion)
 	if p.quota.DeletionTimestamp == nil {
 		for _, event := range quotastatus.Events(before.Status, status) {
 			p.events.Event(p.quota, event.Type, event.Reason, event.Message)

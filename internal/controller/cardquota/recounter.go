@@ -20,13 +20,16 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/controller/enforced"
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/usage"
 )
 
 // everyQueue is what the Recounter sends when all CardQuotas are to be looked
 // at; it is no valid name of a queue.
-const everyQueue = "*"
+const everyQueue = enforced.EveryQueue
 
 // Recounter counts what every queue uses, again from the beginning whenever a
 // pod, PodGroup, node or quota changed, at most once per interval. It wakes the
@@ -39,11 +42,16 @@ type Recounter struct {
 	// woken sends names of queues, or everyQueue.
 	woken    chan event.TypedGenericEvent[string]
 	duration prometheus.Histogram
+	// enforced takes the pods that hold cards past our scheduler.
+	enforced *enforced.Watch
 
 	// The rest of the world that a count needs besides its arguments.
 	nodes     map[string]seenNode
 	inventory *card.Inventory
 	last      map[types.UID]account.Charge
+	// past are the pods that hold cards past our scheduler, nil before the first
+	// count.
+	past *[]enforcement.Bypass
 
 	mu       sync.RWMutex
 	queues   map[string]usage.Queue // nil before the first count
@@ -56,10 +64,11 @@ type seenNode struct {
 	card.Node
 }
 
-func newRecounter(c cache.Cache, interval time.Duration) *Recounter {
+func newRecounter(c cache.Cache, interval time.Duration, enforced *enforced.Watch) *Recounter {
 	return &Recounter{
 		cache:    c,
 		interval: interval,
+		enforced: enforced,
 		dirty:    make(chan struct{}, 1),
 		woken:    make(chan event.TypedGenericEvent[string]),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -125,7 +134,7 @@ func (r *Recounter) markDirty() {
 }
 
 // stores are the caches' own stores: counting reads objects without copying.
-type stores struct{ pods, groups, nodes, quotas toolscache.Store }
+type stores struct{ pods, groups, nodes, quotas, policies toolscache.Store }
 
 // watch waits for the caches and marks the count dirty with every change.
 func (r *Recounter) watch(ctx context.Context) (stores, error) {
@@ -139,6 +148,7 @@ func (r *Recounter) watch(ctx context.Context) (stores, error) {
 		{&v1beta1.PodGroup{}, &s.groups, anyChange},
 		{&corev1.Node{}, &s.nodes, cardsChanged},
 		{&v1alpha1.CardQuota{}, &s.quotas, specChanged},
+		{&v1alpha1.ServiceTypePolicy{}, &s.policies, specChanged},
 	} {
 		informer, err := r.cache.GetInformer(ctx, w.object)
 		if err != nil {
@@ -171,14 +181,16 @@ func (r *Recounter) watch(ctx context.Context) (stores, error) {
 // recount counts once and returns the queues to wake.
 func (r *Recounter) recount(s stores) []string {
 	inventoryChanged := r.takeStock(objects[corev1.Node](s.nodes))
+	pods := objects[corev1.Pod](s.pods)
 	var queues map[string]usage.Queue
 	queues, r.last = usage.Recount(usage.World{
-		Pods:      objects[corev1.Pod](s.pods),
+		Pods:      pods,
 		PodGroups: objects[v1beta1.PodGroup](s.groups),
 		Inventory: r.inventory,
 		Quotas:    quotasOf(objects[v1alpha1.CardQuota](s.quotas)),
 		Last:      r.last,
 	})
+	r.passBy(pods, objects[v1alpha1.ServiceTypePolicy](s.policies))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.queues
@@ -190,6 +202,21 @@ func (r *Recounter) recount(s stores) []string {
 		return []string{everyQueue}
 	}
 	return changedQueues(before, queues)
+}
+
+// passBy tells which pods hold cards past our scheduler, if that has changed.
+// Without a policy nobody has said which scheduler is ours.
+func (r *Recounter) passBy(pods []*corev1.Pod, policies []*v1alpha1.ServiceTypePolicy) {
+	var past []enforcement.Bypass
+	for _, p := range policies {
+		if p.Name == v1alpha1.PolicyName {
+			past = enforcement.Bypasses(pods, r.last, r.inventory, policy.Effective(p.Spec).Scheduler.Names)
+		}
+	}
+	if r.past == nil || !slices.EqualFunc(*r.past, past, enforcement.Bypass.Equal) {
+		r.past = &past
+		r.enforced.SetBypasses(past)
+	}
 }
 
 // takeStock recognises the nodes that are new or look different and tells

@@ -20,6 +20,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/controller/enforced"
+	"cardquota.dev/operator/internal/controller/pace"
 )
 
 // Component is the source of the operator's events.
@@ -40,9 +42,12 @@ type Options struct {
 	SkipNameValidation bool
 	// Metrics takes the controller's metrics.
 	Metrics metrics.RegistererGatherer
+	// Enforced finds out whether quotas are enforced; it must be added to the
+	// manager as well.
+	Enforced *enforced.Watch
 }
 
-// DefaultOptions are those of the shipped manager.
+// DefaultOptions are the speeds of the shipped manager.
 func DefaultOptions() Options {
 	return Options{Concurrency: 8, Interval: time.Second, Metrics: metrics.Registry}
 }
@@ -54,11 +59,14 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		client: mgr.GetClient(),
 		live:   mgr.GetAPIReader(),
 		events: mgr.GetEventRecorderFor(Component),
-		usage:  newRecounter(mgr.GetCache(), options.Interval),
-		pace:   newPace(options.Interval),
+		usage:  newRecounter(mgr.GetCache(), options.Interval, options.Enforced),
+		pace:   pace.New(options.Interval),
 		series: newSeries(),
 
+		enforced: options.Enforced,
+
 		disputes: newDisputes(),
+		meanings: newMeanings(),
 	}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
 		if quota, ok := object.(*v1alpha1.CardQuota); ok {
@@ -87,11 +95,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Named("cardquota").
 		For(&v1alpha1.CardQuota{}, builder.WithPredicates(quotaChanged)).
 		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.sharers), builder.WithPredicates(comesOrGoes)).
+		Watches(&v1alpha1.ServiceTypePolicy{}, handler.EnqueueRequestsFromMapFunc(r.everybody), builder.WithPredicates(typesChanged)).
 		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{},
 			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, q *v1beta1.Queue) []reconcile.Request {
 				return r.requests(ctx, q.Name)
 			}), queueChanged)).
 		WatchesRawSource(source.TypedChannel(r.usage.woken, handler.TypedFuncs[string, reconcile.Request]{GenericFunc: r.woken})).
+		WatchesRawSource(source.TypedChannel(options.Enforced.WakeQueues(), handler.TypedFuncs[string, reconcile.Request]{GenericFunc: r.woken})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
 			SkipNameValidation:      &options.SkipNameValidation,

@@ -8,6 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/enforcement"
 )
 
 // CacheOptions keep of the cluster's pods and nodes only what is counted:
@@ -43,11 +45,14 @@ func strip[T any](keep func(*T) *T) toolscache.TransformFunc {
 	}
 }
 
-// stripPod keeps what the decision table and the recount read.
+// stripPod keeps what the decision table, the recount and the proof of
+// enforcement read.
 func stripPod(pod *corev1.Pod) *corev1.Pod {
+	meta := stripMeta(pod.ObjectMeta)
+	meta.ManagedFields = enforcement.Reduce(pod)
 	return &corev1.Pod{
 		TypeMeta:   pod.TypeMeta,
-		ObjectMeta: stripMeta(pod.ObjectMeta),
+		ObjectMeta: meta,
 		Spec: corev1.PodSpec{
 			NodeName:        pod.Spec.NodeName,
 			SchedulerName:   pod.Spec.SchedulerName,

@@ -1,4 +1,4 @@
-package cardquota
+package pace
 
 import (
 	"testing"
@@ -7,36 +7,36 @@ import (
 
 func TestPace(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := newPace(time.Second)
+	p := New(time.Second)
 	p.now = func() time.Time { return now }
 	expect := func(when, name string, want time.Duration) {
 		t.Helper()
-		if got := p.wait(name); got != want {
+		if got := p.Wait(name); got != want {
 			t.Errorf("%s: %s waits %s, want %s", when, name, got, want)
 		}
 	}
 	expect("before the first report", "a", 0)
-	p.mark("a", "1000")
+	p.Mark("a", "1000")
 	expect("right after a report", "a", time.Second)
 	expect("for another CardQuota", "b", 0)
 	now = now.Add(400 * time.Millisecond)
 	expect("a while later", "a", 600*time.Millisecond)
 	now = now.Add(time.Minute)
 	expect("long after", "a", 0)
-	p.mark("a", "1000")
-	p.forget("a")
+	p.Mark("a", "1000")
+	p.Forget("a")
 	expect("after it was deleted and made again", "a", 0)
 }
 
 func TestACardQuotaOlderThanItsLastReportIsStale(t *testing.T) {
-	p := newPace(time.Second)
-	p.mark("a", "1000")
+	p := New(time.Second)
+	p.Mark("a", "1000")
 	for version, want := range map[string]bool{"999": true, "1000": false, "1001": false, "": false} {
-		if got := p.stale("a", version); got != want {
+		if got := p.Stale("a", version); got != want {
 			t.Errorf("version %q read after version 1000 was written: stale %v, want %v", version, got, want)
 		}
 	}
-	if p.stale("b", "1") {
+	if p.Stale("b", "1") {
 		t.Error("a CardQuota that was never reported is stale")
 	}
 }

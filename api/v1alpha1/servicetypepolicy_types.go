@@ -1,0 +1,274 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ServiceTypePolicy says how inference and training, and any other kind of
+// work, share the cluster: which queues are served first, who takes cards back
+// from whom, and with which configuration the scheduler runs. There is one, and
+// it is named default.
+//
+//	apiVersion: cardquota.dev/v1alpha1
+//	kind: ServiceTypePolicy
+//	metadata:
+//	  name: default
+//	spec:
+//	  serviceTypes:
+//	  - name: inference
+//	    priority: 80000
+//	    reclaimFrom: [training]
+//	  - name: training
+//	    priority: 20000
+//	    reclaimable: true
+//	    minimumRuntime: 10m
+//
+// An empty spec is a good one: it is exactly the policy above without
+// minimumRuntime.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=stp
+// +kubebuilder:printcolumn:name="Reclaim",type=string,JSONPath=`.status.reclaim`,description="how cards are taken back"
+// +kubebuilder:printcolumn:name="Scheduler",type=string,JSONPath=`.status.scheduler.version`,description="version of the scheduler at work"
+// +kubebuilder:printcolumn:name="Synced",type=string,JSONPath=`.status.conditions[?(@.type=="ConfigSynced")].status`
+// +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="there is one ServiceTypePolicy, named default: change that one"
+type ServiceTypePolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what shall hold.
+	// +optional
+	Spec ServiceTypePolicySpec `json:"spec,omitzero"`
+	// status is what holds: the matrix in force, the configuration that was
+	// written, and whether the scheduler works by it.
+	// +optional
+	Status ServiceTypePolicyStatus `json:"status,omitzero"`
+}
+
+// ServiceTypePolicyList is a list of ServiceTypePolicies.
+//
+// +kubebuilder:object:root=true
+type ServiceTypePolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ServiceTypePolicy `json:"items"`
+}
+
+// ServiceTypePolicySpec is what shall hold in the cluster.
+type ServiceTypePolicySpec struct {
+	// serviceTypes are the kinds of work that there are. Unset means inference
+	// and training with their usual meaning; a list replaces both, so name them
+	// again when you add a third. A type that is not listed neither takes cards
+	// back nor gives any, and its queues keep the priority they have.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	ServiceTypes []ServiceTypeSpec `json:"serviceTypes,omitempty"`
+	// owners tell the service type of workloads that name none, by the kind of
+	// their owner. It matters only in queues without a service type; the queue of
+	// a CardQuota always has one.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=32
+	Owners []OwnerKindSpec `json:"owners,omitempty"`
+	// priorityClasses are the PriorityClasses that come with the policy, made
+	// once and left to whoever has one of the name already. Unset means pc-high
+	// 80000, pc-medium 60000, pc-normal 40000 and pc-low 20000; an empty list
+	// means none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	PriorityClasses *[]PriorityClassSpec `json:"priorityClasses,omitempty"`
+	// reclaim says how cards are taken back. Gangs (default): whole gangs at the
+	// least loss, by the scheduler's action cardreclaim, which only Cardquota's
+	// scheduler knows. Pods: pod by pod, by Volcano's own action reclaim. Off:
+	// nothing is taken back.
+	// +optional
+	// +kubebuilder:default=Gangs
+	Reclaim ReclaimMode `json:"reclaim,omitempty"`
+	// cardUnlimitedCPUMemory, true by default, frees pods that ask for cards from
+	// the CPU and memory limits of their queue: who has the cards may use the
+	// CPUs beside them.
+	// +optional
+	// +kubebuilder:default=true
+	CardUnlimitedCPUMemory *bool `json:"cardUnlimitedCPUMemory,omitempty"`
+	// unmanagedQueues says what a queue without a card quota may use. Enforce
+	// (default): no cards. Ignore: as many cards as there are, for clusters that
+	// are being moved to quotas. A CardQuota's queue is never unmanaged.
+	// +optional
+	// +kubebuilder:default=Enforce
+	UnmanagedQueues UnmanagedQueues `json:"unmanagedQueues,omitempty"`
+	// overCommitFactor multiplies quotas when jobs are admitted to wait, 1 to 100
+	// with at most three decimals, so that jobs may wait for cards that will soon
+	// be free. What a queue holds is never more than its quota. Unset means 1.
+	// +optional
+	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:Pattern=`^(100(\.0{1,3})?|[1-9][0-9]?(\.[0-9]{1,3})?)$`
+	OverCommitFactor string `json:"overCommitFactor,omitempty"`
+	// nodeOrderWeight multiplies the score by which nodes are preferred in the
+	// order of a pod's cards, beside the scores of other plugins: above 0, at most
+	// 1000, with at most three decimals. Unset means 1.
+	// +optional
+	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:Pattern=`^(1000(\.0{1,3})?|[0-9]{1,3}(\.[0-9]{1,3})?)$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('[1-9]')",message="nodeOrderWeight must be above 0"
+	NodeOrderWeight string `json:"nodeOrderWeight,omitempty"`
+	// scheduler says where the scheduler's configuration is.
+	// +optional
+	// +kubebuilder:default={}
+	Scheduler SchedulerSpec `json:"scheduler,omitzero"`
+}
+
+// ServiceTypeSpec is one kind of work.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.reclaimFrom) || !(self.name in self.reclaimFrom)",fieldPath=".reclaimFrom",message="a service type cannot take cards back from itself: two jobs of it would evict each other for ever"
+type ServiceTypeSpec struct {
+	// name is what CardQuotas write in spec.serviceType, and workloads in the
+	// annotation volcano.sh/service.type.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// priority is the priority of its queues, 0 to 1000000: of two queues the
+	// higher one is served first. Cards are taken back only from queues of a
+	// lower one.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Priority int32 `json:"priority"`
+	// reclaimable tells whether cards may be taken back from its queues at all.
+	// +optional
+	Reclaimable bool `json:"reclaimable,omitempty"`
+	// reclaimFrom names the service types from which it takes cards back. They
+	// must be defined, reclaimable, and of lower priority. Circles, through
+	// whomever, are refused: jobs would evict each other for ever.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	ReclaimFrom []string `json:"reclaimFrom,omitempty"`
+	// minimumRuntime is how long a job of this type may run before cards are
+	// taken back from it, for example 10m: at least 1s, at most 168h (a week). It
+	// is measured from the start of its oldest running pod. Unset means no such
+	// time.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="minimumRuntime must be between 1s and 168h"
+	MinimumRuntime *metav1.Duration `json:"minimumRuntime,omitempty"`
+}
+
+// OwnerKindSpec gives workloads of one kind a service type.
+type OwnerKindSpec struct {
+	// kind is the kind of a pod's owner, for example Job, or with its API group
+	// Job.batch.volcano.sh, which goes before the kind alone. Deployment means the
+	// ReplicaSets of Deployments.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$`
+	Kind string `json:"kind"`
+	// serviceType is the service type of such workloads.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	ServiceType string `json:"serviceType"`
+}
+
+// PriorityClassSpec is a PriorityClass that comes with the policy.
+type PriorityClassSpec struct {
+	// name is the name of the PriorityClass.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('system-')",message="names that begin with system- belong to Kubernetes"
+	Name string `json:"name"`
+	// value is the priority of its pods, at most 1000000000.
+	// +required
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=1000000000
+	Value int32 `json:"value"`
+}
+
+// SchedulerSpec says where the scheduler is configured.
+type SchedulerSpec struct {
+	// configMap holds the scheduler's configuration. The operator changes in it
+	// only what this policy needs, keeps comments, order and other plugins, and
+	// undoes its changes when the policy is deleted. The scheduler's heartbeat, the
+	// Lease cardquota-scheduler, is expected in the same namespace.
+	// +optional
+	// +kubebuilder:default={}
+	ConfigMap ConfigMapReference `json:"configMap,omitzero"`
+	// names are the schedulerNames of pods that our scheduler places. A pod that
+	// holds a card under another one has passed the quota by.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={volcano}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=253
+	Names []string `json:"names,omitempty"`
+}
+
+// ConfigMapReference names one key of one ConfigMap.
+type ConfigMapReference struct {
+	// namespace of the ConfigMap. The shipped permissions are for volcano-system.
+	// +optional
+	// +kubebuilder:default=volcano-system
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// name of the ConfigMap.
+	// +optional
+	// +kubebuilder:default=volcano-scheduler-configmap
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// key whose value is the configuration.
+	// +optional
+	// +kubebuilder:default=volcano-scheduler.conf
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key,omitempty"`
+}
+
+// ReclaimMode says how cards are taken back.
+//
+// +kubebuilder:validation:Enum=Gangs;Pods;Off
+type ReclaimMode string
+
+// The values of ReclaimMode.
+const (
+	ReclaimGangs ReclaimMode = "Gangs"
+	ReclaimPods  ReclaimMode = "Pods"
+	ReclaimOff   ReclaimMode = "Off"
+)
+
+// UnmanagedQueues says what a queue without a card quota may use.
+//
+// +kubebuilder:validation:Enum=Enforce;Ignore
+type UnmanagedQueues string
+
+// The values of UnmanagedQueues.
+const (
+	UnmanagedEnforce UnmanagedQueues = "Enforce"
+	UnmanagedIgnore  UnmanagedQueues = "Ignore"
+)
+
+// PolicyName is the name of the one ServiceTypePolicy.
+const PolicyName = "default"
+
+// PolicyFinalizer keeps a ServiceTypePolicy until its changes are undone.
+const PolicyFinalizer = "cardquota.dev/policy"

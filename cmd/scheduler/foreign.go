@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// foreignEventSource is the component of events about other schedulers' pods.
+	foreignEventSource = "cardquota-scheduler-handover"
+	// reasonForeign is the reason of those events and of the readiness page.
+	reasonForeign = "ForeignScheduler"
+	// askAgain is the time between two looks while an answer is missing.
+	askAgain = time.Second
+	// answerWithin is how long the API server may take to answer one.
+	answerWithin = 5 * time.Second
+)
+
+// foreign looks for pods that run another scheduler. Volcano's installer starts
+// its scheduler without leader election, so the lease keeps nobody out: this
+// process stands for election only while no such pod is there. What cannot be
+// seen counts as being there.
+type foreign struct {
+	client    kubernetes.Interface
+	namespace string
+	// selector finds the pods; nil: nobody is looked for.
+	selector labels.Selector
+	// own is the name of this process's own pod.
+	own      string
+	recorder record.EventRecorder
+
+	mu sync.Mutex
+	// changed is closed and replaced when something below may have changed.
+	changed chan struct{}
+	synced  bool
+	pods    []*corev1.Pod // at work, by name
+	// trouble is why the pods cannot be read, "" when they can.
+	trouble string
+	// waits is what this process waits for, "" when for nothing.
+	waits string
+	told  map[types.UID]bool
+}
+
+func newForeign(client kubernetes.Interface, namespace string, selector labels.Selector, own string, recorder record.EventRecorder) *foreign {
+	return &foreign{client: client, namespace: namespace, selector: selector, own: own, recorder: recorder,
+		changed: make(chan struct{}), told: map[types.UID]bool{}}
+}
+
+// atWork are the pods in which a scheduler may be at work, without the own one,
+// sorted by name. A pod without a node has not started, one that ended will not
+// start again; one that is being deleted works until it is gone.
+func atWork(pods []*corev1.Pod, own string) []*corev1.Pod {
+	var found []*corev1.Pod
+	for _, pod := range pods {
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if pod.Name != own && pod.Spec.NodeName != "" && !ended {
+			found = append(found, pod)
+		}
+	}
+	slices.SortFunc(found, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return found
+}
+
+// describe names pods that run another scheduler, "" for none.
+func describe(pods []*corev1.Pod) string {
+	if len(pods) == 0 {
+		return ""
+	}
+	const most = 3
+	var names []string
+	for _, pod := range pods[:min(len(pods), most)] {
+		names = append(names, pod.Namespace+"/"+pod.Name)
+	}
+	text := "another scheduler runs in pod " + strings.Join(names, ", ")
+	if more := len(pods) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + ", and two must never be at work: scale its Deployment to 0"
+}
+
+// gone waits until certainly no other scheduler runs, or ctx ends, which is an error.
+func (f *foreign) gone(ctx context.Context) error {
+	if f.selector == nil {
+		return ctx.Err()
+	}
+	defer f.say("")
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	for {
+		obstacle, changed := f.obstacle()
+		if obstacle == "" {
+			obstacle = f.ask(ctx)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if obstacle == "" {
+			return nil
+		}
+		f.say(obstacle)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-again.C:
+		}
+	}
+}
+
+// obstacle is what stands in the way by what was seen so far, and a channel that
+// is closed when more was seen.
+func (f *foreign) obstacle() (string, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case len(f.pods) > 0:
+		return describe(f.pods), f.changed
+	case f.trouble != "":
+		return f.trouble, f.changed
+	case !f.synced:
+		return fmt.Sprintf("whether another scheduler runs is not known yet: pods %s in namespace %s are being read", f.selector, f.namespace), f.changed
+	}
+	return "", f.changed
+}
+
+// ask is what stands in the way by what the API server says now, "" for nothing.
+// What is followed may be late; this is not.
+func (f *foreign) ask(ctx context.Context) string {
+	if f.selector == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	list, err := f.client.CoreV1().Pods(f.namespace).List(ctx, metav1.ListOptions{LabelSelector: f.selector.String()})
+	if err != nil {
+		return f.unreadable(err)
+	}
+	var pods []*corev1.Pod
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	return describe(atWork(pods, f.own))
+}
+
+func (f *foreign) unreadable(err error) string {
+	return fmt.Sprintf("whether another scheduler runs is not known: pods %s in namespace %s cannot be read: %v", f.selector, f.namespace, err)
+}
+
+// arrival waits until another scheduler runs and names it; nil when ctx ends first.
+func (f *foreign) arrival(ctx context.Context) error {
+	for {
+		f.mu.Lock()
+		who, changed := describe(f.pods), f.changed
+		f.mu.Unlock()
+		if who != "" {
+			return fmt.Errorf("%s: %s", reasonForeign, who)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+// say tells the log, the pods and the readiness page what is waited for.
+func (f *foreign) say(obstacle string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waits == obstacle {
+		return
+	}
+	f.waits = obstacle
+	if obstacle == "" {
+		klog.InfoS("no other scheduler runs")
+		return
+	}
+	klog.InfoS("not standing for election", "reason", obstacle)
+	for _, pod := range f.pods {
+		if !f.told[pod.UID] && f.recorder != nil {
+			f.recorder.Event(pod, corev1.EventTypeNormal, reasonForeign, "cardquota-scheduler waits until this pod is gone: two schedulers must never be at work")
+			f.told[pod.UID] = true
+		}
+	}
+}
+
+// String is the line of the readiness page, "" when nothing is waited for.
+func (f *foreign) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waits == "" {
+		return ""
+	}
+	return reasonForeign + ": not elected: " + f.waits
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/schedulerconf"
+)
+
+// strangerOn creates a pod of the stock scheduler. Nobody deletes it but the test.
+func (c *testCluster) strangerOn(t *testing.T, name, node string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: name, Labels: map[string]string{"app": "volcano-scheduler"}},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}
+	c.create(t, pod)
+	return pod
+}
+
+func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
+	c := startCluster(t)
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(20 * time.Second)
+	g.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	c.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "default"}})
+	c.configure(t, nothingBad)
+	stock := c.strangerOn(t, "volcano-scheduler-0", "node")
+	c.strangerOn(t, "volcano-scheduler-waits", "")
+	first := c.startProcess(t)
+	g.Eventually(func(g Gomega) {
+		g.Expect(page(g, first.health, "/healthz")).To(Equal("ok\n"))
+		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nConfigurationLoaded"),
+			HaveSuffix("\nForeignScheduler: not elected: another scheduler runs in pod volcano-system/volcano-scheduler-0, and two must never be at work: scale its Deployment to 0\n")))
+	}).Should(Succeed())
+	g.Consistently(func() string { return c.holder(t) }, "2s").Should(BeEmpty())
+	g.Expect(c.admin.Delete(t.Context(), stock, client.GracePeriodSeconds(0))).To(Succeed())
+	g.Eventually(func() string { return c.holder(t) }).ShouldNot(BeEmpty())
+	g.Expect(page(g, first.health, "/readyz")).NotTo(ContainSubstring("ForeignScheduler"))
+
+	// The leader beats, under the shipped account.
+	report := func(g Gomega) heartbeat.Report {
+		var lease coordinationv1.Lease
+		g.Expect(c.admin.Get(t.Context(), client.ObjectKey{Namespace: "volcano-system", Name: heartbeat.LeaseName}, &lease)).To(Succeed())
+		report, err := heartbeat.Read(&lease)
+		g.Expect(err).NotTo(HaveOccurred())
+		return report
+	}
+	g.Eventually(func(g Gomega) { g.Expect(report(g).ConfigHash).To(Equal(schedulerconf.Hash(nothingBad))) }).Should(Succeed())
+	g.Expect(report(g).Identity).To(Equal(c.holder(t)))
+	c.configure(t, quotaAbsent)
+	g.Eventually(func(g Gomega) { g.Expect(report(g).ConfigProblem).To(ContainSubstring("capacity-card is missing")) }).Should(Succeed())
+
+	c.strangerOn(t, "volcano-scheduler-1", "node")
+	g.Eventually(first.exited).Should(Receive(Equal(1)))
+	g.Expect(first.output()).To(ContainSubstring("another scheduler runs in pod volcano-system/volcano-scheduler-1,"))
+	g.Expect(first.output()).NotTo(ContainSubstring("forbidden"))
+	g.Expect(c.holder(t)).To(BeEmpty())
+}

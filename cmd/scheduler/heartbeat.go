@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"cardquota.dev/operator/internal/capacitycard"
+	"cardquota.dev/operator/internal/configgate"
+	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/version"
+)
+
+const (
+	// beatEvery is the shortest time between two heartbeats that say the same,
+	// and between two trials when one failed.
+	beatEvery = 2 * time.Second
+	// beatWithin is how long one heartbeat may take to write.
+	beatWithin = 3 * time.Second
+)
+
+// beater writes the heartbeat. Sessions hand it their reports and go on; it
+// writes one at a time, always the newest, and only when a session has closed:
+// a scheduler that hangs stops beating.
+type beater struct {
+	leases    typedcoordinationv1.LeaseInterface
+	namespace string
+	identity  string
+	// problem says why the newest configuration is not in force, "" when it is.
+	problem func() string
+
+	newest atomic.Pointer[capacitycard.SessionReport]
+	wake   chan struct{}
+
+	// last is what was tried last, nil before; failed tells that it was not written.
+	last   *heartbeat.Report
+	failed bool
+	// lease is the object as the API server returned it last, nil when it must be read.
+	lease *coordinationv1.Lease
+}
+
+// startHeartbeat has every closed session reported until ctx ends. The config
+// must be the fenced one, so that only the leader can write.
+func startHeartbeat(ctx context.Context, fenced *rest.Config, namespace, identity string, problem func() string) error {
+	leases, err := newHeartbeatClient(fenced, namespace)
+	if err != nil {
+		return err
+	}
+	b := newBeater(leases, namespace, identity, problem)
+	capacitycard.SetHeartbeat(b.beat)
+	go b.run(ctx)
+	return nil
+}
+
+// newHeartbeatClient makes a client of its own: behind the scheduler's thousands
+// of bindings a heartbeat would come too late.
+func newHeartbeatClient(fenced *rest.Config, namespace string) (typedcoordinationv1.LeaseInterface, error) {
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(fenced, "heartbeat"))
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
+	}
+	return client.CoordinationV1().Leases(namespace), nil
+}
+
+func newBeater(leases typedcoordinationv1.LeaseInterface, namespace, identity string, problem func() string) *beater {
+	return &beater{leases: leases, namespace: namespace, identity: identity, problem: problem, wake: make(chan struct{}, 1)}
+}
+
+// beat takes the report of a closed session. It never waits.
+func (b *beater) beat(report capacitycard.SessionReport) {
+	b.newest.Store(&report)
+	select {
+	case b.wake <- struct{}{}:
+	default: // the newest is read when the write under way has ended
+	}
+}
+
+// run writes reports until ctx ends.
+func (b *beater) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.wake:
+			b.report(ctx, b.newest.Load())
+		}
+	}
+}
+
+// report writes what a session said, if that is due.
+func (b *beater) report(ctx context.Context, session *capacitycard.SessionReport) {
+	report := heartbeat.Report{
+		Identity: b.identity, Version: version.Version, ConfigHash: session.ConfigHash,
+		ConfigProblem: b.problem(), SecondScheduler: session.SecondScheduler, At: session.At,
+	}
+	if report.ConfigProblem == "" {
+		report.ConfigProblem = session.Problem
+	}
+	if !due(report, b.last, b.failed) {
+		return
+	}
+	err := b.write(ctx, report)
+	if err != nil && !errors.Is(err, errFenced) && ctx.Err() == nil {
+		klog.ErrorS(err, "the heartbeat is not written", "lease", b.namespace+"/"+heartbeat.LeaseName)
+	}
+	b.last, b.failed = &report, err != nil
+}
+
+// due tells whether a report is to be written, after the last trial.
+func due(report heartbeat.Report, last *heartbeat.Report, failed bool) bool {
+	return last == nil || report.At.Sub(last.At) >= beatEvery || !failed && !report.SameContent(*last)
+}
+
+// write writes a report, a second time if somebody else changed the Lease.
+func (b *beater) write(ctx context.Context, report heartbeat.Report) error {
+	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+	defer cancel()
+	err := b.try(ctx, report)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		err = b.try(ctx, report)
+	}
+	return err
+}
+
+func (b *beater) try(ctx context.Context, report heartbeat.Report) error {
+	known := b.lease
+	b.lease = nil // read again, unless this goes well
+	if known == nil {
+		var err error
+		known, err = b.leases.Get(ctx, heartbeat.LeaseName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			b.lease, err = keep(b.leases.Create(ctx, report.Lease(b.namespace), metav1.CreateOptions{}))
+			return err
+		}
+		if err != nil {
+			return err
+		}
+	}
+	known = known.DeepCopy()
+	report.Write(known)
+	var err error
+	b.lease, err = keep(b.leases.Update(ctx, known, metav1.UpdateOptions{}))
+	return err
+}
+
+// keep drops the object that client-go returns beside an error.
+func keep(lease *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
+	if err != nil {
+		return nil, err
+	}
+	return lease, nil
+}
+
+// configProblem is why the newest text of a gate is not in force, "" when it is.
+func configProblem(status configgate.Status) string {
+	if status.Reason == configgate.ReasonLoaded {
+		return ""
+	}
+	return status.Message
+}

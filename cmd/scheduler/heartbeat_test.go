@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"cardquota.dev/operator/internal/capacitycard"
+	"cardquota.dev/operator/internal/configgate"
+	"cardquota.dev/operator/internal/heartbeat"
+)
+
+func TestAHeartbeatIsDue(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	report := func(hash string, after time.Duration) heartbeat.Report {
+		return heartbeat.Report{Identity: "i", Version: "v", ConfigHash: hash, At: noon.Add(after)}
+	}
+	last := report("a", 0)
+	for name, tc := range map[string]struct {
+		report heartbeat.Report
+		last   *heartbeat.Report
+		failed bool
+		want   bool
+	}{
+		"the first":                       {report("a", 0), nil, false, true},
+		"the same after a second":         {report("a", time.Second), &last, false, false},
+		"the same after two":              {report("a", 2*time.Second), &last, false, true},
+		"another at once":                 {report("b", time.Millisecond), &last, false, true},
+		"another at once after a failure": {report("b", time.Second), &last, true, false},
+		"the failed one after two":        {report("a", 2*time.Second), &last, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := due(tc.report, tc.last, tc.failed); got != tc.want {
+				t.Errorf("due: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestConfigProblem(t *testing.T) {
+	for reason, want := range map[string]string{
+		configgate.ReasonLoaded: "", configgate.ReasonRejected: "m", configgate.ReasonMissing: "m", configgate.ReasonNotWritten: "m", configgate.ReasonNotConfigured: "m",
+	} {
+		if got := configProblem(configgate.Status{Reason: reason, Message: "m"}); got != want {
+			t.Errorf("%s: problem %q, want %q", reason, got, want)
+		}
+	}
+}
+
+// beating is a beater under test.
+type beating struct {
+	*beater
+	client *fake.Clientset
+	began  time.Time
+	// faulty is what the gate finds wrong.
+	faulty atomic.Value
+}
+
+func newBeating() *beating {
+	b := &beating{client: fake.NewClientset(), began: time.Now()}
+	b.faulty.Store("")
+	b.beater = newBeater(b.client.CoordinationV1().Leases("ns"), "ns", "host_uid", func() string { return b.faulty.Load().(string) })
+	return b
+}
+
+// start lets it write in the background until the test ends.
+func (b *beating) start(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { b.run(ctx); close(ended) }()
+	t.Cleanup(func() { stop(); <-ended })
+}
+
+// session is a session with a hash that was closed so long after the beginning.
+func (b *beating) session(hash string, after time.Duration) capacitycard.SessionReport {
+	return capacitycard.SessionReport{ConfigHash: hash, At: b.began.Add(after)}
+}
+
+// said is what the Lease says.
+func (b *beating) said() (heartbeat.Report, error) {
+	object, err := b.client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), "ns", heartbeat.LeaseName)
+	if err != nil {
+		return heartbeat.Report{}, err
+	}
+	return heartbeat.Read(object.(*coordinationv1.Lease))
+}
+
+// writes counts the requests that write.
+func (b *beating) writes() int {
+	n := 0
+	for _, action := range b.client.Actions() {
+		if action.GetVerb() != "get" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestHeartbeatSaysWhatTheSessionRanWith(t *testing.T) {
+	g, b := patient(t), newBeating()
+	b.report(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began})
+	said, err := b.said()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(said).To(Equal(heartbeat.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
+
+	// A change is said at once, and what others wrote on the Lease stays.
+	_, err = b.client.CoordinationV1().Leases("ns").Patch(t.Context(), heartbeat.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	b.lease = nil // the API server would answer with a conflict
+	b.faulty.Store("the text is bad")
+	session := b.session("a", time.Millisecond)
+	session.Problem = "an argument is bad"
+	b.report(t.Context(), &session)
+	said, err = b.said()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(said.ConfigProblem).To(Equal("the text is bad"))
+	b.faulty.Store("")
+	session = b.session("", time.Second)
+	session.Problem = "an argument is bad"
+	b.report(t.Context(), &session)
+	said, err = b.said()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(said.ConfigProblem).To(Equal("an argument is bad"))
+	g.Expect(said.ConfigHash).To(BeEmpty())
+	lease, err := b.client.CoordinationV1().Leases("ns").Get(t.Context(), heartbeat.LeaseName, metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(lease.Labels).To(HaveKeyWithValue("team", "infra"))
+}
+
+func TestHeartbeatNeverHoldsASessionUpAndNeverLosesTheNewest(t *testing.T) {
+	g, b := patient(t), newBeating()
+	arrived, answer := make(chan struct{}), make(chan struct{})
+	b.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		close(arrived)
+		<-answer
+		return false, nil, nil
+	})
+	b.start(t)
+	b.beat(b.session("first", 0))
+	<-arrived
+	for i, hash := range []string{"b", "c", "d", "newest"} {
+		b.beat(b.session(hash, time.Duration(i+1)*time.Second)) // returns although a write is under way
+	}
+	close(answer)
+	g.Eventually(func() string { said, _ := b.said(); return said.ConfigHash }).Should(Equal("newest"))
+	g.Expect(b.writes()).To(Equal(2), "those between are dropped")
+	// No session, no heartbeat.
+	before, err := b.said()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Consistently(func() heartbeat.Report { said, _ := b.said(); return said }, "2500ms").Should(Equal(before))
+}
+
+func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
+	g, b := patient(t), newBeating()
+	failing := map[string]error{}
+	b.client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		err := failing[action.GetVerb()]
+		if apierrors.IsConflict(err) {
+			delete(failing, action.GetVerb())
+		}
+		return err != nil, nil, err
+	})
+	at := time.Duration(0)
+	beat := func(hash string, after time.Duration) string {
+		at += after
+		session := b.session(hash, at)
+		b.report(t.Context(), &session)
+		said, _ := b.said()
+		return said.ConfigHash
+	}
+	for _, verb := range []string{"get", "create"} {
+		failing[verb] = errors.New("not now")
+		g.Expect(beat("a", beatEvery)).To(BeEmpty())
+		delete(failing, verb)
+	}
+	tries := b.writes()
+	g.Expect(beat("a", time.Millisecond)).To(BeEmpty(), "tried again at once")
+	g.Expect(b.writes()).To(Equal(tries))
+	g.Expect(beat("a", beatEvery)).To(Equal("a"))
+	failing["update"] = apierrors.NewConflict(coordinationv1.Resource("leases"), heartbeat.LeaseName, errors.New("changed"))
+	g.Expect(beat("b", time.Millisecond)).To(Equal("b"), "somebody else changed the Lease")
+	g.Expect(b.client.Tracker().Delete(coordinationv1.SchemeGroupVersion.WithResource("leases"), "ns", heartbeat.LeaseName)).To(Succeed())
+	g.Expect(beat("b", beatEvery)).To(Equal("b"), "somebody else deleted the Lease")
+	failing["update"] = errors.New("not now")
+	g.Expect(beat("c", time.Millisecond)).To(Equal("b"))
+	delete(failing, "update")
+	g.Expect(beat("c", beatEvery)).To(Equal("c"))
+}
+
+// TestOnlyTheLeaderBeats: the fence stands before the heartbeat as well.
+func TestOnlyTheLeaderBeats(t *testing.T) {
+	g := patient(t)
+	var asked, written atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			written.Add(1)
+		}
+		asked.Add(1)
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	t.Cleanup(server.Close)
+	fence := newFence()
+	config := &rest.Config{Host: server.URL}
+	config.Wrap(fence.wrap)
+	client, err := newHeartbeatClient(config, "ns")
+	g.Expect(err).NotTo(HaveOccurred())
+	b := newBeater(client, "ns", "i", func() string { return "" })
+	b.report(t.Context(), &capacitycard.SessionReport{At: time.Now()})
+	g.Expect(asked.Load()).To(BeNumerically(">", 0), "it is looked for")
+	g.Expect(written.Load()).To(BeZero())
+	fence.extend(time.Now().Add(time.Hour))
+	b.report(t.Context(), &capacitycard.SessionReport{At: time.Now().Add(beatEvery)})
+	g.Expect(written.Load()).To(BeNumerically(">", 0))
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
+	"volcano.sh/volcano/pkg/scheduler"
+
+	"cardquota.dev/operator/internal/configgate"
+)
+
+// leader is the work of the elected process: Volcano's scheduler and its heartbeat.
+type leader struct {
+	config *rest.Config
+	opt    *options.ServerOption
+	gate   *configgate.Gate
+	others *foreign
+	// heartbeats is the namespace of the heartbeat, identity who beats.
+	heartbeats string
+	identity   string
+}
+
+// with is the work behind a fence. It schedules until its context ends, and
+// returns earlier only with an error.
+func (l *leader) with(fence *fence) func(context.Context) error {
+	return func(term context.Context) error {
+		// Since no other scheduler was there, it may have taken long to be elected.
+		if obstacle := l.others.ask(term); obstacle != "" && term.Err() == nil {
+			return fmt.Errorf("%s: %s", reasonForeign, obstacle)
+		}
+		fenced := rest.CopyConfig(l.config)
+		fenced.Wrap(fence.wrap)
+		sched, err := scheduler.NewScheduler(fenced, l.opt)
+		if err != nil {
+			return fmt.Errorf("start the scheduler: %w", err)
+		}
+		problem := func() string { return configProblem(l.gate.Status()) }
+		if err := startHeartbeat(term, fenced, l.heartbeats, l.identity, problem); err != nil {
+			return err
+		}
+		sched.Run(term.Done())
+		<-term.Done()
+		return nil
+	}
+}

@@ -1,0 +1,164 @@
+package capacitycard
+
+import (
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/vcjob"
+)
+
+// open is the plugin of the session that is open now.
+var open atomic.Pointer[plugin]
+
+// Tide is what the rules of card quota say to an action that takes cards back.
+// It is valid until its session closes, and like the session for one goroutine.
+type Tide struct{ p *plugin }
+
+// TideOf returns the rules of an open session, false when capacity-card is not
+// part of it or can decide nothing in it; then nobody may be evicted.
+func TideOf(ssn *framework.Session) (*Tide, bool) {
+	p := open.Load()
+	if p == nil || p.ssn != ssn || p.invalid != nil || p.notReady != "" {
+		return nil, false
+	}
+	return &Tide{p}, true
+}
+
+// Now is the time of the session.
+func (t *Tide) Now() time.Time { return t.p.memory.now() }
+
+// Takes tells whether a pod may take cards back from others at all: its service
+// type does, its queue is open and has room for it, and it asks for cards.
+func (t *Tide) Takes(task *api.TaskInfo) bool {
+	job, ok := t.p.ssn.Jobs[task.Job]
+	if !ok || t.p.closedGate(job.Queue) != nil {
+		return false
+	}
+	ask := t.p.askOf(task)
+	return ask.Refusal == nil && ask.Count > 0 && t.p.args.serviceTypes.Takes(t.p.serviceType(task)) &&
+		t.p.account.Fits(string(job.Queue), accountAsk(ask)) == nil
+}
+
+// Ask is what a pod asks for of its queue.
+func (t *Tide) Ask(task *api.TaskInfo) account.Ask { return accountAsk(t.p.askOf(task)) }
+
+// Resource is the card resource that a pod asks for, "" when it asks for none.
+func (t *Tide) Resource(task *api.TaskInfo) corev1.ResourceName { return t.p.askOf(task).Resource }
+
+// CardOn is the card that a pod would use on a node, false when it may not run
+// there.
+func (t *Tide) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
+	return t.p.cardFor(t.p.askOf(task), node)
+}
+
+// Room is what a queue may still take of a card.
+func (t *Tide) Room(queue api.QueueID, name card.Name) card.Count {
+	limits := t.p.account.Limits(string(queue))
+	if limits.AnyCard {
+		return card.MaxCount
+	}
+	return limits.Cards[name].Sub(t.p.account.Used(string(queue), name))
+}
+
+// TypeOf is the service type of a pod, "" when nothing tells.
+func (t *Tide) TypeOf(task *api.TaskInfo) string { return t.p.serviceType(task) }
+
+// GivesWay tells whether a pod may be evicted for another one that takes cards
+// back: by the matrix of service types, from a reclaimable queue of lower
+// priority, and unless it is protected.
+func (t *Tide) GivesWay(by, of *api.TaskInfo) bool { return t.p.mayDisplace(by, of) }
+
+// Cards is how many cards a pod holds, of whatever name.
+func (t *Tide) Cards(task *api.TaskInfo) card.Count {
+	charge := t.p.account.Charged(string(task.UID))
+	if charge == nil {
+		return 0
+	}
+	var total card.Count
+	for _, held := range charge.Cards {
+		total = total.Add(held.Count)
+	}
+	return total
+}
+
+// MinimumRuntime is how long jobs of a pod's service type run before cards are
+// taken back from them.
+func (t *Tide) MinimumRuntime(task *api.TaskInfo) time.Duration {
+	return t.p.args.serviceTypes[t.p.serviceType(task)].MinimumRuntime
+}
+
+// Leaves notes that a pod was told to go in another way than by its deletion.
+// Until it is gone, coming sessions know that it is on its way out.
+func (t *Tide) Leaves(task *api.TaskInfo) {
+	t.p.memory.leaving[task.Pod.UID] = t.p.memory.now()
+}
+
+// Overdue lists pods that were told to go longer ago than patience, and that
+// nobody has deleted.
+func (t *Tide) Overdue(patience time.Duration) []*api.TaskInfo {
+	var late []*api.TaskInfo
+	for _, task := range t.p.leavers {
+		if t.p.memory.now().Sub(t.p.memory.leaving[task.Pod.UID]) > patience {
+			late = append(late, task)
+		}
+	}
+	return late
+}
+
+// markLeaving gives pods that were told to go the status that Volcano would
+// give them had they been deleted: their cards are promised to others as soon as
+// they are free, and they cannot be taken a second time. They still hold them
+// for everybody else.
+func (p *plugin) markLeaving(found []*api.TaskInfo) {
+	p.leavers = found
+	gone := map[types.UID]bool{}
+	for uid := range p.memory.leaving {
+		gone[uid] = true
+	}
+	for _, task := range found {
+		uid := task.Pod.UID
+		if delete(gone, uid); p.memory.leaving[uid].IsZero() {
+			p.memory.leaving[uid] = p.memory.now()
+		}
+		job, node := p.ssn.Jobs[task.Job], p.ssn.Nodes[task.NodeName]
+		if err := job.UpdateTaskStatus(task, api.Releasing); err != nil || node == nil {
+			continue
+		}
+		_ = node.UpdateTask(task)
+	}
+	for uid := range gone {
+		delete(p.memory.leaving, uid)
+	}
+}
+
+// toldToGo tells that Volcano's job controller is to delete the pod and make
+// another one in its place, and has not done so yet. On pods of others the mark
+// means nothing.
+func (m *memory) toldToGo(task *api.TaskInfo, facts *podFacts) bool {
+	told := facts.told && vcjob.OwnerOf(task.Pod) != ""
+	if !told && len(m.leaving) > 0 {
+		_, told = m.leaving[task.Pod.UID]
+	}
+	return told && task.Pod.DeletionTimestamp == nil
+}
+
+// Tell sends an event in the name of the plugin.
+func (t *Tide) Tell(object runtime.Object, kind, reason, message string) {
+	if recorder := t.p.memory.voice.events(t.p.ssn.KubeClient()); recorder != nil {
+		recorder.Event(object, kind, reason, message)
+	}
+}
+
+// FitsCPUMemory tells whether a queue has room for so much CPU, in thousandths
+// of a core, and memory, in bytes.
+func (t *Tide) FitsCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
+	return t.p.account.Fits(string(queue), account.Ask{MilliCPU: milliCPU, Memory: memory}) == nil
+}

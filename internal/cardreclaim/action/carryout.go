@@ -1,0 +1,146 @@
+package action
+
+import (
+	"fmt"
+
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/cardreclaim"
+)
+
+// unfit is a node that does not take a claim's pod although it has room.
+type unfit struct {
+	claim *claim
+	node  int
+	// waits tells that it will, once those are gone that are on their way out.
+	waits bool
+}
+
+// eviction is what goes for a job, on its way through the session.
+type eviction struct {
+	// deleted are evicted as Volcano evicts, together with the placements.
+	deleted *framework.Statement
+	// replaced are known to the session as evicted, and never committed: the job
+	// controller is asked to replace them instead.
+	replaced *framework.Statement
+	// toReplace lists the pods of replaced.
+	toReplace []*api.TaskInfo
+	// bound lists those that had not started to run.
+	bound  []*api.TaskInfo
+	parted []*parting
+}
+
+// parting is what one job gives.
+type parting struct {
+	giver *giver
+	tasks []*api.TaskInfo
+	whole bool
+}
+
+// carryOut tries a plan in the session: first everybody goes, then the pods that
+// wait must really fit, and only then anybody is told to go. If a node turns out
+// not to fit it is returned, and the session is as it was.
+func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, all bool) (*unfit, bool) {
+	e := &eviction{deleted: framework.NewStatement(w.ssn), replaced: framework.NewStatement(w.ssn)}
+	if err := w.evict(q, plan, e); err != nil {
+		klog.ErrorS(err, "Cards cannot be taken back", "job", klog.KRef(job.Namespace, job.Name))
+		e.discard(w.ssn)
+		return nil, false
+	}
+	for i, nodes := range plan.Place {
+		c := q.claims[i]
+		for k, node := range nodes {
+			if err := w.pipeline(c.tasks[k], w.list[node], len(e.parted) > 0, e.deleted); err != nil {
+				klog.V(4).InfoS("A pod would not run there", "pod", klog.KObj(c.tasks[k].Pod), "node", w.list[node].Name, "err", err)
+				e.discard(w.ssn)
+				return &unfit{c, node, w.waitsFor(c, w.list[node])}, false
+			}
+		}
+	}
+	if all && !w.ssn.JobPipelined(job) {
+		e.discard(w.ssn)
+		return nil, false
+	}
+	e.deleted.Commit()
+	w.action.manner.replace(w.ssn.KubeClient(), e.toReplace)
+	for _, task := range e.toReplace {
+		w.tide.Leaves(task)
+	}
+	w.forget(e.parted)
+	w.tell(job, e.parted, plan)
+	return nil, true
+}
+
+// discard leaves the session as it was.
+func (e *eviction) discard(ssn *framework.Session) {
+	e.deleted.Discard()
+	e.replaced.Discard()
+	for _, task := range e.bound { // Volcano makes every pod a running one
+		if err := ssn.Jobs[task.Job].UpdateTaskStatus(task, api.Bound); err != nil {
+			klog.ErrorS(err, "An eviction could not be undone", "pod", klog.KObj(task.Pod))
+			continue
+		}
+		if node, known := ssn.Nodes[task.NodeName]; known {
+			if err := node.UpdateTask(task); err != nil {
+				klog.ErrorS(err, "An eviction could not be undone", "pod", klog.KObj(task.Pod))
+			}
+		}
+	}
+}
+
+// evict lets everybody go in the session whom a plan takes.
+func (w *wave) evict(q *question, plan *cardreclaim.Plan, e *eviction) error {
+	for _, taking := range plan.Take {
+		p := &parting{giver: q.givers[taking.Job], whole: taking.Whole}
+		if taking.Whole {
+			p.tasks = p.giver.tasks
+		}
+		for _, i := range taking.Pods {
+			p.tasks = append(p.tasks, p.giver.tasks[i])
+		}
+		by := e.deleted
+		if p.giver.isVCJob && !p.giver.habit.Ends {
+			by, e.toReplace = e.replaced, append(e.toReplace, p.tasks...)
+		}
+		for _, task := range p.tasks {
+			if task.Status == api.Bound {
+				e.bound = append(e.bound, task)
+			}
+			if err := by.Evict(task, Name); err != nil {
+				return fmt.Errorf("evict %s: %w", klog.KObj(task.Pod), err)
+			}
+		}
+		e.parted = append(e.parted, p)
+	}
+	return nil
+}
+
+// pipeline promises a node to a pod if it would run there once everybody has
+// gone: what is left of neighbours, ports, taints and volumes is asked again.
+func (w *wave) pipeline(task *api.TaskInfo, node *api.NodeInfo, evicted bool, stmt *framework.Statement) error {
+	if err := w.ssn.PrePredicateFn(task); err != nil {
+		return fmt.Errorf("before looking for a node: %w", err)
+	}
+	if err := w.ssn.PredicateForAllocateAction(task, node); err != nil {
+		return fmt.Errorf("node does not fit: %w", err)
+	}
+	if !task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) {
+		return fmt.Errorf("node has too little for %s", task.InitResreq)
+	}
+	if err := stmt.Pipeline(task, node.Name, evicted); err != nil {
+		if undo := stmt.UnPipeline(task); undo != nil {
+			klog.ErrorS(undo, "A placement could not be undone", "pod", klog.KObj(task.Pod))
+		}
+		return fmt.Errorf("place: %w", err)
+	}
+	return nil
+}
+
+// forget lets the jobs that gave something be looked at anew.
+func (w *wave) forget(parted []*parting) {
+	if len(parted) > 0 {
+		clear(w.givers)
+	}
+}

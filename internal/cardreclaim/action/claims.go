@@ -1,0 +1,140 @@
+package action
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/account"
+)
+
+// claim is a group of pods of one job that need the same.
+type claim struct {
+	tasks []*api.TaskInfo
+	needs string
+	ask   account.Ask
+	// alone tells that a node takes only one of them.
+	alone bool
+	// excluded are nodes that turned out not to fit.
+	excluded map[int]bool
+}
+
+func (c *claim) exclude(node int) {
+	if c.excluded == nil {
+		c.excluded = map[int]bool{}
+	}
+	c.excluded[node] = true
+}
+
+// claimsOf groups pods by what they need, in their order, as far as the CPU and
+// memory of their queue go; those that fit nowhere are left out. It is false when
+// nobody is left, and when all are to be placed and not all can be tried.
+func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*claim, bool) {
+	var claims []*claim
+	byNeeds := map[string]*claim{}
+	var milliCPU, memory int64
+	for _, task := range tasks {
+		if err := w.ssn.PrePredicateFn(task); err != nil {
+			klog.V(4).InfoS("A pod fits nowhere, no cards are taken back for it", "pod", klog.KObj(task.Pod), "err", err)
+			if all {
+				return nil, false
+			}
+			continue
+		}
+		ask := w.tide.Ask(task)
+		milliCPU, memory = account.Sum(milliCPU, ask.MilliCPU), account.Sum(memory, ask.Memory)
+		if !w.tide.FitsCPUMemory(job.Queue, milliCPU, memory) {
+			if all {
+				return nil, false
+			}
+			break
+		}
+		needs := needsOf(job, task)
+		c, known := byNeeds[needs]
+		if !known {
+			c = &claim{needs: needs, ask: ask, alone: keepsApart(task.Pod, task.Pod)}
+			byNeeds[needs] = c
+			claims = append(claims, c)
+		}
+		c.tasks = append(c.tasks, task)
+	}
+	return claims, len(claims) > 0
+}
+
+// needs is everything by which a node may fit one pod and not another.
+type needs struct {
+	Resources   string
+	Card        string
+	Selector    map[string]string
+	Affinity    *corev1.Affinity
+	Tolerations []corev1.Toleration
+	Spread      []corev1.TopologySpreadConstraint
+	Claims      []corev1.PodResourceClaim
+	Volumes     []corev1.Volume
+	Ports       []string
+	// Own tells pods apart whose neighbours matter.
+	Own string
+}
+
+func needsOf(job *api.JobInfo, task *api.TaskInfo) string {
+	spec := &task.Pod.Spec
+	n := needs{
+		Resources: task.InitResreq.String(), Card: task.Pod.Annotations[v1alpha1.AnnotationCardName],
+		Selector: spec.NodeSelector, Affinity: spec.Affinity, Tolerations: spec.Tolerations,
+		Spread: spec.TopologySpreadConstraints, Claims: spec.ResourceClaims, Ports: hostPorts(spec),
+	}
+	for _, volume := range spec.Volumes {
+		if volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil {
+			n.Volumes = append(n.Volumes, volume)
+		}
+	}
+	if a := spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil) || len(n.Spread)+len(n.Volumes)+len(n.Claims) > 0 {
+		n.Own = string(job.UID) + "/" + task.TaskRole
+	}
+	text, err := json.Marshal(n)
+	if err != nil {
+		return string(task.UID)
+	}
+	return string(text)
+}
+
+// nodesOf lists the nodes that a claim's pods could run on if there were room,
+// in the order in which their card is preferred, then those most in use.
+func (w *wave) nodesOf(c *claim) []int {
+	fitting, known := w.fitting[c.needs]
+	if !known {
+		task := c.tasks[0]
+		for i, node := range w.list {
+			if _, ok := w.tide.CardOn(task, node.Name); !ok {
+				continue
+			}
+			if err := w.ssn.PredicateForPreemptAction(task, node); err == nil {
+				fitting = append(fitting, i)
+			}
+		}
+		w.prefer(task, c.ask, fitting)
+		w.fitting[c.needs] = fitting
+	}
+	if len(c.excluded) == 0 {
+		return fitting
+	}
+	return slices.DeleteFunc(slices.Clone(fitting), func(i int) bool { return c.excluded[i] })
+}
+
+// prefer sorts nodes by the order of the cards that the pod names, and nodes of
+// one card by how much of it is in use, so that whole nodes stay free.
+func (w *wave) prefer(task *api.TaskInfo, ask account.Ask, nodes []int) {
+	resource := w.tide.Resource(task)
+	slices.SortStableFunc(nodes, func(a, b int) int {
+		x, _ := w.tide.CardOn(task, w.list[a].Name)
+		y, _ := w.tide.CardOn(task, w.list[b].Name)
+		if by := slices.Index(ask.Names, x) - slices.Index(ask.Names, y); by != 0 {
+			return by
+		}
+		return int(w.list[a].Idle.ScalarResources[resource] - w.list[b].Idle.ScalarResources[resource])
+	})
+}

@@ -1,0 +1,91 @@
+package action
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
+
+	"cardquota.dev/operator/internal/vcjob"
+)
+
+func restarts(event bus.Event, action bus.Action) []batch.LifecyclePolicy {
+	return []batch.LifecyclePolicy{{Event: event, Action: action}}
+}
+
+func TestOnlyPoliciesAreKept(t *testing.T) {
+	whole := &batch.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7", Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}},
+		Spec: batch.JobSpec{MinAvailable: 3, Queue: "q", Policies: restarts(bus.PodEvictedEvent, bus.RestartJobAction), Tasks: []batch.TaskSpec{
+			{Name: "ps", Replicas: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}}, {Policies: restarts(bus.AnyEvent, bus.AbortJobAction)}}},
+		Status: batch.JobStatus{RetryCount: 2},
+	}
+	got, err := policiesOnly(whole)
+	kept, ok := got.(*batch.Job)
+	if err != nil || !ok {
+		t.Fatalf("kept %v, error %v", got, err)
+	}
+	if kept.Namespace != "ns" || kept.Name != "j" || kept.UID != "u" || kept.ResourceVersion != "7" {
+		t.Errorf("kept is %s/%s %s at %s", kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion)
+	}
+	if kept.Labels != nil || kept.Annotations != nil || kept.Spec.Queue != "" || len(kept.Spec.Tasks) != 2 || kept.Spec.Tasks[0].Template.Spec.NodeName != "" || kept.Status.RetryCount != 0 {
+		t.Errorf("more is kept than policies: %+v", kept)
+	}
+	if vcjob.HabitOf(kept) != vcjob.HabitOf(whole) || !vcjob.HabitOf(kept).Ends {
+		t.Errorf("the habit is %+v, of the whole job %+v", vcjob.HabitOf(kept), vcjob.HabitOf(whole))
+	}
+	if whole.Spec.Queue != "q" {
+		t.Error("the job itself was changed")
+	}
+	gone := cache.DeletedFinalStateUnknown{Key: "ns/j"}
+	if got, err := policiesOnly(gone); err != nil || got != any(gone) {
+		t.Errorf("the end of a job becomes %v, error %v", got, err)
+	}
+}
+
+func TestJobsAreWatched(t *testing.T) {
+	w := tides(node("n", "A", 4)).add(job{name: "t", queue: "tra", least: 1, on: repeat("n", 4), vcjob: true, ran: day}, waiter())
+	w.begin()
+	jobs := w.cache.VCClient().BatchV1alpha1().Jobs("ns")
+	created, err := jobs.Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t"}, Spec: batch.JobSpec{Policies: restarts(bus.PodEvictedEvent, bus.RestartJobAction)}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := &informed{}
+	if _, known := watch.HabitOf("ns", "t"); known {
+		t.Error("a job is known before jobs are watched")
+	}
+	w.action = New(nil)
+	w.action.jobs = watch
+	w.open()
+	t.Cleanup(w.close)
+	watch.Open(w.ssn)
+	eventually(t, "the job is known", func() bool { _, known := watch.HabitOf("ns", "t"); return known })
+	if habit, _ := watch.HabitOf("ns", "t"); habit != (vcjob.Habit{Inelastic: true}) {
+		t.Errorf("habit %+v, want an inelastic one", habit)
+	}
+	for _, other := range []string{"none", ""} {
+		if _, known := watch.HabitOf("ns", other); known {
+			t.Errorf("job %q is known", other)
+		}
+	}
+	if _, known := watch.HabitOf("other", "t"); known {
+		t.Error("the job of another namespace is known")
+	}
+	// The action asks it: the job is taken whole.
+	w.execute()
+	w.expect(t, "t*4", "i-0@n")
+
+	created.Spec.Policies = nil
+	if _, err := jobs.Update(t.Context(), created, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the change is known", func() bool { habit, _ := watch.HabitOf("ns", "t"); return habit == vcjob.Habit{} })
+	if err := jobs.Delete(t.Context(), "t", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end is known", func() bool { _, known := watch.HabitOf("ns", "t"); return !known })
+}

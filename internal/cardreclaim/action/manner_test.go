@@ -1,0 +1,235 @@
+package action
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"cardquota.dev/operator/internal/vcjob"
+)
+
+const mark0 = "volcano.sh/controller-out-of-sync"
+
+// known makes the world's pods known to its API server.
+func (w *world) known(t *testing.T) *world {
+	t.Helper()
+	w.begin()
+	for _, pod := range w.pods {
+		if _, err := w.cache.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod.DeepCopy(), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+// marked lists the pods that carry the mark.
+func (w *world) marked(t *testing.T) []string {
+	t.Helper()
+	list, err := w.cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, pod := range list.Items {
+		if pod.Annotations[mark0] == "true" {
+			names = append(names, pod.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestHowJobsAreTaken(t *testing.T) {
+	gang := func(change func(*job)) *world {
+		j := job{name: "t", queue: "tra", least: 4, on: repeat("n", 4), ran: day}
+		change(&j)
+		return tides(node("n", "A", 4)).add(j, waiter())
+	}
+	habit := func(w *world, habit vcjob.Habit) *world {
+		w.habits["ns/t"] = habit
+		return w
+	}
+	owned := func(j *job) { j.vcjob = true }
+	tests := map[string]struct {
+		world             *world
+		deleted, replaced string
+	}{
+		"a vcjob without policies":        {gang(owned), "", "t*4"},
+		"a vcjob that restarts":           {habit(gang(owned), vcjob.Habit{Inelastic: true}), "", "t*4"},
+		"a vcjob that ends":               {habit(gang(owned), vcjob.Habit{Inelastic: true, Ends: true}), "t*4", ""},
+		"a pod that its vcjob can spare":  {gang(func(j *job) { j.vcjob, j.least = true, 3 }), "", "t-0"},
+		"pods of a Deployment":            {gang(func(j *job) { j.least, j.pod = 1, ownedBy("apps/v1", "ReplicaSet") }), "t-0", ""},
+		"pods of a Kubernetes job":        {gang(func(j *job) { j.pod = ownedBy("batch/v1", "Job") }), "t*4", ""},
+		"bare pods":                       {gang(func(*job) {}), "t*4", ""},
+		"jobs of both kinds for one gang": {tides(node("n", "A", 4)).add(job{name: "t", queue: "tra", least: 2, on: repeat("n", 2), vcjob: true}, job{name: "u", queue: "tra", least: 2, on: repeat("n", 2)}, waiters(4)), "u*2", "t*2"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := tc.world.known(t).run(t)
+			want := strings.Fields(spell(tc.replaced))
+			eventually(t, "marked "+spell(tc.replaced), func() bool { return len(w.marked(t)) >= len(want) })
+			if got := strings.Join(w.deleted(t, len(strings.Fields(spell(tc.deleted)))), " "); got != spell(tc.deleted) {
+				t.Errorf("deleted %q, want %q", got, spell(tc.deleted))
+			}
+			if got := w.marked(t); !slices.Equal(got, want) {
+				t.Errorf("marked %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestAMarkSaysWhy: a pod that is replaced first says why it ends, then is
+// marked, each with its UID, so that nothing happens to one that takes its name.
+func TestAMarkSaysWhy(t *testing.T) {
+	w := tides(node("n", "A", 1)).add(job{name: "t", queue: "tra", least: 1, on: repeat("n", 1), vcjob: true}, waiter()).known(t)
+	client := w.cache.Client().(*fake.Clientset)
+	w.run(t)
+	eventually(t, "the pod is marked", func() bool { return len(w.marked(t)) == 1 })
+	var patches []clienttesting.PatchAction
+	for _, action := range client.Actions() {
+		if patch, ok := action.(clienttesting.PatchAction); ok && action.GetResource().Resource == "pods" {
+			patches = append(patches, patch)
+		}
+	}
+	if len(patches) != 2 || patches[0].GetSubresource() != "status" || patches[1].GetSubresource() != "" {
+		t.Fatalf("patched %v, want the status and then the pod", patches)
+	}
+	for _, patch := range patches {
+		var body struct {
+			Metadata struct{ UID types.UID }
+		}
+		if err := json.Unmarshal(patch.GetPatch(), &body); err != nil || body.Metadata.UID != w.pods[0].UID || patch.GetName() != "t-0" || patch.GetNamespace() != "ns" {
+			t.Errorf("the patch %s of %s (%v) does not name the UID %s", patch.GetPatch(), patch.GetName(), err, w.pods[0].UID)
+		}
+	}
+	pod, err := client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[corev1.PodConditionType]string{}
+	for _, c := range pod.Status.Conditions {
+		said[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
+		if c.LastTransitionTime.IsZero() {
+			t.Errorf("condition %s has no time", c.Type)
+		}
+	}
+	if got, want := said[corev1.PodReady], "False Evict Pod is evicted, because of cardreclaim"; got != want {
+		t.Errorf("Ready says %q, want %q", got, want)
+	}
+	if got, want := said[corev1.DisruptionTarget], "True PreemptionByScheduler volcano: preempting to accommodate a higher priority pod"; got != want {
+		t.Errorf("DisruptionTarget says %q, want %q", got, want)
+	}
+}
+
+// TestMarksThatFail plays what an API server may answer.
+func TestMarksThatFail(t *testing.T) {
+	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the UID is another one"))
+	tests := map[string]struct {
+		// answers are those to the patches in their order, nil for done; then all
+		// are done.
+		answers []error
+		// now is the UID of the pod that has the name now, "" when there is none.
+		now types.UID
+		// tries is how many patches there are.
+		tries  int
+		marked bool
+	}{
+		"no failure":                     {nil, "old", 2, true},
+		"the server fails twice":         {[]error{apierrors.NewInternalError(errors.New("x")), apierrors.NewTimeoutError("x", 1)}, "old", 4, true},
+		"the mark fails, not the status": {[]error{nil, apierrors.NewTooManyRequestsError("x")}, "old", 4, true},
+		"no answer at all":               {[]error{errors.New("connection refused")}, "old", 3, true},
+		"a conflict on the same pod":     {[]error{conflict}, "old", 3, true},
+		"another pod has its name":       {[]error{conflict}, "new", 1, false},
+		"another pod before the mark":    {[]error{nil, conflict}, "new", 2, false},
+		"the pod is gone":                {nil, "", 1, false},
+		"gone after a conflict":          {[]error{conflict}, "", 1, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t-0", UID: "old"}}
+			client := fake.NewClientset()
+			if tc.now != "" {
+				current := old.DeepCopy()
+				current.UID = tc.now
+				if _, err := client.CoreV1().Pods("ns").Create(context.Background(), current, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var mutex sync.Mutex
+			tries := 0
+			client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				mutex.Lock()
+				defer mutex.Unlock()
+				tries++
+				if tries <= len(tc.answers) && tc.answers[tries-1] != nil {
+					return true, nil, tc.answers[tries-1]
+				}
+				return tc.now != "" && action.GetSubresource() == "status", old, nil
+			})
+			if err := replaceOne(client, old); err != nil {
+				t.Errorf("the mark was given up: %v", err)
+			}
+			if tries != tc.tries {
+				t.Errorf("%d patches, want %d", tries, tc.tries)
+			}
+			pod, err := client.CoreV1().Pods("ns").Get(context.Background(), "t-0", metav1.GetOptions{})
+			if got := err == nil && pod.Annotations[mark0] == "true"; got != tc.marked {
+				t.Errorf("marked %v, want %v", got, tc.marked)
+			}
+		})
+	}
+}
+
+// TestAMarkIsTriedForHalfAMinute: longer than a leader of the API server needs
+// to be elected, and no longer than patience lasts.
+func TestAMarkIsTriedForHalfAMinute(t *testing.T) {
+	total, backoff := time.Duration(0), shipped
+	backoff.Jitter = 0
+	for backoff.Steps > 1 {
+		total += backoff.Step()
+	}
+	if total < 20*time.Second || total > patience {
+		t.Errorf("a mark is tried for %s", total)
+	}
+}
+
+func TestPodsThatNobodyReplacesAreDeleted(t *testing.T) {
+	w := tides(node("n", "A", 4)).add(job{name: "t", queue: "tra", least: 4, on: repeat("n", 4), vcjob: true}, waiter())
+	w.run(t).expect(t, "t*4", "i-0@n")
+	w.deleted(t, 0)
+	w.run(t).expect(t, "t*4", "i-0@n")
+	w.deleted(t, 0) // the job controller has its time
+
+	kept := patience
+	t.Cleanup(func() { patience = kept })
+	patience = -time.Second
+	w.run(t).expect(t, "t*4", "i-0@n")
+	if got := strings.Join(w.deleted(t, 4), " "); got != spell("t*4") {
+		t.Errorf("deleted %q, want all that were told to go", got)
+	}
+	w.run(t).expect(t, "t*4", "i-0@n")
+	w.deleted(t, 0) // once is enough
+}

@@ -1,0 +1,254 @@
+package action
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"pgregory.net/rapid"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/vcjob"
+)
+
+// pod is what a recount knows of a pod.
+type pod struct {
+	*corev1.Pod
+	job, queue, node string
+	status           api.TaskStatus
+	cards            int
+	cpu              float64
+}
+
+// recount reads every pod off the session.
+func recount(ssn *framework.Session) map[string]pod {
+	pods := map[string]pod{}
+	for _, j := range ssn.Jobs {
+		for _, task := range j.Tasks {
+			requests := task.Pod.Spec.Containers[0].Resources.Requests
+			cards, cpu := requests[gpu], requests["cpu"]
+			pods[task.Name] = pod{task.Pod, j.Name, string(j.Queue), task.NodeName, task.Status, int(cards.Value()), cpu.AsApproximateFloat64()}
+		}
+	}
+	return pods
+}
+
+func (p pod) runs() bool { return p.status == api.Running || p.status == api.Bound }
+
+// holds tells that a pod is placed or was promised a node.
+func (p pod) holds() bool { return api.AllocatedStatus(p.status) || p.status == api.Pipelined }
+
+// draw makes a small cluster in which training holds most cards and inference
+// waits.
+func draw(t *rapid.T) *world {
+	w := tides()
+	free, cpus := map[string]int{}, map[string]int{}
+	names := []string{"n1", "n2", "n3", "n4"}[:rapid.IntRange(2, 4).Draw(t, "nodes")]
+	for _, name := range names {
+		free[name], cpus[name] = rapid.IntRange(2, 5).Draw(t, "cards"), rapid.SampledFrom([]int{8, 16, 64}).Draw(t, "cores")
+		n := node(name, rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "model"), free[name])
+		n.Status.Allocatable["cpu"] = *resource.NewQuantity(int64(cpus[name]), resource.DecimalSI)
+		w.nodes = append(w.nodes, n)
+	}
+	quota := func(what string) string {
+		return fmt.Sprintf(`{"A":%d,"B":%d}`, rapid.IntRange(0, 8).Draw(t, what+" of A"), rapid.IntRange(0, 8).Draw(t, what+" of B"))
+	}
+	w.queue("inf", "inference", 80000, quota("quota"))
+	w.queue("inf2", "inference", 70000, quota("quota"))
+	w.queue("old", "training", 75000, plenty) // above inf2
+	w.queue("keeps", "inference", 10000, plenty)
+	w.queue("odd", "batch", 10000, plenty)
+	for i := range rapid.IntRange(1, 6).Draw(t, "jobs that run") {
+		j := job{name: fmt.Sprintf("t%d", i), queue: rapid.SampledFrom([]string{"tra", "tra", "tra", "tra", "old", "keeps", "odd"}).Draw(t, "queue"),
+			cards: rapid.SampledFrom([]int{1, 1, 2, -1}).Draw(t, "cards"), card: "A|B", vcjob: rapid.Bool().Draw(t, "vcjob"), ran: rapid.SampledFrom([]time.Duration{0, hour, 5 * hour, 30 * hour}).Draw(t, "ran")}
+		for range rapid.IntRange(1, 4).Draw(t, "pods") {
+			at := rapid.SampledFrom(names).Draw(t, "node")
+			if need := max(0, j.cards); free[at] >= need && cpus[at] > 0 {
+				free[at], cpus[at] = free[at]-need, cpus[at]-1
+				j.on = append(j.on, at)
+			}
+		}
+		if len(j.on) == 0 {
+			continue
+		}
+		j.least = int32(rapid.IntRange(1, len(j.on)+1).Draw(t, "minimum"))
+		if rapid.IntRange(0, 5).Draw(t, "protects") == 0 {
+			j.pod = on(j.name+"-0", protected)
+		}
+		w.add(j)
+		if j.vcjob {
+			inelastic := rapid.Bool().Draw(t, "inelastic")
+			w.habits["ns/"+j.name] = vcjob.Habit{Inelastic: inelastic, Ends: inelastic && rapid.Bool().Draw(t, "ends")}
+		}
+	}
+	for i := range rapid.IntRange(1, 4).Draw(t, "jobs that wait") {
+		waits := rapid.IntRange(1, 3).Draw(t, "pods")
+		j := job{name: fmt.Sprintf("i%d", i), queue: rapid.SampledFrom([]string{"inf", "inf", "inf2", "tra"}).Draw(t, "queue"), waits: waits,
+			least: int32(rapid.IntRange(1, waits).Draw(t, "minimum")), cards: rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "cards"),
+			card: rapid.SampledFrom([]string{"A", "B", "A|B", "B|A"}).Draw(t, "card")}
+		cores := rapid.SampledFrom([]string{"1", "1", "4", "12"}).Draw(t, "cores")
+		j.pod = needsCPU(cores)
+		if rapid.IntRange(0, 4).Draw(t, "apart") == 0 {
+			j.pod = func(p *corev1.Pod) { needsCPU(cores)(p); labelled(j.name, j.name)(p) }
+		}
+		w.add(j)
+	}
+	w.alone = rapid.Bool().Draw(t, "without allocate")
+	return w
+}
+
+// suffices tells that free room is enough for all that wait, wherever each of
+// them is put: on every model there are as many places for the largest of them
+// as there are pods.
+func (w *world) suffices(before map[string]pod) bool {
+	waiting, cards, cpu := 0, 1, 1.0
+	used, cores := map[string]int{}, map[string]float64{}
+	for _, p := range before {
+		if p.status == api.Pending {
+			if waiting++; p.Spec.Affinity != nil {
+				return false
+			}
+			cards, cpu = max(cards, p.cards), max(cpu, p.cpu)
+		} else {
+			used[p.node] += p.cards
+			cores[p.node] += p.cpu
+		}
+	}
+	places := map[string]int{"A": 0, "B": 0}
+	for _, n := range w.nodes {
+		all, cpus := n.Status.Allocatable[gpu], n.Status.Allocatable["cpu"]
+		places[n.Labels["nvidia.com/gpu.product"]] += min((int(all.Value())-used[n.Name])/cards, int((cpus.AsApproximateFloat64()-cores[n.Name])/cpu))
+	}
+	return places["A"] >= waiting && places["B"] >= waiting
+}
+
+// check compares a session after the action with before.
+func (w *world) check(t *rapid.T, before, after map[string]pod) {
+	models, quotas, priorities := map[string]string{}, map[string]map[string]int{}, map[string]int32{}
+	for _, n := range w.nodes {
+		models[n.Name] = n.Labels["nvidia.com/gpu.product"]
+	}
+	for _, q := range w.queues {
+		quota := map[string]int{}
+		if err := json.Unmarshal([]byte(q.Annotations["volcano.sh/card.quota"]), &quota); err != nil {
+			t.Fatal(err)
+		}
+		quotas[q.Name], priorities[q.Name] = quota, q.Spec.Priority
+	}
+	ran, runs, placed, evicted, used := map[string]int{}, map[string]int{}, map[string]int{}, map[string][]string{}, map[string]map[string]int{}
+	came, highest := map[string]bool{}, map[string]int32{}
+	for name, now := range after {
+		was := before[name]
+		if was.runs() {
+			ran[was.job]++
+		}
+		if now.runs() {
+			runs[now.job]++
+		}
+		if now.holds() {
+			placed[now.job]++
+			if used[now.queue] == nil {
+				used[now.queue] = map[string]int{}
+			}
+			used[now.queue][models[now.node]] += now.cards
+		}
+		switch {
+		case was.status == api.Running && now.status == api.Releasing:
+			evicted[was.job] = append(evicted[was.job], name)
+		case now.status == api.Pipelined:
+			came[now.node] = true
+			if !slices.Contains(strings.Split(now.Annotations["volcano.sh/card.name"], "|"), models[now.node]) {
+				t.Fatalf("%s is on a card that it does not name", name)
+			}
+			if strings.HasPrefix(now.queue, "inf") && (highest[now.node] == 0 || priorities[now.queue] > highest[now.node]) {
+				highest[now.node] = priorities[now.queue]
+			}
+		}
+	}
+	for _, j := range w.groups {
+		least, gone := int(j.Spec.MinMember), evicted[j.Name]
+		if len(gone) > 0 {
+			w.checkGiver(t, j.Name, gone, before, came)
+		}
+		if len(gone) > 0 && runs[j.Name] > 0 && (runs[j.Name] < least || w.habits["ns/"+j.Name].Inelastic) {
+			t.Fatalf("%s of %d pods is left with %d, its minimum is %d: %q go", j.Name, ran[j.Name], runs[j.Name], least, gone)
+		}
+		if strings.HasPrefix(j.Name, "i") && placed[j.Name] > 0 && placed[j.Name] < least {
+			t.Fatalf("%s has %d pods placed, its minimum is %d", j.Name, placed[j.Name], least)
+		}
+		if above := func(p string) bool { return highest[before[p].node] > priorities[j.Spec.Queue] }; len(gone) > 0 && !slices.ContainsFunc(gone, above) {
+			t.Fatalf("%q of queue %s go for nobody of higher priority", gone, j.Spec.Queue)
+		}
+	}
+	for queue, by := range used {
+		for model, cards := range by {
+			if strings.HasPrefix(queue, "inf") && cards > quotas[queue][model] {
+				t.Fatalf("queue %s uses %d of %s, its quota is %d", queue, cards, model, quotas[queue][model])
+			}
+		}
+	}
+	for _, n := range w.ssn.Nodes {
+		idle := n.FutureIdle()
+		if idle.MilliCPU < 0 || idle.Memory < 0 || idle.ScalarResources[gpu] < 0 {
+			t.Fatalf("node %s is promised more than it has: %s", n.Name, idle)
+		}
+	}
+	if len(evicted) > 0 && w.suffices(before) {
+		t.Fatalf("%v go although there is room for all", evicted)
+	}
+}
+
+// checkGiver looks at one job that gave something: whether it may, and whether it
+// was of use.
+func (w *world) checkGiver(t *rapid.T, name string, gone []string, before map[string]pod, came map[string]bool) {
+	useful := false
+	for _, of := range gone {
+		p := before[of]
+		useful = useful || came[p.node] && p.cards > 0
+		if p.queue != "tra" && p.queue != "old" || p.Annotations["volcano.sh/preemptable"] == "false" {
+			t.Fatalf("%s of queue %s goes", of, p.queue)
+		}
+		if whole := len(gone) == len(w.podsOf(name)); !whole && (p.cards <= 0 || !came[p.node]) {
+			t.Fatalf("%s alone goes from node %s, where nobody comes", of, p.node)
+		}
+	}
+	if !useful {
+		t.Fatalf("%q go, and nobody comes where they were", gone)
+	}
+}
+
+func (w *world) podsOf(name string) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, p := range w.pods {
+		if p.Annotations["scheduling.k8s.io/group-name"] == name {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// TestWhatHoldsAfterEveryTide runs the action on random small clusters.
+func TestWhatHoldsAfterEveryTide(t *testing.T) {
+	tides, victims := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t)
+		w.open()
+		defer w.close()
+		before := recount(w.ssn)
+		w.execute()
+		after := recount(w.ssn)
+		w.check(t, before, after)
+		tides++
+		victims += len(w.in(api.Releasing))
+	})
+	if victims == 0 {
+		t.Errorf("nobody went in %d worlds: there is nothing to see", tides)
+	}
+	t.Logf("%d pods went in %d worlds", victims, tides)
+}

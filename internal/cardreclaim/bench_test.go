@@ -1,0 +1,84 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// fleet is a cluster of nodes with eight cards, all in use.
+type fleet struct {
+	nodes, gangs int
+	size         int  // pods of a gang
+	elastic      bool // all pods are one job that can spare all of them
+	spread       bool // the pods of a gang run on nodes of their own
+	alike        bool // all lose the same
+	mixed        bool // gangs have up to twice the size, less or more
+}
+
+const perNode = 8
+
+// problem has so many waiting pods of so many cards each.
+func (f fleet) problem(waiting int, cards float64) *Problem {
+	random := rand.New(rand.NewPCG(7, uint64(f.gangs)))
+	p := &Problem{Pools: []int64{int64(waiting) * int64(cards)}}
+	claim := Claim{Request: Amounts{cards, 4000 * cards, 16e9 * cards}, Cards: int64(cards), Count: waiting}
+	for i := range f.nodes {
+		p.Nodes = append(p.Nodes, Node{Room: Amounts{0, 8000, 32e9}})
+		claim.Nodes = append(claim.Nodes, i)
+	}
+	p.Claims = []Claim{claim}
+	if f.elastic {
+		p.Jobs = []Job{{Spare: f.gangs * f.size}}
+	}
+	at := 0
+	for range f.gangs {
+		age := int64(3600)
+		if !f.alike {
+			age = 600 + random.Int64N(86400)
+		}
+		job, size := Job{Whole: true}, f.size
+		if f.mixed {
+			size = 1 + random.IntN(2*f.size)
+		}
+		for range size {
+			node := at / perNode % f.nodes
+			if f.spread {
+				node = at % f.nodes
+			}
+			at++
+			job.Pods = append(job.Pods, Pod{Node: node, Gives: Amounts{1, 8000, 32e9}, Loss: age})
+		}
+		if f.elastic {
+			p.Jobs[0].Pods = append(p.Jobs[0].Pods, job.Pods...)
+		} else {
+			p.Jobs = append(p.Jobs, job)
+		}
+	}
+	return p
+}
+
+func BenchmarkChoose(b *testing.B) {
+	for name, f := range map[string]fleet{
+		"500 gangs of 8 on a node each": {nodes: 500, gangs: 500, size: 8},
+		"500 gangs of 8 spread":         {nodes: 500, gangs: 500, size: 8, spread: true},
+		"500 gangs of 8 spread, alike":  {nodes: 500, gangs: 500, size: 8, spread: true, alike: true},
+		"500 gangs of 1 to 16":          {nodes: 500, gangs: 450, size: 8, mixed: true},
+		"4000 elastic pods of a job":    {nodes: 500, gangs: 500, size: 8, elastic: true},
+	} {
+		for _, size := range []struct {
+			waiting int
+			cards   float64
+		}{{1, 1}, {400, 1}, {512, 1}, {1, 8}, {64, 8}} {
+			p := f.problem(size.waiting, size.cards)
+			b.Run(fmt.Sprintf("%s/%d pods of %g cards wait", name, size.waiting, size.cards), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, ok := Choose(p); !ok {
+						b.Fatal("there is a plan")
+					}
+				}
+			})
+		}
+	}
+}

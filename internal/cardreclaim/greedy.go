@@ -1,0 +1,193 @@
+package cardreclaim
+
+import "slices"
+
+// greedy takes what is best step by step, claim by claim, on top of what is
+// taken already, and tells whether all can be placed that way. Banned units are
+// not taken; banned may be nil.
+func (s *state) greedy(better score, banned []bool) bool {
+	pools, held := slices.Clone(s.pools), make([][]int, len(s.claims))
+	defer func() {
+		for claim, nodes := range held {
+			for _, node := range nodes {
+				s.add(node, s.claims[claim].request, 1)
+			}
+		}
+	}()
+	for i, claim := range s.order {
+		h := &hunt{state: s, claim: claim, pools: pools, better: better, banned: banned}
+		if !h.pick() {
+			return false
+		}
+		if i == len(s.order)-1 {
+			break
+		}
+		// Its places are reserved in the state's own books.
+		p := s.placement()
+		p.pools = pools
+		p.fill(claim)
+		held[claim] = p.place[claim]
+		for _, node := range held[claim] {
+			s.add(node, s.claims[claim].request, -1)
+		}
+	}
+	return true
+}
+
+// hunt serves one claim in a state in which the claims before it have their
+// places reserved.
+type hunt struct {
+	*state
+	claim  int
+	pools  []int64
+	better score
+	banned []bool
+
+	queue   queue
+	current []int // by move: how often it has changed
+	byPool  []int // scratch
+}
+
+// pick takes units until the claim has room for all its pods, or until nothing
+// helps any more. A move that was put off is looked at again before it is made:
+// it can only have become worse, because what makes one better is a change on
+// its nodes, and then it is queued again.
+func (h *hunt) pick() bool {
+	count := h.claims[h.claim].count
+	room := h.total(h.claim, h.pools)
+	if room >= count {
+		return true
+	}
+	h.start(count - room)
+	for room < count {
+		m, ok := h.queue.pop()
+		if !ok {
+			return false
+		}
+		if m.version != h.current[m.id] {
+			continue
+		}
+		now := h.look(m.id, count-room)
+		if now.gain == 0 {
+			continue
+		}
+		if now.cost != m.cost || now.gain != m.gain {
+			h.queue.push(now)
+			continue
+		}
+		taken := []int{m.id}
+		if m.id >= len(h.units) {
+			taken = h.clear(m.id-len(h.units), count-room).units
+		}
+		for _, u := range taken {
+			if h.possible(u) {
+				h.take(u)
+			}
+		}
+		room = h.total(h.claim, h.pools)
+		if room < count {
+			h.again(taken, count-room)
+		}
+	}
+	return true
+}
+
+// start looks at every move there is: units, and nodes that can be cleared.
+func (h *hunt) start(need int) {
+	h.current = make([]int, len(h.units)+len(h.pool))
+	h.byPool = make([]int, len(h.pools))
+	h.queue = queue{better: h.better, moves: make([]move, 0, len(h.units)+64)}
+	for u := range h.units {
+		if m := h.look(u, need); m.gain > 0 {
+			h.queue.moves = append(h.queue.moves, m)
+		}
+	}
+	for _, node := range h.claims[h.claim].nodes {
+		if m := h.look(len(h.units)+node, need); m.gain > 0 {
+			h.queue.moves = append(h.queue.moves, m)
+		}
+	}
+	h.queue.order()
+}
+
+// again queues what taking some units may have made better: moves on their
+// nodes, and the jobs that they are part of.
+func (h *hunt) again(taken []int, need int) {
+	changed := map[int]bool{}
+	requeue := func(id int) {
+		if changed[id] {
+			return
+		}
+		changed[id] = true
+		h.current[id]++
+		if m := h.look(id, need); m.gain > 0 {
+			h.queue.push(m)
+		}
+	}
+	for _, u := range taken {
+		if job := h.jobs[h.units[u].job]; job.whole != none {
+			requeue(job.whole)
+		}
+		h.each(u, func(s int) {
+			node := h.sites[s].node
+			for _, other := range h.on[node] {
+				requeue(other)
+			}
+			requeue(len(h.units) + node)
+		})
+	}
+}
+
+// look tells what a move would cost and give now.
+func (h *hunt) look(id, need int) move {
+	m := move{id: id, version: h.current[id]}
+	if id >= len(h.units) {
+		if cleared := h.clear(id-len(h.units), need); cleared != nil {
+			m.cost, m.gain = cleared.cost, cleared.gain
+		}
+		return m
+	}
+	if h.possible(id) && (h.banned == nil || !h.banned[id]) {
+		m.cost, m.gain = h.adds(id), min(need, h.gain(id))
+	}
+	return m
+}
+
+// gain is how many more pods can be placed once a unit is taken.
+func (h *hunt) gain(u int) int {
+	c, helps := &h.claims[h.claim], false
+	h.each(u, func(s int) {
+		node := h.sites[s].node
+		if !c.wants[node] {
+			return
+		}
+		if more := h.fitsWith(node, h.gives(u, s)) - h.fit[h.claim][node]; more > 0 {
+			helps = true
+			h.byPool[h.pool[node]] += more
+		}
+	})
+	if !helps {
+		return 0
+	}
+	gain := 0
+	for pool, more := range h.byPool {
+		if more > 0 {
+			room, most := h.rooms.byPool[h.claim][pool], c.within(h.pools[pool])
+			gain += min(room+more, most) - min(room, most)
+			h.byPool[pool] = 0
+		}
+	}
+	return gain
+}
+
+// fitsWith is how many of the claim's pods fit on a node with so much more.
+func (h *hunt) fitsWith(node int, more []float64) int {
+	h.work++
+	have := h.at(node)
+	var few [8]float64
+	sum := append(few[:0], have...)
+	for i := range sum {
+		sum[i] += more[i]
+	}
+	return h.claims[h.claim].fits(sum)
+}

@@ -1,0 +1,128 @@
+package cardreclaim
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// model is a problem laid out for the search, with its numbers made sound: what
+// is not a number, negative where it may not be or names something that is not
+// there offers nothing and fits nowhere.
+type model struct {
+	dims   int
+	room   []float64 // by node and resource
+	pool   []int     // by node
+	pools  []int64   // the last has no cards, for nodes that name none
+	claims []claim
+	order  []int // the claims, those that are hard to place first
+	jobs   []job
+	pods   []pod
+	sites  []site
+	roles  []int // by role of all jobs: how many can be spared
+	units  []unit
+	on     [][]int // by node: the units that give something there
+	work   int     // done so far: nodes looked at or changed
+}
+
+type claim struct {
+	request []float64
+	cards   int64
+	count   int
+	nodes   []int
+	wants   []bool // by node
+}
+
+// Bounds of sound numbers: the amount of a resource, and the pods that wait in
+// one claim.
+const (
+	mostAmount  = 1e18
+	mostWaiting = 1 << 20
+)
+
+// newModel lays out nodes and claims; the jobs follow when they are needed.
+func newModel(p *Problem) *model {
+	m := &model{pools: append(slices.Clone(p.Pools), 0), pool: make([]int, len(p.Nodes))}
+	for i := range p.Claims {
+		m.dims = max(m.dims, len(p.Claims[i].Request))
+	}
+	m.room = make([]float64, len(p.Nodes)*m.dims)
+	for i, node := range p.Nodes {
+		m.pool[i] = node.Pool
+		if node.Pool < 0 || node.Pool >= len(p.Pools) {
+			m.pool[i] = len(p.Pools)
+		}
+		for r, amount := range node.Room[:min(len(node.Room), m.dims)] {
+			m.room[i*m.dims+r] = sound(amount)
+		}
+	}
+	for i := range p.Claims {
+		m.claims = append(m.claims, m.claim(&p.Claims[i]))
+	}
+	m.order = hardest(m.claims)
+	return m
+}
+
+func sound(amount float64) float64 {
+	if math.IsNaN(amount) {
+		return 0
+	}
+	return min(max(amount, -mostAmount), mostAmount)
+}
+
+func (m *model) claim(from *Claim) claim {
+	c := claim{request: make([]float64, m.dims), cards: max(from.Cards, 0), count: max(from.Count, 0), wants: make([]bool, len(m.pool))}
+	for r, amount := range from.Request {
+		if math.IsNaN(amount) || amount > mostAmount {
+			amount = math.Inf(1)
+		}
+		c.request[r] = max(amount, 0)
+	}
+	for _, node := range from.Nodes {
+		if node >= 0 && node < len(c.wants) && !c.wants[node] {
+			c.wants[node] = true
+			c.nodes = append(c.nodes, node)
+		}
+	}
+	return c
+}
+
+// hardest lists the claims so that those that are hard to place come first:
+// more cards before fewer, then fewer nodes to choose from.
+func hardest(claims []claim) []int {
+	order := make([]int, len(claims))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := &claims[a], &claims[b]
+		return cmp.Or(cmp.Compare(y.cards, x.cards), cmp.Compare(len(x.nodes), len(y.nodes)))
+	})
+	return order
+}
+
+// fits is how many of a claim's pods what is available would take.
+func (c *claim) fits(available []float64) int {
+	n := math.MaxInt
+	for i, request := range c.request {
+		if request > 0 {
+			n = min(n, int(max(0, min(math.Floor((available[i]+tolerance)/request), math.MaxInt32))))
+		}
+	}
+	if n == math.MaxInt {
+		return c.count // asks for nothing that is counted
+	}
+	return n
+}
+
+// tolerance is how much Volcano lets a request exceed what is idle
+// (pkg/scheduler/api, minResource).
+const tolerance = 0.1
+
+// within is how many of a claim's pods a pool has cards for.
+func (c *claim) within(pool int64) int {
+	if c.cards == 0 {
+		return math.MaxInt32
+	}
+	return int(min(max(pool, 0)/c.cards, math.MaxInt32))
+}

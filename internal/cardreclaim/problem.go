@@ -1,0 +1,96 @@
+package cardreclaim
+
+// Amounts are quantities of the resources that a Problem is about, by their
+// place in it. The unit of each is the caller's, the same everywhere.
+type Amounts []float64
+
+// Problem is one question: which pods must go, so that those who wait can run.
+type Problem struct {
+	Nodes []Node
+	// Pools are the cards that the waiting pods may take together, by card name:
+	// what is left of their queue's quota.
+	Pools []int64
+	// Claims wait. All of a claim's pods are alike.
+	Claims []Claim
+	// Jobs hold what could be taken. Among jobs that lose the same the first goes
+	// first, and of their pods as well.
+	Jobs []Job
+}
+
+// Node is where pods run.
+type Node struct {
+	// Room is what is free, and what will be because its pods are leaving.
+	Room Amounts
+	// Pool is the place of the node's card in Problem.Pools.
+	Pool int
+}
+
+// Claim is a group of alike pods that wait.
+type Claim struct {
+	// Request is what each of them needs on its node, 0 of what it does not need.
+	Request Amounts
+	// Cards is how much of a pool each of them takes.
+	Cards int64
+	// Count is how many there are.
+	Count int
+	// Nodes are the nodes that they could run on if there were room, the preferred
+	// first.
+	Nodes []int
+}
+
+// Job is one that runs.
+type Job struct {
+	// Pods are those that hold something.
+	Pods []Pod
+	// Spare is how many of its pods can go without breaking it: those above its
+	// minimum. 0 for a job that is taken whole or not at all.
+	Spare int
+	// RoleSpare is the same for each of its roles; nil when roles do not matter.
+	RoleSpare []int
+	// Whole tells that the job may be taken as a whole: none of its pods is
+	// protected.
+	Whole bool
+}
+
+// Pod is one that runs.
+type Pod struct {
+	// Node is where it runs.
+	Node int
+	// Gives is what its node gets back.
+	Gives Amounts
+	// Loss is what is lost with it, in card-seconds.
+	Loss int64
+	// Role is its place in Job.RoleSpare.
+	Role int
+	// Protected pods never go.
+	Protected bool
+}
+
+// Plan is an answer.
+type Plan struct {
+	// Take is who goes.
+	Take []Taking
+	// Place is the node of every pod that can run then, by claim; one that cannot
+	// is left out.
+	Place [][]int
+	// Loss is what is lost.
+	Loss Loss
+}
+
+// Taking is what one job gives.
+type Taking struct {
+	// Job is its place in Problem.Jobs.
+	Job int
+	// Whole tells that all of its pods go, else those at the places in Pods do.
+	Whole bool
+	Pods  []int
+}
+
+// Placed is how many of the waiting pods the plan places.
+func (p *Plan) Placed() int {
+	n := 0
+	for _, nodes := range p.Place {
+		n += len(nodes)
+	}
+	return n
+}

@@ -1,0 +1,53 @@
+package cardreclaim
+
+import (
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// recount is a state in which the same units are taken, in the order of units.
+func recount(s *state) *state {
+	fresh := newState(s.model)
+	for pass := range 2 {
+		for u, x := range s.units {
+			if s.in[u] && (x.pod == whole) == (pass == 1) {
+				fresh.take(u)
+			}
+		}
+	}
+	return fresh
+}
+
+func TestTheBooksOfAStateAreWhatARecountGives(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := small(t)
+		m := newModel(p)
+		m.addJobs(p)
+		if len(m.units) == 0 {
+			return
+		}
+		s := newState(m)
+		for range 20 {
+			u := rapid.IntRange(0, len(m.units)-1).Draw(t, "unit")
+			switch {
+			case s.in[u]:
+				s.drop(u)
+			case s.possible(u):
+				s.take(u)
+			}
+			want := recount(s)
+			if s.cost != want.cost || !reflect.DeepEqual(s.avail, want.avail) || !reflect.DeepEqual(s.fit, want.fit) ||
+				!reflect.DeepEqual(s.spent, want.spent) || !reflect.DeepEqual(s.roles, want.roles) || !reflect.DeepEqual(s.left, want.left) {
+				t.Fatalf("%+v, a recount gives %+v", s, want)
+			}
+		}
+		for len(s.chosen) > 0 {
+			s.drop(s.chosen[0])
+		}
+		if fresh := newState(m); s.cost != fresh.cost || !reflect.DeepEqual(s.avail, fresh.avail) || !reflect.DeepEqual(s.byPool, fresh.byPool) {
+			t.Fatalf("%+v is left when nothing is taken", s)
+		}
+	})
+}

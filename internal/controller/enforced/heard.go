@@ -1,0 +1,165 @@
+package enforced
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/policy"
+)
+
+// Pods of Volcano's own scheduler carry this label, as its installer and its
+// Helm chart write it.
+const foreignLabel, foreignApp = "app", "volcano-scheduler"
+
+// leaderLease is the Lease by which Volcano's schedulers, ours and the stock
+// one, elect their leader.
+const leaderLease = "volcano"
+
+// heard is everything that was heard last.
+type heard struct {
+	policy *v1alpha1.ServiceTypePolicy
+	// hashSince is when the hash of the policy's status was seen to change.
+	hashSince time.Time
+	// foreign are the pods of other schedulers in all namespaces.
+	foreign map[string]bool
+	// counted tells that bypasses are known.
+	counted  bool
+	bypasses []enforcement.Bypass
+
+	// leasesIn is the namespace of the Leases below, "" before they were read.
+	leasesIn string
+	report   *heartbeat.Report
+	// wrong is why the heartbeat's Lease is none of ours, unread why it could not
+	// be read.
+	wrong, unread string
+	at            time.Time // of the report's arrival
+	leader        *enforcement.Leader
+}
+
+// namespace is where the policy's configuration is, "" without a policy: where
+// it was written last, so that a spec that is refused moves nothing.
+func (h *heard) namespace() string {
+	switch {
+	case h.policy == nil:
+		return ""
+	case h.policy.Status.ConfigMap != nil:
+		return h.policy.Status.ConfigMap.Namespace
+	}
+	return policy.Effective(h.policy.Spec).Scheduler.ConfigMap.Namespace
+}
+
+func (h *heard) setPolicy(p *v1alpha1.ServiceTypePolicy, gone, initial bool, now time.Time) {
+	before := ""
+	if h.policy != nil {
+		before = h.policy.Status.ConfigHash
+	}
+	if h.policy = p; gone {
+		h.policy, h.hashSince = nil, time.Time{}
+	} else if !initial && p.Status.ConfigHash != before {
+		h.hashSince = now
+	}
+}
+
+// isForeign tells whether a pod runs another scheduler, or is about to.
+func isForeign(pod *corev1.Pod) bool {
+	return pod.Labels[foreignLabel] == foreignApp && pod.Spec.NodeName != "" &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+func podName(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+func (h *heard) setPod(pod *corev1.Pod, gone bool) {
+	if !gone && isForeign(pod) {
+		h.foreign[podName(pod)] = true
+	} else {
+		delete(h.foreign, podName(pod))
+	}
+}
+
+// setLease notes what a Lease says. initial tells that it was there before the
+// watch, so that nobody knows since when.
+func (h *heard) setLease(lease *coordinationv1.Lease, gone, initial bool, now time.Time) {
+	switch {
+	case lease.Name == heartbeat.LeaseName && gone:
+		h.report, h.wrong, h.at = nil, "", time.Time{}
+	case lease.Name == heartbeat.LeaseName:
+		report, err := heartbeat.Read(lease)
+		if err != nil {
+			h.report, h.wrong, h.at = nil, err.Error(), time.Time{}
+			return
+		}
+		if !initial && (h.report == nil || !h.report.At.Equal(report.At)) {
+			h.at = now
+		}
+		h.report, h.wrong = &report, ""
+	case lease.Name == leaderLease:
+		h.leader = nil
+		if !gone {
+			h.leader = leaderOf(lease)
+		}
+	}
+}
+
+// leaderOf reads who holds the leader Lease, nil for nobody.
+func leaderOf(lease *coordinationv1.Lease) *enforcement.Leader {
+	spec := lease.Spec
+	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+		return nil
+	}
+	leader := &enforcement.Leader{
+		Identity: *spec.HolderIdentity,
+		Until:    spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second),
+	}
+	if spec.AcquireTime != nil {
+		leader.Acquired = spec.AcquireTime.Time
+	}
+	return leader
+}
+
+// facts puts together what is judged. It is false while something was never
+// read.
+func (h *heard) facts(now time.Time) (enforcement.Facts, bool) {
+	if h.policy == nil {
+		return enforcement.Facts{Now: now, Bypass: h.bypasses}, true
+	}
+	namespace := h.namespace()
+	if !h.counted || h.leasesIn != namespace {
+		return enforcement.Facts{}, false
+	}
+	facts := enforcement.Facts{
+		Now: now, Policy: true, Namespace: namespace,
+		WantedHash: h.policy.Status.ConfigHash, WantedSince: h.hashSince, NotConfigured: notConfigured(h.policy),
+		Heartbeat: h.report, Unreadable: cmp.Or(h.wrong, h.unread), Heard: h.at, Leader: h.leader, Bypass: h.bypasses,
+	}
+	for _, pod := range slices.Sorted(maps.Keys(h.foreign)) {
+		if strings.HasPrefix(pod, namespace+"/") {
+			facts.Foreign = append(facts.Foreign, pod)
+		}
+	}
+	return facts, true
+}
+
+// notConfigured is why the ConfigMap does not say what is in force. A refused
+// spec is not in force, and what was written before it is still proven by its
+// hash.
+func notConfigured(p *v1alpha1.ServiceTypePolicy) string {
+	switch synced := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionConfigSynced); {
+	case synced == nil:
+		return "the policy has not been worked on yet"
+	case synced.Status != metav1.ConditionTrue && synced.Reason != v1alpha1.ReasonInvalidPolicy:
+		return synced.Message
+	default:
+		return ""
+	}
+}

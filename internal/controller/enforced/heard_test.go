@@ -1,0 +1,203 @@
+package enforced
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/heartbeat"
+)
+
+const system = "volcano-system"
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// written is a policy whose configuration has been written.
+func written(hash string) *v1alpha1.ServiceTypePolicy {
+	return &v1alpha1.ServiceTypePolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName},
+		Status: v1alpha1.ServiceTypePolicyStatus{ConfigHash: hash, Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced},
+		}},
+	}
+}
+
+func beat(at time.Time) *coordinationv1.Lease {
+	return heartbeat.Report{Identity: "ours_1", Version: "v1", ConfigHash: "aa", At: at}.Lease(system)
+}
+
+// everythingRead is what was heard of a cluster in order.
+func everythingRead() *heard {
+	h := &heard{foreign: map[string]bool{}, counted: true, leasesIn: system}
+	h.setPolicy(written("aa"), false, true, noon)
+	h.setLease(beat(noon.Add(-time.Second)), false, true, noon)
+	return h
+}
+
+func TestFactsWaitForEverything(t *testing.T) {
+	cases := map[string]struct {
+		change func(*heard)
+		ready  bool
+	}{
+		"everything read":                  {func(*heard) {}, true},
+		"pods not counted yet":             {func(h *heard) { h.counted = false }, false},
+		"leases not read yet":              {func(h *heard) { h.leasesIn = "" }, false},
+		"leases of another namespace read": {func(h *heard) { h.policy.Spec.Scheduler.ConfigMap.Namespace = "elsewhere" }, false},
+		"no policy: nothing to wait for":   {func(h *heard) { h.policy, h.counted, h.leasesIn = nil, false, "" }, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := everythingRead()
+			tc.change(h)
+			if _, ready := h.facts(noon); ready != tc.ready {
+				t.Errorf("ready is %t", ready)
+			}
+		})
+	}
+}
+
+// TestTheNamespaceIsThatOfTheConfiguration: a refused spec does not move it.
+func TestTheNamespaceIsThatOfTheConfiguration(t *testing.T) {
+	h := &heard{}
+	expect := func(want string) {
+		t.Helper()
+		if got := h.namespace(); got != want {
+			t.Errorf("namespace %q, want %q", got, want)
+		}
+	}
+	expect("")
+	h.policy = written("aa")
+	expect(system)
+	h.policy.Spec.Scheduler.ConfigMap.Namespace = "elsewhere"
+	expect("elsewhere")
+	h.policy.Status.ConfigMap = &v1alpha1.ConfigMapReference{Namespace: system}
+	expect(system)
+}
+
+func TestHeardPolicy(t *testing.T) {
+	h := everythingRead()
+	if f, _ := h.facts(noon); !f.WantedSince.IsZero() || f.NotConfigured != "" || f.WantedHash != "aa" {
+		t.Errorf("a policy from before the operator: %+v", f)
+	}
+	h.setPolicy(written("bb"), false, false, noon)
+	h.setPolicy(written("bb"), false, false, noon.Add(time.Minute))
+	if f, _ := h.facts(noon); !f.WantedSince.Equal(noon) || f.WantedHash != "bb" {
+		t.Errorf("written at noon, wanted %s since %s", f.WantedHash, f.WantedSince)
+	}
+	failed := written("bb")
+	failed.Status.Conditions[0].Status, failed.Status.Conditions[0].Message = metav1.ConditionFalse, "no key"
+	h.setPolicy(failed, false, false, noon)
+	if f, _ := h.facts(noon); f.NotConfigured != "no key" {
+		t.Errorf("not configured because of %q", f.NotConfigured)
+	}
+	failed.Status.Conditions[0].Reason = v1alpha1.ReasonInvalidPolicy
+	if f, _ := h.facts(noon); f.NotConfigured != "" || f.WantedHash != "bb" {
+		t.Errorf("a refused spec leaves what was written in force, not %q with hash %s", f.NotConfigured, f.WantedHash)
+	}
+	h.setPolicy(&v1alpha1.ServiceTypePolicy{}, false, false, noon)
+	if f, _ := h.facts(noon); !strings.Contains(f.NotConfigured, "not been worked on") {
+		t.Errorf("a policy without status: %q", f.NotConfigured)
+	}
+	h.setPolicy(failed, true, false, noon)
+	if f, _ := h.facts(noon); f.Policy {
+		t.Error("a policy that is gone is still there")
+	}
+}
+
+func TestHeardHeartbeat(t *testing.T) {
+	h := everythingRead()
+	arrived := func(want time.Time) {
+		t.Helper()
+		if f, _ := h.facts(noon); f.Heartbeat == nil || !f.Heard.Equal(want) {
+			t.Errorf("heard at %s, want %s: %+v", f.Heard, want, f.Heartbeat)
+		}
+	}
+	arrived(time.Time{})
+	h.setLease(beat(noon), false, false, noon.Add(time.Second))
+	arrived(noon.Add(time.Second))
+	// Somebody touched the Lease without renewing it.
+	h.setLease(beat(noon), false, false, noon.Add(9*time.Second))
+	arrived(noon.Add(time.Second))
+
+	h.setLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: heartbeat.LeaseName}}, false, false, noon)
+	if f, _ := h.facts(noon); f.Heartbeat != nil || !strings.Contains(f.Unreadable, "is no heartbeat") {
+		t.Errorf("an empty Lease: %+v", f)
+	}
+	h.setLease(beat(noon), false, false, noon)
+	arrived(noon)
+	h.setLease(beat(noon), true, false, noon)
+	if f, _ := h.facts(noon); f.Heartbeat != nil || f.Unreadable != "" {
+		t.Errorf("a Lease that is gone: %+v", f)
+	}
+}
+
+func TestHeardLeader(t *testing.T) {
+	lease := func(change func(*coordinationv1.LeaseSpec)) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaderLease}, Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("stock_1"), LeaseDurationSeconds: ptr.To(int32(15)),
+			AcquireTime: &metav1.MicroTime{Time: noon.Add(-time.Hour)}, RenewTime: &metav1.MicroTime{Time: noon},
+		}}
+		change(&l.Spec)
+		return l
+	}
+	held := &enforcement.Leader{Identity: "stock_1", Acquired: noon.Add(-time.Hour), Until: noon.Add(15 * time.Second)}
+	cases := map[string]struct {
+		lease *coordinationv1.Lease
+		gone  bool
+		want  *enforcement.Leader
+	}{
+		"held":          {lease(func(*coordinationv1.LeaseSpec) {}), false, held},
+		"released":      {lease(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("") }), false, nil},
+		"never held":    {lease(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), false, nil},
+		"gone":          {lease(func(*coordinationv1.LeaseSpec) {}), true, nil},
+		"without terms": {lease(func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = nil }), false, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := everythingRead()
+			h.setLease(tc.lease, tc.gone, false, noon)
+			f, _ := h.facts(noon)
+			if diff := cmp.Diff(tc.want, f.Leader); diff != "" {
+				t.Errorf("leader differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHeardForeignSchedulers(t *testing.T) {
+	h := everythingRead()
+	pod := func(namespace, name, app, node string, phase corev1.PodPhase) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": app}},
+			Spec:       corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase},
+		}
+	}
+	for _, p := range []*corev1.Pod{
+		pod(system, "z", foreignApp, "n", corev1.PodRunning),
+		pod(system, "a", foreignApp, "n", corev1.PodPending),
+		pod(system, "no-node", foreignApp, "", corev1.PodPending),
+		pod(system, "ended", foreignApp, "n", corev1.PodFailed),
+		pod(system, "controllers", "volcano-controller", "n", corev1.PodRunning),
+		pod(system+"-2", "elsewhere", foreignApp, "n", corev1.PodRunning),
+	} {
+		h.setPod(p, false)
+	}
+	foreign := func(want ...string) {
+		t.Helper()
+		if f, _ := h.facts(noon); !cmp.Equal(f.Foreign, want) {
+			t.Errorf("foreign are %v, want %v", f.Foreign, want)
+		}
+	}
+	foreign(system+"/a", system+"/z")
+	h.setPod(pod(system, "a", foreignApp, "n", corev1.PodRunning), true)
+	h.setPod(pod(system, "z", foreignApp, "n", corev1.PodSucceeded), false)
+	foreign()
+}

@@ -1,0 +1,69 @@
+// Package pace spreads the status writes of controllers and tells whether what a
+// cache holds is older than what was written last.
+package pace
+
+import (
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Pace spreads reports: at most one per object and interval, however much
+// changes.
+type Pace struct {
+	interval time.Duration
+	now      func() time.Time
+
+	mu   sync.Mutex
+	last map[string]time.Time
+	// written is the resource version of the object after its last report.
+	written map[string]string
+}
+
+// New makes a Pace.
+func New(interval time.Duration) *Pace {
+	return &Pace{interval: interval, now: time.Now, last: map[string]time.Time{}, written: map[string]string{}}
+}
+
+// Wait returns how long the object has to wait for its next report, 0 when
+// it may be written now.
+func (p *Pace) Wait(name string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last, ok := p.last[name]
+	if !ok {
+		return 0
+	}
+	return max(0, p.interval-p.now().Sub(last))
+}
+
+// Mark notes that a report was written and which version it made.
+func (p *Pace) Mark(name, resourceVersion string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last[name] = p.now()
+	p.written[name] = resourceVersion
+}
+
+// Stale tells whether an object read from the cache is older than the last
+// report. Its status is then not what is stored, and nothing may be concluded
+// from its being right: a state that changes and changes back would be
+// reported once and never corrected.
+func (p *Pace) Stale(name, resourceVersion string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	written, err := strconv.ParseUint(p.written[name], 10, 64)
+	if err != nil {
+		return false
+	}
+	read, err := strconv.ParseUint(resourceVersion, 10, 64)
+	return err == nil && read < written
+}
+
+// Forget drops an object that is gone.
+func (p *Pace) Forget(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.last, name)
+	delete(p.written, name)
+}

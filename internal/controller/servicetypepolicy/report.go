@@ -1,0 +1,118 @@
+package servicetypepolicy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/policy"
+)
+
+// report writes the status if it changed and its time has come, and tells the
+// events of the change afterwards, so that no event tells what was not stored.
+func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
+	facts := policy.Facts{Policy: p.policy, Sync: out.Verdict, Hash: out.hash, Now: p.now}
+	if len(p.faults) == 0 {
+		facts.InForce = &p.spec
+	}
+	var err error
+	if facts.Quotas, err = p.count(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if facts.Enforced, err = p.enforced(ctx, out); err != nil {
+		return ctrl.Result{}, err
+	}
+	p.gauge(out)
+	result := ctrl.Result{RequeueAfter: out.again}
+	if until := facts.Enforced.Until; !until.IsZero() {
+		result = sooner(result, max(until.Sub(p.now), time.Millisecond))
+	}
+	before := p.policy.DeepCopy()
+	status := policy.Of(facts)
+	if equality.Semantic.DeepEqual(before.Status, status) {
+		return result, nil
+	}
+	if p.wait > 0 {
+		return sooner(result, p.wait), nil
+	}
+	p.policy.Status = status
+	if err := p.patchStatus(ctx, before); err != nil {
+		return ctrl.Result{}, err
+	}
+	p.pace.Mark(p.policy.Name, p.policy.ResourceVersion)
+	for _, event := range policy.Events(before.Status, p.policy.Status) {
+		p.events.Event(p.policy, event.Type, event.Reason, event.Message)
+	}
+	return result, nil
+}
+
+// patchStatus needs no optimistic lock: this is the only writer of the status,
+// and a status that is written onto a newer spec says by observedGeneration which
+// it is about.
+func (p *pass) patchStatus(ctx context.Context, before *v1alpha1.ServiceTypePolicy) error {
+	if err := p.client.Status().Patch(ctx, p.policy, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	return nil
+}
+
+// enforced judges enforcement of what is in force. A refused spec does not make
+// the configuration before it less enforced, as long as that one stands.
+func (p *pass) enforced(ctx context.Context, out outcome) (policy.Enforcement, error) {
+	if p.enforcement == nil {
+		return policy.Unproven(), nil
+	}
+	hash, notConfigured := p.policy.Status.ConfigHash, ""
+	switch {
+	case out.hash != "":
+		hash = out.hash
+	case out.Reason == v1alpha1.ReasonInvalidPolicy:
+		stands, err := p.stands(ctx)
+		if err != nil {
+			return policy.Enforcement{}, err
+		}
+		if !stands {
+			notConfigured = out.Message
+		}
+	}
+	if out.Status != metav1.ConditionTrue && out.Reason != v1alpha1.ReasonInvalidPolicy {
+		notConfigured = out.Message
+	}
+	return p.enforcement(ctx, p.policy, hash, notConfigured, p.now)
+}
+
+// count is how many CardQuotas there are of each service type.
+func (p *pass) count(ctx context.Context) (map[string]int32, error) {
+	var list v1alpha1.CardQuotaList
+	if err := p.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list CardQuotas: %w", err)
+	}
+	counts := map[string]int32{}
+	for i := range list.Items {
+		counts[list.Items[i].Spec.ServiceType]++
+	}
+	return counts, nil
+}
+
+// gauge tells the metrics whether the configuration says what the policy says.
+func (p *pass) gauge(out outcome) {
+	value := 0.0
+	if out.Status == metav1.ConditionTrue {
+		value = 1
+	}
+	p.synced.WithLabelValues(p.policy.Name).Set(value)
+}
+
+// sooner looks again after a time at the latest.
+func sooner(result ctrl.Result, again time.Duration) ctrl.Result {
+	if result.RequeueAfter == 0 || again < result.RequeueAfter {
+		result.RequeueAfter = again
+	}
+	return result
+}

@@ -1,0 +1,238 @@
+package servicetypepolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/controller/pace"
+	"cardquota.dev/operator/internal/policy"
+)
+
+// plain is a configuration as Volcano's installation makes it, with a comment.
+const plain = `# by hand
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+- plugins:
+  - name: predicates
+  - name: nodeorder
+`
+
+var (
+	place = types.NamespacedName{Namespace: "volcano-system", Name: "volcano-scheduler-configmap"}
+	key   = "volcano-scheduler.conf"
+	noon  = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+)
+
+// errKilled ends a Reconcile as the end of the process would.
+var errKilled = errors.New("killed")
+
+// world is an API server in memory, a clock, and the operator.
+type world struct {
+	*testing.T
+	client client.WithWatch
+	events *record.FakeRecorder
+	now    time.Time
+	r      *Reconciler
+	// writes counts the operator's writes; after the last one it is allowed it is
+	// killed, never while that is negative.
+	writes, allowed int
+	// refuse makes the API server refuse a write.
+	refuse func(client.Object) error
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &world{T: t, events: record.NewFakeRecorder(1000), now: noon, allowed: -1}
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ServiceTypePolicy{}).
+		WithReturnManagedFields().WithObjects(objects...).Build()
+	w.restart()
+	return w
+}
+
+// restart is a new process: it remembers nothing.
+func (w *world) restart() {
+	wrote := func(object client.Object, write func() error) error {
+		if w.refuse != nil {
+			if err := w.refuse(object); err != nil {
+				return err
+			}
+		}
+		if w.allowed >= 0 && w.writes >= w.allowed {
+			return errKilled
+		}
+		w.writes++
+		return write()
+	}
+	operator := interceptor.NewClient(w.client, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return wrote(o, func() error { return c.Create(ctx, o, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return wrote(o, func() error { return c.Delete(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return wrote(o, func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return wrote(o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+	})
+	w.r = &Reconciler{
+		client: operator, live: w.client, events: w.events, now: func() time.Time { return w.now },
+		pace: pace.New(0), follow: func(types.NamespacedName) {}, memory: newMemory(),
+		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "synced"}, []string{"policy"}),
+	}
+}
+
+// look is one Reconcile.
+func (w *world) look() (ctrl.Result, error) {
+	return w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.PolicyName}})
+}
+
+// settle looks until nothing more is to be done soon.
+func (w *world) settle() {
+	w.Helper()
+	for range 20 {
+		result, err := w.look()
+		if err != nil {
+			w.Fatal(err)
+		}
+		if result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
+			return
+		}
+		w.now = w.now.Add(result.RequeueAfter)
+	}
+	w.Fatal("it does not settle")
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// policy reads the policy, nil when it is gone.
+func (w *world) policy() *v1alpha1.ServiceTypePolicy {
+	w.Helper()
+	p := &v1alpha1.ServiceTypePolicy{}
+	err := w.client.Get(w.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, p)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	w.must(err)
+	return p
+}
+
+// change changes the spec as a user does.
+func (w *world) change(change func(*v1alpha1.ServiceTypePolicySpec)) {
+	w.Helper()
+	p := w.policy()
+	change(&p.Spec)
+	p.Generation++
+	w.must(w.client.Update(w.Context(), p, client.FieldOwner("user")))
+}
+
+// says is condition ConfigSynced as "Status/Reason: message".
+func (w *world) says() string {
+	w.Helper()
+	c := meta.FindStatusCondition(w.policy().Status.Conditions, v1alpha1.ConditionConfigSynced)
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
+}
+
+// configMap reads a ConfigMap, nil when there is none.
+func (w *world) configMap(name string) *corev1.ConfigMap {
+	w.Helper()
+	cm := &corev1.ConfigMap{}
+	err := w.client.Get(w.Context(), client.ObjectKey{Namespace: place.Namespace, Name: name}, cm)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	w.must(err)
+	return cm
+}
+
+// write puts a text into the ConfigMap as somebody does.
+func (w *world) write(manager, text string) {
+	w.Helper()
+	cm := w.configMap(place.Name)
+	base := cm.DeepCopy()
+	cm.Data[key] = text
+	w.must(w.client.Patch(w.Context(), cm, client.MergeFrom(base), client.FieldOwner(manager)))
+}
+
+func (w *world) text() string {
+	w.Helper()
+	return w.configMap(place.Name).Data[key]
+}
+
+// told returns and forgets the events.
+func (w *world) told() []string {
+	var out []string
+	for {
+		select {
+		case e := <-w.events.Events:
+			out = append(out, e)
+		default:
+			return out
+		}
+	}
+}
+
+func (w *world) classNames() []string {
+	w.Helper()
+	var list schedulingv1.PriorityClassList
+	w.must(w.client.List(w.Context(), &list))
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return names
+}
+
+func newConfigMap(name, text string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: place.Namespace, Name: name}, Data: map[string]string{key: text, "other": "kept"}}
+}
+
+func newPolicy() *v1alpha1.ServiceTypePolicy {
+	return &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName, Generation: 1}}
+}
+
+// holds tells whether a text says what the policy says.
+func (w *world) holds() bool {
+	w.Helper()
+	p := w.policy()
+	cm := w.configMap(p.Status.ConfigMap.Name)
+	edit, err := policy.PlanEdit(cm, key, nil, policy.WantedOf(policy.Effective(p.Spec)))
+	return err == nil && len(edit.Changes) == 0
+}

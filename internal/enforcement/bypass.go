@@ -1,0 +1,102 @@
+package enforcement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// Bypass is a pod that holds cards without having passed our scheduler.
+type Bypass struct {
+	// Pod is namespace/name.
+	Pod string
+	// Queue is the queue that pays for it, "" for none.
+	Queue string
+	// Cards are what it holds: the card of its node, every card that it may be
+	// when the node does not tell, the bare resource when nothing is known.
+	Cards []card.Amount
+	// Why says in a few words how it came past.
+	Why string
+}
+
+// Equal tells whether both say the same.
+func (b Bypass) Equal(o Bypass) bool {
+	return b.Pod == o.Pod && b.Queue == o.Queue && b.Why == o.Why && slices.Equal(b.Cards, o.Cards)
+}
+
+// Bypasses lists, by name, the pods that hold a card and that another
+// scheduler than those named placed, or that brought their node name with them.
+// charges is what was charged for each pod. Pods that are being deleted hold
+// nothing any more, as everywhere.
+func Bypasses(pods []*corev1.Pod, charges map[types.UID]account.Charge, inv *card.Inventory, schedulers []string) []Bypass {
+	var out []Bypass
+	for _, pod := range pods {
+		if !decision.Counted(pod) {
+			continue
+		}
+		charge := charges[pod.UID]
+		if len(charge.Cards) == 0 && !asks(pod, inv) {
+			continue
+		}
+		why := past(pod, schedulers)
+		if why == "" {
+			continue
+		}
+		cards := charge.Cards
+		if len(cards) == 0 {
+			cards = bare(decision.AskOf(pod, inv))
+		}
+		if len(cards) > 0 {
+			out = append(out, Bypass{Pod: pod.Namespace + "/" + pod.Name, Queue: charge.Queue, Cards: cards, Why: why})
+		}
+	}
+	slices.SortFunc(out, func(a, b Bypass) int { return cmp.Compare(a.Pod, b.Pod) })
+	return out
+}
+
+// past says how a placed pod came past our scheduler, "" when it did not.
+func past(pod *corev1.Pod, schedulers []string) string {
+	if !slices.Contains(schedulers, pod.Spec.SchedulerName) {
+		return fmt.Sprintf("schedulerName is %s", pod.Spec.SchedulerName)
+	}
+	switch p := ProvenanceOf(pod); {
+	case p.Preset:
+		return fmt.Sprintf("nodeName was set by %s", cmp.Or(p.By, "its creator"))
+	case p.Erased:
+		return "managedFields were taken away, so nobody can tell who placed it"
+	}
+	return ""
+}
+
+// asks tells quickly whether a pod names a card resource at all: most pods of
+// other schedulers do not.
+func asks(pod *corev1.Pod, inv *card.Inventory) bool {
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			for resource := range containers[i].Resources.Requests {
+				if inv.IsCard(resource) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// bare is what an ask holds when no node tells which card it is.
+func bare(ask decision.Ask) []card.Amount {
+	var out []card.Amount
+	for _, held := range append([]decision.Held{{Resource: ask.Resource, Count: ask.Count}}, ask.Others...) {
+		if held.Count > 0 {
+			out = append(out, card.Amount{Name: card.Name(held.Resource), Count: held.Count})
+		}
+	}
+	return out
+}

@@ -1,0 +1,142 @@
+package enforcement
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+)
+
+// The records as the API server writes them: of a pod that was bound, and of
+// one that was created with a node name.
+const (
+	boundText  = `{"f:metadata":{"f:labels":{".":{},"f:nodeName":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{".":{}}},"f:schedulerName":{}}}`
+	presetText = `{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{".":{}}},"f:nodeName":{},"f:schedulerName":{}}}`
+	statusText = `{"f:status":{"f:phase":{}}}`
+)
+
+func entry(manager, fields string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+}
+
+func TestProvenance(t *testing.T) {
+	cases := map[string]struct {
+		record []metav1.ManagedFieldsEntry
+		want   Provenance
+	}{
+		"bound":                        {[]metav1.ManagedFieldsEntry{entry("kubectl", boundText), entry("kubelet", statusText)}, Provenance{}},
+		"created with a node name":     {[]metav1.ManagedFieldsEntry{entry("kubelet", statusText), entry("kubectl-create", presetText)}, Provenance{Preset: true, By: "kubectl-create"}},
+		"record taken away":            {nil, Provenance{Erased: true}},
+		"record taken away, then more": {[]metav1.ManagedFieldsEntry{entry("kubelet", statusText), {Manager: "x"}}, Provenance{Erased: true}},
+		"record that cannot be read":   {[]metav1.ManagedFieldsEntry{entry("x", `{"f:spec":{"f:containers":`)}, Provenance{Erased: true}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.record}}
+			if diff := cmp.Diff(tc.want, ProvenanceOf(pod)); diff != "" {
+				t.Errorf("of the whole record (-want +got):\n%s", diff)
+			}
+			// Twice: a cache may hand an object to its transform again.
+			for range 2 {
+				pod.ManagedFields = Reduce(pod)
+				if diff := cmp.Diff(tc.want, ProvenanceOf(pod)); diff != "" {
+					t.Errorf("of the reduced record (-want +got):\n%s", diff)
+				}
+			}
+			// What was stored and read again has lost its pointers.
+			if diff := cmp.Diff(tc.want, ProvenanceOf(pod.DeepCopy())); diff != "" {
+				t.Errorf("of a copy of the reduced record (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBypasses(t *testing.T) {
+	inv := card.NewInventory(map[string]card.Node{
+		"h200":    {Model: "NVIDIA-H200", Holdings: []card.Holding{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}},
+		"unnamed": {Unnamed: []corev1.ResourceName{"huawei.com/Ascend910"}},
+	})
+	// A pod of ours that was bound to a node and holds two cards, as the charge says.
+	proper := func() *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl", boundText)}},
+			Spec: corev1.PodSpec{SchedulerName: "volcano", NodeName: "h200", Containers: []corev1.Container{{
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}},
+			}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		}
+	}
+	held := account.Charge{Queue: "team", Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 2}}}
+	elsewhere := func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }
+	preset := func(p *corev1.Pod) {
+		p.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}
+	}
+	requests := func(name corev1.ResourceName) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{name: resource.MustParse("2")}
+		}
+	}
+	cases := map[string]struct {
+		changes []func(*corev1.Pod)
+		charge  account.Charge
+		// want is the reason, "" when the pod passed our gates.
+		want  string
+		cards []card.Amount
+	}{
+		"bound by our scheduler":       {charge: held},
+		"another scheduler's":          {[]func(*corev1.Pod){elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
+		"node name of its own":         {[]func(*corev1.Pod){preset}, held, "nodeName was set by kubectl-create", held.Cards},
+		"both":                         {[]func(*corev1.Pod){preset, elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
+		"our second name":              {[]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano-batch" }}, held, "", nil},
+		"record taken away":            {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields = nil }}, held, "managedFields were taken away, so nobody can tell who placed it", held.Cards},
+		"without cards":                {[]func(*corev1.Pod){elsewhere, requests("cpu")}, account.Charge{Queue: "team"}, "", nil},
+		"not placed yet":               {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Spec.NodeName = "" }}, account.Charge{}, "", nil},
+		"finished":                     {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, account.Charge{}, "", nil},
+		"being deleted":                {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }}, account.Charge{}, "", nil},
+		"of no queue":                  {[]func(*corev1.Pod){elsewhere}, account.Charge{Cards: held.Cards}, "schedulerName is default-scheduler", held.Cards},
+		"on a node that names no card": {[]func(*corev1.Pod){elsewhere, requests("huawei.com/Ascend910")}, account.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}}},
+		"in an init container": {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) {
+			p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, []corev1.Container{{}}
+		}}, account.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "nvidia.com/gpu", Count: 2}}},
+		"known as a card by its charge alone": {[]func(*corev1.Pod){elsewhere, requests("example.com/npu")}, held, "schedulerName is default-scheduler", held.Cards},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := proper()
+			for _, change := range tc.changes {
+				change(pod)
+			}
+			var want []Bypass
+			if tc.want != "" {
+				want = []Bypass{{Pod: "lab/a", Queue: tc.charge.Queue, Cards: tc.cards, Why: tc.want}}
+			}
+			got := Bypasses([]*corev1.Pod{pod}, map[types.UID]account.Charge{"a": tc.charge}, inv, []string{"volcano", "volcano-batch"})
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("bypasses differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBypassesAreSorted(t *testing.T) {
+	inv := card.NewInventory(nil, "nvidia.com/gpu")
+	var pods []*corev1.Pod
+	charges := map[types.UID]account.Charge{}
+	for _, name := range []string{"c", "a", "b"} {
+		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n"}})
+		charges[types.UID(name)] = account.Charge{Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}
+	}
+	var names string
+	for _, b := range Bypasses(pods, charges, inv, []string{"volcano"}) {
+		names += b.Pod + " "
+	}
+	if names != "lab/a lab/b lab/c " {
+		t.Errorf("order is %s", names)
+	}
+}

@@ -1,0 +1,181 @@
+package enforcement
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/heartbeat"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+const (
+	ours   = "cardquota-scheduler-7d9-x_6a1c"
+	theirs = "volcano-scheduler-5b-q_0f3e"
+	wanted = "0123456789abcdef0123"
+	other  = "fedcba98765432100123"
+	stock  = "volcano-system/volcano-scheduler-5b-q"
+)
+
+// working are the facts of a cluster in which everything is in order: the last
+// session was closed a second ago.
+func working() Facts {
+	return Facts{
+		Now: noon, Policy: true, Namespace: "volcano-system", WantedHash: wanted,
+		Heartbeat: &heartbeat.Report{Identity: ours, Version: "v0.4.0", ConfigHash: wanted, At: noon.Add(-time.Second)},
+		Heard:     noon.Add(-time.Second),
+		Leader:    &Leader{Identity: ours, Acquired: noon.Add(-time.Hour), Until: noon.Add(14 * time.Second)},
+	}
+}
+
+// silentFor lets the last session and its arrival be that long ago.
+func silentFor(f *Facts, age time.Duration) {
+	f.Heartbeat.At, f.Heard = noon.Add(-age), noon.Add(-age)
+}
+
+// led lets somebody hold the leader Lease since a while ago.
+func led(by string, ago time.Duration) *Leader {
+	return &Leader{Identity: by, Acquired: noon.Add(-ago), Until: noon.Add(10 * time.Second)}
+}
+
+func bypass(pod, queue string, count card.Count) Bypass {
+	return Bypass{Pod: pod, Queue: queue, Cards: []card.Amount{{Name: "NVIDIA-H200", Count: count}}, Why: "schedulerName is default-scheduler"}
+}
+
+func TestJudge(t *testing.T) {
+	const stale = heartbeat.StaleAfter
+	cases := []struct {
+		name   string
+		change func(*Facts)
+		// want is Status/Reason, says what the message must hold, and again how
+		// long until the next look, 0 for never.
+		want  string
+		says  []string
+		again time.Duration
+	}{
+		{"everything in order", func(*Facts) {}, "True/Enforced", []string{ours, "v0.4.0"}, 14 * time.Second},
+
+		{"no policy", func(f *Facts) { *f = Facts{Now: noon} }, "Unknown/NoPolicy", []string{"create one named default"}, 0},
+		{"no policy, and all else in order", func(f *Facts) { f.Policy = false }, "Unknown/NoPolicy", nil, 0},
+		{"no policy, and the stock scheduler at work", func(f *Facts) { f.Policy, f.Heartbeat, f.Foreign = false, nil, []string{stock} }, "Unknown/NoPolicy", nil, 0},
+
+		{"stock scheduler's pod, never a heartbeat", func(f *Facts) { f.Heartbeat, f.Foreign, f.Leader = nil, []string{stock}, nil },
+			"False/StockScheduler", []string{stock, "scale it to 0"}, 0},
+		{"stock scheduler's pod, heartbeat stale", func(f *Facts) { silentFor(f, stale); f.Foreign, f.Leader = []string{stock}, nil },
+			"False/StockScheduler", []string{stock}, 0},
+		{"somebody leads for long and gives no heartbeat", func(f *Facts) { silentFor(f, stale); f.Leader = led(theirs, time.Minute) },
+			"False/StockScheduler", []string{theirs, "since 2026-01-02T11:59:00Z", "put cardquota-scheduler in its place"}, 10 * time.Second},
+		{"somebody leads and nobody ever gave a heartbeat", func(f *Facts) { f.Heartbeat, f.Heard, f.Leader = nil, time.Time{}, led(theirs, stale) },
+			"False/StockScheduler", []string{theirs}, 10 * time.Second},
+		{"somebody was elected a moment ago: it may be ours", func(f *Facts) { silentFor(f, time.Minute); f.Leader = led(theirs, stale-time.Second) },
+			"False/NoHeartbeat", nil, time.Second},
+		{"a lead that has run out", func(f *Facts) {
+			silentFor(f, time.Minute)
+			f.Leader = &Leader{Identity: theirs, Acquired: noon.Add(-time.Hour), Until: noon}
+		}, "False/NoHeartbeat", nil, 0},
+		{"stock goes before the configuration", func(f *Facts) { f.Heartbeat, f.Foreign, f.NotConfigured = nil, []string{stock}, "key missing" },
+			"False/StockScheduler", nil, 14 * time.Second},
+
+		{"configuration not written", func(f *Facts) { f.NotConfigured = "ConfigMap x does not exist" },
+			"False/NotConfigured", []string{"ConfigMap x does not exist"}, 14 * time.Second},
+		{"nothing written yet", func(f *Facts) { f.WantedHash = "" }, "False/NotConfigured", []string{"no configuration was written yet"}, 14 * time.Second},
+		{"an empty hash is never the wanted one", func(f *Facts) { f.WantedHash, f.Heartbeat.ConfigHash = "", "" }, "False/NotConfigured", nil, 14 * time.Second},
+		{"configuration goes before the heartbeat", func(f *Facts) { silentFor(f, time.Minute); f.NotConfigured = "refused" }, "False/NotConfigured", nil, 14 * time.Second},
+		{"configuration goes before a second scheduler", func(f *Facts) { f.Foreign, f.NotConfigured = []string{stock}, "refused" }, "False/NotConfigured", nil, 14 * time.Second},
+
+		{"never a heartbeat", func(f *Facts) { f.Heartbeat, f.Leader = nil, nil },
+			"False/NoHeartbeat", []string{"ever", "Lease cardquota-scheduler in namespace volcano-system", "/readyz"}, 0},
+		{"heartbeat that cannot be read", func(f *Facts) { f.Heartbeat, f.Unreadable = nil, "leases is forbidden" }, "False/NoHeartbeat", []string{"leases is forbidden"}, 14 * time.Second},
+		{"heartbeat of an old scheduler that leads", func(f *Facts) { silentFor(f, time.Minute) },
+			"False/NoHeartbeat", []string{"since 2026-01-02T11:59:00Z", ours}, 14 * time.Second},
+		{"just fresh", func(f *Facts) { silentFor(f, stale-time.Microsecond) }, "True/Enforced", nil, time.Microsecond},
+		{"stale at 20 s", func(f *Facts) { silentFor(f, stale) }, "False/NoHeartbeat", nil, 14 * time.Second},
+		{"heartbeat that was there before the operator", func(f *Facts) { f.Heard = time.Time{} }, "True/Enforced", nil, 14 * time.Second},
+		{"silent, and the last report took a moment to arrive", func(f *Facts) { silentFor(f, stale); f.Heard = f.Heard.Add(time.Second) },
+			"False/NoHeartbeat", []string{"has finished a session since 2026-01-02T11:59:40Z"}, time.Second},
+		{"heartbeat goes before a second scheduler", func(f *Facts) { silentFor(f, stale); f.Heartbeat.SecondScheduler = []string{"lab/a"} }, "False/NoHeartbeat", nil, 14 * time.Second},
+
+		{"the scheduler's clock is a little ahead", func(f *Facts) { f.Heartbeat.At = noon.Add(15 * time.Second) }, "True/Enforced", nil, 14 * time.Second},
+		{"a clock ahead does not prolong the proof", func(f *Facts) { f.Heartbeat.At, f.Heard, f.Leader = noon.Add(15*time.Second), noon.Add(-stale), nil },
+			"False/NoHeartbeat", nil, 35 * time.Second},
+		{"the scheduler's clock is an hour ahead", func(f *Facts) { f.Heartbeat.At, f.Leader = noon.Add(time.Hour), nil },
+			"False/NoHeartbeat", []string{"future", "clocks"}, 19 * time.Second},
+		{"the scheduler's clock is an hour behind", func(f *Facts) { f.Heartbeat.At, f.Leader = noon.Add(-time.Hour), nil },
+			"False/NoHeartbeat", []string{"past", "clocks"}, 19 * time.Second},
+
+		{"stock scheduler beside ours", func(f *Facts) { f.Foreign = []string{stock} }, "False/SecondScheduler", []string{stock, ours}, 14 * time.Second},
+		{"our own pod with the stock scheduler's label", func(f *Facts) { f.Foreign = []string{"volcano-system/cardquota-scheduler-7d9-x"} }, "True/Enforced", nil, 14 * time.Second},
+		{"a pod whose name ours begins with", func(f *Facts) { f.Foreign = []string{"volcano-system/cardquota"} }, "False/SecondScheduler", nil, 14 * time.Second},
+		{"somebody binds pods of our name", func(f *Facts) { f.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"} },
+			"False/SecondScheduler", []string{"pods lab/a, lab/b", "stop it"}, 14 * time.Second},
+		{"a pod that brought its node name needs no second scheduler", func(f *Facts) {
+			f.Heartbeat.SecondScheduler = []string{"lab/a"}
+			f.Bypass = []Bypass{bypass("lab/a", "team", 2)}
+		}, "False/CardBypass", nil, 14 * time.Second},
+		{"second scheduler goes before the hash", func(f *Facts) { f.Foreign, f.Heartbeat.ConfigHash = []string{stock}, other }, "False/SecondScheduler", nil, 14 * time.Second},
+
+		{"just written", func(f *Facts) { f.Heartbeat.ConfigHash, f.WantedSince = other, noon.Add(-time.Second) },
+			"False/ConfigNotLoaded", []string{"fedcba987654", "0123456789ab", "is being loaded"}, 9 * time.Second},
+		{"written long ago and not loaded", func(f *Facts) { f.Heartbeat.ConfigHash, f.WantedSince = other, noon.Add(-loadTime) },
+			"False/ConfigNotLoaded", []string{"has not loaded", "--scheduler-configmap"}, 14 * time.Second},
+		{"not loaded since before the operator", func(f *Facts) { f.Heartbeat.ConfigHash = other }, "False/ConfigNotLoaded", []string{"has not loaded"}, 14 * time.Second},
+		{"refused by the scheduler", func(f *Facts) {
+			f.Heartbeat.ConfigHash, f.Heartbeat.ConfigProblem, f.WantedSince = other, "unknown action fly", noon
+		}, "False/ConfigNotLoaded", []string{"refuses: unknown action fly"}, 10 * time.Second},
+		{"no configuration at all", func(f *Facts) { f.Heartbeat.ConfigHash = "" }, "False/ConfigNotLoaded", []string{"configuration none"}, 14 * time.Second},
+		{"hash goes before bypass", func(f *Facts) { f.Heartbeat.ConfigHash, f.Bypass = other, []Bypass{bypass("lab/a", "team", 2)} }, "False/ConfigNotLoaded", nil, 14 * time.Second},
+
+		{"one pod past us", func(f *Facts) { f.Bypass = []Bypass{bypass("lab/a", "team", 2)} }, "False/CardBypass",
+			[]string{"1 pod holds 2 NVIDIA-H200", "create again", "lab/a (2 NVIDIA-H200: schedulerName is default-scheduler)"}, 14 * time.Second},
+		{"many pods past us", func(f *Facts) {
+			f.Bypass = []Bypass{bypass("lab/a", "team", 2), bypass("lab/b", "", 1), bypass("lab/c", "x", 8), bypass("lab/d", "x", 1), bypass("lab/e", "x", 1)}
+		}, "False/CardBypass", []string{"5 pods hold 13 NVIDIA-H200", "lab/c (8", "and 2 more"}, 14 * time.Second},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			f := working()
+			tc.change(&f)
+			got := Judge(f)
+			if status := string(got.Status) + "/" + got.Reason; status != tc.want {
+				t.Fatalf("verdict %s, want %s: %s", status, tc.want, got.Message)
+			}
+			for _, part := range tc.says {
+				if !strings.Contains(got.Message, part) {
+					t.Errorf("message %q does not say %q", got.Message, part)
+				}
+			}
+			var again time.Duration
+			if !got.Until.IsZero() {
+				again = got.Until.Sub(noon)
+			}
+			if again.Round(time.Microsecond) != tc.again {
+				t.Errorf("looks again after %s, want %s", again, tc.again)
+			}
+		})
+	}
+}
+
+// TestOfQueue: pods of one queue are not held against the others, not even
+// through the scheduler's list of pods that somebody else bound.
+func TestOfQueue(t *testing.T) {
+	f := working()
+	f.Bypass = []Bypass{bypass("lab/a", "team", 2), bypass("lab/b", "", 1)}
+	f.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"}
+	want := map[string]metav1.ConditionStatus{"team": "False", "other": "True"}
+	for queue, status := range want {
+		got := Judge(f.Of(queue))
+		if got.Status != status || strings.Contains(got.Message, "lab/b") {
+			t.Errorf("queue %s: %s/%s: %s, want %s", queue, got.Status, got.Reason, got.Message, status)
+		}
+	}
+	if all := Judge(f); !strings.Contains(all.Message, "2 pods hold 3 NVIDIA-H200") {
+		t.Errorf("for all queues together: %s", all.Message)
+	}
+	if len(f.Bypass) != 2 || len(f.Heartbeat.SecondScheduler) != 2 {
+		t.Error("the facts themselves were changed")
+	}
+}

@@ -1,0 +1,146 @@
+package enforcement
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/heartbeat"
+)
+
+const (
+	noPolicy = "there is no ServiceTypePolicy, so nothing is known of the scheduler's configuration: " +
+		"create one named default, an empty spec will do"
+	// namedAtMost is how many pods a message names, bypassAtMost how many of those
+	// that hold cards, with what they hold.
+	namedAtMost, bypassAtMost = 5, 3
+	// shownOfText is the most bytes of a text from elsewhere in a message.
+	shownOfText = 600
+	// shownOfHash is enough of a hash to tell two apart.
+	shownOfHash = 12
+)
+
+func (f Facts) stock() string {
+	if len(f.Foreign) > 0 {
+		return fmt.Sprintf("another scheduler is at work in the place of Cardquota's and enforces no card quota; "+
+			"scale it to 0, Cardquota's takes over when its pods are gone: %s %s", pods(len(f.Foreign)), listed(f.Foreign, namedAtMost))
+	}
+	return fmt.Sprintf("%s has held the leader Lease volcano in namespace %s since %s and gives no heartbeat: "+
+		"it is not a scheduler of Cardquota, or an old one, and enforces no card quota; put cardquota-scheduler in its place",
+		f.Leader.Identity, f.Namespace, clock(f.Leader.Acquired))
+}
+
+func (f Facts) notConfigured() string {
+	why := cmp.Or(f.NotConfigured, "no configuration was written yet")
+	return "the scheduler is not configured as the ServiceTypePolicy says: " + clip.Text(why, shownOfText)
+}
+
+func (f Facts) silent() string {
+	const look = "see whether a pod of cardquota-scheduler runs and leads, and what its /readyz says"
+	lease := fmt.Sprintf("Lease %s in namespace %s", heartbeat.LeaseName, f.Namespace)
+	switch report := f.Heartbeat; {
+	case report == nil && f.Unreadable != "":
+		return fmt.Sprintf("the scheduler's heartbeat, %s, cannot be read: %s", lease, clip.Text(f.Unreadable, shownOfText))
+	case report == nil:
+		return fmt.Sprintf("no scheduler of Cardquota has ever finished a session: there is no %s; %s", lease, look)
+	case report.At.Sub(f.Now) >= heartbeat.StaleAfter:
+		return fmt.Sprintf("the heartbeat of %s, %s, bears a time that is %s or more in the future and proves nothing: "+
+			"set the clocks of the scheduler's and the operator's node right", report.Identity, lease, heartbeat.StaleAfter)
+	case f.arriving() && f.Heard.Sub(report.At) >= heartbeat.StaleAfter:
+		return fmt.Sprintf("heartbeats of %s arrive in %s, but the time they bear is %s or more in the past: "+
+			"set the clocks of the scheduler's and the operator's node right", report.Identity, lease, heartbeat.StaleAfter)
+	default:
+		return fmt.Sprintf("no scheduler of Cardquota has finished a session since %s, that was %s: no card is given away and nothing is enforced; %s",
+			clock(report.At), report.Identity, look)
+	}
+}
+
+func (f Facts) second() string {
+	if len(f.Foreign) > 0 {
+		return fmt.Sprintf("another scheduler runs beside %s, and neither knows what the other gives away; scale it to 0: %s %s",
+			f.Heartbeat.Identity, pods(len(f.Foreign)), listed(f.Foreign, namedAtMost))
+	}
+	bound := f.Heartbeat.SecondScheduler
+	return fmt.Sprintf("somebody else than %s binds pods of its schedulerName; find the second scheduler of that name and stop it, "+
+		"or delete the pods if they were bound by hand: %s %s", f.Heartbeat.Identity, pods(len(bound)), listed(bound, namedAtMost))
+}
+
+func (f Facts) notLoaded() string {
+	state := fmt.Sprintf("%s works by configuration %s, written is %s", f.Heartbeat.Identity, short(f.Heartbeat.ConfigHash), short(f.WantedHash))
+	switch {
+	case f.Heartbeat.ConfigProblem != "":
+		return fmt.Sprintf("%s, which it refuses: %s", state, clip.Text(f.Heartbeat.ConfigProblem, shownOfText))
+	case !f.WantedSince.IsZero() && f.Now.Sub(f.WantedSince) < loadTime:
+		return state + " and is being loaded"
+	default:
+		return fmt.Sprintf("%s, which it has not loaded: see whether its flag --scheduler-configmap names the ConfigMap of the ServiceTypePolicy, and its log", state)
+	}
+}
+
+func (f Facts) bypassed() string {
+	totals := map[card.Name]card.Count{}
+	for _, b := range f.Bypass {
+		for _, amount := range b.Cards {
+			totals[amount.Name] = totals[amount.Name].Add(amount.Count)
+		}
+	}
+	held := make([]card.Amount, 0, len(totals))
+	for _, name := range slices.Sorted(maps.Keys(totals)) {
+		held = append(held, card.Amount{Name: name, Count: totals[name]})
+	}
+	named := make([]string, len(f.Bypass))
+	for i, b := range f.Bypass {
+		named[i] = fmt.Sprintf("%s (%s: %s)", b.Pod, amounts(b.Cards), b.Why)
+	}
+	verb := "hold"
+	if len(named) == 1 {
+		verb = "holds"
+	}
+	return fmt.Sprintf("%d %s %s %s past Cardquota's scheduler; delete and create again with its schedulerName and without nodeName: %s",
+		len(named), pods(len(named)), verb, amounts(held), listed(named, bypassAtMost))
+}
+
+func (f Facts) enforced() string {
+	return fmt.Sprintf("%s (%s) enforces the quotas by the configuration that was written", f.Heartbeat.Identity, f.Heartbeat.Version)
+}
+
+// listed joins names; those that are too many are counted.
+func listed(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// shownAmounts is how many card names a message tells apart.
+const shownAmounts = 4
+
+func amounts(of []card.Amount) string {
+	parts := make([]string, len(of))
+	for i, amount := range of {
+		parts[i] = fmt.Sprintf("%d %s", amount.Count, amount.Name)
+	}
+	return listed(parts, shownAmounts)
+}
+
+// pods is the word for that many of them.
+func pods(count int) string {
+	if count == 1 {
+		return "pod"
+	}
+	return "pods"
+}
+
+func short(hash string) string {
+	if hash == "" {
+		return "none"
+	}
+	return hash[:min(len(hash), shownOfHash)]
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,140 @@
+package enforcement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/heartbeat"
+)
+
+// drawFacts draws facts whose parts are in order more often than not, so that
+// every verdict is reached.
+func drawFacts(t *rapid.T) Facts {
+	fine := func(label string) bool { return rapid.IntRange(0, 3).Draw(t, label) > 0 }
+	age := func(label string) time.Duration {
+		return rapid.SampledFrom([]time.Duration{
+			0, time.Second, 20*time.Second - 1, 20 * time.Second, 20*time.Second + 1, time.Hour, -time.Second, -20 * time.Second, -time.Hour,
+		}).Draw(t, label)
+	}
+	names := func(label string) []string {
+		return rapid.SliceOfN(rapid.SampledFrom([]string{stock, "lab/a", "lab/b", "x/" + strings.Repeat("é", 200)}), 1, 8).Draw(t, label)
+	}
+	f := Facts{Now: noon, Policy: fine("policy"), Namespace: "volcano-system", WantedHash: wanted}
+	if !fine("written") {
+		f.WantedHash, f.WantedSince = rapid.SampledFrom([]string{"", other}).Draw(t, "hash"), noon.Add(-age("since"))
+	}
+	if !fine("configured") {
+		f.NotConfigured = rapid.StringN(1, 2000, -1).Draw(t, "why")
+	}
+	if fine("reported") {
+		f.Heartbeat = &heartbeat.Report{Identity: ours, Version: "v1", ConfigHash: wanted, At: noon.Add(-age("at"))}
+		if fine("heard") {
+			f.Heard = noon.Add(-age("arrived").Abs())
+		}
+		if !fine("alone") {
+			f.Heartbeat.SecondScheduler = names("second")
+		}
+		if !fine("loads") {
+			f.Heartbeat.ConfigProblem = rapid.StringN(0, 1000, -1).Draw(t, "problem")
+		}
+	}
+	if fine("led") {
+		f.Leader = &Leader{Identity: rapid.SampledFrom([]string{ours, theirs}).Draw(t, "leader"), Acquired: noon.Add(-age("led since").Abs()), Until: noon.Add(age("led until"))}
+	}
+	if !fine("nothing foreign") {
+		f.Foreign = names("foreign")
+	}
+	if !fine("nothing past us") {
+		for _, pod := range names("bypass") {
+			f.Bypass = append(f.Bypass, bypass(pod, "team", card.Count(rapid.Int64Range(1, 1000).Draw(t, "cards"))))
+		}
+	}
+	return f
+}
+
+// proven states condition Enforced in one sentence.
+func proven(f Facts) bool {
+	return f.Policy && f.NotConfigured == "" && f.WantedHash != "" && len(f.Foreign) == 0 && len(f.Bypass) == 0 &&
+		f.Heartbeat != nil && len(f.Heartbeat.SecondScheduler) == 0 && f.Heartbeat.ConfigHash == f.WantedHash &&
+		noon.Sub(f.Heartbeat.At).Abs() < heartbeat.StaleAfter && (f.Heard.IsZero() || noon.Sub(f.Heard) < heartbeat.StaleAfter)
+}
+
+// TestTrueNeedsEveryProof states the condition once more, from the other side:
+// it is True exactly when everything is proven.
+func TestTrueNeedsEveryProof(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFacts(t)
+		got := Judge(f)
+		proven := proven(f)
+		if is := got.Status == metav1.ConditionTrue; is != proven {
+			t.Fatalf("%s/%s: %s although everything proven is %t", got.Status, got.Reason, got.Message, proven)
+		}
+		if (got.Status == metav1.ConditionUnknown) != !f.Policy {
+			t.Fatalf("%s/%s with policy %t", got.Status, got.Reason, f.Policy)
+		}
+		if got.Message == "" || len(got.Message) > v1alpha1.MaxMessageLength || !utf8.ValidString(got.Message) {
+			t.Fatalf("message of %d bytes: %q", len(got.Message), got.Message)
+		}
+		if !got.Until.IsZero() && !got.Until.After(f.Now) {
+			t.Fatalf("is to look again at %s, now is %s", got.Until, f.Now)
+		}
+	})
+}
+
+// TestUntilIsTheNextChange: between now and Until the verdict stays, so that
+// nobody has to look more often.
+func TestUntilIsTheNextChange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFacts(t)
+		now := Judge(f)
+		later := f
+		ahead := time.Duration(rapid.Int64Range(1, int64(2*time.Hour)).Draw(t, "ahead"))
+		later.Now = f.Now.Add(ahead)
+		if !now.Until.IsZero() && !later.Now.Before(now.Until) {
+			later.Now = now.Until.Add(-1)
+		}
+		if then := Judge(later); !then.Same(now) {
+			t.Fatalf("%s/%s: %s\nbecame, before %s, at %s\n%s/%s: %s", now.Status, now.Reason, now.Message, now.Until, later.Now, then.Status, then.Reason, then.Message)
+		}
+	})
+}
+
+// TestRenewalsAreSilent: a heartbeat that only renews changes no verdict's
+// words, or every renewal would be a write of every status.
+func TestRenewalsAreSilent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := working()
+		f.Bypass = drawFacts(t).Bypass
+		before := Judge(f)
+		f.Now = f.Now.Add(time.Duration(rapid.IntRange(0, 100000).Draw(t, "seconds")) * time.Second)
+		report := *f.Heartbeat
+		report.At, f.Heard = f.Now.Add(-time.Second), f.Now
+		f.Heartbeat, f.Leader = &report, led(ours, time.Hour)
+		if after := Judge(f); !after.Same(before) {
+			t.Fatalf("%s became %s", before.Message, after.Message)
+		}
+	})
+}
+
+// TestFactsAreNotChanged: one set of facts serves all queues.
+func TestFactsAreNotChanged(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFacts(t)
+		before := fmt.Sprintf("%+v %+v", f, f.Heartbeat)
+		foreign := slices.Clone(f.Foreign)
+		Judge(f)
+		Judge(f.Of("team"))
+		if after := fmt.Sprintf("%+v %+v", f, f.Heartbeat); after != before || !slices.Equal(foreign, f.Foreign) {
+			t.Fatalf("facts changed:\n%s\n%s", before, after)
+		}
+	})
+}

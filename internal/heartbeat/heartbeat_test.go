@@ -1,0 +1,201 @@
+package heartbeat
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
+
+func full() Report {
+	return Report{
+		Identity: "host_uid", Version: "v1.2.3", ConfigHash: "abc", ConfigProblem: "line 3: no such action",
+		SecondScheduler: []string{"a/one", "b/two"}, At: noon,
+	}
+}
+
+func TestLease(t *testing.T) {
+	want := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cardquota-scheduler", Annotations: map[string]string{
+			"cardquota.dev/scheduler-version": "v1.2.3",
+			"cardquota.dev/config-hash":       "abc",
+			"cardquota.dev/config-problem":    "line 3: no such action",
+			"cardquota.dev/second-scheduler":  "a/one,b/two",
+		}},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("host_uid"), LeaseDurationSeconds: ptr.To(int32(20)),
+			RenewTime: &metav1.MicroTime{Time: noon.Truncate(time.Microsecond)},
+		},
+	}
+	if diff := cmp.Diff(want, full().Lease("ns")); diff != "" {
+		t.Errorf("Lease (-want +got):\n%s", diff)
+	}
+}
+
+func TestWriteLeavesWhatOthersWrote(t *testing.T) {
+	lease := full().Lease("ns")
+	lease.ResourceVersion, lease.Annotations["team"], lease.Labels = "7", "infra", map[string]string{"a": "b"}
+	healthy := full()
+	healthy.ConfigProblem, healthy.SecondScheduler = "", nil
+	healthy.Write(lease)
+	want := map[string]string{"team": "infra", AnnotationVersion: "v1.2.3", AnnotationConfigHash: "abc"}
+	if !maps.Equal(lease.Annotations, want) || lease.ResourceVersion != "7" || lease.Labels["a"] != "b" {
+		t.Errorf("Lease is %+v", lease.ObjectMeta)
+	}
+}
+
+func TestTextsAreBounded(t *testing.T) {
+	tests := map[string]struct {
+		key   string
+		write func(*Report)
+		want  string
+	}{
+		"several faults stand on one line": {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "one\r\n\ntwo\n" }, "one; two"},
+		"nothing controls a terminal":      {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = "a\x1b[31m\tb\u202ec" }, "a [31m b c"},
+		"a long problem is cut":            {AnnotationConfigProblem, func(r *Report) { r.ConfigProblem = strings.Repeat("x", 5000) }, strings.Repeat("x", 1021) + "…"},
+		"a long version is cut":            {AnnotationVersion, func(r *Report) { r.Version = strings.Repeat("v", 300) }, strings.Repeat("v", 253) + "…"},
+		"a long hash is cut":               {AnnotationConfigHash, func(r *Report) { r.ConfigHash = strings.Repeat("f", 300) }, strings.Repeat("f", 253) + "…"},
+		"no hash is said, not left out":    {AnnotationConfigHash, func(r *Report) { r.ConfigHash = "" }, ""},
+		"pods are sorted, once each, five": {AnnotationSecondScheduler, func(r *Report) {
+			r.SecondScheduler = []string{"n/f", "n/e", "n/d", "n/c", "n/b", "n/a", "n/a"}
+		}, "n/a,n/b,n/c,n/d,n/e"},
+		"what is no pod is left out": {AnnotationSecondScheduler, func(r *Report) {
+			r.SecondScheduler = []string{"n/a,n/b", "n", "n/", "/a", "n/a/b", "N/a", "n/ok", "n/" + strings.Repeat("x", 254)}
+		}, "n/ok"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := full()
+			tc.write(&r)
+			got, ok := r.Lease("ns").Annotations[tc.key]
+			if !ok || got != tc.want {
+				t.Errorf("%s is %q (%v), want %q", tc.key, got, ok, tc.want)
+			}
+		})
+	}
+}
+
+func TestRead(t *testing.T) {
+	want := full()
+	want.At = noon.Truncate(time.Microsecond)
+	got, err := Read(full().Lease("ns"))
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	tests := map[string]struct {
+		spoil func(*coordinationv1.Lease)
+		want  string
+	}{
+		"another Lease":          {func(l *coordinationv1.Lease) { l.Name = "volcano" }, "its name is not cardquota-scheduler"},
+		"no annotations":         {func(l *coordinationv1.Lease) { l.Annotations = nil }, "annotation cardquota.dev/scheduler-version is missing"},
+		"an empty version":       {func(l *coordinationv1.Lease) { l.Annotations[AnnotationVersion] = "" }, "annotation cardquota.dev/scheduler-version is missing"},
+		"no hash":                {func(l *coordinationv1.Lease) { delete(l.Annotations, AnnotationConfigHash) }, "annotation cardquota.dev/config-hash is missing"},
+		"no holder":              {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }, "it has no holder"},
+		"an empty holder":        {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") }, "it has no holder"},
+		"a holder on two lines":  {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("a\nb") }, `its holder is "a\nb", which it would not write`},
+		"no renewal":             {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, "it was never renewed"},
+		"a renewal at no time":   {func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{} }, "it was never renewed"},
+		"a hash on two lines":    {func(l *coordinationv1.Lease) { l.Annotations[AnnotationConfigHash] = "a\nb" }, `annotation cardquota.dev/config-hash is "a\nb", which it would not write`},
+		"too long a problem":     {func(l *coordinationv1.Lease) { l.Annotations[AnnotationConfigProblem] = strings.Repeat("x", 1025) }, "annotation cardquota.dev/config-problem is"},
+		"a problem that is none": {func(l *coordinationv1.Lease) { l.Annotations[AnnotationConfigProblem] = " " }, "annotation cardquota.dev/config-problem is"},
+		"six pods":               {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "n/a,n/b,n/c,n/d,n/e,n/f" }, "annotation cardquota.dev/second-scheduler is"},
+		"pods in no order":       {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "n/b,n/a" }, "annotation cardquota.dev/second-scheduler is"},
+		"a pod in no namespace":  {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "a" }, "annotation cardquota.dev/second-scheduler is"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			lease := full().Lease("ns")
+			tc.spoil(lease)
+			report, err := Read(lease)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "Lease ns/"+lease.Name) {
+				t.Errorf("error %v, want …%s…", err, tc.want)
+			}
+			if diff := cmp.Diff(Report{}, report); diff != "" {
+				t.Errorf("a report all the same:\n%s", diff)
+			}
+		})
+	}
+	if _, err := Read(nil); err == nil {
+		t.Error("no Lease is a report")
+	}
+}
+
+func TestFresh(t *testing.T) {
+	for age, want := range map[time.Duration]bool{
+		0: true, 20*time.Second - 1: true, 20 * time.Second: false, time.Hour: false,
+		-19 * time.Second: true, -20 * time.Second: false, -time.Hour: false,
+	} {
+		t.Run(fmt.Sprint(age, " old"), func(t *testing.T) {
+			if got := (Report{At: noon}).Fresh(noon.Add(age)); got != want {
+				t.Errorf("fresh: %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestSameContent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Report)
+		want   bool
+	}{
+		"later":                 {func(r *Report) { r.At = r.At.Add(time.Hour) }, true},
+		"another order":         {func(r *Report) { r.SecondScheduler = []string{"b/two", "a/one"} }, true},
+		"another identity":      {func(r *Report) { r.Identity = "x" }, false},
+		"another version":       {func(r *Report) { r.Version = "x" }, false},
+		"another hash":          {func(r *Report) { r.ConfigHash = "x" }, false},
+		"another problem":       {func(r *Report) { r.ConfigProblem = "x" }, false},
+		"a problem less":        {func(r *Report) { r.ConfigProblem = "" }, false},
+		"other pods":            {func(r *Report) { r.SecondScheduler = []string{"a/one"} }, false},
+		"a difference cut away": {func(r *Report) { r.ConfigProblem += " \n" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := full()
+			tc.change(&other)
+			if got := full().SameContent(other); got != tc.want {
+				t.Errorf("same: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestWhatIsWrittenIsRead: whatever a report holds, its Lease is read, and what
+// is read is written as the same Lease again. A report within the bounds comes
+// back as it was.
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pod := rapid.OneOf(rapid.StringMatching(`[a-z0-9-]{1,6}/[a-z0-9.-]{1,6}`), rapid.String())
+		r := Report{
+			Identity: "h" + rapid.String().Draw(t, "identity"), Version: "v" + rapid.String().Draw(t, "version"),
+			ConfigHash: rapid.String().Draw(t, "hash"), ConfigProblem: strings.Repeat(rapid.String().Draw(t, "problem"), rapid.IntRange(0, 90).Draw(t, "times")),
+			SecondScheduler: rapid.SliceOfN(pod, 0, 8).Draw(t, "pods"),
+			At:              noon.Add(time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "later"))),
+		}
+		lease := r.Lease("ns")
+		got, err := Read(lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(lease, got.Lease("ns")); diff != "" {
+			t.Fatalf("written again (-first +second):\n%s", diff)
+		}
+		if !got.SameContent(r) || !got.At.Equal(r.At.Truncate(time.Microsecond)) {
+			t.Fatalf("%+v is read as %+v", r, got)
+		}
+		again, err := Read(got.Lease("ns"))
+		if diff := cmp.Diff(got, again); err != nil || diff != "" {
+			t.Fatalf("read again: %v (-first +second):\n%s", err, diff)
+		}
+	})
+}

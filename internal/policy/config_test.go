@@ -1,0 +1,157 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/schedulerconf"
+)
+
+const plain = `# by hand
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: gang
+- plugins:
+  - name: predicates
+`
+
+// noted is a ConfigMap with a text and the record of its changes.
+func noted(text, undo string) *corev1.ConfigMap {
+	cm := written(text)
+	if undo != "" {
+		cm.Annotations = map[string]string{v1alpha1.AnnotationSchedulerConfigUndo: undo}
+	}
+	return cm
+}
+
+func usual() schedulerconf.Wanted { return WantedOf(Effective(v1alpha1.ServiceTypePolicySpec{})) }
+
+func TestWantedOf(t *testing.T) {
+	no := false
+	spec := v1alpha1.ServiceTypePolicySpec{
+		ServiceTypes: []v1alpha1.ServiceTypeSpec{
+			{Name: "inference", Priority: 2, ReclaimFrom: []string{"training"}},
+			{Name: "training", Priority: 1, Reclaimable: true, MinimumRuntime: &metav1.Duration{Duration: 10 * time.Minute}},
+			{Name: "notebook"},
+		},
+		Owners:  []v1alpha1.OwnerKindSpec{{Kind: "Job", ServiceType: "training"}},
+		Reclaim: "Pods", CardUnlimitedCPUMemory: &no, UnmanagedQueues: "Ignore", OverCommitFactor: "1.2", NodeOrderWeight: "3",
+	}
+	want := schedulerconf.Wanted{Reclaim: "reclaim", Arguments: map[string]any{
+		"cardUnlimitedCpuMemory": false,
+		"serviceTypes": map[string]any{
+			"inference": map[string]any{"reclaimFrom": []string{"training"}},
+			"training":  map[string]any{"reclaimable": true, "minimumRuntime": "10m0s"},
+			"notebook":  map[string]any{},
+		},
+		"podOwnerReferenceToServiceType": map[string]any{"Job": "training"},
+		"unmanagedQueues":                "Ignore", "overCommitFactor": 1.2, "nodeOrderWeight": 3,
+	}}
+	if diff := cmp.Diff(want, WantedOf(Effective(spec))); diff != "" {
+		t.Errorf("wanted differs (-want +got):\n%s", diff)
+	}
+	for mode, action := range map[v1alpha1.ReclaimMode]string{"Gangs": "cardreclaim", "Pods": "reclaim", "Off": ""} {
+		if got := WantedOf(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim; got != action {
+			t.Errorf("%s is action %q, want %q", mode, got, action)
+		}
+	}
+}
+
+// firstEdit is what becomes of the plain text.
+func firstEdit(t *testing.T) Edit {
+	t.Helper()
+	first, err := PlanEdit(noted(plain, ""), "conf", nil, usual())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !first.Needed || !first.First || len(first.Changes) == 0 || first.Undo == "" {
+		t.Fatalf("the first edit is %+v", first)
+	}
+	return first
+}
+
+func TestPlanEditAndUndo(t *testing.T) {
+	first := firstEdit(t)
+	original := Original(v1alpha1.ConfigMapReference{Key: "conf"}, plain)
+	edited := strings.Replace(first.Text, "name: gang", "name: gang # ours", 1)
+	drifted := strings.Replace(first.Text, "cardreclaim", "preempt", 1)
+	if edited == first.Text || drifted == first.Text {
+		t.Fatal("the text does not say what this test is about")
+	}
+	cases := map[string]struct {
+		live        *corev1.ConfigMap
+		original    *corev1.ConfigMap
+		needed      bool
+		first       bool
+		changes     bool
+		restored    string
+		exact, none bool
+	}{
+		"in place":                               {live: noted(first.Text, first.Undo), original: original, restored: plain, exact: true},
+		"in place, without a copy":               {live: noted(first.Text, first.Undo), restored: plain},
+		"changed where it may be":                {live: noted(edited, first.Undo), original: original, needed: true, restored: strings.Replace(plain, "name: gang", "name: gang # ours", 1)},
+		"changed where it may not be":            {live: noted(drifted, first.Undo), original: original, needed: true, changes: true, restored: strings.Replace(plain, "enqueue, allocate, backfill", "enqueue, allocate, backfill, preempt", 1)},
+		"the record is gone":                     {live: noted(first.Text, ""), original: original, needed: true, restored: plain, exact: true},
+		"the record is spoilt":                   {live: noted(first.Text, "{broken"), original: original, needed: true, restored: plain, exact: true},
+		"the original is back":                   {live: noted(plain, first.Undo), original: original, needed: true, changes: true, restored: plain, exact: true},
+		"everything is as before, also the mark": {live: noted(plain, ""), original: original, needed: true, first: true, changes: true, none: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			edit, err := PlanEdit(tc.live, "conf", tc.original, usual())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if edit.Needed != tc.needed || edit.First != tc.first || (len(edit.Changes) > 0) != tc.changes {
+				t.Errorf("needed %v, first %v, changes %q; want %v, %v, %v", edit.Needed, edit.First, edit.Changes, tc.needed, tc.first, tc.changes)
+			}
+			want := usual()
+			undo, any, err := PlanUndo(tc.live, "conf", tc.original, &want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if any == tc.none || undo.Exact != tc.exact || undo.Text != tc.restored {
+				t.Errorf("undone %v, exactly %v, to\n%s\nwant %v, %v,\n%s", any, undo.Exact, undo.Text, !tc.none, tc.exact, tc.restored)
+			}
+		})
+	}
+}
+
+func TestASpoiltTextIsNotTouched(t *testing.T) {
+	for _, text := range []string{"{{", "actions: 5\n", strings.Replace(plain, "name: gang", "name: gank", 1)} {
+		if edit, err := PlanEdit(noted(text, ""), "conf", nil, usual()); err == nil || edit.Needed {
+			t.Errorf("%q becomes %+v", text, edit)
+		}
+	}
+	if _, _, err := PlanUndo(noted("{{", `{"hash":"x","original":"y","changes":[]}`), "conf", nil, nil); err == nil {
+		t.Error("a spoilt text is restored")
+	}
+	if _, any, err := PlanUndo(&corev1.ConfigMap{}, "conf", nil, nil); any || err != nil {
+		t.Errorf("a missing key is restored: %v, %v", any, err)
+	}
+}
+
+func TestTextOf(t *testing.T) {
+	at := v1alpha1.ConfigMapReference{Key: "conf"}
+	cases := map[string]struct {
+		live *corev1.ConfigMap
+		want bool
+	}{
+		"no ConfigMap": {}, "no data": {live: &corev1.ConfigMap{}},
+		"another key":   {live: &corev1.ConfigMap{Data: map[string]string{"other": "x"}}},
+		"an empty text": {live: written(" \n")},
+		"a text":        {live: written("x"), want: true},
+	}
+	for name, tc := range cases {
+		if _, there := TextOf(tc.live, at); there != tc.want {
+			t.Errorf("%s: there is a text: %v, want %v", name, there, tc.want)
+		}
+	}
+}

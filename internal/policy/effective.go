@@ -1,0 +1,116 @@
+// Package policy says what a ServiceTypePolicy means: which service types there
+// are and who takes cards back from whom, what the scheduler's configuration
+// and the PriorityClasses must be, and what the status tells.
+//
+// The package is pure: objects in, objects, texts and verdicts out; the time is
+// an argument.
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/servicetype"
+)
+
+// The ConfigMap that Volcano's installation makes, and the schedulerName it
+// serves: what an object says that reached the API server without defaults.
+const (
+	defaultNamespace = "volcano-system"
+	defaultConfigMap = "volcano-scheduler-configmap"
+	defaultKey       = "volcano-scheduler.conf"
+	defaultScheduler = "volcano"
+)
+
+// Effective returns the spec with everything filled in that it leaves out. Service
+// types, owners and reclaimFrom are sorted by name, so that two spellings of one
+// policy are equal.
+func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySpec {
+	out := *spec.DeepCopy()
+	if len(out.ServiceTypes) == 0 {
+		out.ServiceTypes = defaultTypes()
+	}
+	for i := range out.ServiceTypes {
+		slices.Sort(out.ServiceTypes[i].ReclaimFrom)
+	}
+	slices.SortFunc(out.ServiceTypes, func(a, b v1alpha1.ServiceTypeSpec) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.Owners, func(a, b v1alpha1.OwnerKindSpec) int { return cmp.Compare(a.Kind, b.Kind) })
+	if out.PriorityClasses == nil {
+		out.PriorityClasses = &[]v1alpha1.PriorityClassSpec{
+			{Name: "pc-high", Value: 80000}, {Name: "pc-medium", Value: 60000},
+			{Name: "pc-normal", Value: 40000}, {Name: "pc-low", Value: 20000},
+		}
+	}
+	if out.CardUnlimitedCPUMemory == nil {
+		unlimited := true
+		out.CardUnlimitedCPUMemory = &unlimited
+	}
+	out.Reclaim = cmp.Or(out.Reclaim, v1alpha1.ReclaimGangs)
+	out.UnmanagedQueues = cmp.Or(out.UnmanagedQueues, v1alpha1.UnmanagedEnforce)
+	out.OverCommitFactor = cmp.Or(out.OverCommitFactor, "1")
+	out.NodeOrderWeight = cmp.Or(out.NodeOrderWeight, "1")
+	ref := &out.Scheduler.ConfigMap
+	ref.Namespace = cmp.Or(ref.Namespace, defaultNamespace)
+	ref.Name = cmp.Or(ref.Name, defaultConfigMap)
+	ref.Key = cmp.Or(ref.Key, defaultKey)
+	if len(out.Scheduler.Names) == 0 {
+		out.Scheduler.Names = []string{defaultScheduler}
+	}
+	return out
+}
+
+// defaultTypes are inference and training as they are without a policy.
+func defaultTypes() []v1alpha1.ServiceTypeSpec {
+	var types []v1alpha1.ServiceTypeSpec
+	for name, rule := range servicetype.DefaultMatrix() {
+		meaning, _ := servicetype.BuiltIn(name)
+		types = append(types, v1alpha1.ServiceTypeSpec{
+			Name: name, Priority: meaning.Priority, Reclaimable: rule.Reclaimable, ReclaimFrom: rule.ReclaimFrom,
+		})
+	}
+	return types
+}
+
+// Types returns what service types mean for their queues by the policy in force:
+// the matrix in its status, which a refused spec does not change. Without a
+// policy, or before the first one took effect, the built-in types hold.
+func Types(policy *v1alpha1.ServiceTypePolicy) func(name string) (servicetype.Type, bool) {
+	if policy == nil || len(policy.Status.ServiceTypes) == 0 {
+		return servicetype.BuiltIn
+	}
+	types := make(map[string]servicetype.Type, len(policy.Status.ServiceTypes))
+	for _, row := range policy.Status.ServiceTypes {
+		types[row.Name] = servicetype.Type{Priority: row.Priority, Reclaimable: row.Reclaimable}
+	}
+	return func(name string) (servicetype.Type, bool) {
+		meaning, ok := types[name]
+		return meaning, ok
+	}
+}
+
+// SameTypes tells whether two policies, or their absence, mean the same to
+// queues.
+func SameTypes(a, b *v1alpha1.ServiceTypePolicy) bool {
+	of, other := Types(a), Types(b)
+	for _, name := range append(names(a), names(b)...) {
+		left, known := of(name)
+		right, alsoKnown := other(name)
+		if left != right || known != alsoKnown {
+			return false
+		}
+	}
+	return true
+}
+
+// names are those of the types in force.
+func names(policy *v1alpha1.ServiceTypePolicy) []string {
+	if policy == nil || len(policy.Status.ServiceTypes) == 0 {
+		return []string{servicetype.Inference, servicetype.Training}
+	}
+	out := make([]string, len(policy.Status.ServiceTypes))
+	for i, row := range policy.Status.ServiceTypes {
+		out[i] = row.Name
+	}
+	return out
+}

@@ -1,0 +1,126 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/servicetype"
+)
+
+func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
+	yes := true
+	want := v1alpha1.ServiceTypePolicySpec{
+		ServiceTypes: []v1alpha1.ServiceTypeSpec{
+			{Name: "inference", Priority: 80000, ReclaimFrom: []string{"training"}},
+			{Name: "training", Priority: 20000, Reclaimable: true},
+		},
+		PriorityClasses: &[]v1alpha1.PriorityClassSpec{
+			{Name: "pc-high", Value: 80000}, {Name: "pc-medium", Value: 60000},
+			{Name: "pc-normal", Value: 40000}, {Name: "pc-low", Value: 20000},
+		},
+		Reclaim: "Gangs", CardUnlimitedCPUMemory: &yes, UnmanagedQueues: "Enforce", OverCommitFactor: "1", NodeOrderWeight: "1",
+		Scheduler: v1alpha1.SchedulerSpec{
+			ConfigMap: v1alpha1.ConfigMapReference{Namespace: "volcano-system", Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"},
+			Names:     []string{"volcano"},
+		},
+	}
+	got := Effective(v1alpha1.ServiceTypePolicySpec{})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("effective spec differs (-want +got):\n%s", diff)
+	}
+	if faults := Validate(got); faults != nil {
+		t.Errorf("the usual policy is refused: %q", faults)
+	}
+	if diff := cmp.Diff(got, Effective(got)); diff != "" {
+		t.Errorf("filling in twice is not filling in once:\n%s", diff)
+	}
+}
+
+func TestWhatIsWrittenIsKept(t *testing.T) {
+	no := false
+	spec := v1alpha1.ServiceTypePolicySpec{
+		ServiceTypes: []v1alpha1.ServiceTypeSpec{
+			{Name: "serving", Priority: 9, ReclaimFrom: []string{"tuning", "batch"}},
+			{Name: "batch", Priority: 1, Reclaimable: true},
+			{Name: "tuning", Priority: 2, Reclaimable: true},
+		},
+		PriorityClasses: &[]v1alpha1.PriorityClassSpec{}, CardUnlimitedCPUMemory: &no, Reclaim: "Off", UnmanagedQueues: "Ignore",
+		OverCommitFactor: "1.2", NodeOrderWeight: "0.5",
+		Scheduler: v1alpha1.SchedulerSpec{ConfigMap: v1alpha1.ConfigMapReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
+	}
+	before := spec.DeepCopy()
+	got := Effective(spec)
+	if diff := cmp.Diff(*before, spec); diff != "" {
+		t.Errorf("the spec itself was changed:\n%s", diff)
+	}
+	want := *before
+	want.ServiceTypes = []v1alpha1.ServiceTypeSpec{
+		{Name: "batch", Priority: 1, Reclaimable: true},
+		{Name: "serving", Priority: 9, ReclaimFrom: []string{"batch", "tuning"}},
+		{Name: "tuning", Priority: 2, Reclaimable: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("effective spec differs (-want +got):\n%s", diff)
+	}
+}
+
+// inForce is a policy with the given rows in its status.
+func inForce(rows ...v1alpha1.ServiceTypeStatus) *v1alpha1.ServiceTypePolicy {
+	return &v1alpha1.ServiceTypePolicy{Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: rows}}
+}
+
+func TestQueuesGoByWhatIsInForce(t *testing.T) {
+	refused := inForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 5})
+	refused.Spec.ServiceTypes = []v1alpha1.ServiceTypeSpec{{Name: "training", Priority: 99}}
+	cases := map[string]struct {
+		policy    *v1alpha1.ServiceTypePolicy
+		name      string
+		want      servicetype.Type
+		wantKnown bool
+	}{
+		"without a policy the built-in types":        {nil, "inference", servicetype.Type{Priority: 80000}, true},
+		"before the first one took effect as well":   {inForce(), "training", servicetype.Type{Priority: 20000, Reclaimable: true}, true},
+		"a type of the policy":                       {inForce(v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 5, Reclaimable: true}), "batch", servicetype.Type{Priority: 5, Reclaimable: true}, true},
+		"a built-in type that the policy redefines":  {inForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 5}), "training", servicetype.Type{Priority: 5}, true},
+		"a built-in type that the policy leaves out": {inForce(v1alpha1.ServiceTypeStatus{Name: "batch"}), "training", servicetype.Type{}, false},
+		"the status decides, not the spec":           {refused, "training", servicetype.Type{Priority: 5}, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got, known := Types(tc.policy)(tc.name); got != tc.want || known != tc.wantKnown {
+				t.Errorf("%+v, %v; want %+v, %v", got, known, tc.want, tc.wantKnown)
+			}
+		})
+	}
+}
+
+func TestSameTypes(t *testing.T) {
+	builtIn := []v1alpha1.ServiceTypeStatus{{Name: "inference", Priority: 80000}, {Name: "training", Priority: 20000, Reclaimable: true}}
+	counted := []v1alpha1.ServiceTypeStatus{
+		{Name: "inference", Priority: 80000, CardQuotas: 4, ReclaimFrom: []string{"training"}},
+		{Name: "training", Priority: 20000, Reclaimable: true, MinimumRuntime: &metav1.Duration{Duration: time.Minute}},
+	}
+	cases := map[string]struct {
+		a, b *v1alpha1.ServiceTypePolicy
+		want bool
+	}{
+		"none and none":                        {nil, nil, true},
+		"none and one that says what is usual": {nil, inForce(builtIn...), true},
+		"none and one with a third type":       {nil, inForce(append(builtIn, v1alpha1.ServiceTypeStatus{Name: "batch"})...), false},
+		"none and one without training":        {nil, inForce(builtIn[0]), false},
+		"what queues do not carry":             {inForce(builtIn...), inForce(counted...), true},
+		"another priority":                     {inForce(builtIn...), inForce(builtIn[1], v1alpha1.ServiceTypeStatus{Name: "inference", Priority: 1}), false},
+		"another order":                        {inForce(builtIn...), inForce(builtIn[1], builtIn[0]), true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if SameTypes(tc.a, tc.b) != tc.want || SameTypes(tc.b, tc.a) != tc.want {
+				t.Errorf("SameTypes is not %v in both directions", tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package policy
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// FieldManager is the field manager under which the operator writes ConfigMaps
+// and PriorityClasses, the one of its Queues.
+const FieldManager = "cardquota"
+
+// PriorityClasses is what is to be done about PriorityClasses.
+type PriorityClasses struct {
+	Create []*schedulingv1.PriorityClass
+	// Delete are those that were made for a policy and are not wanted any more, or
+	// have another value now, which no PriorityClass can change: they are made
+	// again. Pods keep the number they have.
+	Delete []*schedulingv1.PriorityClass
+	// Kept tells, per name, of those that belong to somebody else and have another
+	// value than the policy says.
+	Kept map[string]string
+}
+
+// PlanPriorityClasses compares the PriorityClasses that an effective spec wants
+// with all that there are. nil wants none, as after deletion.
+func PlanPriorityClasses(wanted []v1alpha1.PriorityClassSpec, live []schedulingv1.PriorityClass) PriorityClasses {
+	plan := PriorityClasses{Kept: map[string]string{}}
+	open := slices.Clone(wanted)
+	for i := range live {
+		class := &live[i]
+		at := slices.IndexFunc(open, func(w v1alpha1.PriorityClassSpec) bool { return w.Name == class.Name })
+		switch {
+		case at < 0:
+			if Created(class) {
+				plan.Delete = append(plan.Delete, class)
+			}
+			continue
+		case open[at].Value == class.Value:
+		case Created(class):
+			plan.Delete = append(plan.Delete, class)
+			continue
+		default:
+			plan.Kept[class.Name] = fmt.Sprintf("PriorityClass %s has value %d and was not made by this policy, which says %d: it is left as it is; delete it or write %d here",
+				class.Name, class.Value, open[at].Value, class.Value)
+		}
+		open = slices.Delete(open, at, at+1)
+	}
+	for _, w := range open {
+		plan.Create = append(plan.Create, &schedulingv1.PriorityClass{
+			ObjectMeta:  metav1.ObjectMeta{Name: w.Name, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: v1alpha1.PolicyName}},
+			Value:       w.Value,
+			Description: fmt.Sprintf("Made for ServiceTypePolicy %s; it goes with it.", v1alpha1.PolicyName),
+		})
+	}
+	return plan
+}
+
+// Created tells whether the operator made the object for a policy. The
+// annotation alone does not say so: it may have been copied or written by hand.
+func Created(object metav1.Object) bool {
+	if object.GetAnnotations()[v1alpha1.AnnotationCreatedBy] == "" {
+		return false
+	}
+	return Wrote(object, "metadata", "annotations", v1alpha1.AnnotationCreatedBy)
+}
+
+// owns tells whether a field belongs to an entry. An entry that nobody can read
+// owns nothing.
+func owns(entry metav1.ManagedFieldsEntry, field fieldpath.Path) bool {
+	if entry.FieldsV1 == nil {
+		return false
+	}
+	var set fieldpath.Set
+	if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		return false
+	}
+	return set.Has(field)
+}

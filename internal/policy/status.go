@@ -1,0 +1,137 @@
+package policy
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// Enforcement is whether quotas are proven to be enforced.
+type Enforcement struct {
+	Verdict
+	// Scheduler is what the scheduler reported last, nil when it never did.
+	Scheduler *v1alpha1.SchedulerStatus
+	// Until is when to look again although nothing was seen to change, zero for
+	// never.
+	Until time.Time
+}
+
+// Unproven is the verdict while nobody judges enforcement.
+func Unproven() Enforcement {
+	return Enforcement{Verdict: Verdict{metav1.ConditionUnknown, v1alpha1.ReasonNotConfigured, "the scheduler has not been looked at yet"}}
+}
+
+// Facts are everything that a status is made of.
+type Facts struct {
+	// Policy is the ServiceTypePolicy with the status it had.
+	Policy *v1alpha1.ServiceTypePolicy
+	// InForce is the effective spec, nil when the spec was refused: then the matrix
+	// before it stays.
+	InForce *v1alpha1.ServiceTypePolicySpec
+	// Sync is how writing the configuration went; Hash is that of the text that
+	// says what the policy says, "" when there is none known now.
+	Sync Verdict
+	Hash string
+	// Enforced is whether the scheduler works by it.
+	Enforced Enforcement
+	// Quotas is how many CardQuotas there are of each service type.
+	Quotas map[string]int32
+	// Now is the time of conditions that change.
+	Now time.Time
+}
+
+// Of returns the status that the facts make.
+func Of(f Facts) v1alpha1.ServiceTypePolicyStatus {
+	status := *f.Policy.Status.DeepCopy()
+	status.ObservedGeneration = f.Policy.Generation
+	if f.InForce != nil {
+		status.ServiceTypes = rows(f.InForce.ServiceTypes)
+		status.Reclaim = f.InForce.Reclaim
+	}
+	for i := range status.ServiceTypes {
+		status.ServiceTypes[i].CardQuotas = f.Quotas[status.ServiceTypes[i].Name]
+	}
+	if f.Hash != "" {
+		status.ConfigHash = f.Hash
+	}
+	status.Scheduler = f.Enforced.Scheduler
+	set := func(kind string, v Verdict) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: kind, Status: v.Status, Reason: v.Reason, Message: v.Message,
+			ObservedGeneration: f.Policy.Generation, LastTransitionTime: metav1.NewTime(f.Now),
+		})
+	}
+	set(v1alpha1.ConditionConfigSynced, f.Sync)
+	set(v1alpha1.ConditionEnforced, f.Enforced.Verdict)
+	set(v1alpha1.ConditionReady, ready(f))
+	return status
+}
+
+func rows(types []v1alpha1.ServiceTypeSpec) []v1alpha1.ServiceTypeStatus {
+	out := make([]v1alpha1.ServiceTypeStatus, len(types))
+	for i, t := range types {
+		out[i] = v1alpha1.ServiceTypeStatus{
+			Name: t.Name, Priority: t.Priority, Reclaimable: t.Reclaimable, ReclaimFrom: t.ReclaimFrom, MinimumRuntime: t.MinimumRuntime,
+		}
+	}
+	return out
+}
+
+// ready sums up: the configuration says what the policy says, and the scheduler
+// works by it.
+func ready(f Facts) Verdict {
+	switch {
+	case f.Sync.Status != metav1.ConditionTrue:
+		return f.Sync
+	case f.Enforced.Status != metav1.ConditionTrue:
+		return f.Enforced.Verdict
+	default:
+		return Verdict{metav1.ConditionTrue, v1alpha1.ReasonReady, "the policy is in the scheduler's configuration and in force"}
+	}
+}
+
+// Event is one event on a ServiceTypePolicy.
+type Event struct {
+	// Type is Normal or Warning.
+	Type string
+	// Reason is one of the event reasons of the API package.
+	Reason, Message string
+}
+
+// Events returns what the change from one status to the next is worth telling:
+// transitions only, so that a status that stays is silent. What was put right is
+// told when it happens.
+func Events(before, after v1alpha1.ServiceTypePolicyStatus) []Event {
+	var events []Event
+	if was, is := find(before, v1alpha1.ConditionConfigSynced), find(after, v1alpha1.ConditionConfigSynced); is.Reason != was.Reason || is.Status != was.Status {
+		switch {
+		case is.Status == metav1.ConditionFalse:
+			events = append(events, Event{corev1.EventTypeWarning, is.Reason, is.Message})
+		case was.Status != metav1.ConditionTrue:
+			events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventConfigSynced, is.Message})
+		}
+	}
+	was, is := find(before, v1alpha1.ConditionEnforced), find(after, v1alpha1.ConditionEnforced)
+	switch {
+	case is.Status == metav1.ConditionFalse && (was.Status != is.Status || was.Reason != is.Reason):
+		events = append(events, Event{corev1.EventTypeWarning, v1alpha1.EventNotEnforced, is.Reason + ": " + is.Message})
+	case is.Status == metav1.ConditionTrue && was.Status != is.Status:
+		events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventEnforced, is.Message})
+	}
+	if was, is := find(before, v1alpha1.ConditionReady), find(after, v1alpha1.ConditionReady); is.Status == metav1.ConditionTrue && was.Status != is.Status {
+		events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventReady, is.Message})
+	}
+	return events
+}
+
+// find returns a condition, an empty one when it is not there.
+func find(status v1alpha1.ServiceTypePolicyStatus, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}

@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/servicetype"
+)
+
+// shortestRuntime is the least minimumRuntime, as in the API.
+const shortestRuntime = time.Second
+
+// Validate returns everything that is wrong with an effective spec, nil when it
+// may be put into force. Rules of the API's schema are checked again where the
+// scheduler would refuse the whole configuration because of them.
+func Validate(spec v1alpha1.ServiceTypePolicySpec) []string {
+	types := map[string]v1alpha1.ServiceTypeSpec{}
+	var faults []string
+	for _, t := range spec.ServiceTypes {
+		if _, twice := types[t.Name]; twice {
+			faults = append(faults, fmt.Sprintf("type %q is defined twice: remove one", t.Name))
+		}
+		types[t.Name] = t
+	}
+	faults = append(faults, each(matrix(spec).Validate())...)
+	for _, t := range spec.ServiceTypes {
+		faults = append(faults, typeFaults(t, types)...)
+	}
+	faults = append(faults, ownerFaults(spec.Owners, types)...)
+	if f, err := strconv.ParseFloat(spec.OverCommitFactor, 64); err != nil || !(f >= 1 && f <= 100) {
+		faults = append(faults, fmt.Sprintf("overCommitFactor %q must be a number from 1 to 100", spec.OverCommitFactor))
+	}
+	if f, err := strconv.ParseFloat(spec.NodeOrderWeight, 64); err != nil || !(f > 0 && f <= 1000) {
+		faults = append(faults, fmt.Sprintf("nodeOrderWeight %q must be a number above 0, at most 1000", spec.NodeOrderWeight))
+	}
+	return faults
+}
+
+// typeFaults are those of one type that the matrix does not see.
+func typeFaults(t v1alpha1.ServiceTypeSpec, types map[string]v1alpha1.ServiceTypeSpec) []string {
+	var faults []string
+	for _, name := range t.ReclaimFrom {
+		if giver, defined := types[name]; defined && name != t.Name && giver.Priority >= t.Priority {
+			faults = append(faults, fmt.Sprintf(
+				"type %q (priority %d) takes from %q (priority %d): cards are taken back only from queues of lower priority, so give %q more than %d or %q less than %d",
+				t.Name, t.Priority, name, giver.Priority, t.Name, giver.Priority, name, t.Priority))
+		}
+	}
+	if r := t.MinimumRuntime; r != nil && (r.Duration < shortestRuntime || r.Duration > servicetype.LongestMinimumRuntime) {
+		faults = append(faults, fmt.Sprintf("type %q: minimumRuntime %s must be between 1s and 168h", t.Name, r.Duration))
+	}
+	return faults
+}
+
+func ownerFaults(kinds []v1alpha1.OwnerKindSpec, types map[string]v1alpha1.ServiceTypeSpec) []string {
+	var faults []string
+	owners := servicetype.Owners{}
+	for _, o := range kinds {
+		if _, defined := types[o.ServiceType]; !defined {
+			faults = append(faults, fmt.Sprintf("owner kind %q stands for type %q, which is not defined: define it in serviceTypes or remove the owner kind",
+				o.Kind, o.ServiceType))
+		}
+		owners[o.Kind] = o.ServiceType
+	}
+	return append(faults, each(owners.Validate())...)
+}
+
+// each takes joined errors apart.
+func each(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+// matrix is who takes cards back from whom by an effective spec.
+func matrix(spec v1alpha1.ServiceTypePolicySpec) servicetype.Matrix {
+	out := make(servicetype.Matrix, len(spec.ServiceTypes))
+	for _, t := range spec.ServiceTypes {
+		out[t.Name] = servicetype.Rule{Reclaimable: t.Reclaimable, ReclaimFrom: t.ReclaimFrom}
+	}
+	return out
+}

@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"strconv"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/schedulerconf"
+)
+
+// reclaimActions are the scheduler's actions that take cards back.
+var reclaimActions = map[v1alpha1.ReclaimMode]string{
+	v1alpha1.ReclaimGangs: schedulerconf.CardReclaim,
+	v1alpha1.ReclaimPods:  "reclaim",
+	v1alpha1.ReclaimOff:   "",
+}
+
+// WantedOf returns what a valid effective spec demands of the scheduler's
+// configuration. Every argument that a policy can set is in it, also with its
+// default: what a text says by hand would hold otherwise.
+func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconf.Wanted {
+	types := make(map[string]any, len(spec.ServiceTypes))
+	for _, t := range spec.ServiceTypes {
+		row := map[string]any{}
+		if t.Reclaimable {
+			row["reclaimable"] = true
+		}
+		if len(t.ReclaimFrom) > 0 {
+			row["reclaimFrom"] = t.ReclaimFrom
+		}
+		if t.MinimumRuntime != nil {
+			row["minimumRuntime"] = t.MinimumRuntime.Duration.String()
+		}
+		types[t.Name] = row
+	}
+	owners := make(map[string]any, len(spec.Owners))
+	for _, o := range spec.Owners {
+		owners[o.Kind] = o.ServiceType
+	}
+	return schedulerconf.Wanted{
+		Reclaim: reclaimActions[spec.Reclaim],
+		Arguments: map[string]any{
+			"cardUnlimitedCpuMemory":         *spec.CardUnlimitedCPUMemory,
+			"serviceTypes":                   types,
+			"podOwnerReferenceToServiceType": owners,
+			"unmanagedQueues":                string(spec.UnmanagedQueues),
+			"overCommitFactor":               number(spec.OverCommitFactor),
+			"nodeOrderWeight":                number(spec.NodeOrderWeight),
+		},
+	}
+}
+
+// number reads a number that Validate accepted.
+func number(text string) any {
+	if whole, err := strconv.Atoi(text); err == nil {
+		return whole
+	}
+	f, _ := strconv.ParseFloat(text, 64)
+	return f
+}

@@ -1,0 +1,96 @@
+package quotastatus
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/enforcement"
+)
+
+var (
+	proven   = enforcement.Verdict{Status: "True", Reason: "Enforced", Message: "ours enforces"}
+	silent   = enforcement.Verdict{Status: "False", Reason: "NoHeartbeat", Message: "no session since noon"}
+	bypassed = enforcement.Verdict{Status: "False", Reason: "CardBypass", Message: strings.Repeat("x", v1alpha1.MaxMessageLength)}
+	noPolicy = enforcement.Verdict{Status: "Unknown", Reason: "NoPolicy", Message: "no policy"}
+)
+
+// judged are the facts of an open queue with a verdict, nil for none yet.
+func judged(verdict *enforcement.Verdict, before ...metav1.Condition) Facts {
+	f := facts(nil, nil)
+	f.Quota.Status.Conditions = before
+	f.Enforced = verdict
+	return f
+}
+
+func TestEnforced(t *testing.T) {
+	was := metav1.Condition{Type: "Enforced", Status: "False", Reason: "NoHeartbeat", Message: "before the restart"}
+	closed := judged(&silent)
+	closed.Queue = nil
+	cases := map[string]struct {
+		facts           Facts
+		enforced, ready string
+	}{
+		"proven":                               {judged(&proven), "True/Enforced: ours enforces", "True/Ready: queue team carries this quota and takes work"},
+		"not proven":                           {judged(&silent), "False/NoHeartbeat: no session since noon", "False/NoHeartbeat: queue team carries this quota, but it is not proven to be enforced: no session since noon"},
+		"no policy says nothing":               {judged(&noPolicy), "Unknown/NoPolicy: no policy", "True/Ready: queue team carries this quota and takes work"},
+		"a queue that is not open goes before": {closed, "False/NoHeartbeat: no session since noon", "False/QueueNotOpen: queue team is not open yet: Volcano's controller manager opens it"},
+		"not judged yet":                       {judged(nil), "", "True/Ready: queue team carries this quota and takes work"},
+		"judged before the restart":            {judged(nil, was), "False/NoHeartbeat: before the restart", "False/NoHeartbeat: queue team carries this quota, but it is not proven to be enforced: before the restart"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			status := Of(tc.facts)
+			show := func(kind string) string {
+				c := meta.FindStatusCondition(status.Conditions, kind)
+				if c == nil {
+					return ""
+				}
+				return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
+			}
+			if diff := cmp.Diff([]string{tc.enforced, tc.ready}, []string{show("Enforced"), show("Ready")}); diff != "" {
+				t.Errorf("Enforced, Ready differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, c := range Of(judged(&bypassed)).Conditions {
+		if len(c.Message) > v1alpha1.MaxMessageLength {
+			t.Errorf("the message of %s has %d bytes", c.Type, len(c.Message))
+		}
+	}
+}
+
+func TestEventsOfEnforced(t *testing.T) {
+	other := silent
+	other.Message = "no session since one"
+	cases := map[string]struct {
+		before, after *enforcement.Verdict
+		want          []string
+	}{
+		"proven for the first time":     {nil, &proven, []string{"Normal Enforced: ours enforces"}},
+		"not proven from the beginning": {nil, &silent, []string{"Warning NotEnforced: NoHeartbeat: no session since noon"}},
+		"lost":                          {&proven, &silent, []string{"Warning NotEnforced: NoHeartbeat: no session since noon"}},
+		"won back":                      {&silent, &proven, []string{"Normal Enforced: ours enforces", "Normal Ready: queue team carries this quota and takes work"}},
+		"other words only":              {&silent, &other, nil},
+		"another reason":                {&silent, &enforcement.Verdict{Status: "False", Reason: "StockScheduler", Message: "stock"}, []string{"Warning NotEnforced: StockScheduler: stock"}},
+		"no policy":                     {nil, &noPolicy, nil},
+		"no policy any more":            {&proven, &noPolicy, nil},
+		"what stays is silent":          {&proven, &proven, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, e := range Events(Of(judged(tc.before)), Of(judged(tc.after))) {
+				got = append(got, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Message))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("events differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

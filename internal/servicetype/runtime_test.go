@@ -1,0 +1,26 @@
+package servicetype
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMinimumRuntimeHasBounds(t *testing.T) {
+	for runtime, good := range map[time.Duration]bool{
+		0: true, 1: true, time.Hour: true, LongestMinimumRuntime: true,
+		-1: false, -time.Hour: false, LongestMinimumRuntime + 1: false, 1<<63 - 1: false,
+	} {
+		matrix := Matrix{"inference": {ReclaimFrom: []string{"training"}}, "training": {Reclaimable: true, MinimumRuntime: runtime}}
+		err := matrix.Validate()
+		if good != (err == nil) {
+			t.Errorf("a minimum runtime of %s: error %v, want accepted %v", runtime, err, good)
+		}
+		if err != nil && !strings.Contains(err.Error(), `type "training" has a minimum runtime of `+runtime.String()+": write 0s to 168h0m0s") {
+			t.Errorf("the refusal of %s does not help: %v", runtime, err)
+		}
+	}
+	if DefaultMatrix()["training"].MinimumRuntime != 0 {
+		t.Error("the default matrix has a minimum runtime")
+	}
+}

@@ -1,0 +1,231 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/heartbeat"
+)
+
+// both expects the condition Enforced of the CardQuota and of the policy.
+func both(t *testing.T, name string, want types.GomegaMatcher) {
+	t.Helper()
+	g := need(t)
+	g.Eventually(condition(t, name, "Enforced")).Should(want, "of the CardQuota")
+	g.Eventually(policyCondition(t, "Enforced")).Should(want, "of the policy")
+}
+
+// TestEnforcedWithoutAPolicy: nothing is known, and that makes nobody unready.
+func TestEnforcedWithoutAPolicy(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	ready(t, newQuota(name, nil))
+	g.Eventually(condition(t, name, "Enforced")).Should(gomega.HavePrefix("Unknown/NoPolicy: "))
+	g.Consistently(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready: "))
+	g.Expect(enforcedMetric(t)()).To(gomega.BeEmpty())
+}
+
+// TestEnforcedFollowsTheHeartbeat: a steady heartbeat is proof and costs no
+// write; silence ends the proof by itself within 30 seconds; the next session
+// brings it back.
+func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
+	g := need(t)
+	if testing.Short() {
+		t.Skip("takes a minute of waiting")
+	}
+	name := unique(t, "")
+	s := inForce(t)
+	quota := newQuota(name, nil)
+	create(t, quota)
+	setState(t, name, "Open")
+	both(t, name, gomega.HavePrefix("False/NoHeartbeat: no scheduler of Cardquota has ever finished a session"))
+	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/NoHeartbeat: queue " + name + " carries this quota, but"))
+
+	stop := s.keepBeating()
+	both(t, name, gomega.HavePrefix("True/Enforced: "+ourScheduler+" (v0.4.0) enforces"))
+	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+	g.Eventually(policyCondition(t, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+	g.Eventually(func() (*v1alpha1.SchedulerStatus, error) {
+		policy := &v1alpha1.ServiceTypePolicy{}
+		err := admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)
+		return policy.Status.Scheduler, err
+	}).Should(gomega.Equal(&v1alpha1.SchedulerStatus{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: s.report.ConfigHash}))
+	g.Expect(enforcedMetric(t)()).To(gomega.Equal(map[string]float64{"Enforced": 1}))
+
+	writes, policyWrites := count(t, &v1alpha1.CardQuotaList{}, name), count(t, &v1alpha1.ServiceTypePolicyList{}, v1alpha1.PolicyName)
+	time.Sleep(30 * time.Second)
+	g.Expect(writes()).To(gomega.BeZero(), "writes of the CardQuota in 30 seconds of heartbeats")
+	g.Expect(policyWrites()).To(gomega.BeZero(), "writes of the policy")
+
+	last := stop()
+	g.Eventually(condition(t, name, "Enforced")).WithTimeout(30 * time.Second).Should(gomega.HavePrefix("False/NoHeartbeat: no scheduler of Cardquota has finished a session since"))
+	silence := time.Since(last)
+	t.Logf("Enforced became False %s after the last session", silence.Round(time.Millisecond))
+	g.Expect(silence).To(gomega.And(gomega.BeNumerically(">=", heartbeat.StaleAfter), gomega.BeNumerically("<", 30*time.Second)))
+	both(t, name, gomega.HavePrefix("False/NoHeartbeat"))
+	g.Expect(enforcedMetric(t)()).To(gomega.Equal(map[string]float64{"NoHeartbeat": 0}))
+	g.Eventually(events(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("NoHeartbeat: no scheduler of Cardquota has finished")))
+
+	s.keepBeating()
+	both(t, name, gomega.HavePrefix("True/Enforced"))
+	g.Eventually(events(t, quota, v1alpha1.EventEnforced)).ShouldNot(gomega.BeEmpty())
+}
+
+func TestEnforcedOnlyByTheConfigurationThatWasWritten(t *testing.T) {
+	need(t)
+	name := unique(t, "")
+	s := enforcing(t, name)
+	right := s.report.ConfigHash
+	s.says(func(r *heartbeat.Report) { r.ConfigHash, r.ConfigProblem = schedulerHash, "unknown action fly" })
+	both(t, name, gomega.And(gomega.HavePrefix("False/ConfigNotLoaded"), gomega.ContainSubstring("unknown action fly")))
+	s.says(func(r *heartbeat.Report) { r.ConfigHash, r.ConfigProblem = right, "" })
+	both(t, name, gomega.HavePrefix("True/Enforced"))
+}
+
+// schedulerHash is the hash of a text that the operator never writes.
+const schedulerHash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+// TestStockSchedulerInPlaceOfOurs plays a handover to the stock scheduler and
+// back, without and with leader election.
+func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	s := inForce(t)
+	quota := newQuota(name, nil)
+	create(t, quota)
+	setState(t, name, "Open")
+	g.Expect(s.beat(t.Context(), heartbeat.StaleAfter+time.Second)).To(gomega.Succeed())
+	both(t, name, gomega.HavePrefix("False/NoHeartbeat"))
+
+	pod := stockPod(t)
+	both(t, name, gomega.And(gomega.HavePrefix("False/StockScheduler"), gomega.ContainSubstring("pod "+systemNamespace+"/"+stockScheduler)))
+	g.Eventually(events(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("StockScheduler: ")))
+
+	// Ours begins while the other one is still there.
+	s.keepBeating()
+	both(t, name, gomega.And(gomega.HavePrefix("False/SecondScheduler"), gomega.ContainSubstring(stockScheduler)))
+	remove(t, pod)
+	both(t, name, gomega.HavePrefix("True/Enforced"))
+}
+
+func TestStockSchedulerThatLeads(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	s := inForce(t)
+	create(t, newQuota(name, nil))
+	g.Expect(s.beat(t.Context(), time.Minute)).To(gomega.Succeed())
+	lead(t, stockScheduler+"_0f3e", time.Minute)
+	both(t, name, gomega.And(gomega.HavePrefix("False/StockScheduler"), gomega.ContainSubstring(stockScheduler+"_0f3e has held the leader Lease")))
+	// Nobody renews it, so nobody leads any more when its 15 seconds are over.
+	g.Eventually(condition(t, name, "Enforced")).WithTimeout(20 * time.Second).Should(gomega.HavePrefix("False/NoHeartbeat"))
+}
+
+func TestSecondSchedulerOfTheSameName(t *testing.T) {
+	need(t)
+	name := unique(t, "")
+	s := enforcing(t, name)
+	s.says(func(r *heartbeat.Report) { r.SecondScheduler = []string{"lab/a", "lab/b"} })
+	both(t, name, gomega.And(gomega.HavePrefix("False/SecondScheduler"), gomega.ContainSubstring("pods lab/a, lab/b")))
+	s.says(func(r *heartbeat.Report) { r.SecondScheduler = nil })
+	both(t, name, gomega.HavePrefix("True/Enforced"))
+}
+
+// TestCardsHeldPastTheScheduler: what the API server keeps of a binding and of a
+// preset node name tells the two apart, with the operator's own cache.
+func TestCardsHeldPastTheScheduler(t *testing.T) {
+	name := unique(t, "")
+	other := name + "-2"
+	g := need(t)
+	s := enforcing(t, name)
+	ready(t, newQuota(other, nil))
+	newNode(t, name, "NVIDIA-H200")
+
+	proper := newPod(name+"-proper", name, "", 1)
+	create(t, proper)
+	bind(t, proper, name)
+	setPod(t, proper, running)
+	g.Eventually(summary(t, name)).Should(gomega.Equal("1/8 NVIDIA-H200"))
+	g.Consistently(condition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced"), "a pod that was bound came by our gates")
+
+	cases := map[string]struct {
+		change func(*corev1.Pod)
+		why    string
+	}{
+		"another scheduler": {func(p *corev1.Pod) { p.Spec.SchedulerName = corev1.DefaultSchedulerName }, "schedulerName is default-scheduler"},
+		"preset node name":  {func(p *corev1.Pod) { p.Spec.NodeName = name }, "nodeName was set by integration.test"},
+	}
+	for what, tc := range cases {
+		t.Run(what, func(t *testing.T) {
+			pod := newPod(name+"-past", name, "", 2)
+			tc.change(pod)
+			create(t, pod)
+			if pod.Spec.NodeName == "" {
+				bind(t, pod, name)
+			}
+			want := gomega.HavePrefix("False/CardBypass: 1 pod holds 2 NVIDIA-H200 past Cardquota's scheduler; delete and create again " +
+				"with its schedulerName and without nodeName: " + labNamespace + "/" + pod.Name + " (2 NVIDIA-H200: " + tc.why + ")")
+			both(t, name, want)
+			g.Expect(condition(t, other, "Enforced")()).To(gomega.HavePrefix("True/Enforced"), "of another queue")
+			// Our scheduler sees that somebody else placed the pod; this is why.
+			s.says(func(r *heartbeat.Report) { r.SecondScheduler = []string{labNamespace + "/" + pod.Name} })
+			g.Consistently(policyCondition(t, "Enforced")).Should(want)
+			s.says(func(r *heartbeat.Report) { r.SecondScheduler = nil })
+			remove(t, pod)
+			both(t, name, gomega.HavePrefix("True/Enforced"))
+		})
+	}
+}
+
+// TestErasedRecord: who takes managedFields away does not get past the rule.
+func TestErasedRecord(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	enforcing(t, name)
+	newNode(t, name, "NVIDIA-H200")
+	pod := newPod(name, name, name, 2)
+	create(t, pod)
+	both(t, name, gomega.HavePrefix("False/CardBypass"))
+	base := pod.DeepCopy()
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{}}
+	g.Expect(admin.Patch(t.Context(), pod, client.MergeFrom(base))).To(gomega.Succeed())
+	both(t, name, gomega.And(gomega.HavePrefix("False/CardBypass"), gomega.ContainSubstring("managedFields were taken away")))
+}
+
+// TestLeasesOutOfReach: the shipped rights end at volcano-system. A policy that
+// points elsewhere is answered all the same, within the time of its patience.
+func TestLeasesOutOfReach(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	create(t, newQuota(name, nil))
+	create(t, &v1alpha1.ServiceTypePolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName},
+		Spec:       v1alpha1.ServiceTypePolicySpec{Scheduler: v1alpha1.SchedulerSpec{ConfigMap: v1alpha1.ConfigMapReference{Namespace: labNamespace}}},
+	})
+	g.Eventually(condition(t, name, "Enforced")).Should(gomega.And(gomega.HavePrefix("False/NotConfigured"), gomega.ContainSubstring("forbidden")))
+	g.Eventually(policyCondition(t, "Enforced")).Should(gomega.HavePrefix("False/NotConfigured"))
+}
+
+// enforcedMetric reads cardquota_enforced by reason.
+func enforcedMetric(t *testing.T) func() map[string]float64 {
+	t.Helper()
+	return func() map[string]float64 {
+		families, err := metrics.Gather()
+		gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
+		values := map[string]float64{}
+		for _, family := range families {
+			if family.GetName() == "cardquota_enforced" {
+				for _, m := range family.GetMetric() {
+					values[labelOf(m, "reason")] = m.GetGauge().GetValue()
+				}
+			}
+		}
+		return values
+	}
+}

@@ -1,0 +1,164 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/heartbeat"
+)
+
+const (
+	ourScheduler   = "cardquota-scheduler-7d9-x_6a1c"
+	stockScheduler = "volcano-scheduler-5b-q"
+)
+
+// scheduler plays ours: it writes the heartbeat by hand.
+type scheduler struct {
+	t *testing.T
+	// mu guards report, which the next beat writes.
+	mu     sync.Mutex
+	report heartbeat.Report
+}
+
+// inForce makes the scheduler's ConfigMap and the policy, waits until the
+// operator has written the configuration, and returns a scheduler that works by
+// it and has not said so yet.
+func inForce(t *testing.T) *scheduler {
+	t.Helper()
+	g := need(t)
+	objects, err := readObjects(filepath.Join(root, "config", "scheduler", "configmap.yaml"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, object := range objects {
+		create(t, object)
+	}
+	create(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}})
+	g.Eventually(policyCondition(t, v1alpha1.ConditionConfigSynced)).WithTimeout(waitLong).Should(gomega.HavePrefix("True/"))
+	policy := &v1alpha1.ServiceTypePolicy{}
+	g.Expect(admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)).To(gomega.Succeed())
+	g.Expect(policy.Status.ConfigHash).NotTo(gomega.BeEmpty())
+	t.Cleanup(func() {
+		remove(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: heartbeat.LeaseName}})
+	})
+	return &scheduler{t: t, report: heartbeat.Report{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: policy.Status.ConfigHash}}
+}
+
+// enforcing is a cluster in which everything is proven: our scheduler's
+// heartbeat beats, and the CardQuota and the policy say so.
+func enforcing(t *testing.T, name string) *scheduler {
+	t.Helper()
+	s := inForce(t)
+	s.keepBeating()
+	ready(t, newQuota(name, nil))
+	g := need(t)
+	g.Eventually(condition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced: " + ourScheduler))
+	g.Eventually(policyCondition(t, "Enforced")).Should(gomega.HavePrefix("True/Enforced: " + ourScheduler))
+	return s
+}
+
+// beat closes a session that long ago.
+func (s *scheduler) beat(ctx context.Context, ago time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.report.At = time.Now().Add(-ago)
+	lease := s.report.Lease(systemNamespace)
+	err := admin.Create(ctx, lease)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if err := admin.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
+		return err
+	}
+	s.report.Write(lease)
+	return admin.Update(ctx, lease, client.FieldOwner("cardquota-scheduler"))
+}
+
+// keepBeating beats every two seconds. The function that it returns stops that
+// and tells when the last session was closed.
+func (s *scheduler) keepBeating() (stop func() time.Time) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			if err := s.beat(ctx, 0); err != nil && ctx.Err() == nil {
+				s.t.Errorf("write the heartbeat: %v", err)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(2 * time.Second):
+			}
+		}
+	})
+	stop = func() time.Time {
+		cancel()
+		done.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.report.At
+	}
+	s.t.Cleanup(func() { stop() })
+	return stop
+}
+
+// says changes what the next beats report, and beats.
+func (s *scheduler) says(change func(*heartbeat.Report)) {
+	s.t.Helper()
+	s.mu.Lock()
+	change(&s.report)
+	s.mu.Unlock()
+	gomega.NewWithT(s.t).Expect(s.beat(s.t.Context(), 0)).To(gomega.Succeed())
+}
+
+// lead writes the leader Lease as a scheduler does that was elected a while ago.
+func lead(t *testing.T, identity string, ago time.Duration) {
+	now := time.Now()
+	create(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "volcano"}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: &identity, LeaseDurationSeconds: ptr.To(int32(15)),
+		AcquireTime: &metav1.MicroTime{Time: now.Add(-ago)}, RenewTime: &metav1.MicroTime{Time: now},
+	}})
+}
+
+// stockPod is a pod of Volcano's own scheduler, on a node.
+func stockPod(t *testing.T) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: stockScheduler, Labels: map[string]string{"app": "volcano-scheduler"}},
+		Spec:       corev1.PodSpec{NodeName: "somewhere", Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}
+	create(t, pod)
+	setPod(t, pod, running)
+	return pod
+}
+
+// bind places a pod as a scheduler does.
+func bind(t *testing.T, pod *corev1.Pod, node string) {
+	t.Helper()
+	gomega.NewWithT(t).Expect(admin.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
+	})).To(gomega.Succeed())
+}
+
+// policyCondition reads a condition of the policy like condition.
+func policyCondition(t *testing.T, kind string) func() (string, error) {
+	return func() (string, error) {
+		policy := &v1alpha1.ServiceTypePolicy{}
+		err := admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)
+		if c := meta.FindStatusCondition(policy.Status.Conditions, kind); c != nil {
+			return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message), err
+		}
+		return "", err
+	}
+}

@@ -1,0 +1,169 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/schedulerconf"
+)
+
+func TestPolicyComesAndGoesWithoutATrace(t *testing.T) {
+	g := need(t)
+	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	before := configMap(t, schedulerConfigMap)
+	policy := newPolicy(t, nil)
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
+
+	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.ContainSubstring("cardreclaim"))
+	written := configMap(t, schedulerConfigMap)
+	text := written.Data[schedulerKey]
+	g.Expect(schedulerconf.Validate(text, schedulerconf.Shipped())).To(gomega.Succeed())
+	for _, kept := range []string{"Ask before you change it!", "# no preempt here", "leastrequested.weight:   2 # spread"} {
+		g.Expect(text).To(gomega.ContainSubstring(kept))
+	}
+	g.Expect(written.Data).To(gomega.HaveKeyWithValue("other.conf", "kept"))
+	g.Expect(written.Annotations).To(gomega.HaveKeyWithValue("example.com/owner", "platform"))
+	original := configMap(t, schedulerConfigMap+"-original")
+	g.Expect(original.Data).To(gomega.Equal(map[string]string{schedulerKey: byHand}))
+	g.Expect(*original.Immutable).To(gomega.BeTrue())
+	g.Expect(original.Annotations["cardquota.dev/description"]).To(gomega.ContainSubstring("before ServiceTypePolicy default first changed it"))
+	g.Eventually(policyStatus(t)).Should(gomega.HaveField("ConfigHash", schedulerconf.Hash(text)))
+	g.Consistently(func() string { return configMap(t, schedulerConfigMap).ResourceVersion }).Should(gomega.Equal(written.ResourceVersion), "written once")
+
+	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Reclaim, p.Spec.OverCommitFactor = "Pods", "1.5" })
+	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.And(
+		gomega.ContainSubstring("overCommitFactor: 1.5"), gomega.Not(gomega.ContainSubstring("cardreclaim"))))
+	g.Eventually(policyStatus(t)).Should(gomega.HaveField("Reclaim", v1alpha1.ReclaimMode("Pods")))
+
+	remove(t, policy)
+	after := configMap(t, schedulerConfigMap)
+	g.Expect(after.Data).To(gomega.Equal(before.Data), "byte for byte")
+	g.Expect(after.Annotations).To(gomega.Equal(before.Annotations))
+	g.Expect(gone(t.Context(), original)).To(notFound(), "the copy has done its duty")
+}
+
+func TestRemovalLeavesWhatOthersChanged(t *testing.T) {
+	g := need(t)
+	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	policy := newPolicy(t, nil)
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
+	text, err := schedulerText(t, schedulerConfigMap)()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	edited := strings.Replace(text, "leastrequested.weight:   2", "leastrequested.weight:   7", 1)
+	rewrite(t, schedulerConfigMap, "kubectl-edit", edited)
+	g.Eventually(policyStatus(t)).Should(gomega.HaveField("ConfigHash", schedulerconf.Hash(edited)))
+	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(edited), "what the policy does not need is left")
+	g.Expect(synced(t)()).To(gomega.HavePrefix("True/Synced"))
+	remove(t, policy)
+	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(strings.Replace(byHand, "leastrequested.weight:   2", "leastrequested.weight:   7", 1)))
+	g.Expect(configMap(t, schedulerConfigMap+"-original").Data[schedulerKey]).To(gomega.Equal(byHand), "the copy stays when the text is another one")
+}
+
+func TestDriftIsPutRightAndTheWriterNamed(t *testing.T) {
+	g := need(t)
+	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	policy := newPolicy(t, nil)
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
+	text, err := schedulerText(t, schedulerConfigMap)()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	at := time.Now()
+	rewrite(t, schedulerConfigMap, "kubectl-edit", strings.Replace(text, "cardreclaim", "preempt", 1))
+	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.ContainSubstring("cardreclaim"))
+	g.Expect(time.Since(at)).To(gomega.BeNumerically("<", 3*time.Second))
+	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/ConfigCorrected: kubectl-edit at "),
+		gomega.ContainSubstring("cardreclaim"), gomega.ContainSubstring("put right at ")))
+	g.Eventually(policyEvents(t, policy, "ConfigCorrected")).Should(gomega.ConsistOf(gomega.HavePrefix("kubectl-edit at ")))
+}
+
+func TestAWriterWhoNeverGivesInIsNamed(t *testing.T) {
+	g := need(t)
+	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	policy := newPolicy(t, nil)
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
+	watched, err := admin.Watch(t.Context(), &corev1.ConfigMapList{}, client.InNamespace(systemNamespace), client.MatchingFields{"metadata.name": schedulerConfigMap})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(watched.Stop)
+	ours := make(chan int)
+	go func() {
+		writes := 0
+		for e := range watched.ResultChan() {
+			if cm, ok := e.Object.(*corev1.ConfigMap); ok && e.Type == "MODIFIED" && cm.Data[schedulerKey] != byHand {
+				writes++
+			}
+		}
+		ours <- writes
+	}()
+	for range 20 {
+		rewrite(t, schedulerConfigMap, "argocd", byHand)
+		time.Sleep(time.Second)
+	}
+	g.Expect(synced(t)()).To(gomega.SatisfyAll(gomega.HavePrefix("False/ConfigContested: argocd keeps writing"), gomega.ContainSubstring("at most a minute")))
+	watched.Stop()
+	writes := <-ours
+	g.Expect(writes).To(gomega.And(gomega.BeNumerically(">=", 3), gomega.BeNumerically("<=", 6)), "at 0, 1, 3, 7 and 15 seconds")
+	g.Expect(policyEvents(t, policy, "ConfigContested")()).To(gomega.HaveLen(1))
+	remove(t, policy)
+	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(byHand))
+}
+
+func TestAConfigMapThatComesLater(t *testing.T) {
+	g := need(t)
+	policy := newPolicy(t, nil)
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("False/ConfigMapMissing: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
+	cm := newSchedulerConfig(t, schedulerConfigMap, "")
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("False/ConfigMapMissing: ConfigMap volcano-system/volcano-scheduler-configmap has no text under key volcano-scheduler.conf"))
+	for _, unreadable := range []string{"{{ not YAML", "actions: [allocate]\n", "actions: \"allocate\"\ntiers: &a [*a]\n"} {
+		rewrite(t, schedulerConfigMap, "somebody", unreadable)
+		g.Eventually(synced(t)).Should(gomega.HavePrefix("False/ConfigUnreadable"), unreadable)
+		g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(unreadable))
+		g.Expect(gone(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: schedulerConfigMap + "-original"}})).To(notFound())
+	}
+	g.Expect(policyEvents(t, policy, "ConfigUnreadable")()).To(gomega.HaveLen(1), "told once")
+	rewrite(t, schedulerConfigMap, "somebody", byHand)
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
+
+	g.Expect(admin.Delete(t.Context(), cm)).To(gomega.Succeed())
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("False/ConfigMapMissing"))
+	remove(t, policy)
+}
+
+func TestAPolicyGoesAlthoughTheTextIsSpoilt(t *testing.T) {
+	g := need(t)
+	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	policy := newPolicy(t, nil)
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
+	rewrite(t, schedulerConfigMap, "somebody", "{{ not YAML")
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("False/ConfigUnreadable"))
+	remove(t, policy)
+	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal("{{ not YAML"))
+	g.Eventually(policyEvents(t, policy, "ConfigNotRestored")).Should(gomega.ConsistOf(gomega.ContainSubstring("is in ConfigMap volcano-scheduler-configmap-original")))
+}
+
+func TestAnotherConfigMapIsNamed(t *testing.T) {
+	g := need(t)
+	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	newSchedulerConfig(t, "second", "# another one\n"+byHand)
+	policy := newPolicy(t, nil)
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
+	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Scheduler.ConfigMap.Name = "second" })
+	g.Eventually(schedulerText(t, "second")).Should(gomega.ContainSubstring("cardreclaim"))
+	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(byHand))
+	g.Expect(configMap(t, schedulerConfigMap).Annotations).NotTo(gomega.HaveKey(undoAnnotation))
+	g.Eventually(synced(t)).Should(gomega.ContainSubstring("volcano-system/second"))
+
+	rewrite(t, "second", "kubectl-edit", "# another one\n"+byHand)
+	g.Eventually(schedulerText(t, "second")).Should(gomega.ContainSubstring("cardreclaim"), "the new one is watched")
+
+	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Scheduler.ConfigMap.Namespace = labNamespace })
+	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/ConfigRefused"), gomega.ContainSubstring("forbidden"),
+		gomega.ContainSubstring("the shipped Role allows it in namespace volcano-system only")))
+	g.Eventually(schedulerText(t, "second")).Should(gomega.Equal("# another one\n" + byHand))
+	remove(t, policy)
+}

@@ -1,0 +1,177 @@
+package integration
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/onsi/gomega"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// worth reads what a queue is worth to the scheduler as "priority/reclaimable",
+// for use in Eventually.
+func worth(t *testing.T, name string) func() (string, error) {
+	return func() (string, error) {
+		queue, err := queueOf(t, name)()
+		if queue.Spec.Reclaimable == nil {
+			return fmt.Sprint(queue.Spec.Priority, "/unset"), err
+		}
+		return fmt.Sprint(queue.Spec.Priority, "/", *queue.Spec.Reclaimable), err
+	}
+}
+
+func TestQueuesFollowThePolicy(t *testing.T) {
+	g := need(t)
+	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	queues := map[string]string{}
+	quotas := map[string]*v1alpha1.CardQuota{}
+	for _, kind := range []string{"inference", "training", "notebook"} {
+		quotas[kind] = newQuota(unique(t, "-"+kind), func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = kind })
+		queues[kind] = quotas[kind].Name
+		create(t, quotas[kind])
+	}
+	expect := func(when, inference, training, notebook string) {
+		t.Helper()
+		for kind, want := range map[string]string{"inference": inference, "training": training, "notebook": notebook} {
+			g.Eventually(worth(t, queues[kind])).Should(gomega.Equal(want), "%s: %s", when, kind)
+		}
+	}
+	expect("without a policy", "80000/false", "20000/true", "0/unset")
+	for _, quota := range quotas {
+		g.Eventually(condition(t, quota.Name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
+	}
+
+	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) {
+		s.ServiceTypes = []v1alpha1.ServiceTypeSpec{
+			{Name: "inference", Priority: 90000, ReclaimFrom: []string{"notebook"}},
+			{Name: "notebook", Priority: 500, Reclaimable: true},
+		}
+	})
+	expect("by the policy", "90000/false", "0/unset", "500/true")
+	g.Eventually(policyStatus(t)).Should(gomega.HaveField("ServiceTypes", gomega.ConsistOf(
+		v1alpha1.ServiceTypeStatus{Name: "inference", Priority: 90000, ReclaimFrom: []string{"notebook"}, CardQuotas: 1},
+		v1alpha1.ServiceTypeStatus{Name: "notebook", Priority: 500, Reclaimable: true, CardQuotas: 1})))
+
+	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
+		p.Spec.ServiceTypes[1].Reclaimable, p.Spec.ServiceTypes[0].ReclaimFrom = false, nil
+	})
+	expect("by the changed policy", "90000/false", "0/unset", "500/false")
+
+	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
+		p.Spec.ServiceTypes[0].Priority, p.Spec.ServiceTypes[0].ReclaimFrom = 1, []string{"notebook"}
+	})
+	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
+		gomega.ContainSubstring(`"notebook", which is not reclaimable`), gomega.ContainSubstring("lower priority")))
+	g.Consistently(worth(t, queues["inference"])).Should(gomega.Equal("90000/false"), "what was in force stays")
+	g.Expect(policyStatus(t)()).To(gomega.HaveField("ServiceTypes", gomega.ContainElement(gomega.HaveField("Priority", int32(90000)))))
+	g.Expect(policyEvents(t, policy, "InvalidPolicy")()).To(gomega.HaveLen(1))
+
+	remove(t, policy)
+	expect("without the policy", "80000/false", "20000/true", "0/unset")
+	for _, quota := range quotas {
+		g.Expect(events(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty(), "a policy is no foreign change")
+	}
+}
+
+func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
+	g := need(t)
+	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-low"}, Value: 7}
+	create(t, foreign)
+	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	classes := func() (map[string]int32, error) {
+		var list schedulingv1.PriorityClassList
+		err := admin.List(t.Context(), &list)
+		values := map[string]int32{}
+		for _, c := range list.Items {
+			if len(c.Name) > 3 && c.Name[:3] == "pc-" {
+				values[c.Name] = c.Value
+			}
+		}
+		return values, err
+	}
+	policy := newPolicy(t, nil)
+	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 80000, "pc-medium": 60000, "pc-normal": 40000, "pc-low": 7}))
+	g.Eventually(policyEvents(t, policy, "PriorityClassKept")).Should(gomega.ConsistOf(gomega.ContainSubstring("pc-low has value 7")))
+
+	g.Expect(admin.Delete(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-high"}})).To(gomega.Succeed())
+	g.Eventually(classes).Should(gomega.HaveKeyWithValue("pc-high", int32(80000)), "made again")
+	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
+		p.Spec.PriorityClasses = &[]v1alpha1.PriorityClassSpec{{Name: "pc-high", Value: 90000}, {Name: "pc-low", Value: 7}}
+	})
+	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 90000, "pc-low": 7}))
+	remove(t, policy)
+	g.Expect(classes()).To(gomega.Equal(map[string]int32{"pc-low": 7}), "what somebody else made stays")
+	g.Expect(gone(t.Context(), foreign)).NotTo(gomega.Succeed())
+}
+
+func TestPolicyRules(t *testing.T) {
+	g := need(t)
+	types := func(types ...v1alpha1.ServiceTypeSpec) v1alpha1.ServiceTypePolicySpec {
+		return v1alpha1.ServiceTypePolicySpec{ServiceTypes: types}
+	}
+	cases := map[string]struct {
+		name string
+		spec v1alpha1.ServiceTypePolicySpec
+		want string // "" when it is accepted
+	}{
+		"an empty spec":            {},
+		"a second policy":          {name: "other", want: "there is one ServiceTypePolicy, named default"},
+		"taking from itself":       {spec: types(v1alpha1.ServiceTypeSpec{Name: "a", ReclaimFrom: []string{"a"}}), want: "cannot take cards back from itself"},
+		"the same type twice":      {spec: types(v1alpha1.ServiceTypeSpec{Name: "a"}, v1alpha1.ServiceTypeSpec{Name: "a"}), want: "Duplicate value"},
+		"a name in upper case":     {spec: types(v1alpha1.ServiceTypeSpec{Name: "A"}), want: "should match"},
+		"a factor below 1":         {spec: v1alpha1.ServiceTypePolicySpec{OverCommitFactor: "0.5"}, want: "should match"},
+		"a weight of 0":            {spec: v1alpha1.ServiceTypePolicySpec{NodeOrderWeight: "0.0"}, want: "nodeOrderWeight must be above 0"},
+		"a class of the system":    {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: &[]v1alpha1.PriorityClassSpec{{Name: "system-x"}}}, want: "belong to Kubernetes"},
+		"no PriorityClasses":       {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: &[]v1alpha1.PriorityClassSpec{}}},
+		"an unknown reclaim":       {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: "Maybe"}, want: "supported values"},
+		"an owner that is no kind": {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKindSpec{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
+	}
+	for title, tc := range cases {
+		t.Run(title, func(t *testing.T) {
+			policy := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: tc.spec}
+			if tc.name != "" {
+				policy.Name = tc.name
+			}
+			err := admin.Create(t.Context(), policy, client.DryRunAll, client.FieldValidation("Strict"))
+			if tc.want == "" {
+				g.Expect(err).NotTo(gomega.HaveOccurred())
+				return
+			}
+			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+		})
+	}
+}
+
+// TestContradictionsAreToldAndNotWritten: what the schema cannot see.
+func TestContradictionsAreToldAndNotWritten(t *testing.T) {
+	g := need(t)
+	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) {
+		s.ServiceTypes = []v1alpha1.ServiceTypeSpec{
+			{Name: "a", Priority: 2, Reclaimable: true, ReclaimFrom: []string{"b"}},
+			{Name: "b", Priority: 1, Reclaimable: true, ReclaimFrom: []string{"a", "c"}},
+		}
+		s.Owners = []v1alpha1.OwnerKindSpec{{Kind: "Job", ServiceType: "batch"}}
+	})
+	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
+		gomega.ContainSubstring(`"b" takes from "c", which is not defined`), gomega.ContainSubstring(`"b" (priority 1) takes from "a" (priority 2)`),
+		gomega.ContainSubstring(`owner kind "Job" stands for type "batch", which is not defined`)))
+	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(byHand))
+	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.ServiceTypes, p.Spec.Owners = nil, nil })
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
+	remove(t, policy)
+	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(byHand))
+}
+
+func TestThePolicySampleIsAccepted(t *testing.T) {
+	g := need(t)
+	objects, err := readObjects(filepath.Join(root, "config", "samples", "policy.yaml"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(objects).To(gomega.HaveLen(1))
+	g.Expect(admin.Create(t.Context(), objects[0], client.DryRunAll, client.FieldValidation("Strict"))).To(gomega.Succeed())
+}
