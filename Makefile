@@ -25,6 +25,11 @@ help: ## Show this list
 demo: build controlplane ## Run the tour on a local cluster (KEEP=1 leaves it running)
 	@KEEP=$(KEEP) $(BIN)/demo
 
+.PHONY: tide
+tide: build controlplane ## Show inference taking cards back from training, on 500 nodes (fails when something does not hold)
+	@$(GO_BUILD) -o $(BIN)/tide ./test/tide/cmd/tide
+	@$(BIN)/tide
+
 .PHONY: cluster
 cluster: build controlplane ## Start a local cluster with Cardquota and keep it until Ctrl-C
 	@$(BIN)/cluster up --fleet test/cluster/fleets/mixed.yaml
@@ -110,6 +115,11 @@ bench-plugin: ## Measure capacity-card against Volcano's capacity (fails when a 
 bench-drain: build controlplane ## Race this scheduler against Volcano's: 4,000 pods on 500 nodes (RUNS=3; fails when ours is slower)
 	@$(GO_BUILD) -o $(BIN)/bench ./test/bench
 	@$(BIN)/bench -runs $(or $(RUNS),3)
+
+.PHONY: bench-tide
+bench-tide: build controlplane ## Race cardreclaim against Volcano's reclaim on 500 nodes (RUNS=3; fails when a limit is exceeded)
+	@$(GO_BUILD) -o $(BIN)/bench-tide ./test/tide/cmd/bench-tide
+	@$(BIN)/bench-tide -runs $(or $(RUNS),3)
 
 .PHONY: clean
 clean: ## Remove what was built

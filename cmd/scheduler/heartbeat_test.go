@@ -187,7 +187,7 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 		delete(failing, verb)
 	}
 	tries := b.writes()
-	g.Expect(beat("a", time.Millisecond)).To(BeEmpty(), "tried again at once")
+	g.Expect(beat("b", time.Millisecond)).To(BeEmpty(), "tried again at once")
 	g.Expect(b.writes()).To(Equal(tries))
 	g.Expect(beat("a", beatEvery)).To(Equal("a"))
 	failing["update"] = apierrors.NewConflict(coordinationv1.Resource("leases"), heartbeat.LeaseName, errors.New("changed"))

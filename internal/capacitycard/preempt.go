@@ -64,7 +64,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 		}
 	}
 	slices.SortStableFunc(candidates, p.byPriority)
-	return p.fewest(candidates, lacks, name), util.Permit
+	return p.ifUseful(preemptor, node, p.fewest(candidates, lacks, name)), util.Permit
 }
 
 // byPriority puts the lowest priority first, of the job and then of the pod, and
@@ -85,6 +85,25 @@ func (p *plugin) fewest(candidates []*api.TaskInfo, lacks amounts, name card.Nam
 		picked = append(picked, candidates[i])
 	}
 	return picked
+}
+
+// ifUseful returns the victims unless the pod could not be beside those who stay
+// on the node. Volcano's actions look at that only before anybody goes, when it
+// may still change, and would evict in every session for nothing.
+func (p *plugin) ifUseful(by *api.TaskInfo, node *api.NodeInfo, victims []*api.TaskInfo) []*api.TaskInfo {
+	if len(victims) == 0 {
+		return nil
+	}
+	goes := make(map[api.TaskID]bool, len(victims))
+	for _, victim := range victims {
+		goes[victim.UID] = true
+	}
+	for _, task := range node.Tasks {
+		if !goes[task.UID] && task.UID != by.UID && decision.KeepApart(by.Pod, task.Pod) {
+			return nil
+		}
+	}
+	return victims
 }
 
 // cardFor is the card that a pod would use on a node, false when it may not

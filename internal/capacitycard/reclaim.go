@@ -58,7 +58,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 		}
 	}
 	slices.SortStableFunc(candidates, p.byLoss)
-	return p.fewest(candidates, lacks, name), util.Permit
+	return p.ifUseful(reclaimer, node, p.fewest(candidates, lacks, name)), util.Permit
 }
 
 // givesWay tells whether a pod may be reclaimed for another on one node: it may

@@ -40,7 +40,7 @@ func (m *model) choose() *state {
 		return !limits.allow(best.cost)
 	}
 	for _, better := range scores {
-		if s := base.copy(); s.greedy(better, nil) && s.enough() && keep(s) {
+		if s := base.copy(); s.greedy(better) && s.enough() && keep(s) {
 			return best
 		}
 	}
@@ -51,9 +51,6 @@ func (m *model) choose() *state {
 		if s := base.everything(); s != nil && keep(s) {
 			return best
 		}
-	}
-	if best != nil {
-		best.refine()
 	}
 	if best != nil {
 		best = base.rework(best)

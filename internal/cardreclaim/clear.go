@@ -56,15 +56,11 @@ func (h *hunt) mustClear(node int) bool {
 		return false
 	}
 	for _, u := range h.on[node] {
-		if h.allowed(u) && h.fitsWith(node, h.givesOn(u, node)) <= h.fit[h.claim][node] {
+		if h.possible(u) && h.fitsWith(node, h.givesOn(u, node)) <= h.fit[h.claim][node] {
 			return true
 		}
 	}
 	return false
-}
-
-func (h *hunt) allowed(u int) bool {
-	return h.possible(u) && (h.banned == nil || !h.banned[u])
 }
 
 // givesOn is what a unit that is not taken gives on a node that it touches.
@@ -89,7 +85,7 @@ func (h *hunt) towards(node, target int) int {
 	best, gained := none, 0.0
 	var price cost
 	for _, u := range h.on[node] {
-		if !h.allowed(u) {
+		if !h.possible(u) {
 			continue
 		}
 		gives, part := h.givesOn(u, node), 0.0

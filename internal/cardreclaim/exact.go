@@ -26,13 +26,12 @@ type search struct {
 }
 
 // exact looks for a set of units that costs less than the one found, nil if none
-// was, by trying all that can. In a problem that is too large it tries those that
-// were found with the most promising others, and when it comes to be too long it
-// keeps the best that was found until then.
+// was, by trying all that can. A problem that is too large is left as it is, one
+// that turns out to be keeps the best that was found until then.
 func (s *state) exact(found *state) *state {
 	units := s.useful()
 	if len(units) > mostUnits {
-		units = s.narrow(units, found)
+		return found
 	}
 	if better := s.best(units, found, mostWork); better != nil {
 		return better
@@ -85,32 +84,6 @@ func (s *state) useful() []int {
 		}
 	}
 	return units
-}
-
-// narrow leaves so many units as can be tried: those that were found, then whole
-// jobs and single pods in turn, those that cost least for what they are worth
-// first.
-func (s *state) narrow(units []int, found *state) []int {
-	var kept []int
-	var rest [2][]int
-	for _, u := range s.inOrder(units) {
-		switch {
-		case found != nil && found.in[u]:
-			kept = append(kept, u)
-		case s.units[u].pod == whole:
-			rest[0] = append(rest[0], u)
-		default:
-			rest[1] = append(rest[1], u)
-		}
-	}
-	for i := range units {
-		for _, r := range rest {
-			if i < len(r) && len(kept) < mostUnits {
-				kept = append(kept, r[i])
-			}
-		}
-	}
-	return kept[:min(len(kept), mostUnits)]
 }
 
 // inOrder sorts units: whole jobs first, so that single pods are looked at when

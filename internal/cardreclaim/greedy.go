@@ -3,9 +3,8 @@ package cardreclaim
 import "slices"
 
 // greedy takes what is best step by step, claim by claim, on top of what is
-// taken already, and tells whether all can be placed that way. Banned units are
-// not taken; banned may be nil.
-func (s *state) greedy(better score, banned []bool) bool {
+// taken already, and tells whether all can be placed that way.
+func (s *state) greedy(better score) bool {
 	pools, held := slices.Clone(s.pools), make([][]int, len(s.claims))
 	defer func() {
 		for claim, nodes := range held {
@@ -15,7 +14,7 @@ func (s *state) greedy(better score, banned []bool) bool {
 		}
 	}()
 	for i, claim := range s.order {
-		h := &hunt{state: s, claim: claim, pools: pools, better: better, banned: banned}
+		h := &hunt{state: s, claim: claim, pools: pools, better: better}
 		if !h.pick() {
 			return false
 		}
@@ -41,7 +40,6 @@ type hunt struct {
 	claim  int
 	pools  []int64
 	better score
-	banned []bool
 
 	queue   queue
 	current []int // by move: how often it has changed
@@ -147,7 +145,7 @@ func (h *hunt) look(id, need int) move {
 		}
 		return m
 	}
-	if h.possible(id) && (h.banned == nil || !h.banned[id]) {
+	if h.possible(id) {
 		m.cost, m.gain = h.adds(id), min(need, h.gain(id))
 	}
 	return m

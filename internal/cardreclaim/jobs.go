@@ -49,69 +49,95 @@ func (m *model) addJobs(p *Problem) {
 	m.pods = make([]pod, 0, count)
 	m.sites = make([]site, 0, count)
 	m.units = make([]unit, 0, count+len(p.Jobs))
-	wanted, at := make([]bool, len(m.pool)), make([]int, len(m.pool))
+	l := &layout{
+		model:  m,
+		wanted: make([]bool, len(m.pool)),
+		at:     make([]int, len(m.pool)),
+		// Two amounts for each pod: its own, and at most one site.
+		amounts: make([]float64, 2*count*m.dims),
+		most:    math.MaxInt64 / int64(count+1),
+	}
 	for i := range m.claims {
 		for _, node := range m.claims[i].nodes {
-			wanted[node] = true
+			l.wanted[node] = true
 		}
 	}
-	// Two amounts for each pod: its own, and at most one site.
-	amounts := make([]float64, 2*count*m.dims)
-	next := func() []float64 {
-		a := amounts[:m.dims:m.dims]
-		amounts = amounts[m.dims:]
-		return a
-	}
-	// So much can be added up for all pods without running over.
-	most := math.MaxInt64 / int64(count+1)
 	for i := range p.Jobs {
-		from, j := &p.Jobs[i], &m.jobs[i]
-		j.spare, j.roles, j.whole = max(from.Spare, 0), none, none
-		if from.RoleSpare != nil {
-			j.roles = len(m.roles)
-			for _, spare := range from.RoleSpare {
-				m.roles = append(m.roles, max(spare, 0))
-			}
-		}
-		j.pods.from, j.sites.from, j.units.from = len(m.pods), len(m.sites), len(m.units)
-		for k := range from.Pods {
-			x := &from.Pods[k]
-			loss := min(max(x.Loss, 0), most)
-			j.loss += loss
-			made := pod{loss: loss, site: none, role: none}
-			if x.Node >= 0 && x.Node < len(wanted) && wanted[x.Node] {
-				made.gives = next()
-				for r, amount := range x.Gives[:min(len(x.Gives), m.dims)] {
-					made.gives[r] = max(sound(amount), 0)
-				}
-				if s := at[x.Node]; s < j.sites.from || s >= len(m.sites) || m.sites[s].node != x.Node {
-					at[x.Node] = len(m.sites)
-					m.sites = append(m.sites, site{node: x.Node, gives: next()})
-				}
-				made.site = at[x.Node]
-				for r, amount := range made.gives {
-					m.sites[made.site].gives[r] += amount
-				}
-			}
-			sparable := j.spare > 0 && !x.Protected && made.site != none
-			if from.RoleSpare != nil {
-				if sparable = sparable && x.Role >= 0 && x.Role < len(from.RoleSpare) && from.RoleSpare[x.Role] > 0; sparable {
-					made.role = j.roles + x.Role
-				}
-			}
-			if sparable {
-				m.units = append(m.units, unit{i, len(m.pods)})
-			}
-			m.pods = append(m.pods, made)
-		}
-		j.pods.end, j.sites.end = len(m.pods), len(m.sites)
-		if from.Whole && j.sites.end > j.sites.from {
-			j.whole = len(m.units)
-			m.units = append(m.units, unit{i, whole})
-		}
-		j.units.end = len(m.units)
+		l.job(i, &p.Jobs[i])
 	}
 	m.addTouching()
+}
+
+// layout is what laying out jobs needs to know.
+type layout struct {
+	*model
+	wanted  []bool    // by node: somebody wants to run there
+	at      []int     // by node: the last site there
+	amounts []float64 // that are not in use yet
+	most    int64     // loss of a pod that can be added up for all without running over
+}
+
+func (l *layout) next() []float64 {
+	a := l.amounts[:l.dims:l.dims]
+	l.amounts = l.amounts[l.dims:]
+	return a
+}
+
+func (l *layout) job(i int, from *Job) {
+	j := &l.jobs[i]
+	j.spare, j.roles, j.whole = max(from.Spare, 0), none, none
+	if from.RoleSpare != nil {
+		j.roles = len(l.roles)
+		for _, spare := range from.RoleSpare {
+			l.roles = append(l.roles, max(spare, 0))
+		}
+	}
+	j.pods.from, j.sites.from, j.units.from = len(l.pods), len(l.sites), len(l.units)
+	for k := range from.Pods {
+		x := &from.Pods[k]
+		made := pod{loss: min(max(x.Loss, 0), l.most), site: none, role: none}
+		j.loss += made.loss
+		if x.Node >= 0 && x.Node < len(l.wanted) && l.wanted[x.Node] {
+			l.give(j, x, &made)
+			if j.canSpare(from, x) {
+				if from.RoleSpare != nil {
+					made.role = j.roles + x.Role
+				}
+				l.units = append(l.units, unit{i, len(l.pods)})
+			}
+		}
+		l.pods = append(l.pods, made)
+	}
+	j.pods.end, j.sites.end = len(l.pods), len(l.sites)
+	if from.Whole && j.sites.end > j.sites.from {
+		j.whole = len(l.units)
+		l.units = append(l.units, unit{i, whole})
+	}
+	j.units.end = len(l.units)
+}
+
+// give notes what a pod gives, for itself and for its job on that node.
+func (l *layout) give(j *job, x *Pod, made *pod) {
+	made.gives = l.next()
+	for r, amount := range x.Gives[:min(len(x.Gives), l.dims)] {
+		made.gives[r] = max(sound(amount), 0)
+	}
+	if s := l.at[x.Node]; s < j.sites.from || s >= len(l.sites) || l.sites[s].node != x.Node {
+		l.at[x.Node] = len(l.sites)
+		l.sites = append(l.sites, site{node: x.Node, gives: l.next()})
+	}
+	made.site = l.at[x.Node]
+	for r, amount := range made.gives {
+		l.sites[made.site].gives[r] += amount
+	}
+}
+
+// canSpare tells whether a pod may ever go while its job goes on.
+func (j *job) canSpare(from *Job, x *Pod) bool {
+	if j.spare == 0 || x.Protected {
+		return false
+	}
+	return from.RoleSpare == nil || x.Role >= 0 && x.Role < len(from.RoleSpare) && from.RoleSpare[x.Role] > 0
 }
 
 // addTouching lists by node the units that give something there.

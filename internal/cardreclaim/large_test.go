@@ -78,7 +78,7 @@ func leastBroken(p *Problem) int64 {
 }
 
 func TestOfGangsOfManySizesThoseThatLoseLeastGo(t *testing.T) {
-	for _, waiting := range []int{5, 13, 29, 61, 100, 333} {
+	for _, waiting := range []int{5, 13, 29, 61, 100, 333, 400, 512} {
 		p := fleet{nodes: 500, gangs: 450, size: 8, mixed: true}.problem(waiting, 1)
 		if plan, ok := Choose(p); !ok || plan.Loss.Broken != leastBroken(p) {
 			t.Errorf("%d wait: %t, loses %d, the least is %d", waiting, ok, plan.Loss.Broken, leastBroken(p))

@@ -180,13 +180,20 @@ func TestTwoClaims(t *testing.T) {
 			}),
 			want: append(wholly(0, 1), pods(2, 0, 2)...),
 		},
-		"free room is shared as it must be, for more pods than can be tried through": {
+		"free room is shared as it must be": {
 			problem: full(20, 20, 1).but(func(p *Problem) {
-				p.Claims[0].Nodes = p.Claims[0].Nodes[:20]
 				p.Claims = append(p.Claims, Claim{Request: Amounts{1}, Cards: 1, Count: 20, Nodes: slices.Clone(p.Claims[0].Nodes[:10])})
 				for i := range p.Nodes {
 					p.Nodes[i].Room = Amounts{2}
 				}
+			}),
+		},
+		// The workers take all cards of the first nodes that the master could use,
+		// and the master on the first node takes the CPU of five workers.
+		"the master runs where it is least in the way of the workers": {
+			problem: full(3, 15, 1).but(master(1, 0, 1, 2)).but(func(p *Problem) {
+				p.Claims[0].Request, p.Claims[1].Request = Amounts{1, 1}, Amounts{1, 8}
+				p.Nodes[0].Room, p.Nodes[1].Room, p.Nodes[2].Room = Amounts{5, 8}, Amounts{1, 8}, Amounts{10, 10}
 			}),
 		},
 	})

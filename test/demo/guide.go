@@ -22,7 +22,8 @@ type guide struct {
 // headline begins a chapter.
 func (g *guide) headline(title, text string) {
 	g.chapter++
-	fmt.Printf("\n%d. %s\n%s\n%s\n", g.chapter, title, strings.Repeat("-", len(title)+3), text)
+	title = fmt.Sprintf("%d. %s", g.chapter, title)
+	fmt.Printf("\n%s\n%s\n%s\n", title, strings.Repeat("-", len(title)), text)
 }
 
 // show runs kubectl and prints the command and its output.

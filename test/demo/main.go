@@ -1,7 +1,8 @@
 // Command demo is the tour of the README: it starts a cluster with a mixed
 // fleet, the operator and the scheduler, and shows with kubectl what a quota
-// per card model does. It ends by itself and leaves nothing behind; with
-// KEEP=1 it stays until Ctrl-C.
+// per card model does, and in a second act how inference takes cards back from
+// training. It ends by itself and leaves nothing behind; with KEEP=1 it stays
+// until Ctrl-C.
 package main
 
 import (

@@ -19,7 +19,10 @@ const ofCapacityCard = "--field-selector=source=capacity-card"
 
 // tour is the whole demonstration, in the order it is told.
 func (g *guide) tour(ctx context.Context) error {
-	for _, chapter := range []func(context.Context) error{g.fleet, g.quotas, g.fits, g.exceeds, g.noQuota, g.raise, g.lower} {
+	for _, chapter := range []func(context.Context) error{
+		g.fleet, g.quotas, g.fits, g.exceeds, g.noQuota, g.raise, g.lower,
+		g.policy, g.night, g.morning, g.rush, g.evening,
+	} {
 		if err := chapter(ctx); err != nil {
 			return err
 		}

@@ -35,7 +35,8 @@ type eviction struct {
 	// due is since when the reclaimer could be placed: its grace period is over,
 	// or the victim is gone.
 	due time.Time
-	// reclaimers are the pods for which it may have been evicted.
+	// reclaimers are the pods for which it may have been evicted. There may be none
+	// for a pod that goes along with its gang and holds nothing of use.
 	reclaimers map[types.UID]bool
 	reported   bool
 }
@@ -48,7 +49,9 @@ type eviction struct {
 // the eviction API, Kubernetes' own components and Volcano all set; Volcano
 // also sets Ready to False with the reason Evict and a message that ends with
 // its own reason (pkg/scheduler/cache/cache.go), kubelets the pod's reason. A
-// plain deletion shows nothing of the kind and is the owner's right.
+// plain deletion shows nothing of the kind and is the owner's right. Pods of
+// vcjobs that cardreclaim has Volcano's job controller replace carry the same
+// marks, and some time passes until they are deleted.
 func (m *machine) judgeEviction(state *podState, c change, happened bool) {
 	by, why := evictionOf(state.pod)
 	if why == "" || state.evicted != nil {
@@ -83,6 +86,7 @@ func (m *machine) illegal(e *eviction, victim *podState) string {
 		return wrong
 	}
 	var refused []string
+	along := false // for the sake of others of its gang
 	for uid, state := range m.pods {
 		if !m.waits(state) {
 			continue
@@ -91,14 +95,21 @@ func (m *machine) illegal(e *eviction, victim *podState) string {
 			e.reclaimers[uid] = true
 		} else {
 			refused = append(refused, fmt.Sprintf("pod/%s/%s %s", state.pod.Namespace, state.pod.Name, wrong))
+			along = along || wrong == uselessCard
 		}
 	}
 	for _, r := range m.reliefs {
-		if r.seen.After(e.seen.Add(-evictionLag)) && m.mayNotTake(e.by, r.state, victim) == "" {
+		if r.seen.Before(e.seen.Add(-evictionLag)) {
+			continue
+		}
+		switch m.mayNotTake(e.by, r.state, victim) {
+		case "":
 			e.reclaimers[r.state.pod.UID] = true
+		case uselessCard:
+			along = true
 		}
 	}
-	if len(e.reclaimers) > 0 {
+	if len(e.reclaimers) > 0 || along && e.by == cardReclaim {
 		return ""
 	}
 	slices.Sort(refused)

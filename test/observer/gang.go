@@ -1,56 +1,87 @@
 package observer
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/decision"
 )
 
-// answersFor is how long after an eviction a broken gang is its doing.
+// answersFor is how long after its victim has gone an eviction answers for a
+// broken gang.
 const answersFor = time.Minute
 
-// judgeGangs checks that no job runs on below minAvailable of which cardreclaim
-// took a pod. Volcano's own reclaim takes pods one by one and leaves the rest
-// to the policies of the job.
+// judgeGangs checks that no job of which cardreclaim took a pod runs on below
+// minAvailable, its own or that of a task. Volcano's own reclaim takes pods one
+// by one and leaves the rest to the policies of the job.
 func (m *machine) judgeGangs(now time.Time) []string {
 	if m.excused[Eviction] > 0 {
 		return nil
 	}
 	taken := map[types.NamespacedName]bool{}
 	for _, e := range m.evictions {
-		if e.by == cardReclaim && now.Sub(e.seen) < answersFor && m.options.Concerns(e.victim) {
+		if e.by == cardReclaim && now.Sub(e.due) < answersFor && m.options.Concerns(e.victim) {
 			taken[e.group] = true
 		}
 	}
 	var open []string
 	for key, state := range m.groups {
-		running := 0
+		short := ""
 		if taken[key] {
-			running = m.runningOf(key)
+			short = m.shortOf(state.group, now)
 		}
-		state.below.set(running > 0 && running < int(state.group.Spec.MinMember), now)
+		state.below.set(short != "", now)
 		switch {
 		case state.below.since.IsZero() || state.below.reported:
 		case now.Sub(state.below.since) < m.options.ReasonWithin:
 			open = append(open, "podgroup/"+key.String()+" runs below minAvailable after an eviction")
 		default:
 			state.below.reported = true
-			m.report(Eviction, now, "podgroup/"+key.String(), "was left running with %d of %d pods by an eviction (%s) since %s",
-				running, state.group.Spec.MinMember, cardReclaim, state.below.since.Format("15:04:05.000"))
+			m.report(Eviction, now, "podgroup/"+key.String(), "was left running with %s by an eviction (%s) since %s",
+				short, cardReclaim, state.below.since.Format("15:04:05.000"))
 		}
 	}
 	return open
 }
 
-// runningOf counts the pods of a PodGroup that have a place.
-func (m *machine) runningOf(key types.NamespacedName) int {
-	n := 0
+// shortOf says how many pods a PodGroup has less than it needs, in all or of a
+// task, "" when it has enough or none at all. What its tasks need counts when
+// they need no more together than the whole, as for Volcano
+// (pkg/scheduler/api/job_info.go, CheckTaskReady).
+func (m *machine) shortOf(group *v1beta1.PodGroup, now time.Time) string {
+	stay, ofTask := 0, map[string]int32{}
 	for _, state := range m.pods {
-		if state.pod.Namespace == key.Namespace && decision.PodGroupName(state.pod) == key.Name && decision.Counted(state.pod) {
-			n++
+		if state.pod.Namespace == group.Namespace && decision.PodGroupName(state.pod) == group.Name && decision.Counted(state.pod) && !m.leaves(state, now) {
+			stay++
+			ofTask[state.pod.Annotations[batchv1alpha1.TaskSpecKey]]++
 		}
 	}
-	return n
+	least, needed := group.Spec.MinMember, int32(0)
+	for _, n := range group.Spec.MinTaskMember {
+		needed += n
+	}
+	if stay == 0 || stay >= int(least) && least < needed {
+		return ""
+	}
+	if stay < int(least) {
+		return fmt.Sprintf("%d of %d pods", stay, least)
+	}
+	for _, task := range slices.Sorted(maps.Keys(group.Spec.MinTaskMember)) {
+		if has, needs := ofTask[task], group.Spec.MinTaskMember[task]; has < needs {
+			return fmt.Sprintf("%d of %d pods of its task %s", has, needs, task)
+		}
+	}
+	return ""
+}
+
+// leaves tells that an evicted pod still has time to go: those of a gang do not
+// all end at the same moment.
+func (m *machine) leaves(state *podState, now time.Time) bool {
+	return state.evicted != nil && now.Sub(state.evicted.due) < m.options.PlacedWithin
 }

@@ -62,8 +62,18 @@ func (m *machine) mayNotTake(by cause, reclaimer, victim *podState) string {
 	if by == preempt {
 		return m.mayNotPreempt(reclaimer, victim)
 	}
-	return m.mayNotReclaim(reclaimer, victim)
+	if wrong := m.mayNotReclaim(reclaimer, victim); wrong != "" {
+		return wrong
+	}
+	if !slices.ContainsFunc(decision.AskOf(reclaimer.pod, m.inventory).Names, func(n card.Name) bool { return victim.holds(n) }) {
+		return uselessCard
+	}
+	return ""
 }
+
+// uselessCard is why a pod does not go for another one by itself. As a part of
+// its gang it may.
+const uselessCard = "does not ask for the card"
 
 // mayNotPreempt: within a queue the higher priority takes the place of the
 // lower one, on a node whose card it may use.
@@ -83,7 +93,7 @@ func (m *machine) mayNotPreempt(reclaimer, victim *podState) string {
 }
 
 // mayNotReclaim: across queues the matrix of service types decides, then the
-// priority of the queues, and what the victim holds must be of use.
+// priority of the queues.
 func (m *machine) mayNotReclaim(reclaimer, victim *podState) string {
 	mine, theirs := m.queues[m.queueOf(reclaimer)], m.queues[m.queueOf(victim)]
 	from, of := m.serviceType(reclaimer), m.serviceType(victim)
@@ -98,8 +108,6 @@ func (m *machine) mayNotReclaim(reclaimer, victim *podState) string {
 		return fmt.Sprintf("is of type %q, which may not reclaim from %q", from, of)
 	case mine.Spec.Priority <= theirs.Spec.Priority:
 		return fmt.Sprintf("is in queue <%s> of priority %d, not more than the %d of <%s>", mine.Name, mine.Spec.Priority, theirs.Spec.Priority, theirs.Name)
-	case !slices.ContainsFunc(decision.AskOf(reclaimer.pod, m.inventory).Names, func(n card.Name) bool { return victim.holds(n) }):
-		return "does not ask for the card"
 	}
 	return ""
 }

@@ -59,6 +59,7 @@ func (a *Action) Execute(ssn *framework.Session) {
 	a.jobs.Open(ssn)
 	a.insist(ssn, tide)
 	w := newWave(ssn, tide, a)
+	w.finish()
 	queues := util.NewPriorityQueue(ssn.QueueOrderFn)
 	waiting := map[api.QueueID]*util.PriorityQueue{}
 	for _, job := range ssn.Jobs {

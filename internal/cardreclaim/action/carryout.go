@@ -2,6 +2,7 @@ package action
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -25,8 +26,8 @@ type eviction struct {
 	// replaced are known to the session as evicted, and never committed: the job
 	// controller is asked to replace them instead.
 	replaced *framework.Statement
-	// toReplace lists the pods of replaced.
-	toReplace []*api.TaskInfo
+	// toReplace lists the pods of replaced, by job.
+	toReplace [][]*api.TaskInfo
 	// bound lists those that had not started to run.
 	bound  []*api.TaskInfo
 	parted []*parting
@@ -64,13 +65,20 @@ func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, a
 		return nil, false
 	}
 	e.deleted.Commit()
-	w.action.manner.replace(w.ssn.KubeClient(), e.toReplace)
-	for _, task := range e.toReplace {
-		w.tide.Leaves(task)
+	for _, tasks := range e.toReplace {
+		w.replace(tasks)
 	}
 	w.forget(e.parted)
 	w.tell(job, e.parted, plan)
 	return nil, true
+}
+
+// replace has the job controller replace pods of one job.
+func (w *wave) replace(tasks []*api.TaskInfo) {
+	w.action.manner.replace(w.ssn.KubeClient(), tasks)
+	for _, task := range tasks {
+		w.tide.Leaves(task)
+	}
 }
 
 // discard leaves the session as it was.
@@ -102,7 +110,7 @@ func (w *wave) evict(q *question, plan *cardreclaim.Plan, e *eviction) error {
 		}
 		by := e.deleted
 		if p.giver.isVCJob && !p.giver.habit.Ends {
-			by, e.toReplace = e.replaced, append(e.toReplace, p.tasks...)
+			by, e.toReplace = e.replaced, append(e.toReplace, p.tasks)
 		}
 		for _, task := range p.tasks {
 			if task.Status == api.Bound {
@@ -138,9 +146,18 @@ func (w *wave) pipeline(task *api.TaskInfo, node *api.NodeInfo, evicted bool, st
 	return nil
 }
 
-// forget lets the jobs that gave something be looked at anew.
+// forget leaves out the jobs that gave all they have, and lets everybody be
+// looked at anew when one gave a part.
 func (w *wave) forget(parted []*parting) {
-	if len(parted) > 0 {
-		clear(w.givers)
+	gone := map[api.JobID]bool{}
+	for _, p := range parted {
+		if !p.whole {
+			clear(w.givers)
+			return
+		}
+		gone[p.giver.job.UID] = true
+	}
+	for key, givers := range w.givers {
+		w.givers[key] = slices.DeleteFunc(givers, func(g *giver) bool { return gone[g.job.UID] })
 	}
 }

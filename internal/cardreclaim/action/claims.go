@@ -10,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/decision"
 )
 
 // claim is a group of pods of one job that need the same.
@@ -56,7 +57,7 @@ func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*c
 		needs := needsOf(job, task)
 		c, known := byNeeds[needs]
 		if !known {
-			c = &claim{needs: needs, ask: ask, alone: keepsApart(task.Pod, task.Pod)}
+			c = &claim{needs: needs, ask: ask, alone: decision.KeepApart(task.Pod, task.Pod)}
 			byNeeds[needs] = c
 			claims = append(claims, c)
 		}
@@ -85,7 +86,7 @@ func needsOf(job *api.JobInfo, task *api.TaskInfo) string {
 	n := needs{
 		Resources: task.InitResreq.String(), Card: task.Pod.Annotations[v1alpha1.AnnotationCardName],
 		Selector: spec.NodeSelector, Affinity: spec.Affinity, Tolerations: spec.Tolerations,
-		Spread: spec.TopologySpreadConstraints, Claims: spec.ResourceClaims, Ports: hostPorts(spec),
+		Spread: spec.TopologySpreadConstraints, Claims: spec.ResourceClaims, Ports: decision.HostPorts(spec),
 	}
 	for _, volume := range spec.Volumes {
 		if volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil {

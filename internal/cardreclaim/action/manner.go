@@ -38,31 +38,60 @@ var patience = 30 * time.Second
 // again is how a write that failed is tried again: for about half a minute.
 var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
 
-// replace asks for new pods in the place of a job's pods. It returns at once:
+// replace asks for new pods in the place of pods of one job. It returns at once:
 // the session knows the pods as leaving from now on.
+//
+// All of them are told why before the first is told to go. If this process ends
+// in between, the next one sees what was meant, and finishes it.
 func (m *manner) replace(client kubernetes.Interface, tasks []*api.TaskInfo) {
 	m.once.Do(func() { m.places = make(chan struct{}, atOnce) })
-	for _, task := range tasks {
-		go func() {
-			m.places <- struct{}{}
-			defer func() { <-m.places }()
-			if err := replaceOne(client, task.Pod); err != nil {
-				klog.ErrorS(err, "A pod that is to be replaced could not be marked", "pod", klog.KObj(task.Pod))
-			}
-		}()
-	}
+	go m.inTwoSteps(client, tasks)
 }
 
-// replaceOne marks a pod, and tries again until it is marked or gone.
-func replaceOne(client kubernetes.Interface, pod *corev1.Pod) error {
-	return wait.ExponentialBackoff(again, func() (bool, error) {
-		err := mark(client, pod)
-		if err != nil && !gone(client, pod, err) {
-			klog.V(2).InfoS("A pod that is to be replaced could not be marked yet", "pod", klog.KObj(pod), "err", err)
-			return false, nil
+func (m *manner) inTwoSteps(client kubernetes.Interface, tasks []*api.TaskInfo) {
+	m.each(client, m.each(client, tasks, explain), mark)
+}
+
+// each writes to all pods, at most atOnce at a time, until that is done or was
+// given up, and returns those that are still there.
+func (m *manner) each(client kubernetes.Interface, tasks []*api.TaskInfo, write func(kubernetes.Interface, *corev1.Pod) error) []*api.TaskInfo {
+	var all sync.WaitGroup
+	there := make([]bool, len(tasks))
+	for i, task := range tasks {
+		all.Go(func() {
+			m.places <- struct{}{}
+			defer func() { <-m.places }()
+			var err error
+			if there[i], err = untilDone(client, task.Pod, write); err != nil {
+				klog.ErrorS(err, "A pod that is to be replaced could not be written to", "pod", klog.KObj(task.Pod))
+			}
+		})
+	}
+	all.Wait()
+	var left []*api.TaskInfo
+	for i, task := range tasks {
+		if there[i] {
+			left = append(left, task)
 		}
-		return true, nil
+	}
+	return left
+}
+
+// untilDone writes to a pod, and tries again until that went well or the pod is
+// gone; it tells whether it is still there.
+func untilDone(client kubernetes.Interface, pod *corev1.Pod, write func(kubernetes.Interface, *corev1.Pod) error) (there bool, err error) {
+	there = true
+	err = wait.ExponentialBackoff(again, func() (bool, error) {
+		err := write(client, pod)
+		if err != nil && gone(client, pod, err) {
+			there, err = false, nil
+		}
+		if err != nil {
+			klog.V(2).InfoS("A pod that is to be replaced could not be written to yet", "pod", klog.KObj(pod), "err", err)
+		}
+		return err == nil, nil
 	})
+	return there, err
 }
 
 // gone tells that a pod could not be written to because it exists no more, or
@@ -75,11 +104,11 @@ func gone(client kubernetes.Interface, pod *corev1.Pod, err error) bool {
 	return apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID
 }
 
-// mark writes the conditions that Volcano's own eviction writes, so that the pod
-// says why it ends, and then the annotation that ends it.
-func mark(client kubernetes.Interface, pod *corev1.Pod) error {
+// explain writes the conditions that Volcano's own eviction writes, so that the
+// pod says why it ends.
+func explain(client kubernetes.Interface, pod *corev1.Pod) error {
 	now := metav1.Now()
-	status, err := json.Marshal(map[string]any{
+	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status": map[string]any{"conditions": []corev1.PodCondition{{
 			Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: now,
@@ -92,17 +121,22 @@ func mark(client kubernetes.Interface, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("write conditions: %w", err)
 	}
-	meta, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	_, err = client.CoreV1().Pods(pod.Namespace).Patch(context.TODO(), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("patch status: %w", err)
+	}
+	return nil
+}
+
+// mark writes the annotation by which Volcano's job controller replaces the pod.
+func mark(client kubernetes.Interface, pod *corev1.Pod) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]string{v1alpha1.AnnotationOutOfSync: "true"},
 	}})
 	if err != nil {
 		return fmt.Errorf("write annotation: %w", err)
 	}
-	pods := client.CoreV1().Pods(pod.Namespace)
-	if _, err := pods.Patch(context.TODO(), pod.Name, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
-		return fmt.Errorf("patch status: %w", err)
-	}
-	if _, err := pods.Patch(context.TODO(), pod.Name, types.MergePatchType, meta, metav1.PatchOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods(pod.Namespace).Patch(context.TODO(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("patch annotation: %w", err)
 	}
 	return nil

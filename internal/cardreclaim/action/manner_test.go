@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/vcjob"
 )
@@ -144,6 +145,23 @@ func TestAMarkSaysWhy(t *testing.T) {
 	}
 }
 
+// TestAllAreToldWhyBeforeOneIsToldToGo: should the process end in between, the
+// next one sees what was meant for the whole job.
+func TestAllAreToldWhyBeforeOneIsToldToGo(t *testing.T) {
+	w := tides(node("n", "A", 4)).add(job{name: "t", queue: "tra", least: 4, on: repeat("n", 4), vcjob: true}, waiter()).known(t)
+	w.run(t)
+	eventually(t, "all are marked", func() bool { return len(w.marked(t)) == 4 })
+	var order []string
+	for _, action := range w.cache.Client().(*fake.Clientset).Actions() {
+		if patch, ok := action.(clienttesting.PatchAction); ok && action.GetResource().Resource == "pods" {
+			order = append(order, patch.GetSubresource())
+		}
+	}
+	if want := []string{"status", "status", "status", "status", "", "", "", ""}; !slices.Equal(order, want) {
+		t.Errorf("patched are %q, want %q", order, want)
+	}
+}
+
 // TestMarksThatFail plays what an API server may answer.
 func TestMarksThatFail(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the UID is another one"))
@@ -159,7 +177,7 @@ func TestMarksThatFail(t *testing.T) {
 	}{
 		"no failure":                     {nil, "old", 2, true},
 		"the server fails twice":         {[]error{apierrors.NewInternalError(errors.New("x")), apierrors.NewTimeoutError("x", 1)}, "old", 4, true},
-		"the mark fails, not the status": {[]error{nil, apierrors.NewTooManyRequestsError("x")}, "old", 4, true},
+		"the mark fails, not the status": {[]error{nil, apierrors.NewTooManyRequestsError("x")}, "old", 3, true},
 		"no answer at all":               {[]error{errors.New("connection refused")}, "old", 3, true},
 		"a conflict on the same pod":     {[]error{conflict}, "old", 3, true},
 		"another pod has its name":       {[]error{conflict}, "new", 1, false},
@@ -189,9 +207,7 @@ func TestMarksThatFail(t *testing.T) {
 				}
 				return tc.now != "" && action.GetSubresource() == "status", old, nil
 			})
-			if err := replaceOne(client, old); err != nil {
-				t.Errorf("the mark was given up: %v", err)
-			}
+			(&manner{places: make(chan struct{}, 1)}).inTwoSteps(client, []*api.TaskInfo{{Pod: old}})
 			if tries != tc.tries {
 				t.Errorf("%d patches, want %d", tries, tc.tries)
 			}

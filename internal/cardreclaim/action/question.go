@@ -8,6 +8,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardreclaim"
+	"cardquota.dev/operator/internal/decision"
 )
 
 // question is a problem of the choice, with what its numbers stand for.
@@ -16,6 +17,12 @@ type question struct {
 	claims  []*claim
 	// givers are those of the problem's jobs, in their order.
 	givers []*giver
+
+	dims []string
+	// wanted tells which nodes any of the claims could run on, cards which card
+	// resources they ask for.
+	wanted []bool
+	cards  map[string]bool
 }
 
 // Dimensions beside the resources of a node: the pods it takes, and for claims
@@ -25,17 +32,17 @@ const (
 	alone      = "alone on its node: "
 )
 
-// question puts into numbers who waits and who could go for them.
+// question puts into numbers who waits and what is free for them.
 func (w *wave) question(job *api.JobInfo, claims []*claim) *question {
-	q := &question{claims: claims}
-	dims := dimensionsOf(claims)
+	dims, q := dimensionsOf(claims), &question{claims: claims}
 	q.problem.Nodes = make([]cardreclaim.Node, len(w.list)+1)
 	// The first pool is that of nodes on which no card is asked for, or cards of
 	// several names: there the plugin's own look at the placement holds the quota.
 	q.problem.Pools = []int64{int64(card.MaxCount)}
 	pools := map[card.Name]int{}
 	wanted, names := make([]bool, len(w.list)+1), make([]card.Name, len(w.list)+1)
-	cards := map[string]bool{} // card resources that the claims ask for
+	cards := map[string]bool{}
+	q.dims, q.wanted, q.cards = dims, wanted, cards
 	for _, c := range claims {
 		nodes := w.nodesOf(c)
 		claim := cardreclaim.Claim{Request: requestOf(dims, c), Cards: int64(c.ask.Count), Count: len(c.tasks), Nodes: nodes}
@@ -69,13 +76,12 @@ func (w *wave) question(job *api.JobInfo, claims []*claim) *question {
 			q.problem.Nodes[i].Room = make(cardreclaim.Amounts, len(dims))
 		}
 	}
-	w.addGivers(q, dims, wanted, cards)
 	return q
 }
 
 // addGivers adds the jobs that hold a card that is needed on a node that is
 // wanted.
-func (w *wave) addGivers(q *question, dims []string, wanted []bool, cards map[string]bool) {
+func (w *wave) addGivers(q *question) {
 	taker := slices.IndexFunc(q.claims, func(c *claim) bool { return c.ask.Count > 0 })
 	if taker < 0 {
 		return
@@ -84,12 +90,12 @@ func (w *wave) addGivers(q *question, dims []string, wanted []bool, cards map[st
 		shape, useful := g.shape, false
 		shape.Pods = slices.Clone(g.shape.Pods)
 		for i, task := range g.tasks {
-			shape.Pods[i].Gives = givesOf(dims, q.claims, task)
-			holds := cards[string(w.tide.Resource(task))]
+			shape.Pods[i].Gives = givesOf(q.dims, q.claims, task)
+			holds := q.cards[string(w.tide.Resource(task))]
 			if !holds {
 				shape.Pods[i].Protected = true
 			}
-			useful = useful || holds && wanted[shape.Pods[i].Node]
+			useful = useful || holds && q.wanted[shape.Pods[i].Node]
 		}
 		if useful {
 			q.problem.Jobs = append(q.problem.Jobs, shape)
@@ -188,7 +194,7 @@ func givesOf(dims []string, claims []*claim, task *api.TaskInfo) cardreclaim.Amo
 	gives := amountsOf(dims, task.Resreq)
 	gives[slices.Index(dims, podsOfNode)] = 1
 	for _, c := range claims {
-		if c.alone && keepsApart(c.tasks[0].Pod, task.Pod) {
+		if c.alone && decision.KeepApart(c.tasks[0].Pod, task.Pod) {
 			gives[slices.Index(dims, alone+c.needs)] = 1
 		}
 	}
@@ -210,7 +216,7 @@ func roomOf(dims []string, claims []*claim, node *api.NodeInfo) cardreclaim.Amou
 		}
 		room[slices.Index(dims, podsOfNode)]--
 		for _, c := range claims {
-			if c.alone && keepsApart(c.tasks[0].Pod, task.Pod) {
+			if c.alone && decision.KeepApart(c.tasks[0].Pod, task.Pod) {
 				room[slices.Index(dims, alone+c.needs)]--
 			}
 		}

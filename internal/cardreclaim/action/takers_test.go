@@ -100,6 +100,8 @@ func TestJobsThatGrowTakeAsMuchAsTheyCan(t *testing.T) {
 		"but a gang": {claimed(eight().add(started(waiters(4), on("i-1", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "unbound"}}}}
 		})))), "", ""},
+		"a pod that is held back does not keep the others": {
+			eight().add(started(grows(3), on("i-1", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} }))), "na*4", "i-0@n i-2@n"},
 		"nobody is taken for a job of which no pod may take": {
 			eight().add(started(grows(2), func(p *corev1.Pod) { never := corev1.PreemptNever; p.Spec.PreemptionPolicy = &never })), "", ""},
 	})

@@ -75,7 +75,11 @@ func (w *wave) place(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 	}
 	for range mostAttempts {
 		q := w.question(job, claims)
-		plan, ok := q.answer(all)
+		plan, ok := q.answer(true)
+		if !ok { // what is free is not enough for all
+			w.addGivers(q)
+			plan, ok = q.answer(all)
+		}
 		if !ok {
 			w.giveUp(claims)
 			return false

@@ -1,4 +1,4 @@
-package action
+package decision
 
 import (
 	"fmt"
@@ -7,18 +7,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"volcano.sh/volcano/pkg/scheduler/api"
 )
 
-// keepsApart tells that two pods cannot be on one node: they want the same port
+// KeepApart tells that two pods cannot be on one node: they want the same port
 // of it, or one of them keeps apart from such as the other.
-func keepsApart(a, b *corev1.Pod) bool {
-	ports := hostPorts(&a.Spec)
-	return slices.ContainsFunc(hostPorts(&b.Spec), func(port string) bool { return slices.Contains(ports, port) }) || avoids(a, b) || avoids(b, a)
+func KeepApart(a, b *corev1.Pod) bool {
+	ports := HostPorts(&a.Spec)
+	return slices.ContainsFunc(HostPorts(&b.Spec), func(port string) bool { return slices.Contains(ports, port) }) || avoids(a, b) || avoids(b, a)
 }
 
-// hostPorts lists the ports of its node that a pod wants.
-func hostPorts(spec *corev1.PodSpec) []string {
+// HostPorts lists the ports of its node that a pod wants, as protocol/port.
+func HostPorts(spec *corev1.PodSpec) []string {
 	var ports []string
 	for i := range spec.Containers {
 		for _, port := range spec.Containers[i].Ports {
@@ -43,20 +42,4 @@ func avoids(pod, other *corev1.Pod) bool {
 		selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
 		return err == nil && term.TopologyKey == corev1.LabelHostname && selector.Matches(labels.Set(other.Labels))
 	})
-}
-
-// waitsFor tells that a pod cannot be on a node only because pods that are on
-// their way out are still there: beside them it could not be, or there are as
-// many pods as the node takes. It waits for them, and nobody else is to go.
-func (w *wave) waitsFor(c *claim, node *api.NodeInfo) bool {
-	leaving := false
-	for _, task := range node.Tasks {
-		if w.onTheirWay[task.UID] {
-			leaving = true
-			if keepsApart(c.tasks[0].Pod, task.Pod) {
-				return true
-			}
-		}
-	}
-	return leaving && len(node.Tasks) >= node.Allocatable.MaxTaskNum
 }

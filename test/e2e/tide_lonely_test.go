@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"strings"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/test/deployment"
+)
+
+// configured has the scheduler take another configuration, until the end of the
+// scene.
+func (t *tide) configured(text string) {
+	t.Helper()
+	t.restore()
+	t.configure(text)
+	t.Eventually(func() string {
+		lease := &coordinationv1.Lease{}
+		_ = t.Get(t.ctx, types.NamespacedName{Namespace: deployment.Namespace, Name: heartbeat.LeaseName}, lease)
+		return lease.Annotations[heartbeat.AnnotationConfigHash]
+	}).Should(Equal(schedulerconf.Hash(text)))
+}
+
+// Training has run for a moment only when inference comes. It goes as soon as it
+// has had its time.
+func nobodyGoesBeforeItsMinimumRuntime(t *tide) {
+	const granted = 10 * time.Second
+	text := t.configuration().Data[configurationKey]
+	t.configured(strings.Replace(text, "cardUnlimitedCpuMemory: true", `cardUnlimitedCpuMemory: true
+      serviceTypes:
+        inference: {reclaimFrom: [training]}
+        training: {reclaimable: true, minimumRuntime: 10s}`, 1))
+	t.quotas(8)
+	t.trains("low", 8)
+	first := t.started("low")
+	for _, pod := range t.podsOf("low") {
+		if pod.Status.StartTime.Time.Before(first) {
+			first = pod.Status.StartTime.Time
+		}
+	}
+	t.serves("service", 1)
+	for t.running("low") == 8 {
+		t.Expect(time.Since(first)).To(BeNumerically("<", granted+soon), "it goes when it has had its time")
+		time.Sleep(often)
+	}
+	t.Expect(time.Since(first)).To(BeNumerically(">=", granted))
+	t.wantPods(map[string]string{"low": pods(7, 1), "service": pods(1, 0)})
+}
+
+// slow are pods that take some time to end.
+func slow(template *corev1.PodTemplateSpec) {
+	template.Annotations[endsAfter] = "5s"
+	template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
+}
+
+// leaving counts the pods that were told to go, in whatever way.
+func (t *tide) leaving() int {
+	t.Helper()
+	list, n := &corev1.PodList{}, 0
+	t.Expect(t.List(t.ctx, list)).To(Succeed())
+	for _, pod := range list.Items {
+		if _, told := pod.Annotations[api.AnnotationOutOfSync]; pod.Namespace == t.namespace && (told || pod.DeletionTimestamp != nil) {
+			n++
+		}
+	}
+	return n
+}
+
+// crashes kills the scheduler as soon as so many pods or more were told to go, and
+// starts another.
+func (t *tide) crashes(told int) {
+	t.Helper()
+	t.Eventually(t.leaving, soon, 5*time.Millisecond).Should(BeNumerically(">=", told))
+	t.killScheduler()
+	t.startScheduler()
+}
+
+// The scheduler ends as soon as the first pod of a gang was told to go. The next
+// one knows of those that were told, tells the others, and takes nobody else.
+func aCrashTakesNobodyElse(t *tide) {
+	t.quotas(8)
+	for _, name := range []string{"one", "two"} {
+		job := t.trainer(name, 4)
+		slow(pod(job))
+		t.start(job)
+	}
+	all := t.alive("one", "two")
+	t.serves("service", 2)
+	t.crashes(1)
+	t.wantRunning("service", 2, 0)
+	t.Expect(t.survivors(all)).To(Equal(4))
+	t.Expect(t.running("one") * t.running("two")).To(BeZero())
+}
+
+func aCrashTakesNoOtherPod(t *tide) {
+	t.quotas(8)
+	low := t.deploymentOf(t.work("low", t.queue("training"), 8))
+	slow(&low.Spec.Template)
+	t.create(low)
+	t.starts("low", 8)
+	all := t.alive("low")
+	t.serves("service", 2)
+	t.crashes(2)
+	t.wantRunning("service", 2, 0)
+	t.Expect(t.survivors(all)).To(Equal(6))
+}

@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"fmt"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+)
+
+// ofTask are the running pods of one task of a job.
+func (t *tide) ofTask(job, task string) []types.UID {
+	t.Helper()
+	var uids []types.UID
+	for _, pod := range t.podsOf(job) {
+		if pod.Status.Phase == corev1.PodRunning && pod.Annotations[batchv1alpha1.TaskSpecKey] == task {
+			uids = append(uids, pod.UID)
+		}
+	}
+	return uids
+}
+
+// startOneAfterTheOther starts two gangs, far enough apart for times in whole
+// seconds, and lets the younger one work for a while too.
+func (t *tide) startOneAfterTheOther(older, younger *batchv1alpha1.Job) {
+	t.Helper()
+	t.quotas(8)
+	for _, job := range []*batchv1alpha1.Job{older, younger} {
+		t.start(job)
+		start := t.started(job.Name)
+		t.Eventually(func() time.Duration { return time.Since(start) }).Should(BeNumerically(">", 3*time.Second))
+	}
+}
+
+// started is when a workload's last pod started.
+func (t *tide) started(name string) time.Time {
+	t.Helper()
+	last := time.Time{}
+	for _, pod := range t.podsOf(name) {
+		if start := pod.Status.StartTime; start != nil && start.After(last) {
+			last = start.Time
+		}
+	}
+	return last
+}
+
+// wantTaken has inference take a card, and checks which of two gangs goes for it.
+func (t *tide) wantTaken(gone, stays string) {
+	t.Helper()
+	left := t.alive(stays)
+	t.serves("service", 1)
+	t.wantPods(map[string]string{"service": pods(1, 0), gone: pods(0, 4)})
+	t.stay(left)
+}
+
+func theYoungerGangGoes(t *tide) {
+	t.startOneAfterTheOther(t.trainer("older", 4), t.trainer("younger", 4))
+	t.wantTaken("younger", "older")
+}
+
+// One of its pods tells that the older gang has just saved its work. What is no
+// time is no checkpoint.
+func theGangWhosePodSavedGoes(t *tide) {
+	younger := t.trainer("younger", 4)
+	younger.Annotations[api.AnnotationCheckpointTime] = "just now"
+	t.startOneAfterTheOther(t.trainer("older", 4), younger)
+	saved := t.podsOf("older")[2]
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.AnnotationCheckpointTime, time.Now().UTC().Format(time.RFC3339))
+	t.Expect(t.Patch(t.ctx, &saved, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	t.wantTaken("older", "younger")
+}
+
+// A checkpoint in the future is one of now: the job loses nothing, and no more
+// than nothing.
+func theGangThatSavesInTheFutureGoes(t *tide) {
+	older := t.trainer("older", 4)
+	older.Annotations[api.AnnotationCheckpointTime] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	t.startOneAfterTheOther(older, t.trainer("younger", 4))
+	t.wantTaken("older", "younger")
+	t.Eventually(func() []string { return t.told("Job", "older", "CardsReclaimed") }).Should(ConsistOf(HaveSuffix("0 card-seconds of work are lost")))
+}

@@ -1,0 +1,88 @@
+package e2e
+
+import (
+	"maps"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/bus/v1alpha1"
+)
+
+// How pods end when they are deleted, in the words of the fleet's kubelets.
+const (
+	endsWith  = "test.cardquota.dev/delete-exit-code"
+	endsAfter = "test.cardquota.dev/delete-after"
+)
+
+func survivesFiveTidesAsFailed(t *tide) { t.survives(5, map[string]string{endsWith: "143"}) }
+
+func survivesFiveTidesAsSucceeded(t *tide) { t.survives(5, map[string]string{endsWith: "0"}) }
+
+func survivesATideThatWaits(t *tide) {
+	t.survives(2, map[string]string{endsWith: "0", endsAfter: "4s"})
+}
+
+// survives has inference come and go while a job trains that is restarted by its
+// policies, three times at most. After every tide the job runs again, and none
+// of the times is counted.
+func (t *tide) survives(tides int, ending map[string]string) {
+	t.Helper()
+	t.quotas(8)
+	job := t.trainer("job", 4)
+	maps.Copy(pod(job).Annotations, ending)
+	pod(job).Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
+	t.start(job)
+	t.fill(4)
+	t.serves("service", 0)
+	for range tides {
+		before := t.alive("job")
+		t.scale("service", 2)
+		t.starts("service", 2)
+		t.wantPods(map[string]string{"job": pods(0, 4), "service": pods(2, 0)})
+		t.scale("service", 0)
+		t.starts("job", 4)
+		t.Expect(t.survivors(before)).To(BeZero())
+		t.wantJob("job", batchv1alpha1.Running)
+	}
+	live := &batchv1alpha1.Job{}
+	t.Expect(t.Get(t.ctx, keyOf(job), live)).To(Succeed())
+	t.Expect(live.Spec.MaxRetry).To(Equal(int32(3)), "Volcano's default")
+	t.Expect(t.told("Job", "job", "CardsReclaimed")).NotTo(BeEmpty())
+}
+
+// The job's own policy is to end when a pod is evicted.
+func aJobThatAbortsEnds(t *tide) {
+	t.quotas(8)
+	t.fill(4)
+	job := t.trainer("job", 4)
+	job.Spec.Policies = []batchv1alpha1.LifecyclePolicy{{Event: v1alpha1.PodEvictedEvent, Action: v1alpha1.AbortJobAction}}
+	t.start(job)
+	t.serves("service", 1)
+	t.wantRunning("service", 1, 0)
+	live := &batchv1alpha1.Job{}
+	t.Eventually(func() batchv1alpha1.JobPhase {
+		t.Expect(t.Get(t.ctx, keyOf(job), live)).To(Succeed())
+		return live.Status.State.Phase
+	}).Should(Equal(batchv1alpha1.Aborted))
+	t.wantRunning("job", 0, 0)
+}
+
+// The job comes back by itself, waits as long as inference runs, and takes
+// nothing from what took its place.
+func aJobWithoutPoliciesReturnsAndWaits(t *tide) {
+	t.quotas(8)
+	job := t.trainer("job", 8)
+	job.Spec.Policies, job.Spec.PriorityClassName = nil, "pc-high"
+	t.start(job)
+	t.serves("service", 1)
+	t.wantPods(map[string]string{"job": pods(0, 8), "service": pods(1, 0)})
+	stay := t.alive("service")
+	for range 3 {
+		t.stay(stay)
+	}
+	t.Expect(t.told("Job", "job", "CardsReclaimed")).To(HaveLen(1))
+	t.scale("service", 0)
+	t.wantRunning("job", 8, 0)
+	t.wantJob("job", batchv1alpha1.Running)
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cardquota.dev/operator/test/tide"
+)
+
+// TestBothActionsAreMeasured runs the benchmark small. It says nothing of times
+// and of what is better: another test may run at the same time.
+func TestBothActionsAreMeasured(t *testing.T) {
+	var out strings.Builder
+	r, err := compare(t.Context(), size{Nodes: 4, Singles: 2, Requests: 2, Flood: 8, Gang: 9, Runs: 1, Period: 500 * time.Millisecond}, &out)
+	t.Log(out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, action := range []string{tide.Reclaim, tide.CardReclaim} {
+		if len(r.Runs[action]) != 1 {
+			t.Fatalf("%s: %d runs, want 1", action, len(r.Runs[action]))
+		}
+		wantWhole(t, action, r.Runs[action][0], out.String())
+	}
+	if lost := r.Runs[tide.Reclaim][0].Scenes[oneByOne].Loss; lost.Retries == 0 {
+		t.Errorf("Volcano's action counts no retries: %+v", lost)
+	}
+	if lost := r.Runs[tide.CardReclaim][0].Scenes[oneByOne].Loss; lost.Retries != 0 {
+		t.Errorf("cardreclaim counts retries: %+v", lost)
+	}
+}
+
+// wantWhole checks that a run measured everything, and that its report says so.
+func wantWhole(t *testing.T, action string, m *measured, said string) {
+	t.Helper()
+	for _, name := range scenes {
+		s := m.Scenes[name]
+		if s.Done != s.Pods || s.First <= 0 || s.Bound < s.First || s.Running <= 0 || s.Loss.Gangs < s.Loss.Least {
+			t.Errorf("%s, %s: %+v", action, name, s)
+		}
+		if !strings.Contains(said, "  "+name+", at a load of ") {
+			t.Errorf("the report says nothing of %s", name)
+		}
+	}
+	if len(m.Scenes[oneByOne].Waited) != 2 || m.Fill <= 0 || len(m.Ebb) != len(scenes) {
+		t.Errorf("%s: %+v", action, m)
+	}
+}
+
+func TestImpossibleSizesAreRefused(t *testing.T) {
+	good := size{Nodes: 4, Requests: 1, Flood: 8, Gang: 8, Runs: 1}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, change := range map[string]func(*size){
+		"no node":    func(s *size) { s.Nodes = 0 },
+		"no run":     func(s *size) { s.Runs = 0 },
+		"no request": func(s *size) { s.Requests = 0 },
+		"flood":      func(s *size) { s.Flood = 12 },
+		"no gang":    func(s *size) { s.Gang = 0 },
+		"large gang": func(s *size) { s.Gang = 33 },
+	} {
+		s := good
+		change(&s)
+		if _, err := compare(ctx, s, os.Stderr); err == nil || !strings.Contains(err.Error(), "impossible size") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// runOf is a run in which every requirement holds when it is ours, and which
+// loses so many card-seconds in each scene.
+func runOf(lost float64, waited time.Duration) *measured {
+	m := &measured{Load: []string{"1"}, Ebb: []*tide.Return{{}}, Scenes: map[string]*tide.Scene{}}
+	for _, name := range scenes {
+		m.Scenes[name] = &tide.Scene{
+			Pods: 80, Done: 80, Bound: 10 * time.Second, Running: 20 * time.Second,
+			Loss: tide.Loss{Gangs: 10, Least: 10, CardSeconds: lost},
+		}
+	}
+	m.Scenes[oneByOne].Waited = []time.Duration{waited, time.Second}
+	return m
+}
+
+func TestEveryRequirementIsJudged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(ours *measured)
+		want   string // "" when all hold
+	}{
+		"all hold":          {func(*measured) {}, ""},
+		"slower":            {func(m *measured) { m.Scenes[oneByOne].Waited[0] = 2001 * time.Millisecond }, "one pod is bound after 2.00 s (p95), with Volcano's action after 2.00 s"},
+		"one Deployment":    {func(m *measured) { m.Scenes[flood].Bound = 31 * time.Second }, "run 1: one Deployment bound after 31.0 s, limit 30 s"},
+		"many Deployments":  {func(m *measured) { m.Scenes[floods].Bound = 31 * time.Second }, "run 1: many Deployments bound after 31.0 s, limit 30 s"},
+		"one gang":          {func(m *measured) { m.Scenes[large].Running = 61 * time.Second }, "run 1: one gang running after 61.0 s, limit 60 s"},
+		"broken":            {func(m *measured) { m.Scenes[large].Loss.Gangs = 12 }, "run 1, one gang: 12 gangs broken, at most 11.0 may be"},
+		"stuck":             {func(m *measured) { m.Ebb[0].Stuck = []string{"gang-001"} }, "run 1: 1 gangs did not come back"},
+		"stuck in between":  {func(m *measured) { m.Scenes[oneByOne].Stuck = 2 }, "run 1: 2 gangs did not come back"},
+		"a quarter is lost": {func(m *measured) { m.Scenes[flood].Loss.CardSeconds += 1 }, "101 card-seconds lost, a quarter of those of Volcano's action is 100"},
+	} {
+		ours := runOf(25, 2*time.Second)
+		tc.change(ours)
+		r := &report{Runs: map[string][]*measured{tide.Reclaim: {runOf(100, 2*time.Second)}, tide.CardReclaim: {ours}}}
+		if got := strings.Join(r.judge(), "\n"); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestReportHasMediansRangesAndRatios(t *testing.T) {
+	r := &report{Size: size{Runs: 3, Flood: 80, Gang: 80}, Runs: map[string][]*measured{
+		tide.Reclaim:     {runOf(100, time.Second), runOf(300, time.Second), runOf(200, time.Second)},
+		tide.CardReclaim: {runOf(10, time.Second), runOf(20, time.Second), runOf(40, time.Second)},
+	}}
+	folder := filepath.Join(t.TempDir(), "dist")
+	if err := r.write(folder); err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile(filepath.Join(folder, "bench-tide.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| card-seconds lost in all | 800 (400 to 1200) | 80 (40 to 160) | 0.10 |\n",
+		"| gangs broken by one gang (at least 10) | 10 (10 to 10) | 10 (10 to 10) | 1.00 |\n",
+		"| retries counted against jobs | 0 (0 to 0) | 0 (0 to 0) |  |\n",
+	} {
+		if !strings.Contains(string(table), want) {
+			t.Errorf("no line %q in\n%s", want, table)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "bench-tide.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := &report{}
+	if err := json.Unmarshal(text, read); err != nil {
+		t.Fatal(err)
+	}
+	if got := cardSeconds(read.Runs[tide.CardReclaim][2]); got != 160 {
+		t.Errorf("the JSON says %v card-seconds, want 160", got)
+	}
+}

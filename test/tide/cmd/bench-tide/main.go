@@ -1,0 +1,80 @@
+// Command bench-tide measures how fast inference gets cards back from training,
+// and at what loss: this repository's scheduler with its action cardreclaim, and
+// the same scheduler with Volcano's own action reclaim, in turns on equal fresh
+// clusters.
+//
+//	bench-tide [-nodes 500] [-singles 100] [-requests 50] [-flood 400] [-gang 512] [-runs 3] [-out dist] [-profile DIR]
+//
+// It writes bench-tide.md and bench-tide.json into the folder -out. It exits
+// with 1 when a requirement does not hold, naming it, and with 2 when it could
+// not measure. Other load on the machine moves the times, so it is printed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// errFailed says that a requirement does not hold.
+var errFailed = errors.New("not all requirements hold")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// client-go goes on looking for the certificates of clusters that are gone, and
+	// would log that in the middle of the report.
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(logr.Discard())
+	s := size{}
+	flag.IntVar(&s.Nodes, "nodes", 500, "number of nodes with eight cards, and of training gangs of eight pods")
+	flag.IntVar(&s.Singles, "singles", 100, "number of training pods that wait beside the gangs")
+	flag.IntVar(&s.Requests, "requests", 50, "number of inference pods that come one at a time")
+	flag.IntVar(&s.Flood, "flood", 400, "number of inference pods that come at once, a multiple of eight")
+	flag.IntVar(&s.Gang, "gang", 512, "number of pods of the inference gang")
+	flag.IntVar(&s.Runs, "runs", 3, "runs of each action")
+	flag.BoolVar(&s.Packed, "packed", false, "every training gang on a node of its own, instead of scattered over the nodes")
+	flag.DurationVar(&s.Period, "schedule-period", time.Second, "time between scheduling sessions")
+	flag.StringVar(&s.profiles, "profile", "", "`folder` for a CPU profile of the scheduler in every scene")
+	out := flag.String("out", "dist", "`folder` for the report")
+	flag.Parse()
+	err := run(ctx, s, *out)
+	switch {
+	case errors.Is(err, errFailed):
+		fmt.Fprintln(os.Stderr, "bench-tide:", err)
+		os.Exit(1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench-tide:", err)
+		os.Exit(2)
+	}
+}
+
+// run measures, writes the report, and judges it.
+func run(ctx context.Context, s size, folder string) error {
+	r, err := compare(ctx, s, os.Stdout)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n%s\n", r.markdown())
+	if err := r.write(folder); err != nil {
+		return err
+	}
+	failures := r.judge()
+	for _, failure := range failures {
+		fmt.Println("FAILED:", failure)
+	}
+	if len(failures) > 0 {
+		return errFailed
+	}
+	fmt.Println("All requirements hold.")
+	return nil
+}

@@ -1,0 +1,66 @@
+// Command tide shows the tide on a large cluster, step by step: training fills
+// all cards, inference takes some of them back, leaves, and training returns.
+//
+//	tide [-nodes 500] [-flood 400] [-gang 512]
+//
+// It exits with 1 when something did not hold, and says what.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"cardquota.dev/operator/test/tide"
+)
+
+// limit ends a show that hangs.
+const limit = 20 * time.Minute
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(logr.Discard())
+	s := &show{}
+	flag.IntVar(&s.nodes, "nodes", 500, "number of nodes with eight cards, and of training gangs of eight pods")
+	flag.IntVar(&s.flood, "flood", 400, "number of inference pods that come at once")
+	flag.IntVar(&s.gang, "gang", 512, "number of pods of the inference gang")
+	flag.Parse()
+	if err := run(ctx, s); err != nil {
+		fmt.Fprintln(os.Stderr, "\ntide:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, s *show) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s", limit))
+	defer cancel()
+	began := time.Now()
+	fmt.Printf("Starting etcd, Kubernetes, Volcano's controllers and webhooks, the operator, our scheduler, and %d nodes with %d cards each …\n", s.nodes, tide.GangSize)
+	w, err := tide.Start(ctx, tide.Setup{Nodes: s.nodes, Period: time.Second})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Stop()) }()
+	fmt.Printf("Ready after %.0f s.\n", time.Since(began).Seconds())
+	s.world = w
+	if err := s.play(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("\nThe tide took %.0f s.\n", time.Since(began).Seconds())
+	if len(s.faults) > 0 {
+		return fmt.Errorf("this did not hold: %w", errors.Join(s.faults...))
+	}
+	fmt.Println("Everything held.")
+	return nil
+}

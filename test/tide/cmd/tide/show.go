@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"cardquota.dev/operator/test/tide"
+)
+
+// show tells the tide as it comes and goes, and keeps what did not hold.
+type show struct {
+	nodes, flood, gang int
+
+	world   *tide.World
+	chapter int
+	faults  []error
+}
+
+func (s *show) play(ctx context.Context) error {
+	for _, chapter := range []func(context.Context) error{s.policy, s.low, s.flooded, s.ebb, s.large, s.ebb} {
+		if err := chapter(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *show) policy(ctx context.Context) error {
+	s.headline("Who takes from whom", "A ServiceTypePolicy with an empty spec: inference takes cards back from training. The operator writes it into the scheduler's configuration, and the scheduler says by which it works.")
+	if err := s.world.Policy(ctx); err != nil {
+		return err
+	}
+	return s.kubectl(ctx, "get", "stp")
+}
+
+func (s *show) low(ctx context.Context) error {
+	s.headline("Low tide", fmt.Sprintf("%d training gangs of %d pods with one card each take all %d cards, scattered over the nodes.", s.nodes, tide.GangSize, s.cards()))
+	return s.watched(func() error { return s.world.Fill(ctx) })
+}
+
+func (s *show) flooded(ctx context.Context) error {
+	s.headline("The tide comes in", fmt.Sprintf("A Deployment of inference with %d replicas. No card is free, so whole gangs go: those that lose least.", s.flood))
+	scene, err := s.scene(func() (*tide.Scene, error) { return s.world.Flood(ctx, "chat", 1, s.flood) })
+	if err != nil {
+		return err
+	}
+	s.figures(scene, fmt.Sprintf("all %d pods bound", scene.Pods), scene.BoundAfter(), tide.FloodLimit)
+	return s.told(ctx)
+}
+
+func (s *show) large(ctx context.Context) error {
+	s.headline("A large gang", fmt.Sprintf("A model that is served by %d pods together: all of them get cards, or nobody goes.", s.gang))
+	scene, err := s.scene(func() (*tide.Scene, error) { return s.world.Gang(ctx, s.gang) })
+	if err != nil {
+		return err
+	}
+	s.figures(scene, fmt.Sprintf("all %d pods running", scene.Pods), scene.RunningAfter(), tide.GangLimit)
+	return nil
+}
+
+func (s *show) ebb(ctx context.Context) error {
+	s.headline("The tide goes out", "Inference leaves. The gangs wait for their cards, and start again by themselves.")
+	var back *tide.Return
+	err := s.watched(func() (err error) {
+		back, err = s.world.Ebb(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n  All %d gangs run again %.1f s after inference left.\n", s.nodes, back.After.Seconds())
+	if len(back.Stuck) > 0 {
+		s.fault("%d gangs did not come back by themselves: %s", len(back.Stuck), strings.Join(back.Stuck, ", "))
+	}
+	return nil
+}
+
+// told shows what those who gave and those who took are told.
+func (s *show) told(ctx context.Context) error {
+	fmt.Println("\n  What one of the gangs is told, and who took the cards:")
+	for _, reason := range []string{"CardsReclaimed", "ReclaimsCards"} {
+		out, err := s.world.Kubectl(ctx, "get", "events", "--field-selector=reason="+reason, "-o", `jsonpath={range .items[*]}{.involvedObject.kind}/{.involvedObject.name}: {.message}{"\n"}{end}`)
+		if err != nil {
+			return err
+		}
+		first, _, _ := strings.Cut(out, "\n")
+		if first == "" {
+			s.fault("no event %s was written", reason)
+		}
+		fmt.Printf("    %s %s\n", reason, first)
+	}
+	return nil
+}
+
+// figures prints what a tide cost, beside what it may, and judges it.
+func (s *show) figures(scene *tide.Scene, what string, after, limit time.Duration) {
+	l := scene.Loss
+	fmt.Println()
+	row := func(name, value, bound string) { fmt.Printf("  %-34s %12s   %s\n", name, value, bound) }
+	row(what+" after", fmt.Sprintf("%.1f s", after.Seconds()), fmt.Sprintf("at most %.0f s", limit.Seconds()))
+	row("gangs broken", fmt.Sprint(l.Gangs), fmt.Sprintf("at least %d", l.Least))
+	row("card-seconds of work lost", fmt.Sprintf("%.0f", l.CardSeconds), "")
+	row("gangs left running in part", fmt.Sprint(l.Partial), "none")
+	row("retries counted against jobs", fmt.Sprint(l.Retries), "none")
+	for _, fault := range scene.Faults() {
+		s.fault("%s", fault)
+	}
+	if late := tide.Late(what, after, limit); late != "" {
+		s.fault("%s", late)
+	}
+}
+
+func (s *show) scene(play func() (*tide.Scene, error)) (scene *tide.Scene, err error) {
+	err = s.watched(func() error {
+		scene, err = play()
+		return err
+	})
+	return scene, err
+}
+
+// watched tells every two seconds who holds the cards while something goes on,
+// as long as it changes.
+func (s *show) watched(do func() error) error {
+	fmt.Printf("\n  %6s %16s %18s %10s\n", "after", "gangs running", "inference bound", "cards free")
+	began := time.Now()
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	last := tide.State{Gangs: -1}
+	line := func() {
+		now := s.world.Book.State()
+		if now != last {
+			fmt.Printf("  %4.0f s %16d %18d %10d\n", time.Since(began).Seconds(), now.Gangs, now.Inference, s.cards()-now.Cards)
+		}
+		last = now
+	}
+	line()
+	for {
+		select {
+		case err := <-done:
+			line()
+			return err
+		case <-tick.C:
+			line()
+		}
+	}
+}
+
+func (s *show) headline(title, text string) {
+	s.chapter++
+	title = fmt.Sprintf("%d. %s", s.chapter, title)
+	fmt.Printf("\n%s\n%s\n%s\n", title, strings.Repeat("-", len(title)), text)
+}
+
+func (s *show) kubectl(ctx context.Context, args ...string) error {
+	fmt.Printf("\n$ kubectl %s\n", strings.Join(args, " "))
+	out, err := s.world.Kubectl(ctx, args...)
+	fmt.Print("  ", strings.ReplaceAll(strings.TrimRight(out, "\n"), "\n", "\n  "), "\n")
+	return err
+}
+
+func (s *show) fault(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	fmt.Println("  FAILED:", err)
+	s.faults = append(s.faults, err)
+}
+
+func (s *show) cards() int { return s.nodes * tide.GangSize }

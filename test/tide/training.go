@@ -1,0 +1,124 @@
+package tide
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+)
+
+// Fill starts a gang for every node and waits until all run.
+func (w *World) Fill(ctx context.Context) error {
+	group, creating := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for i := range w.Nodes {
+		group.Go(func() error {
+			return w.client.Create(creating, w.trainer(i))
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("create vcjob: %w", err)
+	}
+	return w.untilAllTrain(ctx)
+}
+
+// trainer is a training gang.
+func (w *World) trainer(i int) *batch.Job {
+	job := gang(trainer, fmt.Sprintf(gangName, i), gangQueue, GangSize)
+	if w.Packed {
+		return job
+	}
+	one := job.Spec.Tasks[0]
+	job.Spec.Tasks = nil
+	for k, nodes := range w.wishes {
+		task := *one.DeepCopy()
+		task.Name, task.Replicas = fmt.Sprintf("worker%d", k), 1
+		task.Template.Spec.Affinity = prefers(nodeName(nodes[i]))
+		job.Spec.Tasks = append(job.Spec.Tasks, task)
+	}
+	return job
+}
+
+func (w *World) untilAllTrain(ctx context.Context) error {
+	return w.until(ctx, "all gangs to run", func() (bool, error) { return w.Book.State().Gangs == w.Nodes, nil })
+}
+
+// Crowd lets single training pods wait for the cards that the gangs hold.
+func (w *World) Crowd(ctx context.Context) error {
+	if w.Singles == 0 {
+		return nil
+	}
+	if err := w.client.Create(ctx, service(single, singles, singleQueue, w.Singles)); err != nil {
+		return fmt.Errorf("create Deployment: %w", err)
+	}
+	return w.until(ctx, "the single pods", func() (bool, error) { return w.Book.pods(single) == w.Singles, nil })
+}
+
+// Return is how training came back.
+type Return struct {
+	// After is how long after inference left every gang ran again that came back.
+	After time.Duration
+	// Stuck are the gangs that did not come back although cards were free.
+	Stuck []string
+}
+
+// Ebb takes away all inference and all single pods, and waits until training
+// holds all cards again. A gang that does not come back for a minute is made
+// anew.
+func (w *World) Ebb(ctx context.Context) (*Return, error) {
+	const stuck = time.Minute
+	began := time.Now()
+	for _, object := range []client.Object{&batch.Job{}, &appsv1.Deployment{}, &corev1.Pod{}} {
+		choice := []client.DeleteAllOfOption{client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)}
+		if _, every := object.(*appsv1.Deployment); !every {
+			choice = append(choice, client.MatchingLabels{roleLabel: inference})
+		}
+		if err := w.client.DeleteAllOf(ctx, object, choice...); err != nil {
+			return nil, fmt.Errorf("delete inference: %w", err)
+		}
+	}
+	r, last := &Return{}, -1
+	err := w.until(ctx, "all gangs to run", func() (bool, error) {
+		if now := w.Book.State().Gangs; now != last {
+			last, r.After = now, time.Since(began)
+		}
+		return last == w.Nodes || time.Since(began)-r.After > stuck, nil
+	})
+	if err != nil || last == w.Nodes {
+		return r, err
+	}
+	r.Stuck = w.Book.notWhole()
+	for _, name := range r.Stuck {
+		if err := w.renew(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return r, w.untilAllTrain(ctx)
+}
+
+// renew deletes a gang and makes it anew.
+func (w *World) renew(ctx context.Context, name string) error {
+	var i int
+	if _, err := fmt.Sscanf(name, gangName, &i); err != nil {
+		return fmt.Errorf("gang %q: %w", name, err)
+	}
+	job := w.trainer(i)
+	if err := w.client.Delete(ctx, job.DeepCopy()); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete vcjob: %w", err)
+	}
+	err := w.until(ctx, "a gang to go", func() (bool, error) {
+		err := w.client.Get(ctx, client.ObjectKeyFromObject(job), &batch.Job{})
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return err
+	}
+	return w.client.Create(ctx, job)
+}
