@@ -98,6 +98,11 @@ func TestRoomAndCards(t *testing.T) {
 			t.Errorf("quota %s of which 4 are used: room for %d, want %d", quota, got, want)
 		}
 	}
+}
+
+// TestWhatATideSaysOfPods asks about a pod that waits, one that runs, and one
+// that asks for no card.
+func TestWhatATideSaysOfPods(t *testing.T) {
 	free := changed(tide(fullTide, fullTide), func(_, tra *v1beta1.Queue) { delete(tra.Annotations, "volcano.sh/card.quota") })
 	ssn := tidal(t, free, framework.Arguments{"unmanagedQueues": "Ignore"}, pods(1, "other", "0", "", "h200")...)
 	rules, _ := TideOf(ssn)
@@ -113,8 +118,8 @@ func TestRoomAndCards(t *testing.T) {
 	if got, ok := rules.CardOn(without, "h800"); got != "" || !ok {
 		t.Errorf("a pod without cards uses %q on h800 (%v), want none", got, ok)
 	}
-	if waits, runs, without := rules.Cards(waits), rules.Cards(runs), rules.Cards(without); waits != 0 || runs != 1 || without != 0 {
-		t.Errorf("the pod that waits holds %d cards, the one that runs %d, the one without %d", waits, runs, without)
+	if held := [3]card.Count{rules.Cards(waits), rules.Cards(runs), rules.Cards(without)}; held != [3]card.Count{0, 1, 0} {
+		t.Errorf("the pod that waits, the one that runs and the one without hold %v cards", held)
 	}
 	if with, without := rules.Resource(waits), rules.Resource(without); with != gpu || without != "" {
 		t.Errorf("the pods ask for %q and %q", with, without)

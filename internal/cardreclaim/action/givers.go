@@ -69,7 +69,7 @@ func (w *wave) giver(by *api.TaskInfo, job *api.JobInfo) *giver {
 		}
 		for _, task := range tasks {
 			g.tasks = append(g.tasks, task)
-			if (status == api.Running || status == api.Bound) && w.tide.GivesWay(by, task) {
+			if onNode(task) && w.tide.GivesWay(by, task) {
 				willing++
 			}
 		}
@@ -85,13 +85,23 @@ func (w *wave) giver(by *api.TaskInfo, job *api.JobInfo) *giver {
 			return nil
 		}
 	}
-	for _, task := range g.tasks {
-		if least := w.tide.MinimumRuntime(task); least > 0 && w.now.Sub(g.since) < least {
-			return nil
-		}
+	if !w.ranEnough(g) {
+		return nil
 	}
 	w.describe(by, g)
 	return g
+}
+
+// onNode tells a pod that can go: it is on its node already.
+func onNode(task *api.TaskInfo) bool { return task.Status == api.Running || task.Status == api.Bound }
+
+// ranEnough tells whether a job has run as long as the service types of its pods
+// grant it.
+func (w *wave) ranEnough(g *giver) bool {
+	return !slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool {
+		least := w.tide.MinimumRuntime(task)
+		return least > 0 && w.now.Sub(g.since) < least
+	})
 }
 
 // describe fills in the shape of a giver: what is lost with each of its pods,
@@ -105,7 +115,7 @@ func (w *wave) describe(by *api.TaskInfo, g *giver) {
 		if start := task.Pod.Status.StartTime; start != nil {
 			pod.Loss = cardreclaim.PodLoss(int64(cards), start.Time, checkpoint, w.now)
 		}
-		if (task.Status != api.Running && task.Status != api.Bound) || !w.tide.GivesWay(by, task) {
+		if !onNode(task) || !w.tide.GivesWay(by, task) {
 			pod.Protected, g.shape.Whole = true, false
 		}
 		g.shape.Pods = append(g.shape.Pods, pod)

@@ -126,6 +126,12 @@ func TestAMarkSaysWhy(t *testing.T) {
 			t.Errorf("the patch %s of %s (%v) does not name the UID %s", patch.GetPatch(), patch.GetName(), err, w.pods[0].UID)
 		}
 	}
+	saysWhy(t, client)
+}
+
+// saysWhy looks at the conditions of the pod that was replaced.
+func saysWhy(t *testing.T, client *fake.Clientset) {
+	t.Helper()
 	pod, err := client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -128,98 +128,113 @@ func (w *world) suffices(before map[string]pod) bool {
 	return places["A"] >= waiting && places["B"] >= waiting
 }
 
-// check compares a session after the action with before.
-func (w *world) check(t *rapid.T, before, after map[string]pod) {
-	models, quotas, priorities := map[string]string{}, map[string]map[string]int{}, map[string]int32{}
+// tally is what a recount of a session comes to.
+type tally struct {
+	// ran, runs and placed are pods of each job, evicted their names.
+	ran, runs, placed map[string]int
+	evicted           map[string][]string
+	// used is what each queue holds of each model.
+	used map[string]map[string]int
+	// came is the highest priority of a queue of which a pod was promised a node.
+	came map[string]int32
+}
+
+func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
+	models, priorities := map[string]string{}, map[string]int32{}
 	for _, n := range w.nodes {
 		models[n.Name] = n.Labels["nvidia.com/gpu.product"]
 	}
 	for _, q := range w.queues {
-		quota := map[string]int{}
-		if err := json.Unmarshal([]byte(q.Annotations["volcano.sh/card.quota"]), &quota); err != nil {
-			t.Fatal(err)
-		}
-		quotas[q.Name], priorities[q.Name] = quota, q.Spec.Priority
+		priorities[q.Name] = q.Spec.Priority
 	}
-	ran, runs, placed, evicted, used := map[string]int{}, map[string]int{}, map[string]int{}, map[string][]string{}, map[string]map[string]int{}
-	came, highest := map[string]bool{}, map[string]int32{}
+	y := &tally{map[string]int{}, map[string]int{}, map[string]int{}, map[string][]string{}, map[string]map[string]int{}, map[string]int32{}}
 	for name, now := range after {
 		was := before[name]
 		if was.runs() {
-			ran[was.job]++
+			y.ran[was.job]++
 		}
 		if now.runs() {
-			runs[now.job]++
+			y.runs[now.job]++
 		}
 		if now.holds() {
-			placed[now.job]++
-			if used[now.queue] == nil {
-				used[now.queue] = map[string]int{}
+			y.placed[now.job]++
+			if y.used[now.queue] == nil {
+				y.used[now.queue] = map[string]int{}
 			}
-			used[now.queue][models[now.node]] += now.cards
+			y.used[now.queue][models[now.node]] += now.cards
 		}
 		switch {
 		case was.status == api.Running && now.status == api.Releasing:
-			evicted[was.job] = append(evicted[was.job], name)
+			y.evicted[was.job] = append(y.evicted[was.job], name)
 		case now.status == api.Pipelined:
-			came[now.node] = true
+			y.came[now.node] = max(y.came[now.node], priorities[now.queue])
 			if !slices.Contains(strings.Split(now.Annotations["volcano.sh/card.name"], "|"), models[now.node]) {
 				t.Fatalf("%s is on a card that it does not name", name)
 			}
-			if strings.HasPrefix(now.queue, "inf") && (highest[now.node] == 0 || priorities[now.queue] > highest[now.node]) {
-				highest[now.node] = priorities[now.queue]
-			}
 		}
 	}
+	return y
+}
+
+// check compares a session after the action with before.
+func (w *world) check(t *rapid.T, before, after map[string]pod) {
+	y := w.tally(t, before, after)
 	for _, j := range w.groups {
-		least, gone := int(j.Spec.MinMember), evicted[j.Name]
-		if len(gone) > 0 {
-			w.checkGiver(t, j.Name, gone, before, came)
+		least, gone := int(j.Spec.MinMember), y.evicted[j.Name]
+		if strings.HasPrefix(j.Name, "i") && y.placed[j.Name] > 0 && y.placed[j.Name] < least {
+			t.Fatalf("%s has %d pods placed, its minimum is %d", j.Name, y.placed[j.Name], least)
 		}
-		if len(gone) > 0 && runs[j.Name] > 0 && (runs[j.Name] < least || w.habits["ns/"+j.Name].Inelastic) {
-			t.Fatalf("%s of %d pods is left with %d, its minimum is %d: %q go", j.Name, ran[j.Name], runs[j.Name], least, gone)
+		if len(gone) == 0 {
+			continue
 		}
-		if strings.HasPrefix(j.Name, "i") && placed[j.Name] > 0 && placed[j.Name] < least {
-			t.Fatalf("%s has %d pods placed, its minimum is %d", j.Name, placed[j.Name], least)
-		}
-		if above := func(p string) bool { return highest[before[p].node] > priorities[j.Spec.Queue] }; len(gone) > 0 && !slices.ContainsFunc(gone, above) {
-			t.Fatalf("%q of queue %s go for nobody of higher priority", gone, j.Spec.Queue)
+		w.checkGiver(t, j.Name, gone, before, y.came)
+		if y.runs[j.Name] > 0 && (y.runs[j.Name] < least || w.habits["ns/"+j.Name].Inelastic) {
+			t.Fatalf("%s of %d pods is left with %d, its minimum is %d: %q go", j.Name, y.ran[j.Name], y.runs[j.Name], least, gone)
 		}
 	}
-	for queue, by := range used {
-		for model, cards := range by {
-			if strings.HasPrefix(queue, "inf") && cards > quotas[queue][model] {
-				t.Fatalf("queue %s uses %d of %s, its quota is %d", queue, cards, model, quotas[queue][model])
-			}
-		}
-	}
+	w.checkQuotas(t, y)
 	for _, n := range w.ssn.Nodes {
 		idle := n.FutureIdle()
 		if idle.MilliCPU < 0 || idle.Memory < 0 || idle.ScalarResources[gpu] < 0 {
 			t.Fatalf("node %s is promised more than it has: %s", n.Name, idle)
 		}
 	}
-	if len(evicted) > 0 && w.suffices(before) {
-		t.Fatalf("%v go although there is room for all", evicted)
+	if len(y.evicted) > 0 && w.suffices(before) {
+		t.Fatalf("%v go although there is room for all", y.evicted)
+	}
+}
+
+// checkQuotas compares what every queue of inference holds with its quota.
+func (w *world) checkQuotas(t *rapid.T, y *tally) {
+	for _, q := range w.queues {
+		quota := map[string]int{}
+		if err := json.Unmarshal([]byte(q.Annotations["volcano.sh/card.quota"]), &quota); err != nil {
+			t.Fatal(err)
+		}
+		for model, cards := range y.used[q.Name] {
+			if strings.HasPrefix(q.Name, "inf") && cards > quota[model] {
+				t.Fatalf("queue %s uses %d of %s, its quota is %d", q.Name, cards, model, quota[model])
+			}
+		}
 	}
 }
 
 // checkGiver looks at one job that gave something: whether it may, and whether it
-// was of use.
-func (w *world) checkGiver(t *rapid.T, name string, gone []string, before map[string]pod, came map[string]bool) {
-	useful := false
+// was of use to a queue of higher priority.
+func (w *world) checkGiver(t *rapid.T, name string, gone []string, before map[string]pod, came map[string]int32) {
+	useful, priorities := false, map[string]int32{"tra": 20000, "old": 75000}
 	for _, of := range gone {
 		p := before[of]
-		useful = useful || came[p.node] && p.cards > 0
+		useful = useful || came[p.node] > priorities[p.queue] && p.cards > 0
 		if p.queue != "tra" && p.queue != "old" || p.Annotations["volcano.sh/preemptable"] == "false" {
 			t.Fatalf("%s of queue %s goes", of, p.queue)
 		}
-		if whole := len(gone) == len(w.podsOf(name)); !whole && (p.cards <= 0 || !came[p.node]) {
-			t.Fatalf("%s alone goes from node %s, where nobody comes", of, p.node)
+		if whole := len(gone) == len(w.podsOf(name)); !whole && (p.cards <= 0 || came[p.node] <= priorities[p.queue]) {
+			t.Fatalf("%s alone goes from node %s, where nobody above it comes", of, p.node)
 		}
 	}
 	if !useful {
-		t.Fatalf("%q go, and nobody comes where they were", gone)
+		t.Fatalf("%q go, and nobody above them comes where they were", gone)
 	}
 }
 
