@@ -27,19 +27,28 @@ type Habit struct {
 	Ends bool
 }
 
-// HabitOf reads the policies of a job and of its tasks.
+// HabitOf reads the policies of a job and of its tasks. What a task says goes
+// before what the job says.
 func HabitOf(job *batch.Job) Habit {
-	habit := habitOf(job.Spec.Policies)
+	of, _ := answer(job.Spec.Policies)
+	if len(job.Spec.Tasks) == 0 {
+		return of
+	}
+	var habit Habit
 	for i := range job.Spec.Tasks {
-		of := habitOf(job.Spec.Tasks[i].Policies)
-		habit.Inelastic = habit.Inelastic || of.Inelastic
-		habit.Ends = habit.Ends || of.Ends
+		own, answered := answer(job.Spec.Tasks[i].Policies)
+		if !answered {
+			own = of
+		}
+		habit.Inelastic = habit.Inelastic || own.Inelastic
+		habit.Ends = habit.Ends || own.Ends
 	}
 	return habit
 }
 
-func habitOf(policies []batch.LifecyclePolicy) Habit {
-	var habit Habit
+// answer is what policies say of an eviction; false when none does. The first
+// that answers is the one that acts.
+func answer(policies []batch.LifecyclePolicy) (Habit, bool) {
 	for i := range policies {
 		events := append([]bus.Event{policies[i].Event}, policies[i].Events...)
 		if !slices.Contains(events, bus.PodEvictedEvent) && !slices.Contains(events, bus.AnyEvent) {
@@ -47,14 +56,14 @@ func habitOf(policies []batch.LifecyclePolicy) Habit {
 		}
 		switch policies[i].Action {
 		case "", bus.SyncJobAction, bus.EnqueueAction:
+			return Habit{}, true
 		case bus.AbortJobAction, bus.TerminateJobAction, bus.CompleteJobAction:
-			habit.Inelastic, habit.Ends = true, true
+			return Habit{Inelastic: true, Ends: true}, true
 		default:
-			habit.Inelastic = true
+			return Habit{Inelastic: true}, true
 		}
-		break // the first that answers is the one that acts
 	}
-	return habit
+	return Habit{}, false
 }
 
 // OwnerOf returns the name of the Volcano job that controls an object, "" when

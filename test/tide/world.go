@@ -66,7 +66,7 @@ type World struct {
 }
 
 // patience ends a wait that does not come to its end.
-const patience = 3 * time.Minute
+const patience = 10 * time.Minute
 
 // Start starts a cluster with the queues on it, and nothing in them.
 func Start(ctx context.Context, s Setup) (w *World, err error) {

@@ -10,9 +10,9 @@ import (
 )
 
 // finish takes the rest of jobs of which a scheduler that ended in between took
-// only a part: pods of a Volcano job below its minimum that were told why they
-// go, and not to go. Nobody else waits for them, but a job is never left running
-// below its minimum.
+// only a part: pods of a job below its minimum that were told why they go, and
+// not to go. Nobody else waits for them, but a job is never left running below
+// its minimum.
 func (w *wave) finish() {
 	for _, job := range w.ssn.Jobs {
 		rest := unfinished(job)
@@ -26,12 +26,19 @@ func (w *wave) finish() {
 				klog.ErrorS(err, "A pod could not be taken", "pod", klog.KObj(task.Pod))
 			}
 		}
-		w.replace(rest)
+		if vcjob.OwnerOf(rest[0].Pod) != "" {
+			w.replace(rest)
+			continue
+		}
+		for _, task := range rest {
+			w.action.manner.remove(w.ssn.KubeClient(), task)
+			w.tide.Leaves(task)
+		}
 	}
 }
 
-// unfinished lists the pods of a Volcano job that were told why they go, and
-// not to go, if the job runs below its minimum.
+// unfinished lists the pods of a job that were told why they go, and not to go,
+// if the job runs below its minimum.
 func unfinished(job *api.JobInfo) []*api.TaskInfo {
 	if job.PodGroup == nil || job.IsReady() && job.CheckTaskReady() {
 		return nil
@@ -39,7 +46,7 @@ func unfinished(job *api.JobInfo) []*api.TaskInfo {
 	var rest []*api.TaskInfo
 	for _, status := range []api.TaskStatus{api.Running, api.Bound} {
 		for _, task := range job.TaskStatusIndex[status] {
-			if sentenced(task.Pod) && vcjob.OwnerOf(task.Pod) != "" {
+			if sentenced(task.Pod) {
 				rest = append(rest, task)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // explained gives a pod the condition that is written before it is told to go.
@@ -11,6 +12,20 @@ func explained(reason string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason})
 	}
+}
+
+// there lists the pods that the API server has.
+func (w *world) there(t *testing.T) []string {
+	t.Helper()
+	list, err := w.cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, pod := range list.Items {
+		names = append(names, pod.Name)
+	}
+	return names
 }
 
 // TestAPartOfAJobIsFinished: a scheduler that ended between telling a job why it
@@ -22,11 +37,11 @@ func TestAPartOfAJobIsFinished(t *testing.T) {
 		change func(*job)
 		want   string
 	}{
-		"the rest of it goes":                    {func(*job) {}, "t*3"},
-		"a job that has its minimum goes on":     {func(j *job) { j.least = 3 }, ""},
-		"pods that nobody told stay":             {func(j *job) { j.pod = nil }, ""},
-		"pods that the kubelet is to evict stay": {func(j *job) { j.pod = explained(corev1.PodReasonTerminationByKubelet) }, ""},
-		"pods that no job controller keeps stay": {func(j *job) { j.vcjob = false }, ""},
+		"the rest of it goes":                       {func(*job) {}, "t*3"},
+		"a job that has its minimum goes on":        {func(j *job) { j.least = 3 }, ""},
+		"pods that nobody told stay":                {func(j *job) { j.pod = nil }, ""},
+		"pods that the kubelet is to evict stay":    {func(j *job) { j.pod = explained(corev1.PodReasonTerminationByKubelet) }, ""},
+		"pods that no job controller keeps go, too": {func(j *job) { j.vcjob = false }, "t*3"},
 		"below the minimum of a task counts, too": {func(j *job) {
 			j.least, j.roles, j.role = 3, map[string]int32{"m": 1, "w": 2}, func(int) string { return "w" }
 		}, "t*3"},
@@ -38,8 +53,11 @@ func TestAPartOfAJobIsFinished(t *testing.T) {
 			w := tides(node("n", "A", 4)).add(j).known(t)
 			w.alone = true
 			w.run(t).expect(t, tc.want, "")
-			if tc.want != "" {
+			switch {
+			case tc.want != "" && j.vcjob:
 				eventually(t, "all that were left are marked", func() bool { return len(w.marked(t)) == 3 })
+			case tc.want != "":
+				eventually(t, "all that were left are deleted", func() bool { return len(w.there(t)) == 1 })
 			}
 			w.run(t).expect(t, tc.want, "")
 		})

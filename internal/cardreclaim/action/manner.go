@@ -32,7 +32,8 @@ type manner struct {
 const atOnce = 32
 
 // patience is how long the job controller may take to delete a pod that it was
-// asked to replace. Then the pod is deleted here, and its job counts a retry.
+// asked to replace. Then the pod is deleted here; its mark keeps the policies of
+// its job from counting that, too.
 var patience = 30 * time.Second
 
 // again is how a write that failed is tried again: for about half a minute.
@@ -147,8 +148,16 @@ func mark(client kubernetes.Interface, pod *corev1.Pod) error {
 func (a *Action) insist(ssn *framework.Session, tide *capacitycard.Tide) {
 	for _, task := range tide.Overdue(patience) {
 		klog.InfoS("Volcano's job controller has not replaced a pod, it is deleted", "pod", klog.KObj(task.Pod), "after", patience.String())
-		if err := ssn.Evict(task, Name); err != nil {
-			klog.ErrorS(err, "A pod could not be deleted", "pod", klog.KObj(task.Pod))
-		}
+		a.manner.remove(ssn.KubeClient(), task)
+		tide.Leaves(task) // from now on, so that it is not asked again every session
 	}
+}
+
+// remove deletes a pod. Volcano's own eviction would not: it leaves a pod alone
+// whose conditions say already that it is evicted.
+func (m *manner) remove(client kubernetes.Interface, task *api.TaskInfo) {
+	m.once.Do(func() { m.places = make(chan struct{}, atOnce) })
+	go m.each(client, []*api.TaskInfo{task}, func(client kubernetes.Interface, pod *corev1.Pod) error {
+		return client.CoreV1().Pods(pod.Namespace).Delete(context.TODO(), pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	})
 }
