@@ -118,24 +118,45 @@ func (w *wave) mayTry(task *api.TaskInfo) bool {
 
 // serve places a job's pods: those it lacks to its minimum all or none, then as
 // many of the others as can be.
+//
+// When all of them can be placed they are placed together: of a Deployment, whose
+// minimum is one, the first pod would otherwise take a job that is of no use to
+// the others.
 func (w *wave) serve(job *api.JobInfo) {
-	if lacking := w.lacking(job); len(lacking) > 0 {
-		if !w.mayTryAll(lacking) || !w.place(job, lacking, true) {
+	lacking := w.lacking(job)
+	more := w.takers(job, lacking)
+	if len(lacking) > 0 {
+		if !w.mayTryAll(lacking) {
+			return
+		}
+		together := slices.Concat(lacking, more)
+		if len(more) > 0 && w.mayTryAll(together) && w.place(job, together, true) {
+			return
+		}
+		if !w.place(job, lacking, true) {
 			return
 		}
 	}
-	var more []*api.TaskInfo
+	if len(more) > 0 {
+		w.place(job, more, false)
+	}
+}
+
+// takers lists the waiting pods of a job that may take cards back, from the same
+// jobs as the first of them, without some.
+func (w *wave) takers(job *api.JobInfo, without []*api.TaskInfo) []*api.TaskInfo {
+	var takers []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if w.mayTry(task) && w.tide.Takes(task) {
-			more = append(more, task)
+		if w.mayTry(task) && w.tide.Takes(task) && !slices.Contains(without, task) {
+			takers = append(takers, task)
 		}
 	}
-	if len(more) == 0 {
-		return
+	if len(takers) == 0 {
+		return nil
 	}
-	w.sort(more)
-	first := w.giverKey(more[0])
-	w.place(job, slices.DeleteFunc(more, func(task *api.TaskInfo) bool { return w.giverKey(task) != first }), false)
+	w.sort(takers)
+	first := w.giverKey(takers[0])
+	return slices.DeleteFunc(takers, func(task *api.TaskInfo) bool { return w.giverKey(task) != first })
 }
 
 // mayTryAll tells whether pods may be placed together: all that ask for cards

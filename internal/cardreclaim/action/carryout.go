@@ -15,6 +15,8 @@ import (
 type unfit struct {
 	claim *claim
 	node  int
+	// beside is how many of the claim's pods it takes.
+	beside int
 	// waits tells that it will, once those are gone that are on their way out.
 	waits bool
 }
@@ -51,13 +53,9 @@ func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, a
 		return nil, false
 	}
 	for i, nodes := range plan.Place {
-		c := q.claims[i]
-		for k, node := range nodes {
-			if err := w.pipeline(c.tasks[k], w.list[node], len(e.parted) > 0, e.deleted); err != nil {
-				klog.V(4).InfoS("A pod would not run there", "pod", klog.KObj(c.tasks[k].Pod), "node", w.list[node].Name, "err", err)
-				e.discard(w.ssn)
-				return &unfit{c, node, w.waitsFor(c, w.list[node])}, false
-			}
+		if unfit := w.promise(q.claims[i], nodes, e); unfit != nil {
+			e.discard(w.ssn)
+			return unfit, false
 		}
 	}
 	if all && !w.ssn.JobPipelined(job) {
@@ -71,6 +69,31 @@ func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, a
 	w.forget(e.parted)
 	w.tell(job, e.parted, plan)
 	return nil, true
+}
+
+// promise gives a claim's pods their nodes. Pods that must spread may fit only
+// after others have come elsewhere, so who does not fit is tried again as long as
+// others do. It returns a node that does not fit in the end, nil when all do.
+func (w *wave) promise(c *claim, nodes []int, e *eviction) *unfit {
+	there := map[int]int{}
+	next := 0
+	for len(nodes) > 0 {
+		var left []int
+		for _, node := range nodes {
+			if err := w.pipeline(c.tasks[next], w.list[node], len(e.parted) > 0, e.deleted); err != nil {
+				klog.V(4).InfoS("A pod would not run there", "pod", klog.KObj(c.tasks[next].Pod), "node", w.list[node].Name, "err", err)
+				left = append(left, node)
+				continue
+			}
+			there[node]++
+			next++
+		}
+		if len(left) == len(nodes) {
+			return &unfit{c, left[0], there[left[0]], w.waitsFor(c, w.list[left[0]])}
+		}
+		nodes = left
+	}
+	return nil
 }
 
 // replace has the job controller replace pods of one job.
@@ -149,6 +172,9 @@ func (w *wave) pipeline(task *api.TaskInfo, node *api.NodeInfo, evicted bool, st
 // forget leaves out the jobs that gave all they have, and lets everybody be
 // looked at anew when one gave a part.
 func (w *wave) forget(parted []*parting) {
+	if len(parted) > 0 {
+		clear(w.hopeless)
+	}
 	gone := map[api.JobID]bool{}
 	for _, p := range parted {
 		if !p.whole {

@@ -18,17 +18,14 @@ type claim struct {
 	tasks []*api.TaskInfo
 	needs string
 	ask   account.Ask
-	// alone tells that a node takes only one of them.
+	// alone tells that a node takes only one of them, and none beside its like.
 	alone bool
-	// excluded are nodes that turned out not to fit.
+	// spread is how many of them one node may take at least, 0 for any number.
+	spread int
+	// excluded are nodes that turned out not to fit, caps is how many of them a
+	// node turned out to take.
 	excluded map[int]bool
-}
-
-func (c *claim) exclude(node int) {
-	if c.excluded == nil {
-		c.excluded = map[int]bool{}
-	}
-	c.excluded[node] = true
+	caps     map[int]int
 }
 
 // claimsOf groups pods by what they need, in their order, as far as the CPU and
@@ -57,7 +54,7 @@ func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*c
 		needs := needsOf(job, task)
 		c, known := byNeeds[needs]
 		if !known {
-			c = &claim{needs: needs, ask: ask, alone: decision.KeepApart(task.Pod, task.Pod)}
+			c = &claim{needs: needs, ask: ask, alone: decision.KeepApart(task.Pod, task.Pod), spread: spreadOf(task.Pod), excluded: map[int]bool{}, caps: map[int]int{}}
 			byNeeds[needs] = c
 			claims = append(claims, c)
 		}

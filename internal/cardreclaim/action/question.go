@@ -49,7 +49,7 @@ func (w *wave) question(job *api.JobInfo, claims []*claim) *question {
 		for _, i := range nodes {
 			if !wanted[i] {
 				wanted[i] = true
-				q.problem.Nodes[i].Room = roomOf(dims, claims, w.list[i])
+				q.problem.Nodes[i].Room = roomOf(dims, claims, w.list[i], i)
 			}
 			name, _ := w.tide.CardOn(c.tasks[0], w.list[i].Name)
 			pool, known := pools[name]
@@ -156,7 +156,7 @@ func dimensionsOf(claims []*claim) []string {
 				dims = append(dims, string(name))
 			}
 		}
-		if c.alone {
+		if c.limited() {
 			dims = append(dims, alone+c.needs)
 		}
 	}
@@ -183,7 +183,7 @@ func amountsOf(dims []string, r *api.Resource) cardreclaim.Amounts {
 func requestOf(dims []string, c *claim) cardreclaim.Amounts {
 	request := amountsOf(dims, c.tasks[0].InitResreq)
 	for i, name := range dims {
-		if name == podsOfNode || c.alone && name == alone+c.needs {
+		if name == podsOfNode || c.limited() && name == alone+c.needs {
 			request[i] = 1
 		}
 	}
@@ -202,12 +202,12 @@ func givesOf(dims []string, claims []*claim, task *api.TaskInfo) cardreclaim.Amo
 }
 
 // roomOf is what a node has free or will have, as Volcano counts it.
-func roomOf(dims []string, claims []*claim, node *api.NodeInfo) cardreclaim.Amounts {
+func roomOf(dims []string, claims []*claim, node *api.NodeInfo, place int) cardreclaim.Amounts {
 	room := amountsOf(dims, node.FutureIdle())
 	room[slices.Index(dims, podsOfNode)] = float64(node.Allocatable.MaxTaskNum)
 	for _, c := range claims {
-		if c.alone {
-			room[slices.Index(dims, alone+c.needs)] = 1
+		if c.limited() {
+			room[slices.Index(dims, alone+c.needs)] = float64(c.most(place))
 		}
 	}
 	for _, task := range node.Tasks {

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -25,10 +26,11 @@ type wave struct {
 	// fitting are the nodes that pods of the same needs could run on if there were
 	// room.
 	fitting map[string][]int
-	// hopeless are needs of pods for which nobody can go in this session.
-	hopeless map[hopelessKey]bool
+	// hopeless is how many pods of the same needs cannot be placed together, whoever
+	// goes, until somebody goes.
+	hopeless map[hopelessKey]int
 	// onTheirWay are the pods that were on their way out when the session began.
-	onTheirWay map[api.TaskID]bool
+	onTheirWay map[api.TaskID]*api.TaskInfo
 }
 
 // giverKey is all that the rules look at in who takes.
@@ -46,23 +48,21 @@ func newWave(ssn *framework.Session, tide *capacitycard.Tide, action *Action) *w
 	w := &wave{
 		ssn: ssn, tide: tide, action: action, now: tide.Now(),
 		nodes: make(map[string]int, len(ssn.NodeList)), list: ssn.NodeList,
-		givers: map[giverKey][]*giver{}, fitting: map[string][]int{}, hopeless: map[hopelessKey]bool{},
-		onTheirWay: map[api.TaskID]bool{},
+		givers: map[giverKey][]*giver{}, fitting: map[string][]int{}, hopeless: map[hopelessKey]int{},
+		onTheirWay: map[api.TaskID]*api.TaskInfo{},
 	}
 	for i, node := range ssn.NodeList {
 		w.nodes[node.Name] = i
 	}
 	for _, job := range ssn.Jobs {
-		for uid := range job.TaskStatusIndex[api.Releasing] {
-			w.onTheirWay[uid] = true
-		}
+		maps.Copy(w.onTheirWay, job.TaskStatusIndex[api.Releasing])
 	}
 	return w
 }
 
 // mostAttempts bounds how often a plan is made anew because a node turned out
 // not to fit after all.
-const mostAttempts = 8
+const mostAttempts = 16
 
 // place finds nodes for pods of one job and takes cards back for them: for all
 // of them or for none, or for as many as can be. It tells whether pods were
@@ -70,7 +70,7 @@ const mostAttempts = 8
 func (w *wave) place(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 	w.sort(tasks)
 	claims, ok := w.claimsOf(job, tasks, all)
-	if !ok || w.known(claims) {
+	if !ok || w.known(claims, all) {
 		return false
 	}
 	for range mostAttempts {
@@ -81,7 +81,7 @@ func (w *wave) place(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 			plan, ok = q.answer(all)
 		}
 		if !ok {
-			w.giveUp(claims)
+			w.giveUp(claims, all)
 			return false
 		}
 		unfit, placed := w.carryOut(job, q, plan, all)
@@ -91,7 +91,7 @@ func (w *wave) place(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 		if unfit == nil || unfit.waits && all {
 			return false
 		}
-		unfit.claim.exclude(unfit.node)
+		w.avoid(unfit)
 		if unfit.waits { // one pod has a place to wait for, the others have not
 			if unfit.claim.tasks = unfit.claim.tasks[1:]; len(unfit.claim.tasks) == 0 {
 				claims = slices.DeleteFunc(claims, func(c *claim) bool { return c == unfit.claim })
@@ -104,25 +104,38 @@ func (w *wave) place(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 	return false
 }
 
-// known tells that the needs of a job were found hopeless in this session.
-// Other jobs of its queue and service type with the same needs are not looked at
-// again.
-func (w *wave) known(claims []*claim) bool { return w.hopeless[w.hopelessKey(claims)] }
+// known tells that pods of the same queue, service type and needs were found
+// hopeless: so many of them, if all are to be placed, else even one.
+func (w *wave) known(claims []*claim, all bool) bool {
+	for _, c := range claims {
+		if n, known := w.hopeless[w.hopelessKey(c)]; known && (all && len(c.tasks) >= n || !all && n == 1 && len(claims) == 1) {
+			return true
+		}
+	}
+	return false
+}
 
-func (w *wave) hopelessKey(claims []*claim) hopelessKey {
-	return hopelessKey{w.giverKey(claims[0].tasks[0]), claims[0].needs}
+// giveUp remembers that pods of one kind cannot be placed, whoever goes.
+func (w *wave) giveUp(claims []*claim, all bool) {
+	if len(claims) != 1 || len(claims[0].excluded)+len(claims[0].caps) > 0 {
+		return
+	}
+	n := 1
+	if all {
+		n = len(claims[0].tasks)
+	}
+	key := w.hopelessKey(claims[0])
+	if known, ok := w.hopeless[key]; !ok || n < known {
+		w.hopeless[key] = n
+	}
+}
+
+func (w *wave) hopelessKey(c *claim) hopelessKey {
+	return hopelessKey{w.giverKey(c.tasks[0]), c.needs}
 }
 
 func (w *wave) giverKey(task *api.TaskInfo) giverKey {
 	return giverKey{w.ssn.Jobs[task.Job].Queue, w.tide.TypeOf(task)}
-}
-
-// giveUp remembers the needs of a single pod that nobody can make room for; a
-// gang may be hopeless for its size.
-func (w *wave) giveUp(claims []*claim) {
-	if len(claims) == 1 && len(claims[0].tasks) == 1 && len(claims[0].excluded) == 0 {
-		w.hopeless[w.hopelessKey(claims)] = true
-	}
 }
 
 // placeOf is the place of a node, one after all others for a node that the

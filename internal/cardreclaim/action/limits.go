@@ -1,0 +1,85 @@
+package action
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"cardquota.dev/operator/internal/decision"
+)
+
+// limited tells that a node may take fewer of a claim's pods than it has room for.
+func (c *claim) limited() bool { return c.alone || c.spread > 0 || len(c.caps) > 0 }
+
+// most is how many of a claim's pods a node takes, whatever its room.
+func (c *claim) most(node int) int {
+	if n, known := c.caps[node]; known {
+		return n
+	}
+	switch {
+	case c.alone:
+		return 1
+	case c.spread > 0:
+		return c.spread
+	}
+	return math.MaxInt32
+}
+
+// spreadOf is how many such pods a node can take while others have none: the
+// smallest skew of the pod's own spreading over nodes, 0 when it does not spread.
+func spreadOf(pod *corev1.Pod) int {
+	least := 0
+	for i := range pod.Spec.TopologySpreadConstraints {
+		c := &pod.Spec.TopologySpreadConstraints[i]
+		if c.WhenUnsatisfiable != corev1.DoNotSchedule || c.TopologyKey != corev1.LabelHostname {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
+		if err == nil && selector.Matches(labels.Set(pod.Labels)) && (least == 0 || int(c.MaxSkew) < least) {
+			least = int(c.MaxSkew)
+		}
+	}
+	return least
+}
+
+// avoid notes that a node takes no more of a claim's pods. If it takes none, and
+// the pods care for more of their surroundings than the node itself, it is left
+// out with all nodes of the same surroundings, which are no better.
+func (w *wave) avoid(u *unfit) {
+	if u.beside > 0 {
+		u.claim.caps[u.node] = u.beside
+		return
+	}
+	u.claim.excluded[u.node] = true
+	for _, key := range surroundings(u.claim.tasks[0].Pod) {
+		value, known := w.list[u.node].Node.Labels[key]
+		for _, i := range w.fitting[u.claim.needs] {
+			if other, has := w.list[i].Node.Labels[key]; known && has && other == value {
+				u.claim.excluded[i] = true
+			}
+		}
+	}
+}
+
+// surroundings lists the node labels, other than its name, by which a pod must
+// be near to or far from others.
+func surroundings(pod *corev1.Pod) []string {
+	var keys []string
+	for i := range pod.Spec.TopologySpreadConstraints {
+		if c := &pod.Spec.TopologySpreadConstraints[i]; c.WhenUnsatisfiable == corev1.DoNotSchedule {
+			keys = append(keys, c.TopologyKey)
+		}
+	}
+	for _, term := range decision.Terms(pod) {
+		keys = append(keys, term.TopologyKey)
+	}
+	others := keys[:0]
+	for _, key := range keys {
+		if key != corev1.LabelHostname {
+			others = append(others, key)
+		}
+	}
+	return others
+}
