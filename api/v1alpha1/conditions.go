@@ -85,6 +85,9 @@ const (
 	ReasonConfigUnreadable = "ConfigUnreadable"
 	// ReasonConfigRefused: the ConfigMap could not be written. False.
 	ReasonConfigRefused = "ConfigRefused"
+	// ReasonConfigChanged: somebody else has changed what this policy needs; it is
+	// being put right. False.
+	ReasonConfigChanged = "ConfigChanged"
 	// ReasonConfigContested: somebody else keeps writing the ConfigMap; the message
 	// names the writer. It is put right ever later, after at most a minute. False.
 	ReasonConfigContested = "ConfigContested"

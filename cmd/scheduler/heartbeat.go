@@ -134,7 +134,6 @@ func (b *beater) write(ctx context.Context, report heartbeat.Report) error {
 
 func (b *beater) try(ctx context.Context, report heartbeat.Report) error {
 	known := b.lease
-	b.lease = nil // read again, unless this goes well
 	if known == nil {
 		var err error
 		known, err = b.leases.Get(ctx, heartbeat.LeaseName, metav1.GetOptions{})
@@ -153,7 +152,7 @@ func (b *beater) try(ctx context.Context, report heartbeat.Report) error {
 	return err
 }
 
-// keep drops the object that client-go returns beside an error.
+// keep drops the object that client-go returns beside an error: then the Lease is read again.
 func keep(lease *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
 	if err != nil {
 		return nil, err

@@ -34,9 +34,12 @@ func (b Bypass) Equal(o Bypass) bool {
 // Bypasses lists, by name, the pods that hold a card and that another
 // scheduler than those named placed, or that brought their node name with them.
 // charges is what was charged for each pod. Pods that are being deleted hold
-// nothing any more, as everywhere.
-func Bypasses(pods []*corev1.Pod, charges map[types.UID]account.Charge, inv *card.Inventory, schedulers []string) []Bypass {
+// nothing any more, as everywhere. Who once was seen to have brought a node name
+// along stays so: seen remembers it, because a pod's record of its writers can be
+// rewritten later.
+func Bypasses(pods []*corev1.Pod, charges map[types.UID]account.Charge, inv *card.Inventory, schedulers []string, seen Presets) []Bypass {
 	var out []Bypass
+	seen.note(pods)
 	for _, pod := range pods {
 		if !decision.Counted(pod) {
 			continue
@@ -45,7 +48,7 @@ func Bypasses(pods []*corev1.Pod, charges map[types.UID]account.Charge, inv *car
 		if len(charge.Cards) == 0 && !asks(pod, inv) {
 			continue
 		}
-		why := past(pod, schedulers)
+		why := past(pod, schedulers, seen)
 		if why == "" {
 			continue
 		}
@@ -61,15 +64,35 @@ func Bypasses(pods []*corev1.Pod, charges map[types.UID]account.Charge, inv *car
 	return out
 }
 
+// Presets remembers who brought a node name along, and who wrote it, by the UID
+// of the pod, until the pod is gone.
+type Presets map[types.UID]string
+
+func (s Presets) note(pods []*corev1.Pod) {
+	there := make(map[types.UID]bool, len(s))
+	for _, pod := range pods {
+		if _, known := s[pod.UID]; known {
+			there[pod.UID] = true
+		} else if p := ProvenanceOf(pod); p.Preset {
+			s[pod.UID], there[pod.UID] = p.By, true
+		}
+	}
+	for uid := range s {
+		if !there[uid] {
+			delete(s, uid)
+		}
+	}
+}
+
 // past says how a placed pod came past our scheduler, "" when it did not.
-func past(pod *corev1.Pod, schedulers []string) string {
+func past(pod *corev1.Pod, schedulers []string, seen Presets) string {
 	if !slices.Contains(schedulers, pod.Spec.SchedulerName) {
 		return fmt.Sprintf("schedulerName is %s", pod.Spec.SchedulerName)
 	}
-	switch p := ProvenanceOf(pod); {
-	case p.Preset:
-		return fmt.Sprintf("nodeName was set by %s", cmp.Or(p.By, "its creator"))
-	case p.Erased:
+	if by, preset := seen[pod.UID]; preset {
+		return fmt.Sprintf("nodeName was set by %s", cmp.Or(by, "its creator"))
+	}
+	if ProvenanceOf(pod).Erased {
 		return "managedFields were taken away, so nobody can tell who placed it"
 	}
 	return ""

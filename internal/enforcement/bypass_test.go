@@ -116,7 +116,7 @@ func TestBypasses(t *testing.T) {
 			if tc.want != "" {
 				want = []Bypass{{Pod: "lab/a", Queue: tc.charge.Queue, Cards: tc.cards, Why: tc.want}}
 			}
-			got := Bypasses([]*corev1.Pod{pod}, map[types.UID]account.Charge{"a": tc.charge}, inv, []string{"volcano", "volcano-batch"})
+			got := Bypasses([]*corev1.Pod{pod}, map[types.UID]account.Charge{"a": tc.charge}, inv, []string{"volcano", "volcano-batch"}, Presets{})
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("bypasses differ (-want +got):\n%s", diff)
 			}
@@ -133,10 +133,32 @@ func TestBypassesAreSorted(t *testing.T) {
 		charges[types.UID(name)] = account.Charge{Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}
 	}
 	var names string
-	for _, b := range Bypasses(pods, charges, inv, []string{"volcano"}) {
+	for _, b := range Bypasses(pods, charges, inv, []string{"volcano"}, Presets{}) {
 		names += b.Pod + " "
 	}
 	if names != "lab/a lab/b lab/c " {
 		t.Errorf("order is %s", names)
+	}
+}
+
+// TestAPresetIsRemembered although the record is rewritten as if it never was.
+func TestAPresetIsRemembered(t *testing.T) {
+	inv := card.NewInventory(nil, "nvidia.com/gpu")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}},
+		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano"}}
+	charges, seen := map[types.UID]account.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}, Presets{}
+	look := func(pods ...*corev1.Pod) int { return len(Bypasses(pods, charges, inv, []string{"volcano"}, seen)) }
+	if look(pod) != 1 {
+		t.Fatal("a pod with a node name of its own passes")
+	}
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", boundText)}
+	if look(pod) != 1 {
+		t.Error("a pod whose record was rewritten passes")
+	}
+	if look(); len(seen) != 0 {
+		t.Error("a pod that is gone is remembered")
+	}
+	if look(pod) != 0 {
+		t.Error("another pod is judged by what is gone")
 	}
 }

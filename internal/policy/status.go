@@ -111,7 +111,7 @@ func Events(before, after v1alpha1.ServiceTypePolicyStatus) []Event {
 		switch {
 		case is.Status == metav1.ConditionFalse:
 			events = append(events, Event{corev1.EventTypeWarning, is.Reason, is.Message})
-		case was.Status != metav1.ConditionTrue:
+		case was.Status != metav1.ConditionTrue && was.Reason != v1alpha1.ReasonConfigChanged:
 			events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventConfigSynced, is.Message})
 		}
 	}

@@ -79,6 +79,12 @@ func Corrected(ref v1alpha1.ConfigMapReference, by Writer, changes []string, now
 	return verdict(metav1.ConditionTrue, v1alpha1.ReasonConfigCorrected, "%s; put right at %s", Tampered(ref, by, changes), stamp(now))
 }
 
+// Changed is the verdict on a configuration that somebody else has changed and
+// that is about to be put right.
+func Changed(ref v1alpha1.ConfigMapReference, by Writer, changes []string) Verdict {
+	return verdict(metav1.ConditionFalse, v1alpha1.ReasonConfigChanged, "%s; it is being put right", Tampered(ref, by, changes))
+}
+
 // Contested is the verdict on a configuration that somebody else keeps changing.
 // rounds is how often it was put right.
 func Contested(ref v1alpha1.ConfigMapReference, by Writer, changes []string, rounds int) Verdict {

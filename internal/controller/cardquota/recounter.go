@@ -49,6 +49,7 @@ type Recounter struct {
 	nodes     map[string]seenNode
 	inventory *card.Inventory
 	last      map[types.UID]account.Charge
+	presets   enforcement.Presets
 	// past are the pods that hold cards past our scheduler, nil before the first
 	// count.
 	past *[]enforcement.Bypass
@@ -66,6 +67,7 @@ type seenNode struct {
 
 func newRecounter(c cache.Cache, interval time.Duration, enforced *enforced.Watch) *Recounter {
 	return &Recounter{
+		presets:  enforcement.Presets{},
 		cache:    c,
 		interval: interval,
 		enforced: enforced,
@@ -210,7 +212,7 @@ func (r *Recounter) passBy(pods []*corev1.Pod, policies []*v1alpha1.ServiceTypeP
 	var past []enforcement.Bypass
 	for _, p := range policies {
 		if p.Name == v1alpha1.PolicyName {
-			past = enforcement.Bypasses(pods, r.last, r.inventory, policy.Effective(p.Spec).Scheduler.Names)
+			past = enforcement.Bypasses(pods, r.last, r.inventory, policy.Effective(p.Spec).Scheduler.Names, r.presets)
 		}
 	}
 	if r.past == nil || !slices.EqualFunc(*r.past, past, enforcement.Bypass.Equal) {

@@ -102,6 +102,13 @@ func (p *pass) putRight(ctx context.Context, ref v1alpha1.ConfigMapReference, li
 			return outcome{Verdict: policy.Contested(ref, by, edit.Changes, dispute.Rounds(by.Manager, p.now)), again: wait}, nil
 		}
 	}
+	if before := p.before(); disturbed && len(edit.Changes) > 0 && before != nil && before.Status == metav1.ConditionTrue {
+		// Until it is right again nothing is proven. Who watches must see that,
+		// however short it is.
+		if err := p.admit(ctx, policy.Changed(ref, by, edit.Changes)); err != nil {
+			return outcome{}, err
+		}
+	}
 	if edit.First {
 		if err := p.keep(ctx, ref, live.Data[ref.Key]); err != nil {
 			return p.failed(ref, err)
@@ -132,6 +139,20 @@ func (p *pass) putRight(ctx context.Context, ref v1alpha1.ConfigMapReference, li
 		out.Verdict, out.again = p.memory.contest, next
 	}
 	return out, nil
+}
+
+// admit writes at once that the configuration is not what the policy says, and
+// that enforcement is not proven by it. The events come with the correction.
+func (p *pass) admit(ctx context.Context, changed policy.Verdict) error {
+	before := p.policy.DeepCopy()
+	facts := policy.Facts{Policy: p.policy, Sync: changed, Hash: p.policy.Status.ConfigHash, Now: p.now, InForce: &p.spec}
+	facts.Enforced.Verdict = policy.Verdict{Status: changed.Status, Reason: v1alpha1.ReasonNotConfigured, Message: changed.Message}
+	var err error
+	if facts.Quotas, err = p.count(ctx); err != nil {
+		return err
+	}
+	p.policy.Status = policy.Of(facts)
+	return p.patchStatus(ctx, before)
 }
 
 // before is condition ConfigSynced as it was, nil when there was none.
