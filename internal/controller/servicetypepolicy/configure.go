@@ -124,21 +124,28 @@ func (p *pass) putRight(ctx context.Context, ref v1alpha1.ConfigMapReference, li
 		return out, nil
 	}
 	p.memory.written = p.now
+	return p.corrected(ref, by, edit.Changes, out), nil
+}
+
+// corrected is the outcome after what somebody else changed was put right: told
+// once, and who goes on and on is told of instead.
+func (p *pass) corrected(ref v1alpha1.ConfigMapReference, by policy.Writer, changes []string, out outcome) outcome {
+	dispute := &p.memory.dispute
 	next := dispute.Replaced([]string{by.Manager}, p.now)
-	if len(edit.Changes) == 0 || !p.stood() {
-		return out, nil
+	if len(changes) == 0 || !p.stood() {
+		return out
 	}
-	if dispute.News(by.Manager+": "+strings.Join(edit.Changes, "; "), p.now) {
-		p.events.Event(p.policy, corev1.EventTypeWarning, v1alpha1.EventConfigCorrected, policy.Tampered(ref, by, edit.Changes)+"; put right")
+	if dispute.News(by.Manager+": "+strings.Join(changes, "; "), p.now) {
+		p.events.Event(p.policy, corev1.EventTypeWarning, v1alpha1.EventConfigCorrected, policy.Tampered(ref, by, changes)+"; put right")
 	}
-	out.Verdict = policy.Corrected(ref, by, edit.Changes, p.now)
+	out.Verdict = policy.Corrected(ref, by, changes, p.now)
 	p.memory.corrected, p.memory.generation = out.Verdict, p.policy.Generation
 	if rounds := dispute.Rounds(by.Manager, p.now); rounds >= contestedRounds {
 		p.memory.until = p.now.Add(next)
-		p.memory.contest = policy.Contested(ref, by, edit.Changes, rounds)
+		p.memory.contest = policy.Contested(ref, by, changes, rounds)
 		out.Verdict, out.again = p.memory.contest, next
 	}
-	return out, nil
+	return out
 }
 
 // admit writes at once that the configuration is not what the policy says, and
