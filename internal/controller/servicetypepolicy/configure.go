@@ -153,6 +153,7 @@ func (p *pass) corrected(ref v1alpha1.ConfigMapReference, by policy.Writer, chan
 func (p *pass) admit(ctx context.Context, changed policy.Verdict) error {
 	before := p.policy.DeepCopy()
 	facts := policy.Facts{Policy: p.policy, Sync: changed, Hash: p.policy.Status.ConfigHash, Now: p.now, InForce: &p.spec}
+	facts.Enforced.Scheduler = p.policy.Status.Scheduler
 	facts.Enforced.Verdict = policy.Verdict{Status: changed.Status, Reason: v1alpha1.ReasonNotConfigured, Message: changed.Message}
 	var err error
 	if facts.Quotas, err = p.count(ctx); err != nil {

@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/test/deployment"
+)
+
+// thePolicy is the one ServiceTypePolicy in a diary.
+const thePolicy = "ServiceTypePolicy/" + api.PolicyName
+
+// entry is one condition of an object, as it was from some moment on.
+type entry struct {
+	object string
+	metav1.Condition
+}
+
+func (e entry) String() string { return fmt.Sprintf("%s/%s: %s", e.Status, e.Reason, e.Message) }
+
+// diary holds everything that conditions said one after the other, and every
+// sign of life of our scheduler. It is written by watches, which leave out
+// nothing, however short it stood.
+type diary struct {
+	mu       sync.Mutex
+	entries  []entry
+	sessions []heartbeat.Report
+	// leads are the renewals of the leader Lease by whoever held it.
+	leads []time.Time
+	// trouble is what a watch complained of, or that one ended by itself.
+	trouble []string
+}
+
+// keepDiary begins one.
+func (s *scene) keepDiary() *diary {
+	s.Helper()
+	watcher, err := client.NewWithWatch(s.cluster.Config(), client.Options{Scheme: s.Scheme()})
+	s.Expect(err).NotTo(HaveOccurred())
+	ctx, stop := context.WithCancel(context.WithoutCancel(s.ctx))
+	s.Cleanup(stop)
+	d := &diary{}
+	for _, list := range []client.ObjectList{&api.CardQuotaList{}, &api.ServiceTypePolicyList{}, &coordinationv1.LeaseList{}} {
+		var where []client.ListOption
+		if _, ok := list.(*coordinationv1.LeaseList); ok {
+			where = append(where, client.InNamespace(deployment.Namespace))
+		}
+		changes, err := watcher.Watch(ctx, list, where...)
+		s.Expect(err).NotTo(HaveOccurred())
+		go d.follow(ctx, changes)
+	}
+	return d
+}
+
+func (d *diary) follow(ctx context.Context, changes watch.Interface) {
+	for change := range changes.ResultChan() {
+		d.write(change)
+	}
+	if ctx.Err() == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.trouble = append(d.trouble, "a watch ended")
+	}
+}
+
+func (d *diary) write(change watch.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if change.Type == watch.Deleted {
+		return
+	}
+	switch object := change.Object.(type) {
+	case *api.CardQuota:
+		d.note("CardQuota/"+object.Name, object.Status.Conditions)
+	case *api.ServiceTypePolicy:
+		d.note("ServiceTypePolicy/"+object.Name, object.Status.Conditions)
+	case *coordinationv1.Lease:
+		d.noteLease(object)
+	default:
+		d.trouble = append(d.trouble, fmt.Sprintf("a watch brought %+v", object))
+	}
+}
+
+func (d *diary) note(object string, conditions []metav1.Condition) {
+	for _, condition := range conditions {
+		now := entry{object, condition}
+		if before, ok := d.last(object, condition.Type); !ok || before.String() != now.String() {
+			d.entries = append(d.entries, now)
+		}
+	}
+}
+
+func (d *diary) noteLease(lease *coordinationv1.Lease) {
+	switch report, err := heartbeat.Read(lease); {
+	case err == nil:
+		d.sessions = append(d.sessions, report)
+	case lease.Name == heartbeat.LeaseName:
+		d.trouble = append(d.trouble, err.Error())
+	case lease.Name == "volcano" && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "":
+		d.leads = append(d.leads, lease.Spec.RenewTime.Time)
+	}
+}
+
+func (d *diary) last(object, kind string) (entry, bool) {
+	for i := len(d.entries) - 1; i >= 0; i-- {
+		if d.entries[i].object == object && d.entries[i].Type == kind {
+			return d.entries[i], true
+		}
+	}
+	return entry{}, false
+}
+
+// now is what a condition says, "" when it is not there.
+func (d *diary) now(object, kind string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e, ok := d.last(object, kind); ok {
+		return e.String()
+	}
+	return ""
+}
+
+// page is the place in the diary where the next entry will stand.
+func (d *diary) page() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.entries)
+}
+
+// since lists what a condition has come to say from a page on.
+func (d *diary) since(page int, object, kind string) []entry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []entry
+	for _, e := range d.entries[page:] {
+		if e.object == object && e.Type == kind {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// alive tells whether our scheduler gave a sign of life between two moments.
+func (d *diary) alive(from, until time.Time) (signs []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	within := func(t time.Time) bool { return t.After(from) && t.Before(until) }
+	for _, beat := range d.sessions {
+		if within(beat.At) {
+			signs = append(signs, fmt.Sprintf("%s closed a session at %s", beat.Identity, beat.At))
+		}
+	}
+	for _, lead := range d.leads {
+		if within(lead) {
+			signs = append(signs, fmt.Sprintf("the leader Lease was renewed at %s", lead))
+		}
+	}
+	return signs
+}

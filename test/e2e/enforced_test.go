@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/test/observer"
+)
+
+// within is how soon it must be said that quotas are not enforced any more,
+// counted from the last sign of life of our scheduler.
+const within = 30 * time.Second
+
+// TestEnforcementIsProven takes a cluster from Volcano's own scheduler to ours
+// and back, breaks on the way what can be broken, and holds what is said of
+// enforcement against it. Everything is real, under the rights that are shipped.
+func TestEnforcementIsProven(t *testing.T) {
+	p := newProof(t)
+	step := func(name string, play func()) {
+		began := time.Now()
+		play()
+		t.Logf("%s: %.1f s", name, time.Since(began).Seconds())
+	}
+	step("without a policy", p.withoutAPolicy)
+	step("handover to ours", p.handsOver)
+	step("the stock scheduler in place of ours", p.stockInPlaceOfOurs)
+	step("a configuration changed by somebody else", p.tampered)
+	step("a configuration that cannot be read", p.unreadable)
+	step("cards held past the scheduler", p.past)
+	step("handover back", p.handsBack)
+
+	p.complete()
+	p.Expect(p.stocks).To(HaveLen(3))
+	for _, stock := range p.stocks {
+		p.Expect(p.alive(stock.from, stock.until)).To(BeEmpty(), "two schedulers were at work while %s was", stock.pod.Name)
+	}
+}
+
+// Nothing names capacity-card: our scheduler is up and stays unelected.
+func (p *proof) withoutAPolicy() {
+	p.quota(tenant, cards(h200, 4))
+	p.quota(neighbour, cards(h200, 2))
+	p.says(api.ConditionEnforced, "Unknown/NoPolicy: ", "CardQuota/"+tenant, "CardQuota/"+neighbour)
+	p.startScheduler()
+	p.Eventually(p.readyz).Should(And(HavePrefix("ok\nNotConfigured: "), ContainSubstring("capacity-card")))
+	p.Consistently(p.holder).Should(BeEmpty())
+	p.Expect(p.deployment.Scheduler.Running()).To(BeTrue())
+	p.Expect(p.text()).To(Equal(p.original), "nobody touched it")
+}
+
+func (p *proof) handsOver() {
+	resume := p.observer.Excuse(observer.Reason) // the stock scheduler does not know why
+	stock := p.startStock("volcano-scheduler-1")
+	p.runOnModel(work{name: "before", queue: tenant, card: h200, count: 1, pods: 2})
+	p.wantRunning("before", 2, 0)
+	p.Expect(p.cluster.ApplyFile(p.ctx, filepath.Join(suite.root, "config/samples/policy.yaml"))).To(Succeed())
+	p.says(api.ConditionConfigSynced, "True/Synced: ", thePolicy)
+	p.merged = p.text()
+	p.Expect(p.merged).To(And(HavePrefix("actions: \"enqueue, allocate, backfill, cardreclaim\"\n"), ContainSubstring("- name: capacity-card\n"),
+		Not(ContainSubstring("proportion")), Not(ContainSubstring("overcommit"))))
+	p.enforced("False/StockScheduler: .* pod volcano-system/volcano-scheduler-1$")
+	p.Eventually(p.readyz).Should(And(ContainSubstring("ConfigurationLoaded: "), ContainSubstring("ForeignScheduler: not elected: ")))
+	p.Expect(p.holder()).To(BeEmpty())
+
+	p.scaleTo0(stock)
+	p.enforced("True/Enforced: ")
+	resume()
+	p.create(p.deploymentOf(work{name: "train", queue: tenant, card: h200, count: 1, pods: 3}))
+	p.wantPods(map[string]string{"before": pods(2, 0), "train": pods(2, 1)})
+	p.wantSaid("train", insufficient(tenant, h200, 1, 4))
+}
+
+func (p *proof) stockInPlaceOfOurs() {
+	p.scale("train", 2) // the stock scheduler would give more than the quota
+	p.wantRunning("train", 2, 0)
+	page := p.page()
+	resume := p.observer.Excuse(observer.Reason)
+	p.stopOurs()
+	last, err := p.heartbeat()
+	p.Expect(err).NotTo(HaveOccurred())
+	stock := p.startStock("volcano-scheduler-2")
+	p.runOnModel(work{name: "meanwhile", queue: neighbour, card: h200, count: 1, pods: 1})
+	p.Eventually(func() int { return p.running("meanwhile") }).Should(Equal(1), "the stock scheduler is at work")
+	p.enforced("False/StockScheduler: .* pod volcano-system/volcano-scheduler-2$")
+	for _, object := range []string{thePolicy, "CardQuota/" + tenant, "CardQuota/" + neighbour} {
+		changes := p.since(page, object, api.ConditionEnforced)
+		p.Expect(changes[0].Status).To(Equal(metav1.ConditionFalse))
+		unproven := changes[0].LastTransitionTime.Sub(last.At)
+		named := p.toldAt(object, api.EventNotEnforced, "^StockScheduler: .* volcano-system/volcano-scheduler-2$").Sub(last.At)
+		p.Logf("%s: not Enforced %.1f s after the last session of ours (%s), the stock scheduler named after %.1f s; both are told in whole seconds",
+			object, unproven.Seconds(), changes[0].Reason, named.Seconds())
+		p.Expect(max(unproven, named)).To(BeNumerically("<", within))
+	}
+	p.scaleTo0(stock)
+	p.startScheduler()
+	p.enforced("True/Enforced: ")
+	resume()
+}
+
+// Somebody takes away what the policy needs: that is said, and put right.
+func (p *proof) tampered() {
+	block := p.merged[strings.Index(p.merged, "  - name: capacity-card\n"):]
+	block = block[:strings.Index(block, "- plugins:\n")]
+	for _, hand := range []struct{ what, text string }{
+		{"no cardreclaim", strings.Replace(p.merged, ", cardreclaim", "", 1)},
+		{"no capacity-card", strings.Replace(p.merged, block, "", 1)},
+	} {
+		page := p.page()
+		p.edit(hand.text)
+		p.Eventually(p.text).Should(Equal(p.merged), hand.what)
+		said := func(object, kind string) func() []string {
+			return func() (out []string) {
+				for _, e := range p.since(page, object, kind) {
+					out = append(out, e.String())
+				}
+				return out
+			}
+		}
+		p.Eventually(said(thePolicy, api.ConditionConfigSynced)).Should(ContainElement(HavePrefix("False/ConfigChanged: ")), hand.what)
+		p.Eventually(said(thePolicy, api.ConditionEnforced)).Should(ContainElement(HavePrefix("False/NotConfigured: ")), hand.what)
+		p.says(api.ConditionConfigSynced, "True/ConfigCorrected: .*kubectl-edit", thePolicy)
+		p.enforced("True/Enforced: ")
+		p.Expect(p.beatsBy()).To(Equal(schedulerconf.Hash(p.merged)), hand.what)
+	}
+}
+
+// beatsBy is the configuration of a session that was closed after now.
+func (p *proof) beatsBy() string {
+	p.Helper()
+	return p.beats().ConfigHash
+}
+
+func (p *proof) unreadable() {
+	const broken = "actions: [\n"
+	good := p.text()
+	p.edit(broken)
+	p.says(api.ConditionConfigSynced, "False/ConfigUnreadable: ", thePolicy)
+	p.enforced("False/NotConfigured: ")
+	p.run(work{name: "goes-on", queue: neighbour, card: h200, count: 1, pods: 2})
+	p.wantRunning("goes-on", 1, 1) // one card is held since before
+	p.Expect(p.text()).To(Equal(broken), "what cannot be read is left as it is")
+	p.Expect(p.beatsBy()).To(Equal(schedulerconf.Hash(good)), "the last good one is in force")
+	p.enforced("False/NotConfigured: ")
+	p.edit(good)
+	p.says(api.ConditionConfigSynced, "True/", thePolicy)
+	p.enforced("True/Enforced: ")
+	p.Expect(p.DeleteAllOf(p.ctx, &corev1.Pod{}, client.InNamespace(p.namespace), client.MatchingLabels{app: "goes-on"})).To(Succeed())
+}
+
+// Pods get cards of the tenant without having asked our scheduler, within the
+// quota as it happens.
+func (p *proof) past() {
+	p.scale("train", 1)
+	p.wantRunning("train", 1, 0)
+	for _, test := range []struct {
+		name, why string
+		change    func(*corev1.PodSpec)
+	}{
+		{"other-name", "schedulerName is by-hand", func(s *corev1.PodSpec) { s.SchedulerName = "by-hand" }},
+		{"preset-node", "nodeName was set by ", func(s *corev1.PodSpec) { s.NodeName = "h200-1" }},
+	} {
+		page := p.page()
+		pod := p.barePods(work{name: test.name, queue: tenant, card: h200, count: 1, pods: 1})[0]
+		test.change(&pod.Spec)
+		p.create(pod)
+		if pod.Spec.NodeName == "" {
+			p.Expect(p.cluster.Client().CoreV1().Pods(p.namespace).Bind(p.ctx, &corev1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "h200-1"},
+			}, metav1.CreateOptions{})).To(Succeed())
+		}
+		p.Eventually(func() int { return p.running(test.name) }).Should(Equal(1))
+		p.says(api.ConditionEnforced, "False/CardBypass: 1 pod holds 1 NVIDIA-H200 .*"+tenant+"/"+pod.Name+".*"+test.why, thePolicy, "CardQuota/"+tenant)
+		p.beatsBy()
+		p.Expect(p.now(thePolicy, api.ConditionEnforced)).To(HavePrefix("False/CardBypass: "), "as long as it is there")
+		p.Expect(p.Delete(p.ctx, pod)).To(Succeed())
+		p.enforced("True/Enforced: ")
+		p.Expect(p.since(page, "CardQuota/"+neighbour, api.ConditionEnforced)).To(BeEmpty(), "the neighbour has nothing to do with it")
+	}
+}
+
+func (p *proof) handsBack() {
+	p.Eventually(func() int { return len(p.podsOf("goes-on")) }).Should(BeZero())
+	held := p.all()
+	p.Expect(held).To(HaveLen(4))
+	p.Expect(p.Delete(p.ctx, &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}})).To(Succeed())
+	p.Eventually(func() bool {
+		return apierrors.IsNotFound(p.Get(p.ctx, types.NamespacedName{Name: api.PolicyName}, &api.ServiceTypePolicy{}))
+	}).Should(BeTrue())
+	live := p.configuration()
+	p.Expect(live.Data).To(Equal(map[string]string{configurationKey: p.original}))
+	p.Expect(live.Annotations).NotTo(HaveKey(api.AnnotationSchedulerConfigUndo))
+	copied := types.NamespacedName{Namespace: configurationName.Namespace, Name: configurationName.Name + "-original"}
+	p.Expect(apierrors.IsNotFound(p.Get(p.ctx, copied, &corev1.ConfigMap{}))).To(BeTrue(), "the copy of the text is gone")
+	p.says(api.ConditionEnforced, "Unknown/NoPolicy: ", "CardQuota/"+tenant, "CardQuota/"+neighbour)
+
+	p.observer.Excuse(observer.Reason)
+	p.stopOurs()
+	stock := p.startStock("volcano-scheduler-3")
+	p.runOnModel(work{name: "after", queue: tenant, card: h200, count: 1, pods: 1})
+	p.wantRunning("after", 1, 0)
+	for uid, name := range held {
+		p.Expect(p.all()).To(HaveKey(uid), "pod %s is lost", name)
+	}
+	p.scaleTo0(stock)
+}
