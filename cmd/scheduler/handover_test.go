@@ -114,6 +114,14 @@ func TestACandidateStandsBackWhileAForeignSchedulerRuns(t *testing.T) {
 	g.Eventually(e.ended).Should(Receive(BeNil()))
 }
 
+// TestTheElectedLooksOnceMore: somebody may have come while it waited for its turn
+// and was not brought yet.
+func TestTheElectedLooksOnceMore(t *testing.T) {
+	g, l := patient(t), newLooking(stranger("late", "n", corev1.PodRunning))
+	work := &leader{others: l.foreign}
+	g.Expect(work.with(newFence())(t.Context())).To(MatchError(ContainSubstring("another scheduler runs in pod ns/late,")))
+}
+
 func TestAWaitingProcessStopsWhenAsked(t *testing.T) {
 	g := patient(t)
 	e := startTurns(t, true, look(t, stranger("one", "n", corev1.PodRunning)))

@@ -106,11 +106,16 @@ func (t *Tide) Leaves(task *api.TaskInfo) {
 func (t *Tide) Overdue(patience time.Duration) []*api.TaskInfo {
 	var late []*api.TaskInfo
 	for _, task := range t.p.leavers {
-		if t.p.memory.now().Sub(t.p.memory.leaving[task.Pod.UID]) > patience {
+		if t.LeftFor(task, patience) {
 			late = append(late, task)
 		}
 	}
 	return late
+}
+
+// LeftFor tells that a pod was told to go longer ago than patience.
+func (t *Tide) LeftFor(task *api.TaskInfo, patience time.Duration) bool {
+	return t.p.memory.now().Sub(t.p.memory.leaving[task.Pod.UID]) > patience
 }
 
 // markLeaving gives pods that were told to go the status that Volcano would

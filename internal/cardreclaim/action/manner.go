@@ -19,6 +19,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/capacitycard"
+	"cardquota.dev/operator/internal/decision"
 )
 
 // manner asks Volcano's job controller to replace pods.
@@ -35,6 +36,10 @@ const atOnce = 32
 // asked to replace. Then the pod is deleted here; its mark keeps the policies of
 // its job from counting that, too.
 var patience = 30 * time.Second
+
+// unmarked is the same for pods that do not even show their mark: for longer than
+// writes are tried again.
+var unmarked = 2 * time.Minute
 
 // again is how a write that failed is tried again: for about half a minute.
 var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
@@ -147,6 +152,9 @@ func mark(client kubernetes.Interface, pod *corev1.Pod) error {
 // alone for too long: those who were promised their cards wait for them.
 func (a *Action) insist(ssn *framework.Session, tide *capacitycard.Tide) {
 	for _, task := range tide.Overdue(patience) {
+		if !decision.ToldToGo(task.Pod) && !tide.LeftFor(task, unmarked) {
+			continue // its mark is still on its way; deleted without it a retry would count
+		}
 		klog.InfoS("Volcano's job controller has not replaced a pod, it is deleted", "pod", klog.KObj(task.Pod), "after", patience.String())
 		a.manner.remove(ssn.KubeClient(), task)
 		tide.Leaves(task) // from now on, so that it is not asked again every session

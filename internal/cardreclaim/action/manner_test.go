@@ -247,9 +247,14 @@ func TestPodsThatNobodyReplacesAreDeleted(t *testing.T) {
 		t.Errorf("there are %v", left)
 	}
 
-	kept := patience
-	t.Cleanup(func() { patience = kept })
+	kept, longer := patience, unmarked
+	t.Cleanup(func() { patience, unmarked = kept, longer })
 	patience = -time.Second
+	w.run(t).expect(t, "t*4", "i-0@n")
+	if left := w.there(t); len(left) != 5 { // the cache has not seen the marks
+		t.Errorf("there are %v", left)
+	}
+	unmarked = -time.Second
 	w.run(t).expect(t, "t*4", "i-0@n")
 	eventually(t, "all that were told to go are deleted", func() bool { return len(w.there(t)) == 1 })
 	w.deleted(t, 0) // not in Volcano's way, which leaves alone what says already that it goes
