@@ -1,4 +1,4 @@
-// Package schedulerconf judges and stamps the text of volcano-scheduler.conf.
+// Package schedulerconf judges, merges and stamps the text of volcano-scheduler.conf.
 //
 // Volcano reads that text without strictness: unknown keys are dropped, an unknown plugin is
 // an error log in every session, and a text that its parser refuses ends the scheduler when

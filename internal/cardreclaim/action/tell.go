@@ -36,7 +36,7 @@ func (w *wave) tell(job *api.JobInfo, parted []*parting, plan *cardreclaim.Plan)
 	var names []string
 	pods := 0
 	for _, p := range parted {
-		names = append(names, fmt.Sprintf("%s/%s", p.giver.job.Namespace, p.giver.job.Name))
+		names = append(names, nameOf(p.giver.job))
 		pods += len(p.tasks)
 		w.tellGiver(job, p)
 		counted.took(p, p.loss())
@@ -66,8 +66,19 @@ func (w *wave) tellGiver(job *api.JobInfo, p *parting) {
 		cards = cards.Add(p.giver.cards[i])
 	}
 	w.tide.Tell(aboutOf(p.giver), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
-		"%d card(s) are taken back for %s/%s of queue %s: %s; %d card-seconds of work are lost",
-		cards, job.Namespace, job.Name, job.Queue, what, p.loss()))
+		"%d card(s) are taken back for %s of queue %s: %s; %d card-seconds of work are lost",
+		cards, nameOf(job), job.Queue, what, p.loss()))
+}
+
+// nameOf is the name by which users know a job: that of whatever made its pods,
+// and that of its PodGroup when nothing did.
+func nameOf(job *api.JobInfo) string {
+	for _, task := range job.Tasks {
+		if owner := metav1.GetControllerOf(task.Pod); owner != nil {
+			return job.Namespace + "/" + owner.Name
+		}
+	}
+	return job.Namespace + "/" + job.Name
 }
 
 // places are the places of what goes among the giver's tasks.
