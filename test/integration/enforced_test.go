@@ -183,18 +183,38 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 	}
 }
 
-// TestErasedRecord: who takes managedFields away does not get past the rule.
+// TestErasedRecord: who takes managedFields away, or rewrites them as if the node
+// name had never been theirs, does not get past the rule.
 func TestErasedRecord(t *testing.T) {
 	g := need(t)
 	name := unique(t, "")
 	enforcing(t, name)
 	newNode(t, name, "NVIDIA-H200")
-	pod := newPod(name, name, name, 2)
-	create(t, pod)
-	both(t, name, gomega.HavePrefix("False/CardBypass"))
-	base := pod.DeepCopy()
-	pod.ManagedFields = []metav1.ManagedFieldsEntry{{}}
-	g.Expect(admin.Patch(t.Context(), pod, client.MergeFrom(base))).To(gomega.Succeed())
+	rewrite := func(pod *corev1.Pod, record []metav1.ManagedFieldsEntry) {
+		g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)).To(gomega.Succeed())
+		base := pod.DeepCopy()
+		pod.ManagedFields = record
+		g.Expect(admin.Patch(t.Context(), pod, client.MergeFrom(base))).To(gomega.Succeed())
+	}
+	preset := newPod(name+"-preset", name, name, 2)
+	create(t, preset)
+	past := gomega.And(gomega.HavePrefix("False/CardBypass"), gomega.ContainSubstring("nodeName was set by integration.test"))
+	both(t, name, past)
+	rewrite(preset, []metav1.ManagedFieldsEntry{{}})
+	rewrite(preset, []metav1.ManagedFieldsEntry{{
+		Manager: "kubectl-create", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)},
+	}})
+	g.Consistently(condition(t, name, "Enforced")).Should(past)
+	remove(t, preset)
+	both(t, name, gomega.HavePrefix("True/Enforced"))
+
+	bound := newPod(name+"-bound", name, "", 2)
+	create(t, bound)
+	bind(t, bound, name)
+	setPod(t, bound, running)
+	g.Eventually(summary(t, name)).Should(gomega.Equal("2/8 NVIDIA-H200"))
+	rewrite(bound, []metav1.ManagedFieldsEntry{{}})
 	both(t, name, gomega.And(gomega.HavePrefix("False/CardBypass"), gomega.ContainSubstring("managedFields were taken away")))
 }
 
