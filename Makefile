@@ -49,6 +49,22 @@ build: ## Build the operator, the scheduler and the demo into ./bin
 controlplane: ## Build etcd, Kubernetes, Volcano and kwok for the local cluster into ./bin
 	@hack/build-controlplane.sh
 
+.PHONY: olm-tools
+olm-tools: ## Build OLM's operators and opm into ./bin/olm, for the catalog and test/olm
+	@hack/build-olm.sh
+
+.PHONY: certmanager
+certmanager: ## Build cert-manager's controllers into ./bin/certmanager, for test/handbook
+	@hack/build-certmanager.sh
+
+.PHONY: images
+images: ## Build the images of both programs as OCI archives, with an SBOM each, into dist/images (needs root)
+	@VERSION=$(VERSION) hack/images.sh
+
+.PHONY: node-tools
+node-tools: ## Install containerd, buildah and what else the images and the local cluster's real node need (needs root)
+	@hack/install-node-tools.sh
+
 TOOLS := controller-gen crd-ref-docs kustomize golangci-lint gotestsum
 .PHONY: tools
 tools: $(TOOLS:%=$(BIN)/%) ## Build the pinned tools into ./bin
@@ -70,33 +86,43 @@ $(TOOLS:%=$(BIN)/%): hack/tools/go.sum
 generate: $(BIN)/controller-gen $(BIN)/crd-ref-docs ## Generate deepcopy code, CRDs, the operator's RBAC and docs/api.md
 	@$(BIN)/controller-gen object paths=./api/...
 	@$(BIN)/controller-gen crd:maxDescLen=1000000 paths=./api/... output:crd:dir=config/crd/bases
-	@$(BIN)/controller-gen rbac:roleName=cardquota-manager,fileName=manager_role.yaml paths=./internal/controller/... output:rbac:dir=config/rbac
+	@$(BIN)/controller-gen rbac:roleName=cardquota-manager,fileName=manager_role.yaml paths=./internal/controller/... paths=./internal/webhook/... output:rbac:dir=config/rbac
 	@$(BIN)/crd-ref-docs --config hack/crd-ref-docs.yaml --source-path api --renderer markdown --output-path docs/api.md --log-level ERROR
 
 .PHONY: verify
-verify: $(BIN)/controller-gen $(BIN)/crd-ref-docs $(BIN)/kustomize ## Check that generated files are up to date and manifests render
+verify: $(BIN)/controller-gen $(BIN)/crd-ref-docs $(BIN)/kustomize verify-bundle verify-alerts ## Check generated files, that manifests render and fit together, the bundle and the alerts
 	@hack/verify-generated.sh
 
 .PHONY: bundle
 bundle: ## Generate the OLM bundle from config/
 	@cd hack/bundle && go run . -root ../..
 
+.PHONY: catalog
+catalog: olm-tools ## Write a catalog with the OLM bundle to dist/catalog (BUNDLES='dist/bundles/*' for others)
+	@rm -rf dist/catalog dist/catalog.Dockerfile # opm overwrites neither
+	@cd hack/bundle && go run ./catalog -opm $(BIN)/olm/opm -out $(CURDIR)/dist/catalog $(abspath $(or $(BUNDLES),bundle))
+
 .PHONY: verify-bundle
 verify-bundle: ## Check that the OLM bundle is up to date and passes the validators
 	@cd hack/bundle && go test -count=1 ./...
 
+.PHONY: verify-alerts
+verify-alerts: ## Check by Prometheus' own engine that the alerts fire when they shall
+	@cd hack/alerts && go test -count=1 ./...
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters
 	@$(BIN)/golangci-lint run ./...
-	@cd hack/bundle && $(BIN)/golangci-lint run -c $(CURDIR)/.golangci.yml ./...
+	@for module in alerts bundle sbom; do (cd hack/$$module && $(BIN)/golangci-lint run -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 ## Test
 
 GOTESTSUM := $(BIN)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg
 
 .PHONY: test
-test: controlplane tools build ## Run everything: generated files, lint, unit, envtest and e2e tests
-	@hack/test.sh verify verify-bundle lint test-unit test-e2e
+test: controlplane olm-tools certmanager tools build ## Run everything: generated files, lint, unit, envtest and e2e tests
+	@hack/install-node-tools.sh || echo "test: what needs real containers will be skipped, by name"
+	@hack/test.sh verify lint test-unit test-e2e
 
 .PHONY: test-unit
 test-unit: controlplane $(BIN)/gotestsum ## Run unit and envtest tests with the race detector

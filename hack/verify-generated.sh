@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that generated files are what their sources generate now and that every
-# kustomization renders. Generates into a copy, so that the tree is never changed.
+# kustomization and component renders. Generates into a copy, so that the tree is never changed.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -12,7 +12,7 @@ gen=bin/controller-gen
 mkdir -p "$copy/docs" "$copy/api/v1alpha1" "$copy/config/crd/bases" "$copy/config/rbac"
 "$gen" object paths=./api/... output:object:dir="$copy/api/v1alpha1"
 "$gen" crd:maxDescLen=1000000 paths=./api/... output:crd:dir="$copy/config/crd/bases"
-"$gen" rbac:roleName=cardquota-manager,fileName=manager_role.yaml paths=./internal/controller/... output:rbac:dir="$copy/config/rbac"
+"$gen" rbac:roleName=cardquota-manager,fileName=manager_role.yaml paths=./internal/controller/... paths=./internal/webhook/... output:rbac:dir="$copy/config/rbac"
 bin/crd-ref-docs --config hack/crd-ref-docs.yaml --source-path api --renderer markdown --output-path "$copy/docs/api.md" --log-level ERROR
 
 failed=0
@@ -22,8 +22,28 @@ while IFS= read -r file; do
 		failed=1
 	fi
 done < <(cd "$copy" && find . -type f)
+# A component renders only inside of something: each one with config/default, and all together,
+# as people combine them.
+mkdir "$copy/all" && cp -R config "$copy/all/"
+components=()
+render() { bin/kustomize build "$1" >/dev/null || failed=1; }
+render_with() { # COMPONENT…
+	mkdir -p "$copy/all/rendered"
+	{
+		printf 'resources: [../config/default]\ncomponents:\n'
+		printf -- '- ../%s\n' "$@"
+	} >"$copy/all/rendered/kustomization.yaml"
+	render "$copy/all/rendered"
+}
 for kustomization in $(git ls-files --cached --others --exclude-standard 'config/**/kustomization.yaml'); do
-	bin/kustomize build "$(dirname "$kustomization")" >/dev/null || failed=1
+	folder=$(dirname "$kustomization")
+	if grep -q '^kind: Component$' "$kustomization"; then
+		components+=("$folder")
+		render_with "$folder"
+	else
+		render "$folder"
+	fi
 done
-[ "$failed" = 0 ] && echo "verify: generated files are up to date, every kustomization renders"
+render_with "${components[@]}"
+[ "$failed" = 0 ] && echo "verify: generated files are up to date, every kustomization and component renders"
 exit "$failed"

@@ -23,6 +23,13 @@ const (
 	// from being evicted for others. On a pod it is also read as a label, as
 	// Volcano does; without it pods may be evicted.
 	AnnotationPreemptable = "volcano.sh/preemptable"
+	// AnnotationNamespaceSelector on a Queue selects, by their labels, the
+	// namespaces whose pods may use the queue: a metav1.LabelSelector as JSON,
+	// {"matchLabels":{"team":"chat"}}; {} is every namespace, and so is a Queue
+	// without the annotation. One that cannot be read selects no namespace. The
+	// operator writes it from a CardQuota; the scheduler honours it when it was
+	// written by hand as well.
+	AnnotationNamespaceSelector = "volcano.sh/namespace-selector"
 	// AnnotationCardAllocated on a Queue is written by the operator: what the
 	// queue's pods hold now, in the form of card.quota.
 	AnnotationCardAllocated = "volcano.sh/card.allocated"
@@ -58,6 +65,14 @@ const (
 	// counts; what was computed before it is not lost when its cards are taken
 	// back.
 	AnnotationCheckpointTime = "volcano.sh/checkpoint-time"
+	// AnnotationChargedQueue on a placed pod is the queue that its cards, CPU and
+	// memory are charged to as long as it runs, whatever becomes of its PodGroup.
+	// The scheduler writes it in the request that binds the pod to its node; what
+	// stood there before is overwritten, and on a pod without a node it means
+	// nothing. On a placed pod only who may update Queues may change it; the
+	// scheduler that bound the pod goes by what it remembers, one that is started
+	// later, and the status, by this.
+	AnnotationChargedQueue = "cardquota.dev/charged-queue"
 	// AnnotationPodGroup on a pod names its PodGroup; Volcano writes it.
 	AnnotationPodGroup = "scheduling.k8s.io/group-name"
 )

@@ -67,8 +67,9 @@ type CardQuotaStatus struct {
 	Blocked []BlockedStatus `json:"blocked,omitempty"`
 	// conditions are QueueSynced (the Queue carries this quota), WithinQuota
 	// (nothing is held beyond it), Enforced (a scheduler that enforces it is
-	// proven to be at work; Unknown without a ServiceTypePolicy) and Ready (the
-	// queue can be used). True is good.
+	// proven to be at work; Unknown without a ServiceTypePolicy),
+	// InventorySatisfied (all quotas together grant no more than healthy nodes
+	// have) and Ready (the queue can be used). True is good.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -71,8 +71,6 @@ type CardQuotaList struct {
 
 // CardQuotaSpec is what a tenant is granted.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.namespaceSelector)",fieldPath=".namespaceSelector",message="namespaceSelector is not supported yet: leave it out, every namespace may use the queue"
-// +kubebuilder:validation:XValidation:rule="!has(self.overAllocation) || self.overAllocation != 'Deny'",fieldPath=".overAllocation",message="overAllocation Deny is not supported yet: use Warn or Allow, every quota is enforced as written, whatever the cluster has"
 // +kubebuilder:validation:XValidation:rule="!has(self.parent)",fieldPath=".parent",message="parent is not supported yet: leave it out, queues are flat under root"
 type CardQuotaSpec struct {
 	// tenant is who the cards are for. CardQuotas can be selected by it:
@@ -90,18 +88,49 @@ type CardQuotaSpec struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
 	Project string `json:"project,omitempty"`
 	// serviceType says what kind of work runs in the queue. inference gets
-	// queue priority 80000 and cannot be reclaimed; training gets 20000 and can.
-	// Other names leave both fields of the Queue alone. It is written to the
-	// Queue as volcano.sh/service.type, where it decides for every workload of
-	// the queue: no pod can claim more than its queue grants.
+	// queue priority 80000 and cannot be reclaimed; training gets 20000 and can,
+	// unless the ServiceTypePolicy says otherwise. A type that it does not define
+	// is refused when it is written; one that loses its definition later leaves
+	// both fields of the Queue alone. It is written to the Queue as
+	// volcano.sh/service.type, where it decides for every workload of the queue:
+	// no pod can claim more than its queue grants.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	ServiceType string `json:"serviceType"`
-	// namespaceSelector is reserved for choosing the namespaces whose pods may
-	// use the queue. It is not supported yet and refused.
+	// namespaceSelector selects, by their labels, the namespaces whose pods may use
+	// the queue. Unset means every namespace, as in Volcano, where any pod may name
+	// any queue; {} is every namespace as well, as in Kubernetes.
+	//
+	//	namespaceSelector:
+	//	  matchLabels:
+	//	    team: chat
+	//
+	// Every namespace carries its own name as the label kubernetes.io/metadata.name:
+	//
+	//	namespaceSelector:
+	//	  matchExpressions:
+	//	  - key: kubernetes.io/metadata.name
+	//	    operator: In
+	//	    values: [chat, chat-staging]
+	//
+	// It is written to the Queue as volcano.sh/namespace-selector, and the scheduler
+	// goes by it: a job or pod of another namespace is neither admitted nor placed,
+	// takes cards from nobody, and says why it waits, whether it asks for cards or
+	// not. Who may label namespaces decides who may use the queue; the roles admin
+	// and edit of Kubernetes do not allow it. A change touches no running pod: it
+	// stays, and counts, when its namespace is left out later. Unset takes back what
+	// was written to the Queue; an annotation that somebody else wrote there stays
+	// and counts. A key or value that is no label's is told in condition QueueSynced
+	// (InvalidNamespaceSelector), and the Queue keeps what it had. At most 32 labels,
+	// 32 expressions, and 256 values in each.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || self.matchLabels.size() <= 32",message="at most 32 labels can be matched"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.size() <= 32",message="at most 32 expressions can be matched"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="operator must be In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.operator in ['In', 'NotIn']) || has(e.values) && e.values.size() > 0 && e.values.size() <= 256)",message="the operators In and NotIn need 1 to 256 values"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.operator in ['Exists', 'DoesNotExist']) || !has(e.values) || e.values.size() == 0)",message="the operators Exists and DoesNotExist take no values"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// queueName is the Volcano Queue that carries the quota; the operator
 	// creates it when it does not exist. Unset means the name of this
@@ -134,7 +163,7 @@ type CardQuotaSpec struct {
 	//	- name: NVIDIA-H800/mps-80g*1/2        # MPS halves of a card
 	//	  quota: 2
 	//
-	// A quota may be larger than the cluster: overAllocation says what is
+	// A quota may be larger than the cluster; overAllocation says what is
 	// thought of that. Lowering a quota below what is in use stops nothing that
 	// runs; nothing new starts until use has fallen, and status shows
 	// overQuotaBy. At most 64 entries, one per name.
@@ -158,10 +187,15 @@ type CardQuotaSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	Weight *int32 `json:"weight,omitempty"`
 	// overAllocation says what is thought of quotas that add up to more cards
-	// than the cluster has: Allow it silently, or Warn in a condition (default).
-	// This version stores the choice and does not act on it yet: every quota is
-	// enforced as written, whatever the cluster has. Deny is reserved for
-	// refusing such quotas; it is not supported yet and refused itself.
+	// than the cluster has: of any card that this CardQuota grants, the quotas of
+	// all CardQuotas together against the cards of Ready nodes. Warn (default):
+	// condition InventorySatisfied turns False and an event says so. Allow: the
+	// condition stays True and says how many too many are granted. Deny: this
+	// CardQuota may not be made, and none of its quotas raised, beyond what the
+	// others leave; the admission webhook refuses it. What was granted stays
+	// granted: when cards go away later, or others are granted more, or the webhook
+	// did not run, Deny is as Warn. Every quota is enforced as written in any case,
+	// nothing is withheld, and Ready does not depend on it.
 	// +optional
 	// +kubebuilder:default=Warn
 	OverAllocation OverAllocation `json:"overAllocation,omitempty"`
@@ -240,9 +274,11 @@ type OverAllocation string
 
 // The values of OverAllocation.
 const (
+	// OverAllocationAllow says that it is meant.
 	OverAllocationAllow OverAllocation = "Allow"
-	OverAllocationWarn  OverAllocation = "Warn"
-	// OverAllocationDeny is reserved and refused.
+	// OverAllocationWarn tells of it in a condition and an event.
+	OverAllocationWarn OverAllocation = "Warn"
+	// OverAllocationDeny refuses to grant more than is left.
 	OverAllocationDeny OverAllocation = "Deny"
 )
 

@@ -6,6 +6,10 @@ const (
 	ConditionQueueSynced = "QueueSynced"
 	// ConditionWithinQuota: the queue's pods hold no card beyond its quota.
 	ConditionWithinQuota = "WithinQuota"
+	// ConditionInventorySatisfied: of no card that this CardQuota grants do all
+	// CardQuotas together grant more than healthy nodes have. Whatever it says, the
+	// quota is enforced as written and Ready is not touched by it.
+	ConditionInventorySatisfied = "InventorySatisfied"
 	// ConditionReady: the Queue carries this quota and takes work, and with a
 	// ServiceTypePolicy the quota is proven to be enforced.
 	ConditionReady = "Ready"
@@ -33,6 +37,10 @@ const (
 	// ReasonQueueReserved: the queue belongs to Volcano and is never written.
 	// False.
 	ReasonQueueReserved = "QueueReserved"
+	// ReasonInvalidNamespaceSelector: spec.namespaceSelector is none that
+	// Kubernetes accepts; the message says what is wrong with it. The Queue keeps
+	// what it had, or is not made. False.
+	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector"
 	// ReasonDraining: the CardQuota is being deleted; the Queue has no quota any
 	// more and goes when nothing uses it. False.
 	ReasonDraining = "Draining"
@@ -48,6 +56,19 @@ const (
 	// ReasonNotCounted: pods have not been counted yet, or this CardQuota does
 	// not have its queue. Unknown.
 	ReasonNotCounted = "NotCounted"
+)
+
+// Reasons of InventorySatisfied, besides ReasonNotCounted.
+const (
+	// ReasonInventorySatisfied: there are as many healthy cards as all CardQuotas
+	// grant. True.
+	ReasonInventorySatisfied = "InventorySatisfied"
+	// ReasonOverAllocationAllowed: more is granted than there are healthy cards,
+	// and overAllocation Allow says that this is meant; the message counts. True.
+	ReasonOverAllocationAllowed = "OverAllocationAllowed"
+	// ReasonOverAllocated: more is granted than there are healthy cards; the
+	// message says of which card, how many, and by whom. Nothing is withheld. False.
+	ReasonOverAllocated = "OverAllocated"
 )
 
 // Reasons of Ready, besides those of QueueSynced, which it repeats when the

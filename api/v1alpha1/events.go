@@ -19,6 +19,12 @@ const (
 	EventAdopted = "Adopted"
 	// EventOverQuota: more is held than the quota gives. Warning.
 	EventOverQuota = ReasonOverQuota
+	// EventOverAllocated: all CardQuotas together grant more of a card than there
+	// are healthy ones. Warning; not with overAllocation Allow.
+	EventOverAllocated = ReasonOverAllocated
+	// EventInvalidNamespaceSelector: spec.namespaceSelector is none that Kubernetes
+	// accepts. Warning.
+	EventInvalidNamespaceSelector = ReasonInvalidNamespaceSelector
 	// EventReady: the CardQuota became ready. Normal.
 	EventReady = ReasonReady
 )

@@ -2,6 +2,52 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+// ConditionBypassGuarded on a ServiceTypePolicy: the API server refuses pods that
+// ask for a card and would pass the scheduler by, and changes that would move or
+// end the charge for cards that are held.
+const ConditionBypassGuarded = "BypassGuarded"
+
+// Reasons of BypassGuarded.
+const (
+	// ReasonBypassDenied: such pods are refused; the message names the card
+	// resources. True.
+	ReasonBypassDenied = "Denied"
+	// ReasonBypassWarned: spec.admission.bypass is Warn, such pods are created with
+	// a warning. False.
+	ReasonBypassWarned = "OnlyWarned"
+	// ReasonBypassOff: spec.admission.bypass is Off. False.
+	ReasonBypassOff = "SwitchedOff"
+	// ReasonNoCardResources: no node has offered a card yet, so there is nothing to
+	// guard. Unknown.
+	ReasonNoCardResources = "NoCardResources"
+	// ReasonGuardRefused: the ValidatingAdmissionPolicy could not be written; the
+	// message says why. False.
+	ReasonGuardRefused = "GuardRefused"
+)
+
+// Annotations and events of the guard against bypassing the scheduler.
+const (
+	// AnnotationCardResources on the ValidatingAdmissionPolicy lists the resources
+	// that are cards, separated by commas. The list only grows: a resource stays a
+	// card when the last node that offers it is away.
+	AnnotationCardResources = "cardquota.dev/card-resources"
+	// EventGuardRefused: the ValidatingAdmissionPolicy could not be written.
+	// Warning.
+	EventGuardRefused = ReasonGuardRefused
+	// EventGuardRestored: somebody had changed or deleted the
+	// ValidatingAdmissionPolicy or its binding, and it was put back. Warning.
+	EventGuardRestored = "GuardRestored"
+)
+
+// Names of the ValidatingAdmissionPolicies, each also that of its binding.
+const (
+	// BypassPolicyName guards against bypassing the scheduler.
+	BypassPolicyName = "cardquota-bypass.cardquota.dev"
+	// ChargePolicyName guards against holding cards that no quota is charged for,
+	// or another one than that of the queue in which they were handed out.
+	ChargePolicyName = "cardquota-charge.cardquota.dev"
+)
+
 // ServiceTypePolicyStatus is what holds in the cluster.
 type ServiceTypePolicyStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
@@ -28,7 +74,7 @@ type ServiceTypePolicyStatus struct {
 	// scheduler is the scheduler that reported last.
 	// +optional
 	Scheduler *SchedulerStatus `json:"scheduler,omitempty"`
-	// conditions are ConfigSynced, Enforced and Ready.
+	// conditions are ConfigSynced, Enforced, BypassGuarded and Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

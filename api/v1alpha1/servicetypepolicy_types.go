@@ -128,6 +128,11 @@ type ServiceTypePolicySpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Scheduler SchedulerSpec `json:"scheduler,omitzero"`
+	// admission says what is refused, and what is filled in, when workloads are
+	// submitted.
+	// +optional
+	// +kubebuilder:default={}
+	Admission AdmissionSpec `json:"admission,omitzero"`
 }
 
 // ServiceTypeSpec is one kind of work.
@@ -222,11 +227,102 @@ type SchedulerSpec struct {
 	Names []string `json:"names,omitempty"`
 }
 
+// AdmissionSpec says what happens to workloads as they are submitted.
+type AdmissionSpec struct {
+	// bypass says what happens to a pod that asks for a card and would not pass
+	// the scheduler: its schedulerName is none of scheduler.names, or it brings a
+	// spec.nodeName along. Deny (default): it is refused. Warn: whoever creates it
+	// is warned, and condition Enforced of the CardQuotas becomes False when it
+	// runs. Off: nothing is said. The API server itself decides that, by the
+	// ValidatingAdmissionPolicy cardquota-bypass.cardquota.dev that the operator
+	// makes, and goes on deciding while no operator runs. Mirror pods, by which
+	// kubelets show their static pods, are let through. The same switch is that of
+	// cardquota-charge.cardquota.dev, which keeps the cards that are held charged to
+	// the queue in which they were handed out.
+	// +optional
+	// +kubebuilder:default=Deny
+	Bypass BypassMode `json:"bypass,omitempty"`
+	// exemptServiceAccounts may bypass the scheduler, for example the device
+	// plugin's own validation pods. A pod is exempt when it is created by one of
+	// them, or when it runs as one of them in that one's own namespace: whoever
+	// may create pods in the namespace of an exempt account is exempt with it. A
+	// card that such a pod holds is still told of in condition Enforced. At most
+	// 32.
+	// +optional
+	// +listType=map
+	// +listMapKey=namespace
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	ExemptServiceAccounts []ServiceAccountReference `json:"exemptServiceAccounts,omitempty"`
+	// maxTerminationGracePeriodSeconds is how long a pod that asks for a card may
+	// take to end, in seconds: 30 to 86400 (a day), by default 3600. From its
+	// deletion on a pod is not counted any more, though it holds its cards until it
+	// has ended. So a pod with a longer terminationGracePeriodSeconds is refused,
+	// and so are its deletion with a longer grace period, and the eviction of any
+	// pod with one. What bypass says about refusing, and who is exempt, holds here
+	// too.
+	// +optional
+	// +kubebuilder:default=3600
+	// +kubebuilder:validation:Minimum=30
+	// +kubebuilder:validation:Maximum=86400
+	MaxTerminationGracePeriodSeconds int64 `json:"maxTerminationGracePeriodSeconds,omitempty"`
+	// vcjobDefaults completes Volcano jobs as they are created. Off (default):
+	// they are left as they are. Tide: a job that asks for cards, in a queue of a
+	// reclaimable service type, gets what lets it survive that its cards are taken
+	// back: spec.maxRetry 100, and the policy PodEvicted to RestartJob where no
+	// policy of the job or of its tasks says what becomes of it. A job that runs
+	// with fewer pods than it has (minAvailable) gets no policy, and a job that is
+	// to end when it is evicted is left as it is. A maxRetry of 3 counts as unset:
+	// Volcano writes it into every job that says nothing.
+	// +optional
+	// +kubebuilder:default=Off
+	VCJobDefaults VCJobDefaults `json:"vcjobDefaults,omitempty"`
+}
+
+// ServiceAccountReference names a ServiceAccount.
+type ServiceAccountReference struct {
+	// namespace of the ServiceAccount.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace"`
+	// name of the ServiceAccount.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+}
+
+// BypassMode says what happens to a pod with cards that passes the scheduler by.
+//
+// +kubebuilder:validation:Enum=Deny;Warn;Off
+type BypassMode string
+
+// The values of BypassMode.
+const (
+	BypassDeny BypassMode = "Deny"
+	BypassWarn BypassMode = "Warn"
+	BypassOff  BypassMode = "Off"
+)
+
+// VCJobDefaults says how Volcano jobs are completed.
+//
+// +kubebuilder:validation:Enum=Off;Tide
+type VCJobDefaults string
+
+// The values of VCJobDefaults.
+const (
+	VCJobDefaultsOff  VCJobDefaults = "Off"
+	VCJobDefaultsTide VCJobDefaults = "Tide"
+)
+
 // ConfigMapReference names one key of one ConfigMap.
 type ConfigMapReference struct {
-	// namespace of the ConfigMap. The shipped permissions are for volcano-system.
+	// namespace of the ConfigMap. Unset means the namespace in which the operator
+	// runs, for which its permissions are.
 	// +optional
-	// +kubebuilder:default=volcano-system
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`

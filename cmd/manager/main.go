@@ -4,7 +4,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
 
@@ -15,48 +14,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/controller/bypass"
 	"cardquota.dev/operator/internal/controller/cardquota"
 	"cardquota.dev/operator/internal/controller/enforced"
+	"cardquota.dev/operator/internal/controller/fleet"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/version"
+	"cardquota.dev/operator/internal/webhook"
 )
 
 // leaderLease is the Lease by which replicas elect their leader; the shipped
 // Role names it.
 const leaderLease = "cardquota-manager"
-
-// flags are the command line.
-type flags struct {
-	metrics, probes string
-	elect           bool
-	electNamespace  string
-	qps             float64
-	logging         zap.Options
-}
-
-func parse(args []string) (flags, error) {
-	var f flags
-	set := flag.NewFlagSet("cardquota-manager", flag.ContinueOnError)
-	set.StringVar(&f.metrics, "metrics-bind-address", ":8080", "The address that serves /metrics; 0 serves none.")
-	set.StringVar(&f.probes, "health-probe-bind-address", ":8081", "The address that serves /healthz and /readyz.")
-	set.BoolVar(&f.elect, "leader-elect", true, "Work only while holding the leader Lease, so that several replicas can run.")
-	set.StringVar(&f.electNamespace, "leader-elect-namespace", "volcano-system", "The namespace of the leader Lease.")
-	set.Float64Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server; bursts may be twice as many.")
-	f.logging.BindFlags(set)
-	kubeconfig := flag.CommandLine.Lookup("kubeconfig")
-	set.Var(kubeconfig.Value, kubeconfig.Name, kubeconfig.Usage)
-	if err := set.Parse(args); err != nil {
-		return flags{}, fmt.Errorf("parse flags: %w", err)
-	}
-	if f.qps <= 0 {
-		return flags{}, fmt.Errorf("parse flags: --kube-api-qps is %g: it must be more than 0", f.qps)
-	}
-	return f, nil
-}
 
 func main() {
 	f, err := parse(os.Args[1:])
@@ -82,15 +54,17 @@ func run(f flags) error {
 	config.QPS, config.Burst = float32(f.qps), int(2*f.qps)
 
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, webhook.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fmt.Errorf("build scheme: %w", err)
 		}
 	}
+	hooks := newHooks(f)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         cardquota.CacheOptions(),
-		Metrics:                       metricsserver.Options{BindAddress: f.metrics},
+		Cache:                         cacheOptions(f),
+		Metrics:                       metricsOptions(f),
+		WebhookServer:                 hooks.server,
 		HealthProbeBindAddress:        f.probes,
 		LeaderElection:                f.elect,
 		LeaderElectionID:              leaderLease,
@@ -101,17 +75,28 @@ func run(f flags) error {
 		return fmt.Errorf("make manager: %w", err)
 	}
 	ctx := ctrl.SetupSignalHandler()
-	watch, err := enforced.Setup(mgr, metrics.Registry)
+	watch, err := enforced.Setup(mgr, metrics.Registry, f.electNamespace, f.volcano)
 	if err != nil {
 		return err
 	}
 	quotas, policies := cardquota.DefaultOptions(), servicetypepolicy.DefaultOptions()
 	quotas.Enforced = watch
+	policies.Home = f.electNamespace
 	policies.Enforcement, policies.Woken = watch.Policy, watch.WakePolicy()
 	if err := cardquota.Setup(ctx, mgr, quotas); err != nil {
 		return err
 	}
 	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
+		return err
+	}
+	cards := fleet.New(mgr.GetCache())
+	if err := mgr.Add(cards); err != nil {
+		return fmt.Errorf("add fleet: %w", err)
+	}
+	if err := bypass.Setup(mgr, cards, false); err != nil {
+		return err
+	}
+	if err := hooks.setup(ctx, mgr, cards); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -23,8 +23,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/test/testenv"
 )
 
 // testCluster is a real API server with Volcano's types, the shipped account and one node.
@@ -48,11 +49,7 @@ func startCluster(t *testing.T) *testCluster {
 		t.Skip("skipped: bin/controlplane/kube-apiserver is not built")
 	}
 	volcano := strings.TrimSpace(goTool(t, "list", "-m", "-f", "{{.Dir}}", "volcano.sh/volcano"))
-	environment := &envtest.Environment{
-		BinaryAssetsDirectory: binaries,
-		CRDDirectoryPaths:     []string{filepath.Join(volcano, "config/crd/volcano/bases")},
-		ErrorIfCRDPathMissing: true,
-	}
+	environment := testenv.New(binaries, filepath.Join(volcano, "config/crd/volcano/bases"))
 	environment.ControlPlane.GetAPIServer().Configure().Set("authorization-mode", "RBAC")
 	config, err := environment.Start()
 	if err != nil {
@@ -180,5 +177,5 @@ func (c *testCluster) usurp(t *testing.T, g *WithT) {
 		usurper, now := "usurper", metav1.NowMicro()
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &usurper, &now
 		g.Expect(c.admin.Update(t.Context(), &lease)).To(Succeed())
-	}).Should(Succeed())
+	}, soon).Should(Succeed())
 }

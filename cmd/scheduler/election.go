@@ -35,6 +35,9 @@ type election struct {
 	fence     *fence
 	// lead schedules until its context ends; it returns earlier only with an error.
 	lead func(context.Context) error
+	// farewell says that the scheduler has ended in order. It is called after its last write,
+	// while the lease is still held, so that it is never said over a successor; nil says nothing.
+	farewell func(context.Context)
 	// led tells, once run has returned, whether this process has led.
 	led bool
 }
@@ -101,6 +104,9 @@ func (e *election) run(ctx context.Context) error {
 	}
 	releasing, done := context.WithTimeout(context.WithoutCancel(ctx), e.patience())
 	defer done()
+	if lock.held {
+		e.leave(releasing, e.patience()/2)
+	}
 	return errors.Join(cause, lock.release(releasing))
 }
 
@@ -132,7 +138,18 @@ func (e *election) leadAlone(ctx context.Context) error {
 	if !e.fence.drain(patience) {
 		return errors.Join(cause, errNotDrained)
 	}
+	e.leave(context.WithoutCancel(ctx), patience)
 	return cause
+}
+
+// leave says farewell, within a time.
+func (e *election) leave(ctx context.Context, within time.Duration) {
+	if e.farewell == nil {
+		return
+	}
+	ctx, done := context.WithTimeout(ctx, within)
+	defer done()
+	e.farewell(ctx)
 }
 
 // lock is the lease that the stock scheduler uses as well.

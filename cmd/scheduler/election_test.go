@@ -43,8 +43,28 @@ func (e *turn) react(action clienttesting.Action) (bool, runtime.Object, error) 
 	}
 }
 
-// startTurn begins an election with short times; leading does lead.
+// No busy machine uses up these times of an election.
+const ampleDeadline, amplePatience = 40 * time.Second, 20 * time.Second
+
+// termsOf are the terms of an election for the Lease ns/lease, with a renew deadline and a lease
+// that is longer by patience.
+func termsOf(elect bool, deadline, patience time.Duration) componentbaseconfig.LeaderElectionConfiguration {
+	return componentbaseconfig.LeaderElectionConfiguration{
+		LeaderElect: elect, ResourceNamespace: "ns", ResourceName: "lease",
+		LeaseDuration: metav1.Duration{Duration: deadline + patience},
+		RenewDeadline: metav1.Duration{Duration: deadline},
+		RetryPeriod:   metav1.Duration{Duration: 100 * time.Millisecond},
+	}
+}
+
+// startTurn begins an election whose times no busy machine uses up; leading does lead.
 func startTurn(t *testing.T, lead func(context.Context) error, existing ...*coordinationv1.Lease) *turn {
+	t.Helper()
+	return startTurnFor(t, ampleDeadline, amplePatience, lead, existing...)
+}
+
+// startTurnFor begins one with a renew deadline, and a lease that is longer by patience.
+func startTurnFor(t *testing.T, deadline, patience time.Duration, lead func(context.Context) error, existing ...*coordinationv1.Lease) *turn {
 	t.Helper()
 	client := fake.NewClientset()
 	for _, lease := range existing {
@@ -56,12 +76,7 @@ func startTurn(t *testing.T, lead func(context.Context) error, existing ...*coor
 	e := &turn{client: client, led: make(chan struct{}), stop: stop, ended: make(chan error, 1)}
 	client.PrependReactor("*", "leases", e.react)
 	e.election = &election{
-		config: componentbaseconfig.LeaderElectionConfiguration{
-			LeaderElect: true, ResourceNamespace: "ns", ResourceName: "lease",
-			LeaseDuration: metav1.Duration{Duration: 3 * time.Second},
-			RenewDeadline: metav1.Duration{Duration: 2 * time.Second},
-			RetryPeriod:   metav1.Duration{Duration: 100 * time.Millisecond},
-		},
+		config:   termsOf(true, deadline, patience),
 		client:   client,
 		identity: "this process",
 		fence:    newFence(),
@@ -102,7 +117,7 @@ func foreignLease(holder string) *coordinationv1.Lease {
 }
 
 func TestLeaseIsReleasedOnlyWhenNoWriteIsUnderWay(t *testing.T) {
-	g, s := NewWithT(t), newServer(t)
+	g, s := patient(t), newServer(t)
 	e := startTurn(t, untilItsEnd)
 	<-e.led
 	holder := e.holder(t)
@@ -125,7 +140,7 @@ func TestLeaseIsReleasedOnlyWhenNoWriteIsUnderWay(t *testing.T) {
 
 func TestLeaseRunsOutWhenAWriteDoesNotEnd(t *testing.T) {
 	g, s := NewWithT(t), newServer(t)
-	e := startTurn(t, untilItsEnd)
+	e := startTurnFor(t, 40*time.Second, time.Second, untilItsEnd)
 	<-e.led
 	go func() { _ = s.send(e.fence.wrap(http.DefaultTransport), "POST") }()
 	<-s.arrived

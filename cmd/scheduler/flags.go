@@ -16,6 +16,7 @@ import (
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	commonutil "volcano.sh/volcano/pkg/util"
 
+	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/version"
 )
 
@@ -27,6 +28,11 @@ type flags struct {
 	configMap    string
 	configMapKey string
 	logFlush     time.Duration
+	// secureMetrics serves metrics over TLS, and to those only who may read them.
+	secureMetrics bool
+	// foreignNamespaces are looked through for pods of other schedulers, besides that of
+	// the leader lease.
+	foreignNamespaces []string
 	// foreignSelector finds the pods of other schedulers, "" looks for none; foreign
 	// is the same once the flags are complete, nil for none.
 	foreignSelector string
@@ -65,8 +71,12 @@ func addFlags(set *pflag.FlagSet) *flags {
 		"Namespace and name of the ConfigMap that holds the scheduler configuration; not used with --scheduler-conf")
 	set.StringVar(&f.configMapKey, "scheduler-configmap-key", "volcano-scheduler.conf",
 		"Key of the scheduler configuration in --scheduler-configmap")
-	set.StringVar(&f.foreignSelector, "foreign-scheduler-selector", "app=volcano-scheduler",
-		"Labels of the pods that run another scheduler, in the namespace of the leader lease. While one of them runs this scheduler is not elected, and it ends when one appears. Empty: never look")
+	set.BoolVar(&f.secureMetrics, "secure-metrics", false,
+		"Serve --listen-address over TLS, and only to readers whose token may get the path (TokenReview, SubjectAccessReview)")
+	set.StringSliceVar(&f.foreignNamespaces, "foreign-scheduler-namespaces", []string{decision.StockSchedulerNamespace},
+		"Namespaces in which another scheduler may run, besides that of the leader lease")
+	set.StringVar(&f.foreignSelector, "foreign-scheduler-selector", decision.StockSchedulerLabel+"="+decision.StockSchedulerApp,
+		"Labels of the pods that run another scheduler, in the namespace of the leader lease and in --foreign-scheduler-namespaces. While one of them runs this scheduler is not elected, and it ends when one appears. Empty: never look")
 	set.Lookup("scheduler-conf").Usage = "The absolute path of a scheduler configuration file, to be used instead of --scheduler-configmap"
 	set.Lookup("disable-default-scheduler-config").Usage = "Always true: without a good configuration nothing is scheduled"
 	return f
@@ -91,6 +101,13 @@ func (f *flags) complete() error {
 	if !f.volcano.DisableDefaultSchedulerConfig {
 		klog.InfoS("--disable-default-scheduler-config=false is ignored: Volcano's default configuration enforces no card quota")
 		f.volcano.DisableDefaultSchedulerConfig = true
+	}
+	// Volcano's installer and chart switch the election off. Where our image stands in their
+	// Deployment, a second replica, or one that a lost node left behind, would then keep books
+	// of its own. Outside of a cluster somebody knows what he starts.
+	if client := f.volcano.KubeClientOptions; !f.volcano.LeaderElection.LeaderElect && client.KubeConfig == "" && client.Master == "" {
+		klog.InfoS("--leader-elect=false is ignored in a cluster: two schedulers must never be at work")
+		f.volcano.LeaderElection.LeaderElect = true
 	}
 	//nolint:staticcheck // the deprecated flag still works in Volcano
 	if namespace := f.volcano.LockObjectNamespace; namespace != "" {

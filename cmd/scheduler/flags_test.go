@@ -95,6 +95,27 @@ func TestDefaultConfigurationCannotBeSwitchedOn(t *testing.T) {
 	}
 }
 
+func TestElectionCannotBeSwitchedOffInACluster(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want bool
+	}{
+		"as Volcano's installer has it": {[]string{"--leader-elect=false"}, true},
+		"by hand, with a kubeconfig":    {[]string{"--leader-elect=false", "--kubeconfig=x"}, false},
+		"by hand, with an address":      {[]string{"--leader-elect=false", "--master=x"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := parse(t, tc.args...)
+			if err := f.complete(); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.volcano.LeaderElection.LeaderElect; got != tc.want {
+				t.Errorf("elects: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestFlagsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string

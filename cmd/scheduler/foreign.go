@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+
+	"cardquota.dev/operator/internal/decision"
 )
 
 const (
@@ -33,8 +35,10 @@ const (
 // process stands for election only while no such pod is there. What cannot be
 // seen counts as being there.
 type foreign struct {
-	client    kubernetes.Interface
-	namespace string
+	client kubernetes.Interface
+	// namespaces are looked through, sorted. A pod elsewhere is a tenant's, who must not be
+	// able to stop the scheduler by a label.
+	namespaces []string
 	// selector finds the pods; nil: nobody is looked for.
 	selector labels.Selector
 	// own is the name of this process's own pod.
@@ -53,24 +57,37 @@ type foreign struct {
 	told  map[types.UID]bool
 }
 
-func newForeign(client kubernetes.Interface, namespace string, selector labels.Selector, own string, recorder record.EventRecorder) *foreign {
-	return &foreign{client: client, namespace: namespace, selector: selector, own: own, recorder: recorder,
+func newForeign(client kubernetes.Interface, namespaces []string, selector labels.Selector, own string, recorder record.EventRecorder) *foreign {
+	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
+	return &foreign{client: client, namespaces: namespaces, selector: selector, own: own, recorder: recorder,
 		changed: make(chan struct{}), told: map[types.UID]bool{}}
 }
 
-// atWork are the pods in which a scheduler may be at work, without the own one,
-// sorted by name. A pod without a node has not started, one that ended will not
-// start again; one that is being deleted works until it is gone.
+// atWork are the pods in which another scheduler may be at work, sorted by name. The own pod
+// is none, nor are those of its ReplicaSet: where the image of Volcano's Deployment was
+// replaced by ours, the replicas carry the label of the stock scheduler and are equal.
 func atWork(pods []*corev1.Pod, own string) []*corev1.Pod {
+	var template types.UID
+	for _, pod := range pods {
+		if owner := metav1.GetControllerOf(pod); pod.Name == own && owner != nil {
+			template = owner.UID
+		}
+	}
 	var found []*corev1.Pod
 	for _, pod := range pods {
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if pod.Name != own && pod.Spec.NodeName != "" && !ended {
+		owner := metav1.GetControllerOf(pod)
+		equal := pod.Name == own || owner != nil && owner.UID == template
+		if !equal && decision.AtWork(pod) {
 			found = append(found, pod)
 		}
 	}
 	slices.SortFunc(found, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return found
+}
+
+// here are the pods in the namespaces that are looked through.
+func (f *foreign) here(pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !slices.Contains(f.namespaces, pod.Namespace) })
 }
 
 // describe names pods that run another scheduler, "" for none.
@@ -130,7 +147,7 @@ func (f *foreign) obstacle() (string, <-chan struct{}) {
 	case f.trouble != "":
 		return f.trouble, f.changed
 	case !f.synced:
-		return fmt.Sprintf("whether another scheduler runs is not known yet: pods %s in namespace %s are being read", f.selector, f.namespace), f.changed
+		return fmt.Sprintf("whether another scheduler runs is not known yet: pods %s in %s are being read", f.selector, f.places()), f.changed
 	}
 	return "", f.changed
 }
@@ -143,7 +160,7 @@ func (f *foreign) ask(ctx context.Context) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	list, err := f.client.CoreV1().Pods(f.namespace).List(ctx, metav1.ListOptions{LabelSelector: f.selector.String()})
+	list, err := f.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: f.selector.String()})
 	if err != nil {
 		return f.unreadable(err)
 	}
@@ -151,11 +168,18 @@ func (f *foreign) ask(ctx context.Context) string {
 	for i := range list.Items {
 		pods = append(pods, &list.Items[i])
 	}
-	return describe(atWork(pods, f.own))
+	return describe(atWork(f.here(pods), f.own))
 }
 
 func (f *foreign) unreadable(err error) string {
-	return fmt.Sprintf("whether another scheduler runs is not known: pods %s in namespace %s cannot be read: %v", f.selector, f.namespace, err)
+	return fmt.Sprintf("whether another scheduler runs is not known: pods %s in %s cannot be read: %v", f.selector, f.places(), err)
+}
+
+func (f *foreign) places() string {
+	if len(f.namespaces) == 1 {
+		return "namespace " + f.namespaces[0]
+	}
+	return "namespaces " + strings.Join(f.namespaces, ", ")
 }
 
 // arrival waits until another scheduler runs and names it; nil when ctx ends first.

@@ -69,6 +69,50 @@ func TestPodsAreNamed(t *testing.T) {
 	}
 }
 
+// TestReplicasOfOneTemplateAreNotForeign: with the image of Volcano's Deployment replaced,
+// every replica carries the stock scheduler's label.
+func TestReplicasOfOneTemplateAreNotForeign(t *testing.T) {
+	of := func(name, replicaSet string) *corev1.Pod {
+		pod := stranger(name, "n", corev1.PodRunning)
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: replicaSet, UID: types.UID(replicaSet), Controller: new(bool)}}
+		*pod.OwnerReferences[0].Controller = true
+		return pod
+	}
+	for name, tc := range map[string]struct {
+		pods []*corev1.Pod
+		want string
+	}{
+		"another replica":             {[]*corev1.Pod{of("own", "ours"), of("other", "ours")}, ""},
+		"the one that is replaced":    {[]*corev1.Pod{of("own", "ours"), of("old", "stock")}, "ns/old"},
+		"a pod of nobody":             {[]*corev1.Pod{of("own", "ours"), stranger("bare", "n", corev1.PodRunning)}, "ns/bare"},
+		"own is a pod of nobody":      {[]*corev1.Pod{stranger("own", "n", corev1.PodRunning), of("old", "stock")}, "ns/old"},
+		"own does not carry the mark": {[]*corev1.Pod{of("old", "stock")}, "ns/old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := describe(atWork(tc.pods, "own")); !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
+				t.Errorf("got %q, want …%s…", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestOtherNamespacesAreTenants: a label must not be enough to stop the scheduler.
+func TestOtherNamespacesAreTenants(t *testing.T) {
+	f := newForeign(nil, []string{"volcano-system", "cards", "volcano-system"}, nil, "own", nil)
+	var pods []*corev1.Pod
+	for _, namespace := range []string{"cards", "tenant", "volcano-system"} {
+		pod := stranger("x", "n", corev1.PodRunning)
+		pod.Namespace = namespace
+		pods = append(pods, pod)
+	}
+	if got := describe(f.here(pods)); !strings.Contains(got, "in pod cards/x, volcano-system/x,") {
+		t.Errorf("got %q, want the pods of cards and volcano-system", got)
+	}
+	if got := f.places(); got != "namespaces cards, volcano-system" {
+		t.Errorf("places: %q", got)
+	}
+}
+
 // looking is a foreign under test, whose API server answers lists with trouble
 // as long as there is some.
 type looking struct {
@@ -96,7 +140,7 @@ func newLooking(pods ...*corev1.Pod) *looking {
 		}
 		return false, nil, nil
 	})
-	l.foreign = newForeign(l.client, "ns", labels.SelectorFromSet(labels.Set{"app": "volcano-scheduler"}), "own", l.events)
+	l.foreign = newForeign(l.client, []string{"ns"}, labels.SelectorFromSet(labels.Set{"app": "volcano-scheduler"}), "own", l.events)
 	return l
 }
 

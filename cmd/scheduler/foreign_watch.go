@@ -26,7 +26,7 @@ func watchForeign(ctx context.Context, config *rest.Config, flags *flags) (*fore
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: foreignEventSource})
-	others := newForeign(client, flags.volcano.LeaderElection.ResourceNamespace, flags.foreign, ownPod(), recorder)
+	others := newForeign(client, append(flags.foreignNamespaces, flags.volcano.LeaderElection.ResourceNamespace), flags.foreign, ownPod(), recorder)
 	go others.run(ctx)
 	return others, broadcaster.Shutdown, nil
 }
@@ -39,13 +39,13 @@ func (f *foreign) run(ctx context.Context) {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.LabelSelector = f.selector.String()
-			list, err := f.client.CoreV1().Pods(f.namespace).List(ctx, options)
+			list, err := f.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
 			f.note(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector = f.selector.String()
-			watcher, err := f.client.CoreV1().Pods(f.namespace).Watch(ctx, options)
+			watcher, err := f.client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, options)
 			f.note(err)
 			return watcher, err
 		},
@@ -80,7 +80,7 @@ func (f *foreign) take(objects []any) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.pods = atWork(pods, f.own)
+	f.pods = atWork(f.here(pods), f.own)
 	f.announce()
 }
 

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	componentbaseconfig "k8s.io/component-base/config"
 )
 
 // turns is takeTurns under test.
@@ -36,12 +35,7 @@ func startTurns(t *testing.T, elect bool, l *looking) *turns {
 		fence := newFence()
 		e.fences = append(e.fences, fence)
 		return &election{
-			config: componentbaseconfig.LeaderElectionConfiguration{
-				LeaderElect: elect, ResourceNamespace: "ns", ResourceName: "lease",
-				LeaseDuration: metav1.Duration{Duration: 3 * time.Second},
-				RenewDeadline: metav1.Duration{Duration: 2 * time.Second},
-				RetryPeriod:   metav1.Duration{Duration: 100 * time.Millisecond},
-			},
+			config: termsOf(elect, ampleDeadline, amplePatience),
 			client: l.client, identity: "this process", fence: fence,
 			lead: func(term context.Context) error {
 				close(e.led)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
 	"cardquota.dev/operator/internal/capacitycard"
@@ -150,6 +151,28 @@ func (b *beater) try(ctx context.Context, report heartbeat.Report) error {
 	var err error
 	b.lease, err = keep(b.leases.Update(ctx, known, metav1.UpdateOptions{}))
 	return err
+}
+
+// endHeartbeat writes that the scheduler of this identity has stopped in order. A Lease that
+// it has not written, or nobody, is left alone.
+func endHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseInterface, identity string) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		lease, err := leases.Get(ctx, heartbeat.LeaseName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		last, err := heartbeat.Read(lease)
+		if err != nil || last.Identity != identity {
+			return err
+		}
+		last.Ended = true
+		last.Write(lease)
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	})
 }
 
 // keep drops the object that client-go returns beside an error: then the Lease is read again.

@@ -225,3 +225,27 @@ func TestOnlyTheLeaderBeats(t *testing.T) {
 	b.report(t.Context(), &capacitycard.SessionReport{At: time.Now().Add(beatEvery)})
 	g.Expect(written.Load()).To(BeNumerically(">", 0))
 }
+
+// TestTheLastHeartbeat: who stops in order says so, of himself only.
+func TestTheLastHeartbeat(t *testing.T) {
+	g, b := patient(t), newBeating()
+	g.Expect(endHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed(), "there is none")
+	g.Expect(b.writes()).To(BeZero())
+	b.report(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", At: b.began})
+	before := b.writes()
+
+	g.Expect(endHeartbeat(t.Context(), b.leases, "another")).To(Succeed())
+	g.Expect(b.writes()).To(Equal(before), "a successor's stays")
+
+	conflicts := 1
+	b.client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		conflicts--
+		return conflicts >= 0, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), heartbeat.LeaseName, errors.New("changed"))
+	})
+	g.Expect(endHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed())
+	said, err := b.said()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(said).To(Equal(heartbeat.Report{
+		Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", At: b.began.Truncate(time.Microsecond), Ended: true,
+	}))
+}

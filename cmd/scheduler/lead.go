@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler"
 
@@ -20,6 +21,18 @@ type leader struct {
 	// heartbeats is the namespace of the heartbeat, identity who beats.
 	heartbeats string
 	identity   string
+}
+
+// farewell writes into the heartbeat that this process has stopped in order. It passes the
+// fence by, which is shut by then.
+func (l *leader) farewell(ctx context.Context) {
+	leases, err := newHeartbeatClient(l.config, l.heartbeats)
+	if err == nil {
+		err = endHeartbeat(ctx, leases, l.identity)
+	}
+	if err != nil {
+		klog.ErrorS(err, "the heartbeat does not say that this scheduler has stopped: it runs out by itself")
+	}
 }
 
 // with is the work behind a fence. It schedules until its context ends, and

@@ -50,7 +50,11 @@ func run(asked context.Context, flags *flags) error {
 		return err
 	}
 	defer closeOthers()
-	if err := serve(ctx, opt, healthHandler(state{gate, others})); err != nil {
+	var readers *rest.Config
+	if flags.secureMetrics {
+		readers = rest.AddUserAgent(rest.CopyConfig(config), "metrics")
+	}
+	if err := serve(ctx, opt, healthHandler(state{gate, others}), readers); err != nil {
 		return err
 	}
 	go func() { end(gate.Run(ctx)) }()
@@ -87,6 +91,7 @@ func run(asked context.Context, flags *flags) error {
 			component: commonutil.GenerateComponentName(opt.SchedulerNames),
 			fence:     fence,
 			lead:      work.with(fence),
+			farewell:  work.farewell,
 		}
 	})
 }

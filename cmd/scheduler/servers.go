@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"volcano.sh/apis/pkg/apis/helpers"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
@@ -19,20 +20,31 @@ import (
 // serve starts the health and metrics servers and returns when they listen. They run until
 // ctx ends. Volcano's own health server is not used: it takes over the process's signals and
 // knows no readiness.
-func serve(ctx context.Context, opt *options.ServerOption, health http.Handler) error {
+//
+// Metrics and profiles are served in the clear and to everybody, as Volcano does, unless
+// readers is set: the configuration by which the API server is asked who may read.
+func serve(ctx context.Context, opt *options.ServerOption, health http.Handler, readers *rest.Config) error {
+	certificate, err := servingCertificate(opt)
+	if err != nil {
+		return err
+	}
 	if opt.EnableHealthz {
-		config, err := servingCertificate(opt)
-		if err != nil {
-			return err
-		}
-		if err := listen(ctx, opt.HealthzBindAddress, health, config); err != nil {
+		if err := listen(ctx, opt.HealthzBindAddress, health, certificate); err != nil {
 			return err
 		}
 	}
-	if opt.EnableMetrics || opt.EnablePprof {
-		return listen(ctx, opt.ListenAddress, metricsHandler(opt), nil)
+	if !opt.EnableMetrics && !opt.EnablePprof {
+		return nil
 	}
-	return nil
+	pages := metricsHandler(opt)
+	if readers == nil {
+		return listen(ctx, opt.ListenAddress, pages, nil)
+	}
+	pages, certificate, err = secured(readers, pages, certificate)
+	if err != nil {
+		return err
+	}
+	return listen(ctx, opt.ListenAddress, pages, certificate)
 }
 
 // healthHandler answers /healthz and /livez while the process runs, and /readyz with the

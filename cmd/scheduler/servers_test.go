@@ -54,16 +54,16 @@ func TestMetricsAndProfilesAreServedAsAsked(t *testing.T) {
 func TestServersEndWithTheirContext(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	opt := &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0"}
-	if err := serve(ctx, opt, healthHandler(fixedState("fine"))); err != nil {
+	if err := serve(ctx, opt, healthHandler(fixedState("fine")), nil); err != nil {
 		t.Fatal(err)
 	}
 	stop()
 	opt.HealthzBindAddress = "256.0.0.1:1"
-	if err := serve(t.Context(), opt, nil); err == nil || !strings.Contains(err.Error(), "listen on 256.0.0.1:1") {
+	if err := serve(t.Context(), opt, nil, nil); err == nil || !strings.Contains(err.Error(), "listen on 256.0.0.1:1") {
 		t.Errorf("an address that is none: %v", err)
 	}
 	opt = &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0", CaCertData: []byte("x"), CertData: []byte("x"), KeyData: []byte("x")}
-	if err := serve(t.Context(), opt, nil); err == nil || !strings.Contains(err.Error(), "serving certificate") {
+	if err := serve(t.Context(), opt, nil, nil); err == nil || !strings.Contains(err.Error(), "serving certificate") {
 		t.Errorf("a certificate that is none: %v", err)
 	}
 }

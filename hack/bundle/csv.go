@@ -4,7 +4,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
 
+	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -12,28 +14,32 @@ import (
 // packageName is the operator's name in a catalog, for ever.
 const packageName = "cardquota"
 
+// skipRange is the annotation for the versions that may be upgraded to this one at once.
+const skipRange = "olm.skipRange"
+
 // namespaceAnnotation is where the base says in which namespace the operator belongs.
 const namespaceAnnotation = "operatorframework.io/suggested-namespace"
 
 // clusterServiceVersion completes the base with all that other files of config/ say.
-func clusterServiceVersion(src *sources, images images) (*v1alpha1.ClusterServiceVersion, error) {
+func clusterServiceVersion(src *sources, release release) (*v1alpha1.ClusterServiceVersion, error) {
 	csv := src.base.DeepCopy()
+	if err := release.number(csv); err != nil {
+		return nil, err
+	}
 	version := csv.Spec.Version.String()
-	csv.Name = packageName + ".v" + version
 	csv.Namespace = ""
 	csv.Spec.Icon = []v1alpha1.Icon{{Data: base64.StdEncoding.EncodeToString(src.icon), MediaType: "image/svg+xml"}}
 
-	examples, err := almExamples(src.samples)
-	if err != nil {
+	if err := offerExamples(csv, src.samples); err != nil {
 		return nil, err
 	}
-	csv.Annotations["alm-examples"] = examples
 	if err := describe(csv, src.crds); err != nil {
 		return nil, err
 	}
 
 	namespace := csv.Annotations[namespaceAnnotation]
 	strategy := v1alpha1.StrategyDetailsDeployment{}
+	var err error
 	strategy.ClusterPermissions, strategy.Permissions, err = src.rbac.permissions(namespace)
 	if err != nil {
 		return nil, err
@@ -48,7 +54,7 @@ func clusterServiceVersion(src *sources, images images) (*v1alpha1.ClusterServic
 		spec := *deployment.Spec.DeepCopy()
 		containers := spec.Template.Spec.Containers
 		for i := range containers {
-			name, reference := images.reference(containers[i].Image, version)
+			name, reference := release.images.reference(containers[i].Image, version)
 			containers[i].Image = reference
 			csv.Spec.RelatedImages = append(csv.Spec.RelatedImages, v1alpha1.RelatedImage{Name: name, Image: reference})
 		}
@@ -59,6 +65,9 @@ func clusterServiceVersion(src *sources, images images) (*v1alpha1.ClusterServic
 	if len(csv.Spec.RelatedImages) == 0 {
 		return nil, fmt.Errorf("%s has no Deployment", installation)
 	}
+	if csv.Spec.WebhookDefinitions, err = src.webhookDefinitions(); err != nil {
+		return nil, err
+	}
 	// The page of the operator shows one image: the operator's, the first of the installation.
 	csv.Annotations["containerImage"] = csv.Spec.RelatedImages[0].Image
 	csv.Spec.InstallStrategy = v1alpha1.NamedInstallStrategy{
@@ -67,9 +76,43 @@ func clusterServiceVersion(src *sources, images images) (*v1alpha1.ClusterServic
 	return csv, nil
 }
 
+// number gives a release its version and its place in the channel.
+func (r release) number(csv *v1alpha1.ClusterServiceVersion) error {
+	if r.version != "" {
+		version, err := semver.Parse(r.version)
+		if err != nil {
+			return fmt.Errorf("version %q: %w", r.version, err)
+		}
+		csv.Spec.Version.Version = version
+	}
+	version := csv.Spec.Version.Version
+	csv.Name = bundleName(version)
+	before := strings.TrimPrefix(csv.Spec.Replaces, packageName+".v")
+	if r.replaces != "" {
+		before = r.replaces
+	}
+	if before == "" {
+		return nil
+	}
+	replaced, err := semver.Parse(before)
+	if err != nil {
+		return fmt.Errorf("replaces %q: %w", before, err)
+	}
+	if replaced.GE(version) {
+		return fmt.Errorf("version %s cannot replace %s", version, replaced)
+	}
+	csv.Spec.Replaces = bundleName(replaced)
+	// Later patches of the version before may go straight to this one.
+	csv.Annotations[skipRange] = fmt.Sprintf(">=%s <%s", replaced, version)
+	return nil
+}
+
+// bundleName is the name of a release's ClusterServiceVersion.
+func bundleName(version semver.Version) string { return packageName + ".v" + version.String() }
+
 // describe completes the entry of each definition that the operator owns. The base gives its
 // display name and what objects it leads to, the schema gives the descriptions.
-func describe(csv *v1alpha1.ClusterServiceVersion, crds []crdFile) error {
+func describe(csv *v1alpha1.ClusterServiceVersion, crds []crd) error {
 	type key struct{ name, version string }
 	written := map[key]v1alpha1.CRDDescription{}
 	for _, owned := range csv.Spec.CustomResourceDefinitions.Owned {
@@ -101,15 +144,24 @@ func describe(csv *v1alpha1.ClusterServiceVersion, crds []crdFile) error {
 	return nil
 }
 
-// almExamples are the samples as a console offers them for a start.
-func almExamples(samples []unstructured.Unstructured) (string, error) {
+// offerExamples puts the samples where a console offers them for a start, and the policy where
+// it asks for one: without a policy the scheduler waits.
+func offerExamples(csv *v1alpha1.ClusterServiceVersion, samples []unstructured.Unstructured) error {
 	objects := make([]map[string]any, 0, len(samples))
 	for _, sample := range samples {
 		objects = append(objects, sample.Object)
+		if sample.GetKind() == "ServiceTypePolicy" {
+			text, err := json.MarshalIndent(sample.Object, "", "  ")
+			if err != nil {
+				return fmt.Errorf("write the first object: %w", err)
+			}
+			csv.Annotations["operatorframework.io/initialization-resource"] = string(text)
+		}
 	}
 	text, err := json.MarshalIndent(objects, "", "  ")
 	if err != nil {
-		return "", fmt.Errorf("write examples: %w", err)
+		return fmt.Errorf("write examples: %w", err)
 	}
-	return string(text), nil
+	csv.Annotations["alm-examples"] = string(text)
+	return nil
 }

@@ -146,14 +146,18 @@ func firstSentence(description string) string {
 	return strings.Join(words, " ")
 }
 
-var wordStart = regexp.MustCompile(`[A-Z]?[a-z0-9]+|[A-Z]+`)
+// wordStart finds the words of a name. CPU stands before what follows it without a small letter.
+var wordStart = regexp.MustCompile(`CPU|[A-Z]?[a-z0-9]+|[A-Z]+`)
+
+// spelt are words that are not written as they stand in a name.
+var spelt = map[string]string{"cpu": "CPU", "vcjob": "Volcano Job"}
 
 // displayName is a path in words: cards[0].overQuotaBy is Cards Over Quota By.
 func displayName(path string) string {
 	words := wordStart.FindAllString(strings.ReplaceAll(path, "[0]", ""), -1)
 	for i, word := range words {
-		if word == "cpu" {
-			words[i] = "CPU"
+		if as, ok := spelt[word]; ok {
+			words[i] = as
 			continue
 		}
 		runes := []rune(word)

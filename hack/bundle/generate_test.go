@@ -10,7 +10,9 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/blang/semver/v4"
 	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
@@ -40,6 +42,9 @@ func TestDisplayName(t *testing.T) {
 		"queueName":            "Queue Name",
 		"cards[0].overQuotaBy": "Cards Over Quota By",
 		"resources.cpu":        "Resources CPU",
+
+		"cardUnlimitedCPUMemory":  "Card Unlimited CPU Memory",
+		"admission.vcjobDefaults": "Admission Volcano Job Defaults",
 	} {
 		if got := displayName(path); got != want {
 			t.Errorf("displayName(%s) = %q, want %q", path, got, want)
@@ -92,12 +97,12 @@ func project(t *testing.T) fstest.MapFS {
 	return files
 }
 
-func generateFrom(files fs.FS, images images) (map[string][]byte, error) {
+func generateFrom(files fs.FS, release release) (map[string][]byte, error) {
 	src, err := readSources(files)
 	if err != nil {
 		return nil, err
 	}
-	return generate(src, images)
+	return generate(src, release)
 }
 
 func TestWhatABundleCannotSayIsRefused(t *testing.T) {
@@ -105,11 +110,15 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 		file, old, replacement string
 		want                   string
 	}{
-		"a kustomization that changes objects": {
-			"config/manager/kustomization.yaml", "resources:", "namePrefix: my-\nresources:", "only resources are understood",
+		"a kustomization that does not build": {
+			"config/manager/kustomization.yaml", "- deployment.yaml", "- statefulset.yaml", "statefulset.yaml",
 		},
 		"a kind that OLM does not install": {
-			"config/scheduler/service.yaml", "kind: Service", "kind: NetworkPolicy", "OLM installs no NetworkPolicy",
+			"config/networkpolicy/networkpolicy.yaml", "kind: NetworkPolicy", "kind: Ingress", "OLM installs no Ingress",
+		},
+		"a role that nobody has": {
+			"config/rbac/metrics_auth_role.yaml", "kind: ClusterRole\n  name: cardquota-metrics-auth",
+			"kind: ClusterRole\n  name: cardquota-scheduler", "no account has ClusterRole cardquota-metrics-auth",
 		},
 		"a role in another namespace": {
 			"config/rbac/manager_rolebinding.yaml", "kind: RoleBinding\nmetadata:\n  name: cardquota-manager\n  namespace: volcano-system",
@@ -120,8 +129,8 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 			"- kind: ServiceAccount\n  name: default", "default is no ServiceAccount of the installation",
 		},
 		"a role that does not exist": {
-			"config/rbac/scheduler_rolebinding.yaml", "kind: ClusterRole\n  name: cardquota-scheduler",
-			"kind: ClusterRole\n  name: cluster-admin", "ClusterRole cluster-admin is no ClusterRole of the installation",
+			"config/rbac/scheduler_rolebinding.yaml", "kind: Role\n  name: cardquota-scheduler",
+			"kind: Role\n  name: operator", "Role operator is no Role of the installation",
 		},
 		"a Deployment in another namespace": {
 			"config/manager/deployment.yaml", "namespace: volcano-system", "namespace: other", "not in the suggested volcano-system",
@@ -131,6 +140,33 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 		},
 		"a definition that the base forgot": {
 			basePath, "name: cardquotas.cardquota.dev", "name: tides.cardquota.dev", "says nothing about cardquotas.cardquota.dev",
+		},
+		"a certificate of somebody else": {
+			"config/manifests/kustomization.yaml", "value: --webhook-certificates=Files", "value: --webhook-certificates=Self",
+			"--webhook-certificates=Files is missing",
+		},
+		"a certificate of two": {
+			"config/manager/deployment.yaml", "        - --leader-elect\n", "        - --leader-elect\n        - --webhook-certificates=Self\n",
+			"says 2 times where its certificate comes from",
+		},
+		"a volume where OLM mounts its certificate": {
+			"config/manager/deployment.yaml", "        ports:\n",
+			"        volumeMounts: [{name: own, mountPath: /tmp/k8s-webhook-server/serving-certs}]\n        ports:\n",
+			"volume own is mounted at /tmp/k8s-webhook-server/serving-certs",
+		},
+		"a webhook for some namespaces": {
+			"config/webhook/manifests.yaml", "  failurePolicy: Fail\n",
+			"  failurePolicy: Fail\n  namespaceSelector: {matchLabels: {a: b}}\n", "OLM replaces by the OperatorGroup's",
+		},
+		"a webhook behind a Service of somebody else": {
+			"config/webhook/manifests.yaml", "name: cardquota-webhook", "name: other", "Service other is none of the installation",
+		},
+		"a webhook behind a port that is not there": {
+			"config/webhook/manifests.yaml", "port: 443", "port: 8443", "Service cardquota-webhook has no port 8443",
+		},
+		"a webhook's Service that leads nowhere": {
+			"config/webhook/service.yaml", "selector:\n    app.kubernetes.io/name: cardquota-manager",
+			"selector:\n    app.kubernetes.io/name: cardquota", "selects no Deployment",
 		},
 		"a misspelt field": {
 			basePath, "minKubeVersion:", "minKubernetesVersion:", "unknown field",
@@ -144,7 +180,7 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 				t.Fatalf("%s does not contain %q", tc.file, tc.old)
 			}
 			files[tc.file] = &fstest.MapFile{Data: []byte(changed)}
-			_, err := generateFrom(files, defaultImages())
+			_, err := generateFrom(files, standardRelease())
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want one that says %q", err, tc.want)
 			}
@@ -154,8 +190,9 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 
 func TestImagesCanBeGivenByDigest(t *testing.T) {
 	const digest = "registry.example/mirror/cardquota-scheduler@sha256:0123"
-	chosen := images{registry: "registry.example/team", byName: map[string]string{}}
-	if err := chosen.override("cardquota-scheduler=" + digest); err != nil {
+	chosen := standardRelease()
+	chosen.images.registry = "registry.example/team"
+	if err := chosen.images.override("cardquota-scheduler=" + digest); err != nil {
 		t.Fatal(err)
 	}
 	files, err := generateFrom(project(t), chosen)
@@ -163,14 +200,50 @@ func TestImagesCanBeGivenByDigest(t *testing.T) {
 		t.Fatal(err)
 	}
 	csv := string(files["manifests/cardquota.clusterserviceversion.yaml"])
-	for _, want := range []string{"image: " + digest + "\n", "image: registry.example/team/cardquota-manager:v0.1.0\n"} {
+	for _, want := range []string{"image: " + digest + "\n", "image: registry.example/team/cardquota-manager:v0.2.0\n"} {
 		if n := strings.Count(csv, want); n != 2 {
 			t.Errorf("%q stands %d times in the CSV, want in a container and in relatedImages", want, n)
 		}
 	}
 	for _, bad := range []string{"", "cardquota-manager", "=x", "cardquota-manager="} {
-		if err := chosen.override(bad); err == nil {
+		if err := chosen.images.override(bad); err == nil {
 			t.Errorf("-image %q was accepted", bad)
+		}
+	}
+}
+
+func TestAReleaseHasItsPlaceInTheChannel(t *testing.T) {
+	for name, tc := range map[string]struct {
+		version, replaces            string
+		wantName, wantReplaces, want string
+	}{
+		"the base's": {"", "", "cardquota.v0.2.0", "cardquota.v0.1.0", ">=0.1.0 <0.2.0"},
+		"the next":   {"0.3.0", "0.2.1", "cardquota.v0.3.0", "cardquota.v0.2.1", ">=0.2.1 <0.3.0"},
+		"a patch":    {"0.2.1", "0.2.0", "cardquota.v0.2.1", "cardquota.v0.2.0", ">=0.2.0 <0.2.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			csv := &v1alpha1.ClusterServiceVersion{}
+			csv.Annotations = map[string]string{}
+			csv.Spec.Version.Version, csv.Spec.Replaces = semver.MustParse("0.2.0"), "cardquota.v0.1.0"
+			if err := (release{version: tc.version, replaces: tc.replaces}).number(csv); err != nil {
+				t.Fatal(err)
+			}
+			if csv.Name != tc.wantName || csv.Spec.Replaces != tc.wantReplaces || csv.Annotations[skipRange] != tc.want {
+				t.Errorf("got %s, replaces %s, skips %s; want %s, %s, %s",
+					csv.Name, csv.Spec.Replaces, csv.Annotations[skipRange], tc.wantName, tc.wantReplaces, tc.want)
+			}
+		})
+	}
+	first := &v1alpha1.ClusterServiceVersion{}
+	first.Spec.Version.Version = semver.MustParse("0.1.0")
+	if err := (release{}).number(first); err != nil || first.Spec.Replaces != "" || len(first.Annotations) != 0 {
+		t.Errorf("the first version replaces %q with %v (%v), want nothing", first.Spec.Replaces, first.Annotations, err)
+	}
+	for _, bad := range []release{{version: "next"}, {replaces: "0.9.0"}, {replaces: "0.2.0"}, {replaces: "before"}} {
+		csv := &v1alpha1.ClusterServiceVersion{}
+		csv.Spec.Version.Version = semver.MustParse("0.2.0")
+		if err := bad.number(csv); err == nil {
+			t.Errorf("version %q that replaces %q was accepted", bad.version, bad.replaces)
 		}
 	}
 }
@@ -183,7 +256,7 @@ func TestWriteLeavesNothingOld(t *testing.T) {
 		if err := write(dir, files); err != nil {
 			t.Fatal(err)
 		}
-		got, err := readTree(os.DirFS(dir))
+		got, err := readTree(os.DirFS(dir), ".")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,12 +273,12 @@ func TestRunNeedsAProject(t *testing.T) {
 }
 
 func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
-	first, err := generateFrom(project(t), defaultImages())
+	first, err := generateFrom(project(t), standardRelease())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
-		again, err := generateFrom(project(t), defaultImages())
+		again, err := generateFrom(project(t), standardRelease())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,8 +1,11 @@
 // Command bundle writes the OLM bundle (bundle/) from what a kustomize installation
-// consists of (config/default), the examples (config/samples) and the prose of the
-// operator's page (config/manifests/bases). Nothing under bundle/ is edited by hand.
+// consists of (config/manifests, which is config/default as OLM installs it), the examples
+// (config/samples) and the prose of the operator's page (config/manifests/bases). Nothing
+// under bundle/ is edited by hand.
 //
 //	cd hack/bundle && go run . -root ../..
+//
+// Version, images and the version before are those of the base unless flags say otherwise.
 package main
 
 import (
@@ -24,12 +27,15 @@ func main() {
 }
 
 func run(args []string) error {
-	root, images := ".", defaultImages()
+	root, out, release := ".", "", standardRelease()
 	set := flag.NewFlagSet("bundle", flag.ContinueOnError)
 	set.StringVar(&root, "root", root, "The project's root folder, with config/ in it.")
-	set.StringVar(&images.registry, "registry", images.registry, "Where the images are, without the image's name.")
+	set.StringVar(&out, "out", "", "The folder to write the bundle to (default <root>/bundle).")
+	set.StringVar(&release.version, "version", "", "The release's version (default that of the base).")
+	set.StringVar(&release.replaces, "replaces", "", "The version that this one replaces in its channel (default that of the base).")
+	set.StringVar(&release.images.registry, "registry", release.images.registry, "Where the images are, without the image's name.")
 	set.Func("image", "name=reference: the image to use instead of <registry>/name:v<version>, such as one by digest; repeatable.",
-		images.override)
+		release.images.override)
 	if err := set.Parse(args); err != nil {
 		return fmt.Errorf("parse flags: %w", err)
 	}
@@ -37,11 +43,26 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", root, err)
 	}
-	files, err := generate(src, images)
+	files, err := generate(src, release)
 	if err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
-	return write(filepath.Join(root, bundleDir), files)
+	if out == "" {
+		out = filepath.Join(root, bundleDir)
+	}
+	return write(out, files)
+}
+
+// release is in what two bundles of one tree differ.
+type release struct {
+	// version is this release's and replaces that of the one before it; empty means the base's.
+	version, replaces string
+	images            images
+}
+
+// standardRelease is what make bundle generates.
+func standardRelease() release {
+	return release{images: images{registry: "cardquota.dev", byName: map[string]string{}}}
 }
 
 // images says where the cluster gets the programs from: config/ names images without a
@@ -50,10 +71,6 @@ type images struct {
 	registry string
 	// byName are full references that win over the registry.
 	byName map[string]string
-}
-
-func defaultImages() images {
-	return images{registry: "cardquota.dev", byName: map[string]string{}}
 }
 
 // override takes one name=reference.

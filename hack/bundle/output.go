@@ -11,35 +11,42 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 )
 
-// header stands on top of every file that is not a copy.
+// header stands on top of every file.
 const header = "# Generated from config/ by make bundle. Do not edit.\n"
 
-// generate makes the files of the bundle, by their path in it. The same sources always give
-// the same bytes.
-func generate(src *sources, images images) (map[string][]byte, error) {
-	csv, err := clusterServiceVersion(src, images)
+// generate makes the files of the bundle of a release, by their path in it. The same sources and
+// release always give the same bytes.
+func generate(src *sources, release release) (map[string][]byte, error) {
+	csv, err := clusterServiceVersion(src, release)
 	if err != nil {
 		return nil, err
 	}
 	labels := annotations(csv)
 	files := map[string][]byte{"bundle.Dockerfile": dockerfile(labels)}
-	for _, crd := range src.crds {
-		files["manifests/"+crd.name] = crd.content
-	}
 	documents := map[string]any{
 		"manifests/" + packageName + ".clusterserviceversion.yaml": csv,
 		"metadata/annotations.yaml":                                map[string]any{"annotations": labels},
 		"tests/scorecard/config.yaml":                              scorecard(),
 	}
+	for _, crd := range src.crds {
+		names := crd.definition.Spec.Names
+		documents[fmt.Sprintf("manifests/%s_%s.yaml", crd.definition.Spec.Group, names.Plural)] = crd.object.Object
+	}
 	for _, extra := range src.extras {
 		// OLM puts the object into the namespace of the installation.
 		obj := extra.DeepCopy()
 		obj.SetNamespace("")
-		version := obj.GroupVersionKind().Version
-		documents[fmt.Sprintf("manifests/%s_%s_%s.yaml", obj.GetName(), version, strings.ToLower(obj.GetKind()))] = obj
+		documents[fileName(obj.GetName(), obj.GroupVersionKind())] = obj.Object
+	}
+	for _, service := range src.services {
+		if !src.servesWebhooks(&service) { // OLM makes those itself
+			service.Namespace = ""
+			documents[fileName(service.Name, service.GroupVersionKind())] = service
+		}
 	}
 	for name, document := range documents {
 		if files[name], err = marshal(document); err != nil {
@@ -47,6 +54,10 @@ func generate(src *sources, images images) (map[string][]byte, error) {
 		}
 	}
 	return files, nil
+}
+
+func fileName(name string, kind schema.GroupVersionKind) string {
+	return fmt.Sprintf("manifests/%s_%s_%s.yaml", name, kind.Version, strings.ToLower(kind.Kind))
 }
 
 // unset are the fields of our documents that Go cannot leave out when they are empty. Status is
@@ -76,7 +87,7 @@ func marshal(document any) ([]byte, error) {
 
 // write makes dir hold exactly the files given.
 func write(dir string, files map[string][]byte) error {
-	stale, err := readTree(os.DirFS(dir))
+	stale, err := readTree(os.DirFS(dir), ".")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -99,10 +110,10 @@ func write(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// readTree reads every file of a folder, by its path in it.
-func readTree(dir fs.FS) (map[string][]byte, error) {
+// readTree reads every file below a folder, by its path.
+func readTree(dir fs.FS, folder string) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	err := fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(dir, folder, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}

@@ -16,6 +16,10 @@ import (
 // that is no ServiceAccount of the installation, a role of another namespace.
 func (r *rbac) permissions(namespace string) (cluster, namespaced []v1alpha1.StrategyDeploymentPermissions, err error) {
 	clusterRules, namespacedRules := map[string][]rbacv1.PolicyRule{}, map[string][]rbacv1.PolicyRule{}
+	if names := r.unbound(); len(names) > 0 {
+		return nil, nil, fmt.Errorf("no account has ClusterRole %s, and OLM would never remove it: delete it in %s",
+			strings.Join(names, ", "), installation)
+	}
 	for _, binding := range r.clusterRoleBindings {
 		err := bind(clusterRules, r.clusterRoles, "ClusterRole", binding.RoleRef, binding.Subjects, r.accounts, namespace)
 		if err != nil {
@@ -35,6 +39,19 @@ func (r *rbac) permissions(namespace string) (cluster, namespaced []v1alpha1.Str
 	return perAccount(clusterRules), perAccount(namespacedRules), nil
 }
 
+// unbound names the ClusterRoles that no account of the installation has. A bundle could hold
+// them, but OLM never removes a ClusterRole that it installed from a bundle.
+func (r *rbac) unbound() []string {
+	var list []string
+	for name := range r.clusterRoles {
+		if !slices.ContainsFunc(r.clusterRoleBindings, func(b rbacv1.ClusterRoleBinding) bool { return b.RoleRef.Name == name }) {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 // bind adds the rules of the role that a binding refers to to each of its subjects.
 func bind(to, roles map[string][]rbacv1.PolicyRule, kind string, ref rbacv1.RoleRef, subjects []rbacv1.Subject,
 	accounts map[string]bool, namespace string,
@@ -43,6 +60,7 @@ func bind(to, roles map[string][]rbacv1.PolicyRule, kind string, ref rbacv1.Role
 	if ref.Kind != kind || !ok {
 		return fmt.Errorf("%s %s is no %s of the installation", ref.Kind, ref.Name, kind)
 	}
+	rules = slices.DeleteFunc(slices.Clone(rules), forOwnCertificate)
 	for _, subject := range subjects {
 		if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != namespace || !accounts[subject.Name] {
 			return fmt.Errorf("%s %s/%s is no ServiceAccount of the installation", subject.Kind, subject.Namespace, subject.Name)
@@ -50,6 +68,24 @@ func bind(to, roles map[string][]rbacv1.PolicyRule, kind string, ref rbacv1.Role
 		to[subject.Name] = append(to[subject.Name], rules...)
 	}
 	return nil
+}
+
+// ownCertificateSecret is where the operator keeps a webhook certificate that it makes itself.
+const ownCertificateSecret = "cardquota-webhook-cert"
+
+// forOwnCertificate says whether a rule is there for a certificate that the operator makes itself
+// and registers with its webhooks. OLM does both, so the rights are not asked for.
+func forOwnCertificate(rule rbacv1.PolicyRule) bool {
+	switch strings.Join(rule.APIGroups, ",") {
+	case "admissionregistration.k8s.io":
+		return !slices.ContainsFunc(rule.Resources, func(resource string) bool {
+			return resource != "mutatingwebhookconfigurations" && resource != "validatingwebhookconfigurations"
+		})
+	case "":
+		return slices.Equal(rule.Resources, []string{"secrets"}) && slices.Equal(rule.ResourceNames, []string{ownCertificateSecret})
+	default:
+		return false
+	}
 }
 
 func perAccount(rules map[string][]rbacv1.PolicyRule) []v1alpha1.StrategyDeploymentPermissions {

@@ -1,25 +1,24 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"path"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
 const (
-	installation = "config/default"
+	// installation is config/default with the few changes that OLM asks for.
+	installation = "config/manifests"
 	samples      = "config/samples"
 	basePath     = "config/manifests/bases/cardquota.clusterserviceversion.yaml"
 	iconPath     = "config/manifests/bases/icon.svg"
@@ -30,9 +29,12 @@ type sources struct {
 	// base is the ClusterServiceVersion as far as people write it; icon is its SVG.
 	base v1alpha1.ClusterServiceVersion
 	icon []byte
-	// crds are the definitions, with the file each was read from.
-	crds        []crdFile
+	// crds are the definitions, and what was read.
+	crds        []crd
 	deployments []appsv1.Deployment
+	services    []corev1.Service
+	validating  []admissionv1.ValidatingWebhookConfiguration
+	mutating    []admissionv1.MutatingWebhookConfiguration
 	rbac        rbac
 	// extras are the other objects of an installation that a bundle may hold.
 	extras []unstructured.Unstructured
@@ -40,10 +42,10 @@ type sources struct {
 	samples []unstructured.Unstructured
 }
 
-type crdFile struct {
-	name       string
-	content    []byte
+// crd is a definition, as an object and as text.
+type crd struct {
 	definition apiextensionsv1.CustomResourceDefinition
+	object     unstructured.Unstructured
 }
 
 // rbac is who may do what, as config/ says it in objects.
@@ -54,12 +56,13 @@ type rbac struct {
 	roleBindings        []rbacv1.RoleBinding
 }
 
-// bundleKinds are the kinds that OLM installs from a bundle beside what the
+// bundleKinds are the kinds that OLM installs on every cluster from a bundle, beside what the
 // ClusterServiceVersion carries
-// (github.com/operator-framework/operator-registry pkg/lib/bundle/supported_resources.go).
+// (operator-framework/operator-lifecycle-manager pkg/controller/operators/catalog/supportedresources.go).
+// It knows Prometheus's kinds too, but a cluster without Prometheus's operator does not, and the
+// whole installation would fail there.
 var bundleKinds = map[string]bool{
-	"ConfigMap": true, "ConsolePlugin": true, "PodDisruptionBudget": true, "PriorityClass": true,
-	"PrometheusRule": true, "Secret": true, "Service": true, "ServiceMonitor": true,
+	"ConfigMap": true, "NetworkPolicy": true, "PodDisruptionBudget": true, "PriorityClass": true, "Secret": true,
 }
 
 // readSources reads the project whose root is given.
@@ -79,121 +82,119 @@ func readSources(root fs.FS) (*sources, error) {
 	if src.icon, err = fs.ReadFile(root, iconPath); err != nil {
 		return nil, err
 	}
-	if err := eachDocument(root, installation, src.add); err != nil {
+	config, err := inMemory(root, "config")
+	if err != nil {
 		return nil, err
 	}
-	err = eachDocument(root, samples, func(_ string, content []byte, obj unstructured.Unstructured) error {
-		src.samples = append(src.samples, obj)
-		return nil
-	})
+	objects, err := build(config, installation)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range objects {
+		if err := src.add(object); err != nil {
+			return nil, fmt.Errorf("%s: %s %s: %w", installation, object.GetKind(), object.GetName(), err)
+		}
+	}
+	src.samples, err = build(config, samples)
 	return src, err
 }
 
-// kustomization is all that the generator understands of a kustomization. Anything else, such
-// as a patch, is refused: the bundle would silently differ from what kustomize installs.
-type kustomization struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Resources  []string `json:"resources"`
+// inMemory copies a folder to where kustomize reads it, whatever it comes from.
+func inMemory(root fs.FS, folder string) (filesys.FileSystem, error) {
+	files, err := readTree(root, folder)
+	if err != nil {
+		return nil, err
+	}
+	memory := filesys.MakeFsInMemory()
+	for name, content := range files {
+		if err := memory.WriteFile(name, content); err != nil {
+			return nil, err
+		}
+	}
+	return memory, nil
 }
 
-// eachDocument calls visit for every object of the kustomization in dir, in its order.
-func eachDocument(root fs.FS, dir string, visit func(file string, content []byte, obj unstructured.Unstructured) error) error {
-	name := path.Join(dir, "kustomization.yaml")
-	content, err := fs.ReadFile(root, name)
+// build is kustomize build: the objects of a kustomization, in its order.
+func build(files filesys.FileSystem, dir string) ([]unstructured.Unstructured, error) {
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, dir)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("kustomize build %s: %w", dir, err)
 	}
-	var list kustomization
-	if err := yaml.UnmarshalStrict(content, &list); err != nil {
-		return fmt.Errorf("%s: only resources are understood: %w", name, err)
-	}
-	for _, resource := range list.Resources {
-		file := path.Join(dir, resource)
-		info, err := fs.Stat(root, file)
+	var objects []unstructured.Unstructured
+	for _, resource := range resources.Resources() {
+		content, err := resource.AsYAML()
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("%s: %s: %w", dir, resource.CurId(), err)
 		}
-		if info.IsDir() {
-			err = eachDocument(root, file, visit)
-		} else {
-			err = eachDocumentOf(root, file, visit)
+		var object unstructured.Unstructured
+		if err := yaml.Unmarshal(content, &object.Object); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", dir, resource.CurId(), err)
 		}
-		if err != nil {
-			return err
-		}
+		objects = append(objects, object)
 	}
-	return nil
-}
-
-func eachDocumentOf(root fs.FS, file string, visit func(string, []byte, unstructured.Unstructured) error) error {
-	content, err := fs.ReadFile(root, file)
-	if err != nil {
-		return err
-	}
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		var obj unstructured.Unstructured
-		if err := yaml.Unmarshal(document, &obj.Object); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		if len(obj.Object) == 0 {
-			continue
-		}
-		if err := visit(file, document, obj); err != nil {
-			return fmt.Errorf("%s: %s %s: %w", file, obj.GetKind(), obj.GetName(), err)
-		}
-	}
+	return objects, nil
 }
 
 // add sorts one object of the installation to where a bundle keeps its kind.
-func (s *sources) add(file string, content []byte, obj unstructured.Unstructured) error {
-	switch kind := obj.GetKind(); kind {
+func (s *sources) add(object unstructured.Unstructured) error {
+	switch kind := object.GetKind(); kind {
 	case "CustomResourceDefinition":
-		crd := crdFile{name: path.Base(file), content: bytes.TrimLeft(content, "\n")}
-		s.crds = append(s.crds, crd)
-		return yaml.UnmarshalStrict(content, &s.crds[len(s.crds)-1].definition)
+		s.crds = append(s.crds, crd{object: object})
+		return convert(object, &s.crds[len(s.crds)-1].definition)
 	case "Deployment":
-		s.deployments = append(s.deployments, appsv1.Deployment{})
-		return yaml.UnmarshalStrict(content, &s.deployments[len(s.deployments)-1])
+		return appendTo(&s.deployments, object)
+	case "Service":
+		return appendTo(&s.services, object)
+	case "ValidatingWebhookConfiguration":
+		return appendTo(&s.validating, object)
+	case "MutatingWebhookConfiguration":
+		return appendTo(&s.mutating, object)
 	case "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding":
-		return s.rbac.add(kind, obj.GetName(), content)
+		return s.rbac.add(object)
 	default:
 		if !bundleKinds[kind] {
 			return fmt.Errorf("OLM installs no %s from a bundle", kind)
 		}
-		s.extras = append(s.extras, obj)
+		s.extras = append(s.extras, object)
 		return nil
 	}
 }
 
 // add keeps one object of access control.
-func (r *rbac) add(kind, name string, content []byte) error {
-	var err error
-	switch kind {
+func (r *rbac) add(object unstructured.Unstructured) error {
+	switch object.GetKind() {
 	case "ServiceAccount":
-		r.accounts[name] = true
+		r.accounts[object.GetName()] = true
+		return nil
 	case "ClusterRole":
 		var role rbacv1.ClusterRole
-		err = yaml.UnmarshalStrict(content, &role)
-		r.clusterRoles[name] = role.Rules
+		err := convert(object, &role)
+		r.clusterRoles[object.GetName()] = role.Rules
+		return err
 	case "Role":
 		var role rbacv1.Role
-		err = yaml.UnmarshalStrict(content, &role)
-		r.roles[name] = role.Rules
+		err := convert(object, &role)
+		r.roles[object.GetName()] = role.Rules
+		return err
 	case "ClusterRoleBinding":
-		r.clusterRoleBindings = append(r.clusterRoleBindings, rbacv1.ClusterRoleBinding{})
-		err = yaml.UnmarshalStrict(content, &r.clusterRoleBindings[len(r.clusterRoleBindings)-1])
-	case "RoleBinding":
-		r.roleBindings = append(r.roleBindings, rbacv1.RoleBinding{})
-		err = yaml.UnmarshalStrict(content, &r.roleBindings[len(r.roleBindings)-1])
+		return appendTo(&r.clusterRoleBindings, object)
+	default:
+		return appendTo(&r.roleBindings, object)
 	}
+}
+
+// convert reads an object as its type. A field that the type does not know is an error.
+func convert(object unstructured.Unstructured, into any) error {
+	content, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return yaml.UnmarshalStrict(content, into)
+}
+
+func appendTo[T any](list *[]T, object unstructured.Unstructured) error {
+	var typed T
+	err := convert(object, &typed)
+	*list = append(*list, typed)
 	return err
 }

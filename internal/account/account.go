@@ -45,6 +45,8 @@ type Charge struct {
 type Account struct {
 	queues map[string]*queueBooks
 	ledger map[string]*Charge
+	// ended is the ledger of the pods that end, nil before the first one does.
+	ended map[string]*Charge
 }
 
 // queueBooks are the running sums of one queue.
@@ -57,6 +59,10 @@ type queueBooks struct {
 	memory   int64
 	// pods is how many entries of the ledger this queue pays for.
 	pods int
+	// ending are the cards that pods hold which end, nil when none does, and leaving
+	// how many pods that is.
+	ending  map[card.Name]ending
+	leaving int
 }
 
 // New returns an empty account with room for the given number of pods.
@@ -92,6 +98,7 @@ func (a *Account) Charge(pod string, c *Charge) {
 	if a.ledger[pod] == c {
 		return
 	}
+	a.Gone(pod)
 	a.Refund(pod)
 	a.ledger[pod] = c
 	q := a.queue(c.Queue)
@@ -131,7 +138,7 @@ func (a *Account) Retain(keep func(queue string) bool) {
 	for name, q := range a.queues {
 		switch {
 		case keep(name):
-		case q.pods == 0:
+		case q.pods == 0 && q.leaving == 0:
 			delete(a.queues, name)
 		default:
 			q.limits = Limits{}

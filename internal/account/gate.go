@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"cardquota.dev/operator/internal/card"
 )
@@ -28,6 +29,9 @@ const (
 	Cards Kind = iota
 	CPU
 	Memory
+	// Ending is of cards as well: more of them are held by pods that end than may
+	// be, and only their end helps.
+	Ending
 )
 
 // Shortage is one limit that a request would exceed. Requested, Total and
@@ -35,13 +39,16 @@ const (
 type Shortage struct {
 	Kind  Kind
 	Queue string
-	// Names are the card alternatives that are short together; only for Cards.
+	// Names are the card alternatives that are short together; only for Cards and
+	// Ending.
 	Names []card.Name
 	// Others is how many further alternatives have even less room.
 	Others int
 	// Requested is what was asked for, Total what would be in use with it, and
-	// Limit what may be.
+	// Limit what may be. For Ending, Total is what is ending.
 	Requested, Total, Limit int64
+	// Within is how long what is ending may take at most; only for Ending.
+	Within time.Duration
 }
 
 // Label writes the card alternatives as users write them, "A|B".
@@ -90,6 +97,16 @@ func (a *Account) fitsCards(queue string, ask Ask) *Shortage {
 			return nil
 		}
 	}
+	// Who waits for the end of pods has room as soon as they are gone.
+	if q := a.queues[queue]; q != nil {
+		for _, name := range ask.Names {
+			if q.hasRoom(name, ask.Count) {
+				s := q.shortEnding(queue, name, ask.Count)
+				s.Others = len(ask.Names) - 1
+				return &s
+			}
+		}
+	}
 	// The alternative to speak of is the one with the most room, and among
 	// equals the one with the largest quota.
 	best := slices.MaxFunc(ask.Names, func(x, y card.Name) int {
@@ -108,14 +125,26 @@ func (a *Account) room(queue string, name card.Name) int64 {
 }
 
 // FitsOn is the gate Predicate: whether the queue has room for so many of one
-// card. It does not allocate memory and may be called from many goroutines
-// while nobody writes.
+// card, and not too many of it are ending. It does not allocate memory and may be
+// called from many goroutines while nobody writes.
 func (a *Account) FitsOn(queue string, name card.Name, count card.Count) bool {
 	q, ok := a.queues[queue]
 	if !ok {
 		return count == 0
 	}
-	return q.limits.AnyCard || count == 0 || q.cards[name].Add(count) <= q.limits.Cards[name]
+	return q.limits.AnyCard || count == 0 || q.hasRoom(name, count) && !q.crowded(name)
+}
+
+// hasRoom compares with the quota what would be in use.
+func (q *queueBooks) hasRoom(name card.Name, count card.Count) bool {
+	return q.cards[name].Add(count) <= q.limits.Cards[name]
+}
+
+// Crowded tells that a queue gets no more of a card, whatever it has room for,
+// because too many of it are ending.
+func (a *Account) Crowded(queue string, name card.Name) bool {
+	q, ok := a.queues[queue]
+	return ok && q.crowded(name)
 }
 
 func exceeds(used, ask, limit int64) bool {

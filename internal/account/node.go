@@ -3,10 +3,12 @@ package account
 import "cardquota.dev/operator/internal/card"
 
 // Freed is what a queue would have got back before something is asked of it:
-// the charges of pods that are to be evicted.
+// the charges of pods that are to be evicted, or of the pod that asks.
 type Freed struct {
 	Cards            map[card.Name]card.Count
 	MilliCPU, Memory int64
+	// Ends tells that pods are to be evicted: what they give back is ending then.
+	Ends bool
 }
 
 // Add notes one more charge that would be given back.
@@ -37,8 +39,8 @@ func (a *Account) FitsNode(queue string, ask Ask, name card.Name, freed Freed) *
 	return nil
 }
 
-// ShortOn is FitsNode with every shortage: of cards, CPU and memory, in this
-// order. Whoever makes room for a pod must make all of it.
+// ShortOn is FitsNode with every shortage: of cards, of their end, of CPU and
+// memory, in this order. Whoever makes room for a pod must make all of it.
 func (a *Account) ShortOn(queue string, ask Ask, name card.Name, freed Freed) []Shortage {
 	q, ok := a.queues[queue]
 	if !ok {
@@ -51,6 +53,15 @@ func (a *Account) ShortOn(queue string, ask Ask, name card.Name, freed Freed) []
 			Kind: Cards, Queue: queue, Names: []card.Name{name},
 			Requested: int64(ask.Count), Total: int64(used.Add(ask.Count)), Limit: int64(q.limits.Cards[name]),
 		})
+	}
+	if ask.Count > 0 && !q.limits.AnyCard {
+		short := q.shortEnding(queue, name, ask.Count)
+		if freed.Ends {
+			short.Total += int64(freed.Cards[name])
+		}
+		if short.Total > short.Limit {
+			all = append(all, short)
+		}
 	}
 	return append(all, q.shortCPUMemory(queue, ask, freed)...)
 }

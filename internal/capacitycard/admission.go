@@ -14,8 +14,9 @@ import (
 
 // reserve notes what a job that was admitted earlier still waits for, unless it
 // has waited too long for other reasons than quota, and what a running job
-// holds above its minimum. allocated is how many of its pods are placed.
-func (p *plugin) reserve(job *api.JobInfo, allocated int) {
+// holds above its minimum. allocated is how many of its pods are placed. A job
+// that is barred from its queue waits for nothing: nothing more of it starts.
+func (p *plugin) reserve(job *api.JobInfo, allocated int, barred bool) {
 	waiting, ok := p.waiting[job.Queue]
 	if !ok || job.PodGroup == nil {
 		return
@@ -25,7 +26,7 @@ func (p *plugin) reserve(job *api.JobInfo, allocated int) {
 	default:
 		return
 	}
-	if job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.memory.patience.lasts(job.PgUID, p.memory.now()) {
+	if !barred && (job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.memory.patience.lasts(job.PgUID, p.memory.now())) {
 		if application, refusal := p.minimum(job); refusal == nil {
 			waiting.Add(application)
 		}
@@ -86,11 +87,19 @@ func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
 		x, y := p.askOf(a), p.askOf(b)
 		return cmp.Or(cmp.Compare(x.Count, y.Count), cmp.Compare(x.MilliCPU, y.MilliCPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(a.UID, b.UID))
 	})
+	return ToMinimum(job, have, ready, pending)
+}
+
+// ToMinimum picks from waiting pods, in their order, those that bring a job to
+// its minimum: first what each task role must have of its own, then the first of
+// the rest. have is how many pods the job has already, and roles how many of each
+// task role; roles is changed.
+func ToMinimum(job *api.JobInfo, have int32, roles map[string]int32, waiting []*api.TaskInfo) []*api.TaskInfo {
 	var picked, rest []*api.TaskInfo
 	perRole := job.MinAvailable >= job.TaskMinAvailableTotal
-	for _, task := range pending {
-		if perRole && ready[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] {
-			ready[task.TaskRole]++
+	for _, task := range waiting {
+		if perRole && roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] {
+			roles[task.TaskRole]++
 			picked = append(picked, task)
 		} else {
 			rest = append(rest, task)
@@ -122,7 +131,7 @@ func (p *plugin) elastic(job *api.JobInfo, spare int) (account.Elastic, bool) {
 			continue
 		}
 		for _, task := range tasks {
-			charge := p.account.Charged(string(task.UID))
+			charge := p.chargeIn(job.Queue, task)
 			if charge == nil {
 				continue
 			}

@@ -22,7 +22,7 @@ func (p *plugin) openBooks() {
 	p.openQueues()
 	var told []*api.TaskInfo
 	for _, job := range p.ssn.Jobs {
-		allocated := 0
+		allocated, known := 0, p.exists(string(job.Queue))
 		for status, tasks := range job.TaskStatusIndex {
 			placed := api.AllocatedStatus(status)
 			if placed {
@@ -33,18 +33,54 @@ func (p *plugin) openBooks() {
 				if placed && m.toldToGo(task, facts) {
 					told = append(told, task)
 				}
-				if placed || leaving(task, status) {
-					p.charge(string(task.UID), facts, string(job.Queue), task.NodeName)
-				} else {
+				switch {
+				case placed || leaving(task, status):
+					p.charge(string(task.UID), facts, p.payer(facts, job, known, task.NodeName), task.NodeName)
+				case status == api.Releasing && p.ends(task.Pod, task.NodeName):
+					p.end(task.Pod, facts, p.payer(facts, job, known, task.NodeName), task.NodeName)
+				default:
 					m.refund(string(task.UID), facts)
 				}
 			}
 		}
-		p.reserve(job, allocated)
+		p.reserve(job, allocated, p.choosing && p.welcome(job.Queue, job.Namespace) != nil)
 	}
 	p.markLeaving(told)
 	p.chargeOthers()
 	m.sweep()
+	m.tenants.sweep(m.session)
+}
+
+// payer is the queue that a placed pod is charged to: the one that it was
+// charged to on its node, which this process knows best; the one that was
+// written down when it was bound, for pods of a scheduler before; and only for a
+// pod of which neither is known, because an older version or somebody else bound
+// it, that of its PodGroup now. A PodGroup that is moved, or deleted and made
+// anew in another queue, takes no cards of placed pods along: its owner would
+// have its quota back and keep the cards. Known tells that the PodGroup's queue
+// exists: asked once a job, as it nearly always is the one that pays.
+func (p *plugin) payer(facts *podFacts, job *api.JobInfo, known bool, node string) string {
+	if facts.charge != nil && facts.node == node && (known && facts.charge.Queue == string(job.Queue) || p.exists(facts.charge.Queue)) {
+		return facts.charge.Queue
+	}
+	if facts.charged != "" && p.exists(facts.charged) {
+		return facts.charged
+	}
+	return string(job.Queue)
+}
+
+// chargeIn is what a task is charged in a queue, nil when that is nothing or
+// another queue pays for it.
+func (p *plugin) chargeIn(queue api.QueueID, task *api.TaskInfo) *account.Charge {
+	if charge := p.account.Charged(string(task.UID)); charge != nil && charge.Queue == string(queue) {
+		return charge
+	}
+	return nil
+}
+
+func (p *plugin) exists(queue string) bool {
+	_, ok := p.ssn.Queues[api.QueueID(queue)]
+	return ok
 }
 
 // leaving tells a task that Volcano evicts but whose pod nobody has deleted
@@ -61,16 +97,18 @@ func (p *plugin) openQueues() {
 	for id, queue := range p.ssn.Queues {
 		rules := p.memory.rules(queue.Queue, p.args.unmanagedQueues)
 		p.rules[id] = rules
+		p.choosing = p.choosing || rules.Namespaces != nil
+		p.tellUnreadable(queue.Queue, rules.Refusal)
 		p.account.SetLimits(queue.Name, rules.Limits)
 		p.waiting[id] = &account.Waiting{}
 	}
-	exists := func(queue string) bool { _, ok := p.ssn.Queues[api.QueueID(queue)]; return ok }
-	p.account.Retain(exists)
+	p.account.Retain(p.exists)
 	for name := range p.memory.queues {
-		if !exists(name) {
+		if !p.exists(name) {
 			delete(p.memory.queues, name)
 		}
 	}
+	p.listNamespaces()
 }
 
 // nodeObjects lists all nodes: those of the lister, which is complete from the
@@ -103,7 +141,8 @@ func (p *plugin) chargeOthers() {
 		if p.memory.sawThisSession(pod) {
 			continue
 		}
-		if !decision.Counted(pod) {
+		ends := p.ends(pod, pod.Spec.NodeName)
+		if !ends && !decision.Counted(pod) {
 			p.tellIfLost(pod)
 			continue
 		}
@@ -116,7 +155,11 @@ func (p *plugin) chargeOthers() {
 		if facts.charge != nil {
 			last = facts.charge.Queue
 		}
-		p.charge(string(pod.UID), facts, decision.QueueOf(pod, nil, last), pod.Spec.NodeName)
+		if queue := decision.QueueOf(pod, nil, last); ends {
+			p.end(pod, facts, queue, pod.Spec.NodeName)
+		} else {
+			p.charge(string(pod.UID), facts, queue, pod.Spec.NodeName)
+		}
 	}
 }
 
@@ -142,11 +185,18 @@ func (p *plugin) counted(facts *podFacts) *decision.Ask {
 
 // charge books a pod where it is placed.
 func (p *plugin) charge(uid string, facts *podFacts, queue, node string) {
-	known := facts.placed != nil && facts.charge.Queue == queue && facts.node == node && facts.unlimited == p.args.cardUnlimitedCPUMemory &&
-		(facts.placed == p.inv || p.holdsTheSame(facts))
-	if known && facts.booked {
+	if p.settle(facts, queue, node) && facts.booked {
 		return
 	}
+	p.account.Charge(uid, facts.charge)
+	facts.booked, facts.ending = true, false
+}
+
+// settle works out what a pod is charged on a node, and tells that it was that
+// already.
+func (p *plugin) settle(facts *podFacts, queue, node string) (known bool) {
+	known = facts.placed != nil && facts.charge.Queue == queue && facts.node == node && facts.unlimited == p.args.cardUnlimitedCPUMemory &&
+		(facts.placed == p.inv || p.holdsTheSame(facts))
 	if !known {
 		last := facts.charge
 		if facts.node != node {
@@ -155,8 +205,7 @@ func (p *plugin) charge(uid string, facts *podFacts, queue, node string) {
 		charge := decision.ChargeAt(*p.counted(facts), queue, node, p.inv, last)
 		facts.charge, facts.node, facts.placed, facts.unlimited = &charge, node, p.inv, p.args.cardUnlimitedCPUMemory
 	}
-	p.account.Charge(uid, facts.charge)
-	facts.booked = true
+	return known
 }
 
 // holdsTheSame tells whether a pod is charged for the card that its node has in

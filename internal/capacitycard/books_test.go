@@ -68,6 +68,67 @@ func TestAPodWhosePodGroupGoesIsChargedToTheSameQueue(t *testing.T) {
 	}
 }
 
+// TestPlacedPodsStayWithTheirQueue: who may move a PodGroup, or delete it and
+// make it again in another queue, would have the quota of the first one back
+// and keep the cards.
+func TestPlacedPodsStayWithTheirQueue(t *testing.T) {
+	bound := func(j *api.JobInfo, to string) {
+		for _, task := range j.Tasks {
+			task.Pod = task.Pod.DeepCopy()
+			task.Pod.Annotations["cardquota.dev/charged-queue"] = to
+		}
+	}
+	for what, tc := range map[string]struct {
+		change    func(*api.JobInfo)
+		q, second card.Count
+	}{
+		"as it was":                         {func(*api.JobInfo) {}, 2, 0},
+		"made anew":                         {func(j *api.JobInfo) { j.PgUID = "another" }, 2, 0},
+		"made anew elsewhere":               {func(j *api.JobInfo) { j.PgUID, j.Queue = "another", "second" }, 2, 0},
+		"moved":                             {func(j *api.JobInfo) { j.Queue = "second" }, 2, 0},
+		"moved, the binding is seen":        {func(j *api.JobInfo) { j.Queue = "second"; bound(j, "q") }, 2, 0},
+		"moved, of an older version":        {func(j *api.JobInfo) { j.Queue = "second"; opened.memory = newMemory() }, 0, 2},
+		"moved, after a start":              {func(j *api.JobInfo) { j.Queue = "second"; bound(j, "q"); opened.memory = newMemory() }, 2, 0},
+		"its pods are rewritten":            {func(j *api.JobInfo) { bound(j, "second") }, 2, 0},
+		"bound by a scheduler before":       {func(j *api.JobInfo) { bound(j, "second"); opened.memory = newMemory() }, 0, 2},
+		"its first queue is gone":           {func(j *api.JobInfo) { j.Queue = "second"; delete(opened.ssn.Queues, "q") }, 0, 2},
+		"the queue of the binding is gone":  {func(j *api.JobInfo) { bound(j, "gone") }, 2, 0},
+		"that, after a start":               {func(j *api.JobInfo) { bound(j, "gone"); opened.memory = newMemory() }, 2, 0},
+		"its maker wrote a queue, unbound":  {func(j *api.JobInfo) { forge(j, "second") }, 2, 0},
+		"that, and Volcano tries its nodes": {func(j *api.JobInfo) { forge(j, "second"); tried(j) }, 2, 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			world := oneJobWorld()
+			world.Queues = append(world.Queues, quotaQueue("second", `{"NVIDIA-H200":4}`))
+			world.PodGroups[0].UID = "first"
+			job := run(t, world, nil).Jobs["ns/j"]
+			for range 2 { // and again in the session after that
+				tc.change(job)
+				opened.openBooks()
+			}
+			if q, second := opened.account.Used("q", "NVIDIA-H200"), opened.account.Used("second", "NVIDIA-H200"); q != tc.q || second != tc.second {
+				t.Errorf("the queues are charged %d and %d cards, want %d and %d", q, second, tc.q, tc.second)
+			}
+		})
+	}
+}
+
+// forge has pods that are being bound bear a queue that their maker wrote.
+func forge(j *api.JobInfo, queue string) {
+	for _, task := range j.Tasks {
+		task.Pod = task.Pod.DeepCopy()
+		task.Pod.Annotations["cardquota.dev/charged-queue"], task.Pod.Spec.NodeName = queue, ""
+	}
+}
+
+// tried has Volcano write the node into the pods, as it does with the informer's.
+func tried(j *api.JobInfo) {
+	opened.openBooks()
+	for _, task := range j.Tasks {
+		task.Pod.Spec.NodeName = task.NodeName
+	}
+}
+
 func TestANodeThatLosesItsLabelMovesNoNumber(t *testing.T) {
 	ssn := run(t, oneJobWorld(), nil)
 	bare := cardNode("h200", "NVIDIA-H200")

@@ -22,8 +22,9 @@ func (p *plugin) queueOrder(l, r any) int {
 	return cmp.Compare(p.account.Share(left.Name), p.account.Share(right.Name))
 }
 
-// closedGate says why a queue takes nothing at all now, nil when it does.
-func (p *plugin) closedGate(queue api.QueueID) *decision.Refusal {
+// closedGate says why a queue takes nothing at all of a namespace now, nil when it
+// does.
+func (p *plugin) closedGate(queue api.QueueID, namespace string) *decision.Refusal {
 	if p.invalid != nil {
 		return &decision.Refusal{Reason: decision.ReasonNotReady, Message: fmt.Sprintf("Arguments of %s are invalid: %v", PluginName, p.invalid)}
 	}
@@ -34,7 +35,10 @@ func (p *plugin) closedGate(queue api.QueueID) *decision.Refusal {
 	if !ok {
 		return &decision.Refusal{Reason: decision.ReasonQueueNotFound, Message: fmt.Sprintf("Queue <%s> does not exist", queue)}
 	}
-	return rules.Refusal
+	if rules.Refusal != nil {
+		return rules.Refusal
+	}
+	return p.leftOut(queue, namespace, rules.Namespaces)
 }
 
 // allocatable is the gate of a pod before a node is looked for: some card it
@@ -43,7 +47,7 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 	if try := p.attempt.Load(); try != nil && try.pod == task.UID {
 		return p.fitsAttempt(queue, task, try.node)
 	}
-	refusal := p.closedGate(queue.UID)
+	refusal := p.closedGate(queue.UID, task.Namespace)
 	ask := p.askOf(task)
 	if refusal == nil {
 		refusal = ask.Refusal
@@ -72,7 +76,7 @@ func accountAsk(ask *decision.Ask) account.Ask {
 // plugin has agreed.
 func (p *plugin) jobEnqueueable(obj any) int {
 	job := obj.(*api.JobInfo)
-	refusal := p.closedGate(job.Queue)
+	refusal := p.closedGate(job.Queue, job.Namespace)
 	var application account.Application
 	if refusal == nil {
 		application, refusal = p.minimum(job)
@@ -117,18 +121,25 @@ func (p *plugin) allocated(event *framework.Event) {
 	p.memory.patience.renew(job.PgUID, p.memory.now())
 	facts := p.memory.facts(event.Task.Pod)
 	facts.nowhere = false
-	p.charge(string(event.Task.UID), facts, string(job.Queue), event.Task.NodeName)
+	queue := string(job.Queue)
+	if status := event.Task.Status; status != api.Allocated && status != api.Pipelined {
+		queue = p.payer(facts, job, p.exists(queue), event.Task.NodeName) // an eviction that is taken back
+	}
+	p.charge(string(event.Task.UID), facts, queue, event.Task.NodeName)
 }
 
 // beyond tells why a task may not be where it was placed, nil when it may.
 func (p *plugin) beyond(job *api.JobInfo, task *api.TaskInfo) error {
+	if refusal := p.leftOut(job.Queue, job.Namespace, p.rules[job.Queue].Namespaces); refusal != nil {
+		return refusal
+	}
 	ask := p.askOf(task)
 	name, allowed := p.cardFor(ask, task.NodeName)
 	if !allowed {
 		return fmt.Errorf("pod %s/%s may not run on the card of node %s", task.Namespace, task.Name, task.NodeName)
 	}
 	var own account.Freed
-	if charge := p.account.Charged(string(task.UID)); charge != nil && charge.Queue == string(job.Queue) {
+	if charge := p.chargeIn(job.Queue, task); charge != nil {
 		own.Add(charge)
 	}
 	if short := p.account.FitsNode(string(job.Queue), accountAsk(ask), name, own); short != nil {
@@ -137,12 +148,14 @@ func (p *plugin) beyond(job *api.JobInfo, task *api.TaskInfo) error {
 	return nil
 }
 
-// deallocated gives back what the task was charged.
+// deallocated gives back what the task was charged. What is evicted ends first.
 func (p *plugin) deallocated(event *framework.Event) {
 	facts := p.memory.facts(event.Task.Pod)
 	facts.nowhere = event.Task.Status == api.Pending
 	if facts.nowhere {
 		p.memory.second.takeBack(event.Task.Pod.UID, event.Task.NodeName)
 	}
-	p.memory.refund(string(event.Task.UID), facts)
+	if !p.evicted(event, facts) {
+		p.memory.refund(string(event.Task.UID), facts)
+	}
 }

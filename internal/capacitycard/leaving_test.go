@@ -57,17 +57,22 @@ func (e *ebb) restart() {
 // next closes the session, if there is one, and opens another one.
 func (e *ebb) next() *Tide {
 	e.t.Helper()
+	e.alone()
+	rules, ok := TideOf(e.ssn)
+	if !ok {
+		e.t.Fatal("the session has no rules")
+	}
+	return rules
+}
+
+// alone is next without the action cardreclaim.
+func (e *ebb) alone() {
 	if e.ssn != nil {
 		framework.CloseSession(e.ssn)
 	} else {
 		e.t.Cleanup(func() { framework.CloseSession(e.ssn) })
 	}
 	e.ssn = framework.OpenSession(e.cache, []conf.Tier{{Plugins: []conf.PluginOption{{Name: PluginName}}}}, nil)
-	rules, ok := TideOf(e.ssn)
-	if !ok {
-		e.t.Fatal("the session has no rules")
-	}
-	return rules
 }
 
 func (e *ebb) task(name string) *api.TaskInfo { return e.ssn.Jobs["ns/t"].Tasks[api.TaskID(name)] }
@@ -104,6 +109,7 @@ func (e *ebb) expect(what, leaving string, charged int) {
 func vcjobPod(p *corev1.Pod) {
 	yes := true
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: "t", Controller: &yes}}
+	p.Annotations["volcano.sh/job-name"], p.Annotations["volcano.sh/job-version"] = "t", "0"
 }
 
 func outOfSync(p *corev1.Pod) { p.Annotations["volcano.sh/controller-out-of-sync"] = "true" }
@@ -195,6 +201,46 @@ func TestAMarkOnPodsOfOthersMeansNothing(t *testing.T) {
 				t.Errorf("%d pods would be deleted", len(late))
 			}
 		})
+	}
+}
+
+// TestAMarkWithoutCardreclaimMeansNothing: Volcano's action reclaim does not see to
+// it that who bears the mark goes, and its owner may be made up. In the first
+// session of a process nobody knows which of them is at work.
+func TestAMarkWithoutCardreclaimMeansNothing(t *testing.T) {
+	e := newEbb(t, func(p *corev1.Pod) { vcjobPod(p); outOfSync(p) })
+	e.alone()
+	e.expect("in the first session", "t-h2000 t-h2001 t-h2002 t-h2003", 4)
+	for range 3 {
+		e.now = e.now.Add(time.Hour)
+		e.alone()
+		e.expect("later", "", 4)
+		if len(process.leaving) != 0 {
+			t.Errorf("%d pods are remembered as leaving", len(process.leaving))
+		}
+	}
+	e.next()
+	e.expect("in the first session with cardreclaim", "", 4)
+	e.next()
+	e.expect("once it is known to be at work", "t-h2000 t-h2001 t-h2002 t-h2003", 4)
+	e.alone()
+	e.alone()
+	e.expect("once it is not any more", "", 4)
+}
+
+func TestAMadeUpOwnerIsNoMark(t *testing.T) {
+	e := newEbb(t, func(p *corev1.Pod) {
+		vcjobPod(p)
+		outOfSync(p)
+		delete(p.Annotations, "volcano.sh/job-name")
+	})
+	for range 3 {
+		rules := e.next()
+		e.expect("marked by its owner", "", 4)
+		if late := rules.Overdue(0); len(late) != 0 {
+			t.Errorf("%d pods would be deleted", len(late))
+		}
+		e.now = e.now.Add(time.Hour)
 	}
 }
 

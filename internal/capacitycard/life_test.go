@@ -315,6 +315,13 @@ func (l *life) holds(task *api.TaskInfo) bool {
 	return false
 }
 
+// ends is the rule of what ends: pods that are being deleted on their node and
+// have not finished, whatever Volcano calls them, and those that this session
+// evicted.
+func (l *life) ends(task *api.TaskInfo) bool {
+	return task.Status == api.Releasing && !l.holds(task) && task.NodeName != "" && task.Pod.Status.Phase != corev1.PodSucceeded
+}
+
 // queueOf is the queue that pays for a task.
 func (l *life) queueOf(task *api.TaskInfo) string {
 	return l.groups[strings.TrimPrefix(string(task.Job), "ns/")].Spec.Queue
@@ -329,20 +336,23 @@ func (l *life) modelOf(task *api.TaskInfo) string {
 	return l.last[task.Pod.UID]
 }
 
-// used counts what every queue uses of every model.
+// used counts what every queue uses of every model, and what of it ends.
 func (l *life) used() map[use]int {
 	sums := map[use]int{}
 	for _, task := range l.tasks() {
-		if l.holds(task) {
+		if holds, ends := l.holds(task), l.ends(task); holds || ends {
 			cards, _ := asked(task.Pod)
-			sums[use{l.queueOf(task), l.modelOf(task)}] += cards
+			sums[use{l.queueOf(task), l.modelOf(task), ends}] += cards
 		}
 	}
 	return sums
 }
 
-// use is a queue and a model.
-type use struct{ queue, model string }
+// use is a queue and a model, of what is used or what ends.
+type use struct {
+	queue, model string
+	ends         bool
+}
 
 // mayUse tells whether a task may be placed on a node while so much is in use.
 func (l *life) mayUse(task *api.TaskInfo, node string, used map[use]int) bool {
@@ -351,7 +361,8 @@ func (l *life) mayUse(task *api.TaskInfo, node string, used map[use]int) bool {
 	if l.quotas[queue] == nil || cards == 0 {
 		return l.quotas[queue] != nil
 	}
-	return model != "" && (names == "" || strings.Contains(names, model)) && used[use{queue, model}]+cards <= l.quotas[queue][model]
+	return model != "" && (names == "" || strings.Contains(names, model)) &&
+		used[use{queue, model, false}]+cards <= l.quotas[queue][model] && used[use{queue, model, true}] <= l.quotas[queue][model]
 }
 
 // check compares the books with the recount.
@@ -368,8 +379,11 @@ func (l *life) check(t *rapid.T) {
 	}
 	for queue := range l.queues {
 		for _, model := range []string{"A", "B"} {
-			if got, want := int(l.plugin.account.Used(queue, card.Name(model))), used[use{queue, model}]; got != want {
+			if got, want := int(l.plugin.account.Used(queue, card.Name(model))), used[use{queue, model, false}]; got != want {
 				t.Fatalf("queue %s uses %d of %s, a recount says %d", queue, got, model, want)
+			}
+			if got, _ := l.plugin.account.Ending(queue, card.Name(model)); int(got) != used[use{queue, model, true}] {
+				t.Fatalf("%d of %s of queue %s end, a recount says %d", got, model, queue, used[use{queue, model, true}])
 			}
 		}
 		if milliCPU, memory := l.plugin.account.UsedCPUMemory(queue); milliCPU != int64(pods[queue])*1000 || memory != int64(pods[queue])<<30 {
@@ -379,10 +393,17 @@ func (l *life) check(t *rapid.T) {
 }
 
 // grewWithinQuota checks that what is in use grew only where it is within the
-// quota, since so much was in use.
+// quota and no more than that ends, since so much was in use.
 func (l *life) grewWithinQuota(t *rapid.T, before map[use]int) {
-	for u, used := range l.used() {
-		if used > before[u] && used > l.quotas[u.queue][u.model] {
+	after := l.used()
+	for u, used := range after {
+		if u.ends || used <= before[u] {
+			continue
+		}
+		if ending := after[use{u.queue, u.model, true}]; ending > l.quotas[u.queue][u.model] {
+			t.Fatalf("queue %s uses %d of %s after %d while %d end, its quota is %d", u.queue, used, u.model, before[u], ending, l.quotas[u.queue][u.model])
+		}
+		if used > l.quotas[u.queue][u.model] {
 			t.Fatalf("queue %s uses %d of %s after %d, its quota is %d", u.queue, used, u.model, before[u], l.quotas[u.queue][u.model])
 		}
 	}

@@ -27,7 +27,8 @@ func (p *plugin) tellIfLost(pod *corev1.Pod) {
 	if queue == "" {
 		queue = decision.DefaultQueue
 	}
-	refusal := p.closedGate(api.QueueID(queue))
+	_ = p.welcome(api.QueueID(queue), pod.Namespace) // so that the gate remembers it
+	refusal := p.closedGate(api.QueueID(queue), pod.Namespace)
 	if refusal == nil || refusal.Reason == decision.ReasonNotReady {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/vcjob"
 )
 
 // memory is what outlives a session: results that need not be worked out
@@ -29,13 +30,18 @@ type memory struct {
 	// seen is how many pods this session saw.
 	seen   int
 	queues map[string]knownQueue
+	// tenants are the namespaces that use queues which choose theirs.
+	tenants tenants
 	// account is kept from session to session and brought up to date when one
 	// opens, so that a pod that stayed where it was costs a look-up.
 	account *account.Account
 	// adopted are queues under root that have lost their way there, by UID.
 	adopted map[types.UID]adopted
 	// leaving is when pods were told to go, by UID, until they are gone.
-	leaving      map[types.UID]time.Time
+	leaving map[types.UID]time.Time
+	// insisted is the last session in which the action cardreclaim was at work,
+	// which sees to it that pods with a mark go.
+	insisted     uint64
 	unfit        unfitness
 	completeness completeness
 	patience     patience
@@ -55,6 +61,8 @@ type knownQueue struct {
 	unmanaged decision.Unmanaged
 	state     scheduling.QueueState
 	rules     decision.QueueRules
+	// unreadable is what is wrong with the selector of namespaces.
+	unreadable *decision.Refusal
 }
 
 // podFacts are what a pod asks for, valid while the pod object and the meaning
@@ -63,7 +71,8 @@ type podFacts struct {
 	object  *corev1.Pod
 	meaning uint64
 	ask     decision.Ask
-	// told tells that the pod is marked to be replaced.
+	// told tells that the pod is marked to be replaced, and of those that Volcano's
+	// job controller replaces.
 	told bool
 	// unlimitedAsk is the ask without CPU and memory.
 	unlimitedAsk decision.Ask
@@ -77,8 +86,12 @@ type podFacts struct {
 	node      string
 	placed    *card.Inventory
 	unlimited bool
-	// booked tells that the account's ledger holds charge.
-	booked bool
+	// charged is the queue that was written into the pod when it was bound, ""
+	// before that is seen.
+	charged string
+	// booked tells that the account's ledger holds charge, ending that its ledger of
+	// pods that end does.
+	booked, ending bool
 	// nowhere tells that the node in the pod's object is not real: Volcano
 	// writes it there when it tries a node, and leaves it when it gives up.
 	nowhere bool
@@ -94,6 +107,7 @@ func newMemory() *memory {
 		pods:      map[types.UID]*podFacts{},
 		objects:   map[*corev1.Pod]*podFacts{},
 		queues:    map[string]knownQueue{},
+		tenants:   tenants{},
 		account:   account.New(0),
 		leaving:   map[types.UID]time.Time{},
 		unfit:     unfitness{statuses: map[unfitKey]*unfitStatus{}},
@@ -162,19 +176,22 @@ func (m *memory) renew(pod *corev1.Pod) *podFacts {
 	fresh := newFacts(pod, m.inventory)
 	fresh.meaning, fresh.waits = m.meaning, pod.Spec.NodeName == ""
 	if old, ok := m.pods[pod.UID]; ok {
-		fresh.charge, fresh.node, fresh.booked, fresh.session = old.charge, old.node, old.booked, old.session
+		fresh.charge, fresh.node, fresh.booked, fresh.ending, fresh.session = old.charge, old.node, old.booked, old.ending, old.session
 		fresh.waits = old.waits && (old.object == pod || fresh.waits)
 		if old.waits && !fresh.waits {
 			m.second.arrived(pod, old.session)
 		}
 		delete(m.objects, old.object)
 	}
+	if !fresh.waits { // else its node is one that Volcano tries, and the pod's maker wrote the queue
+		fresh.charged = decision.ChargedQueue(pod)
+	}
 	m.pods[pod.UID], m.objects[pod] = fresh, fresh
 	return fresh
 }
 
 func newFacts(pod *corev1.Pod, inv *card.Inventory) *podFacts {
-	facts := &podFacts{object: pod, ask: decision.AskOf(pod, inv), told: decision.ToldToGo(pod)}
+	facts := &podFacts{object: pod, ask: decision.AskOf(pod, inv), told: decision.ToldToGo(pod) && vcjob.Manages(pod)}
 	facts.unlimitedAsk = facts.ask
 	facts.unlimitedAsk.MilliCPU, facts.unlimitedAsk.Memory = 0, 0
 	return facts
@@ -184,7 +201,13 @@ func newFacts(pod *corev1.Pod, inv *card.Inventory) *podFacts {
 func (m *memory) rules(queue *scheduling.Queue, unmanaged decision.Unmanaged) decision.QueueRules {
 	known, ok := m.queues[queue.Name]
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
-		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: decision.RulesOf(external(queue), unmanaged)}
+		whole := external(queue)
+		namespaces, unreadable := known.rules.Namespaces, known.unreadable
+		if !ok || !sameNamespaces(known.object, queue) {
+			namespaces, unreadable = decision.NamespaceSelectorOf(whole)
+		}
+		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, unreadable: unreadable,
+			rules: decision.RulesWith(whole, unmanaged, namespaces, unreadable)}
 		m.queues[queue.Name] = known
 	}
 	return known.rules
@@ -200,12 +223,15 @@ func external(queue *scheduling.Queue) *v1beta1.Queue {
 	}
 }
 
-// refund gives back what a pod was charged.
+// refund gives back what a pod was charged, or held while it ended.
 func (m *memory) refund(uid string, facts *podFacts) {
-	if facts.booked {
+	switch {
+	case facts.booked:
 		m.account.Refund(uid)
-		facts.booked = false
+	case facts.ending:
+		m.account.Gone(uid)
 	}
+	facts.booked, facts.ending = false, false
 }
 
 // sweep forgets pods that the session did not see.

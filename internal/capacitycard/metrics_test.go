@@ -261,6 +261,7 @@ func TestMetricsEqualANaiveRecount(t *testing.T) {
 			}
 			s.pod = pods(1, uid, fmt.Sprint(s.count), "", "")[0]
 			s.pod.UID = s.pod.UID + "-uid"
+			w.pays(s)
 			if s.status == api.Pending {
 				pending[s.queue] += float64(s.count)
 			}

@@ -10,6 +10,7 @@ package capacitycard
 import (
 	"sync/atomic"
 
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -48,6 +49,10 @@ type plugin struct {
 	account *account.Account
 	rules   map[api.QueueID]decision.QueueRules
 	waiting map[api.QueueID]*account.Waiting
+	// choosing tells that some queue chooses its namespaces, and namespaces finds
+	// those; nil when none does.
+	choosing   bool
+	namespaces corev1listers.NamespaceLister
 	// attempt is what preempt tries now, nil when nothing.
 	attempt atomic.Pointer[attempt]
 	// reclaims is the pod that was last found to be allowed to take cards from
@@ -61,7 +66,10 @@ type plugin struct {
 	notReady string
 }
 
-var _ framework.Plugin = &plugin{}
+var (
+	_ framework.Plugin             = &plugin{}
+	_ framework.BindContextHandler = &plugin{}
+)
 
 // Name returns PluginName.
 func (p *plugin) Name() string { return PluginName }
@@ -121,5 +129,5 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.memory.patience.sweep()
 	p.memory.closeSecond()
 	p.beat()
-	p.ssn, p.inv, p.account, p.rules, p.waiting, p.leavers = nil, nil, nil, nil, nil, nil
+	p.ssn, p.inv, p.account, p.rules, p.waiting, p.leavers, p.namespaces = nil, nil, nil, nil, nil, nil, nil
 }

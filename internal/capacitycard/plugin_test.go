@@ -101,13 +101,20 @@ func concat(lists ...[]*corev1.Pod) []*corev1.Pod {
 var opened *plugin
 
 // run opens a session with fresh memory, runs enqueue and allocate, and returns
-// the session before it is closed.
-func run(t *testing.T, world *uthelper.TestCommonStruct, args framework.Arguments) *framework.Session {
+// the session before it is closed. The session's lister knows the namespaces that
+// are given.
+func run(t *testing.T, world *uthelper.TestCommonStruct, args framework.Arguments, known ...*corev1.Namespace) *framework.Session {
 	t.Helper()
 	process = newMemory()
+	return runAgain(t, world, args, known...)
+}
+
+// runAgain is run with the memory of the last one.
+func runAgain(t *testing.T, world *uthelper.TestCommonStruct, args framework.Arguments, known ...*corev1.Namespace) *framework.Session {
+	t.Helper()
 	world.Plugins = map[string]framework.PluginBuilder{PluginName: func(a framework.Arguments) framework.Plugin {
 		opened = New(a).(*plugin)
-		return opened
+		return listing{opened, known}
 	}, gang.PluginName: gang.New, predicates.PluginName: predicates.New}
 	yes := true
 	option := func(name string) conf.PluginOption {
@@ -120,6 +127,22 @@ func run(t *testing.T, world *uthelper.TestCommonStruct, args framework.Argument
 	t.Cleanup(world.Close)
 	world.Run([]framework.Action{enqueue.New(), allocate.New()})
 	return ssn
+}
+
+// listing is the plugin in a session whose lister knows some namespaces before
+// it opens.
+type listing struct {
+	*plugin
+	known []*corev1.Namespace
+}
+
+func (l listing) OnSessionOpen(ssn *framework.Session) {
+	for _, namespace := range l.known {
+		if err := ssn.InformerFactory().Core().V1().Namespaces().Informer().GetIndexer().Add(namespace); err != nil {
+			panic(err)
+		}
+	}
+	l.plugin.OnSessionOpen(ssn)
 }
 
 // placed counts the pods of a group per node, with what the session decided.

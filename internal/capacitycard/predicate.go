@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
@@ -13,13 +14,14 @@ import (
 // predicate is the gate of a pod on a node, and the one that makes quota exact:
 // the node's own card must be one the pod may run on and must have room in the
 // queue. A wrong card can never fit this pod; a full quota can, once something
-// of the queue has ended, so that preemption inside the queue may help.
+// of the queue has ended, so that preemption inside the queue may help, unless
+// too much of the queue is ending already.
 func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return p.unfit(task, node, unfitKey{why: withoutJob})
 	}
-	if refusal := p.closedGate(job.Queue); refusal != nil {
+	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
 		return p.unfit(task, node, unfitKey{why: refused, text: refusal.Message})
 	}
 	ask := p.askOf(task)
@@ -36,6 +38,10 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	case !ask.Request.Allows(name):
 		return p.unfit(task, node, unfitKey{why: otherCard, text: ask.Request.String()})
 	case !p.account.FitsOn(string(job.Queue), name, ask.Count):
+		if p.account.Crowded(string(job.Queue), name) {
+			_, within := p.account.Ending(string(job.Queue), name)
+			return p.unfit(task, node, unfitKey{why: stillEnding, queue: job.Queue, name: name, limit: p.rules[job.Queue].Limits.Cards[name], within: within})
+		}
 		key := unfitKey{why: noRoom, queue: job.Queue, name: name, count: ask.Count, limit: p.rules[job.Queue].Limits.Cards[name]}
 		if by := p.reclaimer.Load(); by != nil && *by == task.UID {
 			// Cards of other queues are no help: what is missing is quota. Volcano
@@ -55,6 +61,7 @@ const (
 	otherCard
 	noRoom
 	noRoomToReclaim
+	stillEnding
 )
 
 // unfitKey is everything that the words of a refusal depend on.
@@ -65,6 +72,8 @@ type unfitKey struct {
 	name  card.Name
 	count card.Count
 	limit card.Count
+	// within is how long what is ending may take.
+	within time.Duration
 }
 
 // unfitness keeps refusals of nodes. A pod that names a card is refused by
@@ -120,6 +129,8 @@ func (k unfitKey) status(used card.Count) *api.Status {
 		if k.why == noRoom {
 			status.Code = api.Unschedulable
 		}
+	case stillEnding: // of which evictions only make more
+		status.Reason = k.endingText(used)
 	}
 	return status
 }
@@ -127,6 +138,12 @@ func (k unfitKey) status(used card.Count) *api.Status {
 // unfit is the refusal of one node. Volcano writes the node's name into it, so
 // only the words can be shared.
 func (p *plugin) unfit(task *api.TaskInfo, node *api.NodeInfo, key unfitKey) error {
-	used := func() card.Count { return p.account.Used(string(key.queue), key.name) }
+	used := func() card.Count {
+		if key.why == stillEnding {
+			ending, _ := p.account.Ending(string(key.queue), key.name)
+			return ending
+		}
+		return p.account.Used(string(key.queue), key.name)
+	}
 	return api.NewFitErrWithStatus(task, node, p.memory.unfit.of(key, p.memory.session, used)...)
 }

@@ -45,7 +45,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	try := &attempt{pod: preemptor.UID}
 	p.attempt.Store(try)
 	job, known := p.ssn.Jobs[preemptor.Job]
-	if len(preemptees) == 0 || !known || p.closedGate(job.Queue) != nil {
+	if len(preemptees) == 0 || !known || p.closedGate(job.Queue, job.Namespace) != nil {
 		return nil, util.Permit
 	}
 	try.node = preemptees[0].NodeName
@@ -53,6 +53,9 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	name, allowed := p.cardFor(ask, try.node)
 	node, known := p.ssn.Nodes[try.node]
 	if !allowed || !known {
+		return nil, util.Permit
+	}
+	if ask.Count > 0 && p.account.Crowded(string(job.Queue), name) {
 		return nil, util.Permit
 	}
 	lacks := lacking(preemptor.InitResreq, node.FutureIdle())
@@ -64,7 +67,11 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 		}
 	}
 	slices.SortStableFunc(candidates, p.byPriority)
-	return p.ifUseful(preemptor, node, p.fewest(candidates, lacks, name)), util.Permit
+	victims := p.ifUseful(preemptor, node, p.fewest(candidates, lacks, job.Queue, name))
+	if ask.Count > 0 && p.endsTooMuch(job.Queue, name, victims) {
+		return nil, util.Permit
+	}
+	return victims, util.Permit
 }
 
 // byPriority puts the lowest priority first, of the job and then of the pod, and
@@ -75,10 +82,10 @@ func (p *plugin) byPriority(a, b *api.TaskInfo) int {
 }
 
 // fewest picks as few of the candidates as give all that is lacking.
-func (p *plugin) fewest(candidates []*api.TaskInfo, lacks amounts, name card.Name) []*api.TaskInfo {
+func (p *plugin) fewest(candidates []*api.TaskInfo, lacks amounts, queue api.QueueID, name card.Name) []*api.TaskInfo {
 	gives := make([]amounts, len(candidates))
 	for i, candidate := range candidates {
-		gives[i] = p.given(candidate, name)
+		gives[i] = p.given(candidate, queue, name)
 	}
 	var picked []*api.TaskInfo
 	for _, i := range irreducible(lacks, gives) {
@@ -135,10 +142,10 @@ func (p *plugin) evictable(task *api.TaskInfo) bool {
 }
 
 // given is what the eviction of a pod gives back to its node and, of the named
-// card, CPU and memory, to its queue.
-func (p *plugin) given(task *api.TaskInfo, name card.Name) amounts {
+// card, CPU and memory, to a queue: nothing where another one pays for it.
+func (p *plugin) given(task *api.TaskInfo, queue api.QueueID, name card.Name) amounts {
 	give := resources(task.Resreq)
-	if charge := p.account.Charged(string(task.UID)); charge != nil {
+	if charge := p.chargeIn(queue, task); charge != nil {
 		for _, held := range charge.Cards {
 			if held.Name == name {
 				give[quotaCards] += float64(held.Count)
@@ -157,7 +164,7 @@ func (p *plugin) given(task *api.TaskInfo, name card.Name) amounts {
 // something over; then every card it may use must have room.
 func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, node string) bool {
 	ask := p.askOf(task)
-	if ask.Refusal != nil || p.closedGate(queue.UID) != nil {
+	if ask.Refusal != nil || p.closedGate(queue.UID, task.Namespace) != nil {
 		return false
 	}
 	if node == "" {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling"
@@ -29,9 +30,14 @@ type state struct {
 	count  int
 	node   string
 	status api.TaskStatus
+	// paid is the queue that the pod is charged to, on the node paidOn; it is known
+	// as long as the process lives.
+	paid, paidOn string
 	// evicted tells that this session gave the cards away although the API
 	// server does not know yet; the next session holds them again.
 	evicted bool
+	// deleted tells that the API server knows that the pod ends.
+	deleted bool
 }
 
 // session builds what Volcano would hand to a plugin.
@@ -63,7 +69,7 @@ func (w *world) session() *framework.Session {
 func (w *world) recount(queue, model string) card.Count {
 	var sum card.Count
 	for _, s := range w.pods {
-		if s.queue == queue && s.held() && w.models[s.node] == model {
+		if s.paid == queue && s.held() && w.models[s.node] == model {
 			sum += card.Count(s.count)
 		}
 	}
@@ -73,7 +79,79 @@ func (w *world) recount(queue, model string) card.Count {
 // held tells that the pod holds its cards in this session: it has a node or was
 // promised one, or an eviction has not reached the API server.
 func (s *state) held() bool {
-	return api.AllocatedStatus(s.status) || s.status == api.Pipelined || s.status == api.Releasing && !s.evicted
+	return api.AllocatedStatus(s.status) || s.status == api.Pipelined || s.status == api.Releasing && !s.evicted && !s.deleted
+}
+
+// ends tells that the pod holds its cards until it is gone: it is being deleted on
+// its node, or was evicted by this session.
+func (s *state) ends() bool {
+	return s.status == api.Releasing && (s.deleted && s.pod.Spec.NodeName != "" || !s.deleted && s.evicted)
+}
+
+// ending adds up by hand what of a model pods hold that end.
+func (w *world) ending(queue, model string) card.Count {
+	var sum card.Count
+	for _, s := range w.pods {
+		if s.paid == queue && s.ends() && w.models[s.node] == model {
+			sum += card.Count(s.count)
+		}
+	}
+	return sum
+}
+
+// pays settles which queue a placed pod is charged to: the one that paid for it
+// there, else the one of its binding, else that of its PodGroup.
+func (w *world) pays(s *state) {
+	bound := ""
+	if s.pod.Spec.NodeName != "" {
+		bound = s.pod.Annotations["cardquota.dev/charged-queue"]
+	}
+	switch {
+	case s.paidOn == s.node && w.queues[s.paid] != "":
+	case w.queues[bound] != "":
+		s.paid = bound
+	default:
+		s.paid = s.queue
+	}
+	s.paidOn = s.node
+}
+
+// next is what happens between two sessions: promises end, and evictions that the
+// API server does not know of gave nothing away.
+func (w *world) next() {
+	for _, s := range w.pods {
+		s.evicted = false
+		if s.status == api.Pipelined {
+			s.status = api.Pending
+		}
+		if s.held() || s.ends() {
+			w.pays(s)
+		}
+	}
+}
+
+// change has the API server tell something else of a pod.
+func (s *state) change(t *rapid.T) {
+	s.status = rapid.SampledFrom([]api.TaskStatus{api.Pending, api.Bound, api.Running, api.Succeeded, api.Failed, api.Releasing}).Draw(t, "status")
+	s.node = rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node")
+	s.pod = s.pod.DeepCopy()
+	if s.pod.Spec.NodeName = ""; rapid.Bool().Draw(t, "its node is seen") {
+		s.pod.Spec.NodeName = s.node
+	}
+	s.pod.DeletionTimestamp = nil
+	if s.deleted = s.status == api.Releasing && rapid.Bool().Draw(t, "deleted"); s.deleted {
+		s.pod.DeletionTimestamp = &metav1.Time{}
+	}
+	s.pod.Annotations["cardquota.dev/charged-queue"] = rapid.SampledFrom([]string{"", "q", "r", "gone"}).Draw(t, "written")
+}
+
+// requota gives a queue another quota, or takes the queue away.
+func (w *world) requota(t *rapid.T, name string) {
+	if quota := rapid.SampledFrom([]string{"", `{"A":1}`, `{"A":9,"B":9}`, "nonsense"}).Draw(t, "quota"); quota != "" {
+		w.queues[name] = quota
+	} else {
+		delete(w.queues, name)
+	}
 }
 
 // fits tells whether a pod may be placed where it is, beside all others.
@@ -84,10 +162,10 @@ func (w *world) fits(s *state) bool {
 	}
 	model := w.models[s.node]
 	used := w.recount(s.queue, model)
-	if s.held() {
+	if s.held() && s.paid == s.queue {
 		used -= card.Count(s.count)
 	}
-	return s.count == 0 || used+card.Count(s.count) <= quota[model]
+	return s.count == 0 || used+card.Count(s.count) <= quota[model] && w.ending(s.queue, model) <= quota[model]
 }
 
 // TestTheBooksEqualANaiveRecount drives one process through random lives:
@@ -106,12 +184,7 @@ func TestTheBooksEqualANaiveRecount(t *testing.T) {
 		m := newMemory()
 		p := &plugin{args: arguments{overCommitFactor: 1}, memory: m}
 		open := func() {
-			for _, s := range w.pods {
-				s.evicted = false
-				if s.status == api.Pipelined {
-					s.status = api.Pending // a promise ends with its session
-				}
-			}
+			w.next()
 			p.ssn = w.session()
 			p.openBooks()
 		}
@@ -133,6 +206,11 @@ func TestTheBooksEqualANaiveRecount(t *testing.T) {
 		}
 		// place sends the event of a placement, and undoes it when it is refused.
 		place := func(t *rapid.T, s *state, may bool) {
+			if s.status == api.Allocated || s.status == api.Pipelined {
+				s.paid, s.paidOn = s.queue, s.node
+			} else {
+				w.pays(s)
+			}
 			placed := event(s)
 			if p.allocated(placed); (placed.Err == nil) != may {
 				t.Fatalf("%s as %s on %s: error %v, want placed %v", s.pod.UID, s.status, s.node, placed.Err, may)
@@ -158,7 +236,7 @@ func TestTheBooksEqualANaiveRecount(t *testing.T) {
 				}
 			},
 			"an eviction fails": func(t *rapid.T) { // the pod was placed before, so quota does not matter
-				if s := anyPod(t); s.status == api.Releasing {
+				if s := anyPod(t); s.status == api.Releasing && !s.deleted {
 					s.status, s.evicted = api.Running, false
 					place(t, s, true)
 				}
@@ -175,10 +253,7 @@ func TestTheBooksEqualANaiveRecount(t *testing.T) {
 				}
 			},
 			"a pod changes outside": func(t *rapid.T) {
-				s := anyPod(t)
-				s.status = rapid.SampledFrom([]api.TaskStatus{api.Pending, api.Bound, api.Running, api.Succeeded, api.Failed, api.Releasing}).Draw(t, "status")
-				s.node = rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node")
-				s.pod = s.pod.DeepCopy()
+				anyPod(t).change(t)
 				open()
 			},
 			"a pod goes": func(t *rapid.T) { delete(w.pods, string(anyPod(t).pod.UID)); open() },
@@ -191,16 +266,17 @@ func TestTheBooksEqualANaiveRecount(t *testing.T) {
 				open()
 			},
 			"a quota changes or goes": func(t *rapid.T) {
-				name := rapid.SampledFrom(queues).Draw(t, "queue")
-				if quota := rapid.SampledFrom([]string{"", `{"A":1}`, `{"A":9,"B":9}`, "nonsense"}).Draw(t, "quota"); quota != "" {
-					w.queues[name] = quota
-				} else {
-					delete(w.queues, name)
-				}
+				w.requota(t, rapid.SampledFrom(queues).Draw(t, "queue"))
 				open()
 			},
-			"the process restarts": func(*rapid.T) { p.memory = newMemory(); open() },
-			"":                     func(t *rapid.T) { w.agrees(t, p, queues, models) },
+			"the process restarts": func(*rapid.T) {
+				for _, s := range w.pods {
+					s.paid, s.paidOn = "", ""
+				}
+				p.memory = newMemory()
+				open()
+			},
+			"": func(t *rapid.T) { w.agrees(t, p, queues, models) },
 		})
 	})
 }
@@ -211,6 +287,9 @@ func (w *world) agrees(t *rapid.T, p *plugin, queues, models []string) {
 		for _, model := range models {
 			if got, want := p.account.Used(q, card.Name(model)), w.recount(q, model); got != want {
 				t.Fatalf("queue %s uses %d of %s, a recount says %d", q, got, model, want)
+			}
+			if got, _ := p.account.Ending(q, card.Name(model)); got != w.ending(q, model) {
+				t.Fatalf("%d of %s of queue %s end, a recount says %d", got, model, q, w.ending(q, model))
 			}
 		}
 		quota, err := card.ParseQuota(w.queues[q])

@@ -20,7 +20,7 @@ import (
 func (p *plugin) preemptive(obj, candidate any) bool {
 	queue, isQueue := obj.(*api.QueueInfo)
 	task, isTask := candidate.(*api.TaskInfo)
-	if !isQueue || !isTask || p.closedGate(queue.UID) != nil {
+	if !isQueue || !isTask || p.closedGate(queue.UID, task.Namespace) != nil {
 		return false
 	}
 	ask := p.askOf(task)
@@ -40,7 +40,7 @@ func (p *plugin) preemptive(obj, candidate any) bool {
 // rule is here; no other plugin may be asked beside it.
 func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	job, known := p.ssn.Jobs[reclaimer.Job]
-	if len(reclaimees) == 0 || !known || p.closedGate(job.Queue) != nil {
+	if len(reclaimees) == 0 || !known || p.closedGate(job.Queue, job.Namespace) != nil {
 		return nil, util.Permit
 	}
 	ask := p.askOf(reclaimer)
@@ -58,7 +58,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 		}
 	}
 	slices.SortStableFunc(candidates, p.byLoss)
-	return p.ifUseful(reclaimer, node, p.fewest(candidates, lacks, name)), util.Permit
+	return p.ifUseful(reclaimer, node, p.fewest(candidates, lacks, job.Queue, name)), util.Permit
 }
 
 // givesWay tells whether a pod may be reclaimed for another on one node: it may

@@ -81,6 +81,11 @@ func (p *plugin) tellQueue(queue *scheduling.Queue) {
 	if queue.Name == rootQueue {
 		refusal.Message = fmt.Sprintf("Queue <%s> names parent <%s>: it has none and is treated so; remove spec.parent", rootQueue, queue.Spec.Parent)
 	}
+	p.sayOnQueue(queue, refusal)
+}
+
+// sayOnQueue says something on a queue, once.
+func (p *plugin) sayOnQueue(queue *scheduling.Queue, refusal *decision.Refusal) {
 	if _, isNew := p.memory.voice.say(queue.UID, refusal); !isNew {
 		return
 	}

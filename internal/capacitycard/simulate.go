@@ -26,7 +26,7 @@ type simulation struct {
 // Clone implements fwk.StateData.
 func (s *simulation) Clone() fwk.StateData {
 	return &simulation{node: s.node, freed: account.Freed{
-		Cards: maps.Clone(s.freed.Cards), MilliCPU: s.freed.MilliCPU, Memory: s.freed.Memory,
+		Cards: maps.Clone(s.freed.Cards), MilliCPU: s.freed.MilliCPU, Memory: s.freed.Memory, Ends: s.freed.Ends,
 	}}
 }
 
@@ -36,7 +36,7 @@ func simulationOf(state fwk.CycleState, node string) *simulation {
 			return s
 		}
 	}
-	s := &simulation{node: node}
+	s := &simulation{node: node, freed: account.Freed{Ends: true}}
 	state.Write(simulationKey, s)
 	return s
 }
@@ -58,12 +58,10 @@ func (p *plugin) simulateAdd(_ context.Context, state fwk.CycleState, preemptor,
 // chargeInQueueOf is what a task holds of the queue of another, nil when it
 // holds nothing there.
 func (p *plugin) chargeInQueueOf(preemptor, task *api.TaskInfo) *account.Charge {
-	job, ok := p.ssn.Jobs[preemptor.Job]
-	charge := p.account.Charged(string(task.UID))
-	if !ok || charge == nil || charge.Queue != string(job.Queue) {
-		return nil
+	if job, ok := p.ssn.Jobs[preemptor.Job]; ok {
+		return p.chargeIn(job.Queue, task)
 	}
-	return charge
+	return nil
 }
 
 // simulateAllocatable answers for the node of the simulation. Volcano removes
@@ -89,7 +87,7 @@ func (p *plugin) simulated(task *api.TaskInfo, node string, freed account.Freed)
 	if !ok {
 		return fmt.Errorf("job %s is not in this session", task.Job)
 	}
-	if refusal := p.closedGate(job.Queue); refusal != nil {
+	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
 		return refusal
 	}
 	ask := p.askOf(task)

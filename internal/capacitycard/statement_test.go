@@ -125,10 +125,11 @@ func (l *life) recover(t *rapid.T, saved *draft) {
 		}
 		cards, _ := asked(task.Pod)
 		if s.node == "" {
-			used[use{l.queueOf(task), l.modelOf(task)}] -= cards
+			used[use{l.queueOf(task), l.modelOf(task), false}] -= cards
+			used[use{l.queueOf(task), l.modelOf(task), true}] += cards
 		} else {
 			may = may && l.mayUse(task, s.node, used)
-			used[use{l.queueOf(task), l.models[s.node]}] += cards
+			used[use{l.queueOf(task), l.models[s.node], false}] += cards
 		}
 	}
 	l.replayed = true

@@ -12,7 +12,6 @@ import (
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/vcjob"
 )
 
 // open is the plugin of the session that is open now.
@@ -26,7 +25,11 @@ type Tide struct{ p *plugin }
 // part of it or can decide nothing in it; then nobody may be evicted.
 func TideOf(ssn *framework.Session) (*Tide, bool) {
 	p := open.Load()
-	if p == nil || p.ssn != ssn || p.invalid != nil || p.notReady != "" {
+	if p == nil || p.ssn != ssn {
+		return nil, false
+	}
+	p.memory.insisted = p.memory.session
+	if p.invalid != nil || p.notReady != "" {
 		return nil, false
 	}
 	return &Tide{p}, true
@@ -39,7 +42,7 @@ func (t *Tide) Now() time.Time { return t.p.memory.now() }
 // type does, its queue is open and has room for it, and it asks for cards.
 func (t *Tide) Takes(task *api.TaskInfo) bool {
 	job, ok := t.p.ssn.Jobs[task.Job]
-	if !ok || t.p.closedGate(job.Queue) != nil {
+	if !ok || t.p.closedGate(job.Queue, job.Namespace) != nil {
 		return false
 	}
 	ask := t.p.askOf(task)
@@ -59,11 +62,15 @@ func (t *Tide) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
 	return t.p.cardFor(t.p.askOf(task), node)
 }
 
-// Room is what a queue may still take of a card.
+// Room is what a queue may still take of a card: nothing while too much of it is
+// ending.
 func (t *Tide) Room(queue api.QueueID, name card.Name) card.Count {
 	limits := t.p.account.Limits(string(queue))
 	if limits.AnyCard {
 		return card.MaxCount
+	}
+	if t.p.account.Crowded(string(queue), name) {
+		return 0
 	}
 	return limits.Cards[name].Sub(t.p.account.Used(string(queue), name))
 }
@@ -146,9 +153,15 @@ func (p *plugin) markLeaving(found []*api.TaskInfo) {
 
 // toldToGo tells that Volcano's job controller is to delete the pod and make
 // another one in its place, and has not done so yet. On pods of others the mark
-// means nothing.
+// means nothing, and neither does it where cardreclaim is not at work: anybody can
+// write it on a pod of their own, and cards that nobody sees to would be promised
+// to others for ever, and kept from being taken back. In the first session of a
+// process nobody knows yet whether it is.
 func (m *memory) toldToGo(task *api.TaskInfo, facts *podFacts) bool {
-	told := facts.told && vcjob.OwnerOf(task.Pod) != ""
+	if m.session > 1 && m.insisted+1 < m.session {
+		return false
+	}
+	told := facts.told
 	if !told && len(m.leaving) > 0 {
 		_, told = m.leaving[task.Pod.UID]
 	}

@@ -48,6 +48,9 @@ func resources(r *api.Resource) amounts {
 // lackQuota adds what a queue has too little of.
 func (a amounts) lackQuota(all []account.Shortage) {
 	for _, short := range all {
+		if short.Kind == account.Ending {
+			continue // evictions are no help
+		}
 		what := map[account.Kind]string{account.Cards: quotaCards, account.CPU: quotaCPU, account.Memory: quotaMemory}[short.Kind]
 		a[what] = float64(short.Total - short.Limit)
 	}

@@ -61,7 +61,11 @@ func (v *voice) forget(uid types.UID) {
 
 // topicOf is a refusal without its running total.
 func topicOf(refusal *decision.Refusal) string {
-	before, rest, ok := strings.Cut(refusal.Message, ", total would be <")
+	total := ", total would be <"
+	if refusal.Reason == decision.ReasonCardsEnding {
+		total = ": ending <"
+	}
+	before, rest, ok := strings.Cut(refusal.Message, total)
 	if !ok {
 		return refusal.Reason + refusal.Message
 	}
@@ -123,10 +127,7 @@ func (p *plugin) tellJob(job *api.JobInfo, refusal *decision.Refusal) {
 	job.JobFitErrors = text
 	if isNew && refusal.Reason != decision.ReasonNotReady {
 		metered.refused(job, refusal)
-		p.event(&v1beta1.PodGroup{
-			TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "PodGroup"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.PodGroup.Name, UID: job.PodGroup.UID},
-		}, refusal)
+		p.event(GroupOf(job), refusal)
 	}
 	if len(job.Tasks) > 0 || told(job.PodGroup, text) {
 		return
@@ -137,6 +138,14 @@ func (p *plugin) tellJob(job *api.JobInfo, refusal *decision.Refusal) {
 	})
 	if err != nil {
 		klog.ErrorS(err, "Cannot set the condition of a PodGroup", "podGroup", klog.KRef(job.Namespace, job.Name))
+	}
+}
+
+// GroupOf is the PodGroup of a job as the object of an event.
+func GroupOf(job *api.JobInfo) runtime.Object {
+	return &v1beta1.PodGroup{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "PodGroup"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.PodGroup.Name, UID: job.PodGroup.UID},
 	}
 }
 

@@ -17,8 +17,12 @@ type Request struct {
 	text  string
 }
 
-// MaxAlternatives bounds the alternatives of one request.
-const MaxAlternatives = 16
+// MaxAlternatives bounds the alternatives of one request, MaxRequestText the
+// bytes of its text, spaces included.
+const (
+	MaxAlternatives = 16
+	MaxRequestText  = 4 << 10
+)
 
 // ParseRequest reads the annotation volcano.sh/card.name. Spaces around a name
 // are ignored. Alternatives that cannot share one resource name (a whole card
@@ -44,6 +48,10 @@ func ParseRequest(text string) (Request, error) {
 	}
 	if len(wrong) > 0 {
 		return Request{}, mistakes(wrong)
+	}
+	// Only spaces make a text so long that has no other mistake.
+	if len(text) > MaxRequestText {
+		return Request{}, fmt.Errorf("text is %d bytes, at most %d are read", len(text), MaxRequestText)
 	}
 	for _, name := range names[1:] {
 		if name.Form() != names[0].Form() || name.profile() != names[0].profile() {

@@ -35,6 +35,7 @@ func TestParseRequest(t *testing.T) {
 		"with a count":                      {`{"A":1}`, "must be a label value"},
 		"comma instead of a bar":            {"A,B", "must be a label value"},
 		"control characters are not echoed": {"A\n\x00", `"A\n\x00"`},
+		"more than 4 KiB of spaces":         {strings.Repeat(" ", 4096) + "A", "text is 4097 bytes, at most 4096 are read"},
 		"seventeen alternatives":            {strings.Repeat("A|", 16) + "A", "at most 16"},
 	}
 	for name, tc := range tests {

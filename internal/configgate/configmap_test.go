@@ -16,9 +16,9 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/test/testenv"
 )
 
 const key = "volcano-scheduler.conf"
@@ -40,7 +40,7 @@ func apiServer(t *testing.T) *rest.Config {
 	if _, err := os.Stat(filepath.Join(binaries, "kube-apiserver")); err != nil {
 		t.Skip("skipped: bin/controlplane/kube-apiserver is not built")
 	}
-	environment := &envtest.Environment{BinaryAssetsDirectory: binaries}
+	environment := testenv.New(binaries)
 	environment.ControlPlane.GetAPIServer().Configure().Set("authorization-mode", "RBAC")
 	config, err := environment.Start()
 	if err != nil {
@@ -56,7 +56,7 @@ func apiServer(t *testing.T) *rest.Config {
 
 func TestConfigMapThroughItsLife(t *testing.T) {
 	config := apiServer(t)
-	g := NewWithT(t)
+	g := patient(t)
 	admin := kubernetes.NewForConfigOrDie(config)
 	maps := admin.CoreV1().ConfigMaps("default")
 	set := func(text string) {
@@ -89,7 +89,7 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 
 	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("forbidden")))
 	allow(t, admin)
-	g.Eventually(status, "30s").Should(Equal("NotConfigured: ConfigMap default/scheduler does not exist"))
+	g.Eventually(status).Should(Equal("NotConfigured: ConfigMap default/scheduler does not exist"))
 
 	_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: configMapObject("").ObjectMeta}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())

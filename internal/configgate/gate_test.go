@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/go-logr/logr"
@@ -53,6 +54,14 @@ func start(t *testing.T, config Config) *Gate {
 	return gate
 }
 
+// patient waits long enough on a busy machine.
+func patient(t *testing.T) *WithT {
+	t.Helper()
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(30 * time.Second)
+	return g
+}
+
 func (g *Gate) isReady() bool {
 	select {
 	case <-g.Ready():
@@ -82,7 +91,7 @@ func holds(g Gomega, gate *Gate, text string) {
 }
 
 func TestFileThroughItsLife(t *testing.T) {
-	g := NewWithT(t)
+	g := patient(t)
 	path := filepath.Join(t.TempDir(), "volcano-scheduler.conf")
 	gate := start(t, Config{Source: NewFile(path)})
 	status := func() string { return gate.Status().String() }
@@ -125,7 +134,7 @@ func TestFileThroughItsLife(t *testing.T) {
 
 // TestMountedConfigMap swaps the ..data link as a kubelet does.
 func TestMountedConfigMap(t *testing.T) {
-	g := NewWithT(t)
+	g := patient(t)
 	dir := t.TempDir()
 	version := func(name, text string) {
 		g.Expect(os.Mkdir(filepath.Join(dir, name), 0o700)).To(Succeed())
@@ -154,7 +163,7 @@ func TestDirectoryOfTheFileMustExist(t *testing.T) {
 }
 
 func TestConsumerHasTheLastWord(t *testing.T) {
-	g := NewWithT(t)
+	g := patient(t)
 	path := filepath.Join(t.TempDir(), "scheduler.conf")
 	put(t, path, good)
 	gate := start(t, Config{Source: NewFile(path), Accept: func(stamped string) error {
@@ -204,7 +213,7 @@ func TestPrivateFileIsPrivate(t *testing.T) {
 // reads the file then. Every text must raise such an event, and whoever reads at any moment
 // must find a whole text.
 func TestVolcanoSeesEveryReplacement(t *testing.T) {
-	g := NewWithT(t)
+	g := patient(t)
 	file, err := newPrivateFile(t.TempDir())
 	g.Expect(err).NotTo(HaveOccurred())
 	watcher, err := filewatcher.NewFileWatcher(filepath.Dir(file.path))

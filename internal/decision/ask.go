@@ -82,11 +82,7 @@ func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held) {
 	}
 	switch {
 	case a.Count == 0:
-		if len(unknown) == 1 { // it can be nothing else: what already runs is charged as the card it names
-			a.Resource, a.Count = unknown[0].Resource, unknown[0].Count
-		}
-		a.refuse("names card <%s> but requests %s, which no node offers as a card",
-			clip.Text(a.Request.String(), shown), clip.Text(listed(unknown), shown))
+		a.nowhere(pod, unknown)
 	case len(a.Others) > 0:
 		a.refuse("requests two card resources, %s and %s: one pod uses one card, keep one of them", a.Resource, a.Others[0].Resource)
 	case a.Count > card.MaxCount:
@@ -104,6 +100,19 @@ func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held) {
 			}
 		}
 	}
+}
+
+// nowhere refuses a pod whose resources are cards on no node. It counts all the
+// same where it can be nothing else than the card that the pod names: what this
+// scheduler placed before the labels were lost is charged as that. Of what others
+// placed anybody could claim so, and withhold the cards of whatever queue the pod
+// names.
+func (a *Ask) nowhere(pod *corev1.Pod, unknown []Held) {
+	if len(unknown) == 1 && (pod.Spec.NodeName == "" || ChargedQueue(pod) != "") {
+		a.Resource, a.Count = unknown[0].Resource, unknown[0].Count
+	}
+	a.refuse("names card <%s> but requests %s, which no node offers as a card",
+		clip.Text(a.Request.String(), shown), clip.Text(listed(unknown), shown))
 }
 
 // shown is how many bytes of one list a refusal repeats, so that it fits into

@@ -10,7 +10,7 @@ import (
 // Counted tells whether a pod holds its cards now: it is assigned to a node,
 // has not finished and is not being deleted. These are the states that Volcano
 // calls allocated (Bound and Running); a pod that is terminating gives its
-// quota back at once, while its cards stay busy on the node.
+// quota back at once, while its cards stay busy on the node (see Ending).
 func Counted(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
 		(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")
@@ -27,16 +27,29 @@ func Waiting(pod *corev1.Pod) bool {
 // "" when it has none yet.
 func PodGroupName(pod *corev1.Pod) string { return pod.Annotations[v1alpha1.AnnotationPodGroup] }
 
-// QueueOf returns the queue that pays for a pod: its PodGroup's queue; without
-// a PodGroup (it is deleted for a moment while a vcjob restarts) the queue that
-// was last charged, else the one its own annotations name. "" is no queue: the
-// pod was placed by somebody else and names none.
+// ChargedQueue returns the queue that was written into a pod when it was bound
+// to its node, "" for a pod that has none, or was bound by somebody else.
+func ChargedQueue(pod *corev1.Pod) string {
+	if pod.Spec.NodeName == "" {
+		return "" // whoever made the pod wrote it
+	}
+	return pod.Annotations[v1alpha1.AnnotationChargedQueue]
+}
+
+// QueueOf returns the queue that pays for a pod: the one that was last charged,
+// where that is known; else the one that was written down when it was bound;
+// else its PodGroup's queue; without a PodGroup (it is deleted for a moment while
+// a vcjob restarts) the one its own annotations name. "" is no queue: the pod was
+// placed by somebody else and names none.
 func QueueOf(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged string) string {
+	charged := ChargedQueue(pod)
 	switch {
-	case group != nil:
-		return QueueOfGroup(group)
 	case lastCharged != "":
 		return lastCharged
+	case charged != "":
+		return charged
+	case group != nil:
+		return QueueOfGroup(group)
 	case pod.Annotations[v1alpha1.AnnotationQueueName] != "":
 		return pod.Annotations[v1alpha1.AnnotationQueueName]
 	default:

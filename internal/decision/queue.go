@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -34,6 +35,9 @@ type QueueRules struct {
 	Managed bool
 	// Limits are in force. They allow nothing when Err is set.
 	Limits account.Limits
+	// Namespaces selects the namespaces whose pods may use the queue; nil is every
+	// namespace.
+	Namespaces labels.Selector
 	// Refusal says why the queue takes no new pods at all, nil when it does.
 	Refusal *Refusal
 }
@@ -44,11 +48,23 @@ type QueueRules struct {
 // or memory that is not set is 0. Any other queue keeps Volcano's meaning of
 // capability (not set or 0 is unlimited) and has no cards, or any with
 // unmanaged Ignore. root is such a queue without capability: Volcano lets any
-// pod name it, and that must not be a way around the quotas. A quota that cannot be read withholds everything from that
-// queue, and from no other.
+// pod name it, and that must not be a way around the quotas. A quota or a
+// selector of namespaces that cannot be read withholds everything from that
+// queue, and from no other. Any queue may choose its namespaces, with a quota or
+// without.
 func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged) QueueRules {
+	namespaces, unreadable := NamespaceSelectorOf(queue)
+	return RulesWith(queue, unmanaged, namespaces, unreadable)
+}
+
+// RulesWith is RulesOf for a caller that has read the queue's selector of
+// namespaces already, which costs more than the rest.
+func RulesWith(queue *v1beta1.Queue, unmanaged Unmanaged, namespaces labels.Selector, unreadable *Refusal) QueueRules {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
-	rules := QueueRules{Managed: managed, Refusal: closed(queue)}
+	rules := QueueRules{Managed: managed, Namespaces: namespaces, Refusal: closed(queue)}
+	if unreadable != nil {
+		rules.Refusal = unreadable
+	}
 	switch {
 	case queue.Name == rootQueue:
 		rules.Limits = account.Limits{AnyCard: unmanaged == Ignore, MilliCPU: account.Unlimited, Memory: account.Unlimited}

@@ -29,6 +29,14 @@ const (
 	ReasonQueueNotFound           = "QueueNotFound"
 	ReasonNotReady                = "SchedulerNotReady"
 	ReasonParentNotFound          = "ParentNotFound"
+	// ReasonCardsEnding: pods that are being deleted hold more cards than the
+	// queue's quota.
+	ReasonCardsEnding = "CardsEnding"
+	// ReasonNamespaceNotAllowed: the queue is not for the pod's namespace.
+	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
+	// ReasonInvalidNamespaceSelector: which namespaces the queue is for cannot be
+	// read, so it is for none.
+	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector"
 )
 
 // Short turns a shortage into the refusal that users read. Cards are whole
@@ -49,11 +57,20 @@ func Short(s *account.Shortage) *Refusal {
 		return &Refusal{Reason: ReasonInsufficientMemoryQuota, Message: fmt.Sprintf(
 			"Queue <%s> has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
 			s.Queue, mebi(s.Requested), mebi(s.Total), mebi(s.Limit))}
+	case account.Ending:
+		return &Refusal{Reason: ReasonCardsEnding, Message: EndingText(s) + others(s.Others)}
 	default:
 		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
 			"Queue <%s> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
 			s.Queue, s.Label(), s.Requested, s.Total, s.Limit) + others(s.Others)}
 	}
+}
+
+// EndingText says that a queue waits for the end of its pods, and what would help.
+func EndingText(s *account.Shortage) string {
+	return fmt.Sprintf("Queue <%s> gets no more <%s> while pods that are being deleted hold more than its quota: ending <%d>, but capability is <%d>; "+
+		"they end within %d s, sooner with a shorter terminationGracePeriodSeconds",
+		s.Queue, s.Label(), s.Total, s.Limit, int64(s.Within.Seconds()))
 }
 
 // others says of how many further alternatives the same is true.

@@ -3,6 +3,7 @@ package decision
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -114,6 +115,7 @@ func TestWhatAPodIsCharged(t *testing.T) {
 		"card.name alone asks for nothing":   {pod: pod(note("volcano.sh/card.name", "H200")), group: group("q"), wantQueue: "q"},
 
 		// which queue
+		"the queue of the binding beats the PodGroup":     {pod: pod(gpus("1"), note("cardquota.dev/charged-queue", "first"), note("scheduling.volcano.sh/queue-name", "other")), group: group("q"), wantQueue: "first", wantCards: held("H200", 1)},
 		"the PodGroup's queue beats the pod's annotation": {pod: pod(gpus("1"), note("scheduling.volcano.sh/queue-name", "other")), group: group("q"), wantQueue: "q", wantCards: held("H200", 1)},
 		"a PodGroup without a queue is in default":        {pod: pod(gpus("1")), group: group(""), wantQueue: "default", wantCards: held("H200", 1)},
 		"PodGroup gone: the queue charged last":           {pod: pod(gpus("1"), note("scheduling.volcano.sh/queue-name", "other")), last: last("q", "H200", 1), wantQueue: "q", wantCards: held("H200", 1)},
@@ -135,7 +137,8 @@ func TestWhatAPodIsCharged(t *testing.T) {
 		"label lost, nothing named: every card it may be":      {pod: pod(gpus("1"), on("unnamed")), group: group("q"), wantQueue: "q", wantCards: append(held("4090", 1), held("H200", 1)...)},
 		"two card resources, placed past us: both are charged": {pod: pod(gpus("1"), asks("nvidia.com/mig-1g.18gb", "2"), on("mig")), group: group("q"), wantQueue: "q", wantCards: append(held("H200", 1), held("H200/mig-1g.18gb-mixed", 2)...)},
 
-		"a resource that is a card nowhere, named: the card it names": {pod: pod(asks("amd.com/gpu", "1"), on("unnamed"), note("volcano.sh/card.name", "MI300X")), group: group("q"), wantQueue: "q", wantCards: held("MI300X", 1)},
+		"a resource that is a card nowhere, named: the card it names":       {pod: pod(asks("amd.com/gpu", "1"), on("unnamed"), note("volcano.sh/card.name", "MI300X"), note("cardquota.dev/charged-queue", "q")), group: group("q"), wantQueue: "q", wantCards: held("MI300X", 1)},
+		"a resource that is a card nowhere, named, placed past us: no card": {pod: pod(asks("amd.com/gpu", "1"), on("unnamed"), note("volcano.sh/card.name", "H200")), group: group("q"), wantQueue: "q"},
 
 		// how many
 		"init containers count by their maximum":   {pod: pod(gpus("2"), initContainer("4"), initContainer("1")), group: group("q"), wantQueue: "q", wantCards: held("H200", 4)},
@@ -280,6 +283,9 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 	}{
 		"cards": {account.Shortage{Kind: account.Cards, Queue: "q", Names: []card.Name{"NVIDIA-H200"}, Requested: 5, Total: 5, Limit: 3},
 			Refusal{"InsufficientScalarQuota", "Queue <q> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>"}},
+		"cards that are ending": {account.Shortage{Kind: account.Ending, Queue: "q", Names: []card.Name{"NVIDIA-H200"}, Requested: 1, Total: 12, Limit: 8, Within: time.Hour},
+			Refusal{"CardsEnding", "Queue <q> gets no more <NVIDIA-H200> while pods that are being deleted hold more than its quota: ending <12>, but capability is <8>; " +
+				"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"}},
 		"CPU": {account.Shortage{Kind: account.CPU, Queue: "q", Requested: 500, Total: 4500, Limit: 4000},
 			Refusal{"InsufficientCPUQuota", "Queue <q> has insufficient CPU quota: requested <500m>, total would be <4500m>, but capability is <4000m>"}},
 		"memory": {account.Shortage{Kind: account.Memory, Queue: "q", Requested: 1 << 30, Total: 5<<30 + 1, Limit: 4 << 30},
@@ -293,5 +299,14 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestQueueOfAPodWithoutANode: the queue of a binding is written with the
+// binding; before that it is whatever the pod's maker wrote.
+func TestQueueOfAPodWithoutANode(t *testing.T) {
+	waiting := pod(gpus("1"), on(""), note("cardquota.dev/charged-queue", "forged"))
+	if got := QueueOf(waiting, group("q"), ""); got != "q" {
+		t.Errorf("queue %q, want that of its PodGroup", got)
 	}
 }

@@ -3,6 +3,7 @@ package enforcement
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,9 +35,9 @@ func (b Bypass) Equal(o Bypass) bool {
 // Bypasses lists, by name, the pods that hold a card and that another
 // scheduler than those named placed, or that brought their node name with them.
 // charges is what was charged for each pod. Pods that are being deleted hold
-// nothing any more, as everywhere. Who once was seen to have brought a node name
-// along stays so: seen remembers it, because a pod's record of its writers can be
-// rewritten later.
+// nothing any more, as everywhere. What a pod's record of its writers said first
+// stays true: seen remembers it, because whoever may change a pod can rewrite its
+// record later, to hide a node name or to raise an alarm.
 func Bypasses(pods []*corev1.Pod, charges map[types.UID]account.Charge, inv *card.Inventory, schedulers []string, seen Presets) []Bypass {
 	var out []Bypass
 	seen.note(pods)
@@ -64,24 +65,30 @@ func Bypasses(pods []*corev1.Pod, charges map[types.UID]account.Charge, inv *car
 	return out
 }
 
-// Presets remembers who brought a node name along, and who wrote it, by the UID
-// of the pod, until the pod is gone.
-type Presets map[types.UID]string
+// Presets remembers by the UID of a pod, until the pod is gone, what its record
+// said when it was first seen: who brought a node name along, and who did not.
+type Presets map[types.UID]Provenance
 
 func (s Presets) note(pods []*corev1.Pod) {
-	there := make(map[types.UID]bool, len(s))
 	for _, pod := range pods {
-		if _, known := s[pod.UID]; known {
-			there[pod.UID] = true
-		} else if p := ProvenanceOf(pod); p.Preset {
-			s[pod.UID], there[pod.UID] = p.By, true
+		first, seen := s[pod.UID]
+		if seen && !first.Erased {
+			continue
+		}
+		// A record that was taken away at first and is back proves nothing, unless
+		// it tells of a node name.
+		if now := ProvenanceOf(pod); !seen || now.Preset {
+			s[pod.UID] = now
 		}
 	}
-	for uid := range s {
-		if !there[uid] {
-			delete(s, uid)
-		}
+	if len(s) == len(pods) { // every pod is known now, so nobody else is
+		return
 	}
+	there := make(map[types.UID]bool, len(pods))
+	for _, pod := range pods {
+		there[pod.UID] = true
+	}
+	maps.DeleteFunc(s, func(uid types.UID, _ Provenance) bool { return !there[uid] })
 }
 
 // past says how a placed pod came past our scheduler, "" when it did not.
@@ -89,10 +96,10 @@ func past(pod *corev1.Pod, schedulers []string, seen Presets) string {
 	if !slices.Contains(schedulers, pod.Spec.SchedulerName) {
 		return fmt.Sprintf("schedulerName is %s", pod.Spec.SchedulerName)
 	}
-	if by, preset := seen[pod.UID]; preset {
-		return fmt.Sprintf("nodeName was set by %s", cmp.Or(by, "its creator"))
-	}
-	if ProvenanceOf(pod).Erased {
+	switch first := seen[pod.UID]; {
+	case first.Preset:
+		return fmt.Sprintf("nodeName was set by %s", cmp.Or(first.By, "its creator"))
+	case first.Erased:
 		return "managedFields were taken away, so nobody can tell who placed it"
 	}
 	return ""

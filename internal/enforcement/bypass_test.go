@@ -162,3 +162,52 @@ func TestAPresetIsRemembered(t *testing.T) {
 		t.Error("another pod is judged by what is gone")
 	}
 }
+
+// TestTheFirstRecordDecides: whoever may patch a pod can rewrite its record, and
+// neither hides a node name nor raises an alarm by it.
+func TestTheFirstRecordDecides(t *testing.T) {
+	const (
+		bound  = "bound"
+		preset = "preset"
+		erased = "erased"
+	)
+	records := map[string][]metav1.ManagedFieldsEntry{
+		bound:  {entry("kubectl-create", boundText)},
+		preset: {entry("kubectl-create", presetText)},
+		erased: {{}}, // kubectl patch --type=merge -p '{"metadata":{"managedFields":[{}]}}'
+	}
+	whys := map[string]string{
+		bound: "", preset: "nodeName was set by kubectl-create",
+		erased: "managedFields were taken away, so nobody can tell who placed it",
+	}
+	inv := card.NewInventory(nil, "nvidia.com/gpu")
+	charges := map[types.UID]account.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}
+	for _, tc := range []struct{ first, then, want string }{
+		{bound, erased, bound}, {bound, preset, bound},
+		{preset, erased, preset}, {preset, bound, preset},
+		{erased, bound, erased}, {erased, preset, preset},
+		{bound, bound, bound}, {erased, erased, erased},
+	} {
+		t.Run(tc.first+" then "+tc.then, func(t *testing.T) {
+			seen := Presets{}
+			look := func(record string, placed bool) string {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: records[record]},
+					Spec: corev1.PodSpec{SchedulerName: "volcano"}}
+				pod.ManagedFields = Reduce(pod)
+				if placed {
+					pod.Spec.NodeName = "n"
+				}
+				for _, b := range Bypasses([]*corev1.Pod{pod}, charges, inv, []string{"volcano"}, seen) {
+					return b.Why
+				}
+				return ""
+			}
+			look(tc.first, tc.first == preset) // what waits is seen as well
+			for range 2 {
+				if got := look(tc.then, true); got != whys[tc.want] {
+					t.Errorf("a pod whose record was %s and is %s: %q, want %q", tc.first, tc.then, got, whys[tc.want])
+				}
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/clip"
@@ -42,11 +43,21 @@ type Facts struct {
 	Heard time.Time
 	// Leader holds the leader Lease of Volcano's schedulers, nil for nobody.
 	Leader *Leader
-	// Foreign are the pods that run another scheduler, as namespace/name, sorted.
-	Foreign []string
+	// Foreign are the pods that bear the label of the stock scheduler, sorted by
+	// name. Host is the controller of the one that gives the heartbeat, "" when
+	// none does: where only the image was replaced, those pods are ours.
+	Foreign []ForeignPod
+	Host    types.UID
 	// Bypass are the pods that hold cards past our scheduler: all of them, or
 	// those of one queue.
 	Bypass []Bypass
+}
+
+// ForeignPod is a pod of another scheduler, as namespace/name, and its
+// controller, "" for none.
+type ForeignPod struct {
+	Name  string
+	Owner types.UID
 }
 
 // Leader is who leads Volcano's schedulers, ours or the stock one.
@@ -110,8 +121,9 @@ func (f Facts) Of(queue string) Facts {
 }
 
 // settled takes out what is explained otherwise: a pod that brought its node
-// name with it needs no second scheduler, and the pod that gives the heartbeat
-// is not foreign, whatever its labels say.
+// name with it needs no second scheduler. The pod that gives the heartbeat is
+// not foreign, whatever its labels say, nor are its equals of one ReplicaSet,
+// which wait for their turn.
 func (f Facts) settled() Facts {
 	if f.Heartbeat == nil {
 		return f
@@ -121,11 +133,16 @@ func (f Facts) settled() Facts {
 		return slices.ContainsFunc(f.Bypass, func(b Bypass) bool { return b.Pod == pod })
 	})
 	f.Heartbeat = &report
-	f.Foreign = slices.DeleteFunc(slices.Clone(f.Foreign), func(pod string) bool {
-		_, name, _ := strings.Cut(pod, "/")
-		return isHostOf(name, report.Identity)
+	f.Foreign = slices.DeleteFunc(slices.Clone(f.Foreign), func(pod ForeignPod) bool {
+		return pod.Gives(report) || f.Host != "" && pod.Owner == f.Host
 	})
 	return f
+}
+
+// Gives tells whether a report came out of the pod.
+func (p ForeignPod) Gives(report heartbeat.Report) bool {
+	_, name, _ := strings.Cut(p.Name, "/")
+	return isHostOf(name, report.Identity)
 }
 
 // longestHost is the most characters of a host name; a pod's own is cut there.
@@ -143,7 +160,15 @@ func isHostOf(pod, identity string) bool {
 // operator's: neither a clock that is ahead nor a report that lay about is
 // proof.
 func (f Facts) alive() bool {
-	return f.Heartbeat != nil && f.Heartbeat.Fresh(f.Now) && (f.Heard.IsZero() || f.arriving())
+	return f.Heartbeat != nil && f.Heartbeat.Fresh(f.Now) && (f.Heard.IsZero() || f.arriving()) && !f.over()
+}
+
+// over tells whether the scheduler stopped in order and nobody is known to
+// follow. While its reports were heard and no other scheduler is there, a
+// replica of it is given the time of a heartbeat to take over: an update of the
+// scheduler is no news, for nobody gives cards away in between.
+func (f Facts) over() bool {
+	return f.Heartbeat != nil && f.Heartbeat.Ended && (f.Heard.IsZero() || len(f.Foreign) > 0)
 }
 
 // arriving tells whether reports still arrive, whatever time they bear.

@@ -46,6 +46,14 @@ func bypass(pod, queue string, count card.Count) Bypass {
 	return Bypass{Pod: pod, Queue: queue, Cards: []card.Amount{{Name: "NVIDIA-H200", Count: count}}, Why: "schedulerName is default-scheduler"}
 }
 
+func foreign(names ...string) []ForeignPod {
+	pods := make([]ForeignPod, len(names))
+	for i, name := range names {
+		pods[i].Name = name
+	}
+	return pods
+}
+
 func TestJudge(t *testing.T) {
 	const stale = heartbeat.StaleAfter
 	cases := []struct {
@@ -61,11 +69,11 @@ func TestJudge(t *testing.T) {
 
 		{"no policy", func(f *Facts) { *f = Facts{Now: noon} }, "Unknown/NoPolicy", []string{"create one named default"}, 0},
 		{"no policy, and all else in order", func(f *Facts) { f.Policy = false }, "Unknown/NoPolicy", nil, 0},
-		{"no policy, and the stock scheduler at work", func(f *Facts) { f.Policy, f.Heartbeat, f.Foreign = false, nil, []string{stock} }, "Unknown/NoPolicy", nil, 0},
+		{"no policy, and the stock scheduler at work", func(f *Facts) { f.Policy, f.Heartbeat, f.Foreign = false, nil, foreign(stock) }, "Unknown/NoPolicy", nil, 0},
 
-		{"stock scheduler's pod, never a heartbeat", func(f *Facts) { f.Heartbeat, f.Foreign, f.Leader = nil, []string{stock}, nil },
+		{"stock scheduler's pod, never a heartbeat", func(f *Facts) { f.Heartbeat, f.Foreign, f.Leader = nil, foreign(stock), nil },
 			"False/StockScheduler", []string{stock, "scale it to 0"}, 0},
-		{"stock scheduler's pod, heartbeat stale", func(f *Facts) { silentFor(f, stale); f.Foreign, f.Leader = []string{stock}, nil },
+		{"stock scheduler's pod, heartbeat stale", func(f *Facts) { silentFor(f, stale); f.Foreign, f.Leader = foreign(stock), nil },
 			"False/StockScheduler", []string{stock}, 0},
 		{"somebody leads for long and gives no heartbeat", func(f *Facts) { silentFor(f, stale); f.Leader = led(theirs, time.Minute) },
 			"False/StockScheduler", []string{theirs, "since 2026-01-02T11:59:00Z", "put cardquota-scheduler in its place"}, 10 * time.Second},
@@ -77,7 +85,14 @@ func TestJudge(t *testing.T) {
 			silentFor(f, time.Minute)
 			f.Leader = &Leader{Identity: theirs, Acquired: noon.Add(-time.Hour), Until: noon}
 		}, "False/NoHeartbeat", nil, 0},
-		{"stock goes before the configuration", func(f *Facts) { f.Heartbeat, f.Foreign, f.NotConfigured = nil, []string{stock}, "key missing" },
+		{"ended in order, and a replica may follow", func(f *Facts) { f.Heartbeat.Ended, f.Leader = true, nil }, "True/Enforced", nil, stale - time.Second},
+		{"ended in order, and nobody followed", func(f *Facts) { silentFor(f, stale); f.Heartbeat.Ended, f.Leader = true, nil },
+			"False/NoHeartbeat", []string{ours + " stopped in order after its session of 2026-01-02T11:59:40Z, and none has taken over"}, 0},
+		{"ended in order before the operator looked", func(f *Facts) { f.Heartbeat.Ended, f.Heard, f.Leader = true, time.Time{}, nil },
+			"False/NoHeartbeat", []string{"stopped in order"}, stale - time.Second},
+		{"ended in order, and the stock scheduler came", func(f *Facts) { f.Heartbeat.Ended, f.Leader, f.Foreign = true, nil, foreign(stock) },
+			"False/StockScheduler", []string{stock}, stale - time.Second},
+		{"stock goes before the configuration", func(f *Facts) { f.Heartbeat, f.Foreign, f.NotConfigured = nil, foreign(stock), "key missing" },
 			"False/StockScheduler", nil, 14 * time.Second},
 
 		{"configuration not written", func(f *Facts) { f.NotConfigured = "ConfigMap x does not exist" },
@@ -85,7 +100,7 @@ func TestJudge(t *testing.T) {
 		{"nothing written yet", func(f *Facts) { f.WantedHash = "" }, "False/NotConfigured", []string{"no configuration was written yet"}, 14 * time.Second},
 		{"an empty hash is never the wanted one", func(f *Facts) { f.WantedHash, f.Heartbeat.ConfigHash = "", "" }, "False/NotConfigured", nil, 14 * time.Second},
 		{"configuration goes before the heartbeat", func(f *Facts) { silentFor(f, time.Minute); f.NotConfigured = "refused" }, "False/NotConfigured", nil, 14 * time.Second},
-		{"configuration goes before a second scheduler", func(f *Facts) { f.Foreign, f.NotConfigured = []string{stock}, "refused" }, "False/NotConfigured", nil, 14 * time.Second},
+		{"configuration goes before a second scheduler", func(f *Facts) { f.Foreign, f.NotConfigured = foreign(stock), "refused" }, "False/NotConfigured", nil, 14 * time.Second},
 
 		{"never a heartbeat", func(f *Facts) { f.Heartbeat, f.Leader = nil, nil },
 			"False/NoHeartbeat", []string{"ever", "Lease cardquota-scheduler in namespace volcano-system", "/readyz"}, 0},
@@ -107,16 +122,27 @@ func TestJudge(t *testing.T) {
 		{"the scheduler's clock is an hour behind", func(f *Facts) { f.Heartbeat.At, f.Leader = noon.Add(-time.Hour), nil },
 			"False/NoHeartbeat", []string{"past", "clocks"}, 19 * time.Second},
 
-		{"stock scheduler beside ours", func(f *Facts) { f.Foreign = []string{stock} }, "False/SecondScheduler", []string{stock, ours}, 14 * time.Second},
-		{"our own pod with the stock scheduler's label", func(f *Facts) { f.Foreign = []string{"volcano-system/cardquota-scheduler-7d9-x"} }, "True/Enforced", nil, 14 * time.Second},
-		{"a pod whose name ours begins with", func(f *Facts) { f.Foreign = []string{"volcano-system/cardquota"} }, "False/SecondScheduler", nil, 14 * time.Second},
+		{"stock scheduler beside ours", func(f *Facts) { f.Foreign = foreign(stock) }, "False/SecondScheduler", []string{stock, ours}, 14 * time.Second},
+		{"our own pod with the stock scheduler's label", func(f *Facts) { f.Foreign = foreign("volcano-system/cardquota-scheduler-7d9-x") }, "True/Enforced", nil, 14 * time.Second},
+		{"an equal of the pod that gives the heartbeat", func(f *Facts) {
+			f.Foreign = []ForeignPod{{"volcano-system/cardquota-scheduler-7d9-x", "template"}, {"volcano-system/cardquota-scheduler-7d9-y", "template"}}
+			f.Host = "template"
+		}, "True/Enforced", nil, 14 * time.Second},
+		{"an equal that is left when the pod of the heartbeat has gone", func(f *Facts) {
+			f.Foreign, f.Host = []ForeignPod{{"volcano-system/cardquota-scheduler-7d9-y", "template"}}, "template"
+		}, "True/Enforced", nil, 14 * time.Second},
+		{"a pod of another template", func(f *Facts) { f.Foreign, f.Host = []ForeignPod{{stock, "theirs"}}, "template" },
+			"False/SecondScheduler", []string{stock}, 14 * time.Second},
+		{"a pod of no template, and neither has ours one", func(f *Facts) { f.Foreign = foreign(stock) },
+			"False/SecondScheduler", []string{stock}, 14 * time.Second},
+		{"a pod whose name ours begins with", func(f *Facts) { f.Foreign = foreign("volcano-system/cardquota") }, "False/SecondScheduler", nil, 14 * time.Second},
 		{"somebody binds pods of our name", func(f *Facts) { f.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"} },
 			"False/SecondScheduler", []string{"pods lab/a, lab/b", "stop it"}, 14 * time.Second},
 		{"a pod that brought its node name needs no second scheduler", func(f *Facts) {
 			f.Heartbeat.SecondScheduler = []string{"lab/a"}
 			f.Bypass = []Bypass{bypass("lab/a", "team", 2)}
 		}, "False/CardBypass", nil, 14 * time.Second},
-		{"second scheduler goes before the hash", func(f *Facts) { f.Foreign, f.Heartbeat.ConfigHash = []string{stock}, other }, "False/SecondScheduler", nil, 14 * time.Second},
+		{"second scheduler goes before the hash", func(f *Facts) { f.Foreign, f.Heartbeat.ConfigHash = foreign(stock), other }, "False/SecondScheduler", nil, 14 * time.Second},
 
 		{"just written", func(f *Facts) { f.Heartbeat.ConfigHash, f.WantedSince = other, noon.Add(-time.Second) },
 			"False/ConfigNotLoaded", []string{"fedcba987654", "0123456789ab", "is being loaded"}, 9 * time.Second},

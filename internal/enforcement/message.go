@@ -28,11 +28,20 @@ const (
 func (f Facts) stock() string {
 	if len(f.Foreign) > 0 {
 		return fmt.Sprintf("another scheduler is at work in the place of Cardquota's and enforces no card quota; "+
-			"scale it to 0, Cardquota's takes over when its pods are gone: %s %s", pods(len(f.Foreign)), listed(f.Foreign, namedAtMost))
+			"scale it to 0, Cardquota's takes over when its pods are gone: %s %s", pods(len(f.Foreign)), listed(f.foreign(), namedAtMost))
 	}
 	return fmt.Sprintf("%s has held the leader Lease volcano in namespace %s since %s and gives no heartbeat: "+
 		"it is not a scheduler of Cardquota, or an old one, and enforces no card quota; put cardquota-scheduler in its place",
 		f.Leader.Identity, f.Namespace, clock(f.Leader.Acquired))
+}
+
+// foreign are the names of the pods of other schedulers.
+func (f Facts) foreign() []string {
+	names := make([]string, len(f.Foreign))
+	for i, pod := range f.Foreign {
+		names[i] = pod.Name
+	}
+	return names
 }
 
 func (f Facts) notConfigured() string {
@@ -48,6 +57,9 @@ func (f Facts) silent() string {
 		return fmt.Sprintf("the scheduler's heartbeat, %s, cannot be read: %s", lease, clip.Text(f.Unreadable, shownOfText))
 	case report == nil:
 		return fmt.Sprintf("no scheduler of Cardquota has ever finished a session: there is no %s; %s", lease, look)
+	case report.Ended:
+		return fmt.Sprintf("the scheduler %s stopped in order after its session of %s, and none has taken over: no card is given away and nothing is enforced; %s",
+			report.Identity, clock(report.At), look)
 	case report.At.Sub(f.Now) >= heartbeat.StaleAfter:
 		return fmt.Sprintf("the heartbeat of %s, %s, bears a time that is %s or more in the future and proves nothing: "+
 			"set the clocks of the scheduler's and the operator's node right", report.Identity, lease, heartbeat.StaleAfter)
@@ -63,7 +75,7 @@ func (f Facts) silent() string {
 func (f Facts) second() string {
 	if len(f.Foreign) > 0 {
 		return fmt.Sprintf("another scheduler runs beside %s, and neither knows what the other gives away; scale it to 0: %s %s",
-			f.Heartbeat.Identity, pods(len(f.Foreign)), listed(f.Foreign, namedAtMost))
+			f.Heartbeat.Identity, pods(len(f.Foreign)), listed(f.foreign(), namedAtMost))
 	}
 	bound := f.Heartbeat.SecondScheduler
 	return fmt.Sprintf("somebody else than %s binds pods of its schedulerName; find the second scheduler of that name and stop it, "+
@@ -78,7 +90,8 @@ func (f Facts) notLoaded() string {
 	case !f.WantedSince.IsZero() && f.Now.Sub(f.WantedSince) < loadTime:
 		return state + " and is being loaded"
 	default:
-		return fmt.Sprintf("%s, which it has not loaded: see whether its flag --scheduler-configmap names the ConfigMap of the ServiceTypePolicy, and its log", state)
+		return fmt.Sprintf("%s, which it has not loaded: a ConfigMap that is mounted into its pod, as in Volcano's own Deployment, takes up to two minutes to arrive; "+
+			"else see whether its flag --scheduler-configmap names the ConfigMap of the ServiceTypePolicy, and its log", state)
 	}
 }
 

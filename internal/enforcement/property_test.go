@@ -40,6 +40,7 @@ func drawFacts(t *rapid.T) Facts {
 		if fine("heard") {
 			f.Heard = noon.Add(-age("arrived").Abs())
 		}
+		f.Heartbeat.Ended = !fine("works")
 		if !fine("alone") {
 			f.Heartbeat.SecondScheduler = names("second")
 		}
@@ -51,7 +52,7 @@ func drawFacts(t *rapid.T) Facts {
 		f.Leader = &Leader{Identity: rapid.SampledFrom([]string{ours, theirs}).Draw(t, "leader"), Acquired: noon.Add(-age("led since").Abs()), Until: noon.Add(age("led until"))}
 	}
 	if !fine("nothing foreign") {
-		f.Foreign = names("foreign")
+		f.Foreign = foreign(names("foreign")...)
 	}
 	if !fine("nothing past us") {
 		for _, pod := range names("bypass") {
@@ -65,7 +66,8 @@ func drawFacts(t *rapid.T) Facts {
 func proven(f Facts) bool {
 	return f.Policy && f.NotConfigured == "" && f.WantedHash != "" && len(f.Foreign) == 0 && len(f.Bypass) == 0 &&
 		f.Heartbeat != nil && len(f.Heartbeat.SecondScheduler) == 0 && f.Heartbeat.ConfigHash == f.WantedHash &&
-		noon.Sub(f.Heartbeat.At).Abs() < heartbeat.StaleAfter && (f.Heard.IsZero() || noon.Sub(f.Heard) < heartbeat.StaleAfter)
+		noon.Sub(f.Heartbeat.At).Abs() < heartbeat.StaleAfter && (f.Heard.IsZero() || noon.Sub(f.Heard) < heartbeat.StaleAfter) &&
+		(!f.Heartbeat.Ended || !f.Heard.IsZero())
 }
 
 // TestTrueNeedsEveryProof states the condition once more, from the other side:

@@ -34,10 +34,14 @@ const (
 	// AnnotationSecondScheduler names pods that somebody else bound, separated
 	// by commas; absent when there are none.
 	AnnotationSecondScheduler = "cardquota.dev/second-scheduler"
+	// AnnotationEnded is the time of this report when the scheduler stopped in
+	// order after it; absent while it works or when it was killed. A time that is
+	// not the report's was left by a version that does not know the annotation.
+	AnnotationEnded = "cardquota.dev/ended"
 )
 
 // annotationKeys are all of them.
-var annotationKeys = []string{AnnotationVersion, AnnotationConfigHash, AnnotationConfigProblem, AnnotationSecondScheduler}
+var annotationKeys = []string{AnnotationVersion, AnnotationConfigHash, AnnotationConfigProblem, AnnotationSecondScheduler, AnnotationEnded}
 
 // MostPods is how many pods a report names at most.
 const MostPods = 5
@@ -58,6 +62,9 @@ type Report struct {
 	SecondScheduler []string
 	// At is when the session was closed; the Lease keeps its microseconds.
 	At time.Time
+	// Ended tells that the scheduler has stopped in order: this was its last
+	// session, and no write of it is under way or will follow.
+	Ended bool
 }
 
 // Fresh tells whether the report still proves something: it is younger than

@@ -85,6 +85,20 @@ func TestTextsAreBounded(t *testing.T) {
 }
 
 func TestRead(t *testing.T) {
+	ended := full()
+	ended.Ended, ended.At = true, noon.Truncate(time.Microsecond)
+	last := ended.Lease("ns")
+	if got, err := Read(last); err != nil || !got.Ended || last.Annotations[AnnotationEnded] != "2026-03-01T12:00:00.123456Z" {
+		t.Errorf("the last report is %+v, %v", got, err)
+	}
+	last.Spec.RenewTime.Time = noon.Add(time.Second) // by a version that knows no end
+	if got, err := Read(last); err != nil || got.Ended {
+		t.Errorf("who comes after is %+v, %v", got, err)
+	}
+	full().Write(last)
+	if got, err := Read(last); err != nil || got.Ended {
+		t.Errorf("who comes after is %+v, %v", got, err)
+	}
 	want := full()
 	want.At = noon.Truncate(time.Microsecond)
 	got, err := Read(full().Lease("ns"))

@@ -46,6 +46,7 @@ func read(lease *coordinationv1.Lease) (report Report, fault string) {
 		ConfigHash:    lease.Annotations[AnnotationConfigHash],
 		ConfigProblem: lease.Annotations[AnnotationConfigProblem],
 		At:            lease.Spec.RenewTime.Time,
+		Ended:         lease.Annotations[AnnotationEnded] == endOf(lease.Spec.RenewTime.Time),
 	}
 	if pods := lease.Annotations[AnnotationSecondScheduler]; pods != "" {
 		report.SecondScheduler = strings.Split(pods, ",")
@@ -53,6 +54,9 @@ func read(lease *coordinationv1.Lease) (report Report, fault string) {
 	// What the scheduler itself would write of this report is what must stand there.
 	written := report.annotations()
 	for _, key := range annotationKeys {
+		if key == AnnotationEnded {
+			continue // of this report, or left from another
+		}
 		if lease.Annotations[key] != written[key] {
 			return Report{}, fmt.Sprintf("annotation %s is %q, which it would not write", key, clip.Text(lease.Annotations[key], longestLine))
 		}

@@ -3,6 +3,7 @@ package heartbeat
 import (
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"cardquota.dev/operator/internal/clip"
@@ -26,8 +27,14 @@ func (r Report) annotations() map[string]string {
 	if pods := named(r.SecondScheduler); len(pods) > 0 {
 		annotations[AnnotationSecondScheduler] = strings.Join(pods, ",")
 	}
+	if r.Ended {
+		annotations[AnnotationEnded] = endOf(r.At)
+	}
 	return annotations
 }
+
+// endOf names the report that was the last.
+func endOf(at time.Time) string { return at.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano) }
 
 // named are the names of pods that a report may hold, sorted, the first ones if
 // there are too many.

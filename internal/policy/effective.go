@@ -14,6 +14,14 @@ import (
 	"cardquota.dev/operator/internal/servicetype"
 )
 
+// Located is Effective for an operator that runs in the namespace home: that is where the
+// ConfigMap is when the spec does not say.
+func Located(spec v1alpha1.ServiceTypePolicySpec, home string) v1alpha1.ServiceTypePolicySpec {
+	out := Effective(spec)
+	out.Scheduler.ConfigMap.Namespace = cmp.Or(spec.Scheduler.ConfigMap.Namespace, home, defaultNamespace)
+	return out
+}
+
 // The ConfigMap that Volcano's installation makes, and the schedulerName it
 // serves: what an object says that reached the API server without defaults.
 const (
@@ -22,6 +30,9 @@ const (
 	defaultKey       = "volcano-scheduler.conf"
 	defaultScheduler = "volcano"
 )
+
+// longestGoodbye is maxTerminationGracePeriodSeconds when the spec does not say.
+const longestGoodbye = 3600
 
 // Effective returns the spec with everything filled in that it leaves out. Service
 // types, owners and reclaimFrom are sorted by name, so that two spellings of one
@@ -57,6 +68,9 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	if len(out.Scheduler.Names) == 0 {
 		out.Scheduler.Names = []string{defaultScheduler}
 	}
+	out.Admission.Bypass = cmp.Or(out.Admission.Bypass, v1alpha1.BypassDeny)
+	out.Admission.MaxTerminationGracePeriodSeconds = cmp.Or(out.Admission.MaxTerminationGracePeriodSeconds, longestGoodbye)
+	out.Admission.VCJobDefaults = cmp.Or(out.Admission.VCJobDefaults, v1alpha1.VCJobDefaultsOff)
 	return out
 }
 
@@ -87,6 +101,17 @@ func Types(policy *v1alpha1.ServiceTypePolicy) func(name string) (servicetype.Ty
 		meaning, ok := types[name]
 		return meaning, ok
 	}
+}
+
+// TypeNames are the service types that a policy defines, sorted: those in force,
+// and those of a spec that is about to be.
+func TypeNames(policy *v1alpha1.ServiceTypePolicy) []string {
+	known := names(policy)
+	for _, t := range Effective(policy.Spec).ServiceTypes {
+		known = append(known, t.Name)
+	}
+	slices.Sort(known)
+	return slices.Compact(known)
 }
 
 // SameTypes tells whether two policies, or their absence, mean the same to

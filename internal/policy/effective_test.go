@@ -27,6 +27,7 @@ func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
 			ConfigMap: v1alpha1.ConfigMapReference{Namespace: "volcano-system", Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"},
 			Names:     []string{"volcano"},
 		},
+		Admission: v1alpha1.AdmissionSpec{Bypass: "Deny", VCJobDefaults: "Off", MaxTerminationGracePeriodSeconds: 3600},
 	}
 	got := Effective(v1alpha1.ServiceTypePolicySpec{})
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -51,6 +52,8 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 		PriorityClasses: &[]v1alpha1.PriorityClassSpec{}, CardUnlimitedCPUMemory: &no, Reclaim: "Off", UnmanagedQueues: "Ignore",
 		OverCommitFactor: "1.2", NodeOrderWeight: "0.5",
 		Scheduler: v1alpha1.SchedulerSpec{ConfigMap: v1alpha1.ConfigMapReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
+		Admission: v1alpha1.AdmissionSpec{Bypass: "Warn", VCJobDefaults: "Tide", MaxTerminationGracePeriodSeconds: 60,
+			ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "gpu-operator", Name: "validator"}}},
 	}
 	before := spec.DeepCopy()
 	got := Effective(spec)

@@ -10,11 +10,12 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/queue"
 )
 
 // FieldManager is the field manager under which the operator writes ConfigMaps
 // and PriorityClasses, the one of its Queues.
-const FieldManager = "cardquota"
+const FieldManager = queue.FieldManager
 
 // PriorityClasses is what is to be done about PriorityClasses.
 type PriorityClasses struct {

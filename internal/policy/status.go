@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/enforcement"
 )
 
 // Enforcement is whether quotas are proven to be enforced.
@@ -115,12 +116,8 @@ func Events(before, after v1alpha1.ServiceTypePolicyStatus) []Event {
 			events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventConfigSynced, is.Message})
 		}
 	}
-	was, is := find(before, v1alpha1.ConditionEnforced), find(after, v1alpha1.ConditionEnforced)
-	switch {
-	case is.Status == metav1.ConditionFalse && (was.Status != is.Status || was.Reason != is.Reason):
-		events = append(events, Event{corev1.EventTypeWarning, v1alpha1.EventNotEnforced, is.Reason + ": " + is.Message})
-	case is.Status == metav1.ConditionTrue && was.Status != is.Status:
-		events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventEnforced, is.Message})
+	if kind, reason, message, ok := enforcement.News(before.Conditions, after.Conditions); ok {
+		events = append(events, Event{kind, reason, message})
 	}
 	if was, is := find(before, v1alpha1.ConditionReady), find(after, v1alpha1.ConditionReady); is.Status == metav1.ConditionTrue && was.Status != is.Status {
 		events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventReady, is.Message})

@@ -70,7 +70,8 @@ func Unreadable(ref v1alpha1.ConfigMapReference, err error) Verdict {
 // Refused is the verdict on a configuration that could not be read or written.
 func Refused(ref v1alpha1.ConfigMapReference, err error) Verdict {
 	return verdict(metav1.ConditionFalse, v1alpha1.ReasonConfigRefused,
-		"%s could not be changed: %s; the shipped Role allows it in namespace %s only, and an immutable ConfigMap must be made anew", Place(ref), lines(err), defaultNamespace)
+		"%s could not be changed: %s; the shipped Role of cardquota-manager allows it for ConfigMap %s in its own namespace: grant the other name there as well; an immutable ConfigMap must be made anew",
+		Place(ref), lines(err), defaultConfigMap)
 }
 
 // Corrected is the verdict on a configuration that somebody else had changed and

@@ -5,7 +5,10 @@
 package queue
 
 import (
+	"encoding/json"
+
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
 
@@ -86,6 +89,7 @@ func Drained(quota *v1alpha1.CardQuota, live *v1beta1.Queue, allocated string) P
 func GivenUp(quota *v1alpha1.CardQuota, live *v1beta1.Queue) Plan {
 	plan := Plan{Config: base(quota, live, card.Quota{}, "")}
 	delete(plan.Config.Annotations, v1alpha1.AnnotationServiceType)
+	delete(plan.Config.Annotations, v1alpha1.AnnotationNamespaceSelector)
 	plan.dropEmptySpec()
 	return plan
 }
@@ -103,6 +107,9 @@ func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allo
 		v1alpha1.AnnotationCardQuota:   cards.String(),
 		v1alpha1.AnnotationServiceType: quota.Spec.ServiceType,
 	})
+	if text := namespaces(quota.Spec.NamespaceSelector); text != "" {
+		config.WithAnnotations(map[string]string{v1alpha1.AnnotationNamespaceSelector: text})
+	}
 	if allocated != "" {
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationCardAllocated: allocated})
 	}
@@ -126,6 +133,19 @@ func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allo
 		spec.WithParent(v1alpha1.QueueRoot)
 	}
 	return config
+}
+
+// namespaces is the value for volcano.sh/namespace-selector, "" for a CardQuota
+// that does not choose. Equal selectors are equal texts.
+func namespaces(selector *metav1.LabelSelector) string {
+	if selector == nil {
+		return ""
+	}
+	text, err := json.Marshal(selector)
+	if err != nil {
+		return "none" // strings and lists of strings always marshal; whoever cannot read it lets nobody in
+	}
+	return string(text)
 }
 
 // QuotaOf returns the quota that a CardQuota grants.

@@ -90,6 +90,18 @@ func TestDesired(t *testing.T) {
 			want: apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").
 				WithCapability(corev1.ResourceList{"cpu": resource.MustParse("8")})),
 		},
+		"the namespaces that are chosen are written as JSON": {
+			quota: quotaOf(func(q *v1alpha1.CardQuota) {
+				q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"b": "2", "a": "1"},
+					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "c", Operator: "In", Values: []string{"3"}}}}
+			}),
+			want: config().WithAnnotations(map[string]string{
+				"volcano.sh/namespace-selector": `{"matchLabels":{"a":"1","b":"2"},"matchExpressions":[{"key":"c","operator":"In","values":["3"]}]}`}),
+		},
+		"every namespace, when that is said": {
+			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = &metav1.LabelSelector{} }),
+			want:  config().WithAnnotations(map[string]string{"volcano.sh/namespace-selector": `{}`}),
+		},
 		"what is allocated is written beside the quota": {
 			quota: quotaOf(nil), allocated: `{"NVIDIA-H200":1}`,
 			want: config().WithAnnotations(map[string]string{"volcano.sh/card.allocated": `{"NVIDIA-H200":1}`}),
@@ -192,6 +204,7 @@ func TestGivenUpLeavesNothingToStartOn(t *testing.T) {
 		q.Spec.ServiceType = "training"
 		q.Spec.Cards = []v1alpha1.CardSpec{{Name: "NVIDIA-H200", Quota: 8}}
 		q.Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
+		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 	})
 	want := apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(map[string]string{
 		"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",
@@ -206,10 +219,11 @@ func TestDrainedTakesQuotaAndCapabilityAway(t *testing.T) {
 		q.Spec.ServiceType = "training"
 		q.Spec.Cards = []v1alpha1.CardSpec{{Name: "NVIDIA-H200", Quota: 8}}
 		q.Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
+		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 	})
 	want := apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(map[string]string{
 		"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "training", "volcano.sh/closed-by-parent": "false",
-		"volcano.sh/card.allocated": `{"NVIDIA-H200":3}`,
+		"volcano.sh/card.allocated": `{"NVIDIA-H200":3}`, "volcano.sh/namespace-selector": `{"matchLabels":{"team":"chat"}}`,
 	})
 	if diff := cmp.Diff(want, Drained(quota, liveQueue(nil), `{"NVIDIA-H200":3}`).Config); diff != "" {
 		t.Errorf("plan differs (-want +got):\n%s", diff)

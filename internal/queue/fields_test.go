@@ -55,6 +55,10 @@ func TestInSync(t *testing.T) {
 			change:    func(q *v1beta1.Queue) { delete(q.Annotations, "volcano.sh/card.quota") },
 			wantDrift: []string{".metadata.annotations.volcano.sh/card.quota"},
 		},
+		"a selector of somebody else where none is said is none of our business": {
+			change: func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = `{}` },
+			want:   true,
+		},
 		"another capability": {
 			change:    func(q *v1beta1.Queue) { q.Spec.Capability["cpu"] = resource.MustParse("9") },
 			wantDrift: []string{".spec.capability.cpu"},
@@ -87,6 +91,15 @@ func TestInSync(t *testing.T) {
 			}
 		})
 	}
+	t.Run("another selector", func(t *testing.T) {
+		quota, live := synced()
+		quota.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
+		live.Annotations["volcano.sh/namespace-selector"] = `{}`
+		plan := Desired(quota, servicetype.BuiltIn, live, "")
+		if diff := cmp.Diff([]string{".metadata.annotations.volcano.sh/namespace-selector"}, plan.Drift(live)); diff != "" || plan.InSync(live) {
+			t.Errorf("in sync %v; drift differs (-want +got):\n%s", plan.InSync(live), diff)
+		}
+	})
 	t.Run("no queue is never in sync", func(t *testing.T) {
 		quota, _ := synced()
 		if Desired(quota, servicetype.BuiltIn, nil, "").InSync(nil) {

@@ -27,6 +27,9 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f Facts) {
 	}
 	set(v1alpha1.ConditionQueueSynced, f.Sync)
 	set(v1alpha1.ConditionWithinQuota, within(s, f))
+	if verdict, known := satisfied(f); known {
+		set(v1alpha1.ConditionInventorySatisfied, verdict)
+	}
 	if verdict, known := enforced(f); known {
 		set(v1alpha1.ConditionEnforced, verdict)
 	}

@@ -3,7 +3,6 @@ package quotastatus
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -30,18 +29,4 @@ func unproven(s *v1alpha1.CardQuotaStatus, queue string) (Sync, bool) {
 	}
 	return Sync{metav1.ConditionFalse, is.Reason, clip.Text(fmt.Sprintf(
 		"queue %s carries this quota, but it is not proven to be enforced: %s", queue, is.Message), v1alpha1.MaxMessageLength)}, true
-}
-
-// enforcedEvent returns what a change of condition Enforced is worth telling.
-// Unknown is no news.
-func enforcedEvent(before, after v1alpha1.CardQuotaStatus) (Event, bool) {
-	was, is := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionEnforced), meta.FindStatusCondition(after.Conditions, v1alpha1.ConditionEnforced)
-	switch {
-	case is == nil, is.Status == metav1.ConditionUnknown, was != nil && was.Status == is.Status && was.Reason == is.Reason:
-		return Event{}, false
-	case is.Status == metav1.ConditionTrue:
-		return Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.EventEnforced, Message: is.Message}, true
-	default:
-		return Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.EventNotEnforced, Message: is.Reason + ": " + is.Message}, true
-	}
 }

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/enforcement"
 )
 
 // Event is one event on a CardQuota.
@@ -32,14 +33,16 @@ func Events(before, after v1alpha1.CardQuotaStatus) []Event {
 		{v1alpha1.ConditionQueueSynced, v1alpha1.ReasonQueueConflict, v1alpha1.EventQueueConflict},
 		{v1alpha1.ConditionQueueSynced, v1alpha1.ReasonQueueReserved, v1alpha1.EventQueueRefused},
 		{v1alpha1.ConditionQueueSynced, v1alpha1.ReasonQueueRefused, v1alpha1.EventQueueRefused},
+		{v1alpha1.ConditionQueueSynced, v1alpha1.ReasonInvalidNamespaceSelector, v1alpha1.EventInvalidNamespaceSelector},
 		{v1alpha1.ConditionWithinQuota, v1alpha1.ReasonOverQuota, v1alpha1.EventOverQuota},
+		{v1alpha1.ConditionInventorySatisfied, v1alpha1.ReasonOverAllocated, v1alpha1.EventOverAllocated},
 	} {
 		if is, ok := changed(kind.condition, kind.reason); ok {
 			events = append(events, Event{Type: corev1.EventTypeWarning, Reason: kind.event, Message: is.Message})
 		}
 	}
-	if event, ok := enforcedEvent(before, after); ok {
-		events = append(events, event)
+	if kind, reason, message, ok := enforcement.News(before.Conditions, after.Conditions); ok {
+		events = append(events, Event{Type: kind, Reason: reason, Message: message})
 	}
 	if is, ok := changed(v1alpha1.ConditionReady, v1alpha1.ReasonReady); ok {
 		events = append(events, Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.EventReady, Message: is.Message})

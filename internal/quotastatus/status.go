@@ -32,6 +32,9 @@ type Facts struct {
 	Usage *usage.Queue
 	// Physical is how many of each card all nodes offer.
 	Physical map[card.Name]card.Count
+	// Balance compares what all CardQuotas grant with the healthy cards, nil when
+	// that was not found out yet.
+	Balance *Balance
 	// Enforced is whether the quota is proven to be enforced, nil when that was
 	// not found out yet.
 	Enforced *enforcement.Verdict

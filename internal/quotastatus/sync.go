@@ -82,6 +82,14 @@ func Reserved(name string) Sync {
 		"queue %s belongs to Volcano and cannot carry a quota: choose another queueName", name)}
 }
 
+// BadNamespaces is the verdict on a CardQuota whose namespaceSelector selects
+// nothing that Kubernetes knows. Nothing of its spec is written: a queue without
+// the selector would be open to every namespace.
+func BadNamespaces(name string, err error) Sync {
+	return Sync{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidNamespaceSelector, Message: clip.Text(fmt.Sprintf(
+		"spec.namespaceSelector is not valid, so queue %s keeps what it had: %v", name, err), v1alpha1.MaxMessageLength)}
+}
+
 // Refused is the verdict on a Queue that could not be written or deleted.
 func Refused(name string, live *v1beta1.Queue, err error) Sync {
 	hint := ""

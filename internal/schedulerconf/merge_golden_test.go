@@ -57,18 +57,7 @@ func TestMergeGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden := filepath.Join("testdata", "merge", name, "after.conf")
-			if *update {
-				if err := os.WriteFile(golden, []byte(merged), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), merged); diff != "" {
-				t.Errorf("merged text (-want +got):\n%s", diff)
-			}
+			assertGolden(t, golden, merged)
 			assertMerge(t, text, "", merged, undo, wanted[name])
 			assertRemovedAfterEdit(t, text, merged, undo)
 			assertReadAlike(t, merged)

@@ -21,18 +21,7 @@ func TestWithHashGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden := filepath.Join("testdata", "valid", name+".golden")
-			if *update {
-				if err := os.WriteFile(golden, []byte(stamped), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), stamped); diff != "" {
-				t.Errorf("stamped text (-want +got):\n%s", diff)
-			}
+			assertGolden(t, golden, stamped)
 			if hash != Hash(text) {
 				t.Errorf("hash is %s, want that of the original text %s", hash, Hash(text))
 			}
@@ -139,5 +128,23 @@ func TestHashChangesWithEveryByte(t *testing.T) {
 	}
 	if want := "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"; Hash("") != want {
 		t.Errorf("hash of nothing is %s, want %s", Hash(""), want)
+	}
+}
+
+// assertGolden compares a text with the one kept in a file; -update keeps it
+// there instead.
+func assertGolden(t *testing.T, golden, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", golden, diff)
 	}
 }

@@ -90,9 +90,9 @@ func textOf(request card.Request, resource corev1.ResourceName) string {
 	return request.String()
 }
 
-// podTemplateHash is the label by which a Deployment tells its ReplicaSets
+// PodTemplateHash is the label by which a Deployment tells its ReplicaSets
 // apart; the ReplicaSet's name ends with it.
-const podTemplateHash = "pod-template-hash"
+const PodTemplateHash = "pod-template-hash"
 
 // workloadOf names what a pod belongs to as type/namespace/name, so that
 // kubectl get <type> -n <namespace> <name> finds it: its controller, a
@@ -102,7 +102,7 @@ func workloadOf(pod *corev1.Pod) string {
 	if owner == nil {
 		return "pod/" + pod.Namespace + "/" + pod.Name
 	}
-	if hash := pod.Labels[podTemplateHash]; owner.Kind == "ReplicaSet" && hash != "" {
+	if hash := pod.Labels[PodTemplateHash]; owner.Kind == "ReplicaSet" && hash != "" {
 		if deployment, ok := strings.CutSuffix(owner.Name, "-"+hash); ok {
 			return "deployment/" + pod.Namespace + "/" + deployment
 		}

@@ -12,15 +12,18 @@ import (
 	"cardquota.dev/operator/internal/decision"
 )
 
-// group counts a PodGroup: as a member of its queue and, as long as it has no
-// pods, by what it says the job will ask for.
+// group counts a PodGroup: as a member of a queue in which its pods run, or that
+// takes its namespace, and,
+// as long as it has no pods, by what it says the job will ask for.
 func (c *counter) group(group *v1beta1.PodGroup) {
 	if group.Status.Phase == v1beta1.PodGroupCompleted {
 		return
 	}
 	queue := decision.QueueOfGroup(group)
 	t := c.tally(queue)
-	t.queue.Members++
+	if group.Status.Running > 0 || c.admits(queue, group.Namespace) {
+		t.queue.Members++
+	}
 	waits := group.Status.Phase == v1beta1.PodGroupPending || group.Status.Phase == v1beta1.PodGroupInqueue || group.Status.Phase == ""
 	if !waits || group.DeletionTimestamp != nil || c.peopled[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] {
 		return

@@ -32,6 +32,12 @@ type World struct {
 	// Last is what the previous count charged, by pod. It settles the queue of
 	// a pod whose PodGroup is gone and the card of a node that lost its labels.
 	Last map[types.UID]account.Charge
+	// Schedulers place pods in queues: a pod of any other that holds no card only
+	// writes the name of a queue. Empty is every scheduler.
+	Schedulers []string
+	// Admits tells whether a queue takes work of a namespace; nil is always. Work
+	// that it leaves out waits in the queue, and says why, but cannot hold it up.
+	Admits func(queue, namespace string) bool
 }
 
 // Queue is what one queue uses.
@@ -45,8 +51,9 @@ type Queue struct {
 	MilliCPU, Memory int64
 	// Blocked says what waits and why, sorted, at most v1alpha1.MaxBlocked entries.
 	Blocked []Blocked
-	// Members is how many unfinished pods and PodGroups name the queue. A queue
-	// without members can be deleted.
+	// Members is how many unfinished pods and PodGroups use the queue: they hold
+	// its cards, or may get some. A queue without members can be deleted. Anybody
+	// can write the name of any queue on a pod, which alone makes no member of it.
 	Members int
 }
 
@@ -134,17 +141,24 @@ func (c *counter) pod(pod *corev1.Pod) {
 	} else {
 		queue = decision.QueueOf(pod, group, "")
 	}
-	if queue == "" {
+	ours := len(c.world.Schedulers) == 0 || slices.Contains(c.world.Schedulers, pod.Spec.SchedulerName)
+	if queue == "" || !holds && !ours {
 		return
 	}
 	t := c.tally(queue)
-	t.queue.Members++
+	if len(charge.Cards) > 0 || ours && (holds || c.admits(queue, pod.Namespace)) {
+		t.queue.Members++
+	}
 	switch {
 	case holds:
 		t.hold(charge)
 	case decision.Waiting(pod):
 		c.waiting(t, queue, pod, group)
 	}
+}
+
+func (c *counter) admits(queue, namespace string) bool {
+	return c.world.Admits == nil || c.world.Admits(queue, namespace)
 }
 
 // groupOf finds the pod's PodGroup and notes that it has pods.

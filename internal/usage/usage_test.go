@@ -112,6 +112,58 @@ func TestCount(t *testing.T) {
 	}
 }
 
+// TestAnnotationsAloneMakeNoMember: the name of a queue can be written on any pod
+// and PodGroup. A queue is held up by what holds its cards or may get some, and
+// by nothing else.
+func TestAnnotationsAloneMakeNoMember(t *testing.T) {
+	by := func(scheduler, namespace string, b *podBuilder) *corev1.Pod {
+		b.Spec.SchedulerName, b.Namespace = scheduler, namespace
+		return b.queue("q").obj()
+	}
+	groupIn := func(namespace string) *v1beta1.PodGroup {
+		b := makeGroup("g", "q").request(`{"NVIDIA-H200":8}`)
+		b.Namespace = namespace
+		return b.obj()
+	}
+	runningIn := func(namespace string) *v1beta1.PodGroup {
+		g := groupIn(namespace)
+		g.Status.Phase, g.Status.Running = v1beta1.PodGroupRunning, 1
+		return g
+	}
+	cases := map[string]struct {
+		pods   []*corev1.Pod
+		groups []*v1beta1.PodGroup
+		want   Queue
+	}{
+		"ours waits":                             {pods: []*corev1.Pod{by("volcano", "lab", makePod("a"))}, want: Queue{Members: 1}},
+		"our second name waits":                  {pods: []*corev1.Pod{by("volcano-batch", "lab", makePod("a"))}, want: Queue{Members: 1}},
+		"ours runs without cards":                {pods: []*corev1.Pod{by("volcano", "lab", makePod("a").on("h200"))}, want: Queue{Members: 1}},
+		"another scheduler's waits":              {pods: []*corev1.Pod{by("default-scheduler", "lab", makePod("a"))}},
+		"another scheduler's waits for cards":    {pods: []*corev1.Pod{by("default-scheduler", "lab", makePod("a").asks("", 1).unschedulable("full"))}},
+		"another scheduler's runs without cards": {pods: []*corev1.Pod{by("default-scheduler", "lab", makePod("a").on("h200"))}},
+		"another scheduler's ends":               {pods: []*corev1.Pod{by("default-scheduler", "lab", makePod("a").asks("", 1).on("h200").deleted())}},
+		"another scheduler's holds cards":        {pods: []*corev1.Pod{by("default-scheduler", "lab", makePod("a").asks("", 1).on("h200"))}, want: Queue{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
+		"of another namespace, and says why it waits": {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a").asks("", 1).unschedulable("left out"))}, want: Queue{
+			Pending: cards{"NVIDIA-GeForce-RTX-4090": 1},
+			Blocked: []Blocked{{Workload: "pod/stranger/a", Card: "nvidia.com/gpu", Count: 1, Reason: "Unschedulable", Message: "left out"}}}},
+		"of another namespace, and holds cards":           {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a").asks("", 1).on("h200"))}, want: Queue{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
+		"of another namespace, and runs without cards":    {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a").on("h200"))}, want: Queue{Members: 1}},
+		"of another namespace, and waits":                 {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a"))}},
+		"a PodGroup of another namespace, whose pods run": {groups: []*v1beta1.PodGroup{runningIn("stranger")}, want: Queue{Members: 1}},
+		"a PodGroup":                      {groups: []*v1beta1.PodGroup{groupIn("lab")}, want: Queue{Members: 1, Pending: cards{"NVIDIA-H200": 8}}},
+		"a PodGroup of another namespace": {groups: []*v1beta1.PodGroup{groupIn("stranger")}, want: Queue{Pending: cards{"NVIDIA-H200": 8}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Count(World{Pods: tc.pods, PodGroups: tc.groups, Inventory: fleet(), Schedulers: []string{"volcano", "volcano-batch"},
+				Admits: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }})
+			if diff := cmp.Diff(tc.want, got["q"], cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("use differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestBlocked(t *testing.T) {
 	replica := func(name, message string) *corev1.Pod {
 		b := makePod(name).queue("q").asks("NVIDIA-H200", 2).unschedulable(message).ownedBy("apps/v1", "ReplicaSet", "web-abc")

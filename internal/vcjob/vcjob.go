@@ -10,6 +10,7 @@ package vcjob
 
 import (
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
@@ -74,4 +75,13 @@ func OwnerOf(object metav1.Object) string {
 		return ""
 	}
 	return owner.Name
+}
+
+// Manages tells whether Volcano's job controller takes an object for a pod of the
+// job that controls it: it goes by annotations (job_controller_handler.go), and
+// lets a pod alone that only names the job as its owner.
+func Manages(object metav1.Object) bool {
+	owner, annotations := OwnerOf(object), object.GetAnnotations()
+	_, err := strconv.ParseInt(annotations[batch.JobVersion], 10, 32)
+	return owner != "" && annotations[batch.JobNameKey] == owner && err == nil
 }

@@ -101,3 +101,27 @@ func TestOwnerOf(t *testing.T) {
 		})
 	}
 }
+
+func TestManages(t *testing.T) {
+	yes := true
+	by := []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: "j", Controller: &yes}}
+	for name, tc := range map[string]struct {
+		owners []metav1.OwnerReference
+		notes  map[string]string
+		want   bool
+	}{
+		"a pod of the job":           {by, map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "0"}, true},
+		"an owner that was made up":  {by, nil, false},
+		"no version":                 {by, map[string]string{"volcano.sh/job-name": "j"}, false},
+		"a version that is none":     {by, map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "new"}, false},
+		"of another job":             {by, map[string]string{"volcano.sh/job-name": "k", "volcano.sh/job-version": "0"}, false},
+		"annotations without owner":  {nil, map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "0"}, false},
+		"an owner without any names": {nil, map[string]string{"volcano.sh/job-name": "", "volcano.sh/job-version": "0"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Manages(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners, Annotations: tc.notes}}); got != tc.want {
+				t.Errorf("managed %v, want %v", got, tc.want)
+			}
+		})
+	}
+}

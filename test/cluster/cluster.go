@@ -2,6 +2,20 @@
 // without containers: etcd, kube-apiserver, kube-controller-manager, Volcano's
 // controllers and webhooks, and kwok, which plays the kubelets of a fleet of nodes.
 //
+// Where a container must really run, Options.RealNode adds a node with a real kubelet; that
+// needs root and the tools of hack/install-node-tools.sh:
+//
+//	if err := cluster.CanRunRealNode(); err != nil {
+//		t.Skip(err)
+//	}
+//	c, err := cluster.Start(ctx, cluster.Options{
+//		RealNode: &cluster.RealNode{Cards: map[corev1.ResourceName]int{"nvidia.com/gpu": 4}},
+//	})
+//	archive, err := c.BuildImage(ctx, "localhost/responder:test", "./test/realnode/responder")
+//	err = c.ImportImage(ctx, archive)
+//
+// and then pods with the node selector RealNodeLabel and that image.
+//
 // Everything listens on free loopback ports, has its own identity and rights, writes a log
 // file of its own, and dies with the process that started it. The binaries come from
 // hack/build-controlplane.sh.
@@ -46,6 +60,8 @@ type Cluster struct {
 
 	stages sync.Mutex // one SetStages at a time
 	kwok   *Process
+
+	node *realNode // nil without Options.RealNode
 }
 
 // Start starts a cluster and returns when it is ready for use: the apiserver serves, the
@@ -82,7 +98,14 @@ func (c *Cluster) start(ctx context.Context, nodes []NodeProfile) error {
 	if c.ca, err = newAuthority(c.dir.pki()); err != nil {
 		return err
 	}
-	if c.pki, err = newIdentities(c.ca); err != nil {
+	var hosts []string
+	if c.options.RealNode != nil {
+		if c.node, err = c.newRealNode(); err != nil {
+			return err
+		}
+		hosts = []string{c.node.slot.hostAddress(), c.node.slot.apiService().String()}
+	}
+	if c.pki, err = newIdentities(c.ca, hosts...); err != nil {
 		return err
 	}
 	if err := c.startAPIServer(ctx); err != nil {
@@ -104,6 +127,12 @@ func (c *Cluster) start(ctx context.Context, nodes []NodeProfile) error {
 		}
 		return c.CreateNodes(ctx, nodes)
 	})
+	if c.node != nil {
+		group.Go(func() error { return c.startRealNode(ctx) })
+	}
+	if c.options.WithKubeScheduler {
+		group.Go(func() error { return c.startKubeScheduler(ctx) })
+	}
 	return group.Wait()
 }
 
@@ -143,6 +172,9 @@ func (c *Cluster) Stop() error {
 				problems = append(problems, err)
 			}
 			c.options.Log.V(1).Info("stopped", "component", processes[i].Name(), "after", time.Since(began).Round(time.Millisecond).String())
+		}
+		if c.node != nil {
+			problems = append(problems, c.node.slot.release())
 		}
 		problems = append(problems, c.dir.close())
 		c.stopErr = errors.Join(problems...)
@@ -203,8 +235,9 @@ func (c *Cluster) BinDir() string { return c.options.BinDir }
 func (c *Cluster) Server() string { return c.server }
 
 // LogFile is where the component writes its log: etcd, kube-apiserver,
-// kube-controller-manager, volcano-controllers, volcano-admission, kwok, or the name of a
-// ProcessSpec.
+// kube-controller-manager, kube-scheduler, volcano-controllers, volcano-admission, kwok, of
+// the real node containerd, kubelet, kube-proxy and device-plugin-<resource>, or the name of
+// a ProcessSpec.
 func (c *Cluster) LogFile(component string) string {
 	return filepath.Join(c.dir.logs(), component+".log")
 }

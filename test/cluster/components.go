@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,13 +18,14 @@ type identities struct {
 	apiserver, tokens, admin, controllerManager, kwok, webhooks keyPair
 }
 
-func newIdentities(ca *authority) (identities, error) {
+// newIdentities issues them; hosts are further addresses of the apiserver.
+func newIdentities(ca *authority, hosts ...string) (identities, error) {
 	var (
 		id   identities
 		errs [6]error
 	)
-	id.apiserver, errs[0] = ca.server("apiserver", "127.0.0.1", "localhost",
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+	id.apiserver, errs[0] = ca.server("apiserver", append(hosts, "127.0.0.1", "localhost",
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")...)
 	id.tokens, errs[1] = ca.signingKey("service-accounts")
 	id.admin, errs[2] = ca.client("admin", "admin", "system:masters")
 	id.controllerManager, errs[3] = ca.client("kube-controller-manager", "system:kube-controller-manager")
@@ -102,25 +104,36 @@ func (c *Cluster) apiServer(etcd, port int) (ProcessSpec, probe, error) {
 	if _, err := c.writeKubeconfig("kubeconfig", clientCertificate(c.pki.admin)); err != nil {
 		return ProcessSpec{}, nil, err
 	}
+	args := []string{
+		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", etcd),
+		fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + c.pki.apiserver.cert, "--tls-private-key-file=" + c.pki.apiserver.key,
+		"--client-ca-file=" + c.caFile(),
+		"--service-account-key-file=" + c.pki.tokens.cert,
+		"--service-account-signing-key-file=" + c.pki.tokens.key,
+		"--service-account-issuer=" + serviceAccountIssuer,
+		"--enable-aggregator-routing=true", // Services are reached by their EndpointSlices: no kube-proxy serves this machine
+		// Nodes of the fleet are created Ready; the taint would only delay the first pods.
+		"--disable-admission-plugins=TaintNodesByCondition",
+		// When it stops, it waits 2 s for connections instead of 60: who watches, or has died
+		// without a word, would hold it up.
+		"--shutdown-send-retry-after=true",
+		"--allow-privileged=true", "--profiling=false", "-v=1",
+	}
+	if c.node == nil {
+		args = append(args, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+			"--endpoint-reconciler-type=none", // no pod calls it
+			"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC")
+	} else {
+		more, err := c.apiServerForRealNode()
+		if err != nil {
+			return ProcessSpec{}, nil, err
+		}
+		args = append(args, more...)
+	}
 	return ProcessSpec{
-		Name: "kube-apiserver",
-		Path: c.binary("kube-apiserver"),
-		Args: []string{
-			fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", etcd),
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-			"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // no pod calls it
-			"--tls-cert-file=" + c.pki.apiserver.cert, "--tls-private-key-file=" + c.pki.apiserver.key,
-			"--client-ca-file=" + c.caFile(),
-			"--service-account-key-file=" + c.pki.tokens.cert,
-			"--service-account-signing-key-file=" + c.pki.tokens.key,
-			"--service-account-issuer=" + serviceAccountIssuer,
-			"--service-cluster-ip-range=10.96.0.0/16",
-			"--authorization-mode=RBAC",
-			"--enable-aggregator-routing=true", // Services are reached by their EndpointSlices: there is no kube-proxy
-			// Nodes of the fleet are created Ready; the taint would only delay the first pods.
-			"--disable-admission-plugins=TaintNodesByCondition",
-			"--allow-privileged=true", "--profiling=false", "-v=1",
-		},
+		Name: "kube-apiserver", Path: c.binary("kube-apiserver"), Args: args,
+		StopTimeout: 30 * time.Second, // requests under way are answered first; webhooks may let them wait 10 s
 	}, answers(c.server + "/readyz"), nil
 }
 

@@ -7,9 +7,9 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/discovery"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/testenv"
 )
 
 // TestBinariesServeEnvtest: the folder is good as KUBEBUILDER_ASSETS.
@@ -21,11 +21,7 @@ func TestBinariesServeEnvtest(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(assets, "volcano", "crds")); err != nil {
 		t.Skipf("%s is skipped: %v", t.Name(), cluster.ErrNotBuilt)
 	}
-	environment := envtest.Environment{
-		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths:     []string{filepath.Join(assets, "volcano", "crds")},
-		ErrorIfCRDPathMissing: true,
-	}
+	environment := testenv.New(assets, filepath.Join(assets, "volcano", "crds"))
 	config, err := environment.Start()
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {

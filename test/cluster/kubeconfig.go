@@ -43,8 +43,13 @@ func clientCertificate(pair keyPair) *clientcmdapi.AuthInfo {
 }
 
 func (c *Cluster) writeKubeconfig(name string, user *clientcmdapi.AuthInfo) (string, error) {
+	return c.writeKubeconfigTo(c.server, name, user)
+}
+
+// writeKubeconfigTo is writeKubeconfig for another URL of the apiserver.
+func (c *Cluster) writeKubeconfigTo(server, name string, user *clientcmdapi.AuthInfo) (string, error) {
 	config := clientcmdapi.NewConfig()
-	config.Clusters["local"] = &clientcmdapi.Cluster{Server: c.server, CertificateAuthorityData: c.ca.pem}
+	config.Clusters["local"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: c.ca.pem}
 	config.AuthInfos["user"] = user
 	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: "user"}
 	config.CurrentContext = "local"

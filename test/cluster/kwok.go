@@ -22,12 +22,19 @@ var kwokRBAC []byte
 const kwokConfiguration = `apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
 options:
-  manageAllNodes: true
   podPlayStageParallelism: 32
   nodePlayStageParallelism: 8
   nodeLeaseParallelism: 8
   nodeLeaseDurationSeconds: 40
 `
+
+// kwokNodes says which nodes are kwok's.
+func (c *Cluster) kwokNodes() string {
+	if c.node == nil {
+		return "  manageAllNodes: true\n"
+	}
+	return "  manageNodesWithLabelSelector: \"!" + RealNodeLabel + "\"\n"
+}
 
 // startKwok gives kwok its rights and starts it with the stages of the options.
 func (c *Cluster) startKwok(ctx context.Context) error {
@@ -44,7 +51,7 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 func (c *Cluster) SetStages(ctx context.Context, files ...string) error {
 	c.stages.Lock()
 	defer c.stages.Unlock()
-	config := bytes.NewBufferString(kwokConfiguration)
+	config := bytes.NewBufferString(kwokConfiguration + c.kwokNodes())
 	read, names := os.ReadFile, files
 	if len(files) == 0 {
 		read = builtInStages.ReadFile

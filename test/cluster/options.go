@@ -36,6 +36,12 @@ type Options struct {
 	WithoutVolcano bool
 	// WithoutKwok leaves out the kubelets: nodes stay as created and pods stay Pending.
 	WithoutKwok bool
+	// RealNode adds one node that runs containers; see RealNode. Start fails with
+	// ErrNoRealNode where that is not possible. The apiserver listens on all addresses then.
+	RealNode *RealNode
+	// WithKubeScheduler starts Kubernetes' own scheduler, for pods that name no other. Without
+	// it such pods stay Pending.
+	WithKubeScheduler bool
 	// Log receives progress ("etcd ready") and crashes of components; default: discard.
 	Log logr.Logger
 }
@@ -59,6 +65,17 @@ func (o *Options) resolve() error {
 	needed := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"}
 	if !o.WithoutVolcano {
 		needed = append(needed, "controller-manager", "webhook-manager", "volcano/install.yaml", "volcano/crds")
+	}
+	if o.WithKubeScheduler {
+		needed = append(needed, "kube-scheduler")
+	}
+	if o.RealNode != nil {
+		node := *o.RealNode // the caller's stays as it is
+		if err := node.resolve(); err != nil {
+			return err
+		}
+		o.RealNode = &node
+		needed = append(needed, "kubelet", "kube-proxy")
 	}
 	var missing []string
 	for _, name := range needed {

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -46,6 +47,9 @@ type seen struct {
 	phases    []string // "Running", "Failed 143" …, with "gone" at the end
 	end, gone time.Time
 }
+
+// late is what a busy machine may add to an upper limit. The lower ones need none.
+const late = 15 * time.Second
 
 // follow watches a pod until it is gone.
 func follow(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (seen, error) {
@@ -92,44 +96,44 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 		"fails with 143 at once by default": {
 			grace:      30,
 			wantPhases: []string{"Running", "Failed Error 143", "gone"},
-			wantAtMost: 2 * time.Second,
+			wantAtMost: 2*time.Second + late,
 		},
 		"succeeds when it handles the signal": {
 			grace:       30,
 			annotations: map[string]string{"test.cardquota.dev/delete-exit-code": "0"},
 			wantPhases:  []string{"Running", "Succeeded Completed", "gone"},
-			wantAtMost:  2 * time.Second,
+			wantAtMost:  2*time.Second + late,
 		},
 		"takes its time": {
 			grace:       30,
 			annotations: map[string]string{"test.cardquota.dev/delete-after": "2s"},
 			wantPhases:  []string{"Running", "Failed Error 143", "gone"},
 			wantAtLeast: 2 * time.Second,
-			wantAtMost:  5 * time.Second,
+			wantAtMost:  5*time.Second + late,
 		},
 		"uses its whole grace period": {
 			grace:       3,
 			annotations: map[string]string{"test.cardquota.dev/delete-after": "grace"},
 			wantPhases:  []string{"Running", "Failed Error 143", "gone"},
 			wantAtLeast: 3 * time.Second,
-			wantAtMost:  6 * time.Second,
+			wantAtMost:  6*time.Second + late,
 		},
 		"gets no more than its grace period": {
 			grace:       2,
 			annotations: map[string]string{"test.cardquota.dev/delete-after": "1h"},
 			wantPhases:  []string{"Running", "Failed Error 143", "gone"},
 			wantAtLeast: 2 * time.Second,
-			wantAtMost:  5 * time.Second,
+			wantAtMost:  5*time.Second + late,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			pod := boundPod(t, c, podName(name), tc.grace, tc.annotations)
-			g.Eventually(phaseOf(t, c, pod.Name), "10s", "20ms").Should(Equal(corev1.PodRunning))
+			g.Eventually(phaseOf(t, c, pod.Name), "30s", "20ms").Should(Equal(corev1.PodRunning))
 			running, err := c.Client().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 
@@ -167,8 +171,7 @@ func TestHowLongPodsRun(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
 			pod := boundPod(t, c, podName("runs "+name), 30, tc.annotations)
-			g.Eventually(phaseOf(t, c, pod.Name), "10s", "10ms").Should(Equal(corev1.PodRunning))
-			g.Eventually(phaseOf(t, c, pod.Name), "10s", "50ms").Should(Equal(tc.wantPhase))
+			g.Eventually(phaseOf(t, c, pod.Name), "30s", "50ms").Should(Equal(tc.wantPhase))
 			ended, err := c.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			for _, status := range ended.Status.ContainerStatuses {
@@ -179,6 +182,12 @@ func TestHowLongPodsRun(t *testing.T) {
 				g.Expect(ran).To(BeNumerically(">=", time.Second))
 			}
 			g.Expect(ended.Status.ContainerStatuses).To(HaveLen(2))
+
+			// What it went through is told from its creation on, however short it was.
+			g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
+			got, err := follow(t.Context(), c, pod)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got.phases).To(Equal([]string{"Running", fmt.Sprint(tc.wantPhase, " ", tc.wantReason), "gone"}))
 		})
 	}
 }
@@ -186,9 +195,10 @@ func TestHowLongPodsRun(t *testing.T) {
 func TestPodsRunUntilTheyAreDeleted(t *testing.T) {
 	g := NewWithT(t)
 	c := whole(t)
+	created := time.Now()
 	pod := boundPod(t, c, "stays", 30, map[string]string{"test.cardquota.dev/start-after": "1s"})
-	g.Consistently(phaseOf(t, c, pod.Name), "700ms", "50ms").Should(Equal(corev1.PodPending))
-	g.Eventually(phaseOf(t, c, pod.Name), "10s").Should(Equal(corev1.PodRunning))
+	g.Eventually(phaseOf(t, c, pod.Name), "30s").Should(Equal(corev1.PodRunning))
+	g.Expect(time.Since(created)).To(BeNumerically(">=", time.Second), "not before its time")
 	g.Consistently(phaseOf(t, c, pod.Name), "3s").Should(Equal(corev1.PodRunning))
 	running, err := c.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -23,11 +23,14 @@ type ProcessSpec struct {
 	// Env is added to the environment of this process ("KEY=value"). Proxy variables are
 	// removed first: everything here talks to this machine.
 	Env []string
-	// StopTimeout is how long Stop waits after SIGTERM before it kills; 0 means 10 s.
+	// StopTimeout is how long Stop waits after SIGTERM before it kills; 0 means 35 s, more than
+	// the 30 s that controller-runtime gives what a manager runs.
 	StopTimeout time.Duration
 
 	// component marks a part of the cluster itself, whose sudden end is an error.
 	component bool
+	// cloneFlags are the namespaces that the process gets of its own.
+	cloneFlags uintptr
 }
 
 // Process is a child of this process. It leads a process group of its own, so that a
@@ -60,7 +63,10 @@ var startRequests = sync.OnceValue(func() chan<- func() {
 
 // forkFromKeeper starts cmd from the thread that lives as long as this process.
 func forkFromKeeper(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 	started := make(chan error)
 	startRequests() <- func() { started <- cmd.Start() }
 	return <-started
@@ -76,6 +82,7 @@ func startProcess(spec ProcessSpec, logFile, home string) (*Process, error) {
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Env = append(childEnvironment(home), spec.Env...)
 	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: spec.cloneFlags}
 	if err := forkFromKeeper(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
@@ -146,7 +153,7 @@ func (p *Process) Stop() error {
 	p.signal(syscall.SIGTERM)
 	timeout := p.spec.StopTimeout
 	if timeout == 0 {
-		timeout = 10 * time.Second
+		timeout = 35 * time.Second
 	}
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -156,7 +163,8 @@ func (p *Process) Stop() error {
 	case <-timer.C:
 	}
 	p.Kill()
-	return fmt.Errorf("%s did not stop within %s after SIGTERM and was killed", p.spec.Name, timeout)
+	return fmt.Errorf("%s did not stop within %s after SIGTERM and was killed; the last lines of %s:\n%s",
+		p.spec.Name, timeout, p.logFile, tail(p.logFile, 15))
 }
 
 // Kill sends SIGKILL to the process group, as a crash would end it, and waits until the

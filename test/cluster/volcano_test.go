@@ -10,6 +10,9 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -70,7 +73,7 @@ spec:
     replicas: %[3]d
     template:
       metadata:
-        annotations: {test.cardquota.dev/run-for: 3s}
+        annotations: {test.cardquota.dev/run-for: 6s}
       spec:
         restartPolicy: Never
         containers:
@@ -86,15 +89,11 @@ func TestStockSchedulerRunsAGangToItsEnd(t *testing.T) {
 	g := NewWithT(t)
 	c := whole(t)
 	stockScheduler(t, c)
-	job := func(jsonPath string) func() (string, error) {
-		return func() (string, error) {
-			return c.Kubectl(t.Context(), "get", "jobs.batch.volcano.sh", "gang", "-o", "jsonpath="+jsonPath)
-		}
-	}
+	states := jobStates(t, c, "gang")
 	// The job's queue must exist first: the scheduler creates "default" through the webhooks.
 	g.Eventually(func() error { return c.Apply(t.Context(), gang("gang", "default", 3)) }, "30s", "200ms").Should(Succeed())
 
-	g.Eventually(job("{.status.state.phase} {.status.running}"), "30s", "100ms").Should(Equal("Running 3"))
+	g.Eventually(states, "60s").Should(Receive(Equal("Running 3")))
 	pods, err := c.Client().CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "volcano.sh/job-name=gang"})
 	g.Expect(err).NotTo(HaveOccurred())
 	nodes := map[string]bool{}
@@ -102,9 +101,33 @@ func TestStockSchedulerRunsAGangToItsEnd(t *testing.T) {
 		nodes[pod.Spec.NodeName] = true
 	}
 	g.Expect(nodes).To(HaveLen(3), "eight cards per pod and per node: %v", nodes)
-	g.Eventually(job("{.status.state.phase}"), "30s", "100ms").Should(Equal("Completed"))
+	g.Eventually(states, "60s").Should(Receive(HavePrefix("Completed ")))
 	_, err = c.Kubectl(t.Context(), "delete", "jobs.batch.volcano.sh", "gang", "--timeout=30s")
 	g.Expect(err).NotTo(HaveOccurred())
+}
+
+// jobStates brings every state of a vcjob, however soon the next one follows: its phase and
+// how many of its pods run.
+func jobStates(t *testing.T, c *cluster.Cluster, name string) <-chan string {
+	t.Helper()
+	g := NewWithT(t)
+	client, err := dynamic.NewForConfig(c.Config())
+	g.Expect(err).NotTo(HaveOccurred())
+	jobs := client.Resource(schema.GroupVersionResource{Group: "batch.volcano.sh", Version: "v1alpha1", Resource: "jobs"})
+	watcher, err := jobs.Namespace("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(watcher.Stop)
+	states := make(chan string, 1000)
+	go func() {
+		for event := range watcher.ResultChan() {
+			if job, ok := event.Object.(*unstructured.Unstructured); ok {
+				phase, _, _ := unstructured.NestedString(job.Object, "status", "state", "phase")
+				running, _, _ := unstructured.NestedInt64(job.Object, "status", "running")
+				states <- fmt.Sprint(phase, " ", running)
+			}
+		}
+	}()
+	return states
 }
 
 func TestVolcanoWebhooksRefuseBadObjects(t *testing.T) {
@@ -165,7 +188,7 @@ subjects:
 	g.Eventually(func() error {
 		_, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
 		return err
-	}, "5s").Should(Succeed(), "rights by RBAC")
+	}, "20s").Should(Succeed(), "rights by RBAC")
 	_, err = client.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{})
 	g.Expect(err).To(Satisfy(apierrors.IsForbidden))
 	g.Expect(err).To(MatchError(ContainSubstring("system:serviceaccount:default:reader")))

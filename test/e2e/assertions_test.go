@@ -278,7 +278,7 @@ func (s *scene) wantAllocated(queue string) {
 		g.Expect(json.Unmarshal([]byte(live.Annotations[api.AnnotationCardAllocated]), &said)).To(Succeed())
 		maps.DeleteFunc(said, func(_ string, n int64) bool { return n == 0 })
 		g.Expect(said).To(Equal(s.held(s.podsIn(queue))), queue)
-	}, 5*time.Second).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // podsIn lists the pods of a queue: those whose PodGroup is in it.

@@ -122,6 +122,7 @@ func TestASchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T) {
 // Everything arrives in the wrong order: the scheduler first, on a cluster
 // without nodes, queues, operator or configuration.
 func TestASchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T) {
+	t.Parallel() // on a cluster of its own
 	g := NewWithT(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ const within = 30 * time.Second
 // and back, breaks on the way what can be broken, and holds what is said of
 // enforcement against it. Everything is real, under the rights that are shipped.
 func TestEnforcementIsProven(t *testing.T) {
+	t.Parallel() // on a cluster of its own
 	p := newProof(t)
 	step := func(name string, play func()) {
 		began := time.Now()
@@ -159,8 +161,10 @@ func (p *proof) unreadable() {
 }
 
 // Pods get cards of the tenant without having asked our scheduler, within the
-// quota as it happens.
+// quota as it happens: whoever lets them in is told of them.
 func (p *proof) past() {
+	p.bypass(api.BypassOff)
+	defer p.bypass(api.BypassDeny)
 	p.scale("train", 1)
 	p.wantRunning("train", 1, 0)
 	for _, test := range []struct {
@@ -187,6 +191,18 @@ func (p *proof) past() {
 		p.enforced("True/Enforced: ")
 		p.Expect(p.since(page, "CardQuota/"+neighbour, api.ConditionEnforced)).To(BeEmpty(), "the neighbour has nothing to do with it")
 	}
+}
+
+// bypass has pods that pass the scheduler by refused, or let in.
+func (p *proof) bypass(mode api.BypassMode) {
+	p.Helper()
+	stp := &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}}
+	p.Expect(p.Patch(p.ctx, stp, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"admission":{"bypass":%q}}}`, mode)))).To(Succeed())
+	refused := p.barePods(work{name: "refused", queue: tenant, card: h200, count: 1, pods: 1})[0]
+	refused.Spec.NodeName = "h200-1"
+	p.Eventually(func() bool {
+		return p.Create(p.ctx, refused.DeepCopy(), client.DryRunAll) != nil
+	}).Should(Equal(mode == api.BypassDeny))
 }
 
 func (p *proof) handsBack() {

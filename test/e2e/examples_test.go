@@ -83,9 +83,9 @@ var examples = map[string]example{
 		s.wantPods(map[string]string{"card-or-slice": pods(0, 1), "slice-or-slice": pods(0, 1), "vendor-or-vendor": pods(0, 1), "cr-job": pods(2, 0)})
 	}},
 	"beyond-quota": {needs: []string{"cardquota"}, promise: func(s *scene) {
-		sentence := total(insufficient(s.named("cr-queue1"), h200, 5, 3), 5)
-		s.wantGroupSaid("too-large", sentence)
-		s.wantSaid("too-wide", sentence)
+		sentence := insufficient(s.named("cr-queue1"), h200, 5, 3)
+		s.wantGroupSaid("too-large", sentence) // who was let in before it counts, too
+		s.wantSaid("too-wide", total(sentence, 5))
 		s.wantPods(map[string]string{"too-large": pods(0, 0), "too-wide": pods(0, 1)})
 	}},
 	"cpu-beside-cards": {promise: func(s *scene) {

@@ -80,7 +80,7 @@ func (s *scene) log() string {
 // exitCode waits until the scheduler has ended by itself.
 func (s *scene) exitCode() int {
 	s.Helper()
-	s.Eventually(s.deployment.Scheduler.Done(), "10s").Should(BeClosed())
+	s.Eventually(s.deployment.Scheduler.Done()).Should(BeClosed())
 	var exit *exec.ExitError
 	if errors.As(s.deployment.Scheduler.Wait(), &exit) {
 		return exit.ExitCode()
@@ -109,6 +109,7 @@ func (s *scene) createStock(name string) *corev1.Pod {
 // TestOursTakesOverWhenTheStockSchedulerIsGone is the way in: configure, scale
 // the stock scheduler to 0, ours is elected.
 func TestOursTakesOverWhenTheStockSchedulerIsGone(t *testing.T) {
+	t.Parallel() // on a cluster of its own
 	s := newSuccession(t, "successor")
 	s.quota("successor", cards(h200, 4))
 	resume := s.observer.Excuse(observer.Reason) // the stock scheduler does not know why
@@ -146,6 +147,7 @@ func TestOursTakesOverWhenTheStockSchedulerIsGone(t *testing.T) {
 // TestOursStopsWhenTheStockSchedulerComesBack is the way back, and what happens
 // to somebody who starts the stock scheduler beside ours by mistake.
 func TestOursStopsWhenTheStockSchedulerComesBack(t *testing.T) {
+	t.Parallel() // on a cluster of its own
 	s := newSuccession(t, "predecessor")
 	s.quota("predecessor", cards(h200, 3))
 	s.startScheduler()
@@ -211,6 +213,7 @@ func (s *scene) bound(name string) int {
 }
 
 func TestHeartbeatProvesWhatIsInForce(t *testing.T) {
+	t.Parallel() // on a cluster of its own
 	s := newSuccession(t, "heartbeat")
 	s.quota("heartbeat", cards(h200, 2))
 	_, err := s.heartbeat()
@@ -269,7 +272,7 @@ func (s *scene) bindsByHand() {
 	}, metav1.CreateOptions{})).To(Succeed())
 	s.Eventually(func() []string { return s.beats().SecondScheduler }).Should(Equal([]string{s.namespace + "/" + pod.Name}))
 	s.Expect(s.Delete(s.ctx, pod)).To(Succeed())
-	s.Eventually(func() []string { return s.beats().SecondScheduler }, "30s").Should(BeEmpty())
+	s.Eventually(func() []string { return s.beats().SecondScheduler }).Should(BeEmpty())
 }
 
 // version is what the scheduler's binary says it is.

@@ -46,7 +46,7 @@ func (a *arrivals) at(queue, quota string) (time.Time, bool) {
 
 // The goal is a 99th percentile below one second from the change of a CardQuota
 // to its Queue's annotation, with 200 CardQuotas. The figure is logged; what is
-// asserted is that every change arrives.
+// asserted is that the last change of each arrives, and ten times the goal.
 func TestLatencyFromCardQuotaToQueue(t *testing.T) {
 	s := newScene(t, "latency")
 	const quotas, changes, writers = 200, 400, 4
@@ -93,22 +93,30 @@ func TestLatencyFromCardQuotaToQueue(t *testing.T) {
 		})
 	}
 	s.Expect(group.Wait()).To(Succeed())
-	latencies := make([]time.Duration, changes)
+	arrival := func(i int) (time.Time, bool) {
+		return arrived.at(name(i%quotas), fmt.Sprintf(`{"NVIDIA-H200":%d}`, i+1))
+	}
+	// A value that is overtaken by the next one of the same CardQuota need not be
+	// seen; the last one of each must.
 	s.Eventually(func() error {
-		for i := range changes {
-			at, ok := arrived.at(name(i%quotas), fmt.Sprintf(`{"NVIDIA-H200":%d}`, i+1))
-			if !ok {
+		for i := changes - quotas; i < changes; i++ {
+			if _, ok := arrival(i); !ok {
 				return fmt.Errorf("change %d has not arrived at %s", i, name(i%quotas))
 			}
-			latencies[i] = at.Sub(sent[i])
 		}
 		return nil
 	}).Should(Succeed())
+	var latencies []time.Duration
+	for i := range changes {
+		if at, ok := arrival(i); ok {
+			latencies = append(latencies, at.Sub(sent[i]))
+		}
+	}
 	slices.Sort(latencies)
 	at := func(q float64) time.Duration {
-		return latencies[int(q*float64(changes-1))].Round(100 * time.Microsecond)
+		return latencies[int(q*float64(len(latencies)-1))].Round(100 * time.Microsecond)
 	}
-	t.Logf("%d changes of %d CardQuotas: p50 %s, p99 %s, longest %s (from the patch being sent to the watch event)",
-		changes, quotas, at(0.5), at(0.99), at(1))
+	t.Logf("%d changes of %d CardQuotas, %d seen: p50 %s, p99 %s, longest %s (from the patch being sent to the watch event)",
+		changes, quotas, len(latencies), at(0.5), at(0.99), at(1))
 	s.Expect(at(0.99)).To(BeNumerically("<", 10*time.Second))
 }

@@ -11,15 +11,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 )
@@ -36,7 +30,7 @@ var suite struct {
 var programs = deployment.Options{
 	SchedulePeriod: 500 * time.Millisecond,
 	SchedulerArgs: []string{
-		"--leader-elect=true", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=500ms",
+		"--leader-elect=true", "--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s", "--leader-elect-retry-period=500ms",
 	},
 	ManagerArgs: []string{"--leader-elect=true"},
 }
@@ -88,13 +82,9 @@ func setUp(ctx context.Context) error {
 }
 
 func newClient(c *cluster.Cluster) (client.Client, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, corev1.AddToScheme, v1beta1.AddToScheme, batchv1alpha1.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("scheme: %w", err)
-		}
+	scheme, err := deployment.Scheme()
+	if err != nil {
+		return nil, err
 	}
 	return client.New(c.Config(), client.Options{Scheme: scheme})
 }

@@ -23,6 +23,7 @@ import (
 // jobs of a queue, and between the pods of a job. With card quotas each stays
 // what it is, and nothing is taken that would not help.
 func TestThreeLevelsOfPreemption(t *testing.T) {
+	t.Parallel() // on a cluster of its own
 	c, k8s, d := startEvictingCluster(t)
 	levels := map[string]func(*scene){
 		"queues": takesBetweenQueues, "jobs": takesBetweenJobs, "cards": takesTheCardThatIsShort, "pods": takesBetweenPods,

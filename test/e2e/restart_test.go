@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +97,7 @@ func TestQuotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T) {
 	s.Expect(s.deployment.StartManager(s.ctx)).To(Succeed())
 	s.followManager()
 	// The crashed operator's lease must run out first.
-	s.Eventually(func() string { return s.quotaOfQueue("alone") }, "40s").Should(Equal(`{"NVIDIA-H200":4}`))
+	s.Eventually(func() string { return s.quotaOfQueue("alone") }).Should(Equal(`{"NVIDIA-H200":4}`))
 	s.condition("alone-late", api.ConditionReady, metav1.ConditionTrue)
 	resume()
 	s.wantRunning("web", 4, 1)
@@ -122,7 +121,7 @@ func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 	}
 	s.change("restless", cards(h200, 5))
 	s.scale("web", 0)
-	s.Eventually(func() int { return len(s.podsOf("web")) }, 30*time.Second).Should(BeZero())
+	s.Eventually(func() int { return len(s.podsOf("web")) }).Should(BeZero())
 	s.scale("web", 8)
 	s.wantRunning("web", 5, 3)
 }

@@ -21,11 +21,11 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// How long things may take. Tests wait for what must come with soon, and look
-// for steadily whether what must not come stays away: several sessions of the
-// scheduler.
+// How long things may take. Tests wait for what must come with soon, which is long
+// for a machine that has other things to do, and look for steadily whether what
+// must not come stays away: several sessions of the scheduler.
 const (
-	soon     = 20 * time.Second
+	soon     = 60 * time.Second
 	steadily = 2500 * time.Millisecond
 	often    = 100 * time.Millisecond
 )
@@ -62,7 +62,10 @@ func newSceneOn(t *testing.T, name string, c *cluster.Cluster, k8s client.Client
 	s.SetDefaultConsistentlyPollingInterval(often)
 	t.Cleanup(s.strike)
 	s.Expect(s.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
-	o, err := observer.Start(context.WithoutCancel(s.ctx), c.Config(), observer.Options{Concerns: s.concerns})
+	o, err := observer.Start(context.WithoutCancel(s.ctx), c.Config(), observer.Options{
+		Concerns:     s.concerns,
+		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
+	})
 	s.Expect(err).NotTo(HaveOccurred())
 	s.observer = o
 	t.Cleanup(o.Stop)
@@ -149,7 +152,7 @@ func (s *scene) clear() {
 		}
 		_ = s.DeleteAllOf(ctx, &corev1.Pod{}, in) // some were created meanwhile
 		return fmt.Errorf("%d pods are left, such as %s", len(pods.Items), pods.Items[0].Name)
-	}, "30s").Should(Succeed())
+	}).Should(Succeed())
 }
 
 // strike takes everything down that the test made.

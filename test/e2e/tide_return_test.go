@@ -34,10 +34,15 @@ func (t *tide) survives(tides int, ending map[string]string) {
 	pod(job).Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
 	t.start(job)
 	t.fill(4)
-	t.serves("service", 0)
-	for range tides {
+	for tide := range tides {
 		before := t.alive("job")
-		t.scale("service", 2)
+		if tide == 0 {
+			// Not made without replicas and scaled at once: Volcano's controller, when it is
+			// late to see the first, deletes the PodGroup that it made for the second.
+			t.serves("service", 2)
+		} else {
+			t.scale("service", 2)
+		}
 		t.starts("service", 2)
 		t.wantPods(map[string]string{"job": pods(0, 4), "service": pods(2, 0)})
 		t.scale("service", 0)

@@ -25,6 +25,7 @@ var tides = []tideScene{
 	{name: "busy", play: nobodyGoesWithoutTheCPUToRun, podByPod: true},
 	{name: "inway", play: nobodyGoesWhereAnotherIsInTheWay, podByPod: true},
 	{name: "nowhere", play: nobodyGoesForWhatHasNoNode, podByPod: true},
+	{name: "outside", play: nobodyGoesForANamespaceThatIsLeftOut, podByPod: true},
 	{name: "grows", play: aDeploymentThatGrowsTakes, podByPod: true},
 	{name: "allornone", play: aGangTakesAllOrNothing, podByPod: true},
 
@@ -55,6 +56,7 @@ var lonely = []tideScene{
 
 // TestTide plays the scenes of the tide with the action cardreclaim.
 func TestTide(t *testing.T) {
+	t.Parallel() // on a cluster of its own
 	c, k8s, d := startTide(t)
 	playTides(t, c, k8s, d, func(tideScene) bool { return true })
 }
@@ -62,6 +64,7 @@ func TestTide(t *testing.T) {
 // TestTideByStockReclaim plays what of it holds pod by pod, with Volcano's own
 // action reclaim.
 func TestTideByStockReclaim(t *testing.T) {
+	t.Parallel() // on a cluster of its own
 	c, k8s, d := startEvictingCluster(t)
 	playTides(t, c, k8s, d, func(scene tideScene) bool { return scene.podByPod })
 }

@@ -104,10 +104,9 @@ func TestAPIRules(t *testing.T) {
 		"a quota in words":         {spec: cardsOf(entry("A", "8")), wantError: "must be of type integer"},
 		"a huge quota":             {spec: cardsOf(entry("A", 1e300)), wantError: "must be of type integer"},
 
-		"deserved":             {spec: cardsOf(with(entry("A", int64(1)), "deserved", int64(1))), wantError: "deserved is not supported yet"},
-		"guarantee":            {spec: cardsOf(with(entry("A", int64(1)), "guarantee", int64(1))), wantError: "guarantee is not supported yet"},
-		"a parent":             {spec: map[string]any{"parent": "root"}, wantError: "parent is not supported yet"},
-		"a namespace selector": {spec: map[string]any{"namespaceSelector": map[string]any{}}, wantError: "namespaceSelector is not supported yet"},
+		"deserved":  {spec: cardsOf(with(entry("A", int64(1)), "deserved", int64(1))), wantError: "deserved is not supported yet"},
+		"guarantee": {spec: cardsOf(with(entry("A", int64(1)), "guarantee", int64(1))), wantError: "guarantee is not supported yet"},
+		"a parent":  {spec: map[string]any{"parent": "root"}, wantError: "parent is not supported yet"},
 
 		"CPU as a number, memory with a unit": {spec: map[string]any{"resources": map[string]any{"cpu": int64(96), "memory": "1Ti"}}},
 		"no CPU at all":                       {spec: map[string]any{"resources": map[string]any{"cpu": "0"}}},
@@ -123,7 +122,7 @@ func TestAPIRules(t *testing.T) {
 		"no weight":           {spec: map[string]any{"weight": int64(0)}, wantError: "should be greater than or equal to 1"},
 		"a weight too large":  {spec: map[string]any{"weight": int64(65536)}, wantError: "should be less than or equal to 65535"},
 		"over-allocation":     {spec: map[string]any{"overAllocation": "Allow"}},
-		"denied at creation":  {spec: map[string]any{"overAllocation": "Deny"}, wantError: "overAllocation Deny is not supported yet: use Warn or Allow"},
+		"no over-allocation":  {spec: map[string]any{"overAllocation": "Deny"}},
 		"another policy":      {spec: map[string]any{"overAllocation": "Maybe"}, wantError: `supported values: "Allow", "Warn", "Deny"`},
 		"retaining the queue": {spec: map[string]any{"deletionPolicy": "Retain"}},
 		"orphaning the queue": {spec: map[string]any{"deletionPolicy": "Orphan"}, wantError: `supported values: "Delete", "Retain"`},

@@ -48,7 +48,7 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	t.Cleanup(func() { remove(t, queue) })
 	quota := newQuota(name, nil)
 	ready(t, quota)
-	g.Expect(events(t, quota, "Adopted")()).To(gomega.HaveLen(1))
+	g.Eventually(events(t, quota, "Adopted")).Should(gomega.HaveLen(1))
 	pod := newPod(name, name, "", 1)
 	create(t, pod)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))

@@ -25,19 +25,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/cardquota"
 	"cardquota.dev/operator/internal/controller/enforced"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
+	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/deployment"
+	"cardquota.dev/operator/test/testenv"
 )
 
 const (
@@ -54,7 +54,8 @@ var (
 	adminConfig *rest.Config
 	// metrics is what the operator under test exports.
 	metrics = prometheus.NewPedanticRegistry()
-	root    = moduleRoot()
+	// root is the folder of the project.
+	root string
 )
 
 func TestMain(m *testing.M) {
@@ -73,13 +74,16 @@ func need(t *testing.T) *gomega.WithT {
 		t.Skip("no control plane: bin/controlplane/etcd and kube-apiserver have not been built")
 	}
 	g := gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(15 * time.Second)
+	g.SetDefaultEventuallyTimeout(waitLong)
 	g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	g.SetDefaultConsistentlyDuration(1500 * time.Millisecond)
 	return g
 }
 
 func run(m *testing.M) (code int, err error) {
+	if root, err = cluster.ModuleRoot(); err != nil {
+		return 1, err
+	}
 	assets := filepath.Join(root, "bin", "controlplane")
 	for _, binary := range []string{"etcd", "kube-apiserver"} {
 		if _, err := os.Stat(filepath.Join(assets, binary)); errors.Is(err, fs.ErrNotExist) {
@@ -91,25 +95,18 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, fmt.Errorf("find Volcano's CRDs: %w", err)
 	}
-	environment := &envtest.Environment{
-		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths: []string{
-			filepath.Join(root, "config", "crd", "bases"),
-			filepath.Join(string(bytes.TrimSpace(volcano)), "config", "crd", "volcano", "bases"),
-		},
-		ErrorIfCRDPathMissing: true,
-	}
+	environment := testenv.New(assets,
+		filepath.Join(root, "config", "crd", "bases"),
+		filepath.Join(string(bytes.TrimSpace(volcano)), "config", "crd", "volcano", "bases"))
 	if adminConfig, err = environment.Start(); err != nil {
 		return 1, fmt.Errorf("start control plane: %w", err)
 	}
 	defer func() { err = errors.Join(err, environment.Stop()) }()
 	adminConfig.QPS, adminConfig.Burst = 1000, 2000
 
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return 1, err
-		}
+	scheme, err := deployment.Scheme()
+	if err != nil {
+		return 1, err
 	}
 	if admin, err = client.NewWithWatch(adminConfig, client.Options{Scheme: scheme}); err != nil {
 		return 1, err
@@ -176,11 +173,14 @@ func operator(ctx context.Context, scheme *runtime.Scheme) (ctrl.Manager, error)
 		LeaderElectionID:              "cardquota-manager",
 		LeaderElectionNamespace:       systemNamespace,
 		LeaderElectionReleaseOnCancel: true,
+		// Nobody waits for it to lose its lease, and without it all other tests fail.
+		LeaseDuration: ptr.To(time.Minute),
+		RenewDeadline: ptr.To(50 * time.Second),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
-	watch, err := enforced.Setup(mgr, metrics)
+	watch, err := enforced.Setup(mgr, metrics, systemNamespace, systemNamespace)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func operator(ctx context.Context, scheme *runtime.Scheme) (ctrl.Manager, error)
 		return nil, err
 	}
 	policyOptions := servicetypepolicy.DefaultOptions()
-	policyOptions.Metrics = metrics
+	policyOptions.Metrics, policyOptions.Home = metrics, systemNamespace
 	policyOptions.Enforcement, policyOptions.Woken = watch.Policy, watch.WakePolicy()
 	return mgr, servicetypepolicy.Setup(ctx, mgr, policyOptions)
 }
@@ -215,20 +215,4 @@ func readObjects(file string) ([]*unstructured.Unstructured, error) {
 			objects = append(objects, object)
 		}
 	}
-}
-
-// moduleRoot is the folder of go.mod above this package.
-func moduleRoot() string {
-	folder, err := os.Getwd()
-	for err == nil {
-		if _, missing := os.Stat(filepath.Join(folder, "go.mod")); missing == nil {
-			return folder
-		}
-		if parent := filepath.Dir(folder); parent != folder {
-			folder = parent
-			continue
-		}
-		err = fs.ErrNotExist
-	}
-	return "."
 }

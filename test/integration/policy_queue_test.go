@@ -69,7 +69,7 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 		gomega.ContainSubstring(`"notebook", which is not reclaimable`), gomega.ContainSubstring("lower priority")))
 	g.Consistently(worth(t, queues["inference"])).Should(gomega.Equal("90000/false"), "what was in force stays")
 	g.Expect(policyStatus(t)()).To(gomega.HaveField("ServiceTypes", gomega.ContainElement(gomega.HaveField("Priority", int32(90000)))))
-	g.Expect(policyEvents(t, policy, "InvalidPolicy")()).To(gomega.HaveLen(1))
+	g.Eventually(policyEvents(t, policy, "InvalidPolicy")).Should(gomega.HaveLen(1))
 
 	remove(t, policy)
 	expect("without the policy", "80000/false", "20000/true", "0/unset")

@@ -58,7 +58,7 @@ func TestQueueThatRefusesChangesIsWrittenLater(t *testing.T) {
 		gomega.ContainSubstring("Volcano refuses changes of a queue that is Closing"),
 		gomega.ContainSubstring("queue state must be in [Open Closed]")))
 	g.Expect(condition(t, name, "Ready")()).To(gomega.HavePrefix("False/QueueRefused"))
-	g.Expect(events(t, quota, "QueueRefused")()).To(gomega.HaveLen(1))
+	g.Eventually(events(t, quota, "QueueRefused")).Should(gomega.HaveLen(1))
 	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 
 	setState(t, name, v1beta1.QueueStateClosed)

@@ -92,7 +92,7 @@ func setState(t *testing.T, name string, state v1beta1.QueueState) {
 		base := queue.DeepCopy()
 		queue.Status.State = state
 		return admin.Status().Patch(t.Context(), queue, client.MergeFrom(base), client.FieldOwner("queue-controller"))
-	}).Should(gomega.Succeed())
+	}).WithTimeout(waitLong).Should(gomega.Succeed())
 }
 
 // queueOf reads a Queue, for use in Eventually.

@@ -24,14 +24,18 @@ import (
 type machine struct {
 	options Options
 
-	pods      map[types.UID]*podState
-	groups    map[types.NamespacedName]*groupState
-	queues    map[string]*v1beta1.Queue
-	limits    map[string]*history
-	nodes     map[string]card.Node
-	inventory *card.Inventory
-	quotas    map[types.UID]*quotaState
-	classes   map[string]*schedulingv1.PriorityClass
+	pods   map[types.UID]*podState
+	groups map[types.NamespacedName]*groupState
+	queues map[string]*v1beta1.Queue
+	limits map[string]*timeline[account.Limits]
+	// choices are the namespaces that each queue takes, namespaces their labels.
+	choices    map[string]*timeline[choice]
+	namespaces map[string]*timeline[map[string]string]
+	nodes      map[string]card.Node
+	stopped    map[string]*timeline[bool]
+	inventory  *card.Inventory
+	quotas     map[types.UID]*quotaState
+	classes    map[string]*schedulingv1.PriorityClass
 	// allocated is what is remembered of the Queues that no CardQuota has.
 	allocated map[string]*allocatedState
 	// touched is when something changed that a queue's numbers depend on.
@@ -53,6 +57,8 @@ type podState struct {
 	pod *corev1.Pod
 	// charge is what the pod holds, as it was counted last; nil when nothing.
 	charge *account.Charge
+	// ending is what the pod holds that is being deleted, nil when nothing.
+	ending *account.Charge
 	// waits is since when the pod waits for a node, zero when it does not.
 	waits waiting
 	// evicted is its eviction, nil as long as nobody evicts it.
@@ -79,18 +85,21 @@ type quotaState struct {
 
 func newMachine(options Options) *machine {
 	return &machine{
-		options:   options,
-		pods:      map[types.UID]*podState{},
-		groups:    map[types.NamespacedName]*groupState{},
-		queues:    map[string]*v1beta1.Queue{},
-		limits:    map[string]*history{},
-		nodes:     map[string]card.Node{},
-		inventory: card.NewInventory(nil),
-		quotas:    map[types.UID]*quotaState{},
-		classes:   map[string]*schedulingv1.PriorityClass{},
-		allocated: map[string]*allocatedState{},
-		touched:   map[string]time.Time{},
-		excused:   map[Invariant]int{},
+		options:    options,
+		pods:       map[types.UID]*podState{},
+		groups:     map[types.NamespacedName]*groupState{},
+		queues:     map[string]*v1beta1.Queue{},
+		limits:     map[string]*timeline[account.Limits]{},
+		choices:    map[string]*timeline[choice]{},
+		namespaces: map[string]*timeline[map[string]string]{},
+		nodes:      map[string]card.Node{},
+		stopped:    map[string]*timeline[bool]{},
+		inventory:  card.NewInventory(nil),
+		quotas:     map[types.UID]*quotaState{},
+		classes:    map[string]*schedulingv1.PriorityClass{},
+		allocated:  map[string]*allocatedState{},
+		touched:    map[string]time.Time{},
+		excused:    map[Invariant]int{},
 	}
 }
 
@@ -111,6 +120,8 @@ func (m *machine) take(c change, happened bool) {
 		m.takeGroup(object, c)
 	case *v1beta1.Queue:
 		m.takeQueue(object, c)
+	case *corev1.Namespace:
+		m.takeNamespace(object, c)
 	case *corev1.Node:
 		m.takeNode(object, c)
 	case *schedulingv1.PriorityClass:
@@ -149,6 +160,7 @@ func (m *machine) takePod(pod *corev1.Pod, c change, happened bool) {
 	m.judgeEviction(state, c, happened)
 	if happened && placed && !c.deleted {
 		m.judgePlacement(state, c)
+		m.judgeTenancy(state, c)
 	}
 	if c.deleted {
 		delete(m.pods, pod.UID)
@@ -195,12 +207,18 @@ func (m *machine) takeQueue(queue *v1beta1.Queue, c change) {
 		}
 	}
 	if _, ok := m.limits[queue.Name]; !ok {
-		m.limits[queue.Name] = &history{}
+		m.limits[queue.Name] = &timeline[account.Limits]{}
 	}
 	m.limits[queue.Name].set(now, c.seen)
+	selector, unreadable := decision.NamespaceSelectorOf(queue)
+	if m.choices[queue.Name] == nil {
+		m.choices[queue.Name] = &timeline[choice]{}
+	}
+	m.choices[queue.Name].set(choice{selector, unreadable != nil}, c.seen)
 }
 
 func (m *machine) takeNode(node *corev1.Node, c change) {
+	m.noteStopped(node, c)
 	before, known := m.nodes[node.Name]
 	now := card.Recognise(node)
 	switch {
@@ -223,6 +241,7 @@ func (m *machine) takeNode(node *corev1.Node, c change) {
 // recharge counts a pod anew.
 func (m *machine) recharge(state *podState) {
 	charge, holds := decision.ChargeOf(state.pod, m.groupOf(state.pod), m.inventory, state.charge)
+	m.recountEnding(state)
 	state.charge = nil
 	if holds {
 		state.charge = &charge

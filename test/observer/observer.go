@@ -80,7 +80,7 @@ const patience = 30 * time.Second
 
 // stragglers is how long a look waits for the changes of objects that lists do
 // not show because they are gone again (see stream.holds). A change that comes
-// later still is reported, since the order may have been judged wrongly.
+// later still is reported where the order may have been judged wrongly.
 const stragglers = 300 * time.Millisecond
 
 // Observer checks the invariants of one cluster. Its methods may be called from
@@ -101,8 +101,8 @@ type Observer struct {
 }
 
 // Start begins to watch a cluster that serves Volcano's and the project's
-// kinds. The config needs the right to read pods, nodes, podgroups, queues,
-// cardquotas and priorityclasses. It watches until ctx ends or Stop is called.
+// kinds. The config needs the right to read pods, namespaces, nodes, podgroups,
+// queues, cardquotas and priorityclasses. It watches until ctx ends or Stop is called.
 func Start(ctx context.Context, config *rest.Config, options Options) (*Observer, error) {
 	options.complete()
 	scheme, err := newScheme()

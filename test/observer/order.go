@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -18,6 +19,13 @@ type change struct {
 	// seen is when the watch brought it.
 	seen   time.Time
 	object client.Object
+}
+
+// ordered tells whether a judgement may depend on when the change happened. A
+// pod that was on no node held nothing and took nobody's place.
+func (c change) ordered() bool {
+	pod, ok := c.object.(*corev1.Pod)
+	return !ok || pod.Spec.NodeName != ""
 }
 
 // picture is what a list showed: every object's revision, and the revision of

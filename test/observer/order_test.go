@@ -87,6 +87,25 @@ func TestAChangeThatComesTooLateIsNoticed(t *testing.T) {
 	}
 }
 
+func TestOnlyWhatHoldsSomethingHasItsPlaceInTheOrder(t *testing.T) {
+	waits, placed := pod("waits", "2", h200), pod("placed", "2", h200)
+	placed.Spec.NodeName = "h200-0"
+	for name, c := range map[string]struct {
+		change
+		want bool
+	}{
+		"a pod that waits":               {change{object: waits}, false},
+		"a pod that waited, its end":     {change{object: waits, deleted: true}, false},
+		"a pod on a node":                {change{object: placed}, true},
+		"a pod that was on one, its end": {change{object: placed, deleted: true}, true},
+		"another object":                 {change{object: queue("q", "{}")}, true},
+	} {
+		if got := c.ordered(); got != c.want {
+			t.Errorf("%s: ordered = %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // A deletion that is seen later than the binding it made room for is the false
 // alarm that the merging exists for.
 func TestADeletionSeenLateRaisesNoAlarm(t *testing.T) {

@@ -1,11 +1,8 @@
 package observer
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/decision"
 )
@@ -36,6 +33,7 @@ func (m *machine) judgePlacement(state *podState, c change) {
 			m.report(Quota, c.seen, object, "was placed on node %s with %d of <%s>: queue <%s> now holds %d, and its quota was at most %d in the %s before (revision %d)",
 				pod.Spec.NodeName, held.Count, held.Name, queue, use, most, m.options.QuotaWindow, c.revision)
 		}
+		m.judgeEnding(object, queue, held, c)
 	}
 }
 
@@ -71,39 +69,5 @@ func (m *machine) mostAllowed(queue string, name card.Name, at time.Time) (most 
 	return most, true
 }
 
-// history is what a queue's limits were, oldest first.
-type history struct {
-	periods []period
-}
-
-// period is the time from one change of the limits to the next.
-type period struct {
-	limits account.Limits
-	from   time.Time
-}
-
-// keptFor is how long limits are remembered, longer than any window.
+// keptFor is how long what was in force is remembered, longer than any window.
 const keptFor = 5 * time.Minute
-
-func (h *history) set(limits account.Limits, from time.Time) {
-	if n := len(h.periods); n > 0 && fmt.Sprint(h.periods[n-1].limits) == fmt.Sprint(limits) {
-		return
-	}
-	h.periods = append(h.periods, period{limits: limits, from: from})
-	for len(h.periods) > 1 && h.periods[1].from.Before(from.Add(-keptFor)) {
-		h.periods = slices.Delete(h.periods, 0, 1)
-	}
-}
-
-// since lists the limits that were in force at some time from the given moment
-// until now, the current ones included.
-func (h *history) since(moment time.Time) []account.Limits {
-	var out []account.Limits
-	for i, p := range h.periods {
-		if i+1 < len(h.periods) && h.periods[i+1].from.Before(moment) {
-			continue // replaced before the window began
-		}
-		out = append(out, p.limits)
-	}
-	return out
-}

@@ -18,6 +18,7 @@ import (
 type oracle struct {
 	quotas map[string][]dated // by queue, oldest first
 	held   map[string]holding // by pod
+	ending map[string]holding // by pod, of those that are being deleted
 	wrong  []string           // pods whose placement broke the quota, in order
 }
 
@@ -49,7 +50,13 @@ func (o *oracle) place(pod, queue string, cards int, now time.Time) {
 			allowed = max(allowed, q.cards)
 		}
 	}
-	if sum > allowed {
+	all := sum
+	for _, h := range o.ending {
+		if h.queue == queue {
+			all += h.cards
+		}
+	}
+	if sum > allowed || all > 2*allowed {
 		o.wrong = append(o.wrong, "pod/test/"+pod)
 	}
 }
@@ -84,6 +91,9 @@ func act(t *rapid.T, s *script, o *oracle, pods map[string]*corev1.Pod) {
 			now := metav1.NewTime(s.clock)
 			p.DeletionTimestamp = &now
 			s.write(p)
+			if held, ok := o.held[name]; ok {
+				o.ending[name] = held
+			}
 			delete(o.held, name)
 		}
 	case 5:
@@ -91,12 +101,14 @@ func act(t *rapid.T, s *script, o *oracle, pods map[string]*corev1.Pod) {
 			p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
 			s.write(p)
 			delete(o.held, name)
+			delete(o.ending, name)
 		}
 	case 6:
 		if exists {
 			s.remove(p)
 			delete(pods, name)
 			delete(o.held, name)
+			delete(o.ending, name)
 		}
 	}
 }
@@ -113,7 +125,7 @@ func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newScript()
 		s.load(queue("r", `{"NVIDIA-H200":3}`))
-		o := &oracle{quotas: map[string][]dated{"q": {{2, began}}, "r": {{3, began}}}, held: map[string]holding{}}
+		o := &oracle{quotas: map[string][]dated{"q": {{2, began}}, "r": {{3, began}}}, held: map[string]holding{}, ending: map[string]holding{}}
 		pods := map[string]*corev1.Pod{}
 		for range rapid.IntRange(1, 60).Draw(t, "acts") {
 			act(t, s, o, pods)

@@ -145,7 +145,7 @@ func (m *machine) expect(quota *v1alpha1.CardQuota) expectation {
 // that have no pods yet.
 func (m *machine) waitingIn(queue string, wait func([]card.Name, card.Count)) {
 	for _, state := range m.pods {
-		if decision.Waiting(state.pod) && decision.QueueOf(state.pod, m.groupOf(state.pod), "") == queue {
+		if state.pod.Spec.SchedulerName == m.options.SchedulerName && decision.Waiting(state.pod) && decision.QueueOf(state.pod, m.groupOf(state.pod), "") == queue {
 			ask := decision.AskOf(state.pod, m.inventory)
 			wait(ask.Names, ask.Count)
 		}

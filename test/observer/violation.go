@@ -15,6 +15,8 @@ const (
 	Quota Invariant = "I1 quota"
 	// Card: no pod is on a card that its request does not name.
 	Card Invariant = "I2 card"
+	// Tenancy: no pod gets a card of a queue that leaves its namespace out.
+	Tenancy Invariant = "I1 tenancy"
 	// Status: what CardQuotas and Queues say about use, cards, CPU and memory,
 	// equals a recount of the pods within Options.StatusWithin of the last change.
 	Status Invariant = "I3 status"

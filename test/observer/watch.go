@@ -31,6 +31,7 @@ type kind struct {
 // kinds are watched. Pods come first and the rest is listed at their revision.
 var kinds = []kind{
 	{corev1.SchemeGroupVersion.WithKind("Pod"), func() client.ObjectList { return &corev1.PodList{} }},
+	{corev1.SchemeGroupVersion.WithKind("Namespace"), func() client.ObjectList { return &corev1.NamespaceList{} }},
 	{corev1.SchemeGroupVersion.WithKind("Node"), func() client.ObjectList { return &corev1.NodeList{} }},
 	{v1beta1.SchemeGroupVersion.WithKind("PodGroup"), func() client.ObjectList { return &v1beta1.PodGroupList{} }},
 	{v1beta1.SchemeGroupVersion.WithKind("Queue"), func() client.ObjectList { return &v1beta1.QueueList{} }},
@@ -175,7 +176,7 @@ func (o *Observer) watchOnce(ctx context.Context, i int) error {
 		} else {
 			object.SetManagedFields(nil)
 			c := change{revision: revision, deleted: event.Type == watch.Deleted, seen: time.Now(), object: object}
-			if o.streams[i].add(c) {
+			if o.streams[i].add(c) && c.ordered() {
 				o.machine.report(Sight, c.seen, "observer", "a change of %s %s (revision %d) came more than %s after it was judged what had happened until then",
 					kinds[i].gvk.Kind, client.ObjectKeyFromObject(object), revision, stragglers)
 			}

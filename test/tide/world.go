@@ -15,11 +15,8 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
@@ -152,13 +149,9 @@ func configuration(s Setup) (string, error) {
 }
 
 func newClient(c *cluster.Cluster) (client.Client, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, v1beta1.AddToScheme, batch.AddToScheme, v1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("scheme: %w", err)
-		}
+	scheme, err := deployment.Scheme()
+	if err != nil {
+		return nil, err
 	}
 	return client.New(c.Config(), client.Options{Scheme: scheme})
 }

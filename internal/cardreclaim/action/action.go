@@ -37,7 +37,7 @@ func New(jobs Jobs) *Action {
 	if jobs == nil {
 		jobs = &informed{}
 	}
-	return &Action{jobs: jobs}
+	return &Action{jobs: jobs, manner: manner{places: make(chan struct{}, atOnce)}}
 }
 
 // Name returns Name.

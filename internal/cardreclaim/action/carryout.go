@@ -38,8 +38,18 @@ type eviction struct {
 // parting is what one job gives.
 type parting struct {
 	giver *giver
-	tasks []*api.TaskInfo
-	whole bool
+	// places are those of the pods that go among the giver's.
+	places []int
+	whole  bool
+}
+
+// tasks are the pods that go.
+func (p *parting) tasks() []*api.TaskInfo {
+	tasks := make([]*api.TaskInfo, len(p.places))
+	for i, place := range p.places {
+		tasks[i] = p.giver.tasks[place]
+	}
+	return tasks
 }
 
 // carryOut tries a plan in the session: first everybody goes, then the pods that
@@ -124,18 +134,19 @@ func (e *eviction) discard(ssn *framework.Session) {
 // evict lets everybody go in the session whom a plan takes.
 func (w *wave) evict(q *question, plan *cardreclaim.Plan, e *eviction) error {
 	for _, taking := range plan.Take {
-		p := &parting{giver: q.givers[taking.Job], whole: taking.Whole}
-		if taking.Whole {
-			p.tasks = p.giver.tasks
+		p := &parting{giver: q.givers[taking.Job], places: taking.Pods, whole: taking.Whole}
+		if p.whole {
+			p.places = nil
+			for i := range p.giver.tasks {
+				p.places = append(p.places, i)
+			}
 		}
-		for _, i := range taking.Pods {
-			p.tasks = append(p.tasks, p.giver.tasks[i])
-		}
+		tasks := p.tasks()
 		by := e.deleted
 		if p.giver.isVCJob && !p.giver.habit.Ends {
-			by, e.toReplace = e.replaced, append(e.toReplace, p.tasks)
+			by, e.toReplace = e.replaced, append(e.toReplace, tasks)
 		}
-		for _, task := range p.tasks {
+		for _, task := range tasks {
 			if task.Status == api.Bound {
 				e.bound = append(e.bound, task)
 			}

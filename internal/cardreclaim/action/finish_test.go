@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // explained gives a pod the condition that is written before it is told to go.
@@ -12,20 +11,6 @@ func explained(reason string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason})
 	}
-}
-
-// there lists the pods that the API server has.
-func (w *world) there(t *testing.T) []string {
-	t.Helper()
-	list, err := w.cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, pod := range list.Items {
-		names = append(names, pod.Name)
-	}
-	return names
 }
 
 // TestAPartOfAJobIsFinished: a scheduler that ended between telling a job why it

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/capacitycard"
 )
 
 // lacking picks the pods that a job lacks to its minimum, beside those that run
@@ -33,20 +35,7 @@ func (w *wave) lacking(job *api.JobInfo) []*api.TaskInfo {
 		}
 	}
 	w.sort(pending)
-	var picked, rest []*api.TaskInfo
-	perRole := job.MinAvailable >= job.TaskMinAvailableTotal
-	for _, task := range pending {
-		if perRole && roles[task.TaskRole] < job.TaskMinAvailable[task.TaskRole] {
-			roles[task.TaskRole]++
-			picked = append(picked, task)
-		} else {
-			rest = append(rest, task)
-		}
-	}
-	if more := int(job.MinAvailable-have) - len(picked); more > 0 {
-		picked = append(picked, rest[:min(more, len(rest))]...)
-	}
-	return picked
+	return capacitycard.ToMinimum(job, have, roles, pending)
 }
 
 // sort puts pods in the order in which Volcano would place them, equal ones by

@@ -24,7 +24,6 @@ import (
 
 // manner asks Volcano's job controller to replace pods.
 type manner struct {
-	once sync.Once
 	// places limit how many pods are written to at the same time.
 	places chan struct{}
 }
@@ -50,7 +49,6 @@ var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.
 // All of them are told why before the first is told to go. If this process ends
 // in between, the next one sees what was meant, and finishes it.
 func (m *manner) replace(client kubernetes.Interface, tasks []*api.TaskInfo) {
-	m.once.Do(func() { m.places = make(chan struct{}, atOnce) })
 	go m.inTwoSteps(client, tasks)
 }
 
@@ -134,7 +132,9 @@ func explain(client kubernetes.Interface, pod *corev1.Pod) error {
 	return nil
 }
 
-// mark writes the annotation by which Volcano's job controller replaces the pod.
+// mark writes the annotation by which Volcano's job controller replaces the pod. The
+// status of a pod takes annotations as well: so the scheduler needs no right to change
+// what a pod runs.
 func mark(client kubernetes.Interface, pod *corev1.Pod) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]string{v1alpha1.AnnotationOutOfSync: "true"},
@@ -142,7 +142,7 @@ func mark(client kubernetes.Interface, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("write annotation: %w", err)
 	}
-	if _, err := client.CoreV1().Pods(pod.Namespace).Patch(context.TODO(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods(pod.Namespace).Patch(context.TODO(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("patch annotation: %w", err)
 	}
 	return nil
@@ -164,7 +164,6 @@ func (a *Action) insist(ssn *framework.Session, tide *capacitycard.Tide) {
 // remove deletes a pod. Volcano's own eviction would not: it leaves a pod alone
 // whose conditions say already that it is evicted.
 func (m *manner) remove(client kubernetes.Interface, task *api.TaskInfo) {
-	m.once.Do(func() { m.places = make(chan struct{}, atOnce) })
 	go m.each(client, []*api.TaskInfo{task}, func(client kubernetes.Interface, pod *corev1.Pod) error {
 		return client.CoreV1().Pods(pod.Namespace).Delete(context.TODO(), pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	})

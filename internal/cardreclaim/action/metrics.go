@@ -26,6 +26,6 @@ func (c *counters) took(p *parting, loss int64) {
 	if p.whole {
 		c.jobs.WithLabelValues(queue).Inc()
 	}
-	c.pods.WithLabelValues(queue).Add(float64(len(p.tasks)))
+	c.pods.WithLabelValues(queue).Add(float64(len(p.places)))
 	c.loss.WithLabelValues(queue).Add(float64(loss))
 }

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardreclaim"
 	"cardquota.dev/operator/internal/vcjob"
@@ -37,19 +37,20 @@ func (w *wave) tell(job *api.JobInfo, parted []*parting, plan *cardreclaim.Plan)
 	pods := 0
 	for _, p := range parted {
 		names = append(names, nameOf(p.giver.job))
-		pods += len(p.tasks)
-		w.tellGiver(job, p)
-		counted.took(p, p.loss())
+		pods += len(p.places)
+		loss := p.loss()
+		w.tellGiver(job, p, loss)
+		counted.took(p, loss)
 	}
 	if more := len(names) - mostNamed; more > 0 {
 		names = append(names[:mostNamed], fmt.Sprintf("%d more", more))
 	}
-	w.tide.Tell(groupOf(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
+	w.tide.Tell(capacitycard.GroupOf(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
 		"takes cards back for %d pod(s): %d pod(s) of %s leave, %d card-seconds of work are lost; they start as soon as those are gone",
 		plan.Placed(), pods, strings.Join(names, ", "), plan.Loss.Total()))
 }
 
-func (w *wave) tellGiver(job *api.JobInfo, p *parting) {
+func (w *wave) tellGiver(job *api.JobInfo, p *parting, loss int64) {
 	what := "one of its pods goes, the job goes on"
 	switch {
 	case p.whole && p.giver.habit.Ends:
@@ -58,16 +59,16 @@ func (w *wave) tellGiver(job *api.JobInfo, p *parting) {
 		what = "the whole job goes, and starts again when cards are free; no retry is counted"
 	case p.whole:
 		what = "all of its pods go"
-	case len(p.tasks) > 1:
-		what = fmt.Sprintf("%d of its pods go, the job goes on", len(p.tasks))
+	case len(p.places) > 1:
+		what = fmt.Sprintf("%d of its pods go, the job goes on", len(p.places))
 	}
 	var cards card.Count
-	for _, i := range p.places() {
+	for _, i := range p.places {
 		cards = cards.Add(p.giver.cards[i])
 	}
 	w.tide.Tell(aboutOf(p.giver), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
 		"%d card(s) are taken back for %s of queue %s: %s; %d card-seconds of work are lost",
-		cards, nameOf(job), job.Queue, what, p.loss()))
+		cards, nameOf(job), job.Queue, what, loss))
 }
 
 // nameOf is the name by which users know a job: that of whatever made its pods,
@@ -81,25 +82,10 @@ func nameOf(job *api.JobInfo) string {
 	return job.Namespace + "/" + job.Name
 }
 
-// places are the places of what goes among the giver's tasks.
-func (p *parting) places() []int {
-	gone := map[api.TaskID]bool{}
-	for _, task := range p.tasks {
-		gone[task.UID] = true
-	}
-	var places []int
-	for i, task := range p.giver.tasks {
-		if gone[task.UID] {
-			places = append(places, i)
-		}
-	}
-	return places
-}
-
 // loss is what is lost with what a job gives, in card-seconds.
 func (p *parting) loss() int64 {
 	var total int64
-	for _, i := range p.places() {
+	for _, i := range p.places {
 		total += p.giver.shape.Pods[i].Loss
 	}
 	return total
@@ -109,17 +95,10 @@ func (p *parting) loss() int64 {
 func aboutOf(g *giver) runtime.Object {
 	owner := metav1.GetControllerOf(g.tasks[0].Pod)
 	if vcjob.OwnerOf(g.tasks[0].Pod) == "" {
-		return groupOf(g.job)
+		return capacitycard.GroupOf(g.job)
 	}
 	return &batch.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.job.Namespace, Name: owner.Name, UID: owner.UID},
-	}
-}
-
-func groupOf(job *api.JobInfo) runtime.Object {
-	return &v1beta1.PodGroup{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "PodGroup"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.PodGroup.Name, UID: job.PodGroup.UID},
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/quotastatus"
 )
 
 // anyChange takes every update for one that matters.
@@ -19,8 +21,15 @@ func anyChange(_, _ any) bool { return true }
 func cardsChanged(before, after any) bool {
 	was, ok := before.(*corev1.Node)
 	is, isNode := after.(*corev1.Node)
-	return !ok || !isNode || !maps.Equal(was.Labels, is.Labels) ||
+	return !ok || !isNode || !maps.Equal(was.Labels, is.Labels) || quotastatus.NodeReady(was) != quotastatus.NodeReady(is) ||
 		!maps.EqualFunc(was.Status.Allocatable, is.Status.Allocatable, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
+}
+
+// labelsChanged tells whether the labels of an object have changed.
+func labelsChanged(before, after any) bool {
+	was, ok := before.(client.Object)
+	is, isObject := after.(client.Object)
+	return !ok || !isObject || !maps.Equal(was.GetLabels(), is.GetLabels())
 }
 
 // specChanged tells whether the spec of an object has changed.

@@ -30,7 +30,13 @@ func TestCardsChanged(t *testing.T) {
 		"the same amount in another writing": {change: func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("8000m") }},
 		"a failed card":                      {change: func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("7") }, want: true},
 		"a new resource":                     {change: func(n *corev1.Node) { n.Status.Allocatable["a/b"] = resource.MustParse("1") }, want: true},
-		"a lost label":                       {change: func(n *corev1.Node) { n.Labels = nil }, want: true},
+		"a node that became ready": {change: func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		}, want: true},
+		"another condition": {change: func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue}, {Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+		}},
+		"a lost label": {change: func(n *corev1.Node) { n.Labels = nil }, want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/controller/enforced"
 	"cardquota.dev/operator/internal/controller/pace"
+	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/usage"
@@ -73,7 +74,7 @@ type pass struct {
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas/status,verbs=patch
 // +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=queues,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=podgroups,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=pods;nodes,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces;nodes;pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=cardquota-manager,verbs=get;update
@@ -144,6 +145,11 @@ func (p *pass) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.
 
 // sync writes the Queue of a CardQuota that has it, then the status.
 func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
+	if selector := p.quota.Spec.NamespaceSelector; selector != nil {
+		if _, err := decision.SelectNamespaces(selector); err != nil {
+			return p.report(ctx, quotastatus.BadNamespaces(p.quota.Queue(), err))
+		}
+	}
 	plan := func(live *v1beta1.Queue) queue.Plan {
 		return queue.Desired(p.quota, p.types, live, p.allocated(live))
 	}
@@ -213,7 +219,8 @@ func (p *pass) allocated(live *v1beta1.Queue) string {
 func (p *pass) report(ctx context.Context, sync quotastatus.Sync) (ctrl.Result, error) {
 	before := p.quota.DeepCopy()
 	facts := quotastatus.Facts{
-		Quota: p.quota, Queue: p.queue, Sync: sync, Usage: p.usage, Physical: p.Reconciler.usage.Physical(), Now: p.now,
+		Quota: p.quota, Queue: p.queue, Sync: sync, Usage: p.usage, Physical: p.Reconciler.usage.Physical(),
+		Balance: p.Reconciler.usage.Balance(), Now: p.now,
 	}
 	if verdict, known := p.enforced.OfQueue(p.quota.Queue()); known {
 		facts.Enforced = &verdict

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,10 +15,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/quotastatus"
-	"cardquota.dev/operator/internal/usage"
 )
 
 // memberRetry is how long a Queue waits that something names which the last
@@ -68,7 +64,7 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 // drainage is how far draining has come.
 type drainage struct {
 	done bool
-	// members is how many pods and PodGroups still name the queue.
+	// members is how many pods and PodGroups still use the queue.
 	members int
 	// again is when to look again, 0 when something that is watched tells.
 	again time.Duration
@@ -113,30 +109,6 @@ func (p *pass) drain(ctx context.Context) (drainage, error) {
 	}
 	logf.FromContext(ctx).Info("queue deleted", "queue", p.quota.Queue())
 	return drainage{done: true}, nil
-}
-
-// members counts the unfinished pods and PodGroups that name the queue on the
-// API server, not in the cache. Of pods only the metadata is read: it names the
-// queue, and there may be very many. A pod whose queue only the last count knows
-// is in that count.
-func (p *pass) members(ctx context.Context) (int, error) {
-	var groups v1beta1.PodGroupList
-	if err := p.live.List(ctx, &groups); err != nil {
-		return 0, fmt.Errorf("list PodGroups: %w", err)
-	}
-	var pods metav1.PartialObjectMetadataList
-	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	if err := p.live.List(ctx, &pods, client.MatchingFieldsSelector{Selector: unfinished()}); err != nil {
-		return 0, fmt.Errorf("list pods: %w", err)
-	}
-	world := usage.World{Inventory: card.NewInventory(nil)}
-	for i := range groups.Items {
-		world.PodGroups = append(world.PodGroups, &groups.Items[i])
-	}
-	for i := range pods.Items {
-		world.Pods = append(world.Pods, &corev1.Pod{ObjectMeta: pods.Items[i].ObjectMeta})
-	}
-	return usage.Count(world)[p.quota.Queue()].Members, nil
 }
 
 // giveUp leaves a Queue that the operator did not make: without quota and

@@ -22,8 +22,8 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/controller/enforced"
 	"cardquota.dev/operator/internal/enforcement"
-	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/queue"
+	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/usage"
 )
 
@@ -50,6 +50,7 @@ type Recounter struct {
 	inventory *card.Inventory
 	last      map[types.UID]account.Charge
 	presets   enforcement.Presets
+	news      balanceNews
 	// past are the pods that hold cards past our scheduler, nil before the first
 	// count.
 	past *[]enforcement.Bypass
@@ -57,6 +58,7 @@ type Recounter struct {
 	mu       sync.RWMutex
 	queues   map[string]usage.Queue // nil before the first count
 	physical map[card.Name]card.Count
+	balance  *quotastatus.Balance // nil before the first count
 }
 
 // seenNode is a node and what was recognised of it.
@@ -94,6 +96,15 @@ func (r *Recounter) Physical() map[card.Name]card.Count {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.physical
+}
+
+// Balance returns what all CardQuotas grant beside the healthy cards, nil before
+// the first count. While too many of a card are granted its numbers may be some
+// seconds old.
+func (r *Recounter) Balance() *quotastatus.Balance {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.balance
 }
 
 // Start counts until the context ends. The first change after a quiet time is
@@ -136,7 +147,7 @@ func (r *Recounter) markDirty() {
 }
 
 // stores are the caches' own stores: counting reads objects without copying.
-type stores struct{ pods, groups, nodes, quotas, policies toolscache.Store }
+type stores struct{ pods, groups, nodes, namespaces, quotas, policies toolscache.Store }
 
 // watch waits for the caches and marks the count dirty with every change.
 func (r *Recounter) watch(ctx context.Context) (stores, error) {
@@ -149,6 +160,7 @@ func (r *Recounter) watch(ctx context.Context) (stores, error) {
 		{&corev1.Pod{}, &s.pods, anyChange},
 		{&v1beta1.PodGroup{}, &s.groups, anyChange},
 		{&corev1.Node{}, &s.nodes, cardsChanged},
+		{&corev1.Namespace{}, &s.namespaces, labelsChanged},
 		{&v1alpha1.CardQuota{}, &s.quotas, specChanged},
 		{&v1alpha1.ServiceTypePolicy{}, &s.policies, specChanged},
 	} {
@@ -183,16 +195,20 @@ func (r *Recounter) watch(ctx context.Context) (stores, error) {
 // recount counts once and returns the queues to wake.
 func (r *Recounter) recount(s stores) []string {
 	inventoryChanged := r.takeStock(objects[corev1.Node](s.nodes))
-	pods := objects[corev1.Pod](s.pods)
+	pods, granted := objects[corev1.Pod](s.pods), objects[v1alpha1.CardQuota](s.quotas)
+	owners, schedulers := ownersOf(granted), schedulersOf(objects[v1alpha1.ServiceTypePolicy](s.policies))
 	var queues map[string]usage.Queue
 	queues, r.last = usage.Recount(usage.World{
-		Pods:      pods,
-		PodGroups: objects[v1beta1.PodGroup](s.groups),
-		Inventory: r.inventory,
-		Quotas:    quotasOf(objects[v1alpha1.CardQuota](s.quotas)),
-		Last:      r.last,
+		Pods:       pods,
+		PodGroups:  objects[v1beta1.PodGroup](s.groups),
+		Inventory:  r.inventory,
+		Quotas:     quotasOf(owners),
+		Last:       r.last,
+		Schedulers: schedulers,
+		Admits:     admits(owners, objects[corev1.Namespace](s.namespaces)),
 	})
-	r.passBy(pods, objects[v1alpha1.ServiceTypePolicy](s.policies))
+	r.passBy(pods, schedulers)
+	balance := quotastatus.NewBalance(granted, r.healthy())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.queues
@@ -201,19 +217,35 @@ func (r *Recounter) recount(s stores) []string {
 		r.physical = r.inventory.Physical()
 	}
 	if before == nil || inventoryChanged {
+		r.news.heard(balance, time.Now())
+		r.balance = balance
 		return []string{everyQueue}
 	}
-	return changedQueues(before, queues)
+	moved, again := r.news.next(balance, time.Now())
+	r.balance = r.news.told
+	if again > 0 {
+		time.AfterFunc(again, r.markDirty)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(append(changedQueues(before, queues), moved...))))
+}
+
+// healthy counts the cards of the nodes that are Ready.
+func (r *Recounter) healthy() map[card.Name]card.Count {
+	counts := map[card.Name]card.Count{}
+	for _, seen := range r.nodes {
+		if quotastatus.NodeReady(seen.node) {
+			quotastatus.AddHealthy(counts, seen.Node)
+		}
+	}
+	return counts
 }
 
 // passBy tells which pods hold cards past our scheduler, if that has changed.
 // Without a policy nobody has said which scheduler is ours.
-func (r *Recounter) passBy(pods []*corev1.Pod, policies []*v1alpha1.ServiceTypePolicy) {
+func (r *Recounter) passBy(pods []*corev1.Pod, schedulers []string) {
 	var past []enforcement.Bypass
-	for _, p := range policies {
-		if p.Name == v1alpha1.PolicyName {
-			past = enforcement.Bypasses(pods, r.last, r.inventory, policy.Effective(p.Spec).Scheduler.Names, r.presets)
-		}
+	if len(schedulers) > 0 {
+		past = enforcement.Bypasses(pods, r.last, r.inventory, schedulers, r.presets)
 	}
 	if r.past == nil || !slices.EqualFunc(*r.past, past, enforcement.Bypass.Equal) {
 		r.past = &past
@@ -249,9 +281,8 @@ func (r *Recounter) takeStock(nodes []*corev1.Node) bool {
 	return changed
 }
 
-// quotasOf collects the quotas of all queues, each from the CardQuota that has
-// the queue.
-func quotasOf(quotas []*v1alpha1.CardQuota) map[string]card.Quota {
+// ownersOf finds the CardQuota that has each queue.
+func ownersOf(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
 	owners := make(map[string]*v1alpha1.CardQuota, len(quotas))
 	for _, q := range quotas {
 		rivals := []*v1alpha1.CardQuota{q}
@@ -260,6 +291,11 @@ func quotasOf(quotas []*v1alpha1.CardQuota) map[string]card.Quota {
 		}
 		owners[q.Queue()] = queue.Owner(rivals)
 	}
+	return owners
+}
+
+// quotasOf collects the quotas of all queues.
+func quotasOf(owners map[string]*v1alpha1.CardQuota) map[string]card.Quota {
 	out := make(map[string]card.Quota, len(owners))
 	for name, owner := range owners {
 		out[name] = queue.QuotaOf(owner)

@@ -10,11 +10,14 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/quotastatus"
 )
 
-// CacheOptions keep of the cluster's pods and nodes only what is counted:
-// unfinished pods, without the parts that say how they run. Caches hold every
-// pod of the cluster, so every field counts ten thousand times.
+// CacheOptions keep of the cluster's pods, PodGroups and nodes only what is
+// counted: unfinished pods, without the parts that say how they run. Caches hold
+// every pod of the cluster, so every field counts ten thousand times; and who may
+// make pods and PodGroups decides what is in them, so that nothing is kept of any
+// length.
 func CacheOptions() cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {
@@ -22,7 +25,7 @@ func CacheOptions() cache.Options {
 			Transform: strip(stripPod),
 		},
 		&corev1.Node{}:      {Transform: strip(stripNode)},
-		&v1beta1.PodGroup{}: {Transform: cache.TransformStripManagedFields()},
+		&v1beta1.PodGroup{}: {Transform: strip(stripGroup)},
 	}}
 }
 
@@ -48,7 +51,7 @@ func strip[T any](keep func(*T) *T) toolscache.TransformFunc {
 // stripPod keeps what the decision table, the recount and the proof of
 // enforcement read.
 func stripPod(pod *corev1.Pod) *corev1.Pod {
-	meta := stripMeta(pod.ObjectMeta)
+	meta := tenantsMeta(pod.ObjectMeta, keptLabels)
 	meta.ManagedFields = enforcement.Reduce(pod)
 	return &corev1.Pod{
 		TypeMeta:   pod.TypeMeta,
@@ -56,7 +59,7 @@ func stripPod(pod *corev1.Pod) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeName:        pod.Spec.NodeName,
 			SchedulerName:   pod.Spec.SchedulerName,
-			SchedulingGates: pod.Spec.SchedulingGates,
+			SchedulingGates: pod.Spec.SchedulingGates[:min(1, len(pod.Spec.SchedulingGates))],
 			Containers:      stripContainers(pod.Spec.Containers),
 			InitContainers:  stripContainers(pod.Spec.InitContainers),
 			Overhead:        pod.Spec.Overhead,
@@ -91,13 +94,17 @@ func stripStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return kept
 }
 
-// stripNode keeps what cards are recognised by.
+// stripNode keeps what cards are recognised by, and whether the node is Ready.
 func stripNode(node *corev1.Node) *corev1.Node {
-	return &corev1.Node{
+	kept := &corev1.Node{
 		TypeMeta:   node.TypeMeta,
 		ObjectMeta: stripMeta(node.ObjectMeta),
 		Status:     corev1.NodeStatus{Allocatable: node.Status.Allocatable},
 	}
+	if quotastatus.NodeReady(node) {
+		kept.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	}
+	return kept
 }
 
 func stripMeta(meta metav1.ObjectMeta) metav1.ObjectMeta {

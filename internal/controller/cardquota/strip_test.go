@@ -11,6 +11,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/usage"
 )
 
@@ -107,6 +108,12 @@ func TestStrippedNodesAreRecognisedAlike(t *testing.T) {
 	stripped := stripNode(node.DeepCopy())
 	if stripped.Status.Images != nil {
 		t.Error("the node is not stripped")
+	}
+	for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "KubeletReady"}}
+		if got := quotastatus.NodeReady(stripNode(node.DeepCopy())); got != (ready == corev1.ConditionTrue) {
+			t.Errorf("a node whose readiness is %s is stripped to one that is ready: %v", ready, got)
+		}
 	}
 	if diff := cmp.Diff(card.Recognise(node), card.Recognise(stripped)); diff != "" {
 		t.Errorf("the stripped node is recognised differently:\n%s", diff)

@@ -11,16 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/policy"
 )
-
-// Pods of Volcano's own scheduler carry this label, as its installer and its
-// Helm chart write it.
-const foreignLabel, foreignApp = "app", "volcano-scheduler"
 
 // leaderLease is the Lease by which Volcano's schedulers, ours and the stock
 // one, elect their leader.
@@ -28,11 +26,20 @@ const leaderLease = "volcano"
 
 // heard is everything that was heard last.
 type heard struct {
-	policy *v1alpha1.ServiceTypePolicy
+	// home is the operator's own namespace, volcano that of Volcano's programs.
+	home, volcano string
+	policy        *v1alpha1.ServiceTypePolicy
 	// hashSince is when the hash of the policy's status was seen to change.
 	hashSince time.Time
-	// foreign are the pods of other schedulers in all namespaces.
-	foreign map[string]bool
+	// foreign are the pods of other schedulers in all namespaces, with their
+	// controllers.
+	foreign map[string]types.UID
+	// host is the controller of the pod among them that gave the reports of an
+	// identity. It is remembered, for the pod goes before its replicas lead.
+	host struct {
+		identity   string
+		controller types.UID
+	}
 	// counted tells that bypasses are known.
 	counted  bool
 	bypasses []enforcement.Bypass
@@ -56,7 +63,7 @@ func (h *heard) namespace() string {
 	case h.policy.Status.ConfigMap != nil:
 		return h.policy.Status.ConfigMap.Namespace
 	}
-	return policy.Effective(h.policy.Spec).Scheduler.ConfigMap.Namespace
+	return policy.Located(h.policy.Spec, h.home).Scheduler.ConfigMap.Namespace
 }
 
 func (h *heard) setPolicy(p *v1alpha1.ServiceTypePolicy, gone, initial bool, now time.Time) {
@@ -73,18 +80,21 @@ func (h *heard) setPolicy(p *v1alpha1.ServiceTypePolicy, gone, initial bool, now
 
 // isForeign tells whether a pod runs another scheduler, or is about to.
 func isForeign(pod *corev1.Pod) bool {
-	return pod.Labels[foreignLabel] == foreignApp && pod.Spec.NodeName != "" &&
-		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.Labels[decision.StockSchedulerLabel] == decision.StockSchedulerApp && decision.AtWork(pod)
 }
 
 func podName(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
 func (h *heard) setPod(pod *corev1.Pod, gone bool) {
 	if !gone && isForeign(pod) {
-		h.foreign[podName(pod)] = true
+		h.foreign[podName(pod)] = ""
+		if owner := metav1.GetControllerOf(pod); owner != nil {
+			h.foreign[podName(pod)] = owner.UID
+		}
 	} else {
 		delete(h.foreign, podName(pod))
 	}
+	h.settleHost()
 }
 
 // setLease notes what a Lease says. initial tells that it was there before the
@@ -103,6 +113,7 @@ func (h *heard) setLease(lease *coordinationv1.Lease, gone, initial bool, now ti
 			h.at = now
 		}
 		h.report, h.wrong = &report, ""
+		h.settleHost()
 	case lease.Name == leaderLease:
 		h.leader = nil
 		if !gone {
@@ -142,12 +153,38 @@ func (h *heard) facts(now time.Time) (enforcement.Facts, bool) {
 		WantedHash: h.policy.Status.ConfigHash, WantedSince: h.hashSince, NotConfigured: notConfigured(h.policy),
 		Heartbeat: h.report, Unreadable: cmp.Or(h.wrong, h.unread), Heard: h.at, Leader: h.leader, Bypass: h.bypasses,
 	}
-	for _, pod := range slices.Sorted(maps.Keys(h.foreign)) {
-		if strings.HasPrefix(pod, namespace+"/") {
-			facts.Foreign = append(facts.Foreign, pod)
+	for _, name := range slices.Sorted(maps.Keys(h.foreign)) {
+		if h.counts(name) {
+			facts.Foreign = append(facts.Foreign, enforcement.ForeignPod{Name: name, Owner: h.foreign[name]})
 		}
 	}
+	if h.report != nil && h.host.identity == h.report.Identity {
+		facts.Host = h.host.controller
+	}
 	return facts, true
+}
+
+// counts tells whether a pod, namespace/name, may run another scheduler. One
+// elsewhere is a tenant's: a label must not be able to stop anything.
+func (h *heard) counts(pod string) bool {
+	in, _, _ := strings.Cut(pod, "/")
+	return in == h.namespace() || in == h.volcano
+}
+
+// settleHost notes the controller of the pod that gives the heartbeat, as long
+// as that pod is there.
+func (h *heard) settleHost() {
+	if h.report == nil {
+		return
+	}
+	if h.host.identity != h.report.Identity {
+		h.host.identity, h.host.controller = h.report.Identity, ""
+	}
+	for name, owner := range h.foreign {
+		if h.counts(name) && (enforcement.ForeignPod{Name: name}).Gives(*h.report) {
+			h.host.controller = owner
+		}
+	}
 }
 
 // notConfigured is why the ConfigMap does not say what is in force. A refused

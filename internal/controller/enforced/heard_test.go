@@ -9,9 +9,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/heartbeat"
 )
@@ -36,7 +38,7 @@ func beat(at time.Time) *coordinationv1.Lease {
 
 // everythingRead is what was heard of a cluster in order.
 func everythingRead() *heard {
-	h := &heard{foreign: map[string]bool{}, counted: true, leasesIn: system}
+	h := &heard{foreign: map[string]types.UID{}, counted: true, leasesIn: system}
 	h.setPolicy(written("aa"), false, true, noon)
 	h.setLease(beat(noon.Add(-time.Second)), false, true, noon)
 	return h
@@ -181,23 +183,63 @@ func TestHeardForeignSchedulers(t *testing.T) {
 		}
 	}
 	for _, p := range []*corev1.Pod{
-		pod(system, "z", foreignApp, "n", corev1.PodRunning),
-		pod(system, "a", foreignApp, "n", corev1.PodPending),
-		pod(system, "no-node", foreignApp, "", corev1.PodPending),
-		pod(system, "ended", foreignApp, "n", corev1.PodFailed),
+		pod(system, "z", decision.StockSchedulerApp, "n", corev1.PodRunning),
+		pod(system, "a", decision.StockSchedulerApp, "n", corev1.PodPending),
+		pod(system, "no-node", decision.StockSchedulerApp, "", corev1.PodPending),
+		pod(system, "ended", decision.StockSchedulerApp, "n", corev1.PodFailed),
 		pod(system, "controllers", "volcano-controller", "n", corev1.PodRunning),
-		pod(system+"-2", "elsewhere", foreignApp, "n", corev1.PodRunning),
+		pod(system+"-2", "elsewhere", decision.StockSchedulerApp, "n", corev1.PodRunning),
 	} {
 		h.setPod(p, false)
 	}
 	foreign := func(want ...string) {
 		t.Helper()
-		if f, _ := h.facts(noon); !cmp.Equal(f.Foreign, want) {
-			t.Errorf("foreign are %v, want %v", f.Foreign, want)
+		f, _ := h.facts(noon)
+		var names []string
+		for _, pod := range f.Foreign {
+			names = append(names, pod.Name)
+		}
+		if !cmp.Equal(names, want) {
+			t.Errorf("foreign are %v, want %v", names, want)
 		}
 	}
 	foreign(system+"/a", system+"/z")
-	h.setPod(pod(system, "a", foreignApp, "n", corev1.PodRunning), true)
-	h.setPod(pod(system, "z", foreignApp, "n", corev1.PodSucceeded), false)
+	h.setPod(pod(system, "a", decision.StockSchedulerApp, "n", corev1.PodRunning), true)
+	h.setPod(pod(system, "z", decision.StockSchedulerApp, "n", corev1.PodSucceeded), false)
 	foreign()
+}
+
+// TestReplicasOfASwappedDeployment: in Volcano's own Deployment with our image
+// every replica bears the label of the stock scheduler.
+func TestReplicasOfASwappedDeployment(t *testing.T) {
+	h := everythingRead()
+	set := func(name, template string, gone bool) {
+		h.setPod(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: system, Name: name, Labels: map[string]string{"app": decision.StockSchedulerApp},
+				OwnerReferences: []metav1.OwnerReference{{UID: types.UID(template), Controller: ptr.To(true)}},
+			},
+			Spec: corev1.PodSpec{NodeName: "n"},
+		}, gone)
+	}
+	judged := func(want string) {
+		t.Helper()
+		f, _ := h.facts(noon)
+		if got := enforcement.Judge(f); got.Reason != want {
+			t.Errorf("%s: %s, want %s", got.Reason, got.Message, want)
+		}
+	}
+	set("ours", "swapped", false)
+	judged(v1alpha1.ReasonEnforced)
+	set("waits", "swapped", false)
+	judged(v1alpha1.ReasonEnforced)
+	set("ours", "swapped", true)
+	judged(v1alpha1.ReasonEnforced) // its report still proves something, and an equal follows
+	set("stock", "before", false)
+	judged(v1alpha1.ReasonSecondScheduler)
+	set("stock", "before", true)
+	other := beat(noon)
+	other.Spec.HolderIdentity = ptr.To("elsewhere_2")
+	h.setLease(other, false, false, noon)
+	judged(v1alpha1.ReasonSecondScheduler) // the equals of who gave the heartbeat before
 }

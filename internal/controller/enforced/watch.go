@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -49,13 +50,14 @@ type Watch struct {
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=cardquota-scheduler;volcano,verbs=get;list;watch
 
 // Setup adds a Watch to a manager. It reads policies and pods from the manager's
-// cache and the scheduler's Leases from the API server.
-func Setup(mgr ctrl.Manager, metrics prometheus.Registerer) (*Watch, error) {
+// cache and the scheduler's Leases from the API server. home is the operator's own namespace,
+// volcano that of Volcano's own programs.
+func Setup(mgr ctrl.Manager, metrics prometheus.Registerer, home, volcano string) (*Watch, error) {
 	leases, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("make client for Leases: %w", err)
 	}
-	w := &Watch{cache: mgr.GetCache(), leases: leases, dirty: make(chan struct{}, 1), heard: heard{foreign: map[string]bool{}}}
+	w := &Watch{cache: mgr.GetCache(), leases: leases, dirty: make(chan struct{}, 1), heard: heard{home: home, volcano: volcano, foreign: map[string]types.UID{}}}
 	if err := metrics.Register(w); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
@@ -197,7 +199,8 @@ func (w *Watch) watch(ctx context.Context) error {
 	pods := handlers(func(p *corev1.Pod, gone, _ bool) {
 		// Of ten thousand pods only those of schedulers are worth a verdict.
 		w.mu.RLock()
-		news := w.heard.foreign[podName(p)] != (!gone && isForeign(p))
+		_, known := w.heard.foreign[podName(p)]
+		news := known != (!gone && isForeign(p))
 		w.mu.RUnlock()
 		if news {
 			w.hear(func(h *heard) { h.setPod(p, gone) })

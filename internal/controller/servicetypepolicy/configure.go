@@ -15,50 +15,78 @@ import (
 	"cardquota.dev/operator/internal/schedulerconf"
 )
 
-// configure brings the text that the policy names in order.
+// configure brings the text that the policy names in order. Where it was before is left only
+// when the new place can be written, so that a name that is wrong leaves quotas enforced.
 func (p *pass) configure(ctx context.Context) (outcome, error) {
 	ref := p.spec.Scheduler.ConfigMap
 	p.follow(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
-	if err := p.leave(ctx, ref); err != nil {
+	plan, out, err := p.plan(ctx, ref)
+	if err != nil || plan == nil {
+		return out, err
+	}
+	left, err := p.leave(ctx, ref)
+	if err != nil {
 		return outcome{}, err
 	}
-	live, err := p.read(ctx, ref.Namespace, ref.Name)
-	if err != nil {
-		return p.failed(ref, err)
-	}
-	if _, there := policy.TextOf(live, ref); !there {
-		return outcome{Verdict: policy.Missing(ref, live)}, nil
-	}
-	original, err := p.read(ctx, ref.Namespace, policy.OriginalName(ref.Name))
-	if err != nil {
-		return p.failed(ref, err)
-	}
-	edit, err := policy.PlanEdit(live, ref.Key, original, policy.WantedOf(p.spec))
-	if err != nil {
-		return outcome{Verdict: policy.Unreadable(ref, err)}, nil
+	if left { // it may have been another key of the same ConfigMap
+		if plan, out, err = p.plan(ctx, ref); err != nil || plan == nil {
+			return out, err
+		}
 	}
 	if err := p.note(ctx, ref); err != nil {
 		return outcome{}, err
 	}
-	if !edit.Needed {
-		return p.untouched(ref, edit), nil
+	if !plan.edit.Needed {
+		return p.untouched(ref, plan.edit), nil
 	}
-	return p.putRight(ctx, ref, live, edit)
+	return p.putRight(ctx, ref, plan)
+}
+
+// plan is what is to be done to a ConfigMap.
+type plan struct {
+	// live is the ConfigMap, original the copy of what it said first, nil for none.
+	live, original *corev1.ConfigMap
+	edit           policy.Edit
+}
+
+// plan reads the ConfigMap and says what is to be done to it, nil and the outcome when nothing
+// can be done.
+func (p *pass) plan(ctx context.Context, ref v1alpha1.ConfigMapReference) (*plan, outcome, error) {
+	refused := func(err error) (*plan, outcome, error) {
+		out, err := p.failed(ref, err)
+		return nil, out, err
+	}
+	live, err := p.read(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		return refused(err)
+	}
+	if _, there := policy.TextOf(live, ref); !there {
+		return nil, outcome{Verdict: policy.Missing(ref, live)}, nil
+	}
+	original, err := p.read(ctx, ref.Namespace, policy.OriginalName(ref.Name))
+	if err != nil {
+		return refused(err)
+	}
+	edit, err := policy.PlanEdit(live, ref.Key, original, policy.WantedOf(p.spec))
+	if err != nil {
+		return nil, outcome{Verdict: policy.Unreadable(ref, err)}, nil
+	}
+	return &plan{live, original, edit}, outcome{}, nil
 }
 
 // leave undoes the configuration where it was written, when the policy names
-// another place now.
-func (p *pass) leave(ctx context.Context, ref v1alpha1.ConfigMapReference) error {
+// another place now, and tells whether it did.
+func (p *pass) leave(ctx context.Context, ref v1alpha1.ConfigMapReference) (bool, error) {
 	last := p.policy.Status.ConfigMap
 	if last == nil || *last == ref {
-		return nil
+		return false, nil
 	}
 	if err := p.undo(ctx, *last, false); err != nil {
-		return err
+		return false, err
 	}
 	before := p.policy.DeepCopy()
 	p.policy.Status.ConfigMap, p.policy.Status.ConfigHash = nil, ""
-	return p.patchStatus(ctx, before)
+	return true, p.patchStatus(ctx, before)
 }
 
 // note puts down where the configuration is about to be written, before it is.
@@ -87,7 +115,8 @@ func (p *pass) untouched(ref v1alpha1.ConfigMapReference, edit policy.Edit) outc
 }
 
 // putRight writes the text, unless somebody keeps changing it and has to wait.
-func (p *pass) putRight(ctx context.Context, ref v1alpha1.ConfigMapReference, live *corev1.ConfigMap, edit policy.Edit) (outcome, error) {
+func (p *pass) putRight(ctx context.Context, ref v1alpha1.ConfigMapReference, plan *plan) (outcome, error) {
+	live, edit := plan.live, plan.edit
 	dispute := &p.memory.dispute
 	by, disturbed := policy.Disturbed(p.policy, live, ref.Key, edit)
 	if disturbed {
@@ -109,7 +138,7 @@ func (p *pass) putRight(ctx context.Context, ref v1alpha1.ConfigMapReference, li
 			return outcome{}, err
 		}
 	}
-	if edit.First {
+	if edit.First && plan.original == nil {
 		if err := p.keep(ctx, ref, live.Data[ref.Key]); err != nil {
 			return p.failed(ref, err)
 		}

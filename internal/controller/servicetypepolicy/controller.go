@@ -58,7 +58,9 @@ type Reconciler struct {
 	now    func() time.Time
 	pace   *pace.Pace
 	// follow watches a ConfigMap instead of the one before it, none for "".
-	follow      func(types.NamespacedName)
+	follow func(types.NamespacedName)
+	// home is the operator's own namespace.
+	home        string
 	enforcement Enforcement
 	synced      *prometheus.GaugeVec
 	memory      memory
@@ -115,7 +117,8 @@ var errStale = errors.New("read again")
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch;create;delete
-// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=volcano-scheduler-configmap,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=volcano-scheduler-configmap-original,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
 // Reconcile writes the configuration first and the status, by which the queues
@@ -134,7 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.pace.Stale(req.Name, object.ResourceVersion) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	p := &pass{Reconciler: r, policy: object, spec: policy.Effective(object.Spec), wait: r.pace.Wait(req.Name), now: r.now()}
+	p := &pass{Reconciler: r, policy: object, spec: policy.Located(object.Spec, r.home), wait: r.pace.Wait(req.Name), now: r.now()}
 	p.faults = policy.Validate(p.spec)
 	result, err := p.run(ctx)
 	if errors.Is(err, errStale) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -59,14 +60,7 @@ func TestItGoesOnWhereverItWasKilled(t *testing.T) {
 					}
 				}
 				if kill >= 0 {
-					w.allowed = kill
-					for range 10 {
-						if _, err := w.look(); errors.Is(err, errKilled) {
-							break
-						}
-					}
-					w.allowed = -1
-					w.restart()
+					w.killAfter(kill)
 				}
 				w.settle()
 				return w, w.writes
@@ -84,6 +78,18 @@ func TestItGoesOnWhereverItWasKilled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// killAfter ends the process after so many writes, and starts another.
+func (w *world) killAfter(writes int) {
+	w.allowed = writes
+	for range 10 {
+		if _, err := w.look(); errors.Is(err, errKilled) {
+			break
+		}
+	}
+	w.allowed = -1
+	w.restart()
 }
 
 // TestWhatWasBegunIsUndoneElsewhere: nothing is left behind in the first
@@ -106,14 +112,7 @@ func TestWhatWasBegunIsUndoneElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for kill := range 10 {
 				w := newWorld(t, newConfigMap(place.Name, plain), newConfigMap("second", plain), newPolicy())
-				w.allowed = kill
-				for range 10 {
-					if _, err := w.look(); errors.Is(err, errKilled) {
-						break
-					}
-				}
-				w.allowed = -1
-				w.restart()
+				w.killAfter(kill)
 				meanwhile(w)
 				w.settle()
 				cm := w.configMap(place.Name)
@@ -131,15 +130,23 @@ func TestWhatWasBegunIsUndoneElsewhere(t *testing.T) {
 	}
 }
 
-func TestNothingOfTheOldPlaceIsClaimedForTheNewOne(t *testing.T) {
+// TestTheOldPlaceIsKeptUntilThereIsANewOne: a name that is wrong must not leave the cluster
+// without quotas.
+func TestTheOldPlaceIsKeptUntilThereIsANewOne(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
 	w.settle()
+	written := w.text()
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.ConfigMap.Name = "second" })
 	w.settle()
-	if status := w.policy().Status; status.ConfigHash != "" || status.ConfigMap != nil {
-		t.Errorf("nothing is written in the new place, and the status says %v, %q", status.ConfigMap, status.ConfigHash)
+	status := w.policy().Status
+	if status.ConfigMap == nil || status.ConfigMap.Name != place.Name {
+		t.Errorf("nothing is written in the new place, and the status says %v", status.ConfigMap)
 	}
-	if w.text() != plain {
+	synced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionConfigSynced)
+	if synced == nil || synced.Reason != v1alpha1.ReasonConfigMapMissing {
+		t.Errorf("ConfigSynced is %v, want the reason ConfigMapMissing", synced)
+	}
+	if w.text() != written || written == plain {
 		t.Errorf("the old place says\n%s", w.text())
 	}
 }

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -30,12 +32,19 @@ func (p *pass) read(ctx context.Context, namespace, name string) (*corev1.Config
 	return live, nil
 }
 
-// keep puts the text aside before it is changed for the first time. A copy that
-// is there already is older and stays.
+// keep puts the text aside before it is changed for the first time. It is applied, not
+// created, so that the right to do so can be limited to this one name. A copy that came
+// meanwhile is older and stays: it is immutable, or somebody else's.
 func (p *pass) keep(ctx context.Context, ref v1alpha1.ConfigMapReference, text string) error {
-	err := p.client.Create(ctx, policy.Original(ref, text), client.FieldOwner(policy.FieldManager))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create ConfigMap %s/%s: %w", ref.Namespace, policy.OriginalName(ref.Name), err)
+	original := policy.Original(ref, text)
+	original.APIVersion, original.Kind = "v1", "ConfigMap"
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(original)
+	if err != nil {
+		return fmt.Errorf("ConfigMap %s/%s: %w", ref.Namespace, original.Name, err)
+	}
+	err = p.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content}), client.FieldOwner(policy.FieldManager))
+	if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("create ConfigMap %s/%s: %w", ref.Namespace, original.Name, err)
 	}
 	return nil
 }

@@ -7,18 +7,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -37,6 +33,9 @@ const gather = 100 * time.Millisecond
 type Options struct {
 	// Interval is the shortest time between two status writes.
 	Interval time.Duration
+	// Home is the namespace of the operator, where the ConfigMap is when the policy
+	// does not say.
+	Home string
 	// SkipNameValidation allows a second controller in one process, as tests
 	// have it.
 	SkipNameValidation bool
@@ -68,6 +67,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		pace:        pace.New(options.Interval),
 		follow:      configMap.follow,
 		enforcement: options.Enforcement,
+		home:        options.Home,
 		memory:      newMemory(),
 		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cardquota_policy_config_synced",
@@ -77,20 +77,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := options.Metrics.Register(r.synced); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	later := handler.Funcs{
-		CreateFunc: func(_ context.Context, _ event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			wake(q)
-		},
-		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			wake(q)
-		},
-		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			wake(q)
-		},
-	}
-	woken := handler.TypedFuncs[string, reconcile.Request]{GenericFunc: func(_ context.Context, _ event.TypedGenericEvent[string], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		wake(q)
-	}}
+	later, woken := pace.Gathered(v1alpha1.PolicyName, gather)
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("servicetypepolicy").
 		For(&v1alpha1.ServiceTypePolicy{}, builder.WithPredicates(policyChanged)).
@@ -105,12 +92,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("set up controller: %w", err)
 	}
 	return nil
-}
-
-// wake looks at the policy in a moment, once for everything that happens until
-// then.
-func wake(q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.PolicyName}}, gather)
 }
 
 // policyChanged lets changes of the policy pass except those of its status, which

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"cardquota.dev/operator/internal/decision"
+)
+
+// flags are the command line.
+type flags struct {
+	metrics, probes string
+	// secureMetrics serves metrics over TLS, and to those only who may read them.
+	secureMetrics bool
+	elect         bool
+	// electNamespace is the operator's own.
+	electNamespace string
+	// volcano is the namespace of Volcano's own programs.
+	volcano        string
+	qps            float64
+	certificates   certificates
+	webhookPort    int
+	webhookCertDir string
+	logging        zap.Options
+}
+
+// certificates says where the webhook server has its certificate from.
+type certificates string
+
+// The values of --webhook-certificates.
+const (
+	// self: the operator signs it and keeps it in a Secret.
+	self certificates = "Self"
+	// files: somebody else (cert-manager, OLM) puts it into --webhook-cert-dir.
+	files certificates = "Files"
+	// off: there is no webhook server.
+	off certificates = "Off"
+)
+
+// Set and String make it a flag.
+func (c *certificates) Set(text string) error {
+	switch value := certificates(text); value {
+	case self, files, off:
+		*c = value
+		return nil
+	}
+	return fmt.Errorf("write %s, %s or %s", self, files, off)
+}
+
+func (c *certificates) String() string { return string(*c) }
+
+func parse(args []string) (flags, error) {
+	f := flags{certificates: off}
+	set := flag.NewFlagSet("cardquota-manager", flag.ContinueOnError)
+	set.StringVar(&f.metrics, "metrics-bind-address", ":8080", "The address that serves /metrics; 0 serves none.")
+	set.BoolVar(&f.secureMetrics, "secure-metrics", false,
+		"Serve --metrics-bind-address over TLS, and only to readers whose token may get the path (TokenReview, SubjectAccessReview).")
+	set.StringVar(&f.probes, "health-probe-bind-address", ":8081", "The address that serves /healthz and /readyz.")
+	set.BoolVar(&f.elect, "leader-elect", true, "Work only while holding the leader Lease, so that several replicas can run.")
+	set.StringVar(&f.electNamespace, "leader-elect-namespace", "volcano-system",
+		"The operator's own namespace: of the leader Lease, and of the Secret and the Service of the webhooks.")
+	set.StringVar(&f.volcano, "volcano-namespace", decision.StockSchedulerNamespace,
+		"The namespace of Volcano's own scheduler; one that works there is told in condition Enforced.")
+	set.Float64Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server; bursts may be twice as many.")
+	set.Var(&f.certificates, "webhook-certificates",
+		"Where the webhook server has its certificate from. Self: the operator signs it, keeps it in the Secret cardquota-webhook-cert and "+
+			"writes its authority into the webhook configurations cardquota. Files: cert-manager or OLM put it into --webhook-cert-dir. Off: no webhooks are served.")
+	set.IntVar(&f.webhookPort, "webhook-port", 9443, "The port that serves the webhooks.")
+	set.StringVar(&f.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs",
+		"The folder of tls.crt and tls.key with --webhook-certificates=Files; they are read again when they change.")
+	f.logging.BindFlags(set)
+	kubeconfig := flag.CommandLine.Lookup("kubeconfig")
+	set.Var(kubeconfig.Value, kubeconfig.Name, kubeconfig.Usage)
+	if err := set.Parse(args); err != nil {
+		return flags{}, fmt.Errorf("parse flags: %w", err)
+	}
+	if f.qps <= 0 {
+		return flags{}, fmt.Errorf("parse flags: --kube-api-qps is %g: it must be more than 0", f.qps)
+	}
+	return f, nil
+}

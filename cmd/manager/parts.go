@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"maps"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"cardquota.dev/operator/internal/controller/bypass"
+	"cardquota.dev/operator/internal/controller/cardquota"
+	"cardquota.dev/operator/internal/controller/fleet"
+	"cardquota.dev/operator/internal/webhook"
+	selfsigned "cardquota.dev/operator/internal/webhook/certificates"
+)
+
+// cacheOptions say what of the cluster is kept in memory.
+func cacheOptions(f flags) cache.Options {
+	options := cardquota.CacheOptions()
+	maps.Copy(options.ByObject, bypass.CacheOptions())
+	maps.Copy(options.ByObject, webhook.CacheOptions())
+	maps.Copy(options.ByObject, selfsigned.CacheOptions(f.electNamespace))
+	return options
+}
+
+// metricsOptions say where metrics are served, and to whom.
+func metricsOptions(f flags) metricsserver.Options {
+	options := metricsserver.Options{BindAddress: f.metrics}
+	if f.secureMetrics {
+		options.SecureServing, options.FilterProvider = true, filters.WithAuthenticationAndAuthorization
+	}
+	return options
+}
+
+// hooks is the webhook server and where its certificate comes from.
+type hooks struct {
+	certificates certificates
+	// home is the operator's own namespace.
+	home string
+	// server is nil when there are no webhooks, self when the operator does not
+	// sign its certificate.
+	server ctrlwebhook.Server
+	self   *selfsigned.Self
+}
+
+func newHooks(f flags) *hooks {
+	h := &hooks{certificates: f.certificates, home: f.electNamespace}
+	options := ctrlwebhook.Options{Port: f.webhookPort, CertDir: f.webhookCertDir}
+	switch f.certificates {
+	case self:
+		h.self = selfsigned.New(f.electNamespace)
+		options.TLSOpts = []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = h.self.GetCertificate }}
+		h.server = ctrlwebhook.NewServer(options)
+	case files:
+		h.server = ctrlwebhook.NewServer(options)
+	}
+	return h
+}
+
+// setup adds the webhooks to the manager, which is ready when they answer.
+func (h *hooks) setup(ctx context.Context, mgr ctrl.Manager, cards *fleet.Fleet) error {
+	if h.certificates == off {
+		return nil
+	}
+	if err := webhook.Setup(ctx, mgr, cards, h.home); err != nil {
+		return err
+	}
+	if h.self != nil {
+		if err := h.self.Setup(mgr, false); err != nil {
+			return err
+		}
+		if err := mgr.AddReadyzCheck("certificate", h.self.Ready); err != nil {
+			return fmt.Errorf("add readiness check: %w", err)
+		}
+	}
+	if err := mgr.AddReadyzCheck("cards", webhook.Ready(cards)); err != nil {
+		return fmt.Errorf("add readiness check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("webhooks", h.server.StartedChecker()); err != nil {
+		return fmt.Errorf("add readiness check: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package alerts
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Half an hour each. The programs serve the metrics that they have in such a state.
+const (
+	operator       = `up{job="cardquota-manager",pod="m"} 1x60`
+	operatorDies   = `up{job="cardquota-manager",pod="m"} 1x19 0x40`
+	operatorGone   = `up{job="cardquota-manager",pod="m"} 1x19 stale`
+	operatorIsNew  = `up{job="cardquota-manager",pod="m"} 1x19 0x3 1x35`
+	scheduler      = `up{job="cardquota-scheduler",pod="s"} 1x60`
+	enforced       = `cardquota_enforced{reason="Enforced"} 1x60`
+	enforcedEnds   = `cardquota_enforced{reason="Enforced"} 1x19 stale`
+	noHeartbeat    = `cardquota_enforced{reason="NoHeartbeat"} _x19 0x40`
+	sessions       = `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x60`
+	sessionsStop   = `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x19 570x40`
+	sessionsGone   = `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x19 stale`
+	ready          = `cardquota_ready{pod="s"} 1x60`
+	configured     = `cardquota_scheduler_config_valid{pod="s"} 1x60`
+	configuredGone = `cardquota_scheduler_config_valid{pod="s"} 1x19 stale`
+	oneReason      = `cardquota_enforced{reason="ConfigNotLoaded"} 0 stale 0 stale 0 stale 0 stale 0 stale 0 stale`
+	anotherReason  = `cardquota_enforced{reason="CardBypass"} stale 0 stale 0 stale 0 stale 0 stale 0 stale 0 stale`
+	notConfigured  = `cardquota_scheduler_config_valid{pod="s"} 0x60`
+)
+
+// The names of the alerts.
+const (
+	absent   = "CardquotaOperatorAbsent"
+	stands   = "CardquotaSchedulingStands"
+	unproven = "CardquotaNotEnforced"
+	over     = "CardquotaQueueOverQuota"
+	outside  = "CardquotaCardsOutOfReach"
+)
+
+func TestAlertsFireWhenTheyShall(t *testing.T) {
+	for name, tc := range map[string]struct {
+		series []string
+		want   []string
+	}{
+		"all is well":                      {[]string{operator, enforced, sessions, ready, configured}, nil},
+		"installed, and no policy yet":     {[]string{operator, scheduler, notConfigured}, nil},
+		"the operator is replaced":         {[]string{operatorIsNew, enforced, sessions, ready, configured}, nil},
+		"the operator dies":                {[]string{operatorDies, enforcedEnds, sessions, ready, configured}, []string{absent}},
+		"the operator is gone altogether":  {[]string{operatorGone, enforcedEnds, sessions, ready, configured}, []string{absent}},
+		"it never came, without a policy":  {[]string{scheduler, notConfigured}, []string{absent}},
+		"it dies, without a policy":        {[]string{operatorDies, scheduler, notConfigured}, []string{absent}},
+		"sessions stop":                    {[]string{operator, enforcedEnds, noHeartbeat, sessionsStop, ready, configured}, []string{unproven, stands}},
+		"no replica leads":                 {[]string{operator, enforcedEnds, noHeartbeat, sessionsGone, configured}, []string{unproven, stands}},
+		"sessions decide nothing":          {[]string{operator, enforcedEnds, noHeartbeat, sessions, `cardquota_ready{pod="s"} 0x60`, configured}, []string{unproven, stands}},
+		"sessions stop without operator":   {[]string{operatorDies, enforcedEnds, sessionsStop, ready, configured}, []string{absent, stands}},
+		"no replica leads, no operator":    {[]string{operatorGone, enforcedEnds, sessionsGone, configured}, []string{absent, stands}},
+		"both programs are gone":           {[]string{operatorGone, enforcedEnds, sessionsGone, configuredGone}, []string{absent, stands}},
+		"the scheduler is not scraped":     {[]string{operator, enforced}, nil},
+		"a new leader takes a while":       {[]string{operator, enforced, `cardquota_last_session_timestamp_seconds{pod="s"} 0+30x19 stale _x2 690+30x36`, configured}, nil},
+		"the policy is taken back":         {[]string{operator, enforcedEnds, sessionsGone, `cardquota_scheduler_config_valid{pod="s"} 1x19 0x40`}, nil},
+		"Volcano's own scheduler works":    {[]string{operator, `cardquota_enforced{reason="StockScheduler"} 0x60`, configured}, []string{unproven}},
+		"a mounted configuration arrives":  {[]string{operator, `cardquota_enforced{reason="Enforced"} 1x19 stale _x3 1x35`, `cardquota_enforced{reason="ConfigNotLoaded"} _x20 0x3 stale`, sessions, configured}, nil},
+		"for one reason and for another":   {[]string{operator, oneReason, anotherReason, sessions, configured}, []string{unproven}},
+		"a queue holds too much":           {[]string{operator, `cardquota_queue_card_allocated{queue="q",card="A"} 3x60`, `cardquota_queue_card_quota{queue="q",card="A"} 2x60`}, []string{over}},
+		"for a quarter of an hour at most": {[]string{operator, `cardquota_queue_card_allocated{queue="q",card="A"} 3x29 2x30`, `cardquota_queue_card_quota{queue="q",card="A"} 2x60`}, nil},
+		"a node without labels":            {[]string{operator, `cardquota_nodes_anomalous 1x60`}, []string{outside}},
+		"a pod of no queue":                {[]string{operator, `cardquota_card_unowned{card="A"} 1x60`}, []string{outside}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := slices.Sorted(maps.Keys(newWorld(t, tc.series...).fired(t)))
+			slices.Sort(tc.want)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("alerts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSummariesNameWhatIsWrong(t *testing.T) {
+	fired := newWorld(t, operator, `cardquota_enforced{reason="StockScheduler"} 0x60`,
+		`cardquota_queue_card_allocated{queue="research",card="NVIDIA-H200"} 6x60`,
+		`cardquota_queue_card_quota{queue="research",card="NVIDIA-H200"} 4x60`).fired(t)
+	for alert, want := range map[string]string{unproven: ": StockScheduler.", over: "research holds 6 NVIDIA-H200,"} {
+		if !strings.Contains(fired[alert], want) {
+			t.Errorf("%s says %q, want …%s…", alert, fired[alert], want)
+		}
+	}
+}
+
+// An alert that no case above makes fire is not tested.
+func TestEveryAlertIsKnown(t *testing.T) {
+	var names []string
+	for _, rule := range rules(t) {
+		names = append(names, rule.Alert)
+	}
+	if diff := cmp.Diff([]string{absent, stands, unproven, over, outside}, names); diff != "" {
+		t.Errorf("alerts (-here +config/prometheus):\n%s", diff)
+	}
+}

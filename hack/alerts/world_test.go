@@ -1,0 +1,142 @@
+package alerts
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/template"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+const (
+	// step is the time between two scrapes, and between two evaluations.
+	step = 30 * time.Second
+	// length is how long everything is watched.
+	length = 30 * time.Minute
+)
+
+// world is what Prometheus scraped, from the Unix epoch on. It answers queries.
+type world struct {
+	*testing.T
+	engine *promql.Engine
+	series []promql.Series
+}
+
+// newWorld takes series in the notation of promtool: a selector and its values, one for each
+// scrape. A target that is gone ends in stale.
+func newWorld(t *testing.T, series ...string) *world {
+	t.Helper()
+	w := &world{T: t, engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})}
+	for _, text := range series {
+		metric, values, err := parser.ParseSeriesDesc(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		one := promql.Series{Metric: metric}
+		for i, value := range values {
+			if !value.Omitted {
+				one.Floats = append(one.Floats, promql.FPoint{T: (time.Duration(i) * step).Milliseconds(), F: value.Value})
+			}
+		}
+		w.series = append(w.series, one)
+	}
+	return w
+}
+
+// fired are the summaries of the alerts that fire at any time, by name: the first one of each.
+func (w *world) fired(t *testing.T) map[string]string {
+	fired := map[string]string{}
+	for _, rule := range rules(t) {
+		since := map[string]time.Duration{} // by the labels of what is wrong
+		for at := time.Duration(0); at <= length; at += step {
+			wrong := map[string]time.Duration{}
+			for _, sample := range w.query(rule.Expr, at) {
+				key := sample.Metric.String()
+				wrong[key] = at
+				if before, pending := since[key]; pending {
+					wrong[key] = before
+				}
+				if _, told := fired[rule.Alert]; !told && at-wrong[key] >= time.Duration(rule.For) {
+					fired[rule.Alert] = w.expand(rule.Annotations["summary"], sample, at)
+				}
+			}
+			since = wrong
+		}
+	}
+	return fired
+}
+
+func (w *world) query(expression string, at time.Duration) promql.Vector {
+	w.Helper()
+	query, err := w.engine.NewInstantQuery(w.Context(), w, promql.NewPrometheusQueryOpts(false, 0), expression, time.Unix(0, 0).Add(at))
+	if err != nil {
+		w.Fatalf("%s: %v", expression, err)
+	}
+	defer query.Close()
+	vector, err := query.Exec(w.Context()).Vector()
+	if err != nil {
+		w.Fatalf("%s: %v", expression, err)
+	}
+	return append(promql.Vector(nil), vector...)
+}
+
+// expand fills in the template of an annotation.
+func (w *world) expand(text string, sample promql.Sample, at time.Duration) string {
+	w.Helper()
+	const variables = "{{$labels := .Labels}}{{$value := .Value}}"
+	data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
+	ask := func(_ context.Context, expression string, _ time.Time) (promql.Vector, error) {
+		return w.query(expression, at), nil
+	}
+	expanded, err := template.NewTemplateExpander(w.Context(), variables+text, "summary", data, model.Time(at.Milliseconds()), ask, nil, nil).Expand()
+	if err != nil {
+		w.Fatalf("%s: %v", text, err)
+	}
+	return expanded
+}
+
+// Querier and the following make it a storage.Queryable.
+func (w *world) Querier(int64, int64) (storage.Querier, error) {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+		set := &set{}
+		for _, series := range w.series {
+			if matches(series.Metric, matchers) {
+				set.left = append(set.left, promql.NewStorageSeries(series))
+			}
+		}
+		return set
+	}}, nil
+}
+
+func matches(metric labels.Labels, matchers []*labels.Matcher) bool {
+	for _, matcher := range matchers {
+		if !matcher.Matches(metric.Get(matcher.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// set hands out series one after the other.
+type set struct {
+	left []storage.Series
+	at   storage.Series
+}
+
+func (s *set) Next() bool {
+	if len(s.left) == 0 {
+		return false
+	}
+	s.at, s.left = s.left[0], s.left[1:]
+	return true
+}
+
+func (s *set) At() storage.Series                { return s.at }
+func (s *set) Err() error                        { return nil }
+func (s *set) Warnings() annotations.Annotations { return nil }

@@ -1,0 +1,106 @@
+// Command catalog writes a file-based catalog of bundles that are folders: their manifests as
+// `opm render` takes them over, and the package and its channels as the bundles themselves say
+// (annotations.yaml, spec.replaces, olm.skipRange). `opm validate` has the last word.
+//
+//	cd hack/bundle && go run ./catalog -opm ../../bin/olm/opm -out ../../dist/catalog ../../bundle
+//
+// Several bundles are several versions of one package, in any order.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/manifests"
+	"sigs.k8s.io/yaml"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "catalog:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	set := flag.NewFlagSet("catalog", flag.ContinueOnError)
+	opm := set.String("opm", "opm", "The program opm of operator-registry.")
+	out := set.String("out", "", "The folder of the catalog. What it holds of this package is replaced.")
+	if err := set.Parse(args); err != nil {
+		return fmt.Errorf("parse flags: %w", err)
+	}
+	if *out == "" || set.NArg() == 0 {
+		return errors.New("say -out and at least one bundle's folder")
+	}
+	bundles := make([]*manifests.Bundle, set.NArg())
+	for i, dir := range set.Args() {
+		var err error
+		if bundles[i], err = load(dir); err != nil {
+			return fmt.Errorf("bundle %s: %w", dir, err)
+		}
+	}
+	documents, err := index(bundles)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	for _, document := range documents {
+		content, err := yaml.Marshal(document)
+		if err != nil {
+			return err
+		}
+		text.WriteString("---\n")
+		text.Write(content)
+	}
+	for _, dir := range set.Args() {
+		rendered, err := output(*opm, "render", dir, "--output=yaml")
+		if err != nil {
+			return err
+		}
+		text.Write(rendered)
+	}
+	file := filepath.Join(*out, bundles[0].Package, "catalog.yaml")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
+		return err
+	}
+	_, err = output(*opm, "validate", *out)
+	return err
+}
+
+// load reads a bundle, with the package that it belongs to.
+func load(dir string) (*manifests.Bundle, error) {
+	bundle, err := manifests.GetBundleFromDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(filepath.Join(dir, "metadata", "annotations.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var file manifests.AnnotationsFile
+	if err := yaml.Unmarshal(content, &file); err != nil {
+		return nil, fmt.Errorf("annotations: %w", err)
+	}
+	bundle.Package = file.Annotations.PackageName
+	return bundle, nil
+}
+
+// output runs a program and returns what it writes; what it complains about is in the error.
+func output(program string, args ...string) ([]byte, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.Bytes(), nil
+}

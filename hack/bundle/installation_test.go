@@ -1,0 +1,249 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// serviceMonitor is what the Prometheus operator makes a scrape of.
+type serviceMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Selector  metav1.LabelSelector `json:"selector"`
+		Endpoints []endpoint           `json:"endpoints"`
+	} `json:"spec"`
+}
+
+// endpoint is a port of the Services that a serviceMonitor selects. A field that is not here, such
+// as jobLabel, would change what the tests below take for granted, and is an error.
+type endpoint struct {
+	Port            string         `json:"port"`
+	Scheme          string         `json:"scheme"`
+	BearerTokenFile string         `json:"bearerTokenFile"`
+	TLSConfig       map[string]any `json:"tlsConfig"`
+}
+
+// installed is config/default with every component that config/ has.
+type installed struct {
+	deployments []appsv1.Deployment
+	services    []corev1.Service
+	policies    []networkingv1.NetworkPolicy
+	monitors    []serviceMonitor
+	rules       []unstructured.Unstructured
+}
+
+func everything(t *testing.T) installed {
+	t.Helper()
+	files := project(t)
+	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../default]\ncomponents:\n"
+	for name, file := range files {
+		if path.Base(name) == "kustomization.yaml" && strings.Contains(string(file.Data), "\nkind: Component\n") {
+			text += "- " + strings.Replace(path.Dir(name), "config/", "../", 1) + "\n"
+		}
+	}
+	files["config/everything/kustomization.yaml"] = &fstest.MapFile{Data: []byte(text)}
+	config, err := inMemory(fs.FS(files), "config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := build(config, "config/everything")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all installed
+	for _, object := range objects {
+		if err := all.add(object); err != nil {
+			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+	if len(all.deployments) != 2 || len(all.monitors) == 0 || len(all.policies) == 0 || len(all.rules) == 0 {
+		t.Fatalf("a component is missing: %s", text)
+	}
+	return all
+}
+
+func (all *installed) add(object unstructured.Unstructured) error {
+	switch object.GetKind() {
+	case "Deployment":
+		return appendTo(&all.deployments, object)
+	case "Service":
+		return appendTo(&all.services, object)
+	case "NetworkPolicy":
+		return appendTo(&all.policies, object)
+	case "ServiceMonitor":
+		return appendTo(&all.monitors, object)
+	case "PrometheusRule":
+		all.rules = append(all.rules, object)
+	}
+	return nil
+}
+
+// deployment is the one whose pods a selector means, in the namespace of who selects.
+func (all installed) deployment(namespace string, selector labels.Selector) (*appsv1.Deployment, error) {
+	var found []*appsv1.Deployment
+	for i := range all.deployments {
+		if d := &all.deployments[i]; d.Namespace == namespace && selector.Matches(labels.Set(d.Spec.Template.Labels)) {
+			found = append(found, d)
+		}
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("%q in namespace %s selects %d Deployments, not one", selector, namespace, len(found))
+	}
+	return found[0], nil
+}
+
+// opens says whether a Deployment's container has a port of that name or number.
+func opens(deployment *appsv1.Deployment, port intstr.IntOrString) bool {
+	return slices.ContainsFunc(deployment.Spec.Template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
+		return port.Type == intstr.String && p.Name == port.StrVal || port.Type == intstr.Int && p.ContainerPort == port.IntVal
+	})
+}
+
+func TestServicesLeadToPortsThatAreOpen(t *testing.T) {
+	all := everything(t)
+	for _, service := range all.services {
+		deployment, err := all.deployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
+		if err != nil {
+			t.Errorf("Service %s: %v", service.Name, err)
+			continue
+		}
+		for _, port := range service.Spec.Ports {
+			if !opens(deployment, port.TargetPort) {
+				t.Errorf("Service %s leads to port %s, which Deployment %s does not open", service.Name, port.TargetPort.String(), deployment.Name)
+			}
+		}
+	}
+}
+
+// target is a Service that is scraped for the pods behind it.
+type target struct {
+	endpoint   endpoint
+	service    *corev1.Service
+	deployment *appsv1.Deployment
+}
+
+func (all installed) targets(t *testing.T) []target {
+	t.Helper()
+	var list []target
+	for _, monitor := range all.monitors {
+		selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range all.services {
+			service := &all.services[i]
+			for _, endpoint := range monitor.Spec.Endpoints {
+				named := slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == endpoint.Port })
+				if service.Namespace != monitor.Namespace || !selector.Matches(labels.Set(service.Labels)) || !named {
+					continue
+				}
+				deployment, err := all.deployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
+				if err != nil {
+					t.Fatalf("ServiceMonitor %s, Service %s: %v", monitor.Name, service.Name, err)
+				}
+				list = append(list, target{endpoint, service, deployment})
+			}
+		}
+	}
+	return list
+}
+
+// Every Deployment is scraped once, over TLS with a token, as its arguments say that it serves.
+func TestPrometheusScrapesBothPrograms(t *testing.T) {
+	scraped := map[string]int{}
+	for _, target := range everything(t).targets(t) {
+		scraped[target.deployment.Name]++
+		if e := target.endpoint; e.Scheme != "https" || e.BearerTokenFile == "" || e.TLSConfig["insecureSkipVerify"] != true {
+			t.Errorf("Service %s is asked without a token, or only with a certificate that no program makes itself: %+v", target.service.Name, e)
+		}
+		args := strings.Join(target.deployment.Spec.Template.Spec.Containers[0].Args, "\n")
+		if !regexp.MustCompile(`(?m)^--secure-metrics(=true)?$`).MatchString(args) {
+			t.Errorf("Deployment %s serves its metrics in the clear", target.deployment.Name)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"cardquota-manager": 1, "cardquota-scheduler": 1}, scraped); diff != "" {
+		t.Errorf("how often Deployments are scraped (-want +got):\n%s", diff)
+	}
+}
+
+// The alerts know a target by its job, which is the name of the Service.
+func TestAlertsAskForJobsThatThereAre(t *testing.T) {
+	all := everything(t)
+	var jobs []string
+	for _, target := range all.targets(t) {
+		jobs = append(jobs, target.service.Name)
+	}
+	for _, rule := range all.rules {
+		text, err := rule.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := regexp.MustCompile(`job=\\"([^\\]*)\\"`).FindAllStringSubmatch(string(text), -1)
+		for _, job := range asked {
+			if !slices.Contains(jobs, job[1]) {
+				t.Errorf("an alert asks for the job %s, which nothing is scraped as", job[1])
+			}
+		}
+		if len(asked) == 0 {
+			t.Error("no alert asks whether a program is scraped")
+		}
+	}
+}
+
+// What a policy lets in is where a Service leads: no more, and no less.
+func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
+	all := everything(t)
+	allowed, wanted := map[string][]string{}, map[string][]string{}
+	for _, policy := range all.policies {
+		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deployment, err := all.deployment(policy.Namespace, selector)
+		if err != nil {
+			t.Errorf("NetworkPolicy %s: %v", policy.Name, err)
+			continue
+		}
+		for _, rule := range policy.Spec.Ingress {
+			for _, port := range rule.Ports {
+				if !opens(deployment, *port.Port) {
+					t.Errorf("NetworkPolicy %s lets in to port %s, which Deployment %s does not open", policy.Name, port.Port.String(), deployment.Name)
+				}
+				allowed[deployment.Name] = append(allowed[deployment.Name], port.Port.String())
+			}
+		}
+	}
+	for _, service := range all.services {
+		deployment, err := all.deployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, port := range service.Spec.Ports {
+			wanted[deployment.Name] = append(wanted[deployment.Name], port.TargetPort.String())
+		}
+	}
+	for _, ports := range []map[string][]string{allowed, wanted} {
+		for name := range ports {
+			slices.Sort(ports[name])
+		}
+	}
+	if diff := cmp.Diff(wanted, allowed); diff != "" {
+		t.Errorf("ports (-behind Services +let in):\n%s", diff)
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Read in a way of its own: what OLM registers is what config/webhook says, but for the
+// matchConditions, which OLM does not know.
+func TestWebhooksAreThoseOfConfig(t *testing.T) {
+	port := intstr.FromInt32(9443)
+	var want []v1alpha1.WebhookDescription
+	for _, object := range documents(t, "webhook/manifests.yaml") {
+		kind := map[any]v1alpha1.WebhookAdmissionType{
+			"ValidatingWebhookConfiguration": v1alpha1.ValidatingAdmissionWebhook,
+			"MutatingWebhookConfiguration":   v1alpha1.MutatingAdmissionWebhook,
+		}[object["kind"]]
+		// A mutating webhook has all fields that a validating one has.
+		for _, w := range into[admissionv1.MutatingWebhookConfiguration](t, object).Webhooks {
+			want = append(want, v1alpha1.WebhookDescription{
+				GenerateName: w.Name, Type: kind, DeploymentName: "cardquota-manager", ContainerPort: 443, TargetPort: &port,
+				Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy, ObjectSelector: w.ObjectSelector,
+				SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
+				ReinvocationPolicy: w.ReinvocationPolicy, WebhookPath: w.ClientConfig.Service.Path,
+			})
+		}
+	}
+	got := loadBundle(t).CSV.Spec.WebhookDefinitions
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("webhooks (-config +bundle):\n%s", diff)
+	}
+	if len(got) < 5 {
+		t.Errorf("the bundle has only %d webhooks: is config/webhook read right?", len(got))
+	}
+}
+
+// OLM makes a Service of its own for the webhooks; a second one would only confuse.
+func TestTheWebhooksServiceIsLeftToOLM(t *testing.T) {
+	names := map[string]bool{}
+	for _, object := range loadBundle(t).Objects {
+		if object.GetKind() == "Service" {
+			names[object.GetName()] = true
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"cardquota-manager": true, "cardquota-scheduler": true}, names); diff != "" {
+		t.Errorf("Services of the bundle (-want +got):\n%s", diff)
+	}
+}

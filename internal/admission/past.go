@@ -1,0 +1,43 @@
+package admission
+
+import (
+	"slices"
+	"strings"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// past tells early what the API server would refuse of every pod of a template:
+// that it asks for a card and passes the scheduler by. Pods themselves are left
+// to the ValidatingAdmissionPolicy, which says the same.
+func past(answer *Answer, load *Workload, t *Template, ask decision.Ask, spec v1alpha1.ServiceTypePolicySpec, user string) {
+	if load.Pod() || ask.Count == 0 || ask.Refusal != nil || exempt(load, t, spec.Admission.ExemptServiceAccounts, user) {
+		return
+	}
+	tell := answer.warn
+	switch spec.Admission.Bypass {
+	case v1alpha1.BypassOff:
+		return
+	case v1alpha1.BypassDeny:
+		tell = answer.refuse
+	}
+	who := load.where(t)
+	if !ours(load, t.Pod, spec) {
+		tell("%s: its pods ask for %d %s each and name schedulerName %s, but only the scheduler %s hands out cards within the quota of a queue: write %s.spec.schedulerName: %s",
+			who, ask.Count, ask.Resource, clip.Text(scheduler(load, t.Pod), shown), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
+	}
+	if node := t.Pod.Spec.NodeName; node != "" {
+		tell("%s: its pods ask for %d %s each and bring spec.nodeName %s along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector",
+			who, ask.Count, ask.Resource, node)
+	}
+}
+
+// exempt tells that the policy lets the pods pass.
+func exempt(load *Workload, t *Template, accounts []v1alpha1.ServiceAccountReference, user string) bool {
+	return slices.ContainsFunc(accounts, func(a v1alpha1.ServiceAccountReference) bool {
+		return user == "system:serviceaccount:"+a.Namespace+":"+a.Name ||
+			load.Meta.Namespace == a.Namespace && t.Pod.Spec.ServiceAccountName == a.Name
+	})
+}

@@ -1,0 +1,51 @@
+package admission
+
+import (
+	"fmt"
+
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/servicetype"
+)
+
+// Queue judges the annotations of a Queue. before is nil for a new one.
+func Queue(queue, before *v1beta1.Queue) Answer {
+	answer := annotated(queue)
+	if before != nil {
+		return answer.Since(annotated(before))
+	}
+	return answer
+}
+
+// annotated is what is wrong with the annotations of one Queue: what the
+// scheduler would withhold every card for.
+func annotated(queue *v1beta1.Queue) Answer {
+	var answer Answer
+	wrong := func(key string, err error) {
+		if err != nil {
+			answer.refuse("Queue %s, annotation %s: %v", queue.Name, key, err)
+		}
+	}
+	if text, ok := queue.Annotations[v1alpha1.AnnotationCardQuota]; ok {
+		_, err := card.ParseQuota(text)
+		wrong(v1alpha1.AnnotationCardQuota, err)
+	}
+	if text, ok := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]; ok {
+		_, err := decision.ParseNamespaceSelector(text)
+		wrong(v1alpha1.AnnotationNamespaceSelector, err)
+	}
+	if name, ok := queue.Annotations[v1alpha1.AnnotationServiceType]; ok {
+		wrong(v1alpha1.AnnotationServiceType, servicetype.ValidateName(name))
+	}
+	for _, key := range []string{v1alpha1.AnnotationCardName, v1alpha1.AnnotationCardRequest} {
+		if _, ok := queue.Annotations[key]; ok {
+			answer.warn("%s", fmt.Sprintf("Queue %s, annotation %s is read on workloads only: what a queue may use is written in %s",
+				queue.Name, key, v1alpha1.AnnotationCardQuota))
+		}
+	}
+	unknownKeys(&answer, "Queue "+queue.Name, queue.Annotations)
+	return answer
+}

@@ -1,0 +1,61 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+func TestServiceTypePolicy(t *testing.T) {
+	gone := metav1.NewTime(time.Unix(1, 0))
+	policy := func(change func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
+		p := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+		if change != nil {
+			change(&p.Spec)
+		}
+		return p
+	}
+	types := func(types ...v1alpha1.ServiceTypeSpec) func(*v1alpha1.ServiceTypePolicySpec) {
+		return func(s *v1alpha1.ServiceTypePolicySpec) { s.ServiceTypes = types }
+	}
+	wrong := types(v1alpha1.ServiceTypeSpec{Name: "a", ReclaimFrom: []string{"b"}})
+	wrongAnd := func(s *v1alpha1.ServiceTypePolicySpec) { wrong(s); s.UnmanagedQueues = v1alpha1.UnmanagedIgnore }
+	wrongTwice := types(v1alpha1.ServiceTypeSpec{Name: "a", ReclaimFrom: []string{"b", "c"}})
+	text := func(text string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{Data: map[string]string{"volcano-scheduler.conf": text}}
+	}
+	good := Configuration{Live: text(smallest)}
+	leaving := policy(wrong)
+	leaving.DeletionTimestamp = &gone
+	tests := map[string]struct {
+		policy, before *v1alpha1.ServiceTypePolicy
+		quotas         []*v1alpha1.CardQuota
+		configuration  Configuration
+		refusal        string
+		warning        string
+	}{
+		"the usual one":                      {policy: policy(nil), configuration: good, quotas: []*v1alpha1.CardQuota{quotaOf("a", nil)}},
+		"one that contradicts itself":        {policy: policy(wrong), configuration: good, refusal: `ServiceTypePolicy default: type "a" takes from "b", which is not defined`},
+		"one that did before":                {policy: policy(wrongAnd), before: policy(wrong), configuration: good, warning: "as before: "},
+		"one that does so more than before":  {policy: policy(wrongTwice), before: policy(wrong), configuration: good, refusal: `takes from "c"`, warning: "as before: "},
+		"metadata of a wrong one":            {policy: policy(wrong), before: policy(wrong), configuration: good},
+		"a wrong one that is being deleted":  {policy: leaving, before: policy(nil), configuration: good},
+		"a number that the scheduler cannot": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitFactor = "0.5" }), configuration: good, refusal: `overCommitFactor "0.5" must be a number from 1 to 100`},
+		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceTypeSpec{Name: "inference"})), configuration: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", nil), quotaOf("a", nil)},
+			warning: "2 CardQuotas are of a service type that this policy does not define: a (training), b (training)"},
+		"no ConfigMap yet":                {policy: policy(nil), warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
+		"a ConfigMap that is not known":   {policy: policy(nil), configuration: Configuration{Unknown: true}},
+		"a ConfigMap that nobody can use": {policy: policy(nil), configuration: Configuration{Live: text("actions: [")}, warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf was left as it is"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			answer := ServiceTypePolicy(tc.policy, tc.before, PolicyWorld{Quotas: tc.quotas, Configuration: tc.configuration})
+			says(t, "refusals", answer.Refusals, tc.refusal)
+			says(t, "warnings", answer.Warnings, tc.warning)
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package admission
+
+import (
+	"slices"
+
+	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/vcjob"
+)
+
+const (
+	// TideRetries is the maxRetry that a job gets: a training that is taken four
+	// times a day lives for more than three weeks, and one that crashes for ever
+	// still ends.
+	TideRetries = 100
+	// volcanoRetries is what Volcano's CRD writes into a job that says nothing,
+	// before any webhook sees it.
+	volcanoRetries = 3
+)
+
+// Defaults is what a vcjob is completed by.
+type Defaults struct {
+	// MaxRetry is 0 when it stays.
+	MaxRetry int32
+	// Policies are appended to spec.policies.
+	Policies []vcbatch.LifecyclePolicy
+}
+
+// None tells that the job stays as it is.
+func (d Defaults) None() bool { return d.MaxRetry == 0 && len(d.Policies) == 0 }
+
+// TideDefaults returns what a new vcjob needs so that it survives that its cards
+// are taken back, where the ServiceTypePolicy asks for that. It says nothing
+// where the job says something: a job that ends when it is evicted shall end, one
+// that runs with fewer pods than it has loses single pods.
+func TideDefaults(job *vcbatch.Job, world World) Defaults {
+	load, _ := WorkloadOf(job)
+	if world.Policy == nil || world.spec().Admission.VCJobDefaults != v1alpha1.VCJobDefaultsTide || !wantsCards(&load, world.Inventory) {
+		return Defaults{}
+	}
+	queue := world.Queue(world.queueOf(&load, nil))
+	if queue == nil {
+		return Defaults{}
+	}
+	meaning, known := policy.Types(world.Policy)(queue.Annotations[v1alpha1.AnnotationServiceType])
+	habit := vcjob.HabitOf(job)
+	if !known || !meaning.Reclaimable || habit.Ends {
+		return Defaults{}
+	}
+	var out Defaults
+	if retries := job.Spec.MaxRetry; retries == 0 || retries == volcanoRetries {
+		out.MaxRetry = TideRetries
+	}
+	if !answered(job) && !elastic(job) {
+		out.Policies = []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
+	}
+	return out
+}
+
+// answered tells that some policy of the job, or of one of its tasks, says what
+// becomes of an eviction.
+func answered(job *vcbatch.Job) bool {
+	of := func(policies []vcbatch.LifecyclePolicy) bool {
+		return slices.ContainsFunc(policies, func(p vcbatch.LifecyclePolicy) bool {
+			return slices.ContainsFunc(append([]bus.Event{p.Event}, p.Events...), func(e bus.Event) bool { return e == bus.PodEvictedEvent || e == bus.AnyEvent })
+		})
+	}
+	return of(job.Spec.Policies) || slices.ContainsFunc(job.Spec.Tasks, func(t vcbatch.TaskSpec) bool { return of(t.Policies) })
+}
+
+// elastic tells that the job says it runs with fewer pods than it has.
+func elastic(job *vcbatch.Job) bool {
+	var pods int32
+	for i := range job.Spec.Tasks {
+		task := &job.Spec.Tasks[i]
+		pods += task.Replicas
+		if least := task.MinAvailable; least != nil && *least < task.Replicas {
+			return true
+		}
+		if parts := task.PartitionPolicy; parts != nil && parts.MinPartitions > 0 && parts.MinPartitions < parts.TotalPartitions {
+			return true
+		}
+	}
+	return job.Spec.MinAvailable > 0 && job.Spec.MinAvailable < pods
+}
+
+// wantsCards tells whether any pod of the workload asks for a card, or says that
+// it does where no node offers one yet.
+func wantsCards(load *Workload, inv *card.Inventory) bool {
+	return slices.ContainsFunc(load.Templates, func(t Template) bool {
+		return decision.AskOf(t.Pod, inv).Count > 0
+	})
+}

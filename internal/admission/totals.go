@@ -1,0 +1,104 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// totals judges card.request against the pods that the workload makes.
+func totals(answer *Answer, load *Workload, inv *card.Inventory) {
+	text, ok := load.Annotations[v1alpha1.AnnotationCardRequest]
+	if !ok || load.Pod() {
+		return
+	}
+	requests, err := card.ParseTotals(text)
+	if err != nil {
+		answer.refuse("%s: annotation %s: %v", load, v1alpha1.AnnotationCardRequest, err)
+		return
+	}
+	if len(load.Templates) == 0 {
+		return // a PodGroup does not say what its pods ask for
+	}
+	pods, sure := podsOf(load, inv)
+	said := map[corev1.ResourceName]card.Count{}
+	for _, total := range requests {
+		resource := resourceOf(total.Request, inv)
+		switch {
+		case total.Count == 0:
+		case resource == "":
+			answer.warn("%s: annotation %s names %s, which no node offers now: %s", load, v1alpha1.AnnotationCardRequest, total.Request, offered(inv))
+		case !sure:
+		case len(pods[resource].requests) == 0:
+			answer.refuse("%s: annotation %s asks for %d %s, but none of its pods requests %s: write it in resources.limits of a container, or take the entry out",
+				load, v1alpha1.AnnotationCardRequest, total.Count, total.Request, resource)
+		case !slices.ContainsFunc(pods[resource].requests, func(r card.Request) bool { return meet(r, total.Request) }):
+			answer.refuse("%s: annotation %s asks for %d %s, but its pods name other cards in %s (%s): write the same cards in both",
+				load, v1alpha1.AnnotationCardRequest, total.Count, total.Request, v1alpha1.AnnotationCardName, pods[resource].requests[0])
+		}
+		said[resource] = said[resource].Add(total.Count)
+	}
+	if sure {
+		counted(answer, load, pods, said)
+	}
+}
+
+// counted warns of a total that is not that of the pods.
+func counted(answer *Answer, load *Workload, pods map[corev1.ResourceName]asks, said map[corev1.ResourceName]card.Count) {
+	for _, resource := range slices.Sorted(maps.Keys(said)) {
+		if all := pods[resource].count; resource != "" && all > 0 && all != said[resource] {
+			answer.warn("%s: annotation %s speaks of %d %s in all, its pods ask for %d: before the pods exist the annotation is believed, afterwards they are",
+				load, v1alpha1.AnnotationCardRequest, said[resource], resource, all)
+		}
+	}
+}
+
+// asks are what the pods of a workload ask for of one resource.
+type asks struct {
+	requests []card.Request
+	// count is of all pods together, 0 when the number of pods is not known.
+	count card.Count
+}
+
+// podsOf gathers what the pods ask for. It is false when a template asks for
+// something that cannot be told yet.
+func podsOf(load *Workload, inv *card.Inventory) (map[corev1.ResourceName]asks, bool) {
+	out, sure := map[corev1.ResourceName]asks{}, true
+	for _, t := range load.Templates {
+		ask := decision.AskOf(t.Pod, inv)
+		if ask.Refusal != nil {
+			sure = false
+			continue
+		}
+		if ask.Count == 0 {
+			continue
+		}
+		all := out[ask.Resource]
+		all.requests = append(all.requests, ask.Request)
+		if replicas := card.Count(max(t.Replicas, 0)); ask.Count <= card.MaxCount {
+			all.count = all.count.Add(min(replicas, card.MaxCount) * ask.Count)
+		}
+		out[ask.Resource] = all
+	}
+	return out, sure
+}
+
+// meet tells whether two requests can mean the same card.
+func meet(a, b card.Request) bool {
+	return a.Any() || slices.ContainsFunc(b.Names(), a.Allows)
+}
+
+// resourceOf is the resource of a request, "" when no node has such a card.
+func resourceOf(request card.Request, inv *card.Inventory) corev1.ResourceName {
+	for _, name := range request.Names() {
+		if resources := inv.ResourcesOf(name); len(resources) > 0 {
+			return resources[0]
+		}
+	}
+	return ""
+}

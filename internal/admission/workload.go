@@ -1,0 +1,131 @@
+package admission
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+)
+
+// Workload is anything that makes pods, or a pod itself, in one form.
+type Workload struct {
+	// Kind and Name are for people: Deployment, trainer.
+	Kind, Name string
+	Meta       metav1.ObjectMeta
+	// Annotations are those that reach the PodGroup, and At is where they stand: a
+	// CronJob's are those of the jobs that it makes.
+	Annotations map[string]string
+	At          string
+	// Queue is what its spec says, "" when it has no such field or says nothing.
+	Queue string
+	// Volcano tells that its spec names the queue and Volcano's scheduler takes it
+	// without being named: vcjobs and PodGroups.
+	Volcano bool
+	// Scheduler is the schedulerName of pods that name none.
+	Scheduler string
+	// Templates are the pods it makes; a pod is its own only one.
+	Templates []Template
+}
+
+// Template is one kind of pod of a workload.
+type Template struct {
+	// Path is where it stands, "" for a pod itself.
+	Path string
+	Pod  *corev1.Pod
+	// Replicas is how many pods of it there are; 0 when that is not known.
+	Replicas int64
+}
+
+// Pod tells that the workload is a pod.
+func (w *Workload) Pod() bool { return w.Kind == "Pod" }
+
+// Controlled tells that another object made it, for which the rules were asked
+// already.
+func (w *Workload) Controlled() bool { return metav1.GetControllerOf(&w.Meta) != nil }
+
+// String names the workload.
+func (w *Workload) String() string {
+	name := w.Name
+	if name == "" {
+		name = w.Meta.GenerateName + "*"
+	}
+	return w.Kind + " " + name
+}
+
+// WorkloadOf brings an object into one form. It is false for a kind that makes no
+// pods that the scheduler places.
+func WorkloadOf(object runtime.Object) (Workload, bool) {
+	var w Workload
+	switch o := object.(type) {
+	case *corev1.Pod:
+		w = Workload{Kind: "Pod", Meta: o.ObjectMeta, Templates: []Template{{Pod: o, Replicas: 1}}}
+	case *v1beta1.PodGroup:
+		w = Workload{Kind: "PodGroup", Meta: o.ObjectMeta, Queue: o.Spec.Queue, Volcano: true}
+	case *vcbatch.Job:
+		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Queue: o.Spec.Queue, Volcano: true, Scheduler: o.Spec.SchedulerName, Templates: tasks("spec", &o.Spec)}
+	case *vcbatch.CronJob:
+		spec := &o.Spec.JobTemplate.Spec
+		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Queue: spec.Queue, Volcano: true, Scheduler: spec.SchedulerName, Templates: tasks("spec.jobTemplate.spec", spec)}
+	case *appsv1.Deployment:
+		w = Workload{Kind: "Deployment", Meta: o.ObjectMeta, Templates: one("spec.template", o.Spec.Template)}
+	case *appsv1.ReplicaSet:
+		w = Workload{Kind: "ReplicaSet", Meta: o.ObjectMeta, Templates: one("spec.template", o.Spec.Template)}
+	case *appsv1.StatefulSet:
+		w = Workload{Kind: "StatefulSet", Meta: o.ObjectMeta, Templates: one("spec.template", o.Spec.Template)}
+	case *appsv1.DaemonSet:
+		w = Workload{Kind: "DaemonSet", Meta: o.ObjectMeta, Templates: one("spec.template", o.Spec.Template)}
+	case *batchv1.Job:
+		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Templates: one("spec.template", o.Spec.Template)}
+	case *batchv1.CronJob:
+		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Templates: one("spec.jobTemplate.spec.template", o.Spec.JobTemplate.Spec.Template)}
+	default:
+		return Workload{}, false
+	}
+	w.Name, w.Annotations, w.At = w.Meta.Name, w.Meta.Annotations, "metadata"
+	switch o := object.(type) {
+	case *vcbatch.CronJob:
+		w.Annotations, w.At = o.Spec.JobTemplate.Annotations, "spec.jobTemplate.metadata"
+	case *batchv1.CronJob:
+		w.Annotations, w.At = o.Spec.JobTemplate.Annotations, "spec.jobTemplate.metadata"
+	}
+	return w, true
+}
+
+func one(path string, template corev1.PodTemplateSpec) []Template {
+	return []Template{{Path: path, Pod: podOf(template)}}
+}
+
+func tasks(path string, spec *vcbatch.JobSpec) []Template {
+	out := make([]Template, len(spec.Tasks))
+	for i := range spec.Tasks {
+		out[i] = Template{
+			Path: fmt.Sprintf("%s.tasks[%d].template", path, i), Pod: podOf(spec.Tasks[i].Template), Replicas: int64(spec.Tasks[i].Replicas),
+		}
+	}
+	return out
+}
+
+// podOf is the pod that a template makes. What a pod does not request it requests
+// as its limit says; the API server writes that into pods, not into templates.
+func podOf(template corev1.PodTemplateSpec) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			resources := &containers[i].Resources
+			for name, limit := range resources.Limits {
+				if _, requested := resources.Requests[name]; !requested {
+					if resources.Requests == nil {
+						resources.Requests = corev1.ResourceList{}
+					}
+					resources.Requests[name] = limit
+				}
+			}
+		}
+	}
+	return pod
+}

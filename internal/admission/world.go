@@ -1,0 +1,80 @@
+package admission
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/policy"
+)
+
+// World is what the rules for workloads know besides the object. What is not
+// known refuses nothing: the scheduler knows it later.
+type World struct {
+	// Inventory is the cards of all nodes; an empty one before they were read.
+	Inventory *card.Inventory
+	// Policy is the ServiceTypePolicy, nil when there is none.
+	Policy *v1alpha1.ServiceTypePolicy
+	// Namespace is that of the object, nil when it is not known.
+	Namespace *corev1.Namespace
+	// Queue finds a Queue by name, nil when it is not known.
+	Queue func(name string) *v1beta1.Queue
+	// Group finds a PodGroup of the object's namespace by name, nil when it is not
+	// known.
+	Group func(name string) *v1beta1.PodGroup
+	// User is who writes, as the API server names it.
+	User string
+}
+
+// spec is the effective policy. Without one nobody is kept from passing the
+// scheduler by.
+func (w *World) spec() v1alpha1.ServiceTypePolicySpec {
+	if w.Policy == nil {
+		return policy.Effective(v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.AdmissionSpec{Bypass: v1alpha1.BypassOff}})
+	}
+	return policy.Effective(w.Policy.Spec)
+}
+
+// looksOn tells that workloads are warned of and none is refused.
+func (w *World) looksOn() bool {
+	return w.Policy == nil || w.spec().Admission.Bypass == v1alpha1.BypassWarn
+}
+
+// ours tells whether our scheduler places a pod. A vcjob that names no scheduler
+// is Volcano's.
+func ours(w *Workload, pod *corev1.Pod, spec v1alpha1.ServiceTypePolicySpec) bool {
+	name := scheduler(w, pod)
+	return name == "" && w.Volcano || slices.Contains(spec.Scheduler.Names, name)
+}
+
+func scheduler(w *Workload, pod *corev1.Pod) string {
+	if pod.Spec.SchedulerName != "" {
+		return pod.Spec.SchedulerName
+	}
+	return w.Scheduler
+}
+
+// queueOf is the queue that pays for a pod of the workload, as the scheduler and
+// Volcano's controllers settle it. Where Volcano's webhook for PodGroups is
+// switched on, which is not its default, a namespace can have a queue of its own:
+// then the PodGroup is judged by that.
+func (w *World) queueOf(load *Workload, pod *corev1.Pod) string {
+	switch {
+	case load.Queue != "":
+		return load.Queue
+	case load.Volcano:
+		return decision.DefaultQueue
+	}
+	var group *v1beta1.PodGroup
+	if name := decision.PodGroupName(pod); name != "" {
+		group = w.Group(name)
+	}
+	if queue := decision.QueueOf(pod, group, ""); queue != "" {
+		return queue
+	}
+	return decision.DefaultQueue
+}

@@ -1,0 +1,203 @@
+// Package bypass writes the ValidatingAdmissionPolicies by which the API server
+// keeps pods that ask for a card from passing the scheduler by, and the cards that
+// are held charged, and says in the status of the ServiceTypePolicy whether they
+// stand.
+//
+// It only carries: what the policies say is decided in internal/bypass.
+package bypass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/bypass"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/policy"
+)
+
+// refusedRetry is how long a refused write waits for the next try.
+const refusedRetry = 30 * time.Second
+
+// Fleet knows the cards of all nodes; false until it does.
+type Fleet interface {
+	Inventory() (*card.Inventory, bool)
+}
+
+// Reconciler keeps the ValidatingAdmissionPolicies and their bindings as the
+// ServiceTypePolicy wants them. One pass runs at a time, so it needs no lock.
+type Reconciler struct {
+	// client reads from the cache and writes to the API server.
+	client client.Client
+	events record.EventRecorder
+	fleet  Fleet
+	// readers read the objects of each name from a cache.
+	readers map[string]client.Reader
+	// kinds has the types of the objects.
+	kinds *runtime.Scheme
+	// written are the objects as they were written last, by kind and name.
+	written map[string]stamp
+}
+
+// stamp tells one state of an object.
+type stamp struct {
+	wanted     string
+	uid        string
+	generation int64
+}
+
+// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cardquota-bypass.cardquota.dev;cardquota-charge.cardquota.dev,verbs=get;list;watch;create;patch;delete
+
+// Reconcile brings all objects in order and reports.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	object := &v1alpha1.ServiceTypePolicy{}
+	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("read ServiceTypePolicy: %w", err)
+	}
+	if err != nil || object.DeletionTimestamp != nil {
+		var errs []error
+		for _, name := range bypass.Names() {
+			errs = append(errs, r.remove(ctx, name, &admissionv1.ValidatingAdmissionPolicyBinding{}), r.remove(ctx, name, &admissionv1.ValidatingAdmissionPolicy{}))
+		}
+		return ctrl.Result{}, errors.Join(errs...)
+	}
+	inventory, known := r.fleet.Inventory()
+	if !known {
+		return ctrl.Result{}, nil // its first word wakes this controller
+	}
+	spec := policy.Effective(object.Spec)
+	if faults := policy.Validate(spec); len(faults) > 0 {
+		return ctrl.Result{}, nil // what was in force before stays
+	}
+	resources := inventory.Resources()
+	result := ctrl.Result{}
+	verdict := bypass.Standing(spec, resources)
+	if err := r.put(ctx, object, spec, resources); err != nil {
+		if !refused(err) {
+			return ctrl.Result{}, err
+		}
+		verdict, result.RequeueAfter = bypass.Refused(err), refusedRetry
+	}
+	return result, r.report(ctx, object, verdict)
+}
+
+// put writes each policy before the binding that puts it into force, and takes the
+// binding away where nothing is to be in force. One that is refused does not keep
+// the other away.
+func (r *Reconciler) put(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) error {
+	var errs []error
+	for _, wanted := range bypass.Policies(owner, spec, resources) {
+		errs = append(errs, r.putOne(ctx, owner, wanted, bypass.Binding(owner, spec, wanted.Name)))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) putOne(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted *admissionv1.ValidatingAdmissionPolicy, binding *admissionv1.ValidatingAdmissionPolicyBinding) error {
+	if err := r.apply(ctx, owner, wanted); err != nil {
+		return err
+	}
+	if binding == nil {
+		return r.remove(ctx, wanted.Name, &admissionv1.ValidatingAdmissionPolicyBinding{})
+	}
+	return r.apply(ctx, owner, binding)
+}
+
+// apply writes one object by server-side apply, with force: the API server
+// changes nothing where nothing differs. A change of somebody else that was put
+// back is told.
+func (r *Reconciler) apply(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted client.Object) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", wanted.GetName(), err)
+	}
+	delete(fields, "status")
+	object := &unstructured.Unstructured{Object: fields}
+	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
+	kind := object.GetKind()
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("write %s %s: %w", kind, wanted.GetName(), err)
+	}
+	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(policy.FieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("write %s %s: %w", kind, wanted.GetName(), err)
+	}
+	is := stamp{wanted: string(text), uid: string(object.GetUID()), generation: object.GetGeneration()}
+	key := kind + " " + wanted.GetName()
+	was, before := r.written[key]
+	r.written[key] = is
+	switch {
+	case !before || was.wanted != is.wanted:
+		logf.FromContext(ctx).Info("written", "kind", kind, "name", object.GetName())
+	case was != is:
+		r.events.Event(owner, corev1.EventTypeWarning, v1alpha1.EventGuardRestored, fmt.Sprintf(
+			"%s %s had been changed or deleted by somebody else and was put back: change spec.admission of this policy instead", kind, object.GetName()))
+	}
+	return nil
+}
+
+// remove deletes an object that was made for a ServiceTypePolicy.
+func (r *Reconciler) remove(ctx context.Context, name string, object client.Object) error {
+	err := r.readers[name].Get(ctx, client.ObjectKey{Name: name}, object)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != "ServiceTypePolicy" || object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	kinds, _, err := r.kinds.ObjectKinds(object)
+	if err == nil && len(kinds) > 0 {
+		delete(r.written, kinds[0].Kind+" "+name)
+	}
+	uid := object.GetUID()
+	err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %s: %w", object.GetName(), err)
+	}
+	return nil
+}
+
+// report writes the condition if it changed, with an optimistic lock: the other
+// conditions have another writer.
+func (r *Reconciler) report(ctx context.Context, object *v1alpha1.ServiceTypePolicy, verdict policy.Verdict) error {
+	before := object.DeepCopy()
+	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionBypassGuarded)
+	if !meta.SetStatusCondition(&object.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionBypassGuarded, Status: verdict.Status, Reason: verdict.Reason, Message: verdict.Message,
+		ObservedGeneration: object.Generation,
+	}) {
+		return nil
+	}
+	err := r.client.Status().Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if verdict.Reason == v1alpha1.ReasonGuardRefused && (was == nil || was.Reason != verdict.Reason) {
+		r.events.Event(object, corev1.EventTypeWarning, v1alpha1.EventGuardRefused, verdict.Message)
+	}
+	return nil
+}
+
+// refused tells an answer of the API server that trying again at once would only
+// repeat.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
+}

@@ -1,0 +1,87 @@
+package cardquota
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/usage"
+)
+
+// longestName bounds what names an object or a service type, and short words: an
+// object's name has at most 253 bytes.
+const longestName = 253
+
+// keptAnnotations are those of pods and PodGroups that anybody reads in a cache,
+// with the bytes of each that are understood. One byte more is kept, so that what
+// is too long stays too long.
+var keptAnnotations = map[string]int{
+	v1alpha1.AnnotationCardName:       card.MaxRequestText,
+	v1alpha1.AnnotationCardRequest:    card.MaxQuotaText,
+	v1alpha1.AnnotationServiceType:    longestName,
+	v1alpha1.AnnotationPreemptable:    longestName,
+	v1alpha1.AnnotationQueueName:      longestName,
+	v1alpha1.AnnotationJobQueueName:   longestName,
+	v1alpha1.AnnotationChargedQueue:   longestName,
+	v1alpha1.AnnotationPodGroup:       longestName,
+	v1alpha1.AnnotationOutOfSync:      longestName,
+	v1alpha1.AnnotationCheckpointTime: longestName,
+}
+
+// keptLabels are the labels of pods that anybody reads in a cache. Labels are
+// short already.
+var keptLabels = map[string]int{
+	usage.PodTemplateHash:          longestName,
+	decision.StockSchedulerLabel:   longestName,
+	v1alpha1.AnnotationPreemptable: longestName,
+}
+
+// tenantsMeta keeps of the metadata of an object that a tenant wrote what is read,
+// and of that no more than is understood.
+func tenantsMeta(meta metav1.ObjectMeta, labels map[string]int) metav1.ObjectMeta {
+	kept := metav1.ObjectMeta{
+		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID,
+		ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
+		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
+		DeletionGracePeriodSeconds: meta.DeletionGracePeriodSeconds,
+		Labels:                     only(labels, meta.Labels), Annotations: only(keptAnnotations, meta.Annotations),
+	}
+	if owner := metav1.GetControllerOf(&meta); owner != nil {
+		kept.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	return kept
+}
+
+// only keeps the chosen entries, each clipped to one byte more than is
+// understood.
+func only(chosen map[string]int, from map[string]string) map[string]string {
+	var kept map[string]string
+	for key, most := range chosen {
+		value, ok := from[key]
+		if !ok {
+			continue
+		}
+		if len(value) > most {
+			value = strings.Clone(value[:most+1]) // the whole text is not kept alive
+		}
+		if kept == nil {
+			kept = make(map[string]string, 1)
+		}
+		kept[key] = value
+	}
+	return kept
+}
+
+// stripGroup keeps what the recount and the rules at admission read.
+func stripGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
+	return &v1beta1.PodGroup{
+		TypeMeta:   group.TypeMeta,
+		ObjectMeta: tenantsMeta(group.ObjectMeta, nil),
+		Spec:       v1beta1.PodGroupSpec{Queue: group.Spec.Queue, MinResources: group.Spec.MinResources},
+		Status:     v1beta1.PodGroupStatus{Phase: group.Status.Phase, Conditions: group.Status.Conditions},
+	}
+}

@@ -1,0 +1,167 @@
+package cardquota
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/usage"
+)
+
+// othersAnnotations are those that no pod and no PodGroup carries.
+var othersAnnotations = []string{
+	"AnnotationCardQuota", "AnnotationNamespaceSelector", "AnnotationCardAllocated", "AnnotationClosedByParent", // of Queues
+	"AnnotationCreatedBy", "AnnotationDescription", "AnnotationSchedulerConfigUndo", "AnnotationCardResources", // of what the operator makes
+}
+
+// TestEveryAnnotationIsKeptOrOfSomethingElse fails when an annotation is new:
+// whoever adds it says here whether caches of pods and PodGroups need it.
+func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
+	files := token.NewFileSet()
+	found := 0
+	paths, err := filepath.Glob("../../../api/v1alpha1/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		file, err := parser.ParseFile(files, path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			spec, ok := node.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, "Annotation") {
+				return true
+			}
+			name := spec.Names[0].Name
+			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found++
+			if _, kept := keptAnnotations[text]; kept == slices.Contains(othersAnnotations, name) {
+				t.Errorf("annotation %s (%s): kept %v; keep it in keptAnnotations, or name it as one of other objects", name, text, kept)
+			}
+			return true
+		})
+	}
+	if found < 15 {
+		t.Errorf("only %d annotations were found", found)
+	}
+}
+
+// heavy is metadata as large as a tenant can make it.
+func heavy(keep map[string]string) metav1.ObjectMeta {
+	controller := true
+	meta := metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "u", Annotations: map[string]string{"example.com/notes": strings.Repeat("n", 200<<10)},
+		Labels: map[string]string{usage.PodTemplateHash: "x"}, Finalizers: []string{strings.Repeat("f", 60)}}
+	for key, value := range keep {
+		meta.Annotations[key] = value
+	}
+	for i := range 1000 {
+		meta.Labels["example.com/"+strconv.Itoa(i)] = strings.Repeat("l", 63)
+		meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{Kind: "ConfigMap", Name: strconv.Itoa(i)})
+	}
+	meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-x", UID: "r", Controller: &controller})
+	return meta
+}
+
+// weight is roughly how many bytes metadata holds.
+func weight(meta metav1.ObjectMeta) int {
+	n := 0
+	for key, value := range meta.Annotations {
+		n += len(key) + len(value)
+	}
+	for key, value := range meta.Labels {
+		n += len(key) + len(value)
+	}
+	return n + 100*(len(meta.OwnerReferences)+len(meta.Finalizers)+len(meta.ManagedFields))
+}
+
+func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
+	inventory := card.NewInventory(map[string]card.Node{"node": {Model: "NVIDIA-H200",
+		Holdings: []card.Holding{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}}})
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		most        int
+		refused     bool
+	}{
+		"notes":                 {map[string]string{"volcano.sh/card.name": "NVIDIA-H200", "scheduling.volcano.sh/queue-name": "q"}, 1000, false},
+		"a card name of spaces": {map[string]string{"volcano.sh/card.name": "NVIDIA-H200" + strings.Repeat(" ", 200<<10)}, 6000, true},
+		"a card name too long":  {map[string]string{"volcano.sh/card.name": strings.Repeat("A|", 100<<10)}, 6000, true},
+		"a queue without end":   {map[string]string{"scheduling.volcano.sh/queue-name": strings.Repeat("q", 200<<10)}, 1000, false},
+		"the longest queue":     {map[string]string{"scheduling.volcano.sh/queue-name": strings.Repeat("q", 253)}, 1000, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := &corev1.Pod{ObjectMeta: heavy(tc.annotations), Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}}}}}}
+			stripped := stripPod(whole.DeepCopy())
+			if got := weight(stripped.ObjectMeta); got > tc.most {
+				t.Errorf("its metadata weighs %d bytes of %d, want at most %d", got, weight(whole.ObjectMeta), tc.most)
+			}
+			is, was := decision.AskOf(stripped, inventory), decision.AskOf(whole, inventory)
+			if refused := is.Refusal != nil; refused != tc.refused || refused != (was.Refusal != nil) {
+				t.Errorf("it is refused: %v, as a whole: %v, want %v", is.Refusal, was.Refusal, tc.refused)
+			}
+			if is, was := decision.QueueOf(stripped, nil, ""), decision.QueueOf(whole, nil, ""); len(was) <= 253 && is != was {
+				t.Errorf("it is in queue %q, as a whole in %q", is, was)
+			} else if len(was) > 253 && len(is) <= 253 {
+				t.Errorf("a queue that cannot exist has become %q, which can", is)
+			}
+			if is, was := metav1.GetControllerOf(stripped), metav1.GetControllerOf(whole); is == nil || *is.Controller != *was.Controller || is.UID != was.UID {
+				t.Errorf("it is controlled by %v, as a whole by %v", is, was)
+			}
+		})
+	}
+}
+
+// TestStrippedPodGroupsCountAlike fills what may matter and compares.
+func TestStrippedPodGroupsCountAlike(t *testing.T) {
+	inventory := card.NewInventory(map[string]card.Node{"node": {Model: "NVIDIA-H200",
+		Holdings: []card.Holding{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}}})
+	for name, change := range map[string]func(*v1beta1.PodGroup){
+		"minResources": func(*v1beta1.PodGroup) {},
+		"card.request": func(g *v1beta1.PodGroup) { g.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":8}` },
+		"a card.request too long": func(g *v1beta1.PodGroup) {
+			g.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":8}` + strings.Repeat(" ", 100<<10)
+		},
+		"completed":     func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupCompleted },
+		"being deleted": func(g *v1beta1.PodGroup) { g.DeletionTimestamp = &metav1.Time{} },
+		"blocked": func(g *v1beta1.PodGroup) {
+			g.Status.Conditions = []v1beta1.PodGroupCondition{{Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: "NotEnoughResources", Message: "full"}}
+		},
+		"of no queue": func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := &v1beta1.PodGroup{ObjectMeta: heavy(nil), Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
+				MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}}, Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue}}
+			change(whole)
+			stripped := stripGroup(whole.DeepCopy())
+			if got := weight(stripped.ObjectMeta); got > card.MaxQuotaText+1000 {
+				t.Errorf("its metadata weighs %d bytes", got)
+			}
+			count := func(group *v1beta1.PodGroup) any {
+				return usage.Count(usage.World{PodGroups: []*v1beta1.PodGroup{group}, Inventory: inventory})
+			}
+			if diff := cmp.Diff(count(whole), count(stripped)); diff != "" {
+				t.Errorf("the stripped PodGroup counts differently (-whole +stripped):\n%s", diff)
+			}
+			if is, was := decision.QueueOfGroup(stripped), decision.QueueOfGroup(whole); is != was {
+				t.Errorf("it is in queue %s, as a whole in %s", is, was)
+			}
+		})
+	}
+}

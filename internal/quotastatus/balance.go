@@ -1,0 +1,204 @@
+package quotastatus
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/queue"
+)
+
+// Balance compares what all CardQuotas grant together with the healthy cards of
+// the cluster, per card name. It does not change after it was made.
+type Balance struct {
+	healthy map[card.Name]card.Count
+	// granted is by card and queue; a CardQuota that waits for its queue or is
+	// being deleted grants nothing.
+	granted map[card.Name]map[string]Share
+	sums    map[card.Name]card.Count
+}
+
+// Share is what one CardQuota grants of a card.
+type Share struct {
+	// CardQuota is its name.
+	CardQuota string
+	Count     card.Count
+}
+
+// Healthy counts, per card name, the cards that Ready nodes offer. Cards that a
+// device plugin knows to be broken are not allocatable and not counted either.
+func Healthy(nodes []*corev1.Node) map[card.Name]card.Count {
+	counts := map[card.Name]card.Count{}
+	for _, node := range nodes {
+		if NodeReady(node) {
+			AddHealthy(counts, card.Recognise(node))
+		}
+	}
+	return counts
+}
+
+// AddHealthy adds the cards of a Ready node to the counts.
+func AddHealthy(counts map[card.Name]card.Count, node card.Node) {
+	for _, held := range node.Holdings {
+		counts[held.Name] = counts[held.Name].Add(held.Count)
+	}
+}
+
+// NodeReady tells whether a node's kubelet reports it Ready. A node that is
+// cordoned still has its cards.
+func NodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// NewBalance balances all CardQuotas of the cluster against its healthy cards.
+func NewBalance(quotas []*v1alpha1.CardQuota, healthy map[card.Name]card.Count) *Balance {
+	rivals := map[string][]*v1alpha1.CardQuota{}
+	for _, quota := range quotas {
+		if quota.DeletionTimestamp == nil {
+			rivals[quota.Queue()] = append(rivals[quota.Queue()], quota)
+		}
+	}
+	b := &Balance{healthy: healthy, granted: map[card.Name]map[string]Share{}, sums: map[card.Name]card.Count{}}
+	for name, all := range rivals {
+		owner := queue.Owner(all)
+		for granted, count := range queue.QuotaOf(owner) {
+			if b.granted[granted] == nil {
+				b.granted[granted] = map[string]Share{}
+			}
+			b.granted[granted][name] = Share{owner.Name, count}
+			b.sums[granted] = b.sums[granted].Add(count)
+		}
+	}
+	return b
+}
+
+// News is which queues are granted too much of a card, sorted, as far as that is
+// another thing than it was before.
+type News struct {
+	// Turned are queues of a card of which too many were granted and now are not, or
+	// the other way round; Moved are these and those whose numbers are others now.
+	Turned, Moved []string
+}
+
+// News compares with the balance as it was, nil when nothing was known. A queue
+// that grants what it did before, and whose excess is another one now, is in it.
+func (b *Balance) News(before *Balance) News {
+	if before == nil {
+		before = &Balance{}
+	}
+	turned, moved := map[string]bool{}, map[string]bool{}
+	for _, side := range []*Balance{before, b} {
+		for name := range side.granted {
+			was, is := before.sums[name] > before.healthy[name], b.sums[name] > b.healthy[name]
+			same := before.healthy[name] == b.healthy[name] && maps.Equal(before.granted[name], b.granted[name])
+			if !was && !is || same {
+				continue
+			}
+			for of := range side.granted[name] {
+				moved[of] = true
+				turned[of] = turned[of] || was != is
+			}
+		}
+	}
+	maps.DeleteFunc(turned, func(_ string, is bool) bool { return !is })
+	return News{slices.Sorted(maps.Keys(turned)), slices.Sorted(maps.Keys(moved))}
+}
+
+// Excess is a card of which all CardQuotas together grant more than there are
+// healthy ones.
+type Excess struct {
+	Card card.Name
+	// Quota is what the CardQuota in question grants, Granted what it and all
+	// others do, Healthy how many cards there are.
+	Quota, Granted, Healthy card.Count
+	// Others are the other CardQuotas that grant this card, the largest share
+	// first, then by name.
+	Others []Share
+}
+
+// By is how many cards too many are granted.
+func (e Excess) By() card.Count { return e.Granted.Sub(e.Healthy) }
+
+// OverAllocated lists the cards, sorted, of which a CardQuota grants some and
+// all together grant too many. The CardQuota counts as it is given, in place of
+// the one that has its queue in the balance.
+func (b *Balance) OverAllocated(quota *v1alpha1.CardQuota) []Excess {
+	if quota.DeletionTimestamp != nil {
+		return nil
+	}
+	var found []Excess
+	for name, count := range queue.QuotaOf(quota) {
+		others := b.sums[name].Sub(b.granted[name][quota.Queue()].Count)
+		excess := Excess{Card: name, Quota: count, Granted: others.Add(count), Healthy: b.healthy[name]}
+		if count > 0 && excess.By() > 0 {
+			excess.Others = b.others(name, quota.Queue())
+			found = append(found, excess)
+		}
+	}
+	slices.SortFunc(found, func(x, y Excess) int { return cmp.Compare(x.Card, y.Card) })
+	return found
+}
+
+// others lists who else grants a card, the largest share first.
+func (b *Balance) others(name card.Name, than string) []Share {
+	var others []Share
+	for of, share := range b.granted[name] {
+		if of != than && share.Count > 0 {
+			others = append(others, share)
+		}
+	}
+	slices.SortFunc(others, func(x, y Share) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.CardQuota, y.CardQuota))
+	})
+	return others
+}
+
+// Denied lists for which cards a CardQuota with overAllocation Deny may not be
+// made or changed as given: those whose quota is raised, or new, while all
+// together would grant too many. before is the CardQuota as it was, nil when it
+// is new. What was granted may always stay, and be lowered; another
+// overAllocation denies nothing.
+func (b *Balance) Denied(before, after *v1alpha1.CardQuota) []Excess {
+	if after.Spec.OverAllocation != v1alpha1.OverAllocationDeny {
+		return nil
+	}
+	var had card.Quota
+	if before != nil {
+		had = queue.QuotaOf(before)
+	}
+	return slices.DeleteFunc(b.OverAllocated(after), func(e Excess) bool { return e.Quota <= had[e.Card] })
+}
+
+// namedShares is how many other CardQuotas a sentence names.
+const namedShares = 3
+
+// String is one clause: "NVIDIA-H200: 12 granted, 8 healthy, 4 too many (6 here,
+// 4 by search, 2 by ads)".
+func (e Excess) String() string {
+	parts := []string{fmt.Sprintf("%d here", e.Quota)}
+	for i, other := range e.Others {
+		if i == namedShares {
+			parts = append(parts, fmt.Sprintf("the rest by %d more", len(e.Others)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%d by %s", other.Count, other.CardQuota))
+	}
+	return fmt.Sprintf("%s: %d granted, %d healthy, %d too many (%s)", e.Card, e.Granted, e.Healthy, e.By(), strings.Join(parts, ", "))
+}
+
+// Clauses joins the clauses of several cards.
+func Clauses(excesses []Excess) string {
+	texts := make([]string, len(excesses))
+	for i, e := range excesses {
+		texts[i] = e.String()
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,256 @@
+// Package certificates gives the webhook server a certificate that the API server
+// trusts, without cert-manager: one that the operator signs itself, kept in a
+// Secret, with its authority in the two webhook configurations.
+package certificates
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// SecretName is the Secret in the operator's namespace.
+	SecretName = "cardquota-webhook-cert"
+	// ServiceName is the Service before the webhook server.
+	ServiceName = "cardquota-webhook"
+	// ConfigurationName is the name of both configurations.
+	ConfigurationName = "cardquota"
+
+	authority    = "cardquota-webhook-ca"
+	authorityKey = "ca.key"
+	fieldManager = "cardquota"
+	// injectedFrom is the annotation by which cert-manager's cainjector finds the
+	// configurations whose authority it writes: two writers would never end.
+	injectedFrom = "cert-manager.io/inject-ca-from"
+)
+
+const (
+	// The authority lives for ten years and a certificate for one; either is renewed
+	// a quarter of a year before its end. That is looked at so often for the sake of
+	// clocks: one that was ahead when it was made leaves a certificate that holds
+	// only later, once the clock is right. To look asks the API server for nothing.
+	authorityLife = 10 * 365 * 24 * time.Hour
+	serverLife    = 365 * 24 * time.Hour
+	renewBefore   = 90 * 24 * time.Hour
+	look          = 5 * time.Minute
+	// staleRetry is how long another replica's write is given to arrive.
+	staleRetry = 100 * time.Millisecond
+)
+
+// absent is a resource version that no stored object has. An apply that names it
+// makes the Secret, and is a conflict where another replica has just made it.
+const absent = "1"
+
+// Self keeps the certificate. Every replica runs one and serves the same
+// certificate, leader or not: whoever comes first writes.
+type Self struct {
+	// client reads from the cache and writes to the API server.
+	client    client.Client
+	namespace string
+	now       func() time.Time
+
+	serving atomic.Pointer[served]
+	trusted atomic.Bool
+}
+
+// served is a certificate, and the authority that the API server is to trust.
+type served struct {
+	tls.Certificate
+	authority *x509.CertPool
+}
+
+// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=secrets,resourceNames=cardquota-webhook-cert,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,resourceNames=cardquota,verbs=get;list;watch;patch
+
+// GetCertificate is for tls.Config.
+func (s *Self) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if certificate := s.serving.Load(); certificate != nil {
+		return &certificate.Certificate, nil
+	}
+	return nil, errors.New("the webhook certificate is not there yet")
+}
+
+// Ready is a readiness check: there is a certificate, the configurations name its
+// authority, and both hold at this time.
+func (s *Self) Ready(*http.Request) error {
+	certificate := s.serving.Load()
+	switch {
+	case certificate == nil:
+		return fmt.Errorf("the Secret %s/%s holds no certificate yet", s.namespace, SecretName)
+	case !s.trusted.Load():
+		return fmt.Errorf("the authority of the certificate is not in the webhook configurations %s yet", ConfigurationName)
+	}
+	_, err := certificate.Leaf.Verify(x509.VerifyOptions{Roots: certificate.authority, DNSName: s.host(), CurrentTime: s.now()})
+	if err != nil {
+		return fmt.Errorf("the API server cannot trust the certificate in Secret %s/%s at this time, it is made anew within %s: %w", s.namespace, SecretName, look, err)
+	}
+	return nil
+}
+
+// Reconcile makes or renews the certificate, has the configurations trust it and
+// serves it.
+func (s *Self) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	secret := &corev1.Secret{}
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: SecretName}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("read Secret %s/%s: %w", s.namespace, SecretName, err)
+	}
+	data, renewed, err := s.renew(secret.Data)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if renewed {
+		switch err := s.keep(ctx, secret, data); {
+		case apierrors.IsConflict(err):
+			return ctrl.Result{RequeueAfter: staleRetry}, nil
+		case err != nil:
+			return ctrl.Result{}, err
+		}
+		logf.FromContext(ctx).Info("webhook certificate renewed", "secret", s.namespace+"/"+SecretName)
+	}
+	certificate, err := toServe(data)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	s.serving.Store(certificate)
+	if err := s.trust(ctx, data[corev1.ServiceAccountRootCAKey]); err != nil {
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: staleRetry}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	s.trusted.Store(true)
+	return ctrl.Result{RequeueAfter: look}, nil
+}
+
+// toServe takes what is served out of a Secret's data.
+func toServe(data map[string][]byte) (*served, error) {
+	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(data[corev1.ServiceAccountRootCAKey])
+	return &served{Certificate: pair, authority: authorities}, nil
+}
+
+// host is the name under which the API server calls the Service.
+func (s *Self) host() string { return ServiceName + "." + s.namespace + ".svc" }
+
+// renew returns what the Secret must hold, and whether that is another thing than
+// it holds.
+func (s *Self) renew(data map[string][]byte) (map[string][]byte, bool, error) {
+	now := s.now()
+	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	signer := &rotator.CertRotator{CAName: authority, CAOrganization: "cardquota", DNSName: s.host(), ExtKeyUsages: &usages}
+	valid := func(certificate, key, host string, purpose *[]x509.ExtKeyUsage) bool {
+		for _, at := range []time.Time{now, now.Add(renewBefore)} {
+			if ok, err := rotator.ValidCert(data[corev1.ServiceAccountRootCAKey], data[certificate], data[key], host, purpose, at); err != nil || !ok {
+				return false
+			}
+		}
+		return true
+	}
+	var ca *rotator.KeyPairArtifacts
+	if valid(corev1.ServiceAccountRootCAKey, authorityKey, authority, nil) {
+		if valid(corev1.TLSCertKey, corev1.TLSPrivateKeyKey, s.host(), &usages) {
+			return data, false, nil
+		}
+		ca = signing(data[corev1.ServiceAccountRootCAKey], data[authorityKey])
+	}
+	begin := now.Add(-time.Hour) // clocks differ
+	if ca == nil {
+		var err error
+		if ca, err = signer.CreateCACert(begin, now.Add(authorityLife)); err != nil {
+			return nil, false, fmt.Errorf("make certificate authority: %w", err)
+		}
+	}
+	certificate, key, err := signer.CreateCertPEM(ca, begin, now.Add(serverLife))
+	if err != nil {
+		return nil, false, fmt.Errorf("make certificate: %w", err)
+	}
+	return map[string][]byte{
+		corev1.ServiceAccountRootCAKey: ca.CertPEM, authorityKey: ca.KeyPEM, corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key,
+	}, true, nil
+}
+
+// keep writes the Secret, as a conflict when it is not the one that was read. By
+// apply, creating it needs no right over any other Secret.
+func (s *Self) keep(ctx context.Context, read *corev1.Secret, data map[string][]byte) error {
+	version, kind := read.ResourceVersion, read.Type
+	if version == "" {
+		version, kind = absent, corev1.SecretTypeTLS
+	}
+	wanted := corev1ac.Secret(SecretName, s.namespace).WithResourceVersion(version).WithType(kind).
+		WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"}).WithData(data)
+	if err := s.client.Apply(ctx, wanted, client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("write Secret %s/%s: %w", s.namespace, SecretName, err)
+	}
+	return nil
+}
+
+// trust writes the authority into both configurations. One that is not installed
+// is left to whoever installs it.
+func (s *Self) trust(ctx context.Context, bundle []byte) error {
+	validating := &admissionv1.ValidatingWebhookConfiguration{}
+	mutating := &admissionv1.MutatingWebhookConfiguration{}
+	return errors.Join(
+		s.inject(ctx, validating, func() (configs []*admissionv1.WebhookClientConfig) {
+			for i := range validating.Webhooks {
+				configs = append(configs, &validating.Webhooks[i].ClientConfig)
+			}
+			return configs
+		}, bundle),
+		s.inject(ctx, mutating, func() (configs []*admissionv1.WebhookClientConfig) {
+			for i := range mutating.Webhooks {
+				configs = append(configs, &mutating.Webhooks[i].ClientConfig)
+			}
+			return configs
+		}, bundle))
+}
+
+func (s *Self) inject(ctx context.Context, object client.Object, configs func() []*admissionv1.WebhookClientConfig, bundle []byte) error {
+	if err := s.client.Get(ctx, client.ObjectKey{Name: ConfigurationName}, object); err != nil {
+		if apierrors.IsNotFound(err) {
+			logf.FromContext(ctx).Info("webhook configuration is not installed", "kind", fmt.Sprintf("%T", object), "name", ConfigurationName)
+			return nil
+		}
+		return fmt.Errorf("read webhook configuration %s: %w", ConfigurationName, err)
+	}
+	if from := object.GetAnnotations()[injectedFrom]; from != "" {
+		return fmt.Errorf("the authority in webhook configuration %s is cert-manager's to write (%s: %s): give the operator the files of that Certificate and --webhook-certificates=Files, or take the annotation off",
+			ConfigurationName, injectedFrom, from)
+	}
+	before, ok := object.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("%T is no object", object)
+	}
+	changed := false
+	for _, config := range configs() {
+		if string(config.CABundle) != string(bundle) {
+			config.CABundle, changed = bundle, true
+		}
+	}
+	if !changed || object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	if err := s.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {
+		return fmt.Errorf("write webhook configuration %s: %w", ConfigurationName, err)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+// Package webhook answers the API server when objects are written: it reads the
+// world from the manager's caches and asks the rules of internal/admission.
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+)
+
+// The paths of the webhooks, as in config/webhook/manifests.yaml.
+const (
+	PathCardQuota         = "/validate-cardquota"
+	PathServiceTypePolicy = "/validate-servicetypepolicy"
+	PathQueue             = "/validate-queue"
+	PathWorkload          = "/validate-workload"
+	PathVCJob             = "/default-vcjob"
+)
+
+// Fleet knows the cards of all nodes; false until it has read them.
+type Fleet interface {
+	Inventory() (*card.Inventory, bool)
+}
+
+// handlers share what they read the world with.
+type handlers struct {
+	// cached reads from the cache, live from the API server.
+	cached, live client.Reader
+	fleet        Fleet
+	// home is the operator's own namespace.
+	home    string
+	scheme  *runtime.Scheme
+	decoder admission.Decoder
+}
+
+// +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas;servicetypepolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=queues;podgroups,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces;nodes,verbs=list;watch
+
+// AddToScheme makes the kinds known that are judged and that no other part of the
+// operator reads.
+func AddToScheme(scheme *runtime.Scheme) error { return vcbatch.AddToScheme(scheme) }
+
+// CacheOptions keep of namespaces what is read.
+func CacheOptions() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{&corev1.Namespace{}: {Transform: cache.TransformStripManagedFields()}}
+}
+
+// Setup registers the webhooks with the manager's server. The caches that they
+// read are filled before the server is ready. home is the operator's own namespace.
+func Setup(ctx context.Context, mgr ctrl.Manager, fleet Fleet, home string) error {
+	for _, object := range []client.Object{
+		&corev1.Namespace{}, &corev1.Node{}, &v1beta1.Queue{}, &v1beta1.PodGroup{}, &v1alpha1.CardQuota{}, &v1alpha1.ServiceTypePolicy{},
+	} {
+		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	h := &handlers{cached: mgr.GetClient(), live: mgr.GetAPIReader(), fleet: fleet, home: home, scheme: mgr.GetScheme(), decoder: admission.NewDecoder(mgr.GetScheme())}
+	for path, handle := range map[string]admission.HandlerFunc{
+		PathCardQuota: h.cardQuota, PathServiceTypePolicy: h.serviceTypePolicy, PathQueue: h.queue, PathWorkload: h.workload, PathVCJob: h.vcjob,
+	} {
+		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handle, RecoverPanic: recovers()})
+	}
+	return nil
+}
+
+// Ready is a readiness check: the cards of all nodes are known.
+func Ready(fleet Fleet) func(*http.Request) error {
+	return func(*http.Request) error {
+		if _, known := fleet.Inventory(); !known {
+			return fmt.Errorf("nodes are being read")
+		}
+		return nil
+	}
+}
+
+func recovers() *bool {
+	yes := true
+	return &yes
+}

@@ -1,0 +1,15 @@
+// Command pause is what a pod's sandbox runs on the real node: it holds the pod's
+// namespaces until it is told to end.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGINT, syscall.SIGTERM)
+	<-end
+}

@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// BuildImage compiles a Go package of this module to a static program and makes an image of
+// it; see ImageOf.
+func (c *Cluster) BuildImage(ctx context.Context, name, goPackage string) (string, error) {
+	program := filepath.Join(c.dir.images(), "programs", filepath.Base(goPackage))
+	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+		return "", fmt.Errorf("image %s: %w", name, err)
+	}
+	if err := compile(ctx, goPackage, program); err != nil {
+		return "", fmt.Errorf("image %s: %w", name, err)
+	}
+	return c.ImageOf(ctx, name, program)
+}
+
+// ImageOf writes an image that holds nothing but a static program, as an OCI archive:
+// Dir/images/<program>.tar. The image is called name ("localhost/responder:test"), runs the
+// program as user 65532, and is made by buildah, which needs root. It returns the archive's
+// path, for ImportImage.
+func (c *Cluster) ImageOf(ctx context.Context, name, path string) (string, error) {
+	program := filepath.Base(path)
+	work := filepath.Join(c.dir.images(), program+".build")
+	folder := filepath.Join(work, "context")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", fmt.Errorf("image %s: %w", name, err)
+	}
+	if err := copyFile(path, filepath.Join(folder, program)); err != nil {
+		return "", fmt.Errorf("image %s: %w", name, err)
+	}
+	containerfile := fmt.Sprintf("FROM scratch\nCOPY %[1]s /%[1]s\nUSER 65532:65532\nENTRYPOINT [\"/%[1]s\"]\n", program)
+	if err := os.WriteFile(filepath.Join(folder, "Containerfile"), []byte(containerfile), 0o644); err != nil {
+		return "", fmt.Errorf("image %s: %w", name, err)
+	}
+	archive := filepath.Join(c.dir.images(), program+".tar")
+	if err := os.RemoveAll(archive); err != nil {
+		return "", fmt.Errorf("image %s: %w", name, err)
+	}
+	build := exec.CommandContext(ctx, "buildah", "--storage-driver=vfs", // a storage of its own: nothing stays in the machine's
+		"--root="+filepath.Join(work, "root"), "--runroot="+filepath.Join(work, "runroot"),
+		"bud", "--isolation=chroot", "--quiet", "--tag=oci-archive:"+archive+":"+name, folder)
+	if err := run(build); err != nil {
+		return "", fmt.Errorf("image %s: %w", name, err)
+	}
+	if err := os.RemoveAll(work); err != nil {
+		return "", fmt.Errorf("image %s: %w", name, err)
+	}
+	return archive, nil
+}
+
+// copyFile copies a program, with its mode.
+func copyFile(from, to string) error {
+	return run(exec.Command("cp", "--preserve=mode", from, to))
+}
+
+// compile makes a static program of a Go package of this module.
+func compile(ctx context.Context, goPackage, output string) error {
+	root, err := ModuleRoot()
+	if err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", output, goPackage)
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	return run(build)
+}
+
+// run runs a short command; what it wrote is part of the error when it fails.
+func run(cmd *exec.Cmd) error {
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), errors.Join(err, errors.New(strings.TrimSpace(string(out)))))
+}

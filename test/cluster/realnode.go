@@ -1,0 +1,160 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// ErrNoRealNode is wrapped by Start's error when this machine cannot run a real node; the
+// error says what is missing. hack/install-node-tools.sh installs the tools.
+var ErrNoRealNode = errors.New("a real node cannot run here")
+
+// RealNodeLabel is "true" on the real node and absent on those of the fleet.
+const RealNodeLabel = "test.cardquota.dev/real-node"
+
+// RealNode describes a node with a real kubelet, containerd and kube-proxy beside the
+// fleet. Containers run there, Services work there and from this machine, probes are
+// probed. There is no DNS and no way to the outside.
+//
+// Give pods that must run there the node selector RealNodeLabel, and those that must not an
+// affinity against it, or taint the node. Images come from Cluster.ImportImage; their pods
+// need an imagePullPolicy other than Always.
+//
+// The node lives in namespaces of its own (mounts, network, processes), which the kernel
+// takes away with everything in them when it ends, however that happens. Up to eight run on
+// one machine at a time, each with its own addresses.
+type RealNode struct {
+	// Name is the node's name; default "real-0".
+	Name string
+	// Labels are added to the usual ones, e.g. nvidia.com/gpu.product.
+	Labels map[string]string
+	// Taints of the node.
+	Taints []corev1.Taint
+	// Cards are the fake cards of the node: resource name → how many. A device plugin offers
+	// them to the kubelet. A container sees the ids of its cards in NVIDIA_VISIBLE_DEVICES,
+	// whatever the vendor.
+	Cards map[corev1.ResourceName]int
+}
+
+// realNode is a RealNode of a running cluster.
+type realNode struct {
+	RealNode
+	slot slot
+	dir  string // its state
+	init *Process
+}
+
+// newRealNode takes a place for the node; nothing runs yet.
+func (c *Cluster) newRealNode() (*realNode, error) {
+	s, err := takeSlot()
+	if err != nil {
+		return nil, err
+	}
+	return &realNode{RealNode: *c.options.RealNode, slot: s, dir: c.dir.node()}, nil
+}
+
+// cniFolder holds the CNI plugins where Debian puts them.
+func cniFolder() string {
+	if dir := os.Getenv("CNI_BIN_DIR"); dir != "" {
+		return dir
+	}
+	return "/usr/lib/cni"
+}
+
+func (n *RealNode) resolve() error {
+	if n.Name == "" {
+		n.Name = "real-0"
+	}
+	if msgs := validation.IsDNS1123Subdomain(n.Name); len(msgs) > 0 {
+		return fmt.Errorf("real node: name %q: %s", n.Name, msgs[0])
+	}
+	for resource, count := range n.Cards {
+		if count < 1 {
+			return fmt.Errorf("real node %s: %d cards of %s", n.Name, count, resource)
+		}
+	}
+	return CanRunRealNode()
+}
+
+// CanRunRealNode tells whether this machine can run a real node: nil, or an error that
+// wraps ErrNoRealNode and names everything that is missing.
+func CanRunRealNode() error {
+	var missing []string
+	if os.Geteuid() != 0 {
+		missing = append(missing, "root")
+	}
+	for _, program := range []string{"buildah", "containerd", "ctr", "runc", "iptables-save", "ip", "nsenter"} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing = append(missing, program)
+		}
+	}
+	for _, plugin := range []string{"ptp", "host-local", "portmap", "loopback"} {
+		if path := filepath.Join(cniFolder(), plugin); !isFile(path) {
+			missing = append(missing, path)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: it needs %s; hack/install-node-tools.sh installs the tools", ErrNoRealNode, strings.Join(missing, ", "))
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// slot is one of the places for real nodes on this machine: a set of addresses, names and
+// cgroups that no other one uses.
+type slot struct {
+	number int
+	lock   *os.File // held as long as the node may live
+}
+
+const slots = 8
+
+// The addresses are of the range that is set aside for measurements between networks
+// (RFC 2544), so that they are in nobody's way.
+func (s slot) hostAddress() string { return fmt.Sprintf("198.19.%d.1", 2*s.number) }
+func (s slot) nodeAddress() string { return fmt.Sprintf("198.19.%d.2", 2*s.number) }
+func (s slot) pods() string        { return fmt.Sprintf("198.19.%d.0/24", 2*s.number+1) }
+
+// name is that of the link and of the cgroups.
+func (s slot) name() string { return fmt.Sprintf("cardquota-%d", s.number) }
+
+// services is the range of ClusterIPs. This machine has a route to it, so it differs
+// between clusters.
+func (s slot) services() string { return fmt.Sprintf("10.%d.0.0/16", 96+s.number) }
+
+// apiService is the ClusterIP of the Service "kubernetes".
+func (s slot) apiService() net.IP { return net.IPv4(10, byte(96+s.number), 0, 1) }
+
+// takeSlot takes the first free slot and removes what a killed cluster left of it.
+func takeSlot() (slot, error) {
+	for number := range slots {
+		path := filepath.Join(os.TempDir(), fmt.Sprintf("cardquota-real-node-%d.lock", number))
+		lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return slot{}, fmt.Errorf("real node: %w", err)
+		}
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+			_ = lock.Close()
+			continue
+		}
+		s := slot{number: number, lock: lock}
+		if err := s.clear(); err != nil {
+			return slot{}, errors.Join(fmt.Errorf("real node: remains of an earlier one: %w", err), lock.Close())
+		}
+		return s, nil
+	}
+	return slot{}, fmt.Errorf("real node: all %d places of this machine are in use", slots)
+}

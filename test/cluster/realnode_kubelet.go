@@ -1,0 +1,133 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// apiServerForRealNode are the flags of an apiserver that has a real kubelet and is called
+// by pods.
+func (c *Cluster) apiServerForRealNode() ([]string, error) {
+	// The apiserver reads logs and runs commands there.
+	client, err := c.ca.client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
+	if err != nil {
+		return nil, err
+	}
+	return []string{
+		"--bind-address=0.0.0.0", "--advertise-address=" + c.node.slot.hostAddress(),
+		"--service-cluster-ip-range=" + c.node.slot.services(),
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--kubelet-client-certificate=" + client.cert, "--kubelet-client-key=" + client.key,
+		"--kubelet-certificate-authority=" + c.caFile(),
+		"--kubelet-preferred-address-types=InternalIP",
+	}, nil
+}
+
+// serverForNode is the URL of the apiserver as seen from the node.
+func (c *Cluster) serverForNode() string {
+	return strings.Replace(c.server, "127.0.0.1", c.node.slot.hostAddress(), 1)
+}
+
+func (c *Cluster) startKubelet(ctx context.Context, n *realNode) error {
+	client, err := c.ca.client("kubelet", "system:node:"+n.Name, "system:nodes")
+	if err != nil {
+		return err
+	}
+	serving, err := c.ca.server("kubelet-serving", n.Name, n.slot.nodeAddress())
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := c.writeKubeconfigTo(c.serverForNode(), "kubelet.kubeconfig", clientCertificate(client))
+	if err != nil {
+		return err
+	}
+	taints, err := json.Marshal(append([]corev1.Taint{}, n.Taints...))
+	if err != nil {
+		return err
+	}
+	config, err := n.render("kubelet.yaml", map[string]any{
+		"CA": c.caFile(), "Cert": serving.cert, "Key": serving.key, "Dir": n.dir,
+		"Socket": containerdSocket, "Cgroup": n.slot.name(), "Taints": string(taints),
+	})
+	if err != nil {
+		return err
+	}
+	p, err := c.launchInside(ctx, n, ProcessSpec{
+		Name: "kubelet",
+		Path: c.binary("kubelet"),
+		Args: []string{
+			"--config=" + config, "--kubeconfig=" + kubeconfig,
+			"--hostname-override=" + n.Name, "--node-ip=" + n.slot.nodeAddress(),
+			"--node-labels=" + n.labels(), "-v=2",
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.await(ctx, p, func(ctx context.Context) error { return c.nodeReady(ctx, n) }); err != nil {
+		return err
+	}
+	return c.startDevicePlugins(ctx, n)
+}
+
+// labels are those of the node in the form of a flag.
+func (n *realNode) labels() string {
+	pairs := []string{RealNodeLabel + "=true"}
+	for _, key := range slices.Sorted(maps.Keys(n.Labels)) {
+		pairs = append(pairs, key+"="+n.Labels[key])
+	}
+	return strings.Join(pairs, ",")
+}
+
+func (c *Cluster) nodeReady(ctx context.Context, n *realNode) error {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type != corev1.NodeReady {
+			continue
+		}
+		if condition.Status == corev1.ConditionTrue {
+			return nil
+		}
+		return errors.New(condition.Message)
+	}
+	return errors.New("not reported Ready")
+}
+
+// RealNodeName is the name of the real node, "" without one.
+func (c *Cluster) RealNodeName() string {
+	if c.node == nil {
+		return ""
+	}
+	return c.node.Name
+}
+
+func (c *Cluster) startKubeProxy(ctx context.Context, n *realNode) error {
+	client, err := c.ca.client("kube-proxy", "system:kube-proxy")
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := c.writeKubeconfigTo(c.serverForNode(), "kube-proxy.kubeconfig", clientCertificate(client))
+	if err != nil {
+		return err
+	}
+	config, err := n.render("kube-proxy.yaml", map[string]any{"Kubeconfig": kubeconfig, "Name": n.Name, "Pods": n.slot.pods()})
+	if err != nil {
+		return err
+	}
+	p, err := c.launchInside(ctx, n, ProcessSpec{Name: "kube-proxy", Path: c.binary("kube-proxy"), Args: []string{"--config=" + config, "-v=2"}})
+	if err != nil {
+		return err
+	}
+	return c.await(ctx, p, answers(fmt.Sprintf("http://%s:10256/healthz", n.slot.nodeAddress())))
+}

@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/template"
+)
+
+// realNodeNamespaces are what the node does not share with this machine.
+const realNodeNamespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID |
+	syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
+
+// startNamespaces starts the node's first process and connects its network with this
+// machine's.
+func (c *Cluster) startNamespaces(ctx context.Context, n *realNode) error {
+	for _, hidden := range []string{"/var/", "/run/"} {
+		if strings.HasPrefix(n.dir, hidden) {
+			return fmt.Errorf("the state folder %s is below %s, which the node replaces; choose another in Options.Dir or TMPDIR", c.Dir(), hidden)
+		}
+	}
+	for _, part := range []string{"tmp", "kubelet", "containerd", "cni", "pod-logs"} {
+		if err := os.MkdirAll(filepath.Join(n.dir, part), 0o755); err != nil {
+			return err
+		}
+	}
+	script, err := nodeFiles.ReadFile("realnode/init.sh")
+	if err != nil {
+		return err
+	}
+	if _, err := n.writeFile("init.sh", script); err != nil {
+		return err
+	}
+	if n.init, err = c.launch(ctx, ProcessSpec{
+		Name:       "real-node",
+		Path:       "/bin/sh",
+		Args:       []string{filepath.Join(n.dir, "init.sh"), n.dir},
+		cloneFlags: realNodeNamespaces,
+	}); err != nil {
+		return err
+	}
+	if err := until(ctx, "namespaces of the real node", n.init, func(context.Context) error {
+		_, err := os.Stat(filepath.Join(n.dir, "ready"))
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := n.slot.makeCgroups(); err != nil {
+		return err
+	}
+	return n.connect(ctx)
+}
+
+// connect lays a cable between this machine and the node. This machine reaches the node's
+// pods and Services over it, the node the apiserver.
+func (n *realNode) connect(ctx context.Context) error {
+	s := n.slot
+	const port = "eth0" // the node's end
+	inside := func(args ...string) *exec.Cmd {
+		args = n.enter("ip", args...)
+		return exec.CommandContext(ctx, args[0], args[1:]...)
+	}
+	outside := func(args ...string) *exec.Cmd { return exec.CommandContext(ctx, "ip", args...) }
+	for _, command := range []*exec.Cmd{
+		outside("link", "add", s.name(), "type", "veth", "peer", "name", port, "netns", strconv.Itoa(n.init.Pid())),
+		outside("address", "add", s.hostAddress()+"/30", "dev", s.name()),
+		outside("link", "set", s.name(), "up"),
+		inside("link", "set", "lo", "up"),
+		inside("address", "add", s.nodeAddress()+"/30", "dev", port),
+		inside("link", "set", port, "up"),
+		inside("route", "add", "default", "via", s.hostAddress()),
+		outside("route", "add", s.pods(), "via", s.nodeAddress()),
+		outside("route", "add", s.services(), "via", s.nodeAddress()),
+	} {
+		if err := run(command); err != nil {
+			return fmt.Errorf("network: %w", err)
+		}
+	}
+	return nil
+}
+
+// enter is the command line that runs a program inside the node.
+func (n *realNode) enter(program string, args ...string) []string {
+	return append([]string{
+		"nsenter", "--target=" + strconv.Itoa(n.init.Pid()), "--mount", "--net", "--pid", "--uts", "--ipc", "--", program,
+	}, args...)
+}
+
+// launchInside starts a part of the node.
+func (c *Cluster) launchInside(ctx context.Context, n *realNode, spec ProcessSpec) (*Process, error) {
+	command := n.enter(spec.Path, spec.Args...)
+	nsenter, err := exec.LookPath(command[0])
+	if err != nil {
+		return nil, err
+	}
+	spec.Path, spec.Args = nsenter, command[1:]
+	return c.launch(ctx, spec)
+}
+
+func (n *realNode) writeFile(name string, content []byte) (string, error) {
+	path := filepath.Join(n.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	return path, os.WriteFile(path, content, 0o600)
+}
+
+// render fills in one of the templates of the folder realnode and writes it to the same
+// name in the node's folder.
+func (n *realNode) render(name string, values map[string]any) (string, error) {
+	parsed, err := template.ParseFS(nodeFiles, "realnode/"+name)
+	if err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	if err := parsed.Option("missingkey=error").Execute(&text, values); err != nil {
+		return "", err
+	}
+	return n.writeFile(name, text.Bytes())
+}

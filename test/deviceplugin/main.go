@@ -1,0 +1,51 @@
+// Command deviceplugin offers cards that do not exist to a kubelet, by the device plugin
+// API, so that a node without cards counts as a card node. The kubelet hands them out, and
+// a container sees the ids of its cards in an environment variable.
+//
+//	deviceplugin --resource nvidia.com/gpu --count 8
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	p, err := parse(os.Args[1:])
+	if err == nil {
+		err = p.run(ctx)
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		log.Fatal(err)
+	}
+}
+
+func parse(args []string) (*plugin, error) {
+	p := &plugin{}
+	var count int
+	flags := flag.NewFlagSet("deviceplugin", flag.ContinueOnError)
+	flags.StringVar(&p.resource, "resource", "nvidia.com/gpu", "`name` of the resource")
+	flags.IntVar(&count, "count", 1, "how many cards")
+	flags.StringVar(&p.env, "env", "NVIDIA_VISIBLE_DEVICES", "environment variable that tells a container its cards' ids, separated by commas")
+	flags.StringVar(&p.folder, "folder", v1beta1.DevicePluginPath, "the kubelet's `folder` of device plugins")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if count < 1 {
+		return nil, fmt.Errorf("--count is %d: it must be at least 1", count)
+	}
+	for i := range count {
+		p.cards = append(p.cards, &v1beta1.Device{ID: fmt.Sprintf("card-%d", i), Health: v1beta1.Healthy})
+	}
+	return p, nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// kubelet is the part of a kubelet that plugins register with.
+type kubelet struct {
+	v1beta1.UnimplementedRegistrationServer
+	registered chan *v1beta1.RegisterRequest
+}
+
+func (k *kubelet) Register(_ context.Context, request *v1beta1.RegisterRequest) (*v1beta1.Empty, error) {
+	k.registered <- request
+	return &v1beta1.Empty{}, nil
+}
+
+// startKubelet listens in folder as a kubelet does.
+func startKubelet(t *testing.T, folder string) *kubelet {
+	t.Helper()
+	listener, err := net.Listen("unix", filepath.Join(folder, "kubelet.sock"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	k := &kubelet{registered: make(chan *v1beta1.RegisterRequest, 1)}
+	server := grpc.NewServer()
+	v1beta1.RegisterRegistrationServer(server, k)
+	go func() { _ = server.Serve(listener) }() // ends by Stop
+	t.Cleanup(server.Stop)
+	return k
+}
+
+func TestCardsAreRegisteredAgainAfterTheKubeletHasRemovedTheSocket(t *testing.T) {
+	g := NewWithT(t)
+	folder, err := os.MkdirTemp("", "plugin") //nolint:usetesting // socket paths must be short
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(os.RemoveAll(folder)).To(Succeed()) })
+	p, err := parse([]string{"--resource=huawei.com/Ascend910", "--count=2", "--folder=" + folder})
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.run(ctx) }() // before there is a kubelet
+	k := startKubelet(t, folder)
+
+	var request *v1beta1.RegisterRequest
+	g.Eventually(k.registered, "10s").Should(Receive(&request))
+	g.Expect(request.GetResourceName()).To(Equal("huawei.com/Ascend910"))
+	socket := filepath.Join(folder, request.GetEndpoint())
+	g.Expect(cardsOf(t, socket)).To(Equal([]string{"card-0", "card-1"}))
+
+	g.Expect(os.Remove(socket)).To(Succeed())
+	g.Eventually(k.registered, "10s").Should(Receive())
+	g.Expect(cardsOf(t, socket)).To(HaveLen(2))
+	cancel()
+	g.Eventually(ended, "10s").Should(Receive(MatchError(context.Canceled)))
+}
+
+func cardsOf(t *testing.T, socket string) []string {
+	t.Helper()
+	g := NewWithT(t)
+	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	stream, err := v1beta1.NewDevicePluginClient(connection).ListAndWatch(t.Context(), &v1beta1.Empty{})
+	g.Expect(err).NotTo(HaveOccurred())
+	list, err := stream.Recv()
+	g.Expect(err).NotTo(HaveOccurred())
+	var ids []string
+	for _, card := range list.GetDevices() {
+		g.Expect(card.GetHealth()).To(Equal(v1beta1.Healthy))
+		ids = append(ids, card.GetID())
+	}
+	return ids
+}
+
+func TestAContainerIsToldWhichCardsAreItsOwn(t *testing.T) {
+	g := NewWithT(t)
+	p, err := parse([]string{"--env=CARDS", "--count=4"})
+	g.Expect(err).NotTo(HaveOccurred())
+	response, err := p.Allocate(t.Context(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
+		{DevicesIds: []string{"card-1", "card-3"}}, {DevicesIds: []string{"card-0"}},
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(response.GetContainerResponses()).To(HaveLen(2))
+	g.Expect(response.GetContainerResponses()[0].GetEnvs()).To(Equal(map[string]string{"CARDS": "card-1,card-3"}))
+	g.Expect(response.GetContainerResponses()[1].GetEnvs()).To(Equal(map[string]string{"CARDS": "card-0"}))
+}
+
+func TestBadCommandLinesAreRefused(t *testing.T) {
+	for _, args := range [][]string{{"--count=0"}, {"--count=-1"}, {"--cards=1"}} {
+		if _, err := parse(args); err == nil || errors.Is(err, context.Canceled) {
+			t.Errorf("%v: got %v, want an error", args, err)
+		}
+	}
+}

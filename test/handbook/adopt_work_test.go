@@ -1,0 +1,68 @@
+package handbook
+
+import (
+	"maps"
+	"slices"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+)
+
+// worksWithoutQuotas has the stock schedulers, Volcano's and Kubernetes' own, run
+// work of every kind: in a queue without a quota with cards and without, as a
+// Deployment and as a vcjob, and a card past Volcano.
+func (e *engineer) worksWithoutQuotas() map[types.UID]string {
+	e.Helper()
+	e.Eventually(e.counts(patient, trainer)).Should(Equal(map[string]int{patient: 0, trainer: 0}))
+	e.Expect(e.Create(e.ctx, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: legacy}})).To(Succeed())
+	e.Eventually(func() (v1beta1.QueueState, error) {
+		queue := &v1beta1.Queue{}
+		err := e.Get(e.ctx, client.ObjectKey{Name: legacy}, queue)
+		return queue.Status.State, err
+	}).Should(Equal(v1beta1.QueueStateOpen))
+	e.runs("cards", legacy, 2, 1)
+	e.runs("plain", legacy, 1, 0)
+	pod := e.podPast()
+	e.Expect(e.Create(e.ctx, &batchv1alpha1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "job"},
+		Spec: batchv1alpha1.JobSpec{
+			SchedulerName: "volcano", Queue: legacy, MinAvailable: 1,
+			Tasks: []batchv1alpha1.TaskSpec{{Name: "work", Replicas: 1, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "job"}},
+				Spec:       corev1.PodSpec{Containers: pod.Spec.Containers, RestartPolicy: corev1.RestartPolicyNever},
+			}}},
+		},
+	})).To(Succeed())
+	e.Expect(e.Create(e.ctx, pod)).To(Succeed())
+	kinds := map[string]int{"cards": 2, "plain": 1, "job": 1, "past": 1, "before": 2}
+	e.Eventually(e.counts(slices.Collect(maps.Keys(kinds))...)).Should(Equal(kinds))
+	ran := map[types.UID]string{}
+	for name := range kinds {
+		maps.Copy(ran, e.running(name))
+	}
+	return ran
+}
+
+// podPast is a pod that asks for a card and is left to Kubernetes' scheduler.
+func (e *engineer) podPast() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "past", Labels: map[string]string{"app": "past"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "work", Image: workImage, ImagePullPolicy: corev1.PullIfNotPresent,
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpu: resource.MustParse("1")}},
+		}}},
+	}
+}
+
+// passesBy tries to create another such pod, and why it is refused.
+func (e *engineer) passesBy() error {
+	pod := e.podPast()
+	pod.Name = "another"
+	return e.Create(e.ctx, pod, client.DryRunAll)
+}

@@ -1,0 +1,63 @@
+package handbook
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// TestCertificatesOfCertManager installs as docs/install.md tells who has
+// cert-manager, with cert-manager's own controllers, and renews the certificate,
+// then its authority: what is served changes in the running container, and no
+// write of a CardQuota is refused at any moment.
+func TestCertificatesOfCertManager(t *testing.T) {
+	program, err := findCertManager()
+	if err != nil {
+		t.Skip(err)
+	}
+	e := newEngineer(t)
+	e.startsCertManager(program)
+	e.types(e.commands("README.md", "## On a real cluster")[0]) // the images
+	e.pushes()
+	section := e.commands("docs/install.md", "### With cert-manager")
+	e.Expect(section).To(HaveLen(2), "installation, renewal")
+	e.types(section[0])
+
+	e.Eventually(e.authority).Should(Equal(e.secret("cardquota-webhook-ca")["tls.crt"]), "in both configurations")
+	e.Eventually(func() error { return e.asks(e.ctx, 1000) }).Should(MatchError(And(
+		ContainSubstring(`admission webhook "cardquotas.cardquota.dev" denied the request`),
+		ContainSubstring("spec.overAllocation is Deny: NVIDIA-H200: 1000 granted, 8 healthy"))))
+	e.Expect(e.asks(e.ctx, 8)).To(Succeed())
+	first, err := e.serves(e.ctx)
+	e.Expect(err).NotTo(HaveOccurred())
+	authority, pods := e.secret("cardquota-webhook-tls")["ca.crt"], e.managers()
+
+	stop := e.asksOnAndOn()
+	issued := e.settled("cardquota-webhook")
+	e.types(section[1])
+	e.issuesAnother("cardquota-webhook", issued)
+	second := e.servesAnother(first)
+	e.types(`kubectl apply --server-side -k config/overlays/cert-manager`) // as an upgrade does
+	e.Expect(e.authority()).To(Equal(authority), "a renewal and an upgrade keep it")
+
+	e.renews("cardquota-webhook-ca")
+	e.renews("cardquota-webhook")
+	e.Eventually(e.authority).Should(And(Equal(e.secret("cardquota-webhook-ca")["tls.crt"]), Not(Equal(authority))))
+	e.servesAnother(second)
+	stop()
+	e.Expect(e.managers()).To(Equal(pods), "nothing restarts")
+	e.types(`kubectl apply -f config/samples/training.yaml`)
+}
+
+// renews does what cmctl renew does, and waits until another certificate is issued.
+func (e *engineer) renews(certificate string) {
+	e.Helper()
+	issued := e.settled(certificate)
+	e.types(fmt.Sprintf(`kubectl -n %s patch certificate %s --subresource=status --type=json -p '[{"op":"add","path":"/status/conditions/-","value":
+{"type":"Issuing","status":"True","reason":"ManuallyTriggered","message":"Certificate re-issuance manually triggered"}}]'`,
+		cluster.VolcanoNamespace, certificate))
+	e.issuesAnother(certificate, issued)
+}

@@ -1,0 +1,137 @@
+package handbook
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestTroubleIsFoundByItsReason: whoever looks for the reason of a condition, or
+// of a pod that waits, finds it in docs/troubleshooting.md.
+func TestTroubleIsFoundByItsReason(t *testing.T) {
+	document := read(t, "docs/troubleshooting.md")
+	inOrder := []string{
+		"ReasonSynced", "ReasonForeignChangeReplaced", "ReasonWithinQuota", "ReasonNotCounted", "ReasonInventorySatisfied",
+		"ReasonOverAllocationAllowed", "ReasonReady", "ReasonConfigCorrected", "ReasonEnforced", "ReasonBypassDenied",
+	}
+	for _, file := range []string{"api/v1alpha1/conditions.go", "api/v1alpha1/servicetypepolicy_status.go", "internal/decision/refusal.go"} {
+		reasons := constants(t, file, "Reason")
+		for name, reason := range reasons {
+			if !slices.Contains(inOrder, name) && !strings.Contains(document, "`"+reason+"`") {
+				t.Errorf("docs/troubleshooting.md does not tell of %s (%s of %s)", reason, name, file)
+			}
+		}
+		if len(reasons) < 4 {
+			t.Errorf("%s has the reasons %v only", file, reasons)
+		}
+	}
+	for words, file := range map[string]string{
+		"node(s) have another card than <":    "internal/capacitycard/predicate.go",
+		"node(s) have no named card for ":     "internal/capacitycard/predicate.go",
+		"has not seen every node and pod yet": "internal/capacitycard/completeness.go",
+	} {
+		if !strings.Contains(document, words) || !strings.Contains(read(t, file), words) {
+			t.Errorf("docs/troubleshooting.md and %s do not both say %q", file, words)
+		}
+	}
+}
+
+// constants are the texts of a file's constants whose names begin so.
+func constants(t *testing.T, file, prefix string) map[string]string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, read(t, file), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	ast.Inspect(parsed, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, prefix) {
+			return true
+		}
+		if literal, ok := spec.Values[0].(*ast.BasicLit); ok {
+			if text, err := strconv.Unquote(literal.Value); err == nil {
+				found[spec.Names[0].Name] = text
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// TestAdoptingEndsWithThePolicy: the policy that one begins with is the one of
+// the README, but for the fields that the steps change.
+func TestAdoptingEndsWithThePolicy(t *testing.T) {
+	var adopt, policy map[string]any
+	for name, into := range map[string]*map[string]any{"adopt": &adopt, "policy": &policy} {
+		if err := yaml.UnmarshalStrict([]byte(read(t, "config/samples/"+name+".yaml")), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	maps.Copy(policy["spec"].(map[string]any), map[string]any{
+		"unmanagedQueues": "Ignore", "reclaim": "Off", "admission": map[string]any{"bypass": "Warn"},
+	})
+	if diff := cmp.Diff(policy, adopt); diff != "" {
+		t.Errorf("-policy.yaml, looking on +adopt.yaml:\n%s", diff)
+	}
+}
+
+// TestAnotherConfigMapReachesTheScheduler: the patch of docs/install.md is one
+// that kustomize takes, and the flag is the last of its name.
+func TestAnotherConfigMapReachesTheScheduler(t *testing.T) {
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(read(t, install), "### Where Volcano is called otherwise")
+	_, patch, fenced := strings.Cut(section, "  ```yaml\n")
+	patch, _, closed := strings.Cut(patch, "  ```")
+	if !found || !fenced || !closed {
+		t.Fatal("docs/install.md has no such block")
+	}
+	config := filepath.Join(t.TempDir(), "config")
+	if err := os.CopyFS(config, os.DirFS(filepath.Join(root, "config"))); err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(config, "overlays", "existing-volcano")
+	file := filepath.Join(overlay, "kustomization.yaml")
+	text := read(t, "config/overlays/existing-volcano/kustomization.yaml") + strings.ReplaceAll("\n"+patch, "\n  ", "\n")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "controlplane", "kubectl"), "kustomize", overlay).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const flag = "--scheduler-configmap=$(POD_NAMESPACE)/"
+	rendered := string(out)
+	if at := strings.LastIndex(rendered, flag); at < 0 || !strings.HasPrefix(rendered[at:], flag+"my-config\n") || strings.Count(rendered, flag) != 2 {
+		t.Errorf("the scheduler is not told of my-config after its default:\n%s", rendered)
+	}
+}

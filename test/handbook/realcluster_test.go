@@ -1,0 +1,111 @@
+package handbook
+
+import (
+	"maps"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+const install = "docs/install.md"
+
+// TestADayOfAPlatformEngineer installs by the README beside a Volcano that is in
+// use, takes over, gives back, adopts step by step and undoes it, takes over
+// again, removes everything, and installs the other ways, with only the image
+// replaced and in another namespace. Two schedulers never work at the same time,
+// no quota is exceeded while ours does, and what ran before runs on.
+func TestADayOfAPlatformEngineer(t *testing.T) {
+	e := newEngineer(t)
+	e.Expect(e.Create(e.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}})).To(Succeed())
+	archive, err := e.cluster.BuildImage(e.ctx, workImage, "./test/cluster/cmd/pause")
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(e.cluster.ImportImage(e.ctx, archive)).To(Succeed())
+	turns := e.watchesTurns()
+	e.runsStock()
+	e.runs("before", "default", 2, 1)
+	e.Eventually(e.count("before")).Should(Equal(2))
+	before, configuration := e.running("before"), e.configuration()
+
+	readme := e.commands("README.md", "## On a real cluster")
+	e.Expect(readme).To(HaveLen(4), "images, installation, handover, a quota")
+	e.types(readme[0])
+	e.pushes()
+	e.types(readme[1])
+	e.Expect(e.configuration()).To(Equal(configuration), "an installation changes nothing")
+	watched := e.watchesQuotas()
+	e.waitsBeyondItsQuota() // from before the first handover
+	held := e.running(patient)
+	e.types(readme[2])
+	e.goOn(held)
+	e.types(readme[3])
+	e.types(`kubectl patch cardq llm-training --type=json -p '[{"op":"replace","path":"/spec/cards/0/quota","value":3}]'`)
+	e.runs(trainer, "llm-training", 5, 1)
+	e.quotasHold()
+
+	handover := e.commands(install, "## Take over from the stock scheduler, and give back")
+	e.Expect(handover).To(HaveLen(2))
+	e.types(handover[1])
+	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")
+	e.fillsTheNode()
+	e.scales(patient, 0)
+	e.scales(trainer, 0)
+	e.adopts(handover[1])
+	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")
+	e.scales(patient, 8)
+	e.scales(trainer, 5)
+	held = e.fillsTheNode()
+	e.types(handover[0])
+	e.goOn(held)
+	e.quotasHold()
+	e.exceededOnlyUnderStock(watched, turns)
+	turns.neverTwo(e, 3)
+
+	held = e.running(trainer)
+	e.types(e.commands(install, "## Remove it")[0]) // the second is for OLM: test/olm
+	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")
+	e.goOn(held)
+	e.schedules("after")
+	turns.neverTwo(e, 4)
+
+	image := e.commands(install, "## Only the image of Volcano's scheduler")
+	e.Expect(image).To(HaveLen(2), "there and back")
+	e.types(image[0])
+	e.schedules("image")
+	turns.neverTwo(e, 4)
+	e.types(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=2`) // one of them waits
+	e.schedules("replicas")
+	e.types(readme[3])
+	e.types(image[1])
+	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")
+	e.goOn(held)
+	e.types(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=1`)
+	e.schedules("stock")
+
+	e.follows(install, "### In another namespace")
+	e.types(readme[2])
+	e.schedules("elsewhere")
+	e.follows(install, "## Roll back") // but for the old release itself
+	maps.Copy(held, before)
+	e.goOn(held)
+	turns.neverTwo(e, 6)
+}
+
+// schedules shows that a scheduler works, with a pod that asks for no card.
+func (e *engineer) schedules(name string) {
+	e.Helper()
+	e.runs(name, "default", 1, 0)
+	e.Eventually(e.count(name)).Should(Equal(1))
+}
+
+// configuration is the text of the scheduler's ConfigMap.
+func (e *engineer) configuration() map[string]string {
+	e.Helper()
+	cm := &corev1.ConfigMap{}
+	e.Expect(e.Get(e.ctx, types.NamespacedName{Namespace: cluster.VolcanoNamespace, Name: "volcano-scheduler-configmap"}, cm)).To(Succeed())
+	return cm.Data
+}

@@ -1,0 +1,122 @@
+package handbook
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/test/cluster"
+)
+
+// turn is the time in which a container with the stock scheduler ran; until is
+// zero as long as it runs. The kubelet tells both in whole seconds.
+type turn struct {
+	pod         string
+	from, until time.Time
+}
+
+// turns tell which scheduler worked when: the stock one by its container, ours
+// by its heartbeats, which come out of its sessions.
+type turns struct {
+	mu      sync.Mutex
+	stock   map[types.UID]turn
+	ours    []time.Time
+	trouble []string
+}
+
+// watchesTurns begins to write down who schedules.
+func (e *engineer) watchesTurns() *turns {
+	e.Helper()
+	w := &turns{stock: map[types.UID]turn{}}
+	ctx, stop := context.WithCancel(context.WithoutCancel(e.ctx))
+	e.Cleanup(stop)
+	for _, kind := range []struct {
+		list client.ObjectList
+		in   string
+	}{{&corev1.PodList{}, cluster.VolcanoNamespace}, {&coordinationv1.LeaseList{}, corev1.NamespaceAll}} { // ours may be elsewhere
+		changes, err := e.Watch(ctx, kind.list, client.InNamespace(kind.in))
+		e.Expect(err).NotTo(HaveOccurred())
+		go func() {
+			for change := range changes.ResultChan() {
+				w.note(change)
+			}
+			if ctx.Err() == nil {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.trouble = append(w.trouble, "a watch ended")
+			}
+		}()
+	}
+	return w
+}
+
+func (w *turns) note(change watch.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch object := change.Object.(type) {
+	case *corev1.Pod:
+		for _, status := range object.Status.ContainerStatuses {
+			if !strings.Contains(status.Image, "vc-scheduler") {
+				continue
+			}
+			switch state := status.State; {
+			case state.Running != nil:
+				w.stock[object.UID] = turn{pod: object.Name, from: state.Running.StartedAt.Time}
+			case state.Terminated != nil:
+				w.stock[object.UID] = turn{pod: object.Name, from: state.Terminated.StartedAt.Time, until: state.Terminated.FinishedAt.Time}
+			}
+		}
+	case *coordinationv1.Lease:
+		if object.Name != heartbeat.LeaseName || change.Type == watch.Deleted {
+			return
+		}
+		report, err := heartbeat.Read(object)
+		if err != nil {
+			w.trouble = append(w.trouble, err.Error())
+			return
+		}
+		w.ours = append(w.ours, report.At)
+	default:
+		w.trouble = append(w.trouble, fmt.Sprintf("a watch brought %+v", object))
+	}
+}
+
+// neverTwo fails the test where both worked at the same time, and where one of them
+// never did: then nothing was shown.
+func (w *turns) neverTwo(e *engineer, stockTurns int) {
+	e.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.Expect(w.trouble).To(BeEmpty())
+	e.Expect(w.stock).To(HaveLen(stockTurns), "turns of the stock scheduler: %v", w.stock)
+	e.Expect(w.ours).NotTo(BeEmpty(), "our scheduler never worked")
+	for _, stock := range w.stock {
+		for _, ours := range w.ours {
+			begun := ours.After(stock.from.Add(time.Second))
+			e.Expect(begun && (stock.until.IsZero() || ours.Before(stock.until))).To(BeFalse(),
+				"ours worked at %s while the stock scheduler of pod %s did, from %s to %s", ours, stock.pod, stock.from, stock.until)
+		}
+	}
+}
+
+// ofStock tells whether the stock scheduler worked at a moment.
+func (w *turns) ofStock(at time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, stock := range w.stock {
+		if at.After(stock.from) && (stock.until.IsZero() || at.Before(stock.until.Add(time.Second))) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,103 @@
+package handbook
+
+import (
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+const (
+	team      = "team"
+	workImage = "localhost/work:test"
+	gpu       = corev1.ResourceName("nvidia.com/gpu")
+	card      = "NVIDIA-H200"
+)
+
+// runs makes a Deployment of pods with real containers, which ask for so many
+// cards each, or for CPU only.
+func (e *engineer) runs(name, queue string, replicas int32, cards int64) {
+	e.Helper()
+	labels := map[string]string{"app": name}
+	container := corev1.Container{Name: "work", Image: workImage, ImagePullPolicy: corev1.PullIfNotPresent}
+	annotations := map[string]string{v1alpha1.AnnotationQueueName: queue}
+	if cards > 0 {
+		container.Resources.Limits = corev1.ResourceList{gpu: *resource.NewQuantity(cards, resource.DecimalSI)}
+		annotations[v1alpha1.AnnotationCardName] = card
+	} else {
+		container.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
+	}
+	e.Expect(e.Create(e.ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
+				Spec:       corev1.PodSpec{SchedulerName: "volcano", Containers: []corev1.Container{container}},
+			},
+		},
+	})).To(Succeed())
+}
+
+// running are the pods of a Deployment whose container runs, by UID.
+func (e *engineer) running(name string) map[types.UID]string {
+	e.Helper()
+	pods := &corev1.PodList{}
+	e.Expect(e.List(e.ctx, pods, client.InNamespace(team), client.MatchingLabels{"app": name})).To(Succeed())
+	out := map[types.UID]string{}
+	for _, pod := range pods.Items {
+		if isRunning(&pod) {
+			out[pod.UID] = pod.Name
+		}
+	}
+	return out
+}
+
+func isRunning(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].State.Running != nil
+}
+
+func (e *engineer) count(name string) func() int {
+	return func() int { return len(e.running(name)) }
+}
+
+// counts says of each Deployment how many of its pods run.
+func (e *engineer) counts(names ...string) func() map[string]int {
+	return func() map[string]int {
+		out := map[string]int{}
+		for _, name := range names {
+			out[name] = len(e.running(name))
+		}
+		return out
+	}
+}
+
+// goOn checks that pods which ran still do, each the same one.
+func (e *engineer) goOn(before map[types.UID]string) {
+	e.Helper()
+	pods := &corev1.PodList{}
+	e.Expect(e.List(e.ctx, pods, client.InNamespace(team))).To(Succeed())
+	now := map[types.UID]string{}
+	for _, pod := range pods.Items {
+		if isRunning(&pod) {
+			now[pod.UID] = pod.Name
+		}
+	}
+	for uid, name := range before {
+		e.Expect(now).To(HaveKey(uid), "pod %s ran before", name)
+	}
+}
+
+func (e *engineer) scales(name string, replicas int32) {
+	e.Helper()
+	deployment := &appsv1.Deployment{}
+	e.Expect(e.Get(e.ctx, client.ObjectKey{Namespace: team, Name: name}, deployment)).To(Succeed())
+	before := deployment.DeepCopy()
+	deployment.Spec.Replicas = &replicas
+	e.Expect(e.Patch(e.ctx, deployment, client.MergeFrom(before))).To(Succeed())
+}

@@ -1,0 +1,122 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// picture is an image in an OCI archive.
+type picture struct {
+	name   string // as the archive names it
+	digest string // of the manifest
+	config imageConfig
+	files  map[string]file // of all layers
+}
+
+type imageConfig struct {
+	Created      time.Time `json:"created"`
+	Architecture string    `json:"architecture"`
+	OS           string    `json:"os"`
+	Config       struct {
+		User       string            `json:"User"`
+		Entrypoint []string          `json:"Entrypoint"`
+		Cmd        []string          `json:"Cmd"`
+		Labels     map[string]string `json:"Labels"`
+	} `json:"config"`
+}
+
+type file struct {
+	header *tar.Header
+	data   []byte
+}
+
+type descriptor struct {
+	Digest      string            `json:"digest"`
+	MediaType   string            `json:"mediaType"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// open reads an OCI archive with one image.
+func open(path string) (picture, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return picture{}, err
+	}
+	parts, err := untar(bytes.NewReader(text))
+	if err != nil {
+		return picture{}, fmt.Errorf("%s: %w", path, err)
+	}
+	var index struct {
+		Manifests []descriptor `json:"manifests"`
+	}
+	if err := json.Unmarshal(parts["index.json"].data, &index); err != nil || len(index.Manifests) != 1 {
+		return picture{}, fmt.Errorf("%s: %d images: %w", path, len(index.Manifests), err)
+	}
+	blob := func(digest string) []byte { return parts["blobs/sha256/"+strings.TrimPrefix(digest, "sha256:")].data }
+	var manifest struct {
+		Config descriptor   `json:"config"`
+		Layers []descriptor `json:"layers"`
+	}
+	p := picture{
+		name:   index.Manifests[0].Annotations["org.opencontainers.image.ref.name"],
+		digest: index.Manifests[0].Digest,
+		files:  map[string]file{},
+	}
+	if err := json.Unmarshal(blob(p.digest), &manifest); err != nil {
+		return picture{}, fmt.Errorf("%s: manifest: %w", path, err)
+	}
+	if err := json.Unmarshal(blob(manifest.Config.Digest), &p.config); err != nil {
+		return picture{}, fmt.Errorf("%s: config: %w", path, err)
+	}
+	for _, layer := range manifest.Layers {
+		if err := p.add(blob(layer.Digest), layer.MediaType); err != nil {
+			return picture{}, fmt.Errorf("%s: layer: %w", path, err)
+		}
+	}
+	return p, nil
+}
+
+// add adds the files of a layer.
+func (p *picture) add(layer []byte, mediaType string) error {
+	var content io.Reader = bytes.NewReader(layer)
+	if strings.HasSuffix(mediaType, "+gzip") {
+		var err error
+		if content, err = gzip.NewReader(content); err != nil {
+			return err
+		}
+	}
+	files, err := untar(content)
+	for name, f := range files {
+		p.files[name] = f
+	}
+	return err
+}
+
+// untar reads the files, links, devices and folders of an archive; the root is left out.
+func untar(content io.Reader) (map[string]file, error) {
+	files := map[string]file{}
+	for archive := tar.NewReader(content); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		data, err := io.ReadAll(archive)
+		if err != nil {
+			return nil, err
+		}
+		if name := strings.Trim(strings.TrimPrefix(header.Name, "."), "/"); name != "" {
+			files[name] = file{header, data}
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"debug/buildinfo"
+	"debug/elf"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestAnImageSaysWhatItIs(t *testing.T) {
+	for name, program := range programs {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := image(t, name)
+			g.Expect(p.name).To(Equal("registry.test/" + name + ":" + version))
+			g.Expect(p.config.OS).To(Equal("linux"))
+			g.Expect(p.config.Config.User).To(Equal("65532:65532"))
+			g.Expect(p.config.Config.Entrypoint).To(Equal([]string{program}))
+			g.Expect(p.config.Config.Cmd).To(BeEmpty())
+			g.Expect(p.config.Created.Format(time.RFC3339)).To(Equal(created))
+			g.Expect(p.config.Config.Labels).To(And(
+				HaveKeyWithValue("org.opencontainers.image.title", name),
+				HaveKeyWithValue("org.opencontainers.image.version", version),
+				HaveKeyWithValue("org.opencontainers.image.revision", revision),
+				HaveKeyWithValue("org.opencontainers.image.created", created),
+				HaveKeyWithValue("org.opencontainers.image.licenses", "Apache-2.0"),
+				HaveKeyWithValue("org.opencontainers.image.url", "https://cardquota.dev"),
+				HaveKeyWithValue("org.opencontainers.image.source", "https://cardquota.dev/operator"),
+				HaveKeyWithValue("org.opencontainers.image.description", Not(BeEmpty())),
+			))
+		})
+	}
+}
+
+func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
+	for name, program := range programs {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := image(t, name)
+			path, files := strings.TrimPrefix(program, "/"), maps.Clone(p.files)
+			if name == "cardquota-scheduler" {
+				// Any user may keep its private files there, also where nothing is mounted.
+				g.Expect(slices.Collect(maps.Keys(p.files))).To(ContainElement("tmp"))
+				mode := p.files["tmp"].header.FileInfo().Mode()
+				g.Expect(mode.IsDir()).To(BeTrue())
+				g.Expect(mode & (os.ModeSticky | os.ModePerm)).To(Equal(os.ModeSticky | 0o777))
+				delete(files, "tmp")
+			}
+			g.Expect(slices.Collect(maps.Keys(files))).To(ConsistOf(path))
+			header := p.files[path].header
+			g.Expect(header.Typeflag).To(BeEquivalentTo(tar.TypeReg))
+			g.Expect(header.FileInfo().Mode().Perm()).To(BeEquivalentTo(0o755))
+			g.Expect([]int{header.Uid, header.Gid}).To(Equal([]int{0, 0}), "its user may not replace it")
+			binary, err := elf.NewFile(bytes.NewReader(p.files[path].data))
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, segment := range binary.Progs {
+				g.Expect(segment.Type).NotTo(Equal(elf.PT_INTERP), "it would need a dynamic linker")
+			}
+		})
+	}
+}
+
+func TestTheBillOfMaterialsNamesTheModulesOfTheProgram(t *testing.T) {
+	for name, program := range programs {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			info, err := buildinfo.Read(bytes.NewReader(image(t, name).files[strings.TrimPrefix(program, "/")].data))
+			g.Expect(err).NotTo(HaveOccurred())
+			modules := []string{"std@" + strings.TrimPrefix(info.GoVersion, "go")}
+			for _, module := range info.Deps {
+				if module.Replace != nil {
+					module = module.Replace
+				}
+				modules = append(modules, module.Path+"@"+module.Version)
+			}
+			g.Expect(len(modules)).To(BeNumerically(">", 50))
+
+			text, err := os.ReadFile(filepath.Join(images(t), name+".cdx.json"))
+			g.Expect(err).NotTo(HaveOccurred())
+			var bill struct {
+				BOMFormat string `json:"bomFormat"`
+				Metadata  struct {
+					Timestamp string
+					Component struct{ Name, Version string }
+				} `json:"metadata"`
+				Components []struct{ Name, Version, PURL string } `json:"components"`
+			}
+			g.Expect(json.Unmarshal(text, &bill)).To(Succeed())
+			g.Expect(bill.BOMFormat).To(Equal("CycloneDX"))
+			g.Expect(bill.Metadata.Timestamp).To(Equal(created))
+			g.Expect(bill.Metadata.Component.Name + " " + bill.Metadata.Component.Version).To(Equal(name + " " + version))
+			var listed []string
+			for _, component := range bill.Components {
+				id := component.Name + "@" + component.Version
+				listed = append(listed, id)
+				g.Expect(component.PURL).To(Equal("pkg:golang/" + strings.ReplaceAll(id, "+", "%2B")))
+			}
+			g.Expect(listed).To(ConsistOf(modules))
+		})
+	}
+}

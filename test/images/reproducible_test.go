@@ -1,0 +1,65 @@
+package images
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// TestTheSameSourcesGiveTheSameImages builds again, in another folder that holds only what
+// a container engine would hand to the build stage of the Dockerfile.
+func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
+	g := NewWithT(t)
+	first := images(t)
+	root, err := cluster.ModuleRoot()
+	g.Expect(err).NotTo(HaveOccurred())
+	tree, second := t.TempDir(), t.TempDir()
+	for _, path := range append(buildContext(t), "Dockerfile", "hack/images.sh", "hack/sbom") {
+		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(tree, path)), 0o755)).To(Succeed())
+		output, err := exec.Command("cp", "-r", filepath.Join(root, path), filepath.Join(tree, path)).CombinedOutput()
+		g.Expect(err).NotTo(HaveOccurred(), string(output))
+	}
+	g.Expect(build(tree, second)).To(Succeed())
+	for name := range programs {
+		again, err := open(filepath.Join(second, name+".tar"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(again.digest).To(Equal(image(t, name).digest), name)
+		bills := make([]string, 0, 2)
+		for _, folder := range []string{first, second} {
+			text, err := os.ReadFile(filepath.Join(folder, name+".cdx.json"))
+			g.Expect(err).NotTo(HaveOccurred())
+			bills = append(bills, string(text))
+		}
+		g.Expect(bills[0]).To(Equal(bills[1]), "the bill of materials of %s", name)
+	}
+}
+
+var copied = regexp.MustCompile(`(?m)^COPY ([^-].*) \S+$`)
+
+func TestTheBuildContextHoldsWhatTheDockerfileCopies(t *testing.T) {
+	g := NewWithT(t)
+	var sources []string
+	for _, match := range copied.FindAllStringSubmatch(readText(t, "Dockerfile"), -1) {
+		sources = append(sources, strings.Fields(match[1])...)
+	}
+	g.Expect(buildContext(t)).To(ConsistOf(sources))
+}
+
+// buildContext are the paths that .dockerignore lets through.
+func buildContext(t *testing.T) []string {
+	t.Helper()
+	var paths []string
+	for line := range strings.Lines(readText(t, ".dockerignore")) {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "!"); ok {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}

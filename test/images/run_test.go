@@ -1,0 +1,67 @@
+package images
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// TestTheImagesRunRestricted runs each image in a container of a real node, in a namespace
+// that allows only what Kubernetes calls restricted, with a read-only root file system and
+// nothing mounted but the ServiceAccount. Both programs say their version first. Neither
+// has any rights here, so nothing else is asked of them.
+func TestTheImagesRunRestricted(t *testing.T) {
+	dir := images(t)
+	g := NewWithT(t)
+	c, err := cluster.Start(t.Context(), cluster.Options{
+		WithoutVolcano: true, WithoutKwok: true, WithKubeScheduler: true, RealNode: &cluster.RealNode{},
+	})
+	if errors.Is(err, cluster.ErrNoRealNode) || errors.Is(err, cluster.ErrNotBuilt) {
+		t.Skipf("%s is skipped: %v", t.Name(), err)
+	}
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	g.Expect(c.Apply(t.Context(), []byte(`
+apiVersion: v1
+kind: Namespace
+metadata: {name: restricted, labels: {pod-security.kubernetes.io/enforce: restricted}}
+`))).To(Succeed())
+	g.Eventually(func() error {
+		_, err := c.Client().CoreV1().ServiceAccounts("restricted").Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	}, "60s", "100ms").Should(Succeed())
+
+	arguments := map[string]string{"cardquota-manager": "[]", "cardquota-scheduler": `["--version"]`}
+	for name := range programs {
+		g.Expect(c.ImportImage(t.Context(), filepath.Join(dir, name+".tar"))).To(Succeed())
+		g.Expect(c.Apply(t.Context(), fmt.Appendf(nil, `
+apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s, namespace: restricted}
+spec:
+  restartPolicy: Never
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: main
+    image: registry.test/%[1]s:%[2]s
+    imagePullPolicy: Never
+    args: %[3]s
+    securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+`, name, version, arguments[name]))).To(Succeed())
+	}
+	for name := range programs {
+		g.Eventually(func() (string, error) {
+			return c.Kubectl(t.Context(), "logs", "--namespace=restricted", name)
+		}, "90s", "200ms").Should(ContainSubstring(version), name)
+	}
+}

@@ -1,0 +1,53 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// TestNobodyElseHoldsUpADeletion: the name of a queue can be written on any pod
+// and PodGroup. What another scheduler runs without cards, what waits for another
+// one, and what is of a namespace that the queue leaves out, keeps no CardQuota.
+func TestNobodyElseHoldsUpADeletion(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	newNode(t, name, "NVIDIA-H200")
+	enforcing(t, name+"-policy") // the policy that says which scheduler is ours
+	// Without a controller manager a namespace never goes.
+	g.Expect(admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": "stranger"}}})).To(gomega.Succeed())
+	quota := newQuota(name, func(q *v1alpha1.CardQuota) {
+		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "team", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"stranger"}}}}
+	})
+	ready(t, quota)
+	other := newPod(name+"-other", name, name, 0)
+	other.Spec.SchedulerName, other.Spec.Containers[0].Resources = corev1.DefaultSchedulerName, corev1.ResourceRequirements{}
+	delete(other.Annotations, v1alpha1.AnnotationCardName)
+	create(t, other)
+	setPod(t, other, running)
+	waits := newPod(name+"-waits", name, "", 1)
+	waits.Spec.SchedulerName = corev1.DefaultSchedulerName
+	create(t, waits)
+	stranger := newPod(name+"-stranger", name, "", 1)
+	stranger.Namespace = name
+	create(t, stranger)
+	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}}
+	group.Spec.Queue = name
+	create(t, group)
+	// One of ours that waits in the queue still does hold it up, and shows that all was counted.
+	ours := newPod(name+"-ours", name, "", 2)
+	create(t, ours)
+	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "3 NVIDIA-H200"), "ours and the stranger's, not another scheduler's")
+	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
+	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
+	g.Consistently(readError(queueOf(t, name))).Should(gomega.Succeed())
+	remove(t, ours)
+	g.Eventually(readError(queueOf(t, name))).Should(notFound())
+	g.Eventually(readError(statusOf(t, name))).Should(notFound())
+}

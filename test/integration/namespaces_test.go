@@ -1,0 +1,239 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
+	need(t)
+	expression := func(key, operator any, values ...any) map[string]any {
+		e := map[string]any{"key": key, "operator": operator}
+		if values != nil {
+			e["values"] = values
+		}
+		return e
+	}
+	expressions := func(all ...any) map[string]any { return map[string]any{"matchExpressions": all} }
+	many := func(n int) (values []any) {
+		for i := range n {
+			values = append(values, fmt.Sprintf("v%d", i))
+		}
+		return values
+	}
+	labels := func(n int) map[string]any {
+		all := map[string]any{}
+		for i := range n {
+			all[fmt.Sprintf("k%d", i)] = "v"
+		}
+		return map[string]any{"matchLabels": all}
+	}
+	list := func(n int) map[string]any {
+		all := make([]any, n)
+		for i := range all {
+			all[i] = expression("team", "Exists")
+		}
+		return expressions(all...)
+	}
+	cases := map[string]struct {
+		selector  any
+		wantError string
+	}{
+		"every namespace":                {selector: map[string]any{}},
+		"by label":                       {selector: labels(1)},
+		"by name":                        {selector: expressions(expression("kubernetes.io/metadata.name", "In", "chat", "chat-staging"))},
+		"every operator":                 {selector: expressions(expression("a", "In", "b"), expression("a", "NotIn", "c"), expression("a", "Exists"), expression("d", "DoesNotExist"))},
+		"an empty list for Exists":       {selector: expressions(map[string]any{"key": "a", "operator": "Exists", "values": []any{}})},
+		"32 labels":                      {selector: labels(32)},
+		"33 labels":                      {selector: labels(33), wantError: "at most 32 labels can be matched"},
+		"32 expressions":                 {selector: list(32)},
+		"33 expressions":                 {selector: list(33), wantError: "at most 32 expressions can be matched"},
+		"256 values":                     {selector: expressions(expression("a", "In", many(256)...))},
+		"257 values":                     {selector: expressions(expression("a", "NotIn", many(257)...)), wantError: "need 1 to 256 values"},
+		"an operator of another kind":    {selector: expressions(expression("a", "Gt", "1")), wantError: "operator must be In, NotIn, Exists or DoesNotExist"},
+		"an operator in small letters":   {selector: expressions(expression("a", "in", "b")), wantError: "operator must be In, NotIn, Exists or DoesNotExist"},
+		"no operator":                    {selector: expressions(map[string]any{"key": "a"}), wantError: "operator: Required value"},
+		"no key":                         {selector: expressions(map[string]any{"operator": "Exists"}), wantError: "key: Required value"},
+		"In without values":              {selector: expressions(expression("a", "In")), wantError: "need 1 to 256 values"},
+		"Exists with a value":            {selector: expressions(expression("a", "Exists", "b")), wantError: "take no values"},
+		"a value that is a number":       {selector: map[string]any{"matchLabels": map[string]any{"a": int64(1)}}, wantError: "must be of type string"},
+		"a misspelt field":               {selector: map[string]any{"matchLabel": map[string]any{"a": "b"}}, wantError: `unknown field "spec.namespaceSelector.matchLabel"`},
+		"a list of names is no selector": {selector: []any{"chat"}, wantError: "must be of type object"},
+	}
+	for title, tc := range cases {
+		t.Run(title, func(t *testing.T) {
+			g := gomega.NewWithT(t)
+			err := admin.Create(t.Context(), object("rule", map[string]any{"namespaceSelector": tc.selector}), client.DryRunAll, client.FieldValidation("Strict"))
+			if tc.wantError == "" {
+				g.Expect(err).NotTo(gomega.HaveOccurred())
+				return
+			}
+			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.wantError)))
+		})
+	}
+}
+
+const selectorKey = "volcano.sh/namespace-selector"
+
+// chooses makes a CardQuota whose queue is for a team.
+func chooses(name, team string) *v1alpha1.CardQuota {
+	return newQuota(name, func(q *v1alpha1.CardQuota) {
+		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
+	})
+}
+
+func TestTheSelectorReachesTheQueueAndLeavesIt(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	quota := chooses(name, "chat")
+	ready(t, quota)
+	g.Expect(annotation(t, name, selectorKey)()).To(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
+
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) {
+		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "NotIn", Values: []string{"lab"}}}}
+	})
+	g.Eventually(annotation(t, name, selectorKey)).Should(gomega.Equal(`{"matchExpressions":[{"key":"team","operator":"NotIn","values":["lab"]}]}`))
+
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = &metav1.LabelSelector{} })
+	g.Eventually(annotation(t, name, selectorKey)).Should(gomega.Equal(`{}`))
+
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = nil })
+	g.Eventually(queueOf(t, name)).Should(gomega.HaveField("Annotations", gomega.Not(gomega.HaveKey(selectorKey))))
+	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
+}
+
+func TestAForeignSelectorIsReplacedAndTheWriterNamed(t *testing.T) {
+	g := need(t)
+	for title, change := range map[string]func(map[string]string){
+		"opened":   func(a map[string]string) { a[selectorKey] = `{}` },
+		"removed":  func(a map[string]string) { delete(a, selectorKey) },
+		"nonsense": func(a map[string]string) { a[selectorKey] = `]` },
+	} {
+		t.Run(title, func(t *testing.T) {
+			name := "selector-" + title
+			quota := chooses(name, "chat")
+			ready(t, quota)
+			patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { change(q.Annotations) })
+			g.Eventually(annotation(t, name, selectorKey)).Should(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
+			who := "kubectl-edit wrote"
+			if title == "removed" { // which leaves no trace
+				who = "somebody changed or removed"
+			}
+			g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced: " + who + " volcano.sh/namespace-selector on queue " + name))
+		})
+	}
+}
+
+// A CardQuota that does not choose leaves a selector that was written by hand to
+// its writer: it only ever takes away.
+func TestASelectorOfOthersStaysOnAQueueThatDoesNotChoose(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	quota := newQuota(name, nil)
+	ready(t, quota)
+	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Annotations[selectorKey] = `{}` })
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
+	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
+	g.Expect(annotation(t, name, selectorKey)()).To(gomega.Equal(`{}`))
+}
+
+// What the schema cannot refuse, the status does, and the queue is not opened.
+func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	quota := chooses(name, "chat")
+	ready(t, quota)
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) {
+		q.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "no label value!"}
+		q.Spec.Cards[0].Quota = 9
+	})
+	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
+		gomega.HavePrefix("False/InvalidNamespaceSelector: spec.namespaceSelector is not valid, so queue "+name+" keeps what it had"),
+		gomega.ContainSubstring("no label value!")))
+	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
+	g.Eventually(events(t, quota, "InvalidNamespaceSelector")).Should(gomega.HaveLen(1))
+	g.Expect(annotation(t, name, selectorKey)()).To(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
+	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
+
+	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "lab"} })
+	g.Eventually(annotation(t, name, selectorKey)).Should(gomega.Equal(`{"matchLabels":{"team":"lab"}}`))
+	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+
+	fresh := unique(t, "-new")
+	create(t, chooses(fresh, "no label value!"))
+	g.Eventually(condition(t, fresh, "QueueSynced")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
+	_, err := queueOf(t, fresh)()
+	g.Expect(client.IgnoreNotFound(err)).To(gomega.Succeed())
+	g.Expect(err).To(gomega.HaveOccurred(), "a queue that everybody could use is not made")
+}
+
+// setReady plays the kubelet of a node.
+func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	node := &corev1.Node{}
+	g.Expect(admin.Get(t.Context(), client.ObjectKey{Name: name}, node)).To(gomega.Succeed())
+	base := node.DeepCopy()
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "Test"}}
+	g.Expect(admin.Status().Patch(t.Context(), node, client.MergeFrom(base))).To(gomega.Succeed())
+}
+
+func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
+	g := need(t)
+	name := unique(t, "")
+	const model = "NVIDIA-B300" // of this test alone
+	newNode(t, name, model)
+	setReady(t, name, corev1.ConditionTrue)
+	of := func(suffix string, count int64, over v1alpha1.OverAllocation) *v1alpha1.CardQuota {
+		return newQuota(name+suffix, func(q *v1alpha1.CardQuota) {
+			q.Spec.Cards = []v1alpha1.CardSpec{{Name: model, Quota: count}}
+			q.Spec.OverAllocation = over
+		})
+	}
+	warns, allows := of("-a", 6, v1alpha1.OverAllocationWarn), of("-b", 2, v1alpha1.OverAllocationAllow)
+	satisfied := func(suffix string) func() (string, error) { return condition(t, name+suffix, "InventorySatisfied") }
+	ready(t, allows)
+	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/InventorySatisfied")) // the node was counted
+	ready(t, warns)
+	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))
+
+	// Another one takes the last cards, and more than there are.
+	denies := of("-c", 3, v1alpha1.OverAllocationDeny)
+	ready(t, denies)
+	sum := model + ": 11 granted, 8 healthy, 3 too many (%d here, "
+	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + fmt.Sprintf(sum, 6) + "3 by " + name + "-c, 2 by " + name + "-b)"))
+	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/OverAllocationAllowed: " + fmt.Sprintf(sum, 2)))
+	g.Eventually(satisfied("-c")).Should(gomega.SatisfyAll(gomega.HavePrefix("False/OverAllocated: "+fmt.Sprintf(sum, 3)), gomega.ContainSubstring("denies to raise it")))
+	g.Eventually(events(t, warns, "OverAllocated")).Should(gomega.HaveLen(1))
+	g.Expect(events(t, allows, "OverAllocated")()).To(gomega.BeEmpty())
+	for _, suffix := range []string{"-a", "-b", "-c"} {
+		g.Expect(condition(t, name+suffix, "Ready")()).To(gomega.HavePrefix("True/Ready"))
+	}
+	g.Expect(annotation(t, name+"-c", "volcano.sh/card.quota")()).To(gomega.Equal(`{"`+model+`":3}`), "nothing is withheld")
+
+	patch(t, warns, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 3 })
+	for _, suffix := range []string{"-a", "-b", "-c"} {
+		g.Eventually(satisfied(suffix)).Should(gomega.HavePrefix("True/InventorySatisfied"))
+	}
+
+	// The node fails and comes back.
+	setReady(t, name, corev1.ConditionUnknown)
+	g.Eventually(satisfied("-c")).Should(gomega.HavePrefix("False/OverAllocated: " + model + ": 8 granted, 0 healthy, 8 too many"))
+	g.Expect(annotation(t, name+"-c", "volcano.sh/card.quota")()).To(gomega.Equal(`{"`+model+`":3}`), "nothing is withheld")
+	setReady(t, name, corev1.ConditionTrue)
+	g.Eventually(satisfied("-c")).Should(gomega.HavePrefix("True/InventorySatisfied"))
+
+	// One goes, and its cards are no longer granted.
+	patch(t, denies, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 5 })
+	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + model + ": 10 granted"))
+	remove(t, allows)
+	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))
+}

@@ -1,0 +1,130 @@
+package olm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// version is one release.
+type version struct {
+	number, replaces string
+	// bundle is the folder of a bundle that is there already; one that is made of this tree has none.
+	bundle string
+	// images are full references by the names that config/ gives them; none means as in bundle/.
+	images map[string]string
+}
+
+// csv is the name of the release's ClusterServiceVersion.
+func (v version) csv() string { return "cardquota.v" + v.number }
+
+// versions are the one that was released before, whose bundle is kept in testdata, the one that
+// bundle/ is, and one that replaces it.
+func versions() (previous, this, next version, err error) {
+	var csv struct {
+		Spec struct{ Version, Replaces string }
+	}
+	file := filepath.Join(suite.root, "bundle", "manifests", "cardquota.clusterserviceversion.yaml")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return previous, this, next, err
+	}
+	if err := yaml.Unmarshal(content, &csv); err != nil {
+		return previous, this, next, fmt.Errorf("%s: %w", file, err)
+	}
+	number, err := utilversion.ParseSemantic(csv.Spec.Version)
+	if err != nil {
+		return previous, this, next, fmt.Errorf("%s: %w", file, err)
+	}
+	this = version{number: number.String(), replaces: strings.TrimPrefix(csv.Spec.Replaces, "cardquota.v")}
+	next = version{number: number.WithMinor(number.Minor() + 1).String(), replaces: this.number}
+	previous = version{number: this.replaces, bundle: filepath.Join(suite.root, "test", "olm", "testdata", "v"+this.replaces, "bundle")}
+	if _, err := os.Stat(previous.bundle); err != nil {
+		return previous, this, next, fmt.Errorf("bundle/ replaces %s: keep the bundle of that release: %w", this.replaces, err)
+	}
+	return previous, this, next, nil
+}
+
+// publish makes a catalog of versions, as make bundle and make catalog do, serves it, and
+// returns its address. The name is that of the process.
+func publish(ctx context.Context, c *cluster.Cluster, name string, versions ...version) (string, error) {
+	work := filepath.Join(c.Dir(), name)
+	args := []string{"run", "./catalog", "-opm", suite.tools.opm, "-out", filepath.Join(work, "catalog")}
+	for _, v := range versions {
+		if v.bundle != "" {
+			args = append(args, v.bundle)
+			continue
+		}
+		dir := filepath.Join(work, v.number)
+		bundle := []string{"run", ".", "-root", suite.root, "-out", dir, "-version", v.number, "-replaces", v.replaces}
+		for image, reference := range v.images {
+			bundle = append(bundle, "-image", image+"="+reference)
+		}
+		if err := generate(ctx, bundle); err != nil {
+			return "", err
+		}
+		args = append(args, dir)
+	}
+	if err := generate(ctx, args); err != nil {
+		return "", err
+	}
+	return serve(ctx, c, name, filepath.Join(work, "catalog"))
+}
+
+// generate runs a command of the module hack/bundle.
+func generate(ctx context.Context, args []string) error {
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir = filepath.Join(suite.root, "hack", "bundle")
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// serve answers OLM's questions about a catalog, as the pod of its image does.
+func serve(ctx context.Context, c *cluster.Cluster, name, catalog string) (string, error) {
+	port, err := cluster.FreePort()
+	if err != nil {
+		return "", err
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	work := filepath.Join(c.Dir(), name)
+	process, err := c.StartProcess(ctx, cluster.ProcessSpec{
+		Name: name, Path: suite.tools.opm,
+		Args: []string{
+			"serve", catalog, fmt.Sprintf("--port=%d", port), "--cache-dir=" + filepath.Join(work, "cache"),
+			"--cache-enforce-integrity=false", "--termination-log=" + filepath.Join(work, "termination.log"),
+			"--pprof-addr=",
+		},
+	})
+	if err != nil {
+		return "", err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if !process.Running() {
+			return false, errors.New("it ended")
+		}
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return false, nil //nolint:nilerr // not yet
+		}
+		return true, connection.Close()
+	})
+	if err != nil {
+		said, _ := os.ReadFile(process.LogFile())
+		return "", fmt.Errorf("opm serve: %w: %s", err, said)
+	}
+	return address, nil
+}

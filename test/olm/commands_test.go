@@ -1,0 +1,197 @@
+package olm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// namespace is where Volcano is, and where Cardquota is installed.
+const namespace = "volcano-system"
+
+// How long what must come may take: OLM works in steps that wait for each other.
+const (
+	soon  = 60 * time.Second
+	often = 100 * time.Millisecond
+)
+
+// administrator does what docs/install.md tells an administrator to do.
+type administrator struct {
+	*testing.T
+	Gomega
+	ctx     context.Context
+	cluster *cluster.Cluster
+}
+
+func newAdministrator(t *testing.T) *administrator {
+	a := &administrator{T: t, Gomega: NewWithT(t), ctx: t.Context(), cluster: suite.cluster}
+	a.SetDefaultEventuallyTimeout(soon)
+	a.SetDefaultEventuallyPollingInterval(often)
+	t.Cleanup(a.leaveTraces)
+	return a
+}
+
+// kubectl runs a command that must succeed.
+func (a *administrator) kubectl(args ...string) string {
+	a.Helper()
+	out, err := a.cluster.Kubectl(a.ctx, args...)
+	if err != nil {
+		a.Fatal(err)
+	}
+	return out
+}
+
+// apply is kubectl apply of a manifest of config/manifests/olm, changed as this cluster needs it.
+func (a *administrator) apply(name string, change func(object *unstructured.Unstructured)) {
+	a.Helper()
+	content, err := os.ReadFile(filepath.Join(suite.root, "config", "manifests", "olm", name))
+	a.Expect(err).NotTo(HaveOccurred())
+	var object unstructured.Unstructured
+	a.Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
+	change(&object)
+	content, err = yaml.Marshal(object.Object)
+	a.Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(a.TempDir(), name)
+	a.Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
+	a.kubectl("apply", "-f", file)
+}
+
+func asItIs(*unstructured.Unstructured) {}
+
+// offer makes a catalog known to OLM. Here it is served by a process, not by the image's pod.
+func (a *administrator) offer(address string) {
+	a.Helper()
+	a.apply("catalogsource.yaml", func(object *unstructured.Unstructured) {
+		for _, field := range []string{"image", "updateStrategy"} {
+			unstructured.RemoveNestedField(object.Object, "spec", field)
+		}
+		a.Expect(unstructured.SetNestedField(object.Object, address, "spec", "address")).To(Succeed())
+	})
+}
+
+// subscribe has OLM install the newest version of the channel, and waits until it is there.
+func (a *administrator) subscribe(v version) {
+	a.Helper()
+	a.apply("operatorgroup.yaml", asItIs)
+	a.apply("subscription.yaml", asItIs)
+	a.awaitVersion(v)
+}
+
+// moveTo has OLM give the pods of the installation another place.
+func (a *administrator) moveTo(config map[string]any) {
+	a.Helper()
+	a.apply("subscription.yaml", func(object *unstructured.Unstructured) {
+		a.Expect(unstructured.SetNestedMap(object.Object, config, "spec", "config")).To(Succeed())
+	})
+}
+
+// awaitVersion waits until a version is installed and works.
+func (a *administrator) awaitVersion(v version) {
+	a.Helper()
+	a.kubectl("-n", namespace, "wait", "subscription.operators.coreos.com/cardquota", "--timeout=2m",
+		"--for=jsonpath={.status.installedCSV}="+v.csv())
+	a.kubectl("-n", namespace, "wait", "clusterserviceversion/"+v.csv(), "--timeout=2m",
+		"--for=jsonpath={.status.phase}=Succeeded")
+}
+
+// awaitUpgrade waits until OLM is done with replacing a version. The certificate goes with the
+// version that it was made for, so OLM makes another one and starts the operator once more; until
+// then webhooks may not answer.
+func (a *administrator) awaitUpgrade(from, to version) {
+	a.Helper()
+	a.awaitVersion(to)
+	a.kubectl("-n", namespace, "wait", "clusterserviceversion/"+from.csv(), "--for=delete", "--timeout=2m")
+	a.Eventually(func() string {
+		owners, err := a.cluster.Kubectl(a.ctx, "-n", namespace, "get", "secret", "cardquota-manager-service-cert",
+			"-o", "jsonpath={.metadata.ownerReferences[*].name}")
+		if err != nil {
+			return err.Error()
+		}
+		return owners
+	}).Should(Equal(to.csv()))
+	a.awaitVersion(to)
+}
+
+// awaitRest waits until OLM has nothing left to do. It goes on with a plan after what the plan
+// installs has begun to work, and with a version after it has succeeded; what is deleted under its
+// hands it makes again.
+func (a *administrator) awaitRest() {
+	a.Helper()
+	const quiet = 2 * time.Second
+	a.kubectl("-n", namespace, "wait", "installplans.operators.coreos.com", "--all", "--timeout=2m", "--for=condition=Installed")
+	plans := strings.Fields(a.kubectl("-n", namespace, "get", "installplans.operators.coreos.com", "-o", "jsonpath={.items[*].metadata.name}"))
+	last, since := "", time.Now()
+	a.Eventually(func() error {
+		said := a.logs("catalog-operator")
+		for _, plan := range plans {
+			if !regexp.MustCompile(`msg=syncing id=\S+ ip=` + plan + ` namespace=\S+ phase=Complete`).MatchString(said) {
+				return fmt.Errorf("OLM has not looked again at plan %s since it was complete", plan)
+			}
+		}
+		if said += a.logs("olm-operator"); said != last {
+			last, since = said, time.Now()
+		}
+		if time.Since(since) < quiet {
+			return errors.New("OLM is at work")
+		}
+		return nil
+	}).Should(Succeed())
+}
+
+// logs is what a process of OLM wrote.
+func (a *administrator) logs(process string) string {
+	a.Helper()
+	content, err := os.ReadFile(a.cluster.LogFile(process))
+	a.Expect(err).NotTo(HaveOccurred())
+	return string(content)
+}
+
+// unsubscribe removes the operator and its definitions, in the order of docs/install.md. Every
+// CardQuota and the ServiceTypePolicy are gone before.
+func (a *administrator) unsubscribe(v version) {
+	a.Helper()
+	a.awaitRest()
+	a.kubectl("-n", namespace, "delete", "subscription.operators.coreos.com/cardquota")
+	a.kubectl("-n", namespace, "delete", "clusterserviceversion/"+v.csv())
+	a.kubectl("-n", namespace, "wait", "pod", "-l", ours, "--for=delete", "--timeout=2m")
+	a.kubectl("-n", namespace, "delete", "operatorgroup/cardquota")
+	a.kubectl("-n", olmNamespace, "delete", "catalogsource/cardquota")
+	a.kubectl("delete", "crd", "cardquotas.cardquota.dev", "servicetypepolicies.cardquota.dev")
+	// What OLM makes and leaves: its note of what belonged to the operator, which it makes anew as long
+	// as it knows of something that does, and the right to read how the API server identifies itself,
+	// which it gives to everything that has webhooks.
+	const note = "operator.operators.coreos.com/cardquota." + namespace
+	a.Eventually(func() string {
+		return a.kubectl("get", note, "-o", "jsonpath={.status.components.refs[*].kind}")
+	}, 2*soon).Should(BeEmpty())
+	a.kubectl("delete", note)
+	a.kubectl("-n", "kube-system", "delete", "rolebinding", "cardquota-manager-service-auth-reader")
+}
+
+// publish makes a catalog of versions and serves it; see the function.
+func (a *administrator) publish(name string, versions ...version) (address string) {
+	a.Helper()
+	address, err := publish(a.ctx, a.cluster, name, versions...)
+	a.Expect(err).NotTo(HaveOccurred())
+	return address
+}
+
+// picture is everything on the cluster now.
+func (a *administrator) picture() picture {
+	a.Helper()
+	p, err := takePicture(a.ctx, a.cluster)
+	a.Expect(err).NotTo(HaveOccurred())
+	return p
+}

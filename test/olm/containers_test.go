@@ -1,0 +1,133 @@
+package olm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// wantEnforcedBy waits for the proof that the scheduler of a version enforces quotas.
+func (a *administrator) wantEnforcedBy(v version) {
+	a.Helper()
+	a.kubectl("wait", "servicetypepolicy/default", "--for=jsonpath={.status.scheduler.version}=v"+v.number, "--timeout=1m")
+	a.kubectl("wait", "servicetypepolicy/default", "--for=condition=Enforced", "--timeout=1m")
+}
+
+// giveBack ends all work and undoes what the operator did to Volcano.
+func (a *administrator) giveBack() {
+	a.Helper()
+	a.kubectl("delete", "namespace", "tenants")
+	a.kubectl("delete", "cardquota", "--all")
+	a.kubectl("delete", "servicetypepolicy", "default")
+}
+
+// wantContainers checks that both programs of a version run in containers of its images, ready
+// and without a restart.
+func (a *administrator) wantContainers(v version) {
+	a.Helper()
+	list := func() ([]string, error) {
+		pods, err := a.cluster.Client().CoreV1().Pods(namespace).List(a.ctx, metav1.ListOptions{LabelSelector: ours})
+		if err != nil {
+			return nil, err
+		}
+		var running []string
+		for _, pod := range pods.Items {
+			for _, container := range pod.Status.ContainerStatuses {
+				running = append(running, fmt.Sprintf("%s %s %s ready=%t restarts=%d", pod.Spec.NodeName, pod.Status.Phase,
+					container.Image, container.Ready, container.RestartCount))
+			}
+		}
+		slices.Sort(running)
+		return running, nil
+	}
+	container := func(image string) string {
+		return fmt.Sprintf("real-0 Running %s ready=true restarts=0", v.images[image])
+	}
+	a.Eventually(list).Should(Equal([]string{
+		container("cardquota-manager"), container("cardquota-scheduler"), container("cardquota-scheduler"),
+	}))
+}
+
+// ours selects the pods of both programs.
+const ours = "app.kubernetes.io/name in (cardquota-manager,cardquota-scheduler)"
+
+// wantWrongQuotaRefused applies a CardQuota that only the webhook can tell to be wrong.
+func (a *administrator) wantWrongQuotaRefused() {
+	a.Helper()
+	_, err := a.cluster.Kubectl(a.ctx, "apply", "-f", "testdata/wrong.yaml")
+	a.Expect(err).To(MatchError(ContainSubstring(`admission webhook "cardquotas.cardquota.dev" denied the request`)))
+	a.Expect(err).To(MatchError(ContainSubstring("queue research belongs to CardQuota research of tenant research")))
+}
+
+// workers are the pods of the workloads: who they are and what they do.
+func (a *administrator) workers() map[string]string {
+	a.Helper()
+	pods, err := a.cluster.Client().CoreV1().Pods("tenants").List(a.ctx, metav1.ListOptions{})
+	a.Expect(err).NotTo(HaveOccurred())
+	list := map[string]string{}
+	for _, pod := range pods.Items {
+		restarts := int32(0)
+		for _, container := range pod.Status.ContainerStatuses {
+			restarts += container.RestartCount
+		}
+		list[pod.Name] = fmt.Sprintf("%s on %q %s, %d restarts", pod.UID, pod.Spec.NodeName, pod.Status.Phase, restarts)
+	}
+	return list
+}
+
+// running counts the pods that run, by the job they belong to.
+func (a *administrator) running() map[string]int {
+	a.Helper()
+	pods, err := a.cluster.Client().CoreV1().Pods("tenants").List(a.ctx, metav1.ListOptions{})
+	a.Expect(err).NotTo(HaveOccurred())
+	count := map[string]int{}
+	for _, pod := range pods.Items {
+		job := pod.Labels["volcano.sh/job-name"]
+		count[job] += 0
+		if pod.Status.Phase == corev1.PodRunning {
+			count[job]++
+		}
+	}
+	return count
+}
+
+// wantQuotasHeld waits until every job runs as many pods as its queue's quota allows.
+func (a *administrator) wantQuotasHeld() {
+	a.Helper()
+	a.Eventually(a.running).Should(Equal(map[string]int{"train": 4, "serve": 2, "containers": 1}))
+	a.Eventually(func() string { return a.summary("research") }).Should(And(
+		ContainSubstring("4/4 NVIDIA-H200"), ContainSubstring("1/1 NVIDIA-L40S")))
+}
+
+// summary is what the operator says of a CardQuota's use.
+func (a *administrator) summary(quota string) string {
+	a.Helper()
+	return a.kubectl("get", "cardquota", quota, "-o", "jsonpath={.status.summary}")
+}
+
+// wantRaisedQuotaUsed raises a quota: waiting work starts by itself, and no more than that.
+func (a *administrator) wantRaisedQuotaUsed() {
+	a.Helper()
+	a.kubectl("patch", "cardquota", "research", "--type=json",
+		`--patch=[{"op":"replace","path":"/spec/cards/0/quota","value":5}]`)
+	a.Eventually(a.running).Should(HaveKeyWithValue("train", 5))
+}
+
+// queues are the card quotas of the tenants' queues.
+func (a *administrator) queues() map[string]string {
+	a.Helper()
+	out := a.kubectl("get", "queues.scheduling.volcano.sh",
+		`-o=jsonpath={range .items[*]}{.metadata.name}={.metadata.annotations.volcano\.sh/card\.quota}{"\n"}{end}`)
+	list := map[string]string{}
+	for line := range strings.Lines(out) {
+		name, quota, _ := strings.Cut(strings.TrimSpace(line), "=")
+		list[name] = quota
+	}
+	maps.DeleteFunc(list, func(name, _ string) bool { return name == "root" || name == "default" })
+	return list
+}

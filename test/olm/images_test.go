@@ -1,0 +1,51 @@
+package olm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	. "github.com/onsi/gomega"
+)
+
+// programs are the images that a bundle names.
+var programs = []string{"cardquota-manager", "cardquota-scheduler"}
+
+// buildImages begins to build the images of versions, as make images does, and returns what waits
+// until they are there.
+func buildImages(ctx context.Context, versions ...version) (wait func() error) {
+	built := make(chan error, 1)
+	go func() {
+		var problems []error
+		for _, v := range versions {
+			command := exec.CommandContext(ctx, filepath.Join(suite.root, "hack", "images.sh"), imagesFolder(v))
+			command.Env = append(os.Environ(), "VERSION=v"+v.number)
+			if out, err := command.CombinedOutput(); err != nil {
+				problems = append(problems, fmt.Errorf("images of %s: %w: %s", v.number, err, out))
+			}
+		}
+		built <- errors.Join(problems...)
+	}()
+	return func() error {
+		err := <-built
+		built <- err
+		return err
+	}
+}
+
+func imagesFolder(v version) string { return filepath.Join(suite.cluster.Dir(), "images-"+v.number) }
+
+// withImages gives the real node the images of a version and has the bundle name them.
+func (a *administrator) withImages(v version) version {
+	a.Helper()
+	a.Expect(suite.images()).To(Succeed())
+	v.images = map[string]string{}
+	for _, program := range programs {
+		a.Expect(a.cluster.ImportImage(a.ctx, filepath.Join(imagesFolder(v), program+".tar"))).To(Succeed())
+		v.images[program] = fmt.Sprintf("localhost/%s:v%s", program, v.number)
+	}
+	return v
+}

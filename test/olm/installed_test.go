@@ -1,0 +1,145 @@
+package olm
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// wantInstalled waits until what runs, and how it is reached, is what a bundle says and nothing
+// else: a Deployment, Service, policy or webhook of another version has been replaced or is gone.
+func (a *administrator) wantInstalled(bundle string) {
+	a.Helper()
+	promised := a.promised(bundle)
+	a.Eventually(a.installed).Should(Equal(promised))
+}
+
+// promised reads a bundle, one line for each object.
+func (a *administrator) promised(bundle string) []string {
+	a.Helper()
+	files, err := filepath.Glob(filepath.Join(bundle, "manifests", "*.yaml"))
+	a.Expect(err).NotTo(HaveOccurred())
+	var lines []string
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		a.Expect(err).NotTo(HaveOccurred())
+		var kind metav1.PartialObjectMetadata
+		a.Expect(yaml.Unmarshal(content, &kind)).To(Succeed())
+		switch kind.Kind {
+		case "ClusterServiceVersion":
+			lines = append(lines, a.promisedByCSV(content)...)
+		case "Service":
+			var service corev1.Service
+			a.Expect(yaml.Unmarshal(content, &service)).To(Succeed())
+			lines = append(lines, serviceLine(&service))
+		case "NetworkPolicy":
+			lines = append(lines, "NetworkPolicy "+kind.Name)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func (a *administrator) promisedByCSV(content []byte) []string {
+	a.Helper()
+	var csv struct {
+		Spec struct {
+			Install struct {
+				Spec struct {
+					Deployments []struct {
+						Name string
+						Spec appsv1.DeploymentSpec
+					}
+				}
+			}
+			WebhookDefinitions []struct{ GenerateName, DeploymentName string }
+		}
+	}
+	a.Expect(yaml.Unmarshal(content, &csv)).To(Succeed())
+	var lines []string
+	for _, deployment := range csv.Spec.Install.Spec.Deployments {
+		lines = append(lines, deploymentLine(deployment.Name, &deployment.Spec))
+	}
+	for _, webhook := range csv.Spec.WebhookDefinitions {
+		lines = append(lines, "Webhook "+webhook.GenerateName)
+		// OLM makes one Service for all webhooks of a Deployment.
+		if service := fmt.Sprintf("Service %s-service: 443", webhook.DeploymentName); !slices.Contains(lines, service) {
+			lines = append(lines, service)
+		}
+	}
+	return lines
+}
+
+// installed reads the cluster in the same way.
+func (a *administrator) installed() ([]string, error) {
+	client, all := a.cluster.Client(), metav1.ListOptions{}
+	deployments, err := client.AppsV1().Deployments(namespace).List(a.ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	services, err := client.CoreV1().Services(namespace).List(a.ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	policies, err := client.NetworkingV1().NetworkPolicies(namespace).List(a.ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	validating, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(a.ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	mutating, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(a.ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for i := range deployments.Items {
+		lines = append(lines, deploymentLine(deployments.Items[i].Name, &deployments.Items[i].Spec))
+	}
+	for i := range services.Items {
+		lines = append(lines, serviceLine(&services.Items[i]))
+	}
+	for _, policy := range policies.Items {
+		lines = append(lines, "NetworkPolicy "+policy.Name)
+	}
+	for _, configuration := range validating.Items {
+		for _, webhook := range configuration.Webhooks {
+			lines = append(lines, "Webhook "+webhook.Name)
+		}
+	}
+	for _, configuration := range mutating.Items {
+		for _, webhook := range configuration.Webhooks {
+			lines = append(lines, "Webhook "+webhook.Name)
+		}
+	}
+	lines = slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, "cardquota") }) // Volcano's own
+	slices.Sort(lines)
+	return lines, nil
+}
+
+func deploymentLine(name string, spec *appsv1.DeploymentSpec) string {
+	container := spec.Template.Spec.Containers[0]
+	line := fmt.Sprintf("Deployment %s: %d of %s", name, *spec.Replicas, strings.Join(container.Args, " "))
+	for _, port := range container.Ports {
+		line += fmt.Sprintf(", %s %d", port.Name, port.ContainerPort)
+	}
+	return line
+}
+
+func serviceLine(service *corev1.Service) string {
+	line := fmt.Sprintf("Service %s:", service.Name)
+	for _, port := range service.Spec.Ports {
+		line += fmt.Sprintf(" %d", port.Port)
+	}
+	return strings.Join(append([]string{line}, slices.Sorted(maps.Keys(service.Annotations))...), " ")
+}

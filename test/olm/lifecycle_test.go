@@ -1,0 +1,106 @@
+package olm
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/observer"
+)
+
+// The pods run on nodes that kwok plays: what OLM does with the bundles is real, the programs are
+// not there. TestLifecycleInContainers is the other half. The catalog is made as documented.
+func TestLifecycleOnTheFleet(t *testing.T) {
+	a, previous, this := newAdministrator(t), suite.previous, suite.this
+	before := a.picture()
+
+	a.offer(a.publish("catalog-previous", previous))
+	a.subscribe(previous)
+	a.wantInstalled(previous.bundle)
+	a.offer(a.publishAsDocumented("catalog-documented", "registry.example/cards", previous))
+	a.awaitUpgrade(previous, this)
+	a.wantInstalled(filepath.Join(suite.root, "bundle"))
+	a.Expect(a.kubectl("-n", namespace, "get", "deployment", "cardquota-manager", "-o", "jsonpath={..image}")).
+		To(Equal("registry.example/cards/cardquota-manager:v" + this.number))
+	a.unsubscribe(this)
+
+	a.Eventually(func() error { return before.differences(a.picture()) }).Should(Succeed())
+}
+
+// onRealNode is the Subscription's config: the installation's pods run in containers.
+var onRealNode = map[string]any{
+	"nodeSelector": map[string]any{cluster.RealNodeLabel: "true"},
+	"tolerations":  []any{map[string]any{"key": cluster.RealNodeLabel, "operator": "Exists"}},
+}
+
+// From the release before to this one and to the next, with work running all the time. Both
+// programs of this tree run from the shipped images, as OLM makes pods of the bundle: with its
+// rights, probes and security contexts, behind its Service. Those of the release before are played
+// by kwok, and what they had written is written again; so is Volcano's own scheduler, which can be
+// scaled as the documentation says.
+func TestLifecycleInContainers(t *testing.T) {
+	if suite.noRealNode != nil {
+		t.Skip("the programs cannot run in containers on this machine:", suite.noRealNode)
+	}
+	a, previous := newAdministrator(t), suite.previous
+	this, next := a.withImages(suite.this), a.withImages(suite.next)
+	a.runStockScheduler()
+	before := a.picture()
+
+	a.offer(a.publish("containers-previous", previous))
+	a.subscribe(previous)
+	a.kubectl("-n", namespace, "scale", "deployment/volcano-scheduler", "--replicas=0")
+	a.writeAsPrevious(previous)
+	a.kubectl("apply", "-f", "testdata/work.yaml")
+	a.placeAsPrevious("train", "h200-0", 4)
+	watch, err := observer.Start(a.ctx, a.cluster.Config(), observer.Options{
+		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
+	})
+	a.Expect(err).NotTo(HaveOccurred())
+	a.Cleanup(watch.Stop)
+	// Nobody is there yet to say what is used, and why something waits.
+	resume := watch.Excuse(observer.Status, observer.Reason)
+
+	told, pods, queues := a.told(), a.runningWorkers(), a.queues()
+	a.offer(a.publish("containers-this", previous, this))
+	a.awaitUpgrade(previous, this)
+	a.moveTo(onRealNode)
+	a.wantContainers(this)
+	a.wantInstalled(filepath.Join(suite.root, "bundle"))
+	a.wantEnforcedBy(this)
+	resume()
+	a.wantQuotasHeld()
+	a.Expect(a.told()).To(Equal(told), "what people wrote, and what is made of it")
+	a.Expect(a.queues()).To(Equal(queues), "the quotas of queues during the upgrade")
+	for name, state := range pods {
+		a.Expect(a.workers()).To(HaveKeyWithValue(name, state), "a pod that ran before the upgrade")
+	}
+	a.wantWrongQuotaRefused()
+
+	pods, queues = a.workers(), a.queues()
+	a.offer(a.publish("containers-next", this, next))
+	a.awaitUpgrade(this, next)
+	a.wantContainers(next)
+	a.wantEnforcedBy(next)
+	a.wantQuotasHeld()
+	a.Expect(a.workers()).To(Equal(pods), "the pods of workloads during the upgrade")
+	a.Expect(a.queues()).To(Equal(queues), "the quotas of queues during the upgrade")
+	a.wantRaisedQuotaUsed()
+
+	a.giveBack()
+	watch.Check(t)
+	watch.Stop()
+	a.unsubscribe(next)
+	a.kubectl("-n", namespace, "delete", "lease", "cardquota-manager", "cardquota-scheduler")
+	a.kubectl("-n", namespace, "scale", "deployment/volcano-scheduler", "--replicas=1")
+	a.Expect(a.queues()).To(And(HaveLen(1), HaveKey("research")), "deletionPolicy Retain keeps a Queue")
+	a.kubectl("delete", "queue", "research")
+	// The Lease has the name that Volcano's own scheduler uses when it elects a leader.
+	a.kubectl("-n", namespace, "delete", "lease", "volcano")
+	// Any Volcano scheduler makes these two Queues when it starts; ours is the first one here.
+	made := []string{"queues.scheduling.volcano.sh default", "queues.scheduling.volcano.sh root"}
+	a.Eventually(func() error { return before.differences(a.picture().without(made...)) }).Should(Succeed())
+}

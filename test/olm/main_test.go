@@ -1,0 +1,101 @@
+package olm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// suite is what the tests share: one cluster with Volcano and OLM on it.
+var suite struct {
+	root    string // the project's
+	cluster *cluster.Cluster
+	tools   tools
+	// this is the version of bundle/, previous the one before it, and next the one after it.
+	previous, this, next version
+	// noRealNode is why no container can run here, nil when they can.
+	noRealNode error
+	// images waits for the images of both versions, which are built meanwhile.
+	images func() error
+}
+
+// node is the one node with containers. Nothing goes there that does not ask for it.
+var node = cluster.RealNode{
+	Labels: map[string]string{"nvidia.com/gpu.product": "NVIDIA-L40S", "nvidia.com/gpu.memory": "46068", "nvidia.com/gpu.count": "2"},
+	Taints: []corev1.Taint{{Key: cluster.RealNodeLabel, Effect: corev1.TaintEffectNoSchedule}},
+	Cards:  map[corev1.ResourceName]int{"nvidia.com/gpu": 2},
+}
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	log := funcr.New(func(prefix, args string) { fmt.Println("olm:", prefix, args) }, funcr.Options{})
+	ctrl.SetLogger(log)
+	defer func() {
+		if suite.cluster != nil {
+			if err := suite.cluster.Stop(); err != nil {
+				fmt.Fprintln(os.Stderr, "olm: stop the cluster:", err)
+			}
+		}
+	}()
+	if err := setUp(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "olm:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func setUp(ctx context.Context) error {
+	var err error
+	if suite.root, err = cluster.ModuleRoot(); err != nil {
+		return err
+	}
+	if suite.tools, err = findTools(filepath.Join(suite.root, "bin", "olm")); err != nil {
+		return err
+	}
+	if suite.previous, suite.this, suite.next, err = versions(); err != nil {
+		return err
+	}
+	options := cluster.Options{Fleet: "testdata/fleet.yaml", WithKubeScheduler: true}
+	if suite.noRealNode = cluster.CanRunRealNode(); suite.noRealNode == nil {
+		options.RealNode = &node
+	}
+	if suite.cluster, err = cluster.Start(ctx, options); err != nil {
+		return err
+	}
+	if suite.noRealNode == nil {
+		suite.images = buildImages(ctx, suite.this, suite.next)
+	}
+	return startOLM(ctx, suite.cluster, suite.tools)
+}
+
+// tools are the programs that hack/build-olm.sh builds.
+type tools struct{ olm, catalog, opm, crds string }
+
+func findTools(dir string) (tools, error) {
+	t := tools{
+		olm: filepath.Join(dir, "olm"), catalog: filepath.Join(dir, "catalog"),
+		opm: filepath.Join(dir, "opm"), crds: filepath.Join(dir, "crds"),
+	}
+	for _, path := range []string{t.olm, t.catalog, t.opm, t.crds} {
+		if _, err := os.Stat(path); err != nil {
+			return tools{}, errors.Join(errors.New("OLM is not built, run make olm-tools"), err)
+		}
+	}
+	return t, nil
+}

@@ -1,0 +1,108 @@
+package olm
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// picture is every object of a cluster as people and programs wrote it, by resource, namespace
+// and name. Two pictures are equal when nothing that was installed in between is left, and
+// nothing that was there is lost or changed.
+type picture map[string]map[string]any
+
+// passing are resources whose objects come and go by themselves: what happened, who is alive,
+// what a Deployment or a Service has at the moment.
+var passing = map[string]bool{
+	"events": true, "leases": true, "pods": true, "replicasets": true, "endpoints": true, "endpointslices": true,
+	"componentstatuses": true, "podgroups": true,
+}
+
+// takePicture lists everything that the API server serves.
+func takePicture(ctx context.Context, c *cluster.Cluster) (picture, error) {
+	client, err := dynamic.NewForConfig(c.Config())
+	if err != nil {
+		return nil, err
+	}
+	lists, err := discovery.ServerPreferredResources(c.Client().Discovery())
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	all := picture{}
+	for _, list := range lists {
+		group, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, resource := range list.APIResources {
+			if !slices.Contains(resource.Verbs, "list") || passing[resource.Name] {
+				continue
+			}
+			kind := group.WithResource(resource.Name)
+			objects, err := client.Resource(kind).List(ctx, metav1.ListOptions{})
+			if apierrors.IsNotFound(err) {
+				continue // its definition was just deleted
+			}
+			if err != nil {
+				return nil, fmt.Errorf("list %s: %w", kind, err)
+			}
+			for _, object := range objects.Items {
+				name := strings.Trim(object.GetNamespace()+"/"+object.GetName(), "/")
+				all[kind.GroupResource().String()+" "+name] = written(object)
+			}
+		}
+	}
+	return all, nil
+}
+
+// written is an object without what the API server and controllers note on it.
+func written(object unstructured.Unstructured) map[string]any {
+	content := object.DeepCopy().Object
+	delete(content, "status")
+	for _, field := range []string{"managedFields", "resourceVersion", "generation"} {
+		unstructured.RemoveNestedField(content, "metadata", field)
+	}
+	return content
+}
+
+// without leaves out the objects whose key begins with one of the prefixes.
+func (p picture) without(prefixes ...string) picture {
+	left := maps.Clone(p)
+	maps.DeleteFunc(left, func(key string, _ map[string]any) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+	})
+	return left
+}
+
+// differences says what a later picture has more, less, and otherwise.
+func (p picture) differences(later picture) error {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(later)) {
+		if before, ok := p[key]; !ok {
+			list = append(list, "left behind: "+key)
+		} else if diff := cmp.Diff(before, later[key]); diff != "" {
+			list = append(list, "changed: "+key+"\n"+diff)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(p)) {
+		if _, ok := later[key]; !ok {
+			list = append(list, "lost: "+key)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d differences:\n%s", len(list), strings.Join(list, "\n"))
+}

@@ -1,0 +1,124 @@
+package olm
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+// The programs of the release before are not there: kwok plays their pods. What they had written
+// is: it was recorded when they ran, and is written again here while their definitions are served.
+
+// resourceOf are the resources of the kinds in a recording.
+var resourceOf = map[string]string{
+	"ServiceTypePolicy": "servicetypepolicies", "CardQuota": "cardquotas", "Queue": "queues",
+	"PriorityClass": "priorityclasses", "ConfigMap": "configmaps", "Lease": "leases",
+}
+
+// writeAsPrevious writes what the programs of a version had written: specs, states, records.
+func (a *administrator) writeAsPrevious(v version) {
+	a.Helper()
+	client, err := dynamic.NewForConfig(a.cluster.Config())
+	a.Expect(err).NotTo(HaveOccurred())
+	recorded, err := os.ReadFile(filepath.Join(filepath.Dir(v.bundle), "written.yaml"))
+	a.Expect(err).NotTo(HaveOccurred())
+	for document := range strings.SplitSeq(string(recorded), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		a.Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
+		group := object.GroupVersionKind().GroupVersion()
+		resource := dynamic.ResourceInterface(client.Resource(group.WithResource(resourceOf[object.GetKind()])))
+		if object.GetNamespace() != "" {
+			resource = client.Resource(group.WithResource(resourceOf[object.GetKind()])).Namespace(object.GetNamespace())
+		}
+		a.writeAgain(resource, object)
+	}
+}
+
+func (a *administrator) writeAgain(resource dynamic.ResourceInterface, object *unstructured.Unstructured) {
+	a.Helper()
+	const manager = "cardquota" // the operator goes by it
+	if object.GetKind() == "Queue" {
+		_, err := resource.Apply(a.ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manager})
+		a.Expect(err).NotTo(HaveOccurred())
+		return
+	}
+	there, err := resource.Get(a.ctx, object.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		there, err = resource.Create(a.ctx, object, metav1.CreateOptions{FieldManager: manager})
+	} else if err == nil {
+		object.SetResourceVersion(there.GetResourceVersion())
+		there, err = resource.Update(a.ctx, object, metav1.UpdateOptions{FieldManager: manager})
+	}
+	a.Expect(err).NotTo(HaveOccurred())
+	if status := object.Object["status"]; status != nil {
+		there.Object["status"] = status
+		_, err = resource.UpdateStatus(a.ctx, there, metav1.UpdateOptions{})
+		a.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// placeAsPrevious does what the scheduler of the release before had done: it admits a job of
+// work.yaml and places its first pods.
+func (a *administrator) placeAsPrevious(job, node string, count int) {
+	a.Helper()
+	a.Eventually(func() (string, error) {
+		return a.cluster.Kubectl(a.ctx, "-n", "tenants", "get", "podgroups", "-o", "name")
+	}).Should(ContainSubstring("/" + job + "-"))
+	for name := range strings.FieldsSeq(a.kubectl("-n", "tenants", "get", "podgroups", "-o", "name")) {
+		if strings.Contains(name, "/"+job+"-") {
+			a.kubectl("-n", "tenants", "patch", name, "--type=merge", `--patch={"status":{"phase":"Inqueue"}}`)
+		}
+	}
+	pods := a.cluster.Client().CoreV1().Pods("tenants")
+	for i := range count {
+		a.Eventually(func() error {
+			pod := metav1.ObjectMeta{Name: fmt.Sprintf("%s-worker-%d", job, i), Namespace: "tenants"}
+			return pods.Bind(a.ctx, &corev1.Binding{ObjectMeta: pod, Target: corev1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{})
+		}).Should(Succeed())
+	}
+	a.Eventually(a.running).Should(HaveKeyWithValue(job, count))
+}
+
+// runningWorkers are the workers that run.
+func (a *administrator) runningWorkers() map[string]string {
+	a.Helper()
+	workers := a.workers()
+	maps.DeleteFunc(workers, func(_, state string) bool { return !strings.Contains(state, " "+string(corev1.PodRunning)+",") })
+	return workers
+}
+
+// told are the specs of what people wrote, and what was made of them: what an upgrade must not
+// change the meaning of. A field that a version adds is not compared.
+func (a *administrator) told() map[string]any {
+	a.Helper()
+	client, err := dynamic.NewForConfig(a.cluster.Config())
+	a.Expect(err).NotTo(HaveOccurred())
+	ours, volcanos := schema.GroupVersion{Group: "cardquota.dev", Version: "v1alpha1"}, schema.GroupVersion{Group: "scheduling.volcano.sh", Version: "v1beta1"}
+	all := map[string]any{}
+	for _, resource := range []schema.GroupVersionResource{
+		ours.WithResource("cardquotas"), ours.WithResource("servicetypepolicies"), volcanos.WithResource("queues"),
+	} {
+		list, err := client.Resource(resource).List(a.ctx, metav1.ListOptions{})
+		a.Expect(err).NotTo(HaveOccurred())
+		for _, object := range list.Items {
+			unstructured.RemoveNestedField(object.Object, "spec", "admission") // since v0.2.0
+			all[resource.Resource+" "+object.GetName()] = object.Object["spec"]
+		}
+	}
+	// Any Volcano scheduler makes these two when it starts.
+	delete(all, "queues root")
+	delete(all, "queues default")
+	all["configuration"] = a.kubectl("-n", namespace, "get", "configmap", "volcano-scheduler-configmap", "-o", "jsonpath={.data}")
+	return all
+}

@@ -1,0 +1,133 @@
+package realnode
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+func TestContainersRunBesideTheFleet(t *testing.T) {
+	c := start(t, cluster.Options{
+		Fleet: "../cluster/fleets/mixed.yaml", WithoutVolcano: true, WithKubeScheduler: true, RealNode: cardNode(),
+	})
+	importResponder(t, c)
+	g := NewWithT(t)
+	g.Expect(c.Apply(t.Context(), responders("responder", 2, cards/2))).To(Succeed())
+	pods := running(t, c, "responder", 2)
+	service, err := c.Client().CoreV1().Services("default").Get(t.Context(), "responder", metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	t.Run("the node is a card node", func(t *testing.T) {
+		g := NewWithT(t)
+		node, err := c.Client().CoreV1().Nodes().Get(t.Context(), c.RealNodeName(), metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(node.Labels).To(And(
+			HaveKeyWithValue(cluster.RealNodeLabel, "true"), HaveKeyWithValue("nvidia.com/gpu.product", "NVIDIA-H200")))
+		offered := node.Status.Allocatable["nvidia.com/gpu"]
+		g.Expect(offered.Value()).To(BeEquivalentTo(cards))
+		g.Expect(node.Status.NodeInfo.ContainerRuntimeVersion).To(HavePrefix("containerd://"))
+	})
+	t.Run("every container gets its own cards", func(t *testing.T) {
+		g := NewWithT(t)
+		var seen []string
+		for _, pod := range pods {
+			seen = append(seen, strings.Split(ask(t, "%s:8080/env?name=NVIDIA_VISIBLE_DEVICES", pod.Status.PodIP), ",")...)
+		}
+		slices.Sort(seen)
+		g.Expect(seen).To(Equal([]string{"card-0", "card-1", "card-2", "card-3"}))
+	})
+	t.Run("a pod reaches the API server with its token", func(t *testing.T) {
+		g := NewWithT(t)
+		g.Expect(ask(t, "%s:8080/whoami", pods[0].Status.PodIP)).To(Equal("system:serviceaccount:default:default"))
+		host := ask(t, "%s:8080/env?name=KUBERNETES_SERVICE_HOST", pods[0].Status.PodIP)
+		kubernetesService, err := c.Client().CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(host).To(Equal(kubernetesService.Spec.ClusterIP))
+	})
+	t.Run("the readiness probe decides who serves", func(t *testing.T) {
+		g := NewWithT(t)
+		_, err := get("%s/healthz", service.Spec.ClusterIP)
+		g.Expect(err).To(HaveOccurred(), "no pod is ready")
+		ask(t, "%s:8080/become-ready", pods[1].Status.PodIP)
+		g.Eventually(func() (string, error) {
+			return get("%s/env?name=HOSTNAME", service.Spec.ClusterIP)
+		}, "60s", "100ms").Should(Equal(pods[1].Name), "reached from this machine by the ClusterIP")
+		g.Expect(ready(t, c, pods[0].Name)).To(BeFalse())
+	})
+	t.Run("logs come through the kubelet", func(t *testing.T) {
+		g := NewWithT(t)
+		g.Expect(c.Kubectl(t.Context(), "logs", pods[0].Name)).To(ContainSubstring("serving"))
+	})
+	t.Run("the kubelet may not touch other nodes", func(t *testing.T) {
+		g := NewWithT(t)
+		config, err := clientcmd.BuildConfigFromFlags(c.Server(), c.Dir()+"/kubelet.kubeconfig")
+		g.Expect(err).NotTo(HaveOccurred())
+		kubelet, err := kubernetes.NewForConfig(config)
+		g.Expect(err).NotTo(HaveOccurred())
+		label := []byte(`{"metadata":{"labels":{"stolen":"true"}}}`)
+		for node, want := range map[string]OmegaMatcher{
+			c.RealNodeName(): Succeed(),
+			"h200-0":         Satisfy(apierrors.IsForbidden),
+		} {
+			_, err := kubelet.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, label, metav1.PatchOptions{})
+			g.Expect(err).To(want, node)
+		}
+	})
+	t.Run("the fleet is still played", func(t *testing.T) {
+		g := NewWithT(t)
+		g.Expect(c.Apply(t.Context(), []byte(`
+apiVersion: v1
+kind: Pod
+metadata: {name: played, namespace: default}
+spec:
+  nodeName: h200-0
+  containers: [{name: main, image: no-such-image}]
+`))).To(Succeed())
+		g.Eventually(func() (bool, error) { return readyPod(t, c, "played") }, "60s", "100ms").Should(BeTrue())
+	})
+}
+
+// running waits until all pods of an app run and have an address.
+func running(t *testing.T, c *cluster.Cluster, app string, count int) []corev1.Pod {
+	t.Helper()
+	var pods []corev1.Pod
+	NewWithT(t).Eventually(func(g Gomega) {
+		list, err := c.Client().CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(list.Items).To(HaveLen(count))
+		for _, pod := range list.Items {
+			g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), pod.Name)
+			g.Expect(pod.Status.PodIP).NotTo(BeEmpty(), pod.Name)
+			g.Expect(get("%s:8080/healthz", pod.Status.PodIP)).To(BeEmpty())
+		}
+		pods = list.Items
+	}, "90s", "200ms").Should(Succeed())
+	return pods
+}
+
+func ready(t *testing.T, c *cluster.Cluster, pod string) bool {
+	t.Helper()
+	is, err := readyPod(t, c, pod)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return is
+}
+
+func readyPod(t *testing.T, c *cluster.Cluster, name string) (bool, error) {
+	pod, err := c.Client().CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+	}), nil
+}

@@ -1,0 +1,119 @@
+// Package realnode tests the real node of test/cluster: containers that run, Services that
+// lead to them, cards that a kubelet hands out, and an end that leaves nothing behind.
+package realnode
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+const (
+	image = "localhost/responder:test"
+	cards = 4
+)
+
+// start starts a cluster with a real node, or skips the test where there can be none.
+func start(t *testing.T, o cluster.Options) *cluster.Cluster {
+	t.Helper()
+	o.Log = testr.NewWithOptions(t, testr.Options{LogTimestamp: true})
+	c, err := cluster.Start(t.Context(), o)
+	if errors.Is(err, cluster.ErrNoRealNode) || errors.Is(err, cluster.ErrNotBuilt) {
+		t.Skipf("%s is skipped: %v", t.Name(), err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return c
+}
+
+// cardNode is a node with cards of a model.
+func cardNode() *cluster.RealNode {
+	return &cluster.RealNode{
+		Labels: map[string]string{"nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/gpu.memory": "143771"},
+		Cards:  map[corev1.ResourceName]int{"nvidia.com/gpu": cards},
+	}
+}
+
+func importResponder(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	g := NewWithT(t)
+	archive, err := c.BuildImage(t.Context(), image, "./test/realnode/responder")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c.ImportImage(t.Context(), archive)).To(Succeed())
+}
+
+// responders is a Deployment, and a Service of the same name, of restricted pods on the
+// real node. A pod is ready when it was told so.
+func responders(name string, replicas, cardsEach int) []byte {
+	return fmt.Appendf(nil, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: default}
+spec:
+  replicas: %[2]d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}}
+    spec:
+      nodeSelector: {%[4]s: "true"}
+      terminationGracePeriodSeconds: 2
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: main
+        image: %[5]s
+        imagePullPolicy: Never
+        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
+        livenessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 10}
+        resources: {limits: {nvidia.com/gpu: "%[3]d"}}
+        securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: default}
+spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: 8080}]}
+`, name, replicas, cardsEach, cluster.RealNodeLabel, image)
+}
+
+// browser uses no proxy, and a new connection each time, so that every request is routed
+// anew.
+var browser = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// ask gets a page that must be there, on a machine that may be busy.
+func ask(t *testing.T, format string, values ...any) string {
+	t.Helper()
+	var body string
+	NewWithT(t).Eventually(func() (err error) {
+		body, err = get(format, values...)
+		return err
+	}, "30s", "100ms").Should(Succeed())
+	return body
+}
+
+// get returns the body of a page, or an error for any other status than 200.
+func get(format string, values ...any) (string, error) {
+	response, err := browser.Get("http://" + fmt.Sprintf(format, values...))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return string(body), err
+}

@@ -1,0 +1,117 @@
+package realnode
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// parentMode makes the test binary play a program that runs a cluster and is killed.
+const parentMode = "CARDQUOTA_TEST_REALNODE_PARENT"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(parentMode); dir != "" {
+		c, err := cluster.Start(context.Background(), options(dir))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(c.Dir(), "up"), nil, 0o600)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func options(dir string) cluster.Options {
+	return cluster.Options{Dir: dir, WithoutVolcano: true, WithoutKwok: true, WithKubeScheduler: true, RealNode: cardNode()}
+}
+
+func TestStopLeavesNothingBehind(t *testing.T) {
+	g := NewWithT(t)
+	if err := cluster.CanRunRealNode(); err != nil {
+		t.Skipf("%s is skipped: %v", t.Name(), err)
+	}
+	before, err := firewall()
+	g.Expect(err).NotTo(HaveOccurred())
+	dir := t.TempDir()
+	c := start(t, options(dir))
+	importResponder(t, c)
+	g.Expect(c.Apply(t.Context(), responders("responder", 1, 1))).To(Succeed())
+	running(t, c, "responder", 1)
+
+	left := traces(t, c.Client(), dir)
+	g.Expect(left()).To(HaveLen(5), "all that is looked for later is there now")
+	g.Expect(c.Stop()).To(Succeed())
+	g.Expect(left()).To(BeEmpty())
+	g.Expect(firewall()).To(Equal(before), "the rules of this machine's own network")
+}
+
+func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
+	if err := cluster.CanRunRealNode(); err != nil {
+		t.Skipf("%s is skipped: %v", t.Name(), err)
+	}
+	g := NewWithT(t)
+	dir := t.TempDir()
+	var output bytes.Buffer
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), parentMode+"="+dir)
+	parent.Stdout, parent.Stderr = &output, &output
+	g.Expect(parent.Start()).To(Succeed())
+	ended := make(chan error, 1)
+	go func() { ended <- parent.Wait() }()
+	t.Cleanup(func() { _ = parent.Process.Kill() })
+	g.Eventually(func() (string, error) {
+		select {
+		case err := <-ended:
+			if strings.Contains(output.String(), cluster.ErrNotBuilt.Error()) {
+				t.Skipf("%s is skipped: %s", t.Name(), output.String())
+			}
+			t.Fatalf("the program ended: %v: %s", err, output.String())
+		default:
+		}
+		_, err := os.Stat(filepath.Join(dir, "up"))
+		return "", err
+	}, "2m", "100ms").Should(BeEmpty())
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+	g.Expect(err).NotTo(HaveOccurred())
+	client, err := kubernetes.NewForConfig(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	left := traces(t, client, dir)
+	g.Expect(left()).To(HaveLen(5))
+
+	g.Expect(parent.Process.Kill()).To(Succeed())
+	<-ended
+	g.Eventually(left, "30s", "100ms").Should(Or(BeEmpty(), ConsistOf(HavePrefix("cgroups"))),
+		"the kernel takes everything but empty cgroups")
+	c := start(t, options(dir))
+	g.Expect(c.Stop()).To(Succeed())
+	g.Expect(left()).To(BeEmpty())
+}
+
+func TestTwoRealNodesRunSideBySide(t *testing.T) {
+	g := NewWithT(t)
+	clusters := []*cluster.Cluster{start(t, options("")), start(t, options(""))}
+	for i, c := range clusters {
+		importResponder(t, c)
+		g.Expect(c.Apply(t.Context(), responders(fmt.Sprintf("responder-%d", i), 1, cards))).To(Succeed())
+	}
+	for i, c := range clusters {
+		pods := running(t, c, fmt.Sprintf("responder-%d", i), 1)
+		g.Expect(ask(t, "%s:8080/whoami", pods[0].Status.PodIP)).To(Equal("system:serviceaccount:default:default"))
+	}
+	g.Expect(clusters[0].Stop()).To(Succeed())
+	running(t, clusters[1], "responder-1", 1)
+}

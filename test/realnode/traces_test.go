@@ -1,0 +1,134 @@
+package realnode
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// traces finds out where a running cluster's node shows on this machine, and returns a
+// function that tells what of it is still there. Names may be taken by the node of another
+// test meanwhile, so things are told apart by what the kernel calls them.
+func traces(t *testing.T, client kubernetes.Interface, dir string) func() []string {
+	t.Helper()
+	g := NewWithT(t)
+	endpoints, err := client.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=kubernetes",
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(endpoints.Items).To(HaveLen(1))
+	link, err := linkOf(endpoints.Items[0].Endpoints[0].Addresses[0])
+	g.Expect(err).NotTo(HaveOccurred())
+
+	first := processes(func(proc string) bool { return commandLineHas(proc, filepath.Join(dir, "node", "init.sh")) })
+	g.Expect(first).To(HaveLen(1))
+	network, err := os.Readlink(filepath.Join("/proc", first[0], "ns", "net"))
+	g.Expect(err).NotTo(HaveOccurred())
+
+	cgroups := map[string]os.FileInfo{}
+	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
+		paths, err := filepath.Glob(pattern + link.Name)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, path := range paths {
+			cgroups[path], err = os.Stat(path)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	return func() []string {
+		var found []string
+		note := func(what string, which []string) {
+			if len(which) > 0 {
+				found = append(found, what+" "+strings.Join(which, " "))
+			}
+		}
+		if _, err := net.InterfaceByIndex(link.Index); err == nil {
+			note("link", []string{link.Name})
+		}
+		note("processes of the cluster", processes(func(proc string) bool { return commandLineHas(proc, dir) }))
+		note("processes on the node", processes(func(proc string) bool {
+			namespace, err := os.Readlink(filepath.Join(proc, "ns", "net"))
+			return err == nil && namespace == network
+		}))
+		note("cgroups", same(cgroups))
+		note("mounts, seen by", processes(func(proc string) bool { return strings.Contains(readFile(filepath.Join(proc, "mountinfo")), dir) }))
+		return found
+	}
+}
+
+// same are the paths that still lead to the same files.
+func same(files map[string]os.FileInfo) []string {
+	var found []string
+	for path, then := range files {
+		if now, err := os.Stat(path); err == nil && os.SameFile(then, now) {
+			found = append(found, path)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func linkOf(address string) (net.Interface, error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return net.Interface{}, err
+	}
+	for _, link := range links {
+		addresses, err := link.Addrs()
+		if err != nil {
+			continue // gone meanwhile
+		}
+		if slices.ContainsFunc(addresses, func(a net.Addr) bool { return strings.HasPrefix(a.String(), address+"/") }) {
+			return link, nil
+		}
+	}
+	return net.Interface{}, fmt.Errorf("no link has the address %s", address)
+}
+
+// firewall is the rules of this machine, without comments and chains, which hold times and
+// counters.
+func firewall() (string, error) {
+	rules, err := exec.Command("iptables-save").Output()
+	if err != nil {
+		return "", fmt.Errorf("iptables-save: %w", err)
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(string(rules)) {
+		if strings.HasPrefix(line, "-") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String(), nil
+}
+
+// processes are the ids of those that match, but for this one.
+func processes(match func(proc string) bool) []string {
+	var found []string
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	for _, entry := range entries {
+		if pid := filepath.Base(entry); pid != strconv.Itoa(os.Getpid()) && match(entry) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+func commandLineHas(proc, text string) bool {
+	return strings.Contains(readFile(filepath.Join(proc, "cmdline")), text)
+}
+
+// readFile is empty for a process that has just ended.
+func readFile(path string) string {
+	text, _ := os.ReadFile(path)
+	return string(text)
+}

@@ -1,0 +1,130 @@
+package security
+
+import (
+	"context"
+	"encoding/base64"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// guardName is the policy of config/rbac/webhookguard.
+const guardName = "cardquota-webhooks.cardquota.dev"
+
+// temporarily applies a file for the length of a test.
+func temporarily(t *testing.T, file string) {
+	t.Helper()
+	if err := suite.cluster.ApplyFile(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := suite.cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "-f", file); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// component is a file of a component that whoever installs may add.
+func component(t *testing.T, elements ...string) string {
+	t.Helper()
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(append([]string{root, "config", "rbac"}, elements...)...)
+}
+
+// TestTheOperatorChangesOnlyItsAuthority: with the component, a stolen token of the operator has
+// nothing sent elsewhere.
+func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
+	temporarily(t, component(t, "webhookguard", "policy.yaml"))
+	g := expect(t)
+	operator, err := client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+	kinds := map[string]client.Object{
+		"validating": &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}},
+		"mutating":   &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}},
+	}
+	change := func(as client.Client, object client.Object, patch string) error {
+		kind := types.JSONPatchType
+		if patch[0] == '{' {
+			kind = types.MergePatchType
+		}
+		copied, ok := object.DeepCopyObject().(client.Object)
+		if !ok {
+			t.Fatalf("%T is no object", object)
+		}
+		return as.Patch(t.Context(), copied, client.RawPatch(kind, []byte(patch)), client.DryRunAll)
+	}
+	const secrets = `[{"op":"add","path":"/webhooks/0/rules/-","value":{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["secrets"],"scope":"*"}}]`
+	// Any authority will do for a dry run.
+	other := base64.StdEncoding.EncodeToString(suite.cluster.Config().CAData)
+	refused := MatchError(And(ContainSubstring(guardName), ContainSubstring("may change nothing but clientConfig.caBundle")))
+	for name, object := range kinds {
+		t.Run(name, func(t *testing.T) {
+			g := expect(t)
+			g.Eventually(func() error { return change(operator, object, secrets) }).Should(refused, "until the API server knows the policy")
+			for what, patch := range map[string]string{
+				"to a server of its own": `[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://example.com/"}]`,
+				"to another Service":     `[{"op":"replace","path":"/webhooks/0/clientConfig/service/namespace","value":"tenant"}]`,
+				"of other resources":     `[{"op":"replace","path":"/webhooks/0/rules/0/resources/0","value":"*"}]`,
+				"one webhook more":       `[{"op":"copy","from":"/webhooks/0","path":"/webhooks/-"},{"op":"replace","path":"/webhooks/0/name","value":"more.cardquota.dev"}]`,
+				"no webhook":             `[{"op":"replace","path":"/webhooks","value":[]}]`,
+				"or nothing goes":        `[{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":30}]`,
+				"in no namespace":        `[{"op":"add","path":"/webhooks/0/namespaceSelector","value":{"matchLabels":{"a":"b"}}}]`,
+				"under no condition":     `[{"op":"add","path":"/webhooks/0/matchConditions","value":[{"name":"never","expression":"false"}]}]`,
+				"and has it collected":   `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`,
+			} {
+				g.Expect(change(operator, object, patch)).To(refused, what)
+			}
+			authority := `[{"op":"replace","path":"/webhooks/0/clientConfig/caBundle","value":"` + other + `"}]`
+			g.Expect(change(operator, object, authority)).To(Succeed(), "what it is there for")
+			g.Expect(change(suite.admin, object, secrets)).To(Succeed(), "an administrator changes what they want")
+		})
+	}
+	policy := &admissionv1.ValidatingAdmissionPolicy{}
+	g.Eventually(func() (int64, error) {
+		err := suite.admin.Get(t.Context(), client.ObjectKey{Name: guardName}, policy)
+		return policy.Status.ObservedGeneration, err
+	}).Should(BeNumerically(">", 0))
+	g.Expect(policy.Status.TypeChecking).To(Or(BeNil(), HaveField("ExpressionWarnings", BeEmpty())))
+
+	// The real operator writes its authority under the policy, too.
+	configuration := &admissionv1.MutatingWebhookConfiguration{}
+	authority := func() ([]byte, error) {
+		err := suite.admin.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, configuration)
+		return configuration.Webhooks[0].ClientConfig.CABundle, err
+	}
+	before, err := authority()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(before).NotTo(BeEmpty())
+	lost := configuration.DeepCopy()
+	lost.Webhooks[0].ClientConfig.CABundle = nil
+	g.Expect(suite.admin.Patch(t.Context(), lost, client.MergeFrom(configuration))).To(Succeed())
+	g.Eventually(authority).Should(Equal(before))
+}
+
+// TestSharedDevicesNeedAComponent: what Volcano's plugin deviceshare writes is not in the
+// scheduler's own role.
+func TestSharedDevicesNeedAComponent(t *testing.T) {
+	rights := []right{
+		{"update", "", "nodes", "", "", "any"},
+		{"patch", "", "nodes", "", "", "any"},
+		{"get", "", "configmaps", "", "kube-system", "volcano-vgpu-device-config"},
+	}
+	lacks(t, system, scheduler, rights)
+	temporarily(t, component(t, "deviceshare", "role.yaml"))
+	holds(t, system, scheduler, append(rights, right{"patch", "", "pods", "", tenant, "any"}))
+	lacks(t, system, scheduler, []right{
+		{"patch", "", "nodes", "status", "", "any"},
+		{"delete", "", "nodes", "", "", "any"},
+		{"get", "", "configmaps", "", "kube-system", "another"},
+	})
+}

@@ -1,0 +1,175 @@
+// Package security tries what somebody who must not would try: the two
+// programs beyond their rights, and a tenant with edit rights in its own
+// namespace against the quotas of the cluster. docs/security.md lists the
+// threats and names the test of each.
+package security
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/deployment"
+)
+
+// tenant is the namespace of somebody who has the role edit in it, and nothing
+// elsewhere; neighbour is another one's.
+const (
+	tenant    = "tenant"
+	neighbour = "neighbour"
+	tess      = "tess"
+	// validator is a ServiceAccount of the neighbour that the policy exempts.
+	validator = "validator"
+)
+
+// suite is the cluster with both programs on it, as they are shipped.
+var suite struct {
+	cluster    *cluster.Cluster
+	deployment *deployment.Deployment
+	admin      client.Client
+	scheme     *runtime.Scheme
+	// managerMetrics and schedulerMetrics are where they serve their metrics.
+	managerMetrics, schedulerMetrics string
+}
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	code := 1
+	err := setUp(ctx)
+	if err == nil {
+		code = m.Run()
+	}
+	if suite.cluster != nil {
+		err = errors.Join(err, suite.cluster.Stop())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "security:", err)
+		return 1
+	}
+	return code
+}
+
+func setUp(ctx context.Context) error {
+	var err error
+	if suite.cluster, err = cluster.Start(ctx, cluster.Options{Fleet: "testdata/fleet.yaml"}); err != nil {
+		return err
+	}
+	if suite.scheme, err = deployment.Scheme(); err != nil {
+		return err
+	}
+	if suite.admin, err = client.New(suite.cluster.Config(), client.Options{Scheme: suite.scheme}); err != nil {
+		return err
+	}
+	for _, address := range []*string{&suite.managerMetrics, &suite.schedulerMetrics} {
+		port, err := cluster.FreePort()
+		if err != nil {
+			return err
+		}
+		*address = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	webhooks, err := cluster.FreePort()
+	if err != nil {
+		return err
+	}
+	if err := serveWebhooks(ctx, webhooks); err != nil {
+		return err
+	}
+	programs := deployment.Options{
+		SchedulePeriod: 500 * time.Millisecond,
+		ManagerArgs: []string{
+			"--metrics-bind-address=" + suite.managerMetrics, "--secure-metrics",
+			"--webhook-certificates=Self", fmt.Sprintf("--webhook-port=%d", webhooks),
+		},
+		SchedulerArgs: []string{"--listen-address=" + suite.schedulerMetrics, "--secure-metrics=true"},
+	}
+	if suite.deployment, err = deployment.Start(ctx, suite.cluster, programs); err != nil {
+		return err
+	}
+	if err := admit(ctx); err != nil {
+		return err
+	}
+	return suite.admin.Create(ctx, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName},
+		Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.AdmissionSpec{
+			ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: neighbour, Name: validator}},
+		}}})
+}
+
+// serveWebhooks registers the webhooks as shipped; their Service leads to the process.
+func serveWebhooks(ctx context.Context, port int) error {
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	for _, file := range []string{"service.yaml", "manifests.yaml"} {
+		if err := suite.cluster.ApplyFile(ctx, filepath.Join(root, "config", "webhook", file)); err != nil {
+			return err
+		}
+	}
+	return suite.cluster.ExposeService(ctx, deployment.Namespace, "cardquota-webhook", port)
+}
+
+// as is a client that is somebody else: a user name, and its groups.
+func as(user string, groups ...string) (client.Client, error) {
+	config := rest.CopyConfig(suite.cluster.Config())
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	return client.New(config, client.Options{Scheme: suite.scheme})
+}
+
+// account is the user that a ServiceAccount is, with its groups.
+func account(t *testing.T, namespace, name string) client.Client {
+	t.Helper()
+	c, err := as("system:serviceaccount:"+namespace+":"+name, "system:serviceaccounts", "system:serviceaccounts:"+namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// admit makes the namespaces, and gives tess what tenants have at most: the stock role edit in
+// hers, and everything of Volcano that lives in a namespace.
+func admit(ctx context.Context) error {
+	for _, name := range []string{tenant, neighbour} {
+		if err := suite.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+	}
+	return suite.cluster.Apply(ctx, []byte(fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: edit, namespace: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[2]s}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: volcano, namespace: %[1]s}
+rules:
+- {apiGroups: [batch.volcano.sh, bus.volcano.sh], resources: ["*"], verbs: ["*"]}
+- {apiGroups: [scheduling.volcano.sh], resources: [podgroups, podgroups/status], verbs: ["*"]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: volcano, namespace: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: volcano}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[2]s}]
+`, tenant, tess)))
+}

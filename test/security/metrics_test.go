@@ -1,0 +1,123 @@
+package security
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestMetricsAreForReadersOnly: names of tenants, their quotas and what they run are nobody
+// else's business.
+func TestMetricsAreForReadersOnly(t *testing.T) {
+	snoop, reader := newToken(t, tenant, "snoop"), newToken(t, neighbour, "prometheus")
+	create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "prometheus-cardquota"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cardquota-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: neighbour, Name: "prometheus"}},
+	})
+	readable(t, neighbour, "prometheus")
+	for program, page := range map[string]string{
+		manager:   "https://" + suite.managerMetrics + "/metrics",
+		scheduler: "https://" + suite.schedulerMetrics + "/metrics",
+	} {
+		t.Run(program, func(t *testing.T) {
+			for who, tc := range map[string]struct {
+				token string
+				want  int
+			}{
+				"nobody": {"", http.StatusUnauthorized},
+				// The API server's answer, that it knows no such token, is passed on as an error.
+				"an invented token":        {"invented", http.StatusInternalServerError},
+				"a tenant's account":       {snoop, http.StatusForbidden},
+				"who may read the metrics": {reader, http.StatusOK},
+			} {
+				if code, body := read(t, page, tc.token); code != tc.want {
+					t.Errorf("%s gets %d, want %d: %.200s", who, code, tc.want, body)
+				} else if code == http.StatusOK && !strings.Contains(body, "# TYPE ") {
+					t.Errorf("%s reads no metrics: %.200s", who, body)
+				}
+			}
+			if code, _ := read(t, strings.Replace(page, "https:", "http:", 1), reader); code == http.StatusOK {
+				t.Error("metrics are also served in the clear, where the token can be read on its way")
+			}
+		})
+	}
+}
+
+// readable waits until the API server has seen that a ServiceAccount may read
+// metrics: the programs remember its answers for a while.
+func readable(t *testing.T, namespace, name string) {
+	t.Helper()
+	expect(t).Eventually(func() (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:                  "system:serviceaccount:" + namespace + ":" + name,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/metrics"},
+		}}
+		err := suite.admin.Create(t.Context(), review)
+		return review.Status.Allowed, err
+	}).Should(BeTrue())
+}
+
+// newToken is a token of a new ServiceAccount.
+func newToken(t *testing.T, namespace, name string) string {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	create(t, account)
+	request := &authenticationv1.TokenRequest{}
+	if err := suite.admin.SubResource("token").Create(t.Context(), account, request); err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// create makes an object as administrator and takes it away after the test.
+func create(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := suite.admin.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { remove(t, object) })
+}
+
+// read gets a page; a connection that is refused is status 0.
+func read(t *testing.T, page, token string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is the program's own
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	body, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(body)
+}
+
+// remove deletes what a test made.
+func remove(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := client.IgnoreNotFound(suite.admin.Delete(context.WithoutCancel(t.Context()), object)); err != nil {
+		t.Error(err)
+	}
+}

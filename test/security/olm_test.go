@@ -1,0 +1,72 @@
+package security
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// granted are the rights that a ClusterServiceVersion asks OLM for.
+type granted struct {
+	Spec struct {
+		Install struct {
+			Spec struct {
+				Permissions, ClusterPermissions []struct {
+					ServiceAccountName string
+					Rules              []rbacv1.PolicyRule
+				}
+			}
+		}
+	}
+}
+
+// TestTheProgramsAsOLMInstallsThem: OLM makes the roles of the bundle, and for all namespaces
+// every one of them a ClusterRole.
+func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "bundle", "manifests", "cardquota.clusterserviceversion.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bundle granted
+	if err := yaml.Unmarshal(text, &bundle); err != nil {
+		t.Fatal(err)
+	}
+	const installed = "by-olm"
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}})
+	for _, account := range []string{manager, scheduler} {
+		create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: account}})
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: installed + "-" + account}}
+		for _, permission := range append(bundle.Spec.Install.Spec.Permissions, bundle.Spec.Install.Spec.ClusterPermissions...) {
+			if permission.ServiceAccountName == account {
+				role.Rules = append(role.Rules, permission.Rules...)
+			}
+		}
+		create(t, role)
+		create(t, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: installed, Name: account}},
+		})
+		// What is wider, as docs/security.md says it.
+		holds(t, installed, account, []right{
+			{"get", "", "configmaps", "", tenant, "volcano-scheduler-configmap"},
+			{"create", "coordination.k8s.io", "leases", "", tenant, ""},
+		})
+		lacks(t, installed, account, slices.Concat(nobodys, anothers[account], []right{
+			{"get", "", "secrets", "", system, "cardquota-webhook-cert"},
+			{"patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "", "cardquota"},
+		}))
+	}
+}

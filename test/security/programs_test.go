@@ -1,0 +1,125 @@
+package security
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/test/cluster"
+)
+
+// withoutWebhooks plays that a request got past them: the rest must hold alone.
+func withoutWebhooks(t *testing.T, do func()) {
+	t.Helper()
+	// Nobody but a webhook refuses it, and none of those that let pass whom they
+	// cannot judge in time.
+	tooMany := func() error {
+		return suite.admin.Create(t.Context(), quota("too-many", func(q *v1alpha1.CardQuota) {
+			q.Spec.OverAllocation, q.Spec.Cards[0].Quota = v1alpha1.OverAllocationDeny, 1000
+		}), client.DryRunAll)
+	}
+	configuration := &admissionv1.ValidatingWebhookConfiguration{}
+	key := client.ObjectKey{Name: "cardquota"}
+	if err := suite.admin.Get(t.Context(), key, configuration); err != nil {
+		t.Fatal(err)
+	}
+	away := configuration.DeepCopy()
+	away.Webhooks = nil
+	if err := suite.admin.Patch(t.Context(), away, client.MergeFrom(configuration)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { // whatever becomes of do
+		back := away.DeepCopy()
+		back.Webhooks = configuration.Webhooks
+		if err := suite.admin.Patch(t.Context(), back, client.MergeFrom(away)); err != nil {
+			t.Fatal(err)
+		}
+		expect(t).Eventually(tooMany).ShouldNot(Succeed(), "the API server has seen that they are back")
+	}()
+	expect(t).Eventually(tooMany).Should(Succeed(), "the API server has seen them go")
+	do()
+}
+
+// TestALabelDoesNotStopTheScheduler: ours waits while a stock scheduler runs,
+// and a tenant can label a pod as one.
+func TestALabelDoesNotStopTheScheduler(t *testing.T) {
+	stranger := pod("stranger", "default", func(p *corev1.Pod) {
+		p.Labels = map[string]string{"app": "volcano-scheduler"}
+		p.Spec.Containers[0].Resources, p.Spec.NodeName = corev1.ResourceRequirements{}, "h200-0"
+	})
+	delete(stranger.Annotations, "volcano.sh/card.name")
+	submit(t, stranger)
+	g := expect(t)
+	beat := func() (time.Time, error) {
+		lease := &coordinationv1.Lease{}
+		if err := suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: heartbeat.LeaseName}, lease); err != nil {
+			return time.Time{}, err
+		}
+		return lease.Spec.RenewTime.Time, nil
+	}
+	since := time.Now().Add(5 * time.Second)
+	g.Eventually(beat).Should(BeTemporally(">", since), "it works on")
+	g.Expect(suite.deployment.Scheduler.Running()).To(BeTrue())
+}
+
+// TestADeadOperatorStopsNobody: what must go on does, and what cannot be judged
+// is refused with a reason.
+func TestADeadOperatorStopsNobody(t *testing.T) {
+	grant(t, quota("orphaned", nil))
+	g := expect(t)
+	g.Expect(suite.deployment.Manager.Stop()).To(Succeed())
+	defer func() { g.Expect(suite.deployment.StartManager(t.Context())).To(Succeed()) }()
+
+	first, second := pod("orphan-1", "orphaned", nil), pod("orphan-2", "orphaned", nil)
+	submit(t, first)
+	g.Eventually(node(t, first)).ShouldNot(BeEmpty(), "pods are created and placed")
+	submit(t, second)
+	g.Eventually(why(t)).Should(ContainSubstring("Queue <orphaned> has insufficient"), "within the quota")
+	g.Expect(tessClient(t).Create(t.Context(), pod("past", "orphaned", func(p *corev1.Pod) { p.Spec.NodeName = "h200-0" }))).To(
+		MatchError(ContainSubstring("leave nodeName out")), "and not past the scheduler")
+	g.Expect(suite.admin.Create(t.Context(), quota("unjudged", nil))).To(
+		MatchError(ContainSubstring("cardquotas.cardquota.dev")), "a quota that nobody can judge is not taken")
+}
+
+// TestPodsAreRestricted creates the pods of both Deployments in a namespace with
+// the Pod Security Standard restricted.
+func TestPodsAreRestricted(t *testing.T) {
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
+	expect(t).Eventually(func() error {
+		return suite.admin.Get(t.Context(), client.ObjectKey{Namespace: "restricted", Name: "default"}, &corev1.ServiceAccount{})
+	}).Should(Succeed())
+	for _, program := range []string{"manager", "scheduler"} {
+		text, err := os.ReadFile(filepath.Join(root, "config", program, "deployment.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		deployment := &appsv1.Deployment{}
+		if err := yaml.UnmarshalStrict(text, deployment); err != nil {
+			t.Fatal(err)
+		}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "restricted", Name: program}, Spec: deployment.Spec.Template.Spec}
+		p.Spec.ServiceAccountName = "default" // that of the installation is in another namespace
+		if err := suite.admin.Create(t.Context(), p, client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", program, err)
+		}
+		if container := p.Spec.Containers[0]; container.SecurityContext.ReadOnlyRootFilesystem == nil || !*container.SecurityContext.ReadOnlyRootFilesystem {
+			t.Errorf("%s may write its root file system", program)
+		}
+	}
+}

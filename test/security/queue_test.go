@@ -1,0 +1,150 @@
+package security
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+func theirs(q *v1alpha1.CardQuota) {
+	q.Spec.Cards[0].Quota = 8
+	q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: neighbour}}
+}
+
+func TestAQueueOfOthersIsRefusedAtAdmission(t *testing.T) {
+	grant(t, quota("admitted", theirs))
+	expect(t).Eventually(func() error {
+		return tessClient(t).Create(t.Context(), pod("at-admission", "admitted", nil), client.DryRunAll)
+	}).Should(MatchError(And(ContainSubstring("Namespace <tenant> may not use queue <admitted>"), ContainSubstring("kubernetes.io/metadata.name=neighbour"))))
+	own := pod("theirs", "admitted", func(p *corev1.Pod) { p.Namespace = neighbour })
+	if err := suite.admin.Create(t.Context(), own, client.DryRunAll); err != nil {
+		t.Errorf("whose queue it is: %v", err)
+	}
+}
+
+// TestAQueueOfOthersIsRefusedByTheScheduler: a pod that waits in the queue when
+// the selector comes has passed admission.
+func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
+	q := quota("got-past", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 0 })
+	grant(t, q)
+	waiting := pod("got-past", "got-past", nil)
+	submit(t, waiting)
+	g := expect(t)
+	g.Consistently(node(t, waiting)).Should(BeEmpty(), "no quota yet")
+	change(t, q, func() { theirs(q) })
+	g.Eventually(why(t)).Should(ContainSubstring("Namespace <tenant> may not use queue <got-past>"))
+	g.Consistently(node(t, waiting)).Should(BeEmpty(), "the quota has room, the queue is not for it")
+	change(t, q, func() { q.Spec.NamespaceSelector = nil })
+	g.Eventually(node(t, waiting)).ShouldNot(BeEmpty(), "nothing else kept it")
+}
+
+func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
+	grant(t, quota("unnamed", nil))
+	unnamed := func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.AnnotationCardName) }
+	first, second := pod("unnamed-1", "unnamed", unnamed), pod("unnamed-2", "unnamed", unnamed)
+	submit(t, first)
+	g := expect(t)
+	g.Eventually(node(t, first)).Should(HavePrefix("h200-"), "the only card that the queue may use")
+	submit(t, second)
+	g.Eventually(why(t)).Should(ContainSubstring("Queue <unnamed> has insufficient"))
+	g.Consistently(node(t, second)).Should(BeEmpty())
+}
+
+// TestAServiceTypeCannotBeClaimed: training that calls itself inference would
+// take cards from others and keep its own.
+func TestAServiceTypeCannotBeClaimed(t *testing.T) {
+	grant(t, quota("claimed", nil))
+	claim := func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationServiceType] = "inference" }
+	expect(t).Eventually(func() error {
+		return tessClient(t).Create(t.Context(), pod("claims", "claimed", claim), client.DryRunAll)
+	}).Should(MatchError(And(ContainSubstring("inference"), ContainSubstring("training"))))
+
+	// Past admission it takes nothing: all cards are held by training of others.
+	grant(t, quota("holders", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 16 }))
+	holders := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: neighbour, Name: "holders"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](16), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "holders"}},
+		},
+	}
+	template := pod("", "holders", nil)
+	holders.Spec.Template = corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "holders"}, Annotations: template.Annotations}, Spec: template.Spec,
+	}
+	create(t, holders)
+	g := expect(t)
+	running := func() (int32, error) {
+		live := &appsv1.Deployment{}
+		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(holders), live)
+		return live.Status.ReadyReplicas, err
+	}
+	g.Eventually(running).Should(BeEquivalentTo(16))
+	pods := uids(t)
+	claims := pod("claims", "claimed", claim)
+	withoutWebhooks(t, func() { submit(t, claims) })
+	g.Consistently(node(t, claims)).Should(BeEmpty())
+	g.Expect(uids(t)).To(Equal(pods), "nobody went for it")
+}
+
+// uids are the pods of the neighbour.
+func uids(t *testing.T) map[string]bool {
+	t.Helper()
+	pods := &corev1.PodList{}
+	if err := suite.admin.List(t.Context(), pods, client.InNamespace(neighbour)); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]bool{}
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil {
+			out[string(p.UID)] = true
+		}
+	}
+	return out
+}
+
+// change changes a CardQuota.
+func change(t *testing.T, q *v1alpha1.CardQuota, edit func()) {
+	t.Helper()
+	if err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(q), q); err != nil {
+		t.Fatal(err)
+	}
+	before := q.DeepCopy()
+	edit()
+	if err := suite.admin.Patch(t.Context(), q, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNonsenseStopsNobody: what a tenant writes withholds its own cards at most.
+func TestNonsenseStopsNobody(t *testing.T) {
+	grant(t, quota("nonsense", nil))
+	for what, text := range map[string]string{
+		"no card":          "",
+		"thousands of or":  strings.Repeat("A|", 4000) + "A",
+		"control letters":  "NVIDIA\x01H200",
+		"two resources":    "NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed",
+		"a very long card": strings.Repeat("H", 60000),
+	} {
+		t.Run(what, func(t *testing.T) {
+			bad := pod("nonsense", "nonsense", func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationCardName] = text })
+			expect(t).Eventually(func() error { // it passes when the operator does not answer in time
+				return tessClient(t).Create(t.Context(), bad.DeepCopy(), client.DryRunAll)
+			}).Should(And(HaveOccurred(), Not(Satisfy(apierrors.IsInternalError))), "it is refused")
+			withoutWebhooks(t, func() { submit(t, bad) })
+			expect(t).Consistently(node(t, bad), "1500ms").Should(BeEmpty())
+			remove(t, bad)
+		})
+	}
+	sound := pod("sound", "nonsense", nil)
+	submit(t, sound)
+	expect(t).Eventually(node(t, sound)).ShouldNot(BeEmpty())
+}
