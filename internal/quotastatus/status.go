@@ -86,7 +86,7 @@ func count(s *v1alpha1.CardQuotaStatus, f Facts) {
 }
 
 // cardsOf lists the cards of the spec in its order, then what is used or
-// waited for without a quota, by name. While a CardQuota is being deleted
+// waited for without a quota. While a CardQuota is being deleted
 // every quota is 0, as on its Queue.
 func cardsOf(f Facts) []v1alpha1.CardStatus {
 	quota := queue.QuotaOf(f.Quota)
@@ -97,16 +97,7 @@ func cardsOf(f Facts) []v1alpha1.CardStatus {
 	if f.Quota.DeletionTimestamp != nil {
 		clear(quota)
 	}
-	var others []card.Name
-	for _, counts := range []map[card.Name]card.Count{f.Usage.Used, f.Usage.Pending} {
-		for name, count := range counts {
-			if count > 0 && !slices.Contains(names, name) && !slices.Contains(others, name) {
-				others = append(others, name)
-			}
-		}
-	}
-	slices.Sort(others)
-	names = append(names, others...)
+	names = append(names, ungranted(f, names)...)
 	cards := make([]v1alpha1.CardStatus, 0, len(names))
 	for _, name := range names[:min(len(names), v1alpha1.MaxStatusCards)] {
 		used := f.Usage.Used[name]
@@ -121,4 +112,32 @@ func cardsOf(f Facts) []v1alpha1.CardStatus {
 		})
 	}
 	return cards
+}
+
+// ungranted lists the cards that are used or waited for without being granted:
+// first those that are used or that some node has, then what pods merely name, each
+// by name. Whoever may create pods can name any number of them, and must not push
+// out of the list what is real.
+func ungranted(f Facts, granted []card.Name) []card.Name {
+	seen := make(map[card.Name]bool, len(granted))
+	for _, name := range granted {
+		seen[name] = true
+	}
+	var held, named []card.Name
+	for _, counts := range []map[card.Name]card.Count{f.Usage.Used, f.Usage.Pending} {
+		for name, count := range counts {
+			switch {
+			case count == 0 || seen[name]:
+				continue
+			case f.Usage.Used[name] > 0 || f.Physical[name] > 0:
+				held = append(held, name)
+			default:
+				named = append(named, name)
+			}
+			seen[name] = true
+		}
+	}
+	slices.Sort(held)
+	slices.Sort(named)
+	return append(held, named...)
 }

@@ -331,6 +331,21 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// Whoever may create pods can name any number of cards that there are not.
+func TestNamesThatPodsMakeUpPushNothingOut(t *testing.T) {
+	f := facts(cards{"held": 1}, nil)
+	f.Physical = cards{"there": 4}
+	f.Usage.Pending = cards{"there": 1}
+	for i := range 10 * v1alpha1.MaxStatusCards {
+		f.Usage.Pending[card.Name(fmt.Sprint("0-made-up-", i))] = 1
+	}
+	got := Of(f).Cards
+	granted := len(f.Quota.Spec.Cards)
+	if len(got) != v1alpha1.MaxStatusCards || got[granted].Name != "held" || got[granted+1].Name != "there" {
+		t.Errorf("%d cards, beginning with %+v, want what is held and what is there before what is only named", len(got), got[:granted+2])
+	}
+}
+
 func TestStatusStaysWithinItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := facts(cards{}, cards{})

@@ -16,6 +16,11 @@ var (
 	pendingDesc = prometheus.NewDesc("cardquota_pending_cards", "Cards that the waiting pods of a queue ask for.", labels, nil)
 )
 
+// unknownCard is the label of what is asked for under names that no node and no
+// quota of the queue knows: whoever may create pods could make up any number of
+// series.
+const unknownCard = "unknown"
+
 // series is the metrics of all CardQuotas. It makes the series anew at every
 // scrape, so that those of a card or CardQuota that is gone are gone as well.
 type series struct {
@@ -58,10 +63,18 @@ func (s *series) Collect(ch chan<- prometheus.Metric) {
 	queues := maps.Clone(s.queues)
 	s.mu.Unlock()
 	for queue, q := range queues {
+		unknown := 0.0
 		for _, c := range q.cards {
+			if c.Quota == 0 && c.Used == 0 && c.Physical == 0 {
+				unknown += float64(c.Pending)
+				continue
+			}
 			ch <- prometheus.MustNewConstMetric(quotaDesc, prometheus.GaugeValue, float64(c.Quota), queue, c.Name)
 			ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(c.Used), queue, c.Name)
 			ch <- prometheus.MustNewConstMetric(pendingDesc, prometheus.GaugeValue, float64(c.Pending), queue, c.Name)
+		}
+		if unknown > 0 {
+			ch <- prometheus.MustNewConstMetric(pendingDesc, prometheus.GaugeValue, unknown, queue, unknownCard)
 		}
 	}
 }

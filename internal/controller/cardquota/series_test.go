@@ -42,3 +42,26 @@ cardquota_used_cards{card="NVIDIA-H200",queue="q"} 6
 	s.forget("heir")
 	expect("a CardQuota that is gone has no series", "")
 }
+
+// Whoever may create pods may name cards that there are not, others each minute.
+func TestCardsThatPodsMakeUpAreOneSeries(t *testing.T) {
+	s := newSeries()
+	s.set("q", "team", []v1alpha1.CardStatus{
+		{Name: "NVIDIA-H200", Quota: 8}, {Name: "held", Used: 1}, {Name: "there", Physical: 4, Pending: 1},
+		{Name: "made-up", Pending: 3}, {Name: "made-up-too", Pending: 4},
+	})
+	want := `
+# HELP cardquota_pending_cards Cards that the waiting pods of a queue ask for.
+# TYPE cardquota_pending_cards gauge
+cardquota_pending_cards{card="NVIDIA-H200",queue="q"} 0
+cardquota_pending_cards{card="held",queue="q"} 0
+cardquota_pending_cards{card="there",queue="q"} 1
+cardquota_pending_cards{card="unknown",queue="q"} 7
+`
+	if err := testutil.CollectAndCompare(s, strings.NewReader(want), "cardquota_pending_cards"); err != nil {
+		t.Error(err)
+	}
+	if got := testutil.CollectAndCount(s, "cardquota_quota_cards", "cardquota_used_cards"); got != 6 {
+		t.Errorf("%d series of quota and use, want one each of three cards", got)
+	}
+}
