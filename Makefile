@@ -1,4 +1,4 @@
-# Cardquota. `make help` lists what there is; the README tells which two to try.
+# Cardquota. `make help` lists what there is; the README tells which to try first.
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -19,7 +19,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),$(if $(shell command -v $$(
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2} /^## / {printf "\n%s\n", substr($$0, 4)}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2} /^## / {printf "\n%s\n", substr($$0, 4)}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build controlplane ## Run the tour on a local cluster (KEEP=1 leaves it running)
@@ -113,7 +113,7 @@ verify-alerts: ## Check by Prometheus' own engine that the alerts fire when they
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters
 	@$(BIN)/golangci-lint run ./...
-	@for module in alerts bundle sbom; do (cd hack/$$module && $(BIN)/golangci-lint run -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
+	@for module in alerts bundle certmanager sbom; do (cd hack/$$module && $(BIN)/golangci-lint run -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 ## Test
 

@@ -35,6 +35,7 @@ const (
 	absent   = "CardquotaOperatorAbsent"
 	stands   = "CardquotaSchedulingStands"
 	unproven = "CardquotaNotEnforced"
+	bypass   = "CardquotaCardBypass"
 	over     = "CardquotaQueueOverQuota"
 	outside  = "CardquotaCardsOutOfReach"
 )
@@ -63,6 +64,9 @@ func TestAlertsFireWhenTheyShall(t *testing.T) {
 		"Volcano's own scheduler works":    {[]string{operator, `cardquota_enforced{reason="StockScheduler"} 0x60`, configured}, []string{unproven}},
 		"a mounted configuration arrives":  {[]string{operator, `cardquota_enforced{reason="Enforced"} 1x19 stale _x3 1x35`, `cardquota_enforced{reason="ConfigNotLoaded"} _x20 0x3 stale`, sessions, configured}, nil},
 		"for one reason and for another":   {[]string{operator, oneReason, anotherReason, sessions, configured}, []string{unproven}},
+		"pods hold cards past it":          {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x60`, sessions, ready, configured}, []string{bypass}},
+		"not for a quarter of an hour":     {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x29 stale`, `cardquota_enforced{reason="Enforced"} _x29 1x30`, sessions, ready, configured}, nil},
+		"and then a second scheduler does": {[]string{operator, `cardquota_enforced{reason="CardBypass"} 0x19 stale`, `cardquota_enforced{reason="SecondScheduler"} _x19 0x40`, sessions, ready, configured}, []string{unproven}},
 		"a queue holds too much":           {[]string{operator, `cardquota_queue_card_allocated{queue="q",card="A"} 3x60`, `cardquota_queue_card_quota{queue="q",card="A"} 2x60`}, []string{over}},
 		"for a quarter of an hour at most": {[]string{operator, `cardquota_queue_card_allocated{queue="q",card="A"} 3x29 2x30`, `cardquota_queue_card_quota{queue="q",card="A"} 2x60`}, nil},
 		"a node without labels":            {[]string{operator, `cardquota_nodes_anomalous 1x60`}, []string{outside}},
@@ -95,7 +99,7 @@ func TestEveryAlertIsKnown(t *testing.T) {
 	for _, rule := range rules(t) {
 		names = append(names, rule.Alert)
 	}
-	if diff := cmp.Diff([]string{absent, stands, unproven, over, outside}, names); diff != "" {
+	if diff := cmp.Diff([]string{absent, stands, unproven, bypass, over, outside}, names); diff != "" {
 		t.Errorf("alerts (-here +config/prometheus):\n%s", diff)
 	}
 }
