@@ -22,14 +22,19 @@ revision=${REVISION:-$(git rev-parse HEAD)}
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 
 if [ "$(id -u)" != 0 ]; then
-	echo "images: building images needs root: sudo --preserve-env=PATH,VERSION,REGISTRY make images" >&2
+	# sudo's own PATH (secure_path) need not have Go in it.
+	echo "images: building images needs root: sudo env \"PATH=\$PATH\" make images VERSION=$version" >&2
 	exit 1
 fi
 command -v buildah >/dev/null || hack/install-node-tools.sh
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# Whoever used sudo owns what is made, folders included: make test writes beside it as that user.
+mapfile -t made < <(for folder in "$(dirname "$out")" "$out"; do [ -d "$folder" ] || echo "$folder"; done)
 mkdir -p "$out" "$work/build/out" "$work/context"
+give() { [ -z "${SUDO_UID:-}" ] || [ $# = 0 ] || chown "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$@"; }
+give "${made[@]}"
 
 printf 'images: compiling %s\n' "$version"
 hack/build-programs.sh "$work/build/out" "$version"
@@ -48,6 +53,7 @@ image() {
 		--build-arg "CREATED=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" \
 		--tag "oci-archive:$out/$name.tar:$registry/$name:$version" "$work/context" >/dev/null
 	"$work/sbom" -binary "$work/build/out/$2" -name "$name" -version "$version" >"$out/$name.cdx.json"
+	give "$out/$name.tar" "$out/$name.cdx.json"
 	printf 'images: %s/%s:%s in %s\n' "$registry" "$name" "$version" "$out/$name.tar"
 }
 

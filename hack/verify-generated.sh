@@ -35,7 +35,7 @@ render_with() { # COMPONENT…
 	} >"$copy/all/rendered/kustomization.yaml"
 	render "$copy/all/rendered"
 }
-for kustomization in $(git ls-files --cached --others --exclude-standard 'config/**/kustomization.yaml'); do
+while IFS= read -r kustomization; do
 	folder=$(dirname "$kustomization")
 	if grep -q '^kind: Component$' "$kustomization"; then
 		components+=("$folder")
@@ -43,7 +43,7 @@ for kustomization in $(git ls-files --cached --others --exclude-standard 'config
 	else
 		render "$folder"
 	fi
-done
+done < <(find config -name kustomization.yaml | sort)
 render_with "${components[@]}"
 [ "$failed" = 0 ] && echo "verify: generated files are up to date, every kustomization and component renders"
 exit "$failed"

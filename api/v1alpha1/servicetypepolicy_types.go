@@ -65,8 +65,8 @@ type ServiceTypePolicyList struct {
 type ServiceTypePolicySpec struct {
 	// serviceTypes are the kinds of work that there are. Unset means inference
 	// and training with their usual meaning; a list replaces both, so name them
-	// again when you add a third. A type that is not listed neither takes cards
-	// back nor gives any, and its queues keep the priority they have.
+	// again when you add a third: 1 to 32. A type that is not listed neither takes
+	// cards back nor gives any, and its queues keep the priority they have.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -75,7 +75,7 @@ type ServiceTypePolicySpec struct {
 	ServiceTypes []ServiceTypeSpec `json:"serviceTypes,omitempty"`
 	// owners tell the service type of workloads that name none, by the kind of
 	// their owner. It matters only in queues without a service type; the queue of
-	// a CardQuota always has one.
+	// a CardQuota always has one. At most 32.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind
@@ -84,7 +84,7 @@ type ServiceTypePolicySpec struct {
 	// priorityClasses are the PriorityClasses that come with the policy, made
 	// once and left to whoever has one of the name already. Unset means pc-high
 	// 80000, pc-medium 60000, pc-normal 40000 and pc-low 20000; an empty list
-	// means none.
+	// means none. At most 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -124,7 +124,8 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:validation:Pattern=`^(1000(\.0{1,3})?|[0-9]{1,3}(\.[0-9]{1,3})?)$`
 	// +kubebuilder:validation:XValidation:rule="self.matches('[1-9]')",message="nodeOrderWeight must be above 0"
 	NodeOrderWeight string `json:"nodeOrderWeight,omitempty"`
-	// scheduler says where the scheduler's configuration is.
+	// scheduler says where the scheduler's configuration is, and under which
+	// names pods are its own, which decides who is refused.
 	// +optional
 	// +kubebuilder:default={}
 	Scheduler SchedulerSpec `json:"scheduler,omitzero"`
@@ -158,7 +159,7 @@ type ServiceTypeSpec struct {
 	Reclaimable bool `json:"reclaimable,omitempty"`
 	// reclaimFrom names the service types from which it takes cards back. They
 	// must be defined, reclaimable, and of lower priority. Circles, through
-	// whomever, are refused: jobs would evict each other for ever.
+	// whomever, are refused: jobs would evict each other for ever. At most 32.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -200,14 +201,14 @@ type PriorityClassSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('system-')",message="names that begin with system- belong to Kubernetes"
 	Name string `json:"name"`
-	// value is the priority of its pods, at most 1000000000.
+	// value is the priority of its pods, -2147483648 to 1000000000.
 	// +required
 	// +kubebuilder:validation:Minimum=-2147483648
 	// +kubebuilder:validation:Maximum=1000000000
 	Value int32 `json:"value"`
 }
 
-// SchedulerSpec says where the scheduler is configured.
+// SchedulerSpec says where the scheduler is configured, and which pods are its own.
 type SchedulerSpec struct {
 	// configMap holds the scheduler's configuration. The operator changes in it
 	// only what this policy needs, keeps comments, order and other plugins, and
@@ -216,8 +217,10 @@ type SchedulerSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	ConfigMap ConfigMapReference `json:"configMap,omitzero"`
-	// names are the schedulerNames of pods that our scheduler places. A pod that
-	// holds a card under another one has passed the quota by.
+	// names are the schedulerNames of pods that our scheduler places: 1 to 8, by
+	// default volcano. They must be those of its flag --scheduler-name. A pod that
+	// asks for a card under another one is refused (admission.bypass), and one that
+	// holds a card has passed the quota by.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={volcano}
@@ -255,12 +258,13 @@ type AdmissionSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	ExemptServiceAccounts []ServiceAccountReference `json:"exemptServiceAccounts,omitempty"`
 	// maxTerminationGracePeriodSeconds is how long a pod that asks for a card may
-	// take to end, in seconds: 30 to 86400 (a day), by default 3600. From its
-	// deletion on a pod is not counted any more, though it holds its cards until it
-	// has ended. So a pod with a longer terminationGracePeriodSeconds is refused,
-	// and so are its deletion with a longer grace period, and the eviction of any
-	// pod with one. What bypass says about refusing, and who is exempt, holds here
-	// too.
+	// take to end, in seconds: 30 to 86400 (a day), by default 3600. A pod that is
+	// being deleted holds its cards until it has ended, and is counted no more but
+	// against its queue's own quota, up to it. So a pod with a longer
+	// terminationGracePeriodSeconds is refused, and so are its deletion with a grace
+	// period longer than this and than its own, and the eviction of any pod with one
+	// longer than this. What bypass says about refusing, and who is exempt, holds
+	// here too.
 	// +optional
 	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=30

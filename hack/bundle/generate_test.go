@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
 )
 
 func TestFirstSentence(t *testing.T) {
@@ -185,6 +186,29 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 				t.Errorf("got error %v, want one that says %q", err, tc.want)
 			}
 		})
+	}
+}
+
+func TestScorecardRunsTheImageThatIsNamed(t *testing.T) {
+	chosen := standardRelease()
+	chosen.scorecard = "registry.example/scorecard-test:v1.41.1"
+	files, err := generateFrom(project(t), chosen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Stages []struct{ Tests []struct{ Image string } }
+	}
+	if err := yaml.Unmarshal(files["tests/scorecard/config.yaml"], &config); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(config.Stages[0].Tests); n != 6 {
+		t.Errorf("%d tests, want 6", n)
+	}
+	for _, test := range config.Stages[0].Tests {
+		if test.Image != chosen.scorecard {
+			t.Errorf("a test runs %s", test.Image)
+		}
 	}
 }
 

@@ -36,6 +36,7 @@ func run(args []string) error {
 	set.StringVar(&release.images.registry, "registry", release.images.registry, "Where the images are, without the image's name.")
 	set.Func("image", "name=reference: the image to use instead of <registry>/name:v<version>, such as one by digest; repeatable.",
 		release.images.override)
+	set.StringVar(&release.scorecard, "scorecard-image", release.scorecard, "The full reference of the image that operator-sdk scorecard runs its tests from.")
 	if err := set.Parse(args); err != nil {
 		return fmt.Errorf("parse flags: %w", err)
 	}
@@ -58,11 +59,13 @@ type release struct {
 	// version is this release's and replaces that of the one before it; empty means the base's.
 	version, replaces string
 	images            images
+	// scorecard is the image of scorecard's own tests.
+	scorecard string
 }
 
 // standardRelease is what make bundle generates.
 func standardRelease() release {
-	return release{images: images{registry: "cardquota.dev", byName: map[string]string{}}}
+	return release{images: images{registry: "cardquota.dev", byName: map[string]string{}}, scorecard: scorecardImage}
 }
 
 // images says where the cluster gets the programs from: config/ names images without a

@@ -30,7 +30,7 @@ func generate(src *sources, release release) (map[string][]byte, error) {
 	documents := map[string]any{
 		"manifests/" + packageName + ".clusterserviceversion.yaml": csv,
 		"metadata/annotations.yaml":                                map[string]any{"annotations": labels},
-		"tests/scorecard/config.yaml":                              scorecard(),
+		"tests/scorecard/config.yaml":                              scorecard(release.scorecard),
 	}
 	for _, crd := range src.crds {
 		names := crd.definition.Spec.Names

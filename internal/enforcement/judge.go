@@ -15,7 +15,7 @@ import (
 
 // loadTime is how long the scheduler is given to work by a configuration that
 // was just written before it is asked why it does not: it watches the ConfigMap
-// and opens a session every second.
+// and opens a session every three seconds as it is shipped.
 const loadTime = 10 * time.Second
 
 // Facts are what is known of the scheduler at one moment.

@@ -20,10 +20,11 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	}
 	e := newEngineer(t)
 	e.startsCertManager(program)
-	e.types(e.commands("README.md", "## On a real cluster")[0]) // the images
+	e.types("export SUDO_UID=65534 SUDO_GID=65534\n" + e.commands("README.md", "## On a real cluster")[0]) // the images
+	e.Expect(e.shell(`find dist ! -uid 65534 -o ! -gid 65534`)).To(BeEmpty(), "what is not of who used sudo")
 	e.pushes()
 	section := e.commands("docs/install.md", "### With cert-manager")
-	e.Expect(section).To(HaveLen(2), "installation, renewal")
+	e.Expect(section).To(HaveLen(3), "installation, renewal, without it again")
 	e.types(section[0])
 
 	e.Eventually(e.authority).Should(Equal(e.secret("cardquota-webhook-ca")["tls.crt"]), "in both configurations")
@@ -49,7 +50,20 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	e.servesAnother(second)
 	stop()
 	e.Expect(e.managers()).To(Equal(pods), "nothing restarts")
+
+	authority, err = e.authority()
+	e.Expect(err).NotTo(HaveOccurred())
+	e.types(section[2])
+	e.Eventually(e.authority).Should(And(Not(BeEmpty()), Not(Equal(authority))), "the operator's own")
+	e.Eventually(func() error { return e.asks(e.ctx, 8) }).Should(Succeed())
+	e.Consistently(e.ofCertManager, "10s").Should(BeEmpty(), "nothing of cert-manager is left, or comes back")
 	e.types(`kubectl apply -f config/samples/training.yaml`)
+}
+
+// ofCertManager are the objects by which cert-manager makes the certificate of the webhooks.
+func (e *engineer) ofCertManager() (string, error) {
+	return e.shell(fmt.Sprintf(`kubectl -n %s get -o name issuers,certificates,certificaterequests 2>&1 | grep -v 'No resources' || true
+kubectl -n %[1]s get -o name secrets --ignore-not-found cardquota-webhook-tls cardquota-webhook-ca`, cluster.VolcanoNamespace))
 }
 
 // renews does what cmctl renew does, and waits until another certificate is issued.

@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -99,39 +98,5 @@ func TestAdoptingEndsWithThePolicy(t *testing.T) {
 	})
 	if diff := cmp.Diff(policy, adopt); diff != "" {
 		t.Errorf("-policy.yaml, looking on +adopt.yaml:\n%s", diff)
-	}
-}
-
-// TestAnotherConfigMapReachesTheScheduler: the patch of docs/install.md is one
-// that kustomize takes, and the flag is the last of its name.
-func TestAnotherConfigMapReachesTheScheduler(t *testing.T) {
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, found := strings.Cut(read(t, install), "### Where Volcano is called otherwise")
-	_, patch, fenced := strings.Cut(section, "  ```yaml\n")
-	patch, _, closed := strings.Cut(patch, "  ```")
-	if !found || !fenced || !closed {
-		t.Fatal("docs/install.md has no such block")
-	}
-	config := filepath.Join(t.TempDir(), "config")
-	if err := os.CopyFS(config, os.DirFS(filepath.Join(root, "config"))); err != nil {
-		t.Fatal(err)
-	}
-	overlay := filepath.Join(config, "overlays", "existing-volcano")
-	file := filepath.Join(overlay, "kustomization.yaml")
-	text := read(t, "config/overlays/existing-volcano/kustomization.yaml") + strings.ReplaceAll("\n"+patch, "\n  ", "\n")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "controlplane", "kubectl"), "kustomize", overlay).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	const flag = "--scheduler-configmap=$(POD_NAMESPACE)/"
-	rendered := string(out)
-	if at := strings.LastIndex(rendered, flag); at < 0 || !strings.HasPrefix(rendered[at:], flag+"my-config\n") || strings.Count(rendered, flag) != 2 {
-		t.Errorf("the scheduler is not told of my-config after its default:\n%s", rendered)
 	}
 }

@@ -2,6 +2,8 @@ package handbook
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -37,6 +39,8 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.pushes()
 	e.types(readme[1])
 	e.Expect(e.configuration()).To(Equal(configuration), "an installation changes nothing")
+	e.types(`kubectl create namespace monitoring`)
+	e.types(e.commands(install, "## With kustomize")[1]) // who may read metrics
 	watched := e.watchesQuotas()
 	e.waitsBeyondItsQuota() // from before the first handover
 	held := e.running(patient)
@@ -68,6 +72,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	held = e.running(trainer)
 	e.types(e.commands(install, "## Remove it")[0]) // the second is for OLM: test/olm
 	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")
+	e.leavesNothing(cluster.VolcanoNamespace)
 	e.goOn(held)
 	e.schedules("after")
 	turns.neverTwo(e, 4)
@@ -86,13 +91,39 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.types(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=1`)
 	e.schedules("stock")
 
-	e.follows(install, "### In another namespace")
+	elsewhere := e.commands(install, "### In another namespace")
+	e.Expect(elsewhere).To(HaveLen(2), "there and back")
+	e.types(elsewhere[0])
 	e.types(readme[2])
 	e.schedules("elsewhere")
-	e.follows(install, "## Roll back") // but for the old release itself
+	back := e.commands(install, "## Roll back")
+	e.Expect(back).To(HaveLen(3), "what to keep, what to delete, forward again")
+	e.types(back[0])
+	e.types(back[1]) // but for the old release itself
+	e.types(`kubectl apply --server-side -k config/overlays/existing-volcano`)
+	e.Eventually(e.authority).ShouldNot(BeEmpty())
+	e.types(back[2])
+	e.types(elsewhere[1])
+	e.leavesNothing("cards")
+	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")
+	e.schedules("again")
 	maps.Copy(held, before)
 	e.goOn(held)
-	turns.neverTwo(e, 6)
+	turns.neverTwo(e, 7)
+}
+
+// leavesNothing checks that no object with our name is left, neither in a namespace nor outside of
+// all. A policy's PriorityClasses and the Queues are others' by then.
+func (e *engineer) leavesNothing(namespace string) {
+	e.Helper()
+	const everywhere = "crd,clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations," +
+		"validatingadmissionpolicies,validatingadmissionpolicybindings"
+	const inside = "deployments,services,secrets,serviceaccounts,roles,rolebindings,networkpolicies,leases.coordination.k8s.io,configmaps"
+	e.Eventually(func() ([]string, error) {
+		left, err := e.shell("kubectl get -o name " + everywhere + "; kubectl -n " + namespace + " get -o name " + inside)
+		names := strings.Fields(left)
+		return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, "cardquota") }), err
+	}).Should(BeEmpty())
 }
 
 // schedules shows that a scheduler works, with a pod that asks for no card.

@@ -97,14 +97,6 @@ func (e *engineer) copyProject() string {
 	return to
 }
 
-// follows types the commands of a section of a document.
-func (e *engineer) follows(document, heading string) {
-	e.Helper()
-	for _, block := range e.commands(document, heading) {
-		e.types(block)
-	}
-}
-
 func (e *engineer) commands(document, heading string) []string {
 	e.Helper()
 	text, err := os.ReadFile(filepath.Join(e.project, document))

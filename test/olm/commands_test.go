@@ -70,15 +70,20 @@ func (a *administrator) apply(name string, change func(object *unstructured.Unst
 
 func asItIs(*unstructured.Unstructured) {}
 
-// offer makes a catalog known to OLM. Here it is served by a process, not by the image's pod.
+// offer makes a catalog known to OLM.
 func (a *administrator) offer(address string) {
 	a.Helper()
-	a.apply("catalogsource.yaml", func(object *unstructured.Unstructured) {
+	a.apply("catalogsource.yaml", a.servedAt(address))
+}
+
+// servedAt has a CatalogSource name a process, not an image whose pod serves the catalog.
+func (a *administrator) servedAt(address string) func(*unstructured.Unstructured) {
+	return func(object *unstructured.Unstructured) {
 		for _, field := range []string{"image", "updateStrategy"} {
 			unstructured.RemoveNestedField(object.Object, "spec", field)
 		}
 		a.Expect(unstructured.SetNestedField(object.Object, address, "spec", "address")).To(Succeed())
-	})
+	}
 }
 
 // subscribe has OLM install the newest version of the channel, and waits until it is there.
@@ -156,28 +161,6 @@ func (a *administrator) logs(process string) string {
 	content, err := os.ReadFile(a.cluster.LogFile(process))
 	a.Expect(err).NotTo(HaveOccurred())
 	return string(content)
-}
-
-// unsubscribe removes the operator and its definitions, in the order of docs/install.md. Every
-// CardQuota and the ServiceTypePolicy are gone before.
-func (a *administrator) unsubscribe(v version) {
-	a.Helper()
-	a.awaitRest()
-	a.kubectl("-n", namespace, "delete", "subscription.operators.coreos.com/cardquota")
-	a.kubectl("-n", namespace, "delete", "clusterserviceversion/"+v.csv())
-	a.kubectl("-n", namespace, "wait", "pod", "-l", ours, "--for=delete", "--timeout=2m")
-	a.kubectl("-n", namespace, "delete", "operatorgroup/cardquota")
-	a.kubectl("-n", olmNamespace, "delete", "catalogsource/cardquota")
-	a.kubectl("delete", "crd", "cardquotas.cardquota.dev", "servicetypepolicies.cardquota.dev")
-	// What OLM makes and leaves: its note of what belonged to the operator, which it makes anew as long
-	// as it knows of something that does, and the right to read how the API server identifies itself,
-	// which it gives to everything that has webhooks.
-	const note = "operator.operators.coreos.com/cardquota." + namespace
-	a.Eventually(func() string {
-		return a.kubectl("get", note, "-o", "jsonpath={.status.components.refs[*].kind}")
-	}, 2*soon).Should(BeEmpty())
-	a.kubectl("delete", note)
-	a.kubectl("-n", "kube-system", "delete", "rolebinding", "cardquota-manager-service-auth-reader")
 }
 
 // publish makes a catalog of versions and serves it; see the function.

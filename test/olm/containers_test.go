@@ -18,14 +18,6 @@ func (a *administrator) wantEnforcedBy(v version) {
 	a.kubectl("wait", "servicetypepolicy/default", "--for=condition=Enforced", "--timeout=1m")
 }
 
-// giveBack ends all work and undoes what the operator did to Volcano.
-func (a *administrator) giveBack() {
-	a.Helper()
-	a.kubectl("delete", "namespace", "tenants")
-	a.kubectl("delete", "cardquota", "--all")
-	a.kubectl("delete", "servicetypepolicy", "default")
-}
-
 // wantContainers checks that both programs of a version run in containers of its images, ready
 // and without a restart.
 func (a *administrator) wantContainers(v version) {

@@ -7,22 +7,30 @@ import (
 	"strings"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"cardquota.dev/operator/test/handbook"
 )
 
-// publishAsDocumented makes a catalog by the commands of docs/install.md, up to where it becomes
-// an image in a registry, serves it, and returns its address. The bundle of the release before is
-// where that release left it. The commands are typed twice, as a release and its repetition.
-func (a *administrator) publishAsDocumented(name, registry string, before version) (address string) {
+// commands are the blocks of commands of a section of docs/install.md.
+func (a *administrator) commands(heading string) []string {
 	a.Helper()
 	text, err := os.ReadFile(filepath.Join(suite.root, "docs", "install.md"))
 	a.Expect(err).NotTo(HaveOccurred())
-	blocks, err := handbook.Commands(string(text), "## With OLM")
+	blocks, err := handbook.Commands(string(text), heading)
 	a.Expect(err).NotTo(HaveOccurred())
-	commands, image, found := strings.Cut(blocks[0], "docker build ")
-	a.Expect(found).To(BeTrue(), blocks[0])
-	project := a.copyProject()
+	return blocks
+}
+
+// publishAsDocumented makes a catalog in a copy of the project by the commands of
+// docs/install.md, up to where it becomes an image in a registry, serves it, and has the manifests
+// of the copy name it. The bundle of the release before is where that release left it. The commands
+// are typed twice, as a release and its repetition.
+func (a *administrator) publishAsDocumented(project, name, registry string, before version) {
+	a.Helper()
+	commands, image, found := strings.Cut(a.commands("## With OLM")[0], "docker build ")
+	a.Expect(found).To(BeTrue(), commands)
 	left := filepath.Join(project, "dist", "bundles", "v"+before.number)
 	a.Expect(os.CopyFS(left, os.DirFS(before.bundle))).To(Succeed())
 	for range 2 {
@@ -33,9 +41,46 @@ func (a *administrator) publishAsDocumented(name, registry string, before versio
 			a.Expect(filepath.Join(project, file)).To(Or(BeAnExistingFile(), BeADirectory()))
 		}
 	}
-	address, err = serve(a.ctx, a.cluster, name, filepath.Join(project, "dist", "catalog"))
+	address, err := serve(a.ctx, a.cluster, name, filepath.Join(project, "dist", "catalog"))
 	a.Expect(err).NotTo(HaveOccurred())
-	return address
+	a.names(project, address)
+}
+
+// names has the CatalogSource of a copy of the project name a catalog. Here it is served by a
+// process, not by the image's pod.
+func (a *administrator) names(project, address string) {
+	a.Helper()
+	file := filepath.Join(project, "config", "manifests", "olm", "catalogsource.yaml")
+	content, err := os.ReadFile(file)
+	a.Expect(err).NotTo(HaveOccurred())
+	var object unstructured.Unstructured
+	a.Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
+	a.servedAt(address)(&object)
+	content, err = yaml.Marshal(object.Object)
+	a.Expect(err).NotTo(HaveOccurred())
+	a.Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
+}
+
+// upgradesAsDocumented names a new catalog and types what docs/install.md has for an upgrade of
+// this version.
+func (a *administrator) upgradesAsDocumented(project, address string) {
+	a.Helper()
+	blocks := a.commands("## Upgrade")
+	a.Expect(blocks).To(HaveLen(1))
+	a.Expect(blocks[0]).To(ContainSubstring(suite.this.csv()), "the version that is replaced")
+	a.names(project, address)
+	a.types(project, blocks[0])
+}
+
+// removesAsDocumented types what docs/install.md has for the removal, with the name of the version
+// that is there. Before, as it says, OLM has come to rest.
+func (a *administrator) removesAsDocumented(project string, v version) {
+	a.Helper()
+	blocks := a.commands("## Remove it")
+	a.Expect(blocks).To(HaveLen(2), "without OLM and with it")
+	a.Expect(blocks[1]).To(ContainSubstring(suite.this.csv()))
+	a.awaitRest()
+	a.types(project, strings.ReplaceAll(blocks[1], suite.this.csv(), v.csv()))
 }
 
 // copyProject copies what a bundle and a catalog are made of and by, with the tools that were
@@ -57,6 +102,8 @@ func (a *administrator) types(folder, block string) {
 	a.Helper()
 	command := exec.CommandContext(a.ctx, "bash", "-euo", "pipefail", "-c", block)
 	command.Dir = folder
+	command.Env = append(os.Environ(), "KUBECONFIG="+a.cluster.Kubeconfig(), "PATH="+a.cluster.BinDir()+":"+os.Getenv("PATH"))
 	out, err := command.CombinedOutput()
+	a.Logf("$ %s%s", strings.ReplaceAll(block, "\n", "\n$ "), out)
 	a.Expect(err).NotTo(HaveOccurred(), "%s\n%s", block, out)
 }

@@ -2,6 +2,7 @@ package olm
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,21 +13,39 @@ import (
 )
 
 // The pods run on nodes that kwok plays: what OLM does with the bundles is real, the programs are
-// not there. TestLifecycleInContainers is the other half. The catalog is made as documented.
+// not there. TestLifecycleInContainers is the other half. The catalog is made, and the bundle is
+// installed and removed, as documented.
 func TestLifecycleOnTheFleet(t *testing.T) {
 	a, previous, this := newAdministrator(t), suite.previous, suite.this
-	before := a.picture()
+	a.runStockScheduler()
+	before, project := a.picture(), a.copyProject()
 
 	a.offer(a.publish("catalog-previous", previous))
 	a.subscribe(previous)
 	a.wantInstalled(previous.bundle)
-	a.offer(a.publishAsDocumented("catalog-documented", "registry.example/cards", previous))
+	a.publishAsDocumented(project, "catalog-documented", "registry.example/cards", previous)
+	a.types(project, "kubectl apply -f config/manifests/olm/catalogsource.yaml")
 	a.awaitUpgrade(previous, this)
 	a.wantInstalled(filepath.Join(suite.root, "bundle"))
 	a.Expect(a.kubectl("-n", namespace, "get", "deployment", "cardquota-manager", "-o", "jsonpath={..image}")).
 		To(Equal("registry.example/cards/cardquota-manager:v" + this.number))
-	a.unsubscribe(this)
+	a.removesAsDocumented(project, this)
+	a.Eventually(func() error { return before.differences(a.picture()) }).Should(Succeed())
 
+	documented := a.commands("## With OLM")
+	a.Expect(documented).To(HaveLen(4), "a catalog, the installation, who reads metrics, what is not in the bundle")
+	a.types(project, documented[1])
+	a.types(project, documented[2])
+	_, withoutPrometheus, _ := strings.Cut(documented[3], "\n")
+	a.types(project, withoutPrometheus)
+	a.wantInstalled(filepath.Join(suite.root, "bundle"))
+	a.kubectl("get", "clusterrole", "cardquotas.cardquota.dev-v1alpha1-admin", "cardquotas.cardquota.dev-v1alpha1-edit",
+		"cardquotas.cardquota.dev-v1alpha1-view", "servicetypepolicies.cardquota.dev-v1alpha1-admin")
+	for _, kind := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
+		a.Expect(a.kubectl("get", kind, "-l", "olm.owner="+this.csv(), "-o", "name")).NotTo(BeEmpty(), kind)
+	}
+	a.removesAsDocumented(project, this)
+	a.types(project, strings.Replace(withoutPrometheus, "apply", "delete", 1))
 	a.Eventually(func() error { return before.differences(a.picture()) }).Should(Succeed())
 }
 
@@ -48,7 +67,7 @@ func TestLifecycleInContainers(t *testing.T) {
 	a, previous := newAdministrator(t), suite.previous
 	this, next := a.withImages(suite.this), a.withImages(suite.next)
 	a.runStockScheduler()
-	before := a.picture()
+	before, project := a.picture(), a.copyProject()
 
 	a.offer(a.publish("containers-previous", previous))
 	a.subscribe(previous)
@@ -81,7 +100,7 @@ func TestLifecycleInContainers(t *testing.T) {
 	a.wantWrongQuotaRefused()
 
 	pods, queues = a.workers(), a.queues()
-	a.offer(a.publish("containers-next", this, next))
+	a.upgradesAsDocumented(project, a.publish("containers-next", this, next))
 	a.awaitUpgrade(this, next)
 	a.wantContainers(next)
 	a.wantEnforcedBy(next)
@@ -90,14 +109,14 @@ func TestLifecycleInContainers(t *testing.T) {
 	a.Expect(a.queues()).To(Equal(queues), "the quotas of queues during the upgrade")
 	a.wantRaisedQuotaUsed()
 
-	a.giveBack()
 	watch.Check(t)
 	watch.Stop()
-	a.unsubscribe(next)
-	a.kubectl("-n", namespace, "delete", "lease", "cardquota-manager", "cardquota-scheduler")
-	a.kubectl("-n", namespace, "scale", "deployment/volcano-scheduler", "--replicas=1")
-	a.Expect(a.queues()).To(And(HaveLen(1), HaveKey("research")), "deletionPolicy Retain keeps a Queue")
-	a.kubectl("delete", "queue", "research")
+	pods, queues = a.workers(), a.queues()
+	a.removesAsDocumented(project, next)
+	a.Expect(a.workers()).To(Equal(pods), "the pods of workloads during the removal")
+	a.Expect(a.queues()).To(Equal(queues), "deletionPolicy Retain keeps Queues with their quota")
+	a.kubectl("delete", "namespace", "tenants")
+	a.kubectl("delete", "queues.scheduling.volcano.sh", "research", "search")
 	// The Lease has the name that Volcano's own scheduler uses when it elects a leader.
 	a.kubectl("-n", namespace, "delete", "lease", "volcano")
 	// Any Volcano scheduler makes these two Queues when it starts; ours is the first one here.
