@@ -23,7 +23,9 @@ type flags struct {
 	certificates   certificates
 	webhookPort    int
 	webhookCertDir string
-	logging        zap.Options
+	// webhookClientCA is a file, "" when anybody is answered.
+	webhookClientCA string
+	logging         zap.Options
 }
 
 // certificates says where the webhook server has its certificate from.
@@ -70,6 +72,9 @@ func parse(args []string) (flags, error) {
 	set.IntVar(&f.webhookPort, "webhook-port", 9443, "The port that serves the webhooks.")
 	set.StringVar(&f.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs",
 		"The folder of tls.crt and tls.key with --webhook-certificates=Files; they are read again when they change.")
+	set.StringVar(&f.webhookClientCA, "webhook-client-ca-file", "",
+		"A file of certificate authorities: the webhook server answers only clients with a certificate of one of them, which the API server needs then. "+
+			"It is read at the start. Without it anybody is answered who reaches the port.")
 	f.logging.BindFlags(set)
 	kubeconfig := flag.CommandLine.Lookup("kubeconfig")
 	set.Var(kubeconfig.Value, kubeconfig.Name, kubeconfig.Usage)

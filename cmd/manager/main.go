@@ -59,7 +59,10 @@ func run(f flags) error {
 			return fmt.Errorf("build scheme: %w", err)
 		}
 	}
-	hooks := newHooks(f)
+	hooks, err := newHooks(f)
+	if err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions(f),

@@ -3,11 +3,16 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"maps"
+	"net/http"
+	"os"
+	"sync/atomic"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -46,20 +51,45 @@ type hooks struct {
 	// sign its certificate.
 	server ctrlwebhook.Server
 	self   *selfsigned.Self
+	// closed tells that only clients with a certificate are answered.
+	closed bool
 }
 
-func newHooks(f flags) *hooks {
-	h := &hooks{certificates: f.certificates, home: f.electNamespace}
+func newHooks(f flags) (*hooks, error) {
+	h := &hooks{certificates: f.certificates, home: f.electNamespace, closed: f.webhookClientCA != ""}
 	options := ctrlwebhook.Options{Port: f.webhookPort, CertDir: f.webhookCertDir}
+	if h.closed {
+		only, err := clientsOf(f.webhookClientCA)
+		if err != nil {
+			return nil, err
+		}
+		options.TLSOpts = append(options.TLSOpts, only)
+	}
 	switch f.certificates {
 	case self:
 		h.self = selfsigned.New(f.electNamespace)
-		options.TLSOpts = []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = h.self.GetCertificate }}
+		options.TLSOpts = append(options.TLSOpts, func(config *tls.Config) { config.GetCertificate = h.self.GetCertificate })
 		h.server = ctrlwebhook.NewServer(options)
 	case files:
 		h.server = ctrlwebhook.NewServer(options)
 	}
-	return h
+	return h, nil
+}
+
+// clientsOf has a server require certificates for clients that an authority in
+// the file has signed.
+func clientsOf(file string) (func(*tls.Config), error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read --webhook-client-ca-file: %w", err)
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("read --webhook-client-ca-file: %s holds no certificate", file)
+	}
+	return func(config *tls.Config) {
+		config.ClientCAs, config.ClientAuth = authorities, tls.RequireAndVerifyClientCert
+	}, nil
 }
 
 // setup adds the webhooks to the manager, which is ready when they answer.
@@ -81,8 +111,27 @@ func (h *hooks) setup(ctx context.Context, mgr ctrl.Manager, cards *fleet.Fleet)
 	if err := mgr.AddReadyzCheck("cards", webhook.Ready(cards)); err != nil {
 		return fmt.Errorf("add readiness check: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("webhooks", h.server.StartedChecker()); err != nil {
+	if err := mgr.AddReadyzCheck("webhooks", h.started()); err != nil {
 		return fmt.Errorf("add readiness check: %w", err)
 	}
 	return nil
+}
+
+// started is a readiness check: the server listens. It looks by connecting. A
+// server that is closed refuses that too, with a line in its log, so there the
+// first time settles it: where it stops to listen, the program ends.
+func (h *hooks) started() healthz.Checker {
+	look := h.server.StartedChecker()
+	if !h.closed {
+		return look
+	}
+	var once atomic.Bool
+	return func(request *http.Request) error {
+		if once.Load() {
+			return nil
+		}
+		err := look(request)
+		once.Store(err == nil)
+		return err
+	}
 }

@@ -12,14 +12,26 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"cardquota.dev/operator/internal/clip"
+)
+
+// What is shown of one list of an Answer: so many sentences, of so many bytes
+// each. The API server cuts warnings off after 4096 bytes in all.
+const (
+	mostSentences = 20
+	mostBytes     = 2 << 10
 )
 
 // Answer is what is said about an object. The zero Answer allows it.
 type Answer struct {
-	// Refusals are why it is refused, and what would help.
+	// Refusals are why it is refused, and what would help. No two are equal.
 	Refusals []string
-	// Warnings are shown to whoever writes it, and stop nothing.
+	// Warnings are shown to whoever writes it, and stop nothing. No two are equal.
 	Warnings []string
+
+	// refused and warned are the same as sets.
+	refused, warned map[string]bool
 }
 
 // Allowed tells that nothing speaks against the object.
@@ -28,19 +40,56 @@ func (a *Answer) Allowed() bool { return len(a.Refusals) == 0 }
 // Text is all refusals on one line.
 func (a *Answer) Text() string { return strings.Join(a.Refusals, "; ") }
 
+// Short is the answer as it is shown: the first sentences of each list, and how
+// many there are besides.
+func (a *Answer) Short() Answer {
+	return Answer{Refusals: first(a.Refusals), Warnings: first(a.Warnings)}
+}
+
+func first(texts []string) []string {
+	out := make([]string, 0, min(len(texts), mostSentences+1))
+	for _, text := range texts[:min(len(texts), mostSentences)] {
+		out = append(out, clip.Text(text, mostBytes))
+	}
+	if more := len(texts) - mostSentences; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return out
+}
+
 func (a *Answer) refuse(format string, values ...any) {
-	a.Refusals = add(a.Refusals, fmt.Sprintf(format, values...))
+	add(&a.Refusals, &a.refused, fmt.Sprintf(format, values...))
 }
 
 func (a *Answer) warn(format string, values ...any) {
-	a.Warnings = add(a.Warnings, fmt.Sprintf(format, values...))
+	add(&a.Warnings, &a.warned, fmt.Sprintf(format, values...))
 }
 
-func add(list []string, text string) []string {
-	if slices.Contains(list, text) {
-		return list
+// add appends texts that are not in the list, of which set is a copy or nothing.
+func add(list *[]string, set *map[string]bool, texts ...string) {
+	if *set == nil {
+		*set = setOf(*list)
 	}
-	return append(list, text)
+	for _, text := range texts {
+		if !(*set)[text] {
+			(*set)[text] = true
+			*list = append(*list, text)
+		}
+	}
+}
+
+func setOf(list []string) map[string]bool {
+	set := make(map[string]bool, len(list))
+	for _, text := range list {
+		set[text] = true
+	}
+	return set
+}
+
+// join adds what another answer says.
+func (a *Answer) join(other Answer) {
+	add(&a.Refusals, &a.refused, other.Refusals...)
+	add(&a.Warnings, &a.warned, other.Warnings...)
 }
 
 // Since keeps as refusals only what an object before the change was not refused
@@ -48,12 +97,14 @@ func add(list []string, text string) []string {
 // that was stored before a rule can still be changed in other things. The rest
 // becomes warnings.
 func (a *Answer) Since(before Answer) Answer {
-	out := Answer{Warnings: a.Warnings}
+	var out Answer
+	then := setOf(before.Refusals)
+	out.join(Answer{Warnings: a.Warnings})
 	for _, text := range a.Refusals {
-		if slices.Contains(before.Refusals, text) {
-			out.Warnings = add(out.Warnings, "as before: "+text)
+		if then[text] {
+			out.warn("as before: %s", text)
 		} else {
-			out.Refusals = append(out.Refusals, text)
+			out.refuse("%s", text)
 		}
 	}
 	return out
@@ -61,5 +112,7 @@ func (a *Answer) Since(before Answer) Answer {
 
 // softened turns every refusal into a warning.
 func (a *Answer) softened() Answer {
-	return Answer{Warnings: append(slices.Clone(a.Refusals), a.Warnings...)}
+	var out Answer
+	out.join(Answer{Warnings: slices.Concat(a.Refusals, a.Warnings)})
+	return out
 }

@@ -58,7 +58,7 @@ func TestWhatAWorkloadMayAskFor(t *testing.T) {
 			if !ok {
 				t.Fatal("is no workload")
 			}
-			answer := Judge(load, nil, worldOf(nil))
+			answer := judged(t, load, nil, worldOf(nil))
 			says(t, "refusals", answer.Refusals, tc.refusal)
 			says(t, "warnings", answer.Warnings, tc.warning)
 		})
@@ -79,7 +79,7 @@ func TestNothingIsKnownOfNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			load, _ := WorkloadOf(requested(tc.annotations, amounts{gpu: "1"}, nil))
-			answer := Judge(load, nil, world)
+			answer := judged(t, load, nil, world)
 			says(t, "refusals", answer.Refusals, tc.refusal)
 			says(t, "warnings", answer.Warnings, tc.warning)
 		})
@@ -103,7 +103,7 @@ func TestAChangeIsAnsweredForWhatItMakesWorse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, _ := WorkloadOf(deployment(tc.before, amounts{gpu: "1"}, nil))
 			after, _ := WorkloadOf(deployment(tc.after, amounts{gpu: "1"}, nil))
-			answer := Judge(after, &before, worldOf(nil))
+			answer := judged(t, after, &before, worldOf(nil))
 			says(t, "refusals", answer.Refusals, tc.refusal)
 			says(t, "warnings", answer.Warnings, tc.warning)
 		})

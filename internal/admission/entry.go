@@ -80,7 +80,7 @@ func claims(answer *Answer, load *Workload, world *World) {
 			reach(answer, p, decision.AskOf(p.Pod, world.Inventory))
 		}
 		if name, ok := load.Annotations[v1alpha1.AnnotationQueueName]; ok && !load.Pod() && name != p.name {
-			answer.warn("%s: annotation %s in %s is not read there, the queue is %s: write it in %s", p.who, v1alpha1.AnnotationQueueName, load.At, p.name, whereQueue(load, p))
+			answer.warn("%s: annotation %s in %s is not read there, the queue is %s: write it in %s", p.who, v1alpha1.AnnotationQueueName, load.At, clip.Text(p.name, shown), whereQueue(load, p))
 		}
 	}
 }

@@ -65,7 +65,7 @@ func TestWhoMayUseAQueue(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			load, _ := WorkloadOf(tc.object)
-			answer := Judge(load, nil, worldOf(tc.world))
+			answer := judged(t, load, nil, worldOf(tc.world))
 			says(t, "refusals", answer.Refusals, tc.refusal)
 			says(t, "warnings", answer.Warnings, tc.warning)
 		})
@@ -110,7 +110,7 @@ func TestWhoPassesTheSchedulerBy(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			load, _ := WorkloadOf(tc.object)
-			answer := Judge(load, nil, worldOf(tc.world))
+			answer := judged(t, load, nil, worldOf(tc.world))
 			says(t, "refusals", answer.Refusals, tc.refusal)
 			says(t, "warnings", answer.Warnings, tc.warning)
 		})
@@ -121,10 +121,10 @@ func TestWhoPassesTheSchedulerBy(t *testing.T) {
 // not come.
 func TestANamespaceThatIsLeftOutSince(t *testing.T) {
 	there, _ := WorkloadOf(deployment(notes{inQueue: "training"}, nil, nil))
-	answer := Judge(there, &there, worldOf(elsewhere))
+	answer := judged(t, there, &there, worldOf(elsewhere))
 	says(t, "refusals", answer.Refusals, "")
 	says(t, "warnings", answer.Warnings, "as before: …Namespace <chat> may not use queue <training>")
 	from, _ := WorkloadOf(deployment(notes{inQueue: "open"}, nil, nil))
-	answer = Judge(there, &from, worldOf(elsewhere))
+	answer = judged(t, there, &from, worldOf(elsewhere))
 	says(t, "refusals", answer.Refusals, "Namespace <chat> may not use queue <training>")
 }

@@ -1,7 +1,10 @@
 package admission
 
 import (
+	"context"
+
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/decision"
 )
 
@@ -13,32 +16,33 @@ import (
 //
 // Nobody is refused before there is a ServiceTypePolicy, nor as long as it says
 // to warn: what ran before Cardquota came must go on being created.
-func Judge(load Workload, before *Workload, world World) Answer {
-	answer := judge(&load, &world)
+//
+// The error is the context's: nobody waits for the answer any more.
+func Judge(ctx context.Context, load Workload, before *Workload, world World) (Answer, error) {
+	answer, places := judge(ctx, &load, &world), entry(&load, &world)
 	if before != nil {
-		then := judge(before, &world)
-		answer = answer.Since(then)
+		answer = answer.Since(judge(ctx, before, &world))
+		places = places.Since(entry(before, &world))
 	}
 	if load.Controlled() {
 		answer = answer.softened()
 	}
-	places := entry(&load, &world)
-	if before != nil {
-		places = places.Since(entry(before, &world))
-	}
-	answer.Refusals = append(answer.Refusals, places.Refusals...)
-	answer.Warnings = append(answer.Warnings, places.Warnings...)
+	answer.join(places)
 	if world.looksOn() {
-		return answer.softened()
+		answer = answer.softened()
 	}
-	return answer
+	return answer, ctx.Err()
 }
 
-// judge is everything but the entry into a queue.
-func judge(load *Workload, world *World) Answer {
+// judge is everything but the entry into a queue. It ends early, with anything,
+// when nobody waits for it.
+func judge(ctx context.Context, load *Workload, world *World) Answer {
 	var answer Answer
 	spec := world.spec()
 	for i := range load.Templates {
+		if ctx.Err() != nil {
+			return answer
+		}
 		t := &load.Templates[i]
 		who := load.where(t)
 		ask := decision.AskOf(t.Pod, world.Inventory)
@@ -49,9 +53,27 @@ func judge(load *Workload, world *World) Answer {
 			unknownKeys(&answer, who, t.Pod.Annotations)
 		}
 	}
+	if load.More {
+		answer.refuse("%s: has more than %d pod templates, and no more are looked at: write fewer tasks with more replicas, or several jobs", load, MostTemplates)
+	}
 	totals(&answer, load, world.Inventory)
 	claims(&answer, load, world)
 	unknownKeys(&answer, load.String(), load.Annotations)
+	return answer
+}
+
+// Overlarge answers for a workload that nobody reads for its size: who names it,
+// was tells that the one it replaces was as large. It is refused, since cards may
+// be in it; no honest one is so large.
+func Overlarge(who string, was bool, world World) Answer {
+	var answer Answer
+	answer.refuse("%s: has too many parts to be looked at: write fewer tasks with more replicas, or several jobs", clip.Text(who, shown))
+	if was {
+		answer = answer.Since(answer)
+	}
+	if world.looksOn() {
+		answer = answer.softened()
+	}
 	return answer
 }
 

@@ -30,7 +30,7 @@ func TestWhoLooksOnRefusesNobody(t *testing.T) {
 				load(t, requested(notes{inQueue: "broken"}, amounts{"nvidia.com/gpu": "1"}, nil)),
 				load(t, requested(nil, amounts{"nvidia.com/gpu": "1", "nvidia.com/mig-1g.18gb": "1"}, nil)),
 			} {
-				answer := Judge(*wrong, nil, world)
+				answer := judged(t, *wrong, nil, world)
 				if answer.Allowed() == tc.refused || tc.refused != (len(answer.Refusals) > 0) {
 					t.Errorf("refusals %q, want some: %v", answer.Refusals, tc.refused)
 				}

@@ -30,7 +30,7 @@ func past(answer *Answer, load *Workload, t *Template, ask decision.Ask, spec v1
 	}
 	if node := t.Pod.Spec.NodeName; node != "" {
 		tell("%s: its pods ask for %d %s each and bring spec.nodeName %s along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector",
-			who, ask.Count, ask.Resource, node)
+			who, ask.Count, ask.Resource, clip.Text(node, shown))
 	}
 }
 

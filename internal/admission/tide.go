@@ -36,10 +36,13 @@ func (d Defaults) None() bool { return d.MaxRetry == 0 && len(d.Policies) == 0 }
 
 // TideDefaults returns what a new vcjob needs so that it survives that its cards
 // are taken back, where the ServiceTypePolicy asks for that. It says nothing
-// where the job says something: a job that ends when it is evicted shall end, one
+// where the job says something, or is larger than what is judged: a job that ends when it is evicted shall end, one
 // that runs with fewer pods than it has loses single pods.
 func TideDefaults(job *vcbatch.Job, world World) Defaults {
 	load, _ := WorkloadOf(job)
+	if load.More {
+		return Defaults{}
+	}
 	if world.Policy == nil || world.spec().Admission.VCJobDefaults != v1alpha1.VCJobDefaultsTide || !wantsCards(&load, world.Inventory) {
 		return Defaults{}
 	}

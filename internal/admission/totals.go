@@ -68,7 +68,7 @@ type asks struct {
 // podsOf gathers what the pods ask for. It is false when a template asks for
 // something that cannot be told yet.
 func podsOf(load *Workload, inv *card.Inventory) (map[corev1.ResourceName]asks, bool) {
-	out, sure := map[corev1.ResourceName]asks{}, true
+	out, sure := map[corev1.ResourceName]asks{}, !load.More
 	for _, t := range load.Templates {
 		ask := decision.AskOf(t.Pod, inv)
 		if ask.Refusal != nil {

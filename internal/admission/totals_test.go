@@ -47,7 +47,7 @@ func TestWhatAJobMaySayInAdvance(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			load, _ := WorkloadOf(tc.object)
-			answer := Judge(load, nil, worldOf(nil))
+			answer := judged(t, load, nil, worldOf(nil))
 			says(t, "refusals", answer.Refusals, tc.refusal)
 			says(t, "warnings", answer.Warnings, tc.warning)
 		})

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -20,12 +19,28 @@ var cardKeys = []string{
 
 const cardPrefix = "volcano.sh/card."
 
+// mostKeys is how many misspelt annotations of one object are named.
+const mostKeys = 5
+
 // unknownKeys warns of misspelt annotations: nobody reads them.
 func unknownKeys(answer *Answer, who string, annotations map[string]string) {
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if strings.HasPrefix(key, cardPrefix) && !slices.Contains(cardKeys, key) {
-			answer.warn("%s: nobody reads the annotation %s: there are %s", who, clip.Text(key, shown), strings.Join(cardKeys, ", "))
+	var named []string // the first in the alphabet
+	more := 0
+	for key := range annotations {
+		if !strings.HasPrefix(key, cardPrefix) || slices.Contains(cardKeys, key) {
+			continue
 		}
+		at, _ := slices.BinarySearch(named, key)
+		named = slices.Insert(named, at, key)
+		if len(named) > mostKeys {
+			named, more = named[:mostKeys], more+1
+		}
+	}
+	for _, key := range named {
+		answer.warn("%s: nobody reads the annotation %s: there are %s", who, clip.Text(key, shown), strings.Join(cardKeys, ", "))
+	}
+	if more > 0 {
+		answer.warn("%s: nobody reads %d more annotations that begin with %s", who, more, cardPrefix)
 	}
 }
 

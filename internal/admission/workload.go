@@ -2,6 +2,8 @@ package admission
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -10,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/clip"
 )
 
 // Workload is anything that makes pods, or a pod itself, in one form.
@@ -28,9 +32,18 @@ type Workload struct {
 	Volcano bool
 	// Scheduler is the schedulerName of pods that name none.
 	Scheduler string
-	// Templates are the pods it makes; a pod is its own only one.
+	// Templates are the pods it makes; a pod is its own only one. More tells that
+	// they are only the first MostTemplates.
 	Templates []Template
+	More      bool
 }
+
+// MostTemplates bounds the pod templates that are judged of one workload. Each is
+// a task of a vcjob; jobs of people have less than a hundred.
+const MostTemplates = 256
+
+// longestName bounds what names an object.
+const longestName = 253
 
 // Template is one kind of pod of a workload.
 type Template struct {
@@ -54,7 +67,7 @@ func (w *Workload) String() string {
 	if name == "" {
 		name = w.Meta.GenerateName + "*"
 	}
-	return w.Kind + " " + name
+	return w.Kind + " " + clip.Text(name, longestName)
 }
 
 // WorkloadOf brings an object into one form. It is false for a kind that makes no
@@ -67,10 +80,10 @@ func WorkloadOf(object runtime.Object) (Workload, bool) {
 	case *v1beta1.PodGroup:
 		w = Workload{Kind: "PodGroup", Meta: o.ObjectMeta, Queue: o.Spec.Queue, Volcano: true}
 	case *vcbatch.Job:
-		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Queue: o.Spec.Queue, Volcano: true, Scheduler: o.Spec.SchedulerName, Templates: tasks("spec", &o.Spec)}
+		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Queue: o.Spec.Queue, Volcano: true, Scheduler: o.Spec.SchedulerName, Templates: tasks("spec", &o.Spec), More: len(o.Spec.Tasks) > MostTemplates}
 	case *vcbatch.CronJob:
 		spec := &o.Spec.JobTemplate.Spec
-		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Queue: spec.Queue, Volcano: true, Scheduler: spec.SchedulerName, Templates: tasks("spec.jobTemplate.spec", spec)}
+		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Queue: spec.Queue, Volcano: true, Scheduler: spec.SchedulerName, Templates: tasks("spec.jobTemplate.spec", spec), More: len(spec.Tasks) > MostTemplates}
 	case *appsv1.Deployment:
 		w = Workload{Kind: "Deployment", Meta: o.ObjectMeta, Templates: one("spec.template", o.Spec.Template)}
 	case *appsv1.ReplicaSet:
@@ -101,8 +114,8 @@ func one(path string, template corev1.PodTemplateSpec) []Template {
 }
 
 func tasks(path string, spec *vcbatch.JobSpec) []Template {
-	out := make([]Template, len(spec.Tasks))
-	for i := range spec.Tasks {
+	out := make([]Template, min(len(spec.Tasks), MostTemplates))
+	for i := range out {
 		out[i] = Template{
 			Path: fmt.Sprintf("%s.tasks[%d].template", path, i), Pod: podOf(spec.Tasks[i].Template), Replicas: int64(spec.Tasks[i].Replicas),
 		}
@@ -111,21 +124,26 @@ func tasks(path string, spec *vcbatch.JobSpec) []Template {
 }
 
 // podOf is the pod that a template makes. What a pod does not request it requests
-// as its limit says; the API server writes that into pods, not into templates.
+// as its limit says; the API server writes that into pods, not into templates. All
+// else is the template's own, not a copy.
 func podOf(template corev1.PodTemplateSpec) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			resources := &containers[i].Resources
-			for name, limit := range resources.Limits {
-				if _, requested := resources.Requests[name]; !requested {
-					if resources.Requests == nil {
-						resources.Requests = corev1.ResourceList{}
-					}
-					resources.Requests[name] = limit
-				}
-			}
-		}
-	}
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Spec.InitContainers = requesting(pod.Spec.InitContainers)
+	pod.Spec.Containers = requesting(pod.Spec.Containers)
 	return pod
+}
+
+// requesting completes the requests of containers.
+func requesting(containers []corev1.Container) []corev1.Container {
+	out := slices.Clone(containers)
+	for i := range out {
+		resources := &out[i].Resources
+		if len(resources.Limits) == 0 {
+			continue
+		}
+		requests := maps.Clone(resources.Limits)
+		maps.Copy(requests, resources.Requests)
+		resources.Requests = requests
+	}
+	return out
 }

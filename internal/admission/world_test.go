@@ -139,3 +139,13 @@ func says(t *testing.T, what string, texts []string, words string) {
 		}
 	}
 }
+
+// judged is the answer to somebody who waits for it.
+func judged(t *testing.T, load Workload, before *Workload, world World) Answer {
+	t.Helper()
+	answer, err := Judge(t.Context(), load, before, world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}

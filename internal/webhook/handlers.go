@@ -106,6 +106,9 @@ func (h *handlers) workload(ctx context.Context, req admission.Request) admissio
 		return unread(err)
 	}
 	replaced, err := h.decode(req, object, before)
+	if errors.Is(err, errOverlarge) {
+		return h.overlarge(ctx, req)
+	}
 	if err != nil {
 		return unread(err)
 	}
@@ -125,11 +128,28 @@ func (h *handlers) workload(ctx context.Context, req admission.Request) admissio
 	if err != nil {
 		return unread(err)
 	}
-	return respond(rules.Judge(load, then, world))
+	answer, err := rules.Judge(ctx, load, then, world)
+	if err != nil {
+		return unread(err)
+	}
+	return respond(answer)
 }
 
-// decode reads the object and, for an update, the one it replaces.
+// overlarge answers for a workload that is not read.
+func (h *handlers) overlarge(ctx context.Context, req admission.Request) admission.Response {
+	world, err := h.world(ctx, req)
+	if err != nil {
+		return unread(err)
+	}
+	return respond(rules.Overlarge(req.Kind.Kind+" "+req.Name, cost(req.OldObject.Raw, mostCost) > mostCost, world))
+}
+
+// decode reads the object and, for an update, the one it replaces. It is
+// errOverlarge when one of them would take too much memory.
 func (h *handlers) decode(req admission.Request, object, before runtime.Object) (replaced bool, err error) {
+	if cost(req.Object.Raw, mostCost) > mostCost || cost(req.OldObject.Raw, mostCost) > mostCost {
+		return false, errOverlarge
+	}
 	if err := h.decoder.DecodeRaw(req.Object, object); err != nil {
 		return false, fmt.Errorf("read the object: %w", err)
 	}
@@ -142,8 +162,9 @@ func (h *handlers) decode(req admission.Request, object, before runtime.Object) 
 	return true, nil
 }
 
-// respond is the answer on the wire. The API server bounds warnings itself.
+// respond is the answer on the wire.
 func respond(answer rules.Answer) admission.Response {
+	answer = answer.Short()
 	response := admission.Allowed("")
 	if !answer.Allowed() {
 		response = admission.Denied(answer.Text())

@@ -69,12 +69,23 @@ func Setup(ctx context.Context, mgr ctrl.Manager, fleet Fleet, home string) erro
 		}
 	}
 	h := &handlers{cached: mgr.GetClient(), live: mgr.GetAPIReader(), fleet: fleet, home: home, scheme: mgr.GetScheme(), decoder: admission.NewDecoder(mgr.GetScheme())}
-	for path, handle := range map[string]admission.HandlerFunc{
-		PathCardQuota: h.cardQuota, PathServiceTypePolicy: h.serviceTypePolicy, PathQueue: h.queue, PathWorkload: h.workload, PathVCJob: h.vcjob,
-	} {
-		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handle, RecoverPanic: recovers()})
-	}
+	h.register(mgr.GetWebhookServer().Register)
 	return nil
+}
+
+// register hands out the webhooks by their paths. Those for what administrators
+// write do not wait for those of tenants.
+func (h *handlers) register(at func(path string, hook http.Handler)) {
+	tenants, administrators := newLane(), newLane()
+	failed := func(err error) admission.Response { return admission.Errored(http.StatusServiceUnavailable, err) }
+	serve := func(path string, of lane, handle admission.HandlerFunc, late func(error) admission.Response) {
+		at(path, of.bounded(&admission.Webhook{Handler: of.judging(handle, late), RecoverPanic: recovers()}))
+	}
+	serve(PathCardQuota, administrators, h.cardQuota, failed)
+	serve(PathServiceTypePolicy, administrators, h.serviceTypePolicy, failed)
+	serve(PathQueue, administrators, h.queue, unread)
+	serve(PathWorkload, tenants, h.workload, unread)
+	serve(PathVCJob, tenants, h.vcjob, unread)
 }
 
 // Ready is a readiness check: the cards of all nodes are known.

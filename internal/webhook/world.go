@@ -25,10 +25,12 @@ func (h *handlers) world(ctx context.Context, req admission.Request) (rules.Worl
 	if world.Namespace, err = read(ctx, h.cached, "", req.Namespace, &corev1.Namespace{}); err != nil {
 		return rules.World{}, err
 	}
+	queues := map[string]*v1beta1.Queue{} // a job asks for the same one for each of its tasks
 	world.Queue = func(name string) *v1beta1.Queue {
-		queue, err := read(ctx, h.cached, "", name, &v1beta1.Queue{})
-		if err != nil {
-			return nil
+		queue, known := queues[name]
+		if !known {
+			queue, _ = read(ctx, h.cached, "", name, &v1beta1.Queue{})
+			queues[name] = queue
 		}
 		return queue
 	}

@@ -58,7 +58,7 @@ func stripPod(pod *corev1.Pod) *corev1.Pod {
 		ObjectMeta: meta,
 		Spec: corev1.PodSpec{
 			NodeName:        pod.Spec.NodeName,
-			SchedulerName:   pod.Spec.SchedulerName,
+			SchedulerName:   clipped(pod.Spec.SchedulerName, longestName),
 			SchedulingGates: pod.Spec.SchedulingGates[:min(1, len(pod.Spec.SchedulingGates))],
 			Containers:      stripContainers(pod.Spec.Containers),
 			InitContainers:  stripContainers(pod.Spec.InitContainers),

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -51,7 +51,10 @@ func tenantsMeta(meta metav1.ObjectMeta, labels map[string]int) metav1.ObjectMet
 		Labels:                     only(labels, meta.Labels), Annotations: only(keptAnnotations, meta.Annotations),
 	}
 	if owner := metav1.GetControllerOf(&meta); owner != nil {
-		kept.OwnerReferences = []metav1.OwnerReference{*owner}
+		kept.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: clipped(owner.APIVersion, longestName), Kind: clipped(owner.Kind, longestName), Name: clipped(owner.Name, longestName),
+			UID: types.UID(clipped(string(owner.UID), longestName)), Controller: owner.Controller,
+		}}
 	}
 	return kept
 }
@@ -65,23 +68,19 @@ func only(chosen map[string]int, from map[string]string) map[string]string {
 		if !ok {
 			continue
 		}
-		if len(value) > most {
-			value = strings.Clone(value[:most+1]) // the whole text is not kept alive
-		}
 		if kept == nil {
 			kept = make(map[string]string, 1)
 		}
-		kept[key] = value
+		kept[key] = clipped(value, most)
 	}
 	return kept
 }
 
-// stripGroup keeps what the recount and the rules at admission read.
-func stripGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
-	return &v1beta1.PodGroup{
-		TypeMeta:   group.TypeMeta,
-		ObjectMeta: tenantsMeta(group.ObjectMeta, nil),
-		Spec:       v1beta1.PodGroupSpec{Queue: group.Spec.Queue, MinResources: group.Spec.MinResources},
-		Status:     v1beta1.PodGroupStatus{Phase: group.Status.Phase, Conditions: group.Status.Conditions},
+// clipped is a text of which no more than most bytes are understood, so that one
+// that is too long stays too long.
+func clipped(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
+	return strings.Clone(text[:most+1]) // the whole text is not kept alive
 }

@@ -10,11 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/decision"
@@ -123,44 +121,6 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 			}
 			if is, was := metav1.GetControllerOf(stripped), metav1.GetControllerOf(whole); is == nil || *is.Controller != *was.Controller || is.UID != was.UID {
 				t.Errorf("it is controlled by %v, as a whole by %v", is, was)
-			}
-		})
-	}
-}
-
-// TestStrippedPodGroupsCountAlike fills what may matter and compares.
-func TestStrippedPodGroupsCountAlike(t *testing.T) {
-	inventory := card.NewInventory(map[string]card.Node{"node": {Model: "NVIDIA-H200",
-		Holdings: []card.Holding{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}}})
-	for name, change := range map[string]func(*v1beta1.PodGroup){
-		"minResources": func(*v1beta1.PodGroup) {},
-		"card.request": func(g *v1beta1.PodGroup) { g.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":8}` },
-		"a card.request too long": func(g *v1beta1.PodGroup) {
-			g.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":8}` + strings.Repeat(" ", 100<<10)
-		},
-		"completed":     func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupCompleted },
-		"being deleted": func(g *v1beta1.PodGroup) { g.DeletionTimestamp = &metav1.Time{} },
-		"blocked": func(g *v1beta1.PodGroup) {
-			g.Status.Conditions = []v1beta1.PodGroupCondition{{Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: "NotEnoughResources", Message: "full"}}
-		},
-		"of no queue": func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			whole := &v1beta1.PodGroup{ObjectMeta: heavy(nil), Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
-				MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}}, Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue}}
-			change(whole)
-			stripped := stripGroup(whole.DeepCopy())
-			if got := weight(stripped.ObjectMeta); got > card.MaxQuotaText+1000 {
-				t.Errorf("its metadata weighs %d bytes", got)
-			}
-			count := func(group *v1beta1.PodGroup) any {
-				return usage.Count(usage.World{PodGroups: []*v1beta1.PodGroup{group}, Inventory: inventory})
-			}
-			if diff := cmp.Diff(count(whole), count(stripped)); diff != "" {
-				t.Errorf("the stripped PodGroup counts differently (-whole +stripped):\n%s", diff)
-			}
-			if is, was := decision.QueueOfGroup(stripped), decision.QueueOfGroup(whole); is != was {
-				t.Errorf("it is in queue %s, as a whole in %s", is, was)
 			}
 		})
 	}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// authority signs certificates. All files are in dir.
+type authority struct {
+	dir         string
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// newAuthority is written as <name>.crt.
+func newAuthority(t *testing.T, dir, name string) *authority {
+	t.Helper()
+	a := &authority{dir: dir, key: newKey(t)}
+	template := certificate(name)
+	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	a.certificate = template
+	signed := a.write(t, name, template, a.key)
+	var err error
+	if a.certificate, err = x509.ParseCertificate(signed); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// sign writes <name>.crt and <name>.key.
+func (a *authority) sign(t *testing.T, name string, usage x509.ExtKeyUsage) {
+	t.Helper()
+	template := certificate(name)
+	template.ExtKeyUsage, template.DNSNames = []x509.ExtKeyUsage{usage}, []string{service + "." + namespace + ".svc"}
+	key := newKey(t)
+	a.write(t, name, template, key)
+	text, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store(t, filepath.Join(a.dir, name+".key"), "EC PRIVATE KEY", text)
+}
+
+func (a *authority) write(t *testing.T, name string, template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	signed, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store(t, filepath.Join(a.dir, name+".crt"), "CERTIFICATE", signed)
+	return signed
+}
+
+func certificate(name string) *x509.Certificate {
+	return &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func store(t *testing.T, file, kind string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apiserverwebhook "k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/rest"
+)
+
+// service is what the API server calls.
+const service, namespace = "cardquota-webhook", "volcano-system"
+
+// TestOnlyClientsOfTheAuthorityAreAnswered, with --webhook-client-ca-file; without
+// it anybody is. The API server is one of them with the kubeconfig of
+// docs/admission.md.
+func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
+	dir := t.TempDir()
+	ours, others := newAuthority(t, dir, "ours"), newAuthority(t, dir, "others")
+	ours.sign(t, "tls", x509.ExtKeyUsageServerAuth) // tls.crt and tls.key
+	ours.sign(t, "client", x509.ExtKeyUsageClientAuth)
+	others.sign(t, "stranger", x509.ExtKeyUsageClientAuth)
+	with := func(name string) *rest.Config {
+		return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}}
+	}
+	for name, authority := range map[string]string{"closed": filepath.Join(dir, "ours.crt"), "open": ""} {
+		t.Run(name, func(t *testing.T) {
+			address := serve(t, flags{certificates: files, webhookPort: freePort(t), webhookCertDir: dir, webhookClientCA: authority})
+			for who, tc := range map[string]struct {
+				config   *rest.Config
+				answered bool
+			}{
+				"nobody":         {&rest.Config{}, authority == ""},
+				"a stranger":     {with("stranger"), authority == ""},
+				"a server":       {with("tls"), authority == ""},
+				"a client":       {with("client"), true},
+				"the API server": {documented(t, dir), true},
+			} {
+				tc.config.CAFile = filepath.Join(dir, "ours.crt")
+				if err := ask(t, tc.config, address); tc.answered != (err == nil) {
+					t.Errorf("%s: %v, answered shall be: %v", who, err, tc.answered)
+				}
+			}
+		})
+	}
+}
+
+func TestWithoutAnAuthorityThereIsNoServer(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{empty: "holds no certificate", empty + ".missing": "no such file"} {
+		if _, err := newHooks(flags{certificates: files, webhookClientCA: file}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// serve runs the webhook server with one webhook and waits until it is ready.
+func serve(t *testing.T, f flags) (address string) {
+	t.Helper()
+	h, err := newHooks(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.server.Register("/yes", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.server.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	started := h.started()
+	for range 200 {
+		if err = started(nil); err == nil {
+			return fmt.Sprintf("127.0.0.1:%d", f.webhookPort)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal(err)
+	return ""
+}
+
+// ask calls the webhook as the API server does, by the name of its Service.
+func ask(t *testing.T, config *rest.Config, address string) error {
+	t.Helper()
+	host := service + "." + namespace + ".svc"
+	config.ServerName, config.NextProtos = host, []string{"http/1.1"}
+	config.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	response, err := client.Post("https://"+host+"/yes", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
+// documented is what an API server calls the webhooks with, given the kubeconfig
+// of docs/admission.md and the files that it names.
+func documented(t *testing.T, dir string) *rest.Config {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "admission.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "    apiVersion: v1\n    kind: Config\n"
+	_, body, found := strings.Cut(string(page), head)
+	body, _, closed := strings.Cut(body, "    ```")
+	if !found || !closed {
+		t.Fatal("docs/admission.md shows no kubeconfig")
+	}
+	text := strings.ReplaceAll("\n"+head+body, "\n    ", "\n")
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "/etc/kubernetes/cardquota/", dir+"/")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	resolver, err := apiserverwebhook.NewDefaultAuthenticationInfoResolver(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := resolver.ClientConfigForService(service, namespace, 443)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,153 @@
+package cardquota
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/usage"
+)
+
+func h200() *card.Inventory {
+	return card.NewInventory(map[string]card.Node{"node": {Model: "NVIDIA-H200",
+		Holdings: []card.Holding{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}}})
+}
+
+// TestStrippedPodGroupsCountAlike fills what may matter and compares.
+func TestStrippedPodGroupsCountAlike(t *testing.T) {
+	unschedulable := func(status corev1.ConditionStatus, reason, message string) v1beta1.PodGroupCondition {
+		return v1beta1.PodGroupCondition{Type: v1beta1.PodGroupUnschedulableType, Status: status, TransitionID: "t", Reason: reason, Message: message}
+	}
+	for name, change := range map[string]func(*v1beta1.PodGroup){
+		"minResources": func(*v1beta1.PodGroup) {},
+		"card.request": func(g *v1beta1.PodGroup) { g.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":8}` },
+		"a card.request too long": func(g *v1beta1.PodGroup) {
+			g.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":8}` + strings.Repeat(" ", 100<<10)
+		},
+		"all resources of a job": func(g *v1beta1.PodGroup) {
+			for _, name := range []string{"cpu", "memory", "pods", "count/pods", "requests.cpu", "limits.nvidia.com/gpu", "requests.nvidia.com/gpu"} {
+				(*g.Spec.MinResources)[corev1.ResourceName(name)] = resource.MustParse("4")
+			}
+		},
+		"no minResources":  func(g *v1beta1.PodGroup) { g.Spec.MinResources = nil },
+		"completed":        func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupCompleted },
+		"of no such phase": func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupPhase(strings.Repeat("p", 1<<20)) },
+		"being deleted":    func(g *v1beta1.PodGroup) { g.DeletionTimestamp = &metav1.Time{} },
+		"blocked": func(g *v1beta1.PodGroup) {
+			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, "NotEnoughResources", "full")}
+		},
+		"blocked anew": func(g *v1beta1.PodGroup) {
+			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, "Old", "old"), unschedulable(corev1.ConditionTrue, "New", "new"),
+				unschedulable(corev1.ConditionFalse, "No", "no"), {Type: v1beta1.PodGroupScheduled, Status: corev1.ConditionTrue, Reason: "Else"}}
+		},
+		"not blocked": func(g *v1beta1.PodGroup) {
+			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionFalse, "No", "no")}
+		},
+		"blocked in many words": func(g *v1beta1.PodGroup) {
+			g.Status.Conditions = []v1beta1.PodGroupCondition{unschedulable(corev1.ConditionTrue, strings.Repeat("卡", 1000), strings.Repeat("卡", 100<<10))}
+		},
+		"running where its namespace is left out": func(g *v1beta1.PodGroup) {
+			g.Namespace, g.Status.Phase, g.Status.Running = "elsewhere", v1beta1.PodGroupRunning, 3
+		},
+		"of no queue": func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := &v1beta1.PodGroup{ObjectMeta: heavy(nil), Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
+				MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}}, Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue}}
+			change(whole)
+			stripped := stripGroup(whole.DeepCopy())
+			if got := weight(stripped.ObjectMeta); got > card.MaxQuotaText+1000 {
+				t.Errorf("its metadata weighs %d bytes", got)
+			}
+			if diff := cmp.Diff(shownOf(whole), shownOf(stripped)); diff != "" {
+				t.Errorf("the stripped PodGroup counts differently (-whole +stripped):\n%s", diff)
+			}
+			if is, was := decision.QueueOfGroup(stripped), decision.QueueOfGroup(whole); is != was {
+				t.Errorf("it is in queue %s, as a whole in %s", is, was)
+			}
+		})
+	}
+}
+
+// shownOf is what a count makes of one PodGroup, as the status shows it. The queue
+// takes no work of the namespace elsewhere.
+func shownOf(group *v1beta1.PodGroup) map[string]usage.Queue {
+	queues := usage.Count(usage.World{PodGroups: []*v1beta1.PodGroup{group}, Inventory: h200(),
+		Admits: func(_, namespace string) bool { return namespace != "elsewhere" }})
+	for _, queue := range queues {
+		for i := range queue.Blocked {
+			b := &queue.Blocked[i]
+			b.Reason, b.Message = clip.Text(b.Reason, v1alpha1.MaxReasonLength), clip.Text(b.Message, v1alpha1.MaxMessageLength)
+		}
+	}
+	return queues
+}
+
+// TestAHeavyPodGroupWeighsLittleInTheCache: all of it is its tenant's to write,
+// up to the size of an object.
+func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	yes := true
+	many := func(format string, n int) *corev1.ResourceList {
+		list := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}
+		for i := range n {
+			list[corev1.ResourceName(fmt.Sprintf(format, i))] = resource.MustParse("1")
+		}
+		return &list
+	}
+	for name, change := range map[string]func(*v1beta1.PodGroup){
+		"conditions": func(g *v1beta1.PodGroup) {
+			for i := range 10000 {
+				g.Status.Conditions = append(g.Status.Conditions, v1beta1.PodGroupCondition{Type: v1beta1.PodGroupUnschedulableType,
+					Status: corev1.ConditionTrue, TransitionID: strconv.Itoa(i), Reason: "r", Message: strings.Repeat("m", 100)})
+			}
+		},
+		"one condition": func(g *v1beta1.PodGroup) {
+			g.Status.Conditions = []v1beta1.PodGroupCondition{{Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: long, Message: long}}
+		},
+		"another condition":       func(g *v1beta1.PodGroup) { g.Status.Conditions = []v1beta1.PodGroupCondition{{Message: long}} },
+		"resources":               func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("r%d", 50000) },
+		"extended resources":      func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("z.example/r%d", 50000) },
+		"long extended resources": func(g *v1beta1.PodGroup) { g.Spec.MinResources = many("a.example/%0100000d", 10) },
+		"its phase":               func(g *v1beta1.PodGroup) { g.Status.Phase = v1beta1.PodGroupPhase(long) },
+		"its queue":               func(g *v1beta1.PodGroup) { g.Spec.Queue = long },
+		"its owner": func(g *v1beta1.PodGroup) {
+			g.OwnerReferences = []metav1.OwnerReference{{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: &yes}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: "q", MinResources: many("", 0)}}
+			change(whole)
+			stripped := stripGroup(whole.DeepCopy())
+			if got := size(t, stripped); got > 8<<10 {
+				t.Errorf("it weighs %d bytes of %d", got, size(t, whole))
+			}
+			if _, kept := (*stripped.Spec.MinResources)["nvidia.com/gpu"]; !kept {
+				t.Error("what the job asks for is not kept")
+			}
+		})
+	}
+}
+
+// size is roughly how many bytes an object holds.
+func size(t *testing.T, object any) int {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(text)
+}

@@ -1,0 +1,103 @@
+package webhook
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+)
+
+type noCards struct{}
+
+func (noCards) Inventory() (*card.Inventory, bool) { return card.NewInventory(nil), true }
+
+// handlersOf know namespace lab and the policy, if any.
+func handlersOf(t *testing.T, policy *v1alpha1.ServiceTypePolicy) *handlers {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab"}}}
+	if policy != nil {
+		policy.Name = v1alpha1.PolicyName
+		objects = append(objects, policy)
+	}
+	world := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return &handlers{cached: world, live: world, fleet: noCards{}, scheme: scheme, decoder: admission.NewDecoder(scheme)}
+}
+
+// jobOf is a vcjob with so many tasks.
+func jobOf(tasks int) []byte {
+	return []byte(`{"apiVersion":"batch.volcano.sh/v1alpha1","kind":"Job","metadata":{"name":"big"},"spec":{"tasks":[` +
+		strings.TrimSuffix(strings.Repeat(`{"name":"t","template":{"metadata":{"annotations":{"volcano.sh/card.x":"","volcano.sh/card.y":""}}}},`, tasks), ",") + `]}}`)
+}
+
+// TestAJobTooLargeToRead: it is refused without being read, and nobody's memory
+// pays for it.
+func TestAJobTooLargeToRead(t *testing.T) {
+	deny, warn := &v1alpha1.ServiceTypePolicy{}, &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.AdmissionSpec{Bypass: v1alpha1.BypassWarn}}}
+	for name, tc := range map[string]struct {
+		policy      *v1alpha1.ServiceTypePolicy
+		now, before int
+		refusal     string
+	}{
+		"large":                        {deny, 33_000, 0, "Job big: has too many parts"},
+		"many tasks":                   {deny, 257, 0, "Job big: has more than 256 pod templates"},
+		"as many as are looked at":     {deny, 256, 0, ""},
+		"was as large":                 {deny, 33_000, 33_000, ""},
+		"was small":                    {deny, 33_000, 1, "Job big: has too many parts"},
+		"was large":                    {deny, 1, 33_000, "-"},
+		"without a policy":             {nil, 33_000, 0, ""},
+		"where nobody is refused, yet": {warn, 33_000, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := handlersOf(t, tc.policy)
+			req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab", Name: "big",
+				Kind: metav1.GroupVersionKind{Group: "batch.volcano.sh", Version: "v1alpha1", Kind: "Job"}, Object: runtime.RawExtension{Raw: jobOf(tc.now)}}}
+			if tc.before > 0 {
+				req.OldObject.Raw = jobOf(tc.before)
+			}
+			answer := h.workload(t.Context(), req)
+			switch tc.refusal {
+			case "-": // it has become better
+				if !answer.Allowed {
+					t.Errorf("refused: %s", answer.Result.Message)
+				}
+				return
+			case "":
+				if !answer.Allowed {
+					t.Errorf("refused: %s", answer.Result.Message)
+				}
+			default:
+				if answer.Allowed || !strings.Contains(answer.Result.Message, tc.refusal) {
+					t.Errorf("answer %+v, want %q", answer.Result, tc.refusal)
+				}
+			}
+			if len(answer.Warnings)+len(answer.Result.Message) == 0 {
+				t.Error("nobody is told anything")
+			}
+			if text, err := json.Marshal(answer); err != nil || len(text) > 64<<10 {
+				t.Errorf("the answer has %d bytes (%v)", len(text), err)
+			}
+			if tc.before == 0 {
+				if completed := h.vcjob(t.Context(), req); !completed.Allowed || len(completed.Patches) > 0 {
+					t.Errorf("the job is completed by %v", completed.Patches)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package security
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	admissionreview "k8s.io/api/admission/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// TestTheOpenPortOfTheWebhooks: as installed, whoever reaches it reads names and numbers, and
+// changes nothing. How it is shut is tested in cmd/manager.
+func TestTheOpenPortOfTheWebhooks(t *testing.T) {
+	grant(t, quota("readable", theirs))
+	for what, tc := range map[string]struct {
+		path, version, kind string
+		object              client.Object
+		told                string
+	}{
+		"whose queue it is": {"/validate-cardquota", "cardquota.dev/v1alpha1", "CardQuota",
+			quota("made-up", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "readable" }), "queue readable belongs to CardQuota readable of tenant team"},
+		"what others were granted": {"/validate-cardquota", "cardquota.dev/v1alpha1", "CardQuota",
+			quota("made-up", func(q *v1alpha1.CardQuota) {
+				q.Spec.OverAllocation, q.Spec.Cards[0].Quota = v1alpha1.OverAllocationDeny, 1_000_000
+			}), "8 by readable"},
+		"whom a queue takes": {"/validate-workload", "v1", "Pod", pod("made-up", "readable", nil), "Namespace <tenant> may not use queue <readable>"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			answer := madeUp(t, tc.path, tc.version, tc.kind, tc.object)
+			if answer.Allowed || !strings.Contains(answer.Result.Message, tc.told) {
+				t.Errorf("answered %+v, want %q", answer.Result, tc.told)
+			}
+			stored := tc.object.DeepCopyObject().(client.Object)
+			if err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(tc.object), stored); !apierrors.IsNotFound(err) {
+				t.Errorf("what was made up exists: %v", err)
+			}
+		})
+	}
+	live := &v1alpha1.CardQuota{}
+	if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: "readable"}, live); err != nil || live.Spec.Cards[0].Quota != 8 {
+		t.Errorf("the quota that was read is now %+v (%v)", live.Spec.Cards, err)
+	}
+}
+
+// madeUp is the answer to a review that no API server sent, without a certificate.
+func madeUp(t *testing.T, path, version, kind string, object client.Object) *admissionreview.AdmissionResponse {
+	t.Helper()
+	gvk := schema.FromAPIVersionAndKind(version, kind)
+	object.GetObjectKind().SetGroupVersionKind(gvk)
+	raw, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	review := &admissionreview.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionreview.AdmissionRequest{UID: types.UID("made-up"), Kind: metav1.GroupVersionKind(gvk), Name: object.GetName(),
+			Namespace: object.GetNamespace(), Operation: admissionreview.Create, Object: runtime.RawExtension{Raw: raw}}}
+	body, err := json.Marshal(review)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+webhookAddress(t)+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // who makes up a review does not care
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answered := &admissionreview.AdmissionReview{}
+	if err := json.NewDecoder(response.Body).Decode(answered); err != nil || answered.Response == nil {
+		t.Fatalf("%s: no review: %v", response.Status, err)
+	}
+	return answered.Response
+}
+
+// webhookAddress is where the Service before the webhooks leads.
+func webhookAddress(t *testing.T) string {
+	t.Helper()
+	slice := &discoveryv1.EndpointSlice{}
+	if err := suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "test-process-cardquota-webhook"}, slice); err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort(slice.Endpoints[0].Addresses[0], fmt.Sprint(*slice.Ports[0].Port))
+}
