@@ -91,16 +91,35 @@ func (p *plugin) ranEnough(task *api.TaskInfo) bool {
 	return least == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(least).Before(p.memory.now())
 }
 
-// RunningSince is the start of a job's oldest running pod, and far in the future
-// when none has started.
+// RunningSince is the start of a job's oldest pod that is on its node, and far in
+// the future when none is known to be. A pod whose kubelet has started it has its
+// card, whatever it does: it may work in an init container, and then never
+// counts as running.
 func RunningSince(job *api.JobInfo) time.Time {
 	since := time.Unix(math.MaxInt32, 0)
-	for _, task := range job.TaskStatusIndex[api.Running] {
-		if start := task.Pod.Status.StartTime; start != nil && start.Time.Before(since) {
-			since = start.Time
+	for _, status := range []api.TaskStatus{api.Running, api.Bound} {
+		for _, task := range job.TaskStatusIndex[status] {
+			if start := startOf(task.Pod); !start.IsZero() && start.Before(since) {
+				since = start
+			}
 		}
 	}
 	return since
+}
+
+// startOf is when the kubelet started a pod, before its init containers, else
+// when the pod got its node; zero when neither is known. Only the kubelet and the
+// API server write either.
+func startOf(pod *corev1.Pod) time.Time {
+	if start := pod.Status.StartTime; start != nil {
+		return start.Time
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // serviceType is the service type of a pod, "" when nothing tells.

@@ -11,7 +11,7 @@ func (x *search) from(at int, fresh bool) {
 	if x.have && x.cost.compare(x.best) >= 0 {
 		return
 	}
-	if x.work++; x.work > x.end {
+	if x.work++; x.work > x.end || x.exhausted() {
 		return
 	}
 	if fresh && x.enough() {
@@ -42,6 +42,7 @@ func (x *search) from(at int, fresh bool) {
 }
 
 func (x *search) book(at int, sign float64) {
+	x.spend(len(x.rows))
 	for i := range x.rows {
 		x.got[i] += sign * x.rows[i].worth[at]
 	}

@@ -4,28 +4,51 @@ package cardreclaim
 // small problem, and close to it for a large one. It is false when not all that
 // wait can be placed, whoever goes; then nobody goes.
 func Choose(p *Problem) (*Plan, bool) {
-	m := newModel(p)
+	plan, _ := ChooseWithin(p, mostEffort)
+	return plan, plan != nil
+}
+
+// ChooseWithin is Choose with a bound of the effort, in amounts looked at, at
+// most as much as Choose makes. It returns the effort that was made, and no plan
+// when there is none, or none was found by then. Once the bound is reached it
+// ends after a look or two at every node and job.
+func ChooseWithin(p *Problem, most int) (*Plan, int) {
+	asked := p.withoutEmpty()
+	m := newModel(asked)
+	m.most = min(most, mostEffort)
+	plan := m.answer(asked)
+	if plan != nil && asked != p {
+		plan.Place = p.withEmpty(plan.Place)
+	}
+	return plan, m.effort
+}
+
+// answer is the plan for the problem of the model, nil when none was found.
+func (m *model) answer(p *Problem) *Plan {
 	for i := range m.claims {
 		if m.claims[i].count > mostWaiting {
-			return nil, false
+			return nil
 		}
+	}
+	if m.beyondPools() {
+		return nil
 	}
 	free := m.rooms()
 	if !free.short() {
 		if place := free.places(); place != nil {
-			return &Plan{Place: place}, true
+			return &Plan{Place: place}
 		}
 	}
 	m.addJobs(p)
 	best := m.choose()
 	if best == nil {
-		return nil, false
+		return nil
 	}
-	return best.plan(p), true
+	return best.plan(p)
 }
 
 // choose goes from the quick to the thorough, and stops when nothing can lose
-// less.
+// less, or no more may go into it.
 func (m *model) choose() *state {
 	base := newState(m)
 	limits := base.limits(m.all())
@@ -34,10 +57,10 @@ func (m *model) choose() *state {
 	}
 	var best *state
 	keep := func(s *state) (done bool) {
-		if s.prune(); best == nil || s.cost.compare(best.cost) < 0 {
+		if s.prune() && (best == nil || s.cost.compare(best.cost) < 0) {
 			best = s
 		}
-		return !limits.allow(best.cost)
+		return best != nil && !limits.allow(best.cost)
 	}
 	for _, better := range scores {
 		if s := base.copy(); s.greedy(better) && s.enough() && keep(s) {
@@ -47,10 +70,13 @@ func (m *model) choose() *state {
 	if s := base.knapsack(); s != nil && keep(s) {
 		return best
 	}
-	if best == nil {
+	if best == nil && !m.exhausted() {
 		if s := base.everything(); s != nil && keep(s) {
 			return best
 		}
+	}
+	if m.exhausted() {
+		return best
 	}
 	if best != nil {
 		best = base.rework(best)

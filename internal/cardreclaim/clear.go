@@ -70,6 +70,7 @@ func (s *state) givesOn(u, node int) []float64 {
 		return s.pods[x.pod].gives
 	}
 	job := &s.jobs[x.job]
+	s.spend(job.sites.end - job.sites.from)
 	for i := job.sites.from; i < job.sites.end; i++ {
 		if s.sites[i].node == node {
 			return s.gives(u, i)
@@ -84,6 +85,7 @@ func (h *hunt) towards(node, target int) int {
 	have, request := h.at(node), h.claims[h.claim].request
 	best, gained := none, 0.0
 	var price cost
+	h.spend(len(h.on[node]) * h.width())
 	for _, u := range h.on[node] {
 		if !h.possible(u) {
 			continue

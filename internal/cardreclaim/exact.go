@@ -30,7 +30,7 @@ type search struct {
 // that turns out to be keeps the best that was found until then.
 func (s *state) exact(found *state) *state {
 	units := s.useful()
-	if len(units) > mostUnits {
+	if len(units) > mostUnits || s.exhausted() {
 		return found
 	}
 	if better := s.best(units, found, mostWork); better != nil {
@@ -62,7 +62,9 @@ func (s *state) best(units []int, found *state, work int) *state {
 	for _, u := range x.set[before:] {
 		made.take(u)
 	}
-	made.prune()
+	if !made.prune() {
+		return nil
+	}
 	return made
 }
 
@@ -75,6 +77,7 @@ func (s *state) useful() []int {
 		helps := len(s.claims) > 1
 		s.each(u, func(site int) {
 			node := s.sites[site].node
+			s.spend(len(s.claims))
 			for claim := range s.claims {
 				helps = helps || all.fit[claim][node] > s.fit[claim][node]
 			}
@@ -107,11 +110,12 @@ func (s *state) inOrder(units []int) []int {
 		}
 		return 1
 	}
-	sorted := slices.Clone(units)
-	slices.SortStableFunc(sorted, func(a, b int) int {
+	s.spend(sorted(len(units)))
+	ordered := slices.Clone(units)
+	slices.SortStableFunc(ordered, func(a, b int) int {
 		return cmp.Or(cmp.Compare(single(a), single(b)), shares[a].compare(shares[b]), cmp.Compare(a, b))
 	})
-	return sorted
+	return ordered
 }
 
 // compare notes which units can stand for others.
@@ -146,6 +150,7 @@ func (x *search) standsFor(a, b int) bool {
 	x.each(b, func(t int) {
 		found := false
 		x.each(a, func(s int) {
+			x.spend(x.width())
 			found = found || x.sites[s].node == x.sites[t].node && covers(x.sites[s].gives, x.sites[t].gives)
 		})
 		all = all && found

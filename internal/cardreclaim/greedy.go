@@ -136,9 +136,13 @@ func (h *hunt) again(taken []int, need int) {
 	}
 }
 
-// look tells what a move would cost and give now.
+// look tells what a move would cost and give now: nothing, when no more may go
+// into the choice.
 func (h *hunt) look(id, need int) move {
 	m := move{id: id, version: h.current[id]}
+	if h.spend(1); h.exhausted() {
+		return m
+	}
 	if id >= len(h.units) {
 		if cleared := h.clear(id-len(h.units), need); cleared != nil {
 			m.cost, m.gain = cleared.cost, cleared.gain
@@ -181,6 +185,7 @@ func (h *hunt) gain(u int) int {
 // fitsWith is how many of the claim's pods fit on a node with so much more.
 func (h *hunt) fitsWith(node int, more []float64) int {
 	h.work++
+	h.spend(h.width())
 	have := h.at(node)
 	var few [8]float64
 	sum := append(few[:0], have...)

@@ -45,6 +45,7 @@ func (m *model) addJobs(p *Problem) {
 	for i := range p.Jobs {
 		count += len(p.Jobs[i].Pods)
 	}
+	m.spend(count * m.dims)
 	m.jobs = make([]job, len(p.Jobs))
 	m.pods = make([]pod, 0, count)
 	m.sites = make([]site, 0, count)
@@ -188,9 +189,10 @@ func (m *model) price(u int) cost {
 // dearest sorts units so that those that lose most come first, and of equals
 // those of the last job.
 func (m *model) dearest(units []int) []int {
-	sorted := slices.Clone(units)
-	slices.SortFunc(sorted, func(a, b int) int {
+	m.spend(sorted(len(units)))
+	byLoss := slices.Clone(units)
+	slices.SortFunc(byLoss, func(a, b int) int {
 		return cmp.Or(m.price(b).compare(m.price(a)), cmp.Compare(b, a))
 	})
-	return sorted
+	return byLoss
 }

@@ -24,6 +24,7 @@ func (s *state) knapsack() *state {
 	if len(units)*width > mostSteps {
 		return nil
 	}
+	s.spend(len(units) * width)
 	// least[k] is what room for k pods costs with the units so far, and
 	// used[unit][k] whether the unit is part of that.
 	least, reached, used := make([]cost, width), make([]bool, width), make([]bool, len(units)*width)

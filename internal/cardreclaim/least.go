@@ -22,6 +22,7 @@ func (r *row) allows(l *limits, best, spent cost, got float64, open func(i int) 
 	need, enough := r.need-got, slack*max(1, r.need)
 	var broken, jobs, spared float64
 	clear(l.taken)
+	l.spend(len(r.order) + copied(len(l.taken)))
 	for _, i := range r.order {
 		if need <= enough {
 			break

@@ -82,6 +82,7 @@ func (l *limits) claimRow(claim int, all *rooms) row {
 	}
 	for i, u := range l.units {
 		l.each(u, func(s int) {
+			l.spend(1)
 			if x := &stairs[l.sites[s].node]; x.most > 0 {
 				r.worth[i] += x.above(l.gives(u, s)[x.resource])
 			}
@@ -100,6 +101,7 @@ type stair struct {
 func (l *limits) stair(c *claim, node, fit int, all *rooms) stair {
 	best, slowest := stair{resource: none}, math.Inf(1)
 	have, then := l.at(node), all.at(node)
+	l.spend(l.dims + len(l.on[node]))
 	for i, request := range c.request {
 		first := request*float64(fit+1) - have[i] - tolerance
 		if request == 0 || first <= 0 {
@@ -150,6 +152,7 @@ func (l *limits) resourceRow(resource int) row {
 	wanted := make([]bool, len(l.pool))
 	for i := range l.claims {
 		c := &l.claims[i]
+		l.spend(len(c.nodes))
 		r.need += c.request[resource] * float64(c.count)
 		for _, node := range c.nodes {
 			wanted[node] = true
@@ -161,7 +164,10 @@ func (l *limits) resourceRow(resource int) row {
 		}
 	}
 	for i, u := range l.units {
-		l.each(u, func(s int) { r.worth[i] += l.gives(u, s)[resource] })
+		l.each(u, func(s int) {
+			l.spend(1)
+			r.worth[i] += l.gives(u, s)[resource]
+		})
 	}
 	return r
 }
@@ -186,6 +192,7 @@ func (l *limits) level(r *row) {
 // sort lists the units by what they cost for their worth, of which no more counts
 // than is needed.
 func (r *row) sort(l *limits) {
+	l.spend(sorted(len(r.worth)))
 	for i, worth := range r.worth {
 		if r.worth[i] = min(worth, r.need); r.worth[i] > 0 {
 			r.order = append(r.order, i)

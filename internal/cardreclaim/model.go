@@ -23,6 +23,8 @@ type model struct {
 	units  []unit
 	on     [][]int // by node: the units that give something there
 	work   int     // done so far: nodes looked at or changed
+	effort int     // done so far in all, see spend
+	most   int     // of effort
 }
 
 type claim struct {
@@ -42,7 +44,7 @@ const (
 
 // newModel lays out nodes and claims; the jobs follow when they are needed.
 func newModel(p *Problem) *model {
-	m := &model{pools: append(slices.Clone(p.Pools), 0), pool: make([]int, len(p.Nodes))}
+	m := &model{pools: append(slices.Clone(p.Pools), 0), pool: make([]int, len(p.Nodes)), most: mostEffort}
 	for i := range p.Claims {
 		m.dims = max(m.dims, len(p.Claims[i].Request))
 	}
@@ -63,6 +65,32 @@ func newModel(p *Problem) *model {
 	return m
 }
 
+// beyondPools tells that the claims need more cards together than all pools have
+// in which any of them could be placed.
+func (m *model) beyondPools() bool {
+	var need, have int64
+	in := make([]bool, len(m.pools))
+	for i := range m.claims {
+		c := &m.claims[i]
+		if c.cards == 0 || c.count == 0 {
+			continue
+		}
+		if c.cards > math.MaxInt64/int64(c.count) {
+			return false // the search finds out
+		}
+		need = sum(need, c.cards*int64(c.count))
+		for _, node := range c.nodes {
+			in[m.pool[node]] = true
+		}
+	}
+	for pool, wanted := range in {
+		if wanted {
+			have = sum(have, max(m.pools[pool], 0))
+		}
+	}
+	return need > have
+}
+
 func sound(amount float64) float64 {
 	if math.IsNaN(amount) {
 		return 0
@@ -78,6 +106,7 @@ func (m *model) claim(from *Claim) claim {
 		}
 		c.request[r] = max(amount, 0)
 	}
+	m.spend(len(m.pool) + len(from.Nodes))
 	for _, node := range from.Nodes {
 		if node >= 0 && node < len(c.wants) && !c.wants[node] {
 			c.wants[node] = true

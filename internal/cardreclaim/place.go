@@ -11,6 +11,7 @@ type placement struct {
 }
 
 func (r *rooms) placement() *placement {
+	r.spend(copied(len(r.avail)))
 	return &placement{model: r.model, avail: slices.Clone(r.avail), pools: slices.Clone(r.pools), place: make([][]int, len(r.claims))}
 }
 
@@ -31,7 +32,9 @@ func (p *placement) fill(claim int) bool {
 		if left == 0 {
 			break
 		}
+		p.spend(p.width())
 		n := min(left, p.fits(claim, node))
+		p.spend(n * p.width())
 		for range n {
 			p.put(claim, node, 1)
 			p.place[claim] = append(p.place[claim], node)

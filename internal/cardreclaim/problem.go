@@ -1,5 +1,7 @@
 package cardreclaim
 
+import "slices"
+
 // Amounts are quantities of the resources that a Problem is about, by their
 // place in it. The unit of each is the caller's, the same everywhere.
 type Amounts []float64
@@ -36,6 +38,30 @@ type Claim struct {
 	// Nodes are the nodes that they could run on if there were room, the preferred
 	// first.
 	Nodes []int
+}
+
+// withoutEmpty is the problem without claims of which no pod waits, itself when
+// there are none.
+func (p *Problem) withoutEmpty() *Problem {
+	empty := func(c Claim) bool { return c.Count <= 0 }
+	if !slices.ContainsFunc(p.Claims, empty) {
+		return p
+	}
+	made := *p
+	made.Claims = slices.DeleteFunc(slices.Clone(p.Claims), empty)
+	return &made
+}
+
+// withEmpty makes places for all claims of those for the claims that are not
+// empty.
+func (p *Problem) withEmpty(place [][]int) [][]int {
+	all := make([][]int, len(p.Claims))
+	for i := range p.Claims {
+		if p.Claims[i].Count > 0 {
+			all[i], place = place[0], place[1:]
+		}
+	}
+	return all
 }
 
 // Job is one that runs.

@@ -21,7 +21,7 @@ func (s *state) rework(found *state) *state {
 			if tried[u] || !found.in[u] {
 				continue
 			}
-			if m.work += len(m.pool); m.work > end {
+			if m.work += len(m.pool); m.work > end || m.exhausted() {
 				return found
 			}
 			tried[u] = true
@@ -56,6 +56,7 @@ func (m *model) near(u int, promising []int) []int {
 	for i := 0; i < len(jobs); i++ {
 		sites := m.jobs[jobs[i]].sites
 		for s := sites.from; s < sites.end; s++ {
+			m.spend(8 * len(m.on[m.sites[s].node]))
 			for _, v := range m.on[m.sites[s].node] {
 				add(m.units[v].job, mostNear)
 			}
@@ -68,6 +69,7 @@ func (m *model) near(u int, promising []int) []int {
 			break
 		}
 		m.each(v, func(s int) {
+			m.spend(1)
 			if pools[m.pool[m.sites[s].node]] {
 				add(m.units[v].job, mostPromising)
 			}

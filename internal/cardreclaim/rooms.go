@@ -16,6 +16,7 @@ func (m *model) rooms() rooms {
 	for i := range m.claims {
 		c := &m.claims[i]
 		fit, byPool := make([]int, len(m.pool)), make([]int, len(m.pools))
+		m.spend(len(c.nodes) * m.width())
 		for _, node := range c.nodes {
 			fit[node] = c.fits(r.at(node))
 			byPool[m.pool[node]] += fit[node]
@@ -28,6 +29,7 @@ func (m *model) rooms() rooms {
 // set makes r the same as from, in its own memory.
 func (r *rooms) set(from *rooms) {
 	r.model, r.avail = from.model, append(r.avail[:0], from.avail...)
+	r.spend(copied(len(from.avail) + len(from.fit)*len(from.pool)))
 	if r.fit == nil {
 		r.fit, r.byPool = make([][]int, len(from.fit)), make([][]int, len(from.fit))
 	}
@@ -42,6 +44,7 @@ func (r *rooms) at(node int) []float64 { return r.avail[node*r.dims : (node+1)*r
 // add gives a node amounts, or takes them when sign is -1.
 func (r *rooms) add(node int, amounts []float64, sign float64) {
 	r.work++
+	r.spend((1 + len(r.claims)) * r.width())
 	have := r.at(node)
 	for i := range have {
 		have[i] += sign * amounts[i]
@@ -59,6 +62,7 @@ func (r *rooms) add(node int, amounts []float64, sign float64) {
 // in the pools; the claim's count when that is more.
 func (r *rooms) total(claim int, pools []int64) int {
 	c, n := &r.claims[claim], 0
+	r.spend(len(r.byPool[claim]))
 	for pool, room := range r.byPool[claim] {
 		n += min(room, c.within(pools[pool]), c.count)
 	}

@@ -57,7 +57,7 @@ func (s *seating) next(k int) bool {
 		}
 	}()
 	for _, node := range s.candidates(k) {
-		if s.tries--; s.tries < 0 {
+		if s.tries--; s.tries < 0 || s.exhausted() {
 			return false
 		}
 		s.put(claim, node, 1)
@@ -85,6 +85,7 @@ func (s *seating) put(claim, node int, sign float64) {
 func (s *seating) candidates(k int) []int {
 	claim := s.order[k]
 	c := &s.claims[claim]
+	s.spend(len(c.nodes))
 	var nodes []int
 	harm := map[int]int{}
 	left := make([]float64, s.dims)
@@ -93,6 +94,7 @@ func (s *seating) candidates(k int) []int {
 			continue
 		}
 		s.work++
+		s.spend((1 + len(s.order) - k) * s.width())
 		nodes = append(nodes, node)
 		for i, amount := range s.at(node) {
 			left[i] = amount - c.request[i]

@@ -38,6 +38,7 @@ func newState(m *model) *state {
 // set makes s the same as from, in its own memory.
 func (s *state) set(from *state) {
 	s.rooms.set(&from.rooms)
+	s.spend(copied(len(from.in) + len(from.spent) + len(from.left)))
 	s.cost = from.cost
 	s.chosen = append(s.chosen[:0], from.chosen...)
 	s.in = append(s.in[:0], from.in...)
@@ -137,16 +138,20 @@ func (s *state) turn(u, sign int) {
 
 // prune takes back every unit whose place the others fill, those that lose most
 // first. One look at each is enough: what cannot go from many cannot go from
-// fewer.
-func (s *state) prune() {
+// fewer. It is false when there was no looking at all of them.
+func (s *state) prune() bool {
 	for _, u := range slices.Clone(s.chosen) {
 		if x := s.units[u]; x.pod != whole && s.spent[x.job].whole {
 			s.drop(u) // the job goes with it anyway
 		}
 	}
 	for _, u := range s.dearest(s.chosen) {
+		if s.exhausted() {
+			return false
+		}
 		if s.drop(u); !s.enough() {
 			s.take(u)
 		}
 	}
+	return !s.exhausted()
 }

@@ -83,7 +83,7 @@ func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, a
 
 // promise gives a claim's pods their nodes. Pods that must spread may fit only
 // after others have come elsewhere, so who does not fit is tried again as long as
-// others do. It returns a node that does not fit in the end, nil when all do.
+// others do and the effort for it lasts. It returns a node that does not fit in the end, nil when all do.
 func (w *wave) promise(c *claim, nodes []int, e *eviction) *unfit {
 	there := map[int]int{}
 	next := 0
@@ -98,7 +98,7 @@ func (w *wave) promise(c *claim, nodes []int, e *eviction) *unfit {
 			there[node]++
 			next++
 		}
-		if len(left) == len(nodes) {
+		if len(left) == len(nodes) || len(left) > 0 && w.exhausted() {
 			return &unfit{c, left[0], there[left[0]], w.waitsFor(c, w.list[left[0]])}
 		}
 		nodes = left
@@ -146,6 +146,7 @@ func (w *wave) evict(q *question, plan *cardreclaim.Plan, e *eviction) error {
 		if p.giver.isVCJob && !p.giver.habit.Ends {
 			by, e.toReplace = e.replaced, append(e.toReplace, tasks)
 		}
+		w.spend(effortOfMove * len(tasks))
 		for _, task := range tasks {
 			if task.Status == api.Bound {
 				e.bound = append(e.bound, task)
@@ -162,6 +163,7 @@ func (w *wave) evict(q *question, plan *cardreclaim.Plan, e *eviction) error {
 // pipeline promises a node to a pod if it would run there once everybody has
 // gone: what is left of neighbours, ports, taints and volumes is asked again.
 func (w *wave) pipeline(task *api.TaskInfo, node *api.NodeInfo, evicted bool, stmt *framework.Statement) error {
+	w.spend(effortOfMove)
 	if err := w.ssn.PrePredicateFn(task); err != nil {
 		return fmt.Errorf("before looking for a node: %w", err)
 	}
@@ -185,6 +187,7 @@ func (w *wave) pipeline(task *api.TaskInfo, node *api.NodeInfo, evicted bool, st
 func (w *wave) forget(parted []*parting) {
 	if len(parted) > 0 {
 		clear(w.hopeless)
+		clear(w.together)
 	}
 	gone := map[api.JobID]bool{}
 	for _, p := range parted {

@@ -30,12 +30,16 @@ type claim struct {
 
 // claimsOf groups pods by what they need, in their order, as far as the CPU and
 // memory of their queue go; those that fit nowhere are left out. It is false when
-// nobody is left, and when all are to be placed and not all can be tried.
+// nobody is left, when all are to be placed and not all can be tried, and when no
+// more may go into the job.
 func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*claim, bool) {
 	var claims []*claim
 	byNeeds := map[string]*claim{}
 	var milliCPU, memory int64
 	for _, task := range tasks {
+		if w.spend(effortOfTask); w.exhausted() {
+			return nil, false
+		}
 		if err := w.ssn.PrePredicateFn(task); err != nil {
 			klog.V(4).InfoS("A pod fits nowhere, no cards are taken back for it", "pod", klog.KObj(task.Pod), "err", err)
 			if all {
@@ -51,7 +55,7 @@ func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*c
 			}
 			break
 		}
-		needs := needsOf(job, task)
+		needs := w.needsOf(job, task)
 		c, known := byNeeds[needs]
 		if !known {
 			c = &claim{needs: needs, ask: ask, alone: decision.KeepApart(task.Pod, task.Pod), spread: spreadOf(task.Pod), excluded: map[int]bool{}, caps: map[int]int{}}
@@ -76,6 +80,16 @@ type needs struct {
 	Ports       []string
 	// Own tells pods apart whose neighbours matter.
 	Own string
+}
+
+// needsOf is what a pod needs, as a text.
+func (w *wave) needsOf(job *api.JobInfo, task *api.TaskInfo) string {
+	text, known := w.needs[task]
+	if !known {
+		text = needsOf(job, task)
+		w.needs[task] = text
+	}
+	return text
 }
 
 func needsOf(job *api.JobInfo, task *api.TaskInfo) string {
@@ -106,7 +120,11 @@ func (w *wave) nodesOf(c *claim) []int {
 	fitting, known := w.fitting[c.needs]
 	if !known {
 		task := c.tasks[0]
+		w.spend(effortOfPredicate * len(w.list))
 		for i, node := range w.list {
+			if !offers(node, task) {
+				continue
+			}
 			if _, ok := w.tide.CardOn(task, node.Name); !ok {
 				continue
 			}
@@ -121,6 +139,17 @@ func (w *wave) nodesOf(c *claim) []int {
 		return fitting
 	}
 	return slices.DeleteFunc(slices.Clone(fitting), func(i int) bool { return c.excluded[i] })
+}
+
+// offers tells that a node has every kind of resource that a pod asks for, in use
+// or not.
+func offers(node *api.NodeInfo, task *api.TaskInfo) bool {
+	for name, quantity := range task.InitResreq.ScalarResources {
+		if quantity > 0 && !api.IsIgnoredScalarResource(name) && node.Allocatable.ScalarResources[name] == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // prefer sorts nodes by the order of the cards that the pod names, and nodes of

@@ -3,12 +3,10 @@ package action
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardreclaim"
-	"cardquota.dev/operator/internal/decision"
 )
 
 // question is a problem of the choice, with what its numbers stand for.
@@ -18,23 +16,18 @@ type question struct {
 	// givers are those of the problem's jobs, in their order.
 	givers []*giver
 
-	dims []string
+	dims dimensions
 	// wanted tells which nodes any of the claims could run on, cards which card
 	// resources they ask for.
 	wanted []bool
 	cards  map[string]bool
 }
 
-// Dimensions beside the resources of a node: the pods it takes, and for claims
-// of which it takes only one, whether one may come.
-const (
-	podsOfNode = "pods"
-	alone      = "alone on its node: "
-)
-
-// question puts into numbers who waits and what is free for them.
+// question puts into numbers who waits and what is free for them. What there is
+// no effort left for is missing.
 func (w *wave) question(job *api.JobInfo, claims []*claim) *question {
 	dims, q := dimensionsOf(claims), &question{claims: claims}
+	w.spend(len(claims) * dims.count())
 	q.problem.Nodes = make([]cardreclaim.Node, len(w.list)+1)
 	// The first pool is that of nodes on which no card is asked for, or cards of
 	// several names: there the plugin's own look at the placement holds the quota.
@@ -43,13 +36,17 @@ func (w *wave) question(job *api.JobInfo, claims []*claim) *question {
 	wanted, names := make([]bool, len(w.list)+1), make([]card.Name, len(w.list)+1)
 	cards := map[string]bool{}
 	q.dims, q.wanted, q.cards = dims, wanted, cards
-	for _, c := range claims {
+	for place, c := range claims {
+		if w.exhausted() {
+			break
+		}
 		nodes := w.nodesOf(c)
-		claim := cardreclaim.Claim{Request: requestOf(dims, c), Cards: int64(c.ask.Count), Count: len(c.tasks), Nodes: nodes}
+		w.spend(effortOfNode * len(nodes))
+		claim := cardreclaim.Claim{Request: dims.request(place, c), Cards: int64(c.ask.Count), Count: len(c.tasks), Nodes: nodes}
 		for _, i := range nodes {
 			if !wanted[i] {
 				wanted[i] = true
-				q.problem.Nodes[i].Room = roomOf(dims, claims, w.list[i], i)
+				q.problem.Nodes[i].Room = w.roomOf(q, w.list[i], i)
 			}
 			name, _ := w.tide.CardOn(c.tasks[0], w.list[i].Name)
 			pool, known := pools[name]
@@ -71,9 +68,10 @@ func (w *wave) question(job *api.JobInfo, claims []*claim) *question {
 		}
 		q.problem.Claims = append(q.problem.Claims, claim)
 	}
+	w.spend(len(q.problem.Nodes))
 	for i := range q.problem.Nodes {
 		if !wanted[i] {
-			q.problem.Nodes[i].Room = make(cardreclaim.Amounts, len(dims))
+			q.problem.Nodes[i].Room = make(cardreclaim.Amounts, dims.count())
 		}
 	}
 	return q
@@ -82,15 +80,18 @@ func (w *wave) question(job *api.JobInfo, claims []*claim) *question {
 // addGivers adds the jobs that hold a card that is needed on a node that is
 // wanted.
 func (w *wave) addGivers(q *question) {
-	taker := slices.IndexFunc(q.claims, func(c *claim) bool { return c.ask.Count > 0 })
+	taker := taker(q.claims)
 	if taker < 0 {
 		return
 	}
 	for _, g := range w.giversFor(q.claims[taker].tasks[0]) {
+		if w.exhausted() {
+			return
+		}
 		shape, useful := g.shape, false
 		shape.Pods = slices.Clone(g.shape.Pods)
 		for i, task := range g.tasks {
-			shape.Pods[i].Gives = givesOf(q.dims, q.claims, task)
+			shape.Pods[i].Gives = w.givesOf(q, task)
 			holds := q.cards[string(w.tide.Resource(task))]
 			if !holds {
 				shape.Pods[i].Protected = true
@@ -104,9 +105,15 @@ func (w *wave) addGivers(q *question) {
 	}
 }
 
-// answer finds the best plan that places all pods, or as many as can be.
-func (q *question) answer(all bool) (*cardreclaim.Plan, bool) {
-	if plan, ok := cardreclaim.Choose(&q.problem); ok || all {
+// taker is the place of the first claim that asks for cards, -1 when none does.
+func taker(claims []*claim) int {
+	return slices.IndexFunc(claims, func(c *claim) bool { return c.ask.Count > 0 })
+}
+
+// answer finds the best plan that places all pods, or as many as can be, within
+// the limit.
+func (q *question) answer(within *limit, all bool) (*cardreclaim.Plan, bool) {
+	if plan, ok := within.choose(&q.problem); ok || all {
 		return plan, ok
 	}
 	// As many as can be: the largest count of the only claim that has an answer;
@@ -120,7 +127,7 @@ func (q *question) answer(all bool) (*cardreclaim.Plan, bool) {
 		low, high := 0, q.within(i, counts[i])
 		for low < high {
 			q.problem.Claims[i].Count = (low + high + 1) / 2
-			if plan, ok := cardreclaim.Choose(&q.problem); ok {
+			if plan, ok := within.choose(&q.problem); ok {
 				low, best = q.problem.Claims[i].Count, plan
 			} else {
 				high = q.problem.Claims[i].Count - 1
@@ -145,81 +152,4 @@ func (q *question) within(claim, count int) int {
 		return int(min(int64(count), room/c.Cards))
 	}
 	return count
-}
-
-// dimensionsOf lists the resources that the claims ask for.
-func dimensionsOf(claims []*claim) []string {
-	dims := []string{"cpu", "memory", podsOfNode}
-	for _, c := range claims {
-		for name, quantity := range c.tasks[0].InitResreq.ScalarResources {
-			if quantity > 0 && !api.IsIgnoredScalarResource(name) && !slices.Contains(dims, string(name)) {
-				dims = append(dims, string(name))
-			}
-		}
-		if c.limited() {
-			dims = append(dims, alone+c.needs)
-		}
-	}
-	slices.Sort(dims[3:])
-	return dims
-}
-
-func amountsOf(dims []string, r *api.Resource) cardreclaim.Amounts {
-	amounts := make(cardreclaim.Amounts, len(dims))
-	for i, name := range dims {
-		switch name {
-		case "cpu":
-			amounts[i] = r.MilliCPU
-		case "memory":
-			amounts[i] = r.Memory
-		case podsOfNode:
-		default:
-			amounts[i] = r.ScalarResources[corev1.ResourceName(name)]
-		}
-	}
-	return amounts
-}
-
-func requestOf(dims []string, c *claim) cardreclaim.Amounts {
-	request := amountsOf(dims, c.tasks[0].InitResreq)
-	for i, name := range dims {
-		if name == podsOfNode || c.limited() && name == alone+c.needs {
-			request[i] = 1
-		}
-	}
-	return request
-}
-
-func givesOf(dims []string, claims []*claim, task *api.TaskInfo) cardreclaim.Amounts {
-	gives := amountsOf(dims, task.Resreq)
-	gives[slices.Index(dims, podsOfNode)] = 1
-	for _, c := range claims {
-		if c.alone && decision.KeepApart(c.tasks[0].Pod, task.Pod) {
-			gives[slices.Index(dims, alone+c.needs)] = 1
-		}
-	}
-	return gives
-}
-
-// roomOf is what a node has free or will have, as Volcano counts it.
-func roomOf(dims []string, claims []*claim, node *api.NodeInfo, place int) cardreclaim.Amounts {
-	room := amountsOf(dims, node.FutureIdle())
-	room[slices.Index(dims, podsOfNode)] = float64(node.Allocatable.MaxTaskNum)
-	for _, c := range claims {
-		if c.limited() {
-			room[slices.Index(dims, alone+c.needs)] = float64(c.most(place))
-		}
-	}
-	for _, task := range node.Tasks {
-		if task.Status == api.Releasing {
-			continue
-		}
-		room[slices.Index(dims, podsOfNode)]--
-		for _, c := range claims {
-			if c.alone && decision.KeepApart(c.tasks[0].Pod, task.Pod) {
-				room[slices.Index(dims, alone+c.needs)]--
-			}
-		}
-	}
-	return room
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -118,8 +119,23 @@ func TestMinimumRuntime(t *testing.T) {
 		"one that has run for as long is":              {eight().add(gang("a", 61*time.Minute, 4), gang("b", 30*time.Minute, 4), waiter()), "a*4", "i-0@n"},
 		"the job counts from its oldest pod":           {eight().add(restarted(gang("a", 5*time.Minute, 4), "a-2", 2*hour), gang("b", 30*time.Minute, 4), waiter()), "a*4", "i-0@n"},
 		"a job of which nothing has started stays":     {eight().add(started(gang("a", 9*hour, 4), bound), gang("b", 30*time.Minute, 4), waiter()), "", ""},
+		"one that works in init containers counts":     {eight().add(started(gang("a", 2*hour, 4), inInit), gang("b", 30*time.Minute, 4), waiter()), "a*4", "i-0@n"},
+		"but not before its time":                      {eight().add(started(gang("a", 59*time.Minute, 4), inInit), gang("b", 30*time.Minute, 4), waiter()), "", ""},
+		"one that has had its nodes for as long is":    {eight().add(started(gang("a", 9*hour, 4), boundFor(61*time.Minute)), gang("b", 30*time.Minute, 4), waiter()), "a*4", "i-0@n"},
+		"one that was just given them stays":           {eight().add(started(gang("a", 9*hour, 4), boundFor(time.Minute)), gang("b", 30*time.Minute, 4), waiter()), "", ""},
 		"without a minimum it is taken before it runs": {tides(node("n", "A", 8)).add(started(gang("a", 9*hour, 4), bound), gang("b", hour, 4), waiter()), "a*4", "i-0@n"},
 	})
+}
+
+// inInit leaves a pod that the kubelet has started in its init containers.
+func inInit(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }
+
+// boundFor leaves a pod on its node for so long, and not started.
+func boundFor(d time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-d))}}}
+	}
 }
 
 // restarted lets one pod of a job have started earlier than the others.

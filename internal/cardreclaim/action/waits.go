@@ -19,6 +19,7 @@ func (w *wave) waitsFor(c *claim, node *api.NodeInfo) bool {
 			continue
 		}
 		leaving = leaving || other.Name == node.Name
+		w.pair(c.tasks[0].Pod, task.Pod)
 		near := func(key string) bool {
 			if key == corev1.LabelHostname {
 				return other.Name == node.Name

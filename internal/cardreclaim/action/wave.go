@@ -1,6 +1,7 @@
 package action
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -29,6 +30,14 @@ type wave struct {
 	// hopeless is how many pods of the same needs cannot be placed together, whoever
 	// goes, until somebody goes.
 	hopeless map[hopelessKey]int
+	// together are kinds of pods that cannot be placed together, whoever goes, until
+	// somebody goes.
+	together map[string]bool
+	// needs is what each pod needs, as far as it was asked.
+	needs map[*api.TaskInfo]string
+	// left tells that somebody did not get all the effort that it needs.
+	left bool
+	limit
 	// onTheirWay are the pods that were on their way out when the session began.
 	onTheirWay map[api.TaskID]*api.TaskInfo
 }
@@ -49,6 +58,7 @@ func newWave(ssn *framework.Session, tide *capacitycard.Tide, action *Action) *w
 		ssn: ssn, tide: tide, action: action, now: tide.Now(),
 		nodes: make(map[string]int, len(ssn.NodeList)), list: ssn.NodeList,
 		givers: map[giverKey][]*giver{}, fitting: map[string][]int{}, hopeless: map[hopelessKey]int{},
+		together: map[string]bool{}, needs: map[*api.TaskInfo]string{}, limit: action.limit,
 		onTheirWay: map[api.TaskID]*api.TaskInfo{},
 	}
 	for i, node := range ssn.NodeList {
@@ -70,15 +80,15 @@ const mostAttempts = 16
 func (w *wave) place(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 	w.sort(tasks)
 	claims, ok := w.claimsOf(job, tasks, all)
-	if !ok || w.known(claims, all) {
+	if claims = w.hopeful(claims, all); !ok || len(claims) == 0 {
 		return false
 	}
 	for range mostAttempts {
 		q := w.question(job, claims)
-		plan, ok := q.answer(true)
+		plan, ok := q.answer(&w.limit, true)
 		if !ok { // what is free is not enough for all
 			w.addGivers(q)
-			plan, ok = q.answer(all)
+			plan, ok = q.answer(&w.limit, all)
 		}
 		if !ok {
 			w.giveUp(claims, all)
@@ -104,30 +114,57 @@ func (w *wave) place(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 	return false
 }
 
-// known tells that pods of the same queue, service type and needs were found
-// hopeless: so many of them, if all are to be placed, else even one.
-func (w *wave) known(claims []*claim, all bool) bool {
-	for _, c := range claims {
-		if n, known := w.hopeless[w.hopelessKey(c)]; known && (all && len(c.tasks) >= n || !all && n == 1 && len(claims) == 1) {
-			return true
-		}
+// hopeful leaves out the kinds of which not even one pod can be placed: there is
+// no node for it, or that was found for pods of the same queue, service type and
+// needs. It returns none when all are to be placed and cannot be: so many of one
+// kind, or just these.
+func (w *wave) hopeful(claims []*claim, all bool) []*claim {
+	hopeless := func(c *claim) bool {
+		n, known := w.hopeless[w.hopelessKey(c)]
+		return known && (n == 1 || all && len(c.tasks) >= n) || w.exhausted() || len(w.nodesOf(c)) == 0
 	}
-	return false
+	if all && (slices.ContainsFunc(claims, hopeless) || len(claims) > 1 && w.together[w.setKey(claims)]) {
+		return nil
+	}
+	return slices.DeleteFunc(claims, hopeless)
 }
 
-// giveUp remembers that pods of one kind cannot be placed, whoever goes.
+// giveUp remembers that pods cannot be placed, whoever goes: those of the only
+// kind, all kinds together, or of each kind even one. What a search without the
+// effort for it did not find is not known, and neither is what was asked about
+// some of the nodes only.
 func (w *wave) giveUp(claims []*claim, all bool) {
-	if len(claims) != 1 || len(claims[0].excluded)+len(claims[0].caps) > 0 {
+	narrowed := func(c *claim) bool { return len(c.excluded)+len(c.caps) > 0 }
+	if w.exhausted() || all && slices.ContainsFunc(claims, narrowed) {
 		return
 	}
-	n := 1
-	if all {
-		n = len(claims[0].tasks)
+	if all && len(claims) > 1 {
+		w.together[w.setKey(claims)] = true
+		return
 	}
-	key := w.hopelessKey(claims[0])
-	if known, ok := w.hopeless[key]; !ok || n < known {
-		w.hopeless[key] = n
+	for _, c := range claims {
+		if narrowed(c) {
+			continue
+		}
+		n, key := 1, w.hopelessKey(c)
+		if all {
+			n = len(c.tasks)
+		}
+		if known, ok := w.hopeless[key]; !ok || n < known {
+			w.hopeless[key] = n
+		}
 	}
+}
+
+// setKey stands for who takes, and how many pods of which kinds there are.
+func (w *wave) setKey(claims []*claim) string {
+	by := w.giverKey(claims[max(0, taker(claims))].tasks[0])
+	parts := make([]string, len(claims))
+	for i, c := range claims {
+		parts[i] = fmt.Sprintf("%d of %s", len(c.tasks), c.needs)
+	}
+	slices.Sort(parts)
+	return fmt.Sprintf("%q %q %q", by.queue, by.serviceType, parts)
 }
 
 func (w *wave) hopelessKey(c *claim) hopelessKey {

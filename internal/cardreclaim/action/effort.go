@@ -1,0 +1,81 @@
+package action
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/internal/cardreclaim"
+)
+
+// What may go into one session, in the unit of cardreclaim.ChooseWithin: tenants
+// write the pods that it is asked about, and while it looks for an answer nobody
+// is scheduled.
+const (
+	// mostForJob is for one job, and as much as a single choice can need.
+	mostForJob = 150_000_000
+	// mostForSession is for all jobs. What is left to do is left to the next ones.
+	mostForSession = 2 * mostForJob
+	// mostKinds bounds the kinds of pods that are placed together.
+	mostKinds = 64
+)
+
+// What calls of Volcano and of the rules take about, in the same unit.
+const (
+	effortOfTask      = 3_000 // what a pod needs, and whether it fits anywhere
+	effortOfPredicate = 1_000 // whether a pod fits on a node
+	effortOfNode      = 50    // a node of a claim in a question
+	effortOfMove      = 3_000 // a pod that goes or comes in the session
+	effortOfPair      = 50    // whether two pods keep apart, for each of their terms
+)
+
+// limit is what may go into a job, and what has gone into the session.
+type limit struct {
+	// effort is what went into the session so far, end where the job that is
+	// served has used up what is meant for it.
+	effort, end int
+	// forJob and forSession are mostForJob and mostForSession.
+	forJob, forSession int
+}
+
+func newLimit() limit { return limit{forJob: mostForJob, forSession: mostForSession} }
+
+// begin lets the next job begin.
+func (l *limit) begin() { l.end = min(l.effort+l.forJob, l.forSession) }
+
+func (l *limit) spend(effort int) { l.effort += effort }
+
+// exhausted tells that no more may go into the job.
+func (l *limit) exhausted() bool { return l.effort >= l.end }
+
+// over tells that no more may go into the session.
+func (l *limit) over() bool { return l.effort >= l.forSession }
+
+// choose answers a problem as far as the job's effort goes.
+func (l *limit) choose(p *cardreclaim.Problem) (*cardreclaim.Plan, bool) {
+	if l.exhausted() {
+		return nil, false
+	}
+	plan, effort := cardreclaim.ChooseWithin(p, l.end-l.effort)
+	l.spend(effort)
+	return plan, plan != nil
+}
+
+// pair counts a look at whether two pods keep apart.
+func (l *limit) pair(a, b *corev1.Pod) {
+	ports, others := portsOf(a), portsOf(b)
+	l.spend(effortOfPair*(2+ports+others+termsOf(a)+termsOf(b)) + ports*others)
+}
+
+func portsOf(pod *corev1.Pod) int {
+	n := 0
+	for i := range pod.Spec.Containers {
+		n += len(pod.Spec.Containers[i].Ports)
+	}
+	return n
+}
+
+func termsOf(pod *corev1.Pod) int {
+	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		return len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	return 0
+}

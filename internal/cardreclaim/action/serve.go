@@ -1,0 +1,189 @@
+package action
+
+import (
+	"slices"
+
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/util"
+)
+
+// serveInOrder serves jobs in the order of their queues and of their own.
+func (w *wave) serveInOrder(jobs []*api.JobInfo) {
+	w.action.turns.order(jobs) // should the session not suffice
+	queues := util.NewPriorityQueue(w.ssn.QueueOrderFn)
+	waiting := map[api.QueueID]*util.PriorityQueue{}
+	for _, job := range jobs {
+		if _, known := waiting[job.Queue]; !known {
+			waiting[job.Queue] = util.NewPriorityQueue(w.ssn.JobOrderFn)
+			queues.Push(w.ssn.Queues[job.Queue])
+		}
+		waiting[job.Queue].Push(job)
+	}
+	for !queues.Empty() {
+		queue := queues.Pop().(*api.QueueInfo)
+		if w.ssn.Overused(queue) {
+			continue
+		}
+		jobs := waiting[queue.UID]
+		if !w.turn(jobs.Pop().(*api.JobInfo)) {
+			return
+		}
+		if !jobs.Empty() {
+			queues.Push(queue)
+		}
+	}
+}
+
+// serveInTurns serves jobs in the order of turns.
+func (w *wave) serveInTurns(jobs []*api.JobInfo) {
+	before := func(a, b *api.JobInfo) bool {
+		if a.Queue != b.Queue {
+			return w.ssn.QueueOrderFn(w.ssn.Queues[a.Queue], w.ssn.Queues[b.Queue])
+		}
+		return w.ssn.JobOrderFn(a, b)
+	}
+	slices.SortFunc(jobs, func(a, b *api.JobInfo) int {
+		switch {
+		case before(a, b):
+			return -1
+		case before(b, a):
+			return 1
+		}
+		return 0
+	})
+	turns := &w.action.turns
+	waiting := turns.order(jobs)
+	for of, any := turns.next(waiting, before); any; of, any = turns.next(waiting, before) {
+		job := waiting[of][0]
+		if waiting[of] = waiting[of][1:]; len(waiting[of]) == 0 {
+			delete(waiting, of)
+		}
+		if !w.ssn.Overused(w.ssn.Queues[job.Queue]) && !w.turn(job) {
+			return
+		}
+	}
+}
+
+// turn serves a job, and is false when the session is over before.
+func (w *wave) turn(job *api.JobInfo) bool {
+	if w.over() {
+		w.left = true
+		return false
+	}
+	before := w.effort
+	w.begin()
+	w.serve(job)
+	if w.exhausted() {
+		w.left = true
+		klog.InfoS("No more may go into a job in one session, it comes after others now", "job", klog.KRef(job.Namespace, job.Name))
+	}
+	w.action.turns.had(job, w.effort-before)
+	return true
+}
+
+// serve places a job's pods: those it lacks to its minimum all or none, then as
+// many of the others as can be.
+//
+// When all of them can be placed they are placed together: of a Deployment, whose
+// minimum is one, the first pod would otherwise take a job that is of no use to
+// the others. Of many kinds of pods as many go together as may.
+func (w *wave) serve(job *api.JobInfo) {
+	lacking := w.lacking(job)
+	more, rest := w.portions(job, lacking, w.takers(job, lacking))
+	if len(lacking) > 0 {
+		if !w.mayTryAll(lacking) || w.kindsOf(job, lacking) > mostKinds {
+			return
+		}
+		together := slices.Concat(lacking, more)
+		if len(more) > 0 && w.mayTryAll(together) && w.place(job, together, true) {
+			more = nil
+		} else if !w.place(job, lacking, true) {
+			return
+		}
+	}
+	for _, tasks := range slices.Concat([][]*api.TaskInfo{more}, rest) {
+		if len(tasks) > 0 {
+			w.place(job, tasks, false)
+		}
+	}
+}
+
+// portions divides pods into those that may be placed together with some others,
+// for their kinds are not too many, and the rest, portion by portion.
+func (w *wave) portions(job *api.JobInfo, with, tasks []*api.TaskInfo) (first []*api.TaskInfo, rest [][]*api.TaskInfo) {
+	place := map[string]int{} // of a kind among all kinds
+	count := func(task *api.TaskInfo) int {
+		kind := w.needsOf(job, task)
+		if _, known := place[kind]; !known {
+			place[kind] = len(place)
+		}
+		return place[kind] / mostKinds
+	}
+	for _, task := range with {
+		count(task)
+	}
+	for _, task := range tasks {
+		portion := count(task)
+		if portion == 0 {
+			first = append(first, task)
+			continue
+		}
+		for len(rest) < portion {
+			rest = append(rest, nil)
+		}
+		rest[portion-1] = append(rest[portion-1], task)
+	}
+	return first, rest
+}
+
+// kindsOf is how many kinds of pods there are among some of a job.
+func (w *wave) kindsOf(job *api.JobInfo, tasks []*api.TaskInfo) int {
+	kinds := map[string]bool{}
+	for _, task := range tasks {
+		kinds[w.needsOf(job, task)] = true
+	}
+	return len(kinds)
+}
+
+// takers lists the waiting pods of a job that may take cards back, from the same
+// jobs as the first of them, without some.
+func (w *wave) takers(job *api.JobInfo, without []*api.TaskInfo) []*api.TaskInfo {
+	var takers []*api.TaskInfo
+	others := make(map[*api.TaskInfo]bool, len(without))
+	for _, task := range without {
+		others[task] = true
+	}
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		if !others[task] && w.mayTry(task) && w.tide.Takes(task) {
+			takers = append(takers, task)
+		}
+	}
+	if len(takers) == 0 {
+		return nil
+	}
+	w.sort(takers)
+	first := w.giverKey(takers[0])
+	return slices.DeleteFunc(takers, func(task *api.TaskInfo) bool { return w.giverKey(task) != first })
+}
+
+// mayTryAll tells whether pods may be placed together: all that ask for cards
+// must be allowed to take them back, and from the same jobs.
+func (w *wave) mayTryAll(tasks []*api.TaskInfo) bool {
+	var first *api.TaskInfo
+	for _, task := range tasks {
+		if !w.mayTry(task) {
+			return false
+		}
+		if w.tide.Ask(task).Count == 0 {
+			continue
+		}
+		if first == nil {
+			first = task
+		}
+		if !w.tide.Takes(task) || w.giverKey(task) != w.giverKey(first) {
+			return false
+		}
+	}
+	return true
+}
