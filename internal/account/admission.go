@@ -7,34 +7,52 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Demand is what a whole job needs before any of it may wait for cards: so
-// many cards, one by one, of any of the Names. That the cards of one pod must
-// come from one node is not asked here; the gates of the pods see to it.
-type Demand struct {
-	Names []card.Name
-	Count card.Count
-}
-
-// Elastic are cards that a running job holds above its minimum. They may be
-// given to a job that waits, because they are the first to be given back.
-type Elastic struct {
-	// Held is how many of each card the job's pods hold.
-	Held map[card.Name]card.Count
-	// Spare is how many of them are above the minimum.
-	Spare card.Count
-}
-
-// Waiting is everything that was admitted to a queue and is not placed yet.
-type Waiting struct {
-	Demands          []Demand
-	Elastic          []Elastic
-	MilliCPU, Memory int64
-}
-
 // Application is what one job asks for when it applies for admission.
 type Application struct {
 	Demands          []Demand
 	MilliCPU, Memory int64
+}
+
+// Empty tells that nothing is asked for.
+func (a Application) Empty() bool { return len(a.Demands) == 0 && a.MilliCPU == 0 && a.Memory == 0 }
+
+// Covers tells whether all that other asks for is part of this application.
+func (a Application) Covers(other Application) bool {
+	if other.MilliCPU > a.MilliCPU || other.Memory > a.Memory {
+		return false
+	}
+	var own index
+	for _, d := range other.Demands {
+		if i := own.find(a.Demands, d.Names); i < 0 || a.Demands[i].Count < d.Count {
+			return false
+		}
+	}
+	return true
+}
+
+// Granted is an application without the cards that the queue has no quota for: it
+// can get none of them, not even of what elastic jobs give back, as that is in use
+// above a quota of nothing.
+func (a *Account) Granted(queue string, app Application) Application {
+	limits := a.Limits(queue)
+	lacks := func(name card.Name) bool { return limits.Cards[name] == 0 }
+	if limits.AnyCard || !slices.ContainsFunc(app.Demands, func(d Demand) bool { return slices.ContainsFunc(d.Names, lacks) }) {
+		return app
+	}
+	demands := make([]Demand, len(app.Demands))
+	for i, d := range app.Demands {
+		demands[i] = Demand{Names: without(d.Names, lacks), Count: d.Count}
+	}
+	app.Demands = demands
+	return app
+}
+
+// without is names without some; it copies only if there are any.
+func without(names []card.Name, some func(card.Name) bool) []card.Name {
+	if !slices.ContainsFunc(names, some) {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), some)
 }
 
 // Admit is the gate Enqueue: it returns nil when the cards of everything that
@@ -43,11 +61,12 @@ type Application struct {
 // overCommit is at least 1.
 //
 // With alternatives a sum per card is wrong in both directions, so this is a
-// matching: a flow from the demands to the card names, found exactly.
+// matching: a flow from the demands to the card names, found exactly as long as
+// not too many different choices wait or are applied for, see mostChoices.
 func (a *Account) Admit(queue string, waiting Waiting, app Application, overCommit float64) *Shortage {
 	limits := a.Limits(queue)
-	if !limits.AnyCard {
-		if s := a.admitCards(queue, waiting, app, overCommit); s != nil {
+	if !limits.AnyCard && slices.ContainsFunc(app.Demands, func(d Demand) bool { return d.Count > 0 }) {
+		if _, s := a.admitCards(queue, &waiting, app, overCommit); s != nil {
 			return s
 		}
 	}
@@ -66,7 +85,7 @@ func (a *Account) Admit(queue string, waiting Waiting, app Application, overComm
 // the shortage names the first that does not fit. What is in use above a
 // lowered quota, and earlier admissions that a lowered quota left without
 // room, hold up only those who compete with them for a card.
-func (a *Account) admitCards(queue string, waiting Waiting, app Application, overCommit float64) *Shortage {
+func (a *Account) admitCards(queue string, waiting *Waiting, app Application, overCommit float64) (*matching, *Shortage) {
 	limits := a.Limits(queue)
 	limit := func(name card.Name) int64 { return scale(int64(limits.Cards[name]), overCommit) }
 	m := newMatching(waiting.Elastic, func(name card.Name) int64 {
@@ -78,11 +97,10 @@ func (a *Account) admitCards(queue string, waiting Waiting, app Application, ove
 	for _, d := range waiting.Demands {
 		m.add(d)
 	}
-	waits := waiting.Demands
-	for _, d := range app.Demands {
+	for i, d := range app.Demands {
 		if got := m.add(d); got < d.Count {
 			s := &Shortage{Kind: Cards, Queue: queue, Names: d.Names, Requested: int64(d.Count)}
-			s.Total = s.Requested + int64(competing(waits, d))
+			s.Total = s.Requested + int64(competing(waiting.Demands, d).Add(competing(app.Demands[:i], d)))
 			for _, name := range d.Names {
 				s.Total += int64(a.Used(queue, name))
 				s.Limit += limit(name)
@@ -90,11 +108,10 @@ func (a *Account) admitCards(queue string, waiting Waiting, app Application, ove
 			// With alternatives the sums may look as if it fitted; what is missing
 			// is what the matching could not give.
 			s.Total = max(s.Total, s.Limit+int64(d.Count-got))
-			return s
+			return m, s
 		}
-		waits = append(slices.Clip(waits), d)
 	}
-	return nil
+	return m, nil
 }
 
 // overused lists the cards that the queue uses beyond the limit, sorted.
@@ -132,45 +149,4 @@ func scale(limit int64, by float64) int64 {
 		return Unlimited
 	}
 	return int64(scaled)
-}
-
-// Add notes that an application was admitted. Demands for the same cards are
-// one demand, so that a thousand equal jobs cost no more than one.
-func (w *Waiting) Add(app Application) {
-	for _, d := range app.Demands {
-		w.Demands = Merge(w.Demands, d)
-	}
-	w.MilliCPU = Sum(w.MilliCPU, app.MilliCPU)
-	w.Memory = Sum(w.Memory, app.Memory)
-}
-
-// AddElastic notes what a running job could give back. Jobs that hold one and
-// the same card are one pool.
-func (w *Waiting) AddElastic(e Elastic) {
-	if len(e.Held) != 1 {
-		w.Elastic = append(w.Elastic, e)
-		return
-	}
-	for name, held := range e.Held {
-		give := min(held, e.Spare)
-		for i := range w.Elastic {
-			if pool, ok := w.Elastic[i].Held[name]; ok && len(w.Elastic[i].Held) == 1 {
-				w.Elastic[i].Held[name] = pool.Add(give)
-				w.Elastic[i].Spare = w.Elastic[i].Spare.Add(give)
-				return
-			}
-		}
-		w.Elastic = append(w.Elastic, Elastic{Held: map[card.Name]card.Count{name: give}, Spare: give})
-	}
-}
-
-// Merge adds a demand to a list, to the one for the same cards if there is one.
-func Merge(demands []Demand, d Demand) []Demand {
-	for i := range demands {
-		if slices.Equal(demands[i].Names, d.Names) {
-			demands[i].Count = demands[i].Count.Add(d.Count)
-			return demands
-		}
-	}
-	return append(demands, d)
 }

@@ -4,39 +4,12 @@ import (
 	"cmp"
 	"slices"
 
-	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/decision"
 )
-
-// reserve notes what a job that was admitted earlier still waits for, unless it
-// has waited too long for other reasons than quota, and what a running job
-// holds above its minimum. allocated is how many of its pods are placed. A job
-// that is barred from its queue waits for nothing: nothing more of it starts.
-func (p *plugin) reserve(job *api.JobInfo, allocated int, barred bool) {
-	waiting, ok := p.waiting[job.Queue]
-	if !ok || job.PodGroup == nil {
-		return
-	}
-	switch job.PodGroup.Status.Phase {
-	case scheduling.PodGroupInqueue, scheduling.PodGroupRunning, scheduling.PodGroupUnknown:
-	default:
-		return
-	}
-	if !barred && (job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.memory.patience.lasts(job.PgUID, p.memory.now())) {
-		if application, refusal := p.minimum(job); refusal == nil {
-			waiting.Add(application)
-		}
-	}
-	if spare := allocated - int(job.MinAvailable); spare > 0 {
-		if elastic, ok := p.elastic(job, spare); ok {
-			waiting.AddElastic(elastic)
-		}
-	}
-}
 
 // minimum is what a job needs before any of it can run: the worth of its
 // minMember, without what it already has. Once pods exist they tell; before,
@@ -46,17 +19,17 @@ func (p *plugin) minimum(job *api.JobInfo) (account.Application, *decision.Refus
 		return p.announced(job)
 	}
 	var app account.Application
+	var demands account.Merger
 	for _, task := range p.missing(job) {
 		ask := p.askOf(task)
 		if ask.Refusal != nil {
 			return account.Application{}, ask.Refusal
 		}
-		if ask.Count > 0 {
-			app.Demands = account.Merge(app.Demands, account.Demand{Names: ask.Names, Count: ask.Count})
-		}
+		demands.Add(account.Demand{Names: ask.Names, Count: ask.Count})
 		app.MilliCPU += ask.MilliCPU
 		app.Memory += ask.Memory
 	}
+	app.Demands = demands.Demands
 	return app, nil
 }
 
@@ -109,17 +82,6 @@ func ToMinimum(job *api.JobInfo, have int32, roles map[string]int32, waiting []*
 		picked = append(picked, rest[:min(more, len(rest))]...)
 	}
 	return picked
-}
-
-// announced is the minimum of a job without pods.
-func (p *plugin) announced(job *api.JobInfo) (account.Application, *decision.Refusal) {
-	app, refusal := decision.Announced(job.PodGroup.Annotations, job.PodGroup.Spec.MinResources, p.inv)
-	if p.args.cardUnlimitedCPUMemory && len(app.Demands) > 0 {
-		// minResources does not tell which pods the CPU is for; the pods are
-		// held to it one by one when they exist.
-		app.MilliCPU, app.Memory = 0, 0
-	}
-	return app, refusal
 }
 
 // elastic is what a job holds of which so many pods are above its minimum.

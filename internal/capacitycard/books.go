@@ -47,6 +47,7 @@ func (p *plugin) openBooks() {
 	}
 	p.markLeaving(told)
 	p.chargeOthers()
+	p.reserveUnasked()
 	m.sweep()
 	m.tenants.sweep(m.session)
 }

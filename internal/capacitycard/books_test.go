@@ -281,7 +281,7 @@ func TestAReservationEndsWhenNothingButQuotaIsMissing(t *testing.T) {
 	}
 	run(t, &uthelper.TestCommonStruct{
 		Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200")},
-		Queues:    []*v1beta1.Queue{quotaQueue("q", `{"NVIDIA-H200":4}`)},
+		Queues:    []*v1beta1.Queue{quotaQueue("q", `{"NVIDIA-H200":8}`)},
 		PodGroups: []*v1beta1.PodGroup{group("stuck", "q", 4, "Inqueue", "4"), group("next", "q", 4, "Inqueue", "4")},
 		Pods:      append(stuck, pods(4, "next", "1", "NVIDIA-H200", "")...),
 	}, nil)

@@ -76,30 +76,34 @@ func accountAsk(ask *decision.Ask) account.Ask {
 // plugin has agreed.
 func (p *plugin) jobEnqueueable(obj any) int {
 	job := obj.(*api.JobInfo)
-	refusal := p.closedGate(job.Queue, job.Namespace)
-	var application account.Application
-	if refusal == nil {
-		application, refusal = p.minimum(job)
+	if _, refusal := p.apply(job); refusal != nil {
+		p.tellJob(job, refusal)
+		return util.Reject
 	}
-	if refusal == nil {
-		if short := p.account.Admit(string(job.Queue), *p.waiting[job.Queue], application, p.args.overCommitFactor); short != nil {
-			refusal = decision.Short(short)
-		}
-	}
-	if refusal == nil {
-		return util.Permit
-	}
-	p.tellJob(job, refusal)
-	return util.Reject
+	return util.Permit
 }
 
-// jobEnqueued reserves what was admitted until the job's pods are placed.
+// apply asks for the admission of a job, and returns what it applied for.
+func (p *plugin) apply(job *api.JobInfo) (account.Application, *decision.Refusal) {
+	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
+		return account.Application{}, refusal
+	}
+	application, refusal := p.minimum(job)
+	if refusal == nil {
+		refusal = p.admit(job, application)
+	}
+	return application, refusal
+}
+
+// jobEnqueued reserves what is admitted until the job's pods are placed. A job
+// without minResources comes here without having been asked for, so it applies now;
+// what is not admitted waits without a reservation, and its pods are held to the
+// quota one by one.
 func (p *plugin) jobEnqueued(obj any) {
 	job := obj.(*api.JobInfo)
-	if waiting, ok := p.waiting[job.Queue]; ok {
-		if application, refusal := p.minimum(job); refusal == nil {
-			waiting.Add(application)
-		}
+	if application, refusal := p.apply(job); refusal == nil {
+		p.memory.patience.admit(job, application)
+		p.waiting[job.Queue].Add(p.account.Granted(string(job.Queue), application))
 	}
 }
 

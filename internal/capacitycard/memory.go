@@ -45,6 +45,7 @@ type memory struct {
 	unfit        unfitness
 	completeness completeness
 	patience     patience
+	announced    announcements
 	now          func() time.Time
 	voice        *voice
 	session      uint64

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -82,6 +83,12 @@ func busyWorld() *uthelper.TestCommonStruct {
 
 func TestMetricsSayWhatTheSessionFound(t *testing.T) {
 	ssn := run(t, busyWorld(), nil)
+	for _, job := range ssn.Jobs { // all were admitted, before the quota was lowered
+		if application, refusal := opened.minimum(job); refusal == nil {
+			job.PgUID = types.UID(job.Name)
+			opened.memory.patience.admit(job, application)
+		}
+	}
 	reopen(ssn).jobEnqueued(ssn.Jobs["ns/waits"]) // what the session decides shows in the next one
 	const want = `
 # HELP cardquota_queue_card_allocated Cards that placed pods of the queue hold.
@@ -91,8 +98,8 @@ cardquota_queue_card_allocated{card="NVIDIA-H800",queue="busy"} 0
 cardquota_queue_card_allocated{card="NVIDIA-H800",queue="idle"} 0
 # HELP cardquota_queue_card_inqueue Cards reserved for jobs of the queue that were admitted and are not placed yet. A job that may use either of two cards is shown as A|B.
 # TYPE cardquota_queue_card_inqueue gauge
-cardquota_queue_card_inqueue{card="NVIDIA-H200",queue="busy"} 3
-cardquota_queue_card_inqueue{card="NVIDIA-H200|NVIDIA-H800",queue="busy"} 2
+cardquota_queue_card_inqueue{card="NVIDIA-H200",queue="busy"} 5
+cardquota_queue_card_inqueue{card="NVIDIA-H200|NVIDIA-H800",queue="busy"} 0
 cardquota_queue_card_inqueue{card="NVIDIA-H800",queue="busy"} 0
 cardquota_queue_card_inqueue{card="NVIDIA-H800",queue="idle"} 0
 # HELP cardquota_queue_card_quota Cards that the queue may use. Absent for a queue without limit.

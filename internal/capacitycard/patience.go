@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/account"
 )
 
 // reservationEnds is how long an admitted job keeps its reservation while it
@@ -11,15 +14,48 @@ import (
 // has must not keep the cards of its queue from everybody else.
 const reservationEnds = 5 * time.Minute
 
-// patience remembers since when admitted PodGroups make no progress. Being
-// refused for quota, or having a pod placed, begins a new wait.
+// patience remembers since when admitted PodGroups make no progress, and what they
+// were admitted with. Being refused for quota, or having a pod placed, begins a
+// new wait.
 type patience struct {
-	since map[types.UID]time.Time
-	seen  map[types.UID]bool
+	since  map[types.UID]time.Time
+	seen   map[types.UID]bool
+	admits map[types.UID]*admission
+	// unasked are the jobs of the session that opens which wait for something that
+	// they were not admitted with.
+	unasked []unasked
+}
+
+type unasked struct {
+	job         *api.JobInfo
+	application account.Application
+}
+
+// admission is what a PodGroup may wait for in a queue.
+type admission struct {
+	queue       api.QueueID
+	application account.Application
+	// seen tells that it was asked for since the last sweep.
+	seen bool
 }
 
 func newPatience() patience {
-	return patience{since: map[types.UID]time.Time{}, seen: map[types.UID]bool{}}
+	return patience{since: map[types.UID]time.Time{}, seen: map[types.UID]bool{}, admits: map[types.UID]*admission{}}
+}
+
+// admit remembers what a job was admitted with.
+func (p *patience) admit(job *api.JobInfo, application account.Application) {
+	p.admits[job.PgUID] = &admission{queue: job.Queue, application: application, seen: true}
+}
+
+// admitted tells whether a job was admitted with all that it waits for now.
+func (p *patience) admitted(job *api.JobInfo, application account.Application) bool {
+	known, ok := p.admits[job.PgUID]
+	if !ok || known.queue != job.Queue || !known.application.Covers(application) {
+		return false
+	}
+	known.seen = true
+	return true
 }
 
 // lasts tells whether a waiting PodGroup still has its reservation.
@@ -40,7 +76,8 @@ func (p *patience) renew(group types.UID, now time.Time) {
 	}
 }
 
-// sweep forgets PodGroups that did not wait in this session.
+// sweep forgets PodGroups that did not wait in this session, or for more than
+// they were admitted with.
 func (p *patience) sweep() {
 	for group := range p.since {
 		if !p.seen[group] {
@@ -48,4 +85,10 @@ func (p *patience) sweep() {
 		}
 	}
 	clear(p.seen)
+	for group, known := range p.admits {
+		if !known.seen {
+			delete(p.admits, group)
+		}
+		known.seen = false
+	}
 }

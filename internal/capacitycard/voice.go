@@ -21,7 +21,7 @@ import (
 )
 
 // voice tells users why something waits, once per reason and not once per
-// session: Volcano asks every second, and a user reads one sentence.
+// session: Volcano asks in each, and a user reads one sentence.
 type voice struct {
 	mutex    sync.Mutex
 	recorder record.EventRecorder

@@ -17,7 +17,8 @@ import (
 // card.request states the whole job's total, minResources what the minimum needs
 // of each resource: a request's demand is the smaller, and several requests of
 // one resource share its minResources in proportion, rounded up. A card resource
-// that no request names may be any card it stands for.
+// that no request names may be any card it stands for. What is asked for as
+// nothing is no demand.
 func Announced(annotations map[string]string, minResources *corev1.ResourceList, inv *card.Inventory) (account.Application, *Refusal) {
 	totals, refusal := totalsOf(annotations)
 	if refusal != nil {
@@ -28,23 +29,26 @@ func Announced(annotations map[string]string, minResources *corev1.ResourceList,
 		minimum = *minResources
 	}
 	app := account.Application{MilliCPU: bounded(minimum.Cpu(), resource.Milli), Memory: bounded(minimum.Memory(), 0)}
-	named := map[corev1.ResourceName]card.Count{}
-	for _, t := range totals {
-		named[resourceOf(t.Request, inv)] = named[resourceOf(t.Request, inv)].Add(t.Count)
+	of, named := make([]corev1.ResourceName, len(totals)), map[corev1.ResourceName]card.Count{}
+	for i, t := range totals {
+		of[i] = resourceOf(t.Request, inv)
+		named[of[i]] = named[of[i]].Add(t.Count)
 	}
-	for _, t := range totals {
-		name, count := resourceOf(t.Request, inv), t.Count
+	var all account.Merger
+	for i, t := range totals {
+		name, count := of[i], t.Count
 		if least, ok := minimum[name]; ok && name != "" {
 			count = min(count, share(count, named[name], card.CountOf(least)))
 		}
-		app.Demands = account.Merge(app.Demands, account.Demand{Names: t.Request.Names(), Count: count})
+		all.Add(account.Demand{Names: t.Request.Names(), Count: count})
 	}
 	for _, name := range slices.Sorted(maps.Keys(minimum)) {
 		quantity := minimum[name]
 		if _, ok := named[name]; !ok && inv.IsCard(name) && quantity.Sign() > 0 {
-			app.Demands = account.Merge(app.Demands, account.Demand{Names: inv.Named(name), Count: card.CountOf(quantity)})
+			all.Add(account.Demand{Names: inv.Named(name), Count: card.CountOf(quantity)})
 		}
 	}
+	app.Demands = all.Demands
 	return app, nil
 }
 

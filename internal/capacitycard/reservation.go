@@ -1,0 +1,77 @@
+package capacitycard
+
+import (
+	"cmp"
+	"slices"
+
+	"volcano.sh/apis/pkg/apis/scheduling"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/decision"
+)
+
+// reserve notes what a job that was admitted earlier still waits for, unless it
+// has waited too long for other reasons than quota, and what a running job
+// holds above its minimum. allocated is how many of its pods are placed. A job
+// that is barred from its queue waits for nothing: nothing more of it starts.
+func (p *plugin) reserve(job *api.JobInfo, allocated int, barred bool) {
+	waiting, ok := p.waiting[job.Queue]
+	if !ok || job.PodGroup == nil {
+		return
+	}
+	switch job.PodGroup.Status.Phase {
+	case scheduling.PodGroupInqueue, scheduling.PodGroupRunning, scheduling.PodGroupUnknown:
+	default:
+		return
+	}
+	if !barred && (job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.memory.patience.lasts(job.PgUID, p.memory.now())) {
+		if application, refusal := p.minimum(job); refusal == nil && !application.Empty() {
+			if p.memory.patience.admitted(job, application) {
+				waiting.Add(p.account.Granted(string(job.Queue), application))
+			} else {
+				p.memory.patience.unasked = append(p.memory.patience.unasked, unasked{job, application})
+			}
+		}
+	}
+	if spare := allocated - int(job.MinAvailable); spare > 0 {
+		if elastic, ok := p.elastic(job, spare); ok {
+			waiting.AddElastic(elastic)
+		}
+	}
+}
+
+// reserveUnasked reserves for jobs that wait for something they were not admitted
+// with, as far as they would be admitted now, once the books tell everything else.
+// That a PodGroup is Inqueue or Running does not say it was: Volcano asks no gate
+// about one without minResources, and what it asks for may be changed afterwards. A
+// process that has just started remembers nothing, and keeps free what there is room
+// for.
+func (p *plugin) reserveUnasked() {
+	jobs := p.memory.patience.unasked
+	slices.SortFunc(jobs, func(a, b unasked) int {
+		return cmp.Or(a.job.CreationTimestamp.Compare(b.job.CreationTimestamp.Time), cmp.Compare(a.job.UID, b.job.UID))
+	})
+	for _, u := range jobs {
+		if p.admit(u.job, u.application) != nil {
+			continue
+		}
+		p.waiting[u.job.Queue].Add(p.account.Granted(string(u.job.Queue), u.application))
+		if p.memory.completeness.done { // before, the books tell of more room than there is
+			p.memory.patience.admit(u.job, u.application)
+		}
+	}
+	clear(jobs)
+	p.memory.patience.unasked = jobs[:0]
+}
+
+// admit says why a job is not admitted now, nil when it is.
+func (p *plugin) admit(job *api.JobInfo, application account.Application) *decision.Refusal {
+	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
+		return refusal
+	}
+	if short := p.account.Admit(string(job.Queue), *p.waiting[job.Queue], application, p.args.overCommitFactor); short != nil {
+		return decision.Short(short)
+	}
+	return nil
+}
