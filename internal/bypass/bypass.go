@@ -22,8 +22,9 @@ const notOfKubelets = `!(has(request.userInfo.groups) && 'system:nodes' in reque
 	` && has(object.metadata.annotations) && 'kubernetes.io/config.mirror' in object.metadata.annotations)`
 
 // Policy returns the ValidatingAdmissionPolicy about pods as they are created, for
-// an effective spec. resources are those that are cards, sorted; nil is returned
-// when there are none.
+// an effective spec: those that ask for a card, and those that say which queue was
+// charged for them. resources are those that are cards, sorted; nil is returned when
+// there are none.
 //
 // It needs no other object and no running operator. It fails closed: a pod about
 // which the API server cannot decide is refused.
@@ -55,6 +56,8 @@ func Policy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 					` (has(object.metadata.generateName) ? object.metadata.generateName + '*' : 'of this request')`},
 				{Name: "scheduler", Expression: `has(object.spec.schedulerName) ? object.spec.schedulerName : ''`},
 				{Name: "grace", Expression: `has(object.spec.terminationGracePeriodSeconds) ? object.spec.terminationGracePeriodSeconds : 0`},
+				{Name: "node", Expression: `has(object.spec.nodeName) ? object.spec.nodeName : ''`},
+				{Name: "charged", Expression: annotation("object", v1alpha1.AnnotationChargedQueue)},
 			},
 			Validations: []admissionv1.Validation{
 				{
@@ -65,10 +68,10 @@ func Policy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 						` ', but only the scheduler ' + variables.schedulers.join(' or ') + ' hands out cards within the quota of a queue: write schedulerName: ' + variables.schedulers[0]`,
 				},
 				{
-					Expression: `variables.asked.size() == 0 || !has(object.spec.nodeName) || object.spec.nodeName == ''`,
+					Expression: `variables.asked.size() == 0 || variables.node == ''`,
 					Reason:     &forbidden,
 					Message:    "a pod that asks for a card must not bring its node along",
-					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and brings spec.nodeName ' + object.spec.nodeName +` +
+					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and brings spec.nodeName ' + variables.node +` +
 						` ' along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector such as kubernetes.io/hostname'`,
 				},
 				{
@@ -78,8 +81,27 @@ func Policy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and brings spec.terminationGracePeriodSeconds ' + string(variables.grace) +` +
 						` ' along, but cards that a pod holds after its deletion are charged to nobody: write ` + longest + ` or less (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`,
 				},
+				forged(),
 			},
 		},
+	}
+}
+
+// forged refuses the record of who is charged on a pod that our scheduler will not
+// bind, with cards or without: nothing would ever overwrite it. It is refused to who
+// may update Queues as well, since Volcano's controllers may, and make pods as a
+// tenant's template says. Pods that were read out of a cluster and are created again
+// without a node pass: their record says nothing until the binding writes it anew.
+func forged() admissionv1.Validation {
+	forbidden := metav1.StatusReasonForbidden
+	return admissionv1.Validation{
+		Expression: `variables.charged == '' || (variables.node == '' && variables.scheduler in variables.schedulers)`,
+		Reason:     &forbidden,
+		Message:    "a pod that another scheduler places, or nobody, must not say which queue was charged for it",
+		MessageExpression: `'pod ' + variables.pod + ' brings the annotation ` + v1alpha1.AnnotationChargedQueue + ` along and ' +` +
+			` (variables.node != '' ? 'spec.nodeName ' + variables.node : 'names schedulerName ' + variables.scheduler) +` +
+			` ', but only the scheduler ' + variables.schedulers.join(' or ') + ' writes it, when it places the pod: leave the annotation out, and name the queue by ` +
+			v1alpha1.AnnotationQueueName + `'`,
 	}
 }
 

@@ -66,6 +66,11 @@ func rewritten() string {
 	return `(` + strings.Join(each, ` || `) + `)`
 }
 
+// written is that the record of who is charged gets another text. No binding has
+// written it yet on a pod without a node, and nobody else is to.
+var written = annotation("object", v1alpha1.AnnotationChargedQueue) + ` != '' && ` +
+	annotation("object", v1alpha1.AnnotationChargedQueue) + ` != ` + annotation("oldObject", v1alpha1.AnnotationChargedQueue)
+
 // reshaped is that the queue in a pod template changes.
 var reshaped = annotation("object.spec.template", v1alpha1.AnnotationQueueName) + ` != ` + annotation("oldObject.spec.template", v1alpha1.AnnotationQueueName)
 
@@ -96,7 +101,8 @@ func Charge(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 			}},
 			MatchConditions: append([]admissionv1.MatchCondition{
 				{Name: "a-pod-that-changes-who-pays", Expression: `!(` + pod + `) || (` + hasOld + ` && (` + deletion + ` ? (` + deletionGrace + ` > ` + longest +
-					` && ` + deletionGrace + ` > ` + ownGrace + `) : oldObject.spec.?nodeName.orValue('') != '' && ` + rewritten() + `))`},
+					` && ` + deletionGrace + ` > ` + ownGrace + `) : (oldObject.spec.?nodeName.orValue('') != '' ? ` +
+					rewritten() + ` : ` + written + `)))`},
 				{Name: "an-eviction-that-lasts", Expression: `!(` + eviction + `) || ` + evictionGrace + ` > ` + longest},
 				{Name: "a-group-that-changes-who-pays", Expression: `!(` + group + `) || (` + hasOld + ` && (` + deletion + ` ? ` + held + ` : ` +
 					requeued + ` || ` + recounted + ` || ` + disowned + `))`},

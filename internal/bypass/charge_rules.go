@@ -26,6 +26,7 @@ func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
 		{Name: "specs", Expression: `variables.pod ? [variables.old.spec] : variables.template ? [variables.old.spec.template.spec, variables.new.spec.template.spec] : []`},
 		{Name: "containers", Expression: `variables.specs.map(s, s.?containers.orValue([])) + variables.specs.map(s, s.?initContainers.orValue([]))`},
 		{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(some, some.exists(c, ` + asks() + `)))`},
+		{Name: "placed", Expression: `variables.pod && variables.old.?spec.?nodeName.orValue('') != ''`},
 		{Name: "recharged", Expression: `variables.pod && !variables.deletion && ` + annotation("variables.new", v1alpha1.AnnotationChargedQueue) + ` != ` + annotation("variables.old", v1alpha1.AnnotationChargedQueue)},
 		{Name: "from", Expression: `variables.old.?spec.?queue.orValue('')`},
 		{Name: "requeued", Expression: `variables.group && !variables.deletion && variables.new.?spec.?queue.orValue('') != variables.from`},
@@ -62,8 +63,16 @@ func chargeRules(longest string) []admissionv1.Validation {
 				` ': delete the work that it belongs to, and it goes along'`,
 		},
 		{
+			// It could be bound by another scheduler next, and keep it. Not even an
+			// administrator has a use for that, and one may act for a tenant.
+			Expression: `!variables.pod || variables.deletion || variables.placed`,
+			Message:    "a pod that is not placed yet must not say which queue was charged for it",
+			MessageExpression: `'pod ' + variables.name + ' has not been placed, and ' + ` + who + ` + ' may not write its annotation ` + v1alpha1.AnnotationChargedQueue +
+				`: the scheduler writes it when it places the pod: leave the annotation out, and name the queue by ` + v1alpha1.AnnotationQueueName + `'`,
+		},
+		{
 			// Who pays for CPU and memory alone is not to be rewritten either.
-			Expression: `!variables.pod || variables.deletion || variables.asked.size() == 0 && !variables.recharged || variables.mayUpdateQueues`,
+			Expression: `!variables.pod || variables.deletion || !variables.placed || variables.asked.size() == 0 && !variables.recharged || variables.mayUpdateQueues`,
 			Message:    "a placed pod with cards stays in its group and queue",
 			MessageExpression: `'pod ' + variables.name + ' has been placed with ' + (variables.asked.size() > 0 ? variables.asked.join(', ') : 'its CPU and memory') + ', and ' + ` + who + ` + ' may not change which PodGroup or queue it names:` +
 				` they are charged there: delete it and submit it again with the other queue'`,

@@ -58,16 +58,27 @@ func (p *plugin) openBooks() {
 // pod of which neither is known, because an older version or somebody else bound
 // it, that of its PodGroup now. A PodGroup that is moved, or deleted and made
 // anew in another queue, takes no cards of placed pods along: its owner would
-// have its quota back and keep the cards. Known tells that the PodGroup's queue
-// exists: asked once a job, as it nearly always is the one that pays.
+// have its quota back and keep the cards. A pod of another scheduler was let in by
+// nobody: the queue that it names pays only if it takes the namespace (see
+// decision.Trust). Known tells that the PodGroup's queue exists: asked once a job, as
+// it nearly always is the one that pays.
 func (p *plugin) payer(facts *podFacts, job *api.JobInfo, known bool, node string) string {
 	if facts.charge != nil && facts.node == node && (known && facts.charge.Queue == string(job.Queue) || p.exists(facts.charge.Queue)) {
 		return facts.charge.Queue
 	}
+	queue := string(job.Queue)
 	if facts.charged != "" && p.exists(facts.charged) {
-		return facts.charged
+		queue = facts.charged
 	}
-	return string(job.Queue)
+	if !facts.ours && !p.admits(queue, job.Namespace) {
+		return ""
+	}
+	return queue
+}
+
+// admits tells whether a queue takes work of a namespace.
+func (p *plugin) admits(queue, namespace string) bool {
+	return p.welcome(api.QueueID(queue), namespace) == nil
 }
 
 // chargeIn is what a task is charged in a queue, nil when that is nothing or
@@ -156,7 +167,7 @@ func (p *plugin) chargeOthers() {
 		if facts.charge != nil {
 			last = facts.charge.Queue
 		}
-		if queue := decision.QueueOf(pod, nil, last); ends {
+		if queue := (decision.Trust{Ours: facts.ours, Admits: p.admits}).PayerOf(pod, nil, last); ends {
 			p.end(pod, facts, queue, pod.Spec.NodeName)
 		} else {
 			p.charge(string(pod.UID), facts, queue, pod.Spec.NodeName)

@@ -88,8 +88,10 @@ type podFacts struct {
 	placed    *card.Inventory
 	unlimited bool
 	// charged is the queue that was written into the pod when it was bound, ""
-	// before that is seen.
+	// before that is seen. Of a pod that is not ours, its maker wrote it.
 	charged string
+	// ours tells that the pod names this scheduler.
+	ours bool
 	// booked tells that the account's ledger holds charge, ending that its ledger of
 	// pods that end does.
 	booked, ending bool
@@ -192,7 +194,8 @@ func (m *memory) renew(pod *corev1.Pod) *podFacts {
 }
 
 func newFacts(pod *corev1.Pod, inv *card.Inventory) *podFacts {
-	facts := &podFacts{object: pod, ask: decision.AskOf(pod, inv), told: decision.ToldToGo(pod) && vcjob.Manages(pod)}
+	facts := &podFacts{object: pod, ours: ours(pod), told: decision.ToldToGo(pod) && vcjob.Manages(pod)}
+	facts.ask = decision.Trust{Ours: facts.ours}.AskOf(pod, inv)
 	facts.unlimitedAsk = facts.ask
 	facts.unlimitedAsk.MilliCPU, facts.unlimitedAsk.Memory = 0, 0
 	return facts

@@ -173,6 +173,7 @@ func TestEveryHookAsksForTheNamespace(t *testing.T) {
 func TestALeftOutNamespaceKeepsWhatItHasAndNothingElse(t *testing.T) {
 	queue := chooses(quotaQueue("q", `{"NVIDIA-H200":4}`), forChat)
 	old, oldPods := moved("lab", group("old", "q", 1, "Running", "1"), pods(1, "old", "1", "NVIDIA-H200", "h200"))
+	oldPods[0].Spec.SchedulerName = "volcano" // this scheduler let it in, whatever the queue is for now
 	stuck, stuckPods := moved("lab", group("stuck", "q", 3, "Inqueue", "3"), pods(3, "stuck", "1", "NVIDIA-H200", ""))
 	ssn := run(t, &uthelper.TestCommonStruct{
 		Nodes: []*corev1.Node{cardNode("h200", "NVIDIA-H200")}, Queues: []*v1beta1.Queue{queue},

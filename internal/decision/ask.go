@@ -26,6 +26,10 @@ type Ask struct {
 	// Names are the cards the pod may be placed on, in the order of preference:
 	// those of its request, or every card that its resource stands for.
 	Names []card.Name
+	// Claimed is a resource that is a card nowhere, of a placed pod that bears no
+	// record of our binding: Resource and Count are empty then. It says of itself
+	// which card that is, which anybody can; only what was charged before counts.
+	Claimed Held
 	// Others are further card resources the pod asks for. Such a pod is refused;
 	// they still count when it was placed past the rules.
 	Others []Held
@@ -44,7 +48,10 @@ type Held struct {
 // AskOf reads what a pod asks for: containers, init containers, sidecars and
 // overhead together as Kubernetes counts them, its cards by the resources that
 // the inventory knows as cards, and its annotation card.name.
-func AskOf(pod *corev1.Pod, inv *card.Inventory) Ask {
+func AskOf(pod *corev1.Pod, inv *card.Inventory) Ask { return askOf(pod, inv, true) }
+
+// askOf is AskOf; ours tells whether a record of a binding may be our scheduler's.
+func askOf(pod *corev1.Pod, inv *card.Inventory, ours bool) Ask {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
 	ask := Ask{MilliCPU: bounded(requests.Cpu(), resource.Milli), Memory: bounded(requests.Memory(), 0)}
 	var unknown []Held
@@ -62,12 +69,12 @@ func AskOf(pod *corev1.Pod, inv *card.Inventory) Ask {
 		ask.Resource, ask.Count = ask.Others[0].Resource, ask.Others[0].Count
 		ask.Others = ask.Others[1:]
 	}
-	ask.name(pod, inv, unknown)
+	ask.name(pod, inv, unknown, ours)
 	return ask
 }
 
 // name settles which cards the pod may run on, or why none.
-func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held) {
+func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held, ours bool) {
 	text, named := pod.Annotations[v1alpha1.AnnotationCardName]
 	if a.Count == 0 && (!named || len(unknown) == 0) {
 		return // no cards: card.name on its own asks for nothing
@@ -82,7 +89,7 @@ func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held) {
 	}
 	switch {
 	case a.Count == 0:
-		a.nowhere(pod, unknown)
+		a.nowhere(pod, unknown, ours)
 	case len(a.Others) > 0:
 		a.refuse("requests two card resources, %s and %s: one pod uses one card, keep one of them", a.Resource, a.Others[0].Resource)
 	case a.Count > card.MaxCount:
@@ -106,10 +113,14 @@ func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held) {
 // same where it can be nothing else than the card that the pod names: what this
 // scheduler placed before the labels were lost is charged as that. Of what others
 // placed anybody could claim so, and withhold the cards of whatever queue the pod
-// names.
-func (a *Ask) nowhere(pod *corev1.Pod, unknown []Held) {
-	if len(unknown) == 1 && (pod.Spec.NodeName == "" || ChargedQueue(pod) != "") {
+// names; a kubelet starts it without such a resource at all.
+func (a *Ask) nowhere(pod *corev1.Pod, unknown []Held, ours bool) {
+	switch {
+	case len(unknown) != 1:
+	case pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":
 		a.Resource, a.Count = unknown[0].Resource, unknown[0].Count
+	default:
+		a.Claimed = unknown[0]
 	}
 	a.refuse("names card <%s> but requests %s, which no node offers as a card",
 		clip.Text(a.Request.String(), shown), clip.Text(listed(unknown), shown))

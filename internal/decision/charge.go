@@ -12,16 +12,10 @@ import (
 
 // ChargeOf returns what a pod holds and which queue pays, as far as the pod
 // itself tells. It is false for a pod that holds nothing. last is what was
-// charged for the pod before, nil when that is not known.
+// charged for the pod before, nil when that is not known. The pod is taken at its
+// word, see Trust.
 func ChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *card.Inventory, last *account.Charge) (account.Charge, bool) {
-	if !Counted(pod) {
-		return account.Charge{}, false
-	}
-	var lastQueue string
-	if last != nil {
-		lastQueue = last.Queue
-	}
-	return ChargeAt(AskOf(pod, inv), QueueOf(pod, group, lastQueue), pod.Spec.NodeName, inv, last), true
+	return Trust{Ours: true}.ChargeOf(pod, group, inv, last)
 }
 
 // ChargeAt returns the charge for an ask that is placed on a node: the card
@@ -32,6 +26,9 @@ func ChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *card.Inventory, las
 func ChargeAt(ask Ask, queue, node string, inv *card.Inventory, last *account.Charge) account.Charge {
 	charge := account.Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
 	if ask.Count == 0 {
+		for _, name := range lastCards(ask.Claimed, inv, last) {
+			charge.Cards = append(charge.Cards, card.Amount{Name: name, Count: ask.Claimed.Count})
+		}
 		return charge
 	}
 	if len(ask.Others) == 0 {
@@ -53,16 +50,8 @@ func possible(ask Ask, held Held, node string, inv *card.Inventory, last *accoun
 	if name, ok := inv.On(node, held.Resource); ok {
 		return []card.Name{name}
 	}
-	if last != nil && len(last.Cards) > 0 {
-		names := make([]card.Name, 0, len(last.Cards))
-		for _, amount := range last.Cards {
-			if resources := inv.ResourcesOf(amount.Name); len(resources) == 0 || slices.Contains(resources, held.Resource) {
-				names = append(names, amount.Name)
-			}
-		}
-		if len(names) > 0 {
-			return names
-		}
+	if names := lastCards(held, inv, last); len(names) > 0 {
+		return names
 	}
 	if !ask.Request.Any() {
 		return ask.Request.Names()
@@ -72,6 +61,20 @@ func possible(ask Ask, held Held, node string, inv *card.Inventory, last *accoun
 		ofModel := slices.DeleteFunc(slices.Clone(names), func(n card.Name) bool { return n.Model() != known.Model })
 		if len(ofModel) > 0 {
 			return ofModel
+		}
+	}
+	return names
+}
+
+// lastCards lists the cards that a held resource was charged as last.
+func lastCards(held Held, inv *card.Inventory, last *account.Charge) []card.Name {
+	if last == nil || held.Count == 0 {
+		return nil
+	}
+	names := make([]card.Name, 0, len(last.Cards))
+	for _, amount := range last.Cards {
+		if resources := inv.ResourcesOf(amount.Name); len(resources) == 0 || slices.Contains(resources, held.Resource) {
+			names = append(names, amount.Name)
 		}
 	}
 	return names

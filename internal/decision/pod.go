@@ -29,6 +29,13 @@ func PodGroupName(pod *corev1.Pod) string { return pod.Annotations[v1alpha1.Anno
 
 // ChargedQueue returns the queue that was written into a pod when it was bound
 // to its node, "" for a pod that has none, or was bound by somebody else.
+//
+// Our scheduler overwrites whatever stands there when it binds the pod. Besides, who
+// made a pod may have written it where our scheduler never bound it: a pod of another
+// scheduler, or one that was created with its node. Admission refuses both while its
+// rules are in force (package bypass), and changes to whoever may not update Queues;
+// it does not where they only warn, or for exempt accounts, and did not in older
+// versions. So Trust believes it of pods of our schedulers alone.
 func ChargedQueue(pod *corev1.Pod) string {
 	if pod.Spec.NodeName == "" {
 		return "" // whoever made the pod wrote it

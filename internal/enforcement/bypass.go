@@ -91,7 +91,12 @@ func (s Presets) note(pods []*corev1.Pod) {
 	maps.DeleteFunc(s, func(uid types.UID, _ Provenance) bool { return !there[uid] })
 }
 
-// past says how a placed pod came past our scheduler, "" when it did not.
+// past says how a placed pod came past our scheduler, "" when it did not. Whoever may
+// change a pod can take its record of writers away, at once after creating it, to
+// raise an alarm. The queue that our scheduler writes when it binds a pod tells then
+// that it did. That is sound only where admission refuses that queue on a pod that
+// comes with its node (package bypass): where it does not, condition BypassGuarded
+// says that nothing is proven.
 func past(pod *corev1.Pod, schedulers []string, seen Presets) string {
 	if !slices.Contains(schedulers, pod.Spec.SchedulerName) {
 		return fmt.Sprintf("schedulerName is %s", pod.Spec.SchedulerName)
@@ -99,7 +104,7 @@ func past(pod *corev1.Pod, schedulers []string, seen Presets) string {
 	switch first := seen[pod.UID]; {
 	case first.Preset:
 		return fmt.Sprintf("nodeName was set by %s", cmp.Or(first.By, "its creator"))
-	case first.Erased:
+	case first.Erased && decision.ChargedQueue(pod) == "":
 		return "managedFields were taken away, so nobody can tell who placed it"
 	}
 	return ""

@@ -73,6 +73,7 @@ func TestBypasses(t *testing.T) {
 		}
 	}
 	held := account.Charge{Queue: "team", Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 2}}}
+	record := map[string]string{"cardquota.dev/charged-queue": "team"} // of the binding
 	elsewhere := func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }
 	preset := func(p *corev1.Pod) {
 		p.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}
@@ -89,18 +90,21 @@ func TestBypasses(t *testing.T) {
 		want  string
 		cards []card.Amount
 	}{
-		"bound by our scheduler":       {charge: held},
-		"another scheduler's":          {[]func(*corev1.Pod){elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
-		"node name of its own":         {[]func(*corev1.Pod){preset}, held, "nodeName was set by kubectl-create", held.Cards},
-		"both":                         {[]func(*corev1.Pod){preset, elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
-		"our second name":              {[]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano-batch" }}, held, "", nil},
-		"record taken away":            {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields = nil }}, held, "managedFields were taken away, so nobody can tell who placed it", held.Cards},
-		"without cards":                {[]func(*corev1.Pod){elsewhere, requests("cpu")}, account.Charge{Queue: "team"}, "", nil},
-		"not placed yet":               {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Spec.NodeName = "" }}, account.Charge{}, "", nil},
-		"finished":                     {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, account.Charge{}, "", nil},
-		"being deleted":                {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }}, account.Charge{}, "", nil},
-		"of no queue":                  {[]func(*corev1.Pod){elsewhere}, account.Charge{Cards: held.Cards}, "schedulerName is default-scheduler", held.Cards},
-		"on a node that names no card": {[]func(*corev1.Pod){elsewhere, requests("huawei.com/Ascend910")}, account.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}}},
+		"bound by our scheduler":   {charge: held},
+		"another scheduler's":      {[]func(*corev1.Pod){elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
+		"node name of its own":     {[]func(*corev1.Pod){preset}, held, "nodeName was set by kubectl-create", held.Cards},
+		"both":                     {[]func(*corev1.Pod){preset, elsewhere}, held, "schedulerName is default-scheduler", held.Cards},
+		"our second name":          {[]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano-batch" }}, held, "", nil},
+		"record taken away":        {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields = nil }}, held, "managedFields were taken away, so nobody can tell who placed it", held.Cards},
+		"record taken away, bound": {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields, p.Annotations = nil, record }}, held, "", nil},
+		"a record of writers beats that of the binding": {[]func(*corev1.Pod){preset, func(p *corev1.Pod) { p.Annotations = record }}, held, "nodeName was set by kubectl-create", held.Cards},
+		"another scheduler's with a record":             {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.ManagedFields, p.Annotations = nil, record }}, held, "schedulerName is default-scheduler", held.Cards},
+		"without cards":                                 {[]func(*corev1.Pod){elsewhere, requests("cpu")}, account.Charge{Queue: "team"}, "", nil},
+		"not placed yet":                                {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Spec.NodeName = "" }}, account.Charge{}, "", nil},
+		"finished":                                      {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, account.Charge{}, "", nil},
+		"being deleted":                                 {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }}, account.Charge{}, "", nil},
+		"of no queue":                                   {[]func(*corev1.Pod){elsewhere}, account.Charge{Cards: held.Cards}, "schedulerName is default-scheduler", held.Cards},
+		"on a node that names no card":                  {[]func(*corev1.Pod){elsewhere, requests("huawei.com/Ascend910")}, account.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}}},
 		"in an init container": {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) {
 			p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, []corev1.Container{{}}
 		}}, account.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "nvidia.com/gpu", Count: 2}}},

@@ -43,6 +43,12 @@ func (b *podBuilder) queue(name string) *podBuilder {
 	return b
 }
 
+// bound writes the record of a binding.
+func (b *podBuilder) bound(queue string) *podBuilder {
+	b.Annotations[v1alpha1.AnnotationChargedQueue] = queue
+	return b
+}
+
 func (b *podBuilder) group(name string) *podBuilder {
 	b.Annotations[v1alpha1.AnnotationPodGroup] = name
 	return b

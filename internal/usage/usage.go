@@ -33,10 +33,12 @@ type World struct {
 	// a pod whose PodGroup is gone and the card of a node that lost its labels.
 	Last map[types.UID]account.Charge
 	// Schedulers place pods in queues: a pod of any other that holds no card only
-	// writes the name of a queue. Empty is every scheduler.
+	// writes the name of a queue, and its record of a binding is its maker's. Empty is
+	// every scheduler.
 	Schedulers []string
 	// Admits tells whether a queue takes work of a namespace; nil is always. Work
-	// that it leaves out waits in the queue, and says why, but cannot hold it up.
+	// that it leaves out waits in the queue, and says why, but cannot hold it up; and
+	// a placed pod that nobody ever let in, but itself, is charged to no queue.
 	Admits func(queue, namespace string) bool
 }
 
@@ -134,14 +136,14 @@ func (c *counter) pod(pod *corev1.Pod) {
 	if charge, ok := c.world.Last[pod.UID]; ok {
 		last = &charge
 	}
-	charge, holds := decision.ChargeOf(pod, group, c.world.Inventory, last)
+	ours := len(c.world.Schedulers) == 0 || slices.Contains(c.world.Schedulers, pod.Spec.SchedulerName)
+	charge, holds := decision.Trust{Ours: ours, Admits: c.world.Admits}.ChargeOf(pod, group, c.world.Inventory, last)
 	queue := charge.Queue
 	if holds {
 		c.charges[pod.UID] = charge
 	} else {
 		queue = decision.QueueOf(pod, group, "")
 	}
-	ours := len(c.world.Schedulers) == 0 || slices.Contains(c.world.Schedulers, pod.Spec.SchedulerName)
 	if queue == "" || !holds && !ours {
 		return
 	}

@@ -146,8 +146,15 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		"of another namespace, and says why it waits": {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a").asks("", 1).unschedulable("left out"))}, want: Queue{
 			Pending: cards{"NVIDIA-GeForce-RTX-4090": 1},
 			Blocked: []Blocked{{Workload: "pod/stranger/a", Card: "nvidia.com/gpu", Count: 1, Reason: "Unschedulable", Message: "left out"}}}},
-		"of another namespace, and holds cards":           {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a").asks("", 1).on("h200"))}, want: Queue{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
-		"of another namespace, and runs without cards":    {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a").on("h200"))}, want: Queue{Members: 1}},
+		"of another namespace, was bound, and holds cards":           {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a").bound("q").asks("", 1).on("h200"))}, want: Queue{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
+		"of another namespace, was bound, and runs without cards":    {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a").bound("q").on("h200"))}, want: Queue{Members: 1}},
+		"of another namespace, was charged, and holds cards":         {pods: []*corev1.Pod{by("default-scheduler", "stranger", makePod("charged").asks("", 1).on("h200"))}, want: Queue{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
+		"of another namespace, and holds cards":                      {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a").asks("", 1).on("h200"))}},
+		"of another namespace, and runs without cards":               {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a").requests("cpu", resource.MustParse("30")).on("h200"))}},
+		"another scheduler's of another namespace, with a record":    {pods: []*corev1.Pod{by("default-scheduler", "stranger", makePod("a").bound("q").asks("", 1).on("h200"))}},
+		"another scheduler's of another namespace, CPU and a record": {pods: []*corev1.Pod{by("default-scheduler", "stranger", makePod("a").bound("q").requests("cpu", resource.MustParse("30")).on("h200"))}},
+		"another scheduler's, a resource that is a card nowhere": {pods: []*corev1.Pod{by("default-scheduler", "lab", makePod("a").bound("q").
+			asks("NVIDIA-H200", 0).requests("evil.example/x", resource.MustParse("1000")).on("h200"))}},
 		"of another namespace, and waits":                 {pods: []*corev1.Pod{by("volcano", "stranger", makePod("a"))}},
 		"a PodGroup of another namespace, whose pods run": {groups: []*v1beta1.PodGroup{runningIn("stranger")}, want: Queue{Members: 1}},
 		"a PodGroup":                      {groups: []*v1beta1.PodGroup{groupIn("lab")}, want: Queue{Members: 1, Pending: cards{"NVIDIA-H200": 8}}},
@@ -156,6 +163,7 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := Count(World{Pods: tc.pods, PodGroups: tc.groups, Inventory: fleet(), Schedulers: []string{"volcano", "volcano-batch"},
+				Last:   map[types.UID]account.Charge{"uid-charged": {Queue: "q"}},
 				Admits: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }})
 			if diff := cmp.Diff(tc.want, got["q"], cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("use differs (-want +got):\n%s", diff)

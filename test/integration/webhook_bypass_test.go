@@ -74,11 +74,32 @@ func bypassTests(t *testing.T, w *gate) {
 	}
 	nodeUser := w.as(t, "system:node:h200-0", "system:nodes", "system:masters")
 	validator := w.as(t, "system:serviceaccount:search:validator", "system:masters")
+	// charged is a pod as it is read out of a cluster: it bears a record of its binding.
+	charged := func(scheduler, node string, cards int64) *corev1.Pod {
+		pod := podOf("chat", asking(scheduler, gpu, cards))
+		pod.Annotations = map[string]string{v1alpha1.AnnotationChargedQueue: "search"}
+		pod.Spec.NodeName = node
+		return pod
+	}
+	exempted := charged("", "h200-0", 0)
+	exempted.Namespace = "search"
+	empty := charged("", "h200-0", 0)
+	empty.Annotations[v1alpha1.AnnotationChargedQueue] = ""
+	leaveOut := "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"
 	for name, tc := range map[string]struct {
 		as   client.Client
 		pod  *corev1.Pod
 		want []string
 	}{
+		"a record, another scheduler":           {tenant, charged("", "", 0), []string{"brings the annotation cardquota.dev/charged-queue along and names schedulerName default-scheduler", "only the scheduler volcano writes it", leaveOut}},
+		"a record and a node":                   {tenant, charged("", "h200-0", 0), []string{"along and spec.nodeName h200-0", leaveOut}},
+		"a record and a node, our scheduler":    {tenant, charged("volcano", "h200-0", 0), []string{"along and spec.nodeName h200-0", leaveOut}},
+		"a record by an administrator":          {w, charged("", "h200-0", 0), []string{leaveOut}},
+		"a record by an exempt account":         {validator, exempted, nil},
+		"a record of nothing":                   {tenant, empty, nil},
+		"made again, with cards":                {tenant, charged("volcano", "", 2), nil},
+		"made again, without cards":             {tenant, charged("volcano", "", 0), nil},
+		"made again by an administrator":        {w, charged("volcano", "", 2), nil},
 		"our scheduler":                         {tenant, podOf("chat", asking("volcano", gpu, 2)), nil},
 		"no cards":                              {tenant, podOf("chat", asking("", gpu, 0)), nil},
 		"no cards, said so":                     {tenant, podOf("chat", none), nil},

@@ -195,6 +195,11 @@ func annotationTests(t *testing.T, w *gate, p payers, exempt client.Client) {
 	on := w.placed(t, exempt, "on", asking("volcano", gpu, 1), "h200-0")
 	off := w.placed(t, exempt, "off", asking("volcano", gpu, 1), "")
 	free := w.placed(t, exempt, "free", asking("volcano", gpu, 0), "h200-0")
+	past := w.placed(t, exempt, "past", asking("", gpu, 0), "")
+	again := podOf("chat", asking("volcano", gpu, 1)) // read out of a cluster
+	again.Name, again.GenerateName, again.Annotations = "again", "", map[string]string{v1alpha1.AnnotationChargedQueue: "paying"}
+	w.temporary(t, again)
+	unbound := []string{"has not been placed", "may not write its annotation cardquota.dev/charged-queue", "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"}
 	set := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value) }
 	stays := []string{"pod on of namespace chat has been placed with nvidia.com/gpu", "somebody@chat", "submit it again with the other queue"}
 	for name, tc := range map[string]struct {
@@ -213,6 +218,14 @@ func annotationTests(t *testing.T, w *gate, p payers, exempt client.Client) {
 		"a label":                            {p.tenant, on, `{"metadata":{"labels":{"a":"b"}}}`, nil},
 		"another annotation":                 {p.tenant, on, set("a", `"b"`), nil},
 		"a pod that waits":                   {p.tenant, off, set(v1alpha1.AnnotationQueueName, `"other"`), nil},
+		"a record before another's binding":  {p.tenant, past, set(v1alpha1.AnnotationChargedQueue, `"other"`), append(unbound, "pod past of namespace chat", "somebody@chat")},
+		"a record before our binding":        {p.tenant, off, set(v1alpha1.AnnotationChargedQueue, `"other"`), unbound},
+		"that, by an administrator":          {p.admin, past, set(v1alpha1.AnnotationChargedQueue, `"other"`), unbound},
+		"that, by an exempt account":         {exempt, past, set(v1alpha1.AnnotationChargedQueue, `"other"`), nil},
+		"a pod made again, labelled":         {p.tenant, again, `{"metadata":{"labels":{"a":"b"}}}`, nil},
+		"a pod made again, its record away":  {p.tenant, again, set(v1alpha1.AnnotationChargedQueue, `null`), nil},
+		"a pod made again, another record":   {p.tenant, again, set(v1alpha1.AnnotationChargedQueue, `"other"`), unbound},
+		"a record of CPU and memory alone":   {p.tenant, free, set(v1alpha1.AnnotationChargedQueue, `"other"`), []string{"pod free of namespace chat has been placed with its CPU and memory"}},
 		"a pod without cards":                {p.tenant, free, set(v1alpha1.AnnotationPodGroup, `"other"`), nil},
 		"Volcano's controllers give a group": {p.volcano, on, set(v1alpha1.AnnotationPodGroup, `"other"`), nil},
 		"an administrator":                   {p.admin, on, set(v1alpha1.AnnotationQueueName, `"other"`), nil},
