@@ -55,6 +55,18 @@ func (m *model) choose() *state {
 	if limits == nil {
 		return nil
 	}
+	best := base.quick(limits)
+	if best != nil && !limits.allow(best.cost) || m.exhausted() {
+		return best
+	}
+	if best != nil {
+		best = base.rework(best)
+	}
+	return base.exact(best)
+}
+
+// quick is the best of what is found without a search, nil when that is nothing.
+func (s *state) quick(limits *limits) *state {
 	var best *state
 	keep := func(s *state) (done bool) {
 		if s.prune() && (best == nil || s.cost.compare(best.cost) < 0) {
@@ -63,25 +75,19 @@ func (m *model) choose() *state {
 		return best != nil && !limits.allow(best.cost)
 	}
 	for _, better := range scores {
-		if s := base.copy(); s.greedy(better) && s.enough() && keep(s) {
+		if found := s.copy(); found.greedy(better) && found.enough() && keep(found) {
 			return best
 		}
 	}
-	if s := base.knapsack(); s != nil && keep(s) {
+	if found := s.knapsack(); found != nil && keep(found) {
 		return best
 	}
-	if best == nil && !m.exhausted() {
-		if s := base.everything(); s != nil && keep(s) {
-			return best
+	if best == nil && !s.exhausted() {
+		if found := s.everything(); found != nil {
+			keep(found)
 		}
 	}
-	if m.exhausted() {
-		return best
-	}
-	if best != nil {
-		best = base.rework(best)
-	}
-	return base.exact(best)
+	return best
 }
 
 func (m *model) all() []int {

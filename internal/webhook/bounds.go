@@ -92,14 +92,14 @@ func (l lane) bounded(next http.Handler) http.Handler {
 }
 
 // cost is about how much memory a JSON text takes once it is read into the types
-// of an object, in units of 64 bytes, counted up to a little above most. What is
+// of an object, in units of 64 bytes, counted up to a little above mostCost. What is
 // short in the text can be long there: an empty container is written in two bytes
 // and takes 700.
-func cost(text []byte, most int) int {
+func cost(text []byte) int {
 	const structure = 16
 	var lists []bool // of each open bracket, whether it is a list's
 	units := 0
-	for i := 0; i < len(text) && units <= most; i++ {
+	for i := 0; i < len(text) && units <= mostCost; i++ {
 		inList := len(lists) > 0 && lists[len(lists)-1]
 		switch text[i] {
 		case '"':

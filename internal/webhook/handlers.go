@@ -141,13 +141,13 @@ func (h *handlers) overlarge(ctx context.Context, req admission.Request) admissi
 	if err != nil {
 		return unread(err)
 	}
-	return respond(rules.Overlarge(req.Kind.Kind+" "+req.Name, cost(req.OldObject.Raw, mostCost) > mostCost, world))
+	return respond(rules.Overlarge(req.Kind.Kind+" "+req.Name, cost(req.OldObject.Raw) > mostCost, world))
 }
 
 // decode reads the object and, for an update, the one it replaces. It is
 // errOverlarge when one of them would take too much memory.
 func (h *handlers) decode(req admission.Request, object, before runtime.Object) (replaced bool, err error) {
-	if cost(req.Object.Raw, mostCost) > mostCost || cost(req.OldObject.Raw, mostCost) > mostCost {
+	if cost(req.Object.Raw) > mostCost || cost(req.OldObject.Raw) > mostCost {
 		return false, errOverlarge
 	}
 	if err := h.decoder.DecodeRaw(req.Object, object); err != nil {
