@@ -14,6 +14,8 @@ import (
 
 	apiserverwebhook "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
+
+	"cardquota.dev/operator/test/cluster"
 )
 
 // service is what the API server calls.
@@ -33,7 +35,11 @@ func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 	}
 	for name, authority := range map[string]string{"closed": filepath.Join(dir, "ours.crt"), "open": ""} {
 		t.Run(name, func(t *testing.T) {
-			address := serve(t, flags{certificates: files, webhookPort: freePort(t), webhookCertDir: dir, webhookClientCA: authority})
+			port, err := cluster.FreePort()
+			if err != nil {
+				t.Fatal(err)
+			}
+			address := serve(t, flags{certificates: files, webhookPort: port, webhookCertDir: dir, webhookClientCA: authority})
 			for who, tc := range map[string]struct {
 				config   *rest.Config
 				answered bool
@@ -141,14 +147,4 @@ func documented(t *testing.T, dir string) *rest.Config {
 		t.Fatal(err)
 	}
 	return config
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port
 }

@@ -117,26 +117,28 @@ func (o *oracle) placeable(avail []Amounts) bool {
 	if known, ok := o.known[key]; ok {
 		return known
 	}
-	o.known[key] = o.place(0, 0, avail, append([]int64(nil), o.Pools...))
+	o.known[key] = o.place(0, 0, 0, avail, append([]int64(nil), o.Pools...))
 	return o.known[key]
 }
 
-func (o *oracle) place(claim, placed int, avail []Amounts, pools []int64) bool {
+// place seats the pods of a claim on its nodes from one on: pods of a claim are alike,
+// so that their order says nothing.
+func (o *oracle) place(claim, placed, from int, avail []Amounts, pools []int64) bool {
 	if claim == len(o.Claims) {
 		return true
 	}
 	c := &o.Claims[claim]
 	if placed == c.Count {
-		return o.place(claim+1, 0, avail, pools)
+		return o.place(claim+1, 0, 0, avail, pools)
 	}
-	for _, node := range c.Nodes {
+	for i, node := range c.Nodes[from:] {
 		pool := o.Nodes[node].Pool
 		if pools[pool] < c.Cards || !hasRoom(avail[node], c.Request) {
 			continue
 		}
 		pools[pool] -= c.Cards
 		give(avail, &Pod{Node: node, Gives: c.Request}, -1)
-		ok := o.place(claim, placed+1, avail, pools)
+		ok := o.place(claim, placed+1, from+i, avail, pools)
 		give(avail, &Pod{Node: node, Gives: c.Request}, 1)
 		pools[pool] += c.Cards
 		if ok {

@@ -2,6 +2,7 @@ package schedulerconf
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,13 +16,15 @@ import (
 func wanteds() *rapid.Generator[Wanted] {
 	return rapid.Custom(func(t *rapid.T) Wanted {
 		want := Wanted{Reclaim: rapid.SampledFrom([]string{CardReclaim, "reclaim", ""}).Draw(t, "reclaim"), Plugins: []string{"rack-power"}}
-		for key, values := range map[string][]any{
+		arguments := map[string][]any{
 			"cardUnlimitedCpuMemory": {true, false},
 			"overCommitFactor":       {1, 1.5},
 			"unmanagedQueues":        {"Ignore", "on", "1e3", "# x", ""},
 			"serviceTypes":           {map[string]any{}, map[string]any{"a": map[string]any{"reclaimFrom": []string{"b"}}, "b": map[string]any{"reclaimable": true}}},
 			"list":                   {[]string{}, []string{"no", "12:30"}},
-		} {
+		}
+		for _, key := range slices.Sorted(maps.Keys(arguments)) { // in one order, so that a failure can be played again
+			values := arguments[key]
 			if i := rapid.IntRange(0, 2*len(values)).Draw(t, key); i < len(values) {
 				if want.Arguments == nil {
 					want.Arguments = map[string]any{}

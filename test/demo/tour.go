@@ -77,7 +77,7 @@ func (g *guide) exceeds(ctx context.Context) error {
 	if err := g.running(ctx, "app=reranker", 2); err != nil {
 		return err
 	}
-	if err := g.until(ctx, "5", "get", "events", ofCapacityCard, "-o", "go-template={{len .items}}"); err != nil {
+	if err := g.until(ctx, "true", "get", "events", ofCapacityCard, "-o", "go-template={{ge (len .items) 5}}"); err != nil {
 		return err
 	}
 	if err := g.show(ctx, "get", "pods", "-l", "app=reranker", "-o", podColumns); err != nil {
@@ -104,7 +104,7 @@ func (g *guide) noQuota(ctx context.Context) error {
 	if err := g.apply(ctx, "test", "demo", "workloads", "no-quota.yaml"); err != nil {
 		return err
 	}
-	if err := g.until(ctx, "6", "get", "events", ofCapacityCard, "-o", "go-template={{len .items}}"); err != nil {
+	if err := g.until(ctx, "true", "get", "events", ofCapacityCard, "-o", "go-template={{ge (len .items) 6}}"); err != nil {
 		return err
 	}
 	if err := g.show(ctx, "get", "pods", "-l", "app=sneaky", "-o", podColumns); err != nil {

@@ -68,7 +68,9 @@ func TestADeletedQueueIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "lost")
 	s.quota("lost", cards(h200, 1))
-	s.Expect(s.Delete(s.ctx, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "lost"}})).To(Succeed())
+	s.Eventually(func() error { // Volcano's webhook refuses it for a Queue that it has not seen
+		return s.Delete(s.ctx, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "lost"}})
+	}).Should(Succeed())
 	s.Eventually(func() string { return s.quotaOfQueue("lost") }).Should(Equal(`{"NVIDIA-H200":1}`))
 	s.condition("lost", api.ConditionReady, metav1.ConditionTrue)
 	s.run(work{name: "pods", queue: "lost", card: h200, count: 1, pods: 2})

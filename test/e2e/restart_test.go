@@ -7,6 +7,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/observer"
@@ -122,6 +124,11 @@ func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 	s.change("restless", cards(h200, 5))
 	s.scale("web", 0)
 	s.Eventually(func() int { return len(s.podsOf("web")) }).Should(BeZero())
+	s.Eventually(func() int { // Volcano, when late, would take the new pods' group along
+		groups := &v1beta1.PodGroupList{}
+		s.Expect(s.List(s.ctx, groups, client.InNamespace(s.namespace))).To(Succeed())
+		return len(groups.Items)
+	}).Should(BeZero())
 	s.scale("web", 8)
 	s.wantRunning("web", 5, 3)
 }

@@ -27,7 +27,9 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	e.Expect(section).To(HaveLen(3), "installation, renewal, without it again")
 	e.types(section[0])
 
-	e.Eventually(e.authority).Should(Equal(e.secret("cardquota-webhook-ca")["tls.crt"]), "in both configurations")
+	e.Eventually(func(g Gomega) {
+		g.Expect(e.authority()).To(Equal(e.secret("cardquota-webhook-tls")["ca.crt"]), "in both configurations")
+	}).Should(Succeed())
 	e.Eventually(func() error { return e.asks(e.ctx, 1000) }).Should(MatchError(And(
 		ContainSubstring(`admission webhook "cardquotas.cardquota.dev" denied the request`),
 		ContainSubstring("spec.overAllocation is Deny: NVIDIA-H200: 1000 granted, 8 healthy"))))
@@ -46,7 +48,9 @@ func TestCertificatesOfCertManager(t *testing.T) {
 
 	e.renews("cardquota-webhook-ca")
 	e.renews("cardquota-webhook")
-	e.Eventually(e.authority).Should(And(Equal(e.secret("cardquota-webhook-ca")["tls.crt"]), Not(Equal(authority))))
+	e.Eventually(func(g Gomega) {
+		g.Expect(e.authority()).To(And(Equal(e.secret("cardquota-webhook-tls")["ca.crt"]), Not(Equal(authority))))
+	}).Should(Succeed())
 	e.servesAnother(second)
 	stop()
 	e.Expect(e.managers()).To(Equal(pods), "nothing restarts")
@@ -56,6 +60,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	e.types(section[2])
 	e.Eventually(e.authority).Should(And(Not(BeEmpty()), Not(Equal(authority))), "the operator's own")
 	e.Eventually(func() error { return e.asks(e.ctx, 8) }).Should(Succeed())
+	e.Eventually(e.ofCertManager).Should(BeEmpty(), "the garbage collector takes the requests")
 	e.Consistently(e.ofCertManager, "10s").Should(BeEmpty(), "nothing of cert-manager is left, or comes back")
 	e.types(`kubectl apply -f config/samples/training.yaml`)
 }

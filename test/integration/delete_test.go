@@ -116,8 +116,8 @@ func TestQueueInUseIsDrainedFirst(t *testing.T) {
 		g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("volcano.sh/card.quota", "{}"))
 		g.Expect(queue.Spec.Capability).To(gomega.BeEmpty())
 	}).Should(gomega.Succeed())
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("False/Draining"))
-	g.Expect(condition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("its 2 unfinished pods and PodGroups"))
+	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.And(gomega.HavePrefix("False/Draining"),
+		gomega.ContainSubstring("its 2 unfinished pods and PodGroups")))
 	g.Expect(summary(t, name)()).To(gomega.Equal("4/0 NVIDIA-H200"))
 	g.Expect(events(t, quota, "OverQuota")()).To(gomega.BeEmpty(), "deleting a CardQuota is no news of over-use")
 

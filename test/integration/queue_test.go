@@ -131,26 +131,32 @@ func TestAWriteWarSlowsDown(t *testing.T) {
 	quota := newQuota(name, nil)
 	ready(t, quota)
 	statuses := count(t, &v1alpha1.CardQuotaList{}, name)
-	watcher, err := admin.Watch(t.Context(), &v1beta1.QueueList{}, client.MatchingFields{"metadata.name": name})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(watcher.Stop)
+	queues := &v1beta1.QueueList{}
+	watcher := watchOn(t, queues, name)
 	const putBack = 4
-	var began, last time.Time
-	end := time.After(time.Minute)
-	for seen := 0; seen <= putBack; { // the first time it is the Queue as it was
+	const ours, theirs = `{"NVIDIA-H200":8}`, `{"NVIDIA-H200":800}`
+	rival := func(queue *v1beta1.Queue) {
+		patch(t, queue, "rival", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = theirs })
+	}
+	began, end := time.Now(), time.After(time.Minute)
+	last := began
+	rival(&queues.Items[0])
+	for seen, taken := 0, false; seen < putBack; {
 		select {
 		case <-end:
-			t.Fatalf("put back %d times in a minute, want %d", seen-1, putBack)
+			t.Fatalf("put back %d times in a minute, want %d", seen, putBack)
 		case event := <-watcher.ResultChan():
 			queue, ok := event.Object.(*v1beta1.Queue)
-			if !ok || queue.Annotations["volcano.sh/card.quota"] != `{"NVIDIA-H200":8}` {
+			if !ok {
 				continue
 			}
-			if last = time.Now(); seen == 0 {
-				began = last
+			switch quota := queue.Annotations["volcano.sh/card.quota"]; {
+			case quota == theirs:
+				taken = true
+			case quota == ours && taken:
+				seen, taken, last = seen+1, false, time.Now()
+				rival(queue)
 			}
-			seen++
-			patch(t, queue, "rival", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"NVIDIA-H200":800}` })
 		}
 	}
 	t.Logf("put back %d times in %s, %d writes of the status", putBack, last.Sub(began).Round(time.Millisecond), statuses())

@@ -164,13 +164,24 @@ func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 // either end.
 func mostWrites(began time.Time) int { return int(time.Since(began)/time.Second) + 2 }
 
+// watchOn watches one object from now on. A watch that is told no revision begins
+// with what the API server's cache has, which may be before what was just read.
+func watchOn(t *testing.T, list client.ObjectList, name string) watch.Interface {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	one := client.MatchingFields{"metadata.name": name}
+	g.Expect(admin.List(t.Context(), list, one)).To(gomega.Succeed())
+	now := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
+	watcher, err := admin.Watch(t.Context(), list, one, now)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(watcher.Stop)
+	return watcher
+}
+
 // count counts the writes of one object from now on.
 func count(t *testing.T, list client.ObjectList, name string) func() int {
 	t.Helper()
-	g := gomega.NewWithT(t)
-	watcher, err := admin.Watch(t.Context(), list, client.MatchingFields{"metadata.name": name})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(watcher.Stop)
+	watcher := watchOn(t, list, name)
 	writes := make(chan int, 1)
 	writes <- 0
 	go func() {

@@ -65,7 +65,7 @@ func vcjobTests(t *testing.T, w *gate) {
 	}
 	submitted := func(job *vcbatch.Job) vcbatch.JobSpec {
 		t.Helper()
-		g.Expect(w.try(t, job)).To(gomega.Succeed())
+		g.Eventually(func() error { return w.try(t, job) }).Should(gomega.Succeed(), "when Volcano's webhook has seen the queue open")
 		return job.Spec
 	}
 	g.Expect(submitted(trainer("plain", "nights", nil)).MaxRetry).To(gomega.Equal(int32(3)), "no policy asks for it")

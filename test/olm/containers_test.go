@@ -51,9 +51,12 @@ const ours = "app.kubernetes.io/name in (cardquota-manager,cardquota-scheduler)"
 // wantWrongQuotaRefused applies a CardQuota that only the webhook can tell to be wrong.
 func (a *administrator) wantWrongQuotaRefused() {
 	a.Helper()
-	_, err := a.cluster.Kubectl(a.ctx, "apply", "-f", "testdata/wrong.yaml")
-	a.Expect(err).To(MatchError(ContainSubstring(`admission webhook "cardquotas.cardquota.dev" denied the request`)))
-	a.Expect(err).To(MatchError(ContainSubstring("queue research belongs to CardQuota research of tenant research")))
+	a.Eventually(func() error { // a container that is ready is not in the API server's sight yet
+		_, err := a.cluster.Kubectl(a.ctx, "apply", "-f", "testdata/wrong.yaml")
+		return err
+	}).Should(MatchError(And(
+		ContainSubstring(`admission webhook "cardquotas.cardquota.dev" denied the request`),
+		ContainSubstring("queue research belongs to CardQuota research of tenant research"))))
 }
 
 // workers are the pods of the workloads: who they are and what they do.

@@ -73,7 +73,10 @@ func TestLifecycleInContainers(t *testing.T) {
 	a.subscribe(previous)
 	a.kubectl("-n", namespace, "scale", "deployment/volcano-scheduler", "--replicas=0")
 	a.writeAsPrevious(previous)
-	a.kubectl("apply", "-f", "testdata/work.yaml")
+	a.Eventually(func() error { // Volcano's webhook refuses jobs until it has seen their queues open
+		_, err := a.cluster.Kubectl(a.ctx, "apply", "-f", "testdata/work.yaml")
+		return err
+	}).Should(Succeed())
 	a.placeAsPrevious("train", "h200-0", 4)
 	watch, err := observer.Start(a.ctx, a.cluster.Config(), observer.Options{
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,

@@ -104,13 +104,11 @@ func TestRewritingAPodGivesNothingBack(t *testing.T) {
 	grant(t, quota("rewritten", nil))
 	grant(t, quota("elsewhere", nil))
 	other := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "elsewhere"}, Spec: v1beta1.PodGroupSpec{MinMember: 1, Queue: "elsewhere"}}
-	if err := tessClient(t).Create(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	g := expect(t)
+	g.Eventually(func() error { return tessClient(t).Create(t.Context(), other) }).Should(Succeed(), "when Volcano's webhook has seen the queue open")
 	t.Cleanup(func() { remove(t, other) })
 	first, second := pod("rewriter", "rewritten", nil), pod("second", "rewritten", nil)
 	submit(t, first)
-	g := expect(t)
 	g.Eventually(node(t, first)).ShouldNot(BeEmpty())
 	withoutWebhooks(t, func() {
 		for _, annotations := range []string{
