@@ -44,7 +44,9 @@ func fleet(nodes, pods, queues, models int) *uthelper.TestCommonStruct {
 		if running {
 			phase = v1beta1.PodGroupRunning
 		}
-		world.PodGroups = append(world.PodGroups, group(name, fmt.Sprintf("queue-%d", i%queues), gang, phase, "8"))
+		waits := group(name, fmt.Sprintf("queue-%d", i%queues), gang, phase, "8")
+		waits.UID = types.UID(name) // as the API server gives one: what is remembered of a group is by UID
+		world.PodGroups = append(world.PodGroups, waits)
 		for j := range gang {
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("%s-%d", name, j), UID: types.UID(fmt.Sprintf("%08d-0000-4000-8000-%012d", i, j)),
