@@ -53,7 +53,7 @@ func (p *plugin) reserveUnasked() {
 		return cmp.Or(a.job.CreationTimestamp.Compare(b.job.CreationTimestamp.Time), cmp.Compare(a.job.UID, b.job.UID))
 	})
 	for _, u := range jobs {
-		if p.admit(u.job, u.application) != nil {
+		if p.closedGate(u.job.Queue, u.job.Namespace) != nil || p.admit(u.job, u.application) != nil {
 			continue
 		}
 		p.waiting[u.job.Queue].Add(p.account.Granted(string(u.job.Queue), u.application))
@@ -65,11 +65,9 @@ func (p *plugin) reserveUnasked() {
 	p.memory.patience.unasked = jobs[:0]
 }
 
-// admit says why a job is not admitted now, nil when it is.
+// admit says why a queue whose gate is open does not admit a job now, nil when it
+// does.
 func (p *plugin) admit(job *api.JobInfo, application account.Application) *decision.Refusal {
-	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
-		return refusal
-	}
 	if short := p.account.Admit(string(job.Queue), *p.waiting[job.Queue], application, p.args.overCommitFactor); short != nil {
 		return decision.Short(short)
 	}

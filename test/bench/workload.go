@@ -85,7 +85,10 @@ func fill(ctx context.Context, config *rest.Config, gangs int) error {
 		group.Go(func() error {
 			create := func(ctx context.Context) (bool, error) {
 				_, err := client.SchedulingV1beta1().PodGroups(namespace).Create(ctx, podGroup(i), metav1.CreateOptions{})
-				return err == nil, ignoreUnseenQueue(err)
+				if cluster.Unseen(err) {
+					return false, nil
+				}
+				return err == nil, err
 			}
 			if err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Second, true, create); err != nil {
 				return fmt.Errorf("create PodGroup: %w", err)
@@ -99,15 +102,6 @@ func fill(ctx context.Context, config *rest.Config, gangs int) error {
 		})
 	}
 	return group.Wait()
-}
-
-// ignoreUnseenQueue lets the refusal pass of Volcano's webhook, which learns a moment
-// after everybody else that a queue is open.
-func ignoreUnseenQueue(err error) error {
-	if err != nil && (strings.Contains(err.Error(), "to queue with state") || strings.Contains(err.Error(), "unable to find queue")) {
-		return nil
-	}
-	return err
 }
 
 // openQueues creates the queues and waits until Volcano's controller has opened

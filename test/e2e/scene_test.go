@@ -212,24 +212,13 @@ func (s *scene) object(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.namespace, Name: name}
 }
 
-// unseen tells the refusal of an admission plugin that has not seen a queue or a
-// PriorityClass yet which others have: each has a cache of its own.
-func unseen(err error) bool {
-	for _, words := range []string{"to queue with state", "unable to find queue", "no PriorityClass with name"} {
-		if strings.Contains(err.Error(), words) {
-			return true
-		}
-	}
-	return false
-}
-
 // create creates objects and has the cluster-wide ones removed at the end.
 func (s *scene) create(objects ...client.Object) {
 	s.Helper()
 	for _, object := range objects {
 		s.Eventually(func() error {
 			err := s.Create(s.ctx, object)
-			if err != nil && !unseen(err) {
+			if err != nil && !cluster.Unseen(err) {
 				return StopTrying("refused").Wrap(err)
 			}
 			return err

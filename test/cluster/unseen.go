@@ -1,0 +1,18 @@
+package cluster
+
+import "strings"
+
+// Unseen tells the refusal of an admission plugin that has not seen a queue or a
+// PriorityClass yet which others have: each has a cache of its own, Volcano's
+// webhooks of Queues, the API server of PriorityClasses. It is false for no error.
+func Unseen(err error) bool {
+	if err == nil {
+		return false
+	}
+	for _, words := range []string{"to queue with state", "unable to find queue", "no PriorityClass with name"} {
+		if strings.Contains(err.Error(), words) {
+			return true
+		}
+	}
+	return false
+}
