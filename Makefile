@@ -6,14 +6,13 @@ MAKEFLAGS += --no-print-directory
 
 BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0)
-LDFLAGS := -s -w -X cardquota.dev/operator/internal/version.Version=$(VERSION)
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)"
-# The suites under test/ start control planes of their own; two at a time, as they mostly wait.
-UNIT := ./api/... ./cmd/... ./internal/...
-E2E := ./test/...
-E2E_TIMEOUT ?= 25m
-# The race detector needs a C compiler; without one the tests run without it and say so.
-RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),$(if $(shell command -v $$(go env CC)),-race))
+LDFLAGS = -s -w -X cardquota.dev/operator/internal/version.Version=$(VERSION)
+# One variant of everything, so that no package is compiled twice: static, and without the paths
+# of this clone, so that another one uses what this one compiled. The race detector alone needs C.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath)
+# Temporary files of what is killed do not stay in /tmp.
+GO_BUILD = hack/in-temporary.sh go build -ldflags "$(LDFLAGS)"
 
 ## General
 
@@ -21,33 +20,56 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),$(if $(shell command -v $$(
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2} /^## / {printf "\n%s\n", substr($$0, 4)}' $(MAKEFILE_LIST)
 
+# The build reports how far it is itself.
+.PHONY: demo-duration
+demo-duration:
+	@echo "demo: builds Kubernetes, Volcano and Cardquota (about six minutes on two cores the first time, seconds afterwards), then plays for half a minute"
+
 .PHONY: demo
-demo: build controlplane ## Run the tour on a local cluster (KEEP=1 leaves it running)
+demo: demo-duration controlplane build ## Run the tour on a local cluster (KEEP=1 leaves it running)
 	@KEEP=$(KEEP) $(BIN)/demo
 
 .PHONY: tide
-tide: build controlplane ## Show inference taking cards back from training, on 500 nodes (fails when something does not hold)
+tide: controlplane build ## Show inference taking cards back from training, on 500 nodes (fails when something does not hold)
 	@$(GO_BUILD) -o $(BIN)/tide ./test/tide/cmd/tide
 	@$(BIN)/tide
 
 .PHONY: cluster
-cluster: build controlplane ## Start a local cluster with Cardquota and keep it until Ctrl-C
+cluster: controlplane build ## Start a local cluster with Cardquota and keep it until Ctrl-C
 	@$(BIN)/cluster up --fleet test/cluster/fleets/mixed.yaml
 
 ## Build
 
 .PHONY: build
-build: ## Build the operator, the scheduler and the demo into ./bin
-	@echo "build: manager, scheduler and demo (minutes when cold, seconds when cached)"
-	@mkdir -p $(BIN)
-	@$(GO_BUILD) -o $(BIN)/manager ./cmd/manager
-	@$(GO_BUILD) -o $(BIN)/cardquota-scheduler ./cmd/scheduler
-	@$(GO_BUILD) -o $(BIN)/cluster ./test/cluster/cmd/cluster
-	@$(GO_BUILD) -o $(BIN)/demo ./test/demo
+build: programs ## Build the operator, the scheduler and the demo into ./bin
+	@$(GO_BUILD) -o $(BIN)/ ./test/cluster/cmd/cluster ./test/demo
+
+define BUILD_PROGRAMS
+@mkdir -p $(BIN)
+@$(GO_BUILD) -o $(BIN)/manager ./cmd/manager
+@$(GO_BUILD) -o $(BIN)/cardquota-scheduler ./cmd/scheduler
+endef
+
+.PHONY: programs
+programs: ## Build the operator and the scheduler as they are shipped into ./bin
+	@echo "build: manager and scheduler (minutes when cold, seconds when cached)"
+	$(BUILD_PROGRAMS)
+
+# Tests run them unless CLOCKS=shipped. They wait a quarter of the time: see internal/timing.
+.PHONY: test-programs
+test-programs: VERSION := v0.0.0-test
+test-programs: LDFLAGS += -X cardquota.dev/operator/internal/timing.testClocks=cardquota-test-clocks:4
+test-programs: BIN := $(BIN)/test
+test-programs: ## Build the operator and the scheduler for tests into ./bin/test
+	$(BUILD_PROGRAMS)
 
 .PHONY: controlplane
 controlplane: ## Build etcd, Kubernetes, Volcano and kwok for the local cluster into ./bin
 	@hack/build-controlplane.sh
+
+.PHONY: controlplane-full
+controlplane-full: ## Build also what only tests and benchmarks start: kubelet, kube-proxy, other schedulers
+	@hack/build-controlplane.sh full
 
 .PHONY: olm-tools
 olm-tools: ## Build OLM's operators and opm into ./bin/olm, for the catalog and test/olm
@@ -65,20 +87,17 @@ images: ## Build the images of both programs as OCI archives, with an SBOM each,
 node-tools: ## Install containerd, buildah and what else the images and the local cluster's real node need (needs root)
 	@hack/install-node-tools.sh
 
-TOOLS := controller-gen crd-ref-docs kustomize golangci-lint gotestsum
 .PHONY: tools
+TOOLS := controller-gen crd-ref-docs kustomize golangci-lint
 tools: $(TOOLS:%=$(BIN)/%) ## Build the pinned tools into ./bin
 
 $(BIN)/controller-gen: TOOL := sigs.k8s.io/controller-tools/cmd/controller-gen
 $(BIN)/crd-ref-docs: TOOL := github.com/elastic/crd-ref-docs
 $(BIN)/kustomize: TOOL := sigs.k8s.io/kustomize/kustomize/v5
 $(BIN)/golangci-lint: TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-$(BIN)/gotestsum: TOOL := gotest.tools/gotestsum
-$(TOOLS:%=$(BIN)/%): hack/tools/go.sum
-	@echo "build: $(@F)"
-	@mkdir -p $(BIN)
-	@cd hack/tools && CGO_ENABLED=0 go build -trimpath -o $@ $(TOOL)
-	@touch $@
+.PHONY: $(TOOLS:%=$(BIN)/%)
+$(TOOLS:%=$(BIN)/%):
+	@hack/build-tools.sh $(@F)=$(TOOL)
 
 ## Generate and check
 
@@ -90,7 +109,10 @@ generate: $(BIN)/controller-gen $(BIN)/crd-ref-docs ## Generate deepcopy code, C
 	@$(BIN)/crd-ref-docs --config hack/crd-ref-docs.yaml --source-path api --renderer markdown --output-path docs/api.md --log-level ERROR
 
 .PHONY: verify
-verify: $(BIN)/controller-gen $(BIN)/crd-ref-docs $(BIN)/kustomize verify-bundle verify-alerts ## Check generated files, that manifests render and fit together, the bundle and the alerts
+verify: verify-generated verify-bundle verify-alerts ## Check generated files, that manifests render and fit together, the bundle and the alerts
+
+.PHONY: verify-generated
+verify-generated: $(BIN)/controller-gen $(BIN)/crd-ref-docs $(BIN)/kustomize ## Check that generated files are up to date and that manifests render
 	@hack/verify-generated.sh
 
 .PHONY: bundle
@@ -102,51 +124,81 @@ catalog: olm-tools ## Write a catalog with the OLM bundle to dist/catalog (BUNDL
 	@rm -rf dist/catalog dist/catalog.Dockerfile # opm overwrites neither
 	@cd hack/bundle && go run ./catalog -opm $(BIN)/olm/opm -out $(CURDIR)/dist/catalog $(abspath $(or $(BUNDLES),bundle))
 
+# Go caches by the files of a module that its tests open; these open the project's: -count=1.
 .PHONY: verify-bundle
 verify-bundle: ## Check that the OLM bundle is up to date and passes the validators
-	@cd hack/bundle && go test -count=1 ./...
+	@hack/in-temporary.sh go -C hack/bundle test -count=1 -vet=off ./...
 
 .PHONY: verify-alerts
 verify-alerts: ## Check by Prometheus' own engine that the alerts fire when they shall
-	@cd hack/alerts && go test -count=1 ./...
+	@hack/in-temporary.sh go -C hack/alerts test -count=1 -vet=off ./...
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters
-	@$(BIN)/golangci-lint run ./...
-	@for module in alerts bundle certmanager sbom; do (cd hack/$$module && $(BIN)/golangci-lint run -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
+	@hack/in-temporary.sh hack/lint.sh
 
 ## Test
 
-GOTESTSUM := $(BIN)/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg
-
+# Stages, lanes, groups and the record of what has passed: hack/runtests. Its report stays in
+# dist/report.txt.
 .PHONY: test
-test: controlplane olm-tools certmanager tools build ## Run everything: generated files, lint, unit, envtest and e2e tests
-	@hack/install-node-tools.sh || echo "test: what needs real containers will be skipped, by name"
-	@hack/test.sh verify lint test-unit test-e2e
+test: runtests ## Run what every change needs: all tests but the slow groups whose inputs have not changed
+	@exec $(BIN)/runtests test
+
+.PHONY: test-all
+test-all: runtests ## Run everything, also what has passed before
+	@exec $(BIN)/runtests all
+
+.PHONY: quick
+quick: runtests $(BIN)/golangci-lint ## Run unit tests and lint of what changed since the merge base (under a minute)
+	@exec $(BIN)/runtests quick
 
 .PHONY: test-unit
-test-unit: controlplane $(BIN)/gotestsum ## Run unit and envtest tests with the race detector
-	@$(if $(RACE),,echo "test: no C compiler, so the race detector is off: apt-get install gcc")
-	@mkdir -p dist && KUBEBUILDER_ASSETS=$(BIN)/controlplane $(GOTESTSUM) --jsonfile dist/unit.json -- $(RACE) -timeout 20m -p 2 $(UNIT)
+test-unit: runtests ## Run the tests that need no local cluster
+	@exec $(BIN)/runtests test unit race
 
 .PHONY: test-e2e
-test-e2e: controlplane build $(BIN)/gotestsum ## Run the tests of test/ on local clusters
-	@mkdir -p dist && $(GOTESTSUM) --jsonfile dist/e2e.json -- -count=1 -timeout $(E2E_TIMEOUT) -p 2 $(E2E)
+test-e2e: runtests ## Run the tests on local clusters, without the slow groups
+	@exec $(BIN)/runtests test clusters
+
+E2E_CLUSTER ?= $(CURDIR)/dist/e2e-cluster
+.PHONY: e2e
+e2e: ## Run scenes of test/e2e on a cluster that stays up (RUN=TestRaising; make e2e-down stops it)
+	@$(GO_BUILD) -o $(BIN)/cluster ./test/cluster/cmd/cluster
+	@$(BIN)/cluster start --dir $(E2E_CLUSTER) --fleet test/e2e/testdata/fleet.yaml
+	@E2E_CLUSTER=$(E2E_CLUSTER) CGO_ENABLED=0 go test -trimpath -vet=off -ldflags='-s -w' -count=1 -parallel 8 -timeout 30m $(if $(V),-v) ./test/e2e -run '$(RUN)'
+
+.PHONY: e2e-down
+e2e-down: ## Stop the cluster that make e2e has started
+	@$(GO_BUILD) -o $(BIN)/cluster ./test/cluster/cmd/cluster
+	@$(BIN)/cluster stop --dir $(E2E_CLUSTER)
+
+.PHONY: runtests
+runtests:
+	@mkdir -p $(BIN) && $(GO_BUILD) -o $(BIN)/runtests ./hack/runtests
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZTIME (30s each); an input that fails is kept under testdata/fuzz
+	@FUZZTIME=$(FUZZTIME) hack/fuzz.sh
+
+.PHONY: mutants
+mutants: ## Break the product's rules one at a time and count which breaks the observer's rules notice (RUN=regexp; fails below 90 %)
+	@CGO_ENABLED=0 GOFLAGS=-trimpath go run ./hack/mutants -run '$(RUN)'
 
 .PHONY: bench-plugin
 bench-plugin: ## Measure capacity-card against Volcano's capacity (fails when a limit is exceeded)
 	@hack/bench-plugin.sh
 
 .PHONY: bench-drain
-bench-drain: build controlplane ## Race this scheduler against Volcano's: 4,000 pods on 500 nodes (RUNS=3; fails when ours is slower)
+bench-drain: controlplane-full build ## Race this scheduler against Volcano's: 4,000 pods on 500 nodes (RUNS=3; fails when ours is slower)
 	@$(GO_BUILD) -o $(BIN)/bench ./test/bench
 	@$(BIN)/bench -runs $(or $(RUNS),3)
 
 .PHONY: bench-tide
-bench-tide: build controlplane ## Race cardreclaim against Volcano's reclaim on 500 nodes (RUNS=3; fails when a limit is exceeded)
+bench-tide: controlplane build ## Race cardreclaim against Volcano's reclaim on 500 nodes (RUNS=3; fails when a limit is exceeded)
 	@$(GO_BUILD) -o $(BIN)/bench-tide ./test/tide/cmd/bench-tide
 	@$(BIN)/bench-tide -runs $(or $(RUNS),3)
 
 .PHONY: clean
-clean: ## Remove what was built
+clean: ## Remove ./bin and dist; what is shared by all clones stays in ~/.cache/cardquota
 	@rm -rf $(BIN) dist

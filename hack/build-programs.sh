@@ -11,8 +11,8 @@ version=$2
 umask 022 # the images' user, who is nobody here, must be able to run them
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath -buildvcs=false"
 ldflags="-s -w -buildid= -X cardquota.dev/operator/internal/version.Version=$version"
-go build -ldflags "$ldflags" -o "$out/manager" ./cmd/manager
-go build -ldflags "$ldflags" -o "$out/cardquota-scheduler" ./cmd/scheduler
+go build -ldflags "$ldflags" -o "$out/" ./cmd/manager ./cmd/scheduler
+mv "$out/scheduler" "$out/cardquota-scheduler"
 
 # Where Volcano's own Deployment runs our image, nothing is mounted at /tmp, and its user is
 # another one: the scheduler keeps the private copy of its configuration there.

@@ -5,7 +5,8 @@
 #   dist/images/cardquota-{manager,scheduler}.tar       OCI archives
 #   dist/images/cardquota-{manager,scheduler}.cdx.json  what is inside (CycloneDX)
 #
-# The same commit gives the same digests. It needs root, for buildah.
+# The same commit gives the same digests. They are kept (hack/stamped-build.sh) and copied where
+# nothing in them has changed. It needs root, for buildah.
 #
 #   hack/images.sh [FOLDER]
 #
@@ -13,9 +14,10 @@
 # images REGISTRY/cardquota-manager:VERSION; REVISION and SOURCE_DATE_EPOCH (default: those
 # of the commit) are written into them.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. "$(dirname "${BASH_SOURCE[0]}")/stamped-build.sh"
+final=$(realpath -m "${1:-$root/dist/images}")
+cd "$root"
 
-out=$(realpath -m "${1:-dist/images}")
 version=${VERSION:-$(git describe --tags --always --dirty)}
 registry=${REGISTRY:-localhost}
 revision=${REVISION:-$(git rev-parse HEAD)}
@@ -28,34 +30,46 @@ if [ "$(id -u)" != 0 ]; then
 fi
 command -v buildah >/dev/null || hack/install-node-tools.sh
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-# Whoever used sudo owns what is made, folders included: make test writes beside it as that user.
-mapfile -t made < <(for folder in "$(dirname "$out")" "$out"; do [ -d "$folder" ] || echo "$folder"; done)
-mkdir -p "$out" "$work/build/out" "$work/context"
-give() { [ -z "${SUDO_UID:-}" ] || [ $# = 0 ] || chown "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$@"; }
-give "${made[@]}"
-
-printf 'images: compiling %s\n' "$version"
-hack/build-programs.sh "$work/build/out" "$version"
-(cd hack/sbom && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o "$work/sbom" .)
-
 # image TARGET BINARY
 image() {
 	local name=cardquota-$1
-	rm -f "$out/$name.tar"
 	# A storage of its own: nothing is left in the machine's. The context is empty, because
 	# the stage that would copy sources is replaced.
-	buildah --storage-driver vfs --root "$work/root" --runroot "$work/runroot" bud --quiet \
+	buildah --storage-driver vfs --root "$tmp/root-$1" --runroot "$tmp/runroot-$1" bud --quiet \
 		--isolation chroot --format oci --timestamp "$SOURCE_DATE_EPOCH" \
-		--build-context "build=$work/build" --target "$1" --file Dockerfile \
+		--build-context "build=$tmp/build" --target "$1" --file Dockerfile \
 		--build-arg "VERSION=$version" --build-arg "REVISION=$revision" \
 		--build-arg "CREATED=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" \
-		--tag "oci-archive:$out/$name.tar:$registry/$name:$version" "$work/context" >/dev/null
-	"$work/sbom" -binary "$work/build/out/$2" -name "$name" -version "$version" >"$out/$name.cdx.json"
-	give "$out/$name.tar" "$out/$name.cdx.json"
-	printf 'images: %s/%s:%s in %s\n' "$registry" "$name" "$version" "$out/$name.tar"
+		--tag "oci-archive:$out/$name.tar:$registry/$name:$version" "$tmp/context" >/dev/null
+	"$tmp/sbom" -binary "$tmp/build/out/$2" -name "$name" -version "$version" >"$out/$name.cdx.json"
 }
 
-image manager manager
-image scheduler cardquota-scheduler
+build() {
+	mkdir -p "$tmp/build/out" "$tmp/context"
+	hack/build-programs.sh "$tmp/build/out" "$version"
+	(cd hack/sbom && go build -buildvcs=false -o "$tmp/sbom" .)
+	image manager manager &
+	image scheduler cardquota-scheduler
+	wait $!
+}
+
+# The project's own sources of both programs; go.sum stands for those of others.
+sources=$(go list -deps -f '{{if and .Module .Module.Main}}{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}
+{{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}
+{{end}}{{end}}' ./cmd/manager ./cmd/scheduler)
+mapfile -t sources < <(sort <<<"$sources" | sed '/^$/d')
+settings=("$version" "$registry" "$revision" "$SOURCE_DATE_EPOCH" "$(buildah --version)")
+stamped_build images "images of $version" "${sources[@]}" Dockerfile hack/build-programs.sh hack/sbom/{go.mod,go.sum,*.go} go.mod go.sum
+
+# Whoever used sudo owns what is made, folders included: make test writes beside it as that user.
+mapfile -t made < <(for folder in "$(dirname "$final")" "$final"; do [ -d "$folder" ] || echo "$folder"; done)
+mkdir -p "$final"
+for image in cardquota-manager cardquota-scheduler; do
+	for file in "$image.tar" "$image.cdx.json"; do
+		cp "$kept/$file" "$final/.$file"
+		mv "$final/.$file" "$final/$file"
+		made+=("$final/$file")
+	done
+	printf 'images: %s/%s:%s in %s\n' "$registry" "$image" "$version" "$final/$image.tar"
+done
+[ -z "${SUDO_UID:-}" ] || chown "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "${made[@]}"

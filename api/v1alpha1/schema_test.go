@@ -14,6 +14,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 type schema = apiextensionsv1.JSONSchemaProps
@@ -136,7 +137,7 @@ func TestCardNamesOfTheSchemaAreThoseOfTheScheduler(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(
 			rapid.StringMatching(`[A-Za-z0-9_.-]{1,66}(/(mig-[a-z0-9_.-]{0,43}-mixed|mps-[0-9]{1,7}g\*1/[0-9]{1,5}))?`),
 			rapid.StringMatching(name.Pattern),

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // authority signs certificates. All files are in dir.
@@ -44,18 +46,14 @@ func (a *authority) sign(t *testing.T, name string, usage x509.ExtKeyUsage) {
 	key := newKey(t)
 	a.write(t, name, template, key)
 	text, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	store(t, filepath.Join(a.dir, name+".key"), "EC PRIVATE KEY", text)
 }
 
 func (a *authority) write(t *testing.T, name string, template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
 	t.Helper()
 	signed, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	store(t, filepath.Join(a.dir, name+".crt"), "CERTIFICATE", signed)
 	return signed
 }
@@ -68,15 +66,11 @@ func certificate(name string) *x509.Certificate {
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return key
 }
 
 func store(t *testing.T, file, kind string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600))
 }

@@ -15,6 +15,7 @@ import (
 	apiserverwebhook "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -36,9 +37,7 @@ func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 	for name, authority := range map[string]string{"closed": filepath.Join(dir, "ours.crt"), "open": ""} {
 		t.Run(name, func(t *testing.T) {
 			port, err := cluster.FreePort()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			address := serve(t, flags{certificates: files, webhookPort: port, webhookCertDir: dir, webhookClientCA: authority})
 			for who, tc := range map[string]struct {
 				config   *rest.Config
@@ -61,9 +60,7 @@ func TestOnlyClientsOfTheAuthorityAreAnswered(t *testing.T) {
 
 func TestWithoutAnAuthorityThereIsNoServer(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(empty, []byte("no certificate"), 0o600))
 	for file, want := range map[string]string{empty: "holds no certificate", empty + ".missing": "no such file"} {
 		if _, err := newHooks(flags{certificates: files, webhookClientCA: file}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
@@ -75,9 +72,7 @@ func TestWithoutAnAuthorityThereIsNoServer(t *testing.T) {
 func serve(t *testing.T, f flags) (address string) {
 	t.Helper()
 	h, err := newHooks(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	h.server.Register("/yes", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -108,9 +103,7 @@ func ask(t *testing.T, config *rest.Config, address string) error {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}
 	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer client.CloseIdleConnections()
 	response, err := client.Post("https://"+host+"/yes", "application/json", strings.NewReader("{}"))
 	if err != nil {
@@ -124,9 +117,7 @@ func ask(t *testing.T, config *rest.Config, address string) error {
 func documented(t *testing.T, dir string) *rest.Config {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "admission.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	const head = "    apiVersion: v1\n    kind: Config\n"
 	_, body, found := strings.Cut(string(page), head)
 	body, _, closed := strings.Cut(body, "    ```")
@@ -135,16 +126,10 @@ func documented(t *testing.T, dir string) *rest.Config {
 	}
 	text := strings.ReplaceAll("\n"+head+body, "\n    ", "\n")
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "/etc/kubernetes/cardquota/", dir+"/")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "/etc/kubernetes/cardquota/", dir+"/")), 0o600))
 	resolver, err := apiserverwebhook.NewDefaultAuthenticationInfoResolver(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	config, err := resolver.ClientConfigForService(service, namespace, 443)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return config
 }

@@ -2,8 +2,12 @@ package main
 
 import (
 	"reflect"
-	"strings"
+	"slices"
 	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestParse(t *testing.T) {
@@ -33,14 +37,11 @@ func TestParse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := parse(tc.args)
 			if tc.wantError != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.wantError) {
-					t.Errorf("error = %v, want one with %q", err, tc.wantError)
-				}
+				check.Says(t, err, tc.wantError)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
+			check.Equal(t, "it logs what is for debugging", slices.Contains(tc.args, "--zap-log-level=debug"), zap.New(zap.UseFlagOptions(&got.logging)).V(1).Enabled())
 			tc.want.logging = got.logging
 			if !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("flags = %+v, want %+v", got, tc.want)

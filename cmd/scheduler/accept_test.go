@@ -8,17 +8,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/yaml"
 	"volcano.sh/volcano/pkg/scheduler"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 
 	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestMain(m *testing.M) {
 	registerPlugins()
+	// The second handler counts from when the process began, which is the future in a bubble of synctest.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	os.Exit(m.Run())
 }
 
@@ -32,9 +35,7 @@ func texts(t *testing.T) map[string]string {
 	found := map[string]string{"shipped": shippedConfiguration(t)}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		found[filepath.Base(file)] = string(text)
 	}
 	return found
@@ -43,17 +44,11 @@ func texts(t *testing.T) map[string]string {
 func shippedConfiguration(t *testing.T) string {
 	t.Helper()
 	raw, err := os.ReadFile("../../config/scheduler/configmap.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var object corev1.ConfigMap
-	if err := yaml.UnmarshalStrict(raw, &object); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, yaml.UnmarshalStrict(raw, &object))
 	defaults := parse(t)
-	if name := object.Namespace + "/" + object.Name; name != defaults.configMap {
-		t.Errorf("shipped is ConfigMap %s, watched by default is %s", name, defaults.configMap)
-	}
+	check.Equal(t, "the ConfigMap that is watched by default, and the shipped one", defaults.configMap, object.Namespace+"/"+object.Name)
 	return object.Data[defaults.configMapKey]
 }
 
@@ -84,25 +79,19 @@ func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 				t.Fatalf("refused: %v", err)
 			}
 			stamped, hash, err := schedulerconf.WithHash(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			if err := volcanoAccepts(stamped); err != nil {
 				t.Errorf("refused by Volcano: %v", err)
 			}
 			before, after := read(t, text), read(t, stamped)
-			if got := after.card.Arguments[schedulerconf.HashArgument]; got != hash {
-				t.Errorf("Volcano reads hash %v, want %s", got, hash)
-			}
+			check.Equal[any](t, "Volcano reads hash", hash, after.card.Arguments[schedulerconf.HashArgument])
 			delete(after.card.Arguments, schedulerconf.HashArgument)
 			for _, plugin := range []*conf.PluginOption{before.card, after.card} {
 				if len(plugin.Arguments) == 0 {
 					plugin.Arguments = nil
 				}
 			}
-			if diff := cmp.Diff(before.rest, after.rest); diff != "" {
-				t.Errorf("Volcano reads more differences than the stamp (-text +stamped):\n%s", diff)
-			}
+			check.Equal(t, "Volcano reads more differences than the stamp", before.rest, after.rest)
 		})
 	}
 }
@@ -116,9 +105,7 @@ type reading struct {
 func read(t *testing.T, text string) reading {
 	t.Helper()
 	actions, tiers, configurations, metrics, err := scheduler.UnmarshalSchedulerConf(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var names []string
 	for _, action := range actions {
 		names = append(names, action.Name())
@@ -137,13 +124,9 @@ func read(t *testing.T, text string) reading {
 // TestNamesAreVolcanos keeps the pure lists in step with the Volcano that is compiled in.
 func TestNamesAreVolcanos(t *testing.T) {
 	known := knownNames("")
-	if diff := cmp.Diff(append(schedulerconf.VolcanoActions(), schedulerconf.CardReclaim), known.Actions); diff != "" {
-		t.Errorf("actions (-listed +registered):\n%s", diff)
-	}
+	check.Equal(t, "actions", append(schedulerconf.VolcanoActions(), schedulerconf.CardReclaim), known.Actions)
 	want := append(schedulerconf.VolcanoPlugins(), schedulerconf.CapacityCard)
-	if diff := cmp.Diff(want, known.Plugins); diff != "" {
-		t.Errorf("plugins (-listed +registered):\n%s", diff)
-	}
+	check.Equal(t, "plugins", want, known.Plugins)
 	var switches []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[conf.PluginOption]()) {
 		if f.Type == reflect.TypeFor[*bool]() {
@@ -151,9 +134,7 @@ func TestNamesAreVolcanos(t *testing.T) {
 		}
 	}
 	slices.Sort(switches)
-	if diff := cmp.Diff(slices.Sorted(slices.Values(schedulerconf.Switches())), switches); diff != "" {
-		t.Errorf("switches (-listed +Volcano's):\n%s", diff)
-	}
+	check.Equal(t, "switches", slices.Sorted(slices.Values(schedulerconf.Switches())), switches)
 }
 
 func TestWhatVolcanoWouldDieOfIsRefused(t *testing.T) {
@@ -176,9 +157,7 @@ func TestWhatVolcanoWouldDieOfIsRefused(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			err := volcanoAccepts(tc.text)
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want …%s…", err, tc.want)
-			}
+			check.Says(t, err, tc.want)
 		})
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,20 +11,16 @@ import (
 
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/test/testenv"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/missing"
+	"cardquota.dev/operator/test/cluster"
 )
 
 // testCluster is a real API server with Volcano's types, the shipped account and one node.
@@ -41,53 +36,40 @@ const root = "../.."
 
 func startCluster(t *testing.T) *testCluster {
 	t.Helper()
-	binaries, err := filepath.Abs(filepath.Join(root, "bin/controlplane"))
-	if err != nil {
-		t.Fatal(err)
+	server, err := cluster.Start(t.Context(), cluster.Options{APIServerOnly: true})
+	if errors.Is(err, cluster.ErrNotBuilt) {
+		missing.Skip(t, err)
 	}
-	if _, err := os.Stat(filepath.Join(binaries, "kube-apiserver")); err != nil {
-		t.Skip("skipped: bin/controlplane/kube-apiserver is not built")
-	}
-	volcano := strings.TrimSpace(goTool(t, "list", "-m", "-f", "{{.Dir}}", "volcano.sh/volcano"))
-	environment := testenv.New(binaries, filepath.Join(volcano, "config/crd/volcano/bases"))
-	environment.ControlPlane.GetAPIServer().Configure().Set("authorization-mode", "RBAC")
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
-		if err := environment.Stop(); err != nil {
+		if err := server.Stop(); err != nil {
 			t.Errorf("stop the API server: %v", err)
 		}
 	})
 	types := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(types), schedulingv1beta1.AddToScheme(types)); err != nil {
-		t.Fatal(err)
-	}
-	admin, err := client.New(config, client.Options{Scheme: types})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, errors.Join(scheme.AddToScheme(types), schedulingv1beta1.AddToScheme(types)))
+	admin, err := client.New(server.Config(), client.Options{Scheme: types})
+	check.NoError(t, err)
 	c := &testCluster{admin: admin, binary: filepath.Join(t.TempDir(), "cardquota-scheduler")}
-	c.kubeconfig = writeKubeconfig(t, config)
 	goTool(t, "build", "-o", c.binary, ".")
-	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "volcano-system"}})
-	c.apply(t, "config/rbac/scheduler_*.yaml")
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
-	c.create(t, node)
-	node.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("100"),
+	c.create(t, builder.Namespace("volcano-system"))
+	manifests, err := filepath.Glob(filepath.Join(root, "config/rbac/scheduler_*.yaml"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatalf("no manifests of the scheduler's rights: %v", err)
 	}
-	node.Status.Capacity = node.Status.Allocatable
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	if err := admin.Status().Update(t.Context(), node); err != nil {
+	for _, file := range manifests {
+		check.NoError(t, server.ApplyFile(t.Context(), file))
+	}
+	if c.kubeconfig, err = server.KubeconfigFor(t.Context(), "volcano-system", "cardquota-scheduler"); err != nil {
 		t.Fatal(err)
 	}
+	node := builder.Node("node").Obj()
+	c.create(t, node)
+	node.Status = builder.Node("node").Obj().Status
+	check.NoError(t, admin.Status().Update(t.Context(), node))
 	// Without kubelet and controllers the node keeps the taint it was admitted with.
 	node.Spec.Taints = nil
-	if err := admin.Update(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, admin.Update(t.Context(), node))
 	return c
 }
 
@@ -96,6 +78,7 @@ func goTool(t *testing.T, args ...string) string {
 	var stderr bytes.Buffer
 	command := exec.CommandContext(t.Context(), "go", args...)
 	command.Stderr = &stderr
+	command.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped, also under the race detector
 	out, err := command.Output()
 	if err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
@@ -105,53 +88,7 @@ func goTool(t *testing.T, args ...string) string {
 
 func (c *testCluster) create(t *testing.T, object client.Object) {
 	t.Helper()
-	if err := c.admin.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// apply creates the objects of the shipped manifests that match.
-func (c *testCluster) apply(t *testing.T, pattern string) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, pattern))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no manifests %s: %v", pattern, err)
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
-		for {
-			object := &unstructured.Unstructured{}
-			if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			c.create(t, object)
-		}
-	}
-}
-
-// writeKubeconfig lets the administrator's certificate act as the ServiceAccount.
-func writeKubeconfig(t *testing.T, config *rest.Config) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	content := clientcmdapi.NewConfig()
-	content.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	content.AuthInfos["u"] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
-		Impersonate:       "system:serviceaccount:volcano-system:cardquota-scheduler",
-		ImpersonateGroups: []string{"system:serviceaccounts", "system:serviceaccounts:volcano-system", "system:authenticated"},
-	}
-	content.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	content.CurrentContext = "x"
-	if err := clientcmd.WriteToFile(*content, file); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	check.NoError(t, c.admin.Create(t.Context(), object))
 }
 
 // holder names who holds the scheduler's lease, "" if nobody.

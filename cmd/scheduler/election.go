@@ -61,10 +61,11 @@ func (e *election) run(ctx context.Context) error {
 	// The election does not end with ctx: the lease is renewed until the writes have ended.
 	term, endTerm := context.WithCancel(context.WithoutCancel(ctx))
 	defer endTerm()
-	lock, err := e.lock(endTerm)
+	lock, endEvents, err := e.lock(endTerm)
 	if err != nil {
 		return err
 	}
+	defer endEvents()
 	failed, over := make(chan error, 1), make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          lock,
@@ -152,8 +153,9 @@ func (e *election) leave(ctx context.Context, within time.Duration) {
 	e.farewell(ctx)
 }
 
-// lock is the lease that the stock scheduler uses as well.
-func (e *election) lock(lost func()) (*fencedLock, error) {
+// lock is the lease that the stock scheduler uses as well, and a function that ends the
+// recording of its events.
+func (e *election) lock(lost func()) (*fencedLock, func(), error) {
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: e.client.CoreV1().Events(e.config.ResourceNamespace)})
 	lease, err := resourcelock.New(resourcelock.LeasesResourceLock,
@@ -164,7 +166,8 @@ func (e *election) lock(lost func()) (*fencedLock, error) {
 			EventRecorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: e.component}),
 		})
 	if err != nil {
-		return nil, fmt.Errorf("leader election: %w", err)
+		broadcaster.Shutdown()
+		return nil, nil, fmt.Errorf("leader election: %w", err)
 	}
-	return &fencedLock{Interface: lease, fence: e.fence, term: e.config.RenewDeadline.Duration, lost: lost}, nil
+	return &fencedLock{Interface: lease, fence: e.fence, term: e.config.RenewDeadline.Duration, lost: lost}, broadcaster.Shutdown, nil
 }

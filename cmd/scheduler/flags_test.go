@@ -1,24 +1,24 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	componentbaseconfig "k8s.io/component-base/config"
 	componentbaseoptions "k8s.io/component-base/config/options"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func parse(t *testing.T, args ...string) *flags {
 	t.Helper()
 	set := pflag.NewFlagSet("scheduler", pflag.ContinueOnError)
 	f := addFlags(set)
-	if err := set.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, set.Parse(args))
 	return f
 }
 
@@ -38,9 +38,7 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 			differ[flag.Name] = own.Value.String()
 		}
 	})
-	if diff := cmp.Diff(ourDefaults, differ); diff != "" {
-		t.Errorf("defaults that differ (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "defaults that differ", ourDefaults, differ)
 	election := pflag.NewFlagSet("election", pflag.ContinueOnError)
 	componentbaseoptions.BindLeaderElectionFlags(&componentbaseconfig.LeaderElectionConfiguration{}, election)
 	election.VisitAll(func(flag *pflag.Flag) {
@@ -55,69 +53,59 @@ func TestEveryFlagOfVolcanoKeepsItsDefaultExceptOurs(t *testing.T) {
 	}
 }
 
-func TestLeaseIsThatOfTheStockScheduler(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args      []string
-		wantLease string
+func TestWhatFlagsMean(t *testing.T) {
+	lease := func(f *flags) string {
+		return f.volcano.LeaderElection.ResourceNamespace + "/" + f.volcano.LeaderElection.ResourceName
+	}
+	elects := func(f *flags) string { return fmt.Sprint(f.volcano.LeaderElection.LeaderElect) }
+	foreign := func(f *flags) string {
+		if f.foreign == nil {
+			return "never looked for"
+		}
+		return f.foreign.String()
+	}
+	beats := func(f *flags) string { return f.heartbeatNamespace() }
+	for t, tc := range check.Cases(t, map[string]struct {
+		args []string
+		says func(*flags) string
+		want string
 	}{
-		"by default":                       {nil, "volcano-system/volcano"},
-		"whatever the scheduler's name is": {[]string{"--scheduler-name=cards"}, "volcano-system/volcano"},
-		"in another namespace":             {[]string{"--leader-elect-resource-namespace=a", "--leader-elect-resource-name=b"}, "a/b"},
-		"in the deprecated flag's one":     {[]string{"--lock-object-namespace=c"}, "c/volcano"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := parse(t, tc.args...)
-			if err := f.complete(); err != nil {
-				t.Fatal(err)
-			}
-			election := f.volcano.LeaderElection
-			if got := election.ResourceNamespace + "/" + election.ResourceName; got != tc.wantLease {
-				t.Errorf("lease is %s, want %s", got, tc.wantLease)
-			}
-			if !election.LeaderElect || election.LeaseDuration.Duration != 15*time.Second ||
-				election.RenewDeadline.Duration != 10*time.Second || election.RetryPeriod.Duration != 2*time.Second {
-				t.Errorf("election is %+v", election)
-			}
-			if options.ServerOpts != f.volcano {
-				t.Error("Volcano does not know the options")
-			}
-		})
+		"the lease is that of the stock scheduler":                   {nil, lease, "volcano-system/volcano"},
+		"the lease, whatever the scheduler's name is":                {[]string{"--scheduler-name=cards"}, lease, "volcano-system/volcano"},
+		"the lease in another namespace":                             {[]string{"--leader-elect-resource-namespace=a", "--leader-elect-resource-name=b"}, lease, "a/b"},
+		"the lease in the deprecated flag's namespace":               {[]string{"--lock-object-namespace=c"}, lease, "c/volcano"},
+		"the election cannot be switched off in a cluster":           {[]string{"--leader-elect=false"}, elects, "true"}, // as Volcano's installer has it
+		"the election by hand, with a kubeconfig":                    {[]string{"--leader-elect=false", "--kubeconfig=x"}, elects, "false"},
+		"the election by hand, with an address":                      {[]string{"--leader-elect=false", "--master=x"}, elects, "false"},
+		"foreign schedulers are found by label":                      {nil, foreign, "app=volcano-scheduler"},
+		"foreign schedulers by other labels":                         {[]string{"--foreign-scheduler-selector=app in (a,b)"}, foreign, "app in (a,b)"},
+		"foreign schedulers by no label":                             {[]string{"--foreign-scheduler-selector="}, foreign, "never looked for"},
+		"the heartbeat lies beside the configuration":                {nil, beats, "volcano-system"},
+		"the heartbeat beside another ConfigMap":                     {[]string{"--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"}, beats, "a"},
+		"the heartbeat beside the lease, as a file is configured by": {[]string{"--scheduler-conf=/conf", "--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"}, beats, "b"},
+	}) {
+		f := parse(t, tc.args...)
+		check.NoError(t, f.complete())
+		check.Equal(t, "it", tc.want, tc.says(f))
+		election := f.volcano.LeaderElection
+		check.Equal(t, "times", [3]time.Duration{15 * time.Second, 10 * time.Second, 2 * time.Second},
+			[3]time.Duration{election.LeaseDuration.Duration, election.RenewDeadline.Duration, election.RetryPeriod.Duration})
+		if options.ServerOpts != f.volcano {
+			t.Error("Volcano does not know the options")
+		}
 	}
 }
 
 func TestDefaultConfigurationCannotBeSwitchedOn(t *testing.T) {
 	f := parse(t, "--disable-default-scheduler-config=false")
-	if err := f.complete(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, f.complete())
 	if !f.volcano.DisableDefaultSchedulerConfig {
 		t.Error("Volcano would fall back to a configuration without card quotas")
 	}
 }
 
-func TestElectionCannotBeSwitchedOffInACluster(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args []string
-		want bool
-	}{
-		"as Volcano's installer has it": {[]string{"--leader-elect=false"}, true},
-		"by hand, with a kubeconfig":    {[]string{"--leader-elect=false", "--kubeconfig=x"}, false},
-		"by hand, with an address":      {[]string{"--leader-elect=false", "--master=x"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := parse(t, tc.args...)
-			if err := f.complete(); err != nil {
-				t.Fatal(err)
-			}
-			if got := f.volcano.LeaderElection.LeaderElect; got != tc.want {
-				t.Errorf("elects: %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestFlagsRefused(t *testing.T) {
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		args []string
 		want string
 	}{
@@ -128,59 +116,9 @@ func TestFlagsRefused(t *testing.T) {
 		"a lease shorter than its deadline": {[]string{"--leader-elect-lease-duration=5s"}, "leaderElection.leaseDuration"},
 		"a selector that is none":           {[]string{"--foreign-scheduler-selector=app in"}, "--foreign-scheduler-selector=app in is no label selector"},
 		"a certificate that does not exist": {[]string{"--ca-cert-file=x", "--tls-cert-file=x", "--tls-private-key-file=x"}, "read the serving certificate"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := parse(t, tc.args...).complete()
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want …%s…", err, tc.want)
-			}
-		})
-	}
-}
-
-func TestForeignSchedulersAreFoundByLabel(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args []string
-		want string
-	}{
-		"by default":    {nil, "app=volcano-scheduler"},
-		"by other ones": {[]string{"--foreign-scheduler-selector=app in (a,b)"}, "app in (a,b)"},
-		"never":         {[]string{"--foreign-scheduler-selector="}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := parse(t, tc.args...)
-			if err := f.complete(); err != nil {
-				t.Fatal(err)
-			}
-			got := ""
-			if f.foreign != nil {
-				got = f.foreign.String()
-			}
-			if got != tc.want {
-				t.Errorf("selector is %q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestHeartbeatLiesBesideTheConfiguration(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args []string
-		want string
-	}{
-		"by default":                   {nil, "volcano-system"},
-		"beside another ConfigMap":     {[]string{"--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"}, "a"},
-		"with a file beside the lease": {[]string{"--scheduler-conf=/conf", "--scheduler-configmap=a/conf", "--leader-elect-resource-namespace=b"}, "b"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := parse(t, tc.args...)
-			if err := f.complete(); err != nil {
-				t.Fatal(err)
-			}
-			if got := f.heartbeatNamespace(); got != tc.want {
-				t.Errorf("namespace is %s, want %s", got, tc.want)
-			}
-		})
+	}) {
+		err := parse(t, tc.args...).complete()
+		check.Says(t, err, tc.want)
 	}
 }
 
@@ -197,8 +135,6 @@ func TestProvidersVersionsAreUnderstood(t *testing.T) {
 		{"1", "34-gke.100"}: "1.34-gke.100",
 		{"1+", "34+"}:       "1.34",
 	} {
-		if got := majorMinor(parts[0], parts[1]); got != want {
-			t.Errorf("%v is %s, want %s", parts, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%v", parts), want, majorMinor(parts[0], parts[1]))
 	}
 }

@@ -24,6 +24,8 @@ const (
 	foreignEventSource = "cardquota-scheduler-handover"
 	// reasonForeign is the reason of those events and of the readiness page.
 	reasonForeign = "ForeignScheduler"
+	// lookAgain is the time after which what is followed is looked at again though nothing changed.
+	lookAgain = 10 * time.Minute
 	// askAgain is the time between two looks while an answer is missing.
 	askAgain = time.Second
 	// answerWithin is how long the API server may take to answer one.

@@ -12,15 +12,13 @@ import (
 
 	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/testing/builder"
 )
 
 // strangerOn creates a pod of the stock scheduler. Nobody deletes it but the test.
 func (c *testCluster) strangerOn(t *testing.T, name, node string) *corev1.Pod {
 	t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: name, Labels: map[string]string{"app": "volcano-scheduler"}},
-		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
-	}
+	pod := builder.Pod("volcano-system", name).Label("app", "volcano-scheduler").Scheduler("").Node(node).Obj()
 	c.create(t, pod)
 	return pod
 }

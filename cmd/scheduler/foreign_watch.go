@@ -55,6 +55,7 @@ func (f *foreign) run(ctx context.Context) {
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: source,
 		ObjectType:    &corev1.Pod{},
+		ResyncPeriod:  lookAgain,
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { look() },
 			UpdateFunc: func(any, any) { look() },

@@ -19,16 +19,16 @@ import (
 	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/configgate"
 	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/timing"
 	"cardquota.dev/operator/internal/version"
 )
 
-const (
-	// beatEvery is the shortest time between two heartbeats that say the same,
-	// and between two trials when one failed.
-	beatEvery = 2 * time.Second
-	// beatWithin is how long one heartbeat may take to write.
-	beatWithin = 3 * time.Second
-)
+// beatEvery is the shortest time between two heartbeats that say the same,
+// and between two trials when one failed.
+var beatEvery = timing.Wait(2 * time.Second)
+
+// beatWithin is how long one heartbeat may take to write.
+const beatWithin = 3 * time.Second
 
 // beater writes the heartbeat. Sessions hand it their reports and go on; it
 // writes one at a time, always the newest, and only when a session has closed:

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -21,6 +22,7 @@ import (
 	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/configgate"
 	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestAHeartbeatIsDue(t *testing.T) {
@@ -29,7 +31,7 @@ func TestAHeartbeatIsDue(t *testing.T) {
 		return heartbeat.Report{Identity: "i", Version: "v", ConfigHash: hash, At: noon.Add(after)}
 	}
 	last := report("a", 0)
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		report heartbeat.Report
 		last   *heartbeat.Report
 		failed bool
@@ -41,12 +43,8 @@ func TestAHeartbeatIsDue(t *testing.T) {
 		"another at once":                 {report("b", time.Millisecond), &last, false, true},
 		"another at once after a failure": {report("b", time.Second), &last, true, false},
 		"the failed one after two":        {report("a", 2*time.Second), &last, true, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := due(tc.report, tc.last, tc.failed); got != tc.want {
-				t.Errorf("due: %v, want %v", got, tc.want)
-			}
-		})
+	}) {
+		check.Equal(t, "due", tc.want, due(tc.report, tc.last, tc.failed))
 	}
 }
 
@@ -54,11 +52,11 @@ func TestConfigProblem(t *testing.T) {
 	for reason, want := range map[string]string{
 		configgate.ReasonLoaded: "", configgate.ReasonRejected: "m", configgate.ReasonMissing: "m", configgate.ReasonNotWritten: "m", configgate.ReasonNotConfigured: "m",
 	} {
-		if got := configProblem(configgate.Status{Reason: reason, Message: "m"}); got != want {
-			t.Errorf("%s: problem %q, want %q", reason, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%s: problem", reason), want, configProblem(configgate.Status{Reason: reason, Message: "m"}))
 	}
 }
+
+var leaseResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
 
 // beating is a beater under test.
 type beating struct {
@@ -76,14 +74,6 @@ func newBeating() *beating {
 	return b
 }
 
-// start lets it write in the background until the test ends.
-func (b *beating) start(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { b.run(ctx); close(ended) }()
-	t.Cleanup(func() { stop(); <-ended })
-}
-
 // session is a session with a hash that was closed so long after the beginning.
 func (b *beating) session(hash string, after time.Duration) capacitycard.SessionReport {
 	return capacitycard.SessionReport{ConfigHash: hash, At: b.began.Add(after)}
@@ -91,7 +81,7 @@ func (b *beating) session(hash string, after time.Duration) capacitycard.Session
 
 // said is what the Lease says.
 func (b *beating) said() (heartbeat.Report, error) {
-	object, err := b.client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), "ns", heartbeat.LeaseName)
+	object, err := b.client.Tracker().Get(leaseResource, "ns", heartbeat.LeaseName)
 	if err != nil {
 		return heartbeat.Report{}, err
 	}
@@ -110,61 +100,56 @@ func (b *beating) writes() int {
 }
 
 func TestHeartbeatSaysWhatTheSessionRanWith(t *testing.T) {
-	g, b := patient(t), newBeating()
+	g, b := NewWithT(t), newBeating()
 	b.report(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began})
-	said, err := b.said()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(said).To(Equal(heartbeat.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
+	g.Expect(b.said()).To(Equal(heartbeat.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
 
 	// A change is said at once, and what others wrote on the Lease stays.
-	_, err = b.client.CoordinationV1().Leases("ns").Patch(t.Context(), heartbeat.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{})
+	_, err := b.client.CoordinationV1().Leases("ns").Patch(t.Context(), heartbeat.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	b.lease = nil // the API server would answer with a conflict
 	b.faulty.Store("the text is bad")
 	session := b.session("a", time.Millisecond)
 	session.Problem = "an argument is bad"
 	b.report(t.Context(), &session)
-	said, err = b.said()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(said.ConfigProblem).To(Equal("the text is bad"))
+	g.Expect(b.said()).To(HaveField("ConfigProblem", "the text is bad"))
 	b.faulty.Store("")
 	session = b.session("", time.Second)
 	session.Problem = "an argument is bad"
 	b.report(t.Context(), &session)
-	said, err = b.said()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(said.ConfigProblem).To(Equal("an argument is bad"))
-	g.Expect(said.ConfigHash).To(BeEmpty())
+	g.Expect(b.said()).To(And(HaveField("ConfigProblem", "an argument is bad"), HaveField("ConfigHash", "")))
 	lease, err := b.client.CoordinationV1().Leases("ns").Get(t.Context(), heartbeat.LeaseName, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(lease.Labels).To(HaveKeyWithValue("team", "infra"))
 }
 
 func TestHeartbeatNeverHoldsASessionUpAndNeverLosesTheNewest(t *testing.T) {
-	g, b := patient(t), newBeating()
-	arrived, answer := make(chan struct{}), make(chan struct{})
-	b.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-		close(arrived)
-		<-answer
-		return false, nil, nil
+	instant(t, func(t *testing.T, g *WithT) {
+		b, arrived, answer := newBeating(), make(chan struct{}), make(chan struct{})
+		b.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			close(arrived)
+			<-answer
+			return false, nil, nil
+		})
+		go b.run(t.Context())
+		b.beat(b.session("first", 0))
+		<-arrived
+		for i, hash := range []string{"b", "c", "d", "newest"} {
+			b.beat(b.session(hash, time.Duration(i+1)*time.Second)) // returns although a write is under way
+		}
+		close(answer)
+		synctest.Wait()
+		before, err := b.said()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(before.ConfigHash).To(Equal("newest"))
+		time.Sleep(long)
+		g.Expect(b.said()).To(Equal(before), "no session, no heartbeat")
+		g.Expect(b.writes()).To(Equal(2), "those between are dropped")
 	})
-	b.start(t)
-	b.beat(b.session("first", 0))
-	<-arrived
-	for i, hash := range []string{"b", "c", "d", "newest"} {
-		b.beat(b.session(hash, time.Duration(i+1)*time.Second)) // returns although a write is under way
-	}
-	close(answer)
-	g.Eventually(func() string { said, _ := b.said(); return said.ConfigHash }).Should(Equal("newest"))
-	g.Expect(b.writes()).To(Equal(2), "those between are dropped")
-	// No session, no heartbeat.
-	before, err := b.said()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Consistently(func() heartbeat.Report { said, _ := b.said(); return said }, "2500ms").Should(Equal(before))
 }
 
 func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
-	g, b := patient(t), newBeating()
+	g, b := NewWithT(t), newBeating()
 	failing := map[string]error{}
 	b.client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		err := failing[action.GetVerb()]
@@ -192,7 +177,7 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	g.Expect(beat("a", beatEvery)).To(Equal("a"))
 	failing["update"] = apierrors.NewConflict(coordinationv1.Resource("leases"), heartbeat.LeaseName, errors.New("changed"))
 	g.Expect(beat("b", time.Millisecond)).To(Equal("b"), "somebody else changed the Lease")
-	g.Expect(b.client.Tracker().Delete(coordinationv1.SchemeGroupVersion.WithResource("leases"), "ns", heartbeat.LeaseName)).To(Succeed())
+	g.Expect(b.client.Tracker().Delete(leaseResource, "ns", heartbeat.LeaseName)).To(Succeed())
 	g.Expect(beat("b", beatEvery)).To(Equal("b"), "somebody else deleted the Lease")
 	failing["update"] = errors.New("not now")
 	g.Expect(beat("c", time.Millisecond)).To(Equal("b"))
@@ -202,7 +187,7 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 
 // TestOnlyTheLeaderBeats: the fence stands before the heartbeat as well.
 func TestOnlyTheLeaderBeats(t *testing.T) {
-	g := patient(t)
+	g := NewWithT(t)
 	var asked, written atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -228,7 +213,7 @@ func TestOnlyTheLeaderBeats(t *testing.T) {
 
 // TestTheLastHeartbeat: who stops in order says so, of himself only.
 func TestTheLastHeartbeat(t *testing.T) {
-	g, b := patient(t), newBeating()
+	g, b := NewWithT(t), newBeating()
 	g.Expect(endHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed(), "there is none")
 	g.Expect(b.writes()).To(BeZero())
 	b.report(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", At: b.began})
@@ -243,9 +228,7 @@ func TestTheLastHeartbeat(t *testing.T) {
 		return conflicts >= 0, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), heartbeat.LeaseName, errors.New("changed"))
 	})
 	g.Expect(endHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed())
-	said, err := b.said()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(said).To(Equal(heartbeat.Report{
+	g.Expect(b.said()).To(Equal(heartbeat.Report{
 		Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", At: b.began.Truncate(time.Microsecond), Ended: true,
 	}))
 }

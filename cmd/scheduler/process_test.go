@@ -14,12 +14,13 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -64,9 +65,7 @@ func (p *process) output() string {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	port, err := cluster.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
@@ -79,9 +78,7 @@ func (c *testCluster) startProcess(t *testing.T) *process {
 		"--kubeconfig="+c.kubeconfig, "--healthz-address="+p.health, "--listen-address="+p.metrics)
 	p.command.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "DEBUG_SOCKET_DIR="+t.TempDir())
 	p.command.Stdout, p.command.Stderr = p, p
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, p.command.Start())
 	go func() {
 		_ = p.command.Wait() // the exit code says it all
 		p.exited <- p.command.ProcessState.ExitCode()
@@ -186,21 +183,9 @@ func tempDir(command *exec.Cmd) string {
 // bindsAPod submits a pod that asks for no card and waits for its placement.
 func (c *testCluster) bindsAPod(t *testing.T, g *WithT, name string) {
 	t.Helper()
-	group := &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec:       schedulingv1beta1.PodGroupSpec{MinMember: 1, Queue: "default"},
-	}
-	g.Expect(c.admin.Create(t.Context(), group)).To(Succeed())
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{"scheduling.k8s.io/group-name": name}},
-		Spec: corev1.PodSpec{
-			SchedulerName: "volcano",
-			Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
-			}}},
-		},
-	}
-	g.Expect(c.admin.Create(t.Context(), pod)).To(Succeed())
+	c.create(t, builder.PodGroup("default", name).Queue("default").Obj())
+	pod := builder.Pod("default", name).PodGroup(name).CPU("100m").Obj()
+	c.create(t, pod)
 	g.Eventually(func(g Gomega) {
 		// Volcano's controllers, which open queues, do not run here.
 		var queue schedulingv1beta1.Queue
@@ -225,7 +210,5 @@ func (c *testCluster) configure(t *testing.T, text string) {
 	if apierrors.IsAlreadyExists(err) {
 		err = c.admin.Update(t.Context(), object)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 }

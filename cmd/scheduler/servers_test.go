@@ -2,13 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"volcano.sh/volcano/cmd/scheduler/app/options"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 type fixedState string
@@ -31,41 +33,31 @@ func TestHealthPages(t *testing.T) {
 }
 
 func TestMetricsAndProfilesAreServedAsAsked(t *testing.T) {
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		opt  options.ServerOption
 		want map[string]int
 	}{
 		"metrics only":  {options.ServerOption{EnableMetrics: true}, map[string]int{"/metrics": 200, "/debug/pprof/": 404}},
 		"profiles only": {options.ServerOption{EnablePprof: true}, map[string]int{"/metrics": 404, "/debug/pprof/": 200}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			handler := metricsHandler(&tc.opt)
-			for path, want := range tc.want {
-				answer := httptest.NewRecorder()
-				handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
-				if answer.Code != want {
-					t.Errorf("%s answers %d, want %d", path, answer.Code, want)
-				}
-			}
-		})
+	}) {
+		handler := metricsHandler(&tc.opt)
+		for path, want := range tc.want {
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+			check.Equal(t, fmt.Sprintf("%s answers", path), want, answer.Code)
+		}
 	}
 }
 
 func TestServersEndWithTheirContext(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	opt := &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0"}
-	if err := serve(ctx, opt, healthHandler(fixedState("fine")), nil); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, serve(ctx, opt, healthHandler(fixedState("fine")), nil))
 	stop()
 	opt.HealthzBindAddress = "256.0.0.1:1"
-	if err := serve(t.Context(), opt, nil, nil); err == nil || !strings.Contains(err.Error(), "listen on 256.0.0.1:1") {
-		t.Errorf("an address that is none: %v", err)
-	}
+	check.Says(t, serve(t.Context(), opt, nil, nil), "listen on 256.0.0.1:1")
 	opt = &options.ServerOption{EnableHealthz: true, HealthzBindAddress: "127.0.0.1:0", CaCertData: []byte("x"), CertData: []byte("x"), KeyData: []byte("x")}
-	if err := serve(t.Context(), opt, nil, nil); err == nil || !strings.Contains(err.Error(), "serving certificate") {
-		t.Errorf("a certificate that is none: %v", err)
-	}
+	check.Says(t, serve(t.Context(), opt, nil, nil), "serving certificate")
 }
 
 // get returns the body of a page, and its status.

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // Half an hour each. The programs serve the metrics that they have in such a state.
@@ -75,9 +73,7 @@ func TestAlertsFireWhenTheyShall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := slices.Sorted(maps.Keys(newWorld(t, tc.series...).fired(t)))
 			slices.Sort(tc.want)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("alerts (-want +got):\n%s", diff)
-			}
+			equal(t, "alerts (-want +got)", tc.want, got)
 		})
 	}
 }
@@ -99,7 +95,5 @@ func TestEveryAlertIsKnown(t *testing.T) {
 	for _, rule := range rules(t) {
 		names = append(names, rule.Alert)
 	}
-	if diff := cmp.Diff([]string{absent, stands, unproven, bypass, over, outside}, names); diff != "" {
-		t.Errorf("alerts (-here +config/prometheus):\n%s", diff)
-	}
+	equal(t, "alerts (-here +config/prometheus)", []string{absent, stands, unproven, bypass, over, outside}, names)
 }

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	promql "github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -45,9 +44,7 @@ func exported(t *testing.T) []string {
 			})
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 	return slices.Sorted(maps.Keys(names))
 }
@@ -69,9 +66,7 @@ func explained(t *testing.T) []string {
 }
 
 func TestEveryMetricIsExplainedAndNoOther(t *testing.T) {
-	if diff := cmp.Diff(exported(t), explained(t)); diff != "" {
-		t.Errorf("metrics (-cmd and internal +docs/metrics.md):\n%s", diff)
-	}
+	equal(t, "metrics (-cmd and internal +docs/metrics.md)", exported(t), explained(t))
 }
 
 func TestAlertsAskForMetricsThatThereAre(t *testing.T) {

@@ -18,12 +18,25 @@ import (
 // depend on files outside of this module: run them with -count=1, or an old result is shown.
 const projectRoot = "../.."
 
-func read(t *testing.T, name string) string {
+func noError(t *testing.T, err error) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(projectRoot, name))
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// equal reports a difference under a title that says which side is which.
+func equal[V any](t *testing.T, what string, left, right V) {
+	t.Helper()
+	if diff := cmp.Diff(left, right); diff != "" {
+		t.Errorf("%s:\n%s", what, diff)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(projectRoot, name))
+	noError(t, err)
 	return string(text)
 }
 
@@ -33,9 +46,7 @@ func installed(t *testing.T) map[string]any {
 	var rule struct {
 		Spec map[string]any `json:"spec"`
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "config/prometheus/prometheusrule.yaml")), &rule); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, yaml.Unmarshal([]byte(read(t, "config/prometheus/prometheusrule.yaml")), &rule))
 	return rule.Spec
 }
 
@@ -44,9 +55,7 @@ func installed(t *testing.T) map[string]any {
 func rules(t *testing.T) []rulefmt.Rule {
 	t.Helper()
 	text, err := yaml.Marshal(installed(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	parsed, problems := rulefmt.Parse(text, false, model.UTF8Validation)
 	for _, problem := range problems {
 		t.Error(problem)
@@ -76,10 +85,6 @@ func TestAlertsAreThoseOfTheDocument(t *testing.T) {
 		t.Fatal("docs/metrics.md has no YAML block")
 	}
 	var told map[string]any
-	if err := yaml.UnmarshalStrict([]byte(block), &told); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(told, installed(t)); diff != "" {
-		t.Errorf("alerts (-docs/metrics.md +config/prometheus):\n%s", diff)
-	}
+	noError(t, yaml.UnmarshalStrict([]byte(block), &told))
+	equal(t, "alerts (-docs/metrics.md +config/prometheus)", told, installed(t))
 }

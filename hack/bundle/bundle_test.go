@@ -25,6 +25,21 @@ import (
 // depend on files outside of this module: run them with -count=1, or an old result is shown.
 const projectRoot = "../.."
 
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// equal reports a difference under a title that says which side is which.
+func equal[V any](t *testing.T, what string, left, right V) {
+	t.Helper()
+	if diff := cmp.Diff(left, right); diff != "" {
+		t.Errorf("%s:\n%s", what, diff)
+	}
+}
+
 func loadBundle(t *testing.T) *manifests.Bundle {
 	t.Helper()
 	bundle, err := manifests.GetBundleFromDir(filepath.Join(projectRoot, bundleDir))
@@ -37,9 +52,7 @@ func loadBundle(t *testing.T) *manifests.Bundle {
 func committed(t *testing.T, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(projectRoot, bundleDir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return content
 }
 
@@ -78,9 +91,7 @@ func TestValidatorsFindNoErrorAndNoWarning(t *testing.T) {
 	for _, object := range bundle.Objects {
 		got[object.GetKind()]++
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("objects of the bundle by kind (-want +got):\n%s", diff)
-	}
+	equal(t, "objects of the bundle by kind (-want +got)", want, got)
 }
 
 func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
@@ -125,37 +136,25 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 
 func TestGeneratingAgainChangesNothing(t *testing.T) {
 	src, err := readSources(os.DirFS(projectRoot))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	generated, err := generate(src, standardRelease())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	onDisk, err := readTree(os.DirFS(filepath.Join(projectRoot, bundleDir)), ".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(texts(generated), texts(onDisk)); diff != "" {
-		t.Errorf("bundle/ is not what config/ generates, run make bundle (-generated +on disk):\n%s", diff)
-	}
+	noError(t, err)
+	equal(t, "bundle/ is not what config/ generates, run make bundle (-generated +on disk)", texts(generated), texts(onDisk))
 }
 
 func TestAnnotationsAreTheImagesLabels(t *testing.T) {
 	var file struct {
 		Annotations map[string]string `json:"annotations"`
 	}
-	if err := yaml.UnmarshalStrict(committed(t, "metadata/annotations.yaml"), &file); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, yaml.UnmarshalStrict(committed(t, "metadata/annotations.yaml"), &file))
 	labels := map[string]string{}
 	line := regexp.MustCompile(`(?m)^LABEL ([^=\s]+)=(.+)$`)
 	for _, label := range line.FindAllStringSubmatch(string(committed(t, "bundle.Dockerfile")), -1) {
 		labels[label[1]] = label[2]
 	}
-	if diff := cmp.Diff(file.Annotations, labels); diff != "" {
-		t.Errorf("annotations and labels differ (-annotations +labels):\n%s", diff)
-	}
+	equal(t, "annotations and labels differ (-annotations +labels)", file.Annotations, labels)
 	if len(labels) != 8 {
 		t.Errorf("got %d labels, want the 8 of a bundle with a scorecard", len(labels))
 	}
@@ -191,9 +190,7 @@ func TestOnlyAllNamespacesIsSupported(t *testing.T) {
 		v1alpha1.InstallModeTypeOwnNamespace: false, v1alpha1.InstallModeTypeSingleNamespace: false,
 		v1alpha1.InstallModeTypeMultiNamespace: false, v1alpha1.InstallModeTypeAllNamespaces: true,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("install modes (-want +got):\n%s", diff)
-	}
+	equal(t, "install modes (-want +got)", want, got)
 }
 
 func firstContainer(b *manifests.Bundle) *corev1.Container {
@@ -212,8 +209,6 @@ func texts(files map[string][]byte) map[string]string {
 func examples(t *testing.T, csv *v1alpha1.ClusterServiceVersion) []map[string]any {
 	t.Helper()
 	var list []map[string]any
-	if err := json.Unmarshal([]byte(csv.Annotations["alm-examples"]), &list); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(csv.Annotations["alm-examples"]), &list))
 	return list
 }

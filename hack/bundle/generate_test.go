@@ -11,7 +11,6 @@ import (
 	"testing/fstest"
 
 	"github.com/blang/semver/v4"
-	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
@@ -75,9 +74,7 @@ func TestFieldsThatTheSchemaAlwaysRefusesAreLeftOut(t *testing.T) {
 	for _, f := range fields(schema, "") {
 		got = append(got, f.path)
 	}
-	if diff := cmp.Diff([]string{"a", "conditions", "list", "list[0].b", "sometimes"}, got); diff != "" {
-		t.Errorf("fields (-want +got):\n%s", diff)
-	}
+	equal(t, "fields (-want +got)", []string{"a", "conditions", "list", "list[0].b", "sometimes"}, got)
 }
 
 // project is this project's config/ in memory, so that a test can change it.
@@ -92,9 +89,7 @@ func project(t *testing.T) fstest.MapFS {
 		files[name] = &fstest.MapFile{Data: content}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return files
 }
 
@@ -104,6 +99,13 @@ func generateFrom(files fs.FS, release release) (map[string][]byte, error) {
 		return nil, err
 	}
 	return generate(src, release)
+}
+
+func generated(t *testing.T, release release) map[string][]byte {
+	t.Helper()
+	files, err := generateFrom(project(t), release)
+	noError(t, err)
+	return files
 }
 
 func TestWhatABundleCannotSayIsRefused(t *testing.T) {
@@ -192,16 +194,11 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 func TestScorecardRunsTheImageThatIsNamed(t *testing.T) {
 	chosen := standardRelease()
 	chosen.scorecard = "registry.example/scorecard-test:v1.41.1"
-	files, err := generateFrom(project(t), chosen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := generated(t, chosen)
 	var config struct {
 		Stages []struct{ Tests []struct{ Image string } }
 	}
-	if err := yaml.Unmarshal(files["tests/scorecard/config.yaml"], &config); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, yaml.Unmarshal(files["tests/scorecard/config.yaml"], &config))
 	if n := len(config.Stages[0].Tests); n != 6 {
 		t.Errorf("%d tests, want 6", n)
 	}
@@ -216,13 +213,8 @@ func TestImagesCanBeGivenByDigest(t *testing.T) {
 	const digest = "registry.example/mirror/cardquota-scheduler@sha256:0123"
 	chosen := standardRelease()
 	chosen.images.registry = "registry.example/team"
-	if err := chosen.images.override("cardquota-scheduler=" + digest); err != nil {
-		t.Fatal(err)
-	}
-	files, err := generateFrom(project(t), chosen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, chosen.images.override("cardquota-scheduler="+digest))
+	files := generated(t, chosen)
 	csv := string(files["manifests/cardquota.clusterserviceversion.yaml"])
 	for _, want := range []string{"image: " + digest + "\n", "image: registry.example/team/cardquota-manager:v0.2.0\n"} {
 		if n := strings.Count(csv, want); n != 2 {
@@ -249,9 +241,7 @@ func TestAReleaseHasItsPlaceInTheChannel(t *testing.T) {
 			csv := &v1alpha1.ClusterServiceVersion{}
 			csv.Annotations = map[string]string{}
 			csv.Spec.Version.Version, csv.Spec.Replaces = semver.MustParse("0.2.0"), "cardquota.v0.1.0"
-			if err := (release{version: tc.version, replaces: tc.replaces}).number(csv); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, (release{version: tc.version, replaces: tc.replaces}).number(csv))
 			if csv.Name != tc.wantName || csv.Spec.Replaces != tc.wantReplaces || csv.Annotations[skipRange] != tc.want {
 				t.Errorf("got %s, replaces %s, skips %s; want %s, %s, %s",
 					csv.Name, csv.Spec.Replaces, csv.Annotations[skipRange], tc.wantName, tc.wantReplaces, tc.want)
@@ -277,16 +267,10 @@ func TestWriteLeavesNothingOld(t *testing.T) {
 	first := map[string][]byte{"manifests/a.yaml": []byte("a"), "manifests/b.yaml": []byte("b")}
 	second := map[string][]byte{"manifests/b.yaml": []byte("B"), "metadata/c.yaml": []byte("c")}
 	for _, files := range []map[string][]byte{first, second} {
-		if err := write(dir, files); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, write(dir, files))
 		got, err := readTree(os.DirFS(dir), ".")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(texts(files), texts(got)); diff != "" {
-			t.Errorf("folder (-want +got):\n%s", diff)
-		}
+		noError(t, err)
+		equal(t, "folder (-want +got)", texts(files), texts(got))
 	}
 }
 
@@ -297,15 +281,9 @@ func TestRunNeedsAProject(t *testing.T) {
 }
 
 func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
-	first, err := generateFrom(project(t), standardRelease())
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := generated(t, standardRelease())
 	for range 5 {
-		again, err := generateFrom(project(t), standardRelease())
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := generated(t, standardRelease())
 		if !maps.EqualFunc(first, again, func(a, b []byte) bool { return string(a) == string(b) }) {
 			t.Fatal("two runs over the same sources differ")
 		}

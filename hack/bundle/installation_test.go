@@ -10,7 +10,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -59,13 +58,9 @@ func everything(t *testing.T) installed {
 	}
 	files["config/everything/kustomization.yaml"] = &fstest.MapFile{Data: []byte(text)}
 	config, err := inMemory(fs.FS(files), "config")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	objects, err := build(config, "config/everything")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var all installed
 	for _, object := range objects {
 		if err := all.add(object); err != nil {
@@ -143,9 +138,7 @@ func (all installed) targets(t *testing.T) []target {
 	var list []target
 	for _, monitor := range all.monitors {
 		selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for i := range all.services {
 			service := &all.services[i]
 			for _, endpoint := range monitor.Spec.Endpoints {
@@ -177,9 +170,7 @@ func TestPrometheusScrapesBothPrograms(t *testing.T) {
 			t.Errorf("Deployment %s serves its metrics in the clear", target.deployment.Name)
 		}
 	}
-	if diff := cmp.Diff(map[string]int{"cardquota-manager": 1, "cardquota-scheduler": 1}, scraped); diff != "" {
-		t.Errorf("how often Deployments are scraped (-want +got):\n%s", diff)
-	}
+	equal(t, "how often Deployments are scraped (-want +got)", map[string]int{"cardquota-manager": 1, "cardquota-scheduler": 1}, scraped)
 }
 
 // The alerts know a target by its job, which is the name of the Service.
@@ -191,9 +182,7 @@ func TestAlertsAskForJobsThatThereAre(t *testing.T) {
 	}
 	for _, rule := range all.rules {
 		text, err := rule.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		asked := regexp.MustCompile(`job=\\"([^\\]*)\\"`).FindAllStringSubmatch(string(text), -1)
 		for _, job := range asked {
 			if !slices.Contains(jobs, job[1]) {
@@ -212,9 +201,7 @@ func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 	allowed, wanted := map[string][]string{}, map[string][]string{}
 	for _, policy := range all.policies {
 		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		deployment, err := all.deployment(policy.Namespace, selector)
 		if err != nil {
 			t.Errorf("NetworkPolicy %s: %v", policy.Name, err)
@@ -231,9 +218,7 @@ func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 	}
 	for _, service := range all.services {
 		deployment, err := all.deployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, port := range service.Spec.Ports {
 			wanted[deployment.Name] = append(wanted[deployment.Name], port.TargetPort.String())
 		}
@@ -243,7 +228,5 @@ func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 			slices.Sort(ports[name])
 		}
 	}
-	if diff := cmp.Diff(wanted, allowed); diff != "" {
-		t.Errorf("ports (-behind Services +let in):\n%s", diff)
-	}
+	equal(t, "ports (-behind Services +let in)", wanted, allowed)
 }

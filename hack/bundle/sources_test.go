@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,9 +29,7 @@ func documents(t *testing.T, pattern string) []map[string]any {
 	var list []map[string]any
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, text := range separator.Split(string(content), -1) {
 			object := map[string]any{}
 			if err := yaml.Unmarshal([]byte(text), &object); err != nil {
@@ -51,12 +48,8 @@ func into[T any](t *testing.T, object any) T {
 	t.Helper()
 	var typed T
 	raw, err := yaml.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict(raw, &typed); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, yaml.UnmarshalStrict(raw, &typed))
 	return typed
 }
 
@@ -125,9 +118,7 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 	for _, permission := range strategy.Permissions {
 		got = append(got, grants("namespace", permission.ServiceAccountName, permission.Rules)...)
 	}
-	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
-		t.Errorf("permissions (-config +bundle):\n%s", diff)
-	}
+	equal(t, "permissions (-config +bundle)", sorted(want), sorted(got))
 }
 
 func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
@@ -136,9 +127,7 @@ func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 	registry, tag := "cardquota.dev/", ":v"+csv.Spec.Version.String()
 	for _, object := range append(documents(t, "manager/deployment.yaml"), documents(t, "scheduler/deployment.yaml")...) {
 		name, _, err := unstructured.NestedString(object, "metadata", "name")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		containers, _, err := unstructured.NestedSlice(object, "spec", "template", "spec", "containers")
 		if err != nil || len(containers) == 0 {
 			t.Fatalf("containers of %s: %v, %v", name, containers, err)
@@ -152,9 +141,7 @@ func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 				args[slices.Index(args, any("--webhook-certificates=Self"))] = certificatesFlag
 			}
 		}
-		if err := unstructured.SetNestedSlice(object, containers, "spec", "template", "spec", "containers"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, unstructured.SetNestedSlice(object, containers, "spec", "template", "spec", "containers"))
 		want[name] = object["spec"]
 	}
 	for _, deployment := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
@@ -164,9 +151,7 @@ func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 		}
 		got[deployment.Name] = spec
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Deployments (-config +bundle):\n%s", diff)
-	}
+	equal(t, "Deployments (-config +bundle)", want, got)
 	if len(got) != 2 {
 		t.Errorf("the bundle has %d Deployments, want the operator and the scheduler", len(got))
 	}
@@ -183,9 +168,7 @@ func TestRelatedImagesAreWhatContainersRun(t *testing.T) {
 	for _, image := range csv.Spec.RelatedImages {
 		related = append(related, image.Image)
 	}
-	if diff := cmp.Diff(sorted(run), sorted(related)); diff != "" {
-		t.Errorf("images (-containers +relatedImages):\n%s", diff)
-	}
+	equal(t, "images (-containers +relatedImages)", sorted(run), sorted(related))
 	if got := csv.Annotations["containerImage"]; !strings.Contains(got, "/cardquota-manager:") {
 		t.Errorf("containerImage is %s, want the operator's", got)
 	}
@@ -199,9 +182,7 @@ func TestExamplesAreTheSamples(t *testing.T) {
 		}
 		return named
 	}
-	if diff := cmp.Diff(byName(documents(t, "samples/*.yaml")), byName(examples(t, loadBundle(t).CSV))); diff != "" {
-		t.Errorf("examples (-config/samples +alm-examples):\n%s", diff)
-	}
+	equal(t, "examples (-config/samples +alm-examples)", byName(documents(t, "samples/*.yaml")), byName(examples(t, loadBundle(t).CSV)))
 }
 
 // keys are the paths of all fields that a value sets, list items as [0].

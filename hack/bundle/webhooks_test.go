@@ -3,7 +3,6 @@ package main
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -30,9 +29,7 @@ func TestWebhooksAreThoseOfConfig(t *testing.T) {
 		}
 	}
 	got := loadBundle(t).CSV.Spec.WebhookDefinitions
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("webhooks (-config +bundle):\n%s", diff)
-	}
+	equal(t, "webhooks (-config +bundle)", want, got)
 	if len(got) < 5 {
 		t.Errorf("the bundle has only %d webhooks: is config/webhook read right?", len(got))
 	}
@@ -46,7 +43,5 @@ func TestTheWebhooksServiceIsLeftToOLM(t *testing.T) {
 			names[object.GetName()] = true
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"cardquota-manager": true, "cardquota-scheduler": true}, names); diff != "" {
-		t.Errorf("Services of the bundle (-want +got):\n%s", diff)
-	}
+	equal(t, "Services of the bundle (-want +got)", map[string]bool{"cardquota-manager": true, "cardquota-scheduler": true}, names)
 }

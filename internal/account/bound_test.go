@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // named makes names A0, A1 and so on.
@@ -57,22 +59,19 @@ func TestInventedCardsAreNoWork(t *testing.T) {
 		}
 		waiting.Add(a.Granted("q", app))
 	}
-	if len(waiting.Demands) != 2 || waiting.Demands[0].Count != 2560 {
-		t.Fatalf("%d demands wait, want the 2 for cards that can be given", len(waiting.Demands))
-	}
+	check.Must(t, len(waiting.Demands) == 2 && waiting.Demands[0].Count == 2560,
+		"%d demands wait, want the 2 for cards that can be given", len(waiting.Demands))
 	m, short := a.admitCards("q", &waiting, Application{Demands: []Demand{{Names: real[:1], Count: 1}}}, 1)
-	if short == nil || len(m.out) != 3 || len(m.edges) != 4 || m.steps > 20 {
-		t.Errorf("%d vertices, %d edges, %d steps, refused: %v, want the cards and the sink alone", len(m.out), len(m.edges), m.steps, short)
-	}
+	check.That(t, short != nil && len(m.out) == 3 && len(m.edges) == 4 && m.steps <= 20,
+		"%d vertices, %d edges, %d steps, refused: %v, want the cards and the sink alone", len(m.out), len(m.edges), m.steps, short)
 	// One who applies for them is refused for the names as they were written.
 	invented := Demand{Names: named("Z", 16), Count: 3}
 	if _, short := a.admitCards("q", &Waiting{}, Application{Demands: []Demand{invented}}, 1); short == nil ||
 		!slices.Equal(short.Names, invented.Names) || short.Requested != 3 || short.Total != 3 || short.Limit != 0 {
 		t.Errorf("refused with %+v", short)
 	}
-	if s := a.Admit("q", waiting, Application{MilliCPU: 1, Demands: []Demand{{Names: invented.Names}}}, 1); s != nil {
-		t.Errorf("who asks for no cards is refused for cards: %+v", s)
-	}
+	s := a.Admit("q", waiting, Application{MilliCPU: 1, Demands: []Demand{{Names: invented.Names}}}, 1)
+	check.That(t, s == nil, "who asks for no cards is refused for cards: %+v", s)
 }
 
 // TestManyChoicesAreBoundedWork: as many choices among real cards as users can write.
@@ -83,30 +82,23 @@ func TestManyChoicesAreBoundedWork(t *testing.T) {
 	for _, d := range choosing(names, mostChoices, 1).Demands {
 		waiting.Add(Application{Demands: []Demand{d}})
 	}
-	if waiting.apart || len(waiting.Demands) != mostChoices {
-		t.Fatalf("%d choices are %d demands", mostChoices, len(waiting.Demands))
-	}
+	check.Must(t, !waiting.apart && len(waiting.Demands) == mostChoices, "%d choices are %d demands", mostChoices, len(waiting.Demands))
 	m, short := a.admitCards("q", &waiting, choosing(names, 2000, 1), 1)
-	if short != nil || len(m.out) > 1+16+mostChoices+mostOfOne || len(m.edges) > 2*16*(1+mostChoices+mostOfOne) || m.steps > 1_000_000 {
-		t.Errorf("%d vertices, %d edges, %d steps, refused: %v", len(m.out), len(m.edges), m.steps, short)
-	}
+	check.That(t, short == nil && len(m.out) <= 1+16+mostChoices+mostOfOne && len(m.edges) <= 2*16*(1+mostChoices+mostOfOne) && m.steps <= 1_000_000,
+		"%d vertices, %d edges, %d steps, refused: %v", len(m.out), len(m.edges), m.steps, short)
 	waiting.Add(choosing(names, 2000, 1))
-	if !waiting.apart || len(waiting.Demands) != 16 {
-		t.Errorf("2000 choices among 16 cards are %d demands", len(waiting.Demands))
-	}
+	check.That(t, waiting.apart && len(waiting.Demands) == 16, "2000 choices among 16 cards are %d demands", len(waiting.Demands))
 	for range 3 { // a queue without limits
 		waiting.Add(Application{Demands: choosing(named("any", 1000), 20, 1).Demands})
 	}
-	if len(waiting.Demands) > mostDemands {
-		t.Errorf("%d demands wait, at most %d", len(waiting.Demands), mostDemands)
-	}
+	check.That(t, len(waiting.Demands) <= mostDemands, "%d demands wait, at most %d", len(waiting.Demands), mostDemands)
 }
 
 // TestTooManyChoicesWithholdAndNeverGive: whatever is admitted beside demands that
 // were taken apart is admitted beside them as they are.
 func TestTooManyChoicesWithholdAndNeverGive(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		free := map[card.Name]int64{}
 		quota := card.Quota{}
 		for _, n := range names {
@@ -140,9 +132,7 @@ func TestTooManyChoicesWithholdAndNeverGive(t *testing.T) {
 			asked += int64(d.Count)
 		}
 		fits := most(slices.Concat(waits, app.Demands), free, nil) == most(waits, free, nil)+asked
-		if admitted && !fits {
-			t.Fatalf("%v is admitted beside %v in %v, brute force says it does not fit", app.Demands, waits, quota)
-		}
+		check.Must(t, !admitted || fits, "%v is admitted beside %v in %v, brute force says it does not fit", app.Demands, waits, quota)
 	})
 }
 
@@ -156,23 +146,21 @@ func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
 		slices.Sort(lines)
 		return fmt.Sprint(lines)
 	}
+	random := seed.Rand(t)
 	for _, choices := range []int{4, mostChoices, mostChoices + 1, 300} {
 		demands := choosing(named("M", 16), choices, 3).Demands
 		demands = append(demands, demands[:2]...)
 		var first, second Waiting
 		first.Add(Application{Demands: demands})
-		rand.New(rand.NewPCG(3, 4)).Shuffle(len(demands), func(i, j int) { demands[i], demands[j] = demands[j], demands[i] })
+		random.Shuffle(len(demands), func(i, j int) { demands[i], demands[j] = demands[j], demands[i] })
 		for _, d := range demands {
 			backwards := slices.Clone(d.Names)
 			slices.Reverse(backwards) // another order of preference
 			second.Add(Application{Demands: []Demand{{Names: backwards, Count: d.Count}}})
 		}
-		if text(&first) != text(&second) {
-			t.Errorf("%d choices: %s and in another order %s", choices, text(&first), text(&second))
-		}
-		if want := min(choices, mostChoices); choices <= mostChoices && len(first.Demands) != want {
-			t.Errorf("%d choices are %d demands", choices, len(first.Demands))
-		}
+		check.Equal(t, fmt.Sprintf("%d choices: in another order", choices), text(&second), text(&first))
+		want := min(choices, mostChoices)
+		check.That(t, choices > mostChoices || len(first.Demands) == want, "%d choices are %d demands", choices, len(first.Demands))
 	}
 }
 
@@ -196,8 +184,6 @@ func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
 		"many and the same":  {choosing(named("M", 8), 100, 2), choosing(named("M", 8), 100, 1), true},
 		"many and one other": {choosing(named("M", 8), 99, 2), choosing(named("M", 8), 100, 2), false},
 	} {
-		if got := tc.whole.Covers(tc.part); got != tc.want {
-			t.Errorf("%s: covers %v, want %v", name, got, tc.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s: covers", name), tc.want, tc.whole.Covers(tc.part))
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // oneCard is the charge of a pod with so many of a card.
@@ -28,7 +29,7 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 		return &Shortage{Kind: Ending, Queue: "q", Names: []card.Name{name}, Requested: 1, Total: total, Limit: 4, Others: others, Within: within}
 	}
 	asks := func(names ...card.Name) Ask { return Ask{Names: names, Count: 1} }
-	for what, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		queue string
 		ask   Ask
 		want  *Shortage
@@ -41,28 +42,21 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 		"no cards":                           {"q", Ask{MilliCPU: 1}, nil},
 		"a queue that may use any card":      {"open", asks("A"), nil},
 		"what ends uses no CPU of the queue": {"q", Ask{Names: []card.Name{"A"}, Count: 1, MilliCPU: 1}, nil},
-	} {
-		t.Run(what, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, a.Fits(tc.queue, tc.ask)); diff != "" {
-				t.Errorf("shortage differs (-want +got):\n%s", diff)
-			}
-			if fits := fitsOnSome(t, a, tc.queue, tc.ask); fits != (tc.want == nil) && len(tc.ask.Names) > 0 {
-				t.Errorf("fits on a card: %v, in all %+v", fits, tc.want)
-			}
-		})
+	}) {
+		check.Equal(t, "shortage", tc.want, a.Fits(tc.queue, tc.ask))
+		fits := fitsOnSome(t, a, tc.queue, tc.ask)
+		check.That(t, fits == (tc.want == nil) || len(tc.ask.Names) == 0, "fits on a card: %v, in all %+v", fits, tc.want)
 	}
-	if a.Crowded("q", "A") || !a.Crowded("q", "B") || a.Crowded("open", "A") || a.Crowded("nobody's", "A") {
-		t.Error("the wrong queues are crowded")
-	}
+	check.That(t, !a.Crowded("q", "A") && a.Crowded("q", "B") && !a.Crowded("open", "A") && !a.Crowded("nobody's", "A"),
+		"the wrong queues are crowded")
 }
 
 // fitsOnSome asks the gates of single cards and nodes, which must agree.
 func fitsOnSome(t *testing.T, a *Account, queue string, ask Ask) (fits bool) {
 	for _, name := range ask.Names {
 		on := a.FitsOn(queue, name, ask.Count)
-		if near := a.FitsNode(queue, ask, name, Freed{}); (near == nil) != on {
-			t.Errorf("fits on %s: %v, on its node %+v", name, on, near)
-		}
+		near := a.FitsNode(queue, ask, name, Freed{})
+		check.That(t, (near == nil) == on, "fits on %s: %v, on its node %+v", name, on, near)
 		fits = fits || on
 	}
 	return fits
@@ -79,22 +73,16 @@ func TestWhatWouldBeEvictedEnds(t *testing.T) {
 	evicted.Ends = true
 	evicted.Add(oneCard("q", "A", 1))
 	own.Add(oneCard("q", "A", 1))
-	if got := a.FitsNode("q", ask, "A", own); got != nil {
-		t.Errorf("a pod in its own place: %+v", got)
-	}
-	if got := a.FitsNode("q", ask, "A", evicted); got == nil || got.Kind != Ending || got.Total != 5 {
-		t.Errorf("in the place of another one: %+v, want 5 ending", got)
-	}
-	if got := a.FitsNode("q", ask, "A", Freed{}); got == nil || got.Kind != Cards {
-		t.Errorf("beside all: %+v, want a shortage of cards", got)
-	}
-	if got := a.MayEnd("q", "A"); got != 0 {
-		t.Errorf("%d more may end, want none", got)
-	}
+	got := a.FitsNode("q", ask, "A", own)
+	check.That(t, got == nil, "a pod in its own place: %+v", got)
+	got = a.FitsNode("q", ask, "A", evicted)
+	check.That(t, got != nil && got.Kind == Ending && got.Total == 5, "in the place of another one: %+v, want 5 ending", got)
+	got = a.FitsNode("q", ask, "A", Freed{})
+	check.That(t, got != nil && got.Kind == Cards, "beside all: %+v, want a shortage of cards", got)
+	check.Equal(t, "more may end", 0, a.MayEnd("q", "A"))
 	a.Gone("all")
-	if got := a.MayEnd("q", "A"); got != 4 || a.FitsNode("q", ask, "A", evicted) != nil {
-		t.Errorf("%d more may end, want 4", got)
-	}
+	more := a.MayEnd("q", "A")
+	check.That(t, more == 4 && a.FitsNode("q", ask, "A", evicted) == nil, "%d more may end, want 4", more)
 }
 
 func TestHowLongItTakesIsForgottenWithTheLastPod(t *testing.T) {
@@ -120,13 +108,10 @@ func TestAQueueThatGoesAndComesBackStillEnds(t *testing.T) {
 	a.End("pod", oneCard("q", "A", 5), time.Hour)
 	a.Retain(func(string) bool { return false })
 	a.SetLimits("q", Limits{Cards: card.Quota{"A": 4}})
-	if !a.Crowded("q", "A") {
-		t.Error("the queue has forgotten what ends")
-	}
+	check.That(t, a.Crowded("q", "A"), "the queue has forgotten what ends")
 	a.Gone("pod")
-	if a.Retain(func(string) bool { return false }); len(a.queues) != 0 {
-		t.Error("the queue is remembered for nothing")
-	}
+	a.Retain(func(string) bool { return false })
+	check.That(t, len(a.queues) == 0, "the queue is remembered for nothing")
 }
 
 // lived is a pod, and whether it ends.
@@ -154,7 +139,7 @@ func recountEnding(pods map[string]*lived, queue string, name card.Name) (used, 
 // more than twice its quota.
 func TestWhatEndsEqualsARecountAndIsBounded(t *testing.T) {
 	queues, names := []string{"q", "r"}, []card.Name{"A", "B"}
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		a, pods := New(0), map[string]*lived{}
 		quota := card.Count(rapid.IntRange(0, 6).Draw(t, "quota"))
 		for _, queue := range queues {
@@ -172,9 +157,8 @@ func TestWhatEndsEqualsARecountAndIsBounded(t *testing.T) {
 				}
 				queue, on, count := rapid.SampledFrom(queues).Draw(t, "queue"), rapid.SampledFrom(names).Draw(t, "card"), card.Count(rapid.IntRange(0, 4).Draw(t, "count"))
 				may := a.FitsOn(queue, on, count)
-				if short := a.FitsNode(queue, Ask{Names: []card.Name{on}, Count: count}, on, Freed{}); may != (short == nil) {
-					t.Fatalf("two gates disagree: %v, %+v", may, short)
-				}
+				short := a.FitsNode(queue, Ask{Names: []card.Name{on}, Count: count}, on, Freed{})
+				check.Must(t, may == (short == nil), "two gates disagree: %v, %+v", may, short)
 				if may {
 					pods[name] = &lived{charge: oneCard(queue, on, count)}
 					a.Charge(name, pods[name].charge)
@@ -205,12 +189,9 @@ func TestWhatEndsEqualsARecountAndIsBounded(t *testing.T) {
 					for _, name := range names {
 						used, ends := recountEnding(pods, queue, name)
 						ending, _ := a.Ending(queue, name)
-						if a.Used(queue, name) != used || ending != ends {
-							t.Fatalf("queue %s uses %d and ends %d of %s, a recount says %d and %d", queue, a.Used(queue, name), ending, name, used, ends)
-						}
-						if used+ends > 2*quota {
-							t.Fatalf("queue %s holds %d + %d of %s, its quota is %d", queue, used, ends, name, quota)
-						}
+						check.Must(t, a.Used(queue, name) == used && ending == ends,
+							"queue %s uses %d and ends %d of %s, a recount says %d and %d", queue, a.Used(queue, name), ending, name, used, ends)
+						check.Must(t, used+ends <= 2*quota, "queue %s holds %d + %d of %s, its quota is %d", queue, used, ends, name, quota)
 					}
 				}
 			},

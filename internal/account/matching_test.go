@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // most tries every way to hand out single cards and returns how many can be
@@ -43,7 +45,7 @@ func most(demands []Demand, free map[card.Name]int64, elastic []Elastic) int64 {
 
 func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 	names := []card.Name{"A", "B", "C"}
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		a := New(0)
 		quota := card.Quota{}
 		used := Charge{Queue: "q"}
@@ -88,8 +90,7 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 		}
 		with := append(slices.Clone(before), app.Demands...)
 		want := most(with, free, elastic) == most(before, free, elastic)+asked
-		if got := a.Admit("q", waiting, app, factor); (got == nil) != want {
-			t.Fatalf("Admit = %+v, brute force says fits=%v", got, want)
-		}
+		got := a.Admit("q", waiting, app, factor)
+		check.Must(t, (got == nil) == want, "Admit = %+v, brute force says fits=%v", got, want)
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // sums writes books as a text that equal books share. An account may keep the
@@ -64,7 +66,7 @@ func recount(limits map[string]Limits, pods map[string]Charge) []Books {
 // must still say what it said then.
 func TestBooksEqualARecountAndNeverChange(t *testing.T) {
 	queues, names := []string{"q", "r", "s"}, []card.Name{"A", "B"}
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		a := New(0)
 		limits, pods := map[string]Limits{}, map[string]Charge{}
 		type handedOut struct {
@@ -74,7 +76,7 @@ func TestBooksEqualARecountAndNeverChange(t *testing.T) {
 		var earlier []handedOut
 		t.Repeat(map[string]func(*rapid.T){
 			"charge": func(t *rapid.T) {
-				c := Charge{Queue: rapid.SampledFrom(queues).Draw(t, "queue"), MilliCPU: rapid.Int64Range(0, 4000).Draw(t, "cpu"), Memory: 1 << 20}
+				c := Charge{Queue: rapid.SampledFrom(queues).Draw(t, "queue"), MilliCPU: rapid.Int64Range(0, 4000).Draw(t, "cpu"), Memory: rapid.Int64Range(0, 1<<40).Draw(t, "memory")}
 				for _, n := range names {
 					if rapid.Bool().Draw(t, "holds "+string(n)) {
 						c.Cards = append(c.Cards, card.Amount{Name: n, Count: card.Count(rapid.IntRange(0, 8).Draw(t, "count"))})
@@ -101,18 +103,40 @@ func TestBooksEqualARecountAndNeverChange(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				books := a.Books()
-				if got, want := sums(books), sums(recount(limits, pods)); got != want {
-					t.Fatalf("books %s, a recount says %s", got, want)
+				want := recount(limits, pods)
+				check.Equal(t, "books, by a recount", sums(want), sums(books))
+				for _, queue := range queues {
+					of := Books{Queue: queue}
+					if i := slices.IndexFunc(want, func(b Books) bool { return b.Queue == queue }); i >= 0 {
+						of = want[i]
+					}
+					equalsNumbers(t, a, of, names)
 				}
 				for _, e := range earlier {
-					if now := sums(e.books); now != e.said {
-						t.Fatalf("books that said %s say %s now", e.said, now)
-					}
+					now := sums(e.books)
+					check.Must(t, now == e.said, "books that said %s say %s now", e.said, now)
 				}
 				earlier = append(earlier, handedOut{books: books, said: sums(books)})
 			},
 		})
 	})
+}
+
+// equalsNumbers checks each number of a queue that can be asked for by itself.
+func equalsNumbers(t *rapid.T, a *Account, want Books, names []card.Name) {
+	for _, name := range names {
+		var used card.Count
+		for _, held := range want.Used {
+			if held.Name == name {
+				used = held.Count
+			}
+		}
+		got := a.Used(want.Queue, name)
+		check.Must(t, got == used, "queue %s uses %d of %s, a recount says %d", want.Queue, got, name, used)
+	}
+	cpu, memory := a.UsedCPUMemory(want.Queue)
+	check.Must(t, cpu == want.MilliCPU && memory == want.Memory,
+		"queue %s uses %d, %d, a recount says %d, %d", want.Queue, cpu, memory, want.MilliCPU, want.Memory)
 }
 
 func TestBooksOfAQuietQueueAreNotCopied(t *testing.T) {
@@ -130,7 +154,5 @@ func TestBooksOfAQuietQueueAreNotCopied(t *testing.T) {
 	before := lists()
 	a.Charge("another", &Charge{Queue: "busy", Cards: []card.Amount{{Name: "A", Count: 1}}})
 	after := lists()
-	if before["quiet"] != after["quiet"] || before["busy"] == after["busy"] {
-		t.Error("the list of a queue is copied exactly when its cards moved")
-	}
+	check.That(t, before["quiet"] == after["quiet"] && before["busy"] != after["busy"], "the list of a queue is copied exactly when its cards moved")
 }

@@ -13,6 +13,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestAnAnswerIsShort: whoever asks for many sentences gets a few.
@@ -22,19 +23,14 @@ func TestAnAnswerIsShort(t *testing.T) {
 		answer.refuse("no %d", i/2)
 		answer.warn("%d%s", i, strings.Repeat("卡", 1000))
 	}
-	if len(answer.Refusals) != 2_500 {
-		t.Errorf("%d refusals, want each once", len(answer.Refusals))
-	}
+	check.Equal(t, "refusals", 2_500, len(answer.Refusals))
 	short := answer.Short()
-	if got := short.Refusals; len(got) != mostSentences+1 || got[0] != "no 0" || got[mostSentences] != "and 2480 more" {
-		t.Errorf("shown are %q", got)
-	}
-	if got := len(strings.Join(short.Warnings, "")); got > mostSentences*mostBytes+100 {
-		t.Errorf("%d bytes of warnings are shown", got)
-	}
-	if whole := (&Answer{Refusals: []string{"a"}, Warnings: []string{"b"}}).Short(); whole.Text() != "a" || whole.Warnings[0] != "b" {
-		t.Errorf("a short answer becomes %+v", whole)
-	}
+	got := short.Refusals
+	check.That(t, len(got) == mostSentences+1 && got[0] == "no 0" && got[mostSentences] == "and 2480 more", "shown are %q", got)
+	size := len(strings.Join(short.Warnings, ""))
+	check.That(t, size <= mostSentences*mostBytes+100, "%d bytes of warnings are shown", size)
+	whole := (&Answer{Refusals: []string{"a"}, Warnings: []string{"b"}}).Short()
+	check.That(t, whole.Text() == "a" && whole.Warnings[0] == "b", "a short answer becomes %+v", whole)
 }
 
 // TestWhatIsNotShownIsStillCompared: of an object that was wrong in many ways, one
@@ -46,9 +42,7 @@ func TestWhatIsNotShownIsStillCompared(t *testing.T) {
 		after.refuse("no %d", i)
 	}
 	since := after.Since(before)
-	if !since.Allowed() || len(since.Warnings) != 3*mostSentences {
-		t.Errorf("refused for what was wrong before: %q", since.Refusals)
-	}
+	check.That(t, since.Allowed() && len(since.Warnings) == 3*mostSentences, "refused for what was wrong before: %q", since.Refusals)
 	after.refuse("one more")
 	if since := after.Since(before); since.Text() != "one more" {
 		t.Errorf("refused for %q", since.Refusals)
@@ -75,7 +69,7 @@ func TestManyTasks(t *testing.T) {
 		yes := true
 		j.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "c", Controller: &yes}}
 	}
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		now, before      int
 		change           func(*vcbatch.Job)
 		world            func(*World)
@@ -91,17 +85,13 @@ func TestManyTasks(t *testing.T) {
 		"a total of what is not looked at": {now: 2 * MostTemplates, change: func(j *vcbatch.Job) {
 			j.Annotations = notes{request: `{"NVIDIA-H200":8}`}
 		}, refusal: many},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var before *Workload
-			if tc.before > 0 {
-				load := job(tc.before, nil)
-				before = &load
-			}
-			answer := judged(t, job(tc.now, tc.change), before, worldOf(tc.world))
-			says(t, "refusals", answer.Refusals, tc.refusal)
-			says(t, "warnings", answer.Warnings, tc.warning)
-		})
+	}) {
+		var before *Workload
+		if tc.before > 0 {
+			load := job(tc.before, nil)
+			before = &load
+		}
+		answers(t, judged(t, job(tc.now, tc.change), before, worldOf(tc.world)), tc.refusal, tc.warning)
 	}
 	cron := &vcbatch.CronJob{Spec: vcbatch.CronJobSpec{JobTemplate: vcbatch.JobTemplateSpec{Spec: vcbatch.JobSpec{Tasks: make([]vcbatch.TaskSpec, 300)}}}}
 	if load, _ := WorkloadOf(cron); !load.More || len(load.Templates) != MostTemplates {
@@ -132,13 +122,10 @@ func TestLongValuesMakeShortSentences(t *testing.T) {
 	job.Spec.Tasks[1].Template.Spec.NodeName, job.Spec.Tasks[1].Template.Spec.SchedulerName = long, long
 	load, _ := WorkloadOf(job)
 	answer := judged(t, load, nil, worldOf(nil))
-	if len(answer.Refusals) < 4 || len(answer.Warnings) < 2 {
-		t.Errorf("only %d refusals and %d warnings", len(answer.Refusals), len(answer.Warnings))
-	}
+	check.That(t, len(answer.Refusals) >= 4 && len(answer.Warnings) >= 2,
+		"only %d refusals and %d warnings", len(answer.Refusals), len(answer.Warnings))
 	for _, text := range append(answer.Refusals, answer.Warnings...) {
-		if len(text) > mostBytes {
-			t.Errorf("a sentence of %d bytes: %.100s…", len(text), text)
-		}
+		check.That(t, len(text) <= mostBytes, "a sentence of %d bytes: %.100s…", len(text), text)
 	}
 }
 
@@ -148,9 +135,7 @@ func TestNobodyIsJudgedForNobody(t *testing.T) {
 	cancel()
 	load, _ := WorkloadOf(vcjobOf("open", nil, task(1, notes{name: "?"}, nil)))
 	answer, err := Judge(ctx, load, nil, worldOf(nil))
-	if !errors.Is(err, context.Canceled) || len(answer.Refusals) > 0 {
-		t.Errorf("judged: %q, %v", answer.Refusals, err)
-	}
+	check.That(t, errors.Is(err, context.Canceled) && len(answer.Refusals) == 0, "judged: %q, %v", answer.Refusals, err)
 }
 
 // TestOverlarge: not read, and refused where anything is.

@@ -9,16 +9,16 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func quotaOf(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
-	q := &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.CardQuotaSpec{
-		Tenant: name, ServiceType: "training", Cards: []v1alpha1.CardSpec{{Name: "NVIDIA-H200", Quota: 8}},
-	}}
+	b := builder.CardQuota(name).Tenant(name).Card("NVIDIA-H200", 8)
 	if change != nil {
-		change(q)
+		b.With(change)
 	}
-	return q
+	return b.Obj()
 }
 
 func TestCardQuota(t *testing.T) {
@@ -40,12 +40,11 @@ func TestCardQuota(t *testing.T) {
 	policy := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: v1alpha1.ServiceTypePolicySpec{
 		ServiceTypes: []v1alpha1.ServiceTypeSpec{{Name: "serving"}, {Name: "training"}},
 	}, Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}}}}
-	tests := map[string]struct {
-		quota, before *v1alpha1.CardQuota
-		all           []*v1alpha1.CardQuota
-		policy        *v1alpha1.ServiceTypePolicy
-		refusal       string
-		warning       string
+	for t, tc := range check.Cases(t, map[string]struct {
+		quota, before    *v1alpha1.CardQuota
+		all              []*v1alpha1.CardQuota
+		policy           *v1alpha1.ServiceTypePolicy
+		refusal, warning string
 	}{
 		"a new one":                            {quota: quotaOf("a", nil), all: []*v1alpha1.CardQuota{quotaOf("a", nil)}},
 		"a second one for the queue":           {quota: quotaOf("a", forQueue("b")), all: []*v1alpha1.CardQuota{quotaOf("b", nil)}, refusal: "queue b belongs to CardQuota b of tenant b: change that one, or give this one another spec.queueName"},
@@ -70,13 +69,8 @@ func TestCardQuota(t *testing.T) {
 		"something else changes":               {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { count(18, v1alpha1.OverAllocationWarn)(q); q.Spec.Project = "p" }), before: quotaOf("a", count(18, v1alpha1.OverAllocationWarn))},
 		"a finalizer of one that is all wrong": {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); selecting(bad)(q); q.Finalizers = nil }), before: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); selecting(bad)(q); q.Finalizers = []string{"x"} }), policy: policy},
 		"one that is being deleted":            {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); leaving(q) }), before: quotaOf("a", leaving), policy: policy},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			answer := CardQuota(tc.quota, tc.before, Quotas{All: tc.all, Policy: tc.policy, Healthy: map[card.Name]card.Count{"NVIDIA-H200": 16}})
-			says(t, "refusals", answer.Refusals, tc.refusal)
-			says(t, "warnings", answer.Warnings, tc.warning)
-		})
+	}) {
+		answers(t, CardQuota(tc.quota, tc.before, Quotas{All: tc.all, Policy: tc.policy, Healthy: map[card.Name]card.Count{"NVIDIA-H200": 16}}), tc.refusal, tc.warning)
 	}
 }
 
@@ -85,17 +79,13 @@ func TestQueueAnnotations(t *testing.T) {
 		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q", Annotations: annotations}}
 	}
 	const quota, selector = v1alpha1.AnnotationCardQuota, v1alpha1.AnnotationNamespaceSelector
-	tests := map[string]struct {
-		queue, before *v1beta1.Queue
-		refusal       string
-		warning       string
+	for t, tc := range check.Cases(t, map[string]struct {
+		queue, before    *v1beta1.Queue
+		refusal, warning string
 	}{
 		"nothing":                {queue: queue(nil)},
 		"all of them":            {queue: queue(notes{quota: `{"NVIDIA-H200":8}`, selector: `{}`, ofType: "training"})},
 		"no JSON":                {queue: queue(notes{quota: `8`}), refusal: `Queue q, annotation volcano.sh/card.quota: "8" is not a JSON object: write it like {"NVIDIA-H200":8}`},
-		"less than nothing":      {queue: queue(notes{quota: `{"NVIDIA-H200":-1}`}), refusal: "is -1: a quota is 0 or more"},
-		"half a card":            {queue: queue(notes{quota: `{"NVIDIA-H200":0.5}`}), refusal: "write a whole number of cards"},
-		"no card name":           {queue: queue(notes{quota: `{"NVIDIA-H200/half":1}`}), refusal: "after the model write mig-<profile>-mixed or mps-<memory>g*1/<replicas>"},
 		"no selector":            {queue: queue(notes{selector: `{"matchLabel":{}}`}), refusal: `Queue q, annotation volcano.sh/namespace-selector: …write it like {"matchLabels":{"team":"chat"}}`},
 		"no service type":        {queue: queue(notes{ofType: "Batch"}), refusal: `annotation volcano.sh/service.type: service type "Batch" is no name`},
 		"as wrong as it was":     {queue: queue(notes{quota: `8`, "a": "b"}), before: queue(notes{quota: `8`}), warning: "as before: "},
@@ -103,12 +93,7 @@ func TestQueueAnnotations(t *testing.T) {
 		"a workload's":           {queue: queue(notes{name: "NVIDIA-H200"}), warning: "is read on workloads only: what a queue may use is written in volcano.sh/card.quota"},
 		"a misspelt one":         {queue: queue(notes{"volcano.sh/card.qouta": `{}`}), warning: "nobody reads the annotation volcano.sh/card.qouta"},
 		"somebody else's prefix": {queue: queue(notes{"volcano.sh/closed-by-parent": "false"})},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			answer := Queue(tc.queue, tc.before)
-			says(t, "refusals", answer.Refusals, tc.refusal)
-			says(t, "warnings", answer.Warnings, tc.warning)
-		})
+	}) {
+		answers(t, Queue(tc.queue, tc.before), tc.refusal, tc.warning)
 	}
 }

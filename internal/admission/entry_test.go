@@ -10,6 +10,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func controlled(pod *corev1.Pod) {
@@ -19,20 +21,17 @@ func controlled(pod *corev1.Pod) {
 
 func elsewhere(w *World) { w.Namespace.Labels = map[string]string{"team": "search"} }
 
-func groupOf(queue string) *v1beta1.PodGroup {
-	return &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: queue}}
-}
+func groupOf(queue string) *v1beta1.PodGroup { return builder.PodGroup("chat", "g").Queue(queue).Obj() }
 
 // TestWhoMayUseAQueue: one line per rule.
 func TestWhoMayUseAQueue(t *testing.T) {
 	const leftOut = "Namespace <chat> may not use queue <training>…team=chat"
 	in := func(queue string) notes { return notes{inQueue: queue} }
 	byGroup := requested(in("open"), nil, func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationPodGroup] = "g" })
-	tests := map[string]struct {
-		object  runtime.Object
-		world   func(*World)
-		refusal string
-		warning string
+	for t, tc := range check.Cases(t, map[string]struct {
+		object           runtime.Object
+		world            func(*World)
+		refusal, warning string
 	}{
 		"one of its namespaces":                    {requested(in("training"), nil, nil), nil, "", ""},
 		"another namespace":                        {requested(in("training"), nil, nil), elsewhere, "Pod p: " + leftOut, ""},
@@ -61,14 +60,9 @@ func TestWhoMayUseAQueue(t *testing.T) {
 		"where the queue grants none":              {requested(notes{inQueue: "open", ofType: "inference"}, nil, nil), nil, "", ""},
 		"a type that nobody defines":               {requested(notes{inQueue: "open", ofType: "batch"}, nil, nil), nil, "", "service type batch is not defined"},
 		"a type that is no name":                   {requested(notes{inQueue: "open", ofType: "Batch!"}, nil, nil), nil, `service type "Batch!" is no name`, ""},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			load, _ := WorkloadOf(tc.object)
-			answer := judged(t, load, nil, worldOf(tc.world))
-			says(t, "refusals", answer.Refusals, tc.refusal)
-			says(t, "warnings", answer.Warnings, tc.warning)
-		})
+	}) {
+		load, _ := WorkloadOf(tc.object)
+		answers(t, judged(t, load, nil, worldOf(tc.world)), tc.refusal, tc.warning)
 	}
 }
 
@@ -89,11 +83,10 @@ func TestWhoPassesTheSchedulerBy(t *testing.T) {
 		}
 	}
 	const wrong = "Deployment d, spec.template: its pods ask for 1 nvidia.com/gpu each and name schedulerName default-scheduler…write spec.template.spec.schedulerName: volcano"
-	tests := map[string]struct {
-		object  runtime.Object
-		world   func(*World)
-		refusal string
-		warning string
+	for t, tc := range check.Cases(t, map[string]struct {
+		object           runtime.Object
+		world            func(*World)
+		refusal, warning string
 	}{
 		"another scheduler":               {deployment(nil, one, stock), nil, wrong, ""},
 		"another scheduler without cards": {deployment(nil, nil, stock), nil, "", ""},
@@ -106,14 +99,9 @@ func TestWhoPassesTheSchedulerBy(t *testing.T) {
 		"runs as an exempt account":       {deployment(nil, one, runsAs("chat")), exempt, "", ""},
 		"runs as one of the same name":    {deployment(nil, one, runsAs("search")), exempt, "schedulerName default-scheduler", ""},
 		"written by an exempt account":    {deployment(nil, one, stock), func(w *World) { exempt(w); w.User = "system:serviceaccount:chat:validator" }, "", ""},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			load, _ := WorkloadOf(tc.object)
-			answer := judged(t, load, nil, worldOf(tc.world))
-			says(t, "refusals", answer.Refusals, tc.refusal)
-			says(t, "warnings", answer.Warnings, tc.warning)
-		})
+	}) {
+		load, _ := WorkloadOf(tc.object)
+		answers(t, judged(t, load, nil, worldOf(tc.world)), tc.refusal, tc.warning)
 	}
 }
 
@@ -121,10 +109,8 @@ func TestWhoPassesTheSchedulerBy(t *testing.T) {
 // not come.
 func TestANamespaceThatIsLeftOutSince(t *testing.T) {
 	there, _ := WorkloadOf(deployment(notes{inQueue: "training"}, nil, nil))
-	answer := judged(t, there, &there, worldOf(elsewhere))
-	says(t, "refusals", answer.Refusals, "")
-	says(t, "warnings", answer.Warnings, "as before: …Namespace <chat> may not use queue <training>")
+	answers(t, judged(t, there, &there, worldOf(elsewhere)), "", "as before: …Namespace <chat> may not use queue <training>")
 	from, _ := WorkloadOf(deployment(notes{inQueue: "open"}, nil, nil))
-	answer = judged(t, there, &from, worldOf(elsewhere))
+	answer := judged(t, there, &from, worldOf(elsewhere))
 	says(t, "refusals", answer.Refusals, "Namespace <chat> may not use queue <training>")
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestWhoLooksOnRefusesNobody: what ran before Cardquota came must go on being
@@ -15,7 +16,7 @@ func TestWhoLooksOnRefusesNobody(t *testing.T) {
 	mode := func(mode v1alpha1.BypassMode) *v1alpha1.ServiceTypePolicy {
 		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.AdmissionSpec{Bypass: mode}}}
 	}
-	for what, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		policy  *v1alpha1.ServiceTypePolicy
 		refused bool
 	}{
@@ -23,30 +24,23 @@ func TestWhoLooksOnRefusesNobody(t *testing.T) {
 		"a policy that says to warn": {mode(v1alpha1.BypassWarn), false},
 		"a policy":                   {mode(v1alpha1.BypassDeny), true},
 		"one that guards no pods":    {mode(v1alpha1.BypassOff), true},
-	} {
-		t.Run(what, func(t *testing.T) {
-			world := worldOf(func(w *World) { w.Policy = tc.policy })
-			for _, wrong := range []*Workload{
-				load(t, requested(notes{inQueue: "broken"}, amounts{"nvidia.com/gpu": "1"}, nil)),
-				load(t, requested(nil, amounts{"nvidia.com/gpu": "1", "nvidia.com/mig-1g.18gb": "1"}, nil)),
-			} {
-				answer := judged(t, *wrong, nil, world)
-				if answer.Allowed() == tc.refused || tc.refused != (len(answer.Refusals) > 0) {
-					t.Errorf("refusals %q, want some: %v", answer.Refusals, tc.refused)
-				}
-				if !tc.refused && !strings.Contains(strings.Join(answer.Warnings, "\n"), "p") {
-					t.Error("nothing is warned of either")
-				}
-			}
-		})
+	}) {
+		world := worldOf(func(w *World) { w.Policy = tc.policy })
+		for _, wrong := range []*Workload{
+			load(t, requested(notes{inQueue: "broken"}, amounts{"nvidia.com/gpu": "1"}, nil)),
+			load(t, requested(nil, amounts{"nvidia.com/gpu": "1", "nvidia.com/mig-1g.18gb": "1"}, nil)),
+		} {
+			answer := judged(t, *wrong, nil, world)
+			check.That(t, answer.Allowed() != tc.refused && tc.refused == (len(answer.Refusals) > 0),
+				"refusals %q, want some: %v", answer.Refusals, tc.refused)
+			check.That(t, tc.refused || strings.Contains(strings.Join(answer.Warnings, "\n"), "p"), "nothing is warned of either")
+		}
 	}
 }
 
 func load(t *testing.T, object *corev1.Pod) *Workload {
 	t.Helper()
 	w, ok := WorkloadOf(object)
-	if !ok {
-		t.Fatalf("%T is no workload", object)
-	}
+	check.Must(t, ok, "%T is no workload", object)
 	return &w
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestServiceTypePolicy(t *testing.T) {
@@ -31,12 +32,11 @@ func TestServiceTypePolicy(t *testing.T) {
 	good := Configuration{Live: text(smallest)}
 	leaving := policy(wrong)
 	leaving.DeletionTimestamp = &gone
-	tests := map[string]struct {
-		policy, before *v1alpha1.ServiceTypePolicy
-		quotas         []*v1alpha1.CardQuota
-		configuration  Configuration
-		refusal        string
-		warning        string
+	for t, tc := range check.Cases(t, map[string]struct {
+		policy, before   *v1alpha1.ServiceTypePolicy
+		quotas           []*v1alpha1.CardQuota
+		configuration    Configuration
+		refusal, warning string
 	}{
 		"the usual one":                      {policy: policy(nil), configuration: good, quotas: []*v1alpha1.CardQuota{quotaOf("a", nil)}},
 		"one that contradicts itself":        {policy: policy(wrong), configuration: good, refusal: `ServiceTypePolicy default: type "a" takes from "b", which is not defined`},
@@ -50,12 +50,7 @@ func TestServiceTypePolicy(t *testing.T) {
 		"no ConfigMap yet":                {policy: policy(nil), warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
 		"a ConfigMap that is not known":   {policy: policy(nil), configuration: Configuration{Unknown: true}},
 		"a ConfigMap that nobody can use": {policy: policy(nil), configuration: Configuration{Live: text("actions: [")}, warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf was left as it is"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			answer := ServiceTypePolicy(tc.policy, tc.before, PolicyWorld{Quotas: tc.quotas, Configuration: tc.configuration})
-			says(t, "refusals", answer.Refusals, tc.refusal)
-			says(t, "warnings", answer.Warnings, tc.warning)
-		})
+	}) {
+		answers(t, ServiceTypePolicy(tc.policy, tc.before, PolicyWorld{Quotas: tc.quotas, Configuration: tc.configuration}), tc.refusal, tc.warning)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/vcjob"
 )
 
@@ -30,7 +31,7 @@ func TestTideDefaults(t *testing.T) {
 		}
 	}
 	off := func(w *World) { w.Policy.Spec.Admission.VCJobDefaults = v1alpha1.VCJobDefaultsOff }
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		job   *vcbatch.Job
 		world func(*World)
 		want  Defaults
@@ -62,26 +63,18 @@ func TestTideDefaults(t *testing.T) {
 		"a queue that is not known":        {job(func(j *vcbatch.Job) { j.Spec.Queue = "nowhere" }), nil, none},
 		"nobody asked for it":              {job(nil), off, none},
 		"without a policy":                 {job(nil), func(w *World) { w.Policy = nil }, none},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			world := worldOf(func(w *World) {
-				w.Policy.Spec.Admission.VCJobDefaults = v1alpha1.VCJobDefaultsTide
-				if tc.world != nil {
-					tc.world(w)
-				}
-			})
-			got := TideDefaults(tc.job, world)
-			if !reflect.DeepEqual(got, tc.want) {
-				t.Fatalf("defaults %+v, want %+v", got, tc.want)
-			}
-			if got.None() != reflect.DeepEqual(tc.want, none) {
-				t.Errorf("none: %v", got.None())
-			}
-			tc.job.Spec.Policies = append(tc.job.Spec.Policies, got.Policies...)
-			if habit := vcjob.HabitOf(tc.job); len(got.Policies) > 0 && (habit.Ends || !habit.Inelastic) {
-				t.Errorf("the completed job %+v does not start again as a whole", habit)
+	}) {
+		world := worldOf(func(w *World) {
+			w.Policy.Spec.Admission.VCJobDefaults = v1alpha1.VCJobDefaultsTide
+			if tc.world != nil {
+				tc.world(w)
 			}
 		})
+		got := TideDefaults(tc.job, world)
+		check.Must(t, reflect.DeepEqual(got, tc.want), "defaults %+v, want %+v", got, tc.want)
+		check.Equal(t, "none", reflect.DeepEqual(tc.want, none), got.None())
+		tc.job.Spec.Policies = append(tc.job.Spec.Policies, got.Policies...)
+		habit := vcjob.HabitOf(tc.job)
+		check.That(t, len(got.Policies) == 0 || !habit.Ends && habit.Inelastic, "the completed job %+v does not start again as a whole", habit)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestWhatAJobMaySayInAdvance: card.request against the pods of the job.
@@ -20,16 +22,12 @@ func TestWhatAJobMaySayInAdvance(t *testing.T) {
 		return vcjobOf("open", notes{request: text}, task(2, annotations, limits))
 	}
 	h200, four := worker("NVIDIA-H200"), amounts{gpu: "4"}
-	tests := map[string]struct {
-		object  runtime.Object
-		refusal string
-		warning string
+	for t, tc := range check.Cases(t, map[string]struct {
+		object           runtime.Object
+		refusal, warning string
 	}{
 		"what its pods ask for":             {job(`{"NVIDIA-H200":8}`, h200, four), "", ""},
 		"no JSON":                           {job(`NVIDIA-H200: 8`, h200, four), `Job j: annotation volcano.sh/card.request: "NVIDIA-H200: 8" is not a JSON object: write it like {"NVIDIA-H200":8}`, ""},
-		"a number in quotes":                {job(`{"NVIDIA-H200":"8"}`, h200, four), "write a whole number of cards, such as 8", ""},
-		"a name twice":                      {job(`{"NVIDIA-H200":4,"NVIDIA-H200":4}`, h200, four), "named twice", ""},
-		"alternatives of two resources":     {job(`{"NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed":4}`, h200, four), "one resource request cannot mean either", ""},
 		"cards that no pod asks for":        {job(`{"NVIDIA-H200/mig-1g.18gb-mixed":4}`, h200, four), "asks for 4 NVIDIA-H200/mig-1g.18gb-mixed, but none of its pods requests nvidia.com/mig-1g.18gb", ""},
 		"cards although no pod asks":        {job(`{"NVIDIA-H200":8}`, nil, nil), "none of its pods requests nvidia.com/gpu", ""},
 		"other cards than its pods name":    {job(`{"NVIDIA-H800":8}`, h200, four), "asks for 8 NVIDIA-H800, but its pods name other cards in volcano.sh/card.name (NVIDIA-H200): write the same cards in both", ""},
@@ -43,13 +41,8 @@ func TestWhatAJobMaySayInAdvance(t *testing.T) {
 		"a Deployment of unknown size":      {deployment(nil, four, func(d *appsv1.Deployment) { d.Annotations = notes{request: `{"NVIDIA-H200":400}`} }), "", ""},
 		"a PodGroup, whose pods are others": {&v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Annotations: notes{request: `{"NVIDIA-H200":400}`}}}, "", ""},
 		"a PodGroup that nobody can read":   {&v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Annotations: notes{request: `[]`}}}, `PodGroup g: annotation volcano.sh/card.request: "[]" is not a JSON object`, ""},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			load, _ := WorkloadOf(tc.object)
-			answer := judged(t, load, nil, worldOf(nil))
-			says(t, "refusals", answer.Refusals, tc.refusal)
-			says(t, "warnings", answer.Warnings, tc.warning)
-		})
+	}) {
+		load, _ := WorkloadOf(tc.object)
+		answers(t, judged(t, load, nil, worldOf(nil)), tc.refusal, tc.warning)
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 const (
@@ -37,27 +39,26 @@ func fleet() *card.Inventory {
 // queues are training, which is of that type and only for namespaces of team chat,
 // open, which says nothing, and broken, whose selector nobody can read.
 func queues(name string) *v1beta1.Queue {
-	annotations, ok := map[string]map[string]string{
-		"training": {
-			v1alpha1.AnnotationServiceType: "training", v1alpha1.AnnotationCardQuota: `{"NVIDIA-H200":8}`,
-			v1alpha1.AnnotationNamespaceSelector: `{"matchLabels":{"team":"chat"}}`,
-		},
-		"serving": {v1alpha1.AnnotationServiceType: "inference"},
-		"open":    {},
-		"broken":  {v1alpha1.AnnotationNamespaceSelector: `{`},
-		"default": {},
-	}[name]
-	if !ok {
+	q, selector := builder.Queue(name), v1alpha1.AnnotationNamespaceSelector
+	switch name {
+	case "training":
+		q.ServiceType("training").Quota(`{"NVIDIA-H200":8}`).Annotation(selector, `{"matchLabels":{"team":"chat"}}`)
+	case "serving":
+		q.ServiceType("inference")
+	case "broken":
+		q.Annotation(selector, `{`)
+	case "open", "default":
+	default:
 		return nil
 	}
-	return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
+	return q.Obj()
 }
 
 // worldOf is what is known of an object in namespace chat.
 func worldOf(change func(*World)) World {
 	w := World{
 		Inventory: fleet(), Policy: &v1alpha1.ServiceTypePolicy{},
-		Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "chat", Labels: map[string]string{"team": "chat"}}},
+		Namespace: builder.Namespace("chat", "team", "chat"),
 		Queue:     queues,
 		Group:     func(string) *v1beta1.PodGroup { return nil },
 		User:      "somebody",
@@ -125,27 +126,24 @@ func task(replicas int32, annotations notes, limits amounts) vcbatch.TaskSpec {
 func says(t *testing.T, what string, texts []string, words string) {
 	t.Helper()
 	if words == "" {
-		if len(texts) > 0 {
-			t.Errorf("%s: %q, want none", what, texts)
-		}
+		check.That(t, len(texts) == 0, "%s: %q, want none", what, texts)
 		return
 	}
-	if len(texts) != 1 {
-		t.Fatalf("%s: %q, want one with %q", what, texts, words)
-	}
-	for _, word := range strings.Split(words, "…") {
-		if !strings.Contains(texts[0], word) {
-			t.Errorf("%s: %q lacks %q", what, texts[0], word)
-		}
-	}
+	check.Must(t, len(texts) == 1, "%s: %q, want one with %q", what, texts, words)
+	check.Contains(t, what, texts[0], strings.Split(words, "…")...)
+}
+
+// answers checks what an answer says.
+func answers(t *testing.T, answer Answer, refusal, warning string) {
+	t.Helper()
+	says(t, "refusals", answer.Refusals, refusal)
+	says(t, "warnings", answer.Warnings, warning)
 }
 
 // judged is the answer to somebody who waits for it.
 func judged(t *testing.T, load Workload, before *Workload, world World) Answer {
 	t.Helper()
 	answer, err := Judge(t.Context(), load, before, world)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return answer
 }

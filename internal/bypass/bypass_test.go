@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 var (
@@ -40,28 +41,16 @@ func variable(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, name strin
 }
 
 func TestPolicyNamesTheCardsAndTheSchedulers(t *testing.T) {
-	hostile := effective(func(s *v1alpha1.ServiceTypePolicySpec) {
-		s.Scheduler.Names = []string{`vol"cano`, "a\\b\n", "é"}
-	})
+	hostile := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.Names = []string{`vol"cano`, "a\\b\n", "é"} })
 	p := Policy(owner, hostile, cards)
-	if got, want := variable(t, p, "cards"), `["huawei.com/Ascend910", "nvidia.com/gpu"]`; got != want {
-		t.Errorf("cards %s, want %s", got, want)
-	}
-	if got, want := variable(t, p, "schedulers"), `["vol\"cano", "a\\b\n", "\u00e9"]`; got != want {
-		t.Errorf("schedulers %s, want %s", got, want)
-	}
-	if *p.Spec.FailurePolicy != admissionv1.Fail {
-		t.Error("a pod that nobody can judge is admitted")
-	}
-	if got := ResourcesOf(p); !slices.Equal(got, cards) {
-		t.Errorf("read back %v, want %v", got, cards)
-	}
-	if controls := metav1.GetControllerOf(p); controls == nil || controls.UID != "u" || *controls.BlockOwnerDeletion {
-		t.Errorf("owner %+v", controls)
-	}
-	if Policy(owner, hostile, nil) != nil {
-		t.Error("a policy about no card")
-	}
+	check.Equal(t, "cards", `["huawei.com/Ascend910", "nvidia.com/gpu"]`, variable(t, p, "cards"))
+	check.Equal(t, "schedulers", `["vol\"cano", "a\\b\n", "\u00e9"]`, variable(t, p, "schedulers"))
+	check.Equal(t, "a pod that nobody can judge is admitted", admissionv1.Fail, *p.Spec.FailurePolicy)
+	got := ResourcesOf(p)
+	check.That(t, slices.Equal(got, cards), "read back %v, want %v", got, cards)
+	controls := metav1.GetControllerOf(p)
+	check.That(t, controls != nil && controls.UID == "u" && !*controls.BlockOwnerDeletion, "owner %+v", controls)
+	check.That(t, Policy(owner, hostile, nil) == nil, "a policy about no card")
 }
 
 func TestWhoIsExempt(t *testing.T) {
@@ -76,9 +65,8 @@ func TestWhoIsExempt(t *testing.T) {
 		all = append(all, c.Expression)
 	}
 	for _, want := range []string{`["system:serviceaccount:n:a", "system:serviceaccount:n:b"]`, `["n/a", "n/b"]`} {
-		if text := strings.Join(all, "\n"); !strings.Contains(text, want) {
-			t.Errorf("conditions lack %s:\n%s", want, text)
-		}
+		text := strings.Join(all, "\n")
+		check.That(t, strings.Contains(text, want), "conditions lack %s:\n%s", want, text)
 	}
 }
 
@@ -102,9 +90,8 @@ func TestModes(t *testing.T) {
 		case want.action != "" && (binding == nil || !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{want.action})):
 			t.Errorf("%s: binding %+v, want %s", mode, binding, want.action)
 		}
-		if v := Standing(spec, cards); string(v.Status)+"/"+v.Reason != want.verdict {
-			t.Errorf("%s: verdict %+v, want %s", mode, v, want.verdict)
-		}
+		v := Standing(spec, cards)
+		check.That(t, string(v.Status)+"/"+v.Reason == want.verdict, "%s: verdict %+v, want %s", mode, v, want.verdict)
 	}
 	if v := Standing(effective(nil), nil); v.Reason != v1alpha1.ReasonNoCardResources || v.Status != metav1.ConditionUnknown {
 		t.Errorf("without cards: %+v", v)
@@ -119,8 +106,7 @@ func TestResourcesOf(t *testing.T) {
 		"": nil, ",": nil, "b,a": {"a", "b"}, " a , a": {"a"},
 	} {
 		object := &metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationCardResources: text}}
-		if got := ResourcesOf(object); !slices.Equal(got, want) {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
+		got := ResourcesOf(object)
+		check.That(t, slices.Equal(got, want), "%q: %v, want %v", text, got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package bypass
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // uses are the variables that an expression uses.
@@ -62,13 +64,11 @@ func TestVariablesComeBeforeTheirUse(t *testing.T) {
 func TestTheLongestGoodbye(t *testing.T) {
 	for seconds, want := range map[int64]string{0: "3600", 30: "30"} {
 		spec := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.MaxTerminationGracePeriodSeconds = seconds })
-		if rule := Policy(owner, spec, cards).Spec.Validations[2].Expression; !strings.HasSuffix(rule, "<= "+want) {
-			t.Errorf("%d: new pods by %s, want a limit of %s", seconds, rule, want)
-		}
+		rule := Policy(owner, spec, cards).Spec.Validations[2].Expression
+		check.That(t, strings.HasSuffix(rule, "<= "+want), "%d: new pods by %s, want a limit of %s", seconds, rule, want)
 		for _, i := range []int{0, 1} { // deletions and evictions
-			if condition := Charge(owner, spec, cards).Spec.MatchConditions[i].Expression; !strings.Contains(condition, "> "+want) {
-				t.Errorf("%d: condition %s, want a limit of %s", seconds, condition, want)
-			}
+			condition := Charge(owner, spec, cards).Spec.MatchConditions[i].Expression
+			check.That(t, strings.Contains(condition, "> "+want), "%d: condition %s, want a limit of %s", seconds, condition, want)
 		}
 		if condition := Charge(owner, spec, cards).Spec.MatchConditions[0].Expression; !strings.Contains(condition, "> "+want+" && "+deletionGrace+" > "+ownGrace) {
 			t.Errorf("%d: condition %s lets nobody delete a pod as it says itself when that is longer", seconds, condition)
@@ -81,12 +81,9 @@ func TestWhoIsExemptFromCharges(t *testing.T) {
 	with := Charge(owner, effective(func(s *v1alpha1.ServiceTypePolicySpec) {
 		s.Admission.ExemptServiceAccounts = []v1alpha1.ServiceAccountReference{{Namespace: "n", Name: "a"}}
 	}), cards).Spec.MatchConditions
-	if len(with) != len(without)+2 {
-		t.Fatalf("%d conditions, %d with an exempt account: want two more", len(without), len(with))
-	}
+	check.Equal(t, fmt.Sprintf("%d conditions, with an exempt account", len(without)), len(without)+2, len(with))
 	for i, want := range []string{`"system:serviceaccount:n:a"`, `"n/a"`} {
-		if got := with[len(without)+i].Expression; !strings.Contains(got, want) {
-			t.Errorf("condition %s lacks %s", got, want)
-		}
+		got := with[len(without)+i].Expression
+		check.That(t, strings.Contains(got, want), "condition %s lacks %s", got, want)
 	}
 }

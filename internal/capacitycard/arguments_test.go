@@ -1,41 +1,370 @@
 package capacitycard
 
 import (
-	"reflect"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+	"volcano.sh/volcano/pkg/scheduler"
+	_ "volcano.sh/volcano/pkg/scheduler/actions" // Volcano's reader looks the actions up
 
 	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestArguments(t *testing.T) {
-	got, err := parseArguments(map[string]any{"cardUnlimitedCpuMemory": true, "overCommitFactor": 1.5, "unmanagedQueues": "Ignore", "configHash": "abc"})
-	want := arguments{cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, nodeOrderWeight: 1, unmanagedQueues: decision.Ignore,
-		serviceTypes: servicetype.DefaultMatrix(), configHash: "abc"}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Fatalf("%+v, %v", got, err)
+// theDefault is what is in force when an argument is bad.
+func theDefault() arguments {
+	return arguments{overCommitFactor: 1, nodeOrderWeight: 1, unmanagedQueues: decision.Enforce, serviceTypes: servicetype.DefaultMatrix()}
+}
+
+// same compares arguments with all their unexported fields.
+func same(want, got arguments) string { return cmp.Diff(want, got, cmp.AllowUnexported(arguments{})) }
+
+// volcanoReads reads the arguments of capacity-card as Volcano's own reader
+// hands them to the plugin.
+func volcanoReads(text string) (map[string]any, error) {
+	indented := strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n      ")
+	_, tiers, _, _, err := scheduler.UnmarshalSchedulerConf(
+		"actions: allocate\ntiers:\n- plugins:\n  - name: capacity-card\n    arguments:\n      " + indented + "\n")
+	if err != nil || len(tiers) != 1 || len(tiers[0].Plugins) != 1 {
+		return nil, fmt.Errorf("not read by Volcano: %w", err)
 	}
-	defaults := arguments{overCommitFactor: 1, nodeOrderWeight: 1, unmanagedQueues: decision.Enforce, serviceTypes: servicetype.DefaultMatrix()}
-	refused := map[string]map[string]any{
-		"unknown argument":    {"cardUnlimitedCPUMemory": true},
-		"write true or false": {"cardUnlimitedCpuMemory": "true"},
-		"number from 1":       {"overCommitFactor": 0.9},
-		"number from 1 to":    {"overCommitFactor": "2"},
-		"Enforce or Ignore":   {"unmanagedQueues": "enforce"},
-		"by the scheduler":    {"configHash": 7},
+	return tiers[0].Plugins[0].Arguments, nil
+}
+
+// gateReads reads arguments as the configuration gate does.
+func gateReads(text string) (map[string]any, error) {
+	values := map[string]any{}
+	err := yaml.Unmarshal([]byte(text), &values)
+	return values, err
+}
+
+var readers = map[string]func(string) (map[string]any, error){"Volcano": volcanoReads, "the gate": gateReads}
+
+// mustRefuse checks a refusal: it helps, it can be shown, and nothing of the
+// arguments takes effect.
+func mustRefuse(t *testing.T, raw map[string]any, wants ...string) {
+	t.Helper()
+	got, err := parseArguments(raw)
+	check.Must(t, err != nil, "%.300s is accepted as %+v", fmt.Sprint(raw), got)
+	check.Refused(t, err, wants...)
+	check.Equal(t, "bad arguments took effect", "", same(theDefault(), got))
+	validated := ValidateArguments(raw)
+	check.That(t, validated != nil && validated.Error() == err.Error(), "the gate is told %v, the plugin %v", validated, err)
+}
+
+// TestArgumentsRefuseWhatPeopleWrite: both readers must come to a refusal that
+// says what to write. In a text, % stands for each of the values, and in what is
+// wanted for the value as it was read.
+func TestArgumentsRefuseWhatPeopleWrite(t *testing.T) {
+	const (
+		flag, factor, weight   = "write true or false", "write a number from 1 to 100", "write a number above 0, at most 1000"
+		queues                 = "write Enforce or Ignore"
+		owners, aKind, aType   = "write kinds and service types, for example Job: training", "is no kind: write for example Job or Job.batch.volcano.sh", "is no name: write lower-case letters"
+		types, below, fromList = "write service types with reclaimable and reclaimFrom", "write reclaimable and reclaimFrom below it", "reclaimFrom: write a list of service types"
+		duration               = "minimumRuntime: write a duration, for example 10m"
+		kind                   = "podOwnerReferenceToServiceType: {%}"
+		ofType                 = "serviceTypes: {%}"
+		training               = ", training: {reclaimable: true}"
+		long, longKind         = "tttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt", "Kttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttttt" // 64 letters
+	)
+	list := func(values ...string) []string { return values }
+	for _, tc := range []struct {
+		text          string
+		values, wants []string
+	}{
+		{"cardUnlimitedCpuMemory: %", list(`"true"`, "1", "enabled"), list("cardUnlimitedCpuMemory is %", flag)},
+		{"cardUnlimitedCpuMemory: %", list("[true]", "{enabled: true}", ""), list("cardUnlimitedCpuMemory", flag)},
+		{"overCommitFactor: %", list("0", "0.9999", "-1.5", "100.5", "150", "150%", `"2"`, "1,5", "18446744073709551615", "true", "2x"), list("overCommitFactor is %", factor)},
+		{"overCommitFactor: .nan", nil, list("is NaN", factor)},
+		{"overCommitFactor: .inf", nil, list("is +Inf", factor)},
+		{"overCommitFactor: -.inf", nil, list("is -Inf", factor)},
+		{"overCommitFactor: %", list("1e400", "100000000000000000000000000000", "~", "{NVIDIA-H200: 2}", "2026-01-01", "1:30:00"), list("overCommitFactor", factor)},
+		{"nodeOrderWeight: %", list("0", "-1", "1001", "high"), list("nodeOrderWeight is %", weight)},
+		{"nodeOrderWeight: %", list("0.0", ".NaN", ".Inf", "[1, 2]"), list("nodeOrderWeight", weight)},
+		{"unmanagedQueues: %", list("ignore", "IGNORE", `"Ignore "`, "false", `""`, "Warn"), list("unmanagedQueues is %", queues)},
+		{"unmanagedQueues: %", list("[Ignore]", ""), list("unmanagedQueues", queues)},
+		{`unmanagedQueues: "\u001b[31mIgnore\n"`, nil, list(`"\x1b[31mIgnore\n"`, queues)},
+
+		{"podOwnerReferenceToServiceType: %", list("", "Job=training", "[Job, training]", "[{Job: training}]"), list(owners, "not a mapping")},
+		{kind, list("jobs: training", "batch/v1/Job: training", `"": training`, longKind+": training", "Јоb: training"), list(aKind)},
+		{kind, list("1: training"), list("podOwnerReferenceToServiceType", "key 1 is not a word")},
+		{kind, list("~: training"), list("is not a word")},
+		{kind, list("Job: 1", "Job:", "Job: {type: training}", `"Job\u0007": 1`), list("Job", "write the name of a service type")},
+		{kind, list("Job: Training", `Job: "batch training"`, "Job: "+long, `Job: ""`), list("service type", aType, "at most 63")},
+
+		{"serviceTypes: %", list("", "[inference, training]", "default"), list(types, "not a mapping")},
+		{ofType, list("training: true", "training: [training]", `"tra\u0000ining": 1`), list("tra", below)},
+		{ofType, list("1: {reclaimable: true}", "training: {1: true}"), list("key 1 is not a word")},
+		{ofType, list(`training: {reclaimable: "true"}`, "training: {reclaimable: }", "inference: {reclaimFrom: [training]}, training: {reclaimable: yes please}"), list("training", "reclaimable: write true or false")},
+		{ofType, list("inference: {reclaimFrom: training}"+training, "inference: {reclaimFrom: {training: true}}", "inference: {reclaimFrom: [1]}", "inference: {reclaimFrom: [~]}", "inference: {reclaimFrom: [[training]]}"), list(fromList)},
+		{ofType, list("inference: {reclaimFrom: [trainin]}" + training), list(`"inference" takes from "trainin", which is not defined`)},
+		{ofType, list("inference: {reclaimFrom: [training]}, training: {reclaimable: false}", "inference: {reclaimFrom: [training]}, training: "), list(`"training", which is not reclaimable`)},
+		{ofType, list("Training: {}", `"batch jobs": {}`, long+": {}", `"": {}`, "batch_jobs: {}"), list("service type", aType, "at most 63")},
+		{"serviceTypes: {a: {reclaimable: true}}\npodOwnerReferenceToServiceType: {job: a}", nil, list(`"job" is no kind`)},
+
+		{minimum, list("600", "", "true", "[10m]", `"600"`, "ten minutes", "10min", "1d", `"10 m"`, "PT10M", `""`, "9999999999h", strings.Repeat("9", 3000)+"h"), list("training", duration)},
+		{minimum, list("-1s", "168h1s"), list(`type "training" has a minimum runtime of `, ": write 0s to 168h0m0s")},
+		{minimum, list("2562047h"), list("write 0s to 168h0m0s")},
+
+		{"configHash: %", list("7", ""), list("written by the scheduler itself: remove it")},
+		{"%: true", list("cardUnlimitedCPUMemory", "cardunlimitedcpumemory", "capacity-card.cardUnlimitedCpuMemory", "overcommitFactor", "overcommit-factor", "weight", "unmanagedQueue", "serviceType", "predicate.GPUSharingEnable", `""`),
+			list(`unknown argument %`, "this version knows cardUnlimitedCpuMemory, ")},
+		{"%: true", list(`"a\u001b[31m\nb"`, `"a\u202eb"`), list("unknown argument")}, // of control signs, or that says otherwise
+		{"overCommitFactor: 0\nunmanagedQueues: x", nil, list("overCommitFactor is 0", `unmanagedQueues is "x"`)},
+		{"cardUnlimitedCpuMemory: true\nunmanagedQueues: Ignore\noverCommitFactor: 0", nil, list("overCommitFactor is 0")},
+	} {
+		for _, value := range append(tc.values, slices.Repeat([]string{""}, max(0, 1-len(tc.values)))...) {
+			text := strings.ReplaceAll(tc.text, "%", value)
+			t.Run(fmt.Sprintf("%.80s", text), func(t *testing.T) {
+				for reader, read := range readers {
+					raw, err := read(text)
+					check.NoError(t, err)
+					var wants []string
+					for _, want := range tc.wants {
+						wants = append(wants, strings.ReplaceAll(want, "%", asRead(value)))
+					}
+					t.Run(reader, func(t *testing.T) { mustRefuse(t, raw, wants...) })
+				}
+			})
+		}
 	}
-	for wantError, raw := range refused {
+	for _, key := range []string{"priority", "Reclaimable", "reclaimsFrom", `"a\u0085b"`} {
+		raw, err := gateReads("serviceTypes: {training: {" + key + ": 1}}")
+		check.NoError(t, err)
+		mustRefuse(t, raw, "unknown key "+strings.ReplaceAll(strconv.Quote(strings.Trim(key, `"`)), `\\`, `\`), "write reclaimable, reclaimFrom or minimumRuntime")
+	}
+}
+
+// minimum is the argument serviceTypes with a minimumRuntime.
+const minimum = "serviceTypes: {inference: {reclaimFrom: [training]}, training: {reclaimable: true, minimumRuntime: %}}"
+
+// asRead writes a YAML value as a refusal tells it: words in quotes.
+func asRead(value string) string {
+	if _, err := strconv.ParseFloat(value, 64); err == nil || value == "true" || value == "false" || strings.HasPrefix(value, `"`) {
+		return value
+	}
+	return strconv.Quote(value)
+}
+
+// TestArgumentsRefuseWhatIsLong: however long and however many the mistakes,
+// an event can hold what is said of them, and it still says what to do.
+func TestArgumentsRefuseWhatIsLong(t *testing.T) {
+	const mebi = 1 << 20
+	deep := any("x")
+	for range 10_000 {
+		deep = []any{deep}
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		raw  map[string]any
+		want string
+	}{
+		"an argument of 1 MiB":             {map[string]any{strings.Repeat("a", mebi): true}, "unknown argument"},
+		"an argument of 1 MiB of controls": {map[string]any{strings.Repeat("\x01", mebi): true}, "unknown argument"},
+		"an argument that is not UTF-8":    {map[string]any{"a\xff\xfe": true}, `unknown argument "a?"`},
+		"a thousand unknown arguments":     {many(1000, func(i int) (string, any) { return fmt.Sprint("argument", i), i }), `unknown argument "argument0"`},
+		"a value of 1 MiB":                 {map[string]any{"overCommitFactor": strings.Repeat("9", mebi)}, "write a number from 1 to 100"},
+		"a value of 1 MiB of controls":     {map[string]any{"unmanagedQueues": strings.Repeat("\x7f", mebi)}, "write Enforce or Ignore"},
+		"a value that is not UTF-8":        {map[string]any{"unmanagedQueues": "\xff"}, "write Enforce or Ignore"},
+		"a deep value":                     {map[string]any{"overCommitFactor": deep}, "write a number from 1 to 100"},
+		"a list of a million":              {map[string]any{"nodeOrderWeight": make([]any, 1_000_000)}, "write a number above 0"},
+		"a thousand bad kinds":             {map[string]any{"podOwnerReferenceToServiceType": many(1000, func(i int) (string, any) { return fmt.Sprint("kind", i), "x y" })}, `"kind0" is no kind`},
+		"a thousand bad types":             {map[string]any{"serviceTypes": many(1000, func(i int) (string, any) { return fmt.Sprint("T", i), nil })}, `"T0" is no name`},
+		"a thousand undefined types":       {map[string]any{"serviceTypes": map[string]any{"a": map[string]any{"reclaimFrom": undefined(1000)}}}, `"a" takes from "u0", which is not defined`},
+		"a key of 1 MiB that is no word":   {map[string]any{"serviceTypes": map[any]any{[1]string{strings.Repeat("k", mebi)}: nil}}, "is not a word"},
+		"a type of 1 MiB":                  {map[string]any{"serviceTypes": map[string]any{"a": map[string]any{"reclaimFrom": []any{strings.Repeat("\n", mebi)}}}}, "which is not defined"},
+		"a mapping in a value, controls":   {map[string]any{"unmanagedQueues": map[any]any{"\x00": "\n"}}, "write Enforce or Ignore"},
+	}) {
+		mustRefuse(t, tc.raw, tc.want)
+	}
+}
+
+// many makes a mapping of n entries.
+func many(n int, entry func(i int) (string, any)) map[string]any {
+	all := make(map[string]any, n)
+	for i := range n {
+		key, value := entry(i)
+		all[key] = value
+	}
+	return all
+}
+
+// undefined lists n service types that nobody defines.
+func undefined(n int) []any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = fmt.Sprint("u", i)
+	}
+	return list
+}
+
+// TestArgumentsRefuseWhatNoReaderGives: types that neither reader makes are
+// refused as well and not guessed at.
+func TestArgumentsRefuseWhatNoReaderGives(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		raw  map[string]any
+		want string
+	}{
+		"a small float":           {map[string]any{"overCommitFactor": float32(2)}, "write a number from 1 to 100"},
+		"a small integer":         {map[string]any{"nodeOrderWeight": int8(2)}, "write a number above 0"},
+		"a pointer to a flag":     {map[string]any{"cardUnlimitedCpuMemory": new(bool)}, "write true or false"},
+		"a list of texts":         {map[string]any{"serviceTypes": map[string]any{"a": map[string]any{"reclaimFrom": []string{"b"}}, "b": map[string]any{"reclaimable": true}}}, "reclaimFrom: write a list"},
+		"a mapping of texts":      {map[string]any{"podOwnerReferenceToServiceType": map[string]string{"Job": "training"}}, "not a mapping"},
+		"no number":               {map[string]any{"overCommitFactor": math.NaN()}, "is NaN"},
+		"just above the largest":  {map[string]any{"overCommitFactor": math.Nextafter(100, 101)}, "write a number from 1 to 100"},
+		"just below the smallest": {map[string]any{"overCommitFactor": math.Nextafter(1, 0)}, "write a number from 1 to 100"},
+		"minus zero":              {map[string]any{"nodeOrderWeight": math.Copysign(0, -1)}, "write a number above 0"},
+	}) {
+		mustRefuse(t, tc.raw, tc.want)
+	}
+}
+
+// TestBothReadersGiveTheSameArguments: what is good is read alike from both
+// shapes of YAML's mappings.
+func TestBothReadersGiveTheSameArguments(t *testing.T) {
+	with := func(change func(*arguments)) arguments {
+		want := theDefault()
+		change(&want)
+		return want
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		text string
+		want arguments
+	}{
+		"nothing":                    {"{}", theDefault()},
+		"the flag":                   {"cardUnlimitedCpuMemory: true", with(func(a *arguments) { a.cardUnlimitedCPUMemory = true })},
+		"the flag as it is anyway":   {"cardUnlimitedCpuMemory: false", theDefault()},
+		"a whole factor":             {"overCommitFactor: 2", with(func(a *arguments) { a.overCommitFactor = 2 })},
+		"the smallest factor":        {"overCommitFactor: 1.0", theDefault()},
+		"the largest factor":         {"overCommitFactor: 100", with(func(a *arguments) { a.overCommitFactor = 100 })},
+		"a factor with an exponent":  {"overCommitFactor: 1.5e+1", with(func(a *arguments) { a.overCommitFactor = 15 })},
+		"a factor in base 16":        {"overCommitFactor: 0x10", with(func(a *arguments) { a.overCommitFactor = 16 })},
+		"a small weight":             {"nodeOrderWeight: 0.001", with(func(a *arguments) { a.nodeOrderWeight = 0.001 })},
+		"the largest weight":         {"nodeOrderWeight: 1000", with(func(a *arguments) { a.nodeOrderWeight = 1000 })},
+		"unmanaged queues":           {"unmanagedQueues: Ignore", with(func(a *arguments) { a.unmanagedQueues = decision.Ignore })},
+		"unmanaged queues in quotes": {`unmanagedQueues: "Enforce"`, theDefault()},
+		"a hash":                     {"configHash: sha256-0123", with(func(a *arguments) { a.configHash = "sha256-0123" })},
+		"owners": {"podOwnerReferenceToServiceType:\n  Deployment: inference\n  Job.batch.volcano.sh: training",
+			with(func(a *arguments) {
+				a.owners = servicetype.Owners{"Deployment": "inference", "Job.batch.volcano.sh": "training"}
+			})},
+		"no owners": {"podOwnerReferenceToServiceType: {}", with(func(a *arguments) { a.owners = servicetype.Owners{} })},
+		"a matrix of three": {"serviceTypes:\n  inference:\n    reclaimFrom:\n    - training\n    - batch\n  training:\n    reclaimable: true\n    reclaimFrom: [batch]\n  batch: {reclaimable: true}",
+			with(func(a *arguments) {
+				a.serviceTypes = servicetype.Matrix{
+					"inference": {ReclaimFrom: []string{"training", "batch"}},
+					"training":  {Reclaimable: true, ReclaimFrom: []string{"batch"}}, "batch": {Reclaimable: true},
+				}
+			})},
+		"a type that neither takes nor gives": {"serviceTypes:\n  notebook:", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"notebook": {}} })},
+		"a type that takes from nobody":       {"serviceTypes: {a: {reclaimFrom: []}}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {ReclaimFrom: []string{}}} })},
+		"a type whose list says nothing":      {"serviceTypes: {a: {reclaimFrom: }}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {}} })},
+		"nobody takes from anybody":           {"serviceTypes: {}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{} })},
+		"a type of 63 characters":             {"serviceTypes: {" + strings.Repeat("t", 63) + ": {}}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{strings.Repeat("t", 63): {}} })},
+		"everything": {"cardUnlimitedCpuMemory: true\noverCommitFactor: 1.5\nnodeOrderWeight: 10\nunmanagedQueues: Ignore\nconfigHash: h\n" +
+			"serviceTypes:\n  a: {reclaimFrom: [b]}\n  b: {reclaimable: true}\npodOwnerReferenceToServiceType: {Job: a}",
+			arguments{cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, nodeOrderWeight: 10, unmanagedQueues: decision.Ignore, configHash: "h",
+				serviceTypes: servicetype.Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, owners: servicetype.Owners{"Job": "a"}}},
+	}) {
+		for reader, read := range readers {
+			raw, err := read(tc.text)
+			check.NoError(t, err)
+			got, err := parseArguments(raw)
+			check.Must(t, err == nil, "%s: refused: %v", reader, err)
+			check.Equal(t, reader, "", same(tc.want, got))
+		}
+	}
+}
+
+// TestMinimumRuntimeIsReadByBothReaders: Volcano's own reader and that of the
+// configuration gate come to the same duration.
+func TestMinimumRuntimeIsReadByBothReaders(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"10m": 10 * time.Minute, `"10m"`: 10 * time.Minute, "10m0s": 10 * time.Minute, "1h30m": 90 * time.Minute, "1.5h": 90 * time.Minute,
+		"0s": 0, `"0"`: 0, "1s": time.Second, "168h": 168 * time.Hour, "1ms": time.Millisecond,
+	} {
+		for reader, read := range readers {
+			raw, err := read(strings.ReplaceAll(minimum, "%", text))
+			check.NoError(t, err)
+			args, err := parseArguments(raw)
+			got := args.serviceTypes["training"].MinimumRuntime
+			check.That(t, err == nil && got == want, "%s from %s is %s, error %v, want %s", text, reader, got, err, want)
+		}
+	}
+}
+
+// TestNumbersOfEveryWidth: a reader chooses the type by the number and by how
+// wide the machine's integers are.
+func TestNumbersOfEveryWidth(t *testing.T) {
+	for _, two := range []any{2, int64(2), uint64(2), 2.0} {
+		got, err := parseArguments(map[string]any{"overCommitFactor": two})
+		check.That(t, err == nil && got.overCommitFactor == 2, "%T is read as %v, error %v", two, got.overCommitFactor, err)
+	}
+}
+
+// TestTheReadersGiveBothShapes: the table above is worth something only while
+// the two readers differ.
+func TestTheReadersGiveBothShapes(t *testing.T) {
+	const text = "serviceTypes: {a: {}}"
+	ofVolcano, volcanoErr := volcanoReads(text)
+	ofGate, gateErr := gateReads(text)
+	if volcanoErr != nil || gateErr != nil {
+		t.Fatal(volcanoErr, gateErr)
+	}
+	if _, ok := ofVolcano["serviceTypes"].(map[any]any); !ok {
+		t.Errorf("Volcano's reader gives %T", ofVolcano["serviceTypes"])
+	}
+	if _, ok := ofGate["serviceTypes"].(map[string]any); !ok {
+		t.Errorf("the gate's reader gives %T", ofGate["serviceTypes"])
+	}
+}
+
+// FuzzArguments: whatever YAML stands below arguments, it is refused with a
+// line that an event can hold and has no effect, or it is accepted and then
+// means the same when it is written anew, to Volcano's reader and to the gate's.
+func FuzzArguments(f *testing.F) {
+	for _, text := range []string{
+		"", "{}", "cardUnlimitedCpuMemory: true", "overCommitFactor: 1.5\nnodeOrderWeight: 1e3", "overCommitFactor: 1.0000000000000002",
+		"unmanagedQueues: Ignore\nconfigHash: \"no\"", "configHash: |-\n  a\n\n   b\n",
+		"serviceTypes:\n  on: {reclaimFrom: [\"off\", \"1\"]}\n  \"off\": {reclaimable: true}\n  \"1\": {reclaimable: true}",
+		"serviceTypes:\n  a: {reclaimable: true, reclaimFrom: [b]}\n  b: {reclaimable: true, reclaimFrom: [a]}",
+		"podOwnerReferenceToServiceType: {Deployment: inference, Job.batch.volcano.sh: training, Y: \"y\"}",
+		"podOwnerReferenceToServiceType: &a {Job: \"0x1\", Pod: \"1e3\", Node: \"null\"}\nserviceTypes: {\"0\": , \"1-1\": }",
+		"serviceTypes: {1: 2}", "overCommitFactor: .nan", "? [1]\n: 2", "a\u0007: b", "nodeOrderWeight: 2026-01-01", "unmanagedQueues: !!binary /w==",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if len(text) > 1<<16 {
+			return
+		}
+		raw, err := gateReads(string(text))
+		if err != nil {
+			return // no YAML, or none whose keys are words
+		}
 		got, err := parseArguments(raw)
-		if err == nil || !strings.Contains(err.Error(), wantError) {
-			t.Errorf("%v: error %v, want %q", raw, err, wantError)
+		if again, _ := parseArguments(raw); same(got, again) != "" {
+			t.Fatalf("two results: %s", same(got, again))
 		}
-		if !reflect.DeepEqual(got, defaults) {
-			t.Errorf("%v took half effect: %+v", raw, got)
+		if err != nil {
+			check.Must(t, check.Tellable(err.Error()) && same(theDefault(), got) == "", "refused with %q, in force is %+v", err, got)
+			return
 		}
-	}
-	both := ValidateArguments(map[string]any{"overCommitFactor": 0, "unmanagedQueues": 1})
-	if both == nil || !strings.Contains(both.Error(), "overCommitFactor") || !strings.Contains(both.Error(), "unmanagedQueues") {
-		t.Errorf("not every mistake is named: %v", both)
-	}
+		rendered, err := yaml.Marshal(raw)
+		check.Must(t, err == nil, "%v cannot be written: %v", raw, err)
+		for reader, read := range readers {
+			anew, err := read(string(rendered))
+			check.Must(t, err == nil, "%s cannot read\n%s\n%v", reader, rendered, err)
+			again, err := parseArguments(anew)
+			diff := same(got, again)
+			check.Must(t, err == nil && diff == "", "%s reads\n%s\nas something else, error %v (-before +after):\n%s", reader, rendered, err, diff)
+		}
+	})
 }

@@ -2,102 +2,66 @@ package capacitycard
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/uthelper"
+
+	"cardquota.dev/operator/internal/testing/session"
 )
 
-// fleet is a cluster of some size: every node has eight cards of one of the
-// models, every pod asks for one, nine of ten are running.
-func fleet(nodes, pods, queues, models int) *uthelper.TestCommonStruct {
-	world := &uthelper.TestCommonStruct{}
-	model := func(i int) string { return fmt.Sprintf("MODEL-%d", i%models) }
+// newFleet opens a session on a cluster of some size, whose listers know what the
+// session does, as those of a running scheduler do: every node has cards of one of
+// the models, every pod is one of a gang of eight and asks for a card, nine gangs
+// of ten are running.
+func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
+	s := &scene{Cluster: session.New(""), t: t, m: newMemory()}
+	var quota []string
+	for m := range models {
+		quota = append(quota, fmt.Sprintf(`"MODEL-%d":1000`, m))
+	}
 	for i := range nodes {
-		world.Nodes = append(world.Nodes, cardNode(fmt.Sprintf("node-%d", i), model(i)))
-		world.Nodes[i].Status.Allocatable[gpu] = resource.MustParse("64")
-		world.Nodes[i].Status.Allocatable["pods"] = resource.MustParse("1000")
-		world.Nodes[i].Status.Allocatable["cpu"] = resource.MustParse("1000")
+		s.add(fmt.Sprintf("node node-%d MODEL-%d 64", i, i%models))
+		node := s.Nodes[i].Status.Allocatable
+		node["pods"], node["cpu"] = amount("1000"), amount("1000")
 	}
 	for i := range queues {
-		quota := "{"
-		for m := range models {
-			quota += fmt.Sprintf("%q:1000,", model(m))
-		}
-		q := quotaQueue(fmt.Sprintf("queue-%d", i), quota[:len(quota)-1]+"}")
-		q.UID = types.UID(q.Name)
-		q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("100000"), "memory": resource.MustParse("1000Ti"), gpu: resource.MustParse("100000")}
-		world.Queues = append(world.Queues, q)
+		s.add(fmt.Sprintf("queue queue-%d {%s} cpu=100000", i, strings.Join(quota, ",")))
+		s.Queues[i].Spec.Capability["memory"], s.Queues[i].Spec.Capability[gpu] = amount("1000Ti"), amount("100000")
 	}
-	const gang = 8
-	for i := range pods / gang {
-		name := fmt.Sprintf("job-%d", i)
-		running := i%10 != 0
-		phase := v1beta1.PodGroupInqueue
-		if running {
-			phase = v1beta1.PodGroupRunning
+	for i := range pods / 8 {
+		at := fmt.Sprintf("node-%d", i%nodes)
+		if i%10 == 0 {
+			at = "-"
 		}
-		waits := group(name, fmt.Sprintf("queue-%d", i%queues), gang, phase, "8")
-		waits.UID = types.UID(name) // as the API server gives one: what is remembered of a group is by UID
-		world.PodGroups = append(world.PodGroups, waits)
-		for j := range gang {
-			pod := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("%s-%d", name, j), UID: types.UID(fmt.Sprintf("%08d-0000-4000-8000-%012d", i, j)),
-					Annotations: map[string]string{"scheduling.k8s.io/group-name": name, "volcano.sh/card.name": model(i)}},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-					"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi"), gpu: resource.MustParse("1")}}}}},
-				Status: corev1.PodStatus{Phase: corev1.PodPending},
-			}
-			if running {
-				pod.Spec.NodeName = fmt.Sprintf("node-%d", i%nodes)
-				pod.Status.Phase = corev1.PodRunning
-			}
-			world.Pods = append(world.Pods, pod)
-		}
+		s.add(fmt.Sprintf("job-%d queue-%d 8: %s*8 card=MODEL-%d least=8", i, i%queues, at, i%models))
 	}
-	return world
-}
-
-// openFleet opens a session on a fleet whose listers know what the session
-// does, as those of a running scheduler do.
-func openFleet(b *testing.B, nodes, pods, queues, models int) *framework.Session {
-	ssn := fleet(nodes, pods, queues, models).RegisterSession(nil, nil)
-	informers := ssn.InformerFactory().Core().V1()
-	for _, node := range ssn.Nodes {
+	s.Begin()
+	s.Ssn = framework.OpenSession(s.Cache, nil, nil)
+	informers := s.Ssn.InformerFactory().Core().V1()
+	for _, node := range s.Ssn.Nodes {
 		if err := informers.Nodes().Informer().GetIndexer().Add(node.Node); err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
 	}
-	for _, job := range ssn.Jobs {
+	for _, job := range s.Ssn.Jobs {
 		for _, task := range job.Tasks {
 			if err := informers.Pods().Informer().GetIndexer().Add(task.Pod); err != nil {
-				b.Fatal(err)
+				t.Fatal(err)
 			}
 		}
 	}
-	return ssn
+	return s
 }
 
 // BenchmarkGates measures what is asked once for a pod (allocatable) and once
 // for every pod and node (predicate). It fails when a gate that permits takes
 // longer than it may, by the median of batches, or allocates.
 func BenchmarkGates(b *testing.B) {
-	ssn := openFleet(b, 100, 1000, 10, 4)
-	process = newMemory()
-	p := New(nil).(*plugin)
-	p.OnSessionOpen(ssn)
-	var task *api.TaskInfo
-	for _, t := range ssn.Jobs["ns/job-0"].Tasks {
-		task = t
-	}
-	node, other, queue := ssn.Nodes["node-0"], ssn.Nodes["node-1"], ssn.Queues["queue-0"]
+	s := newFleet(b, 100, 1000, 10, 4)
+	p := s.reopen().p
+	task, node, other, queue := s.Task("job-0-0"), s.Ssn.Nodes["node-0"], s.Ssn.Nodes["node-1"], s.Ssn.Queues["queue-0"]
 	if !p.allocatable(queue, task) || p.predicate(task, node) != nil || p.predicate(task, other) == nil {
 		b.Fatal("the gates do not answer as they should")
 	}

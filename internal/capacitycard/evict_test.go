@@ -2,266 +2,237 @@ package capacitycard
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
+	"volcano.sh/volcano/pkg/scheduler/actions/reclaim"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/plugins/gang"
-	"volcano.sh/volcano/pkg/scheduler/plugins/predicates"
-	"volcano.sh/volcano/pkg/scheduler/plugins/priority"
-	"volcano.sh/volcano/pkg/scheduler/uthelper"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
 )
 
-// evict runs allocate and then an action that evicts, with the plugins that a
-// configuration for it has.
-func evict(t *testing.T, world *uthelper.TestCommonStruct, action framework.Action, configurations ...conf.Configuration) *framework.Session {
-	t.Helper()
-	return evictWith(t, world, nil, action, configurations...)
-}
-
-func evictWith(t *testing.T, world *uthelper.TestCommonStruct, args framework.Arguments, action framework.Action, configurations ...conf.Configuration) *framework.Session {
-	t.Helper()
-	process = newMemory()
-	world.PriClass = []*schedulingv1.PriorityClass{
-		{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 80000}, {ObjectMeta: metav1.ObjectMeta{Name: "low"}, Value: 20000},
-	}
-	world.Plugins = map[string]framework.PluginBuilder{
-		PluginName: func(a framework.Arguments) framework.Plugin {
-			opened = New(a).(*plugin)
-			return opened
-		},
-		gang.PluginName: gang.New, predicates.PluginName: predicates.New, priority.PluginName: priority.New,
-	}
-	yes := true
-	ordering := conf.PluginOption{Name: priority.PluginName, EnabledJobOrder: &yes, EnabledTaskOrder: &yes, EnabledJobStarving: &yes}
-	ganging := conf.PluginOption{Name: gang.PluginName, EnabledJobReady: &yes, EnabledJobPipelined: &yes, EnabledSubJobReady: &yes, EnabledSubJobPipelined: &yes}
-	filtering := conf.PluginOption{Name: predicates.PluginName, EnabledPredicate: &yes}
-	card := conf.PluginOption{Name: PluginName, EnabledQueueOrder: &yes, EnabledPredicate: &yes, EnabledAllocatable: &yes, EnabledJobEnqueued: &yes,
-		EnabledPreemptable: &yes, EnabledReclaimable: &yes, EnablePreemptive: &yes, EnabledNodeOrder: &yes, EnabledBestNode: &yes, Arguments: args}
-	ssn := world.RegisterSession([]conf.Tier{{Plugins: []conf.PluginOption{ordering, ganging, card, filtering}}}, configurations)
-	t.Cleanup(world.Close)
-	world.Run([]framework.Action{allocate.New(), action})
-	return ssn
-}
-
-// outcome tells what became of the pods: evicted and promised a node, each
-// written pod or pod@node.
-func outcome(ssn *framework.Session) (evicted, promised []string) {
-	for _, job := range ssn.Jobs {
-		for _, task := range job.Tasks {
-			switch task.Status {
-			case api.Releasing:
-				evicted = append(evicted, task.Name)
-			case api.Pipelined:
-				promised = append(promised, task.Name+"@"+task.NodeName)
-			}
+// of applies a change to the pod of a name.
+func of(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		if p.Name == name {
+			change(p)
 		}
 	}
-	slices.Sort(evicted)
-	slices.Sort(promised)
-	return evicted, promised
 }
 
-func ranked(class string, g *v1beta1.PodGroup) *v1beta1.PodGroup {
-	g.Spec.PriorityClassName = class
-	return g
-}
-
-func prioritised(value int32, list []*corev1.Pod) []*corev1.Pod {
-	for _, p := range list {
-		p.Spec.Priority = &value
+// preempts runs preempt in both of its manners and compares what it does: so many
+// pods of a job go, so many are promised a node. Which of equal pods is
+// Volcano's choice. Pods of the job ended were deleted before.
+func preempts(t *testing.T, world func() *scene, goes, promised string, manners ...bool) {
+	for _, topologyAware := range manners {
+		t.Run(fmt.Sprintf("topologyAware=%v", topologyAware), func(t *testing.T) {
+			s := world()
+			s.t = t
+			s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}})
+			var gone []*api.TaskInfo
+			for _, task := range s.In(api.Releasing) {
+				if !strings.HasPrefix(task.Name, "ended-") {
+					gone = append(gone, task)
+				}
+			}
+			check.Equal(t, "go", goes, tally(gone))
+			check.Equal(t, "promised", promised, tally(s.In(api.Pipelined)))
+		})
 	}
-	return list
 }
 
-// each applies a change to every pod of a list.
-func each(list []*corev1.Pod, change func(*corev1.Pod)) []*corev1.Pod {
-	for _, p := range list {
-		change(p)
+// tally writes tasks as "old:2 new@a:1".
+func tally(tasks []*api.TaskInfo) string {
+	var order []string
+	count := map[string]int{}
+	for _, word := range strings.Fields(session.Names(tasks)) {
+		name, node, placed := strings.Cut(word, "@")
+		job, _, _ := strings.Cut(name, "-")
+		if placed {
+			job += "@" + node
+		}
+		if count[job]++; count[job] == 1 {
+			order = append(order, job)
+		}
 	}
-	return list
-}
-
-func preemptable(value string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Annotations["volcano.sh/preemptable"] = value }
-}
-
-// expect compares an outcome, each side written "a b c".
-func expect(t *testing.T, ssn *framework.Session, wantEvicted, wantPromised string) {
-	t.Helper()
-	evicted, promised := outcome(ssn)
-	if got := strings.Join(evicted, " "); got != wantEvicted {
-		t.Errorf("evicted %q, want %q", got, wantEvicted)
+	for i, job := range order {
+		order[i] = fmt.Sprintf("%s:%d", job, count[job])
 	}
-	if got := strings.Join(promised, " "); got != wantPromised {
-		t.Errorf("promised %q, want %q", got, wantPromised)
-	}
+	return strings.Join(order, " ")
 }
 
 func TestPreemptStaysWithinTheQueueAndItsQuota(t *testing.T) {
-	h200, h800 := cardNode("h200", "NVIDIA-H200"), cardNode("h800", "NVIDIA-H800")
-	low := func(name string, phase v1beta1.PodGroupPhase) *v1beta1.PodGroup {
-		return ranked("low", group(name, "q", 1, phase, "1"))
-	}
-	high := func(name string) *v1beta1.PodGroup { return ranked("high", group(name, "q", 1, "Inqueue", "1")) }
-	tests := map[string]struct {
-		quota             string
-		groups            []*v1beta1.PodGroup
-		pods              []*corev1.Pod
-		evicted, promised string
-		alsoTopologyAware bool
-		// cpu is the queue's, "" for plenty.
-		cpu string
-		// anyOrder tells that which pod of the gang goes where is open.
-		anyOrder bool
+	const old, wants = "old q 1: a*4 class=low;", "new q 1: - class=high"
+	for t, tc := range check.Cases(t, map[string]struct {
+		quota, jobs, goes, promised string
+		change                      func(*corev1.Pod)
+		notAware                    bool
 	}{
-		"a full quota is preempted although cards are free": {
-			quota: `{"NVIDIA-H200":4}`, groups: []*v1beta1.PodGroup{low("old", "Running"), high("new")},
-			pods:    concat(pods(4, "old", "1", "NVIDIA-H200", "h200"), pods(1, "new", "1", "NVIDIA-H200", "")),
-			evicted: "old-h2000", promised: "new-0@h200", alsoTopologyAware: true,
-		},
-		"with alternatives the node's own card decides": {
-			quota: `{"NVIDIA-H200":4,"NVIDIA-H800":2}`, groups: []*v1beta1.PodGroup{low("old", "Running"), high("new")},
-			pods: concat(pods(4, "old", "1", "NVIDIA-H200", "h200"), pods(8, "ghost", "1", "NVIDIA-H800", "h800"), // of no queue: quota is free there, cards are not
-				pods(1, "new", "2", "NVIDIA-H200|NVIDIA-H800", "")),
-			evicted: "old-h2000 old-h2001", promised: "new-0@h200", alsoTopologyAware: true,
-		},
-		"an equal priority is not preempted": {
-			quota: `{"NVIDIA-H200":4}`, groups: []*v1beta1.PodGroup{ranked("high", group("old", "q", 1, "Running", "1")), high("new")},
-			pods: concat(pods(4, "old", "1", "NVIDIA-H200", "h200"), pods(1, "new", "1", "NVIDIA-H200", "")),
-		},
-		"nobody is evicted when it would not be enough": {
-			quota: `{"NVIDIA-H200":4}`, groups: []*v1beta1.PodGroup{low("old", "Running"), high("new")},
-			pods: concat(pods(4, "old", "1", "NVIDIA-H200", "h200"), pods(1, "new", "5", "NVIDIA-H200", "")),
-		},
-		"another card is never evicted": {
-			quota: `{"NVIDIA-H200":0,"NVIDIA-H800":4}`, groups: []*v1beta1.PodGroup{low("old", "Running"), high("new")},
-			pods: concat(pods(4, "old", "1", "NVIDIA-H800", "h800"), pods(1, "new", "1", "NVIDIA-H200", "")),
-		},
-		"a pod without cards gives nothing and stays": {
-			quota: `{"NVIDIA-H200":2}`, groups: []*v1beta1.PodGroup{low("cpu", "Running"), low("old", "Running"), high("new")},
-			pods: concat(each(pods(2, "cpu", "0", "", "h200"), func(p *corev1.Pod) { p.Labels = map[string]string{"note": "no cards"} }),
-				pods(2, "old", "1", "NVIDIA-H200", "h200"), pods(1, "new", "2", "NVIDIA-H200", "")),
-			evicted: "old-h2000 old-h2001", promised: "new-0@h200", alsoTopologyAware: true,
-		},
-		"pods that say so are not evicted": {
-			quota: `{"NVIDIA-H200":2}`, groups: []*v1beta1.PodGroup{low("old", "Running"), high("new")},
-			pods: concat(each(pods(2, "old", "1", "NVIDIA-H200", "h200"), preemptable("false")), pods(1, "new", "1", "NVIDIA-H200", "")),
-		},
-		"pods whose PodGroup says so are not evicted": {
-			quota: `{"NVIDIA-H200":2}`, groups: []*v1beta1.PodGroup{func() *v1beta1.PodGroup {
-				g := low("old", "Running")
-				g.Annotations["volcano.sh/preemptable"] = "false"
-				return g
-			}(), high("new")},
-			pods: concat(pods(2, "old", "1", "NVIDIA-H200", "h200"), pods(1, "new", "1", "NVIDIA-H200", "")),
-		},
-		"pods that keep the cluster alive are not evicted": {
-			quota: `{"NVIDIA-H200":2}`, groups: []*v1beta1.PodGroup{low("old", "Running"), high("new")},
-			pods: concat(each(pods(2, "old", "1", "NVIDIA-H200", "h200"), func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }),
-				pods(1, "new", "1", "NVIDIA-H200", "")),
-		},
-		"a gang takes the place of one larger pod": {
-			quota: `{"NVIDIA-H200":2}`, groups: []*v1beta1.PodGroup{low("old", "Running"), ranked("high", group("new", "q", 2, "Inqueue", "2"))},
-			pods:    concat(pods(1, "old", "2", "NVIDIA-H200", "h200"), pods(2, "new", "1", "NVIDIA-H200", "")),
-			evicted: "old-h2000", promised: "new-0@h200 new-1@h200",
-		},
-		"a gang uses what is free and takes the rest": {
-			quota: `{"NVIDIA-H200":8,"NVIDIA-H800":8}`, groups: []*v1beta1.PodGroup{low("old", "Running"), ranked("high", group("new", "q", 3, "Inqueue", "3"))},
-			pods: concat(pods(2, "old", "1", "NVIDIA-H200", "h200"), pods(6, "ghost", "1", "NVIDIA-H200", "h200"), pods(7, "ghost", "1", "NVIDIA-H800", "h800"),
-				pods(3, "new", "1", "NVIDIA-H200|NVIDIA-H800", "")),
-			evicted: "old-h2000 old-h2001", promised: "new-0@h200 new-1@h200 new-2@h800", anyOrder: true,
-		},
-		"the smaller victim stays when the larger one is enough": {
-			quota: `{"NVIDIA-H200":5}`, groups: []*v1beta1.PodGroup{low("small", "Running"), low("large", "Running"), high("new")},
-			pods:    concat(pods(1, "large", "4", "NVIDIA-H200", "h200"), pods(1, "small", "1", "NVIDIA-H200", "h200"), pods(1, "new", "4", "NVIDIA-H200", "")),
-			evicted: "large-h2000", promised: "new-0@h200", alsoTopologyAware: true,
-		},
-		"nobody is evicted for cards when CPU is short as well": {
-			quota: `{"NVIDIA-H200":2}`, cpu: "2", groups: []*v1beta1.PodGroup{group("j", "q", 1, "Running", "1")},
-			pods: concat(prioritised(1, pods(2, "j", "1", "NVIDIA-H200", "h200")),
-				prioritised(10, each(pods(1, "j", "1", "NVIDIA-H200", ""), func(p *corev1.Pod) {
-					p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("4")
-				}))), alsoTopologyAware: true,
-		},
-		"inside a job the pod of higher priority wins": {
-			quota: `{"NVIDIA-H200":2}`, groups: []*v1beta1.PodGroup{group("j", "q", 1, "Running", "1")},
-			pods:    concat(prioritised(1, pods(2, "j", "1", "NVIDIA-H200", "h200")), prioritised(10, pods(1, "j", "1", "NVIDIA-H200", ""))),
-			evicted: "j-h2000", promised: "j-0@h200",
-		},
-	}
-	for name, tc := range tests {
-		aware := []bool{false}
-		if tc.alsoTopologyAware {
-			aware = append(aware, true)
+		"a full quota is preempted although cards are free": {quota: `{"A":4}`, jobs: old + wants, goes: "old:1", promised: "new@a:1"},
+		"with alternatives the node's own card decides": { // the ghosts are of no queue: quota is free there, cards are not
+			quota: `{"A":4,"B":2}`, jobs: old + "ghost none 1: b*8 card=B;" + wants + " cards=2 card=A|B", goes: "old:2", promised: "new@a:1"},
+		"an equal priority is not preempted":            {quota: `{"A":4}`, jobs: "old q 1: a*4 class=high;" + wants},
+		"nobody is evicted when it would not be enough": {quota: `{"A":4}`, jobs: old + wants + " cards=5"},
+		"another card is never evicted":                 {quota: `{"A":0,"B":4}`, jobs: "old q 1: b*4 card=B class=low;" + wants},
+		"a pod without cards gives nothing and stays":   {quota: `{"A":2}`, jobs: "cpu q 1: a*2 cards=0 class=low; old q 1: a*2 class=low;" + wants + " cards=2", goes: "old:2", promised: "new@a:1"},
+		"pods that say so are not evicted":              {quota: `{"A":2}`, jobs: "old q 1: a*2 class=low protected;" + wants},
+		"pods whose PodGroup says so are not evicted":   {quota: `{"A":2}`, jobs: "old q 1: a*2 class=low protectedgroup;" + wants},
+		"pods that keep the cluster alive are not evicted": {quota: `{"A":2}`, jobs: "old q 1: a*2 class=low;" + wants,
+			change: func(p *corev1.Pod) {
+				if p.Spec.NodeName != "" {
+					p.Spec.PriorityClassName = "system-node-critical"
+				}
+			}},
+		"a gang takes the place of one larger pod":               {quota: `{"A":2}`, jobs: "old q 1: a cards=2 class=low; new q 2: -*2 class=high", goes: "old:1", promised: "new@a:2", notAware: true},
+		"a gang uses what is free and takes the rest":            {quota: `{"A":8,"B":8}`, jobs: "old q 1: a*2 class=low; ghost none 1: a*6 b*7; new q 3: -*3 card=A|B class=high", goes: "old:2", promised: "new@a:2 new@b:1", notAware: true},
+		"the smaller victim stays when the larger one is enough": {quota: `{"A":5}`, jobs: "large q 1: a cards=4 class=low; small q 1: a class=low;" + wants + " cards=4", goes: "large:1", promised: "new@a:1"},
+		"nobody is evicted for cards when CPU is short as well":  {quota: `{"A":2} cpu=2`, jobs: "j q 1: a*2 - priority=1", change: of("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10; requests("cpu", "4")(p) })},
+		"inside a job the pod of higher priority wins":           {quota: `{"A":2}`, jobs: "j q 1: a*2 - priority=1", change: of("j-2", func(p *corev1.Pod) { *p.Spec.Priority = 10 }), goes: "j:1", promised: "j@a:1", notAware: true},
+	}) {
+		manners := []bool{false, true}
+		if tc.notAware {
+			manners = manners[:1]
 		}
-		for _, topologyAware := range aware {
-			t.Run(fmt.Sprintf("%s/topologyAware=%v", name, topologyAware), func(t *testing.T) {
-				configuration := conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}}
-				queue := quotaQueue("q", tc.quota)
-				if tc.cpu != "" {
-					queue.Spec.Capability["cpu"] = resource.MustParse(tc.cpu)
-				}
-				ssn := evict(t, &uthelper.TestCommonStruct{
-					Nodes: []*corev1.Node{h200, h800}, Queues: []*v1beta1.Queue{queue}, PodGroups: tc.groups, Pods: aged(tc.pods),
-				}, preempt.New(), configuration)
-				if evicted, _ := outcome(ssn); len(evicted) > 0 && len(strings.Fields(tc.evicted)) == len(evicted) {
-					// Which of equal pods goes is Volcano's choice.
-					tc.evicted = sameJobs(tc.evicted, evicted)
-				}
-				if _, promised := outcome(ssn); tc.anyOrder {
-					tc.promised = sameNodes(tc.promised, promised)
-				}
-				expect(t, ssn, tc.evicted, tc.promised)
-			})
-		}
+		preempts(t, func() *scene {
+			s := newScene(t, "node a A; node b B; queue q "+tc.quota)
+			if tc.change == nil {
+				return s.add(tc.jobs)
+			}
+			return s.add(tc.jobs, tc.change)
+		}, tc.goes, tc.promised, manners...)
 	}
 }
 
-// sameNodes returns the promises if they are as many on every node as expected.
-func sameNodes(want string, promised []string) string {
-	count := func(promises []string) map[string]int {
-		on := map[string]int{}
-		for _, promise := range promises {
-			_, node, _ := strings.Cut(promise, "@")
-			on[node]++
-		}
-		return on
+// TestPreemptEvictsNobodyInVain: evictions make more pods end, and when more do
+// than the quota is large, whoever they made room for would wait as well.
+func TestPreemptEvictsNobodyInVain(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		ending               int
+		asks, goes, promised string
+	}{
+		"nothing ends":                  {0, "- cards=2", "old:2", "new@a:1"},
+		"as much ends as may":           {1, "-", "old:1", "new@a:1"},
+		"more would end":                {1, "- cards=2", "", ""},
+		"more would end for the second": {1, "-*2", "old:1", "new@a:1"},
+		"the whole quota ends already":  {2, "-", "", ""},
+		"more than the quota ends":      {3, "-", "", ""},
+		"who asks for no cards is free": {3, "- cards=0", "old:1", "new@a:1"},
+	}) {
+		preempts(t, func() *scene {
+			s := newScene(t, `node a A; queue q {"A":2}; old q 1: a*2 class=low; new q 1: class=high `+tc.asks)
+			if strings.HasSuffix(tc.asks, "cards=0") {
+				s.add(`queue q {"A":2} cpu=2`)
+			}
+			return s.add(fmt.Sprintf("ended q 1: a*%d class=low", tc.ending), deleted)
+		}, tc.goes, tc.promised, false, true)
 	}
-	if !maps.Equal(count(strings.Fields(want)), count(promised)) {
-		return want
-	}
-	return strings.Join(promised, " ")
 }
 
-// sameJobs returns the evicted pods if they are of the jobs that are expected,
-// in which all pods are equal.
-func sameJobs(want string, evicted []string) string {
-	job := func(pod string) string { name, _, _ := strings.Cut(pod, "-"); return name }
-	for i, pod := range strings.Fields(want) {
-		if job(pod) != job(evicted[i]) {
-			return want
-		}
-	}
-	return strings.Join(evicted, " ")
+// tides are an inference queue above a training queue; FULL is quota for all of
+// both nodes, and BUSY is training that holds them.
+var tides = strings.NewReplacer("FULL", `{"A":8,"B":8}`, "BUSY", "t1 tra 1: a*8; t2 tra 1: b*8 card=B")
+
+func newTide(t testing.TB, text string, changes ...func(*corev1.Pod)) *scene {
+	return newScene(t, "node a A; node b B").add(tides.Replace("queue inf FULL 80000 inference; queue tra FULL 20000 training;"+text), changes...)
 }
 
-// aged gives pods different ages, the first the oldest.
-func aged(list []*corev1.Pod) []*corev1.Pod {
-	for i, p := range list {
-		p.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC))
+func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
+	const bare = "queue inf FULL 80000 keeps; queue tra FULL 20000 gives;"
+	for t, tc := range check.Cases(t, map[string]struct{ text, goes, promised string }{
+		"inference takes from training, the youngest and no more":              {"BUSY; i inf 1: - cards=2 card=B", "t2-6 t2-7", "i-0@b"},
+		"training takes from nobody":                                           {"queue inf FULL 80000 training keeps; BUSY; i inf 1: -", "", ""},
+		"nobody takes from inference":                                          {"queue tra FULL 20000 inference gives; BUSY; i inf 1: -", "", ""},
+		"unknown types take nothing":                                           {bare + "BUSY; i inf 1: -", "", ""},
+		"nothing is taken from unknown types":                                  {bare + "BUSY; i inf 1: - type=inference", "", ""},
+		"pods tell their type when the queue has none":                         {bare + "t1 tra 1: a*8 type=training; t2 tra 1: b*8 card=B type=training; i inf 1: - type=inference", "t1-7", "i-0@a"},
+		"a pod cannot claim more than its queue":                               {"queue inf FULL 80000 training keeps; BUSY; i inf 1: - type=inference", "", ""},
+		"a queue that is not reclaimable keeps its cards":                      {"queue tra FULL 20000 training keeps; BUSY; i inf 1: -", "", ""},
+		"a queue of equal priority keeps its cards":                            {"queue tra FULL 80000 training; BUSY; i inf 1: -", "", ""},
+		"a reclaimer beyond its own quota takes nothing":                       {`queue inf {"A":1} 80000 inference; BUSY; i inf 1: - cards=2`, "", ""},
+		"with alternatives only the card with quota is reclaimed":              {`queue inf {"B":2} 80000 inference; BUSY; i inf 1: - card=A|B`, "t2-7", "i-0@b"},
+		"a free card without quota does not keep another from being reclaimed": {`queue inf {"B":2} 80000 inference; t1 tra 1: a*4; t2 tra 1: b*8 card=B; i inf 1: - card=A|B`, "t2-7", "i-0@b"},
+		"pods that say so are protected":                                       {"t1 tra 1: a*8 protected; i inf 1: -", "", ""},
+		"a protected PodGroup on one node, so the other node gives":            {"t1 tra 1: a*8 protectedgroup; t2 tra 1: b*8 card=B; i inf 1: - card=A|B", "t2-7", "i-0@b"},
+		"pods without cards are not taken for cards":                           {"cpu tra 1: a*4 cards=0; t1 tra 1: a*8; i inf 1: -", "t1-7", "i-0@a"},
+		"nobody is evicted when all of it would not be enough":                 {`queue inf {"A":16} 80000 inference; t1 tra 1: a*4; own inf 1: a cards=4; i inf 1: - cards=5`, "", ""},
+		"elastic pods go before a gang is broken":                              {"wide tra 1: a*4; gang tra 4: a*4; i inf 1: - cards=2", "wide-2 wide-3", "i-0@a"},
+		"a closed queue reclaims nothing":                                      {"queue inf FULL 80000 inference closed; BUSY; i inf 1: -", "", ""},
+	}) {
+		newTide(t, tc.text).evict(reclaim.New()).expect(tc.goes, tc.promised)
 	}
-	return list
+	for t, tc := range check.Cases(t, map[string]struct {
+		jobs   string
+		change func(*corev1.Pod)
+	}{
+		"nobody is evicted for a pod that lacks CPU":      {"BUSY; i inf 1: -", of("i-0", requests("cpu", "65"))},
+		"pods without cards are not taken for CPU either": {"cpu tra 1: a cards=0; i inf 1: -", of("cpu-0", requests("cpu", "64"))},
+		"a wrong node selector evicts nobody":             {"BUSY; i inf 1: -", of("i-0", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "x"} })},
+	}) {
+		newTide(t, tc.jobs, tc.change).evict(reclaim.New()).expect("", "")
+	}
+}
+
+// TestTheOwnersKindTellsTheServiceType: a Deployment is inference, a vcjob is
+// training, without any annotation.
+func TestTheOwnersKindTellsTheServiceType(t *testing.T) {
+	s := newTide(t, "queue inf FULL 80000 keeps; queue tra FULL 20000 gives; t tra 1: a*8 vcjob").add("i inf 1: -", func(p *corev1.Pod) {
+		p.Labels["pod-template-hash"] = "1"
+		session.OwnedBy("apps/v1", "ReplicaSet", "o", "o")(p)
+	}).with(framework.Arguments{"podOwnerReferenceToServiceType": map[any]any{"Deployment": "inference", "Job.batch.volcano.sh": "training"}})
+	s.evict(reclaim.New()).expect("t-7", "i-0@a")
+}
+
+// TestReclaimGrantsTheMinimumRuntime: Volcano's own action takes no pod of a job
+// that has not run for as long as its service type grants it.
+func TestReclaimGrantsTheMinimumRuntime(t *testing.T) {
+	hour := framework.Arguments{"serviceTypes": map[string]any{
+		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "1h"},
+	}}
+	nothing := func(p *corev1.Pod) { p.Status.StartTime = nil }
+	earlier := of("new-0", func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * time.Hour) })
+	as := func(*corev1.Pod) {}
+	for t, tc := range check.Cases(t, map[string]struct {
+		args           framework.Arguments
+		old, young     string
+		change         func(*corev1.Pod)
+		goes, promised string
+	}{
+		"the younger job goes when there is no minimum": {nil, "2h", "1m", as, "new-3", "i-0@a"},
+		"the older one when the younger may not":        {hour, "61m", "59m", as, "old-3", "i-0@a"},
+		"nobody when neither may":                       {hour, "59m", "1m", as, "", ""},
+		"the oldest pod of a job counts":                {hour, "59m", "1m", earlier, "new-3", "i-0@a"},
+		"nobody when nothing has started":               {hour, "2h", "2h", nothing, "", ""},
+	}) {
+		newTide(t, fmt.Sprintf("old tra 1: a*4 ran=%s; new tra 1: a*4 ran=%s; i inf 1: -", tc.old, tc.young), tc.change).with(tc.args).evict(reclaim.New()).expect(tc.goes, tc.promised)
+	}
+}
+
+// TestTheTideWaitsForWhatEnds: a queue whose own pods end takes cards from nobody
+// for pods that could not be placed.
+func TestTheTideWaitsForWhatEnds(t *testing.T) {
+	for ending, want := range map[int]string{2: "t:2", 3: ""} {
+		t.Run(fmt.Sprint(ending), func(t *testing.T) {
+			s := newTide(t, `queue inf {"A":2} 80000 inference; t tra 1: a*8; i inf 1: - cards=2`)
+			for i := range ending { // on a node each, where too few cards become free
+				s.add(fmt.Sprintf("node old%d A; ghost%d none 1: old%d*7", i, i, i)).add(fmt.Sprintf("ended%d inf 1: old%d", i, i), deleted)
+			}
+			s.evict(reclaim.New())
+			var taken []*api.TaskInfo
+			for _, task := range s.In(api.Releasing) {
+				if strings.HasPrefix(task.Name, "t-") {
+					taken = append(taken, task)
+				}
+			}
+			got := tally(taken)
+			check.Must(t, got == want, "taken are %q, want %q", got, want)
+			check.That(t, want != "" || s.tide().Room("inf", "A") == 0 && !s.tide().Takes(s.Task("i-0")),
+				"there is room, or its pod takes from others")
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
@@ -69,6 +70,26 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 
 func accountAsk(ask *decision.Ask) account.Ask {
 	return account.Ask{Names: ask.Names, Count: ask.Count, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
+}
+
+// jobValid keeps a gang waiting while it begins again and pods of its last run that
+// ended with success are still being deleted. Volcano counts these as ready (ReadyTaskNum),
+// so it would bind the first new pods without the rest of the gang.
+func jobValid(obj any) *api.ValidateResult {
+	job := obj.(*api.JobInfo)
+	leaving := int32(0)
+	for _, task := range job.TaskStatusIndex[api.Succeeded] {
+		if task.Pod.DeletionTimestamp != nil {
+			leaving++
+		}
+	}
+	if leaving == 0 || job.MinAvailable <= 1 || job.ReadyTaskNum()-leaving >= job.MinAvailable {
+		return nil
+	}
+	return &api.ValidateResult{
+		Reason:  v1beta1.NotEnoughPodsReason,
+		Message: fmt.Sprintf("%d pods of the last run are still being deleted", leaving),
+	}
 }
 
 // jobEnqueueable is the gate of a job before its pods may wait for cards. It

@@ -1,9 +1,6 @@
 package capacitycard
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // SessionReport is what a closed session proves. A session that withholds
 // everything, because not all was seen yet, enforces as well.
@@ -20,22 +17,21 @@ type SessionReport struct {
 	At time.Time
 }
 
-// heartbeat is who is told of every closed session.
-var heartbeat atomic.Pointer[func(SessionReport)]
-
 // SetHeartbeat has beat called whenever a session closes. It must not block:
 // the next session begins when it returns. nil ends that.
-func SetHeartbeat(beat func(SessionReport)) {
+func SetHeartbeat(beat func(SessionReport)) { process.setHeartbeat(beat) }
+
+func (m *memory) setHeartbeat(beat func(SessionReport)) {
 	if beat == nil {
-		heartbeat.Store(nil)
+		m.heartbeat.Store(nil)
 		return
 	}
-	heartbeat.Store(&beat)
+	m.heartbeat.Store(&beat)
 }
 
 // beat reports the session that closes.
 func (p *plugin) beat() {
-	beat := heartbeat.Load()
+	beat := p.memory.heartbeat.Load()
 	if beat == nil {
 		return
 	}

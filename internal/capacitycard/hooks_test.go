@@ -1,98 +1,191 @@
 package capacitycard
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/uthelper"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestEveryHookHoldsByItself asks hooks directly what Volcano's actions already
 // keep from them: each has to be right when it is the only one that is asked.
 func TestEveryHookHoldsByItself(t *testing.T) {
-	const full = `{"NVIDIA-H200":8}`
-	open := func(t *testing.T, queues []*v1beta1.Queue, count string) (*framework.Session, *api.TaskInfo, []*api.TaskInfo) {
-		ssn := run(t, &uthelper.TestCommonStruct{
-			Nodes: []*corev1.Node{cardNode("h200", "NVIDIA-H200")}, Queues: queues,
-			PodGroups: []*v1beta1.PodGroup{group("t", "tra", 1, "Running", "1"), group("i", "inf", 1, "Pending", "1")},
-			Pods:      concat(pods(8, "t", "1", "NVIDIA-H200", "h200"), pods(1, "i", count, "NVIDIA-H200", "")),
-		}, nil)
-		var victims []*api.TaskInfo
-		for _, task := range ssn.Jobs["ns/t"].Tasks {
-			victims = append(victims, task)
-		}
-		return ssn, ssn.Jobs["ns/i"].Tasks["i-0"], victims
+	for t, tc := range check.Cases(t, map[string]struct {
+		text       string
+		preemptive bool // reclaimable gives the pods of goes
+		goes       int
+	}{
+		"a queue that does not give":     {"queue tra FULL 20000 training keeps; t tra 1: a*8; i inf 1: - phase=Pending least=1", true, 0},
+		"as much as is needed":           {"t tra 1: a*8; i inf 1: - cards=3 phase=Pending least=1", true, 3},
+		"the quota of the taker":         {`queue inf {"A":1} 80000 inference; t tra 1: a*8; i inf 1: - cards=2 phase=Pending least=1`, false, 0},
+		"the quota of the taker, enough": {`queue inf {"A":2} 80000 inference; t tra 1: a*8; i inf 1: - cards=2 phase=Pending least=1`, true, 2},
+	}) {
+		s := newTide(t, tc.text).run()
+		reclaimer := s.Task("i-0")
+		check.Equal(t, "preemptive", tc.preemptive, s.p.preemptive(s.Ssn.Queues["inf"], reclaimer))
+		got, _ := s.p.reclaimable(reclaimer, slices.Collect(maps.Values(s.Job("t").Tasks)))
+		check.That(t, len(got) == tc.goes, "%d pods would be evicted, want %d", len(got), tc.goes)
+		check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], []*api.TaskInfo{reclaimer}) && !s.p.preemptive(nil, reclaimer),
+			"permitted without knowing what")
 	}
-	t.Run("reclaimable asks the queue whether it gives", func(t *testing.T) {
-		queues := changed(tide(full, full), func(_, training *v1beta1.Queue) { *training.Spec.Reclaimable = false })
-		_, reclaimer, victims := open(t, queues, "1")
-		if got, _ := opened.reclaimable(reclaimer, victims); len(got) != 0 {
-			t.Errorf("%d pods would be evicted", len(got))
-		}
-	})
-	t.Run("reclaimable gives as much as is needed", func(t *testing.T) {
-		_, reclaimer, victims := open(t, tide(full, full), "3")
-		if got, _ := opened.reclaimable(reclaimer, victims); len(got) != 3 {
-			t.Errorf("%d pods would be evicted, want 3", len(got))
-		}
-	})
-	t.Run("reclaimable asks the quota of the taker", func(t *testing.T) {
-		_, reclaimer, victims := open(t, tide(`{"NVIDIA-H200":1}`, full), "2")
-		if got, _ := opened.reclaimable(reclaimer, victims); len(got) != 0 {
-			t.Errorf("%d pods would be evicted", len(got))
-		}
-	})
-	t.Run("preemptive asks the quota of the taker", func(t *testing.T) {
-		for quota, want := range map[string]bool{`{"NVIDIA-H200":1}`: false, `{"NVIDIA-H200":2}`: true} {
-			ssn, reclaimer, _ := open(t, tide(quota, full), "2")
-			if got := opened.preemptive(ssn.Queues["inf"], reclaimer); got != want {
-				t.Errorf("quota %s: preemptive %v, want %v", quota, got, want)
-			}
-		}
-	})
-	t.Run("preemptive does not know candidates of another type", func(t *testing.T) {
-		ssn, reclaimer, _ := open(t, tide(full, full), "1")
-		if opened.preemptive(ssn.Queues["inf"], []*api.TaskInfo{reclaimer}) || opened.preemptive(nil, reclaimer) {
-			t.Error("permitted without knowing what")
-		}
-	})
 }
 
 // TestAPlacementBeyondTheQuotaIsUndone: whatever way a placement takes, the
 // session does not keep it.
+// Volcano counts pods that succeeded as ready, also those of the last run of a gang whose
+// deletion is under way.
+func TestAGangBeginsAgainWithoutThePodsOfItsLastRun(t *testing.T) {
+	ended := func(pod *corev1.Pod) { deleted(pod); pod.Status.Phase = corev1.PodSucceeded }
+	for run, want := range map[string]string{
+		"j q 4: a -*3": "",    // three of four new pods wait, one of the last run is leaving
+		"j q 4: a -*4": "",    // the leaving one may still become a fifth
+		"j q 1: a -":   "a:1", // a pod by itself is its gang
+		"j q 2: a*3 -": "a:3", // the gang has its minimum without what is leaving
+	} {
+		s := newScene(t, `node a A; queue q {"A":8}; `+run)
+		for i, pod := range s.Pods {
+			if i == 0 {
+				ended(pod)
+			}
+		}
+		s.run()
+		check.Equal(t, fmt.Sprintf("%s: placed on", run), want, s.on("j"))
+	}
+}
+
 func TestAPlacementBeyondTheQuotaIsUndone(t *testing.T) {
-	ssn := run(t, &uthelper.TestCommonStruct{
-		Nodes:     []*corev1.Node{cardNode("h200", "NVIDIA-H200"), cardNode("h800", "NVIDIA-H800")},
-		Queues:    []*v1beta1.Queue{quotaQueue("q", `{"NVIDIA-H200":2}`)},
-		PodGroups: []*v1beta1.PodGroup{group("j", "q", 3, "Pending", "3")}, // never admitted
-		Pods:      pods(3, "j", "1", "NVIDIA-H200", ""),
-	}, nil)
-	place := func(pod, node string, status api.TaskStatus) error {
-		task := ssn.Jobs["ns/j"].Tasks[api.TaskID(pod)].Clone()
-		task.NodeName, task.Status = node, status
-		event := &framework.Event{Task: task}
-		opened.allocated(event)
-		if event.Err != nil {
-			opened.deallocated(event) // as Volcano does
-		}
-		return event.Err
-	}
-	if err := place("j-0", "h800", api.Allocated); err == nil || !strings.Contains(err.Error(), "card of node h800") {
-		t.Errorf("a pod on a card it does not name: %v", err)
-	}
+	s := newScene(t, `node a A; node b B; queue q {"A":2}; j q 3: -*3 phase=Pending least=3`).run() // never admitted
+	check.Says(t, s.place("j-0", "b", api.Allocated), "card of node b")
 	for _, pod := range []string{"j-1", "j-2", "j-1"} { // the last event is repeated
-		if err := place(pod, "h200", api.Pipelined); err != nil {
-			t.Errorf("pod %s within the quota: %v", pod, err)
-		}
+		err := s.place(pod, "a", api.Pipelined)
+		check.That(t, err == nil, "pod %s within the quota: %v", pod, err)
 	}
-	if err := place("j-0", "h200", api.Allocated); err == nil || !strings.Contains(err.Error(), "requested <1>, total would be <3>, but capability is <2>") {
-		t.Errorf("the third pod of a quota of 2: %v", err)
-	}
-	if err := place("j-0", "h200", api.Running); err != nil {
+	check.Says(t, s.place("j-0", "a", api.Allocated), "requested <1>, total would be <3>, but capability is <2>")
+	if err := s.place("j-0", "a", api.Running); err != nil {
 		t.Errorf("a pod whose eviction failed was placed before: %v", err)
+	}
+}
+
+// TestABindingSaysWhoPays: with the request that binds a pod goes the queue that
+// it is charged to, and the pod that everybody reads stays as it is.
+func TestABindingSaysWhoPays(t *testing.T) {
+	s := oneJob(t).add(`queue second {"A":4}`).run()
+	job := s.Job("j")
+	for t, tc := range check.Cases(t, map[string]struct {
+		change func(*api.TaskInfo)
+		want   string
+	}{
+		"charged":                       {func(*api.TaskInfo) {}, "q"},
+		"without annotations":           {func(task *api.TaskInfo) { task.Pod.Annotations = nil }, "q"},
+		"its maker wrote another queue": {func(task *api.TaskInfo) { task.Pod.Annotations["cardquota.dev/charged-queue"] = "second" }, "q"},
+		"its PodGroup was just moved":   {func(*api.TaskInfo) { job.Queue = "second" }, "q"},
+		"not charged":                   {func(task *api.TaskInfo) { task.UID = "of-nobody" }, ""},
+	}) {
+		task := s.Task("j-0").Clone()
+		task.Pod = task.Pod.DeepCopy()
+		tc.change(task)
+		binding, before := &cache.BindContext{TaskInfo: task}, maps.Clone(task.Pod.Annotations)
+		s.p.SetupBindContextExtension(nil, binding)
+		check.That(t, maps.Equal(task.Pod.Annotations, before), "the informer's pod bears %v now", task.Pod.Annotations)
+		bound := binding.TaskInfo
+		check.Equal(t, "bound with queue", tc.want, bound.Pod.Annotations["cardquota.dev/charged-queue"])
+		check.That(t, bound.UID == task.UID && bound.NodeName == task.NodeName && bound.Pod.UID == task.Pod.UID && bound.Job == task.Job,
+			"another task is bound: %v", bound)
+	}
+}
+
+// TestAnEvictionGivesBackToWhoPays: a pod that another queue pays for makes no
+// room in the queue that its PodGroup is in now.
+func TestAnEvictionGivesBackToWhoPays(t *testing.T) {
+	s := oneJob(t).run()
+	give := s.p.given(s.Task("j-0"), "q", "A")
+	check.That(t, give[quotaCards] == 1, "its queue gets back %v, want a card", give)
+	give = s.p.given(s.Task("j-0"), "second", "A")
+	check.That(t, give[quotaCards] == 0 && give[quotaCPU] == 0 && give[quotaMemory] == 0, "another queue gets back %v", give)
+}
+
+func TestAClosedSessionReports(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for t, tc := range check.Cases(t, map[string]struct {
+		args    framework.Arguments
+		prepare func(*plugin)
+		want    SessionReport
+	}{
+		"what it ran with":              {framework.Arguments{"configHash": "abc"}, func(*plugin) {}, SessionReport{ConfigHash: "abc", At: noon}},
+		"while it withholds everything": {framework.Arguments{"configHash": "abc"}, func(p *plugin) { p.notReady = "not all was seen" }, SessionReport{ConfigHash: "abc", At: noon}},
+		"no hash whose arguments it could not read": {framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*plugin) {},
+			SessionReport{Problem: "argument overCommitFactor is 0: write a number from 1 to 100", At: noon}},
+		"pods that somebody else bound": {framework.Arguments{"configHash": "abc"},
+			func(p *plugin) { p.memory.second.foreign["u"] = "ns/p" }, SessionReport{ConfigHash: "abc", SecondScheduler: []string{"ns/p"}, At: noon}},
+	}) {
+		s := newScene(t, "queue q {}").with(tc.args)
+		var reports []SessionReport
+		s.m.setHeartbeat(func(r SessionReport) { reports = append(reports, r) })
+		s.run()
+		check.Must(t, len(reports) == 0, "a session reports before it is closed")
+		tc.prepare(s.p)
+		s.m.now = func() time.Time { return noon }
+		s.Close()
+		check.Equal(t, "reports", []SessionReport{tc.want}, reports)
+		s.m.setHeartbeat(nil)
+		s.run().Close()
+		check.That(t, len(reports) == 1, "a session reports to nobody")
+	}
+}
+
+// TestPlacementsOfASessionAreRemembered: what the session keeps is known as this
+// process's own when the pod shows its node; what it undoes is not.
+func TestPlacementsOfASessionAreRemembered(t *testing.T) {
+	s := newScene(t, `node a A; queue q {"A":2}; j q 1: -; gang q 3: -*3`).run()
+	got := s.on("j")
+	check.Must(t, got == "a:1", "placed %q", got)
+	s.Close()
+	sent := s.m.second.sent
+	check.That(t, len(sent) == 1 && slices.Equal(sent[s.Pod("j-0").UID].nodes, []string{"a"}), "sent to be bound: %v", sent)
+}
+
+// TestQueuesWithoutAWayToRootStopNobody opens and closes sessions with queues
+// on which Volcano itself would panic or never return. A job runs in each.
+func TestQueuesWithoutAWayToRootStopNobody(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ queues, adopted string }{ // child:parent
+		"a parent that does not exist":  {"a:gone", "a"},
+		"its own parent":                {"a:a", "a"},
+		"a circle of two":               {"a:b b:a", "a b"},
+		"a child below a circle":        {"a:b b:c c:b", "b c"},
+		"a grandchild of nobody":        {"a:b b:gone", "b"},
+		"a good tree is left alone":     {"a:b b:root c:", ""},
+		"a long chain that is all good": {"a:b b:c c:d d:root", ""},
+		"a root with a parent":          {"root:nowhere a:root", "root"},
+	}) {
+		s := newScene(t, "node a A; queue root -")
+		for _, word := range strings.Fields(tc.queues) {
+			child, parent, _ := strings.Cut(word, ":")
+			s.add("queue " + child + ` {"A":1} parent=` + parent + "; j-" + child + " " + child + " 1: -")
+		}
+		s.add("r root 1: a cards=0").run() // a pod in root makes Volcano look for it
+		var got []string
+		for _, child := range s.m.adopted {
+			want := map[bool]string{true: "", false: "root"}[child.copy.Name == "root"]
+			check.That(t, child.original.Spec.Parent != child.copy.Spec.Parent && child.copy.Spec.Parent == want,
+				"queue %s: parent %q, copy's parent %q", child.copy.Name, child.original.Spec.Parent, child.copy.Spec.Parent)
+			got = append(got, child.copy.Name)
+		}
+		slices.Sort(got)
+		check.That(t, strings.Join(got, " ") == tc.adopted, "adopted %v, want %v", got, tc.adopted)
+		for _, word := range strings.Fields(tc.queues) {
+			child, _, _ := strings.Cut(word, ":")
+			got := s.on("j-" + child)
+			check.That(t, got == "a:1" || child == "root", "queue %s: placed %q, want its quota of 1", child, got)
+		}
+		s.Close()
 	}
 }

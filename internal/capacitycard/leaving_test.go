@@ -1,257 +1,267 @@
 package capacitycard
 
 import (
-	"maps"
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/record"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/cache"
-	"volcano.sh/volcano/pkg/scheduler/conf"
-	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/util"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
 )
 
-// ebb is one cache of Volcano through several sessions, with a job of four
-// one-card pods on the node h200.
-type ebb struct {
-	t     *testing.T
-	cache *cache.SchedulerCache
-	pods  map[string]*corev1.Pod
-	ssn   *framework.Session
-	now   time.Time
-}
-
-func newEbb(t *testing.T, change func(*corev1.Pod)) *ebb {
-	e := &ebb{t: t, pods: map[string]*corev1.Pod{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		cache: cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})}
-	if err := e.cache.AddOrUpdateNode(cardNode("h200", "NVIDIA-H200")); err != nil {
-		t.Fatal(err)
-	}
-	for _, queue := range tide(fullTide, fullTide) {
-		e.cache.AddQueueV1beta1(queue)
-	}
-	e.cache.AddPodGroupV1beta1(group("t", "tra", 4, v1beta1.PodGroupRunning, "4"))
-	for _, pod := range each(pods(4, "t", "1", "NVIDIA-H200", "h200"), change) {
-		e.pods[pod.Name] = pod
-		e.cache.AddPod(pod.DeepCopy())
-	}
-	framework.RegisterPluginBuilder(PluginName, New)
-	t.Cleanup(framework.CleanupPluginBuilders)
-	e.restart()
-	return e
-}
-
-// restart forgets all that the process knows.
-func (e *ebb) restart() {
-	process = newMemory()
-	process.now = func() time.Time { return e.now }
-}
-
-// next closes the session, if there is one, and opens another one.
-func (e *ebb) next() *Tide {
-	e.t.Helper()
-	e.alone()
-	rules, ok := TideOf(e.ssn)
-	if !ok {
-		e.t.Fatal("the session has no rules")
-	}
-	return rules
-}
-
-// alone is next without the action cardreclaim.
-func (e *ebb) alone() {
-	if e.ssn != nil {
-		framework.CloseSession(e.ssn)
-	} else {
-		e.t.Cleanup(func() { framework.CloseSession(e.ssn) })
-	}
-	e.ssn = framework.OpenSession(e.cache, []conf.Tier{{Plugins: []conf.PluginOption{{Name: PluginName}}}}, nil)
-}
-
-func (e *ebb) task(name string) *api.TaskInfo { return e.ssn.Jobs["ns/t"].Tasks[api.TaskID(name)] }
-
-func (e *ebb) update(name string, change func(*corev1.Pod)) {
-	old := e.pods[name].DeepCopy()
-	change(e.pods[name])
-	e.cache.UpdatePod(old, e.pods[name].DeepCopy())
-}
-
-// expect compares which pods are on their way out, each known as that
-// everywhere, and how many cards the queue is charged.
-func (e *ebb) expect(what, leaving string, charged int) {
-	e.t.Helper()
-	var names []string
-	for _, task := range e.ssn.Jobs["ns/t"].TaskStatusIndex[api.Releasing] {
-		names = append(names, task.Name)
-		if on := e.ssn.Nodes["h200"].Tasks[api.PodKey(task.Pod)]; on == nil || on.Status != api.Releasing {
-			e.t.Errorf("%s: %s leaves, but not on its node: %v", what, task.Name, on)
-		}
-	}
-	slices.Sort(names)
-	if got := strings.Join(names, " "); got != leaving {
-		e.t.Errorf("%s: %q leave, want %q", what, got, leaving)
-	}
-	if got := e.ssn.Nodes["h200"].Releasing.ScalarResources[gpu]; got != float64(1000*len(names)) {
-		e.t.Errorf("%s: the node will get back %v thousandths of a card, want %d", what, got, 1000*len(names))
-	}
-	if got := open.Load().account.Used("tra", "NVIDIA-H200"); int(got) != charged {
-		e.t.Errorf("%s: %d cards are charged, want %d", what, got, charged)
-	}
-}
-
 func vcjobPod(p *corev1.Pod) {
-	yes := true
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: "t", Controller: &yes}}
+	session.OwnedBy("batch.volcano.sh/v1alpha1", "Job", "t", "t")(p)
 	p.Annotations["volcano.sh/job-name"], p.Annotations["volcano.sh/job-version"] = "t", "0"
 }
 
-func outOfSync(p *corev1.Pod) { p.Annotations["volcano.sh/controller-out-of-sync"] = "true" }
+func outOfSync(p *corev1.Pod) { annotate("volcano.sh/controller-out-of-sync", "true")(p) }
 
-func TestAPodThatWasToldToGo(t *testing.T) {
-	e := newEbb(t, vcjobPod)
-	rules := e.next()
-	e.expect("at first", "", 4)
-	rules.Leaves(e.task("t-h2001"))
-
-	rules = e.next()
-	e.expect("in the next session", "t-h2001", 4)
-	if e.task("t-h2001").Status == api.Running || e.ssn.Jobs["ns/t"].ReadyTaskNum() != 3 {
-		t.Error("its job counts it as running")
-	}
-	if late := rules.Overdue(30 * time.Second); len(late) != 0 {
-		t.Errorf("%d pods are overdue at once", len(late))
-	}
-	e.now = e.now.Add(20 * time.Second)
-	e.update("t-h2001", outOfSync)
-	rules = e.next()
-	e.expect("once it is marked", "t-h2001", 4)
-	if late := rules.Overdue(20 * time.Second); len(late) != 0 {
-		t.Error("it is overdue after exactly the time it has")
-	}
-	e.now = e.now.Add(11 * time.Second)
-	rules = e.next()
-	if late := rules.Overdue(30 * time.Second); len(late) != 1 || late[0].Name != "t-h2001" {
-		t.Errorf("overdue are %v, want the pod that was told 31 s ago", late)
-	}
-	now := metav1.Now()
-	e.update("t-h2001", func(p *corev1.Pod) { p.DeletionTimestamp = &now })
-	rules = e.next()
-	e.expect("once it is deleted", "t-h2001", 3)
-	if late := rules.Overdue(0); len(late) != 0 || len(process.leaving) != 0 {
-		t.Errorf("overdue %v, remembered %v after the deletion", late, process.leaving)
-	}
-}
-
-func TestLeavingPodsAreForgottenWhenTheyAreGone(t *testing.T) {
-	e := newEbb(t, vcjobPod)
-	e.next().Leaves(e.task("t-h2001"))
-	e.next().Leaves(e.task("t-h2002"))
-	e.next()
-	e.expect("two are told", "t-h2001 t-h2002", 4)
-	e.cache.DeletePod(e.pods["t-h2001"])
-	e.update("t-h2002", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-	e.next()
-	e.expect("one is gone, one has failed", "", 2)
-	if len(process.leaving) != 0 {
-		t.Errorf("remembered are %v", slices.Collect(maps.Keys(process.leaving)))
-	}
-}
-
-func TestAMarkOutlivesTheProcess(t *testing.T) {
-	e := newEbb(t, func(p *corev1.Pod) {
-		vcjobPod(p)
-		if p.Name == "t-h2003" {
-			outOfSync(p)
+// leaves compares which pods are on their way out, each known as that everywhere,
+// and how many cards the queue is charged.
+func (s *scene) leaves(leaving string, charged int) error {
+	tasks := s.In(api.Releasing)
+	for _, task := range tasks {
+		if on := s.Ssn.Nodes["a"].Tasks[api.PodKey(task.Pod)]; on == nil || on.Status != api.Releasing {
+			return fmt.Errorf("%s leaves, but not on its node: %v", task.Name, on)
 		}
-	})
-	rules := e.next()
-	e.expect("in the first session", "t-h2003", 4)
-	e.now = e.now.Add(31 * time.Second)
-	if late := rules.Overdue(30 * time.Second); len(late) != 1 {
-		t.Errorf("%d pods are overdue 31 s after the start, want 1", len(late))
 	}
-	e.restart()
-	rules = e.next()
-	e.expect("after another restart", "t-h2003", 4)
-	if late := rules.Overdue(30 * time.Second); len(late) != 0 {
-		t.Error("the time begins anew with the process")
+	if got := session.Names(tasks); got != session.Spell(leaving) {
+		return fmt.Errorf("%q leave, want %q", got, leaving)
 	}
+	if got := s.Ssn.Nodes["a"].Releasing.ScalarResources[gpu]; got != float64(1000*len(tasks)) {
+		return fmt.Errorf("the node will get back %v thousandths of a card, want %d", got, 1000*len(tasks))
+	}
+	if got := s.used("tra", "A"); got != charged {
+		return fmt.Errorf("%d cards are charged, want %d", got, charged)
+	}
+	return nil
 }
 
-// TestAMarkOnPodsOfOthersMeansNothing: only Volcano's job controller replaces
-// marked pods. Nobody may be evicted because of an annotation in its template.
-func TestAMarkOnPodsOfOthersMeansNothing(t *testing.T) {
-	yes := true
-	for name, owners := range map[string][]metav1.OwnerReference{
-		"a bare pod": nil, "a Deployment": {{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", Controller: &yes}}, "a Kubernetes job": {{APIVersion: "batch/v1", Kind: "Job", Name: "j", Controller: &yes}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := newEbb(t, func(p *corev1.Pod) { p.OwnerReferences = owners; outOfSync(p) })
-			rules := e.next()
-			e.expect("marked", "", 4)
-			e.now = e.now.Add(time.Hour)
-			if late := rules.Overdue(0); len(late) != 0 {
-				t.Errorf("%d pods would be deleted", len(late))
+// TestPodsThatAreToldToGo plays what happens to four pods of a gang, sessions
+// with the action cardreclaim (next) and without it (alone).
+func TestPodsThatAreToldToGo(t *testing.T) {
+	owned := func(apiVersion, kind string) func(*corev1.Pod) { return session.OwnedBy(apiVersion, kind, "o", "o") }
+	for t, tc := range check.Cases(t, map[string]struct {
+		pod    func(*corev1.Pod)
+		script string
+	}{
+		"one is told, marked and deleted": {vcjobPod, `next, leave - 4, tell t-1, next, leave t-1 4, ready 3, overdue 30s -, after 20s, mark t-1, next, leave t-1 4, overdue 20s -,
+			after 11s, next, overdue 30s t-1, delete t-1, next, leave t-1 3, overdue 0s -, remember 0`},
+		"they are forgotten when they are gone": {vcjobPod, "next, tell t-1, next, tell t-2, next, leave t-1+t-2 4, gone t-1, fail t-2, next, leave - 2, remember 0"},
+		"a mark outlives the process": {func(p *corev1.Pod) { vcjobPod(p); of("t-3", outOfSync)(p) },
+			"next, leave t-3 4, after 31s, overdue 30s t-3, restart, next, leave t-3 4, overdue 30s -"},
+		// Only Volcano's job controller replaces marked pods. Nobody may be evicted
+		// because of an annotation in its template.
+		"a mark on a bare pod means nothing":             {func(p *corev1.Pod) { outOfSync(p) }, "next, leave - 4, after 1h, overdue 0s -"},
+		"a mark on a Deployment's pod means nothing":     {func(p *corev1.Pod) { owned("apps/v1", "ReplicaSet")(p); outOfSync(p) }, "next, leave - 4, after 1h, overdue 0s -"},
+		"a mark on a Kubernetes job's pod means nothing": {func(p *corev1.Pod) { owned("batch/v1", "Job")(p); outOfSync(p) }, "next, leave - 4, after 1h, overdue 0s -"},
+		"a made-up owner is no mark": {func(p *corev1.Pod) { vcjobPod(p); outOfSync(p); delete(p.Annotations, "volcano.sh/job-name") },
+			"next, leave - 4, overdue 0s -, after 1h, next, leave - 4, overdue 0s -, after 1h, next, leave - 4, overdue 0s -"},
+		// Volcano's action reclaim does not see to it that who bears the mark goes, and
+		// its owner may be made up. In the first session of a process nobody knows which
+		// of them is at work.
+		"a mark without cardreclaim means nothing": {func(p *corev1.Pod) { vcjobPod(p); outOfSync(p) }, `alone, leave t*4 4, after 1h, alone, leave - 4, remember 0, after 1h, alone, leave - 4, remember 0,
+			next, leave - 4, next, leave t*4 4, alone, alone, leave - 4`},
+	}) {
+		e := &ebb{scene: newTide(t, "t tra 4: a*4", tc.pod), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		check.NoError(t, steps["restart"](e, "", ""))
+		for _, line := range strings.Split(tc.script, ",") {
+			words := append(strings.Fields(line), "", "")
+			if err := steps[words[0]](e, strings.ReplaceAll(words[1], "+", " "), words[2]); err != nil {
+				t.Errorf("%s: %v", strings.TrimSpace(line), err)
 			}
-		})
+		}
 	}
 }
 
-// TestAMarkWithoutCardreclaimMeansNothing: Volcano's action reclaim does not see to
-// it that who bears the mark goes, and its owner may be made up. In the first
-// session of a process nobody knows which of them is at work.
-func TestAMarkWithoutCardreclaimMeansNothing(t *testing.T) {
-	e := newEbb(t, func(p *corev1.Pod) { vcjobPod(p); outOfSync(p) })
-	e.alone()
-	e.expect("in the first session", "t-h2000 t-h2001 t-h2002 t-h2003", 4)
-	for range 3 {
-		e.now = e.now.Add(time.Hour)
-		e.alone()
-		e.expect("later", "", 4)
-		if len(process.leaving) != 0 {
-			t.Errorf("%d pods are remembered as leaving", len(process.leaving))
-		}
-	}
-	e.next()
-	e.expect("in the first session with cardreclaim", "", 4)
-	e.next()
-	e.expect("once it is known to be at work", "t-h2000 t-h2001 t-h2002 t-h2003", 4)
-	e.alone()
-	e.alone()
-	e.expect("once it is not any more", "", 4)
+// ebb is a scene with a clock, and what its session says of pods that leave.
+type ebb struct {
+	*scene
+	now   time.Time
+	rules *Tide
 }
 
-func TestAMadeUpOwnerIsNoMark(t *testing.T) {
-	e := newEbb(t, func(p *corev1.Pod) {
-		vcjobPod(p)
-		outOfSync(p)
-		delete(p.Annotations, "volcano.sh/job-name")
-	})
-	for range 3 {
-		rules := e.next()
-		e.expect("marked by its owner", "", 4)
-		if late := rules.Overdue(0); len(late) != 0 {
-			t.Errorf("%d pods would be deleted", len(late))
-		}
-		e.now = e.now.Add(time.Hour)
+func (e *ebb) opened() error {
+	e.open()
+	e.rules = e.tide()
+	return nil
+}
+
+func (e *ebb) updated(pod string, change func(*corev1.Pod)) error {
+	e.Update(pod, change)
+	return nil
+}
+
+// steps are those of the scripts, by their first words.
+var steps = map[string]func(e *ebb, of, want string) error{
+	"next":  func(e *ebb, _, _ string) error { return e.opened() },
+	"alone": func(e *ebb, _, _ string) error { e.open(); return nil },
+	"restart": func(e *ebb, _, _ string) error {
+		e.m = newMemory()
+		e.m.now = func() time.Time { return e.now }
+		return nil
+	},
+	"tell":   func(e *ebb, pod, _ string) error { e.rules.Leaves(e.Task(pod)); return nil },
+	"mark":   func(e *ebb, pod, _ string) error { return e.updated(pod, outOfSync) },
+	"delete": func(e *ebb, pod, _ string) error { return e.updated(pod, deleted) },
+	"fail": func(e *ebb, pod, _ string) error {
+		return e.updated(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	},
+	"gone":  func(e *ebb, pod, _ string) error { e.Cache.DeletePod(e.Pod(pod)); return nil },
+	"after": func(e *ebb, time, _ string) error { e.now = e.now.Add(parsed(time)); return nil },
+	"leave": func(e *ebb, pods, charged string) error {
+		return e.leaves(strings.TrimPrefix(pods+" ", "- "), int(charged[0]-'0'))
+	},
+	"overdue": func(e *ebb, patience, pods string) error {
+		return equal("overdue", session.Names(e.rules.Overdue(parsed(patience))), strings.TrimPrefix(pods, "-"))
+	},
+	"ready":    func(e *ebb, pods, _ string) error { return equal("ready", fmt.Sprint(e.Job("t").ReadyTaskNum()), pods) },
+	"remember": func(e *ebb, pods, _ string) error { return equal("remembered", fmt.Sprint(len(e.m.leaving)), pods) },
+}
+
+func equal(what, got, want string) error {
+	if got != want {
+		return fmt.Errorf("%s: %q, want %q", what, got, want)
 	}
+	return nil
+}
+
+func parsed(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
 }
 
 func TestALeavingPodOnANodeThatIsNotInTheSession(t *testing.T) {
-	e := newEbb(t, vcjobPod)
-	stray := pods(1, "t", "1", "NVIDIA-H200", "lost")[0]
-	vcjobPod(stray)
-	outOfSync(stray)
-	e.cache.AddPod(stray)
-	e.next()
-	if got := e.task("t-lost0").Status; got != api.Releasing {
-		t.Errorf("the pod is %s, want Releasing", got)
+	s := newTide(t, "t tra 4: a*4 lost", func(p *corev1.Pod) {
+		if vcjobPod(p); p.Spec.NodeName == "lost" {
+			outOfSync(p)
+		}
+	}).open()
+	check.Equal(t, "the pod", api.Releasing, s.Task("t-4").Status)
+}
+
+// TestSecondScheduler plays what a process sees of a pod in one session after the
+// other. waits and n1 are the pod without and with a node, each another object,
+// again is the object of the session before, none no pod; then follows what the
+// session does: +n1 places it there, -n1 takes that back.
+func TestSecondScheduler(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		script  string
+		foreign bool
+	}{
+		"a waiting pod is on a node where nobody placed it":            {"settle, waits, n1", true},
+		"it waits long, as one object or several":                      {"settle, waits, again, waits, n1", true},
+		"it is on another node than this process placed it on":         {"settle, waits +n1, n2", true},
+		"it is where a placement was taken back":                       {"settle, waits +n1 -n1, n1", true},
+		"it is where this process placed it":                           {"settle, waits +n1, n1", false},
+		"it is where this process placed it long ago":                  {"settle, waits +n1, after 24h, waits, n1", false},
+		"the first of two bindings went through":                       {"settle, waits +n1, waits +n2, n1", false},
+		"it was placed twice in a session, and the first went through": {"settle, waits +n1 +n2, n1", false},
+		"a later trial of the same node is taken back":                 {"settle, waits +n1, waits +n1 -n1, n1", false},
+		"nodes are tried one after the other":                          {"settle, waits +n1 -n1 +n2 +n2, n2", false}, // the event may come twice
+		"its PodGroup is gone for a moment while it is bound":          {"settle, waits +n1, none, waits, n1", false},
+		"Volcano wrote a node into the object and gave up":             {"settle, waits write=n1 +n1 -n1, reread, again, waits", false},
+		"it was bound before it was seen":                              {"settle, n1, n1", false},
+		"it was seen waiting after it was seen bound":                  {"settle, n1, waits, n1", false}, // a stale object
+		"it belongs to another scheduler":                              {"other, settle, waits, n1", false},
+		"a binding of the predecessor arrives late":                    {"waits, after 29s, waits, after 1h, n1", false},
+		"it waits until the predecessor's time is over":                {"waits, after 30s, waits, n1", true},
+		"not everything was seen yet":                                  {"incomplete, settle, waits, n1", false},
+		"it is gone":                                                   {"settle, waits, n1, none", false},
+		"it stays":                                                     {"settle, waits, n1, again, n1", true},
+	}) {
+		v := newSight()
+		v.play(tc.script)
+		want := map[bool]string{true: "ns/p"}[tc.foreign]
+		check.Equal(t, "bound by somebody else", want, strings.Join(v.second.names(), " "))
 	}
+}
+
+// sight is what a process sees and does, one session after the other.
+type sight struct {
+	*memory
+	at        time.Time
+	scheduler string
+	last      *corev1.Pod
+}
+
+func newSight() *sight {
+	s := &sight{memory: newMemory(), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), scheduler: "volcano"}
+	s.now = func() time.Time { return s.at }
+	s.completeness.done = true
+	return s
+}
+
+func (s *sight) play(script string) {
+	for _, step := range strings.Split(script, ",") {
+		words := strings.Fields(step)
+		switch words[0] {
+		case "incomplete":
+			s.completeness.done = false
+		case "other":
+			s.scheduler = "other"
+		case "reread":
+			s.meaning++
+		case "after":
+			s.at = s.at.Add(parsed(words[1]))
+		case "settle": // lets the time of a predecessor pass
+			s.session(nil, nil)
+			s.at = s.at.Add(settled)
+		case "none":
+			s.session(nil, nil)
+		default:
+			if words[0] != "again" {
+				s.last = &corev1.Pod{}
+				s.last.Namespace, s.last.Name, s.last.UID = "ns", "p", "p"
+				s.last.Spec.SchedulerName, s.last.Spec.NodeName = s.scheduler, strings.TrimPrefix(words[0], "waits")
+			}
+			s.session(words[1:], s.last)
+		}
+	}
+}
+
+// session opens a session that sees a pod, or none, and closes it after what it
+// does.
+func (s *sight) session(does []string, pod *corev1.Pod) {
+	s.memory.session, s.seen = s.memory.session+1, 0
+	s.second.begin(s.memory.session, s.completeness.done, s.at)
+	if pod != nil {
+		s.facts(pod)
+	}
+	s.sweep()
+	for _, word := range does {
+		switch node := word[1:]; word[0] {
+		case '+':
+			s.second.place("p", node)
+		case '-':
+			s.second.takeBack("p", node)
+		default:
+			pod.Spec.NodeName = strings.TrimPrefix(word, "write=")
+		}
+	}
+	s.closeSecond()
+}
+
+func TestSecondSchedulerNamesTheFirstFive(t *testing.T) {
+	s := newSecond()
+	for _, n := range []int{6, 2, 7, 4, 1, 3, 5} {
+		s.foreign[types.UID(fmt.Sprint(n))] = fmt.Sprint("ns/", n)
+	}
+	check.Equal(t, "names", "[ns/1 ns/2 ns/3 ns/4 ns/5]", fmt.Sprint(s.names()))
+}
+
+func TestBindingsOfPodsThatAreGoneAreForgotten(t *testing.T) {
+	s := newSight()
+	s.play("waits +n1, none, after 10m, none")
+	check.That(t, unanswered == 10*time.Minute && len(s.second.sent) == 1, "forgotten too early")
+	s.play("after 1s, none")
+	check.That(t, len(s.second.sent) == 0 && len(s.second.placed) == 0, "%d bindings of a pod that is gone are kept", len(s.second.sent))
 }

@@ -1,13 +1,13 @@
 package capacitycard
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -19,7 +19,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/gang"
 
-	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/session"
 )
 
 // life is one scheduler and what it lives on: what the API server knows, kept
@@ -36,10 +36,14 @@ type life struct {
 	// evicting the pods it was asked to evict; it has not answered yet.
 	binding  map[string]string
 	evicting map[string]bool
+	// written is the queue that was written into a pod when it was bound, "" by its
+	// maker.
+	written map[types.UID]string
 
 	cache   *cache.SchedulerCache
 	evicted evictor
 	tiers   []conf.Tier
+	m       *memory
 	plugin  *plugin
 	ssn     *framework.Session
 
@@ -51,9 +55,14 @@ type life struct {
 	replayed bool
 	// leaving are tasks that an earlier session evicted.
 	leaving map[types.UID]bool
-	// last is the model that a pod was charged last.
+	// last is the model that a pod was charged last, paid the queue that it was
+	// charged to on its node.
 	last map[types.UID]string
+	paid map[types.UID]payment
 }
+
+// payment is who pays for a pod on a node.
+type payment struct{ queue, node string }
 
 // draft is a statement with what was done in it.
 type draft struct {
@@ -98,18 +107,18 @@ func newLife(t *rapid.T, cache *cache.SchedulerCache) *life {
 		cache:  cache,
 		models: map[string]string{"n1": "A", "n2": "B", "n3": "A"},
 		quotas: map[string]map[string]int{},
-		queues: map[string]*v1beta1.Queue{"q": quotaQueue("q", "{}"), "r": quotaQueue("r", "{}")},
+		queues: map[string]*v1beta1.Queue{"q": nil, "r": nil},
 		groups: map[string]*v1beta1.PodGroup{},
-		pods:   map[string]*corev1.Pod{},
-		tiers:  []conf.Tier{{Plugins: []conf.PluginOption{enabled(gang.PluginName), enabled(PluginName)}}},
+		pods:   map[string]*corev1.Pod{}, written: map[types.UID]string{},
+		tiers: []conf.Tier{{Plugins: []conf.PluginOption{enabled(gang.PluginName), enabled(PluginName)}}},
 	}
 	for _, queue := range slices.Sorted(maps.Keys(l.queues)) {
 		l.requota(t, queue)
 	}
 	for job, queue := range map[string]string{"one": "q", "two": "q", "three": "r"} {
-		l.groups[job] = group(job, queue, 1, "Inqueue", "1")
+		least := map[string]int{"one": 1, "two": 2, "three": 1}[job]
+		l.groups[job] = session.New(fmt.Sprintf("%s %s %d: least=1", job, queue, least)).Groups[0]
 	}
-	l.groups["two"].Spec.MinMember = 2
 	for _, job := range slices.Sorted(maps.Keys(l.groups)) {
 		for _, place := range []string{"0", "1"} {
 			l.create(t, job, place, rapid.SampledFrom([]string{"", "", "n1", "n2", "n3"}).Draw(t, "runs on"))
@@ -117,11 +126,11 @@ func newLife(t *rapid.T, cache *cache.SchedulerCache) *life {
 	}
 	framework.RegisterPluginBuilder(gang.PluginName, gang.New)
 	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
-		l.plugin = New(a).(*plugin)
+		l.plugin = l.m.newPlugin(a)
 		return l.plugin
 	})
 	l.restart()
-	l.open()
+	l.open(t)
 	return l
 }
 
@@ -129,11 +138,14 @@ func newLife(t *rapid.T, cache *cache.SchedulerCache) *life {
 // one that waits.
 func (l *life) create(t *rapid.T, job, place, node string) {
 	cards := rapid.IntRange(0, 3).Draw(t, "cards")
-	names := rapid.SampledFrom([]string{"A", "B", "A|B", "B|A", "", ""}).Draw(t, "card.name")
-	pod := pods(1, job, fmt.Sprint(cards), names, node)[0]
+	names := rapid.SampledFrom([]string{"A", "B", "A|B", "B|A", "-", "-"}).Draw(t, "card.name")
+	pod := session.New(fmt.Sprintf("%s q 1: %s cards=%d card=%s", job, cmp.Or(node, "-"), cards, names)).Pods[0]
 	l.born++
 	pod.Name, pod.UID = job+"-"+place, types.UID(fmt.Sprint(job, "-", place, "#", l.born))
-	l.pods[pod.Name] = pod
+	pod.Annotations["cardquota.dev/charged-queue"] = rapid.SampledFrom([]string{"", "", "q", "r", "gone"}).Draw(t, "written")
+	if l.pods[pod.Name] = pod; node != "" { // a scheduler before wrote it
+		l.written[pod.UID] = pod.Annotations["cardquota.dev/charged-queue"]
+	}
 	if l.ssn != nil {
 		l.cache.AddPod(pod.DeepCopy())
 	}
@@ -141,9 +153,9 @@ func (l *life) create(t *rapid.T, job, place, node string) {
 
 // restart is a new process: it knows nothing but what the API server tells.
 func (l *life) restart() {
-	process = newMemory()
-	process.voice.recorder = &record.FakeRecorder{}
-	l.binding, l.evicting, l.last = map[string]string{}, map[string]bool{}, map[types.UID]string{}
+	l.m = newMemory()
+	l.m.voice.recorder = &record.FakeRecorder{}
+	l.binding, l.evicting, l.last, l.paid = map[string]string{}, map[string]bool{}, map[types.UID]string{}, map[types.UID]payment{}
 	l.evicted = make(evictor, len(l.pods))
 	l.cache.Evictor = l.evicted
 	l.cache.Jobs, l.cache.Nodes, l.cache.Queues = map[api.JobID]*api.JobInfo{}, map[string]*api.NodeInfo{}, map[api.QueueID]*api.QueueInfo{}
@@ -164,35 +176,81 @@ func (l *life) restart() {
 
 // tellNode hands the cache a node of five cards as it is labelled now.
 func (l *life) tellNode(name string) {
-	node := cardNode(name, l.models[name])
-	if l.models[name] == "" {
-		node.Labels = nil
-	}
-	node.Status.Allocatable[gpu] = resource.MustParse("5")
-	if err := l.cache.AddOrUpdateNode(node); err != nil {
+	if err := l.cache.AddOrUpdateNode(session.Node(name, cmp.Or(l.models[name], "-"), 5)); err != nil {
 		panic(err)
 	}
 }
 
-// requota writes another quota to a queue.
+// requota writes another quota to a queue, which may be new.
 func (l *life) requota(t *rapid.T, name string) {
 	quota := quotas[rapid.IntRange(0, len(quotas)-1).Draw(t, "quota of "+name)]
-	old, queue := l.queues[name], l.queues[name].DeepCopy()
-	queue.Annotations["volcano.sh/card.quota"] = quota.text
-	queue.ResourceVersion += "x" // Volcano looks whether it changed
+	old, queue := l.queues[name], session.Queue(name, quota.text)
+	l.born++
+	queue.ResourceVersion = fmt.Sprint(l.born) // Volcano looks whether it changed
 	l.queues[name], l.quotas[name] = queue, quota.allows
-	if l.ssn != nil {
+	switch {
+	case l.ssn == nil:
+	case old == nil:
+		l.cache.AddQueueV1beta1(queue)
+	default:
 		l.cache.UpdateQueueV1beta1(old, queue)
 	}
 }
 
-// open opens the next session.
-func (l *life) open() {
+// move puts a PodGroup into a queue that exists, and takes away one in which there
+// is none.
+func (l *life) move(t *rapid.T) {
+	name, queue := rapid.SampledFrom([]string{"one", "two", "three"}).Draw(t, "PodGroup"), rapid.SampledFrom(slices.Sorted(maps.Keys(l.queues))).Draw(t, "to")
+	old, group := l.groups[name], l.groups[name].DeepCopy()
+	group.Spec.Queue = queue
+	group.ResourceVersion += "x"
+	l.groups[name] = group
+	l.cache.UpdatePodGroupV1beta1(old, group)
+	for _, queue := range slices.Sorted(maps.Keys(l.queues)) {
+		inUse := slices.ContainsFunc(slices.Collect(maps.Values(l.groups)), func(g *v1beta1.PodGroup) bool { return g.Spec.Queue == queue })
+		if !inUse && rapid.Bool().Draw(t, "queue "+queue+" goes") {
+			l.cache.DeleteQueueV1beta1(l.queues[queue])
+			delete(l.queues, queue)
+			delete(l.quotas, queue)
+		}
+	}
+}
+
+// open opens the next session, of which the metrics say what a recount says.
+func (l *life) open(t *rapid.T) {
 	l.ssn = framework.OpenSession(l.cache, l.tiers, nil)
 	l.undecided, l.saved, l.replayed, l.leaving = nil, nil, false, map[types.UID]bool{}
 	for name := range l.evicting {
 		l.leaving[l.pods[name].UID] = true
 	}
+	used, pending, shown := l.used(), map[use]int{}, l.m.scrape(t)
+	for _, task := range l.tasks(api.Pending) {
+		if cards, names := asked(task.Pod); cards > 0 && names != "" && l.mayName(names) {
+			pending[use{l.queueOf(task), strings.ReplaceAll(names, "B|A", "A|B"), false}] += cards
+		}
+	}
+	for queue := range l.queues {
+		for _, model := range []string{"A", "B"} {
+			key := fmt.Sprintf(`{card=%q,queue=%q}`, model, queue)
+			held, waits := used[use{queue, model, false}], pending[use{queue, model, false}]
+			if got := shown["cardquota_queue_card_allocated"+key]; int(got) != held {
+				t.Fatalf("queue %s is shown with %v of %s, a recount says %d", queue, got, model, held)
+			}
+			if got, known := shown["cardquota_queue_card_request"+key]; known && int(got) < held+waits {
+				t.Fatalf("queue %s is shown to ask for %v of %s, a recount says at least %d", queue, got, model, held+waits)
+			}
+		}
+	}
+}
+
+// mayName tells whether every model that a pod names is on some node.
+func (l *life) mayName(names string) bool {
+	for _, name := range strings.Split(names, "|") {
+		if !slices.Contains(slices.Collect(maps.Values(l.models)), name) {
+			return false
+		}
+	}
+	return true
 }
 
 // next closes the session, lets the world change and opens another one.
@@ -209,8 +267,10 @@ func (l *life) next(t *rapid.T) {
 	case 3:
 		l.models = map[string]string{"n1": "A", "n2": "B", "n3": "A"}
 		l.restart()
+	case 4, 5:
+		l.move(t)
 	}
-	l.open()
+	l.open(t)
 }
 
 // podsChange lets the owners of pods delete them and make new ones, and pods
@@ -245,8 +305,7 @@ func (l *life) answer(t *rapid.T) {
 			delete(l.binding, name)
 			l.fetch(name)
 		case node != "":
-			delete(l.binding, name)
-			l.update(name, func(p *corev1.Pod) { p.Spec.NodeName = node })
+			l.bind(name, node)
 		case l.evicting[name] && answer == 1:
 			delete(l.evicting, name)
 			l.fetch(name)
@@ -260,6 +319,17 @@ func (l *life) answer(t *rapid.T) {
 			l.update(name, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })
 		}
 	}
+}
+
+// bind has a pod show the node where this process asked for it, and the queue that
+// it wrote.
+func (l *life) bind(name, node string) {
+	delete(l.binding, name)
+	l.update(name, func(p *corev1.Pod) {
+		p.Spec.NodeName = node
+		l.written[p.UID] = l.paid[p.UID].queue
+		p.Annotations["cardquota.dev/charged-queue"] = l.written[p.UID]
+	})
 }
 
 // update changes a pod and tells the cache as an informer does.
@@ -280,131 +350,4 @@ func (l *life) remove(name string) {
 	delete(l.pods, name)
 	delete(l.binding, name)
 	delete(l.evicting, name)
-}
-
-// tasks lists the tasks of the session in one of the states, by UID.
-func (l *life) tasks(states ...api.TaskStatus) []*api.TaskInfo {
-	var found []*api.TaskInfo
-	for _, job := range l.ssn.Jobs {
-		for _, task := range job.Tasks {
-			if len(states) == 0 || slices.Contains(states, task.Status) {
-				found = append(found, task)
-			}
-		}
-	}
-	slices.SortFunc(found, func(a, b *api.TaskInfo) int { return strings.Compare(string(a.UID), string(b.UID)) })
-	return found
-}
-
-// asked is what a pod says: how many cards, and which models may be its.
-func asked(pod *corev1.Pod) (cards int, names string) {
-	quantity := pod.Spec.Containers[0].Resources.Requests[gpu]
-	return int(quantity.Value()), pod.Annotations["volcano.sh/card.name"]
-}
-
-// holds is the rule of what counts: pods that run or are on their way to a node,
-// those that this session promised one, and those that an earlier session
-// evicts while the API server has not deleted them.
-func (l *life) holds(task *api.TaskInfo) bool {
-	switch task.Status {
-	case api.Allocated, api.Pipelined, api.Binding, api.Bound, api.Running:
-		return true
-	case api.Releasing:
-		return l.leaving[task.Pod.UID]
-	}
-	return false
-}
-
-// ends is the rule of what ends: pods that are being deleted on their node and
-// have not finished, whatever Volcano calls them, and those that this session
-// evicted.
-func (l *life) ends(task *api.TaskInfo) bool {
-	return task.Status == api.Releasing && !l.holds(task) && task.NodeName != "" && task.Pod.Status.Phase != corev1.PodSucceeded
-}
-
-// queueOf is the queue that pays for a task.
-func (l *life) queueOf(task *api.TaskInfo) string {
-	return l.groups[strings.TrimPrefix(string(task.Job), "ns/")].Spec.Queue
-}
-
-// modelOf is the card a task is on: its node's, or while that has no label the
-// one it was charged last.
-func (l *life) modelOf(task *api.TaskInfo) string {
-	if model := l.models[task.NodeName]; model != "" {
-		l.last[task.Pod.UID] = model
-	}
-	return l.last[task.Pod.UID]
-}
-
-// used counts what every queue uses of every model, and what of it ends.
-func (l *life) used() map[use]int {
-	sums := map[use]int{}
-	for _, task := range l.tasks() {
-		if holds, ends := l.holds(task), l.ends(task); holds || ends {
-			cards, _ := asked(task.Pod)
-			sums[use{l.queueOf(task), l.modelOf(task), ends}] += cards
-		}
-	}
-	return sums
-}
-
-// use is a queue and a model, of what is used or what ends.
-type use struct {
-	queue, model string
-	ends         bool
-}
-
-// mayUse tells whether a task may be placed on a node while so much is in use.
-func (l *life) mayUse(task *api.TaskInfo, node string, used map[use]int) bool {
-	cards, names := asked(task.Pod)
-	queue, model := l.queueOf(task), l.models[node]
-	if l.quotas[queue] == nil || cards == 0 {
-		return l.quotas[queue] != nil
-	}
-	return model != "" && (names == "" || strings.Contains(names, model)) &&
-		used[use{queue, model, false}]+cards <= l.quotas[queue][model] && used[use{queue, model, true}] <= l.quotas[queue][model]
-}
-
-// check compares the books with the recount.
-func (l *life) check(t *rapid.T) {
-	pods, used := map[string]int{}, l.used()
-	for _, task := range l.tasks() {
-		charge := l.plugin.account.Charged(string(task.UID))
-		if l.holds(task) != (charge != nil) {
-			t.Fatalf("%s is %s on %q, evicted before: %v, and is charged %+v", task.UID, task.Status, task.NodeName, l.leaving[task.Pod.UID], charge)
-		}
-		if charge != nil {
-			pods[l.queueOf(task)]++
-		}
-	}
-	for queue := range l.queues {
-		for _, model := range []string{"A", "B"} {
-			if got, want := int(l.plugin.account.Used(queue, card.Name(model))), used[use{queue, model, false}]; got != want {
-				t.Fatalf("queue %s uses %d of %s, a recount says %d", queue, got, model, want)
-			}
-			if got, _ := l.plugin.account.Ending(queue, card.Name(model)); int(got) != used[use{queue, model, true}] {
-				t.Fatalf("%d of %s of queue %s end, a recount says %d", got, model, queue, used[use{queue, model, true}])
-			}
-		}
-		if milliCPU, memory := l.plugin.account.UsedCPUMemory(queue); milliCPU != int64(pods[queue])*1000 || memory != int64(pods[queue])<<30 {
-			t.Fatalf("queue %s uses %dm CPU and %d bytes for %d pods of 1 CPU and 1Gi", queue, milliCPU, memory, pods[queue])
-		}
-	}
-}
-
-// grewWithinQuota checks that what is in use grew only where it is within the
-// quota and no more than that ends, since so much was in use.
-func (l *life) grewWithinQuota(t *rapid.T, before map[use]int) {
-	after := l.used()
-	for u, used := range after {
-		if u.ends || used <= before[u] {
-			continue
-		}
-		if ending := after[use{u.queue, u.model, true}]; ending > l.quotas[u.queue][u.model] {
-			t.Fatalf("queue %s uses %d of %s after %d while %d end, its quota is %d", u.queue, used, u.model, before[u], ending, l.quotas[u.queue][u.model])
-		}
-		if used > l.quotas[u.queue][u.model] {
-			t.Fatalf("queue %s uses %d of %s after %d, its quota is %d", u.queue, used, u.model, before[u], l.quotas[u.queue][u.model])
-		}
-	}
 }

@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,11 @@ type memory struct {
 	voice        *voice
 	session      uint64
 	second       second
+	meters       *meters
+	// open is the plugin of the session that is open, heartbeat who is told when it
+	// is closed.
+	open      atomic.Pointer[plugin]
+	heartbeat atomic.Pointer[func(SessionReport)]
 }
 
 type knownNode struct {
@@ -118,6 +124,7 @@ func newMemory() *memory {
 		patience:  newPatience(),
 		second:    newSecond(),
 		now:       time.Now,
+		meters:    newMeters(),
 	}
 }
 

@@ -10,14 +10,10 @@ import (
 	"cardquota.dev/operator/internal/decision"
 )
 
-// metered are the metrics of this process. docs/metrics.md is their manual.
-var metered = newMeters()
-
-func init() { prometheus.MustRegister(metered) }
-
-// meters are the plugin's metrics. What can be read off the books is made anew
-// at every scrape from the latest view, so that a queue or card that is gone is
-// gone here as well; only refusals and durations are counted on the way.
+// meters are the plugin's metrics, whose manual is docs/metrics.md. What can be
+// read off the books is made anew at every scrape from the latest view, so that a
+// queue or card that is gone is gone here as well; only refusals and durations are
+// counted on the way.
 type meters struct {
 	latest   atomic.Pointer[view]
 	refusals *prometheus.CounterVec

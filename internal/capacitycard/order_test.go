@@ -2,89 +2,74 @@ package capacitycard
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/uthelper"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
-// opening opens a session in which the pod j-0 waits, without deciding on it.
-func opening(t *testing.T, nodes []*corev1.Node, running []*corev1.Pod, waiting *corev1.Pod) (map[string]*api.NodeInfo, *api.TaskInfo) {
-	t.Helper()
-	ssn := run(t, &uthelper.TestCommonStruct{
-		Nodes:     nodes,
-		Queues:    []*v1beta1.Queue{quotaQueue("q", `{"A":99,"B":99,"C":99}`)},
-		PodGroups: []*v1beta1.PodGroup{group("r", "q", 1, "Running", "1"), group("j", "q", 9, "Pending", "9999")},
-		Pods:      append(running, waiting),
-	}, nil)
-	return ssn.Nodes, ssn.Jobs["ns/j"].Tasks["j-0"]
-}
-
+// TestCardsAreTakenInTheOrderWrittenAndNodesFilled opens sessions in which the
+// pod j-0 waits, and scores nodes as Volcano does, written "score:node,node".
 func TestCardsAreTakenInTheOrderWrittenAndNodesFilled(t *testing.T) {
-	nodes := []*corev1.Node{cardNode("a1", "A"), cardNode("a2", "A"), cardNode("a3", "A"), cardNode("b1", "B"), cardNode("b2", "B"), cardNode("c1", "C")}
-	small := cardNode("a0", "A")
-	small.Status.Allocatable[gpu] = resource.MustParse("2")
-	tainted := cardNode("a9", "A")
-	tainted.Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
-	nodes = append(nodes, small, tainted)
-	tolerating := func(p *corev1.Pod) *corev1.Pod {
-		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		return p
-	}
-	preferring := func(p *corev1.Pod) *corev1.Pod {
+	tolerating := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
+	preferring := func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}
-		return p
 	}
-	spreading := func(p *corev1.Pod) *corev1.Pod {
+	spreading := func(p *corev1.Pod) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.ScheduleAnyway}}
-		return p
 	}
-	pod := func(count, request string) *corev1.Pod { return pods(1, "j", count, request, "")[0] }
-	tests := map[string]struct {
-		running []*corev1.Pod
-		pod     *corev1.Pod
-		// scored are the nodes as Volcano scored them.
-		scored map[float64][]string
-		want   string
+	as := func(*corev1.Pod) {}
+	for name, tc := range map[string]struct {
+		running, pod string
+		change       func(*corev1.Pod)
+		scored, want string
 	}{
-		"the first card before a better score":        {nil, pod("1", "B|A"), map[float64][]string{200: {"a1", "c1"}, 1: {"b1"}}, "b1"},
-		"the first card before a node in use":         {pods(4, "r", "1", "A", "a1"), pod("1", "B|A"), map[float64][]string{5: {"a1", "b1"}}, "b1"},
-		"the second card when the first has no node":  {nil, pod("1", "B|A"), map[float64][]string{5: {"c1", "a2"}}, "a2"},
-		"a node in use before an unused one":          {pods(1, "r", "1", "A", "a3"), pod("1", "A"), map[float64][]string{9: {"a1", "a2"}, 0: {"a3"}}, "a3"},
-		"a node in use before a small unused one":     {pods(3, "r", "1", "A", "a1"), pod("1", "A"), map[float64][]string{9: {"a0"}, 0: {"a1"}}, "a1"},
-		"a node to be avoided is the last":            {pods(3, "r", "1", "A", "a9"), pod("1", "A"), map[float64][]string{0: {"a1"}, 9: {"a9"}}, "a1"},
-		"but before a later card":                     {nil, pod("1", "A|B"), map[float64][]string{0: {"a9"}, 9: {"b1"}}, "a9"},
-		"and a pod that tolerates it does not mind":   {pods(3, "r", "1", "A", "a9"), tolerating(pod("1", "A")), map[float64][]string{9: {"a1"}, 0: {"a9"}}, "a9"},
-		"the fullest of nodes in use":                 {concat(pods(2, "r", "1", "A", "a1"), pods(5, "r", "1", "A", "a2")), pod("1", "A"), map[float64][]string{9: {"a1"}, 0: {"a2", "a3"}}, "a2"},
-		"among equal nodes the better score":          {nil, pod("1", "A"), map[float64][]string{1: {"a1"}, 7: {"a3"}, 3: {"a2"}}, "a3"},
-		"among equals of equal score the first name":  {nil, pod("1", "A"), map[float64][]string{1: {"a3", "a2"}}, "a2"},
-		"without card.name no card is preferred":      {pods(1, "r", "1", "B", "b1"), pod("1", ""), map[float64][]string{9: {"a1"}, 0: {"b1"}}, "b1"},
-		"a pod with preferences goes by the score":    {pods(1, "r", "1", "A", "a3"), preferring(pod("1", "A")), map[float64][]string{9: {"a1"}, 0: {"a3"}}, "a1"},
-		"but never by it to a later card":             {nil, preferring(pod("1", "B|A")), map[float64][]string{9: {"a1"}, 0: {"b1"}}, "b1"},
-		"a pod that would be spread goes by it too":   {pods(1, "r", "1", "A", "a3"), spreading(pod("1", "A")), map[float64][]string{9: {"a1"}, 0: {"a3"}}, "a1"},
-		"a pod without cards is left to the score":    {nil, pod("0", ""), map[float64][]string{9: {"a1"}, 0: {"b1"}}, ""},
-		"only nodes of other cards is left to others": {nil, pod("1", "C"), map[float64][]string{9: {"a1"}, 0: {"b1"}}, ""},
-	}
-	for name, tc := range tests {
+		"the first card before a better score":        {"", "card=B|A", as, "200:a1,c1 1:b1", "b1"},
+		"the first card before a node in use":         {"a1*4", "card=B|A", as, "5:a1,b1", "b1"},
+		"the second card when the first has no node":  {"", "card=B|A", as, "5:c1,a2", "a2"},
+		"a node in use before an unused one":          {"a3", "", as, "9:a1,a2 0:a3", "a3"},
+		"a node in use before a small unused one":     {"a1*3", "", as, "9:a0 0:a1", "a1"},
+		"a node to be avoided is the last":            {"a9*3", "", as, "0:a1 9:a9", "a1"},
+		"but before a later card":                     {"", "card=A|B", as, "0:a9 9:b1", "a9"},
+		"and a pod that tolerates it does not mind":   {"a9*3", "", tolerating, "9:a1 0:a9", "a9"},
+		"the fullest of nodes in use":                 {"a1*2 a2*5", "", as, "9:a1 0:a2,a3", "a2"},
+		"among equal nodes the better score":          {"", "", as, "1:a1 7:a3 3:a2", "a3"},
+		"among equals of equal score the first name":  {"", "", as, "1:a3,a2", "a2"},
+		"without card.name no card is preferred":      {"b1", "card=-", as, "9:a1 0:b1", "b1"},
+		"a pod with preferences goes by the score":    {"a3", "", preferring, "9:a1 0:a3", "a1"},
+		"but never by it to a later card":             {"", "card=B|A", preferring, "9:a1 0:b1", "b1"},
+		"a pod that would be spread goes by it too":   {"a3", "", spreading, "9:a1 0:a3", "a1"},
+		"a pod without cards is left to the score":    {"", "cards=0", as, "9:a1 0:b1", ""},
+		"only nodes of other cards is left to others": {"", "card=C", as, "9:a1 0:b1", ""},
+	} {
 		t.Run(name, func(t *testing.T) {
-			infos, task := opening(t, nodes, tc.running, tc.pod)
+			s := newScene(t, `node a1,a2,a3,a9 A; node a0 A 2; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: `+tc.running).add("j q 9: - least=9999 phase=Pending "+tc.pod, tc.change)
+			for _, node := range s.Nodes {
+				if node.Name == "a9" {
+					node.Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
+				}
+			}
+			s.run()
 			scored := map[float64][]*api.NodeInfo{}
-			for score, names := range tc.scored {
-				for _, name := range names {
-					scored[score] = append(scored[score], infos[name])
+			for _, word := range strings.Fields(tc.scored) {
+				var score float64
+				var names string
+				_, err := fmt.Sscanf(word, "%f:%s", &score, &names)
+				check.Must(t, err == nil, "%v", err)
+				for _, name := range strings.Split(names, ",") {
+					scored[score] = append(scored[score], s.Ssn.Nodes[name])
 				}
 			}
 			for range 20 { // the order of a map must not matter
 				got := ""
-				if best := opened.bestNode(task, scored); best != nil {
+				if best := s.p.bestNode(s.Task("j-0"), scored); best != nil {
 					got = best.Name
 				}
-				if got != tc.want {
-					t.Fatalf("chose %q, want %q", got, tc.want)
-				}
+				check.Must(t, got == tc.want, "chose %q, want %q", got, tc.want)
 			}
 		})
 	}
@@ -92,44 +77,26 @@ func TestCardsAreTakenInTheOrderWrittenAndNodesFilled(t *testing.T) {
 
 // TestScoresFollowTheSameOrder: preempt goes by scores alone.
 func TestScoresFollowTheSameOrder(t *testing.T) {
-	nodes := []*corev1.Node{cardNode("a1", "A"), cardNode("b1", "B"), cardNode("b2", "B"), cardNode("c1", "C")}
-	infos, task := opening(t, nodes, concat(pods(8, "r", "1", "A", "a1"), pods(3, "r", "1", "B", "b2")), pods(1, "j", "1", "B|A", "")[0])
-	var scores []float64
-	for _, node := range []string{"b2", "b1", "a1", "c1"} {
-		score, err := opened.nodeOrder(task, infos[node])
-		if err != nil {
-			t.Fatal(err)
-		}
-		scores = append(scores, score)
+	s := newScene(t, `node a1 A; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: a1*8; x q 1: b2*3 card=B; j q 9: - card=B|A least=9999 phase=Pending`).run()
+	scoreOf := func(node string) float64 {
+		score, err := s.p.nodeOrder(s.Task("j-0"), s.Ssn.Nodes[node])
+		check.NoError(t, err)
+		return score
 	}
-	for i := range scores[1:] {
-		if scores[i] <= scores[i+1] {
-			t.Errorf("scores of b2, b1, a1, c1 are %v, want them to fall", scores)
-		}
-	}
-	if scores[0] > maxNodeScore || scores[3] != 0 {
-		t.Errorf("scores %v, want them within 0 and %d", scores, maxNodeScore)
-	}
-	opened.args.nodeOrderWeight = 10
-	if heavier, _ := opened.nodeOrder(task, infos["b2"]); heavier != 10*scores[0] {
-		t.Errorf("with weight 10 the score is %v, want %v", heavier, 10*scores[0])
-	}
+	scores := []float64{scoreOf("c1"), scoreOf("a1"), scoreOf("b1"), scoreOf("b2")}
+	check.That(t, slices.IsSorted(scores) && len(slices.Compact(slices.Clone(scores))) >= 4 && scores[0] == 0 && scores[3] <= maxNodeScore,
+		"scores of c1, a1, b1, b2 are %v, want them to rise from 0 to at most %d", scores, maxNodeScore)
+	s.p.args.nodeOrderWeight = 10
+	check.Equal(t, "with weight 10 the score", 10*scores[3], scoreOf("b2"))
 }
 
 // TestTheOrderIsExactAboveAHundredNodes: the only node of the first card is
 // found among 300, whatever Volcano looks at first.
 func TestTheOrderIsExactAboveAHundredNodes(t *testing.T) {
-	var nodes []*corev1.Node
+	s := newScene(t, `node a A; queue q {"A":2,"B":8}; j q 3: -*3 card=A|B`)
 	for i := range 300 {
-		nodes = append(nodes, cardNode(fmt.Sprintf("b%d", i), "B"))
+		s.add(fmt.Sprintf("node b%d B", i))
 	}
-	nodes = append(nodes, cardNode("a", "A"))
-	ssn := run(t, &uthelper.TestCommonStruct{
-		Nodes: nodes, Queues: []*v1beta1.Queue{quotaQueue("q", `{"A":2,"B":8}`)},
-		PodGroups: []*v1beta1.PodGroup{group("j", "q", 3, "Inqueue", "3")}, Pods: pods(3, "j", "1", "A|B", ""),
-	}, nil)
-	on := placed(ssn, "j")
-	if len(on) != 2 || on["a"] != 2 {
-		t.Errorf("placed %v, want two on the only A, one on a B", on)
-	}
+	on := strings.Fields(s.run().on("j"))
+	check.That(t, len(on) == 2 && on[0] == "a:2", "placed %v, want two on the only A, one on a B", on)
 }

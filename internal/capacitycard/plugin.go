@@ -10,6 +10,7 @@ package capacitycard
 import (
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -26,15 +27,20 @@ const PluginName = "capacity-card"
 // process is the memory of this process. Volcano runs one session at a time.
 var process = newMemory()
 
+func init() { prometheus.MustRegister(process.meters) }
+
 // New makes the plugin for one session.
-func New(arguments framework.Arguments) framework.Plugin {
+func New(arguments framework.Arguments) framework.Plugin { return process.newPlugin(arguments) }
+
+// newPlugin makes the plugin for one session of the process that has the memory.
+func (m *memory) newPlugin(arguments framework.Arguments) *plugin {
 	args, err := parseArguments(arguments)
 	if err != nil {
 		// The configuration gate lets no such text through. Should one arrive
 		// all the same, no card is given away by guessing what was meant.
 		klog.ErrorS(err, "Arguments of capacity-card are invalid, no pod is admitted")
 	}
-	return &plugin{args: args, invalid: err, memory: process}
+	return &plugin{args: args, invalid: err, memory: m}
 }
 
 // plugin is the state of one session. Hooks that Volcano calls in parallel
@@ -76,11 +82,11 @@ func (p *plugin) Name() string { return PluginName }
 
 // OnSessionOpen takes stock and registers the hooks.
 func (p *plugin) OnSessionOpen(ssn *framework.Session) {
-	defer metered.opening(p)()
+	defer p.memory.meters.opening(p)()
 	p.ssn = ssn
 	p.openBooks()
 	p.notReady = p.memory.completeness.check(p.missingFromSession, p.memory.now())
-	open.Store(p)
+	p.memory.open.Store(p)
 
 	p.gates(ssn)
 	p.evictions(ssn)
@@ -102,6 +108,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 
 // gates are the hooks that decide who gets cards.
 func (p *plugin) gates(ssn *framework.Session) {
+	ssn.AddJobValidFn(PluginName, jobValid)
 	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)
 	ssn.AddJobEnqueuedFn(PluginName, p.jobEnqueued)
 	ssn.AddAllocatableFn(PluginName, p.allocatable)
@@ -123,8 +130,8 @@ func (p *plugin) evictions(ssn *framework.Session) {
 
 // OnSessionClose lets go of the session.
 func (p *plugin) OnSessionClose(*framework.Session) {
-	defer metered.closing()()
-	open.Store(nil)
+	defer p.memory.meters.closing()()
+	p.memory.open.Store(nil)
 	p.memory.voice.sweep()
 	p.memory.patience.sweep()
 	p.memory.closeSecond()

@@ -5,114 +5,81 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-	"volcano.sh/volcano/pkg/scheduler/uthelper"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
-// announces makes a PodGroup without pods or minResources, about which Volcano asks
-// no gate before it is Inqueue.
-func announces(name string, phase v1beta1.PodGroupPhase, request string) *v1beta1.PodGroup {
-	g := group(name, "q", 1, phase, "")
-	g.UID, g.Spec.MinResources = types.UID(name), nil
-	g.Annotations["volcano.sh/card.request"] = request
-	return g
-}
-
-// asks makes the PodGroup of a vcjob: its minResources are asked about.
-func asks(name string, phase v1beta1.PodGroupPhase, cards int) *v1beta1.PodGroup {
-	g := group(name, "q", 1, phase, fmt.Sprint(cards))
-	g.UID = types.UID(name)
-	g.Annotations["volcano.sh/card.request"] = fmt.Sprintf(`{"NVIDIA-H200":%d}`, cards)
-	return g
-}
-
 // reserved is what waits in the queue q of the session that is open.
-func reserved(p *plugin) (sum card.Count) {
-	for _, d := range p.waiting["q"].Demands {
-		sum += d.Count
+func (s *scene) reserved() (sum int) {
+	for _, d := range s.p.waiting["q"].Demands {
+		sum += int(d.Count)
 	}
 	return sum
 }
 
-func fourH200(groups ...*v1beta1.PodGroup) *uthelper.TestCommonStruct {
-	return &uthelper.TestCommonStruct{
-		Nodes: []*corev1.Node{cardNode("h200", "NVIDIA-H200")}, Queues: []*v1beta1.Queue{quotaQueue("q", `{"NVIDIA-H200":4}`)}, PodGroups: groups,
-	}
+// announces is a PodGroup without pods or minResources, about which Volcano asks no
+// gate before it is Inqueue. asks is that of a vcjob: its minResources are asked about.
+func announces(name, phase, request string) string {
+	return fmt.Sprintf("%s q 1: phase=%s request=%s;", name, phase, request)
 }
+
+func asks(name string, cards int) string {
+	return fmt.Sprintf(`%s q 1: phase=Pending least=%d request={"A":%d};`, name, cards, cards)
+}
+
+const fourA = `node a A; queue q {"A":4}; ns ns lab;`
 
 // TestOnlyWhatIsAdmittedIsReserved: a PodGroup that Volcano lets in without asking
 // keeps cards from nobody unless a gate would let it in.
 func TestOnlyWhatIsAdmittedIsReserved(t *testing.T) {
-	closed := func(world *uthelper.TestCommonStruct) *uthelper.TestCommonStruct {
-		chooses(world.Queues[0], forChat)
-		return world
-	}
-	tests := map[string]struct {
-		world *uthelper.TestCommonStruct
-		// within is what is reserved when the session ends, next when the next one
-		// opens, afresh when the first one of another process does.
-		within, next, afresh card.Count
+	for t, tc := range check.Cases(t, map[string]struct {
+		text string
+		// want is what is reserved when the session ends, when the next one opens, and
+		// when the first one of another process does.
+		want int
 	}{
-		"what fits":                          {fourH200(announces("j", "Pending", `{"NVIDIA-H200":3}`)), 3, 3, 3},
-		"more than the quota":                {fourH200(announces("j", "Pending", `{"NVIDIA-H200":1000000}`)), 0, 0, 0},
-		"more than the quota, after a start": {fourH200(announces("j", "Inqueue", `{"NVIDIA-H200":5}`)), 0, 0, 0},
-		"what fits, after a start":           {fourH200(announces("j", "Inqueue", `{"NVIDIA-H200":4}`)), 4, 4, 4},
-		"another card":                       {fourH200(announces("j", "Pending", `{"NVIDIA-H800":1}`)), 0, 0, 0},
-		"either card":                        {fourH200(announces("j", "Pending", `{"NVIDIA-H200|NVIDIA-H800":4}`)), 4, 4, 4},
-		"no cards":                           {fourH200(announces("j", "Pending", `{"NVIDIA-H200":0,"A":0}`)), 0, 0, 0},
-		"a namespace that is left out":       {closed(fourH200(announces("j", "Pending", `{"NVIDIA-H200":3}`))), 0, 0, 0},
-		"two of which one fits":              {fourH200(announces("i", "Pending", `{"NVIDIA-H200":3}`), announces("j", "Pending", `{"NVIDIA-H200":3}`)), 3, 3, 3},
-		"what was asked about":               {fourH200(asks("j", "Pending", 2)), 2, 2, 2},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			ssn := run(t, tc.world, nil, ofTeam("ns", "lab"))
-			within := reserved(opened)
-			next := reserved(reopen(ssn))
-			process = newMemory()
-			if afresh := reserved(reopen(ssn)); within != tc.within || next != tc.next || afresh != tc.afresh {
-				t.Errorf("%d reserved in the session, %d in the next one, %d by another process; want %d, %d and %d", within, next, afresh, tc.within, tc.next, tc.afresh)
-			}
-		})
+		"what fits":                          {announces("j", "Pending", `{"A":3}`), 3},
+		"more than the quota":                {announces("j", "Pending", `{"A":1000000}`), 0},
+		"more than the quota, after a start": {announces("j", "Inqueue", `{"A":5}`), 0},
+		"what fits, after a start":           {announces("j", "Inqueue", `{"A":4}`), 4},
+		"another card":                       {announces("j", "Pending", `{"B":1}`), 0},
+		"either card":                        {announces("j", "Pending", `{"A|B":4}`), 4},
+		"no cards":                           {announces("j", "Pending", `{"A":0,"X":0}`), 0},
+		"a namespace that is left out":       {`queue q {"A":4}` + chat + announces("j", "Pending", `{"A":3}`), 0},
+		"two of which one fits":              {announces("i", "Pending", `{"A":3}`) + announces("j", "Pending", `{"A":3}`), 3},
+		"what was asked about":               {asks("j", 2), 2},
+	}) {
+		s := newScene(t, fourA+tc.text).run()
+		within, next := s.reserved(), s.reopen().reserved()
+		s.m = newMemory()
+		afresh := s.reopen().reserved()
+		check.That(t, within == tc.want && next == tc.want && afresh == tc.want,
+			"%d reserved in the session, %d in the next one, %d by another process; want %d", within, next, afresh, tc.want)
 	}
 }
 
 // TestWhatIsNotAdmittedHoldsUpNobody: beside it others are admitted, in its session
 // and afterwards.
 func TestWhatIsNotAdmittedHoldsUpNobody(t *testing.T) {
-	ssn := run(t, fourH200(announces("huge", "Pending", `{"NVIDIA-H200":1000000}`), asks("j", "Pending", 4)), nil)
-	if phase := ssn.Jobs["ns/j"].PodGroup.Status.Phase; phase != scheduling.PodGroupInqueue {
-		t.Errorf("the job that fits is %s: %s", phase, ssn.Jobs["ns/j"].JobFitErrors)
-	}
-	ssn.Jobs["ns/j"].PodGroup.Status.Phase = scheduling.PodGroupPending
-	p := reopen(ssn)
-	if _, refusal := p.apply(ssn.Jobs["ns/j"]); refusal != nil {
-		t.Errorf("in the next session: %v", refusal)
-	}
+	s := newScene(t, fourA+announces("huge", "Pending", `{"A":1000000}`)+asks("j", 4)).run()
+	job := s.Job("j")
+	check.Equal(t, fmt.Sprintf("the job that fits is : %s", job.JobFitErrors), scheduling.PodGroupInqueue, job.PodGroup.Status.Phase)
+	job.PodGroup.Status.Phase = scheduling.PodGroupPending
+	_, refusal := s.reopen().p.apply(job)
+	check.That(t, refusal == nil, "in the next session: %v", refusal)
 }
 
 // TestAnAdmissionIsForWhatWasAskedFor: what is written into a PodGroup afterwards
 // counts only as far as it would be admitted now.
 func TestAnAdmissionIsForWhatWasAskedFor(t *testing.T) {
-	for phase, pods := range map[scheduling.PodGroupPhase][]*corev1.Pod{
-		scheduling.PodGroupInqueue: nil,
-		scheduling.PodGroupRunning: pods(1, "j", "1000", "NVIDIA-H200", ""),
-	} {
+	for phase, pods := range map[scheduling.PodGroupPhase]string{scheduling.PodGroupInqueue: "", scheduling.PodGroupRunning: " - cards=1000"} {
 		t.Run(string(phase), func(t *testing.T) {
-			world := fourH200(asks("j", "Pending", 2), asks("other", "Pending", 2))
-			world.Pods = pods
-			ssn := run(t, world, nil)
-			job := ssn.Jobs["ns/j"]
-			job.PodGroup.Status.Phase = phase
-			job.PodGroup.Annotations["volcano.sh/card.request"], job.PodGroup.Spec.MinResources = `{"NVIDIA-H200":1000000}`, nil
-			if got := reserved(reopen(ssn)); got != 2 {
-				t.Errorf("%d cards reserved, want the 2 of the other job", got)
-			}
+			s := newScene(t, fourA+strings.TrimSuffix(asks("j", 2), ";")+pods+";"+asks("other", 2)).run()
+			group := s.Job("j").PodGroup
+			group.Status.Phase, group.Annotations["volcano.sh/card.request"], group.Spec.MinResources = phase, `{"A":1000000}`, nil
+			check.Equal(t, "cards reserved", 2, s.reopen().reserved())
 		})
 	}
 }
@@ -120,73 +87,56 @@ func TestAnAdmissionIsForWhatWasAskedFor(t *testing.T) {
 // TestAnAdmissionOutlastsALoweredQuota: what was admitted keeps its place before
 // those who come later, for as long as it waits.
 func TestAnAdmissionOutlastsALoweredQuota(t *testing.T) {
-	ssn := run(t, fourH200(asks("j", "Pending", 4)), nil)
-	lowered := *ssn.Queues["q"].Queue
-	lowered.Annotations = map[string]string{"volcano.sh/card.quota": `{"NVIDIA-H200":1}`}
-	ssn.Queues["q"].Queue = &lowered
+	s := newScene(t, fourA+asks("j", 4)).run()
+	lowered := *s.Ssn.Queues["q"].Queue
+	lowered.Annotations = map[string]string{"volcano.sh/card.quota": `{"A":1}`}
+	s.Ssn.Queues["q"].Queue = &lowered
 	for range 3 {
-		p := reopen(ssn)
-		if got := reserved(p); got != 4 {
-			t.Fatalf("%d cards reserved, want 4", got)
-		}
-		p.memory.patience.sweep()
+		got := s.reopen().reserved()
+		check.Must(t, got == 4, "%d cards reserved, want 4", got)
+		s.m.patience.sweep()
 	}
-	job := ssn.Jobs["ns/j"]
-	delete(ssn.Jobs, "ns/j")
-	reopen(ssn).memory.patience.sweep()
-	ssn.Jobs["ns/j"] = job
-	if p := reopen(ssn); reserved(p) != 0 {
-		t.Errorf("%d cards reserved for a PodGroup that was gone meanwhile", reserved(p))
-	}
+	job := s.Job("j")
+	delete(s.Ssn.Jobs, "ns/j")
+	s.reopen().m.patience.sweep()
+	s.Ssn.Jobs["ns/j"] = job
+	check.Equal(t, "cards reserved for a PodGroup that was gone meanwhile", 0, s.reopen().reserved())
 }
 
-// crowd is PodGroups that each ask for as many choices among as many cards as a
-// card.request may hold. They are tried without minResources, so all are Inqueue.
-func crowd(n int, name func(group, entry, alternative int) string) (groups []*v1beta1.PodGroup) {
-	for g := range n {
+// TestACrowdOfInventedCardsIsReadOnceAndReservedNever: the work of a session is
+// bounded by what queues have, and not by what users write. Each PodGroup of the
+// crowd asks for as many choices among as many cards as a card.request may hold.
+func TestACrowdOfInventedCardsIsReadOnceAndReservedNever(t *testing.T) {
+	s := newScene(t, fourA+asks("j", 4))
+	for g := range 20 {
 		var entries []string
 		for e := range card.MaxQuotaEntries {
 			var names []string
 			for a := range card.MaxAlternatives {
-				names = append(names, name(g, e, a))
+				names = append(names, fmt.Sprintf("X%d%d%d", g, e+256, a))
 			}
 			entries = append(entries, fmt.Sprintf("%q:1", strings.Join(names, "|")))
 		}
-		groups = append(groups, announces(fmt.Sprint("crowd-", g), "Pending", "{"+strings.Join(entries, ",")+"}"))
+		s.add(announces(fmt.Sprint("crowd-", g), "Pending", "{"+strings.Join(entries, ",")+"}"))
 	}
-	return groups
-}
-
-// TestACrowdOfInventedCardsIsReadOnceAndReservedNever: the work of a session is
-// bounded by what queues have, and not by what users write.
-func TestACrowdOfInventedCardsIsReadOnceAndReservedNever(t *testing.T) {
-	invented := func(g, e, a int) string { return fmt.Sprintf("X%d%d%d", g, e+256, a) }
-	ssn := run(t, fourH200(append(crowd(20, invented), asks("j", "Pending", 4))...), nil)
-	if got := opened.waiting["q"].Demands; len(got) != 1 {
-		t.Errorf("%d demands wait, want that of the job with quota alone", len(got))
+	s.run()
+	group := s.Job("crowd-7")
+	first := s.p.announcement(group)
+	for session := range 3 {
+		got := s.p.waiting["q"].Demands
+		check.That(t, len(got) == 1, "session %d: %d demands wait, want that of the job with quota alone", session, len(got))
+		check.That(t, s.p.announcement(group) == first, "session %d: an unchanged PodGroup was read again", session)
+		s.reopen()
 	}
-	first := opened.announcement(ssn.Jobs["ns/crowd-7"])
-	for range 2 {
-		p := reopen(ssn)
-		if len(p.waiting["q"].Demands) != 1 {
-			t.Errorf("%d demands wait in a later session", len(p.waiting["q"].Demands))
-		}
-		if p.announcement(ssn.Jobs["ns/crowd-7"]) != first {
-			t.Error("an unchanged PodGroup was read again")
-		}
-	}
-	ssn.Jobs["ns/crowd-7"].PodGroup.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":1}`
-	p := reopen(ssn)
-	if got := p.announcement(ssn.Jobs["ns/crowd-7"]).application.Demands; len(got) != 1 {
+	group.PodGroup.Annotations["volcano.sh/card.request"] = `{"A":1}`
+	if got := s.reopen().p.announcement(group).application.Demands; len(got) != 1 {
 		t.Errorf("after a change the PodGroup announces %v", got)
 	}
-	last := ssn.Jobs["ns/j"]
-	clear(ssn.Jobs)
+	last := s.Job("j")
+	clear(s.Ssn.Jobs)
 	for range 2 {
-		p = reopen(ssn)
-		p.announcement(last)
+		s.reopen().p.announcement(last)
 	}
-	if known := len(p.memory.announced.now) + len(p.memory.announced.last); known > 2 {
-		t.Errorf("%d PodGroups are remembered after they are gone", known)
-	}
+	known := len(s.m.announced.now) + len(s.m.announced.last)
+	check.That(t, known <= 2, "%d PodGroups are remembered after they are gone", known)
 }

@@ -6,13 +6,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/internal/timing"
 )
 
+// settled is how long after the first complete session a binding may still
+// be the predecessor's. Its last requests ended before its lease did, or died
+// with it; this leaves time for slow ones, and for the watch that brings them.
+var settled = timing.Wait(30 * time.Second)
+
 const (
-	// settled is how long after the first complete session a binding may still
-	// be the predecessor's. Its last requests ended before its lease did, or died
-	// with it; this leaves time for slow ones, and for the watch that brings them.
-	settled = 30 * time.Second
 	// unanswered is how long the binding of a pod is remembered that no session
 	// shows any more: its PodGroup may be back in a moment.
 	unanswered = 10 * time.Minute

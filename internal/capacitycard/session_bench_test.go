@@ -14,10 +14,9 @@ import (
 
 // side is one of the plugins that are compared, with what its sessions cost.
 type side struct {
-	open   func() framework.Plugin
-	times  []time.Duration
-	allocs []uint64
-	bytes  []uint64
+	open          func() framework.Plugin
+	times         []time.Duration
+	allocs, bytes []uint64
 }
 
 // round opens and closes one session.
@@ -53,31 +52,31 @@ const (
 // before, start the first of a process.
 func BenchmarkSession(b *testing.B) {
 	for _, size := range []struct{ nodes, pods, queues int }{{1000, 10_000, 200}, {5000, 100_000, 1000}} {
-		ssn := openFleet(b, size.nodes, size.pods, size.queues, 20)
+		s := newFleet(b, size.nodes, size.pods, size.queues, 20)
 		for _, state := range []struct {
 			name   string
 			before func()
 			limits bool
 		}{
 			{"unchanged", func() {}, true},
-			{"churn", func() { churn(process, 100) }, false},
-			{"relabel", func() { relabel(process) }, false},
-			{"start", func() { process = newMemory() }, false},
+			{"churn", func() { churn(s.m, 100) }, false},
+			{"relabel", func() { relabel(s.m) }, false},
+			{"start", func() { s.m = newMemory() }, false},
 		} {
 			b.Run(fmt.Sprintf("%d-nodes/%d-pods/%d-queues/%s", size.nodes, size.pods, size.queues, state.name), func(b *testing.B) {
-				process = newMemory()
-				ours := &side{open: func() framework.Plugin { return New(nil) }}
+				s.m = newMemory()
+				ours := &side{open: func() framework.Plugin { return s.m.newPlugin(nil) }}
 				theirs := &side{open: func() framework.Plugin { return capacity.New(nil) }}
-				ours.round(ssn) // the first session of a process finds nothing remembered
+				ours.round(s.Ssn) // the first session of a process finds nothing remembered
 				ours.times, ours.allocs, ours.bytes = nil, nil, nil
 				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody pays for the other's garbage
 				for i := range max(b.N, 11) {
 					if i%10 == 0 {
 						runtime.GC()
 					}
-					theirs.round(ssn)
+					theirs.round(s.Ssn)
 					state.before()
-					ours.round(ssn)
+					ours.round(s.Ssn)
 				}
 				compare(b, ours, theirs, state.limits)
 			})
@@ -125,10 +124,10 @@ func BenchmarkGrowth(b *testing.B) {
 		{1000, 10_000, 200}, {1000, 20_000, 200}, {1000, 40_000, 200}, {1000, 80_000, 200}, // pods
 		{4000, 20_000, 200}, {1000, 20_000, 800}, {4000, 20_000, 800}, // nodes and queues
 	} {
-		ssn := openFleet(b, size.nodes, size.pods, size.queues, 20)
+		s := newFleet(b, size.nodes, size.pods, size.queues, 20)
 		b.Run(fmt.Sprintf("%d-nodes/%d-pods/%d-queues", size.nodes, size.pods, size.queues), func(b *testing.B) {
-			process = newMemory()
-			ours := &side{open: func() framework.Plugin { return New(nil) }}
+			s.m = newMemory()
+			ours := &side{open: func() framework.Plugin { return s.m.newPlugin(nil) }}
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			runtime.GC()
 			for range max(b.N, 11) + 1 {
@@ -137,7 +136,7 @@ func BenchmarkGrowth(b *testing.B) {
 				for i := 0; i < len(cold); i += 64 {
 					cold[i]++
 				}
-				ours.round(ssn)
+				ours.round(s.Ssn)
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(quantile(ours.times[1:], .5)/1e6, "ms")

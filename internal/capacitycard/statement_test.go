@@ -1,9 +1,14 @@
 package capacitycard
 
 import (
+	"maps"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"pgregory.net/rapid"
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
@@ -12,6 +17,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/util"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // draft returns an undecided statement or begins one.
@@ -68,20 +76,16 @@ func (l *life) place(t *rapid.T, do func(*draft, *api.TaskInfo, *api.NodeInfo) e
 		return
 	}
 	err := do(stmt, task, l.ssn.Nodes[node])
-	if may := l.mayUse(task, node, before); (err == nil) != may {
-		t.Fatalf("%s on %s: error %v, want placed %v", task.UID, node, err, may)
-	}
+	may := l.mayUse(task, node, before)
+	check.Must(t, (err == nil) == may, "%s on %s: error %v, want placed %v", task.UID, node, err, may)
 	if err == nil {
 		stmt.steps = append(stmt.steps, step{task.UID, task.Job, node})
 		l.grewWithinQuota(t, before)
 		return
 	}
-	if err := undo(stmt, task); err != nil {
-		t.Fatal(err)
-	}
-	if charge := l.plugin.account.Charged(string(task.UID)); charge != nil {
-		t.Fatalf("%s was not placed on %s and is charged %+v", task.UID, node, charge)
-	}
+	check.NoError(t, undo(stmt, task))
+	charge := l.plugin.account.Charged(string(task.UID))
+	check.Must(t, charge == nil, "%s was not placed on %s and is charged %+v", task.UID, node, charge)
 }
 
 func allocates(d *draft, task *api.TaskInfo, node *api.NodeInfo) error { return d.Allocate(task, node) }
@@ -95,7 +99,7 @@ func pipelines(d *draft, task *api.TaskInfo, node *api.NodeInfo) error {
 func unpipelines(d *draft, task *api.TaskInfo) error { return d.UnPipeline(task) }
 
 // commit commits a statement and notes what was asked of the API server.
-func (l *life) commit(d *draft) {
+func (l *life) commit(t *rapid.T, d *draft) {
 	d.Commit()
 	for _, s := range d.steps {
 		if s.node == "" && l.ssn.Jobs[s.job].Tasks[s.task].Status == api.Releasing {
@@ -104,13 +108,32 @@ func (l *life) commit(d *draft) {
 			}
 		}
 	}
-	l.noteBindings()
+	l.noteBindings(t)
 }
 
-func (l *life) noteBindings() {
+// noteBindings notes what the API server was asked to bind: with the queue that
+// pays written into it.
+func (l *life) noteBindings(t *rapid.T) {
 	for len(l.cache.BindFlowChannel) > 0 {
 		task := (<-l.cache.BindFlowChannel).TaskInfo
 		l.binding[task.Name] = task.NodeName
+		got, want := task.Pod.Annotations["cardquota.dev/charged-queue"], l.payer(task)
+		check.Must(t, got == want, "%s is bound with queue %q, want %q", task.Name, got, want)
+	}
+}
+
+// repeat sends the last event of a task again, of a copy as Volcano does.
+func (l *life) repeat(t *rapid.T) {
+	tasks := l.tasks(api.Bound, api.Running, api.Pending)
+	if len(tasks) == 0 {
+		t.Skip("none")
+	}
+	task := rapid.SampledFrom(tasks).Draw(t, "task").Clone()
+	switch event := (&framework.Event{Task: task}); task.Status {
+	case api.Bound, api.Running:
+		l.plugin.allocated(event)
+	case api.Pending:
+		l.plugin.deallocated(event)
 	}
 }
 
@@ -125,8 +148,8 @@ func (l *life) recover(t *rapid.T, saved *draft) {
 		}
 		cards, _ := asked(task.Pod)
 		if s.node == "" {
-			used[use{l.queueOf(task), l.modelOf(task), false}] -= cards
-			used[use{l.queueOf(task), l.modelOf(task), true}] += cards
+			used[use{l.payer(task), l.modelOf(task), false}] -= cards
+			used[use{l.payer(task), l.modelOf(task), true}] += cards
 		} else {
 			may = may && l.mayUse(task, s.node, used)
 			used[use{l.queueOf(task), l.models[s.node], false}] += cards
@@ -134,9 +157,8 @@ func (l *life) recover(t *rapid.T, saved *draft) {
 	}
 	l.replayed = true
 	anew := &draft{Statement: framework.NewStatement(l.ssn), steps: saved.steps}
-	if err := anew.RecoverOperations(saved.Statement); (err == nil) != may {
-		t.Fatalf("%+v is replayed with error %v, want replayed %v", saved.steps, err, may)
-	}
+	err := anew.RecoverOperations(saved.Statement)
+	check.Must(t, (err == nil) == may, "%+v is replayed with error %v, want replayed %v", saved.steps, err, may)
 	if may {
 		l.undecided = append(l.undecided, anew)
 	} // else Volcano forgets the statement, and what it did stays for the session
@@ -150,11 +172,10 @@ func (l *life) recover(t *rapid.T, saved *draft) {
 // exceeds the quota that was in force, and what could not be placed is not
 // charged.
 func TestTheBooksFollowVolcanosStatements(t *testing.T) {
-	t.Cleanup(framework.CleanupPluginBuilders)
 	allocation := allocate.New()
 	conf.EnabledActionMap = map[string]bool{allocation.Name(): true}
 	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		l := newLife(t, volcano)
 		actions := map[string]func(*rapid.T){
 			"allocate": func(t *rapid.T) {
@@ -172,18 +193,16 @@ func TestTheBooksFollowVolcanosStatements(t *testing.T) {
 				for range rapid.IntRange(1, 2).Draw(t, "times") {
 					if running := l.tasks(api.Bound, api.Running); len(running) > 0 {
 						task := rapid.SampledFrom(running).Draw(t, "pod")
-						if err := d.Evict(task, "test"); err != nil {
-							t.Fatal(err)
-						}
+						check.NoError(t, d.Evict(task, "test"))
 						d.steps = append(d.steps, step{task: task.UID, job: task.Job})
 					}
 				}
 			},
 			"discard": func(t *rapid.T) { take(t, &l.undecided).Discard() },
-			"commit":  func(t *rapid.T) { l.commit(take(t, &l.undecided)) },
+			"commit":  func(t *rapid.T) { l.commit(t, take(t, &l.undecided)) },
 			"commit what makes a job ready": func(t *rapid.T) {
 				if d := take(t, &l.undecided); len(d.steps) > 0 && l.ssn.JobReady(l.ssn.Jobs[d.steps[0].job]) {
-					l.commit(d)
+					l.commit(t, d)
 				}
 			},
 			"save and discard": func(t *rapid.T) {
@@ -209,16 +228,92 @@ func TestTheBooksFollowVolcanosStatements(t *testing.T) {
 				allocation.Initialize()
 				allocation.Execute(l.ssn)
 				allocation.UnInitialize()
-				l.noteBindings()
+				l.noteBindings(t)
 				l.grewWithinQuota(t, before)
 			},
-			"pods come and go": l.podsChange, // the open session does not know
-			"the next session": l.next,
-			"":                 l.check,
+			"an event comes twice": l.repeat,
+			"pods come and go":     l.podsChange, // the open session does not know
+			"the next session":     l.next,
+			"":                     l.check,
 		}
 		for range 15 { // a long life, so that much comes together
 			t.Repeat(actions)
 		}
 		framework.CloseSession(l.ssn)
 	})
+}
+
+// TestOnlyWhatOthersBindIsTheirs drives Volcano's own sessions, statements and
+// cache while somebody else binds pods as well. Named are exactly the pods that
+// were seen waiting and are where no session left them.
+func TestOnlyWhatOthersBindIsTheirs(t *testing.T) {
+	conf.EnabledActionMap = map[string]bool{allocate.New().Name(): true}
+	volcano := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), nil, &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
+	found := 0
+	seed.Check(t, func(t *rapid.T) {
+		l := newLife(t, volcano)
+		clock := time.Now()
+		l.m.now = func() time.Time { return clock }
+		sessions := 1 // of this process
+		mine, want := map[types.UID][]string{}, map[types.UID]string{}
+		next := func(t *rapid.T) {
+			waited := map[types.UID]bool{}
+			for _, task := range l.tasks() {
+				if slices.Contains([]api.TaskStatus{api.Allocated, api.Binding}, task.Status) {
+					mine[task.Pod.UID] = append(mine[task.Pod.UID], task.NodeName)
+				}
+				// Bound and Running show their node; after two sessions and an hour all has settled.
+				waited[task.Pod.UID] = sessions >= 3 && !slices.Contains([]api.TaskStatus{api.Bound, api.Running}, task.Status)
+			}
+			framework.CloseSession(l.ssn)
+			l.answer(t)
+			for _, name := range slices.Sorted(maps.Keys(l.pods)) {
+				pod := l.pods[name]
+				if pod.Spec.NodeName != "" || rapid.IntRange(0, 3).Draw(t, "somebody binds "+name) > 0 {
+					continue
+				}
+				node := rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(t, "node")
+				delete(l.binding, name)
+				l.update(name, func(p *corev1.Pod) {
+					p.Spec.NodeName = node
+					delete(p.Annotations, "cardquota.dev/charged-queue")
+				})
+				if waited[pod.UID] && !slices.Contains(mine[pod.UID], node) {
+					want[pod.UID] = "ns/" + name
+					found++
+				}
+			}
+			if rapid.IntRange(0, 9).Draw(t, "the process restarts") == 0 {
+				l.restart()
+				l.m.now = func() time.Time { return clock }
+				sessions = 0
+				clear(mine)
+				clear(want)
+			}
+			clock = clock.Add(time.Hour)
+			sessions++
+			l.open(t)
+			alive := map[types.UID]bool{}
+			for _, pod := range l.pods {
+				alive[pod.UID] = true
+			}
+			maps.DeleteFunc(want, func(pod types.UID, _ string) bool { return !alive[pod] })
+			expected := slices.Sorted(maps.Values(want))
+			diff := cmp.Diff(expected[:min(len(expected), 5)], l.m.second.names())
+			check.Must(t, diff == "" || len(expected)+len(l.m.second.names()) <= 0, "bound by somebody else (-want +got):\n%s", diff)
+		}
+		actions := map[string]func(*rapid.T){
+			"allocate":         func(t *rapid.T) { l.place(t, allocates, unallocates) },
+			"pipeline":         func(t *rapid.T) { l.place(t, pipelines, unpipelines) },
+			"discard":          func(t *rapid.T) { take(t, &l.undecided).Discard() },
+			"commit":           func(t *rapid.T) { l.commit(t, take(t, &l.undecided)) },
+			"pods come and go": l.podsChange,
+			"the next session": next,
+		}
+		for range 10 {
+			t.Repeat(actions)
+		}
+		framework.CloseSession(l.ssn)
+	})
+	check.That(t, found != 0, "nobody else ever bound a pod")
 }

@@ -2,167 +2,99 @@ package capacitycard
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
-	"volcano.sh/volcano/pkg/scheduler/uthelper"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/usage"
 )
 
-// ofTeam is the namespace of the tests, labelled with a team.
-func ofTeam(name, team string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": team}}}
-}
-
-// chooses makes a queue choose its namespaces.
-func chooses(queue *v1beta1.Queue, selector string) *v1beta1.Queue {
-	if queue.Annotations == nil {
-		queue.Annotations = map[string]string{}
-	}
-	queue.Annotations["volcano.sh/namespace-selector"] = selector
-	return queue
-}
-
-// moved puts a job into another namespace.
-func moved(namespace string, group *v1beta1.PodGroup, pods []*corev1.Pod) (*v1beta1.PodGroup, []*corev1.Pod) {
-	group.Namespace = namespace
-	for _, p := range pods {
-		p.Namespace, p.UID = namespace, p.UID+"-moved"
-	}
-	return group, pods
-}
-
-const forChat = `{"matchLabels":{"team":"chat"}}`
+// chat is a queue that chooses the namespaces of a team.
+const chat = ` for={"matchLabels":{"team":"chat"}};`
 
 func TestAQueueTakesTheNamespacesItChooses(t *testing.T) {
 	const leftOut = "Namespace <ns> may not use queue <q>, which is only for namespaces with <team=chat>"
-	full := func() *v1beta1.Queue { return quotaQueue("q", `{"NVIDIA-H200":8}`) }
-	tests := map[string]struct {
-		queue   *v1beta1.Queue
-		known   []*corev1.Namespace
-		cards   string
-		wantWhy string // "" when the pods are placed
+	for name, tc := range map[string]struct {
+		text  string
+		cards int
+		why   string // "" when the pods are placed
 	}{
-		"a queue that does not choose":                {full(), nil, "1", ""},
-		"a namespace that is chosen":                  {chooses(full(), forChat), []*corev1.Namespace{ofTeam("ns", "chat")}, "1", ""},
-		"every namespace":                             {chooses(full(), `{}`), []*corev1.Namespace{ofTeam("ns", "lab")}, "1", ""},
-		"a namespace of another team":                 {chooses(full(), forChat), []*corev1.Namespace{ofTeam("ns", "lab")}, "1", leftOut},
-		"another namespace is chosen":                 {chooses(full(), forChat), []*corev1.Namespace{ofTeam("ns", "lab"), ofTeam("other", "chat")}, "1", leftOut},
-		"work without cards is left out as well":      {chooses(full(), forChat), []*corev1.Namespace{ofTeam("ns", "lab")}, "0", leftOut},
-		"a queue without a quota chooses as well":     {chooses(quotaQueue("q", ""), forChat), []*corev1.Namespace{ofTeam("ns", "lab")}, "0", leftOut},
-		"a namespace that is not known yet":           {chooses(full(), forChat), nil, "1", "Namespace <ns> is not known yet, and queue <q> is only for namespaces with <team=chat>"},
-		"not known yet, and every namespace may":      {chooses(full(), `{}`), nil, "1", ""},
-		"a selector that cannot be read is nobody's":  {chooses(full(), `{"matchLabel":{}}`), []*corev1.Namespace{ofTeam("ns", "chat")}, "1", "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it"},
-		"a selector that is no JSON is nobody's":      {chooses(full(), `team=chat`), []*corev1.Namespace{ofTeam("ns", "chat")}, "1", "is not valid JSON"},
-		"an operator that does not exist is nobody's": {chooses(full(), `{"matchExpressions":[{"key":"team","operator":"Like","values":["chat"]}]}`), []*corev1.Namespace{ofTeam("ns", "chat")}, "1", "Like"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			world := func(phase v1beta1.PodGroupPhase, all []*corev1.Pod) *uthelper.TestCommonStruct {
-				return &uthelper.TestCommonStruct{Nodes: []*corev1.Node{cardNode("h200", "NVIDIA-H200")}, Queues: []*v1beta1.Queue{tc.queue},
-					PodGroups: []*v1beta1.PodGroup{group("j", "q", 1, phase, "")}, Pods: all}
-			}
-			// Before its pods exist, when they do, and when it was admitted earlier.
-			t.Run("announced", func(t *testing.T) {
-				job := run(t, world("Pending", nil), nil, tc.known...).Jobs["ns/j"]
-				if admitted := job.PodGroup.Status.Phase == scheduling.PodGroupInqueue; admitted != (tc.wantWhy == "") {
-					t.Errorf("admitted %v", admitted)
+		"a queue that does not choose":               {`queue q {"A":8}`, 1, ""},
+		"a namespace that is chosen":                 {`queue q {"A":8}` + chat + "ns ns chat", 1, ""},
+		"every namespace":                            {`queue q {"A":8} for={}; ns ns lab`, 1, ""},
+		"a namespace of another team":                {`queue q {"A":8}` + chat + "ns ns lab", 1, leftOut},
+		"another namespace is chosen":                {`queue q {"A":8}` + chat + "ns ns lab; ns other chat", 1, leftOut},
+		"work without cards is left out as well":     {`queue q {"A":8}` + chat + "ns ns lab", 0, leftOut},
+		"a queue without a quota chooses as well":    {`queue q -` + chat + "ns ns lab", 0, leftOut},
+		"a namespace that is not known yet":          {`queue q {"A":8}` + chat, 1, "Namespace <ns> is not known yet, and queue <q> is only for namespaces with <team=chat>"},
+		"not known yet, and every namespace may":     {`queue q {"A":8} for={}`, 1, ""},
+		"a selector that cannot be read is nobody's": {`queue q {"A":8} for={"matchLabel":{}}; ns ns chat`, 1, "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it"},
+	} {
+		// Before its pods exist, when they do, and when it was admitted earlier.
+		for phase, pods := range map[string]string{"Pending": "", " Pending": " -*2", "Inqueue": " -*2"} {
+			t.Run(name+"/"+phase+pods, func(t *testing.T) {
+				s := newScene(t, fmt.Sprintf("node a A; %s; j q 1: phase=%s least=0 cards=%d", tc.text, strings.TrimSpace(phase), tc.cards)+pods).run()
+				job, want := s.Job("j"), ""
+				if pods != "" && tc.why == "" {
+					want = "a:2"
 				}
-				if !strings.Contains(job.JobFitErrors, tc.wantWhy) || tc.wantWhy != "" && !told(job.PodGroup, job.JobFitErrors) {
-					t.Errorf("the PodGroup is told %q, want %q", job.JobFitErrors, tc.wantWhy)
-				}
+				check.Equal(t, "placed", want, s.on("j"))
+				said := job.JobFitErrors + s.why("j")
+				check.That(t, strings.Contains(said, tc.why), "said %q, want %q", said, tc.why)
+				admitted := job.PodGroup.Status.Phase == scheduling.PodGroupInqueue
+				check.That(t, phase == "Inqueue" || admitted == (tc.why == ""), "admitted %v", admitted)
+				check.That(t, pods != "" || tc.why == "" || told(job.PodGroup, job.JobFitErrors), "the PodGroup's conditions do not tell why")
 			})
-			for _, phase := range []v1beta1.PodGroupPhase{"Pending", "Inqueue"} {
-				t.Run(string(phase), func(t *testing.T) {
-					ssn := run(t, world(phase, pods(2, "j", tc.cards, "NVIDIA-H200", "")), nil, tc.known...)
-					want := 2
-					if tc.wantWhy != "" {
-						want = 0
-					}
-					if got := placed(ssn, "j")["h200"]; got != want {
-						t.Errorf("%d pods placed, want %d", got, want)
-					}
-					job := ssn.Jobs["ns/j"]
-					said := job.JobFitErrors
-					for _, fit := range job.NodesFitErrors {
-						said += fit.Error()
-					}
-					if !strings.Contains(said, tc.wantWhy) {
-						t.Errorf("said %q, want %q", said, tc.wantWhy)
-					}
-				})
-			}
-		})
+		}
 	}
 }
 
 // TestEveryHookAsksForTheNamespace asks each hook alone, in a tide that only the
 // selector of the inference queue holds back.
 func TestEveryHookAsksForTheNamespace(t *testing.T) {
-	for _, tc := range []struct {
-		selector string
-		want     bool
-	}{{`{"matchLabels":{"team":"lab"}}`, true}, {forChat, false}} {
-		t.Run(tc.selector, func(t *testing.T) {
-			queues := tide(`{"NVIDIA-H200":16}`, `{"NVIDIA-H200":8}`)
-			chooses(queues[0], tc.selector)
-			low, high := group("low", "inf", 1, "Running", "1"), group("i", "inf", 1, "Pending", "1")
-			ssn := run(t, &uthelper.TestCommonStruct{
-				Nodes: []*corev1.Node{cardNode("h200", "NVIDIA-H200")}, Queues: queues,
-				PodGroups: []*v1beta1.PodGroup{group("t", "tra", 1, "Running", "1"), low, high},
-				Pods:      concat(pods(4, "t", "1", "NVIDIA-H200", "h200"), pods(4, "low", "1", "NVIDIA-H200", "h200"), pods(1, "i", "2", "NVIDIA-H200", "")),
-			}, nil, ofTeam("ns", "lab"))
-			var victims, own []*api.TaskInfo
-			for _, task := range ssn.Jobs["ns/t"].Tasks {
-				victims = append(victims, task)
-			}
-			for _, task := range ssn.Jobs["ns/low"].Tasks {
-				own = append(own, task)
-			}
-			job, queue, node := ssn.Jobs["ns/i"], ssn.Queues["inf"], ssn.Nodes["h200"]
+	for team, want := range map[string]bool{"lab": true, "chat": false} {
+		t.Run(team, func(t *testing.T) {
+			s := newTide(t, `ns ns lab; queue inf {"A":16} 80000 inference for={"matchLabels":{"team":"`+team+`"}}; t tra 1: a*4; low inf 1: a*4; i inf 1: - cards=2 phase=Pending least=1`).run()
+			p, ssn, job, task := s.p, s.Ssn, s.Job("i"), s.Task("i-0")
+			queue, node := ssn.Queues["inf"], ssn.Nodes["a"]
 			job.Priority = 10
-			task := job.Tasks["i-0"]
-			rules, ok := TideOf(ssn)
-			if !ok {
-				t.Fatal("the session has no rules of the tide")
-			}
-			state := k8sframework.NewCycleState()
-			_ = opened.simulateRemove(context.Background(), state, task, own[0], node)
-			event := &framework.Event{Task: task.Clone()}
-			event.Task.NodeName, event.Task.Status = "h200", api.Allocated
-			opened.allocated(event)
-			opened.deallocated(event)
-			for hook, permits := range map[string]func() bool{
-				"jobEnqueueable":      func() bool { return opened.jobEnqueueable(job) == util.Permit },
-				"predicate":           func() bool { return opened.predicate(task, node) == nil },
-				"preemptive":          func() bool { return opened.preemptive(queue, task) },
-				"reclaimable":         func() bool { got, _ := opened.reclaimable(task, victims); return len(got) > 0 },
-				"allocated":           func() bool { return event.Err == nil },
-				"simulatePredicate":   func() bool { return opened.simulatePredicate(context.Background(), state, task, node) == nil },
-				"simulateAllocatable": func() bool { return opened.simulateAllocatable(context.Background(), state, queue, task) },
-				"takes":               func() bool { return rules.Takes(task) },
+			victims, own := []*api.TaskInfo{s.Task("t-0"), s.Task("t-1")}, []*api.TaskInfo{s.Task("low-0"), s.Task("low-1")}
+			rules, state, ctx := s.tide(), k8sframework.NewCycleState(), context.Background()
+			_ = p.simulateRemove(ctx, state, task, own[0], node)
+			for _, hook := range []struct {
+				name    string
+				permits func() bool
+			}{
+				{"jobEnqueueable", func() bool { return p.jobEnqueueable(job) == util.Permit }},
+				{"predicate", func() bool { return p.predicate(task, node) == nil }},
+				{"preemptive", func() bool { return p.preemptive(queue, task) }},
+				{"reclaimable", func() bool { got, _ := p.reclaimable(task, victims); return len(got) > 0 }},
+				{"simulatePredicate", func() bool { return p.simulatePredicate(ctx, state, task, node) == nil }},
+				{"simulateAllocatable", func() bool { return p.simulateAllocatable(ctx, state, queue, task) }},
+				{"takes", func() bool { return rules.Takes(task) }},
+				{"allocated", func() bool {
+					err := s.place("i-0", "a", api.Allocated)
+					s.p.account.Refund(string(task.UID))
+					return err == nil
+				}},
+				{"allocatable", func() bool { p.attempt.Store(nil); return p.allocatable(queue, task) }},
+				{"preemptable", func() bool { got, _ := p.preemptable(task, own); return len(got) > 0 }},
+				{"allocatable during an attempt", func() bool { return p.fitsAttempt(queue, task, "a") }},
 			} {
-				if got := permits(); got != tc.want {
-					t.Errorf("%s permits: %v, want %v", hook, got, tc.want)
-				}
-			}
-			// These two depend on what was asked before them.
-			opened.attempt.Store(nil)
-			if got := opened.allocatable(queue, task); got != tc.want {
-				t.Errorf("allocatable permits: %v, want %v", got, tc.want)
-			}
-			if got, _ := opened.preemptable(task, own); (len(got) > 0) != tc.want {
-				t.Errorf("preemptable gives %d pods, want some: %v", len(got), tc.want)
-			}
-			if got := opened.fitsAttempt(queue, task, "h200"); got != tc.want {
-				t.Errorf("allocatable during an attempt permits: %v, want %v", got, tc.want)
+				check.Equal(t, fmt.Sprintf("%s permits", hook.name), want, hook.permits())
 			}
 		})
 	}
@@ -171,99 +103,160 @@ func TestEveryHookAsksForTheNamespace(t *testing.T) {
 // TestALeftOutNamespaceKeepsWhatItHasAndNothingElse: its running pods stay
 // charged, and what it waited for is free for others.
 func TestALeftOutNamespaceKeepsWhatItHasAndNothingElse(t *testing.T) {
-	queue := chooses(quotaQueue("q", `{"NVIDIA-H200":4}`), forChat)
-	old, oldPods := moved("lab", group("old", "q", 1, "Running", "1"), pods(1, "old", "1", "NVIDIA-H200", "h200"))
-	oldPods[0].Spec.SchedulerName = "volcano" // this scheduler let it in, whatever the queue is for now
-	stuck, stuckPods := moved("lab", group("stuck", "q", 3, "Inqueue", "3"), pods(3, "stuck", "1", "NVIDIA-H200", ""))
-	ssn := run(t, &uthelper.TestCommonStruct{
-		Nodes: []*corev1.Node{cardNode("h200", "NVIDIA-H200")}, Queues: []*v1beta1.Queue{queue},
-		PodGroups: []*v1beta1.PodGroup{old, stuck, group("j", "q", 1, "Pending", "1")},
-		Pods:      concat(oldPods, stuckPods, pods(4, "j", "1", "NVIDIA-H200", "")),
-	}, nil, ofTeam("ns", "chat"), ofTeam("lab", "lab"))
-	if got := placed(ssn, "j")["h200"]; got != 3 {
-		t.Errorf("%d pods of the chosen namespace placed, want the 3 cards that the left-out one does not hold", got)
+	s := newScene(t, `node a A; queue q {"A":4}`+chat+`ns ns chat; ns lab lab; old q 1: a ns=lab; stuck q 3: -*3 ns=lab least=3; j q 1: -*4 phase=Pending least=1`).run()
+	if got := s.on("j"); got != "a:3" || s.used("q", "A") != 4 {
+		t.Errorf("placed %q of the chosen namespace, %d cards are in use; want the 3 cards that the left-out one does not hold", got, s.used("q", "A"))
 	}
-	if got := opened.account.Used("q", "NVIDIA-H200"); got != 4 {
-		t.Errorf("%d cards are in use, want 4", got)
-	}
-	for _, task := range ssn.Jobs["lab/stuck"].Tasks {
-		if task.Status != api.Pending {
-			t.Errorf("pod %s is %s", task.Name, task.Status)
-		}
+	if got := session.Names(s.In(api.Pending)); strings.Count(got, "stuck") != 3 {
+		t.Errorf("pending are %q", got)
 	}
 }
 
 // TestAVerdictFollowsLabelsAndSelectorAndNothingElse: what did not change is not
 // worked out again.
 func TestAVerdictFollowsLabelsAndSelectorAndNothingElse(t *testing.T) {
-	process = newMemory()
-	queue, lab := chooses(quotaQueue("q", `{"NVIDIA-H200":8}`), forChat), ofTeam("ns", "lab")
-	verdict := func(queue *v1beta1.Queue, namespace *corev1.Namespace) (got verdict) {
-		t.Run("session", func(t *testing.T) { // its end closes the session
-			runAgain(t, &uthelper.TestCommonStruct{
-				Nodes: []*corev1.Node{cardNode("h200", "NVIDIA-H200")}, Queues: []*v1beta1.Queue{queue},
-				PodGroups: []*v1beta1.PodGroup{group("j", "q", 1, "Pending", "1")}, Pods: pods(1, "j", "1", "NVIDIA-H200", ""),
-			}, nil, namespace)
-			got = process.tenants[tenant{"q", "ns"}]
-		})
-		return got
+	s := newScene(t, "node a A;"+`queue q {"A":8}`+chat+"ns ns lab; j q 1: - phase=Pending least=1")
+	verdictOf := func(change func()) verdict {
+		change()
+		s.Cache = nil // Volcano hands out other objects
+		s.run()
+		return s.m.tenants[tenant{"q", "ns"}]
 	}
-	first := verdict(queue, lab)
-	if first.refusal == nil {
-		t.Fatal("a namespace of another team is not refused")
+	first := verdictOf(func() {})
+	check.Must(t, first.refusal != nil, "a namespace of another team is not refused")
+	check.That(t, verdictOf(func() {}).refusal == first.refusal, "nothing changed, and the verdict is a new one")
+	check.That(t, verdictOf(func() { s.Queues[0] = s.Queues[0].DeepCopy() }).refusal == first.refusal,
+		"the queue changed, its selector did not, and the verdict is a new one")
+	chosen := s.Queues[0]
+	choose := func(text string) func() {
+		return func() {
+			s.Queues[0] = chosen.DeepCopy()
+			s.queue("q", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = text })
+		}
 	}
-	if again := verdict(queue, lab); again.refusal != first.refusal {
-		t.Error("nothing changed, and the verdict is a new one")
-	}
-	if heartbeat := verdict(queue.DeepCopy(), lab); heartbeat.refusal != first.refusal {
-		t.Error("the queue changed, its selector did not, and the verdict is a new one")
-	}
-	if other := verdict(chooses(queue.DeepCopy(), `{"matchLabels":{"team":"lab"}}`), lab); other.refusal != nil {
-		t.Errorf("another selector chooses the namespace: %v", other.refusal)
-	}
-	if labelled := verdict(queue, ofTeam("ns", "chat")); labelled.refusal != nil {
-		t.Errorf("the namespace is labelled: %v", labelled.refusal)
-	}
-	if unlabelled := verdict(queue, lab); unlabelled.refusal == nil {
-		t.Error("the namespace lost its label and is not refused")
-	}
-	open := quotaQueue("q", `{"NVIDIA-H200":8}`)
-	verdict(open, lab)
-	if len(process.tenants) != 0 {
-		t.Errorf("no queue chooses, and %d verdicts are kept", len(process.tenants))
-	}
+	other := verdictOf(choose(`{"matchLabels":{"team":"lab"}}`))
+	check.That(t, other.refusal == nil, "another selector chooses the namespace: %v", other.refusal)
+	s.Queues[0] = chosen
+	labelled := verdictOf(func() { s.Namespaces[0] = session.Namespace("ns", "chat") })
+	check.That(t, labelled.refusal == nil, "the namespace is labelled: %v", labelled.refusal)
+	check.That(t, verdictOf(func() { s.Namespaces[0] = session.Namespace("ns", "lab") }).refusal != nil,
+		"the namespace lost its label and is not refused")
+	verdictOf(func() { s.add(`queue q {"A":8}`) })
+	check.That(t, len(s.m.tenants) == 0, "no queue chooses, and %d verdicts are kept", len(s.m.tenants))
 }
 
 // TestQueuesThatDoNotChooseCostNothing: looking whether a job may use its queue
 // allocates nothing, nor does a verdict that stays.
 func TestQueuesThatDoNotChooseCostNothing(t *testing.T) {
-	for name, selector := range map[string]string{"does not choose": "", "chooses": forChat} {
-		t.Run(name, func(t *testing.T) {
-			queue := quotaQueue("q", `{"NVIDIA-H200":8}`)
-			if selector != "" {
-				chooses(queue, selector)
-			}
-			ssn := run(t, &uthelper.TestCommonStruct{
-				Nodes: []*corev1.Node{cardNode("h200", "NVIDIA-H200")}, Queues: []*v1beta1.Queue{queue},
-				PodGroups: []*v1beta1.PodGroup{group("j", "q", 1, "Inqueue", "1")}, Pods: pods(1, "j", "1", "NVIDIA-H200", ""),
-			}, nil, ofTeam("ns", "chat"))
-			task, node := ssn.Jobs["ns/j"].Tasks["j-0"], ssn.Nodes["h200"]
-			if opened.choosing != (selector != "") {
-				t.Errorf("choosing %v", opened.choosing)
-			}
+	for _, selector := range []string{";", chat} {
+		t.Run(selector, func(t *testing.T) {
+			s := newScene(t, `node a A; ns ns chat; queue q {"A":8}`+selector+"j q 1: -").run()
+			check.That(t, s.p.choosing == (selector == chat), "choosing %v", s.p.choosing)
 			for gate, ask := range map[string]func(){
-				"the next session": func() { opened.memory.session++; _ = opened.welcome("q", "ns") },
-				"the gates":        func() { _ = opened.closedGate("q", "ns") },
-				"a node": func() {
-					if opened.predicate(task, node) != nil {
-						t.Fatal("the node is refused")
-					}
-				},
+				"the next session": func() { s.m.session++; _ = s.p.welcome("q", "ns") },
+				"the gates":        func() { _ = s.p.closedGate("q", "ns") },
+				"a node":           func() { check.Must(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]) == nil, "the node is refused") },
 			} {
-				if got := testing.AllocsPerRun(100, ask); got != 0 {
-					t.Errorf("%s: %v allocations", gate, got)
-				}
+				check.Equal(t, fmt.Sprintf("%s: allocations", gate), 0, testing.AllocsPerRun(100, ask))
 			}
 		})
+	}
+}
+
+// outsiders has a queue q that leaves the namespace evil out, and one that takes all.
+func outsiders(t *testing.T, text string, changes ...func(*corev1.Pod)) *scene {
+	return newScene(t, `node a A; ns ns chat; ns evil evil; queue q {"A":4}`+chat+`queue open {"A":4}; j q 1: a`).add(text, changes...).run()
+}
+
+// TestTheOperatorChargesOutsidersAlike: of a pod that nobody may have let in, the
+// scheduler and the operator believe the same, in a first session and with what was
+// charged before, also when the queue has come to choose other namespaces.
+func TestTheOperatorChargesOutsidersAlike(t *testing.T) {
+	s := outsiders(t, "")
+	// Pods of every kind that a tenant may write, but for their PodGroup: by this
+	// scheduler or another, in a namespace that queue q takes or leaves out, with a
+	// record of a binding, the name of a queue, or both, for a card, for CPU, and for
+	// a resource that is a card nowhere.
+	var all []*corev1.Pod
+	for _, scheduler := range []string{"volcano", "default-scheduler"} {
+		for _, namespace := range []string{"ns", "evil"} {
+			for _, record := range []string{"", "q", "open"} {
+				for _, written := range []string{"", "q", "open"} {
+					for asked, name := range map[string]corev1.ResourceName{"card": gpu, "cpu": "", "nowhere": "evil.example/x"} {
+						all = append(all, s.PodsOf(fmt.Sprintf("p q 1: a cards=0 by=%s ns=%s", scheduler, namespace), func(p *corev1.Pod) {
+							p.Name = fmt.Sprintf("%s-%s-%s-%s-%s", scheduler, namespace, record, written, asked)
+							p.UID = types.UID(p.Name)
+							p.Annotations = map[string]string{"volcano.sh/card.name": "A", "cardquota.dev/charged-queue": record, "scheduling.volcano.sh/queue-name": written}
+							if name != "" {
+								requests(name, "3")(p)
+							}
+						})...)
+					}
+				}
+			}
+		}
+	}
+	taken := "ns"
+	var last map[types.UID]account.Charge
+	agree := func(when string) {
+		t.Helper()
+		var charges map[types.UID]account.Charge
+		_, charges = usage.Recount(usage.World{Pods: all, Inventory: s.p.inv, Schedulers: []string{"volcano"}, Last: last,
+			Admits: func(queue, namespace string) bool { return queue != "q" || namespace == taken }})
+		for _, pod := range all {
+			if diff := cmp.Diff(charges[pod.UID], *s.p.account.Charged(string(pod.UID)), cmpopts.IgnoreFields(account.Charge{}, "MilliCPU", "Memory")); diff != "" {
+				t.Errorf("%s, %s (-operator +scheduler):\n%s", when, pod.Name, diff)
+			}
+		}
+		last = charges
+	}
+	s.list(all...)
+	agree("at first")
+	queue := s.Ssn.Queues["q"].Queue.DeepCopy()
+	queue.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"evil"}}`
+	s.Ssn.Queues["q"].Queue, taken = queue, "evil"
+	s.p.openBooks()
+	agree("when the queue chooses another namespace")
+}
+
+// TestAForgedRecordWithholdsNoCards: whoever may create pods in one namespace could
+// write a queue that is for others into a pod past every scheduler.
+func TestAForgedRecordWithholdsNoCards(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		pod, record string
+		used        int
+		cpu         int64
+		inGroup     bool
+	}{
+		"in a namespace that the queue leaves out": {pod: "by=default-scheduler ns=evil"},
+		"in a PodGroup that names it":              {pod: "by=default-scheduler ns=evil", inGroup: true},
+		"in a namespace that it takes":             {pod: "by=default-scheduler ns=ns", cpu: 1000},
+		"placed before the labels went":            {pod: "ns=evil", used: 1000, cpu: 1000},
+		"only a queue's name, and CPU":             {pod: "by=default-scheduler ns=evil", record: "scheduling.volcano.sh/queue-name"},
+		"only a queue's name, of our own":          {pod: "ns=evil", record: "scheduling.volcano.sh/queue-name"},
+	}) {
+		forge := func(p *corev1.Pod) {
+			if tc.record == "" {
+				tc.record = "cardquota.dev/charged-queue"
+			}
+			group := p.Annotations["scheduling.k8s.io/group-name"]
+			p.Annotations = map[string]string{"volcano.sh/card.name": "A", tc.record: "q"}
+			if tc.inGroup {
+				p.Annotations["scheduling.k8s.io/group-name"] = group
+			}
+			requests("evil.example/x", "1000")(p)
+		}
+		text := "forged q 1: a cards=0 " + tc.pod
+		s := outsiders(t, map[bool]string{true: text}[tc.inGroup], forge)
+		pod := s.PodsOf(text, forge)[0]
+		s.list(pod)
+		charge := s.p.account.Charged(string(pod.UID))
+		check.Must(t, charge != nil, "the pod is not in the books at all")
+		if used := s.used("q", "A"); used != tc.used+1 {
+			t.Errorf("the queue uses %d cards, want %d beside its own", used, tc.used)
+		}
+		cpu := charge.MilliCPU
+		check.That(t, (charge.Queue != "q" || cpu == tc.cpu) && (charge.Queue == "q" || tc.cpu <= 0),
+			"queue %q is charged %dm, want %dm of q", charge.Queue, cpu, tc.cpu)
 	}
 }

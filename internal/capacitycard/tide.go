@@ -1,7 +1,6 @@
 package capacitycard
 
 import (
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,21 +13,20 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// open is the plugin of the session that is open now.
-var open atomic.Pointer[plugin]
-
 // Tide is what the rules of card quota say to an action that takes cards back.
 // It is valid until its session closes, and like the session for one goroutine.
 type Tide struct{ p *plugin }
 
 // TideOf returns the rules of an open session, false when capacity-card is not
 // part of it or can decide nothing in it; then nobody may be evicted.
-func TideOf(ssn *framework.Session) (*Tide, bool) {
-	p := open.Load()
+func TideOf(ssn *framework.Session) (*Tide, bool) { return process.tideOf(ssn) }
+
+func (m *memory) tideOf(ssn *framework.Session) (*Tide, bool) {
+	p := m.open.Load()
 	if p == nil || p.ssn != ssn {
 		return nil, false
 	}
-	p.memory.insisted = p.memory.session
+	m.insisted = m.session
 	if p.invalid != nil || p.notReady != "" {
 		return nil, false
 	}

@@ -1,100 +1,59 @@
 package capacitycard
 
 import (
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/uthelper"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
 )
 
-// tidal is a session with a training job of four cards that runs, and one pod of
-// inference that waits for more than are left.
-func tidal(t *testing.T, queues []*v1beta1.Queue, args framework.Arguments, others ...*corev1.Pod) *framework.Session {
-	return run(t, &uthelper.TestCommonStruct{
-		Nodes: []*corev1.Node{cardNode("h200", "NVIDIA-H200"), cardNode("h800", "NVIDIA-H800")}, Queues: queues,
-		PodGroups: []*v1beta1.PodGroup{group("t", "tra", 1, "Running", "1"), group("i", "inf", 1, "Inqueue", "1"), group("other", "tra", 1, "Running", "1")},
-		Pods:      concat(pods(4, "t", "1", "NVIDIA-H200", "h200"), pods(1, "i", "5", "NVIDIA-H200", ""), others),
-	}, args)
-}
-
-const fullTide = `{"NVIDIA-H200":8}`
+// tidal has a training job of four cards that runs, and one pod of inference that
+// waits for more than are left.
+const tidal = `queue inf {"A":8} 80000 inference; queue tra {"A":8} 20000 training; t tra 1: a*4; i inf 1: - cards=5;`
 
 func TestTideOfTheOpenSessionOnly(t *testing.T) {
-	var old *framework.Session
-	t.Run("open", func(t *testing.T) {
-		ssn := tidal(t, tide(fullTide, fullTide), nil)
-		if _, ok := TideOf(ssn); !ok {
-			t.Error("the open session has no rules")
-		}
-		if _, ok := TideOf(&framework.Session{}); ok {
-			t.Error("another session has rules")
-		}
-		opened.notReady = "not everything was seen yet"
-		if _, ok := TideOf(ssn); ok {
-			t.Error("there are rules before everything was seen")
-		}
-		opened.notReady, old = "", ssn
-	})
-	if _, ok := TideOf(old); ok {
-		t.Error("a closed session has rules")
-	}
-	t.Run("bad arguments", func(t *testing.T) {
-		if _, ok := TideOf(tidal(t, tide(fullTide, fullTide), framework.Arguments{"overCommitFactor": 0.5})); ok {
-			t.Error("there are rules although the arguments are refused")
-		}
-	})
+	s := newTide(t, tidal).run()
+	_, ok := s.m.tideOf(s.Ssn)
+	check.That(t, ok, "the open session has no rules")
+	_, ok = s.m.tideOf(&framework.Session{})
+	check.That(t, !ok, "another session has rules")
+	s.p.notReady = "not everything was seen yet"
+	_, ok = s.m.tideOf(s.Ssn)
+	check.That(t, !ok, "there are rules before everything was seen")
+	s.p.notReady = ""
+	old := s.Ssn
+	s.Close()
+	_, ok = s.m.tideOf(old)
+	check.That(t, !ok, "a closed session has rules")
+	s.with(framework.Arguments{"overCommitFactor": 0.5}).run()
+	_, ok = s.m.tideOf(s.Ssn)
+	check.That(t, !ok, "there are rules although the arguments are refused")
 }
 
-func TestTakes(t *testing.T) {
-	tests := map[string]struct {
-		queues []*v1beta1.Queue
-		change func(*corev1.Pod)
-		want   bool
-	}{
-		"inference with room":      {tide(fullTide, fullTide), nil, true},
-		"the quota is just enough": {tide(`{"NVIDIA-H200":5}`, fullTide), nil, true},
-		"the quota is too small":   {tide(`{"NVIDIA-H200":4}`, fullTide), nil, false},
-		"training":                 {changed(tide(fullTide, fullTide), func(i, _ *v1beta1.Queue) { i.Annotations["volcano.sh/service.type"] = "training" }), nil, false},
-		"a closed queue":           {changed(tide(fullTide, fullTide), func(i, _ *v1beta1.Queue) { i.Status.State = v1beta1.QueueStateClosed }), nil, false},
-		"no cards":                 {tide(fullTide, fullTide), func(p *corev1.Pod) { delete(p.Spec.Containers[0].Resources.Requests, gpu) }, false},
-		"a name that is none":      {tide(fullTide, fullTide), func(p *corev1.Pod) { p.Annotations["volcano.sh/card.name"] = "NVIDIA H200" }, false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			ssn := tidal(t, tc.queues, nil)
-			task := ssn.Jobs["ns/i"].Tasks["i-0"]
-			if tc.change != nil {
-				pod := task.Pod.DeepCopy()
-				tc.change(pod)
-				task = task.Clone()
-				task.Pod = pod
-			}
-			rules, _ := TideOf(ssn)
-			if got := rules.Takes(task); got != tc.want {
-				t.Errorf("takes %v, want %v", got, tc.want)
-			}
-		})
-	}
-	t.Run("a job that is not in the session", func(t *testing.T) {
-		ssn := tidal(t, tide(fullTide, fullTide), nil)
-		stray := ssn.Jobs["ns/i"].Tasks["i-0"].Clone()
-		stray.Job = "ns/none"
-		if rules, _ := TideOf(ssn); rules.Takes(stray) || rules.GivesWay(stray, ssn.Jobs["ns/t"].Tasks["t-h2000"]) || rules.TypeOf(stray) != "" {
-			t.Error("a pod of no job takes cards")
-		}
-	})
+// TestAPodOfNoJob takes and gives nothing. What pods of jobs take and give, and of
+// whom, is tested with the action that asks, in internal/cardreclaim/action.
+func TestAPodOfNoJob(t *testing.T) {
+	s := newTide(t, tidal).run()
+	rules, waits, runs := s.tide(), s.Task("i-0"), s.Task("t-0")
+	check.That(t, rules.Takes(waits) && rules.GivesWay(waits, runs) && !rules.GivesWay(runs, waits) && !rules.GivesWay(runs, runs),
+		"inference takes nothing, or training takes something")
+	stray := waits.Clone()
+	stray.Job = "ns/none"
+	check.That(t, !rules.Takes(stray) && !rules.GivesWay(stray, runs) && rules.TypeOf(stray) == "", "a pod of no job takes cards")
 }
 
 func TestRoomAndCards(t *testing.T) {
-	for quota, want := range map[string]card.Count{fullTide: 4, `{"NVIDIA-H200":5}`: 1, `{"NVIDIA-H200":3}`: 0, `{"NVIDIA-H800":9}`: 0, `nonsense`: 0} {
-		rules, _ := TideOf(tidal(t, tide(fullTide, quota), nil))
-		if got := rules.Room("tra", "NVIDIA-H200"); got != want {
+	for quota, want := range map[string]card.Count{`{"A":8}`: 4, `{"A":5}`: 1, `{"A":3}`: 0, `{"B":9}`: 0, `nonsense`: 0} {
+		if got := newTide(t, tidal+"queue tra "+quota+" 20000 training").run().tide().Room("tra", "A"); got != want {
 			t.Errorf("quota %s of which 4 are used: room for %d, want %d", quota, got, want)
 		}
 	}
@@ -103,20 +62,18 @@ func TestRoomAndCards(t *testing.T) {
 // TestWhatATideSaysOfPods asks about a pod that waits, one that runs, and one
 // that asks for no card.
 func TestWhatATideSaysOfPods(t *testing.T) {
-	free := changed(tide(fullTide, fullTide), func(_, tra *v1beta1.Queue) { delete(tra.Annotations, "volcano.sh/card.quota") })
-	ssn := tidal(t, free, framework.Arguments{"unmanagedQueues": "Ignore"}, pods(1, "other", "0", "", "h200")...)
-	rules, _ := TideOf(ssn)
-	if got := rules.Room("tra", "NVIDIA-H200"); got != card.MaxCount {
+	s := newTide(t, tidal+"queue tra - 20000 training; other tra 1: a cards=0").with(framework.Arguments{"unmanagedQueues": "Ignore"}).run()
+	rules := s.tide()
+	if got := rules.Room("tra", "A"); got != card.MaxCount {
 		t.Errorf("a queue that is not limited has room for %d", got)
 	}
-	waits, runs, without := ssn.Jobs["ns/i"].Tasks["i-0"], ssn.Jobs["ns/t"].Tasks["t-h2000"], ssn.Jobs["ns/other"].Tasks["other-h2000"]
-	for node, want := range map[string]card.Name{"h200": "NVIDIA-H200", "h800": "", "none": ""} {
-		if got, ok := rules.CardOn(waits, node); ok != (want != "") || ok && got != want {
-			t.Errorf("on node %s the pod uses %q (%v), want %q", node, got, ok, want)
-		}
+	waits, runs, without := s.Task("i-0"), s.Task("t-0"), s.Task("other-0")
+	for node, want := range map[string]card.Name{"a": "A", "b": "", "none": ""} {
+		got, ok := rules.CardOn(waits, node)
+		check.That(t, ok == (want != "") && (!ok || got == want), "on node %s the pod uses %q (%v), want %q", node, got, ok, want)
 	}
-	if got, ok := rules.CardOn(without, "h800"); got != "" || !ok {
-		t.Errorf("a pod without cards uses %q on h800 (%v), want none", got, ok)
+	if got, ok := rules.CardOn(without, "b"); got != "" || !ok {
+		t.Errorf("a pod without cards uses %q on b (%v), want none", got, ok)
 	}
 	if held := [3]card.Count{rules.Cards(waits), rules.Cards(runs), rules.Cards(without)}; held != [3]card.Count{0, 1, 0} {
 		t.Errorf("the pod that waits, the one that runs and the one without hold %v cards", held)
@@ -124,13 +81,12 @@ func TestWhatATideSaysOfPods(t *testing.T) {
 	if with, without := rules.Resource(waits), rules.Resource(without); with != gpu || without != "" {
 		t.Errorf("the pods ask for %q and %q", with, without)
 	}
-	if ask := rules.Ask(waits); ask.Count != 5 || len(ask.Names) != 1 || ask.MilliCPU != 1000 {
-		t.Errorf("the pod asks for %+v", ask)
-	}
+	ask := rules.Ask(waits)
+	check.That(t, ask.Count == 5 && len(ask.Names) == 1 && ask.MilliCPU == 1000, "the pod asks for %+v", ask)
 }
 
 func TestFitsCPUMemory(t *testing.T) {
-	rules, _ := TideOf(tidal(t, tide(fullTide, fullTide), nil)) // 100 cores and 1 Ti, of which four pods use one core and 1 Gi each
+	rules := newTide(t, tidal).run().tide() // 100 cores and 1 Ti, of which four pods use one core and 1 Gi each
 	const gi = 1 << 30
 	for name, tc := range map[string]struct {
 		milli, memory int64
@@ -138,65 +94,91 @@ func TestFitsCPUMemory(t *testing.T) {
 	}{
 		"nothing": {0, 0, true}, "all that is left": {96_000, 1020 * gi, true}, "too much CPU": {96_001, 0, false}, "too much memory": {0, 1020*gi + 1, false},
 	} {
-		if got := rules.FitsCPUMemory("tra", tc.milli, tc.memory); got != tc.want {
-			t.Errorf("%s: fits %v, want %v", name, got, tc.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s: fits", name), tc.want, rules.FitsCPUMemory("tra", tc.milli, tc.memory))
 	}
 }
 
-func TestGivesWay(t *testing.T) {
-	set := func(change func(inference, training *v1beta1.Queue)) []*v1beta1.Queue {
-		return changed(tide(fullTide, fullTide), change)
-	}
-	tests := map[string]struct {
-		queues []*v1beta1.Queue
-		want   bool
-	}{
-		"training to inference":  {tide(fullTide, fullTide), true},
-		"a queue that gives not": {set(func(_, tra *v1beta1.Queue) { *tra.Spec.Reclaimable = false }), false},
-		"an equal priority":      {set(func(inf, tra *v1beta1.Queue) { tra.Spec.Priority = inf.Spec.Priority }), false},
-		"a higher priority":      {set(func(inf, tra *v1beta1.Queue) { tra.Spec.Priority = inf.Spec.Priority + 1 }), false},
-		"inference to inference": {set(func(_, tra *v1beta1.Queue) { tra.Annotations["volcano.sh/service.type"] = "inference" }), false},
-		"an unknown type":        {set(func(_, tra *v1beta1.Queue) { tra.Annotations["volcano.sh/service.type"] = "batch" }), false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			ssn := tidal(t, tc.queues, nil)
-			rules, _ := TideOf(ssn)
-			waits, runs := ssn.Jobs["ns/i"].Tasks["i-0"], ssn.Jobs["ns/t"].Tasks["t-h2000"]
-			if got := rules.GivesWay(waits, runs); got != tc.want {
-				t.Errorf("gives way %v, want %v", got, tc.want)
+// TestAClaimOutweighsNoQueue: whatever a workload of a training queue says of
+// itself, it takes nothing from others and gives way to inference.
+func TestAClaimOutweighsNoQueue(t *testing.T) {
+	const onPod, onGroup, byOwner = 1, 2, 4
+	for t, claims := range check.Cases(t, map[string]int{"on the pod": onPod, "on the PodGroup": onGroup, "by its owner": byOwner, "in all three ways": onPod | onGroup | byOwner}) {
+		// The other queue is of training too, and served first.
+		s := newTide(t, "queue other FULL 90000 training; i inf 1: -").add("t tra 1: a*8; o other 1: -", func(p *corev1.Pod) {
+			if claims&onPod != 0 {
+				annotate("volcano.sh/service.type", "inference")(p)
 			}
-			if rules.GivesWay(runs, waits) || rules.GivesWay(runs, runs) {
-				t.Error("training takes from somebody")
+			if claims&byOwner != 0 {
+				session.OwnedBy("apps/v1", "ReplicaSet", "r", "r")(p)
 			}
-		})
-	}
-	t.Run("protected pods", func(t *testing.T) {
-		ssn := tidal(t, tide(fullTide, fullTide), nil, each(pods(1, "other", "1", "NVIDIA-H200", "h200"), preemptable("false"))...)
-		rules, _ := TideOf(ssn)
-		if rules.GivesWay(ssn.Jobs["ns/i"].Tasks["i-0"], ssn.Jobs["ns/other"].Tasks["other-h2000"]) {
-			t.Error("a protected pod gives way")
+		}).with(framework.Arguments{"podOwnerReferenceToServiceType": map[any]any{"ReplicaSet": "inference"}})
+		for _, group := range s.Groups[1:] {
+			if claims&onGroup != 0 {
+				group.Annotations["volcano.sh/service.type"] = "inference"
+			}
 		}
-	})
+		rules := s.run().tide()
+		claiming, inference, victim := s.Task("o-0"), s.Task("i-0"), s.Task("t-0")
+		check.Equal(t, "the types are", "training training", rules.TypeOf(claiming)+" "+rules.TypeOf(victim))
+		check.That(t, !rules.Takes(claiming) && !s.p.preemptive(s.Ssn.Queues["other"], claiming) && !rules.GivesWay(claiming, victim),
+			"a claim takes cards from training")
+		check.That(t, rules.Takes(inference) && rules.GivesWay(inference, victim), "a claim protects from inference")
+	}
 }
 
 func TestMinimumRuntimeOfAPod(t *testing.T) {
-	args := framework.Arguments{"serviceTypes": map[string]any{
+	s := newTide(t, tidal).with(framework.Arguments{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "90s"},
-	}}
-	ssn := tidal(t, tide(fullTide, fullTide), args)
-	rules, _ := TideOf(ssn)
-	if got := rules.MinimumRuntime(ssn.Jobs["ns/t"].Tasks["t-h2000"]); got != 90*time.Second {
-		t.Errorf("training runs for %s at least, want 90s", got)
+	}}).run()
+	training, inference := s.tide().MinimumRuntime(s.Task("t-0")), s.tide().MinimumRuntime(s.Task("i-0"))
+	check.That(t, training == 90*time.Second && inference == 0,
+		"training runs for %s at least, inference for %s, want 90s and 0s", training, inference)
+}
+
+// TestRunningSince: a pod that works in an init container has its card as long as
+// one that runs, and never has the phase Running.
+func TestRunningSince(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(hours int) metav1.Time { return metav1.NewTime(noon.Add(-time.Duration(hours) * time.Hour)) }
+	// pod started and was placed so many hours ago, or never.
+	pod := func(status api.TaskStatus, started, placed int, is corev1.ConditionStatus) *api.TaskInfo {
+		p := &corev1.Pod{}
+		if started > 0 {
+			at := ago(started)
+			p.Status.StartTime = &at
+		}
+		if is != "" {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: is}}
+			if placed > 0 {
+				p.Status.Conditions[0].LastTransitionTime = ago(placed)
+			}
+		}
+		return &api.TaskInfo{Pod: p, TransactionContext: api.TransactionContext{Status: status}}
 	}
-	if got := rules.MinimumRuntime(ssn.Jobs["ns/i"].Tasks["i-0"]); got != 0 {
-		t.Errorf("inference runs for %s at least, want 0", got)
-	}
-	if since := RunningSince(ssn.Jobs["ns/i"]); since.Before(time.Now().AddDate(1, 0, 0)) {
-		t.Errorf("a job of which nothing runs has run since %s", since)
-	}
-	if got := ssn.Jobs["ns/t"].TaskStatusIndex[api.Running]; len(got) != 4 {
-		t.Errorf("%d pods of training run, want 4", len(got))
+	never := time.Unix(math.MaxInt32, 0)
+	for t, tc := range check.Cases(t, map[string]struct {
+		pods []*api.TaskInfo
+		want time.Time
+	}{
+		"no pod":                       {nil, never},
+		"a pod that runs":              {[]*api.TaskInfo{pod(api.Running, 2, 3, "True")}, ago(2).Time},
+		"one in an init container":     {[]*api.TaskInfo{pod(api.Bound, 5, 6, "True")}, ago(5).Time},
+		"one that only has its node":   {[]*api.TaskInfo{pod(api.Bound, 0, 4, "True")}, ago(4).Time},
+		"one that had no node yet":     {[]*api.TaskInfo{pod(api.Bound, 0, 4, "False")}, never},
+		"one of which nothing is told": {[]*api.TaskInfo{pod(api.Bound, 0, 0, "")}, never},
+		"the condition without a time": {[]*api.TaskInfo{pod(api.Bound, 0, 0, "True")}, never},
+		"the oldest of them":           {[]*api.TaskInfo{pod(api.Running, 1, 0, ""), pod(api.Bound, 3, 0, ""), pod(api.Bound, 0, 0, "")}, ago(3).Time},
+		"none that waits or has ended": {[]*api.TaskInfo{pod(api.Pending, 0, 9, "True"), pod(api.Succeeded, 9, 0, "")}, never},
+	}) {
+		job := &api.JobInfo{TaskStatusIndex: map[api.TaskStatus]api.TasksMap{}}
+		for i, task := range tc.pods {
+			task.UID = api.TaskID(rune('a' + i))
+			if job.TaskStatusIndex[task.Status] == nil {
+				job.TaskStatusIndex[task.Status] = api.TasksMap{}
+			}
+			job.TaskStatusIndex[task.Status][task.UID] = task
+		}
+		got := RunningSince(job)
+		check.That(t, got.Equal(tc.want), "runs since %s, want %s", got, tc.want)
 	}
 }

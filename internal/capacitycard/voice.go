@@ -115,7 +115,7 @@ func (p *plugin) tellPod(task *api.TaskInfo, refusal *decision.Refusal) {
 		job.NodesFitErrors[task.UID] = fit
 	}
 	if isNew && refusal.Reason != decision.ReasonNotReady {
-		metered.refused(p.ssn.Jobs[task.Job], refusal)
+		p.memory.meters.refused(p.ssn.Jobs[task.Job], refusal)
 		p.event(task.Pod, refusal)
 	}
 }
@@ -126,7 +126,7 @@ func (p *plugin) tellJob(job *api.JobInfo, refusal *decision.Refusal) {
 	text, isNew := p.memory.voice.say(job.PgUID, refusal)
 	job.JobFitErrors = text
 	if isNew && refusal.Reason != decision.ReasonNotReady {
-		metered.refused(job, refusal)
+		p.memory.meters.refused(job, refusal)
 		p.event(GroupOf(job), refusal)
 	}
 	if len(job.Tasks) > 0 || told(job.PodGroup, text) {

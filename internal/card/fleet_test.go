@@ -7,10 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // fleetNode reads a node of testdata/nodes: labels and resources as the
@@ -18,13 +19,9 @@ import (
 func fleetNode(t testing.TB, name string) *corev1.Node {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "nodes", name+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var n corev1.Node
-	if err := yaml.UnmarshalStrict(text, &n); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, yaml.UnmarshalStrict(text, &n))
 	return &n
 }
 
@@ -88,72 +85,51 @@ var fleet = map[string]Node{
 	"nvidia-h200-failed-cards":    one("NVIDIA-H200", "nvidia.com/gpu", 6),
 	"nvidia-h200-rdma":            one("NVIDIA-H200", "nvidia.com/gpu", 8),
 	"nvidia-h200-rdma-before-gpu": {Model: "NVIDIA-H200"},
-	"nvidia-rtx-4090-unlabelled": {
-		Unnamed:   []corev1.ResourceName{"nvidia.com/gpu"},
-		Anomalies: []string{"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"},
-	},
-	"nvidia-gb10": {
-		Unnamed:   []corev1.ResourceName{"nvidia.com/gpu"},
-		Anomalies: []string{"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"},
-	},
+	"nvidia-rtx-4090-unlabelled": {Unnamed: []corev1.ResourceName{"nvidia.com/gpu"},
+		Anomalies: []string{"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}},
+	"nvidia-gb10": {Unnamed: []corev1.ResourceName{"nvidia.com/gpu"},
+		Anomalies: []string{"offers nvidia.com/gpu but no label nvidia.com/<type>.product with nvidia.com/<type>.memory names the card"}},
 
 	// Huawei
 	"huawei-ascend-910b":               one("Ascend-910B", "huawei.com/Ascend910", 8),
 	"huawei-ascend-910b-vendor-labels": {},
-	"huawei-ascend-910b-vnpu": {
-		Model:     "Ascend-910B",
+	"huawei-ascend-910b-vnpu": {Model: "Ascend-910B",
 		Unnamed:   []corev1.ResourceName{"huawei.com/Ascend910", "huawei.com/Ascend910-5c.1cpu.8g", "huawei.com/Ascend910B4"},
-		Anomalies: []string{"model Ascend-910B could be any of the resources [huawei.com/Ascend910 huawei.com/Ascend910-5c.1cpu.8g huawei.com/Ascend910B4]"},
-	},
+		Anomalies: []string{"model Ascend-910B could be any of the resources [huawei.com/Ascend910 huawei.com/Ascend910-5c.1cpu.8g huawei.com/Ascend910B4]"}},
 	"huawei-ascend-310p": one("Ascend-310P", "huawei.com/Ascend310P", 4),
-	"huawei-ascend-310p-mixed-insertion": {
-		Model:     "Ascend-310P",
+	"huawei-ascend-310p-mixed-insertion": {Model: "Ascend-310P",
 		Unnamed:   []corev1.ResourceName{"huawei.com/Ascend310P-IPro", "huawei.com/Ascend310P-V", "huawei.com/Ascend310P-VPro"},
-		Anomalies: []string{"model Ascend-310P could be any of the resources [huawei.com/Ascend310P-IPro huawei.com/Ascend310P-V huawei.com/Ascend310P-VPro]"},
-	},
+		Anomalies: []string{"model Ascend-310P could be any of the resources [huawei.com/Ascend310P-IPro huawei.com/Ascend310P-V huawei.com/Ascend310P-VPro]"}},
 	"huawei-cce-ascend-310": one("Ascend-310", "huawei.com/ascend-310", 4),
 
 	// other vendors
 	"alibaba-ppu-zw810e":               one("PPU-ZW810E", "alibabacloud.com/ppu", 16),
 	"alibaba-ppu-zw810e-vendor-labels": {},
 	"alibaba-ppu-zw810e-slices":        one("PPU-ZW810E", "alibabacloud.com/ppu", 15),
-	"amd-mi300x": {
-		Unnamed:   []corev1.ResourceName{"amd.com/gpu"},
-		Anomalies: []string{"offers amd.com/gpu but no label amd.com/<type>.product with amd.com/<type>.memory names the card"},
-	},
+	"amd-mi300x": {Unnamed: []corev1.ResourceName{"amd.com/gpu"},
+		Anomalies: []string{"offers amd.com/gpu but no label amd.com/<type>.product with amd.com/<type>.memory names the card"}},
 	"amd-mi300x-fleet-labels": one("AMD-Instinct-MI300X", "amd.com/gpu", 8),
-	"hygon-k100-ai": {
-		Unnamed:   []corev1.ResourceName{"hygon.com/dcu"},
-		Anomalies: []string{"offers hygon.com/dcu but no label hygon.com/<type>.product with hygon.com/<type>.memory names the card"},
-	},
+	"hygon-k100-ai": {Unnamed: []corev1.ResourceName{"hygon.com/dcu"},
+		Anomalies: []string{"offers hygon.com/dcu but no label hygon.com/<type>.product with hygon.com/<type>.memory names the card"}},
 	"metax-c550":     one("MXC550", "metax-tech.com/gpu", 8),
 	"intel-flex-170": {},
-	"two-vendors": {
-		Unnamed:   []corev1.ResourceName{"huawei.com/Ascend910", "nvidia.com/gpu"},
-		Anomalies: []string{"names more than one card model: Ascend-910B, NVIDIA-H20"},
-	},
+	"two-vendors": {Unnamed: []corev1.ResourceName{"huawei.com/Ascend910", "nvidia.com/gpu"},
+		Anomalies: []string{"names more than one card model: Ascend-910B, NVIDIA-H20"}},
 }
 
 func TestEveryNodeOfTheFleetIsRecognised(t *testing.T) {
 	files, err := filepath.Glob("testdata/nodes/*.yaml")
-	if err != nil || len(files) != len(fleet) {
-		t.Errorf("%d files and %d expectations, error %v", len(files), len(fleet), err)
-	}
+	check.That(t, err == nil && len(files) == len(fleet), "%d files and %d expectations, error %v", len(files), len(fleet), err)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
 			want, ok := fleet[name]
-			if !ok {
-				t.Fatal("the file has no expectation")
-			}
+			check.Must(t, ok, "the file has no expectation")
 			got := Recognise(fleetNode(t, name))
-			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("recognised wrongly (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "recognised", want, got, cmpopts.EquateEmpty())
 			for _, h := range got.Holdings {
-				if _, err := ParseName(string(h.Name)); err != nil {
-					t.Errorf("no quota can be written for it: %v", err)
-				}
+				_, err := ParseName(string(h.Name))
+				check.That(t, err == nil, "no quota can be written for it: %v", err)
 			}
 		})
 	}
@@ -165,16 +141,11 @@ func TestFleetFilesAreNodesWithASource(t *testing.T) {
 	for name := range fleet {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", "nodes", name+".yaml"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if head, _, _ := bytes.Cut(text, []byte("apiVersion:")); !bytes.Contains(head, []byte("\n# Source: ")) {
-				t.Error("the comment names no source")
-			}
+			check.NoError(t, err)
+			head, _, _ := bytes.Cut(text, []byte("apiVersion:"))
+			check.That(t, bytes.Contains(head, []byte("\n# Source: ")), "the comment names no source")
 			n := fleetNode(t, name)
-			if n.Kind != "Node" || n.Name != name {
-				t.Errorf("it is a %s called %s", n.Kind, n.Name)
-			}
+			check.That(t, n.Kind == "Node" && n.Name == name, "it is a %s called %s", n.Kind, n.Name)
 			mustBeReal(t, n)
 		})
 	}

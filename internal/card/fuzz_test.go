@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // FuzzParseName: a name that is accepted is written back as it was, is good
@@ -23,17 +25,12 @@ func FuzzParseName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		name, err := ParseName(text)
 		if err != nil {
-			if name != "" || !tellable(err.Error()) {
-				t.Fatalf("%q gave %q and the error %q", text, name, err)
-			}
+			check.Must(t, name == "" && check.Tellable(err.Error()), "%q gave %q and the error %q", text, name, err)
 			return
 		}
-		if string(name) != text || len(text) > MaxNameLength || !tellable(text) {
-			t.Fatalf("%q → %q", text, name)
-		}
-		if wrong := validation.IsValidLabelValue(name.Model()); len(wrong) > 0 || name.Model() == "" {
-			t.Fatalf("the model of %s is no label value: %v", name, wrong)
-		}
+		check.Must(t, string(name) == text && len(text) <= MaxNameLength && check.Tellable(text), "%q → %q", text, name)
+		wrong := validation.IsValidLabelValue(name.Model())
+		check.Must(t, len(wrong) == 0 && name.Model() != "", "the model of %s is no label value: %v", name, wrong)
 		if form, want := name.Form(), formOf(strings.TrimPrefix(text, name.Model())); form != want || (form == MIG) != (name.profile() != "") {
 			t.Fatalf("%s is a %s of profile %q, want a %s", name, form, name.profile(), want)
 		}
@@ -48,9 +45,8 @@ func checkUse(t *testing.T, name Name) {
 		t.Fatalf("%s is no request: %v, %v", name, request, err)
 	}
 	quota, err := ParseQuota(Quota{name: 1}.String())
-	if diff := cmp.Diff(Quota{name: 1}, quota); err != nil || diff != "" {
-		t.Fatalf("%s is no key of a quota: %v %s", name, err, diff)
-	}
+	diff := cmp.Diff(Quota{name: 1}, quota)
+	check.Must(t, err == nil && diff == "", "%s is no key of a quota: %v %s", name, err, diff)
 }
 
 // formOf tells the form of a name by what stands behind the model.
@@ -74,29 +70,22 @@ func FuzzParseTotals(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		totals, err := ParseTotals(text)
 		if err != nil {
-			if totals != nil || !tellable(err.Error()) {
-				t.Fatalf("%q gave %v and the error %q", text, totals, err)
-			}
+			check.Must(t, totals == nil && check.Tellable(err.Error()), "%q gave %v and the error %q", text, totals, err)
 			return
 		}
 		written := map[string]Count{}
 		for i, total := range totals {
-			if total.Count < 0 || total.Count > MaxCount || total.Request.Any() {
-				t.Fatalf("%q gave %s: %d", text, total.Request, total.Count)
-			}
+			check.Must(t, total.Count >= 0 && total.Count <= MaxCount && !total.Request.Any(), "%q gave %s: %d", text, total.Request, total.Count)
 			if i > 0 && totals[i-1].Request.String() >= total.Request.String() {
 				t.Fatalf("%q: %s stands behind %s", text, total.Request, totals[i-1].Request)
 			}
 			written[total.Request.String()] = total.Count
 		}
 		again, err := json.Marshal(written)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		reread, err := ParseTotals(string(again))
-		if diff := cmp.Diff(totals, reread, cmp.AllowUnexported(Request{})); err != nil || diff != "" {
-			t.Fatalf("%q → %s: %v %s", text, again, err, diff)
-		}
+		diff := cmp.Diff(totals, reread, cmp.AllowUnexported(Request{}))
+		check.Must(t, err == nil && diff == "", "%q → %s: %v %s", text, again, err, diff)
 	})
 }
 
@@ -160,12 +149,8 @@ func FuzzRecognise(f *testing.F) {
 		n, valid := fuzzedNode(text)
 		before := n.DeepCopy()
 		got := Recognise(n)
-		if diff := cmp.Diff(before, n); diff != "" {
-			t.Fatalf("the node was changed:\n%s", diff)
-		}
-		if diff := cmp.Diff(got, Recognise(before)); diff != "" {
-			t.Fatalf("two results:\n%s", diff)
-		}
+		check.Equal(t, "the node was changed", before, n)
+		check.Equal(t, "two results", got, Recognise(before))
 		checkRecognised(t, n, got)
 		checkModel(t, got)
 		if valid {
@@ -174,9 +159,7 @@ func FuzzRecognise(f *testing.F) {
 		n.Labels["team"] = "a"
 		n.Status.Allocatable["rdma/hca"] = resource.MustParse("8")
 		if _, spoilt := before.Labels["rdma/hca.product"]; !spoilt && !strings.Contains(text, "rdma/") {
-			if diff := cmp.Diff(got, Recognise(n)); diff != "" {
-				t.Fatalf("a network device and a label of the team changed the cards:\n%s", diff)
-			}
+			check.Equal(t, "a network device and a label of the team changed the cards", got, Recognise(n))
 		}
 	})
 }
@@ -193,27 +176,21 @@ func checkRecognised(t *testing.T, n *corev1.Node, got Node) {
 		seen[h.Resource] = true
 	}
 	for _, resource := range got.Unnamed {
-		if _, there := n.Status.Allocatable[resource]; !there || seen[resource] {
-			t.Fatalf("withholds %s, which is not there or held", resource)
-		}
+		_, there := n.Status.Allocatable[resource]
+		check.Must(t, there && !seen[resource], "withholds %s, which is not there or held", resource)
 		seen[resource] = true
 	}
-	if len(got.Unnamed) > 0 && len(got.Anomalies) == 0 {
-		t.Fatalf("withholds %v and does not say why", got.Unnamed)
-	}
+	check.Must(t, len(got.Unnamed) == 0 || len(got.Anomalies) != 0, "withholds %v and does not say why", got.Unnamed)
 	inv := NewInventory(map[string]Node{"n": got})
-	if all := slices.Sorted(maps.Keys(seen)); !slices.Equal(all, inv.Resources()) {
-		t.Fatalf("cards are %v, want %v", inv.Resources(), all)
-	}
+	all := slices.Sorted(maps.Keys(seen))
+	check.Must(t, slices.Equal(all, inv.Resources()), "cards are %v, want %v", inv.Resources(), all)
 }
 
 // checkModel checks that a node holds only what its one model names, in order.
 func checkModel(t *testing.T, got Node) {
 	t.Helper()
 	for i, h := range got.Holdings {
-		if got.Model == "" || !strings.HasPrefix(string(h.Name), got.Model) {
-			t.Fatalf("holds %s with the model %q", h.Name, got.Model)
-		}
+		check.Must(t, got.Model != "" && strings.HasPrefix(string(h.Name), got.Model), "holds %s with the model %q", h.Name, got.Model)
 		if i > 0 && got.Holdings[i-1].Resource >= h.Resource {
 			t.Fatalf("%s stands behind %s", h.Resource, got.Holdings[i-1].Resource)
 		}
@@ -225,13 +202,10 @@ func checkModel(t *testing.T, got Node) {
 func checkNames(t *testing.T, got Node, short bool) {
 	t.Helper()
 	for _, h := range got.Holdings {
-		if _, err := ParseName(string(h.Name)); err != nil {
-			t.Fatalf("no quota can be written for %s: %v", h.Resource, err)
-		}
+		_, err := ParseName(string(h.Name))
+		check.Must(t, err == nil, "no quota can be written for %s: %v", h.Resource, err)
 	}
 	for _, said := range got.Anomalies {
-		if short && !tellable(said) {
-			t.Fatalf("no event can hold %q", said)
-		}
+		check.Must(t, !short || check.Tellable(said), "no event can hold %q", said)
 	}
 }

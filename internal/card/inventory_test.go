@@ -1,11 +1,14 @@
 package card
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // recognised puts nodes of testdata/nodes into a cluster, by node name.
@@ -22,7 +25,7 @@ func recognised(t *testing.T, files map[string]string) map[string]Node {
 func resources(names ...corev1.ResourceName) []corev1.ResourceName { return names }
 
 func TestWhatAClusterSaysAboutCards(t *testing.T) {
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		files         map[string]string
 		known         []corev1.ResourceName
 		wantResources []corev1.ResourceName
@@ -30,10 +33,8 @@ func TestWhatAClusterSaysAboutCards(t *testing.T) {
 		wantNamed     map[corev1.ResourceName][]Name
 		wantOn        map[string]map[corev1.ResourceName]Name // "" where the node must not tell
 	}{
-		"no nodes": {},
-		"nodes without cards": {
-			files: map[string]string{"a": "intel-flex-170", "b": "huawei-ascend-910b-vendor-labels"},
-		},
+		"no nodes":            {},
+		"nodes without cards": {files: map[string]string{"a": "intel-flex-170", "b": "huawei-ascend-910b-vendor-labels"}},
 		"several vendors in one cluster": {
 			files: map[string]string{
 				"h200": "nvidia-h200-mig-mixed", "h800": "nvidia-h800-mps-renamed", "4090": "nvidia-rtx-4090",
@@ -58,102 +59,67 @@ func TestWhatAClusterSaysAboutCards(t *testing.T) {
 		},
 		"one model on many nodes adds up, failed cards left out": {
 			files:         map[string]string{"a": "nvidia-h200", "b": "nvidia-h200-failed-cards", "c": "nvidia-h200-mig-plugin-down"},
-			wantResources: resources("nvidia.com/gpu"),
-			wantPhysical:  map[Name]Count{"NVIDIA-H200": 14},
-			wantOn:        map[string]map[corev1.ResourceName]Name{"c": {"nvidia.com/gpu": ""}},
-		},
+			wantResources: resources("nvidia.com/gpu"), wantPhysical: map[Name]Count{"NVIDIA-H200": 14},
+			wantOn: map[string]map[corev1.ResourceName]Name{"c": {"nvidia.com/gpu": ""}}},
 		"whole cards and slices of one model on two nodes": {
 			files:         map[string]string{"a": "nvidia-h20", "b": "nvidia-h20-mig-mixed"},
 			wantResources: resources("nvidia.com/gpu", "nvidia.com/mig-1g.12gb", "nvidia.com/mig-1g.24gb", "nvidia.com/mig-3g.48gb"),
 			wantPhysical: map[Name]Count{
 				"NVIDIA-H20": 15, "NVIDIA-H20/mig-1g.12gb-mixed": 2, "NVIDIA-H20/mig-1g.24gb-mixed": 1, "NVIDIA-H20/mig-3g.48gb-mixed": 1,
-			},
-		},
+			}},
 		"a resource that one node names is a card on the node that does not": {
 			files:         map[string]string{"named": "huawei-ascend-910b", "silent": "huawei-ascend-910b-vendor-labels"},
-			wantResources: resources("huawei.com/Ascend910"),
-			wantPhysical:  map[Name]Count{"Ascend-910B": 8},
-			wantOn:        map[string]map[corev1.ResourceName]Name{"named": {"huawei.com/Ascend910": "Ascend-910B"}, "silent": {"huawei.com/Ascend910": ""}},
-		},
-		"a card that no node names is a card without names": {
-			files:         map[string]string{"amd": "amd-mi300x"},
-			wantResources: resources("amd.com/gpu"),
-			wantNamed:     map[corev1.ResourceName][]Name{"amd.com/gpu": nil},
-			wantOn:        map[string]map[corev1.ResourceName]Name{"amd": {"amd.com/gpu": ""}},
-		},
+			wantResources: resources("huawei.com/Ascend910"), wantPhysical: map[Name]Count{"Ascend-910B": 8},
+			wantOn: map[string]map[corev1.ResourceName]Name{"named": {"huawei.com/Ascend910": "Ascend-910B"}, "silent": {"huawei.com/Ascend910": ""}}},
+		"a card that no node names is a card without names": {files: map[string]string{"amd": "amd-mi300x"},
+			wantResources: resources("amd.com/gpu"), wantNamed: map[corev1.ResourceName][]Name{"amd.com/gpu": nil},
+			wantOn: map[string]map[corev1.ResourceName]Name{"amd": {"amd.com/gpu": ""}}},
 		"a node with two vendors offers nothing, the others do": {
 			files:         map[string]string{"both": "two-vendors", "npu": "huawei-ascend-910b"},
-			wantResources: resources("huawei.com/Ascend910", "nvidia.com/gpu"),
-			wantPhysical:  map[Name]Count{"Ascend-910B": 8},
-			wantNamed:     map[corev1.ResourceName][]Name{"nvidia.com/gpu": nil},
-			wantOn:        map[string]map[corev1.ResourceName]Name{"both": {"huawei.com/Ascend910": "", "nvidia.com/gpu": ""}},
-		},
+			wantResources: resources("huawei.com/Ascend910", "nvidia.com/gpu"), wantPhysical: map[Name]Count{"Ascend-910B": 8},
+			wantNamed: map[corev1.ResourceName][]Name{"nvidia.com/gpu": nil},
+			wantOn:    map[string]map[corev1.ResourceName]Name{"both": {"huawei.com/Ascend910": "", "nvidia.com/gpu": ""}}},
 		"network devices of the card's vendor never become cards": {
 			files:         map[string]string{"up": "nvidia-h200-rdma", "starting": "nvidia-h200-rdma-before-gpu"},
-			wantResources: resources("nvidia.com/gpu"),
-			wantPhysical:  map[Name]Count{"NVIDIA-H200": 8},
-			wantOn:        map[string]map[corev1.ResourceName]Name{"starting": {"nvidia.com/hostdev": "", "nvidia.com/gpu": ""}},
-		},
-		"the last node of a resource is gone": {
-			files:         map[string]string{"4090": "nvidia-rtx-4090"},
+			wantResources: resources("nvidia.com/gpu"), wantPhysical: map[Name]Count{"NVIDIA-H200": 8},
+			wantOn: map[string]map[corev1.ResourceName]Name{"starting": {"nvidia.com/hostdev": "", "nvidia.com/gpu": ""}}},
+		"the last node of a resource is gone": {files: map[string]string{"4090": "nvidia-rtx-4090"},
 			known:         resources("huawei.com/Ascend910", "nvidia.com/gpu"),
-			wantResources: resources("huawei.com/Ascend910", "nvidia.com/gpu"),
-			wantPhysical:  map[Name]Count{"NVIDIA-GeForce-RTX-4090": 8},
-			wantNamed:     map[corev1.ResourceName][]Name{"huawei.com/Ascend910": nil},
-		},
-		"all nodes are gone": {
-			known:         resources("nvidia.com/gpu"),
-			wantResources: resources("nvidia.com/gpu"),
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			inv := NewInventory(recognised(t, tc.files), tc.known...)
-			if diff := cmp.Diff(tc.wantResources, inv.Resources(), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("resources (-want +got):\n%s", diff)
+			wantResources: resources("huawei.com/Ascend910", "nvidia.com/gpu"), wantPhysical: map[Name]Count{"NVIDIA-GeForce-RTX-4090": 8},
+			wantNamed: map[corev1.ResourceName][]Name{"huawei.com/Ascend910": nil}},
+		"all nodes are gone": {known: resources("nvidia.com/gpu"), wantResources: resources("nvidia.com/gpu")},
+	}) {
+		inv := NewInventory(recognised(t, tc.files), tc.known...)
+		check.Equal(t, "resources", tc.wantResources, inv.Resources(), cmpopts.EquateEmpty())
+		for _, resource := range append(tc.wantResources, "rdma/hca", "cpu") {
+			check.Equal(t, string(resource)+" is a card", slices.Contains(tc.wantResources, resource), inv.IsCard(resource))
+		}
+		check.Equal(t, "physical", tc.wantPhysical, inv.Physical(), cmpopts.EquateEmpty())
+		for resource, want := range tc.wantNamed {
+			check.Equal(t, string(resource), want, inv.Named(resource), cmpopts.EquateEmpty())
+		}
+		for node, wants := range tc.wantOn {
+			for resource, want := range wants {
+				got, ok := inv.On(node, resource)
+				check.That(t, got == want && ok == (want != ""), "%s on %s is %q, %v, want %q", resource, node, got, ok, want)
 			}
-			if diff := cmp.Diff(tc.wantPhysical, inv.Physical(), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("physical (-want +got):\n%s", diff)
-			}
-			for resource, want := range tc.wantNamed {
-				if diff := cmp.Diff(want, inv.Named(resource), cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", resource, diff)
-				}
-			}
-			for node, wants := range tc.wantOn {
-				for resource, want := range wants {
-					if got, ok := inv.On(node, resource); got != want || ok != (want != "") {
-						t.Errorf("%s on %s is %q, %v, want %q", resource, node, got, ok, want)
-					}
-				}
-			}
-			for card := range tc.wantPhysical {
-				if len(inv.ResourcesOf(card)) == 0 {
-					t.Errorf("%s is offered but has no resource", card)
-				}
-			}
-		})
+		}
+		for card := range tc.wantPhysical {
+			check.That(t, len(inv.ResourcesOf(card)) != 0, "%s is offered but has no resource", card)
+		}
 	}
 }
 
 // A card that is offered under two resources is found by both; a pod may ask
 // for either.
 func TestOneCardUnderTwoResources(t *testing.T) {
-	inv := NewInventory(map[string]Node{
-		"own":     Recognise(node("huawei.com/npu.product=Ascend-910B", "huawei.com/npu.memory=65536", "huawei.com/Ascend910:8")),
-		"managed": Recognise(node("huawei.com/npu.product=Ascend-910B", "huawei.com/npu.memory=65536", "huawei.com/ascend-1980:8")),
-	})
-	if diff := cmp.Diff(resources("huawei.com/Ascend910", "huawei.com/ascend-1980"), inv.ResourcesOf("Ascend-910B")); diff != "" {
-		t.Error(diff)
-	}
+	inv := inventory(map[string]string{"own": npu + "huawei.com/Ascend910:8", "managed": npu + "huawei.com/ascend-1980:8"})
+	check.Equal(t, "ResourcesOf", resources("huawei.com/Ascend910", "huawei.com/ascend-1980"), inv.ResourcesOf("Ascend-910B"))
 	for node, resource := range map[string]corev1.ResourceName{"own": "huawei.com/Ascend910", "managed": "huawei.com/ascend-1980"} {
-		if got, _ := inv.On(node, resource); got != "Ascend-910B" {
-			t.Errorf("%s on %s is %q", resource, node, got)
-		}
+		got, _ := inv.On(node, resource)
+		check.That(t, got == "Ascend-910B", "%s on %s is %q", resource, node, got)
 	}
-	if got := inv.Physical()["Ascend-910B"]; got != 16 {
-		t.Errorf("%d cards, want 16", got)
-	}
+	check.Equal(t, "cards", 16, inv.Physical()["Ascend-910B"])
 }
 
 // A node that gets another label is the other card from then on, and the first
@@ -161,58 +127,45 @@ func TestOneCardUnderTwoResources(t *testing.T) {
 func TestARelabelledNodeIsTheOtherCard(t *testing.T) {
 	before := NewInventory(recognised(t, map[string]string{"n": "nvidia-rtx-4090"}))
 	after := NewInventory(recognised(t, map[string]string{"n": "nvidia-rtx-4090-relabelled"}), before.Resources()...)
-	if name, _ := after.On("n", "nvidia.com/gpu"); name != "NVIDIA-GeForce-RTX-4090-D" {
-		t.Errorf("the card is %q", name)
-	}
-	if diff := cmp.Diff([]Name{"NVIDIA-GeForce-RTX-4090-D"}, after.Names()); diff != "" {
-		t.Error(diff)
-	}
-	if got := after.ResourcesOf("NVIDIA-GeForce-RTX-4090"); len(got) != 0 {
-		t.Errorf("the first name is still offered as %v", got)
-	}
-	if diff := cmp.Diff([]Name{"NVIDIA-GeForce-RTX-4090"}, before.Names()); diff != "" {
-		t.Errorf("the inventory made before has changed:\n%s", diff)
-	}
+	name, _ := after.On("n", "nvidia.com/gpu")
+	check.That(t, name == "NVIDIA-GeForce-RTX-4090-D", "the card is %q", name)
+	check.Equal(t, "Names", []Name{"NVIDIA-GeForce-RTX-4090-D"}, after.Names())
+	got := after.ResourcesOf("NVIDIA-GeForce-RTX-4090")
+	check.That(t, len(got) == 0, "the first name is still offered as %v", got)
+	check.Equal(t, "the inventory made before has changed", []Name{"NVIDIA-GeForce-RTX-4090"}, before.Names())
 }
 
 // The caller's copy of the counts is its own.
 func TestPhysicalIsACopy(t *testing.T) {
 	inv := NewInventory(recognised(t, map[string]string{"n": "nvidia-h200"}))
 	inv.Physical()["NVIDIA-H200"] = 99
-	if got := inv.Physical()["NVIDIA-H200"]; got != 8 {
-		t.Errorf("%d cards, want 8", got)
-	}
+	check.Equal(t, "cards", 8, inv.Physical()["NVIDIA-H200"])
 }
 
 func TestMeansTheSame(t *testing.T) {
-	h200 := func(count string) *corev1.Node {
-		return node("nvidia.com/gpu.product=NVIDIA-H200", "nvidia.com/gpu.memory=143771", "nvidia.com/gpu:"+count)
-	}
-	before := inventory(map[string]*corev1.Node{"a": h200("8"), "b": h200("8")})
-	tests := map[string]struct {
-		nodes map[string]*corev1.Node
+	const h20 = "nvidia.com/gpu.product=NVIDIA-H20 nvidia.com/gpu.memory=97871 nvidia.com/gpu:8"
+	whole := h200 + "nvidia.com/gpu:8"
+	before := inventory(map[string]string{"a": whole, "b": whole})
+	for name, tc := range map[string]struct {
+		nodes map[string]string
 		want  bool
 	}{
-		"a card that failed":         {map[string]*corev1.Node{"a": h200("7"), "b": h200("8")}, true},
-		"another node of the model":  {map[string]*corev1.Node{"a": h200("8"), "b": h200("8"), "c": h200("8")}, true},
-		"one node less of the model": {map[string]*corev1.Node{"a": h200("8")}, true},
-		"another model":              {map[string]*corev1.Node{"a": h200("8"), "b": node("nvidia.com/gpu.product=NVIDIA-H20", "nvidia.com/gpu.memory=97871", "nvidia.com/gpu:8")}, false},
-		"another resource":           {map[string]*corev1.Node{"a": h200("8"), "b": node("nvidia.com/gpu.product=NVIDIA-H200", "nvidia.com/gpu.memory=143771", "nvidia.com/mig-1g.18gb:7")}, false},
-		"no node any more":           {map[string]*corev1.Node{}, false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := inventory(tc.nodes).MeansTheSame(before); got != tc.want {
-				t.Errorf("means the same: %v, want %v", got, tc.want)
-			}
-		})
+		"a card that failed":         {map[string]string{"a": h200 + "nvidia.com/gpu:7", "b": whole}, true},
+		"another node of the model":  {map[string]string{"a": whole, "b": whole, "c": whole}, true},
+		"one node less of the model": {map[string]string{"a": whole}, true},
+		"another model":              {map[string]string{"a": whole, "b": h20}, false},
+		"another resource":           {map[string]string{"a": whole, "b": h200 + "nvidia.com/mig-1g.18gb:7"}, false},
+		"no node any more":           {nil, false},
+	} {
+		check.Equal(t, name+": means the same", tc.want, inventory(tc.nodes).MeansTheSame(before))
 	}
 }
 
-func inventory(objects map[string]*corev1.Node) *Inventory {
+// inventory is that of nodes, by their names in the form that node reads.
+func inventory(parts map[string]string) *Inventory {
 	nodes := map[string]Node{}
-	for name, object := range objects {
-		nodes[name] = Recognise(object)
+	for name, text := range parts {
+		nodes[name] = Recognise(node(strings.Split(text, " ")...))
 	}
 	return NewInventory(nodes)
 }

@@ -176,7 +176,7 @@ func allocatable(node *corev1.Node, resource corev1.ResourceName) Count {
 }
 
 // maxMemory is the largest memory label in MiB: a name holds six digits of GiB.
-const maxMemory = 999_999 * 1024
+const maxMemory = 999_999*1024 + 511
 
 // gib rounds a memory label in MiB to the nearest GiB: 81559 is 80.
 func gib(mib int64) int64 { return (mib + 512) / 1024 }

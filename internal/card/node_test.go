@@ -1,14 +1,17 @@
 package card
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // node builds a node from "key=value" labels and "resource:count" allocatables.
@@ -25,129 +28,107 @@ func node(parts ...string) *corev1.Node {
 	return n
 }
 
-func TestRecognise(t *testing.T) {
-	h200 := []string{"nvidia.com/gpu.product=NVIDIA-H200", "nvidia.com/gpu.memory=143771", "nvidia.com/gpu.count=8"}
-	tests := map[string]struct {
-		labels, more []string
-		want         Node
-		wantAnomaly  string
-	}{
-		"whole cards, counted by allocatable and not by the label": {
-			h200, []string{"nvidia.com/gpu:7"},
-			Node{Model: "NVIDIA-H200", Holdings: []Holding{{"NVIDIA-H200", "nvidia.com/gpu", 7}}}, "",
-		},
-		"whole cards and MIG slices side by side": {
-			h200, []string{"nvidia.com/gpu:7", "nvidia.com/mig-1g.18gb:3", "nvidia.com/mig-3g.71gb:1", "nvidia.com/mig-1g.18gb.product=NVIDIA-H200-MIG-1g.18gb", "nvidia.com/mig-1g.18gb.memory=16384"},
-			Node{Model: "NVIDIA-H200", Holdings: []Holding{
-				{"NVIDIA-H200", "nvidia.com/gpu", 7},
-				{"NVIDIA-H200/mig-1g.18gb-mixed", "nvidia.com/mig-1g.18gb", 3},
-				{"NVIDIA-H200/mig-3g.71gb-mixed", "nvidia.com/mig-3g.71gb", 1},
-			}}, "",
-		},
-		"MPS shares": {
-			[]string{"nvidia.com/gpu.product=NVIDIA-H800", "nvidia.com/gpu.memory=81559", "nvidia.com/gpu.replicas=2"}, []string{"nvidia.com/gpu.shared:16"},
-			Node{Model: "NVIDIA-H800", Holdings: []Holding{{"NVIDIA-H800/mps-80g*1/2", "nvidia.com/gpu.shared", 16}}}, "",
-		},
-		"time slicing keeps the resource and renames the model": {
-			[]string{"nvidia.com/gpu.product=NVIDIA-H200-SHARED", "nvidia.com/gpu.memory=143771", "nvidia.com/gpu.replicas=4"}, []string{"nvidia.com/gpu:32"},
-			Node{Model: "NVIDIA-H200-SHARED", Holdings: []Holding{{"NVIDIA-H200-SHARED", "nvidia.com/gpu", 32}}}, "",
-		},
-		"Ascend, whose resource is not called after its type": {
-			[]string{"huawei.com/npu.product=Ascend-910B", "huawei.com/npu.memory=65536"}, []string{"huawei.com/Ascend910:8"},
-			Node{Model: "Ascend-910B", Holdings: []Holding{{"Ascend-910B", "huawei.com/Ascend910", 8}}}, "",
-		},
-		"a type with a dash and a dot": {
-			[]string{"vendor.example/ai-card.v2.product=PPU-ZW810E", "vendor.example/ai-card.v2.memory=98304"}, []string{"vendor.example/ai-card.v2:16"},
-			Node{Model: "PPU-ZW810E", Holdings: []Holding{{"PPU-ZW810E", "vendor.example/ai-card.v2", 16}}}, "",
-		},
-		"all cards failed": {
-			h200, []string{"nvidia.com/gpu:0"},
-			Node{Model: "NVIDIA-H200", Holdings: []Holding{{"NVIDIA-H200", "nvidia.com/gpu", 0}}}, "",
-		},
-		"device plugin not there yet": {h200, nil, Node{Model: "NVIDIA-H200"}, ""},
-		"CPU node":                    {nil, nil, Node{}, ""},
-		"product without memory": {
-			[]string{"nvidia.com/gpu.product=NVIDIA-H200"}, []string{"nvidia.com/gpu:8"},
-			Node{Unnamed: []corev1.ResourceName{"nvidia.com/gpu"}}, "offers nvidia.com/gpu but no label",
-		},
-		"NVIDIA cards before the node is labelled": {
-			nil, []string{"nvidia.com/gpu:8", "nvidia.com/gpu.shared:2"},
-			Node{Unnamed: []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared"}}, "offers nvidia.com/gpu but no label",
-		},
-		"another vendor's cards half labelled": {
-			[]string{"vendor.example/ppu.count=8"}, []string{"vendor.example/ppu:8"},
-			Node{Unnamed: []corev1.ResourceName{"vendor.example/ppu"}}, "offers vendor.example/ppu but no label",
-		},
-		"two models": {
-			append([]string{"huawei.com/npu.product=Ascend-910B", "huawei.com/npu.memory=65536"}, h200...), []string{"nvidia.com/gpu:8", "huawei.com/Ascend910:8"},
-			Node{Unnamed: []corev1.ResourceName{"huawei.com/Ascend910", "nvidia.com/gpu"}}, "names more than one card model: Ascend-910B, NVIDIA-H200",
-		},
-		"slices without a model": {nil, []string{"nvidia.com/mig-1g.18gb:3"}, Node{Unnamed: []corev1.ResourceName{"nvidia.com/mig-1g.18gb"}}, "offers nvidia.com/mig-1g.18gb but no label"},
-		"shares without replicas": {
-			h200, []string{"nvidia.com/gpu.shared:8"}, Node{Model: "NVIDIA-H200", Unnamed: []corev1.ResourceName{"nvidia.com/gpu.shared"}}, "has no label nvidia.com/gpu.replicas",
-		},
-		"shares of zero replicas": {
-			append([]string{"nvidia.com/gpu.replicas=0"}, h200...), []string{"nvidia.com/gpu.shared:8"},
-			Node{Model: "NVIDIA-H200", Unnamed: []corev1.ResourceName{"nvidia.com/gpu.shared"}}, "not a number of shares",
-		},
-		"shares of unknown memory": {
-			[]string{"nvidia.com/gpu.product=A", "nvidia.com/gpu.memory=much", "nvidia.com/gpu.replicas=2"}, []string{"nvidia.com/gpu.shared:8"},
-			Node{Model: "A", Unnamed: []corev1.ResourceName{"nvidia.com/gpu.shared"}}, "no memory size",
-		},
-		"two resources that could be the card": {
-			[]string{"huawei.com/npu.product=Ascend-910B", "huawei.com/npu.memory=65536"}, []string{"huawei.com/Ascend910:8", "huawei.com/Ascend310:8"},
-			Node{Model: "Ascend-910B", Unnamed: []corev1.ResourceName{"huawei.com/Ascend310", "huawei.com/Ascend910"}}, "could be any of the resources",
-		},
-		"MIG slices beside another vendor's model": {
-			[]string{"huawei.com/npu.product=Ascend-910B", "huawei.com/npu.memory=65536"}, []string{"nvidia.com/mig-1g.18gb:3"},
-			Node{Model: "Ascend-910B", Unnamed: []corev1.ResourceName{"nvidia.com/mig-1g.18gb"}}, "its model label is of huawei.com",
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := Recognise(node(append(tc.labels, tc.more...)...))
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Node{}, "Anomalies"), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("recognised wrongly (-want +got):\n%s", diff)
-			}
-			if anomalies := strings.Join(got.Anomalies, "; "); !strings.Contains(anomalies, tc.wantAnomaly) || tc.wantAnomaly == "" && anomalies != "" {
-				t.Errorf("anomalies %q, want %q", anomalies, tc.wantAnomaly)
-			}
-		})
-	}
-}
+// Labels of nodes in the form that node reads.
+const (
+	h200 = "nvidia.com/gpu.product=NVIDIA-H200 nvidia.com/gpu.memory=143771 "
+	h800 = "nvidia.com/gpu.product=NVIDIA-H800 nvidia.com/gpu.memory=81559 "
+	npu  = "huawei.com/npu.product=Ascend-910B huawei.com/npu.memory=65536 "
+)
 
-func TestEveryRecognisedNameIsAValidQuotaKey(t *testing.T) {
-	n := Recognise(node("nvidia.com/gpu.product=NVIDIA-H800", "nvidia.com/gpu.memory=81559", "nvidia.com/gpu.replicas=10",
-		"nvidia.com/gpu:1", "nvidia.com/mig-1g.10gb.me:1", "nvidia.com/gpu.shared:10"))
-	if len(n.Holdings) != 3 {
-		t.Fatalf("holdings %v", n.Holdings)
+// spoilt is a node on which something is wrong, the resources that are withheld, and
+// what the node says.
+type spoilt struct{ parts, withheld, says string }
+
+// What people and broken tools write on nodes, beside the nodes of testdata/nodes. The
+// resource that a mistake is about is withheld, never guessed, and the node says why.
+func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
+	const gpu, shared, noLabel, models = "nvidia.com/gpu", "nvidia.com/gpu.shared", " but no label", "names more than one card model"
+	tests := map[string]spoilt{
+		"replicas of another type of card": {h800 + "nvidia.com/vgpu.replicas=2 nvidia.com/gpu.shared:16", shared, "has no label nvidia.com/gpu.replicas"},
+
+		// which model
+		"no label":                        {"nvidia.com/gpu:8 nvidia.com/gpu.shared:2", gpu + " " + shared, "offers nvidia.com/gpu" + noLabel},
+		"memory without product":          {"nvidia.com/gpu.memory=81559 nvidia.com/gpu:8", gpu, "offers nvidia.com/gpu" + noLabel},
+		"an empty product":                {"nvidia.com/gpu.product= nvidia.com/gpu.memory=81559 nvidia.com/gpu:8", gpu, "offers nvidia.com/gpu" + noLabel},
+		"product in capitals":             {"nvidia.com/gpu.Product=NVIDIA-H800 nvidia.com/gpu.memory=81559 nvidia.com/gpu:8", gpu, noLabel},
+		"product without the vendor":      {"gpu.product=NVIDIA-H800 gpu.memory=81559 nvidia.com/gpu:8", gpu, noLabel},
+		"product without the type":        {"nvidia.com/product=NVIDIA-H800 nvidia.com/memory=81559 nvidia.com/gpu:8", gpu, noLabel},
+		"product and memory of two types": {"nvidia.com/gpu.product=NVIDIA-H800 nvidia.com/card.memory=81559 nvidia.com/gpu:8", gpu, noLabel},
+		"a slice without a model":         {"nvidia.com/mig-1g.18gb:3", "nvidia.com/mig-1g.18gb", "offers nvidia.com/mig-1g.18gb" + noLabel},
+		"only the product of a slice": {"nvidia.com/mig-1g.10gb.product=NVIDIA-H800-MIG-1g.10gb nvidia.com/mig-1g.10gb.memory=9856 nvidia.com/mig-1g.10gb:7",
+			"nvidia.com/mig-1g.10gb", "offers nvidia.com/mig-1g.10gb" + noLabel},
+
+		// more than one
+		"two types of one vendor":   {h800 + "nvidia.com/card.product=NVIDIA-H200 nvidia.com/card.memory=143771 nvidia.com/gpu:8", gpu, models + ": NVIDIA-H200, NVIDIA-H800"},
+		"one model under two types": {h800 + "nvidia.com/card.product=NVIDIA-H800 nvidia.com/card.memory=81559 nvidia.com/gpu:8", gpu, models + ": NVIDIA-H800, NVIDIA-H800"},
+		"three vendors": {h800 + npu + "amd.com/gpu.product=MI300X amd.com/gpu.memory=196608 nvidia.com/gpu:1 amd.com/gpu:1 huawei.com/Ascend910:1",
+			"amd.com/gpu huawei.com/Ascend910 nvidia.com/gpu", "MI300X, Ascend-910B, NVIDIA-H800"},
+		"two models and slices":           {h800 + npu + "nvidia.com/gpu:1 nvidia.com/mig-1g.10gb:7", "nvidia.com/gpu nvidia.com/mig-1g.10gb", models},
+		"a resource left behind at zero":  {npu + "huawei.com/Ascend910:8 huawei.com/Ascend310:0", "huawei.com/Ascend310 huawei.com/Ascend910", "could be any of the resources"},
+		"a slice beside another's model":  {npu + "nvidia.com/mig-1g.18gb:3", "nvidia.com/mig-1g.18gb", "its model label is of huawei.com"},
+		"a MIG profile in capitals":       {h800 + "nvidia.com/mig-1G.10GB:7", "nvidia.com/mig-1G.10GB", "offers nvidia.com/mig-1G.10GB, which makes no card name"},
+		"what to write in place of that":  {h800 + "nvidia.com/mig-1G.10GB:7", "nvidia.com/mig-1G.10GB", "after the model write"},
+		"a MIG profile beyond the bound ": {h800 + "nvidia.com/mig-" + strings.Repeat("1", 42) + ":7", "nvidia.com/mig-" + strings.Repeat("1", 42), "which makes no card name"},
 	}
-	for _, h := range n.Holdings {
-		if _, err := ParseName(string(h.Name)); err != nil {
-			t.Error(err)
+	for _, value := range []string{"", "0", "two", "2.5", "1e1", "0x2", "10000", "99999999999999999999"} {
+		tests["cut into "+value] = spoilt{h800 + "nvidia.com/gpu.shared:16 nvidia.com/gpu.replicas=" + value, shared,
+			fmt.Sprintf("nvidia.com/gpu.replicas=%q, which is not a number of shares from 1 to 9999", value)}
+	}
+	for _, value := range []string{"", "0", "much", "80Gi", "81559.5", "8e4", "85520809984", "99999999999999999999", "9223372036854775807"} {
+		tests["memory of "+value] = spoilt{"nvidia.com/gpu.product=NVIDIA-H800 nvidia.com/gpu.replicas=2 nvidia.com/gpu.shared:16 nvidia.com/gpu.memory=" + value, shared,
+			fmt.Sprintf("nvidia.com/gpu.memory=%q is no memory size in MiB", value)}
+	}
+	for t, tc := range check.Cases(t, tests) {
+		n := node(strings.Split(tc.parts, " ")...)
+		mustBeReal(t, n)
+		got := Recognise(n)
+		check.Equal(t, "withheld", tc.withheld, strings.Trim(fmt.Sprint(got.Unnamed), "[]"))
+		said := strings.Join(got.Anomalies, "; ")
+		check.Contains(t, "the node says", said, tc.says)
+		check.Equal(t, "an event can hold it", true, check.Tellable(said))
+		for _, h := range got.Holdings {
+			check.That(t, !strings.Contains(" "+tc.withheld+" ", " "+string(h.Resource)+" "), "%s is held as %s and withheld", h.Resource, h.Name)
 		}
 	}
 }
 
-func TestInventory(t *testing.T) {
-	inv := NewInventory(map[string]Node{
-		"a": Recognise(node("nvidia.com/gpu.product=NVIDIA-H200", "nvidia.com/gpu.memory=143771", "nvidia.com/gpu:8")),
-		"b": Recognise(node("nvidia.com/gpu.product=NVIDIA-H800", "nvidia.com/gpu.memory=81559", "nvidia.com/gpu:8")),
-		"c": Recognise(node("nvidia.com/gpu:8")),
-	}, "huawei.com/Ascend910")
-	if diff := cmp.Diff([]Name{"NVIDIA-H200", "NVIDIA-H800"}, inv.Named("nvidia.com/gpu")); diff != "" {
-		t.Error(diff)
+// mustBeReal fails for labels and resources that the API server refuses.
+func mustBeReal(t *testing.T, n *corev1.Node) {
+	t.Helper()
+	for key, value := range n.Labels {
+		for _, wrong := range append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...) {
+			t.Errorf("label %s=%s: %s", key, value, wrong)
+		}
 	}
-	if name, ok := inv.On("b", "nvidia.com/gpu"); !ok || name != "NVIDIA-H800" {
-		t.Errorf("card on b is %s, %v", name, ok)
+	for resource := range n.Status.Allocatable {
+		for _, wrong := range validation.IsQualifiedName(string(resource)) {
+			t.Errorf("resource %s: %s", resource, wrong)
+		}
 	}
-	if _, ok := inv.On("c", "nvidia.com/gpu"); ok {
-		t.Error("a node without a model told its card")
+}
+
+// A mistake about shares withholds the shares and leaves the whole cards. A type may
+// have a dash and a dot.
+func TestRecognise(t *testing.T) {
+	for parts, want := range map[string]Node{
+		h800 + "nvidia.com/gpu:7 nvidia.com/gpu.shared:2": {
+			Model: "NVIDIA-H800", Holdings: []Holding{{"NVIDIA-H800", "nvidia.com/gpu", 7}}, Unnamed: []corev1.ResourceName{"nvidia.com/gpu.shared"}},
+		"vendor.example/ai-card.v2.product=PPU-ZW810E vendor.example/ai-card.v2.memory=98304 vendor.example/ai-card.v2:16": {
+			Model: "PPU-ZW810E", Holdings: []Holding{{"PPU-ZW810E", "vendor.example/ai-card.v2", 16}}},
+	} {
+		got := Recognise(node(strings.Split(parts, " ")...))
+		check.Equal(t, "recognised", want, got, cmpopts.IgnoreFields(Node{}, "Anomalies"), cmpopts.EquateEmpty())
+		check.Equal(t, "anomalies", len(want.Unnamed), len(got.Anomalies))
 	}
-	if !inv.IsCard("huawei.com/Ascend910") || inv.IsCard("rdma/hca") || inv.IsCard("cpu") {
-		t.Error("a resource that was a card must stay one, and others must not become one")
-	}
-	if diff := cmp.Diff(map[Name]Count{"NVIDIA-H200": 8, "NVIDIA-H800": 8}, inv.Physical()); diff != "" {
-		t.Error(diff)
+}
+
+// Counts that no node has, and that a broken device plugin could report.
+func TestRecogniseNeverCountsBelowZeroOrBeyondReason(t *testing.T) {
+	for count, want := range map[string]Count{
+		"-1": 0, "-9223372036854775808": 0, "1n": 1, "7500m": 8, "1M": MaxCount, "1000001": MaxCount + 1, "9223372036854775807": MaxCount + 1,
+		"18446744073709551615": MaxCount + 1, "1e30": MaxCount + 1, "4000Ei": MaxCount + 1,
+	} {
+		got := Recognise(node(strings.Split(h800+"nvidia.com/gpu.replicas=2 nvidia.com/gpu.shared:"+count, " ")...))
+		check.Equal(t, count, []Holding{{"NVIDIA-H800/mps-80g*1/2", "nvidia.com/gpu.shared", want}}, got.Holdings)
 	}
 }

@@ -30,7 +30,9 @@ func (r *recognition) withhold(resource corev1.ResourceName, why string) {
 // resource of its own.
 func (r *recognition) slices() {
 	for _, resource := range slicesOfNode(r.node) {
-		r.special++
+		if r.product.vendor == migVendor {
+			r.special++
+		}
 		name := Name(r.out.Model + "/mig-" + strings.TrimPrefix(string(resource), migPrefix) + "-mixed")
 		switch _, err := ParseName(string(name)); {
 		case r.product.vendor != migVendor:

@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // block is a small problem with one claim that takes its whole pool.
@@ -66,18 +69,14 @@ func joined(t *rapid.T, blocks int) (*Problem, Loss) {
 func TestManyBlocksLoseWhatEachOfThemWould(t *testing.T) {
 	for _, blocks := range []int{4, 8} {
 		t.Run(fmt.Sprint(blocks), func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
+			seed.Check(t, func(t *rapid.T) {
 				p, optimum := joined(t, blocks)
 				plan, ok := Choose(p)
-				if !ok {
-					t.Fatal("there is a plan")
-				}
-				if why := broken(p, plan); why != "" {
-					t.Fatal(why)
-				}
-				if r := ratio(plan.Loss, optimum); r > 1.1 {
-					t.Fatalf("loses %+v, the least is %+v", plan.Loss, optimum)
-				}
+				check.Must(t, ok, "there is a plan")
+				why := broken(p, plan)
+				check.Must(t, why == "", "%v", why)
+				r := ratio(plan.Loss, optimum)
+				check.Must(t, r <= 1.1, "loses %+v, the least is %+v", plan.Loss, optimum)
 			})
 		})
 	}

@@ -9,10 +9,7 @@ import (
 // the loss is what it says, and everybody who waits has a place.
 func broken(p *Problem, plan *Plan) string {
 	loss, last := Loss{}, -1
-	avail := make([]Amounts, len(p.Nodes))
-	for i, node := range p.Nodes {
-		avail[i] = slices.Clone(node.Room)
-	}
+	avail := roomOf(p)
 	for _, taking := range plan.Take {
 		if taking.Job <= last {
 			return fmt.Sprintf("job %d comes after job %d", taking.Job, last)
@@ -107,10 +104,7 @@ func fewer(plan *Plan) [][]Taking {
 // needless says who could have stayed, "" when nobody could.
 func needless(p *Problem, plan *Plan) string {
 	for _, take := range fewer(plan) {
-		avail := make([]Amounts, len(p.Nodes))
-		for i, node := range p.Nodes {
-			avail[i] = slices.Clone(node.Room)
-		}
+		avail := roomOf(p)
 		for _, taking := range take {
 			for i := range p.Jobs[taking.Job].Pods {
 				if taking.Whole || slices.Contains(taking.Pods, i) {

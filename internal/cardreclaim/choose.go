@@ -114,9 +114,13 @@ func (s *state) everything() *state {
 	return all
 }
 
-// plan tells who goes and who comes.
+// plan tells who goes and who comes, nil when the bound is reached before that is known.
 func (s *state) plan(p *Problem) *Plan {
-	plan := &Plan{Place: s.places()}
+	place := s.places()
+	if place == nil {
+		return nil // the bound was reached before all were seated
+	}
+	plan := &Plan{Place: place}
 	for j := range s.jobs {
 		job, taking := &s.jobs[j], Taking{Job: j}
 		for u := job.units.from; u < job.units.end; u++ {

@@ -4,12 +4,14 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestWhatIsLostWithAPod(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		cards               int64
 		started, checkpoint time.Time
 		want                int64
@@ -27,12 +29,8 @@ func TestWhatIsLostWithAPod(t *testing.T) {
 		"nothing with less than no cards":       {-1, ago(time.Hour), time.Time{}, 0},
 		"no more than can be told":              {math.MaxInt64 / 2, ago(time.Hour), time.Time{}, math.MaxInt64},
 		"since longer than can be told":         {1, time.Unix(0, 0).AddDate(-900, 0, 0), time.Time{}, math.MaxInt64 / int64(time.Second)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := PodLoss(tc.cards, tc.started, tc.checkpoint, now); got != tc.want {
-				t.Errorf("%d, not %d", got, tc.want)
-			}
-		})
+	}) {
+		check.Equal(t, "loss", tc.want, PodLoss(tc.cards, tc.started, tc.checkpoint, now))
 	}
 }
 
@@ -49,9 +47,7 @@ func TestLossesInTheirOrder(t *testing.T) {
 	}
 	for i, a := range order {
 		for k, b := range order {
-			if a.Less(b) != (i < k) {
-				t.Errorf("%+v less than %+v: %t", a, b, a.Less(b))
-			}
+			check.That(t, a.Less(b) == (i < k), "%+v less than %+v: %t", a, b, a.Less(b))
 		}
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // oracle answers a problem in the plainest way: every choice of every job, every
-// place of every waiting pod.
+// place of every waiting pod. It leaves out only what loses as much as the best,
+// and what would not do even with all that is left to take.
 type oracle struct {
 	*Problem
 	known map[string]bool // by what is available: whether all can be placed
@@ -18,12 +20,23 @@ type oracle struct {
 // exhaust is the least loss there is, false when not all can be placed.
 func exhaust(p *Problem) (Loss, bool) {
 	o := &oracle{Problem: p, known: map[string]bool{}}
+	most := roomOf(p)
+	for j := range p.Jobs {
+		for i := range p.Jobs[j].Pods {
+			give(most, &p.Jobs[j].Pods[i], 1)
+		}
+	}
+	o.job(0, most, Loss{})
+	return o.best, o.found
+}
+
+// roomOf is what every node has before anybody goes.
+func roomOf(p *Problem) []Amounts {
 	avail := make([]Amounts, len(p.Nodes))
 	for i, node := range p.Nodes {
-		avail[i] = append(Amounts(nil), node.Room...)
+		avail[i] = slices.Clone(node.Room)
 	}
-	o.job(0, avail, Loss{})
-	return o.best, o.found
+	return avail
 }
 
 // compareLoss is the order of losses, written down once more.
@@ -31,33 +44,39 @@ func compareLoss(a, b Loss) int {
 	return cmp.Or(cmp.Compare(a.Broken, b.Broken), cmp.Compare(a.Jobs, b.Jobs), cmp.Compare(a.Spared, b.Spared))
 }
 
-func (o *oracle) job(j int, avail []Amounts, loss Loss) {
-	if o.found && compareLoss(loss, o.best) >= 0 {
+// job tries a job and those after it; most is what is there when all of them go.
+func (o *oracle) job(j int, most []Amounts, loss Loss) {
+	if o.found && compareLoss(loss, o.best) >= 0 || !o.placeable(most) {
 		return
 	}
 	if j == len(o.Jobs) {
-		if o.placeable(avail) {
-			o.best, o.found = loss, true
-		}
+		o.best, o.found = loss, true
 		return
 	}
-	for _, taking := range takings(&o.Jobs[j]) {
+	job := &o.Jobs[j]
+	for i := range job.Pods {
+		give(most, &job.Pods[i], -1)
+	}
+	for _, taking := range takings(job) {
 		more := loss
 		for _, i := range taking.Pods {
 			if taking.Whole {
-				more.Broken += o.Jobs[j].Pods[i].Loss
+				more.Broken += job.Pods[i].Loss
 			} else {
-				more.Spared += o.Jobs[j].Pods[i].Loss
+				more.Spared += job.Pods[i].Loss
 			}
-			give(avail, &o.Jobs[j].Pods[i], 1)
+			give(most, &job.Pods[i], 1)
 		}
 		if taking.Whole {
 			more.Jobs++
 		}
-		o.job(j+1, avail, more)
+		o.job(j+1, most, more)
 		for _, i := range taking.Pods {
-			give(avail, &o.Jobs[j].Pods[i], -1)
+			give(most, &job.Pods[i], -1)
 		}
+	}
+	for i := range job.Pods {
+		give(most, &job.Pods[i], 1)
 	}
 }
 
@@ -112,24 +131,30 @@ func give(avail []Amounts, pod *Pod, sign float64) {
 	}
 }
 
+// placeable counts the room of a single claim, and tries every place for several.
 func (o *oracle) placeable(avail []Amounts) bool {
 	key := fmt.Sprint(avail)
 	if known, ok := o.known[key]; ok {
 		return known
 	}
-	o.known[key] = o.place(0, 0, 0, avail, append([]int64(nil), o.Pools...))
+	if len(o.Claims) == 0 {
+		o.known[key] = true
+	} else {
+		o.known[key] = o.place(len(o.Claims)-1, 0, 0, avail, slices.Clone(o.Pools))
+	}
 	return o.known[key]
 }
 
-// place seats the pods of a claim on its nodes from one on: pods of a claim are alike,
-// so that their order says nothing.
+// place seats the pods of a claim on its nodes from one on, and then the claims
+// before it: pods of a claim are alike, so that their order says nothing. For the
+// first claim it is enough to count.
 func (o *oracle) place(claim, placed, from int, avail []Amounts, pools []int64) bool {
-	if claim == len(o.Claims) {
-		return true
-	}
 	c := &o.Claims[claim]
-	if placed == c.Count {
-		return o.place(claim+1, 0, 0, avail, pools)
+	switch {
+	case claim == 0:
+		return o.room(c, avail, pools) >= c.Count
+	case placed == c.Count:
+		return o.place(claim-1, 0, 0, avail, pools)
 	}
 	for i, node := range c.Nodes[from:] {
 		pool := o.Nodes[node].Pool
@@ -146,6 +171,27 @@ func (o *oracle) place(claim, placed, from int, avail []Amounts, pools []int64) 
 		}
 	}
 	return false
+}
+
+// room is how many pods of a claim can be placed, up to its count.
+func (o *oracle) room(c *Claim, avail []Amounts, pools []int64) int {
+	byPool, n := make([]int, len(pools)), 0
+	for _, node := range c.Nodes {
+		have := slices.Clone(avail[node])
+		for byPool[o.Nodes[node].Pool] < c.Count && hasRoom(have, c.Request) {
+			byPool[o.Nodes[node].Pool]++
+			for r := range have {
+				have[r] -= c.Request[r]
+			}
+		}
+	}
+	for pool, room := range byPool {
+		if c.Cards > 0 {
+			room = min(room, int(max(0, pools[pool])/c.Cards))
+		}
+		n += room
+	}
+	return n
 }
 
 func hasRoom(avail, request Amounts) bool {

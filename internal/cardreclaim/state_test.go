@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // recount is a state in which the same units are taken, in the order of units.
@@ -21,7 +24,7 @@ func recount(s *state) *state {
 }
 
 func TestTheBooksOfAStateAreWhatARecountGives(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		p := small(t)
 		m := newModel(p)
 		m.addJobs(p)
@@ -46,8 +49,8 @@ func TestTheBooksOfAStateAreWhatARecountGives(t *testing.T) {
 		for len(s.chosen) > 0 {
 			s.drop(s.chosen[0])
 		}
-		if fresh := newState(m); s.cost != fresh.cost || !reflect.DeepEqual(s.avail, fresh.avail) || !reflect.DeepEqual(s.byPool, fresh.byPool) {
-			t.Fatalf("%+v is left when nothing is taken", s)
-		}
+		fresh := newState(m)
+		check.Must(t, s.cost == fresh.cost && reflect.DeepEqual(s.avail, fresh.avail) && reflect.DeepEqual(s.byPool, fresh.byPool),
+			"%+v is left when nothing is taken", s)
 	})
 }

@@ -3,6 +3,8 @@ package cardreclaim
 import (
 	"fmt"
 	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // Work is counted in nodes looked at or changed, which is the same on every
@@ -34,12 +36,8 @@ func TestWorkStaysWithinLimits(t *testing.T) {
 			p := tc.fleet.problem(tc.waiting, tc.cards)
 			m := newModel(p)
 			m.addJobs(p)
-			if m.choose() == nil {
-				t.Fatal("there is a plan")
-			}
-			if m.work > tc.most {
-				t.Errorf("%d steps, more than %d", m.work, tc.most)
-			}
+			check.Must(t, m.choose() != nil, "there is a plan")
+			check.That(t, m.work <= tc.most, "%d steps, more than %d", m.work, tc.most)
 		})
 	}
 }

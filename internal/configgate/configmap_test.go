@@ -1,9 +1,8 @@
 package configgate
 
 import (
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -18,7 +17,9 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"cardquota.dev/operator/internal/schedulerconf"
-	"cardquota.dev/operator/test/testenv"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/missing"
+	"cardquota.dev/operator/test/cluster"
 )
 
 const key = "volcano-scheduler.conf"
@@ -33,25 +34,16 @@ func configMapObject(text string) *corev1.ConfigMap {
 // apiServer starts a real API server for one test.
 func apiServer(t *testing.T) *rest.Config {
 	t.Helper()
-	binaries, err := filepath.Abs("../../bin/controlplane")
-	if err != nil {
-		t.Fatal(err)
+	server, err := cluster.Start(t.Context(), cluster.Options{APIServerOnly: true, WithoutVolcano: true})
+	if errors.Is(err, cluster.ErrNotBuilt) {
+		missing.Skip(t, err)
 	}
-	if _, err := os.Stat(filepath.Join(binaries, "kube-apiserver")); err != nil {
-		t.Skip("skipped: bin/controlplane/kube-apiserver is not built")
-	}
-	environment := testenv.New(binaries)
-	environment.ControlPlane.GetAPIServer().Configure().Set("authorization-mode", "RBAC")
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
-		if err := environment.Stop(); err != nil {
-			t.Errorf("stop the API server: %v", err)
-		}
+		err := server.Stop()
+		check.That(t, err == nil, "stop the API server: %v", err)
 	})
-	return config
+	return server.Config()
 }
 
 func TestConfigMapThroughItsLife(t *testing.T) {
@@ -125,10 +117,8 @@ func allow(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: "gate"},
-		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"scheduler"},
-			Verbs: []string{"get", "list", "watch"},
-		}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"scheduler"},
+			Verbs: []string{"get", "list", "watch"}}},
 	}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "gate"},

@@ -16,11 +16,12 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/timing"
 )
 
 // lookAgain is the longest time between two looks at the source. It only matters when a
 // notification was lost or the private file could not be written.
-const lookAgain = 10 * time.Second
+var lookAgain = timing.Wait(10 * time.Second)
 
 // Config is what a Gate needs.
 type Config struct {

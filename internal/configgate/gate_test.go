@@ -18,6 +18,7 @@ import (
 	"volcano.sh/volcano/pkg/filewatcher"
 
 	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 const (
@@ -39,17 +40,14 @@ func start(t *testing.T, config Config) *Gate {
 	t.Helper()
 	config.Dir, config.Known, config.Log = t.TempDir(), known(), logr.Discard()
 	gate, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- gate.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("the gate ended: %v", err)
-		}
+		err := <-ended
+		check.That(t, err == nil, "the gate ended: %v", err)
 	})
 	return gate
 }
@@ -73,9 +71,7 @@ func (g *Gate) isReady() bool {
 
 func put(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // holds says that the private file holds exactly the stamped text.
@@ -154,12 +150,8 @@ func TestMountedConfigMap(t *testing.T) {
 func TestDirectoryOfTheFileMustExist(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent", "scheduler.conf")
 	gate, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Log: logr.Discard()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := gate.Run(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("got error %v, want one that names %s", err, path)
-	}
+	check.NoError(t, err)
+	check.Says(t, gate.Run(t.Context()), path)
 }
 
 func TestConsumerHasTheLastWord(t *testing.T) {
@@ -256,7 +248,7 @@ func TestEventsFitTheirBound(t *testing.T) {
 	recorder := record.NewFakeRecorder(1)
 	gate := &Gate{config: Config{Recorder: recorder}, last: content{object: configMapObject(good)}}
 	gate.event("Warning", ReasonRejected, strings.Repeat("x", 5000)+"%d")
-	if note := <-recorder.Events; len(note) != len("Warning ConfigurationRejected ")+longestEvent || !strings.HasSuffix(note, "…") {
-		t.Errorf("event of %d bytes: %s", len(note), note)
-	}
+	note := <-recorder.Events
+	check.That(t, len(note) == len("Warning ConfigurationRejected ")+longestEvent && strings.HasSuffix(note, "…"),
+		"event of %d bytes: %s", len(note), note)
 }

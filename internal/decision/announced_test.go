@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,6 +13,8 @@ import (
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // least makes minResources from names and quantities in turn.
@@ -34,7 +35,7 @@ func demands(list ...account.Demand) account.Application { return account.Applic
 
 func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 	const gpu, npu, slice = "nvidia.com/gpu", "huawei.com/Ascend910", "nvidia.com/mig-1g.18gb"
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		request string // "-" is no annotation
 		least   *corev1.ResourceList
 		want    account.Application
@@ -92,17 +93,10 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 		"a card that no node has does not share":         {`{"B300":8,"H200":8}`, least(gpu, "4"), demands(demand(8, "B300"), demand(4, "H200"))},
 		"counts near the largest do not wrap around":     {`{"H200":1000000,"4090":1000000}`, least(gpu, "1000001"), demands(demand(500001, "4090"), demand(500001, "H200"))},
 		"a request that names no resource of the minima": {`{"H200":8}`, least(npu, "4"), demands(demand(8, "H200"), demand(4, "910B"))},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, refusal := Announced(announcing(tc.request), tc.least, cluster())
-			if refusal != nil {
-				t.Fatalf("refused: %v", refusal)
-			}
-			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("announced (-want +got):\n%s", diff)
-			}
-		})
+	}) {
+		got, refusal := Announced(announcing(tc.request), tc.least, cluster())
+		check.Must(t, refusal == nil, "refused: %v", refusal)
+		check.Equal(t, "announced", tc.want, got, cmpopts.EquateEmpty())
 	}
 }
 
@@ -114,30 +108,12 @@ func announcing(request string) map[string]string {
 	return map[string]string{"volcano.sh/card.request": request}
 }
 
+// What texts are refused, and why, is tested with card.ParseTotals.
 func TestAJobThatAnnouncesNonsenseIsRefused(t *testing.T) {
-	tests := map[string]struct{ request, want string }{
-		"no text":                {"", "is not a JSON object"},
-		"no object":              {"8", "is not a JSON object"},
-		"the form of card.name":  {"H200", `write it like {"NVIDIA-H200":8}`},
-		"part of a card":         {`{"H200":0.5}`, "write a whole number of cards"},
-		"less than none":         {`{"H200":-1}`, "a quota is 0 or more"},
-		"beyond 64 bits":         {`{"H200":9223372036854775808}`, "at most 1000000 cards"},
-		"one more than possible": {`{"H200":1000001}`, "at most 1000000 cards"},
-		"a card and its slice":   {`{"H200|H200/mig-1g.18gb-mixed":1}`, "one resource request cannot mean either"},
-		"the same request twice": {`{"H200":1,"H200":1}`, "named twice"},
-		"1 MiB":                  {strings.Repeat("{", 1<<20), "at most 65536 are read"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, refusal := Announced(announcing(tc.request), least("nvidia.com/gpu", "1", "cpu", "1"), cluster())
-			if refusal == nil || refusal.Reason != "GetTaskRequestResourceFailed" || !strings.HasPrefix(refusal.Message, "PodGroup annotation volcano.sh/card.request: ") ||
-				!strings.Contains(refusal.Message, tc.want) || !tellable(refusal.Message) {
-				t.Errorf("refusal %+v, want …%s…", refusal, tc.want)
-			}
-			if diff := cmp.Diff(account.Application{}, got); diff != "" {
-				t.Errorf("a refused job announces something:\n%s", diff)
-			}
-		})
+	for text, want := range map[string]string{"": "is not a JSON object", `{"H200":0.5}`: "write a whole number", strings.Repeat("{", 1<<20): "at most 65536 are read"} {
+		got, refusal := Announced(announcing(text), least("nvidia.com/gpu", "1", "cpu", "1"), cluster())
+		refused(t, refusal, "GetTaskRequestResourceFailed", "PodGroup annotation volcano.sh/card.request: ", want)
+		check.Equal(t, "a refused job announces something", account.Application{}, got)
 	}
 }
 
@@ -154,7 +130,7 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 	requests := []string{"H200", "4090", "H200|4090", "B300|H200", "910B", "H200/mig-1g.18gb-mixed", "B300"}
 	quantities := []string{"0", "-1", "1", "2", "3", "5", "7", "11", "13", "500m", "3500m", "999999", "1M", "1e30", "9223372036854775807"}
 	inv := cluster()
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		counts := rapid.MapOfN(rapid.SampledFrom(requests), rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(999_990, 1_000_000)), 0, 5).Draw(t, "card.request")
 		minimum := rapid.MapOfN(rapid.SampledFrom([]string{"nvidia.com/gpu", "huawei.com/Ascend910", "nvidia.com/mig-1g.18gb", "vendor.example/ppu", "rdma/hca"}),
 			rapid.SampledFrom(quantities), 0, 4).Draw(t, "minResources")
@@ -186,20 +162,15 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 			}
 		}
 		got, refusal := Announced(announcing("{"+strings.Join(entries, ",")+"}"), least(pairs...), inv)
-		if refusal != nil {
-			t.Fatalf("refused: %v", refusal)
-		}
+		check.Must(t, refusal == nil, "refused: %v", refusal)
 		found := map[string]card.Count{}
 		for _, d := range got.Demands {
 			label := card.RequestOf(d.Names...).String()
-			if _, twice := found[label]; twice {
-				t.Fatalf("two demands for %q: %v", label, got.Demands)
-			}
+			_, twice := found[label]
+			check.Must(t, !twice, "two demands for %q: %v", label, got.Demands)
 			found[label] = d.Count
 		}
-		if diff := cmp.Diff(want, found); diff != "" {
-			t.Fatalf("%v with at least %v (-want +got):\n%s", counts, minimum, diff)
-		}
+		check.Equal(t, fmt.Sprintf("%v with at least %v", counts, minimum), want, found)
 	})
 }
 

@@ -1,51 +1,45 @@
 package decision
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestWhatAPodHoldsThatEnds is the part of the table for pods that are being
 // deleted: they are not counted, and hold their cards all the same.
 func TestWhatAPodHoldsThatEnds(t *testing.T) {
-	tests := map[string]struct {
-		pod   *corev1.Pod
+	for t, tc := range check.Cases(t, map[string]struct {
+		pod   *builder.PodBuilder
 		group *v1beta1.PodGroup
 		last  *account.Charge
 		queue string // "" when it holds nothing
 		cards []card.Amount
 	}{
-		"running":                     {pod: pod(gpus("2")), group: group("q")},
-		"being deleted":               {pod: pod(gpus("2"), deleted), group: group("q"), queue: "q", cards: held("H200", 2)},
-		"before it has started":       {pod: pod(gpus("2"), deleted, phase(corev1.PodPending)), group: group("q"), queue: "q", cards: held("H200", 2)},
-		"on a node that is not heard": {pod: pod(gpus("2"), deleted, phase(corev1.PodUnknown)), group: group("q"), queue: "q", cards: held("H200", 2)},
-		"has succeeded":               {pod: pod(gpus("2"), deleted, phase(corev1.PodSucceeded)), group: group("q")},
-		"has failed":                  {pod: pod(gpus("2"), deleted, phase(corev1.PodFailed)), group: group("q")},
-		"without a node":              {pod: pod(gpus("2"), deleted, on("")), group: group("q")},
-		"without cards":               {pod: pod(asks("cpu", "4"), deleted), group: group("q"), queue: "q"},
-		"charged elsewhere before":    {pod: pod(gpus("2"), deleted, on("gone")), last: &account.Charge{Queue: "r", Cards: held("4090", 2)}, queue: "r", cards: held("4090", 2)},
-		"of a binding":                {pod: pod(gpus("2"), deleted, note("cardquota.dev/charged-queue", "first")), group: group("q"), queue: "first", cards: held("H200", 2)},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			charge, ok := EndingOf(tc.pod, tc.group, cluster(), tc.last)
-			if ok != (tc.queue != "") || charge.Queue != tc.queue {
-				t.Fatalf("holds %v of queue %q, want %q", ok, charge.Queue, tc.queue)
-			}
-			if diff := cmp.Diff(tc.cards, charge.Cards); diff != "" {
-				t.Error(diff)
-			}
-			if _, counts := ChargeOf(tc.pod, tc.group, cluster(), tc.last); ok && counts {
-				t.Error("it is counted as well")
-			}
-		})
+		"running":                     {pod: pod().GPUs(2), group: group("q")},
+		"being deleted":               {pod: pod().GPUs(2).Deleted(noon), group: group("q"), queue: "q", cards: held("H200", 2)},
+		"before it has started":       {pod: pod().GPUs(2).Deleted(noon).Phase(corev1.PodPending), group: group("q"), queue: "q", cards: held("H200", 2)},
+		"on a node that is not heard": {pod: pod().GPUs(2).Deleted(noon).Phase(corev1.PodUnknown), group: group("q"), queue: "q", cards: held("H200", 2)},
+		"has succeeded":               {pod: pod().GPUs(2).Deleted(noon).Phase(corev1.PodSucceeded), group: group("q")},
+		"has failed":                  {pod: pod().GPUs(2).Deleted(noon).Phase(corev1.PodFailed), group: group("q")},
+		"without a node":              {pod: pod().GPUs(2).Deleted(noon).Node(""), group: group("q")},
+		"without cards":               {pod: pod().Requests("cpu", "4").Deleted(noon), group: group("q"), queue: "q"},
+		"charged elsewhere before":    {pod: pod().GPUs(2).Deleted(noon).Node("gone"), last: &account.Charge{Queue: "r", Cards: held("4090", 2)}, queue: "r", cards: held("4090", 2)},
+		"of a binding":                {pod: pod().GPUs(2).Deleted(noon).ChargedQueue("first"), group: group("q"), queue: "first", cards: held("H200", 2)},
+	}) {
+		charge, ok := EndingOf(tc.pod.Obj(), tc.group, cluster(), tc.last)
+		check.Must(t, ok == (tc.queue != "") && charge.Queue == tc.queue, "holds %v of queue %q, want %q", ok, charge.Queue, tc.queue)
+		check.Equal(t, "Cards", tc.cards, charge.Cards)
+		_, counts := ChargeOf(tc.pod.Obj(), tc.group, cluster(), tc.last)
+		check.That(t, !ok || !counts, "it is counted as well")
 	}
 }
 
@@ -61,11 +55,9 @@ func TestGoodbye(t *testing.T) {
 		"longer than there was": {seconds(1 << 62), nil, 100 * 366 * 24 * time.Hour},
 		"less than nothing":     {seconds(-1), nil, 0},
 	} {
-		p := pod(deleted)
+		p := pod().Deleted(noon).Obj()
 		p.Spec.TerminationGracePeriodSeconds, p.DeletionGracePeriodSeconds = tc.spec, tc.deletion
-		if got := Goodbye(p); got != tc.want {
-			t.Errorf("%s: %s, want %s", name, got, tc.want)
-		}
+		check.Equal(t, name, tc.want, Goodbye(p))
 	}
 }
 
@@ -75,8 +67,6 @@ func TestWorks(t *testing.T) {
 		if status != "" {
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: status}}
 		}
-		if got := Works(node); got != want {
-			t.Errorf("a node whose condition Ready is %q works: %v, want %v", status, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("a node whose condition Ready is %q works", status), want, Works(node))
 	}
 }

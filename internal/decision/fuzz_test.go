@@ -1,13 +1,13 @@
 package decision
 
 import (
+	"fmt"
 	"math/big"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +15,7 @@ import (
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // absurdExponent is one of four digits or more. Kubernetes needs seconds to add
@@ -67,15 +68,11 @@ func FuzzAskOf(f *testing.F) {
 		}
 		inv := cluster()
 		got := AskOf(p, inv)
-		if again := AskOf(p.DeepCopy(), cluster()); !reflect.DeepEqual(got, again) {
-			t.Fatalf("two results: %+v and %+v", got, again)
-		}
-		if count := gpusOf(t, got); count != want {
-			t.Fatalf("%s and %s in shape %d are %d cards, want %d", first, second, shape, count, want)
-		}
-		if got.MilliCPU < 0 || got.MilliCPU > 1<<53 || got.Memory < 0 || got.Memory > 1<<53 {
-			t.Fatalf("%dm CPU, %d bytes", got.MilliCPU, got.Memory)
-		}
+		again := AskOf(p.DeepCopy(), cluster())
+		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
+		check.Equal(t, fmt.Sprintf("%s and %s in shape %d are cards", first, second, shape), want, gpusOf(t, got))
+		check.Must(t, got.MilliCPU >= 0 && got.MilliCPU <= 1<<53 && got.Memory >= 0 && got.Memory <= 1<<53,
+			"%dm CPU, %d bytes", got.MilliCPU, got.Memory)
 		checkVerdict(t, got, inv)
 	})
 }
@@ -85,9 +82,8 @@ func gpusOf(t *testing.T, ask Ask) card.Count {
 	t.Helper()
 	var count card.Count
 	for _, held := range append([]Held{{ask.Resource, ask.Count}}, ask.Others...) {
-		if held.Count < 0 || held.Count > card.MaxCount+1 || (held.Count == 0) != (held.Resource == "") {
-			t.Fatalf("%d of %q", held.Count, held.Resource)
-		}
+		check.Must(t, held.Count >= 0 && held.Count <= card.MaxCount+1 && (held.Count == 0) == (held.Resource == ""),
+			"%d of %q", held.Count, held.Resource)
 		if held.Resource == "nvidia.com/gpu" {
 			count = held.Count
 		}
@@ -100,17 +96,15 @@ func checkVerdict(t *testing.T, ask Ask, inv *card.Inventory) {
 	t.Helper()
 	switch {
 	case ask.Refusal != nil:
-		if len(ask.Names) != 0 || ask.Refusal.Reason != ReasonGetTaskRequestFailed || !tellable(ask.Refusal.Message) {
-			t.Fatalf("refused by %+v, may use %v", ask.Refusal, ask.Names)
-		}
+		check.Must(t, len(ask.Names) == 0 && ask.Refusal.Reason == ReasonGetTaskRequestFailed && check.Tellable(ask.Refusal.Message),
+			"refused by %+v, may use %v", ask.Refusal, ask.Names)
 	case (ask.Count > 0) != (len(ask.Names) > 0) || len(ask.Others) > 0:
 		t.Fatalf("asks for %d of %s and %v, may use %v", ask.Count, ask.Resource, ask.Others, ask.Names)
 	}
 	for _, name := range ask.Names {
 		resources := inv.ResourcesOf(name)
-		if !ask.Request.Allows(name) || len(resources) > 0 && resources[0] != ask.Resource {
-			t.Fatalf("asks for %s, may use %s, which is %v", ask.Resource, name, resources)
-		}
+		check.Must(t, ask.Request.Allows(name) && (len(resources) == 0 || resources[0] == ask.Resource),
+			"asks for %s, may use %s, which is %v", ask.Resource, name, resources)
 	}
 }
 
@@ -123,27 +117,28 @@ func fuzzedPod(annotation string, named bool, first, second string, shape uint8)
 	if !good || !alsoGood {
 		return nil, 0, false
 	}
-	p = pod(gpus(first), asks("cpu", first), asks("memory", second))
+	built := pod().Requests(gpu, first).Requests("cpu", first).Requests("memory", second)
 	if named {
-		p.Annotations["volcano.sh/card.name"] = annotation
+		built.Annotation("volcano.sh/card.name", annotation)
 	}
 	total := exact(a)
 	switch shape % 3 {
 	case 0:
-		another("nvidia.com/gpu", second)(p)
+		built.Container(gpu, second)
 		total.Add(total, exact(b))
 	case 1: // a sidecar runs beside the containers, and before them alone
-		before("nvidia.com/gpu", second, true)(p)
+		built.Sidecar(gpu, second)
 		total.Add(total, exact(b))
 		total = larger(total, exact(b))
 	default:
-		before("nvidia.com/gpu", second, false)(p)
+		built.InitContainer(gpu, second)
 		total = larger(total, exact(b))
 	}
 	others := []corev1.ResourceName{"", "nvidia.com/mig-1g.18gb", "huawei.com/Ascend910", "vendor.example/ppu", "amd.com/gpu", "rdma/hca"}
 	if other := others[int(shape/3)%len(others)]; other != "" {
-		asks(other, "1")(p)
+		built.Requests(other, "1")
 	}
+	p = built.Obj()
 	if whole := roundedUp(total); whole.Cmp(big.NewInt(int64(card.MaxCount))) <= 0 {
 		return p, card.Count(whole.Int64()), true
 	}
@@ -179,9 +174,8 @@ func FuzzRulesOf(f *testing.F) {
 			q.Annotations = nil
 		}
 		got := RulesOf(q, unmanaged)
-		if again := RulesOf(q.DeepCopy(), unmanaged); !reflect.DeepEqual(got, again) {
-			t.Fatalf("two results: %+v and %+v", got, again)
-		}
+		again := RulesOf(q.DeepCopy(), unmanaged)
+		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
 		read, err := card.ParseQuota(quota)
 		unreadable := managed && err != nil
 		checkRefusal(t, q, got, managed, unreadable)
@@ -193,9 +187,7 @@ func FuzzRulesOf(f *testing.F) {
 		if managed {
 			want.Cards = read
 		}
-		if diff := cmp.Diff(want, got.Limits, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("limits (-want +got):\n%s", diff)
-		}
+		check.Equal(t, "limits", want, got.Limits, cmpopts.EquateEmpty())
 	})
 }
 
@@ -207,13 +199,11 @@ var states = []v1beta1.QueueState{v1beta1.QueueStateOpen, v1beta1.QueueStateClos
 func checkRefusal(t *testing.T, q *v1beta1.Queue, got QueueRules, managed, unreadable bool) {
 	t.Helper()
 	refused := unreadable || q.Status.State != v1beta1.QueueStateOpen
-	if refused != (got.Refusal != nil) || got.Managed != managed {
-		t.Fatalf("%+v for the quota %q in state %q", got, q.Annotations, q.Status.State)
-	}
+	check.Must(t, refused == (got.Refusal != nil) && got.Managed == managed, "%+v for the quota %q in state %q", got, q.Annotations, q.Status.State)
 	if got.Refusal == nil {
 		return
 	}
-	if unreadable != (got.Refusal.Reason == ReasonInvalidQuota) || !tellable(got.Refusal.Message) || !strings.HasPrefix(got.Refusal.Message, "Queue <q> ") {
+	if unreadable != (got.Refusal.Reason == ReasonInvalidQuota) || !check.Tellable(got.Refusal.Message) || !strings.HasPrefix(got.Refusal.Message, "Queue <q> ") {
 		t.Fatalf("refused by %+v", got.Refusal)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // choosing writes a selector of namespaces on a queue.
@@ -18,11 +20,10 @@ func choosing(selector string) func(*v1beta1.Queue) {
 // a namespace.
 func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 	chat := map[string]string{"kubernetes.io/metadata.name": "chat-1", "team": "chat", "stage": "test"}
-	const invalid = "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it: "
 	leftOut := func(requirement string) string {
 		return "Namespace <chat-1> may not use queue <q>, which is only for namespaces with <" + requirement + ">: have the namespace labelled so, or name a queue that is for it"
 	}
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		selector string
 		labels   map[string]string // of the namespace, nil for one that is not known
 		want     string            // the refusal, "" when the namespace may
@@ -45,63 +46,58 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 		"case counts":                          {`{"matchLabels":{"team":"Chat"}}`, chat, leftOut("team=Chat")},
 		"a namespace that nobody knows":        {`{"matchLabels":{"team":"chat"}}`, nil, "Namespace <chat-1> is not known yet, and queue <q> is only for namespaces with <team=chat>: wait, or name another queue"},
 		"nobody knows whether it has no label": {`{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}`, nil, "Namespace <chat-1> is not known yet"},
-
-		"empty":                            {"", chat, invalid},
-		"no JSON":                          {"team=chat", chat, invalid + `"team=chat" is not valid JSON: write it like {"matchLabels":{"team":"chat"}}`},
-		"YAML":                             {"matchLabels:\n  team: chat", chat, invalid},
-		"cut off":                          {`{"matchLabels":{"team":"chat"`, chat, "is not valid JSON"},
-		"going on":                         {`{}{}`, chat, "is not valid JSON"},
-		"null":                             {`null`, chat, "null is no selector"},
-		"a list":                           {`[]`, chat, invalid},
-		"a string":                         {`"team=chat"`, chat, invalid},
-		"a misspelt field":                 {`{"matchLabel":{"team":"chat"}}`, chat, "matchLabel"},
-		"the labels alone":                 {`{"team":"chat"}`, chat, "team"},
-		"a field twice":                    {`{"matchLabels":{"team":"chat"},"matchLabels":{}}`, chat, "matchLabels"},
-		"a label twice":                    {`{"matchLabels":{"team":"lab","team":"chat"}}`, chat, "team"},
-		"an operator of another kind":      {`{"matchExpressions":[{"key":"team","operator":"Like","values":["c*"]}]}`, chat, "Like"},
-		"an operator in small letters":     {`{"matchExpressions":[{"key":"team","operator":"in","values":["chat"]}]}`, chat, "in"},
-		"In without values":                {`{"matchExpressions":[{"key":"team","operator":"In"}]}`, chat, "values"},
-		"Exists with values":               {`{"matchExpressions":[{"key":"team","operator":"Exists","values":["chat"]}]}`, chat, "values"},
-		"a key that is none":               {`{"matchLabels":{"te am":"chat"}}`, chat, "te am"},
-		"a value that is none":             {`{"matchLabels":{"team":"chat!"}}`, chat, "chat!"},
-		"a value of control characters":    {"{\"matchLabels\":{\"team\":\"\\u0000\\u001b[31m\"}}", chat, invalid},
-		"a long value":                     {`{"matchLabels":{"team":"` + strings.Repeat("c", 5000) + `"}}`, chat, invalid},
-		"a field called by no name at all": {`{"":""}`, chat, invalid},
-		"a text of 1 MiB":                  {`{"matchLabels":{"team":"` + strings.Repeat("c", 1<<20) + `"}}`, chat, "at most 65536 are read"},
-		"very deep":                        {strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000), chat, invalid},
+	}) {
+		q := tenant(`{"H200":8}`, choosing(tc.selector))
+		selector, refusal := NamespaceSelectorOf(q)
+		check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, Enforce).Refusal)
+		check.Equal(t, "refusal of the selector", nil, refusal)
+		var namespace *corev1.Namespace
+		if tc.labels != nil {
+			namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "chat-1", Labels: tc.labels}}
+		}
+		if got := MayUse("q", selector, "chat-1", namespace); tc.want == "" {
+			check.Equal(t, "refusal", nil, got)
+		} else {
+			refused(t, got, ReasonNamespaceNotAllowed, tc.want)
+		}
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			q := tenant(`{"H200":8}`, choosing(tc.selector))
+}
+
+// TestASelectorThatCannotBeRead: no namespace may use the queue, and it says what of
+// the text is wrong.
+func TestASelectorThatCannotBeRead(t *testing.T) {
+	const invalid = "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it: "
+	for says, texts := range map[string][]string{
+		"is not valid JSON":      {`{"matchLabels":{"team":"chat"`, `{}{}`},
+		"null is no selector":    {`null`},
+		"matchLabel":             {`{"matchLabel":{"team":"chat"}}`},
+		"team":                   {`{"team":"chat"}`, `{"matchLabels":{"team":"lab","team":"chat"}}`},
+		"matchLabels":            {`{"matchLabels":{"team":"chat"},"matchLabels":{}}`},
+		"Like":                   {`{"matchExpressions":[{"key":"team","operator":"Like","values":["c*"]}]}`},
+		"in":                     {`{"matchExpressions":[{"key":"team","operator":"in","values":["chat"]}]}`},
+		"te am":                  {`{"matchLabels":{"te am":"chat"}}`},
+		"chat!":                  {`{"matchLabels":{"team":"chat!"}}`},
+		"at most 65536 are read": {`{"matchLabels":{"team":"` + strings.Repeat("c", 1<<20) + `"}}`},
+		"values": {`{"matchExpressions":[{"key":"team","operator":"In"}]}`,
+			`{"matchExpressions":[{"key":"team","operator":"Exists","values":["chat"]}]}`},
+		`"team=chat" is not valid JSON: write it like {"matchLabels":{"team":"chat"}}`: {"team=chat"},
+		"": {"", "matchLabels:\n  team: chat", `[]`, `"team=chat"`, "{\"matchLabels\":{\"team\":\"\\u0000\\u001b[31m\"}}", `{"":""}`,
+			`{"matchLabels":{"team":"` + strings.Repeat("c", 5000) + `"}}`,
+			strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)},
+	} {
+		for _, text := range texts {
+			q := tenant(`{"H200":8}`, choosing(text))
 			selector, refusal := NamespaceSelectorOf(q)
-			if rules := RulesOf(q, Enforce); (refusal == nil) != (rules.Refusal == nil) || refusal != nil && *rules.Refusal != *refusal {
-				t.Errorf("the queue's rules say %v, its selector %v", rules.Refusal, refusal)
-			}
-			wantReason := ReasonInvalidNamespaceSelector
-			if refusal == nil {
-				var namespace *corev1.Namespace
-				if tc.labels != nil {
-					namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "chat-1", Labels: tc.labels}}
-				}
-				refusal, wantReason = MayUse("q", selector, "chat-1", namespace), ReasonNamespaceNotAllowed
-			} else if selector == nil || selector.Matches(nil) {
-				t.Error("a selector that cannot be read selects something")
-			}
-			if (refusal == nil) != (tc.want == "") {
-				t.Fatalf("refused %v, want %q", refusal, tc.want)
-			}
-			if refusal != nil && (!strings.Contains(refusal.Message, tc.want) || refusal.Reason != wantReason || !tellable(refusal.Message)) {
-				t.Errorf("refused by %+v, want %s: …%s…", refusal, wantReason, tc.want)
-			}
-		})
+			refused(t, refusal, ReasonInvalidNamespaceSelector, invalid, says)
+			check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, Enforce).Refusal)
+			check.That(t, selector != nil && !selector.Matches(nil), "%.80s selects something", text)
+		}
 	}
 }
 
 func TestAQueueWithoutASelectorIsForEverybody(t *testing.T) {
 	selector, refusal := NamespaceSelectorOf(tenant(`{"H200":8}`))
-	if selector != nil || refusal != nil {
-		t.Fatalf("selector %v, refusal %v", selector, refusal)
-	}
+	check.Must(t, selector == nil && refusal == nil, "selector %v, refusal %v", selector, refusal)
 	if refusal := MayUse("q", nil, "nowhere", nil); refusal != nil {
 		t.Error(refusal)
 	}
@@ -118,13 +114,11 @@ func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 	} {
 		for _, unmanaged := range []Unmanaged{Enforce, Ignore} {
 			got := RulesOf(q, unmanaged)
-			if got.Refusal == nil || got.Refusal.Reason != ReasonInvalidNamespaceSelector {
-				t.Errorf("%s: refusal %v", name, got.Refusal)
-			}
+			check.That(t, got.Refusal != nil && got.Refusal.Reason == ReasonInvalidNamespaceSelector, "%s: refusal %v", name, got.Refusal)
 			delete(q.Annotations, "volcano.sh/namespace-selector")
-			if want := RulesOf(q, unmanaged).Limits; got.Limits.MilliCPU != want.MilliCPU || len(got.Limits.Cards) != len(want.Cards) {
-				t.Errorf("%s: limits %+v, without the selector %+v", name, got.Limits, want)
-			}
+			want := RulesOf(q, unmanaged).Limits
+			check.That(t, got.Limits.MilliCPU == want.MilliCPU && len(got.Limits.Cards) == len(want.Cards),
+				"%s: limits %+v, without the selector %+v", name, got.Limits, want)
 			choosing("?")(q)
 		}
 	}
@@ -141,14 +135,11 @@ func FuzzNamespaceSelector(f *testing.F) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": label}}}
 		if refusal == nil {
 			refusal = MayUse("q", selector, "ns", namespace)
-			if unknown := MayUse("q", selector, "ns", nil); selector != nil && unknown == nil {
-				t.Fatalf("%q lets a namespace in that nobody knows", text)
-			}
+			unknown := MayUse("q", selector, "ns", nil)
+			check.Must(t, selector == nil || unknown != nil, "%q lets a namespace in that nobody knows", text)
 		} else if selector.Matches(nil) {
 			t.Fatalf("%q is refused and selects something", text)
 		}
-		if refusal != nil && !tellable(refusal.Message) {
-			t.Fatalf("no event can hold %q", refusal.Message)
-		}
+		check.Must(t, refusal == nil || check.Tellable(refusal.Message), "no event can hold %+v", refusal)
 	})
 }

@@ -1,19 +1,17 @@
 package decision
 
 import (
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // The cluster of the table: two H200 nodes, one 4090 node, one Ascend node and
@@ -33,54 +31,20 @@ func cluster() *card.Inventory {
 	})
 }
 
-type podOption func(*corev1.Pod)
+const gpu = builder.GPU
 
-func pod(options ...podOption) *corev1.Pod {
-	p := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}, Spec: corev1.PodSpec{NodeName: "h200", Containers: []corev1.Container{{}}}}
-	p.Annotations = map[string]string{}
-	for _, o := range options {
-		o(p)
-	}
-	return p
-}
+// noon is when pods were deleted that are.
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func asks(resourceName corev1.ResourceName, count string) podOption {
-	return func(p *corev1.Pod) {
-		c := &p.Spec.Containers[0]
-		if c.Resources.Requests == nil {
-			c.Resources.Requests = corev1.ResourceList{}
-		}
-		c.Resources.Requests[resourceName] = resource.MustParse(count)
-	}
-}
+// pod runs on node h200.
+func pod() *builder.PodBuilder { return podIn("lab") }
 
-func gpus(count string) podOption { return asks("nvidia.com/gpu", count) }
-
-func on(node string) podOption { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
-
-func phase(phase corev1.PodPhase) podOption { return func(p *corev1.Pod) { p.Status.Phase = phase } }
-
-func note(key, value string) podOption { return func(p *corev1.Pod) { p.Annotations[key] = value } }
-
-func deleted(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now }
-
-func initContainer(count string) podOption {
-	return func(p *corev1.Pod) {
-		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(count)}}})
-	}
-}
-
-func sidecar(count string) podOption {
-	return func(p *corev1.Pod) {
-		initContainer(count)(p)
-		always := corev1.ContainerRestartPolicyAlways
-		p.Spec.InitContainers[len(p.Spec.InitContainers)-1].RestartPolicy = &always
-	}
+func podIn(namespace string) *builder.PodBuilder {
+	return builder.Pod(namespace, "pod").Running("h200")
 }
 
 func group(queue string) *v1beta1.PodGroup {
-	return &v1beta1.PodGroup{Spec: v1beta1.PodGroupSpec{Queue: queue}}
+	return builder.PodGroup("lab", "group").Queue(queue).Obj()
 }
 
 func held(name card.Name, count card.Count) []card.Amount {
@@ -93,8 +57,8 @@ func TestWhatAPodIsCharged(t *testing.T) {
 	last := func(queue string, name card.Name, count card.Count) *account.Charge {
 		return &account.Charge{Queue: queue, Cards: held(name, count)}
 	}
-	tests := map[string]struct {
-		pod       *corev1.Pod
+	for t, tc := range check.Cases(t, map[string]struct {
+		pod       *builder.PodBuilder
 		group     *v1beta1.PodGroup
 		last      *account.Charge
 		wantQueue string
@@ -102,152 +66,76 @@ func TestWhatAPodIsCharged(t *testing.T) {
 		wantNone  bool
 	}{
 		// who counts
-		"running":                            {pod: pod(gpus("2")), group: group("q"), wantQueue: "q", wantCards: held("H200", 2)},
-		"bound, container not started yet":   {pod: pod(gpus("2"), phase(corev1.PodPending)), group: group("q"), wantQueue: "q", wantCards: held("H200", 2)},
-		"not placed":                         {pod: pod(gpus("2"), on("")), group: group("q"), wantNone: true},
-		"succeeded":                          {pod: pod(gpus("2"), phase(corev1.PodSucceeded)), group: group("q"), wantNone: true},
-		"failed":                             {pod: pod(gpus("2"), phase(corev1.PodFailed)), group: group("q"), wantNone: true},
-		"state unknown, as in Volcano":       {pod: pod(gpus("2"), phase(corev1.PodUnknown)), group: group("q"), wantNone: true},
-		"terminating":                        {pod: pod(gpus("2"), deleted), group: group("q"), wantNone: true},
-		"asks for no cards":                  {pod: pod(asks("cpu", "4")), group: group("q"), wantQueue: "q"},
-		"asks for zero cards":                {pod: pod(gpus("0")), group: group("q"), wantQueue: "q"},
-		"other scalar resources are ignored": {pod: pod(asks("rdma/hca", "4")), group: group("q"), wantQueue: "q"},
-		"card.name alone asks for nothing":   {pod: pod(note("volcano.sh/card.name", "H200")), group: group("q"), wantQueue: "q"},
+		"running":                            {pod: pod().GPUs(2), group: group("q"), wantQueue: "q", wantCards: held("H200", 2)},
+		"bound, container not started yet":   {pod: pod().GPUs(2).Phase(corev1.PodPending), group: group("q"), wantQueue: "q", wantCards: held("H200", 2)},
+		"not placed":                         {pod: pod().GPUs(2).Node(""), group: group("q"), wantNone: true},
+		"succeeded":                          {pod: pod().GPUs(2).Phase(corev1.PodSucceeded), group: group("q"), wantNone: true},
+		"failed":                             {pod: pod().GPUs(2).Phase(corev1.PodFailed), group: group("q"), wantNone: true},
+		"state unknown, as in Volcano":       {pod: pod().GPUs(2).Phase(corev1.PodUnknown), group: group("q"), wantNone: true},
+		"terminating":                        {pod: pod().GPUs(2).Deleted(noon), group: group("q"), wantNone: true},
+		"asks for no cards":                  {pod: pod().Requests("cpu", "4"), group: group("q"), wantQueue: "q"},
+		"asks for zero cards":                {pod: pod().GPUs(0), group: group("q"), wantQueue: "q"},
+		"other scalar resources are ignored": {pod: pod().Requests("rdma/hca", "4"), group: group("q"), wantQueue: "q"},
+		"card.name alone asks for nothing":   {pod: pod().Card("H200"), group: group("q"), wantQueue: "q"},
 
 		// which queue
-		"the queue of the binding beats the PodGroup":     {pod: pod(gpus("1"), note("cardquota.dev/charged-queue", "first"), note("scheduling.volcano.sh/queue-name", "other")), group: group("q"), wantQueue: "first", wantCards: held("H200", 1)},
-		"the PodGroup's queue beats the pod's annotation": {pod: pod(gpus("1"), note("scheduling.volcano.sh/queue-name", "other")), group: group("q"), wantQueue: "q", wantCards: held("H200", 1)},
-		"a PodGroup without a queue is in default":        {pod: pod(gpus("1")), group: group(""), wantQueue: "default", wantCards: held("H200", 1)},
-		"PodGroup gone: the queue charged last":           {pod: pod(gpus("1"), note("scheduling.volcano.sh/queue-name", "other")), last: last("q", "H200", 1), wantQueue: "q", wantCards: held("H200", 1)},
-		"PodGroup gone: the pod's annotation":             {pod: pod(gpus("1"), note("scheduling.volcano.sh/queue-name", "q")), wantQueue: "q", wantCards: held("H200", 1)},
-		"PodGroup gone: the vcjob's annotation":           {pod: pod(gpus("1"), note("volcano.sh/queue-name", "q")), wantQueue: "q", wantCards: held("H200", 1)},
-		"no PodGroup and no annotation":                   {pod: pod(gpus("1")), wantQueue: "", wantCards: held("H200", 1)},
+		"the queue of the binding beats the PodGroup":     {pod: pod().GPUs(1).ChargedQueue("first").Queue("other"), group: group("q"), wantQueue: "first", wantCards: held("H200", 1)},
+		"the PodGroup's queue beats the pod's annotation": {pod: pod().GPUs(1).Queue("other"), group: group("q"), wantQueue: "q", wantCards: held("H200", 1)},
+		"a PodGroup without a queue is in default":        {pod: pod().GPUs(1), group: group(""), wantQueue: "default", wantCards: held("H200", 1)},
+		"PodGroup gone: the queue charged last":           {pod: pod().GPUs(1).Queue("other"), last: last("q", "H200", 1), wantQueue: "q", wantCards: held("H200", 1)},
+		"PodGroup gone: the pod's annotation":             {pod: pod().GPUs(1).Queue("q"), wantQueue: "q", wantCards: held("H200", 1)},
+		"PodGroup gone: the vcjob's annotation":           {pod: pod().GPUs(1).Annotation("volcano.sh/queue-name", "q"), wantQueue: "q", wantCards: held("H200", 1)},
+		"no PodGroup and no annotation":                   {pod: pod().GPUs(1), wantQueue: "", wantCards: held("H200", 1)},
 
 		// which card
-		"the card of the node, not the one asked for":          {pod: pod(gpus("1"), note("volcano.sh/card.name", "4090")), group: group("q"), wantQueue: "q", wantCards: held("H200", 1)},
-		"without card.name the card it landed on":              {pod: pod(gpus("1"), on("4090")), group: group("q"), wantQueue: "q", wantCards: held("4090", 1)},
-		"alternatives: the one it landed on":                   {pod: pod(gpus("1"), on("4090"), note("volcano.sh/card.name", "H200|4090")), group: group("q"), wantQueue: "q", wantCards: held("4090", 1)},
-		"another vendor's resource":                            {pod: pod(asks("huawei.com/Ascend910", "8"), on("ascend")), group: group("q"), wantQueue: "q", wantCards: held("910B", 8)},
-		"a slice beside whole cards":                           {pod: pod(asks("nvidia.com/mig-1g.18gb", "3"), on("mig")), group: group("q"), wantQueue: "q", wantCards: held("H200/mig-1g.18gb-mixed", 3)},
-		"label lost: the card charged last":                    {pod: pod(gpus("1"), on("unnamed")), group: group("q"), last: last("q", "4090", 1), wantQueue: "q", wantCards: held("4090", 1)},
-		"node gone: the card charged last":                     {pod: pod(gpus("1"), on("gone")), group: group("q"), last: last("q", "4090", 1), wantQueue: "q", wantCards: held("4090", 1)},
-		"relabelled: the card the node has now":                {pod: pod(gpus("1"), on("4090")), group: group("q"), last: last("q", "H200", 1), wantQueue: "q", wantCards: held("4090", 1)},
-		"label lost, nothing charged: the card it names":       {pod: pod(gpus("1"), on("unnamed"), note("volcano.sh/card.name", "H200")), group: group("q"), wantQueue: "q", wantCards: held("H200", 1)},
-		"label lost, two alternatives: both are withheld":      {pod: pod(gpus("1"), on("unnamed"), note("volcano.sh/card.name", "H200|4090")), group: group("q"), wantQueue: "q", wantCards: append(held("H200", 1), held("4090", 1)...)},
-		"label lost, nothing named: every card it may be":      {pod: pod(gpus("1"), on("unnamed")), group: group("q"), wantQueue: "q", wantCards: append(held("4090", 1), held("H200", 1)...)},
-		"two card resources, placed past us: both are charged": {pod: pod(gpus("1"), asks("nvidia.com/mig-1g.18gb", "2"), on("mig")), group: group("q"), wantQueue: "q", wantCards: append(held("H200", 1), held("H200/mig-1g.18gb-mixed", 2)...)},
+		"the card of the node, not the one asked for":          {pod: pod().GPUs(1).Card("4090"), group: group("q"), wantQueue: "q", wantCards: held("H200", 1)},
+		"without card.name the card it landed on":              {pod: pod().GPUs(1).Node("4090"), group: group("q"), wantQueue: "q", wantCards: held("4090", 1)},
+		"alternatives: the one it landed on":                   {pod: pod().GPUs(1).Node("4090").Card("H200|4090"), group: group("q"), wantQueue: "q", wantCards: held("4090", 1)},
+		"another vendor's resource":                            {pod: pod().Requests("huawei.com/Ascend910", "8").Node("ascend"), group: group("q"), wantQueue: "q", wantCards: held("910B", 8)},
+		"a slice beside whole cards":                           {pod: pod().Requests("nvidia.com/mig-1g.18gb", "3").Node("mig"), group: group("q"), wantQueue: "q", wantCards: held("H200/mig-1g.18gb-mixed", 3)},
+		"label lost: the card charged last":                    {pod: pod().GPUs(1).Node("unnamed"), group: group("q"), last: last("q", "4090", 1), wantQueue: "q", wantCards: held("4090", 1)},
+		"node gone: the card charged last":                     {pod: pod().GPUs(1).Node("gone"), group: group("q"), last: last("q", "4090", 1), wantQueue: "q", wantCards: held("4090", 1)},
+		"relabelled: the card the node has now":                {pod: pod().GPUs(1).Node("4090"), group: group("q"), last: last("q", "H200", 1), wantQueue: "q", wantCards: held("4090", 1)},
+		"label lost, nothing charged: the card it names":       {pod: pod().GPUs(1).Node("unnamed").Card("H200"), group: group("q"), wantQueue: "q", wantCards: held("H200", 1)},
+		"label lost, two alternatives: both are withheld":      {pod: pod().GPUs(1).Node("unnamed").Card("H200|4090"), group: group("q"), wantQueue: "q", wantCards: append(held("H200", 1), held("4090", 1)...)},
+		"label lost, nothing named: every card it may be":      {pod: pod().GPUs(1).Node("unnamed"), group: group("q"), wantQueue: "q", wantCards: append(held("4090", 1), held("H200", 1)...)},
+		"two card resources, placed past us: both are charged": {pod: pod().GPUs(1).Requests("nvidia.com/mig-1g.18gb", "2").Node("mig"), group: group("q"), wantQueue: "q", wantCards: append(held("H200", 1), held("H200/mig-1g.18gb-mixed", 2)...)},
 
-		"a resource that is a card nowhere, named: the card it names":       {pod: pod(asks("amd.com/gpu", "1"), on("unnamed"), note("volcano.sh/card.name", "MI300X"), note("cardquota.dev/charged-queue", "q")), group: group("q"), wantQueue: "q", wantCards: held("MI300X", 1)},
-		"a resource that is a card nowhere, named, placed past us: no card": {pod: pod(asks("amd.com/gpu", "1"), on("unnamed"), note("volcano.sh/card.name", "H200")), group: group("q"), wantQueue: "q"},
+		"a resource that is a card nowhere, named: the card it names":       {pod: pod().Requests("amd.com/gpu", "1").Node("unnamed").Card("MI300X").ChargedQueue("q"), group: group("q"), wantQueue: "q", wantCards: held("MI300X", 1)},
+		"a resource that is a card nowhere, named, placed past us: no card": {pod: pod().Requests("amd.com/gpu", "1").Node("unnamed").Card("H200"), group: group("q"), wantQueue: "q"},
 
 		// how many
-		"init containers count by their maximum":   {pod: pod(gpus("2"), initContainer("4"), initContainer("1")), group: group("q"), wantQueue: "q", wantCards: held("H200", 4)},
-		"sidecars count beside the containers":     {pod: pod(gpus("2"), sidecar("1")), group: group("q"), wantQueue: "q", wantCards: held("H200", 3)},
-		"a sidecar before a larger init container": {pod: pod(gpus("2"), sidecar("1"), initContainer("4")), group: group("q"), wantQueue: "q", wantCards: held("H200", 5)},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, ok := ChargeOf(tc.pod, tc.group, cluster(), tc.last)
-			if ok == tc.wantNone {
-				t.Fatalf("counted %v, want %v", ok, !tc.wantNone)
-			}
-			if got.Queue != tc.wantQueue {
-				t.Errorf("queue %q, want %q", got.Queue, tc.wantQueue)
-			}
-			if diff := cmp.Diff(tc.wantCards, got.Cards, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("cards (-want +got):\n%s", diff)
-			}
-		})
+		"init containers count by their maximum":   {pod: pod().GPUs(2).InitContainer(gpu, "4").InitContainer(gpu, "1"), group: group("q"), wantQueue: "q", wantCards: held("H200", 4)},
+		"sidecars count beside the containers":     {pod: pod().GPUs(2).Sidecar(gpu, "1"), group: group("q"), wantQueue: "q", wantCards: held("H200", 3)},
+		"a sidecar before a larger init container": {pod: pod().GPUs(2).Sidecar(gpu, "1").InitContainer(gpu, "4"), group: group("q"), wantQueue: "q", wantCards: held("H200", 5)},
+	}) {
+		pod := tc.pod.Obj()
+		got, ok := ChargeOf(pod, tc.group, cluster(), tc.last)
+		agreeOnCharge(t, pod, tc.group, tc.last, Trust{Ours: true}, got, ok)
+		check.Must(t, ok != tc.wantNone, "counted %v, want %v", ok, !tc.wantNone)
+		check.Equal(t, "queue", tc.wantQueue, got.Queue)
+		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
 	}
 }
 
-// TestWhatAPodMayAskFor is the part of the table that reads a waiting pod.
+// TestWhatAPodMayAskFor is the part of the table that reads a waiting pod. What is
+// refused is in TestAskOfRefusesWhatPeopleWrite.
 func TestWhatAPodMayAskFor(t *testing.T) {
-	named := func(text string) podOption { return note("volcano.sh/card.name", text) }
-	tests := map[string]struct {
-		pod         *corev1.Pod
-		wantNames   []card.Name
-		wantRefusal string
+	for t, tc := range check.Cases(t, map[string]struct {
+		pod  *builder.PodBuilder
+		want []card.Name
 	}{
-		"one card":                                {pod(gpus("1"), named("H200")), []card.Name{"H200"}, ""},
-		"alternatives in their order":             {pod(gpus("1"), named("H200|4090")), []card.Name{"H200", "4090"}, ""},
-		"no name: every card of the resource":     {pod(gpus("1")), []card.Name{"4090", "H200"}, ""},
-		"a card no node has may be waited for":    {pod(gpus("1"), named("B300")), []card.Name{"B300"}, ""},
-		"no cards":                                {pod(asks("cpu", "1")), nil, ""},
-		"a name that is none":                     {pod(gpus("1"), named("H 200")), nil, "must be a label value"},
-		"an empty name":                           {pod(gpus("1"), named("")), nil, "card name is empty"},
-		"a card of another resource":              {pod(gpus("1"), named("910B")), nil, "is requested as huawei.com/Ascend910, but requests nvidia.com/gpu"},
-		"alternatives of two vendors":             {pod(gpus("1"), named("H200|910B")), nil, "names card <910B>"},
-		"two card resources":                      {pod(gpus("1"), asks("nvidia.com/mig-1g.18gb", "1"), named("H200")), nil, "one pod uses one card"},
-		"a resource that is a card nowhere":       {pod(asks("amd.com/gpu", "1"), named("MI300X")), nil, "no node offers as a card"},
-		"a slice is asked for, the card is named": {pod(asks("nvidia.com/mig-1g.18gb", "1"), named("H200")), nil, "is requested as nvidia.com/gpu"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := AskOf(tc.pod, cluster())
-			if diff := cmp.Diff(tc.wantNames, got.Names, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("names (-want +got):\n%s", diff)
-			}
-			switch {
-			case tc.wantRefusal == "" && got.Refusal != nil:
-				t.Errorf("refused: %v", got.Refusal)
-			case tc.wantRefusal != "" && (got.Refusal == nil || !strings.Contains(got.Refusal.Message, tc.wantRefusal)):
-				t.Errorf("refusal %v, want %q", got.Refusal, tc.wantRefusal)
-			}
-		})
-	}
-}
-
-// TestWhatAQueueAllows is the part of the table that reads a Queue.
-func TestWhatAQueueAllows(t *testing.T) {
-	queue := func(quota string, capability corev1.ResourceList, state v1beta1.QueueState) *v1beta1.Queue {
-		q := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: v1beta1.QueueSpec{Capability: capability}, Status: v1beta1.QueueStatus{State: state}}
-		if quota != "" {
-			q.Annotations = map[string]string{"volcano.sh/card.quota": quota}
-		}
-		return q
-	}
-	some := corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("4Gi")}
-	root := queue(`{"H200":1}`, nil, "")
-	root.Name = "root"
-	going := queue(`{"H200":1}`, some, "Open")
-	deletedAt := metav1.Now()
-	going.DeletionTimestamp = &deletedAt
-	tests := map[string]struct {
-		queue       *v1beta1.Queue
-		unmanaged   Unmanaged
-		want        account.Limits
-		wantRefusal string
-	}{
-		"quota and capability":                   {queue(`{"H200":8}`, some, "Open"), Enforce, account.Limits{Cards: card.Quota{"H200": 8}, MilliCPU: 4000, Memory: 4 << 30}, ""},
-		"capability not set is 0 beside a quota": {queue(`{"H200":8}`, nil, "Open"), Enforce, account.Limits{Cards: card.Quota{"H200": 8}}, ""},
-		"an empty quota is a quota":              {queue(`{}`, some, "Open"), Ignore, account.Limits{MilliCPU: 4000, Memory: 4 << 30}, ""},
-		"unmanaged: no cards, CPU unlimited":     {queue("", nil, "Open"), Enforce, account.Limits{MilliCPU: account.Unlimited, Memory: account.Unlimited}, ""},
-		"unmanaged with capability":              {queue("", some, "Open"), Enforce, account.Limits{MilliCPU: 4000, Memory: 4 << 30}, ""},
-		"unmanaged and ignored: any card":        {queue("", nil, "Open"), Ignore, account.Limits{AnyCard: true, MilliCPU: account.Unlimited, Memory: account.Unlimited}, ""},
-		"root is no way around the quotas":       {root, Enforce, account.Limits{MilliCPU: account.Unlimited, Memory: account.Unlimited}, ""},
-		"root while queues are being moved":      {root, Ignore, account.Limits{AnyCard: true, MilliCPU: account.Unlimited, Memory: account.Unlimited}, ""},
-		"a quota that cannot be read":            {queue(`{"H200":1.5}`, some, "Open"), Ignore, account.Limits{}, "invalid volcano.sh/card.quota"},
-		"closed":                                 {queue(`{}`, nil, "Closed"), Enforce, account.Limits{}, "is Closed, not Open"},
-		"closing":                                {queue(`{}`, nil, "Closing"), Enforce, account.Limits{}, "is Closing, not Open"},
-		"no state yet":                           {queue(`{}`, nil, ""), Enforce, account.Limits{}, "has no state yet"},
-		"being deleted":                          {going, Enforce, account.Limits{Cards: card.Quota{"H200": 1}, MilliCPU: 4000, Memory: 4 << 30}, "is being deleted"},
-		"a capability beyond 64 bits": {queue(`{}`, corev1.ResourceList{"cpu": resource.MustParse("1e30"), "memory": resource.MustParse("1e30")}, "Open"), Enforce,
-			account.Limits{MilliCPU: account.Unlimited, Memory: account.Unlimited}, ""},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := RulesOf(tc.queue, tc.unmanaged)
-			if diff := cmp.Diff(tc.want, got.Limits, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("limits (-want +got):\n%s", diff)
-			}
-			switch {
-			case tc.wantRefusal == "" && got.Refusal != nil:
-				t.Errorf("refused: %v", got.Refusal)
-			case tc.wantRefusal != "" && (got.Refusal == nil || !strings.Contains(got.Refusal.Message, tc.wantRefusal)):
-				t.Errorf("refusal %v, want %q", got.Refusal, tc.wantRefusal)
-			}
-		})
+		"one card":                             {pod().GPUs(1).Card("H200"), []card.Name{"H200"}},
+		"alternatives in their order":          {pod().GPUs(1).Card("H200|4090"), []card.Name{"H200", "4090"}},
+		"no name: every card of the resource":  {pod().GPUs(1), []card.Name{"4090", "H200"}},
+		"a card no node has may be waited for": {pod().GPUs(1).Card("B300"), []card.Name{"B300"}},
+		"no cards":                             {pod().CPU("1"), nil},
+	}) {
+		pod := tc.pod.Obj()
+		got := AskOf(pod, cluster())
+		agreeOnAsk(t, pod, got)
+		check.Equal(t, "names", tc.want, got.Names, cmpopts.EquateEmpty())
+		check.Equal(t, "refusal", nil, got.Refusal)
 	}
 }
 
@@ -259,25 +147,20 @@ func TestServiceTypePrecedence(t *testing.T) {
 		}
 		return map[string]string{"volcano.sh/service.type": value}
 	}
-	tests := map[string]struct{ queue, pod, group, owner, want string }{
+	for t, tc := range check.Cases(t, map[string]struct{ queue, pod, group, owner, want string }{
 		"the queue decides":   {"training", "inference", "inference", "inference", "training"},
 		"then the pod":        {"", "inference", "training", "training", "inference"},
 		"then the PodGroup":   {"", "", "training", "inference", "training"},
 		"then the owner kind": {"", "", "", "inference", "inference"},
 		"nothing is unknown":  {"", "", "", "", ""},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := ServiceTypeOf(with(tc.queue), with(tc.pod), with(tc.group), tc.owner)
-			if got != tc.want {
-				t.Errorf("service type %q, want %q", got, tc.want)
-			}
-		})
+	}) {
+		got := ServiceTypeOf(with(tc.queue), with(tc.pod), with(tc.group), tc.owner)
+		check.Equal(t, "service type", tc.want, got)
 	}
 }
 
 func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		short account.Shortage
 		want  Refusal
 	}{
@@ -292,21 +175,14 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 			Refusal{"InsufficientMemoryQuota", "Queue <q> has insufficient memory quota: requested <1024Mi>, total would be <5121Mi>, but capability is <4096Mi>"}},
 		"capability not set": {account.Shortage{Kind: account.CPU, Queue: "q", Requested: 500, Total: 500},
 			Refusal{"EmptyQueueCapability", "Queue <q> has no cpu capability and may use none: set spec.capability.cpu (spec.resources.cpu of its CardQuota)"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, *Short(&tc.short)); diff != "" {
-				t.Error(diff)
-			}
-		})
+	}) {
+		check.Equal(t, "refusal", tc.want, *Short(&tc.short))
 	}
 }
 
 // TestQueueOfAPodWithoutANode: the queue of a binding is written with the
 // binding; before that it is whatever the pod's maker wrote.
 func TestQueueOfAPodWithoutANode(t *testing.T) {
-	waiting := pod(gpus("1"), on(""), note("cardquota.dev/charged-queue", "forged"))
-	if got := QueueOf(waiting, group("q"), ""); got != "q" {
-		t.Errorf("queue %q, want that of its PodGroup", got)
-	}
+	waiting := pod().GPUs(1).Node("").ChargedQueue("forged")
+	check.Equal(t, "queue", "q", QueueOf(waiting.Obj(), group("q"), ""))
 }

@@ -1,9 +1,9 @@
 package enforcement
 
 import (
+	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +11,8 @@ import (
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // The records as the API server writes them: of a pod that was bound, and of
@@ -26,7 +28,7 @@ func entry(manager, fields string) metav1.ManagedFieldsEntry {
 }
 
 func TestProvenance(t *testing.T) {
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		record []metav1.ManagedFieldsEntry
 		want   Provenance
 	}{
@@ -35,25 +37,16 @@ func TestProvenance(t *testing.T) {
 		"record taken away":            {nil, Provenance{Erased: true}},
 		"record taken away, then more": {[]metav1.ManagedFieldsEntry{entry("kubelet", statusText), {Manager: "x"}}, Provenance{Erased: true}},
 		"record that cannot be read":   {[]metav1.ManagedFieldsEntry{entry("x", `{"f:spec":{"f:containers":`)}, Provenance{Erased: true}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.record}}
-			if diff := cmp.Diff(tc.want, ProvenanceOf(pod)); diff != "" {
-				t.Errorf("of the whole record (-want +got):\n%s", diff)
-			}
-			// Twice: a cache may hand an object to its transform again.
-			for range 2 {
-				pod.ManagedFields = Reduce(pod)
-				if diff := cmp.Diff(tc.want, ProvenanceOf(pod)); diff != "" {
-					t.Errorf("of the reduced record (-want +got):\n%s", diff)
-				}
-			}
-			// What was stored and read again has lost its pointers.
-			if diff := cmp.Diff(tc.want, ProvenanceOf(pod.DeepCopy())); diff != "" {
-				t.Errorf("of a copy of the reduced record (-want +got):\n%s", diff)
-			}
-		})
+	}) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.record}}
+		check.Equal(t, "of the whole record", tc.want, ProvenanceOf(pod))
+		// Twice: a cache may hand an object to its transform again.
+		for range 2 {
+			pod.ManagedFields = Reduce(pod)
+			check.Equal(t, "of the reduced record", tc.want, ProvenanceOf(pod))
+		}
+		// What was stored and read again has lost its pointers.
+		check.Equal(t, "of a copy of the reduced record", tc.want, ProvenanceOf(pod.DeepCopy()))
 	}
 }
 
@@ -64,13 +57,9 @@ func TestBypasses(t *testing.T) {
 	})
 	// A pod of ours that was bound to a node and holds two cards, as the charge says.
 	proper := func() *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl", boundText)}},
-			Spec: corev1.PodSpec{SchedulerName: "volcano", NodeName: "h200", Containers: []corev1.Container{{
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}},
-			}}},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning},
-		}
+		pod := builder.Pod("lab", "a").UID("a").GPUs(2).Running("h200").Obj()
+		pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl", boundText)}
+		return pod
 	}
 	held := account.Charge{Queue: "team", Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 2}}}
 	record := map[string]string{"cardquota.dev/charged-queue": "team"} // of the binding
@@ -83,7 +72,7 @@ func TestBypasses(t *testing.T) {
 			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{name: resource.MustParse("2")}
 		}
 	}
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		changes []func(*corev1.Pod)
 		charge  account.Charge
 		// want is the reason, "" when the pod passed our gates.
@@ -109,22 +98,17 @@ func TestBypasses(t *testing.T) {
 			p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, []corev1.Container{{}}
 		}}, account.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "nvidia.com/gpu", Count: 2}}},
 		"known as a card by its charge alone": {[]func(*corev1.Pod){elsewhere, requests("example.com/npu")}, held, "schedulerName is default-scheduler", held.Cards},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			pod := proper()
-			for _, change := range tc.changes {
-				change(pod)
-			}
-			var want []Bypass
-			if tc.want != "" {
-				want = []Bypass{{Pod: "lab/a", Queue: tc.charge.Queue, Cards: tc.cards, Why: tc.want}}
-			}
-			got := Bypasses([]*corev1.Pod{pod}, map[types.UID]account.Charge{"a": tc.charge}, inv, []string{"volcano", "volcano-batch"}, Presets{})
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("bypasses differ (-want +got):\n%s", diff)
-			}
-		})
+	}) {
+		pod := proper()
+		for _, change := range tc.changes {
+			change(pod)
+		}
+		var want []Bypass
+		if tc.want != "" {
+			want = []Bypass{{Pod: "lab/a", Queue: tc.charge.Queue, Cards: tc.cards, Why: tc.want}}
+		}
+		got := Bypasses([]*corev1.Pod{pod}, map[types.UID]account.Charge{"a": tc.charge}, inv, []string{"volcano", "volcano-batch"}, Presets{})
+		check.Equal(t, "bypasses", want, got)
 	}
 }
 
@@ -140,9 +124,7 @@ func TestBypassesAreSorted(t *testing.T) {
 	for _, b := range Bypasses(pods, charges, inv, []string{"volcano"}, Presets{}) {
 		names += b.Pod + " "
 	}
-	if names != "lab/a lab/b lab/c " {
-		t.Errorf("order is %s", names)
-	}
+	check.Equal(t, "order", "lab/a lab/b lab/c ", names)
 }
 
 // TestAPresetIsRemembered although the record is rewritten as if it never was.
@@ -152,19 +134,12 @@ func TestAPresetIsRemembered(t *testing.T) {
 		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano"}}
 	charges, seen := map[types.UID]account.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}, Presets{}
 	look := func(pods ...*corev1.Pod) int { return len(Bypasses(pods, charges, inv, []string{"volcano"}, seen)) }
-	if look(pod) != 1 {
-		t.Fatal("a pod with a node name of its own passes")
-	}
+	check.Equal(t, "a pod with a node name of its own passes", 1, look(pod))
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", boundText)}
-	if look(pod) != 1 {
-		t.Error("a pod whose record was rewritten passes")
-	}
-	if look(); len(seen) != 0 {
-		t.Error("a pod that is gone is remembered")
-	}
-	if look(pod) != 0 {
-		t.Error("another pod is judged by what is gone")
-	}
+	check.Equal(t, "a pod whose record was rewritten passes", 1, look(pod))
+	look()
+	check.That(t, len(seen) == 0, "a pod that is gone is remembered")
+	check.Equal(t, "another pod is judged by what is gone", 0, look(pod))
 }
 
 // TestTheFirstRecordDecides: whoever may patch a pod can rewrite its record, and
@@ -208,9 +183,7 @@ func TestTheFirstRecordDecides(t *testing.T) {
 			}
 			look(tc.first, tc.first == preset) // what waits is seen as well
 			for range 2 {
-				if got := look(tc.then, true); got != whys[tc.want] {
-					t.Errorf("a pod whose record was %s and is %s: %q, want %q", tc.first, tc.then, got, whys[tc.want])
-				}
+				check.Equal(t, fmt.Sprintf("a pod whose record was %s and is %s", tc.first, tc.then), whys[tc.want], look(tc.then, true))
 			}
 		})
 	}

@@ -11,12 +11,13 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/timing"
 )
 
 // loadTime is how long the scheduler is given to work by a configuration that
 // was just written before it is asked why it does not: it watches the ConfigMap
 // and opens a session every three seconds as it is shipped.
-const loadTime = 10 * time.Second
+var loadTime = timing.Wait(10 * time.Second)
 
 // Facts are what is known of the scheduler at one moment.
 type Facts struct {

@@ -1,6 +1,7 @@
 package enforcement
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -33,9 +35,7 @@ func working() Facts {
 }
 
 // silentFor lets the last session and its arrival be that long ago.
-func silentFor(f *Facts, age time.Duration) {
-	f.Heartbeat.At, f.Heard = noon.Add(-age), noon.Add(-age)
-}
+func silentFor(f *Facts, age time.Duration) { f.Heartbeat.At, f.Heard = noon.Add(-age), noon.Add(-age) }
 
 // led lets somebody hold the leader Lease since a while ago.
 func led(by string, ago time.Duration) *Leader {
@@ -55,7 +55,7 @@ func foreign(names ...string) []ForeignPod {
 }
 
 func TestJudge(t *testing.T) {
-	const stale = heartbeat.StaleAfter
+	stale := heartbeat.StaleAfter
 	cases := []struct {
 		name   string
 		change func(*Facts)
@@ -166,21 +166,14 @@ func TestJudge(t *testing.T) {
 			f := working()
 			tc.change(&f)
 			got := Judge(f)
-			if status := string(got.Status) + "/" + got.Reason; status != tc.want {
-				t.Fatalf("verdict %s, want %s: %s", status, tc.want, got.Message)
-			}
-			for _, part := range tc.says {
-				if !strings.Contains(got.Message, part) {
-					t.Errorf("message %q does not say %q", got.Message, part)
-				}
-			}
+			status := string(got.Status) + "/" + got.Reason
+			check.Must(t, status == tc.want, "verdict %s, want %s: %s", status, tc.want, got.Message)
+			check.Contains(t, "message", got.Message, tc.says...)
 			var again time.Duration
 			if !got.Until.IsZero() {
 				again = got.Until.Sub(noon)
 			}
-			if again.Round(time.Microsecond) != tc.again {
-				t.Errorf("looks again after %s, want %s", again, tc.again)
-			}
+			check.Equal(t, fmt.Sprintf("looks again after %s", again), tc.again, again.Round(time.Microsecond))
 		})
 	}
 }
@@ -194,14 +187,10 @@ func TestOfQueue(t *testing.T) {
 	want := map[string]metav1.ConditionStatus{"team": "False", "other": "True"}
 	for queue, status := range want {
 		got := Judge(f.Of(queue))
-		if got.Status != status || strings.Contains(got.Message, "lab/b") {
-			t.Errorf("queue %s: %s/%s: %s, want %s", queue, got.Status, got.Reason, got.Message, status)
-		}
+		check.That(t, got.Status == status && !strings.Contains(got.Message, "lab/b"),
+			"queue %s: %s/%s: %s, want %s", queue, got.Status, got.Reason, got.Message, status)
 	}
-	if all := Judge(f); !strings.Contains(all.Message, "2 pods hold 3 NVIDIA-H200") {
-		t.Errorf("for all queues together: %s", all.Message)
-	}
-	if len(f.Bypass) != 2 || len(f.Heartbeat.SecondScheduler) != 2 {
-		t.Error("the facts themselves were changed")
-	}
+	all := Judge(f)
+	check.That(t, strings.Contains(all.Message, "2 pods hold 3 NVIDIA-H200"), "for all queues together: %s", all.Message)
+	check.That(t, len(f.Bypass) == 2 && len(f.Heartbeat.SecondScheduler) == 2, "the facts themselves were changed")
 }

@@ -14,6 +14,8 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // drawFacts draws facts whose parts are in order more often than not, so that
@@ -73,29 +75,22 @@ func proven(f Facts) bool {
 // TestTrueNeedsEveryProof states the condition once more, from the other side:
 // it is True exactly when everything is proven.
 func TestTrueNeedsEveryProof(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
 		got := Judge(f)
 		proven := proven(f)
-		if is := got.Status == metav1.ConditionTrue; is != proven {
-			t.Fatalf("%s/%s: %s although everything proven is %t", got.Status, got.Reason, got.Message, proven)
-		}
-		if (got.Status == metav1.ConditionUnknown) != !f.Policy {
-			t.Fatalf("%s/%s with policy %t", got.Status, got.Reason, f.Policy)
-		}
-		if got.Message == "" || len(got.Message) > v1alpha1.MaxMessageLength || !utf8.ValidString(got.Message) {
-			t.Fatalf("message of %d bytes: %q", len(got.Message), got.Message)
-		}
-		if !got.Until.IsZero() && !got.Until.After(f.Now) {
-			t.Fatalf("is to look again at %s, now is %s", got.Until, f.Now)
-		}
+		check.Equal(t, fmt.Sprintf("%s/%s: %s although everything proven", got.Status, got.Reason, got.Message), proven, got.Status == metav1.ConditionTrue)
+		check.Must(t, (got.Status == metav1.ConditionUnknown) == !f.Policy, "%s/%s with policy %t", got.Status, got.Reason, f.Policy)
+		check.Must(t, got.Message != "" && len(got.Message) <= v1alpha1.MaxMessageLength && utf8.ValidString(got.Message),
+			"message of %d bytes: %q", len(got.Message), got.Message)
+		check.Must(t, got.Until.IsZero() || got.Until.After(f.Now), "is to look again at %s, now is %s", got.Until, f.Now)
 	})
 }
 
 // TestUntilIsTheNextChange: between now and Until the verdict stays, so that
 // nobody has to look more often.
 func TestUntilIsTheNextChange(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
 		now := Judge(f)
 		later := f
@@ -113,7 +108,7 @@ func TestUntilIsTheNextChange(t *testing.T) {
 // TestRenewalsAreSilent: a heartbeat that only renews changes no verdict's
 // words, or every renewal would be a write of every status.
 func TestRenewalsAreSilent(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		f := working()
 		f.Bypass = drawFacts(t).Bypass
 		before := Judge(f)
@@ -121,22 +116,20 @@ func TestRenewalsAreSilent(t *testing.T) {
 		report := *f.Heartbeat
 		report.At, f.Heard = f.Now.Add(-time.Second), f.Now
 		f.Heartbeat, f.Leader = &report, led(ours, time.Hour)
-		if after := Judge(f); !after.Same(before) {
-			t.Fatalf("%s became %s", before.Message, after.Message)
-		}
+		after := Judge(f)
+		check.Must(t, after.Same(before), "%s became %s", before.Message, after.Message)
 	})
 }
 
 // TestFactsAreNotChanged: one set of facts serves all queues.
 func TestFactsAreNotChanged(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
 		before := fmt.Sprintf("%+v %+v", f, f.Heartbeat)
 		foreign := slices.Clone(f.Foreign)
 		Judge(f)
 		Judge(f.Of("team"))
-		if after := fmt.Sprintf("%+v %+v", f, f.Heartbeat); after != before || !slices.Equal(foreign, f.Foreign) {
-			t.Fatalf("facts changed:\n%s\n%s", before, after)
-		}
+		after := fmt.Sprintf("%+v %+v", f, f.Heartbeat)
+		check.Must(t, after == before && slices.Equal(foreign, f.Foreign), "facts changed:\n%s\n%s", before, after)
 	})
 }

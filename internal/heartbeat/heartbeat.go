@@ -11,6 +11,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"cardquota.dev/operator/internal/timing"
 )
 
 // LeaseName is the Lease's name. It lies in the namespace of the scheduler's
@@ -20,7 +22,7 @@ const LeaseName = "cardquota-scheduler"
 // StaleAfter is how long a report proves anything. It is longer than a session
 // of a large cluster takes, and shorter than the 30 seconds within which the
 // operator must tell that nobody enforces.
-const StaleAfter = 20 * time.Second
+var StaleAfter = timing.Wait(20 * time.Second)
 
 // Annotations of the Lease.
 const (

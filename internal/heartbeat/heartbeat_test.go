@@ -12,6 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
@@ -36,9 +39,7 @@ func TestLease(t *testing.T) {
 			RenewTime: &metav1.MicroTime{Time: noon.Truncate(time.Microsecond)},
 		},
 	}
-	if diff := cmp.Diff(want, full().Lease("ns")); diff != "" {
-		t.Errorf("Lease (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "Lease", want, full().Lease("ns"))
 }
 
 func TestWriteLeavesWhatOthersWrote(t *testing.T) {
@@ -48,13 +49,11 @@ func TestWriteLeavesWhatOthersWrote(t *testing.T) {
 	healthy.ConfigProblem, healthy.SecondScheduler = "", nil
 	healthy.Write(lease)
 	want := map[string]string{"team": "infra", AnnotationVersion: "v1.2.3", AnnotationConfigHash: "abc"}
-	if !maps.Equal(lease.Annotations, want) || lease.ResourceVersion != "7" || lease.Labels["a"] != "b" {
-		t.Errorf("Lease is %+v", lease.ObjectMeta)
-	}
+	check.That(t, maps.Equal(lease.Annotations, want) && lease.ResourceVersion == "7" && lease.Labels["a"] == "b", "Lease is %+v", lease.ObjectMeta)
 }
 
 func TestTextsAreBounded(t *testing.T) {
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		key   string
 		write func(*Report)
 		want  string
@@ -71,16 +70,11 @@ func TestTextsAreBounded(t *testing.T) {
 		"what is no pod is left out": {AnnotationSecondScheduler, func(r *Report) {
 			r.SecondScheduler = []string{"n/a,n/b", "n", "n/", "/a", "n/a/b", "N/a", "n/ok", "n/" + strings.Repeat("x", 254)}
 		}, "n/ok"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			r := full()
-			tc.write(&r)
-			got, ok := r.Lease("ns").Annotations[tc.key]
-			if !ok || got != tc.want {
-				t.Errorf("%s is %q (%v), want %q", tc.key, got, ok, tc.want)
-			}
-		})
+	}) {
+		r := full()
+		tc.write(&r)
+		got, ok := r.Lease("ns").Annotations[tc.key]
+		check.That(t, ok && got == tc.want, "%s is %q (%v), want %q", tc.key, got, ok, tc.want)
 	}
 }
 
@@ -102,13 +96,12 @@ func TestRead(t *testing.T) {
 	want := full()
 	want.At = noon.Truncate(time.Microsecond)
 	got, err := Read(full().Lease("ns"))
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
+	diff := cmp.Diff(want, got)
+	check.That(t, err == nil && diff == "", "%v (-want +got):\n%s", err, diff)
 }
 
 func TestReadRefuses(t *testing.T) {
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		spoil func(*coordinationv1.Lease)
 		want  string
 	}{
@@ -127,19 +120,13 @@ func TestReadRefuses(t *testing.T) {
 		"six pods":               {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "n/a,n/b,n/c,n/d,n/e,n/f" }, "annotation cardquota.dev/second-scheduler is"},
 		"pods in no order":       {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "n/b,n/a" }, "annotation cardquota.dev/second-scheduler is"},
 		"a pod in no namespace":  {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "a" }, "annotation cardquota.dev/second-scheduler is"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			lease := full().Lease("ns")
-			tc.spoil(lease)
-			report, err := Read(lease)
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "Lease ns/"+lease.Name) {
-				t.Errorf("error %v, want …%s…", err, tc.want)
-			}
-			if diff := cmp.Diff(Report{}, report); diff != "" {
-				t.Errorf("a report all the same:\n%s", diff)
-			}
-		})
+	}) {
+		lease := full().Lease("ns")
+		tc.spoil(lease)
+		report, err := Read(lease)
+		check.Says(t, err, tc.want)
+		check.Says(t, err, "Lease ns/"+lease.Name)
+		check.Equal(t, "a report all the same", Report{}, report)
 	}
 	if _, err := Read(nil); err == nil {
 		t.Error("no Lease is a report")
@@ -151,16 +138,12 @@ func TestFresh(t *testing.T) {
 		0: true, 20*time.Second - 1: true, 20 * time.Second: false, time.Hour: false,
 		-19 * time.Second: true, -20 * time.Second: false, -time.Hour: false,
 	} {
-		t.Run(fmt.Sprint(age, " old"), func(t *testing.T) {
-			if got := (Report{At: noon}).Fresh(noon.Add(age)); got != want {
-				t.Errorf("fresh: %v, want %v", got, want)
-			}
-		})
+		t.Run(fmt.Sprint(age, " old"), func(t *testing.T) { check.Equal(t, "fresh", want, (Report{At: noon}).Fresh(noon.Add(age))) })
 	}
 }
 
 func TestSameContent(t *testing.T) {
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*Report)
 		want   bool
 	}{
@@ -173,14 +156,10 @@ func TestSameContent(t *testing.T) {
 		"a problem less":        {func(r *Report) { r.ConfigProblem = "" }, false},
 		"other pods":            {func(r *Report) { r.SecondScheduler = []string{"a/one"} }, false},
 		"a difference cut away": {func(r *Report) { r.ConfigProblem += " \n" }, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			other := full()
-			tc.change(&other)
-			if got := full().SameContent(other); got != tc.want {
-				t.Errorf("same: %v, want %v", got, tc.want)
-			}
-		})
+	}) {
+		other := full()
+		tc.change(&other)
+		check.Equal(t, "same", tc.want, full().SameContent(other))
 	}
 }
 
@@ -188,7 +167,7 @@ func TestSameContent(t *testing.T) {
 // is read is written as the same Lease again. A report within the bounds comes
 // back as it was.
 func TestWhatIsWrittenIsRead(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		pod := rapid.OneOf(rapid.StringMatching(`[a-z0-9-]{1,6}/[a-z0-9.-]{1,6}`), rapid.String())
 		r := Report{
 			Identity: "h" + rapid.String().Draw(t, "identity"), Version: "v" + rapid.String().Draw(t, "version"),
@@ -198,18 +177,11 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		}
 		lease := r.Lease("ns")
 		got, err := Read(lease)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(lease, got.Lease("ns")); diff != "" {
-			t.Fatalf("written again (-first +second):\n%s", diff)
-		}
-		if !got.SameContent(r) || !got.At.Equal(r.At.Truncate(time.Microsecond)) {
-			t.Fatalf("%+v is read as %+v", r, got)
-		}
+		check.NoError(t, err)
+		check.Equal(t, "written again", lease, got.Lease("ns"))
+		check.Must(t, got.SameContent(r) && got.At.Equal(r.At.Truncate(time.Microsecond)), "%+v is read as %+v", r, got)
 		again, err := Read(got.Lease("ns"))
-		if diff := cmp.Diff(got, again); err != nil || diff != "" {
-			t.Fatalf("read again: %v (-first +second):\n%s", err, diff)
-		}
+		diff := cmp.Diff(got, again)
+		check.Must(t, err == nil && diff == "", "read again: %v (-first +second):\n%s", err, diff)
 	})
 }

@@ -1,16 +1,17 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 const plain = `# by hand
@@ -54,13 +55,9 @@ func TestWantedOf(t *testing.T) {
 		"podOwnerReferenceToServiceType": map[string]any{"Job": "training"},
 		"unmanagedQueues":                "Ignore", "overCommitFactor": 1.2, "nodeOrderWeight": 3,
 	}}
-	if diff := cmp.Diff(want, WantedOf(Effective(spec))); diff != "" {
-		t.Errorf("wanted differs (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "wanted", want, WantedOf(Effective(spec)))
 	for mode, action := range map[v1alpha1.ReclaimMode]string{"Gangs": "cardreclaim", "Pods": "reclaim", "Off": ""} {
-		if got := WantedOf(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim; got != action {
-			t.Errorf("%s is action %q, want %q", mode, got, action)
-		}
+		check.Equal(t, fmt.Sprintf("%s is action", mode), action, WantedOf(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim)
 	}
 }
 
@@ -68,12 +65,8 @@ func TestWantedOf(t *testing.T) {
 func firstEdit(t *testing.T) Edit {
 	t.Helper()
 	first, err := PlanEdit(noted(plain, ""), "conf", nil, usual())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !first.Needed || !first.First || len(first.Changes) == 0 || first.Undo == "" {
-		t.Fatalf("the first edit is %+v", first)
-	}
+	check.NoError(t, err)
+	check.Must(t, first.Needed && first.First && len(first.Changes) != 0 && first.Undo != "", "the first edit is %+v", first)
 	return first
 }
 
@@ -82,17 +75,12 @@ func TestPlanEditAndUndo(t *testing.T) {
 	original := Original(v1alpha1.ConfigMapReference{Key: "conf"}, plain)
 	edited := strings.Replace(first.Text, "name: gang", "name: gang # ours", 1)
 	drifted := strings.Replace(first.Text, "cardreclaim", "preempt", 1)
-	if edited == first.Text || drifted == first.Text {
-		t.Fatal("the text does not say what this test is about")
-	}
-	cases := map[string]struct {
-		live        *corev1.ConfigMap
-		original    *corev1.ConfigMap
-		needed      bool
-		first       bool
-		changes     bool
-		restored    string
-		exact, none bool
+	check.Must(t, edited != first.Text && drifted != first.Text, "the text does not say what this test is about")
+	for t, tc := range check.Cases(t, map[string]struct {
+		live, original         *corev1.ConfigMap
+		needed, first, changes bool
+		restored               string
+		exact, none            bool
 	}{
 		"in place":                               {live: noted(first.Text, first.Undo), original: original, restored: plain, exact: true},
 		"in place, without a copy":               {live: noted(first.Text, first.Undo), restored: plain},
@@ -102,33 +90,23 @@ func TestPlanEditAndUndo(t *testing.T) {
 		"the record is spoilt":                   {live: noted(first.Text, "{broken"), original: original, needed: true, restored: plain, exact: true},
 		"the original is back":                   {live: noted(plain, first.Undo), original: original, needed: true, changes: true, restored: plain, exact: true},
 		"everything is as before, also the mark": {live: noted(plain, ""), original: original, needed: true, first: true, changes: true, none: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			edit, err := PlanEdit(tc.live, "conf", tc.original, usual())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if edit.Needed != tc.needed || edit.First != tc.first || (len(edit.Changes) > 0) != tc.changes {
-				t.Errorf("needed %v, first %v, changes %q; want %v, %v, %v", edit.Needed, edit.First, edit.Changes, tc.needed, tc.first, tc.changes)
-			}
-			want := usual()
-			undo, any, err := PlanUndo(tc.live, "conf", tc.original, &want)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if any == tc.none || undo.Exact != tc.exact || undo.Text != tc.restored {
-				t.Errorf("undone %v, exactly %v, to\n%s\nwant %v, %v,\n%s", any, undo.Exact, undo.Text, !tc.none, tc.exact, tc.restored)
-			}
-		})
+	}) {
+		edit, err := PlanEdit(tc.live, "conf", tc.original, usual())
+		check.NoError(t, err)
+		check.That(t, edit.Needed == tc.needed && edit.First == tc.first && (len(edit.Changes) > 0) == tc.changes,
+			"needed %v, first %v, changes %q; want %v, %v, %v", edit.Needed, edit.First, edit.Changes, tc.needed, tc.first, tc.changes)
+		want := usual()
+		undo, any, err := PlanUndo(tc.live, "conf", tc.original, &want)
+		check.NoError(t, err)
+		check.That(t, any != tc.none && undo.Exact == tc.exact && undo.Text == tc.restored,
+			"undone %v, exactly %v, to\n%s\nwant %v, %v,\n%s", any, undo.Exact, undo.Text, !tc.none, tc.exact, tc.restored)
 	}
 }
 
 func TestASpoiltTextIsNotTouched(t *testing.T) {
 	for _, text := range []string{"{{", "actions: 5\n", strings.Replace(plain, "name: gang", "name: gank", 1)} {
-		if edit, err := PlanEdit(noted(text, ""), "conf", nil, usual()); err == nil || edit.Needed {
-			t.Errorf("%q becomes %+v", text, edit)
-		}
+		edit, err := PlanEdit(noted(text, ""), "conf", nil, usual())
+		check.That(t, err != nil && !edit.Needed, "%q becomes %+v", text, edit)
 	}
 	if _, _, err := PlanUndo(noted("{{", `{"hash":"x","original":"y","changes":[]}`), "conf", nil, nil); err == nil {
 		t.Error("a spoilt text is restored")
@@ -150,8 +128,7 @@ func TestTextOf(t *testing.T) {
 		"a text":        {live: written("x"), want: true},
 	}
 	for name, tc := range cases {
-		if _, there := TextOf(tc.live, at); there != tc.want {
-			t.Errorf("%s: there is a text: %v, want %v", name, there, tc.want)
-		}
+		_, there := TextOf(tc.live, at)
+		check.That(t, there == tc.want, "%s: there is a text: %v, want %v", name, there, tc.want)
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
@@ -30,15 +30,10 @@ func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
 		Admission: v1alpha1.AdmissionSpec{Bypass: "Deny", VCJobDefaults: "Off", MaxTerminationGracePeriodSeconds: 3600},
 	}
 	got := Effective(v1alpha1.ServiceTypePolicySpec{})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("effective spec differs (-want +got):\n%s", diff)
-	}
-	if faults := Validate(got); faults != nil {
-		t.Errorf("the usual policy is refused: %q", faults)
-	}
-	if diff := cmp.Diff(got, Effective(got)); diff != "" {
-		t.Errorf("filling in twice is not filling in once:\n%s", diff)
-	}
+	check.Equal(t, "effective spec", want, got)
+	faults := Validate(got)
+	check.That(t, faults == nil, "the usual policy is refused: %q", faults)
+	check.Equal(t, "filling in twice is not filling in once", got, Effective(got))
 }
 
 func TestWhatIsWrittenIsKept(t *testing.T) {
@@ -57,18 +52,14 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 	}
 	before := spec.DeepCopy()
 	got := Effective(spec)
-	if diff := cmp.Diff(*before, spec); diff != "" {
-		t.Errorf("the spec itself was changed:\n%s", diff)
-	}
+	check.Equal(t, "the spec itself was changed", *before, spec)
 	want := *before
 	want.ServiceTypes = []v1alpha1.ServiceTypeSpec{
 		{Name: "batch", Priority: 1, Reclaimable: true},
 		{Name: "serving", Priority: 9, ReclaimFrom: []string{"batch", "tuning"}},
 		{Name: "tuning", Priority: 2, Reclaimable: true},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("effective spec differs (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "effective spec", want, got)
 }
 
 // inForce is a policy with the given rows in its status.
@@ -94,9 +85,8 @@ func TestQueuesGoByWhatIsInForce(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got, known := Types(tc.policy)(tc.name); got != tc.want || known != tc.wantKnown {
-				t.Errorf("%+v, %v; want %+v, %v", got, known, tc.want, tc.wantKnown)
-			}
+			got, known := Types(tc.policy)(tc.name)
+			check.That(t, got == tc.want && known == tc.wantKnown, "%+v, %v; want %+v, %v", got, known, tc.want, tc.wantKnown)
 		})
 	}
 }
@@ -107,7 +97,7 @@ func TestSameTypes(t *testing.T) {
 		{Name: "inference", Priority: 80000, CardQuotas: 4, ReclaimFrom: []string{"training"}},
 		{Name: "training", Priority: 20000, Reclaimable: true, MinimumRuntime: &metav1.Duration{Duration: time.Minute}},
 	}
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		a, b *v1alpha1.ServiceTypePolicy
 		want bool
 	}{
@@ -118,12 +108,7 @@ func TestSameTypes(t *testing.T) {
 		"what queues do not carry":             {inForce(builtIn...), inForce(counted...), true},
 		"another priority":                     {inForce(builtIn...), inForce(builtIn[1], v1alpha1.ServiceTypeStatus{Name: "inference", Priority: 1}), false},
 		"another order":                        {inForce(builtIn...), inForce(builtIn[1], builtIn[0]), true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if SameTypes(tc.a, tc.b) != tc.want || SameTypes(tc.b, tc.a) != tc.want {
-				t.Errorf("SameTypes is not %v in both directions", tc.want)
-			}
-		})
+	}) {
+		check.That(t, SameTypes(tc.a, tc.b) == tc.want && SameTypes(tc.b, tc.a) == tc.want, "SameTypes is not %v in both directions", tc.want)
 	}
 }

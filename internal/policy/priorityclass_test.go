@@ -3,11 +3,11 @@ package policy
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 const marked = `{"f:metadata":{"f:annotations":{".":{},"f:cardquota.dev/created-by":{}}}}`
@@ -45,9 +45,7 @@ func TestPlanPriorityClasses(t *testing.T) {
 			var create, deleted, kept []string
 			for _, c := range plan.Create {
 				create = append(create, c.Name)
-				if c.Value != 80000 || c.Annotations["cardquota.dev/created-by"] != "default" {
-					t.Errorf("made as %+v", c)
-				}
+				check.That(t, c.Value == 80000 && c.Annotations["cardquota.dev/created-by"] == "default", "made as %+v", c)
 			}
 			for _, c := range plan.Delete {
 				deleted = append(deleted, c.Name)
@@ -55,13 +53,10 @@ func TestPlanPriorityClasses(t *testing.T) {
 			for name := range plan.Kept {
 				kept = append(kept, name)
 			}
-			if diff := cmp.Diff([][]string{tc.create, tc.deleted, tc.kept}, [][]string{create, deleted, kept}); diff != "" {
-				t.Errorf("made, deleted, kept differ (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "made, deleted, kept", [][]string{tc.create, tc.deleted, tc.kept}, [][]string{create, deleted, kept})
 		})
 	}
 	kept := PlanPriorityClasses(high, []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}).Kept["pc-high"]
-	if want := "PriorityClass pc-high has value 5 and was not made by this policy, which says 80000: it is left as it is; delete it or write 5 here"; kept != want {
-		t.Errorf("told\n%s\nwant\n%s", kept, want)
-	}
+	want := "PriorityClass pc-high has value 5 and was not made by this policy, which says 80000: it is left as it is; delete it or write 5 here"
+	check.That(t, kept == want, "told\n%s\nwant\n%s", kept, want)
 }

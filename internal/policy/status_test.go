@@ -2,16 +2,17 @@ package policy
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 var ref = v1alpha1.ConfigMapReference{Namespace: "volcano-system", Name: "scheduler", Key: "conf"}
@@ -47,23 +48,18 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 	f := facts(func(f *Facts) { f.Enforced.Scheduler = &v1alpha1.SchedulerStatus{Version: "v1"} })
 	f.InForce.ServiceTypes[1].MinimumRuntime = &metav1.Duration{Duration: time.Minute}
 	got := Of(f)
-	if diff := cmp.Diff([]v1alpha1.ServiceTypeStatus{
+	check.Equal(t, "matrix", []v1alpha1.ServiceTypeStatus{
 		{Name: "inference", Priority: 80000, ReclaimFrom: []string{"training"}},
 		{Name: "training", Priority: 20000, Reclaimable: true, CardQuotas: 2, MinimumRuntime: &metav1.Duration{Duration: time.Minute}},
-	}, got.ServiceTypes); diff != "" {
-		t.Errorf("matrix differs (-want +got):\n%s", diff)
-	}
-	if got.Reclaim != "Gangs" || got.ConfigHash != "abc" || got.ObservedGeneration != 3 || got.Scheduler.Version != "v1" {
-		t.Errorf("status is %+v", got)
-	}
+	}, got.ServiceTypes)
+	check.That(t, got.Reclaim == "Gangs" && got.ConfigHash == "abc" && got.ObservedGeneration == 3 && got.Scheduler.Version == "v1",
+		"status is %+v", got)
 	for kind, want := range map[string]string{
 		"ConfigSynced": "True/Synced: ConfigMap volcano-system/scheduler, key conf says what this policy says",
 		"Enforced":     "True/Enforced: proven",
 		"Ready":        "True/Ready: the policy is in the scheduler's configuration and in force",
 	} {
-		if said := says(got, kind); said != want {
-			t.Errorf("%s says %q, want %q", kind, said, want)
-		}
+		check.Equal(t, fmt.Sprintf("%s says", kind), want, says(got, kind))
 	}
 }
 
@@ -76,23 +72,17 @@ func TestARefusedSpecLeavesWhatIsInForce(t *testing.T) {
 	}))
 	want := before.ServiceTypes
 	want[0].CardQuotas, want[1].CardQuotas = 9, 0
-	if diff := cmp.Diff(want, got.ServiceTypes); diff != "" {
-		t.Errorf("matrix differs (-want +got):\n%s", diff)
-	}
-	if got.ConfigHash != "abc" || got.Reclaim != "Gangs" || got.ObservedGeneration != 4 {
-		t.Errorf("status is %+v", got)
-	}
+	check.Equal(t, "matrix", want, got.ServiceTypes)
+	check.That(t, got.ConfigHash == "abc" && got.Reclaim == "Gangs" && got.ObservedGeneration == 4, "status is %+v", got)
 	want1 := "False/InvalidPolicy: nothing of this spec was written and what was in force before stays: a takes from b; b takes from a"
 	for _, kind := range []string{"ConfigSynced", "Ready"} {
-		if said := says(got, kind); said != want1 {
-			t.Errorf("%s says %q, want %q", kind, said, want1)
-		}
+		check.Equal(t, fmt.Sprintf("%s says", kind), want1, says(got, kind))
 	}
 }
 
 func TestReadyTellsWhatIsMissing(t *testing.T) {
 	missing := Missing(ref, nil)
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*Facts)
 		want   string
 	}{
@@ -100,13 +90,9 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 		"nobody enforces it":        {func(f *Facts) { f.Enforced.Verdict = Verdict{metav1.ConditionFalse, "NoHeartbeat", "silent"} }, "False/NoHeartbeat: silent"},
 		"nobody looked":             {func(f *Facts) { f.Enforced = Unproven() }, "Unknown/NotConfigured: "},
 		"first what is to be first": {func(f *Facts) { f.Sync, f.Enforced = missing, Unproven() }, "False/ConfigMapMissing: "},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if said := says(Of(facts(tc.change)), "Ready"); !strings.HasPrefix(said, tc.want) {
-				t.Errorf("Ready says %q, want %q…", said, tc.want)
-			}
-		})
+	}) {
+		said := says(Of(facts(tc.change)), "Ready")
+		check.That(t, strings.HasPrefix(said, tc.want), "Ready says %q, want %q…", said, tc.want)
 	}
 }
 
@@ -117,7 +103,7 @@ func TestVerdictsSayWhatToDo(t *testing.T) {
 		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, Message: "as told", ObservedGeneration: 3}
 	}
 	long := strings.Repeat("x", 5000)
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		verdict Verdict
 		wants   []string
 	}{
@@ -133,19 +119,10 @@ func TestVerdictsSayWhatToDo(t *testing.T) {
 		"until the spec changes":       {Synced(ref, before("ConfigCorrected"), 4), []string{"True/Synced"}},
 		"another reason does not stay": {Synced(ref, before("ConfigContested"), 3), []string{"True/Synced"}},
 		"a very long text is cut":      {Unreadable(ref, errors.New(long)), []string{"False/ConfigUnreadable"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			said := string(tc.verdict.Status) + "/" + tc.verdict.Reason + ": " + tc.verdict.Message
-			for _, want := range tc.wants {
-				if !strings.Contains(said, want) {
-					t.Errorf("says %q, want …%s…", said, want)
-				}
-			}
-			if len(tc.verdict.Message) > v1alpha1.MaxMessageLength {
-				t.Errorf("the message has %d bytes", len(tc.verdict.Message))
-			}
-		})
+	}) {
+		said := string(tc.verdict.Status) + "/" + tc.verdict.Reason + ": " + tc.verdict.Message
+		check.Contains(t, "says", said, tc.wants...)
+		check.That(t, len(tc.verdict.Message) <= v1alpha1.MaxMessageLength, "the message has %d bytes", len(tc.verdict.Message))
 	}
 }
 
@@ -154,7 +131,7 @@ func TestEventsTellTransitions(t *testing.T) {
 	missing := Of(facts(func(f *Facts) { f.Sync, f.Hash = Missing(ref, nil), "" }))
 	silent := Of(facts(func(f *Facts) { f.Enforced.Verdict = Verdict{metav1.ConditionFalse, "NoHeartbeat", "silent"} }))
 	second := Of(facts(func(f *Facts) { f.Enforced.Verdict = Verdict{metav1.ConditionFalse, "SecondScheduler", "two"} }))
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		before, after v1alpha1.ServiceTypePolicyStatus
 		want          []string
 	}{
@@ -167,16 +144,11 @@ func TestEventsTellTransitions(t *testing.T) {
 		"the scheduler falls silent": {good, silent, []string{"Warning NotEnforced"}},
 		"for another reason":         {silent, second, []string{"Warning NotEnforced"}},
 		"it works again":             {second, good, []string{"Normal Enforced", "Normal Ready"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, e := range Events(tc.before, tc.after) {
-				got = append(got, e.Type+" "+e.Reason)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("events differ (-want +got):\n%s", diff)
-			}
-		})
+	}) {
+		var got []string
+		for _, e := range Events(tc.before, tc.after) {
+			got = append(got, e.Type+" "+e.Reason)
+		}
+		check.Equal(t, "events", tc.want, got)
 	}
 }

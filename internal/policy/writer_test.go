@@ -9,6 +9,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -29,7 +30,7 @@ func written(text string, entries ...metav1.ManagedFieldsEntry) *corev1.ConfigMa
 }
 
 func TestWriterOf(t *testing.T) {
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		entries []metav1.ManagedFieldsEntry
 		want    string
 		ours    bool
@@ -43,17 +44,10 @@ func TestWriterOf(t *testing.T) {
 		"an entry without fields":     {entries: []metav1.ManagedFieldsEntry{{Manager: "helm"}}, want: "somebody"},
 		"an entry without a time":     {entries: []metav1.ManagedFieldsEntry{{Manager: "helm", FieldsV1: &metav1.FieldsV1{Raw: []byte(textField)}}}, want: "helm"},
 		"the same value of two hands": {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", 9, textField), wrote("helm", 0, textField)}, want: "helm at 2026-01-02T12:00:00Z", ours: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			live := written("", tc.entries...)
-			if got := WriterOf(live, "data", "conf").String(); got != tc.want {
-				t.Errorf("writer is %q, want %q", got, tc.want)
-			}
-			if got := Wrote(live, "data", "conf"); got != tc.ours {
-				t.Errorf("Wrote = %v, want %v", got, tc.ours)
-			}
-		})
+	}) {
+		live := written("", tc.entries...)
+		check.Equal(t, "writer", tc.want, WriterOf(live, "data", "conf").String())
+		check.Equal(t, "Wrote", tc.ours, Wrote(live, "data", "conf"))
 	}
 }
 
@@ -86,9 +80,7 @@ func TestDisturbed(t *testing.T) {
 			if by, disturbed := Disturbed(policy, written(tc.text, tc.entries...), "conf", tc.edit); disturbed {
 				got = by.name()
 			}
-			if got != tc.want {
-				t.Errorf("disturbed by %q, want %q", got, tc.want)
-			}
+			check.Equal(t, "disturbed by", tc.want, got)
 		})
 	}
 }

@@ -1,9 +1,9 @@
 package queue
 
 import (
+	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,19 +12,19 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func ptr[T any](v T) *T { return &v }
 
 // quotaOf makes a CardQuota called team with the given spec changes.
 func quotaOf(change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
-	quota := &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: v1alpha1.CardQuotaSpec{
-		Tenant: "team", ServiceType: "notebook",
-	}}
+	b := builder.CardQuota("team").ServiceType("notebook")
 	if change != nil {
-		change(quota)
+		b.With(change)
 	}
-	return quota
+	return b.Obj()
 }
 
 // liveQueue is a Queue on which each manager last wrote the given fields.
@@ -54,42 +54,32 @@ func TestDesired(t *testing.T) {
 	config := func() *apply.QueueApplyConfiguration {
 		return apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(annotations(nil))
 	}
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		quota      *v1alpha1.CardQuota
 		live       *v1beta1.Queue
 		allocated  string
 		want       *apply.QueueApplyConfiguration
 		wantHolder string
 	}{
-		"a tenant without cards gets an empty quota, which is no card at all": {
-			quota: quotaOf(nil),
-			want:  config(),
-		},
+		"a tenant without cards gets an empty quota, which is no card at all": {quota: quotaOf(nil), want: config()},
 		"cards are written as canonical JSON, in whatever order they are listed": {
 			quota: quotaOf(func(q *v1alpha1.CardQuota) {
 				q.Spec.Cards = []v1alpha1.CardSpec{{Name: "NVIDIA-H800/mps-80g*1/2", Quota: 2}, {Name: "NVIDIA-H200", Quota: 0}}
 			}),
 			want: config().WithAnnotations(map[string]string{"volcano.sh/card.quota": `{"NVIDIA-H200":0,"NVIDIA-H800/mps-80g*1/2":2}`}),
 		},
-		"the queue may have another name": {
-			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "other" }),
-			want:  config().WithName("other"),
-		},
-		"inference is served first and not reclaimed": {
-			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "inference" }),
+		"the queue may have another name": {quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "other" }),
+			want: config().WithName("other")},
+		"inference is served first and not reclaimed": {quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "inference" }),
 			want: apply.Queue("team").WithAnnotations(annotations(map[string]string{"volcano.sh/service.type": "inference"})).
-				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(80000).WithReclaimable(false)),
-		},
-		"training is served last and can be reclaimed": {
-			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "training" }),
+				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(80000).WithReclaimable(false))},
+		"training is served last and can be reclaimed": {quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "training" }),
 			want: apply.Queue("team").WithAnnotations(annotations(map[string]string{"volcano.sh/service.type": "training"})).
-				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(20000).WithReclaimable(true)),
-		},
+				WithSpec(apply.QueueSpec().WithParent("root").WithPriority(20000).WithReclaimable(true))},
 		"resources become capability, each for itself": {
 			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))} }),
 			want: apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").
-				WithCapability(corev1.ResourceList{"cpu": resource.MustParse("8")})),
-		},
+				WithCapability(corev1.ResourceList{"cpu": resource.MustParse("8")}))},
 		"the namespaces that are chosen are written as JSON": {
 			quota: quotaOf(func(q *v1alpha1.CardQuota) {
 				q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"b": "2", "a": "1"},
@@ -100,58 +90,37 @@ func TestDesired(t *testing.T) {
 		},
 		"every namespace, when that is said": {
 			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = &metav1.LabelSelector{} }),
-			want:  config().WithAnnotations(map[string]string{"volcano.sh/namespace-selector": `{}`}),
-		},
-		"what is allocated is written beside the quota": {
-			quota: quotaOf(nil), allocated: `{"NVIDIA-H200":1}`,
-			want: config().WithAnnotations(map[string]string{"volcano.sh/card.allocated": `{"NVIDIA-H200":1}`}),
-		},
-		"a weight that nobody holds is written": {
-			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }),
-			live:  liveQueue(nil),
-			want:  apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(5)),
-		},
+			want:  config().WithAnnotations(map[string]string{"volcano.sh/namespace-selector": `{}`})},
+		"what is allocated is written beside the quota": {quota: quotaOf(nil), allocated: `{"NVIDIA-H200":1}`,
+			want: config().WithAnnotations(map[string]string{"volcano.sh/card.allocated": `{"NVIDIA-H200":1}`})},
+		"a weight that nobody holds is written": {quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }),
+			live: liveQueue(nil),
+			want: apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(5))},
 		"a weight that somebody else holds with another value is left alone": {
-			quota:      quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }),
-			live:       liveQueue(nil, wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)),
-			want:       config(),
-			wantHolder: "helm",
-		},
+			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }),
+			live:  liveQueue(nil, wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)), want: config(), wantHolder: "helm"},
 		"a weight that somebody else holds with the same value is shared": {
 			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(1)) }),
 			live:  liveQueue(nil, wrote("helm", "Update", `{"f:spec":{"f:weight":{}}}`)),
-			want:  apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(1)),
-		},
+			want:  apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(1))},
 		"a weight that a webhook added to our own request is ours": {
 			quota: quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }),
 			live:  liveQueue(nil, wrote("cardquota", "Update", `{"f:spec":{"f:weight":{}}}`)),
-			want:  apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(5)),
-		},
-		"a queue that was closed with its parent is not called open": {
-			quota: quotaOf(nil),
-			live:  liveQueue(func(q *v1beta1.Queue) { q.Annotations["volcano.sh/closed-by-parent"] = "true" }),
+			want:  apply.Queue("team").WithAnnotations(annotations(nil)).WithSpec(apply.QueueSpec().WithParent("root").WithWeight(5))},
+		"a queue that was closed with its parent is not called open": {quota: quotaOf(nil),
+			live: liveQueue(func(q *v1beta1.Queue) { q.Annotations["volcano.sh/closed-by-parent"] = "true" }),
 			want: apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).
-				WithAnnotations(map[string]string{"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook"}),
-		},
-		"a queue under another parent stays there, and spec as a whole is not claimed": {
-			quota: quotaOf(nil),
-			live:  liveQueue(func(q *v1beta1.Queue) { q.Spec.Parent = "department" }),
-			want:  apply.Queue("team").WithAnnotations(annotations(nil)),
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if tc.live == nil { // made now, and nothing else than made
-				tc.want.WithResourceVersion("1").WithAnnotations(map[string]string{"cardquota.dev/created-by": "team"})
-			}
-			got := Desired(tc.quota, servicetype.BuiltIn, tc.live, tc.allocated)
-			if diff := cmp.Diff(tc.want, got.Config); diff != "" {
-				t.Errorf("plan differs (-want +got):\n%s", diff)
-			}
-			if got.WeightHeldBy != tc.wantHolder {
-				t.Errorf("weight held by %q, want %q", got.WeightHeldBy, tc.wantHolder)
-			}
-		})
+				WithAnnotations(map[string]string{"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook"})},
+		"a queue under another parent stays there, and spec as a whole is not claimed": {quota: quotaOf(nil),
+			live: liveQueue(func(q *v1beta1.Queue) { q.Spec.Parent = "department" }),
+			want: apply.Queue("team").WithAnnotations(annotations(nil))},
+	}) {
+		if tc.live == nil { // made now, and nothing else than made
+			tc.want.WithResourceVersion("1").WithAnnotations(map[string]string{"cardquota.dev/created-by": "team"})
+		}
+		got := Desired(tc.quota, servicetype.BuiltIn, tc.live, tc.allocated)
+		check.Equal(t, "plan", tc.want, got.Config)
+		check.Equal(t, "weight held by", tc.wantHolder, got.WeightHeldBy)
 	}
 }
 
@@ -176,30 +145,23 @@ func TestCreated(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Created(tc.live); got != tc.want {
-				t.Errorf("Created = %v, want %v", got, tc.want)
-			}
+			check.Equal(t, "Created", tc.want, Created(tc.live))
 			// Later applies keep what was said at creation and never say it themselves.
 			want := ""
 			if tc.want {
 				want = "first"
 			}
 			for name, plan := range map[string]Plan{"desired": Desired(quotaOf(nil), servicetype.BuiltIn, tc.live, ""), "drained": Drained(quotaOf(nil), tc.live, "")} {
-				if got := plan.Config.Annotations["cardquota.dev/created-by"]; got != want {
-					t.Errorf("%s says created by %q, want %q", name, got, want)
-				}
-				if plan.Config.ResourceVersion != nil {
-					t.Errorf("%s makes a Queue that is there", name)
-				}
-				if tc.live.UID != "" && (plan.Config.UID == nil || *plan.Config.UID != tc.live.UID) {
-					t.Errorf("%s may be written to another Queue than the one looked at", name)
-				}
+				check.Equal(t, fmt.Sprintf("%s says created by", name), want, plan.Config.Annotations["cardquota.dev/created-by"])
+				check.That(t, plan.Config.ResourceVersion == nil, "%s makes a Queue that is there", name)
+				check.That(t, tc.live.UID == "" || plan.Config.UID != nil && *plan.Config.UID == tc.live.UID,
+					"%s may be written to another Queue than the one looked at", name)
 			}
 		})
 	}
 }
 
-func TestGivenUpLeavesNothingToStartOn(t *testing.T) {
+func TestTakingQuotaAndCapabilityAway(t *testing.T) {
 	quota := quotaOf(func(q *v1alpha1.CardQuota) {
 		q.Spec.ServiceType = "training"
 		q.Spec.Cards = []v1alpha1.CardSpec{{Name: "NVIDIA-H200", Quota: 8}}
@@ -209,71 +171,41 @@ func TestGivenUpLeavesNothingToStartOn(t *testing.T) {
 	want := apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(map[string]string{
 		"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",
 	})
-	if diff := cmp.Diff(want, GivenUp(quota, liveQueue(nil)).Config); diff != "" {
-		t.Errorf("plan differs (-want +got):\n%s", diff)
-	}
-}
-
-func TestDrainedTakesQuotaAndCapabilityAway(t *testing.T) {
-	quota := quotaOf(func(q *v1alpha1.CardQuota) {
-		q.Spec.ServiceType = "training"
-		q.Spec.Cards = []v1alpha1.CardSpec{{Name: "NVIDIA-H200", Quota: 8}}
-		q.Spec.Resources = &v1alpha1.Resources{CPU: ptr(resource.MustParse("8"))}
-		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
-	})
-	want := apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).WithAnnotations(map[string]string{
-		"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "training", "volcano.sh/closed-by-parent": "false",
-		"volcano.sh/card.allocated": `{"NVIDIA-H200":3}`, "volcano.sh/namespace-selector": `{"matchLabels":{"team":"chat"}}`,
-	})
-	if diff := cmp.Diff(want, Drained(quota, liveQueue(nil), `{"NVIDIA-H200":3}`).Config); diff != "" {
-		t.Errorf("plan differs (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "given up, it leaves nothing to start on", want, GivenUp(quota, liveQueue(nil)).Config)
+	want.WithAnnotations(map[string]string{"volcano.sh/service.type": "training", "volcano.sh/card.allocated": `{"NVIDIA-H200":3}`,
+		"volcano.sh/namespace-selector": `{"matchLabels":{"team":"chat"}}`})
+	check.Equal(t, "drained", want, Drained(quota, liveQueue(nil), `{"NVIDIA-H200":3}`).Config)
 }
 
 func TestYield(t *testing.T) {
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		conflict   Conflict
 		want       bool
 		wantHolder string
 		wantGone   func(*apply.QueueApplyConfiguration) bool
 	}{
-		"weight is left to its manager": {
-			conflict: Conflict{Manager: "helm", Field: ".spec.weight"}, want: true, wantHolder: "helm",
-			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Weight == nil },
-		},
-		"parent is left to its manager": {
-			conflict: Conflict{Manager: "helm", Field: ".spec.parent"}, want: true,
-			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Parent == nil },
-		},
+		"weight is left to its manager": {conflict: Conflict{Manager: "helm", Field: ".spec.weight"}, want: true, wantHolder: "helm",
+			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Weight == nil }},
+		"parent is left to its manager": {conflict: Conflict{Manager: "helm", Field: ".spec.parent"}, want: true,
+			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Parent == nil }},
 		"closed-by-parent is left to Volcano": {
 			conflict: Conflict{Manager: "vc-controller-manager", Field: ".metadata.annotations.volcano.sh/closed-by-parent"}, want: true,
 			wantGone: func(c *apply.QueueApplyConfiguration) bool {
 				_, there := c.Annotations["volcano.sh/closed-by-parent"]
 				return !there
-			},
-		},
-		"the quota is not given away": {
-			conflict: Conflict{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"},
-			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Annotations["volcano.sh/card.quota"] == "{}" },
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			plan := Desired(quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }), servicetype.BuiltIn, nil, "")
-			if got := plan.Yield(tc.conflict); got != tc.want {
-				t.Errorf("Yield = %v, want %v", got, tc.want)
-			}
-			if plan.WeightHeldBy != tc.wantHolder || !tc.wantGone(plan.Config) {
-				t.Errorf("holder %q, plan %+v %+v", plan.WeightHeldBy, plan.Config.Annotations, plan.Config.Spec)
-			}
-		})
+			}},
+		"the quota is not given away": {conflict: Conflict{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"},
+			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Annotations["volcano.sh/card.quota"] == "{}" }},
+	}) {
+		plan := Desired(quotaOf(func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr(int32(5)) }), servicetype.BuiltIn, nil, "")
+		check.Equal(t, "Yield", tc.want, plan.Yield(tc.conflict))
+		check.That(t, plan.WeightHeldBy == tc.wantHolder && tc.wantGone(plan.Config),
+			"holder %q, plan %+v %+v", plan.WeightHeldBy, plan.Config.Annotations, plan.Config.Spec)
 	}
 	t.Run("an emptied spec is not claimed", func(t *testing.T) {
 		plan := Desired(quotaOf(nil), servicetype.BuiltIn, nil, "")
 		plan.Yield(Conflict{Manager: "helm", Field: ".spec.parent"})
-		if plan.Config.Spec != nil {
-			t.Errorf("spec = %+v, want none", plan.Config.Spec)
-		}
+		check.That(t, plan.Config.Spec == nil, "spec = %+v, want none", plan.Config.Spec)
 	})
 }
 

@@ -1,17 +1,21 @@
 package queue
 
-import "time"
+import (
+	"time"
 
-const (
+	"cardquota.dev/operator/internal/timing"
+)
+
+var (
 	// firstPause is how long after the first put-back of a manager's change its
 	// next one is put back; every further put-back doubles it.
-	firstPause = time.Second
+	firstPause = timing.Wait(time.Second)
 	// longestPause is the most that a put-back waits. It is short: a foreign
 	// quota is in force that long.
-	longestPause = 8 * time.Second
+	longestPause = timing.Wait(8 * time.Second)
 	// quiet is how long a manager has to leave the object alone until it is
 	// answered at once again, and until the same news is news again.
-	quiet = 5 * time.Minute
+	quiet = timing.Wait(5 * time.Minute)
 )
 
 // Dispute remembers who keeps writing one object of the operator, the Queue of a

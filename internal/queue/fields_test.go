@@ -16,6 +16,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 const plannedFields = `{"f:metadata":{"f:annotations":{".":{},"f:volcano.sh/card.quota":{},"f:volcano.sh/service.type":{},` +
@@ -34,7 +36,7 @@ func synced() (*v1alpha1.CardQuota, *v1beta1.Queue) {
 }
 
 func TestInSync(t *testing.T) {
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		change    func(*v1beta1.Queue)
 		want      bool
 		wantDrift []string
@@ -47,49 +49,28 @@ func TestInSync(t *testing.T) {
 			},
 			want: true,
 		},
-		"another quota": {
-			change:    func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"NVIDIA-H200":99}` },
-			wantDrift: []string{".metadata.annotations.volcano.sh/card.quota"},
-		},
-		"a quota that is gone": {
-			change:    func(q *v1beta1.Queue) { delete(q.Annotations, "volcano.sh/card.quota") },
-			wantDrift: []string{".metadata.annotations.volcano.sh/card.quota"},
-		},
+		"another quota": {change: func(q *v1beta1.Queue) { q.Annotations["volcano.sh/card.quota"] = `{"NVIDIA-H200":99}` },
+			wantDrift: []string{".metadata.annotations.volcano.sh/card.quota"}},
+		"a quota that is gone": {change: func(q *v1beta1.Queue) { delete(q.Annotations, "volcano.sh/card.quota") },
+			wantDrift: []string{".metadata.annotations.volcano.sh/card.quota"}},
 		"a selector of somebody else where none is said is none of our business": {
-			change: func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = `{}` },
-			want:   true,
-		},
-		"another capability": {
-			change:    func(q *v1beta1.Queue) { q.Spec.Capability["cpu"] = resource.MustParse("9") },
-			wantDrift: []string{".spec.capability.cpu"},
-		},
-		"values in place that nobody owns are to be claimed, but are no drift": {
-			change: func(q *v1beta1.Queue) { q.ManagedFields = nil },
-		},
-		"a field that is still owned and not wanted any more is to be released": {
-			change: func(q *v1beta1.Queue) {
-				q.ManagedFields[0].FieldsV1.Raw = []byte(strings.Replace(plannedFields, `"f:parent"`, `"f:weight":{},"f:parent"`, 1))
-			},
-		},
+			change: func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = `{}` }, want: true},
+		"another capability": {change: func(q *v1beta1.Queue) { q.Spec.Capability["cpu"] = resource.MustParse("9") },
+			wantDrift: []string{".spec.capability.cpu"}},
+		"values in place that nobody owns are to be claimed, but are no drift": {change: func(q *v1beta1.Queue) { q.ManagedFields = nil }},
+		"a field that is still owned and not wanted any more is to be released": {change: func(q *v1beta1.Queue) {
+			q.ManagedFields[0].FieldsV1.Raw = []byte(strings.Replace(plannedFields, `"f:parent"`, `"f:weight":{},"f:parent"`, 1))
+		}},
 		"what a webhook added to our request is not what we applied": {
-			change: func(q *v1beta1.Queue) { q.ManagedFields[0].Operation = "Update" },
-		},
+			change: func(q *v1beta1.Queue) { q.ManagedFields[0].Operation = "Update" }},
 		"a manager with unreadable fields owns nothing": {
-			change: func(q *v1beta1.Queue) { q.ManagedFields[0].FieldsV1.Raw = []byte("nonsense") },
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			quota, live := synced()
-			tc.change(live)
-			plan := Desired(quota, servicetype.BuiltIn, live, "")
-			if got := plan.InSync(live); got != tc.want {
-				t.Errorf("InSync = %v, want %v", got, tc.want)
-			}
-			if diff := cmp.Diff(tc.wantDrift, plan.Drift(live)); diff != "" {
-				t.Errorf("drift differs (-want +got):\n%s", diff)
-			}
-		})
+			change: func(q *v1beta1.Queue) { q.ManagedFields[0].FieldsV1.Raw = []byte("nonsense") }},
+	}) {
+		quota, live := synced()
+		tc.change(live)
+		plan := Desired(quota, servicetype.BuiltIn, live, "")
+		check.Equal(t, "InSync", tc.want, plan.InSync(live))
+		check.Equal(t, "drift", tc.wantDrift, plan.Drift(live))
 	}
 	t.Run("another selector", func(t *testing.T) {
 		quota, live := synced()
@@ -102,16 +83,14 @@ func TestInSync(t *testing.T) {
 	})
 	t.Run("no queue is never in sync", func(t *testing.T) {
 		quota, _ := synced()
-		if Desired(quota, servicetype.BuiltIn, nil, "").InSync(nil) {
-			t.Error("a missing queue must be made")
-		}
+		check.That(t, !Desired(quota, servicetype.BuiltIn, nil, "").InSync(nil), "a missing queue must be made")
 	})
 }
 
 func TestWriters(t *testing.T) {
 	quotaField := `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{}}}}`
 	lost := strings.Replace(plannedFields, `"f:volcano.sh/card.quota":{},`, "", 1)
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		entries []metav1.ManagedFieldsEntry
 		gone    bool
 		want    []string
@@ -121,18 +100,13 @@ func TestWriters(t *testing.T) {
 		"whoever took a field":                      {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", lost), wrote("helm", "Update", quotaField)}, want: []string{"helm"}},
 		"somebody who removed a field":              {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", lost)}, want: []string{""}},
 		"somebody who removed the Queue as a whole": {gone: true, want: []string{""}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			quota, live := synced()
-			live.ManagedFields = tc.entries
-			if tc.gone {
-				live = nil
-			}
-			if diff := cmp.Diff(tc.want, Desired(quota, servicetype.BuiltIn, live, "").Writers(live)); diff != "" {
-				t.Errorf("writers differ (-want +got):\n%s", diff)
-			}
-		})
+	}) {
+		quota, live := synced()
+		live.ManagedFields = tc.entries
+		if tc.gone {
+			live = nil
+		}
+		check.Equal(t, "writers", tc.want, Desired(quota, servicetype.BuiltIn, live, "").Writers(live))
 	}
 }
 
@@ -143,11 +117,10 @@ func TestRedefined(t *testing.T) {
 		return func(string) (servicetype.Type, bool) { return servicetype.Type{Priority: priority}, true }
 	}
 	meansNothing := func(string) (servicetype.Type, bool) { return servicetype.Type{}, false }
-	cases := map[string]struct {
-		types   Types
-		entries []metav1.ManagedFieldsEntry
-		gone    bool
-		want    bool
+	for t, tc := range check.Cases(t, map[string]struct {
+		types      Types
+		entries    []metav1.ManagedFieldsEntry
+		gone, want bool
 	}{
 		"the same meaning":                            {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}},
 		"another priority":                            {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", both)}, want: true},
@@ -157,18 +130,13 @@ func TestRedefined(t *testing.T) {
 		"somebody took the priority":                  {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", strings.Replace(both, `"f:priority":{},`, "", 1)), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
 		"somebody has what is wanted only now":        {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
 		"there is no Queue that could be of the past": {types: means(8), gone: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			quota, live := synced()
-			live.Spec.Priority, live.Spec.Reclaimable, live.ManagedFields = 7, ptr(false), tc.entries
-			if tc.gone {
-				live = nil
-			}
-			if got := Desired(quota, tc.types, live, "").Redefined(live); got != tc.want {
-				t.Errorf("Redefined = %v, want %v", got, tc.want)
-			}
-		})
+	}) {
+		quota, live := synced()
+		live.Spec.Priority, live.Spec.Reclaimable, live.ManagedFields = 7, ptr(false), tc.entries
+		if tc.gone {
+			live = nil
+		}
+		check.Equal(t, "Redefined", tc.want, Desired(quota, tc.types, live, "").Redefined(live))
 	}
 }
 
@@ -178,15 +146,9 @@ func TestDisowned(t *testing.T) {
 	status.Subresource = "status"
 	ours := wrote("cardquota", "Apply", plannedFields)
 	added := wrote("cardquota", "Update", `{"f:spec":{"f:reclaimable":{}}}`)
-	if diff := cmp.Diff([]metav1.ManagedFieldsEntry{helm, status}, Disowned(liveQueue(nil, helm, ours, added, status))); diff != "" {
-		t.Errorf("only our own entries must go (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]metav1.ManagedFieldsEntry{{}}, Disowned(liveQueue(nil, ours))); diff != "" {
-		t.Errorf("one empty entry must stay (-want +got):\n%s", diff)
-	}
-	if Owned(liveQueue(nil, helm, added)) || !Owned(liveQueue(nil, helm, ours)) {
-		t.Error("owned is what was applied")
-	}
+	check.Equal(t, "only our own entries must go", []metav1.ManagedFieldsEntry{helm, status}, Disowned(liveQueue(nil, helm, ours, added, status)))
+	check.Equal(t, "one empty entry must stay", []metav1.ManagedFieldsEntry{{}}, Disowned(liveQueue(nil, ours)))
+	check.That(t, !Owned(liveQueue(nil, helm, added)) && Owned(liveQueue(nil, helm, ours)), "owned is what was applied")
 }
 
 // applyConflict is the answer of an API server to a conflicting apply.
@@ -199,40 +161,26 @@ func cause(message, field string) metav1.StatusCause {
 }
 
 func TestConflicts(t *testing.T) {
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		err          error
 		want         []Conflict
 		wantConflict bool
 	}{
-		"who applied": {
-			err:          applyConflict(cause(`conflict with "helm" using scheduling.volcano.sh/v1beta1`, ".spec.weight")),
-			want:         []Conflict{{Manager: "helm", Field: ".spec.weight"}},
-			wantConflict: true,
-		},
+		"who applied": {err: applyConflict(cause(`conflict with "helm" using scheduling.volcano.sh/v1beta1`, ".spec.weight")),
+			want: []Conflict{{Manager: "helm", Field: ".spec.weight"}}, wantConflict: true},
 		"who updated, with the time": {
-			err:          applyConflict(cause(`conflict with "kubectl-edit" using scheduling.volcano.sh/v1beta1 at 2026-01-02T15:04:05Z`, ".spec.priority")),
-			want:         []Conflict{{Manager: "kubectl-edit", Field: ".spec.priority"}},
-			wantConflict: true,
-		},
+			err:  applyConflict(cause(`conflict with "kubectl-edit" using scheduling.volcano.sh/v1beta1 at 2026-01-02T15:04:05Z`, ".spec.priority")),
+			want: []Conflict{{Manager: "kubectl-edit", Field: ".spec.priority"}}, wantConflict: true},
 		"our own name on what a webhook added is nobody else": {
 			err:          applyConflict(cause(`conflict with "cardquota" using scheduling.volcano.sh/v1beta1`, ".spec.weight")),
-			wantConflict: true,
-		},
+			wantConflict: true},
 		"a stale resource version is no field conflict": {
-			err: apierrors.NewConflict(v1beta1.Resource("queues"), "team", fmt.Errorf("changed")),
-		},
+			err: apierrors.NewConflict(v1beta1.Resource("queues"), "team", fmt.Errorf("changed"))},
 		"another error is no field conflict": {err: fmt.Errorf("no route to host")},
 		"no error is no field conflict":      {},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Conflicts(tc.err)); diff != "" {
-				t.Errorf("conflicts differ (-want +got):\n%s", diff)
-			}
-			if got := IsConflict(tc.err); got != tc.wantConflict {
-				t.Errorf("IsConflict = %v, want %v", got, tc.wantConflict)
-			}
-		})
+	}) {
+		check.Equal(t, "conflicts", tc.want, Conflicts(tc.err))
+		check.Equal(t, "IsConflict", tc.wantConflict, IsConflict(tc.err))
 	}
 }
 
@@ -245,9 +193,7 @@ func TestDescribe(t *testing.T) {
 	})
 	want := "somebody changed or removed spec.capability.cpu; helm wrote spec.reclaimable; " +
 		"kubectl-edit wrote spec.priority, volcano.sh/card.quota"
-	if got != want {
-		t.Errorf("Describe =\n%s\nwant\n%s", got, want)
-	}
+	check.Equal(t, "Describe", want, got)
 }
 
 func TestOwner(t *testing.T) {
@@ -278,31 +224,22 @@ func TestOwner(t *testing.T) {
 		}
 		return q.Name
 	}
-	for title, tc := range cases {
-		t.Run(title, func(t *testing.T) {
-			if got := name(Owner(tc.rivals)); got != tc.want {
-				t.Errorf("Owner = %q, want %q", got, tc.want)
-			}
-			if got := name(Successor(tc.of, tc.rivals)); got != tc.wantSuccessor {
-				t.Errorf("Successor = %q, want %q", got, tc.wantSuccessor)
-			}
-		})
+	for t, tc := range check.Cases(t, cases) {
+		check.Equal(t, "Owner", tc.want, name(Owner(tc.rivals)))
+		check.Equal(t, "Successor", tc.wantSuccessor, name(Successor(tc.of, tc.rivals)))
 	}
-	if Owner(nil) != nil {
-		t.Error("nobody owns a queue that nobody wants")
-	}
+	check.That(t, Owner(nil) == nil, "nobody owns a queue that nobody wants")
 }
 
 func TestOwnerDoesNotDependOnTheOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		rivals := make([]*v1alpha1.CardQuota, rapid.IntRange(1, 6).Draw(t, "rivals"))
 		for i := range rivals {
 			rivals[i] = &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("q", i),
 				CreationTimestamp: metav1.NewTime(time.Unix(rapid.Int64Range(0, 2).Draw(t, "second"), 0))}}
 		}
 		want := Owner(rivals)
-		if got := Owner(rapid.Permutation(rivals).Draw(t, "order")); got != want {
-			t.Fatalf("Owner = %s, in another order %s", want.Name, got.Name)
-		}
+		got := Owner(rapid.Permutation(rivals).Draw(t, "order"))
+		check.Must(t, got == want, "Owner = %s, in another order %s", want.Name, got.Name)
 	})
 }

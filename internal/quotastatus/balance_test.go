@@ -9,20 +9,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // grants is a CardQuota of one card name, made at an hour.
 func grants(name string, count int64, hour int, changes ...func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
-	quota := &v1alpha1.CardQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(noon.Add(time.Duration(hour) * time.Hour))},
-		Spec:       v1alpha1.CardQuotaSpec{Cards: []v1alpha1.CardSpec{{Name: "H200", Quota: count}}},
-	}
+	quota := builder.CardQuota(name).Created(noon.Add(time.Duration(hour)*time.Hour)).Card("H200", count).Obj()
 	for _, change := range changes {
 		change(quota)
 	}
@@ -44,7 +43,7 @@ func and(name string, count int64) func(*v1alpha1.CardQuota) {
 }
 
 func TestOverAllocated(t *testing.T) {
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		quota   *v1alpha1.CardQuota
 		others  []*v1alpha1.CardQuota
 		healthy cards
@@ -67,20 +66,15 @@ func TestOverAllocated(t *testing.T) {
 		"the next one of its queue does": {grants("a", 8, 0), []*v1alpha1.CardQuota{grants("b", 5, 0, leaving), grants("late", 1, 1, ofQueue("b"))},
 			cards{"H200": 8}, "H200: 9 granted, 8 healthy, 1 too many (8 here, 1 by late)"},
 		"what goes is not in excess": {grants("a", 9, 0, leaving), nil, cards{"H200": 8}, ""},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := Clauses(NewBalance(tc.others, tc.healthy).OverAllocated(tc.quota)); got != tc.want {
-				t.Errorf("over-allocated %q\nwant           %q", got, tc.want)
-			}
-		})
+	}) {
+		check.Equal(t, "over-allocated", tc.want, Clauses(NewBalance(tc.others, tc.healthy).OverAllocated(tc.quota)))
 	}
 }
 
 func TestDenied(t *testing.T) {
 	others := []*v1alpha1.CardQuota{grants("b", 5, 0), grants("c", 0, 0, and("H800", 9))}
 	healthy := cards{"H200": 8, "H800": 8}
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *v1alpha1.CardQuota
 		want          []card.Name
 	}{
@@ -98,31 +92,23 @@ func TestDenied(t *testing.T) {
 		"lowered one, raised the other":               {grants("a", 9, 0, denying, and("H800", 1)), grants("a", 8, 0, denying, and("H800", 2)), []card.Name{"H800"}},
 		"a card without quota":                        {nil, grants("a", 0, 0, denying, and("H800", 0)), nil},
 		"the same queue had it under another's quota": {nil, grants("late", 8, 1, denying, ofQueue("b")), nil},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			all := others
-			if tc.before != nil {
-				all = append(all[:len(all):len(all)], tc.before)
-			}
-			var got []card.Name
-			for _, e := range NewBalance(all, healthy).Denied(tc.before, tc.after) {
-				got = append(got, e.Card)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("denied (-want +got):\n%s", diff)
-			}
-		})
+	}) {
+		all := others
+		if tc.before != nil {
+			all = append(all[:len(all):len(all)], tc.before)
+		}
+		var got []card.Name
+		for _, e := range NewBalance(all, healthy).Denied(tc.before, tc.after) {
+			got = append(got, e.Card)
+		}
+		check.Equal(t, "denied", tc.want, got)
 	}
 }
 
 func TestHealthy(t *testing.T) {
-	node := func(count string, changes ...func(*corev1.Node)) *corev1.Node {
-		n := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"nvidia.com/gpu.product": "H200", "nvidia.com/gpu.memory": "143771"}},
-			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(count)},
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-		}
+	node := func(count int, changes ...func(*corev1.Node)) *corev1.Node {
+		n := builder.Node("n").GPUs("H200", count).Obj()
+		n.Status.Conditions = append([]corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}}, n.Status.Conditions...)
 		for _, change := range changes {
 			change(n)
 		}
@@ -131,38 +117,31 @@ func TestHealthy(t *testing.T) {
 	is := func(status corev1.ConditionStatus) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Status.Conditions[1].Status = status }
 	}
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		nodes []*corev1.Node
 		want  cards
 	}{
-		"ready nodes add up":                 {[]*corev1.Node{node("8"), node("4")}, cards{"H200": 12}},
-		"a failed card is not allocatable":   {[]*corev1.Node{node("7")}, cards{"H200": 7}},
-		"a node that is not ready":           {[]*corev1.Node{node("8"), node("8", is(corev1.ConditionFalse))}, cards{"H200": 8}},
-		"a node that nobody hears of":        {[]*corev1.Node{node("8", is(corev1.ConditionUnknown))}, cards{}},
-		"a node that never said anything":    {[]*corev1.Node{node("8", func(n *corev1.Node) { n.Status.Conditions = nil })}, cards{}},
-		"a cordoned node still has them":     {[]*corev1.Node{node("8", func(n *corev1.Node) { n.Spec.Unschedulable = true })}, cards{"H200": 8}},
-		"a node that does not name its card": {[]*corev1.Node{node("8", func(n *corev1.Node) { n.Labels = nil })}, cards{}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Healthy(tc.nodes)); diff != "" {
-				t.Errorf("healthy (-want +got):\n%s", diff)
-			}
-		})
+		"ready nodes add up":                 {[]*corev1.Node{node(8), node(4)}, cards{"H200": 12}},
+		"a failed card is not allocatable":   {[]*corev1.Node{node(7)}, cards{"H200": 7}},
+		"a node that is not ready":           {[]*corev1.Node{node(8), node(8, is(corev1.ConditionFalse))}, cards{"H200": 8}},
+		"a node that nobody hears of":        {[]*corev1.Node{node(8, is(corev1.ConditionUnknown))}, cards{}},
+		"a node that never said anything":    {[]*corev1.Node{node(8, func(n *corev1.Node) { n.Status.Conditions = nil })}, cards{}},
+		"a cordoned node still has them":     {[]*corev1.Node{node(8, func(n *corev1.Node) { n.Spec.Unschedulable = true })}, cards{"H200": 8}},
+		"a node that does not name its card": {[]*corev1.Node{node(8, func(n *corev1.Node) { n.Labels = nil })}, cards{}},
+	}) {
+		check.Equal(t, "healthy", tc.want, Healthy(tc.nodes))
 	}
 }
 
 // TestNewsIsWhoseExcessIsAnother: whoever's excess changed without a change of its
 // own is told of, and nobody is when no card is granted too often.
 func TestNewsIsWhoseExcessIsAnother(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		was, old := drawBalance(t, "before")
 		is, fresh := drawBalance(t, "after")
 		news := fresh.News(old)
 		for _, queue := range news.Turned {
-			if !slices.Contains(news.Moved, queue) {
-				t.Fatalf("%s turned and did not move: %+v", queue, news)
-			}
+			check.Must(t, slices.Contains(news.Moved, queue), "%s turned and did not move: %+v", queue, news)
 		}
 		for i, quota := range is {
 			if i < len(was) && cmp.Equal(was[i].Spec, quota.Spec) {
@@ -172,12 +151,9 @@ func TestNewsIsWhoseExcessIsAnother(t *testing.T) {
 		short := func(b *Balance, all []*v1alpha1.CardQuota) bool {
 			return slices.ContainsFunc(all, func(q *v1alpha1.CardQuota) bool { return len(b.OverAllocated(q)) > 0 })
 		}
-		if !short(old, was) && !short(fresh, is) && len(news.Moved) > 0 {
-			t.Fatalf("nothing is granted too often, and %v are told", news.Moved)
-		}
-		if again := fresh.News(fresh); len(again.Turned)+len(again.Moved) > 0 {
-			t.Fatalf("nothing changed, and %+v are told", again)
-		}
+		check.Must(t, short(old, was) || short(fresh, is) || len(news.Moved) == 0, "nothing is granted too often, and %v are told", news.Moved)
+		again := fresh.News(fresh)
+		check.Must(t, len(again.Turned)+len(again.Moved) == 0, "nothing changed, and %+v are told", again)
 	})
 }
 
@@ -192,19 +168,16 @@ func drawBalance(t *rapid.T, label string) ([]*v1alpha1.CardQuota, *Balance) {
 
 // wantTold checks that a queue whose excess became another is told.
 func wantTold(t *rapid.T, news News, queue, first, second string) {
-	if first != second && !slices.Contains(news.Moved, queue) {
-		t.Fatalf("%s: %q became %q, and nobody is told; news %+v", queue, first, second, news)
-	}
-	if (first == "") != (second == "") && !slices.Contains(news.Turned, queue) {
-		t.Fatalf("%s: %q turned into %q, and nobody is told; news %+v", queue, first, second, news)
-	}
+	check.Must(t, first == second || slices.Contains(news.Moved, queue), "%s: %q became %q, and nobody is told; news %+v", queue, first, second, news)
+	check.Must(t, (first == "") == (second == "") || slices.Contains(news.Turned, queue),
+		"%s: %q turned into %q, and nobody is told; news %+v", queue, first, second, news)
 }
 
 func TestNews(t *testing.T) {
 	of := func(a, b int64) *Balance {
 		return NewBalance([]*v1alpha1.CardQuota{grants("a", a, 0), grants("b", b, 0)}, cards{"H200": 8})
 	}
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *Balance
 		want          News
 	}{
@@ -212,19 +185,15 @@ func TestNews(t *testing.T) {
 		"more too many":          {of(9, 0), of(9, 1), News{nil, []string{"a", "b"}}},
 		"no longer too many":     {of(9, 1), of(7, 1), News{[]string{"a", "b"}, []string{"a", "b"}}},
 		"others, but not enough": {of(6, 1), of(1, 6), News{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, tc.after.News(tc.before)); diff != "" {
-				t.Errorf("news (-want +got):\n%s", diff)
-			}
-		})
+	}) {
+		check.Equal(t, "news", tc.want, tc.after.News(tc.before))
 	}
 }
 
 func TestInventorySatisfied(t *testing.T) {
 	others := []*v1alpha1.CardQuota{team(), grants("b", 5, 0, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = "NVIDIA-H200" })}
 	const sum = "NVIDIA-H200: 13 granted, 10 healthy, 3 too many (8 here, 5 by b)"
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		over    v1alpha1.OverAllocation
 		healthy card.Count
 		want    string
@@ -235,29 +204,22 @@ func TestInventorySatisfied(t *testing.T) {
 		"too few, not set": {"", 10, "False/OverAllocated: " + sum + ": the quotas are enforced as written; lower some, add cards, or set overAllocation to Allow"},
 		"too few, Allow":   {v1alpha1.OverAllocationAllow, 10, "True/OverAllocationAllowed: " + sum + ": overAllocation allows it"},
 		"too few, Deny":    {v1alpha1.OverAllocationDeny, 10, "False/OverAllocated: " + sum + ": what was granted stays granted, but overAllocation denies to raise it"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			f := facts(nil, nil)
-			f.Quota.Spec.OverAllocation = tc.over
-			f.Balance = NewBalance(others, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
-			status := Of(f)
-			if got := said(status, "InventorySatisfied"); got != tc.want {
-				t.Errorf("condition %q\nwant      %q", got, tc.want)
+	}) {
+		f := facts(nil, nil)
+		f.Quota.Spec.OverAllocation = tc.over
+		f.Balance = NewBalance(others, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
+		status := Of(f)
+		check.Equal(t, "condition", tc.want, said(status, "InventorySatisfied"))
+		got := said(status, "Ready")
+		check.That(t, strings.HasPrefix(got, "True/Ready"), "Ready is touched: %q", got)
+		var events []string
+		for _, e := range Events(v1alpha1.CardQuotaStatus{}, status) {
+			if e.Reason == v1alpha1.EventOverAllocated {
+				events = append(events, e.Type+" "+e.Message)
 			}
-			if got := said(status, "Ready"); !strings.HasPrefix(got, "True/Ready") {
-				t.Errorf("Ready is touched: %q", got)
-			}
-			var events []string
-			for _, e := range Events(v1alpha1.CardQuotaStatus{}, status) {
-				if e.Reason == v1alpha1.EventOverAllocated {
-					events = append(events, e.Type+" "+e.Message)
-				}
-			}
-			if told := strings.HasPrefix(tc.want, "False"); told != (len(events) == 1) || told && !strings.HasPrefix(events[0], "Warning "+sum) {
-				t.Errorf("events %q", events)
-			}
-		})
+		}
+		told := strings.HasPrefix(tc.want, "False")
+		check.That(t, told == (len(events) == 1) && (!told || strings.HasPrefix(events[0], "Warning "+sum)), "events %q", events)
 	}
 }
 
@@ -272,17 +234,11 @@ func said(status v1alpha1.CardQuotaStatus, kind string) string {
 }
 
 func TestInventorySatisfiedAtTheEdges(t *testing.T) {
-	t.Run("not counted yet", func(t *testing.T) {
-		if got := said(Of(facts(nil, nil)), "InventorySatisfied"); got != "" {
-			t.Errorf("condition %q", got)
-		}
-	})
+	t.Run("not counted yet", func(t *testing.T) { check.Equal(t, "condition", "", said(Of(facts(nil, nil)), "InventorySatisfied")) })
 	t.Run("another one has the queue", func(t *testing.T) {
 		f := facts(nil, nil)
 		f.Sync, f.Balance = Contested("team", "older"), NewBalance(nil, nil)
-		if got := said(Of(f), "InventorySatisfied"); got != "Unknown/NotCounted: this CardQuota does not have its queue" {
-			t.Errorf("condition %q", got)
-		}
+		check.Equal(t, "condition", "Unknown/NotCounted: this CardQuota does not have its queue", said(Of(f), "InventorySatisfied"))
 	})
 	t.Run("a long list ends with what it means", func(t *testing.T) {
 		f := facts(nil, nil)

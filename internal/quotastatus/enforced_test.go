@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 var (
@@ -32,7 +32,7 @@ func TestEnforced(t *testing.T) {
 	was := metav1.Condition{Type: "Enforced", Status: "False", Reason: "NoHeartbeat", Message: "before the restart"}
 	closed := judged(&silent)
 	closed.Queue = nil
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		facts           Facts
 		enforced, ready string
 	}{
@@ -42,33 +42,26 @@ func TestEnforced(t *testing.T) {
 		"a queue that is not open goes before": {closed, "False/NoHeartbeat: no session since noon", "False/QueueNotOpen: queue team is not open yet: Volcano's controller manager opens it"},
 		"not judged yet":                       {judged(nil), "", "True/Ready: queue team carries this quota and takes work"},
 		"judged before the restart":            {judged(nil, was), "False/NoHeartbeat: before the restart", "False/NoHeartbeat: queue team carries this quota, but it is not proven to be enforced: before the restart"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			status := Of(tc.facts)
-			show := func(kind string) string {
-				c := meta.FindStatusCondition(status.Conditions, kind)
-				if c == nil {
-					return ""
-				}
-				return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
+	}) {
+		status := Of(tc.facts)
+		show := func(kind string) string {
+			c := meta.FindStatusCondition(status.Conditions, kind)
+			if c == nil {
+				return ""
 			}
-			if diff := cmp.Diff([]string{tc.enforced, tc.ready}, []string{show("Enforced"), show("Ready")}); diff != "" {
-				t.Errorf("Enforced, Ready differ (-want +got):\n%s", diff)
-			}
-		})
+			return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
+		}
+		check.Equal(t, "Enforced, Ready", []string{tc.enforced, tc.ready}, []string{show("Enforced"), show("Ready")})
 	}
 	for _, c := range Of(judged(&bypassed)).Conditions {
-		if len(c.Message) > v1alpha1.MaxMessageLength {
-			t.Errorf("the message of %s has %d bytes", c.Type, len(c.Message))
-		}
+		check.That(t, len(c.Message) <= v1alpha1.MaxMessageLength, "the message of %s has %d bytes", c.Type, len(c.Message))
 	}
 }
 
 func TestEventsOfEnforced(t *testing.T) {
 	other := silent
 	other.Message = "no session since one"
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *enforcement.Verdict
 		want          []string
 	}{
@@ -81,16 +74,11 @@ func TestEventsOfEnforced(t *testing.T) {
 		"no policy":                     {nil, &noPolicy, nil},
 		"no policy any more":            {&proven, &noPolicy, nil},
 		"what stays is silent":          {&proven, &proven, nil},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, e := range Events(Of(judged(tc.before)), Of(judged(tc.after))) {
-				got = append(got, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Message))
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("events differ (-want +got):\n%s", diff)
-			}
-		})
+	}) {
+		var got []string
+		for _, e := range Events(Of(judged(tc.before)), Of(judged(tc.after))) {
+			got = append(got, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Message))
+		}
+		check.Equal(t, "events", tc.want, got)
 	}
 }

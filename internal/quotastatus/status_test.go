@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,9 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/queue"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 	"cardquota.dev/operator/internal/usage"
 )
 
@@ -28,23 +30,14 @@ func ptr[T any](v T) *T { return &v }
 
 // team is a CardQuota of 8 H200 and 2 H800.
 func team() *v1alpha1.CardQuota {
-	return &v1alpha1.CardQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "team", Generation: 3},
-		Spec: v1alpha1.CardQuotaSpec{Tenant: "team", ServiceType: "training",
-			Cards:     []v1alpha1.CardSpec{{Name: "NVIDIA-H800", Quota: 2}, {Name: "NVIDIA-H200", Quota: 8}},
-			Resources: &v1alpha1.Resources{CPU: ptr(resource.MustParse("64"))},
-		},
-	}
-}
-
-func open() *v1beta1.Queue {
-	return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Status: v1beta1.QueueStatus{State: v1beta1.QueueStateOpen}}
+	return builder.CardQuota("team").Card("NVIDIA-H800", 2).Card("NVIDIA-H200", 8).Resources("64", "").
+		With(func(q *v1alpha1.CardQuota) { q.Generation = 3 }).Obj()
 }
 
 // facts are those of a team that has its open queue and uses what is given.
 func facts(used, pending cards) Facts {
 	return Facts{
-		Quota: team(), Queue: open(), Now: noon,
+		Quota: team(), Queue: builder.Queue("team").Obj(), Now: noon,
 		Sync:     Synced(team(), nil, Written{}, noon),
 		Usage:    &usage.Queue{Used: used, Pending: pending},
 		Physical: cards{"NVIDIA-H200": 16},
@@ -74,9 +67,7 @@ func TestNumbers(t *testing.T) {
 		Blocked: []v1alpha1.BlockedStatus{{Workload: "vcjob/lab/train", Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}},
 	}
 	got.Conditions = nil
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("status differs (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "status", want, got)
 }
 
 func TestSummary(t *testing.T) {
@@ -89,7 +80,7 @@ func TestSummary(t *testing.T) {
 	over := of("A-10", "B-20", "C-30")
 	over[2].Used, over[2].OverQuotaBy = 3, 1
 	long := strings.Repeat("x", 63)
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		cards []v1alpha1.CardStatus
 		want  string
 	}{
@@ -99,60 +90,40 @@ func TestSummary(t *testing.T) {
 		"what does not fit is counted":      {cards: of(long, "A-10", "B-20", "C-30", "D-40"), want: "0/2 " + long + ", 0/2 A-10, 0/2 B-20, and 2 more"},
 		"one name is never cut":             {cards: of(long + "/mig-" + long + "-mixed"), want: "0/2 " + long + "/mig-" + long + "-mixed"},
 		"a line that just fits is complete": {cards: of(long, "A-10", "B-20"), want: "0/2 " + long + ", 0/2 A-10, 0/2 B-20"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := summary(tc.cards); got != tc.want {
-				t.Errorf("summary = %q\nwant      %q", got, tc.want)
-			}
-		})
+	}) {
+		check.Equal(t, "summary", tc.want, summary(tc.cards))
 	}
 }
 
 func TestConditions(t *testing.T) {
 	type verdict struct{ Status, Reason, Message string }
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		facts func(*Facts)
 		want  map[string]verdict
 	}{
-		"everything is fine": {
-			want: map[string]verdict{
-				"QueueSynced": {"True", "Synced", "queue team carries this quota"},
-				"WithinQuota": {"True", "WithinQuota", "no card is used beyond its quota"},
-				"Ready":       {"True", "Ready", "queue team carries this quota and takes work"},
-			},
-		},
-		"use beyond the quota is told and leaves the quota ready": {
-			facts: func(f *Facts) { f.Usage.Used = cards{"NVIDIA-H800": 5} },
+		"everything is fine": {want: map[string]verdict{
+			"QueueSynced": {"True", "Synced", "queue team carries this quota"},
+			"WithinQuota": {"True", "WithinQuota", "no card is used beyond its quota"},
+			"Ready":       {"True", "Ready", "queue team carries this quota and takes work"},
+		}},
+		"use beyond the quota is told and leaves the quota ready": {facts: func(f *Facts) { f.Usage.Used = cards{"NVIDIA-H800": 5} },
 			want: map[string]verdict{
 				"WithinQuota": {"False", "OverQuota", "3 NVIDIA-H800 too many (5 used, quota 2): nothing is stopped, nothing new starts until use has fallen"},
 				"Ready":       {"True", "Ready", "queue team carries this quota and takes work"},
-			},
-		},
-		"a queue that Volcano has not opened takes no work": {
-			facts: func(f *Facts) { f.Queue.Status.State = "" },
-			want:  map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller manager opens it"}},
-		},
-		"a queue that was just made is not open": {
-			facts: func(f *Facts) { f.Queue = nil },
-			want:  map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller manager opens it"}},
-		},
-		"a closed queue takes no work": {
-			facts: func(f *Facts) { f.Queue.Status.State = v1beta1.QueueStateClosed },
-			want:  map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is Closed and takes no work: it was closed by hand or with its parent"}},
-		},
-		"a queue of another CardQuota": {
-			facts: func(f *Facts) { f.Sync = Contested("team", "first") },
-			want: map[string]verdict{
-				"QueueSynced": {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over when that one is deleted, or choose another queueName"},
-				"WithinQuota": {"Unknown", "NotCounted", "this CardQuota does not have its queue"},
-				"Ready":       {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over when that one is deleted, or choose another queueName"},
-			},
-		},
-		"a queue of Volcano's own": {
-			facts: func(f *Facts) { f.Sync = Reserved("root") },
-			want:  map[string]verdict{"Ready": {"False", "QueueReserved", "queue root belongs to Volcano and cannot carry a quota: choose another queueName"}},
-		},
+			}},
+		"a queue that Volcano has not opened takes no work": {facts: func(f *Facts) { f.Queue.Status.State = "" },
+			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller manager opens it"}}},
+		"a queue that was just made is not open": {facts: func(f *Facts) { f.Queue = nil },
+			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is not open yet: Volcano's controller manager opens it"}}},
+		"a closed queue takes no work": {facts: func(f *Facts) { f.Queue.Status.State = v1beta1.QueueStateClosed },
+			want: map[string]verdict{"Ready": {"False", "QueueNotOpen", "queue team is Closed and takes no work: it was closed by hand or with its parent"}}},
+		"a queue of another CardQuota": {facts: func(f *Facts) { f.Sync = Contested("team", "first") }, want: map[string]verdict{
+			"QueueSynced": {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over when that one is deleted, or choose another queueName"},
+			"WithinQuota": {"Unknown", "NotCounted", "this CardQuota does not have its queue"},
+			"Ready":       {"False", "QueueConflict", "queue team belongs to the older CardQuota first: this one takes over when that one is deleted, or choose another queueName"},
+		}},
+		"a queue of Volcano's own": {facts: func(f *Facts) { f.Sync = Reserved("root") },
+			want: map[string]verdict{"Ready": {"False", "QueueReserved", "queue root belongs to Volcano and cannot carry a quota: choose another queueName"}}},
 		"a queue that refuses changes while it closes": {
 			facts: func(f *Facts) {
 				f.Queue.Status.State = v1beta1.QueueStateClosing
@@ -161,15 +132,11 @@ func TestConditions(t *testing.T) {
 			want: map[string]verdict{"QueueSynced": {"False", "QueueRefused",
 				"queue team could not be written (Volcano refuses changes of a queue that is Closing; they are made when that is over): denied"}},
 		},
-		"a queue that is drained": {
-			facts: func(f *Facts) { f.Sync = Draining("team", 3) },
+		"a queue that is drained": {facts: func(f *Facts) { f.Sync = Draining("team", 3) },
 			want: map[string]verdict{"Ready": {"False", "Draining",
-				"being deleted: queue team has no quota any more and goes when its 3 unfinished pods and PodGroups are gone"}},
-		},
-		"pods were not counted yet": {
-			facts: func(f *Facts) { f.Usage = nil },
-			want:  map[string]verdict{"WithinQuota": {"Unknown", "NotCounted", "pods have not been counted yet"}},
-		},
+				"being deleted: queue team has no quota any more and goes when its 3 unfinished pods and PodGroups are gone"}}},
+		"pods were not counted yet": {facts: func(f *Facts) { f.Usage = nil },
+			want: map[string]verdict{"WithinQuota": {"Unknown", "NotCounted", "pods have not been counted yet"}}},
 		"pods were counted before the restart": {
 			facts: func(f *Facts) {
 				f.Usage = nil
@@ -178,27 +145,19 @@ func TestConditions(t *testing.T) {
 			},
 			want: map[string]verdict{"WithinQuota": {"False", "OverQuota", "as before"}},
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := facts(cards{"NVIDIA-H200": 1}, nil)
-			if tc.facts != nil {
-				tc.facts(&f)
-			}
-			status := Of(f)
-			for kind, want := range tc.want {
-				c := meta.FindStatusCondition(status.Conditions, kind)
-				if c == nil {
-					t.Fatalf("condition %s is missing", kind)
-				}
-				if diff := cmp.Diff(want, verdict{string(c.Status), c.Reason, c.Message}); diff != "" {
-					t.Errorf("%s differs (-want +got):\n%s", kind, diff)
-				}
-				if c.ObservedGeneration != 3 || !c.LastTransitionTime.Time.Equal(noon) {
-					t.Errorf("%s is about generation %d since %s", kind, c.ObservedGeneration, c.LastTransitionTime)
-				}
-			}
-		})
+	}) {
+		f := facts(cards{"NVIDIA-H200": 1}, nil)
+		if tc.facts != nil {
+			tc.facts(&f)
+		}
+		status := Of(f)
+		for kind, want := range tc.want {
+			c := meta.FindStatusCondition(status.Conditions, kind)
+			check.Must(t, c != nil, "condition %s is missing", kind)
+			check.Equal(t, kind, want, verdict{string(c.Status), c.Reason, c.Message})
+			check.That(t, c.ObservedGeneration == 3 && c.LastTransitionTime.Time.Equal(noon),
+				"%s is about generation %d since %s", kind, c.ObservedGeneration, c.LastTransitionTime)
+		}
 	}
 }
 
@@ -207,85 +166,65 @@ func TestNumbersOfAnotherQueueAreCleared(t *testing.T) {
 	f.Quota.Status = Of(f)
 	f.Sync = Contested("team", "first")
 	got := Of(f)
-	if got.Cards != nil || got.Summary != "" || got.PendingSummary != "" || got.CPU != nil || got.Memory != nil || got.Blocked != nil {
-		t.Errorf("numbers of another CardQuota's queue stand: %+v", got)
-	}
+	check.That(t, got.Cards == nil && got.Summary == "" && got.PendingSummary == "" && got.CPU == nil && got.Memory == nil && got.Blocked == nil,
+		"numbers of another CardQuota's queue stand: %+v", got)
 }
 
 func TestNumbersStayUntilTheNextCount(t *testing.T) {
 	f := facts(cards{"NVIDIA-H200": 5}, nil)
 	f.Quota.Status = Of(f)
 	f.Usage = nil
-	if got := Of(f).Summary; got != "0/2 NVIDIA-H800, 5/8 NVIDIA-H200" {
-		t.Errorf("summary = %q", got)
-	}
+	check.Equal(t, "summary", "0/2 NVIDIA-H800, 5/8 NVIDIA-H200", Of(f).Summary)
 }
 
 func TestAConditionThatStaysKeepsItsTime(t *testing.T) {
 	f := facts(nil, nil)
 	f.Quota.Status = Of(f)
 	f.Now = noon.Add(time.Hour)
-	if diff := cmp.Diff(f.Quota.Status, Of(f)); diff != "" {
-		t.Errorf("nothing happened, yet the status changed:\n%s", diff)
-	}
+	check.Equal(t, "nothing happened, yet the status changed", f.Quota.Status, Of(f))
 }
 
 func TestADeletedCardQuotaHasNoQuota(t *testing.T) {
 	f := facts(cards{"NVIDIA-H200": 5}, nil)
 	f.Quota.DeletionTimestamp = &metav1.Time{Time: noon}
-	if got := Of(f).Summary; got != "5/0 NVIDIA-H200, 0/0 NVIDIA-H800" {
-		t.Errorf("summary = %q", got)
-	}
+	check.Equal(t, "summary", "5/0 NVIDIA-H200, 0/0 NVIDIA-H800", Of(f).Summary)
 }
 
 func TestSynced(t *testing.T) {
 	foreign := []queue.Conflict{{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"}}
 	replaced := &metav1.Condition{Type: "QueueSynced", Status: "True", Reason: "ForeignChangeReplaced", Message: "before", ObservedGeneration: 3}
-	cases := map[string]struct {
-		weight     *int32
-		before     *metav1.Condition
-		written    Written
-		wantReason string
-		wantInText string
+	for t, tc := range check.Cases(t, map[string]struct {
+		weight                 *int32
+		before                 *metav1.Condition
+		written                Written
+		wantReason, wantInText string
 	}{
 		"nothing special": {wantReason: "Synced", wantInText: "queue team carries this quota"},
-		"a foreign change is named with its editor and time": {
-			written: Written{Replaced: foreign}, wantReason: "ForeignChangeReplaced",
-			wantInText: "kubectl-edit wrote volcano.sh/card.quota on queue team; replaced at 2026-01-02T12:00:00Z by what this CardQuota says",
-		},
-		"a writer who goes on is told how long it is let": {
-			written: Written{Replaced: foreign, Pause: 32 * time.Second}, wantReason: "ForeignChangeReplaced",
-			wantInText: "by what this CardQuota says; it is not the first time, so the next change of the same writer stands for up to 32s",
-		},
+		"a foreign change is named with its editor and time": {written: Written{Replaced: foreign}, wantReason: "ForeignChangeReplaced",
+			wantInText: "kubectl-edit wrote volcano.sh/card.quota on queue team; replaced at 2026-01-02T12:00:00Z by what this CardQuota says"},
+		"a writer who goes on is told how long it is let": {written: Written{Replaced: foreign, Pause: 32 * time.Second},
+			wantReason: "ForeignChangeReplaced",
+			wantInText: "by what this CardQuota says; it is not the first time, so the next change of the same writer stands for up to 32s"},
 		"a foreign change stays visible": {before: replaced, wantReason: "ForeignChangeReplaced", wantInText: "before"},
 		"a foreign change is history after the spec changed": {
-			before: &metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2}, wantReason: "Synced",
-		},
-		"a weight that is held is told": {
-			weight: ptr(int32(5)), written: Written{WeightHeldBy: "helm"}, wantReason: "WeightConflict",
-			wantInText: "spec.weight is managed by helm and was left alone instead of becoming 5",
-		},
-		"a weight that is held and a foreign change are both told": {
-			weight: ptr(int32(5)), written: Written{WeightHeldBy: "helm", Replaced: foreign}, wantReason: "WeightConflict", wantInText: "kubectl-edit wrote",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			quota := team()
-			quota.Spec.Weight = tc.weight
-			got := Synced(quota, tc.before, tc.written, noon)
-			if got.Status != metav1.ConditionTrue || got.Reason != tc.wantReason || !strings.Contains(got.Message, tc.wantInText) {
-				t.Errorf("Synced = %+v, want True %s with %q", got, tc.wantReason, tc.wantInText)
-			}
-		})
+			before: &metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2}, wantReason: "Synced"},
+		"a weight that is held is told": {weight: ptr(int32(5)), written: Written{WeightHeldBy: "helm"}, wantReason: "WeightConflict",
+			wantInText: "spec.weight is managed by helm and was left alone instead of becoming 5"},
+		"a weight that is held and a foreign change are both told": {weight: ptr(int32(5)),
+			written: Written{WeightHeldBy: "helm", Replaced: foreign}, wantReason: "WeightConflict", wantInText: "kubectl-edit wrote"},
+	}) {
+		quota := team()
+		quota.Spec.Weight = tc.weight
+		got := Synced(quota, tc.before, tc.written, noon)
+		check.That(t, got.Status == metav1.ConditionTrue && got.Reason == tc.wantReason && strings.Contains(got.Message, tc.wantInText),
+			"Synced = %+v, want True %s with %q", got, tc.wantReason, tc.wantInText)
 	}
 }
 
 func TestUnchangedRepeatsTheVerdict(t *testing.T) {
 	before := metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", Message: "argocd wrote", ObservedGeneration: 3}
-	if got, want := Unchanged(before), (Sync{"True", "ForeignChangeReplaced", "argocd wrote"}); got != want {
-		t.Errorf("Unchanged = %+v, want %+v", got, want)
-	}
+	got, want := Unchanged(before), (Sync{"True", "ForeignChangeReplaced", "argocd wrote"})
+	check.That(t, got == want, "Unchanged = %+v, want %+v", got, want)
 }
 
 func TestEvents(t *testing.T) {
@@ -296,10 +235,8 @@ func TestEvents(t *testing.T) {
 		}
 		return Of(f)
 	}
-	over := func(n card.Count) func(*Facts) {
-		return func(f *Facts) { f.Usage.Used = cards{"NVIDIA-H800": n} }
-	}
-	cases := map[string]struct {
+	over := func(n card.Count) func(*Facts) { return func(f *Facts) { f.Usage.Used = cards{"NVIDIA-H800": n} } }
+	for t, tc := range check.Cases(t, map[string]struct {
 		before, after v1alpha1.CardQuotaStatus
 		want          []string
 	}{
@@ -314,20 +251,13 @@ func TestEvents(t *testing.T) {
 			want: []string{"Warning QueueRefused"}},
 		"recovering is told": {before: status(func(f *Facts) { f.Sync = Refused("team", nil, fmt.Errorf("no")) }), after: status(nil),
 			want: []string{"Normal Ready"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, e := range Events(tc.before, tc.after) {
-				if e.Message == "" {
-					t.Errorf("event %s says nothing", e.Reason)
-				}
-				got = append(got, e.Type+" "+e.Reason)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("events differ (-want +got):\n%s", diff)
-			}
-		})
+	}) {
+		var got []string
+		for _, e := range Events(tc.before, tc.after) {
+			check.That(t, e.Message != "", "event %s says nothing", e.Reason)
+			got = append(got, e.Type+" "+e.Reason)
+		}
+		check.Equal(t, "events", tc.want, got)
 	}
 }
 
@@ -347,7 +277,7 @@ func TestNamesThatPodsMakeUpPushNothingOut(t *testing.T) {
 }
 
 func TestStatusStaysWithinItsBounds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		f := facts(cards{}, cards{})
 		for range rapid.IntRange(0, 200).Draw(t, "cards") {
 			name := card.Name(rapid.StringMatching(`[A-Z]{1,60}`).Draw(t, "name"))
@@ -364,17 +294,13 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 			most int
 		}{{s.Summary, v1alpha1.MaxSummaryLength}, {s.PendingSummary, v1alpha1.MaxSummaryLength}, {b.Workload, v1alpha1.MaxWorkloadLength},
 			{b.Card, v1alpha1.MaxBlockedCardLength}, {b.Reason, v1alpha1.MaxReasonLength}, {b.Message, v1alpha1.MaxMessageLength}} {
-			if len(field.text) > field.most || !utf8.ValidString(field.text) {
-				t.Fatalf("%d bytes, at most %d: %q", len(field.text), field.most, field.text)
-			}
+			check.Must(t, len(field.text) <= field.most && utf8.ValidString(field.text),
+				"%d bytes, at most %d: %q", len(field.text), field.most, field.text)
 		}
-		if len(s.Cards) > v1alpha1.MaxStatusCards {
-			t.Fatalf("%d cards", len(s.Cards))
-		}
+		check.Must(t, len(s.Cards) <= v1alpha1.MaxStatusCards, "%d cards", len(s.Cards))
 		for _, c := range s.Cards {
-			if c.Free < 0 || c.OverQuotaBy < 0 || c.Free > 0 && c.OverQuotaBy > 0 || c.Quota-c.Used != c.Free-c.OverQuotaBy {
-				t.Fatalf("numbers do not add up: %+v", c)
-			}
+			check.Must(t, c.Free >= 0 && c.OverQuotaBy >= 0 && (c.Free <= 0 || c.OverQuotaBy <= 0) && c.Quota-c.Used == c.Free-c.OverQuotaBy,
+				"numbers do not add up: %+v", c)
 		}
 	})
 }

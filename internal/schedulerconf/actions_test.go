@@ -1,9 +1,13 @@
 package schedulerconf
 
-import "testing"
+import (
+	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
 
 func TestWantedActions(t *testing.T) {
-	tests := map[string]struct{ value, reclaim, want string }{
+	for t, tc := range check.Cases(t, map[string]struct{ value, reclaim, want string }{
 		"added at the end":                     {"enqueue, allocate, backfill", CardReclaim, "enqueue, allocate, backfill, cardreclaim"},
 		"there already":                        {"enqueue, allocate, cardreclaim, backfill", CardReclaim, "enqueue, allocate, cardreclaim, backfill"},
 		"in the place of the other":            {"enqueue, allocate, reclaim, backfill", CardReclaim, "enqueue, allocate, cardreclaim, backfill"},
@@ -20,21 +24,14 @@ func TestWantedActions(t *testing.T) {
 		"without blanks":                       {"enqueue,allocate", CardReclaim, "enqueue,allocate,cardreclaim"},
 		"one action":                           {"allocate", CardReclaim, "allocate, cardreclaim"},
 		"unknown actions stay for the verdict": {"alocate, x", CardReclaim, "alocate, x, cardreclaim"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := wantedActions(tc.value, tc.reclaim); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-			if again := wantedActions(tc.want, tc.reclaim); again != tc.want {
-				t.Errorf("again: %q", again)
-			}
-		})
+	}) {
+		check.Equal(t, "got", tc.want, wantedActions(tc.value, tc.reclaim))
+		check.Equal(t, "again", tc.want, wantedActions(tc.want, tc.reclaim))
 	}
 }
 
 func TestUndoneActions(t *testing.T) {
-	tests := map[string]struct{ before, after, now, want string }{
+	for t, tc := range check.Cases(t, map[string]struct{ before, after, now, want string }{
 		"untouched":                     {"a,  b", "a, b, c", "a, b, c", "a,  b"},
 		"only the blanks changed":       {"a, b", "a, b, c", "a,b,c", "a, b"},
 		"another was added":             {"a, b", "a, b, c", "a, x, b, c", "a, x, b"},
@@ -45,12 +42,7 @@ func TestUndoneActions(t *testing.T) {
 		"moved, and another was added":  {"reclaim, a, b", "a, b, reclaim", "a, b, reclaim, d", "reclaim, a, b, d"},
 		"moved, and moved by others":    {"reclaim, a, b", "a, b, reclaim", "a, reclaim, b, d", "a, reclaim, b, d"},
 		"the others changed their form": {"a, b", "a, b, c", "b,a,c", "b,a"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := undoneActions(tc.now, tc.before, tc.after); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
+	}) {
+		check.Equal(t, "got", tc.want, undoneActions(tc.now, tc.before, tc.after))
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestChanges(t *testing.T) {
 	merged, undo := mustMerge(t, simpleText, "", tide("reclaim"))
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		text, undo string
 		want       Wanted
 		changes    []string
@@ -30,16 +30,9 @@ func TestChanges(t *testing.T) {
 		"a long value": {plugins("  - name: capacity-card", "    arguments: {}"), "", Wanted{Arguments: map[string]any{"x": strings.Repeat("y", 200)}}, []string{
 			`plugin capacity-card: argument x must be "` + strings.Repeat("y", 116) + "…",
 		}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			changes, err := Changes(tc.text, tc.undo, tc.want)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.changes, changes); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
+	}) {
+		changes, err := Changes(tc.text, tc.undo, tc.want)
+		check.NoError(t, err)
+		check.Equal(t, "changes", tc.changes, changes)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // conf writes a text from its actions and plugins: "-" begins a tier, a plugin
@@ -33,7 +35,7 @@ func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 		priorityOff    = "priority enablePreemptable=false"
 		drfOff         = "drf enablePreemptable=false enableReclaimable=false"
 	)
-	tests := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		text string
 		want []string // fragments of the faults, none when it is accepted
 	}{
@@ -61,21 +63,16 @@ func TestActionsThatEvictNeedCapacityCardAlone(t *testing.T) {
 		"cardreclaim before allocate":                          {conf("enqueue, cardreclaim, allocate", CapacityCard), []string{"cardreclaim has no allocate before it", "allocate stands after"}},
 		"cardreclaim beside reclaim":                           {conf("enqueue, allocate, cardreclaim, reclaim", CapacityCard), []string{"reclaim and cardreclaim would both take cards back", "remove one of them"}},
 		"an action that may not run at all":                    {conf("enqueue, allocate, shuffle", CapacityCard), []string{"shuffle"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			known := known()
-			known.Plugins = append(known.Plugins, "ours")
-			known.Actions = append(known.Actions, CardReclaim)
-			err := Validate(tc.text, known)
-			if (err != nil) != (tc.want != nil) {
-				t.Fatalf("error %v, want %q", err, tc.want)
-			}
-			for _, fragment := range tc.want {
-				if !strings.Contains(err.Error(), fragment) {
-					t.Errorf("error %q does not say %q", err, fragment)
-				}
-			}
-		})
+	}) {
+		known := known()
+		known.Plugins = append(known.Plugins, "ours")
+		known.Actions = append(known.Actions, CardReclaim)
+		err := Validate(tc.text, known)
+		if tc.want == nil {
+			check.NoError(t, err)
+			continue
+		}
+		check.Must(t, err != nil, "accepted, want %q", tc.want)
+		check.Contains(t, "error", err.Error(), tc.want...)
 	}
 }

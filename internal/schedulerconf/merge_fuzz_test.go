@@ -3,6 +3,8 @@ package schedulerconf
 import (
 	"strings"
 	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // FuzzMerge looks for texts that Merge alters beyond what is wanted, cannot restore, or breaks
@@ -25,9 +27,7 @@ func FuzzMerge(f *testing.F) {
 		want := tide([]string{CardReclaim, "reclaim", ""}[mode%3])
 		merged, undo, err := Merge(text, "", want)
 		if err != nil {
-			if merged != "" || undo != "" {
-				t.Fatalf("a text came out with the error %v:\n%s", err, merged)
-			}
+			check.Must(t, merged == "" && undo == "", "a text came out with the error %v:\n%s", err, merged)
 			return
 		}
 		assertMerge(t, text, "", merged, undo, want)
@@ -50,9 +50,7 @@ func FuzzRemove(f *testing.F) {
 	f.Add("tiers:\n- plugins: []\nactions: x\n", `{"changes":[{"kind":"tier","before":"- plugins: [{name: a}]","tier":-9,"next":"b"},{"kind":"removed","plugin":"x","before":"- name: x","tier":7},{"kind":"made","plugin":"x"}]}`)
 	f.Fuzz(func(t *testing.T, text, undo string) {
 		restored, err := Remove(text, undo)
-		if err != nil && restored != "" {
-			t.Fatalf("a text came out with the error %v:\n%s", err, restored)
-		}
+		check.Must(t, err == nil || restored == "", "a text came out with the error %v:\n%s", err, restored)
 		merged, newUndo, err := Merge(text, undo, tide(CardReclaim))
 		if err != nil {
 			return

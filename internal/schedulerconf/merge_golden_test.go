@@ -1,6 +1,7 @@
 package schedulerconf
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // tide is what the default policy wants.
@@ -26,22 +29,16 @@ func tide(reclaim string) Wanted {
 func goldens(t testing.TB) (texts map[string]string, wanted map[string]Wanted) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/merge/*/before.conf")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no texts: %v", err)
-	}
+	check.Must(t, err == nil && len(files) != 0, "no texts: %v", err)
 	texts, wanted = map[string]string{}, map[string]Wanted{}
 	for _, file := range files {
 		name := filepath.Base(filepath.Dir(file))
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		texts[name], wanted[name] = string(text), tide(CardReclaim)
 		if raw, err := os.ReadFile(filepath.Join("testdata", "merge", name, "wanted.yaml")); err == nil {
 			var w Wanted
-			if err := yaml.Unmarshal(raw, &w); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, yaml.Unmarshal(raw, &w))
 			wanted[name] = w
 		}
 	}
@@ -53,9 +50,7 @@ func TestMergeGolden(t *testing.T) {
 	for name, text := range texts {
 		t.Run(name, func(t *testing.T) {
 			merged, undo, err := Merge(text, "", wanted[name])
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			golden := filepath.Join("testdata", "merge", name, "after.conf")
 			assertGolden(t, golden, merged)
 			assertMerge(t, text, "", merged, undo, wanted[name])
@@ -66,18 +61,13 @@ func TestMergeGolden(t *testing.T) {
 }
 
 // assertRemovedAfterEdit adds a line, so that the original cannot simply be put back.
-func assertRemovedAfterEdit(t fataler, text, merged, undo string) {
+func assertRemovedAfterEdit(t check.T, text, merged, undo string) {
 	const edit = "\n# edited since\n"
 	restored, err := Remove(merged+edit, undo)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	if !strings.Contains(restored, "# edited since") {
-		t.Fatalf("the edit is lost:\n%s", restored)
-	}
-	if diff := cmp.Diff(decode(t, text), decode(t, restored)); diff != "" {
-		t.Fatalf("not restored (-original +restored):\n%s\n%s", diff, restored)
-	}
+	check.Must(t, err == nil, "%v", err)
+	check.Must(t, strings.Contains(restored, "# edited since"), "the edit is lost:\n%s", restored)
+	diff := cmp.Diff(decode(t, text), decode(t, restored))
+	check.Must(t, diff == "", "not restored (-original +restored):\n%s\n%s", diff, restored)
 }
 
 // assertReadAlike reads a text by the rules of YAML 1.1 as well, which Volcano follows: yes, on
@@ -85,35 +75,21 @@ func assertRemovedAfterEdit(t fataler, text, merged, undo string) {
 func assertReadAlike(t *testing.T, text string) {
 	t.Helper()
 	var old any
-	if err := sigsyaml.Unmarshal([]byte(text), &old); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, sigsyaml.Unmarshal([]byte(text), &old))
 	now, err := asJSON(decode(t, text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var same any
-	if err := sigsyaml.Unmarshal([]byte(now), &same); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(same, old); diff != "" {
-		t.Errorf("two readers disagree (-YAML 1.2 +YAML 1.1):\n%s", diff)
-	}
+	check.NoError(t, sigsyaml.Unmarshal([]byte(now), &same))
+	check.Equal(t, "two readers disagree", same, old)
 }
 
 func TestMergeGoldenHoldsTheShippedConfiguration(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "scheduler", "configmap.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var shipped struct{ Data map[string]string }
-	if err := yaml.Unmarshal(raw, &shipped); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, yaml.Unmarshal(raw, &shipped))
 	texts, _ := goldens(t)
 	for _, name := range []string{"ours", "ours_pods"} {
-		if diff := cmp.Diff(shipped.Data["volcano-scheduler.conf"], texts[name]); diff != "" {
-			t.Errorf("testdata/merge/%s/before.conf is not what is shipped (-shipped +test):\n%s", name, diff)
-		}
+		check.Equal(t, fmt.Sprintf("testdata/merge/%s/before.conf is not what is shipped", name), shipped.Data["volcano-scheduler.conf"], texts[name])
 	}
 }

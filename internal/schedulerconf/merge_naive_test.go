@@ -6,19 +6,20 @@ import (
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // assertMerge checks a merge of a text that carries the record undo of earlier ones, with the
 // plain decoder and the rules written down anew, not with the code under test.
-func assertMerge(t fataler, original, earlier, merged, undo string, want Wanted) {
+func assertMerge(t check.T, original, earlier, merged, undo string, want Wanted) {
 	if err := Validate(merged, want.known()); err != nil {
 		t.Fatalf("not valid: %v\n%s", err, merged)
 	}
 	after := decode(t, merged)
 	assertActions(t, decode(t, original)["actions"].(string), after["actions"].(string), want.Reclaim)
-	if diff := cmp.Diff(expected(t, original, after["actions"].(string), want), after); diff != "" {
-		t.Fatalf("meaning (-want +got):\n%s\nfrom\n%s\nto\n%s", diff, original, merged)
-	}
+	diff := cmp.Diff(expected(t, original, after["actions"].(string), want), after)
+	check.Must(t, diff == "", "meaning (-want +got):\n%s\nfrom\n%s\nto\n%s", diff, original, merged)
 	if again, undoAgain, err := Merge(merged, undo, want); err != nil || again != merged || undoAgain != undo {
 		t.Fatalf("merged again: error %v\n%s\nrecord\n%s\nbefore\n%s", err, cmp.Diff(merged, again), undoAgain, undo)
 	}
@@ -33,23 +34,20 @@ func assertMerge(t fataler, original, earlier, merged, undo string, want Wanted)
 	}
 }
 
-func assertActions(t fataler, before, after, reclaim string) {
+func assertActions(t check.T, before, after, reclaim string) {
 	tide := func(a string) bool { return a == "reclaim" || a == "cardreclaim" || a == "shuffle" }
 	was, now := splitActions(before), splitActions(after)
 	others := slices.DeleteFunc(slices.Clone(was), tide)
-	if got := slices.DeleteFunc(slices.Clone(now), tide); !slices.Equal(others, got) {
-		t.Fatalf("actions %q became %q: others changed", before, after)
-	}
-	if len(now)-len(others) > 1 || (reclaim != "") != (len(now) > len(others)) || (reclaim != "" && !slices.Contains(now, reclaim)) {
-		t.Fatalf("actions %q became %q, want exactly %q", before, after, reclaim)
-	}
-	if i := slices.Index(now, reclaim); i >= 0 && slices.Contains(now[i:], "allocate") {
-		t.Fatalf("actions %q became %q: allocate behind %s", before, after, reclaim)
-	}
+	got := slices.DeleteFunc(slices.Clone(now), tide)
+	check.Must(t, slices.Equal(others, got), "actions %q became %q: others changed", before, after)
+	check.Must(t, len(now)-len(others) <= 1 && (reclaim != "") == (len(now) > len(others)) && (reclaim == "" || slices.Contains(now, reclaim)),
+		"actions %q became %q, want exactly %q", before, after, reclaim)
+	i := slices.Index(now, reclaim)
+	check.Must(t, i < 0 || !slices.Contains(now[i:], "allocate"), "actions %q became %q: allocate behind %s", before, after, reclaim)
 }
 
 // expected applies the rules of the merge to a decoded text.
-func expected(t fataler, text, actions string, want Wanted) map[string]any {
+func expected(t check.T, text, actions string, want Wanted) map[string]any {
 	value := decode(t, text)
 	value["actions"] = actions
 	tiers := value["tiers"].([]any)

@@ -10,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // wanteds draws what policies want.
@@ -37,12 +40,10 @@ func wanteds() *rapid.Generator[Wanted] {
 }
 
 func TestMergeIsExactOnAnyText(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		text, want := configurations().Draw(t, "text"), wanteds().Draw(t, "wanted")
 		merged, undo, err := Merge(text, "", want)
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, text)
-		}
+		check.Must(t, err == nil, "%v in\n%s", err, text)
 		assertMerge(t, text, "", merged, undo, want)
 		assertRemovedAfterEdit(t, text, merged, undo)
 		assertCommentsKept(t, text, merged, undo)
@@ -50,33 +51,30 @@ func TestMergeIsExactOnAnyText(t *testing.T) {
 }
 
 // assertCommentsKept looks for each comment in the merged text, once, or in what was taken out.
-func assertCommentsKept(t fataler, text, merged, undo string) {
+func assertCommentsKept(t check.T, text, merged, undo string) {
 	r, err := readRecord(undo)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
+	check.Must(t, err == nil, "%v", err)
 	taken := ""
 	for _, c := range r.changes() {
 		taken += c.Before + "\n"
 	}
 	for i := 1; strings.Contains(text, fmt.Sprintf("c%d;", i)); i++ {
 		comment := fmt.Sprintf("c%d;", i)
-		if n := strings.Count(merged, comment); n > 1 || (n == 0 && !strings.Contains(taken, comment)) {
-			t.Fatalf("comment %s stands %d times\nfrom\n%s\nto\n%s", comment, n, text, merged)
-		}
+		n := strings.Count(merged, comment)
+		check.Must(t, n <= 1 && (n != 0 || strings.Contains(taken, comment)),
+			"comment %s stands %d times\nfrom\n%s\nto\n%s", comment, n, text, merged)
 	}
 }
 
 func TestRemoveIsExactAfterManyMerges(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		text := configurations().Draw(t, "text")
 		merged, undo := text, ""
 		for _, want := range rapid.SliceOfN(wanteds(), 1, 5).Draw(t, "wanted") {
 			before := merged
 			var err error
-			if merged, undo, err = Merge(before, undo, want); err != nil {
-				t.Fatalf("%v in\n%s", err, before)
-			}
+			merged, undo, err = Merge(before, undo, want)
+			check.Must(t, err == nil, "%v in\n%s", err, before)
 			assertMerge(t, text, "", merged, undo, want)
 		}
 		if restored, err := Remove(merged, undo); err != nil || restored != text {
@@ -98,9 +96,7 @@ var edits = map[string]func(value map[string]any){
 	"a tier at the end": func(v map[string]any) {
 		v["tiers"] = append(v["tiers"].([]any), map[string]any{"plugins": []any{map[string]any{"name": "usage"}}})
 	},
-	"another switch of every plugin": func(v map[string]any) {
-		eachPlugin(v, func(p map[string]any) { p["enableQueueOrder"] = true })
-	},
+	"another switch of every plugin": func(v map[string]any) { eachPlugin(v, func(p map[string]any) { p["enableQueueOrder"] = true }) },
 	"arguments of gang": func(v map[string]any) {
 		eachPlugin(v, func(p map[string]any) {
 			if p["name"] == "gang" {
@@ -123,12 +119,10 @@ func eachPlugin(value map[string]any, do func(map[string]any)) {
 // TestEditsOfOthersStay edits the merged text and writes it anew, so that nothing of its form
 // is left, and compares what Remove makes of it with the same edits of the original.
 func TestEditsOfOthersStay(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		text, want := configurations().Draw(t, "text"), wanteds().Draw(t, "wanted")
 		merged, undo, err := Merge(text, "", want)
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, text)
-		}
+		check.Must(t, err == nil, "%v in\n%s", err, text)
 		original, now := decode(t, text), decode(t, merged)
 		for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
 			"a new section", "an action before all", "an action after all", "a plugin in the last tier", "a tier at the end", "another switch of every plugin", "arguments of gang",
@@ -137,16 +131,11 @@ func TestEditsOfOthersStay(t *testing.T) {
 			edits[name](now)
 		}
 		written, err := yaml.Marshal(now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		restored, err := Remove(string(written), undo)
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, written)
-		}
-		if diff := cmp.Diff(shape(original), shape(decode(t, restored))); diff != "" {
-			t.Fatalf("(-original with edits +removed):\n%s\noriginal\n%s\nmerged\n%s\nedited\n%s", diff, text, merged, written)
-		}
+		check.Must(t, err == nil, "%v in\n%s", err, written)
+		diff := cmp.Diff(shape(original), shape(decode(t, restored)))
+		check.Must(t, diff == "", "(-original with edits +removed):\n%s\noriginal\n%s\nmerged\n%s\nedited\n%s", diff, text, merged, written)
 	})
 }
 

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -17,53 +18,34 @@ func TestWithHashGolden(t *testing.T) {
 	for name, text := range corpus(t) {
 		t.Run(name, func(t *testing.T) {
 			stamped, hash, err := WithHash(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			golden := filepath.Join("testdata", "valid", name+".golden")
 			assertGolden(t, golden, stamped)
-			if hash != Hash(text) {
-				t.Errorf("hash is %s, want that of the original text %s", hash, Hash(text))
-			}
+			check.Equal(t, "hash", Hash(text), hash)
 			assertStamp(t, text, stamped, hash)
-			for _, comment := range comments(text) {
-				if !strings.Contains(stamped, comment) {
-					t.Errorf("comment %q is lost", comment)
-				}
-			}
+			check.Contains(t, "stamped", stamped, comments(text)...)
 		})
 	}
 }
 
 // assertStamp checks with the plain decoder, not with the code under test, that the stamp is
 // in place, is the only difference, and stays as it is when stamped again.
-func assertStamp(t fataler, text, stamped, hash string) {
+func assertStamp(t check.T, text, stamped, hash string) {
 	before, after := decode(t, text), decode(t, stamped)
 	arguments := cardArguments(after)
-	if arguments[HashArgument] != hash {
-		t.Fatalf("%s is %v, want %s in\n%s", HashArgument, arguments[HashArgument], hash, stamped)
-	}
+	check.Must(t, arguments[HashArgument] == hash, "%s is %v, want %s in\n%s", HashArgument, arguments[HashArgument], hash, stamped)
 	delete(arguments, HashArgument)
 	dropEmptyArguments(before)
 	dropEmptyArguments(after)
-	if diff := cmp.Diff(before, after); diff != "" {
-		t.Fatalf("more than the stamp changed (-before +after):\n%s", diff)
-	}
+	check.Equal(t, "more than the stamp changed", before, after)
 	again, hashAgain, err := WithHash(stamped)
-	if err != nil || again != stamped || hashAgain != hash {
-		t.Fatalf("stamped again: hash %s, error %v, text\n%s", hashAgain, err, again)
-	}
+	check.Must(t, err == nil && again == stamped && hashAgain == hash, "stamped again: hash %s, error %v, text\n%s", hashAgain, err, again)
 }
 
-type fataler interface {
-	Fatalf(format string, args ...any)
-}
-
-func decode(t fataler, text string) map[string]any {
+func decode(t check.T, text string) map[string]any {
 	var value map[string]any
-	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatalf("not YAML: %v\n%s", err, text)
-	}
+	err := yaml.Unmarshal([]byte(text), &value)
+	check.Must(t, err == nil, "not YAML: %v\n%s", err, text)
 	return value
 }
 
@@ -104,31 +86,23 @@ func comments(text string) []string {
 }
 
 func TestWithHashRefuses(t *testing.T) {
-	cases := map[string]struct{ text, want string }{
+	for t, tc := range check.Cases(t, map[string]struct{ text, want string }{
 		"a text that is not YAML":     {"\"", "not YAML"},
 		"a text without the plugin":   {plugins("  - name: gang"), "no plugin capacity-card to carry the hash"},
 		"a hash that is none":         {withArguments("configHash: abc"), "line 6: argument configHash is not a SHA-256"},
 		"a hash that is a mapping":    {withArguments("configHash: {a: b}"), "line 6: argument configHash is not a SHA-256"},
 		"a hash that is one byte off": {withArguments("configHash: " + strings.Repeat("a", 62)), "is not a SHA-256"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			_, _, err := WithHash(tc.text)
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want …%s…", err, tc.want)
-			}
-		})
+	}) {
+		_, _, err := WithHash(tc.text)
+		check.Says(t, err, tc.want)
 	}
 }
 
 func TestHashChangesWithEveryByte(t *testing.T) {
 	text := plugins("  - name: capacity-card")
-	if Hash(text) == Hash(text+"\n") {
-		t.Error("a line end more has the same hash")
-	}
-	if want := "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"; Hash("") != want {
-		t.Errorf("hash of nothing is %s, want %s", Hash(""), want)
-	}
+	check.That(t, Hash(text) != Hash(text+"\n"), "a line end more has the same hash")
+	want := "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	check.That(t, Hash("") == want, "hash of nothing is %s, want %s", Hash(""), want)
 }
 
 // assertGolden compares a text with the one kept in a file; -update keeps it
@@ -136,15 +110,9 @@ func TestHashChangesWithEveryByte(t *testing.T) {
 func assertGolden(t *testing.T, golden, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", golden, diff)
-	}
+	check.NoError(t, err)
+	check.Equal(t, golden, string(want), got)
 }

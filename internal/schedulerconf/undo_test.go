@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // simpleText is a text in which a merge changes something of every kind.
@@ -23,9 +25,7 @@ tiers:
 func mustMerge(t *testing.T, text, undo string, want Wanted) (string, string) {
 	t.Helper()
 	merged, newUndo, err := Merge(text, undo, want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return merged, newUndo
 }
 
@@ -58,15 +58,11 @@ func TestRemoveAfterEdits(t *testing.T) {
 				want = strings.Replace(simpleText, "- plugins:\n  #", "- plugins:\n  - name: drf\n  #", 1)
 			}
 			restored, err := Remove(edited, undo)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			if name == "its neighbour is gone" {
 				want = "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: gang\n- plugins:\n  - name: binpack\n  # by weight\n  - name: proportion\n    arguments:\n      x: 1   # kept\n"
 			}
-			if diff := cmp.Diff(want, restored); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			check.Equal(t, "restored", want, restored)
 		})
 	}
 }
@@ -86,46 +82,35 @@ func TestMergeCorrectsDrift(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			drifted := strings.Replace(merged, edit[0], edit[1], 1)
-			if changes, err := Changes(drifted, undo, tide(CardReclaim)); err != nil || len(changes) == 0 || len(changes) > 2 {
-				t.Errorf("changes %q, error %v, want one or two", changes, err)
-			}
+			changes, err := Changes(drifted, undo, tide(CardReclaim))
+			check.That(t, err == nil && len(changes) != 0 && len(changes) <= 2, "changes %q, error %v, want one or two", changes, err)
 			corrected, newUndo := mustMerge(t, drifted, undo, tide(CardReclaim))
 			want := decode(t, merged)
 			if name == "a gate off" {
 				card(want)["enablePredicate"] = true
 			}
-			if diff := cmp.Diff(want, decode(t, corrected)); diff != "" {
-				t.Errorf("not corrected (-want +got):\n%s", diff)
-			}
-			if again, undoAgain := mustMerge(t, corrected, newUndo, tide(CardReclaim)); again != corrected || undoAgain != newUndo {
-				t.Error("a second merge changes it again")
-			}
+			check.Equal(t, "not corrected", want, decode(t, corrected))
+			again, undoAgain := mustMerge(t, corrected, newUndo, tide(CardReclaim))
+			check.That(t, again == corrected && undoAgain == newUndo, "a second merge changes it again")
 		})
 	}
 }
 
 func TestMergeLeavesEditsThatHarmNothing(t *testing.T) {
 	merged, undo := mustMerge(t, simpleText, "", tide(CardReclaim))
-	for name, edit := range map[string][2]string{
+	for t, edit := range check.Cases(t, map[string][2]string{
 		"a comment in our entry":       {"arguments:\n      card", "arguments: # by the operator\n      card"},
 		"another argument beside ours": {"      cardUnl", "      nodeOrderWeight: 2\n      cardUnl"},
 		"our action moved":             {"backfill, cardreclaim", "cardreclaim, backfill"},
 		"another plugin":               {"  - name: predicates", "  - name: predicates\n  - name: nodeorder"},
 		"the order of keys":            {"- name: gang\n    enableReclaimable: false", "- enableReclaimable: false\n    name: gang"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			edited := strings.Replace(merged, edit[0], edit[1], 1)
-			if edited == merged {
-				t.Fatal("nothing was edited")
-			}
-			again, newUndo := mustMerge(t, edited, undo, tide(CardReclaim))
-			if diff := cmp.Diff(edited, again); diff != "" {
-				t.Errorf("changed (-edited +merged):\n%s", diff)
-			}
-			if _, last := mustMerge(t, again, newUndo, tide(CardReclaim)); last != newUndo {
-				t.Error("the record changes once more")
-			}
-		})
+	}) {
+		edited := strings.Replace(merged, edit[0], edit[1], 1)
+		check.Must(t, edited != merged, "nothing was edited")
+		again, newUndo := mustMerge(t, edited, undo, tide(CardReclaim))
+		check.Equal(t, "changed", edited, again)
+		_, last := mustMerge(t, again, newUndo, tide(CardReclaim))
+		check.That(t, last == newUndo, "the record changes once more")
 	}
 }
 
@@ -154,48 +139,34 @@ func TestEntryThatOthersMovedStaysThere(t *testing.T) {
 	merged, undo := mustMerge(t, simpleText, "", Wanted{Reclaim: CardReclaim})
 	moved := strings.Replace(merged, "  - name: capacity-card\n", "", 1) + "  - name: capacity-card\n    arguments: {nodeOrderWeight: 2}\n"
 	again, newUndo := mustMerge(t, moved, undo, Wanted{Reclaim: CardReclaim})
-	if again != moved {
-		t.Fatalf("changed:\n%s", again)
-	}
+	check.Equal(t, "changed", moved, again)
 	switched, newUndo := mustMerge(t, again, newUndo, Wanted{Reclaim: "reclaim"})
 	want := strings.Replace(strings.Replace(moved, "cardreclaim", "reclaim", 1), "enableReclaimable: false", "enableReclaimable: false\n    enableJobStarving: false", 1)
-	if diff := cmp.Diff(want, switched); diff != "" {
-		t.Errorf("switched (-want +got):\n%s", diff)
-	}
-	if restored, err := Remove(switched, newUndo); err != nil || restored != simpleText {
-		t.Errorf("removed: error %v\n%s", err, restored)
-	}
+	check.Equal(t, "switched", want, switched)
+	restored, err := Remove(switched, newUndo)
+	check.That(t, err == nil && restored == simpleText, "removed: error %v\n%s", err, restored)
 }
 
 // TestGangStarvesOnlyForReclaim: the switch follows the action, unless it was written by hand.
 func TestGangStarvesOnlyForReclaim(t *testing.T) {
 	starving := func(text string) bool { return strings.Contains(text, "enableJobStarving: false") }
 	text, undo := mustMerge(t, simpleText, "", tide("reclaim"))
-	if !starving(text) {
-		t.Error("reclaim without it")
-	}
-	if text, undo = mustMerge(t, text, undo, tide(CardReclaim)); starving(text) {
-		t.Error("cardreclaim with it")
-	}
-	if text, _ = mustMerge(t, text, undo, tide("reclaim")); !starving(text) {
-		t.Error("reclaim again, without it")
-	}
+	check.That(t, starving(text), "reclaim without it")
+	text, undo = mustMerge(t, text, undo, tide(CardReclaim))
+	check.That(t, !starving(text), "cardreclaim with it")
+	text, _ = mustMerge(t, text, undo, tide("reclaim"))
+	check.That(t, starving(text), "reclaim again, without it")
 	hand := strings.Replace(simpleText, "gang\n", "gang\n    enableJobStarving: false\n", 1)
 	text, undo = mustMerge(t, hand, "", tide("reclaim"))
-	if text, _ = mustMerge(t, text, undo, tide(CardReclaim)); !starving(text) {
-		t.Error("what was written by hand is gone")
-	}
+	text, _ = mustMerge(t, text, undo, tide(CardReclaim))
+	check.That(t, starving(text), "what was written by hand is gone")
 }
 
 func TestArgumentsThatAreNoLongerWantedGoBack(t *testing.T) {
 	text := plugins("  - name: capacity-card", "    arguments:", "      nodeOrderWeight: 3   # mine", "      overCommitFactor: 1.0", "  - name: gang")
 	merged, undo := mustMerge(t, text, "", Wanted{Arguments: map[string]any{"nodeOrderWeight": 2, "overCommitFactor": 1, "cardUnlimitedCpuMemory": true}})
 	want := strings.Replace(strings.Replace(text, "Weight: 3", "Weight: 2", 1), "1.0\n", "1.0\n      cardUnlimitedCpuMemory: true\n", 1) + "    enableReclaimable: false\n"
-	if diff := cmp.Diff(want, merged); diff != "" {
-		t.Errorf("merged (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "merged", want, merged)
 	merged, _ = mustMerge(t, merged, undo, Wanted{})
-	if diff := cmp.Diff(text+"    enableReclaimable: false\n", merged); diff != "" {
-		t.Errorf("without them (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "without them", text+"    enableReclaimable: false\n", merged)
 }

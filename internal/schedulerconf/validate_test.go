@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // known is a scheduler with Volcano's own names, capacity-card, and one argument rule.
@@ -34,15 +36,11 @@ func known() Known {
 func corpus(t testing.TB) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/valid/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no corpus: %v", err)
-	}
+	check.Must(t, err == nil && len(files) != 0, "no corpus: %v", err)
 	texts := map[string]string{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		texts[strings.TrimSuffix(filepath.Base(file), ".yaml")] = string(text)
 	}
 	return texts
@@ -51,9 +49,8 @@ func corpus(t testing.TB) map[string]string {
 func TestValidateAcceptsCorpus(t *testing.T) {
 	for name, text := range corpus(t) {
 		t.Run(name, func(t *testing.T) {
-			if err := Validate(text, known()); err != nil {
-				t.Errorf("refused: %v", err)
-			}
+			err := Validate(text, known())
+			check.That(t, err == nil, "refused: %v", err)
 		})
 	}
 }
@@ -61,9 +58,8 @@ func TestValidateAcceptsCorpus(t *testing.T) {
 func TestValidateAcceptsAnyArgumentsWithoutRules(t *testing.T) {
 	k := known()
 	k.Arguments = nil
-	if err := Validate(withArguments("overCommitFactor: 0"), k); err != nil {
-		t.Errorf("refused: %v", err)
-	}
+	err := Validate(withArguments("overCommitFactor: 0"), k)
+	check.That(t, err == nil, "refused: %v", err)
 }
 
 // plugins is a text with the given lines as its second tier, indented by the caller.
@@ -83,7 +79,14 @@ func top(lines ...string) string {
 
 func TestValidateRefuses(t *testing.T) {
 	card := "  - name: capacity-card"
-	cases := map[string]struct {
+	// Merge finds the same first, but for what it mends ("") or finds before.
+	merges := map[string]string{
+		"the_stock_configuration": "", "capacity_beside_it": "", "proportion_beside_it": "", "an_action_that_must_not_run": "",
+		"the_allocatable_gate_off": "", "the_predicate_gate_off": "", "an_argument_the_plugin_refuses": "",
+		"no_tiers": "line 1: tiers is missing or empty", "an_unknown_key_in_a_tier": "a tier without plugins",
+		"an_action_of_another_scheduler": `unknown action "gangreclaim"`, "empty_actions": "actions has a comma without an action",
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
 		text string
 		want []string // one per fault, in order, each a part of its message
 	}{
@@ -164,26 +167,22 @@ func TestValidateRefuses(t *testing.T) {
 		"metrics as a word":                  {top("metrics: prometheus"), []string{"line 5: metrics is not a mapping"}},
 		"an unknown metrics key":             {top("metrics:", "  addr: a"), []string{`line 6: unknown key "addr" in metrics: known are type, address`}},
 		"a metrics value that is a list":     {top("metrics:", "  type: [prometheus]"), []string{`line 6: metrics "type" is not a text`}},
-		"faults on every level": {
-			"action: allocate\ntiers:\n- plugins:\n  - name: gangg\n    enableJobOder: true\n",
-			[]string{`"action"`, "actions is missing", `"enableJobOder"`, `"gangg"`, "capacity-card is missing"},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			err := Validate(tc.text, known())
-			if err == nil {
-				t.Fatalf("accepted:\n%s", tc.text)
-			}
-			got := strings.Split(err.Error(), "\n")
-			if len(got) != len(tc.want) {
-				t.Fatalf("got %d faults, want %d:\n%v", len(got), len(tc.want), err)
-			}
-			for i, want := range tc.want {
-				if !strings.Contains(got[i], want) {
-					t.Errorf("fault %d is\n  %s\nwant\n  …%s…", i, got[i], want)
-				}
-			}
-		})
+		"faults on every level": {"action: allocate\ntiers:\n- plugins:\n  - name: gangg\n    enableJobOder: true\n",
+			[]string{`"action"`, "actions is missing", `"enableJobOder"`, `"gangg"`, "capacity-card is missing"}},
+	}) {
+		first, other := merges[strings.TrimPrefix(t.Name(), "TestValidateRefuses/")]
+		if !other {
+			first = tc.want[0]
+		}
+		if first != "" {
+			mergeRefuses(t, tc.text, first)
+		}
+		err := Validate(tc.text, known())
+		check.Must(t, err != nil, "accepted:\n%s", tc.text)
+		got := strings.Split(err.Error(), "\n")
+		check.Must(t, len(got) == len(tc.want), "got %d faults, want %d:\n%v", len(got), len(tc.want), err)
+		for i, want := range tc.want {
+			check.That(t, strings.Contains(got[i], want), "fault %d is\n  %s\nwant\n  …%s…", i, got[i], want)
+		}
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"unicode"
 
 	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // names are the types of the default matrix, one that it does not name, and one
@@ -19,35 +22,30 @@ func TestTheDefaultMatrixLetsInferenceTakeFromTrainingAndNothingElse(t *testing.
 	for _, by := range names {
 		for _, from := range names {
 			want := by == "inference" && from == "training"
-			if got := matrix.MayReclaim(by, from); got != want {
-				t.Errorf("%q may take from %q: %v, want %v", by, from, got, want)
-			}
+			check.Equal(t, fmt.Sprintf("%q may take from %q", by, from), want, matrix.MayReclaim(by, from))
 		}
-		if got, want := matrix.Takes(by), by == "inference"; got != want {
-			t.Errorf("%q takes from somebody: %v, want %v", by, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%q takes from somebody", by), by == "inference", matrix.Takes(by))
 	}
 	for _, name := range []string{Inference, Training} {
-		if builtIn, _ := BuiltIn(name); matrix[name].Reclaimable != builtIn.Reclaimable {
-			t.Errorf("%s is reclaimable: %v in the matrix, %v as a queue", name, matrix[name].Reclaimable, builtIn.Reclaimable)
-		}
+		builtIn, _ := BuiltIn(name)
+		check.That(t, matrix[name].Reclaimable == builtIn.Reclaimable,
+			"%s is reclaimable: %v in the matrix, %v as a queue", name, matrix[name].Reclaimable, builtIn.Reclaimable)
 	}
-	if err := matrix.Validate(); err != nil {
-		t.Errorf("the default matrix is refused: %v", err)
-	}
+	err := matrix.Validate()
+	check.That(t, err == nil, "the default matrix is refused: %v", err)
 }
 
 func TestTheDefaultMatrixIsNobodysToChange(t *testing.T) {
 	matrix := DefaultMatrix()
 	matrix[Inference].ReclaimFrom[0] = "notebook"
 	matrix["notebook"] = Rule{Reclaimable: true}
-	if again := DefaultMatrix(); again.MayReclaim(Inference, "notebook") || !again.MayReclaim(Inference, Training) {
-		t.Errorf("a change of one copy changed the next: %v", again)
-	}
+	again := DefaultMatrix()
+	check.That(t, !again.MayReclaim(Inference, "notebook") && again.MayReclaim(Inference, Training),
+		"a change of one copy changed the next: %v", again)
 }
 
 func TestMayReclaimNeedsBothSides(t *testing.T) {
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		matrix     Matrix
 		by, from   string
 		may, takes bool
@@ -62,16 +60,9 @@ func TestMayReclaimNeedsBothSides(t *testing.T) {
 		"not through a third":                   {Matrix{"a": {ReclaimFrom: []string{"c"}}, "c": {Reclaimable: true, ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, "a", "b", false, true},
 		"a type without a name takes nothing":   {Matrix{"b": {Reclaimable: true}}, "", "b", false, false},
 		"an empty matrix gives nobody anything": {nil, "inference", "training", false, false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := tc.matrix.MayReclaim(tc.by, tc.from); got != tc.may {
-				t.Errorf("%s may take from %s: %v, want %v", tc.by, tc.from, got, tc.may)
-			}
-			if got := tc.matrix.Takes(tc.by); got != tc.takes {
-				t.Errorf("%s takes from somebody: %v, want %v", tc.by, got, tc.takes)
-			}
-		})
+	}) {
+		check.Equal(t, fmt.Sprintf("%s may take from %s", tc.by, tc.from), tc.may, tc.matrix.MayReclaim(tc.by, tc.from))
+		check.Equal(t, fmt.Sprintf("%s takes from somebody", tc.by), tc.takes, tc.matrix.Takes(tc.by))
 	}
 }
 
@@ -81,7 +72,7 @@ func TestValidateSaysWhatContradictsItself(t *testing.T) {
 	for i := range 100 {
 		ring[fmt.Sprintf("t%062d", i)] = takes(fmt.Sprintf("t%062d", (i+1)%100))
 	}
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		matrix Matrix
 		wants  []string
 	}{
@@ -100,24 +91,14 @@ func TestValidateSaysWhatContradictsItself(t *testing.T) {
 		"a long name":             {Matrix{"a": takes(strings.Repeat("x", 1<<20))}, []string{`which is not defined`}},
 		"a name of control signs": {Matrix{"a": takes("\x1b[31m\nb")}, []string{`"\x1b[31m\nb", which is not defined`}},
 		"a long name, many times": {Matrix{strings.Repeat("\x01", 1<<20): takes(strings.Repeat("\x01", 1<<20))}, []string{"takes from itself"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			err := tc.matrix.Validate()
-			if err == nil {
-				t.Fatal("accepted")
-			}
-			for _, want := range tc.wants {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error is\n%v\nwant …%s…", err, want)
-				}
-			}
-			for _, fault := range strings.Split(err.Error(), "\n") {
-				if len(fault) > 1024 || strings.ContainsFunc(fault, func(r rune) bool { return !unicode.IsPrint(r) }) {
-					t.Errorf("a fault of %d bytes, %.200q", len(fault), fault)
-				}
-			}
-		})
+	}) {
+		err := tc.matrix.Validate()
+		check.Must(t, err != nil, "accepted")
+		check.Contains(t, "error", err.Error(), tc.wants...)
+		for _, fault := range strings.Split(err.Error(), "\n") {
+			check.That(t, len(fault) <= 1024 && !strings.ContainsFunc(fault, func(r rune) bool { return !unicode.IsPrint(r) }),
+				"a fault of %d bytes, %.200q", len(fault), fault)
+		}
 	}
 }
 
@@ -126,7 +107,7 @@ func TestValidateSaysWhatContradictsItself(t *testing.T) {
 func TestValidateAcceptsExactlyWhatCanComeToRest(t *testing.T) {
 	all := []string{"a", "b", "c", "d", "e"}
 	good, bad := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		matrix := Matrix{}
 		for _, name := range all {
 			if rapid.IntRange(0, 9).Draw(t, "defined "+name) == 0 {
@@ -143,13 +124,10 @@ func TestValidateAcceptsExactlyWhatCanComeToRest(t *testing.T) {
 		} else {
 			bad++
 		}
-		if err := matrix.Validate(); (err == nil) != want {
-			t.Fatalf("%v: error %v, want accepted %v", matrix, err, want)
-		}
+		err := matrix.Validate()
+		check.Must(t, (err == nil) == want, "%v: error %v, want accepted %v", matrix, err, want)
 	})
-	if good == 0 || bad == 0 {
-		t.Errorf("%d good and %d bad matrices were tried", good, bad)
-	}
+	check.That(t, good != 0 && bad != 0, "%d good and %d bad matrices were tried", good, bad)
 }
 
 // comesToRest tells whether every entry is of use and nobody can take, through
@@ -195,7 +173,6 @@ func TestManyTypesAreJudgedAtOnce(t *testing.T) {
 		}
 		matrix[fmt.Sprint("t", i)] = rule
 	}
-	if err := matrix.Validate(); err != nil {
-		t.Errorf("%d types, each taking from all after it: %v", types, err)
-	}
+	err := matrix.Validate()
+	check.That(t, err == nil, "%d types, each taking from all after it: %v", types, err)
 }

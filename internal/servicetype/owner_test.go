@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // owned is a pod with the given owners.
@@ -32,7 +34,7 @@ func hashed(pod *corev1.Pod) *corev1.Pod {
 
 func TestTheOwnersKindStandsForAServiceType(t *testing.T) {
 	vcjob, batch, replicas := controller("batch.volcano.sh/v1alpha1", "Job"), controller("batch/v1", "Job"), controller("apps/v1", "ReplicaSet")
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		owners Owners
 		pod    *corev1.Pod
 		want   string
@@ -65,18 +67,13 @@ func TestTheOwnersKindStandsForAServiceType(t *testing.T) {
 		"a kind is spelt exactly":           {Owners{"Deployments": "inference", "Replicaset": "inference"}, hashed(owned(replicas)), ""},
 		"an owner whose version is odd":     {Owners{"Job": "training"}, owned(controller("a/b/c", "Job")), "training"},
 		"nothing is configured":             {nil, owned(batch), ""},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := tc.owners.TypeOf(tc.pod); got != tc.want {
-				t.Errorf("service type %q, want %q", got, tc.want)
-			}
-		})
+	}) {
+		check.Equal(t, "service type", tc.want, tc.owners.TypeOf(tc.pod))
 	}
 }
 
 func TestOwnersAreKindsAndServiceTypes(t *testing.T) {
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		owners Owners
 		want   string // "" when it is accepted
 	}{
@@ -101,13 +98,8 @@ func TestOwnersAreKindsAndServiceTypes(t *testing.T) {
 		"a type with a line break":              {Owners{"Job": "training\n"}, `"training\n" is no name`},
 		"no type":                               {Owners{"Job": ""}, `service type "" is no name`},
 		"two faults, told in the order of keys": {Owners{"b": "x", "a": "x"}, "\"a\" is no kind: write for example Job or Job.batch.volcano.sh\n\"b\""},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			err := tc.owners.Validate()
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want …%s…", err, tc.want)
-			}
-		})
+	}) {
+		err := tc.owners.Validate()
+		check.Says(t, err, tc.want)
 	}
 }

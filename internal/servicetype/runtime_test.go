@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestMinimumRuntimeHasBounds(t *testing.T) {
@@ -13,14 +15,10 @@ func TestMinimumRuntimeHasBounds(t *testing.T) {
 	} {
 		matrix := Matrix{"inference": {ReclaimFrom: []string{"training"}}, "training": {Reclaimable: true, MinimumRuntime: runtime}}
 		err := matrix.Validate()
-		if good != (err == nil) {
-			t.Errorf("a minimum runtime of %s: error %v, want accepted %v", runtime, err, good)
-		}
+		check.That(t, good == (err == nil), "a minimum runtime of %s: error %v, want accepted %v", runtime, err, good)
 		if err != nil && !strings.Contains(err.Error(), `type "training" has a minimum runtime of `+runtime.String()+": write 0s to 168h0m0s") {
 			t.Errorf("the refusal of %s does not help: %v", runtime, err)
 		}
 	}
-	if DefaultMatrix()["training"].MinimumRuntime != 0 {
-		t.Error("the default matrix has a minimum runtime")
-	}
+	check.Equal(t, "the default matrix has a minimum runtime", 0, DefaultMatrix()["training"].MinimumRuntime)
 }

@@ -1,6 +1,10 @@
 package servicetype
 
-import "testing"
+import (
+	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
 
 func TestBuiltIn(t *testing.T) {
 	cases := map[string]struct {
@@ -17,9 +21,7 @@ func TestBuiltIn(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, known := BuiltIn(tc.name)
-			if got != tc.want || known != tc.wantKnown {
-				t.Errorf("BuiltIn(%q) = %+v, %v; want %+v, %v", tc.name, got, known, tc.want, tc.wantKnown)
-			}
+			check.That(t, got == tc.want && known == tc.wantKnown, "BuiltIn(%q) = %+v, %v; want %+v, %v", tc.name, got, known, tc.want, tc.wantKnown)
 		})
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/testing/builder"
 )
 
 // BenchmarkRecount counts 10,000 pods of 200 queues, a tenth of them waiting,
@@ -17,16 +17,15 @@ func BenchmarkRecount(b *testing.B) {
 	nodes := []string{"h200", "h800", "4090", "4090d"}
 	world := World{Inventory: fleet()}
 	for i := range 10_000 {
-		pod := makePod(fmt.Sprint("p", i)).group(fmt.Sprint("g", i/8)).asks("", 1).
-			requests(corev1.ResourceCPU, resource.MustParse("8")).requests(corev1.ResourceMemory, resource.MustParse("64Gi"))
+		pod := builder.Pod("lab", fmt.Sprint("p", i)).PodGroup(fmt.Sprint("g", i/8)).GPUs(1).CPU("8").Memory("64Gi")
 		if i%10 == 0 {
-			pod.unschedulable("full")
+			pod.Unschedulable("full")
 		} else {
-			pod.on(nodes[i%4])
+			pod.Running(nodes[i%4])
 		}
-		world.Pods = append(world.Pods, pod.obj())
+		world.Pods = append(world.Pods, pod.Obj())
 		if i%8 == 0 {
-			world.PodGroups = append(world.PodGroups, makeGroup(fmt.Sprint("g", i/8), fmt.Sprint("q", i%200)).phase(v1beta1.PodGroupRunning).obj())
+			world.PodGroups = append(world.PodGroups, builder.PodGroup("lab", fmt.Sprint("g", i/8)).Queue(fmt.Sprint("q", i%200)).Phase(v1beta1.PodGroupRunning).Obj())
 		}
 	}
 	_, world.Last = Recount(world)

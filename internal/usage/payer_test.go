@@ -10,6 +10,9 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // TestWhoPaysAgreesWithAPlainReading: a pod that somebody let in, or that was
@@ -18,36 +21,34 @@ import (
 func TestWhoPaysAgreesWithAPlainReading(t *testing.T) {
 	queues := rapid.SampledFrom([]string{"", "open", "lab's"})
 	admits := func(queue, namespace string) bool { return queue != "lab's" || namespace == "lab" }
-	rapid.Check(t, func(t *rapid.T) {
-		b := makePod("a").queue(queues.Draw(t, "written")).bound(queues.Draw(t, "record")).asks("", 1).on("h200")
-		b.Namespace = rapid.SampledFrom([]string{"lab", "stranger"}).Draw(t, "namespace")
-		b.Spec.SchedulerName = rapid.SampledFrom([]string{"volcano", "default-scheduler"}).Draw(t, "scheduler")
+	seed.Check(t, func(t *rapid.T) {
+		namespace, scheduler := rapid.SampledFrom([]string{"lab", "stranger"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"volcano", "default-scheduler"}).Draw(t, "scheduler")
+		written, record := queues.Draw(t, "written"), queues.Draw(t, "record")
+		b := builder.Pod(namespace, "a").Annotation("scheduling.volcano.sh/queue-name", written).Annotation("cardquota.dev/charged-queue", record).
+			Scheduler(scheduler).GPUs(1).Running("h200")
 		world := World{Inventory: fleet(), Schedulers: []string{"volcano"}, Admits: admits, Last: map[types.UID]account.Charge{}}
 		of := queues.Draw(t, "PodGroup")
 		if of != "" {
-			group := makeGroup("g", of).phase(v1beta1.PodGroupCompleted).obj()
-			group.Namespace = b.Namespace
-			world.PodGroups = append(world.PodGroups, group)
-			b.group("g")
+			world.PodGroups = []*v1beta1.PodGroup{builder.PodGroup(namespace, "g").Queue(of).Phase(v1beta1.PodGroupCompleted).Obj()}
+			b.PodGroup("g")
 		}
 		last := queues.Draw(t, "charged last")
 		if last != "" {
-			world.Last[b.UID] = account.Charge{Queue: last}
+			world.Last[b.Obj().UID] = account.Charge{Queue: last}
 		}
-		world.Pods = []*corev1.Pod{b.obj()}
-		ours, record := b.Spec.SchedulerName == "volcano", b.Annotations["cardquota.dev/charged-queue"]
-		want, settled := cmp.Or(last, record, of, b.Annotations["scheduling.volcano.sh/queue-name"]), last != "" || ours && cmp.Or(record, of) != ""
-		if !settled && !admits(want, b.Namespace) {
+		world.Pods = []*corev1.Pod{b.Obj()}
+		want, settled := cmp.Or(last, record, of, written), last != "" || scheduler == "volcano" && cmp.Or(record, of) != ""
+		if !settled && !admits(want, namespace) {
 			want = ""
 		}
 		queues, charges := Recount(world)
-		if got := charges[b.UID].Queue; got != want {
-			t.Fatalf("charged to %q, want %q", got, want)
-		}
+		check.Equal(t, "charged to", want, charges[b.Obj().UID].Queue)
+		_, counted := queues[want]
+		check.Must(t, counted || want == "", "queue %q pays and is not counted", want)
 		for name, queue := range queues {
-			if pays := name == want; pays != (queue.Used["NVIDIA-H200"] == 1) || pays != (queue.Members == 1) {
-				t.Fatalf("queue %q uses %v and has %d members, %q pays", name, queue.Used, queue.Members, want)
-			}
+			pays := name == want
+			check.Must(t, pays == (queue.Used["NVIDIA-H200"] == 1) && pays == (queue.Members == 1),
+				"queue %q uses %v and has %d members, %q pays", name, queue.Used, queue.Members, want)
 		}
 	})
 }

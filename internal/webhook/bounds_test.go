@@ -16,6 +16,9 @@ import (
 
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // TestCost holds what is counted in the text against what the text says.
@@ -37,15 +40,12 @@ func TestCost(t *testing.T) {
 			return rapid.StringMatching(`[\[\]{},"\\n]*`).Draw(t, "text")
 		}
 	})
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		in := value.Draw(t, "value")
 		text, err := json.Marshal(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, want := cost(text), worth(in); got != want {
-			t.Fatalf("cost(%s) = %d, want %d", text, got, want)
-		}
+		check.NoError(t, err)
+		got, want := cost(text), worth(in)
+		check.Must(t, got == want, "cost(%s) = %d, want %d", text, got, want)
 	})
 	for _, broken := range []string{`}`, `]]`, `"`, `"\`, `[{"`, ``} {
 		cost([]byte(broken)) // must end
@@ -92,9 +92,8 @@ func TestHonestWorkloadsAreNotTooLarge(t *testing.T) {
 		"tasks that are not": {`{"spec":{"tasks":[` + strings.Repeat(`null,`, 100_000) + `null]}}`, true},
 		"annotations":        {`{"metadata":{"annotations":{` + strings.Repeat(`"":"",`, 1_000_000) + `"":""}}}`, true},
 	} {
-		if got := cost([]byte(tc.text)); got > mostCost != tc.over {
-			t.Errorf("%s: %d bytes cost %d of %d", name, len(tc.text), got, mostCost)
-		}
+		got := cost([]byte(tc.text))
+		check.That(t, got > mostCost == tc.over, "%s: %d bytes cost %d of %d", name, len(tc.text), got, mostCost)
 	}
 }
 
@@ -119,17 +118,14 @@ func TestFewAreJudgedAtATime(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if answer := handle(ctx, admission.Request{}); !answer.Allowed || len(answer.Warnings) != 1 {
-		t.Errorf("who does not wait is answered %+v", answer)
-	}
+	answer := handle(ctx, admission.Request{})
+	check.That(t, answer.Allowed && len(answer.Warnings) == 1, "who does not wait is answered %+v", answer)
 	close(leave)
 	all.Wait()
-	if got := most.Load(); got > mostTurns {
-		t.Errorf("%d were judged at a time, want at most %d", got, mostTurns)
-	}
-	if answer := handle(ctx, admission.Request{}); answer.Result.Message == "judged" {
-		t.Error("was judged though nobody waits")
-	}
+	got := most.Load()
+	check.That(t, got <= mostTurns, "%d were judged at a time, want at most %d", got, mostTurns)
+	answer = handle(ctx, admission.Request{})
+	check.That(t, answer.Result.Message != "judged", "was judged though nobody waits")
 }
 
 // TestLargeRequestsWaitBeforeTheyAreRead, and no longer than the API server does.
@@ -148,19 +144,14 @@ func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 	post := func(size int, timeout string) int {
 		t.Helper()
 		response, err := http.Post(server.URL+"/?timeout="+timeout, "application/json", bytes.NewReader(make([]byte, size)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		_ = response.Body.Close()
 		return response.StatusCode
 	}
 	for timeout, most := range map[string]time.Duration{"2s": 2 * time.Second, "5s": 5 * time.Second, "": defaultWait, "1000h": defaultWait, "-1s": defaultWait} {
-		if post(largeBody, timeout) != http.StatusOK {
-			t.Fatalf("timeout %q: not served", timeout)
-		}
-		if got := <-waits; got > most {
-			t.Errorf("timeout %q: waits for %s, want %s", timeout, got, most)
-		}
+		check.Equal(t, fmt.Sprintf("timeout %q: not served", timeout), http.StatusOK, post(largeBody, timeout))
+		got := <-waits
+		check.That(t, got <= most && got >= most/2, "timeout %q: waits for %s, want a little less than %s", timeout, got, most)
 	}
 	for range mostLarge {
 		l.large.take(t.Context())
@@ -169,9 +160,7 @@ func TestLargeRequestsWaitBeforeTheyAreRead(t *testing.T) {
 	if code := post(largeBody, "50ms"); code != http.StatusServiceUnavailable || read.Load() != 0 {
 		t.Errorf("one too many is answered %d, and %d bytes are read", code, read.Load())
 	}
-	if code := post(largeBody-1, "2s"); code != http.StatusOK {
-		t.Errorf("a small one waits for large ones: %d", code)
-	}
+	check.Equal(t, "a small one waits for large ones", http.StatusOK, post(largeBody-1, "2s"))
 }
 
 // BenchmarkCost is of the largest request.

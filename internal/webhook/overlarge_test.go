@@ -16,6 +16,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 type noCards struct{}
@@ -27,9 +28,7 @@ func handlersOf(t *testing.T, policy *v1alpha1.ServiceTypePolicy) *handlers {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme, AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, add(scheme))
 	}
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab"}}}
 	if policy != nil {
@@ -50,7 +49,7 @@ func jobOf(tasks int) []byte {
 // pays for it.
 func TestAJobTooLargeToRead(t *testing.T) {
 	deny, warn := &v1alpha1.ServiceTypePolicy{}, &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.AdmissionSpec{Bypass: v1alpha1.BypassWarn}}}
-	for name, tc := range map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		policy      *v1alpha1.ServiceTypePolicy
 		now, before int
 		refusal     string
@@ -63,41 +62,29 @@ func TestAJobTooLargeToRead(t *testing.T) {
 		"was large":                    {deny, 1, 33_000, "-"},
 		"without a policy":             {nil, 33_000, 0, ""},
 		"where nobody is refused, yet": {warn, 33_000, 0, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := handlersOf(t, tc.policy)
-			req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab", Name: "big",
-				Kind: metav1.GroupVersionKind{Group: "batch.volcano.sh", Version: "v1alpha1", Kind: "Job"}, Object: runtime.RawExtension{Raw: jobOf(tc.now)}}}
-			if tc.before > 0 {
-				req.OldObject.Raw = jobOf(tc.before)
-			}
-			answer := h.workload(t.Context(), req)
-			switch tc.refusal {
-			case "-": // it has become better
-				if !answer.Allowed {
-					t.Errorf("refused: %s", answer.Result.Message)
-				}
-				return
-			case "":
-				if !answer.Allowed {
-					t.Errorf("refused: %s", answer.Result.Message)
-				}
-			default:
-				if answer.Allowed || !strings.Contains(answer.Result.Message, tc.refusal) {
-					t.Errorf("answer %+v, want %q", answer.Result, tc.refusal)
-				}
-			}
-			if len(answer.Warnings)+len(answer.Result.Message) == 0 {
-				t.Error("nobody is told anything")
-			}
-			if text, err := json.Marshal(answer); err != nil || len(text) > 64<<10 {
-				t.Errorf("the answer has %d bytes (%v)", len(text), err)
-			}
-			if tc.before == 0 {
-				if completed := h.vcjob(t.Context(), req); !completed.Allowed || len(completed.Patches) > 0 {
-					t.Errorf("the job is completed by %v", completed.Patches)
-				}
-			}
-		})
+	}) {
+		h := handlersOf(t, tc.policy)
+		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab", Name: "big",
+			Kind: metav1.GroupVersionKind{Group: "batch.volcano.sh", Version: "v1alpha1", Kind: "Job"}, Object: runtime.RawExtension{Raw: jobOf(tc.now)}}}
+		if tc.before > 0 {
+			req.OldObject.Raw = jobOf(tc.before)
+		}
+		answer := h.workload(t.Context(), req)
+		switch tc.refusal {
+		case "-": // it has become better
+			check.That(t, answer.Allowed, "refused: %s", answer.Result.Message)
+			continue
+		case "":
+			check.That(t, answer.Allowed, "refused: %s", answer.Result.Message)
+		default:
+			check.That(t, !answer.Allowed && strings.Contains(answer.Result.Message, tc.refusal), "answer %+v, want %q", answer.Result, tc.refusal)
+		}
+		check.That(t, len(answer.Warnings)+len(answer.Result.Message) != 0, "nobody is told anything")
+		text, err := json.Marshal(answer)
+		check.That(t, err == nil && len(text) <= 64<<10, "the answer has %d bytes (%v)", len(text), err)
+		if tc.before == 0 {
+			completed := h.vcjob(t.Context(), req)
+			check.That(t, completed.Allowed && len(completed.Patches) == 0, "the job is completed by %v", completed.Patches)
+		}
 	}
 }

@@ -3,17 +3,21 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/arena"
 )
 
 // TestBothSchedulersFillTheCluster runs the benchmark small. It says nothing of
 // times: another test may run at the same time.
 func TestBothSchedulersFillTheCluster(t *testing.T) {
 	var out strings.Builder
-	r, err := compare(t.Context(), size{nodes: 50, gangs: 50, runs: 1, period: time.Second}, &out)
+	r, err := compare(t.Context(), size{nodes: 10, gangs: 10, runs: 1, period: 500 * time.Millisecond}, &out)
 	t.Log(out.String())
 	if err != nil && !errors.Is(err, errSlower) {
 		t.Fatal(err)
@@ -23,7 +27,7 @@ func TestBothSchedulersFillTheCluster(t *testing.T) {
 			t.Fatalf("%s: %d runs, want 1", name, len(r.drains[name]))
 		}
 		wantWhole(t, name, program, r.drains[name][0])
-		if !strings.Contains(out.String(), "\nRun 1 of "+name+"\n  all 400 pods bound after ") || !strings.Contains(out.String(), "\n"+name+": all pods bound after ") {
+		if !strings.Contains(out.String(), "\nRun 1 of "+name+"\n  all 80 pods bound after ") || !strings.Contains(out.String(), "\n"+name+": all pods bound after ") {
 			t.Errorf("the report says nothing of %s", name)
 		}
 	}
@@ -32,17 +36,17 @@ func TestBothSchedulersFillTheCluster(t *testing.T) {
 	}
 }
 
-// wantWhole checks that a drain of 400 pods measured everything.
+// wantWhole checks that a drain of 80 pods measured everything.
 func wantWhole(t *testing.T, name, program string, d drain) {
 	t.Helper()
 	if d.first <= 0 || d.half < d.first || d.all < d.half {
 		t.Errorf("%s: first, half and all pods after %s, %s and %s", name, d.first, d.half, d.all)
 	}
-	if d.nodes != 50 || d.perGang < 1 || d.perGang > gangSize { // 400 pods fill 50 nodes of 8 cards
+	if d.nodes != 10 || d.perGang < 1 || d.perGang > arena.GangSize { // 80 pods fill 10 nodes of 8 cards
 		t.Errorf("%s: pods on %d nodes, a gang on %.2f", name, d.nodes, d.perGang)
 	}
-	if d.writes["POST pods/binding"] < 400 {
-		t.Errorf("%s: writes %v, want at least 400 bindings", name, d.writes)
+	if d.writes["POST pods/binding"] < 80 {
+		t.Errorf("%s: writes %v, want at least 80 bindings", name, d.writes)
 	}
 	if d.processors[program] <= 0 || d.processors["kube-apiserver"] <= 0 || d.load == "" {
 		t.Errorf("%s: CPU seconds %v at a load of %q", name, d.processors, d.load)
@@ -55,9 +59,10 @@ func TestImpossibleSizesAreRefused(t *testing.T) {
 	for name, s := range map[string]size{
 		"no node": {gangs: 1, runs: 1}, "no gang": {nodes: 1, runs: 1}, "no run": {nodes: 1, gangs: 1}, "more gangs than cards": {nodes: 4, gangs: 5, runs: 1},
 	} {
-		if _, err := compare(ctx, s, os.Stderr); err == nil || !strings.Contains(err.Error(), "at least one of each") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := compare(ctx, s, os.Stderr)
+			check.Says(t, err, "at least one of each")
+		})
 	}
 }
 
@@ -65,18 +70,14 @@ func TestEveryModelHasCardsForItsGangs(t *testing.T) {
 	for nodes := 1; nodes <= 13; nodes++ {
 		cards, asked := map[string]int{}, map[string]int{}
 		for _, profile := range fleet(nodes) {
-			cards[profile.Labels["nvidia.com/gpu.product"]] += profile.Count * gangSize
+			cards[profile.Labels["nvidia.com/gpu.product"]] += profile.Count * arena.GangSize
 		}
 		for gang := range nodes {
-			for member := range gangSize {
+			for member := range arena.GangSize {
 				asked[pod(gang, member).Annotations["volcano.sh/card.name"]]++
 			}
 		}
-		for model, count := range asked {
-			if cards[model] != count {
-				t.Errorf("%d nodes offer %d of %s, as many gangs ask for %d", nodes, cards[model], model, count)
-			}
-		}
+		check.Equal(t, fmt.Sprintf("the cards of %d nodes and those that as many gangs ask for", nodes), cards, asked)
 	}
 }
 
@@ -106,17 +107,16 @@ func TestOurMedianDecides(t *testing.T) {
 }
 
 func TestWritesAreCountedByVerbAndResource(t *testing.T) {
-	got := countWrites(`# TYPE apiserver_request_total counter
+	got, err := countWrites([]byte(`# TYPE apiserver_request_total counter
 apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="binding",verb="POST",version="v1"} 7
 apiserver_request_total{code="409",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="binding",verb="POST",version="v1"} 1e+01
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="scheduling.volcano.sh",resource="podgroups",scope="resource",subresource="",verb="PUT",version="v1beta1"} 2
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",scope="cluster",subresource="",verb="LIST",version="v1"} 5
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="coordination.k8s.io",resource="leases",scope="resource",subresource="",verb="PUT",version="v1"} 99
 apiserver_request_duration_seconds_count{resource="pods",verb="POST"} 3
-`)
-	if len(got) != 2 || got["POST pods/binding"] != 17 || got["PUT podgroups"] != 2 {
-		t.Errorf("counted %v", got)
-	}
+`))
+	check.NoError(t, err)
+	check.Equal(t, "writes", map[string]int{"POST pods/binding": 17, "PUT podgroups": 2}, got)
 }
 
 func TestProcessorTimeIsReadFromTheKernel(t *testing.T) {
@@ -124,17 +124,15 @@ func TestProcessorTimeIsReadFromTheKernel(t *testing.T) {
 	if process != 42 || parent != 7 || seconds != 1.75 || err != nil {
 		t.Errorf("process %d of %d used %v s, %v", process, parent, seconds, err)
 	}
-	if _, _, _, err := parseStat("42 (a) S 7"); err == nil {
-		t.Error("a short line is taken")
-	}
+	_, _, _, err = parseStat("42 (a) S 7")
+	check.Says(t, err, "fields")
 	whole, err := parseMachine("cpu  100 20 30 9999 500 1 2 0 0 0\ncpu0 1")
 	if whole != 1.53 || err != nil {
 		t.Errorf("the machine used %v s, %v", whole, err)
 	}
 	used := map[string]float64{wholeMachine: 10, "a": 3, "b": 4}
-	if got := elsewhere(used); got != 3 || len(used) != 2 {
-		t.Errorf("%v s elsewhere, %v", got, used)
-	}
+	check.Equal(t, "seconds elsewhere", 3, elsewhere(used))
+	check.Equal(t, "seconds of the benchmark", map[string]float64{"a": 3, "b": 4}, used)
 	now, err := processorTime()
 	if err != nil || now["bench"] <= 0 || now[wholeMachine] < now["bench"] {
 		t.Errorf("%v, %v", now, err)

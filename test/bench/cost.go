@@ -1,25 +1,27 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"cardquota.dev/operator/test/arena"
 )
 
 // writeVerbs are the verbs of requests that change something.
 var writeVerbs = map[string]bool{"POST": true, "PUT": true, "PATCH": true, "APPLY": true, "DELETE": true, "DELETECOLLECTION": true}
-
-var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
 
 // writes counts the requests that changed something, or tried to, since the
 // apiserver started: "POST pods/binding" to number. Leases are left out, which
@@ -29,58 +31,45 @@ func writes(ctx context.Context, client kubernetes.Interface) (map[string]int, e
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the apiserver: %w", err)
 	}
-	return countWrites(string(text)), nil
+	return countWrites(text)
 }
 
-func countWrites(metrics string) map[string]int {
-	counts := map[string]int{}
-	for line := range strings.Lines(metrics) {
-		series, value, ok := strings.Cut(line, "} ")
-		if !ok || !strings.HasPrefix(series, "apiserver_request_total{") {
-			continue
-		}
-		labels := map[string]string{}
-		for _, match := range label.FindAllStringSubmatch(series, -1) {
-			labels[match[1]] = match[2]
-		}
-		n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-		if err != nil || !writeVerbs[labels["verb"]] || labels["resource"] == "leases" {
-			continue
-		}
-		what := labels["verb"] + " " + labels["resource"]
-		if labels["subresource"] != "" {
-			what += "/" + labels["subresource"]
-		}
-		counts[what] += int(n)
+func countWrites(metrics []byte) (map[string]int, error) {
+	var parser expfmt.TextParser
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
+	if err != nil {
+		return nil, err
 	}
-	return counts
+	counts := map[string]int{}
+	for _, series := range families["apiserver_request_total"].GetMetric() {
+		labels := map[string]string{}
+		for _, pair := range series.GetLabel() {
+			labels[pair.GetName()] = pair.GetValue()
+		}
+		if writeVerbs[labels["verb"]] && labels["resource"] != "leases" {
+			what := strings.TrimSuffix(labels["verb"]+" "+labels["resource"]+"/"+labels["subresource"], "/")
+			counts[what] += int(series.GetCounter().GetValue())
+		}
+	}
+	return counts, nil
 }
 
 // quiet waits until nothing was written for a while.
 func quiet(ctx context.Context, client kubernetes.Interface) error {
 	const rest, patience = 2 * time.Second, 2 * time.Minute
 	var last map[string]int
-	since, began := time.Now(), time.Now()
-	for {
+	since := time.Now()
+	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		now, err := writes(ctx, client)
-		if err != nil {
-			return err
-		}
 		if !maps.Equal(now, last) {
 			last, since = now, time.Now()
 		}
-		switch {
-		case time.Since(since) >= rest:
-			return nil
-		case time.Since(began) >= patience:
-			return errors.New("the cluster does not come to rest before the start")
-		}
-		select {
-		case <-time.After(250 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return time.Since(since) >= rest, err
+	})
+	if err != nil {
+		return fmt.Errorf("the cluster does not come to rest before the start: %w", err)
 	}
+	return nil
 }
 
 // ticksPerSecond is USER_HZ, which is 100 on every Linux architecture of Go.
@@ -170,7 +159,7 @@ func ticksOf(fields []string) (seconds float64, err error) {
 }
 
 // less takes an earlier reading from a later one; what did not move is left out.
-func less[N int | float64](later, earlier map[string]N) map[string]N {
+func less[N arena.Number](later, earlier map[string]N) map[string]N {
 	moved := map[string]N{}
 	for key, value := range later {
 		if value != earlier[key] {

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
+	"cardquota.dev/operator/test/arena"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -41,43 +39,35 @@ type drain struct {
 
 // measure starts a cluster, fills it with waiting gangs, and lets the contender
 // place them.
-func measure(ctx context.Context, s size, contender contender) (d drain, err error) {
-	c, err := cluster.Start(ctx, cluster.Options{Nodes: fleet(s.nodes)})
+func measure(ctx context.Context, s size, name string) (d drain, err error) {
+	w, err := arena.Start(ctx, fleet(s.nodes)...)
 	if err != nil {
 		return d, err
 	}
-	defer func() { err = errors.Join(err, c.Stop()) }()
+	defer func() { err = errors.Join(err, w.Stop()) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, drainLimit, fmt.Errorf("not done after %s", drainLimit))
 	defer cancel()
-	port, err := cluster.FreePort()
+	start, err := prepare(ctx, name, w.Cluster, s, w.Metrics)
 	if err != nil {
 		return d, err
 	}
-	metrics := fmt.Sprintf("127.0.0.1:%d", port)
-	if err := contender.prepare(ctx, c, s, metrics); err != nil {
+	if err := fill(ctx, w, s.gangs); err != nil {
 		return d, err
 	}
-	if err := fill(ctx, c.Config(), s.gangs); err != nil {
+	if err := quiet(ctx, w.Cluster.Client()); err != nil {
 		return d, err
 	}
-	if err := quiet(ctx, c.Client()); err != nil {
-		return d, err
+	want := s.gangs * arena.GangSize
+	if seen, bound := w.Book.Pods(arena.Trainer), w.Book.State().Cards; seen != want || bound > 0 {
+		return d, fmt.Errorf("%d pods wait and %d are bound before the start, expected %d and 0", seen-bound, bound, want)
 	}
-	pods, err := watch(ctx, c.Config(), s.gangs*gangSize)
-	if err != nil {
-		return d, err
-	}
-	return run(ctx, c, s, contender, pods, metrics)
+	return run(ctx, w, s, name, start, want)
 }
 
 // run starts the scheduler and takes time and cost.
-func run(ctx context.Context, c *cluster.Cluster, s size, contender contender, pods *placements, metrics string) (d drain, err error) {
-	load, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return d, err
-	}
-	d.load, _, _ = strings.Cut(string(load), " ")
-	written, err := writes(ctx, c.Client())
+func run(ctx context.Context, w *arena.World, s size, name string, start starter, want int) (d drain, err error) {
+	d.load = arena.LoadAverage()
+	written, err := writes(ctx, w.Cluster.Client())
 	if err != nil {
 		return d, err
 	}
@@ -87,17 +77,25 @@ func run(ctx context.Context, c *cluster.Cluster, s size, contender contender, p
 	}
 
 	began := time.Now()
-	process, err := contender.start(ctx)
+	process, err := start(ctx)
 	if err != nil {
 		return d, err
 	}
 	profiled := make(chan error, 1)
-	go func() { profiled <- s.profile(ctx, metrics, contender.name()) }()
-	if err := pods.wait(ctx, process.Done()); err != nil {
-		return d, fmt.Errorf("%w; its log: %s", err, keepLog(process))
+	go func() { profiled <- w.Profile(ctx, s.profiles, name) }()
+	var times []time.Time // of the bindings, in their order
+	err = w.Until(ctx, "all pods to be bound", func(context.Context) (bool, error) {
+		if times, _ = w.Book.Times(); len(times) < want && !process.Running() {
+			return false, errors.New("the scheduler ended by itself")
+		}
+		return len(times) == want, nil
+	})
+	if err != nil {
+		return d, fmt.Errorf("%d of %d pods are bound: %w; its log: %s", len(times), want, err, keepLog(process))
 	}
-	d.first, d.half, d.all = pods.since(began, 1), pods.since(began, pods.want/2), pods.since(began, pods.want)
-	d.nodes, d.perGang = pods.spread()
+	since := func(n int) time.Duration { return times[n-1].Sub(began) }
+	d.first, d.half, d.all = since(1), since(want/2), since(want)
+	d.nodes, d.perGang = w.Book.Spread()
 
 	select {
 	case <-time.After(aftermath):
@@ -108,7 +106,7 @@ func run(ctx context.Context, c *cluster.Cluster, s size, contender contender, p
 	if err != nil {
 		return d, err
 	}
-	writtenLater, err := writes(ctx, c.Client())
+	writtenLater, err := writes(ctx, w.Cluster.Client())
 	if err != nil {
 		return d, err
 	}
@@ -128,29 +126,4 @@ func keepLog(p *cluster.Process) string {
 		return err.Error()
 	}
 	return kept
-}
-
-// profile writes a CPU profile of the scheduler's first ten seconds, if asked.
-func (s size) profile(ctx context.Context, metrics, name string) error {
-	if s.profiles == "" {
-		return nil
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metrics+"/debug/pprof/profile?seconds=10", nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	for err != nil && ctx.Err() == nil { // it does not listen yet
-		time.Sleep(20 * time.Millisecond)
-		response, err = http.DefaultClient.Do(request)
-	}
-	if err != nil {
-		return fmt.Errorf("profile: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	profile, err := io.ReadAll(response.Body)
-	if err != nil {
-		return fmt.Errorf("profile: %w", err)
-	}
-	return os.WriteFile(filepath.Join(s.profiles, strings.ReplaceAll(name, " ", "-")+".pprof"), profile, 0o600)
 }

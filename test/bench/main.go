@@ -17,13 +17,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"slices"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
+	"cardquota.dev/operator/test/arena"
 )
 
 // errSlower says that our scheduler lost.
@@ -38,27 +34,16 @@ type size struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// client-go goes on looking for the certificates of clusters that are gone, and
-	// would log that in the middle of the report.
-	klog.SetLogger(logr.Discard())
 	s := size{}
 	flag.IntVar(&s.nodes, "nodes", 500, "number of nodes, each with eight cards")
 	flag.IntVar(&s.gangs, "gangs", 500, "number of gangs, each of eight pods with one card; at most one per node")
 	flag.IntVar(&s.runs, "runs", 3, "runs of each scheduler")
 	flag.DurationVar(&s.period, "schedule-period", time.Second, "time between scheduling sessions")
 	flag.StringVar(&s.profiles, "profile", "", "`folder` for a CPU profile of the first ten seconds of every drain")
-	flag.Parse()
-	_, err := compare(ctx, s, os.Stdout)
-	switch {
-	case errors.Is(err, errSlower):
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(2)
-	}
+	arena.Main("bench", func(ctx context.Context) error {
+		_, err := compare(ctx, s, os.Stdout)
+		return err
+	}, errSlower)
 }
 
 // compare runs both schedulers s.runs times and reports to out. The error is
@@ -69,19 +54,15 @@ func compare(ctx context.Context, s size, out io.Writer) (report, error) {
 	}
 	r := report{size: s, drains: map[string][]drain{}}
 	r.begin(out)
-	for run := range s.runs {
-		order := []contender{&stock{}, &ours{}}
-		if run%2 == 1 { // so that a machine that grows slower favours nobody
-			slices.Reverse(order)
+	err := arena.Turns(s.runs, []string{stockName, ourName}, func(name string) error {
+		d, err := measure(ctx, s, name)
+		if err == nil {
+			r.add(out, name, d)
 		}
-		for _, c := range order {
-			r.announce(out, run+1, c.name())
-			d, err := measure(ctx, s, c)
-			if err != nil {
-				return r, fmt.Errorf("run %d of %s: %w", run+1, c.name(), err)
-			}
-			r.add(out, c.name(), d)
-		}
+		return err
+	}, out)
+	if err != nil {
+		return r, err
 	}
 	return r, r.end(out)
 }

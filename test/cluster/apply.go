@@ -25,10 +25,14 @@ const fieldManager = "test-cluster"
 // with force, in the order written. Objects without a namespace go to "default". A kind
 // whose CustomResourceDefinition was just applied is waited for.
 func (c *Cluster) Apply(ctx context.Context, manifests []byte) error {
-	objects, err := decode(manifests, nil)
+	objects, err := Decode(manifests)
 	if err != nil {
 		return err
 	}
+	return c.applyAll(ctx, objects)
+}
+
+func (c *Cluster) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		if err := c.applyObject(ctx, object); err != nil {
 			return err
@@ -87,6 +91,9 @@ func (c *Cluster) resourceFor(ctx context.Context, object *unstructured.Unstruct
 	}
 	return c.dynamic.Resource(mapping.Resource).Namespace(namespace), nil
 }
+
+// Decode reads the objects of a YAML text of several documents.
+func Decode(text []byte) ([]*unstructured.Unstructured, error) { return decode(text, nil) }
 
 // decode reads a multi-document YAML text. When keep is set it sees every document before
 // it is parsed, because parsing is slow for megabytes of CRDs.

@@ -18,7 +18,7 @@
 //
 // Everything listens on free loopback ports, has its own identity and rights, writes a log
 // file of its own, and dies with the process that started it. The binaries come from
-// hack/build-controlplane.sh.
+// make controlplane.
 package cluster
 
 import (
@@ -44,7 +44,6 @@ type Cluster struct {
 	options Options
 	dir     stateDir
 	ca      *authority
-	pki     identities
 	server  string // URL of the apiserver
 
 	config  *rest.Config
@@ -58,61 +57,84 @@ type Cluster struct {
 	stopOnce sync.Once
 	stopErr  error
 
-	stages sync.Mutex // one SetStages at a time
-	kwok   *Process
+	crash     chan struct{}
+	crashOnce sync.Once
 
 	node *realNode // nil without Options.RealNode
+
+	place *place // among the clusters that run on this machine
 }
 
 // Start starts a cluster and returns when it is ready for use: the apiserver serves, the
 // ServiceAccount "default" exists, Volcano's webhooks answer, and every node of the fleet
 // is Ready. ctx bounds the start only. When Start fails, nothing is left behind but the
 // logs in Options.Dir.
+//
+// Only so many clusters run on a machine at the same time; Start waits for its turn.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	began := time.Now()
-	if err := o.resolve(); err != nil {
-		return nil, fmt.Errorf("local cluster: %w", err)
-	}
-	nodes := o.Nodes
-	if o.Fleet != "" {
-		fleet, err := LoadFleet(o.Fleet)
-		if err != nil {
-			return nil, fmt.Errorf("local cluster: %w", err)
-		}
-		nodes = append(fleet, nodes...)
-	}
-	dir, err := openStateDir(o.Dir)
+	c, err := open(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("local cluster: %w", err)
 	}
-	c := &Cluster{options: o, dir: dir}
-	if err := c.start(ctx, nodes); err != nil {
+	began := time.Now()
+	err = c.start(ctx)
+	if err == nil {
+		err = os.WriteFile(c.dir.ready(), nil, 0o600)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("local cluster: %w", errors.Join(err, c.Stop()))
 	}
-	o.Log.Info("cluster ready", "after", time.Since(began).Round(10*time.Millisecond).String(), "kubeconfig", c.Kubeconfig())
+	c.options.Log.Info("cluster ready", "after", time.Since(began).Round(10*time.Millisecond).String(), "kubeconfig", c.Kubeconfig())
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context, nodes []NodeProfile) error {
+// open takes what a cluster needs of this machine; nothing runs yet.
+func open(ctx context.Context, o Options) (*Cluster, error) {
+	if err := o.resolve(); err != nil {
+		return nil, err
+	}
+	if o.Fleet != "" {
+		fleet, err := LoadFleet(o.Fleet)
+		if err != nil {
+			return nil, err
+		}
+		o.Nodes = append(fleet, o.Nodes...)
+	}
+	var turn *place // an apiserver alone is light
+	if !o.APIServerOnly {
+		var err error
+		if turn, err = takePlace(ctx, func(message string) { fmt.Fprintln(os.Stderr, "cluster:", message) }); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := openStateDir(o.Dir)
+	if err != nil {
+		return nil, errors.Join(err, turn.release())
+	}
+	return &Cluster{options: o, dir: dir, place: turn, crash: make(chan struct{})}, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
 	var err error
 	if c.ca, err = newAuthority(c.dir.pki()); err != nil {
 		return err
 	}
-	var hosts []string
 	if c.options.RealNode != nil {
 		if c.node, err = c.newRealNode(); err != nil {
 			return err
 		}
-		hosts = []string{c.node.slot.hostAddress(), c.node.slot.apiService().String()}
-	}
-	if c.pki, err = newIdentities(c.ca, hosts...); err != nil {
-		return err
 	}
 	if err := c.startAPIServer(ctx); err != nil {
 		return err
 	}
 	if err := c.connect(); err != nil {
 		return err
+	}
+	if c.options.APIServerOnly {
+		if c.options.WithoutVolcano {
+			return nil
+		}
+		return c.createCRDs(ctx)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.startControllerManager(ctx) })
@@ -125,7 +147,7 @@ func (c *Cluster) start(ctx context.Context, nodes []NodeProfile) error {
 				return err
 			}
 		}
-		return c.CreateNodes(ctx, nodes)
+		return c.CreateNodes(ctx, c.options.Nodes)
 	})
 	if c.node != nil {
 		group.Go(func() error { return c.startRealNode(ctx) })
@@ -176,7 +198,7 @@ func (c *Cluster) Stop() error {
 		if c.node != nil {
 			problems = append(problems, c.node.slot.release())
 		}
-		problems = append(problems, c.dir.close())
+		problems = append(problems, c.dir.close(), c.place.release())
 		c.stopErr = errors.Join(problems...)
 		c.options.Log.Info("cluster stopped")
 	})
@@ -184,18 +206,27 @@ func (c *Cluster) Stop() error {
 }
 
 // StartProcess starts a child that is stopped with the cluster, before the components that
-// were started earlier. The name must not contain a path separator.
+// were started earlier, and waits until it is ready. The name must not contain a path separator.
 func (c *Cluster) StartProcess(ctx context.Context, spec ProcessSpec) (*Process, error) {
+	p, err := c.launch(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
+	}
+	return p, c.await(ctx, p)
+}
+
+// launch is StartProcess without the wait.
+func (c *Cluster) launch(ctx context.Context, spec ProcessSpec) (*Process, error) {
 	if spec.Name == "" || filepath.Base(spec.Name) != spec.Name {
 		return nil, fmt.Errorf("process name %q is not usable as a file name", spec.Name)
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
-		return nil, fmt.Errorf("start %s: the cluster is stopped", spec.Name)
+		return nil, errors.New("the cluster is stopped")
 	}
 	p, err := startProcess(spec, c.LogFile(spec.Name), c.dir.path)
 	if err != nil {
@@ -214,8 +245,12 @@ func (c *Cluster) reportCrash(p *Process) {
 	<-p.Done()
 	if err := p.crashed(); err != nil {
 		c.options.Log.Error(err, "component ended", "component", p.Name())
+		c.crashOnce.Do(func() { close(c.crash) })
 	}
 }
+
+// Crashed is closed when a part of the cluster has ended by itself.
+func (c *Cluster) Crashed() <-chan struct{} { return c.crash }
 
 // Config is an administrator's client configuration without a client-side rate limit worth
 // mentioning. The caller may change the copy.

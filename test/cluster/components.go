@@ -13,36 +13,10 @@ import (
 
 const serviceAccountIssuer = "https://kubernetes.default.svc.cluster.local"
 
-// identities are the key pairs of the control plane's own components.
-type identities struct {
-	apiserver, tokens, admin, controllerManager, kwok, webhooks keyPair
-}
-
-// newIdentities issues them; hosts are further addresses of the apiserver.
-func newIdentities(ca *authority, hosts ...string) (identities, error) {
-	var (
-		id   identities
-		errs [6]error
-	)
-	id.apiserver, errs[0] = ca.server("apiserver", append(hosts, "127.0.0.1", "localhost",
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")...)
-	id.tokens, errs[1] = ca.signingKey("service-accounts")
-	id.admin, errs[2] = ca.client("admin", "admin", "system:masters")
-	id.controllerManager, errs[3] = ca.client("kube-controller-manager", "system:kube-controller-manager")
-	id.kwok, errs[4] = ca.client("kwok", "kwok")
-	id.webhooks, errs[5] = ca.server("volcano-admission", "127.0.0.1")
-	return id, errors.Join(errs[:]...)
-}
-
 // startAPIServer starts etcd and, at the same time, the apiserver, which waits for it.
 // Both know etcd's port: when it is taken, both start again.
 func (c *Cluster) startAPIServer(ctx context.Context) error {
-	for attempt := 1; ; attempt++ {
-		err := c.tryAPIServer(ctx)
-		if !errors.Is(err, errPortTaken) || attempt == portAttempts {
-			return err
-		}
-	}
+	return retryPorts(func() error { return c.tryAPIServer(ctx) })
 }
 
 func (c *Cluster) tryAPIServer(ctx context.Context) error {
@@ -53,25 +27,21 @@ func (c *Cluster) tryAPIServer(ctx context.Context) error {
 			return err
 		}
 	}
+	serverSpec, err := c.apiServer(ports[0], ports[2])
+	if err != nil {
+		return err
+	}
+	group, awaitCtx := errgroup.WithContext(ctx)
 	// etcd first: it is stopped last, and would wait for an apiserver that still runs.
-	etcdSpec, etcdReady := c.etcd(ports[0], ports[1])
-	etcd, err := c.launch(ctx, etcdSpec)
-	if err != nil {
-		return err
+	for _, spec := range []ProcessSpec{c.etcd(ports[0], ports[1]), serverSpec} {
+		spec.component, spec.Env = true, []string{fewCollections}
+		p, err := c.launch(ctx, spec)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return c.await(awaitCtx, p) })
 	}
-	serverSpec, serverReady, err := c.apiServer(ports[0], ports[2])
-	if err != nil {
-		return err
-	}
-	server, err := c.launch(ctx, serverSpec)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.await(ctx, etcd, etcdReady) })
-	group.Go(func() error { return c.await(ctx, server, serverReady) })
-	err = group.Wait()
-	if err == nil {
+	if err = group.Wait(); err == nil {
 		return nil
 	}
 	for _, p := range c.processes() {
@@ -81,7 +51,7 @@ func (c *Cluster) tryAPIServer(ctx context.Context) error {
 	return err
 }
 
-func (c *Cluster) etcd(client, peer int) (ProcessSpec, probe) {
+func (c *Cluster) etcd(client, peer int) ProcessSpec {
 	clientURL := fmt.Sprintf("http://127.0.0.1:%d", client)
 	peerURL := fmt.Sprintf("http://127.0.0.1:%d", peer)
 	return ProcessSpec{
@@ -96,25 +66,40 @@ func (c *Cluster) etcd(client, peer int) (ProcessSpec, probe) {
 			"--quota-backend-bytes=4294967296",
 			"--log-level=warn",
 		},
-	}, answers(clientURL + "/health")
+		Ready: Answers(clientURL + "/health"),
+	}
 }
 
-func (c *Cluster) apiServer(etcd, port int) (ProcessSpec, probe, error) {
+func (c *Cluster) apiServer(etcd, port int) (ProcessSpec, error) {
 	c.server = fmt.Sprintf("https://127.0.0.1:%d", port)
-	if _, err := c.writeKubeconfig("kubeconfig", clientCertificate(c.pki.admin)); err != nil {
-		return ProcessSpec{}, nil, err
+	hosts := []string{"127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	if c.node != nil {
+		hosts = append(hosts, c.node.slot.hostAddress(), c.node.slot.apiService().String())
+	}
+	serving, err := c.ca.server("apiserver", hosts...)
+	if err != nil {
+		return ProcessSpec{}, err
+	}
+	tokens, err := c.ca.client("service-accounts", "service-accounts")
+	if err != nil {
+		return ProcessSpec{}, err
+	}
+	if _, err := c.componentKubeconfig(c.server, adminKubeconfig, "admin", "system:masters"); err != nil {
+		return ProcessSpec{}, err
+	}
+	disabled := "TaintNodesByCondition" // nodes of the fleet are created Ready; the taint would only delay the first pods
+	if c.options.APIServerOnly {
+		disabled += ",ServiceAccount" // no controller creates them
 	}
 	args := []string{
 		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", etcd),
 		fmt.Sprintf("--secure-port=%d", port),
-		"--tls-cert-file=" + c.pki.apiserver.cert, "--tls-private-key-file=" + c.pki.apiserver.key,
+		"--tls-cert-file=" + serving.cert, "--tls-private-key-file=" + serving.key,
 		"--client-ca-file=" + c.caFile(),
-		"--service-account-key-file=" + c.pki.tokens.cert,
-		"--service-account-signing-key-file=" + c.pki.tokens.key,
+		"--service-account-key-file=" + tokens.cert, "--service-account-signing-key-file=" + tokens.key,
 		"--service-account-issuer=" + serviceAccountIssuer,
 		"--enable-aggregator-routing=true", // Services are reached by their EndpointSlices: no kube-proxy serves this machine
-		// Nodes of the fleet are created Ready; the taint would only delay the first pods.
-		"--disable-admission-plugins=TaintNodesByCondition",
+		"--disable-admission-plugins=" + disabled,
 		// When it stops, it waits 2 s for connections instead of 60: who watches, or has died
 		// without a word, would hold it up.
 		"--shutdown-send-retry-after=true",
@@ -127,45 +112,57 @@ func (c *Cluster) apiServer(etcd, port int) (ProcessSpec, probe, error) {
 	} else {
 		more, err := c.apiServerForRealNode()
 		if err != nil {
-			return ProcessSpec{}, nil, err
+			return ProcessSpec{}, err
 		}
 		args = append(args, more...)
 	}
 	return ProcessSpec{
 		Name: "kube-apiserver", Path: c.binary("kube-apiserver"), Args: args,
 		StopTimeout: 30 * time.Second, // requests under way are answered first; webhooks may let them wait 10 s
-	}, answers(c.server + "/readyz"), nil
+		Ready:       Answers(c.server + "/readyz"),
+	}, nil
 }
 
 func (c *Cluster) startControllerManager(ctx context.Context) error {
-	kubeconfig, err := c.writeKubeconfig("kube-controller-manager.kubeconfig", clientCertificate(c.pki.controllerManager))
-	if err != nil {
-		return err
-	}
-	p, err := c.startReady(ctx, 1, func(ports []int) (ProcessSpec, probe, error) {
-		return ProcessSpec{
-			Name: "kube-controller-manager",
-			Path: c.binary("kube-controller-manager"),
-			Args: []string{
-				"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-				"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]),
-				"--leader-elect=false", "--use-service-account-credentials=true",
-				"--service-account-private-key-file=" + c.pki.tokens.key, "--root-ca-file=" + c.caFile(),
-				"--kube-api-qps=500", "--kube-api-burst=1000",
-				"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
-				"--concurrent-statefulset-syncs=20", "--concurrent-job-syncs=20",
-				// A busy test machine must not make nodes look dead.
-				"--node-monitor-grace-period=5m",
-				"--profiling=false", "-v=1",
-			},
-		}, answers(fmt.Sprintf("https://127.0.0.1:%d/healthz", ports[0])), nil
-	})
+	p, err := c.startKube(ctx, "kube-controller-manager",
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file="+filepath.Join(c.dir.pki(), "service-accounts.key"), "--root-ca-file="+c.caFile(),
+		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
+		"--concurrent-statefulset-syncs=20", "--concurrent-job-syncs=20",
+		// A busy test machine must not make nodes look dead.
+		"--node-monitor-grace-period=5m", "--profiling=false")
 	if err != nil {
 		return err
 	}
 	return until(ctx, "ServiceAccount default/default", p, func(ctx context.Context) error {
 		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
+	})
+}
+
+// startKubeScheduler starts Kubernetes' own scheduler.
+func (c *Cluster) startKubeScheduler(ctx context.Context) error {
+	_, err := c.startKube(ctx, "kube-scheduler")
+	return err
+}
+
+// startKube starts a client of the apiserver that is a part of Kubernetes.
+func (c *Cluster) startKube(ctx context.Context, name string, args ...string) (*Process, error) {
+	kubeconfig, err := c.componentKubeconfig(c.server, name, "system:"+name)
+	if err != nil {
+		return nil, err
+	}
+	return c.startReady(ctx, func(port int) (ProcessSpec, error) {
+		return ProcessSpec{
+			Name: name, Path: c.binary(name),
+			Args: append([]string{
+				"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+				"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+				"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000", "-v=1",
+			}, args...),
+			Env:   []string{fewCollections},
+			Ready: Answers(fmt.Sprintf("https://127.0.0.1:%d/healthz", port)),
+		}, nil
 	})
 }
 

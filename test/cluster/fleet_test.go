@@ -1,18 +1,20 @@
 package cluster_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
-func TestParseFleetRefuses(t *testing.T) {
+func TestLoadFleetRefuses(t *testing.T) {
 	cases := map[string]struct{ text, wantError string }{
 		"an unknown field":       {`[{name: a, cuont: 2, allocatable: {cpu: "1", memory: 1Gi}}]`, `unknown field "cuont"`},
 		"a name twice":           {`[{name: a, allocatable: {cpu: "1", memory: 1Gi}}, {name: a, allocatable: {cpu: "1", memory: 1Gi}}]`, `name "a" is used twice`},
@@ -24,19 +26,17 @@ func TestParseFleetRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := cluster.ParseFleet([]byte(tc.text))
-			if err == nil || !strings.Contains(err.Error(), tc.wantError) {
-				t.Errorf("got error %v, want one with %q", err, tc.wantError)
-			}
+			file := filepath.Join(t.TempDir(), "fleet.yaml")
+			check.NoError(t, os.WriteFile(file, []byte(tc.text), 0o600))
+			_, err := cluster.LoadFleet(file)
+			check.Says(t, err, tc.wantError)
 		})
 	}
 }
 
 func TestMixedFleetHasEveryKindOfCard(t *testing.T) {
 	fleet, err := cluster.LoadFleet("fleets/mixed.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	got := map[string]string{} // profile → its accelerator resources
 	for _, profile := range fleet {
 		resources := []string{}
@@ -57,9 +57,7 @@ func TestMixedFleetHasEveryKindOfCard(t *testing.T) {
 		"ascend910b": "Ascend-910B huawei.com/Ascend910=8",
 		"cpu":        " ",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("fleet (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "fleet", want, got)
 }
 
 func TestFleetNodesAreReadyAndKeptSo(t *testing.T) {

@@ -14,9 +14,6 @@ import (
 // it; see ImageOf.
 func (c *Cluster) BuildImage(ctx context.Context, name, goPackage string) (string, error) {
 	program := filepath.Join(c.dir.images(), "programs", filepath.Base(goPackage))
-	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
-		return "", fmt.Errorf("image %s: %w", name, err)
-	}
 	if err := compile(ctx, goPackage, program); err != nil {
 		return "", fmt.Errorf("image %s: %w", name, err)
 	}
@@ -27,39 +24,31 @@ func (c *Cluster) BuildImage(ctx context.Context, name, goPackage string) (strin
 // Dir/images/<program>.tar. The image is called name ("localhost/responder:test"), runs the
 // program as user 65532, and is made by buildah, which needs root. It returns the archive's
 // path, for ImportImage.
-func (c *Cluster) ImageOf(ctx context.Context, name, path string) (string, error) {
+func (c *Cluster) ImageOf(ctx context.Context, name, path string) (archive string, err error) {
 	program := filepath.Base(path)
 	work := filepath.Join(c.dir.images(), program+".build")
 	folder := filepath.Join(work, "context")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", fmt.Errorf("image %s: %w", name, err)
-	}
-	if err := copyFile(path, filepath.Join(folder, program)); err != nil {
-		return "", fmt.Errorf("image %s: %w", name, err)
-	}
+	archive = filepath.Join(c.dir.images(), program+".tar")
 	containerfile := fmt.Sprintf("FROM scratch\nCOPY %[1]s /%[1]s\nUSER 65532:65532\nENTRYPOINT [\"/%[1]s\"]\n", program)
-	if err := os.WriteFile(filepath.Join(folder, "Containerfile"), []byte(containerfile), 0o644); err != nil {
-		return "", fmt.Errorf("image %s: %w", name, err)
-	}
-	archive := filepath.Join(c.dir.images(), program+".tar")
-	if err := os.RemoveAll(archive); err != nil {
-		return "", fmt.Errorf("image %s: %w", name, err)
-	}
-	build := exec.CommandContext(ctx, "buildah", "--storage-driver=vfs", // a storage of its own: nothing stays in the machine's
-		"--root="+filepath.Join(work, "root"), "--runroot="+filepath.Join(work, "runroot"),
-		"bud", "--isolation=chroot", "--quiet", "--tag=oci-archive:"+archive+":"+name, folder)
-	if err := run(build); err != nil {
-		return "", fmt.Errorf("image %s: %w", name, err)
-	}
-	if err := os.RemoveAll(work); err != nil {
-		return "", fmt.Errorf("image %s: %w", name, err)
+	for _, step := range []func() error{
+		func() error { return os.MkdirAll(folder, 0o755) },
+		func() error { return run(exec.CommandContext(ctx, "cp", "--preserve=mode", path, folder)) },
+		func() error {
+			return os.WriteFile(filepath.Join(folder, "Containerfile"), []byte(containerfile), 0o644)
+		},
+		func() error { return os.RemoveAll(archive) },
+		func() error {
+			return run(exec.CommandContext(ctx, "buildah", "--storage-driver=vfs", // a storage of its own: nothing stays in the machine's
+				"--root="+filepath.Join(work, "root"), "--runroot="+filepath.Join(work, "runroot"),
+				"bud", "--isolation=chroot", "--quiet", "--tag=oci-archive:"+archive+":"+name, folder))
+		},
+		func() error { return os.RemoveAll(work) },
+	} {
+		if err := step(); err != nil {
+			return "", fmt.Errorf("image %s: %w", name, err)
+		}
 	}
 	return archive, nil
-}
-
-// copyFile copies a program, with its mode.
-func copyFile(from, to string) error {
-	return run(exec.Command("cp", "--preserve=mode", from, to))
 }
 
 // compile makes a static program of a Go package of this module.

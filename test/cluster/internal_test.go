@@ -3,69 +3,55 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
-func bare(t *testing.T) *Cluster {
-	t.Helper()
-	dir, err := openStateDir(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &Cluster{options: Options{Log: logr.Discard()}, dir: dir}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
+// TestTakenPortsAreReplaced: a component that finds its port taken starts again on another.
 func TestTakenPortsAreReplaced(t *testing.T) {
-	c := bare(t)
-	var ports []int
-	p, err := c.startReady(t.Context(), 1, func(free []int) (ProcessSpec, probe, error) {
-		ports = append(ports, free[0])
-		script := "exec sleep 1000"
-		if len(ports) < 3 {
-			script = "echo listen tcp 127.0.0.1:" + strconv.Itoa(free[0]) + ": bind: address already in use; exit 1"
-		}
-		ready := func(context.Context) error {
-			if len(ports) < 3 {
-				return errors.New("not ready")
+	for name, tc := range map[string]struct {
+		taken, attempts int
+		want            error
+	}{
+		"twice":      {taken: 2, attempts: 3},
+		"every time": {taken: portAttempts, attempts: portAttempts, want: errPortTaken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := openStateDir(t.TempDir())
+			check.NoError(t, err)
+			c := &Cluster{options: Options{Log: logr.Discard()}, dir: dir, crash: make(chan struct{})}
+			t.Cleanup(func() { check.NoError(t, c.Stop()) })
+			ports := map[int]bool{}
+			attempts := 0
+			p, err := c.startReady(t.Context(), func(free int) (ProcessSpec, error) {
+				attempts++
+				ports[free] = true
+				script := "exec sleep 1000"
+				if attempts <= tc.taken {
+					script = fmt.Sprintf("echo listen tcp 127.0.0.1:%d: bind: address already in use; exit 1", free)
+				}
+				ready := func(context.Context) error {
+					if attempts <= tc.taken {
+						return errors.New("not ready")
+					}
+					return nil
+				}
+				return ProcessSpec{Name: "fussy", Path: "/bin/sh", Args: []string{"-c", script}, Ready: ready}, nil
+			})
+			if !errors.Is(err, tc.want) || attempts != tc.attempts || len(ports) != attempts {
+				t.Errorf("got %v after %d attempts on ports %v, want %v after %d on as many", err, attempts, ports, tc.want, tc.attempts)
 			}
-			return nil
-		}
-		return ProcessSpec{Name: "fussy", Path: "/bin/sh", Args: []string{"-c", script}}, ready, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !p.Running() || len(ports) != 3 || ports[0] == ports[1] || ports[1] == ports[2] {
-		t.Errorf("running %t on the last of ports %v, want the third of three different ones", p.Running(), ports)
-	}
-	if len(c.processes()) != 1 {
-		t.Errorf("%d processes are left, want only the last", len(c.processes()))
-	}
-}
-
-func TestPortsThatStayTakenEndTheStart(t *testing.T) {
-	c := bare(t)
-	attempts := 0
-	_, err := c.startReady(t.Context(), 0, func([]int) (ProcessSpec, probe, error) {
-		attempts++
-		never := func(context.Context) error { return errors.New("not ready") }
-		return ProcessSpec{Name: "hopeless", Path: "/bin/sh", Args: []string{"-c", "echo address already in use"}}, never, nil
-	})
-	if !errors.Is(err, errPortTaken) || attempts != portAttempts {
-		t.Errorf("got %v after %d attempts, want errPortTaken after %d", err, attempts, portAttempts)
+			if left := c.processes(); err == nil && (!p.Running() || len(left) != 1) {
+				t.Errorf("running %t, %d processes are left, want only the last", p.Running(), len(left))
+			}
+		})
 	}
 }
 
@@ -73,81 +59,43 @@ func TestFreePortsAreFreeAndDifferent(t *testing.T) {
 	seen := map[int]bool{}
 	for range 50 {
 		port, err := FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if seen[port] {
 			t.Fatalf("port %d was handed out twice", port)
 		}
 		seen[port] = true
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		check.NoError(t, err)
 		_ = l.Close()
-	}
-}
-
-func TestTemporaryFoldersOfKilledOwnersAreRemoved(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	used, err := openStateDir("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	abandoned, err := openStateDir("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = abandoned.lock.Close() // what the kernel does when the owner is killed
-
-	next, err := openStateDir("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(abandoned.path); !os.IsNotExist(err) {
-		t.Errorf("the abandoned folder is still there (%v)", err)
-	}
-	if _, err := os.Stat(filepath.Join(used.path, "pki")); err != nil {
-		t.Errorf("the folder in use was touched: %v", err)
-	}
-	for _, d := range []stateDir{used, next} {
-		if err := d.close(); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
 func TestFolderInUseIsRefusedAndAKeptOneReused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kept")
 	first, err := openStateDir(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openStateDir(path); err == nil || !strings.Contains(err.Error(), "in use by another cluster") {
-		t.Errorf("got %v, want a refusal", err)
-	}
-	if err := os.WriteFile(filepath.Join(first.etcd(), "old"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	_, err = openStateDir(path)
+	check.Says(t, err, "in use by another cluster")
+	check.NoError(t, os.WriteFile(filepath.Join(first.etcd(), "old"), nil, 0o600))
+	check.NoError(t, first.close())
 	second, err := openStateDir(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = second.close() }()
-	if _, err := os.Stat(filepath.Join(second.etcd(), "old")); !os.IsNotExist(err) {
-		t.Error("remains of the earlier cluster are still there")
-	}
+	check.NoError(t, err)
+	wantFile(t, filepath.Join(second.etcd(), "old"), false)
+	check.NoError(t, second.close())
+}
+
+// wantFile checks whether a file or folder is there.
+func wantFile(t *testing.T, path string, want bool) {
+	t.Helper()
+	_, err := os.Stat(path)
+	check.Equal(t, path+" is there", want, !os.IsNotExist(err))
 }
 
 func TestDecodeSkipsCommentsAndNamesBadDocuments(t *testing.T) {
-	objects, err := decode([]byte("# only a comment\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n"), nil)
+	objects, err := Decode([]byte("# only a comment\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n"))
 	if err != nil || len(objects) != 1 || objects[0].GetName() != "a" {
 		t.Errorf("got %v, %v, want the one Namespace", objects, err)
 	}
-	if _, err := decode([]byte("apiVersion: v1\nkind: Namespace\n---\nmetadata: {}\n"), nil); err == nil || !strings.Contains(err.Error(), "document 2") {
-		t.Errorf("got %v, want an error that names document 2", err)
-	}
+	_, err = Decode([]byte("apiVersion: v1\nkind: Namespace\n---\nmetadata: {}\n"))
+	check.Says(t, err, "document 2")
 }

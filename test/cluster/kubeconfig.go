@@ -21,8 +21,10 @@ import (
 // tokenLifetime outlives every test and a demonstration that is kept up over a weekend.
 const tokenLifetime = 7 * 24 * time.Hour
 
+const adminKubeconfig = "kubeconfig"
+
 // Kubeconfig is the path of the administrator's kubeconfig file.
-func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir.path, "kubeconfig") }
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir.path, adminKubeconfig) }
 
 // KubeconfigFor writes a kubeconfig file that authenticates as a ServiceAccount, by a token
 // of the TokenRequest API valid for seven days, and returns its path. It has the rights
@@ -35,19 +37,24 @@ func (c *Cluster) KubeconfigFor(ctx context.Context, namespace, serviceAccount s
 	if err != nil {
 		return "", fmt.Errorf("token of ServiceAccount %s/%s: %w", namespace, serviceAccount, err)
 	}
-	return c.writeKubeconfig(namespace+"."+serviceAccount+".kubeconfig", &clientcmdapi.AuthInfo{Token: token.Status.Token})
+	return c.writeKubeconfig(c.server, namespace+"."+serviceAccount+".kubeconfig", &clientcmdapi.AuthInfo{Token: token.Status.Token})
 }
 
-func clientCertificate(pair keyPair) *clientcmdapi.AuthInfo {
-	return &clientcmdapi.AuthInfo{ClientCertificate: pair.cert, ClientKey: pair.key}
+// componentKubeconfig writes a kubeconfig file that authenticates by a certificate, as user
+// in groups, and returns its path: <component>.kubeconfig.
+func (c *Cluster) componentKubeconfig(server, component, user string, groups ...string) (string, error) {
+	pair, err := c.ca.client(component, user, groups...)
+	if err != nil {
+		return "", err
+	}
+	name := component + ".kubeconfig"
+	if component == adminKubeconfig {
+		name = component
+	}
+	return c.writeKubeconfig(server, name, &clientcmdapi.AuthInfo{ClientCertificate: pair.cert, ClientKey: pair.key})
 }
 
-func (c *Cluster) writeKubeconfig(name string, user *clientcmdapi.AuthInfo) (string, error) {
-	return c.writeKubeconfigTo(c.server, name, user)
-}
-
-// writeKubeconfigTo is writeKubeconfig for another URL of the apiserver.
-func (c *Cluster) writeKubeconfigTo(server, name string, user *clientcmdapi.AuthInfo) (string, error) {
+func (c *Cluster) writeKubeconfig(server, name string, user *clientcmdapi.AuthInfo) (string, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["local"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: c.ca.pem}
 	config.AuthInfos["user"] = user

@@ -1,15 +1,10 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"embed"
 	"fmt"
 	"io/fs"
-	"os"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 //go:embed stages/*.yaml
@@ -18,14 +13,15 @@ var builtInStages embed.FS
 //go:embed kwok-rbac.yaml
 var kwokRBAC []byte
 
-// kwokConfiguration makes kwok fast enough for thousands of pods.
+// kwokConfiguration makes kwok fast enough for thousands of pods. Each node's lease is renewed
+// four times in its duration; the controller manager waits five minutes for it.
 const kwokConfiguration = `apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
 options:
   podPlayStageParallelism: 32
   nodePlayStageParallelism: 8
   nodeLeaseParallelism: 8
-  nodeLeaseDurationSeconds: 40
+  nodeLeaseDurationSeconds: 160
 `
 
 // kwokNodes says which nodes are kwok's.
@@ -36,78 +32,43 @@ func (c *Cluster) kwokNodes() string {
 	return "  manageNodesWithLabelSelector: \"!" + RealNodeLabel + "\"\n"
 }
 
-// startKwok gives kwok its rights and starts it with the stages of the options.
+// startKwok gives kwok its rights and starts it. Its stages (folder stages of this package)
+// decide how the fleet's kubelets behave.
 func (c *Cluster) startKwok(ctx context.Context) error {
 	if err := c.Apply(ctx, kwokRBAC); err != nil {
 		return fmt.Errorf("rights of kwok: %w", err)
 	}
-	return c.SetStages(ctx, c.options.StageFiles...)
-}
-
-// SetStages decides how the fleet's kubelets behave: kwok starts again with the Stages of
-// these files instead of the built-in ones (folder stages of this package). Without files
-// the built-in ones come back. Files that name no Stage for Nodes, or none for Pods, leave
-// that kind to kwok's own stages.
-func (c *Cluster) SetStages(ctx context.Context, files ...string) error {
-	c.stages.Lock()
-	defer c.stages.Unlock()
-	config := bytes.NewBufferString(kwokConfiguration + c.kwokNodes())
-	read, names := os.ReadFile, files
-	if len(files) == 0 {
-		read = builtInStages.ReadFile
-		var err error
-		if names, err = fs.Glob(builtInStages, "stages/*.yaml"); err != nil {
-			return fmt.Errorf("stages: %w", err)
-		}
+	stages, err := fs.Glob(builtInStages, "stages/*.yaml")
+	if err != nil {
+		return fmt.Errorf("stages: %w", err)
 	}
-	for _, name := range names {
-		text, err := read(name)
+	config := kwokConfiguration + c.kwokNodes()
+	for _, name := range stages {
+		text, err := builtInStages.ReadFile(name)
 		if err != nil {
 			return fmt.Errorf("stages: %w", err)
 		}
-		config.WriteString("---\n")
-		config.Write(text)
-		config.WriteString("\n")
+		config += "---\n" + string(text) + "\n"
 	}
-	path, err := c.writeFile("kwok.yaml", config.Bytes())
+	path, err := c.writeFile("kwok.yaml", []byte(config))
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := c.writeKubeconfig("kwok.kubeconfig", clientCertificate(c.pki.kwok))
+	kubeconfig, err := c.componentKubeconfig(c.server, "kwok", "kwok")
 	if err != nil {
 		return err
 	}
-	if err := c.stopKwok(ctx); err != nil {
-		return err
-	}
-	c.kwok, err = c.startReady(ctx, 1, func(ports []int) (ProcessSpec, probe, error) {
-		address := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	_, err = c.startReady(ctx, func(port int) (ProcessSpec, error) {
+		address := fmt.Sprintf("127.0.0.1:%d", port)
 		return ProcessSpec{
-			Name: "kwok",
-			Path: c.options.kwok(),
+			Name: "kwok", Path: c.options.kwok(),
 			Args: []string{
 				"--kubeconfig=" + kubeconfig, "--config=" + path,
 				"--enable-crds=", "--server-address=" + address, "--node-ip=10.0.0.1",
 			},
-		}, answers("http://" + address + "/healthz"), nil
+			Env:   []string{fewCollections},
+			Ready: Answers("http://" + address + "/healthz"),
+		}, nil
 	})
 	return err
-}
-
-// stopKwok stops a running kwok and takes back its hold of the nodes: it is the holder of
-// their leases, and another one would not touch a node before its lease has run out.
-func (c *Cluster) stopKwok(ctx context.Context) error {
-	if c.kwok == nil {
-		return nil
-	}
-	if err := c.kwok.Stop(); err != nil {
-		return err
-	}
-	c.forget(c.kwok)
-	c.kwok = nil
-	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	if err := leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		return fmt.Errorf("node leases: %w", err)
-	}
-	return nil
 }

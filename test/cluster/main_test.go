@@ -12,11 +12,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 )
-
-// parentMode makes the test binary play the parent that is killed; see processes_test.go.
-const parentMode = "CARDQUOTA_TEST_CLUSTER_PARENT"
 
 // Most tests share one whole cluster, which the first of them starts.
 var shared struct {
@@ -26,10 +25,6 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(parentMode); dir != "" {
-		beParent(dir)
-		return
-	}
 	code := m.Run()
 	if shared.cluster != nil {
 		began := time.Now()
@@ -65,20 +60,14 @@ func start(t *testing.T, o cluster.Options) *cluster.Cluster {
 	o.Log = testr.NewWithOptions(t, testr.Options{Verbosity: 1, LogTimestamp: true})
 	c, err := cluster.Start(t.Context(), o)
 	skipUnbuilt(t, err)
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-	})
+	t.Cleanup(func() { check.NoError(t, c.Stop()) })
 	return c
 }
 
 func skipUnbuilt(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, cluster.ErrNotBuilt) {
-		t.Skipf("%s is skipped: %v", t.Name(), err)
+		missing.Skip(t, err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 }

@@ -9,10 +9,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/internal/testing/builder"
 )
 
 // NodeProfile describes nodes of one kind.
@@ -38,21 +39,9 @@ func LoadFleet(path string) ([]NodeProfile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
-	fleet, err := ParseFleet(text)
-	if err != nil {
-		return nil, fmt.Errorf("fleet %s: %w", path, err)
-	}
-	return fleet, nil
-}
-
-// ParseFleet is LoadFleet for a text.
-func ParseFleet(text []byte) ([]NodeProfile, error) {
 	var fleet []NodeProfile
-	if err := yaml.UnmarshalStrict(text, &fleet); err != nil {
-		return nil, err
-	}
+	problems := []error{yaml.UnmarshalStrict(text, &fleet)}
 	seen := map[string]bool{}
-	var problems []error
 	for i, profile := range fleet {
 		if err := profile.validate(); err != nil {
 			problems = append(problems, fmt.Errorf("profile %d: %w", i+1, err))
@@ -62,7 +51,10 @@ func ParseFleet(text []byte) ([]NodeProfile, error) {
 		}
 		seen[profile.Name] = true
 	}
-	return fleet, errors.Join(problems...)
+	if err := errors.Join(problems...); err != nil {
+		return nil, fmt.Errorf("fleet %s: %w", path, err)
+	}
+	return fleet, nil
 }
 
 func (p NodeProfile) validate() error {
@@ -89,45 +81,28 @@ func (p NodeProfile) validate() error {
 // report; kwok keeps them so.
 func (p NodeProfile) nodes() []*corev1.Node {
 	var nodes []*corev1.Node
+	now := metav1.Now()
 	for i := range max(p.Count, 1) {
 		name := fmt.Sprintf("%s-%d", p.Name, i)
-		labels := map[string]string{
-			corev1.LabelHostname:   name,
-			corev1.LabelArchStable: "amd64",
-			corev1.LabelOSStable:   "linux",
-		}
-		maps.Copy(labels, p.Labels)
-		allocatable := p.Allocatable.DeepCopy()
-		if _, ok := allocatable[corev1.ResourcePods]; !ok {
-			allocatable[corev1.ResourcePods] = resource.MustParse("110")
-		}
-		nodes = append(nodes, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: maps.Clone(p.Annotations)},
-			Spec:       corev1.NodeSpec{Taints: p.Taints},
-			Status: corev1.NodeStatus{
-				Allocatable: allocatable,
-				Capacity:    allocatable.DeepCopy(),
-				Phase:       corev1.NodeRunning,
-				Conditions:  readyConditions(),
-				Addresses:   []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
-				NodeInfo:    corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v1.34.1"},
-			},
-		})
+		nodes = append(nodes, builder.Node(name).
+			Label(corev1.LabelHostname, name).Label(corev1.LabelArchStable, "amd64").Label(corev1.LabelOSStable, "linux").
+			With(func(node *corev1.Node) {
+				maps.Copy(node.Labels, p.Labels)
+				node.Annotations, node.Spec.Taints = maps.Clone(p.Annotations), p.Taints
+				allocatable := corev1.ResourceList{corev1.ResourcePods: node.Status.Allocatable[corev1.ResourcePods]}
+				maps.Copy(allocatable, p.Allocatable)
+				node.Status.Allocatable, node.Status.Capacity = allocatable, allocatable
+				node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}}
+				node.Status.NodeInfo = corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v1.34.1"}
+				for _, pressure := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+					node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse})
+				}
+				for i := range node.Status.Conditions {
+					node.Status.Conditions[i].LastHeartbeatTime, node.Status.Conditions[i].LastTransitionTime = now, now
+				}
+			}).Obj())
 	}
 	return nodes
-}
-
-func readyConditions() []corev1.NodeCondition {
-	now := metav1.Now()
-	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
-		return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastHeartbeatTime: now, LastTransitionTime: now}
-	}
-	return []corev1.NodeCondition{
-		condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"),
-		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"),
-		condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure"),
-		condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID"),
-	}
 }
 
 // CreateNodes adds the profiles' nodes to the cluster. They are Ready when it returns. A

@@ -11,8 +11,8 @@ import (
 )
 
 // ErrNotBuilt is wrapped by Start's error when binaries of the control plane are missing;
-// hack/build-controlplane.sh makes them.
-var ErrNotBuilt = errors.New("the local cluster is not built, run hack/build-controlplane.sh")
+// make controlplane-full makes them.
+var ErrNotBuilt = errors.New("the local cluster is not built, run make controlplane-full")
 
 // modulePath identifies the project's root go.mod.
 const modulePath = "cardquota.dev/operator"
@@ -30,8 +30,9 @@ type Options struct {
 	Nodes []NodeProfile
 	// Fleet is a YAML file with node profiles; see LoadFleet.
 	Fleet string
-	// StageFiles are kwok Stage files that replace the built-in ones; see SetStages.
-	StageFiles []string
+	// APIServerOnly starts etcd and the apiserver, with Volcano's CRDs, and nothing else: no
+	// controller, no webhook and no kubelet. A pod needs no ServiceAccount then.
+	APIServerOnly bool
 	// WithoutVolcano leaves out Volcano's CRDs, controllers and webhooks.
 	WithoutVolcano bool
 	// WithoutKwok leaves out the kubelets: nodes stay as created and pods stay Pending.
@@ -62,13 +63,7 @@ func (o *Options) resolve() error {
 	if o.BinDir, err = filepath.Abs(o.BinDir); err != nil {
 		return fmt.Errorf("bin dir: %w", err)
 	}
-	needed := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"}
-	if !o.WithoutVolcano {
-		needed = append(needed, "controller-manager", "webhook-manager", "volcano/install.yaml", "volcano/crds")
-	}
-	if o.WithKubeScheduler {
-		needed = append(needed, "kube-scheduler")
-	}
+	needed := o.programs()
 	if o.RealNode != nil {
 		node := *o.RealNode // the caller's stays as it is
 		if err := node.resolve(); err != nil {
@@ -83,7 +78,7 @@ func (o *Options) resolve() error {
 			missing = append(missing, name)
 		}
 	}
-	if !o.WithoutKwok && o.kwok() == "" {
+	if !o.WithoutKwok && !o.APIServerOnly && o.kwok() == "" {
 		missing = append(missing, "kwok")
 	}
 	if len(missing) > 0 {
@@ -92,9 +87,28 @@ func (o *Options) resolve() error {
 	return nil
 }
 
+// programs are the files of BinDir that every node but a real one needs.
+func (o *Options) programs() []string {
+	needed := []string{"etcd", "kube-apiserver"}
+	if !o.WithoutVolcano {
+		needed = append(needed, "volcano/crds")
+	}
+	if o.APIServerOnly {
+		return needed
+	}
+	needed = append(needed, "kube-controller-manager", "kubectl")
+	if !o.WithoutVolcano {
+		needed = append(needed, "controller-manager", "webhook-manager", "volcano/install.yaml")
+	}
+	if o.WithKubeScheduler {
+		needed = append(needed, "kube-scheduler")
+	}
+	return needed
+}
+
 func (o *Options) kwok() string {
 	for _, path := range []string{filepath.Join(o.BinDir, "kwok"), filepath.Join(o.BinDir, "..", "kwok")} {
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		if isFile(path) {
 			return path
 		}
 	}

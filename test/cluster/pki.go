@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -30,32 +31,15 @@ const validity = 10 * 365 * 24 * time.Hour // a cluster that is kept up outlives
 
 // newAuthority makes a new authority: ca.crt, ca.key in dir.
 func newAuthority(dir string) (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("ca key: %w", err)
+	ca := &authority{dir: dir}
+	files, err := ca.issue("ca", &x509.Certificate{
+		Subject:  pkix.Name{CommonName: "cardquota-cluster-ca"},
+		KeyUsage: x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
+	})
+	if err == nil {
+		ca.pem, err = os.ReadFile(files.cert)
 	}
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "cardquota-cluster-ca"},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().Add(validity),
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("ca certificate: %w", err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("ca certificate: %w", err)
-	}
-	ca := &authority{dir: dir, cert: cert, key: key, pem: pemBlock("CERTIFICATE", der)}
-	if _, err := ca.write("ca", der, key); err != nil {
-		return nil, err
-	}
-	return ca, nil
+	return ca, err
 }
 
 // client issues a certificate that authenticates as user in groups.
@@ -82,57 +66,37 @@ func (a *authority) server(name string, hosts ...string) (keyPair, error) {
 	return a.issue(name, template)
 }
 
-func (a *authority) issue(name string, template *x509.Certificate) (keyPair, error) {
+// issue makes a key and a certificate. The first one that an authority issues is its own.
+func (a *authority) issue(name string, template *x509.Certificate) (files keyPair, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("certificate %s: %w", name, err)
+		}
+	}()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("key of %s: %w", name, err)
+		return keyPair{}, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
-	if err != nil {
-		return keyPair{}, fmt.Errorf("serial number of %s: %w", name, err)
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100)); err != nil {
+		return keyPair{}, err
 	}
-	template.SerialNumber = serial
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(validity)
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		return keyPair{}, fmt.Errorf("certificate of %s: %w", name, err)
+	template.KeyUsage |= x509.KeyUsageDigitalSignature
+	if a.cert == nil {
+		a.cert, a.key = template, key
 	}
-	return a.write(name, der, key)
-}
-
-// signingKey makes the key pair that signs and checks ServiceAccount tokens.
-func (a *authority) signingKey(name string) (keyPair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	public, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("key of %s: %w", name, err)
+		return keyPair{}, err
 	}
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return keyPair{}, fmt.Errorf("public key of %s: %w", name, err)
-	}
-	return a.writePEM(name, ".pub", pemBlock("PUBLIC KEY", public), key)
-}
-
-func (a *authority) write(name string, der []byte, key *ecdsa.PrivateKey) (keyPair, error) {
-	return a.writePEM(name, ".crt", pemBlock("CERTIFICATE", der), key)
-}
-
-func (a *authority) writePEM(name, extension string, public []byte, key *ecdsa.PrivateKey) (keyPair, error) {
 	private, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("key of %s: %w", name, err)
+		return keyPair{}, err
 	}
-	files := keyPair{cert: filepath.Join(a.dir, name+extension), key: filepath.Join(a.dir, name+".key")}
-	if err := os.WriteFile(files.cert, public, 0o644); err != nil {
-		return keyPair{}, fmt.Errorf("certificate of %s: %w", name, err)
-	}
-	if err := os.WriteFile(files.key, pemBlock("EC PRIVATE KEY", private), 0o600); err != nil {
-		return keyPair{}, fmt.Errorf("key of %s: %w", name, err)
-	}
-	return files, nil
+	files = keyPair{cert: filepath.Join(a.dir, name+".crt"), key: filepath.Join(a.dir, name+".key")}
+	return files, errors.Join(writePEM(files.cert, "CERTIFICATE", public), writePEM(files.key, "EC PRIVATE KEY", private))
 }
 
-func pemBlock(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+func writePEM(path, kind string, der []byte) error {
+	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }

@@ -12,26 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
 )
 
 // boundPod creates a pod that is on a node from the beginning.
 func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annotations map[string]string) *corev1.Pod {
 	t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault, Annotations: annotations},
-		Spec: corev1.PodSpec{
-			NodeName:                      "cpu-0",
-			TerminationGracePeriodSeconds: &grace,
-			RestartPolicy:                 corev1.RestartPolicyNever,
-			InitContainers:                []corev1.Container{{Name: "prepare", Image: "prepare"}},
-			Containers:                    []corev1.Container{{Name: "main", Image: "main"}, {Name: "side", Image: "side"}},
-		},
-	}
+	pod := builder.Pod(metav1.NamespaceDefault, name).Scheduler("").Node("cpu-0").GracePeriod(grace).
+		InitContainer("", "").Container("", "").With(func(p *corev1.Pod) {
+		p.Annotations, p.Spec.RestartPolicy = annotations, corev1.RestartPolicyNever
+	}).Obj()
 	created, err := c.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 		err := c.Client().CoreV1().Pods(pod.Namespace).Delete(context.WithoutCancel(t.Context()), name, now)
@@ -86,53 +80,29 @@ func follow(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (seen, err
 
 func TestHowDeletedPodsEnd(t *testing.T) {
 	c := whole(t)
-	cases := map[string]struct {
-		grace       int64
-		annotations map[string]string
-		wantPhases  []string
-		wantAtLeast time.Duration // from the deletion to the end of the containers
-		wantAtMost  time.Duration
+	const failed, succeeded = "Failed Error 143", "Succeeded Completed"
+	for name, tc := range map[string]struct {
+		grace             int64
+		annotation, value string
+		wantEnd           string
+		atLeast, atMost   time.Duration // from the deletion to the end of the containers
 	}{
-		"fails with 143 at once by default": {
-			grace:      30,
-			wantPhases: []string{"Running", "Failed Error 143", "gone"},
-			wantAtMost: 2*time.Second + late,
-		},
-		"succeeds when it handles the signal": {
-			grace:       30,
-			annotations: map[string]string{"test.cardquota.dev/delete-exit-code": "0"},
-			wantPhases:  []string{"Running", "Succeeded Completed", "gone"},
-			wantAtMost:  2*time.Second + late,
-		},
-		"takes its time": {
-			grace:       30,
-			annotations: map[string]string{"test.cardquota.dev/delete-after": "2s"},
-			wantPhases:  []string{"Running", "Failed Error 143", "gone"},
-			wantAtLeast: 2 * time.Second,
-			wantAtMost:  5*time.Second + late,
-		},
-		"uses its whole grace period": {
-			grace:       3,
-			annotations: map[string]string{"test.cardquota.dev/delete-after": "grace"},
-			wantPhases:  []string{"Running", "Failed Error 143", "gone"},
-			wantAtLeast: 3 * time.Second,
-			wantAtMost:  6*time.Second + late,
-		},
-		"gets no more than its grace period": {
-			grace:       2,
-			annotations: map[string]string{"test.cardquota.dev/delete-after": "1h"},
-			wantPhases:  []string{"Running", "Failed Error 143", "gone"},
-			wantAtLeast: 2 * time.Second,
-			wantAtMost:  5*time.Second + late,
-		},
-	}
-	for name, tc := range cases {
+		"fails with 143 at once by default":   {30, "", "", failed, 0, 2 * time.Second},
+		"succeeds when it handles the signal": {30, "delete-exit-code", "0", succeeded, 0, 2 * time.Second},
+		"takes its time":                      {30, "delete-after", "2s", failed, 2 * time.Second, 5 * time.Second},
+		"uses its whole grace period":         {3, "delete-after", "grace", failed, 3 * time.Second, 6 * time.Second},
+		"gets no more than its grace period":  {2, "delete-after", "1h", failed, 2 * time.Second, 5 * time.Second},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			pod := boundPod(t, c, podName(name), tc.grace, tc.annotations)
+			annotations := map[string]string{}
+			if tc.annotation != "" {
+				annotations["test.cardquota.dev/"+tc.annotation] = tc.value
+			}
+			pod := boundPod(t, c, podName(name), tc.grace, annotations)
 			g.Eventually(phaseOf(t, c, pod.Name), "30s", "20ms").Should(Equal(corev1.PodRunning))
 			running, err := c.Client().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
@@ -142,8 +112,8 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 			got, err := follow(ctx, c, running)
 
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(got.phases).To(Equal(tc.wantPhases))
-			g.Expect(got.end.Sub(deleted)).To(And(BeNumerically(">=", tc.wantAtLeast), BeNumerically("<=", tc.wantAtMost)))
+			g.Expect(got.phases).To(Equal([]string{"Running", tc.wantEnd, "gone"}))
+			g.Expect(got.end.Sub(deleted)).To(And(BeNumerically(">=", tc.atLeast), BeNumerically("<=", tc.atMost+late)))
 			g.Expect(got.gone).To(BeTemporally(">", got.end), "the object goes after its last status")
 		})
 	}
@@ -151,22 +121,17 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 
 func TestHowLongPodsRun(t *testing.T) {
 	c := whole(t)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		annotations map[string]string
 		wantPhase   corev1.PodPhase
 		wantReason  string
 		wantCode    int32
 	}{
-		"to success": {
-			annotations: map[string]string{"test.cardquota.dev/run-for": "1500ms"},
-			wantPhase:   corev1.PodSucceeded, wantReason: "Completed",
-		},
+		"to success": {map[string]string{"test.cardquota.dev/run-for": "1500ms"}, corev1.PodSucceeded, "Completed", 0},
 		"to failure": {
-			annotations: map[string]string{"test.cardquota.dev/run-for": "1s", "test.cardquota.dev/exit-code": "7"},
-			wantPhase:   corev1.PodFailed, wantReason: "Error", wantCode: 7,
+			map[string]string{"test.cardquota.dev/run-for": "1s", "test.cardquota.dev/exit-code": "7"}, corev1.PodFailed, "Error", 7,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)

@@ -3,11 +3,15 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Ports come from below the range the kernel takes for outgoing connections (32768 on
@@ -17,33 +21,60 @@ const (
 	lastPort  = 29999
 )
 
-var (
-	handedOutMu sync.Mutex
-	handedOut   = map[int]bool{}
-)
+// portLocks are the ports that this process has reserved.
+var portLocks struct {
+	sync.Mutex
+	// file has one locked byte for each of them.
+	file     *os.File
+	reserved map[int]bool
+}
 
-// FreePort returns a TCP port that nobody listens on, on any address of this machine, and
-// that this process has not handed out before.
+// FreePort reserves a TCP port that nobody listens on, on any address of this machine. The
+// port is this process's until it ends: no other process that calls FreePort gets it, even
+// while nobody listens on it. The kernel gives it back when the process ends, however that
+// happens.
 func FreePort() (int, error) {
-	handedOutMu.Lock()
-	defer handedOutMu.Unlock()
+	portLocks.Lock()
+	defer portLocks.Unlock()
+	if portLocks.file == nil {
+		dir, err := locksDir()
+		if err != nil {
+			return 0, err
+		}
+		if portLocks.file, err = os.OpenFile(filepath.Join(dir, "ports.lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+			return 0, fmt.Errorf("free port: %w", err)
+		}
+		portLocks.reserved = map[int]bool{}
+	}
 	for range 200 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if handedOut[port] {
+		if portLocks.reserved[port] || !reserve(portLocks.file, port) {
 			continue
 		}
 		// The wildcard address collides with a listener on any single address.
 		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
-			continue
+			continue // it stays reserved: who listens there has not asked for it here
 		}
 		if err := l.Close(); err != nil {
 			return 0, fmt.Errorf("free port: %w", err)
 		}
-		handedOut[port] = true
+		portLocks.reserved[port] = true
 		return port, nil
 	}
-	return 0, errors.New("no free port found between 20000 and 29999")
+	return 0, fmt.Errorf("no free port found between %d and %d in 200 attempts; `ss -ltn` shows who listens there", firstPort, lastPort)
+}
+
+// FreeAddress is a free port on loopback, as an address.
+func FreeAddress() (string, error) {
+	port, err := FreePort()
+	return fmt.Sprintf("127.0.0.1:%d", port), err
+}
+
+// reserve locks the port's byte of the file for this open file, unless another has it.
+func reserve(file *os.File, port int) bool {
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(port), Len: 1}
+	return unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock) == nil
 }
 
 // portTaken tells from a component's log that somebody else got its port first.

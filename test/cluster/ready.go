@@ -13,18 +13,15 @@ import (
 
 const (
 	pollEvery    = 50 * time.Millisecond
-	readyTimeout = 90 * time.Second
+	readyTimeout = 3 * time.Minute // also beside a build of everything
 	portAttempts = 4
 )
 
 // errPortTaken ends an attempt to start a component whose port somebody else took first.
 var errPortTaken = errors.New("port taken by somebody else")
 
-// probe tells whether something is ready; an error says why not yet.
-type probe func(ctx context.Context) error
-
 // until polls the probe until it succeeds, the process ends or time is up.
-func until(ctx context.Context, what string, p *Process, ready probe) error {
+func until(ctx context.Context, what string, p *Process, ready func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var ended <-chan struct{}
@@ -43,58 +40,56 @@ func until(ctx context.Context, what string, p *Process, ready probe) error {
 			if portTaken(p.LogFile()) {
 				return fmt.Errorf("%s: %w", what, errPortTaken)
 			}
-			return p.crashed()
+			if err := p.crashed(); err != nil {
+				return err
+			}
+			return fmt.Errorf("%s was stopped before it was ready", what)
 		case <-ctx.Done():
-			return fmt.Errorf("%s: not ready: %w (%w)", what, last, context.Cause(ctx))
+			err := fmt.Errorf("%s: not ready: %w (%w)", what, last, context.Cause(ctx))
+			if p != nil {
+				err = fmt.Errorf("%w; its log ends with:\n%s", err, tail(p.LogFile()))
+			}
+			return err
 		case <-tick.C:
 		}
 	}
 }
 
-// builder makes a component's process for the given free ports, and says how to see that
-// it is ready.
-type builder func(ports []int) (ProcessSpec, probe, error)
+// startReady starts a component on a free port of loopback and waits for it; when the port
+// was taken in the meantime it tries again with another.
+func (c *Cluster) startReady(ctx context.Context, build func(port int) (ProcessSpec, error)) (p *Process, err error) {
+	err = retryPorts(func() error {
+		port, err := FreePort()
+		if err != nil {
+			return err
+		}
+		spec, err := build(port)
+		if err != nil {
+			return err
+		}
+		spec.component = true
+		p, err = c.StartProcess(ctx, spec)
+		return err
+	})
+	return p, err
+}
 
-// startReady starts a component on free ports and waits for it; when a port was taken in
-// the meantime it tries again with others.
-func (c *Cluster) startReady(ctx context.Context, ports int, build builder) (*Process, error) {
-	for attempt := 1; ; attempt++ {
-		p, err := c.tryStart(ctx, ports, build)
-		if err == nil || !errors.Is(err, errPortTaken) || attempt == portAttempts {
-			return p, err
+// retryPorts starts something again when a port was taken.
+func retryPorts(start func() error) (err error) {
+	for range portAttempts {
+		if err = start(); !errors.Is(err, errPortTaken) {
+			break
 		}
 	}
+	return err
 }
 
-// tryStart is one attempt of startReady; the error may be errPortTaken.
-func (c *Cluster) tryStart(ctx context.Context, count int, build builder) (*Process, error) {
-	ports := make([]int, count)
-	for i := range ports {
-		var err error
-		if ports[i], err = FreePort(); err != nil {
-			return nil, err
-		}
+// await waits until a process is ready. One whose port was taken is forgotten.
+func (c *Cluster) await(ctx context.Context, p *Process) error {
+	if p.spec.Ready == nil {
+		return nil
 	}
-	spec, ready, err := build(ports)
-	if err != nil {
-		return nil, err
-	}
-	p, err := c.launch(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	return p, c.await(ctx, p, ready)
-}
-
-// launch starts a part of the cluster and does not wait for it.
-func (c *Cluster) launch(ctx context.Context, spec ProcessSpec) (*Process, error) {
-	spec.component = true
-	return c.StartProcess(ctx, spec)
-}
-
-// await waits until a component is ready. One whose port was taken is forgotten.
-func (c *Cluster) await(ctx context.Context, p *Process, ready probe) error {
-	if err := until(ctx, p.Name(), p, ready); err != nil {
+	if err := until(ctx, p.Name(), p, p.spec.Ready); err != nil {
 		if errors.Is(err, errPortTaken) {
 			c.forget(p)
 		}
@@ -111,27 +106,34 @@ func (c *Cluster) forget(p *Process) {
 	c.running = slices.DeleteFunc(c.running, func(other *Process) bool { return other == p })
 }
 
-// answers is a probe for an HTTP endpoint that answers 200. Certificates are not checked:
-// only readiness is asked for, on loopback.
-func answers(url string) probe {
-	client := &http.Client{
-		Timeout:   2 * time.Second,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
-	}
+// Answers is a probe for a URL that answers 200.
+func Answers(url string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = response.Body.Close() }()
-		if response.StatusCode != http.StatusOK {
-			text, _ := io.ReadAll(io.LimitReader(response.Body, 300))
-			return fmt.Errorf("%s: %s", response.Status, text)
-		}
-		return nil
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		_, err := Get(ctx, url)
+		return err
 	}
+}
+
+// local uses no proxy and a new connection each time, and does not check certificates: it
+// talks to this machine.
+var local = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+
+// Get returns what a program on this machine answers with 200.
+func Get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := local.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %.300s", response.Status, body)
+	}
+	return body, err
 }

@@ -142,13 +142,12 @@ func (s slot) apiService() net.IP { return net.IPv4(10, byte(96+s.number), 0, 1)
 func takeSlot() (slot, error) {
 	for number := range slots {
 		path := filepath.Join(os.TempDir(), fmt.Sprintf("cardquota-real-node-%d.lock", number))
-		lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		lock, err := lockFile(path)
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			continue
+		}
 		if err != nil {
 			return slot{}, fmt.Errorf("real node: %w", err)
-		}
-		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-			_ = lock.Close()
-			continue
 		}
 		s := slot{number: number, lock: lock}
 		if err := s.clear(); err != nil {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -24,30 +23,22 @@ func (c *Cluster) startDevicePlugins(ctx context.Context, n *realNode) error {
 	}
 	for _, resource := range slices.Sorted(maps.Keys(n.Cards)) {
 		count := n.Cards[resource]
-		p, err := c.launchInside(ctx, n, ProcessSpec{
-			Name: "device-plugin-" + strings.ReplaceAll(string(resource), "/", "-"),
-			Path: program,
+		if err := c.startInside(ctx, n, ProcessSpec{
+			Name: "device-plugin-" + strings.ReplaceAll(string(resource), "/", "-"), Path: program,
 			Args: []string{"--resource=" + string(resource), fmt.Sprintf("--count=%d", count)},
-		})
-		if err != nil {
-			return err
-		}
-		if err := c.await(ctx, p, func(ctx context.Context) error {
-			node, err := c.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			return offers(node, resource, int64(count))
+			Ready: func(ctx context.Context) error {
+				node, err := c.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				if amount := node.Status.Allocatable[resource]; amount.Value() != int64(count) {
+					return fmt.Errorf("node %s offers %d of %d %s", node.Name, amount.Value(), count, resource)
+				}
+				return nil
+			},
 		}); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func offers(node *corev1.Node, resource corev1.ResourceName, count int64) error {
-	if amount := node.Status.Allocatable[resource]; amount.Value() != count {
-		return fmt.Errorf("node %s offers %d of %d %s", node.Name, amount.Value(), count, resource)
 	}
 	return nil
 }

@@ -37,15 +37,11 @@ func (c *Cluster) serverForNode() string {
 }
 
 func (c *Cluster) startKubelet(ctx context.Context, n *realNode) error {
-	client, err := c.ca.client("kubelet", "system:node:"+n.Name, "system:nodes")
-	if err != nil {
-		return err
-	}
 	serving, err := c.ca.server("kubelet-serving", n.Name, n.slot.nodeAddress())
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := c.writeKubeconfigTo(c.serverForNode(), "kubelet.kubeconfig", clientCertificate(client))
+	kubeconfig, err := c.componentKubeconfig(c.serverForNode(), "kubelet", "system:node:"+n.Name, "system:nodes")
 	if err != nil {
 		return err
 	}
@@ -60,19 +56,15 @@ func (c *Cluster) startKubelet(ctx context.Context, n *realNode) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.launchInside(ctx, n, ProcessSpec{
-		Name: "kubelet",
-		Path: c.binary("kubelet"),
+	if err := c.startInside(ctx, n, ProcessSpec{
+		Name: "kubelet", Path: c.binary("kubelet"),
 		Args: []string{
 			"--config=" + config, "--kubeconfig=" + kubeconfig,
 			"--hostname-override=" + n.Name, "--node-ip=" + n.slot.nodeAddress(),
 			"--node-labels=" + n.labels(), "-v=2",
 		},
-	})
-	if err != nil {
-		return err
-	}
-	if err := c.await(ctx, p, func(ctx context.Context) error { return c.nodeReady(ctx, n) }); err != nil {
+		Ready: func(ctx context.Context) error { return c.nodeReady(ctx, n) },
+	}); err != nil {
 		return err
 	}
 	return c.startDevicePlugins(ctx, n)
@@ -113,11 +105,7 @@ func (c *Cluster) RealNodeName() string {
 }
 
 func (c *Cluster) startKubeProxy(ctx context.Context, n *realNode) error {
-	client, err := c.ca.client("kube-proxy", "system:kube-proxy")
-	if err != nil {
-		return err
-	}
-	kubeconfig, err := c.writeKubeconfigTo(c.serverForNode(), "kube-proxy.kubeconfig", clientCertificate(client))
+	kubeconfig, err := c.componentKubeconfig(c.serverForNode(), "kube-proxy", "system:kube-proxy")
 	if err != nil {
 		return err
 	}
@@ -125,9 +113,8 @@ func (c *Cluster) startKubeProxy(ctx context.Context, n *realNode) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.launchInside(ctx, n, ProcessSpec{Name: "kube-proxy", Path: c.binary("kube-proxy"), Args: []string{"--config=" + config, "-v=2"}})
-	if err != nil {
-		return err
-	}
-	return c.await(ctx, p, answers(fmt.Sprintf("http://%s:10256/healthz", n.slot.nodeAddress())))
+	return c.startInside(ctx, n, ProcessSpec{
+		Name: "kube-proxy", Path: c.binary("kube-proxy"), Args: []string{"--config=" + config, "-v=2"},
+		Ready: Answers(fmt.Sprintf("http://%s:10256/healthz", n.slot.nodeAddress())),
+	})
 }

@@ -37,17 +37,13 @@ func (c *Cluster) startNamespaces(ctx context.Context, n *realNode) error {
 	if _, err := n.writeFile("init.sh", script); err != nil {
 		return err
 	}
-	if n.init, err = c.launch(ctx, ProcessSpec{
-		Name:       "real-node",
-		Path:       "/bin/sh",
-		Args:       []string{filepath.Join(n.dir, "init.sh"), n.dir},
-		cloneFlags: realNodeNamespaces,
-	}); err != nil {
-		return err
-	}
-	if err := until(ctx, "namespaces of the real node", n.init, func(context.Context) error {
-		_, err := os.Stat(filepath.Join(n.dir, "ready"))
-		return err
+	if n.init, err = c.StartProcess(ctx, ProcessSpec{
+		Name: "real-node", Path: "/bin/sh", Args: []string{filepath.Join(n.dir, "init.sh"), n.dir},
+		cloneFlags: realNodeNamespaces, component: true,
+		Ready: func(context.Context) error {
+			_, err := os.Stat(filepath.Join(n.dir, "ready"))
+			return err
+		},
 	}); err != nil {
 		return err
 	}
@@ -92,15 +88,16 @@ func (n *realNode) enter(program string, args ...string) []string {
 	}, args...)
 }
 
-// launchInside starts a part of the node.
-func (c *Cluster) launchInside(ctx context.Context, n *realNode, spec ProcessSpec) (*Process, error) {
+// startInside starts a part of the node and waits until it is ready.
+func (c *Cluster) startInside(ctx context.Context, n *realNode, spec ProcessSpec) error {
 	command := n.enter(spec.Path, spec.Args...)
 	nsenter, err := exec.LookPath(command[0])
 	if err != nil {
-		return nil, err
+		return err
 	}
-	spec.Path, spec.Args = nsenter, command[1:]
-	return c.launch(ctx, spec)
+	spec.Path, spec.Args, spec.component = nsenter, command[1:], true
+	_, err = c.StartProcess(ctx, spec)
+	return err
 }
 
 func (n *realNode) writeFile(name string, content []byte) (string, error) {

@@ -21,16 +21,17 @@ const (
 // startRealNode starts the node and returns when it is Ready and offers its cards.
 func (c *Cluster) startRealNode(ctx context.Context) error {
 	n := c.node
-	if err := c.startNamespaces(ctx, n); err != nil {
-		return fmt.Errorf("real node: %w", err)
+	err := c.startNamespaces(ctx, n)
+	if err == nil {
+		err = c.startContainerd(ctx, n)
 	}
-	if err := c.startContainerd(ctx, n); err != nil {
-		return fmt.Errorf("real node: %w", err)
+	if err == nil {
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return c.startKubelet(ctx, n) })
+		group.Go(func() error { return c.startKubeProxy(ctx, n) })
+		err = group.Wait()
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.startKubelet(ctx, n) })
-	group.Go(func() error { return c.startKubeProxy(ctx, n) })
-	if err := group.Wait(); err != nil {
+	if err != nil {
 		return fmt.Errorf("real node: %w", err)
 	}
 	return nil
@@ -49,11 +50,10 @@ func (c *Cluster) startContainerd(ctx context.Context, n *realNode) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.launchInside(ctx, n, ProcessSpec{Name: "containerd", Path: containerd, Args: []string{"--config=" + config}})
-	if err != nil {
-		return err
-	}
-	if err := c.await(ctx, p, func(ctx context.Context) error { return c.ctr(ctx, "version") }); err != nil {
+	if err := c.startInside(ctx, n, ProcessSpec{
+		Name: "containerd", Path: containerd, Args: []string{"--config=" + config},
+		Ready: func(ctx context.Context) error { return c.ctr(ctx, "version") },
+	}); err != nil {
 		return err
 	}
 	pause, err := c.BuildImage(ctx, pauseImage, "./test/cluster/cmd/pause")

@@ -2,16 +2,12 @@ package cluster
 
 import (
 	"context"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"net"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
 )
 
@@ -19,15 +15,14 @@ import (
 // reaches a test process (a webhook) by the Service's name. The process must listen on
 // ServiceAddress (or on all addresses) and serve a certificate for <name>.<namespace>.svc.
 //
-// A Service that does not exist yet gets the port 443 and no selector; one that exists, as
-// shipped, is left as it is, and all its ports lead to the process. Calling it again moves
-// the Service to another port.
+// All ports of the Service, which must exist, lead to the process. Calling it again moves it
+// to another port.
 func (c *Cluster) ExposeService(ctx context.Context, namespace, name string, port int) error {
 	address, err := ServiceAddress()
 	if err != nil {
 		return fmt.Errorf("expose service %s/%s: %w", namespace, name, err)
 	}
-	service, err := c.ensureService(ctx, namespace, name)
+	service, err := c.client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("expose service %s/%s: %w", namespace, name, err)
 	}
@@ -52,19 +47,3 @@ func (c *Cluster) ExposeService(ctx context.Context, namespace, name string, por
 	}
 	return nil
 }
-
-func (c *Cluster) ensureService(ctx context.Context, namespace, name string) (*corev1.Service, error) {
-	services := c.client.CoreV1().Services(namespace)
-	service, err := services.Get(ctx, name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		if err == nil && service.Spec.Type == corev1.ServiceTypeExternalName {
-			return nil, errors.New("it is of type ExternalName, which the apiserver does not resolve")
-		}
-		return service, err
-	}
-	wanted := corev1ac.Service(name, namespace).WithSpec(corev1ac.ServiceSpec().
-		WithPorts(corev1ac.ServicePort().WithName("https").WithPort(443).WithProtocol(corev1.ProtocolTCP)))
-	return services.Apply(ctx, wanted, metav1.ApplyOptions{FieldManager: fieldManager})
-}
-
-func encodeBase64(data []byte) string { return base64.StdEncoding.EncodeToString(data) }

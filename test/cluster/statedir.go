@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // stateDir is the folder of one cluster. A temporary one holds a locked file while its
@@ -23,9 +25,13 @@ const (
 	newPrefix       = "cardquota-new-cluster-"
 )
 
-func (d stateDir) pki() string  { return filepath.Join(d.path, "pki") }
-func (d stateDir) logs() string { return filepath.Join(d.path, "logs") }
-func (d stateDir) etcd() string { return filepath.Join(d.path, "etcd") }
+// lockName is the file that the owner of a folder holds locked.
+const lockName = "lock"
+
+func (d stateDir) pki() string   { return filepath.Join(d.path, "pki") }
+func (d stateDir) logs() string  { return filepath.Join(d.path, "logs") }
+func (d stateDir) ready() string { return filepath.Join(d.path, "ready") }
+func (d stateDir) etcd() string  { return filepath.Join(d.path, "etcd") }
 
 // node is the state of the real node, images what BuildImage makes.
 func (d stateDir) node() string   { return filepath.Join(d.path, "node") }
@@ -33,9 +39,13 @@ func (d stateDir) images() string { return filepath.Join(d.path, "images") }
 
 // openStateDir prepares path, or a temporary folder when path is empty. A temporary one gets
 // the name by which others look for remains when it is locked already.
-func openStateDir(path string) (stateDir, error) {
-	d := stateDir{path: path, temporary: path == ""}
-	var err error
+func openStateDir(path string) (d stateDir, err error) {
+	d = stateDir{path: path, temporary: path == ""}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("state folder: %w", err)
+		}
+	}()
 	if d.temporary {
 		removeAbandoned()
 		d.path, err = os.MkdirTemp("", newPrefix+"*")
@@ -43,29 +53,32 @@ func openStateDir(path string) (stateDir, error) {
 		err = os.MkdirAll(d.path, 0o755)
 	}
 	if err != nil {
-		return stateDir{}, fmt.Errorf("state folder: %w", err)
+		return stateDir{}, err
 	}
-	if d.lock, err = lockFile(d.path, os.O_CREATE); err != nil {
-		return stateDir{}, fmt.Errorf("state folder %s is in use by another cluster: %w", d.path, err)
+	if d.lock, err = lockFile(filepath.Join(d.path, lockName)); err != nil {
+		return stateDir{}, fmt.Errorf("%s is in use by another cluster: %w", d.path, err)
 	}
+	if err = sign(d.lock); err != nil {
+		return stateDir{}, errors.Join(err, d.close())
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
 	if d.temporary {
 		named := filepath.Join(filepath.Dir(d.path), temporaryPrefix+strings.TrimPrefix(filepath.Base(d.path), newPrefix))
 		if err := os.Rename(d.path, named); err != nil {
-			return stateDir{}, fmt.Errorf("state folder: %w", err)
+			return d, err
 		}
 		d.path = named
 	}
-	for _, part := range []string{d.node(), d.images()} {
-		if err := os.RemoveAll(part); err != nil {
-			return stateDir{}, fmt.Errorf("state folder: %w", err)
-		}
+	if err := removeContent(d.path, d.ready(), d.pki(), d.logs(), d.etcd(), d.node(), d.images()); err != nil {
+		return d, err
 	}
 	for _, part := range []string{d.pki(), d.logs(), d.etcd()} {
-		if err := os.RemoveAll(part); err != nil {
-			return stateDir{}, fmt.Errorf("state folder: %w", err)
-		}
 		if err := os.Mkdir(part, 0o700); err != nil {
-			return stateDir{}, fmt.Errorf("state folder: %w", err)
+			return d, err
 		}
 	}
 	return d, nil
@@ -73,44 +86,74 @@ func openStateDir(path string) (stateDir, error) {
 
 // close gives the folder up, and removes a temporary one.
 func (d stateDir) close() error {
-	// Somebody else who looks for remains must not find it unlocked and half removed.
+	// A start that looks for remains must not find it unlocked and half removed.
 	defer func() { _ = d.lock.Close() }() // closing a descriptor nobody wrote to
 	if !d.temporary {
 		return nil
 	}
-	if err := os.RemoveAll(d.path); err != nil {
+	if err := removeStateDir(d.path); err != nil {
 		return fmt.Errorf("state folder: %w", err)
 	}
 	return nil
 }
 
-// lockFile takes the folder's lock, which the kernel gives back when this process ends. create
-// is os.O_CREATE, or 0 to take one only that is there.
-func lockFile(dir string, create int) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), create|os.O_RDWR, 0o600)
+// removeStateDir removes a folder whose lock this process holds. The lock goes last: a folder
+// whose removal was cut short is still recognised.
+func removeStateDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var parts []string
+	for _, entry := range entries {
+		if entry.Name() != lockName {
+			parts = append(parts, filepath.Join(dir, entry.Name()))
+		}
+	}
+	return errors.Join(removeContent(dir, parts...), os.Remove(filepath.Join(dir, lockName)), os.Remove(dir))
+}
+
+func removeContent(dir string, parts ...string) error {
+	for _, part := range parts {
+		if err := os.RemoveAll(part); err != nil {
+			return fmt.Errorf("%s cannot be emptied; remove it by hand: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// lockFile takes a lock, which the kernel gives back when this process ends.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
-		return nil, err
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// removeAbandoned removes temporary folders whose owner was killed. One that cannot be
-// removed is left alone: it harms nobody.
+// removeAbandoned removes temporary folders whose owner was killed, at whatever moment. One
+// that cannot be removed is left alone: it harms nobody.
 func removeAbandoned() {
-	found, err := filepath.Glob(filepath.Join(os.TempDir(), temporaryPrefix+"*"))
-	if err != nil {
-		return
-	}
-	for _, dir := range found {
-		f, err := lockFile(dir, 0)
+	for _, prefix := range []string{temporaryPrefix, newPrefix} {
+		found, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
 		if err != nil {
-			continue
+			return
 		}
-		_ = os.RemoveAll(dir)
-		_ = f.Close()
+		for _, dir := range found {
+			// A new folder gets its lock a moment after it was made.
+			if info, err := os.Stat(dir); err != nil || prefix == newPrefix && time.Since(info.ModTime()) < time.Minute {
+				continue
+			}
+			if os.Remove(dir) == nil {
+				continue // it was empty: only its removal was cut short
+			}
+			if f, err := lockFile(filepath.Join(dir, lockName)); err == nil {
+				_ = removeStateDir(dir)
+				_ = f.Close()
+			}
+		}
 	}
 }

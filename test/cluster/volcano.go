@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,9 +14,11 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -32,25 +35,30 @@ var (
 	documentKind  = regexp.MustCompile(`(?m)^kind:[ \t]*(\S+)`)
 )
 
-// Volcano's programs themselves are processes here, so its Deployments, their Services
-// and the Job that makes a certificate are left out; its CRDs come from their own folder.
-var volcanoKinds = []string{
-	"Namespace", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+// StockScheduler returns the Deployment of Volcano's own scheduler, as its installer has it.
+func (c *Cluster) StockScheduler() (*appsv1.Deployment, error) {
+	objects, err := c.installer("Deployment")
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range objects {
+		if object.GetName() == "volcano-scheduler" {
+			deployment := &appsv1.Deployment{}
+			return deployment, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment)
+		}
+	}
+	return nil, errors.New("volcano: the installer has no Deployment volcano-scheduler")
 }
-
-var webhookKinds = []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 
 // startVolcano installs Volcano's CRDs and rights, and starts its controllers and webhooks
 // under the ServiceAccounts of its installer.
 func (c *Cluster) startVolcano(ctx context.Context) error {
-	installer, err := os.ReadFile(c.binary("volcano/install.yaml"))
-	if err != nil {
-		return fmt.Errorf("volcano: %w", err)
-	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.createCRDs(groupCtx) })
 	group.Go(func() error {
-		objects, err := decode(installer, ofKind(volcanoKinds))
+		// Volcano's programs themselves are processes here, so its Deployments, their Services
+		// and the Job that makes a certificate are left out; its CRDs come from their own folder.
+		objects, err := c.installer("Namespace", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 		if err != nil {
 			return err
 		}
@@ -59,9 +67,9 @@ func (c *Cluster) startVolcano(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("volcano: %w", err)
 	}
-	webhooks, err := decode(installer, ofKind(webhookKinds))
+	webhooks, err := c.installer("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 	if err != nil {
-		return fmt.Errorf("volcano: %w", err)
+		return err
 	}
 	group, groupCtx = errgroup.WithContext(ctx)
 	group.Go(func() error { return c.startVolcanoControllers(groupCtx) })
@@ -69,20 +77,56 @@ func (c *Cluster) startVolcano(ctx context.Context) error {
 	return group.Wait()
 }
 
-func ofKind(kinds []string) func(document []byte) bool {
-	return func(document []byte) bool {
+// installer reads the objects of some kinds of Volcano's installer.
+func (c *Cluster) installer(kinds ...string) ([]*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(c.binary("volcano/install.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("volcano: %w", err)
+	}
+	objects, err := decode(text, func(document []byte) bool {
 		match := documentKind.FindSubmatch(document)
 		return match != nil && slices.Contains(kinds, string(match[1]))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("volcano: %w", err)
 	}
+	return objects, nil
 }
 
-func (c *Cluster) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
-	for _, object := range objects {
-		if err := c.applyObject(ctx, object); err != nil {
-			return err
-		}
+// StockConfiguration is that of Volcano's installer.
+const StockConfiguration = `actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+    enablePreemptable: false
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+  - name: binpack
+`
+
+// StartStockScheduler starts Volcano's own scheduler with a configuration, under its own
+// ServiceAccount and without leader election.
+func (c *Cluster) StartStockScheduler(ctx context.Context, configuration string, args ...string) (*Process, error) {
+	kubeconfig, err := c.KubeconfigFor(ctx, VolcanoNamespace, "volcano-scheduler")
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	file, err := c.writeFile("stock-scheduler.conf", []byte(configuration))
+	if err != nil {
+		return nil, err
+	}
+	return c.StartProcess(ctx, ProcessSpec{
+		Name: "stock-scheduler", Path: c.binary("scheduler"),
+		Args: append([]string{"--kubeconfig=" + kubeconfig, "--scheduler-conf=" + file, "--leader-elect=false"}, args...),
+		Env:  []string{"DEBUG_SOCKET_DIR=" + filepath.Join(c.Dir(), "sockets")},
+	})
 }
 
 // createCRDs creates Volcano's CRDs and waits until the apiserver serves them.
@@ -98,7 +142,7 @@ func (c *Cluster) createCRDs(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			objects, err := decode(text, nil)
+			objects, err := Decode(text)
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
@@ -123,10 +167,7 @@ func (c *Cluster) createCRD(ctx context.Context, crd *unstructured.Unstructured)
 		if err != nil {
 			return err
 		}
-		conditions, _, err := unstructured.NestedSlice(live.Object, "status", "conditions")
-		if err != nil {
-			return err
-		}
+		conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions")
 		for _, condition := range conditions {
 			if m, ok := condition.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
 				return nil
@@ -141,8 +182,8 @@ func (c *Cluster) startVolcanoControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.startReady(ctx, 1, func(ports []int) (ProcessSpec, probe, error) {
-		health := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	_, err = c.startReady(ctx, func(port int) (ProcessSpec, error) {
+		health := fmt.Sprintf("127.0.0.1:%d", port)
 		return ProcessSpec{
 			Name: "volcano-controllers",
 			Path: c.binary("controller-manager"),
@@ -152,8 +193,9 @@ func (c *Cluster) startVolcanoControllers(ctx context.Context) error {
 				"--worker-threads=8", "--worker-threads-for-gc=5", "--worker-threads-for-podgroup=8",
 				"--enable-healthz=true", "--healthz-address=" + health,
 			},
-			Env: []string{"KUBE_POD_NAMESPACE=" + VolcanoNamespace, "HELM_RELEASE_NAME=volcano"},
-		}, answers("http://" + health + "/healthz"), nil
+			Env:   []string{"KUBE_POD_NAMESPACE=" + VolcanoNamespace, "HELM_RELEASE_NAME=volcano", fewCollections},
+			Ready: Answers("http://" + health + "/healthz"),
+		}, nil
 	})
 	return err
 }
@@ -165,10 +207,14 @@ func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*un
 	if err != nil {
 		return err
 	}
-	_, err = c.startReady(ctx, 1, func(ports []int) (ProcessSpec, probe, error) {
-		address := "127.0.0.1:" + strconv.Itoa(ports[0])
+	serving, err := c.ca.server("volcano-admission", "127.0.0.1")
+	if err != nil {
+		return err
+	}
+	_, err = c.startReady(ctx, func(port int) (ProcessSpec, error) {
+		address := fmt.Sprintf("127.0.0.1:%d", port)
 		if err := c.registerWebhooks(ctx, configurations, "https://"+address); err != nil {
-			return ProcessSpec{}, nil, err
+			return ProcessSpec{}, err
 		}
 		return ProcessSpec{
 			Name: "volcano-admission",
@@ -176,11 +222,12 @@ func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*un
 			Args: []string{
 				"--kubeconfig=" + kubeconfig, "--logtostderr", "-v=2",
 				"--enabled-admission=" + admissionPaths,
-				"--webhook-url=https://" + address, "--listen-address=127.0.0.1", "--port=" + strconv.Itoa(ports[0]),
-				"--tls-cert-file=" + c.pki.webhooks.cert, "--tls-private-key-file=" + c.pki.webhooks.key,
+				"--webhook-url=https://" + address, "--listen-address=127.0.0.1", "--port=" + strconv.Itoa(port),
+				"--tls-cert-file=" + serving.cert, "--tls-private-key-file=" + serving.key,
 				"--ca-cert-file=" + c.caFile(), "--graceful-shutdown-time=2s",
 			},
-		}, c.refusesBadQueue, nil
+			Ready: c.refusesBadQueue,
+		}, nil
 	})
 	return err
 }
@@ -189,18 +236,12 @@ func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*un
 // Service: that is where the process listens.
 func (c *Cluster) registerWebhooks(ctx context.Context, configurations []*unstructured.Unstructured, base string) error {
 	for _, configuration := range configurations {
-		webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
-		if err != nil {
-			return fmt.Errorf("%s: %w", configuration.GetName(), err)
-		}
+		registered := configuration.DeepCopy()
+		webhooks, _ := registered.Object["webhooks"].([]any)
 		for _, webhook := range webhooks {
 			if err := redirect(webhook, base, c.ca.pem); err != nil {
 				return fmt.Errorf("%s: %w", configuration.GetName(), err)
 			}
-		}
-		registered := configuration.DeepCopy()
-		if err := unstructured.SetNestedSlice(registered.Object, webhooks, "webhooks"); err != nil {
-			return fmt.Errorf("%s: %w", configuration.GetName(), err)
 		}
 		if err := c.applyObject(ctx, registered); err != nil {
 			return err
@@ -222,7 +263,7 @@ func redirect(webhook any, base string, caBundle []byte) error {
 	if err != nil {
 		return err
 	}
-	fields["clientConfig"] = map[string]any{"url": target, "caBundle": encodeBase64(caBundle)}
+	fields["clientConfig"] = map[string]any{"url": target, "caBundle": base64.StdEncoding.EncodeToString(caBundle)}
 	return nil
 }
 

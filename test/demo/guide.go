@@ -9,80 +9,66 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/arena"
 )
 
-// guide shows the tour: it explains, runs kubectl, and prints what kubectl says.
+// guide shows the tour, until something goes wrong: err.
 type guide struct {
-	cluster *cluster.Cluster
-	root    string
-	chapter int
+	arena.Guide
+	ctx  context.Context
+	root string
+	err  error
 }
 
-// headline begins a chapter.
-func (g *guide) headline(title, text string) {
-	g.chapter++
-	title = fmt.Sprintf("%d. %s", g.chapter, title)
-	fmt.Printf("\n%s\n%s\n%s\n", title, strings.Repeat("-", len(title)), text)
+// do goes on with the tour, unless something went wrong before.
+func (g *guide) do(step func() error) {
+	if g.err == nil {
+		g.err = step()
+	}
+}
+
+func (g *guide) say(format string, args ...any) {
+	g.do(func() error {
+		_, err := fmt.Printf(format, args...)
+		return err
+	})
 }
 
 // show runs kubectl and prints the command and its output.
-func (g *guide) show(ctx context.Context, args ...string) error {
-	fmt.Printf("\n$ kubectl %s\n", printable(args))
-	out, err := g.cluster.Kubectl(ctx, args...)
-	fmt.Print(indent(out))
-	return err
+func (g *guide) show(args ...string) {
+	g.do(func() error { return g.Show(g.ctx, args...) })
 }
 
 // apply applies one of the files that belong to the tour.
-func (g *guide) apply(ctx context.Context, path ...string) error {
+func (g *guide) apply(path ...string) {
 	relative := filepath.Join(path...)
 	verb := "-f"
 	if filepath.Ext(relative) == "" {
 		verb = "-k" // a folder with a kustomization
 	}
-	fmt.Printf("\n$ kubectl apply %s %s\n", verb, relative)
-	out, err := g.cluster.Kubectl(ctx, "apply", verb, filepath.Join(g.root, relative))
-	fmt.Print(indent(out))
-	return err
+	g.do(func() error {
+		return g.ShowAs(g.ctx, "apply "+verb+" "+relative, "apply", verb, filepath.Join(g.root, relative))
+	})
 }
 
 // until waits until kubectl prints what is wanted.
-func (g *guide) until(ctx context.Context, want string, args ...string) error {
+func (g *guide) until(want string, args ...string) {
 	var last string
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		out, err := g.cluster.Kubectl(ctx, args...)
-		last = strings.TrimSpace(out)
-		return err == nil && last == want, nil
+	g.do(func() error {
+		err := wait.PollUntilContextTimeout(g.ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			out, err := g.Cluster.Kubectl(ctx, args...)
+			last = strings.TrimSpace(out)
+			return err == nil && last == want, nil
+		})
+		if err != nil {
+			return fmt.Errorf("kubectl %s printed %q, expected %q: %w", strings.Join(args, " "), last, want, err)
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("kubectl %s printed %q, expected %q: %w", strings.Join(args, " "), last, want, err)
-	}
-	return nil
 }
 
 // running waits until a workload has exactly so many running pods.
-func (g *guide) running(ctx context.Context, selector string, count int) error {
+func (g *guide) running(selector string, count int) {
 	want := strings.TrimSpace(strings.Repeat("Running ", count))
-	return g.until(ctx, want, "get", "pods", "-l", selector, "--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].status.phase}")
-}
-
-func indent(text string) string {
-	text = strings.TrimRight(text, "\n")
-	if text == "" {
-		return ""
-	}
-	return "  " + strings.ReplaceAll(text, "\n", "\n  ") + "\n"
-}
-
-// printable quotes what a shell would split.
-func printable(args []string) string {
-	quoted := make([]string, len(args))
-	for i, arg := range args {
-		quoted[i] = arg
-		if strings.ContainsAny(arg, " {}[]'\"$*|<>") {
-			quoted[i] = "'" + arg + "'"
-		}
-	}
-	return strings.Join(quoted, " ")
+	g.until(want, "get", "pods", "-l", selector, "--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].status.phase}")
 }

@@ -10,12 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"cardquota.dev/operator/test/arena"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 )
@@ -24,12 +23,7 @@ import (
 const limit = 5 * time.Minute
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, keep(os.Getenv("KEEP"))); err != nil {
-		fmt.Fprintln(os.Stderr, "\ndemo:", err)
-		os.Exit(1)
-	}
+	arena.Main("\ndemo", func(ctx context.Context) error { return run(ctx, keep(os.Getenv("KEEP"))) })
 }
 
 // keep reads KEEP as people write it: anything but nothing, 0, no and false.
@@ -61,7 +55,7 @@ func run(ctx context.Context, keep bool) (err error) {
 
 	tour, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := (&guide{cluster: c, root: root}).tour(tour); err != nil {
+	if err := (&guide{Guide: arena.Guide{Cluster: c}, ctx: tour, root: root}).tour(); err != nil {
 		return err
 	}
 	fmt.Printf("\nThe tour took %.0f s.\n", time.Since(began).Seconds())

@@ -6,13 +6,9 @@ package deployment
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"os"
 	"path/filepath"
-	"strings"
+	"sync/atomic"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"cardquota.dev/operator/test/cluster"
 )
@@ -36,10 +32,11 @@ type Options struct {
 type Deployment struct {
 	cluster *cluster.Cluster
 	options Options
-	root    string
 
 	// Manager and Scheduler are the processes started last.
 	Manager, Scheduler *cluster.Process
+	// metrics is where the scheduler that was started last serves its metrics.
+	metrics atomic.Pointer[metrics]
 }
 
 // NoConfiguration as Options.Configuration installs no ConfigMap: the
@@ -56,7 +53,7 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, e
 	if o.SchedulePeriod == 0 {
 		o.SchedulePeriod = time.Second
 	}
-	d := &Deployment{cluster: c, options: o, root: root}
+	d := &Deployment{cluster: c, options: o}
 	for _, pattern := range []string{"config/crd/bases/*.yaml", "config/rbac/*.yaml"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(files) == 0 {
@@ -94,89 +91,47 @@ func Start(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, err
 }
 
 // StartManager starts the operator and waits until it is ready.
-func (d *Deployment) StartManager(ctx context.Context) error {
-	health, err := cluster.FreePort()
-	if err != nil {
-		return err
-	}
-	args := append([]string{
-		"--metrics-bind-address=0",
-		fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", health),
-		"--leader-elect=false",
-	}, d.options.ManagerArgs...)
-	d.Manager, err = d.start(ctx, "manager", "cardquota-manager", args, health)
+func (d *Deployment) StartManager(ctx context.Context) (err error) {
+	d.Manager, err = d.start(ctx, "manager", "cardquota-manager", "--health-probe-bind-address=", append([]string{
+		"--metrics-bind-address=0", "--leader-elect=false",
+	}, d.options.ManagerArgs...)...)
 	return err
 }
 
 // StartScheduler starts the scheduler and waits until it is ready, which it is
 // without a configuration as well.
 func (d *Deployment) StartScheduler(ctx context.Context) error {
-	health, err := cluster.FreePort()
+	address, err := cluster.FreeAddress()
 	if err != nil {
 		return err
 	}
-	metrics, err := cluster.FreePort()
+	d.Scheduler, err = d.start(ctx, "cardquota-scheduler", "cardquota-scheduler", "--healthz-address=", append([]string{
+		"--listen-address=" + address, "--schedule-period=" + d.options.SchedulePeriod.String(), "--leader-elect=false", "-v=2",
+	}, d.options.SchedulerArgs...)...)
 	if err != nil {
 		return err
 	}
-	args := append([]string{
-		fmt.Sprintf("--healthz-address=127.0.0.1:%d", health),
-		fmt.Sprintf("--listen-address=127.0.0.1:%d", metrics),
-		"--schedule-period=" + d.options.SchedulePeriod.String(),
-		"--leader-elect=false",
-		"-v=2",
-	}, d.options.SchedulerArgs...)
-	d.Scheduler, err = d.start(ctx, "cardquota-scheduler", "cardquota-scheduler", args, health)
-	return err
+	d.metrics.Store(&metrics{process: d.Scheduler.Pid(), url: "http://" + address + "/metrics"})
+	return nil
 }
 
-func (d *Deployment) start(ctx context.Context, binary, serviceAccount string, args []string, health int) (*cluster.Process, error) {
-	path := filepath.Join(d.root, "bin", binary)
-	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("%s is not built, run make build: %w", binary, err)
+// start starts a program and waits until it is ready. The flag health names the address of
+// its probes.
+func (d *Deployment) start(ctx context.Context, binary, serviceAccount, health string, args ...string) (*cluster.Process, error) {
+	path, err := Program(ctx, binary)
+	if err != nil {
+		return nil, err
 	}
 	kubeconfig, err := d.cluster.KubeconfigFor(ctx, Namespace, serviceAccount)
 	if err != nil {
 		return nil, err
 	}
-	process, err := d.cluster.StartProcess(ctx, cluster.ProcessSpec{
-		Name: binary, Path: path, Args: append([]string{"--kubeconfig=" + kubeconfig}, args...),
-	})
+	address, err := cluster.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
-	url := fmt.Sprintf("http://127.0.0.1:%d/readyz", health)
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 60*time.Second, true, func(ctx context.Context) (bool, error) {
-		if !process.Running() {
-			return false, fmt.Errorf("%s ended: %w", binary, process.Wait())
-		}
-		return answers(ctx, url), nil
+	return d.cluster.StartProcess(ctx, cluster.ProcessSpec{
+		Name: binary, Path: path, Args: append([]string{"--kubeconfig=" + kubeconfig, health + address}, args...),
+		Ready: cluster.Answers("http://" + address + "/readyz"),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("%s did not become ready, its log ends with:\n%s\n%w", binary, tail(process.LogFile()), err)
-	}
-	return process, nil
-}
-
-func answers(ctx context.Context, url string) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return false
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	_ = response.Body.Close()
-	return response.StatusCode == http.StatusOK
-}
-
-// tail returns the last lines of a log.
-func tail(file string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }

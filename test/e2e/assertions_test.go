@@ -30,7 +30,7 @@ func keyOf(object client.Object) types.NamespacedName { return client.ObjectKeyF
 func (s *scene) podsOf(name string) []corev1.Pod {
 	s.Helper()
 	pods := &corev1.PodList{}
-	s.Expect(s.List(s.ctx, pods, client.InNamespace(s.namespace))).To(Succeed())
+	s.list(pods, client.InNamespace(s.namespace))
 	var live []corev1.Pod
 	for _, pod := range pods.Items {
 		if pod.DeletionTimestamp == nil && (pod.Labels[app] == name || pod.Labels[batchv1alpha1.JobNameKey] == name) {
@@ -66,7 +66,7 @@ func pods(run, wait int) string { return fmt.Sprintf("%d run, %d wait", run, wai
 // wantPods is wantRunning for several workloads at once.
 func (s *scene) wantPods(want map[string]string) {
 	s.Helper()
-	count := func() map[string]string {
+	count := func() any {
 		got := map[string]string{}
 		for name := range want {
 			live := s.podsOf(name)
@@ -75,18 +75,21 @@ func (s *scene) wantPods(want map[string]string) {
 		}
 		return got
 	}
-	s.Eventually(count).Should(Equal(want))
-	s.Consistently(count).Should(Equal(want))
+	s.becomes(count, want)
 }
 
-// wantNodes checks on which kinds of nodes the running pods of a workload are.
+// wantNodes checks on which kinds of nodes the running pods of a workload are. There
+// must be one.
 func (s *scene) wantNodes(name, prefix string) {
 	s.Helper()
+	placed := 0
 	for _, pod := range s.podsOf(name) {
 		if pod.Spec.NodeName != "" {
+			placed++
 			s.Expect(pod.Spec.NodeName).To(HavePrefix(prefix), pod.Name)
 		}
 	}
+	s.Expect(placed).To(BeNumerically(">", 0), "no pod of %s is on a node", name)
 }
 
 // insufficient is the sentence of a missing quota.
@@ -96,17 +99,24 @@ func insufficient(queue, card string, requested, capability int) string {
 }
 
 // wantSaid waits until every waiting pod of a workload says why in an event,
-// its own or its PodGroup's. TOTAL stands for any number.
+// its own or its PodGroup's. One must wait. TOTAL stands for any number.
 func (s *scene) wantSaid(name, sentence string) {
 	s.Helper()
 	form := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(sentence), "TOTAL", "[0-9]+"))
 	s.Eventually(func() error {
 		said := s.events(form)
+		waiting := 0
 		for _, pod := range s.podsOf(name) {
-			group := pod.Annotations[api.AnnotationPodGroup]
-			if pod.Spec.NodeName == "" && !said["Pod/"+pod.Name] && !said["PodGroup/"+group] {
+			if pod.Spec.NodeName != "" {
+				continue
+			}
+			waiting++
+			if !said["Pod/"+pod.Name] && !said["PodGroup/"+pod.Annotations[api.AnnotationPodGroup]] {
 				return fmt.Errorf("pod %s has no event %q", pod.Name, form)
 			}
+		}
+		if waiting == 0 {
+			return fmt.Errorf("no pod of %s waits", name)
 		}
 		return nil
 	}).Should(Succeed())
@@ -131,7 +141,7 @@ func (s *scene) wantGroupSaid(job, sentence string) {
 
 func (s *scene) groupCondition(job string) string {
 	groups := &v1beta1.PodGroupList{}
-	s.Expect(s.List(s.ctx, groups, client.InNamespace(s.namespace))).To(Succeed())
+	s.list(groups, client.InNamespace(s.namespace))
 	for _, group := range groups.Items {
 		if !strings.HasPrefix(group.Name, job+"-") {
 			continue
@@ -148,7 +158,7 @@ func (s *scene) groupCondition(job string) string {
 // events finds the objects of the scene that have an event of this form.
 func (s *scene) events(form *regexp.Regexp) map[string]bool {
 	events := &corev1.EventList{}
-	s.Expect(s.List(s.ctx, events, client.InNamespace(s.namespace))).To(Succeed())
+	s.list(events, client.InNamespace(s.namespace))
 	said := map[string]bool{}
 	for _, event := range events.Items {
 		if form.MatchString(event.Message) {
@@ -181,7 +191,7 @@ func (s *scene) wantCard(quota, card string, used, pending, overQuotaBy int64) {
 	s.Helper()
 	s.Eventually(func() string {
 		live := &api.CardQuota{}
-		s.Expect(s.Get(s.ctx, types.NamespacedName{Name: quota}, live)).To(Succeed())
+		s.get(types.NamespacedName{Name: quota}, live)
 		for _, c := range live.Status.Cards {
 			if c.Name == card {
 				return fmt.Sprintf("used %d pending %d overQuotaBy %d", c.Used, c.Pending, c.OverQuotaBy)
@@ -195,7 +205,7 @@ func (s *scene) wantCard(quota, card string, used, pending, overQuotaBy int64) {
 func (s *scene) change(name string, specs []api.CardSpec) time.Time {
 	s.Helper()
 	live := &api.CardQuota{}
-	s.Expect(s.Get(s.ctx, types.NamespacedName{Name: name}, live)).To(Succeed())
+	s.get(types.NamespacedName{Name: name}, live)
 	before := live.DeepCopy()
 	live.Spec.Cards = specs
 	at := time.Now()
@@ -207,7 +217,7 @@ func (s *scene) change(name string, specs []api.CardSpec) time.Time {
 func (s *scene) scale(name string, replicas int) {
 	s.Helper()
 	live := &appsv1.Deployment{}
-	s.Expect(s.Get(s.ctx, types.NamespacedName{Namespace: s.namespace, Name: name}, live)).To(Succeed())
+	s.get(types.NamespacedName{Namespace: s.namespace, Name: name}, live)
 	before := live.DeepCopy()
 	live.Spec.Replicas = ptr.To(int32(replicas))
 	s.Expect(s.Patch(s.ctx, live, client.MergeFrom(before))).To(Succeed())
@@ -249,7 +259,7 @@ func (s *scene) held(running []corev1.Pod) map[string]int64 {
 			continue
 		}
 		node := &corev1.Node{}
-		s.Expect(s.Get(s.ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node)).To(Succeed())
+		s.get(types.NamespacedName{Name: pod.Spec.NodeName}, node)
 		for _, container := range pod.Spec.Containers {
 			for resource, quantity := range container.Resources.Requests {
 				if card := cardOf(node, resource); card != "" {
@@ -285,8 +295,8 @@ func (s *scene) wantAllocated(queue string) {
 func (s *scene) podsIn(queue string) []corev1.Pod {
 	s.Helper()
 	groups, pods := &v1beta1.PodGroupList{}, &corev1.PodList{}
-	s.Expect(s.List(s.ctx, groups, client.InNamespace(s.namespace))).To(Succeed())
-	s.Expect(s.List(s.ctx, pods, client.InNamespace(s.namespace))).To(Succeed())
+	s.list(groups, client.InNamespace(s.namespace))
+	s.list(pods, client.InNamespace(s.namespace))
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 		return !slices.ContainsFunc(groups.Items, func(group v1beta1.PodGroup) bool {
 			return group.Name == pod.Annotations[api.AnnotationPodGroup] && group.Spec.Queue == queue

@@ -2,19 +2,19 @@ package e2e
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
-	"volcano.sh/apis/pkg/apis/bus/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 )
 
 // Card names of the fleet.
@@ -32,7 +32,7 @@ const (
 )
 
 // app is the label by which a test finds the pods of a workload.
-const app = "app"
+const app = builder.AppLabel
 
 // work is a workload: pods that each ask for the same cards.
 type work struct {
@@ -64,71 +64,44 @@ func resourceOf(card string) corev1.ResourceName {
 	}
 }
 
-func (w work) template() corev1.PodTemplateSpec {
-	annotations := map[string]string{}
+// pod is what the pods of the workload are made from.
+func (w work) pod(namespace, name string) *builder.PodBuilder {
+	pod := builder.Pod(namespace, name).Label(app, w.name).Queue(w.queue).Card(w.card).CPU("100m").Memory("64Mi")
 	for key, value := range w.annotations {
-		annotations[key] = value
+		pod.Annotation(key, value)
 	}
-	if w.card != "" {
-		annotations[api.AnnotationCardName] = w.card
-	}
-	if w.queue != "" {
-		annotations[api.AnnotationQueueName] = w.queue
-	}
-	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	if w.count > 0 {
-		requests[resourceOf(w.card)] = *resource.NewQuantity(int64(w.count), resource.DecimalSI)
+		pod.Requests(resourceOf(w.card), strconv.Itoa(w.count))
 	}
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{app: w.name}, Annotations: annotations},
-		Spec: corev1.PodSpec{
-			SchedulerName:                 "volcano",
-			TerminationGracePeriodSeconds: ptr.To[int64](1),
-			Containers: []corev1.Container{{
-				Name: "main", Image: "registry.example/main", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests},
-			}},
-		},
-	}
+	return pod.With(func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+	})
 }
 
 // vcjob is a Volcano Job. As users write it, it states its cards beforehand.
 func (s *scene) vcjob(w work) *batchv1alpha1.Job {
-	gang := max(w.gang, 1)
-	job := &batchv1alpha1.Job{
-		ObjectMeta: s.object(w.name),
-		Spec: batchv1alpha1.JobSpec{
-			SchedulerName: "volcano", Queue: w.queue, MinAvailable: int32(gang),
-			Policies: []batchv1alpha1.LifecyclePolicy{{Event: v1alpha1.PodEvictedEvent, Action: v1alpha1.RestartJobAction}},
-			Tasks:    []batchv1alpha1.TaskSpec{{Name: "worker", Replicas: int32(w.pods), Template: w.template()}},
-		},
-	}
-	delete(job.Spec.Tasks[0].Template.Annotations, api.AnnotationQueueName)
-	job.Spec.Tasks[0].Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	job := builder.Gang(s.namespace, w.name, int32(w.pods), w.pod("", "")).Queue(w.queue).MinAvailable(int32(max(w.gang, 1)))
 	if w.card != "" {
-		job.Annotations = map[string]string{api.AnnotationCardRequest: fmt.Sprintf(`{%q:%d}`, w.card, w.pods*w.count)}
+		job.Request(fmt.Sprintf(`{%q:%d}`, w.card, w.pods*w.count))
 	}
-	return job
+	made := job.Obj()
+	delete(made.Spec.Tasks[0].Template.Annotations, api.AnnotationQueueName)
+	return made
 }
 
 // deploymentOf is a Deployment that Volcano schedules.
 func (s *scene) deploymentOf(w work) *appsv1.Deployment {
-	return &appsv1.Deployment{
-		ObjectMeta: s.object(w.name),
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(int32(w.pods)),
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{app: w.name}},
-			Template: w.template(),
-		},
-	}
+	return builder.Deployment(s.namespace, w.name, int32(w.pods), w.pod("", ""))
 }
 
 // barePods are pods that nobody owns.
 func (s *scene) barePods(w work) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i := range w.pods {
-		template := w.template()
-		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-		pod.Namespace, pod.Name = s.namespace, fmt.Sprintf("%s-%d", w.name, i)
+		pod := w.pod(s.namespace, fmt.Sprintf("%s-%d", w.name, i)).Obj()
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		pods = append(pods, pod)
 	}

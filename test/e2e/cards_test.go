@@ -6,26 +6,28 @@ func TestSlicesSharesAndOtherVendorsHaveQuotasOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "kinds")
 	s.quota("kinds", cards(migSlice, 3, mpsHalf, 2, ascend, 4, h200, 0))
-	for _, test := range []struct {
+	kinds := []struct {
 		name, card, nodes string
 		quota             int
 	}{
 		{"mig", migSlice, "h200-mig", 3},
 		{"mps", mpsHalf, "h800-mps", 2},
 		{"npu", ascend, "ascend910b", 4},
-	} {
-		s.create(s.deploymentOf(work{name: test.name, queue: "kinds", card: test.card, count: 1, pods: test.quota + 2}))
-		defer func() {
-			s.wantRunning(test.name, test.quota, 2)
-			s.wantNodes(test.name, test.nodes)
-			s.wantSaid(test.name, insufficient("kinds", test.card, 1, test.quota))
-			s.wantCard("kinds", test.card, int64(test.quota), 2, 0)
-		}()
+	}
+	want := map[string]string{"whole": pods(0, 1)}
+	for _, kind := range kinds {
+		s.create(s.deploymentOf(work{name: kind.name, queue: "kinds", card: kind.card, count: 1, pods: kind.quota + 2}))
+		want[kind.name] = pods(kind.quota, 2)
 	}
 	// A quota of slices is none of whole cards, and the other way round.
 	s.run(work{name: "whole", queue: "kinds", card: h200, count: 1, pods: 1})
-	s.wantRunning("whole", 0, 1)
+	s.wantPods(want)
 	s.wantSaid("whole", insufficient("kinds", h200, 1, 0))
+	for _, kind := range kinds {
+		s.wantNodes(kind.name, kind.nodes)
+		s.wantSaid(kind.name, insufficient("kinds", kind.card, 1, kind.quota))
+		s.wantCard("kinds", kind.card, int64(kind.quota), 2, 0)
+	}
 }
 
 func TestAlternativesShareTheQuotasOfTheirCards(t *testing.T) {

@@ -2,18 +2,18 @@ package e2e
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"cardquota.dev/operator/internal/schedulerconf"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 	"cardquota.dev/operator/test/observer"
@@ -27,7 +27,7 @@ var configurationName = types.NamespacedName{Namespace: deployment.Namespace, Na
 func (s *scene) configuration() *corev1.ConfigMap {
 	s.Helper()
 	live := &corev1.ConfigMap{}
-	s.Expect(s.Get(s.ctx, configurationName, live)).To(Succeed())
+	s.get(configurationName, live)
 	return live
 }
 
@@ -69,22 +69,33 @@ func (s *scene) reports(reason string) []string {
 	return s.eventsOn("ConfigMap", configurationName.Name, reason)
 }
 
-func TestABrokenConfigurationChangesNothingButAReport(t *testing.T) {
-	s := newScene(t, "broken")
+// wantInForce waits until the scheduler has closed a session by a configuration, and has
+// said that it loaded it.
+func (s *scene) wantInForce(text string) {
+	s.Helper()
+	s.Eventually(func() string { return s.beats().ConfigHash }).Should(Equal(schedulerconf.Hash(text)))
+	s.Eventually(func() []string { return s.reports("ConfigurationLoaded") }).Should(ContainElement(ContainSubstring(schedulerconf.Hash(text))))
+}
+
+func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *stage) {
+	s := newSceneOn(t, "broken", st)
 	s.quota("broken", cards(h200, 2))
 	s.restore()
 	good := s.configuration().Data[configurationKey]
-	for _, test := range []struct{ name, text, reason, report string }{
-		{"no-yaml", "actions: [\n", "ConfigurationRejected", "yaml"},
-		{"no-card", strings.Replace(good, "name: capacity-card", "name: capacity", 1), "ConfigurationRejected", "capacity-card"},
-		{"no-action", strings.Replace(good, "allocate", "alocate", 1), "ConfigurationRejected", "alocate"},
-		{"no-argument", strings.Replace(good, "cardUnlimitedCpuMemory: true", "cardUnlimitedCpuMemory: perhaps", 1), "ConfigurationRejected", "perhaps"},
-		{"nothing", "", "ConfigurationRejected", ""},
+	for _, test := range []struct{ name, text, report string }{
+		{"no-yaml", "actions: [\n", "yaml"},
+		{"no-card", strings.Replace(good, "name: capacity-card", "name: capacity", 1), "capacity-card"},
+		{"no-action", strings.Replace(good, "allocate", "alocate", 1), "alocate"},
+		{"no-argument", strings.Replace(good, "cardUnlimitedCpuMemory: true", "cardUnlimitedCpuMemory: perhaps", 1), "perhaps"},
+		{"nothing", "", "the text is empty"},
 	} {
+		// What is said must be said now, not of an earlier text.
+		s.Expect(s.DeleteAllOf(s.ctx, &corev1.Event{}, client.InNamespace(configurationName.Namespace))).To(Succeed())
 		s.configure(test.text)
-		s.Eventually(func() []string { return s.reports(test.reason) }).Should(ContainElement(ContainSubstring(test.report)), test.name)
+		s.Eventually(func() []string { return s.reports("ConfigurationRejected") }).Should(ContainElement(ContainSubstring(test.report)), test.name)
 		s.run(work{name: test.name, queue: "broken", card: h200, count: 1, pods: 3})
 		s.wantRunning(test.name, 2, 1)
+		s.Expect(s.beats().ConfigHash).To(Equal(schedulerconf.Hash(good)), "the last good one is in force")
 		s.Expect(s.DeleteAllOf(s.ctx, &corev1.Pod{}, client.InNamespace(s.namespace), client.MatchingLabels{app: test.name})).To(Succeed())
 	}
 	s.Expect(s.Delete(s.ctx, s.configuration())).To(Succeed())
@@ -92,13 +103,14 @@ func TestABrokenConfigurationChangesNothingButAReport(t *testing.T) {
 	s.run(work{name: "gone", queue: "broken", card: h200, count: 1, pods: 3})
 	s.wantRunning("gone", 2, 1)
 	// A good text is taken again: this one lets jobs start without admission.
-	s.configure(strings.Replace(good, "enqueue, allocate, backfill", "enqueue, allocate", 1))
-	s.Eventually(func() []string { return s.reports("ConfigurationLoaded") }).ShouldNot(BeEmpty())
+	other := strings.Replace(good, "enqueue, allocate, backfill", "enqueue, allocate", 1)
+	s.configure(other)
+	s.wantInForce(other)
 	s.wantRunning("gone", 2, 1)
 }
 
-func TestASchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T) {
-	s := newScene(t, "unconfigured")
+func aSchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T, st *stage) {
+	s := newSceneOn(t, "unconfigured", st)
 	s.quota("unconfigured", cards(h200, 1))
 	s.restore()
 	good := s.configuration().Data[configurationKey]
@@ -121,37 +133,30 @@ func TestASchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T) {
 
 // Everything arrives in the wrong order: the scheduler first, on a cluster
 // without nodes, queues, operator or configuration.
-func TestASchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T) {
-	t.Parallel() // on a cluster of its own
+func aSchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T, st *stage) {
 	g := NewWithT(t)
-	c, err := cluster.Start(t.Context(), cluster.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	k8s, err := newClient(c)
-	g.Expect(err).NotTo(HaveOccurred())
 	options := programs
 	options.Configuration = deployment.NoConfiguration
-	d, err := deployment.Install(t.Context(), c, options)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(d.StartScheduler(t.Context())).To(Succeed(), "live and ready")
+	st.install(t, options)
+	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed(), "live and ready")
 
-	s := newSceneOn(t, "first", c, k8s, d)
+	s := newSceneOn(t, "first", st)
 	resume := s.observer.Excuse(observer.Reason, observer.Status)
 	s.queueByHand("first", `{"NVIDIA-H200":1}`)
 	s.run(work{name: "pods", queue: "first", card: h200, count: 1, pods: 2})
 	s.wantRunning("pods", 0, 2)
 	s.Expect(s.holder()).To(BeEmpty())
+	_, err := s.heartbeat()
+	s.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "nobody enforces yet: %v", err)
 
 	fleet, err := cluster.LoadFleet("testdata/fleet.yaml")
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(c.CreateNodes(s.ctx, fleet)).To(Succeed())
+	s.Expect(s.cluster.CreateNodes(s.ctx, fleet)).To(Succeed())
 	s.wantRunning("pods", 0, 2)
-	text, err := os.ReadFile(filepath.Join(suite.root, "config/scheduler/configmap.yaml"))
-	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(c.Apply(s.ctx, text)).To(Succeed())
+	s.Expect(s.cluster.Apply(s.ctx, []byte(shippedConfiguration(t)))).To(Succeed())
 	s.wantRunning("pods", 1, 1)
 
-	s.Expect(d.StartManager(s.ctx)).To(Succeed())
+	s.Expect(s.deployment.StartManager(s.ctx)).To(Succeed())
 	s.followManager()
 	resume()
 	s.quota("first-managed", cards(h200, 2))

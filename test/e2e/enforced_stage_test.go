@@ -13,7 +13,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,14 +51,7 @@ func newProof(t *testing.T) *proof {
 	text, err := os.ReadFile(filepath.Join(suite.root, "internal/schedulerconf/testdata/merge/installer_1_14/before.conf"))
 	g.Expect(err).NotTo(HaveOccurred())
 	p := &proof{original: string(text)}
-	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: []cluster.NodeProfile{{
-		Name: "h200", Count: 2, Labels: map[string]string{"nvidia.com/gpu.product": h200, "nvidia.com/gpu.memory": "143771"},
-		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "nvidia.com/gpu": resource.MustParse("4")},
-	}}})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	k8s, err := newClient(c)
-	g.Expect(err).NotTo(HaveOccurred())
+	st := startStage(t, cluster.Options{Nodes: []cluster.NodeProfile{node("h200", h200, 2, "4")}})
 	options := programs
 	manifest, err := yaml.Marshal(&corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -68,11 +60,9 @@ func newProof(t *testing.T) *proof {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	options.Configuration = string(manifest)
-	d, err := deployment.Install(t.Context(), c, options)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(d.StartManager(t.Context())).To(Succeed())
-	p.scene = newSceneOn(t, tenant, c, k8s, d)
-	p.SetDefaultEventuallyTimeout(time.Minute)
+	st.install(t, options)
+	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
+	p.scene = newSceneOn(t, tenant, st)
 	p.diary = p.keepDiary()
 	return p
 }
@@ -124,8 +114,21 @@ func (p *proof) readyz() string {
 // startStock starts a stock scheduler as its Deployment does.
 func (p *proof) startStock(name string) *stock {
 	p.Helper()
-	started := &stock{from: time.Now(), pod: deployment.StockPod(name, "h200-0")}
-	p.Expect(p.Create(p.ctx, started.pod)).To(Succeed())
+	return p.startStockOf(p.stockPod(name))
+}
+
+// stockPod makes the pod of a stock scheduler.
+func (p *proof) stockPod(name string) *corev1.Pod {
+	p.Helper()
+	pod := deployment.StockPod(name, "h200-0")
+	p.Expect(p.Create(p.ctx, pod)).To(Succeed())
+	return pod
+}
+
+// startStockOf starts the stock scheduler of a pod. From then on ours must not work.
+func (p *proof) startStockOf(pod *corev1.Pod) *stock {
+	p.Helper()
+	started := &stock{from: time.Now(), pod: pod}
 	var err error
 	started.process, err = p.deployment.StartStockScheduler(p.ctx)
 	p.Expect(err).NotTo(HaveOccurred())
@@ -190,7 +193,7 @@ func (p *proof) toldAt(object, reason, form string) time.Time {
 func (p *proof) all() map[types.UID]string {
 	p.Helper()
 	list := &corev1.PodList{}
-	p.Expect(p.List(p.ctx, list, client.InNamespace(p.namespace))).To(Succeed())
+	p.list(list, client.InNamespace(p.namespace))
 	out := map[types.UID]string{}
 	for _, pod := range list.Items {
 		if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {

@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"encoding/json"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -86,12 +84,12 @@ func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 	s.wantRunning("web", 3, 0)
 	s.wantRunning("pod", 2, 0)
 	s.Eventually(func() string {
-		s.Expect(s.Get(s.ctx, keyOf(job), job)).To(Succeed())
+		s.get(keyOf(job), job)
 		return string(job.Status.State.Phase)
 	}).Should(Equal("Completed"))
 
 	queue := &v1beta1.Queue{}
-	s.Expect(s.Get(s.ctx, types.NamespacedName{Name: "default"}, queue)).To(Succeed())
+	s.get(types.NamespacedName{Name: "default"}, queue)
 	for key := range queue.Annotations {
 		s.Expect(key).NotTo(HavePrefix("volcano.sh/card."))
 	}
@@ -106,7 +104,7 @@ func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 // eventsOn lists the messages of events on a cluster-wide object.
 func (s *scene) eventsOn(kind, name, reason string) []string {
 	events := &corev1.EventList{}
-	s.Expect(s.List(s.ctx, events)).To(Succeed())
+	s.list(events)
 	var out []string
 	for _, event := range events.Items {
 		if event.InvolvedObject.Kind == kind && event.InvolvedObject.Name == name && event.Reason == reason {
@@ -114,19 +112,4 @@ func (s *scene) eventsOn(kind, name, reason string) []string {
 		}
 	}
 	return out
-}
-
-func TestAllocatedIsOnTheQueueToo(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, "allocated")
-	s.quota("allocated", cards(h200, 4, h800, 2))
-	s.run(work{name: "pods", queue: "allocated", card: h200, count: 3, pods: 1})
-	s.wantRunning("pods", 1, 0)
-	s.Eventually(func() int {
-		live := &v1beta1.Queue{}
-		s.Expect(s.Get(s.ctx, types.NamespacedName{Name: "allocated"}, live)).To(Succeed())
-		held := map[string]int{}
-		_ = json.Unmarshal([]byte(live.Annotations[api.AnnotationCardAllocated]), &held)
-		return held[h200]
-	}, 5*time.Second).Should(Equal(3))
 }

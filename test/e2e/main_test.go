@@ -2,38 +2,61 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 )
 
-// suite is the cluster that the tests share, with both programs on it.
-var suite struct {
-	root       string
+// stage is a cluster with both programs on it, on which scenes are played.
+type stage struct {
+	client.Client
 	cluster    *cluster.Cluster
 	deployment *deployment.Deployment
-	client     client.Client
+
+	mu     sync.Mutex
+	asked  time.Time
+	latest deployment.Sessions
+	failed error
+}
+
+// suite is the stage that most scenes share.
+var suite struct {
+	*stage
+	root string
 }
 
 // programs run as shipped, but with leases that end soon after a crash.
 var programs = deployment.Options{
-	SchedulePeriod: 500 * time.Millisecond,
+	SchedulePeriod: 400 * time.Millisecond,
 	SchedulerArgs: []string{
-		"--leader-elect=true", "--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s", "--leader-elect-retry-period=500ms",
+		"--leader-elect=true", "--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6500ms", "--leader-elect-retry-period=500ms",
 	},
 	ManagerArgs: []string{"--leader-elect=true"},
 }
+
+// clusterVariable names the folder of a cluster that make e2e keeps running.
+const clusterVariable = "E2E_CLUSTER"
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -46,7 +69,7 @@ func run(m *testing.M) int {
 	began := time.Now()
 	if err := setUp(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
-		if suite.cluster != nil {
+		if suite.stage != nil {
 			_ = suite.cluster.Stop()
 		}
 		return 1
@@ -70,23 +93,113 @@ func setUp(ctx context.Context) error {
 	if suite.root, err = cluster.ModuleRoot(); err != nil {
 		return err
 	}
-	suite.cluster, err = cluster.Start(ctx, cluster.Options{Fleet: "testdata/fleet.yaml"})
+	var c *cluster.Cluster
+	dir := os.Getenv(clusterVariable)
+	if dir == "" {
+		c, err = cluster.Start(ctx, cluster.Options{Fleet: "testdata/fleet.yaml"})
+	} else {
+		c, err = cluster.Attach(ctx, dir)
+	}
 	if err != nil {
 		return err
 	}
-	if suite.client, err = newClient(suite.cluster); err != nil {
-		return err
+	if suite.stage, err = newStage(c); err != nil {
+		return errors.Join(err, c.Stop())
 	}
-	suite.deployment, err = deployment.Start(ctx, suite.cluster, programs)
+	if suite.deployment, err = deployment.Start(ctx, c, programs); err == nil && dir != "" {
+		err = suite.removeRemains(ctx)
+	}
 	return err
 }
 
-func newClient(c *cluster.Cluster) (client.Client, error) {
+func newStage(c *cluster.Cluster) (*stage, error) {
 	scheme, err := deployment.Scheme()
 	if err != nil {
 		return nil, err
 	}
-	return client.New(c.Config(), client.Options{Scheme: scheme})
+	k8s, err := client.New(c.Config(), client.Options{Scheme: scheme})
+	return &stage{Client: k8s, cluster: c}, err
+}
+
+// startStage starts a cluster of a test's own, without programs.
+func startStage(t *testing.T, o cluster.Options) *stage {
+	t.Helper()
+	g := NewWithT(t)
+	c, err := cluster.Start(t.Context(), o)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+	st, err := newStage(c)
+	g.Expect(err).NotTo(HaveOccurred())
+	return st
+}
+
+// install puts the manifests of the programs on a stage, without starting them.
+func (st *stage) install(t *testing.T, o deployment.Options) {
+	t.Helper()
+	var err error
+	st.deployment, err = deployment.Install(t.Context(), st.cluster, o)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+}
+
+// start is install, and starts both programs.
+func (st *stage) start(t *testing.T, o deployment.Options) {
+	t.Helper()
+	var err error
+	st.deployment, err = deployment.Start(t.Context(), st.cluster, o)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+}
+
+// shippedConfiguration is the shipped ConfigMap with texts replaced: old, new, old, new …
+func shippedConfiguration(t *testing.T, replace ...string) string {
+	t.Helper()
+	g := NewWithT(t)
+	text, err := os.ReadFile(filepath.Join(suite.root, "config/scheduler/configmap.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	for i := 0; i < len(replace); i += 2 {
+		g.Expect(string(text)).To(ContainSubstring(replace[i]))
+	}
+	return strings.NewReplacer(replace...).Replace(string(text))
+}
+
+// sessions is what the scheduler says of its sessions. Scenes that ask at the same time
+// share an answer.
+func (st *stage) sessions(ctx context.Context) (deployment.Sessions, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if time.Since(st.asked) > often {
+		st.latest, st.failed = st.deployment.Sessions(ctx)
+		st.asked = time.Now()
+	}
+	return st.latest, st.failed
+}
+
+// removeRemains removes what interrupted scenes have left on a cluster that stays up.
+func (st *stage) removeRemains(ctx context.Context) error {
+	marked := client.HasLabels{sceneLabel}
+	for _, kind := range []client.Object{&api.CardQuota{}, &v1beta1.Queue{}, &schedulingv1.PriorityClass{}} {
+		if err := st.DeleteAllOf(ctx, kind, marked); err != nil {
+			return err
+		}
+	}
+	namespaces := &corev1.NamespaceList{}
+	if err := st.List(ctx, namespaces, marked); err != nil {
+		return err
+	}
+	for i := range namespaces.Items { // they cannot be deleted together
+		if err := client.IgnoreNotFound(st.Delete(ctx, &namespaces.Items[i])); err != nil {
+			return err
+		}
+	}
+	return wait.PollUntilContextTimeout(ctx, often, soon, true, func(ctx context.Context) (bool, error) {
+		left := 0
+		for _, list := range []client.ObjectList{&api.CardQuotaList{}, &v1beta1.QueueList{}, &corev1.NamespaceList{}} {
+			if err := st.List(ctx, list, marked); err != nil {
+				return false, err
+			}
+			left += meta.LenList(list)
+		}
+		return left == 0, nil
+	})
 }
 
 // dumpDir is where a failed test leaves what the cluster looked like.

@@ -23,7 +23,7 @@ const team = "example.com/team"
 func (s *scene) label(value string) {
 	s.Helper()
 	live := &corev1.Namespace{}
-	s.Expect(s.Get(s.ctx, types.NamespacedName{Name: s.namespace}, live)).To(Succeed())
+	s.get(types.NamespacedName{Name: s.namespace}, live)
 	before := live.DeepCopy()
 	if live.Labels == nil {
 		live.Labels = map[string]string{}
@@ -65,7 +65,7 @@ func (s *scene) wantBlocked(quota, sentence string, workloads ...string) {
 	s.Helper()
 	s.Eventually(func() []string {
 		live := &api.CardQuota{}
-		s.Expect(s.Get(s.ctx, types.NamespacedName{Name: quota}, live)).To(Succeed())
+		s.get(types.NamespacedName{Name: quota}, live)
 		var named []string
 		for _, b := range live.Status.Blocked {
 			if strings.Contains(b.Message, sentence) {
@@ -122,7 +122,7 @@ func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
 
 	// A changed selector counts like a changed label.
 	live := &api.CardQuota{}
-	s.Expect(s.Get(s.ctx, types.NamespacedName{Name: "tenancy"}, live)).To(Succeed())
+	s.get(types.NamespacedName{Name: "tenancy"}, live)
 	before := live.DeepCopy()
 	live.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: []string{"tenancy"}}}}
@@ -141,8 +141,8 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 		"handmade-broken": `{"matchLabel":{"kubernetes.io/metadata.name":"handmade"}}`,
 	} {
 		queue := s.queueByHand(name, `{"NVIDIA-H200":2}`)
+		s.get(keyOf(queue), queue)
 		before := queue.DeepCopy()
-		s.Expect(s.Get(s.ctx, keyOf(queue), queue)).To(Succeed())
 		queue.Annotations[api.AnnotationNamespaceSelector] = selector
 		s.Expect(s.Patch(s.ctx, queue, client.MergeFrom(before))).To(Succeed())
 	}
@@ -156,7 +156,7 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 	s.wantPods(map[string]string{"mine": pods(1, 0), "theirs": pods(0, 1), "broken": pods(0, 1)})
 	s.Eventually(func() []string {
 		events := &corev1.EventList{}
-		s.Expect(s.List(s.ctx, events)).To(Succeed())
+		s.list(events)
 		var said []string
 		for _, e := range events.Items {
 			if e.InvolvedObject.Kind == "Queue" && e.InvolvedObject.Name == "handmade-broken" {
@@ -168,7 +168,7 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 
 	// Put right, it takes its namespace in.
 	queue := &v1beta1.Queue{}
-	s.Expect(s.Get(s.ctx, types.NamespacedName{Name: "handmade-broken"}, queue)).To(Succeed())
+	s.get(types.NamespacedName{Name: "handmade-broken"}, queue)
 	before := queue.DeepCopy()
 	queue.Annotations[api.AnnotationNamespaceSelector] = `{"matchLabels":{"kubernetes.io/metadata.name":"handmade"}}`
 	s.Expect(s.Patch(s.ctx, queue, client.MergeFrom(before))).To(Succeed())

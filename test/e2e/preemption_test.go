@@ -1,14 +1,10 @@
 package e2e
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,54 +12,34 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
-	"cardquota.dev/operator/test/deployment"
 )
 
-// Volcano's own actions take cards at three levels: between queues, between the
-// jobs of a queue, and between the pods of a job. With card quotas each stays
-// what it is, and nothing is taken that would not help.
-func TestThreeLevelsOfPreemption(t *testing.T) {
-	t.Parallel() // on a cluster of its own
-	c, k8s, d := startEvictingCluster(t)
-	levels := map[string]func(*scene){
-		"queues": takesBetweenQueues, "jobs": takesBetweenJobs, "cards": takesTheCardThatIsShort, "pods": takesBetweenPods,
-	}
-	for _, name := range []string{"jobs", "cards", "pods", "queues"} {
-		t.Run(name, func(t *testing.T) { levels[name](newSceneOn(t, name, c, k8s, d)) })
-	}
-}
-
-// startEvictingCluster is a cluster of two nodes with eight cards each, whose
+// startEvictingStage is a cluster of two nodes with eight cards each, whose
 // scheduler runs preempt and reclaim on the shipped configuration.
-func startEvictingCluster(t *testing.T) (*cluster.Cluster, client.Client, *deployment.Deployment) {
-	g := NewWithT(t)
-	c, err := cluster.Start(t.Context(), cluster.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+func startEvictingStage(t *testing.T) *stage {
+	t.Helper()
 	var fleet []cluster.NodeProfile
 	for name, model := range map[string]string{"h200": h200, "h800": h800} {
-		fleet = append(fleet, cluster.NodeProfile{
-			Name: name, Labels: map[string]string{"nvidia.com/gpu.product": model, "nvidia.com/gpu.memory": "81559"},
-			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "nvidia.com/gpu": resource.MustParse("8")},
-		})
+		fleet = append(fleet, node(name, model, 1, "8"))
 	}
-	g.Expect(c.CreateNodes(t.Context(), fleet)).To(Succeed())
-	k8s, err := newClient(c)
-	g.Expect(err).NotTo(HaveOccurred())
-	for name, value := range map[string]int32{"pc-high": 80000, "pc-low": 20000} {
-		g.Expect(k8s.Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})).To(Succeed())
-	}
-	text, err := os.ReadFile(filepath.Join(suite.root, "config/scheduler/configmap.yaml"))
-	g.Expect(err).NotTo(HaveOccurred())
+	st := startStage(t, cluster.Options{Nodes: fleet})
+	createClasses(t, st)
 	options := programs
-	options.Configuration = strings.NewReplacer(
+	options.Configuration = shippedConfiguration(t,
 		`"enqueue, allocate, backfill"`, `"enqueue, allocate, backfill, preempt, reclaim"`,
 		// Pods of a Deployment above its minimum of one take cards back too.
-		"- name: gang\n", "- name: gang\n        enableJobStarving: false\n",
-	).Replace(string(text))
-	d, err := deployment.Start(t.Context(), c, options)
-	g.Expect(err).NotTo(HaveOccurred())
-	return c, k8s, d
+		"- name: gang\n", "- name: gang\n        enableJobStarving: false\n")
+	st.start(t, options)
+	return st
+}
+
+// node are nodes with so many of a card.
+func node(name, card string, nodes int, cards string) cluster.NodeProfile {
+	return cluster.NodeProfile{
+		Name: name, Count: nodes,
+		Labels:      map[string]string{"nvidia.com/gpu.product": card, "nvidia.com/gpu.memory": "81559"},
+		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "nvidia.com/gpu": resource.MustParse(cards)},
+	}
 }
 
 // ofType is a CardQuota of a service type.
@@ -133,7 +109,7 @@ func takesBetweenPods(s *scene) {
 		live.Spec.Tasks[1].Replicas = 2
 		return s.Update(s.ctx, live)
 	}).Should(Succeed())
-	ofTask := func() map[string]int {
+	ofTask := func() any {
 		count := map[string]int{}
 		for _, pod := range s.podsOf("job") {
 			if pod.Status.Phase == corev1.PodRunning {
@@ -142,8 +118,7 @@ func takesBetweenPods(s *scene) {
 		}
 		return count
 	}
-	s.Eventually(ofTask).Should(Equal(map[string]int{"worker": 1, "leader": 2}))
-	s.Consistently(ofTask).Should(Equal(map[string]int{"worker": 1, "leader": 2}))
+	s.becomes(ofTask, map[string]int{"worker": 1, "leader": 2})
 }
 
 // Training fills both nodes. Inference takes back what it asks for and no more,

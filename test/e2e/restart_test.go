@@ -26,6 +26,15 @@ func (s *scene) startScheduler() {
 	s.followScheduler()
 }
 
+// restartScheduler ends the scheduler in order and starts another.
+func (s *scene) restartScheduler() {
+	s.Helper()
+	s.letSchedulerEnd()
+	s.Expect(s.deployment.Scheduler.Stop()).To(Succeed())
+	s.Expect(s.deployment.Scheduler.Wait()).To(Succeed(), "exit code 0")
+	s.startScheduler()
+}
+
 // finished counts the pods of a workload that have ended well.
 func (s *scene) finished(name string) int {
 	n := 0
@@ -40,8 +49,8 @@ func (s *scene) finished(name string) int {
 // Pods come and go all the time, in two queues, while the scheduler is killed
 // three times in the middle of its work. That no quota is exceeded is seen by
 // the observer, which looks at every single binding.
-func TestKillingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T) {
-	s := newScene(t, "crash")
+func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *stage) {
+	s := newSceneOn(t, "crash", st)
 	s.quota("crash-a", cards(h200, 5))
 	s.quota("crash-b", cards(h200, 3, h800, 4))
 	short := map[string]string{"test.cardquota.dev/run-for": "1s"}
@@ -67,22 +76,19 @@ func TestKillingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T) {
 	s.wantRunning("web", 2, 0)
 }
 
-func TestRestartingTheSchedulerGracefullyHandsOver(t *testing.T) {
-	s := newScene(t, "handover")
+func restartingTheSchedulerGracefullyHandsOver(t *testing.T, st *stage) {
+	s := newSceneOn(t, "handover", st)
 	s.quota("handover", cards(h200, 2))
 	s.create(s.deploymentOf(work{name: "web", queue: "handover", card: h200, count: 1, pods: 4}))
 	s.wantRunning("web", 2, 2)
-	s.letSchedulerEnd()
-	s.Expect(s.deployment.Scheduler.Stop()).To(Succeed())
-	s.Expect(s.deployment.Scheduler.Wait()).To(Succeed(), "exit code 0")
-	s.startScheduler()
+	s.restartScheduler()
 	s.wantRunning("web", 2, 2)
 	s.change("handover", cards(h200, 3))
 	s.wantRunning("web", 3, 1)
 }
 
-func TestQuotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T) {
-	s := newScene(t, "alone")
+func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *stage) {
+	s := newSceneOn(t, "alone", st)
 	s.quota("alone", cards(h200, 3))
 	s.create(s.deploymentOf(work{name: "web", queue: "alone", card: h200, count: 1, pods: 1}))
 	s.wantRunning("web", 1, 0)
@@ -120,13 +126,17 @@ func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 		s.Eventually(func() string { return s.quotaOfQueue("restless") }).Should(Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, n)))
 		s.scale("web", []int{12, 2, 10}[i%3])
 		s.Eventually(func() int { return len(s.podsOf("web")) }).Should(Equal([]int{12, 2, 10}[i%3]))
+		if i == 6 || i == 8 { // so long that the observer forgives no higher quota of before, while pods wait
+			s.Expect(s.deployment.AwaitSessions(s.ctx, 12)).To(Succeed())
+			s.scale("web", 12)
+		}
 	}
 	s.change("restless", cards(h200, 5))
 	s.scale("web", 0)
 	s.Eventually(func() int { return len(s.podsOf("web")) }).Should(BeZero())
 	s.Eventually(func() int { // Volcano, when late, would take the new pods' group along
 		groups := &v1beta1.PodGroupList{}
-		s.Expect(s.List(s.ctx, groups, client.InNamespace(s.namespace))).To(Succeed())
+		s.list(groups, client.InNamespace(s.namespace))
 		return len(groups.Items)
 	}).Should(BeZero())
 	s.scale("web", 8)

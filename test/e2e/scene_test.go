@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,34 +16,37 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
-	"cardquota.dev/operator/test/deployment"
 	"cardquota.dev/operator/test/observer"
 )
 
 // How long things may take. Tests wait for what must come with soon, which is long
-// for a machine that has other things to do, and look for steadily whether what
-// must not come stays away: several sessions of the scheduler.
+// for a machine that has other things to do. Whether what must not come stays away
+// is looked at until two sessions of the scheduler have closed, and for steadily
+// where no scheduler decides.
 const (
-	soon     = 60 * time.Second
+	soon     = 90 * time.Second
 	steadily = 2500 * time.Millisecond
-	often    = 100 * time.Millisecond
+	often    = 300 * time.Millisecond
 )
+
+// sceneLabel marks what a scene has made that no namespace takes along.
+const sceneLabel = "test.cardquota.dev/scene"
 
 // scene is one test's stage: a namespace of its own, named like its queues, on
 // a cluster with both programs, under the eyes of an observer.
 type scene struct {
 	*testing.T
 	Gomega
-	client.Client
-	ctx        context.Context
-	namespace  string
-	cluster    *cluster.Cluster
-	deployment *deployment.Deployment
-	observer   *observer.Observer
+	*stage
+	ctx       context.Context
+	namespace string
+	observer  *observer.Observer
 
 	letManagerEnd, letSchedulerEnd func()
 	// clusterWide is what the namespace's deletion does not take along.
@@ -50,21 +56,25 @@ type scene struct {
 // newScene sets the stage on the shared cluster. The name is short; queues of
 // the test begin with it.
 func newScene(t *testing.T, name string) *scene {
-	return newSceneOn(t, name, suite.cluster, suite.client, suite.deployment)
+	return newSceneOn(t, name, suite.stage)
 }
 
-func newSceneOn(t *testing.T, name string, c *cluster.Cluster, k8s client.Client, d *deployment.Deployment) *scene {
+func newSceneOn(t *testing.T, name string, st *stage) *scene {
 	t.Helper()
-	s := &scene{T: t, Gomega: NewWithT(t), Client: k8s, ctx: t.Context(), namespace: name, cluster: c, deployment: d}
+	s := &scene{T: t, Gomega: NewWithT(t), stage: st, ctx: t.Context(), namespace: name}
 	s.SetDefaultEventuallyTimeout(soon)
 	s.SetDefaultEventuallyPollingInterval(often)
 	s.SetDefaultConsistentlyDuration(steadily)
 	s.SetDefaultConsistentlyPollingInterval(often)
 	t.Cleanup(s.strike)
-	s.Expect(s.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
-	o, err := observer.Start(context.WithoutCancel(s.ctx), c.Config(), observer.Options{
+	s.Eventually(func() error { // on a cluster that stays up, the one of an earlier run may still go
+		return s.Create(s.ctx, builder.Namespace(name, sceneLabel, name))
+	}).Should(Succeed())
+	o, err := observer.Start(context.WithoutCancel(s.ctx), st.cluster.Config(), observer.Options{
 		Concerns:     s.concerns,
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
+		Interval: 10 * time.Second, // every look lists seven kinds, and many scenes are played at the same time
+		Sessions: st.countSessions, UnlimitedCPUMemory: true,
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	s.observer = o
@@ -83,7 +93,7 @@ func (s *scene) check() {
 			s.dump()
 		}
 	}()
-	if !s.Failed() && s.cluster == suite.cluster {
+	if !s.Failed() && s.stage == suite.stage {
 		s.others()
 	}
 	s.observer.Check(s)
@@ -160,14 +170,21 @@ func (s *scene) strike() {
 	s.clear()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
 	defer cancel()
-	if err := s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
-		s.Errorf("clean up: %v", err)
+	if s.playsAgain() { // a namespace costs the control plane a hundred requests to delete
+		if err := s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
+			s.Errorf("clean up: %v", err)
+		}
 	}
 	for _, object := range s.clusterWide {
 		if err := client.IgnoreNotFound(s.Delete(ctx, object)); err != nil {
 			s.Errorf("clean up: %v", err)
 		}
 	}
+}
+
+// playsAgain reports whether a scene of this name may be played on this cluster again.
+func (s *scene) playsAgain() bool {
+	return os.Getenv(clusterVariable) != "" || flag.Lookup("test.count").Value.String() != "1"
 }
 
 // dump leaves the logs and the objects of a failed test under dist/e2e.
@@ -216,6 +233,7 @@ func (s *scene) object(name string) metav1.ObjectMeta {
 func (s *scene) create(objects ...client.Object) {
 	s.Helper()
 	for _, object := range objects {
+		s.mark(object)
 		s.Eventually(func() error {
 			err := s.Create(s.ctx, object)
 			if err != nil && !cluster.Unseen(err) {
@@ -223,8 +241,61 @@ func (s *scene) create(objects ...client.Object) {
 			}
 			return err
 		}).Should(Succeed())
-		if object.GetNamespace() == "" {
-			s.clusterWide = append(s.clusterWide, object)
-		}
 	}
+}
+
+// mark has a cluster-wide object removed at the end of the scene, or by a later run.
+func (s *scene) mark(object client.Object) {
+	if object.GetNamespace() != "" {
+		return
+	}
+	labels := maps.Clone(object.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[sceneLabel] = s.namespace
+	object.SetLabels(labels)
+	s.clusterWide = append(s.clusterWide, object)
+}
+
+// get and list read, and try again when the API server does not answer: a read that fails
+// once must not end a test, least of all where it waits for something.
+func (s *scene) get(key types.NamespacedName, into client.Object) {
+	s.Helper()
+	s.Eventually(func() error { return s.Get(s.ctx, key, into) }).Should(Succeed())
+}
+
+func (s *scene) list(into client.ObjectList, where ...client.ListOption) {
+	s.Helper()
+	s.Eventually(func() error { return s.List(s.ctx, into, where...) }).Should(Succeed())
+}
+
+// becomes waits until something is as wanted, and checks that it stays so.
+func (s *scene) becomes(state func() any, want any, about ...any) {
+	s.Helper()
+	s.Eventually(state).Should(Equal(want), about...)
+	s.stays(state, want, about...)
+}
+
+// stays checks that something is as wanted until two more sessions of the scheduler have
+// closed, or for a while where none decides.
+func (s *scene) stays(state func() any, want any, about ...any) {
+	s.Helper()
+	const enough = 2
+	first, err := s.sessions(s.ctx)
+	if err != nil || !first.Decides {
+		s.Consistently(state).Should(Equal(want), about...)
+		return
+	}
+	s.Eventually(func() (bool, error) {
+		now, err := s.sessions(s.ctx) // before the look at the state, which must show what they did
+		if got := state(); !reflect.DeepEqual(got, want) {
+			return false, StopTrying(fmt.Sprintf("it is %v, want %v", got, want))
+		}
+		if err == nil && now.Process != first.Process {
+			first = now // another scheduler counts anew
+		}
+		// One session may have been open when the counting began.
+		return err == nil && now.Closed > first.Closed+enough, err
+	}).Should(BeTrue(), about...)
 }

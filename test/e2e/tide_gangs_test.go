@@ -94,7 +94,7 @@ func (t *tide) wantJob(name string, phase batchv1alpha1.JobPhase) {
 	t.Helper()
 	live := &batchv1alpha1.Job{ObjectMeta: t.object(name)}
 	t.Eventually(func() batchv1alpha1.JobPhase {
-		t.Expect(t.Get(t.ctx, keyOf(live), live)).To(Succeed())
+		t.get(keyOf(live), live)
 		return live.Status.State.Phase
 	}).Should(Equal(phase), name)
 	t.Expect(live.Status.RetryCount).To(BeZero(), name)

@@ -142,7 +142,7 @@ func amount(cpu string, count int64) corev1.ResourceRequirements {
 func (t *tide) taint(node string) {
 	t.Helper()
 	live := &corev1.Node{}
-	t.Expect(t.Get(t.ctx, types.NamespacedName{Name: node}, live)).To(Succeed())
+	t.get(types.NamespacedName{Name: node}, live)
 	before := live.DeepCopy()
 	live.Spec.Taints = []corev1.Taint{{Key: "reserved", Effect: corev1.TaintEffectNoSchedule}}
 	t.Expect(t.Patch(t.ctx, live, client.MergeFrom(before))).To(Succeed())

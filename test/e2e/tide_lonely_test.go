@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/heartbeat"
@@ -65,9 +66,9 @@ func slow(template *corev1.PodTemplateSpec) {
 func (t *tide) leaving() int {
 	t.Helper()
 	list, n := &corev1.PodList{}, 0
-	t.Expect(t.List(t.ctx, list)).To(Succeed())
+	t.list(list, client.InNamespace(t.namespace))
 	for _, pod := range list.Items {
-		if _, told := pod.Annotations[api.AnnotationOutOfSync]; pod.Namespace == t.namespace && (told || pod.DeletionTimestamp != nil) {
+		if _, told := pod.Annotations[api.AnnotationOutOfSync]; told || pod.DeletionTimestamp != nil {
 			n++
 		}
 	}

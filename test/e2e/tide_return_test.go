@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/bus/v1alpha1"
@@ -45,13 +46,17 @@ func (t *tide) survives(tides int, ending map[string]string) {
 		}
 		t.starts("service", 2)
 		t.wantPods(map[string]string{"job": pods(0, 4), "service": pods(2, 0)})
+		group := t.groupOf("service")
 		t.scale("service", 0)
 		t.starts("job", 4)
+		t.Eventually(func() bool { // Volcano, when late, would take the next pods' group along
+			return apierrors.IsNotFound(t.Get(t.ctx, keyOf(group), group))
+		}).Should(BeTrue())
 		t.Expect(t.survivors(before)).To(BeZero())
 		t.wantJob("job", batchv1alpha1.Running)
 	}
 	live := &batchv1alpha1.Job{}
-	t.Expect(t.Get(t.ctx, keyOf(job), live)).To(Succeed())
+	t.get(keyOf(job), live)
 	t.Expect(live.Spec.MaxRetry).To(Equal(int32(3)), "Volcano's default")
 	t.Expect(t.told("Job", "job", "CardsReclaimed")).NotTo(BeEmpty())
 }
@@ -67,7 +72,7 @@ func aJobThatAbortsEnds(t *tide) {
 	t.wantRunning("service", 1, 0)
 	live := &batchv1alpha1.Job{}
 	t.Eventually(func() batchv1alpha1.JobPhase {
-		t.Expect(t.Get(t.ctx, keyOf(job), live)).To(Succeed())
+		t.get(keyOf(job), live)
 		return live.Status.State.Phase
 	}).Should(Equal(batchv1alpha1.Aborted))
 	t.wantRunning("job", 0, 0)

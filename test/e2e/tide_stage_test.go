@@ -9,9 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +17,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -41,19 +39,13 @@ type tide struct {
 func (s tideScene) card() string { return "NVIDIA-" + strings.ToUpper(s.name) }
 
 func (s tideScene) fleet() []cluster.NodeProfile {
-	node := func(name, card string, count int) cluster.NodeProfile {
-		return cluster.NodeProfile{
-			Name: name, Count: count,
-			Labels:      map[string]string{"nvidia.com/gpu.product": card, "nvidia.com/gpu.memory": "81559"},
-			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "nvidia.com/gpu": resource.MustParse("4")},
-		}
-	}
-	return []cluster.NodeProfile{node(s.name, s.card(), 2), node(s.name+"-other", s.card()+"-OTHER", 1)}
+	return []cluster.NodeProfile{node(s.name, s.card(), 2, "4"), node(s.name+"-other", s.card()+"-OTHER", 1, "4")}
 }
 
-func createClasses(t *testing.T, k8s client.Client) {
+func createClasses(t *testing.T, st *stage) {
+	t.Helper()
 	for name, value := range map[string]int32{"pc-high": 80000, "pc-low": 20000} {
-		NewWithT(t).Expect(k8s.Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})).To(Succeed())
+		NewWithT(t).Expect(st.Create(t.Context(), builder.PriorityClass(name, value))).To(Succeed())
 	}
 }
 
@@ -117,13 +109,11 @@ func (t *tide) starts(name string, pods int) {
 // stay checks for some sessions that the pods of workloads are those of before.
 func (t *tide) stay(before map[types.UID]string) {
 	t.Helper()
-	t.Consistently(func() map[types.UID]string {
-		names := map[string]bool{}
-		for _, name := range before {
-			names[name] = true
-		}
-		return t.alive(slices.Collect(maps.Keys(names))...)
-	}).Should(Equal(before))
+	names := map[string]bool{}
+	for _, name := range before {
+		names[name] = true
+	}
+	t.stays(func() any { return t.alive(slices.Collect(maps.Keys(names))...) }, before)
 }
 
 // alive are the running pods of workloads, by the workload's name.
@@ -191,7 +181,7 @@ func (t *tide) fill(pods int) {
 func (t *tide) told(kind, name, reason string) []string {
 	t.Helper()
 	events := &corev1.EventList{}
-	t.Expect(t.List(t.ctx, events, client.InNamespace(t.namespace))).To(Succeed())
+	t.list(events, client.InNamespace(t.namespace))
 	var messages []string
 	for _, event := range events.Items {
 		if event.InvolvedObject.Kind == kind && event.InvolvedObject.Name == name && event.Reason == reason {

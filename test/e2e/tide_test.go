@@ -1,22 +1,20 @@
 package e2e
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/test/cluster"
-	"cardquota.dev/operator/test/deployment"
 )
 
 // tides are the scenes of the tide. Each has cards of a name of its own, so that
 // several are played at the same time on one cluster.
 var tides = []tideScene{
+	// The longest ones first.
+	{name: "failed", play: survivesFiveTidesAsFailed},
+	{name: "succeeded", play: survivesFiveTidesAsSucceeded},
 	{name: "matrix", play: inferenceTakesFromTrainingOnly, podByPod: true},
 	{name: "givers", play: trainingAloneGives, podByPod: true},
 	{name: "protected", play: whatIsProtectedStays, podByPod: true},
@@ -37,15 +35,13 @@ var tides = []tideScene{
 	{name: "younger", play: theYoungerGangGoes},
 	{name: "podsaved", play: theGangWhosePodSavedGoes},
 	{name: "groupsaved", play: theGangThatSavesInTheFutureGoes},
-	{name: "failed", play: survivesFiveTidesAsFailed},
-	{name: "succeeded", play: survivesFiveTidesAsSucceeded},
 	{name: "graceful", play: survivesATideThatWaits},
 	{name: "aborts", play: aJobThatAbortsEnds},
 	{name: "plain", play: aJobWithoutPoliciesReturnsAndWaits},
 }
 
 // atOnce is how many scenes are played at the same time.
-const atOnce = 5
+const atOnce = 8
 
 // lonely are scenes of the tide that change the scheduler for everybody.
 var lonely = []tideScene{
@@ -54,31 +50,16 @@ var lonely = []tideScene{
 	{name: "crashedpods", play: aCrashTakesNoOtherPod, podByPod: true},
 }
 
-// TestTide plays the scenes of the tide with the action cardreclaim.
-func TestTide(t *testing.T) {
-	t.Parallel() // on a cluster of its own
-	c, k8s, d := startTide(t)
-	playTides(t, c, k8s, d, func(tideScene) bool { return true })
-}
-
-// TestTideByStockReclaim plays what of it holds pod by pod, with Volcano's own
-// action reclaim.
-func TestTideByStockReclaim(t *testing.T) {
-	t.Parallel() // on a cluster of its own
-	c, k8s, d := startEvictingCluster(t)
-	playTides(t, c, k8s, d, func(scene tideScene) bool { return scene.podByPod })
-}
-
-func playTides(t *testing.T, c *cluster.Cluster, k8s client.Client, d *deployment.Deployment, played func(tideScene) bool) {
+func playTides(t *testing.T, st *stage, played func(tideScene) bool) {
 	var fleet []cluster.NodeProfile
 	for _, scene := range append(tides[:len(tides):len(tides)], lonely...) {
 		fleet = append(fleet, scene.fleet()...)
 	}
-	NewWithT(t).Expect(c.CreateNodes(t.Context(), fleet)).To(Succeed())
+	NewWithT(t).Expect(st.cluster.CreateNodes(t.Context(), fleet)).To(Succeed())
 	play := func(scene tideScene) error {
 		if played(scene) {
 			t.Run(scene.name, func(t *testing.T) {
-				scene.play(&tide{scene: newSceneOn(t, scene.name, c, k8s, d), card: scene.card(), other: scene.card() + "-OTHER"})
+				scene.play(&tide{scene: newSceneOn(t, scene.name, st), card: scene.card(), other: scene.card() + "-OTHER"})
 			})
 		}
 		return nil
@@ -95,22 +76,14 @@ func playTides(t *testing.T, c *cluster.Cluster, k8s client.Client, d *deploymen
 	}
 }
 
-// startTide starts a cluster with both programs, whose scheduler has the action
+// startTideStage starts a cluster with both programs, whose scheduler has the action
 // cardreclaim.
-func startTide(t *testing.T) (*cluster.Cluster, client.Client, *deployment.Deployment) {
-	g := NewWithT(t)
-	c, err := cluster.Start(t.Context(), cluster.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	k8s, err := newClient(c)
-	g.Expect(err).NotTo(HaveOccurred())
-	createClasses(t, k8s)
-	text, err := os.ReadFile(filepath.Join(suite.root, "config/scheduler/configmap.yaml"))
-	g.Expect(err).NotTo(HaveOccurred())
+func startTideStage(t *testing.T) *stage {
+	t.Helper()
+	st := startStage(t, cluster.Options{})
+	createClasses(t, st)
 	options := programs
-	options.Configuration = strings.Replace(string(text), `"enqueue, allocate, backfill"`, `"enqueue, allocate, backfill, cardreclaim"`, 1)
-	g.Expect(options.Configuration).To(ContainSubstring("cardreclaim\""))
-	d, err := deployment.Start(t.Context(), c, options)
-	g.Expect(err).NotTo(HaveOccurred())
-	return c, k8s, d
+	options.Configuration = shippedConfiguration(t, `"enqueue, allocate, backfill"`, `"enqueue, allocate, backfill, cardreclaim"`)
+	st.start(t, options)
+	return st
 }

@@ -100,12 +100,13 @@ func (e *engineer) waits(name string, replicas int32, queue string) {
 	e.Expect(e.running(name)).To(HaveLen(int(replicas) - 1))
 }
 
-// enforced is reason and message of condition Enforced of the policy.
+// enforced is reason and message of condition Enforced of the policy, "" before it has one.
 func (e *engineer) enforced() string {
 	e.Helper()
-	policy := e.policy()
-	condition := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionEnforced)
-	e.Expect(condition).NotTo(BeNil())
+	condition := meta.FindStatusCondition(e.policy().Status.Conditions, v1alpha1.ConditionEnforced)
+	if condition == nil {
+		return ""
+	}
 	return condition.Reason + ": " + condition.Message
 }
 
@@ -121,6 +122,6 @@ func (e *engineer) isLoaded() {
 func (e *engineer) policy() *v1alpha1.ServiceTypePolicy {
 	e.Helper()
 	policy := &v1alpha1.ServiceTypePolicy{}
-	e.Expect(e.Get(e.ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, policy)).To(Succeed())
+	e.Eventually(func() error { return e.Get(e.ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, policy) }).Should(Succeed())
 	return policy
 }

@@ -1,10 +1,7 @@
 package handbook
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +9,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"cardquota.dev/operator/test/cluster"
 )
@@ -75,16 +70,11 @@ func rendered(t *testing.T, namespace string) map[string]*unstructured.Unstructu
 	command.Stderr = &problems
 	text, err = command.Output()
 	g.Expect(err).NotTo(HaveOccurred(), problems.String())
+	all, err := cluster.Decode(text)
+	g.Expect(err).NotTo(HaveOccurred())
 	objects := map[string]*unstructured.Unstructured{}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		g.Expect(err).NotTo(HaveOccurred())
-		object := &unstructured.Unstructured{}
-		g.Expect(yaml.Unmarshal(document, &object.Object)).To(Succeed())
+	for _, object := range all {
 		objects[object.GetKind()+"/"+object.GetName()] = object
 	}
+	return objects
 }

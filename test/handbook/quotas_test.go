@@ -52,12 +52,14 @@ func (e *engineer) fillsTheNode() map[types.UID]string {
 
 // quotasHold has all pods of both made anew: by ours, each gets what its quota
 // gives, and no more although cards are free.
-func (e *engineer) quotasHold() {
+func (e *engineer) quotasHold(turns *turns) {
 	e.Helper()
 	e.types(`kubectl -n team delete pods -l 'app in (patient, trainer)'`)
 	granted := map[string]int{patient: 1, trainer: 3}
 	e.Eventually(e.counts(patient, trainer)).Should(Equal(granted))
-	e.Consistently(e.counts(patient, trainer), "8s").Should(Equal(granted), "several sessions")
+	told := turns.beats()
+	e.Eventually(turns.beats).Should(BeNumerically(">=", told+2), "several sessions later")
+	e.Expect(e.counts(patient, trainer)()).To(Equal(granted))
 }
 
 // watchesQuotas has an observer look at both and their queues from now on.

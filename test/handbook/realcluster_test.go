@@ -49,7 +49,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.types(readme[3])
 	e.types(`kubectl patch cardq llm-training --type=json -p '[{"op":"replace","path":"/spec/cards/0/quota","value":3}]'`)
 	e.runs(trainer, "llm-training", 5, 1)
-	e.quotasHold()
+	e.quotasHold(turns)
 
 	handover := e.commands(install, "## Take over from the stock scheduler, and give back")
 	e.Expect(handover).To(HaveLen(2))
@@ -65,7 +65,7 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	held = e.fillsTheNode()
 	e.types(handover[0])
 	e.goOn(held)
-	e.quotasHold()
+	e.quotasHold(turns)
 	e.exceededOnlyUnderStock(watched, turns)
 	turns.neverTwo(e, 3)
 

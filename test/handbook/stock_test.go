@@ -1,20 +1,12 @@
 package handbook
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"cardquota.dev/operator/test/cluster"
 )
@@ -42,19 +34,7 @@ func (e *engineer) runsStock() {
 
 func (e *engineer) stockDeployment() *appsv1.Deployment {
 	e.Helper()
-	text, err := os.ReadFile(filepath.Join(e.cluster.BinDir(), "volcano", "install.yaml"))
+	deployment, err := e.cluster.StockScheduler()
 	e.Expect(err).NotTo(HaveOccurred())
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		document, err := documents.Read()
-		e.Expect(errors.Is(err, io.EOF)).To(BeFalse(), "the installer has no Deployment %s", stockName.Name)
-		e.Expect(err).NotTo(HaveOccurred())
-		var kind metav1.PartialObjectMetadata
-		e.Expect(yaml.Unmarshal(document, &kind)).To(Succeed())
-		if kind.Kind == "Deployment" && kind.Name == stockName.Name {
-			deployment := &appsv1.Deployment{}
-			e.Expect(yaml.UnmarshalStrict(document, deployment)).To(Succeed())
-			return deployment
-		}
-	}
+	return deployment
 }

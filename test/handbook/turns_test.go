@@ -110,6 +110,13 @@ func (w *turns) neverTwo(e *engineer, stockTurns int) {
 	}
 }
 
+// beats is how often our scheduler told that it had closed a session.
+func (w *turns) beats() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.ours)
+}
+
 // ofStock tells whether the stock scheduler worked at a moment.
 func (w *turns) ofStock(at time.Time) bool {
 	w.mu.Lock()

@@ -44,11 +44,18 @@ func (e *engineer) runs(name, queue string, replicas int32, cards int64) {
 	})).To(Succeed())
 }
 
+// lists reads a list, again while the API server does not answer: it is called in
+// polls, which one answer that fails may not end.
+func (e *engineer) lists(list client.ObjectList, options ...client.ListOption) {
+	e.Helper()
+	e.Eventually(func() error { return e.List(e.ctx, list, options...) }).Should(Succeed())
+}
+
 // running are the pods of a Deployment whose container runs, by UID.
 func (e *engineer) running(name string) map[types.UID]string {
 	e.Helper()
 	pods := &corev1.PodList{}
-	e.Expect(e.List(e.ctx, pods, client.InNamespace(team), client.MatchingLabels{"app": name})).To(Succeed())
+	e.lists(pods, client.InNamespace(team), client.MatchingLabels{"app": name})
 	out := map[types.UID]string{}
 	for _, pod := range pods.Items {
 		if isRunning(&pod) {
@@ -81,7 +88,7 @@ func (e *engineer) counts(names ...string) func() map[string]int {
 func (e *engineer) goOn(before map[types.UID]string) {
 	e.Helper()
 	pods := &corev1.PodList{}
-	e.Expect(e.List(e.ctx, pods, client.InNamespace(team))).To(Succeed())
+	e.lists(pods, client.InNamespace(team))
 	now := map[types.UID]string{}
 	for _, pod := range pods.Items {
 		if isRunning(&pod) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 )
@@ -37,11 +38,13 @@ type engineer struct {
 	path string
 }
 
+// newEngineer starts a cluster of the test's own, beside that of another test.
 func newEngineer(t *testing.T) *engineer {
 	t.Helper()
 	if err := cluster.CanRunRealNode(); err != nil {
-		t.Skip(err)
+		missing.Skip(t, err)
 	}
+	t.Parallel()
 	e := &engineer{T: t, Gomega: NewWithT(t), ctx: t.Context()}
 	e.SetDefaultEventuallyTimeout(2 * time.Minute)
 	e.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)

@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -47,10 +48,10 @@ func TestMain(m *testing.M) {
 func images(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skipf("%s is skipped: building images needs root", t.Name())
+		missing.Skip(t, "root, to build images")
 	}
 	if _, err := exec.LookPath("buildah"); err != nil {
-		t.Skipf("%s is skipped: buildah is missing, hack/install-node-tools.sh installs it", t.Name())
+		missing.Skip(t, "buildah, hack/install-node-tools.sh installs it")
 	}
 	built.Do(buildAll)
 	if built.err != nil {

@@ -21,11 +21,13 @@ func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 	root, err := cluster.ModuleRoot()
 	g.Expect(err).NotTo(HaveOccurred())
 	tree, second := t.TempDir(), t.TempDir()
-	for _, path := range append(buildContext(t), "Dockerfile", "hack/images.sh", "hack/sbom") {
+	for _, path := range append(buildContext(t), "Dockerfile", "hack/images.sh", "hack/stamped-build.sh", "hack/folders.sh", "hack/sbom") {
 		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(tree, path)), 0o755)).To(Succeed())
 		output, err := exec.Command("cp", "-r", filepath.Join(root, path), filepath.Join(tree, path)).CombinedOutput()
 		g.Expect(err).NotTo(HaveOccurred(), string(output))
 	}
+	t.Setenv("GOCACHE", goEnv(t, "GOCACHE")) // by default it lies where the next line points elsewhere
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())  // what is kept of the first is not the second
 	g.Expect(build(tree, second)).To(Succeed())
 	for name := range programs {
 		again, err := open(filepath.Join(second, name+".tar"))
@@ -39,6 +41,13 @@ func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 		}
 		g.Expect(bills[0]).To(Equal(bills[1]), "the bill of materials of %s", name)
 	}
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	value, err := exec.Command("go", "env", name).Output()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return strings.TrimSpace(string(value))
 }
 
 var copied = regexp.MustCompile(`(?m)^COPY ([^-].*) \S+$`)

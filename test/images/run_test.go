@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -23,7 +24,7 @@ func TestTheImagesRunRestricted(t *testing.T) {
 		WithoutVolcano: true, WithoutKwok: true, WithKubeScheduler: true, RealNode: &cluster.RealNode{},
 	})
 	if errors.Is(err, cluster.ErrNoRealNode) || errors.Is(err, cluster.ErrNotBuilt) {
-		t.Skipf("%s is skipped: %v", t.Name(), err)
+		missing.Skip(t, err)
 	}
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {

@@ -1,17 +1,18 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // object makes a CardQuota from the JSON-like parts of a spec, so that values
@@ -45,6 +46,7 @@ func with(e map[string]any, key string, value any) map[string]any {
 }
 
 func TestAPIRules(t *testing.T) {
+	t.Parallel()
 	need(t)
 	many := func(n int) map[string]any {
 		entries := make([]any, n)
@@ -130,22 +132,19 @@ func TestAPIRules(t *testing.T) {
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
-			g := gomega.NewWithT(t)
-			name := tc.name
-			if name == "" {
-				name = "rule"
-			}
-			err := admin.Create(t.Context(), object(name, tc.spec), client.DryRunAll, client.FieldValidation("Strict"))
-			if tc.wantError == "" {
-				g.Expect(err).NotTo(gomega.HaveOccurred())
-				return
-			}
-			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.wantError)))
+			refuses(t, object(cmp.Or(tc.name, "rule"), tc.spec), tc.wantError)
 		})
 	}
 }
 
+// refuses expects that the API server refuses an object with a text, or accepts it for "".
+func refuses(t *testing.T, o client.Object, text string) {
+	t.Helper()
+	check.Says(t, admin.Create(t.Context(), o, client.DryRunAll, client.FieldValidation("Strict")), text)
+}
+
 func TestAPIDefaultsAreVisible(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	u := object("rule", nil)
 	g.Expect(admin.Create(t.Context(), u, client.DryRunAll)).To(gomega.Succeed())
@@ -155,6 +154,7 @@ func TestAPIDefaultsAreVisible(t *testing.T) {
 }
 
 func TestQueueNameCannotBeChanged(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	cases := map[string]struct {
 		before, after string
@@ -170,7 +170,7 @@ func TestQueueNameCannotBeChanged(t *testing.T) {
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
 			quota := newQuota("rename", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = tc.before })
-			create(t, quota)
+			admin.Make(t, quota)
 			base := quota.DeepCopy()
 			quota.Spec.QueueName = tc.after
 			quota.Spec.Project = "changed"
@@ -185,9 +185,10 @@ func TestQueueNameCannotBeChanged(t *testing.T) {
 }
 
 func TestCardQuotasAreSelectedByTenant(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	for _, name := range []string{"select-a", "select-b"} {
-		create(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Tenant = name }))
+		admin.Make(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Tenant = name }))
 	}
 	var list v1alpha1.CardQuotaList
 	g.Expect(admin.List(t.Context(), &list, client.MatchingFields{"spec.tenant": "select-a"})).To(gomega.Succeed())
@@ -196,20 +197,22 @@ func TestCardQuotasAreSelectedByTenant(t *testing.T) {
 }
 
 func TestSamplesAreAccepted(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	files, err := filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	seen := 0
+	seen := map[string]int{}
 	for _, file := range files {
 		objects, err := readObjects(file)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		for _, o := range objects {
-			if o.GetKind() != "CardQuota" {
-				continue
+			switch o.GetKind() {
+			case "CardQuota", "ServiceTypePolicy":
+				seen[o.GetKind()]++
+				refuses(t, o, "")
 			}
-			seen++
-			g.Expect(admin.Create(t.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).To(gomega.Succeed(), file)
 		}
 	}
-	g.Expect(seen).To(gomega.BeNumerically(">=", 3), "samples")
+	g.Expect(seen["CardQuota"]).To(gomega.BeNumerically(">=", 3), "samples")
+	g.Expect(seen["ServiceTypePolicy"]).To(gomega.BeNumerically(">=", 1))
 }

@@ -5,18 +5,14 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/test/scene"
 )
-
-// notFound matches the error of reading what is gone.
-func notFound() gomega.OmegaMatcher {
-	return gomega.WithTransform(apierrors.IsNotFound, gomega.BeTrue())
-}
 
 func readError[T any](read func() (T, error)) func() error {
 	return func() error {
@@ -26,17 +22,15 @@ func readError[T any](read func() (T, error)) func() error {
 }
 
 func TestEmptyQueueGoesWithItsCardQuota(t *testing.T) {
-	g := need(t)
-	name := unique(t, "")
-	quota := newQuota(name, nil)
-	ready(t, quota)
+	g, name, quota := begin(t)
 	g.Expect(quota.Finalizers).To(gomega.BeEmpty(), "the finalizer is the operator's")
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(readError(queueOf(t, name))).Should(notFound())
-	g.Eventually(readError(statusOf(t, name))).Should(notFound())
+	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
+	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
 }
 
 func TestQueueThatWasThereBeforeStays(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	name := unique(t, "")
 	newNode(t, name, "NVIDIA-H200")
@@ -45,16 +39,16 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	}}}
 	queue.Spec.Weight = 3
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("kubectl-create"))).To(gomega.Succeed())
-	t.Cleanup(func() { remove(t, queue) })
+	t.Cleanup(func() { admin.Remove(t, queue) })
 	quota := newQuota(name, nil)
 	ready(t, quota)
-	g.Eventually(events(t, quota, "Adopted")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.Events(t, quota, "Adopted")).Should(gomega.HaveLen(1))
 	pod := newPod(name, name, "", 1)
-	create(t, pod)
+	admin.Make(t, pod)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
 
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(readError(statusOf(t, name))).Should(notFound(), "nobody waits for a Queue that stays")
+	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound(), "nobody waits for a Queue that stays")
 	g.Consistently(func(g gomega.Gomega) {
 		after, err := queueOf(t, name)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -73,40 +67,34 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 }
 
 func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
-	g := need(t)
-	name := unique(t, "")
+	g, name, quota := begin(t)
 	newNode(t, name, "NVIDIA-H200")
-	quota := newQuota(name, nil)
-	ready(t, quota)
 	// Seeing the pod in the status tells that a count has just been made; what
 	// comes right after it is counted a second later.
 	probe := newPod(name, name, "", 1)
-	create(t, probe)
+	admin.Make(t, probe)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
-	remove(t, probe)
+	admin.Remove(t, probe)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "0"))
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: name}}
 	group.Spec.Queue = name
-	create(t, group)
+	admin.Make(t, group)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Consistently(readError(queueOf(t, name))).WithTimeout(3 * time.Second).Should(gomega.Succeed())
 	g.Expect(condition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
-	remove(t, group)
-	g.Eventually(readError(queueOf(t, name))).Should(notFound())
+	admin.Remove(t, group)
+	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
 }
 
 func TestQueueInUseIsDrainedFirst(t *testing.T) {
-	g := need(t)
-	name := unique(t, "")
+	g, name, quota := begin(t)
 	newNode(t, name, "NVIDIA-H200")
-	quota := newQuota(name, nil)
-	ready(t, quota)
 	pod := newPod(name, name, name, 4)
-	create(t, pod)
+	admin.Make(t, pod)
 	setPod(t, pod, running)
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: name}}
 	group.Spec.Queue = name
-	create(t, group)
+	admin.Make(t, group)
 	g.Eventually(summary(t, name)).Should(gomega.Equal("4/8 NVIDIA-H200"))
 
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
@@ -119,93 +107,80 @@ func TestQueueInUseIsDrainedFirst(t *testing.T) {
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.And(gomega.HavePrefix("False/Draining"),
 		gomega.ContainSubstring("its 2 unfinished pods and PodGroups")))
 	g.Expect(summary(t, name)()).To(gomega.Equal("4/0 NVIDIA-H200"))
-	g.Expect(events(t, quota, "OverQuota")()).To(gomega.BeEmpty(), "deleting a CardQuota is no news of over-use")
+	g.Expect(admin.Events(t, quota, "OverQuota")()).To(gomega.BeEmpty(), "deleting a CardQuota is no news of over-use")
 
 	setPod(t, pod, succeeded)
 	g.Consistently(readError(queueOf(t, name))).Should(gomega.Succeed(), "the PodGroup still names the queue")
 	g.Expect(admin.Delete(t.Context(), group)).To(gomega.Succeed())
-	g.Eventually(readError(queueOf(t, name))).Should(notFound())
-	g.Eventually(readError(statusOf(t, name))).Should(notFound())
+	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
+	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
 }
 
 func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	name := unique(t, "")
 	first := newQuota(name+"-1", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
 	ready(t, first)
 	pod := newPod(name, name, "", 1)
-	create(t, pod)
+	admin.Make(t, pod)
 	g.Eventually(statusOf(t, first.Name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
 	g.Expect(admin.Delete(t.Context(), first)).To(gomega.Succeed())
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal("{}"))
 	heir := newQuota(name+"-2", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
-	create(t, heir)
-	g.Eventually(readError(statusOf(t, first.Name))).Should(notFound(), "nobody waits for a queue that goes on")
+	admin.Make(t, heir)
+	g.Eventually(readError(statusOf(t, first.Name))).Should(scene.NotFound(), "nobody waits for a queue that goes on")
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
 	g.Eventually(condition(t, heir.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
-	remove(t, pod)
+	admin.Remove(t, pod)
 }
 
 func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	name := unique(t, "")
 	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
 	ready(t, quota)
+	patch(t, builder.Queue(name).UID("").Obj(), "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
 	before, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(func() { remove(t, before) })
+	t.Cleanup(func() { admin.Remove(t, before) })
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(readError(statusOf(t, name))).Should(notFound())
+	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
 	after, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.Annotations).To(gomega.Equal(before.Annotations))
 	g.Expect(after.Spec).To(gomega.BeComparableTo(before.Spec))
 	for _, fields := range after.ManagedFields {
+		if fields.Subresource == "" {
+			g.Expect(fields.Manager).To(gomega.Equal("somebody"))
+		}
 		g.Expect(fields.Manager).NotTo(gomega.Equal("cardquota"))
 	}
+	g.Expect(after.ManagedFields).To(gomega.ContainElement(gomega.HaveField("Manager", "somebody")))
 	// Another CardQuota of that name takes it up without a quarrel.
 	again := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 1 })
-	create(t, again)
+	admin.Make(t, again)
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":1}`))
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
-	g.Eventually(events(t, again, "Adopted")).Should(gomega.HaveLen(1))
-	remove(t, again)
+	g.Eventually(admin.Events(t, again, "Adopted")).Should(gomega.HaveLen(1))
+	admin.Remove(t, again)
 	g.Expect(readError(queueOf(t, name))()).To(gomega.Succeed(), "what was retained once is nobody's to delete")
 }
 
-func TestRetainedQueueKeepsTheFieldsOfOthers(t *testing.T) {
-	g := need(t)
-	name := unique(t, "")
-	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
-	ready(t, quota)
-	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	patch(t, queue, "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
-	t.Cleanup(func() { remove(t, queue) })
-	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(readError(statusOf(t, name))).Should(notFound())
-	after, err := queueOf(t, name)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	var managers []string
-	for _, fields := range after.ManagedFields {
-		if fields.Subresource == "" {
-			managers = append(managers, fields.Manager)
-		}
-	}
-	g.Expect(managers).To(gomega.Equal([]string{"somebody"}))
-}
-
 func TestDefaultQueueIsGivenBack(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{"example.com/cost-centre": "1"}}}
 	queue.Spec.Weight, queue.Spec.Parent = 1, "root"
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("vc-scheduler"))).To(gomega.Succeed())
-	t.Cleanup(func() { remove(t, queue) })
+	t.Cleanup(func() { admin.Remove(t, queue) })
 	quota := newQuota(unique(t, ""), func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "default" })
 	ready(t, quota)
 	pod := newPod(quota.Name, "default", "", 1)
-	create(t, pod)
+	admin.Make(t, pod)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(readError(statusOf(t, quota.Name))).Should(notFound())
+	g.Eventually(readError(statusOf(t, quota.Name))).Should(scene.NotFound())
 	after, err := queueOf(t, "default")()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.UID).To(gomega.Equal(queue.UID))
@@ -216,6 +191,7 @@ func TestDefaultQueueIsGivenBack(t *testing.T) {
 }
 
 func TestDeletedAndMadeAgain(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	name := unique(t, "")
 	for round := range 3 {
@@ -224,19 +200,20 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 		setState(t, name, v1beta1.QueueStateOpen)
 		g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 		g.Expect(summary(t, name)()).To(gomega.Equal([]string{"0/0 NVIDIA-H200", "0/1 NVIDIA-H200", "0/2 NVIDIA-H200"}[round]))
-		remove(t, quota)
-		g.Eventually(readError(queueOf(t, name))).Should(notFound())
+		admin.Remove(t, quota)
+		g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
 	}
 }
 
 func TestUnrelatedQueuesAreNeverTouched(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: unique(t, ""), Annotations: map[string]string{"volcano.sh/card.quota": "{broken"}}}
-	create(t, queue)
+	admin.Make(t, queue)
 	before, err := queueOf(t, queue.Name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	pod := newPod(queue.Name, queue.Name, "", 1)
-	create(t, pod)
+	admin.Make(t, pod)
 	g.Consistently(func() (string, error) {
 		after, err := queueOf(t, queue.Name)()
 		return after.ResourceVersion, err

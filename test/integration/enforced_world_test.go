@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -12,13 +11,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/testing/builder"
 )
 
 const (
@@ -32,6 +31,8 @@ type scheduler struct {
 	// mu guards report, which the next beat writes.
 	mu     sync.Mutex
 	report heartbeat.Report
+	// beats is how many sessions were closed.
+	beats int
 }
 
 // inForce makes the scheduler's ConfigMap and the policy, waits until the
@@ -43,15 +44,15 @@ func inForce(t *testing.T) *scheduler {
 	objects, err := readObjects(filepath.Join(root, "config", "scheduler", "configmap.yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	for _, object := range objects {
-		create(t, object)
+		admin.Make(t, object)
 	}
-	create(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}})
-	g.Eventually(policyCondition(t, v1alpha1.ConditionConfigSynced)).WithTimeout(waitLong).Should(gomega.HavePrefix("True/"))
+	admin.Make(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}})
+	g.Eventually(policyCondition(t, v1alpha1.ConditionConfigSynced)).Should(gomega.HavePrefix("True/"))
 	policy := &v1alpha1.ServiceTypePolicy{}
 	g.Expect(admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)).To(gomega.Succeed())
 	g.Expect(policy.Status.ConfigHash).NotTo(gomega.BeEmpty())
 	t.Cleanup(func() {
-		remove(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: heartbeat.LeaseName}})
+		admin.Remove(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: heartbeat.LeaseName}})
 	})
 	return &scheduler{t: t, report: heartbeat.Report{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: policy.Status.ConfigHash}}
 }
@@ -74,6 +75,7 @@ func (s *scheduler) beat(ctx context.Context, ago time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.report.At = time.Now().Add(-ago)
+	s.beats++
 	lease := s.report.Lease(systemNamespace)
 	err := admin.Create(ctx, lease)
 	if !apierrors.IsAlreadyExists(err) {
@@ -86,9 +88,16 @@ func (s *scheduler) beat(ctx context.Context, ago time.Duration) error {
 	return admin.Update(ctx, lease, client.FieldOwner("cardquota-scheduler"))
 }
 
-// keepBeating beats every two seconds. The function that it returns stops that
-// and tells when the last session was closed.
-func (s *scheduler) keepBeating() (stop func() time.Time) {
+// sessions is how many sessions were closed.
+func (s *scheduler) sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.beats
+}
+
+// keepBeating beats five times a second, ten times as often as the scheduler.
+// The function that it returns stops that.
+func (s *scheduler) keepBeating() (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -99,18 +108,15 @@ func (s *scheduler) keepBeating() (stop func() time.Time) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(2 * time.Second):
+			case <-time.After(200 * time.Millisecond):
 			}
 		}
 	})
-	stop = func() time.Time {
+	stop = func() {
 		cancel()
 		done.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.report.At
 	}
-	s.t.Cleanup(func() { stop() })
+	s.t.Cleanup(stop)
 	return stop
 }
 
@@ -124,10 +130,11 @@ func (s *scheduler) says(change func(*heartbeat.Report)) {
 }
 
 // lead writes the leader Lease as a scheduler does that was elected a while ago.
+// It holds for two seconds, not for the usual fifteen.
 func lead(t *testing.T, identity string, ago time.Duration) {
 	now := time.Now()
-	create(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "volcano"}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: &identity, LeaseDurationSeconds: ptr.To(int32(15)),
+	admin.Make(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "volcano"}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: &identity, LeaseDurationSeconds: ptr.To(int32(2)),
 		AcquireTime: &metav1.MicroTime{Time: now.Add(-ago)}, RenewTime: &metav1.MicroTime{Time: now},
 	}})
 }
@@ -138,7 +145,7 @@ func stockPod(t *testing.T) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: stockScheduler, Labels: map[string]string{"app": "volcano-scheduler"}},
 		Spec:       corev1.PodSpec{NodeName: "somewhere", Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
-	create(t, pod)
+	admin.Make(t, pod)
 	setPod(t, pod, running)
 	return pod
 }
@@ -153,12 +160,5 @@ func bind(t *testing.T, pod *corev1.Pod, node string) {
 
 // policyCondition reads a condition of the policy like condition.
 func policyCondition(t *testing.T, kind string) func() (string, error) {
-	return func() (string, error) {
-		policy := &v1alpha1.ServiceTypePolicy{}
-		err := admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)
-		if c := meta.FindStatusCondition(policy.Status.Conditions, kind); c != nil {
-			return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message), err
-		}
-		return "", err
-	}
+	return admin.Condition(t, builder.ServiceTypePolicy().Obj(), kind)
 }

@@ -5,39 +5,35 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/cardquota"
 	"cardquota.dev/operator/internal/controller/enforced"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
-	"cardquota.dev/operator/test/deployment"
-	"cardquota.dev/operator/test/testenv"
+	"cardquota.dev/operator/test/scene"
 )
 
 const (
@@ -50,8 +46,9 @@ const (
 var (
 	// admin may do everything and plays users, Volcano and kubelets. It is nil
 	// when there is no control plane.
-	admin       client.WithWatch
-	adminConfig *rest.Config
+	admin scene.World
+	// unbuilt is why there is none.
+	unbuilt error
 	// metrics is what the operator under test exports.
 	metrics = prometheus.NewPedanticRegistry()
 	// root is the folder of the project.
@@ -70,62 +67,62 @@ func TestMain(m *testing.M) {
 // need skips a test, by name, when there is no control plane to run it on.
 func need(t *testing.T) *gomega.WithT {
 	t.Helper()
-	if admin == nil {
-		t.Skip("no control plane: bin/controlplane/etcd and kube-apiserver have not been built")
+	if admin.WithWatch == nil {
+		missing.Skip(t, unbuilt)
 	}
-	g := gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(waitLong)
-	g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	g.SetDefaultConsistentlyDuration(1500 * time.Millisecond)
-	return g
+	return scene.Expect(t)
 }
 
 func run(m *testing.M) (code int, err error) {
 	if root, err = cluster.ModuleRoot(); err != nil {
 		return 1, err
 	}
-	assets := filepath.Join(root, "bin", "controlplane")
-	for _, binary := range []string{"etcd", "kube-apiserver"} {
-		if _, err := os.Stat(filepath.Join(assets, binary)); errors.Is(err, fs.ErrNotExist) {
-			return m.Run(), nil
-		}
-	}
 	ctrl.SetLogger(logger())
-	volcano, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "volcano.sh/volcano").Output()
-	if err != nil {
-		return 1, fmt.Errorf("find Volcano's CRDs: %w", err)
-	}
-	environment := testenv.New(assets,
-		filepath.Join(root, "config", "crd", "bases"),
-		filepath.Join(string(bytes.TrimSpace(volcano)), "config", "crd", "volcano", "bases"))
-	if adminConfig, err = environment.Start(); err != nil {
-		return 1, fmt.Errorf("start control plane: %w", err)
-	}
-	defer func() { err = errors.Join(err, environment.Stop()) }()
-	adminConfig.QPS, adminConfig.Burst = 1000, 2000
-
-	scheme, err := deployment.Scheme()
-	if err != nil {
-		return 1, err
-	}
-	if admin, err = client.NewWithWatch(adminConfig, client.Options{Scheme: scheme}); err != nil {
-		return 1, err
-	}
 	ctx, stop := context.WithCancel(context.Background())
-	stopped := make(chan error, 1)
-	if err := install(ctx); err != nil {
-		stop()
-		return 1, err
+	defer stop()
+	server, err := cluster.Start(ctx, cluster.Options{APIServerOnly: true})
+	if errors.Is(err, cluster.ErrNotBuilt) {
+		unbuilt = err
+		return m.Run(), nil
 	}
-	mgr, err := operator(ctx, scheme)
 	if err != nil {
-		stop()
 		return 1, err
 	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	if admin, err = scene.New(server.Config()); err != nil {
+		return 1, err
+	}
+	if err := install(ctx, server); err != nil {
+		return 1, err
+	}
+	served := func(ctx context.Context) (bool, error) {
+		return admin.List(ctx, &v1alpha1.CardQuotaList{}) == nil && admin.List(ctx, &v1alpha1.ServiceTypePolicyList{}) == nil, nil
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, scene.Patience, true, served); err != nil {
+		return 1, fmt.Errorf("wait for the CRDs: %w", err)
+	}
+	if err := runMany(); err != nil {
+		return 1, err
+	}
+	mgr, err := operator(ctx)
+	if err != nil {
+		return 1, err
+	}
+	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
 	code = m.Run()
 	stop()
 	return code, <-stopped
+}
+
+// runMany lets more tests run at once than there are cores: they mostly wait. A
+// number that the command line names stands.
+func runMany() error {
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) {
+		return p.Value.Set("12")
+	}
+	return nil
 }
 
 // logger is silent unless LOG is set: what a test needs is in its failure.
@@ -137,21 +134,22 @@ func logger() logr.Logger {
 }
 
 // install makes the namespaces and the operator's rights as they are shipped.
-func install(ctx context.Context) error {
+func install(ctx context.Context, server *cluster.Cluster) error {
 	for _, name := range []string{systemNamespace, labNamespace} {
-		if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		if err := admin.Create(ctx, builder.Namespace(name)); err != nil {
 			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
+	files, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("find CRDs: %d files: %w", len(files), err)
+	}
 	for _, file := range []string{"manager_serviceaccount.yaml", "manager_role.yaml", "manager_rolebinding.yaml"} {
-		objects, err := readObjects(filepath.Join(root, "config", "rbac", file))
-		if err != nil {
+		files = append(files, filepath.Join(root, "config", "rbac", file))
+	}
+	for _, file := range files {
+		if err := server.ApplyFile(ctx, file); err != nil {
 			return err
-		}
-		for _, object := range objects {
-			if err := admin.Create(ctx, object); err != nil {
-				return fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
-			}
 		}
 	}
 	return nil
@@ -159,14 +157,14 @@ func install(ctx context.Context) error {
 
 // operator is the manager as cmd/manager makes it, as the shipped
 // ServiceAccount.
-func operator(ctx context.Context, scheme *runtime.Scheme) (ctrl.Manager, error) {
-	config := rest.CopyConfig(adminConfig)
+func operator(ctx context.Context) (ctrl.Manager, error) {
+	config := rest.CopyConfig(admin.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: []string{
 		"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated",
 	}}
 	config.QPS, config.Burst = 500, 1000
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        scheme,
+		Scheme:                        admin.Scheme(),
 		Cache:                         cardquota.CacheOptions(),
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		LeaderElection:                true,
@@ -201,18 +199,5 @@ func readObjects(file string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	var objects []*unstructured.Unstructured
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); err != nil {
-			if errors.Is(err, io.EOF) {
-				return objects, nil
-			}
-			return nil, fmt.Errorf("read %s: %w", file, err)
-		}
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
-	}
+	return cluster.Decode(content)
 }

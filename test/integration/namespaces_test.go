@@ -9,11 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/scene"
 )
 
 func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
+	t.Parallel()
 	need(t)
 	expression := func(key, operator any, values ...any) map[string]any {
 		e := map[string]any{"key": key, "operator": operator}
@@ -70,18 +75,12 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
-			g := gomega.NewWithT(t)
-			err := admin.Create(t.Context(), object("rule", map[string]any{"namespaceSelector": tc.selector}), client.DryRunAll, client.FieldValidation("Strict"))
-			if tc.wantError == "" {
-				g.Expect(err).NotTo(gomega.HaveOccurred())
-				return
-			}
-			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.wantError)))
+			refuses(t, object("rule", map[string]any{"namespaceSelector": tc.selector}), tc.wantError)
 		})
 	}
 }
 
-const selectorKey = "volcano.sh/namespace-selector"
+const selectorKey, quotaKey = "volcano.sh/namespace-selector", "volcano.sh/card.quota"
 
 // chooses makes a CardQuota whose queue is for a team.
 func chooses(name, team string) *v1alpha1.CardQuota {
@@ -91,6 +90,7 @@ func chooses(name, team string) *v1alpha1.CardQuota {
 }
 
 func TestTheSelectorReachesTheQueueAndLeavesIt(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	name := unique(t, "")
 	quota := chooses(name, "chat")
@@ -110,35 +110,43 @@ func TestTheSelectorReachesTheQueueAndLeavesIt(t *testing.T) {
 	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 }
 
-func TestAForeignSelectorIsReplacedAndTheWriterNamed(t *testing.T) {
-	g := need(t)
-	for title, change := range map[string]func(map[string]string){
-		"opened":   func(a map[string]string) { a[selectorKey] = `{}` },
-		"removed":  func(a map[string]string) { delete(a, selectorKey) },
-		"nonsense": func(a map[string]string) { a[selectorKey] = `]` },
-	} {
-		t.Run(title, func(t *testing.T) {
-			name := "selector-" + title
-			quota := chooses(name, "chat")
-			ready(t, quota)
-			patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { change(q.Annotations) })
-			g.Eventually(annotation(t, name, selectorKey)).Should(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
-			who := "kubectl-edit wrote"
-			if title == "removed" { // which leaves no trace
-				who = "somebody changed or removed"
-			}
-			g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced: " + who + " volcano.sh/namespace-selector on queue " + name))
-		})
+// Server-side apply keeps no trace of who removed a field.
+func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
+	t.Parallel()
+	need(t)
+	edit := func(change func(map[string]string)) func(*testing.T, string) {
+		return func(t *testing.T, name string) {
+			patch(t, builder.Queue(name).UID("").Obj(), "kubectl-edit", func(q *v1beta1.Queue) { change(q.Annotations) })
+		}
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		write func(*testing.T, string)
+		want  string
+	}{
+		"opened":        {edit(func(a map[string]string) { a[selectorKey] = `{}` }), "kubectl-edit wrote " + selectorKey},
+		"removed":       {edit(func(a map[string]string) { delete(a, selectorKey) }), "somebody changed or removed " + selectorKey},
+		"nonsense":      {edit(func(a map[string]string) { a[selectorKey] = `]` }), "kubectl-edit wrote " + selectorKey},
+		"removed-quota": {edit(func(a map[string]string) { delete(a, quotaKey) }), "somebody changed or removed " + quotaKey},
+		"applied": {func(t *testing.T, name string) {
+			config := apply.Queue(name).WithAnnotations(map[string]string{"volcano.sh/service.type": "inference"}).WithSpec(apply.QueueSpec().WithReclaimable(false))
+			scene.Expect(t).Expect(admin.Apply(t.Context(), config, client.FieldOwner("argocd"), client.ForceOwnership)).To(gomega.Succeed())
+		}, "argocd wrote spec.reclaimable, volcano.sh/service.type"},
+	}) {
+		g, name := scene.Expect(t), unique(t, "")
+		ready(t, chooses(name, "chat"))
+		before, err := queueOf(t, name)()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		tc.write(t, name)
+		g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced: " + tc.want + " on queue " + name))
+		g.Eventually(queueOf(t, name)).Should(gomega.SatisfyAll(
+			gomega.HaveField("Annotations", before.Annotations), gomega.HaveField("Spec", before.Spec)))
 	}
 }
 
 // A CardQuota that does not choose leaves a selector that was written by hand to
 // its writer: it only ever takes away.
 func TestASelectorOfOthersStaysOnAQueueThatDoesNotChoose(t *testing.T) {
-	g := need(t)
-	name := unique(t, "")
-	quota := newQuota(name, nil)
-	ready(t, quota)
+	g, name, quota := begin(t)
 	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Annotations[selectorKey] = `{}` })
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
@@ -147,6 +155,7 @@ func TestASelectorOfOthersStaysOnAQueueThatDoesNotChoose(t *testing.T) {
 
 // What the schema cannot refuse, the status does, and the queue is not opened.
 func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	name := unique(t, "")
 	quota := chooses(name, "chat")
@@ -159,7 +168,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 		gomega.HavePrefix("False/InvalidNamespaceSelector: spec.namespaceSelector is not valid, so queue "+name+" keeps what it had"),
 		gomega.ContainSubstring("no label value!")))
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
-	g.Eventually(events(t, quota, "InvalidNamespaceSelector")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.Events(t, quota, "InvalidNamespaceSelector")).Should(gomega.HaveLen(1))
 	g.Expect(annotation(t, name, selectorKey)()).To(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
 	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 
@@ -168,7 +177,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 
 	fresh := unique(t, "-new")
-	create(t, chooses(fresh, "no label value!"))
+	admin.Make(t, chooses(fresh, "no label value!"))
 	g.Eventually(condition(t, fresh, "QueueSynced")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
 	_, err := queueOf(t, fresh)()
 	g.Expect(client.IgnoreNotFound(err)).To(gomega.Succeed())
@@ -178,7 +187,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 // setReady plays the kubelet of a node.
 func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := scene.Expect(t)
 	node := &corev1.Node{}
 	g.Expect(admin.Get(t.Context(), client.ObjectKey{Name: name}, node)).To(gomega.Succeed())
 	base := node.DeepCopy()
@@ -187,6 +196,7 @@ func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
 }
 
 func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
+	t.Parallel()
 	g := need(t)
 	name := unique(t, "")
 	const model = "NVIDIA-B300" // of this test alone
@@ -212,8 +222,8 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + fmt.Sprintf(sum, 6) + "3 by " + name + "-c, 2 by " + name + "-b)"))
 	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/OverAllocationAllowed: " + fmt.Sprintf(sum, 2)))
 	g.Eventually(satisfied("-c")).Should(gomega.SatisfyAll(gomega.HavePrefix("False/OverAllocated: "+fmt.Sprintf(sum, 3)), gomega.ContainSubstring("denies to raise it")))
-	g.Eventually(events(t, warns, "OverAllocated")).Should(gomega.HaveLen(1))
-	g.Expect(events(t, allows, "OverAllocated")()).To(gomega.BeEmpty())
+	g.Eventually(admin.Events(t, warns, "OverAllocated")).Should(gomega.HaveLen(1))
+	g.Expect(admin.Events(t, allows, "OverAllocated")()).To(gomega.BeEmpty())
 	for _, suffix := range []string{"-a", "-b", "-c"} {
 		g.Expect(condition(t, name+suffix, "Ready")()).To(gomega.HavePrefix("True/Ready"))
 	}
@@ -234,6 +244,6 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	// One goes, and its cards are no longer granted.
 	patch(t, denies, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 5 })
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + model + ": 10 granted"))
-	remove(t, allows)
+	admin.Remove(t, allows)
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 }

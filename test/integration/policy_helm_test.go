@@ -27,7 +27,7 @@ func TestHelm4NeedsForce(t *testing.T) {
 	g.Expect(helmApplies(t)).To(gomega.Succeed())
 	t.Cleanup(func() {
 		for _, name := range []string{schedulerConfigMap, schedulerConfigMap + "-original"} {
-			remove(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name}})
+			admin.Remove(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name}})
 		}
 	})
 	policy := newPolicy(t, nil)
@@ -44,6 +44,6 @@ func TestHelm4NeedsForce(t *testing.T) {
 		g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(ours))
 		g.Eventually(synced(t)).Should(gomega.HavePrefix("True/ConfigCorrected: helm at "))
 	}
-	remove(t, policy)
+	admin.Remove(t, policy)
 	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(byHand))
 }

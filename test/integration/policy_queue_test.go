@@ -1,14 +1,13 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"github.com/onsi/gomega"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
 )
@@ -33,7 +32,7 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 	for _, kind := range []string{"inference", "training", "notebook"} {
 		quotas[kind] = newQuota(unique(t, "-"+kind), func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = kind })
 		queues[kind] = quotas[kind].Name
-		create(t, quotas[kind])
+		admin.Make(t, quotas[kind])
 	}
 	expect := func(when, inference, training, notebook string) {
 		t.Helper()
@@ -69,19 +68,19 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 		gomega.ContainSubstring(`"notebook", which is not reclaimable`), gomega.ContainSubstring("lower priority")))
 	g.Consistently(worth(t, queues["inference"])).Should(gomega.Equal("90000/false"), "what was in force stays")
 	g.Expect(policyStatus(t)()).To(gomega.HaveField("ServiceTypes", gomega.ContainElement(gomega.HaveField("Priority", int32(90000)))))
-	g.Eventually(policyEvents(t, policy, "InvalidPolicy")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.Events(t, policy, "InvalidPolicy")).Should(gomega.HaveLen(1))
 
-	remove(t, policy)
+	admin.Remove(t, policy)
 	expect("without the policy", "80000/false", "20000/true", "0/unset")
 	for _, quota := range quotas {
-		g.Expect(events(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty(), "a policy is no foreign change")
+		g.Expect(admin.Events(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty(), "a policy is no foreign change")
 	}
 }
 
 func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	g := need(t)
 	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-low"}, Value: 7}
-	create(t, foreign)
+	admin.Make(t, foreign)
 	newSchedulerConfig(t, schedulerConfigMap, byHand)
 	classes := func() (map[string]int32, error) {
 		var list schedulingv1.PriorityClassList
@@ -96,7 +95,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	}
 	policy := newPolicy(t, nil)
 	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 80000, "pc-medium": 60000, "pc-normal": 40000, "pc-low": 7}))
-	g.Eventually(policyEvents(t, policy, "PriorityClassKept")).Should(gomega.ConsistOf(gomega.ContainSubstring("pc-low has value 7")))
+	g.Eventually(admin.Events(t, policy, "PriorityClassKept")).Should(gomega.ConsistOf(gomega.ContainSubstring("pc-low has value 7")))
 
 	g.Expect(admin.Delete(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-high"}})).To(gomega.Succeed())
 	g.Eventually(classes).Should(gomega.HaveKeyWithValue("pc-high", int32(80000)), "made again")
@@ -104,13 +103,13 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 		p.Spec.PriorityClasses = &[]v1alpha1.PriorityClassSpec{{Name: "pc-high", Value: 90000}, {Name: "pc-low", Value: 7}}
 	})
 	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 90000, "pc-low": 7}))
-	remove(t, policy)
+	admin.Remove(t, policy)
 	g.Expect(classes()).To(gomega.Equal(map[string]int32{"pc-low": 7}), "what somebody else made stays")
-	g.Expect(gone(t.Context(), foreign)).NotTo(gomega.Succeed())
+	g.Expect(admin.Gone(t.Context(), foreign)()).To(gomega.BeFalse())
 }
 
 func TestPolicyRules(t *testing.T) {
-	g := need(t)
+	need(t)
 	types := func(types ...v1alpha1.ServiceTypeSpec) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{ServiceTypes: types}
 	}
@@ -133,16 +132,8 @@ func TestPolicyRules(t *testing.T) {
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
-			policy := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: tc.spec}
-			if tc.name != "" {
-				policy.Name = tc.name
-			}
-			err := admin.Create(t.Context(), policy, client.DryRunAll, client.FieldValidation("Strict"))
-			if tc.want == "" {
-				g.Expect(err).NotTo(gomega.HaveOccurred())
-				return
-			}
-			g.Expect(err).To(gomega.MatchError(gomega.ContainSubstring(tc.want)))
+			meta := metav1.ObjectMeta{Name: cmp.Or(tc.name, "default")}
+			refuses(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: meta, Spec: tc.spec}, tc.want)
 		})
 	}
 }
@@ -164,14 +155,6 @@ func TestContradictionsAreToldAndNotWritten(t *testing.T) {
 	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(byHand))
 	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.ServiceTypes, p.Spec.Owners = nil, nil })
 	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
-	remove(t, policy)
+	admin.Remove(t, policy)
 	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(byHand))
-}
-
-func TestThePolicySampleIsAccepted(t *testing.T) {
-	g := need(t)
-	objects, err := readObjects(filepath.Join(root, "config", "samples", "policy.yaml"))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(objects).To(gomega.HaveLen(1))
-	g.Expect(admin.Create(t.Context(), objects[0], client.DryRunAll, client.FieldValidation("Strict"))).To(gomega.Succeed())
 }

@@ -2,16 +2,15 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/scene"
 )
 
 const (
@@ -44,15 +43,15 @@ tiers:
 // beside the configuration.
 func newSchedulerConfig(t *testing.T, name, text string) *corev1.ConfigMap {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := scene.Expect(t)
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name, Annotations: map[string]string{"example.com/owner": "platform"}},
 		Data:       map[string]string{schedulerKey: text, "other.conf": "kept"},
 	}
 	g.Expect(admin.Create(t.Context(), cm, client.FieldOwner("helm"))).To(gomega.Succeed())
 	t.Cleanup(func() {
-		remove(t, cm)
-		remove(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name + "-original"}})
+		admin.Remove(t, cm)
+		admin.Remove(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name + "-original"}})
 	})
 	return cm
 }
@@ -65,8 +64,18 @@ func newPolicy(t *testing.T, change func(*v1alpha1.ServiceTypePolicySpec)) *v1al
 	if change != nil {
 		change(&policy.Spec)
 	}
-	create(t, policy)
+	admin.Make(t, policy)
 	return policy
+}
+
+// begun begins a test of a policy that has completed a configuration by hand.
+func begun(t *testing.T) (*gomega.WithT, *v1alpha1.ServiceTypePolicy) {
+	t.Helper()
+	g := need(t)
+	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	policy := newPolicy(t, nil)
+	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
+	return g, policy
 }
 
 // policyStatus reads the status of the policy, for use in Eventually.
@@ -78,16 +87,9 @@ func policyStatus(t *testing.T) func() (v1alpha1.ServiceTypePolicyStatus, error)
 	}
 }
 
-// synced reads condition ConfigSynced as "Status/Reason: message", for use in
-// Eventually.
+// synced reads condition ConfigSynced like policyCondition.
 func synced(t *testing.T) func() (string, error) {
-	return func() (string, error) {
-		status, err := policyStatus(t)()
-		if c := meta.FindStatusCondition(status.Conditions, "ConfigSynced"); c != nil {
-			return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message), err
-		}
-		return "", err
-	}
+	return policyCondition(t, v1alpha1.ConditionConfigSynced)
 }
 
 // schedulerText reads the configuration, for use in Eventually.
@@ -113,20 +115,4 @@ func rewrite(t *testing.T, name, manager, text string) {
 	patch(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name}}, manager, func(cm *corev1.ConfigMap) {
 		cm.Data[schedulerKey] = text
 	})
-}
-
-// policyEvents reads the events of the policy with a reason, for use in
-// Eventually.
-func policyEvents(t *testing.T, policy *v1alpha1.ServiceTypePolicy, reason string) func() ([]string, error) {
-	return func() ([]string, error) {
-		var list corev1.EventList
-		err := admin.List(t.Context(), &list)
-		var messages []string
-		for _, e := range list.Items {
-			if e.InvolvedObject.UID == policy.UID && e.Reason == reason {
-				messages = append(messages, e.Message)
-			}
-		}
-		return messages, err
-	}
 }

@@ -10,13 +10,14 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/scene"
 )
 
 // refuseChanges makes the API server refuse changes of one Queue while it is
 // Closing, as Volcano's webhook does.
 func refuseChanges(t *testing.T, queue string) {
 	t.Helper()
-	g := gomega.NewWithT(t)
+	g := scene.Expect(t)
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: queue}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
 			ResourceNames: []string{queue},
@@ -30,8 +31,8 @@ func refuseChanges(t *testing.T, queue string) {
 			Message:    "queue state must be in [Open Closed]",
 		}},
 	}}
-	create(t, policy)
-	create(t, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: queue}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+	admin.Make(t, policy)
+	admin.Make(t, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: queue}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: queue, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 	}})
 	g.Eventually(func() error {
@@ -42,14 +43,11 @@ func refuseChanges(t *testing.T, queue string) {
 		base := q.DeepCopy()
 		q.Labels = map[string]string{"probe": "x"}
 		return admin.Patch(t.Context(), q, client.MergeFrom(base), client.DryRunAll)
-	}).WithTimeout(waitLong).Should(gomega.MatchError(gomega.ContainSubstring("queue state must be in")), "the refusal must be in force")
+	}).Should(gomega.MatchError(gomega.ContainSubstring("queue state must be in")), "the refusal must be in force")
 }
 
-func TestQueueThatRefusesChangesIsWrittenLater(t *testing.T) {
-	g := need(t)
-	name := unique(t, "")
-	quota := newQuota(name, nil)
-	ready(t, quota)
+func TestQueueThatRefusesChangesIsWrittenAndDeletedLater(t *testing.T) {
+	g, name, quota := begin(t)
 	setState(t, name, v1beta1.QueueStateClosing)
 	refuseChanges(t, name)
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 4 })
@@ -58,45 +56,19 @@ func TestQueueThatRefusesChangesIsWrittenLater(t *testing.T) {
 		gomega.ContainSubstring("Volcano refuses changes of a queue that is Closing"),
 		gomega.ContainSubstring("queue state must be in [Open Closed]")))
 	g.Expect(condition(t, name, "Ready")()).To(gomega.HavePrefix("False/QueueRefused"))
-	g.Eventually(events(t, quota, "QueueRefused")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.Events(t, quota, "QueueRefused")).Should(gomega.HaveLen(1))
 	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 
 	setState(t, name, v1beta1.QueueStateClosed)
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":4}`))
 	setState(t, name, v1beta1.QueueStateOpen)
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
-}
 
-func TestQueueThatRefusesChangesIsDeletedLater(t *testing.T) {
-	g := need(t)
-	name := unique(t, "")
-	quota := newQuota(name, nil)
-	ready(t, quota)
+	// So it is when the CardQuota goes.
 	setState(t, name, v1beta1.QueueStateClosing)
-	refuseChanges(t, name)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("False/QueueRefused"))
 	setState(t, name, v1beta1.QueueStateClosed)
-	g.Eventually(readError(statusOf(t, name))).Should(notFound())
-	g.Expect(readError(queueOf(t, name))()).To(notFound())
-}
-
-// TestOperatorHasNoOtherRights asks the API server what the shipped
-// ServiceAccount may do: what it needs works in every other test here.
-func TestOperatorHasNoOtherRights(t *testing.T) {
-	g := need(t)
-	for _, forbidden := range []struct{ verb, group, resource, subresource string }{
-		{"update", "scheduling.volcano.sh", "queues", ""},
-		{"patch", "scheduling.volcano.sh", "queues", "status"},
-		{"update", "scheduling.volcano.sh", "podgroups", ""},
-		{"create", "cardquota.dev", "cardquotas", ""},
-		{"delete", "cardquota.dev", "cardquotas", ""},
-		{"delete", "", "pods", ""},
-		{"patch", "", "nodes", ""},
-		{"get", "", "secrets", ""},
-		{"get", "", "configmaps", ""},
-	} {
-		g.Expect(allowed(t, forbidden.verb, forbidden.group, forbidden.resource, forbidden.subresource)).To(gomega.BeFalse(), "%+v", forbidden)
-	}
-	g.Expect(allowed(t, "patch", "scheduling.volcano.sh", "queues", "")).To(gomega.BeTrue())
+	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
+	g.Expect(readError(queueOf(t, name))()).To(scene.NotFound())
 }

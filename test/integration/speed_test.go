@@ -1,115 +1,124 @@
 package integration
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
-	authorizationv1 "k8s.io/api/authorization/v1"
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestTwoHundredCardQuotas makes 200 CardQuotas and changes each of them
-// several times, a steady stream with bursts, and measures how long a change
-// takes to stand on the Queue. Every change must arrive. The goal is 99 of 100
-// within a second; the figure is logged, and what is asserted is ten times that,
-// for a machine that has other things to do.
+// TestTwoHundredCardQuotas makes 200 CardQuotas and changes them all the time. A
+// change must stand on the Queue within a second in 99 of 100 cases. On a machine
+// that is too busy for that, the limit is twelve times what a plain client waits
+// for the same change of the CardQuota itself. Every last change must arrive.
 //
-// Measured in four runs on two cores: p99 122 ms on average, from 107 to 130 ms
-// (standard deviation 10 ms); the slowest change of all took 205 ms.
+// Measured on two cores: p99 107 to 130 ms; 385 ms at a load of 11.
 func TestTwoHundredCardQuotas(t *testing.T) {
 	g := need(t)
-	const quotas, changes = 200, 1000
+	const quotas, changes, least = 200, 300, time.Second
+	const model = "NVIDIA-SPEED" // without nodes, so that no test changes the status of these 200 later
 	prefix := unique(t, "-")
 	list := make([]*v1alpha1.CardQuota, quotas)
 	for i := range list {
-		list[i] = newQuota(fmt.Sprint(prefix, i), nil)
+		list[i] = newQuota(fmt.Sprint(prefix, i), func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
 	}
-	arrivals := watchQuotas(t)
+	plain := watchArrivals(t, &v1alpha1.CardQuotaList{}, func(object client.Object) string {
+		quota, ok := object.(*v1alpha1.CardQuota)
+		if !ok || len(quota.Spec.Cards) == 0 {
+			return ""
+		}
+		return fmt.Sprintf(`{"%s":%d}`, quota.Spec.Cards[0].Name, quota.Spec.Cards[0].Quota)
+	})
+	onQueue := watchArrivals(t, &v1beta1.QueueList{}, func(object client.Object) string {
+		return object.GetAnnotations()[v1alpha1.AnnotationCardQuota]
+	})
+	text := func(value int64) string { return fmt.Sprintf(`{"%s":%d}`, model, value) }
 	began := time.Now()
+	var group errgroup.Group
+	group.SetLimit(8)
 	for _, quota := range list {
-		g.Expect(admin.Create(t.Context(), quota)).To(gomega.Succeed())
+		group.Go(func() error { return admin.Create(t.Context(), quota) })
 	}
-	t.Cleanup(func() { removeAll(t, list) })
+	g.Expect(group.Wait()).To(gomega.Succeed())
 	for _, quota := range list {
-		g.Eventually(arrivals.of(quota.Name, 8)).WithTimeout(waitLong).ShouldNot(gomega.BeZero())
+		g.Eventually(onQueue.of(quota.Name, text(8))).ShouldNot(gomega.BeZero())
 	}
 	t.Logf("%d CardQuotas made and on their Queues after %s", quotas, time.Since(began).Round(time.Millisecond))
 
 	type change struct {
-		name  string
-		value int64
-		sent  time.Time
+		name, text string
+		sent       time.Time
 	}
 	var sent []change
+	last := map[string]change{}
+	random := seed.Rand(t)
 	for i := range changes {
-		quota := list[rand.IntN(quotas)]
-		value := int64(100 + i)
+		quota := list[random.IntN(quotas)]
 		base := quota.DeepCopy()
-		quota.Spec.Cards[0].Quota = value
-		at := time.Now()
+		quota.Spec.Cards[0].Quota = int64(100 + i)
+		c := change{quota.Name, text(int64(100 + i)), time.Now()}
 		g.Expect(admin.Patch(t.Context(), quota, client.MergeFrom(base))).To(gomega.Succeed())
-		sent = append(sent, change{quota.Name, value, at})
+		sent, last[c.name] = append(sent, c), c
 	}
 	// A value that is overtaken by the next one of the same CardQuota need not
 	// be seen; the last one of each must.
-	last := map[string]change{}
-	for _, c := range sent {
-		last[c.name] = c
-	}
 	for _, c := range last {
-		g.Eventually(arrivals.of(c.name, c.value)).WithTimeout(waitLong).ShouldNot(gomega.BeZero(), "%s must become %d", c.name, c.value)
+		g.Eventually(onQueue.of(c.name, c.text)).ShouldNot(gomega.BeZero(), "%s must become %s", c.name, c.text)
+		g.Eventually(plain.of(c.name, c.text)).ShouldNot(gomega.BeZero())
 	}
-	var took []time.Duration
-	for _, c := range sent {
-		if at := arrivals.of(c.name, c.value)(); !at.IsZero() {
-			took = append(took, at.Sub(c.sent))
+	times := func(a *arrivals) (took []time.Duration) {
+		for _, c := range sent {
+			if at := a.of(c.name, c.text)(); !at.IsZero() {
+				took = append(took, at.Sub(c.sent))
+			}
 		}
+		slices.Sort(took)
+		return took
 	}
-	slices.Sort(took)
-	p99 := took[len(took)*99/100]
-	t.Logf("%d of %d changes seen on the Queue: p50 %s, p99 %s, max %s", len(took), changes,
-		took[len(took)/2].Round(time.Millisecond), p99.Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
-	g.Expect(p99).To(gomega.BeNumerically("<", 10*time.Second))
+	p99 := func(took []time.Duration) time.Duration { return took[len(took)*99/100] }
+	took, waited := times(onQueue), p99(times(plain))
+	t.Logf("%d of %d changes seen on the Queue: p50 %s, p99 %s, max %s; a plain client waits %s (p99)", len(took), changes,
+		took[len(took)/2].Round(time.Millisecond), p99(took).Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), waited.Round(time.Millisecond))
+	g.Expect(p99(took)).To(gomega.BeNumerically("<", max(least, 12*waited)))
 }
 
-// arrivals notes when a quota was first seen on a Queue.
+// arrivals notes when a text was first seen on an object.
 type arrivals struct {
 	mu   sync.Mutex
 	seen map[string]time.Time
 }
 
-func (a *arrivals) of(name string, value int64) func() time.Time {
+func (a *arrivals) of(name, text string) func() time.Time {
 	return func() time.Time {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.seen[fmt.Sprintf(`%s {"NVIDIA-H200":%d}`, name, value)]
+		return a.seen[name+" "+text]
 	}
 }
 
-func watchQuotas(t *testing.T) *arrivals {
+func watchArrivals(t *testing.T, list client.ObjectList, text func(client.Object) string) *arrivals {
 	t.Helper()
-	g := gomega.NewWithT(t)
-	watcher, err := admin.Watch(t.Context(), &v1beta1.QueueList{})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	watcher, err := admin.Watch(t.Context(), list)
+	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(watcher.Stop)
 	a := &arrivals{seen: map[string]time.Time{}}
 	go func() {
 		for event := range watcher.ResultChan() {
-			queue, ok := event.Object.(*v1beta1.Queue)
+			object, ok := event.Object.(client.Object)
 			if !ok {
 				continue
 			}
+			key := object.GetName() + " " + text(object)
 			a.mu.Lock()
-			key := queue.Name + " " + queue.Annotations["volcano.sh/card.quota"]
 			if a.seen[key].IsZero() {
 				a.seen[key] = time.Now()
 			}
@@ -117,28 +126,4 @@ func watchQuotas(t *testing.T) *arrivals {
 		}
 	}()
 	return a
-}
-
-// removeAll deletes all at once and then waits for each.
-func removeAll(t *testing.T, list []*v1alpha1.CardQuota) {
-	t.Helper()
-	g := gomega.NewWithT(t)
-	for _, quota := range list {
-		g.Expect(client.IgnoreNotFound(admin.Delete(context.WithoutCancel(t.Context()), quota))).To(gomega.Succeed())
-	}
-	for _, quota := range list {
-		remove(t, quota)
-	}
-}
-
-// allowed asks whether the operator's ServiceAccount may do something.
-func allowed(t *testing.T, verb, group, resource, subresource string) bool {
-	t.Helper()
-	g := gomega.NewWithT(t)
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: operatorUser, Groups: []string{"system:authenticated", "system:serviceaccounts"},
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Subresource: subresource},
-	}}
-	g.Expect(admin.Create(t.Context(), review)).To(gomega.Succeed())
-	return review.Status.Allowed
 }

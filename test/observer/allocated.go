@@ -10,8 +10,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/account"
-	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // allocatedState is what is remembered of a Queue whose card.allocated is
@@ -59,38 +58,34 @@ func (m *machine) judgeAllocated(now time.Time) []string {
 }
 
 // heldIn recounts the cards of a queue.
-func (m *machine) heldIn(queue string) card.Quota {
-	held := card.Quota{}
+func (m *machine) heldIn(queue string) rule.Quota { return m.useOf(queue).Cards }
+
+// useOf recounts what the pods of a queue hold.
+func (m *machine) useOf(queue string) rule.Use {
+	use := rule.Use{Cards: rule.Quota{}}
 	for _, state := range m.pods {
 		if state.charge != nil && state.charge.Queue == queue {
-			for _, amount := range state.charge.Cards {
-				held[amount.Name] = held[amount.Name].Add(amount.Count)
-			}
+			use.Add(*state.charge)
 		}
 	}
-	return held
+	return use
 }
 
 // requested recounts CPU and memory of a queue.
 func (m *machine) requested(queue string) (cpu, memory *resource.Quantity) {
-	var milli, bytes int64
-	for _, state := range m.pods {
-		if state.charge != nil && state.charge.Queue == queue {
-			milli, bytes = account.Sum(milli, state.charge.MilliCPU), account.Sum(bytes, state.charge.Memory)
-		}
-	}
-	return resource.NewMilliQuantity(milli, resource.DecimalSI), resource.NewQuantity(bytes, resource.BinarySI)
+	use := m.useOf(queue)
+	return resource.NewMilliQuantity(use.MilliCPU, resource.DecimalSI), resource.NewQuantity(use.Memory, resource.BinarySI)
 }
 
 // compareAllocated says how card.allocated of a Queue differs from a recount,
 // "" when it does not. Zeros may be written or left out.
 func (m *machine) compareAllocated(queue *v1beta1.Queue) string {
 	text := cmp.Or(queue.Annotations[v1alpha1.AnnotationCardAllocated], "{}")
-	said, err := card.ParseQuota(text)
+	said, err := rule.ParseQuota(text)
 	if err != nil {
 		return fmt.Sprintf("%s of queue <%s> cannot be read: %v", v1alpha1.AnnotationCardAllocated, queue.Name, err)
 	}
-	maps.DeleteFunc(said, func(_ card.Name, n card.Count) bool { return n == 0 })
+	maps.DeleteFunc(said, func(_ string, n int64) bool { return n == 0 })
 	if held := m.heldIn(queue.Name); !maps.Equal(said, held) {
 		return fmt.Sprintf("%s of queue <%s> is %s, a recount gives %s", v1alpha1.AnnotationCardAllocated, queue.Name, text, held)
 	}

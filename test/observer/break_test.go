@@ -13,10 +13,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/observer"
 )
@@ -60,7 +61,7 @@ func newWorld(t *testing.T, name string) *world {
 		}
 	})
 	if errors.Is(shared.err, cluster.ErrNotBuilt) {
-		t.Skipf("%s is skipped: %v", t.Name(), shared.err)
+		missing.Skip(t, shared.err)
 	}
 	if shared.err != nil {
 		t.Fatal(shared.err)
@@ -106,17 +107,7 @@ func (w *world) pod(name, card, count string) {
 
 func (w *world) podIn(queue, name, card, count string) {
 	w.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
-			"volcano.sh/card.name": card, "scheduling.volcano.sh/queue-name": queue,
-		}},
-		Spec: corev1.PodSpec{
-			SchedulerName: "volcano",
-			Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{
-				Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(count)},
-			}}},
-		},
-	}
+	pod := builder.Pod(w.name, name).Queue(queue).Card(card).Requests(builder.GPU, count).Obj()
 	_, err := w.cluster.Client().CoreV1().Pods(w.name).Create(w.Context(), pod, metav1.CreateOptions{})
 	w.Expect(err).NotTo(HaveOccurred())
 }

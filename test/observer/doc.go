@@ -16,11 +16,18 @@
 // revision of the oldest list are known, and are put through the rules in the
 // order in which they happened. A change that comes later than that is reported.
 //
+// # Whose rules
+//
+// Package rule states the rules of card quota from the documents alone, and the
+// linter forbids the product's packages here. Package differential compares both,
+// and `make mutants` counts which wrong rules of the product that notices.
+//
 // # What is where
 //
-// The rules are pure: placement.go (I1, I2), status.go and allocated.go (I3),
+// The judgements are pure: placement.go (I1, I2), status.go and allocated.go (I3),
 // reason.go (I6), and for I4 eviction.go (what an eviction is), matrix.go (who
 // may be evicted for whom), reclaimer.go (for whom it was) and gang.go (what is
 // left), all on the state of machine.go, and the merging in order.go.
-// process.go reads logs (I5). watch.go and observer.go are the shell.
+// process.go reads logs (I5). Package judge judges what sessions did (I7 to I9),
+// where sessions are counted (sessions.go). watch.go and observer.go are the shell.
 package observer

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // cause is the reason that an action of the scheduler evicts with, "" for an
@@ -31,7 +31,8 @@ type eviction struct {
 	// place is what the victim left.
 	place place
 	group types.NamespacedName
-	seen  time.Time
+	// created is when the victim was, seen when it was found to be evicted.
+	created, seen time.Time
 	// due is since when the reclaimer could be placed: its grace period is over,
 	// or the victim is gone.
 	due time.Time
@@ -60,8 +61,8 @@ func (m *machine) judgeEviction(state *podState, c change, happened bool) {
 	pod := state.pod
 	grace := time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
 	e := &eviction{
-		victim: "pod/" + pod.Namespace + "/" + pod.Name, by: by, seen: c.seen, due: c.seen.Add(grace),
-		group:      types.NamespacedName{Namespace: pod.Namespace, Name: decision.PodGroupName(pod)},
+		victim: "pod/" + pod.Namespace + "/" + pod.Name, by: by, created: pod.CreationTimestamp.Time, seen: c.seen, due: c.seen.Add(grace),
+		group:      types.NamespacedName{Namespace: pod.Namespace, Name: rule.PodGroupName(pod)},
 		reclaimers: map[types.UID]bool{},
 	}
 	state.evicted = e
@@ -73,7 +74,7 @@ func (m *machine) judgeEviction(state *podState, c change, happened bool) {
 		m.report(Eviction, c.seen, e.victim, "was evicted from node %s (%s): %s", pod.Spec.NodeName, why, wrong)
 		return
 	}
-	e.place = placeOf(decision.AskOf(pod, m.inventory))
+	e.place = placeOf(rule.AskOf(pod, m.inventory))
 	m.evictions = append(m.evictions, e)
 }
 

@@ -2,225 +2,104 @@ package observer
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
-// tide is a script with a queue of inference, which may reclaim, and one of
+// tide is a world with a queue of inference, which may reclaim, and one of
 // training, from which may be reclaimed, eight H200 each.
-func tide() *script {
-	s := newScript()
-	s.load(typed("inference", 80000, false), typed("training", 20000, true))
-	return s
-}
-
-func typed(name string, priority int32, reclaimable bool) *v1beta1.Queue {
-	q := queue(name, `{"NVIDIA-H200":8}`)
-	q.Annotations[v1alpha1.AnnotationServiceType] = name
-	q.Spec.Priority, q.Spec.Reclaimable = priority, ptr.To(reclaimable)
-	return q
-}
-
-// member is a pod of a queue that asks for H200 cards.
-func member(name, queue, cards string, priority int32) *corev1.Pod {
-	p := pod(name, cards, h200)
-	p.Annotations[v1alpha1.AnnotationQueueName] = queue
-	p.Spec.Priority = ptr.To(priority)
-	return p
-}
-
-// ranked puts a pod into a PodGroup of a priority class, both of that name.
-func (s *script) ranked(p *corev1.Pod, name string, value int32) {
-	g := group(name, "training")
-	g.Spec.PriorityClassName = name
-	s.write(g)
-	s.write(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("class-" + name)}, Value: value})
-	inGroup(p, name)
-}
-
-// evict marks a pod as Volcano does, by an action; then it is deleted.
-func (s *script) evict(p *corev1.Pod, by string) {
-	s.mark(p, by)
-	s.remove(p)
-}
-
-func (s *script) mark(p *corev1.Pod, by string) {
-	p.Status.Conditions = []corev1.PodCondition{
-		{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: "volcano: preempting to accommodate a higher priority pod"},
-		{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Evict", Message: "Pod is evicted, because of " + by},
-	}
-	s.write(p)
+func tide() *world {
+	return newWorld().play(`load queue inference quota=H200:8 type=inference priority=80000 reclaimable=false
+		load queue training quota=H200:8 type=training priority=20000 reclaimable=true`)
 }
 
 func TestWhoMayBeEvictedForWhom(t *testing.T) {
 	// One victim runs, one pod waits, the victim is evicted and the other placed.
-	preempting := func() (*corev1.Pod, *corev1.Pod) {
-		return member("victim", "training", "1", 1), member("waiting", "training", "1", 2)
-	}
-	reclaiming := func() (*corev1.Pod, *corev1.Pod) {
-		return member("victim", "training", "1", 9), member("waiting", "inference", "1", 0)
-	}
-	unchanged := func(*script, *corev1.Pod, *corev1.Pod) {}
-	for _, test := range []struct {
-		name   string
-		pods   func() (victim, waiting *corev1.Pod)
-		by     string
-		change func(s *script, victim, waiting *corev1.Pod)
-		want   []Invariant
-	}{
-		{"the higher priority of a queue preempts", preempting, "preempt", unchanged, nil},
-		{"the priority of a job is its PodGroup's", preempting, "preempt", func(s *script, victim, waiting *corev1.Pod) {
-			victim.Spec.Priority, waiting.Spec.Priority = ptr.To[int32](9), ptr.To[int32](0)
-			s.ranked(victim, "low", 1)
-			s.ranked(waiting, "high", 2)
-		}, nil},
-		{"and not that of its pods", preempting, "preempt", func(s *script, victim, waiting *corev1.Pod) {
-			s.ranked(victim, "low", 1)
-			s.ranked(waiting, "also-low", 1)
-		}, []Invariant{Eviction}},
-		{"within a job it is that of the pods", preempting, "preempt", func(s *script, victim, waiting *corev1.Pod) {
-			s.ranked(victim, "low", 1)
-			inGroup(waiting, "low")
-		}, nil},
-		{"which an annotation may raise", preempting, "preempt", func(s *script, victim, waiting *corev1.Pod) {
-			s.ranked(victim, "low", 1)
-			inGroup(waiting, "low")
-			victim.Annotations["volcano.sh/task-priority"] = "5"
-		}, []Invariant{Eviction}},
-		{"an equal priority does not", preempting, "preempt", func(_ *script, _, waiting *corev1.Pod) { waiting.Spec.Priority = ptr.To[int32](1) }, []Invariant{Eviction}},
-		{"nor one of another queue", reclaiming, "preempt", func(_ *script, _, waiting *corev1.Pod) { waiting.Spec.Priority = ptr.To[int32](99) }, []Invariant{Eviction}},
-		{"nor one that may not use the node's card", preempting, "preempt", func(_ *script, _, waiting *corev1.Pod) {
-			waiting.Annotations[v1alpha1.AnnotationCardName] = rtx4090
-		}, []Invariant{Eviction}},
-		{"it also preempts for CPU and memory", preempting, "preempt", func(_ *script, _, waiting *corev1.Pod) {
-			waiting.Spec.Containers[0].Resources.Requests = nil
-		}, nil},
-		{"inference reclaims from training whatever the pods' priority", reclaiming, "reclaim", unchanged, nil},
-		{"the service type may stand on the workloads", reclaiming, "reclaim", func(s *script, victim, waiting *corev1.Pod) {
-			for name, p := range map[string]*corev1.Pod{"inference": waiting, "training": victim} {
-				q := typed(name, s.machine.queues[name].Spec.Priority, name == "training")
-				delete(q.Annotations, v1alpha1.AnnotationServiceType)
-				s.write(q)
-				p.Annotations[v1alpha1.AnnotationServiceType] = name
-			}
-		}, nil},
-		{"or follow from the kind of their owner", reclaiming, "reclaim", func(s *script, victim, waiting *corev1.Pod) {
-			s.machine.options.OwnerKinds = map[string]string{"ReplicaSet": "inference", "Job": "training"}
-			for name, p := range map[string]*corev1.Pod{"inference": waiting, "training": victim} {
-				q := typed(name, s.machine.queues[name].Spec.Priority, name == "training")
-				delete(q.Annotations, v1alpha1.AnnotationServiceType)
-				s.write(q)
-				p.OwnerReferences = []metav1.OwnerReference{{Kind: map[string]string{"inference": "ReplicaSet", "training": "Job"}[name], Controller: ptr.To(true)}}
-			}
-		}, nil},
-		{"training reclaims from nobody", reclaiming, "reclaim", func(_ *script, victim, waiting *corev1.Pod) {
-			victim.Annotations[v1alpha1.AnnotationQueueName], waiting.Annotations[v1alpha1.AnnotationQueueName] = "inference", "training"
-		}, []Invariant{Eviction}},
-		{"a type that no rule names reclaims from nobody", reclaiming, "reclaim", func(s *script, _, _ *corev1.Pod) {
-			q := typed("inference", 80000, false)
-			q.Annotations[v1alpha1.AnnotationServiceType] = "notebook"
-			s.write(q)
-		}, []Invariant{Eviction}},
-		{"nothing is reclaimed within a queue", preempting, "reclaim", unchanged, []Invariant{Eviction}},
-		{"a queue may refuse", reclaiming, "reclaim", func(s *script, _, _ *corev1.Pod) { s.write(typed("training", 20000, false)) }, []Invariant{Eviction}},
-		{"a queue of equal priority gives nothing", reclaiming, "reclaim", func(s *script, _, _ *corev1.Pod) { s.write(typed("training", 80000, true)) }, []Invariant{Eviction}},
-		{"a closed queue reclaims nothing", reclaiming, "reclaim", func(s *script, _, _ *corev1.Pod) {
-			q := typed("inference", 80000, false)
-			q.Status.State = v1beta1.QueueStateClosed
-			s.write(q)
-		}, []Invariant{Eviction}},
-		{"a pod may refuse", reclaiming, "reclaim", func(_ *script, victim, _ *corev1.Pod) { victim.Annotations[v1beta1.PodPreemptable] = "false" }, []Invariant{Eviction}},
-		{"with a label too", reclaiming, "reclaim", func(_ *script, victim, _ *corev1.Pod) {
-			victim.Labels = map[string]string{v1beta1.PodPreemptable: "no"}
-		}, []Invariant{Eviction}},
-		{"a PodGroup may refuse", reclaiming, "reclaim", func(s *script, victim, _ *corev1.Pod) {
-			g := group("g", "training")
-			g.Annotations = map[string]string{v1beta1.PodPreemptable: "false"}
-			s.write(g)
-			inGroup(victim, "g")
-		}, []Invariant{Eviction}},
-		{"critical pods stay", reclaiming, "reclaim", func(_ *script, victim, _ *corev1.Pod) {
-			victim.Spec.PriorityClassName = "system-node-critical"
-		}, []Invariant{Eviction}},
-		{"a card of no use stays", reclaiming, "reclaim", func(_ *script, _, waiting *corev1.Pod) {
-			waiting.Annotations[v1alpha1.AnnotationCardName] = rtx4090
-		}, []Invariant{Eviction}},
-		{"who never preempts is no reason", reclaiming, "reclaim", func(_ *script, _, waiting *corev1.Pod) {
-			waiting.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever)
-		}, []Invariant{Eviction}},
-		{"who waits for another scheduler is no reason", reclaiming, "reclaim", func(_ *script, _, waiting *corev1.Pod) {
-			waiting.Spec.SchedulerName = "default-scheduler"
-		}, []Invariant{Eviction}},
-		{"cardreclaim goes by the same rules", reclaiming, "cardreclaim", unchanged, nil},
-		{"shuffle is not allowed", reclaiming, "shuffle", unchanged, []Invariant{Eviction}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := tide()
-			victim, waiting := test.pods()
-			test.change(s, victim, waiting)
-			victim.Spec.NodeName = "h200-0"
-			s.load(victim)
-			s.write(waiting)
-			s.evict(victim, test.by)
-			waiting.Spec.NodeName = "h200-0"
-			if waiting.Annotations[v1alpha1.AnnotationCardName] == rtx4090 {
-				waiting.Spec.NodeName = "" // never placed: only the eviction is looked at
-			}
-			s.write(waiting)
-			s.judge()
-			wantInvariants(t, s.machine.found, test.want...)
-		})
+	const preempting = `make pod victim in=training cards=1 priority=1; make pod waiting in=training cards=1 priority=2;`
+	const reclaiming = `make pod victim in=training cards=1 priority=9; make pod waiting in=inference cards=1 priority=0;`
+	const low = `write group low queue=training class=low; write class low value=1;`
+	for t, tc := range check.Cases(t, map[string]struct{ text, by, want string }{
+		"the higher priority of a queue preempts": {preempting, "preempt", ""},
+		"the priority of a job is its PodGroup's": {preempting + low + `write group high queue=training class=high; write class high value=2
+			make pod victim group=low priority=9; make pod waiting group=high priority=0`, "preempt", ""},
+		"and not that of its pods": {preempting + low + `write group also-low queue=training class=also-low; write class also-low value=1
+			make pod victim group=low; make pod waiting group=also-low`, "preempt", "eviction"},
+		"within a job it is that of the pods": {preempting + low + `make pod victim group=low
+			make pod waiting group=low`, "preempt", ""},
+		"which an annotation may raise": {preempting + low + `make pod victim group=low volcano.sh/task-priority=5
+			make pod waiting group=low`, "preempt", "eviction"},
+		"an equal priority does not":                                   {preempting + `make pod waiting priority=1`, "preempt", "eviction"},
+		"nor one of another queue":                                     {reclaiming + `make pod waiting priority=99`, "preempt", "eviction"},
+		"nor one that may not use the node's card":                     {preempting + `make pod waiting card=RTX4090`, "preempt", "eviction"},
+		"it also preempts for CPU and memory":                          {preempting + `make pod waiting cards=`, "preempt", "open"},
+		"inference reclaims from training whatever the pods' priority": {reclaiming, "reclaim", ""},
+		"the service type may stand on the workloads": {reclaiming + `write queue inference type=; write queue training type=
+			make pod waiting type=inference; make pod victim type=training`, "reclaim", ""},
+		"or follow from the kind of their owner": {reclaiming + `write queue inference type=; write queue training type=
+			make pod waiting owner=ReplicaSet; make pod victim owner=Job`, "reclaim", ""},
+		"training reclaims from nobody": {reclaiming + `make pod victim in=inference
+			make pod waiting in=training`, "reclaim", "eviction"},
+		"a type that no rule names reclaims from nobody": {reclaiming + `write queue inference type=notebook`, "reclaim", "eviction"},
+		"nothing is reclaimed within a queue":            {preempting, "reclaim", "eviction"},
+		"a queue may refuse":                             {reclaiming + `write queue training reclaimable=false`, "reclaim", "eviction"},
+		"a queue of equal priority gives nothing":        {reclaiming + `write queue training priority=80000`, "reclaim", "eviction"},
+		"a closed queue reclaims nothing":                {reclaiming + `write queue inference state=Closed`, "reclaim", "eviction"},
+		"a pod may refuse":                               {reclaiming + `make pod victim volcano.sh/preemptable=false`, "reclaim", "eviction"},
+		"with a label too":                               {reclaiming + `make pod victim label:volcano.sh/preemptable=no`, "reclaim", "eviction"},
+		"a PodGroup may refuse": {reclaiming + `write group g queue=training volcano.sh/preemptable=false
+			make pod victim group=g`, "reclaim", "eviction"},
+		"critical pods stay":                           {reclaiming + `make pod victim class=system-node-critical`, "reclaim", "eviction"},
+		"a card of no use stays":                       {reclaiming + `make pod waiting card=RTX4090`, "reclaim", "eviction"},
+		"who never preempts is no reason":              {reclaiming + `make pod waiting preempts=Never`, "reclaim", "eviction"},
+		"who waits for another scheduler is no reason": {reclaiming + `make pod waiting scheduler=default-scheduler`, "reclaim", "eviction"},
+		"cardreclaim goes by the same rules":           {reclaiming, "cardreclaim", ""},
+		"shuffle is not allowed":                       {reclaiming, "shuffle", "eviction"},
+	}) {
+		w := tide()
+		w.machine.options.OwnerKinds = map[string]string{"ReplicaSet": "inference", "Job": "training"}
+		w.play(tc.text).play(`load pod victim on=h200-0; write pod waiting; evict victim ` + tc.by)
+		if w.Pod("waiting").Annotations["volcano.sh/card.name"] == rtx4090 {
+			w.play(`write pod waiting says=no-room`).wants(t, tc.want) // never placed: only the eviction is looked at
+		} else {
+			w.play(`write pod waiting on=h200-0`).wants(t, tc.want)
+		}
 	}
 }
 
 func TestEvictionsByAnybodyElse(t *testing.T) {
-	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: kind, Status: status, Reason: reason}}
-		}
+	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) corev1.PodStatus {
+		return corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: kind, Status: status, Reason: reason}}}
 	}
-	for _, test := range []struct {
-		name string
-		mark func(*corev1.Pod)
-		want []Invariant
+	for t, tc := range check.Cases(t, map[string]struct {
+		status corev1.PodStatus
+		want   string
 	}{
-		{"the eviction API marks its pods", condition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), []Invariant{Eviction}},
-		{"another scheduler marks its pods", condition(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonPreemptionByScheduler), []Invariant{Eviction}},
-		{"an eviction without a reason has none", condition(corev1.PodReady, corev1.ConditionFalse, "Evict"), []Invariant{Eviction}},
-		{"kubelets mark their pods", func(p *corev1.Pod) { p.Status.Reason = "Evicted" }, []Invariant{Eviction}},
-		{"a disruption that was called off is none", condition(corev1.DisruptionTarget, corev1.ConditionFalse, "x"), nil},
-		{"a pod that is not ready is not evicted", condition(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), nil},
-		{"a deletion is no eviction", func(*corev1.Pod) {}, nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := tide()
-			s.write(member("waiting", "inference", "1", 9)) // who would have a reason
-			p := member("a", "training", "1", 0)
-			s.place(p, "h200-0")
-			test.mark(p)
-			s.write(p)
-			s.write(p)
-			s.remove(p)
-			s.wait(5 * time.Second)
-			s.judge()
-			wantInvariants(t, s.machine.found, test.want...)
-		})
+		"the eviction API marks its pods":          {condition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), "eviction"},
+		"another scheduler marks its pods":         {condition(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonPreemptionByScheduler), "eviction"},
+		"an eviction without a reason has none":    {condition(corev1.PodReady, corev1.ConditionFalse, "Evict"), "eviction"},
+		"kubelets mark their pods":                 {corev1.PodStatus{Reason: "Evicted"}, "eviction"},
+		"a disruption that was called off is none": {condition(corev1.DisruptionTarget, corev1.ConditionFalse, "x"), ""},
+		"a pod that is not ready is not evicted":   {condition(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), ""},
+		"a deletion is no eviction":                {corev1.PodStatus{}, ""},
+	}) {
+		// Somebody would have a reason.
+		w := tide().play(`write pod waiting in=inference cards=1 priority=9 says=no-room; place a h200-0 in=training cards=1 priority=0`)
+		marked := w.Pod("a")
+		marked.Status = tc.status
+		w.change(marked, false)
+		w.change(marked.DeepCopy(), false)
+		w.change(marked.DeepCopy(), true)
+		w.play(`wait 5s`).wants(t, tc.want)
 	}
 }
 
 func TestWhatWasEvictedBeforeTheStartIsNoViolation(t *testing.T) {
-	s := tide()
-	p := member("a", "training", "1", 0)
-	p.Spec.NodeName, p.Status.Reason = "h200-0", "Evicted"
-	s.load(p)
-	s.write(p)
-	wantInvariants(t, s.machine.found)
+	w := tide()
+	evicted := w.Pod("a", "in=training", "cards=1", "on=h200-0")
+	evicted.Status.Reason = "Evicted"
+	w.machine.load(evicted, w.clock)
+	w.change(evicted.DeepCopy(), false)
+	w.wants(t, "")
 }

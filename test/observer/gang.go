@@ -10,7 +10,7 @@ import (
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // answersFor is how long after its victim has gone an eviction answers for a
@@ -57,7 +57,7 @@ func (m *machine) judgeGangs(now time.Time) []string {
 func (m *machine) shortOf(group *v1beta1.PodGroup, now time.Time) string {
 	stay, ofTask := 0, map[string]int32{}
 	for _, state := range m.pods {
-		if state.pod.Namespace == group.Namespace && decision.PodGroupName(state.pod) == group.Name && decision.Counted(state.pod) && !m.leaves(state, now) {
+		if state.pod.Namespace == group.Namespace && rule.PodGroupName(state.pod) == group.Name && rule.IsCharged(state.pod) && !m.leaves(state, now) {
 			stay++
 			ofTask[state.pod.Annotations[batchv1alpha1.TaskSpecKey]]++
 		}

@@ -2,7 +2,6 @@ package observer
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -14,9 +13,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/account"
-	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/test/observer/judge"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // machine is the cluster as it was after some change, and what was found wrong
@@ -27,13 +25,13 @@ type machine struct {
 	pods   map[types.UID]*podState
 	groups map[types.NamespacedName]*groupState
 	queues map[string]*v1beta1.Queue
-	limits map[string]*timeline[account.Limits]
+	limits map[string]*timeline[rule.Limits]
 	// choices are the namespaces that each queue takes, namespaces their labels.
-	choices    map[string]*timeline[choice]
+	choices    map[string]*timeline[rule.Selector]
 	namespaces map[string]*timeline[map[string]string]
-	nodes      map[string]card.Node
+	nodes      map[string]rule.Node
 	stopped    map[string]*timeline[bool]
-	inventory  *card.Inventory
+	inventory  *rule.Inventory
 	quotas     map[types.UID]*quotaState
 	classes    map[string]*schedulingv1.PriorityClass
 	// allocated is what is remembered of the Queues that no CardQuota has.
@@ -44,6 +42,9 @@ type machine struct {
 	// waiting, both in the order in which they happened.
 	evictions []*eviction
 	reliefs   []*relief
+
+	// judge judges what sessions did, nil where they are not counted.
+	judge *judge.Judge
 
 	// newest is when the newest change was seen.
 	newest time.Time
@@ -56,9 +57,9 @@ type machine struct {
 type podState struct {
 	pod *corev1.Pod
 	// charge is what the pod holds, as it was counted last; nil when nothing.
-	charge *account.Charge
+	charge *rule.Charge
 	// ending is what the pod holds that is being deleted, nil when nothing.
-	ending *account.Charge
+	ending *rule.Charge
 	// waits is since when the pod waits for a node, zero when it does not.
 	waits waiting
 	// evicted is its eviction, nil as long as nobody evicts it.
@@ -89,17 +90,18 @@ func newMachine(options Options) *machine {
 		pods:       map[types.UID]*podState{},
 		groups:     map[types.NamespacedName]*groupState{},
 		queues:     map[string]*v1beta1.Queue{},
-		limits:     map[string]*timeline[account.Limits]{},
-		choices:    map[string]*timeline[choice]{},
+		limits:     map[string]*timeline[rule.Limits]{},
+		choices:    map[string]*timeline[rule.Selector]{},
 		namespaces: map[string]*timeline[map[string]string]{},
-		nodes:      map[string]card.Node{},
+		nodes:      map[string]rule.Node{},
 		stopped:    map[string]*timeline[bool]{},
-		inventory:  card.NewInventory(nil),
+		inventory:  rule.NewInventory(),
 		quotas:     map[types.UID]*quotaState{},
 		classes:    map[string]*schedulingv1.PriorityClass{},
 		allocated:  map[string]*allocatedState{},
 		touched:    map[string]time.Time{},
 		excused:    map[Invariant]int{},
+		judge:      newJudge(options),
 	}
 }
 
@@ -113,6 +115,7 @@ func (m *machine) apply(c change) { m.take(c, true) }
 
 func (m *machine) take(c change, happened bool) {
 	m.newest = c.seen
+	m.tellJudge(c, happened)
 	switch object := c.object.(type) {
 	case *corev1.Pod:
 		m.takePod(object, c, happened)
@@ -153,7 +156,7 @@ func (m *machine) takePod(pod *corev1.Pod, c change, happened bool) {
 	waited := m.waits(state)
 	state.pod = pod
 	m.recharge(state)
-	state.waits.set(decision.Waiting(pod) && !c.deleted, c.seen)
+	state.waits.set(rule.IsWaiting(pod) && !c.deleted, c.seen)
 	if waited && !m.waits(state) {
 		m.relieve(state, c)
 	}
@@ -189,47 +192,48 @@ func (m *machine) takeGroup(group *v1beta1.PodGroup, c change) {
 		m.touch(&state.share, m.shareOfGroup(group))
 	}
 	for _, state := range m.pods {
-		if state.pod.Namespace == group.Namespace && decision.PodGroupName(state.pod) == group.Name {
+		if state.pod.Namespace == group.Namespace && rule.PodGroupName(state.pod) == group.Name {
 			m.recharge(state)
 		}
 	}
 }
 
 func (m *machine) takeQueue(queue *v1beta1.Queue, c change) {
-	now := account.Limits{}
+	now := rule.Limits{}
 	if c.deleted {
 		delete(m.queues, queue.Name)
 		delete(m.allocated, queue.Name)
 	} else {
 		m.queues[queue.Name] = queue
-		if rules := decision.RulesOf(queue, m.options.Unmanaged); rules.Refusal == nil {
-			now = rules.Limits // a queue that is not open takes nothing
+		if limits := rule.LimitsOf(queue, m.options.Unmanaged); limits.Closed == "" {
+			now = limits // a queue that is not open takes nothing
 		}
 	}
 	if _, ok := m.limits[queue.Name]; !ok {
-		m.limits[queue.Name] = &timeline[account.Limits]{}
+		m.limits[queue.Name] = &timeline[rule.Limits]{}
 	}
 	m.limits[queue.Name].set(now, c.seen)
-	selector, unreadable := decision.NamespaceSelectorOf(queue)
 	if m.choices[queue.Name] == nil {
-		m.choices[queue.Name] = &timeline[choice]{}
+		m.choices[queue.Name] = &timeline[rule.Selector]{}
 	}
-	m.choices[queue.Name].set(choice{selector, unreadable != nil}, c.seen)
+	m.choices[queue.Name].set(rule.SelectorOf(queue), c.seen)
+	m.rechargeUnpaid()
 }
 
 func (m *machine) takeNode(node *corev1.Node, c change) {
 	m.noteStopped(node, c)
 	before, known := m.nodes[node.Name]
-	now := card.Recognise(node)
+	now := rule.ReadNode(node)
 	switch {
 	case c.deleted:
 		delete(m.nodes, node.Name)
+		m.inventory.Remove(node.Name)
 	case known && reflect.DeepEqual(before, now):
 		return // a heartbeat
 	default:
 		m.nodes[node.Name] = now
+		m.inventory.Set(node.Name, now)
 	}
-	m.inventory = card.NewInventory(maps.Clone(m.nodes), m.inventory.Resources()...)
 	for _, state := range m.pods {
 		m.recharge(state)
 	}
@@ -240,7 +244,7 @@ func (m *machine) takeNode(node *corev1.Node, c change) {
 
 // recharge counts a pod anew.
 func (m *machine) recharge(state *podState) {
-	charge, holds := decision.ChargeOf(state.pod, m.groupOf(state.pod), m.inventory, state.charge)
+	charge, holds := rule.ChargeOf(state.pod, m.groupOf(state.pod), m.inventory, state.charge, m.originOf(state.pod))
 	m.recountEnding(state)
 	state.charge = nil
 	if holds {
@@ -250,7 +254,7 @@ func (m *machine) recharge(state *podState) {
 }
 
 func (m *machine) groupOf(pod *corev1.Pod) *v1beta1.PodGroup {
-	if state, ok := m.groups[types.NamespacedName{Namespace: pod.Namespace, Name: decision.PodGroupName(pod)}]; ok {
+	if state, ok := m.groups[types.NamespacedName{Namespace: pod.Namespace, Name: rule.PodGroupName(pod)}]; ok {
 		return state.group
 	}
 	return nil
@@ -263,11 +267,11 @@ func (m *machine) report(invariant Invariant, at time.Time, object, format strin
 	m.found = append(m.found, Violation{Invariant: invariant, Time: at, Object: object, Message: fmt.Sprintf(format, args...)})
 }
 
-// judge looks at what must have happened by now. Everything that was written
+// judgeAll looks at what must have happened by now. Everything that was written
 // before now must have been applied. It returns what is still open: expected,
 // not there, and not late yet.
-func (m *machine) judge(now time.Time) []string {
-	return slices.Concat(m.judgeStatus(now), m.judgeAllocated(now), m.judgeReclaimers(now), m.judgeGangs(now), m.judgeReasons(now))
+func (m *machine) judgeAll(now time.Time) []string {
+	return slices.Concat(m.judgeStatus(now), m.judgeAllocated(now), m.judgeReclaimers(now), m.judgeGangs(now), m.judgeReasons(now), m.judgeSessions(now))
 }
 
 // excuse stops judging an invariant, or goes on with it; excuses add up. When
@@ -296,5 +300,8 @@ func (m *machine) excuse(invariant Invariant, excused bool, now time.Time) {
 	}
 	for _, e := range m.evictions {
 		e.due = now
+	}
+	if m.judge != nil {
+		m.judge.Restart(now)
 	}
 }

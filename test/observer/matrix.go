@@ -1,31 +1,26 @@
 package observer
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // spared says why nobody may evict a pod, "" when somebody may.
 func (m *machine) spared(by cause, victim *podState) string {
 	pod := victim.pod
 	switch {
-	case pod.Namespace == metav1.NamespaceSystem, pod.Spec.PriorityClassName == "system-cluster-critical", pod.Spec.PriorityClassName == "system-node-critical":
+	case rule.IsCritical(pod):
 		return "it is critical to the system"
-	case !preemptable(pod.Annotations, pod.Labels):
+	case !rule.IsPreemptable(pod.Annotations, pod.Labels):
 		return "it is not preemptable"
 	}
-	if group := m.groupOf(pod); group != nil && !preemptable(group.Annotations, nil) {
+	if group := m.groupOf(pod); group != nil && !rule.IsPreemptable(group.Annotations, nil) {
 		return "its PodGroup is not preemptable"
 	}
 	if by == preempt {
@@ -41,18 +36,6 @@ func (m *machine) spared(by cause, victim *podState) string {
 	return ""
 }
 
-// preemptable reads volcano.sh/preemptable as Volcano does: the annotation,
-// then the label; yes when there is none, no when it is no boolean.
-func preemptable(annotations, labels map[string]string) bool {
-	for _, from := range []map[string]string{annotations, labels} {
-		if text, ok := from[v1beta1.PodPreemptable]; ok {
-			yes, err := strconv.ParseBool(text)
-			return err == nil && yes
-		}
-	}
-	return true
-}
-
 // mayNotTake says why a victim may not be evicted for a pod, "" when it may.
 func (m *machine) mayNotTake(by cause, reclaimer, victim *podState) string {
 	policy := reclaimer.pod.Spec.PreemptionPolicy
@@ -65,7 +48,7 @@ func (m *machine) mayNotTake(by cause, reclaimer, victim *podState) string {
 	if wrong := m.mayNotReclaim(reclaimer, victim); wrong != "" {
 		return wrong
 	}
-	if !slices.ContainsFunc(decision.AskOf(reclaimer.pod, m.inventory).Names, func(n card.Name) bool { return victim.holds(n) }) {
+	if !slices.ContainsFunc(rule.AskOf(reclaimer.pod, m.inventory).Cards, func(n string) bool { return victim.holds(n) }) {
 		return uselessCard
 	}
 	return ""
@@ -78,15 +61,15 @@ const uselessCard = "does not ask for the card"
 // mayNotPreempt: within a queue the higher priority takes the place of the
 // lower one, on a node whose card it may use.
 func (m *machine) mayNotPreempt(reclaimer, victim *podState) string {
-	ask := decision.AskOf(reclaimer.pod, m.inventory)
-	on, _ := m.inventory.On(victim.pod.Spec.NodeName, ask.Resource)
+	ask := rule.AskOf(reclaimer.pod, m.inventory)
+	on := m.inventory.On(victim.pod.Spec.NodeName, ask.Resource)
 	higher, lower := m.priorities(reclaimer.pod, victim.pod)
 	switch {
 	case m.queueOf(reclaimer) != m.queueOf(victim):
 		return fmt.Sprintf("is in queue <%s>, not in <%s>", m.queueOf(reclaimer), m.queueOf(victim))
 	case higher <= lower:
 		return fmt.Sprintf("has priority %d, not more than %d", higher, lower)
-	case ask.Count > 0 && !slices.Contains(ask.Names, on):
+	case ask.Count > 0 && !slices.Contains(ask.Cards, on):
 		return fmt.Sprintf("may not use the <%s> of node %s", on, victim.pod.Spec.NodeName)
 	}
 	return ""
@@ -102,7 +85,7 @@ func (m *machine) mayNotReclaim(reclaimer, victim *podState) string {
 		return fmt.Sprintf("is in queue <%s>, which does not exist", m.queueOf(reclaimer))
 	case mine.Name == theirs.Name:
 		return "is in the same queue <" + mine.Name + ">"
-	case decision.RulesOf(mine, m.options.Unmanaged).Refusal != nil:
+	case rule.LimitsOf(mine, m.options.Unmanaged).Closed != "":
 		return "is in queue <" + mine.Name + ">, which takes nothing"
 	case !slices.Contains(m.options.ReclaimFrom[from], of):
 		return fmt.Sprintf("is of type %q, which may not reclaim from %q", from, of)
@@ -112,8 +95,8 @@ func (m *machine) mayNotReclaim(reclaimer, victim *podState) string {
 	return ""
 }
 
-func (state *podState) holds(name card.Name) bool {
-	return state.charge != nil && slices.ContainsFunc(state.charge.Cards, func(a card.Amount) bool { return a.Name == name })
+func (state *podState) holds(card string) bool {
+	return state.charge != nil && state.charge.Cards[card] > 0
 }
 
 // queueOf is the queue that pays for a pod, or will.
@@ -121,30 +104,26 @@ func (m *machine) queueOf(state *podState) string {
 	if state.charge != nil {
 		return state.charge.Queue
 	}
-	return decision.QueueOf(state.pod, m.groupOf(state.pod), "")
+	return rule.QueueOf(state.pod, m.groupOf(state.pod), "")
 }
 
-// serviceType is the queue's, else the pod's, else its PodGroup's, else what
-// its owner's kind stands for.
+// serviceType is the queue's, else the pod's, else its PodGroup's, else what its
+// owner's kind stands for.
 func (m *machine) serviceType(state *podState) string {
-	var said []string
+	var ofQueue, ofGroup map[string]string
 	if queue, ok := m.queues[m.queueOf(state)]; ok {
-		said = append(said, queue.Annotations[v1alpha1.AnnotationServiceType])
+		ofQueue = queue.Annotations
 	}
-	said = append(said, state.pod.Annotations[v1alpha1.AnnotationServiceType])
 	if group := m.groupOf(state.pod); group != nil {
-		said = append(said, group.Annotations[v1alpha1.AnnotationServiceType])
+		ofGroup = group.Annotations
 	}
-	if owner := metav1.GetControllerOfNoCopy(state.pod); owner != nil {
-		said = append(said, m.options.OwnerKinds[owner.Kind])
-	}
-	return cmp.Or(said...)
+	return rule.ServiceType(ofQueue, state.pod.Annotations, ofGroup, rule.TypeOfOwner(state.pod, m.options.OwnerKinds))
 }
 
 // priorities are what Volcano compares of two pods: within a PodGroup their own
 // priorities, else those of their PodGroups.
 func (m *machine) priorities(a, b *corev1.Pod) (of, than int32) {
-	if a.Namespace == b.Namespace && decision.PodGroupName(a) == decision.PodGroupName(b) {
+	if a.Namespace == b.Namespace && rule.PodGroupName(a) == rule.PodGroupName(b) {
 		return podPriority(a), podPriority(b)
 	}
 	return m.groupPriority(a), m.groupPriority(b)

@@ -14,15 +14,15 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"cardquota.dev/operator/internal/decision"
-	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // Options are what an observer goes by. The zero value is what the project
 // promises.
 type Options struct {
 	// QuotaWindow is how long before a placement a quota may have been in force
-	// to count; default 10 s.
+	// to count at most; default 10 s. Where sessions are counted, only what the
+	// session that placed may have seen counts.
 	QuotaWindow time.Duration
 	// StatusWithin is how long a status may lag behind the last change of what
 	// it should say; default 5 s.
@@ -41,11 +41,16 @@ type Options struct {
 	// SchedulerName is whose pods must say why they wait; default "volcano".
 	SchedulerName string
 	// Unmanaged is the plugin argument unmanagedQueues; default Enforce.
-	Unmanaged decision.Unmanaged
+	Unmanaged string
 	// Concerns tells whose affairs are judged, by kind/namespace/name; default:
 	// everybody's. What others hold counts all the same. Tests that share a
 	// cluster at the same time each look after their own.
 	Concerns func(object string) bool
+	// Sessions returns how many sessions the scheduler has closed. Without it
+	// nothing is judged that needs to know: Progress, Truth and Capacity.
+	Sessions func(context.Context) (SessionCount, error)
+	// UnlimitedCPUMemory is the plugin argument cardUnlimitedCpuMemory.
+	UnlimitedCPUMemory bool
 	// Processes are followed from the start on.
 	Processes []Followed
 	// Interval is the time between two looks; default 1 s.
@@ -59,9 +64,9 @@ func (o *Options) complete() {
 	defaultTo(&o.PlacedWithin, 20*time.Second)
 	defaultTo(&o.Interval, time.Second)
 	defaultTo(&o.SchedulerName, "volcano")
-	defaultTo(&o.Unmanaged, decision.Enforce)
+	defaultTo(&o.Unmanaged, rule.UnmanagedEnforce)
 	if o.ReclaimFrom == nil {
-		o.ReclaimFrom = map[string][]string{servicetype.Inference: {servicetype.Training}}
+		o.ReclaimFrom = rule.DefaultReclaimFrom()
 	}
 	if o.Concerns == nil {
 		o.Concerns = func(string) bool { return true }
@@ -137,6 +142,9 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Observer
 		o.ended.Go(func() { o.follow(ctx, i) })
 	}
 	o.ended.Go(func() { o.run(ctx, options.Interval) })
+	if options.Sessions != nil {
+		o.ended.Go(func() { o.count(ctx, options.Sessions) })
+	}
 	return o, nil
 }
 
@@ -201,7 +209,7 @@ func (o *Observer) Check(t testing.TB) {
 // nothing is outstanding: every status says what it should and everything that
 // waits says why, or it is late and reported.
 func (o *Observer) Settle(ctx context.Context) error {
-	const often = 200 * time.Millisecond
+	const often = 400 * time.Millisecond
 	for {
 		err := o.lookOnce(ctx)
 		o.mu.Lock()
@@ -297,7 +305,7 @@ func (o *Observer) take(ctx context.Context, pictures []picture, now time.Time) 
 	for _, c := range merge(o.streams, until) {
 		o.machine.apply(c)
 	}
-	o.open = o.machine.judge(now)
+	o.open = o.machine.judgeAll(now)
 	for _, f := range o.followers {
 		o.machine.found = append(o.machine.found, f.look(now)...)
 	}

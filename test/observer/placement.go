@@ -1,10 +1,13 @@
 package observer
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
-	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // judgePlacement checks a pod that was given a node by this change, against
@@ -12,59 +15,54 @@ import (
 func (m *machine) judgePlacement(state *podState, c change) {
 	pod := state.pod
 	object := "pod/" + pod.Namespace + "/" + pod.Name
-	ask := decision.AskOf(pod, m.inventory)
-	name, known := m.inventory.On(pod.Spec.NodeName, ask.Resource)
+	ask := rule.AskOf(pod, m.inventory)
+	name := m.inventory.On(pod.Spec.NodeName, ask.Resource)
 	switch {
-	case ask.Refusal != nil:
-		m.report(Card, c.seen, object, "was placed on node %s although it can never run as it is written: %s", pod.Spec.NodeName, ask.Refusal.Message)
+	case ask.Refusal != "":
+		m.report(Card, c.seen, object, "was placed on node %s although it can never run as it is written: %s", pod.Spec.NodeName, ask.Refusal)
 	case ask.Count == 0:
-	case !known:
+	case name == "":
 		m.report(Card, c.seen, object, "asks for %s and was placed on node %s, which does not name the card", ask.Resource, pod.Spec.NodeName)
-	case !ask.Request.Allows(name):
-		m.report(Card, c.seen, object, "asks for <%s> and was placed on node %s with <%s>", ask.Request, pod.Spec.NodeName, name)
+	case !ask.Allows(name):
+		m.report(Card, c.seen, object, "asks for <%s> and was placed on node %s with <%s>", strings.Join(ask.Named, "|"), pod.Spec.NodeName, name)
 	}
-	if state.charge == nil || state.charge.Queue == "" {
+	queue := m.namedQueue(state)
+	if queue == "" {
 		return
 	}
-	queue := state.charge.Queue
-	for _, held := range state.charge.Cards {
-		use := m.use(queue, held.Name)
-		if most, limited := m.mostAllowed(queue, held.Name, c.seen); limited && use > most {
-			m.report(Quota, c.seen, object, "was placed on node %s with %d of <%s>: queue <%s> now holds %d, and its quota was at most %d in the %s before (revision %d)",
-				pod.Spec.NodeName, held.Count, held.Name, queue, use, most, m.options.QuotaWindow, c.revision)
+	for _, card := range slices.Sorted(maps.Keys(state.charge.Cards)) {
+		use, count := m.useOf(queue).Cards[card], state.charge.Cards[card]
+		if state.charge.Queue != queue {
+			use += count // not believed, and placed all the same
 		}
-		m.judgeEnding(object, queue, held, c)
+		if most, limited := m.mostAllowed(queue, card, c.seen); limited && use > most {
+			m.report(Quota, c.seen, object, "was placed on node %s with %d of <%s>: queue <%s> now holds %d, and its quota was at most %d in the %s before (revision %d)",
+				pod.Spec.NodeName, count, card, queue, use, most, c.seen.Sub(m.since(c.seen)), c.revision)
+		}
+		m.judgeEnding(object, queue, card, count, c)
 	}
 }
 
-// use recounts a card of a queue.
-func (m *machine) use(queue string, name card.Name) card.Count {
-	var sum card.Count
-	for _, state := range m.pods {
-		if state.charge == nil || state.charge.Queue != queue {
-			continue
-		}
-		for _, held := range state.charge.Cards {
-			if held.Name == name {
-				sum = sum.Add(held.Count)
-			}
-		}
+// namedQueue is the queue that a placed pod is charged to, or that it names in vain.
+func (m *machine) namedQueue(state *podState) string {
+	if state.charge == nil {
+		return ""
 	}
-	return sum
+	return cmp.Or(state.charge.Queue, rule.QueueOf(state.pod, m.groupOf(state.pod), ""))
 }
 
 // mostAllowed is the largest quota of the window before a moment. It is not
 // limited in a queue that may use any card.
-func (m *machine) mostAllowed(queue string, name card.Name, at time.Time) (most card.Count, limited bool) {
+func (m *machine) mostAllowed(queue, card string, at time.Time) (most int64, limited bool) {
 	limits, ok := m.limits[queue]
 	if !ok {
 		return 0, true // no such queue: nothing is allowed
 	}
-	for _, l := range limits.since(at.Add(-m.options.QuotaWindow)) {
+	for _, l := range limits.since(m.since(at)) {
 		if l.AnyCard {
 			return 0, false
 		}
-		most = max(most, l.Cards[name])
+		most = max(most, l.Cards[card])
 	}
 	return most, true
 }

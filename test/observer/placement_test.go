@@ -1,231 +1,110 @@
 package observer
 
-import (
-	"testing"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-
-	"cardquota.dev/operator/api/v1alpha1"
-)
-
-const (
-	h200    = "NVIDIA-H200"
-	rtx4090 = "NVIDIA-GeForce-RTX-4090"
-)
+import "testing"
 
 func TestPlacement(t *testing.T) {
-	terminating := func(p *corev1.Pod) *corev1.Pod {
-		now := metav1.NewTime(began)
-		p.DeletionTimestamp = &now
-		return p
-	}
-	ended := func(p *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
-		p.Status.Phase = phase
-		return p
-	}
-	for _, test := range []struct {
-		name string
-		play func(*script)
-		want []Invariant
-	}{
-		{"a pod within the quota is fine", func(s *script) {
-			s.place(pod("a", "2", h200), "h200-0")
-		}, nil},
-		{"a pod beyond the quota is a violation", func(s *script) {
-			s.place(pod("a", "3", h200), "h200-0")
-		}, []Invariant{Quota}},
-		{"pods add up", func(s *script) {
-			s.place(pod("a", "1", h200), "h200-0")
-			s.place(pod("b", "1", h200), "h200-0")
-			s.place(pod("c", "1", h200), "h200-0")
-		}, []Invariant{Quota}},
-		{"a pod that is created on a node counts as placed", func(s *script) {
-			p := pod("a", "3", h200)
-			p.Spec.NodeName = "h200-0"
-			s.write(p)
-		}, []Invariant{Quota}},
-		{"a card without a quota is a violation", func(s *script) {
-			s.place(pod("a", "1", rtx4090), "rtx4090-0")
-		}, []Invariant{Quota}},
-		{"a queue without card.quota may use no card", func(s *script) {
-			s.load(queue("q", ""))
-			s.place(pod("a", "1", h200), "h200-0")
-		}, nil}, // the quota of a moment ago still counts
-		{"a queue that never had card.quota may use no card", func(s *script) {
-			s.load(queue("bare", ""))
-			p := pod("a", "1", h200)
-			p.Annotations[v1alpha1.AnnotationQueueName] = "bare"
-			s.place(p, "h200-0")
-		}, []Invariant{Quota}},
-		{"a queue that does not exist may use no card", func(s *script) {
-			p := pod("a", "1", h200)
-			p.Annotations[v1alpha1.AnnotationQueueName] = "nowhere"
-			s.place(p, "h200-0")
-		}, []Invariant{Quota}},
-		{"a queue that was closed a while ago takes nothing", func(s *script) {
-			q := queue("q", `{"NVIDIA-H200":2}`)
-			q.Status.State = v1beta1.QueueStateClosed
-			s.write(q)
-			s.wait(9 * time.Second)
-			s.place(pod("a", "1", h200), "h200-0")
-			s.wait(2 * time.Second)
-			s.place(pod("b", "1", h200), "h200-0")
-		}, []Invariant{Quota}},
-		{"an unreadable quota allows nothing", func(s *script) {
-			s.load(queue("broken", `{"NVIDIA-H200":-1}`))
-			p := pod("a", "1", h200)
-			p.Annotations[v1alpha1.AnnotationQueueName] = "broken"
-			s.place(p, "h200-0")
-		}, []Invariant{Quota}},
-		{"a deleted pod makes room", func(s *script) {
-			p := pod("a", "2", h200)
-			s.place(p, "h200-0")
-			s.write(terminating(p))
-			s.place(pod("b", "2", h200), "h200-0")
-		}, nil},
-		{"a pod that is gone at once makes room", func(s *script) {
-			p := pod("a", "2", h200)
-			s.place(p, "h200-0")
-			s.remove(p)
-			s.place(pod("b", "2", h200), "h200-0")
-		}, nil},
-		{"a finished pod makes room", func(s *script) {
-			p := pod("a", "1", h200)
-			s.place(p, "h200-0")
-			s.write(ended(p, corev1.PodSucceeded))
-			q := pod("b", "1", h200)
-			s.place(q, "h200-0")
-			s.write(ended(q, corev1.PodFailed))
-			s.place(pod("c", "2", h200), "h200-0")
-		}, nil},
-		{"a placement before the deletion is a violation although the pod goes later", func(s *script) {
-			p := pod("a", "2", h200)
-			s.place(p, "h200-0")
-			s.place(pod("b", "1", h200), "h200-0")
-			s.remove(p)
-		}, []Invariant{Quota}},
-		{"a quota that was lowered less than 10 s ago still counts", func(s *script) {
-			s.write(queue("q", `{"NVIDIA-H200":0}`))
-			s.wait(9 * time.Second)
-			s.place(pod("a", "2", h200), "h200-0")
-		}, nil},
-		{"a quota that was lowered more than 10 s ago does not count", func(s *script) {
-			s.write(queue("q", `{"NVIDIA-H200":0}`))
-			s.wait(11 * time.Second)
-			s.place(pod("a", "2", h200), "h200-0")
-		}, []Invariant{Quota}},
-		{"the largest quota of the last 10 s counts, not the first", func(s *script) {
-			s.write(queue("q", `{"NVIDIA-H200":0}`))
-			s.wait(11 * time.Second)
-			s.write(queue("q", `{"NVIDIA-H200":3}`))
-			s.wait(time.Second)
-			s.write(queue("q", `{"NVIDIA-H200":1}`))
-			s.place(pod("a", "3", h200), "h200-0")
-			s.place(pod("b", "1", h200), "h200-0")
-		}, []Invariant{Quota}},
-		{"a quota that is raised afterwards does not count", func(s *script) {
-			s.place(pod("a", "3", h200), "h200-0")
-			s.write(queue("q", `{"NVIDIA-H200":3}`))
-		}, []Invariant{Quota}},
-		{"a quota lowered below use is no violation while nothing is placed", func(s *script) {
-			s.place(pod("a", "2", h200), "h200-0")
-			s.write(queue("q", `{"NVIDIA-H200":1}`))
-			s.wait(time.Minute)
-			s.judge()
-		}, nil},
-		{"over-use of one card does not spoil another", func(s *script) {
-			s.place(pod("a", "2", h200), "h200-0")
-			s.write(queue("q", `{"NVIDIA-H200":1,"NVIDIA-GeForce-RTX-4090":1}`))
-			s.wait(time.Minute)
-			s.place(pod("b", "1", rtx4090), "rtx4090-0")
-		}, nil},
-		{"a queue made anew has its new quota only", func(s *script) {
-			s.remove(queue("q", `{"NVIDIA-H200":2}`))
-			s.wait(11 * time.Second)
-			s.write(queue("q", `{"NVIDIA-H200":1}`))
-			s.place(pod("a", "2", h200), "h200-0")
-		}, []Invariant{Quota}},
-		{"the PodGroup's queue pays", func(s *script) {
-			s.load(queue("other", ""))
-			s.write(group("g", "other"))
-			s.place(inGroup(pod("a", "1", h200), "g"), "h200-0")
-		}, []Invariant{Quota}},
-		{"without its PodGroup a pod stays with the queue that paid", func(s *script) {
-			s.load(queue("other", `{"NVIDIA-H200":1}`))
-			g := group("g", "other")
-			s.write(g)
-			s.place(inGroup(pod("a", "1", h200), "g"), "h200-0")
-			s.remove(g)
-			s.place(pod("b", "2", h200), "h200-0")
-		}, nil},
-		{"a pod without a queue is nobody's", func(s *script) {
-			p := pod("a", "4", h200)
-			p.Annotations = nil
-			s.place(p, "h200-0")
-		}, nil},
-		{"a pod on another card than it names is a violation of both rules", func(s *script) {
-			s.place(pod("a", "1", h200), "rtx4090-0")
-		}, []Invariant{Card, Quota}},
-		{"any of the alternatives is right", func(s *script) {
-			s.load(queue("q", `{"NVIDIA-H200":2,"NVIDIA-GeForce-RTX-4090":1}`))
-			s.place(pod("a", "1", rtx4090+"|"+h200), "h200-0")
-			s.place(pod("b", "1", rtx4090+"|"+h200), "rtx4090-0")
-		}, nil},
-		{"a pod that names no card may be on any", func(s *script) {
-			s.place(pod("a", "1", ""), "h200-0")
-		}, nil},
-		{"a pod that names no card is charged where it is", func(s *script) {
-			s.place(pod("a", "1", ""), "rtx4090-0")
-		}, []Invariant{Quota}},
-		{"a node that does not name its card takes no pod", func(s *script) {
-			s.place(pod("a", "1", h200), "unnamed-0")
-		}, []Invariant{Card}},
-		{"a pod that asks for two card resources must not run", func(s *script) {
-			n := node("npu-0", "")
-			n.Labels["huawei.com/npu.product"], n.Labels["huawei.com/npu.memory"] = "Ascend-910B", "65536"
-			n.Status.Allocatable = corev1.ResourceList{"huawei.com/Ascend910": resource.MustParse("8")}
-			s.load(n, queue("q", `{"NVIDIA-H200":2,"Ascend-910B":2}`))
-			p := pod("a", "1", h200)
-			p.Spec.Containers[0].Resources.Requests["huawei.com/Ascend910"] = resource.MustParse("1")
-			s.place(p, "h200-0")
-		}, []Invariant{Card}},
-		{"a node that loses its label moves nothing", func(s *script) {
-			s.place(pod("a", "1", h200), "h200-0")
-			s.write(node("h200-0", ""))
-			s.load(node("h200-1", h200))
-			s.place(pod("b", "1", h200), "h200-1")
-			s.place(pod("c", "1", h200), "h200-1")
-		}, []Invariant{Quota}},
-		{"a pod without cards is nobody's business", func(s *script) {
-			s.place(pod("a", "", ""), "rtx4090-0")
-		}, nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := newScript()
-			test.play(s)
-			wantInvariants(t, s.machine.found, test.want...)
-		})
-	}
+	playAll(t, newWorld, map[string]played{
+		"a pod within the quota is fine":        {`place a h200-0 cards=2`, ""},
+		"a pod beyond the quota is a violation": {`place a h200-0 cards=3`, "quota"},
+		"pods add up": {`place a h200-0 cards=1
+			place b h200-0 cards=1; place c h200-0 cards=1`, "quota"},
+		"a pod that is created on a node counts as placed": {`write pod a cards=3 on=h200-0`, "quota"},
+		"a card without a quota is a violation":            {`place a rtx4090-0 cards=1 card=RTX4090`, "quota"},
+		"a queue without card.quota may use no card": {`load queue q quota=
+			place a h200-0 cards=1`, ""}, // the quota of a moment ago still counts
+		"a queue that never had card.quota may use no card": {`load queue bare; place a h200-0 cards=1 in=bare`, "quota"},
+		"a queue that does not exist may use no card":       {`place a h200-0 cards=1 in=nowhere`, "quota"},
+		"a queue that was closed a while ago takes nothing": {`write queue q state=Closed
+			wait 9s; place a h200-0 cards=1; wait 2s; place b h200-0 cards=1`, "quota"},
+		"an unreadable quota allows nothing": {`load queue broken quota=H200:-1
+			place a h200-0 cards=1 in=broken`, "quota"},
+		"a deleted pod makes room": {`place a h200-0 cards=2
+			write pod a deleted; place b h200-0 cards=2`, ""},
+		"a pod that is gone at once makes room": {`place a h200-0 cards=2
+			remove pod a; place b h200-0 cards=2`, ""},
+		"a placement before the deletion is a violation although the pod goes later": {`place a h200-0 cards=2
+			place b h200-0 cards=1; remove pod a`, "quota"},
+		"a finished pod makes room": {`place a h200-0 cards=1; write pod a phase=Succeeded
+			place b h200-0 cards=1; write pod b phase=Failed; place c h200-0 cards=2`, ""},
+		"a quota that was lowered less than 10 s ago still counts": {`write queue q quota=H200:0; wait 9s; place a h200-0 cards=2`, ""},
+		"a quota that was lowered more than 10 s ago does not count": {`write queue q quota=H200:0
+			wait 11s; place a h200-0 cards=2`, "quota"},
+		"a quota that is raised afterwards does not count":                  {`place a h200-0 cards=3; write queue q quota=H200:3`, "quota"},
+		"a quota lowered below use is no violation while nothing is placed": {`place a h200-0 cards=2; write queue q quota=H200:1; wait 1m`, ""},
+		"the largest quota of the last 10 s counts, not the first": {`write queue q quota=H200:0; wait 11s; write queue q quota=H200:3; wait 1s
+			write queue q quota=H200:1; place a h200-0 cards=3; place b h200-0 cards=1`, "quota"},
+		"over-use of one card does not spoil another": {`place a h200-0 cards=2; write queue q quota=H200:1,RTX4090:1; wait 1m
+			place b rtx4090-0 cards=1 card=RTX4090`, ""},
+		"a queue made anew has its new quota only": {`remove queue q; wait 11s; write queue q quota=H200:1; place a h200-0 cards=2`, "quota"},
+		"the PodGroup's queue pays":                {`load queue other; write group g queue=other; place a h200-0 cards=1 group=g`, "quota"},
+		"without its PodGroup a pod stays with the queue that paid": {`load queue other quota=H200:1; write group g queue=other
+			place a h200-0 cards=1 group=g; remove group g; place b h200-0 cards=2`, ""},
+		"a pod without a queue is nobody's":                                {`place a h200-0 cards=4 in= card=`, ""},
+		"a pod on another card than it names is a violation of both rules": {`place a rtx4090-0 cards=1`, "card quota"},
+		"any of the alternatives is right": {`load queue q quota=H200:2,RTX4090:1
+			place a h200-0 cards=1 card=RTX4090|H200; place b rtx4090-0 cards=1 card=RTX4090|H200`, ""},
+		"a pod that names no card may be on any":          {`place a h200-0 cards=1 card=`, ""},
+		"a pod that names no card is charged where it is": {`place a rtx4090-0 cards=1 card=`, "quota"},
+		"a node that does not name its card takes no pod": {`place a unnamed-0 cards=1`, "card"},
+		"a pod that asks for two card resources must not run": {`
+			load node npu-0 model= cards= label:huawei.com/npu.product=Ascend-910B label:huawei.com/npu.memory=65536 resource:huawei.com/Ascend910=8
+			load queue q quota=H200:2,Ascend-910B:2; place a h200-0 cards=1 resource:huawei.com/Ascend910=1`, "card"},
+		"a node that loses its label moves nothing": {`place a h200-0 cards=1; write node h200-0 model=; load node h200-1
+			place b h200-1 cards=1; place c h200-1 cards=1`, "quota"},
+		"a pod without cards is nobody's business": {`place a rtx4090-0 card=`, ""},
+	})
 }
 
 func TestWhatWasPlacedBeforeTheStartIsNoViolation(t *testing.T) {
-	s := newScript()
-	p := pod("a", "5", h200)
-	p.Spec.NodeName = "rtx4090-0"
-	s.load(p)
-	s.write(p)
-	wantInvariants(t, s.machine.found)
+	newWorld().play(`load pod a cards=5 on=rtx4090-0; write pod a`).wants(t, "")
 }
 
 func TestEveryHolderOfAViolationIsNamed(t *testing.T) {
-	s := newScript()
-	s.place(pod("a", "3", h200), "h200-0")
+	w := newWorld().play(`place a h200-0 cards=3`)
 	want := "was placed on node h200-0 with 3 of <NVIDIA-H200>: queue <q> now holds 3, and its quota was at most 2 in the 10s before (revision 2)"
-	if got := s.machine.found; len(got) != 1 || got[0].Message != want || got[0].Object != "pod/test/a" {
+	if got := w.machine.found; len(got) != 1 || got[0].Message != want || got[0].Object != "pod/test/a" {
 		t.Errorf("found %v, want %q", got, want)
 	}
+}
+
+// TestWhatEndsIsBounded: the queue q has a quota of two.
+func TestWhatEndsIsBounded(t *testing.T) {
+	const first = `place p1 h200-0 cards=2; write pod p1 deleted;`
+	const second = `place p2 h200-0 cards=2; write pod p2 deleted;`
+	const lost = `write node h200-1; place p1 h200-1 cards=2; write pod p1 deleted;` + second
+	playAll(t, newWorld, map[string]played{
+		"a restart of all":                        {first + `place a h200-0 cards=2`, ""},
+		"a second one before the first has ended": {first + second + `place a h200-0 cards=1`, "quota"},
+		"a second one after the first has ended":  {first + `remove pod p1;` + second + `place a h200-0 cards=2`, ""},
+		"what has finished has ended":             {first + `write pod p1 phase=Failed;` + second + `place a h200-0 cards=2`, ""},
+		"what hangs on a node that is gone":       {lost + `remove node h200-1; place a h200-0 cards=2`, ""},
+		"what hangs on a node that does not work, or did not a moment ago": {lost + `write node h200-1 ready=Unknown; wait 1m
+			place a h200-0 cards=1; write node h200-1 ready=True; place b h200-0 cards=1`, ""},
+		"a node that works again": {lost + `write node h200-1 ready=False; write node h200-1 ready=True; wait 11s; place a h200-0 cards=1`, "quota"},
+		"another card":            {`write queue q quota=H200:2,RTX4090:1;` + first + second + `place a rtx4090-0 cards=1 card=RTX4090`, ""},
+	})
+}
+
+// TestTenancy: a queue that chooses its namespaces gives cards to no other.
+func TestTenancy(t *testing.T) {
+	const chooses = `load queue q for={"matchLabels":{"team":"chat"}};`
+	const chat, lab = chooses + `load namespace test team=chat; wait 1m;`, chooses + `load namespace test team=lab; wait 1m;`
+	playAll(t, newWorld, map[string]played{
+		"a chosen namespace is fine":                         {chat + `place a h200-0 cards=1`, ""},
+		"a queue that does not choose takes every namespace": {`load namespace test team=lab; place a h200-0 cards=1`, ""},
+		"a left-out namespace is a violation":                {lab + `place a h200-0 cards=1`, "tenancy"},
+		"a namespace that nobody has seen is left out":       {chooses + `wait 1m; place a h200-0 cards=1`, "tenancy"},
+		"a selector that cannot be read leaves everybody out": {`load queue q for=team=chat
+			load namespace test team=chat; wait 1m; place a h200-0 cards=1`, "quota tenancy"},
+		"a pod without cards takes none":                         {lab + `place a h200-0 card=`, ""},
+		"a label that was there less than 10 s ago still counts": {chat + `write namespace test team=lab; wait 9s; place a h200-0 cards=1`, ""},
+		"and no longer": {chat + `write namespace test team=lab; wait 11s; place a h200-0 cards=1`, "tenancy"},
+		"a queue that began to choose less than 10 s ago took everybody then": {`load namespace test team=lab
+			write queue q for={"matchLabels":{"team":"chat"}}; wait 9s; place a h200-0 cards=1; wait 2s; place b h200-0 cards=1`, "tenancy"},
+		"a label that comes afterwards does not count": {lab + `place a h200-0 cards=1; write namespace test team=chat`, "tenancy"},
+		"a running pod stays when its namespace is left out": {chooses + `load namespace test team=chat; place a h200-0 cards=1
+			write namespace test team=lab; wait 1m; write pod a says=`, ""},
+		"a namespace made anew has its new labels only": {chat + `remove namespace test; write namespace test team=lab
+			place a h200-0 cards=1`, "tenancy"},
+	})
 }

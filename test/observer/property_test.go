@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // oracle knows the truth about a played cluster: it is told every act as it
@@ -62,17 +65,17 @@ func (o *oracle) place(pod, queue string, cards int, now time.Time) {
 }
 
 // act plays one random act on both sides.
-func act(t *rapid.T, s *script, o *oracle, pods map[string]*corev1.Pod) {
+func act(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
 	queues := []string{"q", "r"}
 	name := strconv.Itoa(rapid.IntRange(0, 7).Draw(t, "pod"))
 	p, exists := pods[name]
 	switch rapid.IntRange(0, 6).Draw(t, "act") {
 	case 0:
-		s.wait(time.Duration(rapid.IntRange(1, 12000).Draw(t, "wait")) * time.Millisecond)
+		s.play(fmt.Sprintf("wait %dms", rapid.IntRange(1, 12000).Draw(t, "wait")))
 	case 1:
 		q := rapid.SampledFrom(queues).Draw(t, "queue")
 		cards := rapid.IntRange(0, 6).Draw(t, "quota")
-		s.write(queue(q, fmt.Sprintf(`{"NVIDIA-H200":%d}`, cards)))
+		s.play(fmt.Sprintf("write queue %s quota=H200:%d", q, cards))
 		o.quotas[q] = append(o.quotas[q], dated{cards, s.clock})
 	case 2, 3:
 		if exists {
@@ -80,17 +83,17 @@ func act(t *rapid.T, s *script, o *oracle, pods map[string]*corev1.Pod) {
 		}
 		q := rapid.SampledFrom(queues).Draw(t, "queue")
 		cards := rapid.IntRange(1, 3).Draw(t, "cards")
-		p = pod(name, strconv.Itoa(cards), h200)
-		p.UID = types.UID(fmt.Sprintf("%s-%d", name, s.revision))
-		p.Annotations["scheduling.volcano.sh/queue-name"] = q
+		p = builder.Pod("test", name).Queue(q).Card(h200).GPUs(cards).UID(types.UID(fmt.Sprintf("%s-%d", name, s.revision))).Obj()
 		pods[name] = p
-		s.place(p, "h200-0")
+		s.change(p.DeepCopy(), false)
+		p.Spec.NodeName = "h200-0"
+		s.change(p.DeepCopy(), false)
 		o.place(name, q, cards, s.clock)
 	case 4:
 		if exists && p.DeletionTimestamp == nil {
 			now := metav1.NewTime(s.clock)
 			p.DeletionTimestamp = &now
-			s.write(p)
+			s.change(p.DeepCopy(), false)
 			if held, ok := o.held[name]; ok {
 				o.ending[name] = held
 			}
@@ -99,13 +102,13 @@ func act(t *rapid.T, s *script, o *oracle, pods map[string]*corev1.Pod) {
 	case 5:
 		if exists {
 			p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
-			s.write(p)
+			s.change(p.DeepCopy(), false)
 			delete(o.held, name)
 			delete(o.ending, name)
 		}
 	case 6:
 		if exists {
-			s.remove(p)
+			s.change(p.DeepCopy(), true)
 			delete(pods, name)
 			delete(o.held, name)
 			delete(o.ending, name)
@@ -122,9 +125,9 @@ func blamed(found []Violation) []string {
 }
 
 func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := newScript()
-		s.load(queue("r", `{"NVIDIA-H200":3}`))
+	seed.Check(t, func(t *rapid.T) {
+		s := newWorld()
+		s.play(`load queue r quota=H200:3`)
 		o := &oracle{quotas: map[string][]dated{"q": {{2, began}}, "r": {{3, began}}}, held: map[string]holding{}, ending: map[string]holding{}}
 		pods := map[string]*corev1.Pod{}
 		for range rapid.IntRange(1, 60).Draw(t, "acts") {
@@ -146,8 +149,8 @@ func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
 // replay delivers a log by two streams that lag behind each other at random. It
 // is late when a change came after later ones were judged.
 func replay(t *rapid.T, log []change) (found []Violation, late bool) {
-	s := newScript()
-	s.load(queue("r", `{"NVIDIA-H200":3}`))
+	s := newWorld()
+	s.play(`load queue r quota=H200:3`)
 	streams := []*stream{newStream(picture{objects: map[types.UID]int64{}}), newStream(picture{objects: map[types.UID]int64{}})}
 	var todo [2][]change
 	for _, c := range log {

@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // waiting is since when something waits; zero when it does not.
@@ -41,8 +40,8 @@ func (m *machine) judgeReasons(now time.Time) []string {
 		if state.waits.since.IsZero() || state.pod.Spec.SchedulerName != m.options.SchedulerName {
 			continue
 		}
-		ask := decision.AskOf(state.pod, m.inventory)
-		if ask.Count > 0 || ask.Refusal != nil {
+		ask := rule.AskOf(state.pod, m.inventory)
+		if ask.Count > 0 || ask.Refusal != "" {
 			said := podSays(state.pod) || groupSays(m.groupOf(state.pod))
 			open = append(open, m.judgeReason(&state.waits, "pod/"+state.pod.Namespace+"/"+state.pod.Name, said, now)...)
 		}
@@ -106,7 +105,7 @@ func (m *machine) peopled() map[types.NamespacedName]bool {
 	out := map[types.NamespacedName]bool{}
 	for _, state := range m.pods {
 		phase := state.pod.Status.Phase
-		if name := decision.PodGroupName(state.pod); name != "" && phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+		if name := rule.PodGroupName(state.pod); name != "" && phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 			out[types.NamespacedName{Namespace: state.pod.Namespace, Name: name}] = true
 		}
 	}
@@ -115,6 +114,6 @@ func (m *machine) peopled() map[types.NamespacedName]bool {
 
 // announcement is what a job without pods says it will ask for.
 type announcement struct {
-	names []card.Name
-	count card.Count
+	names []string
+	count int64
 }

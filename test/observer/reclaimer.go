@@ -5,8 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // evictionLag is how long the mark of an eviction may be on its way: in that
@@ -15,11 +14,11 @@ const evictionLag = 3 * time.Second
 
 // place is what a pod takes up.
 type place struct {
-	cards            card.Count
+	cards            int64
 	milliCPU, memory int64
 }
 
-func placeOf(ask decision.Ask) place {
+func placeOf(ask rule.Ask) place {
 	return place{cards: ask.Count, milliCPU: ask.MilliCPU, memory: ask.Memory}
 }
 
@@ -45,7 +44,7 @@ type relief struct {
 
 // relieve notes that a pod waits no longer.
 func (m *machine) relieve(state *podState, c change) {
-	m.reliefs = append(m.reliefs, &relief{state: state, place: placeOf(decision.AskOf(state.pod, m.inventory)), seen: c.seen})
+	m.reliefs = append(m.reliefs, &relief{state: state, place: placeOf(rule.AskOf(state.pod, m.inventory)), seen: c.seen})
 }
 
 // judgeReclaimers checks that what was evicted was evicted for somebody: each
@@ -74,10 +73,12 @@ func (m *machine) judgeReclaimers(now time.Time) []string {
 }
 
 // takenAlong tells whether an eviction belongs to a gang that was taken as a
-// whole for the sake of another of its pods.
+// whole for the sake of another of its pods. On a busy machine the marks of one
+// gang come seconds apart, but both pods were there when the first came.
 func (m *machine) takenAlong(e *eviction, served map[*eviction]*relief) bool {
 	return e.by == cardReclaim && slices.ContainsFunc(m.evictions, func(other *eviction) bool {
-		return other.by == cardReclaim && other.group == e.group && other.seen.Sub(e.seen).Abs() < evictionLag && served[other] != nil
+		return other.by == cardReclaim && other.group == e.group && served[other] != nil &&
+			other.seen.Sub(e.seen).Abs() < m.options.PlacedWithin && !e.created.After(other.seen) && !other.created.After(e.seen)
 	})
 }
 

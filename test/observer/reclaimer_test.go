@@ -2,261 +2,130 @@ package observer
 
 import (
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
-	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
-// runs places pods of training in a PodGroup before the observer starts.
-func runs(s *script, gang string, minMember int32, names ...string) []*corev1.Pod {
-	g := group(gang, "training")
-	g.Spec.MinMember = minMember
-	s.load(g)
-	var pods []*corev1.Pod
-	for _, name := range names {
-		p := inGroup(member(name, "training", "1", 0), gang)
-		p.Spec.NodeName = "h200-0"
-		s.load(p)
-		pods = append(pods, p)
-	}
-	return pods
-}
-
-// comes has a pod of inference wait for cards.
-func comes(s *script, name, cards string) *corev1.Pod {
-	p := member(name, "inference", cards, 0)
-	s.write(p)
-	return p
-}
+// comes has a pod p of inference wait for a card.
+const comes = `write pod p in=inference cards=1 priority=0 says=waits;`
 
 func TestEveryVictimMakesRoomForSomebody(t *testing.T) {
-	settle := func(s *script, p *corev1.Pod, node string) {
-		p.Spec.NodeName = node
-		s.write(p)
-	}
-	for _, test := range []struct {
-		name     string
-		play     func(*script)
-		want     []Invariant
-		wantOpen int
-	}{
-		{"the reclaimer is placed", func(s *script) {
-			p := comes(s, "p", "1")
-			s.evict(runs(s, "g", 1, "a")[0], "reclaim")
-			s.wait(10 * time.Second)
-			settle(s, p, "h200-0")
-			s.wait(time.Minute)
-		}, nil, 0},
-		{"it may take twenty seconds", func(s *script) {
-			comes(s, "p", "1")
-			s.evict(runs(s, "g", 1, "a")[0], "reclaim")
-			s.wait(19 * time.Second)
-		}, nil, 1},
-		{"and no longer", func(s *script) {
-			comes(s, "p", "1")
-			s.evict(runs(s, "g", 1, "a")[0], "reclaim")
-			s.wait(21 * time.Second)
-		}, []Invariant{Eviction}, 0},
-		{"the time begins when the victim has gone", func(s *script) {
-			comes(s, "p", "1")
-			victim := runs(s, "g", 1, "a")[0]
-			victim.Spec.TerminationGracePeriodSeconds = ptr.To[int64](60)
-			s.mark(victim, "reclaim")
-			s.wait(49 * time.Second)
-			s.machine.judgeReclaimers(s.clock)
-			s.remove(victim)
-			s.wait(19 * time.Second)
-		}, nil, 1},
-		{"a victim that stays beyond its grace period excuses nobody", func(s *script) {
-			comes(s, "p", "1")
-			victim := runs(s, "g", 1, "a")[0]
-			victim.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
-			s.mark(victim, "reclaim")
-			s.wait(51 * time.Second)
-		}, []Invariant{Eviction}, 0},
-		{"another node will do", func(s *script) {
-			s.load(node("h200-1", "NVIDIA-H200"))
-			p := comes(s, "p", "1")
-			s.evict(runs(s, "g", 1, "a")[0], "reclaim")
-			settle(s, p, "h200-1")
-			s.wait(time.Minute)
-		}, nil, 0},
-		{"a reclaimer that was deleted need not be placed", func(s *script) {
-			p := comes(s, "p", "1")
-			s.evict(runs(s, "g", 1, "a")[0], "reclaim")
-			s.remove(p)
-			s.wait(time.Minute)
-		}, nil, 0},
-		{"nor one that found a place while the eviction was on its way", func(s *script) {
-			victim := runs(s, "g", 1, "a")[0]
-			settle(s, comes(s, "p", "1"), "h200-0")
-			s.wait(2 * time.Second)
-			s.evict(victim, "reclaim")
-			s.wait(time.Minute)
-		}, nil, 0},
-		{"one that found a place long before is no reason", func(s *script) {
-			victim := runs(s, "g", 1, "a")[0]
-			settle(s, comes(s, "p", "1"), "h200-0")
-			s.wait(4 * time.Second)
-			s.evict(victim, "reclaim")
-		}, []Invariant{Eviction}, 0},
-		{"two victims for two cards", func(s *script) {
-			p := comes(s, "p", "2")
-			for _, victim := range runs(s, "g", 1, "a", "b") {
-				s.evict(victim, "reclaim")
-			}
-			settle(s, p, "h200-0")
-			s.wait(time.Minute)
-		}, nil, 0},
-		{"two victims for one card are one too many", func(s *script) {
-			p := comes(s, "p", "1")
-			for _, victim := range runs(s, "g", 1, "a", "b") {
-				s.evict(victim, "reclaim")
-			}
-			settle(s, p, "h200-0")
-			s.wait(time.Minute)
-		}, []Invariant{Eviction}, 0},
-		{"of two reclaimers one is not placed", func(s *script) {
-			p := comes(s, "p", "1")
-			comes(s, "q", "1")
-			for _, victim := range runs(s, "g", 1, "a", "b") {
-				s.evict(victim, "reclaim")
-			}
-			settle(s, p, "h200-0")
-			s.wait(time.Minute)
-		}, []Invariant{Eviction}, 0},
-		{"two victims for the CPU of one", func(s *script) {
-			p := member("p", "inference", "1", 0)
-			p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("8")
-			s.write(p)
-			for _, victim := range runs(s, "g", 1, "a", "b") {
-				s.evict(victim, "reclaim")
-			}
-			settle(s, p, "h200-0")
-			s.wait(time.Minute)
-		}, nil, 0},
-		{"preempt takes no more than it needs either", func(s *script) {
-			p := member("p", "training", "1", 7)
-			s.write(p)
-			for _, victim := range runs(s, "g", 1, "a", "b") {
-				s.evict(victim, "preempt")
-			}
-			settle(s, p, "h200-0")
-			s.wait(time.Minute)
-		}, []Invariant{Eviction}, 0},
-		{"cardreclaim takes gangs as a whole", func(s *script) {
-			p := comes(s, "p", "1")
-			for _, victim := range runs(s, "g", 3, "a", "b", "c") {
-				s.evict(victim, "cardreclaim")
-			}
-			settle(s, p, "h200-0")
-			s.wait(time.Minute)
-		}, nil, 0},
-		{"but no second gang for the same card", func(s *script) {
-			p := comes(s, "p", "1")
-			for _, victim := range append(runs(s, "g", 2, "a", "b"), runs(s, "h", 1, "c")...) {
-				s.evict(victim, "cardreclaim")
-			}
-			settle(s, p, "h200-0")
-			s.wait(time.Minute)
-		}, []Invariant{Eviction}, 0},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := tide()
-			test.play(s)
-			open := s.machine.judgeReclaimers(s.clock)
-			s.machine.judgeReclaimers(s.clock) // nothing is reported twice
-			wantInvariants(t, s.machine.found, test.want...)
-			if len(open) != test.wantOpen {
-				t.Errorf("open %v, want %d", open, test.wantOpen)
-			}
-		})
-	}
+	const two, placed = `runs g 1 a b;`, `write pod p on=h200-0; wait 1m`
+	playAll(t, tide, map[string]played{
+		"the reclaimer is placed":    {comes + `runs g 1 a; evict a reclaim; wait 10s;` + placed, ""},
+		"it may take twenty seconds": {comes + `runs g 1 a; evict a reclaim; wait 19s`, "open"},
+		"and no longer":              {comes + `runs g 1 a; evict a reclaim; wait 21s`, "eviction"},
+		"the time begins when the victim has gone": {comes + `runs g 1 a; write pod a grace=60 evicted=reclaim; wait 49s; judge
+			remove pod a; wait 19s`, "open"},
+		"a victim that stays beyond its grace period excuses nobody": {comes + `runs g 1 a
+			write pod a grace=30 evicted=reclaim; wait 51s`, "eviction"},
+		"another node will do": {`load node h200-1;` + comes + `runs g 1 a
+			evict a reclaim; write pod p on=h200-1; wait 1m`, ""},
+		"a reclaimer that was deleted need not be placed": {comes + `runs g 1 a; evict a reclaim; remove pod p; wait 1m`, ""},
+		"nor one that found a place while the eviction was on its way": {`runs g 1 a;` + comes + `write pod p on=h200-0
+			wait 2s; evict a reclaim; wait 1m`, ""},
+		"one that found a place long before is no reason": {`runs g 1 a;` + comes + `write pod p on=h200-0
+			wait 4s; evict a reclaim`, "eviction"},
+		"two victims for two cards": {comes + `write pod p cards=2;` + two + `evict a reclaim
+			evict b reclaim;` + placed, ""},
+		"two victims for one card are one too many": {comes + two + `evict a reclaim; evict b reclaim;` + placed, "eviction"},
+		"of two reclaimers one is not placed": {comes + `write pod q in=inference cards=1 priority=0 says=waits;` + two + `evict a reclaim
+			evict b reclaim;` + placed, "eviction"},
+		"two victims for the CPU of one": {comes + `write pod p cpu=8;` + two + `evict a reclaim
+			evict b reclaim;` + placed, ""},
+		"preempt takes no more than it needs either": {`write pod p in=training cards=1 priority=7 says=waits;` + two + `evict a preempt
+			evict b preempt;` + placed, "eviction"},
+		"cardreclaim takes gangs as a whole": {comes + `runs g 3 a b c
+			evict a cardreclaim; evict b cardreclaim; evict c cardreclaim;` + placed, ""},
+		"its marks may come seconds apart": {comes + `runs g 3 a b c
+			evict a cardreclaim; wait 6s; evict b cardreclaim; evict c cardreclaim;` + placed, ""},
+		"a pod that came afterwards is of another gang": {comes + `runs g 1 a; evict a cardreclaim; write pod p on=h200-0; wait 2s
+			place b h200-0 group=g in=training cards=1 priority=0 created=1; evict b cardreclaim; wait 1m`, "eviction"},
+		"but no second gang for the same card": {comes + `runs g 2 a b; runs h 1 c
+			evict a cardreclaim; evict b cardreclaim; evict c cardreclaim;` + placed, "eviction"},
+	})
 }
 
 func TestNoGangIsLeftInPieces(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		by   string
-		gang int32
-		take int
-		want []Invariant
-	}{
-		{"cardreclaim leaves a gang in pieces", "cardreclaim", 3, 1, []Invariant{Eviction}},
-		{"cardreclaim takes it as a whole", "cardreclaim", 3, 3, nil},
-		{"cardreclaim takes what is above minAvailable", "cardreclaim", 2, 1, nil},
-		{"reclaim leaves it to the policies of the job", "reclaim", 3, 1, nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := tide()
-			p := comes(s, "p", "1")
-			for _, victim := range runs(s, "g", test.gang, "a", "b", "c")[:test.take] {
-				s.evict(victim, test.by)
-			}
-			p.Spec.NodeName = "h200-0"
-			s.write(p)
-			s.judge()
-			s.wait(9 * time.Second)
-			s.judge()
-			wantInvariants(t, s.machine.found)
-			s.wait(2 * time.Second)
-			s.judge()
-			s.judge()
-			wantInvariants(t, s.machine.found, test.want...)
-		})
+	for t, tc := range check.Cases(t, map[string]struct{ text, soon, later string }{
+		"cardreclaim leaves a gang in pieces":          {`runs g 3 a b c; evict a cardreclaim`, "open", "eviction"},
+		"cardreclaim takes it as a whole":              {`runs g 3 a b c; evict a cardreclaim; evict b cardreclaim; evict c cardreclaim`, "", ""},
+		"cardreclaim takes what is above minAvailable": {`runs g 2 a b c; evict a cardreclaim`, "", ""},
+		"reclaim leaves it to the policies of the job": {`runs g 3 a b c; evict a reclaim`, "", ""},
+	}) {
+		w := tide().play(comes).play(tc.text).play(`write pod p on=h200-0; judge; wait 9s`)
+		w.wants(t, tc.soon)
+		w.play(`wait 2s`).wants(t, tc.later)
 	}
 }
 
 func TestAnExcusedEvictionHasItsWholeTimeAfterwards(t *testing.T) {
-	s := tide()
-	comes(s, "p", "1")
-	s.machine.excuse(Eviction, true, s.clock)
-	s.evict(runs(s, "g", 1, "a")[0], "reclaim")
-	s.wait(time.Minute)
-	s.machine.judgeReclaimers(s.clock)
-	s.machine.excuse(Eviction, false, s.clock)
-	s.wait(19 * time.Second)
-	s.machine.judgeReclaimers(s.clock)
-	wantInvariants(t, s.machine.found)
-	s.wait(2 * time.Second)
-	s.machine.judgeReclaimers(s.clock)
-	wantInvariants(t, s.machine.found, Eviction)
+	w := tide().play(comes)
+	w.machine.excuse(Eviction, true, w.clock)
+	w.play(`runs g 1 a; evict a reclaim; wait 1m; judge`)
+	w.machine.excuse(Eviction, false, w.clock)
+	w.play(`wait 19s`).wants(t, "open")
+	w.play(`wait 2s`).wants(t, "eviction")
+}
+
+// A gang has three pods, a, b and c, or as many as its text says.
+func TestTheRestOfAGangGoesAlong(t *testing.T) {
+	const served = `write pod p on=h200-0; judge; wait 30s; judge`
+	const victims = comes + `runs g 1 a; load group h queue=training; load pod b in=training cards=0 priority=0 on=h200-0 group=`
+	playAll(t, tide, map[string]played{
+		"a pod without cards goes with its gang": {victims + `g; evict b cardreclaim; evict a cardreclaim;` + served, ""},
+		"a job without cards goes for nobody":    {victims + `h; evict b cardreclaim; evict a cardreclaim;` + served, "eviction"},
+	})
+}
+
+// Volcano's job controller deletes what cardreclaim has marked, one pod after
+// the other, and each ends when it likes.
+func TestAGangThatLeavesIsNotInPieces(t *testing.T) {
+	w := tide().play(comes + `runs g 3 a b c; write pod a grace=60 evicted=cardreclaim; write pod b grace=60 evicted=cardreclaim
+		write pod c grace=60 evicted=cardreclaim; remove pod a; write pod p on=h200-0; judge; wait 30s`)
+	w.wants(t, "")
+	w.play(`wait 1m; judge; wait 11s`).wants(t, "eviction") // b and c have had their time and run on
+}
+
+// The minimum of the job is two pods.
+func TestNoTaskIsLeftBelowItsMinimum(t *testing.T) {
+	const gang = comes + `runs g 2 leader worker-0 worker-1; write pod leader volcano.sh/task-spec=leader
+		write pod worker-0 volcano.sh/task-spec=worker; write pod worker-1 volcano.sh/task-spec=worker;`
+	const evicted = `; evict leader cardreclaim; write pod p on=h200-0; judge; wait 30s`
+	playAll(t, tide, map[string]played{
+		"the leader is needed":   {gang + `write group g tasks=leader:1,worker:1` + evicted, "eviction"},
+		"two workers are enough": {gang + `write group g tasks=leader:0,worker:1` + evicted, ""},
+		"the tasks' minima do not count when they exceed the job's": {gang + `write group g tasks=leader:1,worker:2` + evicted, ""},
+	})
 }
 
 // Whoever is placed first, a reclaimer is left for every victim that has one.
 func TestMatchFindsAReclaimerForEveryVictim(t *testing.T) {
-	relieved := func(name string, cards card.Count) *relief {
-		return &relief{state: &podState{pod: pod(name, "1", h200)}, place: place{cards: cards}, seen: began}
+	relieved := func(name string, cards int64) *relief {
+		return &relief{state: &podState{pod: builder.Pod("test", name).Obj()}, place: place{cards: cards}, seen: began}
 	}
-	evicted := func(cards card.Count, reclaimers ...string) *eviction {
+	evicted := func(cards int64, reclaimers ...string) *eviction {
 		e := &eviction{place: place{cards: cards}, seen: began, reclaimers: map[types.UID]bool{}}
 		for _, name := range reclaimers {
-			e.reclaimers[types.UID("pod-"+name)] = true
+			e.reclaimers[builder.Pod("test", name).Obj().UID] = true
 		}
 		return e
 	}
-	for _, test := range []struct {
-		name      string
+	for t, tc := range check.Cases(t, map[string]struct {
 		evictions []*eviction
 		reliefs   []*relief
 		want      int
 	}{
-		{"the picky one comes last", []*eviction{evicted(1, "p", "q"), evicted(1, "p")}, []*relief{relieved("p", 1), relieved("q", 1)}, 2},
-		{"a chain of them", []*eviction{evicted(1, "p", "q"), evicted(1, "q", "r"), evicted(1, "p"), evicted(1, "q")},
+		"the picky one comes last": {[]*eviction{evicted(1, "p", "q"), evicted(1, "p")}, []*relief{relieved("p", 1), relieved("q", 1)}, 2},
+		"a chain of them": {[]*eviction{evicted(1, "p", "q"), evicted(1, "q", "r"), evicted(1, "p"), evicted(1, "q")},
 			[]*relief{relieved("p", 1), relieved("q", 1), relieved("r", 1)}, 3},
-		{"the last victim may be larger than what is missing", []*eviction{evicted(3, "p"), evicted(3, "p")}, []*relief{relieved("p", 4)}, 2},
-		{"not when nothing is missing", []*eviction{evicted(4, "p"), evicted(3, "p")}, []*relief{relieved("p", 4)}, 1},
-		{"nobody came", []*eviction{evicted(1, "p")}, nil, 0},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if got := match(test.evictions, test.reliefs); len(got) != test.want {
-				t.Errorf("%d are served, want %d", len(got), test.want)
-			}
-		})
+		"the last victim may be larger than what is missing": {[]*eviction{evicted(3, "p"), evicted(3, "p")}, []*relief{relieved("p", 4)}, 2},
+		"not when nothing is missing":                        {[]*eviction{evicted(4, "p"), evicted(3, "p")}, []*relief{relieved("p", 4)}, 1},
+		"nobody came":                                        {[]*eviction{evicted(1, "p")}, nil, 0},
+	}) {
+		check.Equal(t, "victims that are served", tc.want, len(match(tc.evictions, tc.reliefs)))
 	}
 }

@@ -1,147 +1,123 @@
 package observer
 
 import (
+	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/script"
 )
 
-// script plays changes into a machine. Its cluster has an H200 node, a 4090
-// node, a node that does not name its cards, and the queue q with a quota of
-// two H200.
-type script struct {
+const (
+	h200    = "NVIDIA-H200"
+	rtx4090 = "NVIDIA-GeForce-RTX-4090"
+)
+
+// world plays changes into a machine. Its cluster has an H200 node, a 4090 node, a
+// node that does not name its cards, and the queue q with a quota of two H200.
+type world struct {
+	*script.Objects
 	machine  *machine
 	clock    time.Time
 	revision int64
 	log      []change
 }
 
-var began = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+var began = script.Began
 
-func newScript() *script {
+func newWorld() *world {
 	var options Options
 	options.complete()
-	s := &script{machine: newMachine(options), clock: began}
-	s.load(node("h200-0", "NVIDIA-H200"), node("rtx4090-0", "NVIDIA-GeForce-RTX-4090"), node("unnamed-0", ""), queue("q", `{"NVIDIA-H200":2}`))
-	return s
+	w := &world{machine: newMachine(options), clock: began, Objects: script.New(map[string]string{
+		"pod": "in=q card=" + h200, "node": "cards=8 model=" + h200, "quota": "limit=2",
+	})}
+	w.play("load node h200-0; load node rtx4090-0 model=RTX4090; load node unnamed-0 model=; load queue q quota=H200:2")
+	return w
 }
 
-func (s *script) load(objects ...client.Object) {
-	for _, o := range objects {
-		s.machine.load(o, s.clock)
+// play plays steps, one a line or between semicolons:
+//
+//	load KIND NAME [OPTION…]    the object was there before the observer
+//	make KIND NAME [OPTION…]    is not written yet
+//	write KIND NAME [OPTION…]   is created or changed
+//	remove KIND NAME            is deleted for good
+//	place NAME NODE [OPTION…]   a pod is created, and then bound
+//	evict NAME ACTION           a pod is marked by an action, and then deleted
+//	runs GROUP MEMBERS POD…     a PodGroup and its pods were on h200-0 before the observer
+//	wait DURATION
+//	judge
+func (w *world) play(text string) *world {
+	for _, words := range script.Steps(text) {
+		switch step, words := words[0], words[1:]; step {
+		case "load":
+			w.machine.load(w.Object(words[0], words[1], words[2:]...), w.clock)
+		case "make":
+			w.Object(words[0], words[1], words[2:]...)
+		case "write":
+			w.change(w.Object(words[0], words[1], words[2:]...), false)
+		case "remove":
+			w.change(w.Object(words[0], words[1]), true)
+		case "place":
+			w.change(w.Pod(words[0], words[2:]...), false)
+			w.change(w.Pod(words[0], "on="+words[1]), false)
+		case "evict":
+			w.change(w.Pod(words[0], "evicted="+words[1]), false)
+			w.change(w.Pod(words[0]), true)
+		case "runs":
+			w.play("load group " + words[0] + " queue=training members=" + words[1])
+			for _, pod := range words[2:] {
+				w.play("load pod " + pod + " in=training cards=1 priority=0 on=h200-0 group=" + words[0])
+			}
+		case "wait":
+			d, err := time.ParseDuration(words[0])
+			if err != nil {
+				panic(err)
+			}
+			w.clock = w.clock.Add(d)
+		case "judge":
+			w.judge()
+		default:
+			panic("no step " + step)
+		}
 	}
+	return w
 }
 
-// wait lets time pass.
-func (s *script) wait(d time.Duration) { s.clock = s.clock.Add(d) }
-
-// write applies a change of an object.
-func (s *script) write(object client.Object) { s.change(object, false) }
-
-// remove deletes an object for good.
-func (s *script) remove(object client.Object) { s.change(object, true) }
-
-func (s *script) change(object client.Object, deleted bool) {
-	s.revision++
-	s.wait(time.Millisecond)
-	c := change{revision: s.revision, deleted: deleted, seen: s.clock, object: object.DeepCopyObject().(client.Object)}
-	s.log = append(s.log, c)
-	s.machine.apply(c)
+func (w *world) change(object client.Object, deleted bool) {
+	w.revision++
+	w.clock = w.clock.Add(time.Millisecond)
+	c := change{revision: w.revision, deleted: deleted, seen: w.clock, object: object}
+	w.log = append(w.log, c)
+	w.machine.apply(c)
 }
 
-func (s *script) judge() []string { return s.machine.judge(s.clock) }
+func (w *world) judge() []string { return w.machine.judgeAll(w.clock) }
 
-// place gives a pod a node.
-func (s *script) place(p *corev1.Pod, node string) {
-	s.write(p)
-	p.Spec.NodeName = node
-	s.write(p)
-}
-
-func node(name, model string) *corev1.Node {
-	n := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{}},
-		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}},
-	}
-	if model != "" {
-		n.Labels["nvidia.com/gpu.product"], n.Labels["nvidia.com/gpu.memory"] = model, "1024"
-	}
-	return n
-}
-
-func queue(name, quota string) *v1beta1.Queue {
-	q := &v1beta1.Queue{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("queue-" + name)},
-		Status:     v1beta1.QueueStatus{State: v1beta1.QueueStateOpen},
-	}
-	if quota != "" {
-		q.Annotations = map[string]string{v1alpha1.AnnotationCardQuota: quota}
-	}
-	return q
-}
-
-// pod asks for cards in queue q by its own annotation.
-func pod(name, cards, request string) *corev1.Pod {
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "test", Name: name, UID: types.UID("pod-" + name),
-			Annotations: map[string]string{v1alpha1.AnnotationQueueName: "q"},
-		},
-		Spec:   corev1.PodSpec{SchedulerName: "volcano", Containers: []corev1.Container{{Name: "c"}}},
-		Status: corev1.PodStatus{Phase: corev1.PodPending},
-	}
-	if request != "" {
-		p.Annotations[v1alpha1.AnnotationCardName] = request
-	}
-	if cards != "" {
-		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(cards)}
-	}
-	return p
-}
-
-func group(name, queue string) *v1beta1.PodGroup {
-	return &v1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: name, UID: types.UID("group-" + name)},
-		Spec:       v1beta1.PodGroupSpec{Queue: queue},
-		Status:     v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupPending},
-	}
-}
-
-func inGroup(p *corev1.Pod, group string) *corev1.Pod {
-	p.Annotations[v1alpha1.AnnotationPodGroup] = group
-	return p
-}
-
-func unscheduled(p *corev1.Pod, message string) *corev1.Pod {
-	p.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: message,
-	}}
-	return p
-}
-
-func cardQuota(name string, cards ...v1alpha1.CardSpec) *v1alpha1.CardQuota {
-	return &v1alpha1.CardQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("cardquota-" + name), CreationTimestamp: metav1.NewTime(began)},
-		Spec:       v1alpha1.CardQuotaSpec{Tenant: "t", ServiceType: "training", Cards: cards},
-	}
-}
-
-// wantInvariants checks which invariants were found broken, in order.
-func wantInvariants(t *testing.T, found []Violation, want ...Invariant) {
+// wants compares what was found, in order, and how much is open: "card quota open".
+func (w *world) wants(t *testing.T, want string) {
 	t.Helper()
-	same := len(found) == len(want)
-	for i := range min(len(found), len(want)) {
-		same = same && found[i].Invariant == want[i]
+	open := w.judge()
+	w.judge() // nothing is reported twice
+	var got []string
+	for _, v := range w.machine.found {
+		got = append(got, strings.Fields(string(v.Invariant))[1])
 	}
-	if !same {
-		t.Errorf("found %v, want %v", found, want)
+	for range open {
+		got = append(got, "open")
+	}
+	if strings.Join(got, " ") != want {
+		t.Errorf("found %v, open %v, want %q", w.machine.found, open, want)
+	}
+}
+
+// played is a text, and what is found broken in the end.
+type played struct{ text, want string }
+
+func playAll(t *testing.T, begin func() *world, cases map[string]played) {
+	for t, tc := range check.Cases(t, cases) {
+		begin().play(tc.text).wants(t, tc.want)
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // share is what a pod or PodGroup adds to the numbers of a queue.
@@ -26,11 +25,11 @@ func (m *machine) shareOfPod(state *podState) share {
 	switch {
 	case state.charge != nil:
 		return share{queue: state.charge.Queue, what: fmt.Sprint("holds ", *state.charge)}
-	case decision.Waiting(state.pod):
-		ask := decision.AskOf(state.pod, m.inventory)
+	case rule.IsWaiting(state.pod):
+		ask := rule.AskOf(state.pod, m.inventory)
 		return share{
-			queue: decision.QueueOf(state.pod, m.groupOf(state.pod), ""),
-			what:  fmt.Sprint("waits for ", ask.Count, ask.Names),
+			queue: rule.QueueOf(state.pod, m.groupOf(state.pod), ""),
+			what:  fmt.Sprint("waits for ", ask.Count, ask.Cards),
 		}
 	}
 	return share{}
@@ -40,7 +39,7 @@ func (m *machine) shareOfGroup(group *v1beta1.PodGroup) share {
 	if !groupWaits(group) {
 		return share{}
 	}
-	return share{queue: decision.QueueOfGroup(group), what: fmt.Sprint("waits for ", m.announced(group))}
+	return share{queue: rule.QueueOfGroup(group), what: fmt.Sprint("waits for ", m.announced(group))}
 }
 
 // touch notes which queues' numbers a change may have moved. Comparing only
@@ -56,7 +55,7 @@ func (m *machine) touch(before *share, now share) {
 }
 
 // expectation is what a status should say of each card.
-type expectation map[card.Name]v1alpha1.CardStatus
+type expectation map[string]v1alpha1.CardStatus
 
 // judgeStatus compares what CardQuotas and their Queues say with a recount.
 func (m *machine) judgeStatus(now time.Time) []string {
@@ -108,34 +107,34 @@ func (m *machine) owner(queue string) *v1alpha1.CardQuota {
 // expect recounts a queue from the beginning.
 func (m *machine) expect(quota *v1alpha1.CardQuota) expectation {
 	out := expectation{}
-	granted := map[card.Name]card.Count{}
+	granted := map[string]int64{}
 	for _, c := range quota.Spec.Cards {
-		granted[card.Name(c.Name)] = card.Count(c.Quota)
-		out[card.Name(c.Name)] = v1alpha1.CardStatus{}
+		granted[c.Name] = c.Quota
+		out[c.Name] = v1alpha1.CardStatus{}
 	}
 	for name, count := range m.heldIn(quota.Queue()) {
 		entry := out[name]
-		entry.Used = int64(count)
+		entry.Used = count
 		out[name] = entry
 	}
-	wait := func(names []card.Name, count card.Count) {
+	wait := func(names []string, count int64) {
 		if len(names) == 0 || count == 0 {
 			return
 		}
 		// Shown under the first alternative that the queue has quota for.
-		i := max(0, slices.IndexFunc(names, func(n card.Name) bool { return granted[n] > 0 }))
+		i := max(0, slices.IndexFunc(names, func(n string) bool { return granted[n] > 0 }))
 		entry := out[names[i]]
-		entry.Pending += int64(count)
+		entry.Pending += count
 		out[names[i]] = entry
 	}
 	m.waitingIn(quota.Queue(), wait)
 	physical := m.inventory.Physical()
 	for name, entry := range out {
-		entry.Name = string(name)
-		entry.Quota = int64(granted[name])
+		entry.Name = name
+		entry.Quota = granted[name]
 		entry.Free = max(0, entry.Quota-entry.Used)
 		entry.OverQuotaBy = max(0, entry.Used-entry.Quota)
-		entry.Physical = int64(physical[name])
+		entry.Physical = physical[name]
 		out[name] = entry
 	}
 	return out
@@ -143,16 +142,16 @@ func (m *machine) expect(quota *v1alpha1.CardQuota) expectation {
 
 // waitingIn hands over everything that waits in a queue: pods, and PodGroups
 // that have no pods yet.
-func (m *machine) waitingIn(queue string, wait func([]card.Name, card.Count)) {
+func (m *machine) waitingIn(queue string, wait func([]string, int64)) {
 	for _, state := range m.pods {
-		if state.pod.Spec.SchedulerName == m.options.SchedulerName && decision.Waiting(state.pod) && decision.QueueOf(state.pod, m.groupOf(state.pod), "") == queue {
-			ask := decision.AskOf(state.pod, m.inventory)
-			wait(ask.Names, ask.Count)
+		if state.pod.Spec.SchedulerName == m.options.SchedulerName && rule.IsWaiting(state.pod) && rule.QueueOf(state.pod, m.groupOf(state.pod), "") == queue {
+			ask := rule.AskOf(state.pod, m.inventory)
+			wait(ask.Cards, ask.Count)
 		}
 	}
 	peopled := m.peopled()
 	for key, state := range m.groups {
-		named := decision.QueueOfGroup(state.group)
+		named := rule.QueueOfGroup(state.group)
 		if named != queue || peopled[key] || !groupWaits(state.group) {
 			continue
 		}
@@ -167,9 +166,9 @@ func (m *machine) waitingIn(queue string, wait func([]card.Name, card.Count)) {
 func (m *machine) announced(group *v1beta1.PodGroup) []announcement {
 	var out []announcement
 	if text, ok := group.Annotations[v1alpha1.AnnotationCardRequest]; ok {
-		if totals, err := card.ParseTotals(text); err == nil {
+		if totals, err := rule.ParseTotals(text); err == nil {
 			for _, total := range totals {
-				out = append(out, announcement{names: total.Request.Names(), count: total.Count})
+				out = append(out, announcement{names: total.Cards, count: total.Count})
 			}
 			return out
 		}
@@ -180,7 +179,7 @@ func (m *machine) announced(group *v1beta1.PodGroup) []announcement {
 	for _, resource := range slices.Sorted(maps.Keys(*group.Spec.MinResources)) {
 		quantity := (*group.Spec.MinResources)[resource]
 		if m.inventory.IsCard(resource) && quantity.Sign() > 0 {
-			out = append(out, announcement{names: m.inventory.Named(resource), count: card.Count(quantity.Value())})
+			out = append(out, announcement{names: m.inventory.Cards(resource), count: quantity.Value()})
 		}
 	}
 	return out
@@ -191,7 +190,7 @@ func (m *machine) announced(group *v1beta1.PodGroup) []announcement {
 func (m *machine) compare(quota *v1alpha1.CardQuota, expected expectation) string {
 	said := expectation{}
 	for _, entry := range quota.Status.Cards {
-		said[card.Name(entry.Name)] = entry
+		said[entry.Name] = entry
 	}
 	var wrong []string
 	for _, name := range names(expected, said) {
@@ -217,13 +216,13 @@ func (m *machine) compare(quota *v1alpha1.CardQuota, expected expectation) strin
 	return strings.Join(wrong, "; ")
 }
 
-func names(a, b expectation) []card.Name {
+func names(a, b expectation) []string {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	return slices.Sorted(maps.Keys(all))
 }
 
-func numbers(e expectation, name card.Name) string {
+func numbers(e expectation, name string) string {
 	c, ok := e[name]
 	if !ok {
 		return "missing"

@@ -36,3 +36,6 @@ func (l *timeline[T]) since(moment time.Time) []T {
 	}
 	return out
 }
+
+// last is what it is now.
+func (l *timeline[T]) last() T { return l.periods[len(l.periods)-1].value }

@@ -3,6 +3,8 @@ package observer
 import (
 	"fmt"
 	"time"
+
+	"cardquota.dev/operator/test/observer/judge"
 )
 
 // Invariant names one of the rules that the observer checks.
@@ -28,6 +30,15 @@ const (
 	Process Invariant = "I5 process"
 	// Reason: what waits for cards says why within Options.ReasonWithin.
 	Reason Invariant = "I6 reason"
+	// Progress: what fits its queue's quota and the nodes starts within three
+	// closed sessions, unless something stands ahead of it.
+	Progress Invariant = judge.Progress
+	// Truth: a shortage that a pod, PodGroup or CardQuota states existed when a
+	// session stated it.
+	Truth Invariant = judge.Truth
+	// Capacity: no placement exceeds the CPU or memory of its queue, or what its
+	// node has.
+	Capacity Invariant = judge.Capacity
 	// Sight is no rule about the world: the observer could not see everything,
 	// and its silence proves nothing.
 	Sight Invariant = "observer"

@@ -178,3 +178,15 @@ func (a *administrator) picture() picture {
 	a.Expect(err).NotTo(HaveOccurred())
 	return p
 }
+
+// wantAsBefore waits until the cluster is as in an earlier picture, but for what was made.
+func (a *administrator) wantAsBefore(before picture, made ...string) {
+	a.Helper()
+	a.Eventually(func() error {
+		now, err := takePicture(a.ctx, a.cluster)
+		if err != nil {
+			return err
+		}
+		return before.differences(now.without(made...))
+	}).Should(Succeed())
+}

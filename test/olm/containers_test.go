@@ -59,13 +59,25 @@ func (a *administrator) wantWrongQuotaRefused() {
 		ContainSubstring("queue research belongs to CardQuota research of tenant research"))))
 }
 
+// pods are those of the workloads. It asks again while the API server does not answer: it is
+// called in polls, which one answer that fails may not end.
+func (a *administrator) pods() (pods []corev1.Pod) {
+	a.Helper()
+	a.Eventually(func() error {
+		list, err := a.cluster.Client().CoreV1().Pods("tenants").List(a.ctx, metav1.ListOptions{})
+		if err == nil {
+			pods = list.Items
+		}
+		return err
+	}).Should(Succeed())
+	return pods
+}
+
 // workers are the pods of the workloads: who they are and what they do.
 func (a *administrator) workers() map[string]string {
 	a.Helper()
-	pods, err := a.cluster.Client().CoreV1().Pods("tenants").List(a.ctx, metav1.ListOptions{})
-	a.Expect(err).NotTo(HaveOccurred())
 	list := map[string]string{}
-	for _, pod := range pods.Items {
+	for _, pod := range a.pods() {
 		restarts := int32(0)
 		for _, container := range pod.Status.ContainerStatuses {
 			restarts += container.RestartCount
@@ -78,10 +90,8 @@ func (a *administrator) workers() map[string]string {
 // running counts the pods that run, by the job they belong to.
 func (a *administrator) running() map[string]int {
 	a.Helper()
-	pods, err := a.cluster.Client().CoreV1().Pods("tenants").List(a.ctx, metav1.ListOptions{})
-	a.Expect(err).NotTo(HaveOccurred())
 	count := map[string]int{}
-	for _, pod := range pods.Items {
+	for _, pod := range a.pods() {
 		job := pod.Labels["volcano.sh/job-name"]
 		count[job] += 0
 		if pod.Status.Phase == corev1.PodRunning {
@@ -95,14 +105,13 @@ func (a *administrator) running() map[string]int {
 func (a *administrator) wantQuotasHeld() {
 	a.Helper()
 	a.Eventually(a.running).Should(Equal(map[string]int{"train": 4, "serve": 2, "containers": 1}))
-	a.Eventually(func() string { return a.summary("research") }).Should(And(
+	a.Eventually(func() (string, error) { return a.summary("research") }).Should(And(
 		ContainSubstring("4/4 NVIDIA-H200"), ContainSubstring("1/1 NVIDIA-L40S")))
 }
 
 // summary is what the operator says of a CardQuota's use.
-func (a *administrator) summary(quota string) string {
-	a.Helper()
-	return a.kubectl("get", "cardquota", quota, "-o", "jsonpath={.status.summary}")
+func (a *administrator) summary(quota string) (string, error) {
+	return a.cluster.Kubectl(a.ctx, "get", "cardquota", quota, "-o", "jsonpath={.status.summary}")
 }
 
 // wantRaisedQuotaUsed raises a quota: waiting work starts by itself, and no more than that.

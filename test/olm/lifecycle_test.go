@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/observer"
 )
@@ -30,7 +31,7 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 	a.Expect(a.kubectl("-n", namespace, "get", "deployment", "cardquota-manager", "-o", "jsonpath={..image}")).
 		To(Equal("registry.example/cards/cardquota-manager:v" + this.number))
 	a.removesAsDocumented(project, this)
-	a.Eventually(func() error { return before.differences(a.picture()) }).Should(Succeed())
+	a.wantAsBefore(before)
 
 	documented := a.commands("## With OLM")
 	a.Expect(documented).To(HaveLen(4), "a catalog, the installation, who reads metrics, what is not in the bundle")
@@ -46,7 +47,7 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 	}
 	a.removesAsDocumented(project, this)
 	a.types(project, strings.Replace(withoutPrometheus, "apply", "delete", 1))
-	a.Eventually(func() error { return before.differences(a.picture()) }).Should(Succeed())
+	a.wantAsBefore(before)
 }
 
 // onRealNode is the Subscription's config: the installation's pods run in containers.
@@ -62,7 +63,7 @@ var onRealNode = map[string]any{
 // scaled as the documentation says.
 func TestLifecycleInContainers(t *testing.T) {
 	if suite.noRealNode != nil {
-		t.Skip("the programs cannot run in containers on this machine:", suite.noRealNode)
+		missing.Skip(t, suite.noRealNode)
 	}
 	a, previous := newAdministrator(t), suite.previous
 	this, next := a.withImages(suite.this), a.withImages(suite.next)
@@ -124,5 +125,5 @@ func TestLifecycleInContainers(t *testing.T) {
 	a.kubectl("-n", namespace, "delete", "lease", "volcano")
 	// Any Volcano scheduler makes these two Queues when it starts; ours is the first one here.
 	made := []string{"queues.scheduling.volcano.sh default", "queues.scheduling.volcano.sh root"}
-	a.Eventually(func() error { return before.differences(a.picture().without(made...)) }).Should(Succeed())
+	a.wantAsBefore(before, made...)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -56,11 +57,11 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 	})
 	t.Run("the readiness probe decides who serves", func(t *testing.T) {
 		g := NewWithT(t)
-		_, err := get("%s/healthz", service.Spec.ClusterIP)
+		_, err := get(t, "%s/healthz", service.Spec.ClusterIP)
 		g.Expect(err).To(HaveOccurred(), "no pod is ready")
 		ask(t, "%s:8080/become-ready", pods[1].Status.PodIP)
 		g.Eventually(func() (string, error) {
-			return get("%s/env?name=HOSTNAME", service.Spec.ClusterIP)
+			return get(t, "%s/env?name=HOSTNAME", service.Spec.ClusterIP)
 		}, "60s", "100ms").Should(Equal(pods[1].Name), "reached from this machine by the ClusterIP")
 		g.Expect(ready(t, c, pods[0].Name)).To(BeFalse())
 	})
@@ -85,15 +86,9 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 	})
 	t.Run("the fleet is still played", func(t *testing.T) {
 		g := NewWithT(t)
-		g.Expect(c.Apply(t.Context(), []byte(`
-apiVersion: v1
-kind: Pod
-metadata: {name: played, namespace: default}
-spec:
-  nodeName: h200-0
-  containers: [{name: main, image: no-such-image}]
-`))).To(Succeed())
-		g.Eventually(func() (bool, error) { return readyPod(t, c, "played") }, "60s", "100ms").Should(BeTrue())
+		_, err := c.Client().CoreV1().Pods("default").Create(t.Context(), builder.Pod("default", "played").Node("h200-0").Obj(), metav1.CreateOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Eventually(func() (bool, error) { return ready(t, c, "played") }, "60s", "100ms").Should(BeTrue())
 	})
 }
 
@@ -108,26 +103,16 @@ func running(t *testing.T, c *cluster.Cluster, app string, count int) []corev1.P
 		for _, pod := range list.Items {
 			g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), pod.Name)
 			g.Expect(pod.Status.PodIP).NotTo(BeEmpty(), pod.Name)
-			g.Expect(get("%s:8080/healthz", pod.Status.PodIP)).To(BeEmpty())
+			g.Expect(get(t, "%s:8080/healthz", pod.Status.PodIP)).To(BeEmpty())
 		}
 		pods = list.Items
 	}, "90s", "200ms").Should(Succeed())
 	return pods
 }
 
-func ready(t *testing.T, c *cluster.Cluster, pod string) bool {
-	t.Helper()
-	is, err := readyPod(t, c, pod)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return is
-}
-
-func readyPod(t *testing.T, c *cluster.Cluster, name string) (bool, error) {
+func ready(t *testing.T, c *cluster.Cluster, name string) (bool, error) {
 	pod, err := c.Client().CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+	return err == nil && slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
 		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
-	}), nil
+	}), err
 }

@@ -3,10 +3,9 @@
 package realnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"testing"
 	"time"
 
@@ -14,6 +13,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -28,16 +29,10 @@ func start(t *testing.T, o cluster.Options) *cluster.Cluster {
 	o.Log = testr.NewWithOptions(t, testr.Options{LogTimestamp: true})
 	c, err := cluster.Start(t.Context(), o)
 	if errors.Is(err, cluster.ErrNoRealNode) || errors.Is(err, cluster.ErrNotBuilt) {
-		t.Skipf("%s is skipped: %v", t.Name(), err)
+		missing.Skip(t, err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-	})
+	check.NoError(t, err)
+	t.Cleanup(func() { check.NoError(t, c.Stop()) })
 	return c
 }
 
@@ -89,31 +84,21 @@ spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: 8080}]}
 `, name, replicas, cardsEach, cluster.RealNodeLabel, image)
 }
 
-// browser uses no proxy, and a new connection each time, so that every request is routed
-// anew.
-var browser = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-
 // ask gets a page that must be there, on a machine that may be busy.
 func ask(t *testing.T, format string, values ...any) string {
 	t.Helper()
 	var body string
 	NewWithT(t).Eventually(func() (err error) {
-		body, err = get(format, values...)
+		body, err = get(t, format, values...)
 		return err
 	}, "30s", "100ms").Should(Succeed())
 	return body
 }
 
 // get returns the body of a page, or an error for any other status than 200.
-func get(format string, values ...any) (string, error) {
-	response, err := browser.Get("http://" + fmt.Sprintf(format, values...))
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", response.Status, body)
-	}
+func get(t *testing.T, format string, values ...any) (string, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	body, err := cluster.Get(ctx, "http://"+fmt.Sprintf(format, values...))
 	return string(body), err
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -42,7 +43,7 @@ func options(dir string) cluster.Options {
 func TestStopLeavesNothingBehind(t *testing.T) {
 	g := NewWithT(t)
 	if err := cluster.CanRunRealNode(); err != nil {
-		t.Skipf("%s is skipped: %v", t.Name(), err)
+		missing.Skip(t, err)
 	}
 	before, err := firewall()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -61,7 +62,7 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 
 func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 	if err := cluster.CanRunRealNode(); err != nil {
-		t.Skipf("%s is skipped: %v", t.Name(), err)
+		missing.Skip(t, err)
 	}
 	g := NewWithT(t)
 	dir := t.TempDir()
@@ -77,7 +78,7 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 		select {
 		case err := <-ended:
 			if strings.Contains(output.String(), cluster.ErrNotBuilt.Error()) {
-				t.Skipf("%s is skipped: %s", t.Name(), output.String())
+				missing.Skip(t, output.String())
 			}
 			t.Fatalf("the program ended: %v: %s", err, output.String())
 		default:

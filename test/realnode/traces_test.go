@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +14,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"cardquota.dev/operator/internal/testing/child"
 )
 
 // traces finds out where a running cluster's node shows on this machine, and returns a
@@ -31,7 +32,7 @@ func traces(t *testing.T, client kubernetes.Interface, dir string) func() []stri
 	link, err := linkOf(endpoints.Items[0].Endpoints[0].Addresses[0])
 	g.Expect(err).NotTo(HaveOccurred())
 
-	first := processes(func(proc string) bool { return commandLineHas(proc, filepath.Join(dir, "node", "init.sh")) })
+	first := child.Processes(func(proc string) bool { return commandLineHas(proc, filepath.Join(dir, "node", "init.sh")) })
 	g.Expect(first).To(HaveLen(1))
 	network, err := os.Readlink(filepath.Join("/proc", first[0], "ns", "net"))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -55,13 +56,13 @@ func traces(t *testing.T, client kubernetes.Interface, dir string) func() []stri
 		if _, err := net.InterfaceByIndex(link.Index); err == nil {
 			note("link", []string{link.Name})
 		}
-		note("processes of the cluster", processes(func(proc string) bool { return commandLineHas(proc, dir) }))
-		note("processes on the node", processes(func(proc string) bool {
+		note("processes of the cluster", child.Processes(func(proc string) bool { return commandLineHas(proc, dir) }))
+		note("processes on the node", child.Processes(func(proc string) bool {
 			namespace, err := os.Readlink(filepath.Join(proc, "ns", "net"))
 			return err == nil && namespace == network
 		}))
 		note("cgroups", same(cgroups))
-		note("mounts, seen by", processes(func(proc string) bool { return strings.Contains(readFile(filepath.Join(proc, "mountinfo")), dir) }))
+		note("mounts, seen by", child.Processes(func(proc string) bool { return strings.Contains(readFile(filepath.Join(proc, "mountinfo")), dir) }))
 		return found
 	}
 }
@@ -109,18 +110,6 @@ func firewall() (string, error) {
 		}
 	}
 	return kept.String(), nil
-}
-
-// processes are the ids of those that match, but for this one.
-func processes(match func(proc string) bool) []string {
-	var found []string
-	entries, _ := filepath.Glob("/proc/[0-9]*")
-	for _, entry := range entries {
-		if pid := filepath.Base(entry); pid != strconv.Itoa(os.Getpid()) && match(entry) {
-			found = append(found, pid)
-		}
-	}
-	return found
 }
 
 func commandLineHas(proc, text string) bool {

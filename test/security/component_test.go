@@ -46,7 +46,7 @@ func component(t *testing.T, elements ...string) string {
 func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	temporarily(t, component(t, "webhookguard", "policy.yaml"))
 	g := expect(t)
-	operator, err := client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.scheme})
+	operator, err := client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.admin.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	kinds := map[string]client.Object{
 		"validating": &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "cardquota"}},
@@ -114,17 +114,10 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 // TestSharedDevicesNeedAComponent: what Volcano's plugin deviceshare writes is not in the
 // scheduler's own role.
 func TestSharedDevicesNeedAComponent(t *testing.T) {
-	rights := []right{
-		{"update", "", "nodes", "", "", "any"},
-		{"patch", "", "nodes", "", "", "any"},
-		{"get", "", "configmaps", "", "kube-system", "volcano-vgpu-device-config"},
-	}
-	lacks(t, system, scheduler, rights)
+	caller := newCaller(t, system, scheduler)
+	shared := rights("update,patch nodes /any\nget configmaps kube-system/volcano-vgpu-device-config")
+	caller.lacks(t, shared)
 	temporarily(t, component(t, "deviceshare", "role.yaml"))
-	holds(t, system, scheduler, append(rights, right{"patch", "", "pods", "", tenant, "any"}))
-	lacks(t, system, scheduler, []right{
-		{"patch", "", "nodes", "status", "", "any"},
-		{"delete", "", "nodes", "", "", "any"},
-		{"get", "", "configmaps", "", "kube-system", "another"},
-	})
+	caller.holds(t, append(shared, rights("patch pods tenant/any")...))
+	caller.lacks(t, rights("patch nodes/status /any\ndelete nodes /any\nget configmaps kube-system/another"))
 }

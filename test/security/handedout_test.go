@@ -6,9 +6,12 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/scene"
 )
 
 // TestWhatWasHandedOutStaysCharged: a PodGroup can go and come again elsewhere
@@ -17,7 +20,6 @@ import (
 // that holds them, so that no scheduler, however late it starts, and no status
 // asks a PodGroup for it.
 func TestWhatWasHandedOutStaysCharged(t *testing.T) {
-	charged(t)
 	grant(t, quota("handed-out", nil))
 	grant(t, quota("handed-to", nil))
 	first, second := pod("holder", "handed-out", func(p *corev1.Pod) {
@@ -26,24 +28,33 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	submit(t, first)
 	g := expect(t)
 	g.Eventually(node(t, first)).ShouldNot(BeEmpty())
-	live := &corev1.Pod{}
-	g.Expect(suite.admin.Get(t.Context(), client.ObjectKeyFromObject(first), live)).To(Succeed())
-	g.Expect(live.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationChargedQueue, "handed-out"))
-	g.Expect(asTess(t, first, `{"metadata":{"annotations":{"cardquota.dev/charged-queue":"handed-to"}}}`)).To(
-		MatchError(ContainSubstring(v1alpha1.ChargePolicyName)))
+	g.Expect(suite.admin.Get(t.Context(), client.ObjectKeyFromObject(first), first)).To(Succeed())
+	g.Expect(first.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationChargedQueue, "handed-out"))
+	const record = `{"metadata":{"annotations":{"cardquota.dev/charged-queue":"handed-to"}}}`
+	g.Eventually(func() error { return scene.Merge(t, tessClient(t), first, record, client.DryRunAll) }).Should(
+		MatchError(ContainSubstring(v1alpha1.ChargePolicyName)), "when the API server has seen the policy")
 
-	launcher := pod("launcher", "handed-out", func(p *corev1.Pod) { // without cards
-		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
-		delete(p.Annotations, v1alpha1.AnnotationCardName)
-	})
+	launcher := pod("launcher", "handed-out", withoutCards)
 	submit(t, launcher)
 	g.Eventually(node(t, launcher)).ShouldNot(BeEmpty())
-	g.Expect(asTess(t, launcher, `{"metadata":{"annotations":{"cardquota.dev/charged-queue":"handed-to"}}}`)).To(
-		MatchError(ContainSubstring("has been placed with its CPU and memory")))
+	g.Expect(asTess(t, launcher, record)).To(MatchError(ContainSubstring("has been placed with its CPU and memory")))
+
+	// What Volcano's scheduler writes into a PodGroup is what the rules look at.
+	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: first.Annotations[v1alpha1.AnnotationPodGroup]}}
+	g.Eventually(func() (int32, error) {
+		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(group), group)
+		return group.Status.Running, err
+	}).Should(BeEquivalentTo(1))
+	withoutWebhooks(t, func() {
+		g.Expect(asTess(t, group, `{"spec":{"queue":"handed-to"}}`)).To(MatchError(And(
+			ContainSubstring(v1alpha1.ChargePolicyName), ContainSubstring("may not move it to queue handed-to"))))
+		g.Expect(tessClient(t).Delete(t.Context(), group.DeepCopy())).To(MatchError(ContainSubstring("has placed pods")))
+		g.Expect(asTess(t, first, `{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA-GeForce-RTX-4090"}}}`)).To(
+			Succeed(), "the node says which card it is")
+	})
 
 	// What the garbage collector does when a tenant deletes the owner, and then
 	// the tenant: the same name in the other queue.
-	group := groupOf(t, first)
 	g.Expect(suite.admin.Delete(t.Context(), group.DeepCopy())).To(Succeed())
 	anew := group.DeepCopy()
 	anew.ResourceVersion, anew.UID, anew.OwnerReferences, anew.Spec.Queue = "", "", nil, "handed-to"
@@ -56,7 +67,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	next := pod("holder-3", "handed-to", nil) // the other queue has its quota whole
 	submit(t, next)
 	g.Eventually(node(t, next)).ShouldNot(BeEmpty(), "the new scheduler works")
-	g.Consistently(node(t, second)).Should(BeEmpty())
+	staysWaiting(t, "the record stands", second)
 	g.Eventually(func() ([]string, error) {
 		var uses []string
 		for _, name := range []string{"handed-out", "handed-to"} {

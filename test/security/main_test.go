@@ -9,21 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
+	"cardquota.dev/operator/test/scene"
 )
 
 // tenant is the namespace of somebody who has the role edit in it, and nothing
@@ -32,16 +27,13 @@ const (
 	tenant    = "tenant"
 	neighbour = "neighbour"
 	tess      = "tess"
-	// validator is a ServiceAccount of the neighbour that the policy exempts.
-	validator = "validator"
 )
 
 // suite is the cluster with both programs on it, as they are shipped.
 var suite struct {
 	cluster    *cluster.Cluster
 	deployment *deployment.Deployment
-	admin      client.Client
-	scheme     *runtime.Scheme
+	admin      scene.World
 	// managerMetrics and schedulerMetrics are where they serve their metrics.
 	managerMetrics, schedulerMetrics string
 }
@@ -51,10 +43,8 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	code := 1
-	err := setUp(ctx)
+	err := setUp(context.Background())
 	if err == nil {
 		code = m.Run()
 	}
@@ -73,10 +63,7 @@ func setUp(ctx context.Context) error {
 	if suite.cluster, err = cluster.Start(ctx, cluster.Options{Fleet: "testdata/fleet.yaml"}); err != nil {
 		return err
 	}
-	if suite.scheme, err = deployment.Scheme(); err != nil {
-		return err
-	}
-	if suite.admin, err = client.New(suite.cluster.Config(), client.Options{Scheme: suite.scheme}); err != nil {
+	if suite.admin, err = scene.New(suite.cluster.Config()); err != nil {
 		return err
 	}
 	for _, address := range []*string{&suite.managerMetrics, &suite.schedulerMetrics} {
@@ -90,7 +77,7 @@ func setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := serveWebhooks(ctx, webhooks); err != nil {
+	if err := scene.Serve(ctx, suite.cluster, webhooks); err != nil {
 		return err
 	}
 	programs := deployment.Options{
@@ -107,41 +94,7 @@ func setUp(ctx context.Context) error {
 	if err := admit(ctx); err != nil {
 		return err
 	}
-	return suite.admin.Create(ctx, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName},
-		Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.AdmissionSpec{
-			ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: neighbour, Name: validator}},
-		}}})
-}
-
-// serveWebhooks registers the webhooks as shipped; their Service leads to the process.
-func serveWebhooks(ctx context.Context, port int) error {
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		return err
-	}
-	for _, file := range []string{"service.yaml", "manifests.yaml"} {
-		if err := suite.cluster.ApplyFile(ctx, filepath.Join(root, "config", "webhook", file)); err != nil {
-			return err
-		}
-	}
-	return suite.cluster.ExposeService(ctx, deployment.Namespace, "cardquota-webhook", port)
-}
-
-// as is a client that is somebody else: a user name, and its groups.
-func as(user string, groups ...string) (client.Client, error) {
-	config := rest.CopyConfig(suite.cluster.Config())
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
-	return client.New(config, client.Options{Scheme: suite.scheme})
-}
-
-// account is the user that a ServiceAccount is, with its groups.
-func account(t *testing.T, namespace, name string) client.Client {
-	t.Helper()
-	c, err := as("system:serviceaccount:"+namespace+":"+name, "system:serviceaccounts", "system:serviceaccounts:"+namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return suite.admin.Create(ctx, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}})
 }
 
 // admit makes the namespaces, and gives tess what tenants have at most: the stock role edit in

@@ -1,8 +1,8 @@
 package security
 
 import (
-	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // TestMetricsAreForReadersOnly: names of tenants, their quotas and what they run are nobody
@@ -81,15 +80,6 @@ func newToken(t *testing.T, namespace, name string) string {
 	return request.Status.Token
 }
 
-// create makes an object as administrator and takes it away after the test.
-func create(t *testing.T, object client.Object) {
-	t.Helper()
-	if err := suite.admin.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { remove(t, object) })
-}
-
 // read gets a page; a connection that is refused is status 0.
 func read(t *testing.T, page, token string) (int, string) {
 	t.Helper()
@@ -100,24 +90,21 @@ func read(t *testing.T, page, token string) (int, string) {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is the program's own
+	code, body, err := send(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return code, string(body)
+}
+
+// send sends a request to a program, whose certificate is its own.
+func send(request *http.Request) (int, []byte, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return 0, err.Error()
+		return 0, nil, err
 	}
 	body, err := io.ReadAll(response.Body)
-	_ = response.Body.Close()
-	if err != nil {
-		return 0, err.Error()
-	}
-	return response.StatusCode, string(body)
-}
-
-// remove deletes what a test made.
-func remove(t *testing.T, object client.Object) {
-	t.Helper()
-	if err := client.IgnoreNotFound(suite.admin.Delete(context.WithoutCancel(t.Context()), object)); err != nil {
-		t.Error(err)
-	}
+	return response.StatusCode, body, errors.Join(err, response.Body.Close())
 }

@@ -59,14 +59,11 @@ func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: installed, Name: account}},
 		})
+		caller := newCaller(t, installed, account)
 		// What is wider, as docs/security.md says it.
-		holds(t, installed, account, []right{
-			{"get", "", "configmaps", "", tenant, "volcano-scheduler-configmap"},
-			{"create", "coordination.k8s.io", "leases", "", tenant, ""},
-		})
-		lacks(t, installed, account, slices.Concat(nobodys, anothers[account], []right{
-			{"get", "", "secrets", "", system, "cardquota-webhook-cert"},
-			{"patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "", "cardquota"},
-		}))
+		caller.holds(t, rights("get configmaps tenant/volcano-scheduler-configmap\ncreate leases.coordination.k8s.io tenant/"))
+		caller.lacks(t, slices.Concat(nobodys, anothers[account], rights(`
+			get secrets volcano-system/cardquota-webhook-cert
+			patch mutatingwebhookconfigurations.admissionregistration.k8s.io /cardquota`)))
 	}
 }

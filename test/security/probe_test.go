@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -27,6 +28,24 @@ func (r right) String() string {
 		what += "/" + r.subresource
 	}
 	return fmt.Sprintf("%s %s.%s %s/%s", r.verb, what, r.group, r.namespace, r.name)
+}
+
+// rights reads rights, one or more a line: verbs, resources as resource.group/subresource, and
+// namespace/name, of which either may be empty.
+func rights(text string) []right {
+	var read []right
+	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		words := strings.Fields(line)
+		namespace, name, _ := strings.Cut(words[2], "/")
+		for _, verb := range strings.Split(words[0], ",") {
+			for _, resource := range strings.Split(words[1], ",") {
+				resource, subresource, _ := strings.Cut(resource, "/")
+				resource, group, _ := strings.Cut(resource, ".")
+				read = append(read, right{verb, group, resource, subresource, namespace, name})
+			}
+		}
+	}
+	return read
 }
 
 // versions of the groups that are tried, where it is not v1.
@@ -64,7 +83,10 @@ func (r right) request(t *testing.T, server string) *http.Request {
 	}
 	body := io.Reader(http.NoBody)
 	if content != "" {
-		url, body = url+"?dryRun=All"+query, bytes.NewReader([]byte(`{}`))
+		url += "?dryRun=All" + query
+	}
+	if content != "" && r.verb != "delete" { // whose options in the body, though empty, replace those of the URL
+		body = bytes.NewReader([]byte(`{}`))
 	}
 	request, err := http.NewRequestWithContext(t.Context(), method, url, body)
 	if err != nil {
@@ -74,11 +96,12 @@ func (r right) request(t *testing.T, server string) *http.Request {
 	return request
 }
 
-// caller calls the API server as an account, by a token of it.
+// caller calls the API server as an account, by a token of it, or as a user.
 type caller struct {
-	namespace, account string
-	config             *rest.Config
-	client             *http.Client
+	user   string
+	groups []string
+	config *rest.Config
+	client *http.Client
 }
 
 func newCaller(t *testing.T, namespace, account string) *caller {
@@ -91,11 +114,41 @@ func newCaller(t *testing.T, namespace, account string) *caller {
 	if err != nil {
 		t.Fatal(err)
 	}
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
+	return callerOf(t, config, "system:serviceaccount:"+namespace+":"+account, groups)
+}
+
+func newUser(t *testing.T, user string, groups ...string) *caller {
+	t.Helper()
+	config := suite.cluster.Config()
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	return callerOf(t, config, user, config.Impersonate.Groups)
+}
+
+func callerOf(t *testing.T, config *rest.Config, user string, groups []string) *caller {
+	t.Helper()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &caller{namespace: namespace, account: account, config: config, client: client}
+	return &caller{user: user, groups: groups, config: config, client: client}
+}
+
+// holds expects that the caller may do all of it.
+func (c *caller) holds(t *testing.T, rights []right) {
+	t.Helper()
+	for _, r := range rights {
+		expect(t).Eventually(func() bool { return c.may(t, r) }).Should(BeTrue(), "%s may not %s", c.user, r)
+	}
+}
+
+// lacks expects that the caller may do nothing of it. The API server forgets within moments what
+// an earlier test has granted.
+func (c *caller) lacks(t *testing.T, rights []right) {
+	t.Helper()
+	for _, r := range rights {
+		expect(t).Eventually(func() bool { return c.may(t, r) }).Should(BeFalse(), "%s may %s", c.user, r)
+	}
 }
 
 // may tells whether the API server lets the account do it: tried, but for the two verbs that
@@ -116,7 +169,7 @@ func (c *caller) may(t *testing.T, r right) bool {
 	}
 	status := call(t, c.client, request)
 	if status.Code == http.StatusUnauthorized || strings.Contains(status.Message, "could not find the requested resource") {
-		t.Fatalf("%s: %s: nothing was tried: %s", c.account, r, status.Message)
+		t.Fatalf("%s: %s: nothing was tried: %s", c.user, r, status.Message)
 	}
 	return status.Code != http.StatusForbidden || !strings.Contains(status.Message, " cannot "+spoken(request, r)+" ")
 }
@@ -153,8 +206,7 @@ func call(t *testing.T, client *http.Client, request *http.Request) metav1.Statu
 func (c *caller) reviewed(t *testing.T, r right) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:   "system:serviceaccount:" + c.namespace + ":" + c.account,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + c.namespace, "system:authenticated"},
+		User: c.user, Groups: c.groups,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name,
 		},

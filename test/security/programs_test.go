@@ -57,11 +57,15 @@ func withoutWebhooks(t *testing.T, do func()) {
 func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 	stranger := pod("stranger", "default", func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": "volcano-scheduler"}
-		p.Spec.Containers[0].Resources, p.Spec.NodeName = corev1.ResourceRequirements{}, "h200-0"
+		withoutCards(p)
+		p.Spec.NodeName = "h200-0"
 	})
-	delete(stranger.Annotations, "volcano.sh/card.name")
 	submit(t, stranger)
 	g := expect(t)
+	g.Eventually(func() (corev1.PodPhase, error) {
+		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger)
+		return stranger.Status.Phase, err
+	}).Should(Equal(corev1.PodRunning), "as a scheduler would")
 	beat := func() (time.Time, error) {
 		lease := &coordinationv1.Lease{}
 		if err := suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: heartbeat.LeaseName}, lease); err != nil {
@@ -69,7 +73,8 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 		}
 		return lease.Spec.RenewTime.Time, nil
 	}
-	since := time.Now().Add(5 * time.Second)
+	since := time.Now()
+	placesLater(t)
 	g.Eventually(beat).Should(BeTemporally(">", since), "it works on")
 	g.Expect(suite.deployment.Scheduler.Running()).To(BeTrue())
 }
@@ -79,6 +84,11 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 func TestADeadOperatorStopsNobody(t *testing.T) {
 	grant(t, quota("orphaned", nil))
 	g := expect(t)
+	past := func() error {
+		p := pod("past", "orphaned", func(p *corev1.Pod) { p.Spec.NodeName = "h200-0" })
+		return tessClient(t).Create(t.Context(), p, client.DryRunAll)
+	}
+	g.Eventually(past).ShouldNot(Succeed(), "when the API server has seen the guard")
 	g.Expect(suite.deployment.Manager.Stop()).To(Succeed())
 	defer func() { g.Expect(suite.deployment.StartManager(t.Context())).To(Succeed()) }()
 
@@ -87,8 +97,7 @@ func TestADeadOperatorStopsNobody(t *testing.T) {
 	g.Eventually(node(t, first)).ShouldNot(BeEmpty(), "pods are created and placed")
 	submit(t, second)
 	g.Eventually(why(t)).Should(ContainSubstring("Queue <orphaned> has insufficient"), "within the quota")
-	g.Expect(tessClient(t).Create(t.Context(), pod("past", "orphaned", func(p *corev1.Pod) { p.Spec.NodeName = "h200-0" }))).To(
-		MatchError(ContainSubstring("leave nodeName out")), "and not past the scheduler")
+	g.Expect(past()).To(MatchError(ContainSubstring("leave nodeName out")), "and not past the scheduler")
 	g.Expect(suite.admin.Create(t.Context(), quota("unjudged", nil))).To(
 		MatchError(ContainSubstring("cardquotas.cardquota.dev")), "a quota that nobody can judge is not taken")
 }

@@ -9,26 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 )
 
 func theirs(q *v1alpha1.CardQuota) {
 	q.Spec.Cards[0].Quota = 8
 	q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: neighbour}}
-}
-
-func TestAQueueOfOthersIsRefusedAtAdmission(t *testing.T) {
-	grant(t, quota("admitted", theirs))
-	expect(t).Eventually(func() error {
-		return tessClient(t).Create(t.Context(), pod("at-admission", "admitted", nil), client.DryRunAll)
-	}).Should(MatchError(And(ContainSubstring("Namespace <tenant> may not use queue <admitted>"), ContainSubstring("kubernetes.io/metadata.name=neighbour"))))
-	own := pod("theirs", "admitted", func(p *corev1.Pod) { p.Namespace = neighbour })
-	if err := suite.admin.Create(t.Context(), own, client.DryRunAll); err != nil {
-		t.Errorf("whose queue it is: %v", err)
-	}
 }
 
 // TestAQueueOfOthersIsRefusedByTheScheduler: a pod that waits in the queue when
@@ -39,10 +28,10 @@ func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
 	waiting := pod("got-past", "got-past", nil)
 	submit(t, waiting)
 	g := expect(t)
-	g.Consistently(node(t, waiting)).Should(BeEmpty(), "no quota yet")
+	staysWaiting(t, "no quota yet", waiting)
 	change(t, q, func() { theirs(q) })
 	g.Eventually(why(t)).Should(ContainSubstring("Namespace <tenant> may not use queue <got-past>"))
-	g.Consistently(node(t, waiting)).Should(BeEmpty(), "the quota has room, the queue is not for it")
+	staysWaiting(t, "the quota has room, the queue is not for it", waiting)
 	change(t, q, func() { q.Spec.NamespaceSelector = nil })
 	g.Eventually(node(t, waiting)).ShouldNot(BeEmpty(), "nothing else kept it")
 }
@@ -56,7 +45,7 @@ func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 	g.Eventually(node(t, first)).Should(HavePrefix("h200-"), "the only card that the queue may use")
 	submit(t, second)
 	g.Eventually(why(t)).Should(ContainSubstring("Queue <unnamed> has insufficient"))
-	g.Consistently(node(t, second)).Should(BeEmpty())
+	staysWaiting(t, "the first one holds the card", second)
 }
 
 // TestAServiceTypeCannotBeClaimed: training that calls itself inference would
@@ -64,22 +53,9 @@ func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	grant(t, quota("claimed", nil))
 	claim := func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationServiceType] = "inference" }
-	expect(t).Eventually(func() error {
-		return tessClient(t).Create(t.Context(), pod("claims", "claimed", claim), client.DryRunAll)
-	}).Should(MatchError(And(ContainSubstring("inference"), ContainSubstring("training"))))
-
 	// Past admission it takes nothing: all cards are held by training of others.
 	grant(t, quota("holders", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 16 }))
-	holders := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: neighbour, Name: "holders"},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](16), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "holders"}},
-		},
-	}
-	template := pod("", "holders", nil)
-	holders.Spec.Template = corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "holders"}, Annotations: template.Annotations}, Spec: template.Spec,
-	}
+	holders := builder.Deployment(neighbour, "holders", 16, builder.Pod("", "").Queue("holders").Card(h200).GPUs(1))
 	create(t, holders)
 	g := expect(t)
 	running := func() (int32, error) {
@@ -91,7 +67,7 @@ func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	pods := uids(t)
 	claims := pod("claims", "claimed", claim)
 	withoutWebhooks(t, func() { submit(t, claims) })
-	g.Consistently(node(t, claims)).Should(BeEmpty())
+	staysWaiting(t, "nothing is free", claims)
 	g.Expect(uids(t)).To(Equal(pods), "nobody went for it")
 }
 
@@ -127,6 +103,7 @@ func change(t *testing.T, q *v1alpha1.CardQuota, edit func()) {
 // TestNonsenseStopsNobody: what a tenant writes withholds its own cards at most.
 func TestNonsenseStopsNobody(t *testing.T) {
 	grant(t, quota("nonsense", nil))
+	var all []*corev1.Pod
 	for what, text := range map[string]string{
 		"no card":          "",
 		"thousands of or":  strings.Repeat("A|", 4000) + "A",
@@ -134,15 +111,21 @@ func TestNonsenseStopsNobody(t *testing.T) {
 		"two resources":    "NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed",
 		"a very long card": strings.Repeat("H", 60000),
 	} {
-		t.Run(what, func(t *testing.T) {
-			bad := pod("nonsense", "nonsense", func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationCardName] = text })
-			expect(t).Eventually(func() error { // it passes when the operator does not answer in time
-				return tessClient(t).Create(t.Context(), bad.DeepCopy(), client.DryRunAll)
-			}).Should(And(HaveOccurred(), Not(Satisfy(apierrors.IsInternalError))), "it is refused")
-			withoutWebhooks(t, func() { submit(t, bad) })
-			expect(t).Consistently(node(t, bad), "1500ms").Should(BeEmpty())
-			remove(t, bad)
-		})
+		bad := pod("", "nonsense", func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationCardName] = text })
+		bad.GenerateName = "nonsense-"
+		expect(t).Eventually(func() error { // it passes when the operator does not answer in time
+			return tessClient(t).Create(t.Context(), bad.DeepCopy(), client.DryRunAll)
+		}).Should(And(HaveOccurred(), Not(Satisfy(apierrors.IsInternalError))), "%s is refused", what)
+		all = append(all, bad)
+	}
+	withoutWebhooks(t, func() {
+		for _, bad := range all {
+			submit(t, bad)
+		}
+	})
+	staysWaiting(t, "what cannot be read gets no card", all...)
+	for _, bad := range all {
+		remove(t, bad)
 	}
 	sound := pod("sound", "nonsense", nil)
 	submit(t, sound)

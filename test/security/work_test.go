@@ -1,22 +1,20 @@
 package security
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/test/scene"
 )
 
-const (
-	gpu  = corev1.ResourceName("nvidia.com/gpu")
-	h200 = "NVIDIA-H200"
-)
+const h200 = "NVIDIA-H200"
 
 // expect is gomega with the patience that a scheduler with a session every half
 // second needs.
@@ -24,52 +22,37 @@ func expect(t *testing.T) *WithT {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
 	g.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-	g.SetDefaultConsistentlyDuration(3 * time.Second)
-	g.SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
 	return g
+}
+
+// create makes an object as administrator and takes it away after the test.
+func create(t *testing.T, object client.Object) {
+	t.Helper()
+	expect(t).Expect(suite.admin.Create(t.Context(), object)).To(Succeed())
+	t.Cleanup(func() { remove(t, object) })
+}
+
+// remove deletes what a test made.
+func remove(t *testing.T, object client.Object) {
+	t.Helper()
+	expect(t).Expect(client.IgnoreNotFound(suite.admin.Delete(context.WithoutCancel(t.Context()), object))).To(Succeed())
 }
 
 // quota is a CardQuota of one H200 for training, whose queue has its name.
 func quota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
-	cpu, memory := resource.MustParse("64"), resource.MustParse("256Gi")
-	q := &v1alpha1.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.CardQuotaSpec{
-		Tenant: "team", ServiceType: "training",
-		Cards:     []v1alpha1.CardSpec{{Name: h200, Quota: 1}},
-		Resources: &v1alpha1.Resources{CPU: &cpu, Memory: &memory},
-	}}
-	if change != nil {
-		change(q)
-	}
-	return q
+	return scene.Quota(name, 1, change)
 }
 
 // grant makes a CardQuota and waits until its queue says so.
 func grant(t *testing.T, q *v1alpha1.CardQuota) {
 	t.Helper()
 	create(t, q)
-	expect(t).Eventually(func() (bool, error) {
-		live := &v1alpha1.CardQuota{}
-		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(q), live)
-		for _, condition := range live.Status.Conditions {
-			if condition.Type == v1alpha1.ConditionQueueSynced && condition.Status == metav1.ConditionTrue {
-				return true, err
-			}
-		}
-		return false, err
-	}).Should(BeTrue())
+	expect(t).Eventually(suite.admin.Condition(t, q.DeepCopy(), v1alpha1.ConditionQueueSynced)).Should(HavePrefix("True/"))
 }
 
 // pod asks for one card as a tenant writes it.
 func pod(name, queue string, change func(*corev1.Pod)) *corev1.Pod {
-	one := corev1.ResourceList{gpu: resource.MustParse("1")}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Annotations: map[string]string{
-			v1alpha1.AnnotationQueueName: queue, v1alpha1.AnnotationCardName: h200,
-		}},
-		Spec: corev1.PodSpec{SchedulerName: "volcano", Containers: []corev1.Container{{
-			Name: "work", Image: "work", Resources: corev1.ResourceRequirements{Limits: one},
-		}}},
-	}
+	p := builder.Pod(tenant, name).Queue(queue).Card(h200).GPUs(1).Obj()
 	if change != nil {
 		change(p)
 	}
@@ -79,9 +62,7 @@ func pod(name, queue string, change func(*corev1.Pod)) *corev1.Pod {
 // submit creates a pod as tess.
 func submit(t *testing.T, p *corev1.Pod) {
 	t.Helper()
-	if err := tessClient(t).Create(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	expect(t).Expect(tessClient(t).Create(t.Context(), p)).To(Succeed())
 	t.Cleanup(func() { remove(t, p) })
 }
 
@@ -92,6 +73,35 @@ func node(t *testing.T, p *corev1.Pod) func() (string, error) {
 		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(p), live)
 		return live.Spec.NodeName, err
 	}
+}
+
+// staysWaiting expects that pods wait although the scheduler has placed two pods
+// that came later. The session that placed the second one began after the one that
+// placed the first, and that one saw all of the pods.
+func staysWaiting(t *testing.T, why string, pods ...*corev1.Pod) {
+	t.Helper()
+	placesLater(t)
+	for _, p := range pods {
+		expect(t).Expect(node(t, p)()).To(BeEmpty(), "%s %s", p.Name, why)
+	}
+}
+
+// placesLater waits until the scheduler has placed two pods without cards, the
+// second one created when the first was placed.
+func placesLater(t *testing.T) {
+	t.Helper()
+	for range 2 {
+		later := pod("", "default", withoutCards)
+		later.GenerateName = "later-"
+		submit(t, later)
+		expect(t).Eventually(node(t, later)).ShouldNot(BeEmpty(), "the scheduler works")
+	}
+}
+
+// withoutCards lets a pod ask for nothing.
+func withoutCards(p *corev1.Pod) {
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	delete(p.Annotations, v1alpha1.AnnotationCardName)
 }
 
 // why are the messages by which our scheduler says why a pod or its group waits.
@@ -105,4 +115,12 @@ func why(t *testing.T) func() (string, error) {
 		}
 		return text, err
 	}
+}
+
+func tessClient(t *testing.T) client.Client { return suite.admin.As(t, tess) }
+
+// asTess is a merge patch by the tenant.
+func asTess(t *testing.T, object client.Object, patch string) error {
+	t.Helper()
+	return scene.Merge(t, tessClient(t), object, patch)
 }

@@ -43,17 +43,14 @@ func Late(what string, after, limit time.Duration) string {
 
 // BoundAfter is when the last pod of a tide was bound; what was not served in
 // time counts as long as it was waited for.
-func (s *Scene) BoundAfter() time.Duration {
-	if s.Done < s.Pods {
-		return TooLate
-	}
-	return s.Bound
-}
+func (s *Scene) BoundAfter() time.Duration { return s.unlessLate(s.Bound) }
 
 // RunningAfter is when the last pod of a tide ran.
-func (s *Scene) RunningAfter() time.Duration {
+func (s *Scene) RunningAfter() time.Duration { return s.unlessLate(s.Running) }
+
+func (s *Scene) unlessLate(after time.Duration) time.Duration {
 	if s.Done < s.Pods {
 		return TooLate
 	}
-	return s.Running
+	return after
 }

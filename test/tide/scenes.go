@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/test/arena"
 )
 
 // Scene is what one tide measured.
@@ -22,7 +23,7 @@ type Scene struct {
 	First, Bound, Running time.Duration
 	// Pods is how many came, Done how many of them were served in time.
 	Pods, Done int
-	Loss       Loss
+	Loss       arena.Loss
 	// Stuck is how many gangs did not come back between pods that came one at a
 	// time.
 	Stuck int
@@ -39,12 +40,10 @@ var errTooLate = errors.New("not served in time")
 func (w *World) OneByOne(ctx context.Context, count int) (*Scene, error) {
 	return w.scene(ctx, count, count, func(s *Scene) error {
 		for i := range count {
-			if err := pause(ctx, time.Duration(i)*w.Period/time.Duration(count)); err != nil {
-				return err
-			}
+			time.Sleep(time.Duration(i) * w.Period / time.Duration(count))
 			name := fmt.Sprintf("request-%02d", i)
 			began := time.Now()
-			if err := w.create(ctx, pod(inference, name, inferenceQueue)); err != nil {
+			if err := w.Create(ctx, arena.Pod(arena.Inference, name, name, model).Queue(inferenceQueue).Obj()); err != nil {
 				return err
 			}
 			if err := w.serve(ctx, s, began, 1, name); err != nil {
@@ -68,10 +67,10 @@ func (w *World) Flood(ctx context.Context, name string, deployments, replicas in
 		var objects []client.Object
 		for i := range deployments {
 			names = append(names, fmt.Sprintf("%s-%02d", name, i))
-			objects = append(objects, service(inference, names[i], inferenceQueue, replicas))
+			objects = append(objects, service(arena.Inference, names[i], inferenceQueue, replicas))
 		}
 		began := time.Now()
-		if err := w.create(ctx, objects...); err != nil {
+		if err := w.Create(ctx, objects...); err != nil {
 			return err
 		}
 		return w.serve(ctx, s, began, deployments*replicas, names...)
@@ -82,29 +81,15 @@ func (w *World) Flood(ctx context.Context, name string, deployments, replicas in
 func (w *World) Gang(ctx context.Context, size int) (*Scene, error) {
 	return w.scene(ctx, size, leastFor(size), func(s *Scene) error {
 		began := time.Now()
-		if err := w.create(ctx, gang(inference, "large", inferenceQueue, size)); err != nil {
+		if err := w.Create(ctx, gang(arena.Inference, "large", inferenceQueue, size)); err != nil {
 			return err
 		}
 		return w.serve(ctx, s, began, size, "large")
 	})
 }
 
-func (w *World) create(ctx context.Context, objects ...client.Object) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(16)
-	for _, object := range objects {
-		group.Go(func() error {
-			if err := w.client.Create(ctx, object); err != nil {
-				return fmt.Errorf("create %s: %w", object.GetName(), err)
-			}
-			return nil
-		})
-	}
-	return group.Wait()
-}
-
 // leastFor is how many gangs must be broken for so many cards at once.
-func leastFor(cards int) int { return (cards + GangSize - 1) / GangSize }
+func leastFor(cards int) int { return (cards + arena.GangSize - 1) / arena.GangSize }
 
 // scene plays one tide and takes account of it, until nobody has been lost for a
 // while.
@@ -115,16 +100,19 @@ func (w *World) scene(ctx context.Context, pods, least int, play func(*Scene) er
 		return nil, err
 	}
 	s := &Scene{Pods: pods}
-	w.Book.open()
+	w.Book.Open()
 	if err := play(s); err != nil && !errors.Is(err, errTooLate) {
 		return nil, err
 	}
-	if err := w.until(ctx, "calm", func() (bool, error) { return w.Book.sinceLost() > calm, nil }); err != nil {
+	err = w.Until(ctx, "calm", func(context.Context) (bool, error) {
+		var since time.Duration
+		s.Loss, since = w.Book.Account()
+		return since > calm, nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	s.Loss = w.Book.account()
-	s.Loss.Least = least
-	s.Loss.Partial = w.Book.State().Partial
+	s.Loss.Least, s.Loss.Partial = least, w.Book.State().Partial
 	after, err := w.Retries(ctx)
 	s.Loss.Retries = after - before
 	return s, err
@@ -132,43 +120,20 @@ func (w *World) scene(ctx context.Context, pods, least int, play func(*Scene) er
 
 // serve waits until so many pods of the workloads are bound and run.
 func (w *World) serve(ctx context.Context, s *Scene, began time.Time, pods int, names ...string) error {
-	deadline := time.After(TooLate)
-	for {
-		bound, running := w.Book.times(names...)
+	var served int
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, TooLate, true, func(context.Context) (bool, error) {
+		bound, running := w.Book.Times(names...)
 		if len(bound) > 0 {
 			s.First, s.Bound = bound[0].Sub(began), bound[len(bound)-1].Sub(began)
 		}
-		if len(running) >= pods {
+		if served = min(len(running), pods); served == pods {
 			s.Running = running[pods-1].Sub(began)
-			s.Done += pods
-			return nil
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-deadline:
-			s.Done += len(running)
-			return fmt.Errorf("%d of %d: %w", len(running), pods, errTooLate)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return served == pods, nil
+	})
+	s.Done += served
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%d of %d: %w", served, pods, errTooLate)
 	}
-}
-
-func pause(ctx context.Context, length time.Duration) error {
-	select {
-	case <-time.After(length):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// Quantile is the value that so much of all are not above, by nearest rank.
-func Quantile(values []time.Duration, part float64) time.Duration {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	rank := int(part*float64(len(sorted)) + 0.999999)
-	return sorted[max(0, min(rank, len(sorted))-1)]
+	return err
 }

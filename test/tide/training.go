@@ -5,33 +5,31 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+
+	"cardquota.dev/operator/test/arena"
 )
 
 // Fill starts a gang for every node and waits until all run.
 func (w *World) Fill(ctx context.Context) error {
-	group, creating := errgroup.WithContext(ctx)
-	group.SetLimit(16)
-	for i := range w.Nodes {
-		group.Go(func() error {
-			return w.client.Create(creating, w.trainer(i))
-		})
+	gangs := make([]client.Object, w.Nodes)
+	for i := range gangs {
+		gangs[i] = w.trainer(i)
 	}
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("create vcjob: %w", err)
+	if err := w.Create(ctx, gangs...); err != nil {
+		return err
 	}
 	return w.untilAllTrain(ctx)
 }
 
 // trainer is a training gang.
 func (w *World) trainer(i int) *batch.Job {
-	job := gang(trainer, fmt.Sprintf(gangName, i), gangQueue, GangSize)
+	job := gang(arena.Trainer, fmt.Sprintf(gangName, i), gangQueue, arena.GangSize)
 	if w.Packed {
 		return job
 	}
@@ -40,14 +38,14 @@ func (w *World) trainer(i int) *batch.Job {
 	for k, nodes := range w.wishes {
 		task := *one.DeepCopy()
 		task.Name, task.Replicas = fmt.Sprintf("worker%d", k), 1
-		task.Template.Spec.Affinity = prefers(nodeName(nodes[i]))
+		task.Template.Spec.Affinity = prefers(fmt.Sprintf("%s-%d", profile, nodes[i]))
 		job.Spec.Tasks = append(job.Spec.Tasks, task)
 	}
 	return job
 }
 
 func (w *World) untilAllTrain(ctx context.Context) error {
-	return w.until(ctx, "all gangs to run", func() (bool, error) { return w.Book.State().Gangs == w.Nodes, nil })
+	return w.Until(ctx, "all gangs to run", func(context.Context) (bool, error) { return w.Book.State().Gangs == w.Nodes, nil })
 }
 
 // Crowd lets single training pods wait for the cards that the gangs hold.
@@ -55,10 +53,10 @@ func (w *World) Crowd(ctx context.Context) error {
 	if w.Singles == 0 {
 		return nil
 	}
-	if err := w.client.Create(ctx, service(single, singles, singleQueue, w.Singles)); err != nil {
-		return fmt.Errorf("create Deployment: %w", err)
+	if err := w.Create(ctx, service(arena.Single, singles, singleQueue, w.Singles)); err != nil {
+		return err
 	}
-	return w.until(ctx, "the single pods", func() (bool, error) { return w.Book.pods(single) == w.Singles, nil })
+	return w.Until(ctx, "the single pods", func(context.Context) (bool, error) { return w.Book.Pods(arena.Single) == w.Singles, nil })
 }
 
 // Return is how training came back.
@@ -76,16 +74,16 @@ func (w *World) Ebb(ctx context.Context) (*Return, error) {
 	const stuck = time.Minute
 	began := time.Now()
 	for _, object := range []client.Object{&batch.Job{}, &appsv1.Deployment{}, &corev1.Pod{}} {
-		choice := []client.DeleteAllOfOption{client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)}
+		choice := []client.DeleteAllOfOption{client.InNamespace(arena.Namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)}
 		if _, every := object.(*appsv1.Deployment); !every {
-			choice = append(choice, client.MatchingLabels{roleLabel: inference})
+			choice = append(choice, client.MatchingLabels{arena.RoleLabel: arena.Inference})
 		}
-		if err := w.client.DeleteAllOf(ctx, object, choice...); err != nil {
+		if err := w.Client.DeleteAllOf(ctx, object, choice...); err != nil {
 			return nil, fmt.Errorf("delete inference: %w", err)
 		}
 	}
 	r, last := &Return{}, -1
-	err := w.until(ctx, "all gangs to run", func() (bool, error) {
+	err := w.Until(ctx, "all gangs to run", func(context.Context) (bool, error) {
 		if now := w.Book.State().Gangs; now != last {
 			last, r.After = now, time.Since(began)
 		}
@@ -94,7 +92,7 @@ func (w *World) Ebb(ctx context.Context) (*Return, error) {
 	if err != nil || last == w.Nodes {
 		return r, err
 	}
-	r.Stuck = w.Book.notWhole()
+	r.Stuck = w.Book.NotWhole()
 	for _, name := range r.Stuck {
 		if err := w.renew(ctx, name); err != nil {
 			return nil, err
@@ -110,15 +108,15 @@ func (w *World) renew(ctx context.Context, name string) error {
 		return fmt.Errorf("gang %q: %w", name, err)
 	}
 	job := w.trainer(i)
-	if err := w.client.Delete(ctx, job.DeepCopy()); client.IgnoreNotFound(err) != nil {
+	if err := w.Client.Delete(ctx, job.DeepCopy()); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete vcjob: %w", err)
 	}
-	err := w.until(ctx, "a gang to go", func() (bool, error) {
-		err := w.client.Get(ctx, client.ObjectKeyFromObject(job), &batch.Job{})
+	err := w.Until(ctx, "a gang to go", func(ctx context.Context) (bool, error) {
+		err := w.Client.Get(ctx, client.ObjectKeyFromObject(job), &batch.Job{})
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
 	if err != nil {
 		return err
 	}
-	return w.client.Create(ctx, job)
+	return w.Create(ctx, job)
 }

@@ -14,11 +14,12 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/test/arena"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 )
@@ -49,72 +50,36 @@ type Setup struct {
 // World is a cluster on which both programs run.
 type World struct {
 	Setup
-	Book *Book
-	// Metrics is the address at which the scheduler serves metrics and profiles.
-	Metrics string
-
-	cluster *cluster.Cluster
-	client  client.Client
-	// close ends the watch: the apiserver waits for it when it stops.
-	close context.CancelFunc
+	*arena.World
 	// wishes is the node that each pod of each gang wishes for: no more pods than
 	// cards wish for the same.
-	wishes [GangSize][]int
+	wishes [arena.GangSize][]int
 }
-
-// patience ends a wait that does not come to its end.
-const patience = 10 * time.Minute
 
 // Start starts a cluster with the queues on it, and nothing in them.
 func Start(ctx context.Context, s Setup) (w *World, err error) {
-	c, err := cluster.Start(ctx, cluster.Options{Nodes: fleet(s.Nodes)})
-	if err != nil {
+	w = &World{Setup: s}
+	if w.World, err = arena.Start(ctx, arena.Nodes(profile, model, s.Nodes)); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Stop())
-		}
-	}()
-	port, err := cluster.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	w = &World{Setup: s, Metrics: fmt.Sprintf("127.0.0.1:%d", port), cluster: c}
 	random := rand.New(rand.NewPCG(1, 2)) // the same in every run
 	for k := range w.wishes {
 		w.wishes[k] = random.Perm(s.Nodes)
 	}
-	if w.client, err = newClient(c); err != nil {
-		return nil, err
-	}
 	configuration, err := configuration(s)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = deployment.Start(ctx, w.Cluster, deployment.Options{
+			Configuration: configuration, SchedulePeriod: s.Period,
+			SchedulerArgs: []string{"--listen-address=" + w.Metrics, "--enable-pprof=true", "--kube-api-qps=2000", "--kube-api-burst=2000"},
+		})
 	}
-	_, err = deployment.Start(ctx, c, deployment.Options{
-		Configuration: configuration, SchedulePeriod: s.Period,
-		SchedulerArgs: []string{"--listen-address=" + w.Metrics, "--enable-pprof=true", "--kube-api-qps=2000", "--kube-api-burst=2000"},
-	})
-	if err != nil {
-		return nil, err
-	}
-	watching, cancel := context.WithCancel(ctx)
-	w.close = cancel
-	if w.Book, err = watch(watching, c.Config()); err == nil {
+	if err == nil {
 		err = w.openQueues(ctx)
 	}
 	if err != nil {
-		cancel()
-		return nil, err
+		return nil, errors.Join(err, w.Stop())
 	}
 	return w, nil
-}
-
-// Stop stops everything.
-func (w *World) Stop() error {
-	w.close()
-	return w.cluster.Stop()
 }
 
 // configuration is the shipped ConfigMap with an action that takes cards back.
@@ -148,80 +113,46 @@ func configuration(s Setup) (string, error) {
 	return changed, nil
 }
 
-func newClient(c *cluster.Cluster) (client.Client, error) {
-	scheme, err := deployment.Scheme()
-	if err != nil {
-		return nil, err
-	}
-	return client.New(c.Config(), client.Options{Scheme: scheme})
-}
-
 // Policy makes the ServiceTypePolicy that is in force unless somebody wishes
 // otherwise, and waits until the scheduler works by it.
 func (w *World) Policy(ctx context.Context) error {
-	policy := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
-	if err := w.client.Create(ctx, policy); err != nil {
-		return fmt.Errorf("create ServiceTypePolicy: %w", err)
+	policy := builder.ServiceTypePolicy().Obj()
+	if err := w.Create(ctx, policy); err != nil {
+		return err
 	}
-	return w.until(ctx, "the ServiceTypePolicy to be in force", func() (bool, error) {
-		err := w.client.Get(ctx, client.ObjectKeyFromObject(policy), policy)
+	return w.Until(ctx, "the ServiceTypePolicy to be in force", func(ctx context.Context) (bool, error) {
+		err := w.Client.Get(ctx, client.ObjectKeyFromObject(policy), policy)
 		return apimeta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionReady), err
 	})
 }
 
-// Kubectl runs kubectl as an administrator.
-func (w *World) Kubectl(ctx context.Context, args ...string) (string, error) {
-	return w.cluster.Kubectl(ctx, args...)
-}
-
-// openQueues makes the CardQuotas and waits until their queues take work.
+// openQueues makes the CardQuotas and waits until their queues take work. Each has a quota
+// of all cards, so that only cards that are not free ever hold anybody up.
 func (w *World) openQueues(ctx context.Context) error {
-	cards := w.Nodes * GangSize
-	for _, q := range []*v1alpha1.CardQuota{quota(gangQueue, "training", cards), quota(singleQueue, "training", cards), quota(inferenceQueue, "inference", cards)} {
-		if err := w.client.Create(ctx, q); err != nil {
-			return fmt.Errorf("create CardQuota: %w", err)
+	for queue, serviceType := range map[string]string{gangQueue: "training", singleQueue: "training", inferenceQueue: "inference"} {
+		quota := builder.CardQuota(queue).Tenant(queue).ServiceType(serviceType).Card(model, int64(w.Nodes*arena.GangSize)).Obj()
+		if err := w.Create(ctx, quota); err != nil {
+			return err
 		}
 	}
-	return w.until(ctx, "the queues to open", func() (bool, error) {
+	return w.Until(ctx, "the queues to open", func(ctx context.Context) (bool, error) {
 		all := &v1alpha1.CardQuotaList{}
-		if err := w.client.List(ctx, all); err != nil {
-			return false, err
-		}
+		err := w.Client.List(ctx, all)
 		for _, q := range all.Items {
 			if !apimeta.IsStatusConditionTrue(q.Status.Conditions, v1alpha1.ConditionReady) {
-				return false, nil
+				return false, err
 			}
 		}
-		return true, nil
+		return true, err
 	})
 }
 
 // Retries is the sum of the retries that Volcano has counted until now.
-func (w *World) Retries(ctx context.Context) (int, error) {
+func (w *World) Retries(ctx context.Context) (sum int, err error) {
 	all := &batch.JobList{}
-	if err := w.client.List(ctx, all); err != nil {
-		return 0, err
-	}
-	sum := 0
+	err = w.Client.List(ctx, all)
 	for i := range all.Items {
 		sum += int(all.Items[i].Status.RetryCount)
 	}
-	return sum, nil
-}
-
-// until waits for a condition, and says who held the cards when it was not met.
-func (w *World) until(ctx context.Context, what string, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited %s", patience))
-	defer cancel()
-	for {
-		ok, err := done()
-		if ok || err != nil {
-			return err
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w; now %+v", what, context.Cause(ctx), w.Book.State())
-		}
-	}
+	return sum, err
 }

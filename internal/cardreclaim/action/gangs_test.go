@@ -1,167 +1,165 @@
 package action
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/testing/check"
 )
-
-const (
-	hour = time.Hour
-	day  = 24 * time.Hour
-)
-
-// scene is a cluster and what becomes of it: who goes, and who is promised a
-// node.
-type scene struct {
-	world          *world
-	goes, promised string
-}
-
-func play(t *testing.T, scenes map[string]scene) {
-	t.Helper()
-	for name, s := range scenes {
-		t.Run(name, func(t *testing.T) {
-			s.world.run(t).expect(t, s.goes, s.promised)
-		})
-	}
-}
-
-// waiter is one pod of inference that waits for a card.
-func waiter() job { return job{name: "i", queue: "inf", least: 1, waits: 1} }
-
-// waiters are a gang of inference.
-func waiters(n int) job { return job{name: "i", queue: "inf", least: int32(n), waits: n} }
 
 func TestWholeGangsAndSparePods(t *testing.T) {
-	eight := func() *world { return tides(node("n", "A", 8)) }
-	gang := func(name string, on []string, ran time.Duration) job {
-		return job{name: name, queue: "tra", least: int32(len(on)), on: on, ran: ran}
-	}
-	inelastic := func(w *world, name string) *world {
-		w.habits["ns/"+name] = vcjob.Habit{Inelastic: true}
-		return w
-	}
+	const roles = "node n A 8; t tra 3: n*8 tasks=ps*4/2,worker*4/1; "
 	play(t, map[string]scene{
-		"a whole gang goes for one card": {
-			eight().add(gang("t", repeat("n", 8), 0), waiter()), "t*8", "i-0@n"},
-		"a gang over two nodes goes from both": {
-			tides(node("n", "A", 4), node("m", "A", 4)).add(gang("t", append(repeat("n", 4), repeat("m", 4)...), 0), waiters(4)), "t*8", "i@n*4"},
-		"the gang that has run for less": {
-			eight().add(gang("old", repeat("n", 4), 2*day), gang("new", repeat("n", 4), day), waiter()), "new*4", "i-0@n"},
-		"the smaller gang when they have run as long": {
-			eight().add(gang("large", repeat("n", 6), day), gang("small", repeat("n", 2), day), waiter()), "small*2", "i-0@n"},
-		"the larger gang when the smaller one would not be enough": {
-			eight().add(gang("large", repeat("n", 6), day), gang("small", repeat("n", 2), day), waiters(3)), "large*6", "i@n*3"},
-		"one gang rather than two smaller ones that lose more together": {
-			eight().add(gang("a", repeat("n", 2), 3*day), gang("b", repeat("n", 2), 3*day), gang("c", repeat("n", 4), 2*day), waiters(4)), "c*4", "i@n*4"},
-		"spare pods before a gang, however long they have run": {
-			eight().add(job{name: "wide", queue: "tra", least: 1, on: repeat("n", 4), ran: 9 * day}, gang("gang", repeat("n", 4), hour), waiter()), "wide-0", "i-0@n"},
-		"spare pods before a gang that has only just been placed": {
-			eight().add(job{name: "wide", queue: "tra", least: 1, on: repeat("n", 4), ran: 9 * day}, gang("gang", repeat("n", 4), 0), waiter()), "wide-0", "i-0@n"},
-		"as many as are above the minimum, and no more": {
-			eight().add(job{name: "t", queue: "tra", least: 6, on: repeat("n", 8)}, waiters(2)), "t-0 t-1", "i@n*2"},
-		"the whole job when its spare pods are too few": {
-			eight().add(job{name: "t", queue: "tra", least: 6, on: repeat("n", 8)}, waiters(3)), "t*8", "i@n*3"},
-		"a job that is below its minimum goes whole": {
-			eight().add(job{name: "t", queue: "tra", least: 4, on: repeat("n", 2)}, gang("u", repeat("n", 6), day), waiter()), "t*2", "i-0@n"},
-		"an elastic vcjob gives single pods": {
-			eight().add(job{name: "t", queue: "tra", least: 1, on: repeat("n", 8), vcjob: true}, waiter()), "t-0", "i-0@n"},
-		"a vcjob with a policy on evicted pods goes whole": {
-			inelastic(eight().add(job{name: "t", queue: "tra", least: 1, on: repeat("n", 8), vcjob: true}, waiter()), "t"), "t*8", "i-0@n"},
-		"pods without cards go with their gang": {
-			eight().add(job{name: "t", queue: "tra", least: 9, on: repeat("n", 9), pod: firstWithout}, waiter()), "t*9", "i-0@n"},
-		"pods without cards are not taken for cards": {
-			eight().add(job{name: "t", queue: "tra", least: 1, on: repeat("n", 9), pod: firstWithout}, waiter()), "t-1", "i-0@n"},
-		"spare pods are counted for each role": {
-			eight().add(job{name: "t", queue: "tra", least: 3, on: repeat("n", 8), roles: map[string]int32{"ps": 2, "worker": 1}, role: halves}, waiters(3)), "t-0 t-1 t-4", "i@n*3"},
-		"and for the job as a whole": {
-			eight().add(job{name: "t", queue: "tra", least: 7, on: repeat("n", 8), roles: map[string]int32{"ps": 2, "worker": 1}, role: halves}, waiters(2)), "t*8", "i@n*2"},
-		"roles do not matter when their minimum is above the job's": {
-			eight().add(job{name: "t", queue: "tra", least: 2, on: repeat("n", 8), roles: map[string]int32{"ps": 4, "worker": 4}, role: halves}, waiters(6)), "t*6", "i@n*6"},
-		"pods that ended count for the minimum": {
-			eight().add(job{name: "t", queue: "tra", least: 5, on: repeat("n", 8), pod: firstEnded}, gang("u", repeat("n", 1), day), waiters(2)), "t-1 t-2", "i@n*2"},
-		"gangs on another card stay": {
-			tides(node("n", "A", 4), node("m", "B", 4)).add(gang("a", repeat("n", 4), 9*day), job{name: "b", queue: "tra", least: 4, on: repeat("m", 4), card: "B"}, waiter()), "a*4", "i-0@n"},
-		"a job without PodGroup stays": {
-			groupless(eight().add(job{name: "t", queue: "tra", least: 1, on: repeat("n", 8)}, waiter())), "", ""},
-		"zero nodes": {tides().add(waiter()), "", ""},
+		"a whole gang goes for one card":                                {"node n A 8; t tra 8: n*8; i inf 1: -", "t*8", "i-0@n", nil},
+		"a gang over two nodes goes from both":                          {"node n,m A 4; t tra 8: n*4 m*4; i inf 4: -*4", "t*8", "i@n*4", nil},
+		"the gang that has run for less":                                {"node n A 8; old tra 4: n*4 ran=48h; new tra 4: n*4 ran=24h; i inf 1: -", "new*4", "i-0@n", nil},
+		"the smaller gang when they have run as long":                   {"node n A 8; large tra 6: n*6 ran=24h; small tra 2: n*2 ran=24h; i inf 1: -", "small*2", "i-0@n", nil},
+		"the larger gang when the smaller one would not be enough":      {"node n A 8; large tra 6: n*6 ran=24h; small tra 2: n*2 ran=24h; i inf 3: -*3", "large*6", "i@n*3", nil},
+		"one gang rather than two smaller ones that lose more together": {"node n A 8; a tra 2: n*2 ran=72h; b tra 2: n*2 ran=72h; c tra 4: n*4 ran=48h; i inf 4: -*4", "c*4", "i@n*4", nil},
+		"spare pods before a gang, however long they have run":          {"node n A 8; wide tra 1: n*4 ran=216h; gang tra 4: n*4 ran=1h; i inf 1: -", "wide-0", "i-0@n", nil},
+		"spare pods before a gang that has only just been placed":       {"node n A 8; wide tra 1: n*4 ran=216h; gang tra 4: n*4; i inf 1: -", "wide-0", "i-0@n", nil},
+		"as many as are above the minimum, and no more":                 {"node n A 8; t tra 6: n*8; i inf 2: -*2", "t-0 t-1", "i@n*2", nil},
+		"the whole job when its spare pods are too few":                 {"node n A 8; t tra 6: n*8; i inf 3: -*3", "t*8", "i@n*3", nil},
+		"a job that is below its minimum goes whole":                    {"node n A 8; t tra 4: n*2; u tra 6: n*6 ran=24h; i inf 1: -", "t*2", "i-0@n", nil},
+		"an elastic vcjob gives single pods":                            {"node n A 8; t tra 1: n*8 vcjob; i inf 1: -", "t-0", "i-0@n", nil},
+		"a vcjob with a policy on evicted pods goes whole":              {"node n A 8; t tra 1: n*8 vcjob=inelastic; i inf 1: -", "t*8", "i-0@n", nil},
+		"a vcjob of which the policy ends it goes whole":                {"node n A 8; t tra 1: n*8 vcjob=ends; i inf 1: -", "t*8", "i-0@n", nil},
+		"pods without cards go with their gang":                         {"node n A 8; t tra 9: n*9; i inf 1: -", "t*9", "i-0@n", on("t-0", cardless)},
+		"pods without cards are not taken for cards":                    {"node n A 8; t tra 1: n*9; i inf 1: -", "t-1", "i-0@n", on("t-0", cardless)},
+		"spare pods are counted for each role":                          {roles + "i inf 3: -*3", "t-0 t-1 t-4", "i@n*3", nil},
+		"and for the job as a whole":                                    {"node n A 8; t tra 7: n*8 tasks=ps*4/2,worker*4/1; i inf 2: -*2", "t*8", "i@n*2", nil},
+		"roles do not matter when their minimum is above the job's":     {"node n A 8; t tra 2: n*8 tasks=ps*4/4,worker*4/4; i inf 6: -*6", "t*6", "i@n*6", nil},
+		"pods that ended count for the minimum":                         {"node n A 8; t tra 5: n*8; u tra 1: n ran=24h; i inf 2: -*2", "t-1 t-2", "i@n*2", on("t-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
+		"gangs on another card stay":                                    {"node n A 4; node m B 4; a tra 4: n*4 ran=216h; b tra 4: m*4 card=B; i inf 1: -", "a*4", "i-0@n", nil},
+		"zero nodes":                                                    {"i inf 1: -", "", "", nil},
+		"pods on a node that is not there any more go with their gang":  {"node n A 2; t tra 4: n*2 gone*2 ran=24h; i inf 1: -", "t*4", "i-0@n", nil},
+		"as many as come free on the other node":                        {"node n A 2; t tra 4: n*2 gone*2 ran=24h; i inf 2: -*2", "t*4", "i@n*2", nil},
+		"one more than that":                                            {"node n A 2; t tra 4: n*2 gone*2 ran=24h; i inf 3: -*3", "", "", nil},
+		"spare pods on a node that is not there do not help":            {"node n A 2; t tra 3: gone n*2 gone ran=24h; i inf 1: -", "t-1", "i-0@n", nil},
+	})
+	t.Run("a job without PodGroup stays", func(t *testing.T) {
+		w := tides("node n A 8; t tra 1: n*8; i inf 1: -")
+		w.Groups = w.Groups[1:]
+		w.run(t).expect(t, "", "")
 	})
 }
 
-// firstWithout takes the cards from the first pod of a job.
-func firstWithout(p *corev1.Pod) {
-	if p.Name[len(p.Name)-2:] == "-0" {
-		delete(p.Spec.Containers[0].Resources.Requests, gpu)
-		delete(p.Annotations, "volcano.sh/card.name")
-	}
-}
-
-func firstEnded(p *corev1.Pod) {
-	if p.Name[len(p.Name)-2:] == "-0" {
-		p.Status.Phase = corev1.PodSucceeded
-	}
-}
-
-// halves names the first four of eight pods ps; two of them must stay.
-func halves(i int) string {
-	if i < 4 {
-		return "ps"
-	}
-	return "worker"
-}
-
-func groupless(w *world) *world {
-	w.groups = w.groups[1:]
-	return w
+// cardless takes the cards from a pod.
+func cardless(p *corev1.Pod) {
+	delete(p.Spec.Containers[0].Resources.Requests, gpu)
+	delete(p.Annotations, "volcano.sh/card.name")
 }
 
 func TestCheckpoints(t *testing.T) {
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).UTC().Format(time.RFC3339) }
-	// first runs longer, and saved its work.
-	scenario := func(group, pod string) *world {
-		first := job{name: "first", queue: "tra", least: 4, on: repeat("n", 4), ran: 2 * day}
-		first.group = func(g *v1beta1.PodGroup) { g.Annotations["volcano.sh/checkpoint-time"] = group }
-		first.pod = func(p *corev1.Pod) {
-			if p.Name == "first-2" {
-				p.Annotations["volcano.sh/checkpoint-time"] = pod
-			}
-		}
-		return tides(node("n", "A", 8)).add(first, job{name: "second", queue: "tra", least: 4, on: repeat("n", 4), ran: day}, waiter())
+	for t, tc := range check.Cases(t, map[string]struct{ group, pod, goes string }{ // of the job that runs longer
+		"none":                                 {"", "", "second*4"},
+		"of the PodGroup":                      {at(hour), "", "first*4"},
+		"of a pod, for all pods of the job":    {"", at(hour), "first*4"},
+		"the latest counts":                    {at(30 * hour), at(hour), "first*4"},
+		"the latest counts, the other way":     {at(hour), at(30 * hour), "first*4"},
+		"too long ago to help":                 {at(30 * hour), "", "second*4"},
+		"before the start counts as the start": {at(90 * day), "", "second*4"},
+		"in the future counts as now":          {at(-90 * day), "", "first*4"},
+		"what is no time is none":              {"yesterday", "12:00", "second*4"},
+	}) {
+		w := tides("node n A 8; first tra 4: n*4 ran=48h; second tra 4: n*4 ran=24h; i inf 1: -", on("first-2", func(p *corev1.Pod) { p.Annotations["volcano.sh/checkpoint-time"] = tc.pod }))
+		w.Groups[0].Annotations["volcano.sh/checkpoint-time"] = tc.group
+		w.run(t).expect(t, tc.goes, "i-0@n")
 	}
-	play(t, map[string]scene{
-		"none":                                 {scenario("", ""), "second*4", "i-0@n"},
-		"of the PodGroup":                      {scenario(at(hour), ""), "first*4", "i-0@n"},
-		"of a pod, for all pods of the job":    {scenario("", at(hour)), "first*4", "i-0@n"},
-		"the latest counts":                    {scenario(at(30*hour), at(hour)), "first*4", "i-0@n"},
-		"the latest counts, the other way":     {scenario(at(hour), at(30*hour)), "first*4", "i-0@n"},
-		"too long ago to help":                 {scenario(at(30*hour), ""), "second*4", "i-0@n"},
-		"before the start counts as the start": {scenario(at(90*day), ""), "second*4", "i-0@n"},
-		"in the future counts as now":          {scenario(at(-90*day), ""), "first*4", "i-0@n"},
-		"what is no time is none":              {scenario("yesterday", "12:00"), "second*4", "i-0@n"},
-	})
 }
 
 func TestOfEqualLosses(t *testing.T) {
-	four := func(name, queue string, ran time.Duration, class string) job {
-		return job{name: name, queue: queue, least: 4, on: repeat("n", 4), ran: ran, group: func(g *v1beta1.PodGroup) {
-			g.Spec.PriorityClassName = class
-			g.Annotations["volcano.sh/checkpoint-time"] = time.Now().Add(hour).UTC().Format(time.RFC3339) // nothing is lost
-		}}
+	for t, jobs := range check.Cases(t, map[string]string{
+		"the queue of lower priority":    "x low 4: n*4 ran=48h class=high; a tra 4: n*4 ran=24h class=low",
+		"then the job of lower priority": "x tra 4: n*4 ran=48h class=low; a tra 4: n*4 ran=24h class=high",
+		"then the younger job":           "a tra 4: n*4 ran=48h class=low; x tra 4: n*4 ran=24h class=low",
+	}) {
+		w := tides("node n A 8; queue low PLENTY 10000 training;" + jobs + "; i inf 1: -")
+		for _, group := range w.Groups { // nothing is lost
+			group.Annotations["volcano.sh/checkpoint-time"] = time.Now().Add(hour).UTC().Format(time.RFC3339)
+		}
+		w.run(t).expect(t, "x*4", "i-0@n")
 	}
-	lower := func() *world {
-		w := tides(node("n", "A", 8))
-		w.queue("low", "training", 10000, plenty)
-		return w
+}
+
+func TestWhoIsProtected(t *testing.T) {
+	const four, other = "node n A 4; i inf 1: -; t tra 4: n*4 ran=24h ", "node n A 4; i inf 1: -; t other 4: n*4 ran=24h "
+	keeps := func(p *corev1.Pod) { p.Annotations["volcano.sh/preemptable"] = "false" }
+	training := func(p *corev1.Pod) { p.Annotations["volcano.sh/service.type"] = "training" }
+	scenes := map[string]scene{
+		"a gang of which one pod is protected":                  {four, "", "", on("t-2", keeps)},
+		"a protected pod of an elastic job":                     {strings.Replace(four, "tra 4", "tra 1", 1), "t-1", "i-0@n", on("t-0", keeps)},
+		"an elastic job of which only a protected pod could go": {strings.Replace(four, "tra 4", "tra 3", 1) + "tasks=ps*1/0,w*3/3", "", "", on("t-0", keeps)},
+		"a protected PodGroup":                                  {four + "protectedgroup", "", "", nil},
+		"pods that are critical to the system":                  {four, "", "", of("t", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })},
+		"a gang of which a pod is being placed":                 {"node n A 4; t tra 4: n*3 - ran=24h; i inf 1: - cards=2", "", "", nil},
+		"a queue that is not reclaimable":                       {four + "; queue tra PLENTY 20000 training keeps", "", "", nil},
+		"a queue of equal priority":                             {four + "; queue tra PLENTY 80000 training", "", "", nil},
+		"a queue of higher priority":                            {four + "; queue tra PLENTY 90000 training", "", "", nil},
+		"the same queue":                                        {strings.Replace(four, "tra", "inf", 1), "", "", nil},
+		"another inference queue":                               {other + "; queue other PLENTY 100 inference", "", "", nil},
+		"a queue of unknown type":                               {other + "; queue other PLENTY 100 batch", "", "", nil},
+		"a queue without type, pods of no type":                 {other + "; queue other PLENTY 100 gives", "", "", nil},
+		"a queue without type, pods that are training":          {other + "type=training; queue other PLENTY 100 gives", "t*4", "i-0@n", nil},
+		"a queue without type, one pod that is not training": {other + "; queue other PLENTY 100 gives", "", "", of("t", func(p *corev1.Pod) {
+			if p.Name != "t-3" {
+				training(p)
+			}
+		})},
+		"training takes from nobody":   {four + "; queue inf PLENTY 80000 training", "", "", nil},
+		"unknown types take nothing":   {four + "; queue inf PLENTY 80000 batch", "", "", nil},
+		"a closed queue takes nothing": {four + "; queue inf PLENTY 80000 inference closed", "", "", nil},
+		"a vcjob that is not known":    {four + "vcjob=unknown", "", "", nil},
+		"an owner of another kind":     {four, "t*4", "i-0@n", of("t", ownedBy("batch/v1", "Job"))},
 	}
-	play(t, map[string]scene{
-		"the queue of lower priority": {lower().add(four("x", "low", 2*day, "high"), four("a", "tra", day, "low"), waiter()), "x*4", "i-0@n"},
-		"then the job of lower priority": {
-			lower().add(four("x", "tra", 2*day, "low"), four("a", "tra", day, "high"), waiter()), "x*4", "i-0@n"},
-		"then the younger job": {lower().add(four("a", "tra", 2*day, "low"), four("x", "tra", day, "low"), waiter()), "x*4", "i-0@n"},
-	})
+	play(t, scenes)
+}
+
+func TestMinimumRuntime(t *testing.T) {
+	never := func(p *corev1.Pod) { p.Status.Phase, p.Status.StartTime = corev1.PodPending, nil }
+	// A pod that the kubelet has started in its init containers, and one that has had
+	// its node for so long, and has not started.
+	inInit := func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }
+	boundFor := func(d time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: ago(d)}}}
+		}
+	}
+	older := func(p *corev1.Pod) { p.Status.StartTime.Time = p.Status.StartTime.Add(-2 * hour) }
+	for t, tc := range check.Cases(t, map[string]struct {
+		least        int
+		ran          string
+		change       func(*corev1.Pod)
+		isTaken, all bool // without a minimum all may be
+	}{
+		"a job that has run for less is not taken":     {least: 4, ran: "59m"},
+		"nor are its spare pods":                       {least: 1, ran: "59m"},
+		"one that has run for as long is":              {least: 4, ran: "61m", isTaken: true},
+		"the job counts from its oldest pod":           {least: 4, ran: "5m", change: on("a-2", older), isTaken: true},
+		"a job of which nothing has started stays":     {least: 4, ran: "9h", change: of("a", never)},
+		"one that works in init containers counts":     {least: 4, ran: "2h", change: of("a", inInit), isTaken: true},
+		"but not before its time":                      {least: 4, ran: "59m", change: of("a", inInit)},
+		"one that has had its nodes for as long is":    {least: 4, ran: "9h", change: of("a", boundFor(61*time.Minute)), isTaken: true},
+		"one that was just given them stays":           {least: 4, ran: "9h", change: of("a", boundFor(time.Minute))},
+		"without a minimum it is taken before it runs": {least: 4, ran: "9h", change: of("a", never), isTaken: true, all: true},
+	}) {
+		s := scene{text: short.Replace("node n A 8; i inf 1: -; b tra LEAST: n*4 ran=30m; a tra LEAST: n*4 ran=" + tc.ran), change: tc.change}
+		s.text = strings.ReplaceAll(s.text, "LEAST", string(rune('0'+tc.least)))
+		w := s.world()
+		if !tc.all {
+			w.args = map[string]any{"serviceTypes": map[string]any{
+				"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "1h"},
+			}}
+		}
+		if w.run(t); tc.isTaken {
+			w.expect(t, "a*4", "i-0@n")
+		} else {
+			w.expect(t, "", "")
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/vcjob"
 )
 
@@ -26,21 +27,14 @@ func TestOnlyPoliciesAreKept(t *testing.T) {
 	}
 	got, err := policiesOnly(whole)
 	kept, ok := got.(*batch.Job)
-	if err != nil || !ok {
-		t.Fatalf("kept %v, error %v", got, err)
-	}
+	check.Must(t, err == nil && ok, "kept %v, error %v", got, err)
 	policies := whole.Spec.Tasks[1].Policies
 	want := batch.JobSpec{Policies: whole.Spec.Policies, Tasks: []batch.TaskSpec{{}, {Policies: policies}}}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7"}
-	if !reflect.DeepEqual(kept, &batch.Job{ObjectMeta: meta, Spec: want}) {
-		t.Errorf("kept is %+v, want the name and the policies", kept)
-	}
-	if vcjob.HabitOf(kept) != vcjob.HabitOf(whole) || !vcjob.HabitOf(kept).Ends {
-		t.Errorf("the habit is %+v, of the whole job %+v", vcjob.HabitOf(kept), vcjob.HabitOf(whole))
-	}
-	if whole.Spec.Queue != "q" {
-		t.Error("the job itself was changed")
-	}
+	check.That(t, reflect.DeepEqual(kept, &batch.Job{ObjectMeta: meta, Spec: want}), "kept is %+v, want the name and the policies", kept)
+	check.That(t, vcjob.HabitOf(kept) == vcjob.HabitOf(whole) && vcjob.HabitOf(kept).Ends,
+		"the habit is %+v, of the whole job %+v", vcjob.HabitOf(kept), vcjob.HabitOf(whole))
+	check.That(t, whole.Spec.Queue == "q", "the job itself was changed")
 	gone := cache.DeletedFinalStateUnknown{Key: "ns/j"}
 	if got, err := policiesOnly(gone); err != nil || got != any(gone) {
 		t.Errorf("the end of a job becomes %v, error %v", got, err)
@@ -48,30 +42,26 @@ func TestOnlyPoliciesAreKept(t *testing.T) {
 }
 
 func TestJobsAreWatched(t *testing.T) {
-	w := tides(node("n", "A", 4)).add(job{name: "t", queue: "tra", least: 1, on: repeat("n", 4), vcjob: true, ran: day}, waiter())
+	w := tides("node n A 4; t tra 1: n*4 vcjob ran=24h; i inf 1: -")
 	w.begin()
-	jobs := w.cache.VCClient().BatchV1alpha1().Jobs("ns")
+	jobs := w.Cache.VCClient().BatchV1alpha1().Jobs("ns")
 	created, err := jobs.Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t"}, Spec: batch.JobSpec{Policies: restarts(bus.PodEvictedEvent, bus.RestartJobAction)}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	watch := &informed{}
 	if _, known := watch.HabitOf("ns", "t"); known {
 		t.Error("a job is known before jobs are watched")
 	}
 	w.action = New(nil)
 	w.action.jobs = watch
-	w.open()
-	t.Cleanup(w.close)
-	watch.Open(w.ssn)
+	t.Cleanup(w.Close)
+	watch.Open(w.open().Ssn)
 	eventually(t, "the job is known", func() bool { _, known := watch.HabitOf("ns", "t"); return known })
 	if habit, _ := watch.HabitOf("ns", "t"); habit != (vcjob.Habit{Inelastic: true}) {
 		t.Errorf("habit %+v, want an inelastic one", habit)
 	}
 	for _, other := range []string{"none", ""} {
-		if _, known := watch.HabitOf("ns", other); known {
-			t.Errorf("job %q is known", other)
-		}
+		_, known := watch.HabitOf("ns", other)
+		check.That(t, !known, "job %q is known", other)
 	}
 	if _, known := watch.HabitOf("other", "t"); known {
 		t.Error("the job of another namespace is known")
@@ -85,8 +75,6 @@ func TestJobsAreWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the change is known", func() bool { habit, _ := watch.HabitOf("ns", "t"); return habit == vcjob.Habit{} })
-	if err := jobs.Delete(t.Context(), "t", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, jobs.Delete(t.Context(), "t", metav1.DeleteOptions{}))
 	eventually(t, "the end is known", func() bool { _, known := watch.HabitOf("ns", "t"); return !known })
 }

@@ -19,7 +19,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
 )
 
 const mark0 = "volcano.sh/controller-out-of-sync"
@@ -28,10 +29,9 @@ const mark0 = "volcano.sh/controller-out-of-sync"
 func (w *world) known(t *testing.T) *world {
 	t.Helper()
 	w.begin()
-	for _, pod := range w.pods {
-		if _, err := w.cache.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod.DeepCopy(), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+	for _, pod := range w.Pods {
+		_, err := w.Cache.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod.DeepCopy(), metav1.CreateOptions{})
+		check.Must(t, err == nil, "%v", err)
 	}
 	return w
 }
@@ -40,9 +40,7 @@ func (w *world) known(t *testing.T) *world {
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
+		check.Must(t, !time.Now().After(deadline), "not within 10 s: %s", what)
 	}
 }
 
@@ -61,10 +59,8 @@ func (w *world) there(t *testing.T) []string {
 // stored lists the pods of the API server that are chosen.
 func (w *world) stored(t *testing.T, choose func(*corev1.Pod) bool) []string {
 	t.Helper()
-	list, err := w.cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list, err := w.Cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
+	check.NoError(t, err)
 	var names []string
 	for i := range list.Items {
 		if choose(&list.Items[i]) {
@@ -76,49 +72,34 @@ func (w *world) stored(t *testing.T, choose func(*corev1.Pod) bool) []string {
 }
 
 func TestHowJobsAreTaken(t *testing.T) {
-	gang := func(change func(*job)) *world {
-		j := job{name: "t", queue: "tra", least: 4, on: repeat("n", 4), ran: day}
-		change(&j)
-		return tides(node("n", "A", 4)).add(j, waiter())
-	}
-	habit := func(w *world, habit vcjob.Habit) *world {
-		w.habits["ns/t"] = habit
-		return w
-	}
-	owned := func(j *job) { j.vcjob = true }
-	tests := map[string]struct {
-		world             *world
+	for t, tc := range check.Cases(t, map[string]struct {
+		jobs              string
+		change            func(*corev1.Pod)
 		deleted, replaced string
 	}{
-		"a vcjob without policies":        {gang(owned), "", "t*4"},
-		"a vcjob that restarts":           {habit(gang(owned), vcjob.Habit{Inelastic: true}), "", "t*4"},
-		"a vcjob that ends":               {habit(gang(owned), vcjob.Habit{Inelastic: true, Ends: true}), "t*4", ""},
-		"a pod that its vcjob can spare":  {gang(func(j *job) { j.vcjob, j.least = true, 3 }), "", "t-0"},
-		"pods of a Deployment":            {gang(func(j *job) { j.least, j.pod = 1, ownedBy("apps/v1", "ReplicaSet") }), "t-0", ""},
-		"pods of a Kubernetes job":        {gang(func(j *job) { j.pod = ownedBy("batch/v1", "Job") }), "t*4", ""},
-		"bare pods":                       {gang(func(*job) {}), "t*4", ""},
-		"jobs of both kinds for one gang": {tides(node("n", "A", 4)).add(job{name: "t", queue: "tra", least: 2, on: repeat("n", 2), vcjob: true}, job{name: "u", queue: "tra", least: 2, on: repeat("n", 2)}, waiters(4)), "u*2", "t*2"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := tc.world.known(t).run(t)
-			want := strings.Fields(spell(tc.replaced))
-			eventually(t, "marked "+spell(tc.replaced), func() bool { return len(w.marked(t)) >= len(want) })
-			if got := strings.Join(w.deleted(t, len(strings.Fields(spell(tc.deleted)))), " "); got != spell(tc.deleted) {
-				t.Errorf("deleted %q, want %q", got, spell(tc.deleted))
-			}
-			if got := w.marked(t); !slices.Equal(got, want) {
-				t.Errorf("marked %q, want %q", got, want)
-			}
-		})
+		"a vcjob without policies":        {"t tra 4: n*4 ran=24h vcjob; i inf 1: -", nil, "", "t*4"},
+		"a vcjob that restarts":           {"t tra 4: n*4 ran=24h vcjob=inelastic; i inf 1: -", nil, "", "t*4"},
+		"a vcjob that ends":               {"t tra 4: n*4 ran=24h vcjob=ends; i inf 1: -", nil, "t*4", ""},
+		"a pod that its vcjob can spare":  {"t tra 3: n*4 ran=24h vcjob; i inf 1: -", nil, "", "t-0"},
+		"pods of a Deployment":            {"t tra 1: n*4 ran=24h; i inf 1: -", of("t", ownedBy("apps/v1", "ReplicaSet")), "t-0", ""},
+		"pods of a Kubernetes job":        {"t tra 4: n*4 ran=24h; i inf 1: -", of("t", ownedBy("batch/v1", "Job")), "t*4", ""},
+		"bare pods":                       {"t tra 4: n*4 ran=24h; i inf 1: -", nil, "t*4", ""},
+		"jobs of both kinds for one gang": {"t tra 2: n*2 vcjob; u tra 2: n*2; i inf 4: -*4", nil, "u*2", "t*2"},
+	}) {
+		w := scene{text: "node n A 4; " + tc.jobs, change: tc.change}.world().known(t).run(t)
+		want := strings.Fields(session.Spell(tc.replaced))
+		eventually(t, "marked "+session.Spell(tc.replaced), func() bool { return len(w.marked(t)) >= len(want) })
+		check.Equal(t, "deleted", session.Spell(tc.deleted), strings.Join(w.deleted(t, len(strings.Fields(session.Spell(tc.deleted)))), " "))
+		got := w.marked(t)
+		check.That(t, slices.Equal(got, want), "marked %q, want %q", got, want)
 	}
 }
 
 // TestAMarkSaysWhy: a pod that is replaced first says why it ends, then is
 // marked, each with its UID, so that nothing happens to one that takes its name.
 func TestAMarkSaysWhy(t *testing.T) {
-	w := tides(node("n", "A", 1)).add(job{name: "t", queue: "tra", least: 1, on: repeat("n", 1), vcjob: true}, waiter()).known(t)
-	client := w.cache.Client().(*fake.Clientset)
+	w := tides("node n A 1; t tra 1: n vcjob; i inf 1: -").known(t)
+	client := w.Cache.Client().(*fake.Clientset)
 	w.run(t)
 	eventually(t, "the pod is marked", func() bool { return len(w.marked(t)) == 1 })
 	var patches []clienttesting.PatchAction
@@ -127,9 +108,7 @@ func TestAMarkSaysWhy(t *testing.T) {
 			patches = append(patches, patch)
 		}
 	}
-	if len(patches) != 2 || what(patches[0]) != "why" || what(patches[1]) != "mark" {
-		t.Fatalf("patched %v, want why and then the mark", patches)
-	}
+	check.Must(t, len(patches) == 2 && what(patches[0]) == "why" && what(patches[1]) == "mark", "patched %v, want why and then the mark", patches)
 	for _, patch := range patches {
 		if patch.GetSubresource() != "status" {
 			t.Errorf("the patch %s is none of the status: it would need the right to change what any pod runs", patch.GetPatch())
@@ -137,8 +116,8 @@ func TestAMarkSaysWhy(t *testing.T) {
 		var body struct {
 			Metadata struct{ UID types.UID }
 		}
-		if err := json.Unmarshal(patch.GetPatch(), &body); err != nil || body.Metadata.UID != w.pods[0].UID || patch.GetName() != "t-0" || patch.GetNamespace() != "ns" {
-			t.Errorf("the patch %s of %s (%v) does not name the UID %s", patch.GetPatch(), patch.GetName(), err, w.pods[0].UID)
+		if err := json.Unmarshal(patch.GetPatch(), &body); err != nil || body.Metadata.UID != w.Pods[0].UID || patch.GetName() != "t-0" || patch.GetNamespace() != "ns" {
+			t.Errorf("the patch %s of %s (%v) does not name the UID %s", patch.GetPatch(), patch.GetName(), err, w.Pods[0].UID)
 		}
 	}
 	saysWhy(t, client)
@@ -156,39 +135,31 @@ func what(patch clienttesting.PatchAction) string {
 func saysWhy(t *testing.T, client *fake.Clientset) {
 	t.Helper()
 	pod, err := client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	said := map[corev1.PodConditionType]string{}
 	for _, c := range pod.Status.Conditions {
 		said[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
-		if c.LastTransitionTime.IsZero() {
-			t.Errorf("condition %s has no time", c.Type)
-		}
+		check.That(t, !c.LastTransitionTime.IsZero(), "condition %s has no time", c.Type)
 	}
-	if got, want := said[corev1.PodReady], "False Evict Pod is evicted, because of cardreclaim"; got != want {
-		t.Errorf("Ready says %q, want %q", got, want)
-	}
-	if got, want := said[corev1.DisruptionTarget], "True PreemptionByScheduler volcano: preempting to accommodate a higher priority pod"; got != want {
-		t.Errorf("DisruptionTarget says %q, want %q", got, want)
-	}
+	check.Equal(t, "Ready says", "False Evict Pod is evicted, because of cardreclaim", said[corev1.PodReady])
+	got, want := said[corev1.DisruptionTarget], "True PreemptionByScheduler volcano: preempting to accommodate a higher priority pod"
+	check.That(t, got == want, "DisruptionTarget says %q, want %q", got, want)
 }
 
 // TestAllAreToldWhyBeforeOneIsToldToGo: should the process end in between, the
 // next one sees what was meant for the whole job.
 func TestAllAreToldWhyBeforeOneIsToldToGo(t *testing.T) {
-	w := tides(node("n", "A", 4)).add(job{name: "t", queue: "tra", least: 4, on: repeat("n", 4), vcjob: true}, waiter()).known(t)
+	w := tides("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").known(t)
 	w.run(t)
 	eventually(t, "all are marked", func() bool { return len(w.marked(t)) == 4 })
 	var order []string
-	for _, action := range w.cache.Client().(*fake.Clientset).Actions() {
+	for _, action := range w.Cache.Client().(*fake.Clientset).Actions() {
 		if patch, ok := action.(clienttesting.PatchAction); ok && action.GetResource().Resource == "pods" {
 			order = append(order, what(patch))
 		}
 	}
-	if want := []string{"why", "why", "why", "why", "mark", "mark", "mark", "mark"}; !slices.Equal(order, want) {
-		t.Errorf("patched are %q, want %q", order, want)
-	}
+	want := []string{"why", "why", "why", "why", "mark", "mark", "mark", "mark"}
+	check.That(t, slices.Equal(order, want), "patched are %q, want %q", order, want)
 }
 
 // TestMarksThatFail plays what an API server may answer.
@@ -221,9 +192,8 @@ func TestMarksThatFail(t *testing.T) {
 			if tc.now != "" {
 				current := old.DeepCopy()
 				current.UID = tc.now
-				if _, err := client.CoreV1().Pods("ns").Create(context.Background(), current, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				_, err := client.CoreV1().Pods("ns").Create(context.Background(), current, metav1.CreateOptions{})
+				check.Must(t, err == nil, "%v", err)
 			}
 			var mutex sync.Mutex
 			tries := 0
@@ -238,13 +208,9 @@ func TestMarksThatFail(t *testing.T) {
 				return tc.now != "" && what(patch) == "why", old, nil
 			})
 			(&manner{places: make(chan struct{}, 1)}).inTwoSteps(client, []*api.TaskInfo{{Pod: old}})
-			if tries != tc.tries {
-				t.Errorf("%d patches, want %d", tries, tc.tries)
-			}
+			check.That(t, tries == tc.tries, "%d patches, want %d", tries, tc.tries)
 			pod, err := client.CoreV1().Pods("ns").Get(context.Background(), "t-0", metav1.GetOptions{})
-			if got := err == nil && pod.Annotations[mark0] == "true"; got != tc.marked {
-				t.Errorf("marked %v, want %v", got, tc.marked)
-			}
+			check.Equal(t, "marked", tc.marked, err == nil && pod.Annotations[mark0] == "true")
 		})
 	}
 }
@@ -257,13 +223,11 @@ func TestAMarkIsTriedForHalfAMinute(t *testing.T) {
 	for backoff.Steps > 1 {
 		total += backoff.Step()
 	}
-	if total < 20*time.Second || total > patience {
-		t.Errorf("a mark is tried for %s", total)
-	}
+	check.That(t, total >= 20*time.Second && total <= patience, "a mark is tried for %s", total)
 }
 
 func TestPodsThatNobodyReplacesAreDeleted(t *testing.T) {
-	w := tides(node("n", "A", 4)).add(job{name: "t", queue: "tra", least: 4, on: repeat("n", 4), vcjob: true}, waiter()).known(t)
+	w := tides("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").known(t)
 	w.run(t).expect(t, "t*4", "i-0@n")
 	eventually(t, "all are marked", func() bool { return len(w.marked(t)) == 4 })
 	w.run(t).expect(t, "t*4", "i-0@n")

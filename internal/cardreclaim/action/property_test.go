@@ -6,15 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // pod is what a recount knows of a pod.
@@ -47,57 +46,47 @@ func (p pod) holds() bool { return api.AllocatedStatus(p.status) || p.status == 
 // draw makes a small cluster in which training holds most cards and inference
 // waits.
 func draw(t *rapid.T) *world {
-	w := tides()
+	w := tides("")
 	free, cpus := map[string]int{}, map[string]int{}
 	names := []string{"n1", "n2", "n3", "n4"}[:rapid.IntRange(2, 4).Draw(t, "nodes")]
-	for _, name := range names {
+	for i, name := range names {
 		free[name], cpus[name] = rapid.IntRange(2, 5).Draw(t, "cards"), rapid.SampledFrom([]int{8, 16, 64}).Draw(t, "cores")
-		n := node(name, rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "model"), free[name])
-		n.Status.Allocatable["cpu"] = *resource.NewQuantity(int64(cpus[name]), resource.DecimalSI)
-		w.nodes = append(w.nodes, n)
+		w.add(fmt.Sprintf("node %s %s %d", name, rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "model"), free[name]))
+		w.Nodes[i].Status.Allocatable["cpu"] = amount(fmt.Sprint(cpus[name]))
 	}
-	quota := func(what string) string {
-		return fmt.Sprintf(`{"A":%d,"B":%d}`, rapid.IntRange(0, 8).Draw(t, what+" of A"), rapid.IntRange(0, 8).Draw(t, what+" of B"))
+	for _, queue := range []string{"inf", "inf2"} {
+		rest := map[string]string{"inf": "80000 inference", "inf2": "70000 inference"}[queue]
+		w.add(fmt.Sprintf(`queue %s {"A":%d,"B":%d} %s cpu=1000`, queue, rapid.IntRange(0, 8).Draw(t, "quota of A"), rapid.IntRange(0, 8).Draw(t, "quota of B"), rest))
 	}
-	w.queue("inf", "inference", 80000, quota("quota"))
-	w.queue("inf2", "inference", 70000, quota("quota"))
-	w.queue("old", "training", 75000, plenty) // above inf2
-	w.queue("keeps", "inference", 10000, plenty)
-	w.queue("odd", "batch", 10000, plenty)
+	w.add("queue old PLENTY 75000 training; queue keeps PLENTY 10000 inference; queue odd PLENTY 10000 batch") // old is above inf2
 	for i := range rapid.IntRange(1, 6).Draw(t, "jobs that run") {
-		j := job{name: fmt.Sprintf("t%d", i), queue: rapid.SampledFrom([]string{"tra", "tra", "tra", "tra", "old", "keeps", "odd"}).Draw(t, "queue"),
-			cards: rapid.SampledFrom([]int{1, 1, 2, -1}).Draw(t, "cards"), card: "A|B", vcjob: rapid.Bool().Draw(t, "vcjob"), ran: rapid.SampledFrom([]time.Duration{0, hour, 5 * hour, 30 * hour}).Draw(t, "ran")}
+		cards, on := rapid.SampledFrom([]int{1, 1, 2, 0}).Draw(t, "cards"), []string{}
 		for range rapid.IntRange(1, 4).Draw(t, "pods") {
-			at := rapid.SampledFrom(names).Draw(t, "node")
-			if need := max(0, j.cards); free[at] >= need && cpus[at] > 0 {
-				free[at], cpus[at] = free[at]-need, cpus[at]-1
-				j.on = append(j.on, at)
+			if at := rapid.SampledFrom(names).Draw(t, "node"); free[at] >= cards && cpus[at] > 0 {
+				free[at], cpus[at] = free[at]-cards, cpus[at]-1
+				on = append(on, at)
 			}
 		}
-		if len(j.on) == 0 {
+		if len(on) == 0 {
 			continue
 		}
-		j.least = int32(rapid.IntRange(1, len(j.on)+1).Draw(t, "minimum"))
-		if rapid.IntRange(0, 5).Draw(t, "protects") == 0 {
-			j.pod = on(j.name+"-0", protected)
-		}
-		w.add(j)
-		if j.vcjob {
-			inelastic := rapid.Bool().Draw(t, "inelastic")
-			w.habits["ns/"+j.name] = vcjob.Habit{Inelastic: inelastic, Ends: inelastic && rapid.Bool().Draw(t, "ends")}
-		}
+		text := fmt.Sprintf("t%d %s %d: %s cards=%d card=A|B ran=%s %s", i, rapid.SampledFrom([]string{"tra", "tra", "tra", "tra", "old", "keeps", "odd"}).Draw(t, "queue"),
+			rapid.IntRange(1, len(on)+1).Draw(t, "minimum"), strings.Join(on, " "), cards, rapid.SampledFrom([]string{"0s", "1h", "5h", "30h"}).Draw(t, "ran"),
+			rapid.SampledFrom([]string{"", "", "vcjob", "vcjob=inelastic", "vcjob=ends"}).Draw(t, "vcjob"))
+		w.add(text, func(p *corev1.Pod) {
+			if strings.HasSuffix(p.Name, "-0") && rapid.IntRange(0, 5).Draw(t, "protects") == 0 {
+				protect(p)
+			}
+		})
 	}
 	for i := range rapid.IntRange(1, 4).Draw(t, "jobs that wait") {
-		waits := rapid.IntRange(1, 3).Draw(t, "pods")
-		j := job{name: fmt.Sprintf("i%d", i), queue: rapid.SampledFrom([]string{"inf", "inf", "inf2", "tra"}).Draw(t, "queue"), waits: waits,
-			least: int32(rapid.IntRange(1, waits).Draw(t, "minimum")), cards: rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "cards"),
-			card: rapid.SampledFrom([]string{"A", "B", "A|B", "B|A"}).Draw(t, "card")}
-		cores := rapid.SampledFrom([]string{"1", "1", "4", "12"}).Draw(t, "cores")
-		j.pod = needsCPU(cores)
+		waits, name := rapid.IntRange(1, 3).Draw(t, "pods"), fmt.Sprintf("i%d", i)
+		change := requests("cpu", rapid.SampledFrom([]string{"1", "1", "4", "12"}).Draw(t, "cores"))
 		if rapid.IntRange(0, 4).Draw(t, "apart") == 0 {
-			j.pod = func(p *corev1.Pod) { needsCPU(cores)(p); labelled(j.name, j.name)(p) }
+			change = both(change, labelled(name, name))
 		}
-		w.add(j)
+		w.add(fmt.Sprintf("%s %s %d: -*%d cards=%d card=%s", name, rapid.SampledFrom([]string{"inf", "inf", "inf2", "tra"}).Draw(t, "queue"), rapid.IntRange(1, waits).Draw(t, "minimum"),
+			waits, rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "cards"), rapid.SampledFrom([]string{"A", "B", "A|B", "B|A"}).Draw(t, "card")), change)
 	}
 	w.alone = rapid.Bool().Draw(t, "without allocate")
 	return w
@@ -121,7 +110,7 @@ func (w *world) suffices(before map[string]pod) bool {
 		}
 	}
 	places := map[string]int{"A": 0, "B": 0}
-	for _, n := range w.nodes {
+	for _, n := range w.Nodes {
 		all, cpus := n.Status.Allocatable[gpu], n.Status.Allocatable["cpu"]
 		places[n.Labels["nvidia.com/gpu.product"]] += min((int(all.Value())-used[n.Name])/cards, int((cpus.AsApproximateFloat64()-cores[n.Name])/cpu))
 	}
@@ -141,10 +130,10 @@ type tally struct {
 
 func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
 	models, priorities := map[string]string{}, map[string]int32{}
-	for _, n := range w.nodes {
+	for _, n := range w.Nodes {
 		models[n.Name] = n.Labels["nvidia.com/gpu.product"]
 	}
-	for _, q := range w.queues {
+	for _, q := range w.Queues {
 		priorities[q.Name] = q.Spec.Priority
 	}
 	y := &tally{map[string]int{}, map[string]int{}, map[string]int{}, map[string][]string{}, map[string]map[string]int{}, map[string]int32{}}
@@ -168,9 +157,8 @@ func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
 			y.evicted[was.job] = append(y.evicted[was.job], name)
 		case now.status == api.Pipelined:
 			y.came[now.node] = max(y.came[now.node], priorities[now.queue])
-			if !slices.Contains(strings.Split(now.Annotations["volcano.sh/card.name"], "|"), models[now.node]) {
-				t.Fatalf("%s is on a card that it does not name", name)
-			}
+			check.Must(t, slices.Contains(strings.Split(now.Annotations["volcano.sh/card.name"], "|"), models[now.node]),
+				"%s is on a card that it does not name", name)
 		}
 	}
 	return y
@@ -179,7 +167,7 @@ func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
 // check compares a session after the action with before.
 func (w *world) check(t *rapid.T, before, after map[string]pod) {
 	y := w.tally(t, before, after)
-	for _, j := range w.groups {
+	for _, j := range w.Groups {
 		least, gone := int(j.Spec.MinMember), y.evicted[j.Name]
 		if strings.HasPrefix(j.Name, "i") && y.placed[j.Name] > 0 && y.placed[j.Name] < least {
 			t.Fatalf("%s has %d pods placed, its minimum is %d", j.Name, y.placed[j.Name], least)
@@ -193,24 +181,19 @@ func (w *world) check(t *rapid.T, before, after map[string]pod) {
 		}
 	}
 	w.checkQuotas(t, y)
-	for _, n := range w.ssn.Nodes {
+	for _, n := range w.Ssn.Nodes {
 		idle := n.FutureIdle()
-		if idle.MilliCPU < 0 || idle.Memory < 0 || idle.ScalarResources[gpu] < 0 {
-			t.Fatalf("node %s is promised more than it has: %s", n.Name, idle)
-		}
+		check.Must(t, idle.MilliCPU >= 0 && idle.Memory >= 0 && idle.ScalarResources[gpu] >= 0,
+			"node %s is promised more than it has: %s", n.Name, idle)
 	}
-	if len(y.evicted) > 0 && w.suffices(before) {
-		t.Fatalf("%v go although there is room for all", y.evicted)
-	}
+	check.Must(t, len(y.evicted) == 0 || !w.suffices(before), "%v go although there is room for all", y.evicted)
 }
 
 // checkQuotas compares what every queue of inference holds with its quota.
 func (w *world) checkQuotas(t *rapid.T, y *tally) {
-	for _, q := range w.queues {
+	for _, q := range w.Queues {
 		quota := map[string]int{}
-		if err := json.Unmarshal([]byte(q.Annotations["volcano.sh/card.quota"]), &quota); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Unmarshal([]byte(q.Annotations["volcano.sh/card.quota"]), &quota))
 		for model, cards := range y.used[q.Name] {
 			if strings.HasPrefix(q.Name, "inf") && cards > quota[model] {
 				t.Fatalf("queue %s uses %d of %s, its quota is %d", q.Name, cards, model, quota[model])
@@ -226,21 +209,18 @@ func (w *world) checkGiver(t *rapid.T, name string, gone []string, before map[st
 	for _, of := range gone {
 		p := before[of]
 		useful = useful || came[p.node] > priorities[p.queue] && p.cards > 0
-		if p.queue != "tra" && p.queue != "old" || p.Annotations["volcano.sh/preemptable"] == "false" {
-			t.Fatalf("%s of queue %s goes", of, p.queue)
-		}
-		if whole := len(gone) == len(w.podsOf(name)); !whole && (p.cards <= 0 || came[p.node] <= priorities[p.queue]) {
-			t.Fatalf("%s alone goes from node %s, where nobody above it comes", of, p.node)
-		}
+		check.Must(t, (p.queue == "tra" || p.queue == "old") && p.Annotations["volcano.sh/preemptable"] != "false",
+			"%s of queue %s goes", of, p.queue)
+		whole := len(gone) == len(w.podsOf(name))
+		check.Must(t, whole || p.cards > 0 && came[p.node] > priorities[p.queue],
+			"%s alone goes from node %s, where nobody above it comes", of, p.node)
 	}
-	if !useful {
-		t.Fatalf("%q go, and nobody above them comes where they were", gone)
-	}
+	check.Must(t, useful, "%q go, and nobody above them comes where they were", gone)
 }
 
 func (w *world) podsOf(name string) []*corev1.Pod {
 	var pods []*corev1.Pod
-	for _, p := range w.pods {
+	for _, p := range w.Pods {
 		if p.Annotations["scheduling.k8s.io/group-name"] == name {
 			pods = append(pods, p)
 		}
@@ -251,19 +231,17 @@ func (w *world) podsOf(name string) []*corev1.Pod {
 // TestWhatHoldsAfterEveryTide runs the action on random small clusters.
 func TestWhatHoldsAfterEveryTide(t *testing.T) {
 	tides, victims := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		w := draw(t)
 		w.open()
-		defer w.close()
-		before := recount(w.ssn)
+		defer w.Close()
+		before := recount(w.Ssn)
 		w.execute()
-		after := recount(w.ssn)
+		after := recount(w.Ssn)
 		w.check(t, before, after)
 		tides++
-		victims += len(w.in(api.Releasing))
+		victims += len(w.In(api.Releasing))
 	})
-	if victims == 0 {
-		t.Errorf("nobody went in %d worlds: there is nothing to see", tides)
-	}
+	check.That(t, victims != 0, "nobody went in %d worlds: there is nothing to see", tides)
 	t.Logf("%d pods went in %d worlds", victims, tides)
 }

@@ -1,78 +1,65 @@
 package action
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestTheNextSession: until those who go are gone, those who come keep what they
 // were promised, and nobody is taken twice.
 func TestTheNextSession(t *testing.T) {
-	for name, isVCJob := range map[string]bool{"deleted": false, "replaced": true} {
-		t.Run(name, func(t *testing.T) {
-			w := tides(node("n", "A", 8)).add(
-				job{name: "t", queue: "tra", least: 4, on: repeat("n", 4), ran: hour, vcjob: isVCJob},
-				job{name: "u", queue: "tra", least: 4, on: repeat("n", 4), ran: day, vcjob: isVCJob}, waiters(3))
-			w.run(t).expect(t, "t*4", "i@n*3")
-			for range 3 {
-				w.close()
-				w.open()
-				w.expect(t, "t*4", "") // before anybody decides
-				w.execute()
-				w.expect(t, "t*4", "i@n*3")
-			}
-			late := job{name: "late", queue: "inf", least: 2, waits: 2}
-			w.add(late)
-			w.cache.AddPodGroupV1beta1(w.groups[len(w.groups)-1])
-			for _, pod := range w.pods[len(w.pods)-2:] {
-				w.cache.AddPod(pod.DeepCopy())
-			}
-			// One card of t is left over, and one is lacking.
-			w.run(t).expect(t, "t*4 u*4", "i@n*3 late@n*2")
-			w.run(t).expect(t, "t*4 u*4", "i@n*3 late@n*2")
-		})
+	for t, vcjob := range check.Cases(t, map[string]string{"deleted": "", "replaced": "vcjob"}) {
+		w := tides(fmt.Sprintf("node n A 8; t tra 4: n*4 ran=1h %s; u tra 4: n*4 ran=24h %s; i inf 3: -*3", vcjob, vcjob))
+		w.run(t).expect(t, "t*4", "i@n*3")
+		for range 3 {
+			w.open().expect(t, "t*4", "") // before anybody decides
+			w.execute()
+			w.expect(t, "t*4", "i@n*3")
+		}
+		w.add("late inf 2: -*2")
+		w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
+		for _, pod := range w.Pods[len(w.Pods)-2:] {
+			w.Cache.AddPod(pod.DeepCopy())
+		}
+		// One card of t is left over, and one is lacking.
+		w.run(t).expect(t, "t*4 u*4", "i@n*3 late@n*2")
+		w.run(t).expect(t, "t*4 u*4", "i@n*3 late@n*2")
 	}
 }
 
 // TestWhoIsOnItsWayOutIsWaitedFor: a pod that cannot be on a node only because
 // of pods that are leaving it takes nothing elsewhere meanwhile.
 func TestWhoIsOnItsWayOutIsWaitedFor(t *testing.T) {
-	few := func(n *corev1.Node) { n.Status.Allocatable["pods"] = resource.MustParse("4") }
-	plain := func(*corev1.Node) {}
-	for name, tc := range map[string]struct {
-		node            func(*corev1.Node)
+	as := func(*corev1.Pod) {}
+	for t, tc := range check.Cases(t, map[string]struct {
+		pods            string // that a node takes
 		training, taker func(*corev1.Pod)
 	}{
-		"its port":                     {plain, hostPort(80), hostPort(80)},
-		"it avoids them":               {plain, labelled("t", ""), func(p *corev1.Pod) { labelled("i", "t")(p); hostPort(80)(p) }},
-		"they avoid it":                {plain, labelled("t", "i"), func(p *corev1.Pod) { labelled("i", "")(p); hostPort(80)(p) }},
-		"as many pods as there may be": {few, func(*corev1.Pod) {}, func(*corev1.Pod) {}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := tides(node("n", "A", 4, tc.node), node("m", "A", 4, tc.node)).add(
-				job{name: "t", queue: "tra", least: 4, on: repeat("n", 4), ran: hour, pod: tc.training},
-				job{name: "u", queue: "tra", least: 4, on: repeat("m", 4), ran: day, pod: tc.training}, started(waiter(), tc.taker))
-			w.run(t).expect(t, "t*4", "i-0@n")
-			for range 2 {
-				w.run(t)
-				if got := len(w.in(api.Releasing)); got != 4 {
-					t.Fatalf("%d pods go, want the 4 of the first session: %v", got, w.in(api.Releasing))
-				}
-			}
-		})
+		"its port":                     {"110", hostPort(80), hostPort(80)},
+		"it avoids them":               {"110", labelled("t", ""), both(labelled("i", "t"), hostPort(80))},
+		"they avoid it":                {"110", labelled("t", "i"), both(labelled("i", ""), hostPort(80))},
+		"as many pods as there may be": {"4", as, as},
+	}) {
+		w := tides("node n,m A 4; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=24h; i inf 1: -", both(of("t", tc.training), of("u", tc.training), of("i", tc.taker)))
+		for _, n := range w.Nodes {
+			n.Status.Allocatable["pods"] = amount(tc.pods)
+		}
+		w.run(t).expect(t, "t*4", "i-0@n")
+		for range 2 {
+			goes, _ := w.run(t).Outcome()
+			check.Must(t, goes == "t-0 t-1 t-2 t-3", "%q go, want those of the first session", goes)
+		}
 	}
 	t.Run("the next pod takes from others", func(t *testing.T) {
-		w := tides(node("n", "A", 4), node("m", "A", 4), node("o", "A", 1)).add(
-			job{name: "t", queue: "tra", least: 4, on: repeat("n", 4), ran: hour, pod: hostPort(80)},
-			job{name: "u", queue: "tra", least: 4, on: repeat("m", 4), ran: day, pod: hostPort(80)},
-			job{name: "i", queue: "inf", least: 1, on: []string{"o"}, waits: 2, ran: day, pod: hostPort(80)})
-		second := w.pods[len(w.pods)-1]
-		w.pods = w.pods[:len(w.pods)-1]
+		w := tides("node n,m A 4; node o A 1; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=24h; i inf 1: o -*2 ran=24h", hostPort(80))
+		second := w.Pods[len(w.Pods)-1]
+		w.Pods = w.Pods[:len(w.Pods)-1]
 		w.run(t).expect(t, "t*4", "i-1@n")
-		w.cache.AddPod(second)
+		w.Cache.AddPod(second)
 		w.run(t).expect(t, "t*4 u*4", "i-2@m")
 	})
 }
@@ -81,63 +68,30 @@ func TestWhoIsOnItsWayOutIsWaitedFor(t *testing.T) {
 // time.
 func TestTheSameSessionHasTheSameOutcome(t *testing.T) {
 	outcome := func() string {
-		w := tides(node("n", "A", 8), node("m", "A", 8), node("o", "B", 8))
-		w.queue("inf2", "inference", 80000, `{"A":3,"B":2}`)
-		w.queue("tra2", "training", 20000, plenty)
-		for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
-			at, card := []string{"n", "n", "m", "m", "o", "o"}[i], []string{"A", "B"}[i/4]
-			w.add(job{name: name, queue: []string{"tra", "tra2"}[i%2], least: []int32{4, 4, 2}[i%3], on: repeat(at, 4), card: card, ran: day, vcjob: i%2 == 0,
-				roles: []map[string]int32{nil, {"ps": 1, "w": 3}}[i%2], role: firstIsPS})
-		}
-		w.add(job{name: "i", queue: "inf", least: 2, waits: 5, card: "A|B"}, job{name: "j", queue: "inf2", least: 3, waits: 3, card: "B|A"},
-			job{name: "k", queue: "inf2", least: 1, waits: 3}, job{name: "l", queue: "inf", least: 1, waits: 1, cards: 4})
-		w.open()
-		defer w.close()
-		w.action.Execute(w.ssn)
-		return "go: " + join(w.in(api.Releasing)) + "\ncome: " + join(w.in(api.Pipelined))
+		w := tides(`node n,m A 8; node o B 8; queue inf2 {"A":3,"B":2} 80000 inference cpu=1000; queue tra2 PLENTY 20000 training cpu=1000
+			a tra 4: n*4 ran=24h vcjob; b tra2 4: n*4 ran=24h tasks=ps*1/1,w*3/3; c tra 2: m*4 ran=24h vcjob; d tra2 4: m*4 ran=24h tasks=ps*1/1,w*3/3
+			e tra 4: o*4 card=B ran=24h vcjob; f tra2 2: o*4 card=B ran=24h tasks=ps*1/1,w*3/3
+			i inf 2: -*5 card=A|B; j inf2 3: -*3 card=B|A; k inf2 1: -*3; l inf 1: - cards=4`).open()
+		defer w.Close()
+		w.action.Execute(w.Ssn)
+		goes, come := w.Outcome()
+		return "go: " + goes + "\ncome: " + come
 	}
 	first := outcome()
-	t.Log(first)
 	for range 20 {
-		if again := outcome(); again != first {
-			t.Fatalf("first\n%s\nthen\n%s", first, again)
-		}
+		again := outcome()
+		check.Must(t, again == first, "first\n%s\nthen\n%s", first, again)
 	}
 }
 
 // TestHopelessNeeds: what nobody can make room for is looked at once a session,
 // for each kind of taker.
 func TestHopelessNeeds(t *testing.T) {
-	w := tides(node("n", "A", 4), node("m", "A", 4)).add(
-		job{name: "p", queue: "tra", least: 4, on: repeat("n", 4), ran: day, pod: protected}, job{name: "t", queue: "other", least: 4, on: repeat("m", 4), ran: day})
-	w.queue("other", "batch", 20000, plenty)
-	w.queue("mixed", "", 80000, plenty)
+	w := tides(`node n,m A 4; queue other PLENTY 20000 batch; queue mixed PLENTY 80000 gives; p tra 4: n*4 ran=24h protected; t other 4: m*4 ran=24h
+		a mixed 1: - type=inference; b mixed 1: - type=inference; c mixed 1: - type=urgent`)
 	w.args = map[string]any{"serviceTypes": map[string]any{
 		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "urgent": map[string]any{"reclaimFrom": []any{"batch"}},
 		"training": map[string]any{"reclaimable": true}, "batch": map[string]any{"reclaimable": true},
 	}}
-	w.add(job{name: "a", queue: "mixed", least: 1, waits: 1, pod: serves("inference")}, job{name: "b", queue: "mixed", least: 1, waits: 1, pod: serves("inference")},
-		job{name: "c", queue: "mixed", least: 1, waits: 1, pod: serves("urgent")})
 	w.run(t).expect(t, "t*4", "c-0@m")
-
-	t.Run("a gang of two types takes nothing", func(t *testing.T) {
-		w := tides(node("n", "A", 4)).add(busy("n", "A", 4)...)
-		w.queue("mixed", "", 80000, plenty)
-		w.add(job{name: "i", queue: "mixed", least: 2, waits: 2, pod: func(p *corev1.Pod) {
-			if serves("inference")(p); p.Name == "i-1" {
-				serves("training")(p)
-			}
-		}})
-		w.run(t).expect(t, "", "")
-	})
-	t.Run("a job of two types takes for those that may", func(t *testing.T) {
-		w := tides(node("n", "A", 4)).add(busy("n", "A", 4)...)
-		w.queue("mixed", "", 80000, plenty)
-		w.add(job{name: "i", queue: "mixed", least: 1, waits: 3, pod: func(p *corev1.Pod) {
-			if serves("inference")(p); p.Name == "i-1" {
-				serves("training")(p)
-			}
-		}})
-		w.run(t).expect(t, "na*4", "i-0@n i-2@n")
-	})
 }

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // servers are the API servers of all worlds: the plugin tells events to the
@@ -41,9 +41,7 @@ func told(t *testing.T, uid, reason string) []corev1.Event {
 	eventually(t, reason+" about "+uid, func() bool {
 		for _, server := range servers {
 			list, err := server.CoreV1().Events("ns").List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			for _, event := range list.Items {
 				if string(event.InvolvedObject.UID) == uid && event.Reason == reason {
 					event.Message = hours(event.Message)
@@ -57,55 +55,37 @@ func told(t *testing.T, uid, reason string) []corev1.Event {
 }
 
 func TestEverybodyIsTold(t *testing.T) {
-	tests := map[string]struct {
-		taken          job
-		habit          vcjob.Habit
-		kind           string
-		giver, promise string
-	}{
-		"a vcjob that starts again": {job{least: 4, on: repeat("n", 4), vcjob: true}, vcjob.Habit{}, "Job",
+	for t, tc := range check.Cases(t, map[string]struct{ taken, kind, giver, promise string }{
+		"a vcjob that starts again": {"4: n*4 vcjob", "Job",
 			"4 card(s) are taken back for ns/i of queue inf: the whole job goes, and starts again when cards are free; no retry is counted; 345600 card-seconds of work are lost",
 			"takes cards back for 1 pod(s): 4 pod(s) of ns/%s leave, 345600 card-seconds of work are lost; they start as soon as those are gone"},
-		"a vcjob that ends": {job{least: 4, on: repeat("n", 4), vcjob: true}, vcjob.Habit{Inelastic: true, Ends: true}, "Job",
-			"the whole job goes, and its own policy on evicted pods ends it", "4 pod(s) of ns/%s leave"},
-		"a gang of others": {job{least: 4, on: repeat("n", 4)}, vcjob.Habit{}, "PodGroup", "all of its pods go", "4 pod(s) of ns/%s leave"},
-		"a spare pod": {job{least: 3, on: repeat("n", 4), vcjob: true}, vcjob.Habit{}, "Job",
-			"1 card(s) are taken back for ns/i of queue inf: one of its pods goes, the job goes on; 86400 card-seconds of work are lost", "1 pod(s) of ns/%s leave, 86400 card-seconds"},
-		"spare pods of two cards": {job{least: 1, cards: 2, on: repeat("n", 2)}, vcjob.Habit{}, "PodGroup",
-			"2 card(s) are taken back for ns/i of queue inf: one of its pods goes", "1 pod(s) of ns/%s leave, 172800 card-seconds"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := tides(node("n", "A", 4))
-			tc.taken.name, tc.taken.queue, tc.taken.ran = fmt.Sprintf("t%d", w.id), "tra", day
-			w.add(tc.taken, waiter())
-			if tc.taken.vcjob {
-				w.habits["ns/"+tc.taken.name] = tc.habit
-			}
-			w.run(t)
-			uid := fmt.Sprintf("w%d-%s", w.id, tc.taken.name)
-			if tc.kind == "Job" {
-				uid = fmt.Sprintf("w%d-job-%s", w.id, tc.taken.name)
-			}
-			events := told(t, uid, "CardsReclaimed")
-			if len(events) != 1 || events[0].Type != "Warning" || events[0].InvolvedObject.Kind != tc.kind || events[0].Source.Component != "capacity-card" || !strings.Contains(events[0].Message, tc.giver) {
-				t.Errorf("the giver is told %+v, want a warning %q on the %s", events, tc.giver, tc.kind)
-			}
-			events = told(t, fmt.Sprintf("w%d-i", w.id), "ReclaimsCards")
-			if want := fmt.Sprintf(tc.promise, tc.taken.name); len(events) != 1 || events[0].Type != "Normal" || events[0].InvolvedObject.Kind != "PodGroup" || !strings.Contains(events[0].Message, want) {
-				t.Errorf("the taker is told %+v, want %q", events, want)
-			}
-		})
+		"a vcjob that ends": {"4: n*4 vcjob=ends", "Job", "the whole job goes, and its own policy on evicted pods ends it", "4 pod(s) of ns/%s leave"},
+		"a gang of others":  {"4: n*4", "PodGroup", "all of its pods go", "4 pod(s) of ns/%s leave"},
+		"a spare pod": {"3: n*4 vcjob", "Job", "1 card(s) are taken back for ns/i of queue inf: one of its pods goes, the job goes on; 86400 card-seconds of work are lost",
+			"1 pod(s) of ns/%s leave, 86400 card-seconds"},
+		"spare pods of two cards": {"1: n*2 cards=2", "PodGroup", "2 card(s) are taken back for ns/i of queue inf: one of its pods goes", "1 pod(s) of ns/%s leave, 172800 card-seconds"},
+	}) {
+		w := tides("node n A 4; i inf 1: -")
+		taken := fmt.Sprintf("t%d", w.ID)
+		w.add(taken + " tra " + tc.taken + " ran=24h").run(t)
+		uid := fmt.Sprintf("w%d-%s", w.ID, taken)
+		if tc.kind == "Job" {
+			uid = fmt.Sprintf("w%d-job-%s", w.ID, taken)
+		}
+		events := told(t, uid, "CardsReclaimed")
+		if len(events) != 1 || events[0].Type != "Warning" || events[0].InvolvedObject.Kind != tc.kind || events[0].Source.Component != "capacity-card" || !strings.Contains(events[0].Message, tc.giver) {
+			t.Errorf("the giver is told %+v, want a warning %q on the %s", events, tc.giver, tc.kind)
+		}
+		events = told(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
+		if want := fmt.Sprintf(tc.promise, taken); len(events) != 1 || events[0].Type != "Normal" || events[0].InvolvedObject.Kind != "PodGroup" || !strings.Contains(events[0].Message, want) {
+			t.Errorf("the taker is told %+v, want %q", events, want)
+		}
 	}
 }
 
 func TestOnlyAFewJobsAreNamed(t *testing.T) {
-	w := tides(node("n", "A", 5))
-	for i := range 5 {
-		w.add(job{name: fmt.Sprintf("t%d", i), queue: "tra", least: 1, on: []string{"n"}, ran: day})
-	}
-	w.add(waiters(5)).run(t)
-	events := told(t, fmt.Sprintf("w%d-i", w.id), "ReclaimsCards")
+	w := tides("node n A 5; t0 tra 1: n ran=24h; t1 tra 1: n ran=24h; t2 tra 1: n ran=24h; t3 tra 1: n ran=24h; t4 tra 1: n ran=24h; i inf 5: -*5").run(t)
+	events := told(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
 	if message := events[0].Message; !strings.Contains(message, "for 5 pod(s): 5 pod(s) of ns/t") || !strings.Contains(message, ", 2 more leave, 432000 card-seconds") || strings.Count(message, "ns/") != 3 {
 		t.Errorf("told %q, want three jobs and how many more", message)
 	}
@@ -114,7 +94,7 @@ func TestOnlyAFewJobsAreNamed(t *testing.T) {
 // TestNobodyIsToldOfNothing: pods that are placed in free room take nothing.
 func TestNobodyIsToldOfNothing(t *testing.T) {
 	before := testutil.CollectAndCount(counted.pods)
-	w := tides(node("n", "A", 4)).add(waiter())
+	w := tides("node n A 4; i inf 1: -")
 	w.alone = true
 	w.run(t).expect(t, "", "i-0@n")
 	if after := testutil.CollectAndCount(counted.pods); after != before {
@@ -123,11 +103,9 @@ func TestNobodyIsToldOfNothing(t *testing.T) {
 }
 
 func TestWhatIsCounted(t *testing.T) {
-	w := tides(node("n", "A", 8))
-	queue := fmt.Sprintf("tra%d", w.id)
-	w.queue(queue, "training", 20000, plenty)
-	w.add(job{name: "t", queue: queue, least: 4, on: repeat("n", 4), ran: hour}, job{name: "u", queue: queue, least: 3, on: repeat("n", 4), ran: day}, waiters(3))
-	w.run(t).expect(t, "t*4", "i@n*3")
+	w := tides("node n A 8; i inf 3: -*3")
+	queue := fmt.Sprintf("tra%d", w.ID)
+	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h; u %s 3: n*4 ran=24h", queue, queue, queue)).run(t).expect(t, "t*4", "i@n*3")
 	for what, tc := range map[string]struct {
 		vec  *prometheus.CounterVec
 		want float64
@@ -136,10 +114,7 @@ func TestWhatIsCounted(t *testing.T) {
 			t.Errorf("%v %s, want %v", got, what, tc.want)
 		}
 	}
-	w = tides(node("n", "A", 4))
-	w.queue(queue+"b", "training", 20000, plenty)
-	w.add(job{name: "t", queue: queue + "b", least: 2, on: repeat("n", 4), ran: hour}, waiters(2))
-	w.run(t).expect(t, "t-0 t-1", "i@n*2")
+	tides(fmt.Sprintf("node n A 4; queue %sb PLENTY 20000 training; t %sb 2: n*4 ran=1h; i inf 2: -*2", queue, queue)).run(t).expect(t, "t-0 t-1", "i@n*2")
 	if jobs, pods := testutil.ToFloat64(counted.jobs.WithLabelValues(queue+"b")), testutil.ToFloat64(counted.pods.WithLabelValues(queue+"b")); jobs != 0 || pods != 2 {
 		t.Errorf("%v jobs and %v pods, want spare pods only", jobs, pods)
 	}
@@ -152,18 +127,13 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	fresh.pods.WithLabelValues("q").Inc()
 	fresh.loss.WithLabelValues("q").Inc()
 	problems, err := testutil.GatherAndLint(registry)
-	if err != nil || len(problems) > 0 {
-		t.Errorf("problems %v, error %v", problems, err)
-	}
+	check.That(t, err == nil && len(problems) == 0, "problems %v, error %v", problems, err)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var names []string
 	for _, family := range families {
 		names = append(names, family.GetName())
 	}
-	if want := []string{"cardquota_reclaimed_card_seconds_total", "cardquota_reclaimed_jobs_total", "cardquota_reclaimed_pods_total"}; !slices.Equal(names, want) {
-		t.Errorf("metrics %v, want %v", names, want)
-	}
+	want := []string{"cardquota_reclaimed_card_seconds_total", "cardquota_reclaimed_jobs_total", "cardquota_reclaimed_pods_total"}
+	check.That(t, slices.Equal(names, want), "metrics %v, want %v", names, want)
 }

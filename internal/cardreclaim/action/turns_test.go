@@ -6,6 +6,9 @@ import (
 
 	"pgregory.net/rapid"
 	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 func jobOf(queue, namespace, name string) *api.JobInfo {
@@ -38,7 +41,7 @@ func (t *turns) played(jobs []*api.JobInfo, most int, effort func(*api.JobInfo) 
 // of which takes all there is, keeps no other tenant's jobs from their turns, and
 // no job of its own that waits longer than others of its own.
 func TestNobodyWaitsForEver(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seed.Check(t, func(t *rapid.T) {
 		const most = 100
 		var honest []*api.JobInfo
 		tenants := rapid.IntRange(1, 4).Draw(t, "tenants")
@@ -67,9 +70,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 			}
 		}
 		for _, job := range honest {
-			if !served[string(job.UID)] {
-				t.Fatalf("%s was never served, only %v", job.UID, served)
-			}
+			check.Must(t, served[string(job.UID)], "%s was never served, only %v", job.UID, served)
 		}
 	})
 }
@@ -78,27 +79,18 @@ func TestTurns(t *testing.T) {
 	a1, a2, b1 := jobOf("q", "a", "1"), jobOf("q", "a", "2"), jobOf("q", "b", "1")
 	ten := func(*api.JobInfo) int { return 10 }
 	state := &turns{}
-	if state.scarce {
-		t.Error("turns before any session")
-	}
+	check.That(t, !state.scarce, "turns before any session")
 	state.order([]*api.JobInfo{a1, a2, b1})
 	state.had(a1, 10)
 	state.end(false)
-	if !state.scarce {
-		t.Error("no turns after a session that did not suffice")
-	}
+	check.That(t, state.scarce, "no turns after a session that did not suffice")
 	for i, want := range []string{"[b/1]", "[a/2]", "[b/1]", "[a/1]"} {
-		if got := fmt.Sprint(state.played([]*api.JobInfo{a1, a2, b1}, 10, ten)); got != want {
-			t.Errorf("session %d serves %s, want %s", i, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("session %d serves", i), want, fmt.Sprint(state.played([]*api.JobInfo{a1, a2, b1}, 10, ten)))
 	}
 	c1 := jobOf("q", "c", "1")
 	for i, want := range []string{"[b/1]", "[c/1]"} {
-		if got := fmt.Sprint(state.played([]*api.JobInfo{a1, b1, c1}, 10, ten)); got != want {
-			t.Errorf("with a new tenant session %d serves %s, want %s", i, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("with a new tenant session %d serves", i), want, fmt.Sprint(state.played([]*api.JobInfo{a1, b1, c1}, 10, ten)))
 	}
-	if state.played([]*api.JobInfo{a1}, 11, ten); state.scarce || state.last != nil {
-		t.Error("turns go on after a session that sufficed")
-	}
+	state.played([]*api.JobInfo{a1}, 11, ten)
+	check.That(t, !state.scarce && state.last == nil, "turns go on after a session that sufficed")
 }

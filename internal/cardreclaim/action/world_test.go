@@ -2,24 +2,23 @@ package action
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
-	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-	"volcano.sh/volcano/cmd/scheduler/app/options"
-	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
+	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/metrics"
 
 	"cardquota.dev/operator/internal/capacitycard"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/vcjob"
 )
 
@@ -28,11 +27,15 @@ var shipped = again
 
 func TestMain(m *testing.M) {
 	again.Duration = time.Millisecond
-	options.Default()
-	metrics.InitKubeSchedulerRelatedMetrics()
 	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.New)
 	os.Exit(m.Run())
 }
+
+const (
+	gpu  = session.GPU
+	hour = time.Hour
+	day  = 24 * time.Hour
+)
 
 // habits answers for Volcano jobs; those it does not name are not known.
 type habits map[string]vcjob.Habit
@@ -44,173 +47,199 @@ func (h habits) HabitOf(namespace, name string) (vcjob.Habit, bool) {
 	return habit, known
 }
 
-// world is a cluster, with Volcano's cache of it and the action.
+func amount(quantity string) resource.Quantity { return resource.MustParse(quantity) }
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
+
+func ownedBy(apiVersion, kind string) func(*corev1.Pod) {
+	return session.OwnedBy(apiVersion, kind, "o", "o")
+}
+
+// world is a cluster with the action.
 type world struct {
-	nodes  []*corev1.Node
-	queues []*v1beta1.Queue
-	groups []*v1beta1.PodGroup
-	pods   []*corev1.Pod
-	// volumes are claims of volumes that pods may have.
+	*session.Cluster
+	habits habits
+	args   framework.Arguments
+	// volumes are claims of volumes, which are not bound.
 	volumes []*corev1.PersistentVolumeClaim
-	habits  habits
-	args    framework.Arguments
 	// alone runs the action without allocate before it.
-	alone bool
-
-	id      int64
-	now     time.Time
-	cache   *cache.SchedulerCache
-	evicted evictor
-	action  *Action
-	ssn     *framework.Session
+	alone  bool
+	action *Action
 }
 
-// evictor receives what Volcano asks the API server to delete.
-type evictor chan string
-
-func (e evictor) Evict(pod *corev1.Pod, _ string) error {
-	e <- pod.Name
-	return nil
-}
-
-// worlds counts them, so that no two have pods of the same UID: the plugin
-// remembers pods as long as the process lives.
-var worlds atomic.Int64
+// PLENTY is quota for all cards that there are. BUSY is training in two gangs that
+// hold the eight cards of node n, HALF the first of them.
+var short = strings.NewReplacer("PLENTY", `{"A":1000,"B":1000,"A/mig-1g.10gb-mixed":1000}`,
+	"BUSY", "na tra 4: n*4 ran=24h; nb tra 4: n*4 ran=24h", "HALF", "na tra 4: n*4 ran=24h")
 
 // tides makes a world with an inference queue above a training queue, which may
 // use all cards that there are.
-func tides(nodes ...*corev1.Node) *world {
-	w := &world{nodes: nodes, id: worlds.Add(1), now: time.Now().Truncate(time.Second), habits: habits{}, evicted: make(evictor, 1000)}
-	w.queue("inf", "inference", 80000, plenty)
-	w.queue("tra", "training", 20000, plenty)
-	return w
+func tides(text string, changes ...func(*corev1.Pod)) *world {
+	w := &world{Cluster: session.New(""), habits: habits{}, volumes: []*corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}}}
+	return w.add("queue inf PLENTY 80000 inference cpu=1000; queue tra PLENTY 20000 training cpu=1000").add(text, changes...)
 }
 
-const plenty = `{"A":1000,"B":1000,"A/mig-1g.10gb-mixed":1000}`
-
-// queue adds a queue or replaces the one of that name. An inference queue is not
-// reclaimable.
-func (w *world) queue(name, service string, priority int32, quota string, changes ...func(*v1beta1.Queue)) {
-	reclaimable := service != "inference"
-	q := &v1beta1.Queue{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: map[string]string{"volcano.sh/card.quota": quota}},
-		Spec: v1beta1.QueueSpec{Weight: 1, Priority: priority, Reclaimable: &reclaimable,
-			Capability: corev1.ResourceList{"cpu": resource.MustParse("1000"), "memory": resource.MustParse("10Ti")}},
-		Status: v1beta1.QueueStatus{State: v1beta1.QueueStateOpen},
-	}
-	if service != "" {
-		q.Annotations["volcano.sh/service.type"] = service
-	}
-	for _, change := range changes {
-		change(q)
-	}
-	w.queues = append(slices.DeleteFunc(w.queues, func(other *v1beta1.Queue) bool { return other.Name == name }), q)
-}
-
-const gpu = corev1.ResourceName("nvidia.com/gpu")
-
-// node makes a node with cards of a model.
-func node(name, model string, cards int, changes ...func(*corev1.Node)) *corev1.Node {
-	allocatable := corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("110"),
-		gpu: *resource.NewQuantity(int64(cards), resource.DecimalSI)}
-	n := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			"nvidia.com/gpu.product": model, "nvidia.com/gpu.memory": "81920", corev1.LabelHostname: name}},
-		Status: corev1.NodeStatus{Allocatable: allocatable, Capacity: allocatable,
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-	}
-	for _, change := range changes {
-		change(n)
-	}
-	return n
-}
-
-// job is a PodGroup with its pods. Pods that run are named job-0, job-1 … in the
-// order of their nodes; those that wait come after them.
-type job struct {
-	name, queue string
-	least       int32
-	// on are the nodes of the pods that run, waits how many do not.
-	on    []string
-	waits int
-	// cards is how many each of them asks for, 1 when 0, none when negative; of
-	// the names in card, "A" when empty.
-	cards int
-	card  string
-	// ran is how long ago the pods started.
-	ran time.Duration
-	// vcjob tells that a Volcano job of the same name owns the pods.
-	vcjob bool
-	// roles are the pods' tasks in the Volcano job and the minimum of each.
-	roles map[string]int32
-	role  func(i int) string
-	pod   func(*corev1.Pod)
-	group func(*v1beta1.PodGroup)
-}
-
-// repeat names a node n times.
-func repeat(node string, n int) []string { return slices.Repeat([]string{node}, n) }
-
-func (w *world) add(jobs ...job) *world {
-	for _, j := range jobs {
-		group := &v1beta1.PodGroup{
-			ObjectMeta: metav1.ObjectMeta{Name: j.name, Namespace: "ns", UID: types.UID(fmt.Sprintf("w%d-%s", w.id, j.name)), Annotations: map[string]string{}},
-			Spec:       v1beta1.PodGroupSpec{Queue: j.queue, MinMember: j.least, MinTaskMember: j.roles},
-			Status:     v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue},
-		}
-		if len(j.on) > 0 {
-			group.Status.Phase = v1beta1.PodGroupRunning
-		}
-		if j.group != nil {
-			j.group(group)
-		}
-		w.groups = append(w.groups, group)
-		for i := range len(j.on) + j.waits {
-			w.pods = append(w.pods, w.podOf(&j, i))
-		}
-		if j.vcjob {
-			w.habits["ns/"+j.name] = vcjob.Habit{}
+// add adds a text as package session reads it. A job that says vcjob has a habit:
+// that is inelastic, ends the job, or is unknown when it says so.
+func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
+	text = short.Replace(text)
+	w.Add(text, changes...)
+	for _, statement := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }) {
+		for _, word := range strings.Fields(statement) {
+			if option, habit, _ := strings.Cut(word, "="); option == "vcjob" && habit != "unknown" {
+				w.habits["ns/"+strings.Fields(statement)[0]] = vcjob.Habit{Inelastic: habit != "", Ends: habit == "ends"}
+			}
 		}
 	}
 	return w
 }
 
-func (w *world) podOf(j *job, i int) *corev1.Pod {
-	name := fmt.Sprintf("%s-%d", j.name, i)
-	requests := corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi")}
-	if j.cards >= 0 {
-		requests[gpu] = *resource.NewQuantity(int64(max(1, j.cards)), resource.DecimalSI)
-	}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID(fmt.Sprintf("w%d-%s", w.id, name)), Labels: map[string]string{},
-			Annotations:       map[string]string{"scheduling.k8s.io/group-name": j.name},
-			CreationTimestamp: metav1.NewTime(w.now.Add(-j.ran))},
-		Spec:   corev1.PodSpec{SchedulerName: "volcano", Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: requests}}}},
-		Status: corev1.PodStatus{Phase: corev1.PodPending},
-	}
-	if j.cards >= 0 {
-		pod.Annotations["volcano.sh/card.name"] = j.card
-		if j.card == "" {
-			pod.Annotations["volcano.sh/card.name"] = "A"
+// begin hands the cluster to Volcano's cache.
+func (w *world) begin() {
+	w.Begin()
+	for _, claim := range w.volumes {
+		if err := w.Cache.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Add(claim); err != nil {
+			panic(err)
 		}
 	}
-	if i < len(j.on) {
-		started := metav1.NewTime(w.now.Add(-j.ran))
-		pod.Spec.NodeName, pod.Status.Phase, pod.Status.StartTime = j.on[i], corev1.PodRunning, &started
-	}
-	if j.role != nil {
-		pod.Annotations["volcano.sh/task-spec"] = j.role(i)
-	}
-	if yes := true; j.vcjob {
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: batch.SchemeGroupVersion.String(), Kind: "Job", Name: j.name, UID: types.UID(fmt.Sprintf("w%d-job-%s", w.id, j.name)), Controller: &yes}}
-	}
-	if j.pod != nil {
-		j.pod(pod)
-	}
-	return pod
+	w.action = New(w.habits)
+	servers = append(servers, w.Cache.Client())
 }
 
-func ownerOf(apiVersion, kind string) []metav1.OwnerReference {
-	yes := true
-	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "o", UID: "o", Controller: &yes}}
+// open opens a session with the plugins of the shipped configuration, and more.
+func (w *world) open(more ...string) *world {
+	if w.Cache == nil {
+		w.begin()
+	}
+	w.Open([][]string{{"priority", "gang", "conformance", capacitycard.PluginName}, append([]string{"predicates", "nodeorder", "binpack"}, more...)},
+		map[string]framework.Arguments{capacitycard.PluginName: w.args})
+	return w
+}
+
+// run opens a session and lets allocate and the action have it. It stays open
+// until the test ends or another one is opened.
+func (w *world) run(t *testing.T) *world {
+	t.Helper()
+	t.Cleanup(w.Close)
+	w.open().execute()
+	return w
+}
+
+func (w *world) execute() {
+	if w.alone {
+		w.Run(w.action)
+		return
+	}
+	w.Run(allocate.New(), w.action)
+}
+
+// expect compares who goes and who is promised a node, each as session.Spell reads it.
+func (w *world) expect(t *testing.T, wantGoes, wantPromised string) {
+	t.Helper()
+	goes, promised := w.Outcome()
+	check.That(t, goes == session.Spell(wantGoes) && promised == session.Spell(wantPromised),
+		"%q go and %q are promised nodes, want %q and %q", goes, promised, session.Spell(wantGoes), session.Spell(wantPromised))
+}
+
+// scene is a world and what becomes of it: who goes, and who is promised a node.
+type scene struct {
+	text, goes, promised string
+	change               func(*corev1.Pod)
+}
+
+func play(t *testing.T, scenes map[string]scene) {
+	t.Helper()
+	for name, s := range scenes {
+		t.Run(name, func(t *testing.T) { s.world().run(t).expect(t, s.goes, s.promised) })
+	}
+}
+
+func (s scene) world() *world {
+	if s.change == nil {
+		return tides(s.text)
+	}
+	return tides(s.text, s.change)
+}
+
+// on applies a change to the pod of a name, of to the pods of a job.
+func on(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		if p.Name == name {
+			change(p)
+		}
+	}
+}
+
+func of(job string, change func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		if p.Annotations["scheduling.k8s.io/group-name"] == job {
+			change(p)
+		}
+	}
+}
+
+func both(changes ...func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		for _, change := range changes {
+			change(p)
+		}
+	}
+}
+
+// deleted lists the pods that Volcano asked the API server to delete, once as
+// many have arrived.
+func (w *world) deleted(t *testing.T, want int) []string {
+	t.Helper()
+	var names []string
+	for len(names) < want {
+		select {
+		case name := <-w.Evicted:
+			names = append(names, name)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("only %q are deleted, want %d pods", names, want)
+		}
+	}
+	select {
+	case name := <-w.Evicted:
+		t.Errorf("%s is deleted as well", name)
+	case <-time.After(20 * time.Millisecond):
+	}
+	slices.Sort(names)
+	return names
+}
+
+// state writes down everything that an attempt could change.
+func state(ssn *framework.Session) string {
+	var lines []string
+	for _, job := range ssn.Jobs {
+		for _, task := range job.Tasks {
+			lines = append(lines, fmt.Sprintf("%s %s %q", task.UID, task.Status, task.NodeName))
+		}
+		for status, tasks := range job.TaskStatusIndex {
+			lines = append(lines, fmt.Sprintf("%s %s %q", job.UID, status, slices.Sorted(maps.Keys(tasks))))
+		}
+		lines = append(lines, fmt.Sprintf("%s has %s", job.UID, job.Allocated))
+	}
+	for _, n := range ssn.Nodes {
+		for what, r := range map[string]*api.Resource{"idle": n.Idle, "used": n.Used, "releasing": n.Releasing, "pipelined": n.Pipelined} {
+			scalars := maps.Clone(r.ScalarResources)
+			maps.DeleteFunc(scalars, func(_ corev1.ResourceName, quantity float64) bool { return quantity == 0 })
+			lines = append(lines, fmt.Sprintf("%s %s %v %v %v", n.Name, what, r.MilliCPU, r.Memory, scalars))
+		}
+		for _, task := range n.Tasks {
+			lines = append(lines, fmt.Sprintf("%s holds %s %s", n.Name, task.UID, task.Status))
+		}
+	}
+	if tide, ok := capacitycard.TideOf(ssn); ok {
+		for _, q := range ssn.Queues {
+			lines = append(lines, fmt.Sprintf("%s may take %d of A, %d of B", q.Name, tide.Room(q.UID, "A"), tide.Room(q.UID, "B")))
+		}
+		for _, job := range ssn.Jobs {
+			for _, task := range job.Tasks {
+				lines = append(lines, fmt.Sprintf("%s is charged %d", task.UID, tide.Cards(task)))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }

@@ -28,10 +28,11 @@ import (
 	"cardquota.dev/operator/internal/bypass"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/timing"
 )
 
 // refusedRetry is how long a refused write waits for the next try.
-const refusedRetry = 30 * time.Second
+var refusedRetry = timing.Wait(30 * time.Second)
 
 // Fleet knows the cards of all nodes; false until it does.
 type Fleet interface {

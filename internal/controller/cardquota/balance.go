@@ -5,17 +5,19 @@ import (
 	"time"
 
 	"cardquota.dev/operator/internal/quotastatus"
+	"cardquota.dev/operator/internal/timing"
 )
 
-const (
+var (
 	// balancePause is how long the numbers of an over-allocated card may be old in
 	// a condition that does not turn.
-	balancePause = 10 * time.Second
-	// balanceBatch is how many queues hear of such numbers with one count.
-	balanceBatch = 16
-	// balanceAgain is when the next ones do.
-	balanceAgain = time.Second
+	balancePause = timing.Wait(10 * time.Second)
+	// balanceAgain is when the next queues hear of such numbers.
+	balanceAgain = timing.Wait(time.Second)
 )
+
+// balanceBatch is how many queues hear of such numbers with one count.
+const balanceBatch = 16
 
 // balanceNews decides which balance conditions are written by, who hears of it,
 // and when. Queues of a card of which too many are granted now, or no longer, hear

@@ -8,6 +8,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quotastatus"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // crowd is a balance in which so many CardQuotas grant one card each, and the
@@ -43,26 +44,18 @@ func TestNumbersThatMoveAreToldAFewAtOnce(t *testing.T) {
 		return again
 	}
 	for i := range int64(30) {
-		if again := step(crowd(quotas, i+1, healthy)); again <= 0 || again > balancePause {
-			t.Errorf("second %d: counts again after %s, and somebody has not heard", i+1, again)
-		}
+		again := step(crowd(quotas, i+1, healthy))
+		check.That(t, again > 0 && again <= balancePause, "second %d: counts again after %s, and somebody has not heard", i+1, again)
 	}
-	if told > 3 {
-		t.Errorf("the numbers that are told changed %d times in 30 seconds, want three times", told)
-	}
-	if most > balanceBatch {
-		t.Errorf("%d queues heard at once, at most %d may", most, balanceBatch)
-	}
+	check.That(t, told <= 3, "the numbers that are told changed %d times in 30 seconds, want three times", told)
+	check.That(t, most <= balanceBatch, "%d queues heard at once, at most %d may", most, balanceBatch)
 	for range 20 { // nothing changes any more
 		step(crowd(quotas, 30, healthy))
 	}
-	if again := step(crowd(quotas, 30, healthy)); again != 0 {
-		t.Errorf("everybody has heard, and it counts again after %s", again)
-	}
+	check.Equal(t, "everybody has heard, and it counts again after", 0, step(crowd(quotas, 30, healthy)))
 	for i := range quotas {
-		if got := heard[fmt.Sprintf("q%02d", i)]; got < 3 || got > 5 {
-			t.Errorf("q%02d heard %d times in 51 seconds, want once in about ten while numbers moved", i, got)
-		}
+		got := heard[fmt.Sprintf("q%02d", i)]
+		check.That(t, got >= 3 && got <= 5, "q%02d heard %d times in 51 seconds, want once in about ten while numbers moved", i, got)
 	}
 }
 
@@ -74,14 +67,12 @@ func TestWhatTurnsIsToldAtOnce(t *testing.T) {
 	for turn, is := range []*quotastatus.Balance{short, enough, short} {
 		now = now.Add(time.Second)
 		queues, again := n.next(is, now)
-		if len(queues) != quotas || again != 0 || n.told != is {
-			t.Errorf("turn %d: %d queues heard, want all %d; again after %s", turn, len(queues), quotas, again)
-		}
+		check.That(t, len(queues) == quotas && again == 0 && n.told == is,
+			"turn %d: %d queues heard, want all %d; again after %s", turn, len(queues), quotas, again)
 	}
 	for _, is := range []*quotastatus.Balance{crowd(quotas, 1, quotas), short} {
-		if queues, again := n.next(is, now); len(queues) != 0 || again != 0 {
-			t.Errorf("nothing moved, and %v hear, again after %s", queues, again)
-		}
+		queues, again := n.next(is, now)
+		check.That(t, len(queues) == 0 && again == 0, "nothing moved, and %v hear, again after %s", queues, again)
 	}
 }
 
@@ -90,8 +81,7 @@ func TestWhatIsGrantedWithinTheInventoryIsNoNews(t *testing.T) {
 	n.heard(crowd(40, 0, 100), now)
 	for more := range int64(50) {
 		is := crowd(40, more, 100)
-		if queues, again := n.next(is, now); len(queues) != 0 || again != 0 || n.told != is {
-			t.Errorf("%d more are granted, and %v hear, again after %s", more, queues, again)
-		}
+		queues, again := n.next(is, now)
+		check.That(t, len(queues) == 0 && again == 0 && n.told == is, "%d more are granted, and %v hear, again after %s", more, queues, again)
 	}
 }

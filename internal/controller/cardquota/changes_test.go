@@ -1,9 +1,9 @@
 package cardquota
 
 import (
+	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +12,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/usage"
 )
 
@@ -22,7 +24,7 @@ func TestCardsChanged(t *testing.T) {
 			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}},
 		}
 	}
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*corev1.Node)
 		want   bool
 	}{
@@ -37,20 +39,15 @@ func TestCardsChanged(t *testing.T) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue}, {Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
 		}},
 		"a lost label": {change: func(n *corev1.Node) { n.Labels = nil }, want: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			after := node()
-			tc.change(after)
-			if got := cardsChanged(node(), after); got != tc.want {
-				t.Errorf("cardsChanged = %v, want %v", got, tc.want)
-			}
-		})
+	}) {
+		after := node()
+		tc.change(after)
+		check.Equal(t, "cardsChanged", tc.want, cardsChanged(node(), after))
 	}
 }
 
 func TestQueueChanged(t *testing.T) {
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*v1beta1.Queue)
 		want   bool
 	}{
@@ -59,35 +56,25 @@ func TestQueueChanged(t *testing.T) {
 		"an annotation":            {change: func(q *v1beta1.Queue) { q.Annotations = map[string]string{"a": "b"} }, want: true},
 		"its spec":                 {change: func(q *v1beta1.Queue) { q.Generation = 2 }, want: true},
 		"the beginning of its end": {change: func(q *v1beta1.Queue) { q.DeletionTimestamp = &metav1.Time{} }, want: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			after := &v1beta1.Queue{}
-			tc.change(after)
-			if got := queueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: &v1beta1.Queue{}, ObjectNew: after}); got != tc.want {
-				t.Errorf("queueChanged = %v, want %v", got, tc.want)
-			}
-		})
+	}) {
+		after := &v1beta1.Queue{}
+		tc.change(after)
+		check.Equal(t, "queueChanged", tc.want, queueChanged.Update(event.TypedUpdateEvent[*v1beta1.Queue]{ObjectOld: &v1beta1.Queue{}, ObjectNew: after}))
 	}
 }
 
 func TestQuotaChanged(t *testing.T) {
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*v1alpha1.CardQuota)
 		want   bool
 	}{
 		"its own status":           {change: func(q *v1alpha1.CardQuota) { q.Status.Summary = "new" }},
 		"its spec":                 {change: func(q *v1alpha1.CardQuota) { q.Generation = 2 }, want: true},
 		"the beginning of its end": {change: func(q *v1alpha1.CardQuota) { q.DeletionTimestamp = &metav1.Time{} }, want: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			after := &v1alpha1.CardQuota{}
-			tc.change(after)
-			if got := quotaChanged.Update(event.UpdateEvent{ObjectOld: &v1alpha1.CardQuota{}, ObjectNew: after}); got != tc.want {
-				t.Errorf("quotaChanged = %v, want %v", got, tc.want)
-			}
-		})
+	}) {
+		after := &v1alpha1.CardQuota{}
+		tc.change(after)
+		check.Equal(t, "quotaChanged", tc.want, quotaChanged.Update(event.UpdateEvent{ObjectOld: &v1alpha1.CardQuota{}, ObjectNew: after}))
 	}
 }
 
@@ -97,39 +84,24 @@ func TestChangedQueues(t *testing.T) {
 		map[string]usage.Queue{"same": used(1), "more": used(1), "gone": used(1)},
 		map[string]usage.Queue{"same": used(1), "more": used(2), "new": used(1)},
 	)
-	if diff := cmp.Diff([]string{"gone", "more", "new"}, got); diff != "" {
-		t.Errorf("queues to wake differ (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "queues to wake", []string{"gone", "more", "new"}, got)
 }
 
 func TestTakeStock(t *testing.T) {
-	node := func(name, model string) *corev1.Node {
-		return &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"nvidia.com/gpu.product": model, "nvidia.com/gpu.memory": "1"}},
-			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}},
-		}
-	}
+	node := func(name, model string) *corev1.Node { return builder.Node(name).GPUs(model, 8).Obj() }
 	r := newRecounter(nil, 0, nil)
 	expect := func(when string, changed, wantChanged bool, want map[card.Name]card.Count) {
 		t.Helper()
-		if changed != wantChanged {
-			t.Errorf("%s: changed = %v, want %v", when, changed, wantChanged)
-		}
-		if diff := cmp.Diff(want, r.inventory.Physical()); diff != "" {
-			t.Errorf("%s: inventory differs (-want +got):\n%s", when, diff)
-		}
+		check.Equal(t, fmt.Sprintf("%s: changed", when), wantChanged, changed)
+		check.Equal(t, fmt.Sprintf("%s: inventory", when), want, r.inventory.Physical())
 	}
 	a, b := node("a", "H200"), node("b", "H800")
 	expect("first", r.takeStock([]*corev1.Node{a, b}), true, map[card.Name]card.Count{"H200": 8, "H800": 8})
 	before := r.inventory
 	expect("a heartbeat", r.takeStock([]*corev1.Node{node("a", "H200"), b}), false, map[card.Name]card.Count{"H200": 8, "H800": 8})
-	if r.inventory != before {
-		t.Error("an unchanged fleet must not be put together again")
-	}
+	check.That(t, r.inventory == before, "an unchanged fleet must not be put together again")
 	expect("another model", r.takeStock([]*corev1.Node{node("a", "H20"), b}), true, map[card.Name]card.Count{"H20": 8, "H800": 8})
 	expect("one node replaced by another", r.takeStock([]*corev1.Node{b, node("c", "H20")}), true, map[card.Name]card.Count{"H20": 8, "H800": 8})
 	expect("no node", r.takeStock(nil), true, map[card.Name]card.Count{})
-	if !r.inventory.IsCard("nvidia.com/gpu") {
-		t.Error("a resource that was a card stays one")
-	}
+	check.That(t, r.inventory.IsCard("nvidia.com/gpu"), "a resource that was a card stays one")
 }

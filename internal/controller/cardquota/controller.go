@@ -28,12 +28,13 @@ import (
 	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/quotastatus"
+	"cardquota.dev/operator/internal/timing"
 	"cardquota.dev/operator/internal/usage"
 )
 
 // refusedRetry is how long a refused write waits for the next try when nothing
 // that is watched tells that the reason is gone.
-const refusedRetry = 30 * time.Second
+var refusedRetry = timing.Wait(30 * time.Second)
 
 // staleRetry is how long the cache is given to catch up with a write.
 const staleRetry = 50 * time.Millisecond

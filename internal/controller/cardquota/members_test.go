@@ -1,12 +1,14 @@
 package cardquota
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestAdmits(t *testing.T) {
@@ -29,9 +31,7 @@ func TestAdmits(t *testing.T) {
 		{"everybody's", "lab", true}, {"all of them", "lab", true}, {"nobody's", "lab", true}, {"nonsense", "lab", true},
 		{"chat's", "chat", true}, {"chat's", "lab", false}, {"chat's", "unheard of", false}, {"chat's", "lab", false},
 	} {
-		if got := admits(tc.queue, tc.namespace); got != tc.want {
-			t.Errorf("queue %s admits namespace %s: %v, want %v", tc.queue, tc.namespace, got, tc.want)
-		}
+		check.Equal(t, fmt.Sprintf("queue %s admits namespace %s", tc.queue, tc.namespace), tc.want, admits(tc.queue, tc.namespace))
 	}
 }
 
@@ -41,13 +41,10 @@ func TestSchedulersOf(t *testing.T) {
 		p.Spec.Scheduler.Names = schedulers
 		return p
 	}
-	if got := schedulersOf([]*v1alpha1.ServiceTypePolicy{named("other", "mine")}); got != nil {
-		t.Errorf("without the policy %v are ours", got)
-	}
-	if got := schedulersOf([]*v1alpha1.ServiceTypePolicy{named("other", "mine"), named(v1alpha1.PolicyName)}); len(got) != 1 || got[0] != "volcano" {
-		t.Errorf("by default %v are ours", got)
-	}
-	if got := schedulersOf([]*v1alpha1.ServiceTypePolicy{named(v1alpha1.PolicyName, "a", "b")}); len(got) != 2 {
-		t.Errorf("%v are ours, want a and b", got)
-	}
+	got := schedulersOf([]*v1alpha1.ServiceTypePolicy{named("other", "mine")})
+	check.That(t, got == nil, "without the policy %v are ours", got)
+	got = schedulersOf([]*v1alpha1.ServiceTypePolicy{named("other", "mine"), named(v1alpha1.PolicyName)})
+	check.That(t, len(got) == 1 && got[0] == "volcano", "by default %v are ours", got)
+	got = schedulersOf([]*v1alpha1.ServiceTypePolicy{named(v1alpha1.PolicyName, "a", "b")})
+	check.That(t, len(got) == 2, "%v are ours, want a and b", got)
 }

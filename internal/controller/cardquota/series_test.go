@@ -7,21 +7,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestSeries(t *testing.T) {
 	s := newSeries()
 	expect := func(when, want string) {
 		t.Helper()
-		if err := testutil.CollectAndCompare(s, strings.NewReader(want)); err != nil {
-			t.Errorf("%s: %v", when, err)
-		}
+		err := testutil.CollectAndCompare(s, strings.NewReader(want))
+		check.That(t, err == nil, "%s: %v", when, err)
 	}
 	both := []v1alpha1.CardStatus{{Name: "NVIDIA-H200", Quota: 8, Used: 6, Pending: 2}, {Name: "NVIDIA-H800", Quota: 1}}
 	s.set("q", "team", both)
-	if got := testutil.CollectAndCount(s, "cardquota_quota_cards"); got != 2 {
-		t.Errorf("two cards have %d quota series", got)
-	}
+	check.Equal(t, "two cards have quota series", 2, testutil.CollectAndCount(s, "cardquota_quota_cards"))
 	s.set("q", "team", both[:1])
 	expect("a card that is gone has no series", `
 # HELP cardquota_pending_cards Cards that the waiting pods of a queue ask for.
@@ -36,9 +34,7 @@ cardquota_used_cards{card="NVIDIA-H200",queue="q"} 6
 `)
 	s.set("q", "heir", both[:1])
 	s.forget("team")
-	if got := testutil.CollectAndCount(s, "cardquota_used_cards"); got != 1 {
-		t.Errorf("the queue went to another CardQuota and has %d series, want 1", got)
-	}
+	check.Equal(t, "the queue went to another CardQuota and has series", 1, testutil.CollectAndCount(s, "cardquota_used_cards"))
 	s.forget("heir")
 	expect("a CardQuota that is gone has no series", "")
 }
@@ -58,10 +54,6 @@ cardquota_pending_cards{card="held",queue="q"} 0
 cardquota_pending_cards{card="there",queue="q"} 1
 cardquota_pending_cards{card="unknown",queue="q"} 7
 `
-	if err := testutil.CollectAndCompare(s, strings.NewReader(want), "cardquota_pending_cards"); err != nil {
-		t.Error(err)
-	}
-	if got := testutil.CollectAndCount(s, "cardquota_quota_cards", "cardquota_used_cards"); got != 6 {
-		t.Errorf("%d series of quota and use, want one each of three cards", got)
-	}
+	check.NoError(t, testutil.CollectAndCompare(s, strings.NewReader(want), "cardquota_pending_cards"))
+	check.Equal(t, "series of quota and use", 6, testutil.CollectAndCount(s, "cardquota_quota_cards", "cardquota_used_cards"))
 }

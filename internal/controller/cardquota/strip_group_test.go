@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +17,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/usage"
 )
 
@@ -31,7 +31,7 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 	unschedulable := func(status corev1.ConditionStatus, reason, message string) v1beta1.PodGroupCondition {
 		return v1beta1.PodGroupCondition{Type: v1beta1.PodGroupUnschedulableType, Status: status, TransitionID: "t", Reason: reason, Message: message}
 	}
-	for name, change := range map[string]func(*v1beta1.PodGroup){
+	for t, change := range check.Cases(t, map[string]func(*v1beta1.PodGroup){
 		"minResources": func(*v1beta1.PodGroup) {},
 		"card.request": func(g *v1beta1.PodGroup) { g.Annotations["volcano.sh/card.request"] = `{"NVIDIA-H200":8}` },
 		"a card.request too long": func(g *v1beta1.PodGroup) {
@@ -63,22 +63,16 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 			g.Namespace, g.Status.Phase, g.Status.Running = "elsewhere", v1beta1.PodGroupRunning, 3
 		},
 		"of no queue": func(g *v1beta1.PodGroup) { g.Spec.Queue = "" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			whole := &v1beta1.PodGroup{ObjectMeta: heavy(nil), Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
-				MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}}, Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue}}
-			change(whole)
-			stripped := stripGroup(whole.DeepCopy())
-			if got := weight(stripped.ObjectMeta); got > card.MaxQuotaText+1000 {
-				t.Errorf("its metadata weighs %d bytes", got)
-			}
-			if diff := cmp.Diff(shownOf(whole), shownOf(stripped)); diff != "" {
-				t.Errorf("the stripped PodGroup counts differently (-whole +stripped):\n%s", diff)
-			}
-			if is, was := decision.QueueOfGroup(stripped), decision.QueueOfGroup(whole); is != was {
-				t.Errorf("it is in queue %s, as a whole in %s", is, was)
-			}
-		})
+	}) {
+		whole := &v1beta1.PodGroup{ObjectMeta: heavy(nil), Spec: v1beta1.PodGroupSpec{Queue: "q", MinMember: 3,
+			MinResources: &corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("4")}}, Status: v1beta1.PodGroupStatus{Phase: v1beta1.PodGroupInqueue}}
+		change(whole)
+		stripped := stripGroup(whole.DeepCopy())
+		got := weight(stripped.ObjectMeta)
+		check.That(t, got <= card.MaxQuotaText+1000, "its metadata weighs %d bytes", got)
+		check.Equal(t, "the stripped PodGroup counts differently", shownOf(whole), shownOf(stripped))
+		is, was := decision.QueueOfGroup(stripped), decision.QueueOfGroup(whole)
+		check.That(t, is == was, "it is in queue %s, as a whole in %s", is, was)
 	}
 }
 
@@ -108,7 +102,7 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 		}
 		return &list
 	}
-	for name, change := range map[string]func(*v1beta1.PodGroup){
+	for t, change := range check.Cases(t, map[string]func(*v1beta1.PodGroup){
 		"conditions": func(g *v1beta1.PodGroup) {
 			for i := range 10000 {
 				g.Status.Conditions = append(g.Status.Conditions, v1beta1.PodGroupCondition{Type: v1beta1.PodGroupUnschedulableType,
@@ -127,18 +121,15 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 		"its owner": func(g *v1beta1.PodGroup) {
 			g.OwnerReferences = []metav1.OwnerReference{{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: &yes}}
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			whole := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: "q", MinResources: many("", 0)}}
-			change(whole)
-			stripped := stripGroup(whole.DeepCopy())
-			if got := size(t, stripped); got > 8<<10 {
-				t.Errorf("it weighs %d bytes of %d", got, size(t, whole))
-			}
-			if _, kept := (*stripped.Spec.MinResources)["nvidia.com/gpu"]; !kept {
-				t.Error("what the job asks for is not kept")
-			}
-		})
+	}) {
+		whole := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "g"}, Spec: v1beta1.PodGroupSpec{Queue: "q", MinResources: many("", 0)}}
+		change(whole)
+		stripped := stripGroup(whole.DeepCopy())
+		if got := size(t, stripped); got > 8<<10 {
+			t.Errorf("it weighs %d bytes of %d", got, size(t, whole))
+		}
+		_, kept := (*stripped.Spec.MinResources)["nvidia.com/gpu"]
+		check.That(t, kept, "what the job asks for is not kept")
 	}
 }
 
@@ -146,8 +137,6 @@ func TestAHeavyPodGroupWeighsLittleInTheCache(t *testing.T) {
 func size(t *testing.T, object any) int {
 	t.Helper()
 	text, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return len(text)
 }

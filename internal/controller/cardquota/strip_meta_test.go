@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/usage"
 )
 
@@ -31,14 +31,10 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 	files := token.NewFileSet()
 	found := 0
 	paths, err := filepath.Glob("../../../api/v1alpha1/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, path := range paths {
 		file, err := parser.ParseFile(files, path, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		ast.Inspect(file, func(node ast.Node) bool {
 			spec, ok := node.(*ast.ValueSpec)
 			if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, "Annotation") {
@@ -46,19 +42,15 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 			}
 			name := spec.Names[0].Name
 			text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			found++
-			if _, kept := keptAnnotations[text]; kept == slices.Contains(othersAnnotations, name) {
-				t.Errorf("annotation %s (%s): kept %v; keep it in keptAnnotations, or name it as one of other objects", name, text, kept)
-			}
+			_, kept := keptAnnotations[text]
+			check.That(t, kept != slices.Contains(othersAnnotations, name),
+				"annotation %s (%s): kept %v; keep it in keptAnnotations, or name it as one of other objects", name, text, kept)
 			return true
 		})
 	}
-	if found < 15 {
-		t.Errorf("only %d annotations were found", found)
-	}
+	check.That(t, found >= 15, "only %d annotations were found", found)
 }
 
 // heavy is metadata as large as a tenant can make it.
@@ -90,9 +82,8 @@ func weight(meta metav1.ObjectMeta) int {
 }
 
 func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
-	inventory := card.NewInventory(map[string]card.Node{"node": {Model: "NVIDIA-H200",
-		Holdings: []card.Holding{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}}})
-	for name, tc := range map[string]struct {
+	inventory := h200()
+	for t, tc := range check.Cases(t, map[string]struct {
 		annotations map[string]string
 		most        int
 		refused     bool
@@ -102,26 +93,24 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 		"a card name too long":  {map[string]string{"volcano.sh/card.name": strings.Repeat("A|", 100<<10)}, 6000, true},
 		"a queue without end":   {map[string]string{"scheduling.volcano.sh/queue-name": strings.Repeat("q", 200<<10)}, 1000, false},
 		"the longest queue":     {map[string]string{"scheduling.volcano.sh/queue-name": strings.Repeat("q", 253)}, 1000, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			whole := &corev1.Pod{ObjectMeta: heavy(tc.annotations), Spec: corev1.PodSpec{Containers: []corev1.Container{{
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}}}}}}
-			stripped := stripPod(whole.DeepCopy())
-			if got := weight(stripped.ObjectMeta); got > tc.most {
-				t.Errorf("its metadata weighs %d bytes of %d, want at most %d", got, weight(whole.ObjectMeta), tc.most)
-			}
-			is, was := decision.AskOf(stripped, inventory), decision.AskOf(whole, inventory)
-			if refused := is.Refusal != nil; refused != tc.refused || refused != (was.Refusal != nil) {
-				t.Errorf("it is refused: %v, as a whole: %v, want %v", is.Refusal, was.Refusal, tc.refused)
-			}
-			if is, was := decision.QueueOf(stripped, nil, ""), decision.QueueOf(whole, nil, ""); len(was) <= 253 && is != was {
-				t.Errorf("it is in queue %q, as a whole in %q", is, was)
-			} else if len(was) > 253 && len(is) <= 253 {
-				t.Errorf("a queue that cannot exist has become %q, which can", is)
-			}
-			if is, was := metav1.GetControllerOf(stripped), metav1.GetControllerOf(whole); is == nil || *is.Controller != *was.Controller || is.UID != was.UID {
-				t.Errorf("it is controlled by %v, as a whole by %v", is, was)
-			}
-		})
+	}) {
+		whole := &corev1.Pod{ObjectMeta: heavy(tc.annotations), Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}}}}}}
+		stripped := stripPod(whole.DeepCopy())
+		if got := weight(stripped.ObjectMeta); got > tc.most {
+			t.Errorf("its metadata weighs %d bytes of %d, want at most %d", got, weight(whole.ObjectMeta), tc.most)
+		}
+		is, was := decision.AskOf(stripped, inventory), decision.AskOf(whole, inventory)
+		refused := is.Refusal != nil
+		check.That(t, refused == tc.refused && refused == (was.Refusal != nil),
+			"it is refused: %v, as a whole: %v, want %v", is.Refusal, was.Refusal, tc.refused)
+		if is, was := decision.QueueOf(stripped, nil, ""), decision.QueueOf(whole, nil, ""); len(was) <= 253 && is != was {
+			t.Errorf("it is in queue %q, as a whole in %q", is, was)
+		} else if len(was) > 253 && len(is) <= 253 {
+			t.Errorf("a queue that cannot exist has become %q, which can", is)
+		}
+		if is, was := metav1.GetControllerOf(stripped), metav1.GetControllerOf(whole); is == nil || *is.Controller != *was.Controller || is.UID != was.UID {
+			t.Errorf("it is controlled by %v, as a whole by %v", is, was)
+		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quotastatus"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/usage"
 )
 
@@ -42,9 +44,8 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 				Reason: "Unschedulable", Message: "full"}},
 		},
 	}
-	inventory := card.NewInventory(map[string]card.Node{"node": {Model: "NVIDIA-H200",
-		Holdings: []card.Holding{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}}})
-	cases := map[string]func(*corev1.Pod){
+	inventory := h200()
+	for t, change := range check.Cases(t, map[string]func(*corev1.Pod){
 		"waiting":  func(*corev1.Pod) {},
 		"gated":    func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} },
 		"running":  func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning },
@@ -64,28 +65,18 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 			p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning
 			p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("12")}}
 		},
-	}
-	for name, change := range cases {
-		t.Run(name, func(t *testing.T) {
-			whole := base.DeepCopy()
-			change(whole)
-			stripped := stripPod(whole.DeepCopy())
-			if len(stripped.ManagedFields) > 1 || stripped.Spec.Volumes != nil || stripped.Spec.Containers[0].Image != "" {
-				t.Errorf("pod is not stripped: %+v", stripped)
-			}
-			count := func(pod *corev1.Pod) any {
-				return usage.Count(usage.World{Pods: []*corev1.Pod{pod}, Inventory: inventory})
-			}
-			if diff := cmp.Diff(count(whole), count(stripped)); diff != "" {
-				t.Errorf("the stripped pod counts differently (-whole +stripped):\n%s", diff)
-			}
-			if diff := cmp.Diff(enforcement.ProvenanceOf(whole), enforcement.ProvenanceOf(stripped)); diff != "" {
-				t.Errorf("the stripped pod came to its node differently (-whole +stripped):\n%s", diff)
-			}
-			if diff := cmp.Diff(decision.AskOf(whole, inventory), decision.AskOf(stripped, inventory), cmp.AllowUnexported(card.Request{})); diff != "" {
-				t.Errorf("the stripped pod asks differently (-whole +stripped):\n%s", diff)
-			}
-		})
+	}) {
+		whole := base.DeepCopy()
+		change(whole)
+		stripped := stripPod(whole.DeepCopy())
+		check.That(t, len(stripped.ManagedFields) <= 1 && stripped.Spec.Volumes == nil && stripped.Spec.Containers[0].Image == "",
+			"pod is not stripped: %+v", stripped)
+		count := func(pod *corev1.Pod) any {
+			return usage.Count(usage.World{Pods: []*corev1.Pod{pod}, Inventory: inventory})
+		}
+		check.Equal(t, "the stripped pod counts differently", count(whole), count(stripped))
+		check.Equal(t, "the stripped pod came to its node differently", enforcement.ProvenanceOf(whole), enforcement.ProvenanceOf(stripped))
+		check.Equal(t, "the stripped pod asks differently", decision.AskOf(whole, inventory), decision.AskOf(stripped, inventory), cmp.AllowUnexported(card.Request{}))
 	}
 }
 
@@ -98,32 +89,21 @@ func entries(texts ...string) (fields []metav1.ManagedFieldsEntry) {
 }
 
 func TestStrippedNodesAreRecognisedAlike(t *testing.T) {
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/gpu.memory": "143771"}},
-		Status: corev1.NodeStatus{
-			Allocatable: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
-			Images:      []corev1.ContainerImage{{Names: []string{"image"}}},
-		},
-	}
+	node := builder.Node("node").GPUs("NVIDIA-H200", 8).Obj()
+	node.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}}}
 	stripped := stripNode(node.DeepCopy())
-	if stripped.Status.Images != nil {
-		t.Error("the node is not stripped")
-	}
+	check.That(t, stripped.Status.Images == nil, "the node is not stripped")
 	for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "KubeletReady"}}
 		if got := quotastatus.NodeReady(stripNode(node.DeepCopy())); got != (ready == corev1.ConditionTrue) {
 			t.Errorf("a node whose readiness is %s is stripped to one that is ready: %v", ready, got)
 		}
 	}
-	if diff := cmp.Diff(card.Recognise(node), card.Recognise(stripped)); diff != "" {
-		t.Errorf("the stripped node is recognised differently:\n%s", diff)
-	}
+	check.Equal(t, "the stripped node is recognised differently", card.Recognise(node), card.Recognise(stripped))
 }
 
 func TestStripLetsOtherObjectsPass(t *testing.T) {
 	in := "a tombstone"
 	out, err := strip(stripPod)(in)
-	if err != nil || out != in {
-		t.Errorf("strip(%v) = %v, %v", in, out, err)
-	}
+	check.That(t, err == nil && out == in, "strip(%v) = %v, %v", in, out, err)
 }

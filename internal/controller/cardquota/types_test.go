@@ -1,6 +1,7 @@
 package cardquota
 
 import (
+	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestTypesChanged(t *testing.T) {
@@ -24,7 +26,7 @@ func TestTypesChanged(t *testing.T) {
 	counted.Status.ServiceTypes[1].CardQuotas, counted.Status.ConfigHash = 7, "x"
 	refused := usual()
 	refused.Spec.ServiceTypes = []v1alpha1.ServiceTypeSpec{{Name: "other"}}
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *v1alpha1.ServiceTypePolicy // nil: it comes or goes
 		want          bool
 	}{
@@ -36,22 +38,17 @@ func TestTypesChanged(t *testing.T) {
 		"something else in the status":             {before: usual(), after: counted},
 		"a spec that is not in force":              {before: usual(), after: refused},
 		"one takes effect that says what is usual": {before: &v1alpha1.ServiceTypePolicy{}, after: usual()},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var got bool
-			switch {
-			case tc.before == nil:
-				got = typesChanged.Create(event.CreateEvent{Object: tc.after})
-			case tc.after == nil:
-				got = typesChanged.Delete(event.DeleteEvent{Object: tc.before})
-			default:
-				got = typesChanged.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after})
-			}
-			if got != tc.want {
-				t.Errorf("passes = %v, want %v", got, tc.want)
-			}
-		})
+	}) {
+		var got bool
+		switch {
+		case tc.before == nil:
+			got = typesChanged.Create(event.CreateEvent{Object: tc.after})
+		case tc.after == nil:
+			got = typesChanged.Delete(event.DeleteEvent{Object: tc.before})
+		default:
+			got = typesChanged.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after})
+		}
+		check.Equal(t, "passes", tc.want, got)
 	}
 }
 
@@ -66,9 +63,7 @@ func TestAChangedPolicyIsNobodysEdit(t *testing.T) {
 	p := &pass{Reconciler: &Reconciler{meanings: newMeanings()}, quota: quota, types: types, queue: owned}
 	expect := func(when string, want bool) {
 		t.Helper()
-		if got := p.redefined(queue.Desired(quota, types, p.queue, "")); got != want {
-			t.Errorf("%s: redefined = %v, want %v", when, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%s: redefined", when), want, p.redefined(queue.Desired(quota, types, p.queue, "")))
 	}
 	expect("after a start, the Queue as it was", false)
 	priority = 2

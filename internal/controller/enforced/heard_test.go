@@ -16,6 +16,8 @@ import (
 	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 const system = "volcano-system"
@@ -45,7 +47,7 @@ func everythingRead() *heard {
 }
 
 func TestFactsWaitForEverything(t *testing.T) {
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*heard)
 		ready  bool
 	}{
@@ -54,15 +56,11 @@ func TestFactsWaitForEverything(t *testing.T) {
 		"leases not read yet":              {func(h *heard) { h.leasesIn = "" }, false},
 		"leases of another namespace read": {func(h *heard) { h.policy.Spec.Scheduler.ConfigMap.Namespace = "elsewhere" }, false},
 		"no policy: nothing to wait for":   {func(h *heard) { h.policy, h.counted, h.leasesIn = nil, false, "" }, true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			h := everythingRead()
-			tc.change(h)
-			if _, ready := h.facts(noon); ready != tc.ready {
-				t.Errorf("ready is %t", ready)
-			}
-		})
+	}) {
+		h := everythingRead()
+		tc.change(h)
+		_, ready := h.facts(noon)
+		check.That(t, ready == tc.ready, "ready is %t", ready)
 	}
 }
 
@@ -71,9 +69,7 @@ func TestTheNamespaceIsThatOfTheConfiguration(t *testing.T) {
 	h := &heard{}
 	expect := func(want string) {
 		t.Helper()
-		if got := h.namespace(); got != want {
-			t.Errorf("namespace %q, want %q", got, want)
-		}
+		check.Equal(t, "namespace", want, h.namespace())
 	}
 	expect("")
 	h.policy = written("aa")
@@ -86,41 +82,35 @@ func TestTheNamespaceIsThatOfTheConfiguration(t *testing.T) {
 
 func TestHeardPolicy(t *testing.T) {
 	h := everythingRead()
-	if f, _ := h.facts(noon); !f.WantedSince.IsZero() || f.NotConfigured != "" || f.WantedHash != "aa" {
-		t.Errorf("a policy from before the operator: %+v", f)
-	}
+	f, _ := h.facts(noon)
+	check.That(t, f.WantedSince.IsZero() && f.NotConfigured == "" && f.WantedHash == "aa", "a policy from before the operator: %+v", f)
 	h.setPolicy(written("bb"), false, false, noon)
 	h.setPolicy(written("bb"), false, false, noon.Add(time.Minute))
-	if f, _ := h.facts(noon); !f.WantedSince.Equal(noon) || f.WantedHash != "bb" {
-		t.Errorf("written at noon, wanted %s since %s", f.WantedHash, f.WantedSince)
-	}
+	f, _ = h.facts(noon)
+	check.That(t, f.WantedSince.Equal(noon) && f.WantedHash == "bb", "written at noon, wanted %s since %s", f.WantedHash, f.WantedSince)
 	failed := written("bb")
 	failed.Status.Conditions[0].Status, failed.Status.Conditions[0].Message = metav1.ConditionFalse, "no key"
 	h.setPolicy(failed, false, false, noon)
-	if f, _ := h.facts(noon); f.NotConfigured != "no key" {
-		t.Errorf("not configured because of %q", f.NotConfigured)
-	}
+	f, _ = h.facts(noon)
+	check.That(t, f.NotConfigured == "no key", "not configured because of %q", f.NotConfigured)
 	failed.Status.Conditions[0].Reason = v1alpha1.ReasonInvalidPolicy
-	if f, _ := h.facts(noon); f.NotConfigured != "" || f.WantedHash != "bb" {
-		t.Errorf("a refused spec leaves what was written in force, not %q with hash %s", f.NotConfigured, f.WantedHash)
-	}
+	f, _ = h.facts(noon)
+	check.That(t, f.NotConfigured == "" && f.WantedHash == "bb",
+		"a refused spec leaves what was written in force, not %q with hash %s", f.NotConfigured, f.WantedHash)
 	h.setPolicy(&v1alpha1.ServiceTypePolicy{}, false, false, noon)
-	if f, _ := h.facts(noon); !strings.Contains(f.NotConfigured, "not been worked on") {
-		t.Errorf("a policy without status: %q", f.NotConfigured)
-	}
+	f, _ = h.facts(noon)
+	check.That(t, strings.Contains(f.NotConfigured, "not been worked on"), "a policy without status: %q", f.NotConfigured)
 	h.setPolicy(failed, true, false, noon)
-	if f, _ := h.facts(noon); f.Policy {
-		t.Error("a policy that is gone is still there")
-	}
+	f, _ = h.facts(noon)
+	check.That(t, !f.Policy, "a policy that is gone is still there")
 }
 
 func TestHeardHeartbeat(t *testing.T) {
 	h := everythingRead()
 	arrived := func(want time.Time) {
 		t.Helper()
-		if f, _ := h.facts(noon); f.Heartbeat == nil || !f.Heard.Equal(want) {
-			t.Errorf("heard at %s, want %s: %+v", f.Heard, want, f.Heartbeat)
-		}
+		f, _ := h.facts(noon)
+		check.That(t, f.Heartbeat != nil && f.Heard.Equal(want), "heard at %s, want %s: %+v", f.Heard, want, f.Heartbeat)
 	}
 	arrived(time.Time{})
 	h.setLease(beat(noon), false, false, noon.Add(time.Second))
@@ -151,7 +141,7 @@ func TestHeardLeader(t *testing.T) {
 		return l
 	}
 	held := &enforcement.Leader{Identity: "stock_1", Acquired: noon.Add(-time.Hour), Until: noon.Add(15 * time.Second)}
-	cases := map[string]struct {
+	for t, tc := range check.Cases(t, map[string]struct {
 		lease *coordinationv1.Lease
 		gone  bool
 		want  *enforcement.Leader
@@ -161,26 +151,18 @@ func TestHeardLeader(t *testing.T) {
 		"never held":    {lease(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), false, nil},
 		"gone":          {lease(func(*coordinationv1.LeaseSpec) {}), true, nil},
 		"without terms": {lease(func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = nil }), false, nil},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			h := everythingRead()
-			h.setLease(tc.lease, tc.gone, false, noon)
-			f, _ := h.facts(noon)
-			if diff := cmp.Diff(tc.want, f.Leader); diff != "" {
-				t.Errorf("leader differs (-want +got):\n%s", diff)
-			}
-		})
+	}) {
+		h := everythingRead()
+		h.setLease(tc.lease, tc.gone, false, noon)
+		f, _ := h.facts(noon)
+		check.Equal(t, "leader", tc.want, f.Leader)
 	}
 }
 
 func TestHeardForeignSchedulers(t *testing.T) {
 	h := everythingRead()
 	pod := func(namespace, name, app, node string, phase corev1.PodPhase) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": app}},
-			Spec:       corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase},
-		}
+		return builder.Pod(namespace, name).Label("app", app).Node(node).Phase(phase).Obj()
 	}
 	for _, p := range []*corev1.Pod{
 		pod(system, "z", decision.StockSchedulerApp, "n", corev1.PodRunning),
@@ -199,9 +181,7 @@ func TestHeardForeignSchedulers(t *testing.T) {
 		for _, pod := range f.Foreign {
 			names = append(names, pod.Name)
 		}
-		if !cmp.Equal(names, want) {
-			t.Errorf("foreign are %v, want %v", names, want)
-		}
+		check.That(t, cmp.Equal(names, want), "foreign are %v, want %v", names, want)
 	}
 	foreign(system+"/a", system+"/z")
 	h.setPod(pod(system, "a", decision.StockSchedulerApp, "n", corev1.PodRunning), true)
@@ -214,20 +194,13 @@ func TestHeardForeignSchedulers(t *testing.T) {
 func TestReplicasOfASwappedDeployment(t *testing.T) {
 	h := everythingRead()
 	set := func(name, template string, gone bool) {
-		h.setPod(&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: system, Name: name, Labels: map[string]string{"app": decision.StockSchedulerApp},
-				OwnerReferences: []metav1.OwnerReference{{UID: types.UID(template), Controller: ptr.To(true)}},
-			},
-			Spec: corev1.PodSpec{NodeName: "n"},
-		}, gone)
+		h.setPod(builder.Pod(system, name).Label("app", decision.StockSchedulerApp).Owner("apps/v1", "ReplicaSet", template).Node("n").Obj(), gone)
 	}
 	judged := func(want string) {
 		t.Helper()
 		f, _ := h.facts(noon)
-		if got := enforcement.Judge(f); got.Reason != want {
-			t.Errorf("%s: %s, want %s", got.Reason, got.Message, want)
-		}
+		got := enforcement.Judge(f)
+		check.That(t, got.Reason == want, "%s: %s, want %s", got.Reason, got.Message, want)
 	}
 	set("ours", "swapped", false)
 	judged(v1alpha1.ReasonEnforced)

@@ -13,11 +13,12 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/timing"
 )
 
 // patience is how long Leases are waited for before they are said to be
 // unreadable. Permissions of a new namespace may come a moment later.
-const patience = 10 * time.Second
+var patience = timing.Wait(10 * time.Second)
 
 // leaseWatch follows the two Leases in the namespace that the policy names.
 type leaseWatch struct {

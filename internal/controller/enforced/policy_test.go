@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestOfThePolicyBeingWritten: a status that names a new configuration never
@@ -17,31 +18,24 @@ func TestOfThePolicyBeingWritten(t *testing.T) {
 	}}
 	unread := everythingRead()
 	unread.leasesIn = ""
-	cases := map[string]struct {
-		heard                            *heard
-		policy                           *v1alpha1.ServiceTypePolicy
-		hash, notConfigured              string
-		status, reason, message, reports string
+	for t, tc := range check.Cases(t, map[string]struct {
+		heard                                                 *heard
+		policy                                                *v1alpha1.ServiceTypePolicy
+		hash, notConfigured, status, reason, message, reports string
 	}{
 		"as it was heard":       {everythingRead(), before, "aa", "", "True", "Enforced", "ours_1 (v1) enforces the quotas by the configuration that was written", "ours_1"},
 		"just written":          {everythingRead(), before, "bb", "", "False", "ConfigNotLoaded", "ours_1 works by configuration aa, written is bb and is being loaded", "ours_1"},
 		"just found spoilt":     {everythingRead(), before, "aa", "no key", "False", "NotConfigured", "the scheduler is not configured as the ServiceTypePolicy says: no key", "ours_1"},
 		"nothing can be said":   {unread, before, "aa", "", "False", "NoHeartbeat", "", "ours_0"},
 		"nothing was ever said": {unread, &v1alpha1.ServiceTypePolicy{}, "aa", "", "Unknown", "NotConfigured", "the scheduler has not been looked at yet", ""},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, err := (&Watch{heard: *tc.heard}).Policy(t.Context(), tc.policy, tc.hash, tc.notConfigured, noon)
-			if err != nil {
-				t.Fatal(err)
-			}
-			reports := ""
-			if got.Scheduler != nil {
-				reports = got.Scheduler.Identity
-			}
-			if string(got.Status) != tc.status || got.Reason != tc.reason || got.Message != tc.message || reports != tc.reports {
-				t.Errorf("%s/%s: %s, reported by %q", got.Status, got.Reason, got.Message, reports)
-			}
-		})
+	}) {
+		got, err := (&Watch{heard: *tc.heard}).Policy(t.Context(), tc.policy, tc.hash, tc.notConfigured, noon)
+		check.NoError(t, err)
+		reports := ""
+		if got.Scheduler != nil {
+			reports = got.Scheduler.Identity
+		}
+		check.That(t, string(got.Status) == tc.status && got.Reason == tc.reason && got.Message == tc.message && reports == tc.reports,
+			"%s/%s: %s, reported by %q", got.Status, got.Reason, got.Message, reports)
 	}
 }

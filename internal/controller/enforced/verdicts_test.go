@@ -8,6 +8,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func past(queue, pod string) enforcement.Bypass {
@@ -39,26 +40,20 @@ func TestWhoIsWoken(t *testing.T) {
 			h.bypasses = []enforcement.Bypass{past("a", "lab/1")}
 			verdict := func() *verdicts {
 				f, ready := h.facts(noon)
-				if !ready {
-					t.Fatal("not everything was read")
-				}
+				check.Must(t, ready, "not everything was read")
 				return judge(f)
 			}
 			before := verdict()
 			tc.change(h)
 			got := verdict().since(before)
-			if diff := cmp.Diff(changes{tc.queues, tc.policy}, got, cmp.AllowUnexported(changes{})); diff != "" {
-				t.Errorf("woken differ (-want +got):\n%s", diff)
-			}
+			check.Equal(t, "woken", changes{tc.queues, tc.policy}, got, cmp.AllowUnexported(changes{}))
 		})
 	}
 }
 
 func TestTheFirstVerdictWakesAll(t *testing.T) {
 	f, _ := everythingRead().facts(noon)
-	if diff := cmp.Diff(changes{[]string{EveryQueue}, true}, judge(f).since(nil), cmp.AllowUnexported(changes{})); diff != "" {
-		t.Errorf("woken differ (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "woken", changes{[]string{EveryQueue}, true}, judge(f).since(nil), cmp.AllowUnexported(changes{}))
 }
 
 // TestAnotherSchedulerOfTheSameVerdict: the policy shows who reports.
@@ -71,26 +66,19 @@ func TestAnotherSchedulerOfTheSameVerdict(t *testing.T) {
 	report.Version = "v2"
 	f.Heartbeat = &report
 	after := judge(f)
-	if !after.policy.Same(before.policy) {
-		t.Fatal("the test needs two verdicts that read alike")
-	}
-	if diff := cmp.Diff(changes{nil, true}, after.since(before), cmp.AllowUnexported(changes{})); diff != "" {
-		t.Errorf("woken differ (-want +got):\n%s", diff)
-	}
+	check.Must(t, after.policy.Same(before.policy), "the test needs two verdicts that read alike")
+	check.Equal(t, "woken", changes{nil, true}, after.since(before), cmp.AllowUnexported(changes{}))
 }
 
 func TestSilenceIsJudgedAgain(t *testing.T) {
 	h := everythingRead()
 	w := &Watch{heard: *h}
 	_, until := w.judge(noon)
-	if want := noon.Add(19 * time.Second); !until.Equal(want) {
-		t.Fatalf("looks again at %s, want %s", until, want)
-	}
-	if got, _ := w.OfQueue("a"); got.Reason != "Enforced" {
-		t.Fatalf("verdict is %+v", got)
-	}
+	want := noon.Add(19 * time.Second)
+	check.Must(t, until.Equal(want), "looks again at %s, want %s", until, want)
+	got, _ := w.OfQueue("a")
+	check.Must(t, got.Reason == "Enforced", "verdict is %+v", got)
 	changes, _ := w.judge(until)
-	if got, _ := w.OfQueue("a"); got.Reason != "NoHeartbeat" || len(changes.queues) != 1 {
-		t.Errorf("after that: %+v, woken %v", got, changes)
-	}
+	got, _ = w.OfQueue("a")
+	check.That(t, got.Reason == "NoHeartbeat" && len(changes.queues) == 1, "after that: %+v, woken %v", got, changes)
 }

@@ -11,6 +11,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func node(name, kind, model string) *corev1.Node {
@@ -43,18 +44,15 @@ func TestACardStaysOne(t *testing.T) {
 		t.Fatalf("resources %v, want %s, and the word of it", resources(f), gpu)
 	}
 	f.see(node("a", "nvidia.com/gpu", "NVIDIA-H200"))
-	if f.told() {
-		t.Error("told of a node that is what it was")
-	}
+	check.That(t, !f.told(), "told of a node that is what it was")
 	// It comes and goes before anybody looks.
 	f.see(node("b", "example.com/npu", "Novel-1"))
 	f.forget(toolscache.DeletedFinalStateUnknown{Obj: node("b", "example.com/npu", "Novel-1")})
 	if want := []corev1.ResourceName{npu, gpu}; !f.told() || !slices.Equal(resources(f), want) {
 		t.Errorf("resources %v, want %v", resources(f), want)
 	}
-	if inventory, _ := f.Inventory(); len(inventory.Names()) != 1 {
-		t.Errorf("cards %v, want those of the node that is there", inventory.Names())
-	}
+	inventory, _ := f.Inventory()
+	check.That(t, len(inventory.Names()) == 1, "cards %v, want those of the node that is there", inventory.Names())
 }
 
 func TestWhatWasACardBeforeTheStart(t *testing.T) {
@@ -65,10 +63,7 @@ func TestWhatWasACardBeforeTheStart(t *testing.T) {
 		t.Errorf("resources %v", resources(f))
 	}
 	f.remember(policy)
-	if f.told() {
-		t.Error("told of what was known")
-	}
-	if _, known := f.Inventory(); known {
-		t.Error("all nodes are known before they were read")
-	}
+	check.That(t, !f.told(), "told of what was known")
+	_, known := f.Inventory()
+	check.That(t, !known, "all nodes are known before they were read")
 }

@@ -1,8 +1,11 @@
 package pace
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestPace(t *testing.T) {
@@ -11,9 +14,7 @@ func TestPace(t *testing.T) {
 	p.now = func() time.Time { return now }
 	expect := func(when, name string, want time.Duration) {
 		t.Helper()
-		if got := p.Wait(name); got != want {
-			t.Errorf("%s: %s waits %s, want %s", when, name, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%s: %s waits", when, name), want, p.Wait(name))
 	}
 	expect("before the first report", "a", 0)
 	p.Mark("a", "1000")
@@ -32,11 +33,7 @@ func TestACardQuotaOlderThanItsLastReportIsStale(t *testing.T) {
 	p := New(time.Second)
 	p.Mark("a", "1000")
 	for version, want := range map[string]bool{"999": true, "1000": false, "1001": false, "": false} {
-		if got := p.Stale("a", version); got != want {
-			t.Errorf("version %q read after version 1000 was written: stale %v, want %v", version, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("version %q read after version 1000 was written: stale", version), want, p.Stale("a", version))
 	}
-	if p.Stale("b", "1") {
-		t.Error("a CardQuota that was never reported is stale")
-	}
+	check.That(t, !p.Stale("b", "1"), "a CardQuota that was never reported is stale")
 }

@@ -24,23 +24,27 @@ import (
 	"cardquota.dev/operator/internal/controller/pace"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/queue"
+	"cardquota.dev/operator/internal/timing"
 )
 
 const (
 	// staleRetry is how long the cache is given to catch up with a write, and how
 	// long a write waits that came too late.
 	staleRetry = 100 * time.Millisecond
+	// contestedRounds is from which put-back on somebody is said to keep writing.
+	contestedRounds = 3
+)
+
+var (
 	// refusedRetry is how long a refused write waits for the next try when nothing
 	// that is watched tells that the reason is gone.
-	refusedRetry = 30 * time.Second
+	refusedRetry = timing.Wait(30 * time.Second)
 	// longestPause is the most that a put-back of the configuration waits when
 	// somebody keeps writing it. It is long: the scheduler itself keeps the last
 	// good configuration, and Enforced says that this one does not hold.
-	longestPause = time.Minute
+	longestPause = timing.Wait(time.Minute)
 	// leastPause is the least time between two put-backs, whoever wrote.
-	leastPause = time.Second
-	// contestedRounds is from which put-back on somebody is said to keep writing.
-	contestedRounds = 3
+	leastPause = timing.Wait(time.Second)
 )
 
 // Enforcement judges whether quotas are proven to be enforced. hash is that of

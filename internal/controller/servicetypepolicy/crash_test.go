@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // stored is everything that lasts, in words.
@@ -34,7 +34,7 @@ func TestItGoesOnWhereverItWasKilled(t *testing.T) {
 	second := func(w *world) {
 		w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.ConfigMap.Name = "second" })
 	}
-	steps := map[string][]func(*world){
+	for t, before := range check.Cases(t, map[string][]func(*world){
 		"making it": nil,
 		"another spec": {func(w *world) {
 			w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim, s.OverCommitFactor = v1alpha1.ReclaimPods, "1.5" })
@@ -42,41 +42,32 @@ func TestItGoesOnWhereverItWasKilled(t *testing.T) {
 		"another ConfigMap":          {second},
 		"deleting it":                {func(w *world) { w.must(w.client.Delete(w.Context(), w.policy())) }},
 		"deleting it after it moved": {second, func(w *world) { w.must(w.client.Delete(w.Context(), w.policy())) }},
-		"deleting it while others changed the text": {
-			func(w *world) { w.write("kubectl-edit", w.text()+"  - name: binpack\n") },
-			func(w *world) { w.must(w.client.Delete(w.Context(), w.policy())) },
-		},
-	}
-	for name, before := range steps {
-		t.Run(name, func(t *testing.T) {
-			run := func(kill int) (*world, int) {
-				objects := []client.Object{newConfigMap(place.Name, plain), newConfigMap("second", plain), newPolicy()}
-				w := newWorld(t, objects...)
-				for i, step := range before {
-					w.settle()
-					step(w)
-					if i == len(before)-1 {
-						w.writes = 0
-					}
-				}
-				if kill >= 0 {
-					w.killAfter(kill)
-				}
+		"deleting it while others changed the text": {func(w *world) { w.write("kubectl-edit", w.text()+"  - name: binpack\n") },
+			func(w *world) { w.must(w.client.Delete(w.Context(), w.policy())) }},
+	}) {
+		run := func(kill int) (*world, int) {
+			objects := []client.Object{newConfigMap(place.Name, plain), newConfigMap("second", plain), newPolicy()}
+			w := newWorld(t, objects...)
+			for i, step := range before {
 				w.settle()
-				return w, w.writes
-			}
-			whole, writes := run(-1)
-			if writes < 2 {
-				t.Fatalf("%d writes: there is nothing to break off", writes)
-			}
-			want := whole.stored()
-			for kill := range writes {
-				broken, _ := run(kill)
-				if diff := cmp.Diff(want, broken.stored()); diff != "" {
-					t.Errorf("killed after %d of %d writes (-in one go +killed):\n%s", kill, writes, diff)
+				step(w)
+				if i == len(before)-1 {
+					w.writes = 0
 				}
 			}
-		})
+			if kill >= 0 {
+				w.killAfter(kill)
+			}
+			w.settle()
+			return w, w.writes
+		}
+		whole, writes := run(-1)
+		check.Must(t, writes >= 2, "%d writes: there is nothing to break off", writes)
+		want := whole.stored()
+		for kill := range writes {
+			broken, _ := run(kill)
+			check.Equal(t, fmt.Sprintf("killed after %d of %d writes", kill, writes), want, broken.stored())
+		}
 	}
 }
 
@@ -96,7 +87,7 @@ func (w *world) killAfter(writes int) {
 // ConfigMap when the policy names another one, or goes, while the process is dead
 // after any of its writes.
 func TestWhatWasBegunIsUndoneElsewhere(t *testing.T) {
-	cases := map[string]func(*world){
+	for t, meanwhile := range check.Cases(t, map[string]func(*world){
 		"it moved": func(w *world) {
 			w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.ConfigMap.Name = "second" })
 		},
@@ -107,26 +98,21 @@ func TestWhatWasBegunIsUndoneElsewhere(t *testing.T) {
 				w.must(w.client.Delete(w.Context(), p))
 			}
 		},
-	}
-	for name, meanwhile := range cases {
-		t.Run(name, func(t *testing.T) {
-			for kill := range 10 {
-				w := newWorld(t, newConfigMap(place.Name, plain), newConfigMap("second", plain), newPolicy())
-				w.killAfter(kill)
-				meanwhile(w)
-				w.settle()
-				cm := w.configMap(place.Name)
-				if cm.Data[key] != plain || len(cm.Annotations) > 0 {
-					t.Errorf("killed after %d writes: the first ConfigMap has annotations %v and says\n%s", kill, cm.Annotations, cm.Data[key])
-				}
-				if w.configMap(policy.OriginalName(place.Name)) != nil {
-					t.Errorf("killed after %d writes: the copy of the first ConfigMap is left", kill)
-				}
-				if w.policy() == nil && len(w.classNames()) > 0 {
-					t.Errorf("killed after %d writes: PriorityClasses %q are left", kill, w.classNames())
-				}
+	}) {
+		for kill := range 10 {
+			w := newWorld(t, newConfigMap(place.Name, plain), newConfigMap("second", plain), newPolicy())
+			w.killAfter(kill)
+			meanwhile(w)
+			w.settle()
+			cm := w.configMap(place.Name)
+			check.That(t, cm.Data[key] == plain && len(cm.Annotations) == 0,
+				"killed after %d writes: the first ConfigMap has annotations %v and says\n%s", kill, cm.Annotations, cm.Data[key])
+			check.That(t, w.configMap(policy.OriginalName(place.Name)) == nil,
+				"killed after %d writes: the copy of the first ConfigMap is left", kill)
+			if w.policy() == nil && len(w.classNames()) > 0 {
+				t.Errorf("killed after %d writes: PriorityClasses %q are left", kill, w.classNames())
 			}
-		})
+		}
 	}
 }
 
@@ -139,14 +125,9 @@ func TestTheOldPlaceIsKeptUntilThereIsANewOne(t *testing.T) {
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.ConfigMap.Name = "second" })
 	w.settle()
 	status := w.policy().Status
-	if status.ConfigMap == nil || status.ConfigMap.Name != place.Name {
-		t.Errorf("nothing is written in the new place, and the status says %v", status.ConfigMap)
-	}
+	check.That(t, status.ConfigMap != nil && status.ConfigMap.Name == place.Name,
+		"nothing is written in the new place, and the status says %v", status.ConfigMap)
 	synced := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionConfigSynced)
-	if synced == nil || synced.Reason != v1alpha1.ReasonConfigMapMissing {
-		t.Errorf("ConfigSynced is %v, want the reason ConfigMapMissing", synced)
-	}
-	if w.text() != written || written == plain {
-		t.Errorf("the old place says\n%s", w.text())
-	}
+	check.That(t, synced != nil && synced.Reason == v1alpha1.ReasonConfigMapMissing, "ConfigSynced is %v, want the reason ConfigMapMissing", synced)
+	check.That(t, w.text() == written && written != plain, "the old place says\n%s", w.text())
 }

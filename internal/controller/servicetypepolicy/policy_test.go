@@ -1,11 +1,11 @@
 package servicetypepolicy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,6 +13,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestAWriterWhoNeverGivesInCostsFewWrites(t *testing.T) {
@@ -39,32 +40,23 @@ func TestAWriterWhoNeverGivesInCostsFewWrites(t *testing.T) {
 		}
 		said = append(said, strings.SplitN(w.says(), ":", 2)[0])
 	}
-	if puts < 4 || puts > 8 {
-		t.Errorf("put right %d times within a minute, want 4 to 8", puts)
-	}
-	if got := w.says(); !strings.HasPrefix(got, "False/ConfigContested: argocd keeps writing") {
-		t.Errorf("says %q", got)
-	}
+	check.That(t, puts >= 4 && puts <= 8, "put right %d times within a minute, want 4 to 8", puts)
+	got := w.says()
+	check.That(t, strings.HasPrefix(got, "False/ConfigContested: argocd keeps writing"), "says %q", got)
 	for second, reason := range said[10:] {
-		if reason != "False/ConfigContested" {
-			t.Errorf("in second %d it says %q", second+10, reason)
-		}
+		check.Equal(t, fmt.Sprintf("in second %d it says", second+10), "False/ConfigContested", reason)
 	}
-	if events := w.told(); len(events) > 6 {
-		t.Errorf("%d events: %q", len(events), events)
-	}
+	events := w.told()
+	check.That(t, len(events) <= 6, "%d events: %q", len(events), events)
 	// It ends: the last change is put right within a minute, and after that the
 	// contest is over.
 	w.now = due
 	w.settle()
-	if !w.holds() {
-		t.Error("the last change stays")
-	}
+	check.That(t, w.holds(), "the last change stays")
 	w.now = w.now.Add(time.Minute)
 	w.settle()
-	if got := w.says(); !strings.HasPrefix(got, "True/ConfigCorrected: argocd at ") {
-		t.Errorf("afterwards it says %q", got)
-	}
+	got = w.says()
+	check.That(t, strings.HasPrefix(got, "True/ConfigCorrected: argocd at "), "afterwards it says %q", got)
 }
 
 func TestManyWritersOfManyNamesCostOneWriteASecond(t *testing.T) {
@@ -81,9 +73,7 @@ func TestManyWritersOfManyNamesCostOneWriteASecond(t *testing.T) {
 		}
 		w.now = w.now.Add(100 * time.Millisecond)
 	}
-	if puts < 9 || puts > 11 {
-		t.Errorf("put right %d times in ten seconds, want 10", puts)
-	}
+	check.That(t, puts >= 9 && puts <= 11, "put right %d times in ten seconds, want 10", puts)
 }
 
 func TestWhatOthersMayChangeIsLeft(t *testing.T) {
@@ -91,23 +81,15 @@ func TestWhatOthersMayChangeIsLeft(t *testing.T) {
 	w.settle()
 	w.told()
 	edited := strings.Replace(w.text(), "  - name: nodeorder", "  - name: nodeorder # heavier\n    arguments:\n      leastrequested.weight: 2", 1)
-	if edited == w.text() {
-		t.Fatal("nothing to edit")
-	}
+	check.Must(t, edited != w.text(), "nothing to edit")
 	w.write("kubectl-edit", edited)
 	w.settle()
-	if diff := cmp.Diff(edited, w.text()); diff != "" {
-		t.Errorf("the edit was changed (-edited +now):\n%s", diff)
-	}
-	if got := w.policy().Status.ConfigHash; got != schedulerconf.Hash(edited) {
-		t.Errorf("the hash is %s, not that of the edited text", got)
-	}
-	if got := w.says(); !strings.HasPrefix(got, "True/Synced") {
-		t.Errorf("says %q", got)
-	}
-	if events := w.told(); len(events) > 0 {
-		t.Errorf("events: %q", events)
-	}
+	check.Equal(t, "the edit was changed", edited, w.text())
+	check.Equal(t, "the hash of the edited text", schedulerconf.Hash(edited), w.policy().Status.ConfigHash)
+	got := w.says()
+	check.That(t, strings.HasPrefix(got, "True/Synced"), "says %q", got)
+	events := w.told()
+	check.That(t, len(events) == 0, "events: %q", events)
 }
 
 func TestALostRecordIsFoundAgain(t *testing.T) {
@@ -115,9 +97,7 @@ func TestALostRecordIsFoundAgain(t *testing.T) {
 	w.settle()
 	cm := w.configMap(place.Name)
 	record := cm.Annotations[v1alpha1.AnnotationSchedulerConfigUndo]
-	if record == "" {
-		t.Fatal("there is no record")
-	}
+	check.Must(t, record != "", "there is no record")
 	for _, spoilt := range []string{"", "{broken"} {
 		cm = w.configMap(place.Name)
 		base := cm.DeepCopy()
@@ -125,15 +105,11 @@ func TestALostRecordIsFoundAgain(t *testing.T) {
 		w.must(w.client.Patch(w.Context(), cm, client.MergeFrom(base), client.FieldOwner("cleaner")))
 		w.now = w.now.Add(10 * time.Minute)
 		w.settle()
-		if got := w.configMap(place.Name).Annotations[v1alpha1.AnnotationSchedulerConfigUndo]; got != record {
-			t.Errorf("after %q the record is %q, want %q", spoilt, got, record)
-		}
+		check.Equal(t, fmt.Sprintf("after %q the record", spoilt), record, w.configMap(place.Name).Annotations[v1alpha1.AnnotationSchedulerConfigUndo])
 	}
 	w.must(w.client.Delete(w.Context(), w.policy()))
 	w.settle()
-	if diff := cmp.Diff(plain, w.text()); diff != "" {
-		t.Errorf("the text is not what it was (-before +after):\n%s", diff)
-	}
+	check.Equal(t, "the text is not what it was", plain, w.text())
 }
 
 func TestARefusalIsToldAndTriedAgain(t *testing.T) {
@@ -146,17 +122,13 @@ func TestARefusalIsToldAndTriedAgain(t *testing.T) {
 	}
 	result, err := w.look()
 	w.must(err)
-	if result.RequeueAfter != refusedRetry {
-		t.Errorf("looks again after %s, want %s", result.RequeueAfter, refusedRetry)
-	}
-	if got := w.says(); !strings.HasPrefix(got, "False/ConfigRefused") {
-		t.Errorf("says %q", got)
-	}
+	check.Equal(t, "looks again after", refusedRetry, result.RequeueAfter)
+	got := w.says()
+	check.That(t, strings.HasPrefix(got, "False/ConfigRefused"), "says %q", got)
 	w.refuse = nil
 	w.settle()
-	if got := w.says(); !strings.HasPrefix(got, "True/Synced") {
-		t.Errorf("says %q", got)
-	}
+	got = w.says()
+	check.That(t, strings.HasPrefix(got, "True/Synced"), "says %q", got)
 
 	t.Log("a deleted policy waits for a while, and no longer")
 	w.told()
@@ -170,20 +142,14 @@ func TestARefusalIsToldAndTriedAgain(t *testing.T) {
 	w.now = w.policy().DeletionTimestamp.Time
 	_, err = w.look()
 	w.must(err)
-	if got := w.says(); !strings.HasPrefix(got, "False/ConfigRefused") {
-		t.Errorf("says %q", got)
-	}
+	got = w.says()
+	check.That(t, strings.HasPrefix(got, "False/ConfigRefused"), "says %q", got)
 	w.now = w.now.Add(patience)
 	w.settle()
-	if w.policy() != nil {
-		t.Fatal("the policy is still there")
-	}
-	if w.configMap(policy.OriginalName(place.Name)) == nil {
-		t.Error("the copy of the text is gone although the text was not restored")
-	}
-	if events := strings.Join(w.told(), "\n"); !strings.Contains(events, "Warning ConfigNotRestored") {
-		t.Errorf("events: %s", events)
-	}
+	check.Must(t, w.policy() == nil, "the policy is still there")
+	check.That(t, w.configMap(policy.OriginalName(place.Name)) != nil, "the copy of the text is gone although the text was not restored")
+	events := strings.Join(w.told(), "\n")
+	check.That(t, strings.Contains(events, "Warning ConfigNotRestored"), "events: %s", events)
 }
 
 func TestAWriteInTheSameMomentIsNotLost(t *testing.T) {
@@ -198,13 +164,9 @@ func TestAWriteInTheSameMomentIsNotLost(t *testing.T) {
 		return nil
 	}
 	w.settle()
-	if !strings.Contains(w.text(), "# by two hands") || !w.holds() {
-		t.Errorf("the text says\n%s", w.text())
-	}
+	check.That(t, strings.Contains(w.text(), "# by two hands") && w.holds(), "the text says\n%s", w.text())
 	w.must(w.client.Delete(w.Context(), w.policy()))
 	wrote, edited = false, strings.Replace(w.text(), "two hands", "three hands", 1)
 	w.settle()
-	if diff := cmp.Diff(strings.Replace(plain, "# by hand", "# by three hands", 1), w.text()); diff != "" {
-		t.Errorf("after the policy the text differs (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "after the policy the text", strings.Replace(plain, "# by hand", "# by three hands", 1), w.text())
 }

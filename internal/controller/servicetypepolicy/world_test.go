@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +24,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/pace"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // plain is a configuration as Volcano's installation makes it, with a comment.
@@ -64,10 +64,9 @@ type world struct {
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+	// No kind more than is used: the fake client makes a map of them for every write.
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, schedulingv1.AddToScheme, v1alpha1.AddToScheme} {
+		check.NoError(t, add(scheme))
 	}
 	w := &world{T: t, events: record.NewFakeRecorder(1000), now: noon, allowed: -1}
 	w.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ServiceTypePolicy{}).
@@ -121,9 +120,7 @@ func (w *world) settle() {
 	w.Helper()
 	for range 20 {
 		result, err := w.look()
-		if err != nil {
-			w.Fatal(err)
-		}
+		check.NoError(w.T, err)
 		if result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
 			return
 		}
@@ -134,9 +131,7 @@ func (w *world) settle() {
 
 func (w *world) must(err error) {
 	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
+	check.NoError(w.T, err)
 }
 
 // policy reads the policy, nil when it is gone.

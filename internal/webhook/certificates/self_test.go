@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 const ca = corev1.ServiceAccountRootCAKey
@@ -17,9 +19,7 @@ func at(t *testing.T, now time.Time, data map[string][]byte) (map[string][]byte,
 	t.Helper()
 	self := &Self{namespace: "cards", now: func() time.Time { return now }}
 	out, renewed, err := self.renew(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return out, renewed
 }
 
@@ -28,9 +28,7 @@ func at(t *testing.T, now time.Time, data map[string][]byte) (map[string][]byte,
 func trusts(t *testing.T, data map[string][]byte, now time.Time) error {
 	t.Helper()
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(data[ca])
 	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "cardquota-webhook.cards.svc", CurrentTime: now})
@@ -54,10 +52,8 @@ func TestRenewal(t *testing.T) {
 		return out
 	}
 	elsewhere, _, err := (&Self{namespace: "other", now: func() time.Time { return now }}).renew(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, tc := range map[string]struct {
+	check.NoError(t, err)
+	for t, tc := range check.Cases(t, map[string]struct {
 		after         time.Duration
 		data          map[string][]byte
 		server, keeps bool
@@ -73,19 +69,12 @@ func TestRenewal(t *testing.T) {
 		"the authority's key is lost":   {0, without(authorityKey), true, false},
 		"it is of another namespace":    {0, elsewhere, true, true},
 		"somebody wrote something else": {0, map[string][]byte{ca: []byte("x"), corev1.TLSCertKey: []byte("y")}, true, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, renewed := at(t, now.Add(tc.after), tc.data)
-			if renewed != tc.server {
-				t.Errorf("renewed %v, want %v", renewed, tc.server)
-			}
-			if kept := bytes.Equal(got[ca], tc.data[ca]); kept != tc.keeps {
-				t.Errorf("authority kept: %v, want %v", kept, tc.keeps)
-			}
-			if err := trusts(t, got, now.Add(tc.after)); err != nil {
-				t.Errorf("not trusted: %v", err)
-			}
-		})
+	}) {
+		got, renewed := at(t, now.Add(tc.after), tc.data)
+		check.Equal(t, "renewed", tc.server, renewed)
+		check.Equal(t, "authority kept", tc.keeps, bytes.Equal(got[ca], tc.data[ca]))
+		err := trusts(t, got, now.Add(tc.after))
+		check.That(t, err == nil, "not trusted: %v", err)
 	}
 }
 
@@ -94,24 +83,16 @@ func TestNothingIsServedBeforeThereIsACertificate(t *testing.T) {
 	if _, err := self.GetCertificate(nil); err == nil {
 		t.Error("served something")
 	}
-	if err := self.Ready(nil); err == nil {
-		t.Error("ready without a certificate")
-	}
+	check.That(t, self.Ready(nil) != nil, "ready without a certificate")
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	data, _ := at(t, now, nil)
 	certificate, err := toServe(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	self.serving.Store(certificate)
 	self.now = func() time.Time { return now }
-	if err := self.Ready(nil); err == nil {
-		t.Error("ready before the API server trusts it")
-	}
+	check.That(t, self.Ready(nil) != nil, "ready before the API server trusts it")
 	self.trusted.Store(true)
-	if err := self.Ready(nil); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, self.Ready(nil))
 	if served, err := self.GetCertificate(nil); err != nil || !bytes.Equal(served.Certificate[0], certificate.Leaf.Raw) {
 		t.Errorf("serves another certificate: %v", err)
 	}
@@ -122,24 +103,19 @@ func TestNotReadyOutsideOfItsTime(t *testing.T) {
 	made := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	data, _ := at(t, made, nil)
 	certificate, err := toServe(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, tc := range map[string]struct {
+	check.NoError(t, err)
+	for t, tc := range check.Cases(t, map[string]struct {
 		now   time.Time
 		ready bool
 	}{
 		"when it is made":          {made, true},
 		"made by a clock that ran": {made.Add(-3 * time.Hour), false},
 		"after its end":            {made.Add(serverLife + time.Hour), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			self := &Self{namespace: "cards", now: func() time.Time { return tc.now }}
-			self.serving.Store(certificate)
-			self.trusted.Store(true)
-			if err := self.Ready(nil); (err == nil) != tc.ready {
-				t.Errorf("ready: %v, want %v", err, tc.ready)
-			}
-		})
+	}) {
+		self := &Self{namespace: "cards", now: func() time.Time { return tc.now }}
+		self.serving.Store(certificate)
+		self.trusted.Store(true)
+		err := self.Ready(nil)
+		check.That(t, (err == nil) == tc.ready, "ready: %v, want %v", err, tc.ready)
 	}
 }

@@ -1,8 +1,11 @@
 // Command cluster keeps a local cluster up for trying things by hand.
 //
 //	cluster up [--fleet FILE] [--dir DIR] [--bin DIR]
+//	cluster start --dir DIR [--fleet FILE] [--bin DIR]
+//	cluster stop --dir DIR
 //
-// Without --bin it first builds what is missing or out of date.
+// Without --bin, up first builds what is missing or out of date. start runs up in the
+// background unless such a cluster runs in DIR already, and stop ends it.
 package main
 
 import (
@@ -11,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -25,8 +29,11 @@ import (
 )
 
 const usage = `usage: cluster up [--fleet FILE] [--dir DIR] [--bin DIR]
+       cluster start --dir DIR [--fleet FILE] [--bin DIR]
+       cluster stop --dir DIR
 
-Starts a local cluster, prints how to talk to it, and stops it at Ctrl-C.
+up starts a local cluster, prints how to talk to it, and stops it at Ctrl-C. start runs it
+in the background unless such a cluster runs in the folder already; stop stops that one.
 `
 
 var errUsage = errors.New("usage")
@@ -55,14 +62,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.StringVar(&o.Fleet, "fleet", "", "YAML `file` with node profiles")
 	flags.StringVar(&o.Dir, "dir", "", "`folder` for state and logs that is kept (default: a temporary one)")
 	flags.StringVar(&o.BinDir, "bin", "", "`folder` of the control plane's binaries (default: bin/controlplane)")
-	if len(args) == 0 || args[0] != "up" {
+	if len(args) == 0 || !slices.Contains([]string{"up", "start", "stop"}, args[0]) {
 		flags.Usage()
 		return errUsage
 	}
-	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
+	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 || args[0] != "up" && o.Dir == "" {
 		return errUsage
 	}
-	o.Log = logr.New(progress{out: stderr, began: time.Now()})
+	switch args[0] {
+	case "start":
+		return startInBackground(ctx, o, stderr)
+	case "stop":
+		return stopInBackground(ctx, o.Dir)
+	}
+	o.Log = progress(stderr)
 
 	if o.BinDir == "" {
 		if err := build(ctx, stderr); err != nil {
@@ -86,7 +99,10 @@ Ctrl-C stops it.
 	if err != nil {
 		return errors.Join(err, c.Stop())
 	}
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-c.Crashed(): // the rest of it is no use; Stop says what ended
+	}
 	_, _ = fmt.Fprintln(stderr, "stopping …")
 	return c.Stop()
 }
@@ -105,33 +121,16 @@ func build(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// progress is a log sink for people: time, message and values, without levels.
-type progress struct {
-	out    io.Writer
-	began  time.Time
-	values []any
+// progress writes for people: time since the start, message and values, without levels.
+func progress(out io.Writer) logr.Logger {
+	began := time.Now()
+	return logr.FromSlogHandler(slog.NewTextHandler(out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch a.Key {
+		case slog.TimeKey:
+			return slog.String("after", fmt.Sprintf("%.1fs", time.Since(began).Seconds()))
+		case slog.LevelKey:
+			return slog.Attr{}
+		}
+		return a
+	}}))
 }
-
-func (p progress) Init(logr.RuntimeInfo) {}
-
-func (p progress) Enabled(level int) bool { return level == 0 }
-
-func (p progress) Info(_ int, message string, values ...any) {
-	line := fmt.Sprintf("%6.1fs  %s", time.Since(p.began).Seconds(), message)
-	all := append(slices.Clone(p.values), values...)
-	for i := 0; i+1 < len(all); i += 2 {
-		line += fmt.Sprintf("  %v=%v", all[i], all[i+1])
-	}
-	_, _ = fmt.Fprintln(p.out, line)
-}
-
-func (p progress) Error(err error, message string, values ...any) {
-	p.Info(0, message, append(slices.Clone(values), "error", err)...)
-}
-
-func (p progress) WithValues(values ...any) logr.LogSink {
-	p.values = append(slices.Clone(p.values), values...)
-	return p
-}
-
-func (p progress) WithName(string) logr.LogSink { return p }

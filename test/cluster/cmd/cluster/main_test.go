@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/child"
+	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -32,12 +36,23 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+// The test binary plays the program that start runs in the background.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "up" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
 func TestWrongArgumentsShowTheUsage(t *testing.T) {
 	for name, args := range map[string][]string{
 		"none":             {},
 		"an unknown verb":  {"down"},
 		"an unknown flag":  {"up", "--fleets=x"},
 		"a stray argument": {"up", "now"},
+		"start nowhere":    {"start"},
+		"stop nowhere":     {"stop"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out output
@@ -48,28 +63,58 @@ func TestWrongArgumentsShowTheUsage(t *testing.T) {
 	}
 }
 
-func TestUpSaysHowToTalkToTheClusterAndStopsAtTheEnd(t *testing.T) {
+func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T) {
 	g := NewWithT(t)
 	root, err := cluster.ModuleRoot()
-	g.Expect(err).NotTo(HaveOccurred())
+	check.NoError(t, err)
 	bin := root + "/bin/controlplane"
 	if _, err := os.Stat(bin + "/etcd"); err != nil {
-		t.Skipf("%s is skipped: %v", t.Name(), cluster.ErrNotBuilt)
+		missing.Skip(t, cluster.ErrNotBuilt)
 	}
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	dir := t.TempDir()
-	var out, progress output
-	ended := make(chan error, 1)
-	go func() {
-		ended <- run(ctx, []string{"up", "--dir", dir, "--bin", bin, "--fleet", root + "/test/cluster/fleets/mixed.yaml"}, &out, &progress)
-	}()
-	g.Eventually(out.String, "2m", "100ms").Should(ContainSubstring("export KUBECONFIG="+dir+"/kubeconfig"), progress.String)
-	interrupt()
-	g.Eventually(ended, "30s").Should(Receive(BeNil()))
-	for _, want := range []string{"ready  component=etcd", "nodes ready  count=10", "cluster stopped"} {
-		if !strings.Contains(progress.String(), want) {
-			t.Errorf("progress lacks %q:\n%s", want, progress.String())
-		}
+	dir := t.TempDir() + "/kept"
+	args := []string{"--dir", dir, "--bin", bin, "--fleet", root + "/test/cluster/fleets/mixed.yaml"}
+	processes := func() []string {
+		return child.Processes(func(proc string) bool {
+			environment, _ := os.ReadFile(proc + "/environ")
+			return bytes.Contains(environment, []byte("HOME="+dir+"\x00"))
+		})
+	}
+	command := func(name string) {
+		t.Helper()
+		var out output
+		g.Expect(run(t.Context(), append([]string{name}, args...), &out, &out)).To(Succeed(), out.String)
+	}
+	t.Cleanup(func() { _ = stopInBackground(context.WithoutCancel(t.Context()), dir) })
+	command("start")
+	first, running := cluster.Owner(dir)
+	g.Expect(running).To(BeTrue())
+	command("start")
+	again, _ := cluster.Owner(dir)
+	g.Expect(again).To(Equal(first), "it runs already")
+	c, err := cluster.Attach(t.Context(), dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(nodes.Items).To(HaveLen(10))
+	g.Expect(c.Stop()).To(Succeed())
+
+	g.Expect(processes()).To(HaveLen(6), "etcd, two of Kubernetes, two of Volcano, kwok")
+	g.Expect(syscall.Kill(first, syscall.SIGKILL)).To(Succeed())
+	g.Expect(cluster.AwaitEnd(t.Context(), dir)).To(Succeed())
+	g.Eventually(processes, "20s", "20ms").Should(BeEmpty(), "every process dies with a killed parent")
+	command("start")
+	second, running := cluster.Owner(dir)
+	g.Expect(running).To(BeTrue())
+	g.Expect(second).NotTo(Equal(first))
+	command("stop")
+	_, running = cluster.Owner(dir)
+	g.Expect(running).To(BeFalse())
+	command("stop") // there is nothing to stop
+	said, err := os.ReadFile(dir + "/cluster.log")
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, want := range []string{
+		`msg=ready component=etcd`, `msg="nodes ready" count=10`, "export KUBECONFIG=" + dir + "/kubeconfig", `msg="cluster stopped"`,
+	} {
+		check.Contains(t, "what up says", string(said), want)
 	}
 }

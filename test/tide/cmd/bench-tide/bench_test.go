@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/arena"
 	"cardquota.dev/operator/test/tide"
 )
 
@@ -18,9 +20,7 @@ func TestBothActionsAreMeasured(t *testing.T) {
 	var out strings.Builder
 	r, err := compare(t.Context(), size{Nodes: 4, Singles: 2, Requests: 2, Flood: 8, Gang: 9, Runs: 1, Period: 500 * time.Millisecond}, &out)
 	t.Log(out.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, action := range []string{tide.Reclaim, tide.CardReclaim} {
 		if len(r.Runs[action]) != 1 {
 			t.Fatalf("%s: %d runs, want 1", action, len(r.Runs[action]))
@@ -43,9 +43,7 @@ func wantWhole(t *testing.T, action string, m *measured, said string) {
 		if s.Done != s.Pods || s.First <= 0 || s.Bound < s.First || s.Running <= 0 || s.Loss.Gangs < s.Loss.Least {
 			t.Errorf("%s, %s: %+v", action, name, s)
 		}
-		if !strings.Contains(said, "  "+name+", at a load of ") {
-			t.Errorf("the report says nothing of %s", name)
-		}
+		check.Contains(t, "report", said, "  "+name+", at a load of ")
 	}
 	if len(m.Scenes[oneByOne].Waited) != 2 || m.Fill <= 0 || len(m.Ebb) != len(scenes) {
 		t.Errorf("%s: %+v", action, m)
@@ -66,9 +64,10 @@ func TestImpossibleSizesAreRefused(t *testing.T) {
 	} {
 		s := good
 		change(&s)
-		if _, err := compare(ctx, s, os.Stderr); err == nil || !strings.Contains(err.Error(), "impossible size") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := compare(ctx, s, os.Stderr)
+			check.Says(t, err, "impossible size")
+		})
 	}
 }
 
@@ -79,7 +78,7 @@ func runOf(lost float64, waited time.Duration) *measured {
 	for _, name := range scenes {
 		m.Scenes[name] = &tide.Scene{
 			Pods: 80, Done: 80, Bound: 10 * time.Second, Running: 20 * time.Second,
-			Loss: tide.Loss{Gangs: 10, Least: 10, CardSeconds: lost},
+			Loss: arena.Loss{Gangs: 10, Least: 10, CardSeconds: lost},
 		}
 	}
 	m.Scenes[oneByOne].Waited = []time.Duration{waited, time.Second}
@@ -104,9 +103,7 @@ func TestEveryRequirementIsJudged(t *testing.T) {
 		ours := runOf(25, 2*time.Second)
 		tc.change(ours)
 		r := &report{Runs: map[string][]*measured{tide.Reclaim: {runOf(100, 2*time.Second)}, tide.CardReclaim: {ours}}}
-		if got := strings.Join(r.judge(), "\n"); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
+		check.Equal(t, name, tc.want, strings.Join(r.judge(), "\n"))
 	}
 }
 
@@ -116,31 +113,19 @@ func TestReportHasMediansRangesAndRatios(t *testing.T) {
 		tide.CardReclaim: {runOf(10, time.Second), runOf(20, time.Second), runOf(40, time.Second)},
 	}}
 	folder := filepath.Join(t.TempDir(), "dist")
-	if err := r.write(folder); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, r.write(folder))
 	table, err := os.ReadFile(filepath.Join(folder, "bench-tide.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, want := range []string{
 		"| card-seconds lost in all | 800 (400 to 1200) | 80 (40 to 160) | 0.10 |\n",
 		"| gangs broken by one gang (at least 10) | 10 (10 to 10) | 10 (10 to 10) | 1.00 |\n",
 		"| retries counted against jobs | 0 (0 to 0) | 0 (0 to 0) |  |\n",
 	} {
-		if !strings.Contains(string(table), want) {
-			t.Errorf("no line %q in\n%s", want, table)
-		}
+		check.Contains(t, "table", string(table), want)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "bench-tide.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	read := &report{}
-	if err := json.Unmarshal(text, read); err != nil {
-		t.Fatal(err)
-	}
-	if got := cardSeconds(read.Runs[tide.CardReclaim][2]); got != 160 {
-		t.Errorf("the JSON says %v card-seconds, want 160", got)
-	}
+	check.NoError(t, json.Unmarshal(text, read))
+	check.Equal(t, "card-seconds in the JSON", 160, cardSeconds(read.Runs[tide.CardReclaim][2]))
 }

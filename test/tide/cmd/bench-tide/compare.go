@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
+	"cardquota.dev/operator/test/arena"
 	"cardquota.dev/operator/test/tide"
 )
 
@@ -45,27 +42,17 @@ type measured struct {
 
 // compare runs both actions in turns.
 func compare(ctx context.Context, s size, out io.Writer) (*report, error) {
-	if s.Nodes < 1 || s.Runs < 1 || s.Requests < 1 || s.Flood < tide.GangSize || s.Flood%tide.GangSize != 0 || s.Gang < 1 ||
-		max(s.Flood, s.Gang, s.Requests) > s.Nodes*tide.GangSize {
-		return nil, fmt.Errorf("impossible size %+v: at least one of each, and no more pods than %d cards", s, s.Nodes*tide.GangSize)
+	if s.Nodes < 1 || s.Runs < 1 || s.Requests < 1 || s.Flood < arena.GangSize || s.Flood%arena.GangSize != 0 || s.Gang < 1 ||
+		max(s.Flood, s.Gang, s.Requests) > s.Nodes*arena.GangSize {
+		return nil, fmt.Errorf("impossible size %+v: at least one of each, and no more pods than %d cards", s, s.Nodes*arena.GangSize)
 	}
 	r := &report{Size: s, Runs: map[string][]*measured{}}
 	r.begin(out)
-	for n := range s.Runs {
-		order := []string{tide.Reclaim, tide.CardReclaim}
-		if n%2 == 1 { // so that a machine that grows slower favours nobody
-			slices.Reverse(order)
-		}
-		for _, action := range order {
-			printf(out, "\nRun %d of %s\n", n+1, action)
-			m, err := measure(ctx, s, action, out)
-			if err != nil {
-				return nil, fmt.Errorf("run %d of %s: %w", n+1, action, err)
-			}
-			r.Runs[action] = append(r.Runs[action], m)
-		}
-	}
-	return r, nil
+	return r, arena.Turns(s.Runs, []string{tide.Reclaim, tide.CardReclaim}, func(action string) error {
+		m, err := measure(ctx, s, action, out)
+		r.Runs[action] = append(r.Runs[action], m)
+		return err
+	}, out)
 }
 
 // measure plays all scenes under one action on a fresh cluster.
@@ -81,11 +68,11 @@ func measure(ctx context.Context, s size, action string, out io.Writer) (m *meas
 		return nil, err
 	}
 	m.Fill = time.Since(began)
-	printf(out, "  training took %d cards in %s\n", s.Nodes*tide.GangSize, seconds(m.Fill))
+	arena.Printf(out, "  training took %d cards in %s\n", s.Nodes*arena.GangSize, arena.Seconds(m.Fill))
 	play := map[string]func() (*tide.Scene, error){
 		oneByOne: func() (*tide.Scene, error) { return w.OneByOne(ctx, s.Requests) },
 		flood:    func() (*tide.Scene, error) { return w.Flood(ctx, "one", 1, s.Flood) },
-		floods:   func() (*tide.Scene, error) { return w.Flood(ctx, "many", s.Flood/tide.GangSize, tide.GangSize) },
+		floods:   func() (*tide.Scene, error) { return w.Flood(ctx, "many", s.Flood/arena.GangSize, arena.GangSize) },
 		large:    func() (*tide.Scene, error) { return w.Gang(ctx, s.Gang) },
 	}
 	for _, name := range scenes {
@@ -94,38 +81,22 @@ func measure(ctx context.Context, s size, action string, out io.Writer) (m *meas
 				return nil, err
 			}
 		}
-		load, err := os.ReadFile("/proc/loadavg")
-		if err != nil {
-			return nil, err
-		}
-		average, _, _ := strings.Cut(string(load), " ")
+		average := arena.LoadAverage()
 		m.Load = append(m.Load, average)
 		profiled := make(chan error, 1)
-		go func() { profiled <- s.profile(ctx, w.Metrics, action+"-"+name) }()
+		go func() { profiled <- w.Profile(ctx, s.profiles, action+"-"+name) }()
 		scene, err := play[name]()
 		if err := errors.Join(err, <-profiled); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		m.Scenes[name] = scene
-		printf(out, "  %s, at a load of %s: %s\n", name, average, said(scene))
+		arena.Printf(out, "  %s, at a load of %s: %s\n", name, average, said(scene))
 		ebb, err := w.Ebb(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("after %s: %w", name, err)
 		}
 		m.Ebb = append(m.Ebb, ebb)
-		printf(out, "    training was back after %s; %d gangs were not\n", seconds(ebb.After), len(ebb.Stuck))
+		arena.Printf(out, "    training was back after %s; %d gangs were not\n", arena.Seconds(ebb.After), len(ebb.Stuck))
 	}
 	return m, nil
-}
-
-// profile writes a CPU profile of the first ten seconds of a scene, if asked.
-func (s size) profile(ctx context.Context, metrics, name string) error {
-	if s.profiles == "" {
-		return nil
-	}
-	text, err := tide.Profile(ctx, metrics, 10*time.Second)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(s.profiles, strings.ReplaceAll(name, " ", "-")+".pprof"), text, 0o600)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"cardquota.dev/operator/test/arena"
 	"cardquota.dev/operator/test/tide"
 )
 
@@ -34,12 +35,11 @@ func (r *report) judge() (failures []string) {
 			fail("run %d: %d gangs did not come back", n+1, missing)
 		}
 	}
-	own, theirs := tide.Quantile(r.waited(tide.CardReclaim), 0.95), tide.Quantile(r.waited(tide.Reclaim), 0.95)
+	own, theirs := arena.Quantile(r.waited(tide.CardReclaim), 0.95), arena.Quantile(r.waited(tide.Reclaim), 0.95)
 	if own > theirs {
 		fail("one pod is bound after %.2f s (p95), with Volcano's action after %.2f s", own.Seconds(), theirs.Seconds())
 	}
-	loss := row{value: cardSeconds}
-	if mine, limit := median(r.values(tide.CardReclaim, loss)), lossFactor*median(r.values(tide.Reclaim, loss)); mine > limit {
+	if mine, limit := r.median(tide.CardReclaim, cardSeconds), lossFactor*r.median(tide.Reclaim, cardSeconds); mine > limit {
 		fail("%.0f card-seconds lost, a quarter of those of Volcano's action is %.0f", mine, limit)
 	}
 	return failures
@@ -58,8 +58,10 @@ func (r *report) least(scene string) int {
 	return r.Runs[tide.CardReclaim][0].Scenes[scene].Loss.Least
 }
 
-func cardSeconds(m *measured) float64 {
-	return inAll(func(l tide.Loss) float64 { return l.CardSeconds })(m)
+var cardSeconds = inAll(func(l arena.Loss) float64 { return l.CardSeconds })
+
+func (r *report) median(action string, value func(*measured) float64) float64 {
+	return arena.Median(arena.Sorted(r.Runs[action], value))
 }
 
 // stuck is how many gangs did not come back.
@@ -74,7 +76,7 @@ func stuck(m *measured) (n int) {
 }
 
 // inAll sums a loss over all scenes.
-func inAll(of func(tide.Loss) float64) func(*measured) float64 {
+func inAll(of func(arena.Loss) float64) func(*measured) float64 {
 	return func(m *measured) (sum float64) {
 		for _, s := range m.Scenes {
 			sum += of(s.Loss)

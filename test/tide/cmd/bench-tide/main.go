@@ -16,25 +16,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"cardquota.dev/operator/test/arena"
 )
 
 // errFailed says that a requirement does not hold.
 var errFailed = errors.New("not all requirements hold")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// client-go goes on looking for the certificates of clusters that are gone, and
-	// would log that in the middle of the report.
-	klog.SetLogger(logr.Discard())
-	ctrl.SetLogger(logr.Discard())
 	s := size{}
 	flag.IntVar(&s.Nodes, "nodes", 500, "number of nodes with eight cards, and of training gangs of eight pods")
 	flag.IntVar(&s.Singles, "singles", 100, "number of training pods that wait beside the gangs")
@@ -46,16 +36,7 @@ func main() {
 	flag.DurationVar(&s.Period, "schedule-period", time.Second, "time between scheduling sessions")
 	flag.StringVar(&s.profiles, "profile", "", "`folder` for a CPU profile of the scheduler in every scene")
 	out := flag.String("out", "dist", "`folder` for the report")
-	flag.Parse()
-	err := run(ctx, s, *out)
-	switch {
-	case errors.Is(err, errFailed):
-		fmt.Fprintln(os.Stderr, "bench-tide:", err)
-		os.Exit(1)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "bench-tide:", err)
-		os.Exit(2)
-	}
+	arena.Main("bench-tide", func(ctx context.Context) error { return run(ctx, s, *out) }, errFailed)
 }
 
 // run measures, writes the report, and judges it.

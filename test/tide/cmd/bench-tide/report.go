@@ -7,10 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
+	"cardquota.dev/operator/test/arena"
 	"cardquota.dev/operator/test/tide"
 )
 
@@ -21,17 +21,17 @@ type report struct {
 }
 
 func (r *report) begin(out io.Writer) {
-	printf(out, "%d gangs of %d training pods with one card each run on %d nodes, %d single training pods wait, sessions every %s.\n",
-		r.Size.Nodes, tide.GangSize, r.Size.Nodes, r.Size.Singles, r.Size.Period)
-	printf(out, "%d processors, %d run(s) of each action.\n", runtime.NumCPU(), r.Size.Runs)
+	arena.Printf(out, "%d gangs of %d training pods with one card each run on %d nodes, %d single training pods wait, sessions every %s.\n",
+		r.Size.Nodes, arena.GangSize, r.Size.Nodes, r.Size.Singles, r.Size.Period)
+	arena.Printf(out, "%d processors, %d run(s) of each action.\n", runtime.NumCPU(), r.Size.Runs)
 }
 
 // said is one scene in a line.
 func said(s *tide.Scene) string {
 	l := s.Loss
-	served := fmt.Sprintf("%d of %d pods served, all bound after %s, running after %s", s.Done, s.Pods, seconds(s.Bound), seconds(s.Running))
+	served := fmt.Sprintf("%d of %d pods served, all bound after %s, running after %s", s.Done, s.Pods, arena.Seconds(s.Bound), arena.Seconds(s.Running))
 	if len(s.Waited) > 0 {
-		served = fmt.Sprintf("%d of %d pods served, bound after %s (p50) and %s (p95)", s.Done, s.Pods, seconds(tide.Quantile(s.Waited, 0.5)), seconds(tide.Quantile(s.Waited, 0.95)))
+		served = fmt.Sprintf("%d of %d pods served, bound after %s (p50) and %s (p95)", s.Done, s.Pods, arena.Seconds(arena.Quantile(s.Waited, 0.5)), arena.Seconds(arena.Quantile(s.Waited, 0.95)))
 	}
 	return fmt.Sprintf("%s; %d gangs broken (least %d) and %d single pods lost, %.0f card-seconds, %d gangs left in part, %d retries",
 		served, l.Gangs, l.Least, l.Singles, l.CardSeconds, l.Partial, l.Retries)
@@ -50,39 +50,39 @@ func (r *report) rows() []row {
 	inSeconds := func(of func(*measured) time.Duration) func(*measured) float64 {
 		return func(m *measured) float64 { return of(m).Seconds() }
 	}
-	lost := func(scene string, of func(tide.Loss) float64) func(*measured) float64 {
+	lost := func(scene string, of func(arena.Loss) float64) func(*measured) float64 {
 		return func(m *measured) float64 { return of(m.Scenes[scene].Loss) }
 	}
 	rows := []row{
-		{"one pod is bound after, p50", inSeconds(func(m *measured) time.Duration { return tide.Quantile(m.Scenes[oneByOne].Waited, 0.5) }), "%.2f s"},
-		{"one pod is bound after, p95", inSeconds(func(m *measured) time.Duration { return tide.Quantile(m.Scenes[oneByOne].Waited, 0.95) }), "%.2f s"},
+		{"one pod is bound after, p50", inSeconds(func(m *measured) time.Duration { return arena.Quantile(m.Scenes[oneByOne].Waited, 0.5) }), "%.2f s"},
+		{"one pod is bound after, p95", inSeconds(func(m *measured) time.Duration { return arena.Quantile(m.Scenes[oneByOne].Waited, 0.95) }), "%.2f s"},
 		{fmt.Sprintf("%d pods of one Deployment are bound after", r.Size.Flood), inSeconds(func(m *measured) time.Duration { return m.Scenes[flood].BoundAfter() }), "%.1f s"},
-		{fmt.Sprintf("%d pods of %d Deployments are bound after", r.Size.Flood, r.Size.Flood/tide.GangSize), inSeconds(func(m *measured) time.Duration { return m.Scenes[floods].BoundAfter() }), "%.1f s"},
+		{fmt.Sprintf("%d pods of %d Deployments are bound after", r.Size.Flood, r.Size.Flood/arena.GangSize), inSeconds(func(m *measured) time.Duration { return m.Scenes[floods].BoundAfter() }), "%.1f s"},
 		{fmt.Sprintf("a gang of %d pods runs after", r.Size.Gang), inSeconds(func(m *measured) time.Duration { return m.Scenes[large].RunningAfter() }), "%.1f s"},
 	}
 	for _, scene := range scenes {
-		rows = append(rows, row{fmt.Sprintf("gangs broken by %s (at least %d)", scene, r.least(scene)), lost(scene, func(l tide.Loss) float64 { return float64(l.Gangs) }), "%.0f"})
+		rows = append(rows, row{fmt.Sprintf("gangs broken by %s (at least %d)", scene, r.least(scene)), lost(scene, func(l arena.Loss) float64 { return float64(l.Gangs) }), "%.0f"})
 	}
 	return append(rows,
 		row{"card-seconds lost in all", cardSeconds, "%.0f"},
-		row{"training pods on their own lost", inAll(func(l tide.Loss) float64 { return float64(l.Singles) }), "%.0f"},
-		row{"retries counted against jobs", inAll(func(l tide.Loss) float64 { return float64(l.Retries) }), "%.0f"},
+		row{"training pods on their own lost", inAll(func(l arena.Loss) float64 { return float64(l.Singles) }), "%.0f"},
+		row{"retries counted against jobs", inAll(func(l arena.Loss) float64 { return float64(l.Retries) }), "%.0f"},
 		row{"gangs that did not come back", func(m *measured) float64 { return float64(stuck(m)) }, "%.0f"},
-		row{"gangs left running in part", inAll(func(l tide.Loss) float64 { return float64(l.Partial) }), "%.0f"},
+		row{"gangs left running in part", inAll(func(l arena.Loss) float64 { return float64(l.Partial) }), "%.0f"},
 	)
 }
 
 // markdown is the table: medians, the range, and the ratio of the medians.
 func (r *report) markdown() string {
 	var out strings.Builder
-	printf(&out, "| median of %d run(s) (range) | Volcano's reclaim | cardreclaim | Ratio |\n|---|---|---|---|\n", r.Size.Runs)
+	arena.Printf(&out, "| median of %d run(s) (range) | Volcano's reclaim | cardreclaim | Ratio |\n|---|---|---|---|\n", r.Size.Runs)
 	for _, row := range r.rows() {
-		theirs, own := r.values(tide.Reclaim, row), r.values(tide.CardReclaim, row)
+		theirs, own := arena.Sorted(r.Runs[tide.Reclaim], row.value), arena.Sorted(r.Runs[tide.CardReclaim], row.value)
 		ratio := ""
-		if median(theirs) > 0 {
-			ratio = fmt.Sprintf("%.2f", median(own)/median(theirs))
+		if arena.Median(theirs) > 0 {
+			ratio = fmt.Sprintf("%.2f", arena.Median(own)/arena.Median(theirs))
 		}
-		printf(&out, "| %s | %s | %s | %s |\n", row.what, spread(row.format, theirs), spread(row.format, own), ratio)
+		arena.Printf(&out, "| %s | %s | %s | %s |\n", row.what, spread(row.format, theirs), spread(row.format, own), ratio)
 	}
 	return out.String()
 }
@@ -102,34 +102,10 @@ func (r *report) write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, "bench-tide.md"), []byte(r.markdown()), 0o644)
 }
 
-// values are a figure in all runs of an action, sorted.
-func (r *report) values(action string, row row) []float64 {
-	var values []float64
-	for _, m := range r.Runs[action] {
-		values = append(values, row.value(m))
-	}
-	slices.Sort(values)
-	return values
-}
-
 func spread(format string, sorted []float64) string {
-	text := fmt.Sprintf(format, median(sorted))
+	text := fmt.Sprintf(format, arena.Median(sorted))
 	if len(sorted) > 1 {
 		text += fmt.Sprintf(" ("+format+" to "+format+")", sorted[0], sorted[len(sorted)-1])
 	}
 	return text
 }
-
-// median is the middle of sorted values, between two the mean.
-func median(sorted []float64) float64 {
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
-}
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
-
-// printf writes to people; a report that cannot be written is not an error.
-func printf(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }

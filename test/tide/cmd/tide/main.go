@@ -11,15 +11,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
+	"cardquota.dev/operator/test/arena"
 	"cardquota.dev/operator/test/tide"
 )
 
@@ -27,33 +21,25 @@ import (
 const limit = 20 * time.Minute
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	klog.SetLogger(logr.Discard())
-	ctrl.SetLogger(logr.Discard())
 	s := &show{}
 	flag.IntVar(&s.nodes, "nodes", 500, "number of nodes with eight cards, and of training gangs of eight pods")
 	flag.IntVar(&s.flood, "flood", 400, "number of inference pods that come at once")
 	flag.IntVar(&s.gang, "gang", 512, "number of pods of the inference gang")
-	flag.Parse()
-	if err := run(ctx, s); err != nil {
-		fmt.Fprintln(os.Stderr, "\ntide:", err)
-		os.Exit(1)
-	}
+	arena.Main("\ntide", func(ctx context.Context) error { return run(ctx, s) })
 }
 
 func run(ctx context.Context, s *show) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s", limit))
 	defer cancel()
 	began := time.Now()
-	fmt.Printf("Starting etcd, Kubernetes, Volcano's controllers and webhooks, the operator, our scheduler, and %d nodes with %d cards each …\n", s.nodes, tide.GangSize)
+	fmt.Printf("Starting etcd, Kubernetes, Volcano's controllers and webhooks, the operator, our scheduler, and %d nodes with %d cards each …\n", s.nodes, arena.GangSize)
 	w, err := tide.Start(ctx, tide.Setup{Nodes: s.nodes, Period: time.Second})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Stop()) }()
 	fmt.Printf("Ready after %.0f s.\n", time.Since(began).Seconds())
-	s.world = w
+	s.world, s.Cluster = w, w.Cluster
 	if err := s.play(ctx); err != nil {
 		return err
 	}

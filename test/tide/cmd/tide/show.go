@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"cardquota.dev/operator/test/arena"
 	"cardquota.dev/operator/test/tide"
 )
 
@@ -13,9 +14,9 @@ import (
 type show struct {
 	nodes, flood, gang int
 
-	world   *tide.World
-	chapter int
-	faults  []error
+	arena.Guide
+	world  *tide.World
+	faults []error
 }
 
 func (s *show) play(ctx context.Context) error {
@@ -28,20 +29,20 @@ func (s *show) play(ctx context.Context) error {
 }
 
 func (s *show) policy(ctx context.Context) error {
-	s.headline("Who takes from whom", "A ServiceTypePolicy with an empty spec: inference takes cards back from training. The operator writes it into the scheduler's configuration, and the scheduler says by which it works.")
+	s.Headline("Who takes from whom", "A ServiceTypePolicy with an empty spec: inference takes cards back from training. The operator writes it into the scheduler's configuration, and the scheduler says by which it works.")
 	if err := s.world.Policy(ctx); err != nil {
 		return err
 	}
-	return s.kubectl(ctx, "get", "stp")
+	return s.Show(ctx, "get", "stp")
 }
 
 func (s *show) low(ctx context.Context) error {
-	s.headline("Low tide", fmt.Sprintf("%d training gangs of %d pods with one card each take all %d cards, scattered over the nodes.", s.nodes, tide.GangSize, s.cards()))
+	s.Headline("Low tide", fmt.Sprintf("%d training gangs of %d pods with one card each take all %d cards, scattered over the nodes.", s.nodes, arena.GangSize, s.cards()))
 	return s.watched(func() error { return s.world.Fill(ctx) })
 }
 
 func (s *show) flooded(ctx context.Context) error {
-	s.headline("The tide comes in", fmt.Sprintf("A Deployment of inference with %d replicas. No card is free, so whole gangs go: those that lose least.", s.flood))
+	s.Headline("The tide comes in", fmt.Sprintf("A Deployment of inference with %d replicas. No card is free, so whole gangs go: those that lose least.", s.flood))
 	scene, err := s.scene(func() (*tide.Scene, error) { return s.world.Flood(ctx, "chat", 1, s.flood) })
 	if err != nil {
 		return err
@@ -51,7 +52,7 @@ func (s *show) flooded(ctx context.Context) error {
 }
 
 func (s *show) large(ctx context.Context) error {
-	s.headline("A large gang", fmt.Sprintf("A model that is served by %d pods together: all of them get cards, or nobody goes.", s.gang))
+	s.Headline("A large gang", fmt.Sprintf("A model that is served by %d pods together: all of them get cards, or nobody goes.", s.gang))
 	scene, err := s.scene(func() (*tide.Scene, error) { return s.world.Gang(ctx, s.gang) })
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func (s *show) large(ctx context.Context) error {
 }
 
 func (s *show) ebb(ctx context.Context) error {
-	s.headline("The tide goes out", "Inference leaves. The gangs wait for their cards, and start again by themselves.")
+	s.Headline("The tide goes out", "Inference leaves. The gangs wait for their cards, and start again by themselves.")
 	var back *tide.Return
 	err := s.watched(func() (err error) {
 		back, err = s.world.Ebb(ctx)
@@ -81,7 +82,7 @@ func (s *show) ebb(ctx context.Context) error {
 func (s *show) told(ctx context.Context) error {
 	fmt.Println("\n  What one of the gangs is told, and who took the cards:")
 	for _, reason := range []string{"CardsReclaimed", "ReclaimsCards"} {
-		out, err := s.world.Kubectl(ctx, "get", "events", "--field-selector=reason="+reason, "-o", `jsonpath={range .items[*]}{.involvedObject.kind}/{.involvedObject.name}: {.message}{"\n"}{end}`)
+		out, err := s.Cluster.Kubectl(ctx, "get", "events", "--field-selector=reason="+reason, "-o", `jsonpath={range .items[*]}{.involvedObject.kind}/{.involvedObject.name}: {.message}{"\n"}{end}`)
 		if err != nil {
 			return err
 		}
@@ -129,7 +130,7 @@ func (s *show) watched(do func() error) error {
 	go func() { done <- do() }()
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
-	last := tide.State{Gangs: -1}
+	last := arena.State{Gangs: -1}
 	line := func() {
 		now := s.world.Book.State()
 		if now != last {
@@ -149,23 +150,10 @@ func (s *show) watched(do func() error) error {
 	}
 }
 
-func (s *show) headline(title, text string) {
-	s.chapter++
-	title = fmt.Sprintf("%d. %s", s.chapter, title)
-	fmt.Printf("\n%s\n%s\n%s\n", title, strings.Repeat("-", len(title)), text)
-}
-
-func (s *show) kubectl(ctx context.Context, args ...string) error {
-	fmt.Printf("\n$ kubectl %s\n", strings.Join(args, " "))
-	out, err := s.world.Kubectl(ctx, args...)
-	fmt.Print("  ", strings.ReplaceAll(strings.TrimRight(out, "\n"), "\n", "\n  "), "\n")
-	return err
-}
-
 func (s *show) fault(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	fmt.Println("  FAILED:", err)
 	s.faults = append(s.faults, err)
 }
 
-func (s *show) cards() int { return s.nodes * tide.GangSize }
+func (s *show) cards() int { return s.nodes * arena.GangSize }

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	componentbaseconfig "k8s.io/component-base/config"
+
+	"cardquota.dev/operator/internal/testing/builder"
+)
+
+// instant plays a test on a clock that jumps ahead as soon as every goroutine waits.
+func instant(t *testing.T, test func(t *testing.T, g *WithT)) {
+	synctest.Test(t, func(t *testing.T) { test(t, NewWithT(t)) })
+}
+
+// long is longer than anything that is waited for.
+const long = time.Minute
+
+// server counts the requests that reach it and answers when it may.
+type server struct {
+	arrived chan string
+	answer  chan struct{}
+	// release lets it answer.
+	release func()
+}
+
+func newServer(t *testing.T) *server {
+	s := &server{arrived: make(chan string, 100), answer: make(chan struct{})}
+	s.release = sync.OnceFunc(func() { close(s.answer) })
+	t.Cleanup(s.release)
+	return s
+}
+
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.arrived <- r.Method
+	<-s.answer
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
+// send sends a request through a fence.
+func (s *server) send(f *fence, method string) error {
+	request, err := http.NewRequest(method, "http://server", strings.NewReader("{}"))
+	if err != nil {
+		return err
+	}
+	response, err := f.wrap(s).RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
+// stranger is a pod of the stock scheduler.
+func stranger(name, node string, phase corev1.PodPhase) *builder.PodBuilder {
+	return builder.Pod("ns", name).Label("app", "volcano-scheduler").Node(node).Phase(phase)
+}
+
+// looking is a foreign under test, whose API server answers lists with trouble
+// as long as there is some.
+type looking struct {
+	*foreign
+	client  *fake.Clientset
+	trouble atomic.Pointer[error]
+	events  *record.FakeRecorder
+}
+
+func newLooking(pods ...*builder.PodBuilder) *looking {
+	l := &looking{client: fake.NewClientset(), events: record.NewFakeRecorder(10)}
+	for _, pod := range pods {
+		_ = l.client.Tracker().Add(pod.Obj())
+	}
+	l.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if trouble := l.trouble.Load(); trouble != nil {
+			return true, nil, *trouble
+		}
+		return false, nil, nil
+	})
+	l.foreign = newForeign(l.client, []string{"ns"}, labels.SelectorFromSet(labels.Set{"app": "volcano-scheduler"}), "own", l.events)
+	return l
+}
+
+// look begins to look for the pods.
+func look(t *testing.T, pods ...*builder.PodBuilder) *looking {
+	l := newLooking(pods...)
+	go l.run(t.Context())
+	time.Sleep(askAgain)
+	synctest.Wait()
+	return l
+}
+
+func (l *looking) appears(g *WithT, pod *builder.PodBuilder) {
+	_, err := l.client.CoreV1().Pods("ns").Create(context.Background(), pod.Obj(), metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	synctest.Wait()
+}
+
+func (l *looking) vanishes(g *WithT, name string) {
+	g.Expect(l.client.CoreV1().Pods("ns").Delete(context.Background(), name, metav1.DeleteOptions{})).To(Succeed())
+	time.Sleep(askAgain)
+	synctest.Wait()
+}
+
+// waiting runs gone in the background.
+func (l *looking) waiting(ctx context.Context) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- l.gone(ctx) }()
+	synctest.Wait()
+	return ended
+}
+
+// turn is an election under test.
+type turn struct {
+	*looking
+	// elect says whether there is a lease at all.
+	elect bool
+	// lead is the work, farewell what is said at its end; both may be nil.
+	lead     func(context.Context) error
+	farewell func(context.Context)
+	// writeEnds is how long a write under way may take at the end.
+	writeEnds time.Duration
+	fences    []*fence
+	led       chan struct{}
+	stop      context.CancelFunc
+	ended     chan error
+	// usurper, once set, is the lease as the API server has it.
+	usurper atomic.Pointer[coordinationv1.Lease]
+}
+
+func newTurn(l *looking, existing ...*coordinationv1.Lease) *turn {
+	e := &turn{looking: l, elect: true, writeEnds: 20 * time.Second, led: make(chan struct{}), ended: make(chan error, 1)}
+	for _, lease := range existing {
+		_ = e.client.Tracker().Add(lease)
+	}
+	// The fake API does not compare versions, while a real one answers a stale update with a conflict.
+	e.client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		usurped := e.usurper.Load()
+		switch {
+		case usurped == nil:
+			return false, nil, nil
+		case action.GetVerb() == "get":
+			return true, usurped.DeepCopy(), nil
+		default:
+			return true, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), "lease", errors.New("changed"))
+		}
+	})
+	return e
+}
+
+// election is one for the Lease ns/lease.
+func (e *turn) election() *election {
+	e.fences = append(e.fences, newFence())
+	const deadline = 40 * time.Second
+	return &election{
+		config: componentbaseconfig.LeaderElectionConfiguration{
+			LeaderElect: e.elect, ResourceNamespace: "ns", ResourceName: "lease",
+			LeaseDuration: metav1.Duration{Duration: deadline + e.writeEnds},
+			RenewDeadline: metav1.Duration{Duration: deadline},
+			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+		},
+		client: e.client, identity: "this process", fence: e.fence(), farewell: e.farewell,
+		lead: func(term context.Context) error {
+			close(e.led)
+			if e.lead != nil {
+				return e.lead(term)
+			}
+			<-term.Done()
+			return nil
+		},
+	}
+}
+
+// fence is that of the newest election.
+func (e *turn) fence() *fence { return e.fences[len(e.fences)-1] }
+
+// start runs one election until it is stopped.
+func (e *turn) start(t *testing.T) *turn { return e.begin(t, e.election().run) }
+
+// take runs elections whenever no foreign scheduler is there.
+func (e *turn) take(t *testing.T) *turn {
+	return e.begin(t, func(ctx context.Context) error { return takeTurns(ctx, ctx, e.foreign, e.election) })
+}
+
+func (e *turn) begin(t *testing.T, run func(context.Context) error) *turn {
+	ctx, stop := context.WithCancel(t.Context())
+	e.stop = stop
+	go func() { e.ended <- run(ctx) }()
+	time.Sleep(askAgain)
+	synctest.Wait()
+	return e
+}
+
+// leads reports whether it has begun to lead.
+func (e *turn) leads() bool {
+	select {
+	case <-e.led:
+		return true
+	default:
+		return false
+	}
+}
+
+// holder is who holds the lease, "" for nobody.
+func (e *turn) holder() string {
+	lease, err := e.client.CoordinationV1().Leases("ns").Get(context.Background(), "lease", metav1.GetOptions{})
+	if err != nil || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+func foreignLease(holder string) *coordinationv1.Lease {
+	seconds, now := int32(3600), metav1.NowMicro()
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "lease"}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now,
+	}}
+}

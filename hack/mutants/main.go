@@ -1,0 +1,195 @@
+// Command mutants measures whether the observer's rules would notice a wrong rule of
+// the product. It breaks the product's rules one at a time, as the tables
+// of this package list them, and runs the differential test against each. The tree is never changed: a broken
+// file is laid over the real one by `go test -overlay`.
+//
+//	make mutants            all mutants
+//	make mutants RUN=queue  those whose file or rule matches
+//
+// It fails when less than 90 % of the mutants are caught, and when a mutant does not
+// compile or its text is not found exactly once.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// judge is the package whose tests compare the product with the observer's rules.
+const judge = "./test/observer/differential"
+
+// least is the share of mutants, in percent, that must be caught.
+const least = 90
+
+// mutant is one wrong rule of the product.
+type mutant struct {
+	// file is relative to the root of the module.
+	file string
+	// old stands exactly once in the file, and new in its place.
+	old, new string
+	// breaks is the rule that no longer holds.
+	breaks string
+}
+
+func main() {
+	only := flag.String("run", "", "run the mutants whose file or rule matches this regular expression")
+	parallel := flag.Int("parallel", 2, "how many mutants run at the same time")
+	flag.Parse()
+	if err := run(*only, *parallel); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(only string, parallel int) error {
+	pattern, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	began := time.Now()
+	if output, err := test(context.Background(), ""); err != nil {
+		return fmt.Errorf("the tests fail without any mutant: %w\n%s", err, output)
+	}
+	var chosen []mutant
+	for _, m := range mutants {
+		if pattern.MatchString(m.file + " " + m.breaks) {
+			chosen = append(chosen, m)
+		}
+	}
+	survivors, err := try(chosen, scratch, parallel)
+	if err != nil {
+		return err
+	}
+	caught := len(chosen) - len(survivors)
+	fmt.Printf("mutants: %d of %d caught (%d %%) in %s\n", caught, len(chosen), 100*caught/max(1, len(chosen)), time.Since(began).Round(time.Second))
+	for _, m := range survivors {
+		fmt.Printf("survived: %s: %s\n", m.file, m.breaks)
+	}
+	if 100*caught < least*len(chosen) {
+		return fmt.Errorf("less than %d %% of the mutants are caught", least)
+	}
+	return nil
+}
+
+// try runs the tests against every mutant and returns those that they do not notice.
+func try(chosen []mutant, scratch string, parallel int) ([]mutant, error) {
+	var mu sync.Mutex
+	survived := make([]bool, len(chosen))
+	done := 0
+	group, ctx := errgroup.WithContext(context.Background())
+	group.SetLimit(parallel)
+	for i, m := range chosen {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			overlay, err := m.write(filepath.Join(scratch, fmt.Sprint(i)))
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", m.file, m.breaks, err)
+			}
+			output, err := test(ctx, overlay)
+			if strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]") {
+				return fmt.Errorf("%s: %s: does not compile:\n%s", m.file, m.breaks, output)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			verdict := "caught"
+			if survived[i] = err == nil; survived[i] {
+				verdict = "SURVIVED"
+			}
+			fmt.Printf("%3d/%d %-8s %-32s %s\n", done, len(chosen), verdict, m.file, m.breaks)
+			return ctx.Err()
+		})
+	}
+	err := group.Wait()
+	var survivors []mutant
+	for i, m := range chosen {
+		if survived[i] {
+			survivors = append(survivors, m)
+		}
+	}
+	return survivors, err
+}
+
+// root returns the folder of the module in which the program runs.
+func root() (string, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; folder != filepath.Dir(folder); folder = filepath.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder, nil
+		}
+	}
+	return "", errors.New("run it in the project")
+}
+
+// apply returns the path of the file and its broken content.
+func (m mutant) apply(root string) (file, content string, err error) {
+	file = filepath.Join(root, m.file)
+	bytes, err := os.ReadFile(file)
+	if err != nil {
+		return "", "", err
+	}
+	if n := strings.Count(string(bytes), m.old); n != 1 {
+		return "", "", fmt.Errorf("its text stands %d times in the file, not once: %s", n, m.old)
+	}
+	return file, strings.Replace(string(bytes), m.old, m.new, 1), nil
+}
+
+// write makes the broken file and the overlay that puts it in place of the real one.
+func (m mutant) write(folder string) (overlay string, err error) {
+	top, err := root()
+	if err != nil {
+		return "", err
+	}
+	file, content, err := m.apply(top)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", err
+	}
+	broken := filepath.Join(folder, filepath.Base(file))
+	if err := os.WriteFile(broken, []byte(content), 0o644); err != nil {
+		return "", err
+	}
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {file: broken}})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(folder, "overlay.json")
+	return overlay, os.WriteFile(overlay, replace, 0o644)
+}
+
+// test runs the differential test, with one seed for all mutants unless SEED names
+// another, and stops at the first difference.
+func test(ctx context.Context, overlay string) (output string, err error) {
+	args := []string{"test", "-vet=off", "-count=1", "-failfast", "-timeout=3m", "-ldflags=-s -w"}
+	if overlay != "" {
+		args = append(args, "-overlay="+overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, judge, "-rapid.nofailfile", "-rapid.shrinktime=1ms")...)
+	cmd.Env = append([]string{"SEED=1"}, os.Environ()...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"testing"
+)
+
+// TestEveryMutantFindsItsText: a rule that was rewritten takes its mutants along.
+func TestEveryMutantFindsItsText(t *testing.T) {
+	top, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[mutant]bool{}
+	for _, m := range mutants {
+		file, content, err := m.apply(top)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %s: %v", m.file, m.breaks, err)
+			continue
+		case m.old == m.new || seen[m]:
+			t.Errorf("%s: %s: breaks nothing of its own", m.file, m.breaks)
+		}
+		seen[m] = true
+		if _, err := parser.ParseFile(token.NewFileSet(), file, content, 0); err != nil {
+			t.Errorf("%s: %s: %v", m.file, m.breaks, err)
+		}
+	}
+}
+
+func TestAMutantWhoseTextIsGoneIsRefused(t *testing.T) {
+	top, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, old := range []string{"no such text", "func "} {
+		if _, _, err := (mutant{file: "internal/decision/pod.go", old: old, new: "x"}).apply(top); err == nil {
+			t.Errorf("%q was replaced", old)
+		}
+	}
+}

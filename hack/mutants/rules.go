@@ -1,0 +1,139 @@
+package main
+
+import "slices"
+
+// mutants are all wrong rules.
+var mutants = slices.Concat(decisionMutants, cardMutants, accountMutants, serviceTypeMutants)
+
+// The rules of package card: names, texts, nodes, inventory.
+var cardMutants = []mutant{
+	{"internal/card/name.go", `([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`, `([-A-Za-z0-9_.]{0,63}[A-Za-z0-9])?$`, "a model has at most 63 characters"},
+	{"internal/card/name.go", `([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`, `([-A-Za-z0-9_.]{0,62})?$`, "a model ends with a letter or digit"},
+	{"internal/card/name.go", `^mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}$`, `^mps-[0-9]{1,6}g\*1/[0-9]{1,4}$`, "a share is not cut into none"},
+	{"internal/card/name.go", `^mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}$`, `^mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,4}$`, "a card is cut into at most 9999 shares"},
+	{"internal/card/name.go", `^mig-([a-z0-9][-a-z0-9_.]{0,40})-mixed$`, `^mig-([a-z0-9][-a-z0-9_.]{0,41})-mixed$`, "a profile has at most 41 characters"},
+	{"internal/card/name.go", `		return m[1]`, `		return ""`, "slices of two profiles are no alternatives"},
+	{"internal/card/request.go", `name.Form() != names[0].Form() || name`, `name`, "a whole card and a share are no alternatives"},
+	{"internal/card/request.go", `		case slices.Contains(names, name):`, `		case false:`, "no alternative is named twice"},
+	{"internal/card/request.go", `	if len(parts) > MaxAlternatives {`, `	if len(parts) > MaxAlternatives+1 {`, "at most 16 alternatives"},
+	{"internal/card/request.go", `	if len(parts) > MaxAlternatives {`, `	if len(parts) >= MaxAlternatives {`, "16 alternatives are allowed"},
+	{"internal/card/request.go", `ParseName(strings.TrimSpace(part))`, `ParseName(part)`, "spaces around a name are ignored"},
+	{"internal/card/request.go", `	if len(text) > MaxRequestText {`, `	if len(text) > 9*MaxRequestText {`, "a request has at most 4 KiB"},
+	{"internal/card/request.go", `return t.Request.String() == request.String()`, `return t.Count < 0`, "no request of a job stands twice"},
+	{"internal/card/request.go", `return r.Any() || slices.Contains(r.names, name)`, `return slices.Contains(r.names, name)`, "a pod that names no card may run on any"},
+	{"internal/card/request.go", `return r.Any() || slices.Contains(r.names, name)`, `return r.Any() || slices.Contains(r.names[:1], name)`, "every alternative is allowed"},
+	{"internal/card/quota.go", `if _, twice := quota[name]; twice {`, `if _, twice := quota[name]; twice && count < 0 {`, "no card of a quota is named twice"},
+	{"internal/card/quota.go", `	case n < 0:`, `	case n < -1:`, "a quota is 0 or more"},
+	{"internal/card/quota.go", `	case n > int64(MaxCount):`, `	case n >= int64(MaxCount):`, "a quota may be a million"},
+	{"internal/card/quota.go", `	case n > int64(MaxCount):`, `	case n > int64(MaxCount)+1:`, "a quota is at most a million"},
+	{"internal/card/quota.go", `!errors.Is(err, io.EOF) {`, `errors.Is(err, io.ErrNoProgress) {`, "nothing follows the quota"},
+	{"internal/card/quota.go", `	if len(text) > MaxQuotaText {`, `	if len(text) > 9*MaxQuotaText {`, "a quota has at most 64 KiB"},
+	{"internal/card/quota.go", `		if entries == MaxQuotaEntries {`, `		if entries == MaxQuotaEntries+1 {`, "a quota has at most 256 entries"},
+	{"internal/card/quota.go", `count, err := parseCount(fmt.Sprint(key), string(value))`, `count, err := parseCount(fmt.Sprint(key), strings.Trim(string(value), "\""))`, "a count is a number, not a text"},
+	{"internal/card/node.go", `kind == "" || model == "" || `, `kind == "" || `, "an empty label names no model"},
+	{"internal/card/node.go", `if _, ok := labels[base+memorySuffix]; !ok {`, `if _, ok := labels[base+memorySuffix]; !ok && base == "" {`, "a model needs its memory label"},
+	{"internal/card/node.go", `|| strings.HasPrefix(key, migPrefix) {
+			continue`, `{
+			continue`, "labels of MIG profiles name no model"},
+	{"internal/card/node.go", `	switch len(products) {`, `	switch min(len(products), 1) {`, "a node with two models counts for none of them"},
+	{"internal/card/node.go", `		case p.vendor != migVendor && strings`, `		case strings`, "NVIDIA's network devices are no cards"},
+	{"internal/card/node.go", `		case resource == whole || resource == whole+sharedSuffix:`, `		case resource == whole:`, "shares of a node with two models are cards"},
+	{"internal/card/node.go", `base == migVendor+"/gpu" || `, ``, "NVIDIA's cards are cards before their node is labelled"},
+	{"internal/card/node.go", `hasLabelOf(node.Labels, base+".") && `, `hasLabelOf(nil, base+".") && `, "a resource beside a label of its name is a card"},
+	{"internal/card/node.go", `base := strings.TrimSuffix(string(resource), sharedSuffix)`, `base := string(resource)`, "shares are cards before their node is labelled"},
+	{"internal/card/node.go", `return (mib + 512) / 1024`, `return mib / 1024`, "the memory of a share is rounded to the nearest GiB"},
+	{"internal/card/node.go", `return (mib + 512) / 1024`, `return (mib + 1023) / 1024`, "the memory of a share is not rounded up"},
+	{"internal/card/node.go", `if err != nil || n < 1 || n > 9999 {`, `if err != nil || n < 0 || n > 9999 {`, "no share count of 0"},
+	{"internal/card/node.go", `if err != nil || n < 1 || n > 9999 {`, `if err != nil || n < 1 || n > 99999 {`, "no share count above 9999"},
+	{"internal/card/node.go", `return CountOf(node.Status.Allocatable[resource])`, `return CountOf(node.Status.Capacity[resource])`, "counts come from allocatable"},
+	{"internal/card/recognition.go", `		case r.product.vendor != migVendor:`, `		case false:`, "MIG slices are of NVIDIA's model"},
+	{"internal/card/recognition.go", `		case err != nil:`, `		case false && err != nil:`, "a profile that makes no card name is withheld"},
+	{"internal/card/recognition.go", `r.out.Model + "/mig-" + strings`, `"/mig-" + strings`, "a slice is named after its model"},
+	{"internal/card/recognition.go", `mib < 1 || mib`, `mib < 0 || mib`, "no share of a card without memory"},
+	{"internal/card/recognition.go", `r.out.Model, gib(mib), parts`, `r.out.Model, gib(mib), parts+1`, "a share says into how many its card is cut"},
+	{"internal/card/recognition.go", `	if r.special > 0 {`, `	if r.special > 99 {`, "beside slices or shares no other resource is the whole card"},
+	{"internal/card/recognition.go", `	switch len(candidates) {`, `	switch min(len(candidates), 1) {`, "of two candidates none is the card"},
+	{"internal/card/count.go", `		return MaxCount + 1`, `		return 0`, "an absurd count is more than any quota"},
+	{"internal/card/count.go", `return Count(quantity.Value())`, `return Count(quantity.MilliValue() / 1000)`, "part of a card is rounded up"},
+	{"internal/card/inventory.go", `inv.physical[h.Name].Add(h.Count)`, `h.Count`, "the cards of all nodes are added up"},
+	{"internal/card/inventory.go", `range known {`, `range known[:0] {`, "what was a card stays one"},
+	{"internal/card/inventory.go", `range node.Unnamed {`, `range node.Unnamed[:0] {`, "a resource that a node does not name is a card"},
+	{"internal/card/inventory.go", `		if h.Resource == resource {`, `		if h.Resource >= resource {`, "a resource has its own card on a node"},
+	{"internal/card/inventory.go", `func (i *Inventory) ResourcesOf(name Name) []corev1.ResourceName { return i.byName[name] }`, `func (i *Inventory) ResourcesOf(name Name) []corev1.ResourceName { return i.byName[name][:min(1, len(i.byName[name]))] }`, "a card may be requested by each of its resources"},
+	{"internal/card/inventory.go", `	for _, names := range inv.resources {
+		slices.Sort(names)
+	}
+`, ``, "the cards of a resource are sorted"},
+}
+
+// The rules of package account: the ledger and its gates.
+var accountMutants = []mutant{
+	{"internal/account/account.go", `	a.Gone(pod)
+	a.Refund(pod)
+	a.ledger[pod] = c`, `	a.Gone(pod)
+	a.ledger[pod] = c`, "charging again replaces"},
+	{"internal/account/account.go", `	a.Gone(pod)
+	a.Refund(pod)
+	a.ledger[pod] = c`, `	a.Refund(pod)
+	a.ledger[pod] = c`, "a pod that is charged does not end"},
+	{"internal/account/account.go", `q.cards[held.Name] = q.cards[held.Name].Sub(held.Count)`, `q.cards[held.Name] = q.cards[held.Name].Sub(1)`, "releasing gives back what was charged"},
+	{"internal/account/account.go", `	delete(a.ledger, pod)
+	q := a.queue(c.Queue)
+	q.pods--`, `	q := a.queue(c.Queue)
+	q.pods--`, "releasing twice gives back once"},
+	{"internal/account/account.go", `	q.milliCPU -= c.MilliCPU`, `	q.milliCPU -= 0`, "releasing gives back CPU"},
+	{"internal/account/account.go", `	q.memory += c.Memory`, `	q.memory += 0`, "memory is charged"},
+	{"internal/account/account.go", `func (a *Account) SetLimits(queue string, limits Limits) { a.queue(queue).limits = limits }`, `func (a *Account) SetLimits(queue string, limits Limits) { limits.AnyCard = false; a.queue(queue).limits = limits }`, "a queue without limits of cards has room for any"},
+	{"internal/account/gate.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) < q.limits.Cards[name]`, "a quota may be used up"},
+	{"internal/account/gate.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},
+	{"internal/account/gate.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},
+	{"internal/account/gate.go", `q.hasRoom(name, count) && !q.crowded(name)`, `q.hasRoom(name, count)`, "a queue waits while too many of its cards are ending"},
+	{"internal/account/gate.go", `		return count == 0
+	}`, `		return true
+	}`, "a queue that is not known has no cards"},
+	{"internal/account/gate.go", `return q.limits.AnyCard || count == 0 || q`, `return q.limits.AnyCard || q`, "no cards always fit"},
+	{"internal/account/gate.go", `Sum(used, ask) > limit`, `Sum(used, ask) >= limit`, "CPU and memory may be used up"},
+	{"internal/account/gate.go", `return ask > 0 && limit`, `return limit`, "what is not asked for is not refused"},
+	{"internal/account/gate.go", `Sum(used, ask) > limit`, `used > limit`, "CPU and memory never exceed their limits"},
+	{"internal/account/gate.go", `	for _, name := range ask.Names {
+		if a.FitsOn(queue`, `	for _, name := range ask.Names[:1] {
+		if a.FitsOn(queue`, "any alternative with room will do"},
+	{"internal/account/ending.go", `q.ending[name].count > q.limits.Cards[name]`, `q.ending[name].count >= q.limits.Cards[name]`, "as many cards as the quota may end at once"},
+	{"internal/account/ending.go", `	a.Gone(pod)
+	a.Refund(pod)
+	if len(c.Cards) == 0 {`, `	a.Gone(pod)
+	if len(c.Cards) == 0 {`, "what ends is not used"},
+	{"internal/account/ending.go", `	delete(a.ended, pod)`, ``, "what ended is gone once"},
+	{"internal/account/ending.go", `e.count = e.count.Sub(held.Count); e.count == 0`, `e.count = 0; e.count == 0`, "what ended gives back its own cards"},
+	{"internal/account/node.go", `used.Add(ask.Count) > q.limits.Cards[name] {`, `used.Add(ask.Count) >= q.limits.Cards[name] {`, "a quota may be used up on a node"},
+	{"internal/account/node.go", `!q.limits.AnyCard && used`, `used`, "a queue without limits has room on a node"},
+	{"internal/account/node.go", `		if short.Total > short.Limit {`, `		if short.Total >= short.Limit {`, "as many cards as the quota may end before a placement"},
+	{"internal/account/node.go", `	if exceeds(milliCPU, ask.MilliCPU, q.limits.MilliCPU) {`, `	if exceeds(milliCPU, 0, q.limits.MilliCPU) {`, "CPU is limited"},
+	{"internal/account/node.go", `	if exceeds(memory, ask.Memory, q.limits.Memory) {`, `	if exceeds(memory, 0, q.limits.Memory) {`, "memory is limited"},
+}
+
+// The rules of package servicetype: the matrix, the built-in types, owners.
+var serviceTypeMutants = []mutant{
+	{"internal/servicetype/matrix.go", `		Training:  {Reclaimable: true},`, `		Training:  {},`, "training is reclaimable"},
+	{"internal/servicetype/matrix.go", `		Inference: {ReclaimFrom: []string{Training}},`, `		Inference: {},`, "inference reclaims from training"},
+	{"internal/servicetype/matrix.go", `		Training:  {Reclaimable: true},`, `		Training:  {Reclaimable: true, ReclaimFrom: []string{Training}},`, "training reclaims from nobody"},
+	{"internal/servicetype/matrix.go", `slices.Contains(m[by].ReclaimFrom, from) && m[from].Reclaimable`, `slices.Contains(m[by].ReclaimFrom, from)`, "nothing is reclaimed from a type that is not reclaimable"},
+	{"internal/servicetype/matrix.go", `slices.Contains(m[by].ReclaimFrom, from) && m[from].Reclaimable`, `m[from].Reclaimable`, "a type reclaims only from those that it names"},
+	{"internal/servicetype/matrix.go", `return len(m[name].ReclaimFrom) > 0`, `return len(m[name].ReclaimFrom) >= 0`, "an unknown type takes nothing"},
+	{"internal/servicetype/servicetype.go", `Priority: 80000`, `Priority: 60000`, "queues of inference have priority 80000"},
+	{"internal/servicetype/servicetype.go", `Priority: 20000, Reclaimable: true`, `Priority: 20000, Reclaimable: false`, "queues of training are reclaimable"},
+	{"internal/servicetype/servicetype.go", `Priority: 80000, Reclaimable: false`, `Priority: 80000, Reclaimable: true`, "queues of inference are not reclaimable"},
+	{"internal/servicetype/owner.go", `[]string{"Deployment", "ReplicaSet"}`, `[]string{"ReplicaSet", "Deployment"}`, "the Deployment goes before its ReplicaSet"},
+	{"internal/servicetype/owner.go", ` && group == "apps" {`, ` {`, "only ReplicaSets of apps are a Deployment's"},
+	{"internal/servicetype/owner.go", `ofDeployment && owner.Kind == "ReplicaSet"`, `owner.Kind == "ReplicaSet" && (ofDeployment || true)`, "a ReplicaSet by itself is no Deployment"},
+	{"internal/servicetype/owner.go", `o[strings.TrimSuffix(kind+"."+group, ".")]`, `o[strings.TrimSuffix(kind+".none", ".")]`, "a kind with its group counts"},
+	{"internal/servicetype/owner.go", `		if name, ok := o[kind]; ok {`, `		if name, ok := o[kind+".none"]; ok {`, "a kind without a group counts"},
+	{"internal/servicetype/owner.go", `	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return ""
+	}`, `	if len(pod.OwnerReferences) == 0 {
+		return ""
+	}
+	owner := &pod.OwnerReferences[0]
+	_ = metav1.GetControllerOf`, "only the controller of a pod is its owner"},
+}

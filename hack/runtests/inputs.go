@@ -1,0 +1,299 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// inputs returns the files that decide the result of a stage, sorted:
+//
+//   - the sources of its test packages and of all packages of this module that they import,
+//     with what these embed;
+//   - the files, folders, programs and make targets that the tests, the packages under test/
+//     and the scripts they lead to name (a name counts when such a file exists), and those that
+//     the make targets of the stage name;
+//   - the inputs that the test packages keep under testdata, which go test and rapid play unnamed;
+//   - of every stage: the Makefile, and all go.mod and go.sum, which fix the versions of
+//     libraries and tools.
+//
+// Naming too many files costs a needless run. Naming too few would hide a failure: files that a
+// test opened without being listed here are kept in its record (record.go).
+func (p *project) inputs(s stage) []string {
+	f := &finder{project: p, found: map[string]bool{}, targets: map[string]bool{}}
+	for _, file := range p.files {
+		if base := path.Base(file); file == "Makefile" || base == "go.mod" || base == "go.sum" {
+			f.found[file] = true
+		}
+	}
+	for _, dir := range s.packages {
+		pkg := p.packages[dir]
+		f.addAll(pkg.testSources)
+		for _, file := range pkg.testSources {
+			f.scanGo(file)
+		}
+		f.addPackages(pkg.testDeps)
+		f.addFolder(path.Join(dir, "testdata", "fuzz"), "")
+		f.addFolder(path.Join(dir, "testdata", "rapid"), "")
+	}
+	for _, target := range slices.Concat(s.targets, s.needs) {
+		f.addTarget(target)
+	}
+	files := make([]string, 0, len(f.found))
+	for file := range f.found {
+		files = append(files, file)
+	}
+	slices.Sort(files)
+	return files
+}
+
+// finder collects files by what names them.
+type finder struct {
+	*project
+	found   map[string]bool
+	targets map[string]bool
+}
+
+func (f *finder) addAll(files []string) {
+	for _, file := range files {
+		f.add(file, "")
+	}
+}
+
+// add takes a file that another one names, and what it leads to.
+func (f *finder) add(file, namedBy string) {
+	if f.found[file] || !f.known[file] || path.Ext(file) == ".md" && path.Ext(namedBy) == ".md" {
+		return // a document that another one links to is not followed
+	}
+	f.found[file] = true
+	switch base := path.Base(file); {
+	case path.Ext(file) == ".sh" || base == "Dockerfile" || base == "kustomization.yaml":
+		f.scanText(file, withoutComments(f.read(file)))
+	case path.Ext(file) == ".md":
+		f.scanText(file, f.read(file))
+	case path.Ext(file) == ".go" && strings.HasPrefix(file, "test/") && !strings.HasSuffix(file, "_test.go"):
+		f.scanGo(file)
+	}
+}
+
+func (f *finder) addPackages(dirs []string) {
+	for _, dir := range dirs {
+		if pkg := f.packages[dir]; pkg != nil {
+			f.addAll(pkg.sources)
+		}
+	}
+}
+
+// addFolder takes what a folder holds. A program in it is its packages.
+func (f *finder) addFolder(dir, namedBy string) {
+	if pkg := f.packages[dir]; pkg != nil && pkg.main {
+		f.addAll(pkg.sources)
+		f.addPackages(pkg.deps)
+		return
+	}
+	for _, file := range f.below(dir) {
+		f.add(file, namedBy)
+	}
+}
+
+// addTarget takes what the recipe of a make target and of those it needs name.
+func (f *finder) addTarget(name string) {
+	target, ok := f.makefile[name]
+	if !ok || f.targets[name] {
+		return
+	}
+	f.targets[name] = true
+	for _, needed := range target.needs {
+		f.addTarget(needed)
+	}
+	f.scanText("Makefile", target.recipe)
+}
+
+func (f *finder) read(file string) string {
+	text, err := os.ReadFile(filepath.Join(f.root, file))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// scanGo takes what the string literals of a Go file name.
+func (f *finder) scanGo(file string) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(f.root, file), nil, parser.SkipObjectResolution)
+	if err != nil {
+		return // the compiler will say so
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch node := n.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.CallExpr:
+			parts := constants(node.Args)
+			if name, ok := node.Fun.(*ast.SelectorExpr); ok && name.Sel.Name == "Join" && len(parts) > 0 {
+				f.take(file, path.Join(parts...), true)
+			}
+			if slices.Contains(parts, "make") {
+				f.scanText(file, strings.Join(parts, " "))
+			}
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(node.Value); err == nil && node.Kind == token.STRING {
+				f.scanText(file, text)
+			}
+		}
+		return true
+	})
+}
+
+// constants are the string literals among the arguments of a call.
+func constants(args []ast.Expr) []string {
+	var parts []string
+	for _, arg := range args {
+		if literal, ok := arg.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			if text, err := strconv.Unquote(literal.Value); err == nil {
+				parts = append(parts, text)
+			}
+		}
+	}
+	return parts
+}
+
+var (
+	words       = regexp.MustCompile(`[A-Za-z0-9_.*/-]+`)
+	makeCommand = regexp.MustCompile(`\bmake((?: +[a-z][a-z0-9-]*)+)`)
+	// variables that stand for the project's folder in scripts and recipes.
+	rootVariable = regexp.MustCompile(`"?\$(\(CURDIR\)|\{?root\}?|\{?PWD\}?)"?/`)
+)
+
+// scanText takes what the words of a text name.
+func (f *finder) scanText(file, text string) {
+	text = rootVariable.ReplaceAllString(text, "")
+	for _, word := range words.FindAllString(text, -1) {
+		f.take(file, word, false)
+	}
+	for _, match := range makeCommand.FindAllStringSubmatch(text, -1) {
+		for target := range strings.FieldsSeq(match[1]) {
+			f.addTarget(target)
+		}
+	}
+}
+
+// take takes what a name in a file stands for: a file, a folder or a pattern of files, from the
+// project's folder or from that of the file. A single word names a folder only where it is
+// joined to a path, or in a script when the folder holds no Go packages: "test" is a word.
+func (f *finder) take(file, name string, joined bool) {
+	if strings.Trim(name, "./*") == "" {
+		return // a folder above, or everything
+	}
+	name = strings.TrimSuffix(strings.TrimPrefix(strings.TrimRight(name, "."), "./"), "/")
+	name = strings.TrimSuffix(name, "/...")
+	for _, candidate := range []string{path.Clean(name), path.Join(path.Dir(file), name)} {
+		switch {
+		case strings.HasPrefix(candidate, "..") || candidate == "." || path.IsAbs(candidate):
+		case f.known[candidate]:
+			f.add(candidate, file)
+		case strings.Contains(candidate, "*"):
+			for _, other := range f.files {
+				if matched, _ := path.Match(candidate, other); matched {
+					f.add(other, file)
+				}
+			}
+		case joined || strings.Contains(name, "/") || candidate != name || f.holdsNoPackages(candidate):
+			f.addFolder(candidate, file)
+		}
+	}
+}
+
+func (f *finder) holdsNoPackages(dir string) bool {
+	for other := range f.packages {
+		if other == dir || strings.HasPrefix(other, dir+"/") {
+			return false
+		}
+	}
+	return true
+}
+
+// withoutComments drops the lines of a script that are comments.
+func withoutComments(text string) string {
+	var kept []string
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// makeTarget is one rule of the Makefile.
+type makeTarget struct {
+	needs  []string
+	recipe string
+}
+
+var (
+	makeRule = regexp.MustCompile(`^([a-z][a-z0-9-]*):([^=#]*)(#.*)?$`)
+	makeText = regexp.MustCompile(`\$\(([A-Z_]+)\)`)
+)
+
+// parseMakefile reads the rules with plain names, and the texts between define and endef that
+// they use; `make -n` would leave out what is up to date.
+func parseMakefile(text string) map[string]makeTarget {
+	targets, texts := map[string]makeTarget{}, map[string]string{}
+	rule, defined := "", ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		match := makeRule.FindStringSubmatch(line)
+		switch name, defines := strings.CutPrefix(line, "define "); {
+		case defines:
+			defined = name
+		case line == "endef":
+			defined = ""
+		case defined != "":
+			texts[defined] += line + "\n"
+		case strings.HasPrefix(line, "\t") && rule != "":
+			target := targets[rule]
+			target.recipe += strings.TrimPrefix(line, "\t") + "\n"
+			targets[rule] = target
+		case match != nil:
+			rule = match[1]
+			targets[rule] = makeTarget{needs: strings.Fields(match[2])}
+		default:
+			rule = ""
+		}
+	}
+	for name, target := range targets {
+		target.recipe = makeText.ReplaceAllStringFunc(target.recipe, func(variable string) string {
+			if text, ok := texts[variable[2:len(variable)-1]]; ok {
+				return text
+			}
+			return variable
+		})
+		targets[name] = target
+	}
+	return targets
+}
+
+// isConcurrent reports whether a Go file starts goroutines, or uses channels or locks.
+func isConcurrent(file string) bool {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return false
+	}
+	found := slices.ContainsFunc(parsed.Imports, func(i *ast.ImportSpec) bool {
+		return i.Path.Value == `"sync"` || i.Path.Value == `"sync/atomic"`
+	})
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.GoStmt, *ast.ChanType, *ast.SelectStmt:
+			found = true
+		}
+		return !found
+	})
+	return found
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestRecordsAreKeptAndBounded(t *testing.T) {
+	b := recordBook{filepath.Join(t.TempDir(), "passed")}
+	for i := range keptRecords + 2 {
+		if err := b.add("olm", record{Commit: string(rune('a' + i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := b.read("olm")
+	if len(got) != keptRecords || got[0].Commit != string(rune('a'+keptRecords+1)) {
+		t.Errorf("kept %d records, the newest of commit %q", len(got), got[0].Commit)
+	}
+	if left, _ := filepath.Glob(filepath.Join(b.dir, "*.tmp")); len(left) > 0 {
+		t.Errorf("temporary files are left: %v", left)
+	}
+}
+
+func TestABrokenRecordIsNone(t *testing.T) {
+	b := recordBook{t.TempDir()}
+	if err := os.WriteFile(filepath.Join(b.dir, "olm.json"), []byte(`[{"Commit":`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.read("olm"); len(got) != 0 {
+		t.Errorf("read %v", got)
+	}
+}
+
+func TestWithoutACacheFolderNothingIsKept(t *testing.T) {
+	if err := (recordBook{}).add("olm", record{}); err != nil {
+		t.Error(err)
+	}
+	if got := (recordBook{}).read("olm"); got != nil {
+		t.Errorf("read %v", got)
+	}
+}
+
+// A file that a test opened, but that its sources do not name, decides the group from its first
+// run on.
+func TestARecordHoldsWhatTestsOpened(t *testing.T) {
+	root := t.TempDir()
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(root, "opened.txt"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	h := &hasher{root, fileHashes{}}
+	derived, err := h.hash(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plan{inputs: map[string]fileHashes{"olm": derived}, records: recordBook{t.TempDir()}, hasher: h}
+	if err := p.keep(outcome{stage: stage{name: "olm"}, opened: []string{"opened.txt", "opened.txt"}}); err != nil {
+		t.Fatal(err)
+	}
+	kept := p.records.read("olm")[0]
+	now := func() fileHashes {
+		hashes, err := (&hasher{root, fileHashes{}}).hash(kept.Opened)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hashes
+	}
+	if changed := kept.changedSince(now()); len(kept.Opened) != 1 || len(changed) != 0 {
+		t.Errorf("opened %v, changed %v", kept.Opened, changed)
+	}
+	write("two")
+	if changed := kept.changedSince(now()); len(changed) != 1 {
+		t.Errorf("changed %v, want opened.txt", changed)
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestVerdictFailsOnSkipsInCI(t *testing.T) {
+	p := &plan{stages: []stage{{name: "olm", group: true}}, choices: map[string]choice{"olm": {false, "no input has changed"}}}
+	passed := outcome{results: results{passed: 3}}
+	skips := outcome{results: results{passed: 3, skipped: []string{"test/olm TestX"}}}
+	for name, tc := range map[string]struct {
+		outcome outcome
+		inCI    bool
+		want    bool
+		says    string
+	}{
+		"passed":                {passed, true, true, "3 passed, 0 failed, 0 skipped"},
+		"skips at home":         {skips, false, true, "3 passed, 0 failed, 1 skipped"},
+		"skips in CI":           {skips, true, false, "1 tests were skipped"},
+		"names what skipped":    {skips, false, true, "skipped: test/olm TestX"},
+		"names what is not run": {passed, false, true, "not run: olm: no input has changed"},
+		"a stage that failed":   {outcome{stage: stage{name: "lint"}, err: errors.New("exit status 1")}, false, false, "failed: lint (exit status 1)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if ok := printVerdict(&out, []outcome{tc.outcome}, p, tc.inCI); ok != tc.want || !strings.Contains(out.String(), tc.says) {
+				t.Errorf("passed: %v, want %v, and %q in:\n%s", ok, tc.want, tc.says, out.String())
+			}
+		})
+	}
+}
+
+func TestStagesOverTheirBudgetAreNamed(t *testing.T) {
+	outcomes := []outcome{
+		{stage: stage{name: "unit"}, wall: 120 * time.Second},
+		{stage: stage{name: "lint"}, wall: 130 * time.Second},
+		{stage: stage{name: "new"}, wall: time.Hour},
+	}
+	var out bytes.Buffer
+	printStages(&out, outcomes, map[string]time.Duration{"unit": 100 * time.Second, "lint": 100 * time.Second}, time.Hour)
+	if want := "25 % over the budget of hack/runtests/budgets.txt: lint\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q is missing in:\n%s", want, out.String())
+	}
+}

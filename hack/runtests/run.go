@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"cardquota.dev/operator/internal/testing/child"
+)
+
+// outcome is how a stage ended.
+type outcome struct {
+	stage     stage
+	err       error
+	wall, cpu time.Duration
+	results   results
+	opened    []string
+}
+
+// runner runs stages of one checkout.
+type runner struct {
+	project *project
+	self    string // this program
+	dist    string // where logs and reports are left
+
+	printing sync.Mutex
+}
+
+// runStages runs the chosen stages, reports, and returns whether everything passed.
+func runStages(ctx context.Context, p *project, all bool, only []string) (bool, error) {
+	r, err := newRunner(p)
+	if err != nil {
+		return false, err
+	}
+	began := time.Now()
+	plan, err := r.plan(ctx, all, only)
+	if err != nil {
+		return false, err
+	}
+	plan.print(os.Stdout)
+	outcomes := []outcome{r.build(ctx, plan.chosen)}
+	if outcomes[0].err == nil {
+		outcomes = append(outcomes, r.runLanes(ctx, plan)...)
+	}
+	return r.report(outcomes, plan, time.Since(began))
+}
+
+func newRunner(p *project) (*runner, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	dist := filepath.Join(p.root, "dist")
+	return &runner{project: p, self: self, dist: dist}, os.MkdirAll(dist, 0o755)
+}
+
+// build makes what the stages need.
+func (r *runner) build(ctx context.Context, chosen []stage) outcome {
+	var targets []string
+	for _, s := range chosen {
+		for _, target := range s.needs {
+			if !slices.Contains(targets, target) {
+				targets = append(targets, target)
+			}
+		}
+	}
+	o := outcome{stage: stage{name: "build"}}
+	if len(targets) > 0 {
+		r.runCommand(ctx, &o, nil, "make", targets...)
+	}
+	return o
+}
+
+// runLanes runs the lanes beside each other, and the stages of each in their order. A failed
+// stage stops no other: one run shows everything that is broken.
+func (r *runner) runLanes(ctx context.Context, p *plan) []outcome {
+	var (
+		mu       sync.Mutex
+		outcomes []outcome
+		running  sync.WaitGroup
+	)
+	for _, l := range lanes {
+		running.Go(func() {
+			for _, s := range p.chosen {
+				if s.lane != l {
+					continue
+				}
+				o := r.runStage(ctx, s)
+				mu.Lock()
+				if s.group && o.err == nil && len(o.results.skipped) == 0 { // at once: the run may be ended
+					if err := p.keep(o); err != nil {
+						r.say(s.name, "its record was not kept: "+err.Error())
+					}
+				}
+				outcomes = append(outcomes, o)
+				mu.Unlock()
+			}
+		})
+	}
+	running.Wait()
+	return outcomes
+}
+
+func (r *runner) runStage(ctx context.Context, s stage) outcome {
+	o := outcome{stage: s}
+	if err := ctx.Err(); err != nil {
+		o.err = err
+		return o
+	}
+	r.say(s.name, "begins")
+	if len(s.targets) > 0 {
+		r.runCommand(ctx, &o, nil, "make", s.targets...)
+	} else {
+		r.runTests(ctx, &o)
+	}
+	verdict := "passed"
+	if o.err != nil {
+		verdict = "FAILED: " + o.err.Error()
+	}
+	r.say(s.name, fmt.Sprintf("%s after %s", verdict, o.wall.Round(time.Second/10)))
+	return o
+}
+
+// runTests runs go test for a stage.
+func (r *runner) runTests(ctx context.Context, o *outcome) {
+	s := o.stage
+	// Lint vets what is tested here.
+	args := []string{"test", "-json", "-vet=off", "-timeout=" + s.most.String()}
+	args = append(args, s.flags...)
+	env := slices.Clone(s.env)
+	switch {
+	case s.race && hasCompiler(ctx):
+		args = append(args, "-race")
+		env = append(env, "CGO_ENABLED=1")
+	case s.race:
+		r.say(s.name, "without the race detector, because there is no C compiler: apt-get install gcc")
+	case s.lane != background:
+		// Two suites of which some tests wait keep the API servers on two processors busy. How
+		// many clusters run at a time is limited for the whole machine by package cluster.
+		suites := max(2, runtime.NumCPU())
+		args = append(args, "-count=1", fmt.Sprintf("-p=%d", suites), fmt.Sprintf("-parallel=%d", 3*suites))
+	}
+	if s.run != "" {
+		args = append(args, "-run="+s.run)
+	}
+	if s.skip != "" {
+		args = append(args, "-skip="+s.skip)
+	}
+	// The garbage collector works less often, for more memory. Clusters keep it from the programs.
+	env = append(env, "GOGC=400")
+	temporary, err := openTempDir()
+	if err != nil {
+		o.err = err
+		return
+	}
+	defer func() { o.err = errors.Join(o.err, temporary.close()) }()
+	logs := filepath.Join(temporary.path, "logs")
+	if err := os.Mkdir(logs, 0o755); err != nil {
+		o.err = err
+		return
+	}
+	env = append(env, "GOTMPDIR="+temporary.path)
+	if !s.group { // real nodes of several runs know of each other by files in the common folder
+		env = append(env, "TMPDIR="+temporary.path)
+	}
+	args = append(args, "-exec="+r.self+" exec "+logs)
+	for _, dir := range s.packages {
+		args = append(args, "./"+dir)
+	}
+	log, err := os.Create(filepath.Join(r.dist, s.name+".json"))
+	if err != nil {
+		o.err = err
+		return
+	}
+	defer func() { _ = log.Close() }()
+	events, eventsEnd := io.Pipe()
+	followed := make(chan error, 1)
+	out := &prefixed{runner: r, name: s.name}
+	go func() {
+		var err error
+		o.results, err = follow(events, log, out, r.project.module)
+		followed <- err
+	}()
+	r.runCommand(ctx, o, &redirect{eventsEnd, env}, "go", args...)
+	_ = eventsEnd.Close()
+	o.err = errors.Join(o.err, <-followed)
+	if o.err == nil && o.results.passed == 0 {
+		o.err = errors.New("no test ran")
+	}
+	if o.opened, err = r.project.openedFiles(logs); err != nil {
+		o.err = errors.Join(o.err, err)
+	}
+}
+
+// hasCompiler reports whether there is a C compiler, which the race detector needs.
+func hasCompiler(ctx context.Context) bool {
+	compiler, err := output(ctx, "", "go", "env", "CC")
+	if err != nil {
+		return false
+	}
+	_, err = exec.LookPath(strings.TrimSpace(compiler))
+	return err == nil
+}
+
+// redirect is where a command's output goes and what is added to its environment.
+type redirect struct {
+	stdout io.Writer
+	env    []string
+}
+
+// runCommand runs a command of a stage and measures it with everything it starts. The kernel
+// ends it when this process is killed.
+func (r *runner) runCommand(ctx context.Context, o *outcome, to *redirect, name string, args ...string) {
+	if o.stage.lane == background && o.stage.name != "build" {
+		name, args = "nice", append([]string{"-n", "10", name}, args...)
+	}
+	began := time.Now()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = r.project.root
+	cmd.Env = os.Environ()
+	out := &prefixed{runner: r, name: o.stage.name}
+	cmd.Stdout, cmd.Stderr = out, out
+	if to != nil {
+		cmd.Stdout = to.stdout
+		cmd.Env = append(cmd.Env, to.env...)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	// The whole group is asked to end: clusters are taken down, temporary folders removed.
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	err := child.Start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	out.flush()
+	o.wall += time.Since(began)
+	if cmd.ProcessState != nil {
+		o.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	if err != nil {
+		o.err = fmt.Errorf("%s: %w", name, err)
+	}
+}
+
+// prefixed writes whole lines, each behind the name of its stage: lanes print at one time.
+type prefixed struct {
+	runner *runner
+	name   string
+	mu     sync.Mutex
+	rest   []byte
+}
+
+func (w *prefixed) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rest = append(w.rest, text...)
+	for {
+		advance, line, _ := bufio.ScanLines(w.rest, false)
+		if advance == 0 {
+			return len(text), nil
+		}
+		w.runner.say(w.name, string(line))
+		w.rest = w.rest[advance:]
+	}
+}
+
+func (w *prefixed) flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.rest) > 0 {
+		w.runner.say(w.name, string(w.rest))
+		w.rest = nil
+	}
+}
+
+func (r *runner) say(name, line string) {
+	r.printing.Lock()
+	defer r.printing.Unlock()
+	fmt.Printf("%-14s| %s\n", name, line)
+}
+
+// commitCount is the number of commits of the checkout, for the rotation.
+func commitCount(ctx context.Context, root string) int {
+	text, err := output(ctx, root, "git", "rev-list", "--count", "HEAD")
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(text))
+	return n
+}

@@ -1,0 +1,326 @@
+// Package stampedbuild tests how hack/stamped-build.sh keeps what is built.
+package stampedbuild
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cardquota.dev/operator/internal/testing/missing"
+)
+
+// clone is a project with one script that builds. The script starts the file "begun", and ends
+// when the file "go on" is there.
+type clone struct {
+	*testing.T
+	root string
+	env  []string
+}
+
+const script = `#!/usr/bin/env bash
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/stamped-build.sh"
+build() {
+	echo run >>"$BUILDS"
+	mktemp -d >/dev/null
+	echo half >"$out/program"
+	until [ -e "$GO_ON" ]; do sleep 0.02; done
+	cp "$root/source" "$out/program"
+	mkdir "$out/manifests"
+	echo manifest >"$out/manifests/one.yaml"
+}
+stamped_build fake 'the program' "$root/source"
+link_into "$root/bin/programs"
+`
+
+// world is what clones of one user share.
+type world struct {
+	*testing.T
+	dir string
+}
+
+func newWorld(t *testing.T) world {
+	t.Parallel()
+	if _, err := exec.LookPath("flock"); err != nil {
+		missing.Skip(t, err)
+	}
+	w := world{t, t.TempDir()}
+	w.letBuildsEnd()
+	return w
+}
+
+func (w world) cache() string  { return filepath.Join(w.dir, "cache") }
+func (w world) goOn() string   { return filepath.Join(w.dir, "go-on") }
+func (w world) builds() string { return filepath.Join(w.dir, "builds") }
+
+func (w world) letBuildsEnd() {
+	w.Helper()
+	write(w.T, w.goOn(), "")
+}
+
+func (w world) letBuildsHang() {
+	w.Helper()
+	if err := os.Remove(w.goOn()); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// built is how often a build was begun.
+func (w world) built() int {
+	text, _ := os.ReadFile(w.builds())
+	return strings.Count(string(text), "run")
+}
+
+func (w world) clone() clone {
+	w.Helper()
+	root := w.TempDir()
+	for _, name := range []string{"../folders.sh", "../stamped-build.sh"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			w.Fatal(err)
+		}
+		write(w.T, root+"/hack/"+filepath.Base(name), string(text))
+	}
+	write(w.T, root+"/hack/build-fake.sh", script)
+	write(w.T, filepath.Join(root, "source"), "first")
+	scratch := filepath.Join(w.dir, "tmp")
+	if err := os.MkdirAll(scratch, 0o755); err != nil {
+		w.Fatal(err)
+	}
+	return clone{w.T, root, append(os.Environ(),
+		"XDG_CACHE_HOME="+w.cache(), "GO_ON="+w.goOn(), "BUILDS="+w.builds(), "TMPDIR="+scratch)}
+}
+
+// start begins the script in a process group of its own.
+func (c clone) start() (*exec.Cmd, *strings.Builder) {
+	c.Helper()
+	var out strings.Builder
+	command := exec.Command("bash", c.root+"/hack/build-fake.sh")
+	command.Env, command.Stdout, command.Stderr = c.env, &out, &out
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() { _ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) })
+	return command, &out
+}
+
+// builds runs the script to its end and returns what it says.
+func (c clone) builds() string {
+	c.Helper()
+	command, out := c.start()
+	if err := command.Wait(); err != nil {
+		c.Fatalf("%v: %s", err, out)
+	}
+	return out.String()
+}
+
+// holds checks that the program is linked into ./bin with this content.
+func (c clone) holds(want string) {
+	c.Helper()
+	got, err := os.ReadFile(filepath.Join(c.root, "bin", "programs", "program"))
+	if err != nil || string(got) != want {
+		c.Errorf("the program is %q (%v), want %q", got, err, want)
+	}
+	if _, err := os.Stat(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml")); err != nil {
+		c.Error(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for a state.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not after a minute: %s", what)
+		}
+	}
+}
+
+// entries are the files and folders below a folder whose base name begins with prefix.
+func entries(t *testing.T, folder, prefix string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err == nil && strings.HasPrefix(filepath.Base(path), prefix) {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestWhatIsBuiltIsKeptForEveryClone(t *testing.T) {
+	w := newWorld(t)
+	first, second := w.clone(), w.clone()
+	if said := first.builds(); !strings.Contains(said, "build: the program ready") {
+		t.Errorf("the first build says %q", said)
+	}
+	first.holds("first")
+	for _, c := range []clone{first, second} {
+		if said := c.builds(); said != "" {
+			t.Errorf("without anything to build the script says %q", said)
+		}
+		c.holds("first")
+	}
+	if w.built() != 1 {
+		t.Errorf("built %d times, want once", w.built())
+	}
+	write(t, filepath.Join(second.root, "source"), "second")
+	second.builds()
+	second.holds("second")
+	first.holds("first")
+	write(t, filepath.Join(second.root, "source"), "first")
+	second.builds()
+	second.holds("first")
+	if w.built() != 2 {
+		t.Errorf("built %d times, want twice: a result of before is there still", w.built())
+	}
+}
+
+func TestAKilledBuildLeavesNothing(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"interrupted": syscall.SIGINT, "terminated": syscall.SIGTERM, "killed": syscall.SIGKILL} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.clone()
+			w.letBuildsHang()
+			command, out := c.start()
+			eventually(t, "the build writes", func() bool { return len(entries(t, w.cache(), "program")) > 1 })
+			if err := syscall.Kill(-command.Process.Pid, signal); err != nil {
+				t.Fatal(err)
+			}
+			if err := command.Wait(); err == nil {
+				t.Errorf("a build that was %s ends as if it had succeeded: %s", name, out)
+			}
+			if kept := entries(t, w.cache(), "fake-"); len(kept) > 0 {
+				t.Errorf("counts as built: %v", kept)
+			}
+			if left := entries(t, w.cache(), "tmp."); len(left) > 0 && signal != syscall.SIGKILL {
+				t.Errorf("left behind: %v", left)
+			}
+			w.letBuildsEnd()
+			c.builds()
+			c.holds("first")
+			left := slices.Concat(entries(t, w.dir, "tmp."), entries(t, c.root, "tmp."))
+			if len(left) > 0 {
+				t.Errorf("left behind after the next build: %v", left)
+			}
+		})
+	}
+}
+
+func TestTwoClonesDoNotBuildTheSameAtOnce(t *testing.T) {
+	w := newWorld(t)
+	first, second := w.clone(), w.clone()
+	w.letBuildsHang()
+	one, saidOne := first.start()
+	eventually(t, "the first builds", func() bool { return w.built() == 1 })
+	two, saidTwo := second.start()
+	waiting := filepath.Join(w.cache(), "cardquota", "programs", ".lock-fake")
+	eventually(t, "the second waits", func() bool { return holders(t, waiting, two.Process.Pid) })
+	w.letBuildsEnd()
+	if err := errors.Join(one.Wait(), two.Wait()); err != nil {
+		t.Fatal(err, saidOne, saidTwo)
+	}
+	if !strings.Contains(saidTwo.String(), "waiting for another build") || w.built() != 1 {
+		t.Errorf("built %d times, want once; the second says %q", w.built(), saidTwo)
+	}
+	first.holds("first")
+	second.holds("first")
+}
+
+// holders reports whether a process has a file open.
+func holders(t *testing.T, file string, pid int) bool {
+	t.Helper()
+	folder := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	open, _ := os.ReadDir(folder)
+	return slices.ContainsFunc(open, func(e os.DirEntry) bool {
+		target, _ := os.Readlink(filepath.Join(folder, e.Name()))
+		return target == file
+	})
+}
+
+func TestWithoutACacheTheResultStaysInBin(t *testing.T) {
+	for name, env := range map[string][]string{
+		"no home":             {"HOME=", "XDG_CACHE_HOME="},
+		"a home that is none": {"HOME=/dev/null", "XDG_CACHE_HOME="},
+		"another user's":      {"HOME=/dev/null", "XDG_CACHE_HOME=/proc/1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.clone()
+			gocache := filepath.Join(w.dir, "go")
+			c.env = append(c.env, append(env, "GOCACHE="+gocache, "GOPATH="+gocache)...)
+			c.builds()
+			c.builds()
+			c.holds("first")
+			if kept := entries(t, filepath.Join(c.root, "bin"), "fake-"); len(kept) != 1 || w.built() != 1 {
+				t.Errorf("built %d times, kept %v, want one below ./bin", w.built(), kept)
+			}
+		})
+	}
+}
+
+func TestAResultThatLostAFileIsBuiltAgain(t *testing.T) {
+	w := newWorld(t)
+	c := w.clone()
+	c.builds()
+	if err := os.Remove(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	c.builds()
+	c.holds("first")
+	write(t, filepath.Join(c.root, "bin", "programs", "program"), "") // through the link
+	c.builds()
+	c.holds("first")
+	if w.built() != 3 {
+		t.Errorf("built %d times, want three times", w.built())
+	}
+}
+
+func TestWhatWasNotUsedForAMonthGoes(t *testing.T) {
+	w := newWorld(t)
+	c := w.clone()
+	c.builds()
+	old := entries(t, w.cache(), "fake-")
+	recent := filepath.Join(w.cache(), "cardquota", "programs", "other-1")
+	write(t, filepath.Join(recent, "program"), "")
+	for folder, age := range map[string]int{old[0]: 32, recent: 29} {
+		then := time.Now().AddDate(0, 0, -age)
+		if err := os.Chtimes(folder, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(c.root, "source"), "second")
+	c.builds()
+	c.holds("second")
+	if _, err := os.Stat(old[0]); !os.IsNotExist(err) {
+		t.Errorf("%s was not used for 32 days and is there still", old[0])
+	}
+	if _, err := os.Stat(recent); err != nil {
+		t.Errorf("used 29 days ago: %v", err)
+	}
+}

@@ -1,0 +1,161 @@
+package capacitycard
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// tasks lists the tasks of the session in one of the states, by UID.
+func (l *life) tasks(states ...api.TaskStatus) []*api.TaskInfo {
+	var found []*api.TaskInfo
+	for _, job := range l.ssn.Jobs {
+		for _, task := range job.Tasks {
+			if len(states) == 0 || slices.Contains(states, task.Status) {
+				found = append(found, task)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *api.TaskInfo) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	return found
+}
+
+// asked is what a pod says: how many cards, and which models may be its.
+func asked(pod *corev1.Pod) (cards int, names string) {
+	quantity := pod.Spec.Containers[0].Resources.Requests[gpu]
+	return int(quantity.Value()), pod.Annotations["volcano.sh/card.name"]
+}
+
+// holds is the rule of what counts: pods that run or are on their way to a node,
+// those that this session promised one, and those that an earlier session
+// evicts while the API server has not deleted them.
+func (l *life) holds(task *api.TaskInfo) bool {
+	switch task.Status {
+	case api.Allocated, api.Pipelined, api.Binding, api.Bound, api.Running:
+		return true
+	case api.Releasing:
+		return l.leaving[task.Pod.UID]
+	}
+	return false
+}
+
+// ends is the rule of what ends: pods that are being deleted on their node and
+// have not finished, whatever Volcano calls them, and those that this session
+// evicted.
+func (l *life) ends(task *api.TaskInfo) bool {
+	return task.Status == api.Releasing && !l.holds(task) && task.NodeName != "" && task.Pod.Status.Phase != corev1.PodSucceeded
+}
+
+// queueOf is the queue that a task's PodGroup is in.
+func (l *life) queueOf(task *api.TaskInfo) string {
+	return l.groups[strings.TrimPrefix(string(task.Job), "ns/")].Spec.Queue
+}
+
+// payer is the queue that pays for a task: that of its PodGroup when this session
+// places it; then the one that paid for it on its node, else the one of its
+// binding, else that of its PodGroup, as far as they exist.
+func (l *life) payer(task *api.TaskInfo) string {
+	uid, queue := task.Pod.UID, l.queueOf(task)
+	switch last := l.paid[uid]; {
+	case task.Status == api.Allocated || task.Status == api.Pipelined:
+	case last.node == task.NodeName && l.queues[last.queue] != nil:
+		queue = last.queue
+	case l.queues[l.written[uid]] != nil:
+		queue = l.written[uid]
+	}
+	l.paid[uid] = payment{queue, task.NodeName}
+	return queue
+}
+
+// modelOf is the card a task is on: its node's, or while that has no label the
+// one it was charged last.
+func (l *life) modelOf(task *api.TaskInfo) string {
+	if model := l.models[task.NodeName]; model != "" {
+		l.last[task.Pod.UID] = model
+	}
+	return l.last[task.Pod.UID]
+}
+
+// used counts what every queue uses of every model, and what of it ends.
+func (l *life) used() map[use]int {
+	sums := map[use]int{}
+	for _, task := range l.tasks() {
+		if task.Status == api.Pending {
+			delete(l.paid, task.Pod.UID) // it is placed anew
+		}
+		if holds, ends := l.holds(task), l.ends(task); holds || ends {
+			cards, _ := asked(task.Pod)
+			sums[use{l.payer(task), l.modelOf(task), ends}] += cards
+		}
+	}
+	return sums
+}
+
+// use is a queue and a model, of what is used or what ends.
+type use struct {
+	queue, model string
+	ends         bool
+}
+
+// mayUse tells whether a task may be placed on a node while so much is in use.
+func (l *life) mayUse(task *api.TaskInfo, node string, used map[use]int) bool {
+	cards, names := asked(task.Pod)
+	queue, model := l.queueOf(task), l.models[node]
+	if l.quotas[queue] == nil || cards == 0 {
+		return l.quotas[queue] != nil
+	}
+	return model != "" && (names == "" || strings.Contains(names, model)) &&
+		used[use{queue, model, false}]+cards <= l.quotas[queue][model] && used[use{queue, model, true}] <= l.quotas[queue][model]
+}
+
+// check compares the books with the recount.
+func (l *life) check(t *rapid.T) {
+	pods, used := map[string]int{}, l.used()
+	for _, task := range l.tasks() {
+		charge := l.plugin.account.Charged(string(task.UID))
+		if l.holds(task) != (charge != nil) {
+			t.Fatalf("%s is %s on %q, evicted before: %v, and is charged %+v", task.UID, task.Status, task.NodeName, l.leaving[task.Pod.UID], charge)
+		}
+		if charge != nil {
+			pods[l.payer(task)]++
+		}
+	}
+	for queue := range l.queues {
+		limits := l.plugin.account.Limits(queue)
+		check.Must(t, len(limits.Cards) == len(l.quotas[queue]), "queue %s is limited to %v, its quota is %v", queue, limits.Cards, l.quotas[queue])
+		for _, model := range []string{"A", "B"} {
+			if got, want := int(l.plugin.account.Used(queue, card.Name(model))), used[use{queue, model, false}]; got != want {
+				t.Fatalf("queue %s uses %d of %s, a recount says %d", queue, got, model, want)
+			}
+			if got, _ := l.plugin.account.Ending(queue, card.Name(model)); int(got) != used[use{queue, model, true}] {
+				t.Fatalf("%d of %s of queue %s end, a recount says %d", got, model, queue, used[use{queue, model, true}])
+			}
+		}
+		milliCPU, memory := l.plugin.account.UsedCPUMemory(queue)
+		check.Must(t, milliCPU == int64(pods[queue])*1000 && memory == int64(pods[queue])<<30,
+			"queue %s uses %dm CPU and %d bytes for %d pods of 1 CPU and 1Gi", queue, milliCPU, memory, pods[queue])
+	}
+}
+
+// grewWithinQuota checks that what is in use grew only where it is within the
+// quota and no more than that ends, since so much was in use.
+func (l *life) grewWithinQuota(t *rapid.T, before map[use]int) {
+	after := l.used()
+	for u, used := range after {
+		if u.ends || used <= before[u] {
+			continue
+		}
+		if ending := after[use{u.queue, u.model, true}]; ending > l.quotas[u.queue][u.model] {
+			t.Fatalf("queue %s uses %d of %s after %d while %d end, its quota is %d", u.queue, used, u.model, before[u], ending, l.quotas[u.queue][u.model])
+		}
+		if used > l.quotas[u.queue][u.model] {
+			t.Fatalf("queue %s uses %d of %s after %d, its quota is %d", u.queue, used, u.model, before[u], l.quotas[u.queue][u.model])
+		}
+	}
+}

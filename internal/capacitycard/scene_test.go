@@ -1,0 +1,254 @@
+package capacitycard
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
+	"volcano.sh/volcano/pkg/scheduler/actions/enqueue"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+const gpu = session.GPU
+
+// scene is a cluster with a scheduler process of its own, and the plugin of the
+// session that is open.
+type scene struct {
+	*session.Cluster
+	t    testing.TB
+	m    *memory
+	p    *plugin
+	args framework.Arguments
+}
+
+// newScene returns a scene of texts as package session reads them.
+func newScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *scene {
+	s := &scene{Cluster: session.New(text, changes...), t: t, m: newMemory()}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// add adds a text to the scene.
+func (s *scene) add(text string, changes ...func(*corev1.Pod)) *scene {
+	s.Add(text, changes...)
+	return s
+}
+
+// with sets the arguments of the plugin.
+func (s *scene) with(args framework.Arguments) *scene {
+	s.args = args
+	return s
+}
+
+// open closes the session that is open, and opens the next one.
+func (s *scene) open(configurations ...conf.Configuration) *scene {
+	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
+		s.p = s.m.newPlugin(a)
+		return s.p
+	})
+	s.Open([][]string{{"priority", "gang", PluginName, "predicates"}}, map[string]framework.Arguments{PluginName: s.args}, configurations...)
+	return s
+}
+
+// run opens the next session, in which jobs are admitted and pods placed.
+func (s *scene) run() *scene {
+	s.open().Run(enqueue.New(), allocate.New())
+	return s
+}
+
+// evict opens the next session, in which pods are placed and an action evicts.
+// Of pods the first is the oldest.
+func (s *scene) evict(action framework.Action, configurations ...conf.Configuration) *scene {
+	for i, pod := range s.Pods {
+		pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC))
+	}
+	s.open(configurations...).Run(allocate.New(), action)
+	return s
+}
+
+// reopen opens another session on what the first one has, as if Volcano had handed
+// it out again.
+func (s *scene) reopen() *scene {
+	s.p = s.m.newPlugin(s.args)
+	s.p.OnSessionOpen(s.Ssn)
+	return s
+}
+
+// list puts pods into the pod lister and takes stock again, as the next session
+// would.
+func (s *scene) list(pods ...*corev1.Pod) {
+	s.t.Helper()
+	for _, pod := range pods {
+		check.NoError(s.t, s.Ssn.InformerFactory().Core().V1().Pods().Informer().GetIndexer().Add(pod))
+	}
+	s.p.openBooks()
+}
+
+// used is how many cards a queue uses.
+func (s *scene) used(queue, name string) int { return int(s.p.account.Used(queue, card.Name(name))) }
+
+// tide is what the session says to an action that takes cards back.
+func (s *scene) tide() *Tide {
+	s.t.Helper()
+	rules, ok := s.m.tideOf(s.Ssn)
+	check.Must(s.t, ok, "the session has no rules")
+	return rules
+}
+
+// on returns how many pods of a job are placed on each node, as "a:2 b:1".
+func (s *scene) on(job string) string {
+	count := map[string]int{}
+	for _, task := range s.Job(job).Tasks {
+		if api.AllocatedStatus(task.Status) {
+			count[task.NodeName]++
+		}
+	}
+	var words []string
+	for _, node := range slices.Sorted(maps.Keys(count)) {
+		words = append(words, fmt.Sprintf("%s:%d", node, count[node]))
+	}
+	return strings.Join(words, " ")
+}
+
+// why is what the pods of a job are told.
+func (s *scene) why(job string) string {
+	var reasons []string
+	for _, fit := range s.Job(job).NodesFitErrors {
+		reasons = append(reasons, fit.Error())
+	}
+	return strings.Join(reasons, "\n")
+}
+
+// tells reports whether what is said holds what is wanted, nothing when that is "".
+func tells(said, want string) bool { return strings.Contains(said, want) && (want != "" || said == "") }
+
+// expect compares who goes and who is promised a node, each as session.Spell reads it.
+func (s *scene) expect(wantGoes, wantPromised string) {
+	s.t.Helper()
+	goes, promised := s.Outcome()
+	check.That(s.t, goes == session.Spell(wantGoes) && promised == session.Spell(wantPromised),
+		"%q go and %q are promised nodes, want %q and %q", goes, promised, wantGoes, wantPromised)
+}
+
+// queue changes a queue before the session opens.
+func (s *scene) queue(name string, change func(*v1beta1.Queue)) *scene {
+	for _, queue := range s.Queues {
+		if queue.Name == name {
+			change(queue)
+		}
+	}
+	return s
+}
+
+// annotate sets an annotation of a pod.
+func annotate(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations[key] = value }
+}
+
+// requests has a pod ask for so much of a resource.
+func requests(name corev1.ResourceName, quantity string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests[name] = amount(quantity) }
+}
+
+// deleted has a pod end within an hour.
+func deleted(p *corev1.Pod) {
+	now, hour := metav1.Now(), int64(3600)
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, &hour
+}
+
+func oneJob(t testing.TB) *scene {
+	return newScene(t, `node a A; node b B; queue q {"A":4}; j q 1: a*2`)
+}
+
+func TestQuotaIsEnforcedByTheCardAPodLandsOn(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ quota, job, want, why string }{
+		"what fits runs": {`{"A":4}`, "1: -*2 cards=2", "a:2", ""},
+		"the third pod waits although cards are free": {`{"A":4}`, "1: -*3 cards=2", "a:2",
+			"Queue <q> has insufficient <A> quota: requested <2>, total would be <6>, but capability is <4>"},
+		"a gang that does not fit starts nothing":          {`{"A":4}`, "3: -*3 cards=2", "", "requested <2>, total would be <6>, but capability is <4>"},
+		"quota for another model does not help":            {`{"B":8}`, "1: -", "", "requested <1>, total would be <1>, but capability is <0>"},
+		"without card.name only cards with quota are used": {`{"B":2}`, "1: -*3 card=-", "b:2", "capability is <2>"},
+		"alternatives use both quotas and no more":         {`{"A":1,"B":2}`, "1: -*5 card=A|B", "a:1 b:2", "the other card it may use has no more room"},
+		"running pods count":                               {`{"A":4}`, "1: a*3 -*2", "a:4", "total would be <5>"},
+		"a lowered quota kills nothing and starts nothing": {`{"A":1}`, "1: a*3 -", "a:3", "total would be <4>"},
+		"an unreadable quota withholds everything":         {`{"A":1.5}`, "1: -", "", "invalid volcano.sh/card.quota"},
+		"an unmanaged queue has no cards":                  {`-`, "1: -", "", "capability is <0>"},
+		"a bad card.name is refused with the reason":       {`{"A":8}`, "1: - card=A_B", "", "must be a label value"},
+	}) {
+		s := newScene(t, "node a A; node b B; queue q "+tc.quota+"; j q "+tc.job).run()
+		check.Equal(t, "placed", tc.want, s.on("j"))
+		got := s.why("j")
+		check.That(t, tells(got, tc.why), "reasons %q, want %q", got, tc.why)
+	}
+}
+
+func TestPredicateAloneKeepsTheQuota(t *testing.T) {
+	s := newScene(t, `node a A; node b B; queue q {"A":1}; j q 1: a -`).run()
+	for node, code := range map[string]int{"a": api.Unschedulable, "b": api.UnschedulableAndUnresolvable} {
+		var fit *api.FitError
+		check.That(t, errors.As(s.p.predicate(s.Task("j-1"), s.Ssn.Nodes[node]), &fit) && fit.Status[0].Code == code,
+			"node %s: %+v, want code %d: a full quota is Unschedulable, another card is unresolvable", node, fit, code)
+	}
+}
+
+func TestEnqueue(t *testing.T) {
+	const announced = `j q 2: phase=Pending least=2 request={"A":2}`
+	for t, tc := range check.Cases(t, map[string]struct {
+		quota, jobs string
+		args        framework.Arguments
+		why         string // "" for admitted
+	}{
+		"a vcjob that fits":                             {`{"A":2}`, announced, nil, ""},
+		"a vcjob without pods is told why":              {`{"A":3}`, `j q 5: phase=Pending least=5 request={"A":5}`, nil, "Queue <q> has insufficient <A> quota: requested <5>, total would be <5>, but capability is <3>"},
+		"only the minimum is asked for":                 {`{"A":3}`, `j q 3: phase=Pending least=3 request={"A":5}`, nil, ""},
+		"what was admitted before is reserved":          {`{"A":3}`, announced + `; i q 2: least=2 request={"A":2}`, nil, "total would be <4>"},
+		"over-commitment admits more than it gives":     {`{"A":3}`, `j q 5: phase=Pending least=5 request={"A":5}`, framework.Arguments{"overCommitFactor": 2}, ""},
+		"without card.request any card with quota":      {`{"B":2}`, "j q 2: phase=Pending least=2", nil, ""},
+		"without card.request and without quota":        {`{"B":1}`, "j q 2: phase=Pending least=2", nil, "<A|B>"},
+		"a Deployment's pods tell, one by one":          {`{"A":1}`, "j q 1: phase=Pending least=1 -*4", nil, ""},
+		"elastic pods make way for the next":            {`{"A":2}`, "j q 1: phase=Pending least=1 -; i q 1: a*2 least=1", nil, ""},
+		"a bad card.request is refused with the reason": {`{"A":8}`, `j q 1: phase=Pending least=1 request={"A":0.5}`, nil, "write a whole number"},
+		"CPU beyond the capability":                     {`{} cpu=0.5`, "j q 1: phase=Pending least=0", nil, "insufficient CPU quota: requested <1000m>"},
+	}) {
+		s := newScene(t, "node a A; node b B; queue q "+tc.quota+";"+tc.jobs).with(tc.args).run()
+		job := s.Job("j")
+		got := job.PodGroup.Status.Phase == "Inqueue"
+		check.That(t, got == (tc.why == "") && tells(job.JobFitErrors, tc.why), "admitted %v, reason %q, want %q", got, job.JobFitErrors, tc.why)
+		check.That(t, tc.why == "" || told(job.PodGroup, job.JobFitErrors),
+			"the PodGroup's conditions do not tell why: %v", job.PodGroup.Status.Conditions)
+	}
+}
+
+func TestCardPodsAreFreeOfCPULimitsWhenConfigured(t *testing.T) {
+	for unlimited, want := range map[bool]string{false: "", true: "a:1"} {
+		s := newScene(t, `node a A; queue q {"A":8} cpu=; j q 1: - least=1`).with(framework.Arguments{"cardUnlimitedCpuMemory": unlimited}).run()
+		check.Equal(t, fmt.Sprintf("cardUnlimitedCpuMemory %v: placed", unlimited), want, s.on("j"))
+	}
+}
+
+func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
+	s := newScene(t, `node a A; queue bad nonsense; queue full {"A":1}; queue q {"A":2}
+		a bad 1: -; b full 1: -*3; j q 1: -*2; l lost 1: -`).run()
+	for job, want := range map[string]string{"a": "", "b": "a:1", "j": "a:2"} {
+		check.Equal(t, fmt.Sprintf("of job %s is placed", job), want, s.on(job))
+	}
+}
+
+func TestInvalidArgumentsAdmitNothing(t *testing.T) {
+	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -`).with(framework.Arguments{"overCommitFactor": 0.5}).run()
+	check.Equal(t, "placed with invalid arguments", "", s.on("j"))
+}

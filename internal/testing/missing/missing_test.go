@@ -1,0 +1,42 @@
+package missing
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// direct finds a skip of a test that does not go through this package. What rapid
+// skips, with a *rapid.T, is a draw and no test.
+var direct = regexp.MustCompile(`\bt\.Skip(f|Now)?\(`)
+
+// rapidFiles are the files in which t is a *rapid.T where it skips.
+var rapidFiles = map[string]bool{
+	"internal/capacitycard/statement_test.go": true,
+	"internal/schedulerconf/property_test.go": true,
+}
+
+func TestEverySkipNamesWhatIsMissing(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	files := 0
+	for _, top := range []string{"api", "cmd", "internal", "test", "hack"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			files++
+			text, err := os.ReadFile(path)
+			name, _ := filepath.Rel(root, path)
+			line := direct.Find(text)
+			check.That(t, line == nil || rapidFiles[filepath.ToSlash(name)], "%s calls %s…): call missing.Skip", name, line)
+			return err
+		})
+		check.NoError(t, err)
+	}
+	check.That(t, files >= 100, "only %d test files were read", files)
+}

@@ -1,0 +1,329 @@
+// Package script makes the objects of tests that tell in a text, step by step, what
+// happens in a cluster. It knows no rule of card quota, so that the observer may use it.
+package script
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+)
+
+// Namespace is where all pods and PodGroups are.
+const Namespace = "test"
+
+// Began is when CardQuotas were created and pods deleted.
+var Began = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+
+var models = strings.NewReplacer("H200", "NVIDIA-H200", "RTX4090", "NVIDIA-GeForce-RTX-4090")
+
+// Steps are the words of a text, one step a line or between semicolons. H200 and
+// RTX4090 stand for the whole names of these cards.
+func Steps(text string) [][]string {
+	var steps [][]string
+	for _, step := range strings.FieldsFunc(models.Replace(text), func(r rune) bool { return r == '\n' || r == ';' }) {
+		if words := strings.Fields(step); len(words) > 0 {
+			steps = append(steps, words)
+		}
+	}
+	return steps
+}
+
+// Objects are those that the steps have named so far.
+type Objects struct {
+	defaults map[string]string
+	known    map[string]client.Object
+}
+
+// New knows no object yet. The defaults are options of each new one, by its kind.
+func New(defaults map[string]string) *Objects { return &Objects{defaults, map[string]client.Object{}} }
+
+// Object makes the object of a kind and name, or changes it when it is known. An
+// option is name=value; "" leaves a field out. One with a slash is an annotation.
+func (o *Objects) Object(kind, name string, options ...string) client.Object {
+	object, known := o.known[kind+"/"+name]
+	if !known {
+		object = newObject(kind, name)
+		o.known[kind+"/"+name] = object
+		options = append(strings.Fields(o.defaults[kind]), options...)
+	}
+	for _, option := range options {
+		option, value, _ := strings.Cut(option, "=")
+		label, isLabel := strings.CutPrefix(option, "label:")
+		switch name, isResource := strings.CutPrefix(option, "resource:"); {
+		case isResource:
+			setQuantity(resourcesOf(object), corev1.ResourceName(name), value)
+		case isLabel:
+			object.SetLabels(withEntry(object.GetLabels(), label, value))
+		case strings.Contains(option, "/"):
+			object.SetAnnotations(withEntry(object.GetAnnotations(), option, value))
+		case option == "deleted":
+			object.SetDeletionTimestamp(&metav1.Time{Time: Began})
+		default:
+			setOption(object, option, value)
+		}
+	}
+	return object.DeepCopyObject().(client.Object)
+}
+
+// Pod is Object for a pod.
+func (o *Objects) Pod(name string, options ...string) *corev1.Pod {
+	return o.Object("pod", name, options...).(*corev1.Pod)
+}
+
+// Queue is Object for a queue.
+func (o *Objects) Queue(name string, options ...string) *v1beta1.Queue {
+	return o.Object("queue", name, options...).(*v1beta1.Queue)
+}
+
+func newObject(kind, name string) client.Object {
+	switch kind {
+	case "pod":
+		return builder.Pod(Namespace, name).Obj()
+	case "group":
+		return builder.PodGroup(Namespace, name).Obj()
+	case "queue":
+		return builder.Queue(name).Obj()
+	case "node":
+		return builder.Node(name).Obj()
+	case "quota":
+		return builder.CardQuota(name).Created(Began).Obj()
+	case "class":
+		return builder.PriorityClass(name, 0)
+	case "namespace":
+		return builder.Namespace(name)
+	}
+	panic("no kind " + kind)
+}
+
+func resourcesOf(object client.Object) *corev1.ResourceList {
+	switch object := object.(type) {
+	case *corev1.Pod:
+		return &object.Spec.Containers[0].Resources.Requests
+	case *corev1.Node:
+		return &object.Status.Allocatable
+	case *v1beta1.PodGroup:
+		if object.Spec.MinResources == nil {
+			object.Spec.MinResources = &corev1.ResourceList{}
+		}
+		return object.Spec.MinResources
+	}
+	return &object.(*v1beta1.Queue).Spec.Capability
+}
+
+func setQuantity(list *corev1.ResourceList, name corev1.ResourceName, value string) {
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	if delete(*list, name); value != "" {
+		(*list)[name] = resource.MustParse(value)
+	}
+}
+
+func withEntry(values map[string]string, key, value string) map[string]string {
+	if values == nil {
+		values = map[string]string{}
+	}
+	if delete(values, key); value != "" {
+		values[key] = value
+	}
+	return values
+}
+
+// setOption changes what an option means for a kind.
+func setOption(object client.Object, option, value string) {
+	annotate := func(key string) { object.SetAnnotations(withEntry(object.GetAnnotations(), key, value)) }
+	switch name, isResource := resources[option]; object := object.(type) {
+	case *v1alpha1.CardQuota:
+		setCardQuota(object, option, value)
+	case *schedulingv1.PriorityClass:
+		object.Value = int32(parseNumber(value))
+	case *corev1.Namespace:
+		object.Labels = withEntry(object.Labels, option, value)
+	default:
+		if key, isAnnotation := annotations[option]; isAnnotation {
+			value = quotaJSON(value)
+			annotate(key)
+		} else if isResource {
+			setQuantity(resourcesOf(object), name, value)
+		} else {
+			setField(object, option, value)
+		}
+	}
+}
+
+var resources = map[string]corev1.ResourceName{"cards": builder.GPU, "cpu": "cpu", "memory": "memory", "pods": "pods"}
+
+var annotations = map[string]string{
+	"card": v1alpha1.AnnotationCardName, "in": v1alpha1.AnnotationQueueName, "group": v1alpha1.AnnotationPodGroup,
+	"charged": v1alpha1.AnnotationChargedQueue, "type": v1alpha1.AnnotationServiceType, "quota": v1alpha1.AnnotationCardQuota,
+	"allocated": v1alpha1.AnnotationCardAllocated, "request": v1alpha1.AnnotationCardRequest, "for": v1alpha1.AnnotationNamespaceSelector,
+}
+
+// quotaJSON writes "A:2,B:1" as a JSON object, and leaves every other text alone.
+func quotaJSON(value string) string {
+	if !strings.Contains(value, ":") || strings.HasPrefix(value, "{") {
+		return value
+	}
+	var entries []string
+	for _, entry := range strings.Split(value, ",") {
+		name, count, _ := strings.Cut(entry, ":")
+		entries = append(entries, fmt.Sprintf("%q:%s", name, count))
+	}
+	return "{" + strings.Join(entries, ",") + "}"
+}
+
+func parseNumber(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func setField(object client.Object, option, value string) {
+	switch object := object.(type) {
+	case *corev1.Pod:
+		setPod(object, option, value)
+	case *corev1.Node:
+		switch option {
+		case "model":
+			object.Labels = withEntry(withEntry(object.Labels, "nvidia.com/gpu.product", value), "nvidia.com/gpu.memory", strings.Repeat("1024", min(1, len(value))))
+		case "ready":
+			object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionStatus(value)}}
+		case "cordoned":
+			object.Spec.Unschedulable = true
+		case "tainted":
+			object.Spec.Taints = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}}
+		default:
+			panic("a node has no " + option)
+		}
+	case *v1beta1.Queue:
+		switch option {
+		case "priority":
+			object.Spec.Priority = int32(parseNumber(value))
+		case "reclaimable":
+			reclaimable := value == "true"
+			object.Spec.Reclaimable = &reclaimable
+		case "state":
+			object.Status.State = v1beta1.QueueState(value)
+		default:
+			panic("a queue has no " + option)
+		}
+	case *v1beta1.PodGroup:
+		setPodGroup(object, option, value)
+	}
+}
+
+func setPodGroup(g *v1beta1.PodGroup, option, value string) {
+	switch option {
+	case "queue":
+		g.Spec.Queue = value
+	case "members":
+		g.Spec.MinMember = int32(parseNumber(value))
+	case "tasks":
+		g.Spec.MinTaskMember = map[string]int32{}
+		for _, task := range strings.Split(value, ",") {
+			name, least, _ := strings.Cut(task, ":")
+			g.Spec.MinTaskMember[name] = int32(parseNumber(least))
+		}
+	case "class":
+		g.Spec.PriorityClassName = value
+	case "phase":
+		g.Status.Phase = v1beta1.PodGroupPhase(value)
+	case "says":
+		g.Status.Conditions = []v1beta1.PodGroupCondition{{Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Message: value}}
+	default:
+		panic("a PodGroup has no " + option)
+	}
+}
+
+func setPod(p *corev1.Pod, option, value string) {
+	switch option {
+	case "on":
+		p.Spec.NodeName = value
+	case "phase":
+		p.Status.Phase = corev1.PodPhase(value)
+	case "scheduler":
+		p.Spec.SchedulerName = value
+	case "class":
+		p.Spec.PriorityClassName = value
+	case "selector":
+		key, wanted, _ := strings.Cut(value, "=")
+		p.Spec.NodeSelector = map[string]string{key: wanted}
+	case "owner":
+		controller := true
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: value, Controller: &controller}}
+	case "priority":
+		priority := int32(parseNumber(value))
+		p.Spec.Priority = &priority
+	case "grace":
+		seconds := parseNumber(value)
+		p.Spec.TerminationGracePeriodSeconds = &seconds
+	case "created":
+		p.CreationTimestamp = metav1.NewTime(Began.Add(time.Duration(parseNumber(value)) * time.Second))
+	case "preempts":
+		policy := corev1.PreemptionPolicy(value)
+		p.Spec.PreemptionPolicy = &policy
+	case "gated":
+		if p.Spec.SchedulingGates = nil; value != "no" {
+			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}}
+		}
+	case "says":
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: value},
+		}
+	case "evicted": // as Volcano marks it, by an action
+		const preempted = "volcano: preempting to accommodate a higher priority pod"
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: preempted},
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Evict", Message: "Pod is evicted, because of " + value},
+		}
+	default:
+		panic("a pod has no " + option)
+	}
+}
+
+// setCardQuota changes a CardQuota of one card, H200; all but limit, in and created
+// are its status.
+func setCardQuota(q *v1alpha1.CardQuota, option, value string) {
+	card := models.Replace("H200")
+	status := func() *v1alpha1.CardStatus {
+		if len(q.Status.Cards) == 0 {
+			q.Status.Cards = []v1alpha1.CardStatus{{Name: card, Quota: q.Spec.Cards[0].Quota, Physical: 8}}
+		}
+		return &q.Status.Cards[0]
+	}
+	switch option {
+	case "limit":
+		q.Spec.Cards = []v1alpha1.CardSpec{{Name: card, Quota: parseNumber(value)}}
+	case "in":
+		q.Spec.QueueName = value
+	case "created":
+		q.CreationTimestamp = metav1.NewTime(Began.Add(time.Duration(parseNumber(value)) * time.Second))
+	case "used":
+		status().Used = parseNumber(value)
+	case "free":
+		status().Free = parseNumber(value)
+	case "pending":
+		status().Pending = parseNumber(value)
+	case "over":
+		status().OverQuotaBy = parseNumber(value)
+	case "cpu":
+		q.Status.CPU = &v1alpha1.ResourceStatus{Used: resource.MustParse(value)}
+	case "memory":
+		q.Status.Memory = &v1alpha1.ResourceStatus{Used: resource.MustParse(value)}
+	default:
+		panic("a CardQuota has no " + option)
+	}
+}

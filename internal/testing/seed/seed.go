@@ -1,0 +1,121 @@
+// Package seed gives random tests their seed. Each run draws a new one and logs
+// the command that repeats it; the environment variable SEED sets it.
+package seed
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// variable is the environment variable that sets the seed of every random test.
+const variable = "SEED"
+
+// draws is the environment variable that sets how often a property is drawn; rapid draws it a
+// hundred times unless told.
+const draws = "DRAWS"
+
+// rapidSeed is the flag from which rapid reads the seed of a property.
+const rapidSeed = "rapid.seed"
+
+// rapidChecks is the flag that sets how often rapid draws.
+const rapidChecks = "rapid.checks"
+
+// oneProperty guards rapid's flags, which hold for the whole process.
+var oneProperty sync.Mutex
+
+// Check checks a property as rapid.Check does. What a failure keeps under
+// testdata/rapid is drawn again by every later run.
+func Check(t *testing.T, property func(*rapid.T)) {
+	t.Helper()
+	oneProperty.Lock()
+	defer oneProperty.Unlock()
+	// Rapid's own messages name its flag; a seed that is set there holds too.
+	if flag.Lookup(rapidSeed).Value.String() == "0" {
+		setRapidSeed(t, draw(t))
+		defer setRapidSeed(t, 0)
+	}
+	setDraws(t)
+	rapid.Check(t, property)
+}
+
+// setDraws obeys the environment, unless rapid's flag says how often.
+func setDraws(t *testing.T) {
+	given := os.Getenv(draws)
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name == rapidChecks {
+			given = ""
+		}
+	})
+	if given == "" {
+		return
+	}
+	if err := flag.Set(rapidChecks, given); err != nil {
+		t.Fatalf("%s: %v", draws, err)
+	}
+}
+
+// Rand returns a source of random numbers for a test that is no property.
+func Rand(t testing.TB) *rand.Rand {
+	t.Helper()
+	return rand.New(rand.NewPCG(draw(t), 0))
+}
+
+// draw returns the seed of a test and logs the command that repeats it.
+func draw(t testing.TB) uint64 {
+	t.Helper()
+	seed := 1 + rand.Uint64N(1<<32) // rapid takes 0 for unset
+	if given := os.Getenv(variable); given != "" {
+		var err error
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil || seed == 0 {
+			t.Fatalf("%s must be a whole number from 1, not %q", variable, given)
+		}
+	}
+	t.Logf("to repeat: %s=%d go test %s -run '%s'%s", variable, seed, testedPackage(), runPattern(t.Name()), rapidFlags())
+	return seed
+}
+
+func setRapidSeed(t *testing.T, seed uint64) {
+	t.Helper()
+	if err := flag.Set(rapidSeed, strconv.FormatUint(seed, 10)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testedPackage returns the import path of the package whose tests run.
+func testedPackage() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "."
+	}
+	return strings.TrimSuffix(info.Path, ".test")
+}
+
+// runPattern returns the value of -run that matches one test, quoted for a shell.
+func runPattern(test string) string {
+	levels := strings.Split(test, "/")
+	for i, level := range levels {
+		levels[i] = "^" + strings.ReplaceAll(regexp.QuoteMeta(level), "'", ".") + "$"
+	}
+	return strings.Join(levels, "/")
+}
+
+// rapidFlags returns the flags of this run that change what rapid draws.
+func rapidFlags() string {
+	var flags strings.Builder
+	flag.Visit(func(f *flag.Flag) {
+		if strings.HasPrefix(f.Name, "rapid.") && f.Name != rapidSeed {
+			fmt.Fprintf(&flags, " -%s=%s", f.Name, f.Value)
+		}
+	})
+	return flags.String()
+}

@@ -1,0 +1,245 @@
+// Package session writes a cluster down as text and opens sessions of Volcano's
+// scheduler on it, with Volcano's own cache, for tests.
+package session
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/metrics"
+	"volcano.sh/volcano/pkg/scheduler/plugins"
+	"volcano.sh/volcano/pkg/scheduler/util"
+
+	"cardquota.dev/operator/internal/testing/builder"
+)
+
+func init() {
+	options.Default()
+	options.ServerOpts.PercentageOfNodesToFind = 100 // as cmd/scheduler sets it
+	options.ServerOpts.SchedulerNames = []string{"volcano"}
+	metrics.InitKubeSchedulerRelatedMetrics()
+}
+
+// Cluster is what the API server knows, Volcano's cache of it, and the session
+// that is open.
+type Cluster struct {
+	Nodes  []*corev1.Node
+	Queues []*v1beta1.Queue
+	Groups []*v1beta1.PodGroup
+	Pods   []*corev1.Pod
+	// Namespaces are those that the session's lister knows.
+	Namespaces []*corev1.Namespace
+	// Now is when the cluster was written down.
+	Now time.Time
+	// ID is in the UID of each object: no two clusters have the same ones.
+	ID int64
+
+	// Cache is nil until Begin.
+	Cache *cache.SchedulerCache
+	// Evicted receives the names of pods that Volcano asks to evict.
+	Evicted chan string
+	// Ssn is the session that is open, nil when none is.
+	Ssn *framework.Session
+}
+
+var clusters atomic.Int64
+
+// New makes a cluster of a text; see Add.
+func New(text string, changes ...func(*corev1.Pod)) *Cluster {
+	c := &Cluster{ID: clusters.Add(1), Now: time.Now().Truncate(time.Second), Evicted: make(chan string, 1000)}
+	return c.Add(text, changes...)
+}
+
+// PodsOf makes the pods of a text that the cluster does not know.
+func (c *Cluster) PodsOf(text string, changes ...func(*corev1.Pod)) []*corev1.Pod {
+	return (&Cluster{ID: c.ID, Now: c.Now}).Add(text, changes...).Pods
+}
+
+func (c *Cluster) uid(name string) types.UID { return types.UID(fmt.Sprintf("w%d-%s", c.ID, name)) }
+
+// evictor receives what Volcano's cache asks the API server to evict.
+type evictor chan string
+
+func (e evictor) Evict(pod *corev1.Pod, _ string) error {
+	e <- pod.Name
+	return nil
+}
+
+// Begin hands the cluster to a new cache, with priority classes low and high. It
+// has no workers: nothing happens beside the test.
+func (c *Cluster) Begin() {
+	c.Cache = cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(1000), evictor(c.Evicted), &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
+	for name, value := range map[string]int32{"low": 20000, "high": 80000} {
+		c.Cache.AddPriorityClass(builder.PriorityClass(name, value))
+	}
+	for _, namespace := range c.Namespaces {
+		if err := c.Cache.SharedInformerFactory().Core().V1().Namespaces().Informer().GetIndexer().Add(namespace); err != nil {
+			panic(err)
+		}
+	}
+	for _, node := range c.Nodes {
+		if err := c.Cache.AddOrUpdateNode(node); err != nil {
+			panic(err)
+		}
+	}
+	for _, queue := range c.Queues {
+		c.Cache.AddQueueV1beta1(queue)
+	}
+	for _, group := range c.Groups {
+		c.Cache.AddPodGroupV1beta1(group)
+	}
+	for _, pod := range c.Pods {
+		c.Cache.AddPod(pod.DeepCopy())
+	}
+}
+
+// Open opens the next session with a configuration that names plugins, tier by
+// tier. Arguments are those of a plugin, by its name.
+func (c *Cluster) Open(tiers [][]string, arguments map[string]framework.Arguments, configurations ...conf.Configuration) *framework.Session {
+	c.Close()
+	if c.Cache == nil {
+		c.Begin()
+	}
+	var configured []conf.Tier
+	for _, names := range tiers {
+		var tier conf.Tier
+		for _, name := range names {
+			option := conf.PluginOption{Name: name, Arguments: arguments[name]}
+			if no := false; !slices.Contains([]string{"capacity-card", "conformance"}, name) {
+				option.EnabledPreemptable, option.EnabledReclaimable = &no, &no
+			}
+			if no := false; name == "gang" { // else preempt never looks inside a job that has its minimum
+				option.EnabledJobStarving = &no
+			}
+			plugins.ApplyPluginConfDefaults(&option)
+			tier.Plugins = append(tier.Plugins, option)
+		}
+		configured = append(configured, tier)
+	}
+	c.Ssn = framework.OpenSession(c.Cache, configured, configurations)
+	return c.Ssn
+}
+
+// Close closes the session, if one is open.
+func (c *Cluster) Close() {
+	if c.Ssn != nil {
+		framework.CloseSession(c.Ssn)
+		c.Ssn = nil
+	}
+}
+
+// Run lets actions have the session.
+func (c *Cluster) Run(actions ...framework.Action) {
+	conf.EnabledActionMap = map[string]bool{"enqueue": true, "allocate": true}
+	for _, action := range actions {
+		conf.EnabledActionMap[action.Name()] = true
+	}
+	for _, action := range actions {
+		action.Initialize()
+		action.Execute(c.Ssn)
+		action.UnInitialize()
+	}
+}
+
+// Update changes a pod, and tells the cache as an informer does.
+func (c *Cluster) Update(name string, change func(*corev1.Pod)) {
+	pod := c.Pod(name)
+	old := pod.DeepCopy()
+	change(pod)
+	c.Cache.UpdatePod(old, pod.DeepCopy())
+}
+
+// Pod finds a pod by its name.
+func (c *Cluster) Pod(name string) *corev1.Pod {
+	i := slices.IndexFunc(c.Pods, func(pod *corev1.Pod) bool { return pod.Name == name })
+	if i < 0 {
+		panic("no pod " + name)
+	}
+	return c.Pods[i]
+}
+
+// Job finds a job of the session by its name, nil when there is none.
+func (c *Cluster) Job(name string) *api.JobInfo {
+	for _, job := range c.Ssn.Jobs {
+		if job.Name == name {
+			return job
+		}
+	}
+	return nil
+}
+
+// Task finds a task of the session by the name of its pod, nil when there is none.
+func (c *Cluster) Task(name string) *api.TaskInfo {
+	for _, job := range c.Ssn.Jobs {
+		for _, task := range job.Tasks {
+			if task.Name == name {
+				return task
+			}
+		}
+	}
+	return nil
+}
+
+// In lists the tasks that the session has in a status, by name.
+func (c *Cluster) In(status api.TaskStatus) []*api.TaskInfo {
+	var found []*api.TaskInfo
+	for _, job := range c.Ssn.Jobs {
+		for _, task := range job.TaskStatusIndex[status] {
+			found = append(found, task)
+		}
+	}
+	slices.SortFunc(found, func(a, b *api.TaskInfo) int { return strings.Compare(a.Name, b.Name) })
+	return found
+}
+
+// Names writes tasks as "a b c", with the node of those that were placed in the
+// session.
+func Names(tasks []*api.TaskInfo) string {
+	names := make([]string, len(tasks))
+	for i, task := range tasks {
+		names[i] = task.Name
+		if slices.Contains([]api.TaskStatus{api.Pipelined, api.Binding, api.Allocated}, task.Status) {
+			names[i] += "@" + task.NodeName
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// Outcome returns who goes, and who is promised a node.
+func (c *Cluster) Outcome() (goes, promised string) {
+	return Names(c.In(api.Releasing)), Names(c.In(api.Pipelined))
+}
+
+// Spell writes "a*2 b@n*2" out as "a-0 a-1 b-0@n b-1@n", sorted.
+func Spell(short string) string {
+	var words []string
+	for _, word := range strings.Fields(short) {
+		name, times, many := strings.Cut(word, "*")
+		if !many {
+			words = append(words, word)
+			continue
+		}
+		name, node, placed := strings.Cut(name, "@")
+		for i := range number(times) {
+			word := fmt.Sprintf("%s-%d", name, i)
+			if placed {
+				word += "@" + node
+			}
+			words = append(words, word)
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}

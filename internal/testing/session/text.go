@@ -1,0 +1,235 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/testing/builder"
+)
+
+// GPU is the resource of a card.
+const GPU = builder.GPU
+
+// Add adds what a text says, one statement a line or between semicolons:
+//
+//	node NAME[,NAME] MODEL [CARDS]           8 cards unless told; the model "-" leaves a node unlabelled
+//	queue NAME QUOTA [PRIORITY] [TYPE] …     the quota "-" leaves a queue unmanaged; keeps, gives, closed, cpu=, for=, parent=
+//	ns NAME TEAM                             a namespace that the session's lister knows, labelled with its team
+//	NAME QUEUE MIN: NODE[*N] -[*N] …         a PodGroup, its pods on nodes, and those that wait
+//
+// After its pods a job may say cards= (1), card= (A), request=, least= (the cards
+// of minResources), phase=, class=, priority=, ran=, type=, ns=, by= (the
+// scheduler), vcjob, tasks=, protected and protectedgroup. Changes are made to each pod of the text.
+func (c *Cluster) Add(text string, changes ...func(*corev1.Pod)) *Cluster {
+	for _, statement := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == ';' }) {
+		words := strings.Fields(statement)
+		if len(words) == 0 {
+			continue
+		}
+		switch words[0] {
+		case "node":
+			for _, name := range strings.Split(words[1], ",") {
+				c.Nodes = append(c.Nodes, Node(name, words[2], number(append(words, "8")[3])))
+			}
+		case "queue":
+			c.addQueue(words[1:])
+		case "ns":
+			c.Namespaces = append(c.Namespaces, Namespace(words[1], words[2]))
+		default:
+			c.addJob(words, changes)
+		}
+	}
+	return c
+}
+
+func number(word string) int {
+	n, err := strconv.Atoi(word)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// Node makes a node with cards of a model.
+func Node(name, model string, cards int) *corev1.Node {
+	return builder.Node(name).GPUs(strings.TrimPrefix(model, "-"), cards).Label(corev1.LabelHostname, name).Obj()
+}
+
+// Namespace makes a namespace that is labelled with a team.
+func Namespace(name, team string) *corev1.Namespace { return builder.Namespace(name, "team", team) }
+
+// Queue makes an open queue with a quota, unless that is "-".
+func Queue(name, quota string) *v1beta1.Queue {
+	return builder.Queue(name).Quota(strings.TrimPrefix(quota, "-")).Capability("100", "1Ti").With(annotated).Obj()
+}
+
+// annotated lets a test write annotations.
+func annotated[Object metav1.Object](object Object) {
+	if object.GetAnnotations() == nil {
+		object.SetAnnotations(map[string]string{})
+	}
+}
+
+// addQueue adds a queue, or replaces the one of its name.
+func (c *Cluster) addQueue(words []string) {
+	q := Queue(words[0], words[1])
+	gives := func(does bool) { q.Spec.Reclaimable = &does }
+	for _, word := range words[2:] {
+		option, value, _ := strings.Cut(word, "=")
+		switch priority, err := strconv.Atoi(word); {
+		case err == nil:
+			q.Spec.Priority = int32(priority)
+		case word == "gives" || word == "keeps":
+			gives(word == "gives")
+		case word == "closed":
+			q.Status.State = v1beta1.QueueStateClosed
+		case option == "cpu" && value == "":
+			q.Spec.Capability = nil
+		case option == "cpu":
+			q.Spec.Capability["cpu"] = resource.MustParse(value)
+		case option == "for":
+			q.Annotations["volcano.sh/namespace-selector"] = value
+		case option == "parent":
+			q.Spec.Parent = value
+		default:
+			q.Annotations["volcano.sh/service.type"] = word
+			if q.Spec.Reclaimable == nil {
+				gives(word != "inference")
+			}
+		}
+	}
+	c.Queues = append(slices.DeleteFunc(c.Queues, func(other *v1beta1.Queue) bool { return other.Name == q.Name }), q)
+}
+
+// job is what a statement says of a PodGroup and its pods.
+type job struct {
+	group                        *v1beta1.PodGroup
+	nodes, tasks                 []string
+	cards, card, kind, scheduler string
+	ran                          time.Duration
+	priority                     *int32
+	isVCJob, isProtected         bool
+}
+
+// addJob adds a PodGroup with its pods. They are called job-0, job-1 … in the
+// order of the text.
+func (c *Cluster) addJob(words []string, changes []func(*corev1.Pod)) {
+	name := words[0]
+	j := &job{cards: "1", card: "A", scheduler: "volcano", group: builder.PodGroup("ns", name).UID(c.uid(name)).With(annotated).
+		Queue(words[1]).MinMember(int32(number(strings.TrimSuffix(words[2], ":")))).Phase(v1beta1.PodGroupInqueue).Obj()}
+	for _, word := range words[3:] {
+		j.read(word)
+	}
+	c.Groups = append(c.Groups, j.group)
+	for i, node := range j.nodes {
+		pod := c.podOf(j, i, node)
+		for _, change := range changes {
+			change(pod)
+		}
+		c.Pods = append(c.Pods, pod)
+	}
+}
+
+// read reads a word of a job: an option, or nodes of pods.
+func (j *job) read(word string) {
+	name, value, _ := strings.Cut(word, "=")
+	if set, isOption := jobOptions[name]; isOption {
+		set(j, value)
+		return
+	}
+	node, times, _ := strings.Cut(word, "*")
+	if node == "-" {
+		node = ""
+	} else if j.group.Status.Phase == v1beta1.PodGroupInqueue {
+		j.group.Status.Phase = v1beta1.PodGroupRunning
+	}
+	j.nodes = append(j.nodes, slices.Repeat([]string{node}, number(cmp.Or(times, "1")))...)
+}
+
+// jobOptions are what a job may say after its pods.
+var jobOptions = map[string]func(j *job, value string){
+	"cards":          func(j *job, value string) { j.cards = value },
+	"card":           func(j *job, value string) { j.card = value },
+	"by":             func(j *job, value string) { j.scheduler = value },
+	"type":           func(j *job, value string) { j.kind = value },
+	"ns":             func(j *job, value string) { j.group.Namespace = value },
+	"class":          func(j *job, value string) { j.group.Spec.PriorityClassName = value },
+	"phase":          func(j *job, value string) { j.group.Status.Phase = v1beta1.PodGroupPhase(value) },
+	"request":        func(j *job, value string) { j.group.Annotations["volcano.sh/card.request"] = value },
+	"vcjob":          func(j *job, _ string) { j.isVCJob = true },
+	"tasks":          func(j *job, value string) { j.readTasks(value) },
+	"protected":      func(j *job, _ string) { j.isProtected = true },
+	"protectedgroup": func(j *job, _ string) { j.group.Annotations["volcano.sh/preemptable"] = "false" },
+	"least": func(j *job, value string) {
+		j.group.Spec.MinResources = &corev1.ResourceList{"cpu": resource.MustParse("1"), GPU: resource.MustParse(value)}
+	},
+	"priority": func(j *job, value string) {
+		priority := int32(number(value))
+		j.priority = &priority
+	},
+	"ran": func(j *job, value string) {
+		ran, err := time.ParseDuration(value)
+		if err != nil {
+			panic(err)
+		}
+		j.ran = ran
+	},
+}
+
+// readTasks reads the tasks of a Volcano job, "ps*4/2,worker*4/1": of four pods ps
+// two are the minimum.
+func (j *job) readTasks(text string) {
+	j.group.Spec.MinTaskMember = map[string]int32{}
+	for _, task := range strings.Split(text, ",") {
+		task, least, _ := strings.Cut(task, "/")
+		name, pods, _ := strings.Cut(task, "*")
+		j.group.Spec.MinTaskMember[name] = int32(number(least))
+		j.tasks = append(j.tasks, slices.Repeat([]string{name}, number(pods))...)
+	}
+}
+
+func (c *Cluster) podOf(j *job, i int, node string) *corev1.Pod {
+	name, began := fmt.Sprintf("%s-%d", j.group.Name, i), metav1.NewTime(c.Now.Add(-j.ran))
+	made := builder.Pod(j.group.Namespace, name).UID(c.uid(name)).PodGroup(j.group.Name).ServiceType(j.kind).Scheduler(j.scheduler).
+		Created(began.Time).CPU("1").Memory("1Gi").Node(node)
+	if j.cards != "0" {
+		made.Requests(GPU, j.cards).Card(strings.ReplaceAll(strings.TrimPrefix(j.card, "-"), "_", " "))
+	}
+	pod := made.Obj()
+	if pod.Labels = map[string]string{}; j.priority != nil {
+		priority := *j.priority
+		pod.Spec.Priority = &priority
+	}
+	if node != "" {
+		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &began
+	}
+	if j.tasks != nil {
+		pod.Annotations["volcano.sh/task-spec"] = j.tasks[i]
+	}
+	if j.isProtected {
+		pod.Annotations["volcano.sh/preemptable"] = "false"
+	}
+	if j.isVCJob {
+		OwnedBy(batch.SchemeGroupVersion.String(), "Job", j.group.Name, string(c.uid("job-"+j.group.Name)))(pod)
+	}
+	return pod
+}
+
+// OwnedBy gives a pod a controller.
+func OwnedBy(apiVersion, kind, name, uid string) func(*corev1.Pod) {
+	yes := true
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: &yes}}
+	}
+}

@@ -1,0 +1,206 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/test/scene"
+)
+
+const deviceResource = corev1.ResourceName("huawei.com/Ascend910")
+
+// guard reads condition BypassGuarded.
+func (w *gate) guard(t *testing.T) func() (string, error) {
+	return w.Condition(t, builder.ServiceTypePolicy().Obj(), v1alpha1.ConditionBypassGuarded)
+}
+
+func podOf(namespace string, spec corev1.PodSpec) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "pod-"}, Spec: spec}
+}
+
+func bypassTests(t *testing.T, w *gate) {
+	g := scene.Expect(t)
+	tenant := w.tenant(t, "chat")
+	past := podOf("chat", asking("default-scheduler", gpu, 2))
+
+	g.Expect(dryRun(t, tenant, past)).To(gomega.Succeed(), "without a policy nothing is guarded")
+	policy := w.policy(t, v1alpha1.AdmissionSpec{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "search", Name: "validator"}}})
+	g.Eventually(w.guard(t)).Should(gomega.HavePrefix("True/Denied:"))
+	// The API server's own view of its policies follows within seconds.
+	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(forbidden(
+		"asks for nvidia.com/gpu and names schedulerName default-scheduler", "write schedulerName: volcano"))
+
+	preset := asking("volcano", gpu, 1)
+	preset.NodeName = "h200-0"
+	sidecar := asking("", deviceResource, 0)
+	sidecar.InitContainers = asking("", deviceResource, 1).Containers
+	sidecar.InitContainers[0].Name = "first"
+	none := asking("", gpu, 0)
+	none.Containers[0].Resources.Limits = corev1.ResourceList{gpu: resource.MustParse("0")}
+	static := podOf("chat", asking("", gpu, 1))
+	static.Annotations = map[string]string{"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "x", "kubernetes.io/config.source": "file"}
+	static.Spec.NodeName = "h200-0"
+	onNode := podOf("chat", asking("default-scheduler", gpu, 0))
+	onNode.Spec.NodeName = "h200-0"
+	runsAs := func(namespace string) *corev1.Pod {
+		pod := podOf(namespace, asking("", gpu, 1))
+		pod.Spec.ServiceAccountName = "validator"
+		return pod
+	}
+	for _, namespace := range []string{"chat", "search"} {
+		w.Make(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "validator"}})
+	}
+	nodeUser := w.As(t, "system:node:h200-0", "system:nodes", "system:masters")
+	validator := w.As(t, "system:serviceaccount:search:validator", "system:masters")
+	// charged is a pod as it is read out of a cluster: it bears a record of its binding.
+	charged := func(scheduler, node string, cards int64) *corev1.Pod {
+		pod := podOf("chat", asking(scheduler, gpu, cards))
+		pod.Annotations = map[string]string{v1alpha1.AnnotationChargedQueue: "search"}
+		pod.Spec.NodeName = node
+		return pod
+	}
+	exempted := charged("", "h200-0", 0)
+	exempted.Namespace = "search"
+	empty := charged("", "h200-0", 0)
+	empty.Annotations[v1alpha1.AnnotationChargedQueue] = ""
+	leaveOut := "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"
+	for name, tc := range map[string]struct {
+		as   client.Client
+		pod  *corev1.Pod
+		want []string
+	}{
+		"a record, another scheduler":           {tenant, charged("", "", 0), []string{"brings the annotation cardquota.dev/charged-queue along and names schedulerName default-scheduler", "only the scheduler volcano writes it", leaveOut}},
+		"a record and a node":                   {tenant, charged("", "h200-0", 0), []string{"along and spec.nodeName h200-0", leaveOut}},
+		"a record and a node, our scheduler":    {tenant, charged("volcano", "h200-0", 0), []string{"along and spec.nodeName h200-0", leaveOut}},
+		"a record by an administrator":          {w, charged("", "h200-0", 0), []string{leaveOut}},
+		"a record by an exempt account":         {validator, exempted, nil},
+		"a record of nothing":                   {tenant, empty, nil},
+		"made again, with cards":                {tenant, charged("volcano", "", 2), nil},
+		"made again, without cards":             {tenant, charged("volcano", "", 0), nil},
+		"made again by an administrator":        {w, charged("volcano", "", 2), nil},
+		"our scheduler":                         {tenant, podOf("chat", asking("volcano", gpu, 2)), nil},
+		"no cards":                              {tenant, podOf("chat", asking("", gpu, 0)), nil},
+		"no cards, on a node of its own":        {tenant, onNode, nil},
+		"no cards, said so":                     {tenant, podOf("chat", none), nil},
+		"another resource":                      {tenant, podOf("chat", asking("", "rdma/hca", 1)), nil},
+		"a node of its own":                     {tenant, podOf("chat", preset), []string{"brings spec.nodeName h200-0 along", "nodeSelector"}},
+		"an init container asks":                {tenant, podOf("chat", sidecar), []string{"asks for huawei.com/Ascend910"}},
+		"a slice":                               {tenant, podOf("chat", asking("", "nvidia.com/mig-1g.18gb", 1)), []string{"nvidia.com/mig-1g.18gb"}},
+		"administrators are held to it as well": {w, podOf("chat", asking("", gpu, 1)), []string{"schedulerName"}},
+		"a tenant's pod that says it is static": {tenant, static, []string{"schedulerName"}},
+		"a kubelet's static pod":                {nodeUser, static, nil},
+		"a kubelet's other pod":                 {nodeUser, podOf("chat", asking("", gpu, 1)), []string{"schedulerName"}},
+		"made by an exempt account":             {validator, podOf("search", asking("", gpu, 1)), nil},
+		"runs as an exempt account":             {w, runsAs("search"), nil},
+		"runs as one of the same name":          {tenant, runsAs("chat"), []string{"schedulerName"}},
+		"in the namespace of the exempt one":    {tenant, runsAs("search"), []string{"cannot create resource"}},
+	} {
+		t.Run(name, func(t *testing.T) { answers(t, dryRun(t, tc.as, tc.pod), tc.want...) })
+	}
+	t.Run("charge", func(t *testing.T) { chargeTests(t, w, validator) })
+	t.Run("two writers of one status come to rest", func(t *testing.T) {
+		last, since := "", time.Now()
+		scene.Expect(t).Eventually(func() (time.Duration, error) {
+			err := w.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
+			if policy.ResourceVersion != last {
+				last, since = policy.ResourceVersion, time.Now()
+			}
+			return time.Since(since), err
+		}).Should(gomega.BeNumerically(">", 3*time.Second))
+	})
+	t.Run("what somebody changes is put back", func(t *testing.T) {
+		for _, name := range []string{v1alpha1.BypassPolicyName, v1alpha1.ChargePolicyName} {
+			t.Run(name, func(t *testing.T) { putBack(t, w, policy, name) })
+		}
+	})
+	t.Run("the list only grows", func(t *testing.T) { grows(t, w) })
+	t.Run("modes", func(t *testing.T) { modes(t, w, tenant, past) })
+	t.Run("without an operator", func(t *testing.T) {
+		w.stopped(t)
+		gomega.NewWithT(t).Expect(dryRun(t, tenant, past)).To(forbidden("write schedulerName: volcano"))
+		gomega.NewWithT(t).Expect(dryRun(t, tenant, podOf("chat", asking("volcano", gpu, 2)))).To(gomega.Succeed())
+	})
+	w.Remove(t, policy)
+	for _, name := range []string{v1alpha1.BypassPolicyName, v1alpha1.ChargePolicyName} {
+		meta := metav1.ObjectMeta{Name: name}
+		g.Eventually(w.Gone(t.Context(), &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta})).Should(gomega.BeTrue(), name)
+		g.Eventually(w.Gone(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})).Should(gomega.BeTrue(), name)
+	}
+}
+
+// putBack: drift of the objects lasts no longer than the operator needs to see it.
+func putBack(t *testing.T, w *gate, owner client.Object, name string) {
+	g := scene.Expect(t)
+	policy := &admissionv1.ValidatingAdmissionPolicy{}
+	key := client.ObjectKey{Name: name}
+	var want admissionv1.ValidatingAdmissionPolicySpec
+	// The API server writes the status meanwhile.
+	g.Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := w.Get(t.Context(), key, policy); err != nil {
+			return err
+		}
+		want = policy.DeepCopy().Spec
+		policy.Spec.Validations = policy.Spec.Validations[:1]
+		policy.Spec.Validations[0].Expression = "true"
+		return w.Update(t.Context(), policy)
+	})).To(gomega.Succeed())
+	g.Expect(policy.Status.TypeChecking).To(gomega.Or(gomega.BeNil(), gomega.HaveField("ExpressionWarnings", gomega.BeEmpty())))
+	g.Eventually(func() (admissionv1.ValidatingAdmissionPolicySpec, error) {
+		return policy.Spec, w.Get(t.Context(), key, policy)
+	}).Should(gomega.Equal(want))
+	g.Eventually(w.Events(t, owner, v1alpha1.EventGuardRestored)).ShouldNot(gomega.BeEmpty())
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	g.Expect(w.Delete(t.Context(), binding)).To(gomega.Succeed())
+	g.Eventually(func() error { return w.Get(t.Context(), key, binding) }).Should(gomega.Succeed())
+}
+
+// grows: a card stays one when the last node that offers it leaves.
+func grows(t *testing.T, w *gate) {
+	g := scene.Expect(t)
+	node := builder.Node("novel").Label("example.com/card.product", "Novel-1").Label("example.com/card.memory", "1024").
+		Resource("example.com/card", "1").Obj()
+	g.Expect(w.Create(t.Context(), node)).To(gomega.Succeed())
+	listed := func() (string, error) {
+		policy := &admissionv1.ValidatingAdmissionPolicy{}
+		err := w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.BypassPolicyName}, policy)
+		return policy.Annotations[v1alpha1.AnnotationCardResources], err
+	}
+	g.Eventually(listed).Should(gomega.ContainSubstring("example.com/card"))
+	w.Remove(t, node)
+	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed()) // with its memory
+	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
+	g.Consistently(listed).WithTimeout(2 * time.Second).Should(gomega.ContainSubstring("example.com/card"))
+}
+
+func modes(t *testing.T, w *gate, tenant client.Client, past *corev1.Pod) {
+	g := scene.Expect(t)
+	set := func(mode v1alpha1.BypassMode) {
+		policy := &v1alpha1.ServiceTypePolicy{}
+		g.Expect(w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)).To(gomega.Succeed())
+		base := policy.DeepCopy()
+		policy.Spec.Admission.Bypass = mode
+		g.Expect(w.Patch(t.Context(), policy, client.MergeFrom(base))).To(gomega.Succeed())
+	}
+	set(v1alpha1.BypassWarn)
+	g.Eventually(w.guard(t)).Should(gomega.HavePrefix("False/OnlyWarned:"))
+	g.Eventually(func() (string, error) {
+		return w.warnings.during(func() error { return dryRun(t, w, past) })
+	}).Should(gomega.ContainSubstring("write schedulerName: volcano"))
+	set(v1alpha1.BypassOff)
+	g.Eventually(w.guard(t)).Should(gomega.HavePrefix("False/SwitchedOff:"))
+	g.Eventually(func() (string, error) {
+		return w.warnings.during(func() error { return dryRun(t, w, past) })
+	}).Should(gomega.BeEmpty())
+	set(v1alpha1.BypassDeny)
+	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(forbidden("schedulerName"))
+}

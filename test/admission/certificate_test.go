@@ -1,0 +1,124 @@
+package admission
+
+import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/scene"
+)
+
+// badQueue is refused by whoever answers, and by nobody else.
+func (w *gate) badQueue(t *testing.T) func() error {
+	return func() error {
+		return w.try(t, newQuota("badly-typed", func(q *v1alpha1.CardQuota) {
+			q.Spec.OverAllocation, q.Spec.Cards = v1alpha1.OverAllocationDeny, []v1alpha1.CardSpec{{Name: "NVIDIA-H200", Quota: 1000}}
+		}))
+	}
+}
+
+const byTheRule = "overAllocation is Deny"
+
+// bundle reads the authority that the API server trusts.
+func (w *gate) bundle(t *testing.T) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		configuration := &admissionv1.ValidatingWebhookConfiguration{}
+		if err := w.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, configuration); err != nil {
+			return nil, err
+		}
+		return configuration.Webhooks[0].ClientConfig.CABundle, nil
+	}
+}
+
+// certificateTests: how the API server comes to trust the operator.
+func certificateTests(t *testing.T, w *gate) {
+	t.Run("thrown away", func(t *testing.T) {
+		g := scene.Expect(t)
+		before, err := w.bundle(t)()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(before).NotTo(gomega.BeEmpty())
+		g.Expect(w.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "cardquota-webhook-cert"}})).To(gomega.Succeed())
+		g.Eventually(w.bundle(t)).ShouldNot(gomega.Equal(before))
+		g.Eventually(w.badQueue(t)).Should(forbidden(byTheRule))
+	})
+	t.Run("a replica that does not lead answers too", func(t *testing.T) {
+		g := scene.Expect(t)
+		second, port := w.operator(t, "--webhook-certificates=Self")
+		g.Expect(second.StartManager(t.Context())).To(gomega.Succeed())
+		defer func() { g.Expect(second.Manager.Stop()).To(gomega.Succeed()) }()
+		g.Expect(serial(t, port)).To(gomega.Equal(serial(t, w.port)), "both serve the same certificate")
+		w.serve(t, port)
+		defer w.serve(t, w.port)
+		g.Eventually(w.badQueue(t)).Should(forbidden(byTheRule))
+	})
+	t.Run("files of somebody else", func(t *testing.T) { filesTest(t, w) })
+}
+
+// filesTest plays cert-manager: it writes files, and newer ones later.
+func filesTest(t *testing.T, w *gate) {
+	g := scene.Expect(t)
+	w.stopped(t)
+	dir := t.TempDir()
+	issue := func(name string) {
+		certificate, key, err := w.cluster.ServingCertificate(name, webhookService+".volcano-system.svc")
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		for to, from := range map[string]string{"tls.key": key, "tls.crt": certificate} {
+			text, err := os.ReadFile(from)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(os.WriteFile(filepath.Join(dir, to), text, 0o600)).To(gomega.Succeed())
+		}
+	}
+	issue("webhook-first")
+	w.trust(t, w.cluster.CABundle())
+	other, port := w.operator(t, "--webhook-certificates=Files", "--webhook-cert-dir="+dir)
+	g.Expect(other.StartManager(t.Context())).To(gomega.Succeed())
+	defer func() { g.Expect(other.Manager.Stop()).To(gomega.Succeed()) }()
+	w.serve(t, port)
+	defer w.serve(t, w.port)
+	g.Eventually(w.badQueue(t)).Should(forbidden(byTheRule))
+	before := serial(t, port)
+	issue("webhook-second")
+	g.Eventually(func() string { return serial(t, port) }).ShouldNot(gomega.Equal(before), "new files are served without a restart")
+	g.Expect(w.bundle(t)()).To(gomega.Equal(w.cluster.CABundle()), "the operator leaves the authority to whoever brings the files")
+}
+
+// trust writes an authority into both configurations, as cert-manager's injector
+// does.
+func (w *gate) trust(t *testing.T, bundle []byte) {
+	t.Helper()
+	g := scene.Expect(t)
+	validating := &admissionv1.ValidatingWebhookConfiguration{}
+	g.Expect(w.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, validating)).To(gomega.Succeed())
+	for i := range validating.Webhooks {
+		validating.Webhooks[i].ClientConfig.CABundle = bundle
+	}
+	g.Expect(w.Update(t.Context(), validating)).To(gomega.Succeed())
+	mutating := &admissionv1.MutatingWebhookConfiguration{}
+	g.Expect(w.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, mutating)).To(gomega.Succeed())
+	for i := range mutating.Webhooks {
+		mutating.Webhooks[i].ClientConfig.CABundle = bundle
+	}
+	g.Expect(w.Update(t.Context(), mutating)).To(gomega.Succeed())
+}
+
+// serial identifies the certificate that is served on a port by its signature.
+func serial(t *testing.T, port int) string {
+	t.Helper()
+	g := scene.Expect(t)
+	address, err := cluster.ServiceAddress()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	connection, err := tls.Dial("tcp", fmt.Sprintf("%s:%d", address, port), &tls.Config{InsecureSkipVerify: true})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	return fmt.Sprintf("%x", connection.ConnectionState().PeerCertificates[0].Signature)
+}

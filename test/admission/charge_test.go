@@ -1,0 +1,323 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/scene"
+)
+
+// payers is who tries to change what cards are charged to.
+type payers struct{ tenant, volcano, scheduler, admin client.Client }
+
+// try is a request of somebody, refused with every one of the words, or admitted without.
+type try struct {
+	as   client.Client
+	do   func(as client.Client) error
+	want []string
+}
+
+// tries plays tries, of which a policy refuses those with words.
+func tries(t *testing.T, policy string, cases map[string]try) {
+	for t, tc := range check.Cases(t, cases) {
+		if len(tc.want) > 0 {
+			tc.want = append(slices.Clone(tc.want), policy)
+		}
+		answers(t, tc.do(tc.as), tc.want...)
+	}
+}
+
+// merging, making, deleting and evicting are dry runs: every admission check, and nothing stays.
+func merging(t *testing.T, object client.Object, patch string) func(client.Client) error {
+	return func(as client.Client) error { return scene.Merge(t, as, object, patch, client.DryRunAll) }
+}
+
+func making(t *testing.T, object client.Object) func(client.Client) error {
+	return func(as client.Client) error { return dryRun(t, as, object) }
+}
+
+func deleting(t *testing.T, object client.Object, options ...client.DeleteOption) func(client.Client) error {
+	return func(as client.Client) error {
+		return as.Delete(t.Context(), object.DeepCopyObject().(client.Object), append(options, client.DryRunAll)...)
+	}
+}
+
+func evicting(t *testing.T, pod *corev1.Pod, seconds *int64) func(client.Client) error {
+	return func(as client.Client) error {
+		return as.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+			DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: seconds, DryRun: []string{metav1.DryRunAll}},
+		}, client.DryRunAll)
+	}
+}
+
+// payers prepares them: the tenant has all of Volcano that lives in its namespace.
+func (w *gate) payers(t *testing.T) payers {
+	t.Helper()
+	g := scene.Expect(t)
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "volcano"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"batch.volcano.sh", "bus.volcano.sh"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"podgroups"}, Verbs: []string{"*"}},
+	}}
+	w.Make(t, role)
+	tenant := w.tenant(t, "chat")
+	w.Make(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "volcano"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "volcano"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "somebody@chat"}},
+	})
+	g.Eventually(func() error { return tenant.List(t.Context(), &v1beta1.PodGroupList{}, client.InNamespace("chat")) }).Should(gomega.Succeed())
+	return payers{tenant: tenant, volcano: w.Account(t, "volcano-controllers"), scheduler: w.Account(t, "cardquota-scheduler"), admin: w}
+}
+
+// group makes a PodGroup of a state that Volcano's scheduler would have written.
+func (w *gate) group(t *testing.T, namespace, name string, phase v1beta1.PodGroupPhase, running int32) *v1beta1.PodGroup {
+	t.Helper()
+	group := builder.PodGroup(namespace, name).Queue("paying").Obj()
+	w.Make(t, group)
+	// Volcano's own controllers and webhooks fill in the rest; the status is written last.
+	scene.Expect(t).Eventually(func() error {
+		return scene.Merge(t, w, group, fmt.Sprintf(`{"status":{"phase":%q,"running":%d}}`, phase, running))
+	}).Should(gomega.Succeed())
+	return group
+}
+
+// placed makes a pod on a node, past the scheduler, before the guard is there or as
+// an exempt account.
+func (w *gate) placed(t *testing.T, as client.Client, name string, spec corev1.PodSpec, nodeName string) *corev1.Pod {
+	t.Helper()
+	spec.NodeName = nodeName
+	pod := podOf("chat", spec)
+	pod.Name, pod.GenerateName = name, ""
+	pod.Annotations = map[string]string{v1alpha1.AnnotationPodGroup: "mine", v1alpha1.AnnotationQueueName: "paying"}
+	gomega.NewWithT(t).Expect(as.Create(t.Context(), pod)).To(gomega.Succeed())
+	t.Cleanup(func() { w.Remove(t, pod) })
+	return pod
+}
+
+// chargeTests are the rules about what is held, with the guard in force. exempt may
+// bypass the scheduler.
+func chargeTests(t *testing.T, w *gate, exempt client.Client) {
+	p := w.payers(t)
+	chargeInForce(t, p.tenant)
+	for _, name := range []string{"paying", "other"} {
+		w.Make(t, newQuota(name, nil))
+		w.openQueue(t, name)
+	}
+	held, waiting := w.group(t, "chat", "held", v1beta1.PodGroupRunning, 1), w.group(t, "chat", "waiting", v1beta1.PodGroupInqueue, 0)
+	t.Run("groups", func(t *testing.T) { groupTests(t, p, held, waiting) })
+	t.Run("a namespace takes its groups along", func(t *testing.T) {
+		w.namespace(t, "leaving")
+		w.group(t, "leaving", "held", v1beta1.PodGroupRunning, 1)
+		w.Remove(t, builder.Namespace("leaving"))
+	})
+	t.Run("pods", func(t *testing.T) { annotationTests(t, w, p, exempt) })
+	t.Run("templates", func(t *testing.T) { templateTests(t, w, p) })
+	t.Run("goodbyes", func(t *testing.T) { goodbyeTests(t, w, p, exempt) })
+	t.Run("commands", func(t *testing.T) { commandTests(t, w, p) })
+	t.Run("the API server finds no fault in the rules", func(t *testing.T) {
+		policy := &admissionv1.ValidatingAdmissionPolicy{}
+		g := scene.Expect(t)
+		g.Eventually(func() (int64, error) {
+			err := w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ChargePolicyName}, policy)
+			return policy.Status.ObservedGeneration, err
+		}).Should(gomega.BeNumerically(">", 0))
+		g.Expect(policy.Status.TypeChecking).To(gomega.Or(gomega.BeNil(), gomega.HaveField("ExpressionWarnings", gomega.BeEmpty())))
+	})
+}
+
+// chargeInForce waits until the API server holds to the rules: it learns of them
+// within seconds, and of each policy by itself.
+func chargeInForce(t *testing.T, tenant client.Client) {
+	t.Helper()
+	scene.Expect(t).Eventually(func() error {
+		return tenant.Create(t.Context(), commandTo("Queue", "scheduling.volcano.sh/v1beta1", "default"), client.DryRunAll)
+	}).Should(forbidden(v1alpha1.ChargePolicyName))
+}
+
+// commandTo closes an object of Volcano.
+func commandTo(kind, apiVersion, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command",
+		"metadata": map[string]any{"namespace": "chat", "generateName": "close-"},
+		"action":   "CloseQueue",
+		"target":   map[string]any{"apiVersion": apiVersion, "kind": kind, "name": name, "uid": "x"},
+	}}
+}
+
+func groupTests(t *testing.T, p payers, held, waiting *v1beta1.PodGroup) {
+	const move, label = `{"spec":{"queue":"other"}}`, `{"metadata":{"labels":{"a":"b"}}}`
+	again := []string{"is in queue paying", "may not move it to queue other", "submit it again with the other queue"}
+	ended := func(as client.Client) error { // the scheduler may update, not patch
+		group := &v1beta1.PodGroup{}
+		if err := p.admin.Get(t.Context(), client.ObjectKeyFromObject(held), group); err != nil {
+			return err
+		}
+		group.Status.Phase, group.Status.Running = v1beta1.PodGroupUnknown, 0
+		return as.Update(t.Context(), group, client.DryRunAll)
+	}
+	all := func(as client.Client) error {
+		return as.DeleteAllOf(t.Context(), &v1beta1.PodGroup{}, client.InNamespace("chat"), client.DryRunAll)
+	}
+	nothingRuns, noOwner := `{"status":{"phase":"Pending","running":0}}`, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`
+	tries(t, v1alpha1.ChargePolicyName, map[string]try{
+		"a tenant moves what runs":                       {p.tenant, merging(t, held, move), append(again, "somebody@chat", "PodGroup held of namespace chat")},
+		"a tenant moves what waits":                      {p.tenant, merging(t, waiting, move), again},
+		"a tenant moves nothing":                         {p.tenant, merging(t, held, `{"spec":{"queue":"paying"}}`), nil},
+		"a tenant labels":                                {p.tenant, merging(t, held, label), nil},
+		"a tenant says that nothing runs":                {p.tenant, merging(t, held, nothingRuns), []string{"may not change its status.phase"}},
+		"a tenant gives it to nobody":                    {p.tenant, merging(t, held, noOwner), []string{"or its owners"}},
+		"Volcano's controllers move what waits":          {p.volcano, merging(t, waiting, move), nil},
+		"Volcano's controllers move what runs":           {p.volcano, merging(t, held, move), again},
+		"Volcano's controllers change the rest":          {p.volcano, merging(t, held, `{"spec":{"minMember":2}}`), nil},
+		"the scheduler's status":                         {p.scheduler, ended, nil},
+		"an administrator moves what runs":               {p.admin, merging(t, held, move), nil},
+		"an administrator moves what waits, in dry runs": {p.admin, merging(t, waiting, move), nil},
+		"a tenant deletes what runs":                     {p.tenant, deleting(t, held), []string{"has placed pods", "charged to its queue paying"}},
+		"a tenant deletes what waits":                    {p.tenant, deleting(t, waiting), nil},
+		"Volcano's controllers delete it":                {p.volcano, deleting(t, held), nil},
+		"an administrator deletes what runs":             {p.admin, deleting(t, held), nil},
+		"a tenant deletes all, one of them runs":         {p.tenant, all, []string{"has placed pods"}},
+	})
+}
+
+func annotationTests(t *testing.T, w *gate, p payers, exempt client.Client) {
+	on := w.placed(t, exempt, "on", asking("volcano", gpu, 1), "h200-0")
+	off := w.placed(t, exempt, "off", asking("volcano", gpu, 1), "")
+	free := w.placed(t, exempt, "free", asking("volcano", gpu, 0), "h200-0")
+	past := w.placed(t, exempt, "past", asking("", gpu, 0), "")
+	again := podOf("chat", asking("volcano", gpu, 1)) // read out of a cluster
+	again.Name, again.GenerateName, again.Annotations = "again", "", map[string]string{v1alpha1.AnnotationChargedQueue: "paying"}
+	w.Make(t, again)
+	unbound := []string{"has not been placed", "may not write its annotation cardquota.dev/charged-queue", "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"}
+	set := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value) }
+	stays := []string{"pod on of namespace chat has been placed with nvidia.com/gpu", "somebody@chat", "submit it again with the other queue"}
+	tries(t, v1alpha1.ChargePolicyName, map[string]try{
+		"another group":                      {p.tenant, merging(t, on, set(v1alpha1.AnnotationPodGroup, `"other"`)), stays},
+		"no group":                           {p.tenant, merging(t, on, set(v1alpha1.AnnotationPodGroup, `null`)), stays},
+		"the other key of a group":           {p.tenant, merging(t, on, set("scheduling.volcano.sh/group-name", `"other"`)), stays},
+		"another queue":                      {p.tenant, merging(t, on, set(v1alpha1.AnnotationQueueName, `"other"`)), stays},
+		"a vcjob's queue":                    {p.tenant, merging(t, on, set(v1alpha1.AnnotationJobQueueName, `"other"`)), stays},
+		"all annotations away":               {p.tenant, merging(t, on, `{"metadata":{"annotations":null}}`), stays},
+		"the same queue":                     {p.tenant, merging(t, on, set(v1alpha1.AnnotationQueueName, `"paying"`)), nil},
+		"a label":                            {p.tenant, merging(t, on, `{"metadata":{"labels":{"a":"b"}}}`), nil},
+		"another annotation":                 {p.tenant, merging(t, on, set("a", `"b"`)), nil},
+		"a pod that waits":                   {p.tenant, merging(t, off, set(v1alpha1.AnnotationQueueName, `"other"`)), nil},
+		"a record before another's binding":  {p.tenant, merging(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), append(unbound, "pod past of namespace chat", "somebody@chat")},
+		"a record before our binding":        {p.tenant, merging(t, off, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
+		"that, by an administrator":          {p.admin, merging(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
+		"that, by an exempt account":         {exempt, merging(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), nil},
+		"a pod made again, labelled":         {p.tenant, merging(t, again, `{"metadata":{"labels":{"a":"b"}}}`), nil},
+		"a pod made again, its record away":  {p.tenant, merging(t, again, set(v1alpha1.AnnotationChargedQueue, `null`)), nil},
+		"a pod made again, another record":   {p.tenant, merging(t, again, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
+		"a record of CPU and memory alone":   {p.tenant, merging(t, free, set(v1alpha1.AnnotationChargedQueue, `"other"`)), []string{"pod free of namespace chat has been placed with its CPU and memory"}},
+		"a pod without cards":                {p.tenant, merging(t, free, set(v1alpha1.AnnotationPodGroup, `"other"`)), nil},
+		"Volcano's controllers give a group": {p.volcano, merging(t, on, set(v1alpha1.AnnotationPodGroup, `"other"`)), nil},
+		"an administrator":                   {p.admin, merging(t, on, set(v1alpha1.AnnotationQueueName, `"other"`)), nil},
+		"an exempt account":                  {exempt, merging(t, on, set(v1alpha1.AnnotationQueueName, `"other"`)), nil},
+		"the card's name":                    {p.tenant, merging(t, on, set(v1alpha1.AnnotationCardName, `"NVIDIA-GeForce-RTX-4090"`)), nil},
+	})
+}
+
+func templateTests(t *testing.T, w *gate, p payers) {
+	paying := map[string]string{v1alpha1.AnnotationQueueName: "paying"}
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "chat", Name: name} }
+	stateful := func(name string, cards int64) *appsv1.StatefulSet {
+		spec := appsv1.StatefulSetSpec{Replicas: new(int32), Selector: selector, Template: template(asking("volcano", gpu, cards), paying)}
+		return &appsv1.StatefulSet{ObjectMeta: meta(name), Spec: spec}
+	}
+	set, free := stateful("set", 1), stateful("free", 0)
+	replicas := &appsv1.ReplicaSet{ObjectMeta: meta("replicas"), Spec: appsv1.ReplicaSetSpec{
+		Replicas: new(int32), Selector: selector, Template: template(asking("volcano", gpu, 1), paying)}}
+	web := deploymentOf("web", asking("volcano", gpu, 1), paying)
+	for _, object := range []client.Object{set, replicas, free, web} {
+		w.Make(t, object)
+	}
+	const other = `{"spec":{"template":{"metadata":{"annotations":{"scheduling.volcano.sh/queue-name":"other"}}}}}`
+	const unsaid = `{"spec":{"template":{"metadata":{"annotations":null}}}}`
+	const without = `{"spec":{"template":{"metadata":{"annotations":null},"spec":{"containers":[{"name":"main","image":"none","resources":null}]}}}}`
+	const scaled = `{"spec":{"replicas":1,"template":{"metadata":{"annotations":{"a":"b"}}}}}`
+	tries(t, v1alpha1.ChargePolicyName, map[string]try{
+		"a StatefulSet":                     {p.tenant, merging(t, set, other), []string{"StatefulSet set of namespace chat asks for nvidia.com/gpu", "somebody@chat", "delete it and submit it again"}},
+		"a StatefulSet, no queue":           {p.tenant, merging(t, set, unsaid), []string{"StatefulSet set"}},
+		"a StatefulSet that asks no more":   {p.tenant, merging(t, set, without), []string{"StatefulSet set"}},
+		"a ReplicaSet":                      {p.tenant, merging(t, replicas, other), []string{"ReplicaSet replicas"}},
+		"a StatefulSet's scale and others":  {p.tenant, merging(t, set, scaled), nil},
+		"a StatefulSet without cards":       {p.tenant, merging(t, free, other), nil},
+		"a Deployment: a new group anyway":  {p.tenant, merging(t, web, other), nil},
+		"a StatefulSet by an administrator": {p.admin, merging(t, set, other), nil},
+	})
+}
+
+func goodbyeTests(t *testing.T, w *gate, p payers, exempt client.Client) {
+	const over = 3601
+	day, within := int64(86400), int64(60)
+	late := []string{"grace period of 3601 seconds", "give it at most 3600 seconds"}
+	ending := func(cards, seconds int64) corev1.PodSpec {
+		spec := asking("volcano", gpu, cards)
+		spec.TerminationGracePeriodSeconds = &seconds
+		return spec
+	}
+	tries(t, v1alpha1.BypassPolicyName, map[string]try{
+		"new: a day": {p.tenant, making(t, podOf("chat", ending(1, day))),
+			[]string{"spec.terminationGracePeriodSeconds 86400", "write 3600 or less"}},
+		"new: an hour":             {p.tenant, making(t, podOf("chat", ending(1, 3600))), nil},
+		"new: a day without cards": {p.tenant, making(t, podOf("chat", ending(0, day))), nil},
+		"new: an exempt account":   {exempt, making(t, podOf("chat", ending(1, day))), nil},
+	})
+	on := w.placed(t, exempt, "leaving", asking("volcano", gpu, 1), "h200-0")
+	free := w.placed(t, exempt, "leaving-free", asking("volcano", gpu, 0), "h200-0")
+	older := w.placed(t, exempt, "leaving-older", ending(1, day), "h200-0")
+	all := func(as client.Client) error {
+		return as.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace("chat"), client.GracePeriodSeconds(over), client.DryRunAll)
+	}
+	seconds := func(n int64) client.DeleteOption { return client.GracePeriodSeconds(n) }
+	tooLate, tooLong := int64(over), []string{"grace period of 86401 seconds"}
+	cases := map[string]try{
+		"deleted in an hour": {p.tenant, deleting(t, on, seconds(3600)), nil},
+		// Kubernetes' way to get rid of a pod on a dead node; docs/security.md tells what it costs.
+		"deleted by force":          {p.tenant, deleting(t, on, seconds(0)), nil},
+		"deleted later":             {p.tenant, deleting(t, on, seconds(over)), append(late, "pod leaving of namespace chat asks for nvidia.com/gpu")},
+		"deleted as it says itself": {p.tenant, deleting(t, on), nil},
+		"without cards":             {p.tenant, deleting(t, free, seconds(over)), nil},
+		"by an exempt account":      {exempt, deleting(t, on, seconds(over)), nil},
+		"by an administrator":       {p.admin, deleting(t, on, seconds(over)), late},
+		"with all others":           {p.tenant, all, late},
+		"evicted":                   {p.tenant, evicting(t, on, &within), nil},
+		"evicted as it says itself": {p.tenant, evicting(t, on, nil), nil},
+		"evicted late":              {p.tenant, evicting(t, on, &tooLate), append(late, "pod leaving of namespace chat", "evicts it")},
+	}
+	for who, as := range map[string]client.Client{"the tenant": p.tenant, "Volcano's controllers": p.volcano, "the scheduler": p.scheduler, "an administrator": p.admin} {
+		cases["longer than the bound, as it says itself, by "+who] = try{as, deleting(t, older), nil}
+		cases["longer than the bound, as long as itself, by "+who] = try{as, deleting(t, older, seconds(day)), nil}
+		cases["longer than itself, by "+who] = try{as, deleting(t, older, seconds(day+1)), tooLong}
+	}
+	tries(t, v1alpha1.ChargePolicyName, cases)
+}
+
+func commandTests(t *testing.T, w *gate, p payers) {
+	queue, job := commandTo("Queue", "scheduling.volcano.sh/v1beta1", "paying"), commandTo("Job", "batch.volcano.sh/v1alpha1", "mine")
+	stored := commandTo("Job", "scheduling.volcano.sh/v1beta1", "mine") // nobody obeys it
+	w.Make(t, stored)
+	tries(t, v1alpha1.ChargePolicyName, map[string]try{
+		"a tenant's to a queue":          {p.tenant, making(t, queue), []string{"is to Queue paying", "somebody@chat may not update Queues"}},
+		"a tenant's to a job":            {p.tenant, making(t, job), nil},
+		"a tenant's, sent on to a queue": {p.tenant, merging(t, stored, `{"target":{"kind":"Queue"}}`), []string{"is to Queue mine"}},
+		"an administrator's":             {p.admin, making(t, queue), nil},
+	})
+}

@@ -1,0 +1,113 @@
+package admission
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/test/scene"
+)
+
+// quotaTests: CardQuotas and the policy are refused for what the operator would
+// not put into force.
+func quotaTests(t *testing.T, w *gate) {
+	g := scene.Expect(t)
+	const card = "NVIDIA-GeForce-RTX-4090" // the fleet has 8
+	first := newQuota("first", func(q *v1alpha1.CardQuota) {
+		q.Spec.QueueName, q.Spec.Cards = "shared", []v1alpha1.CardSpec{{Name: card, Quota: 3}}
+	})
+	w.Make(t, first)
+	second := newQuota("second", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "shared" })
+	g.Eventually(func() error { return w.try(t, second.DeepCopy()) }).Should(forbidden("cardquotas.cardquota.dev", "queue shared belongs to CardQuota first of tenant team"))
+
+	greedy := newQuota("greedy", func(q *v1alpha1.CardQuota) {
+		q.Spec.OverAllocation = v1alpha1.OverAllocationDeny
+		q.Spec.Cards = []v1alpha1.CardSpec{{Name: card, Quota: 6}}
+	})
+	w.refuses(t, greedy, "overAllocation is Deny", "9 granted, 8 healthy, 1 too many (6 here, 3 by first)")
+	greedy.Spec.Cards[0].Quota = 5
+	g.Expect(w.try(t, greedy)).To(gomega.Succeed())
+
+	policy := w.policy(t, v1alpha1.AdmissionSpec{})
+	odd := newQuota("odd", func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" })
+	g.Eventually(func() error { return w.try(t, odd.DeepCopy()) }).Should(forbidden("does not define batch: write one of inference, training"))
+	w.refusesPatch(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimable":true}]}}`,
+		"servicetypepolicies.cardquota.dev", "cards are taken back only from queues of lower priority")
+	warning, err := w.warnings.during(func() error {
+		return scene.Merge(t, w, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1}]}}`, client.DryRunAll)
+	})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(warning).To(gomega.ContainSubstring("first (training)"), "a type may go while CardQuotas are of it")
+}
+
+// vcjobTests: a job is completed before Volcano's own webhook fills in the rest,
+// where the policy asks for that.
+func vcjobTests(t *testing.T, w *gate) {
+	g := scene.Expect(t)
+	for name, serviceType := range map[string]string{"nights": "training", "days": "inference"} {
+		w.Make(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = serviceType }))
+		w.openQueue(t, name)
+	}
+	submitted := func(job *vcbatch.Job) vcbatch.JobSpec {
+		t.Helper()
+		g.Eventually(func() error { return w.try(t, job) }).Should(gomega.Succeed(), "when Volcano's webhook has seen the queue open")
+		return job.Spec
+	}
+	g.Expect(submitted(trainer("plain", "nights", nil)).MaxRetry).To(gomega.Equal(int32(3)), "no policy asks for it")
+	w.policy(t, v1alpha1.AdmissionSpec{VCJobDefaults: v1alpha1.VCJobDefaultsTide})
+	g.Eventually(func() int32 { return submitted(trainer("tide", "nights", nil)).MaxRetry }).Should(gomega.Equal(int32(100)))
+
+	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
+	for name, tc := range map[string]struct {
+		queue    string
+		change   func(*vcbatch.Job)
+		retries  int32
+		policies []vcbatch.LifecyclePolicy
+	}{
+		"says nothing":          {"nights", nil, 100, restart},
+		"says how often":        {"nights", func(j *vcbatch.Job) { j.Spec.MaxRetry = 7 }, 7, restart},
+		"in a queue that takes": {"days", nil, 3, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene.Expect(t).Eventually(func(g gomega.Gomega) { // nothing is filled in when the operator does not answer in time
+				job := trainer("x", tc.queue, tc.change)
+				g.Expect(w.try(t, job)).To(gomega.Succeed())
+				g.Expect(job.Spec.MaxRetry).To(gomega.Equal(tc.retries))
+				g.Expect(job.Spec.Policies).To(gomega.Equal(tc.policies))
+			}).Should(gomega.Succeed())
+		})
+	}
+}
+
+// aloneTests: a dead operator stops nobody but who writes quotas, and what it
+// answers for can still go.
+func aloneTests(t *testing.T, w *gate) {
+	g := scene.Expect(t)
+	quota := newQuota("orphan", nil)
+	w.Make(t, quota)
+	w.openQueue(t, "orphan")
+	w.stopped(t)
+	tenant := w.tenant(t, "chat")
+	for name, object := range map[string]client.Object{
+		"a pod without cards":       podOf("chat", asking("", gpu, 0)),
+		"a pod with cards":          podOf("chat", asking("volcano", gpu, 1)),
+		"a Deployment with cards":   deploymentOf("alone", asking("volcano", gpu, 1), map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200"}),
+		"a Deployment without any":  deploymentOf("alone", asking("", gpu, 0), nil),
+		"one that would be refused": deploymentOf("alone", asking("volcano", gpu, 1), map[string]string{v1alpha1.AnnotationCardName: "|"}),
+	} {
+		g.Expect(tenant.Create(t.Context(), object, client.DryRunAll)).To(gomega.Succeed(), name)
+	}
+	g.Expect(w.try(t, trainer("alone", "orphan", nil))).To(gomega.Succeed(), "a vcjob")
+	g.Expect(w.try(t, newQuota("late", nil))).To(forbidden(`failed calling webhook "cardquotas.cardquota.dev"`))
+	g.Expect(scene.Merge(t, w, quota, `{"spec":{"cards":[{"name":"NVIDIA-H200","quota":9}]}}`)).To(forbidden(`failed calling webhook "cardquotas.cardquota.dev"`))
+	g.Expect(scene.Merge(t, w, quota, `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())
+	g.Expect(w.Delete(t.Context(), quota)).To(gomega.Succeed())
+	g.Expect(scene.Merge(t, w, quota, `{"metadata":{"finalizers":null}}`)).To(gomega.Succeed())
+	g.Eventually(w.Gone(t.Context(), quota)).Should(gomega.BeTrue())
+	g.Expect(scene.Merge(t, w, builder.Namespace("chat"), `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())
+}

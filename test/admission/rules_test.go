@@ -1,0 +1,170 @@
+package admission
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/scene"
+)
+
+// openQueue waits until Volcano has opened a queue and the operator has written
+// it.
+func (w *gate) openQueue(t *testing.T, name string) {
+	t.Helper()
+	g := scene.Expect(t)
+	g.Eventually(func() (string, error) {
+		queue := &v1beta1.Queue{}
+		err := w.Get(t.Context(), client.ObjectKey{Name: name}, queue)
+		return string(queue.Status.State) + queue.Annotations[v1alpha1.AnnotationServiceType], err
+	}).Should(gomega.HavePrefix("Open"))
+}
+
+// try is a dry run by the administrator, which fills the object in.
+func (w *gate) try(t *testing.T, object client.Object) error {
+	return w.Create(t.Context(), object, client.DryRunAll)
+}
+
+// refuses waits until a request is refused with every one of the words. What
+// concerns workloads and Queues the API server lets pass when the operator does
+// not answer within two seconds, which a busy machine may need.
+func (w *gate) refuses(t *testing.T, object client.Object, words ...string) {
+	t.Helper()
+	scene.Expect(t).Eventually(func() error { return dryRun(t, w, object) }).Should(forbidden(words...), object.GetName())
+}
+
+// refusesPatch is refuses for a merge patch.
+func (w *gate) refusesPatch(t *testing.T, object client.Object, patch string, words ...string) {
+	t.Helper()
+	scene.Expect(t).Eventually(func() error { return scene.Merge(t, w, object, patch, client.DryRunAll) }).Should(forbidden(words...), patch)
+}
+
+// trainer is a vcjob of two pods with 4 cards each.
+func trainer(name, queue string, change func(*vcbatch.Job)) *vcbatch.Job {
+	job := &vcbatch.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: name},
+		Spec: vcbatch.JobSpec{Queue: queue, MinAvailable: 2, Tasks: []vcbatch.TaskSpec{{
+			Name: "worker", Replicas: 2,
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200"}}, Spec: asking("", gpu, 4)},
+		}}},
+	}
+	if change != nil {
+		change(job)
+	}
+	return job
+}
+
+// workloadTests: every kind is asked about, and what is none of our business is
+// not.
+func workloadTests(t *testing.T, w *gate) {
+	g := scene.Expect(t)
+	bad := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA H200"}
+	good := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200", v1alpha1.AnnotationQueueName: "chat-training"}
+	wrong := deploymentOf("wrong", asking("volcano", gpu, 1), bad)
+	g.Eventually(func() (string, error) {
+		return w.warnings.during(func() error { return dryRun(t, w, wrong) })
+	}).Should(gomega.ContainSubstring("NVIDIA H200"), "without a policy nobody is refused, but warned")
+	w.policy(t, v1alpha1.AdmissionSpec{})
+	g.Eventually(func() error { return dryRun(t, w, wrong) }).ShouldNot(gomega.Succeed())
+	w.Make(t, newQuota("chat-training", func(q *v1alpha1.CardQuota) {
+		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
+	}))
+	w.openQueue(t, "chat-training")
+	g.Eventually(func() (map[string]string, error) {
+		queue := &v1beta1.Queue{}
+		return queue.Annotations, w.Get(t.Context(), client.ObjectKey{Name: "chat-training"}, queue)
+	}).Should(gomega.HaveKey(v1alpha1.AnnotationServiceType))
+
+	of := func(annotations map[string]string) corev1.PodTemplateSpec {
+		return template(asking("volcano", gpu, 1), annotations)
+	}
+	ending := func(annotations map[string]string) batchv1.JobSpec {
+		spec := batchv1.JobSpec{Template: of(annotations)}
+		spec.Template.Labels, spec.Template.Spec.RestartPolicy = nil, corev1.RestartPolicyNever
+		return spec
+	}
+	named := metav1.ObjectMeta{Namespace: "chat", Name: "x"}
+	kinds := map[string]func(annotations map[string]string) client.Object{
+		"Pod": func(a map[string]string) client.Object {
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "x", Annotations: a}, Spec: asking("volcano", gpu, 1)}
+		},
+		"Deployment": func(a map[string]string) client.Object { return deploymentOf("x", asking("volcano", gpu, 1), a) },
+		"ReplicaSet": func(a map[string]string) client.Object {
+			return &appsv1.ReplicaSet{ObjectMeta: named, Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: of(a)}}
+		},
+		"StatefulSet": func(a map[string]string) client.Object {
+			return &appsv1.StatefulSet{ObjectMeta: named, Spec: appsv1.StatefulSetSpec{Selector: selector, Template: of(a)}}
+		},
+		"DaemonSet": func(a map[string]string) client.Object {
+			return &appsv1.DaemonSet{ObjectMeta: named, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: of(a)}}
+		},
+		"Job": func(a map[string]string) client.Object { return &batchv1.Job{ObjectMeta: named, Spec: ending(a)} },
+		"CronJob": func(a map[string]string) client.Object {
+			return &batchv1.CronJob{ObjectMeta: named, Spec: batchv1.CronJobSpec{Schedule: "@daily", JobTemplate: batchv1.JobTemplateSpec{Spec: ending(a)}}}
+		},
+		"vcjob": func(a map[string]string) client.Object {
+			return trainer("x", "chat-training", func(j *vcbatch.Job) { j.Spec.Tasks[0].Template.Annotations = a })
+		},
+	}
+	for kind, make := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			w.refuses(t, make(bad), "workloads.cardquota.dev", `card name "NVIDIA H200"`, "must be a label value")
+			gomega.NewWithT(t).Expect(w.try(t, make(good))).To(gomega.Succeed())
+		})
+	}
+	t.Run("PodGroup", func(t *testing.T) {
+		g := scene.Expect(t)
+		group := func(request string) *v1beta1.PodGroup {
+			return &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "x", Annotations: map[string]string{v1alpha1.AnnotationCardRequest: request}},
+				Spec: v1beta1.PodGroupSpec{Queue: "chat-training", MinMember: 1}}
+		}
+		w.refuses(t, group(`{"NVIDIA-H200":-1}`), "workloads.cardquota.dev", "is -1: a quota is 0 or more")
+		g.Expect(w.try(t, group(`{"NVIDIA-H200":1}`))).To(gomega.Succeed())
+	})
+	t.Run("a queue that is for other namespaces", func(t *testing.T) {
+		for _, object := range []client.Object{
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x", Annotations: good}, Spec: asking("volcano", gpu, 0)},
+			trainer("x", "chat-training", nil),
+		} {
+			object.SetNamespace("search")
+			w.refuses(t, object, "Namespace <search> may not use queue <chat-training>", "team=chat")
+		}
+	})
+	t.Run("a service type that the queue does not grant", func(t *testing.T) {
+		claim := map[string]string{v1alpha1.AnnotationServiceType: "inference", v1alpha1.AnnotationQueueName: "chat-training"}
+		w.refuses(t, kinds["Deployment"](claim), "claims service type inference, but queue chat-training grants training")
+	})
+	t.Run("a template that passes the scheduler by", func(t *testing.T) { // what a controller is told nobody reads
+		w.refuses(t, deploymentOf("past", asking("default-scheduler", gpu, 1), good), "schedulerName: volcano")
+	})
+	t.Run("a change in something else", func(t *testing.T) { ratchetTest(t, w, kinds["Deployment"], bad) })
+	t.Run("a Queue written by hand", func(t *testing.T) {
+		g := scene.Expect(t)
+		queue := func(text string) *v1beta1.Queue {
+			return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "byhand", Annotations: map[string]string{v1alpha1.AnnotationCardQuota: text}}}
+		}
+		w.refuses(t, queue(`{"NVIDIA-H200":"8"}`), "queues.cardquota.dev", "write a whole number of cards, such as 8")
+		g.Expect(w.try(t, queue(`{"NVIDIA-H200":8}`))).To(gomega.Succeed())
+	})
+}
+
+// ratchetTest: what was stored before the rule can still be changed in other
+// things.
+func ratchetTest(t *testing.T, w *gate, deployment func(map[string]string) client.Object, bad map[string]string) {
+	g := scene.Expect(t)
+	old := deployment(bad)
+	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed())
+	w.Make(t, old)
+	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
+	g.Expect(scene.Merge(t, w, old, `{"spec":{"replicas":1}}`)).To(gomega.Succeed())
+	w.refusesPatch(t, old, `{"spec":{"template":{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA  H200"}}}}}`, "must be a label value")
+	g.Expect(scene.Merge(t, w, old, `{"spec":{"template":{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA-H200"}}}}}`)).To(gomega.Succeed())
+}

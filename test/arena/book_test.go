@@ -1,0 +1,152 @@
+package arena
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// log feeds a book with what a watch would show, second by second.
+type log struct {
+	*Book
+	now time.Time
+}
+
+func newLog() *log {
+	return &log{Book: &Book{workloads: map[string]*workload{}}, now: time.Unix(1_000_000, 0)}
+}
+
+func (l *log) after(seconds int) { l.now = l.now.Add(time.Duration(seconds) * time.Second) }
+
+// podOf is the pod of a workload that was made at so many-th try.
+func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.Pod {
+	name := fmt.Sprintf("%s-%d", group, member)
+	p := Pod(role, group, name, "").UID(types.UID(fmt.Sprintf("%s/%d", name, try))).Phase(phase)
+	if phase != corev1.PodPending {
+		p.Node("node")
+	}
+	return p.Obj()
+}
+
+// run lets members of a workload run.
+func (l *log) run(role, group string, try int, members ...int) {
+	for _, m := range members {
+		l.see(podOf(role, group, m, try, corev1.PodPending), l.now)
+		l.see(podOf(role, group, m, try, corev1.PodRunning), l.now)
+	}
+}
+
+// delete marks members as deleted and lets them go.
+func (l *log) delete(role, group string, try int, members ...int) {
+	for _, m := range members {
+		p := podOf(role, group, m, try, corev1.PodRunning)
+		p.DeletionTimestamp = &metav1.Time{Time: l.now}
+		l.see(p, l.now)
+		p.Status.Phase = corev1.PodFailed
+		l.see(p, l.now)
+		l.forget(p, l.now)
+	}
+}
+
+var all = []int{0, 1, 2, 3, 4, 5, 6, 7}
+
+func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		play func(*log)
+		want Loss
+		held State
+	}{
+		"nothing happens": {func(*log) {}, Loss{}, State{Gangs: 1, Cards: 8}},
+		"one pod goes, the others run on": {
+			func(l *log) { l.delete(Trainer, "a", 1, 3) },
+			Loss{Gangs: 1, CardSeconds: 80}, State{Partial: 1, Cards: 7},
+		},
+		"the others go two seconds later": {
+			func(l *log) {
+				l.delete(Trainer, "a", 1, 3)
+				l.after(2)
+				l.delete(Trainer, "a", 1, 0, 1, 2, 4, 5, 6, 7)
+			},
+			Loss{Gangs: 1, CardSeconds: 80, Apart: 2 * time.Second}, State{},
+		},
+		"it comes back and is broken again after three seconds": {
+			func(l *log) {
+				l.delete(Trainer, "a", 1, all...)
+				l.run(Trainer, "a", 2, all...)
+				l.after(3)
+				l.delete(Trainer, "a", 2, all...)
+			},
+			Loss{Gangs: 2, CardSeconds: 80 + 24}, State{},
+		},
+		"it is broken again before it was whole": {
+			func(l *log) {
+				l.delete(Trainer, "a", 1, all...)
+				l.run(Trainer, "a", 2, 0, 1, 2)
+				l.after(3)
+				l.delete(Trainer, "a", 2, 0, 1, 2)
+			},
+			Loss{Gangs: 1, CardSeconds: 80, Apart: 3 * time.Second}, State{},
+		},
+		"a pod that waits is replaced": {
+			func(l *log) {
+				l.see(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
+				l.forget(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
+			},
+			Loss{}, State{Gangs: 1, Cards: 8},
+		},
+		"a single pod goes after four seconds": {
+			func(l *log) {
+				l.run(Single, "experiments", 1, 0, 1)
+				l.after(4)
+				l.delete(Single, "experiments", 1, 0)
+			},
+			Loss{Singles: 1, CardSeconds: 4}, State{Gangs: 1, Singles: 1, Cards: 9},
+		},
+		"inference leaves": {
+			func(l *log) {
+				l.run(Inference, "chat", 1, 0, 1)
+				l.delete(Inference, "chat", 1, 0)
+			},
+			Loss{}, State{Gangs: 1, Inference: 1, Cards: 9},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLog()
+			l.run(Trainer, "a", 1, all...)
+			l.after(10)
+			l.Open()
+			tc.play(l)
+			lost, _ := l.Account()
+			check.Equal(t, "lost", tc.want, lost)
+			check.Equal(t, "held", tc.held, l.State())
+		})
+	}
+}
+
+func TestGangsThatAreNotWholeAreNamed(t *testing.T) {
+	l := newLog()
+	for _, gang := range []string{"c", "a", "b"} {
+		l.run(Trainer, gang, 1, all...)
+	}
+	l.run(Single, "experiments", 1, 0)
+	l.delete(Trainer, "c", 1, 0)
+	l.delete(Trainer, "b", 1, all...)
+	check.Equal(t, "not whole", []string{"b", "c"}, l.NotWhole())
+}
+
+func TestQuantilesAreOfTheNearestRank(t *testing.T) {
+	var values []time.Duration
+	for i := 50; i > 0; i-- {
+		values = append(values, time.Duration(i)*time.Second)
+	}
+	for part, want := range map[float64]time.Duration{0.5: 25 * time.Second, 0.95: 48 * time.Second, 1: 50 * time.Second, 0: time.Second} {
+		check.Equal(t, fmt.Sprint(part, " of 50"), want, Quantile(values, part))
+	}
+	check.Equal(t, "of nothing", 0, Quantile(nil, 0.5))
+}

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ErrNotRunning is wrapped by Attach's error when no process keeps a cluster running there.
+var ErrNotRunning = errors.New("no cluster runs there")
+
+// Attach returns the cluster that another process keeps running in dir. Stop ends what this
+// process started on it and leaves the cluster running.
+func Attach(ctx context.Context, dir string) (*Cluster, error) {
+	c, err := attach(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("attach to the cluster in %s: %w", dir, err)
+	}
+	return c, nil
+}
+
+func attach(ctx context.Context, dir string) (*Cluster, error) {
+	var o Options
+	if err := o.resolve(); err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	d := stateDir{path: dir}
+	err = until(ctx, "the start of the cluster", nil, func(context.Context) error {
+		_, err := os.Stat(d.ready())
+		if _, running := Owner(dir); !running {
+			return nil // it ended, or never began
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, running := Owner(dir); !running {
+		return nil, ErrNotRunning
+	}
+	c := &Cluster{options: o, dir: d, ca: &authority{dir: d.pki()}, crash: make(chan struct{})}
+	if c.ca.pem, err = os.ReadFile(c.caFile()); err != nil {
+		return nil, err
+	}
+	if err := c.connect(); err != nil {
+		return nil, err
+	}
+	c.server = c.config.Host
+	return c, until(ctx, "the API server", nil, Answers(c.server+"/readyz"))
+}
+
+// Owner returns the id of the process that keeps a cluster running in dir, and whether one does.
+func Owner(dir string) (pid int, running bool) {
+	text, err := os.ReadFile(filepath.Join(dir, lockName))
+	if err != nil {
+		return 0, false
+	}
+	if lock, err := lockFile(filepath.Join(dir, lockName)); err == nil {
+		_ = lock.Close() // its owner is gone
+		return 0, false
+	}
+	_, err = fmt.Sscanf(string(text), "process %d", &pid)
+	return pid, err == nil
+}
+
+// AwaitEnd waits until no process keeps a cluster running in dir.
+func AwaitEnd(ctx context.Context, dir string) error {
+	for {
+		pid, running := Owner(dir)
+		if !running {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("process %d still runs the cluster in %s: %w", pid, dir, context.Cause(ctx))
+		case <-time.After(pollEvery):
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// limitVariable sets how many clusters run on this machine at the same time.
+const limitVariable = "CARDQUOTA_CLUSTERS"
+
+const (
+	// leastClusters is the smallest limit: a test that runs two clusters at once needs both.
+	leastClusters = 2
+	// memoryPerCluster bounds the default: a busy cluster with both programs and its tests.
+	memoryPerCluster = 3 << 30
+)
+
+// place is the right to run one cluster. The kernel takes it back when its owner dies.
+type place struct{ lock *os.File }
+
+// placesHeld counts the places of this process.
+var placesHeld atomic.Int32
+
+// takePlace waits until a cluster may start. The limit covers all processes of this user.
+//
+// A process that already runs a cluster may take any place. The first cluster of a process
+// may not take place 0: processes that hold one cluster and wait for another would
+// otherwise wait for each other for ever.
+func takePlace(ctx context.Context, say func(message string)) (*place, error) {
+	limit, err := clusterLimit(os.Getenv(limitVariable), runtime.NumCPU(), machineMemory())
+	if err != nil {
+		return nil, err
+	}
+	dir, err := locksDir()
+	if err != nil {
+		return nil, err
+	}
+	tell := time.NewTimer(3 * time.Second)
+	defer tell.Stop()
+	poll := time.NewTicker(200 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		var owners []string
+		for i := range limit {
+			if i == 0 && placesHeld.Load() == 0 {
+				continue
+			}
+			path := filepath.Join(dir, fmt.Sprintf("cluster-%d.lock", i))
+			lock, err := lockFile(path)
+			if err == nil {
+				placesHeld.Add(1)
+				return &place{lock}, sign(lock)
+			}
+			text, readErr := os.ReadFile(path)
+			if !errors.Is(err, syscall.EWOULDBLOCK) || readErr != nil {
+				return nil, fmt.Errorf("limit of running clusters: %w", errors.Join(err, readErr))
+			}
+			owners = append(owners, strings.TrimSpace(string(text)))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: %w", waiting(limit, owners), context.Cause(ctx))
+		case <-tell.C:
+			say(waiting(limit, owners))
+			tell.Reset(time.Minute)
+		case <-poll.C:
+		}
+	}
+}
+
+func waiting(limit int, owners []string) string {
+	return fmt.Sprintf("waiting until another cluster stops: at most %d run on this machine at the same time (%s changes that); they belong to %s",
+		limit, limitVariable, strings.Join(owners, ", "))
+}
+
+// sign writes who holds a lock, for those who wait for it.
+func sign(lock *os.File) error {
+	owner := fmt.Sprintf("process %d (%s)\n", os.Getpid(), filepath.Base(os.Args[0]))
+	err := lock.Truncate(0)
+	if err == nil {
+		_, err = lock.WriteAt([]byte(owner), 0)
+	}
+	return err
+}
+
+// release lets another cluster start.
+func (p *place) release() error {
+	if p == nil {
+		return nil
+	}
+	placesHeld.Add(-1)
+	return p.lock.Close()
+}
+
+// clusterLimit is the configured limit, or three clusters per two cores as far as the memory
+// suffices: clusters mostly wait.
+func clusterLimit(configured string, cores int, memory uint64) (int, error) {
+	if configured == "" {
+		return max(leastClusters, min(cores*3/2, int(memory/memoryPerCluster))), nil
+	}
+	limit, err := strconv.Atoi(configured)
+	if err != nil || limit < leastClusters {
+		return 0, fmt.Errorf("%s is %q, want a number of at least %d", limitVariable, configured, leastClusters)
+	}
+	return limit, nil
+}
+
+// machineMemory is the size of this machine's memory in bytes, 0 when it is unknown.
+func machineMemory() uint64 {
+	var info syscall.Sysinfo_t
+	if syscall.Sysinfo(&info) != nil {
+		return 0
+	}
+	return uint64(info.Totalram) * uint64(info.Unit)
+}
+
+// locksDir is the folder of the locks that this user's processes share.
+func locksDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil { // no home
+		dir = filepath.Join(os.TempDir(), fmt.Sprintf("cache-of-%d", os.Getuid()))
+	}
+	dir = filepath.Join(dir, "cardquota", "locks")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("folder of locks: %w", err)
+	}
+	return dir, nil
+}

@@ -1,0 +1,206 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// holderMode makes the test binary take a port, a place and a state folder and wait to be killed.
+const holderMode = "CARDQUOTA_TEST_HOLDER"
+
+func init() {
+	if os.Getenv(holderMode) == "" {
+		return
+	}
+	port, err := FreePort()
+	var held *place
+	if err == nil {
+		held, err = takePlace(context.Background(), func(string) {})
+	}
+	var dir stateDir
+	if err == nil {
+		dir, err = openStateDir("")
+	}
+	fmt.Println(port, dir.path, err)
+	time.Sleep(time.Hour)
+	fmt.Println(held, dir) // their locks are open until here
+}
+
+// startHolder starts one and returns what it reserved.
+func startHolder(t *testing.T) (holder *exec.Cmd, port int, dir string) {
+	t.Helper()
+	holder = exec.Command(os.Args[0])
+	holder.Env = append(os.Environ(), holderMode+"=1")
+	out, err := holder.StdoutPipe()
+	check.NoError(t, err)
+	check.NoError(t, forkFromKeeper(holder))
+	var problem string
+	if _, err := fmt.Fscan(out, &port, &dir, &problem); err != nil || problem != "<nil>" {
+		t.Fatalf("holder: %v %s", err, problem)
+	}
+	t.Cleanup(func() { kill(t, holder) })
+	return holder, port, dir
+}
+
+func kill(t *testing.T, holder *exec.Cmd) {
+	t.Helper()
+	if holder.ProcessState == nil {
+		_ = holder.Process.Kill()
+		_ = holder.Wait() // it was killed
+	}
+}
+
+// ownMachine gives the test locks and temporary folders of its own.
+func ownMachine(t *testing.T, limit string) {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv(limitVariable, limit)
+	before := placesHeld.Swap(0)
+	t.Cleanup(func() { placesHeld.Store(before) })
+}
+
+func take(t *testing.T) (*place, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	return takePlace(ctx, func(string) {})
+}
+
+func TestKilledProcessLeavesNothingBehind(t *testing.T) {
+	ownMachine(t, "2")
+	holder, port, dir := startHolder(t)
+	locks, err := locksDir()
+	check.NoError(t, err)
+	file, err := os.OpenFile(filepath.Join(locks, "ports.lock"), os.O_RDWR, 0o600)
+	check.NoError(t, err)
+	defer func() { _ = file.Close() }()
+	used, err := openStateDir("")
+	check.NoError(t, err)
+
+	_, err = take(t)
+	check.Says(t, err, fmt.Sprintf("process %d (", holder.Process.Pid))
+	if pid, running := Owner(dir); !running || pid != holder.Process.Pid {
+		t.Errorf("the folder belongs to process %d (running %t), want %d", pid, running, holder.Process.Pid)
+	}
+	check.Equal(t, "its port is given away", false, reserve(file, port))
+	check.Equal(t, "another port is given away", true, reserve(file, port+1))
+	kill(t, holder)
+	if pid, running := Owner(dir); running {
+		t.Errorf("the folder belongs to process %d, which was killed", pid)
+	}
+	check.Equal(t, "its port is given away", true, reserve(file, port))
+	p, err := take(t)
+	check.NoError(t, err)
+	check.NoError(t, p.release())
+	next, err := openStateDir("")
+	check.NoError(t, err)
+	wantFile(t, dir, false)
+	wantFile(t, used.pki(), true)
+	check.NoError(t, next.close())
+	check.NoError(t, used.close())
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
+	ownMachine(t, "3")
+	startHolder(t) // another process with its first cluster
+	first, err := take(t)
+	check.NoError(t, err)
+	second, err := take(t) // a process with one cluster may have a second
+	check.NoError(t, err)
+	_, err = take(t)
+	check.Says(t, err, "at most 3 run on this machine")
+	check.Says(t, err, limitVariable)
+	check.NoError(t, first.release())
+	check.NoError(t, second.release())
+	// Another process's first and this one's first, and place 0 is for second clusters alone.
+	first, err = take(t)
+	check.NoError(t, err)
+	placesHeld.Store(0)
+	_, err = take(t) // a third process
+	check.Says(t, err, "waiting until another cluster stops")
+	check.NoError(t, first.release())
+}
+
+func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
+	ownMachine(t, "2")
+	holder, _, _ := startHolder(t)
+	said := make(chan string, 100)
+	began := time.Now()
+	p, err := takePlace(t.Context(), func(message string) {
+		said <- message
+		kill(t, holder)
+	})
+	check.NoError(t, err)
+	check.NoError(t, p.release())
+	if len(said) == 0 {
+		t.Fatal("nothing was said")
+	}
+	if message := <-said; !strings.Contains(message, "waiting until another cluster stops") || time.Since(began) > 30*time.Second {
+		t.Errorf("%q after %s", message, time.Since(began))
+	}
+}
+
+func TestClusterLimit(t *testing.T) {
+	const gib = 1 << 30
+	for name, test := range map[string]struct {
+		configured string
+		cores      int
+		memory     uint64
+		want       int
+	}{
+		"two cores":                {cores: 2, memory: 24 * gib, want: 3},
+		"many cores":               {cores: 16, memory: 128 * gib, want: 24},
+		"little memory":            {cores: 16, memory: 16 * gib, want: 5},
+		"one core":                 {cores: 1, memory: 24 * gib, want: 2},
+		"unknown memory":           {cores: 8, want: 2},
+		"configured":               {configured: "7", cores: 2, memory: gib, want: 7},
+		"too few for a test":       {configured: "1", cores: 8, memory: 64 * gib},
+		"something else as number": {configured: "many", cores: 8, memory: 64 * gib},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := clusterLimit(test.configured, test.cores, test.memory)
+			if got != test.want || (err != nil) != (test.want == 0) {
+				t.Errorf("got %d, %v, want %d", got, err, test.want)
+			}
+		})
+	}
+}
+
+// A run may be killed at any moment of making or removing its folder. One that was just made
+// may still get its lock.
+func TestRemainsOfEveryMomentAreRemoved(t *testing.T) {
+	for name, tc := range map[string]struct {
+		leave func(dir string) error
+		age   time.Duration
+		kept  bool // when it has the name of a new one
+	}{
+		"named and locked once":     {func(dir string) error { return os.WriteFile(filepath.Join(dir, lockName), nil, 0o600) }, time.Hour, false},
+		"lock lost":                 {func(dir string) error { return os.Mkdir(filepath.Join(dir, "etcd"), 0o700) }, time.Hour, false},
+		"all but the folder itself": {func(string) error { return nil }, time.Hour, false},
+		"just made":                 {func(string) error { return nil }, 0, true},
+	} {
+		for _, prefix := range []string{temporaryPrefix, newPrefix} {
+			t.Run(name+"/"+prefix, func(t *testing.T) {
+				t.Setenv("TMPDIR", t.TempDir())
+				dir, made := filepath.Join(os.TempDir(), prefix+"1"), time.Now().Add(-tc.age)
+				for _, err := range []error{os.Mkdir(dir, 0o700), tc.leave(dir), os.Chtimes(dir, made, made)} {
+					check.NoError(t, err)
+				}
+				removeAbandoned()
+				wantFile(t, dir, tc.kept && prefix == newPrefix)
+			})
+		}
+	}
+}

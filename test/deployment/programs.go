@@ -1,0 +1,97 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// clocksVariable set to shippedClocks has tests run the programs as they are shipped.
+const (
+	clocksVariable = "CLOCKS"
+	shippedClocks  = "shipped"
+)
+
+// TestClocks is how many times shorter than as shipped the programs that tests run wait; see
+// package internal/timing. It is 1 with CLOCKS=shipped.
+func TestClocks() int {
+	if os.Getenv(clocksVariable) == shippedClocks {
+		return 1
+	}
+	return 4 // the Makefile links it
+}
+
+// Program returns the path of a program's binary. For tests it is built from the sources as
+// they are now, so that no test runs what was built before the last change.
+func Program(ctx context.Context, name string) (string, error) {
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	if !testing.Testing() {
+		path := filepath.Join(root, "bin", name)
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("%s is not built, run make build: %w", name, err)
+		}
+		return path, nil
+	}
+	target, dir := "test-programs", filepath.Join(root, "bin", "test")
+	switch clocks := os.Getenv(clocksVariable); clocks {
+	case "":
+	case shippedClocks:
+		target, dir = "programs", filepath.Join(root, "bin")
+	default:
+		return "", fmt.Errorf("%s is %q, want %q or nothing", clocksVariable, clocks, shippedClocks)
+	}
+	if err := buildOnce(ctx, root, target); err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, name), nil
+}
+
+var built = make(chan map[string]error, 1)
+
+func init() { built <- map[string]error{} }
+
+// buildOnce runs a target of the Makefile once per process, and in one process at a time.
+func buildOnce(ctx context.Context, root, target string) error {
+	done := <-built
+	defer func() { built <- done }()
+	if err, ok := done[target]; ok {
+		return err
+	}
+	err := build(ctx, root, target)
+	if ctx.Err() == nil {
+		done[target] = err
+	}
+	return err
+}
+
+func build(ctx context.Context, root, target string) error {
+	if err := os.MkdirAll(filepath.Join(root, "bin"), 0o755); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(root, "bin", ".programs.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // nothing was written
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("lock of the build: %w", err)
+	}
+	command := exec.CommandContext(ctx, "make", "--silent", "-C", root, target)
+	// A make that runs this test has no part in this one.
+	command.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "MAKE") || strings.HasPrefix(kv, "MFLAGS=") })
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("make %s: %w\n%s", target, err, out)
+	}
+	return nil
+}

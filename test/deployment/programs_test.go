@@ -1,0 +1,28 @@
+package deployment
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// The linker writes this name into programs for tests; nothing else of them contains it.
+const testClocks = "cardquota-test-clocks:"
+
+func TestOnlyProgramsForTestsHaveShorterClocks(t *testing.T) {
+	for clocks, want := range map[string]bool{"": true, shippedClocks: false} {
+		t.Setenv(clocksVariable, clocks)
+		for _, name := range []string{"manager", "cardquota-scheduler"} {
+			path, err := Program(t.Context(), name)
+			check.NoError(t, err)
+			binary, err := os.ReadFile(path)
+			check.NoError(t, err)
+			check.Equal(t, path+" has the clocks of tests", want, bytes.Contains(binary, []byte(testClocks)))
+		}
+	}
+	t.Setenv(clocksVariable, "fast")
+	_, err := Program(t.Context(), "manager")
+	check.Says(t, err, `CLOCKS is "fast"`)
+}

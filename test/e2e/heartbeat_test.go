@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/test/deployment"
+)
+
+// heartbeat is what the scheduler's Lease says.
+func (s *scene) heartbeat() (heartbeat.Report, error) {
+	lease := &coordinationv1.Lease{}
+	if err := s.Get(s.ctx, types.NamespacedName{Namespace: deployment.Namespace, Name: heartbeat.LeaseName}, lease); err != nil {
+		return heartbeat.Report{}, err
+	}
+	return heartbeat.Read(lease)
+}
+
+// beats waits for a heartbeat of a session that was closed after now.
+func (s *scene) beats() heartbeat.Report {
+	s.Helper()
+	var report heartbeat.Report
+	now := time.Now()
+	s.Eventually(func() (time.Time, error) {
+		var err error
+		report, err = s.heartbeat()
+		return report.At, err
+	}).Should(BeTemporally(">", now))
+	return report
+}
+
+// silent checks that no session closes any more.
+func (s *scene) silent() {
+	s.Helper()
+	last, err := s.heartbeat()
+	s.Expect(client.IgnoreNotFound(err)).To(Succeed())
+	s.Consistently(func(g Gomega) time.Time {
+		report, err := s.heartbeat()
+		g.Expect(client.IgnoreNotFound(err)).To(Succeed())
+		return report.At
+	}, "5s").Should(Equal(last.At), "nobody enforces")
+}
+
+// log is what the scheduler has written.
+func (s *scene) log() string {
+	text, err := os.ReadFile(s.cluster.LogFile("cardquota-scheduler"))
+	s.Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// exitCode waits until the scheduler has ended by itself.
+func (s *scene) exitCode() int {
+	s.Helper()
+	s.Eventually(s.deployment.Scheduler.Done()).Should(BeClosed())
+	var exit *exec.ExitError
+	if errors.As(s.deployment.Scheduler.Wait(), &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+// runOnModel creates bare pods that say to the stock scheduler, too, which card
+// they want. Only as many as the quota allows: it knows no quota.
+func (s *scene) runOnModel(w work) {
+	s.Helper()
+	for _, pod := range s.barePods(w) {
+		pod.Spec.NodeSelector = map[string]string{"nvidia.com/gpu.product": w.card}
+		s.create(pod)
+	}
+}
+
+func heartbeatProvesWhatIsInForce(t *testing.T, st *stage) {
+	s := newSceneOn(t, "heartbeat", st)
+	s.restore()
+	s.restartScheduler() // a new process has seen nothing of what others bound
+	s.quota("heartbeat", cards(h200, 2))
+	good := s.configuration().Data[configurationKey]
+	report := s.beats()
+	s.Expect(report.ConfigHash).To(Equal(schedulerconf.Hash(good)))
+	s.Expect(report.ConfigProblem).To(BeEmpty())
+	s.Expect(report.Identity).To(Equal(s.holder()))
+	s.Expect(report.Version).To(Equal(s.version()))
+	s.Expect(report.Fresh(time.Now())).To(BeTrue())
+	s.beats() // and again
+
+	// Pods come and go, all bound by this process.
+	s.create(s.deploymentOf(work{name: "web", queue: "heartbeat", card: h200, count: 1, pods: 3}))
+	s.wantRunning("web", 2, 1)
+	other := strings.Replace(good, "enqueue, allocate, backfill", "enqueue, allocate", 1)
+	s.configure(other)
+	s.Eventually(func() string { return s.beats().ConfigHash }).Should(Equal(schedulerconf.Hash(other)))
+	s.configure("actions: [\n")
+	s.Eventually(func() string { return s.beats().ConfigProblem }).Should(ContainSubstring("the text is not YAML"))
+	s.Expect(s.beats().ConfigHash).To(Equal(schedulerconf.Hash(other)), "the last good one is in force")
+	s.configure(good)
+	s.Eventually(func() string { return s.beats().ConfigHash }).Should(Equal(schedulerconf.Hash(good)))
+	s.Expect(s.beats().ConfigProblem).To(BeEmpty())
+
+	s.bindsByHand()
+
+	s.letSchedulerEnd()
+	s.Expect(s.deployment.Scheduler.Stop()).To(Succeed())
+	s.silent()
+	last, err := s.heartbeat()
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(last.Fresh(last.At.Add(heartbeat.StaleAfter))).To(BeFalse())
+	s.startScheduler() // the observer's last look needs one
+	s.Expect(s.beats().SecondScheduler).To(BeEmpty(), "a new process has seen nothing of it")
+}
+
+// bindsByHand has a pod bound by somebody else: the heartbeat names it until it
+// is gone, and no pod that the scheduler bound itself.
+func (s *scene) bindsByHand() {
+	s.Helper()
+	s.quota("heartbeat-foreign", cards(h800, 1))
+	// It waits for a node that does not exist, and is bound once the time is over
+	// in which a binding may be a predecessor's.
+	pod := s.barePods(work{name: "foreign", queue: "heartbeat-foreign", card: h800, count: 1, pods: 1})[0]
+	pod.Spec.NodeSelector = map[string]string{"nowhere": "yes"}
+	s.create(pod)
+	s.Eventually(func() string { return s.log() }).Should(ContainSubstring("deciding begins"))
+	// A binding may be a predecessor's for 30 s as shipped.
+	s.Consistently(func() []string { return s.beats().SecondScheduler }, 30*time.Second/time.Duration(deployment.TestClocks())+5*time.Second).Should(BeEmpty())
+	s.Expect(s.cluster.Client().CoreV1().Pods(s.namespace).Bind(s.ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "h800-0"},
+	}, metav1.CreateOptions{})).To(Succeed())
+	s.Eventually(func() []string { return s.beats().SecondScheduler }).Should(Equal([]string{s.namespace + "/" + pod.Name}))
+	s.Expect(s.Delete(s.ctx, pod)).To(Succeed())
+	s.Eventually(func() []string { return s.beats().SecondScheduler }).Should(BeEmpty())
+}
+
+// version is what the scheduler's binary says it is.
+func (s *scene) version() string {
+	s.Helper()
+	program, err := deployment.Program(s.ctx, "cardquota-scheduler")
+	s.Expect(err).NotTo(HaveOccurred())
+	out, err := exec.CommandContext(s.ctx, program, "--version").Output()
+	s.Expect(err).NotTo(HaveOccurred())
+	words := strings.FieldsFunc(string(out), func(c rune) bool { return c == ' ' || c == ',' })
+	s.Expect(len(words)).To(BeNumerically(">", 1))
+	return words[1]
+}

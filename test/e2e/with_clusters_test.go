@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"testing"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+// The tests with clusters of their own stand in the last file, the longest at its end:
+// parallel tests go on from the last one backwards. They take turns, and the scenes that
+// share the suite's cluster fill the time between.
+
+// Volcano's own actions take cards at three levels: between queues, between the
+// jobs of a queue, and between the pods of a job. With card quotas each stays
+// what it is, and nothing is taken that would not help.
+func TestThreeLevelsOfPreemption(t *testing.T) {
+	t.Parallel()
+	st := startEvictingStage(t)
+	levels := map[string]func(*scene){
+		"queues": takesBetweenQueues, "jobs": takesBetweenJobs, "cards": takesTheCardThatIsShort, "pods": takesBetweenPods,
+	}
+	for _, name := range []string{"jobs", "cards", "pods", "queues"} {
+		t.Run(name, func(t *testing.T) { levels[name](newSceneOn(t, name, st)) })
+	}
+}
+
+// TestTideByStockReclaim plays what of it holds pod by pod, with Volcano's own
+// action reclaim.
+func TestTideByStockReclaim(t *testing.T) {
+	t.Parallel()
+	playTides(t, startEvictingStage(t), func(scene tideScene) bool { return scene.podByPod })
+}
+
+// TestEnforcementIsProven takes a cluster from Volcano's own scheduler to ours
+// and back, breaks on the way what can be broken, and holds what is said of
+// enforcement against it. Everything is real, under the rights that are shipped.
+func TestEnforcementIsProven(t *testing.T) {
+	t.Parallel()
+	newProof(t).play(t)
+}
+
+// TestDisturbances plays, one after the other, what disturbs every scene on its cluster:
+// programs that end and configurations that change.
+func TestDisturbances(t *testing.T) {
+	t.Parallel()
+	st := startStage(t, cluster.Options{})
+	for _, scene := range []struct {
+		name string
+		play func(*testing.T, *stage)
+	}{
+		{"a scheduler that starts first waits for everything else", aSchedulerThatStartsFirstWaitsForEverythingElse},
+		{"a heartbeat proves what is in force", heartbeatProvesWhatIsInForce},
+		{"restarting the scheduler gracefully hands over", restartingTheSchedulerGracefullyHandsOver},
+		{"killing the scheduler under load never exceeds a quota", killingTheSchedulerUnderLoadNeverExceedsAQuota},
+		{"quota holds without the operator and its status catches up", quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp},
+		{"a broken configuration changes nothing but a report", aBrokenConfigurationChangesNothingButAReport},
+		{"a scheduler that starts on a broken configuration waits", aSchedulerThatStartsOnABrokenConfigurationWaits},
+		{"examples of configurations", playConfigurations},
+	} {
+		t.Run(scene.name, func(t *testing.T) { scene.play(t, st) })
+	}
+}
+
+// TestTide plays the scenes of the tide with the action cardreclaim.
+func TestTide(t *testing.T) {
+	t.Parallel()
+	playTides(t, startTideStage(t), func(tideScene) bool { return true })
+}

@@ -1,0 +1,258 @@
+package differential
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// perDraw is how many subjects are compared in each of rapid's draws. With 100
+// draws of each property that is more than 20,000 comparisons.
+const perDraw = 40
+
+// equal fails when the product says something else than the rule.
+func equal[T comparable](t *rapid.T, what string, product, rule T) {
+	if product != rule {
+		t.Errorf("%s: the product says %v, the rule %v", what, product, rule)
+	}
+}
+
+func texts[S ~string](in []S) []string {
+	out := make([]string, len(in))
+	for i, s := range in {
+		out[i] = string(s)
+	}
+	return out
+}
+
+// amounts adds the cards of a charge up, as the rule states them.
+func amounts(charge account.Charge) string {
+	sum := rule.Quota{}
+	for _, held := range charge.Cards {
+		sum[string(held.Name)] += int64(held.Count)
+	}
+	return rule.Charge{Queue: charge.Queue, Cards: sum, MilliCPU: charge.MilliCPU, Memory: charge.Memory}.String()
+}
+
+func TestNodesAgree(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		for range perDraw {
+			node := drawNode(t, "n")
+			product, ours := card.Recognise(node), rule.ReadNode(node)
+			equal(t, "model", product.Model, ours.Model)
+			offers := map[corev1.ResourceName]rule.Offer{}
+			for _, held := range product.Holdings {
+				offers[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
+			}
+			unnamed := map[corev1.ResourceName]bool{}
+			for _, name := range product.Unnamed {
+				unnamed[name] = true
+			}
+			for name, offer := range ours.Cards {
+				equal(t, "unnamed "+string(name), unnamed[name], offer.Card == "")
+				if offer.Card != "" {
+					equal(t, string(name), offers[name], offer)
+				}
+			}
+			equal(t, "card resources", len(offers)+len(unnamed), len(ours.Cards))
+			equal(t, "anomaly", len(product.Anomalies) > 0, len(unnamed) > 0 || len(product.Anomalies) > 0 && product.Model == "")
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
+				{Type: oneOf(t, "condition", corev1.NodeReady, corev1.NodeDiskPressure), Status: oneOf(t, "status", corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)}}
+			equal(t, "ready", decision.Works(node), rule.IsReady(node))
+		}
+	})
+}
+
+func TestInventoriesAgree(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		inv := drawInventory(t)
+		for _, name := range resources {
+			equal(t, "is a card: "+string(name), inv.theirs.IsCard(name), inv.ours.IsCard(name))
+			equal(t, "cards of "+string(name), join(texts(inv.theirs.Named(name))), join(inv.ours.Cards(name)))
+			for _, node := range append(slices.Clone(nodeNames), "gone") {
+				on, _ := inv.theirs.On(node, name)
+				equal(t, "card on "+node, string(on), inv.ours.On(node, name))
+			}
+		}
+		for _, name := range cards {
+			equal(t, "resources of "+name, join(texts(inv.theirs.ResourcesOf(card.Name(name)))), join(texts(inv.ours.ResourcesOf(name))))
+		}
+		physical := rule.Quota{}
+		for name, count := range inv.theirs.Physical() {
+			physical[string(name)] = int64(count)
+		}
+		equal(t, "physical", physical.String(), inv.ours.Physical().String())
+	})
+}
+
+func join(in []string) string {
+	out := ""
+	for _, s := range in {
+		out += s + ";"
+	}
+	return out
+}
+
+func TestPodsAgree(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		inv := drawInventory(t)
+		for range perDraw {
+			pod := drawPod(t)
+			product, ours := decision.AskOf(pod, inv.theirs), rule.AskOf(pod, inv.ours)
+			equal(t, "resource", product.Resource, ours.Resource)
+			equal(t, "count", int64(product.Count), ours.Count)
+			equal(t, "cpu", product.MilliCPU, ours.MilliCPU)
+			equal(t, "memory", product.Memory, ours.Memory)
+			equal(t, "cards", join(texts(product.Names)), join(ours.Cards))
+			equal(t, "refused", product.Refusal != nil, ours.Refusal != "")
+			for _, name := range cards {
+				equal(t, "allows "+name, product.Request.Allows(card.Name(name)), ours.Allows(name))
+			}
+			equal(t, "waits", decision.Waiting(pod), rule.IsWaiting(pod))
+			equal(t, "is counted", decision.Counted(pod), rule.IsCharged(pod))
+			equal(t, "is ending", decision.Ending(pod), rule.IsTerminating(pod))
+			equal(t, "PodGroup", decision.PodGroupName(pod), rule.PodGroupName(pod))
+			group := map[string]string{}
+			if value := drawBool(t); rapid.Bool().Draw(t, "the group says") {
+				group["volcano.sh/preemptable"] = value
+			}
+			equal(t, "evictable", decision.Evictable(pod, group), rule.IsEvictable(pod, group))
+		}
+	})
+}
+
+// lastCharge is what both sides remember of a pod.
+func lastCharge(t *rapid.T) (*account.Charge, *rule.Charge) {
+	if number(t, 1, 2, "charged before") == 1 {
+		return nil, nil
+	}
+	theirs := &account.Charge{Queue: oneOf(t, "last queue", "q", "r", "")}
+	ours := &rule.Charge{Queue: theirs.Queue, Cards: rule.Quota{}}
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(cards), 0, 2, rapid.ID[string]).Draw(t, "last cards") {
+		theirs.Cards = append(theirs.Cards, card.Amount{Name: card.Name(name), Count: 2})
+		ours.Cards[name] = 2
+	}
+	return theirs, ours
+}
+
+func TestChargesAgree(t *testing.T) {
+	admits := func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }
+	seed.Check(t, func(t *rapid.T) {
+		inv := drawInventory(t)
+		for range perDraw {
+			pod, group := drawPod(t), drawGroup(t)
+			theirs, ours := lastCharge(t)
+			believed := pod.Spec.SchedulerName == "volcano"
+			got, holds := decision.Trust{Ours: believed, Admits: admits}.ChargeOf(pod, group, inv.theirs, theirs)
+			want, counts := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: believed, Admits: admits})
+			equal(t, "holds something", holds, counts)
+			equal(t, "charge", amounts(got), want.String())
+			ending, ends := decision.EndingOf(pod, group, inv.theirs, theirs)
+			terminating, terminates := rule.TerminatingChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
+			equal(t, "ends", ends, terminates)
+			equal(t, "charge at the end", amounts(ending), terminating.String())
+			last := oneOf(t, "last queue", "", "q")
+			equal(t, "queue", decision.QueueOf(pod, group, last), rule.QueueOf(pod, group, last))
+			if plain, ok := decision.ChargeOf(pod, group, inv.theirs, theirs); ok {
+				want, _ := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
+				equal(t, "charge of a pod that is believed", amounts(plain), want.String())
+			}
+		}
+	})
+}
+
+func TestQueuesAgree(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		for range perDraw {
+			queue := drawQueue(t)
+			unmanaged := oneOf(t, "unmanaged", rule.UnmanagedEnforce, rule.UnmanagedIgnore)
+			product, ours := decision.RulesOf(queue, decision.Unmanaged(unmanaged)), rule.LimitsOf(queue, unmanaged)
+			equal(t, "refuses all", product.Refusal != nil, ours.Closed != "")
+			equal(t, "any card", product.Limits.AnyCard, ours.AnyCard)
+			equal(t, "cpu", product.Limits.MilliCPU, ours.MilliCPU)
+			equal(t, "memory", product.Limits.Memory, ours.Memory)
+			quota := rule.Quota{}
+			for name, count := range product.Limits.Cards {
+				quota[string(name)] = int64(count)
+			}
+			equal(t, "quota", quota.String(), ours.Cards.String())
+			labels := map[string]string{"kubernetes.io/metadata.name": "lab"}
+			if team := oneOf(t, "team", "", "chat", "search"); team != "" {
+				labels["team"] = team
+			}
+			namespace := &corev1.Namespace{}
+			namespace.Labels = labels
+			selector, unreadable := decision.NamespaceSelectorOf(queue)
+			may := unreadable == nil && decision.MayUse("q", selector, "lab", namespace) == nil
+			equal(t, "selects", may, rule.SelectorOf(queue).Selects(labels))
+		}
+	})
+}
+
+func drawQueue(t *rapid.T) *v1beta1.Queue {
+	queue := &v1beta1.Queue{}
+	queue.Name = oneOf(t, "name", "q", "q", "default", "root")
+	queue.Annotations = map[string]string{}
+	if number(t, 1, 4, "managed") > 1 {
+		queue.Annotations["volcano.sh/card.quota"] = drawQuotaText(t)
+	}
+	if rapid.Bool().Draw(t, "choosy") {
+		queue.Annotations["volcano.sh/namespace-selector"] = oneOf(t, "selector", `{}`, `{"matchLabels":{"team":"chat"}}`,
+			`{"matchExpressions":[{"key":"team","operator":"NotIn","values":["chat"]}]}`, `{"matchExpressions":[{"key":"team","operator":"Exists"}]}`,
+			`{"matchLabels":{"team":"chat"},"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["lab"]}]}`,
+			`null`, ``, `[]`, `{`, `{"matchLabel":{"team":"chat"}}`, `{"matchLabels":{"team":"chat"},"matchLabels":{}}`, `{"matchLabels":{"te am":"x"}}`,
+			`{"matchExpressions":[{"key":"team","operator":"Is"}]}`, `{} {}`, `"chat"`, `{"matchLabels":{"team":"chat","team":"search"}}`)
+	}
+	queue.Spec.Capability = list(t, 2, []corev1.ResourceName{"cpu", "memory"}, []string{"0", "4", "1500m", "4Gi", "1e30", "-1"})
+	queue.Status.State = oneOf(t, "state", v1beta1.QueueStateOpen, v1beta1.QueueStateOpen, v1beta1.QueueStateOpen, v1beta1.QueueStateClosed, v1beta1.QueueStateClosing, v1beta1.QueueStateUnknown, "")
+	queue.DeletionTimestamp = drawPod(t).DeletionTimestamp
+	return queue
+}
+
+func TestServiceTypesAgree(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		for range perDraw {
+			annotated := func(what string) map[string]string {
+				return oneOf(t, what, nil, map[string]string{"volcano.sh/service.type": drawType(t)})
+			}
+			queue, pod, group, owner := annotated("queue"), annotated("pod"), annotated("PodGroup"), drawType(t)
+			equal(t, "service type", decision.ServiceTypeOf(queue, pod, group, owner), rule.ServiceType(queue, pod, group, owner))
+			kinds := rapid.MapOfN(rapid.SampledFrom([]string{"Job", "Job.batch", "Job.batch.volcano.sh", "Deployment", "Deployment.apps", "ReplicaSet", "ReplicaSet.apps", "StatefulSet"}),
+				rapid.SampledFrom([]string{"inference", "training", "other"}), 0, 4).Draw(t, "kinds")
+			owned := drawPod(t)
+			equal(t, "type of the owner", ownersOf(kinds).TypeOf(owned), rule.TypeOfOwner(owned, kinds))
+			matrix, reclaimFrom, reclaimable := drawMatrix(t)
+			by, from := oneOf(t, "by", types...), oneOf(t, "from", types...)
+			equal(t, by+" reclaims from "+from, matrix.MayReclaim(by, from), slices.Contains(reclaimFrom[by], from) && slices.Contains(reclaimable, from))
+			equal(t, by+" takes", matrix.Takes(by), len(reclaimFrom[by]) > 0)
+		}
+	})
+}
+
+func TestTheDefaultServiceTypesAgree(t *testing.T) {
+	for _, name := range types {
+		for _, from := range types {
+			if got, want := defaultMatrix.MayReclaim(name, from), slices.Contains(rule.DefaultReclaimFrom()[name], from); got != want {
+				t.Errorf("%s reclaims from %s: the product says %v, the rule %v", name, from, got, want)
+			}
+		}
+		product, known := builtIn(name)
+		ours, ok := rule.BuiltIn[name]
+		if known != ok || product.Priority != ours.Priority || product.Reclaimable != ours.Reclaimable {
+			t.Errorf("queues of %s: the product says %v, the rule %v", name, product, ours)
+		}
+	}
+	if got, want := slices.Sorted(maps.Keys(defaultMatrix)), slices.Sorted(maps.Keys(rule.BuiltIn)); !slices.Equal(got, want) {
+		t.Errorf("the product defines %v, the rule %v", got, want)
+	}
+}

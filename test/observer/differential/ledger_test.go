@@ -1,0 +1,119 @@
+package differential
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// pods is what a recount knows: every pod that holds something.
+type pods struct {
+	used, terminating map[string]rule.Charge
+}
+
+func (p pods) useOf(queue string) rule.Use {
+	use := rule.Use{Cards: rule.Quota{}, Terminating: rule.Quota{}}
+	for _, charge := range p.used {
+		if charge.Queue == queue {
+			use.Add(charge)
+		}
+	}
+	for _, charge := range p.terminating {
+		if charge.Queue == queue {
+			use.AddTerminating(charge)
+		}
+	}
+	return use
+}
+
+var ledgerCards = []string{"H200", "4090"}
+
+func drawCharge(t *rapid.T) (account.Charge, rule.Charge) {
+	theirs := account.Charge{
+		Queue: oneOf(t, "queue", "q", "r"), MilliCPU: int64(number(t, 0, 3, "cpu")), Memory: int64(number(t, 0, 3, "memory")),
+	}
+	ours := rule.Charge{Queue: theirs.Queue, Cards: rule.Quota{}, MilliCPU: theirs.MilliCPU, Memory: theirs.Memory}
+	for _, name := range ledgerCards {
+		if count := int64(number(t, 0, 3, name)); count > 0 {
+			theirs.Cards = append(theirs.Cards, card.Amount{Name: card.Name(name), Count: card.Count(count)})
+			ours.Cards[name] = count
+		}
+	}
+	return theirs, ours
+}
+
+func drawLimits(t *rapid.T) (account.Limits, rule.Limits) {
+	limit := func(what string) int64 { return oneOf[int64](t, what, 0, 2, 4, 6, math.MaxInt64) }
+	theirs := account.Limits{AnyCard: number(t, 1, 6, "any card") == 1, Cards: card.Quota{}, MilliCPU: limit("cpu limit"), Memory: limit("memory limit")}
+	ours := rule.Limits{AnyCard: theirs.AnyCard, Cards: rule.Quota{}, MilliCPU: theirs.MilliCPU, Memory: theirs.Memory}
+	for _, name := range ledgerCards {
+		count := int64(number(t, 0, 6, "quota of "+name))
+		theirs.Cards[card.Name(name)], ours.Cards[name] = card.Count(count), count
+	}
+	return theirs, ours
+}
+
+// TestTheLedgerAgreesWithARecount: whatever happens to pods, in whatever order and
+// how often, the product's running sums are those of a recount, and its gates let
+// through what the rule lets through.
+func TestTheLedgerAgreesWithARecount(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		ledger, world := account.New(0), pods{map[string]rule.Charge{}, map[string]rule.Charge{}}
+		limits := map[string]rule.Limits{}
+		for range perDraw {
+			pod := fmt.Sprint("p", number(t, 0, 3, "pod"))
+			theirs, ours := drawCharge(t)
+			switch number(t, 0, 5, "what happens") {
+			case 0, 1:
+				ledger.Charge(pod, &theirs)
+				world.used[pod] = ours
+				delete(world.terminating, pod)
+			case 2:
+				ledger.End(pod, &theirs, time.Minute)
+				world.terminating[pod] = ours
+				delete(world.used, pod)
+			case 3:
+				ledger.Refund(pod)
+				delete(world.used, pod)
+			case 4:
+				ledger.Gone(pod)
+				delete(world.terminating, pod)
+			case 5:
+				queue := oneOf(t, "queue", "q", "r")
+				l, r := drawLimits(t)
+				ledger.SetLimits(queue, l)
+				limits[queue] = r
+			}
+			for _, queue := range []string{"q", "r", "nobody"} {
+				compareBooks(t, ledger, queue, limits[queue], world.useOf(queue))
+			}
+		}
+	})
+}
+
+func compareBooks(t *rapid.T, ledger *account.Account, queue string, limits rule.Limits, use rule.Use) {
+	milliCPU, memory := ledger.UsedCPUMemory(queue)
+	equal(t, "cpu of "+queue, milliCPU, use.MilliCPU)
+	equal(t, "memory of "+queue, memory, use.Memory)
+	ask := account.Ask{Count: card.Count(number(t, 0, 3, "count")), MilliCPU: int64(number(t, 0, 2, "cpu")), Memory: int64(number(t, 0, 2, "memory"))}
+	wish := rule.Ask{Count: int64(ask.Count), MilliCPU: ask.MilliCPU, Memory: ask.Memory}
+	for _, name := range ledgerCards {
+		ending, _ := ledger.Ending(queue, card.Name(name))
+		equal(t, "used "+name, int64(ledger.Used(queue, card.Name(name))), use.Cards[name])
+		equal(t, "ending "+name, int64(ending), use.Terminating[name])
+		shortOn := limits.ShortOn(use, name, wish.Count)
+		equal(t, "has room for "+name, ledger.FitsOn(queue, card.Name(name), ask.Count), shortOn == "")
+		shortOf := limits.ShortOf(use, wish.MilliCPU, wish.Memory)
+		equal(t, "has room on a node with "+name, ledger.FitsNode(queue, ask, card.Name(name), account.Freed{}) == nil, shortOn == "" && shortOf == "")
+		ask.Names, wish.Cards = append(ask.Names, card.Name(name)), append(wish.Cards, name)
+		equal(t, "has room", ledger.Fits(queue, ask) == nil, limits.Short(use, wish) == "")
+	}
+}

@@ -1,0 +1,69 @@
+// Package expected lists what today's scheduler is known to do wrong, as the
+// observer's judge reports it. Each entry has a test that plays it; the test fails
+// when the violation does not appear any more, and when another one does. Who
+// mends the scheduler takes the entry out and turns the test round.
+package expected
+
+import (
+	"regexp"
+	"testing"
+
+	"cardquota.dev/operator/test/observer/judge"
+)
+
+// Violation is one that the scheduler makes today.
+type Violation struct {
+	// Name says what the scheduler does wrong; its test gives it to Check.
+	Name string
+	// Invariant and Object are those of the report; Object is a pattern.
+	Invariant, Object string
+	// Because is the cause in the scheduler.
+	Because string
+}
+
+// Violations are all that are known.
+var Violations = []Violation{
+	{
+		Name: "a gang that fits only partly keeps its reservation for ever", Invariant: judge.Progress, Object: "^pod/ns/small-0$",
+		Because: "each pod of the gang that is placed and taken back in a session renews the reservation, so its five minutes never end",
+	},
+	{
+		Name: "a gang above a lowered quota keeps its reservation for ever", Invariant: judge.Progress, Object: "^pod/ns/small-0$",
+		Because: "a refusal for quota renews the reservation, although the gang alone exceeds the quota",
+	},
+	{
+		Name: "preempt evicts one more pod in each session until the first is deleted", Invariant: judge.Eviction, Object: "^pod/ns/low-[0-3]$",
+		Because: "a pod that was evicted and is not deleted yet is charged as used, and what it gives back is not counted for the preemptor",
+	},
+	{
+		Name: "cardreclaim remembers which nodes fit by needs and not by queue", Invariant: judge.Progress, Object: "^pod/ns/y-0$",
+		Because: "the nodes that fit the first queue's pod are all that is tried for pods of other queues with the same needs",
+	},
+	{
+		Name: "cardreclaim gives up after sixteen nodes that refuse", Invariant: judge.Progress, Object: "^pod/ns/i-0$",
+		Because: "each search tries sixteen nodes at most, and the next session begins with the same ones",
+	},
+}
+
+// Check wants the violation of a name among what was found, and nothing else.
+func Check(t testing.TB, name string, found []judge.Violation) {
+	t.Helper()
+	for _, v := range Violations {
+		if v.Name != name {
+			continue
+		}
+		pattern, seen := regexp.MustCompile(v.Object), false
+		for _, f := range found {
+			if f.Invariant == v.Invariant && pattern.MatchString(f.Object) {
+				seen = true
+			} else {
+				t.Errorf("beside what is expected: %s %s %s", f.Invariant, f.Object, f.Message)
+			}
+		}
+		if !seen {
+			t.Errorf("the scheduler does not do this any more, take it from the list of expected violations: %s", name)
+		}
+		return
+	}
+	t.Errorf("%q is not in the list of expected violations", name)
+}

@@ -1,0 +1,189 @@
+package judge
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// evictedBy returns the action of the scheduler that evicted a pod, "" when none
+// did. Volcano says so in the pod's condition Ready.
+func evictedBy(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.Reason == "Evict" {
+			_, action, _ := strings.Cut(c.Message, "because of ")
+			return action
+		}
+	}
+	return ""
+}
+
+// isLeaving reports whether a pod was evicted, or deleted, and is still there.
+func isLeaving(pod *corev1.Pod) bool {
+	return rule.IsTerminating(pod) || rule.IsCharged(pod) && evictedBy(pod) != ""
+}
+
+// judgeNeedless checks a pod that preempt has just evicted: what it evicted before
+// in the same queue and has not gone yet must not suffice for all that waits
+// there. The largest of these victims is left out of the sum, since one may give
+// more than is needed.
+func (j *Judge) judgeNeedless(victim *podState, at time.Time) {
+	if victim.charge == nil || evictedBy(victim.pod) != "preempt" {
+		return
+	}
+	queue := victim.charge.Queue
+	given, largest, needed := amounts{}, amounts{}, amounts{}
+	for _, state := range j.world.pods {
+		for resource, amount := range state.requests {
+			switch {
+			case givesBack(state, queue):
+				given[resource] += amount
+				largest[resource] = max(largest[resource], amount)
+			case j.waitsIn(state, queue):
+				needed[resource] += amount
+			}
+		}
+	}
+	for resource, amount := range needed {
+		if given[resource]-largest[resource] < amount {
+			return
+		}
+	}
+	j.report(Eviction, at, "pod/"+victim.pod.Namespace+"/"+victim.pod.Name,
+		"was evicted (preempt) although what was evicted before and has not gone yet gives all that waits in queue <%s>: %v given, %v waited for", queue, given, needed)
+}
+
+// givesBack reports whether a pod of a queue was evicted by preempt, or is deleted.
+func givesBack(state *podState, queue string) bool {
+	return state.charge != nil && state.charge.Queue == queue && evictedBy(state.pod) == "preempt" || state.ending != nil && state.ending.Queue == queue
+}
+
+func (j *Judge) waitsIn(state *podState, queue string) bool {
+	return rule.IsWaiting(state.pod) && state.pod.Spec.SchedulerName == j.options.SchedulerName &&
+		rule.QueueOf(state.pod, j.world.groups[groupOf(state.pod)], "") == queue
+}
+
+// mustReclaim reports whether a unit that cannot start must have cards taken back
+// for it: one plain pod within its quota, of a type that may reclaim, and a node
+// where enough pods may be taken, while nothing else is on its way.
+func (j *Judge) mustReclaim(u *unit, units []*unit) bool {
+	if len(j.options.ReclaimFrom) == 0 || u.complex != "" || u.needs != 1 || len(u.pods) != 1 || !isEnqueued(u) || !j.world.isOpen(u) {
+		return false
+	}
+	from := j.options.ReclaimFrom[j.typeOf(u.pods[0], u.queue)]
+	if ask := u.pods[0].ask; ask.Count == 0 || ask.Refusal != "" || len(from) == 0 || !j.world.hasQuota(u) || !j.world.hasCPUMemory(u) {
+		return false
+	}
+	return !j.isBusy(u, units) && j.mayClear(u, from)
+}
+
+// isBusy reports whether pods are on their way out, which may be for anybody, or
+// another unit may be served before this one.
+func (j *Judge) isBusy(u *unit, units []*unit) bool {
+	for _, state := range j.world.pods {
+		if isLeaving(state.pod) || state.pod.Status.NominatedNodeName != "" {
+			return true
+		}
+	}
+	return slices.ContainsFunc(units, func(other *unit) bool { return other != u && j.competes(other) })
+}
+
+// mayClear reports whether some node has room for a pod of a unit without the pods
+// that may be taken for it.
+func (j *Judge) mayClear(u *unit, from []string) bool {
+	pod := u.pods[0]
+	for name, node := range j.world.nodes {
+		if pod.ask.Allows(j.world.inventory.On(name, pod.ask.Resource)) && j.world.takes(node, u) && j.canClear(name, node, pod, u.queue, from) {
+			return true
+		}
+	}
+	return false
+}
+
+// competes reports whether a unit may have cards taken back for it, or start,
+// before another one.
+func (j *Judge) competes(u *unit) bool {
+	if len(u.pods) == 0 || !j.world.isOpen(u) || !j.world.canEverFit(u) || u.pods[0].ask.Count > 0 && !j.world.hasQuota(u) {
+		return false
+	}
+	from := j.options.ReclaimFrom[j.typeOf(u.pods[0], u.queue)]
+	return u.complex != "" || j.mayStart(u) || len(from) > 0 && j.mayClear(u, from)
+}
+
+func (j *Judge) typeOf(state *podState, queue string) string {
+	var ofQueue, ofGroup map[string]string
+	if known := j.world.queues[queue]; known != nil {
+		ofQueue = known.queue.Annotations
+	}
+	if group := j.world.groups[groupOf(state.pod)]; group != nil {
+		ofGroup = group.Annotations
+	}
+	return rule.ServiceType(ofQueue, state.pod.Annotations, ofGroup, "")
+}
+
+// hasCPUMemory reports whether a queue has CPU and memory left for one pod of a unit.
+func (w *world) hasCPUMemory(u *unit) bool {
+	limits, used, ask := w.queues[u.queue].limits, w.useOf(u.queue), u.pods[0].ask
+	return !w.countsCPUMemory(u.pods[0]) || within(limits.MilliCPU, used.milliCPU+ask.MilliCPU) && within(limits.Memory, used.memory+ask.Memory)
+}
+
+// canClear reports whether a node has room for a pod without the pods on it that
+// may be taken for it, and none that stays keeps it away.
+func (j *Judge) canClear(name string, node *corev1.Node, pod *podState, queue string, from []string) bool {
+	used := amounts{}
+	for _, state := range j.world.pods {
+		if state.pod.Spec.NodeName != name || !rule.IsCharged(state.pod) || j.mayTake(state, queue, from) {
+			continue
+		}
+		if affinity := state.pod.Spec.Affinity; affinity != nil {
+			return false
+		}
+		for resource, amount := range state.requests {
+			used[resource] += amount
+		}
+		used[corev1.ResourcePods]++
+	}
+	free := amountsOf(node.Status.Allocatable)
+	if limit, stated := free[corev1.ResourcePods]; stated && used[corev1.ResourcePods] >= limit {
+		return false
+	}
+	for resource, amount := range pod.requests {
+		if used[resource]+amount > free[resource] {
+			return false
+		}
+	}
+	return true
+}
+
+// mayTake reports whether a placed pod and its whole gang may certainly be taken:
+// each of its pods, whatever the others hold.
+func (j *Judge) mayTake(state *podState, queue string, from []string) bool {
+	if state.charge == nil || len(state.charge.Cards) == 0 {
+		return false
+	}
+	by, of := j.world.queues[queue], j.world.queues[state.charge.Queue]
+	group := j.world.groups[groupOf(state.pod)]
+	if by == nil || of == nil || group == nil || !ptr.Deref(of.queue.Spec.Reclaimable, false) ||
+		of.queue.Spec.Priority >= by.queue.Spec.Priority || !rule.IsPreemptable(group.Annotations, group.Labels) {
+		return false
+	}
+	for _, other := range j.world.pods {
+		if groupOf(other.pod) == groupOf(state.pod) && !j.isTakeable(other, state.charge.Queue, from) {
+			return false
+		}
+	}
+	return true
+}
+
+// isTakeable reports whether a pod of a queue may certainly be taken for what may
+// reclaim from some service types.
+func (j *Judge) isTakeable(state *podState, queue string, from []string) bool {
+	return slices.Contains(from, cmp.Or(j.typeOf(state, queue), "none")) && !rule.IsCritical(state.pod) &&
+		rule.IsPreemptable(state.pod.Annotations, state.pod.Labels) && state.pod.Spec.Affinity == nil
+}

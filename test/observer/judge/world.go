@@ -1,0 +1,264 @@
+package judge
+
+import (
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// amounts are resources as whole numbers, CPU in milli.
+type amounts map[corev1.ResourceName]int64
+
+func amountsOf(list corev1.ResourceList) amounts {
+	out := amounts{}
+	for name, quantity := range list {
+		if name == corev1.ResourceCPU {
+			out[name] = quantity.MilliValue()
+		} else {
+			out[name] = quantity.Value()
+		}
+	}
+	return out
+}
+
+// podState is a pod and what it asks for and holds.
+type podState struct {
+	pod      *corev1.Pod
+	ask      rule.Ask
+	requests amounts
+	// charge is what the pod holds, ending what it holds while it is deleted.
+	charge, ending *rule.Charge
+}
+
+type queueState struct {
+	queue    *v1beta1.Queue
+	limits   rule.Limits
+	selector rule.Selector
+}
+
+// world is the cluster as it was after some change.
+type world struct {
+	options    Options
+	pods       map[types.UID]*podState
+	groups     map[types.NamespacedName]*v1beta1.PodGroup
+	queues     map[string]*queueState
+	nodes      map[string]*corev1.Node
+	namespaces map[string]map[string]string
+	inventory  *rule.Inventory
+	// sums are what was added up since the last change.
+	sums sums
+}
+
+type sums struct {
+	use    map[string]use
+	used   map[bool]map[string]amounts
+	kept   map[string]bool
+	starts map[types.UID]bool
+}
+
+func newSums() sums {
+	return sums{use: map[string]use{}, used: map[bool]map[string]amounts{}, starts: map[types.UID]bool{}}
+}
+
+func newWorld(options Options) *world {
+	return &world{
+		options: options,
+		pods:    map[types.UID]*podState{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
+		queues: map[string]*queueState{}, nodes: map[string]*corev1.Node{},
+		namespaces: map[string]map[string]string{}, inventory: rule.NewInventory(), sums: newSums(),
+	}
+}
+
+// take works a change in and reports whether anything that matters here changed.
+func (w *world) take(object client.Object, deleted bool) bool {
+	w.sums = newSums()
+	switch object := object.(type) {
+	case *corev1.Pod:
+		return w.takePod(object, deleted)
+	case *v1beta1.PodGroup:
+		key := client.ObjectKeyFromObject(object)
+		w.groups[key] = object
+		if deleted {
+			delete(w.groups, key)
+		}
+		for _, state := range w.pods {
+			if groupOf(state.pod) == key {
+				w.recount(state)
+			}
+		}
+		return true
+	case *v1beta1.Queue:
+		before := w.queues[object.Name]
+		now := &queueState{object, rule.LimitsOf(object, w.options.Unmanaged), rule.SelectorOf(object)}
+		if deleted {
+			delete(w.queues, object.Name)
+			return true
+		}
+		w.queues[object.Name] = now
+		return before == nil || before.limits.String() != now.limits.String() || before.selector.String() != now.selector.String() ||
+			before.queue.Spec.Parent != object.Spec.Parent
+	case *corev1.Namespace:
+		w.namespaces[object.Name] = object.Labels
+		if deleted {
+			delete(w.namespaces, object.Name)
+		}
+		return true
+	case *corev1.Node:
+		return w.takeNode(object, deleted)
+	}
+	return false
+}
+
+func (w *world) takePod(pod *corev1.Pod, deleted bool) bool {
+	if deleted {
+		delete(w.pods, pod.UID)
+		return true
+	}
+	state, known := w.pods[pod.UID]
+	if !known {
+		state = &podState{}
+		w.pods[pod.UID] = state
+	}
+	before := state.pod
+	state.pod = pod
+	state.requests = amountsOf(resource.PodRequests(pod, resource.PodResourcesOptions{}))
+	w.recount(state)
+	return before == nil || before.Status.Phase != pod.Status.Phase || !reflect.DeepEqual(before.Spec, pod.Spec) ||
+		!reflect.DeepEqual(before.Annotations, pod.Annotations) || before.DeletionTimestamp.IsZero() != pod.DeletionTimestamp.IsZero() ||
+		before.Status.NominatedNodeName != pod.Status.NominatedNodeName || evictedBy(before) != evictedBy(pod)
+}
+
+// takeNode ignores what says only that the node is alive.
+func (w *world) takeNode(node *corev1.Node, deleted bool) bool {
+	before := w.nodes[node.Name]
+	if deleted {
+		delete(w.nodes, node.Name)
+		w.inventory.Remove(node.Name)
+	} else {
+		w.nodes[node.Name] = node
+		if before != nil && isReady(before) == isReady(node) && reflect.DeepEqual(before.Spec, node.Spec) &&
+			reflect.DeepEqual(before.Labels, node.Labels) && reflect.DeepEqual(before.Status.Allocatable, node.Status.Allocatable) {
+			return false
+		}
+		w.inventory.Set(node.Name, rule.ReadNode(node))
+	}
+	for _, state := range w.pods {
+		w.recount(state)
+	}
+	return true
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return true // as tests without a kubelet make them
+}
+
+// recount reads anew what a pod asks for and holds.
+func (w *world) recount(state *podState) {
+	last := state.charge
+	if last == nil {
+		last = state.ending
+	}
+	state.ask = rule.AskOf(state.pod, w.inventory)
+	group := w.groups[groupOf(state.pod)]
+	state.charge, state.ending = nil, nil
+	if charge, holds := rule.ChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); holds {
+		state.charge = &charge
+	}
+	if charge, holds := rule.TerminatingChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); holds {
+		state.ending = &charge
+	}
+}
+
+// originOf is what is known of who placed a pod.
+func (w *world) originOf(pod *corev1.Pod) rule.Origin {
+	return rule.Origin{Ours: pod.Spec.SchedulerName == w.options.SchedulerName, Admits: w.admits}
+}
+
+// admits reports whether a queue takes work of a namespace now.
+func (w *world) admits(queue, namespace string) bool {
+	state := w.queues[queue]
+	return state == nil || state.selector.Selects(w.namespaces[namespace])
+}
+
+func groupOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: rule.PodGroupName(pod)}
+}
+
+// use is what the pods of a queue hold.
+type use struct {
+	cards, ending    rule.Quota
+	milliCPU, memory int64
+}
+
+func (u *use) add(d demand) {
+	for _, card := range d.cards {
+		u.cards[card] += d.count
+	}
+	u.milliCPU += d.milliCPU
+	u.memory += d.memory
+}
+
+// useOf recounts a queue; the caller must not change it. CPU and memory of pods with cards count unless
+// Options.UnlimitedCPUMemory exempts them.
+func (w *world) useOf(queue string) use {
+	if known, ok := w.sums.use[queue]; ok {
+		return known
+	}
+	sum := use{cards: rule.Quota{}, ending: rule.Quota{}}
+	for _, state := range w.pods {
+		if charge := state.charge; charge != nil && charge.Queue == queue {
+			for card, count := range charge.Cards {
+				sum.cards[card] += count
+			}
+			if w.countsCPUMemory(state) {
+				sum.milliCPU += charge.MilliCPU
+				sum.memory += charge.Memory
+			}
+		}
+		if charge := state.ending; charge != nil && charge.Queue == queue {
+			for card, count := range charge.Cards {
+				sum.ending[card] += count
+			}
+		}
+	}
+	w.sums.use[queue] = sum
+	return sum
+}
+
+func (w *world) countsCPUMemory(state *podState) bool {
+	return !w.options.UnlimitedCPUMemory || state.ask.Count == 0
+}
+
+// usedOn is what the pods on each node request. Without ending, pods that are
+// being deleted count for nothing.
+func (w *world) usedOn(ending bool) map[string]amounts {
+	if known, ok := w.sums.used[ending]; ok {
+		return known
+	}
+	used := map[string]amounts{}
+	for _, state := range w.pods {
+		if state.pod.Spec.NodeName == "" || !rule.IsCharged(state.pod) && (!ending || !rule.IsTerminating(state.pod)) {
+			continue
+		}
+		if used[state.pod.Spec.NodeName] == nil {
+			used[state.pod.Spec.NodeName] = amounts{}
+		}
+		for name, amount := range state.requests {
+			used[state.pod.Spec.NodeName][name] += amount
+		}
+		used[state.pod.Spec.NodeName][corev1.ResourcePods]++
+	}
+	w.sums.used[ending] = used
+	return used
+}

@@ -1,0 +1,240 @@
+package rule
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Node is what a node offers.
+type Node struct {
+	// Model is the card model that the labels name, "" when they name none or two.
+	Model string
+	// Cards are the card resources of the node.
+	Cards map[corev1.ResourceName]Offer
+}
+
+// Offer is what a node has of one card resource.
+type Offer struct {
+	// Card is "" when the labels of the node do not name the card.
+	Card  string
+	Count int64
+}
+
+// The names by which NVIDIA's device plugin offers cards on every node.
+const (
+	nvidia    = "nvidia.com/"
+	nvidiaGPU = nvidia + "gpu"
+	migPrefix = nvidia + "mig-"
+)
+
+// ReadNode recognises the cards of a node: its labels name the model, its
+// allocatable resources say how many there are.
+func ReadNode(node *corev1.Node) Node {
+	types := typesOf(node.Labels)
+	out := Node{Cards: map[corev1.ResourceName]Offer{}}
+	if len(types) == 1 {
+		out.Model = node.Labels[types[0]+".product"]
+	}
+	for name, quantity := range node.Status.Allocatable {
+		if isCard(string(name), types, node) {
+			out.Cards[name] = Offer{Card: nameOf(string(name), types, out.Model, node), Count: countOf(quantity)}
+		}
+	}
+	return out
+}
+
+// typesOf lists <vendor domain>/<type> of the labels that name a model: those
+// that have .product and .memory, MIG profiles aside.
+func typesOf(labels map[string]string) []string {
+	var types []string
+	for label, model := range labels {
+		domainAndType, isProduct := strings.CutSuffix(label, ".product")
+		_, hasMemory := labels[domainAndType+".memory"]
+		if isProduct && hasMemory && model != "" && strings.Contains(label, "/") && !strings.HasPrefix(label, migPrefix) {
+			types = append(types, domainAndType)
+		}
+	}
+	return types
+}
+
+// isCard reports whether a resource of a node is a card.
+func isCard(name string, types []string, node *corev1.Node) bool {
+	if strings.HasPrefix(name, migPrefix) {
+		return true
+	}
+	if len(types) == 0 { // the node is not labelled yet
+		base := strings.TrimSuffix(name, ".shared")
+		return base == nvidiaGPU || strings.Contains(base, "/") && slices.ContainsFunc(slices.Collect(maps.Keys(node.Labels)),
+			func(label string) bool { return strings.HasPrefix(label, base+".") })
+	}
+	return slices.ContainsFunc(types, func(t string) bool {
+		if isExact(name, t) {
+			return true
+		}
+		domain, _, _ := strings.Cut(t, "/")
+		return domain+"/" != nvidia && strings.HasPrefix(name, domain+"/") && !offersExact(node, t)
+	})
+}
+
+// isExact reports whether a resource is called after a type: whole cards or shares.
+func isExact(name, domainAndType string) bool {
+	return name == domainAndType || name == domainAndType+".shared"
+}
+
+func offersExact(node *corev1.Node, domainAndType string) bool {
+	for name := range node.Status.Allocatable {
+		if isExact(string(name), domainAndType) || strings.HasPrefix(string(name), migPrefix) && domainAndType == nvidiaGPU {
+			return true
+		}
+	}
+	return false
+}
+
+// nameOf names the card of a resource, "" when the node does not.
+func nameOf(name string, types []string, model string, node *corev1.Node) string {
+	if model == "" {
+		return ""
+	}
+	domain, _, _ := strings.Cut(types[0], "/")
+	card := model
+	switch profile, isSlice := strings.CutPrefix(name, migPrefix); {
+	case isSlice && domain+"/" != nvidia:
+		return ""
+	case isSlice:
+		card = model + "/mig-" + profile + "-mixed"
+	case name == types[0]+".shared":
+		memory, err1 := strconv.ParseInt(node.Labels[types[0]+".memory"], 10, 64)
+		replicas, err2 := strconv.ParseInt(node.Labels[types[0]+".replicas"], 10, 64)
+		if err1 != nil || err2 != nil || memory < 1 {
+			return ""
+		}
+		card = fmt.Sprintf("%s/mps-%dg*1/%d", model, int64(math.Round(float64(memory)/1024)), replicas)
+	case name != types[0] && others(name, domain, node):
+		return "" // two candidates
+	}
+	if !IsCardName(card) {
+		return ""
+	}
+	return card
+}
+
+// others reports whether a node offers another resource of a vendor's domain.
+func others(name, domain string, node *corev1.Node) bool {
+	for other := range node.Status.Allocatable {
+		if string(other) != name && strings.HasPrefix(string(other), domain+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// countOf reads a quantity of cards. Any quantity above MaxCount counts as one
+// more than that.
+func countOf(quantity resource.Quantity) int64 {
+	switch {
+	case quantity.Sign() <= 0:
+		return 0
+	case quantity.Cmp(*resource.NewQuantity(MaxCount, resource.DecimalSI)) > 0:
+		return MaxCount + 1
+	}
+	return quantity.Value()
+}
+
+// Inventory is the cards of all nodes. Its methods only read, except Set and Remove.
+type Inventory struct {
+	nodes map[string]Node
+	// known are all resources that were a card on some node.
+	known map[corev1.ResourceName]bool
+}
+
+// NewInventory returns an inventory without nodes, in which some resources are
+// cards already.
+func NewInventory(known ...corev1.ResourceName) *Inventory {
+	inv := &Inventory{nodes: map[string]Node{}, known: map[corev1.ResourceName]bool{}}
+	for _, name := range known {
+		inv.known[name] = true
+	}
+	return inv
+}
+
+// Set takes a node as it is now. A resource that is a card on any node is a card
+// everywhere.
+func (inv *Inventory) Set(name string, node Node) {
+	inv.nodes[name] = node
+	for resource := range node.Cards {
+		inv.known[resource] = true
+	}
+}
+
+// Remove takes a node out. What was a card there stays a card.
+func (inv *Inventory) Remove(name string) { delete(inv.nodes, name) }
+
+// Node returns what a node offers, false when there is no such node.
+func (inv *Inventory) Node(name string) (Node, bool) {
+	node, ok := inv.nodes[name]
+	return node, ok
+}
+
+// IsCard reports whether a resource is a card.
+func (inv *Inventory) IsCard(resource corev1.ResourceName) bool { return inv.known[resource] }
+
+// On returns the card that a resource is on a node, "" when the node does not
+// name it.
+func (inv *Inventory) On(node string, resource corev1.ResourceName) string {
+	return inv.nodes[node].Cards[resource].Card
+}
+
+// Cards lists the names that nodes give to a resource, sorted.
+func (inv *Inventory) Cards(resource corev1.ResourceName) []string {
+	names := map[string]bool{}
+	for _, node := range inv.nodes {
+		if card := node.Cards[resource].Card; card != "" {
+			names[card] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// ResourcesOf lists the resources by which nodes offer a card, sorted.
+func (inv *Inventory) ResourcesOf(card string) []corev1.ResourceName {
+	resources := map[corev1.ResourceName]bool{}
+	for _, node := range inv.nodes {
+		for resource, offer := range node.Cards {
+			if offer.Card == card {
+				resources[resource] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(resources))
+}
+
+// Physical counts the cards of all nodes by name.
+func (inv *Inventory) Physical() Quota {
+	sum := Quota{}
+	for _, node := range inv.nodes {
+		for _, offer := range node.Cards {
+			if offer.Card != "" {
+				sum[offer.Card] += offer.Count
+			}
+		}
+	}
+	return sum
+}
+
+// IsReady reports whether the kubelet of a node says that pods run there. A node
+// that does not say counts as ready.
+func IsReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return true
+}

@@ -1,0 +1,152 @@
+package rule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// Ask is what a pod asks for.
+type Ask struct {
+	// Resource and Count are the cards, Count 0 when the pod asks for none.
+	Resource corev1.ResourceName
+	Count    int64
+	// Named are the alternatives that the pod names, in their order.
+	Named []string
+	// Cards are the cards that the pod may run on: those that it names, else
+	// every card of the resource; none when it is refused.
+	Cards            []string
+	MilliCPU, Memory int64
+	// Refusal is why the pod can never run as it is written, "" when it can.
+	Refusal string
+
+	// resources are all card resources that the pod requests.
+	resources map[corev1.ResourceName]int64
+}
+
+// Allows reports whether the pod may run on a card.
+func (a Ask) Allows(card string) bool {
+	return card != "" && (len(a.Named) == 0 || slices.Contains(a.Named, card))
+}
+
+// AskOf reads what a pod asks for.
+func AskOf(pod *corev1.Pod, inv *Inventory) Ask {
+	ask, unknown := requestsOf(pod, inv)
+	text, isNamed := pod.Annotations[v1alpha1.AnnotationCardName]
+	nowhere := len(ask.resources) == 0
+	if nowhere && (!isNamed || len(unknown) == 0) {
+		return ask // card.name alone asks for nothing
+	}
+	if isNamed {
+		names, err := ParseRequest(text)
+		if err != nil {
+			ask.Refusal = err.Error()
+		}
+		ask.Named = names
+	}
+	if nowhere && ask.Refusal == "" {
+		ask.Refusal = fmt.Sprintf("names <%s> but requests no resource that is a card on any node", text)
+		if len(unknown) == 1 && mayBeCard(pod) {
+			ask.resources = unknown
+		}
+	}
+	if len(ask.resources) > 0 {
+		ask.Resource = slices.Min(slices.Collect(maps.Keys(ask.resources)))
+		ask.Count = ask.resources[ask.Resource]
+	}
+	if ask.Refusal == "" {
+		ask.Cards, ask.Refusal = cardsFor(ask, inv)
+	}
+	return ask
+}
+
+// requestsOf adds up containers, init containers, sidecars and overhead as
+// Kubernetes does. A pod of the API server has a request wherever it has a limit.
+// unknown are the resources of vendors that are cards nowhere.
+func requestsOf(pod *corev1.Pod, inv *Inventory) (ask Ask, unknown map[corev1.ResourceName]int64) {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
+	ask = Ask{MilliCPU: amountOf(*requests.Cpu(), resource.Milli), Memory: amountOf(*requests.Memory(), 0), resources: map[corev1.ResourceName]int64{}}
+	unknown = map[corev1.ResourceName]int64{}
+	for name, quantity := range requests {
+		switch {
+		case quantity.Sign() <= 0:
+		case inv.IsCard(name):
+			ask.resources[name] = countOf(quantity)
+		case strings.Contains(string(name), "/"):
+			unknown[name] = countOf(quantity)
+		}
+	}
+	return ask, unknown
+}
+
+// mayBeCard reports whether a resource that is a card on no node is what the pod
+// names: it waits, or our scheduler bound it while the resource was a card.
+func mayBeCard(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" || pod.Annotations[v1alpha1.AnnotationChargedQueue] != ""
+}
+
+// cardsFor lists the cards that an ask may have, or says why it has none.
+func cardsFor(ask Ask, inv *Inventory) (cards []string, refusal string) {
+	switch {
+	case len(ask.resources) > 1:
+		return nil, "requests two card resources"
+	case ask.Count > MaxCount:
+		return nil, fmt.Sprintf("requests more than %d cards", MaxCount)
+	}
+	for _, name := range ask.Named {
+		if offered := inv.ResourcesOf(name); len(offered) > 0 && !slices.Contains(offered, ask.Resource) {
+			return nil, fmt.Sprintf("names <%s>, which is requested as %s, but requests %s", name, offered, ask.Resource)
+		}
+	}
+	if len(ask.Named) > 0 {
+		return ask.Named, ""
+	}
+	if cards = inv.Cards(ask.Resource); len(cards) == 0 {
+		return nil, fmt.Sprintf("requests %s, and no node says which card that is", ask.Resource)
+	}
+	return cards, ""
+}
+
+// amountOf reads CPU or memory, at most 2^53 units.
+func amountOf(quantity resource.Quantity, scale resource.Scale) int64 {
+	const most = 1 << 53
+	if quantity.Cmp(*resource.NewScaledQuantity(most, scale)) >= 0 {
+		return most
+	}
+	return max(0, quantity.ScaledValue(scale))
+}
+
+// isActive reports whether a pod is in a phase in which Volcano counts it.
+func isActive(pod *corev1.Pod) bool {
+	return slices.Contains([]corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning}, pod.Status.Phase)
+}
+
+// IsFinished reports whether a pod has ended.
+func IsFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// IsWaiting reports whether a pod waits for a node and for nothing but a scheduler.
+func IsWaiting(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
+		isActive(pod) && pod.Status.Phase != corev1.PodRunning
+}
+
+// IsCharged reports whether what a pod holds counts as used: it has a node, has
+// not finished and is not being deleted.
+func IsCharged(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && isActive(pod)
+}
+
+// IsTerminating reports whether a pod is being deleted and holds its cards until
+// it has ended.
+func IsTerminating(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp != nil && !IsFinished(pod)
+}

@@ -1,0 +1,195 @@
+package rule
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// rootQueue is Volcano's root of all queues.
+const rootQueue = "root"
+
+// Unlimited is a limit that is none.
+const Unlimited int64 = math.MaxInt64
+
+// The values of the argument unmanagedQueues.
+const (
+	UnmanagedEnforce = "Enforce"
+	UnmanagedIgnore  = "Ignore"
+)
+
+// Limits are what a queue may hold.
+type Limits struct {
+	// AnyCard is set in a queue that is not limited in cards.
+	AnyCard          bool
+	Cards            Quota
+	MilliCPU, Memory int64
+	// Closed is why the queue takes nothing at all, "" when it does.
+	Closed string
+}
+
+// String tells limits apart.
+func (l Limits) String() string {
+	return fmt.Sprintf("any card %t, %s, cpu %dm, memory %d, closed %q", l.AnyCard, l.Cards, l.MilliCPU, l.Memory, l.Closed)
+}
+
+// LimitsOf reads a Queue. unmanaged is the argument unmanagedQueues.
+//
+// A queue with card.quota is limited by it and by spec.capability, where unset is
+// 0. Another queue keeps Volcano's meaning of spec.capability, where unset and 0
+// are unlimited. The root queue is never limited in CPU and memory.
+func LimitsOf(queue *v1beta1.Queue, unmanaged string) Limits {
+	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
+	limits := Limits{Closed: closed(queue), MilliCPU: capability(queue, corev1.ResourceCPU), Memory: capability(queue, corev1.ResourceMemory)}
+	if queue.Name == rootQueue || !managed {
+		limits.AnyCard = unmanaged == UnmanagedIgnore
+		for _, limit := range []*int64{&limits.MilliCPU, &limits.Memory} {
+			if *limit == 0 || queue.Name == rootQueue {
+				*limit = Unlimited
+			}
+		}
+		return limits
+	}
+	cards, err := ParseQuota(text)
+	if err != nil {
+		return Limits{Closed: "its quota cannot be read: " + err.Error()}
+	}
+	limits.Cards = cards
+	return limits
+}
+
+// closed says why a queue takes nothing.
+func closed(queue *v1beta1.Queue) string {
+	switch {
+	case SelectorOf(queue).none:
+		return "its namespace selector cannot be read"
+	case queue.DeletionTimestamp != nil:
+		return "it is being deleted"
+	case queue.Name != rootQueue && queue.Status.State != v1beta1.QueueStateOpen:
+		return fmt.Sprintf("its state is %q", queue.Status.State)
+	}
+	return ""
+}
+
+// capability is what a Queue states of CPU, in milli, or memory, in bytes. What no
+// cluster has is unlimited.
+func capability(queue *v1beta1.Queue, name corev1.ResourceName) int64 {
+	quantity, scale := queue.Spec.Capability[name], resource.Scale(0)
+	if name == corev1.ResourceCPU {
+		scale = resource.Milli
+	}
+	if quantity.Cmp(*resource.NewScaledQuantity(math.MaxInt64/1000, 0)) >= 0 {
+		return Unlimited
+	}
+	return max(0, quantity.ScaledValue(scale))
+}
+
+// Selector selects the namespaces that may use a queue.
+type Selector struct {
+	every, none bool
+	by          labels.Selector
+}
+
+// SelectorOf reads the namespace selector of a Queue.
+func SelectorOf(queue *v1beta1.Queue) Selector {
+	text, ok := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
+	if !ok {
+		return Selector{every: true}
+	}
+	by, err := ParseSelector(text)
+	if err != nil {
+		return Selector{none: true} // one that cannot be read selects no namespace
+	}
+	return Selector{by: by}
+}
+
+// Selects reports whether a namespace with these labels may use the queue.
+func (s Selector) Selects(namespace map[string]string) bool {
+	return s.every || !s.none && s.by.Matches(labels.Set(namespace))
+}
+
+// String tells selectors apart.
+func (s Selector) String() string {
+	return fmt.Sprint(s.every, s.none, s.by)
+}
+
+// ServiceType is the queue's, else the pod's, else its PodGroup's, else what
+// its owner's kind stands for.
+func ServiceType(queue, pod, group map[string]string, owner string) string {
+	for _, annotations := range []map[string]string{queue, pod, group} {
+		if text := annotations[v1alpha1.AnnotationServiceType]; text != "" {
+			return text
+		}
+	}
+	return owner
+}
+
+// TypeOfOwner returns what the argument podOwnerReferenceToServiceType says of
+// the pod's controller: Kind.group goes before the kind alone, and of a pod of a
+// Deployment the Deployment before its ReplicaSet.
+func TypeOfOwner(pod *corev1.Pod, kinds map[string]string) string {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return ""
+	}
+	group, _, grouped := strings.Cut(owner.APIVersion, "/")
+	if !grouped {
+		group = "" // the core group
+	}
+	of := func(kind string) string { return cmp.Or(kinds[kind+"."+group], kinds[kind]) }
+	if _, template := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; template && owner.Kind == "ReplicaSet" && group == appsv1.GroupName {
+		return cmp.Or(of("Deployment"), of("ReplicaSet"))
+	}
+	return of(owner.Kind)
+}
+
+// IsPreemptable reads volcano.sh/preemptable as Volcano does: the annotation,
+// then the label; yes when there is none, no when it is no boolean.
+func IsPreemptable(annotations, labels map[string]string) bool {
+	for _, from := range []map[string]string{annotations, labels} {
+		if text, ok := from[v1beta1.PodPreemptable]; ok {
+			yes, err := strconv.ParseBool(text)
+			return err == nil && yes
+		}
+	}
+	return true
+}
+
+// IsEvictable reports whether a pod may be evicted for another at all: it is not
+// critical to the system, and it and its PodGroup allow it.
+func IsEvictable(pod *corev1.Pod, group map[string]string) bool {
+	return !IsCritical(pod) && IsPreemptable(pod.Annotations, pod.Labels) && IsPreemptable(group, nil)
+}
+
+// IsCritical reports whether a pod belongs to the system and is never evicted.
+func IsCritical(pod *corev1.Pod) bool {
+	return pod.Namespace == metav1.NamespaceSystem ||
+		pod.Spec.PriorityClassName == "system-cluster-critical" || pod.Spec.PriorityClassName == "system-node-critical"
+}
+
+// QueueType is what a service type means for its queues.
+type QueueType struct {
+	Priority    int32
+	Reclaimable bool
+}
+
+// BuiltIn are the service types of an empty ServiceTypePolicy.
+var BuiltIn = map[string]QueueType{
+	"inference": {Priority: 80000},
+	"training":  {Priority: 20000, Reclaimable: true},
+}
+
+// DefaultReclaimFrom returns from which service types each type reclaims under an
+// empty ServiceTypePolicy.
+func DefaultReclaimFrom() map[string][]string { return map[string][]string{"inference": {"training"}} }
