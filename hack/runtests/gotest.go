@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,7 +27,11 @@ type results struct {
 	passed, failed int
 	skipped        []string // package and test
 	tests          []timed  // tests without subtests
+	failures       []failure
 }
+
+// failure is a test that failed, or a package that failed outside its tests, with what it printed.
+type failure struct{ name, text string }
 
 // timed is how long a test ran, without the time it waited for a turn among parallel tests.
 type timed struct {
@@ -100,6 +105,7 @@ func (r *results) take(e event, texts map[string]*strings.Builder, parents map[s
 		r.failed++
 		if text != nil {
 			fmt.Fprintf(out, "FAIL %s (%.1f s)\n%s", name, e.Elapsed, text)
+			r.failures = append(r.failures, failure{name, text.String()})
 		}
 	}
 }
@@ -115,6 +121,9 @@ func (r *results) takePackage(e event, pkg string, text *strings.Builder, out io
 	case "fail":
 		if text != nil { // what no test printed: a panic, a failed start
 			_, _ = io.WriteString(out, text.String())
+			if !slices.ContainsFunc(r.failures, func(f failure) bool { return strings.HasPrefix(f.name, pkg+" ") }) {
+				r.failures = append(r.failures, failure{pkg, text.String()})
+			}
 		}
 		fmt.Fprintf(out, "FAIL %s (%.1f s)\n", pkg, e.Elapsed)
 	}

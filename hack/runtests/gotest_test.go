@@ -29,6 +29,9 @@ not an event
 	if got.passed != 1 || got.failed != 2 || !slices.Equal(got.skipped, []string{"a TestC"}) {
 		t.Errorf("passed %d, failed %d, skipped %v", got.passed, got.failed, got.skipped)
 	}
+	if len(got.failures) != 1 || got.failures[0] != (failure{"a TestA/one", "it is wrong\n"}) {
+		t.Errorf("the failures that the verdict repeats: %v", got.failures)
+	}
 	if len(got.tests) != 3 || got.tests[0].name != "a TestA/one" {
 		t.Errorf("the tests without subtests: %v", got.tests)
 	}

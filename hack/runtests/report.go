@@ -11,8 +11,12 @@ import (
 	"time"
 )
 
-// slowest is how many tests a report names.
-const slowest = 20
+const (
+	// slowest is how many tests a report names.
+	slowest = 20
+	// mostLines and mostBytes bound what the verdict repeats of a failure.
+	mostLines, mostBytes = 8, 300
+)
 
 // report prints what every stage took, the slowest tests, what was skipped, and the verdict,
 // and leaves the same in dist/report.txt. It returns whether everything passed.
@@ -68,7 +72,7 @@ func printSlowest(out io.Writer, outcomes []outcome) {
 	}
 }
 
-// printVerdict names what was skipped, not run, or failed, and closes with the counts. In CI a
+// printVerdict names what was skipped, not run, or failed and how, and closes with the counts. In CI a
 // skipped test is a failure: the machine there has what every test needs, and what the tiers
 // leave out is a group that is not run, not a test that is skipped.
 func printVerdict(out io.Writer, outcomes []outcome, p *plan, inCI bool) bool {
@@ -91,6 +95,11 @@ func printVerdict(out io.Writer, outcomes []outcome, p *plan, inCI bool) bool {
 			_, _ = fmt.Fprintf(out, "not run: %s: %s\n", s.name, c.why)
 		}
 	}
+	for _, o := range outcomes {
+		for _, f := range o.results.failures {
+			printFailure(out, f)
+		}
+	}
 	ok := len(broken) == 0
 	if len(broken) > 0 {
 		_, _ = fmt.Fprintln(out, "failed:", strings.Join(broken, "; "))
@@ -101,6 +110,28 @@ func printVerdict(out io.Writer, outcomes []outcome, p *plan, inCI bool) bool {
 	}
 	_, _ = fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", passed, failed, skipped)
 	return ok
+}
+
+// printFailure repeats the first lines of a failure that say more than that it failed.
+func printFailure(out io.Writer, f failure) {
+	var lines []string
+	for line := range strings.Lines(f.text) {
+		line = strings.TrimRight(line, "\n")
+		switch text := strings.TrimSpace(line); {
+		case text == "", text == "FAIL", strings.HasPrefix(text, "=== "), strings.HasPrefix(text, "--- "), strings.HasPrefix(text, "FAIL\t"):
+			continue
+		case len(line) > mostBytes:
+			line = strings.ToValidUTF8(line[:mostBytes], "") + "…"
+		}
+		lines = append(lines, "    "+line)
+	}
+	if len(lines) == 0 { // a parent whose subtest says why
+		return
+	}
+	if more := len(lines) - mostLines; more > 0 {
+		lines = append(lines[:mostLines], fmt.Sprintf("    … %d more lines above", more))
+	}
+	_, _ = fmt.Fprintf(out, "FAIL %s\n%s\n", f.name, strings.Join(lines, "\n"))
 }
 
 // readLines reads the lines of a file that are neither empty nor comments.

@@ -11,6 +11,7 @@ import (
 func TestVerdictFailsOnSkipsInCI(t *testing.T) {
 	p := &plan{stages: []stage{{name: "olm", group: true}}, choices: map[string]choice{"olm": {false, "no input has changed"}}}
 	passed := outcome{results: results{passed: 3}}
+	broken := outcome{results: results{failed: 1, failures: []failure{{"test/olm TestX", "=== RUN TestX\n    a_test.go:3: it is wrong\n--- FAIL: TestX\n"}}}}
 	skips := outcome{results: results{passed: 3, skipped: []string{"test/olm TestX"}}}
 	for name, tc := range map[string]struct {
 		outcome outcome
@@ -23,6 +24,7 @@ func TestVerdictFailsOnSkipsInCI(t *testing.T) {
 		"skips in CI":           {skips, true, false, "1 tests were skipped"},
 		"names what skipped":    {skips, false, true, "skipped: test/olm TestX"},
 		"names what is not run": {passed, false, true, "not run: olm: no input has changed"},
+		"a test that failed":    {broken, false, true, "FAIL test/olm TestX\n        a_test.go:3: it is wrong\n"},
 		"a stage that failed":   {outcome{stage: stage{name: "lint"}, err: errors.New("exit status 1")}, false, false, "failed: lint (exit status 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {

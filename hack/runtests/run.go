@@ -251,6 +251,9 @@ func (r *runner) runCommand(ctx context.Context, o *outcome, to *redirect, name 
 	}
 	if err != nil {
 		o.err = fmt.Errorf("%s: %w", name, err)
+		if to == nil {
+			o.results.failures = []failure{{o.stage.name, strings.Join(out.last, "\n")}}
+		}
 	}
 }
 
@@ -260,6 +263,7 @@ type prefixed struct {
 	name   string
 	mu     sync.Mutex
 	rest   []byte
+	last   []string // the last lines, as many as a verdict repeats
 }
 
 func (w *prefixed) Write(text []byte) (int, error) {
@@ -272,6 +276,8 @@ func (w *prefixed) Write(text []byte) (int, error) {
 			return len(text), nil
 		}
 		w.runner.say(w.name, string(line))
+		w.last = append(w.last, string(line))
+		w.last = w.last[max(0, len(w.last)-mostLines):]
 		w.rest = w.rest[advance:]
 	}
 }

@@ -150,8 +150,8 @@ func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 	const burst = 4 * time.Second
 	began := time.Now()
 	pods := 0
-	// There must be more changes than writes, also where the API server has little time.
-	for time.Since(began) < burst || pods <= 3*mostWrites(began) {
+	// There must be more changes than writes, and writes while pods change, also on a slow machine.
+	for time.Since(began) < burst || pods <= 3*mostWrites(began) || quotas() < 2 {
 		var creations errgroup.Group
 		for range 16 {
 			pod := newPod(fmt.Sprintf("%s-%d", name, pods), name, name, 1)
@@ -169,7 +169,6 @@ func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 	t.Logf("%d pods in %s: %d writes of the CardQuota, %d of the Queue", pods, burst, quotas(), queues())
 	g.Expect(quotas()).To(gomega.BeNumerically("<=", most))
 	g.Expect(queues()).To(gomega.BeNumerically("<=", most))
-	g.Expect(quotas()).To(gomega.BeNumerically(">=", 2))
 }
 
 // mostWrites is how many writes a second each allows since a moment: one more at

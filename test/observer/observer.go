@@ -83,6 +83,10 @@ func defaultTo[T comparable](field *T, value T) {
 // patience is how long the watches may lag behind lists.
 const patience = 30 * time.Second
 
+// settleWithin is how long Check waits for what is outstanding. What is late is reported long
+// before; this is for a machine that has little time for the API server.
+const settleWithin = 3 * time.Minute
+
 // stragglers is how long a look waits for the changes of objects that lists do
 // not show because they are gone again (see stream.holds). A change that comes
 // later still is reported where the order may have been judged wrongly.
@@ -195,7 +199,7 @@ func (o *Observer) Violations() []Violation {
 // with every violation.
 func (o *Observer) Check(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), settleWithin)
 	defer cancel()
 	if err := o.Settle(ctx); err != nil {
 		t.Errorf("observer: %v", err)
