@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
-)
 
-// ErrNotRunning is wrapped by Attach's error when no process keeps a cluster running there.
-var ErrNotRunning = errors.New("no cluster runs there")
+	"k8s.io/apimachinery/pkg/util/wait"
+)
 
 // Attach returns the cluster that another process keeps running in dir. Stop ends what this
 // process started on it and leaves the cluster running.
@@ -43,7 +41,7 @@ func attach(ctx context.Context, dir string) (*Cluster, error) {
 		return nil, err
 	}
 	if _, running := Owner(dir); !running {
-		return nil, ErrNotRunning
+		return nil, errors.New("no cluster runs there")
 	}
 	c := &Cluster{options: o, dir: d, ca: &authority{dir: d.pki()}, crash: make(chan struct{})}
 	if c.ca.pem, err = os.ReadFile(c.caFile()); err != nil {
@@ -72,15 +70,12 @@ func Owner(dir string) (pid int, running bool) {
 
 // AwaitEnd waits until no process keeps a cluster running in dir.
 func AwaitEnd(ctx context.Context, dir string) error {
-	for {
-		pid, running := Owner(dir)
-		if !running {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("process %d still runs the cluster in %s: %w", pid, dir, context.Cause(ctx))
-		case <-time.After(pollEvery):
-		}
+	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(context.Context) (bool, error) {
+		_, running := Owner(dir)
+		return !running, nil
+	})
+	if err != nil {
+		return fmt.Errorf("a cluster still runs in %s: %w", dir, err)
 	}
+	return nil
 }

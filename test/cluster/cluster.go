@@ -183,17 +183,14 @@ func (c *Cluster) Stop() error {
 		c.mu.Lock()
 		c.stopped = true
 		c.mu.Unlock()
-		processes := c.processes()
 		var problems []error
-		for i := len(processes) - 1; i >= 0; i-- {
-			if err := processes[i].crashed(); err != nil && processes[i].spec.component {
-				problems = append(problems, err)
+		for _, p := range slices.Backward(c.running) {
+			if p.spec.component {
+				problems = append(problems, p.crashed())
 			}
 			began := time.Now()
-			if err := processes[i].Stop(); err != nil {
-				problems = append(problems, err)
-			}
-			c.options.Log.V(1).Info("stopped", "component", processes[i].Name(), "after", time.Since(began).Round(time.Millisecond).String())
+			problems = append(problems, p.Stop())
+			c.options.Log.V(1).Info("stopped", "component", p.Name(), "after", time.Since(began).Round(time.Millisecond).String())
 		}
 		if c.node != nil {
 			problems = append(problems, c.node.slot.release())
@@ -266,9 +263,6 @@ func (c *Cluster) Dir() string { return c.dir.path }
 // Volcano's stock scheduler ("scheduler").
 func (c *Cluster) BinDir() string { return c.options.BinDir }
 
-// Server is the URL of the apiserver.
-func (c *Cluster) Server() string { return c.server }
-
 // LogFile is where the component writes its log: etcd, kube-apiserver,
 // kube-controller-manager, kube-scheduler, volcano-controllers, volcano-admission, kwok, of
 // the real node containerd, kubelet, kube-proxy and device-plugin-<resource>, or the name of
@@ -285,13 +279,6 @@ func (c *Cluster) CABundle() []byte { return append([]byte(nil), c.ca.pem...) }
 func (c *Cluster) ServingCertificate(name string, hosts ...string) (certFile, keyFile string, err error) {
 	pair, err := c.ca.server(name, hosts...)
 	return pair.cert, pair.key, err
-}
-
-// processes are those started and not replaced, in the order of their start.
-func (c *Cluster) processes() []*Process {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.running)
 }
 
 // binary is the path of one of the control plane's binaries.

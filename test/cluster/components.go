@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -14,12 +13,7 @@ import (
 const serviceAccountIssuer = "https://kubernetes.default.svc.cluster.local"
 
 // startAPIServer starts etcd and, at the same time, the apiserver, which waits for it.
-// Both know etcd's port: when it is taken, both start again.
 func (c *Cluster) startAPIServer(ctx context.Context) error {
-	return retryPorts(func() error { return c.tryAPIServer(ctx) })
-}
-
-func (c *Cluster) tryAPIServer(ctx context.Context) error {
 	ports := make([]int, 3)
 	for i := range ports {
 		var err error
@@ -41,14 +35,7 @@ func (c *Cluster) tryAPIServer(ctx context.Context) error {
 		}
 		group.Go(func() error { return c.await(awaitCtx, p) })
 	}
-	if err = group.Wait(); err == nil {
-		return nil
-	}
-	for _, p := range c.processes() {
-		err = errors.Join(err, p.Stop())
-		c.forget(p)
-	}
-	return err
+	return group.Wait()
 }
 
 func (c *Cluster) etcd(client, peer int) ProcessSpec {
@@ -152,17 +139,19 @@ func (c *Cluster) startKube(ctx context.Context, name string, args ...string) (*
 	if err != nil {
 		return nil, err
 	}
-	return c.startReady(ctx, func(port int) (ProcessSpec, error) {
-		return ProcessSpec{
-			Name: name, Path: c.binary(name),
-			Args: append([]string{
-				"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-				"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-				"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000", "-v=1",
-			}, args...),
-			Env:   []string{fewCollections},
-			Ready: Answers(fmt.Sprintf("https://127.0.0.1:%d/healthz", port)),
-		}, nil
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	return c.StartProcess(ctx, ProcessSpec{
+		Name: name, Path: c.binary(name), component: true,
+		Args: append([]string{
+			"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+			"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000", "-v=1",
+		}, args...),
+		Env:   []string{fewCollections},
+		Ready: Answers(fmt.Sprintf("https://127.0.0.1:%d/healthz", port)),
 	})
 }
 

@@ -58,17 +58,18 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.startReady(ctx, func(port int) (ProcessSpec, error) {
-		address := fmt.Sprintf("127.0.0.1:%d", port)
-		return ProcessSpec{
-			Name: "kwok", Path: c.options.kwok(),
-			Args: []string{
-				"--kubeconfig=" + kubeconfig, "--config=" + path,
-				"--enable-crds=", "--server-address=" + address, "--node-ip=10.0.0.1",
-			},
-			Env:   []string{fewCollections},
-			Ready: Answers("http://" + address + "/healthz"),
-		}, nil
+	address, err := FreeAddress()
+	if err != nil {
+		return err
+	}
+	_, err = c.StartProcess(ctx, ProcessSpec{
+		Name: "kwok", Path: c.binary("kwok"), component: true,
+		Args: []string{
+			"--kubeconfig=" + kubeconfig, "--config=" + path,
+			"--enable-crds=", "--server-address=" + address, "--node-ip=10.0.0.1",
+		},
+		Env:   []string{fewCollections},
+		Ready: Answers("http://" + address + "/healthz"),
 	})
 	return err
 }

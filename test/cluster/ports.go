@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -77,36 +76,19 @@ func reserve(file *os.File, port int) bool {
 	return unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock) == nil
 }
 
-// portTaken tells from a component's log that somebody else got its port first.
-func portTaken(logFile string) bool {
-	text, err := os.ReadFile(logFile)
-	return err == nil && strings.Contains(string(text), "address already in use")
-}
-
-// ServiceAddress returns the address of this machine that Services lead to: the first
-// usable one that is neither loopback nor link-local, because EndpointSlices may not hold
+// ServiceAddress returns the address of this machine that Services lead to: the first one
+// of IPv4 that is neither loopback nor link-local, because EndpointSlices may not hold
 // those. Test processes that serve webhooks listen there.
 func ServiceAddress() (string, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
 		return "", fmt.Errorf("addresses of this machine: %w", err)
 	}
-	var v6 string
 	for _, a := range addresses {
-		ipNet, ok := a.(*net.IPNet)
-		if !ok || !ipNet.IP.IsGlobalUnicast() {
-			continue
-		}
-		if ipNet.IP.To4() != nil {
+		if ipNet, ok := a.(*net.IPNet); ok && ipNet.IP.IsGlobalUnicast() && ipNet.IP.To4() != nil {
 			return ipNet.IP.String(), nil
 		}
-		if v6 == "" {
-			v6 = ipNet.IP.String()
-		}
 	}
-	if v6 == "" {
-		return "", errors.New("this machine has only loopback and link-local addresses, which EndpointSlices may not hold; " +
-			"give it one, e.g. as root: ip address add 198.18.0.1/32 dev lo")
-	}
-	return v6, nil
+	return "", errors.New("this machine has only loopback and link-local addresses, which EndpointSlices may not hold; " +
+		"give it one, e.g. as root: ip address add 198.18.0.1/32 dev lo")
 }

@@ -117,7 +117,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 	first := whole(t)
 	c := start(t, cluster.Options{WithoutVolcano: true, WithoutKwok: true})
 	dir := c.Dir()
-	g.Expect(c.Server()).NotTo(Equal(first.Server()))
+	g.Expect(c.Config().Host).NotTo(Equal(first.Config().Host))
 	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(nodes.Items).To(BeEmpty())

@@ -1,109 +1,52 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
 	pollEvery    = 50 * time.Millisecond
 	readyTimeout = 3 * time.Minute // also beside a build of everything
-	portAttempts = 4
 )
-
-// errPortTaken ends an attempt to start a component whose port somebody else took first.
-var errPortTaken = errors.New("port taken by somebody else")
 
 // until polls the probe until it succeeds, the process ends or time is up.
 func until(ctx context.Context, what string, p *Process, ready func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	var ended <-chan struct{}
-	if p != nil {
-		ended = p.Done()
-	}
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		last := ready(ctx)
-		if last == nil {
-			return nil
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pollEvery, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		last = ready(ctx)
+		if last != nil && p != nil && !p.Running() {
+			return false, cmp.Or(p.crashed(), errors.New("it was stopped"))
 		}
-		select {
-		case <-ended:
-			if portTaken(p.LogFile()) {
-				return fmt.Errorf("%s: %w", what, errPortTaken)
-			}
-			if err := p.crashed(); err != nil {
-				return err
-			}
-			return fmt.Errorf("%s was stopped before it was ready", what)
-		case <-ctx.Done():
-			err := fmt.Errorf("%s: not ready: %w (%w)", what, last, context.Cause(ctx))
-			if p != nil {
-				err = fmt.Errorf("%w; its log ends with:\n%s", err, tail(p.LogFile()))
-			}
-			return err
-		case <-tick.C:
-		}
-	}
-}
-
-// startReady starts a component on a free port of loopback and waits for it; when the port
-// was taken in the meantime it tries again with another.
-func (c *Cluster) startReady(ctx context.Context, build func(port int) (ProcessSpec, error)) (p *Process, err error) {
-	err = retryPorts(func() error {
-		port, err := FreePort()
-		if err != nil {
-			return err
-		}
-		spec, err := build(port)
-		if err != nil {
-			return err
-		}
-		spec.component = true
-		p, err = c.StartProcess(ctx, spec)
-		return err
+		return last == nil, nil
 	})
-	return p, err
-}
-
-// retryPorts starts something again when a port was taken.
-func retryPorts(start func() error) (err error) {
-	for range portAttempts {
-		if err = start(); !errors.Is(err, errPortTaken) {
-			break
-		}
+	if err != nil && p != nil && p.Running() {
+		err = fmt.Errorf("%w; its log ends with:\n%s", err, tail(p.LogFile()))
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("%s: not ready: %w (%w)", what, last, err)
+	}
+	return nil
 }
 
-// await waits until a process is ready. One whose port was taken is forgotten.
+// await waits until a process is ready.
 func (c *Cluster) await(ctx context.Context, p *Process) error {
 	if p.spec.Ready == nil {
 		return nil
 	}
 	if err := until(ctx, p.Name(), p, p.spec.Ready); err != nil {
-		if errors.Is(err, errPortTaken) {
-			c.forget(p)
-		}
 		return err
 	}
 	c.options.Log.Info("ready", "component", p.Name())
 	return nil
-}
-
-// forget drops a process that has ended and is replaced by another.
-func (c *Cluster) forget(p *Process) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running = slices.DeleteFunc(c.running, func(other *Process) bool { return other == p })
 }
 
 // Answers is a probe for a URL that answers 200.

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -26,14 +25,10 @@ func (c *Cluster) ExposeService(ctx context.Context, namespace, name string, por
 	if err != nil {
 		return fmt.Errorf("expose service %s/%s: %w", namespace, name, err)
 	}
-	family := discoveryv1.AddressTypeIPv4
-	if net.ParseIP(address).To4() == nil {
-		family = discoveryv1.AddressTypeIPv6
-	}
 	// A prefix of its own keeps clear of the slices that the endpoint slice controller makes.
 	slice := discoveryv1ac.EndpointSlice("test-process-"+name, namespace).
 		WithLabels(map[string]string{discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: fieldManager}).
-		WithAddressType(family).
+		WithAddressType(discoveryv1.AddressTypeIPv4).
 		WithEndpoints(discoveryv1ac.Endpoint().
 			WithAddresses(address).
 			WithConditions(discoveryv1ac.EndpointConditions().WithReady(true)))

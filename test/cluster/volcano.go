@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -182,20 +181,20 @@ func (c *Cluster) startVolcanoControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.startReady(ctx, func(port int) (ProcessSpec, error) {
-		health := fmt.Sprintf("127.0.0.1:%d", port)
-		return ProcessSpec{
-			Name: "volcano-controllers",
-			Path: c.binary("controller-manager"),
-			Args: []string{
-				"--kubeconfig=" + kubeconfig, "--logtostderr", "-v=2",
-				"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
-				"--worker-threads=8", "--worker-threads-for-gc=5", "--worker-threads-for-podgroup=8",
-				"--enable-healthz=true", "--healthz-address=" + health,
-			},
-			Env:   []string{"KUBE_POD_NAMESPACE=" + VolcanoNamespace, "HELM_RELEASE_NAME=volcano", fewCollections},
-			Ready: Answers("http://" + health + "/healthz"),
-		}, nil
+	health, err := FreeAddress()
+	if err != nil {
+		return err
+	}
+	_, err = c.StartProcess(ctx, ProcessSpec{
+		Name: "volcano-controllers", Path: c.binary("controller-manager"), component: true,
+		Args: []string{
+			"--kubeconfig=" + kubeconfig, "--logtostderr", "-v=2",
+			"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
+			"--worker-threads=8", "--worker-threads-for-gc=5", "--worker-threads-for-podgroup=8",
+			"--enable-healthz=true", "--healthz-address=" + health,
+		},
+		Env:   []string{"KUBE_POD_NAMESPACE=" + VolcanoNamespace, "HELM_RELEASE_NAME=volcano", fewCollections},
+		Ready: Answers("http://" + health + "/healthz"),
 	})
 	return err
 }
@@ -211,23 +210,24 @@ func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*un
 	if err != nil {
 		return err
 	}
-	_, err = c.startReady(ctx, func(port int) (ProcessSpec, error) {
-		address := fmt.Sprintf("127.0.0.1:%d", port)
-		if err := c.registerWebhooks(ctx, configurations, "https://"+address); err != nil {
-			return ProcessSpec{}, err
-		}
-		return ProcessSpec{
-			Name: "volcano-admission",
-			Path: c.binary("webhook-manager"),
-			Args: []string{
-				"--kubeconfig=" + kubeconfig, "--logtostderr", "-v=2",
-				"--enabled-admission=" + admissionPaths,
-				"--webhook-url=https://" + address, "--listen-address=127.0.0.1", "--port=" + strconv.Itoa(port),
-				"--tls-cert-file=" + serving.cert, "--tls-private-key-file=" + serving.key,
-				"--ca-cert-file=" + c.caFile(), "--graceful-shutdown-time=2s",
-			},
-			Ready: c.refusesBadQueue,
-		}, nil
+	port, err := FreePort()
+	if err != nil {
+		return err
+	}
+	url := fmt.Sprintf("https://127.0.0.1:%d", port)
+	if err := c.registerWebhooks(ctx, configurations, url); err != nil {
+		return err
+	}
+	_, err = c.StartProcess(ctx, ProcessSpec{
+		Name: "volcano-admission", Path: c.binary("webhook-manager"), component: true,
+		Args: []string{
+			"--kubeconfig=" + kubeconfig, "--logtostderr", "-v=2",
+			"--enabled-admission=" + admissionPaths,
+			"--webhook-url=" + url, "--listen-address=127.0.0.1", "--port=" + strconv.Itoa(port),
+			"--tls-cert-file=" + serving.cert, "--tls-private-key-file=" + serving.key,
+			"--ca-cert-file=" + c.caFile(), "--graceful-shutdown-time=2s",
+		},
+		Ready: c.refusesBadQueue,
 	})
 	return err
 }
@@ -235,36 +235,18 @@ func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*un
 // registerWebhooks applies the installer's configurations, with a URL in place of the
 // Service: that is where the process listens.
 func (c *Cluster) registerWebhooks(ctx context.Context, configurations []*unstructured.Unstructured, base string) error {
+	caBundle := base64.StdEncoding.EncodeToString(c.ca.pem)
 	for _, configuration := range configurations {
-		registered := configuration.DeepCopy()
-		webhooks, _ := registered.Object["webhooks"].([]any)
-		for _, webhook := range webhooks {
-			if err := redirect(webhook, base, c.ca.pem); err != nil {
-				return fmt.Errorf("%s: %w", configuration.GetName(), err)
+		for _, webhook := range configuration.Object["webhooks"].([]any) {
+			fields := webhook.(map[string]any)
+			path, found, err := unstructured.NestedString(fields, "clientConfig", "service", "path")
+			if err != nil || !found {
+				return fmt.Errorf("webhook %v has no service path (%w)", fields["name"], err)
 			}
-		}
-		if err := c.applyObject(ctx, registered); err != nil {
-			return err
+			fields["clientConfig"] = map[string]any{"url": base + path, "caBundle": caBundle}
 		}
 	}
-	return nil
-}
-
-func redirect(webhook any, base string, caBundle []byte) error {
-	fields, ok := webhook.(map[string]any)
-	if !ok {
-		return fmt.Errorf("webhook is a %T", webhook)
-	}
-	path, found, err := unstructured.NestedString(fields, "clientConfig", "service", "path")
-	if err != nil || !found {
-		return fmt.Errorf("webhook %v has no service path (%w)", fields["name"], err)
-	}
-	target, err := url.JoinPath(base, path)
-	if err != nil {
-		return err
-	}
-	fields["clientConfig"] = map[string]any{"url": target, "caBundle": base64.StdEncoding.EncodeToString(caBundle)}
-	return nil
+	return c.applyAll(ctx, configurations)
 }
 
 // refusesBadQueue is a probe: the whole way from the apiserver to Volcano's webhook works.

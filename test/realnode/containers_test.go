@@ -71,7 +71,7 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 	})
 	t.Run("the kubelet may not touch other nodes", func(t *testing.T) {
 		g := NewWithT(t)
-		config, err := clientcmd.BuildConfigFromFlags(c.Server(), c.Dir()+"/kubelet.kubeconfig")
+		config, err := clientcmd.BuildConfigFromFlags(c.Config().Host, c.Dir()+"/kubelet.kubeconfig")
 		g.Expect(err).NotTo(HaveOccurred())
 		kubelet, err := kubernetes.NewForConfig(config)
 		g.Expect(err).NotTo(HaveOccurred())

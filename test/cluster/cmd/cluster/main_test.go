@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -17,24 +16,6 @@ import (
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 )
-
-// output is a buffer that can be read while somebody writes.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
 
 // The test binary plays the program that start runs in the background.
 func TestMain(m *testing.M) {
@@ -55,7 +36,7 @@ func TestWrongArgumentsShowTheUsage(t *testing.T) {
 		"stop nowhere":     {"stop"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out output
+			var out bytes.Buffer
 			if err := run(t.Context(), args, &out, &out); !errors.Is(err, errUsage) {
 				t.Errorf("got %v, want a usage error", err)
 			}
@@ -81,7 +62,7 @@ func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T
 	}
 	command := func(name string) {
 		t.Helper()
-		var out output
+		var out bytes.Buffer
 		g.Expect(run(t.Context(), append([]string{name}, args...), &out, &out)).To(Succeed(), out.String)
 	}
 	t.Cleanup(func() { _ = stopInBackground(context.WithoutCancel(t.Context()), dir) })
