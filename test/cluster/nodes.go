@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"cardquota.dev/operator/internal/testing/builder"
@@ -24,57 +22,20 @@ type NodeProfile struct {
 	Count int `json:"count,omitempty"`
 	// Labels are added to the host name, architecture and operating system labels.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Annotations of the nodes.
-	Annotations map[string]string `json:"annotations,omitempty"`
 	// Allocatable is what the node offers; capacity is the same. 110 pods unless set.
 	Allocatable corev1.ResourceList `json:"allocatable"`
-	// Taints of the nodes.
-	Taints []corev1.Taint `json:"taints,omitempty"`
 }
 
-// LoadFleet reads a YAML list of node profiles. Unknown fields, doubled names and
-// impossible amounts are errors.
-func LoadFleet(path string) ([]NodeProfile, error) {
+// LoadFleet reads a YAML list of node profiles. Unknown fields are errors.
+func LoadFleet(path string) (fleet []NodeProfile, err error) {
 	text, err := os.ReadFile(path)
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &fleet)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("fleet: %w", err)
-	}
-	var fleet []NodeProfile
-	problems := []error{yaml.UnmarshalStrict(text, &fleet)}
-	seen := map[string]bool{}
-	for i, profile := range fleet {
-		if err := profile.validate(); err != nil {
-			problems = append(problems, fmt.Errorf("profile %d: %w", i+1, err))
-		}
-		if seen[profile.Name] {
-			problems = append(problems, fmt.Errorf("profile %d: name %q is used twice", i+1, profile.Name))
-		}
-		seen[profile.Name] = true
-	}
-	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("fleet %s: %w", path, err)
 	}
 	return fleet, nil
-}
-
-func (p NodeProfile) validate() error {
-	if msgs := validation.IsDNS1123Label(p.Name); len(msgs) > 0 {
-		return fmt.Errorf("name %q: %s", p.Name, msgs[0])
-	}
-	if p.Count < 0 {
-		return fmt.Errorf("%s: count %d is negative", p.Name, p.Count)
-	}
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if _, ok := p.Allocatable[name]; !ok {
-			return fmt.Errorf("%s: allocatable %s is missing", p.Name, name)
-		}
-	}
-	for name, amount := range p.Allocatable {
-		if amount.Sign() < 0 {
-			return fmt.Errorf("%s: allocatable %s is negative", p.Name, name)
-		}
-	}
-	return nil
 }
 
 // nodes are the objects of a profile: Ready at once, so that nobody waits for kwok's first
@@ -88,7 +49,6 @@ func (p NodeProfile) nodes() []*corev1.Node {
 			Label(corev1.LabelHostname, name).Label(corev1.LabelArchStable, "amd64").Label(corev1.LabelOSStable, "linux").
 			With(func(node *corev1.Node) {
 				maps.Copy(node.Labels, p.Labels)
-				node.Annotations, node.Spec.Taints = maps.Clone(p.Annotations), p.Taints
 				allocatable := corev1.ResourceList{corev1.ResourcePods: node.Status.Allocatable[corev1.ResourcePods]}
 				maps.Copy(allocatable, p.Allocatable)
 				node.Status.Allocatable, node.Status.Capacity = allocatable, allocatable
@@ -108,11 +68,6 @@ func (p NodeProfile) nodes() []*corev1.Node {
 // CreateNodes adds the profiles' nodes to the cluster. They are Ready when it returns. A
 // node of that name must not exist yet.
 func (c *Cluster) CreateNodes(ctx context.Context, profiles []NodeProfile) error {
-	for _, profile := range profiles {
-		if err := profile.validate(); err != nil {
-			return fmt.Errorf("create nodes: %w", err)
-		}
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	count := 0

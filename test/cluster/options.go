@@ -20,7 +20,7 @@ const modulePath = "cardquota.dev/operator"
 // Options decide what Start starts. The zero value is a whole cluster without nodes.
 type Options struct {
 	// BinDir holds the control plane's binaries and Volcano's manifests; default
-	// <module root>/bin/controlplane. kwok is looked for there and one folder above.
+	// <module root>/bin/controlplane.
 	BinDir string
 	// Dir holds state, certificates and logs. Default: a temporary folder that Stop removes.
 	// When it is set it is created, the remains of an earlier cluster in it are removed at
@@ -65,11 +65,9 @@ func (o *Options) resolve() error {
 	}
 	needed := o.programs()
 	if o.RealNode != nil {
-		node := *o.RealNode // the caller's stays as it is
-		if err := node.resolve(); err != nil {
+		if err := CanRunRealNode(); err != nil {
 			return err
 		}
-		o.RealNode = &node
 		needed = append(needed, "kubelet", "kube-proxy")
 	}
 	var missing []string
@@ -77,9 +75,6 @@ func (o *Options) resolve() error {
 		if _, err := os.Stat(filepath.Join(o.BinDir, name)); err != nil {
 			missing = append(missing, name)
 		}
-	}
-	if !o.WithoutKwok && !o.APIServerOnly && o.kwok() == "" {
-		missing = append(missing, "kwok")
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("%s: no %s: %w", o.BinDir, strings.Join(missing, ", "), ErrNotBuilt)
@@ -100,19 +95,13 @@ func (o *Options) programs() []string {
 	if !o.WithoutVolcano {
 		needed = append(needed, "controller-manager", "webhook-manager", "volcano/install.yaml")
 	}
+	if !o.WithoutKwok {
+		needed = append(needed, "kwok")
+	}
 	if o.WithKubeScheduler {
 		needed = append(needed, "kube-scheduler")
 	}
 	return needed
-}
-
-func (o *Options) kwok() string {
-	for _, path := range []string{filepath.Join(o.BinDir, "kwok"), filepath.Join(o.BinDir, "..", "kwok")} {
-		if isFile(path) {
-			return path
-		}
-	}
-	return ""
 }
 
 // ModuleRoot returns the folder of the project's go.mod, found upwards from the working

@@ -2,7 +2,7 @@ package cluster_test
 
 import (
 	"context"
-	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,7 +90,6 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 		"fails with 143 at once by default":   {30, "", "", failed, 0, 2 * time.Second},
 		"succeeds when it handles the signal": {30, "delete-exit-code", "0", succeeded, 0, 2 * time.Second},
 		"takes its time":                      {30, "delete-after", "2s", failed, 2 * time.Second, 5 * time.Second},
-		"uses its whole grace period":         {3, "delete-after", "grace", failed, 3 * time.Second, 6 * time.Second},
 		"gets no more than its grace period":  {2, "delete-after", "1h", failed, 2 * time.Second, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,10 +101,11 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 			if tc.annotation != "" {
 				annotations["test.cardquota.dev/"+tc.annotation] = tc.value
 			}
-			pod := boundPod(t, c, podName(name), tc.grace, annotations)
-			g.Eventually(phaseOf(t, c, pod.Name), "30s", "20ms").Should(Equal(corev1.PodRunning))
-			running, err := c.Client().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-			g.Expect(err).NotTo(HaveOccurred())
+			pod := boundPod(t, c, strings.ReplaceAll(name, " ", "-"), tc.grace, annotations)
+			running := inPhase(t, c, pod, corev1.PodRunning)
+			g.Expect(running.Status.PodIP).NotTo(BeEmpty())
+			g.Expect(running.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))
+			g.Expect(running.Status.InitContainerStatuses[0].State.Terminated.Reason).To(Equal("Completed"))
 
 			deleted := time.Now()
 			g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})).To(Succeed())
@@ -120,64 +120,31 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 }
 
 func TestHowLongPodsRun(t *testing.T) {
-	c := whole(t)
-	for name, tc := range map[string]struct {
-		annotations map[string]string
-		wantPhase   corev1.PodPhase
-		wantReason  string
-		wantCode    int32
-	}{
-		"to success": {map[string]string{"test.cardquota.dev/run-for": "1500ms"}, corev1.PodSucceeded, "Completed", 0},
-		"to failure": {
-			map[string]string{"test.cardquota.dev/run-for": "1s", "test.cardquota.dev/exit-code": "7"}, corev1.PodFailed, "Error", 7,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := NewWithT(t)
-			pod := boundPod(t, c, podName("runs "+name), 30, tc.annotations)
-			g.Eventually(phaseOf(t, c, pod.Name), "30s", "50ms").Should(Equal(tc.wantPhase))
-			ended, err := c.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
-			g.Expect(err).NotTo(HaveOccurred())
-			for _, status := range ended.Status.ContainerStatuses {
-				g.Expect(status.State.Running).To(BeNil())
-				g.Expect(status.State.Terminated.ExitCode).To(Equal(tc.wantCode))
-				g.Expect(status.State.Terminated.Reason).To(Equal(tc.wantReason))
-				ran := status.State.Terminated.FinishedAt.Sub(ended.Status.StartTime.Time)
-				g.Expect(ran).To(BeNumerically(">=", time.Second))
-			}
-			g.Expect(ended.Status.ContainerStatuses).To(HaveLen(2))
-
-			// What it went through is told from its creation on, however short it was.
-			g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
-			got, err := follow(t.Context(), c, pod)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(got.phases).To(Equal([]string{"Running", fmt.Sprint(tc.wantPhase, " ", tc.wantReason), "gone"}))
-		})
-	}
-}
-
-func TestPodsRunUntilTheyAreDeleted(t *testing.T) {
 	g := NewWithT(t)
 	c := whole(t)
-	created := time.Now()
-	pod := boundPod(t, c, "stays", 30, map[string]string{"test.cardquota.dev/start-after": "1s"})
-	g.Eventually(phaseOf(t, c, pod.Name), "30s").Should(Equal(corev1.PodRunning))
-	g.Expect(time.Since(created)).To(BeNumerically(">=", time.Second), "not before its time")
-	g.Consistently(phaseOf(t, c, pod.Name), "3s").Should(Equal(corev1.PodRunning))
-	running, err := c.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+	pod := boundPod(t, c, "runs-to-success", 30, map[string]string{"test.cardquota.dev/run-for": "1500ms"})
+	ended := inPhase(t, c, pod, corev1.PodSucceeded)
+	g.Expect(ended.Status.ContainerStatuses).To(HaveLen(2))
+	for _, status := range ended.Status.ContainerStatuses {
+		g.Expect(status.State.Running).To(BeNil())
+		g.Expect(status.State.Terminated.ExitCode).To(BeZero())
+		g.Expect(status.State.Terminated.Reason).To(Equal("Completed"))
+		g.Expect(status.State.Terminated.FinishedAt.Sub(ended.Status.StartTime.Time)).To(BeNumerically(">=", time.Second))
+	}
+
+	// What it went through is told from its creation on, however short it was.
+	g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
+	got, err := follow(t.Context(), c, pod)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(running.Status.PodIP).NotTo(BeEmpty())
-	g.Expect(running.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))
-	g.Expect(running.Status.InitContainerStatuses[0].State.Terminated.Reason).To(Equal("Completed"))
+	g.Expect(got.phases).To(Equal([]string{"Running", "Succeeded Completed", "gone"}))
 }
 
-func phaseOf(t *testing.T, c *cluster.Cluster, name string) func() (corev1.PodPhase, error) {
-	return func() (corev1.PodPhase, error) {
-		pod, err := c.Client().CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return "", err
-		}
-		return pod.Status.Phase, nil
-	}
+// inPhase waits until a pod is in a phase.
+func inPhase(t *testing.T, c *cluster.Cluster, pod *corev1.Pod, phase corev1.PodPhase) (live *corev1.Pod) {
+	t.Helper()
+	NewWithT(t).Eventually(func() (_ corev1.PodPhase, err error) {
+		live, err = c.Client().CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+		return live.Status.Phase, err
+	}, "30s", "20ms").Should(Equal(phase))
+	return live
 }

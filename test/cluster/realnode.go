@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +12,6 @@ import (
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // ErrNoRealNode is wrapped by Start's error when this machine cannot run a real node; the
@@ -59,30 +59,14 @@ func (c *Cluster) newRealNode() (*realNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &realNode{RealNode: *c.options.RealNode, slot: s, dir: c.dir.node()}, nil
+	n := &realNode{RealNode: *c.options.RealNode, slot: s, dir: c.dir.node()}
+	n.Name = cmp.Or(n.Name, "real-0")
+	return n, nil
 }
 
 // cniFolder holds the CNI plugins where Debian puts them.
 func cniFolder() string {
-	if dir := os.Getenv("CNI_BIN_DIR"); dir != "" {
-		return dir
-	}
-	return "/usr/lib/cni"
-}
-
-func (n *RealNode) resolve() error {
-	if n.Name == "" {
-		n.Name = "real-0"
-	}
-	if msgs := validation.IsDNS1123Subdomain(n.Name); len(msgs) > 0 {
-		return fmt.Errorf("real node: name %q: %s", n.Name, msgs[0])
-	}
-	for resource, count := range n.Cards {
-		if count < 1 {
-			return fmt.Errorf("real node %s: %d cards of %s", n.Name, count, resource)
-		}
-	}
-	return CanRunRealNode()
+	return cmp.Or(os.Getenv("CNI_BIN_DIR"), "/usr/lib/cni")
 }
 
 // CanRunRealNode tells whether this machine can run a real node: nil, or an error that
