@@ -9,7 +9,7 @@ func Unseen(err error) bool {
 	if err == nil {
 		return false
 	}
-	for _, words := range []string{"to queue with state", "unable to find queue", "no PriorityClass with name"} {
+	for _, words := range []string{"to queue with state", "unable to find queue", "unable to find job queue", "no PriorityClass with name"} {
 		if strings.Contains(err.Error(), words) {
 			return true
 		}
