@@ -10,25 +10,6 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 )
 
-func TestScaleUpBeyondTheQuotaWaitsAndScaleDownGivesBack(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, "scaling")
-	s.quota("scaling", cards(h200, 3))
-	s.create(s.deploymentOf(work{name: "web", queue: "scaling", card: h200, count: 1, pods: 2}))
-	s.wantRunning("web", 2, 0)
-
-	s.scale("web", 6)
-	s.wantRunning("web", 3, 3)
-	s.wantSaid("web", insufficient("scaling", h200, 1, 3))
-	s.create(s.deploymentOf(work{name: "other", queue: "scaling", card: h200, count: 2, pods: 1}))
-	s.wantRunning("other", 0, 1)
-
-	s.scale("web", 1)
-	s.wantRunning("web", 1, 0)
-	s.wantRunning("other", 1, 0)
-	s.wantCard("scaling", h200, 3, 0, 0)
-}
-
 func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "neighbours")

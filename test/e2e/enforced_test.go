@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,7 +36,6 @@ func (p *proof) play(t *testing.T) {
 	step("the stock scheduler in place of ours", p.stockInPlaceOfOurs)
 	step("a configuration changed by somebody else", p.tampered)
 	step("a configuration that cannot be read", p.unreadable)
-	step("cards held past the scheduler", p.past)
 	step("handover back", p.handsBack)
 
 	p.complete()
@@ -181,52 +179,9 @@ func (p *proof) unreadable() {
 	p.Expect(p.DeleteAllOf(p.ctx, &corev1.Pod{}, client.InNamespace(p.namespace), client.MatchingLabels{app: "goes-on"})).To(Succeed())
 }
 
-// Pods get cards of the tenant without having asked our scheduler, within the
-// quota as it happens: whoever lets them in is told of them.
-func (p *proof) past() {
-	p.bypass(api.BypassOff)
-	defer p.bypass(api.BypassDeny)
-	p.scale("train", 1)
-	p.wantRunning("train", 1, 0)
-	for _, test := range []struct {
-		name, why string
-		change    func(*corev1.PodSpec)
-	}{
-		{"other-name", "schedulerName is by-hand", func(s *corev1.PodSpec) { s.SchedulerName = "by-hand" }},
-		{"preset-node", "nodeName was set by ", func(s *corev1.PodSpec) { s.NodeName = "h200-1" }},
-	} {
-		page := p.page()
-		pod := p.barePods(work{name: test.name, queue: tenant, card: h200, count: 1, pods: 1})[0]
-		test.change(&pod.Spec)
-		p.create(pod)
-		if pod.Spec.NodeName == "" {
-			p.Expect(p.cluster.Client().CoreV1().Pods(p.namespace).Bind(p.ctx, &corev1.Binding{
-				ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "h200-1"},
-			}, metav1.CreateOptions{})).To(Succeed())
-		}
-		p.Eventually(func() int { return p.running(test.name) }).Should(Equal(1))
-		p.says(api.ConditionEnforced, "False/CardBypass: 1 pod holds 1 NVIDIA-H200 .*"+tenant+"/"+pod.Name+".*"+test.why, thePolicy, "CardQuota/"+tenant)
-		p.beatsBy()
-		p.Expect(p.now(thePolicy, api.ConditionEnforced)).To(HavePrefix("False/CardBypass: "), "as long as it is there")
-		p.Expect(p.Delete(p.ctx, pod)).To(Succeed())
-		p.enforced("True/Enforced: ")
-		p.Expect(p.since(page, "CardQuota/"+neighbour, api.ConditionEnforced)).NotTo(ContainElement(HaveField("Reason", "CardBypass")), "the neighbour has nothing to do with it")
-	}
-}
-
-// bypass has pods that pass the scheduler by refused, or let in.
-func (p *proof) bypass(mode api.BypassMode) {
-	p.Helper()
-	stp := &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}}
-	p.Expect(p.Patch(p.ctx, stp, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"admission":{"bypass":%q}}}`, mode)))).To(Succeed())
-	refused := p.barePods(work{name: "refused", queue: tenant, card: h200, count: 1, pods: 1})[0]
-	refused.Spec.NodeName = "h200-1"
-	p.Eventually(func() bool {
-		return p.Create(p.ctx, refused.DeepCopy(), client.DryRunAll) != nil
-	}).Should(Equal(mode == api.BypassDeny))
-}
-
 func (p *proof) handsBack() {
+	p.scale("train", 1) // the stock scheduler would give more than the quota
+	p.wantRunning("train", 1, 0)
 	p.Eventually(func() int { return len(p.podsOf("goes-on")) }).Should(BeZero())
 	held := p.all()
 	p.Expect(held).To(HaveLen(4))

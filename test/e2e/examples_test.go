@@ -36,8 +36,12 @@ type example struct {
 // examples are played each in a scene of its own, in which their queues and
 // priority classes are called after the scene: see scene.named.
 var examples = map[string]example{
-	"queue":     {promise: (*scene).sixCards},
-	"cardquota": {promise: (*scene).sixCards},
+	"queue": {promise: (*scene).sixCards},
+	"cardquota": {promise: func(s *scene) {
+		s.sixCards()
+		s.wantCard(s.named("cr-queue1"), migSlice, 3, 1, 0)
+		s.wantCard(s.named("cr-queue1"), mpsHalf, 2, 1, 0)
+	}},
 	"vcjob": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunning("cr-job", 2, 0)
 		s.wantHeld("cr-job", map[string]int64{h200: 2})

@@ -42,39 +42,6 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 	s.wantRunning("again", 1, 1)
 }
 
-func TestAQuotaEditedByHandIsPutBackAndTheEditorNamed(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, "edited")
-	s.quota("edited", cards(h200, 1))
-	_, err := s.cluster.Kubectl(s.ctx, "annotate", "--overwrite", "queue.scheduling.volcano.sh", "edited",
-		`volcano.sh/card.quota={"NVIDIA-H200":20}`, "--field-manager=mallory")
-	s.Expect(err).NotTo(HaveOccurred())
-
-	s.Eventually(func() string { return s.quotaOfQueue("edited") }).Should(Equal(`{"NVIDIA-H200":1}`))
-	s.Eventually(func() string {
-		return s.condition("edited", api.ConditionQueueSynced, metav1.ConditionTrue).Message
-	}).Should(And(ContainSubstring("mallory"), ContainSubstring(api.AnnotationCardQuota)))
-	s.Eventually(func() []string { return s.eventsOn("CardQuota", "edited", api.EventForeignChangeReplaced) }).
-		Should(ContainElement(ContainSubstring("mallory")))
-	s.condition("edited", api.ConditionReady, metav1.ConditionTrue)
-
-	s.run(work{name: "pods", queue: "edited", card: h200, count: 1, pods: 2})
-	s.wantRunning("pods", 1, 1)
-}
-
-func TestADeletedQueueIsMadeAgain(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, "lost")
-	s.quota("lost", cards(h200, 1))
-	s.Eventually(func() error { // Volcano's webhook refuses it for a Queue that it has not seen
-		return s.Delete(s.ctx, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "lost"}})
-	}).Should(Succeed())
-	s.Eventually(func() string { return s.quotaOfQueue("lost") }).Should(Equal(`{"NVIDIA-H200":1}`))
-	s.condition("lost", api.ConditionReady, metav1.ConditionTrue)
-	s.run(work{name: "pods", queue: "lost", card: h200, count: 1, pods: 2})
-	s.wantRunning("pods", 1, 1)
-}
-
 func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "untouched")

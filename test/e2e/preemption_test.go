@@ -120,27 +120,3 @@ func takesBetweenPods(s *scene) {
 	}
 	s.becomes(ofTask, map[string]int{"worker": 1, "leader": 2})
 }
-
-// Training fills both nodes. Inference takes back what it asks for and no more,
-// on the card it names; when it leaves, training returns. Training takes
-// nothing from anybody, whatever its priority.
-func takesBetweenQueues(s *scene) {
-	s.ofType("queues-training", "training", cards(h200, 8, h800, 8))
-	s.ofType("queues-more", "training", cards(h200, 8))
-	s.ofType("queues-inference", "inference", cards(h200, 6))
-	s.create(s.inClass("pc-low", work{name: "h200", queue: "queues-training", card: h200, count: 1, pods: 8}))
-	s.create(s.inClass("pc-low", work{name: "h800", queue: "queues-training", card: h800, count: 1, pods: 8}))
-	s.wantPods(map[string]string{"h200": pods(8, 0), "h800": pods(8, 0)})
-	s.create(s.inClass("pc-high", work{name: "greedy", queue: "queues-more", card: h200, count: 1, pods: 1}))
-	s.wantPods(map[string]string{"h200": pods(8, 0), "greedy": pods(0, 1)})
-
-	s.create(s.deploymentOf(work{name: "service", queue: "queues-inference", card: h200, count: 2, pods: 1}))
-	s.wantPods(map[string]string{"h200": pods(6, 2), "h800": pods(8, 0), "service": pods(1, 0)})
-	s.scale("service", 3) // as an autoscaler does
-	s.wantPods(map[string]string{"h200": pods(2, 6), "h800": pods(8, 0), "service": pods(3, 0)})
-	s.scale("service", 4) // beyond its own quota it takes nothing
-	s.wantPods(map[string]string{"h200": pods(2, 6), "h800": pods(8, 0), "service": pods(3, 1)})
-	s.wantSaid("service", insufficient("queues-inference", h200, 2, 6))
-	s.scale("service", 0)
-	s.Eventually(func() int { return s.running("h200") + s.running("greedy") }).Should(Equal(8), "training returns")
-}

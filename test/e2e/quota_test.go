@@ -1,8 +1,6 @@
 package e2e
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestQuotaHoldsForVCJobs(t *testing.T) {
 	t.Parallel()
@@ -33,53 +31,42 @@ func TestQuotaHoldsForVCJobs(t *testing.T) {
 	s.wantCard("vcjobs", h800, 8, 0, 0)
 }
 
-func TestQuotaHoldsForDeployments(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, "deployments")
-	s.quota("deployments", cards(h200, 3, h800, 8))
-
-	s.create(s.deploymentOf(work{name: "fits", queue: "deployments", card: h200, count: 2, pods: 1}))
-	s.wantRunning("fits", 1, 0)
-	s.wantNodes("fits", "h200")
-
-	s.create(s.deploymentOf(work{name: "beyond", queue: "deployments", card: h200, count: 1, pods: 4}))
-	s.wantRunning("beyond", 1, 3)
-	s.wantSaid("beyond", insufficient("deployments", h200, 1, 3))
-	s.create(s.deploymentOf(work{name: "free", queue: "deployments", card: h800, count: 1, pods: 4}))
-	s.wantRunning("free", 4, 0)
-
-	s.create(s.deploymentOf(work{name: "none", queue: "deployments", card: rtx4090, count: 1, pods: 2}))
-	s.wantSaid("none", insufficient("deployments", rtx4090, 1, 0))
-	s.wantRunning("none", 0, 2)
-	s.wantCard("deployments", h200, 3, 3, 0)
-}
-
 func TestQuotaHoldsForBarePods(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "bare")
-	s.quota("bare", cards(h200, 3, h800, 8))
-
+	s.quota("bare", cards(h200, 3, h800, 8, ascend, 4))
 	s.run(work{name: "fits", queue: "bare", card: h200, count: 2, pods: 1})
 	s.wantRunning("fits", 1, 0)
 
-	s.run(work{name: "beyond", queue: "bare", card: h200, count: 1, pods: 4})
-	s.wantRunning("beyond", 1, 3)
+	for _, w := range []work{
+		{name: "beyond", card: h200, count: 1, pods: 4},
+		{name: "free", card: h800, count: 2, pods: 3},
+		{name: "npu", card: ascend, count: 1, pods: 6},
+		{name: "none", card: rtx4090, count: 1, pods: 2},
+	} {
+		w.queue = "bare"
+		s.run(w)
+	}
+	s.wantPods(map[string]string{"fits": pods(1, 0), "beyond": pods(1, 3), "free": pods(3, 0), "npu": pods(4, 2), "none": pods(0, 2)})
+	s.wantNodes("npu", "ascend910b")
 	s.wantSaid("beyond", insufficient("bare", h200, 1, 3))
-	s.run(work{name: "free", queue: "bare", card: h800, count: 2, pods: 3})
-	s.wantRunning("free", 3, 0)
-
-	s.run(work{name: "none", queue: "bare", card: rtx4090, count: 1, pods: 2})
-	s.wantRunning("none", 0, 2)
+	s.wantSaid("npu", insufficient("bare", ascend, 1, 4))
 	s.wantSaid("none", insufficient("bare", rtx4090, 1, 0))
 	s.wantCard("bare", h200, 3, 3, 0)
+	s.wantCard("bare", ascend, 4, 2, 0)
 }
 
-func TestAPodThatNamesNoCardIsHeldToTheQuotaOfWhereItRuns(t *testing.T) {
+func TestAlternativesShareTheQuotasOfTheirCards(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, "nameless")
-	s.quota("nameless", cards(h800, 2))
-	s.run(work{name: "any", queue: "nameless", count: 1, pods: 3})
-	s.wantRunning("any", 2, 1)
-	s.wantNodes("any", "h800")
-	s.wantCard("nameless", h800, 2, 1, 0)
+	s := newScene(t, "either")
+	s.quota("either", cards(rtx4090d, 1, rtx4090, 2))
+	s.run(work{name: "either", queue: "either", card: rtx4090d + "|" + rtx4090, count: 1, pods: 5})
+	s.wantRunning("either", 3, 2)
+	s.wantCard("either", rtx4090d, 1, 2, 0)
+	s.wantCard("either", rtx4090, 2, 0, 0)
+
+	// A pod that names one of them cannot have the other.
+	s.run(work{name: "one", queue: "either", card: rtx4090, count: 1, pods: 1})
+	s.wantRunning("one", 0, 1)
+	s.wantSaid("one", insufficient("either", rtx4090, 1, 2))
 }

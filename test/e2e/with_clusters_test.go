@@ -10,17 +10,14 @@ import (
 // parallel tests go on from the last one backwards. They take turns, and the scenes that
 // share the suite's cluster fill the time between.
 
-// Volcano's own actions take cards at three levels: between queues, between the
-// jobs of a queue, and between the pods of a job. With card quotas each stays
-// what it is, and nothing is taken that would not help.
-func TestThreeLevelsOfPreemption(t *testing.T) {
+// Volcano's own action preempt takes cards inside a queue: between its jobs, and between
+// the pods of a job. With card quotas it stays what it is, and nothing is taken that would
+// not help. What action reclaim takes between queues is TestTideByStockReclaim.
+func TestPreemptionInsideAQueue(t *testing.T) {
 	t.Parallel()
 	st := startEvictingStage(t)
-	levels := map[string]func(*scene){
-		"queues": takesBetweenQueues, "jobs": takesBetweenJobs, "cards": takesTheCardThatIsShort, "pods": takesBetweenPods,
-	}
-	for _, name := range []string{"jobs", "cards", "pods", "queues"} {
-		t.Run(name, func(t *testing.T) { levels[name](newSceneOn(t, name, st)) })
+	for name, play := range map[string]func(*scene){"jobs": takesBetweenJobs, "cards": takesTheCardThatIsShort, "pods": takesBetweenPods} {
+		t.Run(name, func(t *testing.T) { play(newSceneOn(t, name, st)) })
 	}
 }
 
