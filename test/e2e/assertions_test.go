@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -41,16 +39,58 @@ func (s *scene) podsOf(name string) []corev1.Pod {
 }
 
 // running counts the pods of a workload that run.
-func (s *scene) running(name string) int { return running(s.podsOf(name)) }
+func (s *scene) running(name string) int { return inPhase(s.podsOf(name), corev1.PodRunning) }
 
-func running(pods []corev1.Pod) int {
+func inPhase(pods []corev1.Pod, phase corev1.PodPhase) int {
 	n := 0
 	for _, pod := range pods {
-		if pod.Status.Phase == corev1.PodRunning {
+		if pod.Status.Phase == phase {
 			n++
 		}
 	}
 	return n
+}
+
+// alive are the running pods of workloads, by the workload's name.
+func (s *scene) alive(names ...string) map[types.UID]string {
+	s.Helper()
+	alive := map[types.UID]string{}
+	for _, name := range names {
+		for _, pod := range s.podsOf(name) {
+			if pod.Status.Phase == corev1.PodRunning {
+				alive[pod.UID] = name
+			}
+		}
+	}
+	return alive
+}
+
+// survivors counts those of before that still run.
+func (s *scene) survivors(before map[types.UID]string) int {
+	n := 0
+	for uid := range s.alive(namesOf(before)...) {
+		if _, ok := before[uid]; ok {
+			n++
+		}
+	}
+	return n
+}
+
+// namesOf are the workloads of pods.
+func namesOf(pods map[types.UID]string) []string {
+	return slices.Compact(slices.Sorted(maps.Values(pods)))
+}
+
+// ofTask are the running pods of one task of a job.
+func (s *scene) ofTask(job, task string) []types.UID {
+	s.Helper()
+	var uids []types.UID
+	for _, pod := range s.podsOf(job) {
+		if pod.Status.Phase == corev1.PodRunning && pod.Annotations[batchv1alpha1.TaskSpecKey] == task {
+			uids = append(uids, pod.UID)
+		}
+	}
+	return uids
 }
 
 // wantRunning waits until exactly so many of a workload's pods run and the
@@ -70,7 +110,7 @@ func (s *scene) wantPods(want map[string]string) {
 		got := map[string]string{}
 		for name := range want {
 			live := s.podsOf(name)
-			n := running(live)
+			n := inPhase(live, corev1.PodRunning)
 			got[name] = pods(n, len(live)-n)
 		}
 		return got
@@ -102,23 +142,15 @@ func insufficient(queue, card string, requested, capability int) string {
 // its own or its PodGroup's. One must wait. TOTAL stands for any number.
 func (s *scene) wantSaid(name, sentence string) {
 	s.Helper()
-	form := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(sentence), "TOTAL", "[0-9]+"))
-	s.Eventually(func() error {
-		said := s.events(form)
-		waiting := 0
-		for _, pod := range s.podsOf(name) {
-			if pod.Spec.NodeName != "" {
-				continue
-			}
-			waiting++
-			if !said["Pod/"+pod.Name] && !said["PodGroup/"+pod.Annotations[api.AnnotationPodGroup]] {
-				return fmt.Errorf("pod %s has no event %q", pod.Name, form)
-			}
+	form := formOf(sentence)
+	s.Eventually(func(g Gomega) {
+		said := s.saidBy(form)
+		waiting := slices.DeleteFunc(s.podsOf(name), func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
+		g.Expect(waiting).NotTo(BeEmpty(), "no pod of %s waits", name)
+		for _, pod := range waiting {
+			group := pod.Annotations[api.AnnotationPodGroup]
+			g.Expect(said).To(Or(HaveKey("Pod/"+pod.Name), HaveKey("PodGroup/"+group)), "pod %s has no event %q", pod.Name, form)
 		}
-		if waiting == 0 {
-			return fmt.Errorf("no pod of %s waits", name)
-		}
-		return nil
 	}).Should(Succeed())
 }
 
@@ -126,17 +158,14 @@ func (s *scene) wantSaid(name, sentence string) {
 // for a condition that says the same.
 func (s *scene) wantGroupSaid(job, sentence string) {
 	s.Helper()
-	form := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(sentence), "TOTAL", "[0-9]+"))
-	s.Eventually(func() error {
-		said := s.events(form)
-		for object := range said {
-			if strings.HasPrefix(object, "PodGroup/"+job+"-") {
-				return nil
-			}
-		}
-		return fmt.Errorf("no event %q on the PodGroup of %s, only %v", form, job, said)
-	}).Should(Succeed())
-	s.Eventually(func() string { return s.groupCondition(job) }).Should(MatchRegexp(strings.TrimPrefix(form.String(), "^")))
+	form := formOf(sentence)
+	s.Eventually(func() map[string]bool { return s.saidBy(form) }).Should(HaveKey(HavePrefix("PodGroup/"+job+"-")), "no event %q", form)
+	s.Eventually(func() string { return s.groupCondition(job) }).Should(MatchRegexp(form.String()))
+}
+
+// formOf matches what begins with a sentence.
+func formOf(sentence string) *regexp.Regexp {
+	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(sentence), "TOTAL", "[0-9]+"))
 }
 
 func (s *scene) groupCondition(job string) string {
@@ -155,8 +184,8 @@ func (s *scene) groupCondition(job string) string {
 	return ""
 }
 
-// events finds the objects of the scene that have an event of this form.
-func (s *scene) events(form *regexp.Regexp) map[string]bool {
+// saidBy finds the objects of the scene that have an event of this form.
+func (s *scene) saidBy(form *regexp.Regexp) map[string]bool {
 	events := &corev1.EventList{}
 	s.list(events, client.InNamespace(s.namespace))
 	said := map[string]bool{}
@@ -173,10 +202,7 @@ func (s *scene) condition(quota, kind string, status metav1.ConditionStatus) *me
 	s.Helper()
 	var found *metav1.Condition
 	s.Eventually(func() error {
-		live := &api.CardQuota{}
-		if err := s.Get(s.ctx, types.NamespacedName{Name: quota}, live); err != nil {
-			return err
-		}
+		live := s.cardQuota(quota)
 		found = meta.FindStatusCondition(live.Status.Conditions, kind)
 		if found == nil || found.Status != status || live.Status.ObservedGeneration != live.Generation {
 			return fmt.Errorf("conditions of %s (generation %d, observed %d): %+v", quota, live.Generation, live.Status.ObservedGeneration, live.Status.Conditions)
@@ -190,9 +216,7 @@ func (s *scene) condition(quota, kind string, status metav1.ConditionStatus) *me
 func (s *scene) wantCard(quota, card string, used, pending, overQuotaBy int64) {
 	s.Helper()
 	s.Eventually(func() string {
-		live := &api.CardQuota{}
-		s.get(types.NamespacedName{Name: quota}, live)
-		for _, c := range live.Status.Cards {
+		for _, c := range s.cardQuota(quota).Status.Cards {
 			if c.Name == card {
 				return fmt.Sprintf("used %d pending %d overQuotaBy %d", c.Used, c.Pending, c.OverQuotaBy)
 			}
@@ -201,35 +225,48 @@ func (s *scene) wantCard(quota, card string, used, pending, overQuotaBy int64) {
 	}).Should(Equal(fmt.Sprintf("used %d pending %d overQuotaBy %d", used, pending, overQuotaBy)))
 }
 
-// change sets the quota of a CardQuota and returns when that was.
-func (s *scene) change(name string, specs []api.CardSpec) time.Time {
+// change sets the quota of a CardQuota.
+func (s *scene) change(name string, specs []api.CardSpec) {
 	s.Helper()
-	live := &api.CardQuota{}
-	s.get(types.NamespacedName{Name: name}, live)
-	before := live.DeepCopy()
-	live.Spec.Cards = specs
-	at := time.Now()
-	s.Expect(s.Patch(s.ctx, live, client.MergeFrom(before))).To(Succeed())
-	return at
+	text, err := json.Marshal(specs)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.merge(&api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"spec":{"cards":%s}}`, text)
 }
 
 // scale sets the replicas of a Deployment.
 func (s *scene) scale(name string, replicas int) {
 	s.Helper()
-	live := &appsv1.Deployment{}
-	s.get(types.NamespacedName{Namespace: s.namespace, Name: name}, live)
-	before := live.DeepCopy()
-	live.Spec.Replicas = ptr.To(int32(replicas))
-	s.Expect(s.Patch(s.ctx, live, client.MergeFrom(before))).To(Succeed())
+	s.merge(&appsv1.Deployment{ObjectMeta: s.object(name)}, `{"spec":{"replicas":%d}}`, replicas)
 }
 
 // quotaOfQueue is what a Queue carries.
 func (s *scene) quotaOfQueue(name string) string {
-	live := &v1beta1.Queue{}
-	if err := s.Get(s.ctx, types.NamespacedName{Name: name}, live); err != nil {
-		return err.Error()
+	return s.queue(name).Annotations[api.AnnotationCardQuota]
+}
+
+// eventsOn lists the events of a reason on an object, whose namespace may be left out.
+func (s *scene) eventsOn(namespace, kind, name, reason string) []corev1.Event {
+	s.Helper()
+	events := &corev1.EventList{}
+	s.list(events, client.InNamespace(namespace),
+		client.MatchingFields{"involvedObject.kind": kind, "involvedObject.name": name, "reason": reason})
+	return events.Items
+}
+
+// told are the messages of such events.
+func (s *scene) told(namespace, kind, name, reason string) []string {
+	s.Helper()
+	var messages []string
+	for _, event := range s.eventsOn(namespace, kind, name, reason) {
+		messages = append(messages, event.Message)
 	}
-	return live.Annotations[api.AnnotationCardQuota]
+	return messages
+}
+
+// wantPhase waits until a vcjob is in a phase.
+func (s *scene) wantPhase(job string, phase batchv1alpha1.JobPhase) {
+	s.Helper()
+	s.Eventually(func() batchv1alpha1.JobPhase { return s.job(job).Status.State.Phase }).Should(Equal(phase), job)
 }
 
 // cardOf names the card that a resource of a node is, read from the node's
@@ -258,8 +295,7 @@ func (s *scene) held(running []corev1.Pod) map[string]int64 {
 		if pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
-		node := &corev1.Node{}
-		s.get(types.NamespacedName{Name: pod.Spec.NodeName}, node)
+		node := read(s, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.NodeName}})
 		for _, container := range pod.Spec.Containers {
 			for resource, quantity := range container.Resources.Requests {
 				if card := cardOf(node, resource); card != "" {
@@ -282,10 +318,8 @@ func (s *scene) wantHeld(name string, want map[string]int64) {
 func (s *scene) wantAllocated(queue string) {
 	s.Helper()
 	s.Eventually(func(g Gomega) {
-		live := &v1beta1.Queue{}
-		g.Expect(s.Get(s.ctx, types.NamespacedName{Name: queue}, live)).To(Succeed())
 		said := map[string]int64{}
-		g.Expect(json.Unmarshal([]byte(live.Annotations[api.AnnotationCardAllocated]), &said)).To(Succeed())
+		g.Expect(json.Unmarshal([]byte(s.queue(queue).Annotations[api.AnnotationCardAllocated]), &said)).To(Succeed())
 		maps.DeleteFunc(said, func(_ string, n int64) bool { return n == 0 })
 		g.Expect(said).To(Equal(s.held(s.podsIn(queue))), queue)
 	}).Should(Succeed())

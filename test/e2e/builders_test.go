@@ -5,13 +5,10 @@ import (
 	"strconv"
 	"strings"
 
-	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -125,32 +122,14 @@ func cards(pairs ...any) []api.CardSpec {
 	return out
 }
 
-// quota creates a CardQuota for the queue of its name and waits until the queue
-// takes work.
-func (s *scene) quota(name string, specs []api.CardSpec) *api.CardQuota {
+// quota opens the queue of a CardQuota for training.
+func (s *scene) quota(name string, specs []api.CardSpec) {
 	s.Helper()
-	quota := &api.CardQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       api.CardQuotaSpec{Tenant: "tenant-of-" + s.namespace, ServiceType: "training", Cards: specs},
-	}
-	s.create(quota)
-	s.condition(name, api.ConditionReady, metav1.ConditionTrue)
-	return quota
+	s.ofType(name, "training", specs)
 }
 
-// queueByHand creates a Queue that no CardQuota knows. A quota of "" leaves the
-// annotation out.
-func (s *scene) queueByHand(name, quota string) *v1beta1.Queue {
+// ofType opens the queue of a CardQuota of a service type.
+func (s *scene) ofType(name, serviceType string, specs []api.CardSpec) {
 	s.Helper()
-	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.QueueSpec{Weight: 1, Reclaimable: ptr.To(true)}}
-	if quota != "" {
-		queue.Annotations = map[string]string{api.AnnotationCardQuota: quota}
-	}
-	s.create(queue)
-	s.Eventually(func() v1beta1.QueueState {
-		live := &v1beta1.Queue{}
-		_ = s.Get(s.ctx, keyOf(queue), live)
-		return live.Status.State
-	}).Should(Equal(v1beta1.QueueStateOpen))
-	return queue
+	s.open(builder.CardQuota(name).ServiceType(serviceType).With(func(q *api.CardQuota) { q.Spec.Cards = specs }).Obj())
 }

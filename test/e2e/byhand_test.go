@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 )
 
 func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
@@ -27,7 +28,7 @@ func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 	}
 	want := map[string]string{"good": pods(8, 0)}
 	for name, text := range texts {
-		s.queueByHand("badtext-"+name, text)
+		s.open(builder.Queue("badtext-" + name).Quota(text).Obj())
 		s.run(work{name: name, queue: "badtext-" + name, card: h200, count: 1, pods: 1})
 		want[name] = pods(0, 1)
 	}

@@ -42,7 +42,8 @@ func TestRaisingAQuotaReleasesWhatWaits(t *testing.T) {
 	s.wantRunning("web", 1, 2)
 	s.wantRunning("gang", 0, 0)
 
-	at := s.change("raising", cards(h200, 7))
+	at := time.Now()
+	s.change("raising", cards(h200, 7))
 	s.Eventually(func() int { return s.running("web") + s.running("gang") }).Should(Equal(7))
 	t.Logf("7 pods run %s after the quota was raised", time.Since(at).Round(10*time.Millisecond))
 }
@@ -53,7 +54,7 @@ func TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing(t *testing.T) {
 	s.quota("lowering", cards(h200, 4))
 	s.create(s.deploymentOf(work{name: "web", queue: "lowering", card: h200, count: 1, pods: 4}))
 	s.wantRunning("web", 4, 0)
-	first := s.podsOf("web")
+	first := s.alive("web")
 
 	s.change("lowering", cards(h200, 2))
 	s.wantCard("lowering", h200, 4, 0, 2)
@@ -63,9 +64,7 @@ func TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing(t *testing.T) {
 	s.run(work{name: "more", queue: "lowering", card: h200, count: 1, pods: 1})
 	s.wantRunning("more", 0, 1)
 	s.wantRunning("web", 4, 0)
-	for i, pod := range s.podsOf("web") {
-		s.Expect(pod.UID).To(Equal(first[i].UID), "nothing was replaced")
-	}
+	s.Expect(s.alive("web")).To(Equal(first), "nothing was replaced")
 
 	// Still over, then exactly full, then room for one.
 	s.scale("web", 3)

@@ -44,8 +44,6 @@ type diary struct {
 // keepDiary begins one.
 func (s *scene) keepDiary() *diary {
 	s.Helper()
-	watcher, err := client.NewWithWatch(s.cluster.Config(), client.Options{Scheme: s.Scheme()})
-	s.Expect(err).NotTo(HaveOccurred())
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.ctx))
 	s.Cleanup(stop)
 	d := &diary{}
@@ -54,7 +52,7 @@ func (s *scene) keepDiary() *diary {
 		if _, ok := list.(*coordinationv1.LeaseList); ok {
 			where = append(where, client.InNamespace(deployment.Namespace))
 		}
-		changes, err := watcher.Watch(ctx, list, where...)
+		changes, err := s.Watch(ctx, list, where...)
 		s.Expect(err).NotTo(HaveOccurred())
 		go d.follow(ctx, changes)
 	}
@@ -149,8 +147,8 @@ func (d *diary) since(page int, object, kind string) []entry {
 	return out
 }
 
-// alive tells whether our scheduler gave a sign of life between two moments.
-func (d *diary) alive(from, until time.Time) (signs []string) {
+// signs are what our scheduler gave of life between two moments.
+func (d *diary) signs(from, until time.Time) (signs []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	within := func(t time.Time) bool { return t.After(from) && t.Before(until) }

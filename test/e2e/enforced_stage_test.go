@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,14 +11,12 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
+	kit "cardquota.dev/operator/test/scene"
 )
 
 // The tenant's queue and another one, beside which nothing may change.
@@ -51,18 +47,10 @@ func newProof(t *testing.T) *proof {
 	text, err := os.ReadFile(filepath.Join(suite.root, "internal/schedulerconf/testdata/merge/installer_1_14/before.conf"))
 	g.Expect(err).NotTo(HaveOccurred())
 	p := &proof{original: string(text)}
-	st := startStage(t, cluster.Options{Nodes: []cluster.NodeProfile{node("h200", h200, 2, "4")}})
-	options := programs
-	manifest, err := yaml.Marshal(&corev1.ConfigMap{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: configurationName.Namespace, Name: configurationName.Name},
-		Data:       map[string]string{configurationKey: p.original},
-	})
-	g.Expect(err).NotTo(HaveOccurred())
-	options.Configuration = string(manifest)
-	st.install(t, options)
-	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
+	st := startStage(t, []cluster.NodeProfile{node("h200", h200, 2, "4")}, deployment.NoConfiguration)
 	p.scene = newSceneOn(t, tenant, st)
+	p.configure(p.original)
+	p.startManager()
 	p.diary = p.keepDiary()
 	return p
 }
@@ -100,14 +88,8 @@ func (p *proof) readyz() string {
 	p.Expect(err).NotTo(HaveOccurred())
 	address := regexp.MustCompile(`--healthz-address=([0-9.:]+)`).FindStringSubmatch(string(line))
 	p.Expect(address).To(HaveLen(2), "%q", line)
-	request, err := http.NewRequestWithContext(p.ctx, http.MethodGet, "http://"+address[1]+"/readyz", nil)
+	body, err := cluster.Get(p.ctx, "http://"+address[1]+"/readyz")
 	p.Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	p.Expect(err).NotTo(HaveOccurred())
-	body, err := io.ReadAll(response.Body)
-	p.Expect(err).NotTo(HaveOccurred())
-	p.Expect(response.Body.Close()).To(Succeed())
-	p.Expect(response.StatusCode).To(Equal(http.StatusOK))
 	return string(body)
 }
 
@@ -145,60 +127,21 @@ func (p *proof) scaleTo0(of *stock) {
 	p.Expect(p.Delete(p.ctx, of.pod)).To(Succeed())
 }
 
-// stopOurs ends our scheduler in order.
-func (p *proof) stopOurs() {
-	p.Helper()
-	p.letSchedulerEnd()
-	p.Expect(p.deployment.Scheduler.Stop()).To(Succeed())
-	p.Expect(p.deployment.Scheduler.Wait()).To(Succeed())
-}
-
 // edit writes the configuration's text as a person does who leaves everything
 // else of the ConfigMap alone.
 func (p *proof) edit(text string) {
 	p.Helper()
-	live := p.configuration()
-	before := live.DeepCopy()
-	live.Data[configurationKey] = text
-	p.Expect(p.Patch(p.ctx, live, client.MergeFrom(before), client.FieldOwner("kubectl-edit"))).To(Succeed())
+	patch := fmt.Sprintf(`{"data":{%q:%q}}`, configurationKey, text)
+	p.Expect(kit.Merge(p.T, p.World, p.configuration(), patch, client.FieldOwner("kubectl-edit"))).To(Succeed())
 }
-
-// text is the configuration now.
-func (p *proof) text() string { return p.configuration().Data[configurationKey] }
 
 // toldAt is when an event of an object had a message of this form for the first
 // time.
 func (p *proof) toldAt(object, reason, form string) time.Time {
 	p.Helper()
-	var at time.Time
 	kind, name, _ := strings.Cut(object, "/")
-	is := regexp.MustCompile(form)
-	p.Eventually(func() error {
-		events := &corev1.EventList{}
-		if err := p.List(p.ctx, events); err != nil {
-			return err
-		}
-		for _, event := range events.Items {
-			if event.InvolvedObject.Kind == kind && event.InvolvedObject.Name == name && event.Reason == reason && is.MatchString(event.Message) {
-				at = event.FirstTimestamp.Time
-				return nil
-			}
-		}
-		return fmt.Errorf("no event %s on %s says %s", reason, object, form)
-	}).Should(Succeed())
-	return at
-}
-
-// all are the pods of the scene that run, by UID.
-func (p *proof) all() map[types.UID]string {
-	p.Helper()
-	list := &corev1.PodList{}
-	p.list(list, client.InNamespace(p.namespace))
-	out := map[types.UID]string{}
-	for _, pod := range list.Items {
-		if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
-			out[pod.UID] = pod.Name
-		}
-	}
-	return out
+	var told []corev1.Event
+	p.Eventually(func() []corev1.Event { return p.eventsOn("", kind, name, reason) }).
+		Should(ContainElement(HaveField("Message", MatchRegexp(form)), &told), object)
+	return told[0].FirstTimestamp.Time
 }

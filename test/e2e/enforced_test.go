@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/deployment"
 	"cardquota.dev/operator/test/observer"
 )
@@ -41,7 +41,7 @@ func (p *proof) play(t *testing.T) {
 	p.complete()
 	p.Expect(p.stocks).To(HaveLen(3))
 	for _, stock := range p.stocks {
-		p.Expect(p.alive(stock.from, stock.until)).To(BeEmpty(), "two schedulers were at work while %s was", stock.pod.Name)
+		p.Expect(p.signs(stock.from, stock.until)).To(BeEmpty(), "two schedulers were at work while %s was", stock.pod.Name)
 	}
 }
 
@@ -70,7 +70,7 @@ func (p *proof) handsOver() {
 	p.enforced("False/StockScheduler: .* pod volcano-system/volcano-scheduler-1$")
 	p.Eventually(p.readyz).Should(And(ContainSubstring("ConfigurationLoaded: "), ContainSubstring("ForeignScheduler: not elected: ")))
 	p.Expect(p.holder()).To(BeEmpty())
-	p.Eventually(func() []string { return p.eventsOn("Pod", stock.pod.Name, "ForeignScheduler") }).ShouldNot(BeEmpty())
+	p.Eventually(p.Events(p.T, stock.pod, "ForeignScheduler")).ShouldNot(BeEmpty())
 
 	p.scaleTo0(stock)
 	p.Eventually(func(g Gomega) bool {
@@ -102,7 +102,8 @@ func (p *proof) stockInPlaceOfOurs() {
 	p.beats()
 	p.letSchedulerEnd()
 	comes := p.stockPod("volcano-scheduler-2")
-	p.Expect(p.exitCode()).To(Equal(1))
+	p.Eventually(p.deployment.Scheduler.Done()).Should(BeClosed())
+	p.Expect(p.deployment.Scheduler.Wait()).To(MatchError("exit status 1"))
 	p.Expect(p.log()).To(ContainSubstring("another scheduler runs in pod volcano-system/volcano-scheduler-2,"))
 	p.Expect(p.holder()).To(BeEmpty(), "the lease is free")
 	last, err := p.heartbeat()
@@ -140,26 +141,14 @@ func (p *proof) tampered() {
 		page := p.page()
 		p.edit(hand.text)
 		p.Eventually(p.text).Should(Equal(p.merged), hand.what)
-		said := func(object, kind string) func() []string {
-			return func() (out []string) {
-				for _, e := range p.since(page, object, kind) {
-					out = append(out, e.String())
-				}
-				return out
-			}
+		for kind, said := range map[string]string{api.ConditionConfigSynced: "False/ConfigChanged: ", api.ConditionEnforced: "False/NotConfigured: "} {
+			p.Eventually(func() []entry { return p.since(page, thePolicy, kind) }).
+				Should(ContainElement(HaveField("String()", HavePrefix(said))), hand.what)
 		}
-		p.Eventually(said(thePolicy, api.ConditionConfigSynced)).Should(ContainElement(HavePrefix("False/ConfigChanged: ")), hand.what)
-		p.Eventually(said(thePolicy, api.ConditionEnforced)).Should(ContainElement(HavePrefix("False/NotConfigured: ")), hand.what)
 		p.says(api.ConditionConfigSynced, "True/ConfigCorrected: .*kubectl-edit", thePolicy)
 		p.enforced("True/Enforced: ")
-		p.Expect(p.beatsBy()).To(Equal(schedulerconf.Hash(p.merged)), hand.what)
+		p.Expect(p.beats().ConfigHash).To(Equal(schedulerconf.Hash(p.merged)), hand.what)
 	}
-}
-
-// beatsBy is the configuration of a session that was closed after now.
-func (p *proof) beatsBy() string {
-	p.Helper()
-	return p.beats().ConfigHash
 }
 
 func (p *proof) unreadable() {
@@ -171,7 +160,7 @@ func (p *proof) unreadable() {
 	p.run(work{name: "goes-on", queue: neighbour, card: h200, count: 1, pods: 2})
 	p.wantRunning("goes-on", 1, 1) // one card is held since before
 	p.Expect(p.text()).To(Equal(broken), "what cannot be read is left as it is")
-	p.Expect(p.beatsBy()).To(Equal(schedulerconf.Hash(good)), "the last good one is in force")
+	p.Expect(p.beats().ConfigHash).To(Equal(schedulerconf.Hash(good)), "the last good one is in force")
 	p.enforced("False/NotConfigured: ")
 	p.edit(good)
 	p.says(api.ConditionConfigSynced, "True/", thePolicy)
@@ -183,26 +172,23 @@ func (p *proof) handsBack() {
 	p.scale("train", 1) // the stock scheduler would give more than the quota
 	p.wantRunning("train", 1, 0)
 	p.Eventually(func() int { return len(p.podsOf("goes-on")) }).Should(BeZero())
-	held := p.all()
+	held := p.alive("before", "train", "meanwhile")
 	p.Expect(held).To(HaveLen(4))
-	p.Expect(p.Delete(p.ctx, &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}})).To(Succeed())
-	p.Eventually(func() bool {
-		return apierrors.IsNotFound(p.Get(p.ctx, types.NamespacedName{Name: api.PolicyName}, &api.ServiceTypePolicy{}))
-	}).Should(BeTrue())
+	policy := builder.ServiceTypePolicy().Obj()
+	p.Expect(p.Delete(p.ctx, policy)).To(Succeed())
+	p.Eventually(p.Gone(p.ctx, policy)).Should(BeTrue())
 	live := p.configuration()
 	p.Expect(live.Data).To(Equal(map[string]string{configurationKey: p.original}))
 	p.Expect(live.Annotations).NotTo(HaveKey(api.AnnotationSchedulerConfigUndo))
-	copied := types.NamespacedName{Namespace: configurationName.Namespace, Name: configurationName.Name + "-original"}
-	p.Expect(apierrors.IsNotFound(p.Get(p.ctx, copied, &corev1.ConfigMap{}))).To(BeTrue(), "the copy of the text is gone")
+	live.Name += "-original"
+	p.Expect(p.Gone(p.ctx, live)()).To(BeTrue(), "the copy of the text is gone")
 	p.says(api.ConditionEnforced, "Unknown/NoPolicy: ", "CardQuota/"+tenant, "CardQuota/"+neighbour)
 
 	p.observer.Excuse(observer.Reason)
-	p.stopOurs()
+	p.stopScheduler()
 	stock := p.startStock("volcano-scheduler-3")
 	p.runOnModel(work{name: "after", queue: tenant, card: h200, count: 1, pods: 1})
 	p.wantRunning("after", 1, 0)
-	for uid, name := range held {
-		p.Expect(p.all()).To(HaveKey(uid), "pod %s is lost", name)
-	}
+	p.Expect(p.survivors(held)).To(Equal(4), "no pod is lost")
 	p.scaleTo0(stock)
 }

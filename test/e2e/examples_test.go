@@ -11,10 +11,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -119,31 +117,30 @@ var examples = map[string]example{
 	"queue-training":  {promise: func(s *scene) { s.wantQueue("queue-training", 20000, true) }},
 	"priority-classes": {needs: []string{"queue-inference"}, promise: func(s *scene) {
 		// Four pods of one card each and a quota for one: the highest is served.
-		s.limit("queue-inference", `{"NVIDIA-GeForce-RTX-4090":0}`)
+		queue := s.queue(s.named("queue-inference"))
+		s.annotate(queue, api.AnnotationCardQuota, `{"NVIDIA-GeForce-RTX-4090":0}`)
 		for _, class := range []string{"pc-low", "pc-medium-low", "pc-high", "pc-medium-high"} {
-			pod := s.barePods(work{name: class, queue: s.named("queue-inference"), card: rtx4090, count: 1, pods: 1})[0]
+			pod := s.barePods(work{name: class, queue: queue.Name, card: rtx4090, count: 1, pods: 1})[0]
 			pod.Spec.PriorityClassName = s.named(class)
 			s.create(pod)
 		}
 		s.wantPods(map[string]string{"pc-high": pods(0, 1), "pc-medium-high": pods(0, 1), "pc-medium-low": pods(0, 1), "pc-low": pods(0, 1)})
 		for i, class := range []string{"pc-high", "pc-medium-high", "pc-medium-low", "pc-low"} {
 			s.Expect(*s.podsOf(class)[0].Spec.Priority).To(BeEquivalentTo(80000 - i*20000))
-			s.limit("queue-inference", fmt.Sprintf(`{"NVIDIA-GeForce-RTX-4090":%d}`, i+1))
+			s.annotate(queue, api.AnnotationCardQuota, fmt.Sprintf(`{"NVIDIA-GeForce-RTX-4090":%d}`, i+1))
 			s.wantPods(map[string]string{class: pods(1, 0)})
 		}
 	}},
-	"inference-high": {needs: []string{"priority-classes", "queue-inference"}, promise: (*scene).inferenceHigh},
-	"training-low":   {needs: []string{"priority-classes", "queue-training"}, promise: (*scene).trainingLow},
+	"inference-high": {needs: []string{"priority-classes", "queue-inference"}, promise: inferenceHigh},
+	"training-low":   {needs: []string{"priority-classes", "queue-training"}, promise: trainingLow},
 	"training-gang-abort": {needs: []string{"priority-classes", "queue-training"}, promise: func(s *scene) {
 		s.disturb("training-gang-abort")
-		s.Eventually(func() string { return s.phase("training-gang-abort") }).Should(Equal(string(batchv1alpha1.Aborted)))
+		s.wantPhase("training-gang-abort", batchv1alpha1.Aborted)
 		s.wantRunning("training-gang-abort", 0, 0)
 	}},
 	"training-gang-restart": {needs: []string{"priority-classes", "queue-training"}, promise: func(s *scene) {
 		before := s.disturb("training-gang-restart")
-		s.Eventually(func() bool {
-			return !slices.ContainsFunc(s.podsOf("training-gang-restart"), func(p corev1.Pod) bool { return before[p.UID] })
-		}).Should(BeTrue(), "both pods are replaced")
+		s.Eventually(func() int { return s.survivors(before) }).Should(BeZero(), "both pods are replaced")
 		s.wantRunning("training-gang-restart", 2, 0)
 		s.wantHeld("training-gang-restart", map[string]int64{rtx4090: 8})
 	}},
@@ -156,8 +153,8 @@ var configurations = map[string]example{
 		examples["cpu-beside-cards"].promise(s)
 	}},
 	"scheduler-reclaim": {needs: []string{"priority-classes", "queue-inference", "queue-training", "inference-high", "training-low"}, promise: func(s *scene) {
-		s.inferenceHigh()
-		s.trainingLow()
+		inferenceHigh(s)
+		trainingLow(s)
 		// A queue admits twice its quota of 8, and no more; 2 cards are in use. The observer does
 		// not know the factor, so what the queue states of its capability is not judged here.
 		s.observer.Excuse(observer.Truth)
@@ -185,10 +182,8 @@ func playConfigurations(t *testing.T, st *stage) {
 	for name, x := range configurations {
 		t.Run(name, func(t *testing.T) {
 			s := newSceneOn(t, name+"-example", st)
-			s.restore()
 			text := s.read(name)[0].Object["data"].(map[string]any)[configurationKey].(string)
-			s.configure(text)
-			s.wantInForce(text)
+			s.configured(text)
 			s.play(x)
 		})
 	}
@@ -244,14 +239,7 @@ func (s *scene) apply(files ...string) {
 	}
 	for _, object := range objects {
 		rename(object.Object, names)
-		s.mark(object)
-		s.Expect(s.Create(s.ctx, object, client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed(), "%s %s", object.GetKind(), object.GetName())
-		switch object.GetKind() {
-		case "CardQuota":
-			s.condition(object.GetName(), api.ConditionReady, metav1.ConditionTrue)
-		case "Queue":
-			s.Eventually(func() v1beta1.QueueState { return s.queue(object.GetName()).Status.State }).Should(Equal(v1beta1.QueueStateOpen))
-		}
+		s.open(object)
 	}
 }
 
@@ -312,61 +300,35 @@ func (s *scene) sixCards() {
 	}
 }
 
-func (s *scene) inferenceHigh() {
-	s.Helper()
-	s.wantRunning("inference-high", 1, 0)
-	s.wantHeld("inference-high", map[string]int64{rtx4090: 1})
-	pod := s.podsOf("inference-high")[0]
-	s.Expect(*pod.Spec.Priority).To(BeEquivalentTo(80000))
-	s.Expect(pod.Annotations).To(HaveKeyWithValue(v1beta1.PodPreemptable, "false"))
-}
+func inferenceHigh(s *scene) { s.wantPriority("inference-high", 1, 80000, "false") }
 
-func (s *scene) trainingLow() {
+func trainingLow(s *scene) { s.wantPriority("training-low", 2, 20000, "true") }
+
+// wantPriority checks the pods of a workload on 4090, and what its PriorityClass made of them.
+func (s *scene) wantPriority(name string, running int, priority int32, preemptable string) {
 	s.Helper()
-	s.wantRunning("training-low", 2, 0)
-	s.wantHeld("training-low", map[string]int64{rtx4090: 2})
-	for _, pod := range s.podsOf("training-low") {
-		s.Expect(*pod.Spec.Priority).To(BeEquivalentTo(20000))
-		s.Expect(pod.Annotations).To(HaveKeyWithValue(v1beta1.PodPreemptable, "true"))
+	s.wantRunning(name, running, 0)
+	s.wantHeld(name, map[string]int64{rtx4090: int64(running)})
+	for _, pod := range s.podsOf(name) {
+		s.Expect(*pod.Spec.Priority).To(Equal(priority))
+		s.Expect(pod.Annotations).To(HaveKeyWithValue(v1beta1.PodPreemptable, preemptable))
 	}
 }
 
-// disturb waits until a gang runs, deletes one of its pods and returns the UIDs
-// that they all had.
-func (s *scene) disturb(gang string) map[types.UID]bool {
+// disturb waits until a gang runs, deletes one of its pods and returns those that ran.
+func (s *scene) disturb(gang string) map[types.UID]string {
 	s.Helper()
 	s.wantRunning(gang, 2, 0)
 	s.wantHeld(gang, map[string]int64{rtx4090: 8})
-	uids := map[types.UID]bool{}
-	members := s.podsOf(gang)
-	for _, pod := range members {
-		uids[pod.UID] = true
-	}
-	s.Expect(s.Delete(s.ctx, &members[0])).To(Succeed())
-	return uids
-}
-
-func (s *scene) phase(job string) string {
-	s.Helper()
-	live := &batchv1alpha1.Job{}
-	s.get(types.NamespacedName{Namespace: s.namespace, Name: job}, live)
-	return string(live.Status.State.Phase)
+	members := s.alive(gang)
+	s.Expect(s.Delete(s.ctx, &s.podsOf(gang)[0])).To(Succeed())
+	return members
 }
 
 // groupOf is the PodGroup of a workload that has pods.
 func (s *scene) groupOf(name string) *v1beta1.PodGroup {
 	s.Helper()
-	live := &v1beta1.PodGroup{}
-	key := types.NamespacedName{Namespace: s.namespace, Name: s.podsOf(name)[0].Annotations[api.AnnotationPodGroup]}
-	s.get(key, live)
-	return live
-}
-
-func (s *scene) queue(name string) *v1beta1.Queue {
-	s.Helper()
-	live := &v1beta1.Queue{}
-	s.get(types.NamespacedName{Name: name}, live)
-	return live
+	return read(s, &v1beta1.PodGroup{ObjectMeta: s.object(s.podsOf(name)[0].Annotations[api.AnnotationPodGroup])})
 }
 
 // wantQueue checks the tide's side of a queue, and its quota of eight 4090.
@@ -378,13 +340,4 @@ func (s *scene) wantQueue(name string, priority int32, reclaimable bool) {
 	s.create(s.deploymentOf(work{name: "web", queue: live.Name, card: rtx4090, count: 1, pods: 9}))
 	s.wantRunning("web", 8, 1)
 	s.wantSaid("web", total(insufficient(live.Name, rtx4090, 1, 8), 9))
-}
-
-// limit sets the quota of a queue that was written by hand.
-func (s *scene) limit(queue, quota string) {
-	s.Helper()
-	live := s.queue(s.named(queue))
-	before := live.DeepCopy()
-	live.Annotations[api.AnnotationCardQuota] = quota
-	s.Expect(s.Patch(s.ctx, live, client.MergeFrom(before))).To(Succeed())
 }

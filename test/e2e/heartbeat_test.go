@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"errors"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -61,17 +59,6 @@ func (s *scene) log() string {
 	return string(text)
 }
 
-// exitCode waits until the scheduler has ended by itself.
-func (s *scene) exitCode() int {
-	s.Helper()
-	s.Eventually(s.deployment.Scheduler.Done()).Should(BeClosed())
-	var exit *exec.ExitError
-	if errors.As(s.deployment.Scheduler.Wait(), &exit) {
-		return exit.ExitCode()
-	}
-	return 0
-}
-
 // runOnModel creates bare pods that say to the stock scheduler, too, which card
 // they want. Only as many as the quota allows: it knows no quota.
 func (s *scene) runOnModel(w work) {
@@ -84,35 +71,28 @@ func (s *scene) runOnModel(w work) {
 
 func heartbeatProvesWhatIsInForce(t *testing.T, st *stage) {
 	s := newSceneOn(t, "heartbeat", st)
-	s.restore()
-	s.restartScheduler() // a new process has seen nothing of what others bound
+	s.stopScheduler()
+	s.startScheduler() // a new process has seen nothing of what others bound
 	s.quota("heartbeat", cards(h200, 2))
-	good := s.configuration().Data[configurationKey]
 	report := s.beats()
-	s.Expect(report.ConfigHash).To(Equal(schedulerconf.Hash(good)))
+	s.Expect(report.ConfigHash).To(Equal(schedulerconf.Hash(s.text())))
 	s.Expect(report.ConfigProblem).To(BeEmpty())
 	s.Expect(report.Identity).To(Equal(s.holder()))
-	s.Expect(report.Version).To(Equal(s.version()))
+	program, err := deployment.Program(s.ctx, "cardquota-scheduler")
+	s.Expect(err).NotTo(HaveOccurred())
+	version, err := exec.CommandContext(s.ctx, program, "--version").Output()
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(string(version)).To(HavePrefix("cardquota-scheduler " + report.Version + ", Volcano "))
 	s.Expect(report.Fresh(time.Now())).To(BeTrue())
 	s.beats() // and again
 
 	// Pods come and go, all bound by this process.
 	s.create(s.deploymentOf(work{name: "web", queue: "heartbeat", card: h200, count: 1, pods: 3}))
 	s.wantRunning("web", 2, 1)
-	other := strings.Replace(good, "enqueue, allocate, backfill", "enqueue, allocate", 1)
-	s.configure(other)
-	s.Eventually(func() string { return s.beats().ConfigHash }).Should(Equal(schedulerconf.Hash(other)))
-	s.configure("actions: [\n")
-	s.Eventually(func() string { return s.beats().ConfigProblem }).Should(ContainSubstring("the text is not YAML"))
-	s.Expect(s.beats().ConfigHash).To(Equal(schedulerconf.Hash(other)), "the last good one is in force")
-	s.configure(good)
-	s.Eventually(func() string { return s.beats().ConfigHash }).Should(Equal(schedulerconf.Hash(good)))
-	s.Expect(s.beats().ConfigProblem).To(BeEmpty())
 
 	s.bindsByHand()
 
-	s.letSchedulerEnd()
-	s.Expect(s.deployment.Scheduler.Stop()).To(Succeed())
+	s.stopScheduler()
 	s.silent()
 	last, err := s.heartbeat()
 	s.Expect(err).NotTo(HaveOccurred())
@@ -140,16 +120,4 @@ func (s *scene) bindsByHand() {
 	s.Eventually(func() []string { return s.beats().SecondScheduler }).Should(Equal([]string{s.namespace + "/" + pod.Name}))
 	s.Expect(s.Delete(s.ctx, pod)).To(Succeed())
 	s.Eventually(func() []string { return s.beats().SecondScheduler }).Should(BeEmpty())
-}
-
-// version is what the scheduler's binary says it is.
-func (s *scene) version() string {
-	s.Helper()
-	program, err := deployment.Program(s.ctx, "cardquota-scheduler")
-	s.Expect(err).NotTo(HaveOccurred())
-	out, err := exec.CommandContext(s.ctx, program, "--version").Output()
-	s.Expect(err).NotTo(HaveOccurred())
-	words := strings.FieldsFunc(string(out), func(c rune) bool { return c == ' ' || c == ',' })
-	s.Expect(len(words)).To(BeNumerically(">", 1))
-	return words[1]
 }

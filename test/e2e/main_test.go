@@ -24,13 +24,16 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
+	"cardquota.dev/operator/test/observer"
+	kit "cardquota.dev/operator/test/scene"
 )
 
 // stage is a cluster with both programs on it, on which scenes are played.
 type stage struct {
-	client.Client
+	kit.World
 	cluster    *cluster.Cluster
 	deployment *deployment.Deployment
 
@@ -113,40 +116,41 @@ func setUp(ctx context.Context) error {
 }
 
 func newStage(c *cluster.Cluster) (*stage, error) {
-	scheme, err := deployment.Scheme()
-	if err != nil {
-		return nil, err
-	}
-	k8s, err := client.New(c.Config(), client.Options{Scheme: scheme})
-	return &stage{Client: k8s, cluster: c}, err
+	world, err := kit.New(c.Config())
+	return &stage{World: world, cluster: c}, err
 }
 
-// startStage starts a cluster of a test's own, without programs.
-func startStage(t *testing.T, o cluster.Options) *stage {
+// startStage starts a cluster of a test's own with the manifests of the programs, and
+// without the programs.
+func startStage(t *testing.T, nodes []cluster.NodeProfile, configuration string) *stage {
 	t.Helper()
 	g := NewWithT(t)
-	c, err := cluster.Start(t.Context(), o)
+	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: nodes})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
 	st, err := newStage(c)
 	g.Expect(err).NotTo(HaveOccurred())
+	options := programs
+	options.Configuration = configuration
+	st.deployment, err = deployment.Install(t.Context(), c, options)
+	g.Expect(err).NotTo(HaveOccurred())
 	return st
 }
 
-// install puts the manifests of the programs on a stage, without starting them.
-func (st *stage) install(t *testing.T, o deployment.Options) {
+// startTakingStage starts a cluster with both programs, and two PriorityClasses. Its
+// scheduler takes cards back by the actions, on the shipped configuration with more texts
+// replaced.
+func startTakingStage(t *testing.T, nodes []cluster.NodeProfile, actions string, replace ...string) *stage {
 	t.Helper()
-	var err error
-	st.deployment, err = deployment.Install(t.Context(), st.cluster, o)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-}
-
-// start is install, and starts both programs.
-func (st *stage) start(t *testing.T, o deployment.Options) {
-	t.Helper()
-	var err error
-	st.deployment, err = deployment.Start(t.Context(), st.cluster, o)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	const shipped = `"enqueue, allocate, backfill`
+	st := startStage(t, nodes, shippedConfiguration(t, append(replace, shipped, shipped+", "+actions)...))
+	g := NewWithT(t)
+	for name, value := range map[string]int32{"pc-high": 80000, "pc-low": 20000} {
+		g.Expect(st.Create(t.Context(), builder.PriorityClass(name, value))).To(Succeed())
+	}
+	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
+	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())
+	return st
 }
 
 // shippedConfiguration is the shipped ConfigMap with texts replaced: old, new, old, new …
@@ -171,6 +175,12 @@ func (st *stage) sessions(ctx context.Context) (deployment.Sessions, error) {
 		st.asked = time.Now()
 	}
 	return st.latest, st.failed
+}
+
+// countSessions is how the observers of all scenes read the number of closed sessions.
+func (st *stage) countSessions(ctx context.Context) (observer.SessionCount, error) {
+	s, err := st.sessions(ctx)
+	return observer.SessionCount{Process: s.Process, Closed: s.Closed, Decides: s.Decides}, err
 }
 
 // removeRemains removes what interrupted scenes have left on a cluster that stays up.

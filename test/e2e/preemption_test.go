@@ -6,31 +6,19 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
-	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
 )
 
 // startEvictingStage is a cluster of two nodes with eight cards each, whose
-// scheduler runs preempt and reclaim on the shipped configuration.
+// scheduler runs preempt and reclaim.
 func startEvictingStage(t *testing.T) *stage {
 	t.Helper()
-	var fleet []cluster.NodeProfile
-	for name, model := range map[string]string{"h200": h200, "h800": h800} {
-		fleet = append(fleet, node(name, model, 1, "8"))
-	}
-	st := startStage(t, cluster.Options{Nodes: fleet})
-	createClasses(t, st)
-	options := programs
-	options.Configuration = shippedConfiguration(t,
-		`"enqueue, allocate, backfill"`, `"enqueue, allocate, backfill, preempt, reclaim"`,
-		// Pods of a Deployment above its minimum of one take cards back too.
-		"- name: gang\n", "- name: gang\n        enableJobStarving: false\n")
-	st.start(t, options)
-	return st
+	nodes := []cluster.NodeProfile{node("h200", h200, 1, "8"), node("h800", h800, 1, "8")}
+	// Pods of a Deployment above its minimum of one take cards back too.
+	return startTakingStage(t, nodes, "preempt, reclaim", "- name: gang\n", "- name: gang\n        enableJobStarving: false\n")
 }
 
 // node are nodes with so many of a card.
@@ -40,16 +28,6 @@ func node(name, card string, nodes int, cards string) cluster.NodeProfile {
 		Labels:      map[string]string{"nvidia.com/gpu.product": card, "nvidia.com/gpu.memory": "81559"},
 		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "nvidia.com/gpu": resource.MustParse(cards)},
 	}
-}
-
-// ofType is a CardQuota of a service type.
-func (s *scene) ofType(name, serviceType string, specs []api.CardSpec) {
-	s.Helper()
-	s.create(&api.CardQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       api.CardQuotaSpec{Tenant: "tenant-of-" + s.namespace, ServiceType: serviceType, Cards: specs},
-	})
-	s.condition(name, api.ConditionReady, metav1.ConditionTrue)
 }
 
 // inClass is a Deployment of a priority class.
@@ -101,22 +79,12 @@ func takesBetweenPods(s *scene) {
 	s.create(job)
 	s.wantRunning("job", 3, 0)
 	// A second leader; the quota of three is used up.
-	s.Eventually(func() error {
-		live := &batchv1alpha1.Job{}
-		if err := s.Get(s.ctx, keyOf(job), live); err != nil {
-			return err
-		}
-		live.Spec.Tasks[1].Replicas = 2
-		return s.Update(s.ctx, live)
-	}).Should(Succeed())
+	live := s.job("job")
+	before := live.DeepCopy()
+	live.Spec.Tasks[1].Replicas = 2
+	s.Expect(s.Patch(s.ctx, live, client.MergeFrom(before))).To(Succeed())
 	ofTask := func() any {
-		count := map[string]int{}
-		for _, pod := range s.podsOf("job") {
-			if pod.Status.Phase == corev1.PodRunning {
-				count[pod.Annotations[batchv1alpha1.TaskSpecKey]]++
-			}
-		}
-		return count
+		return map[string]int{"worker": len(s.ofTask("job", "worker")), "leader": len(s.ofTask("job", "leader"))}
 	}
 	s.becomes(ofTask, map[string]int{"worker": 1, "leader": 2})
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/observer"
 )
 
@@ -20,31 +22,31 @@ func (s *scene) killScheduler() {
 	s.deployment.Scheduler.Kill()
 }
 
-func (s *scene) startScheduler() {
-	s.Helper()
-	s.Expect(s.deployment.StartScheduler(s.ctx)).To(Succeed())
-	s.followScheduler()
-}
-
-// restartScheduler ends the scheduler in order and starts another.
-func (s *scene) restartScheduler() {
+// stopScheduler ends the scheduler in order.
+func (s *scene) stopScheduler() {
 	s.Helper()
 	s.letSchedulerEnd()
 	s.Expect(s.deployment.Scheduler.Stop()).To(Succeed())
 	s.Expect(s.deployment.Scheduler.Wait()).To(Succeed(), "exit code 0")
-	s.startScheduler()
+}
+
+func (s *scene) startScheduler() {
+	s.Helper()
+	s.Expect(s.deployment.StartScheduler(s.ctx)).To(Succeed())
+	s.letSchedulerEnd = s.follow(s.deployment.Scheduler)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = time.Time{} // what another scheduler has said is no answer of this one
+}
+
+func (s *scene) startManager() {
+	s.Helper()
+	s.Expect(s.deployment.StartManager(s.ctx)).To(Succeed())
+	s.letManagerEnd = s.follow(s.deployment.Manager)
 }
 
 // finished counts the pods of a workload that have ended well.
-func (s *scene) finished(name string) int {
-	n := 0
-	for _, pod := range s.podsOf(name) {
-		if pod.Status.Phase == corev1.PodSucceeded {
-			n++
-		}
-	}
-	return n
-}
+func (s *scene) finished(name string) int { return inPhase(s.podsOf(name), corev1.PodSucceeded) }
 
 // Pods come and go all the time, in two queues, while the scheduler is killed
 // three times in the middle of its work. That no quota is exceeded is seen by
@@ -76,17 +78,6 @@ func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *stage) {
 	s.wantRunning("web", 2, 0)
 }
 
-func restartingTheSchedulerGracefullyHandsOver(t *testing.T, st *stage) {
-	s := newSceneOn(t, "handover", st)
-	s.quota("handover", cards(h200, 2))
-	s.create(s.deploymentOf(work{name: "web", queue: "handover", card: h200, count: 1, pods: 4}))
-	s.wantRunning("web", 2, 2)
-	s.restartScheduler()
-	s.wantRunning("web", 2, 2)
-	s.change("handover", cards(h200, 3))
-	s.wantRunning("web", 3, 1)
-}
-
 func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *stage) {
 	s := newSceneOn(t, "alone", st)
 	s.quota("alone", cards(h200, 3))
@@ -99,11 +90,9 @@ func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *stage) 
 	s.scale("web", 5)
 	s.wantRunning("web", 3, 2)
 	s.change("alone", cards(h200, 4))
-	s.create(&api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: "alone-late"},
-		Spec: api.CardQuotaSpec{Tenant: "t", ServiceType: "training", Cards: cards(h800, 1)}})
+	s.create(builder.CardQuota("alone-late").Card(h800, 1).Obj())
 
-	s.Expect(s.deployment.StartManager(s.ctx)).To(Succeed())
-	s.followManager()
+	s.startManager()
 	// The crashed operator's lease must run out first.
 	s.Eventually(func() string { return s.quotaOfQueue("alone") }).Should(Equal(`{"NVIDIA-H200":4}`))
 	s.condition("alone-late", api.ConditionReady, metav1.ConditionTrue)

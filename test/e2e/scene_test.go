@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,13 +15,16 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/observer"
+	kit "cardquota.dev/operator/test/scene"
 )
 
 // How long things may take. Tests wait for what must come with soon, which is long
@@ -79,8 +81,8 @@ func newSceneOn(t *testing.T, name string, st *stage) *scene {
 	s.Expect(err).NotTo(HaveOccurred())
 	s.observer = o
 	t.Cleanup(o.Stop)
-	s.followManager()
-	s.followScheduler()
+	s.letManagerEnd = s.follow(s.deployment.Manager)
+	s.letSchedulerEnd = s.follow(s.deployment.Scheduler)
 	t.Cleanup(s.check)
 	return s
 }
@@ -124,24 +126,15 @@ func (s *scene) concerns(object string) bool {
 	return strings.HasPrefix(name, s.namespace+"/")
 }
 
-func (s *scene) followManager() {
+// follow has a program followed, if there is one, until the returned function is called.
+func (s *scene) follow(program *cluster.Process) (letEnd func()) {
 	s.Helper()
-	if s.deployment.Manager == nil {
-		return
+	if program == nil {
+		return nil
 	}
-	var err error
-	s.letManagerEnd, err = s.observer.Follow(s.deployment.Manager)
+	letEnd, err := s.observer.Follow(program)
 	s.Expect(err).NotTo(HaveOccurred())
-}
-
-func (s *scene) followScheduler() {
-	s.Helper()
-	if s.deployment.Scheduler == nil {
-		return
-	}
-	var err error
-	s.letSchedulerEnd, err = s.observer.Follow(s.deployment.Scheduler)
-	s.Expect(err).NotTo(HaveOccurred())
+	return letEnd
 }
 
 // clear removes the workloads of the test and waits until their cards are free
@@ -233,41 +226,73 @@ func (s *scene) object(name string) metav1.ObjectMeta {
 func (s *scene) create(objects ...client.Object) {
 	s.Helper()
 	for _, object := range objects {
-		s.mark(object)
+		if object.GetNamespace() == "" { // a later run removes what this one does not
+			object.SetLabels(labels.Merge(object.GetLabels(), labels.Set{sceneLabel: s.namespace}))
+			s.clusterWide = append(s.clusterWide, object)
+		}
 		s.Eventually(func() error {
-			err := s.Create(s.ctx, object)
+			err := s.Create(s.ctx, object, client.FieldValidation(metav1.FieldValidationStrict))
 			if err != nil && !cluster.Unseen(err) {
 				return StopTrying("refused").Wrap(err)
 			}
 			return err
-		}).Should(Succeed())
+		}).Should(Succeed(), "%T %s", object, object.GetName())
 	}
 }
 
-// mark has a cluster-wide object removed at the end of the scene, or by a later run.
-func (s *scene) mark(object client.Object) {
-	if object.GetNamespace() != "" {
-		return
-	}
-	labels := maps.Clone(object.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[sceneLabel] = s.namespace
-	object.SetLabels(labels)
-	s.clusterWide = append(s.clusterWide, object)
-}
-
-// get and list read, and try again when the API server does not answer: a read that fails
-// once must not end a test, least of all where it waits for something.
-func (s *scene) get(key types.NamespacedName, into client.Object) {
+// open creates an object, and waits until a Queue or that of a CardQuota takes work.
+func (s *scene) open(object client.Object) {
 	s.Helper()
-	s.Eventually(func() error { return s.Get(s.ctx, key, into) }).Should(Succeed())
+	s.create(object)
+	kind, err := s.GroupVersionKindFor(object)
+	s.Expect(err).NotTo(HaveOccurred())
+	switch kind.Kind {
+	case "CardQuota":
+		s.condition(object.GetName(), api.ConditionReady, metav1.ConditionTrue)
+	case "Queue":
+		s.Eventually(func() v1beta1.QueueState { return s.queue(object.GetName()).Status.State }).Should(Equal(v1beta1.QueueStateOpen))
+	}
 }
 
+// merge sends a merge patch.
+func (s *scene) merge(object client.Object, format string, args ...any) {
+	s.Helper()
+	s.Expect(kit.Merge(s.T, s.World, object, fmt.Sprintf(format, args...))).To(Succeed())
+}
+
+// annotate writes an annotation.
+func (s *scene) annotate(object client.Object, key, value string) {
+	s.Helper()
+	s.merge(object, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
+}
+
+// list and read try again when the API server does not answer: a read that fails once must
+// not end a test, least of all where it waits for something.
 func (s *scene) list(into client.ObjectList, where ...client.ListOption) {
 	s.Helper()
 	s.Eventually(func() error { return s.List(s.ctx, into, where...) }).Should(Succeed())
+}
+
+// read fills in the object that has a name, and returns it.
+func read[T client.Object](s *scene, object T) T {
+	s.Helper()
+	s.Eventually(func() error { return s.Get(s.ctx, keyOf(object), object) }).Should(Succeed())
+	return object
+}
+
+func (s *scene) cardQuota(name string) *api.CardQuota {
+	s.Helper()
+	return read(s, &api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+func (s *scene) queue(name string) *v1beta1.Queue {
+	s.Helper()
+	return read(s, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+func (s *scene) job(name string) *batchv1alpha1.Job {
+	s.Helper()
+	return read(s, &batchv1alpha1.Job{ObjectMeta: s.object(name)})
 }
 
 // becomes waits until something is as wanted, and checks that it stays so.

@@ -34,13 +34,13 @@ func takesWholeGangs(t *tide) {
 func (t *tide) wantToldOnce(jobs ...string) {
 	t.Helper()
 	for _, job := range jobs {
-		t.Eventually(func() []string { return t.told("Job", job, "CardsReclaimed") }).Should(ConsistOf(And(
+		t.Eventually(func() []string { return t.told(t.namespace, "Job", job, "CardsReclaimed") }).Should(ConsistOf(And(
 			ContainSubstring("4 card(s) are taken back for %s/", t.namespace),
 			ContainSubstring("of queue %s: the whole job goes", t.queue("inference")),
 		)))
 	}
 	group := t.podsOf("service")[0].Annotations[api.AnnotationPodGroup]
-	t.Eventually(func() []string { return t.told("PodGroup", group, "ReclaimsCards") }).Should(ConsistOf(
+	t.Eventually(func() []string { return t.told(t.namespace, "PodGroup", group, "ReclaimsCards") }).Should(ConsistOf(
 		ContainSubstring("takes cards back for 1 pod(s): 4 pod(s) of %s/", t.namespace),
 		ContainSubstring("takes cards back for 1 pod(s): 4 pod(s) of %s/", t.namespace),
 	))
@@ -92,12 +92,8 @@ func elasticPodsGoFirst(t *tide) {
 // wantJob checks a job's phase, and that no retry of it was counted.
 func (t *tide) wantJob(name string, phase batchv1alpha1.JobPhase) {
 	t.Helper()
-	live := &batchv1alpha1.Job{ObjectMeta: t.object(name)}
-	t.Eventually(func() batchv1alpha1.JobPhase {
-		t.get(keyOf(live), live)
-		return live.Status.State.Phase
-	}).Should(Equal(phase), name)
-	t.Expect(live.Status.RetryCount).To(BeZero(), name)
+	t.wantPhase(name, phase)
+	t.Expect(t.job(name).Status.RetryCount).To(BeZero(), name)
 }
 
 // The job could go on with two of its pods, but its own policy would restart

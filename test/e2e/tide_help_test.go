@@ -1,12 +1,11 @@
 package e2e
 
 import (
-	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/internal/testing/builder"
 )
 
 // Both cards would do for the pod, but its queue has quota for one of them only.
@@ -66,7 +65,7 @@ func (t *tide) wantNothing(waiting ...string) {
 func nobodyGoesForWhatHasNoNode(t *tide) {
 	t.ofType(t.queue("training"), "training", cards(t.card, 8, t.other, 4))
 	t.ofType(t.queue("inference"), "inference", cards(t.card, 20, t.other, 4)) // those who wait hold a part of it
-	t.taint(t.namespace + "-other-0")
+	t.merge(builder.Node(t.namespace+"-other-0").Obj(), `{"spec":{"taints":[{"key":"reserved","effect":"NoSchedule"}]}}`)
 	t.trains("low", 8)
 	w := t.work("tolerant", t.queue("training"), 4)
 	w.card = t.other
@@ -137,13 +136,4 @@ func amount(cpu string, count int64) corev1.ResourceRequirements {
 		list["nvidia.com/gpu"] = *resource.NewQuantity(count, resource.DecimalSI)
 	}
 	return corev1.ResourceRequirements{Requests: list, Limits: list}
-}
-
-func (t *tide) taint(node string) {
-	t.Helper()
-	live := &corev1.Node{}
-	t.get(types.NamespacedName{Name: node}, live)
-	before := live.DeepCopy()
-	live.Spec.Taints = []corev1.Taint{{Key: "reserved", Effect: corev1.TaintEffectNoSchedule}}
-	t.Expect(t.Patch(t.ctx, live, client.MergeFrom(before))).To(Succeed())
 }

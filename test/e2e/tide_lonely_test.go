@@ -5,37 +5,18 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/heartbeat"
-	"cardquota.dev/operator/internal/schedulerconf"
-	"cardquota.dev/operator/test/deployment"
 )
-
-// configured has the scheduler take another configuration, until the end of the
-// scene.
-func (t *tide) configured(text string) {
-	t.Helper()
-	t.restore()
-	t.configure(text)
-	t.Eventually(func() string {
-		lease := &coordinationv1.Lease{}
-		_ = t.Get(t.ctx, types.NamespacedName{Namespace: deployment.Namespace, Name: heartbeat.LeaseName}, lease)
-		return lease.Annotations[heartbeat.AnnotationConfigHash]
-	}).Should(Equal(schedulerconf.Hash(text)))
-}
 
 // Training has run for a moment only when inference comes. It goes as soon as it
 // has had its time.
 func nobodyGoesBeforeItsMinimumRuntime(t *tide) {
 	const granted = 10 * time.Second
-	text := t.configuration().Data[configurationKey]
-	t.configured(strings.Replace(text, "cardUnlimitedCpuMemory: true", `cardUnlimitedCpuMemory: true
+	t.configured(strings.Replace(t.text(), "cardUnlimitedCpuMemory: true", `cardUnlimitedCpuMemory: true
       serviceTypes:
         inference: {reclaimFrom: [training]}
         training: {reclaimable: true, minimumRuntime: 10s}`, 1))

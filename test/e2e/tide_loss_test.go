@@ -1,29 +1,13 @@
 package e2e
 
 import (
-	"fmt"
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
 )
-
-// ofTask are the running pods of one task of a job.
-func (t *tide) ofTask(job, task string) []types.UID {
-	t.Helper()
-	var uids []types.UID
-	for _, pod := range t.podsOf(job) {
-		if pod.Status.Phase == corev1.PodRunning && pod.Annotations[batchv1alpha1.TaskSpecKey] == task {
-			uids = append(uids, pod.UID)
-		}
-	}
-	return uids
-}
 
 // startOneAfterTheOther starts two gangs, far enough apart for times in whole
 // seconds, and lets the younger one work for a while too.
@@ -70,8 +54,7 @@ func theGangWhosePodSavedGoes(t *tide) {
 	younger.Annotations[api.AnnotationCheckpointTime] = "just now"
 	t.startOneAfterTheOther(t.trainer("older", 4), younger)
 	saved := t.podsOf("older")[2]
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, api.AnnotationCheckpointTime, time.Now().UTC().Format(time.RFC3339))
-	t.Expect(t.Patch(t.ctx, &saved, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	t.annotate(&saved, api.AnnotationCheckpointTime, time.Now().UTC().Format(time.RFC3339))
 	t.wantTaken("older", "younger")
 }
 
@@ -82,5 +65,5 @@ func theGangThatSavesInTheFutureGoes(t *tide) {
 	older.Annotations[api.AnnotationCheckpointTime] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	t.startOneAfterTheOther(older, t.trainer("younger", 4))
 	t.wantTaken("older", "younger")
-	t.Eventually(func() []string { return t.told("Job", "older", "CardsReclaimed") }).Should(ConsistOf(HaveSuffix("0 card-seconds of work are lost")))
+	t.Eventually(func() []string { return t.told(t.namespace, "Job", "older", "CardsReclaimed") }).Should(ConsistOf(HaveSuffix("0 card-seconds of work are lost")))
 }

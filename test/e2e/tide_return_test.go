@@ -4,7 +4,6 @@ import (
 	"maps"
 
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/bus/v1alpha1"
@@ -49,16 +48,13 @@ func (t *tide) survives(tides int, ending map[string]string) {
 		group := t.groupOf("service")
 		t.scale("service", 0)
 		t.starts("job", 4)
-		t.Eventually(func() bool { // Volcano, when late, would take the next pods' group along
-			return apierrors.IsNotFound(t.Get(t.ctx, keyOf(group), group))
-		}).Should(BeTrue())
+		// Volcano, when late, would take the next pods' group along.
+		t.Eventually(t.Gone(t.ctx, group)).Should(BeTrue())
 		t.Expect(t.survivors(before)).To(BeZero())
 		t.wantJob("job", batchv1alpha1.Running)
 	}
-	live := &batchv1alpha1.Job{}
-	t.get(keyOf(job), live)
-	t.Expect(live.Spec.MaxRetry).To(Equal(int32(3)), "Volcano's default")
-	t.Expect(t.told("Job", "job", "CardsReclaimed")).NotTo(BeEmpty())
+	t.Expect(t.job("job").Spec.MaxRetry).To(Equal(int32(3)), "Volcano's default")
+	t.Expect(t.told(t.namespace, "Job", "job", "CardsReclaimed")).NotTo(BeEmpty())
 }
 
 // The job's own policy is to end when a pod is evicted.
@@ -70,11 +66,7 @@ func aJobThatAbortsEnds(t *tide) {
 	t.start(job)
 	t.serves("service", 1)
 	t.wantRunning("service", 1, 0)
-	live := &batchv1alpha1.Job{}
-	t.Eventually(func() batchv1alpha1.JobPhase {
-		t.get(keyOf(job), live)
-		return live.Status.State.Phase
-	}).Should(Equal(batchv1alpha1.Aborted))
+	t.wantPhase("job", batchv1alpha1.Aborted)
 	t.wantRunning("job", 0, 0)
 }
 
@@ -91,7 +83,7 @@ func aJobWithoutPoliciesReturnsAndWaits(t *tide) {
 	for range 3 {
 		t.stay(stay)
 	}
-	t.Expect(t.told("Job", "job", "CardsReclaimed")).To(HaveLen(1))
+	t.Expect(t.told(t.namespace, "Job", "job", "CardsReclaimed")).To(HaveLen(1))
 	t.scale("service", 0)
 	t.wantRunning("job", 8, 0)
 	t.wantJob("job", batchv1alpha1.Running)

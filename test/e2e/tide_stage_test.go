@@ -1,20 +1,14 @@
 package e2e
 
 import (
-	"maps"
-	"slices"
 	"strings"
-	"testing"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/bus/v1alpha1"
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -42,13 +36,6 @@ func (s tideScene) fleet() []cluster.NodeProfile {
 	return []cluster.NodeProfile{node(s.name, s.card(), 2, "4"), node(s.name+"-other", s.card()+"-OTHER", 1, "4")}
 }
 
-func createClasses(t *testing.T, st *stage) {
-	t.Helper()
-	for name, value := range map[string]int32{"pc-high": 80000, "pc-low": 20000} {
-		NewWithT(t).Expect(st.Create(t.Context(), builder.PriorityClass(name, value))).To(Succeed())
-	}
-}
-
 // queue is the name of one of the scene's queues.
 func (t *tide) queue(kind string) string { return t.namespace + "-" + kind }
 
@@ -63,18 +50,9 @@ func (t *tide) quotas(inference int) {
 // byHand makes a Queue that no CardQuota knows, of a service type, "" for none.
 func (t *tide) byHand(name, serviceType string, priority int32, reclaimable bool) string {
 	t.Helper()
-	queue := t.queueByHand(t.queue(name), `{"`+t.card+`":8}`)
-	t.Eventually(func() error {
-		live := &v1beta1.Queue{}
-		if err := t.Get(t.ctx, keyOf(queue), live); err != nil {
-			return err
-		}
-		live.Spec.Priority, live.Spec.Reclaimable = priority, ptr.To(reclaimable)
-		if serviceType != "" {
-			live.Annotations[api.AnnotationServiceType] = serviceType
-		}
-		return t.Update(t.ctx, live)
-	}).Should(Succeed())
+	queue := builder.Queue(t.queue(name)).Quota(`{"` + t.card + `":8}`).ServiceType(serviceType).Priority(priority).Obj()
+	queue.Spec.Reclaimable = &reclaimable
+	t.open(queue)
 	return queue.Name
 }
 
@@ -109,36 +87,7 @@ func (t *tide) starts(name string, pods int) {
 // stay checks for some sessions that the pods of workloads are those of before.
 func (t *tide) stay(before map[types.UID]string) {
 	t.Helper()
-	names := map[string]bool{}
-	for _, name := range before {
-		names[name] = true
-	}
-	t.stays(func() any { return t.alive(slices.Collect(maps.Keys(names))...) }, before)
-}
-
-// alive are the running pods of workloads, by the workload's name.
-func (t *tide) alive(names ...string) map[types.UID]string {
-	t.Helper()
-	alive := map[types.UID]string{}
-	for _, name := range names {
-		for _, pod := range t.podsOf(name) {
-			if pod.Status.Phase == corev1.PodRunning {
-				alive[pod.UID] = name
-			}
-		}
-	}
-	return alive
-}
-
-// survivors counts those of before that still run.
-func (t *tide) survivors(before map[types.UID]string) int {
-	n := 0
-	for uid := range t.alive(slices.Collect(maps.Values(before))...) {
-		if _, ok := before[uid]; ok {
-			n++
-		}
-	}
-	return n
+	t.stays(func() any { return t.alive(namesOf(before)...) }, before)
 }
 
 // trainer is a training job that needs all of its pods, with the policies that
@@ -175,18 +124,4 @@ func (t *tide) fill(pods int) {
 	w.annotations = map[string]string{api.AnnotationPreemptable: "false"}
 	t.create(t.deploymentOf(w))
 	t.starts("stays", pods)
-}
-
-// told are the messages of an object's events of a reason, in this scene.
-func (t *tide) told(kind, name, reason string) []string {
-	t.Helper()
-	events := &corev1.EventList{}
-	t.list(events, client.InNamespace(t.namespace))
-	var messages []string
-	for _, event := range events.Items {
-		if event.InvolvedObject.Kind == kind && event.InvolvedObject.Name == name && event.Reason == reason {
-			messages = append(messages, event.Message)
-		}
-	}
-	return messages
 }

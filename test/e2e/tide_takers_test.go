@@ -1,11 +1,8 @@
 package e2e
 
 import (
-	"fmt"
-
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -57,8 +54,7 @@ func (t *tide) allow(name string) {
 		objects = append(objects, &pods[i])
 	}
 	for _, object := range objects {
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, api.AnnotationPreemptable)
-		t.Expect(t.Patch(t.ctx, object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		t.merge(object, `{"metadata":{"annotations":{%q:null}}}`, api.AnnotationPreemptable)
 	}
 }
 

@@ -75,15 +75,3 @@ func playTides(t *testing.T, st *stage, played func(tideScene) bool) {
 		_ = play(scene)
 	}
 }
-
-// startTideStage starts a cluster with both programs, whose scheduler has the action
-// cardreclaim.
-func startTideStage(t *testing.T) *stage {
-	t.Helper()
-	st := startStage(t, cluster.Options{})
-	createClasses(t, st)
-	options := programs
-	options.Configuration = shippedConfiguration(t, `"enqueue, allocate, backfill"`, `"enqueue, allocate, backfill, cardreclaim"`)
-	st.start(t, options)
-	return st
-}

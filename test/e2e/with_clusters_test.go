@@ -3,7 +3,7 @@ package e2e
 import (
 	"testing"
 
-	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/deployment"
 )
 
 // The tests with clusters of their own stand in the last file, the longest at its end:
@@ -40,14 +40,13 @@ func TestEnforcementIsProven(t *testing.T) {
 // programs that end and configurations that change.
 func TestDisturbances(t *testing.T) {
 	t.Parallel()
-	st := startStage(t, cluster.Options{})
+	st := startStage(t, nil, deployment.NoConfiguration)
 	for _, scene := range []struct {
 		name string
 		play func(*testing.T, *stage)
 	}{
 		{"a scheduler that starts first waits for everything else", aSchedulerThatStartsFirstWaitsForEverythingElse},
 		{"a heartbeat proves what is in force", heartbeatProvesWhatIsInForce},
-		{"restarting the scheduler gracefully hands over", restartingTheSchedulerGracefullyHandsOver},
 		{"killing the scheduler under load never exceeds a quota", killingTheSchedulerUnderLoadNeverExceedsAQuota},
 		{"quota holds without the operator and its status catches up", quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp},
 		{"a broken configuration changes nothing but a report", aBrokenConfigurationChangesNothingButAReport},
@@ -61,5 +60,5 @@ func TestDisturbances(t *testing.T) {
 // TestTide plays the scenes of the tide with the action cardreclaim.
 func TestTide(t *testing.T) {
 	t.Parallel()
-	playTides(t, startTideStage(t), func(tideScene) bool { return true })
+	playTides(t, startTakingStage(t, nil, "cardreclaim"), func(tideScene) bool { return true })
 }
