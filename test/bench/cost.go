@@ -3,17 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
@@ -72,43 +70,37 @@ func quiet(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// ticksPerSecond is USER_HZ, which is 100 on every Linux architecture of Go.
-const ticksPerSecond = 100
-
 // processorTime returns the CPU seconds used until now, by program: those of
 // the children of this process, its own as "bench", and all of the machine as
 // wholeMachine.
 func processorTime() (map[string]float64, error) {
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return nil, err
 	}
-	machine, err := os.ReadFile("/proc/stat")
+	machine, err := proc.Stat()
 	if err != nil {
 		return nil, err
 	}
-	whole, err := parseMachine(string(machine))
+	processes, err := proc.AllProcs()
 	if err != nil {
-		return nil, fmt.Errorf("/proc/stat: %w", err)
+		return nil, err
 	}
-	used := map[string]float64{wholeMachine: whole}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	busy := machine.CPUTotal
+	used := map[string]float64{wholeMachine: busy.User + busy.Nice + busy.System + busy.IRQ + busy.SoftIRQ}
+	for _, process := range processes {
+		stat, err := process.Stat()
 		if err != nil {
 			continue // it has ended
 		}
-		process, parent, seconds, err := parseStat(string(text))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+		if process.PID == os.Getpid() {
+			used["bench"] = stat.CPUTime()
 		}
-		if process == os.Getpid() {
-			used["bench"] = seconds
-		}
-		if parent != os.Getpid() {
+		if stat.PPID != os.Getpid() {
 			continue
 		}
-		if program, err := os.Readlink(filepath.Join(filepath.Dir(file), "exe")); err == nil {
-			used[filepath.Base(program)] += seconds
+		if program, err := process.Executable(); err == nil {
+			used[filepath.Base(program)] += stat.CPUTime()
 		}
 	}
 	return used, nil
@@ -123,39 +115,6 @@ func elsewhere(used map[string]float64) float64 {
 	foreign := used[wholeMachine]
 	delete(used, wholeMachine)
 	return max(0, foreign-total(used))
-}
-
-// parseStat reads /proc/<pid>/stat. The program's name in it may hold anything.
-func parseStat(text string) (process, parent int, seconds float64, err error) {
-	before, _, _ := strings.Cut(text, " ")
-	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:])
-	if len(fields) < 13 {
-		return 0, 0, 0, fmt.Errorf("%d fields", len(fields))
-	}
-	process, err = strconv.Atoi(before)
-	parent, wrong := strconv.Atoi(fields[1])
-	seconds, ticks := ticksOf(fields[11:13]) // utime, stime
-	return process, parent, seconds, errors.Join(err, wrong, ticks)
-}
-
-// parseMachine reads /proc/stat: the first line is all processors' time as
-// user, nice, system, idle, iowait, irq, softirq and more.
-func parseMachine(text string) (seconds float64, err error) {
-	line, _, _ := strings.Cut(text, "\n")
-	fields := strings.Fields(line)
-	if len(fields) < 8 || fields[0] != "cpu" {
-		return 0, fmt.Errorf("the first line is %q", line)
-	}
-	return ticksOf(slices.Concat(fields[1:4], fields[6:8]))
-}
-
-func ticksOf(fields []string) (seconds float64, err error) {
-	for _, field := range fields {
-		ticks, wrong := strconv.Atoi(field)
-		err = errors.Join(err, wrong)
-		seconds += float64(ticks) / ticksPerSecond
-	}
-	return seconds, err
 }
 
 // less takes an earlier reading from a later one; what did not move is left out.
