@@ -5,8 +5,11 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -39,9 +42,28 @@ type Deployment struct {
 	metrics atomic.Pointer[metrics]
 }
 
+// shipped is the manifest of the scheduler's configuration.
+const shipped = "config/scheduler/configmap.yaml"
+
 // NoConfiguration as Options.Configuration installs no ConfigMap: the
 // scheduler waits until somebody makes one.
 const NoConfiguration = "none"
+
+// ShippedConfiguration is config/scheduler/configmap.yaml with texts replaced, each of which
+// must stand there once: old, new, old, new …
+func ShippedConfiguration(replace ...string) (string, error) {
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(root, shipped))
+	for i := 0; i < len(replace); i += 2 {
+		if strings.Count(string(text), replace[i]) != 1 {
+			err = errors.Join(err, fmt.Errorf("the shipped configuration has not once %q", replace[i]))
+		}
+	}
+	return strings.NewReplacer(replace...).Replace(string(text)), err
+}
 
 // Install applies CRDs, RBAC and the scheduler's configuration to the cluster,
 // without starting a program.
@@ -72,7 +94,7 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, e
 	case NoConfiguration:
 		return d, nil
 	case "":
-		return d, c.ApplyFile(ctx, filepath.Join(root, "config", "scheduler", "configmap.yaml"))
+		return d, c.ApplyFile(ctx, filepath.Join(root, shipped))
 	default:
 		return d, c.Apply(ctx, []byte(o.Configuration))
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -161,7 +162,7 @@ func aSchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T, st *stage) {
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(s.cluster.CreateNodes(s.ctx, fleet)).To(Succeed())
 	s.wantRunning("pods", 0, 2)
-	s.Expect(s.cluster.Apply(s.ctx, []byte(shippedConfiguration(t)))).To(Succeed())
+	s.Expect(s.cluster.ApplyFile(s.ctx, filepath.Join(suite.root, "config/scheduler/configmap.yaml"))).To(Succeed())
 	s.wantRunning("pods", 1, 1)
 
 	s.startManager()

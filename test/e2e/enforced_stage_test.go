@@ -55,17 +55,6 @@ func newProof(t *testing.T) *proof {
 	return p
 }
 
-// complete checks that the diary was written to the end, and that both of the
-// scheduler's Leases are in it.
-func (p *proof) complete() {
-	p.Helper()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.Expect(p.trouble).To(BeEmpty())
-	p.Expect(p.sessions).NotTo(BeEmpty())
-	p.Expect(p.leads).NotTo(BeEmpty())
-}
-
 // says waits until a condition of objects says something of this form.
 func (p *proof) says(kind, form string, objects ...string) {
 	p.Helper()
@@ -93,12 +82,6 @@ func (p *proof) readyz() string {
 	return string(body)
 }
 
-// startStock starts a stock scheduler as its Deployment does.
-func (p *proof) startStock(name string) *stock {
-	p.Helper()
-	return p.startStockOf(p.stockPod(name))
-}
-
 // stockPod makes the pod of a stock scheduler.
 func (p *proof) stockPod(name string) *corev1.Pod {
 	p.Helper()
@@ -107,8 +90,8 @@ func (p *proof) stockPod(name string) *corev1.Pod {
 	return pod
 }
 
-// startStockOf starts the stock scheduler of a pod. From then on ours must not work.
-func (p *proof) startStockOf(pod *corev1.Pod) *stock {
+// startStock starts the stock scheduler of a pod. From then on ours must not work.
+func (p *proof) startStock(pod *corev1.Pod) *stock {
 	p.Helper()
 	started := &stock{from: time.Now(), pod: pod}
 	var err error

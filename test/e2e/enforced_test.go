@@ -38,11 +38,15 @@ func (p *proof) play(t *testing.T) {
 	step("a configuration that cannot be read", p.unreadable)
 	step("handover back", p.handsBack)
 
-	p.complete()
 	p.Expect(p.stocks).To(HaveLen(3))
 	for _, stock := range p.stocks {
 		p.Expect(p.signs(stock.from, stock.until)).To(BeEmpty(), "two schedulers were at work while %s was", stock.pod.Name)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Expect(p.trouble).To(BeEmpty(), "the diary was written to the end")
+	p.Expect(p.sessions).NotTo(BeEmpty())
+	p.Expect(p.leads).NotTo(BeEmpty())
 }
 
 // Nothing names capacity-card: our scheduler is up and stays unelected.
@@ -59,7 +63,7 @@ func (p *proof) withoutAPolicy() {
 
 func (p *proof) handsOver() {
 	resume := p.observer.Excuse(observer.Reason) // the stock scheduler does not know why
-	stock := p.startStock("volcano-scheduler-1")
+	stock := p.startStock(p.stockPod("volcano-scheduler-1"))
 	p.runOnModel(work{name: "before", queue: tenant, card: h200, count: 1, pods: 2})
 	p.wantRunning("before", 2, 0)
 	p.Expect(p.cluster.ApplyFile(p.ctx, filepath.Join(suite.root, "config/samples/policy.yaml"))).To(Succeed())
@@ -109,7 +113,7 @@ func (p *proof) stockInPlaceOfOurs() {
 	last, err := p.heartbeat()
 	p.Expect(err).NotTo(HaveOccurred())
 	p.startScheduler() // as the kubelet does: it waits
-	stock := p.startStockOf(comes)
+	stock := p.startStock(comes)
 	p.runOnModel(work{name: "meanwhile", queue: neighbour, card: h200, count: 1, pods: 1})
 	p.Eventually(func() int { return p.running("meanwhile") }).Should(Equal(1), "the stock scheduler is at work")
 	p.enforced("False/StockScheduler: .* pod volcano-system/volcano-scheduler-2$")
@@ -186,7 +190,7 @@ func (p *proof) handsBack() {
 
 	p.observer.Excuse(observer.Reason)
 	p.stopScheduler()
-	stock := p.startStock("volcano-scheduler-3")
+	stock := p.startStock(p.stockPod("volcano-scheduler-3"))
 	p.runOnModel(work{name: "after", queue: tenant, card: h200, count: 1, pods: 1})
 	p.wantRunning("after", 1, 0)
 	p.Expect(p.survivors(held)).To(Equal(4), "no pod is lost")

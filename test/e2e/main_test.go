@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -142,27 +140,17 @@ func startStage(t *testing.T, nodes []cluster.NodeProfile, configuration string)
 // replaced.
 func startTakingStage(t *testing.T, nodes []cluster.NodeProfile, actions string, replace ...string) *stage {
 	t.Helper()
-	const shipped = `"enqueue, allocate, backfill`
-	st := startStage(t, nodes, shippedConfiguration(t, append(replace, shipped, shipped+", "+actions)...))
 	g := NewWithT(t)
+	const shipped = `"enqueue, allocate, backfill`
+	configuration, err := deployment.ShippedConfiguration(append(replace, shipped, shipped+", "+actions)...)
+	g.Expect(err).NotTo(HaveOccurred())
+	st := startStage(t, nodes, configuration)
 	for name, value := range map[string]int32{"pc-high": 80000, "pc-low": 20000} {
 		g.Expect(st.Create(t.Context(), builder.PriorityClass(name, value))).To(Succeed())
 	}
 	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
 	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())
 	return st
-}
-
-// shippedConfiguration is the shipped ConfigMap with texts replaced: old, new, old, new …
-func shippedConfiguration(t *testing.T, replace ...string) string {
-	t.Helper()
-	g := NewWithT(t)
-	text, err := os.ReadFile(filepath.Join(suite.root, "config/scheduler/configmap.yaml"))
-	g.Expect(err).NotTo(HaveOccurred())
-	for i := 0; i < len(replace); i += 2 {
-		g.Expect(string(text)).To(ContainSubstring(replace[i]))
-	}
-	return strings.NewReplacer(replace...).Replace(string(text))
 }
 
 // sessions is what the scheduler says of its sessions. Scenes that ask at the same time
@@ -210,9 +198,4 @@ func (st *stage) removeRemains(ctx context.Context) error {
 		}
 		return left == 0, nil
 	})
-}
-
-// dumpDir is where a failed test leaves what the cluster looked like.
-func dumpDir(t *testing.T) string {
-	return filepath.Join(suite.root, "dist", "e2e", t.Name())
 }

@@ -182,7 +182,7 @@ func (s *scene) playsAgain() bool {
 
 // dump leaves the logs and the objects of a failed test under dist/e2e.
 func (s *scene) dump() {
-	dir := dumpDir(s.T)
+	dir := filepath.Join(suite.root, "dist", "e2e", s.Name())
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		s.Logf("dump: %v", err)
 		return

@@ -15,17 +15,13 @@ const (
 	endsAfter = "test.cardquota.dev/delete-after"
 )
 
-func survivesFiveTidesAsFailed(t *tide) { t.survives(5, map[string]string{endsWith: "143"}) }
-
-func survivesFiveTidesAsSucceeded(t *tide) { t.survives(5, map[string]string{endsWith: "0"}) }
-
-func survivesATideThatWaits(t *tide) {
-	t.survives(2, map[string]string{endsWith: "0", endsAfter: "4s"})
-}
-
 // survives has inference come and go while a job trains that is restarted by its
 // policies, three times at most. After every tide the job runs again, and none
 // of the times is counted.
+func survives(tides int, ending map[string]string) func(*tide) {
+	return func(t *tide) { t.survives(tides, ending) }
+}
+
 func (t *tide) survives(tides int, ending map[string]string) {
 	t.Helper()
 	t.quotas(8)

@@ -13,8 +13,8 @@ import (
 // several are played at the same time on one cluster.
 var tides = []tideScene{
 	// The longest ones first.
-	{name: "failed", play: survivesFiveTidesAsFailed},
-	{name: "succeeded", play: survivesFiveTidesAsSucceeded},
+	{name: "failed", play: survives(5, map[string]string{endsWith: "143"})},
+	{name: "succeeded", play: survives(5, map[string]string{endsWith: "0"})},
 	{name: "matrix", play: inferenceTakesFromTrainingOnly, podByPod: true},
 	{name: "givers", play: trainingAloneGives, podByPod: true},
 	{name: "protected", play: whatIsProtectedStays, podByPod: true},
@@ -35,7 +35,7 @@ var tides = []tideScene{
 	{name: "younger", play: theYoungerGangGoes},
 	{name: "podsaved", play: theGangWhosePodSavedGoes},
 	{name: "groupsaved", play: theGangThatSavesInTheFutureGoes},
-	{name: "graceful", play: survivesATideThatWaits},
+	{name: "graceful", play: survives(2, map[string]string{endsWith: "0", endsAfter: "4s"})},
 	{name: "aborts", play: aJobThatAbortsEnds},
 	{name: "plain", play: aJobWithoutPoliciesReturnsAndWaits},
 }

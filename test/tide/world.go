@@ -6,11 +6,7 @@ package tide
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -20,7 +16,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/arena"
-	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 )
 
@@ -66,7 +61,7 @@ func Start(ctx context.Context, s Setup) (w *World, err error) {
 	for k := range w.wishes {
 		w.wishes[k] = random.Perm(s.Nodes)
 	}
-	configuration, err := configuration(s)
+	configuration, err := deployment.ShippedConfiguration(s.changes()...)
 	if err == nil {
 		_, err = deployment.Start(ctx, w.Cluster, deployment.Options{
 			Configuration: configuration, SchedulePeriod: s.Period,
@@ -82,35 +77,19 @@ func Start(ctx context.Context, s Setup) (w *World, err error) {
 	return w, nil
 }
 
-// configuration is the shipped ConfigMap with an action that takes cards back.
-func configuration(s Setup) (string, error) {
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		return "", err
-	}
-	text, err := os.ReadFile(filepath.Join(root, "config", "scheduler", "configmap.yaml"))
-	if err != nil {
-		return "", err
-	}
-	changes := map[string]string{}
+// changes are those of the shipped configuration: old, new, old, new …
+func (s Setup) changes() (replace []string) {
 	if s.Action != "" {
-		changes[`"enqueue, allocate, backfill"`] = `"enqueue, allocate, backfill, ` + s.Action + `"`
+		replace = append(replace, `"enqueue, allocate, backfill"`, `"enqueue, allocate, backfill, `+s.Action+`"`)
 	}
 	if s.Action == Reclaim {
 		// Without it a Deployment that has one pod takes nothing back for more.
-		changes["- name: gang\n"] = "- name: gang\n        enableJobStarving: false\n"
+		replace = append(replace, "- name: gang\n", "- name: gang\n        enableJobStarving: false\n")
 	}
 	if !s.Packed {
-		changes["- name: nodeorder\n"] = "- name: nodeorder\n        arguments:\n          nodeaffinity.weight: 100\n"
+		replace = append(replace, "- name: nodeorder\n", "- name: nodeorder\n        arguments:\n          nodeaffinity.weight: 100\n")
 	}
-	changed := string(text)
-	for old, replacement := range changes {
-		if strings.Count(changed, old) != 1 {
-			return "", fmt.Errorf("the shipped configuration has not once %q", old)
-		}
-		changed = strings.Replace(changed, old, replacement, 1)
-	}
-	return changed, nil
+	return replace
 }
 
 // Policy makes the ServiceTypePolicy that is in force unless somebody wishes
