@@ -3,7 +3,6 @@ package security
 import (
 	"context"
 	"encoding/base64"
-	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -12,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // guardName is the policy of config/rbac/webhookguard.
@@ -21,30 +20,17 @@ const guardName = "cardquota-webhooks.cardquota.dev"
 // temporarily applies a file for the length of a test.
 func temporarily(t *testing.T, file string) {
 	t.Helper()
-	if err := suite.cluster.ApplyFile(t.Context(), file); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, suite.cluster.ApplyFile(t.Context(), file))
 	t.Cleanup(func() {
-		if _, err := suite.cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "-f", file); err != nil {
-			t.Error(err)
-		}
+		_, err := suite.cluster.Kubectl(context.WithoutCancel(t.Context()), "delete", "-f", file)
+		check.NoError(t, err)
 	})
-}
-
-// component is a file of a component that whoever installs may add.
-func component(t *testing.T, elements ...string) string {
-	t.Helper()
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(append([]string{root, "config", "rbac"}, elements...)...)
 }
 
 // TestTheOperatorChangesOnlyItsAuthority: with the component, a stolen token of the operator has
 // nothing sent elsewhere.
 func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
-	temporarily(t, component(t, "webhookguard", "policy.yaml"))
+	temporarily(t, "../../config/rbac/webhookguard/policy.yaml")
 	g := expect(t)
 	operator, err := client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.admin.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -117,7 +103,7 @@ func TestSharedDevicesNeedAComponent(t *testing.T) {
 	caller := newCaller(t, system, scheduler)
 	shared := rights("update,patch nodes /any\nget configmaps kube-system/volcano-vgpu-device-config")
 	caller.lacks(t, shared)
-	temporarily(t, component(t, "deviceshare", "role.yaml"))
+	temporarily(t, "../../config/rbac/deviceshare/role.yaml")
 	caller.holds(t, append(shared, rights("patch pods tenant/any")...))
 	caller.lacks(t, rights("patch nodes/status /any\ndelete nodes /any\nget configmaps kube-system/another"))
 }

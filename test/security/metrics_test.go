@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestMetricsAreForReadersOnly: names of tenants, their quotas and what they run are nobody
@@ -74,9 +76,7 @@ func newToken(t *testing.T, namespace, name string) string {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	create(t, account)
 	request := &authenticationv1.TokenRequest{}
-	if err := suite.admin.SubResource("token").Create(t.Context(), account, request); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, suite.admin.SubResource("token").Create(t.Context(), account, request))
 	return request.Status.Token
 }
 
@@ -84,9 +84,7 @@ func newToken(t *testing.T, namespace, name string) string {
 func read(t *testing.T, page, token string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}

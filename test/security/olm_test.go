@@ -2,7 +2,6 @@ package security
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -11,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // granted are the rights that a ClusterServiceVersion asks OLM for.
@@ -31,18 +30,10 @@ type granted struct {
 // TestTheProgramsAsOLMInstallsThem: OLM makes the roles of the bundle, and for all namespaces
 // every one of them a ClusterRole.
 func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(root, "bundle", "manifests", "cardquota.clusterserviceversion.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text, err := os.ReadFile("../../bundle/manifests/cardquota.clusterserviceversion.yaml")
+	check.NoError(t, err)
 	var bundle granted
-	if err := yaml.Unmarshal(text, &bundle); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, yaml.Unmarshal(text, &bundle))
 	const installed = "by-olm"
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}})
 	for _, account := range []string{manager, scheduler} {

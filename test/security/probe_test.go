@@ -1,20 +1,25 @@
 package security
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"path"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // right is a verb on a resource: group/resource[/subresource], in a namespace, of a name.
@@ -51,49 +56,37 @@ func rights(text string) []right {
 // versions of the groups that are tried, where it is not v1.
 var versions = map[string]string{"batch.volcano.sh": "v1alpha1", "scheduling.volcano.sh": "v1beta1", "cardquota.dev": "v1alpha1"}
 
-// request is the call by which somebody would use the right, as a dry run. What is sent is no
+// try makes the call by which somebody would use the right, as a dry run. What is sent is no
 // object: who may call is told that, and nothing happens.
-func (r right) request(t *testing.T, server string) *http.Request {
-	t.Helper()
-	url := server + "/api/v1"
-	if r.group != "" {
-		version := versions[r.group]
-		if version == "" {
-			version = "v1"
-		}
-		url = server + "/apis/" + r.group + "/" + version
+func (r right) try(ctx context.Context, client dynamic.Interface) (err error) {
+	kind := schema.GroupVersionResource{Group: r.group, Version: cmp.Or(versions[r.group], "v1"), Resource: r.resource}
+	objects := client.Resource(kind).Namespace(r.namespace)
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Nothing"}}
+	object.SetName(r.name)
+	var subresources []string
+	if r.subresource != "" {
+		subresources = []string{r.subresource}
 	}
-	if r.namespace != "" {
-		url += "/namespaces/" + r.namespace
+	dry := []string{metav1.DryRunAll}
+	switch {
+	case r.verb == "get":
+		_, err = objects.Get(ctx, r.name, metav1.GetOptions{}, subresources...)
+	case r.verb == "list":
+		_, err = objects.List(ctx, metav1.ListOptions{})
+	case r.verb == "create" && r.name != "" && r.subresource == "": // of a name only by apply
+		_, err = objects.Patch(ctx, r.name, types.ApplyPatchType, []byte(`{}`), metav1.PatchOptions{DryRun: dry, FieldManager: "probe"})
+	case r.verb == "create":
+		_, err = objects.Create(ctx, object, metav1.CreateOptions{DryRun: dry}, subresources...)
+	case r.verb == "update":
+		_, err = objects.Update(ctx, object, metav1.UpdateOptions{DryRun: dry}, subresources...)
+	case r.verb == "patch":
+		_, err = objects.Patch(ctx, r.name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{DryRun: dry}, subresources...)
+	case r.verb == "delete":
+		err = objects.Delete(ctx, r.name, metav1.DeleteOptions{DryRun: dry}, subresources...)
+	default:
+		err = fmt.Errorf("no call tries %s", r)
 	}
-	url += "/" + path.Join(r.resource, r.name, r.subresource)
-	method, content, query := http.MethodGet, "", ""
-	switch r.verb {
-	case "create":
-		method, content = http.MethodPost, "application/json"
-		if r.name != "" && r.subresource == "" { // of a name only by apply
-			method, content, query = http.MethodPatch, "application/apply-patch+yaml", "&fieldManager=probe"
-		}
-	case "update":
-		method, content = http.MethodPut, "application/json"
-	case "patch":
-		method, content = http.MethodPatch, "application/merge-patch+json"
-	case "delete":
-		method, content = http.MethodDelete, "application/json"
-	}
-	body := io.Reader(http.NoBody)
-	if content != "" {
-		url += "?dryRun=All" + query
-	}
-	if content != "" && r.verb != "delete" { // whose options in the body, though empty, replace those of the URL
-		body = bytes.NewReader([]byte(`{}`))
-	}
-	request, err := http.NewRequestWithContext(t.Context(), method, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", content)
-	return request
+	return err
 }
 
 // caller calls the API server as an account, by a token of it, or as a user.
@@ -101,37 +94,22 @@ type caller struct {
 	user   string
 	groups []string
 	config *rest.Config
-	client *http.Client
 }
 
 func newCaller(t *testing.T, namespace, account string) *caller {
 	t.Helper()
 	kubeconfig, err := suite.cluster.KubeconfigFor(t.Context(), namespace, account)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
-	return callerOf(t, config, "system:serviceaccount:"+namespace+":"+account, groups)
+	return &caller{"system:serviceaccount:" + namespace + ":" + account, groups, config}
 }
 
-func newUser(t *testing.T, user string, groups ...string) *caller {
-	t.Helper()
+func newUser(user string, groups ...string) *caller {
 	config := suite.cluster.Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
-	return callerOf(t, config, user, config.Impersonate.Groups)
-}
-
-func callerOf(t *testing.T, config *rest.Config, user string, groups []string) *caller {
-	t.Helper()
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &caller{user: user, groups: groups, config: config, client: client}
+	return &caller{user, config.Impersonate.Groups, config}
 }
 
 // holds expects that the caller may do all of it.
@@ -155,51 +133,31 @@ func (c *caller) lacks(t *testing.T, rights []right) {
 // belong to no call, about which it is asked.
 func (c *caller) may(t *testing.T, r right) bool {
 	t.Helper()
-	request := r.request(t, c.config.Host)
-	switch r.verb {
-	case "escalate", "bind":
+	config, verb := rest.CopyConfig(c.config), r.verb
+	config.QPS = -1
+	switch {
+	case r.verb == "escalate" || r.verb == "bind":
 		return c.reviewed(t, r)
-	case "impersonate":
-		who := r.name
-		if r.resource == "serviceaccounts" {
-			who = "system:serviceaccount:" + r.namespace + ":" + r.name
-		}
-		request = right{verb: "get", resource: "namespaces", name: "default"}.request(t, c.config.Host)
-		request.Header.Set("Impersonate-User", who)
+	case r.verb == "impersonate" && r.resource == "serviceaccounts":
+		config.Impersonate.UserName = "system:serviceaccount:" + r.namespace + ":" + r.name
+		r = right{verb: "get", resource: "namespaces", name: "default"}
+	case r.verb == "impersonate":
+		config.Impersonate.UserName = r.name
+		r = right{verb: "get", resource: "namespaces", name: "default"}
+	case r.verb == "create" && r.name != "" && r.subresource == "":
+		verb = "patch" // as RBAC calls an apply
 	}
-	status := call(t, c.client, request)
-	if status.Code == http.StatusUnauthorized || strings.Contains(status.Message, "could not find the requested resource") {
-		t.Fatalf("%s: %s: nothing was tried: %s", c.user, r, status.Message)
+	client, err := dynamic.NewForConfig(config)
+	check.NoError(t, err)
+	err = r.try(t.Context(), client)
+	if err == nil {
+		return true
 	}
-	return status.Code != http.StatusForbidden || !strings.Contains(status.Message, " cannot "+spoken(request, r)+" ")
-}
-
-// spoken is the verb that RBAC refuses: an apply is a patch.
-func spoken(request *http.Request, r right) string {
-	if request.Method == http.MethodPatch {
-		return "patch"
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) || apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "could not find the requested resource") {
+		t.Fatalf("%s: %s: nothing was tried: %v", c.user, r, err)
 	}
-	return r.verb
-}
-
-// call sends a request and reads the answer, whatever it is.
-func call(t *testing.T, client *http.Client, request *http.Request) metav1.Status {
-	t.Helper()
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(response.Body)
-	_ = response.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	status := metav1.Status{}
-	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" {
-		status = metav1.Status{Message: string(body)}
-	}
-	status.Code = int32(response.StatusCode) //nolint:gosec // three digits
-	return status
+	return !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), " cannot "+verb+" ")
 }
 
 // reviewed asks the API server what RBAC says.
@@ -211,8 +169,6 @@ func (c *caller) reviewed(t *testing.T, r right) bool {
 			Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name,
 		},
 	}}
-	if err := suite.admin.Create(t.Context(), review); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, suite.admin.Create(t.Context(), review))
 	return review.Status.Allowed
 }

@@ -2,7 +2,6 @@ package security
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/heartbeat"
-	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // withoutWebhooks plays that a request got past them: the rest must hold alone.
@@ -32,20 +31,14 @@ func withoutWebhooks(t *testing.T, do func()) {
 	}
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}
 	key := client.ObjectKey{Name: "cardquota"}
-	if err := suite.admin.Get(t.Context(), key, configuration); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, suite.admin.Get(t.Context(), key, configuration))
 	away := configuration.DeepCopy()
 	away.Webhooks = nil
-	if err := suite.admin.Patch(t.Context(), away, client.MergeFrom(configuration)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, suite.admin.Patch(t.Context(), away, client.MergeFrom(configuration)))
 	defer func() { // whatever becomes of do
 		back := away.DeepCopy()
 		back.Webhooks = configuration.Webhooks
-		if err := suite.admin.Patch(t.Context(), back, client.MergeFrom(away)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, suite.admin.Patch(t.Context(), back, client.MergeFrom(away)))
 		expect(t).Eventually(tooMany).ShouldNot(Succeed(), "the API server has seen that they are back")
 	}()
 	expect(t).Eventually(tooMany).Should(Succeed(), "the API server has seen them go")
@@ -105,23 +98,15 @@ func TestADeadOperatorStopsNobody(t *testing.T) {
 // TestPodsAreRestricted creates the pods of both Deployments in a namespace with
 // the Pod Security Standard restricted.
 func TestPodsAreRestricted(t *testing.T) {
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
 	expect(t).Eventually(func() error {
 		return suite.admin.Get(t.Context(), client.ObjectKey{Namespace: "restricted", Name: "default"}, &corev1.ServiceAccount{})
 	}).Should(Succeed())
 	for _, program := range []string{"manager", "scheduler"} {
-		text, err := os.ReadFile(filepath.Join(root, "config", program, "deployment.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text, err := os.ReadFile("../../config/" + program + "/deployment.yaml")
+		check.NoError(t, err)
 		deployment := &appsv1.Deployment{}
-		if err := yaml.UnmarshalStrict(text, deployment); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, yaml.UnmarshalStrict(text, deployment))
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "restricted", Name: program}, Spec: deployment.Spec.Template.Spec}
 		p.Spec.ServiceAccountName = "default" // that of the installation is in another namespace
 		if err := suite.admin.Create(t.Context(), p, client.DryRunAll); err != nil {

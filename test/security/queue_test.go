@@ -13,6 +13,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func theirs(q *v1alpha1.CardQuota) {
@@ -75,9 +76,7 @@ func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 func uids(t *testing.T) map[string]bool {
 	t.Helper()
 	pods := &corev1.PodList{}
-	if err := suite.admin.List(t.Context(), pods, client.InNamespace(neighbour)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, suite.admin.List(t.Context(), pods, client.InNamespace(neighbour)))
 	out := map[string]bool{}
 	for _, p := range pods.Items {
 		if p.DeletionTimestamp == nil {
@@ -90,14 +89,10 @@ func uids(t *testing.T) map[string]bool {
 // change changes a CardQuota.
 func change(t *testing.T, q *v1alpha1.CardQuota, edit func()) {
 	t.Helper()
-	if err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(q), q); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKeyFromObject(q), q))
 	before := q.DeepCopy()
 	edit()
-	if err := suite.admin.Patch(t.Context(), q, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, suite.admin.Patch(t.Context(), q, client.MergeFrom(before)))
 }
 
 // TestNonsenseStopsNobody: what a tenant writes withholds its own cards at most.

@@ -1,14 +1,11 @@
 package security
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"cardquota.dev/operator/test/cluster"
 )
 
 const (
@@ -129,8 +126,8 @@ var tenants = rights(`
 
 // TestATenantCannotGrantItselfCards tries everything by which cards are granted or read.
 func TestATenantCannotGrantItselfCards(t *testing.T) {
-	newUser(t, tess).lacks(t, tenants)
-	newUser(t, tess).holds(t, rights("create,list pods tenant/"))
+	newUser(tess).lacks(t, tenants)
+	newUser(tess).holds(t, rights("create,list pods tenant/"))
 }
 
 // TestWhoMayViewTheClusterReadsCardQuotas and grants none.
@@ -140,14 +137,14 @@ func TestWhoMayViewTheClusterReadsCardQuotas(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer"}},
 	})
-	newUser(t, "viewer").holds(t, rights("list cardquotas.cardquota.dev /"))
-	newUser(t, "viewer").lacks(t, rights("patch cardquotas.cardquota.dev /any"))
+	newUser("viewer").holds(t, rights("list cardquotas.cardquota.dev /"))
+	newUser("viewer").lacks(t, rights("patch cardquotas.cardquota.dev /any"))
 }
 
 // TestWhatIsTriedCanBeDone: a resource that does not exist is refused like any other.
 func TestWhatIsTriedCanBeDone(t *testing.T) {
 	tried := slices.Concat(nobodys, anothers[manager], anothers[scheduler], tenants)
-	newUser(t, "administrator", "system:masters").holds(t, slices.DeleteFunc(tried, func(r right) bool {
+	newUser("administrator", "system:masters").holds(t, slices.DeleteFunc(tried, func(r right) bool {
 		return slices.Contains([]string{"escalate", "bind", "impersonate"}, r.verb)
 	}))
 }
@@ -162,11 +159,7 @@ func TestTheProgramsMayNothingElse(t *testing.T) {
 // TestTheAccountOfVolcanosDeployment: with only the image replaced it has what it needs, and not
 // more than docs/security.md says.
 func TestTheAccountOfVolcanosDeployment(t *testing.T) {
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	temporarily(t, filepath.Join(root, "config", "overlays", "scheduler-image", "rolebinding.yaml"))
+	temporarily(t, "../../config/overlays/scheduler-image/rolebinding.yaml")
 	caller := newCaller(t, system, deployed)
 	// Without tokenreviews --secure-metrics answers nobody.
 	caller.holds(t, rights(`

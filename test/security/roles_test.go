@@ -6,6 +6,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestNoRuleIsOpen: a rule with a star grants what nobody thought of, now or in the next version
@@ -13,12 +15,8 @@ import (
 func TestNoRuleIsOpen(t *testing.T) {
 	for _, account := range []string{manager, scheduler} {
 		cluster, namespaced := &rbacv1.ClusterRole{}, &rbacv1.Role{}
-		if err := suite.admin.Get(t.Context(), client.ObjectKey{Name: account}, cluster); err != nil {
-			t.Fatal(err)
-		}
-		if err := suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: account}, namespaced); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Name: account}, cluster))
+		check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: account}, namespaced))
 		for _, rule := range append(cluster.Rules, namespaced.Rules...) {
 			for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {
 				if slices.Contains(list, rbacv1.ResourceAll) {

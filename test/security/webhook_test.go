@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestTheOpenPortOfTheWebhooks: as installed, whoever reaches it reads names and numbers, and
@@ -63,25 +64,17 @@ func madeUp(t *testing.T, path, version, kind string, object client.Object) *adm
 	gvk := schema.FromAPIVersionAndKind(version, kind)
 	object.GetObjectKind().SetGroupVersionKind(gvk)
 	raw, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	review := &admissionreview.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionreview.AdmissionRequest{UID: types.UID("made-up"), Kind: metav1.GroupVersionKind(gvk), Name: object.GetName(),
 			Namespace: object.GetNamespace(), Operation: admissionreview.Create, Object: runtime.RawExtension{Raw: raw}}}
 	body, err := json.Marshal(review)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+webhookAddress(t)+path, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	code, answer, err := send(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	answered := &admissionreview.AdmissionReview{}
 	if err := json.Unmarshal(answer, answered); err != nil || answered.Response == nil {
 		t.Fatalf("%d: no review: %v", code, err)
@@ -93,8 +86,7 @@ func madeUp(t *testing.T, path, version, kind string, object client.Object) *adm
 func webhookAddress(t *testing.T) string {
 	t.Helper()
 	slice := &discoveryv1.EndpointSlice{}
-	if err := suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "test-process-cardquota-webhook"}, slice); err != nil {
-		t.Fatal(err)
-	}
+	key := client.ObjectKey{Namespace: system, Name: "test-process-cardquota-webhook"}
+	check.NoError(t, suite.admin.Get(t.Context(), key, slice))
 	return net.JoinHostPort(slice.Endpoints[0].Addresses[0], fmt.Sprint(*slice.Ports[0].Port))
 }
