@@ -6,12 +6,12 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/testing/builder"
 )
 
 // worksWithoutQuotas has the stock schedulers, Volcano's and Kubernetes' own, run
@@ -28,18 +28,9 @@ func (e *engineer) worksWithoutQuotas() map[types.UID]string {
 	}).Should(Equal(v1beta1.QueueStateOpen))
 	e.runs("cards", legacy, 2, 1)
 	e.runs("plain", legacy, 1, 0)
-	pod := e.podPast()
-	e.Expect(e.Create(e.ctx, &batchv1alpha1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "job"},
-		Spec: batchv1alpha1.JobSpec{
-			SchedulerName: "volcano", Queue: legacy, MinAvailable: 1,
-			Tasks: []batchv1alpha1.TaskSpec{{Name: "work", Replicas: 1, Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "job"}},
-				Spec:       corev1.PodSpec{Containers: pod.Spec.Containers, RestartPolicy: corev1.RestartPolicyNever},
-			}}},
-		},
-	})).To(Succeed())
-	e.Expect(e.Create(e.ctx, pod)).To(Succeed())
+	job := builder.Pod(team, "").Label("app", "job").GPUs(1).With(inContainer)
+	e.Expect(e.Create(e.ctx, builder.VCJob(team, "job").Queue(legacy).Task("work", 1, job).Obj())).To(Succeed())
+	e.Expect(e.Create(e.ctx, e.podPast("past"))).To(Succeed())
 	kinds := map[string]int{"cards": 2, "plain": 1, "job": 1, "past": 1, "before": 2}
 	e.Eventually(e.counts(slices.Collect(maps.Keys(kinds))...)).Should(Equal(kinds))
 	ran := map[types.UID]string{}
@@ -50,19 +41,11 @@ func (e *engineer) worksWithoutQuotas() map[types.UID]string {
 }
 
 // podPast is a pod that asks for a card and is left to Kubernetes' scheduler.
-func (e *engineer) podPast() *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "past", Labels: map[string]string{"app": "past"}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "work", Image: workImage, ImagePullPolicy: corev1.PullIfNotPresent,
-			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpu: resource.MustParse("1")}},
-		}}},
-	}
+func (e *engineer) podPast(name string) *corev1.Pod {
+	return builder.Pod(team, name).Scheduler("").Label("app", name).GPUs(1).With(inContainer).Obj()
 }
 
 // passesBy tries to create another such pod, and why it is refused.
 func (e *engineer) passesBy() error {
-	pod := e.podPast()
-	pod.Name = "another"
-	return e.Create(e.ctx, pod, client.DryRunAll)
+	return e.Create(e.ctx, e.podPast("another"), client.DryRunAll)
 }

@@ -18,12 +18,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
 )
 
-// asks has the API server ask the operator for a CardQuota that is not kept.
+// asks has the API server ask the operator for a CardQuota that is not kept, and may
+// not promise more than the cluster has: 8.
 func (e *engineer) asks(ctx context.Context, cards int64) error {
-	return e.Create(ctx, quota(cards), client.DryRunAll)
+	quota := builder.CardQuota("asked-only").Card(card, cards).Obj()
+	quota.Spec.OverAllocation = v1alpha1.OverAllocationDeny
+	return e.Create(ctx, quota, client.DryRunAll)
 }
 
 // asksOnAndOn asks for a valid CardQuota every 200 ms, once over the API server's
@@ -162,14 +166,4 @@ func (e *engineer) issuesAnother(certificate string, than int64) (revision int64
 		return revision, err
 	}).WithTimeout(2*time.Minute).Should(BeNumerically(">", than), "revision of Certificate %s", certificate)
 	return revision
-}
-
-// quota is a CardQuota that may not promise more than the cluster has: 8.
-func quota(cards int64) *v1alpha1.CardQuota {
-	q := &v1alpha1.CardQuota{Spec: v1alpha1.CardQuotaSpec{
-		Tenant: "team", ServiceType: "training", OverAllocation: v1alpha1.OverAllocationDeny,
-		Cards: []v1alpha1.CardSpec{{Name: "NVIDIA-H200", Quota: cards}},
-	}}
-	q.Name = "asked-only"
-	return q
 }

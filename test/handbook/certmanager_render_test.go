@@ -1,10 +1,6 @@
 package handbook
 
 import (
-	"bytes"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -20,7 +16,12 @@ func TestCertificateFollowsTheNamespace(t *testing.T) {
 	for _, namespace := range []string{cluster.VolcanoNamespace, "cards"} {
 		t.Run(namespace, func(t *testing.T) {
 			g := NewWithT(t)
-			objects := rendered(t, namespace)
+			all, err := cluster.Decode([]byte(rendered(t, "cert-manager", "namespace: "+namespace+"\n"))) // kustomize edit set namespace
+			g.Expect(err).NotTo(HaveOccurred())
+			objects := map[string]*unstructured.Unstructured{}
+			for _, object := range all {
+				objects[object.GetKind()+"/"+object.GetName()] = object
+			}
 			at := func(kind, name string, path ...string) any {
 				object, there := objects[kind+"/"+name]
 				g.Expect(there).To(BeTrue(), "%s %s", kind, name)
@@ -50,31 +51,4 @@ func TestCertificateFollowsTheNamespace(t *testing.T) {
 			}
 		})
 	}
-}
-
-// rendered are the objects of config/overlays/cert-manager by kind and name, with
-// the namespace set as docs/install.md tells.
-func rendered(t *testing.T, namespace string) map[string]*unstructured.Unstructured {
-	t.Helper()
-	g := NewWithT(t)
-	root, err := cluster.ModuleRoot()
-	g.Expect(err).NotTo(HaveOccurred())
-	config := t.TempDir()
-	g.Expect(os.CopyFS(config, os.DirFS(filepath.Join(root, "config")))).To(Succeed())
-	file := filepath.Join(config, "overlays", "existing-volcano", "kustomization.yaml")
-	text, err := os.ReadFile(file)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.WriteFile(file, append(text, "namespace: "+namespace+"\n"...), 0o600)).To(Succeed()) // kustomize edit set namespace
-	command := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "controlplane", "kubectl"), "kustomize", filepath.Join(config, "overlays", "cert-manager"))
-	var problems bytes.Buffer
-	command.Stderr = &problems
-	text, err = command.Output()
-	g.Expect(err).NotTo(HaveOccurred(), problems.String())
-	all, err := cluster.Decode(text)
-	g.Expect(err).NotTo(HaveOccurred())
-	objects := map[string]*unstructured.Unstructured{}
-	for _, object := range all {
-		objects[object.GetKind()+"/"+object.GetName()] = object
-	}
-	return objects
 }

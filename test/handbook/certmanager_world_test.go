@@ -17,11 +17,10 @@ import (
 
 // findCertManager is where hack/build-certmanager.sh puts cert-manager.
 func findCertManager() (program string, err error) {
-	root, err := cluster.ModuleRoot()
+	program, err = filepath.Abs("../../bin/certmanager/certmanager")
 	if err != nil {
 		return "", err
 	}
-	program = filepath.Join(root, "bin", "certmanager", "certmanager")
 	if _, err := os.Stat(program); err != nil {
 		return "", errors.Join(errors.New("cert-manager is not built, run hack/build-certmanager.sh"), err)
 	}

@@ -7,11 +7,16 @@ import (
 	"strings"
 )
 
-// Commands are the bash blocks of a Markdown text below a heading, in their
-// order, up to the next heading of the same or a higher level. A heading that
-// is not there, or has no commands, is an error: a document that changed must
-// not make a test empty.
+// Commands are the bash blocks of a Markdown text below a heading; see blocksOf.
 func Commands(markdown, heading string) ([]string, error) {
+	return blocksOf(markdown, heading, "bash")
+}
+
+// blocksOf are the blocks in a language of a Markdown text below a heading, in their
+// order, up to the next heading of the same or a higher level. A heading that is not
+// there, or has no such blocks, is an error: a document that changed must not make a
+// test empty.
+func blocksOf(markdown, heading, language string) ([]string, error) {
 	level := strings.IndexFunc(heading, func(r rune) bool { return r != '#' })
 	var blocks []string
 	inside, code, found, indent := false, false, false, ""
@@ -26,7 +31,7 @@ func Commands(markdown, heading string) ([]string, error) {
 			inside, found = true, true
 		case inside && endsSection(trimmed, level):
 			inside = false
-		case inside && trimmed == "```bash":
+		case inside && trimmed == "```"+language:
 			code, indent = true, line[:strings.Index(line, "`")]
 			blocks = append(blocks, "")
 		}
@@ -35,7 +40,7 @@ func Commands(markdown, heading string) ([]string, error) {
 		return nil, fmt.Errorf("no heading %q", heading)
 	}
 	if len(blocks) == 0 {
-		return nil, fmt.Errorf("no commands under %q", heading)
+		return nil, fmt.Errorf("no %s under %q", language, heading)
 	}
 	return blocks, nil
 }

@@ -24,7 +24,7 @@ func TestCommandsOfASection(t *testing.T) {
 }
 
 func TestADocumentThatChangedIsAnError(t *testing.T) {
-	for heading, want := range map[string]string{"## Three": "no heading", "## Empty": "no commands"} {
+	for heading, want := range map[string]string{"## Three": "no heading", "## Empty": "no bash"} {
 		if _, err := Commands(text, heading); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", heading, err, want)
 		}

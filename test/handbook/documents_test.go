@@ -15,19 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text, err := os.ReadFile(filepath.Join("..", "..", name))
+	check.NoError(t, err)
 	return string(text)
 }
 
@@ -65,9 +59,7 @@ func TestTroubleIsFoundByItsReason(t *testing.T) {
 func constants(t *testing.T, file, prefix string) map[string]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, read(t, file), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	found := map[string]string{}
 	ast.Inspect(parsed, func(node ast.Node) bool {
 		spec, ok := node.(*ast.ValueSpec)
@@ -89,9 +81,7 @@ func constants(t *testing.T, file, prefix string) map[string]string {
 func TestAdoptingEndsWithThePolicy(t *testing.T) {
 	var adopt, policy map[string]any
 	for name, into := range map[string]*map[string]any{"adopt": &adopt, "policy": &policy} {
-		if err := yaml.UnmarshalStrict([]byte(read(t, "config/samples/"+name+".yaml")), into); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, yaml.UnmarshalStrict([]byte(read(t, "config/samples/"+name+".yaml")), into))
 	}
 	maps.Copy(policy["spec"].(map[string]any), map[string]any{
 		"unmanagedQueues": "Ignore", "reclaim": "Off", "admission": map[string]any{"bypass": "Warn"},

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,32 +11,34 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
-	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/internal/testing/check"
 )
 
-// blocksOf are the blocks in a language of a section of a document, without their indentation.
-func blocksOf(t *testing.T, document, heading, language string) []string {
+// kubectl is the client of the cluster's version.
+var kubectl = filepath.Join("..", "..", "bin", "controlplane", "kubectl")
+
+// blocks are the blocks in a language of a section of a document.
+func blocks(t *testing.T, document, heading, language string) []string {
 	t.Helper()
-	_, section, found := strings.Cut(read(t, document), heading+"\n")
-	if !found {
-		t.Fatalf("%s has no %q", document, heading)
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	section, _, _ = strings.Cut(section, "\n### ")
-	var blocks []string
-	for _, block := range regexp.MustCompile("(?ms)^( *)```"+language+"\n(.*?)^ *```$").FindAllStringSubmatch(section, -1) {
-		blocks = append(blocks, strings.ReplaceAll("\n"+block[2], "\n"+block[1], "\n")[1:])
-	}
-	return blocks
+	found, err := blocksOf(read(t, document), heading, language)
+	check.NoError(t, err)
+	return found
 }
 
-func kubectl(t *testing.T) string {
+// rendered is an overlay of config, with a text at the end of the kustomization of the
+// overlay existing-volcano.
+func rendered(t *testing.T, overlay, more string) string {
 	t.Helper()
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(root, "bin", "controlplane", "kubectl")
+	overlays := filepath.Join(t.TempDir(), "config", "overlays")
+	check.NoError(t, os.CopyFS(filepath.Dir(overlays), os.DirFS("../../config")))
+	text := read(t, "config/overlays/existing-volcano/kustomization.yaml") + more
+	check.NoError(t, os.WriteFile(filepath.Join(overlays, "existing-volcano", "kustomization.yaml"), []byte(text), 0o600))
+	command := exec.CommandContext(t.Context(), kubectl, "kustomize", filepath.Join(overlays, overlay))
+	var problems strings.Builder
+	command.Stderr = &problems
+	out, err := command.Output()
+	check.Must(t, err == nil, "%v\n%s", err, problems.String())
+	return string(out)
 }
 
 // deployments are the Deployments of a text of manifests, by name.
@@ -49,9 +50,7 @@ func deployments(t *testing.T, manifests string) map[string]*appsv1.Deployment {
 		if !strings.Contains(document, "\nkind: Deployment\n") && !strings.HasPrefix(document, "kind: Deployment\n") {
 			continue
 		}
-		if err := yaml.Unmarshal([]byte(document), deployment); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, yaml.Unmarshal([]byte(document), deployment))
 		found[deployment.Name] = deployment
 	}
 	return found
@@ -61,35 +60,18 @@ func deployments(t *testing.T, manifests string) map[string]*appsv1.Deployment {
 // otherwise are ones that kustomize takes, all under one patches, and each does what is said.
 func TestOtherNamesReachThePrograms(t *testing.T) {
 	patches := "\npatches:\n"
-	for _, block := range blocksOf(t, install, "### Where Volcano is called otherwise", "yaml") {
+	for _, block := range blocks(t, install, "### Where Volcano is called otherwise", "yaml") {
 		if list, found := strings.CutPrefix(block, "patches:\n"); found {
 			patches += list
 		}
 	}
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(t.TempDir(), "config")
-	if err := os.CopyFS(config, os.DirFS(filepath.Join(root, "config"))); err != nil {
-		t.Fatal(err)
-	}
-	overlay := filepath.Join(config, "overlays", "existing-volcano")
-	text := read(t, "config/overlays/existing-volcano/kustomization.yaml") + patches
-	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), kubectl(t), "kustomize", overlay).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	rendered := deployments(t, string(out))
+	patched := deployments(t, rendered(t, "existing-volcano", patches))
 	for _, name := range []string{"cardquota-manager", "cardquota-scheduler"} {
-		if env := rendered[name].Spec.Template.Spec.Containers[0].Env; env[0].Name != "VOLCANO_NAMESPACE" || env[0].Value != "<namespace>" {
+		if env := patched[name].Spec.Template.Spec.Containers[0].Env; env[0].Name != "VOLCANO_NAMESPACE" || env[0].Value != "<namespace>" {
 			t.Errorf("%s looks for Volcano in %+v", name, env)
 		}
 	}
-	args := rendered["cardquota-scheduler"].Spec.Template.Spec.Containers[0].Args
+	args := patched["cardquota-scheduler"].Spec.Template.Spec.Containers[0].Args
 	for flag, want := range map[string][]string{
 		"--scheduler-configmap=$(POD_NAMESPACE)/": {"volcano-scheduler-configmap", "my-config"}, // the last one counts
 		"--scheduler-name=":                       {"<name>"},                                   // the first one replaces the default
@@ -111,34 +93,30 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 func TestPostRendererChangesTheOneImage(t *testing.T) {
 	const document, section = "docs/helm.md", "## With only the image"
 	folder := t.TempDir()
-	script, blocks := blocksOf(t, document, section, "bash"), blocksOf(t, document, section, "yaml")
-	if len(script) != 1 || len(blocks) != 2 {
-		t.Fatalf("%d scripts, %d YAML blocks: want render.sh; kustomization.yaml, plugin.yaml", len(script), len(blocks))
+	script, objects := blocks(t, document, section, "bash"), blocks(t, document, section, "yaml")
+	if len(script) != 1 || len(objects) != 2 {
+		t.Fatalf("%d scripts, %d YAML blocks: want render.sh; kustomization.yaml, plugin.yaml", len(script), len(objects))
 	}
 	var plugin struct {
 		APIVersion, Type, Name string
 		RuntimeConfig          struct{ PlatformCommand []struct{ Command string } }
 	}
-	if err := yaml.Unmarshal([]byte(blocks[1]), &plugin); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, yaml.Unmarshal([]byte(objects[1]), &plugin))
 	if plugin.Type != "postrenderer/v1" || !strings.Contains(read(t, document), "--post-renderer "+plugin.Name+"`") ||
 		plugin.RuntimeConfig.PlatformCommand[0].Command != "${HELM_PLUGIN_DIR}/render.sh" {
 		t.Errorf("the plugin is %+v", plugin)
 	}
-	for name, text := range map[string]string{"render.sh": script[0], "kustomization.yaml": blocks[0]} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+	for name, text := range map[string]string{"render.sh": script[0], "kustomization.yaml": objects[0]} {
+		check.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o700))
 	}
 	installer := read(t, "bin/controlplane/volcano/install.yaml")
 	command := exec.CommandContext(t.Context(), filepath.Join(folder, "render.sh"))
 	command.Stdin = strings.NewReader(installer)
-	command.Env = append(os.Environ(), "PATH="+filepath.Dir(kubectl(t))+":"+os.Getenv("PATH"))
+	tools, err := filepath.Abs(filepath.Dir(kubectl))
+	check.NoError(t, err)
+	command.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
 	out, err := command.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	before, after := deployments(t, installer), deployments(t, string(out))
 	if len(before) < 3 || len(after) != len(before) {
 		t.Fatalf("%d Deployments of %d", len(after), len(before))

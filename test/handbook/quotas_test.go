@@ -8,10 +8,9 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/observer"
 )
 
@@ -26,10 +25,7 @@ const (
 // scheduler knows none, and hands out what the node has.
 func (e *engineer) waitsBeyondItsQuota() {
 	e.Helper()
-	e.Expect(e.Create(e.ctx, &v1alpha1.CardQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: patient},
-		Spec:       v1alpha1.CardQuotaSpec{Tenant: team, ServiceType: "training", Cards: []v1alpha1.CardSpec{{Name: card, Quota: 1}}},
-	})).To(Succeed())
+	e.Expect(e.Create(e.ctx, builder.CardQuota(patient).Card(card, 1).Obj())).To(Succeed())
 	e.types(`kubectl wait cardq patient --for=condition=Ready --timeout=1m`)
 	e.runs(patient, patient, 8, 1)
 	e.fillsTheNode()

@@ -4,44 +4,34 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 )
 
 const (
 	team      = "team"
 	workImage = "localhost/work:test"
-	gpu       = corev1.ResourceName("nvidia.com/gpu")
 	card      = "NVIDIA-H200"
 )
 
 // runs makes a Deployment of pods with real containers, which ask for so many
 // cards each, or for CPU only.
-func (e *engineer) runs(name, queue string, replicas int32, cards int64) {
+func (e *engineer) runs(name, queue string, replicas int32, cards int) {
 	e.Helper()
-	labels := map[string]string{"app": name}
-	container := corev1.Container{Name: "work", Image: workImage, ImagePullPolicy: corev1.PullIfNotPresent}
-	annotations := map[string]string{v1alpha1.AnnotationQueueName: queue}
+	pod := builder.Pod(team, name).Queue(queue).With(inContainer)
 	if cards > 0 {
-		container.Resources.Limits = corev1.ResourceList{gpu: *resource.NewQuantity(cards, resource.DecimalSI)}
-		annotations[v1alpha1.AnnotationCardName] = card
+		pod.Card(card).GPUs(cards)
 	} else {
-		container.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
+		pod.With(func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = builder.Resources("10m", "") })
 	}
-	e.Expect(e.Create(e.ctx, &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
-				Spec:       corev1.PodSpec{SchedulerName: "volcano", Containers: []corev1.Container{container}},
-			},
-		},
-	})).To(Succeed())
+	e.Expect(e.Create(e.ctx, builder.Deployment(team, name, replicas, pod))).To(Succeed())
+}
+
+// inContainer has a pod run the image that was built for it.
+func inContainer(pod *corev1.Pod) {
+	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = workImage, corev1.PullIfNotPresent
 }
 
 // lists reads a list, again while the API server does not answer: it is called in

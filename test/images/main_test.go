@@ -7,14 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
-	. "github.com/onsi/gomega"
-
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
-	"cardquota.dev/operator/test/cluster"
 )
 
 const (
@@ -27,24 +24,27 @@ const (
 // programs are the names of the images and what each runs.
 var programs = map[string]string{"cardquota-manager": "/manager", "cardquota-scheduler": "/cardquota-scheduler"}
 
-var built struct {
-	sync.Once
-	dir string
-	err error
-}
+// folder is where the images are built, by the first test that asks for them.
+var (
+	folder string
+	built  = sync.OnceValue(func() error { return build("../..", folder) })
+)
 
 func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "cardquota-images-*"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
-	if built.dir != "" {
-		if err := os.RemoveAll(built.dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
+	if err := os.RemoveAll(folder); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
 	os.Exit(code)
 }
 
-// images is the folder of the images, built by the first test that asks.
+// images is the folder of the images.
 func images(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -53,22 +53,8 @@ func images(t *testing.T) string {
 	if _, err := exec.LookPath("buildah"); err != nil {
 		missing.Skip(t, "buildah, hack/install-node-tools.sh installs it")
 	}
-	built.Do(buildAll)
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return built.dir
-}
-
-func buildAll() {
-	root, err := cluster.ModuleRoot()
-	if err != nil {
-		built.err = err
-		return
-	}
-	if built.dir, built.err = os.MkdirTemp("", "cardquota-images-*"); built.err == nil {
-		built.err = build(root, built.dir)
-	}
+	check.NoError(t, built())
+	return folder
 }
 
 // build runs the script of a tree.
@@ -85,16 +71,14 @@ func build(root, out string) error {
 func image(t *testing.T, name string) picture {
 	t.Helper()
 	p, err := open(filepath.Join(images(t), name+".tar"))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	check.NoError(t, err)
 	return p
 }
 
 // readText reads a file of the project.
-func readText(t *testing.T, path ...string) string {
+func readText(t *testing.T, name string) string {
 	t.Helper()
-	root, err := cluster.ModuleRoot()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	text, err := os.ReadFile(filepath.Join(root, filepath.Join(path...)))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return strings.TrimSpace(string(text))
+	text, err := os.ReadFile(filepath.Join("..", "..", name))
+	check.NoError(t, err)
+	return string(text)
 }

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 )
@@ -28,9 +29,7 @@ func TestTheImagesRunRestricted(t *testing.T) {
 	}
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, c.Stop())
 	})
 	g.Expect(c.Apply(t.Context(), []byte(`
 apiVersion: v1
