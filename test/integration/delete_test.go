@@ -21,14 +21,6 @@ func readError[T any](read func() (T, error)) func() error {
 	}
 }
 
-func TestEmptyQueueGoesWithItsCardQuota(t *testing.T) {
-	g, name, quota := begin(t)
-	g.Expect(quota.Finalizers).To(gomega.BeEmpty(), "the finalizer is the operator's")
-	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
-	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
-}
-
 func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	t.Parallel()
 	g := need(t)

@@ -30,7 +30,7 @@ func TestEnforcedWithoutAPolicy(t *testing.T) {
 	ready(t, newQuota(name, nil))
 	g.Eventually(condition(t, name, "Enforced")).Should(gomega.HavePrefix("Unknown/NoPolicy: "))
 	g.Consistently(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready: "))
-	g.Expect(enforcedMetric(t)()).To(gomega.BeEmpty())
+	g.Expect(series(t, "cardquota_enforced", "reason", "")()).To(gomega.BeEmpty())
 }
 
 // TestEnforcedFollowsTheHeartbeat: a steady heartbeat is proof and costs no
@@ -55,7 +55,8 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 		err := admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)
 		return policy.Status.Scheduler, err
 	}).Should(gomega.Equal(&v1alpha1.SchedulerStatus{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: s.report.ConfigHash}))
-	g.Expect(enforcedMetric(t)()).To(gomega.Equal(map[string]float64{"Enforced": 1}))
+	enforced := series(t, "cardquota_enforced", "reason", "")
+	g.Expect(enforced()).To(gomega.Equal(map[string]float64{"Enforced": 1}))
 
 	writes, policyWrites := count(t, &v1alpha1.CardQuotaList{}, name), count(t, &v1alpha1.ServiceTypePolicyList{}, v1alpha1.PolicyName)
 	from := s.sessions()
@@ -72,7 +73,7 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	t.Logf("Enforced became False %s after the last session", silence.Round(time.Millisecond))
 	g.Expect(silence).To(gomega.And(gomega.BeNumerically(">=", heartbeat.StaleAfter), gomega.BeNumerically("<", 30*time.Second)))
 	both(t, name, gomega.HavePrefix("False/NoHeartbeat"))
-	g.Expect(enforcedMetric(t)()).To(gomega.Equal(map[string]float64{"NoHeartbeat": 0}))
+	g.Expect(enforced()).To(gomega.Equal(map[string]float64{"NoHeartbeat": 0}))
 	g.Eventually(admin.Events(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("NoHeartbeat: no scheduler of Cardquota has finished")))
 
 	s.keepBeating()
@@ -80,28 +81,8 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g.Eventually(admin.Events(t, quota, v1alpha1.EventEnforced)).ShouldNot(gomega.BeEmpty())
 }
 
-// TestWhatTheHeartbeatReports ends the proof as long as it does.
-func TestWhatTheHeartbeatReports(t *testing.T) {
-	need(t)
-	name := unique(t, "")
-	s := enforcing(t, name)
-	right := s.report
-	for want, change := range map[[2]string]func(*heartbeat.Report){
-		{"ConfigNotLoaded", "unknown action fly"}: func(r *heartbeat.Report) { r.ConfigHash, r.ConfigProblem = schedulerHash, "unknown action fly" },
-		{"SecondScheduler", "pods lab/a, lab/b"}:  func(r *heartbeat.Report) { r.SecondScheduler = []string{"lab/a", "lab/b"} },
-	} {
-		s.says(change)
-		both(t, name, gomega.And(gomega.HavePrefix("False/"+want[0]), gomega.ContainSubstring(want[1])))
-		s.says(func(r *heartbeat.Report) { *r = right })
-		both(t, name, gomega.HavePrefix("True/Enforced"))
-	}
-}
-
-// schedulerHash is the hash of a text that the operator never writes.
-const schedulerHash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-
 // TestStockSchedulerInPlaceOfOurs plays a handover to the stock scheduler and
-// back, without and with leader election.
+// back, with and without leader election.
 func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	g := need(t)
 	name := unique(t, "")
@@ -112,6 +93,11 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	g.Expect(s.beat(t.Context(), heartbeat.StaleAfter+time.Second)).To(gomega.Succeed())
 	both(t, name, gomega.HavePrefix("False/NoHeartbeat"))
 
+	lead(t, stockScheduler+"_0f3e", time.Minute)
+	both(t, name, gomega.And(gomega.HavePrefix("False/StockScheduler"), gomega.ContainSubstring(stockScheduler+"_0f3e has held the leader Lease")))
+	// Without a renewal it ends by itself.
+	g.Eventually(condition(t, name, "Enforced")).Should(gomega.HavePrefix("False/NoHeartbeat"))
+
 	pod := stockPod(t)
 	both(t, name, gomega.And(gomega.HavePrefix("False/StockScheduler"), gomega.ContainSubstring("pod "+systemNamespace+"/"+stockScheduler)))
 	g.Eventually(admin.Events(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("StockScheduler: ")))
@@ -121,18 +107,6 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	both(t, name, gomega.And(gomega.HavePrefix("False/SecondScheduler"), gomega.ContainSubstring(stockScheduler)))
 	admin.Remove(t, pod)
 	both(t, name, gomega.HavePrefix("True/Enforced"))
-}
-
-func TestStockSchedulerThatLeads(t *testing.T) {
-	g := need(t)
-	name := unique(t, "")
-	s := inForce(t)
-	admin.Make(t, newQuota(name, nil))
-	g.Expect(s.beat(t.Context(), time.Minute)).To(gomega.Succeed())
-	lead(t, stockScheduler+"_0f3e", time.Minute)
-	both(t, name, gomega.And(gomega.HavePrefix("False/StockScheduler"), gomega.ContainSubstring(stockScheduler+"_0f3e has held the leader Lease")))
-	// Without a renewal it ends by itself.
-	g.Eventually(condition(t, name, "Enforced")).Should(gomega.HavePrefix("False/NoHeartbeat"))
 }
 
 // TestCardsHeldPastTheScheduler: what the API server keeps of a binding and of a
@@ -229,22 +203,4 @@ func TestLeasesOutOfReach(t *testing.T) {
 	})
 	g.Eventually(condition(t, name, "Enforced")).Should(gomega.And(gomega.HavePrefix("False/NotConfigured"), gomega.ContainSubstring("forbidden")))
 	g.Eventually(policyCondition(t, "Enforced")).Should(gomega.HavePrefix("False/NotConfigured"))
-}
-
-// enforcedMetric reads cardquota_enforced by reason.
-func enforcedMetric(t *testing.T) func() map[string]float64 {
-	t.Helper()
-	return func() map[string]float64 {
-		families, err := metrics.Gather()
-		gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
-		values := map[string]float64{}
-		for _, family := range families {
-			if family.GetName() == "cardquota_enforced" {
-				for _, m := range family.GetMetric() {
-					values[labelOf(m, "reason")] = m.GetGauge().GetValue()
-				}
-			}
-		}
-		return values
-	}
 }

@@ -143,16 +143,6 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 	}
 }
 
-// A CardQuota that does not choose leaves a selector that was written by hand to
-// its writer: it only ever takes away.
-func TestASelectorOfOthersStaysOnAQueueThatDoesNotChoose(t *testing.T) {
-	g, name, quota := begin(t)
-	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Annotations[selectorKey] = `{}` })
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
-	g.Expect(annotation(t, name, selectorKey)()).To(gomega.Equal(`{}`))
-}
-
 // What the schema cannot refuse, the status does, and the queue is not opened.
 func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -200,8 +190,6 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	g := need(t)
 	name := unique(t, "")
 	const model = "NVIDIA-B300" // of this test alone
-	newNode(t, name, model)
-	setReady(t, name, corev1.ConditionTrue)
 	of := func(suffix string, count int64, over v1alpha1.OverAllocation) *v1alpha1.CardQuota {
 		return newQuota(name+suffix, func(q *v1alpha1.CardQuota) {
 			q.Spec.Cards = []v1alpha1.CardSpec{{Name: model, Quota: count}}
@@ -211,7 +199,18 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	warns, allows := of("-a", 6, v1alpha1.OverAllocationWarn), of("-b", 2, v1alpha1.OverAllocationAllow)
 	satisfied := func(suffix string) func() (string, error) { return condition(t, name+suffix, "InventorySatisfied") }
 	ready(t, allows)
-	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/InventorySatisfied")) // the node was counted
+	physical := func() (int64, error) {
+		status, err := statusOf(t, allows.Name)()
+		if err != nil || len(status.Cards) == 0 {
+			return -1, err
+		}
+		return status.Cards[0].Physical, nil
+	}
+	g.Eventually(physical).Should(gomega.BeZero())
+	newNode(t, name, model)
+	setReady(t, name, corev1.ConditionTrue)
+	g.Eventually(physical).Should(gomega.Equal(int64(8)))
+	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 	ready(t, warns)
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 

@@ -18,7 +18,13 @@ func TestPolicyComesAndGoesWithoutATrace(t *testing.T) {
 	g := need(t)
 	newSchedulerConfig(t, schedulerConfigMap, byHand)
 	before := configMap(t, schedulerConfigMap)
-	policy := newPolicy(t, nil)
+	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) { // contradicts itself, which the schema cannot see
+		s.Owners = []v1alpha1.OwnerKindSpec{{Kind: "Job", ServiceType: "batch"}}
+	})
+	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
+		gomega.ContainSubstring(`owner kind "Job" stands for type "batch", which is not defined`)))
+	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(byHand))
+	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Owners = nil })
 	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
 
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.ContainSubstring("cardreclaim"))
@@ -74,12 +80,9 @@ func TestDriftIsPutRightAndTheWriterNamed(t *testing.T) {
 	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/ConfigCorrected: kubectl-edit at "),
 		gomega.ContainSubstring("cardreclaim"), gomega.ContainSubstring("put right at ")))
 	g.Eventually(admin.Events(t, policy, "ConfigCorrected")).Should(gomega.ConsistOf(gomega.HavePrefix("kubectl-edit at ")))
-}
 
-// TestAWriterWhoNeverGivesInIsNamed lets the same writer undo two put-backs. How
-// the pauses grow is tested with a clock in internal/controller/servicetypepolicy.
-func TestAWriterWhoNeverGivesInIsNamed(t *testing.T) {
-	g, policy := begun(t)
+	// Another writer undoes two put-backs. How the pauses grow is tested with a clock in
+	// internal/controller/servicetypepolicy.
 	began := time.Now()
 	for range 2 {
 		rewrite(t, schedulerConfigMap, "argocd", byHand)

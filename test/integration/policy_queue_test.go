@@ -137,24 +137,3 @@ func TestPolicyRules(t *testing.T) {
 		})
 	}
 }
-
-// TestContradictionsAreToldAndNotWritten: what the schema cannot see.
-func TestContradictionsAreToldAndNotWritten(t *testing.T) {
-	g := need(t)
-	newSchedulerConfig(t, schedulerConfigMap, byHand)
-	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) {
-		s.ServiceTypes = []v1alpha1.ServiceTypeSpec{
-			{Name: "a", Priority: 2, Reclaimable: true, ReclaimFrom: []string{"b"}},
-			{Name: "b", Priority: 1, Reclaimable: true, ReclaimFrom: []string{"a", "c"}},
-		}
-		s.Owners = []v1alpha1.OwnerKindSpec{{Kind: "Job", ServiceType: "batch"}}
-	})
-	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
-		gomega.ContainSubstring(`"b" takes from "c", which is not defined`), gomega.ContainSubstring(`"b" (priority 1) takes from "a" (priority 2)`),
-		gomega.ContainSubstring(`owner kind "Job" stands for type "batch", which is not defined`)))
-	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(byHand))
-	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.ServiceTypes, p.Spec.Owners = nil, nil })
-	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
-	admin.Remove(t, policy)
-	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(byHand))
-}

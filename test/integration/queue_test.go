@@ -8,6 +8,7 @@ import (
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -38,10 +39,8 @@ func TestQueueIsMadeFromCardQuota(t *testing.T) {
 	t.Parallel()
 	g := need(t)
 	name := unique(t, "")
-	ready(t, newQuota(name, func(q *v1alpha1.CardQuota) {
-		weight := int32(7)
-		q.Spec.Weight = &weight
-	}))
+	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(7)) })
+	ready(t, quota)
 	queue, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(queue.Annotations).To(gomega.Equal(map[string]string{
@@ -63,10 +62,11 @@ func TestQueueIsMadeFromCardQuota(t *testing.T) {
 			g.Expect(fields.Operation).To(gomega.Equal(metav1.ManagedFieldsOperationApply))
 		}
 	}
-}
 
-func TestChangedSpecReachesTheQueue(t *testing.T) {
-	g, name, quota := begin(t)
+	g.Expect(admin.Delete(t.Context(), queue)).To(gomega.Succeed())
+	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Eventually(admin.Events(t, quota, "QueueRecreated")).Should(gomega.HaveLen(1))
+
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards = []v1alpha1.CardSpec{{Name: "Ascend-910B", Quota: 2}}
 		q.Spec.Resources = &v1alpha1.Resources{CPU: quantity("8")}
@@ -88,15 +88,22 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "somebody", func(q *v1beta1.Queue) {
 		q.Annotations["example.com/cost-centre"] = "42"
 		q.Spec.Capability["example.com/fpga"] = *quantity("3")
+		q.Annotations[selectorKey] = `{}` // a CardQuota that does not choose only ever takes away
 		q.Spec.Type = "batch"
+	})
+	patch(t, builder.Queue(name).UID("").Obj(), "vc-controller-manager", func(q *v1beta1.Queue) {
+		q.Annotations["volcano.sh/closed-by-parent"] = "true"
 	})
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
+	g.Consistently(annotation(t, name, "volcano.sh/closed-by-parent")).Should(gomega.Equal("true"))
 	queue, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("cardquota.dev/created-by", name), "who made it stays written")
 	g.Expect(admin.Events(t, quota, "Adopted")()).To(gomega.BeEmpty(), "its own Queue is not taken over")
+	g.Expect(admin.Events(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty())
 	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("example.com/cost-centre", "42"))
+	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue(selectorKey, `{}`))
 	g.Expect(queue.Spec.Capability).To(gomega.HaveKey(gomega.BeEquivalentTo("example.com/fpga")))
 	g.Expect(queue.Spec.Type).To(gomega.Equal("batch"))
 }
@@ -171,13 +178,6 @@ func TestAWriteWarSlowsDown(t *testing.T) {
 	}
 }
 
-func TestDeletedQueueIsMadeAgain(t *testing.T) {
-	g, name, quota := begin(t)
-	g.Expect(admin.Delete(t.Context(), &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(gomega.Succeed())
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
-	g.Eventually(admin.Events(t, quota, "QueueRecreated")).Should(gomega.HaveLen(1))
-}
-
 func TestQueueWrittenByHandIsTakenOver(t *testing.T) {
 	t.Parallel()
 	g := need(t)
@@ -202,8 +202,7 @@ func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
 	t.Parallel()
 	g := need(t)
 	name := unique(t, "")
-	weight := int32(5)
-	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Weight = &weight })
+	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(5)) })
 	ready(t, quota)
 	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Spec.Weight = 3 })
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix(
@@ -219,17 +218,6 @@ func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
 	// Without a wish there is no conflict.
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Weight = nil })
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
-}
-
-func TestClosedByParentIsLeftToVolcano(t *testing.T) {
-	g, name, quota := begin(t)
-	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "vc-controller-manager", func(q *v1beta1.Queue) {
-		q.Annotations["volcano.sh/closed-by-parent"] = "true"
-	})
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 1 })
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":1}`))
-	g.Consistently(annotation(t, name, "volcano.sh/closed-by-parent")).Should(gomega.Equal("true"))
-	g.Expect(admin.Events(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty())
 }
 
 func TestTwoCardQuotasOfOneQueue(t *testing.T) {

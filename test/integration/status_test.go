@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -69,7 +68,7 @@ func TestStatusFollowsPods(t *testing.T) {
 		})),
 	))
 	g.Eventually(annotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(`{"NVIDIA-A1":3,"NVIDIA-A2":1}`))
-	g.Eventually(series(t, "cardquota_used_cards", name)).Should(gomega.Equal(map[string]float64{"NVIDIA-A1": 3, "NVIDIA-A2": 1}))
+	g.Eventually(series(t, "cardquota_used_cards", "card", name)).Should(gomega.Equal(map[string]float64{"NVIDIA-A1": 3, "NVIDIA-A2": 1}))
 
 	// A pod that ended gives its cards back, one that failed as well.
 	setPod(t, first, succeeded)
@@ -81,7 +80,7 @@ func TestStatusFollowsPods(t *testing.T) {
 	g.Eventually(statusOf(t, name)).Should(gomega.SatisfyAll(
 		gomega.HaveField("PendingSummary", "0"), gomega.HaveField("Blocked", gomega.BeEmpty())))
 	admin.Remove(t, quota)
-	g.Eventually(series(t, "cardquota_quota_cards", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
+	g.Eventually(series(t, "cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
 }
 
 func TestLoweredQuotaIsToldAndNothingElse(t *testing.T) {
@@ -118,23 +117,6 @@ func TestJobWithoutPodsIsShown(t *testing.T) {
 	g.Eventually(statusOf(t, name)).Should(gomega.SatisfyAll(
 		gomega.HaveField("PendingSummary", "16 NVIDIA-H200"),
 		gomega.HaveField("Blocked", gomega.ConsistOf(gomega.HaveField("Workload", "podgroup/lab/"+name)))))
-}
-
-func TestNewNodesAreShownAsPhysical(t *testing.T) {
-	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
-	ready(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = "NVIDIA-" + strings.ToUpper(name[:20]) }))
-	physical := func() (int64, error) {
-		status, err := statusOf(t, name)()
-		if err != nil || len(status.Cards) == 0 {
-			return -1, err
-		}
-		return status.Cards[0].Physical, nil
-	}
-	g.Eventually(physical).Should(gomega.BeZero())
-	newNode(t, name, "NVIDIA-"+strings.ToUpper(name[:20]))
-	g.Eventually(physical).Should(gomega.Equal(int64(8)))
 }
 
 // TestStatusIsWrittenAtMostOnceASecond changes pods all the time for several
@@ -214,9 +196,9 @@ func is(want string) func(resource.Quantity) bool {
 	return func(q resource.Quantity) bool { return q.Cmp(resource.MustParse(want)) == 0 }
 }
 
-// series reads the values of a metric by card for one queue, for use in
+// series reads the values of a metric of one queue, or of none, by a label, for use in
 // Eventually.
-func series(t *testing.T, metric, queue string) func() (map[string]float64, error) {
+func series(t *testing.T, metric, label, queue string) func() (map[string]float64, error) {
 	t.Helper()
 	return func() (map[string]float64, error) {
 		families, err := metrics.Gather()
@@ -227,7 +209,7 @@ func series(t *testing.T, metric, queue string) func() (map[string]float64, erro
 			}
 			for _, m := range family.GetMetric() {
 				if labelOf(m, "queue") == queue {
-					values[labelOf(m, "card")] = m.GetGauge().GetValue()
+					values[labelOf(m, label)] = m.GetGauge().GetValue()
 				}
 			}
 		}
