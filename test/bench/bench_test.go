@@ -27,13 +27,9 @@ func TestBothSchedulersFillTheCluster(t *testing.T) {
 			t.Fatalf("%s: %d runs, want 1", name, len(r.drains[name]))
 		}
 		wantWhole(t, name, program, r.drains[name][0])
-		if !strings.Contains(out.String(), "\nRun 1 of "+name+"\n  all 80 pods bound after ") || !strings.Contains(out.String(), "\n"+name+": all pods bound after ") {
-			t.Errorf("the report says nothing of %s", name)
-		}
+		check.Contains(t, "report", out.String(), "\nRun 1 of "+name+"\n  all 80 pods bound after ", "\n"+name+": all pods bound after ")
 	}
-	if !strings.Contains(out.String(), "times as long as "+stockName) {
-		t.Error("the report does not compare")
-	}
+	check.Contains(t, "report", out.String(), "times as long as "+stockName)
 }
 
 // wantWhole checks that a drain of 80 pods measured everything.
