@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,11 +50,11 @@ func higher(a, b int64) int64 {
 func (j *Judge) judgeNode(object string, state *podState, at time.Time) {
 	since := j.Since(at)
 	name := state.pod.Spec.NodeName
-	node := j.world.nodes[name]
-	if node == nil {
+	node, known := j.world.nodes[name]
+	if !known {
 		return
 	}
-	most := amountsOf(node.Status.Allocatable)
+	most := maps.Clone(node.allocatable)
 	for _, m := range j.history.since(since) {
 		for resource, amount := range m.allocatable[name] {
 			most[resource] = max(most[resource], amount)

@@ -99,7 +99,7 @@ func (j *Judge) isBusy(u *unit, units []*unit) bool {
 func (j *Judge) mayClear(u *unit, from []string) bool {
 	pod := u.pods[0]
 	for name, node := range j.world.nodes {
-		if pod.ask.Allows(j.world.inventory.On(name, pod.ask.Resource)) && j.world.takes(node, u) && j.canClear(name, node, pod, u.queue, from) {
+		if pod.ask.Allows(j.world.inventory.On(name, pod.ask.Resource)) && j.world.takes(node.Node, u) && j.canClear(name, node, pod, u.queue, from) {
 			return true
 		}
 	}
@@ -135,7 +135,7 @@ func (w *world) hasCPUMemory(u *unit) bool {
 
 // canClear reports whether a node has room for a pod without the pods on it that
 // may be taken for it, and none that stays keeps it away.
-func (j *Judge) canClear(name string, node *corev1.Node, pod *podState, queue string, from []string) bool {
+func (j *Judge) canClear(name string, node nodeState, pod *podState, queue string, from []string) bool {
 	used := amounts{}
 	for _, state := range j.world.pods {
 		if state.pod.Spec.NodeName != name || !rule.IsCharged(state.pod) || j.mayTake(state, queue, from) {
@@ -149,7 +149,7 @@ func (j *Judge) canClear(name string, node *corev1.Node, pod *podState, queue st
 		}
 		used[corev1.ResourcePods]++
 	}
-	free := amountsOf(node.Status.Allocatable)
+	free := node.allocatable
 	if limit, stated := free[corev1.ResourcePods]; stated && used[corev1.ResourcePods] >= limit {
 		return false
 	}

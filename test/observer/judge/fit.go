@@ -25,7 +25,7 @@ func (w *world) canEverFit(u *unit) bool {
 	}
 	limits := w.queues[u.queue].limits
 	if len(u.pods) == 0 {
-		for _, d := range w.announced(u) {
+		for _, d := range u.announced {
 			var sum int64
 			for _, card := range d.cards {
 				sum += limits.Cards[card]
@@ -71,7 +71,7 @@ func (w *world) slots(u *unit, claims []claim) int64 {
 		if !c.quota {
 			continue
 		}
-		for _, d := range w.demands(c.unit) {
+		for _, d := range c.unit.demands {
 			for _, card := range d.cards {
 				room[card] -= d.count
 			}
@@ -119,10 +119,10 @@ func (w *world) nodeSlots(u *unit, ending bool) rule.Quota {
 	kept := w.keptApart()
 	for name, node := range w.nodes {
 		card := w.inventory.On(name, pod.ask.Resource)
-		if !pod.ask.Allows(card) || !w.takes(node, u) || kept[name] || kept[""] {
+		if !pod.ask.Allows(card) || !w.takes(node.Node, u) || kept[name] || kept[""] {
 			continue
 		}
-		free := amountsOf(node.Status.Allocatable)
+		free := node.allocatable
 		slots := free[corev1.ResourcePods] - used[name][corev1.ResourcePods]
 		if _, stated := free[corev1.ResourcePods]; !stated {
 			slots = 1 << 40
@@ -213,7 +213,13 @@ func (w *world) mayTakeSlots(other, u *unit) int64 {
 }
 
 // sharesNode reports whether some node has a card for each of two pods.
-func (w *world) sharesNode(a, b *podState) bool {
+func (w *world) sharesNode(a, b *podState) (shares bool) {
+	kinds := [2]string{a.kind, b.kind}
+	shares, known := w.ofNodes.shares[kinds]
+	if known {
+		return shares
+	}
+	defer func() { w.ofNodes.shares[kinds] = shares }()
 	for name := range w.nodes {
 		if a.ask.Allows(w.inventory.On(name, a.ask.Resource)) && b.ask.Allows(w.inventory.On(name, b.ask.Resource)) {
 			return true

@@ -46,7 +46,7 @@ func (h *history) note(w *world, at time.Time) {
 		if sum.cards == nil {
 			sum.cards = rule.Quota{}
 		}
-		for _, d := range w.demands(u) {
+		for _, d := range u.demands {
 			for _, card := range d.cards {
 				sum.cards[card] += d.count
 			}
@@ -56,7 +56,7 @@ func (h *history) note(w *world, at time.Time) {
 		m.waiting[u.queue] = sum
 	}
 	for name, node := range w.nodes {
-		m.allocatable[name] = amountsOf(node.Status.Allocatable)
+		m.allocatable[name] = node.allocatable
 	}
 	for uid, state := range w.pods {
 		if _, known := h.placed[uid]; !known && state.pod.Spec.NodeName != "" {

@@ -64,7 +64,9 @@ type Judge struct {
 	sessions sessions
 	waits    map[types.UID]*waiting
 	history  history
-	found    []Violation
+	// loaded is when the last object was loaded that was not weighed yet.
+	loaded time.Time
+	found  []Violation
 }
 
 // New returns a judge of an empty cluster.
@@ -87,13 +89,22 @@ func New(options Options) *Judge {
 // Load takes an object as it was at the start: nothing happened to it yet.
 func (j *Judge) Load(object client.Object, at time.Time) {
 	j.world.take(object, false)
-	j.history.moments = nil // what is loaded was so all at once
-	j.history.note(j.world, at)
-	j.weigh(at)
+	j.loaded = at
+}
+
+// weighLoaded looks at what was loaded: it was so all at once.
+func (j *Judge) weighLoaded() {
+	if at := j.loaded; !at.IsZero() {
+		j.loaded = time.Time{}
+		j.history.moments = nil
+		j.history.note(j.world, at)
+		j.weigh(at)
+	}
 }
 
 // Take takes the next change.
 func (j *Judge) Take(object client.Object, deleted bool, at time.Time) {
+	j.weighLoaded()
 	before, evicted := "", ""
 	if state := j.world.pods[object.GetUID()]; state != nil {
 		before, evicted = state.pod.Spec.NodeName, evictedBy(state.pod)
@@ -128,6 +139,7 @@ func (j *Judge) Hear(r Reading) { j.sessions.add(r) }
 // Judge reports what should have happened by now, and returns what still has
 // time. Everything that was written before now must have been taken.
 func (j *Judge) Judge(now time.Time) (open []string) {
+	j.weighLoaded()
 	j.weigh(now) // reservations end without a change
 	return j.judgeProgress(now)
 }

@@ -129,7 +129,7 @@ func (w *world) announcementFits(u *unit, claims []claim) bool {
 	}
 	limits, asked := w.queues[u.queue].limits, int64(0)
 	taken := w.useBeside(u.queue, claims)
-	for _, d := range w.announced(u) {
+	for _, d := range u.announced {
 		taken.add(d)
 		asked += d.count
 		fits := func(card string) bool { return taken.cards[card] <= limits.Cards[card] }
@@ -147,7 +147,7 @@ func (w *world) useBeside(queue string, claims []claim) use {
 	sum.cards = maps.Clone(sum.cards)
 	for _, c := range claims {
 		if c.quota {
-			for _, d := range w.demands(c.unit) {
+			for _, d := range c.unit.demands {
 				sum.add(d)
 			}
 		}

@@ -2,7 +2,6 @@ package judge
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -23,6 +22,8 @@ type unit struct {
 	needs int
 	// placed is how many pods of the group have a node or have succeeded.
 	placed int
+	// announced is what the group says of itself, demands what the unit may take of its queue.
+	announced, demands []demand
 	// complex is why the unit is out of scope, "" when it is judged.
 	complex string
 }
@@ -35,14 +36,17 @@ func (u *unit) object() string {
 	return "podgroup/" + u.group.Namespace + "/" + u.group.Name
 }
 
-// units are all that waits, in a stable order.
+// units are all that waits, in a stable order; the caller must not change them.
 func (w *world) units() []*unit {
+	if w.sums.units != nil {
+		return w.sums.units
+	}
 	of := map[types.NamespacedName][]*podState{}
 	for _, state := range w.pods {
 		key := groupOf(state.pod)
 		of[key] = append(of[key], state)
 	}
-	var units []*unit
+	units := []*unit{}
 	for key, group := range w.groups {
 		if u := w.unitOf(group, of[key]); u != nil {
 			units = append(units, u)
@@ -51,6 +55,7 @@ func (w *world) units() []*unit {
 	slices.SortFunc(units, func(a, b *unit) int {
 		return cmp.Or(strings.Compare(a.group.Namespace, b.group.Namespace), strings.Compare(a.group.Name, b.group.Name))
 	})
+	w.sums.units = units
 	return units
 }
 
@@ -81,6 +86,8 @@ func (w *world) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 	u.needs = max(1, int(group.Spec.MinMember)-u.placed)
 	slices.SortFunc(u.pods, func(a, b *podState) int { return strings.Compare(a.pod.Name, b.pod.Name) })
 	u.complex = cmp.Or(u.complex, u.unusual())
+	u.announced = w.announced(group)
+	u.demands = u.mayDemand()
 	return u
 }
 
@@ -99,16 +106,11 @@ func (u *unit) unusual() string {
 		if why := special(state.pod); why != "" {
 			return why
 		}
-		if kindOf(state) != kindOf(u.pods[0]) {
+		if state.kind != u.pods[0].kind {
 			return "has pods that ask for different things"
 		}
 	}
 	return ""
-}
-
-// kindOf tells pods apart that ask for different things.
-func kindOf(state *podState) string {
-	return fmt.Sprint(state.ask.Cards, state.ask.Refusal, state.requests, state.pod.Spec.NodeSelector, state.pod.Spec.Tolerations)
 }
 
 // special says what of a pod this package does not judge, "" when it is plain.
@@ -149,10 +151,9 @@ type demand struct {
 	milliCPU, memory int64
 }
 
-// demands are what a unit may take of its queue: all its waiting pods, or what it
+// mayDemand returns what a unit may take of its queue: all its waiting pods, or what it
 // announces, whichever is more.
-func (w *world) demands(u *unit) []demand {
-	all := w.announced(u)
+func (u *unit) mayDemand() []demand {
 	ofPods := demand{}
 	for _, state := range u.pods {
 		ofPods.cards, ofPods.count = mergeCards(ofPods.cards, state.ask.Cards), ofPods.count+state.ask.Count
@@ -160,8 +161,7 @@ func (w *world) demands(u *unit) []demand {
 		ofPods.memory += state.ask.Memory
 	}
 	if len(u.pods) == 0 || u.group.Status.Phase == v1beta1.PodGroupPending || u.group.Status.Phase == "" {
-		all = append(all, ofPods)
-		return all
+		return append(slices.Clone(u.announced), ofPods)
 	}
 	return []demand{ofPods}
 }
@@ -175,17 +175,27 @@ func mergeCards(a, b []string) []string {
 	return a
 }
 
+// cardsOf lists the names that nodes give to a resource.
+func (w *world) cardsOf(resource corev1.ResourceName) []string {
+	cards, known := w.ofNodes.cards[resource]
+	if !known {
+		cards = w.inventory.Cards(resource)
+		w.ofNodes.cards[resource] = cards
+	}
+	return cards
+}
+
 // announced is what a PodGroup says of itself: its card.request, and its
 // minResources, which both count in full here.
-func (w *world) announced(u *unit) []demand {
+func (w *world) announced(group *v1beta1.PodGroup) []demand {
 	var all []demand
-	totals, err := rule.ParseTotals(u.group.Annotations[v1alpha1.AnnotationCardRequest])
+	totals, err := rule.ParseTotals(group.Annotations[v1alpha1.AnnotationCardRequest])
 	if err == nil {
 		for _, total := range totals {
 			all = append(all, demand{cards: total.Cards, count: total.Count})
 		}
 	}
-	minimum := u.group.Spec.MinResources
+	minimum := group.Spec.MinResources
 	if minimum == nil {
 		return all
 	}
@@ -193,7 +203,7 @@ func (w *world) announced(u *unit) []demand {
 	if len(totals) == 0 {
 		for name, quantity := range *minimum {
 			if w.inventory.IsCard(name) {
-				all = append(all, demand{cards: w.inventory.Cards(name), count: quantity.Value()})
+				all = append(all, demand{cards: w.cardsOf(name), count: quantity.Value()})
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"fmt"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,8 @@ type podState struct {
 	pod      *corev1.Pod
 	ask      rule.Ask
 	requests amounts
+	// kind is the same for pods that ask for the same.
+	kind string
 	// charge is what the pod holds, ending what it holds while it is deleted.
 	charge, ending *rule.Charge
 }
@@ -42,24 +45,44 @@ type queueState struct {
 	selector rule.Selector
 }
 
+// nodeState is a node and what it has.
+type nodeState struct {
+	*corev1.Node
+	allocatable amounts
+}
+
 // world is the cluster as it was after some change.
 type world struct {
 	options    Options
 	pods       map[types.UID]*podState
 	groups     map[types.NamespacedName]*v1beta1.PodGroup
 	queues     map[string]*queueState
-	nodes      map[string]*corev1.Node
+	nodes      map[string]nodeState
 	namespaces map[string]map[string]string
 	inventory  *rule.Inventory
-	// sums are what was added up since the last change.
-	sums sums
+	// sums are what was added up since the last change, ofNodes since nodes changed.
+	sums    sums
+	ofNodes ofNodes
 }
 
+// sums are computed when they are asked for first.
 type sums struct {
+	units  []*unit
 	use    map[string]use
 	used   map[bool]map[string]amounts
 	kept   map[string]bool
 	starts map[types.UID]bool
+}
+
+type ofNodes struct {
+	// shares says of the kinds of two pods whether a node has a card for each.
+	shares map[[2]string]bool
+	// cards are the names that nodes give to a resource.
+	cards map[corev1.ResourceName][]string
+}
+
+func newOfNodes() ofNodes {
+	return ofNodes{shares: map[[2]string]bool{}, cards: map[corev1.ResourceName][]string{}}
 }
 
 func newSums() sums {
@@ -70,8 +93,8 @@ func newWorld(options Options) *world {
 	return &world{
 		options: options,
 		pods:    map[types.UID]*podState{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
-		queues: map[string]*queueState{}, nodes: map[string]*corev1.Node{},
-		namespaces: map[string]map[string]string{}, inventory: rule.NewInventory(), sums: newSums(),
+		queues: map[string]*queueState{}, nodes: map[string]nodeState{},
+		namespaces: map[string]map[string]string{}, inventory: rule.NewInventory(), sums: newSums(), ofNodes: newOfNodes(),
 	}
 }
 
@@ -136,18 +159,19 @@ func (w *world) takePod(pod *corev1.Pod, deleted bool) bool {
 
 // takeNode ignores what says only that the node is alive.
 func (w *world) takeNode(node *corev1.Node, deleted bool) bool {
-	before := w.nodes[node.Name]
+	before, known := w.nodes[node.Name]
 	if deleted {
 		delete(w.nodes, node.Name)
 		w.inventory.Remove(node.Name)
 	} else {
-		w.nodes[node.Name] = node
-		if before != nil && isReady(before) == isReady(node) && reflect.DeepEqual(before.Spec, node.Spec) &&
+		w.nodes[node.Name] = nodeState{node, amountsOf(node.Status.Allocatable)}
+		if known && isReady(before.Node) == isReady(node) && reflect.DeepEqual(before.Spec, node.Spec) &&
 			reflect.DeepEqual(before.Labels, node.Labels) && reflect.DeepEqual(before.Status.Allocatable, node.Status.Allocatable) {
 			return false
 		}
 		w.inventory.Set(node.Name, rule.ReadNode(node))
 	}
+	w.ofNodes = newOfNodes()
 	for _, state := range w.pods {
 		w.recount(state)
 	}
@@ -170,6 +194,7 @@ func (w *world) recount(state *podState) {
 		last = state.ending
 	}
 	state.ask = rule.AskOf(state.pod, w.inventory)
+	state.kind = fmt.Sprint(state.ask.Cards, state.ask.Refusal, state.requests, state.pod.Spec.NodeSelector, state.pod.Spec.Tolerations)
 	group := w.groups[groupOf(state.pod)]
 	state.charge, state.ending = nil, nil
 	if charge, holds := rule.ChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); holds {
