@@ -90,12 +90,9 @@ func TestQueueInUseIsDrainedFirst(t *testing.T) {
 	g.Eventually(summary(t, name)).Should(gomega.Equal("4/8 NVIDIA-H200"))
 
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(func(g gomega.Gomega) {
-		queue, err := queueOf(t, name)()
-		g.Expect(err).NotTo(gomega.HaveOccurred())
-		g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("volcano.sh/card.quota", "{}"))
-		g.Expect(queue.Spec.Capability).To(gomega.BeEmpty())
-	}).Should(gomega.Succeed())
+	g.Eventually(queueOf(t, name)).Should(gomega.SatisfyAll(
+		gomega.HaveField("Annotations", gomega.HaveKeyWithValue("volcano.sh/card.quota", "{}")),
+		gomega.HaveField("Spec.Capability", gomega.BeEmpty())))
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.And(gomega.HavePrefix("False/Draining"),
 		gomega.ContainSubstring("its 2 unfinished pods and PodGroups")))
 	g.Expect(summary(t, name)()).To(gomega.Equal("4/0 NVIDIA-H200"))
@@ -128,11 +125,7 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 }
 
 func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
-	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
-	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
-	ready(t, quota)
+	g, name, quota := begin(t, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
 	patch(t, builder.Queue(name).UID("").Obj(), "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
 	before, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -206,8 +199,5 @@ func TestUnrelatedQueuesAreNeverTouched(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	pod := newPod(queue.Name, queue.Name, "", 1)
 	admin.Make(t, pod)
-	g.Consistently(func() (string, error) {
-		after, err := queueOf(t, queue.Name)()
-		return after.ResourceVersion, err
-	}).Should(gomega.Equal(before.ResourceVersion))
+	g.Consistently(queueOf(t, queue.Name)).Should(gomega.HaveField("ResourceVersion", before.ResourceVersion))
 }

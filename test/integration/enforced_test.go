@@ -24,10 +24,7 @@ func both(t *testing.T, name string, want types.GomegaMatcher) {
 
 // TestEnforcedWithoutAPolicy: nothing is known, and that makes nobody unready.
 func TestEnforcedWithoutAPolicy(t *testing.T) {
-	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
-	ready(t, newQuota(name, nil))
+	g, name, _ := begin(t)
 	g.Eventually(condition(t, name, "Enforced")).Should(gomega.HavePrefix("Unknown/NoPolicy: "))
 	g.Consistently(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready: "))
 	g.Expect(series(t, "cardquota_enforced", "reason", "")()).To(gomega.BeEmpty())
@@ -50,11 +47,8 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	both(t, name, gomega.HavePrefix("True/Enforced: "+ourScheduler+" (v0.4.0) enforces"))
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 	g.Eventually(policyCondition(t, "Ready")).Should(gomega.HavePrefix("True/Ready"))
-	g.Eventually(func() (*v1alpha1.SchedulerStatus, error) {
-		policy := &v1alpha1.ServiceTypePolicy{}
-		err := admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)
-		return policy.Status.Scheduler, err
-	}).Should(gomega.Equal(&v1alpha1.SchedulerStatus{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: s.report.ConfigHash}))
+	g.Eventually(policyStatus(t)).Should(gomega.HaveField("Scheduler",
+		&v1alpha1.SchedulerStatus{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: s.report.ConfigHash}))
 	enforced := series(t, "cardquota_enforced", "reason", "")
 	g.Expect(enforced()).To(gomega.Equal(map[string]float64{"Enforced": 1}))
 

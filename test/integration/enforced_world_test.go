@@ -48,13 +48,13 @@ func inForce(t *testing.T) *scheduler {
 	}
 	admin.Make(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}})
 	g.Eventually(policyCondition(t, v1alpha1.ConditionConfigSynced)).Should(gomega.HavePrefix("True/"))
-	policy := &v1alpha1.ServiceTypePolicy{}
-	g.Expect(admin.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)).To(gomega.Succeed())
-	g.Expect(policy.Status.ConfigHash).NotTo(gomega.BeEmpty())
+	status, err := policyStatus(t)()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(status.ConfigHash).NotTo(gomega.BeEmpty())
 	t.Cleanup(func() {
 		admin.Remove(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: heartbeat.LeaseName}})
 	})
-	return &scheduler{t: t, report: heartbeat.Report{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: policy.Status.ConfigHash}}
+	return &scheduler{t: t, report: heartbeat.Report{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: status.ConfigHash}}
 }
 
 // enforcing is a cluster in which everything is proven: our scheduler's
@@ -64,9 +64,7 @@ func enforcing(t *testing.T, name string) *scheduler {
 	s := inForce(t)
 	s.keepBeating()
 	ready(t, newQuota(name, nil))
-	g := need(t)
-	g.Eventually(condition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced: " + ourScheduler))
-	g.Eventually(policyCondition(t, "Enforced")).Should(gomega.HavePrefix("True/Enforced: " + ourScheduler))
+	both(t, name, gomega.HavePrefix("True/Enforced: "+ourScheduler))
 	return s
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,19 +83,15 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 
 const selectorKey, quotaKey = "volcano.sh/namespace-selector", "volcano.sh/card.quota"
 
-// chooses makes a CardQuota whose queue is for a team.
-func chooses(name, team string) *v1alpha1.CardQuota {
-	return newQuota(name, func(q *v1alpha1.CardQuota) {
+// choosing has a CardQuota's queue be for a team.
+func choosing(team string) func(*v1alpha1.CardQuota) {
+	return func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
-	})
+	}
 }
 
 func TestTheSelectorReachesTheQueueAndLeavesIt(t *testing.T) {
-	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
-	quota := chooses(name, "chat")
-	ready(t, quota)
+	g, name, quota := begin(t, choosing("chat"))
 	g.Expect(annotation(t, name, selectorKey)()).To(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
 
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) {
@@ -133,7 +130,7 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 		}, "argocd wrote spec.reclaimable, volcano.sh/service.type"},
 	}) {
 		g, name := scene.Expect(t), unique(t, "")
-		ready(t, chooses(name, "chat"))
+		ready(t, newQuota(name, choosing("chat")))
 		before, err := queueOf(t, name)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		tc.write(t, name)
@@ -145,11 +142,7 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 
 // What the schema cannot refuse, the status does, and the queue is not opened.
 func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
-	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
-	quota := chooses(name, "chat")
-	ready(t, quota)
+	g, name, quota := begin(t, choosing("chat"))
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "no label value!"}
 		q.Spec.Cards[0].Quota = 9
@@ -167,7 +160,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 
 	fresh := unique(t, "-new")
-	admin.Make(t, chooses(fresh, "no label value!"))
+	admin.Make(t, newQuota(fresh, choosing("no label value!")))
 	g.Eventually(condition(t, fresh, "QueueSynced")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
 	_, err := queueOf(t, fresh)()
 	g.Expect(client.IgnoreNotFound(err)).To(gomega.Succeed())
@@ -199,17 +192,13 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	warns, allows := of("-a", 6, v1alpha1.OverAllocationWarn), of("-b", 2, v1alpha1.OverAllocationAllow)
 	satisfied := func(suffix string) func() (string, error) { return condition(t, name+suffix, "InventorySatisfied") }
 	ready(t, allows)
-	physical := func() (int64, error) {
-		status, err := statusOf(t, allows.Name)()
-		if err != nil || len(status.Cards) == 0 {
-			return -1, err
-		}
-		return status.Cards[0].Physical, nil
+	physical := func(count int64) types.GomegaMatcher {
+		return gomega.HaveField("Cards", gomega.ConsistOf(gomega.HaveField("Physical", count)))
 	}
-	g.Eventually(physical).Should(gomega.BeZero())
+	g.Eventually(statusOf(t, allows.Name)).Should(physical(0))
 	newNode(t, name, model)
 	setReady(t, name, corev1.ConditionTrue)
-	g.Eventually(physical).Should(gomega.Equal(int64(8)))
+	g.Eventually(statusOf(t, allows.Name)).Should(physical(8))
 	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 	ready(t, warns)
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))

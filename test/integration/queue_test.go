@@ -25,22 +25,22 @@ func ready(t *testing.T, quota *v1alpha1.CardQuota) {
 	g.Eventually(condition(t, quota.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 }
 
-// begin begins a test beside others of a CardQuota of its own, which is ready.
-func begin(t *testing.T) (g *gomega.WithT, name string, quota *v1alpha1.CardQuota) {
+// begin begins a test beside others of a CardQuota of its own, changed or not, which is
+// ready.
+func begin(t *testing.T, changes ...func(*v1alpha1.CardQuota)) (g *gomega.WithT, name string, quota *v1alpha1.CardQuota) {
 	t.Helper()
 	t.Parallel()
 	name = unique(t, "")
 	quota = newQuota(name, nil)
+	for _, change := range changes {
+		change(quota)
+	}
 	ready(t, quota)
 	return need(t), name, quota
 }
 
 func TestQueueIsMadeFromCardQuota(t *testing.T) {
-	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
-	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(7)) })
-	ready(t, quota)
+	g, name, quota := begin(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(7)) })
 	queue, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(queue.Annotations).To(gomega.Equal(map[string]string{
@@ -133,12 +133,8 @@ func TestHandEditIsPutBackAndTheEditorNamed(t *testing.T) {
 // back at once, after a second, and the next time after two more; internal/queue
 // tests with a clock how the pauses grow.
 func TestAWriteWarSlowsDown(t *testing.T) {
-	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
 	const model = "NVIDIA-WAR" // of this test alone: other tests change what there is of a model
-	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
-	ready(t, quota)
+	g, name, quota := begin(t, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
 	statuses := count(t, &v1alpha1.CardQuotaList{}, name)
 	const ours, theirs = `{"` + model + `":8}`, `{"` + model + `":800}`
 	rival := func() {
@@ -164,10 +160,7 @@ func TestAWriteWarSlowsDown(t *testing.T) {
 	g.Expect(time.Since(last)).To(gomega.BeNumerically("<", pause))
 	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Spec.Priority = 1 })
 	edited := time.Now()
-	g.Eventually(func() (int32, error) {
-		queue, err := queueOf(t, name)()
-		return queue.Spec.Priority, err
-	}).Should(gomega.Equal(int32(20000)))
+	g.Eventually(queueOf(t, name)).Should(gomega.HaveField("Spec.Priority", int32(20000)))
 	t.Logf("an edit is put back after %s", time.Since(edited).Round(time.Millisecond))
 	var list corev1.EventList
 	g.Expect(admin.List(t.Context(), &list)).To(gomega.Succeed())
@@ -199,18 +192,11 @@ func TestQueueWrittenByHandIsTakenOver(t *testing.T) {
 }
 
 func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
-	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
-	quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(5)) })
-	ready(t, quota)
+	g, name, quota := begin(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(5)) })
 	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Spec.Weight = 3 })
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix(
 		"True/WeightConflict: queue " + name + " carries this quota, but spec.weight is managed by kubectl-edit and was left alone instead of becoming 5"))
-	g.Consistently(func() (int32, error) {
-		queue, err := queueOf(t, name)()
-		return queue.Spec.Weight, err
-	}).Should(gomega.Equal(int32(3)))
+	g.Consistently(queueOf(t, name)).Should(gomega.HaveField("Spec.Weight", int32(3)))
 	g.Eventually(admin.Events(t, quota, "WeightConflict")).Should(gomega.HaveLen(1))
 	// The rest is still kept.
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 2 })
@@ -241,9 +227,7 @@ func TestTwoCardQuotasOfOneQueue(t *testing.T) {
 	admin.Remove(t, first)
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":99}`))
 	g.Eventually(condition(t, second.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
-	after, err := queueOf(t, name)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(after.UID).To(gomega.Equal(before.UID), "the queue was handed over, not made again")
+	g.Expect(queueOf(t, name)()).To(gomega.HaveField("UID", before.UID), "the queue was handed over, not made again")
 }
 
 func TestQueueStateIsShown(t *testing.T) {
@@ -256,7 +240,5 @@ func TestQueueStateIsShown(t *testing.T) {
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 	setState(t, name, v1beta1.QueueStateClosed)
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/QueueNotOpen: queue " + name + " is Closed"))
-	status, err := statusOf(t, name)()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(status.Queue).To(gomega.Equal(&v1alpha1.QueueStatus{Name: name, State: "Closed"}))
+	g.Expect(statusOf(t, name)()).To(gomega.HaveField("Queue", &v1alpha1.QueueStatus{Name: name, State: "Closed"}))
 }
