@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -63,9 +62,7 @@ func (h *heardWarnings) during(request func() error) (string, error) {
 func newGate(t *testing.T) *gate {
 	t.Helper()
 	g := scene.Expect(t)
-	root, err := cluster.ModuleRoot()
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	c, err := cluster.Start(t.Context(), cluster.Options{Fleet: filepath.Join(root, "test", "cluster", "fleets", "mixed.yaml")})
+	c, err := cluster.Start(t.Context(), cluster.Options{Fleet: "../cluster/fleets/mixed.yaml"})
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
 	}
