@@ -17,7 +17,7 @@ func explained(t *testing.T) map[string]bool {
 		t.Fatal("docs/metrics.md has no example alerts")
 	}
 	names := map[string]bool{}
-	for _, quoted := range regexp.MustCompile("`(cardquota_[a-z_]+)`").FindAllStringSubmatch(text, -1) {
+	for _, quoted := range regexp.MustCompile("`(cardquota_[a-z0-9_]+)`").FindAllStringSubmatch(text, -1) {
 		names[quoted[1]] = true
 	}
 	return names

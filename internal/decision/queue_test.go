@@ -88,6 +88,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 		"being deleted":                      {tenant(`{"H200":8}`, leaving), "", limits(cpu, memory, some), notOpen("Queue <q> is being deleted")},
 		"closed and being deleted":           {tenant(`{}`, in("Closed"), leaving), "", limits(cpu, memory), notOpen("Queue <q> is being deleted")},
 		"no state and being deleted":         {tenant(`{}`, in(""), leaving), "", limits(cpu, memory), notOpen("Queue <q> is being deleted")},
+		"root being deleted, queues ignored": {tenant(`{}`, called("root"), leaving), Ignore, anyCard, notOpen("Queue <root> is being deleted")},
 		"root being deleted":                 {tenant(`{}`, called("root"), leaving), Enforce, limits(endless, endless), notOpen("Queue <root> is being deleted")},
 
 		// its quota

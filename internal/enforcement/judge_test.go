@@ -193,4 +193,8 @@ func TestOfQueue(t *testing.T) {
 	all := Judge(f)
 	check.That(t, strings.Contains(all.Message, "2 pods hold 3 NVIDIA-H200"), "for all queues together: %s", all.Message)
 	check.That(t, len(f.Bypass) == 2 && len(f.Heartbeat.SecondScheduler) == 2, "the facts themselves were changed")
+	f.Bypass, f.Heartbeat.SecondScheduler = nil, []string{"lab/c"}
+	got := Judge(f.Of("other"))
+	check.That(t, got.Reason == "SecondScheduler" && strings.Contains(got.Message, "lab/c"),
+		"a pod that somebody bound: %s/%s: %s", got.Status, got.Reason, got.Message)
 }

@@ -101,6 +101,17 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	both(t, name, gomega.And(gomega.HavePrefix("False/SecondScheduler"), gomega.ContainSubstring(stockScheduler)))
 	admin.Remove(t, pod)
 	both(t, name, gomega.HavePrefix("True/Enforced"))
+
+	// Ours reports that it works by another text, and that somebody else binds its pods.
+	right := s.report.ConfigHash
+	s.says(func(r *heartbeat.Report) { r.ConfigHash, r.ConfigProblem = "another", "unknown action fly" })
+	both(t, name, gomega.And(gomega.HavePrefix("False/ConfigNotLoaded"), gomega.ContainSubstring("unknown action fly")))
+	s.says(func(r *heartbeat.Report) {
+		r.ConfigHash, r.ConfigProblem, r.SecondScheduler = right, "", []string{"lab/a", "lab/b"}
+	})
+	both(t, name, gomega.And(gomega.HavePrefix("False/SecondScheduler"), gomega.ContainSubstring("pods lab/a, lab/b")))
+	s.says(func(r *heartbeat.Report) { r.SecondScheduler = nil })
+	both(t, name, gomega.HavePrefix("True/Enforced"))
 }
 
 // TestCardsHeldPastTheScheduler: what the API server keeps of a binding and of a

@@ -130,7 +130,7 @@ func TestHandEditIsPutBackAndTheEditorNamed(t *testing.T) {
 }
 
 // TestAWriteWarSlowsDown lets a rival write another quota again and again. It is put
-// back at once, after a second, and the next time after two more; internal/queue
+// back at once, after a second, after two more, and the next time after four; internal/queue
 // tests with a clock how the pauses grow.
 func TestAWriteWarSlowsDown(t *testing.T) {
 	const model = "NVIDIA-WAR" // of this test alone: other tests change what there is of a model
@@ -141,19 +141,19 @@ func TestAWriteWarSlowsDown(t *testing.T) {
 		patch(t, builder.Queue(name).UID("").Obj(), "rival", func(q *v1beta1.Queue) { q.Annotations[quotaKey] = theirs })
 	}
 	began := time.Now()
-	for range 2 {
+	for range 3 {
 		rival()
 		g.Eventually(annotation(t, name, quotaKey)).Should(gomega.Equal(ours))
 	}
 	last := time.Now()
 	rival()
-	g.Expect(last.Sub(began)).To(gomega.BeNumerically(">=", 900*time.Millisecond))
+	g.Expect(last.Sub(began)).To(gomega.BeNumerically(">=", 2900*time.Millisecond))
 	g.Eventually(admin.Events(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1), "it is told once")
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.ContainSubstring("so the next change of the same writer stands for up to 2s"))
+	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.ContainSubstring("so the next change of the same writer stands for up to 4s"))
 	g.Expect(statuses()).To(gomega.BeNumerically("<=", mostWrites(began)))
 	// Neither a change of the spec nor somebody else's edit waits for the war: both
-	// stand before the two seconds are over.
-	const pause = 2 * time.Second
+	// stand before the four seconds are over.
+	const pause = 4 * time.Second
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"` + model + `":9}`))
 	t.Logf("a change of the spec stands %s after the last put-back", time.Since(last).Round(time.Millisecond))

@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	described = regexp.MustCompile(`fqName: "(cardquota_[a-z_]+)"`)
-	quoted    = regexp.MustCompile("`(cardquota_[a-z_]+)`")
+	described = regexp.MustCompile(`fqName: "(cardquota_[a-z0-9_]+)"`)
+	quoted    = regexp.MustCompile("`(cardquota_[a-z0-9_]+)`")
 )
 
 // Registered returns the names of this project's metrics in a registry. Unlike a scrape it has
