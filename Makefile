@@ -23,7 +23,7 @@ help: ## Show this list
 # The build reports how far it is itself.
 .PHONY: demo-duration
 demo-duration:
-	@echo "demo: builds Kubernetes, Volcano and Cardquota (about six minutes on two cores the first time, seconds afterwards), then plays for half a minute"
+	@echo "demo: builds Kubernetes, Volcano and Cardquota (six to twelve minutes on two cores the first time, seconds afterwards), then plays for half a minute"
 
 .PHONY: demo
 demo: demo-duration controlplane build ## Run the tour on a local cluster (KEEP=1 leaves it running)

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -25,21 +24,8 @@ func (s *scene) watched(minutes int, change func(minute int)) []judge.Violation 
 	j.Load(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, clock)
 	for minute := range minutes {
 		change(minute)
-		var objects []client.Object
-		for _, n := range s.Nodes {
-			objects = append(objects, n)
-		}
-		for _, q := range s.Queues {
-			objects = append(objects, q)
-		}
-		for _, g := range s.Groups {
-			objects = append(objects, g)
-		}
-		for _, p := range s.Pods {
-			objects = append(objects, p)
-		}
-		for _, object := range objects {
-			j.Take(object.DeepCopyObject().(client.Object), false, clock)
+		for _, object := range s.Objects() {
+			j.Take(object, false, clock)
 		}
 		s.Cache = nil // nobody binds what a session places
 		s.run()

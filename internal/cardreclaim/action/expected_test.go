@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
@@ -24,21 +23,9 @@ import (
 func (w *world) watched(sessions int, by string, plugins []string, play func()) []judge.Violation {
 	clock := w.Now
 	j := judge.New(judge.Options{ReclaimFrom: map[string][]string{"inference": {"training"}}})
-	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}}
-	for _, n := range w.Nodes {
-		objects = append(objects, n)
-	}
-	for _, q := range w.Queues {
-		objects = append(objects, q)
-	}
-	for _, g := range w.Groups {
-		objects = append(objects, g)
-	}
-	for _, p := range w.Pods {
-		objects = append(objects, p)
-	}
-	for _, object := range objects {
-		j.Load(object.DeepCopyObject().(client.Object), clock)
+	j.Load(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, clock)
+	for _, object := range w.Objects() {
+		j.Load(object, clock)
 	}
 	shown := map[string]bool{}
 	for session := range sessions {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -65,6 +66,19 @@ func New(text string, changes ...func(*corev1.Pod)) *Cluster {
 // PodsOf makes the pods of a text that the cluster does not know.
 func (c *Cluster) PodsOf(text string, changes ...func(*corev1.Pod)) []*corev1.Pod {
 	return (&Cluster{ID: c.ID, Now: c.Now}).Add(text, changes...).Pods
+}
+
+// Objects returns copies of the nodes, queues, PodGroups and pods, in this order.
+func (c *Cluster) Objects() []client.Object {
+	return slices.Concat(copies(c.Nodes), copies(c.Queues), copies(c.Groups), copies(c.Pods))
+}
+
+func copies[Object client.Object](objects []Object) []client.Object {
+	copied := make([]client.Object, len(objects))
+	for i, object := range objects {
+		copied[i] = object.DeepCopyObject().(client.Object)
+	}
+	return copied
 }
 
 func (c *Cluster) uid(name string) types.UID { return types.UID(fmt.Sprintf("w%d-%s", c.ID, name)) }

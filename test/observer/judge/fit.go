@@ -140,7 +140,7 @@ func (w *world) nodeSlots(u *unit, ending bool) rule.Quota {
 // takes reports whether a node takes the plain pods of a unit, room aside.
 func (w *world) takes(node *corev1.Node, u *unit) bool {
 	pod := u.pods[0].pod
-	if node.Spec.Unschedulable || !isReady(node) || node.DeletionTimestamp != nil || !w.inNodeGroup(node, u.queue) {
+	if node.Spec.Unschedulable || !rule.IsReady(node) || node.DeletionTimestamp != nil || !w.inNodeGroup(node, u.queue) {
 		return false
 	}
 	for key, value := range pod.Spec.NodeSelector {
@@ -212,14 +212,19 @@ func (w *world) mayTakeSlots(other, u *unit) int64 {
 	return sum
 }
 
-// sharesNode reports whether some node has a card for each of two pods.
-func (w *world) sharesNode(a, b *podState) (shares bool) {
+// sharesNode reports whether some node has a card for each of two pods. The answer
+// is remembered as long as the nodes stay as they are.
+func (w *world) sharesNode(a, b *podState) bool {
 	kinds := [2]string{a.kind, b.kind}
 	shares, known := w.ofNodes.shares[kinds]
-	if known {
-		return shares
+	if !known {
+		shares = w.findSharedNode(a, b)
+		w.ofNodes.shares[kinds] = shares
 	}
-	defer func() { w.ofNodes.shares[kinds] = shares }()
+	return shares
+}
+
+func (w *world) findSharedNode(a, b *podState) bool {
 	for name := range w.nodes {
 		if a.ask.Allows(w.inventory.On(name, a.ask.Resource)) && b.ask.Allows(w.inventory.On(name, b.ask.Resource)) {
 			return true

@@ -165,7 +165,7 @@ func (w *world) takeNode(node *corev1.Node, deleted bool) bool {
 		w.inventory.Remove(node.Name)
 	} else {
 		w.nodes[node.Name] = nodeState{node, amountsOf(node.Status.Allocatable)}
-		if known && isReady(before.Node) == isReady(node) && reflect.DeepEqual(before.Spec, node.Spec) &&
+		if known && rule.IsReady(before.Node) == rule.IsReady(node) && reflect.DeepEqual(before.Spec, node.Spec) &&
 			reflect.DeepEqual(before.Labels, node.Labels) && reflect.DeepEqual(before.Status.Allocatable, node.Status.Allocatable) {
 			return false
 		}
@@ -176,15 +176,6 @@ func (w *world) takeNode(node *corev1.Node, deleted bool) bool {
 		w.recount(state)
 	}
 	return true
-}
-
-func isReady(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return true // as tests without a kubelet make them
 }
 
 // recount reads anew what a pod asks for and holds.
