@@ -78,6 +78,7 @@ type needs struct {
 	Claims      []corev1.PodResourceClaim
 	Volumes     []corev1.Volume
 	Ports       []string
+	Zone, NUMA  string // of Volcano's plugins tdm and numaaware
 	// Own tells pods apart whose neighbours matter.
 	Own string
 }
@@ -97,7 +98,10 @@ func needsOf(job *api.JobInfo, task *api.TaskInfo) string {
 	n := needs{
 		Resources: task.InitResreq.String(), Card: task.Pod.Annotations[v1alpha1.AnnotationCardName],
 		Selector: spec.NodeSelector, Affinity: spec.Affinity, Tolerations: spec.Tolerations,
-		Spread: spec.TopologySpreadConstraints, Claims: spec.ResourceClaims, Ports: decision.HostPorts(spec),
+		Spread: spec.TopologySpreadConstraints, Claims: spec.ResourceClaims, Ports: decision.HostPorts(spec), Zone: task.RevocableZone,
+	}
+	if task.NumaInfo != nil {
+		n.NUMA = task.NumaInfo.Policy
 	}
 	for _, volume := range spec.Volumes {
 		if volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil {
@@ -117,7 +121,8 @@ func needsOf(job *api.JobInfo, task *api.TaskInfo) string {
 // nodesOf lists the nodes that a claim's pods could run on if there were room,
 // in the order in which their card is preferred, then those most in use.
 func (w *wave) nodesOf(c *claim) []int {
-	fitting, known := w.fitting[c.needs]
+	key := w.kindOf(c)
+	fitting, known := w.fitting[key]
 	if !known {
 		task := c.tasks[0]
 		w.spend(effortOfPredicate * len(w.list))
@@ -128,12 +133,12 @@ func (w *wave) nodesOf(c *claim) []int {
 			if _, ok := w.tide.CardOn(task, node.Name); !ok {
 				continue
 			}
-			if err := w.ssn.PredicateForPreemptAction(task, node); err == nil {
+			if err := w.ssn.PredicateForPreemptAction(task, node); err == nil && !w.keptOff(c, node) {
 				fitting = append(fitting, i)
 			}
 		}
 		w.prefer(task, c.ask, fitting)
-		w.fitting[c.needs] = fitting
+		w.fitting[key] = fitting
 	}
 	if len(c.excluded) == 0 {
 		return fitting

@@ -86,13 +86,23 @@ func twoNodeGroups(text string) *world {
 }
 
 // nodesThatRefuse have training that may be taken, and a pod that stays and keeps
-// the pod off that waits; one more node has dearer training and no such pod.
-func nodesThatRefuse(n int) *world {
+// the pod off that waits, out of the whole domain of a node label; one more node
+// has dearer training and no such pod.
+func nodesThatRefuse(n int, label string) *world {
 	w := tides("node clean A 4; old tra 4: clean*4 ran=24h; queue cpu {} 50000 gives")
 	for i := range n {
 		w.add(fmt.Sprintf("node n%02d A 4; tn%02d tra 4: n%02d*4 ran=1h", i, i, i)).add(fmt.Sprintf("xn%02d cpu 1: n%02d cards=0 ran=24h", i, i), labelled("x", "i"))
 	}
-	return w.add("i inf 1: -", labelled("i", ""))
+	w.add("i inf 1: -", labelled("i", ""))
+	for _, node := range w.Nodes {
+		node.Labels[corev1.LabelHostname], node.Labels[zone] = node.Name, node.Name
+	}
+	for _, pod := range w.Pods {
+		if pod.Labels["app"] == "x" {
+			pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = label
+		}
+	}
+	return w
 }
 
 func TestExpectedViolations(t *testing.T) {
@@ -100,24 +110,27 @@ func TestExpectedViolations(t *testing.T) {
 		w := tides(`node n A 8; queue inf {"A":4} 80000 inference cpu=1000; low inf 1: n*4 ran=24h class=low; high inf 1: - class=high`)
 		expected.Check(t, "preempt evicts one more pod in each session until the first is deleted", w.watched(4, "preempt", nil, w.preempts))
 	})
-	t.Run("node groups", func(t *testing.T) {
-		w := twoNodeGroups("x inf1 1: -")
-		expected.Check(t, "cardreclaim remembers which nodes fit by needs and not by queue", w.watched(10, Name, []string{"nodegroup"}, w.execute))
-	})
-	t.Run("nodes that refuse", func(t *testing.T) {
-		w := nodesThatRefuse(16)
-		expected.Check(t, "cardreclaim gives up after sixteen nodes that refuse", w.watched(10, Name, nil, w.execute))
-	})
 }
 
-// TestTheJudgeFindsNothingWhereTheSchedulerServes: the same scenes without what
-// leads the scheduler astray.
+// TestTheJudgeFindsNothingWhereTheSchedulerServes: nobody starves because a pod of another
+// queue waits in vain before it, or because many nodes refuse it.
 func TestTheJudgeFindsNothingWhereTheSchedulerServes(t *testing.T) {
-	w := twoNodeGroups("")
-	for name, found := range map[string][]judge.Violation{
-		"node groups":       w.watched(10, Name, []string{"nodegroup"}, w.execute),
-		"nodes that refuse": func() []judge.Violation { w := nodesThatRefuse(10); return w.watched(10, Name, nil, w.execute) }(),
-	} {
-		check.That(t, len(found) == 0, "%s: found %v", name, found)
+	for t, tc := range check.Cases(t, map[string]struct {
+		world   *world
+		plugins []string
+		promise string
+	}{
+		"node groups":                           {twoNodeGroups(""), []string{"nodegroup"}, "y-0@n2"},
+		"node groups, another one waits before": {twoNodeGroups("x inf1 1: -"), []string{"nodegroup"}, "y-0@n2"},
+		"nodes that refuse":                     {nodesThatRefuse(40, corev1.LabelHostname), nil, "i-0@clean"},
+		"zones that refuse":                     {nodesThatRefuse(40, zone), nil, "i-0@clean"},
+	}) {
+		promised := ""
+		found := tc.world.watched(10, Name, tc.plugins, func() {
+			tc.world.execute()
+			_, promised = tc.world.Outcome()
+		})
+		check.That(t, len(found) == 0, "found %v", found)
+		check.Equal(t, "promised", tc.promise, promised)
 	}
 }

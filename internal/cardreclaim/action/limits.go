@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/decision"
 )
@@ -55,12 +56,47 @@ func (w *wave) avoid(u *unfit) {
 	u.claim.excluded[u.node] = true
 	for _, key := range surroundings(u.claim.tasks[0].Pod) {
 		value, known := w.list[u.node].Node.Labels[key]
-		for _, i := range w.fitting[u.claim.needs] {
+		for _, i := range w.fitting[w.kindOf(u.claim)] {
 			if other, has := w.list[i].Node.Labels[key]; known && has && other == value {
 				u.claim.excluded[i] = true
 			}
 		}
 	}
+}
+
+// keptOff reports whether a pod that stays on a node keeps a claim's pods off it, by a
+// host port or by anti-affinity: whoever else goes, they cannot run there.
+func (w *wave) keptOff(c *claim, node *api.NodeInfo) bool {
+	by := c.tasks[0]
+	if c.ask.Count == 0 { // its gang may take from others than it could itself
+		return false
+	}
+	wants := portsOf(by.Pod)+termsOf(by.Pod) > 0
+	for _, other := range node.Tasks {
+		if !wants && termsOf(other.Pod) == 0 {
+			continue
+		}
+		w.pair(by.Pod, other.Pod)
+		if decision.KeepApart(by.Pod, other.Pod) && other.Status != api.Releasing && !w.mayGoFor(by)[other.UID] {
+			return true
+		}
+	}
+	return false
+}
+
+// mayGoFor are the pods that may go for a pod that takes cards back.
+func (w *wave) mayGoFor(by *api.TaskInfo) map[api.TaskID]bool {
+	key := w.giverKey(by)
+	if w.mayGo[key] == nil {
+		pods := map[api.TaskID]bool{}
+		for _, g := range w.giversFor(by) {
+			for i, task := range g.tasks {
+				pods[task.UID] = g.shape.Whole || !g.shape.Pods[i].Protected
+			}
+		}
+		w.mayGo[key] = pods
+	}
+	return w.mayGo[key]
 }
 
 // surroundings lists the node labels, other than its name, by which a pod must

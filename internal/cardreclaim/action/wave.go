@@ -24,12 +24,11 @@ type wave struct {
 	list  []*api.NodeInfo
 	// givers are the jobs from which cards may be taken, by who takes.
 	givers map[giverKey][]*giver
-	// fitting are the nodes that pods of the same needs could run on if there were
-	// room.
-	fitting map[string][]int
-	// hopeless is how many pods of the same needs cannot be placed together, whoever
-	// goes, until somebody goes.
-	hopeless map[hopelessKey]int
+	// fitting are the nodes that pods of one kind could run on if there were room.
+	fitting map[kind][]int
+	// hopeless is how many pods of one kind cannot be placed together, whoever goes,
+	// until somebody goes.
+	hopeless map[kind]int
 	// together are kinds of pods that cannot be placed together, whoever goes, until
 	// somebody goes.
 	together map[string]bool
@@ -38,6 +37,8 @@ type wave struct {
 	// left tells that somebody did not get all the effort that it needs.
 	left bool
 	limit
+	// mayGo are the pods that givers could give, by who takes.
+	mayGo map[giverKey]map[api.TaskID]bool
 	// onTheirWay are the pods that were on their way out when the session began.
 	onTheirWay map[api.TaskID]*api.TaskInfo
 }
@@ -48,7 +49,9 @@ type giverKey struct {
 	serviceType string
 }
 
-type hopelessKey struct {
+// kind tells pods apart for which different nodes may fit: Volcano's plugins look at
+// the queue of a pod as well as at the pod.
+type kind struct {
 	giverKey
 	needs string
 }
@@ -57,9 +60,9 @@ func newWave(ssn *framework.Session, tide *capacitycard.Tide, action *Action) *w
 	w := &wave{
 		ssn: ssn, tide: tide, action: action, now: tide.Now(),
 		nodes: make(map[string]int, len(ssn.NodeList)), list: ssn.NodeList,
-		givers: map[giverKey][]*giver{}, fitting: map[string][]int{}, hopeless: map[hopelessKey]int{},
+		givers: map[giverKey][]*giver{}, fitting: map[kind][]int{}, hopeless: map[kind]int{},
 		together: map[string]bool{}, needs: map[*api.TaskInfo]string{}, limit: action.limit,
-		onTheirWay: map[api.TaskID]*api.TaskInfo{},
+		onTheirWay: map[api.TaskID]*api.TaskInfo{}, mayGo: map[giverKey]map[api.TaskID]bool{},
 	}
 	for i, node := range ssn.NodeList {
 		w.nodes[node.Name] = i
@@ -70,10 +73,6 @@ func newWave(ssn *framework.Session, tide *capacitycard.Tide, action *Action) *w
 	return w
 }
 
-// mostAttempts bounds how often a plan is made anew because a node turned out
-// not to fit after all.
-const mostAttempts = 16
-
 // place finds nodes for pods of one job and takes cards back for them: for all
 // of them or for none, or for as many as can be. It tells whether pods were
 // placed.
@@ -83,7 +82,8 @@ func (w *wave) place(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 	if claims = w.hopeful(claims, all); !ok || len(claims) == 0 {
 		return false
 	}
-	for range mostAttempts {
+	// Each turn leaves a node out that turned out not to fit, so the turns come to an end.
+	for !w.exhausted() {
 		q := w.question(job, claims)
 		plan, ok := q.answer(&w.limit, true)
 		if !ok { // what is free is not enough for all
@@ -120,7 +120,7 @@ func (w *wave) place(job *api.JobInfo, tasks []*api.TaskInfo, all bool) bool {
 // kind, or just these.
 func (w *wave) hopeful(claims []*claim, all bool) []*claim {
 	hopeless := func(c *claim) bool {
-		n, known := w.hopeless[w.hopelessKey(c)]
+		n, known := w.hopeless[w.kindOf(c)]
 		return known && (n == 1 || all && len(c.tasks) >= n) || w.exhausted() || len(w.nodesOf(c)) == 0
 	}
 	if all && (slices.ContainsFunc(claims, hopeless) || len(claims) > 1 && w.together[w.setKey(claims)]) {
@@ -146,7 +146,7 @@ func (w *wave) giveUp(claims []*claim, all bool) {
 		if narrowed(c) {
 			continue
 		}
-		n, key := 1, w.hopelessKey(c)
+		n, key := 1, w.kindOf(c)
 		if all {
 			n = len(c.tasks)
 		}
@@ -167,9 +167,7 @@ func (w *wave) setKey(claims []*claim) string {
 	return fmt.Sprintf("%q %q %q", by.queue, by.serviceType, parts)
 }
 
-func (w *wave) hopelessKey(c *claim) hopelessKey {
-	return hopelessKey{w.giverKey(c.tasks[0]), c.needs}
-}
+func (w *wave) kindOf(c *claim) kind { return kind{w.giverKey(c.tasks[0]), c.needs} }
 
 func (w *wave) giverKey(task *api.TaskInfo) giverKey {
 	return giverKey{w.ssn.Jobs[task.Job].Queue, w.tide.TypeOf(task)}

@@ -35,14 +35,6 @@ var Violations = []Violation{
 		Name: "preempt evicts one more pod in each session until the first is deleted", Invariant: judge.Eviction, Object: "^pod/ns/low-[0-3]$",
 		Because: "a pod that was evicted and is not deleted yet is charged as used, and what it gives back is not counted for the preemptor",
 	},
-	{
-		Name: "cardreclaim remembers which nodes fit by needs and not by queue", Invariant: judge.Progress, Object: "^pod/ns/y-0$",
-		Because: "the nodes that fit the first queue's pod are all that is tried for pods of other queues with the same needs",
-	},
-	{
-		Name: "cardreclaim gives up after sixteen nodes that refuse", Invariant: judge.Progress, Object: "^pod/ns/i-0$",
-		Because: "each search tries sixteen nodes at most, and the next session begins with the same ones",
-	},
 }
 
 // Check wants the violation of a name among what was found, and nothing else.
