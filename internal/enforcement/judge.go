@@ -107,7 +107,7 @@ func Judge(f Facts) Verdict {
 	case len(f.Bypass) > 0:
 		verdict.Reason, verdict.Message = v1alpha1.ReasonCardBypass, f.bypassed()
 	default:
-		verdict.Status, verdict.Reason, verdict.Message = metav1.ConditionTrue, v1alpha1.ReasonEnforced, f.enforced()
+		verdict.Status, verdict.Reason, verdict.Message = metav1.ConditionTrue, v1alpha1.ReasonEnforced, enforced
 	}
 	verdict.Message = clip.Text(verdict.Message, v1alpha1.MaxMessageLength)
 	return verdict

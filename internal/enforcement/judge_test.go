@@ -65,7 +65,7 @@ func TestJudge(t *testing.T) {
 		says  []string
 		again time.Duration
 	}{
-		{"everything in order", func(*Facts) {}, "True/Enforced", []string{ours, "v0.4.0"}, 14 * time.Second},
+		{"everything in order", func(*Facts) {}, "True/Enforced", []string{"the scheduler enforces the quotas"}, 14 * time.Second},
 
 		{"no policy", func(f *Facts) { *f = Facts{Now: noon} }, "Unknown/NoPolicy", []string{"create one named default"}, 0},
 		{"no policy, and all else in order", func(f *Facts) { f.Policy = false }, "Unknown/NoPolicy", nil, 0},

@@ -118,9 +118,10 @@ func (f Facts) bypassed() string {
 		len(named), pods(len(named)), verb, amounts(held), listed(named, bypassAtMost))
 }
 
-func (f Facts) enforced() string {
-	return fmt.Sprintf("%s (%s) enforces the quotas by the configuration that was written", f.Heartbeat.Identity, f.Heartbeat.Version)
-}
+// enforced names no scheduler: every CardQuota repeats it, and another replica that takes
+// over must not change them all. The ServiceTypePolicy shows which one it is in
+// status.scheduler.
+const enforced = "the scheduler enforces the quotas by the configuration that was written"
 
 // listed joins names; those that are too many are counted.
 func listed(names []string, most int) string {

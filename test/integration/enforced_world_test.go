@@ -64,7 +64,7 @@ func enforcing(t *testing.T, name string) *scheduler {
 	s := inForce(t)
 	s.keepBeating()
 	ready(t, newQuota(name, nil))
-	both(t, name, gomega.HavePrefix("True/Enforced: "+ourScheduler))
+	both(t, name, gomega.HavePrefix("True/Enforced: the scheduler enforces"))
 	return s
 }
 

@@ -23,7 +23,7 @@ func TestOfThePolicyBeingWritten(t *testing.T) {
 		policy                                                *v1alpha1.ServiceTypePolicy
 		hash, notConfigured, status, reason, message, reports string
 	}{
-		"as it was heard":       {everythingRead(), before, "aa", "", "True", "Enforced", "ours_1 (v1) enforces the quotas by the configuration that was written", "ours_1"},
+		"as it was heard":       {everythingRead(), before, "aa", "", "True", "Enforced", "the scheduler enforces the quotas by the configuration that was written", "ours_1"},
 		"just written":          {everythingRead(), before, "bb", "", "False", "ConfigNotLoaded", "ours_1 works by configuration aa, written is bb and is being loaded", "ours_1"},
 		"just found spoilt":     {everythingRead(), before, "aa", "no key", "False", "NotConfigured", "the scheduler is not configured as the ServiceTypePolicy says: no key", "ours_1"},
 		"nothing can be said":   {unread, before, "aa", "", "False", "NoHeartbeat", "", "ours_0"},

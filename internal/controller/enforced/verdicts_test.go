@@ -8,6 +8,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -26,6 +27,9 @@ func TestWhoIsWoken(t *testing.T) {
 	}{
 		{"nothing changed", func(*heard) {}, nil, false},
 		{"a renewal", func(h *heard) { h.setLease(beat(noon), false, false, noon) }, nil, false},
+		{"another replica took over", func(h *heard) {
+			h.setLease(heartbeat.Report{Identity: "ours_2", Version: "v2", ConfigHash: "aa", At: noon}.Lease(system), false, false, noon)
+		}, nil, true},
 		{"no heartbeat any more", func(h *heard) { h.setLease(beat(noon), true, false, noon) }, all, true},
 		{"another configuration", func(h *heard) { h.setPolicy(written("bb"), false, false, noon) }, all, true},
 		{"a pod of one queue past us", func(h *heard) { h.bypasses = []enforcement.Bypass{past("a", "lab/1"), past("b", "lab/2")} }, []string{"b"}, true},
