@@ -40,6 +40,8 @@ type memory struct {
 	adopted map[types.UID]adopted
 	// leaving is when pods were told to go, by UID, until they are gone.
 	leaving map[types.UID]time.Time
+	// promised is the node that a waiting pod was promised, by UID.
+	promised map[types.UID]string
 	// insisted is the last session in which the action cardreclaim was at work,
 	// which sees to it that pods with a mark go.
 	insisted     uint64

@@ -134,6 +134,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.memory.open.Store(nil)
 	p.memory.voice.sweep()
 	p.memory.patience.sweep()
+	p.keepPromises()
 	p.memory.closeSecond()
 	p.beat()
 	p.ssn, p.inv, p.account, p.rules, p.waiting, p.leavers, p.namespaces = nil, nil, nil, nil, nil, nil, nil

@@ -18,6 +18,8 @@ import (
 type attempt struct {
 	pod  api.TaskID
 	node string // "" when Volcano does not tell, since nothing can be evicted there
+	// awaits tells that the pod was promised a node which others are about to leave.
+	awaits bool
 }
 
 // beginSearch notes that a search for a node begins, and for whom cards may be
@@ -43,9 +45,9 @@ func (p *plugin) beginSearch(task *api.TaskInfo) error {
 // then nobody reads the attempt.
 func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, int) {
 	try := &attempt{pod: preemptor.UID}
-	p.attempt.Store(try)
+	defer p.attempt.Store(try)
 	job, known := p.ssn.Jobs[preemptor.Job]
-	if len(preemptees) == 0 || !known || p.closedGate(job.Queue, job.Namespace) != nil {
+	if try.awaits = p.awaits(preemptor); try.awaits || len(preemptees) == 0 || !known || p.closedGate(job.Queue, job.Namespace) != nil {
 		return nil, util.Permit
 	}
 	try.node = preemptees[0].NodeName
@@ -62,7 +64,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	lacks.lackQuota(p.account.ShortOn(string(job.Queue), accountAsk(ask), name, account.Freed{}))
 	var candidates []*api.TaskInfo
 	for _, preemptee := range preemptees {
-		if p.outranks(preemptor, preemptee) && p.evictable(preemptee) {
+		if p.outranks(preemptor, preemptee) && p.evictable(preemptee) && !saysItGoes(preemptee) {
 			candidates = append(candidates, preemptee)
 		}
 	}
@@ -134,6 +136,13 @@ func (p *plugin) outranks(preemptor, preemptee *api.TaskInfo) bool {
 	}
 	by, of := p.ssn.Jobs[preemptor.Job], p.ssn.Jobs[preemptee.Job]
 	return by != nil && of != nil && by.Priority > of.Priority
+}
+
+// saysItGoes tells a pod whose eviction began and that is not deleted. To evict it
+// once more is of no use: Volcano's evictor would do nothing.
+func saysItGoes(task *api.TaskInfo) bool {
+	_, evicted := decision.EvictedSince(task.Pod)
+	return evicted
 }
 
 func (p *plugin) evictable(task *api.TaskInfo) bool {

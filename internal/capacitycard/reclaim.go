@@ -53,7 +53,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	lacks := lacking(reclaimer.InitResreq, node.FutureIdle())
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {
-		if p.givesWay(reclaimer, reclaimee, ask.Resource) {
+		if p.givesWay(reclaimer, reclaimee, ask.Resource) && !saysItGoes(reclaimee) {
 			candidates = append(candidates, reclaimee)
 		}
 	}

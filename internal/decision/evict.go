@@ -2,6 +2,7 @@ package decision
 
 import (
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,4 +58,17 @@ func allows(value string, set bool) bool {
 func ToldToGo(pod *corev1.Pod) bool {
 	_, marked := pod.Annotations[v1alpha1.AnnotationOutOfSync]
 	return marked
+}
+
+// EvictedSince tells since when a pod says that a scheduler evicts it, false when it
+// does not say so. Volcano's evictor writes that before it deletes the pod, and does
+// nothing about a pod that says it already.
+func EvictedSince(pod *corev1.Pod) (time.Time, bool) {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonPreemptionByScheduler {
+			return c.LastTransitionTime.Time, true
+		}
+	}
+	return time.Time{}, false
 }

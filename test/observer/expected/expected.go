@@ -31,10 +31,6 @@ var Violations = []Violation{
 		Name: "a gang above a lowered quota keeps its reservation for ever", Invariant: judge.Progress, Object: "^pod/ns/small-0$",
 		Because: "a refusal for quota renews the reservation, although the gang alone exceeds the quota",
 	},
-	{
-		Name: "preempt evicts one more pod in each session until the first is deleted", Invariant: judge.Eviction, Object: "^pod/ns/low-[0-3]$",
-		Because: "a pod that was evicted and is not deleted yet is charged as used, and what it gives back is not counted for the preemptor",
-	},
 }
 
 // Check wants the violation of a name among what was found, and nothing else.

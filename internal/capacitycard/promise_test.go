@@ -1,0 +1,73 @@
+package capacitycard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestPreemptWaitsForWhomItEvicted plays sessions with an API server that is slow or
+// refuses: "next 2" opens the next one, after which two pods are on their way out,
+// in all evicted once for each in the end. What the API server shows is of the first
+// of them, or of the second.
+func TestPreemptWaitsForWhomItEvicted(t *testing.T) {
+	const full = `node a A; queue q {"A":4}; low q 1: a*4 class=low; high q 1: - class=high`
+	for t, tc := range check.Cases(t, map[string]struct {
+		text, script, placed string
+		evicted              int
+	}{
+		"the API server takes its time":         {full, "next 1, next 1, next 1, delete first, next 1, gone first, next 0", "a:1", 1},
+		"the pod says that it goes":             {full, "next 1, says first, next 0, after 50s, next 0, delete first, next 1", "a:1", 1},
+		"the pod says so and nobody deletes it": {full, "next 1, says first, next 0, after 2m, next 1, next 1", "", 2},
+		"the eviction is refused":               {full, "next 1, refuse first, next 1, refuse first, next 1", "", 1},
+		"cards are short, and not quota": {`node a A 4; node b A 4; queue q {"A":8}; low q 1: a*4 b*4 class=low; high q 1: - class=high`,
+			"next 1, says first, next 0, next 0, delete first, next 1", "", 1},
+		"an equal pod comes meanwhile": {full + "; equal q 1: - class=low", "next 1, next 1", "", 1},
+		"one eviction of a gang is slower than the other": {`node a A; queue q {"A":4}; low q 1: a*4 class=low; high q 2: -*2 class=high`,
+			"next 2, delete first, next 2, delete second, next 2, gone first, next 1, gone second, next 0", "a:2", 2},
+	}) {
+		s := newScene(t, tc.text)
+		now := s.Now
+		s.m.now = func() time.Time { return now }
+		var evicted []string
+		for _, line := range strings.Split(tc.script, ",") {
+			step, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+			pod := func() string { return evicted[len(strings.TrimPrefix(what, "first"))/len("second")] }
+			switch step {
+			case "next":
+				s.evict(preempt.New())
+				goes := s.In(api.Releasing)
+				check.That(t, fmt.Sprint(len(goes)) == what, "%q: %d pods are on their way out in %q", line, len(goes), tc.script)
+				for _, task := range goes {
+					if !strings.Contains(strings.Join(evicted, " "), task.Name) {
+						evicted = append(evicted, task.Name)
+					}
+				}
+			case "after":
+				now = now.Add(parsed(what))
+			case "gone":
+				s.Cache.DeletePod(s.Pod(pod()))
+			default:
+				s.Update(pod(), map[string]func(*corev1.Pod){"delete": deleted, "says": evictedSince(now), "refuse": func(*corev1.Pod) {}}[step])
+			}
+		}
+		check.Equal(t, "placed", tc.placed, s.on("high"))
+		check.Equal(t, "evicted in all", tc.evicted, len(evicted))
+	}
+}
+
+// evictedSince is the condition that Volcano writes before it deletes a pod.
+func evictedSince(since time.Time) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+			Reason: corev1.PodReasonPreemptionByScheduler, LastTransitionTime: metav1.NewTime(since)})
+	}
+}
