@@ -6,7 +6,13 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"cardquota.dev/operator/internal/timing"
 )
+
+// longestLag is how long a cache is given to catch up with a report. A version that is
+// older for longer is no old version: etcd was restored, and counts from where it was.
+var longestLag = timing.Wait(time.Minute)
 
 // Pace spreads reports: at most one per object and interval, however much
 // changes.
@@ -53,7 +59,7 @@ func (p *Pace) Stale(name, resourceVersion string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	written, err := strconv.ParseUint(p.written[name], 10, 64)
-	if err != nil {
+	if err != nil || p.now().Sub(p.last[name]) >= longestLag {
 		return false
 	}
 	read, err := strconv.ParseUint(resourceVersion, 10, 64)

@@ -37,3 +37,18 @@ func TestACardQuotaOlderThanItsLastReportIsStale(t *testing.T) {
 	}
 	check.That(t, !p.Stale("b", "1"), "a CardQuota that was never reported is stale")
 }
+
+// TestARestoredAPIServerStopsNobody: after a restore of etcd resource versions begin
+// again below those that were written before.
+func TestARestoredAPIServerStopsNobody(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := New(time.Second)
+	p.now = func() time.Time { return now }
+	p.Mark("a", "1000")
+	now = now.Add(2 * time.Second)
+	check.That(t, p.Stale("a", "900"), "a cache that is two seconds behind is not waited for")
+	now = now.Add(longestLag)
+	check.That(t, !p.Stale("a", "900"), "a version that is still older than the report of a minute ago is waited for")
+	p.Mark("a", "901")
+	check.That(t, p.Stale("a", "900"), "the next report is not waited for")
+}
