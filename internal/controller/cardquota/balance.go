@@ -37,6 +37,14 @@ func (n *balanceNews) heard(balance *quotastatus.Balance, now time.Time) {
 	n.told, n.toldAt, n.behind = balance, now, nil
 }
 
+// atOnce takes the balance of a count after which the cards of nodes are others, and
+// lists who is to hear: whoever's numbers moved, and who has not heard of the last move.
+func (n *balanceNews) atOnce(balance *quotastatus.Balance, now time.Time) []string {
+	queues := append(balance.News(n.told).Moved, n.behind...)
+	n.heard(balance, now)
+	return queues
+}
+
 // next takes the balance of a count. It lists who is to hear, and after which time
 // to count again for the others, 0 when there are none.
 func (n *balanceNews) next(balance *quotastatus.Balance, now time.Time) (queues []string, again time.Duration) {

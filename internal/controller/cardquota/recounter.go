@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -194,15 +195,16 @@ func (r *Recounter) watch(ctx context.Context) (stores, error) {
 
 // recount counts once and returns the queues to wake.
 func (r *Recounter) recount(s stores) []string {
-	inventoryChanged := r.takeStock(objects[corev1.Node](s.nodes))
+	cardsMoved := r.takeStock(objects[corev1.Node](s.nodes))
 	pods, granted := objects[corev1.Pod](s.pods), objects[v1alpha1.CardQuota](s.quotas)
 	owners, schedulers := ownersOf(granted), schedulersOf(objects[v1alpha1.ServiceTypePolicy](s.policies))
+	quotas := quotasOf(owners)
 	var queues map[string]usage.Queue
 	queues, r.last = usage.Recount(usage.World{
 		Pods:       pods,
 		PodGroups:  objects[v1beta1.PodGroup](s.groups),
 		Inventory:  r.inventory,
-		Quotas:     quotasOf(owners),
+		Quotas:     quotas,
 		Last:       r.last,
 		Schedulers: schedulers,
 		Admits:     admits(owners, objects[corev1.Namespace](s.namespaces)),
@@ -211,22 +213,61 @@ func (r *Recounter) recount(s stores) []string {
 	balance := quotastatus.NewBalance(granted, r.healthy())
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.queues
-	r.queues = queues
-	if inventoryChanged {
-		r.physical = r.inventory.Physical()
-	}
-	if before == nil || inventoryChanged {
+	before, physical := r.queues, r.physical
+	r.queues, r.physical = queues, r.inventory.Physical()
+	if before == nil {
 		r.news.heard(balance, time.Now())
 		r.balance = balance
 		return []string{everyQueue}
 	}
-	moved, again := r.news.next(balance, time.Now())
-	r.balance = r.news.told
-	if again > 0 {
-		time.AfterFunc(again, r.markDirty)
+	woken := changedQueues(before, queues)
+	if cardsMoved {
+		woken = append(woken, r.news.atOnce(balance, time.Now())...)
+		woken = append(woken, naming(differing(physical, r.physical), queues, quotas)...)
+	} else {
+		moved, again := r.news.next(balance, time.Now())
+		woken = append(woken, moved...)
+		if again > 0 {
+			time.AfterFunc(again, r.markDirty)
+		}
 	}
-	return slices.Compact(slices.Sorted(slices.Values(append(changedQueues(before, queues), moved...))))
+	r.balance = r.news.told
+	slices.Sort(woken)
+	return slices.Compact(woken)
+}
+
+// differing lists the cards whose counts differ.
+func differing(before, after map[card.Name]card.Count) []card.Name {
+	var names []card.Name
+	for name, count := range after {
+		if before[name] != count {
+			names = append(names, name)
+		}
+	}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// naming lists the queues whose status shows one of the cards.
+func naming(cards []card.Name, queues map[string]usage.Queue, quotas map[string]card.Quota) []string {
+	if len(cards) == 0 {
+		return nil
+	}
+	found := make([]string, 0, len(quotas))
+	for queue, quota := range quotas {
+		used := queues[queue]
+		if slices.ContainsFunc(cards, func(name card.Name) bool {
+			_, granted := quota[name]
+			return granted || used.Used[name] > 0 || used.Pending[name] > 0
+		}) {
+			found = append(found, queue)
+		}
+	}
+	return found
 }
 
 // healthy counts the cards of the nodes that are Ready.
@@ -254,21 +295,20 @@ func (r *Recounter) passBy(pods []*corev1.Pod, schedulers []string) {
 }
 
 // takeStock recognises the nodes that are new or look different and tells
-// whether the inventory changed. A resource that was a card stays one when the
-// last node that has it leaves.
+// whether nodes came or went, or the cards of one or its readiness changed. Any
+// other label is no news. A resource that was a card stays one when the last
+// node that has it leaves.
 func (r *Recounter) takeStock(nodes []*corev1.Node) bool {
 	changed := len(nodes) != len(r.nodes)
 	seen := make(map[string]seenNode, len(nodes))
 	for _, node := range nodes {
 		had, ok := r.nodes[node.Name]
-		switch {
-		case ok && had.node == node:
-		case ok && !cardsChanged(had.node, node):
-			had.node = node
-		default:
-			had, changed = seenNode{node: node, Node: card.Recognise(node)}, true
+		is := seenNode{node, had.Node}
+		if !ok || had.node != node && cardsChanged(had.node, node) {
+			is.Node = card.Recognise(node)
+			changed = changed || !ok || !reflect.DeepEqual(had.Node, is.Node) || quotastatus.NodeReady(had.node) != quotastatus.NodeReady(node)
 		}
-		seen[node.Name] = had
+		seen[node.Name] = is
 	}
 	r.nodes = seen
 	if changed {
