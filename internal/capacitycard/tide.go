@@ -100,7 +100,7 @@ func (t *Tide) MinimumRuntime(task *api.TaskInfo) time.Duration {
 	return t.p.args.serviceTypes[t.p.serviceType(task)].MinimumRuntime
 }
 
-// Leaves notes that a pod was told to go in another way than by its deletion.
+// Leaves notes that a pod was told to go.
 // Until it is gone, coming sessions know that it is on its way out.
 func (t *Tide) Leaves(task *api.TaskInfo) {
 	t.p.memory.leaving[task.Pod.UID] = t.p.memory.now()

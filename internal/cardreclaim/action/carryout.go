@@ -23,14 +23,12 @@ type unfit struct {
 
 // eviction is what goes for a job, on its way through the session.
 type eviction struct {
-	// deleted are evicted as Volcano evicts, together with the placements.
-	deleted *framework.Statement
-	// replaced are known to the session as evicted, and never committed: the job
-	// controller is asked to replace them instead.
-	replaced *framework.Statement
-	// toReplace lists the pods of replaced, by job.
-	toReplace [][]*api.TaskInfo
-	// bound lists those that had not started to run.
+	// evicted is never committed: Volcano would write to each pod once, and leave a
+	// part of a gang running where that fails. The manner tells them to go instead.
+	evicted *framework.Statement
+	// placed are the pods that nodes are promised to.
+	placed *framework.Statement
+	// bound lists those that go and had not started to run.
 	bound  []*api.TaskInfo
 	parted []*parting
 }
@@ -56,7 +54,7 @@ func (p *parting) tasks() []*api.TaskInfo {
 // wait must really fit, and only then anybody is told to go. If a node turns out
 // not to fit it is returned, and the session is as it was.
 func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, all bool) (*unfit, bool) {
-	e := &eviction{deleted: framework.NewStatement(w.ssn), replaced: framework.NewStatement(w.ssn)}
+	e := &eviction{evicted: framework.NewStatement(w.ssn), placed: framework.NewStatement(w.ssn)}
 	if err := w.evict(q, plan, e); err != nil {
 		klog.ErrorS(err, "Cards cannot be taken back", "job", klog.KRef(job.Namespace, job.Name))
 		e.discard(w.ssn)
@@ -72,9 +70,9 @@ func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, a
 		e.discard(w.ssn)
 		return nil, false
 	}
-	e.deleted.Commit()
-	for _, tasks := range e.toReplace {
-		w.replace(tasks)
+	e.placed.Commit()
+	for _, p := range e.parted {
+		w.remove(p.tasks(), p.giver.isReplaced())
 	}
 	w.forget(e.parted)
 	w.tell(job, e.parted, plan)
@@ -90,7 +88,7 @@ func (w *wave) promise(c *claim, nodes []int, e *eviction) *unfit {
 	for len(nodes) > 0 {
 		var left []int
 		for _, node := range nodes {
-			if err := w.pipeline(c.tasks[next], w.list[node], len(e.parted) > 0, e.deleted); err != nil {
+			if err := w.pipeline(c.tasks[next], w.list[node], len(e.parted) > 0, e.placed); err != nil {
 				klog.V(4).InfoS("A pod would not run there", "pod", klog.KObj(c.tasks[next].Pod), "node", w.list[node].Name, "err", err)
 				left = append(left, node)
 				continue
@@ -106,9 +104,10 @@ func (w *wave) promise(c *claim, nodes []int, e *eviction) *unfit {
 	return nil
 }
 
-// replace has the job controller replace pods of one job.
-func (w *wave) replace(tasks []*api.TaskInfo) {
-	w.action.manner.replace(w.ssn.KubeClient(), tasks)
+// remove tells pods of one job to go, in the way of the manner. Until they are gone
+// coming sessions know that they are on their way out.
+func (w *wave) remove(tasks []*api.TaskInfo, replaced bool) {
+	w.action.manner.remove(w.ssn.KubeClient(), tasks, replaced)
 	for _, task := range tasks {
 		w.tide.Leaves(task)
 	}
@@ -116,8 +115,8 @@ func (w *wave) replace(tasks []*api.TaskInfo) {
 
 // discard leaves the session as it was.
 func (e *eviction) discard(ssn *framework.Session) {
-	e.deleted.Discard()
-	e.replaced.Discard()
+	e.placed.Discard()
+	e.evicted.Discard()
 	for _, task := range e.bound { // Volcano makes every pod a running one
 		if err := ssn.Jobs[task.Job].UpdateTaskStatus(task, api.Bound); err != nil {
 			klog.ErrorS(err, "An eviction could not be undone", "pod", klog.KObj(task.Pod))
@@ -142,16 +141,12 @@ func (w *wave) evict(q *question, plan *cardreclaim.Plan, e *eviction) error {
 			}
 		}
 		tasks := p.tasks()
-		by := e.deleted
-		if p.giver.isVCJob && !p.giver.habit.Ends {
-			by, e.toReplace = e.replaced, append(e.toReplace, tasks)
-		}
 		w.spend(effortOfMove * len(tasks))
 		for _, task := range tasks {
 			if task.Status == api.Bound {
 				e.bound = append(e.bound, task)
 			}
-			if err := by.Evict(task, Name); err != nil {
+			if err := e.evicted.Evict(task, Name); err != nil {
 				return fmt.Errorf("evict %s: %w", klog.KObj(task.Pod), err)
 			}
 		}

@@ -6,16 +6,17 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/vcjob"
 )
 
 // finish takes the rest of jobs of which a scheduler that ended in between took
-// only a part: pods of a job below its minimum that were told why they go, and
-// not to go. Nobody else waits for them, but a job is never left running below
-// its minimum.
+// only a part: pods of a job below its minimum that were told a moment ago why they
+// go, and not to go. Nobody else waits for them, but a job is never left running
+// below its minimum.
 func (w *wave) finish() {
 	for _, job := range w.ssn.Jobs {
-		rest := unfinished(job)
+		rest := w.unfinished(job)
 		if len(rest) == 0 {
 			continue
 		}
@@ -26,27 +27,21 @@ func (w *wave) finish() {
 				klog.ErrorS(err, "A pod could not be taken", "pod", klog.KObj(task.Pod))
 			}
 		}
-		if vcjob.OwnerOf(rest[0].Pod) != "" {
-			w.replace(rest)
-			continue
-		}
-		for _, task := range rest {
-			w.action.manner.remove(w.ssn.KubeClient(), task)
-			w.tide.Leaves(task)
-		}
+		w.remove(rest, vcjob.OwnerOf(rest[0].Pod) != "")
 	}
 }
 
 // unfinished lists the pods of a job that were told why they go, and not to go,
-// if the job runs below its minimum.
-func unfinished(job *api.JobInfo) []*api.TaskInfo {
-	if job.PodGroup == nil || job.IsReady() && job.CheckTaskReady() {
+// if the job runs below its minimum and cards may be taken back from it.
+func (w *wave) unfinished(job *api.JobInfo) []*api.TaskInfo {
+	queue := w.ssn.Queues[job.Queue]
+	if job.PodGroup == nil || queue == nil || !queue.Reclaimable() || job.IsReady() && job.CheckTaskReady() {
 		return nil
 	}
 	var rest []*api.TaskInfo
 	for _, status := range []api.TaskStatus{api.Running, api.Bound} {
 		for _, task := range job.TaskStatusIndex[status] {
-			if sentenced(task.Pod) {
+			if decision.Evictable(task.Pod, job.PodGroup.Annotations) && w.sentenced(task.Pod) {
 				rest = append(rest, task)
 			}
 		}
@@ -54,13 +49,14 @@ func unfinished(job *api.JobInfo) []*api.TaskInfo {
 	return rest
 }
 
-// sentenced tells that a pod carries the condition that is written before it is
-// told to go. Kubelets leave it alone.
-func sentenced(pod *corev1.Pod) bool {
+// sentenced reports whether a pod got the condition that is written before it is told
+// to go, and not longer ago than the writers of a scheduler try for. Kubelets leave
+// the condition alone, so that an older one says nothing about what is to be done now.
+func (w *wave) sentenced(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonPreemptionByScheduler {
-			return true
+			return w.now.Sub(c.LastTransitionTime.Time) < patience+unmarked
 		}
 	}
 	return false

@@ -29,6 +29,11 @@ type giver struct {
 	cards []card.Count
 }
 
+// isReplaced reports whether Volcano's job controller makes other pods in the place of
+// those that a job gives, and counts no retry. A job that its own policy ends on an
+// evicted pod has its pods deleted instead, so that the policy sees it.
+func (g *giver) isReplaced() bool { return g.isVCJob && !g.habit.Ends }
+
 // giversFor lists the jobs from which a pod may take cards back, in the order in
 // which they go when they lose the same: the lowest priority of queue and job
 // first, then the youngest.

@@ -20,9 +20,11 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/vcjob"
 )
 
-// manner asks Volcano's job controller to replace pods.
+// manner tells pods to go: those of a vcjob by Volcano's job controller, which replaces
+// them, all others by deleting them. Each write is tried again, and names the UID of the pod.
 type manner struct {
 	// places limit how many pods are written to at the same time.
 	places chan struct{}
@@ -31,9 +33,9 @@ type manner struct {
 // atOnce is how many pods are marked at the same time.
 const atOnce = 32
 
-// patience is how long the job controller may take to delete a pod that it was
-// asked to replace. Then the pod is deleted here; its mark keeps the policies of
-// its job from counting that, too.
+// patience is how long a pod may still be there that was told to go. Then it is deleted;
+// the mark of one that the job controller was asked to replace keeps the policies of its
+// job from counting that, too.
 var patience = 30 * time.Second
 
 // unmarked is the same for pods that do not even show their mark: for longer than
@@ -43,17 +45,21 @@ var unmarked = 2 * time.Minute
 // again is how a write that failed is tried again: for about half a minute.
 var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
 
-// replace asks for new pods in the place of pods of one job. It returns at once:
-// the session knows the pods as leaving from now on.
+// remove tells the pods of one job to go. It returns at once: the session knows the pods
+// as leaving from now on.
 //
 // All of them are told why before the first is told to go. If this process ends
 // in between, the next one sees what was meant, and finishes it.
-func (m *manner) replace(client kubernetes.Interface, tasks []*api.TaskInfo) {
-	go m.inTwoSteps(client, tasks)
+func (m *manner) remove(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool) {
+	go m.inTwoSteps(client, tasks, replaced)
 }
 
-func (m *manner) inTwoSteps(client kubernetes.Interface, tasks []*api.TaskInfo) {
-	m.each(client, m.each(client, tasks, explain), mark)
+func (m *manner) inTwoSteps(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool) {
+	last := deletePod
+	if replaced {
+		last = mark
+	}
+	m.each(client, m.each(client, tasks, explain), last)
 }
 
 // each writes to all pods, at most atOnce at a time, until that is done or was
@@ -67,7 +73,7 @@ func (m *manner) each(client kubernetes.Interface, tasks []*api.TaskInfo, write 
 			defer func() { <-m.places }()
 			var err error
 			if there[i], err = untilDone(client, task.Pod, write); err != nil {
-				klog.ErrorS(err, "A pod that is to be replaced could not be written to", "pod", klog.KObj(task.Pod))
+				klog.ErrorS(err, "A pod could not be told to go", "pod", klog.KObj(task.Pod))
 			}
 		})
 	}
@@ -91,7 +97,7 @@ func untilDone(client kubernetes.Interface, pod *corev1.Pod, write func(kubernet
 			there, err = false, nil
 		}
 		if err != nil {
-			klog.V(2).InfoS("A pod that is to be replaced could not be written to yet", "pod", klog.KObj(pod), "err", err)
+			klog.V(2).InfoS("A pod could not be told to go yet", "pod", klog.KObj(pod), "err", err)
 		}
 		return err == nil, nil
 	})
@@ -148,23 +154,20 @@ func mark(client kubernetes.Interface, pod *corev1.Pod) error {
 	return nil
 }
 
-// insist deletes pods that the job controller was asked to replace and has left
-// alone for too long: those who were promised their cards wait for them.
-func (a *Action) insist(ssn *framework.Session, tide *capacitycard.Tide) {
-	for _, task := range tide.Overdue(patience) {
-		if !decision.ToldToGo(task.Pod) && !tide.LeftFor(task, unmarked) {
-			continue // its mark is still on its way; deleted without it a retry would count
-		}
-		klog.InfoS("Volcano's job controller has not replaced a pod, it is deleted", "pod", klog.KObj(task.Pod), "after", patience.String())
-		a.manner.remove(ssn.KubeClient(), task)
-		tide.Leaves(task) // from now on, so that it is not asked again every session
-	}
+// deletePod deletes a pod, and no other one of its name.
+func deletePod(client kubernetes.Interface, pod *corev1.Pod) error {
+	return client.CoreV1().Pods(pod.Namespace).Delete(context.TODO(), pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 }
 
-// remove deletes a pod. Volcano's own eviction would not: it leaves a pod alone
-// whose conditions say already that it is evicted.
-func (m *manner) remove(client kubernetes.Interface, task *api.TaskInfo) {
-	go m.each(client, []*api.TaskInfo{task}, func(client kubernetes.Interface, pod *corev1.Pod) error {
-		return client.CoreV1().Pods(pod.Namespace).Delete(context.TODO(), pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
-	})
+// insist deletes pods that were told to go and are still there after too long: those
+// who were promised their cards wait for them.
+func (a *Action) insist(ssn *framework.Session, tide *capacitycard.Tide) {
+	for _, task := range tide.Overdue(patience) {
+		if vcjob.OwnerOf(task.Pod) != "" && !decision.ToldToGo(task.Pod) && !tide.LeftFor(task, unmarked) {
+			continue // its mark is still on its way; deleted without it a retry would count
+		}
+		klog.InfoS("A pod that was told to go is still there, it is deleted", "pod", klog.KObj(task.Pod), "after", patience.String())
+		go a.manner.each(ssn.KubeClient(), []*api.TaskInfo{task}, deletePod)
+		tide.Leaves(task) // from now on, so that it is not asked again every session
+	}
 }

@@ -56,6 +56,20 @@ func (w *world) there(t *testing.T) []string {
 	return w.stored(t, func(*corev1.Pod) bool { return true })
 }
 
+// gone lists the pods that the API server has no more.
+func (w *world) gone(t *testing.T) []string {
+	t.Helper()
+	there := w.there(t)
+	var names []string
+	for _, pod := range w.Pods {
+		if !slices.Contains(there, pod.Name) {
+			names = append(names, pod.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // stored lists the pods of the API server that are chosen.
 func (w *world) stored(t *testing.T, choose func(*corev1.Pod) bool) []string {
 	t.Helper()
@@ -89,7 +103,7 @@ func TestHowJobsAreTaken(t *testing.T) {
 		w := scene{text: "node n A 4; " + tc.jobs, change: tc.change}.world().known(t).run(t)
 		want := strings.Fields(session.Spell(tc.replaced))
 		eventually(t, "marked "+session.Spell(tc.replaced), func() bool { return len(w.marked(t)) >= len(want) })
-		check.Equal(t, "deleted", session.Spell(tc.deleted), strings.Join(w.deleted(t, len(strings.Fields(session.Spell(tc.deleted)))), " "))
+		eventually(t, "deleted "+session.Spell(tc.deleted), func() bool { return strings.Join(w.gone(t), " ") == session.Spell(tc.deleted) })
 		got := w.marked(t)
 		check.That(t, slices.Equal(got, want), "marked %q, want %q", got, want)
 	}
@@ -207,7 +221,7 @@ func TestMarksThatFail(t *testing.T) {
 				patch, _ := action.(clienttesting.PatchAction)
 				return tc.now != "" && what(patch) == "why", old, nil
 			})
-			(&manner{places: make(chan struct{}, 1)}).inTwoSteps(client, []*api.TaskInfo{{Pod: old}})
+			(&manner{places: make(chan struct{}, 1)}).inTwoSteps(client, []*api.TaskInfo{{Pod: old}}, true)
 			check.That(t, tries == tc.tries, "%d patches, want %d", tries, tc.tries)
 			pod, err := client.CoreV1().Pods("ns").Get(context.Background(), "t-0", metav1.GetOptions{})
 			check.Equal(t, "marked", tc.marked, err == nil && pod.Annotations[mark0] == "true")
@@ -245,5 +259,50 @@ func TestPodsThatNobodyReplacesAreDeleted(t *testing.T) {
 	unmarked = -time.Second
 	w.run(t).expect(t, "t*4", "i-0@n")
 	eventually(t, "all that were told to go are deleted", func() bool { return len(w.there(t)) == 1 })
-	w.deleted(t, 0) // not in Volcano's way, which leaves alone what says already that it goes
+}
+
+// TestEveryPodOfAGangGoes: an API server that refuses one deletion, or one status, once
+// leaves no part of a gang running, and what was deleted in vain is deleted again.
+func TestEveryPodOfAGangGoes(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		jobs, verb string
+		change     func(*corev1.Pod)
+		failures   int
+		goes       string
+	}{
+		"a conflict on one status":             {"t tra 4: n*4 ran=24h; i inf 1: -", "patch", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
+		"one deletion fails":                   {"t tra 4: n*4 ran=24h; i inf 1: -", "delete", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
+		"a vcjob whose policy ends it":         {"t tra 4: n*4 ran=24h vcjob=ends; i inf 1: -", "delete", func(*corev1.Pod) {}, 2, "t*4"},
+		"a pod that says already that it goes": {"t tra 1: n*4 ran=24h; i inf 1: -", "delete", both(ownedBy("apps/v1", "ReplicaSet"), on("t-0", says("Evict"))), 0, "t-0"},
+		"every write fails for long":           {"t tra 1: n*4 ran=24h; i inf 1: -", "delete", ownedBy("apps/v1", "ReplicaSet"), 9, "t-0"},
+	}) {
+		w := tides("node n A 4; "+tc.jobs, of("t", tc.change)).known(t)
+		var mutex sync.Mutex
+		left := tc.failures
+		w.Cache.Client().(*fake.Clientset).PrependReactor(tc.verb, "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			mutex.Lock()
+			defer mutex.Unlock()
+			left--
+			return left >= 0, nil, apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the object has been modified"))
+		})
+		kept := patience
+		t.Cleanup(func() { patience = kept })
+		for range 3 { // the API server shows nothing of it to the session
+			w.run(t).expect(t, tc.goes, "i-0@n")
+		}
+		if tc.failures == 9 {
+			eventually(t, "the writer gives up", func() bool { mutex.Lock(); defer mutex.Unlock(); return left == 0 })
+			patience = -time.Second
+			w.run(t).expect(t, tc.goes, "i-0@n")
+		}
+		eventually(t, "deleted "+tc.goes, func() bool { return strings.Join(w.gone(t), " ") == session.Spell(tc.goes) })
+	}
+}
+
+// says gives a pod the conditions that Volcano writes before it deletes a pod.
+func says(reason string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason},
+			corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler})
+	}
 }
