@@ -82,21 +82,23 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
-	quotas, policies := cardquota.DefaultOptions(), servicetypepolicy.DefaultOptions()
-	quotas.Enforced = watch
-	policies.Home = f.electNamespace
-	policies.Enforcement, policies.Woken = watch.Policy, watch.WakePolicy()
-	if err := cardquota.Setup(ctx, mgr, quotas); err != nil {
-		return err
-	}
-	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
-		return err
-	}
 	cards := fleet.New(mgr.GetCache())
 	if err := mgr.Add(cards); err != nil {
 		return fmt.Errorf("add fleet: %w", err)
 	}
-	if err := bypass.Setup(mgr, cards, false); err != nil {
+	guard, err := bypass.Setup(mgr, cards, false)
+	if err != nil {
+		return err
+	}
+	quotas, policies := cardquota.DefaultOptions(), servicetypepolicy.DefaultOptions()
+	quotas.Enforced = watch
+	policies.Home = f.electNamespace
+	policies.Enforcement, policies.Woken = watch.Policy, watch.WakePolicy()
+	policies.Guard = guard
+	if err := cardquota.Setup(ctx, mgr, quotas); err != nil {
+		return err
+	}
+	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
 		return err
 	}
 	if err := hooks.setup(ctx, mgr, cards); err != nil {

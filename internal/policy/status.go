@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
@@ -19,6 +20,14 @@ type Enforcement struct {
 	// Until is when to look again although nothing was seen to change, zero for
 	// never.
 	Until time.Time
+}
+
+// Guard is condition BypassGuarded as it was found for one generation of one
+// ServiceTypePolicy.
+type Guard struct {
+	Verdict
+	UID        types.UID
+	Generation int64
 }
 
 // Unproven is the verdict while nobody judges enforcement.
@@ -39,6 +48,9 @@ type Facts struct {
 	Hash string
 	// Enforced is whether the scheduler works by it.
 	Enforced Enforcement
+	// Guard is whether pods are kept from passing the scheduler by, nil or that of
+	// another object while nothing was found out: the condition stays as it was.
+	Guard *Guard
 	// Quotas is how many CardQuotas there are of each service type.
 	Quotas map[string]int32
 	// Now is the time of conditions that change.
@@ -60,15 +72,18 @@ func Of(f Facts) v1alpha1.ServiceTypePolicyStatus {
 		status.ConfigHash = f.Hash
 	}
 	status.Scheduler = f.Enforced.Scheduler
-	set := func(kind string, v Verdict) {
+	set := func(kind string, v Verdict, generation int64) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: kind, Status: v.Status, Reason: v.Reason, Message: v.Message,
-			ObservedGeneration: f.Policy.Generation, LastTransitionTime: metav1.NewTime(f.Now),
+			ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(f.Now),
 		})
 	}
-	set(v1alpha1.ConditionConfigSynced, f.Sync)
-	set(v1alpha1.ConditionEnforced, f.Enforced.Verdict)
-	set(v1alpha1.ConditionReady, ready(f))
+	set(v1alpha1.ConditionConfigSynced, f.Sync, f.Policy.Generation)
+	set(v1alpha1.ConditionEnforced, f.Enforced.Verdict, f.Policy.Generation)
+	set(v1alpha1.ConditionReady, ready(f), f.Policy.Generation)
+	if f.Guard != nil && f.Guard.UID == f.Policy.UID {
+		set(v1alpha1.ConditionBypassGuarded, f.Guard.Verdict, f.Guard.Generation)
+	}
 	return status
 }
 
@@ -118,6 +133,9 @@ func Events(before, after v1alpha1.ServiceTypePolicyStatus) []Event {
 	}
 	if kind, reason, message, ok := enforcement.News(before.Conditions, after.Conditions); ok {
 		events = append(events, Event{kind, reason, message})
+	}
+	if was, is := find(before, v1alpha1.ConditionBypassGuarded), find(after, v1alpha1.ConditionBypassGuarded); is.Reason != was.Reason && is.Reason == v1alpha1.ReasonGuardRefused {
+		events = append(events, Event{corev1.EventTypeWarning, v1alpha1.EventGuardRefused, is.Message})
 	}
 	if was, is := find(before, v1alpha1.ConditionReady), find(after, v1alpha1.ConditionReady); is.Status == metav1.ConditionTrue && was.Status != is.Status {
 		events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventReady, is.Message})

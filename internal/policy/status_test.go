@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/check"
@@ -123,6 +124,20 @@ func TestVerdictsSayWhatToDo(t *testing.T) {
 		said := string(tc.verdict.Status) + "/" + tc.verdict.Reason + ": " + tc.verdict.Message
 		check.Contains(t, "says", said, tc.wants...)
 		check.That(t, len(tc.verdict.Message) <= v1alpha1.MaxMessageLength, "the message has %d bytes", len(tc.verdict.Message))
+	}
+}
+
+// TestTheGuardOfAnotherObject: a policy that was deleted and made again is judged anew.
+func TestTheGuardOfAnotherObject(t *testing.T) {
+	denied := Verdict{metav1.ConditionTrue, v1alpha1.ReasonBypassDenied, "stands"}
+	for uid, want := range map[types.UID]string{"this": "True/Denied: stands", "the one before": ""} {
+		got := Of(facts(func(f *Facts) {
+			f.Policy.UID, f.Guard = "this", &Guard{Verdict: denied, UID: uid, Generation: 2}
+		}))
+		check.Equal(t, fmt.Sprintf("found of %s", uid), want, says(got, "BypassGuarded"))
+		if c := meta.FindStatusCondition(got.Conditions, "BypassGuarded"); c != nil {
+			check.Equal(t, "generation", 2, c.ObservedGeneration)
+		}
 	}
 }
 

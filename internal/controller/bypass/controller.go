@@ -1,7 +1,7 @@
 // Package bypass writes the ValidatingAdmissionPolicies by which the API server
 // keeps pods that ask for a card from passing the scheduler by, and the cards that
-// are held charged, and says in the status of the ServiceTypePolicy whether they
-// stand.
+// are held charged, and finds out for the status of the ServiceTypePolicy whether
+// they stand.
 //
 // It only carries: what the policies say is decided in internal/bypass.
 package bypass
@@ -50,6 +50,8 @@ type Reconciler struct {
 	readers map[string]client.Reader
 	// kinds has the types of the objects.
 	kinds *runtime.Scheme
+	// guard takes what is found.
+	guard *Guard
 	// written are the objects as they were written last, by kind and name.
 	written map[string]stamp
 }
@@ -62,12 +64,11 @@ type stamp struct {
 }
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cardquota-bypass.cardquota.dev;cardquota-charge.cardquota.dev,verbs=get;list;watch;create;patch;delete
 
-// Reconcile brings all objects in order and reports.
+// Reconcile brings all objects in order and has it reported whether they are.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	object := &v1alpha1.ServiceTypePolicy{}
 	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
@@ -98,7 +99,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		verdict, result.RequeueAfter = bypass.Refused(err), refusedRetry
 	}
-	return result, r.report(ctx, object, verdict)
+	r.guard.set(policy.Guard{Verdict: verdict, UID: object.UID, Generation: object.Generation})
+	return result, nil
 }
 
 // put writes each policy before the binding that puts it into force, and takes the
@@ -172,27 +174,6 @@ func (r *Reconciler) remove(ctx context.Context, name string, object client.Obje
 	err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s: %w", object.GetName(), err)
-	}
-	return nil
-}
-
-// report writes the condition if it changed, with an optimistic lock: the other
-// conditions have another writer.
-func (r *Reconciler) report(ctx context.Context, object *v1alpha1.ServiceTypePolicy, verdict policy.Verdict) error {
-	before := object.DeepCopy()
-	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionBypassGuarded)
-	if !meta.SetStatusCondition(&object.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionBypassGuarded, Status: verdict.Status, Reason: verdict.Reason, Message: verdict.Message,
-		ObservedGeneration: object.Generation,
-	}) {
-		return nil
-	}
-	err := r.client.Status().Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if verdict.Reason == v1alpha1.ReasonGuardRefused && (was == nil || was.Reason != verdict.Reason) {
-		r.events.Event(object, corev1.EventTypeWarning, v1alpha1.EventGuardRefused, verdict.Message)
 	}
 	return nil
 }

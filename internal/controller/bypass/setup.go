@@ -6,7 +6,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
@@ -47,13 +46,14 @@ func named(name string) map[client.Object]cache.ByObject {
 }
 
 // Setup adds the controller to a manager whose cache has CacheOptions.
-// skipNameValidation allows a second one in one process, as tests have it.
-func Setup(mgr ctrl.Manager, cards *fleet.Fleet, skipNameValidation bool) error {
+// skipNameValidation allows a second one in one process, as tests have it. The
+// Guard tells what it finds.
+func Setup(mgr ctrl.Manager, cards *fleet.Fleet, skipNameValidation bool) (*Guard, error) {
 	second, err := secondCache(mgr)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r := &Reconciler{client: mgr.GetClient(), events: mgr.GetEventRecorderFor(Component), fleet: cards, kinds: mgr.GetScheme(), written: map[string]stamp{},
+	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(Component), fleet: cards, kinds: mgr.GetScheme(), written: map[string]stamp{},
 		readers: map[string]client.Reader{v1alpha1.BypassPolicyName: mgr.GetClient(), v1alpha1.ChargePolicyName: second}}
 	later, woken := pace.Gathered(v1alpha1.PolicyName, gather)
 	err = ctrl.NewControllerManagedBy(mgr).
@@ -67,9 +67,9 @@ func Setup(mgr ctrl.Manager, cards *fleet.Fleet, skipNameValidation bool) error 
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &skipNameValidation}).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("set up controller: %w", err)
+		return nil, fmt.Errorf("set up controller: %w", err)
 	}
-	return nil
+	return r.guard, nil
 }
 
 // secondCache holds the policy about charges and its binding; it starts with the
@@ -89,13 +89,8 @@ func secondCache(mgr ctrl.Manager) (cache.Cache, error) {
 	return made.GetCache(), nil
 }
 
-// policyChanged lets changes of the spec pass, and of our own condition, which
-// the other writer of the status may have put back to what it read.
+// policyChanged lets changes of the spec pass.
 var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	was, ok := e.ObjectOld.(*v1alpha1.ServiceTypePolicy)
-	is, also := e.ObjectNew.(*v1alpha1.ServiceTypePolicy)
-	return !ok || !also || was.Generation != is.Generation ||
-		(was.DeletionTimestamp == nil) != (is.DeletionTimestamp == nil) ||
-		!equality.Semantic.DeepEqual(meta.FindStatusCondition(was.Status.Conditions, v1alpha1.ConditionBypassGuarded),
-			meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionBypassGuarded))
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 }}

@@ -66,8 +66,10 @@ type Reconciler struct {
 	// home is the operator's own namespace.
 	home        string
 	enforcement Enforcement
-	synced      *prometheus.GaugeVec
-	memory      memory
+	// guard is nil where nobody guards.
+	guard  Guard
+	synced *prometheus.GaugeVec
+	memory memory
 }
 
 // memory is what is known of the past. One policy is worked on by one pass at a

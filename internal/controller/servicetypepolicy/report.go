@@ -28,6 +28,9 @@ func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
 	if facts.Enforced, err = p.enforced(ctx, out); err != nil {
 		return ctrl.Result{}, err
 	}
+	if p.guard != nil {
+		facts.Guard = p.guard.Last()
+	}
 	p.gauge(out)
 	result := ctrl.Result{RequeueAfter: out.again}
 	if until := facts.Enforced.Until; !until.IsZero() {

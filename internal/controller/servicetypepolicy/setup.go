@@ -19,6 +19,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/pace"
+	"cardquota.dev/operator/internal/policy"
 )
 
 // Component is the source of the controller's events.
@@ -45,6 +46,16 @@ type Options struct {
 	// of that. Woken tells, by any name, that it may judge otherwise now.
 	Enforcement Enforcement
 	Woken       chan event.TypedGenericEvent[string]
+	// Guard tells whether pods are kept from passing the scheduler by; without it
+	// that condition stays as it was.
+	Guard Guard
+}
+
+// Guard tells what condition BypassGuarded is, nil before that is known, and that
+// it is another one.
+type Guard interface {
+	Last() *policy.Guard
+	Changed() <-chan event.TypedGenericEvent[string]
 }
 
 // DefaultOptions are those of the shipped manager.
@@ -67,6 +78,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		pace:        pace.New(options.Interval),
 		follow:      configMap.follow,
 		enforcement: options.Enforcement,
+		guard:       options.Guard,
 		home:        options.Home,
 		memory:      newMemory(),
 		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -87,6 +99,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &options.SkipNameValidation})
 	if options.Woken != nil {
 		build = build.WatchesRawSource(source.TypedChannel(options.Woken, woken))
+	}
+	if options.Guard != nil {
+		build = build.WatchesRawSource(source.TypedChannel(options.Guard.Changed(), woken))
 	}
 	if err := build.Complete(r); err != nil {
 		return fmt.Errorf("set up controller: %w", err)
