@@ -3,6 +3,7 @@ package account
 import (
 	"math"
 	"slices"
+	"strconv"
 
 	"cardquota.dev/operator/internal/card"
 )
@@ -79,6 +80,27 @@ func (a *Account) Admit(queue string, waiting Waiting, app Application, overComm
 		return &Shortage{Kind: Memory, Queue: queue, Requested: app.Memory, Total: Sum(Sum(memory, waiting.Memory), app.Memory), Limit: memoryLimit}
 	}
 	return nil
+}
+
+// FitsAlone tells whether Admit would admit the application to a queue in which nothing
+// else is but these charges.
+func (a *Account) FitsAlone(queue string, own []*Charge, app Application, overCommit float64) bool {
+	limits, total, one := a.Limits(queue), card.Count(0), len(own) == 0
+	for _, d := range app.Demands {
+		total = total.Add(d.Count)
+	}
+	for _, d := range app.Demands { // nearly always one card has quota for all of it
+		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return total <= limits.Cards[name] })
+	}
+	if one && !exceeds(0, app.MilliCPU, limits.MilliCPU) && !exceeds(0, app.Memory, limits.Memory) {
+		return true
+	}
+	alone := New(len(own))
+	alone.SetLimits(queue, limits)
+	for i, c := range own {
+		alone.Charge(strconv.Itoa(i), c)
+	}
+	return alone.Admit(queue, Waiting{}, app, overCommit) == nil
 }
 
 // admitCards adds the demands of the application one after the other, so that

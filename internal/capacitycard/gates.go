@@ -3,6 +3,7 @@ package capacitycard
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -10,6 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/decision"
 )
 
@@ -61,11 +63,31 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 	if refusal == nil {
 		return true
 	}
-	if job, ok := p.ssn.Jobs[task.Job]; ok {
+	if job, ok := p.ssn.Jobs[task.Job]; ok && p.waitsForQuota(job, ask) {
 		p.memory.patience.renew(job.PgUID, p.memory.now())
 	}
 	p.tellPod(task, refusal)
 	return false
+}
+
+// waitsForQuota tells that others leave a pod no room in its queue, and not what its
+// own job was given in this session and may have to give back.
+func (p *plugin) waitsForQuota(job *api.JobInfo, ask *decision.Ask) bool {
+	var own account.Freed
+	for _, status := range []api.TaskStatus{api.Allocated, api.Pipelined} {
+		for _, task := range job.TaskStatusIndex[status] {
+			if charge := p.chargeIn(job.Queue, task); charge != nil {
+				own.Add(charge)
+			}
+		}
+	}
+	names := ask.Names
+	if len(names) == 0 {
+		names = []card.Name{""}
+	}
+	return !slices.ContainsFunc(names, func(name card.Name) bool {
+		return p.account.FitsNode(string(job.Queue), accountAsk(ask), name, own) == nil
+	})
 }
 
 func accountAsk(ask *decision.Ask) account.Ask {
@@ -143,7 +165,6 @@ func (p *plugin) allocated(event *framework.Event) {
 	if status := event.Task.Status; status == api.Allocated || status == api.Pipelined {
 		event.Err = p.beyond(job, event.Task)
 	}
-	p.memory.patience.renew(job.PgUID, p.memory.now())
 	facts := p.memory.facts(event.Task.Pod)
 	facts.nowhere = false
 	queue := string(job.Queue)

@@ -65,7 +65,7 @@ func TestMetricsSayWhatTheSessionFound(t *testing.T) {
 	for series, values := range map[string]map[string]float64{ // of queue busy, and by another queue
 		"cardquota_queue_card_quota":             {`A`: 2, `B`: 0, `idle B`: 4},
 		"cardquota_queue_card_allocated":         {`A`: 2, `B`: 0, `idle B`: 0},
-		"cardquota_queue_card_inqueue":           {`A`: 5, `B`: 0, `A|B`: 0, `idle B`: 0},
+		"cardquota_queue_card_inqueue":           {`A`: 2, `B`: 0, `A|B`: 0, `idle B`: 0}, // waits needs more than the quota
 		"cardquota_queue_card_request":           {`A`: 5, `B`: 0, `A|B`: 4, `idle B`: 0},
 		"cardquota_queue_cpu_quota_cores":        {``: 100, `idle `: 100, `cpu `: 100},
 		"cardquota_queue_cpu_allocated_cores":    {``: 2, `idle `: 0, `cpu `: 0},

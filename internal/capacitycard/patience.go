@@ -15,8 +15,8 @@ import (
 const reservationEnds = 5 * time.Minute
 
 // patience remembers since when admitted PodGroups make no progress, and what they
-// were admitted with. Being refused for quota, or having a pod placed, begins a
-// new wait.
+// were admitted with. Being refused for quota, or having a pod placed when a session
+// closes, begins a new wait.
 type patience struct {
 	since  map[types.UID]time.Time
 	seen   map[types.UID]bool
@@ -73,6 +73,18 @@ func (p *patience) lasts(group types.UID, now time.Time) bool {
 func (p *patience) renew(group types.UID, now time.Time) {
 	if _, waits := p.since[group]; waits {
 		p.since[group] = now
+	}
+}
+
+// noteProgress begins the wait of PodGroups anew that have pods placed or promised a
+// node when the session closes. What was tried and taken back is no progress.
+func (p *plugin) noteProgress() {
+	for _, job := range p.ssn.Jobs {
+		for _, status := range []api.TaskStatus{api.Allocated, api.Binding, api.Pipelined} {
+			if len(job.TaskStatusIndex[status]) > 0 {
+				p.memory.patience.renew(job.PgUID, p.memory.now())
+			}
+		}
 	}
 }
 

@@ -133,6 +133,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	defer p.memory.meters.closing()()
 	p.memory.open.Store(nil)
 	p.memory.voice.sweep()
+	p.noteProgress()
 	p.memory.patience.sweep()
 	p.keepPromises()
 	p.memory.closeSecond()

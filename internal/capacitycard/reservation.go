@@ -27,9 +27,11 @@ func (p *plugin) reserve(job *api.JobInfo, allocated int, barred bool) {
 	}
 	if !barred && (job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.memory.patience.lasts(job.PgUID, p.memory.now())) {
 		if application, refusal := p.minimum(job); refusal == nil && !application.Empty() {
-			if p.memory.patience.admitted(job, application) {
+			switch admitted := p.memory.patience.admitted(job, application); {
+			case !p.fitsAlone(job, application):
+			case admitted:
 				waiting.Add(p.account.Granted(string(job.Queue), application))
-			} else {
+			default:
 				p.memory.patience.unasked = append(p.memory.patience.unasked, unasked{job, application})
 			}
 		}
@@ -39,6 +41,23 @@ func (p *plugin) reserve(job *api.JobInfo, allocated int, barred bool) {
 			waiting.AddElastic(elastic)
 		}
 	}
+}
+
+// fitsAlone tells whether a job would be admitted if it had its queue to itself. For one
+// that was admitted with a larger quota nothing is kept from others: it cannot start.
+func (p *plugin) fitsAlone(job *api.JobInfo, application account.Application) bool {
+	var own []*account.Charge
+	for status, tasks := range job.TaskStatusIndex {
+		if !api.AllocatedStatus(status) {
+			continue
+		}
+		for _, task := range tasks {
+			if charge := p.chargeIn(job.Queue, task); charge != nil {
+				own = append(own, charge)
+			}
+		}
+	}
+	return p.account.FitsAlone(string(job.Queue), own, application, p.args.overCommitFactor)
 }
 
 // reserveUnasked reserves for jobs that wait for something they were not admitted

@@ -85,22 +85,24 @@ func TestAnAdmissionIsForWhatWasAskedFor(t *testing.T) {
 }
 
 // TestAnAdmissionOutlastsALoweredQuota: what was admitted keeps its place before
-// those who come later, for as long as it waits.
+// those who come later, for as long as it waits and may start; when the quota is raised
+// again, it has its place again.
 func TestAnAdmissionOutlastsALoweredQuota(t *testing.T) {
 	s := newScene(t, fourA+asks("j", 4)).run()
-	lowered := *s.Ssn.Queues["q"].Queue
-	lowered.Annotations = map[string]string{"volcano.sh/card.quota": `{"A":1}`}
-	s.Ssn.Queues["q"].Queue = &lowered
-	for range 3 {
-		got := s.reopen().reserved()
-		check.Must(t, got == 4, "%d cards reserved, want 4", got)
-		s.m.patience.sweep()
+	for _, quota := range []int{4, 1, 5} {
+		want := map[int]int{4: 4, 1: 0, 5: 4}[quota]
+		lowered := *s.Ssn.Queues["q"].Queue
+		lowered.Annotations = map[string]string{"volcano.sh/card.quota": fmt.Sprintf(`{"A":%d}`, quota)}
+		s.Ssn.Queues["q"].Queue = &lowered
+		for range 3 {
+			got := s.reopen().reserved()
+			check.Must(t, got == want, "%d cards reserved with a quota of %d, want %d", got, quota, want)
+			s.m.patience.sweep()
+		}
 	}
-	job := s.Job("j")
 	delete(s.Ssn.Jobs, "ns/j")
 	s.reopen().m.patience.sweep()
-	s.Ssn.Jobs["ns/j"] = job
-	check.Equal(t, "cards reserved for a PodGroup that was gone meanwhile", 0, s.reopen().reserved())
+	check.Equal(t, "admissions of a PodGroup that is gone", 0, len(s.m.patience.admits))
 }
 
 // TestACrowdOfInventedCardsIsReadOnceAndReservedNever: the work of a session is

@@ -1,0 +1,87 @@
+package capacitycard
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/test/observer/judge"
+)
+
+// watched plays a scene, one session a minute, under the eyes of the judge: of what
+// a session decides the next one sees the phases of PodGroups. It ends when the last
+// PodGroup is enqueued, since nobody binds its pods, and returns what the judge found.
+func (s *scene) watched(minutes int, change func(minute int)) []judge.Violation {
+	clock := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	s.m.now = func() time.Time { return clock }
+	j := judge.New(judge.Options{})
+	j.Load(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, clock)
+	for minute := range minutes {
+		change(minute)
+		for _, object := range s.Objects() {
+			j.Take(object, false, clock)
+		}
+		s.Cache = nil // nobody binds what a session places
+		s.run()
+		for _, g := range s.Groups {
+			g.Status.Phase = v1beta1.PodGroupPhase(s.Job(g.Name).PodGroup.Status.Phase)
+		}
+		s.Close()
+		clock = clock.Add(time.Minute)
+		j.Hear(judge.Reading{Asked: clock, Answered: clock, Closed: minute, Decides: true})
+		j.Judge(clock)
+		if s.Groups[len(s.Groups)-1].Status.Phase == v1beta1.PodGroupInqueue {
+			break
+		}
+	}
+	return j.Found()
+}
+
+// gangAndSmall are a gang that was enqueued and a job of one card behind it.
+func gangAndSmall(t *testing.T, quota, gang string) *scene {
+	return newScene(t, "node a A; queue q "+quota+"; gang q "+gang+" least=0; small q 1: - least=1 phase=Pending", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{} })
+}
+
+// TestAReservationThatIsInVainHoldsUpNobody: the job behind a gang that cannot start
+// is enqueued, and the judge has nothing to say.
+func TestAReservationThatIsInVainHoldsUpNobody(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		quota, gang string
+		change      func(s *scene, minute int)
+	}{
+		"no pod of the gang fits": {`{"A":16}`, "2: -*2 cards=8", func(s *scene, _ int) {
+			for _, p := range s.Pods[:2] {
+				p.Spec.NodeSelector = map[string]string{"zone": "nowhere"}
+			}
+		}},
+		"a part of the gang fits": {`{"A":16}`, "2: -*2 cards=8", func(*scene, int) {}},
+		"a part fits, and spare pods of it use up the quota": {`{"A":16}`, "2: -*4 cards=8 tasks=worker*3/1,head*1/1", func(s *scene, _ int) {
+			s.Nodes = []*corev1.Node{session.Node("a", "A", 8), session.Node("b", "A", 8)}
+			s.Pod("gang-3").Spec.NodeSelector = map[string]string{"zone": "nowhere"}
+		}},
+		"the quota was lowered below the gang": {`{"A":4}`, "4: -*4", func(s *scene, minute int) {
+			s.Nodes[0] = session.Node("a", "A", 0) // no node for either yet
+			if minute >= 2 {
+				s.Nodes[0] = session.Node("a", "A", 8)
+				s.add(`queue q {"A":2}`)
+			}
+		}},
+		"the quota was lowered below the gang while a part of it runs": {`{"A":4}`, "4: a*2 -*2", func(s *scene, minute int) {
+			s.Nodes[0] = session.Node("a", "A", 2)
+			if minute >= 2 {
+				s.Nodes[0] = session.Node("a", "A", 8)
+				s.add(`queue q {"A":3}`)
+			}
+		}},
+	}) {
+		s := gangAndSmall(t, tc.quota, tc.gang)
+		found := s.watched(20, func(minute int) { tc.change(s, minute) })
+		check.That(t, len(found) == 0, "found %v", found)
+		check.Equal(t, "the job behind the gang", v1beta1.PodGroupInqueue, s.Groups[1].Status.Phase)
+	}
+}
