@@ -108,6 +108,10 @@ func Frozen(live *v1beta1.Queue) bool {
 
 // Draining is the verdict on the Queue of a CardQuota that is being deleted.
 func Draining(name string, members int) Sync {
+	if members == 0 {
+		return Sync{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: fmt.Sprintf(
+			"being deleted: queue %s has no quota any more and goes when the API server confirms that no unfinished pod and PodGroup uses it", name)}
+	}
 	return Sync{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDraining, Message: fmt.Sprintf(
 		"being deleted: queue %s has no quota any more and goes when its %d unfinished pods and PodGroups are gone", name, members)}
 }

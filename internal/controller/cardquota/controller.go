@@ -54,6 +54,8 @@ type Reconciler struct {
 	// disputes remember who keeps writing the Queues.
 	disputes *disputes
 	meanings *meanings
+	// counts are of the queues that are to be deleted.
+	counts *memberCounts
 }
 
 // pass is one run of Reconcile over one CardQuota.

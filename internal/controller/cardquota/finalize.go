@@ -95,11 +95,13 @@ func (p *pass) drain(ctx context.Context) (drainage, error) {
 		return drainage{members: members, again: again}, nil
 	}
 	// The last count is up to a second old, and deleting is for ever.
-	members, err := p.members(ctx)
+	members, counted, err := p.counts.of(p.quota, func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+		return p.countMembers(ctx, owners)
+	})
 	if err != nil {
 		return drainage{}, err
 	}
-	if members > 0 {
+	if !counted || members > 0 {
 		return drainage{members: members, again: memberRetry}, nil
 	}
 	uid := p.queue.UID

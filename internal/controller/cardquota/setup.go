@@ -67,6 +67,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 
 		disputes: newDisputes(),
 		meanings: newMeanings(),
+		counts:   newMemberCounts(),
 	}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
 		if quota, ok := object.(*v1alpha1.CardQuota); ok {
