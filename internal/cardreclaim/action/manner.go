@@ -42,6 +42,10 @@ var patience = 30 * time.Second
 // writes are tried again.
 var unmarked = 2 * time.Minute
 
+// answerWithin is how long the API server may take to answer a write. All tries of one
+// write take less than unmarked.
+const answerWithin = 10 * time.Second
+
 // again is how a write that failed is tried again: for about half a minute.
 var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
 
@@ -62,17 +66,18 @@ func (m *manner) inTwoSteps(client kubernetes.Interface, tasks []*api.TaskInfo, 
 	m.each(client, m.each(client, tasks, explain), last)
 }
 
+// writer is one write to a pod.
+type writer func(context.Context, kubernetes.Interface, *corev1.Pod) error
+
 // each writes to all pods, at most atOnce at a time, until that is done or was
 // given up, and returns those that are still there.
-func (m *manner) each(client kubernetes.Interface, tasks []*api.TaskInfo, write func(kubernetes.Interface, *corev1.Pod) error) []*api.TaskInfo {
+func (m *manner) each(client kubernetes.Interface, tasks []*api.TaskInfo, write writer) []*api.TaskInfo {
 	var all sync.WaitGroup
 	there := make([]bool, len(tasks))
 	for i, task := range tasks {
 		all.Go(func() {
-			m.places <- struct{}{}
-			defer func() { <-m.places }()
 			var err error
-			if there[i], err = untilDone(client, task.Pod, write); err != nil {
+			if there[i], err = m.untilDone(client, task.Pod, write); err != nil {
 				klog.ErrorS(err, "A pod could not be told to go", "pod", klog.KObj(task.Pod))
 			}
 		})
@@ -89,14 +94,11 @@ func (m *manner) each(client kubernetes.Interface, tasks []*api.TaskInfo, write 
 
 // untilDone writes to a pod, and tries again until that went well or the pod is
 // gone; it tells whether it is still there.
-func untilDone(client kubernetes.Interface, pod *corev1.Pod, write func(kubernetes.Interface, *corev1.Pod) error) (there bool, err error) {
+func (m *manner) untilDone(client kubernetes.Interface, pod *corev1.Pod, write writer) (there bool, err error) {
 	there = true
 	err = wait.ExponentialBackoff(again, func() (bool, error) {
-		err := write(client, pod)
-		if err != nil && gone(client, pod, err) {
-			there, err = false, nil
-		}
-		if err != nil {
+		var err error
+		if there, err = m.once(client, pod, write); err != nil {
 			klog.V(2).InfoS("A pod could not be told to go yet", "pod", klog.KObj(pod), "err", err)
 		}
 		return err == nil, nil
@@ -104,19 +106,32 @@ func untilDone(client kubernetes.Interface, pod *corev1.Pod, write func(kubernet
 	return there, err
 }
 
+// once writes to a pod when a place is free, and tells whether the pod is still there. That
+// it is not is no error.
+func (m *manner) once(client kubernetes.Interface, pod *corev1.Pod, write writer) (there bool, err error) {
+	m.places <- struct{}{}
+	defer func() { <-m.places }()
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	if err = write(ctx, client, pod); err != nil && gone(ctx, client, pod, err) {
+		return false, nil
+	}
+	return true, err
+}
+
 // gone tells that a pod could not be written to because it exists no more, or
 // because another one has its name.
-func gone(client kubernetes.Interface, pod *corev1.Pod, err error) bool {
+func gone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, err error) bool {
 	if !apierrors.IsConflict(err) {
 		return apierrors.IsNotFound(err)
 	}
-	now, err := client.CoreV1().Pods(pod.Namespace).Get(context.TODO(), pod.Name, metav1.GetOptions{})
+	now, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	return apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID
 }
 
 // explain writes the conditions that Volcano's own eviction writes, so that the
 // pod says why it ends.
-func explain(client kubernetes.Interface, pod *corev1.Pod) error {
+func explain(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	now := metav1.Now()
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
@@ -131,7 +146,7 @@ func explain(client kubernetes.Interface, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("write conditions: %w", err)
 	}
-	_, err = client.CoreV1().Pods(pod.Namespace).Patch(context.TODO(), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("patch status: %w", err)
 	}
@@ -141,22 +156,22 @@ func explain(client kubernetes.Interface, pod *corev1.Pod) error {
 // mark writes the annotation by which Volcano's job controller replaces the pod. The
 // status of a pod takes annotations as well: so the scheduler needs no right to change
 // what a pod runs.
-func mark(client kubernetes.Interface, pod *corev1.Pod) error {
+func mark(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]string{v1alpha1.AnnotationOutOfSync: "true"},
 	}})
 	if err != nil {
 		return fmt.Errorf("write annotation: %w", err)
 	}
-	if _, err := client.CoreV1().Pods(pod.Namespace).Patch(context.TODO(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("patch annotation: %w", err)
 	}
 	return nil
 }
 
 // deletePod deletes a pod, and no other one of its name.
-func deletePod(client kubernetes.Interface, pod *corev1.Pod) error {
-	return client.CoreV1().Pods(pod.Namespace).Delete(context.TODO(), pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+func deletePod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
+	return client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 }
 
 // insist deletes pods that were told to go and are still there after too long: those

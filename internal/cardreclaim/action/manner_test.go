@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,10 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -305,4 +308,45 @@ func says(reason string) func(*corev1.Pod) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason},
 			corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler})
 	}
+}
+
+// TestPodsThatCannotBeToldKeepNoneWaiting: while a write waits to be tried again it takes
+// the place of no other pod.
+func TestPodsThatCannotBeToldKeepNoneWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad, good := builder.Pod("ns", "bad").Obj(), builder.Pod("ns", "good").Obj()
+		client := fake.NewClientset(bad, good)
+		client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			patch, ok := action.(clienttesting.PatchAction)
+			return ok && patch.GetName() == "bad", nil, apierrors.NewInternalError(errors.New("a webhook fails"))
+		})
+		m := manner{places: make(chan struct{}, 1)}
+		var all sync.WaitGroup
+		all.Go(func() { m.inTwoSteps(client, []*api.TaskInfo{{Pod: bad}}, true) })
+		defer all.Wait()
+		synctest.Wait()
+		began := time.Now()
+		m.inTwoSteps(client, []*api.TaskInfo{{Pod: good}}, true)
+		check.That(t, time.Since(began) == 0, "the other job's pod is marked after %s", time.Since(began))
+	})
+}
+
+// TestAnAPIThatNeverAnswers: a write ends some time, and all tries of it end before the
+// pod is deleted because nothing marked it.
+func TestAnAPIThatNeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, tries, began := manner{places: make(chan struct{}, 1)}, 0, time.Now()
+		m.each(fake.NewClientset(), []*api.TaskInfo{{Pod: builder.Pod("ns", "p").Obj()}}, func(ctx context.Context, _ kubernetes.Interface, _ *corev1.Pod) error {
+			tries++
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		check.Equal(t, "tries", again.Steps, tries)
+		check.That(t, time.Since(began) >= time.Duration(tries)*answerWithin, "the tries took %s", time.Since(began))
+	})
+	backoff, total := shipped, time.Duration(shipped.Steps)*answerWithin
+	for backoff.Steps > 1 {
+		total += backoff.Step()
+	}
+	check.That(t, total < unmarked, "all tries may take %s, and a pod without its mark is deleted after %s", total, unmarked)
 }
