@@ -27,9 +27,8 @@ type patience struct {
 }
 
 type unasked struct {
-	job *api.JobInfo
-	// application is what it waits for, and beyond what of it was not admitted.
-	application, beyond account.Application
+	job         *api.JobInfo
+	application account.Application
 }
 
 // admission is what a PodGroup may wait for in a queue.
@@ -49,15 +48,14 @@ func (p *patience) admit(job *api.JobInfo, application account.Application) {
 	p.admits[job.PgUID] = &admission{queue: job.Queue, application: application, seen: true}
 }
 
-// beyond is what a job waits for now and was not admitted with.
-func (p *patience) beyond(job *api.JobInfo, application account.Application) account.Application {
+// admitted tells whether a job was admitted with all that it waits for now.
+func (p *patience) admitted(job *api.JobInfo, application account.Application) bool {
 	known, ok := p.admits[job.PgUID]
-	if !ok || known.queue != job.Queue {
-		return application
+	if !ok || known.queue != job.Queue || !known.application.Covers(application) {
+		return false
 	}
-	beyond := known.application.Beyond(application)
-	known.seen = len(beyond.Demands) == 0
-	return beyond
+	known.seen = true
+	return true
 }
 
 // lasts tells whether a waiting PodGroup still has its reservation.

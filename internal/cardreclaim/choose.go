@@ -1,30 +1,39 @@
 package cardreclaim
 
+// Answer is what a choice found.
+type Answer struct {
+	// Plan is who goes, nil when no plan was found.
+	Plan *Plan
+	// Effort is what went into the choice.
+	Effort int
+	// Cut tells that the choice ended for lack of effort: with a plan, that a
+	// cheaper one may have been missed; without one, that there may be one.
+	Cut bool
+}
+
 // Choose answers a problem at the least loss it finds: the least there is for a
 // small problem, and close to it for a large one. It is false when not all that
 // wait can be placed, whoever goes; then nobody goes.
 func Choose(p *Problem) (*Plan, bool) {
-	plan, _ := ChooseWithin(p, mostEffort)
+	plan := ChooseWithin(p, mostEffort).Plan
 	return plan, plan != nil
 }
 
-// ChooseWithin is Choose with a bound of the effort, in amounts looked at, at
-// most as much as Choose makes. It returns the effort that was made, and no plan
-// when there is none, or none was found by then. Once the bound is reached it
-// ends after a look or two at every node and job.
-func ChooseWithin(p *Problem, most int) (*Plan, int) {
+// ChooseWithin is Choose with a bound of the effort that goes into making the
+// first plan cheaper, at most as much as Choose makes. The first plan is never
+// cut: what goes into it grows with nodes and pods times claims, and no faster.
+func ChooseWithin(p *Problem, most int) Answer {
 	asked := p.withoutEmpty()
 	m := newModel(asked)
-	m.most = min(most, mostEffort)
-	plan := m.answer(asked)
+	plan := m.answer(asked, min(most, mostEffort))
 	if plan != nil && asked != p {
 		plan.Place = p.withEmpty(plan.Place)
 	}
-	return plan, m.effort
+	return Answer{Plan: plan, Effort: m.effort, Cut: m.cut}
 }
 
 // answer is the plan for the problem of the model, nil when none was found.
-func (m *model) answer(p *Problem) *Plan {
+func (m *model) answer(p *Problem, most int) *Plan {
 	for i := range m.claims {
 		if m.claims[i].count > mostWaiting {
 			return nil
@@ -33,6 +42,7 @@ func (m *model) answer(p *Problem) *Plan {
 	if m.beyondPools() {
 		return nil
 	}
+	m.allowPruning()
 	free := m.rooms()
 	if !free.short() {
 		if place := free.places(); place != nil {
@@ -40,54 +50,49 @@ func (m *model) answer(p *Problem) *Plan {
 		}
 	}
 	m.addJobs(p)
-	best := m.choose()
+	best := m.choose(most)
 	if best == nil {
 		return nil
 	}
 	return best.plan(p)
 }
 
-// choose goes from the quick to the thorough, and stops when nothing can lose
-// less, or no more may go into it.
-func (m *model) choose() *state {
-	base := newState(m)
-	limits := base.limits(m.all())
-	if limits == nil {
-		return nil
+// choose finds a first plan, and makes it cheaper as far as the effort goes.
+func (m *model) choose(most int) *state {
+	s := m.first()
+	if s == nil {
+		if s = newState(m); s.potential(m.all()).short() {
+			m.cut = false
+			return nil
+		}
+		m.allowRefining(most)
+		if m.cut = !s.tryAll(); m.cut {
+			return nil
+		}
+		m.allowPruning()
+		s.prune()
 	}
-	best := base.quick(limits)
-	if best != nil && !limits.allow(best.cost) || m.exhausted() {
-		return best
+	m.allowRefining(most)
+	if s.refine() {
+		m.allowPruning()
+		s.prune()
 	}
-	if best != nil {
-		best = base.rework(best)
-	}
-	return base.exact(best)
+	return s
 }
 
-// quick is the best of what is found without a search, nil when that is nothing.
-func (s *state) quick(limits *limits) *state {
-	var best *state
-	keep := func(s *state) (done bool) {
-		if s.prune() && (best == nil || s.cost.compare(best.cost) < 0) {
-			best = s
-		}
-		return best != nil && !limits.allow(best.cost)
-	}
-	for _, better := range scores {
-		if found := s.copy(); found.greedy(better) && found.enough() && keep(found) {
-			return best
+// first is a plan that is found without a search, nil when that is none: what is
+// best step by step, or all there is, without what is not needed.
+func (m *model) first() *state {
+	s := newState(m)
+	greedy := s.greedy()
+	m.allowPruning()
+	if !greedy {
+		if s = m.everything(); s == nil {
+			return nil
 		}
 	}
-	if found := s.knapsack(); found != nil && keep(found) {
-		return best
-	}
-	if best == nil && !s.exhausted() {
-		if found := s.everything(); found != nil {
-			keep(found)
-		}
-	}
-	return best
+	s.prune()
+	return s
 }
 
 func (m *model) all() []int {
@@ -99,10 +104,10 @@ func (m *model) all() []int {
 }
 
 // everything takes all there is, nil when even that is not enough.
-func (s *state) everything() *state {
-	all := s.copy()
+func (m *model) everything() *state {
+	all := newState(m)
 	for pass := range 2 {
-		for u, x := range s.units {
+		for u, x := range m.units {
 			if (x.pod == whole) == (pass == 0) && all.possible(u) {
 				all.take(u)
 			}
@@ -114,13 +119,12 @@ func (s *state) everything() *state {
 	return all
 }
 
-// plan tells who goes and who comes, nil when the bound is reached before that is known.
+// plan tells who goes and who comes.
 func (s *state) plan(p *Problem) *Plan {
-	place := s.places()
-	if place == nil {
-		return nil // the bound was reached before all were seated
+	plan := &Plan{Place: s.place}
+	if len(s.claims) == 1 {
+		plan.Place = s.places()
 	}
-	plan := &Plan{Place: place}
 	for j := range s.jobs {
 		job, taking := &s.jobs[j], Taking{Job: j}
 		for u := job.units.from; u < job.units.end; u++ {

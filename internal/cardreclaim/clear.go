@@ -55,28 +55,12 @@ func (h *hunt) mustClear(node int) bool {
 	if !c.wants[node] {
 		return false
 	}
-	for _, u := range h.on[node] {
-		if h.possible(u) && h.fitsWith(node, h.givesOn(u, node)) <= h.fit[h.claim][node] {
+	for _, x := range h.on[node] {
+		if h.possible(x.unit) && h.fitsWith(node, h.gives(x.unit, x.site)) <= h.fit[h.claim][node] {
 			return true
 		}
 	}
 	return false
-}
-
-// givesOn is what a unit that is not taken gives on a node that it touches.
-func (s *state) givesOn(u, node int) []float64 {
-	x := s.units[u]
-	if x.pod != whole {
-		return s.pods[x.pod].gives
-	}
-	job := &s.jobs[x.job]
-	s.spend(job.sites.end - job.sites.from)
-	for i := job.sites.from; i < job.sites.end; i++ {
-		if s.sites[i].node == node {
-			return s.gives(u, i)
-		}
-	}
-	return nil
 }
 
 // towards is the unit that costs least for what it gives of what a node lacks
@@ -85,12 +69,13 @@ func (h *hunt) towards(node, target int) int {
 	have, request := h.at(node), h.claims[h.claim].request
 	best, gained := none, 0.0
 	var price cost
-	h.spend(len(h.on[node]) * h.width())
-	for _, u := range h.on[node] {
+	h.look(len(h.on[node]))
+	for _, x := range h.on[node] {
+		u := x.unit
 		if !h.possible(u) {
 			continue
 		}
-		gives, part := h.givesOn(u, node), 0.0
+		gives, part := h.gives(u, x.site), 0.0
 		for i, amount := range request {
 			if lack := amount*float64(target) - have[i]; amount > 0 && lack > tolerance {
 				part += min(gives[i], lack) / lack

@@ -1,24 +1,41 @@
 package cardreclaim
 
-// mostEffort bounds what goes into one choice: amounts looked at or changed, each
-// of one resource on one node for one claim, or work that takes as long. A count
-// is the same on every machine, and one takes 5 to 20 ns. Among 4000 pods that
-// hold cards a claim takes a fifth of it at most, eight of them nearly all.
+// mostEffort bounds what goes into one choice, beside its first plan. A count is
+// the same on every machine, and one takes about 5 ns.
 const mostEffort = 150_000_000
 
-// spend counts amounts that were looked at or changed.
-func (m *model) spend(amounts int) { m.effort += amounts }
+// ofLook is what a look at one node for one claim, or a change of it, counts for.
+const ofLook = 4
 
-// width is what a look at all resources of a node counts for: many go faster than
-// one after the other.
-func (m *model) width() int { return 3 + m.dims/4 }
+// look counts looks at nodes for claims.
+func (m *model) look(looks int) { m.effort += ofLook * looks }
 
-// exhausted tells that no more may go into the choice. A search then ends without
-// an answer, and what was found before it is the answer.
-func (m *model) exhausted() bool { return m.effort > m.most }
+// exhausted tells that no more may go into what is being done.
+func (m *model) exhausted() bool {
+	if m.effort <= m.most {
+		return false
+	}
+	m.cut = true
+	return true
+}
 
-// copied is what a copy of so many numbers counts for.
-func copied(numbers int) int { return numbers / 8 }
+// linear is so many looks at all nodes and pods for all claims.
+func (m *model) linear(looks int) int {
+	return ofLook * looks * (len(m.pool) + len(m.pods) + leastSize) * len(m.claims)
+}
 
-// sorted is what sorting so many units counts for.
-func sorted(units int) int { return 8 * units }
+// leastSize is the size from which on effort follows the size of a problem: a
+// small one is searched through.
+const leastSize = 10_000
+
+// Bounds of effort, in looks at all nodes and pods for all claims.
+const (
+	mostPruning  = 20 // for seating and pruning a first plan
+	mostRefining = 20 // for making a plan cheaper
+)
+
+// allowPruning lets a first plan seat its pods and prune itself.
+func (m *model) allowPruning() { m.most = m.effort + m.linear(mostPruning) }
+
+// allowRefining lets a plan become cheaper, at most with so much effort.
+func (m *model) allowRefining(most int) { m.most = m.effort + min(most, m.linear(mostRefining)) }

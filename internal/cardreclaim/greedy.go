@@ -4,7 +4,7 @@ import "slices"
 
 // greedy takes what is best step by step, claim by claim, on top of what is
 // taken already, and tells whether all can be placed that way.
-func (s *state) greedy(better score) bool {
+func (s *state) greedy() bool {
 	pools, held := slices.Clone(s.pools), make([][]int, len(s.claims))
 	defer func() {
 		for claim, nodes := range held {
@@ -12,24 +12,26 @@ func (s *state) greedy(better score) bool {
 				s.add(node, s.claims[claim].request, 1)
 			}
 		}
+		s.keep(none)
 	}()
-	for i, claim := range s.order {
-		h := &hunt{state: s, claim: claim, pools: pools, better: better}
+	for _, claim := range s.order {
+		s.keep(claim)
+		h := &hunt{state: s, claim: claim, pools: pools}
 		if !h.pick() {
 			return false
-		}
-		if i == len(s.order)-1 {
-			break
 		}
 		// Its places are reserved in the state's own books.
 		p := s.placement()
 		p.pools = pools
-		p.fill(claim)
+		if !p.fill(claim) {
+			return false
+		}
 		held[claim] = p.place[claim]
 		for _, node := range held[claim] {
 			s.add(node, s.claims[claim].request, -1)
 		}
 	}
+	s.place = held
 	return true
 }
 
@@ -37,9 +39,8 @@ func (s *state) greedy(better score) bool {
 // places reserved.
 type hunt struct {
 	*state
-	claim  int
-	pools  []int64
-	better score
+	claim int
+	pools []int64
 
 	queue   queue
 	current []int // by move: how often it has changed
@@ -65,7 +66,7 @@ func (h *hunt) pick() bool {
 		if m.version != h.current[m.id] {
 			continue
 		}
-		now := h.look(m.id, count-room)
+		now := h.weigh(m.id, count-room)
 		if now.gain == 0 {
 			continue
 		}
@@ -94,14 +95,14 @@ func (h *hunt) pick() bool {
 func (h *hunt) start(need int) {
 	h.current = make([]int, len(h.units)+len(h.pool))
 	h.byPool = make([]int, len(h.pools))
-	h.queue = queue{better: h.better, moves: make([]move, 0, len(h.units)+64)}
+	h.queue = queue{moves: make([]move, 0, len(h.units)+64)}
 	for u := range h.units {
-		if m := h.look(u, need); m.gain > 0 {
+		if m := h.weigh(u, need); m.gain > 0 {
 			h.queue.moves = append(h.queue.moves, m)
 		}
 	}
 	for _, node := range h.claims[h.claim].nodes {
-		if m := h.look(len(h.units)+node, need); m.gain > 0 {
+		if m := h.weigh(len(h.units)+node, need); m.gain > 0 {
 			h.queue.moves = append(h.queue.moves, m)
 		}
 	}
@@ -118,7 +119,7 @@ func (h *hunt) again(taken []int, need int) {
 		}
 		changed[id] = true
 		h.current[id]++
-		if m := h.look(id, need); m.gain > 0 {
+		if m := h.weigh(id, need); m.gain > 0 {
 			h.queue.push(m)
 		}
 	}
@@ -129,20 +130,16 @@ func (h *hunt) again(taken []int, need int) {
 		h.each(u, func(s int) {
 			node := h.sites[s].node
 			for _, other := range h.on[node] {
-				requeue(other)
+				requeue(other.unit)
 			}
 			requeue(len(h.units) + node)
 		})
 	}
 }
 
-// look tells what a move would cost and give now: nothing, when no more may go
-// into the choice.
-func (h *hunt) look(id, need int) move {
+// weigh tells what a move would cost and give now.
+func (h *hunt) weigh(id, need int) move {
 	m := move{id: id, version: h.current[id]}
-	if h.spend(1); h.exhausted() {
-		return m
-	}
 	if id >= len(h.units) {
 		if cleared := h.clear(id-len(h.units), need); cleared != nil {
 			m.cost, m.gain = cleared.cost, cleared.gain
@@ -184,8 +181,7 @@ func (h *hunt) gain(u int) int {
 
 // fitsWith is how many of the claim's pods fit on a node with so much more.
 func (h *hunt) fitsWith(node int, more []float64) int {
-	h.work++
-	h.spend(h.width())
+	h.look(1)
 	have := h.at(node)
 	var few [8]float64
 	sum := append(few[:0], have...)

@@ -45,22 +45,22 @@ func (m *model) addJobs(p *Problem) {
 	for i := range p.Jobs {
 		count += len(p.Jobs[i].Pods)
 	}
-	m.spend(count * m.dims)
+	m.look(count)
 	m.jobs = make([]job, len(p.Jobs))
 	m.pods = make([]pod, 0, count)
 	m.sites = make([]site, 0, count)
 	m.units = make([]unit, 0, count+len(p.Jobs))
 	l := &layout{
-		model:  m,
-		wanted: make([]bool, len(m.pool)),
-		at:     make([]int, len(m.pool)),
+		model: m,
+		at:    make([]int, len(m.pool)),
 		// Two amounts for each pod: its own, and at most one site.
 		amounts: make([]float64, 2*count*m.dims),
 		most:    math.MaxInt64 / int64(count+1),
 	}
+	m.wanted = make([]bool, len(m.pool))
 	for i := range m.claims {
 		for _, node := range m.claims[i].nodes {
-			l.wanted[node] = true
+			m.wanted[node] = true
 		}
 	}
 	for i := range p.Jobs {
@@ -72,7 +72,6 @@ func (m *model) addJobs(p *Problem) {
 // layout is what laying out jobs needs to know.
 type layout struct {
 	*model
-	wanted  []bool    // by node: somebody wants to run there
 	at      []int     // by node: the last site there
 	amounts []float64 // that are not in use yet
 	most    int64     // loss of a pod that can be added up for all without running over
@@ -121,7 +120,7 @@ func (l *layout) job(i int, from *Job) {
 func (l *layout) give(j *job, x *Pod, made *pod) {
 	made.gives = l.next()
 	for r, amount := range x.Gives[:min(len(x.Gives), l.dims)] {
-		made.gives[r] = max(sound(amount), 0)
+		made.gives[r] = max(l.sound(r, amount), 0)
 	}
 	if s := l.at[x.Node]; s < j.sites.from || s >= len(l.sites) || l.sites[s].node != x.Node {
 		l.at[x.Node] = len(l.sites)
@@ -152,13 +151,13 @@ func (m *model) addTouching() {
 					count[node]++
 					total++
 				} else {
-					m.on[node] = append(m.on[node], u)
+					m.on[node] = append(m.on[node], touch{u, s})
 				}
 			})
 		}
 		if pass == 0 {
-			m.on = make([][]int, len(m.pool))
-			all := make([]int, total)
+			m.on = make([][]touch, len(m.pool))
+			all := make([]touch, total)
 			for node, n := range count {
 				m.on[node], all = all[:0:n], all[n:]
 			}
@@ -189,7 +188,7 @@ func (m *model) price(u int) cost {
 // dearest sorts units so that those that lose most come first, and of equals
 // those of the last job.
 func (m *model) dearest(units []int) []int {
-	m.spend(sorted(len(units)))
+	m.look(len(units))
 	byLoss := slices.Clone(units)
 	slices.SortFunc(byLoss, func(a, b int) int {
 		return cmp.Or(m.price(b).compare(m.price(a)), cmp.Compare(b, a))

@@ -72,7 +72,6 @@ func middling(t *rapid.T) *Problem {
 	return p
 }
 
-// Of 8,000 problems tried once all were solved at the least loss.
 func TestAProblemOfMiddlingSizeIsSolvedCloseToTheLeastLoss(t *testing.T) {
 	worst, solved, least := 1.0, 0, 0
 	seed.Check(t, func(t *rapid.T) {

@@ -12,6 +12,7 @@ import (
 type model struct {
 	dims   int
 	room   []float64 // by node and resource
+	excess []float64 // by resource: by how much requests may exceed what a node has
 	pool   []int     // by node
 	pools  []int64   // the last has no cards, for nodes that name none
 	claims []claim
@@ -21,11 +22,15 @@ type model struct {
 	sites  []site
 	roles  []int // by role of all jobs: how many can be spared
 	units  []unit
-	on     [][]int // by node: the units that give something there
-	work   int     // done so far: nodes looked at or changed
-	effort int     // done so far in all, see spend
-	most   int     // of effort
+	wanted []bool    // by node: somebody wants to run there
+	on     [][]touch // by node: the units that give something there
+	effort int       // done so far
+	most   int       // of effort
+	cut    bool      // no more could go into something
 }
+
+// touch is a unit that gives something on a node, and its site there.
+type touch struct{ unit, site int }
 
 type claim struct {
 	request []float64
@@ -44,18 +49,18 @@ const (
 
 // newModel lays out nodes and claims; the jobs follow when they are needed.
 func newModel(p *Problem) *model {
-	m := &model{pools: append(slices.Clone(p.Pools), 0), pool: make([]int, len(p.Nodes)), most: mostEffort}
+	m := &model{dims: 1, pools: append(slices.Clone(p.Pools), 0), pool: make([]int, len(p.Nodes))}
 	for i := range p.Claims {
 		m.dims = max(m.dims, len(p.Claims[i].Request))
 	}
-	m.room = make([]float64, len(p.Nodes)*m.dims)
+	m.room, m.excess = make([]float64, len(p.Nodes)*m.dims), make([]float64, m.dims)
 	for i, node := range p.Nodes {
 		m.pool[i] = node.Pool
 		if node.Pool < 0 || node.Pool >= len(p.Pools) {
 			m.pool[i] = len(p.Pools)
 		}
 		for r, amount := range node.Room[:min(len(node.Room), m.dims)] {
-			m.room[i*m.dims+r] = sound(amount)
+			m.room[i*m.dims+r] = m.sound(r, amount)
 		}
 	}
 	for i := range p.Claims {
@@ -91,11 +96,20 @@ func (m *model) beyondPools() bool {
 	return need > have
 }
 
-func sound(amount float64) float64 {
+func (m *model) sound(resource int, amount float64) float64 {
 	if math.IsNaN(amount) {
 		return 0
 	}
+	m.part(resource, amount)
 	return min(max(amount, -mostAmount), mostAmount)
+}
+
+// part notes an amount of a resource. Where all are whole the tolerance lets no
+// request exceed anything.
+func (m *model) part(resource int, amount float64) {
+	if amount != math.Trunc(amount) {
+		m.excess[resource] = tolerance
+	}
 }
 
 func (m *model) claim(from *Claim) claim {
@@ -105,8 +119,9 @@ func (m *model) claim(from *Claim) claim {
 			amount = math.Inf(1)
 		}
 		c.request[r] = max(amount, 0)
+		m.part(r, amount)
 	}
-	m.spend(len(m.pool) + len(from.Nodes))
+	m.look(len(from.Nodes))
 	for _, node := range from.Nodes {
 		if node >= 0 && node < len(c.wants) && !c.wants[node] {
 			c.wants[node] = true

@@ -11,7 +11,6 @@ type placement struct {
 }
 
 func (r *rooms) placement() *placement {
-	r.spend(copied(len(r.avail)))
 	return &placement{model: r.model, avail: slices.Clone(r.avail), pools: slices.Clone(r.pools), place: make([][]int, len(r.claims))}
 }
 
@@ -28,13 +27,12 @@ func (p *placement) fits(claim, node int) int {
 func (p *placement) fill(claim int) bool {
 	c := &p.claims[claim]
 	left := c.count - len(p.place[claim])
+	p.look(len(c.nodes))
 	for _, node := range c.nodes {
 		if left == 0 {
 			break
 		}
-		p.spend(p.width())
 		n := min(left, p.fits(claim, node))
-		p.spend(n * p.width())
 		for range n {
 			p.put(claim, node, 1)
 			p.place[claim] = append(p.place[claim], node)
@@ -62,7 +60,6 @@ func (r *rooms) places() [][]int {
 	for _, order := range [][]int{r.order, backwards} {
 		p, all := r.placement(), true
 		for _, claim := range order {
-			r.work += len(r.claims[claim].nodes)
 			all = all && p.fill(claim)
 		}
 		if all {

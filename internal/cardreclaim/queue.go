@@ -13,24 +13,9 @@ type move struct {
 	gain    int // how many more pods can be placed
 }
 
-// score compares two moves: negative when the first is preferred.
-type score func(a, b *move) int
-
-// scores are ways to prefer one move to another: by what it costs for each pod
-// that it places; by what it costs at all, which is better for the last few; and
-// by what it gives. Of equal moves the first is preferred, so that the order of
-// jobs decides.
-var scores = []score{
-	func(a, b *move) int { return cheaper(a.cost, float64(a.gain), b.cost, float64(b.gain)) },
-	func(a, b *move) int { return cmp.Or(a.cost.compare(b.cost), cmp.Compare(b.gain, a.gain)) },
-	func(a, b *move) int { return cmp.Or(cmp.Compare(b.gain, a.gain), a.cost.compare(b.cost)) },
-}
-
-// queue holds the moves, the preferred first.
-type queue struct {
-	moves  []move
-	better score
-}
+// queue holds the moves, those first that cost least for each pod that they
+// place. Of equal moves the first is preferred, so that the order of jobs decides.
+type queue struct{ moves []move }
 
 func (q *queue) order() { heap.Init(q) }
 
@@ -58,7 +43,7 @@ func (q *queue) Len() int { return len(q.moves) }
 
 func (q *queue) Less(i, j int) bool {
 	a, b := &q.moves[i], &q.moves[j]
-	return cmp.Or(q.better(a, b), cmp.Compare(a.id, b.id)) < 0
+	return cmp.Or(cheaper(a.cost, float64(a.gain), b.cost, float64(b.gain)), cmp.Compare(a.id, b.id)) < 0
 }
 
 func (q *queue) Swap(i, j int) { q.moves[i], q.moves[j] = q.moves[j], q.moves[i] }

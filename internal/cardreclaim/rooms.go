@@ -9,27 +9,40 @@ type rooms struct {
 	avail  []float64 // by node and resource
 	fit    [][]int   // by claim and node; none where the claim does not want to run
 	byPool [][]int   // by claim and pool
+	only   int       // the claim for which fit and byPool are kept, none for all
 }
 
 func (m *model) rooms() rooms {
 	r := rooms{model: m, avail: slices.Clone(m.room)}
-	for i := range m.claims {
-		c := &m.claims[i]
-		fit, byPool := make([]int, len(m.pool)), make([]int, len(m.pools))
-		m.spend(len(c.nodes) * m.width())
-		for _, node := range c.nodes {
-			fit[node] = c.fits(r.at(node))
-			byPool[m.pool[node]] += fit[node]
-		}
-		r.fit, r.byPool = append(r.fit, fit), append(r.byPool, byPool)
+	for range m.claims {
+		r.fit, r.byPool = append(r.fit, make([]int, len(m.pool))), append(r.byPool, make([]int, len(m.pools)))
 	}
+	r.keep(none)
 	return r
+}
+
+// keep counts for one claim from now on, or for all of them. What the others have
+// room for is not known then.
+func (r *rooms) keep(only int) {
+	r.only = only
+	for i := range r.claims {
+		if only != none && only != i {
+			continue
+		}
+		c := &r.claims[i]
+		r.look(len(c.nodes))
+		clear(r.byPool[i])
+		for _, node := range c.nodes {
+			r.fit[i][node] = c.fits(r.at(node))
+			r.byPool[i][r.pool[node]] += r.fit[i][node]
+		}
+	}
 }
 
 // set makes r the same as from, in its own memory.
 func (r *rooms) set(from *rooms) {
-	r.model, r.avail = from.model, append(r.avail[:0], from.avail...)
-	r.spend(copied(len(from.avail) + len(from.fit)*len(from.pool)))
+	r.model, r.only, r.avail = from.model, from.only, append(r.avail[:0], from.avail...)
+	r.look(len(from.fit) * len(from.pool) / 8) // copying is fast
 	if r.fit == nil {
 		r.fit, r.byPool = make([][]int, len(from.fit)), make([][]int, len(from.fit))
 	}
@@ -43,18 +56,25 @@ func (r *rooms) at(node int) []float64 { return r.avail[node*r.dims : (node+1)*r
 
 // add gives a node amounts, or takes them when sign is -1.
 func (r *rooms) add(node int, amounts []float64, sign float64) {
-	r.work++
-	r.spend((1 + len(r.claims)) * r.width())
 	have := r.at(node)
 	for i := range have {
 		have[i] += sign * amounts[i]
 	}
+	if r.only != none {
+		r.recount(r.only, node)
+		return
+	}
 	for i := range r.claims {
-		if c := &r.claims[i]; c.wants[node] {
-			n := c.fits(have)
-			r.byPool[i][r.pool[node]] += n - r.fit[i][node]
-			r.fit[i][node] = n
-		}
+		r.recount(i, node)
+	}
+}
+
+func (r *rooms) recount(claim, node int) {
+	r.look(1)
+	if c := &r.claims[claim]; c.wants[node] {
+		n := c.fits(r.at(node))
+		r.byPool[claim][r.pool[node]] += n - r.fit[claim][node]
+		r.fit[claim][node] = n
 	}
 }
 
@@ -62,7 +82,6 @@ func (r *rooms) add(node int, amounts []float64, sign float64) {
 // in the pools; the claim's count when that is more.
 func (r *rooms) total(claim int, pools []int64) int {
 	c, n := &r.claims[claim], 0
-	r.spend(len(r.byPool[claim]))
 	for pool, room := range r.byPool[claim] {
 		n += min(room, c.within(pools[pool]), c.count)
 	}
@@ -78,9 +97,4 @@ func (r *rooms) short() bool {
 		}
 	}
 	return false
-}
-
-// enough tells that all claims can be placed.
-func (r *rooms) enough() bool {
-	return !r.short() && (len(r.claims) == 1 || r.places() != nil)
 }

@@ -85,7 +85,7 @@ func (s *seating) put(claim, node int, sign float64) {
 func (s *seating) candidates(k int) []int {
 	claim := s.order[k]
 	c := &s.claims[claim]
-	s.spend(len(c.nodes))
+	s.look(len(c.nodes))
 	var nodes []int
 	harm := map[int]int{}
 	left := make([]float64, s.dims)
@@ -93,8 +93,7 @@ func (s *seating) candidates(k int) []int {
 		if s.shut[claim][node] || s.fit[claim][node] == 0 || c.within(s.pools[s.pool[node]]) == 0 {
 			continue
 		}
-		s.work++
-		s.spend((1 + len(s.order) - k) * s.width())
+		s.look(len(s.order) - k)
 		nodes = append(nodes, node)
 		for i, amount := range s.at(node) {
 			left[i] = amount - c.request[i]

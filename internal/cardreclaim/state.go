@@ -1,16 +1,14 @@
 package cardreclaim
 
-import "slices"
-
 // state is who has been taken so far, and what that gives.
 type state struct {
 	rooms
-	cost   cost
-	chosen []int     // units in the order in which they were taken
-	in     []bool    // by unit
-	spent  []spent   // by job
-	roles  []int     // by role: pods taken
-	left   []float64 // by site and resource: what the job still gives there
+	cost  cost
+	in    []bool    // by unit
+	spent []spent   // by job
+	roles []int     // by role: pods taken
+	left  []float64 // by site and resource: what the job still gives there
+	place [][]int   // by claim: where pods of several claims fit, when that was last enough
 }
 
 // spent is what was taken of a job. Once it is taken as a whole, single pods that
@@ -35,22 +33,30 @@ func newState(m *model) *state {
 	return s
 }
 
-// set makes s the same as from, in its own memory.
-func (s *state) set(from *state) {
-	s.rooms.set(&from.rooms)
-	s.spend(copied(len(from.in) + len(from.spent) + len(from.left)))
-	s.cost = from.cost
-	s.chosen = append(s.chosen[:0], from.chosen...)
-	s.in = append(s.in[:0], from.in...)
-	s.spent = append(s.spent[:0], from.spent...)
-	s.roles = append(s.roles[:0], from.roles...)
-	s.left = append(s.left[:0], from.left...)
+// chosen lists the units that are taken.
+func (s *state) chosen() []int {
+	var units []int
+	for u, in := range s.in {
+		if in {
+			units = append(units, u)
+		}
+	}
+	return units
 }
 
-func (s *state) copy() *state {
-	var made state
-	made.set(s)
-	return &made
+// enough tells that all claims can be placed.
+func (s *state) enough() bool {
+	if s.short() {
+		return false
+	}
+	if len(s.claims) == 1 {
+		return true
+	}
+	place := s.places()
+	if place != nil {
+		s.place = place
+	}
+	return place != nil
 }
 
 // possible tells whether a unit may still be taken.
@@ -91,18 +97,11 @@ func (s *state) take(u int) {
 	s.cost = s.cost.plus(s.adds(u))
 	s.turn(u, 1)
 	s.in[u] = true
-	s.chosen = append(s.chosen, u)
 }
 
 // drop takes back a unit that was taken.
 func (s *state) drop(u int) {
 	s.in[u] = false
-	for i := len(s.chosen) - 1; i >= 0; i-- {
-		if s.chosen[i] == u {
-			s.chosen = slices.Delete(s.chosen, i, i+1)
-			break
-		}
-	}
 	s.turn(u, -1)
 	if s.units[u].pod == whole || !s.spent[s.units[u].job].whole {
 		s.cost = s.cost.minus(s.adds(u))
@@ -137,21 +136,34 @@ func (s *state) turn(u, sign int) {
 }
 
 // prune takes back every unit whose place the others fill, those that lose most
-// first. One look at each is enough: what cannot go from many cannot go from
-// fewer. It is false when there was no looking at all of them.
-func (s *state) prune() bool {
-	for _, u := range slices.Clone(s.chosen) {
+// first, as far as the effort goes. One look at each is enough: what cannot go
+// from many cannot go from fewer.
+func (s *state) prune() {
+	for _, u := range s.chosen() {
 		if x := s.units[u]; x.pod != whole && s.spent[x.job].whole {
 			s.drop(u) // the job goes with it anyway
 		}
 	}
-	for _, u := range s.dearest(s.chosen) {
-		if s.exhausted() {
-			return false
-		}
-		if s.drop(u); !s.enough() {
-			s.take(u)
-		}
+	s.takeBack(s.dearest(s.chosen()))
+}
+
+// takeBack takes back units as long as the others are enough, one after the
+// other: all of them if that is enough, else one half after the other.
+func (s *state) takeBack(units []int) {
+	if len(units) == 0 || s.exhausted() {
+		return
 	}
-	return !s.exhausted()
+	for _, u := range units {
+		s.drop(u)
+	}
+	if s.enough() {
+		return
+	}
+	for _, u := range units {
+		s.take(u)
+	}
+	if half := len(units) / 2; half > 0 {
+		s.takeBack(units[:half])
+		s.takeBack(units[half:])
+	}
 }

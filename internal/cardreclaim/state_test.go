@@ -46,8 +46,8 @@ func TestTheBooksOfAStateAreWhatARecountGives(t *testing.T) {
 				t.Fatalf("%+v, a recount gives %+v", s, want)
 			}
 		}
-		for len(s.chosen) > 0 {
-			s.drop(s.chosen[0])
+		for _, u := range s.chosen() {
+			s.drop(u)
 		}
 		fresh := newState(m)
 		check.Must(t, s.cost == fresh.cost && reflect.DeepEqual(s.avail, fresh.avail) && reflect.DeepEqual(s.byPool, fresh.byPool),

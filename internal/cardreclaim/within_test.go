@@ -1,7 +1,6 @@
 package cardreclaim
 
 import (
-	"fmt"
 	"reflect"
 	"testing"
 
@@ -18,14 +17,16 @@ func TestLessEffortNeverMakesAPlanWrong(t *testing.T) {
 	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": small, "middling": middling}) {
 		seed.Check(t, func(t *rapid.T) {
 			p := draw(t)
-			whole, effort := ChooseWithin(p, mostEffort)
-			// Most steps of a choice come before the waiting pods are seated at its end.
-			first := rapid.SampledFrom([]int{0, max(0, effort-50)}).Draw(t, "first")
-			most := rapid.IntRange(first, effort+1).Draw(t, "most")
-			plan, done := ChooseWithin(p, most)
+			answer := ChooseWithin(p, mostEffort)
+			whole, effort := answer.Plan, answer.Effort
+			most := rapid.IntRange(0, effort+1).Draw(t, "most")
+			less := ChooseWithin(p, most)
+			plan := less.Plan
 			switch {
-			case effort <= most && (done != effort || !reflect.DeepEqual(plan, whole)):
-				t.Fatalf("%+v after %d, want %+v after %d", plan, done, whole, effort)
+			case !less.Cut && !reflect.DeepEqual(less, answer):
+				t.Fatalf("%+v, want %+v", less, answer)
+			case plan == nil && whole != nil && !less.Cut:
+				t.Fatal("no plan, and the choice was not cut")
 			case plan == nil:
 			case whole == nil:
 				t.Fatalf("%+v, and no plan with more effort", plan)
@@ -38,36 +39,56 @@ func TestLessEffortNeverMakesAPlanWrong(t *testing.T) {
 	}
 }
 
-// TestEffortIsBounded: with claims of many kinds, which take long to seat, a
-// choice ends soon after its bound.
-func TestEffortIsBounded(t *testing.T) {
-	for _, kinds := range []int{8, 64} {
-		for _, f := range []fleet{{nodes: 100, gangs: 100, size: 8}, {nodes: 100, gangs: 100, size: 8, spread: true}, {nodes: 100, gangs: 100, size: 8, elastic: true}} {
-			t.Run(fmt.Sprintf("%+v, %d kinds", f, kinds), func(t *testing.T) {
-				p := f.problem(1, 1)
-				for i := range kinds {
-					c := p.Claims[0]
-					c.Count, c.Request = 8, append(Amounts{1 + float64(i%3), 8000 * float64(1+i%5), 16e9}, make(Amounts, kinds)...)
-					c.Request[3+i] = 1
-					p.Claims = append(p.Claims, c)
-				}
-				for i := range p.Nodes {
-					for range kinds {
-						p.Nodes[i].Room = append(p.Nodes[i].Room, 1)
-					}
-				}
-				p.Pools[0] = 10000
-				const most = 2_000_000
-				// One look at all is over once begun: at every unit where it runs, and at
-				// the rows of the limits.
-				if _, done := ChooseWithin(p, most); done > most+2_000_000 {
-					t.Errorf("ends after %d, the bound is %d", done, most)
-				} else {
-					t.Logf("ends after %d", done)
-				}
-			})
+// kinds is a fleet on which pods of many kinds wait, which take long to seat.
+func (f fleet) kinds(kinds int) *Problem {
+	p := f.problem(1, 1)
+	for i := range kinds {
+		c := p.Claims[0]
+		c.Count, c.Request = 8, append(Amounts{1 + float64(i%3), 8000 * float64(1+i%5), 16e9}, make(Amounts, kinds)...)
+		c.Request[3+i] = 1
+		p.Claims = append(p.Claims, c)
+	}
+	for i := range p.Nodes {
+		for range kinds {
+			p.Nodes[i].Room = append(p.Nodes[i].Room, 1)
 		}
 	}
+	p.Pools[0] = 100000
+	return p
+}
+
+// TestTheFirstPlanIsLinear: without any effort for refining there is a plan, and
+// what goes into it grows with nodes and pods, and with claims.
+func TestTheFirstPlanIsLinear(t *testing.T) {
+	for name, f := range map[string]fleet{"on a node each": {size: 8}, "spread": {size: 8, spread: true}, "elastic": {size: 8, elastic: true}} {
+		t.Run(name, func(t *testing.T) {
+			effort := func(nodes, kinds int) float64 {
+				f.nodes, f.gangs = nodes, nodes
+				p := f.kinds(kinds)
+				first := ChooseWithin(p, 0)
+				check.Must(t, first.Plan != nil, "%d nodes, %d kinds: there is a plan", nodes, kinds)
+				why := broken(p, first.Plan)
+				check.Must(t, why == "", "%v", why)
+				return float64(first.Effort)
+			}
+			base := effort(250, 8)
+			nodes, kinds := effort(1000, 8)/base, effort(250, 32)/base
+			check.That(t, nodes < 6 && kinds < 6, "four times the nodes take %.1f times the effort, four times the kinds %.1f", nodes, kinds)
+		})
+	}
+}
+
+// TestWhatOnlyASearchFinds is not found without effort, and the answer says that
+// there may be a plan.
+func TestWhatOnlyASearchFinds(t *testing.T) {
+	p := full(1, 2, 1, Job{Spare: 1, Pods: []Pod{on(0, 1), {Gives: Amounts{2}, Loss: 3}}})
+	got := ChooseWithin(p, 0)
+	check.That(t, got.Plan == nil && got.Cut, "%+v, want no plan, and that the choice was cut", got)
+	got = ChooseWithin(p, mostEffort)
+	check.That(t, got.Plan != nil && !got.Cut && reflect.DeepEqual(got.Plan.Take, pods(0, 1)), "%+v, want pod 1", got)
+	p.Claims[0].Count = 4
+	got = ChooseWithin(p, 0)
+	check.That(t, got.Plan == nil && !got.Cut, "%+v, want no plan, whoever goes", got)
 }
 
 // TestMoreThanAllPoolsHave is refused without a search.
@@ -77,12 +98,12 @@ func TestMoreThanAllPoolsHave(t *testing.T) {
 		p.Claims = append(p.Claims, p.Claims[0])
 	}
 	p.Pools[0] = 40
-	if plan, effort := ChooseWithin(p, mostEffort); plan != nil || effort > 41*200 {
-		t.Errorf("%+v after %d, want none, and at most a look at each node", plan, effort)
+	if got := ChooseWithin(p, mostEffort); got.Plan != nil || got.Cut || got.Effort > 41*200*ofLook {
+		t.Errorf("%+v, want none, and at most a look at each node", got)
 	}
 	p.Pools[0] = 41
 	check.Must(t, len(p.Claims) == 41, "41 claims")
-	if plan, _ := ChooseWithin(p, mostEffort); plan == nil || plan.Placed() != 41 {
+	if plan, _ := Choose(p); plan == nil || plan.Placed() != 41 {
 		t.Errorf("%+v, want all 41", plan)
 	}
 }

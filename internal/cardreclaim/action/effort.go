@@ -34,6 +34,8 @@ type limit struct {
 	effort, end int
 	// forJob and forSession are mostForJob and mostForSession.
 	forJob, forSession int
+	// cut tells that the last choice found no plan, and ended for lack of effort.
+	cut bool
 }
 
 func newLimit() limit { return limit{forJob: mostForJob, forSession: mostForSession} }
@@ -49,14 +51,16 @@ func (l *limit) exhausted() bool { return l.effort >= l.end }
 // over tells that no more may go into the session.
 func (l *limit) over() bool { return l.effort >= l.forSession }
 
-// choose answers a problem as far as the job's effort goes.
+// choose answers a problem. What is left of the job's effort bounds how much
+// cheaper a plan is made; a first plan is looked for in any case.
 func (l *limit) choose(p *cardreclaim.Problem) (*cardreclaim.Plan, bool) {
 	if l.exhausted() {
 		return nil, false
 	}
-	plan, effort := cardreclaim.ChooseWithin(p, l.end-l.effort)
-	l.spend(effort)
-	return plan, plan != nil
+	answer := cardreclaim.ChooseWithin(p, l.end-l.effort)
+	l.spend(answer.Effort)
+	l.cut = answer.Plan == nil && answer.Cut
+	return answer.Plan, answer.Plan != nil
 }
 
 // pair counts a look at whether two pods keep apart.

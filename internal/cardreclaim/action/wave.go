@@ -135,7 +135,7 @@ func (w *wave) hopeful(claims []*claim, all bool) []*claim {
 // some of the nodes only.
 func (w *wave) giveUp(claims []*claim, all bool) {
 	narrowed := func(c *claim) bool { return len(c.excluded)+len(c.caps) > 0 }
-	if w.exhausted() || all && slices.ContainsFunc(claims, narrowed) {
+	if w.exhausted() || w.cut || all && slices.ContainsFunc(claims, narrowed) {
 		return
 	}
 	if all && len(claims) > 1 {
