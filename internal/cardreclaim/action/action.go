@@ -53,6 +53,7 @@ func (a *Action) UnInitialize() {}
 // priority first, as long as a session may take. When it did not suffice for all
 // the next ones go by turns.
 func (a *Action) Execute(ssn *framework.Session) {
+	counted.keep(ssn.Queues)
 	tide, ok := capacitycard.TideOf(ssn)
 	if !ok {
 		return
