@@ -45,9 +45,6 @@ var ourDefaults = map[string]string{
 	"enable-metrics": "true",
 	// Volcano's built-in configuration has no capacity-card, so it would enforce nothing.
 	"disable-default-scheduler-config": "true",
-	// Volcano otherwise looks at a sample of the nodes once there are more than a hundred, and
-	// the card that a pod names first may not be among them.
-	"percentage-nodes-to-find": "100",
 }
 
 // addFlags declares the flags in Volcano's order: the lease's name comes from the default of

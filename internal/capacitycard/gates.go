@@ -118,6 +118,7 @@ func jobValid(obj any) *api.ValidateResult {
 // only votes: what is admitted is reserved in jobEnqueued, after every other
 // plugin has agreed.
 func (p *plugin) jobEnqueueable(obj any) int {
+	p.beatInSession()
 	job := obj.(*api.JobInfo)
 	if _, refusal := p.apply(job); refusal != nil {
 		p.tellJob(job, refusal)

@@ -1,8 +1,13 @@
 package capacitycard
 
-import "time"
+import (
+	"time"
 
-// SessionReport is what a closed session proves. A session that withholds
+	"cardquota.dev/operator/internal/heartbeat"
+)
+
+// SessionReport is what a session proves that closed, or that has just decided
+// about a pod. A session that withholds
 // everything, because not all was seen yet, enforces as well.
 type SessionReport struct {
 	// ConfigHash is the hash of the configuration that the session ran with, ""
@@ -13,11 +18,12 @@ type SessionReport struct {
 	// SecondScheduler names pods of this scheduler that somebody else bound, as
 	// namespace/name, sorted, at most five.
 	SecondScheduler []string
-	// At is when the session was closed.
+	// At is when the session was closed, or decided last.
 	At time.Time
 }
 
-// SetHeartbeat has beat called whenever a session closes. It must not block:
+// SetHeartbeat has beat called whenever a session closes, and now and then in one
+// that takes long. It must not block:
 // the next session begins when it returns. nil ends that.
 func SetHeartbeat(beat func(SessionReport)) { process.setHeartbeat(beat) }
 
@@ -29,7 +35,20 @@ func (m *memory) setHeartbeat(beat func(SessionReport)) {
 	m.heartbeat.Store(&beat)
 }
 
-// beat reports the session that closes.
+// beatEvery is how often a session that takes long reports before it closes.
+var beatEvery = heartbeat.StaleAfter / 4
+
+// beatInSession reports a session that takes long, so that the proof of enforcement
+// does not run out while many pods are placed. It is called where the session
+// decides about a pod or a job, never by a timer: a session that hangs shows.
+func (p *plugin) beatInSession() {
+	if now := p.memory.now(); now.Sub(p.memory.lastBeat) >= beatEvery {
+		p.memory.lastBeat = now
+		p.beat()
+	}
+}
+
+// beat reports what the session runs with, when it closes and while it goes on.
 func (p *plugin) beat() {
 	beat := p.memory.heartbeat.Load()
 	if beat == nil {

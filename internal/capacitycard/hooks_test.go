@@ -142,6 +142,28 @@ func TestAClosedSessionReports(t *testing.T) {
 	}
 }
 
+// TestALongSessionReportsBeforeItIsClosed: while it decides about pods, and as often
+// as the proof needs it.
+func TestALongSessionReportsBeforeItIsClosed(t *testing.T) {
+	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -*8`).with(framework.Arguments{"configHash": "abc"})
+	s.open()
+	var reports []SessionReport
+	s.m.setHeartbeat(func(r SessionReport) { reports = append(reports, r) })
+	began := s.m.now()
+	clock := began
+	s.m.now = func() time.Time { return clock }
+	for i := range 60 {
+		clock = began.Add(time.Duration(i+1) * time.Second)
+		check.NoError(t, s.Ssn.PrePredicateFn(s.Task(fmt.Sprintf("j-%d", i%8))))
+	}
+	check.That(t, len(reports) == 12 && reports[0].ConfigHash == "abc", "60 s of one session gave the reports %v, want 12", reports)
+	for i := range reports {
+		check.Equal(t, "at", began.Add(time.Duration(i+1)*5*time.Second), reports[i].At)
+	}
+	s.Close()
+	check.Equal(t, "reports with that of the close", 13, len(reports))
+}
+
 // TestPlacementsOfASessionAreRemembered: what the session keeps is known as this
 // process's own when the pod shows its node; what it undoes is not.
 func TestPlacementsOfASessionAreRemembered(t *testing.T) {

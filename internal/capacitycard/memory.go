@@ -58,6 +58,8 @@ type memory struct {
 	// is closed.
 	open      atomic.Pointer[plugin]
 	heartbeat atomic.Pointer[func(SessionReport)]
+	// lastBeat is when the session that is open was opened, or reported last.
+	lastBeat time.Time
 }
 
 type knownNode struct {

@@ -95,6 +95,17 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 	if ask.Count == 0 || ask.Refusal != nil {
 		return nil // Volcano takes the highest score
 	}
+	best := p.bestAmong(task, ask, scored)
+	if others := p.gangNodes(task, scored); len(others) > 0 {
+		if best != nil {
+			others = append(others, best)
+		}
+		best = p.bestAmong(task, ask, p.scoreOf(task, others))
+	}
+	return best
+}
+
+func (p *plugin) bestAmong(task *api.TaskInfo, ask *decision.Ask, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	wishes := p.hasWishes(task)
 	var best *api.NodeInfo
 	var bestPlace place

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -99,4 +100,30 @@ func TestTheOrderIsExactAboveAHundredNodes(t *testing.T) {
 	}
 	on := strings.Fields(s.run().on("j"))
 	check.That(t, len(on) == 2 && on[0] == "a:2", "placed %v, want two on the only A, one on a B", on)
+}
+
+// TestANodeOfTheGangIsLookedAt: Volcano looks at a sample of 300 nodes, which need not
+// contain the one that holds pods of the same job.
+func TestANodeOfTheGangIsLookedAt(t *testing.T) {
+	for _, own := range []int{0, 60, 120, 180, 240, 299} {
+		s := newScene(t, `queue q {"A":99}`)
+		for i := range 300 {
+			s.add(fmt.Sprintf("node a%d A", i))
+		}
+		s.add(fmt.Sprintf("j q 2: a%d -*4", own)).run()
+		check.Equal(t, "placed", fmt.Sprintf("a%d:5", own), s.on("j"))
+	}
+}
+
+// TestHowManyNodesAreLookedAt: all for a pod that names alternatives, as many as the
+// flag says for any other one, and the flag is as it was when the session is closed.
+func TestHowManyNodesAreLookedAt(t *testing.T) {
+	s := newScene(t, `node a A; queue q {"A":8}; one q 1: - card=A; any q 1: - card=-; two q 1: - card=A|B; none q 1: - cards=0`).open()
+	for pod, want := range map[string]int32{"one-0": 0, "any-0": 0, "two-0": 100, "none-0": 0} {
+		check.NoError(t, s.Ssn.PrePredicateFn(s.Task(pod)))
+		check.Equal(t, "percentage for "+pod, want, options.ServerOpts.PercentageOfNodesToFind)
+	}
+	check.NoError(t, s.Ssn.PrePredicateFn(s.Task("two-0")))
+	s.Close()
+	check.Equal(t, "percentage after the session", 0, options.ServerOpts.PercentageOfNodesToFind)
 }

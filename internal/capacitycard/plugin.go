@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -67,6 +68,9 @@ type plugin struct {
 	reclaimer atomic.Pointer[api.TaskID]
 	// leavers are the pods that were told to go and are still there.
 	leavers []*api.TaskInfo
+	// percentage is that of the nodes that Volcano looks at for a pod without
+	// alternatives: --percentage-nodes-to-find, where 0 depends on how many there are.
+	percentage int32
 	// notReady says what is missing before anything may be decided, "" when
 	// nothing is.
 	notReady string
@@ -83,7 +87,8 @@ func (p *plugin) Name() string { return PluginName }
 // OnSessionOpen takes stock and registers the hooks.
 func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	defer p.memory.meters.opening(p)()
-	p.ssn = ssn
+	p.ssn, p.percentage = ssn, options.ServerOpts.PercentageOfNodesToFind
+	p.memory.lastBeat = p.memory.now()
 	p.openBooks()
 	p.notReady = p.memory.completeness.check(p.missingFromSession, p.memory.now())
 	p.memory.open.Store(p)
@@ -132,6 +137,7 @@ func (p *plugin) evictions(ssn *framework.Session) {
 func (p *plugin) OnSessionClose(*framework.Session) {
 	defer p.memory.meters.closing()()
 	p.memory.open.Store(nil)
+	options.ServerOpts.PercentageOfNodesToFind = p.percentage
 	p.memory.voice.sweep()
 	p.noteProgress()
 	p.memory.patience.sweep()

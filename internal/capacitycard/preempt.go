@@ -22,19 +22,6 @@ type attempt struct {
 	awaits bool
 }
 
-// beginSearch notes that a search for a node begins, and for whom cards may be
-// taken from other queues on the way: the pod that preemptive was asked about
-// just before.
-func (p *plugin) beginSearch(task *api.TaskInfo) error {
-	p.attempt.Store(nil)
-	p.reclaimer.Store(nil)
-	if p.reclaims == task.UID {
-		p.reclaimer.Store(&task.UID)
-	}
-	p.reclaims = ""
-	return nil
-}
-
 // preemptable picks the pods of one node that may make room for another pod of
 // the same queue, or for a pod of their own job: of lower priority, evictable,
 // and no more than give what the node and the queue lack. It embodies the rules

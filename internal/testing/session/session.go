@@ -28,7 +28,6 @@ import (
 
 func init() {
 	options.Default()
-	options.ServerOpts.PercentageOfNodesToFind = 100 // as cmd/scheduler sets it
 	options.ServerOpts.SchedulerNames = []string{"volcano"}
 	metrics.InitKubeSchedulerRelatedMetrics()
 }

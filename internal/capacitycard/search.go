@@ -1,0 +1,80 @@
+package capacitycard
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/util"
+)
+
+// allNodes is the value of --percentage-nodes-to-find with which Volcano looks at
+// every node.
+const allNodes = 100
+
+// beginSearch notes that a search for a node begins. It says how many nodes Volcano
+// looks at, and for whom cards may be taken from other queues on the way: the pod
+// that preemptive was asked about just before.
+//
+// Volcano calls it before each search, and reads the percentage of nodes anew in each:
+// only of a pod that names alternatives every node must be seen, because the card that
+// it names first may be on any of them.
+func (p *plugin) beginSearch(task *api.TaskInfo) error {
+	p.beatInSession()
+	options.ServerOpts.PercentageOfNodesToFind = p.percentage
+	if len(p.askOf(task).Request.Names()) > 1 {
+		options.ServerOpts.PercentageOfNodesToFind = allNodes
+	}
+	p.attempt.Store(nil)
+	p.reclaimer.Store(nil)
+	if p.reclaims == task.UID {
+		p.reclaimer.Store(&task.UID)
+	}
+	p.reclaims = ""
+	return nil
+}
+
+// gangNodes are the nodes that hold pods of the task's job, that can take the task now,
+// and that are not among those that Volcano looked at, sorted by name. A sample of the
+// nodes need not contain them, and a gang is not to be spread for that.
+func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
+	job, ok := p.ssn.Jobs[task.Job]
+	sampled := p.percentage < allNodes && len(p.ssn.NodeList) > int(options.ServerOpts.MinNodesToFind)
+	if !ok || !sampled || job.ContainsNetworkTopology() || p.ssn.NodesInShard.Len() > 0 {
+		return nil // or Volcano may have reasons to look at a part of the nodes only
+	}
+	seen := map[string]bool{}
+	for _, nodes := range lookedAt {
+		for _, node := range nodes {
+			seen[node.Name] = true
+		}
+	}
+	var found []*api.NodeInfo
+	for status, tasks := range job.TaskStatusIndex {
+		if !api.AllocatedStatus(status) {
+			continue
+		}
+		for _, other := range tasks {
+			node := p.ssn.Nodes[other.NodeName]
+			if node == nil || seen[node.Name] {
+				continue
+			}
+			seen[node.Name] = true
+			if task.InitResreq.LessEqual(node.Idle, api.Zero) && p.ssn.PredicateForAllocateAction(task, node) == nil {
+				found = append(found, node)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *api.NodeInfo) int { return cmp.Compare(a.Name, b.Name) })
+	if len(found) > 0 {
+		klog.V(5).InfoS("Nodes of the same gang are looked at besides the sample", "pod", klog.KObj(task.Pod), "nodes", len(found))
+	}
+	return found
+}
+
+// scoreOf scores nodes for a task by all plugins, as Volcano does.
+func (p *plugin) scoreOf(task *api.TaskInfo, nodes []*api.NodeInfo) map[float64][]*api.NodeInfo {
+	return util.PrioritizeNodes(task, nodes, p.ssn.BatchNodeOrderFn, p.ssn.NodeOrderMapFn, p.ssn.NodeOrderReduceFn)
+}
