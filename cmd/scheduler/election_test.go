@@ -200,3 +200,23 @@ func TestOwnPod(t *testing.T) {
 		t.Error("the host has no name")
 	}
 }
+
+// TestAnElectedSchedulerWaitsForAnAnswer: an API server that is slow for a while must not
+// make every replica end as soon as it is elected.
+func TestAnElectedSchedulerWaitsForAnAnswer(t *testing.T) {
+	instant(t, func(t *testing.T, g *WithT) {
+		l := newLooking()
+		slow := errors.New("etcdserver: request timed out")
+		l.trouble.Store(&slow)
+		work := &leader{others: l.foreign}
+		term, end := context.WithTimeout(t.Context(), long)
+		defer end()
+		began := time.Now()
+		g.Expect(work.with(newFence())(term)).To(Succeed())
+		g.Expect(time.Since(began)).To(Equal(long), "it waits as long as its term lasts")
+
+		time.AfterFunc(long, func() { l.trouble.Store(nil) })
+		g.Expect(l.absent(t.Context())).To(Succeed())
+		g.Expect(time.Since(began)).To(BeNumerically("~", 2*long, 2*askAgain), "it goes on once there is an answer")
+	})
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -154,23 +155,53 @@ func (f *foreign) obstacle() (string, <-chan struct{}) {
 	return "", f.changed
 }
 
+// absent waits until the API server says whether another scheduler runs, or ctx ends. One
+// that runs is an error.
+func (f *foreign) absent(ctx context.Context) error {
+	for {
+		who, err := f.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil && who != "":
+			return fmt.Errorf("%s: %s", reasonForeign, who)
+		case err == nil:
+			return nil
+		}
+		klog.ErrorS(err, "elected, but nothing is scheduled yet")
+		select {
+		case <-ctx.Done():
+		case <-time.After(askAgain):
+		}
+	}
+}
+
 // ask is what stands in the way by what the API server says now, "" for nothing.
-// What is followed may be late; this is not.
 func (f *foreign) ask(ctx context.Context) string {
+	who, err := f.look(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	return who
+}
+
+// look names the pods of other schedulers by what the API server says now, "" for none.
+// What is followed may be late; this is not.
+func (f *foreign) look(ctx context.Context) (string, error) {
 	if f.selector == nil {
-		return ""
+		return "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	list, err := f.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: f.selector.String()})
 	if err != nil {
-		return f.unreadable(err)
+		return "", errors.New(f.unreadable(err))
 	}
 	var pods []*corev1.Pod
 	for i := range list.Items {
 		pods = append(pods, &list.Items[i])
 	}
-	return describe(atWork(f.here(pods), f.own))
+	return describe(atWork(f.here(pods), f.own)), nil
 }
 
 func (f *foreign) unreadable(err error) string {

@@ -40,8 +40,12 @@ func (l *leader) farewell(ctx context.Context) {
 func (l *leader) with(fence *fence) func(context.Context) error {
 	return func(term context.Context) error {
 		// Since no other scheduler was there, it may have taken long to be elected.
-		if obstacle := l.others.ask(term); obstacle != "" && term.Err() == nil {
-			return fmt.Errorf("%s: %s", reasonForeign, obstacle)
+		err := l.others.absent(term)
+		switch {
+		case term.Err() != nil:
+			return nil
+		case err != nil:
+			return err
 		}
 		fenced := rest.CopyConfig(l.config)
 		fenced.Wrap(fence.wrap)

@@ -68,3 +68,17 @@ func TestShareFollowsTheScarcestLimit(t *testing.T) {
 	check.Equal(t, "share", 0.5, a.Share("q"))
 	check.Equal(t, "share of an idle queue", 0, a.Share("idle"))
 }
+
+// TestOverCommitMultipliesAsItIsWritten: 1.15 is no binary fraction.
+func TestOverCommitMultipliesAsItIsWritten(t *testing.T) {
+	for _, tc := range []struct {
+		limit int64
+		by    float64
+		want  int64
+	}{
+		{100, 1.15, 115}, {200, 1.15, 230}, {400, 1.15, 460}, {7, 1.1, 7}, {10, 1.1, 11}, {3, 1.000001, 3}, {1_000_000, 1.000001, 1_000_001},
+		{1_000_000, 100, 100_000_000}, {Unlimited / 2, 3, Unlimited}, {Unlimited, 1.5, Unlimited}, {Unlimited - 1, 1, Unlimited - 1}, {0, 100, 0},
+	} {
+		check.Equal(t, fmt.Sprintf("%d times %v", tc.limit, tc.by), tc.want, scale(tc.limit, tc.by))
+	}
+}

@@ -1,7 +1,7 @@
 package account
 
 import (
-	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 
@@ -17,14 +17,45 @@ type Application struct {
 // Empty tells that nothing is asked for.
 func (a Application) Empty() bool { return len(a.Demands) == 0 && a.MilliCPU == 0 && a.Memory == 0 }
 
-// Covers tells whether all that other asks for is part of this application.
-func (a Application) Covers(other Application) bool {
-	if other.MilliCPU > a.MilliCPU || other.Memory > a.Memory {
-		return false
+// Beyond is what of another application is no part of this one: its cards as a whole or
+// not at all, and the rest of its CPU and memory.
+func (a Application) Beyond(other Application) Application {
+	rest := Application{MilliCPU: max(0, other.MilliCPU-a.MilliCPU), Memory: max(0, other.Memory-a.Memory)}
+	if !a.covers(other.Demands) {
+		rest.Demands = other.Demands
 	}
+	return rest
+}
+
+// Without is this application without what Beyond found.
+func (a Application) Without(beyond Application) Application {
+	if len(beyond.Demands) > 0 {
+		a.Demands = nil
+	}
+	a.MilliCPU -= beyond.MilliCPU
+	a.Memory -= beyond.Memory
+	return a
+}
+
+// covers tells whether demands are met by what this application asks for. Who may have
+// an A may have an A or B.
+func (a Application) covers(demands []Demand) bool {
 	var own index
-	for _, d := range other.Demands {
-		if i := own.find(a.Demands, d.Names); i < 0 || a.Demands[i].Count < d.Count {
+	if !slices.ContainsFunc(demands, func(d Demand) bool {
+		i := own.find(a.Demands, d.Names)
+		return i < 0 || a.Demands[i].Count < d.Count
+	}) {
+		return true
+	}
+	left := slices.Clone(a.Demands)
+	for _, d := range demands {
+		for i := range left {
+			if len(left[i].Names) > 0 && len(without(left[i].Names, func(name card.Name) bool { return slices.Contains(d.Names, name) })) == 0 {
+				met := min(d.Count, left[i].Count)
+				d.Count, left[i].Count = d.Count-met, left[i].Count-met
+			}
+		}
+		if d.Count > 0 {
 			return false
 		}
 	}
@@ -72,12 +103,13 @@ func (a *Account) Admit(queue string, waiting Waiting, app Application, overComm
 		}
 	}
 	milliCPU, memory := a.UsedCPUMemory(queue)
+	milliCPU, memory = Sum(max(0, milliCPU-waiting.spareCPU), waiting.MilliCPU), Sum(max(0, memory-waiting.spareMemory), waiting.Memory)
 	cpuLimit, memoryLimit := scale(limits.MilliCPU, overCommit), scale(limits.Memory, overCommit)
 	switch {
-	case exceeds(Sum(milliCPU, waiting.MilliCPU), app.MilliCPU, cpuLimit):
-		return &Shortage{Kind: CPU, Queue: queue, Requested: app.MilliCPU, Total: Sum(Sum(milliCPU, waiting.MilliCPU), app.MilliCPU), Limit: cpuLimit}
-	case exceeds(Sum(memory, waiting.Memory), app.Memory, memoryLimit):
-		return &Shortage{Kind: Memory, Queue: queue, Requested: app.Memory, Total: Sum(Sum(memory, waiting.Memory), app.Memory), Limit: memoryLimit}
+	case exceeds(milliCPU, app.MilliCPU, cpuLimit):
+		return &Shortage{Kind: CPU, Queue: queue, Requested: app.MilliCPU, Total: Sum(milliCPU, app.MilliCPU), Limit: cpuLimit}
+	case exceeds(memory, app.Memory, memoryLimit):
+		return &Shortage{Kind: Memory, Queue: queue, Requested: app.Memory, Total: Sum(memory, app.Memory), Limit: memoryLimit}
 	}
 	return nil
 }
@@ -161,14 +193,19 @@ func competing(demands []Demand, d Demand) card.Count {
 	return total
 }
 
+// millionths are what a factor is counted in: 1.15 is no binary fraction, and 100 times
+// it would be less than 115.
+const millionths = 1_000_000
+
 // scale multiplies a limit, rounding down: nothing that is not whole is given.
 func scale(limit int64, by float64) int64 {
 	if limit == Unlimited || by == 1 {
 		return limit
 	}
-	scaled := math.Floor(float64(limit) * by)
-	if scaled >= math.MaxInt64 {
+	high, low := bits.Mul64(uint64(limit), uint64(by*millionths+0.001))
+	if high >= millionths {
 		return Unlimited
 	}
-	return int64(scaled)
+	scaled, _ := bits.Div64(high, low, millionths)
+	return int64(min(scaled, uint64(Unlimited)))
 }

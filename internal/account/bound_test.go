@@ -94,6 +94,54 @@ func TestManyChoicesAreBoundedWork(t *testing.T) {
 	check.That(t, len(waiting.Demands) <= mostDemands, "%d demands wait, at most %d", len(waiting.Demands), mostDemands)
 }
 
+// TestElasticJobsArePooled: a vote looks at the cards that jobs could give back, and not
+// at each of thousands of jobs that hold the same cards.
+func TestElasticJobsArePooled(t *testing.T) {
+	names := named("M", 3)
+	a := limited(names, 20_000)
+	for _, n := range names { // only what elastic jobs give is left
+		a.Charge("p"+string(n), &Charge{Queue: "q", Cards: []card.Amount{{Name: n, Count: 20_000}}})
+	}
+	var waiting Waiting
+	for i := range 2000 {
+		waiting.AddElastic(Elastic{Held: map[card.Name]card.Count{names[0]: 2, names[1]: card.Count(i % 7)}, Spare: card.Count(i % 5)})
+		waiting.AddElastic(Elastic{Held: map[card.Name]card.Count{names[0]: 1, names[1]: 1, names[2]: 1}, Spare: 2})
+	}
+	waiting.Add(Application{Demands: []Demand{{Names: names, Count: 8}}})
+	m, short := a.admitCards("q", &waiting, Application{Demands: []Demand{{Names: names, Count: 5000}}}, 1)
+	check.That(t, short == nil && len(m.out) <= 10 && m.steps <= 200, "%d vertices, %d steps, refused: %v", len(m.out), m.steps, short)
+}
+
+// BenchmarkVote is the admission of one of many jobs beside others that are elastic, or
+// wait for many choices of cards.
+func BenchmarkVote(b *testing.B) {
+	names := named("M", 16)
+	for name, fill := range map[string]func(*Waiting){
+		"nothing waits": func(*Waiting) {},
+		"2000 elastic jobs with two cards": func(w *Waiting) {
+			for range 2000 {
+				w.AddElastic(Elastic{Held: map[card.Name]card.Count{names[0]: 2, names[1]: 2}, Spare: 3})
+			}
+		},
+		"64 choices wait": func(w *Waiting) {
+			for _, d := range choosing(names, mostChoices, 1).Demands {
+				w.Add(Application{Demands: []Demand{d}})
+			}
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			a, app := limited(names, 20_000), Application{Demands: []Demand{{Names: names[:2], Count: 8}}}
+			var waiting Waiting
+			fill(&waiting)
+			for range b.N {
+				if s := a.Admit("q", waiting, app, 1); s != nil {
+					b.Fatal(s)
+				}
+			}
+		})
+	}
+}
+
 // TestTooManyChoicesWithholdAndNeverGive: whatever is admitted beside demands that
 // were taken apart is admitted beside them as they are.
 func TestTooManyChoicesWithholdAndNeverGive(t *testing.T) {
@@ -180,10 +228,17 @@ func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
 		"nothing":            {of(0), of(0), true},
 		"more cards":         {of(5, a, b), of(5, more), false},
 		"another card":       {of(5, a), of(5, b), false},
+		"another order":      {of(5, b), of(5, Demand{Names: []card.Name{"C", "B"}, Count: 1}), true},
+		"one more choice":    {of(5, a), of(5, Demand{Names: []card.Name{"B", "A"}, Count: 4}), true},
+		"one choice less":    {of(5, b), of(5, Demand{Names: []card.Name{"B"}, Count: 1}), false},
+		"of two at once":     {of(5, a, b), of(5, Demand{Names: []card.Name{"A", "B", "C"}, Count: 5}), true},
+		"of two, and one":    {of(5, a, b), of(5, Demand{Names: []card.Name{"A", "B", "C"}, Count: 5}, b), false},
+		"of none":            {of(5, Demand{Count: 5}), of(5, a), false},
 		"more CPU":           {of(5, a), of(6, a), false},
 		"many and the same":  {choosing(named("M", 8), 100, 2), choosing(named("M", 8), 100, 1), true},
 		"many and one other": {choosing(named("M", 8), 99, 2), choosing(named("M", 8), 100, 2), false},
 	} {
-		check.Equal(t, fmt.Sprintf("%s: covers", name), tc.want, tc.whole.Covers(tc.part))
+		check.Equal(t, fmt.Sprintf("%s: covers", name), tc.want, tc.whole.Beyond(tc.part).Empty())
 	}
+	check.Equal(t, "what is beyond in CPU alone", of(1), of(5, a, b).Beyond(of(6, a)))
 }

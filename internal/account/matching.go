@@ -43,9 +43,6 @@ func newMatching(elastic []Elastic, free func(card.Name) int64) *matching {
 	m := &matching{free: free, names: map[card.Name]int{}}
 	m.vertex() // the sink
 	for _, e := range elastic {
-		if e.Spare == 0 {
-			continue
-		}
 		job := m.vertex()
 		m.connect(job, sink, int64(e.Spare))
 		for name, held := range e.Held {

@@ -63,9 +63,9 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 		waitingDemands := rapid.SliceOfN(demand, 0, 2).Draw(t, "waiting")
 		waiting.Add(Application{Demands: slices.Clone(waitingDemands)})
 		var elastic []Elastic
-		for i := range rapid.IntRange(0, 2).Draw(t, "elastic jobs") {
+		for i := range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
 			held := map[card.Name]card.Count{}
-			for _, n := range names[:rapid.IntRange(1, 2).Draw(t, "cards held")] {
+			for _, n := range names[:rapid.IntRange(1, 3).Draw(t, "cards held")] {
 				held[n] = card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("held %d %s", i, n)))
 			}
 			e := Elastic{Held: held, Spare: card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("spare %d", i)))}

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -22,6 +23,8 @@ type Elastic struct {
 	Held map[card.Name]card.Count
 	// Spare is how many of them are above the minimum.
 	Spare card.Count
+	// MilliCPU and Memory are what its pods above the minimum hold.
+	MilliCPU, Memory int64
 }
 
 // Bounds of what waits in one queue: users write which cards a job may use, and
@@ -46,9 +49,12 @@ type Waiting struct {
 	Elastic          []Elastic
 	MilliCPU, Memory int64
 
+	// spareCPU and spareMemory are what running jobs could give back.
+	spareCPU, spareMemory int64
+
 	index   index
-	pools   map[card.Name]int // card name → its pool in Elastic
-	choices int               // how many Demands have several names
+	pools   map[string]int // label of the cards → their pool in Elastic
+	choices int            // how many Demands have several names
 	// apart tells that there were too many choices.
 	apart bool
 }
@@ -97,26 +103,42 @@ func (w *Waiting) takeApart() {
 	}
 }
 
-// AddElastic notes what a running job could give back. Jobs that hold one and
-// the same card are one pool.
+// AddElastic notes what a running job could give back. Jobs that hold the same one or
+// two cards are one pool, which can give exactly what they can together. Of more cards
+// that holds only of jobs that hold as many of each.
 func (w *Waiting) AddElastic(e Elastic) {
-	if len(e.Held) != 1 {
-		w.Elastic = append(w.Elastic, e)
+	w.spareCPU, w.spareMemory = Sum(w.spareCPU, e.MilliCPU), Sum(w.spareMemory, e.Memory)
+	var names []card.Name
+	var total card.Count
+	for name, held := range e.Held {
+		if give := min(held, e.Spare); give > 0 {
+			names, total = append(names, name), total.Add(give)
+		}
+	}
+	if len(names) == 0 {
 		return
 	}
-	for name, held := range e.Held {
-		give := min(held, e.Spare)
-		if i, ok := w.pools[name]; ok {
-			pool := &w.Elastic[i]
-			pool.Held[name], pool.Spare = pool.Held[name].Add(give), pool.Spare.Add(give)
-			return
+	slices.Sort(names)
+	key := label(names)
+	if len(names) > 2 {
+		for _, name := range names {
+			key = fmt.Sprint(key, " ", min(e.Held[name], e.Spare))
 		}
-		if w.pools == nil {
-			w.pools = map[card.Name]int{}
-		}
-		w.pools[name] = len(w.Elastic)
-		w.Elastic = append(w.Elastic, Elastic{Held: map[card.Name]card.Count{name: give}, Spare: give})
+		key = fmt.Sprint(key, " ", e.Spare)
 	}
+	i, known := w.pools[key]
+	if !known {
+		if w.pools == nil {
+			w.pools = map[string]int{}
+		}
+		i = len(w.Elastic)
+		w.pools[key], w.Elastic = i, append(w.Elastic, Elastic{Held: map[card.Name]card.Count{}})
+	}
+	pool := &w.Elastic[i]
+	for _, name := range names {
+		pool.Held[name] = pool.Held[name].Add(min(e.Held[name], e.Spare))
+	}
+	pool.Spare = pool.Spare.Add(min(e.Spare, total))
 }
 
 // sorted is names in the order of the alphabet: another order of preference is no

@@ -26,8 +26,8 @@ func (p *plugin) minimum(job *api.JobInfo) (account.Application, *decision.Refus
 			return account.Application{}, ask.Refusal
 		}
 		demands.Add(account.Demand{Names: ask.Names, Count: ask.Count})
-		app.MilliCPU += ask.MilliCPU
-		app.Memory += ask.Memory
+		app.MilliCPU = account.Sum(app.MilliCPU, ask.MilliCPU)
+		app.Memory = account.Sum(app.Memory, ask.Memory)
 	}
 	app.Demands = demands.Demands
 	return app, nil
@@ -84,10 +84,11 @@ func ToMinimum(job *api.JobInfo, have int32, roles map[string]int32, waiting []*
 	return picked
 }
 
-// elastic is what a job holds of which so many pods are above its minimum.
-func (p *plugin) elastic(job *api.JobInfo, spare int) (account.Elastic, bool) {
-	var counts []card.Count
+// elastic is what a job holds of which so many pods are above its minimum: those that
+// hold the least.
+func (p *plugin) elastic(job *api.JobInfo, spare int) account.Elastic {
 	e := account.Elastic{Held: map[card.Name]card.Count{}}
+	var cards, milliCPU, memory []int64
 	for status, tasks := range job.TaskStatusIndex {
 		if !api.AllocatedStatus(status) {
 			continue
@@ -99,16 +100,20 @@ func (p *plugin) elastic(job *api.JobInfo, spare int) (account.Elastic, bool) {
 			}
 			for _, held := range charge.Cards {
 				e.Held[held.Name] = e.Held[held.Name].Add(held.Count)
-				counts = append(counts, held.Count)
+				cards = append(cards, int64(held.Count))
 			}
+			milliCPU, memory = append(milliCPU, charge.MilliCPU), append(memory, charge.Memory)
 		}
 	}
-	if len(counts) == 0 {
-		return account.Elastic{}, false
+	e.Spare, e.MilliCPU, e.Memory = card.Count(least(cards, spare)), least(milliCPU, spare), least(memory, spare)
+	return e
+}
+
+// least is the sum of the n smallest amounts.
+func least(amounts []int64, n int) (sum int64) {
+	slices.Sort(amounts)
+	for _, amount := range amounts[:min(n, len(amounts))] {
+		sum = account.Sum(sum, amount)
 	}
-	slices.Sort(counts)
-	for _, count := range counts[:min(spare, len(counts))] {
-		e.Spare = e.Spare.Add(count)
-	}
-	return e, true
+	return sum
 }

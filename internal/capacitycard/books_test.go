@@ -283,6 +283,9 @@ func TestANodeThatWasOnlyTriedIsNotCharged(t *testing.T) {
 	s.p.allocated(&framework.Event{Task: task})
 	task.Status = api.Pending
 	s.p.deallocated(&framework.Event{Task: task})
+	task.Pod.Spec.NodeName = "a"                      // as Volcano leaves it
+	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8) // cards come to mean something else
+	s.p.openBooks()
 	delete(s.Ssn.Jobs, "ns/w") // its PodGroup is deleted
 	for range 3 {
 		s.list(task.Pod)

@@ -192,6 +192,7 @@ func (m *memory) renew(pod *corev1.Pod) *podFacts {
 	if old, ok := m.pods[pod.UID]; ok {
 		fresh.charge, fresh.node, fresh.booked, fresh.ending, fresh.session = old.charge, old.node, old.booked, old.ending, old.session
 		fresh.waits = old.waits && (old.object == pod || fresh.waits)
+		fresh.nowhere = old.nowhere && old.object == pod
 		if old.waits && !fresh.waits {
 			m.second.arrived(pod, old.session)
 		}

@@ -27,8 +27,9 @@ type patience struct {
 }
 
 type unasked struct {
-	job         *api.JobInfo
-	application account.Application
+	job *api.JobInfo
+	// application is what it waits for, and beyond what of it was not admitted.
+	application, beyond account.Application
 }
 
 // admission is what a PodGroup may wait for in a queue.
@@ -48,14 +49,15 @@ func (p *patience) admit(job *api.JobInfo, application account.Application) {
 	p.admits[job.PgUID] = &admission{queue: job.Queue, application: application, seen: true}
 }
 
-// admitted tells whether a job was admitted with all that it waits for now.
-func (p *patience) admitted(job *api.JobInfo, application account.Application) bool {
+// beyond is what a job waits for now and was not admitted with.
+func (p *patience) beyond(job *api.JobInfo, application account.Application) account.Application {
 	known, ok := p.admits[job.PgUID]
-	if !ok || known.queue != job.Queue || !known.application.Covers(application) {
-		return false
+	if !ok || known.queue != job.Queue {
+		return application
 	}
-	known.seen = true
-	return true
+	beyond := known.application.Beyond(application)
+	known.seen = len(beyond.Demands) == 0
+	return beyond
 }
 
 // lasts tells whether a waiting PodGroup still has its reservation.

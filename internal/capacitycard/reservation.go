@@ -27,19 +27,16 @@ func (p *plugin) reserve(job *api.JobInfo, allocated int, barred bool) {
 	}
 	if !barred && (job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.memory.patience.lasts(job.PgUID, p.memory.now())) {
 		if application, refusal := p.minimum(job); refusal == nil && !application.Empty() {
-			switch admitted := p.memory.patience.admitted(job, application); {
-			case !p.fitsAlone(job, application):
-			case admitted:
-				waiting.Add(p.account.Granted(string(job.Queue), application))
-			default:
-				p.memory.patience.unasked = append(p.memory.patience.unasked, unasked{job, application})
+			if beyond := p.memory.patience.beyond(job, application); p.fitsAlone(job, application) {
+				waiting.Add(p.account.Granted(string(job.Queue), application.Without(beyond)))
+				if !beyond.Empty() {
+					p.memory.patience.unasked = append(p.memory.patience.unasked, unasked{job, application, beyond})
+				}
 			}
 		}
 	}
 	if spare := allocated - int(job.MinAvailable); spare > 0 {
-		if elastic, ok := p.elastic(job, spare); ok {
-			waiting.AddElastic(elastic)
-		}
+		waiting.AddElastic(p.elastic(job, spare))
 	}
 }
 
@@ -72,10 +69,10 @@ func (p *plugin) reserveUnasked() {
 		return cmp.Or(a.job.CreationTimestamp.Compare(b.job.CreationTimestamp.Time), cmp.Compare(a.job.UID, b.job.UID))
 	})
 	for _, u := range jobs {
-		if p.closedGate(u.job.Queue, u.job.Namespace) != nil || p.admit(u.job, u.application) != nil {
+		if p.closedGate(u.job.Queue, u.job.Namespace) != nil || p.admit(u.job, u.beyond) != nil {
 			continue
 		}
-		p.waiting[u.job.Queue].Add(p.account.Granted(string(u.job.Queue), u.application))
+		p.waiting[u.job.Queue].Add(p.account.Granted(string(u.job.Queue), u.beyond))
 		if p.memory.completeness.done { // before, the books tell of more room than there is
 			p.memory.patience.admit(u.job, u.application)
 		}

@@ -2,10 +2,13 @@ package capacitycard
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
 	"volcano.sh/apis/pkg/apis/scheduling"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/check"
@@ -82,6 +85,29 @@ func TestAnAdmissionIsForWhatWasAskedFor(t *testing.T) {
 			check.Equal(t, "cards reserved", 2, s.reopen().reserved())
 		})
 	}
+}
+
+// TestTheWorthOfManyPodsNeverWraps: however much they ask for, it is not less than nothing.
+func TestTheWorthOfManyPodsNeverWraps(t *testing.T) {
+	s := newScene(t, fourA+"j q 1100: -*1100 cards=0 phase=Pending least=0", requests("cpu", "9007199254740992"), requests("memory", "8Ei")).run()
+	application, _ := s.p.minimum(s.Job("j"))
+	check.That(t, application.MilliCPU == math.MaxInt64 && application.Memory == math.MaxInt64, "the minimum is %d thousandths of a core and %d bytes", application.MilliCPU, application.Memory)
+}
+
+// TestALauncherKeepsTheAdmissionOfItsGang: before the pods exist nobody knows that one
+// of them asks for no cards, so that its CPU counts. That CPU may be short; the cards
+// that the job was admitted with are its own all the same.
+func TestALauncherKeepsTheAdmissionOfItsGang(t *testing.T) {
+	s := newScene(t, `node a A; queue q {"A":4} cpu=1; j q 3: phase=Pending least=2 request={"A":2} -*2; other q 2: least=2 request={"A":2}`).
+		add("cpu q 1: a cards=0").with(framework.Arguments{"cardUnlimitedCpuMemory": true})
+	launcher := s.PodsOf("j q 3: - cards=0")[0]
+	launcher.Name, launcher.UID = "launcher", "launcher"
+	pods := s.Pods
+	s.Pods = s.Pods[2:]
+	s.run()
+	check.Equal(t, "reserved when the job is admitted", 4, s.reserved())
+	s.Groups[0].Status.Phase, s.Pods, s.Cache = v1beta1.PodGroupInqueue, append(pods, launcher), nil
+	check.Equal(t, "reserved when its pods exist", 4, s.open().reserved())
 }
 
 // TestAnAdmissionOutlastsALoweredQuota: what was admitted keeps its place before

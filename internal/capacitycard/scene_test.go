@@ -221,6 +221,10 @@ func TestEnqueue(t *testing.T) {
 		"without card.request and without quota":        {`{"B":1}`, "j q 2: phase=Pending least=2", nil, "<A|B>"},
 		"a Deployment's pods tell, one by one":          {`{"A":1}`, "j q 1: phase=Pending least=1 -*4", nil, ""},
 		"elastic pods make way for the next":            {`{"A":2}`, "j q 1: phase=Pending least=1 -; i q 1: a*2 least=1", nil, ""},
+		"elastic pods make way in CPU as well":          {`{"A":2} cpu=2`, "j q 1: phase=Pending least=1 -; i q 1: a*2 least=1", nil, ""},
+		"and in no more CPU than they hold":             {`{"A":3} cpu=1`, `j q 1: phase=Pending least=1 request={"A":1}; i q 1: a*2 least=1`, nil, "insufficient CPU quota: requested <1000m>, total would be <2000m>, but capability is <1000m>"},
+		"pods at the minimum keep their CPU":            {`{"A":4} cpu=2`, `j q 1: phase=Pending least=1 request={"A":1}; i q 2: a*2 least=2`, nil, "insufficient CPU quota"},
+		"elastic pods without cards make way":           {`{"A":2} cpu=2`, "j q 1: phase=Pending least=1 -; i q 1: a*2 cards=0 least=0", nil, ""},
 		"a bad card.request is refused with the reason": {`{"A":8}`, `j q 1: phase=Pending least=1 request={"A":0.5}`, nil, "write a whole number"},
 		"CPU beyond the capability":                     {`{} cpu=0.5`, "j q 1: phase=Pending least=0", nil, "insufficient CPU quota: requested <1000m>"},
 	}) {
