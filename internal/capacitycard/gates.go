@@ -48,7 +48,7 @@ func (p *plugin) closedGate(queue api.QueueID, namespace string) *decision.Refus
 // may run on has room in the queue, and its CPU and memory fit.
 func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 	if try := p.attempt.Load(); try != nil && try.pod == task.UID {
-		return !try.awaits && p.fitsAttempt(queue, task, try.node)
+		return p.fitsAttempt(queue, task, try)
 	}
 	refusal := p.closedGate(queue.UID, task.Namespace)
 	ask := p.askOf(task)

@@ -6,6 +6,7 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
+	schedulerutil "volcano.sh/volcano/pkg/scheduler/util"
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
@@ -18,8 +19,11 @@ import (
 type attempt struct {
 	pod  api.TaskID
 	node string // "" when Volcano does not tell, since nothing can be evicted there
-	// awaits tells that the pod was promised a node which others are about to leave.
-	awaits bool
+	// refused tells that the pod gets no promise of the node, whatever room Volcano finds
+	// there.
+	refused bool
+	// apart are those that must go before the pod can be there.
+	apart []*api.TaskInfo
 }
 
 // preemptable picks the pods of one node that may make room for another pod of
@@ -34,7 +38,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	try := &attempt{pod: preemptor.UID}
 	defer p.attempt.Store(try)
 	job, known := p.ssn.Jobs[preemptor.Job]
-	if try.awaits = p.awaits(preemptor); try.awaits || len(preemptees) == 0 || !known || p.closedGate(job.Queue, job.Namespace) != nil {
+	if try.refused = p.awaits(preemptor); try.refused || len(preemptees) == 0 || !known || p.closedGate(job.Queue, job.Namespace) != nil {
 		return nil, util.Permit
 	}
 	try.node = preemptees[0].NodeName
@@ -47,8 +51,6 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	if ask.Count > 0 && p.account.Crowded(string(job.Queue), name) {
 		return nil, util.Permit
 	}
-	lacks := lacking(preemptor.InitResreq, node.FutureIdle())
-	lacks.lackQuota(p.account.ShortOn(string(job.Queue), accountAsk(ask), name, account.Freed{}))
 	var candidates []*api.TaskInfo
 	for _, preemptee := range preemptees {
 		if p.outranks(preemptor, preemptee) && p.evictable(preemptee) && !saysItGoes(preemptee) {
@@ -56,11 +58,70 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 		}
 	}
 	slices.SortStableFunc(candidates, p.byPriority)
-	victims := p.ifUseful(preemptor, node, p.fewest(candidates, lacks, job.Queue, name))
-	if ask.Count > 0 && p.endsTooMuch(job.Queue, name, victims) {
+	lacks := p.lacks(preemptor, node)
+	apart, rest, useful := p.keptApart(preemptor, node, candidates)
+	for _, victim := range apart {
+		lacks.subtract(p.given(victim, job.Queue, name))
+	}
+	victims := slices.Concat(apart, p.fewest(rest, lacks, job.Queue, name))
+	try.apart, try.refused = apart, !useful || len(victims) > 0 && p.fitsBesideItsJob(preemptor, job, try.node)
+	if try.refused || ask.Count > 0 && p.endsTooMuch(job.Queue, name, victims) {
 		return nil, util.Permit
 	}
 	return victims, util.Permit
+}
+
+// lacks is what a node and the queue of a pod have too little of for it.
+func (p *plugin) lacks(task *api.TaskInfo, node *api.NodeInfo) amounts {
+	ask, queue := p.askOf(task), p.ssn.Jobs[task.Job].Queue
+	name, _ := p.cardFor(ask, node.Name)
+	lacks := lacking(task.InitResreq, node.FutureIdle())
+	lacks.lackQuota(p.account.ShortOn(string(queue), accountAsk(ask), name, account.Freed{}))
+	return lacks
+}
+
+// keptApart splits candidates into those that may not be beside a pod and the rest. It
+// is false when others that may not be there stay.
+func (p *plugin) keptApart(by *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (apart, rest []*api.TaskInfo, useful bool) {
+	stay := map[api.TaskID]bool{}
+	for _, task := range node.Tasks {
+		if task.UID != by.UID && decision.KeepApart(by.Pod, task.Pod) && !p.isEvicted(task) {
+			stay[task.UID] = true
+		}
+	}
+	if len(stay) == 0 {
+		return nil, candidates, true
+	}
+	for _, candidate := range candidates {
+		if stay[candidate.UID] {
+			apart = append(apart, candidate)
+		} else {
+			rest = append(rest, candidate)
+		}
+	}
+	return apart, rest, len(apart) == len(stay)
+}
+
+// fitsBesideItsJob tells that a pod needs nobody evicted on one node, since it fits
+// another one that pods of its job were promised in this session. Where Volcano looks at
+// a sample of the nodes that one may not be among them.
+func (p *plugin) fitsBesideItsJob(task *api.TaskInfo, job *api.JobInfo, except string) bool {
+	if nodes := int32(len(p.ssn.NodeList)); schedulerutil.CalculateNumOfFeasibleNodesToFind(nodes) < nodes {
+		return false
+	}
+	for _, other := range job.TaskStatusIndex[api.Pipelined] {
+		node, known := p.ssn.Nodes[other.NodeName]
+		if !known || node.Name == except {
+			continue
+		}
+		if _, allowed := p.cardFor(p.askOf(task), node.Name); !allowed || !p.lacks(task, node).none() {
+			continue
+		}
+		if _, _, fits := p.keptApart(task, node, nil); fits {
+			return true
+		}
+	}
+	return false
 }
 
 // byPriority puts the lowest priority first, of the job and then of the pod, and
@@ -158,10 +219,15 @@ func (p *plugin) given(task *api.TaskInfo, queue api.QueueID, name card.Name) am
 // Where nothing can be evicted Volcano does not tell the node. The pod may still
 // fit there now, because what was evicted for another pod of its gang left
 // something over; then every card it may use must have room.
-func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, node string) bool {
-	ask := p.askOf(task)
-	if ask.Refusal != nil || p.closedGate(queue.UID, task.Namespace) != nil {
+func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, try *attempt) bool {
+	ask, node := p.askOf(task), try.node
+	if try.refused || ask.Refusal != nil || p.closedGate(queue.UID, task.Namespace) != nil {
 		return false
+	}
+	for _, victim := range try.apart {
+		if p.ssn.Jobs[victim.Job].Tasks[victim.UID].Status != api.Releasing {
+			return false
+		}
 	}
 	if node == "" {
 		return p.account.FitsEverywhere(queue.Name, accountAsk(ask))

@@ -41,18 +41,23 @@ func (p *plugin) awaits(task *api.TaskInfo) bool {
 	return p.leavesNode(node)
 }
 
-// leavesNode tells that some pod of a node was evicted and is not gone yet. One that
-// is being deleted, though not by a scheduler, leaves for nobody.
+// leavesNode tells that some pod of a node was evicted and is not gone yet.
 func (p *plugin) leavesNode(name string) bool {
 	node, known := p.ssn.Nodes[name]
 	if !known {
 		return false
 	}
 	for _, task := range node.Tasks {
-		since, evicted := decision.EvictedSince(task.Pod)
-		if leaving(task, task.Status) || evicted && (task.Status == api.Releasing || p.memory.now().Sub(since) < evictionLasts) {
+		if p.isEvicted(task) {
 			return true
 		}
 	}
 	return false
+}
+
+// isEvicted tells a pod that was evicted and is not gone yet. One that is being deleted,
+// though not by a scheduler, leaves for nobody.
+func (p *plugin) isEvicted(task *api.TaskInfo) bool {
+	since, evicted := decision.EvictedSince(task.Pod)
+	return leaving(task, task.Status) || evicted && (task.Status == api.Releasing || p.memory.now().Sub(since) < evictionLasts)
 }

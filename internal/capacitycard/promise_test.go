@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/conf"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -69,5 +70,74 @@ func evictedSince(since time.Time) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 			Reason: corev1.PodReasonPreemptionByScheduler, LastTransitionTime: metav1.NewTime(since)})
+	}
+}
+
+// avoiding are pods app=x that fill three nodes, and a gang that must not be beside them.
+func avoiding(t testing.TB, quota, high string, change func(*corev1.Pod)) *scene {
+	return newScene(t, "node a A 4; node b A 4; node c A 4; queue q "+quota+"; low q 1: a*4 b*4 c*4 class=low; high q "+high+" class=high", func(p *corev1.Pod) {
+		if change(p); strings.HasPrefix(p.Name, "low") {
+			p.Labels["app"] = "x"
+		}
+	})
+}
+
+// avoidsX has pods of high keep apart from app=x on their node, wantsPort all pods want
+// a port of it.
+func avoidsX(p *corev1.Pod) {
+	if strings.HasPrefix(p.Name, "high") {
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+			{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}}}}
+	}
+}
+
+func wantsPort(p *corev1.Pod) {
+	p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 8080, ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}
+}
+
+// TestPreemptClearsNodesOfWhoMayNotStay: whoever a pod must not be beside goes, on as
+// few nodes as its gang needs, and nobody where somebody stays who may not be evicted.
+// Three sessions later, with an API server that shows nothing yet, nobody else went.
+func TestPreemptClearsNodesOfWhoMayNotStay(t *testing.T) {
+	on := func(node string, change func(*corev1.Pod)) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			if avoidsX(p); node != "" && p.Spec.NodeName != node && strings.HasPrefix(p.Name, "low") {
+				change(p)
+			}
+		}
+	}
+	protected := annotate("volcano.sh/preemptable", "false")
+	for t, tc := range check.Cases(t, map[string]struct {
+		quota, high    string
+		change         func(*corev1.Pod)
+		goes, promised int
+	}{
+		"a gang that fits two nodes":             {`{"A":12}`, "6: -*6", avoidsX, 8, 6},
+		"a gang that fits no two nodes":          {`{"A":12}`, "10: -*10", avoidsX, 12, 10},
+		"a gang that does not fit at all":        {`{"A":12}`, "13: -*13", avoidsX, 0, 0},
+		"one pod":                                {`{"A":12}`, "1: -", avoidsX, 4, 1},
+		"cards and quota are free":               {`{"A":24}`, "1: - cards=0", avoidsX, 4, 1},
+		"who may not be evicted stays elsewhere": {`{"A":12}`, "1: -", on("b", protected), 4, 1},
+		"who may not be evicted stays":           {`{"A":12}`, "6: -*6", on("b", protected), 0, 0},
+		"a port of the node": {`{"A":24}`, "1: - cards=0", func(p *corev1.Pod) {
+			if p.Name == "low-2" || p.Name == "low-5" || p.Name == "low-9" || p.Name == "high-0" {
+				wantsPort(p)
+			}
+		}, 1, 1},
+	}) {
+		for _, topologyAware := range []bool{false, true} {
+			if topologyAware && !strings.HasPrefix(tc.high, "1:") {
+				continue // Volcano's simulation skips nodes where nobody needs to go any more
+			}
+			s := avoiding(t, tc.quota, tc.high, tc.change)
+			preempting := conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}}
+			s.evict(preempt.New(), preempting)
+			goes, promised := len(s.In(api.Releasing)), len(s.In(api.Pipelined))
+			check.That(t, goes == tc.goes && promised == tc.promised, "topology-aware %v: %d go and %d are promised nodes, want %d and %d", topologyAware, goes, promised, tc.goes, tc.promised)
+			for range 3 {
+				s.evict(preempt.New(), preempting)
+			}
+			check.Equal(t, "go three sessions later", tc.goes, len(s.In(api.Releasing)))
+		}
 	}
 }

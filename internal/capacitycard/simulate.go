@@ -77,8 +77,12 @@ func (p *plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ 
 }
 
 // simulatePredicate refuses a node on which the pod would still exceed its
-// quota with everything evicted: Volcano looks at nothing else at the end.
+// quota with everything evicted, or be beside somebody whom it must not be beside:
+// Volcano looks at nothing else at the end, and simulates no host ports.
 func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
+	if _, _, fits := p.keptApart(task, node, nil); !fits {
+		return fmt.Errorf("pod %s may not be beside another pod of node %s", klog.KObj(task.Pod), node.Name)
+	}
 	return p.simulated(task, node.Name, simulationOf(state, node.Name).freed)
 }
 
