@@ -62,7 +62,7 @@ func parseRule(value any) (servicetype.Rule, error) {
 		var ok bool
 		switch key {
 		case "reclaimable":
-			if rule.Reclaimable, ok = entries[key].(bool); !ok {
+			if rule.Reclaimable, ok = flag(entries[key]); !ok {
 				return rule, errors.New("reclaimable: write true or false")
 			}
 		case "reclaimFrom":

@@ -47,7 +47,7 @@ type parser func(*arguments, any) error
 
 var parsers = map[string]parser{
 	"cardUnlimitedCpuMemory": func(a *arguments, v any) error {
-		b, ok := v.(bool)
+		b, ok := flag(v)
 		if !ok {
 			return errors.New("write true or false")
 		}
@@ -145,6 +145,17 @@ func oneLine(wrong []error) error {
 	return errors.New(clip.Text(strings.ReplaceAll(errors.Join(wrong...).Error(), "\n", "; "), longest))
 }
 
+// flag reads a boolean, in quotes too, as Helm values often are.
+func flag(v any) (value, ok bool) {
+	if text, isText := v.(string); isText {
+		value = strings.EqualFold(text, "true")
+		return value, value || strings.EqualFold(text, "false")
+	}
+	value, ok = v.(bool)
+	return value, ok
+}
+
+// number reads a number, in quotes too.
 func number(v any) (float64, bool) {
 	switch n := v.(type) {
 	case int:
@@ -155,6 +166,9 @@ func number(v any) (float64, bool) {
 		return float64(n), true
 	case float64:
 		return n, true
+	case string:
+		f, err := strconv.ParseFloat(n, 64)
+		return f, err == nil
 	}
 	return 0, false
 }

@@ -80,9 +80,9 @@ func TestArgumentsRefuseWhatPeopleWrite(t *testing.T) {
 		text          string
 		values, wants []string
 	}{
-		{"cardUnlimitedCpuMemory: %", list(`"true"`, "1", "enabled"), list("cardUnlimitedCpuMemory is %", flag)},
+		{"cardUnlimitedCpuMemory: %", list("1", `"1"`, `"yes"`, "enabled"), list("cardUnlimitedCpuMemory is %", flag)},
 		{"cardUnlimitedCpuMemory: %", list("[true]", "{enabled: true}", ""), list("cardUnlimitedCpuMemory", flag)},
-		{"overCommitFactor: %", list("0", "0.9999", "-1.5", "100.5", "150", "150%", `"2"`, "1,5", "18446744073709551615", "true", "2x"), list("overCommitFactor is %", factor)},
+		{"overCommitFactor: %", list("0", "0.9999", "-1.5", "100.5", "150", "150%", `"0.5"`, `" 2"`, `"NaN"`, "1,5", "18446744073709551615", "true", "2x"), list("overCommitFactor is %", factor)},
 		{"overCommitFactor: .nan", nil, list("is NaN", factor)},
 		{"overCommitFactor: .inf", nil, list("is +Inf", factor)},
 		{"overCommitFactor: -.inf", nil, list("is -Inf", factor)},
@@ -103,7 +103,7 @@ func TestArgumentsRefuseWhatPeopleWrite(t *testing.T) {
 		{"serviceTypes: %", list("", "[inference, training]", "default"), list(types, "not a mapping")},
 		{ofType, list("training: true", "training: [training]", `"tra\u0000ining": 1`), list("tra", below)},
 		{ofType, list("1: {reclaimable: true}", "training: {1: true}"), list("key 1 is not a word")},
-		{ofType, list(`training: {reclaimable: "true"}`, "training: {reclaimable: }", "inference: {reclaimFrom: [training]}, training: {reclaimable: yes please}"), list("training", "reclaimable: write true or false")},
+		{ofType, list(`training: {reclaimable: "yes"}`, "training: {reclaimable: }", "inference: {reclaimFrom: [training]}, training: {reclaimable: yes please}"), list("training", "reclaimable: write true or false")},
 		{ofType, list("inference: {reclaimFrom: training}"+training, "inference: {reclaimFrom: {training: true}}", "inference: {reclaimFrom: [1]}", "inference: {reclaimFrom: [~]}", "inference: {reclaimFrom: [[training]]}"), list(fromList)},
 		{ofType, list("inference: {reclaimFrom: [trainin]}" + training), list(`"inference" takes from "trainin", which is not defined`)},
 		{ofType, list("inference: {reclaimFrom: [training]}, training: {reclaimable: false}", "inference: {reclaimFrom: [training]}, training: "), list(`"training", which is not reclaimable`)},
@@ -241,6 +241,11 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"nothing":                    {"{}", theDefault()},
 		"the flag":                   {"cardUnlimitedCpuMemory: true", with(func(a *arguments) { a.cardUnlimitedCPUMemory = true })},
 		"the flag as it is anyway":   {"cardUnlimitedCpuMemory: false", theDefault()},
+		"the flag in quotes":         {`cardUnlimitedCpuMemory: "true"`, with(func(a *arguments) { a.cardUnlimitedCPUMemory = true })},
+		"no flag in quotes":          {`cardUnlimitedCpuMemory: 'False'`, theDefault()},
+		"a factor in quotes":         {`overCommitFactor: "1.15"`, with(func(a *arguments) { a.overCommitFactor = 1.15 })},
+		"a weight in quotes":         {`nodeOrderWeight: "10"`, with(func(a *arguments) { a.nodeOrderWeight = 10 })},
+		"a rule in quotes":           {`serviceTypes: {a: {reclaimable: "true"}}`, with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {Reclaimable: true}} })},
 		"a whole factor":             {"overCommitFactor: 2", with(func(a *arguments) { a.overCommitFactor = 2 })},
 		"the smallest factor":        {"overCommitFactor: 1.0", theDefault()},
 		"the largest factor":         {"overCommitFactor: 100", with(func(a *arguments) { a.overCommitFactor = 100 })},

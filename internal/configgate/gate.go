@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -165,7 +166,7 @@ func (g *Gate) judge(now content) Status {
 		g.retry = true
 		return g.keep(ReasonNotWritten, err.Error())
 	}
-	return Status{Reason: ReasonLoaded, Hash: hash, Message: fmt.Sprintf("%s is in force", g.config.Source)}
+	return Status{Reason: ReasonLoaded, Hash: hash, Message: fmt.Sprintf("%s is in force", g.config.Source), Warning: strings.Join(schedulerconf.Warnings(now.text), "\n")}
 }
 
 // keep is the status after a text was not taken: the last good one stays, if there is one.

@@ -252,3 +252,27 @@ func TestEventsFitTheirBound(t *testing.T) {
 	check.That(t, len(note) == len("Warning ConfigurationRejected ")+longestEvent && strings.HasSuffix(note, "…"),
 		"event of %d bytes: %s", len(note), note)
 }
+
+// TestArgumentsWithoutEffectAreWarnedOf: the text is in force all the same.
+func TestArgumentsWithoutEffectAreWarnedOf(t *testing.T) {
+	recorder := record.NewFakeRecorder(10)
+	text := good + "configurations:\n- name: preempt\n  arguments:\n    enableTopologyAwarePreemption: \"true\"\n"
+	gate, err := New(Config{Source: fixed(text), Dir: t.TempDir(), Known: known(), Recorder: recorder, Log: logr.Discard()})
+	check.NoError(t, err)
+	gate.look()
+	check.Equal(t, "reason", ReasonLoaded, gate.Status().Reason)
+	loaded, warned := <-recorder.Events, <-recorder.Events
+	check.That(t, strings.HasPrefix(loaded, "Normal ConfigurationLoaded") && strings.HasPrefix(warned, "Warning ArgumentIgnored") && strings.Contains(warned, "enableTopologyAwarePreemption"),
+		"events %q and %q", loaded, warned)
+}
+
+// fixed is a source that never changes.
+type fixed string
+
+func (f fixed) String() string { return "a text" }
+
+func (f fixed) watch(context.Context, func()) error { return nil }
+
+func (f fixed) read() (content, error) {
+	return content{text: string(f), object: configMapObject(string(f))}, nil
+}

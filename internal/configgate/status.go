@@ -24,6 +24,8 @@ const (
 	ReasonRejected = "ConfigurationRejected"
 	// ReasonMissing: the source is gone, the last good text stays in force.
 	ReasonMissing = "ConfigurationMissing"
+	// ReasonArgumentIgnored: the source's text is in force, and Volcano ignores some of it.
+	ReasonArgumentIgnored = "ArgumentIgnored"
 	// ReasonNotWritten: the text is good but could not be handed on; it is tried again.
 	ReasonNotWritten = "ConfigurationNotWritten"
 )
@@ -36,6 +38,8 @@ type Status struct {
 	Message string
 	// Hash is schedulerconf.Hash of the text in force, empty if there is none.
 	Hash string
+	// Warning names what of the text in force has no effect, one argument per line.
+	Warning string
 }
 
 // String is one line for logs and health pages, or several when there are several faults.
@@ -57,6 +61,10 @@ func (g *Gate) report(before Status) {
 	if now.Reason == ReasonLoaded {
 		g.config.Log.Info("configuration loaded", "source", g.config.Source.String(), "hash", now.Hash)
 		g.event(corev1.EventTypeNormal, now.Reason, fmt.Sprintf("configuration %s is handed to the scheduler", now.Hash))
+		if now.Warning != "" {
+			g.config.Log.Info("arguments without effect", "source", g.config.Source.String(), "message", now.Warning)
+			g.event(corev1.EventTypeWarning, ReasonArgumentIgnored, now.Warning)
+		}
 		return
 	}
 	consequence := "nothing is scheduled until there is a good one"
