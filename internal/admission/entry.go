@@ -67,7 +67,12 @@ func entry(load *Workload, world *World) Answer {
 // claims judges the service type that a workload claims, and what its queue can
 // ever give it.
 func claims(answer *Answer, load *Workload, world *World) {
+	told := map[string]bool{}
 	for _, p := range entering(load, world) {
+		if p.queue != nil && !told[p.name] && (load.Volcano || load.Kind == "PodGroup") {
+			told[p.name] = true
+			reachInAll(answer, load, p)
+		}
 		own := map[string]string(nil)
 		if p.Pod != nil {
 			own = p.Pod.Annotations
@@ -124,5 +129,26 @@ func reach(answer *Answer, p pod, ask decision.Ask) {
 	}
 	if ask.Count > most {
 		answer.warn("%s: asks for %d %s, but queue %s may hold %d at most: it waits until the quota is raised", p.who, ask.Count, ask.Request, p.name, most)
+	}
+}
+
+// reachInAll warns of a job whose total its queue will never hold. Alternatives may be
+// mixed within a job.
+func reachInAll(answer *Answer, load *Workload, p pod) {
+	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
+	quota, err := card.ParseQuota(text)
+	totals, wrong := card.ParseTotals(load.Annotations[v1alpha1.AnnotationCardRequest])
+	if !managed || err != nil || wrong != nil {
+		return
+	}
+	for _, total := range totals {
+		most := card.Count(0)
+		for _, name := range total.Request.Names() {
+			most = most.Add(quota[name])
+		}
+		if total.Count > most {
+			answer.warn("%s: annotation %s asks for %d %s in all, but queue %s may hold %d at most, and before its pods exist the job waits for all of them: write fewer, or take the annotation out, if it may begin with fewer",
+				load, v1alpha1.AnnotationCardRequest, total.Count, total.Request, p.name, most)
+		}
 	}
 }

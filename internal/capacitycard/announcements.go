@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/decision"
 )
 
@@ -58,14 +60,53 @@ func (p *plugin) announcement(job *api.JobInfo) *announcement {
 	if !ok {
 		known = m.last[job.PgUID]
 	}
-	request, requests := job.PodGroup.Annotations[v1alpha1.AnnotationCardRequest]
+	request, requests := totalOf(job)
 	least := job.PodGroup.Spec.MinResources
 	if known == nil || known.request != request || known.requests != requests || known.meaning != p.memory.meaning || !sameResources(known.least, least) {
 		known = &announcement{request: request, requests: requests, least: least, meaning: p.memory.meaning}
-		known.application, known.refusal = decision.Announced(job.PodGroup.Annotations, least, p.inv)
+		annotations := map[string]string{}
+		if requests {
+			annotations[v1alpha1.AnnotationCardRequest] = request
+		}
+		known.application, known.refusal = decision.Announced(annotations, least, p.inv)
 	}
 	m.now[job.PgUID] = known
 	return known
+}
+
+// totalOf is the total that the maker of a job wrote down. A Deployment has none: it
+// begins with one pod and grows.
+func totalOf(job *api.JobInfo) (text string, written bool) {
+	for _, owner := range job.PodGroup.OwnerReferences {
+		if owner.Kind == "ReplicaSet" {
+			return "", false
+		}
+	}
+	text, written = job.PodGroup.Annotations[v1alpha1.AnnotationCardRequest]
+	return text, written
+}
+
+// withTotal adds to the refusal of a job without pods that its maker asks for more than
+// it needs to begin.
+func (p *plugin) withTotal(job *api.JobInfo, refusal *decision.Refusal) *decision.Refusal {
+	if _, written := totalOf(job); !written || len(job.Tasks) > 0 || refusal.Reason != decision.ReasonInsufficientScalarQuota {
+		return refusal
+	}
+	minimum, _ := decision.Announced(nil, job.PodGroup.Spec.MinResources, p.inv)
+	total, least := worth(p.announcement(job).application.Demands), worth(minimum.Demands)
+	if total <= least {
+		return refusal
+	}
+	told := *refusal
+	told.Message += fmt.Sprintf(" (%s asks for %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, least)
+	return &told
+}
+
+func worth(demands []account.Demand) (sum card.Count) {
+	for _, d := range demands {
+		sum = sum.Add(d.Count)
+	}
+	return sum
 }
 
 func sameResources(a, b *corev1.ResourceList) bool {

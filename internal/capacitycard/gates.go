@@ -121,7 +121,7 @@ func (p *plugin) jobEnqueueable(obj any) int {
 	p.beatInSession()
 	job := obj.(*api.JobInfo)
 	if _, refusal := p.apply(job); refusal != nil {
-		p.tellJob(job, refusal)
+		p.tellJob(job, p.withTotal(job, refusal))
 		return util.Reject
 	}
 	return util.Permit

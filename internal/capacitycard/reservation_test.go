@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/framework"
@@ -167,4 +168,11 @@ func TestACrowdOfInventedCardsIsReadOnceAndReservedNever(t *testing.T) {
 	}
 	known := len(s.m.announced.now) + len(s.m.announced.last)
 	check.That(t, known <= 2, "%d PodGroups are remembered after they are gone", known)
+}
+
+// TestADeploymentHasNoTotal: what stands in its template is not asked for in advance.
+func TestADeploymentHasNoTotal(t *testing.T) {
+	s := newScene(t, fourA+`j q 1: phase=Pending least=1 request={"A":9}`)
+	s.Groups[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "j-1", UID: "j-1"}}
+	check.Equal(t, "cards reserved", 1, s.run().reserved())
 }

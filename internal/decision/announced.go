@@ -15,9 +15,9 @@ import (
 
 // Announced is the minimum of a PodGroup whose pods do not exist yet. A
 // card.request states the whole job's total, minResources what the minimum needs
-// of each resource: a request's demand is the smaller, and several requests of
-// one resource share its minResources in proportion, rounded up. A card resource
-// that no request names may be any card it stands for. What is asked for as
+// of each resource: of each resource the larger counts. Where that is the minimum,
+// the requests of the resource share it in proportion, rounded up. A card resource
+// that no request asks for may be any card it stands for. What is asked for as
 // nothing is no demand.
 func Announced(annotations map[string]string, minResources *corev1.ResourceList, inv *card.Inventory) (account.Application, *Refusal) {
 	totals, refusal := totalsOf(annotations)
@@ -37,14 +37,14 @@ func Announced(annotations map[string]string, minResources *corev1.ResourceList,
 	var all account.Merger
 	for i, t := range totals {
 		name, count := of[i], t.Count
-		if least, ok := minimum[name]; ok && name != "" {
-			count = min(count, share(count, named[name], card.CountOf(least)))
+		if least, ok := minimum[name]; ok && name != "" && count > 0 {
+			count = max(count, share(count, named[name], card.CountOf(least)))
 		}
 		all.Add(account.Demand{Names: t.Request.Names(), Count: count})
 	}
 	for _, name := range slices.Sorted(maps.Keys(minimum)) {
 		quantity := minimum[name]
-		if _, ok := named[name]; !ok && inv.IsCard(name) && quantity.Sign() > 0 {
+		if named[name] == 0 && inv.IsCard(name) && quantity.Sign() > 0 {
 			all.Add(account.Demand{Names: inv.Named(name), Count: card.CountOf(quantity)})
 		}
 	}
@@ -53,12 +53,7 @@ func Announced(annotations map[string]string, minResources *corev1.ResourceList,
 }
 
 // share is count's part of least, where all counts together are total.
-func share(count, total, least card.Count) card.Count {
-	if total <= least {
-		return count
-	}
-	return (least*count + total - 1) / total
-}
+func share(count, total, least card.Count) card.Count { return (least*count + total - 1) / total }
 
 // resourceOf is the resource of a request, "" when no node has such a card.
 func resourceOf(request card.Request, inv *card.Inventory) corev1.ResourceName {

@@ -61,7 +61,7 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 		"the largest number of 64 bits":            {"-", least(gpu, "9223372036854775807"), demands(demand(card.MaxCount+1, "4090", "H200"))},
 		"a card that nobody names fits no quota":   {"-", least("vendor.example/ppu", "2"), demands(demand(2))},
 		"another resource than the request's":      {`{"H200":2}`, least(gpu, "2", npu, "4"), demands(demand(2, "H200"), demand(4, "910B"))},
-		"a resource that is requested as nothing":  {`{"H200":0}`, least(gpu, "2"), demands()},
+		"a resource that is requested as nothing":  {`{"H200":0}`, least(gpu, "2"), demands(demand(2, "4090", "H200"))},
 		"a resource that nobody needs of the rest": {`{"910B":2}`, least(gpu, "0", npu, "2"), demands(demand(2, "910B"))},
 
 		// a request, no minResources of it
@@ -69,29 +69,28 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 		"the whole job, as minResources has other ones": {`{"H200":8}`, least("cpu", "1"), account.Application{Demands: []account.Demand{demand(8, "H200")}, MilliCPU: 1000}},
 		"a card that no node has":                       {`{"B300":8}`, least(gpu, "2"), demands(demand(8, "B300"), demand(2, "4090", "H200"))},
 		"alternatives keep their order":                 {`{"H200|4090":8}`, nil, demands(demand(8, "H200", "4090"))},
-		"the second alternative is the known one":       {`{"B300|H200":8}`, least(gpu, "2"), demands(demand(2, "B300", "H200"))},
+		"the second alternative is the known one":       {`{"B300|H200":8}`, least(gpu, "2"), demands(demand(8, "B300", "H200"))},
 		"requests in the order of their texts":          {`{"H200":1,"4090":2,"910B":3}`, nil, demands(demand(2, "4090"), demand(3, "910B"), demand(1, "H200"))},
 		"two orders of the same cards are two demands":  {`{"H200|4090":1,"4090|H200":1}`, nil, demands(demand(1, "4090", "H200"), demand(1, "H200", "4090"))},
 
 		// both
-		"the minimum is a part of the job":               {`{"H200":8}`, least(gpu, "2"), demands(demand(2, "H200"))},
-		"the job is smaller than its minimum":            {`{"H200":2}`, least(gpu, "8"), demands(demand(2, "H200"))},
+		"the minimum is a part of the job":               {`{"H200":8}`, least(gpu, "2"), demands(demand(8, "H200"))},
+		"the job is smaller than its minimum":            {`{"H200":2}`, least(gpu, "8"), demands(demand(8, "H200"))},
 		"as much as the job":                             {`{"H200":8}`, least(gpu, "8"), demands(demand(8, "H200"))},
-		"a minimum of no cards":                          {`{"H200":8}`, least(gpu, "0"), demands()},
-		"a negative minimum":                             {`{"H200":8}`, least(gpu, "-1"), demands()},
-		"a minimum of a part of a card":                  {`{"H200":8}`, least(gpu, "1200m"), demands(demand(2, "H200"))},
-		"a minimum beyond 64 bits":                       {`{"H200":8}`, least(gpu, "1e30"), demands(demand(8, "H200"))},
-		"the largest request and its minimum":            {`{"H200":1000000}`, least(gpu, "999999"), demands(demand(999999, "H200"))},
-		"half of each":                                   {`{"H200":8,"4090":4}`, least(gpu, "6"), demands(demand(2, "4090"), demand(4, "H200"))},
-		"a third of each is rounded up":                  {`{"H200":8,"4090":4}`, least(gpu, "4"), demands(demand(2, "4090"), demand(3, "H200"))},
-		"one card for two requests is one for each":      {`{"H200":8,"4090":1}`, least(gpu, "1"), demands(demand(1, "4090"), demand(1, "H200"))},
-		"more than both":                                 {`{"H200":8,"4090":4}`, least(gpu, "13"), demands(demand(4, "4090"), demand(8, "H200"))},
-		"a request of none takes no part":                {`{"H200":8,"4090":0}`, least(gpu, "4"), demands(demand(4, "H200"))},
-		"alternatives share with the rest":               {`{"H200|4090":6,"H200":2}`, least(gpu, "4"), demands(demand(1, "H200"), demand(3, "H200", "4090"))},
-		"each resource for itself":                       {`{"H200":8,"910B":4}`, least(gpu, "2", npu, "3"), demands(demand(3, "910B"), demand(2, "H200"))},
-		"a slice and the card are two resources":         {`{"H200":8,"H200/mig-1g.18gb-mixed":4}`, least(gpu, "2", slice, "1"), demands(demand(2, "H200"), demand(1, "H200/mig-1g.18gb-mixed"))},
-		"a card that no node has does not share":         {`{"B300":8,"H200":8}`, least(gpu, "4"), demands(demand(8, "B300"), demand(4, "H200"))},
-		"counts near the largest do not wrap around":     {`{"H200":1000000,"4090":1000000}`, least(gpu, "1000001"), demands(demand(500001, "4090"), demand(500001, "H200"))},
+		"a minimum of no cards":                          {`{"H200":8}`, least(gpu, "0"), demands(demand(8, "H200"))},
+		"a negative minimum":                             {`{"H200":8}`, least(gpu, "-1"), demands(demand(8, "H200"))},
+		"a minimum of a part of a card":                  {`{"H200":1}`, least(gpu, "1200m"), demands(demand(2, "H200"))},
+		"a minimum beyond 64 bits":                       {`{"H200":8}`, least(gpu, "1e30"), demands(demand(card.MaxCount+1, "H200"))},
+		"the largest request and its minimum":            {`{"H200":1000000}`, least(gpu, "999999"), demands(demand(1000000, "H200"))},
+		"twice as much of each":                          {`{"H200":8,"4090":4}`, least(gpu, "24"), demands(demand(8, "4090"), demand(16, "H200"))},
+		"what is shared is rounded up":                   {`{"H200":8,"4090":4}`, least(gpu, "13"), demands(demand(5, "4090"), demand(9, "H200"))},
+		"less than either":                               {`{"H200":8,"4090":1}`, least(gpu, "1"), demands(demand(1, "4090"), demand(8, "H200"))},
+		"a request of none takes no part":                {`{"H200":8,"4090":0}`, least(gpu, "16"), demands(demand(16, "H200"))},
+		"alternatives share with the rest":               {`{"H200|4090":6,"H200":2}`, least(gpu, "16"), demands(demand(4, "H200"), demand(12, "H200", "4090"))},
+		"each resource for itself":                       {`{"H200":8,"910B":4}`, least(gpu, "2", npu, "6"), demands(demand(6, "910B"), demand(8, "H200"))},
+		"a slice and the card are two resources":         {`{"H200":8,"H200/mig-1g.18gb-mixed":4}`, least(gpu, "2", slice, "5"), demands(demand(8, "H200"), demand(5, "H200/mig-1g.18gb-mixed"))},
+		"a card that no node has does not share":         {`{"B300":8,"H200":8}`, least(gpu, "16"), demands(demand(8, "B300"), demand(16, "H200"))},
+		"counts near the largest do not wrap around":     {`{"H200":1000000,"4090":1000000}`, least(gpu, "1000001"), demands(demand(1000000, "4090"), demand(1000000, "H200"))},
 		"a request that names no resource of the minima": {`{"H200":8}`, least(npu, "4"), demands(demand(8, "H200"), demand(4, "910B"))},
 	}) {
 		got, refusal := Announced(announcing(tc.request), tc.least, cluster())
@@ -146,18 +145,17 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 		want := map[string]card.Count{}
 		for request, count := range counts {
 			want[request] = card.Count(count)
-			if quantity, ok := minimum[resources[request]]; ok {
+			if quantity, ok := minimum[resources[request]]; ok && count > 0 {
 				part := new(big.Rat).SetFrac64(int64(count), max(totals[resources[request]], 1))
 				share := roundedUp(part.Mul(part, new(big.Rat).SetInt64(cardsIn(quantity)))).Int64()
-				want[request] = card.Count(min(int64(count), share))
+				want[request] = card.Count(max(int64(count), share))
 			}
 			if want[request] == 0 {
 				delete(want, request)
 			}
 		}
 		for name, label := range anyCard {
-			_, named := totals[name]
-			if n := cardsIn(minimum[name]); !named && n > 0 {
+			if n := cardsIn(minimum[name]); totals[name] == 0 && n > 0 {
 				want[label] += card.Count(n) // equal demands are one
 			}
 		}

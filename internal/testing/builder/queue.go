@@ -63,7 +63,7 @@ func PodGroup(namespace, name string) *PodGroupBuilder {
 // Queue names the queue.
 func (b *PodGroupBuilder) Queue(name string) *PodGroupBuilder { b.obj.Spec.Queue = name; return b }
 
-// Request writes the cards that the group needs at least: `{"NVIDIA-H200":8}`.
+// Request writes the cards that the group asks for in all: `{"NVIDIA-H200":8}`.
 func (b *PodGroupBuilder) Request(text string) *PodGroupBuilder {
 	return b.note(v1alpha1.AnnotationCardRequest, text)
 }

@@ -34,7 +34,7 @@ func Gang(namespace, name string, size int32, pod *PodBuilder) *VCJobBuilder {
 // Queue names the queue.
 func (b *VCJobBuilder) Queue(name string) *VCJobBuilder { b.obj.Spec.Queue = name; return b }
 
-// Request writes the cards that the job needs at least: `{"NVIDIA-H200":8}`.
+// Request writes the cards that the job asks for in all: `{"NVIDIA-H200":8}`.
 func (b *VCJobBuilder) Request(text string) *VCJobBuilder {
 	return b.note(v1alpha1.AnnotationCardRequest, text)
 }
