@@ -156,13 +156,11 @@ func (f *foreign) obstacle() (string, <-chan struct{}) {
 }
 
 // absent waits until the API server says whether another scheduler runs, or ctx ends. One
-// that runs is an error.
+// that runs is an error, the end of ctx is none.
 func (f *foreign) absent(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		who, err := f.look(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
 		case err == nil && who != "":
 			return fmt.Errorf("%s: %s", reasonForeign, who)
 		case err == nil:
@@ -174,6 +172,7 @@ func (f *foreign) absent(ctx context.Context) error {
 		case <-time.After(askAgain):
 		}
 	}
+	return nil
 }
 
 // ask is what stands in the way by what the API server says now, "" for nothing.

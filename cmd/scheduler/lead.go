@@ -40,12 +40,13 @@ func (l *leader) farewell(ctx context.Context) {
 func (l *leader) with(fence *fence) func(context.Context) error {
 	return func(term context.Context) error {
 		// Since no other scheduler was there, it may have taken long to be elected.
-		err := l.others.absent(term)
-		switch {
-		case term.Err() != nil:
-			return nil
-		case err != nil:
+		if err := l.others.absent(term); err != nil {
 			return err
+		}
+		select {
+		case <-term.Done():
+			return nil
+		default:
 		}
 		fenced := rest.CopyConfig(l.config)
 		fenced.Wrap(fence.wrap)

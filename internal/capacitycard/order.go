@@ -100,7 +100,11 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 		if best != nil {
 			others = append(others, best)
 		}
-		best = p.bestAmong(task, ask, p.scoreOf(task, others))
+		scored := map[float64][]*api.NodeInfo{0: others}
+		if p.hasWishes(task) { // the score decides, and takes long
+			scored = p.scoreOf(task, others)
+		}
+		best = p.bestAmong(task, ask, scored)
 	}
 	return best
 }

@@ -51,13 +51,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	if ask.Count > 0 && p.account.Crowded(string(job.Queue), name) {
 		return nil, util.Permit
 	}
-	var candidates []*api.TaskInfo
-	for _, preemptee := range preemptees {
-		if p.outranks(preemptor, preemptee) && p.evictable(preemptee) && !saysItGoes(preemptee) {
-			candidates = append(candidates, preemptee)
-		}
-	}
-	slices.SortStableFunc(candidates, p.byPriority)
+	candidates := p.candidates(preemptor, preemptees)
 	lacks := p.lacks(preemptor, node)
 	apart, rest, useful := p.keptApart(preemptor, node, candidates)
 	for _, victim := range apart {
@@ -69,6 +63,19 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 		return nil, util.Permit
 	}
 	return victims, util.Permit
+}
+
+// candidates are the pods that may make room for another one, in the order in which
+// they go.
+func (p *plugin) candidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) []*api.TaskInfo {
+	var candidates []*api.TaskInfo
+	for _, preemptee := range preemptees {
+		if p.outranks(preemptor, preemptee) && p.evictable(preemptee) && !saysItGoes(preemptee) {
+			candidates = append(candidates, preemptee)
+		}
+	}
+	slices.SortStableFunc(candidates, p.byPriority)
+	return candidates
 }
 
 // lacks is what a node and the queue of a pod have too little of for it.

@@ -45,12 +45,7 @@ func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeI
 	if !ok || !sampled || job.ContainsNetworkTopology() || p.ssn.NodesInShard.Len() > 0 {
 		return nil // or Volcano may have reasons to look at a part of the nodes only
 	}
-	seen := map[string]bool{}
-	for _, nodes := range lookedAt {
-		for _, node := range nodes {
-			seen[node.Name] = true
-		}
-	}
+	seen := namesOf(lookedAt)
 	var found []*api.NodeInfo
 	for status, tasks := range job.TaskStatusIndex {
 		if !api.AllocatedStatus(status) {
@@ -72,6 +67,17 @@ func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeI
 		klog.V(5).InfoS("Nodes of the same gang are looked at besides the sample", "pod", klog.KObj(task.Pod), "nodes", len(found))
 	}
 	return found
+}
+
+// namesOf are the names of nodes that were scored.
+func namesOf(scored map[float64][]*api.NodeInfo) map[string]bool {
+	names := map[string]bool{}
+	for _, nodes := range scored {
+		for _, node := range nodes {
+			names[node.Name] = true
+		}
+	}
+	return names
 }
 
 // scoreOf scores nodes for a task by all plugins, as Volcano does.

@@ -179,7 +179,7 @@ func (r *refilling) from(at int, fresh bool) {
 // leaveOut takes from what can still be there what a unit would give, or gives it
 // back. Without a job as a whole its single pods are what is left of it.
 func (r *refilling) leaveOut(u int, sign float64) {
-	x := r.model.units[u]
+	x := r.units[u]
 	if x.pod != whole {
 		pod := &r.pods[x.pod]
 		r.pot.add(r.sites[pod.site].node, pod.gives, sign)
@@ -190,7 +190,7 @@ func (r *refilling) leaveOut(u int, sign float64) {
 		r.pot.add(r.sites[s].node, r.sites[s].gives, sign)
 	}
 	for v := job.units.from; v < job.units.end; v++ {
-		if p := r.model.units[v].pod; p != whole {
+		if p := r.units[v].pod; p != whole {
 			r.pot.add(r.sites[r.pods[p].site].node, r.pods[p].gives, -sign)
 		}
 	}
