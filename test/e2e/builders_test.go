@@ -78,11 +78,13 @@ func (w work) pod(namespace, name string) *builder.PodBuilder {
 	})
 }
 
-// vcjob is a Volcano Job. As users write it, it states its cards beforehand.
+// vcjob is a Volcano Job. As users write it, it states beforehand the cards with which
+// it may begin: an elastic one those of its minimum.
 func (s *scene) vcjob(w work) *batchv1alpha1.Job {
-	job := builder.Gang(s.namespace, w.name, int32(w.pods), w.pod("", "")).Queue(w.queue).MinAvailable(int32(max(w.gang, 1)))
+	least := max(w.gang, 1)
+	job := builder.Gang(s.namespace, w.name, int32(w.pods), w.pod("", "")).Queue(w.queue).MinAvailable(int32(least))
 	if w.card != "" {
-		job.Request(fmt.Sprintf(`{%q:%d}`, w.card, w.pods*w.count))
+		job.Request(fmt.Sprintf(`{%q:%d}`, w.card, least*w.count))
 	}
 	made := job.Obj()
 	delete(made.Spec.Tasks[0].Template.Annotations, api.AnnotationQueueName)
