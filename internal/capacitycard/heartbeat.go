@@ -6,9 +6,8 @@ import (
 	"cardquota.dev/operator/internal/heartbeat"
 )
 
-// SessionReport is what a session proves that closed, or that has just decided
-// about a pod. A session that withholds
-// everything, because not all was seen yet, enforces as well.
+// SessionReport is what a session proves, when it closes or while it goes on. A
+// session that withholds everything, because not all was seen yet, enforces as well.
 type SessionReport struct {
 	// ConfigHash is the hash of the configuration that the session ran with, ""
 	// when it could not read its arguments and so admitted nobody.

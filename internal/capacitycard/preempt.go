@@ -51,18 +51,26 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	if ask.Count > 0 && p.account.Crowded(string(job.Queue), name) {
 		return nil, util.Permit
 	}
-	candidates := p.candidates(preemptor, preemptees)
-	lacks := p.lacks(preemptor, node)
-	apart, rest, useful := p.keptApart(preemptor, node, candidates)
-	for _, victim := range apart {
-		lacks.subtract(p.given(victim, job.Queue, name))
-	}
-	victims := slices.Concat(apart, p.fewest(rest, lacks, job.Queue, name))
+	apart, victims, useful := p.victims(preemptor, node, name, p.candidates(preemptor, preemptees))
 	try.apart, try.refused = apart, !useful || len(victims) > 0 && p.fitsBesideItsJob(preemptor, job, try.node)
 	if try.refused || ask.Count > 0 && p.endsTooMuch(job.Queue, name, victims) {
 		return nil, util.Permit
 	}
 	return victims, util.Permit
+}
+
+// victims picks those of the candidates who must go from a node for a pod: who may not be
+// beside it, which it also returns alone, and as few others as give what is lacking. It is
+// not useful that any go when the pod could not run there even so.
+func (p *plugin) victims(by *api.TaskInfo, node *api.NodeInfo, name card.Name, candidates []*api.TaskInfo) (apart, all []*api.TaskInfo, useful bool) {
+	queue := p.ssn.Jobs[by.Job].Queue
+	lacks := p.lacks(by, node)
+	apart, rest, useful := p.keptApart(by, node, candidates)
+	for _, victim := range apart {
+		lacks.subtract(p.given(victim, queue, name))
+	}
+	others := p.fewest(rest, lacks, queue, name)
+	return apart, slices.Concat(apart, others), useful && (len(others) > 0 || lacks.none())
 }
 
 // candidates are the pods that may make room for another one, in the order in which

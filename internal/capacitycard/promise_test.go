@@ -141,3 +141,16 @@ func TestPreemptClearsNodesOfWhoMayNotStay(t *testing.T) {
 		}
 	}
 }
+
+// TestPreemptEvictsNobodyWhereQuotaLacksAnyway: on node a, a pod of low priority has the
+// port that the pod needs, but the quota of its card is held by an equal.
+func TestPreemptEvictsNobodyWhereQuotaLacksAnyway(t *testing.T) {
+	s := newScene(t, `node a A; node b B; queue q {"A":1,"B":1}; eq q 1: a class=high; low q 1: a cards=0 class=low
+		less q 1: b card=B class=low; high q 1: - card=A|B class=high`, func(p *corev1.Pod) {
+		if p.Name == "low-0" || p.Name == "high-0" {
+			wantsPort(p)
+		}
+	})
+	s.evict(preempt.New())
+	s.expect("less-0", "high-0@b")
+}

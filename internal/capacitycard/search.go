@@ -4,15 +4,20 @@ import (
 	"cmp"
 	"slices"
 
-	"k8s.io/klog/v2"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/util"
+
+	"cardquota.dev/operator/internal/decision"
 )
 
 // allNodes is the value of --percentage-nodes-to-find with which Volcano looks at
 // every node.
 const allNodes = 100
+
+// mostGangNodes bounds how many nodes of a pod's own job are looked at besides the sample:
+// they are looked at one after the other.
+const mostGangNodes = 16
 
 // beginSearch notes that a search for a node begins. It says how many nodes Volcano
 // looks at, and for whom cards may be taken from other queues on the way: the pod
@@ -37,36 +42,43 @@ func (p *plugin) beginSearch(task *api.TaskInfo) error {
 }
 
 // gangNodes are the nodes that hold pods of the task's job, that can take the task now,
-// and that are not among those that Volcano looked at, sorted by name. A sample of the
-// nodes need not contain them, and a gang is not to be spread for that.
+// and that are not among those that Volcano looked at: at most mostGangNodes, those with
+// the fewest cards left first. A sample of the nodes need not contain them, and a gang is
+// not to be spread for that.
 func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
 	job, ok := p.ssn.Jobs[task.Job]
 	sampled := p.percentage < allNodes && len(p.ssn.NodeList) > int(options.ServerOpts.MinNodesToFind)
 	if !ok || !sampled || job.ContainsNetworkTopology() || p.ssn.NodesInShard.Len() > 0 {
 		return nil // or Volcano may have reasons to look at a part of the nodes only
 	}
+	if decision.KeepApart(task.Pod, task.Pod) {
+		return nil // no two pods of the job share a node
+	}
 	seen := namesOf(lookedAt)
-	var found []*api.NodeInfo
+	var roomy, fitting []*api.NodeInfo
 	for status, tasks := range job.TaskStatusIndex {
 		if !api.AllocatedStatus(status) {
 			continue
 		}
 		for _, other := range tasks {
-			node := p.ssn.Nodes[other.NodeName]
-			if node == nil || seen[node.Name] {
-				continue
-			}
-			seen[node.Name] = true
-			if task.InitResreq.LessEqual(node.Idle, api.Zero) && p.ssn.PredicateForAllocateAction(task, node) == nil {
-				found = append(found, node)
+			if node := p.ssn.Nodes[other.NodeName]; node != nil && !seen[node.Name] {
+				seen[node.Name] = true
+				if task.InitResreq.LessEqual(node.Idle, api.Zero) {
+					roomy = append(roomy, node)
+				}
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b *api.NodeInfo) int { return cmp.Compare(a.Name, b.Name) })
-	if len(found) > 0 {
-		klog.V(5).InfoS("Nodes of the same gang are looked at besides the sample", "pod", klog.KObj(task.Pod), "nodes", len(found))
+	resource := p.askOf(task).Resource
+	slices.SortFunc(roomy, func(a, b *api.NodeInfo) int {
+		return cmp.Or(cmp.Compare(a.Idle.Get(resource), b.Idle.Get(resource)), cmp.Compare(a.Name, b.Name))
+	})
+	for _, node := range roomy[:min(len(roomy), mostGangNodes)] {
+		if p.ssn.PredicateForAllocateAction(task, node) == nil {
+			fitting = append(fitting, node)
+		}
 	}
-	return found
+	return fitting
 }
 
 // namesOf are the names of nodes that were scored.

@@ -20,8 +20,8 @@ func Choose(p *Problem) (*Plan, bool) {
 }
 
 // ChooseWithin is Choose with a bound of the effort that goes into making the
-// first plan cheaper, at most as much as Choose makes. The first plan is never
-// cut: what goes into it grows with nodes and pods times claims, and no faster.
+// first plan cheaper, at most as much as Choose makes. The first plan has an effort
+// of its own, which that bound does not cut.
 func ChooseWithin(p *Problem, most int) Answer {
 	asked := p.withoutEmpty()
 	m := newModel(asked)
@@ -66,7 +66,9 @@ func (m *model) choose(most int) *state {
 			return nil
 		}
 		m.allowRefining(most)
-		if m.cut = !s.tryAll(); m.cut {
+		found, complete := s.tryAll()
+		if !found {
+			m.cut = !complete
 			return nil
 		}
 		m.allowPruning()
@@ -81,17 +83,22 @@ func (m *model) choose(most int) *state {
 }
 
 // first is a plan that is found without a search, nil when that is none: what is
-// best step by step, or all there is, without what is not needed.
+// best step by step, or all there is, without what is not needed. All there is does
+// not do when the effort ends before all was looked at: too many would go.
 func (m *model) first() *state {
 	s := newState(m)
 	greedy := s.greedy()
 	m.allowPruning()
 	if !greedy {
+		m.allowDropping()
 		if s = m.everything(); s == nil {
 			return nil
 		}
 	}
 	s.prune()
+	if !greedy && s.exhausted() {
+		return nil
+	}
 	return s
 }
 

@@ -111,15 +111,16 @@ func (s *state) refill(units []int) bool {
 	return r.found
 }
 
-// tryAll looks for any set that is enough when nothing is taken.
-func (s *state) tryAll() bool {
+// tryAll looks for any set that is enough when nothing is taken. It also returns
+// whether all sets were tried.
+func (s *state) tryAll() (found, complete bool) {
 	r := s.refilling(s.all())
 	r.left = 10 * mostTries
 	r.from(0, true)
 	for _, u := range r.set {
 		s.take(u)
 	}
-	return r.found
+	return r.found, r.left >= 0 && !r.exhausted()
 }
 
 // refilling tries sets of units in their order: with each, then without it.

@@ -30,6 +30,7 @@ func TestAPartOfAJobIsFinished(t *testing.T) {
 		want   string
 	}{
 		"the rest of it goes":                       {"t tra 4: n*3 - ran=1h vcjob", ours, "t*3"},
+		"pods of a vcjob that ends are deleted":     {"t tra 4: n*3 - ran=1h vcjob=ends", ours, "t*3"},
 		"a job that has its minimum goes on":        {"t tra 3: n*3 - ran=1h vcjob", ours, ""},
 		"pods that nobody told stay":                {"t tra 4: n*3 - ran=1h vcjob", func(*corev1.Pod) {}, ""},
 		"pods that the kubelet is to evict stay":    {"t tra 4: n*3 - ran=1h vcjob", kubelet, ""},
@@ -44,7 +45,7 @@ func TestAPartOfAJobIsFinished(t *testing.T) {
 		goes, _ := w.run(t).Outcome()
 		check.Equal(t, "goes", session.Spell(tc.want), goes)
 		switch {
-		case tc.want != "" && strings.Contains(tc.job, "vcjob"):
+		case tc.want != "" && strings.Contains(tc.job, "vcjob") && !strings.Contains(tc.job, "ends"):
 			eventually(t, "all that were left are marked", func() bool { return len(w.marked(t)) == 3 })
 		case tc.want != "":
 			eventually(t, "all that were left are deleted", func() bool { return len(w.there(t)) == 1 })

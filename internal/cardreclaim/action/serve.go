@@ -96,7 +96,7 @@ func (w *wave) serve(job *api.JobInfo) {
 			return
 		}
 		together := slices.Concat(lacking, more)
-		if len(more) > 0 && w.mayTryAll(together) && w.place(job, together, true) {
+		if len(more) > 0 && w.mayTryAll(together) && w.placeWithHalf(job, together) {
 			more = nil
 		} else if !w.place(job, lacking, true) {
 			return
@@ -107,6 +107,16 @@ func (w *wave) serve(job *api.JobInfo) {
 			w.place(job, tasks, false)
 		}
 	}
+}
+
+// placeWithHalf places all pods of a job with at most half of the effort that is left
+// for it, so that the pods it lacks can still be placed without the others.
+func (w *wave) placeWithHalf(job *api.JobInfo, tasks []*api.TaskInfo) bool {
+	end := w.end
+	w.end = w.effort + (w.end-w.effort)/2
+	placed := w.place(job, tasks, true)
+	w.end = end
+	return placed
 }
 
 // portions divides pods into those that may be placed together with some others,
