@@ -70,8 +70,8 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 	return false
 }
 
-// waitsForQuota tells that others leave a pod no room in its queue, and not what its
-// own job was given in this session and may have to give back.
+// waitsForQuota reports whether the queue has no room for a pod, even without what the
+// pod's own job was given in this session. The session may take that back.
 func (p *plugin) waitsForQuota(job *api.JobInfo, ask *decision.Ask) bool {
 	var own account.Freed
 	for _, status := range []api.TaskStatus{api.Allocated, api.Pipelined} {

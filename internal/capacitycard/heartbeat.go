@@ -21,8 +21,8 @@ type SessionReport struct {
 	At time.Time
 }
 
-// SetHeartbeat has beat called whenever a session closes, and now and then in one
-// that takes long. It must not block:
+// SetHeartbeat has beat called whenever a session closes, and every few seconds in
+// one that takes long. It must not block:
 // the next session begins when it returns. nil ends that.
 func SetHeartbeat(beat func(SessionReport)) { process.setHeartbeat(beat) }
 

@@ -63,11 +63,6 @@ func (w *wave) unfinished(job *api.JobInfo) []*api.TaskInfo {
 // to go, and not longer ago than the writers of a scheduler try for. Kubelets leave
 // the condition alone, so that an older one says nothing about what is to be done now.
 func (w *wave) sentenced(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonPreemptionByScheduler {
-			return w.now.Sub(c.LastTransitionTime.Time) < patience+unmarked
-		}
-	}
-	return false
+	since, evicted := decision.EvictedSince(pod)
+	return evicted && w.now.Sub(since) < patience+unmarked
 }
