@@ -84,7 +84,9 @@ type ServiceTypePolicySpec struct {
 	// priorityClasses are the PriorityClasses that come with the policy, made
 	// once and left to whoever has one of the name already. Unset means pc-high
 	// 80000, pc-medium 60000, pc-normal 40000 and pc-low 20000; an empty list
-	// means none. At most 16.
+	// means none. Between queues only these classes count, each with its value
+	// here: when cards are taken back, any other class, and none, counts as the
+	// lowest of them. At most 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -97,6 +99,13 @@ type ServiceTypePolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Gangs
 	Reclaim ReclaimMode `json:"reclaim,omitempty"`
+	// victimOrder says which jobs of other queues give cards back. Priority
+	// (default): the lowest priority that suffices, of the queue, then of the job,
+	// then of the pod; within one priority those who lose least. Loss: those who
+	// lose least; priority decides only between equal losses.
+	// +optional
+	// +kubebuilder:default=Priority
+	VictimOrder VictimOrder `json:"victimOrder,omitempty"`
 	// cardUnlimitedCPUMemory, true by default, frees pods that ask for cards from
 	// the CPU and memory limits of their queue: who has the cards may use the
 	// CPUs beside them.
@@ -354,6 +363,17 @@ const (
 	ReclaimGangs ReclaimMode = "Gangs"
 	ReclaimPods  ReclaimMode = "Pods"
 	ReclaimOff   ReclaimMode = "Off"
+)
+
+// VictimOrder says which jobs of other queues give cards back.
+//
+// +kubebuilder:validation:Enum=Priority;Loss
+type VictimOrder string
+
+// The values of VictimOrder.
+const (
+	VictimsByPriority VictimOrder = "Priority"
+	VictimsByLoss     VictimOrder = "Loss"
 )
 
 // UnmanagedQueues says what a queue without a card quota may use.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -78,6 +79,24 @@ func parseRule(value any) (servicetype.Rule, error) {
 		}
 	}
 	return rule, nil
+}
+
+// parsePriorityClasses reads priorityClasses: name of a PriorityClass → value.
+func parsePriorityClasses(value any) (servicetype.PriorityClasses, error) {
+	entries, err := mapping(value)
+	if err != nil {
+		return servicetype.PriorityClasses{}, fmt.Errorf("write PriorityClasses and their values, for example pc-high: 80000: %w", err)
+	}
+	values := make(map[string]int32, len(entries))
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		f, ok := number(entries[name])
+		if !ok || f != math.Trunc(f) || f < math.MinInt32 || f > math.MaxInt32 {
+			return servicetype.PriorityClasses{}, fmt.Errorf("PriorityClass %q: write its value, a whole number", clip.Text(name, shown))
+		}
+		values[name] = int32(f)
+	}
+	classes := servicetype.NewPriorityClasses(values)
+	return classes, classes.Validate()
 }
 
 // duration reads a text such as 10m or 1h30m. A bare number has no unit and is

@@ -30,6 +30,10 @@ type arguments struct {
 	serviceTypes servicetype.Matrix
 	// owners tells the service type of pods that name none.
 	owners servicetype.Owners
+	// victimOrder says what decides which jobs of other queues give cards back.
+	victimOrder servicetype.VictimOrder
+	// priorityClasses are those whose priority counts between queues.
+	priorityClasses servicetype.PriorityClasses
 	// configHash identifies the configuration the session runs with.
 	configHash string
 }
@@ -87,6 +91,19 @@ var parsers = map[string]parser{
 		a.serviceTypes, err = parseServiceTypes(v)
 		return err
 	},
+	"victimOrder": func(a *arguments, v any) error {
+		switch choice := servicetype.VictimOrder(fmt.Sprint(v)); choice {
+		case servicetype.VictimsByPriority, servicetype.VictimsByLoss:
+			a.victimOrder = choice
+			return nil
+		default:
+			return fmt.Errorf("write %s or %s", servicetype.VictimsByPriority, servicetype.VictimsByLoss)
+		}
+	},
+	"priorityClasses": func(a *arguments, v any) (err error) {
+		a.priorityClasses, err = parsePriorityClasses(v)
+		return err
+	},
 	"configHash": func(a *arguments, v any) error {
 		s, ok := v.(string)
 		if !ok {
@@ -110,6 +127,7 @@ func parseArguments(raw map[string]any) (arguments, error) {
 	defaults := arguments{
 		overCommitFactor: 1, nodeOrderWeight: 1,
 		unmanagedQueues: decision.Enforce, serviceTypes: servicetype.DefaultMatrix(),
+		victimOrder: servicetype.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
 	}
 	args := defaults
 	var wrong []error

@@ -21,7 +21,10 @@ import (
 
 // theDefault is what is in force when an argument is bad.
 func theDefault() arguments {
-	return arguments{overCommitFactor: 1, nodeOrderWeight: 1, unmanagedQueues: decision.Enforce, serviceTypes: servicetype.DefaultMatrix()}
+	return arguments{
+		overCommitFactor: 1, nodeOrderWeight: 1, unmanagedQueues: decision.Enforce, serviceTypes: servicetype.DefaultMatrix(),
+		victimOrder: servicetype.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
+	}
 }
 
 // same compares arguments with all their unexported fields.
@@ -67,6 +70,8 @@ func TestArgumentsRefuseWhatPeopleWrite(t *testing.T) {
 	const (
 		flag, factor, weight   = "write true or false", "write a number from 1 to 100", "write a number above 0, at most 1000"
 		queues                 = "write Enforce or Ignore"
+		order                  = "write Priority or Loss"
+		classes, aClass        = "write PriorityClasses and their values, for example pc-high: 80000", "is no name of a PriorityClass"
 		owners, aKind, aType   = "write kinds and service types, for example Job: training", "is no kind: write for example Job or Job.batch.volcano.sh", "is no name: write lower-case letters"
 		types, below, fromList = "write service types with reclaimable and reclaimFrom", "write reclaimable and reclaimFrom below it", "reclaimFrom: write a list of service types"
 		duration               = "minimumRuntime: write a duration, for example 10m"
@@ -92,6 +97,14 @@ func TestArgumentsRefuseWhatPeopleWrite(t *testing.T) {
 		{"unmanagedQueues: %", list("ignore", "IGNORE", `"Ignore "`, "false", `""`, "Warn"), list("unmanagedQueues is %", queues)},
 		{"unmanagedQueues: %", list("[Ignore]", ""), list("unmanagedQueues", queues)},
 		{`unmanagedQueues: "\u001b[31mIgnore\n"`, nil, list(`"\x1b[31mIgnore\n"`, queues)},
+
+		{"victimOrder: %", list("priority", "LOSS", `"Loss "`, "true", `""`), list("victimOrder is %", order)},
+		{"victimOrder: %", list("[Loss]", ""), list("victimOrder", order)},
+		{"priorityClasses: %", list("", "pc-high", "[pc-high]", "[{pc-high: 1}]"), list(classes, "not a mapping")},
+		{"priorityClasses: {%}", list("pc-high: ", "pc-high: high", "pc-high: 1.5", "pc-high: [1]", "pc-high: true", "pc-high: .nan", "pc-high: .inf", "pc-high: 2147483648", "pc-high: -2147483649"), list(`"pc-high": write its value, a whole number`)},
+		{"priorityClasses: {%}", list("pc-high: 1000000001", "pc-high: 2000001000"), list(`"pc-high" has value`, "write at most 1000000000")},
+		{"priorityClasses: {%}", list("PC-High: 1", "pc_high: 1", `"": 1`), list(aClass)},
+		{"priorityClasses: {%}", list("1: 2"), list("key 1 is not a word")},
 
 		{"podOwnerReferenceToServiceType: %", list("", "Job=training", "[Job, training]", "[{Job: training}]"), list(owners, "not a mapping")},
 		{kind, list("jobs: training", "batch/v1/Job: training", `"": training`, longKind+": training", "Јоb: training"), list(aKind)},
@@ -255,7 +268,14 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"the largest weight":         {"nodeOrderWeight: 1000", with(func(a *arguments) { a.nodeOrderWeight = 1000 })},
 		"unmanaged queues":           {"unmanagedQueues: Ignore", with(func(a *arguments) { a.unmanagedQueues = decision.Ignore })},
 		"unmanaged queues in quotes": {`unmanagedQueues: "Enforce"`, theDefault()},
-		"a hash":                     {"configHash: sha256-0123", with(func(a *arguments) { a.configHash = "sha256-0123" })},
+		"victims by loss":            {"victimOrder: Loss", with(func(a *arguments) { a.victimOrder = servicetype.VictimsByLoss })},
+		"victims by priority":        {`victimOrder: "Priority"`, theDefault()},
+		"PriorityClasses": {"priorityClasses:\n  gold: 1000000000\n  lead: \"-2147483648\"\n  iron.v2: 0",
+			with(func(a *arguments) {
+				a.priorityClasses = servicetype.PriorityClasses{Values: map[string]int32{"gold": 1000000000, "lead": -2147483648, "iron.v2": 0}, Lowest: -2147483648}
+			})},
+		"no PriorityClasses": {"priorityClasses: {}", with(func(a *arguments) { a.priorityClasses = servicetype.NewPriorityClasses(map[string]int32{}) })},
+		"a hash":             {"configHash: sha256-0123", with(func(a *arguments) { a.configHash = "sha256-0123" })},
 		"owners": {"podOwnerReferenceToServiceType:\n  Deployment: inference\n  Job.batch.volcano.sh: training",
 			with(func(a *arguments) {
 				a.owners = servicetype.Owners{"Deployment": "inference", "Job.batch.volcano.sh": "training"}
@@ -273,10 +293,11 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"a type whose list says nothing":      {"serviceTypes: {a: {reclaimFrom: }}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{"a": {}} })},
 		"nobody takes from anybody":           {"serviceTypes: {}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{} })},
 		"a type of 63 characters":             {"serviceTypes: {" + strings.Repeat("t", 63) + ": {}}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{strings.Repeat("t", 63): {}} })},
-		"everything": {"cardUnlimitedCpuMemory: true\noverCommitFactor: 1.5\nnodeOrderWeight: 10\nunmanagedQueues: Ignore\nconfigHash: h\n" +
+		"everything": {"cardUnlimitedCpuMemory: true\noverCommitFactor: 1.5\nnodeOrderWeight: 10\nunmanagedQueues: Ignore\nconfigHash: h\nvictimOrder: Loss\npriorityClasses: {gold: 9}\n" +
 			"serviceTypes:\n  a: {reclaimFrom: [b]}\n  b: {reclaimable: true}\npodOwnerReferenceToServiceType: {Job: a}",
 			arguments{cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, nodeOrderWeight: 10, unmanagedQueues: decision.Ignore, configHash: "h",
-				serviceTypes: servicetype.Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, owners: servicetype.Owners{"Job": "a"}}},
+				serviceTypes: servicetype.Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, owners: servicetype.Owners{"Job": "a"},
+				victimOrder: servicetype.VictimsByLoss, priorityClasses: servicetype.NewPriorityClasses(map[string]int32{"gold": 9})}},
 	}) {
 		for reader, read := range readers {
 			raw, err := read(tc.text)
@@ -343,6 +364,7 @@ func FuzzArguments(f *testing.F) {
 		"podOwnerReferenceToServiceType: {Deployment: inference, Job.batch.volcano.sh: training, Y: \"y\"}",
 		"podOwnerReferenceToServiceType: &a {Job: \"0x1\", Pod: \"1e3\", Node: \"null\"}\nserviceTypes: {\"0\": , \"1-1\": }",
 		"serviceTypes: {1: 2}", "overCommitFactor: .nan", "? [1]\n: 2", "a\u0007: b", "nodeOrderWeight: 2026-01-01", "unmanagedQueues: !!binary /w==",
+		"victimOrder: Loss\npriorityClasses: {pc-high: 1e3, \"on\": -1}",
 	} {
 		f.Add([]byte(text))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/servicetype"
 )
 
 // Tide is what the rules of card quota say to an action that takes cards back.
@@ -98,6 +99,26 @@ func (t *Tide) Cards(task *api.TaskInfo) card.Count {
 // taken back from them.
 func (t *Tide) MinimumRuntime(task *api.TaskInfo) time.Duration {
 	return t.p.args.serviceTypes[t.p.serviceType(task)].MinimumRuntime
+}
+
+// VictimOrder says what decides which jobs of other queues give cards back.
+func (t *Tide) VictimOrder() servicetype.VictimOrder { return t.p.args.victimOrder }
+
+// Priority returns the priority of a pod that counts between queues: that of its
+// PriorityClass if the policy lists the class, else the lowest that it lists.
+func (t *Tide) Priority(task *api.TaskInfo) int32 {
+	return t.p.args.priorityClasses.Priority(task.Pod.Spec.PriorityClassName)
+}
+
+// JobPriority returns the priority of a job with a PodGroup that counts between
+// queues. It is at most that of its pods.
+func (t *Tide) JobPriority(job *api.JobInfo) int32 {
+	classes := t.p.args.priorityClasses
+	highest := classes.Lowest
+	for _, task := range job.Tasks {
+		highest = max(highest, t.Priority(task))
+	}
+	return classes.JobPriority(job.PodGroup.Spec.PriorityClassName, highest)
 }
 
 // Leaves notes that a pod was told to go.

@@ -12,6 +12,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -133,6 +134,31 @@ func TestMinimumRuntimeOfAPod(t *testing.T) {
 	training, inference := s.tide().MinimumRuntime(s.Task("t-0")), s.tide().MinimumRuntime(s.Task("i-0"))
 	check.That(t, training == 90*time.Second && inference == 0,
 		"training runs for %s at least, inference for %s, want 90s and 0s", training, inference)
+}
+
+// TestPrioritiesBetweenQueues: a PodGroup may name any class, which no ResourceQuota
+// limits, and a tenant may have created one. Neither protects a job.
+func TestPrioritiesBetweenQueues(t *testing.T) {
+	classOf := func(names ...string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.PriorityClassName, names = names[0], names[1:] }
+	}
+	s := newTide(t, tidal).
+		add("gang tra 1: a*2 class=high", classOf("low", "middle")).
+		add("claims tra 1: a class=high", classOf("own")).
+		add("modest tra 1: a class=low", classOf("high")).
+		add("plain tra 1: a", classOf("high")).
+		add("own tra 1: a class=own", classOf("own")).
+		with(framework.Arguments{"victimOrder": "Loss", "priorityClasses": map[any]any{"high": 3, "middle": 2, "low": 1}}).run()
+	rules := s.tide()
+	check.Equal(t, "the order of victims", servicetype.VictimsByLoss, rules.VictimOrder())
+	for job, want := range map[string][2]int32{ // of its first pod and of the job
+		"gang": {1, 2}, "claims": {1, 1}, "modest": {3, 1}, "plain": {3, 3}, "own": {1, 1}, "t": {1, 1},
+	} {
+		task := s.Task(job + "-0")
+		check.Equal(t, "of job "+job, want, [2]int32{rules.Priority(task), rules.JobPriority(s.Ssn.Jobs[task.Job])})
+	}
+	usual := newTide(t, tidal).run().tide()
+	check.Equal(t, "the usual order of victims", servicetype.VictimsByPriority, usual.VictimOrder())
 }
 
 // TestRunningSince: a pod that works in an init container has its card as long as

@@ -44,6 +44,7 @@ func TestWantedOf(t *testing.T) {
 		},
 		Owners:  []v1alpha1.OwnerKindSpec{{Kind: "Job", ServiceType: "training"}},
 		Reclaim: "Pods", CardUnlimitedCPUMemory: &no, UnmanagedQueues: "Ignore", OverCommitFactor: "1.2", NodeOrderWeight: "3",
+		VictimOrder: "Loss", PriorityClasses: &[]v1alpha1.PriorityClassSpec{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
 	}
 	want := schedulerconf.Wanted{Reclaim: "reclaim", Arguments: map[string]any{
 		"cardUnlimitedCpuMemory": false,
@@ -54,6 +55,7 @@ func TestWantedOf(t *testing.T) {
 		},
 		"podOwnerReferenceToServiceType": map[string]any{"Job": "training"},
 		"unmanagedQueues":                "Ignore", "overCommitFactor": 1.2, "nodeOrderWeight": 3,
+		"victimOrder": "Loss", "priorityClasses": map[string]any{"gold": int32(9), "lead": int32(-1)},
 	}}
 	check.Equal(t, "wanted", want, WantedOf(Effective(spec)))
 	for mode, action := range map[v1alpha1.ReclaimMode]string{"Gangs": "cardreclaim", "Pods": "reclaim", "Off": ""} {

@@ -48,16 +48,14 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	slices.SortFunc(out.ServiceTypes, func(a, b v1alpha1.ServiceTypeSpec) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(out.Owners, func(a, b v1alpha1.OwnerKindSpec) int { return cmp.Compare(a.Kind, b.Kind) })
 	if out.PriorityClasses == nil {
-		out.PriorityClasses = &[]v1alpha1.PriorityClassSpec{
-			{Name: "pc-high", Value: 80000}, {Name: "pc-medium", Value: 60000},
-			{Name: "pc-normal", Value: 40000}, {Name: "pc-low", Value: 20000},
-		}
+		out.PriorityClasses = defaultPriorityClasses()
 	}
 	if out.CardUnlimitedCPUMemory == nil {
 		unlimited := true
 		out.CardUnlimitedCPUMemory = &unlimited
 	}
 	out.Reclaim = cmp.Or(out.Reclaim, v1alpha1.ReclaimGangs)
+	out.VictimOrder = cmp.Or(out.VictimOrder, v1alpha1.VictimsByPriority)
 	out.UnmanagedQueues = cmp.Or(out.UnmanagedQueues, v1alpha1.UnmanagedEnforce)
 	out.OverCommitFactor = cmp.Or(out.OverCommitFactor, "1")
 	out.NodeOrderWeight = cmp.Or(out.NodeOrderWeight, "1")
@@ -84,6 +82,16 @@ func defaultTypes() []v1alpha1.ServiceTypeSpec {
 		})
 	}
 	return types
+}
+
+// defaultPriorityClasses are those of the installation, the highest first.
+func defaultPriorityClasses() *[]v1alpha1.PriorityClassSpec {
+	var classes []v1alpha1.PriorityClassSpec
+	for name, value := range servicetype.DefaultPriorityClasses().Values {
+		classes = append(classes, v1alpha1.PriorityClassSpec{Name: name, Value: value})
+	}
+	slices.SortFunc(classes, func(a, b v1alpha1.PriorityClassSpec) int { return cmp.Compare(b.Value, a.Value) })
+	return &classes
 }
 
 // Types returns what service types mean for their queues by the policy in force:

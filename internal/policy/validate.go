@@ -30,6 +30,7 @@ func Validate(spec v1alpha1.ServiceTypePolicySpec) []string {
 		faults = append(faults, typeFaults(t, types)...)
 	}
 	faults = append(faults, ownerFaults(spec.Owners, types)...)
+	faults = append(faults, classFaults(*spec.PriorityClasses)...)
 	if f, err := strconv.ParseFloat(spec.OverCommitFactor, 64); err != nil || !(f >= 1 && f <= 100) {
 		faults = append(faults, fmt.Sprintf("overCommitFactor %q must be a number from 1 to 100", spec.OverCommitFactor))
 	}
@@ -66,6 +67,19 @@ func ownerFaults(kinds []v1alpha1.OwnerKindSpec, types map[string]v1alpha1.Servi
 		owners[o.Kind] = o.ServiceType
 	}
 	return append(faults, each(owners.Validate())...)
+}
+
+// classFaults are those of the list of PriorityClasses.
+func classFaults(listed []v1alpha1.PriorityClassSpec) []string {
+	var faults []string
+	values := map[string]int32{}
+	for _, class := range listed {
+		if _, twice := values[class.Name]; twice {
+			faults = append(faults, fmt.Sprintf("PriorityClass %q is listed twice: remove one", class.Name))
+		}
+		values[class.Name] = class.Value
+	}
+	return append(faults, each(servicetype.NewPriorityClasses(values).Validate())...)
 }
 
 // each takes joined errors apart.

@@ -27,6 +27,13 @@ func TestValidate(t *testing.T) {
 	owners := func(owners ...v1alpha1.OwnerKindSpec) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{Owners: owners}
 	}
+	classes := func(names ...string) v1alpha1.ServiceTypePolicySpec {
+		listed := []v1alpha1.PriorityClassSpec{}
+		for _, name := range names {
+			listed = append(listed, v1alpha1.PriorityClassSpec{Name: name})
+		}
+		return v1alpha1.ServiceTypePolicySpec{PriorityClasses: &listed}
+	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		spec  v1alpha1.ServiceTypePolicySpec
 		wants []string // none when it is accepted
@@ -46,6 +53,9 @@ func TestValidate(t *testing.T) {
 		"an owner of an unknown type":   {owners(v1alpha1.OwnerKindSpec{Kind: "Job", ServiceType: "batch"}), []string{`owner kind "Job" stands for type "batch", which is not defined: define it in serviceTypes or remove the owner kind`}},
 		"a factor below 1":              {v1alpha1.ServiceTypePolicySpec{OverCommitFactor: "0.9"}, []string{`overCommitFactor "0.9" must be a number from 1 to 100`}},
 		"a factor that is no number":    {v1alpha1.ServiceTypePolicySpec{OverCommitFactor: "NaN"}, []string{"overCommitFactor"}},
+		"a PriorityClass twice":         {classes("a", "b", "a"), []string{`PriorityClass "a" is listed twice: remove one`}},
+		"a PriorityClass without sense": {classes("A"), []string{`"A" is no name of a PriorityClass`}},
+		"no PriorityClasses":            {classes(), nil},
 		"a weight of nothing":           {v1alpha1.ServiceTypePolicySpec{NodeOrderWeight: "0.000"}, []string{"nodeOrderWeight"}},
 		"everything that is wrong": {v1alpha1.ServiceTypePolicySpec{
 			ServiceTypes: []v1alpha1.ServiceTypeSpec{kind("a", 1, true, "a", "b")}, OverCommitFactor: "x",

@@ -36,6 +36,10 @@ func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconf.Wanted {
 	for _, o := range spec.Owners {
 		owners[o.Kind] = o.ServiceType
 	}
+	classes := make(map[string]any, len(*spec.PriorityClasses))
+	for _, class := range *spec.PriorityClasses {
+		classes[class.Name] = class.Value
+	}
 	return schedulerconf.Wanted{
 		Reclaim: reclaimActions[spec.Reclaim],
 		Arguments: map[string]any{
@@ -45,6 +49,8 @@ func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconf.Wanted {
 			"unmanagedQueues":                string(spec.UnmanagedQueues),
 			"overCommitFactor":               number(spec.OverCommitFactor),
 			"nodeOrderWeight":                number(spec.NodeOrderWeight),
+			"victimOrder":                    string(spec.VictimOrder),
+			"priorityClasses":                classes,
 		},
 	}
 }

@@ -127,6 +127,8 @@ func TestPolicyRules(t *testing.T) {
 		"a weight of 0":            {spec: v1alpha1.ServiceTypePolicySpec{NodeOrderWeight: "0.0"}, want: "nodeOrderWeight must be above 0"},
 		"a class of the system":    {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: &[]v1alpha1.PriorityClassSpec{{Name: "system-x"}}}, want: "belong to Kubernetes"},
 		"no PriorityClasses":       {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: &[]v1alpha1.PriorityClassSpec{}}},
+		"an unknown victim order":  {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: "Age"}, want: "supported values"},
+		"victims by loss":          {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: v1alpha1.VictimsByLoss}},
 		"an unknown reclaim":       {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: "Maybe"}, want: "supported values"},
 		"an owner that is no kind": {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKindSpec{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
 	}
