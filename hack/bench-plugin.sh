@@ -19,8 +19,8 @@ go test ./internal/capacitycard -run '^$' -bench '^Benchmark(Gates|Session|Growt
 			delete v
 			for (i = 1; i < NF; i++) if ($i ~ /^[0-9.e+-]+$/) v[$(i + 1)] = $i
 			if ("time-ratio" in v && !("allocs-ratio" in v))
-				printf "%-58s capacity-card %.2f ms (%.2f to %.2f) a pod, capacity %.2f ms (%.2f to %.2f): %.2f of the time\n", name,
-					v["capacity-card-ms"], v["capacity-card-ms-p10"], v["capacity-card-ms-p90"], v["capacity-ms"], v["capacity-ms-p10"], v["capacity-ms-p90"], v["time-ratio"]
+				printf "%-58s capacity-card %.2f ms (%.2f to %.2f) a pod, capacity %.2f ms (%.2f to %.2f): %.2f of the processor time (%.2f to %.2f)\n", name,
+					v["capacity-card-ms"], v["capacity-card-ms-p10"], v["capacity-card-ms-p90"], v["capacity-ms"], v["capacity-ms-p10"], v["capacity-ms-p90"], v["time-ratio"], v["time-ratio-p10"], v["time-ratio-p90"]
 			else if ("time-ratio" in v)
 				printf "%-58s capacity-card %.1f ms (%.1f to %.1f), capacity %.1f ms (%.1f to %.1f): %.2f of the time; %d and %d allocations: %.3f\n", name,
 					v["capacity-card-ms"], v["capacity-card-ms-p10"], v["capacity-card-ms-p90"], v["capacity-ms"], v["capacity-ms-p10"], v["capacity-ms-p90"],

@@ -32,7 +32,7 @@ func (s *side) round(ssn *framework.Session) {
 	s.allocs, s.bytes = append(s.allocs, after.Mallocs-before.Mallocs), append(s.bytes, after.TotalAlloc-before.TotalAlloc)
 }
 
-func quantile[T time.Duration | uint64](values []T, q float64) float64 {
+func quantile[T time.Duration | uint64 | float64](values []T, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return float64(sorted[int(q*float64(len(sorted)-1))])
 }
