@@ -113,8 +113,11 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:default=true
 	CardUnlimitedCPUMemory *bool `json:"cardUnlimitedCPUMemory,omitempty"`
 	// unmanagedQueues says what a queue without a card quota may use. Enforce
-	// (default): no cards. Ignore: as many cards as there are, for clusters that
-	// are being moved to quotas. A CardQuota's queue is never unmanaged.
+	// (default): no cards; CPU and memory as in Volcano. Ignore: as many cards as
+	// there are, for clusters that are being moved to quotas. Deny: no cards, and of
+	// CPU and memory only what the Queue's spec.capability states, where unset is 0.
+	// Deny holds for the queue default too, also for pods of kube-system that our
+	// scheduler places. A CardQuota's queue is never unmanaged.
 	// +optional
 	// +kubebuilder:default=Enforce
 	UnmanagedQueues UnmanagedQueues `json:"unmanagedQueues,omitempty"`
@@ -378,13 +381,14 @@ const (
 
 // UnmanagedQueues says what a queue without a card quota may use.
 //
-// +kubebuilder:validation:Enum=Enforce;Ignore
+// +kubebuilder:validation:Enum=Enforce;Ignore;Deny
 type UnmanagedQueues string
 
 // The values of UnmanagedQueues.
 const (
 	UnmanagedEnforce UnmanagedQueues = "Enforce"
 	UnmanagedIgnore  UnmanagedQueues = "Ignore"
+	UnmanagedDeny    UnmanagedQueues = "Deny"
 )
 
 // PolicyName is the name of the one ServiceTypePolicy.

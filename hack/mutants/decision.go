@@ -110,10 +110,15 @@ var decisionMutants = []mutant{
 	{"internal/decision/queue.go", `Limits{AnyCard: unmanaged == Ignore, MilliCPU: account.Unlimited`, `Limits{MilliCPU: account.Unlimited`, "root gives cards while queues are being moved"},
 	{"internal/decision/queue.go", `			AnyCard:  unmanaged == Ignore,`, `			AnyCard:  true,`, "an unmanaged queue has no cards"},
 	{"internal/decision/queue.go", `			AnyCard:  unmanaged == Ignore,`, `			AnyCard:  false,`, "an unmanaged queue that is ignored has any card"},
+	{"internal/decision/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = false`, "unmanaged queues are denied"},
+	{"internal/decision/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = !managed && unmanaged != Ignore`, "an unmanaged queue that is not denied is not limited in CPU"},
+	{"internal/decision/queue.go", `	case rules.Denied && queue.Name == rootQueue:
+`, `	case rules.Denied && queue.Name == "none":
+`, "root gives nothing while unmanaged queues are denied"},
 	{"internal/decision/queue.go", `orUnlimited(milli(queue.Spec.Capability)),`, `milli(queue.Spec.Capability),`, "CPU of an unmanaged queue is unlimited"},
 	{"internal/decision/queue.go", `orUnlimited(bytes(queue.Spec.Capability)),`, `account.Unlimited,`, "an unmanaged queue keeps its capability"},
-	{"internal/decision/queue.go", `MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}`, `MilliCPU: orUnlimited(milli(queue.Spec.Capability)), Memory: bytes(queue.Spec.Capability)}`, "capability that is not set is 0 beside a quota"},
-	{"internal/decision/queue.go", `MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}`, `MilliCPU: milli(queue.Spec.Capability), Memory: account.Unlimited}`, "memory is limited beside a quota"},
+	{"internal/decision/queue.go", `quota, MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}`, `quota, MilliCPU: orUnlimited(milli(queue.Spec.Capability)), Memory: bytes(queue.Spec.Capability)}`, "capability that is not set is 0 beside a quota"},
+	{"internal/decision/queue.go", `quota, MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}`, `quota, MilliCPU: milli(queue.Spec.Capability), Memory: account.Unlimited}`, "memory is limited beside a quota"},
 	{"internal/decision/queue.go", `		if err != nil {
 			rules.Refusal = &Refusal{`, `		if err != nil && unmanaged == Ignore {
 			return rules

@@ -56,6 +56,7 @@ func ServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, world PolicyW
 		return answer
 	}
 	orphans(&answer, object, world.Quotas)
+	denied(&answer, object, before)
 	placed(&answer, policy.Located(object.Spec, world.Home), world.Configuration)
 	return answer
 }
@@ -87,6 +88,13 @@ func orphans(answer *Answer, object *v1alpha1.ServiceTypePolicy, quotas []*v1alp
 		slices.Sort(names)
 		answer.warn("%d CardQuotas are of a service type that this policy does not define: %s; their queues keep their priority, take no cards back and give none",
 			len(names), some(names))
+	}
+}
+
+// denied warns when queues without a card quota are about to get nothing.
+func denied(answer *Answer, object, before *v1alpha1.ServiceTypePolicy) {
+	if object.Spec.UnmanagedQueues == v1alpha1.UnmanagedDeny && (before == nil || before.Spec.UnmanagedQueues != v1alpha1.UnmanagedDeny) {
+		answer.warn("unmanagedQueues is %s: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default, unless the Queue states spec.capability", v1alpha1.UnmanagedDeny)
 	}
 }
 

@@ -25,6 +25,7 @@ func TestServiceTypePolicy(t *testing.T) {
 	}
 	wrong := types(v1alpha1.ServiceTypeSpec{Name: "a", ReclaimFrom: []string{"b"}})
 	wrongAnd := func(s *v1alpha1.ServiceTypePolicySpec) { wrong(s); s.UnmanagedQueues = v1alpha1.UnmanagedIgnore }
+	denying := func(s *v1alpha1.ServiceTypePolicySpec) { s.UnmanagedQueues = v1alpha1.UnmanagedDeny }
 	wrongTwice := types(v1alpha1.ServiceTypeSpec{Name: "a", ReclaimFrom: []string{"b", "c"}})
 	text := func(text string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{Data: map[string]string{"volcano-scheduler.conf": text}}
@@ -47,6 +48,9 @@ func TestServiceTypePolicy(t *testing.T) {
 		"a number that the scheduler cannot": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitFactor = "0.5" }), configuration: good, refusal: `overCommitFactor "0.5" must be a number from 1 to 100`},
 		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceTypeSpec{Name: "inference"})), configuration: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", nil), quotaOf("a", nil)},
 			warning: "2 CardQuotas are of a service type that this policy does not define: a (training), b (training)"},
+		"unmanaged queues are denied":     {policy: policy(denying), before: policy(nil), configuration: good, warning: "unmanagedQueues is Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default"},
+		"denied from the start":           {policy: policy(denying), configuration: good, warning: "unmanagedQueues is Deny"},
+		"denied before":                   {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }), before: policy(denying), configuration: good},
 		"no ConfigMap yet":                {policy: policy(nil), warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
 		"a ConfigMap that is not known":   {policy: policy(nil), configuration: Configuration{Unknown: true}},
 		"a ConfigMap that nobody can use": {policy: policy(nil), configuration: Configuration{Live: text("actions: [")}, warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf was left as it is"},

@@ -68,11 +68,11 @@ var parsers = map[string]parser{
 	},
 	"unmanagedQueues": func(a *arguments, v any) error {
 		switch choice := decision.Unmanaged(fmt.Sprint(v)); choice {
-		case decision.Enforce, decision.Ignore:
+		case decision.Enforce, decision.Ignore, decision.Deny:
 			a.unmanagedQueues = choice
 			return nil
 		default:
-			return fmt.Errorf("write %s or %s", decision.Enforce, decision.Ignore)
+			return fmt.Errorf("write %s, %s or %s", decision.Enforce, decision.Ignore, decision.Deny)
 		}
 	},
 	"nodeOrderWeight": func(a *arguments, v any) error {

@@ -69,7 +69,7 @@ func mustRefuse(t *testing.T, raw map[string]any, wants ...string) {
 func TestArgumentsRefuseWhatPeopleWrite(t *testing.T) {
 	const (
 		flag, factor, weight   = "write true or false", "write a number from 1 to 100", "write a number above 0, at most 1000"
-		queues                 = "write Enforce or Ignore"
+		queues                 = "write Enforce, Ignore or Deny"
 		order                  = "write Priority or Loss"
 		classes, aClass        = "write PriorityClasses and their values, for example pc-high: 80000", "is no name of a PriorityClass"
 		owners, aKind, aType   = "write kinds and service types, for example Job: training", "is no kind: write for example Job or Job.batch.volcano.sh", "is no name: write lower-case letters"
@@ -94,7 +94,7 @@ func TestArgumentsRefuseWhatPeopleWrite(t *testing.T) {
 		{"overCommitFactor: %", list("1e400", "100000000000000000000000000000", "~", "{NVIDIA-H200: 2}", "2026-01-01", "1:30:00"), list("overCommitFactor", factor)},
 		{"nodeOrderWeight: %", list("0", "-1", "1001", "high"), list("nodeOrderWeight is %", weight)},
 		{"nodeOrderWeight: %", list("0.0", ".NaN", ".Inf", "[1, 2]"), list("nodeOrderWeight", weight)},
-		{"unmanagedQueues: %", list("ignore", "IGNORE", `"Ignore "`, "false", `""`, "Warn"), list("unmanagedQueues is %", queues)},
+		{"unmanagedQueues: %", list("ignore", "IGNORE", "deny", `"Ignore "`, "false", `""`, "Warn"), list("unmanagedQueues is %", queues)},
 		{"unmanagedQueues: %", list("[Ignore]", ""), list("unmanagedQueues", queues)},
 		{`unmanagedQueues: "\u001b[31mIgnore\n"`, nil, list(`"\x1b[31mIgnore\n"`, queues)},
 
@@ -184,8 +184,8 @@ func TestArgumentsRefuseWhatIsLong(t *testing.T) {
 		"an argument that is not UTF-8":    {map[string]any{"a\xff\xfe": true}, `unknown argument "a?"`},
 		"a thousand unknown arguments":     {many(1000, func(i int) (string, any) { return fmt.Sprint("argument", i), i }), `unknown argument "argument0"`},
 		"a value of 1 MiB":                 {map[string]any{"overCommitFactor": strings.Repeat("9", mebi)}, "write a number from 1 to 100"},
-		"a value of 1 MiB of controls":     {map[string]any{"unmanagedQueues": strings.Repeat("\x7f", mebi)}, "write Enforce or Ignore"},
-		"a value that is not UTF-8":        {map[string]any{"unmanagedQueues": "\xff"}, "write Enforce or Ignore"},
+		"a value of 1 MiB of controls":     {map[string]any{"unmanagedQueues": strings.Repeat("\x7f", mebi)}, "write Enforce, Ignore or Deny"},
+		"a value that is not UTF-8":        {map[string]any{"unmanagedQueues": "\xff"}, "write Enforce, Ignore or Deny"},
 		"a deep value":                     {map[string]any{"overCommitFactor": deep}, "write a number from 1 to 100"},
 		"a list of a million":              {map[string]any{"nodeOrderWeight": make([]any, 1_000_000)}, "write a number above 0"},
 		"a thousand bad kinds":             {map[string]any{"podOwnerReferenceToServiceType": many(1000, func(i int) (string, any) { return fmt.Sprint("kind", i), "x y" })}, `"kind0" is no kind`},
@@ -193,7 +193,7 @@ func TestArgumentsRefuseWhatIsLong(t *testing.T) {
 		"a thousand undefined types":       {map[string]any{"serviceTypes": map[string]any{"a": map[string]any{"reclaimFrom": undefined(1000)}}}, `"a" takes from "u0", which is not defined`},
 		"a key of 1 MiB that is no word":   {map[string]any{"serviceTypes": map[any]any{[1]string{strings.Repeat("k", mebi)}: nil}}, "is not a word"},
 		"a type of 1 MiB":                  {map[string]any{"serviceTypes": map[string]any{"a": map[string]any{"reclaimFrom": []any{strings.Repeat("\n", mebi)}}}}, "which is not defined"},
-		"a mapping in a value, controls":   {map[string]any{"unmanagedQueues": map[any]any{"\x00": "\n"}}, "write Enforce or Ignore"},
+		"a mapping in a value, controls":   {map[string]any{"unmanagedQueues": map[any]any{"\x00": "\n"}}, "write Enforce, Ignore or Deny"},
 	}) {
 		mustRefuse(t, tc.raw, tc.want)
 	}
@@ -267,6 +267,7 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"a small weight":             {"nodeOrderWeight: 0.001", with(func(a *arguments) { a.nodeOrderWeight = 0.001 })},
 		"the largest weight":         {"nodeOrderWeight: 1000", with(func(a *arguments) { a.nodeOrderWeight = 1000 })},
 		"unmanaged queues":           {"unmanagedQueues: Ignore", with(func(a *arguments) { a.unmanagedQueues = decision.Ignore })},
+		"unmanaged queues denied":    {"unmanagedQueues: Deny", with(func(a *arguments) { a.unmanagedQueues = decision.Deny })},
 		"unmanaged queues in quotes": {`unmanagedQueues: "Enforce"`, theDefault()},
 		"victims by loss":            {"victimOrder: Loss", with(func(a *arguments) { a.victimOrder = servicetype.VictimsByLoss })},
 		"victims by priority":        {`victimOrder: "Priority"`, theDefault()},

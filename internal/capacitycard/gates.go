@@ -57,7 +57,7 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 	}
 	if refusal == nil {
 		if short := p.account.Fits(queue.Name, accountAsk(ask)); short != nil {
-			refusal = decision.Short(short)
+			refusal = p.rules[queue.UID].Short(short)
 		}
 	}
 	if refusal == nil {
@@ -190,7 +190,7 @@ func (p *plugin) beyond(job *api.JobInfo, task *api.TaskInfo) error {
 		own.Add(charge)
 	}
 	if short := p.account.FitsNode(string(job.Queue), accountAsk(ask), name, own); short != nil {
-		return decision.Short(short)
+		return p.rules[job.Queue].Short(short)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (p *plugin) reserveUnasked() {
 // does.
 func (p *plugin) admit(job *api.JobInfo, application account.Application) *decision.Refusal {
 	if short := p.account.Admit(string(job.Queue), *p.waiting[job.Queue], application, p.args.overCommitFactor); short != nil {
-		return decision.Short(short)
+		return p.rules[job.Queue].Short(short)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 		"root":            tenant(`{}`, called("root"), choosing("?")),
 		"closed":          tenant(`{}`, in("Closed"), choosing("?")),
 	} {
-		for _, unmanaged := range []Unmanaged{Enforce, Ignore} {
+		for _, unmanaged := range []Unmanaged{Enforce, Ignore, Deny} {
 			got := RulesOf(q, unmanaged)
 			check.That(t, got.Refusal != nil && got.Refusal.Reason == ReasonInvalidNamespaceSelector, "%s: refusal %v", name, got.Refusal)
 			delete(q.Annotations, "volcano.sh/namespace-selector")

@@ -14,7 +14,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Unmanaged says what a queue without card.quota may use of cards.
+// Unmanaged says what a queue without card.quota may use.
 type Unmanaged string
 
 // The choices of the plugin argument unmanagedQueues.
@@ -23,6 +23,9 @@ const (
 	Enforce Unmanaged = "Enforce"
 	// Ignore leaves such a queue unlimited in cards, for migration.
 	Ignore Unmanaged = "Ignore"
+	// Deny gives such a queue no cards, and of CPU and memory only what its
+	// spec.capability states.
+	Deny Unmanaged = "Deny"
 )
 
 // rootQueue is Volcano's root of all queues. Its numbers belong to the scheduler
@@ -33,6 +36,8 @@ const rootQueue = "root"
 type QueueRules struct {
 	// Managed tells that the queue carries card.quota.
 	Managed bool
+	// Denied tells that the queue is limited because it carries no card.quota.
+	Denied bool
 	// Limits are in force. They allow nothing when Err is set.
 	Limits account.Limits
 	// Namespaces selects the namespaces whose pods may use the queue; nil is every
@@ -47,8 +52,10 @@ type QueueRules struct {
 // A queue with card.quota is limited by it and by spec.capability, where CPU
 // or memory that is not set is 0. Any other queue keeps Volcano's meaning of
 // capability (not set or 0 is unlimited) and has no cards, or any with
-// unmanaged Ignore. root is such a queue without capability: Volcano lets any
-// pod name it, and that must not be a way around the quotas. A quota or a
+// unmanaged Ignore. With unmanaged Deny capability means the same in every queue,
+// and such a queue has no cards. root is a queue without card.quota and without
+// capability: Volcano lets any pod name it, and that must not be a way around the
+// quotas. What queues below root may use does not depend on it. A quota or a
 // selector of namespaces that cannot be read withholds everything from that
 // queue, and from no other. Any queue may choose its namespaces, with a quota or
 // without.
@@ -65,7 +72,12 @@ func RulesWith(queue *v1beta1.Queue, unmanaged Unmanaged, namespaces labels.Sele
 	if unreadable != nil {
 		rules.Refusal = unreadable
 	}
+	managed = managed && queue.Name != rootQueue
+	rules.Denied = !managed && unmanaged == Deny
 	switch {
+	case rules.Denied && queue.Name == rootQueue:
+	case rules.Denied:
+		rules.Limits = account.Limits{MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}
 	case queue.Name == rootQueue:
 		rules.Limits = account.Limits{AnyCard: unmanaged == Ignore, MilliCPU: account.Unlimited, Memory: account.Unlimited}
 	case !managed:

@@ -64,7 +64,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 	anyCard := account.Limits{AnyCard: true, MilliCPU: endless, Memory: endless}
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue *v1beta1.Queue
-		mode  Unmanaged // "" for a queue that is the same in both
+		mode  Unmanaged // "" for a queue that is the same in all
 		want  account.Limits
 		says  []string // the reason and texts of the refusal
 	}{
@@ -78,6 +78,13 @@ func TestWhatAQueueAllows(t *testing.T) {
 		"root is no way around the quotas":       {tenant(`{"H200":1}`, called("root"), nothing, in("")), Enforce, limits(endless, endless), nil},
 		"root while queues are being moved":      {tenant(`{"H200":1}`, called("root"), nothing, in("")), Ignore, anyCard, nil},
 		"root with a quota that cannot be read":  {tenant(`{`, called("root")), Enforce, limits(endless, endless), nil},
+		"unmanaged and denied":                   {tenant("", unmanaged, nothing), Deny, limits(0, 0), nil},
+		"denied with capability":                 {tenant("", unmanaged), Deny, limits(cpu, memory), nil},
+		"denied with CPU alone":                  {tenant("", unmanaged, capability(builder.Resources("4", "0"))), Deny, limits(cpu, 0), nil},
+		"denied, and cards in the capability":    {tenant("", unmanaged, capable(gpu, "8")), Deny, limits(cpu, memory), nil},
+		"an empty quota is not denied":           {tenant(`{}`), Deny, limits(cpu, memory), nil},
+		"a quota is not denied":                  {tenant(`{"H200":8}`), Deny, limits(cpu, memory, some), nil},
+		"root is denied, whatever it says":       {tenant(`{"H200":1}`, called("root"), in("")), Deny, limits(0, 0), nil},
 
 		// its state
 		"closed":                             {tenant(`{}`, in("Closed")), "", limits(cpu, memory), notOpen("Queue <q> is Closed, not Open")},
@@ -118,7 +125,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 	}) {
 		modes := []Unmanaged{tc.mode}
 		if tc.mode == "" {
-			modes = []Unmanaged{Enforce, Ignore}
+			modes = []Unmanaged{Enforce, Ignore, Deny}
 		}
 		for _, mode := range modes {
 			got := RulesOf(tc.queue, mode)

@@ -66,6 +66,19 @@ func Short(s *account.Shortage) *Refusal {
 	}
 }
 
+// Short turns a shortage of this queue into the refusal that users read.
+func (r QueueRules) Short(s *account.Shortage) *Refusal {
+	refusal := Short(s)
+	switch {
+	case !r.Denied:
+	case s.Queue == rootQueue:
+		refusal.Message = fmt.Sprintf("Queue <%s> may use nothing (unmanagedQueues: %s): submit to a queue that has a CardQuota", s.Queue, Deny)
+	default:
+		refusal.Message += fmt.Sprintf("; it has no card quota, and such queues are denied (unmanagedQueues: %s): submit to a queue that has a CardQuota, or create one for this queue", Deny)
+	}
+	return refusal
+}
+
 // EndingText says that a queue waits for the end of its pods, and what would help.
 func EndingText(s *account.Shortage) string {
 	return fmt.Sprintf("Queue <%s> gets no more <%s> while pods that are being deleted hold more than its quota: ending <%d>, but capability is <%d>; "+

@@ -180,6 +180,19 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 	}
 }
 
+// TestRefusalsOfADeniedQueue say why and what helps.
+func TestRefusalsOfADeniedQueue(t *testing.T) {
+	short := &account.Shortage{Kind: account.Memory, Queue: "q", Requested: 1, Total: 1}
+	const empty = "Queue <q> has no memory capability and may use none: set spec.capability.memory (spec.resources.memory of its CardQuota)"
+	check.Equal(t, "of a queue that is not denied", Refusal{ReasonEmptyQueueCapability, empty}, *QueueRules{}.Short(short))
+	check.Equal(t, "of a queue that is", Refusal{ReasonEmptyQueueCapability, empty +
+		"; it has no card quota, and such queues are denied (unmanagedQueues: Deny): submit to a queue that has a CardQuota, or create one for this queue"},
+		*QueueRules{Denied: true}.Short(short))
+	short.Queue = "root"
+	check.Equal(t, "of root", Refusal{ReasonEmptyQueueCapability, "Queue <root> may use nothing (unmanagedQueues: Deny): submit to a queue that has a CardQuota"},
+		*QueueRules{Denied: true}.Short(short))
+}
+
 // TestQueueOfAPodWithoutANode: the queue of a binding is written with the
 // binding; before that it is whatever the pod's maker wrote.
 func TestQueueOfAPodWithoutANode(t *testing.T) {

@@ -129,6 +129,8 @@ func TestPolicyRules(t *testing.T) {
 		"no PriorityClasses":       {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: &[]v1alpha1.PriorityClassSpec{}}},
 		"an unknown victim order":  {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: "Age"}, want: "supported values"},
 		"victims by loss":          {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: v1alpha1.VictimsByLoss}},
+		"unmanaged queues denied":  {spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: v1alpha1.UnmanagedDeny}},
+		"unmanaged queues unknown": {spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: "Refuse"}, want: "supported values"},
 		"an unknown reclaim":       {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: "Maybe"}, want: "supported values"},
 		"an owner that is no kind": {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKindSpec{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
 	}

@@ -175,7 +175,7 @@ func TestQueuesAgree(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range perDraw {
 			queue := drawQueue(t)
-			unmanaged := oneOf(t, "unmanaged", rule.UnmanagedEnforce, rule.UnmanagedIgnore)
+			unmanaged := oneOf(t, "unmanaged", rule.UnmanagedEnforce, rule.UnmanagedIgnore, rule.UnmanagedDeny)
 			product, ours := decision.RulesOf(queue, decision.Unmanaged(unmanaged)), rule.LimitsOf(queue, unmanaged)
 			equal(t, "refuses all", product.Refusal != nil, ours.Closed != "")
 			equal(t, "any card", product.Limits.AnyCard, ours.AnyCard)

@@ -27,6 +27,7 @@ const Unlimited int64 = math.MaxInt64
 const (
 	UnmanagedEnforce = "Enforce"
 	UnmanagedIgnore  = "Ignore"
+	UnmanagedDeny    = "Deny"
 )
 
 // Limits are what a queue may hold.
@@ -48,12 +49,20 @@ func (l Limits) String() string {
 //
 // A queue with card.quota is limited by it and by spec.capability, where unset is
 // 0. Another queue keeps Volcano's meaning of spec.capability, where unset and 0
-// are unlimited. The root queue is never limited in CPU and memory.
+// are unlimited; while unmanaged queues are denied, unset is 0 there too. The root
+// queue is never limited in CPU and memory, but nothing may run in it while unmanaged
+// queues are denied.
 func LimitsOf(queue *v1beta1.Queue, unmanaged string) Limits {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	limits := Limits{Closed: closed(queue), MilliCPU: capability(queue, corev1.ResourceCPU), Memory: capability(queue, corev1.ResourceMemory)}
 	if queue.Name == rootQueue || !managed {
 		limits.AnyCard = unmanaged == UnmanagedIgnore
+		if unmanaged == UnmanagedDeny {
+			if queue.Name == rootQueue {
+				limits.MilliCPU, limits.Memory = 0, 0
+			}
+			return limits
+		}
 		for _, limit := range []*int64{&limits.MilliCPU, &limits.Memory} {
 			if *limit == 0 || queue.Name == rootQueue {
 				*limit = Unlimited

@@ -1,0 +1,70 @@
+package capacitycard
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
+	"volcano.sh/volcano/pkg/scheduler/actions/reclaim"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+var deny = framework.Arguments{"unmanagedQueues": "Deny"}
+
+// whatHelps is the end of each refusal of a queue that is denied.
+const whatHelps = "; it has no card quota, and such queues are denied (unmanagedQueues: Deny): submit to a queue that has a CardQuota, or create one for this queue"
+
+// TestADeniedQueueGetsNothing: without unmanagedQueues: Deny every one of these jobs
+// without cards starts.
+func TestADeniedQueueGetsNothing(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ text, want, why string }{
+		"CPU and memory":           {"queue q - cpu=; j q 1: - cards=0", "", "Queue <q> has no cpu capability and may use none: set spec.capability.cpu (spec.resources.cpu of its CardQuota)" + whatHelps},
+		"cards":                    {"queue q -; j q 1: -", "", "Queue <q> has insufficient <A> quota: requested <1>, total would be <1>, but capability is <0>" + whatHelps},
+		"what it states":           {"queue q - cpu=1; j q 1: -*2 cards=0", "a:1", "Queue <q> has insufficient CPU quota: requested <1000m>, total would be <2000m>, but capability is <1000m>" + whatHelps},
+		"the queue default":        {"queue default - cpu=; j default 1: - cards=0", "", "Queue <default> has no cpu capability"},
+		"the queue root":           {"queue root - cpu=; j root 1: - cards=0", "", "Queue <root> may use nothing (unmanagedQueues: Deny): submit to a queue that has a CardQuota"},
+		"a queue with quota":       {`queue root - cpu=; queue q {"A":1}; j q 1: -`, "a:1", ""},
+		"an empty quota is enough": {`queue q {}; j q 1: - cards=0`, "a:1", ""},
+	}) {
+		s := newScene(t, "node a A; node b B; "+tc.text).with(deny).run()
+		check.Equal(t, "placed", tc.want, s.on("j"))
+		check.That(t, tells(s.why("j"), tc.why), "reasons %q, want %q", s.why("j"), tc.why)
+	}
+}
+
+func TestADeniedQueueAdmitsNothing(t *testing.T) {
+	for job, why := range map[string]string{
+		`j q 1: phase=Pending least=1 request={"A":1}`: "capability is <0>" + whatHelps,
+		"j q 1: phase=Pending least=0 - cards=0":       "Queue <q> has no cpu capability",
+	} {
+		s := newScene(t, "node a A; queue q - cpu=; "+job).with(deny).run()
+		j := s.Job("j")
+		check.That(t, j.PodGroup.Status.Phase == "Pending" && tells(j.JobFitErrors, why) && tells(j.JobFitErrors, whatHelps),
+			"%s: phase %s, reason %q, want %q", job, j.PodGroup.Status.Phase, j.JobFitErrors, why)
+	}
+}
+
+// TestADeniedQueueEvictsNobody: what was placed before the queue was denied goes on,
+// and nothing of the queue takes its place.
+func TestADeniedQueueEvictsNobody(t *testing.T) {
+	large := requests(corev1.ResourceCPU, "40")
+	world := func(args framework.Arguments) *scene {
+		return newScene(t, "node a A; queue q - cpu=; low q 1: a cards=0 class=low; high q 1: - cards=0 class=high", large).with(args)
+	}
+	world(nil).evict(preempt.New()).expect("low-0", "high-0@a")
+	world(deny).evict(preempt.New()).expect("", "")
+
+	s := newTide(t, "queue inf - 80000 inference cpu=; t tra 1: a*8; i inf 1: -").with(deny).evict(reclaim.New())
+	s.expect("", "")
+	check.That(t, !s.p.preemptive(s.Ssn.Queues["inf"], s.Task("i-0")) && !s.tide().Takes(s.Task("i-0")), "a pod of a denied queue may take cards back")
+	check.Equal(t, "pods that go", 0, len(s.In(api.Releasing)))
+}
+
+// TestADeniedQueueStillGives: cards of its pods are taken back as from any queue.
+func TestADeniedQueueStillGives(t *testing.T) {
+	s := newTide(t, "queue tra - 20000 training cpu=; t tra 1: a*8; i inf 1: -").with(deny).run()
+	check.That(t, s.tide().GivesWay(s.Task("i-0"), s.Task("t-0")), "a pod of a denied queue does not give way")
+}
