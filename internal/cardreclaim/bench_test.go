@@ -14,6 +14,7 @@ type fleet struct {
 	spread       bool // the pods of a gang run on nodes of their own
 	alike        bool // all lose the same
 	mixed        bool // gangs have up to twice the size, less or more
+	ranks        int  // of jobs, which lose less the higher they rank; 0 is one
 }
 
 const perNode = 8
@@ -38,6 +39,10 @@ func (f fleet) problem(waiting int, cards float64) *Problem {
 			age = 600 + random.Int64N(86400)
 		}
 		job, size := Job{Whole: true}, f.size
+		if f.ranks > 0 {
+			job.Rank = len(p.Jobs) % f.ranks
+			age /= int64(1 + job.Rank)
+		}
 		if f.mixed {
 			size = 1 + random.IntN(2*f.size)
 		}
@@ -47,7 +52,7 @@ func (f fleet) problem(waiting int, cards float64) *Problem {
 				node = at % f.nodes
 			}
 			at++
-			job.Pods = append(job.Pods, Pod{Node: node, Gives: Amounts{1, 8000, 32e9}, Loss: age})
+			job.Pods = append(job.Pods, Pod{Node: node, Gives: Amounts{1, 8000, 32e9}, Loss: age, Rank: job.Rank})
 		}
 		if f.elastic {
 			p.Jobs[0].Pods = append(p.Jobs[0].Pods, job.Pods...)
@@ -64,6 +69,7 @@ func BenchmarkChoose(b *testing.B) {
 		"500 gangs of 8 spread":         {nodes: 500, gangs: 500, size: 8, spread: true},
 		"500 gangs of 8 spread, alike":  {nodes: 500, gangs: 500, size: 8, spread: true, alike: true},
 		"500 gangs of 1 to 16":          {nodes: 500, gangs: 450, size: 8, mixed: true},
+		"500 gangs of 8 in 8 ranks":     {nodes: 500, gangs: 500, size: 8, spread: true, ranks: 8},
 		"4000 elastic pods of a job":    {nodes: 500, gangs: 500, size: 8, elastic: true},
 	} {
 		for _, size := range []struct {

@@ -50,7 +50,8 @@ func (m *model) answer(p *Problem, most int) *Plan {
 		}
 	}
 	m.addJobs(p)
-	best := m.choose(most)
+	m.refining = most
+	best := m.chooseByRank()
 	if best == nil {
 		return nil
 	}
@@ -58,14 +59,14 @@ func (m *model) answer(p *Problem, most int) *Plan {
 }
 
 // choose finds a first plan, and makes it cheaper as far as the effort goes.
-func (m *model) choose(most int) *state {
+func (m *model) choose() *state {
 	s := m.first()
 	if s == nil {
-		if s = newState(m); s.potential(m.all()).short() {
+		if s = m.start(); s.potential(m.open()).short() {
 			m.cut = false
 			return nil
 		}
-		m.allowRefining(most)
+		m.allowRefining()
 		found, complete := s.tryAll()
 		if !found {
 			m.cut = !complete
@@ -74,8 +75,11 @@ func (m *model) choose(most int) *state {
 		m.allowPruning()
 		s.prune()
 	}
-	m.allowRefining(most)
-	if s.refine() {
+	before := m.effort
+	m.allowRefining()
+	changed := s.refine()
+	m.refining = max(0, m.refining-(m.effort-before))
+	if changed {
 		m.allowPruning()
 		s.prune()
 	}
@@ -83,36 +87,24 @@ func (m *model) choose(most int) *state {
 }
 
 // first is a plan that is found without a search, nil when that is none: what is
-// best step by step, or all there is, without what is not needed. All there is does
-// not do when the effort ends before all was looked at: too many would go.
+// best step by step, or all there is, without what is not needed.
 func (m *model) first() *state {
-	s := newState(m)
+	s := m.start()
 	greedy := s.greedy()
 	m.allowPruning()
 	if !greedy {
-		m.allowDropping()
 		if s = m.everything(); s == nil {
 			return nil
 		}
+		m.allowPruning()
 	}
 	s.prune()
-	if !greedy && s.exhausted() {
-		return nil
-	}
 	return s
-}
-
-func (m *model) all() []int {
-	all := make([]int, len(m.units))
-	for u := range all {
-		all[u] = u
-	}
-	return all
 }
 
 // everything takes all there is, nil when even that is not enough.
 func (m *model) everything() *state {
-	all := newState(m)
+	all := m.start()
 	for pass := range 2 {
 		for u, x := range m.units {
 			if (x.pod == whole) == (pass == 0) && all.possible(u) {

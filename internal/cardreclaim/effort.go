@@ -30,16 +30,12 @@ const leastSize = 10_000
 
 // Bounds of effort, in looks at all nodes and pods for all claims.
 const (
-	mostPruning  = 20  // for seating and pruning a first plan
-	mostDropping = 200 // for pruning all there is: a look at some thousand units
-	mostRefining = 20  // for making a plan cheaper
+	mostPruning  = 20 // for seating and pruning a first plan
+	mostRefining = 20 // for making a plan cheaper
 )
 
 // allowPruning lets a first plan seat its pods and prune itself.
 func (m *model) allowPruning() { m.most = m.effort + m.linear(mostPruning) }
 
-// allowDropping lets a plan of all there is seat its pods and prune itself.
-func (m *model) allowDropping() { m.most = m.effort + m.linear(mostDropping) }
-
-// allowRefining lets a plan become cheaper, at most with so much effort.
-func (m *model) allowRefining(most int) { m.most = m.effort + min(most, m.linear(mostRefining)) }
+// allowRefining lets a plan become cheaper, at most with the effort that is left for it.
+func (m *model) allowRefining() { m.most = m.effort + min(m.refining, m.linear(mostRefining)) }

@@ -67,6 +67,7 @@ func (m *model) addJobs(p *Problem) {
 		l.job(i, &p.Jobs[i])
 	}
 	m.addTouching()
+	m.addRanks(p)
 }
 
 // layout is what laying out jobs needs to know.
@@ -177,21 +178,25 @@ func (m *model) each(u int, call func(s int)) {
 	}
 }
 
-// price is what taking a unit loses when nothing of its job is taken yet.
+// price is what taking a unit loses when nothing of its job is taken yet, 0 below the
+// rank that is decided about.
 func (m *model) price(u int) cost {
+	if m.rank[u] != m.top {
+		return cost{}
+	}
 	if p := m.units[u].pod; p != whole {
 		return cost{spared: m.pods[p].loss}
 	}
 	return cost{broken: m.jobs[m.units[u].job].loss, jobs: 1}
 }
 
-// dearest sorts units so that those that lose most come first, and of equals
-// those of the last job.
+// dearest sorts units so that those of the highest rank come first, then those that
+// lose most, and of equals those of the last job.
 func (m *model) dearest(units []int) []int {
 	m.look(len(units))
 	byLoss := slices.Clone(units)
 	slices.SortFunc(byLoss, func(a, b int) int {
-		return cmp.Or(m.price(b).compare(m.price(a)), cmp.Compare(b, a))
+		return cmp.Or(cmp.Compare(m.rank[b], m.rank[a]), m.price(b).compare(m.price(a)), cmp.Compare(b, a))
 	})
 	return byLoss
 }

@@ -24,9 +24,14 @@ type model struct {
 	units  []unit
 	wanted []bool    // by node: somebody wants to run there
 	on     [][]touch // by node: the units that give something there
+	rank   []int     // by unit, from 0 on without gaps
+	top    int       // the rank that is decided about
+	given  []bool    // by unit: taken before the choice begins, and not up to it
 	effort int       // done so far
 	most   int       // of effort
-	cut    bool      // no more could go into something
+	// refining is how much effort is left for making plans cheaper.
+	refining int
+	cut      bool // no more could go into something
 }
 
 // touch is a unit that gives something on a node, and its site there.

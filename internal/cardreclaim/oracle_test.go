@@ -13,13 +13,21 @@ import (
 type oracle struct {
 	*Problem
 	known map[string]bool // by what is available: whether all can be placed
-	best  Loss
-	found bool
+	// allows tells whether a job may be taken so, nil when all may.
+	allows func(job int, taking Taking) bool
+	// counts tells whether what is lost in a rank counts, nil when all does.
+	counts func(rank int) bool
+	best   Loss
+	found  bool
 }
 
 // exhaust is the least loss there is, false when not all can be placed.
 func exhaust(p *Problem) (Loss, bool) {
-	o := &oracle{Problem: p, known: map[string]bool{}}
+	return (&oracle{Problem: p, known: map[string]bool{}}).exhaust()
+}
+
+func (o *oracle) exhaust() (Loss, bool) {
+	p := o.Problem
 	most := roomOf(p)
 	for j := range p.Jobs {
 		for i := range p.Jobs[j].Pods {
@@ -58,19 +66,13 @@ func (o *oracle) job(j int, most []Amounts, loss Loss) {
 		give(most, &job.Pods[i], -1)
 	}
 	for _, taking := range takings(job) {
-		more := loss
+		if o.allows != nil && !o.allows(j, taking) {
+			continue
+		}
 		for _, i := range taking.Pods {
-			if taking.Whole {
-				more.Broken += job.Pods[i].Loss
-			} else {
-				more.Spared += job.Pods[i].Loss
-			}
 			give(most, &job.Pods[i], 1)
 		}
-		if taking.Whole {
-			more.Jobs++
-		}
-		o.job(j+1, most, more)
+		o.job(j+1, most, o.with(loss, job, taking))
 		for _, i := range taking.Pods {
 			give(most, &job.Pods[i], -1)
 		}
@@ -78,6 +80,32 @@ func (o *oracle) job(j int, most []Amounts, loss Loss) {
 	for i := range job.Pods {
 		give(most, &job.Pods[i], 1)
 	}
+}
+
+// with adds to a loss what is lost with a taking, which lists all its pods.
+func (o *oracle) with(loss Loss, job *Job, taking Taking) Loss {
+	counts := func(rank int) bool { return o.counts == nil || o.counts(rank) }
+	if taking.Whole && counts(wholeRank(job)) {
+		loss.Jobs++
+	}
+	for _, i := range taking.Pods {
+		switch pod := &job.Pods[i]; {
+		case taking.Whole && counts(wholeRank(job)):
+			loss.Broken += pod.Loss
+		case !taking.Whole && counts(pod.Rank):
+			loss.Spared += pod.Loss
+		}
+	}
+	return loss
+}
+
+// wholeRank is the rank of a job that is taken as a whole.
+func wholeRank(job *Job) int {
+	rank := job.Rank
+	for i := range job.Pods {
+		rank = max(rank, job.Pods[i].Rank)
+	}
+	return rank
 }
 
 // takings is all that may be taken of a job, nothing first; a whole one lists all

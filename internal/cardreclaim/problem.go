@@ -76,6 +76,9 @@ type Job struct {
 	// Whole tells that the job may be taken as a whole: none of its pods is
 	// protected.
 	Whole bool
+	// Rank is that of the job when it is taken as a whole, at least the highest of
+	// its pods. Nobody of a rank goes where those of lower ranks suffice.
+	Rank int
 }
 
 // Pod is one that runs.
@@ -90,6 +93,8 @@ type Pod struct {
 	Role int
 	// Protected pods never go.
 	Protected bool
+	// Rank is that of the pod when the job can spare it, see Job.Rank.
+	Rank int
 }
 
 // Plan is an answer.

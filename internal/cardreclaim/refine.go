@@ -12,7 +12,7 @@ const (
 // missing at the least cost, until no such change costs less. It tells whether
 // any did.
 func (s *state) refine() (changed bool) {
-	all := newState(s.model).refilling(s.all())
+	all := s.start().refilling(s.open())
 	if s.exhausted() || !all.allows(0, s.cost) {
 		return false
 	}
@@ -46,14 +46,21 @@ func (s *state) refine() (changed bool) {
 func (s *state) near(u int, promising []option) []int {
 	seen, jobs, units := map[int]bool{}, []int{}, []int(nil)
 	add := func(job, most int) {
-		span := s.jobs[job].units
-		if size := span.end - span.from; !seen[job] && len(units)+size <= most {
-			seen[job] = true
-			jobs = append(jobs, job)
-			for v := span.from; v < span.end; v++ {
+		if seen[job] {
+			return
+		}
+		before := len(units)
+		for v := s.jobs[job].units.from; v < s.jobs[job].units.end; v++ {
+			if s.isOpen(v) {
 				units = append(units, v)
 			}
 		}
+		if len(units) > most {
+			units = units[:before]
+			return
+		}
+		seen[job] = true
+		jobs = append(jobs, job)
 	}
 	add(s.units[u].job, mostNear)
 	for i := 0; i < len(jobs) && len(units) < mostNear; i++ {
@@ -114,7 +121,7 @@ func (s *state) refill(units []int) bool {
 // tryAll looks for any set that is enough when nothing is taken. It also returns
 // whether all sets were tried.
 func (s *state) tryAll() (found, complete bool) {
-	r := s.refilling(s.all())
+	r := s.refilling(s.open())
 	r.left = 10 * mostTries
 	r.from(0, true)
 	for _, u := range r.set {

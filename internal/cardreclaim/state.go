@@ -33,11 +33,11 @@ func newState(m *model) *state {
 	return s
 }
 
-// chosen lists the units that are taken.
+// chosen lists the units that were taken by choice.
 func (s *state) chosen() []int {
 	var units []int
 	for u, in := range s.in {
-		if in {
+		if in && s.isOpen(u) {
 			units = append(units, u)
 		}
 	}
@@ -60,7 +60,10 @@ func (s *state) enough() bool {
 }
 
 // possible tells whether a unit may still be taken.
-func (s *state) possible(u int) bool {
+func (s *state) possible(u int) bool { return s.isOpen(u) && s.canTake(u) }
+
+// canTake tells whether a job can still lose a unit.
+func (s *state) canTake(u int) bool {
 	x := s.units[u]
 	job, spent := &s.jobs[x.job], &s.spent[x.job]
 	switch {
@@ -122,7 +125,7 @@ func (s *state) turn(u, sign int) {
 	}
 	pod := &s.pods[x.pod]
 	spent.pods += sign
-	spent.loss += int64(sign) * pod.loss
+	spent.loss += int64(sign) * s.price(u).spared
 	if pod.role != none {
 		s.roles[pod.role] += sign
 	}
@@ -136,8 +139,8 @@ func (s *state) turn(u, sign int) {
 }
 
 // prune takes back every unit whose place the others fill, those that lose most
-// first, as far as the effort goes. One look at each is enough: what cannot go
-// from many cannot go from fewer.
+// first. One look at each is enough: what cannot go from many cannot go from fewer.
+// Where the effort ends before that, the waiting pods keep the places that they have.
 func (s *state) prune() {
 	for _, u := range s.chosen() {
 		if x := s.units[u]; x.pod != whole && s.spent[x.job].whole {
@@ -145,6 +148,48 @@ func (s *state) prune() {
 		}
 	}
 	s.takeBack(s.dearest(s.chosen()))
+	if s.exhausted() {
+		s.trim()
+	}
+}
+
+// trim takes back every unit that gives nothing to the places that the waiting pods have
+// now, those of the highest rank and those that lose most first.
+func (s *state) trim() {
+	place := s.place
+	if len(s.claims) == 1 {
+		place = s.places()
+	}
+	needed := make([]bool, len(s.avail)) // by node and resource
+	hold := func(sign float64) {
+		for claim, nodes := range place {
+			for _, node := range nodes {
+				s.add(node, s.claims[claim].request, -sign)
+				for r, request := range s.claims[claim].request {
+					needed[node*s.dims+r] = needed[node*s.dims+r] || request > 0
+				}
+			}
+		}
+	}
+	hold(1)
+	for _, u := range s.dearest(s.chosen()) {
+		s.drop(u)
+		if s.lacks(u, needed) {
+			s.take(u)
+		}
+	}
+	hold(-1)
+}
+
+// lacks reports whether a node of a unit has less than nothing of what is needed there.
+func (s *state) lacks(u int, needed []bool) (lacks bool) {
+	s.each(u, func(site int) {
+		node := s.sites[site].node
+		for r, have := range s.at(node) {
+			lacks = lacks || needed[node*s.dims+r] && have < -tolerance
+		}
+	})
+	return lacks
 }
 
 // takeBack takes back units as long as the others are enough, one after the
