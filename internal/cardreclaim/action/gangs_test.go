@@ -74,9 +74,8 @@ func TestCheckpoints(t *testing.T) {
 
 func TestOfEqualLosses(t *testing.T) {
 	for t, jobs := range check.Cases(t, map[string]string{
-		"the queue of lower priority":    "x low 4: n*4 ran=48h class=high; a tra 4: n*4 ran=24h class=low",
-		"then the job of lower priority": "x tra 4: n*4 ran=48h class=low; a tra 4: n*4 ran=24h class=high",
-		"then the younger job":           "a tra 4: n*4 ran=48h class=low; x tra 4: n*4 ran=24h class=low",
+		"the queue of lower priority": "x low 4: n*4 ran=48h class=high; a tra 4: n*4 ran=24h class=low",
+		"then the younger job":        "a tra 4: n*4 ran=48h class=low; x tra 4: n*4 ran=24h class=low",
 	}) {
 		w := tides("node n A 8; queue low PLENTY 10000 training;" + jobs + "; i inf 1: -")
 		for _, group := range w.Groups { // nothing is lost

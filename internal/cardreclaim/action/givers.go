@@ -25,6 +25,8 @@ type giver struct {
 	// set for each wave of claims.
 	shape cardreclaim.Job
 	since time.Time
+	// priority is that of the job, as far as it counts between queues.
+	priority int32
 	// cards is what each of the tasks holds.
 	cards []card.Count
 }
@@ -51,11 +53,12 @@ func (w *wave) giversFor(task *api.TaskInfo) []*giver {
 	slices.SortFunc(all, func(a, b *giver) int {
 		return cmp.Or(
 			cmp.Compare(w.ssn.Queues[a.job.Queue].Queue.Spec.Priority, w.ssn.Queues[b.job.Queue].Queue.Spec.Priority),
-			cmp.Compare(a.job.Priority, b.job.Priority),
+			cmp.Compare(a.priority, b.priority),
 			b.since.Compare(a.since),
 			cmp.Compare(a.job.UID, b.job.UID),
 		)
 	})
+	w.rank(all)
 	w.givers[key] = all
 	return all
 }
@@ -66,7 +69,7 @@ func (w *wave) giver(by *api.TaskInfo, job *api.JobInfo) *giver {
 	if job.Queue == own.Queue || job.PodGroup == nil || w.ssn.Queues[job.Queue] == nil || len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) == 0 {
 		return nil
 	}
-	g := &giver{job: job, shape: cardreclaim.Job{Whole: true}, since: capacitycard.RunningSince(job)}
+	g := &giver{job: job, shape: cardreclaim.Job{Whole: true}, since: capacitycard.RunningSince(job), priority: w.tide.JobPriority(job)}
 	willing := 0
 	for status, tasks := range job.TaskStatusIndex {
 		if !api.AllocatedStatus(status) {
@@ -82,7 +85,10 @@ func (w *wave) giver(by *api.TaskInfo, job *api.JobInfo) *giver {
 	if willing == 0 {
 		return nil
 	}
-	slices.SortFunc(g.tasks, func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
+	// Of pods of one job that lose the same, the one that the job itself ranks lower goes first.
+	slices.SortFunc(g.tasks, func(a, b *api.TaskInfo) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.UID, b.UID))
+	})
 	name := vcjob.OwnerOf(g.tasks[0].Pod)
 	if g.isVCJob = name != ""; g.isVCJob {
 		known := false

@@ -38,7 +38,8 @@ type wave struct {
 	left bool
 	limit
 	// mayGo are the pods that givers could give, by who takes.
-	mayGo map[giverKey]map[api.TaskID]bool
+	mayGo   map[giverKey]map[api.TaskID]bool
+	budgets budgets
 	// onTheirWay are the pods that were on their way out when the session began.
 	onTheirWay map[api.TaskID]*api.TaskInfo
 }
@@ -67,6 +68,7 @@ func newWave(ssn *framework.Session, tide *capacitycard.Tide, action *Action) *w
 	for i, node := range ssn.NodeList {
 		w.nodes[node.Name] = i
 	}
+	w.budgets = w.readBudgets()
 	for _, job := range ssn.Jobs {
 		maps.Copy(w.onTheirWay, job.TaskStatusIndex[api.Releasing])
 	}
