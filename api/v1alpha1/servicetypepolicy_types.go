@@ -99,6 +99,14 @@ type ServiceTypePolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Gangs
 	Reclaim ReclaimMode `json:"reclaim,omitempty"`
+	// preempt says whether pods take the place of others of their own queue. Off
+	// (default): they do not, unless the configuration that the policy completes names
+	// the action preempt itself. InQueue: a job takes the place of jobs of its queue
+	// whose PriorityClass is lower, and a pod the place of pods of its own job whose
+	// priority is lower (volcano.sh/task-priority), by Volcano's action preempt.
+	// +optional
+	// +kubebuilder:default=Off
+	Preempt PreemptMode `json:"preempt,omitempty"`
 	// victimOrder says which jobs of other queues give cards back. Priority
 	// (default): the lowest priority that suffices, of the queue, then of the job,
 	// then of the pod; within one priority those who lose least. Loss: those who
@@ -366,6 +374,17 @@ const (
 	ReclaimGangs ReclaimMode = "Gangs"
 	ReclaimPods  ReclaimMode = "Pods"
 	ReclaimOff   ReclaimMode = "Off"
+)
+
+// PreemptMode says whether pods take the place of others of their own queue.
+//
+// +kubebuilder:validation:Enum=Off;InQueue
+type PreemptMode string
+
+// The values of PreemptMode.
+const (
+	PreemptOff     PreemptMode = "Off"
+	PreemptInQueue PreemptMode = "InQueue"
 )
 
 // VictimOrder says which jobs of other queues give cards back.

@@ -44,9 +44,9 @@ func TestWantedOf(t *testing.T) {
 		},
 		Owners:  []v1alpha1.OwnerKindSpec{{Kind: "Job", ServiceType: "training"}},
 		Reclaim: "Pods", CardUnlimitedCPUMemory: &no, UnmanagedQueues: "Ignore", OverCommitFactor: "1.2", NodeOrderWeight: "3",
-		VictimOrder: "Loss", PriorityClasses: &[]v1alpha1.PriorityClassSpec{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
+		Preempt: "InQueue", VictimOrder: "Loss", PriorityClasses: &[]v1alpha1.PriorityClassSpec{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
 	}
-	want := schedulerconf.Wanted{Reclaim: "reclaim", Arguments: map[string]any{
+	want := schedulerconf.Wanted{Reclaim: "reclaim", Preempt: true, Arguments: map[string]any{
 		"cardUnlimitedCpuMemory": false,
 		"serviceTypes": map[string]any{
 			"inference": map[string]any{"reclaimFrom": []string{"training"}},

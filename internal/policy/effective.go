@@ -55,6 +55,7 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 		out.CardUnlimitedCPUMemory = &unlimited
 	}
 	out.Reclaim = cmp.Or(out.Reclaim, v1alpha1.ReclaimGangs)
+	out.Preempt = cmp.Or(out.Preempt, v1alpha1.PreemptOff)
 	out.VictimOrder = cmp.Or(out.VictimOrder, v1alpha1.VictimsByPriority)
 	out.UnmanagedQueues = cmp.Or(out.UnmanagedQueues, v1alpha1.UnmanagedEnforce)
 	out.OverCommitFactor = cmp.Or(out.OverCommitFactor, "1")

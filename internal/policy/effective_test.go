@@ -22,7 +22,7 @@ func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
 			{Name: "pc-high", Value: 80000}, {Name: "pc-medium", Value: 60000},
 			{Name: "pc-normal", Value: 40000}, {Name: "pc-low", Value: 20000},
 		},
-		VictimOrder: "Priority", Reclaim: "Gangs", CardUnlimitedCPUMemory: &yes, UnmanagedQueues: "Enforce", OverCommitFactor: "1", NodeOrderWeight: "1",
+		Preempt: "Off", VictimOrder: "Priority", Reclaim: "Gangs", CardUnlimitedCPUMemory: &yes, UnmanagedQueues: "Enforce", OverCommitFactor: "1", NodeOrderWeight: "1",
 		Scheduler: v1alpha1.SchedulerSpec{
 			ConfigMap: v1alpha1.ConfigMapReference{Namespace: "volcano-system", Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"},
 			Names:     []string{"volcano"},
@@ -44,7 +44,7 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 			{Name: "batch", Priority: 1, Reclaimable: true},
 			{Name: "tuning", Priority: 2, Reclaimable: true},
 		},
-		PriorityClasses: &[]v1alpha1.PriorityClassSpec{}, CardUnlimitedCPUMemory: &no, VictimOrder: "Loss", Reclaim: "Off", UnmanagedQueues: "Ignore",
+		PriorityClasses: &[]v1alpha1.PriorityClassSpec{}, CardUnlimitedCPUMemory: &no, Preempt: "InQueue", VictimOrder: "Loss", Reclaim: "Off", UnmanagedQueues: "Ignore",
 		OverCommitFactor: "1.2", NodeOrderWeight: "0.5",
 		Scheduler: v1alpha1.SchedulerSpec{ConfigMap: v1alpha1.ConfigMapReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
 		Admission: v1alpha1.AdmissionSpec{Bypass: "Warn", VCJobDefaults: "Tide", MaxTerminationGracePeriodSeconds: 60,

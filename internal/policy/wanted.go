@@ -42,6 +42,7 @@ func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconf.Wanted {
 	}
 	return schedulerconf.Wanted{
 		Reclaim: reclaimActions[spec.Reclaim],
+		Preempt: spec.Preempt == v1alpha1.PreemptInQueue,
 		Arguments: map[string]any{
 			"cardUnlimitedCpuMemory":         *spec.CardUnlimitedCPUMemory,
 			"serviceTypes":                   types,

@@ -57,6 +57,30 @@ func wantedActions(value, reclaim string) string {
 	return joinActions(kept, value)
 }
 
+// wantedPreempt returns the value with the action preempt behind allocate, at the end where
+// it stands in no legal place. Behind the action that takes cards back it evicts only for
+// those whom no other queue has given cards. Where it is not wanted it stays only if it stands
+// in before, which is what others wrote.
+func wantedPreempt(value, before string, wanted bool) string {
+	actions := splitActions(value)
+	others := slices.DeleteFunc(slices.Clone(actions), func(a string) bool { return a == Preempt })
+	switch {
+	case wanted && standsBehindAllocate(actions, Preempt):
+		return value
+	case wanted:
+		return joinActions(append(others, Preempt), value)
+	case len(others) == len(actions) || slices.Contains(splitActions(before), Preempt):
+		return value
+	}
+	return joinActions(others, value)
+}
+
+// standsBehindAllocate reports whether an action is there, and only in legal places.
+func standsBehindAllocate(actions []string, action string) bool {
+	first := slices.Index(actions, action)
+	return first >= 0 && first == legalPlace(actions, action)
+}
+
 // legalPlace returns the first index at which the action stands behind every allocate, or -1.
 func legalPlace(actions []string, action string) int {
 	for i, a := range actions {
@@ -103,7 +127,7 @@ func movedActions(was, made, now []string) []string {
 	if slices.Equal(common(was, made), common(made, was)) || !slices.Equal(common(made, now), common(now, made)) {
 		return nil
 	}
-	return common(common(takeBack, made), now)
+	return common(common(append([]string{Preempt}, takeBack...), made), now)
 }
 
 // common returns the actions that others have too.

@@ -1,6 +1,7 @@
 package schedulerconf
 
 import (
+	"strings"
 	"testing"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -30,6 +31,45 @@ func TestWantedActions(t *testing.T) {
 	}
 }
 
+func TestWantedPreempt(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		value, before string
+		wanted        bool
+		want          string
+	}{
+		"added at the end":                 {"allocate, backfill, cardreclaim", "allocate, backfill", true, "allocate, backfill, cardreclaim, preempt"},
+		"there already":                    {"allocate, preempt, backfill", "allocate, preempt, backfill", true, "allocate, preempt, backfill"},
+		"before allocate":                  {"preempt, allocate, backfill", "preempt, allocate, backfill", true, "allocate, backfill, preempt"},
+		"before and behind allocate":       {"preempt, allocate, preempt", "preempt, allocate, preempt", true, "allocate, preempt"},
+		"between two allocates":            {"allocate, preempt, allocate", "allocate, preempt, allocate", true, "allocate, allocate, preempt"},
+		"not wanted, not there":            {"allocate,  backfill", "allocate,  backfill", false, "allocate,  backfill"},
+		"not wanted, written by others":    {"allocate, preempt", "allocate, preempt", false, "allocate, preempt"},
+		"not wanted, written for a policy": {"allocate, cardreclaim, preempt", "allocate", false, "allocate, cardreclaim"},
+		"without blanks":                   {"enqueue,allocate", "enqueue,allocate", true, "enqueue,allocate,preempt"},
+	}) {
+		got := wantedPreempt(tc.value, tc.before, tc.wanted)
+		check.Equal(t, "got", tc.want, got)
+		check.Equal(t, "again", tc.want, wantedPreempt(got, tc.before, tc.wanted))
+	}
+}
+
+// TestPreemptComesAndGoesWithThePolicy: it goes only where the policy has brought it.
+func TestPreemptComesAndGoesWithThePolicy(t *testing.T) {
+	for t, byHand := range check.Cases(t, map[string]bool{"brought by the policy": false, "written by hand": true}) {
+		text := plugins("  - name: priority", "  - name: gang")
+		if byHand {
+			text = strings.Replace(text, "allocate", "allocate, preempt", 1)
+		}
+		on, undo := mustMerge(t, text, "", Wanted{Reclaim: CardReclaim, Preempt: true})
+		check.That(t, strings.Contains(on, "preempt") && strings.Count(on, "enablePreemptable: false") == 2, "switched on:\n%s", on)
+		off, undo := mustMerge(t, on, undo, Wanted{Reclaim: CardReclaim})
+		check.That(t, strings.Contains(off, "preempt") == byHand && (strings.Count(off, "enablePreemptable: false") == 2) == byHand, "switched off:\n%s", off)
+		restored, err := Remove(off, undo)
+		check.NoError(t, err)
+		check.Equal(t, "restored", text, restored)
+	}
+}
+
 func TestUndoneActions(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ before, after, now, want string }{
 		"untouched":                     {"a,  b", "a, b, c", "a, b, c", "a,  b"},
@@ -40,6 +80,7 @@ func TestUndoneActions(t *testing.T) {
 		"the removed one is back":       {"a, b, c", "a, c", "b, a, c", "b, a, c"},
 		"the neighbour is gone":         {"a, b, c", "a, c", "c, d", "b, c, d"},
 		"moved, and another was added":  {"reclaim, a, b", "a, b, reclaim", "a, b, reclaim, d", "reclaim, a, b, d"},
+		"preempt was moved":             {"preempt, a, b", "a, b, preempt", "a, b, preempt, d", "preempt, a, b, d"},
 		"moved, and moved by others":    {"reclaim, a, b", "a, b, reclaim", "a, reclaim, b, d", "a, reclaim, b, d"},
 		"the others changed their form": {"a, b", "a, b, c", "b,a,c", "b,a"},
 	}) {

@@ -12,6 +12,9 @@ const HashArgument = "configHash"
 // configured. No scheduler but the one built here has it.
 const CardReclaim = "cardreclaim"
 
+// Preempt is the name under which Volcano's action that evicts inside a queue is configured.
+const Preempt = "preempt"
+
 // Known is what a scheduler binary can do: only such names may stand in its configuration.
 type Known struct {
 	// Actions are the names of the registered actions.

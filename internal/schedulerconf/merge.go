@@ -12,6 +12,8 @@ import (
 type Wanted struct {
 	// Reclaim is the action that takes cards back: "cardreclaim", "reclaim" or "" for none.
 	Reclaim string
+	// Preempt adds the action preempt. Without it that action stays where others wrote it.
+	Preempt bool
 	// Arguments of capacity-card that the policy owns, by name; values are bool, string, int,
 	// float64, []string, map[string]any. Other arguments stay as they are.
 	Arguments map[string]any
@@ -34,7 +36,8 @@ func (w Wanted) known() Known {
 //
 // The merged text has capacity-card in its first tier unless it stands elsewhere already, as
 // the only plugin that chooses victims, with its gates on; neither capacity nor proportion nor
-// overcommit; the wanted action behind allocate and not the other one; no shuffle; with
+// overcommit; the wanted action behind allocate and not the other one; preempt behind them where it is
+// wanted; no shuffle; with
 // reclaim, gang's enableJobStarving off; and the wanted arguments. It satisfies Validate. A
 // text that would not, for faults of its own, is refused with all of them, by the lines of
 // text; so is one that cannot be changed safely.

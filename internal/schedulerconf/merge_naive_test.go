@@ -17,7 +17,7 @@ func assertMerge(t check.T, original, earlier, merged, undo string, want Wanted)
 		t.Fatalf("not valid: %v\n%s", err, merged)
 	}
 	after := decode(t, merged)
-	assertActions(t, decode(t, original)["actions"].(string), after["actions"].(string), want.Reclaim)
+	assertActions(t, decode(t, original)["actions"].(string), after["actions"].(string), want)
 	diff := cmp.Diff(expected(t, original, after["actions"].(string), want), after)
 	check.Must(t, diff == "", "meaning (-want +got):\n%s\nfrom\n%s\nto\n%s", diff, original, merged)
 	if again, undoAgain, err := Merge(merged, undo, want); err != nil || again != merged || undoAgain != undo {
@@ -34,12 +34,23 @@ func assertMerge(t check.T, original, earlier, merged, undo string, want Wanted)
 	}
 }
 
-func assertActions(t check.T, before, after, reclaim string) {
-	tide := func(a string) bool { return a == "reclaim" || a == "cardreclaim" || a == "shuffle" }
+func assertActions(t check.T, before, after string, want Wanted) {
 	was, now := splitActions(before), splitActions(after)
+	behindAllocate := func(action string) {
+		i := slices.Index(now, action)
+		check.Must(t, i < 0 || slices.Contains(now[:i], "allocate") && !slices.Contains(now[i:], "allocate"), "actions %q became %q: allocate is not before %s", before, after, action)
+	}
+	if want.Preempt {
+		check.Must(t, slices.Contains(now, "preempt"), "actions %q became %q, want preempt", before, after)
+		behindAllocate("preempt")
+		keep := func(a string) bool { return a == "preempt" }
+		was, now = slices.DeleteFunc(was, keep), slices.DeleteFunc(now, keep)
+	}
+	tide := func(a string) bool { return a == "reclaim" || a == "cardreclaim" || a == "shuffle" }
 	others := slices.DeleteFunc(slices.Clone(was), tide)
 	got := slices.DeleteFunc(slices.Clone(now), tide)
 	check.Must(t, slices.Equal(others, got), "actions %q became %q: others changed", before, after)
+	reclaim := want.Reclaim
 	check.Must(t, len(now)-len(others) <= 1 && (reclaim != "") == (len(now) > len(others)) && (reclaim == "" || slices.Contains(now, reclaim)),
 		"actions %q became %q, want exactly %q", before, after, reclaim)
 	i := slices.Index(now, reclaim)

@@ -18,7 +18,7 @@ import (
 // wanteds draws what policies want.
 func wanteds() *rapid.Generator[Wanted] {
 	return rapid.Custom(func(t *rapid.T) Wanted {
-		want := Wanted{Reclaim: rapid.SampledFrom([]string{CardReclaim, "reclaim", ""}).Draw(t, "reclaim"), Plugins: []string{"rack-power"}}
+		want := Wanted{Reclaim: rapid.SampledFrom([]string{CardReclaim, "reclaim", ""}).Draw(t, "reclaim"), Preempt: rapid.Bool().Draw(t, "preempt"), Plugins: []string{"rack-power"}}
 		arguments := map[string][]any{
 			"cardUnlimitedCpuMemory": {true, false},
 			"overCommitFactor":       {1, 1.5},

@@ -66,7 +66,7 @@ func (p *plan) actions(earlier []change) {
 			before = undoneActions(before, c.Before, c.After)
 		}
 	}
-	after := wantedActions(node.Value, p.want.Reclaim)
+	after := wantedPreempt(wantedActions(node.Value, p.want.Reclaim), before, p.want.Preempt)
 	if slices.Equal(splitActions(before), splitActions(after)) {
 		after = before
 	} else {

@@ -131,6 +131,8 @@ func TestPolicyRules(t *testing.T) {
 		"victims by loss":          {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: v1alpha1.VictimsByLoss}},
 		"unmanaged queues denied":  {spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: v1alpha1.UnmanagedDeny}},
 		"unmanaged queues unknown": {spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: "Refuse"}, want: "supported values"},
+		"preempt in the queue":     {spec: v1alpha1.ServiceTypePolicySpec{Preempt: v1alpha1.PreemptInQueue}},
+		"an unknown preempt":       {spec: v1alpha1.ServiceTypePolicySpec{Preempt: "On"}, want: "supported values"},
 		"an unknown reclaim":       {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: "Maybe"}, want: "supported values"},
 		"an owner that is no kind": {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKindSpec{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
 	}
