@@ -104,6 +104,10 @@ const (
 	// ReasonConfigUnreadable: the text in the ConfigMap is not one that can be
 	// changed safely; it was left as it is. False.
 	ReasonConfigUnreadable = "ConfigUnreadable"
+	// ReasonHierarchyNotSupported: Volcano's plugin capacity limits a tree of queues
+	// (enableHierarchy: true), which card quotas would not keep to. The text was left
+	// as it is.
+	ReasonHierarchyNotSupported = "HierarchyNotSupported"
 	// ReasonConfigRefused: the ConfigMap could not be written. False.
 	ReasonConfigRefused = "ConfigRefused"
 	// ReasonConfigChanged: somebody else has changed what this policy needs; it is

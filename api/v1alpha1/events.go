@@ -46,6 +46,9 @@ const (
 	EventConfigMapMissing = ReasonConfigMapMissing
 	// EventConfigUnreadable: the text in the ConfigMap was left as it is. Warning.
 	EventConfigUnreadable = ReasonConfigUnreadable
+	// EventHierarchyNotSupported: the text in the ConfigMap was left as it is, because
+	// plugin capacity limits a tree of queues. Warning.
+	EventHierarchyNotSupported = ReasonHierarchyNotSupported
 	// EventConfigRefused: the ConfigMap could not be written. Warning.
 	EventConfigRefused = ReasonConfigRefused
 	// EventConfigSynced: the scheduler's configuration says what the policy says,

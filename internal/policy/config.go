@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -33,6 +34,9 @@ func PlanEdit(live *corev1.ConfigMap, key string, original *corev1.ConfigMap, wa
 	mark := live.Annotations[v1alpha1.AnnotationSchedulerConfigUndo]
 	undo := mark
 	merged, newUndo, err := schedulerconf.Merge(text, undo, want)
+	if errors.Is(err, schedulerconf.ErrHierarchy) {
+		return Edit{}, err
+	}
 	if undo == "" || err != nil {
 		// A record that somebody took or spoilt must not stop the policy.
 		undo = recovered(text, key, original, want)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -103,6 +104,28 @@ func TestPlanEditAndUndo(t *testing.T) {
 		check.That(t, any != tc.none && undo.Exact == tc.exact && undo.Text == tc.restored,
 			"undone %v, exactly %v, to\n%s\nwant %v, %v,\n%s", any, undo.Exact, undo.Text, !tc.none, tc.exact, tc.restored)
 	}
+}
+
+// TestAHierarchyIsNotSwitchedOff: neither where it stands, nor where an earlier version
+// has taken the plugin out, whose record must not be lost.
+func TestAHierarchyIsNotSwitchedOff(t *testing.T) {
+	with := strings.Replace(plain, "- name: predicates", "- name: predicates\n  - name: capacity\n    enableHierarchy: true", 1)
+	edit, err := PlanEdit(noted(with, ""), "conf", nil, usual())
+	check.Must(t, errors.Is(err, schedulerconf.ErrHierarchy) && !edit.Needed, "becomes %+v, error %v", edit, err)
+	verdict := Unreadable(v1alpha1.ConfigMapReference{Namespace: "n", Name: "c", Key: "conf"}, err)
+	check.Contains(t, "verdict", string(verdict.Status)+"/"+verdict.Reason+": "+verdict.Message,
+		"False/HierarchyNotSupported: ConfigMap n/c, key conf was left as it is: plugin capacity has enableHierarchy: true", "write enableHierarchy: false at plugin capacity, or remove the plugin")
+
+	without := strings.Replace(with, "enableHierarchy: true", "enableHierarchy: false", 1)
+	merged, err := PlanEdit(noted(without, ""), "conf", nil, usual())
+	check.Must(t, err == nil && !strings.Contains(merged.Text, "capacity\n"), "becomes %+v, error %v", merged, err)
+	taken := noted(merged.Text, strings.ReplaceAll(merged.Undo, "enableHierarchy: false", "enableHierarchy: true"))
+	check.Must(t, taken.Annotations[v1alpha1.AnnotationSchedulerConfigUndo] != merged.Undo, "the record does not say what was taken out: %s", merged.Undo)
+	edit, err = PlanEdit(taken, "conf", Original(v1alpha1.ConfigMapReference{Key: "conf"}, with), usual())
+	check.That(t, errors.Is(err, schedulerconf.ErrHierarchy) && !edit.Needed, "taken out before: becomes %+v, error %v", edit, err)
+	taken.Data["conf"] = strings.Replace(merged.Text, "- name: predicates", "- name: predicates\n  - name: capacity\n    enableHierarchy: false", 1)
+	edit, err = PlanEdit(taken, "conf", nil, usual())
+	check.That(t, err == nil && edit.Text == merged.Text, "mended: becomes %+v, error %v", edit, err)
 }
 
 func TestASpoiltTextIsNotTouched(t *testing.T) {

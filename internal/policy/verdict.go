@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/schedulerconf"
 )
 
 // Verdict is the content of one condition.
@@ -64,6 +66,9 @@ func Missing(ref v1alpha1.ConfigMapReference, live *corev1.ConfigMap) Verdict {
 
 // Unreadable is the verdict on a text that cannot be changed safely.
 func Unreadable(ref v1alpha1.ConfigMapReference, err error) Verdict {
+	if errors.Is(err, schedulerconf.ErrHierarchy) {
+		return verdict(metav1.ConditionFalse, v1alpha1.ReasonHierarchyNotSupported, "%s was left as it is: %s", Place(ref), lines(err))
+	}
 	return verdict(metav1.ConditionFalse, v1alpha1.ReasonConfigUnreadable, "%s was left as it is: %s; correct it by hand", Place(ref), lines(err))
 }
 

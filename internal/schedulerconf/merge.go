@@ -36,11 +36,11 @@ func (w Wanted) known() Known {
 //
 // The merged text has capacity-card in its first tier unless it stands elsewhere already, as
 // the only plugin that chooses victims, with its gates on; neither capacity nor proportion nor
-// overcommit; the wanted action behind allocate and not the other one; preempt behind them where it is
-// wanted; no shuffle; with
-// reclaim, gang's enableJobStarving off; and the wanted arguments. It satisfies Validate. A
-// text that would not, for faults of its own, is refused with all of them, by the lines of
-// text; so is one that cannot be changed safely.
+// overcommit; the wanted action behind allocate and not the other one; preempt behind allocate
+// where it is wanted; no shuffle; with reclaim, gang's enableJobStarving off; and the wanted
+// arguments. It satisfies Validate. A text that would not, for faults of its own, is refused with all of them, by the lines of
+// text; so is one that cannot be changed safely, and with ErrHierarchy one in which plugin
+// capacity limits a tree of queues.
 func Merge(text, undo string, want Wanted) (merged, newUndo string, err error) {
 	if want.Reclaim != "" && !slices.Contains(takeBack, want.Reclaim) {
 		return "", "", fmt.Errorf("%q is no action that takes cards back: known are reclaim and %s", want.Reclaim, CardReclaim)

@@ -1,6 +1,7 @@
 package schedulerconf
 
 import (
+	"errors"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -9,6 +10,20 @@ import (
 // outsiders are the plugins that must not stand beside capacity-card: two account for the
 // same queues, and overcommit admits jobs by the size of the cluster.
 var outsiders = append([]string{"overcommit"}, exclusive...)
+
+// ErrHierarchy refuses a text in which plugin capacity limits a tree of queues. Capacity
+// cannot stand beside capacity-card, and to take it out would lift the limits of parents.
+var ErrHierarchy = errors.New("plugin capacity has enableHierarchy: true, and card quotas do not support a hierarchy of queues: " +
+	"the limits of parent queues would no longer hold; give each queue that runs work its own limits, then write enableHierarchy: false at plugin capacity, " +
+	"or remove the plugin (where it was taken out of this text earlier, add it again with enableHierarchy: false)")
+
+// hasHierarchy reports whether plugin capacity limits a tree of queues.
+func (p *plan) hasHierarchy() bool {
+	return slices.ContainsFunc(p.plugins(), func(entry *yaml.Node) bool {
+		value := field(entry, "enableHierarchy")
+		return nameOf(entry) == "capacity" && value != nil && value.Value == "true"
+	})
+}
 
 func isOutsider(entry *yaml.Node) bool { return slices.Contains(outsiders, nameOf(entry)) }
 

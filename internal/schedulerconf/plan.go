@@ -22,6 +22,9 @@ func (p *plan) note(c change) { p.changes = append(p.changes, c) }
 // make makes all changes. earlier are those of the last time: of them the actions stand in the
 // tree, and so may the entry of capacity-card, which then was added and not found.
 func (p *plan) make(earlier []change, added bool) error {
+	if p.hasHierarchy() {
+		return ErrHierarchy
+	}
 	if added {
 		p.note(change{Kind: addedPlugin, Plugin: CapacityCard})
 	}

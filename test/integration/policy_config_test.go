@@ -109,6 +109,10 @@ func TestAConfigMapThatComesLater(t *testing.T) {
 		g.Expect(admin.Gone(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: schedulerConfigMap + "-original"}})()).To(gomega.BeTrue())
 	}
 	g.Eventually(admin.Events(t, policy, "ConfigUnreadable")).Should(gomega.HaveLen(1), "told once")
+	hierarchy := "actions: \"allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity\n    enableHierarchy: true\n"
+	rewrite(t, schedulerConfigMap, "somebody", hierarchy)
+	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/HierarchyNotSupported"), gomega.ContainSubstring("write enableHierarchy: false")))
+	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(hierarchy))
 	rewrite(t, schedulerConfigMap, "somebody", byHand)
 	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
 

@@ -201,7 +201,14 @@ func (p *pass) before() *metav1.Condition {
 // at last. Somebody who makes the ConfigMap anew has disturbed nothing.
 func (p *pass) stood() bool {
 	before := p.before()
-	return before == nil || before.Reason != v1alpha1.ReasonConfigMapMissing && before.Reason != v1alpha1.ReasonConfigUnreadable
+	if before == nil {
+		return true
+	}
+	switch before.Reason {
+	case v1alpha1.ReasonConfigMapMissing, v1alpha1.ReasonConfigUnreadable, v1alpha1.ReasonHierarchyNotSupported:
+		return false
+	}
+	return true
 }
 
 // stands tells whether the text is still the one that was written last.
