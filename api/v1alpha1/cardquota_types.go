@@ -179,8 +179,9 @@ type CardQuotaSpec struct {
 	// that ask for cards are not limited in CPU and memory).
 	// +optional
 	Resources *Resources `json:"resources,omitempty"`
-	// weight is the Queue's weight, 1 to 65535, for sharing what nobody claims.
-	// Unset leaves the Queue's weight to others. When somebody else manages the
+	// weight is written to the Queue as its weight, 1 to 65535. It has no effect on
+	// who gets cards, CPU or memory: capacity-card shares nothing by weight. Unset
+	// leaves the Queue's weight to others. When somebody else manages the
 	// field it is left alone and condition QueueSynced says so.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
