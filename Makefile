@@ -189,6 +189,10 @@ mutants: ## Break the product's rules one at a time and count which breaks the o
 bench-plugin: ## Measure capacity-card against Volcano's capacity (fails when a limit is exceeded)
 	@hack/bench-plugin.sh
 
+.PHONY: bench-session
+bench-session: ## Measure cardreclaim at 5,000 nodes: hopeless pods, gangs of many kinds (fails when a limit is exceeded)
+	@hack/bench-session.sh
+
 .PHONY: bench-drain
 bench-drain: controlplane-full build ## Race this scheduler against Volcano's: 4,000 pods on 500 nodes (RUNS=3; fails when ours is slower)
 	@$(GO_BUILD) -o $(BIN)/bench ./test/bench

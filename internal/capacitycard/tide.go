@@ -1,6 +1,9 @@
 package capacitycard
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,6 +76,38 @@ func (t *Tide) Room(queue api.QueueID, name card.Name) card.Count {
 	}
 	return limits.Cards[name].Sub(t.p.account.Used(string(queue), name))
 }
+
+// RoomFor is what a queue may still take of the cards that a pod may run on.
+func (t *Tide) RoomFor(queue api.QueueID, ask account.Ask) card.Count {
+	names := ask.Names
+	if limits := t.p.account.Limits(string(queue)); limits.AnyCard {
+		return card.MaxCount
+	} else if len(names) == 0 {
+		names = slices.Collect(maps.Keys(limits.Cards))
+	}
+	var room card.Count
+	for _, name := range names {
+		room = room.Add(max(0, t.Room(queue, name)))
+	}
+	return room
+}
+
+// Rooms is what a queue may still take of each card of its quota, nil for one without a
+// quota that may take any, and how much of its CPU and memory is counted as used.
+func (t *Tide) Rooms(queue api.QueueID) (cards map[card.Name]card.Count, milliCPU, memory int64) {
+	limits := t.p.account.Limits(string(queue))
+	if !limits.AnyCard {
+		cards = make(map[card.Name]card.Count, len(limits.Cards))
+		for name := range limits.Cards {
+			cards[name] = t.Room(queue, name)
+		}
+	}
+	usedCPU, usedMemory := t.p.account.UsedCPUMemory(string(queue))
+	return cards, limits.MilliCPU - usedCPU, limits.Memory - usedMemory
+}
+
+// Rules writes down who may take cards back from whom.
+func (t *Tide) Rules() string { return fmt.Sprint(t.p.args.serviceTypes) }
 
 // TypeOf is the service type of a pod, "" when nothing tells.
 func (t *Tide) TypeOf(task *api.TaskInfo) string { return t.p.serviceType(task) }

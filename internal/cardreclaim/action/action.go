@@ -8,6 +8,8 @@
 package action
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -25,6 +27,12 @@ type Action struct {
 	jobs   Jobs
 	manner manner
 	turns  turns
+	// attempts are the searches that found nothing, texts what pods need, by pod.
+	attempts attempts
+	texts    texts
+	// rests is when the action may search again, clock tells how long it took.
+	rests time.Time
+	clock func() time.Time
 	// limit is what may go into a session, with nothing done yet.
 	limit limit
 }
@@ -37,7 +45,7 @@ func New(jobs Jobs) *Action {
 	if jobs == nil {
 		jobs = &informed{}
 	}
-	return &Action{jobs: jobs, manner: manner{places: make(chan struct{}, atOnce)}, limit: newLimit()}
+	return &Action{jobs: jobs, manner: manner{places: make(chan struct{}, atOnce)}, clock: time.Now, limit: newLimit()}
 }
 
 // Name returns Name.
@@ -49,9 +57,17 @@ func (a *Action) Initialize() {}
 // UnInitialize does nothing.
 func (a *Action) UnInitialize() {}
 
+// mostShare is the part of the time that searches may take: while they are made nobody
+// is scheduled.
+const mostShare = 4
+
+// period is the least time between two sessions (Volcano's --schedule-period).
+const period = time.Second
+
 // Execute takes cards back for the pods that wait, the queue of the highest
 // priority first, as long as a session may take. When it did not suffice for all
-// the next ones go by turns.
+// the next ones go by turns. After a long search the next sessions make none, so that
+// searches take no more than about a quarter of the time.
 func (a *Action) Execute(ssn *framework.Session) {
 	counted.keep(ssn.Queues)
 	tide, ok := capacitycard.TideOf(ssn)
@@ -62,12 +78,31 @@ func (a *Action) Execute(ssn *framework.Session) {
 	a.insist(ssn, tide)
 	w := newWave(ssn, tide, a)
 	w.finish()
+	began := a.clock()
+	if began.Before(a.rests) {
+		return
+	}
+	w.search()
+	if took := a.clock().Sub(began); took > period/(mostShare-1) {
+		a.rests = began.Add(mostShare * took)
+	}
+}
+
+// search takes cards back for the pods that wait.
+func (w *wave) search() {
+	a := w.action
 	var waiting []*api.JobInfo
-	for _, job := range ssn.Jobs {
+	for _, job := range w.ssn.Jobs {
 		if w.waits(job) {
 			waiting = append(waiting, job)
 		}
 	}
+	if len(waiting) == 0 {
+		a.attempts.failed = nil
+		a.turns.end(true)
+		return
+	}
+	a.attempts.begin(w, waiting)
 	if a.turns.scarce {
 		w.serveInTurns(waiting)
 	} else {

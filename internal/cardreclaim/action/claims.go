@@ -3,6 +3,7 @@ package action
 import (
 	"encoding/json"
 	"slices"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -40,12 +41,23 @@ func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*c
 		if w.spend(effortOfTask); w.exhausted() {
 			return nil, false
 		}
-		if err := w.ssn.PrePredicateFn(task); err != nil {
-			klog.V(4).InfoS("A pod fits nowhere, no cards are taken back for it", "pod", klog.KObj(task.Pod), "err", err)
+		needs := w.needsOf(job, task)
+		c, known := byNeeds[needs]
+		if !known && len(w.offeringFor(kind{w.giverKey(task), needs}, task)) == 0 {
 			if all {
 				return nil, false
 			}
 			continue
+		}
+		if !known || hasVolumes(task.Pod) { // which are the same for pods of one kind but for their own volumes
+			if err := w.ssn.PrePredicateFn(task); err != nil {
+				klog.V(4).InfoS("A pod fits nowhere, no cards are taken back for it", "pod", klog.KObj(task.Pod), "err", err)
+				w.asked.unbound = true
+				if all {
+					return nil, false
+				}
+				continue
+			}
 		}
 		ask := w.tide.Ask(task)
 		milliCPU, memory = account.Sum(milliCPU, ask.MilliCPU), account.Sum(memory, ask.Memory)
@@ -55,8 +67,6 @@ func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*c
 			}
 			break
 		}
-		needs := w.needsOf(job, task)
-		c, known := byNeeds[needs]
 		if !known {
 			c = &claim{needs: needs, ask: ask, alone: decision.KeepApart(task.Pod, task.Pod), spread: spreadOf(task.Pod), excluded: map[int]bool{}, caps: map[int]int{}}
 			byNeeds[needs] = c
@@ -83,13 +93,31 @@ type needs struct {
 	Own string
 }
 
+// hasVolumes reports whether a pod has volumes or devices that are claimed: what pods of
+// one kind claim by the same name may be there for one of them and not for another.
+func hasVolumes(pod *corev1.Pod) bool {
+	return len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+	})
+}
+
+// texts keeps what pods need, as long as they wait and do not change.
+type texts struct{ now, before map[*corev1.Pod]string }
+
+// begin begins a session, and forgets what the last one did not ask for.
+func (t *texts) begin() { t.now, t.before = make(map[*corev1.Pod]string, len(t.now)), t.now }
+
 // needsOf is what a pod needs, as a text.
 func (w *wave) needsOf(job *api.JobInfo, task *api.TaskInfo) string {
-	text, known := w.needs[task]
-	if !known {
-		text = needsOf(job, task)
-		w.needs[task] = text
+	t := &w.action.texts
+	text, known := t.now[task.Pod]
+	if known {
+		return text
 	}
+	if text, known = t.before[task.Pod]; !known {
+		text = unique.Make(needsOf(job, task)).Value()
+	}
+	t.now[task.Pod] = text
 	return text
 }
 
@@ -125,15 +153,10 @@ func (w *wave) nodesOf(c *claim) []int {
 	fitting, known := w.fitting[key]
 	if !known {
 		task := c.tasks[0]
-		w.spend(effortOfPredicate * len(w.list))
-		for i, node := range w.list {
-			if !offers(node, task) {
-				continue
-			}
-			if _, ok := w.tide.CardOn(task, node.Name); !ok {
-				continue
-			}
-			if err := w.ssn.PredicateForPreemptAction(task, node); err == nil && !w.keptOff(c, node) {
+		offering := w.offeringFor(key, task)
+		w.spend(effortOfPredicate * len(offering))
+		for _, i := range offering {
+			if err := w.ssn.PredicateForPreemptAction(task, w.list[i]); err == nil && !w.keptOff(c, w.list[i]) {
 				fitting = append(fitting, i)
 			}
 		}
@@ -146,15 +169,25 @@ func (w *wave) nodesOf(c *claim) []int {
 	return slices.DeleteFunc(slices.Clone(fitting), func(i int) bool { return c.excluded[i] })
 }
 
-// offers tells that a node has every kind of resource that a pod asks for, in use
-// or not.
-func offers(node *api.NodeInfo, task *api.TaskInfo) bool {
-	for name, quantity := range task.InitResreq.ScalarResources {
-		if quantity > 0 && !api.IsIgnoredScalarResource(name) && node.Allocatable.ScalarResources[name] == 0 {
-			return false
+// offeringFor lists the nodes that have what a pod asks for, in use or not, and a card
+// that it may use, and notes that the search for its job looks at them. What a node does
+// not have, nobody can give back there.
+func (w *wave) offeringFor(key kind, task *api.TaskInfo) []int {
+	offering, known := w.offering[key]
+	if !known {
+		w.spend(effortOfNode * len(w.list))
+		for i, node := range w.list {
+			if !task.InitResreq.LessEqual(node.Allocatable, api.Zero) {
+				continue
+			}
+			if _, ok := w.tide.CardOn(task, node.Name); ok {
+				offering = append(offering, i)
+			}
 		}
+		w.offering[key] = offering
 	}
-	return true
+	w.asked.note(key, task, offering)
+	return offering
 }
 
 // prefer sorts nodes by the order of the cards that the pod names, and nodes of

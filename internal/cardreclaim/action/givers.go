@@ -46,7 +46,7 @@ func (w *wave) giversFor(task *api.TaskInfo) []*giver {
 	}
 	var all []*giver
 	for _, job := range w.ssn.Jobs {
-		if g := w.giver(task, job); g != nil {
+		if g := w.giver(task, key, job); g != nil {
 			all = append(all, g)
 		}
 	}
@@ -64,7 +64,7 @@ func (w *wave) giversFor(task *api.TaskInfo) []*giver {
 }
 
 // giver tells what a job could give for a pod, nil when it could give nothing.
-func (w *wave) giver(by *api.TaskInfo, job *api.JobInfo) *giver {
+func (w *wave) giver(by *api.TaskInfo, key giverKey, job *api.JobInfo) *giver {
 	own := w.ssn.Jobs[by.Job]
 	if job.Queue == own.Queue || job.PodGroup == nil || w.ssn.Queues[job.Queue] == nil || len(job.TaskStatusIndex[api.Running])+len(job.TaskStatusIndex[api.Bound]) == 0 {
 		return nil
@@ -96,7 +96,10 @@ func (w *wave) giver(by *api.TaskInfo, job *api.JobInfo) *giver {
 			return nil
 		}
 	}
-	if !w.ranEnough(g) {
+	if at := w.runsEnoughAt(g); at.After(w.now) {
+		if first, known := w.ripens[key]; !known || at.Before(first) {
+			w.ripens[key] = at
+		}
 		return nil
 	}
 	w.describe(by, g)
@@ -106,13 +109,16 @@ func (w *wave) giver(by *api.TaskInfo, job *api.JobInfo) *giver {
 // onNode tells a pod that can go: it is on its node already.
 func onNode(task *api.TaskInfo) bool { return task.Status == api.Running || task.Status == api.Bound }
 
-// ranEnough tells whether a job has run as long as the service types of its pods
-// grant it.
-func (w *wave) ranEnough(g *giver) bool {
-	return !slices.ContainsFunc(g.tasks, func(task *api.TaskInfo) bool {
-		least := w.tide.MinimumRuntime(task)
-		return least > 0 && w.now.Sub(g.since) < least
-	})
+// runsEnoughAt is when a job has run as long as the service types of its pods grant it.
+func (w *wave) runsEnoughAt(g *giver) time.Time {
+	var least time.Duration
+	for _, task := range g.tasks {
+		least = max(least, w.tide.MinimumRuntime(task))
+	}
+	if least == 0 {
+		return time.Time{}
+	}
+	return g.since.Add(least)
 }
 
 // describe fills in the shape of a giver: what is lost with each of its pods,

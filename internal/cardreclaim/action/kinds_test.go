@@ -19,6 +19,9 @@ func scattered(nodes, pods, kinds int) *world {
 	w := tides("")
 	plenty := fmt.Sprintf(`{"A":%d}`, 16*nodes)
 	w.add(fmt.Sprintf("queue high %s 90000 inference cpu=1000000; queue low %s 10000 training cpu=1000000", plenty, plenty))
+	for _, q := range w.Queues {
+		q.Spec.Capability["memory"] = amount("1Pi")
+	}
 	var text strings.Builder
 	for i := range nodes {
 		fmt.Fprintf(&text, "node n%05d A 8; t%05d low 8:", i, i)

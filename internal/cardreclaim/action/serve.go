@@ -1,11 +1,14 @@
 package action
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/util"
+
+	"cardquota.dev/operator/internal/card"
 )
 
 // serveInOrder serves jobs in the order of their queues and of their own.
@@ -71,9 +74,13 @@ func (w *wave) turn(job *api.JobInfo) bool {
 		w.left = true
 		return false
 	}
-	before := w.effort
+	if w.action.attempts.skips(w, job) {
+		return true
+	}
+	before, waits := w.effort, w.waitsSum(job)
+	w.asked = asked{}
 	w.begin()
-	w.serve(job)
+	w.action.attempts.note(w, job, waits, w.serve(job))
 	if w.exhausted() {
 		w.left = true
 		klog.InfoS("No more may go into a job in one session, it comes after others now", "job", klog.KRef(job.Namespace, job.Name))
@@ -83,30 +90,32 @@ func (w *wave) turn(job *api.JobInfo) bool {
 }
 
 // serve places a job's pods: those it lacks to its minimum all or none, then as
-// many of the others as can be.
+// many of the others as can be. It reports whether any were placed.
 //
 // When all of them can be placed they are placed together: of a Deployment, whose
 // minimum is one, the first pod would otherwise take a job that is of no use to
 // the others. Of many kinds of pods as many go together as may.
-func (w *wave) serve(job *api.JobInfo) {
+func (w *wave) serve(job *api.JobInfo) (placed bool) {
 	lacking := w.lacking(job)
 	more, rest := w.portions(job, lacking, w.takers(job, lacking))
 	if len(lacking) > 0 {
 		if !w.mayTryAll(lacking) || w.kindsOf(job, lacking) > mostKinds {
-			return
+			return false
 		}
 		together := slices.Concat(lacking, more)
 		if len(more) > 0 && w.mayTryAll(together) && w.placeWithHalf(job, together) {
 			more = nil
 		} else if !w.place(job, lacking, true) {
-			return
+			return false
 		}
+		placed = true
 	}
 	for _, tasks := range slices.Concat([][]*api.TaskInfo{more}, rest) {
-		if len(tasks) > 0 {
-			w.place(job, tasks, false)
+		if len(tasks) > 0 && w.place(job, tasks, false) {
+			placed = true
 		}
 	}
+	return placed
 }
 
 // placeWithHalf places all pods of a job with at most half of the effort that is left
@@ -174,7 +183,35 @@ func (w *wave) takers(job *api.JobInfo, without []*api.TaskInfo) []*api.TaskInfo
 	}
 	w.sort(takers)
 	first := w.giverKey(takers[0])
-	return slices.DeleteFunc(takers, func(task *api.TaskInfo) bool { return w.giverKey(task) != first })
+	takers = slices.DeleteFunc(takers, func(task *api.TaskInfo) bool { return w.giverKey(task) != first })
+	return w.withinRoom(job, without, takers)
+}
+
+// withinRoom leaves out the pods for whose cards the queue has no room beside those
+// before them and some others: of ten thousand that wait, few may be looked at.
+func (w *wave) withinRoom(job *api.JobInfo, beside, tasks []*api.TaskInfo) []*api.TaskInfo {
+	left := map[string]card.Count{}
+	takes := func(task *api.TaskInfo) bool {
+		ask := w.tide.Ask(task)
+		if ask.Count == 0 {
+			return true
+		}
+		key := fmt.Sprint(ask.Names)
+		room, known := left[key]
+		if !known {
+			room = w.tide.RoomFor(job.Queue, ask)
+		}
+		if room < ask.Count {
+			left[key] = room
+			return false
+		}
+		left[key] = room.Sub(ask.Count)
+		return true
+	}
+	for _, task := range beside {
+		takes(task)
+	}
+	return slices.DeleteFunc(tasks, func(task *api.TaskInfo) bool { return !takes(task) })
 }
 
 // mayTryAll tells whether pods may be placed together: all that ask for cards

@@ -26,14 +26,19 @@ type wave struct {
 	givers map[giverKey][]*giver
 	// fitting are the nodes that pods of one kind could run on if there were room.
 	fitting map[kind][]int
+	// offering are the nodes that have what pods of one kind ask for, in use or not, and a
+	// card that they may use.
+	offering map[kind][]int
 	// hopeless is how many pods of one kind cannot be placed together, whoever goes,
 	// until somebody goes.
 	hopeless map[kind]int
 	// together are kinds of pods that cannot be placed together, whoever goes, until
 	// somebody goes.
 	together map[string]bool
-	// needs is what each pod needs, as far as it was asked.
-	needs map[*api.TaskInfo]string
+	// asked is what the search for the job that is served looked at.
+	asked asked
+	// ripens is when the first job will have run long enough to be taken, by who takes.
+	ripens map[giverKey]time.Time
 	// left tells that somebody did not get all the effort that it needs.
 	left bool
 	limit
@@ -58,11 +63,12 @@ type kind struct {
 }
 
 func newWave(ssn *framework.Session, tide *capacitycard.Tide, action *Action) *wave {
+	action.texts.begin()
 	w := &wave{
 		ssn: ssn, tide: tide, action: action, now: tide.Now(),
 		nodes: make(map[string]int, len(ssn.NodeList)), list: ssn.NodeList,
-		givers: map[giverKey][]*giver{}, fitting: map[kind][]int{}, hopeless: map[kind]int{},
-		together: map[string]bool{}, needs: map[*api.TaskInfo]string{}, limit: action.limit,
+		givers: map[giverKey][]*giver{}, fitting: map[kind][]int{}, offering: map[kind][]int{}, ripens: map[giverKey]time.Time{}, hopeless: map[kind]int{},
+		together: map[string]bool{}, limit: action.limit,
 		onTheirWay: map[api.TaskID]*api.TaskInfo{}, mayGo: map[giverKey]map[api.TaskID]bool{},
 	}
 	for i, node := range ssn.NodeList {

@@ -104,6 +104,7 @@ func (w *world) begin() {
 		}
 	}
 	w.action = New(w.habits)
+	w.action.clock = func() time.Time { return w.Now } // however slow the machine is
 	servers = append(servers, w.Cache.Client())
 }
 

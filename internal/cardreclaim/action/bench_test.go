@@ -1,0 +1,96 @@
+package action
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
+	"volcano.sh/volcano/pkg/scheduler/api"
+)
+
+// timed plays a session, and returns how long the action took and how long all the rest.
+func (w *world) timed() (action, rest time.Duration) {
+	began := time.Now()
+	w.open()
+	w.Run(allocate.New())
+	before := time.Now()
+	w.Run(w.action)
+	action = time.Since(before)
+	w.Close()
+	return action, time.Since(began) - action
+}
+
+// tolerant gives each pod another toleration, so that no two are of a kind.
+func tolerant(job string) func(*corev1.Pod) {
+	return of(job, func(p *corev1.Pod) {
+		p.Spec.Tolerations = []corev1.Toleration{{Key: p.Name, Operator: corev1.TolerationOpExists}}
+	})
+}
+
+// mostOfSession is the part of the sessions that searches in vain may take.
+const mostOfSession = 0.05
+
+// BenchmarkHopeless plays 20 sessions at 5,000 nodes full of training, in which a hundred
+// pods wait for which nobody can make room: the first search, and what all take. It fails
+// when the sessions after the first spend more of their time on searches than they may.
+//
+// "too large" pods ask for more cards than a node has, "crowded" ones for CPU that stays in
+// use on each node: which of these is hopeless only a search finds.
+func BenchmarkHopeless(b *testing.B) {
+	for name, cards := range map[string]int{"too-large": 9, "crowded": 8} {
+		b.Run(name, func(b *testing.B) {
+			w := scattered(5000, 0, 1)
+			var text strings.Builder
+			for i := range 5000 {
+				fmt.Fprintf(&text, "s%05d high 1: n%05d cards=0\n", i, i)
+			}
+			w.add(text.String(), requests("cpu", "30"))
+			w.add(fmt.Sprintf("h high 1: -*100 cards=%d", cards), both(tolerant("h"), requests("cpu", "40")))
+			defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody pays for the other's garbage
+			first, _ := w.timed()
+			var action, rest time.Duration
+			const sessions = 19
+			for n := range sessions {
+				if n%5 == 0 {
+					runtime.GC()
+				}
+				a, r := w.timed()
+				action, rest = action+a, rest+r
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(first.Seconds()*1000, "first-ms")
+			b.ReportMetric(action.Seconds()*1000/sessions, "action-ms")
+			b.ReportMetric(rest.Seconds()*1000/sessions, "rest-ms")
+			if share := action.Seconds() / (action + rest).Seconds(); share > mostOfSession {
+				b.Errorf("searches in vain take %.2f of the sessions, at most %.2f is allowed", share, mostOfSession)
+			}
+		})
+	}
+}
+
+// BenchmarkKinds takes cards back at 5,000 nodes for a gang of 64 pods of one or several
+// kinds. It fails when the gang gets nothing.
+func BenchmarkKinds(b *testing.B) {
+	for _, kinds := range []int{1, 4, 16, 64} {
+		b.Run(fmt.Sprintf("%d-kinds", kinds), func(b *testing.B) {
+			w := scattered(5000, 64, kinds)
+			w.open()
+			w.Run(allocate.New())
+			before := time.Now()
+			w.Run(w.action)
+			took := time.Since(before)
+			if came := len(w.In(api.Pipelined)); came != 64 {
+				b.Errorf("%d of 64 pods are promised a node", came)
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(took.Seconds()*1000, "action-ms")
+			b.ReportMetric(float64(len(w.In(api.Releasing))), "pods-go")
+			w.Close()
+		})
+	}
+}
