@@ -4,6 +4,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
@@ -66,4 +69,26 @@ func theGangThatSavesInTheFutureGoes(t *tide) {
 	t.startOneAfterTheOther(older, t.trainer("younger", 4))
 	t.wantTaken("older", "younger")
 	t.Eventually(func() []string { return t.told(t.namespace, "Job", "older", "CardsReclaimed") }).Should(ConsistOf(HaveSuffix("0 card-seconds of work are lost")))
+}
+
+// The older gang loses more, and is of the lower priority.
+func theGangOfTheLowerPriorityGoes(t *tide) {
+	older, younger := t.trainer("older", 4), t.trainer("younger", 4)
+	pod(older).Spec.PriorityClassName, pod(younger).Spec.PriorityClassName = "pc-low", "pc-high"
+	t.startOneAfterTheOther(older, younger)
+	t.wantTaken("older", "younger")
+}
+
+// The younger gang loses less, and a PodDisruptionBudget allows to evict none of it.
+func theGangWithoutADisruptionBudgetGoes(t *tide) {
+	younger := t.trainer("younger", 4)
+	pod(younger).Labels = map[string]string{"app": "younger"}
+	t.create(&policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "younger"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &intstr.IntOrString{}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "younger"}},
+		},
+	})
+	t.startOneAfterTheOther(t.trainer("older", 4), younger)
+	t.wantTaken("older", "younger")
 }

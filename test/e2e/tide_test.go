@@ -33,6 +33,8 @@ var tides = []tideScene{
 	{name: "inelastic", play: aJobThatRestartsIsTakenWhole},
 	{name: "roles", play: everyTaskKeepsItsMinimum},
 	{name: "younger", play: theYoungerGangGoes},
+	{name: "lowpriority", play: theGangOfTheLowerPriorityGoes},
+	{name: "budget", play: theGangWithoutADisruptionBudgetGoes},
 	{name: "podsaved", play: theGangWhosePodSavedGoes},
 	{name: "groupsaved", play: theGangThatSavesInTheFutureGoes},
 	{name: "graceful", play: survives(2, map[string]string{endsWith: "0", endsAfter: "4s"})},
