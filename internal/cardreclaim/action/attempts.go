@@ -63,15 +63,15 @@ func (a *attempts) isTheSame(w *wave, job *api.JobInfo, last *attempt) bool {
 
 // note remembers the search for a job that has just been made, and whose sum was waits.
 func (a *attempts) note(w *wave, job *api.JobInfo, waits uint64, placed bool) {
-	if placed || len(w.asked.kinds) == 0 || w.asked.unbound {
+	if placed || len(w.looked.kinds) == 0 || w.looked.unbound {
 		delete(a.failed, job.UID)
 		return
 	}
-	made := &attempt{session: a.session, skipped: 1, until: w.now.Add(longestWait), waits: waits, places: w.asked.places, everywhere: w.asked.everywhere}
+	made := &attempt{session: a.session, skipped: 1, until: w.now.Add(longestWait), waits: waits, places: w.looked.places, everywhere: w.looked.everywhere}
 	if last := a.failed[job.UID]; last != nil && last.waits == waits && !a.after(last.session, last.places, last.everywhere) {
 		made.skipped = min(2*last.skipped, mostSkipped)
 	}
-	for key := range w.asked.kinds {
+	for key := range w.looked.kinds {
 		if at, any := w.ripens[key.giverKey]; any && at.Before(made.until) {
 			made.until = at
 		}
@@ -79,8 +79,8 @@ func (a *attempts) note(w *wave, job *api.JobInfo, waits uint64, placed bool) {
 	a.failed[job.UID] = made
 }
 
-// asked is what the search for one job has looked at.
-type asked struct {
+// looked is what the search for one job has looked at.
+type looked struct {
 	kinds      map[kind]bool
 	places     [][]int
 	everywhere bool
@@ -90,7 +90,7 @@ type asked struct {
 }
 
 // note notes that the search for a job asks about nodes for pods of one kind.
-func (a *asked) note(key kind, task *api.TaskInfo, nodes []int) {
+func (a *looked) note(key kind, task *api.TaskInfo, nodes []int) {
 	if a.kinds[key] {
 		return
 	}

@@ -157,7 +157,7 @@ func TestOfManyFewAreLookedAt(t *testing.T) {
 	t.Cleanup(w.Close)
 	tide, _ := capacitycard.TideOf(w.Ssn)
 	wave := newWave(w.Ssn, tide, w.action)
-	wave.begin()
+	wave.begin(len(wave.list))
 	wave.serve(w.Job("i"))
 	check.That(t, wave.effort < 20*effortOfTask+20*effortOfMove+100_000, "%d went into the search", wave.effort)
 	check.Equal(t, "pods that are promised a node", 3, len(w.In(api.Pipelined)))

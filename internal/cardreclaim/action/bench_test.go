@@ -33,7 +33,7 @@ func tolerant(job string) func(*corev1.Pod) {
 }
 
 // mostOfSession is the part of the sessions that searches in vain may take.
-const mostOfSession = 0.05
+const mostOfSession = 0.1
 
 // BenchmarkHopeless plays 20 sessions at 5,000 nodes full of training, in which a hundred
 // pods wait for which nobody can make room: the first search, and what all take. It fails
@@ -74,11 +74,11 @@ func BenchmarkHopeless(b *testing.B) {
 }
 
 // BenchmarkKinds takes cards back at 5,000 nodes for a gang of 64 pods of one or several
-// kinds. It fails when the gang gets nothing.
+// kinds, from gangs of training of 8 or 512 pods. It fails when the gang gets nothing.
 func BenchmarkKinds(b *testing.B) {
-	for _, kinds := range []int{1, 4, 16, 64} {
-		b.Run(fmt.Sprintf("%d-kinds", kinds), func(b *testing.B) {
-			w := scattered(5000, 64, kinds)
+	for _, tc := range []struct{ gangs, kinds int }{{8, 1}, {8, 4}, {8, 16}, {8, 64}, {512, 1}, {512, 16}} {
+		b.Run(fmt.Sprintf("%d-kinds/gangs-of-%d", tc.kinds, tc.gangs), func(b *testing.B) {
+			w := scatteredGangs(4992, tc.gangs, 64, tc.kinds)
 			w.open()
 			w.Run(allocate.New())
 			before := time.Now()

@@ -105,7 +105,7 @@ func TestHopelessSets(t *testing.T) {
 	wave := newWave(w.Ssn, tide, w.action)
 	effort := func(name string) int {
 		before := wave.effort
-		wave.begin()
+		wave.begin(len(wave.list))
 		wave.serve(w.Job(name))
 		return wave.effort - before
 	}
@@ -123,7 +123,7 @@ func TestAnUnfinishedSearchIsNotHopeless(t *testing.T) {
 	t.Cleanup(w.Close)
 	tide, _ := capacitycard.TideOf(w.Ssn)
 	wave := newWave(w.Ssn, tide, w.action)
-	wave.begin()
+	wave.begin(len(wave.list))
 	job := w.Job("i")
 	claims, ok := wave.claimsOf(job, wave.lacking(job), true)
 	check.Must(t, ok && len(claims) == 2, "%d claims, want 2", len(claims))

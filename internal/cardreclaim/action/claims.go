@@ -52,7 +52,7 @@ func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*c
 		if !known || hasVolumes(task.Pod) { // which are the same for pods of one kind but for their own volumes
 			if err := w.ssn.PrePredicateFn(task); err != nil {
 				klog.V(4).InfoS("A pod fits nowhere, no cards are taken back for it", "pod", klog.KObj(task.Pod), "err", err)
-				w.asked.unbound = true
+				w.looked.unbound = true
 				if all {
 					return nil, false
 				}
@@ -154,7 +154,7 @@ func (w *wave) nodesOf(c *claim) []int {
 	if !known {
 		task := c.tasks[0]
 		offering := w.offeringFor(key, task)
-		w.spend(effortOfPredicate * len(offering))
+		w.ask(effortOfPredicate * len(offering))
 		for _, i := range offering {
 			if err := w.ssn.PredicateForPreemptAction(task, w.list[i]); err == nil && !w.keptOff(c, w.list[i]) {
 				fitting = append(fitting, i)
@@ -175,7 +175,7 @@ func (w *wave) nodesOf(c *claim) []int {
 func (w *wave) offeringFor(key kind, task *api.TaskInfo) []int {
 	offering, known := w.offering[key]
 	if !known {
-		w.spend(effortOfNode * len(w.list))
+		w.ask(effortOfNode * len(w.list))
 		for i, node := range w.list {
 			if !task.InitResreq.LessEqual(node.Allocatable, api.Zero) {
 				continue
@@ -186,7 +186,7 @@ func (w *wave) offeringFor(key kind, task *api.TaskInfo) []int {
 		}
 		w.offering[key] = offering
 	}
-	w.asked.note(key, task, offering)
+	w.looked.note(key, task, offering)
 	return offering
 }
 

@@ -29,27 +29,47 @@ const (
 
 // limit is what may go into a job, and what has gone into the session.
 type limit struct {
-	// effort is what went into the session so far, end where the job that is
-	// served has used up what is meant for it.
+	// effort is what went into the session so far beside asked, end where the job that
+	// is served has used up what is meant for it.
 	effort, end int
+	// asked is what went into asking which nodes fit, as far as that is not meant to
+	// bound the search; mayAsk is how much more of that the job may have.
+	asked, mayAsk int
 	// forJob and forSession are mostForJob and mostForSession.
 	forJob, forSession int
-	// cut tells that the last choice found no plan, and ended for lack of effort.
-	cut bool
+	// cut tells that the last choice found no plan, and ended for lack of effort, anyCut
+	// that some choice for the job did.
+	cut, anyCut bool
 }
 
 func newLimit() limit { return limit{forJob: mostForJob, forSession: mostForSession} }
 
-// begin lets the next job begin.
-func (l *limit) begin() { l.end = min(l.effort+l.forJob, l.forSession) }
+// begin lets the next job begin, in a cluster of so many nodes. Which of them fit is asked
+// for as many kinds of pods as are placed together, whatever that takes: before, there is
+// nothing to choose from, and with less a large cluster would have no answer at all.
+func (l *limit) begin(nodes int) {
+	l.end = l.effort + max(0, min(l.forJob, l.forSession-l.total()))
+	l.mayAsk, l.anyCut = effortOfPredicate*mostKinds*nodes, false
+}
 
 func (l *limit) spend(effort int) { l.effort += effort }
+
+// ask counts what it takes to ask which nodes fit.
+func (l *limit) ask(effort int) {
+	free := min(effort, l.mayAsk)
+	l.mayAsk -= free
+	l.asked += free
+	l.spend(effort - free)
+}
+
+// total is all that went into the session.
+func (l *limit) total() int { return l.effort + l.asked }
 
 // exhausted tells that no more may go into the job.
 func (l *limit) exhausted() bool { return l.effort >= l.end }
 
 // over tells that no more may go into the session.
-func (l *limit) over() bool { return l.effort >= l.forSession }
+func (l *limit) over() bool { return l.total() >= l.forSession }
 
 // choose answers a problem. What is left of the job's effort bounds how much
 // cheaper a plan is made; a first plan is looked for in any case.
@@ -60,6 +80,7 @@ func (l *limit) choose(p *cardreclaim.Problem) (*cardreclaim.Plan, bool) {
 	answer := cardreclaim.ChooseWithin(p, l.end-l.effort)
 	l.spend(answer.Effort)
 	l.cut = answer.Plan == nil && answer.Cut
+	l.anyCut = l.anyCut || l.cut
 	return answer.Plan, answer.Plan != nil
 }
 

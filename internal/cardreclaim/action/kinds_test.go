@@ -15,7 +15,10 @@ import (
 // scattered is a cluster of nodes with eight cards, held by as many training gangs
 // of eight pods over eight nodes, and a gang of inference that waits: so many pods
 // of eight cards, which ask for another share of CPU each kind.
-func scattered(nodes, pods, kinds int) *world {
+func scattered(nodes, pods, kinds int) *world { return scatteredGangs(nodes, 8, pods, kinds) }
+
+// scatteredGangs has gangs of so many pods, each on a node of its own.
+func scatteredGangs(nodes, size, pods, kinds int) *world {
 	w := tides("")
 	plenty := fmt.Sprintf(`{"A":%d}`, 16*nodes)
 	w.add(fmt.Sprintf("queue high %s 90000 inference cpu=1000000; queue low %s 10000 training cpu=1000000", plenty, plenty))
@@ -24,9 +27,12 @@ func scattered(nodes, pods, kinds int) *world {
 	}
 	var text strings.Builder
 	for i := range nodes {
-		fmt.Fprintf(&text, "node n%05d A 8; t%05d low 8:", i, i)
-		for k := range 8 {
-			fmt.Fprintf(&text, " n%05d", (i+k*37)%nodes)
+		fmt.Fprintf(&text, "node n%05d A 8\n", i)
+	}
+	for i := range nodes * 8 / size {
+		fmt.Fprintf(&text, "t%05d low %d:", i, size)
+		for k := range size {
+			fmt.Fprintf(&text, " n%05d", (i*size/8+k*37)%nodes)
 		}
 		fmt.Fprintf(&text, " ran=%dm\n", 10+(i*7919)%1440)
 	}
@@ -45,4 +51,16 @@ func TestKindsOnALargeCluster(t *testing.T) {
 	w.alone = true
 	w.run(t)
 	check.Equal(t, "pods that are promised a node", 32, len(w.In(api.Pipelined)))
+}
+
+// TestASearchThatEndsEarlySaysSo: a job whose search ended for lack of effort is told so, and
+// one for which nobody can make room is not.
+func TestASearchThatEndsEarlySaysSo(t *testing.T) {
+	w := hall(4, "i inf 5: -*5 cards=8", ownPorts())
+	w.begin()
+	w.alone = true
+	w.action.limit = limit{forJob: 100_000, forSession: 10_000_000}
+	w.run(t).expect(t, "", "")
+	events := told(t, fmt.Sprintf("w%d-i", w.ID), eventCut)
+	check.That(t, len(events) == 1 && events[0].Type == "Warning" && strings.Contains(events[0].Message, "5 pod(s) that wait"), "told %+v", events)
 }

@@ -72,6 +72,9 @@ func (w *wave) keptOff(c *claim, node *api.NodeInfo) bool {
 		return false
 	}
 	wants := portsOf(by.Pod)+termsOf(by.Pod) > 0
+	if !wants && !w.keepsOff(node) {
+		return false
+	}
 	for _, other := range node.Tasks {
 		if !wants && termsOf(other.Pod) == 0 {
 			continue
@@ -82,6 +85,21 @@ func (w *wave) keptOff(c *claim, node *api.NodeInfo) bool {
 		}
 	}
 	return false
+}
+
+// keepsOff reports whether any pod of a node has anti-affinity.
+func (w *wave) keepsOff(node *api.NodeInfo) bool {
+	if w.withTerms == nil {
+		w.withTerms = map[string]bool{}
+		for _, other := range w.list {
+			for _, task := range other.Tasks {
+				if termsOf(task.Pod) > 0 {
+					w.withTerms[other.Name] = true
+				}
+			}
+		}
+	}
+	return w.withTerms[node.Name]
 }
 
 // mayGoFor are the pods that may go for a pod that takes cards back.

@@ -77,15 +77,19 @@ func (w *wave) turn(job *api.JobInfo) bool {
 	if w.action.attempts.skips(w, job) {
 		return true
 	}
-	before, waits := w.effort, w.waitsSum(job)
-	w.asked = asked{}
-	w.begin()
-	w.action.attempts.note(w, job, waits, w.serve(job))
+	before, waits := w.total(), w.waitsSum(job)
+	w.looked = looked{}
+	w.begin(len(w.list))
+	placed := w.serve(job)
+	w.action.attempts.note(w, job, waits, placed)
 	if w.exhausted() {
 		w.left = true
 		klog.InfoS("No more may go into a job in one session, it comes after others now", "job", klog.KRef(job.Namespace, job.Name))
 	}
-	w.action.turns.had(job, w.effort-before)
+	if !placed && (w.exhausted() || w.anyCut) {
+		w.tellCut(job)
+	}
+	w.action.turns.had(job, w.total()-before)
 	return true
 }
 

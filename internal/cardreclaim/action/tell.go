@@ -22,6 +22,8 @@ const (
 	eventReclaimed = "CardsReclaimed"
 	// eventReclaims, on the PodGroup that takes: whose cards it gets.
 	eventReclaims = "ReclaimsCards"
+	// eventCut, on a PodGroup that waits: not all ways were tried to make room for it.
+	eventCut = "ReclaimSearchEnded"
 )
 
 // mostNamed is how many jobs an event names.
@@ -48,6 +50,15 @@ func (w *wave) tell(job *api.JobInfo, parted []*parting, plan *cardreclaim.Plan)
 	w.tide.Tell(capacitycard.GroupOf(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
 		"takes cards back for %d pod(s): %d pod(s) of %s leave, %d card-seconds of work are lost; they start as soon as those are gone",
 		plan.Placed(), pods, strings.Join(names, ", "), plan.Loss.Total()))
+}
+
+// tellCut says to a job that waits that a search for it ended before all ways to make room
+// were tried.
+func (w *wave) tellCut(job *api.JobInfo) {
+	w.tide.Tell(capacitycard.GroupOf(job), corev1.EventTypeWarning, eventCut, fmt.Sprintf(
+		"found nobody to take cards back from for the %d pod(s) that wait, and ended before all ways were tried: "+
+			"the search is too large for one session. It is made again; fewer kinds of pods, or a smaller gang, make it smaller",
+		len(job.TaskStatusIndex[api.Pending])))
 }
 
 func (w *wave) tellGiver(job *api.JobInfo, p *parting, loss int64) {

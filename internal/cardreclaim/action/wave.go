@@ -35,16 +35,18 @@ type wave struct {
 	// together are kinds of pods that cannot be placed together, whoever goes, until
 	// somebody goes.
 	together map[string]bool
-	// asked is what the search for the job that is served looked at.
-	asked asked
+	// looked is what the search for the job that is served looked at.
+	looked looked
 	// ripens is when the first job will have run long enough to be taken, by who takes.
 	ripens map[giverKey]time.Time
 	// left tells that somebody did not get all the effort that it needs.
 	left bool
 	limit
 	// mayGo are the pods that givers could give, by who takes.
-	mayGo   map[giverKey]map[api.TaskID]bool
-	budgets budgets
+	mayGo map[giverKey]map[api.TaskID]bool
+	// withTerms are the nodes with pods that have anti-affinity, nil before that is asked.
+	withTerms map[string]bool
+	budgets   budgets
 	// onTheirWay are the pods that were on their way out when the session began.
 	onTheirWay map[api.TaskID]*api.TaskInfo
 }
