@@ -5,7 +5,10 @@ import (
 	"math"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
 )
 
 // leastBroken is what one-card pods cost, by dynamic programming over the gangs:
@@ -42,4 +45,55 @@ func TestOfGangsThoseThatLoseLeastGo(t *testing.T) {
 			})
 		}
 	}
+}
+
+// manyPods is one job of more pods than refining looks at together, on one node; they give
+// and lose differently. It can spare as many as are needed, whichever they are: where it
+// can just spare enough of those that give most, the search promises no bound.
+func manyPods(t *rapid.T) *Problem {
+	job := Job{}
+	for range rapid.IntRange(mostNear+1, 80).Draw(t, "pods") {
+		job.Pods = append(job.Pods, Pod{Gives: Amounts{float64(rapid.IntRange(1, 4).Draw(t, "gives"))}, Loss: rapid.Int64Range(1, 100).Draw(t, "loss")})
+	}
+	cards := rapid.IntRange(1, 3).Draw(t, "cards")
+	waiting := rapid.IntRange(1, len(job.Pods)/cards).Draw(t, "waiting")
+	job.Spare = rapid.IntRange(waiting*cards, len(job.Pods)).Draw(t, "spare")
+	return full(1, waiting, float64(cards), job)
+}
+
+// leastSpared is what the claim costs, by dynamic programming over the pods and how many of
+// them are taken; false when the job cannot spare enough.
+func leastSpared(p *Problem) (int64, bool) {
+	job, need := &p.Jobs[0], p.Claims[0].Count*int(p.Claims[0].Cards)
+	least := make([][]int64, job.Spare+1)
+	for taken := range least {
+		least[taken] = make([]int64, need+1)
+		for given := range need {
+			least[taken][given+1] = math.MaxInt64 / 2
+		}
+	}
+	for _, pod := range job.Pods {
+		for taken := job.Spare; taken > 0; taken-- {
+			for given := need; given > 0; given-- {
+				least[taken][given] = min(least[taken][given], least[taken-1][max(0, given-int(pod.Gives[0]))]+pod.Loss)
+			}
+		}
+	}
+	return least[job.Spare][need], least[job.Spare][need] < math.MaxInt64/2
+}
+
+func TestOfManyPodsOfAJobThoseThatLoseLeastGo(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		p := manyPods(t)
+		least, possible := leastSpared(p)
+		answer := ChooseWithin(p, mostEffort)
+		check.Must(t, answer.Plan == nil || possible, "found %+v, there is none", answer.Plan)
+		check.Must(t, answer.Plan != nil || !possible || answer.Cut, "no plan, and one loses %d", least)
+		if answer.Plan == nil {
+			return
+		}
+		why := broken(p, answer.Plan)
+		check.Must(t, why == "", "%v", why)
+		check.Must(t, float64(answer.Plan.Loss.Spared) <= 1.1*float64(least), "loses %d, the least is %d", answer.Plan.Loss.Spared, least)
+	})
 }

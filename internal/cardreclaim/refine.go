@@ -62,7 +62,10 @@ func (s *state) near(u int, promising []option) []int {
 		seen[job] = true
 		jobs = append(jobs, job)
 	}
-	add(s.units[u].job, mostNear)
+	if add(s.units[u].job, mostNear); len(units) == 0 {
+		units = s.nearInJob(u, promising)
+		seen[s.units[u].job] = true
+	}
 	for i := 0; i < len(jobs) && len(units) < mostNear; i++ {
 		sites := s.jobs[jobs[i]].sites
 		for site := sites.from; site < sites.end; site++ {
@@ -90,6 +93,27 @@ func (s *state) near(u int, promising []option) []int {
 				add(s.units[v].job, mostPromising)
 			}
 		})
+	}
+	return units
+}
+
+// nearInJob lists units around one of a job that has too many for all of them: those that
+// were taken, the dearest first, and as many others, those that promise most first.
+func (s *state) nearInJob(u int, promising []option) []int {
+	units, span := []int{u}, s.jobs[s.units[u].job].units
+	s.look(span.end - span.from + len(promising))
+	var taken []int
+	for v := span.from; v < span.end; v++ {
+		if v != u && s.in[v] && s.isOpen(v) {
+			taken = append(taken, v)
+		}
+	}
+	taken = s.dearest(taken)
+	units = append(units, taken[:min(len(taken), mostNear/2)]...)
+	for i := range promising {
+		if v := promising[i].unit; len(units) < mostNear && s.units[v].job == s.units[u].job && !s.in[v] {
+			units = append(units, v)
+		}
 	}
 	return units
 }
