@@ -29,7 +29,7 @@ func TestADeniedQueueGetsNothing(t *testing.T) {
 		"a queue with quota":       {`queue root - cpu=; queue q {"A":1}; j q 1: -`, "a:1", ""},
 		"an empty quota is enough": {`queue q {}; j q 1: - cards=0`, "a:1", ""},
 	}) {
-		s := newScene(t, "node a A; node b B; "+tc.text).with(deny).run()
+		s := newScene(t, "node a A; "+tc.text).with(deny).run()
 		check.Equal(t, "placed", tc.want, s.on("j"))
 		check.That(t, tells(s.why("j"), tc.why), "reasons %q, want %q", s.why("j"), tc.why)
 	}

@@ -171,6 +171,7 @@ func (p *plugin) allocated(event *framework.Event) {
 	queue := string(job.Queue)
 	if status := event.Task.Status; status != api.Allocated && status != api.Pipelined {
 		queue = p.payer(facts, job, p.exists(queue), event.Task.NodeName) // an eviction that is taken back
+		defer p.preemption.takeBack(event.Task)
 	}
 	p.charge(string(event.Task.UID), facts, queue, event.Task.NodeName)
 }
@@ -201,6 +202,9 @@ func (p *plugin) deallocated(event *framework.Event) {
 	facts.nowhere = event.Task.Status == api.Pending
 	if facts.nowhere {
 		p.memory.second.takeBack(event.Task.Pod.UID, event.Task.NodeName)
+	}
+	if event.Task.Status == api.Releasing {
+		p.preemption.noteEviction(event.Task)
 	}
 	if !p.evicted(event, facts) {
 		p.memory.refund(string(event.Task.UID), facts)

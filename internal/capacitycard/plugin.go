@@ -60,6 +60,8 @@ type plugin struct {
 	// those; nil when none does.
 	choosing   bool
 	namespaces corev1listers.NamespaceLister
+	// preemption is what the action preempt evicts, nil while it does not run.
+	preemption *preemption
 	// attempt is what preempt tries now, nil when nothing.
 	attempt atomic.Pointer[attempt]
 	// reclaims is the pod that was last found to be allowed to take cards from

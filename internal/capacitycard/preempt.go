@@ -51,9 +51,14 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	if ask.Count > 0 && p.account.Crowded(string(job.Queue), name) {
 		return nil, util.Permit
 	}
-	apart, victims, useful := p.victims(preemptor, node, name, p.candidates(preemptor, preemptees))
+	candidates, breaks := p.candidates(preemptor, preemptees)
+	apart, victims, useful := p.victims(preemptor, node, name, candidates)
 	try.apart, try.refused = apart, !useful || len(victims) > 0 && p.fitsBesideItsJob(preemptor, job, try.node)
 	if try.refused || ask.Count > 0 && p.endsTooMuch(job.Queue, name, victims) {
+		return nil, util.Permit
+	}
+	breaksGang := slices.ContainsFunc(victims, func(victim *api.TaskInfo) bool { return breaks[victim.UID] })
+	if try.refused = breaksGang && p.sparesElsewhere(preemptor, preemptees); try.refused {
 		return nil, util.Permit
 	}
 	return victims, util.Permit
@@ -74,8 +79,8 @@ func (p *plugin) victims(by *api.TaskInfo, node *api.NodeInfo, name card.Name, c
 }
 
 // candidates are the pods that may make room for another one, in the order in which
-// they go.
-func (p *plugin) candidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) []*api.TaskInfo {
+// they go, and those of them that break a gang.
+func (p *plugin) candidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
 	var candidates []*api.TaskInfo
 	for _, preemptee := range preemptees {
 		if p.outranks(preemptor, preemptee) && p.evictable(preemptee) && !saysItGoes(preemptee) {
@@ -83,7 +88,7 @@ func (p *plugin) candidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo)
 		}
 	}
 	slices.SortStableFunc(candidates, p.byPriority)
-	return candidates
+	return p.keepGangs(preemptor, candidates)
 }
 
 // lacks is what a node and the queue of a pod have too little of for it.
@@ -118,25 +123,31 @@ func (p *plugin) keptApart(by *api.TaskInfo, node *api.NodeInfo, candidates []*a
 }
 
 // fitsBesideItsJob tells that a pod needs nobody evicted on one node, since it fits
-// another one that pods of its job were promised in this session. Where Volcano looks at
-// a sample of the nodes that one may not be among them.
+// another one that pods of its job were promised in this session, or that a gang leaves.
+// Where Volcano looks at a sample of the nodes that one may not be among them.
 func (p *plugin) fitsBesideItsJob(task *api.TaskInfo, job *api.JobInfo, except string) bool {
 	if nodes := int32(len(p.ssn.NodeList)); schedulerutil.CalculateNumOfFeasibleNodesToFind(nodes) < nodes {
 		return false
 	}
+	fits := func(name string) bool {
+		node, known := p.ssn.Nodes[name]
+		if !known || name == except {
+			return false
+		}
+		if _, allowed := p.cardFor(p.askOf(task), name); !allowed || !p.lacks(task, node).none() {
+			return false
+		}
+		_, _, fits := p.keptApart(task, node, nil)
+		return fits
+	}
 	for _, other := range job.TaskStatusIndex[api.Pipelined] {
-		node, known := p.ssn.Nodes[other.NodeName]
-		if !known || node.Name == except {
-			continue
-		}
-		if _, allowed := p.cardFor(p.askOf(task), node.Name); !allowed || !p.lacks(task, node).none() {
-			continue
-		}
-		if _, _, fits := p.keptApart(task, node, nil); fits {
+		if fits(other.NodeName) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(p.preemption.leftNodes(), func(name string) bool {
+		return fits(name) && p.ssn.PredicateForPreemptAction(task, p.ssn.Nodes[name]) == nil
+	})
 }
 
 // byPriority puts the lowest priority first, of the job and then of the pod, and

@@ -21,6 +21,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/vcjob"
 )
 
 const gpu = session.GPU
@@ -33,6 +34,15 @@ type scene struct {
 	m    *memory
 	p    *plugin
 	args framework.Arguments
+	// habits are those of Volcano jobs by name; of others it is not known.
+	habits map[string]vcjob.Habit
+	// preempted are the pods that the last preempt evicts, job by job.
+	preempted [][]*api.TaskInfo
+}
+
+func (s *scene) habitOf(_, name string) (vcjob.Habit, bool) {
+	habit, known := s.habits[name]
+	return habit, known
 }
 
 // newScene returns a scene of texts as package session reads them.
@@ -76,7 +86,12 @@ func (s *scene) evict(action framework.Action, configurations ...conf.Configurat
 	for i, pod := range s.Pods {
 		pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC))
 	}
-	s.open(configurations...).Run(allocate.New(), action)
+	s.open(configurations...).Run(allocate.New())
+	if rules, ok := s.m.tideOf(s.Ssn); ok && action.Name() == "preempt" {
+		s.preempted = rules.Preempt(s.habitOf, func() { s.Run(action) })
+		return s
+	}
+	s.Run(action)
 	return s
 }
 

@@ -32,6 +32,7 @@ func (p *plugin) beginSearch(task *api.TaskInfo) error {
 	if len(p.askOf(task).Request.Names()) > 1 {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
+	p.preemption.completeGangs()
 	p.attempt.Store(nil)
 	p.reclaimer.Store(nil)
 	if p.reclaims == task.UID {

@@ -1,0 +1,327 @@
+package capacitycard
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	schedulerutil "volcano.sh/volcano/pkg/scheduler/util"
+
+	"cardquota.dev/operator/internal/vcjob"
+)
+
+// preemption is what Volcano's action preempt evicts in one session. Volcano evicts pod
+// by pod, and would leave a gang running below its minimum. Here the other pods of such
+// a gang are evicted too, in the session: what they free serves the pods that come next.
+type preemption struct {
+	p *plugin
+	// habitOf says how a Volcano job takes it when it loses pods, false when that is
+	// not known.
+	habitOf func(namespace, name string) (vcjob.Habit, bool)
+	// evicted are the pods of each job that Volcano evicts.
+	evicted map[api.JobID]map[api.TaskID]*api.TaskInfo
+	// rest are the other pods of the jobs that go as a whole.
+	rest map[api.JobID]*restOfGang
+	// spared is the last answer of sparesElsewhere.
+	spared struct {
+		sync.Mutex
+		pod       api.TaskID
+		evictions int
+		answer    bool
+	}
+	// evictions counts what was evicted and taken back.
+	evictions int
+	// follows is set while the rest of a gang is evicted, or comes back.
+	follows bool
+}
+
+// restOfGang are the pods of a gang that go because others of it go.
+type restOfGang struct {
+	// statement is never committed: the pods are told to go with the others of the gang.
+	statement *framework.Statement
+	tasks     []*api.TaskInfo
+	// bound are those that had not started to run.
+	bound []*api.TaskInfo
+}
+
+// Preempt runs Volcano's action preempt and returns the pods that are evicted by it, job
+// by job. No job is left running below its minimum: a gang goes as a whole, or not at
+// all. The caller tells the pods to go.
+func (t *Tide) Preempt(habitOf func(namespace, name string) (vcjob.Habit, bool), execute func()) [][]*api.TaskInfo {
+	g := &preemption{p: t.p, habitOf: habitOf, evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, rest: map[api.JobID]*restOfGang{}}
+	t.p.preemption = g
+	defer func() { t.p.preemption = nil }()
+	execute()
+	g.completeGangs()
+	var jobs [][]*api.TaskInfo
+	for id, evicted := range g.evicted {
+		tasks := make([]*api.TaskInfo, 0, len(evicted))
+		for _, task := range evicted {
+			tasks = append(tasks, task)
+		}
+		if rest := g.rest[id]; rest != nil {
+			tasks = append(tasks, rest.tasks...)
+		}
+		if len(tasks) > 0 {
+			slices.SortFunc(tasks, func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
+			jobs = append(jobs, tasks)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b []*api.TaskInfo) int { return cmp.Compare(a[0].Job, b[0].Job) })
+	return jobs
+}
+
+// noteEviction notes a pod that Volcano evicts.
+func (g *preemption) noteEviction(task *api.TaskInfo) {
+	if g == nil || g.follows {
+		return
+	}
+	g.evictions++
+	if g.evicted[task.Job] == nil {
+		g.evicted[task.Job] = map[api.TaskID]*api.TaskInfo{}
+	}
+	g.evicted[task.Job][task.UID] = task
+}
+
+// takeBack notes that the eviction of a pod is undone. With the last of its job the rest
+// of the gang comes back.
+func (g *preemption) takeBack(task *api.TaskInfo) {
+	if g == nil || g.follows {
+		return
+	}
+	g.evictions++
+	evicted := g.evicted[task.Job]
+	delete(evicted, task.UID)
+	rest := g.rest[task.Job]
+	if len(evicted) > 0 || rest == nil {
+		return
+	}
+	delete(g.rest, task.Job)
+	g.follows = true
+	defer func() { g.follows = false }()
+	rest.statement.Discard()
+	for _, bound := range rest.bound { // Volcano makes every pod a running one
+		if err := g.p.ssn.Jobs[bound.Job].UpdateTaskStatus(bound, api.Bound); err != nil {
+			klog.ErrorS(err, "An eviction could not be undone", "pod", klog.KObj(bound.Pod))
+		} else if node := g.p.ssn.Nodes[bound.NodeName]; node != nil {
+			_ = node.UpdateTask(bound)
+		}
+	}
+}
+
+// completeGangs evicts, in the session, the rest of each job that would be left running
+// below its minimum.
+func (g *preemption) completeGangs() {
+	if g == nil {
+		return
+	}
+	g.follows = true
+	defer func() { g.follows = false }()
+	for id, evicted := range g.evicted {
+		job := g.p.ssn.Jobs[id]
+		if len(evicted) == 0 || g.rest[id] != nil || job == nil || !g.isBroken(job) {
+			continue
+		}
+		rest := &restOfGang{statement: framework.NewStatement(g.p.ssn)}
+		for _, task := range onNodes(job) {
+			status := task.Status
+			if err := rest.statement.Evict(task, "preempt"); err != nil {
+				klog.ErrorS(err, "The rest of a gang could not be evicted", "pod", klog.KObj(task.Pod))
+				continue
+			}
+			rest.tasks = append(rest.tasks, task)
+			if status == api.Bound {
+				rest.bound = append(rest.bound, task)
+			}
+		}
+		g.rest[id] = rest
+	}
+}
+
+// leftNodes are the nodes that gangs leave which go as a whole.
+func (g *preemption) leftNodes() []string {
+	if g == nil {
+		return nil
+	}
+	var names []string
+	for _, rest := range g.rest {
+		for _, task := range rest.tasks {
+			names = append(names, task.NodeName)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// isBroken reports whether a job of which pods were evicted does not go on with those
+// that are left.
+func (g *preemption) isBroken(job *api.JobInfo) bool {
+	return job.ReadyTaskNum() < job.MinAvailable || !job.CheckTaskReady() || g.isInelastic(job)
+}
+
+// isInelastic reports whether a job loses all of its pods when it loses one.
+func (g *preemption) isInelastic(job *api.JobInfo) bool {
+	habit, known := g.habit(job)
+	return !known || habit.Inelastic || job.ContainsSubJobPolicy()
+}
+
+// habit returns how a job takes it when it loses pods, false when that is not known.
+func (g *preemption) habit(job *api.JobInfo) (vcjob.Habit, bool) {
+	for _, task := range job.Tasks {
+		if name := vcjob.OwnerOf(task.Pod); name != "" {
+			if g.habitOf == nil {
+				return vcjob.Habit{}, false
+			}
+			return g.habitOf(job.Namespace, name)
+		}
+		break
+	}
+	return vcjob.Habit{}, true
+}
+
+// mayGoWhole reports whether a job can be evicted as a whole: each pod that holds
+// something is on its node, and nothing protects it.
+func (g *preemption) mayGoWhole(job *api.JobInfo) bool {
+	if _, known := g.habit(job); !known {
+		return false
+	}
+	placed := 0
+	for status, tasks := range job.TaskStatusIndex {
+		if !api.AllocatedStatus(status) {
+			continue
+		}
+		for _, task := range tasks {
+			if placed++; !api.PreemptableStatus(status) || !task.Preemptable || !g.p.evictable(task) || saysItGoes(task) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// onNodes lists the pods of a job that are on their nodes, in the order of their UIDs.
+func onNodes(job *api.JobInfo) []*api.TaskInfo {
+	var tasks []*api.TaskInfo
+	for _, status := range []api.TaskStatus{api.Running, api.Bound} {
+		for _, task := range job.TaskStatusIndex[status] {
+			tasks = append(tasks, task)
+		}
+	}
+	slices.SortFunc(tasks, func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
+	return tasks
+}
+
+// spares is how many pods a job can lose and go on: of all, and of each task role.
+type spares struct {
+	all   int32
+	roles map[string]int32
+}
+
+// sparesOf returns what a job can lose.
+func (g *preemption) sparesOf(job *api.JobInfo) *spares {
+	if g.isInelastic(job) {
+		return &spares{}
+	}
+	s := &spares{all: job.ReadyTaskNum() - job.MinAvailable}
+	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
+		return s
+	}
+	s.roles = map[string]int32{}
+	for role, least := range job.TaskMinAvailable {
+		s.roles[role] = -least
+	}
+	for status, tasks := range job.TaskStatusIndex {
+		if api.AllocatedStatus(status) || status == api.Succeeded {
+			for _, task := range tasks {
+				s.roles[task.TaskRole]++
+			}
+		}
+	}
+	return s
+}
+
+// take reports whether the job can lose a pod besides those that were taken before.
+func (s *spares) take(task *api.TaskInfo) bool {
+	if s.all <= 0 || s.roles != nil && s.roles[task.TaskRole] <= 0 {
+		return false
+	}
+	s.all--
+	if s.roles != nil {
+		s.roles[task.TaskRole]--
+	}
+	return true
+}
+
+// keepGangs leaves out of candidates, which are in the order in which they go, the pods
+// that would leave a gang below its minimum and cannot take it along. It returns those that
+// break a gang, or the rest of one: within a priority they come last.
+func (p *plugin) keepGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
+	g, left, whole := p.preemption, map[api.JobID]*spares{}, map[api.JobID]bool{}
+	if g == nil {
+		g = &preemption{p: p} // Volcano's own action, which nobody completes
+	}
+	breaks = map[api.TaskID]bool{}
+	for _, candidate := range candidates {
+		job := p.ssn.Jobs[candidate.Job]
+		if left[job.UID] == nil {
+			left[job.UID] = g.sparesOf(job)
+			whole[job.UID] = job.UID != preemptor.Job && g.mayGoWhole(job) && (p.preemption != nil || len(onNodes(job)) == 1)
+		}
+		if left[job.UID].take(candidate) {
+			kept = append(kept, candidate)
+		} else if whole[job.UID] {
+			kept = append(kept, candidate)
+			breaks[candidate.UID] = true
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b *api.TaskInfo) int {
+		x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
+		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority), compareBool(breaks[a.UID], breaks[b.UID]))
+	})
+	return kept, breaks
+}
+
+// sparesElsewhere reports whether some node has room for a pod with no gang broken, so
+// that none need go on another one. preemptees are the pods of one node that Volcano
+// offers: all of the pod's own job, or all of others. Where Volcano looks at a sample of the
+// nodes that one may not be among them, and the answer is no.
+func (p *plugin) sparesElsewhere(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) bool {
+	nodes := int32(len(p.ssn.NodeList))
+	if p.preemption == nil || schedulerutil.CalculateNumOfFeasibleNodesToFind(nodes) < nodes {
+		return false
+	}
+	last := &p.preemption.spared
+	last.Lock()
+	defer last.Unlock()
+	if last.pod != preemptor.UID || last.evictions != p.preemption.evictions {
+		inside := preemptees[0].Job == preemptor.Job
+		last.pod, last.evictions = preemptor.UID, p.preemption.evictions
+		last.answer = slices.ContainsFunc(p.ssn.NodeList, func(node *api.NodeInfo) bool { return p.spares(preemptor, node, inside) })
+	}
+	return last.answer
+}
+
+// spares reports whether a node has room for a pod without those that jobs can spare: pods
+// of its own job, or of others of its queue.
+func (p *plugin) spares(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool) bool {
+	ask, queue := p.askOf(preemptor), p.ssn.Jobs[preemptor.Job].Queue
+	name, allowed := p.cardFor(ask, node.Name)
+	if !allowed || ask.Count > 0 && p.account.Crowded(string(queue), name) {
+		return false
+	}
+	var offered []*api.TaskInfo
+	for _, task := range node.Tasks {
+		job := p.ssn.Jobs[task.Job]
+		if job != nil && job.Queue == queue && (task.Job == preemptor.Job) == inside && api.PreemptableStatus(task.Status) && task.Preemptable &&
+			(task.BestEffort || !preemptor.BestEffort) {
+			offered = append(offered, task)
+		}
+	}
+	candidates, breaks := p.candidates(preemptor, offered)
+	candidates = slices.DeleteFunc(candidates, func(candidate *api.TaskInfo) bool { return breaks[candidate.UID] })
+	_, victims, useful := p.victims(preemptor, node, name, candidates)
+	return useful && (ask.Count == 0 || !p.endsTooMuch(queue, name, victims)) && p.ssn.PredicateForPreemptAction(preemptor, node) == nil
+}

@@ -1,0 +1,104 @@
+package capacitycard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/vcjob"
+)
+
+// gangs are two nodes of eight cards each, all in use by one queue.
+const gangs = `node a A; node b A; queue q {"A":19} cpu=1000;`
+
+// TestPreemptTakesGangsWhole: no job is left running below its minimum, and those that can
+// spare pods give them first. Volcano is told to evict some of the pods; which ones the
+// session evicts is what counts.
+func TestPreemptTakesGangsWhole(t *testing.T) {
+	const high = "; high q 1: - class=high"
+	urgent := of("j-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "10" })
+	for t, tc := range check.Cases(t, map[string]struct {
+		jobs, goes string
+		promised   int
+		change     func(*corev1.Pod)
+		equal      bool // gangs x and y are alike
+	}{
+		"a gang on two nodes":                       {jobs: "low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high" + high, goes: "low:4", promised: 1},
+		"a gang that is larger than its minimum":    {jobs: "low q 3: a*2 b*2 class=low; other q 1: a*6 b*6 class=high" + high, goes: "low:1", promised: 1},
+		"spare pods and one more":                   {jobs: "low q 3: a*4 class=low; other q 1: a*4 b*8 class=high" + high + " cards=2", goes: "low:4", promised: 1},
+		"a gang of which one pod is protected":      {jobs: "low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high" + high, change: of("low-3", annotate("volcano.sh/preemptable", "false"))},
+		"a pod that another one's gang can spare":   {jobs: "low q 8: a*8 class=low; wide q 1: b*8 class=low" + high, goes: "wide:1", promised: 1},
+		"spare pods of a higher priority stay":      {jobs: "low q 8: a*8 class=low; wide q 1: b*8 class=high" + high, goes: "low:8", promised: 1},
+		"a gang of two takes one gang":              {jobs: "x q 8: a*4 b*4 class=low; y q 8: a*4 b*4 class=low; high q 2: -*2 class=high cards=4", goes: "x:8", promised: 2, equal: true},
+		"a gang of two for which one pod is enough": {jobs: "x q 1: a cards=8 class=low; y q 2: b*2 cards=4 class=low; high q 2: -*2 class=high cards=4", goes: "x:1", promised: 2},
+		"a pod that has room where a gang leaves": {jobs: "node c A 3; wide q 1: c*3 class=low; x q 8: a*4 b*4 class=low; other q 1: a*4 b*4 class=high; high q 2: -*2 class=high cards=4",
+			change: of("high-1", requests(gpu, "2")), goes: "x:8", promised: 2},
+		"a gang that does not get all":              {jobs: "low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; high q 5: -*5 class=high"},
+		"tasks have minimums of their own":          {jobs: "low q 2: a*4 class=low tasks=ps*1/1,worker*3/1; other q 1: a*4 b*8 class=high" + high + " cards=2", goes: "low:2", promised: 1},
+		"the minimum of a task":                     {jobs: "low q 2: a*2 class=low tasks=ps*1/1,worker*1/1; other q 1: a*6 b*8 class=high" + high, goes: "low:2", promised: 1},
+		"a vcjob that goes on with fewer pods":      {jobs: "low q 1: a*2 class=low vcjob; other q 1: a*6 b*8 class=high" + high, goes: "low:1", promised: 1},
+		"a vcjob that does not":                     {jobs: "rigid q 1: a*2 class=low vcjob; other q 1: a*6 b*8 class=high" + high, goes: "rigid:2", promised: 1},
+		"a vcjob of which nothing is known":         {jobs: "unknown q 1: a*2 class=low vcjob; other q 1: a*6 b*8 class=high" + high},
+		"inside a job that can spare a pod":         {jobs: "j q 2: a*3 - priority=1; other q 1: a*5 b*8 class=high", change: urgent, goes: "j:1", promised: 1},
+		"inside a job at its minimum":               {jobs: "j q 3: a*3 - priority=1; other q 1: a*5 b*8 class=high", change: urgent},
+		"inside a job of which a pod is not urgent": {jobs: "j q 2: a*3 - priority=1; other q 1: a*5 b*8 class=high"},
+	}) {
+		s := newScene(t, gangs+tc.jobs, func(p *corev1.Pod) {
+			if tc.change != nil {
+				tc.change(p)
+			}
+		})
+		s.habits = map[string]vcjob.Habit{"low": {}, "rigid": {Inelastic: true}}
+		s.evict(preempt.New())
+		gone := tally(slices.Concat(s.preempted...))
+		if tc.equal {
+			gone = strings.Replace(gone, "y:", "x:", 1)
+		}
+		check.Equal(t, "go", tc.goes, gone)
+		check.Equal(t, "evicted in the session", tally(slices.Concat(s.preempted...)), tally(s.In(api.Releasing)))
+		check.Equal(t, "promised a node", tc.promised, len(s.In(api.Pipelined)))
+		for _, job := range s.Ssn.Jobs {
+			running := len(job.TaskStatusIndex[api.Running])
+			check.That(t, running == 0 || int32(running) >= job.MinAvailable && job.CheckTaskReady(), "of %s %d pods are left running, its minimum is %d", job.Name, running, job.MinAvailable)
+		}
+	}
+}
+
+// TestAGangComesBackAsAWhole: when the pods for which it went cannot all be placed.
+func TestAGangComesBackAsAWhole(t *testing.T) {
+	s := newScene(t, gangs+"low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; high q 5: -*5 class=high").evict(preempt.New())
+	check.Equal(t, "pods that run", 4, len(s.Job("low").TaskStatusIndex[api.Running]))
+	check.Equal(t, "cards in use", 16, s.used("q", "A"))
+	for _, node := range s.Ssn.Nodes {
+		check.Equal(t, "cards on "+node.Name+" that are being released", 0, node.Releasing.Get(gpu))
+	}
+}
+
+// TestPreemptWithoutItsRulesBreaksNoGang: Volcano's own action takes what jobs can spare.
+func TestPreemptWithoutItsRulesBreaksNoGang(t *testing.T) {
+	for jobs, goes := range map[string]string{
+		"low q 2: a*2 class=low; other q 1: a*6 b*8 class=high":       "",
+		"low q 1: a*2 class=low; other q 1: a*6 b*8 class=high":       "low:1",
+		"low q 1: a*2 class=low vcjob; other q 1: a*6 b*8 class=high": "",
+	} {
+		s := newScene(t, gangs+jobs+"; high q 1: - class=high").open()
+		s.Run(preempt.New())
+		check.Equal(t, fmt.Sprintf("of %q go", jobs), goes, tally(s.In(api.Releasing)))
+	}
+}
+
+// TestTopologyAwarePreemptionTakesGangsWhole as well.
+func TestTopologyAwarePreemptionTakesGangsWhole(t *testing.T) {
+	s := newScene(t, gangs+"low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; high q 1: - class=high")
+	s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: true}})
+	check.Equal(t, "go", "low:4", tally(slices.Concat(s.preempted...)))
+	check.Equal(t, "evicted in the session", session.Names(slices.Concat(s.preempted...)), session.Names(s.In(api.Releasing)))
+}
