@@ -136,9 +136,10 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:Pattern=`^(100(\.0{1,3})?|[1-9][0-9]?(\.[0-9]{1,3})?)$`
 	OverCommitFactor string `json:"overCommitFactor,omitempty"`
-	// nodeOrderWeight multiplies the score by which nodes are preferred in the
-	// order of a pod's cards, beside the scores of other plugins: above 0, at most
-	// 1000, with at most three decimals. Unset means 1.
+	// nodeOrderWeight multiplies the score that keeps gangs together and fills nodes
+	// that are in use, beside the scores of Volcano's plugins: 1 weighs as much as
+	// one of theirs at a weight of 25. The order of a pod's cards does not depend on
+	// it. Above 0, at most 1000, with at most three decimals. Unset means 1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:Pattern=`^(1000(\.0{1,3})?|[0-9]{1,3}(\.[0-9]{1,3})?)$`

@@ -23,8 +23,8 @@ type arguments struct {
 	overCommitFactor float64
 	// unmanagedQueues says what a queue without card.quota may use.
 	unmanagedQueues decision.Unmanaged
-	// nodeOrderWeight multiplies the score that prefers nodes by the order of a
-	// pod's cards and by how full they are, beside the scores of other plugins.
+	// nodeOrderWeight multiplies the score of packing, beside the scores of other
+	// plugins: 1 is packingScore.
 	nodeOrderWeight float64
 	// serviceTypes says which service type may take cards back from which.
 	serviceTypes servicetype.Matrix

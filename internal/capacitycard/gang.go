@@ -325,3 +325,15 @@ func (p *plugin) spares(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool
 	_, victims, useful := p.victims(preemptor, node, name, candidates)
 	return useful && (ask.Count == 0 || !p.endsTooMuch(queue, name, victims)) && p.ssn.PredicateForPreemptAction(preemptor, node) == nil
 }
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}

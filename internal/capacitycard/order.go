@@ -1,156 +1,138 @@
 package capacitycard
 
 import (
-	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	v1helper "k8s.io/component-helpers/scheduling/corev1"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	tasktopology "volcano.sh/volcano/pkg/scheduler/plugins/task-topology"
 
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/packing"
 )
 
-// maxNodeScore is the highest score that Kubernetes' and Volcano's plugins give
-// a node before their weight.
-const maxNodeScore = 100
+// packingScore is what packing counts at most in the score of a node, at a nodeOrderWeight of
+// 1: as much as a score of Volcano's or Kubernetes' plugins at a weight of 25, since these are
+// at most 100 before their weight. A step of it is 500. That is more than the 400 of all scores
+// together that Volcano gives to nodes in one zone unless told otherwise: leastrequested,
+// balancedresource, imagelocality and binpack.
+const packingScore = 2500
 
-// place is how good a node is for a pod, the better the smaller: the order in
-// which the pod names its cards, then nodes that are not to be avoided, then
-// nodes on which such cards are in use, then the one with the fewest of them
-// left, so that whole nodes stay free for those who need whole nodes.
-type place struct {
-	alternative int
-	avoided     int
-	unused      bool
-	free        float64
-}
+// besidePreferences is what of that counts for a pod with preferences of its own: a step weighs
+// as much as another score at a weight of 1.
+const besidePreferences = 0.2
 
-func (a place) compare(b place) int {
-	return cmp.Or(cmp.Compare(a.alternative, b.alternative), cmp.Compare(a.avoided, b.avoided), compareBool(a.unused, b.unused), cmp.Compare(a.free, b.free))
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
-}
-
-// placeOn judges a node on which the pod may run.
-func placeOn(ask *decision.Ask, name card.Name, task *api.TaskInfo, node *api.NodeInfo) place {
-	return place{
-		alternative: max(0, slices.Index(ask.Request.Names(), name)),
-		avoided:     avoided(task, node),
-		unused:      node.Used.Get(ask.Resource) <= 0,
-		free:        node.Idle.Get(ask.Resource),
-	}
-}
-
-// avoided counts the taints PreferNoSchedule of a node that the pod does not
-// tolerate: somebody wants it to be left empty.
-func avoided(task *api.TaskInfo, node *api.NodeInfo) int {
-	if node.Node == nil {
-		return 0
-	}
-	count := 0
-	for i := range node.Node.Spec.Taints {
-		taint := &node.Node.Spec.Taints[i]
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule && !v1helper.TolerationsTolerateTaint(task.Pod.Spec.Tolerations, taint) {
-			count++
-		}
-	}
-	return count
-}
-
-// nodeOrder scores a node by its place: the better half of the range belongs to
-// the first alternative alone, and so on. It is what Volcano's preempt goes by,
-// and what pods with wishes of their own are placed by.
+// nodeOrder scores a node: how well it packs the pod's cards, and a full score more for each
+// alternative that the pod names after the card of the node. The latter is for the action
+// preempt, which asks for no best node.
 func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
-	ask := p.askOf(task)
-	name, allowed := p.cardFor(ask, node.Name)
-	if !allowed || ask.Count == 0 {
+	s := p.searchFor(task)
+	if s.ask.Count == 0 || s.ask.Refusal != nil {
 		return 0, nil
 	}
-	alternatives := float64(max(1, len(ask.Request.Names())))
-	at := placeOn(ask, name, task, node)
-	fill := 0.0
-	if total := node.Allocatable.Get(ask.Resource); total > 0 {
-		fill = min(max(1-at.free/total, 0), 0.99)
+	alternatives := s.ask.Request.Names()
+	if len(alternatives) == 1 { // only nodes with this card are scored
+		return s.weight * packing.Score(s.nodeFor(node, alternatives[0])), nil
 	}
-	return p.args.nodeOrderWeight * maxNodeScore * (alternatives - float64(at.alternative) - 1 + fill) / alternatives, nil
+	name, allowed := p.cardFor(s.ask, node.Name)
+	if !allowed {
+		return 0, nil
+	}
+	score := s.weight * packing.Score(s.nodeFor(node, name))
+	if len(alternatives) > 1 {
+		score += packingScore * p.args.nodeOrderWeight * float64(len(alternatives)-1-slices.Index(alternatives, name))
+	}
+	return score, nil
 }
 
-// bestNode picks among the nodes that Volcano has scored. The order of the
-// cards decides, always. Among equals the fullest node is taken, unless the pod
-// itself has wishes (preferred affinity, spreading, a network topology): then
-// the score of all plugins decides, in which the fill of the node counts too.
+// bestNode picks among the nodes that Volcano has scored: of those with the first alternative
+// that has a node, the one with the highest score.
 func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	ask := p.askOf(task)
 	if ask.Count == 0 || ask.Refusal != nil {
 		return nil // Volcano takes the highest score
 	}
-	best := p.bestAmong(task, ask, scored)
-	if others := p.gangNodes(task, scored); len(others) > 0 {
-		if best != nil {
-			others = append(others, best)
-		}
-		scored := map[float64][]*api.NodeInfo{0: others}
-		if p.hasWishes(task) { // the score decides, and takes long
-			scored = p.scoreOf(task, others)
-		}
-		best = p.bestAmong(task, ask, scored)
+	best, score := p.bestAmong(ask, scored)
+	others := p.gangNodes(task, scored)
+	switch {
+	case len(others) == 0:
+		return best
+	case best == nil || !task.InitResreq.LessEqual(best.Idle, api.Zero): // it would have to wait there
+	case len(others) == 1 && len(ask.Request.Names()) <= 1 && p.outscores(task, others[0], best, score):
+		return others[0]
+	default:
+		others = append(others, best)
+	}
+	if own, _ := p.bestAmong(ask, p.scoreOf(task, others)); own != nil {
+		return own
 	}
 	return best
 }
 
-func (p *plugin) bestAmong(task *api.TaskInfo, ask *decision.Ask, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
-	wishes := p.hasWishes(task)
-	var best *api.NodeInfo
-	var bestPlace place
-	var bestScore float64
+// bestAmong picks the node of the first alternative and the highest score. Among equals the
+// first name is taken, so that the choice does not depend on the order of a map.
+func (p *plugin) bestAmong(ask *decision.Ask, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
+	alternatives, bestAlternative := ask.Request.Names(), 0
 	for score, nodes := range scored {
 		for _, node := range nodes {
-			name, allowed := p.cardFor(ask, node.Name)
-			if !allowed {
-				continue
+			alternative := 0
+			if len(alternatives) > 1 { // else all nodes have the one card, or any will do
+				name, _ := p.inv.On(node.Name, ask.Resource)
+				if alternative = slices.Index(alternatives, name); alternative < 0 {
+					continue
+				}
 			}
-			at := placeOn(ask, name, task, node)
-			if best == nil || better(at, bestPlace, score, bestScore, wishes, node.Name < best.Name) {
-				best, bestPlace, bestScore = node, at, score
+			if best == nil || alternative < bestAlternative ||
+				alternative == bestAlternative && (score > bestScore || score == bestScore && node.Name < best.Name) {
+				best, bestAlternative, bestScore = node, alternative, score
 			}
 		}
 	}
-	return best
+	return best, bestScore
 }
 
-// better compares two nodes; first breaks the last tie, so that the choice does
-// not depend on the order of a map.
-func better(at, than place, score, thanScore float64, byScore, first bool) bool {
-	order := cmp.Or(at.compare(than), -cmp.Compare(score, thanScore))
-	if byScore {
-		order = cmp.Or(cmp.Compare(at.alternative, than.alternative), -cmp.Compare(score, thanScore), at.compare(than))
+// isAvoided reports whether a node has a taint PreferNoSchedule that the pod does not
+// tolerate.
+func isAvoided(task *api.TaskInfo, node *api.NodeInfo) bool {
+	return node.Node != nil && slices.ContainsFunc(node.Node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Effect == corev1.TaintEffectPreferNoSchedule && !v1helper.TolerationsTolerateTaint(task.Pod.Spec.Tolerations, &taint)
+	})
+}
+
+// prefers reports whether a pod, its job or its queue states which of the nodes that the pod
+// may run on are preferred.
+func (p *plugin) prefers(task *api.TaskInfo) bool {
+	job, ok := p.ssn.Jobs[task.Job]
+	return ok && (job.ContainsNetworkTopology() || hasTaskTopology(job) || p.prefersNodeGroups(job.Queue)) || podPrefers(&task.Pod.Spec)
+}
+
+// hasTaskTopology reports whether a job says which of its tasks are to share nodes, or not to.
+func hasTaskTopology(job *api.JobInfo) bool {
+	return job.PodGroup != nil &&
+		(job.PodGroup.Annotations[tasktopology.JobAffinityAnnotations] != "" || job.PodGroup.Annotations[tasktopology.JobAntiAffinityAnnotations] != "")
+}
+
+// prefersNodeGroups reports whether a queue prefers or avoids groups of nodes.
+func (p *plugin) prefersNodeGroups(id api.QueueID) bool {
+	queue, ok := p.ssn.Queues[id]
+	if !ok || queue.Queue == nil || queue.Queue.Spec.Affinity == nil {
+		return false
 	}
-	return order < 0 || order == 0 && first
+	affinity := queue.Queue.Spec.Affinity
+	return affinity.NodeGroupAffinity != nil && len(affinity.NodeGroupAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
+		affinity.NodeGroupAntiAffinity != nil && len(affinity.NodeGroupAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0
 }
 
-// hasWishes tells whether a pod states which of the nodes it may run on it
-// would rather have.
-func (p *plugin) hasWishes(task *api.TaskInfo) bool {
-	if job, ok := p.ssn.Jobs[task.Job]; ok && job.ContainsNetworkTopology() {
+// podPrefers reports whether a pod states preferred affinities, or spreading that is not
+// required.
+func podPrefers(pod *corev1.PodSpec) bool {
+	if slices.ContainsFunc(pod.TopologySpreadConstraints, func(spread corev1.TopologySpreadConstraint) bool {
+		return spread.WhenUnsatisfiable == corev1.ScheduleAnyway
+	}) {
 		return true
 	}
-	for _, spread := range task.Pod.Spec.TopologySpreadConstraints {
-		if spread.WhenUnsatisfiable == corev1.ScheduleAnyway {
-			return true
-		}
-	}
-	affinity := task.Pod.Spec.Affinity
+	affinity := pod.Affinity
 	if affinity == nil {
 		return false
 	}

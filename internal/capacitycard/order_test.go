@@ -7,54 +7,31 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestCardsAreTakenInTheOrderWrittenAndNodesFilled opens sessions in which the
-// pod j-0 waits, and scores nodes as Volcano does, written "score:node,node".
-func TestCardsAreTakenInTheOrderWrittenAndNodesFilled(t *testing.T) {
-	tolerating := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
-	preferring := func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}
-	}
-	spreading := func(p *corev1.Pod) {
-		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.ScheduleAnyway}}
-	}
-	as := func(*corev1.Pod) {}
+// TestTheBestNode opens sessions in which the pod j-0 waits. Nodes are scored as Volcano
+// scores them, written "score:node,node".
+func TestTheBestNode(t *testing.T) {
 	for name, tc := range map[string]struct {
-		running, pod string
-		change       func(*corev1.Pod)
-		scored, want string
+		running, pod, scored, want string
 	}{
-		"the first card before a better score":        {"", "card=B|A", as, "200:a1,c1 1:b1", "b1"},
-		"the first card before a node in use":         {"a1*4", "card=B|A", as, "5:a1,b1", "b1"},
-		"the second card when the first has no node":  {"", "card=B|A", as, "5:c1,a2", "a2"},
-		"a node in use before an unused one":          {"a3", "", as, "9:a1,a2 0:a3", "a3"},
-		"a node in use before a small unused one":     {"a1*3", "", as, "9:a0 0:a1", "a1"},
-		"a node to be avoided is the last":            {"a9*3", "", as, "0:a1 9:a9", "a1"},
-		"but before a later card":                     {"", "card=A|B", as, "0:a9 9:b1", "a9"},
-		"and a pod that tolerates it does not mind":   {"a9*3", "", tolerating, "9:a1 0:a9", "a9"},
-		"the fullest of nodes in use":                 {"a1*2 a2*5", "", as, "9:a1 0:a2,a3", "a2"},
-		"among equal nodes the better score":          {"", "", as, "1:a1 7:a3 3:a2", "a3"},
-		"among equals of equal score the first name":  {"", "", as, "1:a3,a2", "a2"},
-		"without card.name no card is preferred":      {"b1", "card=-", as, "9:a1 0:b1", "b1"},
-		"a pod with preferences goes by the score":    {"a3", "", preferring, "9:a1 0:a3", "a1"},
-		"but never by it to a later card":             {"", "card=B|A", preferring, "9:a1 0:b1", "b1"},
-		"a pod that would be spread goes by it too":   {"a3", "", spreading, "9:a1 0:a3", "a1"},
-		"a pod without cards is left to the score":    {"", "cards=0", as, "9:a1 0:b1", ""},
-		"only nodes of other cards is left to others": {"", "card=C", as, "9:a1 0:b1", ""},
+		"the first card before a better score":        {"", "card=B|A", "200:a1,c1 1:b1", "b1"},
+		"the second card when the first has no node":  {"", "card=B|A", "5:c1,a2", "a2"},
+		"within a card the better score":              {"a1*3", "card=A|B", "1:a1 7:a3 3:a2 9:b1", "a3"},
+		"of one card the better score":                {"a1*3", "", "1:a1 7:a3 3:a2", "a3"},
+		"of equal scores the first name":              {"", "", "1:a3,a2", "a2"},
+		"scores below zero":                           {"", "card=A|B", "-5:a3 -9:a2", "a3"},
+		"without card.name no card is preferred":      {"b1", "card=-", "1:a1 9:b1", "b1"},
+		"a pod without cards is left to the score":    {"", "cards=0", "9:a1 0:b1", ""},
+		"only nodes of other cards is left to others": {"", "card=C|D", "9:a1 0:b1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, `node a1,a2,a3,a9 A; node a0 A 2; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: `+tc.running).add("j q 9: - least=9999 phase=Pending "+tc.pod, tc.change)
-			for _, node := range s.Nodes {
-				if node.Name == "a9" {
-					node.Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
-				}
-			}
-			s.run()
+			s := newScene(t, `node a1,a2,a3 A; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: `+tc.running).add("j q 9: - least=9999 phase=Pending " + tc.pod).run()
 			scored := map[float64][]*api.NodeInfo{}
 			for _, word := range strings.Fields(tc.scored) {
 				var score float64
@@ -78,17 +55,54 @@ func TestCardsAreTakenInTheOrderWrittenAndNodesFilled(t *testing.T) {
 
 // TestScoresFollowTheSameOrder: preempt goes by scores alone.
 func TestScoresFollowTheSameOrder(t *testing.T) {
-	s := newScene(t, `node a1 A; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: a1*8; x q 1: b2*3 card=B; j q 9: - card=B|A least=9999 phase=Pending`).run()
-	scoreOf := func(node string) float64 {
-		score, err := s.p.nodeOrder(s.Task("j-0"), s.Ssn.Nodes[node])
-		check.NoError(t, err)
-		return score
+	s := newScene(t, `node a1 A; node b1,b2 B; node c1 C; queue q {"A":99,"B":99,"C":99}; r q 1: a1*7; x q 1: b2*3 card=B; j q 9: - card=B|A least=9999 phase=Pending`).run()
+	score := func(node string) float64 { return s.score("j-0", node) }
+	scores := []float64{score("c1"), score("a1"), score("b1"), score("b2")}
+	check.That(t, slices.IsSorted(scores) && len(slices.Compact(slices.Clone(scores))) == 4 && scores[0] == 0,
+		"scores of c1, a1, b1, b2 are %v, want them to rise from 0", scores)
+	check.That(t, scores[2]-scores[1] >= packingScore/2, "the first card scores %v more, want much", scores[2]-scores[1])
+}
+
+// TestWhatPackingWeighs: the weight multiplies it, preferences of a pod leave a fifth, and
+// a node to be avoided is not packed.
+func TestWhatPackingWeighs(t *testing.T) {
+	preferring := func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}
 	}
-	scores := []float64{scoreOf("c1"), scoreOf("a1"), scoreOf("b1"), scoreOf("b2")}
-	check.That(t, slices.IsSorted(scores) && len(slices.Compact(slices.Clone(scores))) >= 4 && scores[0] == 0 && scores[3] <= maxNodeScore,
-		"scores of c1, a1, b1, b2 are %v, want them to rise from 0 to at most %d", scores, maxNodeScore)
-	s.p.args.nodeOrderWeight = 10
-	check.Equal(t, "with weight 10 the score", 10*scores[3], scoreOf("b2"))
+	spreading := func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.ScheduleAnyway}}
+	}
+	tolerating := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
+	as := func(*corev1.Pod) {}
+	scene := func(change func(*corev1.Pod)) *scene {
+		s := newScene(t, `node a1,a2 A; queue q {"A":99}; r q 1: a1*3 a2*3; j q 1: - least=9999 phase=Pending`, change)
+		s.Nodes[1].Spec.Taints = []corev1.Taint{{Key: "drain", Effect: corev1.TaintEffectPreferNoSchedule}}
+		return s
+	}
+	base := scene(as).open().score("j-0", "a1")
+	check.That(t, base > 0 && base <= packingScore, "the score is %v, want at most %d", base, packingScore)
+	check.Equal(t, "with weight 10", 10*base, scene(as).with(map[string]any{"nodeOrderWeight": 10}).open().score("j-0", "a1"))
+	check.Equal(t, "beside a preferred affinity", base*besidePreferences, scene(preferring).open().score("j-0", "a1"))
+	check.Equal(t, "beside preferred spreading", base*besidePreferences, scene(spreading).open().score("j-0", "a1"))
+	check.Equal(t, "to be avoided", 0, scene(as).open().score("j-0", "a2"))
+	check.Equal(t, "to be avoided, and tolerated", base, scene(tolerating).open().score("j-0", "a2"))
+	topology := scene(as)
+	topology.Groups[1].Annotations["volcano.sh/task-topology-anti-affinity"] = "w"
+	check.Equal(t, "beside a task topology", base*besidePreferences, topology.open().score("j-0", "a1"))
+	for _, affinity := range []v1beta1.Affinity{
+		{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []string{"g"}}},
+		{NodeGroupAntiAffinity: &v1beta1.NodeGroupAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []string{"g"}}},
+	} {
+		groups := scene(as).queue("q", func(q *v1beta1.Queue) { q.Spec.Affinity = &affinity })
+		check.Equal(t, "beside preferred node groups", base*besidePreferences, groups.open().score("j-0", "a1"))
+	}
+}
+
+// score is the plugin's own score of a node for a pod.
+func (s *scene) score(pod, node string) float64 {
+	score, err := s.p.nodeOrder(s.Task(pod), s.Ssn.Nodes[node])
+	check.NoError(s.t, err)
+	return score
 }
 
 // TestTheOrderIsExactAboveAHundredNodes: the only node of the first card is

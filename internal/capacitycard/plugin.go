@@ -68,6 +68,8 @@ type plugin struct {
 	// other queues, reclaimer the one for which a node to do so is looked for.
 	reclaims  api.TaskID
 	reclaimer atomic.Pointer[api.TaskID]
+	// search is the search for a node that Volcano began last.
+	search atomic.Pointer[search]
 	// leavers are the pods that were told to go and are still there.
 	leavers []*api.TaskInfo
 	// percentage is that of the nodes that Volcano looks at for a pod without

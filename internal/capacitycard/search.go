@@ -33,6 +33,7 @@ func (p *plugin) beginSearch(task *api.TaskInfo) error {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
 	p.preemption.completeGangs()
+	p.search.Store(&search{task: task})
 	p.attempt.Store(nil)
 	p.reclaimer.Store(nil)
 	if p.reclaims == task.UID {
@@ -46,6 +47,10 @@ func (p *plugin) beginSearch(task *api.TaskInfo) error {
 // and that are not among those that Volcano looked at: at most mostGangNodes, those with
 // the fewest cards left first. A sample of the nodes need not contain them, and a gang is
 // not to be spread for that.
+//
+// Volcano asks for no best node when it has found only one. That is no sample then: it goes
+// on looking until it has found minimum-feasible-nodes (100), or has looked at all. One case
+// remains: of a hundred nodes that it has found, all but one have room only when others end.
 func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeInfo) []*api.NodeInfo {
 	job, ok := p.ssn.Jobs[task.Job]
 	sampled := p.percentage < allNodes && len(p.ssn.NodeList) > int(options.ServerOpts.MinNodesToFind)
@@ -96,4 +101,15 @@ func namesOf(scored map[float64][]*api.NodeInfo) map[string]bool {
 // scoreOf scores nodes for a task by all plugins, as Volcano does.
 func (p *plugin) scoreOf(task *api.TaskInfo, nodes []*api.NodeInfo) map[float64][]*api.NodeInfo {
 	return util.PrioritizeNodes(task, nodes, p.ssn.BatchNodeOrderFn, p.ssn.NodeOrderMapFn, p.ssn.NodeOrderReduceFn)
+}
+
+// outscores reports whether a node that Volcano has not scored is sure to score more than one
+// that it has, of the same card. The scores that plugins give to nodes together need not be
+// asked for, which looks at every node of the cluster: of the one node they are known, of the
+// other one at least 0.
+func (p *plugin) outscores(task *api.TaskInfo, node, than *api.NodeInfo, score float64) bool {
+	reduced, alone, err := p.ssn.NodeOrderMapFn(task, node)
+	_, aloneThan, errThan := p.ssn.NodeOrderMapFn(task, than)
+	together := score - aloneThan
+	return err == nil && errThan == nil && len(reduced) == 0 && alone-aloneThan > together
 }

@@ -1,0 +1,185 @@
+package capacitycard
+
+import (
+	"math"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/packing"
+)
+
+// search is what the score of a node depends on besides the node, in one search for a node
+// for a pod. It is read when the first node is scored: most searches score none.
+type search struct {
+	task *api.TaskInfo
+	once sync.Once
+	ask  *decision.Ask
+	// requests are what the pod asks for of each resource.
+	requests map[corev1.ResourceName]float64
+	// weight is what packing counts in the score of a node.
+	weight float64
+	// hosts are the nodes that hold cards of the pod's gang, by name. It is nil for a pod
+	// that belongs to no gang.
+	hosts map[string]bool
+	// rests are the pods of the gang without a node that may run on a card, by its name.
+	rests map[card.Name]*rest
+}
+
+// rest is what the pods of a gang need that have no node yet.
+type rest struct {
+	// pods is how many of them the gang still needs, the pod that is placed included.
+	pods int
+	// requests are the sums of what they ask for.
+	requests map[corev1.ResourceName]requestSum
+}
+
+// requestSum is what pods together ask for of a resource, in Volcano's units.
+type requestSum struct {
+	// sum is what they hold when they run.
+	sum float64
+	// start is what one of them needs more than that while it starts, the most of all.
+	start float64
+}
+
+// searchFor is the search for a node for a task that Volcano does now.
+func (p *plugin) searchFor(task *api.TaskInfo) *search {
+	s := p.search.Load()
+	if s == nil || s.task != task {
+		s = &search{task: task} // scored without having been announced
+	}
+	s.once.Do(func() { p.read(s) })
+	return s
+}
+
+// read fills a search in.
+func (p *plugin) read(s *search) {
+	s.ask = p.askOf(s.task)
+	s.requests = map[corev1.ResourceName]float64{}
+	for _, resource := range s.task.InitResreq.ResourceNames() {
+		s.requests[resource] = s.task.InitResreq.Get(resource)
+	}
+	s.weight = packingScore * p.args.nodeOrderWeight
+	if p.prefers(s.task) {
+		s.weight *= besidePreferences
+	}
+	job, ok := p.ssn.Jobs[s.task.Job]
+	if !ok || job.MinAvailable <= 1 || s.ask.Count == 0 || decision.KeepApart(s.task.Pod, s.task.Pod) {
+		return
+	}
+	s.hosts = p.hosts(job, s.ask.Resource)
+	lacks := int(job.MinAvailable - job.ReadyTaskNum() - job.WaitingTaskNum())
+	if lacks > 1 {
+		s.rests = p.restsOf(job, s.ask, lacks)
+	}
+}
+
+// hosts are the nodes that hold cards of a resource for a job.
+func (p *plugin) hosts(job *api.JobInfo, resource corev1.ResourceName) map[string]bool {
+	hosts := map[string]bool{}
+	for status, tasks := range job.TaskStatusIndex {
+		if !api.AllocatedStatus(status) && status != api.Pipelined {
+			continue
+		}
+		for _, task := range tasks {
+			if task.Resreq.Get(resource) > 0 {
+				hosts[task.NodeName] = true
+			}
+		}
+	}
+	return hosts
+}
+
+// restsOf sums up the waiting pods of a job that ask for the same resource as a pod of it,
+// by the cards of that pod. The job lacks so many pods of its minimum. What pods ask for
+// beyond the minimum is left out: of pods that differ, the average counts.
+func (p *plugin) restsOf(job *api.JobInfo, ask *decision.Ask, lacks int) map[card.Name]*rest {
+	rests := map[card.Name]*rest{}
+	for _, name := range ask.Names {
+		rests[name] = &rest{requests: map[corev1.ResourceName]requestSum{}}
+	}
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		other := p.askOf(task)
+		if task.SchGated || other.Resource != ask.Resource || other.Count == 0 || other.Refusal != nil {
+			continue
+		}
+		for name, rest := range rests {
+			if other.Request.Allows(name) {
+				rest.add(task)
+			}
+		}
+	}
+	for _, rest := range rests {
+		rest.limit(lacks)
+	}
+	return rests
+}
+
+func (r *rest) add(task *api.TaskInfo) {
+	r.pods++
+	for _, resource := range task.InitResreq.ResourceNames() {
+		starts, runs := task.InitResreq.Get(resource), task.Resreq.Get(resource)
+		r.requests[resource] = r.requests[resource].add(runs, starts-runs)
+	}
+}
+
+func (s requestSum) add(sum, start float64) requestSum {
+	return requestSum{sum: s.sum + sum, start: max(s.start, start)}
+}
+
+// limit leaves so many pods at most.
+func (r *rest) limit(pods int) {
+	if pods >= r.pods {
+		return
+	}
+	for resource, request := range r.requests {
+		request.sum *= float64(pods) / float64(r.pods)
+		r.requests[resource] = request
+	}
+	r.pods = pods
+}
+
+// fits reports whether all of the rest fit into what is idle.
+func (r *rest) fits(idle *api.Resource) bool {
+	for resource, request := range r.requests {
+		if request.sum+request.start > idle.Get(resource)+slack {
+			return false
+		}
+	}
+	return true
+}
+
+// slack is by how much Volcano lets a request exceed what is idle: less than any unit.
+const slack = 0.1
+
+// podsThatFit is how many pods such as the one of the search fit into what is idle.
+func (s *search) podsThatFit(idle *api.Resource) int {
+	pods := math.MaxInt32
+	for resource, request := range s.requests {
+		pods = min(pods, int((idle.Get(resource)+slack)/request))
+	}
+	return max(0, pods)
+}
+
+// nodeFor describes a node with a card to the score.
+func (s *search) nodeFor(node *api.NodeInfo, name card.Name) (packing.Node, packing.Pod) {
+	idle := node.Idle
+	if !s.task.InitResreq.LessEqual(idle, api.Zero) {
+		idle = node.FutureIdle() // the pod waits there for others to end, if it fits then
+	}
+	count := s.task.Resreq.Get(s.ask.Resource)
+	pod := packing.Pod{Cards: count, RestCards: count}
+	described := packing.Node{
+		Total: node.Allocatable.Get(s.ask.Resource), Idle: idle.Get(s.ask.Resource),
+		Avoided: isAvoided(s.task, node), HoldsGang: s.hosts[node.Name], Pods: s.podsThatFit(idle),
+	}
+	described.FitsRest = described.Pods > 0
+	if rest := s.rests[name]; rest != nil && rest.pods > 1 {
+		described.FitsRest = described.FitsRest && rest.fits(idle)
+		pod.RestCards = rest.requests[s.ask.Resource].sum
+	}
+	return described, pod
+}

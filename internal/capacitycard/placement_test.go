@@ -1,0 +1,271 @@
+package capacitycard
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/plugins/capacity"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// scoring are the plugins of the shipped configuration that score nodes.
+var scoring = []string{"drf", "predicates", "nodeorder", "binpack"}
+
+// placeWith runs the action allocate on a cluster of its own with the objects of a scene, with
+// this plugin or with Volcano's capacity, and returns where pods are.
+func (s *scene) placeWith(queuePlugin string, more []string, args map[string]framework.Arguments) map[string]string {
+	framework.RegisterPluginBuilder(capacity.PluginName, capacity.New)
+	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin { return newMemory().newPlugin(a) })
+	c := *s.Cluster
+	c.Cache, c.Ssn = nil, nil
+	c.Open([][]string{{"priority", "gang", queuePlugin}, slices.Concat(scoring, more)}, args)
+	defer c.Close()
+	c.Run(allocate.New())
+	nodes := map[string]string{}
+	for _, job := range c.Ssn.Jobs {
+		for _, task := range job.Tasks {
+			if api.AllocatedStatus(task.Status) {
+				nodes[task.Name] = task.NodeName
+			}
+		}
+	}
+	return nodes
+}
+
+// requests sets what the pods of a job ask for of CPU.
+func (s *scene) requests(job, cpu string) *scene {
+	for _, pod := range s.Pods {
+		if strings.HasPrefix(pod.Name, job+"-") {
+			pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+		}
+	}
+	return s
+}
+
+// groups changes every PodGroup.
+func (s *scene) groups(change func(*v1beta1.PodGroup)) *scene {
+	for _, group := range s.Groups {
+		change(group)
+	}
+	return s
+}
+
+// nodeGroups makes each node a group of its own name, and has a queue use two of them, the
+// first one rather than the second.
+func (s *scene) nodeGroups(queue, first, second string) *scene {
+	for _, node := range s.Nodes {
+		node.Labels["volcano.sh/nodegroup-name"] = node.Name
+	}
+	return s.queue(queue, func(q *v1beta1.Queue) {
+		q.Spec.Affinity = &v1beta1.Affinity{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []string{first}, PreferredDuringSchedulingIgnoredDuringExecution: []string{first, second},
+		}}
+	})
+}
+
+// TestVolcanosScoresDecideWhereTheyWeighMore places the same pods with capacity and with this
+// plugin. Each scene has one answer with capacity, and another one where packing decides.
+func TestVolcanosScoresDecideWhereTheyWeighMore(t *testing.T) {
+	arguments := func(plugin, argument string, value any) map[string]framework.Arguments {
+		return map[string]framework.Arguments{plugin: {argument: value}}
+	}
+	preferring := func(nodes ...string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			if !strings.HasPrefix(p.Name, "j") {
+				return
+			}
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: nodes}}},
+			}}}}
+		}
+	}
+	fleet := func(text string, changes ...func(*corev1.Pod)) *scene {
+		return newScene(t, `queue q {"A":99} cpu=1000; `+text, changes...)
+	}
+	for name, tc := range map[string]struct {
+		scene *scene
+		more  []string
+		args  map[string]framework.Arguments
+		want  string
+		// packed is where pods are with the shipped plugins and weights, "" when there too.
+		packed string
+	}{
+		"binpack by CPU": {
+			scene: fleet("node n1,n2 A; a q 1: n1; b q 1: n2*5; j q 1: -").requests("a", "40"),
+			args:  arguments("binpack", "binpack.weight", 20), want: "j-0@n1", packed: "j-0@n2",
+		},
+		"binpack by another weight of packing": {
+			scene: fleet("node n1,n2 A; a q 1: n1; b q 1: n2*5; j q 1: -").requests("a", "40"),
+			args:  map[string]framework.Arguments{"binpack": {"binpack.weight": 1}, PluginName: {"nodeOrderWeight": 0.01}}, want: "j-0@n1", packed: "j-0@n2",
+		},
+		"task-topology keeps tasks apart": {
+			scene: fleet("node n1,n2 A; a q 1: n1 cards=0; b q 1: n2*2; j q 2: - - tasks=w*2/2").requests("a", "30").groups(func(g *v1beta1.PodGroup) {
+				g.Annotations["volcano.sh/task-topology-anti-affinity"] = "w"
+			}),
+			more: []string{"task-topology"}, args: arguments("task-topology", "task-topology.weight", 20), want: "j-0@n2 j-1@n1", packed: "j-0@n2 j-1@n2",
+		},
+		"nodegroup": {
+			scene: fleet("node n1,n2 A; b q 1: n2*5; j q 1: -").nodeGroups("q", "n1", "n2"),
+			more:  []string{"nodegroup"}, want: "j-0@n1",
+		},
+		"a preferred node": {
+			scene: fleet("node n1,n2 A; b q 1: n2*5; j q 1: -", preferring("n1")), want: "j-0@n1",
+		},
+		"drf: the job with the smaller share goes first": {
+			scene: fleet("node n A 5; d q 1: n*3 -; e q 1: n -"),
+			want:  "e-1@n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tc.scene
+			stock, ours := newlyPlaced(s, s.placeWith(capacity.PluginName, tc.more, tc.args)), newlyPlaced(s, s.placeWith(PluginName, tc.more, tc.args))
+			check.Equal(t, "with capacity", tc.want, stock)
+			check.Equal(t, "with capacity-card", tc.want, ours)
+			if tc.packed != "" {
+				check.Equal(t, "with the shipped weights", tc.packed, newlyPlaced(s, s.placeWith(PluginName, nil, nil)))
+			}
+		})
+	}
+}
+
+// newlyPlaced writes where pods are that had no node in the scene, as "pod@node".
+func newlyPlaced(s *scene, nodes map[string]string) string {
+	var words []string
+	for _, pod := range s.Pods {
+		if node := nodes[pod.Name]; node != "" && pod.Spec.NodeName == "" {
+			words = append(words, pod.Name+"@"+node)
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+// TestAGangThatFitsOneNodeIsNotSplit draws fleets that are in use, of CPU as well, and a gang.
+// With the shipped scores the gang is on one node if there is one on which all of it fits.
+func TestAGangThatFitsOneNodeIsNotSplit(t *testing.T) {
+	random := seed.Rand(t)
+	fits := 0
+	for range 150 {
+		s := newScene(t, `queue q {"A":999,"B":999} cpu=100000`)
+		nodes := 2 + random.IntN(7)
+		for i := range nodes {
+			total := []int{4, 8, 8, 16}[random.IntN(4)]
+			s.add(fmt.Sprintf("node n%d A %d", i, total))
+			if used := random.IntN(total + 1); used > 0 {
+				s.add(fmt.Sprintf("r%d q 1: n%d cards=%d", i, i, used)).requests(fmt.Sprintf("r%d", i), fmt.Sprint(1+random.IntN(40)))
+			}
+			s.add(fmt.Sprintf("c%d q 1: n%d cards=0", i, i)).requests(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(20)))
+		}
+		gang := 2 + random.IntN(6)
+		s.add(fmt.Sprintf("j q %d: -*%d cards=%d", gang, gang, 1+random.IntN(4))).requests("j", fmt.Sprint(1+random.IntN(6)))
+		differ(s, random)
+
+		room := roomy(s)
+		placed := s.placeWith(PluginName, nil, nil)
+		own := map[string]bool{}
+		for i := range gang {
+			own[placed[fmt.Sprint("j-", i)]] = true
+		}
+		if len(room) == 0 {
+			continue
+		}
+		fits++
+		node := slices.Collect(maps.Keys(own))[0]
+		check.Must(t, len(own) == 1 && slices.Contains(room, node), "the gang is on %v, all of it fits on each of %v\n%s", own, room, describe(s))
+	}
+	check.That(t, fits > 20, "only %d gangs fit a node", fits)
+}
+
+// TestTheShippedWeightPacks fills fleets with gangs and single pods. Beside the scores that
+// Volcano gives by default, which prefer nodes that are empty, the weight of 1 leaves about as
+// many nodes unused as packing alone would, and far more than a weight of next to nothing.
+func TestTheShippedWeightPacks(t *testing.T) {
+	random := seed.Rand(t)
+	unused := map[float64]int{}
+	for range 10 {
+		s := newScene(t, `queue q {"A":999} cpu=100000`)
+		for i := range 20 {
+			s.add(fmt.Sprintf("node n%d A; c%d q 1: n%d cards=0", i, i, i)).requests(fmt.Sprintf("c%d", i), fmt.Sprint(1+random.IntN(30)))
+			if random.IntN(3) == 0 {
+				s.add(fmt.Sprintf("r%d q 1: n%d cards=%d", i, i, 1+random.IntN(7)))
+			}
+		}
+		for i := range 14 {
+			name, pods, cards := fmt.Sprint("j", i), "1: -", 1+random.IntN(4)
+			if i%3 == 0 {
+				pods, cards = "4: -*4", 1+random.IntN(2)
+			}
+			s.add(fmt.Sprintf("%s q %s cards=%d", name, pods, cards)).requests(name, fmt.Sprint(1+random.IntN(4)))
+		}
+		for _, weight := range []float64{0.001, 1, 1000} {
+			used := map[string]bool{}
+			for pod, node := range s.placeWith(PluginName, nil, map[string]framework.Arguments{PluginName: {"nodeOrderWeight": weight}}) {
+				if !strings.HasPrefix(pod, "c") {
+					used[node] = true
+				}
+			}
+			unused[weight] += len(s.Nodes) - len(used)
+		}
+	}
+	t.Logf("of 200 nodes are unused, by weight: %v", unused)
+	check.That(t, float64(unused[1]) >= 0.95*float64(unused[1000]) && unused[1] > 3*unused[0.001]/2,
+		"of 200 nodes are unused, by weight: %v, want about as many at 1 as at 1000, and many more than at 0.001", unused)
+}
+
+// differ lets the pods of the gang ask for different numbers of cards, in every second fleet.
+func differ(s *scene, random *rand.Rand) {
+	if random.IntN(2) == 0 {
+		return
+	}
+	for _, pod := range s.Pods {
+		if strings.HasPrefix(pod.Name, "j-") {
+			cards := resource.MustParse(fmt.Sprint(1 + random.IntN(4)))
+			pod.Spec.Containers[0].Resources.Requests[gpu], pod.Spec.Containers[0].Resources.Limits[gpu] = cards, cards
+		}
+	}
+}
+
+// roomy are the nodes on which all waiting pods fit together, by a plain sum.
+func roomy(s *scene) []string {
+	var names []string
+	for _, node := range s.Nodes {
+		fits := true
+		for _, name := range []corev1.ResourceName{gpu, corev1.ResourceCPU, corev1.ResourceMemory} {
+			left := node.Status.Allocatable[name].DeepCopy()
+			for _, pod := range s.Pods {
+				if pod.Spec.NodeName == node.Name || pod.Spec.NodeName == "" {
+					left.Sub(pod.Spec.Containers[0].Resources.Requests[name])
+				}
+			}
+			fits = fits && left.Sign() >= 0
+		}
+		if fits {
+			names = append(names, node.Name)
+		}
+	}
+	return names
+}
+
+// describe writes what nodes have and pods ask for.
+func describe(s *scene) string {
+	var lines []string
+	for _, node := range s.Nodes {
+		lines = append(lines, fmt.Sprint(node.Name, " ", node.Status.Allocatable[gpu]))
+	}
+	for _, pod := range s.Pods {
+		lines = append(lines, fmt.Sprint(pod.Name, " on ", pod.Spec.NodeName, " ", pod.Spec.Containers[0].Resources.Requests))
+	}
+	return strings.Join(lines, "\n")
+}
