@@ -41,7 +41,9 @@ type memory struct {
 	// leaving is when pods were told to go, by UID, until they are gone.
 	leaving map[types.UID]time.Time
 	// promised is the node that a waiting pod was promised, by UID.
-	promised map[types.UID]string
+	promised map[types.UID]promise
+	// holds are where cards were taken back for pods that wait, by UID.
+	holds map[types.UID]hold
 	// insisted is the last session in which the action cardreclaim was at work,
 	// which sees to it that pods with a mark go.
 	insisted     uint64
@@ -123,6 +125,8 @@ func newMemory() *memory {
 		tenants:   tenants{},
 		account:   account.New(0),
 		leaving:   map[types.UID]time.Time{},
+		promised:  map[types.UID]promise{},
+		holds:     map[types.UID]hold{},
 		unfit:     unfitness{statuses: map[unfitKey]*unfitStatus{}},
 		voice:     newVoice(),
 		patience:  newPatience(),

@@ -72,6 +72,10 @@ type plugin struct {
 	search atomic.Pointer[search]
 	// leavers are the pods that were told to go and are still there.
 	leavers []*api.TaskInfo
+	// held are the pods for which room is held, by node.
+	held map[string][]held
+	// hanging are the pods that should be gone and are not, by node.
+	hanging map[string][]*api.TaskInfo
 	// percentage is that of the nodes that Volcano looks at for a pod without
 	// alternatives: --percentage-nodes-to-find, where 0 depends on how many there are.
 	percentage int32
@@ -96,6 +100,8 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	p.openBooks()
 	p.notReady = p.memory.completeness.check(p.missingFromSession, p.memory.now())
 	p.memory.open.Store(p)
+	p.openHolds()
+	p.openHanging()
 
 	p.gates(ssn)
 	p.evictions(ssn)
@@ -148,5 +154,5 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.keepPromises()
 	p.memory.closeSecond()
 	p.beat()
-	p.ssn, p.inv, p.account, p.rules, p.waiting, p.leavers, p.namespaces = nil, nil, nil, nil, nil, nil, nil
+	p.ssn, p.inv, p.account, p.rules, p.waiting, p.leavers, p.namespaces, p.held, p.hanging = nil, nil, nil, nil, nil, nil, nil, nil, nil
 }

@@ -28,6 +28,12 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	if ask.Refusal != nil {
 		return p.unfit(task, node, unfitKey{why: refused, text: ask.Refusal.Message})
 	}
+	if p.isKeptOff(task, node) {
+		return p.unfit(task, node, unfitKey{why: keptOff})
+	}
+	if p.isHeld(task, node) {
+		return p.unfit(task, node, unfitKey{why: heldForOthers})
+	}
 	if ask.Count == 0 {
 		return nil
 	}
@@ -62,6 +68,8 @@ const (
 	noRoom
 	noRoomToReclaim
 	stillEnding
+	heldForOthers
+	keptOff
 )
 
 // unfitKey is everything that the words of a refusal depend on.
@@ -121,6 +129,10 @@ func (k unfitKey) status(used card.Count) *api.Status {
 		status.Reason = "job of the pod is not in this session"
 	case namelessCard:
 		status.Reason = fmt.Sprintf("node(s) have no named card for %s", k.text)
+	case heldForOthers: // preempt would find room where there is none to spare
+		status.Reason = "node(s) hold cards for pods that they were taken back for"
+	case keptOff:
+		status.Reason = "node(s) have pods that should be gone and keep the pod away"
 	case otherCard:
 		status.Reason = fmt.Sprintf("node(s) have another card than <%s>", k.text)
 	case noRoom, noRoomToReclaim:

@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,32 +14,71 @@ import (
 // being deleted. What is not deleted by then, was not evicted.
 const evictionLasts = time.Minute
 
+// promiseLasts is how long a pod waits for the node that it was promised while nobody there
+// is being deleted yet.
+const promiseLasts = 5 * time.Minute
+
+// hangsAfter is how much longer than its grace period a pod that is being deleted is waited
+// for. It may hang for ever, on its finalizer or on a kubelet that is away.
+const hangsAfter = 5 * time.Minute
+
+// promise is the node that a pod was promised first.
+type promise struct {
+	node  string
+	since time.Time
+}
+
 // keepPromises remembers the node that each pod was promised in the session that
 // closes, or in one before while pods are still on their way out there. The API
 // server may be too slow to show either by the next session.
 func (p *plugin) keepPromises() {
-	promised := map[types.UID]string{}
-	for uid, node := range p.memory.promised {
-		if p.leavesNode(node) {
-			promised[uid] = node
+	promised := map[types.UID]promise{}
+	for uid, made := range p.memory.promised {
+		if p.leavesNode(made.node) {
+			promised[uid] = made
 		}
 	}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
-			promised[task.Pod.UID] = task.NodeName
+			if promised[task.Pod.UID].node != task.NodeName {
+				promised[task.Pod.UID] = promise{task.NodeName, p.memory.now()}
+			}
+		}
+		for _, task := range job.TaskStatusIndex[api.Pending] { // by a process before this one
+			node := task.Pod.Status.NominatedNodeName
+			if _, known := promised[task.Pod.UID]; !known && node != "" && p.leavesNode(node) {
+				promised[task.Pod.UID] = promise{node, p.memory.now()}
+			}
 		}
 	}
 	p.memory.promised = promised
 }
 
 // awaits tells that a pod need not have anybody evicted, because others are on their
-// way out on the node that it was promised.
+// way out on the node that it was promised. It does not wait for a node that does not take
+// it any more, and for a bounded time only.
 func (p *plugin) awaits(task *api.TaskInfo) bool {
-	node, known := p.memory.promised[task.Pod.UID]
+	made, known := p.memory.promised[task.Pod.UID]
 	if !known {
-		node = task.Pod.Status.NominatedNodeName
+		made = promise{task.Pod.Status.NominatedNodeName, p.memory.now()}
 	}
-	return p.leavesNode(node)
+	if !p.leavesNode(made.node) {
+		return false
+	}
+	node := p.ssn.Nodes[made.node]
+	if p.memory.now().Sub(made.since) >= promiseLasts && !anyDeleted(node) {
+		return false
+	}
+	return p.ssn.PredicateForPreemptAction(task, node) == nil
+}
+
+func anyDeleted(node *api.NodeInfo) bool {
+	for _, task := range node.Tasks {
+		if task.Pod.DeletionTimestamp != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // leavesNode tells that some pod of a node was evicted and is not gone yet.
@@ -55,9 +95,41 @@ func (p *plugin) leavesNode(name string) bool {
 	return false
 }
 
+// openHanging finds the pods that should be gone and are not.
+func (p *plugin) openHanging() {
+	p.hanging = nil
+	for _, job := range p.ssn.Jobs {
+		for _, task := range job.TaskStatusIndex[api.Releasing] {
+			if !p.hangs(task) {
+				continue
+			}
+			if p.hanging == nil {
+				p.hanging = map[string][]*api.TaskInfo{}
+			}
+			p.hanging[task.NodeName] = append(p.hanging[task.NodeName], task)
+		}
+	}
+}
+
+// hangs reports whether a pod is there for long after it should have been gone.
+func (p *plugin) hangs(task *api.TaskInfo) bool {
+	deleted := task.Pod.DeletionTimestamp
+	return deleted != nil && p.memory.now().Sub(deleted.Time) >= hangsAfter
+}
+
+// isKeptOff reports whether a pod that hangs keeps another one off a node. Volcano's
+// preempt looks at what is left on a node without those that leave it, and would promise
+// it for ever.
+func (p *plugin) isKeptOff(task *api.TaskInfo, node *api.NodeInfo) bool {
+	return slices.ContainsFunc(p.hanging[node.Name], func(other *api.TaskInfo) bool { return decision.KeepApart(task.Pod, other.Pod) })
+}
+
 // isEvicted tells a pod that was evicted and is not gone yet. One that is being deleted,
-// though not by a scheduler, leaves for nobody.
+// though not by a scheduler, leaves for nobody, and neither does one that hangs.
 func (p *plugin) isEvicted(task *api.TaskInfo) bool {
 	since, evicted := decision.EvictedSince(task.Pod)
-	return leaving(task, task.Status) || evicted && (task.Status == api.Releasing || p.memory.now().Sub(since) < evictionLasts)
+	if task.Pod.DeletionTimestamp != nil {
+		return evicted && !p.hangs(task)
+	}
+	return leaving(task, task.Status) || evicted && p.memory.now().Sub(since) < evictionLasts
 }

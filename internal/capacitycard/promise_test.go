@@ -8,11 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
 )
 
 // TestPreemptWaitsForWhomItEvicted plays sessions with an API server that is slow or
@@ -62,6 +64,41 @@ func TestPreemptWaitsForWhomItEvicted(t *testing.T) {
 		}
 		check.Equal(t, "placed", tc.placed, s.on("high"))
 		check.Equal(t, "evicted in all", tc.evicted, len(evicted))
+	}
+}
+
+// TestPreemptWaitsForAPromiseForABoundedTime: a pod that was evicted and hangs, or whose node
+// takes the preemptor no more, is waited for no longer; another one goes.
+func TestPreemptWaitsForAPromiseForABoundedTime(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		after   time.Duration
+		cordons bool
+		evicted int
+	}{
+		"it takes its time": {5*time.Minute - time.Second, false, 1}, "it hangs": {5*time.Minute + 5*time.Second, false, 2}, "its node is cordoned": {time.Second, true, 2},
+	}) {
+		for _, restarts := range []bool{false, true} {
+			s := newScene(t, `node a A; node b A; queue q {"A":24}; low q 1: a b class=low; high q 1: - class=high`, wantsPort)
+			now := s.Now
+			s.m.now = func() time.Time { return now }
+			s.evict(preempt.New())
+			first := s.In(api.Releasing)[0]
+			s.Update(first.Name, evictedSince(now))
+			s.Update(first.Name, deleted)
+			s.Update("high-0", func(p *corev1.Pod) { p.Status.NominatedNodeName = first.NodeName })
+			if restarts {
+				s.m.promised = map[types.UID]promise{}
+			}
+			s.evict(preempt.New())
+			check.Equal(t, "evicted at first", 1, len(s.In(api.Releasing)))
+			if now = now.Add(tc.after); tc.cordons {
+				node := session.Node(first.NodeName, "A", 8)
+				node.Spec.Unschedulable = true
+				check.NoError(t, s.Cache.AddOrUpdateNode(node))
+			}
+			s.evict(preempt.New())
+			check.Equal(t, "evicted in all", tc.evicted, len(s.In(api.Releasing)))
+		}
 	}
 }
 

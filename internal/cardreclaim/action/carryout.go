@@ -74,6 +74,9 @@ func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, a
 	for _, p := range e.parted {
 		w.remove(p.tasks(), p.giver.isReplaced())
 	}
+	if len(e.parted) > 0 {
+		w.hold(q.claims)
+	}
 	w.forget(e.parted)
 	w.tell(job, e.parted, plan)
 	return nil, true
@@ -102,6 +105,17 @@ func (w *wave) promise(c *claim, nodes []int, e *eviction) *unfit {
 		nodes = left
 	}
 	return nil
+}
+
+// hold keeps what is freed for the pods that were promised it.
+func (w *wave) hold(claims []*claim) {
+	for _, c := range claims {
+		for _, task := range c.tasks {
+			if task.Status == api.Pipelined {
+				w.tide.Hold(task)
+			}
+		}
+	}
 }
 
 // remove tells pods of one job to go, in the way of the manner. Until they are gone

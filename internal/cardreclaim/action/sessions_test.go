@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
 )
 
 // TestTheNextSession: until those who go are gone, those who come keep what they
@@ -94,4 +96,28 @@ func TestHopelessNeeds(t *testing.T) {
 		"training": map[string]any{"reclaimable": true}, "batch": map[string]any{"reclaimable": true},
 	}}
 	w.run(t).expect(t, "t*4", "c-0@m")
+}
+
+// TestFreedCardsAreHeldForTheirGang: a gang of two pods has taken the cards of two nodes,
+// one of which is cordoned for a moment. The cards that are free already are not given back
+// to training meanwhile.
+func TestFreedCardsAreHeldForTheirGang(t *testing.T) {
+	w := tides("node n,m A 4; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=1h; v tra 4: -*4; i inf 2: -*2 cards=4")
+	w.run(t).expect(t, "t*4 u*4", "i-0@n i-1@m")
+	for _, pod := range w.podsOf("t") {
+		w.Cache.DeletePod(pod)
+	}
+	away := w.Nodes[1].DeepCopy()
+	away.Spec.Unschedulable = true
+	check.NoError(t, w.Cache.AddOrUpdateNode(away))
+	for range 3 {
+		w.run(t)
+		check.Equal(t, "placed while a node is away", "", session.Names(w.In(api.Binding)))
+	}
+	check.NoError(t, w.Cache.AddOrUpdateNode(w.Nodes[1]))
+	for _, pod := range w.podsOf("u") {
+		w.Cache.DeletePod(pod)
+	}
+	w.run(t)
+	check.Equal(t, "pods that are placed when both nodes are there and free", 2, len(w.In(api.Binding)))
 }

@@ -1,0 +1,61 @@
+package capacitycard
+
+import (
+	"testing"
+	"time"
+
+	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestWhatIsHeldOnANode: cards that were taken back for a gang are not given to those they
+// were taken from while the gang waits, and for five minutes at most. The gang has two
+// pods of four cards: room for the first is held on a, and b, where the second would be, is
+// away.
+func TestWhatIsHeldOnANode(t *testing.T) {
+	const gang = `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; i inf 2: -*2 cards=4; `
+	for t, tc := range check.Cases(t, map[string]struct {
+		text   string
+		after  time.Duration
+		placed map[string]string
+	}{
+		"training waits":                    {gang + "v tra 4: -*4", time.Minute, map[string]string{"v": "", "i": ""}},
+		"for five minutes":                  {gang + "v tra 4: -*4", 5*time.Minute - time.Second, map[string]string{"v": ""}},
+		"and no longer":                     {gang + "v tra 4: -*4", 5 * time.Minute, map[string]string{"v": "a:4"}},
+		"one card too many":                 {gang + "node a A 6; v tra 3: -*3", time.Minute, map[string]string{"v": ""}},
+		"what is left beside it is given":   {gang + "node a A 6; v tra 2: -*2", time.Minute, map[string]string{"v": "a:2"}},
+		"another node is free":              {gang + "node c A 3; v tra 3: -*3", time.Minute, map[string]string{"v": "c:3"}},
+		"who is not taken from is placed":   {gang + "queue inf2 {\"A\":8} 70000 inference cpu=1000; v inf2 4: -*4", time.Minute, map[string]string{"v": "a:4"}},
+		"the gang is placed when b is back": {gang + "node b A 4; v tra 4: -*4", time.Minute, map[string]string{"v": "", "i": "a:1 b:1"}},
+		"the queue of the gang is closed":   {gang + "queue inf {\"A\":8} 80000 inference closed; v tra 4: -*4", time.Minute, map[string]string{"v": "a:4"}},
+	}) {
+		s := newTide(t, tc.text)
+		now := s.Now
+		s.m.now = func() time.Time { return now }
+		s.open()
+		task := s.Task("i-0")
+		task.NodeName = "a"
+		s.tide().Hold(task)
+		task.NodeName = ""
+		now = now.Add(tc.after)
+		s.run()
+		for job, placed := range tc.placed {
+			check.Equal(t, job+" is placed on", placed, s.on(job))
+		}
+	}
+}
+
+// TestPreemptTakesNothingThatIsHeld: inside training a higher priority evicts elsewhere.
+func TestPreemptTakesNothingThatIsHeld(t *testing.T) {
+	s := newTide(t, `queue inf {"A":8} 80000 inference cpu=1000; queue tra {"A":16} 20000 training cpu=1000; node a A 4; node c A 4
+		i inf 2: -*2 cards=4; low tra 1: c*4 class=low; high tra 1: - class=high`)
+	s.open()
+	task := s.Task("i-0")
+	task.NodeName = "a"
+	s.tide().Hold(task)
+	task.NodeName = ""
+	s.evict(preempt.New())
+	goes, _ := s.Outcome()
+	check.That(t, len(goes) == len("low-0") && s.Task("high-0").NodeName == "c", "%q go, and the pod is promised %q", goes, s.Task("high-0").NodeName)
+}
