@@ -54,6 +54,9 @@ func (l *leader) with(fence *fence) func(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("start the scheduler: %w", err)
 		}
+		if err := replaceEvictor(sched); err != nil {
+			return err
+		}
 		problem := func() string { return configProblem(l.gate.Status()) }
 		if err := startHeartbeat(term, fenced, l.heartbeats, l.identity, problem); err != nil {
 			return err

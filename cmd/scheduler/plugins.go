@@ -10,8 +10,14 @@ import (
 // registerPlugins adds what Volcano does not bring itself.
 func registerPlugins() {
 	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.New)
-	framework.RegisterAction(action.New(nil))
+	reclaim := action.New(nil)
+	preempt = action.NewPreempt(reclaim)
+	framework.RegisterAction(reclaim)
+	framework.RegisterAction(preempt) // in the place of Volcano's
 }
+
+// preempt is Volcano's action with the rules of card quota.
+var preempt *action.Preempt
 
 // validateArguments is capacity-card's own judgement of its arguments.
 var validateArguments = capacitycard.ValidateArguments

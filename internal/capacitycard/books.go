@@ -30,7 +30,7 @@ func (p *plugin) openBooks() {
 			}
 			for _, task := range tasks {
 				facts := m.facts(task.Pod)
-				if placed && m.toldToGo(task, facts) {
+				if (placed || leaving(task, status)) && m.toldToGo(task, facts) {
 					told = append(told, task)
 				}
 				switch {

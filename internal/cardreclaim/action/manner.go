@@ -55,41 +55,48 @@ var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.
 // All of them are told why before the first is told to go. If this process ends
 // in between, the next one sees what was meant, and finishes it.
 func (m *manner) remove(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool) {
-	go m.inTwoSteps(client, tasks, replaced)
+	go m.inTwoSteps(client, tasks, replaced, Name)
 }
 
-func (m *manner) inTwoSteps(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool) {
+// inTwoSteps is remove for an action of a name that waits for the end. It returns what
+// could not be written, by pod.
+func (m *manner) inTwoSteps(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool, action string) map[types.UID]error {
 	last := deletePod
 	if replaced {
 		last = mark
 	}
-	m.each(client, m.each(client, tasks, explain), last)
+	left, _ := m.each(client, tasks, explainFor(action))
+	_, failed := m.each(client, left, last)
+	return failed
 }
 
 // writer is one write to a pod.
 type writer func(context.Context, kubernetes.Interface, *corev1.Pod) error
 
 // each writes to all pods, at most atOnce at a time, until that is done or was
-// given up, and returns those that are still there.
-func (m *manner) each(client kubernetes.Interface, tasks []*api.TaskInfo, write writer) []*api.TaskInfo {
+// given up, and returns those that are still there, and why some were given up.
+func (m *manner) each(client kubernetes.Interface, tasks []*api.TaskInfo, write writer) ([]*api.TaskInfo, map[types.UID]error) {
 	var all sync.WaitGroup
-	there := make([]bool, len(tasks))
+	there, errs := make([]bool, len(tasks)), make([]error, len(tasks))
 	for i, task := range tasks {
 		all.Go(func() {
-			var err error
-			if there[i], err = m.untilDone(client, task.Pod, write); err != nil {
-				klog.ErrorS(err, "A pod could not be told to go", "pod", klog.KObj(task.Pod))
+			if there[i], errs[i] = m.untilDone(client, task.Pod, write); errs[i] != nil {
+				klog.ErrorS(errs[i], "A pod could not be told to go", "pod", klog.KObj(task.Pod))
 			}
 		})
 	}
 	all.Wait()
 	var left []*api.TaskInfo
+	failed := map[types.UID]error{}
 	for i, task := range tasks {
 		if there[i] {
 			left = append(left, task)
 		}
+		if errs[i] != nil {
+			failed[task.Pod.UID] = errs[i]
+		}
 	}
-	return left
+	return left, failed
 }
 
 // untilDone writes to a pod, and tries again until that went well or the pod is
@@ -129,15 +136,21 @@ func gone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, err
 	return apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID
 }
 
-// explain writes the conditions that Volcano's own eviction writes, so that the
+// explainFor writes the conditions that Volcano's own eviction writes, so that the
 // pod says why it ends.
-func explain(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
+func explainFor(action string) writer {
+	return func(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
+		return explain(ctx, client, pod, action)
+	}
+}
+
+func explain(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, action string) error {
 	now := metav1.Now()
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status": map[string]any{"conditions": []corev1.PodCondition{{
 			Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: now,
-			Reason: "Evict", Message: fmt.Sprintf("Pod is evicted, because of %s", Name),
+			Reason: "Evict", Message: fmt.Sprintf("Pod is evicted, because of %s", action),
 		}, {
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: now, Reason: corev1.PodReasonPreemptionByScheduler,
 			Message: fmt.Sprintf("%s: preempting to accommodate a higher priority pod", pod.Spec.SchedulerName),

@@ -224,7 +224,7 @@ func TestMarksThatFail(t *testing.T) {
 				patch, _ := action.(clienttesting.PatchAction)
 				return tc.now != "" && what(patch) == "why", old, nil
 			})
-			(&manner{places: make(chan struct{}, 1)}).inTwoSteps(client, []*api.TaskInfo{{Pod: old}}, true)
+			(&manner{places: make(chan struct{}, 1)}).inTwoSteps(client, []*api.TaskInfo{{Pod: old}}, true, Name)
 			check.That(t, tries == tc.tries, "%d patches, want %d", tries, tc.tries)
 			pod, err := client.CoreV1().Pods("ns").Get(context.Background(), "t-0", metav1.GetOptions{})
 			check.Equal(t, "marked", tc.marked, err == nil && pod.Annotations[mark0] == "true")
@@ -322,11 +322,11 @@ func TestPodsThatCannotBeToldKeepNoneWaiting(t *testing.T) {
 		})
 		m := manner{places: make(chan struct{}, 1)}
 		var all sync.WaitGroup
-		all.Go(func() { m.inTwoSteps(client, []*api.TaskInfo{{Pod: bad}}, true) })
+		all.Go(func() { m.inTwoSteps(client, []*api.TaskInfo{{Pod: bad}}, true, Name) })
 		defer all.Wait()
 		synctest.Wait()
 		began := time.Now()
-		m.inTwoSteps(client, []*api.TaskInfo{{Pod: good}}, true)
+		m.inTwoSteps(client, []*api.TaskInfo{{Pod: good}}, true, Name)
 		check.That(t, time.Since(began) == 0, "the other job's pod is marked after %s", time.Since(began))
 	})
 }
