@@ -55,8 +55,8 @@ type queueBooks struct {
 	cards  map[card.Name]card.Count
 	// listed is cards as Books handed it out, nil when they moved since.
 	listed   []card.Amount
-	milliCPU int64
-	memory   int64
+	milliCPU total
+	memory   total
 	// pods is how many entries of the ledger this queue pays for.
 	pods int
 	// ending are the cards that pods hold which end, nil when none does, and leaving
@@ -107,8 +107,8 @@ func (a *Account) Charge(pod string, c *Charge) {
 		q.cards[held.Name] = q.cards[held.Name].Add(held.Count)
 		q.listed = nil
 	}
-	q.milliCPU += c.MilliCPU
-	q.memory += c.Memory
+	q.milliCPU.add(c.MilliCPU)
+	q.memory.add(c.Memory)
 }
 
 // Refund gives back exactly what was charged for the pod, and nothing when
@@ -125,8 +125,8 @@ func (a *Account) Refund(pod string) {
 		q.cards[held.Name] = q.cards[held.Name].Sub(held.Count)
 		q.listed = nil
 	}
-	q.milliCPU -= c.MilliCPU
-	q.memory -= c.Memory
+	q.milliCPU.subtract(c.MilliCPU)
+	q.memory.subtract(c.Memory)
 }
 
 // Charged returns the ledger entry of a pod, nil when it has none.
@@ -158,7 +158,7 @@ func (a *Account) Used(queue string, name card.Name) card.Count {
 // are counted against the queue.
 func (a *Account) UsedCPUMemory(queue string) (milliCPU, memory int64) {
 	if q, ok := a.queues[queue]; ok {
-		return q.milliCPU, q.memory
+		return q.milliCPU.amount(), q.memory.amount()
 	}
 	return 0, 0
 }
@@ -171,7 +171,7 @@ func (a *Account) Share(queue string) float64 {
 	if !ok {
 		return 0
 	}
-	share := max(part(q.milliCPU, q.limits.MilliCPU), part(q.memory, q.limits.Memory))
+	share := max(part(q.milliCPU.amount(), q.limits.MilliCPU), part(q.memory.amount(), q.limits.Memory))
 	for name, used := range q.cards {
 		if !q.limits.AnyCard {
 			share = max(share, part(int64(used), int64(q.limits.Cards[name])))

@@ -2,6 +2,7 @@ package account
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -81,4 +82,24 @@ func TestOverCommitMultipliesAsItIsWritten(t *testing.T) {
 	} {
 		check.Equal(t, fmt.Sprintf("%d times %v", tc.limit, tc.by), tc.want, scale(tc.limit, tc.by))
 	}
+}
+
+// TestHugeRequestsAreGivenBack: sums of CPU and memory do not wrap around, however much
+// pods hold, and are exact again when they are gone.
+func TestHugeRequestsAreGivenBack(t *testing.T) {
+	a := New(0)
+	a.SetLimits("q", Limits{MilliCPU: 1000, Memory: 1000})
+	a.Charge("small", &Charge{Queue: "q", MilliCPU: 400, Memory: 300})
+	for i := range 5 {
+		a.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64 - 1, Memory: math.MaxInt64})
+		if milliCPU, memory := a.UsedCPUMemory("q"); milliCPU != math.MaxInt64 || memory != math.MaxInt64 {
+			t.Fatalf("%d and %d in use beside %d pods", milliCPU, memory, i+1)
+		}
+		check.That(t, a.Fits("q", Ask{MilliCPU: 1}) != nil && a.Fits("q", Ask{Memory: 1}) != nil, "more fits beside %d pods", i+1)
+	}
+	for i := range 5 {
+		a.Refund(fmt.Sprint(i))
+	}
+	milliCPU, memory := a.UsedCPUMemory("q")
+	check.That(t, milliCPU == 400 && memory == 300, "%d and %d in use when they are gone", milliCPU, memory)
 }

@@ -70,7 +70,7 @@ func (a *Account) ShortOn(queue string, ask Ask, name card.Name, freed Freed) []
 // asks for no CPU is never refused for CPU.
 func (q *queueBooks) shortCPUMemory(queue string, ask Ask, freed Freed) []Shortage {
 	var all []Shortage
-	milliCPU, memory := q.milliCPU-freed.MilliCPU, q.memory-freed.Memory
+	milliCPU, memory := q.milliCPU.amount()-freed.MilliCPU, q.memory.amount()-freed.Memory
 	if exceeds(milliCPU, ask.MilliCPU, q.limits.MilliCPU) {
 		all = append(all, Shortage{Kind: CPU, Queue: queue, Requested: ask.MilliCPU, Total: Sum(milliCPU, ask.MilliCPU), Limit: q.limits.MilliCPU})
 	}

@@ -33,7 +33,7 @@ func (a *Account) Books() []Books {
 			}
 		}
 		books = append(books, Books{
-			Queue: name, Limits: q.limits, Used: q.listed, MilliCPU: q.milliCPU, Memory: q.memory, Pods: q.pods,
+			Queue: name, Limits: q.limits, Used: q.listed, MilliCPU: q.milliCPU.amount(), Memory: q.memory.amount(), Pods: q.pods,
 		})
 	}
 	return books
