@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -173,6 +174,38 @@ func TestASessionThatMayNotDecideIsEmpty(t *testing.T) {
 	delete(s.Ssn.Nodes, "b")
 	s.m.nodes["b"] = knownNode{}
 	check.Equal(t, "missing", "node b is not in the session", s.p.missingFromSession())
+}
+
+// TestNodesOfOthersAreNotWaitedFor: a node that Volcano's cache never takes, and pods there,
+// hold up no start.
+func TestNodesOfOthersAreNotWaitedFor(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		selectors []string
+		several   string
+		want      string
+	}{
+		"all nodes are selected":        {nil, "", "node b is not in the session"},
+		"b is selected":                 {[]string{"pool:other", "pool:b"}, "", "node b is not in the session"},
+		"b is not selected":             {[]string{"pool:other"}, "", ""},
+		"what is no selector":           {[]string{"pool", "pool:"}, "", "node b is not in the session"},
+		"nodes are shared among others": {nil, "true", ""},
+	}) {
+		s := oneJob(t).run()
+		t.Setenv("MULTI_SCHEDULER_ENABLE", tc.several)
+		kept := options.ServerOpts.NodeSelector
+		t.Cleanup(func() { options.ServerOpts.NodeSelector = kept })
+		options.ServerOpts.NodeSelector = tc.selectors
+		delete(s.Ssn.Nodes, "b")
+		node := session.Node("b", "B", 8)
+		node.Labels["pool"] = "b"
+		s.m.nodes["b"] = knownNode{object: node}
+		check.Equal(t, "missing", tc.want, s.p.missingFromSession())
+		if tc.want == "" {
+			s.list(s.PodsOf("unseen q 1: b")...)
+			s.m.nodes["b"] = knownNode{object: node}
+			check.Equal(t, "missing with a pod there", "", s.p.missingFromSession())
+		}
+	}
 }
 
 func TestRefusalsAreToldOnce(t *testing.T) {

@@ -2,9 +2,13 @@ package capacitycard
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 
 	"cardquota.dev/operator/internal/decision"
 )
@@ -51,8 +55,8 @@ func (c *completeness) check(missing func() string, now time.Time) string {
 // missingFromSession names one node or placed pod that the listers know and
 // the session does not.
 func (p *plugin) missingFromSession() string {
-	for name := range p.memory.nodes {
-		if _, ok := p.ssn.Nodes[name]; !ok {
+	for name, node := range p.memory.nodes {
+		if _, ok := p.ssn.Nodes[name]; !ok && isScheduled(node.object) {
 			return fmt.Sprintf("node %s is not in the session", name)
 		}
 	}
@@ -63,12 +67,33 @@ func (p *plugin) missingFromSession() string {
 		}
 	}
 	for _, pod := range p.podObjects() {
-		if _, exists := p.memory.nodes[pod.Spec.NodeName]; !exists {
-			continue // on a node that is gone: charged from the lister, no session will have it
+		if node, exists := p.memory.nodes[pod.Spec.NodeName]; !exists || p.ssn.Nodes[pod.Spec.NodeName] == nil && !isScheduled(node.object) {
+			continue // on a node that is gone, or of others: charged from the lister, no session will have it
 		}
 		if decision.Counted(pod) && !placed[string(pod.UID)] {
 			return fmt.Sprintf("pod %s/%s on node %s is not in the session", pod.Namespace, pod.Name, pod.Spec.NodeName)
 		}
 	}
 	return ""
+}
+
+// isScheduled reports whether Volcano's cache takes a node: with --node-selector it takes
+// those with one of the labels, and of several schedulers each takes a part that it works
+// out by itself, so that none can be waited for (pkg/scheduler/cache, nodeCanAddCache).
+func isScheduled(node *corev1.Node) bool {
+	if os.Getenv("MULTI_SCHEDULER_ENABLE") == "true" {
+		return false
+	}
+	selected := true
+	for _, selector := range options.ServerOpts.NodeSelector {
+		name, value, ok := strings.Cut(selector, ":")
+		if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !ok || value == "" {
+			continue // Volcano ignores it
+		}
+		if found, has := node.Labels[name]; has && found == value {
+			return true
+		}
+		selected = false
+	}
+	return selected
 }

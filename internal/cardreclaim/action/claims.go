@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/util"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/account"
@@ -177,7 +179,7 @@ func (w *wave) offeringFor(key kind, task *api.TaskInfo) []int {
 	if !known {
 		w.ask(effortOfNode * len(w.list))
 		for i, node := range w.list {
-			if !task.InitResreq.LessEqual(node.Allocatable, api.Zero) {
+			if !task.InitResreq.LessEqual(node.Allocatable, api.Zero) || w.isOfOthers(node) {
 				continue
 			}
 			if _, ok := w.tide.CardOn(task, node.Name); ok {
@@ -190,6 +192,18 @@ func (w *wave) offeringFor(key kind, task *api.TaskInfo) []int {
 	return offering
 }
 
+// isInShard reports whether this scheduler has a node for itself, with Volcano's option
+// --scheduler-sharding-mode: nodes of others are only used last when that is soft.
+func (w *wave) isInShard(node *api.NodeInfo) bool {
+	mode := options.ServerOpts.ShardingMode
+	return mode != util.HardShardingMode && mode != util.SoftShardingMode || w.ssn.NodesInShard.Has(node.Name)
+}
+
+// isOfOthers reports whether only other schedulers use a node.
+func (w *wave) isOfOthers(node *api.NodeInfo) bool {
+	return options.ServerOpts.ShardingMode == util.HardShardingMode && !w.isInShard(node)
+}
+
 // prefer sorts nodes by the order of the cards that the pod names, and nodes of
 // one card by how much of it is in use, so that whole nodes stay free.
 func (w *wave) prefer(task *api.TaskInfo, ask account.Ask, nodes []int) {
@@ -199,6 +213,12 @@ func (w *wave) prefer(task *api.TaskInfo, ask account.Ask, nodes []int) {
 		y, _ := w.tide.CardOn(task, w.list[b].Name)
 		if by := slices.Index(ask.Names, x) - slices.Index(ask.Names, y); by != 0 {
 			return by
+		}
+		if p, q := w.isInShard(w.list[a]), w.isInShard(w.list[b]); p != q {
+			if p {
+				return -1
+			}
+			return 1
 		}
 		return int(w.list[a].Idle.ScalarResources[resource] - w.list[b].Idle.ScalarResources[resource])
 	})

@@ -5,8 +5,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/util"
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
@@ -152,4 +155,26 @@ func TestJobsThatAreLeftAlone(t *testing.T) {
 		got := session.Names(w.In(api.Running))
 		check.That(t, len(strings.Fields(got)) == 4, "%q run, want 4", got)
 	})
+}
+
+// TestNodesOfAnotherShard: with hard sharding nobody goes from the nodes of other
+// schedulers, with soft sharding they come last.
+func TestNodesOfAnotherShard(t *testing.T) {
+	kept := options.ServerOpts.ShardingMode
+	t.Cleanup(func() { options.ServerOpts.ShardingMode = kept })
+	for t, tc := range check.Cases(t, map[string]struct {
+		mode, shard, goes, promised string
+	}{
+		"none": {util.NoneShardingMode, "m", "t*4", "i-0@n"}, "hard": {util.HardShardingMode, "m", "u*4", "i-0@m"}, "hard, of none": {util.HardShardingMode, "", "", ""},
+		"soft": {util.SoftShardingMode, "n", "t*4", "i-0@n"},
+	}) {
+		w := tides("node n A 4; node m A 4; t tra 4: n*4 ran=1h; u tra 4: m*4 ran=24h; i inf 1: -")
+		options.ServerOpts.ShardingMode = tc.mode
+		w.alone = true
+		w.open()
+		t.Cleanup(w.Close)
+		w.Ssn.NodesInShard = sets.New(tc.shard)
+		w.execute()
+		w.expect(t, tc.goes, tc.promised)
+	}
 }
