@@ -27,17 +27,17 @@ func (w *wave) finish() {
 				klog.ErrorS(err, "A pod could not be taken", "pod", klog.KObj(task.Pod))
 			}
 		}
-		w.remove(rest, w.isReplaced(job, vcjob.OwnerOf(rest[0].Pod)))
+		w.remove(rest, w.action.isReplaced(job.Namespace, vcjob.OwnerOf(rest[0].Pod)))
 	}
 }
 
 // isReplaced is giver.isReplaced for a job of which only the name of its vcjob is known,
 // "" for none. Pods of a vcjob whose policies are not known are replaced: no retry counts.
-func (w *wave) isReplaced(job *api.JobInfo, vcjob string) bool {
+func (a *Action) isReplaced(namespace, vcjob string) bool {
 	if vcjob == "" {
 		return false
 	}
-	habit, known := w.action.jobs.HabitOf(job.Namespace, vcjob)
+	habit, known := a.jobs.HabitOf(namespace, vcjob)
 	return !known || !habit.Ends
 }
 

@@ -191,7 +191,7 @@ func deletePod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod
 // who were promised their cards wait for them.
 func (a *Action) insist(ssn *framework.Session, tide *capacitycard.Tide) {
 	for _, task := range tide.Overdue(patience) {
-		if vcjob.OwnerOf(task.Pod) != "" && !decision.ToldToGo(task.Pod) && !tide.LeftFor(task, unmarked) {
+		if a.isReplaced(task.Pod.Namespace, vcjob.OwnerOf(task.Pod)) && !decision.ToldToGo(task.Pod) && !tide.LeftFor(task, unmarked) {
 			continue // its mark is still on its way; deleted without it a retry would count
 		}
 		klog.InfoS("A pod that was told to go is still there, it is deleted", "pod", klog.KObj(task.Pod), "after", patience.String())

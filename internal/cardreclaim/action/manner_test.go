@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,6 +263,25 @@ func TestPodsThatNobodyReplacesAreDeleted(t *testing.T) {
 	unmarked = -time.Second
 	w.run(t).expect(t, "t*4", "i-0@n")
 	eventually(t, "all that were told to go are deleted", func() bool { return len(w.there(t)) == 1 })
+}
+
+// TestAPodThatIsNeverMarkedIsDeletedAgainSoon: pods of a vcjob that ends are deleted, not
+// marked, so a deletion that failed is made again without waiting for a mark.
+func TestAPodThatIsNeverMarkedIsDeletedAgainSoon(t *testing.T) {
+	w := tides("node n A 4; t tra 4: n*4 vcjob=ends; i inf 1: -").known(t)
+	client := w.Cache.Client().(*fake.Clientset)
+	var refused atomic.Int32
+	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return refused.Add(1) <= 4, nil, errors.New("no")
+	})
+	kept, tries := patience, again
+	t.Cleanup(func() { patience, again = kept, tries })
+	again.Steps = 1
+	w.run(t).expect(t, "t*4", "i-0@n")
+	eventually(t, "all deletions failed", func() bool { return refused.Load() == 4 })
+	patience = -time.Second
+	w.run(t).expect(t, "t*4", "i-0@n")
+	eventually(t, "all are deleted", func() bool { return len(w.there(t)) == 1 })
 }
 
 // TestEveryPodOfAGangGoes: an API server that refuses one deletion, or one status, once
