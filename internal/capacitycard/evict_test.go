@@ -236,3 +236,25 @@ func TestTheTideWaitsForWhatEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestReclaimClearsNodesOfWhoMayNotStay: pods of training that the pod must not be beside go,
+// and nobody where one of them stays.
+func TestReclaimClearsNodesOfWhoMayNotStay(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		goes   int
+		change func(*corev1.Pod)
+	}{
+		"cards are free":               {1, func(*corev1.Pod) {}},
+		"one of them may not be taken": {0, of("t-1", annotate("volcano.sh/preemptable", "false"))},
+	}) {
+		s := newTide(t, "t tra 1: a*2; high inf 1: -", func(p *corev1.Pod) {
+			if avoidsX(p); strings.HasPrefix(p.Name, "t-") {
+				p.Labels["app"] = "x"
+			}
+			tc.change(p)
+		})
+		s.evict(reclaim.New())
+		// Volcano takes no more than the resources ask for, and the next one in the next session.
+		check.Equal(t, "pods that go", tc.goes, len(s.In(api.Releasing)))
+	}
+}

@@ -194,7 +194,7 @@ func (g *preemption) mayGoWhole(job *api.JobInfo) bool {
 			continue
 		}
 		for _, task := range tasks {
-			if placed++; !api.PreemptableStatus(status) || !task.Preemptable || !g.p.evictable(task) || saysItGoes(task) {
+			if placed++; !api.PreemptableStatus(status) || !task.Preemptable || !g.p.evictable(task) || g.p.saysItGoes(task) {
 				return false
 			}
 		}

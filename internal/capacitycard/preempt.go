@@ -83,7 +83,7 @@ func (p *plugin) victims(by *api.TaskInfo, node *api.NodeInfo, name card.Name, c
 func (p *plugin) candidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo) ([]*api.TaskInfo, map[api.TaskID]bool) {
 	var candidates []*api.TaskInfo
 	for _, preemptee := range preemptees {
-		if p.outranks(preemptor, preemptee) && p.evictable(preemptee) && !saysItGoes(preemptee) {
+		if p.outranks(preemptor, preemptee) && p.evictable(preemptee) && !p.saysItGoes(preemptee) {
 			candidates = append(candidates, preemptee)
 		}
 	}
@@ -170,25 +170,6 @@ func (p *plugin) fewest(candidates []*api.TaskInfo, lacks amounts, queue api.Que
 	return picked
 }
 
-// ifUseful returns the victims unless the pod could not be beside those who stay
-// on the node. Volcano's actions look at that only before anybody goes, when it
-// may still change, and would evict in every session for nothing.
-func (p *plugin) ifUseful(by *api.TaskInfo, node *api.NodeInfo, victims []*api.TaskInfo) []*api.TaskInfo {
-	if len(victims) == 0 {
-		return nil
-	}
-	goes := make(map[api.TaskID]bool, len(victims))
-	for _, victim := range victims {
-		goes[victim.UID] = true
-	}
-	for _, task := range node.Tasks {
-		if !goes[task.UID] && task.UID != by.UID && decision.KeepApart(by.Pod, task.Pod) {
-			return nil
-		}
-	}
-	return victims
-}
-
 // cardFor is the card that a pod would use on a node, false when it may not
 // run there. A pod without cards may run anywhere and uses none.
 func (p *plugin) cardFor(ask *decision.Ask, node string) (card.Name, bool) {
@@ -212,11 +193,18 @@ func (p *plugin) outranks(preemptor, preemptee *api.TaskInfo) bool {
 	return by != nil && of != nil && by.Priority > of.Priority
 }
 
-// saysItGoes tells a pod whose eviction began and that is not deleted. To evict it
-// once more is of no use: Volcano's evictor would do nothing.
-func saysItGoes(task *api.TaskInfo) bool {
-	_, evicted := decision.EvictedSince(task.Pod)
-	return evicted
+// saysItGoes tells a pod whose eviction began a moment ago and that is not deleted. To
+// evict it once more is of no use: Volcano's evictor would do nothing.
+func (p *plugin) saysItGoes(task *api.TaskInfo) bool {
+	since, evicted := decision.EvictedSince(task.Pod)
+	return evicted && p.memory.now().Sub(since) < evictionLasts
+}
+
+// evictionIsOld tells a pod that says that it is evicted, and said so too long ago to be
+// on its way out by that.
+func (p *plugin) evictionIsOld(task *api.TaskInfo) bool {
+	since, evicted := decision.EvictedSince(task.Pod)
+	return evicted && p.memory.now().Sub(since) >= evictionLasts
 }
 
 func (p *plugin) evictable(task *api.TaskInfo) bool {

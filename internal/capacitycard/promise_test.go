@@ -29,7 +29,7 @@ func TestPreemptWaitsForWhomItEvicted(t *testing.T) {
 	}{
 		"the API server takes its time":         {full, "next 1, next 1, next 1, delete first, next 1, gone first, next 0", "a:1", 1},
 		"the pod says that it goes":             {full, "next 1, says first, next 0, after 50s, next 0, delete first, next 1", "a:1", 1},
-		"the pod says so and nobody deletes it": {full, "next 1, says first, next 0, after 2m, next 1, next 1", "", 2},
+		"the pod says so and nobody deletes it": {full, "next 1, says first, next 0, after 2m, next 1, next 1", "", 1},
 		"the eviction is refused":               {full, "next 1, refuse first, next 1, refuse first, next 1", "", 1},
 		"cards are short, and not quota": {`node a A 4; node b A 4; queue q {"A":8}; low q 1: a*4 b*4 class=low; high q 1: - class=high`,
 			"next 1, says first, next 0, next 0, delete first, next 1", "", 1},

@@ -34,7 +34,7 @@ func (p *plugin) preemptive(obj, candidate any) bool {
 }
 
 // reclaimable picks the pods of one node that give way to a pod of another
-// queue: no more than the pod lacks there, and none when free cards suffice or
+// queue: those that it may not be beside, no more others than it lacks there, and none when free cards suffice or
 // when it could not run afterwards either. Volcano evicts without looking at
 // quota, service types, queue priorities, or what an eviction gives, so every
 // rule is here; no other plugin may be asked beside it.
@@ -53,12 +53,20 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	lacks := lacking(reclaimer.InitResreq, node.FutureIdle())
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {
-		if p.givesWay(reclaimer, reclaimee, ask.Resource) && !saysItGoes(reclaimee) {
+		if p.givesWay(reclaimer, reclaimee, ask.Resource) && !p.saysItGoes(reclaimee) {
 			candidates = append(candidates, reclaimee)
 		}
 	}
 	slices.SortStableFunc(candidates, p.byLoss)
-	return p.ifUseful(reclaimer, node, p.fewest(candidates, lacks, job.Queue, name)), util.Permit
+	apart, rest, useful := p.keptApart(reclaimer, node, candidates)
+	for _, victim := range apart {
+		lacks.subtract(p.given(victim, job.Queue, name))
+	}
+	others := p.fewest(rest, lacks, job.Queue, name)
+	if !useful || len(others) == 0 && !lacks.none() {
+		return nil, util.Permit
+	}
+	return slices.Concat(apart, others), util.Permit
 }
 
 // givesWay tells whether a pod may be reclaimed for another on one node: it may
