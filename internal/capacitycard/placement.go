@@ -31,18 +31,12 @@ type search struct {
 
 // rest is what the pods of a gang need that have no node yet.
 type rest struct {
+	// names are the cards that the pods name, all when they name none.
+	names card.Request
 	// pods is how many of them the gang still needs, the pod that is placed included.
 	pods int
-	// requests are the sums of what they ask for.
-	requests map[corev1.ResourceName]requestSum
-}
-
-// requestSum is what pods together ask for of a resource, in Volcano's units.
-type requestSum struct {
-	// sum is what they hold when they run.
-	sum float64
-	// start is what one of them needs more than that while it starts, the most of all.
-	start float64
+	// requests are the sums of what they ask for, in Volcano's units.
+	requests map[corev1.ResourceName]float64
 }
 
 // searchFor is the search for a node for a task that Volcano does now.
@@ -97,37 +91,40 @@ func (p *plugin) hosts(job *api.JobInfo, resource corev1.ResourceName) map[strin
 // by the cards of that pod. The job lacks so many pods of its minimum. What pods ask for
 // beyond the minimum is left out: of pods that differ, the average counts.
 func (p *plugin) restsOf(job *api.JobInfo, ask *decision.Ask, lacks int) map[card.Name]*rest {
-	rests := map[card.Name]*rest{}
-	for _, name := range ask.Names {
-		rests[name] = &rest{requests: map[corev1.ResourceName]requestSum{}}
-	}
+	alike := map[string]*rest{} // pods that name the same cards
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		other := p.askOf(task)
 		if task.SchGated || other.Resource != ask.Resource || other.Count == 0 || other.Refusal != nil {
 			continue
 		}
-		for name, rest := range rests {
-			if other.Request.Allows(name) {
-				rest.add(task)
-			}
+		named := alike[other.Request.String()]
+		if named == nil {
+			named = &rest{names: other.Request, requests: map[corev1.ResourceName]float64{}}
+			alike[other.Request.String()] = named
+		}
+		named.pods++
+		for _, resource := range task.Resreq.ResourceNames() {
+			named.requests[resource] += task.Resreq.Get(resource)
 		}
 	}
-	for _, rest := range rests {
-		rest.limit(lacks)
+	rests := map[card.Name]*rest{}
+	for _, name := range ask.Names {
+		rests[name] = &rest{requests: map[corev1.ResourceName]float64{}}
+		for _, named := range alike {
+			if named.names.Allows(name) {
+				rests[name].add(named)
+			}
+		}
+		rests[name].limit(lacks)
 	}
 	return rests
 }
 
-func (r *rest) add(task *api.TaskInfo) {
-	r.pods++
-	for _, resource := range task.InitResreq.ResourceNames() {
-		starts, runs := task.InitResreq.Get(resource), task.Resreq.Get(resource)
-		r.requests[resource] = r.requests[resource].add(runs, starts-runs)
+func (r *rest) add(other *rest) {
+	r.pods += other.pods
+	for resource, request := range other.requests {
+		r.requests[resource] += request
 	}
-}
-
-func (s requestSum) add(sum, start float64) requestSum {
-	return requestSum{sum: s.sum + sum, start: max(s.start, start)}
 }
 
 // limit leaves so many pods at most.
@@ -135,9 +132,8 @@ func (r *rest) limit(pods int) {
 	if pods >= r.pods {
 		return
 	}
-	for resource, request := range r.requests {
-		request.sum *= float64(pods) / float64(r.pods)
-		r.requests[resource] = request
+	for resource := range r.requests {
+		r.requests[resource] *= float64(pods) / float64(r.pods)
 	}
 	r.pods = pods
 }
@@ -145,7 +141,7 @@ func (r *rest) limit(pods int) {
 // fits reports whether all of the rest fit into what is idle.
 func (r *rest) fits(idle *api.Resource) bool {
 	for resource, request := range r.requests {
-		if request.sum+request.start > idle.Get(resource)+slack {
+		if request > idle.Get(resource)+slack {
 			return false
 		}
 	}
@@ -179,7 +175,7 @@ func (s *search) nodeFor(node *api.NodeInfo, name card.Name) (packing.Node, pack
 	described.FitsRest = described.Pods > 0
 	if rest := s.rests[name]; rest != nil && rest.pods > 1 {
 		described.FitsRest = described.FitsRest && rest.fits(idle)
-		pod.RestCards = rest.requests[s.ask.Resource].sum
+		pod.RestCards = rest.requests[s.ask.Resource]
 	}
 	return described, pod
 }

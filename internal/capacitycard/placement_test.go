@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -186,6 +187,116 @@ func TestAGangThatFitsOneNodeIsNotSplit(t *testing.T) {
 		check.Must(t, len(own) == 1 && slices.Contains(room, node), "the gang is on %v, all of it fits on each of %v\n%s", own, room, describe(s))
 	}
 	check.That(t, fits > 20, "only %d gangs fit a node", fits)
+}
+
+// TestWhatAGangStillNeeds: which pods of a job are counted as the rest that is to be on one
+// node, and what they need.
+func TestWhatAGangStillNeeds(t *testing.T) {
+	as := func(*corev1.Pod) {}
+	for name, tc := range map[string]struct {
+		text   string
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"the minimum of an elastic job": {"node n1,n2 A; r q 1: n1*4; j q 2: -*4 cards=2", as, "j-0@n1 j-1@n1 j-2@n2 j-3@n2"},
+		"pods that may be on the same card": {"node n1,n2 A; node n3 B; r q 1: n1*4; j q 4: -*4 cards=2", func(p *corev1.Pod) {
+			if p.Name == "j-2" || p.Name == "j-3" {
+				p.Annotations["volcano.sh/card.name"] = "B"
+			}
+		}, "j-0@n1 j-1@n1 j-2@n3 j-3@n3"},
+		"CPU, that of init containers too": {"node n1,n2 A; r q 1: n1 cards=4; j q 2: -*2 cards=2", func(p *corev1.Pod) {
+			if p.Name == "r-0" {
+				p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("54")
+				return
+			}
+			p.Spec.InitContainers = []corev1.Container{{Name: "init", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10")}}}}
+		}, "j-0@n2 j-1@n2"},
+		"no pods that share no node": {"node n1,n2 A; r q 1: n1*4; j q 2: -*2 cards=4", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}}
+			if p.Name[0] == 'r' {
+				p.Spec.Containers[0].Ports = nil
+			}
+		}, "j-0@n1 j-1@n2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, `queue q {"A":99,"B":99} cpu=1000; `+tc.text, tc.change)
+			check.Equal(t, "placed", tc.want, newlyPlaced(s, s.placeWith(PluginName, nil, nil)))
+		})
+	}
+}
+
+// TestTheFirstCardIsFirst draws fleets of two cards and a pod that names both. It is on the
+// first one if any node with it has room, whatever other plugins score.
+func TestTheFirstCardIsFirst(t *testing.T) {
+	random := seed.Rand(t)
+	heavy := map[string]framework.Arguments{"binpack": {"binpack.weight": 1000}, "nodeorder": {"leastrequested.weight": 1000 * random.IntN(2)}}
+	seen := map[bool]int{}
+	for range 100 {
+		s := newScene(t, `queue q {"A":999,"B":999} cpu=100000`)
+		roomy := false
+		for i := range 2 + random.IntN(5) {
+			model, used, cpu := []string{"A", "B"}[random.IntN(2)], 5+random.IntN(4), 1+random.IntN(62)
+			s.add(fmt.Sprintf("node n%d %s; r%d q 1: n%d cards=%d card=%s", i, model, i, i, used, model)).requests(fmt.Sprint("r", i), fmt.Sprint(cpu))
+			roomy = roomy || model == "A" && used <= 6
+		}
+		s.add("node z B; j q 1: - cards=2 card=A|B")
+		on := s.placeWith(PluginName, nil, heavy)["j-0"]
+		first := on != "" && s.node(on).Labels["nvidia.com/gpu.product"] == "A"
+		check.Must(t, on != "" && first == roomy, "the pod is on %q, a node with the first card has room: %v\n%s", on, roomy, describe(s))
+		seen[first]++
+	}
+	check.That(t, seen[true] > 0 && seen[false] > 0, "only one outcome was drawn: %v", seen)
+}
+
+// node finds a node by its name.
+func (s *scene) node(name string) *corev1.Node {
+	return s.Nodes[slices.IndexFunc(s.Nodes, func(node *corev1.Node) bool { return node.Name == name })]
+}
+
+// manyNodes is a fleet of which Volcano looks at a part only, drawn nodes of which are nearly
+// full.
+func manyNodes(t *testing.T, change func(*corev1.Pod)) *scene {
+	random := seed.Rand(t)
+	s := newScene(t, `queue q {"A":9999} cpu=100000`)
+	for i := range 400 {
+		s.add(fmt.Sprintf("node n%d A", i))
+		if random.IntN(8) == 0 {
+			s.add(fmt.Sprintf("r%d q 1: n%d cards=7", i, i))
+		}
+	}
+	return s.add("j0 q 4: -*4 cards=2; j1 q 4: -*4 cards=2; j2 q 4: -*4 cards=2; j3 q 4: -*4 cards=2", change)
+}
+
+// TestAGangStaysTogetherWhereASampleIsLookedAt: the node of the first pod need not be in the
+// sample of the next one.
+func TestAGangStaysTogetherWhereASampleIsLookedAt(t *testing.T) {
+	nodes := manyNodes(t, func(*corev1.Pod) {}).placeWith(PluginName, nil, nil)
+	for job := range 4 {
+		on := map[string]bool{}
+		for pod := range 4 {
+			on[nodes[fmt.Sprintf("j%d-%d", job, pod)]] = true
+		}
+		check.That(t, len(on) == 1 && !on[""], "gang j%d is on %v, want one node", job, on)
+	}
+}
+
+// TestANodeOfTheGangIsNotForced: pods that would rather not share a node do not where that
+// weighs more, though the score is one that plugins give to nodes together.
+func TestANodeOfTheGangIsNotForced(t *testing.T) {
+	apart := func(p *corev1.Pod) {
+		p.Labels["gang"] = p.Annotations["scheduling.k8s.io/group-name"]
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+			Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"gang": p.Labels["gang"]}}},
+		}}}}
+	}
+	nodes := manyNodes(t, apart).placeWith(PluginName, nil, map[string]framework.Arguments{"nodeorder": {"podaffinity.weight": 50}})
+	for job := range 4 {
+		on := map[string]bool{}
+		for pod := range 4 {
+			on[nodes[fmt.Sprintf("j%d-%d", job, pod)]] = true
+		}
+		check.That(t, len(on) == 4, "gang j%d is on %v, want four nodes", job, on)
+	}
 }
 
 // TestTheShippedWeightPacks fills fleets with gangs and single pods. Beside the scores that
