@@ -1,15 +1,21 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/bus/v1alpha1"
 
+	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/deployment"
 )
 
 // startEvictingStage is a cluster of two nodes with eight cards each, whose
@@ -67,14 +73,27 @@ func takesTheCardThatIsShort(s *scene) {
 
 // Inside a job the task of higher priority takes the place of a lower one.
 func takesBetweenPods(s *scene) {
-	s.quota("pods", cards(h200, 3))
-	job := s.vcjob(work{name: "job", queue: "pods", card: h200, count: 1, pods: 2})
+	s.takesInsideAJob("pods", func(template *corev1.PodTemplateSpec, class, _ string) { template.Spec.PriorityClassName = class })
+}
+
+// volcano.sh/task-priority says it without PriorityClasses.
+func takesByTaskPriority(s *scene) {
+	s.takesInsideAJob("task-priority", func(template *corev1.PodTemplateSpec, _, priority string) {
+		template.Annotations["volcano.sh/task-priority"] = priority
+	})
+}
+
+// takesInsideAJob has a job ask for a second leader when its queue is full of workers, of
+// which it needs one pod less.
+func (s *scene) takesInsideAJob(queue string, prefer func(template *corev1.PodTemplateSpec, class, priority string)) {
+	s.quota(queue, cards(h200, 3))
+	job := s.vcjob(work{name: "job", queue: queue, card: h200, count: 1, pods: 2})
 	job.Spec.Policies = nil
 	workers := job.Spec.Tasks[0]
-	workers.Template.Spec.PriorityClassName = "pc-low"
 	leaders := *workers.DeepCopy()
 	leaders.Name, leaders.Replicas = "leader", 1
-	leaders.Template.Spec.PriorityClassName = "pc-high"
+	prefer(&workers.Template, "pc-low", "1")
+	prefer(&leaders.Template, "pc-high", "10")
 	job.Spec.Tasks = []batchv1alpha1.TaskSpec{workers, leaders}
 	s.create(job)
 	s.wantRunning("job", 3, 0)
@@ -87,4 +106,51 @@ func takesBetweenPods(s *scene) {
 		return map[string]int{"worker": len(s.ofTask("job", "worker")), "leader": len(s.ofTask("job", "leader"))}
 	}
 	s.becomes(ofTask, map[string]int{"worker": 1, "leader": 2})
+	s.Expect(s.job("job").Status.RetryCount).To(BeZero())
+}
+
+// startPolicyStage is a cluster of eight cards on each of two nodes, whose ServiceTypePolicy
+// switches preempt on.
+func startPolicyStage(t *testing.T) *stage {
+	t.Helper()
+	g := NewWithT(t)
+	configuration, err := deployment.ShippedConfiguration()
+	g.Expect(err).NotTo(HaveOccurred())
+	st := startStage(t, []cluster.NodeProfile{node("h200", h200, 2, "8")}, configuration)
+	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
+	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())
+	policy := &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}, Spec: api.ServiceTypePolicySpec{Preempt: api.PreemptInQueue}}
+	g.Expect(st.Create(t.Context(), policy)).To(Succeed())
+	g.Eventually(func() (bool, error) {
+		err := st.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
+		return meta.IsStatusConditionTrue(policy.Status.Conditions, api.ConditionReady), err
+	}, soon, often).Should(BeTrue())
+	return st
+}
+
+// A gang of low priority on two nodes goes as a whole for two pods of high priority, and
+// starts again when they leave, more often than a Volcano job may be retried.
+func gangsSurvivePreemption(s *scene) {
+	s.quota("gangs", cards(h200, 16))
+	s.create(s.inClass("pc-high", work{name: "other", queue: "gangs", card: h200, count: 1, pods: 6}))
+	s.wantRunning("other", 6, 0)
+	low := s.vcjob(work{name: "low", queue: "gangs", card: h200, count: 1, pods: 10, gang: 10})
+	low.Spec.PriorityClassName = "pc-low"
+	low.Spec.Policies = []batchv1alpha1.LifecyclePolicy{
+		{Events: []v1alpha1.Event{v1alpha1.PodEvictedEvent, v1alpha1.PodFailedEvent}, Action: v1alpha1.RestartJobAction},
+		{Event: v1alpha1.TaskCompletedEvent, Action: v1alpha1.CompleteJobAction},
+	}
+	s.create(low)
+	s.wantRunning("low", 10, 0)
+	for round := range 4 {
+		name := fmt.Sprintf("high-%d", round)
+		high := s.vcjob(work{name: name, queue: "gangs", card: h200, count: 1, pods: 2, gang: 2})
+		high.Spec.PriorityClassName, high.Spec.Policies = "pc-high", nil
+		s.create(high)
+		s.wantPods(map[string]string{name: pods(2, 0), "low": pods(0, 10), "other": pods(6, 0)})
+		s.Expect(s.Delete(s.ctx, high, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		s.wantPods(map[string]string{"low": pods(10, 0), "other": pods(6, 0)})
+		s.wantPhase("low", batchv1alpha1.Running)
+		s.Expect(s.job("low").Status.RetryCount).To(BeZero())
+	}
 }

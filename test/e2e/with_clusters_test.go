@@ -21,6 +21,16 @@ func TestPreemptionInsideAQueue(t *testing.T) {
 	}
 }
 
+// TestPreemptionByThePolicy plays what a ServiceTypePolicy switches on: jobs survive that
+// their gangs are preempted, and pods of a job have priorities of their own.
+func TestPreemptionByThePolicy(t *testing.T) {
+	t.Parallel()
+	st := startPolicyStage(t)
+	for name, play := range map[string]func(*scene){"gangs": gangsSurvivePreemption, "task-priority": takesByTaskPriority} {
+		t.Run(name, func(t *testing.T) { play(newSceneOn(t, name, st)) })
+	}
+}
+
 // TestTideByStockReclaim plays what of it holds pod by pod, with Volcano's own
 // action reclaim.
 func TestTideByStockReclaim(t *testing.T) {

@@ -20,9 +20,13 @@ type cause string
 const (
 	preempt cause = "preempt" // for a pod of the same queue
 	reclaim cause = "reclaim" // for a pod of another queue, pod by pod
-	// cardReclaim is for a pod of another queue and takes whole gangs.
+	// cardReclaim is for a pod of another queue.
 	cardReclaim cause = "cardreclaim"
 )
+
+// takesGangs reports whether an action leaves no job below its minimum: a gang goes as
+// a whole.
+func (c cause) takesGangs() bool { return c == preempt || c == cardReclaim }
 
 // eviction is one that the rules allow, provided that a reclaimer is placed.
 type eviction struct {
@@ -110,7 +114,7 @@ func (m *machine) illegal(e *eviction, victim *podState) string {
 			along = true
 		}
 	}
-	if len(e.reclaimers) > 0 || along && e.by == cardReclaim {
+	if len(e.reclaimers) > 0 || along && m.mayGoAlong(e) {
 		return ""
 	}
 	slices.Sort(refused)

@@ -17,23 +17,23 @@ import (
 // broken gang.
 const answersFor = time.Minute
 
-// judgeGangs checks that no job of which cardreclaim took a pod runs on below
+// judgeGangs checks that no job of which cardreclaim or preempt took a pod runs on below
 // minAvailable, its own or that of a task. Volcano's own reclaim takes pods one
 // by one and leaves the rest to the policies of the job.
 func (m *machine) judgeGangs(now time.Time) []string {
 	if m.excused[Eviction] > 0 {
 		return nil
 	}
-	taken := map[types.NamespacedName]bool{}
+	taken := map[types.NamespacedName]cause{}
 	for _, e := range m.evictions {
-		if e.by == cardReclaim && now.Sub(e.due) < answersFor && m.options.Concerns(e.victim) {
-			taken[e.group] = true
+		if e.by.takesGangs() && now.Sub(e.due) < answersFor && m.options.Concerns(e.victim) {
+			taken[e.group] = e.by
 		}
 	}
 	var open []string
 	for key, state := range m.groups {
 		short := ""
-		if taken[key] {
+		if taken[key] != "" {
 			short = m.shortOf(state.group, now)
 		}
 		state.below.set(short != "", now)
@@ -44,7 +44,7 @@ func (m *machine) judgeGangs(now time.Time) []string {
 		default:
 			state.below.reported = true
 			m.report(Eviction, now, "podgroup/"+key.String(), "was left running with %s by an eviction (%s) since %s",
-				short, cardReclaim, state.below.since.Format("15:04:05.000"))
+				short, taken[key], state.below.since.Format("15:04:05.000"))
 		}
 	}
 	return open

@@ -70,7 +70,7 @@ func (m *machine) mayNotPreempt(reclaimer, victim *podState) string {
 	case higher <= lower:
 		return fmt.Sprintf("has priority %d, not more than %d", higher, lower)
 	case ask.Count > 0 && !slices.Contains(ask.Cards, on):
-		return fmt.Sprintf("may not use the <%s> of node %s", on, victim.pod.Spec.NodeName)
+		return uselessCard
 	}
 	return ""
 }

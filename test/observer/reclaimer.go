@@ -3,7 +3,10 @@ package observer
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/test/observer/rule"
 )
@@ -76,10 +79,25 @@ func (m *machine) judgeReclaimers(now time.Time) []string {
 // whole for the sake of another of its pods. On a busy machine the marks of one
 // gang come seconds apart, but both pods were there when the first came.
 func (m *machine) takenAlong(e *eviction, served map[*eviction]*relief) bool {
-	return e.by == cardReclaim && slices.ContainsFunc(m.evictions, func(other *eviction) bool {
-		return other.by == cardReclaim && other.group == e.group && served[other] != nil &&
+	return m.mayGoAlong(e) && slices.ContainsFunc(m.evictions, func(other *eviction) bool {
+		return other.by == e.by && other.group == e.group && served[other] != nil &&
 			other.seen.Sub(e.seen).Abs() < m.options.PlacedWithin && !e.created.After(other.seen) && !other.created.After(e.seen)
 	})
+}
+
+// mayGoAlong reports whether an eviction may be for the sake of another one of its gang.
+// What preempt takes is a gang with a minimum of more than one pod, or a Volcano job, whose
+// own policies may end all of its pods.
+func (m *machine) mayGoAlong(e *eviction) bool {
+	if e.by != preempt {
+		return e.by == cardReclaim
+	}
+	state, known := m.groups[e.group]
+	if !known {
+		return false
+	}
+	owner := metav1.GetControllerOfNoCopy(state.group)
+	return state.group.Spec.MinMember > 1 || owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch.volcano.sh/")
 }
 
 // forgetEvictions drops what is too old to matter.

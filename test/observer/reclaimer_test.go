@@ -38,6 +38,10 @@ func TestEveryVictimMakesRoomForSomebody(t *testing.T) {
 			evict b reclaim;` + placed, ""},
 		"preempt takes no more than it needs either": {`write pod p in=training cards=1 priority=7 says=waits;` + two + `evict a preempt
 			evict b preempt;` + placed, "eviction"},
+		"preempt takes gangs as a whole": {`write pod p in=training cards=1 priority=7 says=waits; runs g 3 a b c
+			evict a preempt; evict b preempt; evict c preempt;` + placed, ""},
+		"and no second one": {`write pod p in=training cards=1 priority=7 says=waits; runs g 2 a b; runs h 1 c
+			evict a preempt; evict b preempt; evict c preempt;` + placed, "eviction"},
 		"cardreclaim takes gangs as a whole": {comes + `runs g 3 a b c
 			evict a cardreclaim; evict b cardreclaim; evict c cardreclaim;` + placed, ""},
 		"its marks may come seconds apart": {comes + `runs g 3 a b c
@@ -54,6 +58,9 @@ func TestNoGangIsLeftInPieces(t *testing.T) {
 		"cardreclaim leaves a gang in pieces":          {`runs g 3 a b c; evict a cardreclaim`, "open", "eviction"},
 		"cardreclaim takes it as a whole":              {`runs g 3 a b c; evict a cardreclaim; evict b cardreclaim; evict c cardreclaim`, "", ""},
 		"cardreclaim takes what is above minAvailable": {`runs g 2 a b c; evict a cardreclaim`, "", ""},
+		"preempt leaves a gang in pieces":              {`write pod p in=training cards=1 priority=7 says=waits; runs g 3 a b c; evict a preempt`, "open", "eviction"},
+		"preempt takes it as a whole": {`write pod p in=training cards=1 priority=7 says=waits; runs g 3 a b c
+			evict a preempt; evict b preempt; evict c preempt`, "", ""},
 		"reclaim leaves it to the policies of the job": {`runs g 3 a b c; evict a reclaim`, "", ""},
 	}) {
 		w := tide().play(comes).play(tc.text).play(`write pod p on=h200-0; judge; wait 9s`)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/test/observer/rule"
@@ -32,9 +33,10 @@ func isLeaving(pod *corev1.Pod) bool {
 // judgeNeedless checks a pod that preempt has just evicted: what it evicted before
 // in the same queue and has not gone yet must not suffice for all that waits
 // there. The largest of these victims is left out of the sum, since one may give
-// more than is needed.
+// more than is needed. A pod whose gang would run below its minimum without it being
+// evicted goes along with the others of the gang.
 func (j *Judge) judgeNeedless(victim *podState, at time.Time) {
-	if victim.charge == nil || evictedBy(victim.pod) != "preempt" {
+	if victim.charge == nil || evictedBy(victim.pod) != "preempt" || j.goesAlong(victim) {
 		return
 	}
 	queue := victim.charge.Queue
@@ -57,6 +59,29 @@ func (j *Judge) judgeNeedless(victim *podState, at time.Time) {
 	}
 	j.report(Eviction, at, "pod/"+victim.pod.Namespace+"/"+victim.pod.Name,
 		"was evicted (preempt) although what was evicted before and has not gone yet gives all that waits in queue <%s>: %v given, %v waited for", queue, given, needed)
+}
+
+// goesAlong reports whether others of a pod's gang were evicted by preempt before, and
+// fewer than its minimum would stay. A pod of a Volcano job goes along with any other: the
+// job's own policies may end all of them.
+func (j *Judge) goesAlong(victim *podState) bool {
+	group := j.world.groups[groupOf(victim.pod)]
+	if group == nil {
+		return false
+	}
+	before, stay := 0, int32(1) // the victim
+	for _, state := range j.world.pods {
+		switch {
+		case state == victim || groupOf(state.pod) != groupOf(victim.pod):
+		case evictedBy(state.pod) == "preempt":
+			before++
+		case rule.IsCharged(state.pod):
+			stay++
+		}
+	}
+	owner := metav1.GetControllerOfNoCopy(victim.pod)
+	isVCJob := owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch.volcano.sh/")
+	return before > 0 && (isVCJob || stay < group.Spec.MinMember || len(group.Spec.MinTaskMember) > 0)
 }
 
 // givesBack reports whether a pod of a queue was evicted by preempt, or is deleted.
