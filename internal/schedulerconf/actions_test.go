@@ -61,9 +61,9 @@ func TestPreemptComesAndGoesWithThePolicy(t *testing.T) {
 			text = strings.Replace(text, "allocate", "allocate, preempt", 1)
 		}
 		on, undo := mustMerge(t, text, "", Wanted{Reclaim: CardReclaim, Preempt: true})
-		check.That(t, strings.Contains(on, "preempt") && strings.Count(on, "enablePreemptable: false") == 2, "switched on:\n%s", on)
+		check.That(t, strings.Contains(on, "preempt") && strings.Count(on, "enablePreemptable: false") == 2 && strings.Contains(on, "enableJobStarving: false"), "switched on:\n%s", on)
 		off, undo := mustMerge(t, on, undo, Wanted{Reclaim: CardReclaim})
-		check.That(t, strings.Contains(off, "preempt") == byHand && (strings.Count(off, "enablePreemptable: false") == 2) == byHand, "switched off:\n%s", off)
+		check.That(t, strings.Contains(off, "preempt") == byHand && (strings.Count(off, "enablePreemptable: false") == 2) == byHand && !strings.Contains(off, "enableJobStarving"), "switched off:\n%s", off)
 		restored, err := Remove(off, undo)
 		check.NoError(t, err)
 		check.Equal(t, "restored", text, restored)

@@ -12,7 +12,8 @@ import (
 type Wanted struct {
 	// Reclaim is the action that takes cards back: "cardreclaim", "reclaim" or "" for none.
 	Reclaim string
-	// Preempt adds the action preempt. Without it that action stays where others wrote it.
+	// Preempt adds the action preempt, also for jobs that have their minimum. Without it that
+	// action stays where others wrote it, and serves whom they chose.
 	Preempt bool
 	// Arguments of capacity-card that the policy owns, by name; values are bool, string, int,
 	// float64, []string, map[string]any. Other arguments stay as they are.
@@ -37,10 +38,10 @@ func (w Wanted) known() Known {
 // The merged text has capacity-card in its first tier unless it stands elsewhere already, as
 // the only plugin that chooses victims, with its gates on; neither capacity nor proportion nor
 // overcommit; the wanted action behind allocate and not the other one; preempt behind allocate
-// where it is wanted; no shuffle; with reclaim, gang's enableJobStarving off; and the wanted
-// arguments. It satisfies Validate. A text that would not, for faults of its own, is refused with all of them, by the lines of
-// text; so is one that cannot be changed safely, and with ErrHierarchy one in which plugin
-// capacity limits a tree of queues.
+// where it is wanted; no shuffle; gang's enableJobStarving off with reclaim, and where preempt
+// is wanted; and the wanted arguments. It satisfies Validate. A text that would not, for faults
+// of its own, is refused with all of them, by the lines of text; so is one that cannot be
+// changed safely, and with ErrHierarchy one in which plugin capacity limits a tree of queues.
 func Merge(text, undo string, want Wanted) (merged, newUndo string, err error) {
 	if want.Reclaim != "" && !slices.Contains(takeBack, want.Reclaim) {
 		return "", "", fmt.Errorf("%q is no action that takes cards back: known are reclaim and %s", want.Reclaim, CardReclaim)

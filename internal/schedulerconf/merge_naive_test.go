@@ -77,7 +77,7 @@ func expected(t check.T, text, actions string, want Wanted) map[string]any {
 			return slices.Contains([]any{"capacity", "proportion", "overcommit"}, p.(map[string]any)["name"])
 		})
 		for _, p := range plugins {
-			expectedSwitches(p.(map[string]any), strings.Contains(actions, "preempt"), want.Reclaim)
+			expectedSwitches(p.(map[string]any), strings.Contains(actions, "preempt"), want)
 		}
 		if tier.(map[string]any)["plugins"] = plugins; len(plugins) > 0 {
 			kept = append(kept, tier)
@@ -97,7 +97,8 @@ func expected(t check.T, text, actions string, want Wanted) map[string]any {
 	return value
 }
 
-func expectedSwitches(plugin map[string]any, preempt bool, reclaim string) {
+func expectedSwitches(plugin map[string]any, preempt bool, want Wanted) {
+	reclaim := want.Reclaim
 	if plugin["name"] == CapacityCard {
 		for key, wanted := range map[string]bool{
 			"enabledAllocatable": true, "enablePredicate": true, "enablePreemptable": preempt,
@@ -120,7 +121,7 @@ func expectedSwitches(plugin map[string]any, preempt bool, reclaim string) {
 			plugin["enablePreemptable"] = false
 		}
 	}
-	if plugin["name"] == "gang" && reclaim == "reclaim" {
+	if plugin["name"] == "gang" && (reclaim == "reclaim" || want.Preempt) {
 		plugin["enableJobStarving"] = false
 	}
 }

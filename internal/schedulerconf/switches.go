@@ -13,7 +13,7 @@ func (p *plan) switches(entry *yaml.Node) {
 	if nameOf(entry) == CapacityCard {
 		keys, wanted = cardMustHave(actions), true
 	} else {
-		keys = othersMustNot(nameOf(entry), actions)
+		keys = othersMustNot(nameOf(entry), actions, p.want.Preempt)
 	}
 	for _, key := range keys {
 		value := field(entry, key)
@@ -32,8 +32,9 @@ func cardMustHave(actions []string) []string {
 	return on
 }
 
-// othersMustNot are the switches that must be off for another plugin.
-func othersMustNot(plugin string, actions []string) []string {
+// othersMustNot are the switches that must be off for another plugin. elastic is set where
+// preempt serves jobs that have their minimum, too.
+func othersMustNot(plugin string, actions []string, elastic bool) []string {
 	if plugin == "" {
 		return nil // a fault that Validate tells
 	}
@@ -44,8 +45,9 @@ func othersMustNot(plugin string, actions []string) []string {
 	if chooses(plugin, switchPreemptable) && slices.Contains(actions, "preempt") {
 		off = append(off, switchPreemptable)
 	}
-	if plugin == "gang" && slices.Contains(actions, "reclaim") {
-		// A Deployment that grows asks for cards too, although its gang is complete.
+	if plugin == "gang" && (elastic || slices.Contains(actions, "reclaim")) {
+		// A Deployment that grows asks for cards too, although its gang is complete. And
+		// pods of one job take each other's place only in a gang that is complete.
 		off = append(off, "enableJobStarving")
 	}
 	return off

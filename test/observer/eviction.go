@@ -35,6 +35,9 @@ type eviction struct {
 	// place is what the victim left.
 	place place
 	group types.NamespacedName
+	// isGang is set for a pod of a gang when it was evicted: its PodGroup may go before
+	// the reclaimer is placed.
+	isGang bool
 	// created is when the victim was, seen when it was found to be evicted.
 	created, seen time.Time
 	// due is since when the reclaimer could be placed: its grace period is over,
@@ -69,6 +72,7 @@ func (m *machine) judgeEviction(state *podState, c change, happened bool) {
 		group:      types.NamespacedName{Namespace: pod.Namespace, Name: rule.PodGroupName(pod)},
 		reclaimers: map[types.UID]bool{},
 	}
+	e.isGang = m.isGang(e.group)
 	state.evicted = e
 	if !happened {
 		return
@@ -114,7 +118,7 @@ func (m *machine) illegal(e *eviction, victim *podState) string {
 			along = true
 		}
 	}
-	if len(e.reclaimers) > 0 || along && m.mayGoAlong(e) {
+	if len(e.reclaimers) > 0 || along && e.mayGoAlong() {
 		return ""
 	}
 	slices.Sort(refused)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/test/observer/rule"
 )
@@ -79,20 +80,20 @@ func (m *machine) judgeReclaimers(now time.Time) []string {
 // whole for the sake of another of its pods. On a busy machine the marks of one
 // gang come seconds apart, but both pods were there when the first came.
 func (m *machine) takenAlong(e *eviction, served map[*eviction]*relief) bool {
-	return m.mayGoAlong(e) && slices.ContainsFunc(m.evictions, func(other *eviction) bool {
+	return e.mayGoAlong() && slices.ContainsFunc(m.evictions, func(other *eviction) bool {
 		return other.by == e.by && other.group == e.group && served[other] != nil &&
 			other.seen.Sub(e.seen).Abs() < m.options.PlacedWithin && !e.created.After(other.seen) && !other.created.After(e.seen)
 	})
 }
 
 // mayGoAlong reports whether an eviction may be for the sake of another one of its gang.
-// What preempt takes is a gang with a minimum of more than one pod, or a Volcano job, whose
-// own policies may end all of its pods.
-func (m *machine) mayGoAlong(e *eviction) bool {
-	if e.by != preempt {
-		return e.by == cardReclaim
-	}
-	state, known := m.groups[e.group]
+func (e *eviction) mayGoAlong() bool { return e.by == cardReclaim || e.by == preempt && e.isGang }
+
+// isGang reports whether the pods of a PodGroup stand or fall together: it has a minimum
+// of more than one pod, or is that of a Volcano job, whose own policies may end all of its
+// pods.
+func (m *machine) isGang(group types.NamespacedName) bool {
+	state, known := m.groups[group]
 	if !known {
 		return false
 	}
