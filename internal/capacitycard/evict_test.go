@@ -178,6 +178,25 @@ func TestReclaimFollowsTheMatrixAndTheCards(t *testing.T) {
 	}
 }
 
+// TestReclaimTakesTheLowestPriorityFirst: a gang of a low class goes before spare pods of a
+// higher one, unless the policy asks for the least loss. A class that is not listed protects
+// nobody.
+func TestReclaimTakesTheLowestPriorityFirst(t *testing.T) {
+	classes := func(p *corev1.Pod) {
+		p.Spec.PriorityClassName = map[byte]string{'l': "pc-low", 'h': "pc-high", 'o': "own"}[p.Name[0]]
+	}
+	for t, tc := range check.Cases(t, map[string]struct{ order, jobs, goes string }{
+		"priority":              {"Priority", "low tra 4: a*4 ran=9h; high tra 1: a*4", "low:2"},
+		"loss":                  {"Loss", "low tra 4: a*4 ran=9h; high tra 1: a*4", "high:2"},
+		"a class of one's own":  {"Priority", "own tra 4: a*4 ran=9h; high tra 1: a*4", "own:2"},
+		"within a priority":     {"Priority", "low tra 4: a*4 ran=9h; lax tra 1: a*4", "lax:2"},
+		"the lower queue first": {"Priority", "queue less FULL 10000 training; high less 4: a*4; low tra 1: a*4", "high:2"},
+	}) {
+		s := newTide(t, tc.jobs+"; i inf 1: - cards=2", classes).with(framework.Arguments{"victimOrder": tc.order}).evict(reclaim.New())
+		check.Equal(t, "go", tc.goes, tally(s.In(api.Releasing)))
+	}
+}
+
 // TestTheOwnersKindTellsTheServiceType: a Deployment is inference, a vcjob is
 // training, without any annotation.
 func TestTheOwnersKindTellsTheServiceType(t *testing.T) {

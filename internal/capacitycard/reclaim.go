@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/servicetype"
 )
 
 // preemptive is the gate of a pod that would take cards back from other queues:
@@ -57,7 +58,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 			candidates = append(candidates, reclaimee)
 		}
 	}
-	slices.SortStableFunc(candidates, p.byLoss)
+	slices.SortStableFunc(candidates, p.byVictimOrder)
 	apart, rest, useful := p.keptApart(reclaimer, node, candidates)
 	for _, victim := range apart {
 		lacks.subtract(p.given(victim, job.Queue, name))
@@ -144,6 +145,23 @@ func (p *plugin) serviceType(task *api.TaskInfo) string {
 		group = job.PodGroup.Annotations
 	}
 	return decision.ServiceTypeOf(queue, task.Pod.Annotations, group, p.args.owners.TypeOf(task.Pod))
+}
+
+// byVictimOrder puts first who goes for a pod of another queue: by default the lowest
+// priority of the queue, then of the job, then of the pod, where only the classes count that
+// the policy lists; and among equals, or with victimOrder Loss, what is lost least.
+func (p *plugin) byVictimOrder(a, b *api.TaskInfo) int {
+	if p.args.victimOrder == servicetype.VictimsByLoss {
+		return p.byLoss(a, b)
+	}
+	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
+	rules := &Tide{p}
+	return cmp.Or(
+		cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
+		cmp.Compare(rules.JobPriority(x), rules.JobPriority(y)),
+		cmp.Compare(rules.Priority(a), rules.Priority(b)),
+		p.byLoss(a, b),
+	)
 }
 
 // byLoss puts first what is lost least by an eviction, as far as one pod tells:
