@@ -40,8 +40,11 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 	_, withoutPrometheus, _ := strings.Cut(documented[3], "\n")
 	a.types(project, withoutPrometheus)
 	a.wantInstalled(filepath.Join(suite.root, "bundle"))
-	a.kubectl("get", "clusterrole", "cardquotas.cardquota.dev-v1alpha1-admin", "cardquotas.cardquota.dev-v1alpha1-edit",
-		"cardquotas.cardquota.dev-v1alpha1-view", "servicetypepolicies.cardquota.dev-v1alpha1-admin")
+	a.Eventually(func() error { // OLM creates them after the ClusterServiceVersion has succeeded
+		_, err := a.cluster.Kubectl(a.ctx, "get", "clusterrole", "cardquotas.cardquota.dev-v1alpha1-admin", "cardquotas.cardquota.dev-v1alpha1-edit",
+			"cardquotas.cardquota.dev-v1alpha1-view", "servicetypepolicies.cardquota.dev-v1alpha1-admin")
+		return err
+	}).Should(Succeed())
 	for _, kind := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
 		a.Expect(a.kubectl("get", kind, "-l", "olm.owner="+this.csv(), "-o", "name")).NotTo(BeEmpty(), kind)
 	}
