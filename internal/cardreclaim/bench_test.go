@@ -68,6 +68,7 @@ func BenchmarkChoose(b *testing.B) {
 		"500 gangs of 8 on a node each": {nodes: 500, gangs: 500, size: 8},
 		"500 gangs of 8 spread":         {nodes: 500, gangs: 500, size: 8, spread: true},
 		"500 gangs of 8 spread, alike":  {nodes: 500, gangs: 500, size: 8, spread: true, alike: true},
+		"80 gangs of 512 spread":        {nodes: 5120, gangs: 80, size: 512, spread: true},
 		"500 gangs of 1 to 16":          {nodes: 500, gangs: 450, size: 8, mixed: true},
 		"500 gangs of 8 in 8 ranks":     {nodes: 500, gangs: 500, size: 8, spread: true, ranks: 8},
 		"4000 elastic pods of a job":    {nodes: 500, gangs: 500, size: 8, elastic: true},

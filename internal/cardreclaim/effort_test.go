@@ -40,3 +40,13 @@ func TestEffortStaysWithinLimits(t *testing.T) {
 		})
 	}
 }
+
+// TestLargeGangsAreNoSquare: what clearing nodes gives is worked out in an effort that grows
+// with the pods of gangs, not with the square of the nodes that a gang is on.
+func TestLargeGangsAreNoSquare(t *testing.T) {
+	small := fleet{nodes: 640, gangs: 80, size: 64, spread: true}.problem(8, 8)
+	large := fleet{nodes: 5120, gangs: 80, size: 512, spread: true}.problem(8, 8)
+	one, eight := ChooseWithin(small, 0), ChooseWithin(large, 0)
+	check.Must(t, one.Plan != nil && eight.Plan != nil, "there are no plans")
+	check.That(t, eight.Effort < 16*one.Effort, "the effort is %d, and %d for gangs eight times as large", one.Effort, eight.Effort)
+}

@@ -45,6 +45,10 @@ type hunt struct {
 	queue   queue
 	current []int // by move: how often it has changed
 	byPool  []int // scratch
+	// gains are what sets of units give in this state, by the set, and joined is how
+	// many sites were looked at to find out.
+	gains  map[string]int
+	joined int
 }
 
 // pick takes units until the claim has room for all its pods, or until nothing
@@ -83,6 +87,7 @@ func (h *hunt) pick() bool {
 				h.take(u)
 			}
 		}
+		clear(h.gains)
 		room = h.total(h.claim, h.pools)
 		if room < count {
 			h.again(taken, count-room)

@@ -111,6 +111,31 @@ func (s *state) drop(u int) {
 	}
 }
 
+// takeOn takes a possible unit as far as one node goes, and dropOn takes it back: what its
+// job gives on other nodes is left out.
+func (s *state) takeOn(x touch) {
+	s.cost = s.cost.plus(s.adds(x.unit))
+	s.turnOn(x, 1)
+	s.in[x.unit] = true
+}
+
+func (s *state) dropOn(x touch) {
+	s.in[x.unit] = false
+	s.turnOn(x, -1)
+	if s.units[x.unit].pod == whole || !s.spent[s.units[x.unit].job].whole {
+		s.cost = s.cost.minus(s.adds(x.unit))
+	}
+}
+
+func (s *state) turnOn(x touch, sign int) {
+	if s.units[x.unit].pod != whole {
+		s.turn(x.unit, sign)
+		return
+	}
+	s.spent[s.units[x.unit].job].whole = sign > 0
+	s.add(s.sites[x.site].node, s.gives(x.unit, x.site), float64(sign))
+}
+
 // turn books a unit as taken, or as not when sign is -1.
 func (s *state) turn(u, sign int) {
 	x := s.units[u]
