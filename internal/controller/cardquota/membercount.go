@@ -35,13 +35,18 @@ type memberCounts struct {
 	// asked are the CardQuotas, by queue, that wait for the next count.
 	asked    map[string]*v1alpha1.CardQuota
 	counting bool
-	// counted is the last count, which ended at a time.
-	counted map[string]int
+	// counted are the answers that nobody has read yet, by queue.
+	counted map[string]memberAnswer
+}
+
+// memberAnswer is how many members a queue had when a count ended.
+type memberAnswer struct {
+	members int
 	at      time.Time
 }
 
 func newMemberCounts() *memberCounts {
-	return &memberCounts{asked: map[string]*v1alpha1.CardQuota{}}
+	return &memberCounts{asked: map[string]*v1alpha1.CardQuota{}, counted: map[string]memberAnswer{}}
 }
 
 // of returns how many members the queue of a CardQuota has. It is false while another
@@ -82,8 +87,14 @@ func (m *memberCounts) run(asked map[string]*v1alpha1.CardQuota, count func(map[
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.counting = false
-		if counted != nil {
-			m.counted, m.at = counted, time.Now()
+		now := time.Now()
+		for queue, members := range counted {
+			m.counted[queue] = memberAnswer{members, now}
+		}
+		for queue, answer := range m.counted { // of others, which may have been deleted meanwhile
+			if now.Sub(answer.at) >= membersLast {
+				delete(m.counted, queue)
+			}
 		}
 	}()
 	counted, err = count(asked)
@@ -92,9 +103,9 @@ func (m *memberCounts) run(asked map[string]*v1alpha1.CardQuota, count func(map[
 
 // take removes an answer and returns it if it is young enough; m.mu is held.
 func (m *memberCounts) take(queue string) (int, bool) {
-	members, ok := m.counted[queue]
+	answer, ok := m.counted[queue]
 	delete(m.counted, queue)
-	return members, ok && time.Since(m.at) < membersLast
+	return answer.members, ok && time.Since(answer.at) < membersLast
 }
 
 // memberCount is one count under way. Of every page it keeps only what may be a member.

@@ -177,10 +177,45 @@ func TestACountThatFailsIsRepeated(t *testing.T) {
 			check.That(t, known && err == nil, "queue %s: known is %t, error %v", queue, known, err)
 		}
 		// An answer that nobody fetched in time proves nothing.
-		r.counts.counted = map[string]int{"c": 7}
+		r.counts.counted = map[string]memberAnswer{"c": {members: 7}}
 		time.Sleep(membersLast)
 		members, _, err := r.members(t.Context(), "c")
 		check.NoError(t, err)
 		check.Equal(t, "members by a new count", 0, members)
+	})
+}
+
+// TestACountKeepsTheAnswersOfTheOneBefore: who has not read an answer of the last count yet
+// finds it after the next one, and need not ask again.
+func TestACountKeepsTheAnswersOfTheOneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counts, counted := newMemberCounts(), 0
+		count := func(asked map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+			counted++
+			answers := map[string]int{}
+			for queue := range asked {
+				answers[queue] = 1
+			}
+			return answers, nil
+		}
+		// While the count for a is under way, b asks for the next one.
+		ask := func(queue string, meanwhile func()) bool {
+			_, known, err := counts.of(builder.CardQuota(queue).Obj(), func(asked map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+				meanwhile()
+				return count(asked)
+			})
+			check.NoError(t, err)
+			return known
+		}
+		nothing := func() {}
+		check.That(t, ask("a", func() {
+			check.That(t, !ask("b", nothing) && !ask("c", nothing), "a count has an answer before it ended")
+		}), "a has no answer")
+		check.That(t, ask("b", nothing), "b has no answer")
+		check.That(t, ask("d", nothing), "d has no answer")
+		check.That(t, ask("c", nothing), "c has no answer")
+		check.Equal(t, "counts", 3, counted)
+		check.That(t, ask("c", nothing), "c has no answer when it asks once more")
+		check.Equal(t, "counts when an answer is asked for twice", 4, counted)
 	})
 }
