@@ -284,6 +284,12 @@ func (p *plugin) keepGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) 
 	return kept, breaks
 }
 
+// breaksInVain reports whether victims on one node break a gang although pods that jobs can
+// spare do on another one.
+func (p *plugin) breaksInVain(preemptor *api.TaskInfo, preemptees, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
+	return slices.ContainsFunc(victims, func(victim *api.TaskInfo) bool { return breaks[victim.UID] }) && p.sparesElsewhere(preemptor, preemptees)
+}
+
 // sparesElsewhere reports whether some node has room for a pod with no gang broken, so
 // that none need go on another one. preemptees are the pods of one node that Volcano
 // offers: all of the pod's own job, or all of others. Where Volcano looks at a sample of the

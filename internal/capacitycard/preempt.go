@@ -57,8 +57,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	if try.refused || ask.Count > 0 && p.endsTooMuch(job.Queue, name, victims) {
 		return nil, util.Permit
 	}
-	breaksGang := slices.ContainsFunc(victims, func(victim *api.TaskInfo) bool { return breaks[victim.UID] })
-	if try.refused = breaksGang && p.sparesElsewhere(preemptor, preemptees); try.refused {
+	if try.refused = p.breaksInVain(preemptor, preemptees, victims, breaks); try.refused {
 		return nil, util.Permit
 	}
 	return victims, util.Permit
