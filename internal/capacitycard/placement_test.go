@@ -63,15 +63,15 @@ func (s *scene) groups(change func(*v1beta1.PodGroup)) *scene {
 	return s
 }
 
-// nodeGroups makes each node a group of its own name, and has a queue use two of them, the
-// first one rather than the second.
-func (s *scene) nodeGroups(queue, first, second string) *scene {
+// nodeGroups makes each node a group of its own name, and has the queue q use the nodes n1 and
+// n2, n1 rather than n2.
+func (s *scene) nodeGroups() *scene {
 	for _, node := range s.Nodes {
 		node.Labels["volcano.sh/nodegroup-name"] = node.Name
 	}
-	return s.queue(queue, func(q *v1beta1.Queue) {
+	return s.queue("q", func(q *v1beta1.Queue) {
 		q.Spec.Affinity = &v1beta1.Affinity{NodeGroupAffinity: &v1beta1.NodeGroupAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []string{first}, PreferredDuringSchedulingIgnoredDuringExecution: []string{first, second},
+			RequiredDuringSchedulingIgnoredDuringExecution: []string{"n1"}, PreferredDuringSchedulingIgnoredDuringExecution: []string{"n1", "n2"},
 		}}
 	})
 }
@@ -118,7 +118,7 @@ func TestVolcanosScoresDecideWhereTheyWeighMore(t *testing.T) {
 			more: []string{"task-topology"}, args: arguments("task-topology", "task-topology.weight", 20), want: "j-0@n2 j-1@n1", packed: "j-0@n2 j-1@n2",
 		},
 		"nodegroup": {
-			scene: fleet("node n1,n2 A; b q 1: n2*5; j q 1: -").nodeGroups("q", "n1", "n2"),
+			scene: fleet("node n1,n2 A; b q 1: n2*5; j q 1: -").nodeGroups(),
 			more:  []string{"nodegroup"}, want: "j-0@n1",
 		},
 		"a preferred node": {
