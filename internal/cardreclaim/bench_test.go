@@ -63,6 +63,33 @@ func (f fleet) problem(waiting int, cards float64) *Problem {
 	return p
 }
 
+// BenchmarkRanks measures what ranks add to a choice on a large cluster: 5,000 nodes with
+// 40,000 pods, where 512 pods of eight cards and of some kinds wait.
+func BenchmarkRanks(b *testing.B) {
+	for _, kinds := range []int{1, 8} {
+		for _, ranks := range []int{1, 8, 64} {
+			f := fleet{nodes: 5000, gangs: 5000, size: 8, spread: true, ranks: ranks}
+			p := f.problem(512/kinds, 8)
+			for range kinds - 1 {
+				c := p.Claims[0]
+				c.Request = Amounts{8, 32000 - float64(len(p.Claims)), 16e9}
+				p.Claims = append(p.Claims, c)
+			}
+			p.Pools[0] = 4096
+			b.Run(fmt.Sprintf("%d kinds/%d ranks", kinds, ranks), func(b *testing.B) {
+				var answer Answer
+				for b.Loop() {
+					if answer = ChooseWithin(p, mostEffort); answer.Plan == nil {
+						b.Fatal("there is a plan")
+					}
+				}
+				b.ReportMetric(float64(answer.Effort)/1e6, "Meffort")
+				b.ReportMetric(float64(answer.Plan.Loss.Total())/1e6, "Mloss")
+			})
+		}
+	}
+}
+
 func BenchmarkChoose(b *testing.B) {
 	for name, f := range map[string]fleet{
 		"500 gangs of 8 on a node each": {nodes: 500, gangs: 500, size: 8},

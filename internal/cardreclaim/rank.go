@@ -30,7 +30,8 @@ func (m *model) addRanks(p *Problem) {
 // chooseByRank takes units of a rank only where those below it do not suffice, and of
 // each rank those that lose least. Beginning with the highest rank that must lose
 // anything, it decides about one rank after the other: with what the ranks above gave,
-// and with all that the ranks below could give.
+// and with all that the ranks below could give. When the effort for ranks ends, everybody
+// in the ranks that are left is taken who is needed beside those of lower ranks.
 func (m *model) chooseByRank() *state {
 	if m.top <= 0 {
 		return m.choose()
@@ -40,16 +41,23 @@ func (m *model) chooseByRank() *state {
 	if m.start().potential(m.open()).short() {
 		return nil
 	}
-	for top := highest; ; top-- {
-		top = sort.Search(top, func(rank int) bool { return m.suffices(rank, fixed) })
+	end := m.effort + m.linear(mostRanking)
+	for top := m.needed(highest, fixed); ; top = m.needed(top-1, fixed) {
 		m.decideAbout(top, fixed)
+		if top < highest && m.effort > end {
+			m.cut = true
+			return m.settle(m.everybody(), highest)
+		}
 		cut := m.cut
 		s := m.choose()
 		m.cut = m.cut || cut && (s != nil || top < highest)
-		if s == nil {
+		switch {
+		case s == nil && top == highest:
 			return nil
-		}
-		if top == 0 {
+		case s == nil: // it was found to suffice, and how was not found
+			m.cut = true
+			return m.settle(m.everybody(), highest)
+		case top == 0:
 			return m.settle(s, highest)
 		}
 		for _, u := range s.chosen() {
@@ -64,9 +72,28 @@ func (m *model) chooseByRank() *state {
 	}
 }
 
+// needed is the highest rank that must lose anything beside fixed units, where all ranks
+// up to top suffice. Mostly that is top: the ranks below did not suffice before.
+func (m *model) needed(top int, fixed []int) int {
+	if top > 0 && !m.suffices(top-1, fixed) {
+		return top
+	}
+	return sort.Search(max(0, top-1), func(rank int) bool { return m.suffices(rank, fixed) })
+}
+
+// everybody is all that can be taken up to the rank that is decided about, nil when that is
+// not enough.
+func (m *model) everybody() *state {
+	m.allowPruning()
+	return m.everything()
+}
+
 // settle takes back what the choices about lower ranks made needless: pods that a job
 // can spare in either rank replace each other.
 func (m *model) settle(s *state, highest int) *state {
+	if s == nil {
+		return nil
+	}
 	m.top = highest
 	clear(m.given)
 	m.allowPruning()
@@ -83,14 +110,14 @@ func (m *model) suffices(rank int, fixed []int) (enough bool) {
 	if m.start().potential(m.open()).short() {
 		return false
 	}
-	m.allowPruning()
-	return m.everything() != nil || m.choose() != nil
+	return m.everybody() != nil || m.choose() != nil
 }
 
 // decideAbout prepares the choice of units of one rank. Fixed units are taken, units of
 // higher ranks are not. Units of lower ranks lose nothing for now, and those that stand
 // in nobody's way are taken until the choice about their own rank.
 func (m *model) decideAbout(rank int, fixed []int) {
+	m.look(len(m.units) / ofLook)
 	m.top = rank
 	clear(m.given)
 	for _, u := range fixed {
@@ -147,6 +174,7 @@ func (m *model) open() []int {
 
 // start is the state in which a choice begins: what is given is taken.
 func (m *model) start() *state {
+	m.look(len(m.units) / ofLook)
 	s := newState(m)
 	for u, given := range m.given {
 		if given && s.canTake(u) {

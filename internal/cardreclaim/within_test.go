@@ -78,17 +78,17 @@ func TestTheFirstPlanIsLinear(t *testing.T) {
 	}
 }
 
-// TestTheFirstPlanIsLinearInRanks: each rank that loses anything takes a first plan of
-// its own, and looking for the ranks takes no more.
-func TestTheFirstPlanIsLinearInRanks(t *testing.T) {
-	for _, size := range []struct{ nodes, kinds, ranks int }{{250, 8, 6}, {250, 32, 6}, {1000, 8, 6}, {250, 8, 24}} {
+// TestTheFirstPlanIsBoundedWhateverTheRanks: each rank that loses anything takes a plan of
+// its own, as far as the effort for ranks goes.
+func TestTheFirstPlanIsBoundedWhateverTheRanks(t *testing.T) {
+	for _, size := range []struct{ nodes, kinds, ranks int }{{250, 8, 6}, {250, 32, 6}, {1000, 8, 6}, {250, 8, 24}, {1000, 8, 500}} {
 		f := fleet{size: 8, spread: true, nodes: size.nodes, gangs: size.nodes, ranks: size.ranks}
 		p := f.kinds(size.kinds)
 		first := ChooseWithin(p, 0)
 		check.Must(t, first.Plan != nil, "%+v: there is a plan", size)
 		why := broken(p, first.Plan)
 		check.Must(t, why == "", "%v", why)
-		most := size.ranks * 2 * mostPruning * ofLook * (size.nodes*(1+f.size) + leastSize) * size.kinds
+		most := (mostRanking + 5*mostPruning) * ofLook * (size.nodes*(1+f.size) + leastSize) * size.kinds
 		check.That(t, first.Effort <= most, "%+v: effort %d, want at most %d", size, first.Effort, most)
 	}
 }
