@@ -108,9 +108,11 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:default=Off
 	Preempt PreemptMode `json:"preempt,omitempty"`
 	// victimOrder says which jobs of other queues give cards back. Priority
-	// (default): the lowest priority that suffices, of the queue, then of the job,
-	// then of the pod; within one priority those who lose least. Loss: those who
-	// lose least; priority decides only between equal losses.
+	// (default): the lowest priorities that suffice, of the queue, then of the job,
+	// then of the pod; within one priority those that lose least. Loss: those that
+	// lose least, whatever their priority. Either way pods that a
+	// PodDisruptionBudget does not allow to evict go last, by Priority within
+	// their priority.
 	// +optional
 	// +kubebuilder:default=Priority
 	VictimOrder VictimOrder `json:"victimOrder,omitempty"`
