@@ -71,8 +71,13 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 }
 
 // waitsForQuota reports whether the queue has no room for a pod, even without what the
-// pod's own job was given in this session. The session may take that back.
+// pod's own job was given in this session: the session may take that back. A pod for which
+// the whole quota of each of its cards is too little does not wait for quota, since none
+// that comes free helps it.
 func (p *plugin) waitsForQuota(job *api.JobInfo, ask *decision.Ask) bool {
+	if !p.quotaSuffices(job.Queue, ask) {
+		return false
+	}
 	var own account.Freed
 	for _, status := range []api.TaskStatus{api.Allocated, api.Pipelined} {
 		for _, task := range job.TaskStatusIndex[status] {
@@ -88,6 +93,14 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, ask *decision.Ask) bool {
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
 		return p.account.FitsNode(string(job.Queue), accountAsk(ask), name, own) == nil
 	})
+}
+
+// quotaSuffices reports whether a pod's cards are within the quota of its queue for one of
+// the cards that it may use, whatever else is in use. Admission counts cards one by one and
+// lets in what no single card has quota for.
+func (p *plugin) quotaSuffices(queue api.QueueID, ask *decision.Ask) bool {
+	limits := p.account.Limits(string(queue))
+	return limits.AnyCard || ask.Count == 0 || slices.ContainsFunc(ask.Names, func(name card.Name) bool { return ask.Count <= limits.Cards[name] })
 }
 
 func accountAsk(ask *decision.Ask) account.Ask {
@@ -166,6 +179,9 @@ func (p *plugin) allocated(event *framework.Event) {
 	if status := event.Task.Status; status == api.Allocated || status == api.Pipelined {
 		event.Err = p.beyond(job, event.Task)
 	}
+	if event.Err == nil && event.Task.Status == api.Pipelined {
+		event.Err = p.keptOff(event.Task)
+	}
 	facts := p.memory.facts(event.Task.Pod)
 	facts.nowhere = false
 	queue := string(job.Queue)
@@ -192,6 +208,20 @@ func (p *plugin) beyond(job *api.JobInfo, task *api.TaskInfo) error {
 	}
 	if short := p.account.FitsNode(string(job.Queue), accountAsk(ask), name, own); short != nil {
 		return p.rules[job.Queue].Short(short)
+	}
+	return nil
+}
+
+// keptOff tells why a pod can not be on the node that it is promised, beside pods that
+// stay there, nil when it can. Volcano's preempt promises nodes on which nothing goes
+// without looking at that.
+func (p *plugin) keptOff(task *api.TaskInfo) error {
+	node, known := p.ssn.Nodes[task.NodeName]
+	if !known {
+		return nil
+	}
+	if _, _, fits := p.keptApart(task, node, nil); !fits {
+		return fmt.Errorf("pod %s/%s may not be beside pods of node %s", task.Namespace, task.Name, node.Name)
 	}
 	return nil
 }

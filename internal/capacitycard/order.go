@@ -46,12 +46,15 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 	return score, nil
 }
 
-// bestNode picks among the nodes that Volcano has scored: of those with the first alternative
-// that has a node, the one with the highest score.
+// bestNode picks among the nodes that Volcano has scored: the one that the pod was promised,
+// else of those with the first alternative that has a node the one with the highest score.
 func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	ask := p.askOf(task)
 	if ask.Count == 0 || ask.Refusal != nil {
 		return nil // Volcano takes the highest score
+	}
+	if promised := p.promisedAmong(task, scored); promised != nil {
+		return promised
 	}
 	best, score := p.bestAmong(ask, scored)
 	others := p.gangNodes(task, scored)

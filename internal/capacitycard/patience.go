@@ -78,14 +78,15 @@ func (p *patience) renew(group types.UID, now time.Time) {
 	}
 }
 
-// noteProgress begins the wait of PodGroups anew that have pods placed or promised a
-// node when the session closes. What was tried and taken back is no progress.
+// noteProgress begins the wait of PodGroups anew that have pods placed when the session
+// closes, or are promised nodes for all that they lack. What was tried and taken back is
+// no progress, and neither are promises for a part of a gang: Volcano's preempt makes them
+// in every session.
 func (p *plugin) noteProgress() {
 	for _, job := range p.ssn.Jobs {
-		for _, status := range []api.TaskStatus{api.Allocated, api.Binding, api.Pipelined} {
-			if len(job.TaskStatusIndex[status]) > 0 {
-				p.memory.patience.renew(job.PgUID, p.memory.now())
-			}
+		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])
+		if placed > 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.ssn.JobPipelined(job) {
+			p.memory.patience.renew(job.PgUID, p.memory.now())
 		}
 	}
 }

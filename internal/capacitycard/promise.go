@@ -54,6 +54,25 @@ func (p *plugin) keepPromises() {
 	p.memory.promised = promised
 }
 
+// promisedAmong returns the node that a pod was promised in the last session, nil when it
+// is not one of those it may have now. The pods of a gang were promised nodes together: if
+// one of them went elsewhere, the place of another one could be missing. Volcano itself
+// follows a promise only once the API server shows it, and only where pods were evicted.
+func (p *plugin) promisedAmong(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
+	made, known := p.memory.promised[task.Pod.UID]
+	if !known {
+		return nil
+	}
+	for _, nodes := range scored {
+		for _, node := range nodes {
+			if node.Name == made.node {
+				return node
+			}
+		}
+	}
+	return nil
+}
+
 // awaits tells that a pod need not have anybody evicted, because others are on their
 // way out on the node that it was promised. It does not wait for a node that does not take
 // it any more, and for a bounded time only.

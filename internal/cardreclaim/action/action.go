@@ -76,6 +76,7 @@ func (a *Action) Execute(ssn *framework.Session) {
 	}
 	a.jobs.Open(ssn)
 	a.insist(ssn, tide)
+	takeBackPartial(ssn)
 	w := newWave(ssn, tide, a)
 	w.finish()
 	began := a.clock()
