@@ -1,0 +1,276 @@
+package liveness
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+)
+
+// apiServer is what the API server knows of pods and PodGroups, and what of it is still
+// to be seen by those who watch. The fake clients let one caller in at a time: pods and
+// PodGroups have nothing in common here, since each have a client of their own.
+type apiServer struct {
+	pods   kind[*corev1.Pod]
+	groups kind[*v1beta1.PodGroup]
+	// resync are pods of which a binding or an eviction failed.
+	resync map[string]bool
+	// due is the session in which a pod that is being deleted has ended.
+	due     map[types.UID]int
+	session int
+}
+
+// kind is the objects of one kind, by name.
+type kind[Object metav1.Object] struct {
+	objects map[string]Object
+	version int
+	// unseen are changes in their order.
+	unseen []change[Object]
+	// percent of the writes fail.
+	percent int
+	seed    string
+	tries   map[string]int
+}
+
+// change is what became of an object; it is gone where there is no new state.
+type change[Object metav1.Object] struct {
+	name string
+	now  Object
+	gone bool
+}
+
+func newServer() *apiServer {
+	return &apiServer{
+		pods:   kind[*corev1.Pod]{objects: map[string]*corev1.Pod{}, tries: map[string]int{}},
+		groups: kind[*v1beta1.PodGroup]{objects: map[string]*v1beta1.PodGroup{}, tries: map[string]int{}},
+		due:    map[types.UID]int{}, resync: map[string]bool{},
+	}
+}
+
+// names lists the objects.
+func (k *kind[Object]) names() []string { return slices.Sorted(maps.Keys(k.objects)) }
+
+// put stores an object, which the caller gives away.
+func (k *kind[Object]) put(object Object) {
+	k.version++
+	object.SetResourceVersion(fmt.Sprint(k.version))
+	k.objects[object.GetName()] = object
+	seen := any(object).(runtime.Object).DeepCopyObject().(Object)
+	k.unseen = append(k.unseen, change[Object]{name: object.GetName(), now: seen})
+}
+
+func (k *kind[Object]) remove(name string) {
+	delete(k.objects, name)
+	k.unseen = append(k.unseen, change[Object]{name: name, gone: true})
+}
+
+// faults are what may become of a write.
+const (
+	done = iota
+	refused
+	// unheard is done, and the caller does not hear of it.
+	unheard
+)
+
+// fault draws what becomes of a write to an object: by the seed and by how often that was
+// tried, whatever else happens at the same time.
+func (k *kind[Object]) fault(verb, name string) int {
+	if k.percent == 0 {
+		return done
+	}
+	key := verb + " " + name
+	k.tries[key]++
+	h := fnv.New64a()
+	fmt.Fprint(h, k.seed, key, k.tries[key])
+	switch n := int(h.Sum64() >> 16 % 100); {
+	case n < k.percent*3/4:
+		return refused
+	case n < k.percent:
+		return unheard
+	}
+	return done
+}
+
+var (
+	errRefused = apierrors.NewInternalError(errors.New("the API server is overloaded"))
+	errUnheard = apierrors.NewTimeoutError("the API server did not answer in time", 1)
+	podsOf     = corev1.Resource("pods")
+)
+
+// after is the answer to a write that is carried out unless it is refused.
+func after(fault int, write func() error) error {
+	if fault == refused {
+		return errRefused
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	if fault == unheard {
+		return errUnheard
+	}
+	return nil
+}
+
+// answerPods answers the scheduler's calls about pods.
+func (s *apiServer) answerPods(action clienttesting.Action) (bool, runtime.Object, error) {
+	k := &s.pods
+	var pod *corev1.Pod
+	var err error
+	switch a := action.(type) {
+	case clienttesting.GetActionImpl:
+		known, is := k.objects[a.Name]
+		switch {
+		case k.fault("get", a.Name) != done:
+			return true, nil, errRefused
+		case !is:
+			return true, nil, apierrors.NewNotFound(podsOf, a.Name)
+		}
+		return true, known.DeepCopy(), nil
+	case clienttesting.CreateActionImpl:
+		b := a.Object.(*corev1.Binding)
+		err = after(k.fault("bind", b.Name), func() error { return s.bind(b) })
+		s.resync[b.Name] = s.resync[b.Name] || err != nil
+		return true, b, err
+	case clienttesting.UpdateActionImpl:
+		pod = a.Object.(*corev1.Pod)
+		err = after(k.fault("update", pod.Name), func() error { return s.updateStatus(pod) })
+		s.resync[pod.Name] = s.resync[pod.Name] || err != nil && pod.Spec.NodeName != ""
+	case clienttesting.PatchActionImpl:
+		err = after(k.fault("patch", a.Name), func() error { return s.patchStatus(a.Name, a.Patch) })
+		pod = &corev1.Pod{}
+	case clienttesting.DeleteActionImpl:
+		err = after(k.fault("delete", a.Name), func() error { return s.deleteFor(a.Name, a.DeleteOptions.Preconditions) })
+		pod = &corev1.Pod{}
+		s.resync[a.Name] = s.resync[a.Name] || err != nil && a.DeleteOptions.Preconditions == nil
+	default:
+		return true, nil, fmt.Errorf("nobody answers %v", action)
+	}
+	if err != nil {
+		return true, nil, err
+	}
+	return true, pod, nil
+}
+
+// bind gives a pod its node.
+func (s *apiServer) bind(b *corev1.Binding) error {
+	known, is := s.pods.objects[b.Name]
+	switch {
+	case !is:
+		return apierrors.NewNotFound(podsOf, b.Name)
+	case known.UID != b.UID || known.Spec.NodeName != "" || known.DeletionTimestamp != nil:
+		return apierrors.NewConflict(podsOf, b.Name, errors.New("the pod cannot be assigned to a node"))
+	}
+	s.change(b.Name, func(p *corev1.Pod) {
+		p.Spec.NodeName = b.Target.Name
+		maps.Copy(p.Annotations, b.Annotations)
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+	})
+	return nil
+}
+
+// updateStatus replaces the status of a pod that did not change meanwhile.
+func (s *apiServer) updateStatus(pod *corev1.Pod) error {
+	known, is := s.pods.objects[pod.Name]
+	switch {
+	case !is:
+		return apierrors.NewNotFound(podsOf, pod.Name)
+	case known.ResourceVersion != pod.ResourceVersion:
+		return apierrors.NewConflict(podsOf, pod.Name, errors.New("the pod has been modified"))
+	}
+	s.change(pod.Name, func(p *corev1.Pod) { p.Status = *pod.Status.DeepCopy() })
+	return nil
+}
+
+// patchStatus merges conditions and annotations into a pod.
+func (s *apiServer) patchStatus(name string, text []byte) error {
+	var patch struct {
+		Metadata struct {
+			UID         types.UID
+			Annotations map[string]string
+		}
+		Status struct{ Conditions []corev1.PodCondition }
+	}
+	if err := json.Unmarshal(text, &patch); err != nil {
+		return fmt.Errorf("read patch: %w", err)
+	}
+	known, is := s.pods.objects[name]
+	switch {
+	case !is:
+		return apierrors.NewNotFound(podsOf, name)
+	case known.UID != patch.Metadata.UID:
+		return apierrors.NewConflict(podsOf, name, errors.New("the UID is another one"))
+	}
+	s.change(name, func(p *corev1.Pod) {
+		maps.Copy(p.Annotations, patch.Metadata.Annotations)
+		for _, c := range patch.Status.Conditions {
+			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == c.Type })
+			p.Status.Conditions = append(p.Status.Conditions, c)
+		}
+	})
+	return nil
+}
+
+func (s *apiServer) deleteFor(name string, preconditions *metav1.Preconditions) error {
+	known, is := s.pods.objects[name]
+	switch {
+	case !is:
+		return apierrors.NewNotFound(podsOf, name)
+	case preconditions != nil && preconditions.UID != nil && *preconditions.UID != known.UID:
+		return apierrors.NewConflict(podsOf, name, errors.New("the UID is another one"))
+	}
+	s.delete(name)
+	return nil
+}
+
+// delete begins the end of a pod; one that was given no node is gone at once.
+func (s *apiServer) delete(name string) {
+	switch known := s.pods.objects[name]; {
+	case known == nil:
+	case known.Spec.NodeName == "":
+		s.pods.remove(name)
+	case known.DeletionTimestamp == nil:
+		s.due[known.UID] = s.session + 1 + len(name)%2
+		s.change(name, func(p *corev1.Pod) {
+			now := metav1.Now()
+			p.DeletionTimestamp = &now
+		})
+	}
+}
+
+// change changes a pod.
+func (s *apiServer) change(name string, change func(*corev1.Pod)) {
+	pod := s.pods.objects[name].DeepCopy()
+	change(pod)
+	s.pods.put(pod)
+}
+
+// answerGroups answers Volcano's updates of PodGroups.
+func (s *apiServer) answerGroups(action clienttesting.Action) (bool, runtime.Object, error) {
+	group := action.(clienttesting.UpdateAction).GetObject().(*v1beta1.PodGroup)
+	err := after(s.groups.fault("update", group.Name), func() error {
+		known, is := s.groups.objects[group.Name]
+		resource := v1beta1.Resource("podgroups")
+		switch {
+		case !is:
+			return apierrors.NewNotFound(resource, group.Name)
+		case known.ResourceVersion != group.ResourceVersion:
+			return apierrors.NewConflict(resource, group.Name, errors.New("the PodGroup has been modified"))
+		}
+		s.groups.put(group.DeepCopy())
+		return nil
+	})
+	if err != nil {
+		return true, nil, err
+	}
+	return true, s.groups.objects[group.Name].DeepCopy(), nil
+}

@@ -1,0 +1,255 @@
+package liveness
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"volcano.sh/volcano/pkg/scheduler/api"
+)
+
+// startsWithin is how many sessions may pass until a unit that fits is bound, while
+// nothing else waits. It takes one to be enqueued and bound; the API server shows that in
+// the next one, and what it refused at last may cost two.
+const startsWithin = 5
+
+// again is how soon after it started a job counts as started in vain.
+const again = 5 * time.Minute
+
+// watch is what is remembered of the sessions.
+type watch struct {
+	// told are pods that were evicted, by UID.
+	told map[string]bool
+	// clear is for how many sessions a unit has fitted and nothing else waited.
+	clear map[string]int
+	// unfinished are groups of which pods went before and others go now.
+	unfinished map[string]bool
+	// takers are groups for which others went after the last step, with one of those.
+	takers map[string]string
+	// taken is when a job was taken for another one, by "job for other".
+	taken map[string]time.Time
+}
+
+func newWatch() watch {
+	return watch{told: map[string]bool{}, clear: map[string]int{}, unfinished: map[string]bool{}, takers: map[string]string{}, taken: map[string]time.Time{}}
+}
+
+// judge looks at a session before it closes, and says what is wrong, "" when nothing is.
+func (w *world) judge(before *view) string {
+	now := w.look()
+	w.after = now
+	victims := w.victims()
+	w.describe(now, victims)
+	if wrong := w.judgePromises(); wrong != "" {
+		return wrong
+	}
+	if wrong := w.judgeEvictions(now, victims); wrong != "" {
+		return wrong
+	}
+	return w.judgeClear(before)
+}
+
+// victims are the groups whose pods were evicted in this session, with how many.
+func (w *world) victims() map[string]int {
+	victims := map[string]int{}
+	for _, j := range w.ssn.Jobs {
+		w.unfinished[j.Name] = false
+		for _, task := range j.Tasks {
+			w.unfinished[j.Name] = w.unfinished[j.Name] || w.told[string(task.Pod.UID)]
+		}
+		for _, task := range j.TaskStatusIndex[api.Releasing] {
+			if uid := string(task.Pod.UID); task.Pod.DeletionTimestamp == nil && !w.told[uid] {
+				w.told[uid] = true
+				victims[j.Name]++
+			}
+		}
+	}
+	return victims
+}
+
+// describe notes what a session did.
+func (w *world) describe(now *view, victims map[string]int) {
+	var words []string
+	for _, g := range now.groups {
+		text := fmt.Sprintf("%s[%s]", g.name, g.phase)
+		for what, pods := range map[string][]*pod{"on": g.placed, "promised": g.promised, "leaves": g.leaving} {
+			for _, p := range pods {
+				text += fmt.Sprintf(" %s %s %s", p.name, what, p.node)
+			}
+		}
+		if len(g.waiting) > 0 {
+			text += fmt.Sprintf(" %d wait", len(g.waiting))
+		}
+		if victims[g.name] > 0 {
+			text += fmt.Sprintf(" EVICTED %d", victims[g.name])
+		}
+		words = append(words, text)
+	}
+	w.note("%s", strings.Join(words, "; "))
+}
+
+// judgeEvictions judges the evictions of a session.
+func (w *world) judgeEvictions(now *view, victims map[string]int) string {
+	if len(victims) == 0 {
+		return ""
+	}
+	var promised []*pod
+	for _, g := range now.groups {
+		promised = append(promised, g.promised...)
+	}
+	for _, g := range now.groups {
+		if victims[g.name] == 0 {
+			continue
+		}
+		if wrong := w.judgeVictim(now, g, promised); wrong != "" {
+			return wrong
+		}
+	}
+	for _, g := range now.groups {
+		if len(promised) == len(g.promised) && w.tookFrom(now, g, victims) && now.fitsWithout(g) {
+			return fmt.Sprintf("evicted in vain: %v go for %s, which fits without that", victims, g.name)
+		}
+	}
+	return ""
+}
+
+// judgePromises judges whether the pods that are promised nodes can be there together,
+// once those have gone who go.
+func (w *world) judgePromises() string {
+	v := w.look()
+	nodes := map[string]*place{}
+	for _, n := range v.nodes {
+		nodes[n.name] = n
+		for _, p := range n.leaving {
+			n.give(p)
+		}
+	}
+	for _, g := range v.groups {
+		for _, p := range g.promised {
+			n := nodes[p.node]
+			alone := !p.apart || n.apart[g.name] <= 1
+			if n.cards < 0 || n.cpu < 0 || !alone || n.tainted && !p.tolerates || p.cards > 0 && len(p.names) > 0 && !slices.Contains(p.names, n.card) {
+				return fmt.Sprintf("promised in vain: %s cannot be on node %s", p.name, p.node)
+			}
+		}
+	}
+	return ""
+}
+
+// fitsWithout reports whether the pods of a group that were promised a node fit beside
+// everything else, those included who were evicted.
+func (v *view) fitsWithout(g *group) bool {
+	for _, n := range v.nodes {
+		for _, p := range g.promised {
+			if p.node == n.name {
+				n.give(p)
+			}
+		}
+	}
+	return v.mustFit(g.promised, v.queues[g.queue].room)
+}
+
+// tookFrom reports whether a group may take from any of the victims.
+func (w *world) tookFrom(now *view, by *group, victims map[string]int) bool {
+	return slices.ContainsFunc(now.groups, func(g *group) bool { return victims[g.name] > 0 && w.mayTake(now, by, g) })
+}
+
+// mayTake reports whether pods of one group may be evicted for another one.
+func (w *world) mayTake(now *view, by, of *group) bool {
+	taker, giver := now.queues[by.queue], now.queues[of.queue]
+	switch {
+	case by.name == of.name || of.isProtected:
+		return false
+	case by.queue == of.queue:
+		return w.preempts && by.priority > of.priority
+	}
+	return taker.kind == "inference" && giver.kind == "training" && giver.gives && giver.priority < taker.priority
+}
+
+// judgeVictim judges what became of one group that was evicted from.
+func (w *world) judgeVictim(now *view, g *group, promised []*pod) string {
+	if left := len(g.placed); left > 0 && left < g.min {
+		return fmt.Sprintf("left below its minimum: %d pods of %s run, of which %d are the minimum", left, g.name, g.min)
+	}
+	if w.unfinished[g.name] { // the rest of what went before
+		return ""
+	}
+	var takers []string
+	for _, p := range promised {
+		by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == p.group })]
+		if w.mayTake(now, by, g) && !slices.Contains(takers, by.name) {
+			takers = append(takers, by.name)
+		}
+	}
+	if len(takers) == 0 {
+		return fmt.Sprintf("evicted for nobody: %s goes, and none that may take from it is promised a node", g.name)
+	}
+	if len(takers) > 1 {
+		return ""
+	}
+	if w.quiet {
+		w.takers[takers[0]] = g.name
+	}
+	key := g.name + " for " + takers[0]
+	last, known := w.taken[key]
+	if w.taken[key] = time.Now(); w.quiet && known && time.Since(last) < again {
+		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last))
+	}
+	return ""
+}
+
+// judgeClear counts the sessions in which a unit could start and nothing else waited.
+func (w *world) judgeClear(v *view) string {
+	units := v.units()
+	waits := 0
+	for _, g := range v.groups {
+		if len(g.waiting)+len(g.promised) > 0 {
+			waits++
+		}
+	}
+	counted := map[string]int{}
+	if w.quiet && waits == 1 && len(units) == 1 && !v.leaves && v.fits(units[0]) {
+		name := units[0].name + "/" + units[0].pods[0].uid
+		if counted[name] = w.clear[name] + 1; counted[name] > startsWithin {
+			return fmt.Sprintf("fits and waits: %s, for %d sessions in which nothing else waited", w.words(units[0]), startsWithin)
+		}
+	}
+	w.clear = counted
+	return ""
+}
+
+// atRest judges what is left when nothing changes any more.
+func (w *world) atRest() string {
+	v := w.last
+	for _, g := range w.after.groups {
+		if !w.after.leaves && len(g.promised) > 0 && len(g.promised)+len(g.placed) >= g.min {
+			return fmt.Sprintf("promised and waits for ever: %s, though nothing leaves", g.name)
+		}
+	}
+	for _, u := range v.units() {
+		from, took := w.takers[u.name]
+		switch {
+		case took && len(u.placed) < u.min:
+			return fmt.Sprintf("evicted in vain: %s went for %s, which does not run", from, u.name)
+		case v.fits(u):
+			return "fits and waits for ever: " + w.words(u)
+		case v.fitsByTaking(u, w.runsEnough):
+			return "may take and waits for ever: " + w.words(u)
+		}
+	}
+	return ""
+}
+
+// runsEnough reports whether a group has certainly run for as long as it may.
+func (w *world) runsEnough(g *group) bool {
+	return len(g.placed) > 0 && !slices.ContainsFunc(g.placed, func(p *pod) bool {
+		start := p.object.Status.StartTime
+		return start == nil || time.Since(start.Time) < w.minimumRuntime+10*time.Minute && w.minimumRuntime > 0
+	})
+}
+
+func (w *world) words(u *unit) string {
+	p := u.pods[0]
+	return fmt.Sprintf("%s of queue %s (%s) lacks %d pods with %d cards of %v", u.name, u.queue, u.phase, len(u.pods), p.cards, p.names)
+}

@@ -1,0 +1,176 @@
+package liveness
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// sequences is how many sequences are drawn. The environment variable DRAWS goes before
+// the default, as for properties.
+var sequences = flag.Int("sequences", 1000, "how many random sequences of sessions are played")
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// inBubble plays in a bubble of time, in which everything that waits takes no time.
+func inBubble(t *testing.T, play func(*testing.T, *machine)) {
+	t.Helper()
+	m := newMachine()
+	m.warmUp()
+	synctest.Test(t, func(t *testing.T) {
+		// A bubble begins in the year 2000; the warming-up happened later.
+		time.Sleep(50 * 365 * 24 * time.Hour)
+		play(t, m)
+	})
+}
+
+// warmUp has the plugin make what it makes once in a process: it must not belong to a
+// bubble.
+func (m *machine) warmUp() {
+	w := m.newWorld(parse("node n A 1\nqueue inf {} 80000 inference\njob i inf 1: -"))
+	w.tell()
+	w.runSession(func() {})
+}
+
+// play plays a sequence and returns what was wrong and what happened.
+func (m *machine) play(s sequence) (wrong string, trace []string) {
+	w := m.newWorld(s)
+	wrong = w.play(synctest.Wait)
+	time.Sleep(5 * time.Minute) // whoever still tries to write gives up
+	synctest.Wait()
+	return wrong, w.trace
+}
+
+// TestWhatFitsStarts plays random sequences.
+func TestWhatFitsStarts(t *testing.T) {
+	draws := *sequences
+	if given := os.Getenv("DRAWS"); given != "" {
+		n, err := strconv.Atoi(given)
+		check.NoError(t, err)
+		draws = n
+	}
+	r := seed.Rand(t)
+	inBubble(t, func(t *testing.T, m *machine) {
+		for range draws {
+			s := generate(r)
+			wrong, _ := m.play(s)
+			if wrong == "" {
+				continue
+			}
+			s, wrong, trace := m.shorten(s, wrong)
+			t.Fatalf("%s\nKeep this under testdata with a name that tells what happens:\n\n%s\n%s", wrong, s, strings.Join(trace, "\n"))
+		}
+	})
+}
+
+// TestStarvationIsNoticed plays schedulers that leave something out.
+func TestStarvationIsNoticed(t *testing.T) {
+	const fleet = "node n A 2\nqueue inf {\"A\":2} 80000 inference\nqueue tra {\"A\":2} 20000 training\n"
+	const waits, runs = "job i inf 2: -*2\n", "job t tra 2: n*2 ran=1h\n"
+	sequences := map[string]struct{ text, wrong string }{
+		"what fits starts":                       {fleet + waits, ""},
+		"what fits is not started":               {fleet + waits + "policy without=allocate", "fits and waits"},
+		"what fits beside others is not started": {fleet + "job a tra 2: -*2\njob t tra 3: -*3\npolicy without=allocate", "fits and waits for ever"},
+		"what was promised is not started":       {fleet + waits + "job t tra 3: -*3\npolicy without=allocate", "promised and waits for ever"},
+		"what does not fit need not start":       {fleet + "job i inf 3: -*3", ""},
+		"what would fit without training starts": {fleet + runs + waits, ""},
+		"training is not taken for inference":    {fleet + runs + waits + "policy without=cardreclaim", "may take and waits for ever"},
+		"protected training need not be taken":   {fleet + "job t tra 2: n*2 ran=1h protected\n" + waits + "policy without=cardreclaim", ""},
+		"training that has run for too short":    {fleet + "job t tra 2: n*2 ran=1m\n" + waits + "policy without=cardreclaim minimumRuntime=10m", ""},
+		"who waits for quota may stand ahead":    {fleet + "job r inf 1: n ran=1h\njob a inf 2: -*2\nat 2: job b inf 1: -\n", ""},
+		"who waits for nodes only does not":      {strings.Replace(fleet, `{"A":2} 8`, `{"A":4} 8`, 1) + "job a inf 3: -*3\nat 2: job b inf 2: -*2\n", ""},
+	}
+	inBubble(t, func(t *testing.T, m *machine) {
+		for name, tc := range sequences {
+			wrong, trace := m.play(parse(tc.text))
+			check.That(t, what(wrong) == tc.wrong, "%s: found %q, want %q\n%s", name, wrong, tc.wrong, strings.Join(trace, "\n"))
+		}
+	})
+}
+
+// what is the part of a failure that stays the same while a sequence is made shorter.
+func what(wrong string) string {
+	before, _, _ := strings.Cut(wrong, ":")
+	return before
+}
+
+// shorten leaves out of a sequence whatever the failure does not need.
+func (m *machine) shorten(s sequence, wrong string) (sequence, string, []string) {
+	var trace []string
+	for shorter := true; shorter; {
+		shorter = false
+		for i := 0; i < len(s); i++ {
+			without := append(append(sequence{}, s[:i]...), s[i+1:]...)
+			if !without.isWhole() {
+				continue
+			}
+			if again, happened := m.play(without); again != "" && what(again) == what(wrong) {
+				s, wrong, trace, shorter = without, again, happened, true
+				i--
+			}
+		}
+	}
+	if trace == nil {
+		_, trace = m.play(s)
+	}
+	return s, wrong, trace
+}
+
+// isWhole reports whether a sequence has the queues and nodes that it names.
+func (s sequence) isWhole() bool {
+	named := map[string]bool{"-": true}
+	for _, line := range s {
+		if words := strings.Fields(line); slices.Contains([]string{"queue", "node", "mig"}, words[0]) {
+			named[words[1]] = true
+		}
+	}
+	for _, line := range s {
+		if _, step, is := strings.Cut(line, "quota "); is && !named[strings.Fields(step)[0]] {
+			return false
+		}
+		_, step, is := strings.Cut(line, "job ")
+		if !is {
+			continue
+		}
+		words := strings.Fields(step)
+		if !named[words[1]] {
+			return false
+		}
+		for _, word := range words[3:] {
+			if isNode := strings.HasPrefix(word, "n"); isNode && !named[word] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// TestKeptSequences plays the sequences that failed once.
+func TestKeptSequences(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	check.NoError(t, err)
+	inBubble(t, func(t *testing.T, m *machine) {
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			check.NoError(t, err)
+			if wrong, trace := m.play(parse(string(text))); wrong != "" {
+				t.Errorf("%s: %s\n%s", file, wrong, strings.Join(trace, "\n"))
+			}
+		}
+	})
+}

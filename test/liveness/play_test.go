@@ -1,0 +1,431 @@
+package liveness
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clientcache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	vcfake "volcano.sh/apis/pkg/client/clientset/versioned/fake"
+	"volcano.sh/volcano/pkg/scheduler"
+	// Volcano's own actions register themselves.
+	_ "volcano.sh/volcano/pkg/scheduler/actions"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/conf"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/capacitycard"
+	"cardquota.dev/operator/internal/cardreclaim/action"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/vcjob"
+)
+
+// machine is Volcano's cache with its clients. A cache cannot be stopped, so all
+// sequences have the same one.
+type machine struct {
+	cache *cache.SchedulerCache
+	world *world
+	// worlds counts the sequences that were played: no two have the same UIDs.
+	worlds int64
+}
+
+// newMachine makes a cache whose clients talk to the API server of the sequence that is
+// played.
+func newMachine() *machine {
+	m := &machine{cache: cache.NewCustomMockSchedulerCache("volcano", nil, nil, nil, nil, &record.FakeRecorder{})}
+	kube, volcano := m.cache.Client().(*fake.Clientset), m.cache.VCClient().(*vcfake.Clientset)
+	kube.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) { return m.world.server.answerPods(a) })
+	kube.PrependReactor("*", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return true, &corev1.Event{}, nil })
+	volcano.PrependReactor("update", "podgroups", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return m.world.server.answerGroups(a)
+	})
+	volcano.PrependReactor("*", "queues", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return true, a.(clienttesting.UpdateAction).GetObject(), nil
+	})
+	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.New)
+	return m
+}
+
+// world is one sequence that is played.
+type world struct {
+	*machine
+	id      int64
+	script  sequence
+	server  *apiServer
+	nodes   map[string]*corev1.Node
+	down    map[string]bool
+	queues  map[string]string // the statement of each queue
+	version int
+	jobs    map[string]*job
+	born    int
+	// seen are the objects that Volcano's cache has, by name.
+	seen map[string]*corev1.Pod
+	// held is how many more sessions changes are not seen.
+	holdPods, holdGroups int
+	// late are bindings that take their time.
+	late []*cache.BindContext
+
+	plugins        []conf.Tier
+	configurations []conf.Configuration
+	actions        []framework.Action
+	minimumRuntime time.Duration
+	preempts       bool
+
+	ssn *framework.Session
+	// last is what the last session saw when it opened, after what it had done before it
+	// closed.
+	last, after *view
+	// changed is when something changed last, state what is there since then.
+	changed time.Time
+	state   string
+	quiet   bool
+	watch
+	trace []string
+}
+
+// shippedConf is what the operator makes of Volcano's configuration of an installation.
+const shippedConf = "../../internal/schedulerconf/testdata/merge/installer_1_14/after.conf"
+
+// newWorld begins a sequence.
+func (m *machine) newWorld(script sequence) *world {
+	m.worlds++
+	w := &world{
+		machine: m, id: 1_000_000 + m.worlds, script: script, server: newServer(), nodes: map[string]*corev1.Node{}, down: map[string]bool{},
+		queues: map[string]string{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, watch: newWatch(),
+	}
+	m.world = w
+	m.cache.Client().(*fake.Clientset).ClearActions()
+	m.cache.VCClient().(*vcfake.Clientset).ClearActions()
+	c := m.cache
+	c.Jobs, c.Nodes, c.Queues, c.NodeList = map[api.JobID]*api.JobInfo{}, map[string]*api.NodeInfo{}, map[api.QueueID]*api.QueueInfo{}, nil
+	for name, value := range map[string]int32{"low": 20000, "high": 80000} {
+		c.AddPriorityClass(builder.PriorityClass(name, value))
+	}
+	if err := w.informed().Replace(nil, ""); err != nil {
+		panic(err)
+	}
+	w.configure()
+	for _, line := range script {
+		if !strings.HasPrefix(line, "at ") && !strings.HasPrefix(line, "policy") {
+			w.step(line)
+		}
+	}
+	return w
+}
+
+// configure reads the configuration that is shipped, changed as the sequence says.
+func (w *world) configure() {
+	shipped, err := os.ReadFile(shippedConf)
+	if err != nil {
+		panic(err)
+	}
+	text, least := string(shipped), "minimumRuntime: 0s"
+	for _, line := range w.script {
+		if options, is := strings.CutPrefix(line, "policy"); is {
+			for _, option := range strings.Fields(options) {
+				name, value, _ := strings.Cut(option, "=")
+				switch {
+				case name == "preempt" && value == "first":
+					w.preempts, text = true, strings.Replace(text, "cardreclaim", "preempt, cardreclaim", 1)
+				case name == "preempt":
+					w.preempts, text = true, strings.Replace(text, "cardreclaim", "cardreclaim, preempt", 1)
+				case name == "without":
+					text = strings.Replace(text, value+", ", "", 1)
+					text = strings.Replace(text, ", "+value, "", 1)
+				default:
+					if w.minimumRuntime, err = time.ParseDuration(value); err != nil {
+						panic(err)
+					}
+					least = "minimumRuntime: " + value
+				}
+			}
+		}
+	}
+	framework.RegisterAction(action.New(w))
+	text = strings.Replace(text, "minimumRuntime: 10m0s", least, 1)
+	if w.actions, w.plugins, w.configurations, _, err = scheduler.UnmarshalSchedulerConf(text); err != nil {
+		panic(err)
+	}
+}
+
+// Open does nothing: the jobs are known.
+func (w *world) Open(*framework.Session) {}
+
+// HabitOf tells how a job takes it when its pods are taken away.
+func (w *world) HabitOf(_, name string) (vcjob.Habit, bool) {
+	j, known := w.jobs[name]
+	return vcjob.Habit{Inelastic: known && j.inelastic}, known
+}
+
+// step changes the cluster from outside.
+func (w *world) step(line string) {
+	words := strings.Fields(line)
+	for _, n := range node(w.id, line) {
+		w.setNode(n)
+	}
+	switch words[0] {
+	case "queue":
+		w.queues[words[1]] = line
+		w.setQueue(line)
+	case "quota":
+		was := strings.Fields(w.queues[words[1]])
+		was[2] = words[2]
+		w.setQueue(strings.Join(was, " "))
+	case "job":
+		j := read(w.id, strings.TrimPrefix(line, "job "))
+		w.jobs[j.group.Name] = j
+		w.server.groups.put(j.group.DeepCopy())
+		for _, pod := range j.pods {
+			w.server.pods.put(pod.DeepCopy())
+		}
+	case "end":
+		if j := w.jobs[words[1]]; j != nil {
+			delete(w.jobs, words[1])
+			w.server.groups.remove(words[1])
+			for _, pod := range j.pods {
+				w.server.delete(pod.Name)
+			}
+		}
+	case "delete":
+		w.server.delete(words[1])
+	case "cordon", "uncordon", "down", "up":
+		w.changeNode(words[1], words[0])
+	case "hold":
+		if words[1] == "pods" {
+			w.holdPods = number(words[2])
+		} else {
+			w.holdGroups = number(words[2])
+		}
+	case "faults":
+		w.server.pods.percent, w.server.pods.seed = number(words[1]), words[2]
+		w.server.groups.percent, w.server.groups.seed = number(words[1]), words[2]
+	}
+}
+
+// setNode tells Volcano of a node.
+func (w *world) setNode(n *corev1.Node) {
+	w.nodes[n.Name] = n
+	if err := w.cache.AddOrUpdateNode(n.DeepCopy()); err != nil {
+		panic(err)
+	}
+}
+
+func (w *world) changeNode(name, what string) {
+	n, known := w.nodes[name]
+	if !known {
+		return
+	}
+	n = n.DeepCopy()
+	switch what {
+	case "cordon", "uncordon":
+		n.Spec.Unschedulable = what == "cordon"
+	default:
+		w.down[name] = what == "down"
+		n.Status.Conditions[0].Status = map[bool]corev1.ConditionStatus{true: corev1.ConditionUnknown, false: corev1.ConditionTrue}[w.down[name]]
+	}
+	w.setNode(n)
+}
+
+// setQueue tells Volcano of a queue.
+func (w *world) setQueue(line string) {
+	w.version++
+	q := (&session.Cluster{}).Add(line).Queues[0]
+	q.ResourceVersion = fmt.Sprint(w.version)
+	delete(w.cache.Queues, api.QueueID(q.Name))
+	w.cache.AddQueueV1beta1(q)
+}
+
+// The lengths of a sequence after the last step.
+const (
+	// promptSessions begin a second after each other, as Volcano's do.
+	promptSessions = 6
+	// slowly is how long sessions take then.
+	slowly = 3 * time.Minute
+	// restful is how long nothing changes at rest: for longer than reservations last.
+	restful = 6 * time.Minute
+	// mostSessions is how many there may be until the cluster rests.
+	mostSessions = 60
+)
+
+// play plays the sequence until the cluster rests, and returns what was wrong first, ""
+// when nothing was. wait waits for everybody who acts beside the sessions.
+func (w *world) play(wait func()) string {
+	last := w.script.last()
+	for session := 1; ; session++ {
+		w.server.session = session
+		if session > last+promptSessions {
+			time.Sleep(slowly)
+		} else {
+			time.Sleep(time.Second)
+		}
+		wait()
+		for _, step := range w.script.steps(session) {
+			w.step(step)
+			w.note("%s", step)
+		}
+		if w.quiet = session > last; w.quiet {
+			w.calm()
+		}
+		w.act()
+		w.tell()
+		if wrong := w.runSession(wait); wrong != "" {
+			return wrong
+		}
+		if w.rests() && session > last+promptSessions {
+			return w.atRest()
+		}
+		if session > last+mostSessions {
+			return fmt.Sprintf("the cluster does not come to rest in %d sessions", mostSessions)
+		}
+	}
+}
+
+// calm ends all faults: the API server answers at once.
+func (w *world) calm() {
+	w.server.pods.percent, w.server.groups.percent = 0, 0
+	w.holdPods, w.holdGroups = 0, 0
+}
+
+// rests reports whether nothing has changed for long enough.
+func (w *world) rests() bool {
+	var state strings.Builder
+	for _, name := range w.server.pods.names() {
+		p := w.server.pods.objects[name]
+		fmt.Fprintln(&state, p.UID, p.Spec.NodeName, p.DeletionTimestamp, p.Status.Phase, marked(p))
+	}
+	for _, name := range w.server.groups.names() {
+		fmt.Fprintln(&state, name, w.server.groups.objects[name].Status.Phase)
+	}
+	if state.String() != w.state {
+		w.state, w.changed = state.String(), time.Now()
+	}
+	return time.Since(w.changed) > restful
+}
+
+// runSession lets Volcano have a session, and judges it.
+func (w *world) runSession(wait func()) string {
+	w.ssn = framework.OpenSession(w.cache, w.plugins, w.configurations)
+	before := w.look()
+	w.last = before
+	conf.EnabledActionMap = map[string]bool{}
+	for _, a := range w.actions {
+		conf.EnabledActionMap[a.Name()] = true
+	}
+	for _, a := range w.actions {
+		a.Initialize()
+		a.Execute(w.ssn)
+		a.UnInitialize()
+	}
+	wrong := w.judge(before)
+	framework.CloseSession(w.ssn)
+	wait()
+	w.bindAll()
+	wait()
+	return wrong
+}
+
+// bindAll carries out the bindings of the session, some of them later.
+func (w *world) bindAll() {
+	bindings := w.late
+	w.late = nil
+	for len(w.cache.BindFlowChannel) > 0 {
+		b := <-w.cache.BindFlowChannel
+		if w.server.pods.percent > 0 && w.server.pods.fault("delay", b.TaskInfo.Name) != done {
+			w.late = append(w.late, b)
+			continue
+		}
+		bindings = append(bindings, b)
+	}
+	slices.SortFunc(bindings, func(a, b *cache.BindContext) int { return strings.Compare(a.TaskInfo.Name, b.TaskInfo.Name) })
+	for _, b := range bindings {
+		w.cache.Bind(context.Background(), []*cache.BindContext{b}, nil)
+	}
+}
+
+func (w *world) note(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf("%3d %s ", w.server.session, time.Now().Format("15:04:05"))+fmt.Sprintf(format, args...))
+}
+
+// tell has Volcano's cache see what changed.
+func (w *world) tell() {
+	if w.holdPods--; w.holdPods < 0 {
+		for _, c := range w.server.pods.unseen {
+			w.tellPod(c)
+		}
+		w.server.pods.unseen = nil
+	}
+	if w.holdGroups--; w.holdGroups < 0 {
+		for _, c := range w.server.groups.unseen {
+			if c.gone {
+				w.cache.DeletePodGroupV1beta1((&session.Cluster{ID: w.id}).Add(c.name + " q 1:").Groups[0])
+			} else {
+				w.cache.AddPodGroupV1beta1(c.now)
+			}
+		}
+		w.server.groups.unseen = nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.server.resync)) {
+		if !w.server.resync[name] {
+			continue
+		}
+		w.fetch(name)
+	}
+}
+
+func (w *world) tellPod(c change[*corev1.Pod]) {
+	old, known := w.seen[c.name]
+	switch {
+	case c.gone && known:
+		delete(w.seen, c.name)
+		w.cache.DeletePod(old)
+		w.index(w.informed().Delete(old))
+	case c.gone:
+	case known:
+		w.seen[c.name] = c.now
+		w.index(w.informed().Update(c.now))
+		w.cache.UpdatePod(old, c.now)
+	default:
+		w.seen[c.name] = c.now
+		w.index(w.informed().Add(c.now))
+		w.cache.AddPod(c.now)
+	}
+}
+
+// fetch is what Volcano does after a binding or an eviction that failed.
+func (w *world) fetch(name string) {
+	pod, err := w.cache.Client().CoreV1().Pods("ns").Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return
+	}
+	delete(w.server.resync, name)
+	if old, known := w.seen[name]; known {
+		w.cache.DeletePod(old)
+	}
+	if err == nil {
+		w.cache.AddPod(pod)
+	}
+}
+
+// informed is what the informers of pods have.
+func (w *world) informed() clientcache.Indexer {
+	return w.cache.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
+}
+
+func (w *world) index(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

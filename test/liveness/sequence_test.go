@@ -1,0 +1,201 @@
+package liveness
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+// sequence is a text, one statement a line:
+//
+//	node …, queue …                    as package session reads them
+//	mig NAME MODEL SLICES              a node whose cards are slices 1g.18gb
+//	job NAME QUEUE MIN: …              a job as package session reads it, with more options
+//	policy [preempt] [minimumRuntime=10m] [without=ACTION]
+//	at 3: STEP                         before the third session
+//
+// The action preempt stands behind cardreclaim, as the operator writes it, and with
+// preempt=first before it, as an administrator may.
+//
+// A job may also say mig (slices instead of cards), tolerates (the taint), apart (one pod
+// a node), cpu= (of each pod) and each=ps:0,worker:2 (the cards of each pod of a task).
+//
+// A step is a job, or one of: end JOB (its owner deletes it), delete POD, cordon NODE,
+// uncordon NODE, down NODE, up NODE, quota QUEUE TEXT, hold pods|groups N (what changes is
+// not seen for so many sessions), faults PERCENT SEED (of the writes fail; 0 ends it).
+type sequence []string
+
+func parse(text string) sequence {
+	var lines sequence
+	for _, line := range strings.Split(text, "\n") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func (s sequence) String() string { return strings.Join(s, "\n") + "\n" }
+
+// steps returns the steps of a session, counted from one.
+func (s sequence) steps(session int) []string {
+	var steps []string
+	prefix := fmt.Sprintf("at %d: ", session)
+	for _, line := range s {
+		if step, is := strings.CutPrefix(line, prefix); is {
+			steps = append(steps, step)
+		}
+	}
+	return steps
+}
+
+// last is the session before which the last step happens.
+func (s sequence) last() int {
+	last := 0
+	for _, line := range s {
+		if rest, is := strings.CutPrefix(line, "at "); is {
+			last = max(last, number(rest[:strings.Index(rest, ":")]))
+		}
+	}
+	return last
+}
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// slice is the resource of a MIG slice.
+const slice = corev1.ResourceName("nvidia.com/mig-1g.18gb")
+
+// taint keeps pods off that do not tolerate it.
+const taint = "reserved"
+
+// node reads a statement that makes nodes, nil when it makes none.
+func node(id int64, line string) []*corev1.Node {
+	words := strings.Fields(line)
+	switch words[0] {
+	case "node":
+		tainted := slices.Contains(words, taint)
+		made := (&session.Cluster{ID: id}).Add(strings.TrimSuffix(line, " "+taint)).Nodes
+		for _, n := range made {
+			if tainted {
+				n.Spec.Taints = []corev1.Taint{{Key: taint, Effect: corev1.TaintEffectNoSchedule}}
+			}
+		}
+		return made
+	case "mig":
+		made := builder.Node(words[1]).GPUs(words[2], 0).MIG("1g.18gb", number(words[3])).Label(corev1.LabelHostname, words[1]).Obj()
+		return []*corev1.Node{made}
+	}
+	return nil
+}
+
+// job is what a statement of a job makes.
+type job struct {
+	group *v1beta1.PodGroup
+	pods  []*corev1.Pod
+	// isVCJob tells that Volcano's job controller keeps it, inelastic that it restarts the
+	// whole job when a pod is deleted.
+	isVCJob, inelastic bool
+	// restarts tells that all of its pods go before it makes new ones.
+	restarts bool
+}
+
+// read reads a statement of a job, without the word job.
+func read(id int64, line string) *job {
+	j, kept, changes := &job{}, []string{}, []func(*corev1.Pod){}
+	words := strings.Fields(line)
+	cards, isMIG, runs := "1", false, false
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		switch name {
+		case "mig":
+			isMIG = true
+			continue
+		case "tolerates":
+			changes = append(changes, func(p *corev1.Pod) {
+				p.Spec.Tolerations = []corev1.Toleration{{Key: taint, Operator: corev1.TolerationOpExists}}
+			})
+			continue
+		case "apart":
+			changes = append(changes, func(p *corev1.Pod) { keepApart(p, words[0]) })
+			continue
+		case "cpu":
+			changes = append(changes, func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(value)
+			})
+			continue
+		case "each":
+			changes = append(changes, func(p *corev1.Pod) { setCards(p, value) })
+			continue
+		case "vcjob":
+			j.isVCJob, j.inelastic = true, value == "inelastic"
+		case "cards":
+			cards = value
+		}
+		runs = runs || !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && len(kept) > 2
+		kept = append(kept, word)
+	}
+	least := number(strings.TrimSuffix(words[2], ":")) * number(cards)
+	kept = append(kept, fmt.Sprintf("least=%d", least))
+	if !runs {
+		kept = append(kept, "phase=Pending")
+	}
+	if isMIG {
+		changes = append(changes, sliced)
+	}
+	made := (&session.Cluster{ID: id, Now: time.Now()}).Add(strings.Join(kept, " "), changes...)
+	j.group, j.pods = made.Groups[0], made.Pods
+	j.group.CreationTimestamp = metav1.Now()
+	if isMIG {
+		sliceOf(*j.group.Spec.MinResources)
+	}
+	return j
+}
+
+// keepApart has no two pods of a job on one node.
+func keepApart(p *corev1.Pod, job string) {
+	p.Labels["apart"] = job
+	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+		TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"apart": job}},
+	}}}}
+}
+
+// setCards sets the cards of a pod by its task: "ps:0,worker:2".
+func setCards(p *corev1.Pod, text string) {
+	for _, each := range strings.Split(text, ",") {
+		task, cards, _ := strings.Cut(each, ":")
+		if p.Annotations["volcano.sh/task-spec"] != task {
+			continue
+		}
+		if p.Spec.Containers[0].Resources.Requests[session.GPU] = resource.MustParse(cards); cards == "0" {
+			delete(p.Spec.Containers[0].Resources.Requests, session.GPU)
+			delete(p.Annotations, "volcano.sh/card.name")
+		}
+	}
+}
+
+// sliced has a pod ask for slices instead of cards.
+func sliced(p *corev1.Pod) {
+	sliceOf(p.Spec.Containers[0].Resources.Requests)
+	p.Annotations["volcano.sh/card.name"] += "/mig-1g.18gb-mixed"
+}
+
+func sliceOf(list corev1.ResourceList) {
+	list[slice] = list[session.GPU]
+	delete(list, session.GPU)
+}

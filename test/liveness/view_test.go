@@ -1,0 +1,173 @@
+package liveness
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+// view is a recount of what a session sees.
+type view struct {
+	nodes  []*place
+	queues map[string]*queue
+	groups []*group
+	// leaves tells that some pod is on its way out.
+	leaves bool
+}
+
+// place is a node with what is free on it.
+type place struct {
+	name    string
+	card    string
+	cards   int
+	cpu     int64
+	closed  bool
+	tainted bool
+	// apart are the groups of pods there that keep their like away.
+	apart map[string]int
+	// leaving are the pods there that are on their way out.
+	leaving []*pod
+}
+
+type queue struct {
+	priority int32
+	kind     string
+	gives    bool
+	// room is what of its quota is not used, by card, quota all of it.
+	room, quota map[string]int
+}
+
+// group is a PodGroup with its pods.
+type group struct {
+	name, queue          string
+	min                  int
+	phase                scheduling.PodGroupPhase
+	priority             int32
+	waiting, placed      []*pod
+	leaving, promised    []*pod
+	isProtected, strange bool
+}
+
+// pod is what a recount knows of a pod.
+type pod struct {
+	name, group, node string
+	uid               string
+	cards             int
+	names             []string // of cards, empty for any
+	cpu               int64
+	isMIG             bool
+	tolerates, apart  bool
+	object            *corev1.Pod
+}
+
+// look recounts the session.
+func (w *world) look() *view {
+	v := &view{queues: map[string]*queue{}}
+	byName := map[string]*place{}
+	for _, n := range w.ssn.Nodes {
+		p := &place{name: n.Name, card: n.Node.Labels["nvidia.com/gpu.product"], closed: n.Node.Spec.Unschedulable, tainted: len(n.Node.Spec.Taints) > 0, apart: map[string]int{}}
+		gpus, slices, cpu := n.Node.Status.Allocatable[session.GPU], n.Node.Status.Allocatable[slice], n.Node.Status.Allocatable["cpu"]
+		p.cards, p.cpu = int(gpus.Value()+slices.Value()), cpu.MilliValue()
+		if slices.Value() > 0 {
+			p.card += "/mig-1g.18gb-mixed"
+		}
+		byName[n.Name] = p
+		v.nodes = append(v.nodes, p)
+		for _, task := range n.Tasks {
+			of := readPod(task.Pod)
+			if p.take(of); task.Status == api.Releasing {
+				p.leaving, v.leaves = append(p.leaving, of), true
+			}
+		}
+	}
+	slices.SortFunc(v.nodes, func(a, b *place) int { return strings.Compare(a.name, b.name) })
+	for _, q := range w.ssn.Queues {
+		of := &queue{priority: q.Queue.Spec.Priority, kind: q.Queue.Annotations["volcano.sh/service.type"], gives: q.Reclaimable(), room: map[string]int{}, quota: map[string]int{}}
+		if text := q.Queue.Annotations["volcano.sh/card.quota"]; text != "" {
+			if err := json.Unmarshal([]byte(text), &of.quota); err != nil {
+				panic(err)
+			}
+		}
+		of.room = maps.Clone(of.quota)
+		v.queues[q.Name] = of
+	}
+	for _, j := range w.ssn.Jobs {
+		v.groups = append(v.groups, v.groupOf(j, byName))
+	}
+	slices.SortFunc(v.groups, func(a, b *group) int { return strings.Compare(a.name, b.name) })
+	return v
+}
+
+// groupOf recounts a job, and charges what it has to its queue.
+func (v *view) groupOf(j *api.JobInfo, nodes map[string]*place) *group {
+	g := &group{name: j.Name, queue: string(j.Queue), min: int(j.PodGroup.Spec.MinMember), phase: j.PodGroup.Status.Phase, priority: j.Priority}
+	for _, task := range j.Tasks {
+		p := readPod(task.Pod)
+		p.group, p.node = j.Name, task.NodeName
+		g.isProtected = g.isProtected || task.Pod.Annotations["volcano.sh/preemptable"] == "false"
+		switch task.Status {
+		case api.Pending:
+			p.node = ""
+			g.waiting = append(g.waiting, p)
+			continue
+		case api.Running, api.Bound, api.Binding, api.Allocated:
+			g.placed = append(g.placed, p)
+		case api.Releasing:
+			g.leaving = append(g.leaving, p)
+		case api.Pipelined:
+			g.promised = append(g.promised, p)
+			continue
+		default:
+			g.strange = true
+			continue
+		}
+		// What leaves and is not being deleted yet may stay.
+		if n := nodes[p.node]; n != nil && task.Pod.DeletionTimestamp == nil && p.cards > 0 {
+			v.queues[g.queue].room[n.card] -= p.cards
+		}
+	}
+	for _, pods := range [][]*pod{g.waiting, g.placed, g.leaving, g.promised} {
+		slices.SortFunc(pods, func(a, b *pod) int { return cmp.Or(len(a.name)-len(b.name), strings.Compare(a.name, b.name)) })
+	}
+	return g
+}
+
+// readPod reads a pod.
+func readPod(object *corev1.Pod) *pod {
+	requests := object.Spec.Containers[0].Resources.Requests
+	gpus, mig, cpu := requests[session.GPU], requests[slice], requests["cpu"]
+	p := &pod{
+		name: object.Name, uid: string(object.UID), cards: int(gpus.Value() + mig.Value()), cpu: cpu.MilliValue(), isMIG: mig.Value() > 0,
+		tolerates: len(object.Spec.Tolerations) > 0, apart: object.Spec.Affinity != nil, object: object,
+		group: object.Annotations["scheduling.k8s.io/group-name"],
+	}
+	if text := object.Annotations["volcano.sh/card.name"]; text != "" {
+		p.names = strings.Split(text, "|")
+	}
+	return p
+}
+
+// take books a pod on a node.
+func (n *place) take(p *pod) {
+	n.cards -= p.cards
+	n.cpu -= p.cpu
+	if p.apart {
+		n.apart[p.group]++
+	}
+}
+
+func (n *place) give(p *pod) {
+	n.cards += p.cards
+	n.cpu += p.cpu
+	if p.apart {
+		n.apart[p.group]--
+	}
+}
