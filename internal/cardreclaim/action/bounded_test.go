@@ -89,6 +89,28 @@ func TestASessionIsBounded(t *testing.T) {
 	}
 }
 
+// TestAJobBeginsWithAllThatItMayHave: a pod is not told that its search is too large because
+// a job before it used up most of the session. It has its turn in the next one.
+func TestAJobBeginsWithAllThatItMayHave(t *testing.T) {
+	const text = "queue high PLENTY 90000 inference cpu=1000; a high 3: -*3; b inf 1: -"
+	first := hall(4, text).open()
+	t.Cleanup(first.Close)
+	tide, _ := capacitycard.TideOf(first.Ssn)
+	wave := newWave(first.Ssn, tide, first.action)
+	wave.begin(len(wave.list))
+	wave.serve(first.Job("a"))
+
+	w := hall(4, text)
+	w.begin()
+	w.alone = true
+	w.action.limit = limit{forJob: wave.total() + 1, forSession: wave.total() + effortOfTask}
+	w.run(t)
+	check.Equal(t, "pods of the first job are promised nodes", 3, w.tasksOf("a", api.Pipelined))
+	check.Equal(t, "turns of the second job", 0, w.action.turns.last[w.Job("b").UID])
+	w.run(t)
+	check.Equal(t, "pods of the second job are promised a node in its turn", 1, w.tasksOf("b", api.Pipelined))
+}
+
 // tasksOf is how many pods of a job have a status.
 func (w *world) tasksOf(name string, status api.TaskStatus) int {
 	return len(w.Job(name).TaskStatusIndex[status])

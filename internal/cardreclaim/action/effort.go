@@ -12,7 +12,8 @@ import (
 const (
 	// mostForJob is for one job, and as much as a single choice can need.
 	mostForJob = 150_000_000
-	// mostForSession is for all jobs. What is left to do is left to the next ones.
+	// mostForSession is for all jobs. No job begins with less than mostForJob; what is left
+	// to do is left to the next sessions.
 	mostForSession = 2 * mostForJob
 	// mostKinds bounds the kinds of pods that are placed together.
 	mostKinds = 64
@@ -48,7 +49,7 @@ func newLimit() limit { return limit{forJob: mostForJob, forSession: mostForSess
 // for as many kinds of pods as are placed together, whatever that takes: before, there is
 // nothing to choose from, and with less a large cluster would have no answer at all.
 func (l *limit) begin(nodes int) {
-	l.end = l.effort + max(0, min(l.forJob, l.forSession-l.total()))
+	l.end = l.effort + l.forJob
 	l.mayAsk, l.anyCut = effortOfPredicate*mostKinds*nodes, false
 }
 
@@ -68,8 +69,9 @@ func (l *limit) total() int { return l.effort + l.asked }
 // exhausted tells that no more may go into the job.
 func (l *limit) exhausted() bool { return l.effort >= l.end }
 
-// over tells that no more may go into the session.
-func (l *limit) over() bool { return l.total() >= l.forSession }
+// over reports whether no other job may begin: each begins with all that may go into a job.
+// With less it might get no answer, and not because its search is too large.
+func (l *limit) over() bool { return l.total() > 0 && l.forSession-l.total() < l.forJob }
 
 // choose answers a problem. What is left of the job's effort bounds how much
 // cheaper a plan is made; a first plan is looked for in any case.

@@ -62,5 +62,5 @@ func TestASearchThatEndsEarlySaysSo(t *testing.T) {
 	w.action.limit = limit{forJob: 100_000, forSession: 10_000_000}
 	w.run(t).expect(t, "", "")
 	events := told(t, fmt.Sprintf("w%d-i", w.ID), eventCut)
-	check.That(t, len(events) == 1 && events[0].Type == "Warning" && strings.Contains(events[0].Message, "5 pod(s) that wait"), "told %+v", events)
+	check.That(t, len(events) == 1 && events[0].Type == "Warning" && strings.Contains(events[0].Message, "victims for 5 pending pod(s) was cut short"), "told %+v", events)
 }

@@ -52,12 +52,11 @@ func (w *wave) tell(job *api.JobInfo, parted []*parting, plan *cardreclaim.Plan)
 		plan.Placed(), pods, strings.Join(names, ", "), plan.Loss.Total()))
 }
 
-// tellCut says to a job that waits that a search for it ended before all ways to make room
-// were tried.
+// tellCut tells a job that the search for its victims was cut short.
 func (w *wave) tellCut(job *api.JobInfo) {
 	w.tide.Tell(capacitycard.GroupOf(job), corev1.EventTypeWarning, eventCut, fmt.Sprintf(
-		"found nobody to take cards back from for the %d pod(s) that wait, and ended before all ways were tried: "+
-			"the search is too large for one session. It is made again; fewer kinds of pods, or a smaller gang, make it smaller",
+		"the search for victims for %d pending pod(s) was cut short: it is too large for one session. "+
+			"It is made again; fewer kinds of pods, or a smaller gang, make it smaller",
 		len(job.TaskStatusIndex[api.Pending])))
 }
 
