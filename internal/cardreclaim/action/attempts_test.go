@@ -116,6 +116,25 @@ func TestAJobThatHasRunLongEnough(t *testing.T) {
 	check.That(t, at.Sub(w.Now) > 15*time.Second && at.Sub(w.Now) < 25*time.Second, "the next search is made %s after the cluster was written down, want 20s", at.Sub(w.Now))
 }
 
+// TestWhatIsLeftOverServesWhomNothingWasFoundFor: a gang is taken for another job, and one
+// of its cards suits a pod whose search failed in the session before.
+func TestWhatIsLeftOverServesWhomNothingWasFoundFor(t *testing.T) {
+	w := tides(`node n A 8; queue other PLENTY 20000 batch; queue mixed PLENTY 80000 gives; queue top PLENTY 90000 gives
+		t other 8: n*8 ran=24h; a mixed 1: - type=inference`)
+	w.args = map[string]any{"serviceTypes": map[string]any{
+		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "urgent": map[string]any{"reclaimFrom": []any{"batch"}},
+		"training": map[string]any{"reclaimable": true}, "batch": map[string]any{"reclaimable": true},
+	}}
+	w.alone = true
+	w.run(t).expect(t, "", "")
+	w.add("c top 4: -*4 type=urgent")
+	w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
+	for _, pod := range w.Pods[len(w.Pods)-4:] {
+		w.Cache.AddPod(pod.DeepCopy())
+	}
+	w.run(t).expect(t, "t*8", "a-0@n c@n*4")
+}
+
 // TestALongSearchIsFollowedByRest: searches take at most a quarter of the time.
 func TestALongSearchIsFollowedByRest(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -192,11 +192,17 @@ func (w *wave) pipeline(task *api.TaskInfo, node *api.NodeInfo, evicted bool, st
 }
 
 // forget leaves out the jobs that gave all they have, and lets everybody be
-// looked at anew when one gave a part.
+// looked at anew when one gave a part. A gang may leave cards over: they are for the jobs
+// that wait, also for those for which earlier sessions found nothing.
 func (w *wave) forget(parted []*parting) {
 	if len(parted) > 0 {
 		clear(w.hopeless)
 		clear(w.together)
+	}
+	for _, p := range parted {
+		for _, task := range p.tasks() {
+			w.action.attempts.free(w.placeOf(task.NodeName))
+		}
 	}
 	gone := map[api.JobID]bool{}
 	for _, p := range parted {

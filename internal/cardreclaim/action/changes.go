@@ -65,6 +65,13 @@ func (c *changes) observe(w *wave) {
 	}
 }
 
+// free notes that pods of the session go from the node at a place.
+func (c *changes) free(place int) {
+	if place < len(c.nodes) {
+		c.nodes[place].changed = c.session
+	}
+}
+
 // after reports whether something changed after a session that concerns any of the
 // nodes at some places, or any node at all if everywhere is set.
 func (c *changes) after(session int, places [][]int, everywhere bool) bool {
