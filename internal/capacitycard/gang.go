@@ -86,17 +86,16 @@ func (g *preemption) noteEviction(task *api.TaskInfo) {
 	g.evicted[task.Job][task.UID] = task
 }
 
-// takeBack notes that the eviction of a pod is undone. With the last of its job the rest
-// of the gang comes back.
+// takeBack notes that the eviction of a pod is undone. The rest of its gang comes back: it
+// went because of this pod, perhaps, and goes again where the gang is broken without it.
 func (g *preemption) takeBack(task *api.TaskInfo) {
 	if g == nil || g.follows {
 		return
 	}
 	g.evictions++
-	evicted := g.evicted[task.Job]
-	delete(evicted, task.UID)
+	delete(g.evicted[task.Job], task.UID)
 	rest := g.rest[task.Job]
-	if len(evicted) > 0 || rest == nil {
+	if rest == nil {
 		return
 	}
 	delete(g.rest, task.Job)

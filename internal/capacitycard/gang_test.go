@@ -82,6 +82,17 @@ func TestAGangComesBackAsAWhole(t *testing.T) {
 	}
 }
 
+// TestAGangComesBackThoughASparePodOfItGoes: one job takes the spare pod of a gang, and the
+// next one, which cannot all be placed, would have broken it.
+func TestAGangComesBackThoughASparePodOfItGoes(t *testing.T) {
+	s := newScene(t, gangs+"low q 3: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; first q 1: - class=high; next q 5: -*5 class=high").evict(preempt.New())
+	check.Equal(t, "go", "low:1", tally(slices.Concat(s.preempted...)))
+	check.Equal(t, "evicted in the session", "low:1", tally(s.In(api.Releasing)))
+	check.Equal(t, "pods of the first that are promised a node", 1, len(s.Job("first").TaskStatusIndex[api.Pipelined]))
+	check.Equal(t, "promised a node", 1, len(s.In(api.Pipelined)))
+	check.Equal(t, "pods that run", 3, len(s.Job("low").TaskStatusIndex[api.Running]))
+}
+
 // TestPreemptWithoutItsRulesBreaksNoGang: Volcano's own action takes what jobs can spare.
 func TestPreemptWithoutItsRulesBreaksNoGang(t *testing.T) {
 	for jobs, goes := range map[string]string{
