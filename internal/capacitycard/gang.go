@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -25,6 +26,13 @@ type preemption struct {
 	evicted map[api.JobID]map[api.TaskID]*api.TaskInfo
 	// rest are the other pods of the jobs that go as a whole.
 	rest map[api.JobID]*restOfGang
+	// known is what each job can lose, as long as evictions is the same. Volcano asks for
+	// each node, and a large gang is on many.
+	known struct {
+		sync.Mutex
+		evictions int
+		jobs      map[api.JobID]*losses
+	}
 	// spared is the last answer of sparesElsewhere.
 	spared struct {
 		sync.Mutex
@@ -137,6 +145,7 @@ func (g *preemption) completeGangs() {
 			}
 		}
 		g.rest[id] = rest
+		g.evictions++
 	}
 }
 
@@ -213,6 +222,28 @@ func onNodes(job *api.JobInfo) []*api.TaskInfo {
 	return tasks
 }
 
+// losses are what a job can lose.
+type losses struct {
+	spares spares
+	// whole is set when the job can be evicted as a whole.
+	whole bool
+}
+
+// lossesOf returns what a job can lose, for a caller that changes it.
+func (g *preemption) lossesOf(job *api.JobInfo) *losses {
+	g.known.Lock()
+	defer g.known.Unlock()
+	if g.known.jobs == nil || g.known.evictions != g.evictions {
+		g.known.jobs, g.known.evictions = map[api.JobID]*losses{}, g.evictions
+	}
+	known := g.known.jobs[job.UID]
+	if known == nil {
+		known = &losses{spares: g.sparesOf(job), whole: g.mayGoWhole(job)}
+		g.known.jobs[job.UID] = known
+	}
+	return &losses{spares: spares{all: known.spares.all, roles: maps.Clone(known.spares.roles)}, whole: known.whole}
+}
+
 // spares is how many pods a job can lose and go on: of all, and of each task role.
 type spares struct {
 	all   int32
@@ -220,11 +251,11 @@ type spares struct {
 }
 
 // sparesOf returns what a job can lose.
-func (g *preemption) sparesOf(job *api.JobInfo) *spares {
+func (g *preemption) sparesOf(job *api.JobInfo) spares {
 	if g.isInelastic(job) {
-		return &spares{}
+		return spares{}
 	}
-	s := &spares{all: job.ReadyTaskNum() - job.MinAvailable}
+	s := spares{all: job.ReadyTaskNum() - job.MinAvailable}
 	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
 		return s
 	}
@@ -258,7 +289,7 @@ func (s *spares) take(task *api.TaskInfo) bool {
 // that would leave a gang below its minimum and cannot take it along. It returns those that
 // break a gang, or the rest of one: within a priority they come last.
 func (p *plugin) keepGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) (kept []*api.TaskInfo, breaks map[api.TaskID]bool) {
-	g, left, whole := p.preemption, map[api.JobID]*spares{}, map[api.JobID]bool{}
+	g, left := p.preemption, map[api.JobID]*losses{}
 	if g == nil {
 		g = &preemption{p: p} // Volcano's own action, which nobody completes
 	}
@@ -266,12 +297,11 @@ func (p *plugin) keepGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) 
 	for _, candidate := range candidates {
 		job := p.ssn.Jobs[candidate.Job]
 		if left[job.UID] == nil {
-			left[job.UID] = g.sparesOf(job)
-			whole[job.UID] = job.UID != preemptor.Job && g.mayGoWhole(job) && (p.preemption != nil || len(onNodes(job)) == 1)
+			left[job.UID] = g.lossesOf(job)
 		}
-		if left[job.UID].take(candidate) {
+		if left[job.UID].spares.take(candidate) {
 			kept = append(kept, candidate)
-		} else if whole[job.UID] {
+		} else if left[job.UID].whole && job.UID != preemptor.Job && (p.preemption != nil || len(onNodes(job)) == 1) {
 			kept = append(kept, candidate)
 			breaks[candidate.UID] = true
 		}
