@@ -121,7 +121,7 @@ func (w *wave) hold(claims []*claim) {
 // remove tells pods of one job to go, in the way of the manner. Until they are gone
 // coming sessions know that they are on their way out.
 func (w *wave) remove(tasks []*api.TaskInfo, replaced bool) {
-	w.action.manner.remove(w.ssn.KubeClient(), tasks, replaced)
+	w.action.manner.remove(w.ssn.KubeClient(), tasks, replaced, Name)
 	for _, task := range tasks {
 		w.tide.Leaves(task)
 	}

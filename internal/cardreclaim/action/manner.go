@@ -49,17 +49,17 @@ const answerWithin = 10 * time.Second
 // again is how a write that failed is tried again: for about half a minute.
 var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
 
-// remove tells the pods of one job to go. It returns at once: the session knows the pods
+// remove tells the pods of one job to go, and why: for the action of a name. It returns at once: the session knows the pods
 // as leaving from now on.
 //
 // All of them are told why before the first is told to go. If this process ends
 // in between, the next one sees what was meant, and finishes it.
-func (m *manner) remove(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool) {
-	go m.inTwoSteps(client, tasks, replaced, Name)
+func (m *manner) remove(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool, action string) {
+	go m.inTwoSteps(client, tasks, replaced, action)
 }
 
-// inTwoSteps is remove for an action of a name that waits for the end. It returns what
-// could not be written, by pod.
+// inTwoSteps is remove that waits for the end. It returns what could not be written, by
+// pod.
 func (m *manner) inTwoSteps(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool, action string) map[types.UID]error {
 	last := deletePod
 	if replaced {

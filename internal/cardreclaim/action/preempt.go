@@ -3,7 +3,6 @@ package action
 import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
-	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/capacitycard"
@@ -28,7 +27,7 @@ var _ framework.Action = &Preempt{}
 
 // NewPreempt makes the action. It looks up jobs and tells pods to go as reclaim does.
 func NewPreempt(reclaim *Action) *Preempt {
-	return &Preempt{Action: preempt.New(), reclaim: reclaim, evictor: newEvictor(&reclaim.manner)}
+	return &Preempt{Action: preempt.New(), reclaim: reclaim, evictor: &Evictor{manner: &reclaim.manner}}
 }
 
 // Evictor returns what Volcano's cache must evict with.
@@ -43,27 +42,12 @@ func (a *Preempt) Execute(ssn *framework.Session) {
 	a.reclaim.jobs.Open(ssn)
 	a.reclaim.insist(ssn, tide)
 	for _, tasks := range tide.Preempt(a.reclaim.jobs.HabitOf, func() { a.Action.Execute(ssn) }) {
-		replaced := a.isReplaced(tasks[0])
+		replaced := a.reclaim.isReplaced(tasks[0].Namespace, vcjob.OwnerOf(tasks[0].Pod))
 		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "replaced", replaced)
-		go func() {
-			failed := a.reclaim.manner.inTwoSteps(ssn.KubeClient(), tasks, replaced, PreemptName)
-			for _, task := range tasks {
-				a.evictor.done(task.Pod.UID, failed[task.Pod.UID])
-			}
-		}()
+		a.reclaim.manner.remove(ssn.KubeClient(), tasks, replaced, PreemptName)
 		for _, task := range tasks {
+			a.evictor.tell(task.Pod, PreemptName)
 			tide.Leaves(task)
 		}
 	}
-}
-
-// isReplaced reports whether Volcano's job controller makes another pod in the place of
-// one, and counts no retry.
-func (a *Preempt) isReplaced(task *api.TaskInfo) bool {
-	name := vcjob.OwnerOf(task.Pod)
-	if name == "" {
-		return false
-	}
-	habit, known := a.reclaim.jobs.HabitOf(task.Namespace, name)
-	return known && !habit.Ends
 }

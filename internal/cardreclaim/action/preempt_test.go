@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,6 +70,48 @@ func TestAPreemptedPodSaysWhy(t *testing.T) {
 	eventually(t, "every pod of the gang says why it goes", func() bool { return len(w.stored(t, says)) == 4 })
 }
 
+// TestEachPreemptedPodHasAnEvent, those too that Volcano did not choose.
+func TestEachPreemptedPodHasAnEvent(t *testing.T) {
+	w, preempt := inQueue(t, "low q 4: n*2 m*2 class=low"+waits)
+	recorder := record.NewFakeRecorder(100)
+	preempt.Evictor().Use(w.Cache.Client(), recorder)
+	w.preempt(preempt)
+	eventually(t, "the gang is gone", func() bool { return len(w.gone(t)) == 4 })
+	events := map[string]int{}
+	for len(recorder.Events) > 0 {
+		events[<-recorder.Events]++
+	}
+	check.Equal(t, "events", map[string]int{"Warning Evict Pod is evicted, because of preempt": 4}, events)
+}
+
+// TestAPodIsInsistedOnThatCouldNotBeTold: every write to it failed, and Volcano's cache has it
+// as one that goes.
+func TestAPodIsInsistedOnThatCouldNotBeTold(t *testing.T) {
+	kept := again
+	t.Cleanup(func() { again = kept })
+	again.Steps = 1
+	w, preempt := inQueue(t, "low q 1: n*2 m*2 class=low"+waits)
+	var down atomic.Bool
+	down.Store(true)
+	fail := func(clienttesting.Action) (bool, runtime.Object, error) {
+		return down.Load(), nil, errors.New("refused")
+	}
+	client := w.Cache.Client().(*fake.Clientset)
+	client.PrependReactor("delete", "pods", fail)
+	client.PrependReactor("patch", "pods", fail)
+	w.preempt(preempt)
+	first := session.Names(w.In(api.Releasing))
+	check.Equal(t, "pods that go", 1, len(w.In(api.Releasing)))
+	keptPatience := patience
+	t.Cleanup(func() { patience = keptPatience })
+	patience = 0
+	w.preempt(preempt)
+	check.Equal(t, "pods that go in the next session", first, session.Names(w.In(api.Releasing)))
+	down.Store(false)
+	eventually(t, "the pod is gone", func() bool { w.preempt(preempt); return len(w.gone(t)) == 1 })
+	check.Equal(t, "pods that are gone", []string{first}, w.gone(t))
+}
+
 // TestAPreemptedGangGoesOnceThoughTheAPIIsSlow: while writes fail and nothing of it shows,
 // nobody else is evicted, and the gang goes in the end.
 func TestAPreemptedGangGoesOnceThoughTheAPIIsSlow(t *testing.T) {
@@ -114,19 +157,4 @@ func TestTheEvictorTriesAgain(t *testing.T) {
 	})
 	client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("never") })
 	check.That(t, preempt.Evictor().Evict(w.Pods[0], "reclaim") != nil, "an eviction that failed is said to have gone well")
-}
-
-// TestTheOutcomeOfAnEvictionIsTold whether the action or the cache comes first.
-func TestTheOutcomeOfAnEvictionIsTold(t *testing.T) {
-	evictor, failure := newEvictor(nil), errors.New("refused")
-	pod := &corev1.Pod{}
-	pod.UID = "u"
-	evictor.done("u", failure)
-	evictor.done("u", nil) // is told once
-	check.That(t, errors.Is(evictor.Evict(pod, PreemptName), failure), "an outcome that came first is lost")
-	told := make(chan error)
-	go func() { told <- evictor.Evict(pod, PreemptName) }()
-	eventually(t, "the eviction waits", func() bool { evictor.mutex.Lock(); defer evictor.mutex.Unlock(); return evictor.ordered["u"] != nil })
-	evictor.done("u", nil)
-	check.NoError(t, <-told)
 }
