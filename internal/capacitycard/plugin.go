@@ -152,7 +152,6 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.noteProgress()
 	p.memory.patience.sweep()
 	p.keepPromises()
-	p.deleteForgotten()
 	p.memory.closeSecond()
 	p.beat()
 	p.ssn, p.inv, p.account, p.rules, p.waiting, p.leavers, p.namespaces, p.held, p.hanging = nil, nil, nil, nil, nil, nil, nil, nil, nil

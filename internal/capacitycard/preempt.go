@@ -192,18 +192,11 @@ func (p *plugin) outranks(preemptor, preemptee *api.TaskInfo) bool {
 	return by != nil && of != nil && by.Priority > of.Priority
 }
 
-// saysItGoes tells a pod whose eviction began a moment ago and that is not deleted. To
-// evict it once more is of no use: Volcano's evictor would do nothing.
+// saysItGoes reports whether the eviction of a pod began a moment ago: its writes are still
+// tried.
 func (p *plugin) saysItGoes(task *api.TaskInfo) bool {
 	since, evicted := decision.EvictedSince(task.Pod)
 	return evicted && p.memory.now().Sub(since) < evictionLasts
-}
-
-// evictionIsOld tells a pod that says that it is evicted, and said so too long ago to be
-// on its way out by that.
-func (p *plugin) evictionIsOld(task *api.TaskInfo) bool {
-	since, evicted := decision.EvictedSince(task.Pod)
-	return evicted && p.memory.now().Sub(since) >= evictionLasts
 }
 
 func (p *plugin) evictable(task *api.TaskInfo) bool {
