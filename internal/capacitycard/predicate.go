@@ -31,6 +31,13 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	if p.isKeptOff(task, node) {
 		return p.unfit(task, node, unfitKey{why: keptOff})
 	}
+	if p.needsHanging(task, node) {
+		key := unfitKey{why: hanging}
+		if p.isReclaimer(task) || p.preemption != nil && !p.mayPreemptOn(node, task) {
+			key.why = hangingWithoutVictims // Volcano would promise the node without evicting anybody
+		}
+		return p.unfit(task, node, key)
+	}
 	if p.isHeld(task, node) {
 		return p.unfit(task, node, unfitKey{why: heldForOthers})
 	}
@@ -49,7 +56,7 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 			return p.unfit(task, node, unfitKey{why: stillEnding, queue: job.Queue, name: name, limit: p.rules[job.Queue].Limits.Cards[name], within: within})
 		}
 		key := unfitKey{why: noRoom, queue: job.Queue, name: name, count: ask.Count, limit: p.rules[job.Queue].Limits.Cards[name]}
-		if by := p.reclaimer.Load(); by != nil && *by == task.UID {
+		if p.isReclaimer(task) {
 			// Cards of other queues are no help: what is missing is quota. Volcano
 			// would give up at such a node and not look at the next one.
 			key.why = noRoomToReclaim
@@ -57,6 +64,13 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 		return p.unfit(task, node, key)
 	}
 	return nil
+}
+
+// isReclaimer reports whether Volcano looks for a node on which a pod takes cards from other
+// queues.
+func (p *plugin) isReclaimer(task *api.TaskInfo) bool {
+	by := p.reclaimer.Load()
+	return by != nil && *by == task.UID
 }
 
 // The reasons for which a node does not fit a pod.
@@ -70,6 +84,8 @@ const (
 	stillEnding
 	heldForOthers
 	keptOff
+	hanging
+	hangingWithoutVictims
 )
 
 // unfitKey is everything that the words of a refusal depend on.
@@ -130,9 +146,14 @@ func (k unfitKey) status(used card.Count) *api.Status {
 	case namelessCard:
 		status.Reason = fmt.Sprintf("node(s) have no named card for %s", k.text)
 	case heldForOthers: // preempt would find room where there is none to spare
-		status.Reason = "node(s) hold cards for pods that they were taken back for"
+		status.Reason = "node(s) reserve cards for pods that reclaimed them"
 	case keptOff:
-		status.Reason = "node(s) have pods that should be gone and keep the pod away"
+		status.Reason = "node(s) have terminating pods past their grace period that conflict by anti-affinity or host port"
+	case hanging, hangingWithoutVictims:
+		status.Reason = "node(s) have too little room beside terminating pods past their grace period"
+		if k.why == hanging {
+			status.Code = api.Unschedulable
+		}
 	case otherCard:
 		status.Reason = fmt.Sprintf("node(s) have another card than <%s>", k.text)
 	case noRoom, noRoomToReclaim:

@@ -54,6 +54,9 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	candidates, breaks := p.candidates(preemptor, preemptees)
 	apart, victims, useful := p.victims(preemptor, node, name, candidates)
 	try.apart, try.refused = apart, !useful || len(victims) > 0 && p.fitsBesideItsJob(preemptor, job, try.node)
+	if len(p.hanging[node.Name]) > 0 {
+		try.apart = victims // Volcano counts on what hangs there, and would spare some of them
+	}
 	if try.refused || ask.Count > 0 && p.endsTooMuch(job.Queue, name, victims) {
 		return nil, util.Permit
 	}
@@ -94,7 +97,7 @@ func (p *plugin) candidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo)
 func (p *plugin) lacks(task *api.TaskInfo, node *api.NodeInfo) amounts {
 	ask, queue := p.askOf(task), p.ssn.Jobs[task.Job].Queue
 	name, _ := p.cardFor(ask, node.Name)
-	lacks := lacking(task.InitResreq, node.FutureIdle())
+	lacks := lacking(task.InitResreq, p.roomOn(node))
 	lacks.lackQuota(p.account.ShortOn(string(queue), accountAsk(ask), name, account.Freed{}))
 	return lacks
 }
@@ -236,6 +239,11 @@ func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, try *atte
 		}
 	}
 	if node == "" {
+		for name := range p.hanging { // it may be this one
+			if of, known := p.ssn.Nodes[name]; known && p.needsHanging(task, of) {
+				return false
+			}
+		}
 		return p.account.FitsEverywhere(queue.Name, accountAsk(ask))
 	}
 	name, allowed := p.cardFor(ask, node)

@@ -1,7 +1,6 @@
 package capacitycard
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,10 +16,6 @@ const evictionLasts = time.Minute
 // promiseLasts is how long a pod waits for the node that it was promised while nobody there
 // is being deleted yet.
 const promiseLasts = 5 * time.Minute
-
-// hangsAfter is how much longer than its grace period a pod that is being deleted is waited
-// for. It may hang for ever, on its finalizer or on a kubelet that is away.
-const hangsAfter = 5 * time.Minute
 
 // promise is the node that a pod was promised first.
 type promise struct {
@@ -112,35 +107,6 @@ func (p *plugin) leavesNode(name string) bool {
 		}
 	}
 	return false
-}
-
-// openHanging finds the pods that should be gone and are not.
-func (p *plugin) openHanging() {
-	p.hanging = nil
-	for _, job := range p.ssn.Jobs {
-		for _, task := range job.TaskStatusIndex[api.Releasing] {
-			if !p.hangs(task) {
-				continue
-			}
-			if p.hanging == nil {
-				p.hanging = map[string][]*api.TaskInfo{}
-			}
-			p.hanging[task.NodeName] = append(p.hanging[task.NodeName], task)
-		}
-	}
-}
-
-// hangs reports whether a pod is there for long after it should have been gone.
-func (p *plugin) hangs(task *api.TaskInfo) bool {
-	deleted := task.Pod.DeletionTimestamp
-	return deleted != nil && p.memory.now().Sub(deleted.Time) >= hangsAfter
-}
-
-// isKeptOff reports whether a pod that hangs keeps another one off a node. Volcano's
-// preempt looks at what is left on a node without those that leave it, and would promise
-// it for ever.
-func (p *plugin) isKeptOff(task *api.TaskInfo, node *api.NodeInfo) bool {
-	return slices.ContainsFunc(p.hanging[node.Name], func(other *api.TaskInfo) bool { return decision.KeepApart(task.Pod, other.Pod) })
 }
 
 // isEvicted tells a pod that was evicted and is not gone yet. One that is being deleted,

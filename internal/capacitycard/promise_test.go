@@ -102,6 +102,38 @@ func TestPreemptWaitsForAPromiseForABoundedTime(t *testing.T) {
 	}
 }
 
+// TestNobodyWaitsForPodsThatHang: what a pod holds that is not gone five minutes after it
+// should be is not promised. Others go as if it stayed.
+func TestNobodyWaitsForPodsThatHang(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		text, goes, promised string
+		after                time.Duration
+	}{
+		"it takes its time":         {`node a A 1; node b A 1; hung q 1: a; low q 1: b class=low; high q 1: - class=high`, "hung-0", "high-0@a", time.Minute},
+		"another node has a victim": {`node a A 1; node b A 1; hung q 1: a; low q 1: b class=low; high q 1: - class=high`, "hung-0 low-0", "high-0@b", time.Hour},
+		"so has the same node":      {`node a A 2; hung q 1: a; low q 1: a class=low; high q 1: - class=high`, "hung-0 low-0", "high-0@a", time.Hour},
+		"one of two is not enough":  {`node a A 3; hung q 1: a; low q 1: a*2 class=low; high q 1: - cards=2 class=high`, "hung-0 low-0 low-1", "high-0@a", time.Hour},
+		"nobody may go":             {`node a A 2; hung q 1: a; equal q 1: a class=high; high q 1: - class=high`, "hung-0", "", time.Hour},
+		"nobody is there":           {`node a A 1; hung q 1: a; high q 1: - class=high`, "hung-0", "", time.Hour},
+		"a gang":                    {`node a A 3; hung q 1: a; low q 1: a*2 class=low; high q 2: -*2 class=high`, "hung-0 low-0 low-1", "high-0@a high-1@a", time.Hour},
+	}) {
+		for _, topologyAware := range []bool{false, true} {
+			if topologyAware && strings.Contains(tc.promised, "high-1") {
+				continue // Volcano's simulation skips nodes where nobody needs to go any more
+			}
+			s := newScene(t, `queue q {"A":24}; `+tc.text, func(p *corev1.Pod) {
+				if p.Name == "hung-0" {
+					deleted(p)
+				}
+			})
+			now := s.Now.Add(tc.after)
+			s.m.now = func() time.Time { return now }
+			s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}})
+			s.expect(tc.goes, tc.promised)
+		}
+	}
+}
+
 // evictedSince is the condition that Volcano writes before it deletes a pod.
 func evictedSince(since time.Time) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {

@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -52,6 +53,9 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 		return nil, util.Permit
 	}
 	lacks := lacking(reclaimer.InitResreq, node.FutureIdle())
+	if !maps.Equal(lacks, lacking(reclaimer.InitResreq, p.roomOn(node))) {
+		return nil, util.Permit // Volcano would evict too few beside pods that hang
+	}
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {
 		if p.givesWay(reclaimer, reclaimee, ask.Resource) && !p.saysItGoes(reclaimee) {

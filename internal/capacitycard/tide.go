@@ -64,6 +64,10 @@ func (t *Tide) CardOn(task *api.TaskInfo, node string) (card.Name, bool) {
 	return t.p.cardFor(t.p.askOf(task), node)
 }
 
+// RoomOn returns what a node has idle or will have, without what pods hold there that are
+// not gone long after they should be.
+func (t *Tide) RoomOn(node *api.NodeInfo) *api.Resource { return t.p.roomOn(node) }
+
 // Room is what a queue may still take of a card: nothing while too much of it is
 // ending.
 func (t *Tide) Room(queue api.QueueID, name card.Name) card.Count {

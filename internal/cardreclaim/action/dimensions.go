@@ -80,9 +80,9 @@ func (w *wave) givesOf(q *question, task *api.TaskInfo) cardreclaim.Amounts {
 	return gives
 }
 
-// roomOf is what a node has free or will have, as Volcano counts it.
+// roomOf is what a node has free or will have.
 func (w *wave) roomOf(q *question, node *api.NodeInfo, place int) cardreclaim.Amounts {
-	room := q.dims.amounts(node.FutureIdle())
+	room := q.dims.amounts(w.tide.RoomOn(node))
 	w.spend(q.dims.count())
 	room[podsOfNode] = float64(node.Allocatable.MaxTaskNum)
 	for i, c := range q.claims {

@@ -98,6 +98,16 @@ func TestHopelessNeeds(t *testing.T) {
 	w.run(t).expect(t, "t*4", "c-0@m")
 }
 
+// TestCardsOfPodsThatHangAreNotWaitedFor: a pod that should have been gone for an hour has
+// the card that would do, and training gives one.
+func TestCardsOfPodsThatHangAreNotWaitedFor(t *testing.T) {
+	since := ago(hour)
+	play(t, map[string]scene{
+		"on its node":   {text: "node n A 4; h inf 1: n ran=24h; t tra 1: n*3 ran=24h; i inf 1: -", goes: "h-0 t-0", promised: "i-0@n", change: on("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
+		"nobody can go": {text: "node n A 4; h inf 1: n ran=24h; t inf 1: n*3 ran=24h; i inf 1: -", goes: "h-0", promised: "", change: on("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &since })},
+	})
+}
+
 // TestFreedCardsAreHeldForTheirGang: a gang of two pods has taken the cards of two nodes,
 // one of which is cordoned for a moment. The cards that are free already are not given back
 // to training meanwhile.
