@@ -17,7 +17,7 @@ go test ./internal/cardreclaim/action -run '^$' -bench '^Benchmark(Hopeless|Kind
 			delete v
 			for (i = 1; i < NF; i++) if ($i ~ /^[0-9.e+-]+$/) v[$(i + 1)] = $i
 			if ("first-ms" in v)
-				printf "%-24s first search %.0f ms, then %.1f ms a session beside %.0f ms for all the rest\n", name, v["first-ms"], v["action-ms"], v["rest-ms"]
+				printf "%-24s first search %.0f ms, then %.1f ms of most sessions beside %.0f ms for all the rest; %.2f of all sessions\n", name, v["first-ms"], v["action-ms"], v["rest-ms"], v["share"]
 			else
 				printf "%-24s %.0f ms, %d pods go\n", name, v["action-ms"], v["pods-go"]
 		}
