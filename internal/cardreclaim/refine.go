@@ -44,57 +44,72 @@ func (s *state) refine() (changed bool) {
 // jobs on theirs, until they are too many, and then promising ones of its pool
 // and of pools that are not used up.
 func (s *state) near(u int, promising []option) []int {
-	seen, jobs, units := map[int]bool{}, []int{}, []int(nil)
-	add := func(job, most int) {
-		if seen[job] {
-			return
-		}
-		before := len(units)
-		for v := s.jobs[job].units.from; v < s.jobs[job].units.end; v++ {
-			if s.isOpen(v) {
-				units = append(units, v)
-			}
-		}
-		if len(units) > most {
-			units = units[:before]
-			return
-		}
-		seen[job] = true
-		jobs = append(jobs, job)
+	n := &neighbours{state: s, seen: map[int]bool{}}
+	if n.add(s.units[u].job, mostNear); len(n.units) == 0 {
+		n.units = s.nearInJob(u, promising)
+		n.seen[s.units[u].job] = true
 	}
-	if add(s.units[u].job, mostNear); len(units) == 0 {
-		units = s.nearInJob(u, promising)
-		seen[s.units[u].job] = true
-	}
-	for i := 0; i < len(jobs) && len(units) < mostNear; i++ {
-		sites := s.jobs[jobs[i]].sites
+	for i := 0; i < len(n.jobs) && len(n.units) < mostNear; i++ {
+		sites := s.jobs[n.jobs[i]].sites
 		for site := sites.from; site < sites.end; site++ {
 			s.look(1)
 			for _, v := range s.on[s.sites[site].node] {
-				add(s.units[v.unit].job, mostNear)
+				n.add(s.units[v.unit].job, mostNear)
 			}
 		}
 	}
+	pools := s.poolsLeft()
+	s.each(u, func(site int) { pools[s.pool[s.sites[site].node]] = true })
+	for i := range promising {
+		v := promising[i].unit
+		if len(n.units) >= mostPromising {
+			break
+		}
+		s.each(v, func(site int) {
+			s.look(1)
+			if pools[s.pool[s.sites[site].node]] {
+				n.add(s.units[v].job, mostPromising)
+			}
+		})
+	}
+	return n.units
+}
+
+// neighbours are units that are decided about together.
+type neighbours struct {
+	*state
+	jobs, units []int
+	seen        map[int]bool
+}
+
+// add adds the units of a job unless they are too many.
+func (n *neighbours) add(job, most int) {
+	if n.seen[job] {
+		return
+	}
+	before := len(n.units)
+	for v := n.model.jobs[job].units.from; v < n.model.jobs[job].units.end; v++ {
+		if n.isOpen(v) {
+			n.units = append(n.units, v)
+		}
+	}
+	if len(n.units) > most {
+		n.units = n.units[:before]
+		return
+	}
+	n.seen[job] = true
+	n.jobs = append(n.jobs, job)
+}
+
+// poolsLeft tells which pools have more cards left than there is room for.
+func (s *state) poolsLeft() []bool {
 	pools := make([]bool, len(s.pools))
 	for claim := range s.claims {
 		for pool, room := range s.byPool[claim] {
 			pools[pool] = pools[pool] || room < s.claims[claim].within(s.pools[pool])
 		}
 	}
-	s.each(u, func(site int) { pools[s.pool[s.sites[site].node]] = true })
-	for i := range promising {
-		v := promising[i].unit
-		if len(units) >= mostPromising {
-			break
-		}
-		s.each(v, func(site int) {
-			s.look(1)
-			if pools[s.pool[s.sites[site].node]] {
-				add(s.units[v].job, mostPromising)
-			}
-		})
-	}
-	return units
+	return pools
 }
 
 // nearInJob lists units around one of a job that has too many for all of them: those that

@@ -96,14 +96,24 @@ func (w *wave) giver(by *api.TaskInfo, key giverKey, job *api.JobInfo) *giver {
 			return nil
 		}
 	}
-	if at := w.runsEnoughAt(g); at.After(w.now) {
-		if first, known := w.ripens[key]; !known || at.Before(first) {
-			w.ripens[key] = at
-		}
+	if !w.ranEnough(g, key) {
 		return nil
 	}
 	w.describe(by, g)
 	return g
+}
+
+// ranEnough tells whether a job has run as long as the service types of its pods grant it,
+// and notes when the first one will have.
+func (w *wave) ranEnough(g *giver, key giverKey) bool {
+	at := w.runsEnoughAt(g)
+	if !at.After(w.now) {
+		return true
+	}
+	if first, known := w.ripens[key]; !known || at.Before(first) {
+		w.ripens[key] = at
+	}
+	return false
 }
 
 // onNode tells a pod that can go: it is on its node already.
