@@ -20,6 +20,7 @@
 //   - Once nothing has changed for longer than reservations last, no unit is left that
 //     fits, or that would fit without the jobs of other queues that may be taken for it.
 //     What may stand ahead of it in its own queue is counted against it.
+//   - No gang is left below its minimum with pods that were told to go and did not.
 //   - The cluster comes to rest: jobs are not taken and started again for ever.
 //
 // In every session:

@@ -227,6 +227,12 @@ func (w *world) atRest() string {
 			return fmt.Sprintf("promised and waits for ever: %s, though nothing leaves", g.name)
 		}
 	}
+	for _, g := range v.groups {
+		told := slices.ContainsFunc(g.placed, func(p *pod) bool { return w.told[p.uid] })
+		if told && len(g.placed) < g.min {
+			return fmt.Sprintf("taken by half: %s has %d pods, of which some were to go", g.name, len(g.placed))
+		}
+	}
 	for _, u := range v.units() {
 		from, took := w.takers[u.name]
 		switch {
