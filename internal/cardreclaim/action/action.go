@@ -78,7 +78,7 @@ func (a *Action) Execute(ssn *framework.Session) {
 	a.insist(ssn, tide)
 	takeBackPartial(ssn)
 	w := newWave(ssn, tide, a)
-	w.finish()
+	w.finish(Name)
 	began := a.clock()
 	if began.Before(a.rests) {
 		return

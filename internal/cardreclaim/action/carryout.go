@@ -72,7 +72,7 @@ func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, a
 	}
 	e.placed.Commit()
 	for _, p := range e.parted {
-		w.remove(p.tasks(), p.giver.isReplaced())
+		w.remove(p.tasks(), p.giver.isReplaced(), Name)
 	}
 	if len(e.parted) > 0 {
 		w.hold(q.claims)
@@ -118,10 +118,10 @@ func (w *wave) hold(claims []*claim) {
 	}
 }
 
-// remove tells pods of one job to go, in the way of the manner. Until they are gone
+// remove tells pods of one job to go, in the way of the manner, for the action of a name. Until they are gone
 // coming sessions know that they are on their way out.
-func (w *wave) remove(tasks []*api.TaskInfo, replaced bool) {
-	w.action.manner.remove(w.ssn.KubeClient(), tasks, replaced, Name)
+func (w *wave) remove(tasks []*api.TaskInfo, replaced bool, action string) {
+	w.action.manner.remove(w.ssn.KubeClient(), tasks, replaced, action)
 	for _, task := range tasks {
 		w.tide.Leaves(task)
 	}

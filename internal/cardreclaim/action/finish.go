@@ -13,21 +13,21 @@ import (
 // finish takes the rest of jobs of which a scheduler that ended in between took
 // only a part: pods of a job below its minimum that were told a moment ago why they
 // go, and not to go. Nobody else waits for them, but a job is never left running
-// below its minimum.
-func (w *wave) finish() {
+// below its minimum. action is the name of the action that takes them.
+func (w *wave) finish(action string) {
 	for _, job := range w.ssn.Jobs {
-		rest := w.unfinished(job)
+		rest := w.unfinished(job, action)
 		if len(rest) == 0 {
 			continue
 		}
 		klog.InfoS("A job was taken in part only, the rest of it goes too", "job", klog.KRef(job.Namespace, job.Name), "pods", len(rest))
 		gone := framework.NewStatement(w.ssn)
 		for _, task := range rest {
-			if err := gone.Evict(task, Name); err != nil {
+			if err := gone.Evict(task, action); err != nil {
 				klog.ErrorS(err, "A pod could not be taken", "pod", klog.KObj(task.Pod))
 			}
 		}
-		w.remove(rest, w.action.isReplaced(job.Namespace, vcjob.OwnerOf(rest[0].Pod)))
+		w.remove(rest, w.action.isReplaced(job.Namespace, vcjob.OwnerOf(rest[0].Pod)), action)
 	}
 }
 
@@ -42,10 +42,11 @@ func (a *Action) isReplaced(namespace, vcjob string) bool {
 }
 
 // unfinished lists the pods of a job that were told why they go, and not to go,
-// if the job runs below its minimum and cards may be taken back from it.
-func (w *wave) unfinished(job *api.JobInfo) []*api.TaskInfo {
+// if the job runs below its minimum and the action may have taken the others:
+// cardreclaim those of reclaimable queues, preempt those of any.
+func (w *wave) unfinished(job *api.JobInfo, action string) []*api.TaskInfo {
 	queue := w.ssn.Queues[job.Queue]
-	if job.PodGroup == nil || queue == nil || !queue.Reclaimable() || job.IsReady() && job.CheckTaskReady() {
+	if job.PodGroup == nil || queue == nil || action == Name && !queue.Reclaimable() || job.IsReady() && job.CheckTaskReady() {
 		return nil
 	}
 	var rest []*api.TaskInfo

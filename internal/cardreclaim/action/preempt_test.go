@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -68,6 +69,22 @@ func TestAPreemptedPodSaysWhy(t *testing.T) {
 		})
 	}
 	eventually(t, "every pod of the gang says why it goes", func() bool { return len(w.stored(t, says)) == 4 })
+}
+
+// TestAPartOfAPreemptedGangIsFinished: a scheduler that ended in between left three pods of a
+// gang of four running, in a queue that gives nothing to others.
+func TestAPartOfAPreemptedGangIsFinished(t *testing.T) {
+	left := func(reclaimable string, told time.Duration) *world {
+		w, preempt := inQueue(t, "queue q PLENTY cpu=1000 "+reclaimable+"; low q 4: n*3 - class=low; other q 1: n*5 m*8 class=high",
+			of("low", explained(corev1.PodReasonPreemptionByScheduler, told)))
+		return w.preempt(preempt)
+	}
+	for _, reclaimable := range []string{"keeps", "gives"} {
+		w := left(reclaimable, time.Second)
+		eventually(t, "the rest is gone", func() bool { return strings.Join(w.gone(t), " ") == "low-0 low-1 low-2" })
+		w.Close()
+	}
+	left("keeps", day).isUntouched(t)
 }
 
 // TestEachPreemptedPodHasAnEvent, those too that Volcano did not choose.
