@@ -64,6 +64,8 @@ type plugin struct {
 	preemption *preemption
 	// attempt is what preempt tries now, nil when nothing.
 	attempt atomic.Pointer[attempt]
+	// awaited is what awaits answered last, nil before the search that is made asked.
+	awaited atomic.Pointer[awaited]
 	// reclaims is the pod that was last found to be allowed to take cards from
 	// other queues, reclaimer the one for which a node to do so is looked for.
 	reclaims  api.TaskID

@@ -71,7 +71,24 @@ func (p *plugin) promisedAmong(task *api.TaskInfo, scored map[float64][]*api.Nod
 // awaits tells that a pod need not have anybody evicted, because others are on their
 // way out on the node that it was promised. It does not wait for a node that does not take
 // it any more, and for a bounded time only.
+//
+// It holds for the search for a node that is made: each node of it asks.
 func (p *plugin) awaits(task *api.TaskInfo) bool {
+	if last := p.awaited.Load(); last != nil && last.pod == task.UID {
+		return last.awaits
+	}
+	answer := p.awaitsPromised(task)
+	p.awaited.Store(&awaited{task.UID, answer})
+	return answer
+}
+
+// awaited is whether the pod for which a node is searched awaits one that it was promised.
+type awaited struct {
+	pod    api.TaskID
+	awaits bool
+}
+
+func (p *plugin) awaitsPromised(task *api.TaskInfo) bool {
 	made, known := p.memory.promised[task.Pod.UID]
 	if !known {
 		made = promise{task.Pod.Status.NominatedNodeName, p.memory.now()}

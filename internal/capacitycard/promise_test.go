@@ -102,6 +102,21 @@ func TestPreemptWaitsForAPromiseForABoundedTime(t *testing.T) {
 	}
 }
 
+// TestAPromisedNodeIsLookedAtOnceASearch, not for each node of the search.
+func TestAPromisedNodeIsLookedAtOnceASearch(t *testing.T) {
+	s := newScene(t, `node a A; queue q {"A":4}; low q 1: a*4 class=low; high q 1: - class=high`)
+	s.evict(preempt.New())
+	s.open()
+	high := s.Task("high-0")
+	check.NoError(t, s.p.beginSearch(high))
+	check.That(t, s.p.awaits(high), "the pod does not await the node that it was promised")
+	delete(s.m.promised, high.Pod.UID)
+	check.That(t, s.p.awaits(high), "the search looks at the promised node twice")
+	check.That(t, !s.p.awaits(s.Task("low-0")), "the answer holds for another pod")
+	check.NoError(t, s.p.beginSearch(high))
+	check.That(t, !s.p.awaits(high), "the next search does not look at the promised node")
+}
+
 // TestNobodyWaitsForPodsThatHang: what a pod holds that is not gone five minutes after it
 // should be is not promised. Others go as if it stayed.
 func TestNobodyWaitsForPodsThatHang(t *testing.T) {

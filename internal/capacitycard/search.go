@@ -35,6 +35,7 @@ func (p *plugin) beginSearch(task *api.TaskInfo) error {
 	p.preemption.completeGangs()
 	p.search.Store(&search{task: task})
 	p.attempt.Store(nil)
+	p.awaited.Store(nil)
 	p.reclaimer.Store(nil)
 	if p.reclaims == task.UID {
 		p.reclaimer.Store(&task.UID)
