@@ -29,7 +29,7 @@ const besidePreferences = 0.2
 func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
 	s := p.searchFor(task)
 	if s.ask.Count == 0 || s.ask.Refusal != nil {
-		return 0, nil
+		return 0, nil //nolint:nilerr // the predicate has refused the node with this error
 	}
 	alternatives := s.ask.Request.Names()
 	if len(alternatives) == 1 { // only nodes with this card are scored

@@ -31,7 +31,7 @@ const leastSize = 10_000
 // Bounds of effort, in looks at all nodes and pods for all claims.
 const (
 	mostPruning  = 20 // for seating and pruning a first plan
-	mostRanking  = 60 // for deciding about one rank after the other
+	mostRanking  = 40 // for deciding about one rank after the other
 	mostRefining = 20 // for making a plan cheaper
 )
 

@@ -30,8 +30,8 @@ func (m *model) addRanks(p *Problem) {
 // chooseByRank takes units of a rank only where those below it do not suffice, and of
 // each rank those that lose least. Beginning with the highest rank that must lose
 // anything, it decides about one rank after the other: with what the ranks above gave,
-// and with all that the ranks below could give. When the effort for ranks ends, everybody
-// in the ranks that are left is taken who is needed beside those of lower ranks.
+// and with all that the ranks below could give. When the effort for ranks ends, that is
+// taken and pruned, the highest rank first.
 func (m *model) chooseByRank() *state {
 	if m.top <= 0 {
 		return m.choose()
@@ -41,35 +41,43 @@ func (m *model) chooseByRank() *state {
 	if m.start().potential(m.open()).short() {
 		return nil
 	}
-	end := m.effort + m.linear(mostRanking)
-	for top := m.needed(highest, fixed); ; top = m.needed(top-1, fixed) {
-		m.decideAbout(top, fixed)
-		if top < highest && m.effort > end {
-			m.cut = true
-			return m.settle(m.everybody(), highest)
-		}
-		cut := m.cut
-		s := m.choose()
-		m.cut = m.cut || cut && (s != nil || top < highest)
-		switch {
-		case s == nil && top == highest:
-			return nil
-		case s == nil: // it was found to suffice, and how was not found
-			m.cut = true
-			return m.settle(m.everybody(), highest)
-		case top == 0:
-			return m.settle(s, highest)
-		}
-		for _, u := range s.chosen() {
+	top, end := m.needed(highest, fixed), m.effort+m.linear(mostRanking)
+	last := m.chooseIn(top, fixed)
+	if last == nil {
+		return nil
+	}
+	for top > 0 && m.effort <= end {
+		for _, u := range last.chosen() {
 			if m.rank[u] == top {
 				fixed = append(fixed, u)
 			}
 		}
 		m.decideAbout(none, fixed)
-		if s = m.start(); s.enough() {
+		if s := m.start(); s.enough() {
 			return m.settle(s, highest)
 		}
+		next := m.needed(top-1, fixed)
+		if m.effort > end {
+			break
+		}
+		s := m.chooseIn(next, fixed)
+		if s == nil { // it suffices, and how was not found
+			break
+		}
+		last, top = s, next
 	}
+	m.cut = m.cut || top > 0
+	return m.settle(last, highest)
+}
+
+// chooseIn chooses units of one rank beside fixed ones. That something was cut before stays
+// known, unless it is certain now that nobody suffices.
+func (m *model) chooseIn(rank int, fixed []int) *state {
+	cut := m.cut
+	m.decideAbout(rank, fixed)
+	s := m.choose()
+	m.cut = m.cut || cut && s != nil
+	return s
 }
 
 // needed is the highest rank that must lose anything beside fixed units, where all ranks
@@ -91,9 +99,6 @@ func (m *model) everybody() *state {
 // settle takes back what the choices about lower ranks made needless: pods that a job
 // can spare in either rank replace each other.
 func (m *model) settle(s *state, highest int) *state {
-	if s == nil {
-		return nil
-	}
 	m.top = highest
 	clear(m.given)
 	m.allowPruning()
