@@ -100,8 +100,8 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:default=Gangs
 	Reclaim ReclaimMode `json:"reclaim,omitempty"`
 	// preempt says whether pods take the place of others of their own queue. Off
-	// (default): they do not, unless the configuration that the policy completes names
-	// the action preempt itself. InQueue: a job takes the place of jobs of its queue
+	// (default): they do not, unless the action preempt already stands in the
+	// configuration. InQueue: a job takes the place of jobs of its queue
 	// whose PriorityClass is lower, and a pod the place of pods of its own job whose
 	// priority is lower (volcano.sh/task-priority), by Volcano's action preempt.
 	// +optional
@@ -139,8 +139,8 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:validation:Pattern=`^(100(\.0{1,3})?|[1-9][0-9]?(\.[0-9]{1,3})?)$`
 	OverCommitFactor string `json:"overCommitFactor,omitempty"`
 	// nodeOrderWeight multiplies the score that keeps gangs together and fills nodes
-	// that are in use, beside the scores of Volcano's plugins: 1 weighs as much as
-	// one of theirs at a weight of 25. The order of a pod's cards does not depend on
+	// that are in use, beside the scores of Volcano's plugins: at 1 it counts as much as
+	// one of them with a weight of 25. The order of a pod's cards does not depend on
 	// it. Above 0, at most 1000, with at most three decimals. Unset means 1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=8

@@ -14,8 +14,9 @@ var outsiders = append([]string{"overcommit"}, exclusive...)
 // ErrHierarchy refuses a text in which plugin capacity limits a tree of queues. Capacity
 // cannot stand beside capacity-card, and to take it out would lift the limits of parents.
 var ErrHierarchy = errors.New("plugin capacity has enableHierarchy: true, and card quotas do not support a hierarchy of queues: " +
-	"the limits of parent queues would no longer hold; give each queue that runs work its own limits, then write enableHierarchy: false at plugin capacity, " +
-	"or remove the plugin (where it was taken out of this text earlier, add it again with enableHierarchy: false)")
+	"the limits of parent queues would no longer hold. First give each queue that runs work its own limits. " +
+	"Then write enableHierarchy: false at plugin capacity, or remove the plugin. " +
+	"Where an earlier policy took the plugin out, add it again with enableHierarchy: false")
 
 // hasHierarchy reports whether plugin capacity limits a tree of queues.
 func (p *plan) hasHierarchy() bool {
