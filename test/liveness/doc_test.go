@@ -4,10 +4,10 @@
 //
 // A sequence is a text (sequence_test.go): nodes, queues and jobs as package session
 // reads them, and steps that change the cluster before a session. Real are Volcano's
-// cache and session, its binder, evictor and status updater, the shipped plugins and the
-// action cardreclaim. An API server (apiserver_test.go) answers them; kubelets and job
-// controllers (controllers_test.go) act on it. All clocks are those of a bubble of
-// testing/synctest.
+// cache and session, its binder and status updater, the shipped plugins and the
+// actions cardreclaim and preempt with their evictor, as the program registers them. An API
+// server (apiserver_test.go) answers them; kubelets and job controllers
+// (controllers_test.go) act on it. All clocks are those of a bubble of testing/synctest.
 //
 // # What is checked
 //

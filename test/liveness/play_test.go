@@ -154,7 +154,12 @@ func (w *world) configure() {
 			}
 		}
 	}
-	framework.RegisterAction(action.New(w))
+	// As cmd/scheduler does.
+	reclaim := action.New(w)
+	preempt := action.NewPreempt(reclaim)
+	framework.RegisterAction(reclaim)
+	framework.RegisterAction(preempt)
+	w.cache.Evictor = preempt.Evictor().Use(w.cache.Client(), w.cache.Recorder)
 	text = strings.Replace(text, "minimumRuntime: 10m0s", least, 1)
 	if w.actions, w.plugins, w.configurations, _, err = scheduler.UnmarshalSchedulerConf(text); err != nil {
 		panic(err)
