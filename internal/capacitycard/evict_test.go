@@ -256,24 +256,30 @@ func TestTheTideWaitsForWhatEnds(t *testing.T) {
 	}
 }
 
-// TestReclaimClearsNodesOfWhoMayNotStay: pods of training that the pod must not be beside go,
-// and nobody where one of them stays.
+// TestReclaimClearsNodesOfWhoMayNotStay: a pod of training that the pod must not be beside
+// goes. Nobody goes where one of them stays, or where Volcano would let one stay: it evicts
+// no more than the resources ask for.
 func TestReclaimClearsNodesOfWhoMayNotStay(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
+		runs   string
 		goes   int
 		change func(*corev1.Pod)
 	}{
-		"cards are free":               {1, func(*corev1.Pod) {}},
-		"one of them may not be taken": {0, of("t-1", annotate("volcano.sh/preemptable", "false"))},
+		"cards are free":               {"a", 1, func(*corev1.Pod) {}},
+		"it may not be taken":          {"a", 0, of("t-0", annotate("volcano.sh/preemptable", "false"))},
+		"one of them may not be taken": {"a*2", 0, of("t-1", annotate("volcano.sh/preemptable", "false"))},
+		"two of them":                  {"a*2", 0, func(*corev1.Pod) {}},
+		"all of them, and cards lack":  {"a*8", 8, func(*corev1.Pod) {}},
 	}) {
-		s := newTide(t, "t tra 1: a*2; high inf 1: -", func(p *corev1.Pod) {
+		s := newTide(t, "t tra 1: "+tc.runs+"; high inf 1: - cards=8", func(p *corev1.Pod) {
 			if avoidsX(p); strings.HasPrefix(p.Name, "t-") {
 				p.Labels["app"] = "x"
+			} else if tc.runs != "a*8" {
+				p.Spec.Containers[0].Resources.Requests[gpu] = amount("1")
 			}
 			tc.change(p)
 		})
 		s.evict(reclaim.New())
-		// Volcano takes no more than the resources ask for, and the next one in the next session.
 		check.Equal(t, "pods that go", tc.goes, len(s.In(api.Releasing)))
 	}
 }
