@@ -85,12 +85,20 @@ func BenchmarkHopeless(b *testing.B) {
 	}
 }
 
+// mostTimes is how many times as long a search may take as that for pods of one kind from
+// jobs of one priority.
+const mostTimes = 20
+
 // BenchmarkKinds takes cards back at 5,000 nodes for a gang of 64 pods of one or several
-// kinds, from gangs of training of 8 or 512 pods. It fails when the gang gets nothing.
+// kinds, from gangs of training of 8 or 512 pods, of one or several priorities. It fails when
+// the gang gets nothing, and when it takes too long beside the first of them.
 func BenchmarkKinds(b *testing.B) {
-	for _, tc := range []struct{ gangs, kinds int }{{8, 1}, {8, 4}, {8, 16}, {8, 64}, {512, 1}, {512, 16}} {
-		b.Run(fmt.Sprintf("%d-kinds/gangs-of-%d", tc.kinds, tc.gangs), func(b *testing.B) {
-			w := scatteredGangs(4992, tc.gangs, 64, tc.kinds)
+	var one time.Duration
+	for _, tc := range []struct{ gangs, ranks, kinds int }{
+		{8, 1, 1}, {8, 1, 4}, {8, 1, 16}, {8, 1, 64}, {8, 8, 16}, {8, 32, 16}, {512, 1, 1}, {512, 1, 16}, {512, 8, 16},
+	} {
+		b.Run(fmt.Sprintf("%d-kinds/gangs-of-%d/%d-priorities", tc.kinds, tc.gangs, tc.ranks), func(b *testing.B) {
+			w := rankedGangs(4992, tc.gangs, tc.ranks, 64, tc.kinds)
 			w.open()
 			w.Run(allocate.New())
 			before := time.Now()
@@ -99,8 +107,16 @@ func BenchmarkKinds(b *testing.B) {
 			if came := len(w.In(api.Pipelined)); came != 64 {
 				b.Errorf("%d of 64 pods are promised a node", came)
 			}
+			if one == 0 {
+				one = took
+			}
+			times := took.Seconds() / one.Seconds()
+			if times > mostTimes {
+				b.Errorf("%.1f times as long as pods of one kind and jobs of one priority take, at most %d times is allowed", times, mostTimes)
+			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(took.Seconds()*1000, "action-ms")
+			b.ReportMetric(times, "times-one-kind")
 			b.ReportMetric(float64(len(w.In(api.Releasing))), "pods-go")
 			w.Close()
 		})

@@ -19,9 +19,17 @@ func scattered(nodes, pods, kinds int) *world { return scatteredGangs(nodes, 8, 
 
 // scatteredGangs has gangs of so many pods, each on a node of its own.
 func scatteredGangs(nodes, size, pods, kinds int) *world {
+	return rankedGangs(nodes, size, 1, pods, kinds)
+}
+
+// rankedGangs has the gangs in queues of so many priorities in turn.
+func rankedGangs(nodes, size, ranks, pods, kinds int) *world {
 	w := tides("")
 	plenty := fmt.Sprintf(`{"A":%d}`, 16*nodes)
-	w.add(fmt.Sprintf("queue high %s 90000 inference cpu=1000000; queue low %s 10000 training cpu=1000000", plenty, plenty))
+	w.add(fmt.Sprintf("queue high %s 90000 inference cpu=1000000", plenty))
+	for rank := range ranks {
+		w.add(fmt.Sprintf("queue low%d %s %d training cpu=1000000", rank, plenty, 10000+rank))
+	}
 	for _, q := range w.Queues {
 		q.Spec.Capability["memory"] = amount("1Pi")
 	}
@@ -30,7 +38,7 @@ func scatteredGangs(nodes, size, pods, kinds int) *world {
 		fmt.Fprintf(&text, "node n%05d A 8\n", i)
 	}
 	for i := range nodes * 8 / size {
-		fmt.Fprintf(&text, "t%05d low %d:", i, size)
+		fmt.Fprintf(&text, "t%05d low%d %d:", i, i%ranks, size)
 		for k := range size {
 			fmt.Fprintf(&text, " n%05d", (i*size/8+k*37)%nodes)
 		}
