@@ -28,18 +28,8 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	if ask.Refusal != nil {
 		return p.unfit(task, node, unfitKey{why: refused, text: ask.Refusal.Message})
 	}
-	if p.isKeptOff(task, node) {
-		return p.unfit(task, node, unfitKey{why: keptOff})
-	}
-	if p.needsHanging(task, node) {
-		key := unfitKey{why: hanging}
-		if p.isReclaimer(task) || p.preemption != nil && !p.mayPreemptOn(node, task) {
-			key.why = hangingWithoutVictims // Volcano would promise the node without evicting anybody
-		}
-		return p.unfit(task, node, key)
-	}
-	if p.isHeld(task, node) {
-		return p.unfit(task, node, unfitKey{why: heldForOthers})
+	if why, isOccupied := p.occupied(task, node); isOccupied {
+		return p.unfit(task, node, unfitKey{why: why})
 	}
 	if ask.Count == 0 {
 		return nil
@@ -64,6 +54,23 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 		return p.unfit(task, node, key)
 	}
 	return nil
+}
+
+// occupied reports why pods that hang on a node, or for which room is held there, refuse it
+// to a pod.
+func (p *plugin) occupied(task *api.TaskInfo, node *api.NodeInfo) (why int, isOccupied bool) {
+	switch {
+	case p.isKeptOff(task, node):
+		return keptOff, true
+	case p.needsHanging(task, node):
+		if p.isReclaimer(task) || p.preemption != nil && !p.mayPreemptOn(node, task) {
+			return hangingWithoutVictims, true // Volcano would promise the node without evicting anybody
+		}
+		return hanging, true
+	case p.isHeld(task, node):
+		return heldForOthers, true
+	}
+	return 0, false
 }
 
 // isReclaimer reports whether Volcano looks for a node on which a pod takes cards from other

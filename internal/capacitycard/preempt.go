@@ -53,10 +53,8 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	}
 	candidates, breaks := p.candidates(preemptor, preemptees)
 	apart, victims, useful := p.victims(preemptor, node, name, candidates)
-	try.apart, try.refused = apart, !useful || len(victims) > 0 && p.fitsBesideItsJob(preemptor, job, try.node)
-	if len(p.hanging[node.Name]) > 0 {
-		try.apart = victims // Volcano counts on what hangs there, and would spare some of them
-	}
+	try.refused = !useful || len(victims) > 0 && p.fitsBesideItsJob(preemptor, job, try.node)
+	try.apart = p.withoutHanging(node, apart, victims)
 	if try.refused || ask.Count > 0 && p.endsTooMuch(job.Queue, name, victims) {
 		return nil, util.Permit
 	}
@@ -64,6 +62,15 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 		return nil, util.Permit
 	}
 	return victims, util.Permit
+}
+
+// withoutHanging returns those of the victims who must go even if less is lacking: all of
+// them where pods hang, because Volcano counts on what these hold and would spare some.
+func (p *plugin) withoutHanging(node *api.NodeInfo, apart, victims []*api.TaskInfo) []*api.TaskInfo {
+	if len(p.hanging[node.Name]) > 0 {
+		return victims
+	}
+	return apart
 }
 
 // victims picks those of the candidates who must go from a node for a pod: who may not be

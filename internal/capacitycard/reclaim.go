@@ -56,13 +56,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	if !maps.Equal(lacks, lacking(reclaimer.InitResreq, p.roomOn(node))) {
 		return nil, util.Permit // Volcano would evict too few beside pods that hang
 	}
-	var candidates []*api.TaskInfo
-	for _, reclaimee := range reclaimees {
-		if p.givesWay(reclaimer, reclaimee, ask.Resource) && !p.saysItGoes(reclaimee) {
-			candidates = append(candidates, reclaimee)
-		}
-	}
-	slices.SortStableFunc(candidates, p.byVictimOrder)
+	candidates := p.reclaimCandidates(reclaimer, reclaimees, ask.Resource)
 	apart, rest, useful := p.keptApart(reclaimer, node, candidates)
 	for _, victim := range apart {
 		lacks.subtract(p.given(victim, job.Queue, name))
@@ -72,6 +66,19 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 		return nil, util.Permit
 	}
 	return slices.Concat(apart, others), util.Permit
+}
+
+// reclaimCandidates are the pods that may be reclaimed for another, in the order in which
+// they go.
+func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
+	var candidates []*api.TaskInfo
+	for _, reclaimee := range reclaimees {
+		if p.givesWay(reclaimer, reclaimee, resource) && !p.saysItGoes(reclaimee) {
+			candidates = append(candidates, reclaimee)
+		}
+	}
+	slices.SortStableFunc(candidates, p.byVictimOrder)
+	return candidates
 }
 
 // givesWay tells whether a pod may be reclaimed for another on one node: it may

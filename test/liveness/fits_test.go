@@ -137,6 +137,18 @@ func slots(p *pod, room map[string]int) int {
 	return sum
 }
 
+// takable are the pods that may be taken for sure for a queue of a priority.
+func (v *view) takable(priority int32, runsEnough func(*group) bool) []*pod {
+	var pods []*pod
+	for _, g := range v.groups {
+		of := v.queues[g.queue]
+		if of.kind == "training" && of.gives && of.priority < priority && !g.isProtected && !g.strange && runsEnough(g) {
+			pods = append(pods, g.placed...)
+		}
+	}
+	return pods
+}
+
 // fitsByTaking reports whether a unit fits when all jobs are gone that may be taken for it
 // for certain.
 func (v *view) fitsByTaking(u *unit, runsEnough func(*group) bool) bool {
@@ -144,13 +156,7 @@ func (v *view) fitsByTaking(u *unit, runsEnough func(*group) bool) bool {
 	if own.kind != "inference" || u.phase == scheduling.PodGroupPending || u.phase == "" || !slices.ContainsFunc(u.pods, func(p *pod) bool { return p.cards > 0 }) {
 		return false
 	}
-	var gone []*pod
-	for _, g := range v.groups {
-		of := v.queues[g.queue]
-		if of.kind == "training" && of.gives && of.priority < own.priority && !g.isProtected && !g.strange && runsEnough(g) {
-			gone = append(gone, g.placed...)
-		}
-	}
+	gone := v.takable(own.priority, runsEnough)
 	move := func(p *pod, move func(*place, *pod)) {
 		for _, n := range v.nodes {
 			if n.name == p.node {
