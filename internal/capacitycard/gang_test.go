@@ -41,6 +41,12 @@ func TestPreemptTakesGangsWhole(t *testing.T) {
 		"a gang of two for which one pod is enough": {jobs: "x q 1: a cards=8 class=low; y q 2: b*2 cards=4 class=low; high q 2: -*2 class=high cards=4", goes: "x:1", promised: 2},
 		"a pod that has room where a gang leaves": {jobs: "node c A 3; wide q 1: c*3 class=low; x q 8: a*4 b*4 class=low; other q 1: a*4 b*4 class=high; high q 2: -*2 class=high cards=4",
 			change: of("high-1", requests(gpu, "2")), goes: "x:8", promised: 2},
+		"a gang whose pods avoid each other": {jobs: "x q 1: a cards=8 class=low; y q 1: b cards=8 class=low; high q 2: -*2 class=high cards=4",
+			change: func(p *corev1.Pod) {
+				if strings.HasPrefix(p.Name, "high") {
+					wantsPort(p)
+				}
+			}, goes: "x:1 y:1", promised: 2},
 		"a gang that does not get all":              {jobs: "low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; high q 5: -*5 class=high"},
 		"tasks have minimums of their own":          {jobs: "low q 2: a*4 class=low tasks=ps*1/1,worker*3/1; other q 1: a*4 b*8 class=high" + high + " cards=2", goes: "low:2", promised: 1},
 		"the minimum of a task":                     {jobs: "low q 2: a*2 class=low tasks=ps*1/1,worker*1/1; other q 1: a*6 b*8 class=high" + high, goes: "low:2", promised: 1},

@@ -13,18 +13,18 @@ import (
 // for. It may hang for ever, on its finalizer or on a kubelet that is away.
 const hangsAfter = 5 * time.Minute
 
-// openHanging finds the pods that should be gone and are not.
+// openHanging finds the pods that should be gone and are not, also those whose job is gone.
 func (p *plugin) openHanging() {
 	p.hanging = nil
-	for _, job := range p.ssn.Jobs {
-		for _, task := range job.TaskStatusIndex[api.Releasing] {
-			if !p.hangs(task) {
+	for _, node := range p.ssn.NodeList {
+		for _, task := range node.Tasks {
+			if task.Status != api.Releasing || !p.hangs(task) {
 				continue
 			}
 			if p.hanging == nil {
 				p.hanging = map[string][]*api.TaskInfo{}
 			}
-			p.hanging[task.NodeName] = append(p.hanging[task.NodeName], task)
+			p.hanging[node.Name] = append(p.hanging[node.Name], task)
 		}
 	}
 }
@@ -66,12 +66,29 @@ func (p *plugin) needsHanging(task *api.TaskInfo, node *api.NodeInfo) bool {
 
 // mayPreemptOn reports whether some pod of a node may make room for another pod of its queue.
 func (p *plugin) mayPreemptOn(node *api.NodeInfo, by *api.TaskInfo) bool {
+	return len(p.preemptableOn(node, by)) > 0
+}
+
+// preemptableOn lists the pods of a node that may make room for another pod of their queue.
+func (p *plugin) preemptableOn(node *api.NodeInfo, by *api.TaskInfo) []*api.TaskInfo {
 	queue := p.ssn.Jobs[by.Job].Queue
+	var tasks []*api.TaskInfo
 	for _, task := range node.Tasks {
 		job := p.ssn.Jobs[task.Job]
-		if job != nil && job.Queue == queue && task.Status == api.Running && p.outranks(by, task) && p.evictable(task) {
-			return true
+		if job != nil && job.Queue == queue && api.PreemptableStatus(task.Status) && p.outranks(by, task) && p.evictable(task) {
+			tasks = append(tasks, task)
 		}
 	}
-	return false
+	return tasks
+}
+
+// staysApart reports whether pods keep another one off a node that preempt may not evict for
+// it. Volcano promises a node on which nothing needs to go without looking at that, and looks
+// at no other node when the promise is refused.
+func (p *plugin) staysApart(task *api.TaskInfo, node *api.NodeInfo) bool {
+	if p.preemption == nil {
+		return false
+	}
+	_, _, useful := p.keptApart(task, node, p.preemptableOn(node, task))
+	return !useful
 }

@@ -79,5 +79,5 @@ func (p *plugin) isHeld(task *api.TaskInfo, node *api.NodeInfo) bool {
 		needed.Add(h.task.InitResreq)
 		any = true
 	}
-	return any && !needed.LessEqual(node.FutureIdle(), api.Zero)
+	return any && !needed.LessEqual(p.roomOn(node), api.Zero)
 }

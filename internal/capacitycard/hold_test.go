@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 
 	"cardquota.dev/operator/internal/testing/check"
@@ -27,10 +29,11 @@ func TestWhatIsHeldOnANode(t *testing.T) {
 		"what is left beside it is given":   {gang + "node a A 6; v tra 2: -*2", time.Minute, map[string]string{"v": "a:2"}},
 		"another node is free":              {gang + "node c A 3; v tra 3: -*3", time.Minute, map[string]string{"v": "c:3"}},
 		"who is not taken from is placed":   {gang + "queue inf2 {\"A\":8} 70000 inference cpu=1000; v inf2 4: -*4", time.Minute, map[string]string{"v": "a:4"}},
+		"what hangs is no room":             {gang + "node a A 5; hung tra 1: a; v tra 1: -", time.Minute, map[string]string{"v": ""}},
 		"the gang is placed when b is back": {gang + "node b A 4; v tra 4: -*4", time.Minute, map[string]string{"v": "", "i": "a:1 b:1"}},
 		"the queue of the gang is closed":   {gang + "queue inf {\"A\":8} 80000 inference closed; v tra 4: -*4", time.Minute, map[string]string{"v": "a:4"}},
 	}) {
-		s := newTide(t, tc.text)
+		s := newTide(t, tc.text, of("hung-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} }))
 		now := s.Now
 		s.m.now = func() time.Time { return now }
 		s.open()

@@ -50,11 +50,11 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 // else of those with the first alternative that has a node the one with the highest score.
 func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	ask := p.askOf(task)
+	if promised := p.promisedAmong(task, scored); promised != nil && ask.Refusal == nil {
+		return promised
+	}
 	if ask.Count == 0 || ask.Refusal != nil {
 		return nil // Volcano takes the highest score
-	}
-	if promised := p.promisedAmong(task, scored); promised != nil {
-		return promised
 	}
 	best, score := p.bestAmong(ask, scored)
 	others := p.gangNodes(task, scored)

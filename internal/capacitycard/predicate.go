@@ -62,6 +62,8 @@ func (p *plugin) occupied(task *api.TaskInfo, node *api.NodeInfo) (why int, isOc
 	switch {
 	case p.isKeptOff(task, node):
 		return keptOff, true
+	case p.staysApart(task, node):
+		return staysApart, true
 	case p.needsHanging(task, node):
 		if p.isReclaimer(task) || p.preemption != nil && !p.mayPreemptOn(node, task) {
 			return hangingWithoutVictims, true // Volcano would promise the node without evicting anybody
@@ -91,6 +93,7 @@ const (
 	stillEnding
 	heldForOthers
 	keptOff
+	staysApart
 	hanging
 	hangingWithoutVictims
 )
@@ -156,6 +159,8 @@ func (k unfitKey) status(used card.Count) *api.Status {
 		status.Reason = "node(s) reserve cards for pods that reclaimed them"
 	case keptOff:
 		status.Reason = "node(s) have terminating pods past their grace period that conflict by anti-affinity or host port"
+	case staysApart:
+		status.Reason = "node(s) have pods that conflict by anti-affinity or host port and may not be preempted"
 	case hanging, hangingWithoutVictims:
 		status.Reason = "node(s) have too little room beside terminating pods past their grace period"
 		if k.why == hanging {

@@ -247,7 +247,8 @@ func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, try *atte
 	}
 	if node == "" {
 		for name := range p.hanging { // it may be this one
-			if of, known := p.ssn.Nodes[name]; known && p.needsHanging(task, of) {
+			of, known := p.ssn.Nodes[name]
+			if _, allowed := p.cardFor(ask, name); known && allowed && p.needsHanging(task, of) && p.mayPreemptOn(of, task) {
 				return false
 			}
 		}

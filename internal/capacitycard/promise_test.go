@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/conf"
@@ -130,6 +132,7 @@ func TestNobodyWaitsForPodsThatHang(t *testing.T) {
 		"one of two is not enough":  {`node a A 3; hung q 1: a; low q 1: a*2 class=low; high q 1: - cards=2 class=high`, "hung-0 low-0 low-1", "high-0@a", time.Hour},
 		"nobody may go":             {`node a A 2; hung q 1: a; equal q 1: a class=high; high q 1: - class=high`, "hung-0", "", time.Hour},
 		"nobody is there":           {`node a A 1; hung q 1: a; high q 1: - class=high`, "hung-0", "", time.Hour},
+		"its job is gone":           {`node a A 1; node b A 1; hung q 1: a; low q 1: b class=low; high q 1: - class=high`, "low-0", "high-0@b", time.Hour},
 		"a gang":                    {`node a A 3; hung q 1: a; low q 1: a*2 class=low; high q 2: -*2 class=high`, "hung-0 low-0 low-1", "high-0@a high-1@a", time.Hour},
 	}) {
 		for _, topologyAware := range []bool{false, true} {
@@ -141,6 +144,9 @@ func TestNobodyWaitsForPodsThatHang(t *testing.T) {
 					deleted(p)
 				}
 			})
+			if strings.HasPrefix(tc.goes, "low") { // the job of what hangs is gone
+				s.Groups = slices.DeleteFunc(s.Groups, func(g *v1beta1.PodGroup) bool { return g.Name == "hung" })
+			}
 			now := s.Now.Add(tc.after)
 			s.m.now = func() time.Time { return now }
 			s.evict(preempt.New(), conf.Configuration{Name: "preempt", Arguments: map[string]any{preempt.EnableTopologyAwarePreemptionKey: topologyAware}})

@@ -160,6 +160,9 @@ func (t *Tide) JobPriority(job *api.JobInfo) int32 {
 	return classes.JobPriority(job.PodGroup.Spec.PriorityClassName, highest)
 }
 
+// Hangs reports whether a pod is there for long after it should have been gone.
+func (t *Tide) Hangs(task *api.TaskInfo) bool { return t.p.hangs(task) }
+
 // Leaves notes that a pod was told to go.
 // Until it is gone, coming sessions know that it is on its way out.
 func (t *Tide) Leaves(task *api.TaskInfo) {

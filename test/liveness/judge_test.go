@@ -25,14 +25,23 @@ type watch struct {
 	clear map[string]int
 	// unfinished are groups of which pods went before and others go now.
 	unfinished map[string]bool
-	// takers are groups for which others went after the last step, with one of those.
-	takers map[string]string
-	// taken is when a job was taken for another one, by "job for other".
-	taken map[string]time.Time
+	// takers are groups for which others went after the last step, with the last of those.
+	takers map[string]taking
+	// taken are the takings from jobs of other queues, by "job for other".
+	taken map[string]taking
+}
+
+// taking is when a job was taken for another one.
+type taking struct {
+	from string
+	at   time.Time
+	// placed are the pods that had a node then, promised those of the taker that were
+	// promised one, by UID.
+	placed, promised map[string]bool
 }
 
 func newWatch() watch {
-	return watch{told: map[string]bool{}, clear: map[string]int{}, unfinished: map[string]bool{}, takers: map[string]string{}, taken: map[string]time.Time{}}
+	return watch{told: map[string]bool{}, clear: map[string]int{}, unfinished: map[string]bool{}, takers: map[string]taking{}, taken: map[string]taking{}}
 }
 
 // judge looks at a session before it closes, and says what is wrong, "" when nothing is.
@@ -188,15 +197,45 @@ func (w *world) judgeVictim(now *view, g *group, promised []*pod) string {
 	if len(takers) > 1 {
 		return ""
 	}
-	if w.quiet {
-		w.takers[takers[0]] = g.name
+	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == takers[0] })]
+	made := taking{from: g.name, at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
+	twice := false
+	last, known := w.taken[g.name+" for "+by.name]
+	for _, p := range by.promised {
+		made.promised[p.uid] = true
+		twice = twice || last.promised[p.uid]
 	}
-	key := g.name + " for " + takers[0]
-	last, known := w.taken[key]
-	if w.taken[key] = time.Now(); w.quiet && known && time.Since(last) < again {
-		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last))
+	if w.quiet {
+		w.takers[by.name] = made
+	}
+	if by.queue == g.queue { // preempt takes pod by pod
+		return ""
+	}
+	key := g.name + " for " + by.name
+	if w.taken[key] = made; w.quiet && known && twice && time.Since(last.at) < again && !now.isOvertaken(by, last) {
+		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last.at))
 	}
 	return ""
+}
+
+// placedPods are the pods that have a node, by UID.
+func (v *view) placedPods() map[string]bool {
+	placed := map[string]bool{}
+	for _, g := range v.groups {
+		for _, p := range g.placed {
+			placed[p.uid] = true
+		}
+	}
+	return placed
+}
+
+// isOvertaken reports whether a job that comes before a taker, of a queue of a higher priority
+// or of a higher priority in its queue, has got pods placed since: it may have what was taken.
+func (v *view) isOvertaken(taker *group, since taking) bool {
+	return slices.ContainsFunc(v.groups, func(g *group) bool {
+		ahead := v.queues[g.queue].priority > v.queues[taker.queue].priority || g.queue == taker.queue && g.priority > taker.priority
+		return ahead && slices.ContainsFunc(g.placed, func(p *pod) bool { return !since.placed[p.uid] })
+	})
 }
 
 // judgeClear counts the sessions in which a unit could start and nothing else waited.
@@ -234,10 +273,10 @@ func (w *world) atRest() string {
 		}
 	}
 	for _, u := range v.units() {
-		from, took := w.takers[u.name]
+		last, took := w.takers[u.name]
 		switch {
-		case took && len(u.placed) < u.min:
-			return fmt.Sprintf("evicted in vain: %s went for %s, which does not run", from, u.name)
+		case took && len(u.placed) < u.min && !v.isOvertaken(u.group, last):
+			return fmt.Sprintf("evicted in vain: %s went for %s, which does not run", last.from, u.name)
 		case v.fits(u):
 			return "fits and waits for ever: " + w.words(u)
 		case v.fitsByTaking(u, w.runsEnough):

@@ -2,7 +2,6 @@ package action
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -47,7 +46,8 @@ type wave struct {
 	// withTerms are the nodes with pods that have anti-affinity, nil before that is asked.
 	withTerms map[string]bool
 	budgets   budgets
-	// onTheirWay are the pods that were on their way out when the session began.
+	// onTheirWay are the pods that were on their way out when the session began, and do not
+	// hang.
 	onTheirWay map[api.TaskID]*api.TaskInfo
 }
 
@@ -78,7 +78,11 @@ func newWave(ssn *framework.Session, tide *capacitycard.Tide, action *Action) *w
 	}
 	w.budgets = w.readBudgets()
 	for _, job := range ssn.Jobs {
-		maps.Copy(w.onTheirWay, job.TaskStatusIndex[api.Releasing])
+		for uid, task := range job.TaskStatusIndex[api.Releasing] {
+			if !tide.Hangs(task) {
+				w.onTheirWay[uid] = task
+			}
+		}
 	}
 	return w
 }
