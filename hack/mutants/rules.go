@@ -81,8 +81,8 @@ var accountMutants = []mutant{
 	q := a.queue(c.Queue)
 	q.pods--`, `	q := a.queue(c.Queue)
 	q.pods--`, "releasing twice gives back once"},
-	{"internal/account/account.go", `	q.milliCPU -= c.MilliCPU`, `	q.milliCPU -= 0`, "releasing gives back CPU"},
-	{"internal/account/account.go", `	q.memory += c.Memory`, `	q.memory += 0`, "memory is charged"},
+	{"internal/account/account.go", `	q.milliCPU.subtract(c.MilliCPU)`, `	q.milliCPU.subtract(0)`, "releasing gives back CPU"},
+	{"internal/account/account.go", `	q.memory.add(c.Memory)`, `	q.memory.add(0)`, "memory is charged"},
 	{"internal/account/account.go", `func (a *Account) SetLimits(queue string, limits Limits) { a.queue(queue).limits = limits }`, `func (a *Account) SetLimits(queue string, limits Limits) { limits.AnyCard = false; a.queue(queue).limits = limits }`, "a queue without limits of cards has room for any"},
 	{"internal/account/gate.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) < q.limits.Cards[name]`, "a quota may be used up"},
 	{"internal/account/gate.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},

@@ -47,6 +47,9 @@ func TestPreemptTakesGangsWhole(t *testing.T) {
 					wantsPort(p)
 				}
 			}, goes: "x:1 y:1", promised: 2},
+		"who cannot run where pods of its queue are": {jobs: `queue q {"A":8} cpu=1000; low q 1: a*8 class=low; high q 1: - class=high`, change: of("high-0", func(p *corev1.Pod) {
+			p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "b"}
+		})},
 		"a gang that does not get all":              {jobs: "low q 4: a*2 b*2 class=low; other q 1: a*6 b*6 class=high; high q 5: -*5 class=high"},
 		"tasks have minimums of their own":          {jobs: "low q 2: a*4 class=low tasks=ps*1/1,worker*3/1; other q 1: a*4 b*8 class=high" + high + " cards=2", goes: "low:2", promised: 1},
 		"the minimum of a task":                     {jobs: "low q 2: a*2 class=low tasks=ps*1/1,worker*1/1; other q 1: a*6 b*8 class=high" + high, goes: "low:2", promised: 1},

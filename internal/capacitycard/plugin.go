@@ -70,6 +70,9 @@ type plugin struct {
 	// other queues, reclaimer the one for which a node to do so is looked for.
 	reclaims  api.TaskID
 	reclaimer atomic.Pointer[api.TaskID]
+	// withoutQuota is the pod of which it is asked now where it could run if its queue had
+	// quota.
+	withoutQuota atomic.Pointer[api.TaskID]
 	// search is the search for a node that Volcano began last.
 	search atomic.Pointer[search]
 	// leavers are the pods that were told to go and are still there.

@@ -40,6 +40,8 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 		return p.unfit(task, node, unfitKey{why: namelessCard, text: string(ask.Resource)})
 	case !ask.Request.Allows(name):
 		return p.unfit(task, node, unfitKey{why: otherCard, text: ask.Request.String()})
+	case p.leavesQuotaOut(task):
+		return nil
 	case !p.account.FitsOn(string(job.Queue), name, ask.Count):
 		if p.account.Crowded(string(job.Queue), name) {
 			_, within := p.account.Ending(string(job.Queue), name)
@@ -54,6 +56,22 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 		return p.unfit(task, node, key)
 	}
 	return nil
+}
+
+// leavesQuotaOut reports whether it is asked now whether a pod could run on a node if its
+// queue had quota.
+func (p *plugin) leavesQuotaOut(task *api.TaskInfo) bool {
+	of := p.withoutQuota.Load()
+	return of != nil && *of == task.UID
+}
+
+// refusesWithoutQuota reports whether a node refuses a pod for something else than quota,
+// that no eviction mends. Volcano hears of one reason only, and ours comes first: where
+// quota lacks it does not hear of a taint, or that the node is cordoned.
+func (p *plugin) refusesWithoutQuota(task *api.TaskInfo, node *api.NodeInfo) bool {
+	p.withoutQuota.Store(&task.UID)
+	defer p.withoutQuota.Store(nil)
+	return p.ssn.PredicateForPreemptAction(task, node) != nil
 }
 
 // occupied reports why pods that hang on a node, or for which room is held there, refuse it

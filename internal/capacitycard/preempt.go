@@ -58,10 +58,16 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	if try.refused || ask.Count > 0 && p.endsTooMuch(job.Queue, name, victims) {
 		return nil, util.Permit
 	}
-	if try.refused = p.breaksInVain(preemptor, preemptees, victims, breaks); try.refused {
+	if try.refused = p.goInVain(preemptor, node, preemptees, victims, breaks); try.refused {
 		return nil, util.Permit
 	}
 	return victims, util.Permit
+}
+
+// goInVain reports whether victims would go for a pod that could not run on the node even so,
+// or break a gang that need not.
+func (p *plugin) goInVain(preemptor *api.TaskInfo, node *api.NodeInfo, preemptees, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
+	return len(victims) > 0 && p.refusesWithoutQuota(preemptor, node) || p.breaksInVain(preemptor, preemptees, victims, breaks)
 }
 
 // withoutHanging returns those of the victims who must go even if less is lacking: all of

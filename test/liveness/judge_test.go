@@ -197,7 +197,12 @@ func (w *world) judgeVictim(now *view, g *group, promised []*pod) string {
 	if len(takers) > 1 {
 		return ""
 	}
-	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == takers[0] })]
+	return w.judgeTaking(now, g, takers[0])
+}
+
+// judgeTaking judges that a group was taken for another one alone.
+func (w *world) judgeTaking(now *view, g *group, taker string) string {
+	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == taker })]
 	made := taking{from: g.name, at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
 	twice := false
 	last, known := w.taken[g.name+" for "+by.name]

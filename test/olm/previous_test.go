@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/gomega"
@@ -98,6 +99,13 @@ func (a *administrator) runningWorkers() map[string]string {
 	return workers
 }
 
+// addsSetting reports whether a line of the configuration is of a setting that v0.2.0 adds, or
+// the hash of all of them.
+func addsSetting(line string) bool {
+	key, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+	return slices.Contains([]string{"configHash", "victimOrder", "priorityClasses", "pc-high", "pc-medium", "pc-normal", "pc-low"}, key)
+}
+
 // told are the specs of what people wrote, and what was made of them: what an upgrade must not
 // change the meaning of. A field that a version adds is not compared.
 func (a *administrator) told() map[string]any {
@@ -112,13 +120,16 @@ func (a *administrator) told() map[string]any {
 		list, err := client.Resource(resource).List(a.ctx, metav1.ListOptions{})
 		a.Expect(err).NotTo(HaveOccurred())
 		for _, object := range list.Items {
-			unstructured.RemoveNestedField(object.Object, "spec", "admission") // since v0.2.0
+			for _, field := range []string{"admission", "preempt", "victimOrder"} { // since v0.2.0
+				unstructured.RemoveNestedField(object.Object, "spec", field)
+			}
 			all[resource.Resource+" "+object.GetName()] = object.Object["spec"]
 		}
 	}
 	// Any Volcano scheduler makes these two when it starts.
 	delete(all, "queues root")
 	delete(all, "queues default")
-	all["configuration"] = a.kubectl("-n", namespace, "get", "configmap", "volcano-scheduler-configmap", "-o", "jsonpath={.data}")
+	text := a.kubectl("-n", namespace, "get", "configmap", "volcano-scheduler-configmap", "-o", "jsonpath={.data.volcano-scheduler\\.conf}")
+	all["configuration"] = strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), addsSetting), "\n")
 	return all
 }

@@ -45,7 +45,7 @@ func New(jobs Jobs) *Action {
 	if jobs == nil {
 		jobs = &informed{}
 	}
-	return &Action{jobs: jobs, manner: manner{places: make(chan struct{}, atOnce)}, clock: time.Now, limit: newLimit()}
+	return &Action{jobs: jobs, manner: newManner(atOnce), clock: time.Now, limit: newLimit()}
 }
 
 // Name returns Name.

@@ -28,6 +28,13 @@ import (
 type manner struct {
 	// places limit how many pods are written to at the same time.
 	places chan struct{}
+	// again is how a write that failed is tried again.
+	again wait.Backoff
+}
+
+// newManner writes to so many pods at a time.
+func newManner(atOnce int) manner {
+	return manner{places: make(chan struct{}, atOnce), again: again}
 }
 
 // atOnce is how many pods are marked at the same time.
@@ -103,7 +110,7 @@ func (m *manner) each(client kubernetes.Interface, tasks []*api.TaskInfo, write 
 // gone; it tells whether it is still there.
 func (m *manner) untilDone(client kubernetes.Interface, pod *corev1.Pod, write writer) (there bool, err error) {
 	there = true
-	err = wait.ExponentialBackoff(again, func() (bool, error) {
+	err = wait.ExponentialBackoff(m.again, func() (bool, error) {
 		var err error
 		if there, err = m.once(client, pod, write); err != nil {
 			klog.V(2).InfoS("A pod could not be told to go yet", "pod", klog.KObj(pod), "err", err)

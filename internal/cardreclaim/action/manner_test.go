@@ -225,7 +225,8 @@ func TestMarksThatFail(t *testing.T) {
 				patch, _ := action.(clienttesting.PatchAction)
 				return tc.now != "" && what(patch) == "why", old, nil
 			})
-			(&manner{places: make(chan struct{}, 1)}).inTwoSteps(client, []*api.TaskInfo{{Pod: old}}, true, Name)
+			writes := newManner(1)
+			writes.inTwoSteps(client, []*api.TaskInfo{{Pod: old}}, true, Name)
 			check.That(t, tries == tc.tries, "%d patches, want %d", tries, tc.tries)
 			pod, err := client.CoreV1().Pods("ns").Get(context.Background(), "t-0", metav1.GetOptions{})
 			check.Equal(t, "marked", tc.marked, err == nil && pod.Annotations[mark0] == "true")
@@ -274,9 +275,9 @@ func TestAPodThatIsNeverMarkedIsDeletedAgainSoon(t *testing.T) {
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return refused.Add(1) <= 4, nil, errors.New("no")
 	})
-	kept, tries := patience, again
-	t.Cleanup(func() { patience, again = kept, tries })
-	again.Steps = 1
+	kept := patience
+	t.Cleanup(func() { patience = kept })
+	w.action.manner.again.Steps = 1
 	w.run(t).expect(t, "t*4", "i-0@n")
 	eventually(t, "all deletions failed", func() bool { return refused.Load() == 4 })
 	patience = -time.Second
@@ -340,7 +341,7 @@ func TestPodsThatCannotBeToldKeepNoneWaiting(t *testing.T) {
 			patch, ok := action.(clienttesting.PatchAction)
 			return ok && patch.GetName() == "bad", nil, apierrors.NewInternalError(errors.New("a webhook fails"))
 		})
-		m := manner{places: make(chan struct{}, 1)}
+		m := newManner(1)
 		var all sync.WaitGroup
 		all.Go(func() { m.inTwoSteps(client, []*api.TaskInfo{{Pod: bad}}, true, Name) })
 		defer all.Wait()
@@ -355,7 +356,7 @@ func TestPodsThatCannotBeToldKeepNoneWaiting(t *testing.T) {
 // pod is deleted because nothing marked it.
 func TestAnAPIThatNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, tries, began := manner{places: make(chan struct{}, 1)}, 0, time.Now()
+		m, tries, began := newManner(1), 0, time.Now()
 		m.each(fake.NewClientset(), []*api.TaskInfo{{Pod: builder.Pod("ns", "p").Obj()}}, func(ctx context.Context, _ kubernetes.Interface, _ *corev1.Pod) error {
 			tries++
 			<-ctx.Done()

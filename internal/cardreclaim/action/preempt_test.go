@@ -104,10 +104,8 @@ func TestEachPreemptedPodHasAnEvent(t *testing.T) {
 // TestAPodIsInsistedOnThatCouldNotBeTold: every write to it failed, and Volcano's cache has it
 // as one that goes.
 func TestAPodIsInsistedOnThatCouldNotBeTold(t *testing.T) {
-	kept := again
-	t.Cleanup(func() { again = kept })
-	again.Steps = 1
 	w, preempt := inQueue(t, "low q 1: n*2 m*2 class=low"+waits)
+	w.action.manner.again.Steps = 1
 	var down atomic.Bool
 	down.Store(true)
 	fail := func(clienttesting.Action) (bool, runtime.Object, error) {
