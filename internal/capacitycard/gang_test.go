@@ -38,7 +38,7 @@ func TestPreemptTakesGangsWhole(t *testing.T) {
 		"a pod that another one's gang can spare":   {jobs: "low q 8: a*8 class=low; wide q 1: b*8 class=low" + high, goes: "wide:1", promised: 1},
 		"spare pods of a higher priority stay":      {jobs: "low q 8: a*8 class=low; wide q 1: b*8 class=high" + high, goes: "low:8", promised: 1},
 		"a gang of two takes one gang":              {jobs: "x q 8: a*4 b*4 class=low; y q 8: a*4 b*4 class=low; high q 2: -*2 class=high cards=4", goes: "x:8", promised: 2, equal: true},
-		"a gang of two for which one pod is enough": {jobs: "x q 1: a cards=8 class=low; y q 2: b*2 cards=4 class=low; high q 2: -*2 class=high cards=4", goes: "x:1", promised: 2},
+		"a gang of two for which one pod is enough": {jobs: "x q 1: a cards=8 class=low; y q 1: b cards=8 class=low; high q 2: -*2 class=high cards=4", goes: "x:1", promised: 2, equal: true},
 		"a pod that has room where a gang leaves": {jobs: "node c A 3; wide q 1: c*3 class=low; x q 8: a*4 b*4 class=low; other q 1: a*4 b*4 class=high; high q 2: -*2 class=high cards=4",
 			change: of("high-1", requests(gpu, "2")), goes: "x:8", promised: 2},
 		"a gang whose pods avoid each other": {jobs: "x q 1: a cards=8 class=low; y q 1: b cards=8 class=low; high q 2: -*2 class=high cards=4",

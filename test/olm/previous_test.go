@@ -100,10 +100,10 @@ func (a *administrator) runningWorkers() map[string]string {
 }
 
 // addsSetting reports whether a line of the configuration is of a setting that v0.2.0 adds, or
-// the hash of all of them.
+// the hash of all of them. tenants-first is the PriorityClass of the policy.
 func addsSetting(line string) bool {
 	key, _, _ := strings.Cut(strings.TrimSpace(line), ":")
-	return slices.Contains([]string{"configHash", "victimOrder", "priorityClasses", "pc-high", "pc-medium", "pc-normal", "pc-low"}, key)
+	return slices.Contains([]string{"configHash", "victimOrder", "priorityClasses", "tenants-first"}, key)
 }
 
 // told are the specs of what people wrote, and what was made of them: what an upgrade must not
