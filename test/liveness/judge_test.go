@@ -38,6 +38,8 @@ type taking struct {
 	// placed are the pods that had a node then, promised those of the taker that were
 	// promised one, by UID.
 	placed, promised map[string]bool
+	// nodes are those that were promised.
+	nodes []string
 }
 
 func newWatch() watch {
@@ -208,6 +210,7 @@ func (w *world) judgeTaking(now *view, g *group, taker string) string {
 	last, known := w.taken[g.name+" for "+by.name]
 	for _, p := range by.promised {
 		made.promised[p.uid] = true
+		made.nodes = append(made.nodes, p.node)
 		twice = twice || last.promised[p.uid]
 	}
 	if w.quiet {
@@ -217,10 +220,16 @@ func (w *world) judgeTaking(now *view, g *group, taker string) string {
 		return ""
 	}
 	key := g.name + " for " + by.name
-	if w.taken[key] = made; w.quiet && known && twice && time.Since(last.at) < again && !now.isOvertaken(by, last) {
+	if w.taken[key] = made; w.quiet && known && twice && time.Since(last.at) < again && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isAway) {
 		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last.at))
 	}
 	return ""
+}
+
+// isAway reports whether a node takes no pods: what was promised there must be found elsewhere.
+func (w *world) isAway(name string) bool {
+	node, known := w.ssn.Nodes[name]
+	return !known || node.Node == nil || node.Node.Spec.Unschedulable || !node.Ready()
 }
 
 // placedPods are the pods that have a node, by UID.
