@@ -220,7 +220,7 @@ func (p *plugin) keptOff(task *api.TaskInfo) error {
 	if !known {
 		return nil
 	}
-	if _, _, fits := p.keptApart(task, node, nil); !fits {
+	if !p.fitsBeside(task, node) {
 		return fmt.Errorf("pod %s/%s may not be beside pods of node %s", task.Namespace, task.Name, node.Name)
 	}
 	return nil

@@ -86,7 +86,7 @@ func (p *plugin) preemptableOn(node *api.NodeInfo, by *api.TaskInfo) []*api.Task
 // it. Volcano promises a node on which nothing needs to go without looking at that, and looks
 // at no other node when the promise is refused.
 func (p *plugin) staysApart(task *api.TaskInfo, node *api.NodeInfo) bool {
-	if p.preemption == nil {
+	if p.preemption == nil || p.fitsBeside(task, node) {
 		return false
 	}
 	_, _, useful := p.keptApart(task, node, p.preemptableOn(node, task))

@@ -9,8 +9,9 @@ import (
 
 // holdLasts is how long cards that were taken back for a pod are held for it, counted
 // from the eviction. They are held against those only from whom the pod may take cards:
-// others could have had cards taken back themselves. A node of its gang may be away for a moment; Volcano then takes the
-// whole gang back, and would give the cards to those they were taken from.
+// others could have had cards taken back themselves. A node of its gang may be away for a
+// moment; Volcano then takes the whole gang back, and would give the cards to those they
+// were taken from.
 const holdLasts = 5 * time.Minute
 
 // hold is a node on which room was made for a pod.

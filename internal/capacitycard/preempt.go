@@ -137,6 +137,12 @@ func (p *plugin) keptApart(by *api.TaskInfo, node *api.NodeInfo, candidates []*a
 	return apart, rest, len(apart) == len(stay)
 }
 
+// fitsBeside reports whether no pod that stays on a node keeps another one off it.
+func (p *plugin) fitsBeside(task *api.TaskInfo, node *api.NodeInfo) bool {
+	_, _, fits := p.keptApart(task, node, nil)
+	return fits
+}
+
 // fitsBesideItsJob tells that a pod needs nobody evicted on one node, since it fits
 // another one that pods of its job were promised in this session, or that a gang leaves.
 // Where Volcano looks at a sample of the nodes that one may not be among them.
@@ -152,8 +158,7 @@ func (p *plugin) fitsBesideItsJob(task *api.TaskInfo, job *api.JobInfo, except s
 		if _, allowed := p.cardFor(p.askOf(task), name); !allowed || !p.lacks(task, node).none() {
 			return false
 		}
-		_, _, fits := p.keptApart(task, node, nil)
-		return fits
+		return p.fitsBeside(task, node)
 	}
 	for _, other := range job.TaskStatusIndex[api.Pipelined] {
 		if fits(other.NodeName) {

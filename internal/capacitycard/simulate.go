@@ -80,7 +80,7 @@ func (p *plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ 
 // quota with everything evicted, or be beside somebody whom it must not be beside:
 // Volcano looks at nothing else at the end, and simulates no host ports.
 func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
-	if _, _, fits := p.keptApart(task, node, nil); !fits {
+	if !p.fitsBeside(task, node) {
 		return fmt.Errorf("pod %s may not be beside another pod of node %s", klog.KObj(task.Pod), node.Name)
 	}
 	if len(p.hanging[node.Name]) > 0 && !task.InitResreq.LessEqual(p.roomOn(node), api.Zero) {

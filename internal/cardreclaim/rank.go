@@ -89,13 +89,6 @@ func (m *model) needed(top int, fixed []int) int {
 	return sort.Search(max(0, top-1), func(rank int) bool { return m.suffices(rank, fixed) })
 }
 
-// everybody is all that can be taken up to the rank that is decided about, nil when that is
-// not enough.
-func (m *model) everybody() *state {
-	m.allowPruning()
-	return m.everything()
-}
-
 // settle takes back what the choices about lower ranks made needless: pods that a job
 // can spare in either rank replace each other.
 func (m *model) settle(s *state, highest int) *state {
@@ -115,7 +108,8 @@ func (m *model) suffices(rank int, fixed []int) (enough bool) {
 	if m.start().potential(m.open()).short() {
 		return false
 	}
-	return m.everybody() != nil || m.choose() != nil
+	m.allowPruning()
+	return m.everything() != nil || m.choose() != nil
 }
 
 // decideAbout prepares the choice of units of one rank. Fixed units are taken, units of

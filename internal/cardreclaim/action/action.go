@@ -67,8 +67,8 @@ const period = time.Second
 // Execute takes cards back for the pods that wait, the queue of the highest
 // priority first, as long as a session may take. When it did not suffice for all
 // the next ones go by turns. After a long search the next sessions make none, so that
-// on average searches take no more than about a quarter of the time. How long a single session
-// may take is bounded by the effort that may go into it alone.
+// on average searches take no more than about a quarter of the time. How long a single
+// session may take is bounded by the effort that may go into it alone.
 func (a *Action) Execute(ssn *framework.Session) {
 	counted.keep(ssn.Queues)
 	tide, ok := capacitycard.TideOf(ssn)

@@ -51,14 +51,16 @@ func (a *attempts) begin(w *wave, waiting []*api.JobInfo) {
 	a.failed = failed
 }
 
-// skips reports whether the search for a job would find no more than the last one did.
-func (a *attempts) skips(w *wave, job *api.JobInfo) bool {
+// skips reports whether the search for a job, whose sum is waits, would find no more than the
+// last one did.
+func (a *attempts) skips(w *wave, job *api.JobInfo, waits uint64) bool {
 	last := a.failed[job.UID]
-	return last != nil && a.isTheSame(w, job, last) && a.session-last.session <= last.skipped && w.now.Before(last.until)
+	return last != nil && a.isTheSame(last, waits) && a.session-last.session <= last.skipped && w.now.Before(last.until)
 }
 
-func (a *attempts) isTheSame(w *wave, job *api.JobInfo, last *attempt) bool {
-	return last.waits == w.waitsSum(job) && !a.after(last.session, last.places, last.everywhere)
+// isTheSame reports whether nothing has changed that a search looked at.
+func (a *attempts) isTheSame(last *attempt, waits uint64) bool {
+	return last.waits == waits && !a.after(last.session, last.places, last.everywhere)
 }
 
 // note remembers the search for a job that has just been made, and whose sum was waits.
@@ -68,7 +70,7 @@ func (a *attempts) note(w *wave, job *api.JobInfo, waits uint64, placed bool) {
 		return
 	}
 	made := &attempt{session: a.session, skipped: 1, until: w.now.Add(longestWait), waits: waits, places: w.looked.places, everywhere: w.looked.everywhere}
-	if last := a.failed[job.UID]; last != nil && last.waits == waits && !a.after(last.session, last.places, last.everywhere) {
+	if last := a.failed[job.UID]; last != nil && a.isTheSame(last, waits) {
 		made.skipped = min(2*last.skipped, mostSkipped)
 	}
 	for key := range w.looked.kinds {

@@ -118,8 +118,8 @@ func (w *wave) hold(claims []*claim) {
 	}
 }
 
-// remove tells pods of one job to go, in the way of the manner, for the action of a name. Until they are gone
-// coming sessions know that they are on their way out.
+// remove tells pods of one job to go, in the way of the manner, for the action of a name.
+// Until they are gone coming sessions know that they are on their way out.
 func (w *wave) remove(tasks []*api.TaskInfo, replaced bool, action string) {
 	w.action.manner.remove(w.ssn.KubeClient(), tasks, replaced, action)
 	for _, task := range tasks {

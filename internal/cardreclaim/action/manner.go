@@ -56,8 +56,8 @@ const answerWithin = 10 * time.Second
 // again is how a write that failed is tried again: for about half a minute.
 var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
 
-// remove tells the pods of one job to go, and why: for the action of a name. It returns at once: the session knows the pods
-// as leaving from now on.
+// remove tells the pods of one job to go, and why: for the action of a name. It returns at
+// once: the session knows the pods as leaving from now on.
 //
 // All of them are told why before the first is told to go. If this process ends
 // in between, the next one sees what was meant, and finishes it.

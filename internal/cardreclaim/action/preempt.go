@@ -41,14 +41,14 @@ func (a *Preempt) Execute(ssn *framework.Session) {
 	}
 	a.reclaim.jobs.Open(ssn)
 	a.reclaim.insist(ssn, tide)
-	(&wave{ssn: ssn, tide: tide, action: a.reclaim, now: tide.Now()}).finish(PreemptName)
+	w := &wave{ssn: ssn, tide: tide, action: a.reclaim, now: tide.Now()}
+	w.finish(PreemptName)
 	for _, tasks := range tide.Preempt(a.reclaim.jobs.HabitOf, func() { a.Action.Execute(ssn) }) {
 		replaced := a.reclaim.isReplaced(tasks[0].Namespace, vcjob.OwnerOf(tasks[0].Pod))
 		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "replaced", replaced)
-		a.reclaim.manner.remove(ssn.KubeClient(), tasks, replaced, PreemptName)
+		w.remove(tasks, replaced, PreemptName)
 		for _, task := range tasks {
 			a.evictor.tell(task.Pod, PreemptName)
-			tide.Leaves(task)
 		}
 	}
 }

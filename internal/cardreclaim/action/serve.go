@@ -74,10 +74,11 @@ func (w *wave) turn(job *api.JobInfo) bool {
 		w.left = true
 		return false
 	}
-	if w.action.attempts.skips(w, job) {
+	waits := w.waitsSum(job)
+	if w.action.attempts.skips(w, job, waits) {
 		return true
 	}
-	before, waits := w.total(), w.waitsSum(job)
+	before := w.total()
 	w.looked = looked{}
 	w.begin(len(w.list))
 	placed := w.serve(job)
