@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // flags are the command line.
@@ -63,7 +63,7 @@ func parse(args []string) (flags, error) {
 	set.BoolVar(&f.elect, "leader-elect", true, "Work only while holding the leader Lease, so that several replicas can run.")
 	set.StringVar(&f.electNamespace, "leader-elect-namespace", "volcano-system",
 		"The operator's own namespace: of the leader Lease, and of the Secret and the Service of the webhooks.")
-	set.StringVar(&f.volcano, "volcano-namespace", decision.StockSchedulerNamespace,
+	set.StringVar(&f.volcano, "volcano-namespace", workload.StockSchedulerNamespace,
 		"The namespace of Volcano's own scheduler; one that works there is told in condition Enforced.")
 	set.Float64Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server; bursts may be twice as many.")
 	set.Var(&f.certificates, "webhook-certificates",

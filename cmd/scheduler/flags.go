@@ -16,8 +16,8 @@ import (
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	commonutil "volcano.sh/volcano/pkg/util"
 
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/version"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // flags are all flags of Volcano's scheduler, some with defaults of our own, those of the
@@ -70,9 +70,9 @@ func addFlags(set *pflag.FlagSet) *flags {
 		"Key of the scheduler configuration in --scheduler-configmap")
 	set.BoolVar(&f.secureMetrics, "secure-metrics", false,
 		"Serve --listen-address over TLS, and only to readers whose token may get the path (TokenReview, SubjectAccessReview)")
-	set.StringSliceVar(&f.foreignNamespaces, "foreign-scheduler-namespaces", []string{decision.StockSchedulerNamespace},
+	set.StringSliceVar(&f.foreignNamespaces, "foreign-scheduler-namespaces", []string{workload.StockSchedulerNamespace},
 		"Namespaces in which another scheduler may run, besides that of the leader lease")
-	set.StringVar(&f.foreignSelector, "foreign-scheduler-selector", decision.StockSchedulerLabel+"="+decision.StockSchedulerApp,
+	set.StringVar(&f.foreignSelector, "foreign-scheduler-selector", workload.StockSchedulerLabel+"="+workload.StockSchedulerApp,
 		"Labels of the pods that run another scheduler, in the namespace of the leader lease and in --foreign-scheduler-namespaces. While one of them runs this scheduler is not elected, and it ends when one appears. Empty: never look")
 	set.Lookup("scheduler-conf").Usage = "The absolute path of a scheduler configuration file, to be used instead of --scheduler-configmap"
 	set.Lookup("disable-default-scheduler-config").Usage = "Always true: without a good configuration nothing is scheduled"

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 const (
@@ -80,7 +80,7 @@ func atWork(pods []*corev1.Pod, own string) []*corev1.Pod {
 	for _, pod := range pods {
 		owner := metav1.GetControllerOf(pod)
 		equal := pod.Name == own || owner != nil && owner.UID == template
-		if !equal && decision.AtWork(pod) {
+		if !equal && workload.AtWork(pod) {
 			found = append(found, pod)
 		}
 	}

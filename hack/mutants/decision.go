@@ -3,187 +3,187 @@ package main
 // The rules of package decision: one mutant at least for each row of its table.
 var decisionMutants = []mutant{
 	// Who counts.
-	{"internal/decision/pod.go", `return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&`, `return pod.DeletionTimestamp == nil &&`, "a pod without a node holds nothing"},
-	{"internal/decision/pod.go", `return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&`, `return pod.Spec.NodeName != "" &&`, "a terminating pod does not count as used"},
-	{"internal/decision/pod.go", `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, `(pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, "a bound pod counts before it has started"},
-	{"internal/decision/pod.go", `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "")`, "a running pod counts"},
-	{"internal/decision/pod.go", `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, `pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodUnknown`, "a pod that succeeded holds nothing"},
-	{"internal/decision/pod.go", `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, `pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodUnknown`, "a pod that failed holds nothing"},
-	{"internal/decision/pod.go", `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, `pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed`, "a pod of unknown state does not count as used"},
-	{"internal/decision/pod.go", `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil &&`, "a gated pod does not wait"},
-	{"internal/decision/pod.go", `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, `return pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 &&`, "a deleted pod does not wait"},
-	{"internal/decision/pod.go", `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, `return pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, "a pod with a node does not wait"},
+	{"internal/workload/pod.go", `return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&`, `return pod.DeletionTimestamp == nil &&`, "a pod without a node holds nothing"},
+	{"internal/workload/pod.go", `return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&`, `return pod.Spec.NodeName != "" &&`, "a terminating pod does not count as used"},
+	{"internal/workload/pod.go", `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, `(pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, "a bound pod counts before it has started"},
+	{"internal/workload/pod.go", `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "")`, "a running pod counts"},
+	{"internal/workload/pod.go", `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, `pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodUnknown`, "a pod that succeeded holds nothing"},
+	{"internal/workload/pod.go", `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, `pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodUnknown`, "a pod that failed holds nothing"},
+	{"internal/workload/pod.go", `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, `pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed`, "a pod of unknown state does not count as used"},
+	{"internal/workload/pod.go", `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil &&`, "a gated pod does not wait"},
+	{"internal/workload/pod.go", `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, `return pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 &&`, "a deleted pod does not wait"},
+	{"internal/workload/pod.go", `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, `return pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, "a pod with a node does not wait"},
 
 	// Which queue.
-	{"internal/decision/pod.go", `return pod.Annotations[v1alpha1.AnnotationPodGroup]`, `return pod.Annotations["scheduling.volcano.sh/group-name"]`, "the PodGroup is that of scheduling.k8s.io/group-name"},
-	{"internal/decision/pod.go", `	if pod.Spec.NodeName == "" {`, `	if pod.Spec.NodeName == "nowhere" {`, "before the binding nothing of it is believed"},
-	{"internal/decision/pod.go", `	case lastCharged != "":`, `	case lastCharged == "none":`, "the queue charged last goes first"},
-	{"internal/decision/pod.go", `	case charged != "":`, `	case charged == "none":`, "the queue of the binding goes before the PodGroup's"},
-	{"internal/decision/pod.go", `	case charged != "":
+	{"internal/workload/pod.go", `return pod.Annotations[v1alpha1.AnnotationPodGroup]`, `return pod.Annotations["scheduling.volcano.sh/group-name"]`, "the PodGroup is that of scheduling.k8s.io/group-name"},
+	{"internal/workload/pod.go", `	if pod.Spec.NodeName == "" {`, `	if pod.Spec.NodeName == "nowhere" {`, "before the binding nothing of it is believed"},
+	{"internal/workload/pod.go", `	case lastCharged != "":`, `	case lastCharged == "none":`, "the queue charged last goes first"},
+	{"internal/workload/pod.go", `	case charged != "":`, `	case charged == "none":`, "the queue of the binding goes before the PodGroup's"},
+	{"internal/workload/pod.go", `	case charged != "":
 		return charged
 	case group != nil:
 		return QueueOfGroup(group)`, `	case group != nil:
 		return QueueOfGroup(group)
 	case charged != "":
 		return charged`, "a PodGroup that is moved moves no placed pod"},
-	{"internal/decision/pod.go", `	case group != nil:
+	{"internal/workload/pod.go", `	case group != nil:
 		return QueueOfGroup(group)`, `	case group != nil && pod.Annotations[v1alpha1.AnnotationQueueName] == "":
 		return QueueOfGroup(group)`, "the PodGroup's queue goes before the pod's annotation"},
-	{"internal/decision/pod.go", `	case pod.Annotations[v1alpha1.AnnotationQueueName] != "":`, `	case pod.Annotations[v1alpha1.AnnotationQueueName] == "none":`, "without a PodGroup the pod's annotation names the queue"},
-	{"internal/decision/pod.go", `		return pod.Annotations[v1alpha1.AnnotationJobQueueName]`, `		return ""`, "without a PodGroup the vcjob's annotation names the queue"},
-	{"internal/decision/pod.go", `	if group.Spec.Queue != "" {`, `	if group != nil {`, "a PodGroup without a queue is in default"},
-	{"internal/decision/pod.go", `const DefaultQueue = "default"`, `const DefaultQueue = "root"`, "the queue of a PodGroup that names none is default"},
+	{"internal/workload/pod.go", `	case pod.Annotations[v1alpha1.AnnotationQueueName] != "":`, `	case pod.Annotations[v1alpha1.AnnotationQueueName] == "none":`, "without a PodGroup the pod's annotation names the queue"},
+	{"internal/workload/pod.go", `		return pod.Annotations[v1alpha1.AnnotationJobQueueName]`, `		return ""`, "without a PodGroup the vcjob's annotation names the queue"},
+	{"internal/workload/pod.go", `	if group.Spec.Queue != "" {`, `	if group != nil {`, "a PodGroup without a queue is in default"},
+	{"internal/workload/pod.go", `const DefaultQueue = "default"`, `const DefaultQueue = "root"`, "the queue of a PodGroup that names none is default"},
 
 	// The service type.
-	{"internal/decision/pod.go", `{queue, pod, group} {`, `{pod, queue, group} {`, "the queue's service type goes before the pod's"},
-	{"internal/decision/pod.go", `{queue, pod, group} {`, `{queue, group, pod} {`, "the pod's service type goes before the PodGroup's"},
-	{"internal/decision/pod.go", `{queue, pod, group} {`, `{queue, pod} {`, "the PodGroup's service type counts"},
-	{"internal/decision/pod.go", `	return ofOwner`, `	return ""`, "the owner's kind counts for the service type"},
+	{"internal/workload/pod.go", `{queue, pod, group} {`, `{pod, queue, group} {`, "the queue's service type goes before the pod's"},
+	{"internal/workload/pod.go", `{queue, pod, group} {`, `{queue, group, pod} {`, "the pod's service type goes before the PodGroup's"},
+	{"internal/workload/pod.go", `{queue, pod, group} {`, `{queue, pod} {`, "the PodGroup's service type counts"},
+	{"internal/workload/pod.go", `	return ofOwner`, `	return ""`, "the owner's kind counts for the service type"},
 
 	// Which card, and how many.
-	{"internal/decision/charge.go", `return Trust{Ours: true}.ChargeOf(`, `return Trust{}.ChargeOf(`, "a pod of our scheduler is taken at its word"},
-	{"internal/decision/charge.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{Queue: queue, Memory: ask.Memory}`, "CPU is charged"},
-	{"internal/decision/charge.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{Queue: queue, MilliCPU: ask.MilliCPU}`, "memory is charged"},
-	{"internal/decision/charge.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, "a queue is charged"},
-	{"internal/decision/charge.go", `	if len(ask.Others) == 0 {`, `	if true {`, "both of two card resources are charged"},
-	{"internal/decision/charge.go", `Amount{{Name: name, Count: ask.Count}}`, `Amount{{Name: name, Count: 1}}`, "the pod's own request says how many"},
-	{"internal/decision/charge.go", `Amount{{Name: name, Count: ask.Count}}`, `Amount{{Name: append(slices.Clone(ask.Request.Names()), name)[0], Count: ask.Count}}`, "the card of the node counts, not the one asked for"},
-	{"internal/decision/charge.go", `	if len(ask.Others) == 0 {`, `	if names := lastCards(Held{ask.Resource, ask.Count}, inv, last); len(names) > 0 && len(ask.Others) == 0 {
+	{"internal/workload/charge.go", `return Trust{Ours: true}.ChargeOf(`, `return Trust{}.ChargeOf(`, "a pod of our scheduler is taken at its word"},
+	{"internal/workload/charge.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{Queue: queue, Memory: ask.Memory}`, "CPU is charged"},
+	{"internal/workload/charge.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{Queue: queue, MilliCPU: ask.MilliCPU}`, "memory is charged"},
+	{"internal/workload/charge.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, "a queue is charged"},
+	{"internal/workload/charge.go", `	if len(ask.Others) == 0 {`, `	if true {`, "both of two card resources are charged"},
+	{"internal/workload/charge.go", `Amount{{Name: name, Count: ask.Count}}`, `Amount{{Name: name, Count: 1}}`, "the pod's own request says how many"},
+	{"internal/workload/charge.go", `Amount{{Name: name, Count: ask.Count}}`, `Amount{{Name: append(slices.Clone(ask.Request.Names()), name)[0], Count: ask.Count}}`, "the card of the node counts, not the one asked for"},
+	{"internal/workload/charge.go", `	if len(ask.Others) == 0 {`, `	if names := lastCards(Held{ask.Resource, ask.Count}, inv, last); len(names) > 0 && len(ask.Others) == 0 {
 		charge.Cards = []card.Amount{{Name: names[0], Count: ask.Count}}
 		return charge
 	}
 	if len(ask.Others) == 0 {`, "a relabelled node: the card that it has now"},
-	{"internal/decision/charge.go", `	if names := lastCards(held, inv, last); len(names) > 0 {`, `	if names := lastCards(held, inv, last); len(names) > 99 {`, "label lost or node gone: the card charged last"},
-	{"internal/decision/charge.go", `	if !ask.Request.Any() {
+	{"internal/workload/charge.go", `	if names := lastCards(held, inv, last); len(names) > 0 {`, `	if names := lastCards(held, inv, last); len(names) > 99 {`, "label lost or node gone: the card charged last"},
+	{"internal/workload/charge.go", `	if !ask.Request.Any() {
 		return ask.Request.Names()`, `	if !ask.Request.Any() {
 		return ask.Request.Names()[:1]`, "label lost, two alternatives: both are withheld"},
-	{"internal/decision/charge.go", `	if !ask.Request.Any() {
+	{"internal/workload/charge.go", `	if !ask.Request.Any() {
 		return`, `	if len(ask.Request.Names()) > 99 {
 		return`, "label lost, nothing charged: the card it names"},
-	{"internal/decision/charge.go", `	return names
+	{"internal/workload/charge.go", `	return names
 }
 
 // lastCards`, `	return nil
 }
 
 // lastCards`, "label lost, nothing named: every card it may be"},
-	{"internal/decision/charge.go", `ok && known.Model != "" {`, `ok && known.Model == "none" {`, "of a node that names its model only that model's cards are withheld"},
-	{"internal/decision/charge.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `slices.Contains(resources, held.Resource)`, "a card that no node has any more stays charged"},
-	{"internal/decision/charge.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `len(resources) >= 0`, "what was charged for another resource does not stay"},
-	{"internal/decision/charge.go", `lastCards(ask.Claimed, inv, last)`, `lastCards(Held{}, inv, last)`, "a resource that is a card nowhere: what was charged before stays"},
+	{"internal/workload/charge.go", `ok && known.Model != "" {`, `ok && known.Model == "none" {`, "of a node that names its model only that model's cards are withheld"},
+	{"internal/workload/charge.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `slices.Contains(resources, held.Resource)`, "a card that no node has any more stays charged"},
+	{"internal/workload/charge.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `len(resources) >= 0`, "what was charged for another resource does not stay"},
+	{"internal/workload/charge.go", `lastCards(ask.Claimed, inv, last)`, `lastCards(Held{}, inv, last)`, "a resource that is a card nowhere: what was charged before stays"},
 
 	// What a pod asks for.
-	{"internal/decision/ask.go", `UseStatusResources: true`, `UseStatusResources: false`, "a pod that was resized counts as Kubernetes counts it"},
-	{"internal/decision/ask.go", `PodResourcesOptions{UseStatusResources: true}`, `PodResourcesOptions{UseStatusResources: true, ExcludeOverhead: true}`, "overhead counts"},
-	{"internal/decision/ask.go", `	requests := resourcehelper`, `	pod = pod.DeepCopy()
+	{"internal/workload/ask.go", `UseStatusResources: true`, `UseStatusResources: false`, "a pod that was resized counts as Kubernetes counts it"},
+	{"internal/workload/ask.go", `PodResourcesOptions{UseStatusResources: true}`, `PodResourcesOptions{UseStatusResources: true, ExcludeOverhead: true}`, "overhead counts"},
+	{"internal/workload/ask.go", `	requests := resourcehelper`, `	pod = pod.DeepCopy()
 	pod.Spec.InitContainers = nil
 	requests := resourcehelper`, "init containers count by their maximum"},
-	{"internal/decision/ask.go", `	requests := resourcehelper`, `	pod = pod.DeepCopy()
+	{"internal/workload/ask.go", `	requests := resourcehelper`, `	pod = pod.DeepCopy()
 	for i := range pod.Spec.InitContainers {
 		pod.Spec.InitContainers[i].RestartPolicy = nil
 	}
 	requests := resourcehelper`, "sidecars count beside the containers"},
-	{"internal/decision/ask.go", `		case quantity.Sign() <= 0:`, `		case quantity.Sign() < 0:`, "zero cards are none"},
-	{"internal/decision/ask.go", `		case strings.Contains(string(name), "/"):`, `		case strings.Contains(string(name), ""):`, "card.name alone asks for nothing"},
-	{"internal/decision/ask.go", `MilliCPU: bounded(requests.Cpu(), resource.Milli)`, `MilliCPU: bounded(requests.Cpu(), 0)`, "CPU is counted in thousandths of a core"},
-	{"internal/decision/ask.go", `Memory: bounded(requests.Memory(), 0)`, `Memory: bounded(requests.Memory(), resource.Kilo)`, "memory is counted in bytes"},
-	{"internal/decision/ask.go", `strings.Compare(string(a.Resource), string(b.Resource))`, `strings.Compare(string(b.Resource), string(a.Resource))`, "of two card resources the first one stands for both"},
-	{"internal/decision/ask.go", `	if a.Count == 0 && (!named || len(unknown) == 0) {`, `	if a.Count == 0 {`, "a named resource that is a card nowhere is refused"},
-	{"internal/decision/ask.go", `	case len(a.Others) > 0:`, `	case len(a.Others) > 99:`, "two card resources are refused"},
-	{"internal/decision/ask.go", `	case a.Count > card.MaxCount:`, `	case a.Count < 0:`, "more cards than any quota can give are refused"},
-	{"internal/decision/ask.go", `a.Names = inv.Named(a.Resource); len(a.Names) == 0 {`, `a.Names = inv.Named(a.Resource); len(a.Names) < 0 {`, "a card resource that no node names is refused"},
-	{"internal/decision/ask.go", `		a.Names = a.Request.Names()`, `		a.Names = a.Request.Names()[:1]`, "all alternatives may be used"},
-	{"internal/decision/ask.go", `		a.Names = a.Request.Names()`, `		a.Names = slices.Sorted(slices.Values(a.Request.Names()))`, "alternatives keep their order"},
-	{"internal/decision/ask.go", `len(resources) > 0 && !slices.Contains(resources, a.Resource)`, `len(resources) > 99 && !slices.Contains(resources, a.Resource)`, "a card of another resource is refused"},
-	{"internal/decision/ask.go", `len(resources) > 0 && !slices.Contains(resources, a.Resource)`, `!slices.Contains(resources, a.Resource)`, "a card that no node has may be waited for"},
-	{"internal/decision/ask.go", `	case len(unknown) != 1:`, `	case len(unknown) == 0:`, "one of two resources that are cards nowhere is no card"},
-	{"internal/decision/ask.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "":`, "a resource that is a card nowhere, of our binding: the card it names"},
-	{"internal/decision/ask.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "" || ChargedQueue(pod) != "":`, "another scheduler's record proves nothing"},
-	{"internal/decision/ask.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "" || ours:`, "without a record nothing proves that a resource was a card"},
-	{"internal/decision/ask.go", `		a.Claimed = unknown[0]`, `		a.Claimed = Held{}`, "what was charged for a resource stays when it is a card nowhere"},
-	{"internal/decision/ask.go", `	a.Names = nil
+	{"internal/workload/ask.go", `		case quantity.Sign() <= 0:`, `		case quantity.Sign() < 0:`, "zero cards are none"},
+	{"internal/workload/ask.go", `		case strings.Contains(string(name), "/"):`, `		case strings.Contains(string(name), ""):`, "card.name alone asks for nothing"},
+	{"internal/workload/ask.go", `MilliCPU: bounded(requests.Cpu(), resource.Milli)`, `MilliCPU: bounded(requests.Cpu(), 0)`, "CPU is counted in thousandths of a core"},
+	{"internal/workload/ask.go", `Memory: bounded(requests.Memory(), 0)`, `Memory: bounded(requests.Memory(), resource.Kilo)`, "memory is counted in bytes"},
+	{"internal/workload/ask.go", `strings.Compare(string(a.Resource), string(b.Resource))`, `strings.Compare(string(b.Resource), string(a.Resource))`, "of two card resources the first one stands for both"},
+	{"internal/workload/ask.go", `	if a.Count == 0 && (!named || len(unknown) == 0) {`, `	if a.Count == 0 {`, "a named resource that is a card nowhere is refused"},
+	{"internal/workload/ask.go", `	case len(a.Others) > 0:`, `	case len(a.Others) > 99:`, "two card resources are refused"},
+	{"internal/workload/ask.go", `	case a.Count > card.MaxCount:`, `	case a.Count < 0:`, "more cards than any quota can give are refused"},
+	{"internal/workload/ask.go", `a.Names = inv.Named(a.Resource); len(a.Names) == 0 {`, `a.Names = inv.Named(a.Resource); len(a.Names) < 0 {`, "a card resource that no node names is refused"},
+	{"internal/workload/ask.go", `		a.Names = a.Request.Names()`, `		a.Names = a.Request.Names()[:1]`, "all alternatives may be used"},
+	{"internal/workload/ask.go", `		a.Names = a.Request.Names()`, `		a.Names = slices.Sorted(slices.Values(a.Request.Names()))`, "alternatives keep their order"},
+	{"internal/workload/ask.go", `len(resources) > 0 && !slices.Contains(resources, a.Resource)`, `len(resources) > 99 && !slices.Contains(resources, a.Resource)`, "a card of another resource is refused"},
+	{"internal/workload/ask.go", `len(resources) > 0 && !slices.Contains(resources, a.Resource)`, `!slices.Contains(resources, a.Resource)`, "a card that no node has may be waited for"},
+	{"internal/workload/ask.go", `	case len(unknown) != 1:`, `	case len(unknown) == 0:`, "one of two resources that are cards nowhere is no card"},
+	{"internal/workload/ask.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "":`, "a resource that is a card nowhere, of our binding: the card it names"},
+	{"internal/workload/ask.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "" || ChargedQueue(pod) != "":`, "another scheduler's record proves nothing"},
+	{"internal/workload/ask.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "" || ours:`, "without a record nothing proves that a resource was a card"},
+	{"internal/workload/ask.go", `		a.Claimed = unknown[0]`, `		a.Claimed = Held{}`, "what was charged for a resource stays when it is a card nowhere"},
+	{"internal/workload/ask.go", `	a.Names = nil
 `, ``, "a refused pod may run on no card"},
 
 	// What a queue allows.
-	{"internal/decision/queue.go", `	case queue.Name == rootQueue:`, `	case queue.Name == "none":`, "root is no way around the quotas"},
-	{"internal/decision/queue.go", `Limits{AnyCard: unmanaged == Ignore, MilliCPU: account.Unlimited`, `Limits{AnyCard: true, MilliCPU: account.Unlimited`, "root gives no cards"},
-	{"internal/decision/queue.go", `Limits{AnyCard: unmanaged == Ignore, MilliCPU: account.Unlimited`, `Limits{MilliCPU: account.Unlimited`, "root gives cards while queues are being moved"},
-	{"internal/decision/queue.go", `			AnyCard:  unmanaged == Ignore,`, `			AnyCard:  true,`, "an unmanaged queue has no cards"},
-	{"internal/decision/queue.go", `			AnyCard:  unmanaged == Ignore,`, `			AnyCard:  false,`, "an unmanaged queue that is ignored has any card"},
-	{"internal/decision/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = false`, "unmanaged queues are denied"},
-	{"internal/decision/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = !managed && unmanaged != Ignore`, "an unmanaged queue that is not denied is not limited in CPU"},
-	{"internal/decision/queue.go", `	case rules.Denied && queue.Name == rootQueue:
+	{"internal/workload/queue.go", `	case queue.Name == rootQueue:`, `	case queue.Name == "none":`, "root is no way around the quotas"},
+	{"internal/workload/queue.go", `Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited`, `Limits{AnyCard: true, MilliCPU: quota.Unlimited`, "root gives no cards"},
+	{"internal/workload/queue.go", `Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited`, `Limits{MilliCPU: quota.Unlimited`, "root gives cards while queues are being moved"},
+	{"internal/workload/queue.go", `			AnyCard:  unmanaged == Ignore,`, `			AnyCard:  true,`, "an unmanaged queue has no cards"},
+	{"internal/workload/queue.go", `			AnyCard:  unmanaged == Ignore,`, `			AnyCard:  false,`, "an unmanaged queue that is ignored has any card"},
+	{"internal/workload/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = false`, "unmanaged queues are denied"},
+	{"internal/workload/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = !managed && unmanaged != Ignore`, "an unmanaged queue that is not denied is not limited in CPU"},
+	{"internal/workload/queue.go", `	case rules.Denied && queue.Name == rootQueue:
 `, `	case rules.Denied && queue.Name == "none":
 `, "root gives nothing while unmanaged queues are denied"},
-	{"internal/decision/queue.go", `orUnlimited(milli(queue.Spec.Capability)),`, `milli(queue.Spec.Capability),`, "CPU of an unmanaged queue is unlimited"},
-	{"internal/decision/queue.go", `orUnlimited(bytes(queue.Spec.Capability)),`, `account.Unlimited,`, "an unmanaged queue keeps its capability"},
-	{"internal/decision/queue.go", `quota, MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}`, `quota, MilliCPU: orUnlimited(milli(queue.Spec.Capability)), Memory: bytes(queue.Spec.Capability)}`, "capability that is not set is 0 beside a quota"},
-	{"internal/decision/queue.go", `quota, MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}`, `quota, MilliCPU: milli(queue.Spec.Capability), Memory: account.Unlimited}`, "memory is limited beside a quota"},
-	{"internal/decision/queue.go", `		if err != nil {
+	{"internal/workload/queue.go", `orUnlimited(milli(queue.Spec.Capability)),`, `milli(queue.Spec.Capability),`, "CPU of an unmanaged queue is unlimited"},
+	{"internal/workload/queue.go", `orUnlimited(bytes(queue.Spec.Capability)),`, `quota.Unlimited,`, "an unmanaged queue keeps its capability"},
+	{"internal/workload/queue.go", `cards, MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}`, `cards, MilliCPU: orUnlimited(milli(queue.Spec.Capability)), Memory: bytes(queue.Spec.Capability)}`, "capability that is not set is 0 beside a quota"},
+	{"internal/workload/queue.go", `cards, MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}`, `cards, MilliCPU: milli(queue.Spec.Capability), Memory: quota.Unlimited}`, "memory is limited beside a quota"},
+	{"internal/workload/queue.go", `		if err != nil {
 			rules.Refusal = &Refusal{`, `		if err != nil && unmanaged == Ignore {
 			return rules
 		}
 		if err != nil {
 			rules.Refusal = &Refusal{`, "a quota that cannot be read withholds everything"},
-	{"internal/decision/queue.go", `	case !managed:`, `	case text == "" || text == "{}":`, "an empty quota is a quota"},
-	{"internal/decision/queue.go", `	case queue.DeletionTimestamp != nil:`, `	case queue.Name == "none":`, "a queue that is being deleted takes nothing"},
-	{"internal/decision/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == rootQueue || queue.Status.State != v1beta1.QueueStateClosing:`, "a closed queue takes nothing"},
-	{"internal/decision/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == rootQueue || queue.Status.State != v1beta1.QueueStateClosed && queue.Status.State != "":`, "a closing queue takes nothing"},
-	{"internal/decision/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen || queue.Status.State == "":`, "a queue without a state takes nothing"},
-	{"internal/decision/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Status.State == v1beta1.QueueStateOpen:`, "root needs no state"},
-	{"internal/decision/queue.go", `	if unreadable != nil {`, `	if unreadable != nil && !managed {`, "a selector that cannot be read withholds everything"},
-	{"internal/decision/queue.go", `q.AsApproximateFloat64() >= math.MaxInt64/1000`, `q.AsApproximateFloat64() >= math.MaxFloat64`, "a capability beyond 64 bits is unlimited"},
-	{"internal/decision/queue.go", `	if !set || q.Sign() <= 0 {`, `	if !set {`, "a negative capability is none"},
+	{"internal/workload/queue.go", `	case !managed:`, `	case text == "" || text == "{}":`, "an empty quota is a quota"},
+	{"internal/workload/queue.go", `	case queue.DeletionTimestamp != nil:`, `	case queue.Name == "none":`, "a queue that is being deleted takes nothing"},
+	{"internal/workload/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == rootQueue || queue.Status.State != v1beta1.QueueStateClosing:`, "a closed queue takes nothing"},
+	{"internal/workload/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == rootQueue || queue.Status.State != v1beta1.QueueStateClosed && queue.Status.State != "":`, "a closing queue takes nothing"},
+	{"internal/workload/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen || queue.Status.State == "":`, "a queue without a state takes nothing"},
+	{"internal/workload/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Status.State == v1beta1.QueueStateOpen:`, "root needs no state"},
+	{"internal/workload/queue.go", `	if unreadable != nil {`, `	if unreadable != nil && !managed {`, "a selector that cannot be read withholds everything"},
+	{"internal/workload/queue.go", `q.AsApproximateFloat64() >= math.MaxInt64/1000`, `q.AsApproximateFloat64() >= math.MaxFloat64`, "a capability beyond 64 bits is unlimited"},
+	{"internal/workload/queue.go", `	if !set || q.Sign() <= 0 {`, `	if !set {`, "a negative capability is none"},
 
 	// Pods that are being deleted.
-	{"internal/decision/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished holds nothing"},
-	{"internal/decision/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodPending && AtWork(pod)`, "a deleted pod holds its cards before it has started"},
-	{"internal/decision/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodUnknown && AtWork(pod)`, "a deleted pod holds its cards on a node that is not heard"},
-	{"internal/decision/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `AtWork(pod)`, "a pod that is not deleted does not end"},
-	{"internal/decision/ending.go", `		lastQueue = last.Queue`, `		lastQueue = ""`, "a deleted pod holds cards of the queue that it was charged to"},
-	{"internal/decision/ending.go", `pod.Spec.NodeName, inv, last), true`, `pod.Spec.NodeName, inv, nil), true`, "a deleted pod holds the card that it was charged last"},
-	{"internal/decision/ending.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionFalse`, "a node that is not heard does not work"},
-	{"internal/decision/ending.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionUnknown`, "a node that is not ready does not work"},
-	{"internal/decision/ending.go", `	return true
+	{"internal/workload/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished holds nothing"},
+	{"internal/workload/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodPending && AtWork(pod)`, "a deleted pod holds its cards before it has started"},
+	{"internal/workload/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodUnknown && AtWork(pod)`, "a deleted pod holds its cards on a node that is not heard"},
+	{"internal/workload/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `AtWork(pod)`, "a pod that is not deleted does not end"},
+	{"internal/workload/ending.go", `		lastQueue = last.Queue`, `		lastQueue = ""`, "a deleted pod holds cards of the queue that it was charged to"},
+	{"internal/workload/ending.go", `pod.Spec.NodeName, inv, last), true`, `pod.Spec.NodeName, inv, nil), true`, "a deleted pod holds the card that it was charged last"},
+	{"internal/workload/ending.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionFalse`, "a node that is not heard does not work"},
+	{"internal/workload/ending.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionUnknown`, "a node that is not ready does not work"},
+	{"internal/workload/ending.go", `	return true
 }
 
 // Goodbye`, `	return false
 }
 
 // Goodbye`, "a node that does not say is taken to work"},
-	{"internal/decision/scheduler.go", `pod.Status.Phase != corev1.PodSucceeded && `, ``, "a deleted pod that has succeeded holds nothing"},
-	{"internal/decision/scheduler.go", ` && pod.Status.Phase != corev1.PodFailed`, ``, "a deleted pod that has failed holds nothing"},
+	{"internal/workload/scheduler.go", `pod.Status.Phase != corev1.PodSucceeded && `, ``, "a deleted pod that has succeeded holds nothing"},
+	{"internal/workload/scheduler.go", ` && pod.Status.Phase != corev1.PodFailed`, ``, "a deleted pod that has failed holds nothing"},
 
 	// Who may be evicted.
-	{"internal/decision/evict.go", `case pod.Spec.PriorityClassName == systemClusterCritical, pod`, `case pod`, "pods critical for the cluster stay"},
-	{"internal/decision/evict.go", `, pod.Spec.PriorityClassName == systemNodeCritical:`, `:`, "pods critical for a node stay"},
-	{"internal/decision/evict.go", `	case pod.Namespace == metav1.NamespaceSystem:`, `	case pod.Namespace == metav1.NamespacePublic:`, "pods of kube-system stay"},
-	{"internal/decision/evict.go", `value, set = pod.Labels[v1alpha1.AnnotationPreemptable]`, `value, set = pod.Labels["none"]`, "the label preemptable counts"},
-	{"internal/decision/evict.go", `	if !set {
+	{"internal/workload/evict.go", `case pod.Spec.PriorityClassName == systemClusterCritical, pod`, `case pod`, "pods critical for the cluster stay"},
+	{"internal/workload/evict.go", `, pod.Spec.PriorityClassName == systemNodeCritical:`, `:`, "pods critical for a node stay"},
+	{"internal/workload/evict.go", `	case pod.Namespace == metav1.NamespaceSystem:`, `	case pod.Namespace == metav1.NamespacePublic:`, "pods of kube-system stay"},
+	{"internal/workload/evict.go", `value, set = pod.Labels[v1alpha1.AnnotationPreemptable]`, `value, set = pod.Labels["none"]`, "the label preemptable counts"},
+	{"internal/workload/evict.go", `	if !set {
 		value, set = pod`, `	if _, labelled := pod.Labels[v1alpha1.AnnotationPreemptable]; labelled {
 		value, set = pod`, "the annotation preemptable goes before the label"},
-	{"internal/decision/evict.go", `return allows(value, set) && allowsIn(group)`, `return allows(value, set)`, "the PodGroup may protect its pods"},
-	{"internal/decision/evict.go", `return allows(value, set) && allowsIn(group)`, `return allowsIn(group) && (allows(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},
-	{"internal/decision/evict.go", `	if !set {
+	{"internal/workload/evict.go", `return allows(value, set) && allowsIn(group)`, `return allows(value, set)`, "the PodGroup may protect its pods"},
+	{"internal/workload/evict.go", `return allows(value, set) && allowsIn(group)`, `return allowsIn(group) && (allows(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},
+	{"internal/workload/evict.go", `	if !set {
 		return true`, `	if !set {
 		return false`, "a pod that says nothing may be evicted"},
-	{"internal/decision/evict.go", `return err == nil && preemptable`, `return err != nil || preemptable`, "a value that is no boolean protects"},
+	{"internal/workload/evict.go", `return err == nil && preemptable`, `return err != nil || preemptable`, "a value that is no boolean protects"},
 
 	// Which namespaces.
-	{"internal/decision/namespace.go", `	if !chosen {`, `	if !chosen || text == "" {`, "an empty selector text is none that can be read"},
-	{"internal/decision/namespace.go", `yaml.UnmarshalStrict(`, `yaml.Unmarshal(`, "a field that no selector has is an error"},
-	{"internal/decision/namespace.go", `	case !json.Valid([]byte(text)):`, `	case text == "none" && !json.Valid(nil):`, "a selector is JSON"},
-	{"internal/decision/namespace.go", `	if selector == nil { // null`, `	if selector == nil && text == "" { // null`, "null is no selector"},
-	{"internal/decision/namespace.go", `	case selector.Matches(labels.Set(namespace.Labels)):`, `	case !selector.Matches(labels.Set(namespace.Labels)):`, "the labels of a namespace decide"},
-	{"internal/decision/namespace.go", `	case selector.Matches(labels.Set(namespace.Labels)):`, `	case selector.Matches(labels.Set(namespace.Labels)) || len(namespace.Labels) < 2:`, "a namespace without the label is left out"},
+	{"internal/workload/namespace.go", `	if !chosen {`, `	if !chosen || text == "" {`, "an empty selector text is none that can be read"},
+	{"internal/workload/namespace.go", `yaml.UnmarshalStrict(`, `yaml.Unmarshal(`, "a field that no selector has is an error"},
+	{"internal/workload/namespace.go", `	case !json.Valid([]byte(text)):`, `	case text == "none" && !json.Valid(nil):`, "a selector is JSON"},
+	{"internal/workload/namespace.go", `	if selector == nil { // null`, `	if selector == nil && text == "" { // null`, "null is no selector"},
+	{"internal/workload/namespace.go", `	case selector.Matches(labels.Set(namespace.Labels)):`, `	case !selector.Matches(labels.Set(namespace.Labels)):`, "the labels of a namespace decide"},
+	{"internal/workload/namespace.go", `	case selector.Matches(labels.Set(namespace.Labels)):`, `	case selector.Matches(labels.Set(namespace.Labels)) || len(namespace.Labels) < 2:`, "a namespace without the label is left out"},
 
 	// What is believed of a pod.
-	{"internal/decision/trust.go", `known := lastCharged != "" || t.Ours`, `known := t.Ours`, "what was charged stays when the queue leaves the namespace out"},
-	{"internal/decision/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `t.Ours`, "a pod of ours is not believed by its own word"},
-	{"internal/decision/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `t.Ours && group != nil`, "the record of our binding stays when the queue leaves the namespace out"},
-	{"internal/decision/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `t.Ours && ChargedQueue(pod) != ""`, "a pod of ours in a PodGroup stays when the queue leaves the namespace out"},
-	{"internal/decision/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `(group != nil || ChargedQueue(pod) != "")`, "another scheduler's pod is charged only to a queue that takes its namespace"},
-	{"internal/decision/trust.go", `	if !Counted(pod) {`, `	if !AtWork(pod) {`, "only pods that count are charged"},
-	{"internal/decision/trust.go", `		lastQueue = last.Queue`, `		lastQueue = ""`, "the queue charged last stays"},
-	{"internal/decision/trust.go", `askOf(pod, inv, t.Ours)`, `askOf(pod, inv, true)`, "only a record of ours proves that a resource was a card"},
+	{"internal/workload/trust.go", `known := lastCharged != "" || t.Ours`, `known := t.Ours`, "what was charged stays when the queue leaves the namespace out"},
+	{"internal/workload/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `t.Ours`, "a pod of ours is not believed by its own word"},
+	{"internal/workload/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `t.Ours && group != nil`, "the record of our binding stays when the queue leaves the namespace out"},
+	{"internal/workload/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `t.Ours && ChargedQueue(pod) != ""`, "a pod of ours in a PodGroup stays when the queue leaves the namespace out"},
+	{"internal/workload/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `(group != nil || ChargedQueue(pod) != "")`, "another scheduler's pod is charged only to a queue that takes its namespace"},
+	{"internal/workload/trust.go", `	if !Counted(pod) {`, `	if !AtWork(pod) {`, "only pods that count are charged"},
+	{"internal/workload/trust.go", `		lastQueue = last.Queue`, `		lastQueue = ""`, "the queue charged last stays"},
+	{"internal/workload/trust.go", `askOf(pod, inv, t.Ours)`, `askOf(pod, inv, true)`, "only a record of ours proves that a resource was a card"},
 }

@@ -35,7 +35,7 @@ func TestAMutantWhoseTextIsGoneIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, old := range []string{"no such text", "func "} {
-		if _, _, err := (mutant{file: "internal/decision/pod.go", old: old, new: "x"}).apply(top); err == nil {
+		if _, _, err := (mutant{file: "internal/workload/pod.go", old: old, new: "x"}).apply(top); err == nil {
 			t.Errorf("%q was replaced", old)
 		}
 	}

@@ -3,8 +3,8 @@
 // out.
 //
 // The rules are those of the scheduler and the reconcilers: both ask the same
-// functions (internal/card, internal/decision, internal/policy, internal/queue,
-// internal/vcjob), so that what is admitted is what will work. Nothing here is
+// functions (internal/card, internal/workload, internal/policy, internal/queue,
+// internal/workload), so that what is admitted is what will work. Nothing here is
 // needed for quotas to hold: the scheduler refuses again.
 package admission
 

@@ -8,12 +8,12 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/clip"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // asked judges what one pod asks for. What no node offers yet is no mistake of
 // the pod, and only warned about: the node may come.
-func asked(answer *Answer, who string, pod *corev1.Pod, ask decision.Ask, inv *card.Inventory) {
+func asked(answer *Answer, who string, pod *corev1.Pod, ask workload.Ask, inv *card.Inventory) {
 	text, named := pod.Annotations[v1alpha1.AnnotationCardName]
 	if named {
 		if _, err := card.ParseRequest(text); err != nil {
@@ -40,11 +40,11 @@ func asked(answer *Answer, who string, pod *corev1.Pod, ask decision.Ask, inv *c
 
 // absent tells that a refusal is for want of a node: the resource is no card
 // anywhere, or no node says which card it is.
-func absent(ask decision.Ask, inv *card.Inventory) bool {
+func absent(ask workload.Ask, inv *card.Inventory) bool {
 	return len(ask.Others) == 0 && ask.Count <= card.MaxCount &&
 		(ask.Resource == "" || !inv.IsCard(ask.Resource) || ask.Request.Any() && len(inv.Named(ask.Resource)) == 0)
 }
 
 // plain is the message of a refusal without the word that begins it: who it is
 // about is said before it.
-func plain(refusal *decision.Refusal) string { return strings.TrimPrefix(refusal.Message, "Pod ") }
+func plain(refusal *workload.Refusal) string { return strings.TrimPrefix(refusal.Message, "Pod ") }

@@ -7,10 +7,10 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/quotastatus"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Quotas is what the rules for CardQuotas know besides the object.
@@ -39,7 +39,7 @@ func CardQuota(quota, before *v1alpha1.CardQuota, world Quotas) Answer {
 	}
 	selector := quota.Spec.NamespaceSelector
 	if selector != nil && (before == nil || !equality.Semantic.DeepEqual(selector, before.Spec.NamespaceSelector)) {
-		if _, err := decision.SelectNamespaces(selector); err != nil {
+		if _, err := workload.SelectNamespaces(selector); err != nil {
 			answer.refuse("CardQuota %s, spec.namespaceSelector: %v", quota.Name, err)
 		}
 	}

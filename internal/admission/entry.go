@@ -6,9 +6,9 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/clip"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // pod is a pod of a workload and its queue.
@@ -34,7 +34,7 @@ func entering(load *Workload, world *World) []pod {
 	if load.Kind == "PodGroup" {
 		name := load.Queue
 		if name == "" {
-			name = decision.DefaultQueue
+			name = workload.DefaultQueue
 		}
 		pods = append(pods, pod{&Template{}, load.String(), name, world.Queue(name)})
 	}
@@ -49,9 +49,9 @@ func entry(load *Workload, world *World) Answer {
 			answer.warn("%s: there is no queue %s: it waits until somebody creates it, or name another one", p.who, clip.Text(p.name, shown))
 			continue
 		}
-		selector, refusal := decision.NamespaceSelectorOf(p.queue)
+		selector, refusal := workload.NamespaceSelectorOf(p.queue)
 		if refusal == nil {
-			refusal = decision.MayUse(p.name, selector, load.Meta.Namespace, world.Namespace)
+			refusal = workload.MayUse(p.name, selector, load.Meta.Namespace, world.Namespace)
 			if refusal != nil && world.Namespace == nil { // the scheduler knows it later
 				answer.warn("%s: %s", p.who, refusal.Message)
 				continue
@@ -77,12 +77,12 @@ func claims(answer *Answer, load *Workload, world *World) {
 		if p.Pod != nil {
 			own = p.Pod.Annotations
 		}
-		claimed := decision.ServiceTypeOf(nil, own, load.Annotations, "")
+		claimed := workload.ServiceTypeOf(nil, own, load.Annotations, "")
 		if claimed != "" {
 			claim(answer, p, claimed, world.Policy)
 		}
 		if p.Pod != nil && p.queue != nil {
-			reach(answer, p, decision.AskOf(p.Pod, world.Inventory))
+			reach(answer, p, workload.AskOf(p.Pod, world.Inventory))
 		}
 		if name, ok := load.Annotations[v1alpha1.AnnotationQueueName]; ok && !load.Pod() && name != p.name {
 			answer.warn("%s: annotation %s in %s is not read there, the queue is %s: write it in %s", p.who, v1alpha1.AnnotationQueueName, load.At, clip.Text(p.name, shown), whereQueue(load, p))
@@ -117,7 +117,7 @@ func claim(answer *Answer, p pod, claimed string, in *v1alpha1.ServiceTypePolicy
 }
 
 // reach warns of a pod that is larger than its queue's quota will ever be.
-func reach(answer *Answer, p pod, ask decision.Ask) {
+func reach(answer *Answer, p pod, ask workload.Ask) {
 	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
 	quota, err := card.ParseQuota(text)
 	if !managed || err != nil || ask.Refusal != nil || ask.Count == 0 || ask.Request.Any() {

@@ -5,7 +5,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/clip"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Judge answers for a workload. before is the one it replaces, nil for a new one.
@@ -45,7 +45,7 @@ func judge(ctx context.Context, load *Workload, world *World) Answer {
 		}
 		t := &load.Templates[i]
 		who := load.where(t)
-		ask := decision.AskOf(t.Pod, world.Inventory)
+		ask := workload.AskOf(t.Pod, world.Inventory)
 		asked(&answer, who, t.Pod, ask, world.Inventory)
 		misplaced(&answer, load, t, ask)
 		past(&answer, load, t, ask, spec, world.User)
@@ -86,7 +86,7 @@ func (w *Workload) where(t *Template) string {
 }
 
 // misplaced tells of annotations where nobody reads them.
-func misplaced(answer *Answer, load *Workload, t *Template, ask decision.Ask) {
+func misplaced(answer *Answer, load *Workload, t *Template, ask workload.Ask) {
 	if load.Pod() {
 		if _, ok := t.Pod.Annotations[v1alpha1.AnnotationCardRequest]; ok {
 			answer.warn("%s: annotation %s is read on jobs and PodGroups only: what a pod asks for is its own request of the resource", load, v1alpha1.AnnotationCardRequest)

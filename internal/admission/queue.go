@@ -7,8 +7,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Queue judges the annotations of a Queue. before is nil for a new one.
@@ -34,7 +34,7 @@ func annotated(queue *v1beta1.Queue) Answer {
 		wrong(v1alpha1.AnnotationCardQuota, err)
 	}
 	if text, ok := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]; ok {
-		_, err := decision.ParseNamespaceSelector(text)
+		_, err := workload.ParseNamespaceSelector(text)
 		wrong(v1alpha1.AnnotationNamespaceSelector, err)
 	}
 	if name, ok := queue.Annotations[v1alpha1.AnnotationServiceType]; ok {

@@ -8,9 +8,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 const (
@@ -51,7 +50,7 @@ func TideDefaults(job *vcbatch.Job, world World) Defaults {
 		return Defaults{}
 	}
 	meaning, known := policy.Types(world.Policy)(queue.Annotations[v1alpha1.AnnotationServiceType])
-	habit := vcjob.HabitOf(job)
+	habit := workload.EvictionPolicyOf(job)
 	if !known || !meaning.Reclaimable || habit.Ends {
 		return Defaults{}
 	}
@@ -96,6 +95,6 @@ func elastic(job *vcbatch.Job) bool {
 // it does where no node offers one yet.
 func wantsCards(load *Workload, inv *card.Inventory) bool {
 	return slices.ContainsFunc(load.Templates, func(t Template) bool {
-		return decision.AskOf(t.Pod, inv).Count > 0
+		return workload.AskOf(t.Pod, inv).Count > 0
 	})
 }

@@ -8,7 +8,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // totals judges card.request against the pods that the workload makes.
@@ -70,7 +70,7 @@ type asks struct {
 func podsOf(load *Workload, inv *card.Inventory) (map[corev1.ResourceName]asks, bool) {
 	out, sure := map[corev1.ResourceName]asks{}, !load.More
 	for _, t := range load.Templates {
-		ask := decision.AskOf(t.Pod, inv)
+		ask := workload.AskOf(t.Pod, inv)
 		if ask.Refusal != nil {
 			sure = false
 			continue

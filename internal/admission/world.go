@@ -8,8 +8,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // World is what the rules for workloads know besides the object. What is not
@@ -67,14 +67,14 @@ func (w *World) queueOf(load *Workload, pod *corev1.Pod) string {
 	case load.Queue != "":
 		return load.Queue
 	case load.Volcano:
-		return decision.DefaultQueue
+		return workload.DefaultQueue
 	}
 	var group *v1beta1.PodGroup
-	if name := decision.PodGroupName(pod); name != "" {
+	if name := workload.PodGroupName(pod); name != "" {
 		group = w.Group(name)
 	}
-	if queue := decision.QueueOf(pod, group, ""); queue != "" {
+	if queue := workload.QueueOf(pod, group, ""); queue != "" {
 		return queue
 	}
-	return decision.DefaultQueue
+	return workload.DefaultQueue
 }

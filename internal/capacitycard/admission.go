@@ -6,28 +6,28 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // minimum is what a job needs before any of it can run: the worth of its
 // minMember, without what it already has. Once pods exist they tell; before,
 // the annotation card.request and minResources do.
-func (p *plugin) minimum(job *api.JobInfo) (account.Application, *decision.Refusal) {
+func (p *plugin) minimum(job *api.JobInfo) (quota.Application, *workload.Refusal) {
 	if len(job.Tasks) == 0 {
 		return p.announced(job)
 	}
-	var app account.Application
-	var demands account.Merger
+	var app quota.Application
+	var demands quota.Merger
 	for _, task := range p.missing(job) {
 		ask := p.askOf(task)
 		if ask.Refusal != nil {
-			return account.Application{}, ask.Refusal
+			return quota.Application{}, ask.Refusal
 		}
-		demands.Add(account.Demand{Names: ask.Names, Count: ask.Count})
-		app.MilliCPU = account.Sum(app.MilliCPU, ask.MilliCPU)
-		app.Memory = account.Sum(app.Memory, ask.Memory)
+		demands.Add(quota.Demand{Names: ask.Names, Count: ask.Count})
+		app.MilliCPU = quota.Sum(app.MilliCPU, ask.MilliCPU)
+		app.Memory = quota.Sum(app.Memory, ask.Memory)
 	}
 	app.Demands = demands.Demands
 	return app, nil
@@ -86,8 +86,8 @@ func ToMinimum(job *api.JobInfo, have int32, roles map[string]int32, waiting []*
 
 // elastic is what a job holds of which so many pods are above its minimum: those that
 // hold the least.
-func (p *plugin) elastic(job *api.JobInfo, spare int) account.Elastic {
-	e := account.Elastic{Held: map[card.Name]card.Count{}}
+func (p *plugin) elastic(job *api.JobInfo, spare int) quota.Elastic {
+	e := quota.Elastic{Held: map[card.Name]card.Count{}}
 	var cards, milliCPU, memory []int64
 	for status, tasks := range job.TaskStatusIndex {
 		if !api.AllocatedStatus(status) {
@@ -113,7 +113,7 @@ func (p *plugin) elastic(job *api.JobInfo, spare int) account.Elastic {
 func least(amounts []int64, n int) (sum int64) {
 	slices.Sort(amounts)
 	for _, amount := range amounts[:min(n, len(amounts))] {
-		sum = account.Sum(sum, amount)
+		sum = quota.Sum(sum, amount)
 	}
 	return sum
 }

@@ -10,9 +10,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // announcements remembers what PodGroups without pods announce: to read the
@@ -29,12 +29,12 @@ type announcement struct {
 	requests    bool
 	least       *corev1.ResourceList
 	meaning     uint64
-	application account.Application
-	refusal     *decision.Refusal
+	application quota.Application
+	refusal     *workload.Refusal
 }
 
 // announced is the minimum of a job without pods; nobody may change its demands.
-func (p *plugin) announced(job *api.JobInfo) (account.Application, *decision.Refusal) {
+func (p *plugin) announced(job *api.JobInfo) (quota.Application, *workload.Refusal) {
 	known := p.announcement(job)
 	app := known.application
 	if p.args.cardUnlimitedCPUMemory && len(app.Demands) > 0 {
@@ -68,7 +68,7 @@ func (p *plugin) announcement(job *api.JobInfo) *announcement {
 		if requests {
 			annotations[v1alpha1.AnnotationCardRequest] = request
 		}
-		known.application, known.refusal = decision.Announced(annotations, least, p.inv)
+		known.application, known.refusal = workload.Announced(annotations, least, p.inv)
 	}
 	m.now[job.PgUID] = known
 	return known
@@ -88,11 +88,11 @@ func totalOf(job *api.JobInfo) (text string, written bool) {
 
 // withTotal adds to the refusal of a job without pods that its maker asks for more than
 // it needs to begin.
-func (p *plugin) withTotal(job *api.JobInfo, refusal *decision.Refusal) *decision.Refusal {
-	if _, written := totalOf(job); !written || len(job.Tasks) > 0 || refusal.Reason != decision.ReasonInsufficientScalarQuota {
+func (p *plugin) withTotal(job *api.JobInfo, refusal *workload.Refusal) *workload.Refusal {
+	if _, written := totalOf(job); !written || len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
 		return refusal
 	}
-	minimum, _ := decision.Announced(nil, job.PodGroup.Spec.MinResources, p.inv)
+	minimum, _ := workload.Announced(nil, job.PodGroup.Spec.MinResources, p.inv)
 	total, least := worth(p.announcement(job).application.Demands), worth(minimum.Demands)
 	if total <= least {
 		return refusal
@@ -102,7 +102,7 @@ func (p *plugin) withTotal(job *api.JobInfo, refusal *decision.Refusal) *decisio
 	return &told
 }
 
-func worth(demands []account.Demand) (sum card.Count) {
+func worth(demands []quota.Demand) (sum card.Count) {
 	for _, d := range demands {
 		sum = sum.Add(d.Count)
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"cardquota.dev/operator/internal/clip"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // arguments are the plugin's arguments in volcano-scheduler.conf.
@@ -22,7 +22,7 @@ type arguments struct {
 	// wait for cards that will soon be free. At least 1.
 	overCommitFactor float64
 	// unmanagedQueues says what a queue without card.quota may use.
-	unmanagedQueues decision.Unmanaged
+	unmanagedQueues workload.Unmanaged
 	// nodeOrderWeight multiplies the score of packing, beside the scores of other
 	// plugins: 1 is packingScore.
 	nodeOrderWeight float64
@@ -67,12 +67,12 @@ var parsers = map[string]parser{
 		return nil
 	},
 	"unmanagedQueues": func(a *arguments, v any) error {
-		switch choice := decision.Unmanaged(fmt.Sprint(v)); choice {
-		case decision.Enforce, decision.Ignore, decision.Deny:
+		switch choice := workload.Unmanaged(fmt.Sprint(v)); choice {
+		case workload.Enforce, workload.Ignore, workload.Deny:
 			a.unmanagedQueues = choice
 			return nil
 		default:
-			return fmt.Errorf("write %s, %s or %s", decision.Enforce, decision.Ignore, decision.Deny)
+			return fmt.Errorf("write %s, %s or %s", workload.Enforce, workload.Ignore, workload.Deny)
 		}
 	},
 	"nodeOrderWeight": func(a *arguments, v any) error {
@@ -126,7 +126,7 @@ func ValidateArguments(raw map[string]any) error {
 func parseArguments(raw map[string]any) (arguments, error) {
 	defaults := arguments{
 		overCommitFactor: 1, nodeOrderWeight: 1,
-		unmanagedQueues: decision.Enforce, serviceTypes: servicetype.DefaultMatrix(),
+		unmanagedQueues: workload.Enforce, serviceTypes: servicetype.DefaultMatrix(),
 		victimOrder: servicetype.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
 	}
 	args := defaults

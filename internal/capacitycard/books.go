@@ -6,8 +6,8 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/account"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // openBooks brings the account up to date: the limits of every queue, what
@@ -60,7 +60,7 @@ func (p *plugin) openBooks() {
 // anew in another queue, takes no cards of placed pods along: its owner would
 // have its quota back and keep the cards. A pod of another scheduler was let in by
 // nobody: the queue that it names pays only if it takes the namespace (see
-// decision.Trust). Known tells that the PodGroup's queue exists: asked once a job, as
+// workload.Trust). Known tells that the PodGroup's queue exists: asked once a job, as
 // it nearly always is the one that pays.
 func (p *plugin) payer(facts *podFacts, job *api.JobInfo, known bool, node string) string {
 	if facts.charge != nil && facts.node == node && (known && facts.charge.Queue == string(job.Queue) || p.exists(facts.charge.Queue)) {
@@ -83,7 +83,7 @@ func (p *plugin) admits(queue, namespace string) bool {
 
 // chargeIn is what a task is charged in a queue, nil when that is nothing or
 // another queue pays for it.
-func (p *plugin) chargeIn(queue api.QueueID, task *api.TaskInfo) *account.Charge {
+func (p *plugin) chargeIn(queue api.QueueID, task *api.TaskInfo) *quota.Charge {
 	if charge := p.account.Charged(string(task.UID)); charge != nil && charge.Queue == string(queue) {
 		return charge
 	}
@@ -104,15 +104,15 @@ func leaving(task *api.TaskInfo, status api.TaskStatus) bool {
 
 // openQueues reads what every queue may use now.
 func (p *plugin) openQueues() {
-	p.rules = make(map[api.QueueID]decision.QueueRules, len(p.ssn.Queues))
-	p.waiting = make(map[api.QueueID]*account.Waiting, len(p.ssn.Queues))
+	p.rules = make(map[api.QueueID]workload.QueueRules, len(p.ssn.Queues))
+	p.waiting = make(map[api.QueueID]*quota.Waiting, len(p.ssn.Queues))
 	for id, queue := range p.ssn.Queues {
 		rules := p.memory.rules(queue.Queue, p.args.unmanagedQueues)
 		p.rules[id] = rules
 		p.choosing = p.choosing || rules.Namespaces != nil
 		p.tellUnreadable(queue.Queue, rules.Refusal)
 		p.account.SetLimits(queue.Name, rules.Limits)
-		p.waiting[id] = &account.Waiting{}
+		p.waiting[id] = &quota.Waiting{}
 	}
 	p.account.Retain(p.exists)
 	for name := range p.memory.queues {
@@ -154,7 +154,7 @@ func (p *plugin) chargeOthers() {
 			continue
 		}
 		ends := p.ends(pod, pod.Spec.NodeName)
-		if !ends && !decision.Counted(pod) {
+		if !ends && !workload.Counted(pod) {
 			p.tellIfLost(pod)
 			continue
 		}
@@ -167,7 +167,7 @@ func (p *plugin) chargeOthers() {
 		if facts.charge != nil {
 			last = facts.charge.Queue
 		}
-		if queue := (decision.Trust{Ours: facts.ours, Admits: p.admits}).PayerOf(pod, nil, last); ends {
+		if queue := (workload.Trust{Ours: facts.ours, Admits: p.admits}).PayerOf(pod, nil, last); ends {
 			p.end(pod, facts, queue, pod.Spec.NodeName)
 		} else {
 			p.charge(string(pod.UID), facts, queue, pod.Spec.NodeName)
@@ -188,7 +188,7 @@ func (p *plugin) podObjects() []*corev1.Pod {
 
 // counted is what of an ask counts: with cardUnlimitedCpuMemory a pod that asks
 // for cards neither meets nor uses up the CPU and memory of its queue.
-func (p *plugin) counted(facts *podFacts) *decision.Ask {
+func (p *plugin) counted(facts *podFacts) *workload.Ask {
 	if p.args.cardUnlimitedCPUMemory && facts.ask.Count > 0 {
 		return &facts.unlimitedAsk
 	}
@@ -214,7 +214,7 @@ func (p *plugin) settle(facts *podFacts, queue, node string) (known bool) {
 		if facts.node != node {
 			last = nil // of another node, and says nothing of this one
 		}
-		charge := decision.ChargeAt(*p.counted(facts), queue, node, p.inv, last)
+		charge := workload.ChargeAt(*p.counted(facts), queue, node, p.inv, last)
 		facts.charge, facts.node, facts.placed, facts.unlimited = &charge, node, p.inv, p.args.cardUnlimitedCPUMemory
 	}
 	return known
@@ -237,7 +237,7 @@ func (p *plugin) holdsTheSame(facts *podFacts) bool {
 }
 
 // askOf returns what a task asks for, as it counts; nobody may change it.
-func (p *plugin) askOf(task *api.TaskInfo) *decision.Ask {
+func (p *plugin) askOf(task *api.TaskInfo) *workload.Ask {
 	if facts, ok := p.memory.objects[task.Pod]; ok && facts.meaning == p.memory.meaning {
 		return p.counted(facts)
 	}

@@ -15,9 +15,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/workload"
 )
 
 func amount(quantity string) resource.Quantity { return resource.MustParse(quantity) }
@@ -211,8 +211,8 @@ func TestNodesOfOthersAreNotWaitedFor(t *testing.T) {
 func TestRefusalsAreToldOnce(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":1}; j q 1: - cards=2`).run()
 	task := s.Task("j-0")
-	refusal := func(total, capability string) *decision.Refusal {
-		return &decision.Refusal{Reason: decision.ReasonInsufficientScalarQuota, Message: "Queue <q> has insufficient <A> quota: requested <2>, total would be <" +
+	refusal := func(total, capability string) *workload.Refusal {
+		return &workload.Refusal{Reason: workload.ReasonInsufficientScalarQuota, Message: "Queue <q> has insufficient <A> quota: requested <2>, total would be <" +
 			total + ">, but capability is <" + capability + ">"}
 	}
 	if len(s.Job("j").NodesFitErrors) != 1 || s.p.askOf(task).Count != 2 || api.AllocatedStatus(task.Status) {
@@ -220,7 +220,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		what    string
-		refusal *decision.Refusal
+		refusal *workload.Refusal
 		sweeps  int
 		isNew   bool
 		text    string

@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // startUpEnds is how long an incomplete start may hold everything up. Afterwards
@@ -70,7 +70,7 @@ func (p *plugin) missingFromSession() string {
 		if node, exists := p.memory.nodes[pod.Spec.NodeName]; !exists || p.ssn.Nodes[pod.Spec.NodeName] == nil && !isScheduled(node.object) {
 			continue // on a node that is gone, or of others: charged from the lister, no session will have it
 		}
-		if decision.Counted(pod) && !placed[string(pod.UID)] {
+		if workload.Counted(pod) && !placed[string(pod.UID)] {
 			return fmt.Sprintf("pod %s/%s on node %s is not in the session", pod.Namespace, pod.Name, pod.Spec.NodeName)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	schedulerutil "volcano.sh/volcano/pkg/scheduler/util"
 
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // preemption is what Volcano's action preempt evicts in one session. Volcano evicts pod
@@ -21,7 +21,7 @@ type preemption struct {
 	p *plugin
 	// habitOf says how a Volcano job takes it when it loses pods, false when that is
 	// not known.
-	habitOf func(namespace, name string) (vcjob.Habit, bool)
+	habitOf func(namespace, name string) (workload.EvictionPolicy, bool)
 	// evicted are the pods of each job that Volcano evicts.
 	evicted map[api.JobID]map[api.TaskID]*api.TaskInfo
 	// rest are the other pods of the jobs that go as a whole.
@@ -58,7 +58,7 @@ type restOfGang struct {
 // Preempt runs Volcano's action preempt and returns the pods that are evicted by it, job
 // by job. No job is left running below its minimum: a gang goes as a whole, or not at
 // all. The caller tells the pods to go.
-func (t *Tide) Preempt(habitOf func(namespace, name string) (vcjob.Habit, bool), execute func()) [][]*api.TaskInfo {
+func (t *Tide) Preempt(habitOf func(namespace, name string) (workload.EvictionPolicy, bool), execute func()) [][]*api.TaskInfo {
 	g := &preemption{p: t.p, habitOf: habitOf, evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, rest: map[api.JobID]*restOfGang{}}
 	t.p.preemption = g
 	defer func() { t.p.preemption = nil }()
@@ -177,17 +177,17 @@ func (g *preemption) isInelastic(job *api.JobInfo) bool {
 }
 
 // habit returns how a job takes it when it loses pods, false when that is not known.
-func (g *preemption) habit(job *api.JobInfo) (vcjob.Habit, bool) {
+func (g *preemption) habit(job *api.JobInfo) (workload.EvictionPolicy, bool) {
 	for _, task := range job.Tasks {
-		if name := vcjob.OwnerOf(task.Pod); name != "" {
+		if name := workload.VCJobOwner(task.Pod); name != "" {
 			if g.habitOf == nil {
-				return vcjob.Habit{}, false
+				return workload.EvictionPolicy{}, false
 			}
 			return g.habitOf(job.Namespace, name)
 		}
 		break
 	}
-	return vcjob.Habit{}, true
+	return workload.EvictionPolicy{}, true
 }
 
 // mayGoWhole reports whether a job can be evicted as a whole: each pod that holds

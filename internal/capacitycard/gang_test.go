@@ -13,7 +13,7 @@ import (
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // gangs are two nodes of eight cards each, all in use by one queue.
@@ -65,7 +65,7 @@ func TestPreemptTakesGangsWhole(t *testing.T) {
 				tc.change(p)
 			}
 		})
-		s.habits = map[string]vcjob.Habit{"low": {}, "rigid": {Inelastic: true}}
+		s.habits = map[string]workload.EvictionPolicy{"low": {}, "rigid": {Inelastic: true}}
 		s.evict(preempt.New())
 		gone := tally(slices.Concat(s.preempted...))
 		if tc.equal {

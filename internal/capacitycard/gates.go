@@ -10,9 +10,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // queueOrder serves the queue of higher priority first, then the one that uses
@@ -27,16 +27,16 @@ func (p *plugin) queueOrder(l, r any) int {
 
 // closedGate says why a queue takes nothing at all of a namespace now, nil when it
 // does.
-func (p *plugin) closedGate(queue api.QueueID, namespace string) *decision.Refusal {
+func (p *plugin) closedGate(queue api.QueueID, namespace string) *workload.Refusal {
 	if p.invalid != nil {
-		return &decision.Refusal{Reason: decision.ReasonNotReady, Message: fmt.Sprintf("Arguments of %s are invalid: %v", PluginName, p.invalid)}
+		return &workload.Refusal{Reason: workload.ReasonNotReady, Message: fmt.Sprintf("Arguments of %s are invalid: %v", PluginName, p.invalid)}
 	}
 	if p.notReady != "" {
-		return &decision.Refusal{Reason: decision.ReasonNotReady, Message: p.notReady}
+		return &workload.Refusal{Reason: workload.ReasonNotReady, Message: p.notReady}
 	}
 	rules, ok := p.rules[queue]
 	if !ok {
-		return &decision.Refusal{Reason: decision.ReasonQueueNotFound, Message: fmt.Sprintf("Queue <%s> does not exist", queue)}
+		return &workload.Refusal{Reason: workload.ReasonQueueNotFound, Message: fmt.Sprintf("Queue <%s> does not exist", queue)}
 	}
 	if rules.Refusal != nil {
 		return rules.Refusal
@@ -74,11 +74,11 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 // pod's own job was given in this session: the session may take that back. A pod for which
 // the whole quota of each of its cards is too little does not wait for quota, since none
 // that comes free helps it.
-func (p *plugin) waitsForQuota(job *api.JobInfo, ask *decision.Ask) bool {
+func (p *plugin) waitsForQuota(job *api.JobInfo, ask *workload.Ask) bool {
 	if !p.quotaSuffices(job.Queue, ask) {
 		return false
 	}
-	var own account.Freed
+	var own quota.Freed
 	for _, status := range []api.TaskStatus{api.Allocated, api.Pipelined} {
 		for _, task := range job.TaskStatusIndex[status] {
 			if charge := p.chargeIn(job.Queue, task); charge != nil {
@@ -98,13 +98,13 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, ask *decision.Ask) bool {
 // quotaSuffices reports whether a pod's cards are within the quota of its queue for one of
 // the cards that it may use, whatever else is in use. Admission counts cards one by one and
 // lets in what no single card has quota for.
-func (p *plugin) quotaSuffices(queue api.QueueID, ask *decision.Ask) bool {
+func (p *plugin) quotaSuffices(queue api.QueueID, ask *workload.Ask) bool {
 	limits := p.account.Limits(string(queue))
 	return limits.AnyCard || ask.Count == 0 || slices.ContainsFunc(ask.Names, func(name card.Name) bool { return ask.Count <= limits.Cards[name] })
 }
 
-func accountAsk(ask *decision.Ask) account.Ask {
-	return account.Ask{Names: ask.Names, Count: ask.Count, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
+func accountAsk(ask *workload.Ask) quota.Ask {
+	return quota.Ask{Names: ask.Names, Count: ask.Count, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
 }
 
 // jobValid keeps a gang waiting while it begins again and pods of its last run that
@@ -141,9 +141,9 @@ func (p *plugin) jobEnqueueable(obj any) int {
 }
 
 // apply asks for the admission of a job, and returns what it applied for.
-func (p *plugin) apply(job *api.JobInfo) (account.Application, *decision.Refusal) {
+func (p *plugin) apply(job *api.JobInfo) (quota.Application, *workload.Refusal) {
 	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
-		return account.Application{}, refusal
+		return quota.Application{}, refusal
 	}
 	application, refusal := p.minimum(job)
 	if refusal == nil {
@@ -202,7 +202,7 @@ func (p *plugin) beyond(job *api.JobInfo, task *api.TaskInfo) error {
 	if !allowed {
 		return fmt.Errorf("pod %s/%s may not run on the card of node %s", task.Namespace, task.Name, task.NodeName)
 	}
-	var own account.Freed
+	var own quota.Freed
 	if charge := p.chargeIn(job.Queue, task); charge != nil {
 		own.Add(charge)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // hangsAfter is how much longer than its grace period a pod that is being deleted is waited
@@ -39,7 +39,7 @@ func (p *plugin) hangs(task *api.TaskInfo) bool {
 // preempt looks at what is left on a node without those that leave it, and would promise
 // it for ever.
 func (p *plugin) isKeptOff(task *api.TaskInfo, node *api.NodeInfo) bool {
-	return slices.ContainsFunc(p.hanging[node.Name], func(other *api.TaskInfo) bool { return decision.KeepApart(task.Pod, other.Pod) })
+	return slices.ContainsFunc(p.hanging[node.Name], func(other *api.TaskInfo) bool { return workload.KeepApart(task.Pod, other.Pod) })
 }
 
 // roomOn returns what a node has idle or will have, without what pods hold there that hang.

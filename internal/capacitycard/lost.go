@@ -13,23 +13,23 @@ import (
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // tellIfLost says on a waiting pod of this scheduler that its queue does not
 // exist or takes nothing. Volcano makes no PodGroup for such a pod, so it never
 // reaches a session and nobody else would ever tell.
 func (p *plugin) tellIfLost(pod *corev1.Pod) {
-	if !decision.Waiting(pod) || decision.PodGroupName(pod) != "" || !ours(pod) {
+	if !workload.Waiting(pod) || workload.PodGroupName(pod) != "" || !ours(pod) {
 		return
 	}
-	queue := decision.QueueOf(pod, nil, "")
+	queue := workload.QueueOf(pod, nil, "")
 	if queue == "" {
-		queue = decision.DefaultQueue
+		queue = workload.DefaultQueue
 	}
 	_ = p.welcome(api.QueueID(queue), pod.Namespace) // so that the gate remembers it
 	refusal := p.closedGate(api.QueueID(queue), pod.Namespace)
-	if refusal == nil || refusal.Reason == decision.ReasonNotReady {
+	if refusal == nil || refusal.Reason == workload.ReasonNotReady {
 		return
 	}
 	if _, isNew := p.memory.voice.say(pod.UID, refusal); isNew {
@@ -45,7 +45,7 @@ func ours(pod *corev1.Pod) bool {
 
 // mark sets the pod's condition PodScheduled, outside the session, because it
 // asks the API server. What could not be written is said again.
-func (v *voice) mark(client kubernetes.Interface, pod *corev1.Pod, refusal *decision.Refusal) {
+func (v *voice) mark(client kubernetes.Interface, pod *corev1.Pod, refusal *workload.Refusal) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	changed := podutil.UpdatePodCondition(&pod.Status, &corev1.PodCondition{

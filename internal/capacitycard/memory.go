@@ -10,10 +10,9 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // memory is what outlives a session: results that need not be worked out
@@ -35,7 +34,7 @@ type memory struct {
 	tenants tenants
 	// account is kept from session to session and brought up to date when one
 	// opens, so that a pod that stayed where it was costs a look-up.
-	account *account.Account
+	account *quota.Ledger
 	// adopted are queues under root that have lost their way there, by UID.
 	adopted map[types.UID]adopted
 	// leaving is when pods were told to go, by UID, until they are gone.
@@ -71,11 +70,11 @@ type knownNode struct {
 
 type knownQueue struct {
 	object    *scheduling.Queue
-	unmanaged decision.Unmanaged
+	unmanaged workload.Unmanaged
 	state     scheduling.QueueState
-	rules     decision.QueueRules
+	rules     workload.QueueRules
 	// unreadable is what is wrong with the selector of namespaces.
-	unreadable *decision.Refusal
+	unreadable *workload.Refusal
 }
 
 // podFacts are what a pod asks for, valid while the pod object and the meaning
@@ -83,19 +82,19 @@ type knownQueue struct {
 type podFacts struct {
 	object  *corev1.Pod
 	meaning uint64
-	ask     decision.Ask
+	ask     workload.Ask
 	// told tells that the pod is marked to be replaced, and of those that Volcano's
 	// job controller replaces.
 	told bool
 	// unlimitedAsk is the ask without CPU and memory.
-	unlimitedAsk decision.Ask
+	unlimitedAsk workload.Ask
 	session      uint64
 
 	// charge is what the pod was charged last, and node, placed and unlimited
 	// what that was worked out from; placed is nil when it must be worked out
 	// anew. A pod whose node lost its label, or whose PodGroup is gone, is
 	// charged as it was last.
-	charge    *account.Charge
+	charge    *quota.Charge
 	node      string
 	placed    *card.Inventory
 	unlimited bool
@@ -123,7 +122,7 @@ func newMemory() *memory {
 		objects:   map[*corev1.Pod]*podFacts{},
 		queues:    map[string]knownQueue{},
 		tenants:   tenants{},
-		account:   account.New(0),
+		account:   quota.New(0),
 		leaving:   map[types.UID]time.Time{},
 		promised:  map[types.UID]promise{},
 		holds:     map[types.UID]hold{},
@@ -203,31 +202,31 @@ func (m *memory) renew(pod *corev1.Pod) *podFacts {
 		delete(m.objects, old.object)
 	}
 	if !fresh.waits { // else its node is one that Volcano tries, and the pod's maker wrote the queue
-		fresh.charged = decision.ChargedQueue(pod)
+		fresh.charged = workload.ChargedQueue(pod)
 	}
 	m.pods[pod.UID], m.objects[pod] = fresh, fresh
 	return fresh
 }
 
 func newFacts(pod *corev1.Pod, inv *card.Inventory) *podFacts {
-	facts := &podFacts{object: pod, ours: ours(pod), told: decision.ToldToGo(pod) && vcjob.Manages(pod)}
-	facts.ask = decision.Trust{Ours: facts.ours}.AskOf(pod, inv)
+	facts := &podFacts{object: pod, ours: ours(pod), told: workload.ToldToGo(pod) && workload.ManagedByVCJob(pod)}
+	facts.ask = workload.Trust{Ours: facts.ours}.AskOf(pod, inv)
 	facts.unlimitedAsk = facts.ask
 	facts.unlimitedAsk.MilliCPU, facts.unlimitedAsk.Memory = 0, 0
 	return facts
 }
 
 // rules returns what a queue may use.
-func (m *memory) rules(queue *scheduling.Queue, unmanaged decision.Unmanaged) decision.QueueRules {
+func (m *memory) rules(queue *scheduling.Queue, unmanaged workload.Unmanaged) workload.QueueRules {
 	known, ok := m.queues[queue.Name]
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
 		whole := external(queue)
 		namespaces, unreadable := known.rules.Namespaces, known.unreadable
 		if !ok || !sameNamespaces(known.object, queue) {
-			namespaces, unreadable = decision.NamespaceSelectorOf(whole)
+			namespaces, unreadable = workload.NamespaceSelectorOf(whole)
 		}
 		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, unreadable: unreadable,
-			rules: decision.RulesWith(whole, unmanaged, namespaces, unreadable)}
+			rules: workload.RulesWith(whole, unmanaged, namespaces, unreadable)}
 		m.queues[queue.Name] = known
 	}
 	return known.rules

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // meters are the plugin's metrics, whose manual is docs/metrics.md. What can be
@@ -69,7 +69,7 @@ func (m *meters) publish(p *plugin) {
 }
 
 // refused counts a refusal that is news to a job or a pod of it.
-func (m *meters) refused(job *api.JobInfo, refusal *decision.Refusal) {
+func (m *meters) refused(job *api.JobInfo, refusal *workload.Refusal) {
 	if job != nil {
 		m.refusals.WithLabelValues(string(job.Queue), refusal.Reason).Inc()
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 )
 
 func gauge(name, help string, labels ...string) *prometheus.Desc {
@@ -100,7 +100,7 @@ func (q *queueView) send(send func(desc *prometheus.Desc, value float64, labels 
 		used[held.Name] = held.Count
 		at(string(held.Name))
 	}
-	for i, demands := range [][]account.Demand{q.inqueue, q.pending} {
+	for i, demands := range [][]quota.Demand{q.inqueue, q.pending} {
 		for _, demand := range demands {
 			if len(demand.Names) > 0 { // a request that can not be read names no card
 				at(q.label(demand, physical))[i] += demand.Count
@@ -122,10 +122,10 @@ func (q *queueView) send(send func(desc *prometheus.Desc, value float64, labels 
 
 func (q *queueView) sendCPUMemory(send func(desc *prometheus.Desc, value float64, labels ...string)) {
 	queue, limits := q.books.Queue, q.books.Limits
-	if limits.MilliCPU != account.Unlimited {
+	if limits.MilliCPU != quota.Unlimited {
 		send(cpuQuotaDesc, float64(limits.MilliCPU)/1000, queue)
 	}
-	if limits.Memory != account.Unlimited {
+	if limits.Memory != quota.Unlimited {
 		send(memoryQuotaDesc, float64(limits.Memory), queue)
 	}
 	send(cpuAllocatedDesc, float64(q.books.MilliCPU)/1000, queue)
@@ -138,7 +138,7 @@ const unknownCard = "unknown"
 
 // label names the cards of a demand, in the order of the alphabet, since another
 // order of preference is no other card.
-func (q *queueView) label(demand account.Demand, physical map[card.Name]card.Count) string {
+func (q *queueView) label(demand quota.Demand, physical map[card.Name]card.Count) string {
 	texts := make([]string, len(demand.Names))
 	for i, name := range demand.Names {
 		_, offered := physical[name]

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 )
 
 // view is what one session found when it opened. It never changes, because
@@ -27,9 +27,9 @@ type view struct {
 
 // queueView is one queue that exists.
 type queueView struct {
-	books account.Books
+	books quota.Books
 	// inqueue is what was admitted and waits, pending what waiting pods ask for.
-	inqueue, pending []account.Demand
+	inqueue, pending []quota.Demand
 }
 
 func (q *queueView) id() api.QueueID { return api.QueueID(q.books.Queue) }
@@ -79,13 +79,13 @@ func (p *plugin) view(stock stock) *view {
 // pending sums what the waiting pods of the session's jobs ask for. Pods that
 // are gated do not wait yet, and one that can never be placed as it is written
 // asks for no card.
-func (p *plugin) pending() map[api.QueueID][]account.Demand {
+func (p *plugin) pending() map[api.QueueID][]quota.Demand {
 	type asked struct {
 		queue   api.QueueID
 		request string // "" for any card of the resource
 		of      corev1.ResourceName
 	}
-	sums := map[asked]account.Demand{}
+	sums := map[asked]quota.Demand{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			facts := p.memory.objects[task.Pod] // every pod of a job was seen when the books were opened
@@ -93,10 +93,10 @@ func (p *plugin) pending() map[api.QueueID][]account.Demand {
 				continue
 			}
 			key := asked{job.Queue, facts.ask.Request.String(), facts.ask.Resource}
-			sums[key] = account.Demand{Names: facts.ask.Names, Count: sums[key].Count.Add(facts.ask.Count)}
+			sums[key] = quota.Demand{Names: facts.ask.Names, Count: sums[key].Count.Add(facts.ask.Count)}
 		}
 	}
-	all := map[api.QueueID][]account.Demand{}
+	all := map[api.QueueID][]quota.Demand{}
 	for key, demand := range sums {
 		all[key.queue] = append(all[key.queue], demand)
 	}

@@ -8,8 +8,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	tasktopology "volcano.sh/volcano/pkg/scheduler/plugins/task-topology"
 
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/packing"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // packingScore is what packing counts at most in the score of a node, at a nodeOrderWeight of
@@ -75,7 +75,7 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 
 // bestAmong picks the node of the first alternative and the highest score. Among equals the
 // first name is taken, so that the choice does not depend on the order of a map.
-func (p *plugin) bestAmong(ask *decision.Ask, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
+func (p *plugin) bestAmong(ask *workload.Ask, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
 	alternatives, bestAlternative := ask.Request.Names(), 0
 	for score, nodes := range scored {
 		for _, node := range nodes {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/quota"
 )
 
 // reservationEnds is how long an admitted job keeps its reservation while it
@@ -29,13 +29,13 @@ type patience struct {
 type unasked struct {
 	job *api.JobInfo
 	// application is what it waits for, and beyond what of it was not admitted.
-	application, beyond account.Application
+	application, beyond quota.Application
 }
 
 // admission is what a PodGroup may wait for in a queue.
 type admission struct {
 	queue       api.QueueID
-	application account.Application
+	application quota.Application
 	// seen tells that it was asked for since the last sweep.
 	seen bool
 }
@@ -45,12 +45,12 @@ func newPatience() patience {
 }
 
 // admit remembers what a job was admitted with.
-func (p *patience) admit(job *api.JobInfo, application account.Application) {
+func (p *patience) admit(job *api.JobInfo, application quota.Application) {
 	p.admits[job.PgUID] = &admission{queue: job.Queue, application: application, seen: true}
 }
 
 // beyond is what a job waits for now and was not admitted with.
-func (p *patience) beyond(job *api.JobInfo, application account.Application) account.Application {
+func (p *patience) beyond(job *api.JobInfo, application quota.Application) quota.Application {
 	known, ok := p.admits[job.PgUID]
 	if !ok || known.queue != job.Queue {
 		return application

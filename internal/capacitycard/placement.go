@@ -8,8 +8,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/packing"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // search is what the score of a node depends on besides the node, in one search for a node
@@ -17,7 +17,7 @@ import (
 type search struct {
 	task *api.TaskInfo
 	once sync.Once
-	ask  *decision.Ask
+	ask  *workload.Ask
 	// requests are what the pod asks for of each resource.
 	requests map[corev1.ResourceName]float64
 	// weight is what packing counts in the score of a node.
@@ -61,7 +61,7 @@ func (p *plugin) read(s *search) {
 		s.weight *= besidePreferences
 	}
 	job, ok := p.ssn.Jobs[s.task.Job]
-	if !ok || job.MinAvailable <= 1 || s.ask.Count == 0 || decision.KeepApart(s.task.Pod, s.task.Pod) {
+	if !ok || job.MinAvailable <= 1 || s.ask.Count == 0 || workload.KeepApart(s.task.Pod, s.task.Pod) {
 		return
 	}
 	s.hosts = p.hosts(job, s.ask.Resource)
@@ -90,7 +90,7 @@ func (p *plugin) hosts(job *api.JobInfo, resource corev1.ResourceName) map[strin
 // restsOf sums up the waiting pods of a job that ask for the same resource as a pod of it,
 // by the cards of that pod. The job lacks so many pods of its minimum. What pods ask for
 // beyond the minimum is left out: of pods that differ, the average counts.
-func (p *plugin) restsOf(job *api.JobInfo, ask *decision.Ask, lacks int) map[card.Name]*rest {
+func (p *plugin) restsOf(job *api.JobInfo, ask *workload.Ask, lacks int) map[card.Name]*rest {
 	alike := map[string]*rest{} // pods that name the same cards
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		other := p.askOf(task)

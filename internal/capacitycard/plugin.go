@@ -17,9 +17,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // PluginName is the name of the plugin in volcano-scheduler.conf.
@@ -53,9 +53,9 @@ type plugin struct {
 
 	ssn     *framework.Session
 	inv     *card.Inventory
-	account *account.Account
-	rules   map[api.QueueID]decision.QueueRules
-	waiting map[api.QueueID]*account.Waiting
+	account *quota.Ledger
+	rules   map[api.QueueID]workload.QueueRules
+	waiting map[api.QueueID]*quota.Waiting
 	// choosing tells that some queue chooses its namespaces, and namespaces finds
 	// those; nil when none does.
 	choosing   bool

@@ -8,9 +8,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 	schedulerutil "volcano.sh/volcano/pkg/scheduler/util"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // attempt is what Volcano's action preempt tries now: one pod on one node. It
@@ -111,7 +111,7 @@ func (p *plugin) lacks(task *api.TaskInfo, node *api.NodeInfo) amounts {
 	ask, queue := p.askOf(task), p.ssn.Jobs[task.Job].Queue
 	name, _ := p.cardFor(ask, node.Name)
 	lacks := lacking(task.InitResreq, p.roomOn(node))
-	lacks.lackQuota(p.account.ShortOn(string(queue), accountAsk(ask), name, account.Freed{}))
+	lacks.lackQuota(p.account.ShortOn(string(queue), accountAsk(ask), name, quota.Freed{}))
 	return lacks
 }
 
@@ -120,7 +120,7 @@ func (p *plugin) lacks(task *api.TaskInfo, node *api.NodeInfo) amounts {
 func (p *plugin) keptApart(by *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (apart, rest []*api.TaskInfo, useful bool) {
 	stay := map[api.TaskID]bool{}
 	for _, task := range node.Tasks {
-		if task.UID != by.UID && decision.KeepApart(by.Pod, task.Pod) && !p.isEvicted(task) {
+		if task.UID != by.UID && workload.KeepApart(by.Pod, task.Pod) && !p.isEvicted(task) {
 			stay[task.UID] = true
 		}
 	}
@@ -192,7 +192,7 @@ func (p *plugin) fewest(candidates []*api.TaskInfo, lacks amounts, queue api.Que
 
 // cardFor is the card that a pod would use on a node, false when it may not
 // run there. A pod without cards may run anywhere and uses none.
-func (p *plugin) cardFor(ask *decision.Ask, node string) (card.Name, bool) {
+func (p *plugin) cardFor(ask *workload.Ask, node string) (card.Name, bool) {
 	switch {
 	case ask.Refusal != nil:
 		return "", false
@@ -216,13 +216,13 @@ func (p *plugin) outranks(preemptor, preemptee *api.TaskInfo) bool {
 // saysItGoes reports whether the eviction of a pod began a moment ago: its writes are still
 // tried.
 func (p *plugin) saysItGoes(task *api.TaskInfo) bool {
-	since, evicted := decision.EvictedSince(task.Pod)
+	since, evicted := workload.EvictedSince(task.Pod)
 	return evicted && p.memory.now().Sub(since) < evictionLasts
 }
 
 func (p *plugin) evictable(task *api.TaskInfo) bool {
 	job := p.ssn.Jobs[task.Job]
-	return job != nil && job.PodGroup != nil && decision.Evictable(task.Pod, job.PodGroup.Annotations)
+	return job != nil && job.PodGroup != nil && workload.Evictable(task.Pod, job.PodGroup.Annotations)
 }
 
 // given is what the eviction of a pod gives back to its node and, of the named
@@ -266,5 +266,5 @@ func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, try *atte
 		return p.account.FitsEverywhere(queue.Name, accountAsk(ask))
 	}
 	name, allowed := p.cardFor(ask, node)
-	return allowed && p.account.FitsNode(queue.Name, accountAsk(ask), name, account.Freed{}) == nil
+	return allowed && p.account.FitsNode(queue.Name, accountAsk(ask), name, quota.Freed{}) == nil
 }

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // evictionLasts is how long a pod that says that it is evicted may take until it is
@@ -129,7 +129,7 @@ func (p *plugin) leavesNode(name string) bool {
 // isEvicted tells a pod that was evicted and is not gone yet. One that is being deleted,
 // though not by a scheduler, leaves for nobody, and neither does one that hangs.
 func (p *plugin) isEvicted(task *api.TaskInfo) bool {
-	since, evicted := decision.EvictedSince(task.Pod)
+	since, evicted := workload.EvictedSince(task.Pod)
 	if task.Pod.DeletionTimestamp != nil {
 		return evicted && !p.hangs(task)
 	}

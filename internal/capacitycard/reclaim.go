@@ -11,9 +11,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
-	"cardquota.dev/operator/internal/account"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // preemptive is the gate of a pod that would take cards back from other queues:
@@ -49,7 +49,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	name, allowed := p.cardFor(ask, reclaimees[0].NodeName)
 	node, known := p.ssn.Nodes[reclaimees[0].NodeName]
 	if !allowed || !known || ask.Count == 0 ||
-		p.account.FitsNode(string(job.Queue), accountAsk(ask), name, account.Freed{}) != nil {
+		p.account.FitsNode(string(job.Queue), accountAsk(ask), name, quota.Freed{}) != nil {
 		return nil, util.Permit
 	}
 	lacks := lacking(reclaimer.InitResreq, node.FutureIdle())
@@ -155,7 +155,7 @@ func (p *plugin) serviceType(task *api.TaskInfo) string {
 	if job.PodGroup != nil {
 		group = job.PodGroup.Annotations
 	}
-	return decision.ServiceTypeOf(queue, task.Pod.Annotations, group, p.args.owners.TypeOf(task.Pod))
+	return workload.ServiceTypeOf(queue, task.Pod.Annotations, group, p.args.owners.TypeOf(task.Pod))
 }
 
 // byVictimOrder puts first who goes for a pod of another queue: by default the lowest

@@ -7,8 +7,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/account"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // reserve notes what a job that was admitted earlier still waits for, unless it
@@ -42,8 +42,8 @@ func (p *plugin) reserve(job *api.JobInfo, allocated int, barred bool) {
 
 // fitsAlone tells whether a job would be admitted if it had its queue to itself. For one
 // that was admitted with a larger quota nothing is kept from others: it cannot start.
-func (p *plugin) fitsAlone(job *api.JobInfo, application account.Application) bool {
-	var own []*account.Charge
+func (p *plugin) fitsAlone(job *api.JobInfo, application quota.Application) bool {
+	var own []*quota.Charge
 	for status, tasks := range job.TaskStatusIndex {
 		if !api.AllocatedStatus(status) {
 			continue
@@ -83,7 +83,7 @@ func (p *plugin) reserveUnasked() {
 
 // admit says why a queue whose gate is open does not admit a job now, nil when it
 // does.
-func (p *plugin) admit(job *api.JobInfo, application account.Application) *decision.Refusal {
+func (p *plugin) admit(job *api.JobInfo, application quota.Application) *workload.Refusal {
 	if short := p.account.Admit(string(job.Queue), *p.waiting[job.Queue], application, p.args.overCommitFactor); short != nil {
 		return p.rules[job.Queue].Short(short)
 	}

@@ -10,7 +10,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // rootQueue is the queue under which Volcano puts all others.
@@ -75,7 +75,7 @@ func lostQueues(queues map[api.QueueID]*api.QueueInfo) []api.QueueID {
 
 // tellQueue says once on a queue that its parent does not lead to root.
 func (p *plugin) tellQueue(queue *scheduling.Queue) {
-	refusal := &decision.Refusal{Reason: decision.ReasonParentNotFound, Message: fmt.Sprintf(
+	refusal := &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: fmt.Sprintf(
 		"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
 		queue.Name, queue.Spec.Parent, rootQueue)}
 	if queue.Name == rootQueue {
@@ -85,7 +85,7 @@ func (p *plugin) tellQueue(queue *scheduling.Queue) {
 }
 
 // sayOnQueue says something on a queue, once.
-func (p *plugin) sayOnQueue(queue *scheduling.Queue, refusal *decision.Refusal) {
+func (p *plugin) sayOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
 	if _, isNew := p.memory.voice.say(queue.UID, refusal); !isNew {
 		return
 	}

@@ -21,7 +21,7 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 const gpu = session.GPU
@@ -35,12 +35,12 @@ type scene struct {
 	p    *plugin
 	args framework.Arguments
 	// habits are those of Volcano jobs by name; of others it is not known.
-	habits map[string]vcjob.Habit
+	habits map[string]workload.EvictionPolicy
 	// preempted are the pods that the last preempt evicts, job by job.
 	preempted [][]*api.TaskInfo
 }
 
-func (s *scene) habitOf(_, name string) (vcjob.Habit, bool) {
+func (s *scene) habitOf(_, name string) (workload.EvictionPolicy, bool) {
 	habit, known := s.habits[name]
 	return habit, known
 }

@@ -8,7 +8,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // allNodes is the value of --percentage-nodes-to-find with which Volcano looks at
@@ -58,7 +58,7 @@ func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeI
 	if !ok || !sampled || job.ContainsNetworkTopology() || p.ssn.NodesInShard.Len() > 0 {
 		return nil // or Volcano may have reasons to look at a part of the nodes only
 	}
-	if decision.KeepApart(task.Pod, task.Pod) {
+	if workload.KeepApart(task.Pod, task.Pod) {
 		return nil // no two pods of the job share a node
 	}
 	seen := namesOf(lookedAt)

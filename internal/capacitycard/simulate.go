@@ -9,7 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/quota"
 )
 
 // simulationKey is where a simulation keeps what it evicted so far.
@@ -20,12 +20,12 @@ const simulationKey fwk.StateKey = PluginName
 // one goroutine alone reads and writes it.
 type simulation struct {
 	node  string
-	freed account.Freed
+	freed quota.Freed
 }
 
 // Clone implements fwk.StateData.
 func (s *simulation) Clone() fwk.StateData {
-	return &simulation{node: s.node, freed: account.Freed{
+	return &simulation{node: s.node, freed: quota.Freed{
 		Cards: maps.Clone(s.freed.Cards), MilliCPU: s.freed.MilliCPU, Memory: s.freed.Memory, Ends: s.freed.Ends,
 	}}
 }
@@ -36,7 +36,7 @@ func simulationOf(state fwk.CycleState, node string) *simulation {
 			return s
 		}
 	}
-	s := &simulation{node: node, freed: account.Freed{Ends: true}}
+	s := &simulation{node: node, freed: quota.Freed{Ends: true}}
 	state.Write(simulationKey, s)
 	return s
 }
@@ -57,7 +57,7 @@ func (p *plugin) simulateAdd(_ context.Context, state fwk.CycleState, preemptor,
 
 // chargeInQueueOf is what a task holds of the queue of another, nil when it
 // holds nothing there.
-func (p *plugin) chargeInQueueOf(preemptor, task *api.TaskInfo) *account.Charge {
+func (p *plugin) chargeInQueueOf(preemptor, task *api.TaskInfo) *quota.Charge {
 	if job, ok := p.ssn.Jobs[preemptor.Job]; ok {
 		return p.chargeIn(job.Queue, task)
 	}
@@ -89,7 +89,7 @@ func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task
 	return p.simulated(task, node.Name, simulationOf(state, node.Name).freed)
 }
 
-func (p *plugin) simulated(task *api.TaskInfo, node string, freed account.Freed) error {
+func (p *plugin) simulated(task *api.TaskInfo, node string, freed quota.Freed) error {
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return fmt.Errorf("job %s is not in this session", task.Job)

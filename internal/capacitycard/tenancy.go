@@ -9,7 +9,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // tenants remembers what queues that choose their namespaces say to those that
@@ -28,13 +28,13 @@ type tenant struct {
 type verdict struct {
 	object   *corev1.Namespace
 	selector string
-	refusal  *decision.Refusal
+	refusal  *workload.Refusal
 	session  uint64
 }
 
 // welcome brings up to date whether a queue takes jobs of a namespace, and
 // returns why not. An unchanged namespace costs a look-up.
-func (p *plugin) welcome(queue api.QueueID, namespace string) *decision.Refusal {
+func (p *plugin) welcome(queue api.QueueID, namespace string) *workload.Refusal {
 	rules, exists := p.rules[queue]
 	if !exists || rules.Namespaces == nil {
 		return nil
@@ -46,7 +46,7 @@ func (p *plugin) welcome(queue api.QueueID, namespace string) *decision.Refusal 
 	}
 	object, selector := p.namespace(namespace), p.ssn.Queues[queue].Queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
 	if !ok || known.object != object || known.selector != selector {
-		known = verdict{object: object, selector: selector, refusal: decision.MayUse(string(queue), rules.Namespaces, namespace, object)}
+		known = verdict{object: object, selector: selector, refusal: workload.MayUse(string(queue), rules.Namespaces, namespace, object)}
 	}
 	known.session = p.memory.session
 	p.memory.tenants[key] = known
@@ -55,14 +55,14 @@ func (p *plugin) welcome(queue api.QueueID, namespace string) *decision.Refusal 
 
 // leftOut tells why a queue takes nothing of a namespace, nil when it does. It
 // changes nothing and may be asked by many goroutines.
-func (p *plugin) leftOut(queue api.QueueID, namespace string, selector labels.Selector) *decision.Refusal {
+func (p *plugin) leftOut(queue api.QueueID, namespace string, selector labels.Selector) *workload.Refusal {
 	if selector == nil {
 		return nil
 	}
 	if known, ok := p.memory.tenants[tenant{queue, namespace}]; ok && known.session == p.memory.session {
 		return known.refusal
 	}
-	return decision.MayUse(string(queue), selector, namespace, p.namespace(namespace))
+	return workload.MayUse(string(queue), selector, namespace, p.namespace(namespace))
 }
 
 // namespace finds a namespace in Volcano's lister; nil is one that is not known,
@@ -98,8 +98,8 @@ func sameNamespaces(a, b *scheduling.Queue) bool {
 
 // tellUnreadable says once on a queue that nobody may use it, since its selector
 // of namespaces cannot be read.
-func (p *plugin) tellUnreadable(queue *scheduling.Queue, refusal *decision.Refusal) {
-	if refusal != nil && refusal.Reason == decision.ReasonInvalidNamespaceSelector {
+func (p *plugin) tellUnreadable(queue *scheduling.Queue, refusal *workload.Refusal) {
+	if refusal != nil && refusal.Reason == workload.ReasonInvalidNamespaceSelector {
 		p.sayOnQueue(queue, refusal)
 	}
 }

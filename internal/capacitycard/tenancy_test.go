@@ -16,7 +16,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
-	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/usage"
@@ -197,14 +197,14 @@ func TestTheOperatorChargesOutsidersAlike(t *testing.T) {
 		}
 	}
 	taken := "ns"
-	var last map[types.UID]account.Charge
+	var last map[types.UID]quota.Charge
 	agree := func(when string) {
 		t.Helper()
-		var charges map[types.UID]account.Charge
+		var charges map[types.UID]quota.Charge
 		_, charges = usage.Recount(usage.World{Pods: all, Inventory: s.p.inv, Schedulers: []string{"volcano"}, Last: last,
 			Admits: func(queue, namespace string) bool { return queue != "q" || namespace == taken }})
 		for _, pod := range all {
-			if diff := cmp.Diff(charges[pod.UID], *s.p.account.Charged(string(pod.UID)), cmpopts.IgnoreFields(account.Charge{}, "MilliCPU", "Memory")); diff != "" {
+			if diff := cmp.Diff(charges[pod.UID], *s.p.account.Charged(string(pod.UID)), cmpopts.IgnoreFields(quota.Charge{}, "MilliCPU", "Memory")); diff != "" {
 				t.Errorf("%s, %s (-operator +scheduler):\n%s", when, pod.Name, diff)
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/servicetype"
 )
 
@@ -53,7 +53,7 @@ func (t *Tide) Takes(task *api.TaskInfo) bool {
 }
 
 // Ask is what a pod asks for of its queue.
-func (t *Tide) Ask(task *api.TaskInfo) account.Ask { return accountAsk(t.p.askOf(task)) }
+func (t *Tide) Ask(task *api.TaskInfo) quota.Ask { return accountAsk(t.p.askOf(task)) }
 
 // Resource is the card resource that a pod asks for, "" when it asks for none.
 func (t *Tide) Resource(task *api.TaskInfo) corev1.ResourceName { return t.p.askOf(task).Resource }
@@ -82,7 +82,7 @@ func (t *Tide) Room(queue api.QueueID, name card.Name) card.Count {
 }
 
 // RoomFor is what a queue may still take of the cards that a pod may run on.
-func (t *Tide) RoomFor(queue api.QueueID, ask account.Ask) card.Count {
+func (t *Tide) RoomFor(queue api.QueueID, ask quota.Ask) card.Count {
 	names := ask.Names
 	if limits := t.p.account.Limits(string(queue)); limits.AnyCard {
 		return card.MaxCount
@@ -239,5 +239,5 @@ func (t *Tide) Tell(object runtime.Object, kind, reason, message string) {
 // FitsCPUMemory tells whether a queue has room for so much CPU, in thousandths
 // of a core, and memory, in bytes.
 func (t *Tide) FitsCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
-	return t.p.account.Fits(string(queue), account.Ask{MilliCPU: milliCPU, Memory: memory}) == nil
+	return t.p.account.Fits(string(queue), quota.Ask{MilliCPU: milliCPU, Memory: memory}) == nil
 }

@@ -3,7 +3,7 @@ package capacitycard
 import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/quota"
 )
 
 // amounts are quantities by what they are of: resources of a node in Volcano's
@@ -46,12 +46,12 @@ func resources(r *api.Resource) amounts {
 }
 
 // lackQuota adds what a queue has too little of.
-func (a amounts) lackQuota(all []account.Shortage) {
+func (a amounts) lackQuota(all []quota.Shortage) {
 	for _, short := range all {
-		if short.Kind == account.Ending {
+		if short.Kind == quota.Ending {
 			continue // evictions are no help
 		}
-		what := map[account.Kind]string{account.Cards: quotaCards, account.CPU: quotaCPU, account.Memory: quotaMemory}[short.Kind]
+		what := map[quota.Kind]string{quota.Cards: quotaCards, quota.CPU: quotaCPU, quota.Memory: quotaMemory}[short.Kind]
 		a[what] = float64(short.Total - short.Limit)
 	}
 }

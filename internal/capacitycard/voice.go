@@ -17,7 +17,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // voice tells users why something waits, once per reason and not once per
@@ -40,7 +40,7 @@ type sentence struct {
 func newVoice() *voice { return &voice{said: map[types.UID]*sentence{}} }
 
 // say returns the sentence for an object and whether it is new.
-func (v *voice) say(uid types.UID, refusal *decision.Refusal) (text string, isNew bool) {
+func (v *voice) say(uid types.UID, refusal *workload.Refusal) (text string, isNew bool) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	topic := topicOf(refusal)
@@ -60,9 +60,9 @@ func (v *voice) forget(uid types.UID) {
 }
 
 // topicOf is a refusal without its running total.
-func topicOf(refusal *decision.Refusal) string {
+func topicOf(refusal *workload.Refusal) string {
 	total := ", total would be <"
-	if refusal.Reason == decision.ReasonCardsEnding {
+	if refusal.Reason == workload.ReasonCardsEnding {
 		total = ": ending <"
 	}
 	before, rest, ok := strings.Cut(refusal.Message, total)
@@ -99,7 +99,7 @@ func (v *voice) events(client kubernetes.Interface) record.EventRecorder {
 	return v.recorder
 }
 
-func (p *plugin) event(object runtime.Object, refusal *decision.Refusal) {
+func (p *plugin) event(object runtime.Object, refusal *workload.Refusal) {
 	if recorder := p.memory.voice.events(p.ssn.KubeClient()); recorder != nil {
 		recorder.Event(object, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
 	}
@@ -107,14 +107,14 @@ func (p *plugin) event(object runtime.Object, refusal *decision.Refusal) {
 
 // tellPod says on a pod why it is refused: as an event when it is news, and
 // through Volcano in the pod's condition PodScheduled.
-func (p *plugin) tellPod(task *api.TaskInfo, refusal *decision.Refusal) {
+func (p *plugin) tellPod(task *api.TaskInfo, refusal *workload.Refusal) {
 	text, isNew := p.memory.voice.say(task.Pod.UID, refusal)
 	if job, ok := p.ssn.Jobs[task.Job]; ok {
 		fit := api.NewFitErrors()
 		fit.SetError(text)
 		job.NodesFitErrors[task.UID] = fit
 	}
-	if isNew && refusal.Reason != decision.ReasonNotReady {
+	if isNew && refusal.Reason != workload.ReasonNotReady {
 		p.memory.meters.refused(p.ssn.Jobs[task.Job], refusal)
 		p.event(task.Pod, refusal)
 	}
@@ -122,10 +122,10 @@ func (p *plugin) tellPod(task *api.TaskInfo, refusal *decision.Refusal) {
 
 // tellJob says on a PodGroup why it is not admitted. A vcjob has no pods then,
 // so the PodGroup's event and condition are all its owner can see.
-func (p *plugin) tellJob(job *api.JobInfo, refusal *decision.Refusal) {
+func (p *plugin) tellJob(job *api.JobInfo, refusal *workload.Refusal) {
 	text, isNew := p.memory.voice.say(job.PgUID, refusal)
 	job.JobFitErrors = text
-	if isNew && refusal.Reason != decision.ReasonNotReady {
+	if isNew && refusal.Reason != workload.ReasonNotReady {
 		p.memory.meters.refused(job, refusal)
 		p.event(GroupOf(job), refusal)
 	}

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Bypass is a pod that holds cards without having passed our scheduler.
@@ -38,11 +38,11 @@ func (b Bypass) Equal(o Bypass) bool {
 // nothing any more, as everywhere. What a pod's record of its writers said first
 // stays true: seen remembers it, because whoever may change a pod can rewrite its
 // record later, to hide a node name or to raise an alarm.
-func Bypasses(pods []*corev1.Pod, charges map[types.UID]account.Charge, inv *card.Inventory, schedulers []string, seen Presets) []Bypass {
+func Bypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *card.Inventory, schedulers []string, seen Presets) []Bypass {
 	var out []Bypass
 	seen.note(pods)
 	for _, pod := range pods {
-		if !decision.Counted(pod) {
+		if !workload.Counted(pod) {
 			continue
 		}
 		charge := charges[pod.UID]
@@ -55,7 +55,7 @@ func Bypasses(pods []*corev1.Pod, charges map[types.UID]account.Charge, inv *car
 		}
 		cards := charge.Cards
 		if len(cards) == 0 {
-			cards = bare(decision.AskOf(pod, inv))
+			cards = bare(workload.AskOf(pod, inv))
 		}
 		if len(cards) > 0 {
 			out = append(out, Bypass{Pod: pod.Namespace + "/" + pod.Name, Queue: charge.Queue, Cards: cards, Why: why})
@@ -104,7 +104,7 @@ func past(pod *corev1.Pod, schedulers []string, seen Presets) string {
 	switch first := seen[pod.UID]; {
 	case first.Preset:
 		return fmt.Sprintf("nodeName was set by %s", cmp.Or(first.By, "its creator"))
-	case first.Erased && decision.ChargedQueue(pod) == "":
+	case first.Erased && workload.ChargedQueue(pod) == "":
 		return "managedFields were taken away, so nobody can tell who placed it"
 	}
 	return ""
@@ -126,9 +126,9 @@ func asks(pod *corev1.Pod, inv *card.Inventory) bool {
 }
 
 // bare is what an ask holds when no node tells which card it is.
-func bare(ask decision.Ask) []card.Amount {
+func bare(ask workload.Ask) []card.Amount {
 	var out []card.Amount
-	for _, held := range append([]decision.Held{{Resource: ask.Resource, Count: ask.Count}}, ask.Others...) {
+	for _, held := range append([]workload.Held{{Resource: ask.Resource, Count: ask.Count}}, ask.Others...) {
 		if held.Count > 0 {
 			out = append(out, card.Amount{Name: card.Name(held.Resource), Count: held.Count})
 		}

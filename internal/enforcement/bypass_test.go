@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -61,7 +61,7 @@ func TestBypasses(t *testing.T) {
 		pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl", boundText)}
 		return pod
 	}
-	held := account.Charge{Queue: "team", Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 2}}}
+	held := quota.Charge{Queue: "team", Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 2}}}
 	record := map[string]string{"cardquota.dev/charged-queue": "team"} // of the binding
 	elsewhere := func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }
 	preset := func(p *corev1.Pod) {
@@ -74,7 +74,7 @@ func TestBypasses(t *testing.T) {
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		changes []func(*corev1.Pod)
-		charge  account.Charge
+		charge  quota.Charge
 		// want is the reason, "" when the pod passed our gates.
 		want  string
 		cards []card.Amount
@@ -88,15 +88,15 @@ func TestBypasses(t *testing.T) {
 		"record taken away, bound": {[]func(*corev1.Pod){func(p *corev1.Pod) { p.ManagedFields, p.Annotations = nil, record }}, held, "", nil},
 		"a record of writers beats that of the binding": {[]func(*corev1.Pod){preset, func(p *corev1.Pod) { p.Annotations = record }}, held, "nodeName was set by kubectl-create", held.Cards},
 		"another scheduler's with a record":             {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.ManagedFields, p.Annotations = nil, record }}, held, "schedulerName is default-scheduler", held.Cards},
-		"without cards":                                 {[]func(*corev1.Pod){elsewhere, requests("cpu")}, account.Charge{Queue: "team"}, "", nil},
-		"not placed yet":                                {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Spec.NodeName = "" }}, account.Charge{}, "", nil},
-		"finished":                                      {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, account.Charge{}, "", nil},
-		"being deleted":                                 {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }}, account.Charge{}, "", nil},
-		"of no queue":                                   {[]func(*corev1.Pod){elsewhere}, account.Charge{Cards: held.Cards}, "schedulerName is default-scheduler", held.Cards},
-		"on a node that names no card":                  {[]func(*corev1.Pod){elsewhere, requests("huawei.com/Ascend910")}, account.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}}},
+		"without cards":                                 {[]func(*corev1.Pod){elsewhere, requests("cpu")}, quota.Charge{Queue: "team"}, "", nil},
+		"not placed yet":                                {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Spec.NodeName = "" }}, quota.Charge{}, "", nil},
+		"finished":                                      {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, quota.Charge{}, "", nil},
+		"being deleted":                                 {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }}, quota.Charge{}, "", nil},
+		"of no queue":                                   {[]func(*corev1.Pod){elsewhere}, quota.Charge{Cards: held.Cards}, "schedulerName is default-scheduler", held.Cards},
+		"on a node that names no card":                  {[]func(*corev1.Pod){elsewhere, requests("huawei.com/Ascend910")}, quota.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "huawei.com/Ascend910", Count: 2}}},
 		"in an init container": {[]func(*corev1.Pod){elsewhere, func(p *corev1.Pod) {
 			p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers, []corev1.Container{{}}
-		}}, account.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "nvidia.com/gpu", Count: 2}}},
+		}}, quota.Charge{Queue: "team"}, "schedulerName is default-scheduler", []card.Amount{{Name: "nvidia.com/gpu", Count: 2}}},
 		"known as a card by its charge alone": {[]func(*corev1.Pod){elsewhere, requests("example.com/npu")}, held, "schedulerName is default-scheduler", held.Cards},
 	}) {
 		pod := proper()
@@ -107,7 +107,7 @@ func TestBypasses(t *testing.T) {
 		if tc.want != "" {
 			want = []Bypass{{Pod: "lab/a", Queue: tc.charge.Queue, Cards: tc.cards, Why: tc.want}}
 		}
-		got := Bypasses([]*corev1.Pod{pod}, map[types.UID]account.Charge{"a": tc.charge}, inv, []string{"volcano", "volcano-batch"}, Presets{})
+		got := Bypasses([]*corev1.Pod{pod}, map[types.UID]quota.Charge{"a": tc.charge}, inv, []string{"volcano", "volcano-batch"}, Presets{})
 		check.Equal(t, "bypasses", want, got)
 	}
 }
@@ -115,10 +115,10 @@ func TestBypasses(t *testing.T) {
 func TestBypassesAreSorted(t *testing.T) {
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	var pods []*corev1.Pod
-	charges := map[types.UID]account.Charge{}
+	charges := map[types.UID]quota.Charge{}
 	for _, name := range []string{"c", "a", "b"} {
 		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "n"}})
-		charges[types.UID(name)] = account.Charge{Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}
+		charges[types.UID(name)] = quota.Charge{Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}
 	}
 	var names string
 	for _, b := range Bypasses(pods, charges, inv, []string{"volcano"}, Presets{}) {
@@ -132,7 +132,7 @@ func TestAPresetIsRemembered(t *testing.T) {
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "a", ManagedFields: []metav1.ManagedFieldsEntry{entry("kubectl-create", presetText)}},
 		Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "volcano"}}
-	charges, seen := map[types.UID]account.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}, Presets{}
+	charges, seen := map[types.UID]quota.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}, Presets{}
 	look := func(pods ...*corev1.Pod) int { return len(Bypasses(pods, charges, inv, []string{"volcano"}, seen)) }
 	check.Equal(t, "a pod with a node name of its own passes", 1, look(pod))
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{entry("kubectl-create", boundText)}
@@ -160,7 +160,7 @@ func TestTheFirstRecordDecides(t *testing.T) {
 		erased: "managedFields were taken away, so nobody can tell who placed it",
 	}
 	inv := card.NewInventory(nil, "nvidia.com/gpu")
-	charges := map[types.UID]account.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}
+	charges := map[types.UID]quota.Charge{"a": {Cards: []card.Amount{{Name: "NVIDIA-H200", Count: 1}}}}
 	for _, tc := range []struct{ first, then, want string }{
 		{bound, erased, bound}, {bound, preset, bound},
 		{preset, erased, preset}, {preset, bound, preset},

@@ -11,7 +11,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Blocked is one workload that waits, and why.
@@ -57,29 +57,29 @@ func (s blockedSet) list() []Blocked {
 // whyPod finds why a waiting pod waits: it can never run as it is written, its
 // own condition, or the condition of its PodGroup. It is false for a pod that
 // no scheduler has looked at yet.
-func whyPod(pod *corev1.Pod, group *v1beta1.PodGroup, refusal *decision.Refusal) (decision.Refusal, bool) {
+func whyPod(pod *corev1.Pod, group *v1beta1.PodGroup, refusal *workload.Refusal) (workload.Refusal, bool) {
 	if refusal != nil {
 		return *refusal, true
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return decision.Refusal{Reason: condition.Reason, Message: condition.Message}, true
+			return workload.Refusal{Reason: condition.Reason, Message: condition.Message}, true
 		}
 	}
 	if group != nil {
 		return whyGroup(group)
 	}
-	return decision.Refusal{}, false
+	return workload.Refusal{}, false
 }
 
 // whyGroup finds why a PodGroup waits in its newest Unschedulable condition.
-func whyGroup(group *v1beta1.PodGroup) (decision.Refusal, bool) {
+func whyGroup(group *v1beta1.PodGroup) (workload.Refusal, bool) {
 	for _, condition := range slices.Backward(group.Status.Conditions) {
 		if condition.Type == v1beta1.PodGroupUnschedulableType && condition.Status == corev1.ConditionTrue {
-			return decision.Refusal{Reason: condition.Reason, Message: condition.Message}, true
+			return workload.Refusal{Reason: condition.Reason, Message: condition.Message}, true
 		}
 	}
-	return decision.Refusal{}, false
+	return workload.Refusal{}, false
 }
 
 // textOf shows what a pod asks for: its request, else the bare resource.

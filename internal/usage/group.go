@@ -9,7 +9,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // group counts a PodGroup: as a member of a queue in which its pods run, or that
@@ -19,7 +19,7 @@ func (c *counter) group(group *v1beta1.PodGroup) {
 	if group.Status.Phase == v1beta1.PodGroupCompleted {
 		return
 	}
-	queue := decision.QueueOfGroup(group)
+	queue := workload.QueueOfGroup(group)
 	t := c.tally(queue)
 	if group.Status.Running > 0 || c.admits(queue, group.Namespace) {
 		t.queue.Members++

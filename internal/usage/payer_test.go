@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/account"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -26,7 +26,7 @@ func TestWhoPaysAgreesWithAPlainReading(t *testing.T) {
 		written, record := queues.Draw(t, "written"), queues.Draw(t, "record")
 		b := builder.Pod(namespace, "a").Annotation("scheduling.volcano.sh/queue-name", written).Annotation("cardquota.dev/charged-queue", record).
 			Scheduler(scheduler).GPUs(1).Running("h200")
-		world := World{Inventory: fleet(), Schedulers: []string{"volcano"}, Admits: admits, Last: map[types.UID]account.Charge{}}
+		world := World{Inventory: fleet(), Schedulers: []string{"volcano"}, Admits: admits, Last: map[types.UID]quota.Charge{}}
 		of := queues.Draw(t, "PodGroup")
 		if of != "" {
 			world.PodGroups = []*v1beta1.PodGroup{builder.PodGroup(namespace, "g").Queue(of).Phase(v1beta1.PodGroupCompleted).Obj()}
@@ -34,7 +34,7 @@ func TestWhoPaysAgreesWithAPlainReading(t *testing.T) {
 		}
 		last := queues.Draw(t, "charged last")
 		if last != "" {
-			world.Last[b.Obj().UID] = account.Charge{Queue: last}
+			world.Last[b.Obj().UID] = quota.Charge{Queue: last}
 		}
 		world.Pods = []*corev1.Pod{b.Obj()}
 		want, settled := cmp.Or(last, record, of, written), last != "" || scheduler == "volcano" && cmp.Or(record, of) != ""

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // World is everything that a count looks at. Count changes nothing in it.
@@ -31,7 +31,7 @@ type World struct {
 	Quotas map[string]card.Quota
 	// Last is what the previous count charged, by pod. It settles the queue of
 	// a pod whose PodGroup is gone and the card of a node that lost its labels.
-	Last map[types.UID]account.Charge
+	Last map[types.UID]quota.Charge
 	// Schedulers place pods in queues: a pod of any other that holds no card only
 	// writes the name of a queue, and its record of a binding is its maker's. Empty is
 	// every scheduler.
@@ -73,13 +73,13 @@ func Count(world World) map[string]Queue {
 
 // Recount counts like Count and also returns what was charged for each
 // assigned pod, to be the next count's World.Last.
-func Recount(world World) (map[string]Queue, map[types.UID]account.Charge) {
+func Recount(world World) (map[string]Queue, map[types.UID]quota.Charge) {
 	c := counter{
 		world:   world,
 		queues:  map[string]*tally{},
 		groups:  make(map[types.NamespacedName]*v1beta1.PodGroup, len(world.PodGroups)),
 		peopled: map[types.NamespacedName]bool{},
-		charges: make(map[types.UID]account.Charge, len(world.Pods)),
+		charges: make(map[types.UID]quota.Charge, len(world.Pods)),
 	}
 	for _, group := range world.PodGroups {
 		c.groups[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] = group
@@ -106,7 +106,7 @@ type counter struct {
 	// peopled are the PodGroups that have unfinished pods: the pods count then,
 	// not what the PodGroup asks for.
 	peopled map[types.NamespacedName]bool
-	charges map[types.UID]account.Charge
+	charges map[types.UID]quota.Charge
 }
 
 // tally is the running count of one queue.
@@ -132,17 +132,17 @@ func (c *counter) pod(pod *corev1.Pod) {
 		return
 	}
 	group := c.groupOf(pod)
-	var last *account.Charge
+	var last *quota.Charge
 	if charge, ok := c.world.Last[pod.UID]; ok {
 		last = &charge
 	}
 	ours := len(c.world.Schedulers) == 0 || slices.Contains(c.world.Schedulers, pod.Spec.SchedulerName)
-	charge, holds := decision.Trust{Ours: ours, Admits: c.world.Admits}.ChargeOf(pod, group, c.world.Inventory, last)
+	charge, holds := workload.Trust{Ours: ours, Admits: c.world.Admits}.ChargeOf(pod, group, c.world.Inventory, last)
 	queue := charge.Queue
 	if holds {
 		c.charges[pod.UID] = charge
 	} else {
-		queue = decision.QueueOf(pod, group, "")
+		queue = workload.QueueOf(pod, group, "")
 	}
 	if queue == "" || !holds && !ours {
 		return
@@ -154,7 +154,7 @@ func (c *counter) pod(pod *corev1.Pod) {
 	switch {
 	case holds:
 		t.hold(charge)
-	case decision.Waiting(pod):
+	case workload.Waiting(pod):
 		c.waiting(t, queue, pod, group)
 	}
 }
@@ -165,7 +165,7 @@ func (c *counter) admits(queue, namespace string) bool {
 
 // groupOf finds the pod's PodGroup and notes that it has pods.
 func (c *counter) groupOf(pod *corev1.Pod) *v1beta1.PodGroup {
-	name := decision.PodGroupName(pod)
+	name := workload.PodGroupName(pod)
 	if name == "" {
 		return nil
 	}
@@ -174,17 +174,17 @@ func (c *counter) groupOf(pod *corev1.Pod) *v1beta1.PodGroup {
 	return c.groups[key]
 }
 
-func (t *tally) hold(charge account.Charge) {
+func (t *tally) hold(charge quota.Charge) {
 	for _, held := range charge.Cards {
 		t.queue.Used[held.Name] = t.queue.Used[held.Name].Add(held.Count)
 	}
-	t.queue.MilliCPU = account.Sum(t.queue.MilliCPU, charge.MilliCPU)
-	t.queue.Memory = account.Sum(t.queue.Memory, charge.Memory)
+	t.queue.MilliCPU = quota.Sum(t.queue.MilliCPU, charge.MilliCPU)
+	t.queue.Memory = quota.Sum(t.queue.Memory, charge.Memory)
 }
 
 // waiting counts an unassigned pod under the card it would best be given.
 func (c *counter) waiting(t *tally, queue string, pod *corev1.Pod, group *v1beta1.PodGroup) {
-	ask := decision.AskOf(pod, c.world.Inventory)
+	ask := workload.AskOf(pod, c.world.Inventory)
 	if name, ok := c.shownAs(queue, ask.Names); ok {
 		t.queue.Pending[name] = t.queue.Pending[name].Add(ask.Count)
 	}

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -50,7 +50,7 @@ func TestCount(t *testing.T) {
 		pods   pods
 		groups groups
 		quotas map[string]card.Quota
-		last   map[types.UID]account.Charge
+		last   map[types.UID]quota.Charge
 		want   Queue // of queue q, if anything
 	}{
 		"a running pod is charged the card of its node, not the one it prefers": {
@@ -67,9 +67,9 @@ func TestCount(t *testing.T) {
 			pods:   pods{pod("a").Queue("other").PodGroup("g").GPUs(1).Running("h200")},
 			groups: groups{group().Queue("q").Phase(v1beta1.PodGroupRunning)}, want: Queue{Used: cards{"NVIDIA-H200": 1}, Members: 2}},
 		"a pod whose PodGroup is gone stays in the queue it was charged to": {pods: pods{pod("a").PodGroup("gone").GPUs(1).Running("h200")},
-			last: map[types.UID]account.Charge{"pod/lab/a": {Queue: "q"}}, want: Queue{Used: cards{"NVIDIA-H200": 1}, Members: 1}},
+			last: map[types.UID]quota.Charge{"pod/lab/a": {Queue: "q"}}, want: Queue{Used: cards{"NVIDIA-H200": 1}, Members: 1}},
 		"a pod on a node that is gone keeps the card it was charged": {pods: pods{pod("a").Queue("q").GPUs(3).Running("removed")},
-			last: map[types.UID]account.Charge{"pod/lab/a": {Queue: "q", Cards: []card.Amount{{Name: "NVIDIA-H800", Count: 3}}}},
+			last: map[types.UID]quota.Charge{"pod/lab/a": {Queue: "q", Cards: []card.Amount{{Name: "NVIDIA-H800", Count: 3}}}},
 			want: Queue{Used: cards{"NVIDIA-H800": 3}, Members: 1}},
 		"a pod being deleted holds nothing but still uses the queue": {
 			pods: pods{pod("a").Queue("q").GPUs(1).Running("h200").Deleted(noon)}, want: Queue{Members: 1}},
@@ -154,7 +154,7 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		"a PodGroup of another namespace": {groups: []*v1beta1.PodGroup{groupIn("stranger")}, want: Queue{Pending: cards{"NVIDIA-H200": 8}}},
 	}) {
 		got := Count(World{Pods: tc.pods, PodGroups: tc.groups, Inventory: fleet(), Schedulers: []string{"volcano", "volcano-batch"},
-			Last:   map[types.UID]account.Charge{"pod/lab/charged": {Queue: "q"}},
+			Last:   map[types.UID]quota.Charge{"pod/lab/charged": {Queue: "q"}},
 			Admits: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }})
 		check.Equal(t, "use", tc.want, got["q"], cmpopts.EquateEmpty())
 	}

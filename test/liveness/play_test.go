@@ -30,7 +30,7 @@ import (
 	"cardquota.dev/operator/internal/cardreclaim/action"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/session"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // machine is Volcano's cache with its clients. A cache cannot be stopped, so all
@@ -170,9 +170,9 @@ func (w *world) configure() {
 func (w *world) Open(*framework.Session) {}
 
 // HabitOf tells how a job takes it when its pods are taken away.
-func (w *world) HabitOf(_, name string) (vcjob.Habit, bool) {
+func (w *world) HabitOf(_, name string) (workload.EvictionPolicy, bool) {
 	j, known := w.jobs[name]
-	return vcjob.Habit{Inelastic: known && j.inelastic}, known
+	return workload.EvictionPolicy{Inelastic: known && j.inelastic}, known
 }
 
 // step changes the cluster from outside.

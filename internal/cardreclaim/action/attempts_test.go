@@ -12,7 +12,7 @@ import (
 	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // searches plays sessions, and lists those in which something was searched for in vain.
@@ -88,7 +88,7 @@ func TestWhatHelpsIsNoticed(t *testing.T) {
 		"a job has pods to spare": {"node n A 2; node m A 2; t tra 4: n*2 m*2 ran=24h; i inf 1: -",
 			func(w *world) { group(w, func(g *v1beta1.PodGroup) { g.Spec.MinMember = 3 }) }, "t-0", "i-0@n", on("t-3", protect)},
 		"a job is known": {"node n A 4; t tra 4: n*4 ran=24h vcjob=unknown; i inf 1: -",
-			func(w *world) { w.habits["ns/t"] = vcjob.Habit{} }, "t*4", "i-0@n", nil},
+			func(w *world) { w.habits["ns/t"] = workload.EvictionPolicy{} }, "t*4", "i-0@n", nil},
 		"who was avoided is gone": {"node n A 4; w inf 1: n cards=0 ran=24h; t tra 4: n*4 ran=24h; i inf 1: -",
 			func(w *world) { w.Cache.DeletePod(w.Pod("w-0")) }, "t*4", "i-0@n", both(of("w", labelled("web", "")), of("i", labelled("api", "web")))},
 		"who must be near comes": {"node n A 4; t tra 4: n*4 ran=24h; w inf 1: n cards=0 ran=24h; i inf 1: -",

@@ -10,7 +10,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // changes tells since which session nothing has changed that decides whether cards can
@@ -114,7 +114,7 @@ type jobFacts struct {
 	reclaimable                 bool
 	minimum, ready              int32
 	queueType, groupType, gives string
-	habit                       vcjob.Habit
+	habit                       workload.EvictionPolicy
 	isKnown                     bool
 	pods                        uint64
 }
@@ -148,7 +148,7 @@ func (w *wave) addJob(job *api.JobInfo, sums []uint64) {
 	if any == nil {
 		return
 	}
-	if name := vcjob.OwnerOf(any.Pod); name != "" {
+	if name := workload.VCJobOwner(any.Pod); name != "" {
 		facts.habit, facts.isKnown = w.action.jobs.HabitOf(job.Namespace, name)
 	}
 	for role, least := range job.TaskMinAvailable {

@@ -12,15 +12,15 @@ import (
 	"volcano.sh/volcano/pkg/util"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/account"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // claim is a group of pods of one job that need the same.
 type claim struct {
 	tasks []*api.TaskInfo
 	needs string
-	ask   account.Ask
+	ask   quota.Ask
 	// alone tells that a node takes only one of them, and none beside its like.
 	alone bool
 	// spread is how many of them one node may take at least, 0 for any number.
@@ -62,7 +62,7 @@ func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*c
 			}
 		}
 		ask := w.tide.Ask(task)
-		milliCPU, memory = account.Sum(milliCPU, ask.MilliCPU), account.Sum(memory, ask.Memory)
+		milliCPU, memory = quota.Sum(milliCPU, ask.MilliCPU), quota.Sum(memory, ask.Memory)
 		if !w.tide.FitsCPUMemory(job.Queue, milliCPU, memory) {
 			if all {
 				return nil, false
@@ -70,7 +70,7 @@ func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*c
 			break
 		}
 		if !known {
-			c = &claim{needs: needs, ask: ask, alone: decision.KeepApart(task.Pod, task.Pod), spread: spreadOf(task.Pod), excluded: map[int]bool{}, caps: map[int]int{}}
+			c = &claim{needs: needs, ask: ask, alone: workload.KeepApart(task.Pod, task.Pod), spread: spreadOf(task.Pod), excluded: map[int]bool{}, caps: map[int]int{}}
 			byNeeds[needs] = c
 			claims = append(claims, c)
 		}
@@ -128,7 +128,7 @@ func needsOf(job *api.JobInfo, task *api.TaskInfo) string {
 	n := needs{
 		Resources: task.InitResreq.String(), Card: task.Pod.Annotations[v1alpha1.AnnotationCardName],
 		Selector: spec.NodeSelector, Affinity: spec.Affinity, Tolerations: spec.Tolerations,
-		Spread: spec.TopologySpreadConstraints, Claims: spec.ResourceClaims, Ports: decision.HostPorts(spec), Zone: task.RevocableZone,
+		Spread: spec.TopologySpreadConstraints, Claims: spec.ResourceClaims, Ports: workload.HostPorts(spec), Zone: task.RevocableZone,
 	}
 	if task.NumaInfo != nil {
 		n.NUMA = task.NumaInfo.Policy
@@ -206,7 +206,7 @@ func (w *wave) isOfOthers(node *api.NodeInfo) bool {
 
 // prefer sorts nodes by the order of the cards that the pod names, and nodes of
 // one card by how much of it is in use, so that whole nodes stay free.
-func (w *wave) prefer(task *api.TaskInfo, ask account.Ask, nodes []int) {
+func (w *wave) prefer(task *api.TaskInfo, ask quota.Ask, nodes []int) {
 	resource := w.tide.Resource(task)
 	slices.SortStableFunc(nodes, func(a, b int) int {
 		x, _ := w.tide.CardOn(task, w.list[a].Name)

@@ -7,7 +7,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/cardreclaim"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // dimensions are the places of what the claims ask for in cardreclaim.Amounts:
@@ -108,7 +108,7 @@ func (w *wave) eachApart(q *question, task *api.TaskInfo, call func(at int)) {
 			continue
 		}
 		w.pair(c.tasks[0].Pod, task.Pod)
-		if decision.KeepApart(c.tasks[0].Pod, task.Pod) {
+		if workload.KeepApart(c.tasks[0].Pod, task.Pod) {
 			call(q.dims.limits[i])
 		}
 	}

@@ -6,8 +6,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/decision"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // finish takes the rest of jobs of which a scheduler that ended in between took
@@ -27,7 +26,7 @@ func (w *wave) finish(action string) {
 				klog.ErrorS(err, "A pod could not be taken", "pod", klog.KObj(task.Pod))
 			}
 		}
-		w.remove(rest, w.action.isReplaced(job.Namespace, vcjob.OwnerOf(rest[0].Pod)), action)
+		w.remove(rest, w.action.isReplaced(job.Namespace, workload.VCJobOwner(rest[0].Pod)), action)
 	}
 }
 
@@ -52,7 +51,7 @@ func (w *wave) unfinished(job *api.JobInfo, action string) []*api.TaskInfo {
 	var rest []*api.TaskInfo
 	for _, status := range []api.TaskStatus{api.Running, api.Bound} {
 		for _, task := range job.TaskStatusIndex[status] {
-			if decision.Evictable(task.Pod, job.PodGroup.Annotations) && w.sentenced(task.Pod) {
+			if workload.Evictable(task.Pod, job.PodGroup.Annotations) && w.sentenced(task.Pod) {
 				rest = append(rest, task)
 			}
 		}
@@ -64,6 +63,6 @@ func (w *wave) unfinished(job *api.JobInfo, action string) []*api.TaskInfo {
 // to go, and not longer ago than the writers of a scheduler try for. Kubelets leave
 // the condition alone, so that an older one says nothing about what is to be done now.
 func (w *wave) sentenced(pod *corev1.Pod) bool {
-	since, evicted := decision.EvictedSince(pod)
+	since, evicted := workload.EvictedSince(pod)
 	return evicted && w.now.Sub(since) < patience+unmarked
 }

@@ -11,14 +11,14 @@ import (
 	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardreclaim"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // giver is a job from which cards may be taken.
 type giver struct {
 	job   *api.JobInfo
 	tasks []*api.TaskInfo
-	habit vcjob.Habit
+	habit workload.EvictionPolicy
 	// isVCJob tells that Volcano's job controller replaces pods of the job.
 	isVCJob bool
 	// shape is the job as a choice; its pods are in the order of tasks. Gives is
@@ -89,7 +89,7 @@ func (w *wave) giver(by *api.TaskInfo, key giverKey, job *api.JobInfo) *giver {
 	slices.SortFunc(g.tasks, func(a, b *api.TaskInfo) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.UID, b.UID))
 	})
-	name := vcjob.OwnerOf(g.tasks[0].Pod)
+	name := workload.VCJobOwner(g.tasks[0].Pod)
 	if g.isVCJob = name != ""; g.isVCJob {
 		known := false
 		if g.habit, known = w.action.jobs.HabitOf(job.Namespace, name); !known {

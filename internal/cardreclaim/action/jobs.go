@@ -9,7 +9,7 @@ import (
 	"volcano.sh/apis/pkg/client/informers/externalversions"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Jobs tells how Volcano jobs take it when their pods are taken away.
@@ -17,7 +17,7 @@ type Jobs interface {
 	// Open is called when a session begins.
 	Open(*framework.Session)
 	// HabitOf is false for a job that is not known.
-	HabitOf(namespace, name string) (vcjob.Habit, bool)
+	HabitOf(namespace, name string) (workload.EvictionPolicy, bool)
 }
 
 // informed watches the jobs through the API, from the first session on. Volcano's
@@ -56,14 +56,14 @@ func policiesOnly(object any) (any, error) {
 	return kept, nil
 }
 
-func (i *informed) HabitOf(namespace, name string) (vcjob.Habit, bool) {
+func (i *informed) HabitOf(namespace, name string) (workload.EvictionPolicy, bool) {
 	if i.store == nil || !i.synced() {
-		return vcjob.Habit{}, false
+		return workload.EvictionPolicy{}, false
 	}
 	stored, exists, err := i.store.GetByKey(namespace + "/" + name)
 	job, ok := stored.(*batch.Job)
 	if err != nil || !exists || !ok {
-		return vcjob.Habit{}, false
+		return workload.EvictionPolicy{}, false
 	}
-	return vcjob.HabitOf(job), true
+	return workload.EvictionPolicyOf(job), true
 }

@@ -11,7 +11,7 @@ import (
 	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 func restarts(event bus.Event, action bus.Action) []batch.LifecyclePolicy {
@@ -32,8 +32,8 @@ func TestOnlyPoliciesAreKept(t *testing.T) {
 	want := batch.JobSpec{Policies: whole.Spec.Policies, Tasks: []batch.TaskSpec{{}, {Policies: policies}}}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7"}
 	check.That(t, reflect.DeepEqual(kept, &batch.Job{ObjectMeta: meta, Spec: want}), "kept is %+v, want the name and the policies", kept)
-	check.That(t, vcjob.HabitOf(kept) == vcjob.HabitOf(whole) && vcjob.HabitOf(kept).Ends,
-		"the habit is %+v, of the whole job %+v", vcjob.HabitOf(kept), vcjob.HabitOf(whole))
+	check.That(t, workload.EvictionPolicyOf(kept) == workload.EvictionPolicyOf(whole) && workload.EvictionPolicyOf(kept).Ends,
+		"the habit is %+v, of the whole job %+v", workload.EvictionPolicyOf(kept), workload.EvictionPolicyOf(whole))
 	check.That(t, whole.Spec.Queue == "q", "the job itself was changed")
 	gone := cache.DeletedFinalStateUnknown{Key: "ns/j"}
 	if got, err := policiesOnly(gone); err != nil || got != any(gone) {
@@ -56,7 +56,7 @@ func TestJobsAreWatched(t *testing.T) {
 	t.Cleanup(w.Close)
 	watch.Open(w.open().Ssn)
 	eventually(t, "the job is known", func() bool { _, known := watch.HabitOf("ns", "t"); return known })
-	if habit, _ := watch.HabitOf("ns", "t"); habit != (vcjob.Habit{Inelastic: true}) {
+	if habit, _ := watch.HabitOf("ns", "t"); habit != (workload.EvictionPolicy{Inelastic: true}) {
 		t.Errorf("habit %+v, want an inelastic one", habit)
 	}
 	for _, other := range []string{"none", ""} {
@@ -74,7 +74,7 @@ func TestJobsAreWatched(t *testing.T) {
 	if _, err := jobs.Update(t.Context(), created, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the change is known", func() bool { habit, _ := watch.HabitOf("ns", "t"); return habit == vcjob.Habit{} })
+	eventually(t, "the change is known", func() bool { habit, _ := watch.HabitOf("ns", "t"); return habit == workload.EvictionPolicy{} })
 	check.NoError(t, jobs.Delete(t.Context(), "t", metav1.DeleteOptions{}))
 	eventually(t, "the end is known", func() bool { _, known := watch.HabitOf("ns", "t"); return !known })
 }

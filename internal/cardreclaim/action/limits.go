@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // limited tells that a node may take fewer of a claim's pods than it has room for.
@@ -80,7 +80,7 @@ func (w *wave) keptOff(c *claim, node *api.NodeInfo) bool {
 			continue
 		}
 		w.pair(by.Pod, other.Pod)
-		if decision.KeepApart(by.Pod, other.Pod) && other.Status != api.Releasing && !w.mayGoFor(by)[other.UID] {
+		if workload.KeepApart(by.Pod, other.Pod) && other.Status != api.Releasing && !w.mayGoFor(by)[other.UID] {
 			return true
 		}
 	}
@@ -126,7 +126,7 @@ func surroundings(pod *corev1.Pod) []string {
 			keys = append(keys, c.TopologyKey)
 		}
 	}
-	for _, term := range decision.Terms(pod) {
+	for _, term := range workload.Terms(pod) {
 		keys = append(keys, term.TopologyKey)
 	}
 	others := keys[:0]

@@ -19,8 +19,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/capacitycard"
-	"cardquota.dev/operator/internal/decision"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // manner tells pods to go: those of a vcjob by Volcano's job controller, which replaces
@@ -198,7 +197,7 @@ func deletePod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod
 // who were promised their cards wait for them.
 func (a *Action) insist(ssn *framework.Session, tide *capacitycard.Tide) {
 	for _, task := range tide.Overdue(patience) {
-		if a.isReplaced(task.Pod.Namespace, vcjob.OwnerOf(task.Pod)) && !decision.ToldToGo(task.Pod) && !tide.LeftFor(task, unmarked) {
+		if a.isReplaced(task.Pod.Namespace, workload.VCJobOwner(task.Pod)) && !workload.ToldToGo(task.Pod) && !tide.LeftFor(task, unmarked) {
 			continue // its mark is still on its way; deleted without it a retry would count
 		}
 		klog.InfoS("A pod that was told to go is still there, it is deleted", "pod", klog.KObj(task.Pod), "after", patience.String())

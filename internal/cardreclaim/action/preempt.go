@@ -6,7 +6,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/capacitycard"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // PreemptName is the name of Volcano's action preempt, and the reason that is written to
@@ -44,7 +44,7 @@ func (a *Preempt) Execute(ssn *framework.Session) {
 	w := &wave{ssn: ssn, tide: tide, action: a.reclaim, now: tide.Now()}
 	w.finish(PreemptName)
 	for _, tasks := range tide.Preempt(a.reclaim.jobs.HabitOf, func() { a.Action.Execute(ssn) }) {
-		replaced := a.reclaim.isReplaced(tasks[0].Namespace, vcjob.OwnerOf(tasks[0].Pod))
+		replaced := a.reclaim.isReplaced(tasks[0].Namespace, workload.VCJobOwner(tasks[0].Pod))
 		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "replaced", replaced)
 		w.remove(tasks, replaced, PreemptName)
 		for _, task := range tasks {

@@ -13,7 +13,7 @@ import (
 	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardreclaim"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Reasons of events.
@@ -104,7 +104,7 @@ func (p *parting) loss() int64 {
 // aboutOf is the object on which users look for what became of their job.
 func aboutOf(g *giver) runtime.Object {
 	owner := metav1.GetControllerOf(g.tasks[0].Pod)
-	if vcjob.OwnerOf(g.tasks[0].Pod) == "" {
+	if workload.VCJobOwner(g.tasks[0].Pod) == "" {
 		return capacitycard.GroupOf(g.job)
 	}
 	return &batch.Job{

@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // waitsFor tells that a pod cannot be on a node only because pods that are on
@@ -27,7 +27,7 @@ func (w *wave) waitsFor(c *claim, node *api.NodeInfo) bool {
 			value, has := node.Node.Labels[key]
 			return has && other.Node.Labels[key] == value
 		}
-		if decision.KeepApartWhere(c.tasks[0].Pod, task.Pod, other.Name == node.Name, near) {
+		if workload.KeepApartWhere(c.tasks[0].Pod, task.Pod, other.Name == node.Name, near) {
 			return true
 		}
 	}

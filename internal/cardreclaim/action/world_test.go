@@ -20,7 +20,7 @@ import (
 	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
-	"cardquota.dev/operator/internal/vcjob"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // shipped is how a mark that failed is tried again.
@@ -39,11 +39,11 @@ const (
 )
 
 // habits answers for Volcano jobs; those it does not name are not known.
-type habits map[string]vcjob.Habit
+type habits map[string]workload.EvictionPolicy
 
 func (h habits) Open(*framework.Session) {}
 
-func (h habits) HabitOf(namespace, name string) (vcjob.Habit, bool) {
+func (h habits) HabitOf(namespace, name string) (workload.EvictionPolicy, bool) {
 	habit, known := h[namespace+"/"+name]
 	return habit, known
 }
@@ -88,7 +88,7 @@ func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
 	for _, statement := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }) {
 		for _, word := range strings.Fields(statement) {
 			if option, habit, _ := strings.Cut(word, "="); option == "vcjob" && habit != "unknown" {
-				w.habits["ns/"+strings.Fields(statement)[0]] = vcjob.Habit{Inelastic: habit != "", Ends: habit == "ends"}
+				w.habits["ns/"+strings.Fields(statement)[0]] = workload.EvictionPolicy{Inelastic: habit != "", Ends: habit == "ends"}
 			}
 		}
 	}

@@ -25,11 +25,11 @@ import (
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/controller/enforced"
 	"cardquota.dev/operator/internal/controller/pace"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/timing"
 	"cardquota.dev/operator/internal/usage"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // refusedRetry is how long a refused write waits for the next try when nothing
@@ -149,7 +149,7 @@ func (p *pass) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.
 // sync writes the Queue of a CardQuota that has it, then the status.
 func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 	if selector := p.quota.Spec.NamespaceSelector; selector != nil {
-		if _, err := decision.SelectNamespaces(selector); err != nil {
+		if _, err := workload.SelectNamespaces(selector); err != nil {
 			return p.report(ctx, quotastatus.BadNamespaces(p.quota.Queue(), err))
 		}
 	}

@@ -16,8 +16,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/usage"
+	"cardquota.dev/operator/internal/workload"
 )
 
 const (
@@ -156,7 +156,7 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 }
 
 func (c *memberCount) group(object runtime.Object) error {
-	if group, ok := object.(*v1beta1.PodGroup); ok && c.owners[decision.QueueOfGroup(group)] != nil {
+	if group, ok := object.(*v1beta1.PodGroup); ok && c.owners[workload.QueueOfGroup(group)] != nil {
 		c.keep(stripGroup(group))
 	}
 	return nil
@@ -173,9 +173,9 @@ func (c *memberCount) pod(ctx context.Context, scheduler string, object runtime.
 		return nil
 	}
 	pod := &corev1.Pod{ObjectMeta: tenantsMeta(found.ObjectMeta, nil), Spec: corev1.PodSpec{SchedulerName: scheduler}}
-	key := client.ObjectKey{Namespace: pod.Namespace, Name: decision.PodGroupName(pod)}
+	key := client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
 	if !c.groups[key] {
-		if c.owners[decision.QueueOf(pod, nil, "")] == nil {
+		if c.owners[workload.QueueOf(pod, nil, "")] == nil {
 			return nil
 		}
 		// Its PodGroup may be of another queue, whatever the pod says.

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // schedulers are those that the policy in force names; none without a policy.
@@ -55,7 +55,7 @@ func admits(owners map[string]*v1alpha1.CardQuota, namespaces []*corev1.Namespac
 		selector, read := selectors[queue]
 		if !read {
 			var err error
-			if selector, err = decision.SelectNamespaces(owner.Spec.NamespaceSelector); err != nil {
+			if selector, err = workload.SelectNamespaces(owner.Spec.NamespaceSelector); err != nil {
 				selector = apilabels.Everything()
 			}
 			selectors[queue] = selector

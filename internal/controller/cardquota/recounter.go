@@ -19,11 +19,11 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/controller/enforced"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/queue"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/usage"
 )
@@ -49,7 +49,7 @@ type Recounter struct {
 	// The rest of the world that a count needs besides its arguments.
 	nodes     map[string]seenNode
 	inventory *card.Inventory
-	last      map[types.UID]account.Charge
+	last      map[types.UID]quota.Charge
 	presets   enforcement.Presets
 	news      balanceNews
 	// past are the pods that hold cards past our scheduler, nil before the first

@@ -16,9 +16,9 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/clip"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/usage"
+	"cardquota.dev/operator/internal/workload"
 )
 
 func h200() *card.Inventory {
@@ -71,7 +71,7 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 		got := weight(stripped.ObjectMeta)
 		check.That(t, got <= card.MaxQuotaText+1000, "its metadata weighs %d bytes", got)
 		check.Equal(t, "the stripped PodGroup counts differently", shownOf(whole), shownOf(stripped))
-		is, was := decision.QueueOfGroup(stripped), decision.QueueOfGroup(whole)
+		is, was := workload.QueueOfGroup(stripped), workload.QueueOfGroup(whole)
 		check.That(t, is == was, "it is in queue %s, as a whole in %s", is, was)
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/usage"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // longestName bounds what names an object or a service type, and short words: an
@@ -36,7 +36,7 @@ var keptAnnotations = map[string]int{
 // short already.
 var keptLabels = map[string]int{
 	usage.PodTemplateHash:          longestName,
-	decision.StockSchedulerLabel:   longestName,
+	workload.StockSchedulerLabel:   longestName,
 	v1alpha1.AnnotationPreemptable: longestName,
 }
 

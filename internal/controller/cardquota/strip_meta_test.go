@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/usage"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // othersAnnotations are those that no pod and no PodGroup carries.
@@ -100,11 +100,11 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 		if got := weight(stripped.ObjectMeta); got > tc.most {
 			t.Errorf("its metadata weighs %d bytes of %d, want at most %d", got, weight(whole.ObjectMeta), tc.most)
 		}
-		is, was := decision.AskOf(stripped, inventory), decision.AskOf(whole, inventory)
+		is, was := workload.AskOf(stripped, inventory), workload.AskOf(whole, inventory)
 		refused := is.Refusal != nil
 		check.That(t, refused == tc.refused && refused == (was.Refusal != nil),
 			"it is refused: %v, as a whole: %v, want %v", is.Refusal, was.Refusal, tc.refused)
-		if is, was := decision.QueueOf(stripped, nil, ""), decision.QueueOf(whole, nil, ""); len(was) <= 253 && is != was {
+		if is, was := workload.QueueOf(stripped, nil, ""), workload.QueueOf(whole, nil, ""); len(was) <= 253 && is != was {
 			t.Errorf("it is in queue %q, as a whole in %q", is, was)
 		} else if len(was) > 253 && len(is) <= 253 {
 			t.Errorf("a queue that cannot exist has become %q, which can", is)

@@ -9,12 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/usage"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // TestStrippedPodsCountAlike fills every part of a pod that may matter and
@@ -76,7 +76,7 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 		}
 		check.Equal(t, "the stripped pod counts differently", count(whole), count(stripped))
 		check.Equal(t, "the stripped pod came to its node differently", enforcement.ProvenanceOf(whole), enforcement.ProvenanceOf(stripped))
-		check.Equal(t, "the stripped pod asks differently", decision.AskOf(whole, inventory), decision.AskOf(stripped, inventory), cmp.AllowUnexported(card.Request{}))
+		check.Equal(t, "the stripped pod asks differently", workload.AskOf(whole, inventory), workload.AskOf(stripped, inventory), cmp.AllowUnexported(card.Request{}))
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // leaderLease is the Lease by which Volcano's schedulers, ours and the stock
@@ -80,7 +80,7 @@ func (h *heard) setPolicy(p *v1alpha1.ServiceTypePolicy, gone, initial bool, now
 
 // isForeign tells whether a pod runs another scheduler, or is about to.
 func isForeign(pod *corev1.Pod) bool {
-	return pod.Labels[decision.StockSchedulerLabel] == decision.StockSchedulerApp && decision.AtWork(pod)
+	return pod.Labels[workload.StockSchedulerLabel] == workload.StockSchedulerApp && workload.AtWork(pod)
 }
 
 func podName(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

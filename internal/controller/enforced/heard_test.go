@@ -13,11 +13,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/decision"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/workload"
 )
 
 const system = "volcano-system"
@@ -165,12 +165,12 @@ func TestHeardForeignSchedulers(t *testing.T) {
 		return builder.Pod(namespace, name).Label("app", app).Node(node).Phase(phase).Obj()
 	}
 	for _, p := range []*corev1.Pod{
-		pod(system, "z", decision.StockSchedulerApp, "n", corev1.PodRunning),
-		pod(system, "a", decision.StockSchedulerApp, "n", corev1.PodPending),
-		pod(system, "no-node", decision.StockSchedulerApp, "", corev1.PodPending),
-		pod(system, "ended", decision.StockSchedulerApp, "n", corev1.PodFailed),
+		pod(system, "z", workload.StockSchedulerApp, "n", corev1.PodRunning),
+		pod(system, "a", workload.StockSchedulerApp, "n", corev1.PodPending),
+		pod(system, "no-node", workload.StockSchedulerApp, "", corev1.PodPending),
+		pod(system, "ended", workload.StockSchedulerApp, "n", corev1.PodFailed),
 		pod(system, "controllers", "volcano-controller", "n", corev1.PodRunning),
-		pod(system+"-2", "elsewhere", decision.StockSchedulerApp, "n", corev1.PodRunning),
+		pod(system+"-2", "elsewhere", workload.StockSchedulerApp, "n", corev1.PodRunning),
 	} {
 		h.setPod(p, false)
 	}
@@ -184,8 +184,8 @@ func TestHeardForeignSchedulers(t *testing.T) {
 		check.That(t, cmp.Equal(names, want), "foreign are %v, want %v", names, want)
 	}
 	foreign(system+"/a", system+"/z")
-	h.setPod(pod(system, "a", decision.StockSchedulerApp, "n", corev1.PodRunning), true)
-	h.setPod(pod(system, "z", decision.StockSchedulerApp, "n", corev1.PodSucceeded), false)
+	h.setPod(pod(system, "a", workload.StockSchedulerApp, "n", corev1.PodRunning), true)
+	h.setPod(pod(system, "z", workload.StockSchedulerApp, "n", corev1.PodSucceeded), false)
 	foreign()
 }
 
@@ -194,7 +194,7 @@ func TestHeardForeignSchedulers(t *testing.T) {
 func TestReplicasOfASwappedDeployment(t *testing.T) {
 	h := everythingRead()
 	set := func(name, template string, gone bool) {
-		h.setPod(builder.Pod(system, name).Label("app", decision.StockSchedulerApp).Owner("apps/v1", "ReplicaSet", template).Node("n").Obj(), gone)
+		h.setPod(builder.Pod(system, name).Label("app", workload.StockSchedulerApp).Owner("apps/v1", "ReplicaSet", template).Node("n").Obj(), gone)
 	}
 	judged := func(want string) {
 		t.Helper()

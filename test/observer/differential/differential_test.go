@@ -9,10 +9,10 @@ import (
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/decision"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/seed"
+	"cardquota.dev/operator/internal/workload"
 	"cardquota.dev/operator/test/observer/rule"
 )
 
@@ -36,7 +36,7 @@ func texts[S ~string](in []S) []string {
 }
 
 // amounts adds the cards of a charge up, as the rule states them.
-func amounts(charge account.Charge) string {
+func amounts(charge quota.Charge) string {
 	sum := rule.Quota{}
 	for _, held := range charge.Cards {
 		sum[string(held.Name)] += int64(held.Count)
@@ -68,7 +68,7 @@ func TestNodesAgree(t *testing.T) {
 			equal(t, "anomaly", len(product.Anomalies) > 0, len(unnamed) > 0 || len(product.Anomalies) > 0 && product.Model == "")
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
 				{Type: oneOf(t, "condition", corev1.NodeReady, corev1.NodeDiskPressure), Status: oneOf(t, "status", corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)}}
-			equal(t, "ready", decision.Works(node), rule.IsReady(node))
+			equal(t, "ready", workload.Works(node), rule.IsReady(node))
 		}
 	})
 }
@@ -108,7 +108,7 @@ func TestPodsAgree(t *testing.T) {
 		inv := drawInventory(t)
 		for range perDraw {
 			pod := drawPod(t)
-			product, ours := decision.AskOf(pod, inv.theirs), rule.AskOf(pod, inv.ours)
+			product, ours := workload.AskOf(pod, inv.theirs), rule.AskOf(pod, inv.ours)
 			equal(t, "resource", product.Resource, ours.Resource)
 			equal(t, "count", int64(product.Count), ours.Count)
 			equal(t, "cpu", product.MilliCPU, ours.MilliCPU)
@@ -118,25 +118,25 @@ func TestPodsAgree(t *testing.T) {
 			for _, name := range cards {
 				equal(t, "allows "+name, product.Request.Allows(card.Name(name)), ours.Allows(name))
 			}
-			equal(t, "waits", decision.Waiting(pod), rule.IsWaiting(pod))
-			equal(t, "is counted", decision.Counted(pod), rule.IsCharged(pod))
-			equal(t, "is ending", decision.Ending(pod), rule.IsTerminating(pod))
-			equal(t, "PodGroup", decision.PodGroupName(pod), rule.PodGroupName(pod))
+			equal(t, "waits", workload.Waiting(pod), rule.IsWaiting(pod))
+			equal(t, "is counted", workload.Counted(pod), rule.IsCharged(pod))
+			equal(t, "is ending", workload.Ending(pod), rule.IsTerminating(pod))
+			equal(t, "PodGroup", workload.PodGroupName(pod), rule.PodGroupName(pod))
 			group := map[string]string{}
 			if value := drawBool(t); rapid.Bool().Draw(t, "the group says") {
 				group["volcano.sh/preemptable"] = value
 			}
-			equal(t, "evictable", decision.Evictable(pod, group), rule.IsEvictable(pod, group))
+			equal(t, "evictable", workload.Evictable(pod, group), rule.IsEvictable(pod, group))
 		}
 	})
 }
 
 // lastCharge is what both sides remember of a pod.
-func lastCharge(t *rapid.T) (*account.Charge, *rule.Charge) {
+func lastCharge(t *rapid.T) (*quota.Charge, *rule.Charge) {
 	if number(t, 1, 2, "charged before") == 1 {
 		return nil, nil
 	}
-	theirs := &account.Charge{Queue: oneOf(t, "last queue", "q", "r", "")}
+	theirs := &quota.Charge{Queue: oneOf(t, "last queue", "q", "r", "")}
 	ours := &rule.Charge{Queue: theirs.Queue, Cards: rule.Quota{}}
 	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(cards), 0, 2, rapid.ID[string]).Draw(t, "last cards") {
 		theirs.Cards = append(theirs.Cards, card.Amount{Name: card.Name(name), Count: 2})
@@ -153,17 +153,17 @@ func TestChargesAgree(t *testing.T) {
 			pod, group := drawPod(t), drawGroup(t)
 			theirs, ours := lastCharge(t)
 			believed := pod.Spec.SchedulerName == "volcano"
-			got, holds := decision.Trust{Ours: believed, Admits: admits}.ChargeOf(pod, group, inv.theirs, theirs)
+			got, holds := workload.Trust{Ours: believed, Admits: admits}.ChargeOf(pod, group, inv.theirs, theirs)
 			want, counts := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: believed, Admits: admits})
 			equal(t, "holds something", holds, counts)
 			equal(t, "charge", amounts(got), want.String())
-			ending, ends := decision.EndingOf(pod, group, inv.theirs, theirs)
+			ending, ends := workload.EndingOf(pod, group, inv.theirs, theirs)
 			terminating, terminates := rule.TerminatingChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
 			equal(t, "ends", ends, terminates)
 			equal(t, "charge at the end", amounts(ending), terminating.String())
 			last := oneOf(t, "last queue", "", "q")
-			equal(t, "queue", decision.QueueOf(pod, group, last), rule.QueueOf(pod, group, last))
-			if plain, ok := decision.ChargeOf(pod, group, inv.theirs, theirs); ok {
+			equal(t, "queue", workload.QueueOf(pod, group, last), rule.QueueOf(pod, group, last))
+			if plain, ok := workload.ChargeOf(pod, group, inv.theirs, theirs); ok {
 				want, _ := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
 				equal(t, "charge of a pod that is believed", amounts(plain), want.String())
 			}
@@ -176,7 +176,7 @@ func TestQueuesAgree(t *testing.T) {
 		for range perDraw {
 			queue := drawQueue(t)
 			unmanaged := oneOf(t, "unmanaged", rule.UnmanagedEnforce, rule.UnmanagedIgnore, rule.UnmanagedDeny)
-			product, ours := decision.RulesOf(queue, decision.Unmanaged(unmanaged)), rule.LimitsOf(queue, unmanaged)
+			product, ours := workload.RulesOf(queue, workload.Unmanaged(unmanaged)), rule.LimitsOf(queue, unmanaged)
 			equal(t, "refuses all", product.Refusal != nil, ours.Closed != "")
 			equal(t, "any card", product.Limits.AnyCard, ours.AnyCard)
 			equal(t, "cpu", product.Limits.MilliCPU, ours.MilliCPU)
@@ -192,8 +192,8 @@ func TestQueuesAgree(t *testing.T) {
 			}
 			namespace := &corev1.Namespace{}
 			namespace.Labels = labels
-			selector, unreadable := decision.NamespaceSelectorOf(queue)
-			may := unreadable == nil && decision.MayUse("q", selector, "lab", namespace) == nil
+			selector, unreadable := workload.NamespaceSelectorOf(queue)
+			may := unreadable == nil && workload.MayUse("q", selector, "lab", namespace) == nil
 			equal(t, "selects", may, rule.SelectorOf(queue).Selects(labels))
 		}
 	})
@@ -226,7 +226,7 @@ func TestServiceTypesAgree(t *testing.T) {
 				return oneOf(t, what, nil, map[string]string{"volcano.sh/service.type": drawType(t)})
 			}
 			queue, pod, group, owner := annotated("queue"), annotated("pod"), annotated("PodGroup"), drawType(t)
-			equal(t, "service type", decision.ServiceTypeOf(queue, pod, group, owner), rule.ServiceType(queue, pod, group, owner))
+			equal(t, "service type", workload.ServiceTypeOf(queue, pod, group, owner), rule.ServiceType(queue, pod, group, owner))
 			kinds := rapid.MapOfN(rapid.SampledFrom([]string{"Job", "Job.batch", "Job.batch.volcano.sh", "Deployment", "Deployment.apps", "ReplicaSet", "ReplicaSet.apps", "StatefulSet"}),
 				rapid.SampledFrom([]string{"inference", "training", "other"}), 0, 4).Draw(t, "kinds")
 			owned := drawPod(t)

@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"cardquota.dev/operator/internal/account"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/seed"
 	"cardquota.dev/operator/test/observer/rule"
 )
@@ -36,8 +36,8 @@ func (p pods) useOf(queue string) rule.Use {
 
 var ledgerCards = []string{"H200", "4090"}
 
-func drawCharge(t *rapid.T) (account.Charge, rule.Charge) {
-	theirs := account.Charge{
+func drawCharge(t *rapid.T) (quota.Charge, rule.Charge) {
+	theirs := quota.Charge{
 		Queue: oneOf(t, "queue", "q", "r"), MilliCPU: int64(number(t, 0, 3, "cpu")), Memory: int64(number(t, 0, 3, "memory")),
 	}
 	ours := rule.Charge{Queue: theirs.Queue, Cards: rule.Quota{}, MilliCPU: theirs.MilliCPU, Memory: theirs.Memory}
@@ -50,9 +50,9 @@ func drawCharge(t *rapid.T) (account.Charge, rule.Charge) {
 	return theirs, ours
 }
 
-func drawLimits(t *rapid.T) (account.Limits, rule.Limits) {
+func drawLimits(t *rapid.T) (quota.Limits, rule.Limits) {
 	limit := func(what string) int64 { return oneOf[int64](t, what, 0, 2, 4, 6, math.MaxInt64) }
-	theirs := account.Limits{AnyCard: number(t, 1, 6, "any card") == 1, Cards: card.Quota{}, MilliCPU: limit("cpu limit"), Memory: limit("memory limit")}
+	theirs := quota.Limits{AnyCard: number(t, 1, 6, "any card") == 1, Cards: card.Quota{}, MilliCPU: limit("cpu limit"), Memory: limit("memory limit")}
 	ours := rule.Limits{AnyCard: theirs.AnyCard, Cards: rule.Quota{}, MilliCPU: theirs.MilliCPU, Memory: theirs.Memory}
 	for _, name := range ledgerCards {
 		count := int64(number(t, 0, 6, "quota of "+name))
@@ -66,7 +66,7 @@ func drawLimits(t *rapid.T) (account.Limits, rule.Limits) {
 // through what the rule lets through.
 func TestTheLedgerAgreesWithARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		ledger, world := account.New(0), pods{map[string]rule.Charge{}, map[string]rule.Charge{}}
+		ledger, world := quota.New(0), pods{map[string]rule.Charge{}, map[string]rule.Charge{}}
 		limits := map[string]rule.Limits{}
 		for range perDraw {
 			pod := fmt.Sprint("p", number(t, 0, 3, "pod"))
@@ -99,11 +99,11 @@ func TestTheLedgerAgreesWithARecount(t *testing.T) {
 	})
 }
 
-func compareBooks(t *rapid.T, ledger *account.Account, queue string, limits rule.Limits, use rule.Use) {
+func compareBooks(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.Limits, use rule.Use) {
 	milliCPU, memory := ledger.UsedCPUMemory(queue)
 	equal(t, "cpu of "+queue, milliCPU, use.MilliCPU)
 	equal(t, "memory of "+queue, memory, use.Memory)
-	ask := account.Ask{Count: card.Count(number(t, 0, 3, "count")), MilliCPU: int64(number(t, 0, 2, "cpu")), Memory: int64(number(t, 0, 2, "memory"))}
+	ask := quota.Ask{Count: card.Count(number(t, 0, 3, "count")), MilliCPU: int64(number(t, 0, 2, "cpu")), Memory: int64(number(t, 0, 2, "memory"))}
 	wish := rule.Ask{Count: int64(ask.Count), MilliCPU: ask.MilliCPU, Memory: ask.Memory}
 	for _, name := range ledgerCards {
 		ending, _ := ledger.Ending(queue, card.Name(name))
@@ -112,7 +112,7 @@ func compareBooks(t *rapid.T, ledger *account.Account, queue string, limits rule
 		shortOn := limits.ShortOn(use, name, wish.Count)
 		equal(t, "has room for "+name, ledger.FitsOn(queue, card.Name(name), ask.Count), shortOn == "")
 		shortOf := limits.ShortOf(use, wish.MilliCPU, wish.Memory)
-		equal(t, "has room on a node with "+name, ledger.FitsNode(queue, ask, card.Name(name), account.Freed{}) == nil, shortOn == "" && shortOf == "")
+		equal(t, "has room on a node with "+name, ledger.FitsNode(queue, ask, card.Name(name), quota.Freed{}) == nil, shortOn == "" && shortOf == "")
 		ask.Names, wish.Cards = append(ask.Names, card.Name(name)), append(wish.Cards, name)
 		equal(t, "has room", ledger.Fits(queue, ask) == nil, limits.Short(use, wish) == "")
 	}

@@ -1,0 +1,105 @@
+package quota
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+func TestFits(t *testing.T) {
+	a := New(0)
+	a.SetLimits("q", Limits{Cards: card.Quota{"A": 3, "B": 1}, MilliCPU: 4000, Memory: 1 << 30})
+	a.SetLimits("open", Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited})
+	a.Charge("p", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}}, MilliCPU: 3000, Memory: 1 << 29})
+	for t, tc := range check.Cases(t, map[string]struct {
+		queue string
+		ask   Ask
+		want  *Shortage
+	}{
+		"the last card":                       {"q", Ask{Names: []card.Name{"A"}, Count: 1}, nil},
+		"one card too many":                   {"q", Ask{Names: []card.Name{"A"}, Count: 2}, &Shortage{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
+		"the second alternative has room":     {"q", Ask{Names: []card.Name{"C", "B"}, Count: 1}, nil},
+		"alternatives are not added together": {"q", Ask{Names: []card.Name{"C", "A", "B"}, Count: 2}, &Shortage{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
+		"a request beyond 64 bits":            {"q", Ask{Memory: 1<<63 - 1}, &Shortage{Kind: Memory, Requested: 1<<63 - 1, Total: 1<<63 - 1, Limit: 1 << 30}},
+		"a card without an entry":             {"q", Ask{Names: []card.Name{"C"}, Count: 1}, &Shortage{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
+		"a queue nobody knows":                {"x", Ask{Names: []card.Name{"A"}, Count: 1}, &Shortage{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
+		"CPU to the limit":                    {"q", Ask{MilliCPU: 1000}, nil},
+		"CPU beyond":                          {"q", Ask{MilliCPU: 1001}, &Shortage{Kind: CPU, Requested: 1001, Total: 4001, Limit: 4000}},
+		"memory beyond":                       {"q", Ask{Memory: 1<<29 + 1}, &Shortage{Kind: Memory, Requested: 1<<29 + 1, Total: 1<<30 + 1, Limit: 1 << 30}},
+		"unlimited":                           {"open", Ask{Names: []card.Name{"Z"}, Count: 99, MilliCPU: 1 << 60, Memory: 1 << 60}, nil},
+		"asks for nothing of a full queue":    {"x", Ask{}, nil},
+	}) {
+		got := a.Fits(tc.queue, tc.ask)
+		check.Must(t, (got == nil) == (tc.want == nil), "shortage %+v, want %+v", got, tc.want)
+		if got != nil && (got.Kind != tc.want.Kind || got.Requested != tc.want.Requested || got.Total != tc.want.Total || got.Limit != tc.want.Limit) {
+			t.Fatalf("shortage %+v, want %+v", got, tc.want)
+		}
+	}
+}
+
+// TestAcceptedPodsNeverExceedTheQuota places whatever the gates accept.
+func TestAcceptedPodsNeverExceedTheQuota(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		quota := card.Quota{"A": card.Count(rapid.IntRange(0, 8).Draw(t, "A")), "B": card.Count(rapid.IntRange(0, 8).Draw(t, "B"))}
+		a := New(0)
+		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
+		for i := range rapid.IntRange(1, 20).Draw(t, "pods") {
+			count := card.Count(rapid.IntRange(1, 4).Draw(t, "count"))
+			on := rapid.SampledFrom([]card.Name{"A", "B", "C"}).Draw(t, "node's card")
+			if a.Fits("q", Ask{Names: []card.Name{"A", "B"}, Count: count}) == nil && a.FitsOn("q", on, count) {
+				a.Charge(fmt.Sprint(i), &Charge{Queue: "q", Cards: []card.Amount{{Name: on, Count: count}}})
+			}
+		}
+		for _, n := range []card.Name{"A", "B", "C"} {
+			check.Must(t, a.Used("q", n) <= quota[n], "%d of %s in use, the quota is %d", a.Used("q", n), n, quota[n])
+		}
+	})
+}
+
+func TestShareFollowsTheScarcestLimit(t *testing.T) {
+	a := New(0)
+	a.SetLimits("q", Limits{Cards: card.Quota{"A": 8, "B": 2}, MilliCPU: Unlimited, Memory: Unlimited})
+	a.Charge("p", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}, {Name: "B", Count: 1}}})
+	check.Equal(t, "share", 0.5, a.Share("q"))
+	check.Equal(t, "share of an idle queue", 0, a.Share("idle"))
+}
+
+// TestOverCommitMultipliesAsItIsWritten: 1.15 is no binary fraction.
+func TestOverCommitMultipliesAsItIsWritten(t *testing.T) {
+	for _, tc := range []struct {
+		limit int64
+		by    float64
+		want  int64
+	}{
+		{100, 1.15, 115}, {200, 1.15, 230}, {400, 1.15, 460}, {7, 1.1, 7}, {10, 1.1, 11}, {3, 1.000001, 3}, {1_000_000, 1.000001, 1_000_001},
+		{1_000_000, 100, 100_000_000}, {Unlimited / 2, 3, Unlimited}, {Unlimited, 1.5, Unlimited}, {Unlimited - 1, 1, Unlimited - 1}, {0, 100, 0},
+	} {
+		check.Equal(t, fmt.Sprintf("%d times %v", tc.limit, tc.by), tc.want, scale(tc.limit, tc.by))
+	}
+}
+
+// TestHugeRequestsAreGivenBack: sums of CPU and memory do not wrap around, however much
+// pods hold, and are exact again when they are gone.
+func TestHugeRequestsAreGivenBack(t *testing.T) {
+	a := New(0)
+	a.SetLimits("q", Limits{MilliCPU: 1000, Memory: 1000})
+	a.Charge("small", &Charge{Queue: "q", MilliCPU: 400, Memory: 300})
+	for i := range 5 {
+		a.Charge(fmt.Sprint(i), &Charge{Queue: "q", MilliCPU: math.MaxInt64 - 1, Memory: math.MaxInt64})
+		if milliCPU, memory := a.UsedCPUMemory("q"); milliCPU != math.MaxInt64 || memory != math.MaxInt64 {
+			t.Fatalf("%d and %d in use beside %d pods", milliCPU, memory, i+1)
+		}
+		check.That(t, a.Fits("q", Ask{MilliCPU: 1}) != nil && a.Fits("q", Ask{Memory: 1}) != nil, "more fits beside %d pods", i+1)
+	}
+	for i := range 5 {
+		a.Refund(fmt.Sprint(i))
+	}
+	milliCPU, memory := a.UsedCPUMemory("q")
+	check.That(t, milliCPU == 400 && memory == 300, "%d and %d in use when they are gone", milliCPU, memory)
+}

@@ -1,0 +1,244 @@
+package quota
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// named makes names A0, A1 and so on.
+func named(prefix string, n int) []card.Name {
+	var names []card.Name
+	for i := range n {
+		names = append(names, card.Name(fmt.Sprintf("%s%d", prefix, i)))
+	}
+	return names
+}
+
+// choosing makes an application of n demands, each for another choice among names.
+func choosing(names []card.Name, n int, count card.Count) Application {
+	random := rand.New(rand.NewPCG(1, 2))
+	var all Merger
+	for len(all.Demands) < n {
+		choice := slices.DeleteFunc(slices.Clone(names), func(card.Name) bool { return random.IntN(2) == 0 })
+		if len(choice) > 1 && all.index.find(all.Demands, choice) < 0 {
+			all.Add(Demand{Names: choice, Count: count})
+		}
+	}
+	return Application{Demands: all.Demands}
+}
+
+// limited is an account of one queue with so many of each card.
+func limited(names []card.Name, each card.Count) *Ledger {
+	a, quota := New(0), card.Quota{}
+	for _, name := range names {
+		quota[name] = each
+	}
+	a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
+	return a
+}
+
+// TestInventedCardsAreNoWork: what users write about cards that a queue has no quota
+// for adds nothing to what an admission looks at, however much of it waits.
+func TestInventedCardsAreNoWork(t *testing.T) {
+	real := named("REAL-", 2)
+	a := limited(real, 100)
+	var waiting Waiting
+	for i := range 20 {
+		var app Application
+		for j := range 256 {
+			app.Demands = append(app.Demands, Demand{Names: append(named(fmt.Sprintf("X-%d-%d-", i, j), 15), real[j%2]), Count: 1})
+			app.Demands = append(app.Demands, Demand{Names: named(fmt.Sprintf("Y-%d-%d-", i, j), 16), Count: 1000})
+		}
+		waiting.Add(a.Granted("q", app))
+	}
+	check.Must(t, len(waiting.Demands) == 2 && waiting.Demands[0].Count == 2560,
+		"%d demands wait, want the 2 for cards that can be given", len(waiting.Demands))
+	m, short := a.admitCards("q", &waiting, Application{Demands: []Demand{{Names: real[:1], Count: 1}}}, 1)
+	check.That(t, short != nil && len(m.out) == 3 && len(m.edges) == 4 && m.steps <= 20,
+		"%d vertices, %d edges, %d steps, refused: %v, want the cards and the sink alone", len(m.out), len(m.edges), m.steps, short)
+	// One who applies for them is refused for the names as they were written.
+	invented := Demand{Names: named("Z", 16), Count: 3}
+	if _, short := a.admitCards("q", &Waiting{}, Application{Demands: []Demand{invented}}, 1); short == nil ||
+		!slices.Equal(short.Names, invented.Names) || short.Requested != 3 || short.Total != 3 || short.Limit != 0 {
+		t.Errorf("refused with %+v", short)
+	}
+	s := a.Admit("q", waiting, Application{MilliCPU: 1, Demands: []Demand{{Names: invented.Names}}}, 1)
+	check.That(t, s == nil, "who asks for no cards is refused for cards: %+v", s)
+}
+
+// TestManyChoicesAreBoundedWork: as many choices among real cards as users can write.
+func TestManyChoicesAreBoundedWork(t *testing.T) {
+	names := named("M", 16)
+	a := limited(names, 10_000)
+	var waiting Waiting
+	for _, d := range choosing(names, mostChoices, 1).Demands {
+		waiting.Add(Application{Demands: []Demand{d}})
+	}
+	check.Must(t, !waiting.apart && len(waiting.Demands) == mostChoices, "%d choices are %d demands", mostChoices, len(waiting.Demands))
+	m, short := a.admitCards("q", &waiting, choosing(names, 2000, 1), 1)
+	check.That(t, short == nil && len(m.out) <= 1+16+mostChoices+mostOfOne && len(m.edges) <= 2*16*(1+mostChoices+mostOfOne) && m.steps <= 1_000_000,
+		"%d vertices, %d edges, %d steps, refused: %v", len(m.out), len(m.edges), m.steps, short)
+	waiting.Add(choosing(names, 2000, 1))
+	check.That(t, waiting.apart && len(waiting.Demands) == 16, "2000 choices among 16 cards are %d demands", len(waiting.Demands))
+	for range 3 { // a queue without limits
+		waiting.Add(Application{Demands: choosing(named("any", 1000), 20, 1).Demands})
+	}
+	check.That(t, len(waiting.Demands) <= mostDemands, "%d demands wait, at most %d", len(waiting.Demands), mostDemands)
+}
+
+// TestElasticJobsArePooled: a vote looks at the cards that jobs could give back, and not
+// at each of thousands of jobs that hold the same cards.
+func TestElasticJobsArePooled(t *testing.T) {
+	names := named("M", 3)
+	a := limited(names, 20_000)
+	for _, n := range names { // only what elastic jobs give is left
+		a.Charge("p"+string(n), &Charge{Queue: "q", Cards: []card.Amount{{Name: n, Count: 20_000}}})
+	}
+	var waiting Waiting
+	for i := range 2000 {
+		waiting.AddElastic(Elastic{Held: map[card.Name]card.Count{names[0]: 2, names[1]: card.Count(i % 7)}, Spare: card.Count(i % 5)})
+		waiting.AddElastic(Elastic{Held: map[card.Name]card.Count{names[0]: 1, names[1]: 1, names[2]: 1}, Spare: 2})
+	}
+	waiting.Add(Application{Demands: []Demand{{Names: names, Count: 8}}})
+	m, short := a.admitCards("q", &waiting, Application{Demands: []Demand{{Names: names, Count: 5000}}}, 1)
+	check.That(t, short == nil && len(m.out) <= 10 && m.steps <= 200, "%d vertices, %d steps, refused: %v", len(m.out), m.steps, short)
+}
+
+// BenchmarkVote is the admission of one of many jobs beside others that are elastic, or
+// wait for many choices of cards.
+func BenchmarkVote(b *testing.B) {
+	names := named("M", 16)
+	for name, fill := range map[string]func(*Waiting){
+		"nothing waits": func(*Waiting) {},
+		"2000 elastic jobs with two cards": func(w *Waiting) {
+			for range 2000 {
+				w.AddElastic(Elastic{Held: map[card.Name]card.Count{names[0]: 2, names[1]: 2}, Spare: 3})
+			}
+		},
+		"64 choices wait": func(w *Waiting) {
+			for _, d := range choosing(names, mostChoices, 1).Demands {
+				w.Add(Application{Demands: []Demand{d}})
+			}
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			a, app := limited(names, 20_000), Application{Demands: []Demand{{Names: names[:2], Count: 8}}}
+			var waiting Waiting
+			fill(&waiting)
+			for range b.N {
+				if s := a.Admit("q", waiting, app, 1); s != nil {
+					b.Fatal(s)
+				}
+			}
+		})
+	}
+}
+
+// TestTooManyChoicesWithholdAndNeverGive: whatever is admitted beside demands that
+// were taken apart is admitted beside them as they are.
+func TestTooManyChoicesWithholdAndNeverGive(t *testing.T) {
+	names := []card.Name{"A", "B", "C"}
+	seed.Check(t, func(t *rapid.T) {
+		free := map[card.Name]int64{}
+		quota := card.Quota{}
+		for _, n := range names {
+			quota[n] = card.Count(rapid.IntRange(0, 4).Draw(t, "quota"))
+			free[n] = int64(quota[n])
+		}
+		a := New(0)
+		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
+		demand := rapid.Custom(func(t *rapid.T) Demand {
+			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
+			return Demand{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
+		})
+		waits := rapid.SliceOfN(demand, 0, 3).Draw(t, "waiting")
+		app := Application{Demands: rapid.SliceOfN(demand, 1, 3).Draw(t, "application")}
+		waiting := Waiting{apart: rapid.Bool().Draw(t, "too many wait")}
+		waiting.Add(a.Granted("q", Application{Demands: waits}))
+
+		m := newMatching(nil, func(name card.Name) int64 { return free[name] })
+		if rapid.Bool().Draw(t, "too many in the flow") {
+			m.choices = map[string]int{}
+			for i := range mostChoices + mostOfOne {
+				m.choices[fmt.Sprint("another ", i)] = sink
+			}
+		}
+		for _, d := range waiting.Demands {
+			m.add(d)
+		}
+		admitted := !slices.ContainsFunc(app.Demands, func(d Demand) bool { return m.add(d) < d.Count })
+		var asked int64
+		for _, d := range app.Demands {
+			asked += int64(d.Count)
+		}
+		fits := most(slices.Concat(waits, app.Demands), free, nil) == most(waits, free, nil)+asked
+		check.Must(t, !admitted || fits, "%v is admitted beside %v in %v, brute force says it does not fit", app.Demands, waits, quota)
+	})
+}
+
+// TestWhatWaitsDoesNotDependOnTheOrder: jobs come in the order of a map.
+func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
+	text := func(w *Waiting) string {
+		var lines []string
+		for _, d := range w.Demands {
+			lines = append(lines, fmt.Sprint(label(d.Names), d.Count))
+		}
+		slices.Sort(lines)
+		return fmt.Sprint(lines)
+	}
+	random := seed.Rand(t)
+	for _, choices := range []int{4, mostChoices, mostChoices + 1, 300} {
+		demands := choosing(named("M", 16), choices, 3).Demands
+		demands = append(demands, demands[:2]...)
+		var first, second Waiting
+		first.Add(Application{Demands: demands})
+		random.Shuffle(len(demands), func(i, j int) { demands[i], demands[j] = demands[j], demands[i] })
+		for _, d := range demands {
+			backwards := slices.Clone(d.Names)
+			slices.Reverse(backwards) // another order of preference
+			second.Add(Application{Demands: []Demand{{Names: backwards, Count: d.Count}}})
+		}
+		check.Equal(t, fmt.Sprintf("%d choices: in another order", choices), text(&second), text(&first))
+		want := min(choices, mostChoices)
+		check.That(t, choices > mostChoices || len(first.Demands) == want, "%d choices are %d demands", choices, len(first.Demands))
+	}
+}
+
+func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
+	of := func(milliCPU int64, demands ...Demand) Application {
+		return Application{Demands: demands, MilliCPU: milliCPU}
+	}
+	a, b := Demand{Names: []card.Name{"A"}, Count: 4}, Demand{Names: []card.Name{"B", "C"}, Count: 1}
+	more := Demand{Names: a.Names, Count: 5}
+	for name, tc := range map[string]struct {
+		whole, part Application
+		want        bool
+	}{
+		"the same":           {of(5, a, b), of(5, a, b), true},
+		"in another order":   {of(5, a, b), of(4, b, a), true},
+		"a part":             {of(5, a, b), of(0, b), true},
+		"nothing":            {of(0), of(0), true},
+		"more cards":         {of(5, a, b), of(5, more), false},
+		"another card":       {of(5, a), of(5, b), false},
+		"another order":      {of(5, b), of(5, Demand{Names: []card.Name{"C", "B"}, Count: 1}), true},
+		"one more choice":    {of(5, a), of(5, Demand{Names: []card.Name{"B", "A"}, Count: 4}), true},
+		"one choice less":    {of(5, b), of(5, Demand{Names: []card.Name{"B"}, Count: 1}), false},
+		"of two at once":     {of(5, a, b), of(5, Demand{Names: []card.Name{"A", "B", "C"}, Count: 5}), true},
+		"of two, and one":    {of(5, a, b), of(5, Demand{Names: []card.Name{"A", "B", "C"}, Count: 5}, b), false},
+		"of none":            {of(5, Demand{Count: 5}), of(5, a), false},
+		"more CPU":           {of(5, a), of(6, a), false},
+		"many and the same":  {choosing(named("M", 8), 100, 2), choosing(named("M", 8), 100, 1), true},
+		"many and one other": {choosing(named("M", 8), 99, 2), choosing(named("M", 8), 100, 2), false},
+	} {
+		check.Equal(t, fmt.Sprintf("%s: covers", name), tc.want, tc.whole.Beyond(tc.part).Empty())
+	}
+	check.Equal(t, "what is beyond in CPU alone", of(1), of(5, a, b).Beyond(of(6, a)))
+}

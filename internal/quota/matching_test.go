@@ -1,0 +1,96 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// most tries every way to hand out single cards and returns how many can be
+// given at most: the oracle of Admit.
+func most(demands []Demand, free map[card.Name]int64, elastic []Elastic) int64 {
+	i := slices.IndexFunc(demands, func(d Demand) bool { return d.Count > 0 })
+	if i < 0 {
+		return 0
+	}
+	rest := slices.Clone(demands)
+	rest[i].Count--
+	best := most(rest, free, elastic) // this card is not given
+	for _, name := range rest[i].Names {
+		if free[name] > 0 {
+			free[name]--
+			best = max(best, 1+most(rest, free, elastic))
+			free[name]++
+		}
+		for j := range elastic {
+			e := &elastic[j]
+			if e.Spare > 0 && e.Held[name] > 0 {
+				e.Spare--
+				e.Held[name]--
+				best = max(best, 1+most(rest, free, elastic))
+				e.Spare++
+				e.Held[name]++
+			}
+		}
+	}
+	return best
+}
+
+func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
+	names := []card.Name{"A", "B", "C"}
+	seed.Check(t, func(t *rapid.T) {
+		a := New(0)
+		quota := card.Quota{}
+		used := Charge{Queue: "q"}
+		for _, n := range names {
+			quota[n] = card.Count(rapid.IntRange(0, 3).Draw(t, "quota "+string(n)))
+			used.Cards = append(used.Cards, card.Amount{Name: n, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "used "+string(n)))})
+		}
+		a.SetLimits("q", Limits{Cards: quota, MilliCPU: Unlimited, Memory: Unlimited})
+		a.Charge("pods", &used)
+		demand := rapid.Custom(func(t *rapid.T) Demand {
+			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
+			return Demand{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
+		})
+		var waiting Waiting
+		waitingDemands := rapid.SliceOfN(demand, 0, 2).Draw(t, "waiting")
+		waiting.Add(Application{Demands: slices.Clone(waitingDemands)})
+		var elastic []Elastic
+		for i := range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
+			held := map[card.Name]card.Count{}
+			for _, n := range names[:rapid.IntRange(1, 3).Draw(t, "cards held")] {
+				held[n] = card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("held %d %s", i, n)))
+			}
+			e := Elastic{Held: held, Spare: card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("spare %d", i)))}
+			elastic = append(elastic, e)
+			waiting.AddElastic(Elastic{Held: maps.Clone(held), Spare: e.Spare})
+		}
+		app := Application{Demands: rapid.SliceOfN(demand, 1, 2).Draw(t, "application")}
+		factor := rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "factor")
+
+		free := map[card.Name]int64{}
+		before := slices.Clone(waitingDemands)
+		for _, n := range names {
+			left := scale(int64(quota[n]), factor) - int64(a.Used("q", n))
+			free[n] = max(0, left)
+			if left < 0 {
+				before = append(before, Demand{Names: []card.Name{n}, Count: card.Count(-left)})
+			}
+		}
+		var asked int64
+		for _, d := range app.Demands {
+			asked += int64(d.Count)
+		}
+		with := append(slices.Clone(before), app.Demands...)
+		want := most(with, free, elastic) == most(before, free, elastic)+asked
+		got := a.Admit("q", waiting, app, factor)
+		check.Must(t, (got == nil) == want, "Admit = %+v, brute force says fits=%v", got, want)
+	})
+}

@@ -1,0 +1,81 @@
+package workload
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// Announced is the minimum of a PodGroup whose pods do not exist yet. A
+// card.request states the whole job's total, minResources what the minimum needs
+// of each resource: of each resource the larger counts. Where that is the minimum,
+// the requests of the resource share it in proportion, rounded up. A card resource
+// that no request asks for may be any card it stands for. What is asked for as
+// nothing is no demand.
+func Announced(annotations map[string]string, minResources *corev1.ResourceList, inv *card.Inventory) (quota.Application, *Refusal) {
+	totals, refusal := totalsOf(annotations)
+	if refusal != nil {
+		return quota.Application{}, refusal
+	}
+	minimum := corev1.ResourceList{}
+	if minResources != nil {
+		minimum = *minResources
+	}
+	app := quota.Application{MilliCPU: bounded(minimum.Cpu(), resource.Milli), Memory: bounded(minimum.Memory(), 0)}
+	of, named := make([]corev1.ResourceName, len(totals)), map[corev1.ResourceName]card.Count{}
+	for i, t := range totals {
+		of[i] = resourceOf(t.Request, inv)
+		named[of[i]] = named[of[i]].Add(t.Count)
+	}
+	var all quota.Merger
+	for i, t := range totals {
+		name, count := of[i], t.Count
+		if least, ok := minimum[name]; ok && name != "" && count > 0 {
+			count = max(count, share(count, named[name], card.CountOf(least)))
+		}
+		all.Add(quota.Demand{Names: t.Request.Names(), Count: count})
+	}
+	for _, name := range slices.Sorted(maps.Keys(minimum)) {
+		quantity := minimum[name]
+		if named[name] == 0 && inv.IsCard(name) && quantity.Sign() > 0 {
+			all.Add(quota.Demand{Names: inv.Named(name), Count: card.CountOf(quantity)})
+		}
+	}
+	app.Demands = all.Demands
+	return app, nil
+}
+
+// share is count's part of least, where all counts together are total.
+func share(count, total, least card.Count) card.Count { return (least*count + total - 1) / total }
+
+// resourceOf is the resource of a request, "" when no node has such a card.
+func resourceOf(request card.Request, inv *card.Inventory) corev1.ResourceName {
+	for _, name := range request.Names() {
+		if resources := inv.ResourcesOf(name); len(resources) > 0 {
+			return resources[0]
+		}
+	}
+	return ""
+}
+
+func totalsOf(annotations map[string]string) (card.Totals, *Refusal) {
+	text, ok := annotations[v1alpha1.AnnotationCardRequest]
+	if !ok {
+		return nil, nil
+	}
+	totals, err := card.ParseTotals(text)
+	if err != nil {
+		return nil, &Refusal{
+			Reason:  ReasonGetTaskRequestFailed,
+			Message: fmt.Sprintf("PodGroup annotation %s: %v", v1alpha1.AnnotationCardRequest, err),
+		}
+	}
+	return totals, nil
+}

@@ -1,0 +1,185 @@
+package workload
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// least makes minResources from names and quantities in turn.
+func least(pairs ...string) *corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return &list
+}
+
+// demand is one demand of an application.
+func demand(count card.Count, names ...card.Name) quota.Demand {
+	return quota.Demand{Names: names, Count: count}
+}
+
+func demands(list ...account.Demand) quota.Application { return quota.Application{Demands: list} }
+
+func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
+	const gpu, npu, slice = "nvidia.com/gpu", "huawei.com/Ascend910", "nvidia.com/mig-1g.18gb"
+	for t, tc := range check.Cases(t, map[string]struct {
+		request string // "-" is no annotation
+		least   *corev1.ResourceList
+		want    quota.Application
+	}{
+		"nothing at all":          {"-", nil, demands()},
+		"empty minResources":      {"-", least(), demands()},
+		"an empty request":        {"{}", nil, demands()},
+		"CPU and memory alone":    {"-", least("cpu", "1500m", "memory", "2Gi"), quota.Application{MilliCPU: 1500, Memory: 2 << 30}},
+		"a part of a core":        {"-", least("cpu", "1u"), quota.Application{MilliCPU: 1}},
+		"negative CPU is none":    {"-", least("cpu", "-1", "memory", "-1Gi"), demands()},
+		"CPU beyond 64 bits":      {"-", least("cpu", "1e30"), quota.Application{MilliCPU: 1 << 53}},
+		"memory beyond 64 bits":   {"-", least("memory", "18446744073709551616"), quota.Application{Memory: 1 << 53}},
+		"RDMA is no card":         {"-", least("rdma/hca", "4", "hugepages-2Mi", "1Gi"), demands()},
+		"other things than cards": {`{"H200":1}`, least("rdma/hca", "4", gpu, "1"), demands(demand(1, "H200"))},
+
+		// minResources, no request
+		"any card of its resource":                 {"-", least(gpu, "8"), demands(demand(8, "4090", "H200"))},
+		"any card of two resources":                {"-", least(gpu, "8", npu, "4"), demands(demand(4, "910B"), demand(8, "4090", "H200"))},
+		"no cards of its resource":                 {"-", least(gpu, "0"), demands()},
+		"a negative number of cards":               {"-", least(gpu, "-8"), demands()},
+		"a part of a card":                         {"-", least(gpu, "500m"), demands(demand(1, "4090", "H200"))},
+		"cards beyond 64 bits":                     {"-", least(gpu, "1e30"), demands(demand(card.MaxCount+1, "4090", "H200"))},
+		"the largest number of 64 bits":            {"-", least(gpu, "9223372036854775807"), demands(demand(card.MaxCount+1, "4090", "H200"))},
+		"a card that nobody names fits no quota":   {"-", least("vendor.example/ppu", "2"), demands(demand(2))},
+		"another resource than the request's":      {`{"H200":2}`, least(gpu, "2", npu, "4"), demands(demand(2, "H200"), demand(4, "910B"))},
+		"a resource that is requested as nothing":  {`{"H200":0}`, least(gpu, "2"), demands(demand(2, "4090", "H200"))},
+		"a resource that nobody needs of the rest": {`{"910B":2}`, least(gpu, "0", npu, "2"), demands(demand(2, "910B"))},
+
+		// a request, no minResources of it
+		"the whole job without minResources":            {`{"H200":8}`, nil, demands(demand(8, "H200"))},
+		"the whole job, as minResources has other ones": {`{"H200":8}`, least("cpu", "1"), quota.Application{Demands: []quota.Demand{demand(8, "H200")}, MilliCPU: 1000}},
+		"a card that no node has":                       {`{"B300":8}`, least(gpu, "2"), demands(demand(8, "B300"), demand(2, "4090", "H200"))},
+		"alternatives keep their order":                 {`{"H200|4090":8}`, nil, demands(demand(8, "H200", "4090"))},
+		"the second alternative is the known one":       {`{"B300|H200":8}`, least(gpu, "2"), demands(demand(8, "B300", "H200"))},
+		"requests in the order of their texts":          {`{"H200":1,"4090":2,"910B":3}`, nil, demands(demand(2, "4090"), demand(3, "910B"), demand(1, "H200"))},
+		"two orders of the same cards are two demands":  {`{"H200|4090":1,"4090|H200":1}`, nil, demands(demand(1, "4090", "H200"), demand(1, "H200", "4090"))},
+
+		// both
+		"the minimum is a part of the job":               {`{"H200":8}`, least(gpu, "2"), demands(demand(8, "H200"))},
+		"the job is smaller than its minimum":            {`{"H200":2}`, least(gpu, "8"), demands(demand(8, "H200"))},
+		"as much as the job":                             {`{"H200":8}`, least(gpu, "8"), demands(demand(8, "H200"))},
+		"a minimum of no cards":                          {`{"H200":8}`, least(gpu, "0"), demands(demand(8, "H200"))},
+		"a negative minimum":                             {`{"H200":8}`, least(gpu, "-1"), demands(demand(8, "H200"))},
+		"a minimum of a part of a card":                  {`{"H200":1}`, least(gpu, "1200m"), demands(demand(2, "H200"))},
+		"a minimum beyond 64 bits":                       {`{"H200":8}`, least(gpu, "1e30"), demands(demand(card.MaxCount+1, "H200"))},
+		"the largest request and its minimum":            {`{"H200":1000000}`, least(gpu, "999999"), demands(demand(1000000, "H200"))},
+		"twice as much of each":                          {`{"H200":8,"4090":4}`, least(gpu, "24"), demands(demand(8, "4090"), demand(16, "H200"))},
+		"what is shared is rounded up":                   {`{"H200":8,"4090":4}`, least(gpu, "13"), demands(demand(5, "4090"), demand(9, "H200"))},
+		"less than either":                               {`{"H200":8,"4090":1}`, least(gpu, "1"), demands(demand(1, "4090"), demand(8, "H200"))},
+		"a request of none takes no part":                {`{"H200":8,"4090":0}`, least(gpu, "16"), demands(demand(16, "H200"))},
+		"alternatives share with the rest":               {`{"H200|4090":6,"H200":2}`, least(gpu, "16"), demands(demand(4, "H200"), demand(12, "H200", "4090"))},
+		"each resource for itself":                       {`{"H200":8,"910B":4}`, least(gpu, "2", npu, "6"), demands(demand(6, "910B"), demand(8, "H200"))},
+		"a slice and the card are two resources":         {`{"H200":8,"H200/mig-1g.18gb-mixed":4}`, least(gpu, "2", slice, "5"), demands(demand(8, "H200"), demand(5, "H200/mig-1g.18gb-mixed"))},
+		"a card that no node has does not share":         {`{"B300":8,"H200":8}`, least(gpu, "16"), demands(demand(8, "B300"), demand(16, "H200"))},
+		"counts near the largest do not wrap around":     {`{"H200":1000000,"4090":1000000}`, least(gpu, "1000001"), demands(demand(1000000, "4090"), demand(1000000, "H200"))},
+		"a request that names no resource of the minima": {`{"H200":8}`, least(npu, "4"), demands(demand(8, "H200"), demand(4, "910B"))},
+	}) {
+		got, refusal := Announced(announcing(tc.request), tc.least, cluster())
+		check.Must(t, refusal == nil, "refused: %v", refusal)
+		check.Equal(t, "announced", tc.want, got, cmpopts.EquateEmpty())
+	}
+}
+
+// announcing are annotations with a card.request, "-" for none.
+func announcing(request string) map[string]string {
+	if request == "-" {
+		return map[string]string{"volcano.sh/card.name": "B 300"} // says nothing on a PodGroup
+	}
+	return map[string]string{"volcano.sh/card.request": request}
+}
+
+// What texts are refused, and why, is tested with card.ParseTotals.
+func TestAJobThatAnnouncesNonsenseIsRefused(t *testing.T) {
+	for text, want := range map[string]string{"": "is not a JSON object", `{"H200":0.5}`: "write a whole number", strings.Repeat("{", 1<<20): "at most 65536 are read"} {
+		got, refusal := Announced(announcing(text), least("nvidia.com/gpu", "1", "cpu", "1"), cluster())
+		refused(t, refusal, "GetTaskRequestResourceFailed", "PodGroup annotation volcano.sh/card.request: ", want)
+		check.Equal(t, "a refused job announces something", quota.Application{}, got)
+	}
+}
+
+// TestWhatIsAnnouncedEqualsAPlainReading compares with the rule worked out in
+// fractions, request by request.
+func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
+	// The cards of the cluster by the resource that stands for them, written
+	// down once more.
+	resources := map[string]string{
+		"H200": "nvidia.com/gpu", "4090": "nvidia.com/gpu", "H200|4090": "nvidia.com/gpu", "B300|H200": "nvidia.com/gpu",
+		"910B": "huawei.com/Ascend910", "H200/mig-1g.18gb-mixed": "nvidia.com/mig-1g.18gb", "B300": "none",
+	}
+	anyCard := map[string]string{"nvidia.com/gpu": "4090|H200", "huawei.com/Ascend910": "910B", "nvidia.com/mig-1g.18gb": "H200/mig-1g.18gb-mixed", "vendor.example/ppu": ""}
+	requests := []string{"H200", "4090", "H200|4090", "B300|H200", "910B", "H200/mig-1g.18gb-mixed", "B300"}
+	quantities := []string{"0", "-1", "1", "2", "3", "5", "7", "11", "13", "500m", "3500m", "999999", "1M", "1e30", "9223372036854775807"}
+	inv := cluster()
+	seed.Check(t, func(t *rapid.T) {
+		counts := rapid.MapOfN(rapid.SampledFrom(requests), rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(999_990, 1_000_000)), 0, 5).Draw(t, "card.request")
+		minimum := rapid.MapOfN(rapid.SampledFrom([]string{"nvidia.com/gpu", "huawei.com/Ascend910", "nvidia.com/mig-1g.18gb", "vendor.example/ppu", "rdma/hca"}),
+			rapid.SampledFrom(quantities), 0, 4).Draw(t, "minResources")
+		var pairs, entries []string
+		for name, quantity := range minimum {
+			pairs = append(pairs, name, quantity)
+		}
+		totals := map[string]int64{}
+		for request, count := range counts {
+			entries = append(entries, fmt.Sprintf("%q:%d", request, count))
+			totals[resources[request]] += int64(count)
+		}
+		want := map[string]card.Count{}
+		for request, count := range counts {
+			want[request] = card.Count(count)
+			if quantity, ok := minimum[resources[request]]; ok && count > 0 {
+				part := new(big.Rat).SetFrac64(int64(count), max(totals[resources[request]], 1))
+				share := roundedUp(part.Mul(part, new(big.Rat).SetInt64(cardsIn(quantity)))).Int64()
+				want[request] = card.Count(max(int64(count), share))
+			}
+			if want[request] == 0 {
+				delete(want, request)
+			}
+		}
+		for name, label := range anyCard {
+			if n := cardsIn(minimum[name]); totals[name] == 0 && n > 0 {
+				want[label] += card.Count(n) // equal demands are one
+			}
+		}
+		got, refusal := Announced(announcing("{"+strings.Join(entries, ",")+"}"), least(pairs...), inv)
+		check.Must(t, refusal == nil, "refused: %v", refusal)
+		found := map[string]card.Count{}
+		for _, d := range got.Demands {
+			label := card.RequestOf(d.Names...).String()
+			_, twice := found[label]
+			check.Must(t, !twice, "two demands for %q: %v", label, got.Demands)
+			found[label] = d.Count
+		}
+		check.Equal(t, fmt.Sprintf("%v with at least %v", counts, minimum), want, found)
+	})
+}
+
+// cardsIn is a quantity as whole cards, "" is none.
+func cardsIn(quantity string) int64 {
+	if quantity == "" {
+		return 0
+	}
+	whole := roundedUp(exact(resource.MustParse(quantity)))
+	if most := big.NewInt(int64(card.MaxCount) + 1); whole.Cmp(most) > 0 {
+		whole = most
+	}
+	return whole.Int64()
+}

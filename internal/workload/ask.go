@@ -1,0 +1,159 @@
+package workload
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/clip"
+)
+
+// Ask is what a pod asks for.
+type Ask struct {
+	// Resource is the card resource, "" for a pod without cards.
+	Resource corev1.ResourceName
+	// Count is how many cards, 0 for a pod without cards.
+	Count card.Count
+	// Request is what card.name says; it names nothing when there is none.
+	Request card.Request
+	// Names are the cards the pod may be placed on, in the order of preference:
+	// those of its request, or every card that its resource stands for.
+	Names []card.Name
+	// Claimed is a resource that is a card nowhere, of a placed pod that bears no
+	// record of our binding: Resource and Count are empty then. It says of itself
+	// which card that is, which anybody can; only what was charged before counts.
+	Claimed Held
+	// Others are further card resources the pod asks for. Such a pod is refused;
+	// they still count when it was placed past the rules.
+	Others []Held
+	// MilliCPU is in thousandths of a core, Memory in bytes.
+	MilliCPU, Memory int64
+	// Refusal says why the pod can never be placed as it is written.
+	Refusal *Refusal
+}
+
+// Held is a count of a card resource.
+type Held struct {
+	Resource corev1.ResourceName
+	Count    card.Count
+}
+
+// AskOf reads what a pod asks for: containers, init containers, sidecars and
+// overhead together as Kubernetes counts them, its cards by the resources that
+// the inventory knows as cards, and its annotation card.name.
+func AskOf(pod *corev1.Pod, inv *card.Inventory) Ask { return askOf(pod, inv, true) }
+
+// askOf is AskOf; ours tells whether a record of a binding may be our scheduler's.
+func askOf(pod *corev1.Pod, inv *card.Inventory, ours bool) Ask {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
+	ask := Ask{MilliCPU: bounded(requests.Cpu(), resource.Milli), Memory: bounded(requests.Memory(), 0)}
+	var unknown []Held
+	for name, quantity := range requests {
+		switch {
+		case quantity.Sign() <= 0:
+		case inv.IsCard(name):
+			ask.Others = append(ask.Others, Held{Resource: name, Count: card.CountOf(quantity)})
+		case strings.Contains(string(name), "/"):
+			unknown = append(unknown, Held{Resource: name, Count: card.CountOf(quantity)})
+		}
+	}
+	slices.SortFunc(ask.Others, func(a, b Held) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
+	if len(ask.Others) > 0 {
+		ask.Resource, ask.Count = ask.Others[0].Resource, ask.Others[0].Count
+		ask.Others = ask.Others[1:]
+	}
+	ask.name(pod, inv, unknown, ours)
+	return ask
+}
+
+// name settles which cards the pod may run on, or why none.
+func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held, ours bool) {
+	text, named := pod.Annotations[v1alpha1.AnnotationCardName]
+	if a.Count == 0 && (!named || len(unknown) == 0) {
+		return // no cards: card.name on its own asks for nothing
+	}
+	if named {
+		request, err := card.ParseRequest(text)
+		if err != nil {
+			a.refuse("annotation %s: %v", v1alpha1.AnnotationCardName, err)
+			return
+		}
+		a.Request = request
+	}
+	switch {
+	case a.Count == 0:
+		a.nowhere(pod, unknown, ours)
+	case len(a.Others) > 0:
+		a.refuse("requests two card resources, %s and %s: one pod uses one card, keep one of them", a.Resource, a.Others[0].Resource)
+	case a.Count > card.MaxCount:
+		a.refuse("requests more than %d of %s, which is more than any quota can give", card.MaxCount, a.Resource)
+	case a.Request.Any():
+		if a.Names = inv.Named(a.Resource); len(a.Names) == 0 {
+			a.refuse("requests %s, but no node says which card that is: nodes need the labels <vendor>/<type>.product and .memory", a.Resource)
+		}
+	default:
+		a.Names = a.Request.Names()
+		for _, name := range a.Names {
+			if resources := inv.ResourcesOf(name); len(resources) > 0 && !slices.Contains(resources, a.Resource) {
+				a.refuse("names card <%s>, which is requested as %s, but requests %s", name, resources[0], a.Resource)
+				return
+			}
+		}
+	}
+}
+
+// nowhere refuses a pod whose resources are cards on no node. It counts all the
+// same where it can be nothing else than the card that the pod names: what this
+// scheduler placed before the labels were lost is charged as that. Of what others
+// placed anybody could claim so, and withhold the cards of whatever queue the pod
+// names; a kubelet starts it without such a resource at all.
+func (a *Ask) nowhere(pod *corev1.Pod, unknown []Held, ours bool) {
+	switch {
+	case len(unknown) != 1:
+	case pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":
+		a.Resource, a.Count = unknown[0].Resource, unknown[0].Count
+	default:
+		a.Claimed = unknown[0]
+	}
+	a.refuse("names card <%s> but requests %s, which no node offers as a card",
+		clip.Text(a.Request.String(), shown), clip.Text(listed(unknown), shown))
+}
+
+// shown is how many bytes of one list a refusal repeats, so that it fits into
+// an event.
+const shown = 300
+
+// listed writes resources in a stable order.
+func listed(held []Held) string {
+	names := make([]string, len(held))
+	for i, h := range held {
+		names[i] = string(h.Resource)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// bounded reads a quantity in units of 10^scale. An absurd one, which
+// Quantity.ScaledValue turns into 0 or a negative number, becomes 2^53: more
+// bytes or thousandths of a core than any node has, and far from wrapping a sum
+// around.
+func bounded(quantity *resource.Quantity, scale resource.Scale) int64 {
+	const most = 1 << 53
+	if quantity.AsApproximateFloat64() >= most*math.Pow10(int(scale)) {
+		return most
+	}
+	return max(quantity.ScaledValue(scale), 0)
+}
+
+// refuse leaves no card that the pod may be placed on.
+func (a *Ask) refuse(format string, args ...any) {
+	a.Names = nil
+	a.Refusal = &Refusal{Reason: ReasonGetTaskRequestFailed, Message: "Pod " + fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,225 @@
+package workload
+
+import (
+	"fmt"
+	"math/big"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// absurdExponent is one of four digits or more. Kubernetes needs seconds to add
+// such quantities, which has nothing to do with cards.
+var absurdExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4,}`)
+
+// fuzzedQuantity reads a quantity; it is false for a text that is none.
+func fuzzedQuantity(text string) (resource.Quantity, bool) {
+	if absurdExponent.MatchString(text) {
+		return resource.Quantity{}, false
+	}
+	quantity, err := resource.ParseQuantity(text)
+	return quantity, err == nil
+}
+
+// exact is a quantity as a fraction.
+func exact(quantity resource.Quantity) *big.Rat {
+	value, ok := new(big.Rat).SetString(quantity.AsDec().String())
+	if !ok {
+		panic("no decimal number: " + quantity.String())
+	}
+	return value
+}
+
+// roundedUp is the least whole number not below value, and not below zero.
+func roundedUp(value *big.Rat) *big.Int {
+	if value.Sign() <= 0 {
+		return new(big.Int)
+	}
+	up := new(big.Int).Add(value.Num(), value.Denom())
+	return up.Sub(up, big.NewInt(1)).Div(up, value.Denom())
+}
+
+// FuzzAskOf: whatever a pod asks for, the count is that of exact arithmetic up
+// to the largest one; a pod that asks for cards either may use some, all of
+// them handed out as what it asks for, or is refused with a reason that an event
+// can hold; and nothing is ever below zero.
+func FuzzAskOf(f *testing.F) {
+	f.Add("H200|4090", true, "1", "0", uint8(0))
+	f.Add("H200/mig-1g.18gb-mixed", true, "500m", "1.5", uint8(4))
+	f.Add("", true, "9223372036854775807", "9223372036854775807", uint8(0))
+	f.Add("H 200", true, "-1", "1e30", uint8(9))
+	f.Add("", false, "0", "2", uint8(14))
+	f.Add("910B", true, "0", "1n", uint8(7))
+	f.Add("H200", true, "-1", "01", uint8(4))
+	f.Fuzz(func(t *testing.T, annotation string, named bool, first, second string, shape uint8) {
+		p, want, ok := fuzzedPod(annotation, named, first, second, shape)
+		if !ok {
+			return
+		}
+		inv := cluster()
+		got := AskOf(p, inv)
+		again := AskOf(p.DeepCopy(), cluster())
+		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
+		check.Equal(t, fmt.Sprintf("%s and %s in shape %d are cards", first, second, shape), want, gpusOf(t, got))
+		check.Must(t, got.MilliCPU >= 0 && got.MilliCPU <= 1<<53 && got.Memory >= 0 && got.Memory <= 1<<53,
+			"%dm CPU, %d bytes", got.MilliCPU, got.Memory)
+		checkVerdict(t, got, inv)
+	})
+}
+
+// gpusOf is how many nvidia.com/gpu are asked for; no count is out of bounds.
+func gpusOf(t *testing.T, ask Ask) card.Count {
+	t.Helper()
+	var count card.Count
+	for _, held := range append([]Held{{ask.Resource, ask.Count}}, ask.Others...) {
+		check.Must(t, held.Count >= 0 && held.Count <= card.MaxCount+1 && (held.Count == 0) == (held.Resource == ""),
+			"%d of %q", held.Count, held.Resource)
+		if held.Resource == "nvidia.com/gpu" {
+			count = held.Count
+		}
+	}
+	return count
+}
+
+// checkVerdict checks that an ask is refused or may use what it asks for.
+func checkVerdict(t *testing.T, ask Ask, inv *card.Inventory) {
+	t.Helper()
+	switch {
+	case ask.Refusal != nil:
+		check.Must(t, len(ask.Names) == 0 && ask.Refusal.Reason == ReasonGetTaskRequestFailed && check.Tellable(ask.Refusal.Message),
+			"refused by %+v, may use %v", ask.Refusal, ask.Names)
+	case (ask.Count > 0) != (len(ask.Names) > 0) || len(ask.Others) > 0:
+		t.Fatalf("asks for %d of %s and %v, may use %v", ask.Count, ask.Resource, ask.Others, ask.Names)
+	}
+	for _, name := range ask.Names {
+		resources := inv.ResourcesOf(name)
+		check.Must(t, ask.Request.Allows(name) && (len(resources) == 0 || resources[0] == ask.Resource),
+			"asks for %s, may use %s, which is %v", ask.Resource, name, resources)
+	}
+}
+
+// fuzzedPod asks for nvidia.com/gpu twice, in a container and in what the shape
+// says, and for one of some other resource that the shape chooses. want is how
+// many cards that are.
+func fuzzedPod(annotation string, named bool, first, second string, shape uint8) (p *corev1.Pod, want card.Count, ok bool) {
+	a, good := fuzzedQuantity(first)
+	b, alsoGood := fuzzedQuantity(second)
+	if !good || !alsoGood {
+		return nil, 0, false
+	}
+	built := pod().Requests(gpu, first).Requests("cpu", first).Requests("memory", second)
+	if named {
+		built.Annotation("volcano.sh/card.name", annotation)
+	}
+	total := exact(a)
+	switch shape % 3 {
+	case 0:
+		built.Container(gpu, second)
+		total.Add(total, exact(b))
+	case 1: // a sidecar runs beside the containers, and before them alone
+		built.Sidecar(gpu, second)
+		total.Add(total, exact(b))
+		total = larger(total, exact(b))
+	default:
+		built.InitContainer(gpu, second)
+		total = larger(total, exact(b))
+	}
+	others := []corev1.ResourceName{"", "nvidia.com/mig-1g.18gb", "huawei.com/Ascend910", "vendor.example/ppu", "amd.com/gpu", "rdma/hca"}
+	if other := others[int(shape/3)%len(others)]; other != "" {
+		built.Requests(other, "1")
+	}
+	p = built.Obj()
+	if whole := roundedUp(total); whole.Cmp(big.NewInt(int64(card.MaxCount))) <= 0 {
+		return p, card.Count(whole.Int64()), true
+	}
+	return p, card.MaxCount + 1, true
+}
+
+func larger(a, b *big.Rat) *big.Rat {
+	if a.Cmp(b) >= 0 {
+		return a
+	}
+	return b
+}
+
+// FuzzRulesOf: a queue is refused exactly when it is not open or its quota
+// cannot be read, and allows nothing then but what it says; its limits are the
+// numbers of exact arithmetic, and never below zero.
+func FuzzRulesOf(f *testing.F) {
+	f.Add(`{"H200":8}`, true, "4", "4Gi", false, uint8(0))
+	f.Add(`{"H200":8,"H200":4}`, true, "1u", "1500m", true, uint8(0))
+	f.Add(`{}`, false, "-1", "1e30", true, uint8(1))
+	f.Add("\ufeff{}", true, "9223372036854775807", "0", false, uint8(3))
+	f.Fuzz(func(t *testing.T, quota string, managed bool, cpu, memory string, ignore bool, state uint8) {
+		c, good := fuzzedQuantity(cpu)
+		m, alsoGood := fuzzedQuantity(memory)
+		if !good || !alsoGood {
+			return
+		}
+		q, unmanaged := tenant(quota, capable("cpu", cpu), capable("memory", memory), in(states[int(state)%len(states)])), Enforce
+		if ignore {
+			unmanaged = Ignore
+		}
+		if !managed {
+			q.Annotations = nil
+		}
+		got := RulesOf(q, unmanaged)
+		again := RulesOf(q.DeepCopy(), unmanaged)
+		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
+		read, err := card.ParseQuota(quota)
+		unreadable := managed && err != nil
+		checkRefusal(t, q, got, managed, unreadable)
+		want := quota.Limits{AnyCard: !managed && ignore}
+		if !unreadable {
+			want.MilliCPU = limitOf(got.Limits.MilliCPU, exact(c), 1000, managed)
+			want.Memory = limitOf(got.Limits.Memory, exact(m), 1, managed)
+		}
+		if managed {
+			want.Cards = read
+		}
+		check.Equal(t, "limits", want, got.Limits, cmpopts.EquateEmpty())
+	})
+}
+
+// states are what the status of a Queue may say.
+var states = []v1beta1.QueueState{v1beta1.QueueStateOpen, v1beta1.QueueStateClosed, v1beta1.QueueStateClosing, v1beta1.QueueStateUnknown, ""}
+
+// checkRefusal checks that a queue is refused exactly when it must be, and says
+// why.
+func checkRefusal(t *testing.T, q *v1beta1.Queue, got QueueRules, managed, unreadable bool) {
+	t.Helper()
+	refused := unreadable || q.Status.State != v1beta1.QueueStateOpen
+	check.Must(t, refused == (got.Refusal != nil) && got.Managed == managed, "%+v for the quota %q in state %q", got, q.Annotations, q.Status.State)
+	if got.Refusal == nil {
+		return
+	}
+	if unreadable != (got.Refusal.Reason == ReasonInvalidQuota) || !check.Tellable(got.Refusal.Message) || !strings.HasPrefix(got.Refusal.Message, "Queue <q> ") {
+		t.Fatalf("refused by %+v", got.Refusal)
+	}
+}
+
+// limitOf is the limit that a capability states, in unit parts. A limit may be
+// none when the capability is so large that it could as well be.
+func limitOf(got int64, value *big.Rat, unit int64, managed bool) int64 {
+	const enough = 9_000_000_000_000_000
+	if value.Sign() <= 0 {
+		if managed {
+			return 0
+		}
+		return quota.Unlimited
+	}
+	if got == quota.Unlimited && value.Cmp(new(big.Rat).SetInt64(enough)) >= 0 {
+		return got
+	}
+	return roundedUp(value.Mul(value, new(big.Rat).SetInt64(unit))).Int64()
+}

@@ -1,0 +1,145 @@
+package workload
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// choosing writes a selector of namespaces on a queue.
+func choosing(selector string) func(*v1beta1.Queue) {
+	return func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = selector }
+}
+
+// TestWhichNamespacesMayUseAQueue is the part of the table that reads a Queue and
+// a namespace.
+func TestWhichNamespacesMayUseAQueue(t *testing.T) {
+	chat := map[string]string{"kubernetes.io/metadata.name": "chat-1", "team": "chat", "stage": "test"}
+	leftOut := func(requirement string) string {
+		return "Namespace <chat-1> may not use queue <q>, which is only for namespaces with <" + requirement + ">: have the namespace labelled so, or name a queue that is for it"
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		selector string
+		labels   map[string]string // of the namespace, nil for one that is not known
+		want     string            // the refusal, "" when the namespace may
+	}{
+		"by a label":                           {`{"matchLabels":{"team":"chat"}}`, chat, ""},
+		"by its name":                          {`{"matchLabels":{"kubernetes.io/metadata.name":"chat-1"}}`, chat, ""},
+		"one of several names":                 {`{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["lab","chat-1"]}]}`, chat, ""},
+		"all that have a label":                {`{"matchExpressions":[{"key":"team","operator":"Exists"}]}`, chat, ""},
+		"all that have not another":            {`{"matchExpressions":[{"key":"team","operator":"NotIn","values":["lab"]}]}`, chat, ""},
+		"everything":                           {`{}`, chat, ""},
+		"everything, with white space":         {" { } ", chat, ""},
+		"everything, written out":              {`{"matchLabels":{},"matchExpressions":[]}`, chat, ""},
+		"everything, and nobody knows it":      {`{}`, nil, ""},
+		"labels and expressions together":      {`{"matchLabels":{"team":"chat"},"matchExpressions":[{"key":"stage","operator":"NotIn","values":["live"]}]}`, chat, ""},
+		"another value":                        {`{"matchLabels":{"team":"lab"}}`, chat, leftOut("team=lab")},
+		"another name":                         {`{"matchLabels":{"kubernetes.io/metadata.name":"chat"}}`, chat, leftOut("kubernetes.io/metadata.name=chat")},
+		"one label of two is not enough":       {`{"matchLabels":{"team":"chat","stage":"live"}}`, chat, leftOut("stage=live,team=chat")},
+		"a label that is there must not be":    {`{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}`, chat, leftOut("!team")},
+		"a namespace without labels":           {`{"matchLabels":{"team":"chat"}}`, map[string]string{}, leftOut("team=chat")},
+		"case counts":                          {`{"matchLabels":{"team":"Chat"}}`, chat, leftOut("team=Chat")},
+		"a namespace that nobody knows":        {`{"matchLabels":{"team":"chat"}}`, nil, "Namespace <chat-1> is not known yet, and queue <q> is only for namespaces with <team=chat>: wait, or name another queue"},
+		"nobody knows whether it has no label": {`{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}`, nil, "Namespace <chat-1> is not known yet"},
+	}) {
+		q := tenant(`{"H200":8}`, choosing(tc.selector))
+		selector, refusal := NamespaceSelectorOf(q)
+		check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, Enforce).Refusal)
+		check.Equal(t, "refusal of the selector", nil, refusal)
+		var namespace *corev1.Namespace
+		if tc.labels != nil {
+			namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "chat-1", Labels: tc.labels}}
+		}
+		if got := MayUse("q", selector, "chat-1", namespace); tc.want == "" {
+			check.Equal(t, "refusal", nil, got)
+		} else {
+			refused(t, got, ReasonNamespaceNotAllowed, tc.want)
+		}
+	}
+}
+
+// TestASelectorThatCannotBeRead: no namespace may use the queue, and it says what of
+// the text is wrong.
+func TestASelectorThatCannotBeRead(t *testing.T) {
+	const invalid = "Queue <q> has an invalid volcano.sh/namespace-selector, so no namespace may use it: "
+	for says, texts := range map[string][]string{
+		"is not valid JSON":      {`{"matchLabels":{"team":"chat"`, `{}{}`},
+		"null is no selector":    {`null`},
+		"matchLabel":             {`{"matchLabel":{"team":"chat"}}`},
+		"team":                   {`{"team":"chat"}`, `{"matchLabels":{"team":"lab","team":"chat"}}`},
+		"matchLabels":            {`{"matchLabels":{"team":"chat"},"matchLabels":{}}`},
+		"Like":                   {`{"matchExpressions":[{"key":"team","operator":"Like","values":["c*"]}]}`},
+		"in":                     {`{"matchExpressions":[{"key":"team","operator":"in","values":["chat"]}]}`},
+		"te am":                  {`{"matchLabels":{"te am":"chat"}}`},
+		"chat!":                  {`{"matchLabels":{"team":"chat!"}}`},
+		"at most 65536 are read": {`{"matchLabels":{"team":"` + strings.Repeat("c", 1<<20) + `"}}`},
+		"values": {`{"matchExpressions":[{"key":"team","operator":"In"}]}`,
+			`{"matchExpressions":[{"key":"team","operator":"Exists","values":["chat"]}]}`},
+		`"team=chat" is not valid JSON: write it like {"matchLabels":{"team":"chat"}}`: {"team=chat"},
+		"": {"", "matchLabels:\n  team: chat", `[]`, `"team=chat"`, "{\"matchLabels\":{\"team\":\"\\u0000\\u001b[31m\"}}", `{"":""}`,
+			`{"matchLabels":{"team":"` + strings.Repeat("c", 5000) + `"}}`,
+			strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)},
+	} {
+		for _, text := range texts {
+			q := tenant(`{"H200":8}`, choosing(text))
+			selector, refusal := NamespaceSelectorOf(q)
+			refused(t, refusal, ReasonInvalidNamespaceSelector, invalid, says)
+			check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, Enforce).Refusal)
+			check.That(t, selector != nil && !selector.Matches(nil), "%.80s selects something", text)
+		}
+	}
+}
+
+func TestAQueueWithoutASelectorIsForEverybody(t *testing.T) {
+	selector, refusal := NamespaceSelectorOf(tenant(`{"H200":8}`))
+	check.Must(t, selector == nil && refusal == nil, "selector %v, refusal %v", selector, refusal)
+	if refusal := MayUse("q", nil, "nowhere", nil); refusal != nil {
+		t.Error(refusal)
+	}
+}
+
+// A selector that cannot be read closes a queue of any kind, and takes nothing of
+// its limits: what runs stays charged by them.
+func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
+	for name, q := range map[string]*v1beta1.Queue{
+		"with a quota":    tenant(`{"H200":8}`, choosing("?")),
+		"without a quota": {ObjectMeta: metav1.ObjectMeta{Name: "q", Annotations: map[string]string{"volcano.sh/namespace-selector": "?"}}, Status: v1beta1.QueueStatus{State: "Open"}},
+		"root":            tenant(`{}`, called("root"), choosing("?")),
+		"closed":          tenant(`{}`, in("Closed"), choosing("?")),
+	} {
+		for _, unmanaged := range []Unmanaged{Enforce, Ignore, Deny} {
+			got := RulesOf(q, unmanaged)
+			check.That(t, got.Refusal != nil && got.Refusal.Reason == ReasonInvalidNamespaceSelector, "%s: refusal %v", name, got.Refusal)
+			delete(q.Annotations, "volcano.sh/namespace-selector")
+			want := RulesOf(q, unmanaged).Limits
+			check.That(t, got.Limits.MilliCPU == want.MilliCPU && len(got.Limits.Cards) == len(want.Cards),
+				"%s: limits %+v, without the selector %+v", name, got.Limits, want)
+			choosing("?")(q)
+		}
+	}
+}
+
+// FuzzNamespaceSelector: whatever the annotation says, a queue is refused to
+// everybody, or a namespace is, or nobody; and a refusal is fit for an event.
+func FuzzNamespaceSelector(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"matchLabels":{"team":"chat"}}`, `{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}`, `null`, `{"<<":{}}`, "{\"a\":\"\ufeff\"}", `[[[`} {
+		f.Add(seed, "chat")
+	}
+	f.Fuzz(func(t *testing.T, text, label string) {
+		selector, refusal := NamespaceSelectorOf(tenant(`{}`, choosing(text)))
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": label}}}
+		if refusal == nil {
+			refusal = MayUse("q", selector, "ns", namespace)
+			unknown := MayUse("q", selector, "ns", nil)
+			check.Must(t, selector == nil || unknown != nil, "%q lets a namespace in that nobody knows", text)
+		} else if selector.Matches(nil) {
+			t.Fatalf("%q is refused and selects something", text)
+		}
+		check.Must(t, refusal == nil || check.Tellable(refusal.Message), "no event can hold %+v", refusal)
+	})
+}

@@ -1,0 +1,143 @@
+package workload
+
+import (
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+)
+
+// Unmanaged says what a queue without card.quota may use.
+type Unmanaged string
+
+// The choices of the plugin argument unmanagedQueues.
+const (
+	// Enforce gives such a queue no cards.
+	Enforce Unmanaged = "Enforce"
+	// Ignore leaves such a queue unlimited in cards, for migration.
+	Ignore Unmanaged = "Ignore"
+	// Deny gives such a queue no cards, and of CPU and memory only what its
+	// spec.capability states.
+	Deny Unmanaged = "Deny"
+)
+
+// rootQueue is Volcano's root of all queues. Its numbers belong to the scheduler
+// and limit nobody.
+const rootQueue = "root"
+
+// QueueRules are what a Queue object says about its use.
+type QueueRules struct {
+	// Managed tells that the queue carries card.quota.
+	Managed bool
+	// Denied tells that the queue is limited because it carries no card.quota.
+	Denied bool
+	// Limits are in force. They allow nothing when Err is set.
+	Limits quota.Limits
+	// Namespaces selects the namespaces whose pods may use the queue; nil is every
+	// namespace.
+	Namespaces labels.Selector
+	// Refusal says why the queue takes no new pods at all, nil when it does.
+	Refusal *Refusal
+}
+
+// RulesOf reads the limits of a Queue.
+//
+// A queue with card.quota is limited by it and by spec.capability, where CPU
+// or memory that is not set is 0. Any other queue keeps Volcano's meaning of
+// capability (not set or 0 is unlimited) and has no cards, or any with
+// unmanaged Ignore. With unmanaged Deny capability means the same in every queue,
+// and such a queue has no cards. root is a queue without card.quota and without
+// capability: Volcano lets any pod name it, and that must not be a way around the
+// quotas. What queues below root may use does not depend on it. A quota or a
+// selector of namespaces that cannot be read withholds everything from that
+// queue, and from no other. Any queue may choose its namespaces, with a quota or
+// without.
+func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged) QueueRules {
+	namespaces, unreadable := NamespaceSelectorOf(queue)
+	return RulesWith(queue, unmanaged, namespaces, unreadable)
+}
+
+// RulesWith is RulesOf for a caller that has read the queue's selector of
+// namespaces already, which costs more than the rest.
+func RulesWith(queue *v1beta1.Queue, unmanaged Unmanaged, namespaces labels.Selector, unreadable *Refusal) QueueRules {
+	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
+	rules := QueueRules{Managed: managed, Namespaces: namespaces, Refusal: closed(queue)}
+	if unreadable != nil {
+		rules.Refusal = unreadable
+	}
+	managed = managed && queue.Name != rootQueue
+	rules.Denied = !managed && unmanaged == Deny
+	switch {
+	case rules.Denied && queue.Name == rootQueue:
+	case rules.Denied:
+		rules.Limits = quota.Limits{MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}
+	case queue.Name == rootQueue:
+		rules.Limits = quota.Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited, Memory: quota.Unlimited}
+	case !managed:
+		rules.Limits = quota.Limits{
+			AnyCard:  unmanaged == Ignore,
+			MilliCPU: orUnlimited(milli(queue.Spec.Capability)),
+			Memory:   orUnlimited(bytes(queue.Spec.Capability)),
+		}
+	default:
+		cards, err := card.ParseQuota(text)
+		if err != nil {
+			rules.Refusal = &Refusal{
+				Reason:  ReasonInvalidQuota,
+				Message: fmt.Sprintf("Queue <%s> has an invalid %s: %v", queue.Name, v1alpha1.AnnotationCardQuota, err),
+			}
+			return rules
+		}
+		rules.Limits = quota.Limits{Cards: cards, MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}
+	}
+	return rules
+}
+
+// closed refuses everything for a queue that is not Open.
+func closed(queue *v1beta1.Queue) *Refusal {
+	switch {
+	case queue.DeletionTimestamp != nil:
+		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> is being deleted: nothing new starts in it", queue.Name)}
+	case queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:
+		return nil
+	case queue.Status.State == "":
+		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> has no state yet: Volcano's controller opens it", queue.Name)}
+	default:
+		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> is %s, not Open: nothing new starts in it", queue.Name, queue.Status.State)}
+	}
+}
+
+func milli(list corev1.ResourceList) int64 {
+	q, ok := list[corev1.ResourceCPU]
+	return amount(q, ok, (*resource.Quantity).MilliValue)
+}
+
+func bytes(list corev1.ResourceList) int64 {
+	q, ok := list[corev1.ResourceMemory]
+	return amount(q, ok, (*resource.Quantity).Value)
+}
+
+// amount reads a quantity without letting a huge one wrap around.
+func amount(q resource.Quantity, set bool, value func(*resource.Quantity) int64) int64 {
+	if !set || q.Sign() <= 0 {
+		return 0
+	}
+	if q.AsApproximateFloat64() >= math.MaxInt64/1000 {
+		return quota.Unlimited
+	}
+	return value(&q)
+}
+
+func orUnlimited(limit int64) int64 {
+	if limit == 0 {
+		return quota.Unlimited
+	}
+	return limit
+}

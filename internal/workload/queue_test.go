@@ -1,0 +1,141 @@
+package workload
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// tenant is an open queue with a quota and a capability of 4 CPU and 4 Gi.
+func tenant(quota string, options ...func(*v1beta1.Queue)) *v1beta1.Queue {
+	q := builder.Queue("q").Annotation("volcano.sh/card.quota", quota).Capability("4", "4Gi").Obj()
+	for _, o := range options {
+		o(q)
+	}
+	return q
+}
+
+func in(state v1beta1.QueueState) func(*v1beta1.Queue) {
+	return func(q *v1beta1.Queue) { q.Status.State = state }
+}
+
+func leaving(q *v1beta1.Queue) { now := metav1.Now(); q.DeletionTimestamp = &now }
+
+func called(name string) func(*v1beta1.Queue) { return func(q *v1beta1.Queue) { q.Name = name } }
+
+func capable(name corev1.ResourceName, quantity string) func(*v1beta1.Queue) {
+	return func(q *v1beta1.Queue) { q.Spec.Capability[name] = resource.MustParse(quantity) }
+}
+
+func unmanaged(q *v1beta1.Queue) { q.Annotations = nil }
+
+// capability sets all that a queue may use, nil for nothing.
+func capability(list corev1.ResourceList) func(*v1beta1.Queue) {
+	return func(q *v1beta1.Queue) { q.Spec.Capability = list }
+}
+
+// TestWhatAQueueAllows is the part of the table that reads a Queue. Capabilities that
+// look odd are read so that nobody gets more than is written. What texts are no quota
+// is tested with card.ParseQuota.
+func TestWhatAQueueAllows(t *testing.T) {
+	const cpu, memory, endless = int64(4000), int64(4 << 30), quota.Unlimited
+	limits := func(milliCPU, memory int64, cards ...card.Amount) quota.Limits {
+		l := quota.Limits{MilliCPU: milliCPU, Memory: memory}
+		for _, of := range cards {
+			l.Cards = card.Quota{of.Name: of.Count}
+		}
+		return l
+	}
+	notOpen := func(says string) []string { return []string{ReasonQueueNotOpen, says} }
+	invalid := func(says ...string) []string {
+		return append([]string{ReasonInvalidQuota, " has an invalid volcano.sh/card.quota: "}, says...)
+	}
+	long, some, nothing := called(strings.Repeat("q", 253)), card.Amount{Name: "H200", Count: 8}, capability(nil)
+	anyCard := quota.Limits{AnyCard: true, MilliCPU: endless, Memory: endless}
+	for t, tc := range check.Cases(t, map[string]struct {
+		queue *v1beta1.Queue
+		mode  Unmanaged // "" for a queue that is the same in all
+		want  quota.Limits
+		says  []string // the reason and texts of the refusal
+	}{
+		"quota and capability":                   {tenant(`{"H200":8}`), "", limits(cpu, memory, some), nil},
+		"a quota of no cards":                    {tenant(`{"H200":0}`), "", limits(cpu, memory, card.Amount{Name: "H200"}), nil},
+		"capability not set is 0 beside a quota": {tenant(`{"H200":8}`, nothing), "", limits(0, 0, some), nil},
+		"an empty quota is a quota":              {tenant(`{}`), "", limits(cpu, memory), nil},
+		"unmanaged: no cards, CPU unlimited":     {tenant("", unmanaged, nothing), Enforce, limits(endless, endless), nil},
+		"unmanaged with capability":              {tenant("", unmanaged), Enforce, limits(cpu, memory), nil},
+		"unmanaged and ignored: any card":        {tenant("", unmanaged, nothing), Ignore, anyCard, nil},
+		"root is no way around the quotas":       {tenant(`{"H200":1}`, called("root"), nothing, in("")), Enforce, limits(endless, endless), nil},
+		"root while queues are being moved":      {tenant(`{"H200":1}`, called("root"), nothing, in("")), Ignore, anyCard, nil},
+		"root with a quota that cannot be read":  {tenant(`{`, called("root")), Enforce, limits(endless, endless), nil},
+		"unmanaged and denied":                   {tenant("", unmanaged, nothing), Deny, limits(0, 0), nil},
+		"denied with capability":                 {tenant("", unmanaged), Deny, limits(cpu, memory), nil},
+		"denied with CPU alone":                  {tenant("", unmanaged, capability(builder.Resources("4", "0"))), Deny, limits(cpu, 0), nil},
+		"denied, and cards in the capability":    {tenant("", unmanaged, capable(gpu, "8")), Deny, limits(cpu, memory), nil},
+		"an empty quota is not denied":           {tenant(`{}`), Deny, limits(cpu, memory), nil},
+		"a quota is not denied":                  {tenant(`{"H200":8}`), Deny, limits(cpu, memory, some), nil},
+		"root is denied, whatever it says":       {tenant(`{"H200":1}`, called("root"), in("")), Deny, limits(0, 0), nil},
+
+		// its state
+		"closed":                             {tenant(`{}`, in("Closed")), "", limits(cpu, memory), notOpen("Queue <q> is Closed, not Open")},
+		"closing":                            {tenant(`{}`, in("Closing")), "", limits(cpu, memory), notOpen("Queue <q> is Closing, not Open")},
+		"no state yet":                       {tenant(`{}`, in("")), "", limits(cpu, memory), notOpen("has no state yet")},
+		"a state that Volcano does not know": {tenant(`{}`, in("Unknown")), "", limits(cpu, memory), notOpen("Queue <q> is Unknown, not Open")},
+		"a state in small letters":           {tenant(`{}`, in("open")), "", limits(cpu, memory), notOpen("Queue <q> is open, not Open")},
+		"being deleted":                      {tenant(`{"H200":8}`, leaving), "", limits(cpu, memory, some), notOpen("Queue <q> is being deleted")},
+		"closed and being deleted":           {tenant(`{}`, in("Closed"), leaving), "", limits(cpu, memory), notOpen("Queue <q> is being deleted")},
+		"no state and being deleted":         {tenant(`{}`, in(""), leaving), "", limits(cpu, memory), notOpen("Queue <q> is being deleted")},
+		"root being deleted, queues ignored": {tenant(`{}`, called("root"), leaving), Ignore, anyCard, notOpen("Queue <root> is being deleted")},
+		"root being deleted":                 {tenant(`{}`, called("root"), leaving), Enforce, limits(endless, endless), notOpen("Queue <root> is being deleted")},
+
+		// its quota
+		"a quota that cannot be read":      {tenant(`{"H200":1.5}`), "", quota.Limits{}, invalid("Queue <q>", "write a whole number")},
+		"closed, and its quota is no JSON": {tenant(`{"H200":`, in("Closed")), "", quota.Limits{}, invalid("is not valid JSON")},
+		"deleted, and its quota is none":   {tenant(`H200=8`, leaving), "", quota.Limits{}, invalid("is not a JSON object")},
+		"an empty quota text":              {tenant(""), "", quota.Limits{}, invalid(`write it like {"NVIDIA-H200":8}`)},
+		"a quota of 1 MiB":                 {tenant(strings.Repeat("8", 1<<20)), "", quota.Limits{}, invalid("at most 65536 are read")},
+		"a long name and as many mistakes": {tenant("{"+strings.Repeat(`"a b":1,`, 255)+`"a b":1}`, long), "", quota.Limits{}, invalid("more mistakes")},
+		"a long name and many escapes": {tenant("{\""+strings.Repeat(`\u0000`, 79)+"\":1}", long), "", quota.Limits{},
+			invalid(`\x00`, "must be a label value")},
+
+		// its capability
+		"a capability beyond 64 bits":                  {tenant(`{}`, capability(builder.Resources("1e30", "1e30"))), "", limits(endless, endless), nil},
+		"negative CPU is none":                         {tenant(`{}`, capable("cpu", "-4")), "", limits(0, memory), nil},
+		"negative memory is none":                      {tenant(`{}`, capable("memory", "-4Gi")), "", limits(cpu, 0), nil},
+		"zero CPU is none":                             {tenant(`{}`, capable("cpu", "0")), "", limits(0, memory), nil},
+		"part of a CPU":                                {tenant(`{}`, capable("cpu", "0.5")), "", limits(500, memory), nil},
+		"less than a thousandth of a CPU":              {tenant(`{}`, capable("cpu", "1u")), "", limits(1, memory), nil},
+		"part of a byte":                               {tenant(`{}`, capable("memory", "1500m")), "", limits(cpu, 2), nil},
+		"CPU of the largest number of 64 bits":         {tenant(`{}`, capable("cpu", "9223372036854775807")), "", limits(endless, memory), nil},
+		"memory beyond 64 bits":                        {tenant(`{}`, capable("memory", "8192Pi")), "", limits(cpu, endless), nil},
+		"cards in the capability are not a quota":      {tenant(`{}`, capable(gpu, "8")), "", limits(cpu, memory), nil},
+		"without a quota, negative CPU is no limit":    {tenant("", unmanaged, capable("cpu", "-4")), Enforce, limits(endless, memory), nil},
+		"without a quota, zero memory is no limit":     {tenant("", unmanaged, capable("memory", "0")), Enforce, limits(cpu, endless), nil},
+		"without a quota, cards need one all the same": {tenant("", unmanaged, capable(gpu, "8")), Enforce, limits(cpu, memory), nil},
+	}) {
+		modes := []Unmanaged{tc.mode}
+		if tc.mode == "" {
+			modes = []Unmanaged{Enforce, Ignore, Deny}
+		}
+		for _, mode := range modes {
+			got := RulesOf(tc.queue, mode)
+			agreeOnQueue(t, tc.queue, mode, got)
+			check.Equal(t, "limits", tc.want, got.Limits, cmpopts.EquateEmpty())
+			if tc.says == nil {
+				check.Equal(t, "refusal", nil, got.Refusal)
+			} else {
+				refused(t, got.Refusal, tc.says[0], tc.says[1:]...)
+			}
+		}
+	}
+}

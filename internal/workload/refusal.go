@@ -1,0 +1,110 @@
+package workload
+
+import (
+	"fmt"
+
+	"cardquota.dev/operator/internal/quota"
+)
+
+// Refusal says why something may not have cards. The reason is a stable word
+// for events and conditions, the message a sentence for people.
+type Refusal struct {
+	Reason  string
+	Message string
+}
+
+// Error returns the message.
+func (r *Refusal) Error() string { return r.Message }
+
+// The reasons of refusals. The first five are those of the events that the
+// requirements name; they are kept for tools that look for them.
+const (
+	ReasonInsufficientScalarQuota = "InsufficientScalarQuota"
+	ReasonInsufficientCPUQuota    = "InsufficientCPUQuota"
+	ReasonInsufficientMemoryQuota = "InsufficientMemoryQuota"
+	ReasonEmptyQueueCapability    = "EmptyQueueCapability"
+	ReasonGetTaskRequestFailed    = "GetTaskRequestResourceFailed"
+	ReasonInvalidQuota            = "InvalidCardQuota"
+	ReasonQueueNotOpen            = "QueueNotOpen"
+	ReasonQueueNotFound           = "QueueNotFound"
+	ReasonNotReady                = "SchedulerNotReady"
+	ReasonParentNotFound          = "ParentNotFound"
+	// ReasonCardsEnding: pods that are being deleted hold more cards than the
+	// queue's quota.
+	ReasonCardsEnding = "CardsEnding"
+	// ReasonNamespaceNotAllowed: the queue is not for the pod's namespace.
+	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
+	// ReasonInvalidNamespaceSelector: which namespaces the queue is for cannot be
+	// read, so it is for none.
+	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector"
+)
+
+// Short turns a shortage into the refusal that users read. Cards are whole
+// numbers, CPU is in cores as Kubernetes writes them (500m), memory in Mi.
+func Short(s *quota.Shortage) *Refusal {
+	switch s.Kind {
+	case quota.CPU:
+		if s.Limit == 0 {
+			return empty(s, "cpu")
+		}
+		return &Refusal{Reason: ReasonInsufficientCPUQuota, Message: fmt.Sprintf(
+			"Queue <%s> has insufficient CPU quota: requested <%dm>, total would be <%dm>, but capability is <%dm>",
+			s.Queue, s.Requested, s.Total, s.Limit)}
+	case quota.Memory:
+		if s.Limit == 0 {
+			return empty(s, "memory")
+		}
+		return &Refusal{Reason: ReasonInsufficientMemoryQuota, Message: fmt.Sprintf(
+			"Queue <%s> has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
+			s.Queue, mebi(s.Requested), mebi(s.Total), mebi(s.Limit))}
+	case quota.Ending:
+		return &Refusal{Reason: ReasonCardsEnding, Message: EndingText(s) + others(s.Others)}
+	default:
+		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
+			"Queue <%s> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
+			s.Queue, s.Label(), s.Requested, s.Total, s.Limit) + others(s.Others)}
+	}
+}
+
+// Short turns a shortage of this queue into the refusal that users read.
+func (r QueueRules) Short(s *quota.Shortage) *Refusal {
+	refusal := Short(s)
+	switch {
+	case !r.Denied:
+	case s.Queue == rootQueue:
+		refusal.Message = fmt.Sprintf("Queue <%s> may use nothing (unmanagedQueues: %s): submit to a queue that has a CardQuota", s.Queue, Deny)
+	default:
+		refusal.Message += fmt.Sprintf("; it has no card quota, and such queues are denied (unmanagedQueues: %s): submit to a queue that has a CardQuota, or create one for this queue", Deny)
+	}
+	return refusal
+}
+
+// EndingText says that a queue waits for the end of its pods, and what would help.
+func EndingText(s *quota.Shortage) string {
+	return fmt.Sprintf("Queue <%s> gets no more <%s> while pods that are being deleted hold more than its quota: ending <%d>, but capability is <%d>; "+
+		"they end within %d s, sooner with a shorter terminationGracePeriodSeconds",
+		s.Queue, s.Label(), s.Total, s.Limit, int64(s.Within.Seconds()))
+}
+
+// others says of how many further alternatives the same is true.
+func others(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "; the other card it may use has no more room"
+	default:
+		return fmt.Sprintf("; none of the %d other cards it may use has more room", n)
+	}
+}
+
+// empty refuses a queue that has card.quota and no capability at all for a
+// resource: nobody who sets up a queue expects unset to mean 0, so it says so.
+func empty(s *quota.Shortage, resource string) *Refusal {
+	return &Refusal{Reason: ReasonEmptyQueueCapability, Message: fmt.Sprintf(
+		"Queue <%s> has no %s capability and may use none: set spec.capability.%s (spec.resources.%s of its CardQuota)",
+		s.Queue, resource, resource, resource)}
+}
+
+// mebi writes bytes in Mi, rounded up so that a shortage never looks like none.
+func mebi(n int64) string { return fmt.Sprintf("%dMi", (n+(1<<20)-1)>>20) }

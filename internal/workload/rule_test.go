@@ -1,0 +1,78 @@
+package workload
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// The rows of the table are asked of the observer's rules as well, which are written
+// from the documents alone: a row that only the code knows fails there.
+
+// ruleCluster is the cluster of the table for the observer's rules.
+func ruleCluster() *rule.Inventory {
+	inv, theirs := rule.NewInventory(), cluster()
+	for _, name := range []string{"h200", "4090", "ascend", "mig", "unnamed"} {
+		known, _ := theirs.Node(name)
+		node := rule.Node{Model: known.Model, Cards: map[corev1.ResourceName]rule.Offer{}}
+		for _, held := range known.Holdings {
+			node.Cards[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
+		}
+		for _, resource := range known.Unnamed {
+			node.Cards[resource] = rule.Offer{}
+		}
+		inv.Set(name, node)
+	}
+	return inv
+}
+
+// ruleCharge states a charge as the observer does.
+func ruleCharge(charge *quota.Charge) *rule.Charge {
+	if charge == nil {
+		return nil
+	}
+	out := &rule.Charge{Queue: charge.Queue, Cards: rule.Quota{}, MilliCPU: charge.MilliCPU, Memory: charge.Memory}
+	for _, held := range charge.Cards {
+		out.Cards[string(held.Name)] += int64(held.Count)
+	}
+	return out
+}
+
+// agreeOnCharge asks a row of the observer's rules.
+func agreeOnCharge(t *testing.T, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge, trust Trust, charge quota.Charge, holds bool) {
+	t.Helper()
+	want, counts := rule.ChargeOf(pod, group, ruleCluster(), ruleCharge(last), rule.Origin{Ours: trust.Ours, Admits: trust.Admits})
+	got := *ruleCharge(&charge)
+	check.That(t, holds == counts && (!holds || got.String() == want.String()),
+		"counted %v as %s, by the observer's rules %v as %s", holds, got, counts, want)
+}
+
+// agreeOnAsk asks a row of the observer's rules.
+func agreeOnAsk(t *testing.T, pod *corev1.Pod, ask Ask) {
+	t.Helper()
+	want := rule.AskOf(pod, ruleCluster())
+	same := len(ask.Names) == len(want.Cards) && (ask.Refusal != nil) == (want.Refusal != "")
+	for i, name := range ask.Names {
+		same = same && string(name) == want.Cards[i]
+	}
+	check.That(t, same, "cards %v, refusal %v, by the observer's rules %v, %q", ask.Names, ask.Refusal, want.Cards, want.Refusal)
+}
+
+// agreeOnQueue asks a row of the observer's rules.
+func agreeOnQueue(t *testing.T, queue *v1beta1.Queue, unmanaged Unmanaged, rules QueueRules) {
+	t.Helper()
+	want := rule.LimitsOf(queue, string(unmanaged))
+	cards := rule.Quota{}
+	for name, count := range rules.Limits.Cards {
+		cards[string(name)] = int64(count)
+	}
+	if l := rules.Limits; l.AnyCard != want.AnyCard || l.MilliCPU != want.MilliCPU || l.Memory != want.Memory ||
+		cards.String() != want.Cards.String() || (rules.Refusal != nil) != (want.Closed != "") {
+		t.Errorf("limits %v, refusal %v, by the observer's rules %s", l, rules.Refusal, want)
+	}
+}

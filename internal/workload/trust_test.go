@@ -1,0 +1,68 @@
+package workload
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestWhatIsBelievedOfAPod is the part of the table about pods that nobody may have
+// let in. Queue q is for namespace lab, queue open for all.
+func TestWhatIsBelievedOfAPod(t *testing.T) {
+	nowhere := func(namespace string) *builder.PodBuilder {
+		return podIn(namespace).Requests("evil.example/x", "1000").Card("H200")
+	}
+	last := func(queue string, held ...card.Amount) *quota.Charge {
+		return &quota.Charge{Queue: queue, Cards: held}
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		pod       *builder.PodBuilder
+		group     *v1beta1.PodGroup
+		last      *quota.Charge
+		ours      bool
+		wantQueue string
+		wantCards []card.Amount
+	}{
+		// which queue
+		"its own word, admitted":                     {pod: podIn("lab").GPUs(1).Queue("q"), wantQueue: "q", wantCards: held("H200", 1)},
+		"its own word, left out":                     {pod: podIn("evil").GPUs(1).Queue("q"), wantCards: held("H200", 1)},
+		"its own word, a queue for all":              {pod: podIn("evil").GPUs(1).Queue("open"), wantQueue: "open", wantCards: held("H200", 1)},
+		"a vcjob's word, left out":                   {pod: podIn("evil").GPUs(1).Annotation("volcano.sh/queue-name", "q"), wantCards: held("H200", 1)},
+		"no word":                                    {pod: podIn("evil").GPUs(1), wantCards: held("H200", 1)},
+		"ours by its own word, left out":             {pod: podIn("evil").GPUs(1).Queue("q"), ours: true, wantCards: held("H200", 1)},
+		"ours with a record, left out since":         {pod: podIn("evil").GPUs(1).ChargedQueue("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1)},
+		"ours in a PodGroup, left out since":         {pod: podIn("evil").GPUs(1), group: group("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1)},
+		"another's with a record, left out":          {pod: podIn("evil").GPUs(1).ChargedQueue("q"), wantCards: held("H200", 1)},
+		"another's with a record, admitted":          {pod: podIn("lab").GPUs(1).ChargedQueue("q"), wantQueue: "q", wantCards: held("H200", 1)},
+		"another's in a PodGroup, left out":          {pod: podIn("evil").GPUs(1), group: group("q"), wantCards: held("H200", 1)},
+		"another's that was charged, left out since": {pod: podIn("evil").GPUs(1), last: last("q"), wantQueue: "q", wantCards: held("H200", 1)},
+		"another's that was charged to no queue":     {pod: podIn("evil").GPUs(1).Queue("q"), last: last("", held("H200", 1)...), wantCards: held("H200", 1)},
+		"CPU and memory alone, its own word":         {pod: podIn("evil").Requests("cpu", "30").ChargedQueue("q")},
+		"CPU and memory alone, ours, left out since": {pod: podIn("evil").Requests("cpu", "30").ChargedQueue("q"), ours: true, wantQueue: "q"},
+
+		// a resource that is a card nowhere
+		"ours with a record: the card it names":                {pod: nowhere("lab").ChargedQueue("q"), ours: true, wantQueue: "q", wantCards: held("H200", 1000)},
+		"ours without a record: no card":                       {pod: nowhere("lab").Queue("q"), ours: true, wantQueue: "q"},
+		"another's with a record: no card":                     {pod: nowhere("lab").ChargedQueue("q"), wantQueue: "q"},
+		"another's with a record, left out: nothing":           {pod: nowhere("evil").ChargedQueue("q")},
+		"another's that was charged: what it was charged":      {pod: nowhere("lab"), last: last("q", held("MI300X", 2)...), wantQueue: "q", wantCards: held("MI300X", 1000)},
+		"another's that was charged for what is another's now": {pod: nowhere("lab"), last: last("q", held("H200", 2)...), wantQueue: "q"},
+		"another's that was charged no card":                   {pod: nowhere("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
+	}) {
+		trust := Trust{Ours: tc.ours, Admits: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }}
+		pod := tc.pod.Obj()
+		got, ok := trust.ChargeOf(pod, tc.group, cluster(), tc.last)
+		agreeOnCharge(t, pod, tc.group, tc.last, trust, got, ok)
+		check.That(t, ok && got.Queue == tc.wantQueue, "counted %v in queue %q, want %q", ok, got.Queue, tc.wantQueue)
+		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
+	}
+	check.Equal(t, "charged to where no queue chooses", "q", (Trust{}).PayerOf(podIn("evil").Queue("q").Obj(), nil, ""))
+	_, counts := (Trust{Ours: true}).ChargeOf(pod().GPUs(1).Node("").Obj(), nil, cluster(), nil)
+	check.That(t, !counts, "a pod without a node holds something")
+}

@@ -1,0 +1,113 @@
+package workload
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// policies reads policies, "PodEvicted:RestartJob PodFailed+*:AbortJob 143:AbortJob": of
+// one event, of several, or of an exit code.
+func policies(text string) (all []batch.LifecyclePolicy) {
+	for _, word := range strings.Fields(text) {
+		on, action, _ := strings.Cut(word, ":")
+		policy := batch.LifecyclePolicy{Action: bus.Action(action)}
+		if code, err := strconv.ParseInt(on, 10, 32); err == nil {
+			policy.ExitCode = ptr.To(int32(code))
+		} else if events := strings.Split(on, "+"); len(events) == 1 {
+			policy.Event = bus.Event(on)
+		} else {
+			for _, event := range events {
+				policy.Events = append(policy.Events, bus.Event(event))
+			}
+		}
+		all = append(all, policy)
+	}
+	return all
+}
+
+// TestHabitOf: in a text the policies of the job come first, then those of each task
+// behind a bar.
+func TestHabitOf(t *testing.T) {
+	for want, texts := range map[EvictionPolicy][]string{
+		{}: {
+			"", "PodEvicted:SyncJob", "PodEvicted:EnqueueJob", "PodEvicted:", "PodFailed:RestartJob TaskCompleted:CompleteJob Unknown:AbortJob",
+			"PodFailed+PodPending:RestartJob", "143:AbortJob 1:RestartJob", "PodEvicted:SyncJob *:AbortJob", "PodEvicted:AbortJob|*:SyncJob",
+			"|PodFailed:AbortJob 0:CompleteJob", "PodFailed:RestartJob|TaskCompleted:CompleteJob", // restarts when pods fail, not evictions
+		},
+		{Inelastic: true}: {
+			"PodEvicted:RestartJob", "PodEvicted:RestartTask", "PodEvicted:RestartPod", "PodEvicted:RestartPartition", "PodEvicted:ResumeJob",
+			"PodEvicted:SomethingNew", "*:RestartJob", "PodFailed+PodEvicted:RestartJob", "143:AbortJob PodEvicted:RestartJob",
+			"PodEvicted:RestartJob *:AbortJob", "PodFailed:AbortJob PodEvicted:RestartJob", "||PodEvicted:RestartTask",
+			"PodEvicted:AbortJob|PodEvicted:RestartTask", "PodEvicted:RestartJob PodFailed:RestartJob|TaskCompleted:CompleteJob", // as a trainer's
+		},
+		{Inelastic: true, Ends: true}: {
+			"PodEvicted:AbortJob", "PodEvicted:TerminateJob", "PodEvicted:CompleteJob", "*:AbortJob", "PodFailed+*:AbortJob",
+			"*:AbortJob PodEvicted:RestartJob", "|PodEvicted:AbortJob|", "PodEvicted:RestartJob|*:TerminateJob", "PodEvicted:AbortJob|PodEvicted:RestartTask|",
+		},
+	} {
+		for _, text := range texts {
+			ofJob, ofTasks, some := strings.Cut(text, "|")
+			job := &batch.Job{Spec: batch.JobSpec{Policies: policies(ofJob)}}
+			for _, of := range strings.Split(ofTasks, "|") {
+				if some {
+					job.Spec.Tasks = append(job.Spec.Tasks, batch.TaskSpec{Policies: policies(of)})
+				}
+			}
+			check.Equal(t, text, want, EvictionPolicyOf(job))
+		}
+	}
+	beside := batch.LifecyclePolicy{Event: bus.PodFailedEvent, Events: []bus.Event{bus.PodEvictedEvent}, Action: bus.RestartJobAction}
+	job := &batch.Job{Spec: batch.JobSpec{Policies: []batch.LifecyclePolicy{beside}}}
+	check.Equal(t, "one event beside several", EvictionPolicy{Inelastic: true}, EvictionPolicyOf(job))
+}
+
+func TestOwnerOf(t *testing.T) {
+	yes, no := true, false
+	owner := func(apiVersion, kind, name string, controls *bool) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, Controller: controls}
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		owners []metav1.OwnerReference
+		want   string
+	}{
+		"nobody":                                     {nil, ""},
+		"a Volcano job":                              {[]metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "Job", "j", &yes)}, "j"},
+		"a Kubernetes job":                           {[]metav1.OwnerReference{owner("batch/v1", "Job", "j", &yes)}, ""},
+		"another kind of Volcano":                    {[]metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "CronJob", "j", &yes)}, ""},
+		"another version":                            {[]metav1.OwnerReference{owner("batch.volcano.sh/v1", "Job", "j", &yes)}, ""},
+		"an owner that does not control":             {[]metav1.OwnerReference{owner("batch.volcano.sh/v1alpha1", "Job", "j", &no), owner("batch.volcano.sh/v1alpha1", "Job", "k", nil)}, ""},
+		"the one of two that controls":               {[]metav1.OwnerReference{owner("v1", "ConfigMap", "c", nil), owner("batch.volcano.sh/v1alpha1", "Job", "j", &yes)}, "j"},
+		"a Volcano job beside the one that controls": {[]metav1.OwnerReference{owner("apps/v1", "ReplicaSet", "r", &yes), owner("batch.volcano.sh/v1alpha1", "Job", "j", nil)}, ""},
+	}) {
+		check.Equal(t, "owner", tc.want, VCJobOwner(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners}}))
+	}
+}
+
+func TestManages(t *testing.T) {
+	yes := true
+	by := []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Name: "j", Controller: &yes}}
+	for t, tc := range check.Cases(t, map[string]struct {
+		owners []metav1.OwnerReference
+		notes  map[string]string
+		want   bool
+	}{
+		"a pod of the job":           {by, map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "0"}, true},
+		"an owner that was made up":  {by, nil, false},
+		"no version":                 {by, map[string]string{"volcano.sh/job-name": "j"}, false},
+		"a version that is none":     {by, map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "new"}, false},
+		"of another job":             {by, map[string]string{"volcano.sh/job-name": "k", "volcano.sh/job-version": "0"}, false},
+		"annotations without owner":  {nil, map[string]string{"volcano.sh/job-name": "j", "volcano.sh/job-version": "0"}, false},
+		"an owner without any names": {nil, map[string]string{"volcano.sh/job-name": "", "volcano.sh/job-version": "0"}, false},
+	}) {
+		check.Equal(t, "managed", tc.want, ManagedByVCJob(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners, Annotations: tc.notes}}))
+	}
+}
