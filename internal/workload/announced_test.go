@@ -31,7 +31,7 @@ func demand(count card.Count, names ...card.Name) quota.Demand {
 	return quota.Demand{Names: names, Count: count}
 }
 
-func demands(list ...account.Demand) quota.Application { return quota.Application{Demands: list} }
+func demands(list ...quota.Demand) quota.Application { return quota.Application{Demands: list} }
 
 func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 	const gpu, npu, slice = "nvidia.com/gpu", "huawei.com/Ascend910", "nvidia.com/mig-1g.18gb"

@@ -160,13 +160,13 @@ func FuzzRulesOf(f *testing.F) {
 	f.Add(`{"H200":8,"H200":4}`, true, "1u", "1500m", true, uint8(0))
 	f.Add(`{}`, false, "-1", "1e30", true, uint8(1))
 	f.Add("\ufeff{}", true, "9223372036854775807", "0", false, uint8(3))
-	f.Fuzz(func(t *testing.T, quota string, managed bool, cpu, memory string, ignore bool, state uint8) {
+	f.Fuzz(func(t *testing.T, text string, managed bool, cpu, memory string, ignore bool, state uint8) {
 		c, good := fuzzedQuantity(cpu)
 		m, alsoGood := fuzzedQuantity(memory)
 		if !good || !alsoGood {
 			return
 		}
-		q, unmanaged := tenant(quota, capable("cpu", cpu), capable("memory", memory), in(states[int(state)%len(states)])), Enforce
+		q, unmanaged := tenant(text, capable("cpu", cpu), capable("memory", memory), in(states[int(state)%len(states)])), Enforce
 		if ignore {
 			unmanaged = Ignore
 		}
@@ -176,7 +176,7 @@ func FuzzRulesOf(f *testing.F) {
 		got := RulesOf(q, unmanaged)
 		again := RulesOf(q.DeepCopy(), unmanaged)
 		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
-		read, err := card.ParseQuota(quota)
+		read, err := card.ParseQuota(text)
 		unreadable := managed && err != nil
 		checkRefusal(t, q, got, managed, unreadable)
 		want := quota.Limits{AnyCard: !managed && ignore}
