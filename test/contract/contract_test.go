@@ -1,0 +1,148 @@
+// Package contract freezes the words that users, dashboards and scripts rely on.
+package contract
+
+import (
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+var update = flag.Bool("update", false, "write testdata/contract.txt anew")
+
+const golden = "testdata/contract.txt"
+
+var (
+	metricName = regexp.MustCompile(`^cardquota_[a-z_]+$`)
+	objectKey  = regexp.MustCompile(`^([a-z]+\.)*(cardquota\.dev|volcano\.sh|k8s\.io)/[a-z][a-z0-9.-]*$`)
+	reasonName = regexp.MustCompile(`^(?:[Rr]eason|[Ee]vent|Condition)[A-Z]`)
+)
+
+// TestContractIsUnchanged compares what the sources say now with the golden file: condition types,
+// reasons of conditions and events, metrics, annotations, labels and finalizers, names of Leases and
+// ConfigMaps, arguments of the plugin and of both programs. Who changes one changes what somebody
+// relies on: run the test with -update, say why in the commit, and tell users in CHANGELOG.md.
+func TestContractIsUnchanged(t *testing.T) {
+	found := words{}
+	for _, root := range []string{"api", "cmd", "internal"} {
+		check.NoError(t, filepath.WalkDir(filepath.Join("..", "..", root), func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "testing"):
+				return filepath.SkipDir
+			case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+				return nil
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err == nil {
+				found.read(file, filepath.Base(filepath.Dir(path)))
+			}
+			return err
+		}))
+	}
+	text := found.text()
+	if *update {
+		check.NoError(t, os.WriteFile(golden, []byte(text), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	check.NoError(t, err)
+	check.Equal(t, "contract", strings.Split(string(want), "\n"), strings.Split(text, "\n"))
+}
+
+// words are the names of each kind.
+type words map[string]map[string]bool
+
+func (w words) add(kind, word string) {
+	if w[kind] == nil {
+		w[kind] = map[string]bool{}
+	}
+	w[kind][word] = true
+}
+
+func (w words) text() string {
+	var text strings.Builder
+	for _, kind := range slices.Sorted(maps.Keys(w)) {
+		text.WriteString(kind + ":\n")
+		for _, word := range slices.Sorted(maps.Keys(w[kind])) {
+			text.WriteString("  " + word + "\n")
+		}
+	}
+	return text.String()
+}
+
+// read collects the words of a file of a package.
+func (w words) read(file *ast.File, folder string) {
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.BasicLit:
+			switch word := literal(n); {
+			case metricName.MatchString(word):
+				w.add("metrics", word)
+			case objectKey.MatchString(word):
+				w.add("annotations, labels and finalizers", word)
+			case word == "cardquota-scheduler" || strings.HasPrefix(word, "cardquota-scheduler-") || strings.HasPrefix(word, "volcano-scheduler"):
+				w.add("names of objects", word)
+			}
+		case *ast.ValueSpec:
+			w.readConstants(n)
+		case *ast.CallExpr:
+			if selector, ok := n.Fun.(*ast.SelectorExpr); ok && file.Name.Name == "main" && strings.HasSuffix(selector.Sel.Name, "Var") && len(n.Args) > 1 {
+				if name := literal(n.Args[1]); name != "" {
+					w.add("arguments of cmd/"+folder, "--"+name)
+				}
+			}
+		}
+		return true
+	})
+}
+
+// readConstants collects reasons and types of conditions, and the arguments of the plugin, which are
+// the keys of their parsers.
+func (w words) readConstants(spec *ast.ValueSpec) {
+	for i, value := range spec.Values {
+		name := spec.Names[i].Name
+		if word := literal(value); word != "" && reasonName.MatchString(name) {
+			kind := "reasons of conditions and events"
+			if strings.HasPrefix(name, "Condition") {
+				kind = "condition types"
+			}
+			w.add(kind, word)
+		}
+		parsers, ok := value.(*ast.CompositeLit)
+		if !ok || name != "parsers" {
+			continue
+		}
+		for _, element := range parsers.Elts {
+			if entry, ok := element.(*ast.KeyValueExpr); ok {
+				w.add("arguments of capacity-card", literal(entry.Key))
+			}
+		}
+	}
+}
+
+// literal is the text of a string literal, "" for any other expression.
+func literal(node ast.Expr) string {
+	lit, ok := node.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return ""
+	}
+	text, err := strconv.Unquote(lit.Value)
+	if err != nil {
+		return ""
+	}
+	return text
+}
