@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"volcano.sh/volcano/pkg/scheduler"
 	"volcano.sh/volcano/pkg/scheduler/conf"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/deviceshare"
 	resourcestrategyfit "volcano.sh/volcano/pkg/scheduler/plugins/resource-strategy-fit"
 
@@ -112,3 +114,30 @@ func fatalSharing(arguments map[string]any) []error {
 	}
 	return []error{fmt.Errorf("plugin deviceshare: %s exclude each other, leave one", strings.Join(on, " and "))}
 }
+
+// knownNames are the actions and plugins that are registered in this process, with those of
+// the shared objects in pluginsDir, which are named after their files.
+func knownNames(pluginsDir string) schedulerconf.Known {
+	plugins := append(schedulerconf.VolcanoPlugins(), schedulerconf.CapacityCard)
+	if pluginsDir != "" {
+		files, _ := filepath.Glob(filepath.Join(pluginsDir, "*.so")) // the pattern is constant and good
+		for _, file := range files {
+			plugins = append(plugins, strings.TrimSuffix(filepath.Base(file), ".so"))
+		}
+	}
+	return schedulerconf.Known{
+		Actions: slices.DeleteFunc(append(schedulerconf.VolcanoActions(), schedulerconf.CardReclaim), func(name string) bool {
+			_, registered := framework.GetAction(name)
+			return !registered
+		}),
+		Plugins: slices.DeleteFunc(plugins, func(name string) bool {
+			_, registered := framework.GetPluginBuilder(name)
+			return !registered
+		}),
+		Refused:   evicting(),
+		Arguments: validateArguments,
+	}
+}
+
+// evicting are the actions of Volcano that are registered and must not run.
+func evicting() map[string]string { return schedulerconf.Refused() }

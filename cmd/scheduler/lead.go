@@ -2,13 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"reflect"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler"
+	"volcano.sh/volcano/pkg/scheduler/cache"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/capacitycard"
+	"cardquota.dev/operator/internal/cardreclaim/action"
 	"cardquota.dev/operator/internal/configgate"
 )
 
@@ -65,4 +72,77 @@ func (l *leader) with(fence *fence) func(context.Context) error {
 		<-term.Done()
 		return nil
 	}
+}
+
+// takeTurns stands for election whenever no other scheduler runs, until this
+// process has led or ctx ends. Another scheduler that appears ends the election:
+// a process that has not led yet waits until it is gone, one that leads stops,
+// frees the lease and ends with an error, because Volcano cannot be started a
+// second time. newTurn makes an election that was not run yet.
+func takeTurns(asked, ctx context.Context, others *foreign, newTurn func() *election) error {
+	for {
+		if others.gone(ctx) != nil {
+			return stopReason(asked, ctx)
+		}
+		term, end := context.WithCancelCause(ctx)
+		go func() {
+			if err := others.arrival(term); err != nil {
+				end(err)
+			}
+		}()
+		turn := newTurn()
+		err := turn.run(term)
+		cause := stopReason(asked, term)
+		end(nil)
+		if err != nil || cause == nil || turn.led || ctx.Err() != nil {
+			return errors.Join(err, cause)
+		}
+		klog.InfoS("stands back from the election", "reason", cause.Error())
+	}
+}
+
+// ownPod is the name of the pod that this process runs in.
+func ownPod() string {
+	if name := os.Getenv("POD_NAME"); name != "" {
+		return name
+	}
+	name, _ := os.Hostname() // without a name no pod is the own one
+	return name
+}
+
+// registerPlugins adds what Volcano does not bring itself.
+func registerPlugins() {
+	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.New)
+	reclaim := action.New(nil)
+	preempt = action.NewPreempt(reclaim)
+	framework.RegisterAction(reclaim)
+	framework.RegisterAction(preempt) // in the place of Volcano's
+}
+
+// preempt is Volcano's action with the rules of card quota.
+var preempt *action.Preempt
+
+// validateArguments is capacity-card's own judgement of its arguments.
+var validateArguments = capacitycard.ValidateArguments
+
+// errNoCache says that Volcano's scheduler is not built as that of v1.14.1 is.
+var errNoCache = errors.New("the cache of Volcano's scheduler was not found, so its evictions would leave gangs in part")
+
+// replaceEvictor has the cache of a scheduler evict as Preempt does. Volcano lets
+// everybody choose the evictor of a cache, and keeps the cache of a scheduler to itself.
+func replaceEvictor(sched *scheduler.Scheduler) error {
+	found, err := cacheOf(sched)
+	if err != nil {
+		return err
+	}
+	found.Evictor = preempt.Evictor().Use(found.Client(), found.Recorder)
+	return nil
+}
+
+func cacheOf(sched *scheduler.Scheduler) (*cache.SchedulerCache, error) {
+	field := reflect.ValueOf(sched).Elem().FieldByName("cache")
+	if !field.IsValid() || field.Kind() != reflect.Interface || field.IsNil() || field.Elem().Type() != reflect.TypeFor[*cache.SchedulerCache]() {
+		return nil, errNoCache
+	}
+	return (*cache.SchedulerCache)(field.Elem().UnsafePointer()), nil
 }

@@ -1,12 +1,17 @@
 package capacitycard
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -73,4 +78,238 @@ func (m *meters) refused(job *api.JobInfo, refusal *workload.Refusal) {
 	if job != nil {
 		m.refusals.WithLabelValues(string(job.Queue), refusal.Reason).Inc()
 	}
+}
+
+// view is what one session found when it opened. It never changes, because
+// scrapes read it while later sessions write the account.
+type view struct {
+	at time.Time
+	// ready is false while decisions are held back.
+	ready  bool
+	queues []queueView
+	// unowned are the cards of pods whose queue does not exist or is not known.
+	unowned map[card.Name]card.Count
+	// pods is how many pods are charged, to a queue or to none.
+	pods  int
+	stock stock
+}
+
+// queueView is one queue that exists.
+type queueView struct {
+	books quota.Books
+	// inqueue is what was admitted and waits, pending what waiting pods ask for.
+	inqueue, pending []quota.Demand
+}
+
+func (q *queueView) id() api.QueueID { return api.QueueID(q.books.Queue) }
+
+// stock is what the nodes offer.
+type stock struct {
+	inventory *card.Inventory
+	physical  map[card.Name]card.Count
+	anomalous int
+}
+
+// take looks at the nodes, if the cards of any have changed.
+func (s *stock) take(p *plugin) {
+	if s.inventory == p.inv {
+		return
+	}
+	*s = stock{inventory: p.inv, physical: p.inv.Physical()}
+	for _, node := range p.memory.nodes {
+		if len(node.cards.Anomalies) > 0 {
+			s.anomalous++
+		}
+	}
+}
+
+// view copies what the session knows, as far as it will change.
+func (p *plugin) view(stock stock) *view {
+	books, pending := p.account.Books(), p.pending()
+	v := &view{
+		at: p.memory.now(), ready: p.notReady == "" && p.invalid == nil, stock: stock,
+		queues: make([]queueView, 0, len(books)), unowned: map[card.Name]card.Count{},
+	}
+	for _, b := range books {
+		v.pods += b.Pods
+		queue := queueView{books: b}
+		if _, exists := p.rules[queue.id()]; !exists {
+			for _, held := range b.Used {
+				v.unowned[held.Name] = v.unowned[held.Name].Add(held.Count)
+			}
+			continue
+		}
+		queue.inqueue, queue.pending = slices.Clone(p.waiting[queue.id()].Demands), pending[queue.id()]
+		v.queues = append(v.queues, queue)
+	}
+	return v
+}
+
+// pending sums what the waiting pods of the session's jobs ask for. Pods that
+// are gated do not wait yet, and one that can never be placed as it is written
+// asks for no card.
+func (p *plugin) pending() map[api.QueueID][]quota.Demand {
+	type asked struct {
+		queue   api.QueueID
+		request string // "" for any card of the resource
+		of      corev1.ResourceName
+	}
+	sums := map[asked]quota.Demand{}
+	for _, job := range p.ssn.Jobs {
+		for _, task := range job.TaskStatusIndex[api.Pending] {
+			facts := p.memory.objects[task.Pod] // every pod of a job was seen when the books were opened
+			if task.SchGated || facts == nil || facts.ask.Count == 0 || len(facts.ask.Names) == 0 {
+				continue
+			}
+			key := asked{job.Queue, facts.ask.Request.String(), facts.ask.Resource}
+			sums[key] = quota.Demand{Names: facts.ask.Names, Count: sums[key].Count.Add(facts.ask.Count)}
+		}
+	}
+	all := map[api.QueueID][]quota.Demand{}
+	for key, demand := range sums {
+		all[key.queue] = append(all[key.queue], demand)
+	}
+	return all
+}
+
+func gauge(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	quotaDesc     = gauge("cardquota_queue_card_quota", "Cards that the queue may use. Absent for a queue without limit.", "queue", "card")
+	allocatedDesc = gauge("cardquota_queue_card_allocated", "Cards that placed pods of the queue hold.", "queue", "card")
+	inqueueDesc   = gauge("cardquota_queue_card_inqueue", "Cards reserved for jobs of the queue that were admitted and are not placed yet. A job that may use either of two cards is shown as A|B.", "queue", "card")
+	requestDesc   = gauge("cardquota_queue_card_request", "Cards that all pods of the queue ask for: those of placed pods, and those of waiting pods, which are shown as A|B if they may use either. Gated pods do not count.", "queue", "card")
+
+	cpuQuotaDesc        = gauge("cardquota_queue_cpu_quota_cores", "CPU cores that the queue may use. Absent for a queue without limit.", "queue")
+	cpuAllocatedDesc    = gauge("cardquota_queue_cpu_allocated_cores", "CPU cores that placed pods request and that are counted against the queue.", "queue")
+	memoryQuotaDesc     = gauge("cardquota_queue_memory_quota_bytes", "Memory that the queue may use. Absent for a queue without limit.", "queue")
+	memoryAllocatedDesc = gauge("cardquota_queue_memory_allocated_bytes", "Memory that placed pods request and that is counted against the queue.", "queue")
+
+	physicalDesc  = gauge("cardquota_card_physical", "Cards that all nodes together offer now.", "card")
+	unownedDesc   = gauge("cardquota_card_unowned", "Cards held by pods whose queue does not exist or is not known, so that no quota pays for them.", "card")
+	anomalousDesc = gauge("cardquota_nodes_anomalous", "Nodes with cards that are labelled wrongly and take no pod that asks for cards.")
+	podsDesc      = gauge("cardquota_pods_charged", "Pods in the books: placed and not finished, with cards or without.")
+	readyDesc     = gauge("cardquota_ready", "1 if pods are decided on, 0 while everything is held back: the scheduler has not seen all nodes and pods yet, or the plugin's arguments are invalid.")
+	sessionDesc   = gauge("cardquota_last_session_timestamp_seconds", "Unix time at which the last scheduling session opened.")
+)
+
+// Describe implements prometheus.Collector.
+func (m *meters) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		quotaDesc, allocatedDesc, inqueueDesc, requestDesc, cpuQuotaDesc, cpuAllocatedDesc, memoryQuotaDesc, memoryAllocatedDesc,
+		physicalDesc, unownedDesc, anomalousDesc, podsDesc, readyDesc, sessionDesc,
+	} {
+		ch <- desc
+	}
+	m.refusals.Describe(ch)
+	m.sessions.Describe(ch)
+}
+
+// Collect implements prometheus.Collector. Before the first session, and in a
+// replica that does not lead, there is nothing to read off the books.
+func (m *meters) Collect(ch chan<- prometheus.Metric) {
+	m.refusals.Collect(ch)
+	m.sessions.Collect(ch)
+	v := m.latest.Load()
+	if v == nil {
+		return
+	}
+	send := sender(ch)
+	for i := range v.queues {
+		v.queues[i].send(send, v.stock.physical)
+	}
+	for name, count := range v.stock.physical {
+		send(physicalDesc, float64(count), string(name))
+	}
+	for name, count := range v.unowned {
+		send(unownedDesc, float64(count), string(name))
+	}
+	send(anomalousDesc, float64(v.stock.anomalous))
+	send(podsDesc, float64(v.pods))
+	send(readyDesc, map[bool]float64{true: 1}[v.ready])
+	send(sessionDesc, float64(v.at.UnixMilli())/1000)
+}
+
+// sender sends gauges. A label that Prometheus does not accept costs that
+// series and not the scrape.
+func sender(ch chan<- prometheus.Metric) func(desc *prometheus.Desc, value float64, labels ...string) {
+	return func(desc *prometheus.Desc, value float64, labels ...string) {
+		if metric, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, value, labels...); err == nil {
+			ch <- metric
+		}
+	}
+}
+
+// send sends the numbers of one queue: all four of every card that it has quota
+// for or uses, so that they can be compared, and what is waiting for one of
+// several cards.
+func (q *queueView) send(send func(desc *prometheus.Desc, value float64, labels ...string), physical map[card.Name]card.Count) {
+	queue, limits := q.books.Queue, q.books.Limits
+	used, waiting := map[card.Name]card.Count{}, map[string]*[2]card.Count{}
+	at := func(label string) *[2]card.Count {
+		if waiting[label] == nil {
+			waiting[label] = &[2]card.Count{}
+		}
+		return waiting[label]
+	}
+	for name := range limits.Cards {
+		used[name] = 0
+		at(string(name))
+	}
+	for _, held := range q.books.Used {
+		used[held.Name] = held.Count
+		at(string(held.Name))
+	}
+	for i, demands := range [][]quota.Demand{q.inqueue, q.pending} {
+		for _, demand := range demands {
+			if len(demand.Names) > 0 { // a request that can not be read names no card
+				at(q.label(demand, physical))[i] += demand.Count
+			}
+		}
+	}
+	for name, held := range used {
+		if !limits.AnyCard {
+			send(quotaDesc, float64(limits.Cards[name]), queue, string(name))
+		}
+		send(allocatedDesc, float64(held), queue, string(name))
+	}
+	for label, sums := range waiting {
+		send(inqueueDesc, float64(sums[0]), queue, label)
+		send(requestDesc, float64(sums[1].Add(used[card.Name(label)])), queue, label)
+	}
+	q.sendCPUMemory(send)
+}
+
+func (q *queueView) sendCPUMemory(send func(desc *prometheus.Desc, value float64, labels ...string)) {
+	queue, limits := q.books.Queue, q.books.Limits
+	if limits.MilliCPU != quota.Unlimited {
+		send(cpuQuotaDesc, float64(limits.MilliCPU)/1000, queue)
+	}
+	if limits.Memory != quota.Unlimited {
+		send(memoryQuotaDesc, float64(limits.Memory), queue)
+	}
+	send(cpuAllocatedDesc, float64(q.books.MilliCPU)/1000, queue)
+	send(memoryAllocatedDesc, float64(q.books.Memory), queue)
+}
+
+// unknownCard is the label of what is asked for under names that no node and no
+// quota knows: they are words of users, who can invent any number of them.
+const unknownCard = "unknown"
+
+// label names the cards of a demand, in the order of the alphabet, since another
+// order of preference is no other card.
+func (q *queueView) label(demand quota.Demand, physical map[card.Name]card.Count) string {
+	texts := make([]string, len(demand.Names))
+	for i, name := range demand.Names {
+		_, offered := physical[name]
+		_, granted := q.books.Limits.Cards[name]
+		if !offered && !granted {
+			return unknownCard
+		}
+		texts[i] = string(name)
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, "|")
 }

@@ -8,16 +8,22 @@
 package capacitycard
 
 import (
+	"maps"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
+	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -160,4 +166,81 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.memory.closeSecond()
 	p.beat()
 	p.ssn, p.inv, p.account, p.rules, p.waiting, p.leavers, p.namespaces, p.held, p.hanging = nil, nil, nil, nil, nil, nil, nil, nil, nil
+}
+
+// SetupBindContextExtension puts into the annotations that a binding carries
+// which queue the pod is charged to: the API server merges them into the pod in
+// the same write that gives it its node. A PodGroup is its owner's to move,
+// delete and make again, and says nothing reliable of cards that were handed out.
+//
+// Task and pod are copied: the pod is the informer's, which everybody reads, and
+// the session goes on with the task while it is bound.
+func (p *plugin) SetupBindContextExtension(_ *k8sframework.CycleState, binding *cache.BindContext) {
+	charge := p.account.Charged(string(binding.TaskInfo.UID))
+	if charge == nil {
+		return
+	}
+	task := binding.TaskInfo.Clone()
+	pod := *task.Pod
+	pod.Annotations = maps.Clone(pod.Annotations)
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[v1alpha1.AnnotationChargedQueue] = charge.Queue
+	task.Pod = &pod
+	binding.TaskInfo = task
+}
+
+// SessionReport is what a session proves, when it closes or while it goes on. A
+// session that withholds everything, because not all was seen yet, enforces as well.
+type SessionReport struct {
+	// ConfigHash is the hash of the configuration that the session ran with, ""
+	// when it could not read its arguments and so admitted nobody.
+	ConfigHash string
+	// Problem is why the arguments could not be read, "" when they were.
+	Problem string
+	// SecondScheduler names pods of this scheduler that somebody else bound, as
+	// namespace/name, sorted, at most five.
+	SecondScheduler []string
+	// At is when the session was closed, or decided last.
+	At time.Time
+}
+
+// SetHeartbeat has beat called whenever a session closes, and every few seconds in
+// one that takes long. It must not block:
+// the next session begins when it returns. nil ends that.
+func SetHeartbeat(beat func(SessionReport)) { process.setHeartbeat(beat) }
+
+func (m *memory) setHeartbeat(beat func(SessionReport)) {
+	if beat == nil {
+		m.heartbeat.Store(nil)
+		return
+	}
+	m.heartbeat.Store(&beat)
+}
+
+// beatEvery is how often a session that takes long reports before it closes.
+var beatEvery = heartbeat.StaleAfter / 4
+
+// beatInSession reports a session that takes long, so that the proof of enforcement
+// does not run out while many pods are placed. It is called where the session
+// decides about a pod or a job, never by a timer: a session that hangs shows.
+func (p *plugin) beatInSession() {
+	if now := p.memory.now(); now.Sub(p.memory.lastBeat) >= beatEvery {
+		p.memory.lastBeat = now
+		p.beat()
+	}
+}
+
+// beat reports what the session runs with, when it closes and while it goes on.
+func (p *plugin) beat() {
+	beat := p.memory.heartbeat.Load()
+	if beat == nil {
+		return
+	}
+	report := SessionReport{ConfigHash: p.args.configHash, SecondScheduler: p.memory.second.names(), At: p.memory.now()}
+	if p.invalid != nil {
+		report.ConfigHash, report.Problem = "", p.invalid.Error()
+	}
+	(*beat)(report)
 }

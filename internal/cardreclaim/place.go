@@ -1,6 +1,9 @@
 package cardreclaim
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // placement puts waiting pods on nodes as long as there is room.
 type placement struct {
@@ -70,4 +73,107 @@ func (r *rooms) places() [][]int {
 		}
 	}
 	return r.seat()
+}
+
+// mostSeatings bounds how many pods are put somewhere else than where they are
+// least in the way.
+const mostSeatings = 300
+
+// seating tries places for the pods of several claims, in the books of rooms:
+// claims of few pods first, each pod where it takes least room from those to
+// come. For the last claim room is all that matters.
+type seating struct {
+	*rooms
+	order []int
+	pools []int64
+	place [][]int  // by claim
+	shut  [][]bool // by claim and node: tried before
+	tries int
+}
+
+// seat returns the places of all pods, nil when none are found.
+func (r *rooms) seat() [][]int {
+	s := &seating{rooms: r, order: slices.Clone(r.order), pools: slices.Clone(r.pools), place: make([][]int, len(r.claims)), tries: mostSeatings}
+	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(r.claims[a].count, r.claims[b].count) })
+	for i := range r.claims {
+		s.tries += r.claims[i].count
+		s.shut = append(s.shut, make([]bool, len(r.pool)))
+	}
+	if !s.next(0) {
+		return nil
+	}
+	return s.place
+}
+
+// next places the pods that are left of the claims from the k-th on.
+func (s *seating) next(k int) bool {
+	claim := s.order[k]
+	if len(s.place[claim]) == s.claims[claim].count && k < len(s.order)-1 {
+		return s.next(k + 1)
+	}
+	for _, c := range s.order[k:] {
+		if s.total(c, s.pools) < s.claims[c].count-len(s.place[c]) {
+			return false
+		}
+	}
+	if k == len(s.order)-1 {
+		p := &placement{model: s.model, avail: slices.Clone(s.avail), pools: s.pools, place: s.place}
+		return p.fill(claim)
+	}
+	var tried []int
+	defer func() {
+		for _, node := range tried {
+			s.shut[claim][node] = false
+		}
+	}()
+	for _, node := range s.candidates(k) {
+		if s.tries--; s.tries < 0 || s.exhausted() {
+			return false
+		}
+		s.put(claim, node, 1)
+		s.place[claim] = append(s.place[claim], node)
+		ok := s.next(k)
+		s.put(claim, node, -1)
+		if ok {
+			return true
+		}
+		s.place[claim] = s.place[claim][:len(s.place[claim])-1]
+		s.shut[claim][node] = true
+		tried = append(tried, node)
+	}
+	return false
+}
+
+// put books a pod on a node, or takes it from there when sign is -1.
+func (s *seating) put(claim, node int, sign float64) {
+	s.add(node, s.claims[claim].request, -sign)
+	s.pools[s.pool[node]] -= int64(sign) * s.claims[claim].cards
+}
+
+// candidates lists the nodes that could take a pod of the k-th claim, those
+// first where it takes least room from the claims after it, then the preferred.
+func (s *seating) candidates(k int) []int {
+	claim := s.order[k]
+	c := &s.claims[claim]
+	s.look(len(c.nodes))
+	var nodes []int
+	harm := map[int]int{}
+	left := make([]float64, s.dims)
+	for _, node := range c.nodes {
+		if s.shut[claim][node] || s.fit[claim][node] == 0 || c.within(s.pools[s.pool[node]]) == 0 {
+			continue
+		}
+		s.look(len(s.order) - k)
+		nodes = append(nodes, node)
+		for i, amount := range s.at(node) {
+			left[i] = amount - c.request[i]
+		}
+		for _, other := range s.order[k+1:] {
+			if o := &s.claims[other]; o.wants[node] {
+				harm[node] += s.fit[other][node] - o.fits(left)
+			}
+		}
+	}
+	slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Compare(harm[a], harm[b]) })
+	return nodes
 }

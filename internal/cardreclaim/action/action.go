@@ -11,11 +11,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/actions/preempt"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/capacitycard"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Name is the name of the action in volcano-scheduler.conf, and the reason that
@@ -142,4 +147,107 @@ func (w *wave) waits(job *api.JobInfo) bool {
 func (w *wave) mayTry(task *api.TaskInfo) bool {
 	policy := task.Pod.Spec.PreemptionPolicy
 	return !task.SchGated && !task.BestEffort && (policy == nil || *policy != corev1.PreemptNever)
+}
+
+// PreemptName is the name of Volcano's action preempt, and the reason that is written to
+// the pods it evicts.
+const PreemptName = "preempt"
+
+// Preempt is Volcano's action preempt for jobs that are gangs: a job goes as a whole where
+// it would be left below its minimum, and its pods go as those that cardreclaim evicts. Each
+// write is tried again, and no retry of a Volcano job is counted.
+type Preempt struct {
+	framework.Action
+	// reclaim has what both actions need.
+	reclaim *Action
+	evictor *Evictor
+}
+
+var _ framework.Action = &Preempt{}
+
+// NewPreempt makes the action. It looks up jobs and tells pods to go as reclaim does.
+func NewPreempt(reclaim *Action) *Preempt {
+	return &Preempt{Action: preempt.New(), reclaim: reclaim, evictor: &Evictor{manner: &reclaim.manner}}
+}
+
+// Evictor returns what Volcano's cache must evict with.
+func (a *Preempt) Evictor() *Evictor { return a.evictor }
+
+// Execute evicts pods for others of their queue or of their job.
+func (a *Preempt) Execute(ssn *framework.Session) {
+	tide, ok := capacitycard.TideOf(ssn)
+	if !ok {
+		return
+	}
+	a.reclaim.jobs.Open(ssn)
+	a.reclaim.insist(ssn, tide)
+	w := &wave{ssn: ssn, tide: tide, action: a.reclaim, now: tide.Now()}
+	w.finish(PreemptName)
+	for _, tasks := range tide.Preempt(a.reclaim.jobs.HabitOf, func() { a.Action.Execute(ssn) }) {
+		replaced := a.reclaim.isReplaced(tasks[0].Namespace, workload.VCJobOwner(tasks[0].Pod))
+		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "replaced", replaced)
+		w.remove(tasks, replaced, PreemptName)
+		for _, task := range tasks {
+			a.evictor.tell(task.Pod, PreemptName)
+		}
+	}
+}
+
+// Evictor evicts pods for Volcano's cache. Volcano's own writes to each pod once, and a
+// gang of which one write fails is left in part. Here each write is tried again. Pods that
+// preempt evicts are left to the action Preempt, which knows how their job takes it.
+type Evictor struct {
+	manner *manner
+	// client and recorder are those of the cache.
+	client   kubernetes.Interface
+	recorder record.EventRecorder
+}
+
+var _ cache.Evictor = &Evictor{}
+
+// Use gives the evictor the client and the recorder of the cache that it evicts for.
+func (e *Evictor) Use(client kubernetes.Interface, recorder record.EventRecorder) *Evictor {
+	e.client, e.recorder = client, recorder
+	return e
+}
+
+// Evict deletes a pod that an action evicts, and returns when that is done or was given up.
+// With an error Volcano's cache looks the pod up again. For preempt it does nothing: the
+// action tells the pod to go, and insists until the pod is gone. Meanwhile the cache
+// has it as one that goes, which is what the next session has to know.
+func (e *Evictor) Evict(pod *corev1.Pod, reason string) error {
+	if reason == PreemptName {
+		return nil
+	}
+	e.tell(pod, reason)
+	return e.manner.inTwoSteps(e.client, []*api.TaskInfo{{Pod: pod}}, false, reason)[pod.UID]
+}
+
+// tell sends the event that Volcano's own evictor sends.
+func (e *Evictor) tell(pod *corev1.Pod, reason string) {
+	if e.recorder != nil {
+		e.recorder.Eventf(pod, corev1.EventTypeWarning, "Evict", "Pod is evicted, because of %s", reason)
+	}
+}
+
+// takeBackPartial takes back promises that an action before this one made to a part of a
+// gang only. The gang cannot start with them, and in the next session they are forgotten,
+// but in this one they keep room from others. Volcano's preempt makes them again and again
+// where it looks inside a job.
+func takeBackPartial(ssn *framework.Session) {
+	for _, job := range ssn.Jobs {
+		if len(job.TaskStatusIndex[api.Pipelined]) == 0 || ssn.JobPipelined(job) {
+			continue
+		}
+		promised := framework.NewStatement(ssn)
+		var tasks []*api.TaskInfo
+		for _, task := range job.TaskStatusIndex[api.Pipelined] {
+			tasks = append(tasks, task)
+		}
+		for _, task := range tasks {
+			if err := promised.UnPipeline(task); err != nil {
+				klog.ErrorS(err, "A promise could not be taken back", "pod", klog.KObj(task.Pod))
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -8,6 +9,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
+	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/card"
 )
 
@@ -238,4 +240,126 @@ func (w *wave) mayTryAll(tasks []*api.TaskInfo) bool {
 		}
 	}
 	return true
+}
+
+// lacking picks the pods that a job lacks to its minimum, beside those that run
+// and those that have been promised a node: first what each role needs of its
+// own, then the first of the rest. It is empty when the job has its minimum; when
+// too few pods wait to reach it they are all of those.
+func (w *wave) lacking(job *api.JobInfo) []*api.TaskInfo {
+	have, roles := int32(0), map[string]int32{}
+	for status, tasks := range job.TaskStatusIndex {
+		if api.AllocatedStatus(status) || status == api.Succeeded || status == api.Pipelined {
+			have += int32(len(tasks))
+			for _, task := range tasks {
+				roles[task.TaskRole]++
+			}
+		}
+	}
+	var pending []*api.TaskInfo
+	for _, task := range job.TaskStatusIndex[api.Pending] {
+		switch {
+		case task.SchGated:
+		case task.BestEffort: // Volcano counts them as placed
+			have++
+			roles[task.TaskRole]++
+		default:
+			pending = append(pending, task)
+		}
+	}
+	w.sort(pending)
+	return capacitycard.ToMinimum(job, have, roles, pending)
+}
+
+// sort puts pods in the order in which Volcano would place them, equal ones by
+// name, so that the same session has the same outcome.
+func (w *wave) sort(tasks []*api.TaskInfo) {
+	slices.SortFunc(tasks, func(a, b *api.TaskInfo) int {
+		switch {
+		case w.ssn.TaskOrderFn(a, b):
+			return -1
+		case w.ssn.TaskOrderFn(b, a):
+			return 1
+		}
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+}
+
+// turns tells whose turn it is when one session does not suffice for all that
+// wait: the tenant into whom least has gone since then, and of its jobs the one
+// whose last turn is longest ago. Where all are served the order of queues and
+// jobs decides alone, as it does in the first session that does not suffice.
+type turns struct {
+	// scarce tells that the last session did not suffice.
+	scarce bool
+	// used is what has gone into each tenant that waits since sessions do not
+	// suffice, last the session of each job's last turn since then.
+	used    map[tenant]int
+	last    map[api.JobID]int
+	session int
+}
+
+// tenant is whose pods are, as far as turns go.
+type tenant struct {
+	queue     api.QueueID
+	namespace string
+}
+
+func tenantOf(job *api.JobInfo) tenant { return tenant{job.Queue, job.Namespace} }
+
+// order begins a session and sorts the jobs of each tenant by their turn: those
+// that had none first, of equal ones the first in jobs. Who is new among the
+// tenants starts where the one is that had least.
+func (t *turns) order(jobs []*api.JobInfo) map[tenant][]*api.JobInfo {
+	waiting, last := map[tenant][]*api.JobInfo{}, map[api.JobID]int{}
+	for _, job := range jobs {
+		waiting[tenantOf(job)] = append(waiting[tenantOf(job)], job)
+		last[job.UID] = t.last[job.UID]
+	}
+	least, used := 0, map[tenant]int{}
+	for of := range waiting {
+		if n, known := t.used[of]; known {
+			if used[of] = n; len(used) == 1 || n < least {
+				least = n
+			}
+		}
+	}
+	for of, all := range waiting {
+		if _, known := used[of]; !known {
+			used[of] = least
+		}
+		slices.SortStableFunc(all, func(a, b *api.JobInfo) int { return cmp.Compare(last[a.UID], last[b.UID]) })
+	}
+	t.used, t.last = used, last
+	return waiting
+}
+
+// next picks the tenant whose turn it is; of equal ones the first by before.
+func (t *turns) next(waiting map[tenant][]*api.JobInfo, before func(a, b *api.JobInfo) bool) (tenant, bool) {
+	var first tenant
+	found := false
+	for of, jobs := range waiting {
+		by := 0
+		if found {
+			by = cmp.Compare(t.used[of], t.used[first])
+		}
+		if !found || by < 0 || by == 0 && before(jobs[0], waiting[first][0]) {
+			first, found = of, true
+		}
+	}
+	return first, found
+}
+
+// had notes the turn of a job, and what went into it.
+func (t *turns) had(job *api.JobInfo, effort int) {
+	t.used[tenantOf(job)] += effort
+	t.last[job.UID] = t.session + 1
+}
+
+// end closes a session. sufficed tells that all had what they needed.
+func (t *turns) end(sufficed bool) {
+	t.session++
+	if t.scarce = !sufficed; sufficed {
+		t.used, t.last = nil, nil
+	}
 }

@@ -1,8 +1,12 @@
 package capacitycard
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,8 +17,10 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/workload"
@@ -157,3 +163,132 @@ func told(group *api.PodGroup, text string) bool {
 	}
 	return false
 }
+
+// tellIfLost says on a waiting pod of this scheduler that its queue does not
+// exist or takes nothing. Volcano makes no PodGroup for such a pod, so it never
+// reaches a session and nobody else would ever tell.
+func (p *plugin) tellIfLost(pod *corev1.Pod) {
+	if !workload.Waiting(pod) || workload.PodGroupName(pod) != "" || !ours(pod) {
+		return
+	}
+	queue := workload.QueueOf(pod, nil, "")
+	if queue == "" {
+		queue = workload.DefaultQueue
+	}
+	_ = p.welcome(api.QueueID(queue), pod.Namespace) // so that the gate remembers it
+	refusal := p.closedGate(api.QueueID(queue), pod.Namespace)
+	if refusal == nil || refusal.Reason == workload.ReasonNotReady {
+		return
+	}
+	if _, isNew := p.memory.voice.say(pod.UID, refusal); isNew {
+		p.event(pod, refusal)
+		go p.memory.voice.mark(p.ssn.KubeClient(), pod.DeepCopy(), refusal)
+	}
+}
+
+// ours tells whether this scheduler is asked to place the pod.
+func ours(pod *corev1.Pod) bool {
+	return options.ServerOpts != nil && slices.Contains(options.ServerOpts.SchedulerNames, pod.Spec.SchedulerName)
+}
+
+// mark sets the pod's condition PodScheduled, outside the session, because it
+// asks the API server. What could not be written is said again.
+func (v *voice) mark(client kubernetes.Interface, pod *corev1.Pod, refusal *workload.Refusal) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	changed := podutil.UpdatePodCondition(&pod.Status, &corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: refusal.Message,
+	})
+	if !changed || client == nil {
+		return
+	}
+	if _, err := client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		klog.V(2).InfoS("Cannot set a pod's condition yet", "pod", klog.KObj(pod), "err", err)
+		v.forget(pod.UID)
+	}
+}
+
+// rootQueue is the queue under which Volcano puts all others.
+const rootQueue = "root"
+
+// adopted is a copy of a queue under root, made for an original whose own
+// parents lead nowhere.
+type adopted struct{ original, copy *scheduling.Queue }
+
+// adoptLostQueues gives the session a copy under root of every queue whose
+// parents do not lead to root: one that does not exist, or a circle. Volcano
+// walks up the parents when it closes the session, and would panic or never
+// return (pkg/scheduler/framework/session.go, updateQueueStatus). Card quotas
+// are flat, so such a queue loses nothing by it.
+func (p *plugin) adoptLostQueues() {
+	known := p.memory.adopted
+	p.memory.adopted = map[types.UID]adopted{}
+	for _, id := range lostQueues(p.ssn.Queues) {
+		info := p.ssn.Queues[id]
+		child, ok := known[info.Queue.UID]
+		if !ok || child.original != info.Queue {
+			child = adopted{original: info.Queue, copy: info.Queue.DeepCopy()}
+			if child.copy.Spec.Parent = rootQueue; id == rootQueue {
+				child.copy.Spec.Parent = ""
+			}
+		}
+		p.memory.adopted[info.Queue.UID] = child
+		info.Queue = child.copy
+		p.tellQueue(child.original)
+	}
+}
+
+// lostQueues lists the queues whose parent does not exist and those that are
+// their own ancestors. Queues below them reach root once these are under it.
+// root itself is lost with any parent.
+func lostQueues(queues map[api.QueueID]*api.QueueInfo) []api.QueueID {
+	var lost []api.QueueID
+	for id, info := range queues {
+		if id == rootQueue {
+			if info.Queue.Spec.Parent != "" {
+				lost = append(lost, id)
+			}
+			continue
+		}
+		for at, steps := id, 0; ; steps++ {
+			parent := api.QueueID(queues[at].Queue.Spec.Parent)
+			if parent == "" || parent == rootQueue {
+				break
+			}
+			_, exists := queues[parent]
+			if !exists && at == id || parent == id {
+				lost = append(lost, id)
+			}
+			if !exists || parent == id || steps > len(queues) {
+				break
+			}
+			at = parent
+		}
+	}
+	return lost
+}
+
+// tellQueue says once on a queue that its parent does not lead to root.
+func (p *plugin) tellQueue(queue *scheduling.Queue) {
+	refusal := &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: fmt.Sprintf(
+		"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
+		queue.Name, queue.Spec.Parent, rootQueue)}
+	if queue.Name == rootQueue {
+		refusal.Message = fmt.Sprintf("Queue <%s> names parent <%s>: it has none and is treated so; remove spec.parent", rootQueue, queue.Spec.Parent)
+	}
+	p.sayOnQueue(queue, refusal)
+}
+
+// sayOnQueue says something on a queue, once.
+func (p *plugin) sayOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
+	if _, isNew := p.memory.voice.say(queue.UID, refusal); !isNew {
+		return
+	}
+	if recorder := p.memory.voice.events(p.ssn.KubeClient()); recorder != nil {
+		recorder.Event(&v1beta1.Queue{TypeMeta: queueType, ObjectMeta: queue.ObjectMeta}, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
+	}
+}
+
+// queueType is what an event needs to name a Queue, which Volcano's cache keeps
+// without it.
+var queueType = metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}
