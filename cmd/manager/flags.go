@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 
@@ -17,6 +18,8 @@ type flags struct {
 	elect         bool
 	// electNamespace is the operator's own.
 	electNamespace string
+	// scheduler is the namespace of our scheduler: of its ConfigMap and its Leases.
+	scheduler string
 	// volcano is the namespace of Volcano's own programs.
 	volcano        string
 	qps            float64
@@ -63,6 +66,8 @@ func parse(args []string) (flags, error) {
 	set.BoolVar(&f.elect, "leader-elect", true, "Work only while holding the leader Lease, so that several replicas can run.")
 	set.StringVar(&f.electNamespace, "leader-elect-namespace", "volcano-system",
 		"The operator's own namespace: of the leader Lease, and of the Secret and the Service of the webhooks.")
+	set.StringVar(&f.scheduler, "scheduler-namespace", "",
+		"The namespace of cardquota-scheduler: of the ConfigMap that is rendered for it, and of its Leases. The operator's own when not set.")
 	set.StringVar(&f.volcano, "volcano-namespace", workload.StockSchedulerNamespace,
 		"The namespace of Volcano's own scheduler; one that works there is told in condition Enforced.")
 	set.Float64Var(&f.qps, "kube-api-qps", 500, "Requests per second to the API server; bursts may be twice as many.")
@@ -81,6 +86,7 @@ func parse(args []string) (flags, error) {
 	if err := set.Parse(args); err != nil {
 		return flags{}, fmt.Errorf("parse flags: %w", err)
 	}
+	f.scheduler = cmp.Or(f.scheduler, f.electNamespace)
 	if f.qps <= 0 {
 		return flags{}, fmt.Errorf("parse flags: --kube-api-qps is %g: it must be more than 0", f.qps)
 	}

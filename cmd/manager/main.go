@@ -78,7 +78,7 @@ func run(f flags) error {
 		return fmt.Errorf("make manager: %w", err)
 	}
 	ctx := ctrl.SetupSignalHandler()
-	watch, err := enforced.Setup(mgr, metrics.Registry, f.electNamespace, f.volcano)
+	watch, err := enforced.Setup(mgr, metrics.Registry, f.scheduler, f.volcano)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/heartbeat"
-	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -26,9 +25,9 @@ const leaderLease = "volcano"
 
 // heard is everything that was heard last.
 type heard struct {
-	// home is the operator's own namespace, volcano that of Volcano's programs.
-	home, volcano string
-	policy        *v1alpha1.ServiceTypePolicy
+	// namespace is the scheduler's, volcano that of Volcano's programs.
+	namespace, volcano string
+	policy             *v1alpha1.ServiceTypePolicy
 	// hashSince is when the hash of the policy's status was seen to change.
 	hashSince time.Time
 	// foreign are the pods of other schedulers in all namespaces, with their
@@ -44,26 +43,14 @@ type heard struct {
 	counted  bool
 	bypasses []enforcement.Bypass
 
-	// leasesIn is the namespace of the Leases below, "" before they were read.
-	leasesIn string
-	report   *heartbeat.Report
+	// leasesRead tells that the Leases below were read, or cannot be.
+	leasesRead bool
+	report     *heartbeat.Report
 	// wrong is why the heartbeat's Lease is none of ours, unread why it could not
 	// be read.
 	wrong, unread string
 	at            time.Time // of the report's arrival
 	leader        *enforcement.Leader
-}
-
-// namespace is where the policy's configuration is, "" without a policy: where
-// it was written last, so that a spec that is refused moves nothing.
-func (h *heard) namespace() string {
-	switch {
-	case h.policy == nil:
-		return ""
-	case h.policy.Status.ConfigMap != nil:
-		return h.policy.Status.ConfigMap.Namespace
-	}
-	return policy.Located(h.policy.Spec, h.home).Scheduler.ConfigMap.Namespace
 }
 
 func (h *heard) setPolicy(p *v1alpha1.ServiceTypePolicy, gone, initial bool, now time.Time) {
@@ -144,12 +131,11 @@ func (h *heard) facts(now time.Time) (enforcement.Facts, bool) {
 	if h.policy == nil {
 		return enforcement.Facts{Now: now, Bypass: h.bypasses}, true
 	}
-	namespace := h.namespace()
-	if !h.counted || h.leasesIn != namespace {
+	if !h.counted || !h.leasesRead {
 		return enforcement.Facts{}, false
 	}
 	facts := enforcement.Facts{
-		Now: now, Policy: true, Namespace: namespace,
+		Now: now, Policy: true, Namespace: h.namespace,
 		WantedHash: h.policy.Status.ConfigHash, WantedSince: h.hashSince, NotConfigured: notConfigured(h.policy),
 		Heartbeat: h.report, Unreadable: cmp.Or(h.wrong, h.unread), Heard: h.at, Leader: h.leader, Bypass: h.bypasses,
 	}
@@ -168,7 +154,7 @@ func (h *heard) facts(now time.Time) (enforcement.Facts, bool) {
 // elsewhere is a tenant's: a label must not be able to stop anything.
 func (h *heard) counts(pod string) bool {
 	in, _, _ := strings.Cut(pod, "/")
-	return in == h.namespace() || in == h.volcano
+	return in == h.namespace || in == h.volcano
 }
 
 // settleHost notes the controller of the pod that gives the heartbeat, as long

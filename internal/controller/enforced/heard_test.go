@@ -40,7 +40,7 @@ func beat(at time.Time) *coordinationv1.Lease {
 
 // everythingRead is what was heard of a cluster in order.
 func everythingRead() *heard {
-	h := &heard{foreign: map[string]types.UID{}, counted: true, leasesIn: system}
+	h := &heard{foreign: map[string]types.UID{}, counted: true, namespace: system, leasesRead: true}
 	h.setPolicy(written("aa"), false, true, noon)
 	h.setLease(beat(noon.Add(-time.Second)), false, true, noon)
 	return h
@@ -51,33 +51,16 @@ func TestFactsWaitForEverything(t *testing.T) {
 		change func(*heard)
 		ready  bool
 	}{
-		"everything read":                  {func(*heard) {}, true},
-		"pods not counted yet":             {func(h *heard) { h.counted = false }, false},
-		"leases not read yet":              {func(h *heard) { h.leasesIn = "" }, false},
-		"leases of another namespace read": {func(h *heard) { h.policy.Spec.Scheduler.ConfigMap.Namespace = "elsewhere" }, false},
-		"no policy: nothing to wait for":   {func(h *heard) { h.policy, h.counted, h.leasesIn = nil, false, "" }, true},
+		"everything read":                {func(*heard) {}, true},
+		"pods not counted yet":           {func(h *heard) { h.counted = false }, false},
+		"leases not read yet":            {func(h *heard) { h.leasesRead = false }, false},
+		"no policy: nothing to wait for": {func(h *heard) { h.policy, h.counted, h.leasesRead = nil, false, false }, true},
 	}) {
 		h := everythingRead()
 		tc.change(h)
 		_, ready := h.facts(noon)
 		check.That(t, ready == tc.ready, "ready is %t", ready)
 	}
-}
-
-// TestTheNamespaceIsThatOfTheConfiguration: a refused spec does not move it.
-func TestTheNamespaceIsThatOfTheConfiguration(t *testing.T) {
-	h := &heard{}
-	expect := func(want string) {
-		t.Helper()
-		check.Equal(t, "namespace", want, h.namespace())
-	}
-	expect("")
-	h.policy = written("aa")
-	expect(system)
-	h.policy.Spec.Scheduler.ConfigMap.Namespace = "elsewhere"
-	expect("elsewhere")
-	h.policy.Status.ConfigMap = &v1alpha1.ConfigMapReference{Namespace: system}
-	expect(system)
 }
 
 func TestHeardPolicy(t *testing.T) {

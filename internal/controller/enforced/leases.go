@@ -20,39 +20,15 @@ import (
 // unreadable. Permissions of a new namespace may come a moment later.
 var patience = timing.Wait(10 * time.Second)
 
-// leaseWatch follows the two Leases in the namespace that the policy names.
+// leaseWatch follows the two Leases in the scheduler's namespace.
 type leaseWatch struct {
-	watch     *Watch
-	namespace string
-	cancel    context.CancelFunc
-	running   sync.WaitGroup
+	watch   *Watch
+	running sync.WaitGroup
 }
 
-// follow watches the Leases of a namespace instead of those before; "" watches
-// none.
-func (l *leaseWatch) follow(ctx context.Context, namespace string) {
-	if namespace == l.namespace {
-		return
-	}
-	l.stop()
-	l.namespace = namespace
-	l.watch.hear(func(h *heard) {
-		h.leasesIn, h.report, h.wrong, h.unread, h.at, h.leader = "", nil, "", "", time.Time{}, nil
-	})
-	if namespace == "" {
-		return
-	}
-	ctx, l.cancel = context.WithCancel(ctx)
+// start watches the Leases until the context ends.
+func (l *leaseWatch) start(ctx context.Context, namespace string) {
 	l.running.Go(func() { l.run(ctx, namespace) })
-}
-
-// stop ends the watch and waits until it says nothing any more.
-func (l *leaseWatch) stop() {
-	if l.cancel != nil {
-		l.cancel()
-		l.running.Wait()
-		l.cancel = nil
-	}
 }
 
 // run watches each Lease by its name, which is all that the shipped Role
@@ -83,10 +59,10 @@ func (l *leaseWatch) run(ctx context.Context, namespace string) {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if !toolscache.WaitForCacheSync(waiting.Done(), synced...) && ctx.Err() == nil {
-		l.watch.hear(func(h *heard) { h.leasesIn, h.unread = namespace, failures.of(heartbeat.LeaseName) })
+		l.watch.hear(func(h *heard) { h.leasesRead, h.unread = true, failures.of(heartbeat.LeaseName) })
 	}
 	if toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-		l.watch.hear(func(h *heard) { h.leasesIn, h.unread = namespace, "" })
+		l.watch.hear(func(h *heard) { h.leasesRead, h.unread = true, "" })
 	}
 }
 

@@ -17,7 +17,7 @@ func TestOfThePolicyBeingWritten(t *testing.T) {
 		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, Reason: "NoHeartbeat"}},
 	}}
 	unread := everythingRead()
-	unread.leasesIn = ""
+	unread.leasesRead = false
 	for t, tc := range check.Cases(t, map[string]struct {
 		heard                                                 *heard
 		policy                                                *v1alpha1.ServiceTypePolicy

@@ -50,14 +50,14 @@ type Watch struct {
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=cardquota-scheduler;volcano,verbs=get;list;watch
 
 // Setup adds a Watch to a manager. It reads policies and pods from the manager's
-// cache and the scheduler's Leases from the API server. home is the operator's own namespace,
+// cache and the scheduler's Leases from the API server. namespace is the scheduler's,
 // volcano that of Volcano's own programs.
-func Setup(mgr ctrl.Manager, metrics prometheus.Registerer, home, volcano string) (*Watch, error) {
+func Setup(mgr ctrl.Manager, metrics prometheus.Registerer, namespace, volcano string) (*Watch, error) {
 	leases, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("make client for Leases: %w", err)
 	}
-	w := &Watch{cache: mgr.GetCache(), leases: leases, dirty: make(chan struct{}, 1), heard: heard{home: home, volcano: volcano, foreign: map[string]types.UID{}}}
+	w := &Watch{cache: mgr.GetCache(), leases: leases, dirty: make(chan struct{}, 1), heard: heard{namespace: namespace, volcano: volcano, foreign: map[string]types.UID{}}}
 	if err := metrics.Register(w); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
@@ -115,9 +115,9 @@ func (w *Watch) Start(ctx context.Context) error {
 		return err
 	}
 	leases := leaseWatch{watch: w}
-	defer leases.stop()
+	leases.start(ctx, w.heard.namespace)
+	defer leases.running.Wait()
 	for {
-		leases.follow(ctx, w.namespace())
 		changes, until := w.judge(time.Now())
 		if err := w.wake(ctx, changes); err != nil {
 			return nil
@@ -144,13 +144,6 @@ func (w *Watch) hear(note func(*heard)) {
 	case w.dirty <- struct{}{}:
 	default: // a verdict is due anyway
 	}
-}
-
-// namespace is where the scheduler's Leases are, "" without a policy.
-func (w *Watch) namespace() string {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	return w.heard.namespace()
 }
 
 // judge makes the verdicts and returns whom to wake and when to judge again.
