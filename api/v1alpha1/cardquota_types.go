@@ -70,8 +70,6 @@ type CardQuotaList struct {
 }
 
 // CardQuotaSpec is what a tenant is granted.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.parent)",fieldPath=".parent",message="parent is not supported yet: leave it out, queues are flat under root"
 type CardQuotaSpec struct {
 	// tenant is who the cards are for. CardQuotas can be selected by it:
 	// kubectl get cardq --field-selector spec.tenant=chat.
@@ -145,12 +143,6 @@ type CardQuotaSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the queue root belongs to Volcano and cannot carry a quota"
 	QueueName string `json:"queueName,omitempty"`
-	// parent is reserved for a hierarchy of queues. It is not supported yet and
-	// refused.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	Parent string `json:"parent,omitempty"`
 	// cards is the quota per card: how many cards of each name the pods of the
 	// queue may hold at the same time. A card that is not listed may not be
 	// used at all; an empty list is a queue for work without cards.
@@ -218,9 +210,6 @@ type CardQuotaSpec struct {
 }
 
 // CardSpec is the quota of one card name.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.deserved)",fieldPath=".deserved",message="deserved is not supported yet: leave it out, quota is the only limit"
-// +kubebuilder:validation:XValidation:rule="!has(self.guarantee)",fieldPath=".guarantee",message="guarantee is not supported yet: leave it out, quota is the only limit"
 type CardSpec struct {
 	// name is the card name. A whole card is called as the node label
 	// <vendor>/<type>.product says, for example NVIDIA-H200 or Ascend-910B. A
@@ -240,18 +229,6 @@ type CardSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Quota int64 `json:"quota"`
-	// deserved is reserved for borrowing between queues. It is not supported
-	// yet and refused.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000000
-	Deserved *int64 `json:"deserved,omitempty"`
-	// guarantee is reserved for borrowing between queues. It is not supported
-	// yet and refused.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000000
-	Guarantee *int64 `json:"guarantee,omitempty"`
 }
 
 // Resources are the limits of a queue besides cards.

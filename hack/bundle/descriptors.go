@@ -31,9 +31,8 @@ type field struct {
 	schema apiextensionsv1.JSONSchemaProps
 }
 
-// fields lists every field below a schema, parents first, by name. Left out is what the schema
-// itself refuses always, by a rule that says nothing but !has(self.<field>); and what is inside
-// of conditions, which consoles show as a table of its own.
+// fields lists every field below a schema, parents first, by name. Left out is what is
+// inside of conditions, which consoles show as a table of its own.
 func fields(schema apiextensionsv1.JSONSchemaProps, path string) []field {
 	var list []field
 	names := make([]string, 0, len(schema.Properties))
@@ -42,9 +41,6 @@ func fields(schema apiextensionsv1.JSONSchemaProps, path string) []field {
 	}
 	sort.Strings(names)
 	for _, name := range names {
-		if refused(schema, name) {
-			continue
-		}
 		f := field{path: strings.TrimPrefix(path+"."+name, "."), schema: schema.Properties[name]}
 		list = append(list, f)
 		switch {
@@ -56,12 +52,6 @@ func fields(schema apiextensionsv1.JSONSchemaProps, path string) []field {
 		}
 	}
 	return list
-}
-
-func refused(schema apiextensionsv1.JSONSchemaProps, name string) bool {
-	return slices.ContainsFunc(schema.XValidations, func(rule apiextensionsv1.ValidationRule) bool {
-		return rule.Rule == "!has(self."+name+")"
-	})
 }
 
 // isConditions says whether a field is a list of metav1.Condition.

@@ -40,11 +40,6 @@ func entry(name, quota any) map[string]any {
 	return map[string]any{"name": name, "quota": quota}
 }
 
-func with(e map[string]any, key string, value any) map[string]any {
-	e[key] = value
-	return e
-}
-
 func TestAPIRules(t *testing.T) {
 	t.Parallel()
 	need(t)
@@ -105,10 +100,6 @@ func TestAPIRules(t *testing.T) {
 		"half a card":              {spec: cardsOf(entry("A", 1.5)), wantError: "must be of type integer"},
 		"a quota in words":         {spec: cardsOf(entry("A", "8")), wantError: "must be of type integer"},
 		"a huge quota":             {spec: cardsOf(entry("A", 1e300)), wantError: "must be of type integer"},
-
-		"deserved":  {spec: cardsOf(with(entry("A", int64(1)), "deserved", int64(1))), wantError: "deserved is not supported yet"},
-		"guarantee": {spec: cardsOf(with(entry("A", int64(1)), "guarantee", int64(1))), wantError: "guarantee is not supported yet"},
-		"a parent":  {spec: map[string]any{"parent": "root"}, wantError: "parent is not supported yet"},
 
 		"CPU as a number, memory with a unit": {spec: map[string]any{"resources": map[string]any{"cpu": int64(96), "memory": "1Ti"}}},
 		"no CPU at all":                       {spec: map[string]any{"resources": map[string]any{"cpu": "0"}}},
