@@ -40,7 +40,7 @@ import (
 // +kubebuilder:printcolumn:name="State",type=string,priority=1,JSONPath=`.status.queue.state`
 // +kubebuilder:printcolumn:name="CPU",type=string,priority=1,JSONPath=`.status.cpu.used`
 // +kubebuilder:printcolumn:name="Memory",type=string,priority=1,JSONPath=`.status.memory.used`
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="has(self.spec.queueName) || self.metadata.name.size() <= 63",message="the name is also the name of the Queue, which Volcano writes as a label on pods: at most 63 characters, or set spec.queueName"
 // +kubebuilder:validation:XValidation:rule="has(self.spec.queueName) || self.metadata.name != 'root'",message="the queue root belongs to Volcano and cannot carry a quota: choose another name"
 // +kubebuilder:validation:XValidation:rule="has(self.spec.queueName) || self.metadata.name != 'default'",message="the queue default takes every workload that names no queue: to put a quota on it, say so with spec.queueName: default"
@@ -167,8 +167,8 @@ type CardQuotaSpec struct {
 	// resources limits CPU and memory of the queue's pods together. It is
 	// written to the Queue's spec.capability; what is unset here counts as 0 in
 	// a queue with a card quota, so pods that ask for CPU or memory would not
-	// start, unless the scheduler runs with cardUnlimitedCpuMemory (then pods
-	// that ask for cards are not limited in CPU and memory).
+	// start, unless the ServiceTypePolicy's computeQuota is IgnoreForCardPods (then
+	// pods that ask for cards are not limited in CPU and memory).
 	// +optional
 	Resources *Resources `json:"resources,omitempty"`
 	// weight is written to the Queue as its weight, 1 to 65535. It has no effect on

@@ -12,10 +12,10 @@ const (
 	// ReasonBypassDenied: such pods are refused; the message names the card
 	// resources. True.
 	ReasonBypassDenied = "Denied"
-	// ReasonBypassWarned: spec.admission.bypass is Warn, such pods are created with
+	// ReasonBypassWarned: spec.admission.schedulerBypassPolicy is Warn, such pods are created with
 	// a warning. False.
 	ReasonBypassWarned = "OnlyWarned"
-	// ReasonBypassOff: spec.admission.bypass is Off. False.
+	// ReasonBypassOff: spec.admission.schedulerBypassPolicy is Allow. False.
 	ReasonBypassOff = "SwitchedOff"
 	// ReasonNoCardResources: no node has offered a card yet, so there is nothing to
 	// guard. Unknown.
@@ -89,16 +89,18 @@ type ServiceTypeStatus struct {
 	// priority of its queues.
 	// +required
 	Priority int32 `json:"priority"`
-	// reclaimable tells whether cards are taken back from its queues.
+	// reclaimPolicy says whether cards are taken back from its queues.
 	// +required
-	Reclaimable bool `json:"reclaimable"`
+	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy"`
 	// reclaimFrom names the types from which it takes cards back.
 	// +optional
 	// +listType=set
 	ReclaimFrom []string `json:"reclaimFrom,omitempty"`
-	// minimumRuntime is how long its jobs run before cards are taken back.
+	// minimumRuntimeSeconds is how long its jobs run before cards are taken back.
 	// +optional
-	MinimumRuntime *metav1.Duration `json:"minimumRuntime,omitempty"`
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	MinimumRuntimeSeconds int32 `json:"minimumRuntimeSeconds,omitempty"`
 	// cardQuotas is how many CardQuotas are of this type.
 	// +required
 	CardQuotas int32 `json:"cardQuotas"`

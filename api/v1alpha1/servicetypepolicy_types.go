@@ -20,11 +20,11 @@ import (
 //	    reclaimFrom: [training]
 //	  - name: training
 //	    priority: 20000
-//	    reclaimable: true
-//	    minimumRuntime: 10m
+//	    reclaimPolicy: WhenNeeded
+//	    minimumRuntimeSeconds: 600
 //
 // An empty spec is a good one: it is exactly the policy above without
-// minimumRuntime.
+// minimumRuntimeSeconds.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -35,7 +35,7 @@ import (
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="there is one ServiceTypePolicy, named default: change that one"
 type ServiceTypePolicy struct {
 	metav1.TypeMeta `json:",inline"`
@@ -62,11 +62,16 @@ type ServiceTypePolicyList struct {
 }
 
 // ServiceTypePolicySpec is what shall hold in the cluster.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.priorityClassPolicy) || self.priorityClassPolicy != 'None' || !has(self.priorityClasses) || self.priorityClasses.size() == 0",fieldPath=".priorityClasses",message="priorityClassPolicy None means that no PriorityClass comes with the policy: leave priorityClasses out"
 type ServiceTypePolicySpec struct {
-	// serviceTypes are the kinds of work that there are. Unset means inference
-	// and training with their usual meaning; a list replaces both, so name them
-	// again when you add a third: 1 to 32. A type that is not listed neither takes
-	// cards back nor gives any, and its queues keep the priority they have.
+	// serviceTypes are the kinds of work that there are, laid by name over the two
+	// that there always are: inference (priority 80000, takes cards back from
+	// training) and training (priority 20000, reclaimPolicy WhenNeeded). An entry of
+	// one of these names takes its place with all its fields; another name is added.
+	// Neither can be removed: one that nobody shall use is given reclaimPolicy Never,
+	// or no reclaimFrom. A type that is in neither list takes no cards back and gives
+	// none, and its queues keep the priority they have. 1 to 32.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -82,16 +87,22 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Owners []OwnerKindSpec `json:"owners,omitempty"`
 	// priorityClasses are the PriorityClasses that come with the policy, made
-	// once and left to whoever has one of the name already. Unset means pc-high
-	// 80000, pc-medium 60000, pc-normal 40000 and pc-low 20000; an empty list
-	// means none. Between queues only these classes count, each with its value
-	// here: when cards are taken back, any other class, and none, counts as the
-	// lowest of them. At most 16.
+	// once and left to whoever has one of the name already. Unset or empty means
+	// pc-high 80000, pc-medium 60000, pc-normal 40000 and pc-low 20000;
+	// priorityClassPolicy None means none. Between queues only these classes count,
+	// each with its value here: when cards are taken back, any other class, and none,
+	// counts as the lowest of them. At most 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
-	PriorityClasses *[]PriorityClassSpec `json:"priorityClasses,omitempty"`
+	PriorityClasses []PriorityClassSpec `json:"priorityClasses,omitempty"`
+	// priorityClassPolicy says whether PriorityClasses come with the policy. Managed
+	// (default): those of priorityClasses. None: none, and those that were made
+	// before go; then all work of a queue counts alike when cards are taken back.
+	// +optional
+	// +kubebuilder:default=Managed
+	PriorityClassPolicy PriorityClassPolicy `json:"priorityClassPolicy,omitempty"`
 	// reclaim says how cards are taken back. Gangs (default): whole gangs at the
 	// least loss, by the scheduler's action cardreclaim, which only Cardquota's
 	// scheduler knows. Pods: pod by pod, by Volcano's own action reclaim. Off:
@@ -116,12 +127,12 @@ type ServiceTypePolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Priority
 	VictimOrder VictimOrder `json:"victimOrder,omitempty"`
-	// cardUnlimitedCPUMemory, true by default, frees pods that ask for cards from
-	// the CPU and memory limits of their queue: who has the cards may use the
-	// CPUs beside them.
+	// computeQuota says whether pods that ask for cards count against the CPU and
+	// memory limits of their queue. IgnoreForCardPods (default): they do not; who has
+	// the cards may use the CPUs beside them. Enforce: they do.
 	// +optional
-	// +kubebuilder:default=true
-	CardUnlimitedCPUMemory *bool `json:"cardUnlimitedCPUMemory,omitempty"`
+	// +kubebuilder:default=IgnoreForCardPods
+	ComputeQuota ComputeQuota `json:"computeQuota,omitempty"`
 	// unmanagedQueues says what a queue without a card quota may use. Enforce
 	// (default): no cards; CPU and memory as in Volcano. Ignore: as many cards as
 	// there are, for clusters that are being moved to quotas. Deny: no cards, and of
@@ -131,22 +142,24 @@ type ServiceTypePolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Enforce
 	UnmanagedQueues UnmanagedQueues `json:"unmanagedQueues,omitempty"`
-	// overCommitFactor multiplies quotas when jobs are admitted to wait, 1 to 100
-	// with at most three decimals, so that jobs may wait for cards that will soon
-	// be free. What a queue holds is never more than its quota. Unset means 1.
+	// overCommitPercent is how much of the quotas jobs may be admitted to wait for,
+	// 100 (default) to 10000: at 150, jobs may wait for half as many cards again as
+	// the quota, which will soon be free. What a queue holds is never more than its
+	// quota.
 	// +optional
-	// +kubebuilder:validation:MaxLength=8
-	// +kubebuilder:validation:Pattern=`^(100(\.0{1,3})?|[1-9][0-9]?(\.[0-9]{1,3})?)$`
-	OverCommitFactor string `json:"overCommitFactor,omitempty"`
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=10000
+	OverCommitPercent int32 `json:"overCommitPercent,omitempty"`
 	// nodeOrderWeight multiplies the score that keeps gangs together and fills nodes
-	// that are in use, beside the scores of Volcano's plugins: at 1 it counts as much as
-	// one of them with a weight of 25. The order of a pod's cards does not depend on
-	// it. Above 0, at most 1000, with at most three decimals. Unset means 1.
+	// that are in use, beside the scores of Volcano's plugins: at 1 (default) it counts
+	// as much as one of them with a weight of 25. The order of a pod's cards does not
+	// depend on it. 1 to 1000.
 	// +optional
-	// +kubebuilder:validation:MaxLength=8
-	// +kubebuilder:validation:Pattern=`^(1000(\.0{1,3})?|[0-9]{1,3}(\.[0-9]{1,3})?)$`
-	// +kubebuilder:validation:XValidation:rule="self.matches('[1-9]')",message="nodeOrderWeight must be above 0"
-	NodeOrderWeight string `json:"nodeOrderWeight,omitempty"`
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	NodeOrderWeight int32 `json:"nodeOrderWeight,omitempty"`
 	// scheduler says where the scheduler's configuration is, and under which
 	// names pods are its own, which decides who is refused.
 	// +optional
@@ -177,24 +190,27 @@ type ServiceTypeSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority"`
-	// reclaimable tells whether cards may be taken back from its queues at all.
+	// reclaimPolicy says whether cards may be taken back from its queues. Never
+	// (default): they may not. WhenNeeded: types that name this one in reclaimFrom
+	// take them when they need them.
 	// +optional
-	Reclaimable bool `json:"reclaimable,omitempty"`
+	// +kubebuilder:default=Never
+	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 	// reclaimFrom names the service types from which it takes cards back. They
-	// must be defined, reclaimable, and of lower priority. Circles, through
+	// must be defined, of reclaimPolicy WhenNeeded, and of lower priority. Circles, through
 	// whomever, are refused: jobs would evict each other for ever. At most 32.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=63
 	ReclaimFrom []string `json:"reclaimFrom,omitempty"`
-	// minimumRuntime is how long a job of this type may run before cards are
-	// taken back from it, for example 10m: at least 1s, at most 168h (a week). It
-	// is measured from the start of its oldest running pod. Unset means no such
-	// time.
+	// minimumRuntimeSeconds is how long a job of this type may run before cards are
+	// taken back from it, in seconds: 1 to 604800 (a week). It is measured from the
+	// start of its oldest running pod. Unset means no such time.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="minimumRuntime must be between 1s and 168h"
-	MinimumRuntime *metav1.Duration `json:"minimumRuntime,omitempty"`
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	MinimumRuntimeSeconds int32 `json:"minimumRuntimeSeconds,omitempty"`
 }
 
 // OwnerKindSpec gives workloads of one kind a service type.
@@ -242,7 +258,7 @@ type SchedulerSpec struct {
 	ConfigMap ConfigMapReference `json:"configMap,omitzero"`
 	// names are the schedulerNames of pods that our scheduler places: 1 to 8, by
 	// default volcano. They must be those of its flag --scheduler-name. A pod that
-	// asks for a card under another one is refused (admission.bypass), and one that
+	// asks for a card under another one is refused (admission.schedulerBypassPolicy), and one that
 	// holds a card has passed the quota by.
 	// +optional
 	// +listType=set
@@ -255,19 +271,19 @@ type SchedulerSpec struct {
 
 // AdmissionSpec says what happens to workloads as they are submitted.
 type AdmissionSpec struct {
-	// bypass says what happens to a pod that asks for a card and would not pass
-	// the scheduler: its schedulerName is none of scheduler.names, or it brings a
-	// spec.nodeName along. Deny (default): it is refused. Warn: whoever creates it
-	// is warned, and condition Enforced of the CardQuotas becomes False when it
-	// runs. Off: nothing is said. The API server itself decides that, by the
-	// ValidatingAdmissionPolicy cardquota-bypass.cardquota.dev that the operator
-	// makes, and goes on deciding while no operator runs. Mirror pods, by which
-	// kubelets show their static pods, are let through. The same switch is that of
-	// cardquota-charge.cardquota.dev, which keeps the cards that are held charged to
-	// the queue in which they were handed out.
+	// schedulerBypassPolicy says what happens to a pod that asks for a card and would
+	// not pass the scheduler: its schedulerName is none of scheduler.names, or it
+	// brings a spec.nodeName along. Deny (default): it is refused. Warn: whoever
+	// creates it is warned, and condition Enforced of the CardQuotas becomes False
+	// when it runs. Allow: nothing is said when it is created. The API server itself
+	// decides that, by the ValidatingAdmissionPolicy cardquota-bypass.cardquota.dev
+	// that the operator makes, and goes on deciding while no operator runs. Mirror
+	// pods, by which kubelets show their static pods, are let through. The same
+	// switch is that of cardquota-charge.cardquota.dev, which keeps the cards that are
+	// held charged to the queue in which they were handed out.
 	// +optional
 	// +kubebuilder:default=Deny
-	Bypass BypassMode `json:"bypass,omitempty"`
+	SchedulerBypassPolicy SchedulerBypassPolicy `json:"schedulerBypassPolicy,omitempty"`
 	// exemptServiceAccounts may bypass the scheduler, for example the device
 	// plugin's own validation pods. A pod is exempt when it is created by one of
 	// them, or when it runs as one of them in that one's own namespace: whoever
@@ -286,24 +302,25 @@ type AdmissionSpec struct {
 	// against its queue's own quota, up to it. So a pod with a longer
 	// terminationGracePeriodSeconds is refused, and so are its deletion with a grace
 	// period longer than this and than its own, and the eviction of any pod with one
-	// longer than this. What bypass says about refusing, and who is exempt, holds
-	// here too.
+	// longer than this. What schedulerBypassPolicy says about refusing, and who is
+	// exempt, holds here too.
 	// +optional
 	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=30
 	// +kubebuilder:validation:Maximum=86400
 	MaxTerminationGracePeriodSeconds int64 `json:"maxTerminationGracePeriodSeconds,omitempty"`
-	// vcjobDefaults completes Volcano jobs as they are created. Off (default):
-	// they are left as they are. Tide: a job that asks for cards, in a queue of a
-	// reclaimable service type, gets what lets it survive that its cards are taken
-	// back: spec.maxRetry 100, and the policy PodEvicted to RestartJob where no
-	// policy of the job or of its tasks says what becomes of it. A job that runs
-	// with fewer pods than it has (minAvailable) gets no policy, and a job that is
-	// to end when it is evicted is left as it is. A maxRetry of 3 counts as unset:
-	// Volcano writes it into every job that says nothing.
+	// vcjobEvictionPolicy completes Volcano jobs as they are created. Unchanged
+	// (default): they are left as they are. RestartOnEviction: a job that asks for
+	// cards, in a queue of a service type whose reclaimPolicy is WhenNeeded, gets what
+	// lets it survive that its cards are taken back: spec.maxRetry 100, and the policy
+	// PodEvicted to RestartJob where no policy of the job or of its tasks says what
+	// becomes of it. A job that runs with fewer pods than it has (minAvailable) gets
+	// no policy, and a job that is to end when it is evicted is left as it is. A
+	// maxRetry of 3 counts as unset: Volcano writes it into every job that says
+	// nothing.
 	// +optional
-	// +kubebuilder:default=Off
-	VCJobDefaults VCJobDefaults `json:"vcjobDefaults,omitempty"`
+	// +kubebuilder:default=Unchanged
+	VCJobEvictionPolicy VCJobEvictionPolicy `json:"vcjobEvictionPolicy,omitempty"`
 }
 
 // ServiceAccountReference names a ServiceAccount.
@@ -322,27 +339,61 @@ type ServiceAccountReference struct {
 	Name string `json:"name"`
 }
 
-// BypassMode says what happens to a pod with cards that passes the scheduler by.
+// SchedulerBypassPolicy says what happens to a pod with cards that passes the
+// scheduler by.
 //
-// +kubebuilder:validation:Enum=Deny;Warn;Off
-type BypassMode string
+// +kubebuilder:validation:Enum=Deny;Warn;Allow
+type SchedulerBypassPolicy string
 
-// The values of BypassMode.
+// The values of SchedulerBypassPolicy.
 const (
-	BypassDeny BypassMode = "Deny"
-	BypassWarn BypassMode = "Warn"
-	BypassOff  BypassMode = "Off"
+	SchedulerBypassDeny  SchedulerBypassPolicy = "Deny"
+	SchedulerBypassWarn  SchedulerBypassPolicy = "Warn"
+	SchedulerBypassAllow SchedulerBypassPolicy = "Allow"
 )
 
-// VCJobDefaults says how Volcano jobs are completed.
+// VCJobEvictionPolicy says how Volcano jobs are completed.
 //
-// +kubebuilder:validation:Enum=Off;Tide
-type VCJobDefaults string
+// +kubebuilder:validation:Enum=Unchanged;RestartOnEviction
+type VCJobEvictionPolicy string
 
-// The values of VCJobDefaults.
+// The values of VCJobEvictionPolicy.
 const (
-	VCJobDefaultsOff  VCJobDefaults = "Off"
-	VCJobDefaultsTide VCJobDefaults = "Tide"
+	VCJobUnchanged         VCJobEvictionPolicy = "Unchanged"
+	VCJobRestartOnEviction VCJobEvictionPolicy = "RestartOnEviction"
+)
+
+// ReclaimPolicy says whether cards may be taken back from a service type.
+//
+// +kubebuilder:validation:Enum=Never;WhenNeeded
+type ReclaimPolicy string
+
+// The values of ReclaimPolicy.
+const (
+	ReclaimNever      ReclaimPolicy = "Never"
+	ReclaimWhenNeeded ReclaimPolicy = "WhenNeeded"
+)
+
+// PriorityClassPolicy says whether PriorityClasses come with the policy.
+//
+// +kubebuilder:validation:Enum=Managed;None
+type PriorityClassPolicy string
+
+// The values of PriorityClassPolicy.
+const (
+	PriorityClassesManaged PriorityClassPolicy = "Managed"
+	PriorityClassesNone    PriorityClassPolicy = "None"
+)
+
+// ComputeQuota says whether pods with cards count against CPU and memory limits.
+//
+// +kubebuilder:validation:Enum=Enforce;IgnoreForCardPods
+type ComputeQuota string
+
+// The values of ComputeQuota.
+const (
+	ComputeQuotaEnforce           ComputeQuota = "Enforce"
+	ComputeQuotaIgnoreForCardPods ComputeQuota = "IgnoreForCardPods"
 )
 
 // ConfigMapReference names one key of one ConfigMap.

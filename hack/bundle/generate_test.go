@@ -43,8 +43,8 @@ func TestDisplayName(t *testing.T) {
 		"cards[0].overQuotaBy": "Cards Over Quota By",
 		"resources.cpu":        "Resources CPU",
 
-		"cardUnlimitedCPUMemory":  "Card Unlimited CPU Memory",
-		"admission.vcjobDefaults": "Admission Volcano Job Defaults",
+		"cardUnlimitedCPUMemory":        "Card Unlimited CPU Memory",
+		"admission.vcjobEvictionPolicy": "Admission Volcano Job Eviction Policy",
 	} {
 		if got := displayName(path); got != want {
 			t.Errorf("displayName(%s) = %q, want %q", path, got, want)

@@ -140,7 +140,7 @@ func TestNobodyIsJudgedForNobody(t *testing.T) {
 
 // TestOverlarge: not read, and refused where anything is.
 func TestOverlarge(t *testing.T) {
-	warn := worldOf(func(w *World) { w.Policy.Spec.Admission.Bypass = v1alpha1.BypassWarn })
+	warn := worldOf(func(w *World) { w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassWarn })
 	const large = "Job j: has too many parts to be looked at"
 	for name, tc := range map[string]struct {
 		answer           Answer

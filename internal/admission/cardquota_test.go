@@ -53,7 +53,7 @@ func TestCardQuota(t *testing.T) {
 		"any type without a policy":            {quota: quotaOf("a", typed("batch"))},
 		"a type of the policy":                 {quota: quotaOf("a", nil), policy: policy},
 		"a type of the policy's new spec":      {quota: quotaOf("a", typed("serving")), policy: policy},
-		"a type that nobody defines":           {quota: quotaOf("a", typed("batch")), policy: policy, refusal: "ServiceTypePolicy default does not define batch: write one of serving, training, or define it there first"},
+		"a type that nobody defines":           {quota: quotaOf("a", typed("batch")), policy: policy, refusal: "ServiceTypePolicy default does not define batch: write one of inference, serving, training, or define it there first"},
 		"a type that was defined once":         {quota: quotaOf("a", func(q *v1alpha1.CardQuota) { typed("batch")(q); count(4, "")(q) }), before: quotaOf("a", typed("batch")), policy: policy},
 		"another type that nobody defines":     {quota: quotaOf("a", typed("batch")), before: quotaOf("a", nil), policy: policy, refusal: "does not define batch"},
 		"a selector":                           {quota: quotaOf("a", selecting(&metav1.LabelSelector{}))},

@@ -13,17 +13,17 @@ import (
 // TestWhoLooksOnRefusesNobody: what ran before Cardquota came must go on being
 // created until somebody decides otherwise.
 func TestWhoLooksOnRefusesNobody(t *testing.T) {
-	mode := func(mode v1alpha1.BypassMode) *v1alpha1.ServiceTypePolicy {
-		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.AdmissionSpec{Bypass: mode}}}
+	mode := func(mode v1alpha1.SchedulerBypassPolicy) *v1alpha1.ServiceTypePolicy {
+		return &v1alpha1.ServiceTypePolicy{Spec: v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.AdmissionSpec{SchedulerBypassPolicy: mode}}}
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		policy  *v1alpha1.ServiceTypePolicy
 		refused bool
 	}{
 		"no policy yet":              {nil, false},
-		"a policy that says to warn": {mode(v1alpha1.BypassWarn), false},
-		"a policy":                   {mode(v1alpha1.BypassDeny), true},
-		"one that guards no pods":    {mode(v1alpha1.BypassOff), true},
+		"a policy that says to warn": {mode(v1alpha1.SchedulerBypassWarn), false},
+		"a policy":                   {mode(v1alpha1.SchedulerBypassDeny), true},
+		"one that guards no pods":    {mode(v1alpha1.SchedulerBypassAllow), true},
 	}) {
 		world := worldOf(func(w *World) { w.Policy = tc.policy })
 		for _, wrong := range []*Workload{

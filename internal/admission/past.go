@@ -17,10 +17,10 @@ func past(answer *Answer, load *Workload, t *Template, ask workload.Ask, spec v1
 		return
 	}
 	tell := answer.warn
-	switch spec.Admission.Bypass {
-	case v1alpha1.BypassOff:
+	switch spec.Admission.SchedulerBypassPolicy {
+	case v1alpha1.SchedulerBypassAllow:
 		return
-	case v1alpha1.BypassDeny:
+	case v1alpha1.SchedulerBypassDeny:
 		tell = answer.refuse
 	}
 	who := load.where(t)

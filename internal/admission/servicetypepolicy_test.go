@@ -30,6 +30,7 @@ func TestServiceTypePolicy(t *testing.T) {
 	text := func(text string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{Data: map[string]string{"volcano-scheduler.conf": text}}
 	}
+	batch := func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" }
 	good := Configuration{Live: text(smallest)}
 	leaving := policy(wrong)
 	leaving.DeletionTimestamp = &gone
@@ -45,9 +46,9 @@ func TestServiceTypePolicy(t *testing.T) {
 		"one that does so more than before":  {policy: policy(wrongTwice), before: policy(wrong), configuration: good, refusal: `takes from "c"`, warning: "as before: "},
 		"metadata of a wrong one":            {policy: policy(wrong), before: policy(wrong), configuration: good},
 		"a wrong one that is being deleted":  {policy: leaving, before: policy(nil), configuration: good},
-		"a number that the scheduler cannot": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitFactor = "0.5" }), configuration: good, refusal: `overCommitFactor "0.5" must be a number from 1 to 100`},
-		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceTypeSpec{Name: "inference"})), configuration: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", nil), quotaOf("a", nil)},
-			warning: "2 CardQuotas are of a service type that this policy does not define: a (training), b (training)"},
+		"a number that the scheduler cannot": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }), configuration: good, refusal: "overCommitPercent 50 must be from 100 to 10000"},
+		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceTypeSpec{Name: "inference"})), configuration: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", batch), quotaOf("a", batch), quotaOf("c", nil)},
+			warning: "2 CardQuotas are of a service type that this policy does not define: a (batch), b (batch)"},
 		"unmanaged queues are denied":     {policy: policy(denying), before: policy(nil), configuration: good, warning: "unmanagedQueues is Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default"},
 		"denied from the start":           {policy: policy(denying), configuration: good, warning: "unmanagedQueues is Deny"},
 		"denied before":                   {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }), before: policy(denying), configuration: good},

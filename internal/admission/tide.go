@@ -42,7 +42,7 @@ func TideDefaults(job *vcbatch.Job, world World) Defaults {
 	if load.More {
 		return Defaults{}
 	}
-	if world.Policy == nil || world.spec().Admission.VCJobDefaults != v1alpha1.VCJobDefaultsTide || !wantsCards(&load, world.Inventory) {
+	if world.Policy == nil || world.spec().Admission.VCJobEvictionPolicy != v1alpha1.VCJobRestartOnEviction || !wantsCards(&load, world.Inventory) {
 		return Defaults{}
 	}
 	queue := world.Queue(world.queueOf(&load, nil))

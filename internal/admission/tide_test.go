@@ -30,7 +30,7 @@ func TestTideDefaults(t *testing.T) {
 			j.Spec.Tasks[0].PartitionPolicy = &vcbatch.PartitionPolicySpec{TotalPartitions: 2, PartitionSize: 1, MinPartitions: least}
 		}
 	}
-	off := func(w *World) { w.Policy.Spec.Admission.VCJobDefaults = v1alpha1.VCJobDefaultsOff }
+	off := func(w *World) { w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobUnchanged }
 	for t, tc := range check.Cases(t, map[string]struct {
 		job   *vcbatch.Job
 		world func(*World)
@@ -65,7 +65,7 @@ func TestTideDefaults(t *testing.T) {
 		"without a policy":                 {job(nil), func(w *World) { w.Policy = nil }, none},
 	}) {
 		world := worldOf(func(w *World) {
-			w.Policy.Spec.Admission.VCJobDefaults = v1alpha1.VCJobDefaultsTide
+			w.Policy.Spec.Admission.VCJobEvictionPolicy = v1alpha1.VCJobRestartOnEviction
 			if tc.world != nil {
 				tc.world(w)
 			}

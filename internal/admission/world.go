@@ -34,14 +34,14 @@ type World struct {
 // scheduler by.
 func (w *World) spec() v1alpha1.ServiceTypePolicySpec {
 	if w.Policy == nil {
-		return policy.Effective(v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.AdmissionSpec{Bypass: v1alpha1.BypassOff}})
+		return policy.Effective(v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.AdmissionSpec{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}})
 	}
 	return policy.Effective(w.Policy.Spec)
 }
 
 // looksOn tells that workloads are warned of and none is refused.
 func (w *World) looksOn() bool {
-	return w.Policy == nil || w.spec().Admission.Bypass == v1alpha1.BypassWarn
+	return w.Policy == nil || w.spec().Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassWarn
 }
 
 // ours tells whether our scheduler places a pod. A vcjob that names no scheduler

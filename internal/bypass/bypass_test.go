@@ -71,16 +71,16 @@ func TestWhoIsExempt(t *testing.T) {
 }
 
 func TestModes(t *testing.T) {
-	for mode, want := range map[v1alpha1.BypassMode]struct {
+	for mode, want := range map[v1alpha1.SchedulerBypassPolicy]struct {
 		action  admissionv1.ValidationAction
 		verdict string
 	}{
-		"":                  {admissionv1.Deny, "True/Denied"},
-		v1alpha1.BypassDeny: {admissionv1.Deny, "True/Denied"},
-		v1alpha1.BypassWarn: {admissionv1.Warn, "False/OnlyWarned"},
-		v1alpha1.BypassOff:  {"", "False/SwitchedOff"},
+		"":                            {admissionv1.Deny, "True/Denied"},
+		v1alpha1.SchedulerBypassDeny:  {admissionv1.Deny, "True/Denied"},
+		v1alpha1.SchedulerBypassWarn:  {admissionv1.Warn, "False/OnlyWarned"},
+		v1alpha1.SchedulerBypassAllow: {"", "False/SwitchedOff"},
 	} {
-		spec := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.Bypass = mode })
+		spec := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.SchedulerBypassPolicy = mode })
 		binding := Binding(owner, spec, v1alpha1.ChargePolicyName)
 		switch {
 		case binding != nil && (binding.Name != v1alpha1.ChargePolicyName || binding.Spec.PolicyName != binding.Name):

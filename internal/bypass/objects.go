@@ -24,10 +24,10 @@ func Policies(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicy
 // nil when the spec binds nothing.
 func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, name string) *admissionv1.ValidatingAdmissionPolicyBinding {
 	var action admissionv1.ValidationAction
-	switch spec.Admission.Bypass {
-	case v1alpha1.BypassDeny:
+	switch spec.Admission.SchedulerBypassPolicy {
+	case v1alpha1.SchedulerBypassDeny:
 		action = admissionv1.Deny
-	case v1alpha1.BypassWarn:
+	case v1alpha1.SchedulerBypassWarn:
 		action = admissionv1.Warn
 	default:
 		return nil

@@ -14,15 +14,15 @@ import (
 // Standing is condition BypassGuarded when the objects are as they shall be.
 func Standing(spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) policy.Verdict {
 	switch {
-	case spec.Admission.Bypass == v1alpha1.BypassOff:
+	case spec.Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassAllow:
 		return verdict(metav1.ConditionFalse, v1alpha1.ReasonBypassOff,
-			"spec.admission.bypass is Off: pods may take cards through another schedulerName or a nodeName of their own, and hold them uncharged; condition Enforced tells when one does")
+			"spec.admission.schedulerBypassPolicy is Allow: pods may take cards through another schedulerName or a nodeName of their own, and hold them uncharged; condition Enforced tells when one does")
 	case len(resources) == 0:
 		return verdict(metav1.ConditionUnknown, v1alpha1.ReasonNoCardResources,
 			"no node has offered a card yet: label nodes with <vendor>/<type>.product and .memory, and run the vendor's device plugin")
-	case spec.Admission.Bypass == v1alpha1.BypassWarn:
+	case spec.Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassWarn:
 		return verdict(metav1.ConditionFalse, v1alpha1.ReasonBypassWarned,
-			"pods that ask for %s under another schedulerName, or bring their nodeName along, are created with a warning, and so may the charge for cards be moved or ended: set spec.admission.bypass to Deny to refuse them", Join(resources))
+			"pods that ask for %s under another schedulerName, or bring their nodeName along, are created with a warning, and so may the charge for cards be moved or ended: set spec.admission.schedulerBypassPolicy to Deny to refuse them", Join(resources))
 	default:
 		return verdict(metav1.ConditionTrue, v1alpha1.ReasonBypassDenied,
 			"pods that ask for %s under another schedulerName, or bring their nodeName along, are refused by ValidatingAdmissionPolicy %s, and what would move or end the charge for cards that are held by %s",

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/schedulerconf"
@@ -36,16 +34,15 @@ func noted(text, undo string) *corev1.ConfigMap {
 func usual() schedulerconf.Wanted { return WantedOf(Effective(v1alpha1.ServiceTypePolicySpec{})) }
 
 func TestWantedOf(t *testing.T) {
-	no := false
 	spec := v1alpha1.ServiceTypePolicySpec{
 		ServiceTypes: []v1alpha1.ServiceTypeSpec{
 			{Name: "inference", Priority: 2, ReclaimFrom: []string{"training"}},
-			{Name: "training", Priority: 1, Reclaimable: true, MinimumRuntime: &metav1.Duration{Duration: 10 * time.Minute}},
+			{Name: "training", Priority: 1, ReclaimPolicy: "WhenNeeded", MinimumRuntimeSeconds: 600},
 			{Name: "notebook"},
 		},
 		Owners:  []v1alpha1.OwnerKindSpec{{Kind: "Job", ServiceType: "training"}},
-		Reclaim: "Pods", CardUnlimitedCPUMemory: &no, UnmanagedQueues: "Ignore", OverCommitFactor: "1.2", NodeOrderWeight: "3",
-		Preempt: "InQueue", VictimOrder: "Loss", PriorityClasses: &[]v1alpha1.PriorityClassSpec{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
+		Reclaim: "Pods", ComputeQuota: "Enforce", UnmanagedQueues: "Ignore", OverCommitPercent: 120, NodeOrderWeight: 3,
+		Preempt: "InQueue", VictimOrder: "Loss", PriorityClasses: []v1alpha1.PriorityClassSpec{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
 	}
 	want := schedulerconf.Wanted{Reclaim: "reclaim", Preempt: true, Arguments: map[string]any{
 		"cardUnlimitedCpuMemory": false,

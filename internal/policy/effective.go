@@ -39,27 +39,32 @@ const longestGoodbye = 3600
 // policy are equal.
 func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySpec {
 	out := *spec.DeepCopy()
-	if len(out.ServiceTypes) == 0 {
-		out.ServiceTypes = defaultTypes()
+	for _, usual := range defaultTypes() {
+		if !slices.ContainsFunc(out.ServiceTypes, func(t v1alpha1.ServiceTypeSpec) bool { return t.Name == usual.Name }) {
+			out.ServiceTypes = append(out.ServiceTypes, usual)
+		}
 	}
 	for i := range out.ServiceTypes {
-		slices.Sort(out.ServiceTypes[i].ReclaimFrom)
+		t := &out.ServiceTypes[i]
+		t.ReclaimPolicy = cmp.Or(t.ReclaimPolicy, v1alpha1.ReclaimNever)
+		slices.Sort(t.ReclaimFrom)
 	}
 	slices.SortFunc(out.ServiceTypes, func(a, b v1alpha1.ServiceTypeSpec) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(out.Owners, func(a, b v1alpha1.OwnerKindSpec) int { return cmp.Compare(a.Kind, b.Kind) })
-	if out.PriorityClasses == nil {
+	out.PriorityClassPolicy = cmp.Or(out.PriorityClassPolicy, v1alpha1.PriorityClassesManaged)
+	switch {
+	case out.PriorityClassPolicy == v1alpha1.PriorityClassesNone:
+		out.PriorityClasses = nil
+	case len(out.PriorityClasses) == 0:
 		out.PriorityClasses = defaultPriorityClasses()
 	}
-	if out.CardUnlimitedCPUMemory == nil {
-		unlimited := true
-		out.CardUnlimitedCPUMemory = &unlimited
-	}
+	out.ComputeQuota = cmp.Or(out.ComputeQuota, v1alpha1.ComputeQuotaIgnoreForCardPods)
 	out.Reclaim = cmp.Or(out.Reclaim, v1alpha1.ReclaimGangs)
 	out.Preempt = cmp.Or(out.Preempt, v1alpha1.PreemptOff)
 	out.VictimOrder = cmp.Or(out.VictimOrder, v1alpha1.VictimsByPriority)
 	out.UnmanagedQueues = cmp.Or(out.UnmanagedQueues, v1alpha1.UnmanagedEnforce)
-	out.OverCommitFactor = cmp.Or(out.OverCommitFactor, "1")
-	out.NodeOrderWeight = cmp.Or(out.NodeOrderWeight, "1")
+	out.OverCommitPercent = cmp.Or(out.OverCommitPercent, 100)
+	out.NodeOrderWeight = cmp.Or(out.NodeOrderWeight, 1)
 	ref := &out.Scheduler.ConfigMap
 	ref.Namespace = cmp.Or(ref.Namespace, defaultNamespace)
 	ref.Name = cmp.Or(ref.Name, defaultConfigMap)
@@ -67,9 +72,9 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	if len(out.Scheduler.Names) == 0 {
 		out.Scheduler.Names = []string{defaultScheduler}
 	}
-	out.Admission.Bypass = cmp.Or(out.Admission.Bypass, v1alpha1.BypassDeny)
+	out.Admission.SchedulerBypassPolicy = cmp.Or(out.Admission.SchedulerBypassPolicy, v1alpha1.SchedulerBypassDeny)
 	out.Admission.MaxTerminationGracePeriodSeconds = cmp.Or(out.Admission.MaxTerminationGracePeriodSeconds, longestGoodbye)
-	out.Admission.VCJobDefaults = cmp.Or(out.Admission.VCJobDefaults, v1alpha1.VCJobDefaultsOff)
+	out.Admission.VCJobEvictionPolicy = cmp.Or(out.Admission.VCJobEvictionPolicy, v1alpha1.VCJobUnchanged)
 	return out
 }
 
@@ -78,21 +83,23 @@ func defaultTypes() []v1alpha1.ServiceTypeSpec {
 	var types []v1alpha1.ServiceTypeSpec
 	for name, rule := range servicetype.DefaultMatrix() {
 		meaning, _ := servicetype.BuiltIn(name)
-		types = append(types, v1alpha1.ServiceTypeSpec{
-			Name: name, Priority: meaning.Priority, Reclaimable: rule.Reclaimable, ReclaimFrom: rule.ReclaimFrom,
-		})
+		usual := v1alpha1.ServiceTypeSpec{Name: name, Priority: meaning.Priority, ReclaimFrom: rule.ReclaimFrom}
+		if rule.Reclaimable {
+			usual.ReclaimPolicy = v1alpha1.ReclaimWhenNeeded
+		}
+		types = append(types, usual)
 	}
 	return types
 }
 
 // defaultPriorityClasses are those of the installation, the highest first.
-func defaultPriorityClasses() *[]v1alpha1.PriorityClassSpec {
+func defaultPriorityClasses() []v1alpha1.PriorityClassSpec {
 	var classes []v1alpha1.PriorityClassSpec
 	for name, value := range servicetype.DefaultPriorityClasses().Values {
 		classes = append(classes, v1alpha1.PriorityClassSpec{Name: name, Value: value})
 	}
 	slices.SortFunc(classes, func(a, b v1alpha1.PriorityClassSpec) int { return cmp.Compare(b.Value, a.Value) })
-	return &classes
+	return classes
 }
 
 // Types returns what service types mean for their queues by the policy in force:
@@ -104,7 +111,7 @@ func Types(policy *v1alpha1.ServiceTypePolicy) func(name string) (servicetype.Ty
 	}
 	types := make(map[string]servicetype.Type, len(policy.Status.ServiceTypes))
 	for _, row := range policy.Status.ServiceTypes {
-		types[row.Name] = servicetype.Type{Priority: row.Priority, Reclaimable: row.Reclaimable}
+		types[row.Name] = servicetype.Type{Priority: row.Priority, Reclaimable: row.ReclaimPolicy == v1alpha1.ReclaimWhenNeeded}
 	}
 	return func(name string) (servicetype.Type, bool) {
 		meaning, ok := types[name]

@@ -1,10 +1,8 @@
 package policy
 
 import (
+	"strings"
 	"testing"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/servicetype"
@@ -12,22 +10,21 @@ import (
 )
 
 func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
-	yes := true
 	want := v1alpha1.ServiceTypePolicySpec{
 		ServiceTypes: []v1alpha1.ServiceTypeSpec{
-			{Name: "inference", Priority: 80000, ReclaimFrom: []string{"training"}},
-			{Name: "training", Priority: 20000, Reclaimable: true},
+			{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
+			{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded"},
 		},
-		PriorityClasses: &[]v1alpha1.PriorityClassSpec{
+		PriorityClassPolicy: "Managed", PriorityClasses: []v1alpha1.PriorityClassSpec{
 			{Name: "pc-high", Value: 80000}, {Name: "pc-medium", Value: 60000},
 			{Name: "pc-normal", Value: 40000}, {Name: "pc-low", Value: 20000},
 		},
-		Preempt: "Off", VictimOrder: "Priority", Reclaim: "Gangs", CardUnlimitedCPUMemory: &yes, UnmanagedQueues: "Enforce", OverCommitFactor: "1", NodeOrderWeight: "1",
+		Preempt: "Off", VictimOrder: "Priority", Reclaim: "Gangs", ComputeQuota: "IgnoreForCardPods", UnmanagedQueues: "Enforce", OverCommitPercent: 100, NodeOrderWeight: 1,
 		Scheduler: v1alpha1.SchedulerSpec{
 			ConfigMap: v1alpha1.ConfigMapReference{Namespace: "volcano-system", Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"},
 			Names:     []string{"volcano"},
 		},
-		Admission: v1alpha1.AdmissionSpec{Bypass: "Deny", VCJobDefaults: "Off", MaxTerminationGracePeriodSeconds: 3600},
+		Admission: v1alpha1.AdmissionSpec{SchedulerBypassPolicy: "Deny", VCJobEvictionPolicy: "Unchanged", MaxTerminationGracePeriodSeconds: 3600},
 	}
 	got := Effective(v1alpha1.ServiceTypePolicySpec{})
 	check.Equal(t, "effective spec", want, got)
@@ -37,17 +34,18 @@ func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
 }
 
 func TestWhatIsWrittenIsKept(t *testing.T) {
-	no := false
 	spec := v1alpha1.ServiceTypePolicySpec{
 		ServiceTypes: []v1alpha1.ServiceTypeSpec{
-			{Name: "serving", Priority: 9, ReclaimFrom: []string{"tuning", "batch"}},
-			{Name: "batch", Priority: 1, Reclaimable: true},
-			{Name: "tuning", Priority: 2, Reclaimable: true},
+			{Name: "serving", Priority: 9, ReclaimPolicy: "Never", ReclaimFrom: []string{"tuning", "batch"}},
+			{Name: "training", Priority: 1, ReclaimPolicy: "Never"},
+			{Name: "batch", Priority: 1, ReclaimPolicy: "WhenNeeded"},
+			{Name: "inference"},
+			{Name: "tuning", Priority: 2, ReclaimPolicy: "WhenNeeded"},
 		},
-		PriorityClasses: &[]v1alpha1.PriorityClassSpec{}, CardUnlimitedCPUMemory: &no, Preempt: "InQueue", VictimOrder: "Loss", Reclaim: "Off", UnmanagedQueues: "Ignore",
-		OverCommitFactor: "1.2", NodeOrderWeight: "0.5",
+		PriorityClassPolicy: "None", ComputeQuota: "Enforce", Preempt: "InQueue", VictimOrder: "Loss", Reclaim: "Off", UnmanagedQueues: "Ignore",
+		OverCommitPercent: 120, NodeOrderWeight: 5,
 		Scheduler: v1alpha1.SchedulerSpec{ConfigMap: v1alpha1.ConfigMapReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
-		Admission: v1alpha1.AdmissionSpec{Bypass: "Warn", VCJobDefaults: "Tide", MaxTerminationGracePeriodSeconds: 60,
+		Admission: v1alpha1.AdmissionSpec{SchedulerBypassPolicy: "Warn", VCJobEvictionPolicy: "RestartOnEviction", MaxTerminationGracePeriodSeconds: 60,
 			ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "gpu-operator", Name: "validator"}}},
 	}
 	before := spec.DeepCopy()
@@ -55,11 +53,28 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 	check.Equal(t, "the spec itself was changed", *before, spec)
 	want := *before
 	want.ServiceTypes = []v1alpha1.ServiceTypeSpec{
-		{Name: "batch", Priority: 1, Reclaimable: true},
-		{Name: "serving", Priority: 9, ReclaimFrom: []string{"batch", "tuning"}},
-		{Name: "tuning", Priority: 2, Reclaimable: true},
+		{Name: "batch", Priority: 1, ReclaimPolicy: "WhenNeeded"},
+		{Name: "inference", ReclaimPolicy: "Never"},
+		{Name: "serving", Priority: 9, ReclaimPolicy: "Never", ReclaimFrom: []string{"batch", "tuning"}},
+		{Name: "training", Priority: 1, ReclaimPolicy: "Never"},
+		{Name: "tuning", Priority: 2, ReclaimPolicy: "WhenNeeded"},
 	}
 	check.Equal(t, "effective spec", want, got)
+}
+
+// TestAThirdTypeLosesNoneOfTheUsual: what is listed is laid over the usual types by name.
+func TestAThirdTypeLosesNoneOfTheUsual(t *testing.T) {
+	got := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceTypeSpec{
+		{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"}, {Name: "training", Priority: 7, ReclaimPolicy: "WhenNeeded"},
+	}})
+	check.Equal(t, "service types", []v1alpha1.ServiceTypeSpec{
+		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
+		{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"},
+		{Name: "training", Priority: 7, ReclaimPolicy: "WhenNeeded"},
+	}, got.ServiceTypes)
+	check.Equal(t, "filled in twice", got, Effective(got))
+	alone := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceTypeSpec{{Name: "training"}}})
+	check.Contains(t, "training that gives nothing, inference as it is", strings.Join(Validate(alone), "; "), `type "inference" takes from "training", which is not reclaimable`)
 }
 
 // inForce is a policy with the given rows in its status.
@@ -78,7 +93,7 @@ func TestQueuesGoByWhatIsInForce(t *testing.T) {
 	}{
 		"without a policy the built-in types":        {nil, "inference", servicetype.Type{Priority: 80000}, true},
 		"before the first one took effect as well":   {inForce(), "training", servicetype.Type{Priority: 20000, Reclaimable: true}, true},
-		"a type of the policy":                       {inForce(v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 5, Reclaimable: true}), "batch", servicetype.Type{Priority: 5, Reclaimable: true}, true},
+		"a type of the policy":                       {inForce(v1alpha1.ServiceTypeStatus{Name: "batch", Priority: 5, ReclaimPolicy: "WhenNeeded"}), "batch", servicetype.Type{Priority: 5, Reclaimable: true}, true},
 		"a built-in type that the policy redefines":  {inForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 5}), "training", servicetype.Type{Priority: 5}, true},
 		"a built-in type that the policy leaves out": {inForce(v1alpha1.ServiceTypeStatus{Name: "batch"}), "training", servicetype.Type{}, false},
 		"the status decides, not the spec":           {refused, "training", servicetype.Type{Priority: 5}, true},
@@ -92,10 +107,10 @@ func TestQueuesGoByWhatIsInForce(t *testing.T) {
 }
 
 func TestSameTypes(t *testing.T) {
-	builtIn := []v1alpha1.ServiceTypeStatus{{Name: "inference", Priority: 80000}, {Name: "training", Priority: 20000, Reclaimable: true}}
+	builtIn := []v1alpha1.ServiceTypeStatus{{Name: "inference", Priority: 80000}, {Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded"}}
 	counted := []v1alpha1.ServiceTypeStatus{
 		{Name: "inference", Priority: 80000, CardQuotas: 4, ReclaimFrom: []string{"training"}},
-		{Name: "training", Priority: 20000, Reclaimable: true, MinimumRuntime: &metav1.Duration{Duration: time.Minute}},
+		{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", MinimumRuntimeSeconds: 60},
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		a, b *v1alpha1.ServiceTypePolicy

@@ -91,7 +91,7 @@ func rows(types []v1alpha1.ServiceTypeSpec) []v1alpha1.ServiceTypeStatus {
 	out := make([]v1alpha1.ServiceTypeStatus, len(types))
 	for i, t := range types {
 		out[i] = v1alpha1.ServiceTypeStatus{
-			Name: t.Name, Priority: t.Priority, Reclaimable: t.Reclaimable, ReclaimFrom: t.ReclaimFrom, MinimumRuntime: t.MinimumRuntime,
+			Name: t.Name, Priority: t.Priority, ReclaimPolicy: t.ReclaimPolicy, ReclaimFrom: t.ReclaimFrom, MinimumRuntimeSeconds: t.MinimumRuntimeSeconds,
 		}
 	}
 	return out

@@ -47,11 +47,11 @@ func says(status v1alpha1.ServiceTypePolicyStatus, kind string) string {
 
 func TestStatusSaysWhatIsInForce(t *testing.T) {
 	f := facts(func(f *Facts) { f.Enforced.Scheduler = &v1alpha1.SchedulerStatus{Version: "v1"} })
-	f.InForce.ServiceTypes[1].MinimumRuntime = &metav1.Duration{Duration: time.Minute}
+	f.InForce.ServiceTypes[1].MinimumRuntimeSeconds = 60
 	got := Of(f)
 	check.Equal(t, "matrix", []v1alpha1.ServiceTypeStatus{
-		{Name: "inference", Priority: 80000, ReclaimFrom: []string{"training"}},
-		{Name: "training", Priority: 20000, Reclaimable: true, CardQuotas: 2, MinimumRuntime: &metav1.Duration{Duration: time.Minute}},
+		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
+		{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 2, MinimumRuntimeSeconds: 60},
 	}, got.ServiceTypes)
 	check.That(t, got.Reclaim == "Gangs" && got.ConfigHash == "abc" && got.ObservedGeneration == 3 && got.Scheduler.Version == "v1",
 		"status is %+v", got)

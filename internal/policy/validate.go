@@ -2,16 +2,11 @@ package policy
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/servicetype"
 )
-
-// shortestRuntime is the least minimumRuntime, as in the API.
-const shortestRuntime = time.Second
 
 // Validate returns everything that is wrong with an effective spec, nil when it
 // may be put into force. Rules of the API's schema are checked again where the
@@ -30,12 +25,12 @@ func Validate(spec v1alpha1.ServiceTypePolicySpec) []string {
 		faults = append(faults, typeFaults(t, types)...)
 	}
 	faults = append(faults, ownerFaults(spec.Owners, types)...)
-	faults = append(faults, classFaults(*spec.PriorityClasses)...)
-	if f, err := strconv.ParseFloat(spec.OverCommitFactor, 64); err != nil || !(f >= 1 && f <= 100) {
-		faults = append(faults, fmt.Sprintf("overCommitFactor %q must be a number from 1 to 100", spec.OverCommitFactor))
+	faults = append(faults, classFaults(spec.PriorityClasses)...)
+	if p := spec.OverCommitPercent; p < 100 || p > 10000 {
+		faults = append(faults, fmt.Sprintf("overCommitPercent %d must be from 100 to 10000", p))
 	}
-	if f, err := strconv.ParseFloat(spec.NodeOrderWeight, 64); err != nil || !(f > 0 && f <= 1000) {
-		faults = append(faults, fmt.Sprintf("nodeOrderWeight %q must be a number above 0, at most 1000", spec.NodeOrderWeight))
+	if w := spec.NodeOrderWeight; w < 1 || w > 1000 {
+		faults = append(faults, fmt.Sprintf("nodeOrderWeight %d must be from 1 to 1000", w))
 	}
 	return faults
 }
@@ -50,8 +45,8 @@ func typeFaults(t v1alpha1.ServiceTypeSpec, types map[string]v1alpha1.ServiceTyp
 				t.Name, t.Priority, name, giver.Priority, t.Name, giver.Priority, name, t.Priority))
 		}
 	}
-	if r := t.MinimumRuntime; r != nil && (r.Duration < shortestRuntime || r.Duration > servicetype.LongestMinimumRuntime) {
-		faults = append(faults, fmt.Sprintf("type %q: minimumRuntime %s must be between 1s and 168h", t.Name, r.Duration))
+	if longest := int32(servicetype.LongestMinimumRuntime.Seconds()); t.MinimumRuntimeSeconds < 0 || t.MinimumRuntimeSeconds > longest {
+		faults = append(faults, fmt.Sprintf("type %q: minimumRuntimeSeconds %d must be from 1 to %d, or unset", t.Name, t.MinimumRuntimeSeconds, longest))
 	}
 	return faults
 }
@@ -94,7 +89,7 @@ func each(err error) []string {
 func matrix(spec v1alpha1.ServiceTypePolicySpec) servicetype.Matrix {
 	out := make(servicetype.Matrix, len(spec.ServiceTypes))
 	for _, t := range spec.ServiceTypes {
-		out[t.Name] = servicetype.Rule{Reclaimable: t.Reclaimable, ReclaimFrom: t.ReclaimFrom}
+		out[t.Name] = servicetype.Rule{Reclaimable: t.ReclaimPolicy == v1alpha1.ReclaimWhenNeeded, ReclaimFrom: t.ReclaimFrom}
 	}
 	return out
 }

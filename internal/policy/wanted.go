@@ -1,7 +1,7 @@
 package policy
 
 import (
-	"strconv"
+	"time"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/schedulerconf"
@@ -21,14 +21,14 @@ func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconf.Wanted {
 	types := make(map[string]any, len(spec.ServiceTypes))
 	for _, t := range spec.ServiceTypes {
 		row := map[string]any{}
-		if t.Reclaimable {
+		if t.ReclaimPolicy == v1alpha1.ReclaimWhenNeeded {
 			row["reclaimable"] = true
 		}
 		if len(t.ReclaimFrom) > 0 {
 			row["reclaimFrom"] = t.ReclaimFrom
 		}
-		if t.MinimumRuntime != nil {
-			row["minimumRuntime"] = t.MinimumRuntime.Duration.String()
+		if t.MinimumRuntimeSeconds != 0 {
+			row["minimumRuntime"] = (time.Duration(t.MinimumRuntimeSeconds) * time.Second).String()
 		}
 		types[t.Name] = row
 	}
@@ -36,31 +36,30 @@ func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconf.Wanted {
 	for _, o := range spec.Owners {
 		owners[o.Kind] = o.ServiceType
 	}
-	classes := make(map[string]any, len(*spec.PriorityClasses))
-	for _, class := range *spec.PriorityClasses {
+	classes := make(map[string]any, len(spec.PriorityClasses))
+	for _, class := range spec.PriorityClasses {
 		classes[class.Name] = class.Value
 	}
 	return schedulerconf.Wanted{
 		Reclaim: reclaimActions[spec.Reclaim],
 		Preempt: spec.Preempt == v1alpha1.PreemptInQueue,
 		Arguments: map[string]any{
-			"cardUnlimitedCpuMemory":         *spec.CardUnlimitedCPUMemory,
+			"cardUnlimitedCpuMemory":         spec.ComputeQuota == v1alpha1.ComputeQuotaIgnoreForCardPods,
 			"serviceTypes":                   types,
 			"podOwnerReferenceToServiceType": owners,
 			"unmanagedQueues":                string(spec.UnmanagedQueues),
-			"overCommitFactor":               number(spec.OverCommitFactor),
-			"nodeOrderWeight":                number(spec.NodeOrderWeight),
+			"overCommitFactor":               factor(spec.OverCommitPercent),
+			"nodeOrderWeight":                int(spec.NodeOrderWeight),
 			"victimOrder":                    string(spec.VictimOrder),
 			"priorityClasses":                classes,
 		},
 	}
 }
 
-// number reads a number that Validate accepted.
-func number(text string) any {
-	if whole, err := strconv.Atoi(text); err == nil {
-		return whole
+// factor is a percentage as the plugin wants it.
+func factor(percent int32) any {
+	if percent%100 == 0 {
+		return int(percent / 100)
 	}
-	f, _ := strconv.ParseFloat(text, 64)
-	return f
+	return float64(percent) / 100
 }

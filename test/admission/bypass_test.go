@@ -184,23 +184,23 @@ func grows(t *testing.T, w *gate) {
 
 func modes(t *testing.T, w *gate, tenant client.Client, past *corev1.Pod) {
 	g := scene.Expect(t)
-	set := func(mode v1alpha1.BypassMode) {
+	set := func(mode v1alpha1.SchedulerBypassPolicy) {
 		policy := &v1alpha1.ServiceTypePolicy{}
 		g.Expect(w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)).To(gomega.Succeed())
 		base := policy.DeepCopy()
-		policy.Spec.Admission.Bypass = mode
+		policy.Spec.Admission.SchedulerBypassPolicy = mode
 		g.Expect(w.Patch(t.Context(), policy, client.MergeFrom(base))).To(gomega.Succeed())
 	}
-	set(v1alpha1.BypassWarn)
+	set(v1alpha1.SchedulerBypassWarn)
 	g.Eventually(w.guard(t)).Should(gomega.HavePrefix("False/OnlyWarned:"))
 	g.Eventually(func() (string, error) {
 		return w.warnings.during(func() error { return dryRun(t, w, past) })
 	}).Should(gomega.ContainSubstring("write schedulerName: volcano"))
-	set(v1alpha1.BypassOff)
+	set(v1alpha1.SchedulerBypassAllow)
 	g.Eventually(w.guard(t)).Should(gomega.HavePrefix("False/SwitchedOff:"))
 	g.Eventually(func() (string, error) {
 		return w.warnings.during(func() error { return dryRun(t, w, past) })
 	}).Should(gomega.BeEmpty())
-	set(v1alpha1.BypassDeny)
+	set(v1alpha1.SchedulerBypassDeny)
 	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(forbidden("schedulerName"))
 }

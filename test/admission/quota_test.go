@@ -36,7 +36,7 @@ func quotaTests(t *testing.T, w *gate) {
 	policy := w.policy(t, v1alpha1.AdmissionSpec{})
 	odd := newQuota("odd", func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" })
 	g.Eventually(func() error { return w.try(t, odd.DeepCopy()) }).Should(forbidden("does not define batch: write one of inference, training"))
-	w.refusesPatch(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimable":true}]}}`,
+	w.refusesPatch(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimPolicy":"WhenNeeded"}]}}`,
 		"servicetypepolicies.cardquota.dev", "cards are taken back only from queues of lower priority")
 	warning, err := w.warnings.during(func() error {
 		return scene.Merge(t, w, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1}]}}`, client.DryRunAll)
@@ -59,7 +59,7 @@ func vcjobTests(t *testing.T, w *gate) {
 		return job.Spec
 	}
 	g.Expect(submitted(trainer("plain", "nights", nil)).MaxRetry).To(gomega.Equal(int32(3)), "no policy asks for it")
-	w.policy(t, v1alpha1.AdmissionSpec{VCJobDefaults: v1alpha1.VCJobDefaultsTide})
+	w.policy(t, v1alpha1.AdmissionSpec{VCJobEvictionPolicy: v1alpha1.VCJobRestartOnEviction})
 	g.Eventually(func() int32 { return submitted(trainer("tide", "nights", nil)).MaxRetry }).Should(gomega.Equal(int32(100)))
 
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}

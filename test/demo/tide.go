@@ -22,7 +22,7 @@ var gangs = []string{"detector", "segmenter"}
 func (g *guide) policy() {
 	g.Headline("Second act, the tide: who takes from whom",
 		"The ServiceTypePolicy came with the quotas: inference takes cards back from training. The tour has no\nten minutes to wait until a training job may be taken, so that goes from the policy.")
-	g.show("patch", "stp", "default", "--type=json", "-p", `[{"op":"remove","path":"/spec/serviceTypes/1/minimumRuntime"}]`)
+	g.show("patch", "stp", "default", "--type=json", "-p", `[{"op":"remove","path":"/spec/serviceTypes/1/minimumRuntimeSeconds"}]`)
 	g.until("true true", "get", "stp", "default", "-o",
 		`go-template={{eq .metadata.generation .status.observedGeneration}} {{range .status.conditions}}{{if eq .type "Ready"}}{{eq .status "True"}}{{end}}{{end}}`)
 	g.show("get", "stp")

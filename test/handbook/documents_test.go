@@ -84,7 +84,7 @@ func TestAdoptingEndsWithThePolicy(t *testing.T) {
 		check.NoError(t, yaml.UnmarshalStrict([]byte(read(t, "config/samples/"+name+".yaml")), into))
 	}
 	maps.Copy(policy["spec"].(map[string]any), map[string]any{
-		"unmanagedQueues": "Ignore", "reclaim": "Off", "admission": map[string]any{"bypass": "Warn"},
+		"unmanagedQueues": "Ignore", "reclaim": "Off", "admission": map[string]any{"schedulerBypassPolicy": "Warn"},
 	})
 	if diff := cmp.Diff(policy, adopt); diff != "" {
 		t.Errorf("-policy.yaml, looking on +adopt.yaml:\n%s", diff)

@@ -43,7 +43,7 @@ func TestPolicyComesAndGoesWithoutATrace(t *testing.T) {
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("ConfigHash", schedulerconf.Hash(text)))
 	g.Consistently(func() string { return configMap(t, schedulerConfigMap).ResourceVersion }).Should(gomega.Equal(written.ResourceVersion), "written once")
 
-	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Reclaim, p.Spec.OverCommitFactor = "Pods", "1.5" })
+	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Reclaim, p.Spec.OverCommitPercent = "Pods", 150 })
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.And(
 		gomega.ContainSubstring("overCommitFactor: 1.5"), gomega.Not(gomega.ContainSubstring("cardreclaim"))))
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("Reclaim", v1alpha1.ReclaimMode("Pods")))

@@ -48,18 +48,19 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) {
 		s.ServiceTypes = []v1alpha1.ServiceTypeSpec{
 			{Name: "inference", Priority: 90000, ReclaimFrom: []string{"notebook"}},
-			{Name: "notebook", Priority: 500, Reclaimable: true},
+			{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"},
 		}
 	})
-	expect("by the policy", "90000/false", "0/unset", "500/true")
+	expect("by the policy", "90000/false", "20000/true", "500/true")
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("ServiceTypes", gomega.ConsistOf(
-		v1alpha1.ServiceTypeStatus{Name: "inference", Priority: 90000, ReclaimFrom: []string{"notebook"}, CardQuotas: 1},
-		v1alpha1.ServiceTypeStatus{Name: "notebook", Priority: 500, Reclaimable: true, CardQuotas: 1})))
+		v1alpha1.ServiceTypeStatus{Name: "inference", Priority: 90000, ReclaimPolicy: "Never", ReclaimFrom: []string{"notebook"}, CardQuotas: 1},
+		v1alpha1.ServiceTypeStatus{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded", CardQuotas: 1},
+		v1alpha1.ServiceTypeStatus{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 1})))
 
 	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
-		p.Spec.ServiceTypes[1].Reclaimable, p.Spec.ServiceTypes[0].ReclaimFrom = false, nil
+		p.Spec.ServiceTypes[1].ReclaimPolicy, p.Spec.ServiceTypes[0].ReclaimFrom = v1alpha1.ReclaimNever, nil
 	})
-	expect("by the changed policy", "90000/false", "0/unset", "500/false")
+	expect("by the changed policy", "90000/false", "20000/true", "500/false")
 
 	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
 		p.Spec.ServiceTypes[0].Priority, p.Spec.ServiceTypes[0].ReclaimFrom = 1, []string{"notebook"}
@@ -100,7 +101,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	g.Expect(admin.Delete(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-high"}})).To(gomega.Succeed())
 	g.Eventually(classes).Should(gomega.HaveKeyWithValue("pc-high", int32(80000)), "made again")
 	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
-		p.Spec.PriorityClasses = &[]v1alpha1.PriorityClassSpec{{Name: "pc-high", Value: 90000}, {Name: "pc-low", Value: 7}}
+		p.Spec.PriorityClasses = []v1alpha1.PriorityClassSpec{{Name: "pc-high", Value: 90000}, {Name: "pc-low", Value: 7}}
 	})
 	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 90000, "pc-low": 7}))
 	admin.Remove(t, policy)
@@ -123,10 +124,11 @@ func TestPolicyRules(t *testing.T) {
 		"taking from itself":       {spec: types(v1alpha1.ServiceTypeSpec{Name: "a", ReclaimFrom: []string{"a"}}), want: "cannot take cards back from itself"},
 		"the same type twice":      {spec: types(v1alpha1.ServiceTypeSpec{Name: "a"}, v1alpha1.ServiceTypeSpec{Name: "a"}), want: "Duplicate value"},
 		"a name in upper case":     {spec: types(v1alpha1.ServiceTypeSpec{Name: "A"}), want: "should match"},
-		"a factor below 1":         {spec: v1alpha1.ServiceTypePolicySpec{OverCommitFactor: "0.5"}, want: "should match"},
-		"a weight of 0":            {spec: v1alpha1.ServiceTypePolicySpec{NodeOrderWeight: "0.0"}, want: "nodeOrderWeight must be above 0"},
-		"a class of the system":    {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: &[]v1alpha1.PriorityClassSpec{{Name: "system-x"}}}, want: "belong to Kubernetes"},
-		"no PriorityClasses":       {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: &[]v1alpha1.PriorityClassSpec{}}},
+		"a factor below 1":         {spec: v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 99}, want: "greater than or equal to 100"},
+		"a weight of 0":            {spec: v1alpha1.ServiceTypePolicySpec{NodeOrderWeight: -1}, want: "greater than or equal to 1"},
+		"a class of the system":    {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: []v1alpha1.PriorityClassSpec{{Name: "system-x"}}}, want: "belong to Kubernetes"},
+		"no PriorityClasses":       {spec: v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: v1alpha1.PriorityClassesNone}},
+		"none, and one":            {spec: v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: v1alpha1.PriorityClassesNone, PriorityClasses: []v1alpha1.PriorityClassSpec{{Name: "x"}}}, want: "leave priorityClasses out"},
 		"an unknown victim order":  {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: "Age"}, want: "supported values"},
 		"victims by loss":          {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: v1alpha1.VictimsByLoss}},
 		"unmanaged queues denied":  {spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: v1alpha1.UnmanagedDeny}},

@@ -17,7 +17,7 @@ import (
 func TestTypesChanged(t *testing.T) {
 	usual := func() *v1alpha1.ServiceTypePolicy {
 		p := &v1alpha1.ServiceTypePolicy{}
-		p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "inference", Priority: 80000}, {Name: "training", Priority: 20000, Reclaimable: true}}
+		p.Status.ServiceTypes = []v1alpha1.ServiceTypeStatus{{Name: "inference", Priority: 80000}, {Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded"}}
 		return p
 	}
 	other := usual()

@@ -168,7 +168,7 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 		return p.report(ctx, outcome{Verdict: policy.Invalid(p.faults)})
 	}
 	// A PriorityClass that cannot be made must not keep the configuration back.
-	unmade := p.classes(ctx, *p.spec.PriorityClasses)
+	unmade := p.classes(ctx, p.spec.PriorityClasses)
 	out, err := p.configure(ctx)
 	if err != nil {
 		return ctrl.Result{}, errors.Join(err, unmade)

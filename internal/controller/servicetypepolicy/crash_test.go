@@ -37,7 +37,7 @@ func TestItGoesOnWhereverItWasKilled(t *testing.T) {
 	for t, before := range check.Cases(t, map[string][]func(*world){
 		"making it": nil,
 		"another spec": {func(w *world) {
-			w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim, s.OverCommitFactor = v1alpha1.ReclaimPods, "1.5" })
+			w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim, s.OverCommitPercent = v1alpha1.ReclaimPods, 150 })
 		}},
 		"another ConfigMap":          {second},
 		"deleting it":                {func(w *world) { w.must(w.client.Delete(w.Context(), w.policy())) }},

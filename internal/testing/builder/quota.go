@@ -76,8 +76,10 @@ func ServiceTypePolicy() *PolicyBuilder {
 
 // Type adds a service type and those from which it may reclaim.
 func (b *PolicyBuilder) Type(name string, priority int32, reclaimable bool, reclaimFrom ...string) *PolicyBuilder {
-	b.obj.Spec.ServiceTypes = append(b.obj.Spec.ServiceTypes, v1alpha1.ServiceTypeSpec{
-		Name: name, Priority: priority, Reclaimable: reclaimable, ReclaimFrom: reclaimFrom,
-	})
+	added := v1alpha1.ServiceTypeSpec{Name: name, Priority: priority, ReclaimPolicy: v1alpha1.ReclaimNever, ReclaimFrom: reclaimFrom}
+	if reclaimable {
+		added.ReclaimPolicy = v1alpha1.ReclaimWhenNeeded
+	}
+	b.obj.Spec.ServiceTypes = append(b.obj.Spec.ServiceTypes, added)
 	return b
 }
