@@ -163,7 +163,7 @@ type CardQuotaSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
-	Cards []CardSpec `json:"cards,omitempty"`
+	Cards []Card `json:"cards,omitempty"`
 	// resources limits CPU and memory of the queue's pods together. It is
 	// written to the Queue's spec.capability; what is unset here counts as 0 in
 	// a queue with a card quota, so pods that ask for CPU or memory would not
@@ -209,8 +209,8 @@ type CardQuotaSpec struct {
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
-// CardSpec is the quota of one card name.
-type CardSpec struct {
+// Card is the quota of one card name.
+type Card struct {
 	// name is the card name. A whole card is called as the node label
 	// <vendor>/<type>.product says, for example NVIDIA-H200 or Ascend-910B. A
 	// MIG slice is <model>/mig-<profile>-mixed, an MPS share is

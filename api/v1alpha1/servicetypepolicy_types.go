@@ -77,7 +77,7 @@ type ServiceTypePolicySpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
-	ServiceTypes []ServiceTypeSpec `json:"serviceTypes,omitempty"`
+	ServiceTypes []ServiceType `json:"serviceTypes,omitempty"`
 	// owners tell the service type of workloads that name none, by the kind of
 	// their owner. It matters only in queues without a service type; the queue of
 	// a CardQuota always has one. At most 32.
@@ -85,7 +85,7 @@ type ServiceTypePolicySpec struct {
 	// +listType=map
 	// +listMapKey=kind
 	// +kubebuilder:validation:MaxItems=32
-	Owners []OwnerKindSpec `json:"owners,omitempty"`
+	Owners []OwnerKind `json:"owners,omitempty"`
 	// priorityClasses are the PriorityClasses that come with the policy, made
 	// once and left to whoever has one of the name already. Unset or empty means
 	// pc-high 80000, pc-medium 60000, pc-normal 40000 and pc-low 20000;
@@ -96,7 +96,7 @@ type ServiceTypePolicySpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
-	PriorityClasses []PriorityClassSpec `json:"priorityClasses,omitempty"`
+	PriorityClasses []PriorityClass `json:"priorityClasses,omitempty"`
 	// priorityClassPolicy says whether PriorityClasses come with the policy. Managed
 	// (default): those of priorityClasses. None: none, and those that were made
 	// before go; then all work of a queue counts alike when cards are taken back.
@@ -164,18 +164,18 @@ type ServiceTypePolicySpec struct {
 	// names pods are its own, which decides who is refused.
 	// +optional
 	// +kubebuilder:default={}
-	Scheduler SchedulerSpec `json:"scheduler,omitzero"`
+	Scheduler Scheduler `json:"scheduler,omitzero"`
 	// admission says what is refused, and what is filled in, when workloads are
 	// submitted.
 	// +optional
 	// +kubebuilder:default={}
-	Admission AdmissionSpec `json:"admission,omitzero"`
+	Admission Admission `json:"admission,omitzero"`
 }
 
-// ServiceTypeSpec is one kind of work.
+// ServiceType is one kind of work.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.reclaimFrom) || !(self.name in self.reclaimFrom)",fieldPath=".reclaimFrom",message="a service type cannot take cards back from itself: two jobs of it would evict each other for ever"
-type ServiceTypeSpec struct {
+type ServiceType struct {
 	// name is what CardQuotas write in spec.serviceType, and workloads in the
 	// annotation volcano.sh/service.type.
 	// +required
@@ -213,8 +213,8 @@ type ServiceTypeSpec struct {
 	MinimumRuntimeSeconds int32 `json:"minimumRuntimeSeconds,omitempty"`
 }
 
-// OwnerKindSpec gives workloads of one kind a service type.
-type OwnerKindSpec struct {
+// OwnerKind gives workloads of one kind a service type.
+type OwnerKind struct {
 	// kind is the kind of a pod's owner, for example Job, or with its API group
 	// Job.batch.volcano.sh, which goes before the kind alone. Deployment means the
 	// ReplicaSets of Deployments.
@@ -231,8 +231,8 @@ type OwnerKindSpec struct {
 	ServiceType string `json:"serviceType"`
 }
 
-// PriorityClassSpec is a PriorityClass that comes with the policy.
-type PriorityClassSpec struct {
+// PriorityClass is a PriorityClass that comes with the policy.
+type PriorityClass struct {
 	// name is the name of the PriorityClass.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -247,8 +247,8 @@ type PriorityClassSpec struct {
 	Value int32 `json:"value"`
 }
 
-// SchedulerSpec says where the scheduler is configured, and which pods are its own.
-type SchedulerSpec struct {
+// Scheduler says where the scheduler is configured, and which pods are its own.
+type Scheduler struct {
 	// configMap holds the scheduler's configuration. The operator changes in it
 	// only what this policy needs, keeps comments, order and other plugins, and
 	// undoes its changes when the policy is deleted. The scheduler's heartbeat, the
@@ -269,8 +269,8 @@ type SchedulerSpec struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// AdmissionSpec says what happens to workloads as they are submitted.
-type AdmissionSpec struct {
+// Admission says what happens to workloads as they are submitted.
+type Admission struct {
 	// schedulerBypassPolicy says what happens to a pod that asks for a card and would
 	// not pass the scheduler: its schedulerName is none of scheduler.names, or it
 	// brings a spec.nodeName along. Deny (default): it is refused. Warn: whoever

@@ -38,7 +38,7 @@ func TestCardQuota(t *testing.T) {
 	}
 	bad := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "no label value!"}}
 	policy := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: v1alpha1.ServiceTypePolicySpec{
-		ServiceTypes: []v1alpha1.ServiceTypeSpec{{Name: "serving"}, {Name: "training"}},
+		ServiceTypes: []v1alpha1.ServiceType{{Name: "serving"}, {Name: "training"}},
 	}, Status: v1alpha1.ServiceTypePolicyStatus{ServiceTypes: []v1alpha1.ServiceTypeStatus{{Name: "training"}}}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		quota, before    *v1alpha1.CardQuota

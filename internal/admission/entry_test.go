@@ -74,10 +74,10 @@ func TestWhoPassesTheSchedulerBy(t *testing.T) {
 	one := amounts{gpu: "1"}
 	stock := func(d *appsv1.Deployment) { d.Spec.Template.Spec.SchedulerName = "default-scheduler" }
 	preset := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "a" }
-	admission := func(spec v1alpha1.AdmissionSpec) func(*World) {
+	admission := func(spec v1alpha1.Admission) func(*World) {
 		return func(w *World) { w.Policy.Spec.Admission = spec }
 	}
-	exempt := admission(v1alpha1.AdmissionSpec{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "chat", Name: "validator"}}})
+	exempt := admission(v1alpha1.Admission{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "chat", Name: "validator"}}})
 	runsAs := func(namespace string) func(*appsv1.Deployment) {
 		return func(d *appsv1.Deployment) {
 			stock(d)
@@ -95,8 +95,8 @@ func TestWhoPassesTheSchedulerBy(t *testing.T) {
 		"a node of its own":               {deployment(nil, one, preset), nil, "bring spec.nodeName a along", ""},
 		"our scheduler's second name":     {deployment(nil, one, stock), func(w *World) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "default-scheduler"} }, "", ""},
 		"a job that names no scheduler":   {vcjobOf("open", nil, task(1, nil, one)), nil, "", ""},
-		"warned only":                     {deployment(nil, one, stock), admission(v1alpha1.AdmissionSpec{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}), "", wrong},
-		"switched off":                    {deployment(nil, one, stock), admission(v1alpha1.AdmissionSpec{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}), "", ""},
+		"warned only":                     {deployment(nil, one, stock), admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}), "", wrong},
+		"switched off":                    {deployment(nil, one, stock), admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}), "", ""},
 		"without a policy":                {deployment(nil, one, stock), func(w *World) { w.Policy = nil }, "", ""},
 		"runs as an exempt account":       {deployment(nil, one, runsAs("chat")), exempt, "", ""},
 		"runs as one of the same name":    {deployment(nil, one, runsAs("search")), exempt, "schedulerName default-scheduler", ""},

@@ -80,7 +80,7 @@ func orphans(answer *Answer, object *v1alpha1.ServiceTypePolicy, quotas []*v1alp
 	spec := policy.Effective(object.Spec)
 	var names []string
 	for _, quota := range quotas {
-		if quota.DeletionTimestamp == nil && !slices.ContainsFunc(spec.ServiceTypes, func(t v1alpha1.ServiceTypeSpec) bool { return t.Name == quota.Spec.ServiceType }) {
+		if quota.DeletionTimestamp == nil && !slices.ContainsFunc(spec.ServiceTypes, func(t v1alpha1.ServiceType) bool { return t.Name == quota.Spec.ServiceType }) {
 			names = append(names, fmt.Sprintf("%s (%s)", quota.Name, quota.Spec.ServiceType))
 		}
 	}

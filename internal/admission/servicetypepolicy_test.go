@@ -20,13 +20,13 @@ func TestServiceTypePolicy(t *testing.T) {
 		}
 		return p
 	}
-	types := func(types ...v1alpha1.ServiceTypeSpec) func(*v1alpha1.ServiceTypePolicySpec) {
+	types := func(types ...v1alpha1.ServiceType) func(*v1alpha1.ServiceTypePolicySpec) {
 		return func(s *v1alpha1.ServiceTypePolicySpec) { s.ServiceTypes = types }
 	}
-	wrong := types(v1alpha1.ServiceTypeSpec{Name: "a", ReclaimFrom: []string{"b"}})
+	wrong := types(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b"}})
 	wrongAnd := func(s *v1alpha1.ServiceTypePolicySpec) { wrong(s); s.UnmanagedQueues = v1alpha1.UnmanagedIgnore }
 	denying := func(s *v1alpha1.ServiceTypePolicySpec) { s.UnmanagedQueues = v1alpha1.UnmanagedDeny }
-	wrongTwice := types(v1alpha1.ServiceTypeSpec{Name: "a", ReclaimFrom: []string{"b", "c"}})
+	wrongTwice := types(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b", "c"}})
 	text := func(text string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{Data: map[string]string{"volcano-scheduler.conf": text}}
 	}
@@ -47,7 +47,7 @@ func TestServiceTypePolicy(t *testing.T) {
 		"metadata of a wrong one":            {policy: policy(wrong), before: policy(wrong), configuration: good},
 		"a wrong one that is being deleted":  {policy: leaving, before: policy(nil), configuration: good},
 		"a number that the scheduler cannot": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }), configuration: good, refusal: "overCommitPercent 50 must be from 100 to 10000"},
-		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceTypeSpec{Name: "inference"})), configuration: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", batch), quotaOf("a", batch), quotaOf("c", nil)},
+		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceType{Name: "inference"})), configuration: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", batch), quotaOf("a", batch), quotaOf("c", nil)},
 			warning: "2 CardQuotas are of a service type that this policy does not define: a (batch), b (batch)"},
 		"unmanaged queues are denied":     {policy: policy(denying), before: policy(nil), configuration: good, warning: "unmanagedQueues is Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default"},
 		"denied from the start":           {policy: policy(denying), configuration: good, warning: "unmanagedQueues is Deny"},

@@ -34,7 +34,7 @@ type World struct {
 // scheduler by.
 func (w *World) spec() v1alpha1.ServiceTypePolicySpec {
 	if w.Policy == nil {
-		return policy.Effective(v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.AdmissionSpec{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}})
+		return policy.Effective(v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}})
 	}
 	return policy.Effective(w.Policy.Spec)
 }

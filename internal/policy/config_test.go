@@ -35,14 +35,14 @@ func usual() schedulerconf.Wanted { return WantedOf(Effective(v1alpha1.ServiceTy
 
 func TestWantedOf(t *testing.T) {
 	spec := v1alpha1.ServiceTypePolicySpec{
-		ServiceTypes: []v1alpha1.ServiceTypeSpec{
+		ServiceTypes: []v1alpha1.ServiceType{
 			{Name: "inference", Priority: 2, ReclaimFrom: []string{"training"}},
 			{Name: "training", Priority: 1, ReclaimPolicy: "WhenNeeded", MinimumRuntimeSeconds: 600},
 			{Name: "notebook"},
 		},
-		Owners:  []v1alpha1.OwnerKindSpec{{Kind: "Job", ServiceType: "training"}},
+		Owners:  []v1alpha1.OwnerKind{{Kind: "Job", ServiceType: "training"}},
 		Reclaim: "Pods", ComputeQuota: "Enforce", UnmanagedQueues: "Ignore", OverCommitPercent: 120, NodeOrderWeight: 3,
-		Preempt: "InQueue", VictimOrder: "Loss", PriorityClasses: []v1alpha1.PriorityClassSpec{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
+		Preempt: "InQueue", VictimOrder: "Loss", PriorityClasses: []v1alpha1.PriorityClass{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
 	}
 	want := schedulerconf.Wanted{Reclaim: "reclaim", Preempt: true, Arguments: map[string]any{
 		"cardUnlimitedCpuMemory": false,

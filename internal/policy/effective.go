@@ -40,7 +40,7 @@ const longestGoodbye = 3600
 func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySpec {
 	out := *spec.DeepCopy()
 	for _, usual := range defaultTypes() {
-		if !slices.ContainsFunc(out.ServiceTypes, func(t v1alpha1.ServiceTypeSpec) bool { return t.Name == usual.Name }) {
+		if !slices.ContainsFunc(out.ServiceTypes, func(t v1alpha1.ServiceType) bool { return t.Name == usual.Name }) {
 			out.ServiceTypes = append(out.ServiceTypes, usual)
 		}
 	}
@@ -49,8 +49,8 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 		t.ReclaimPolicy = cmp.Or(t.ReclaimPolicy, v1alpha1.ReclaimNever)
 		slices.Sort(t.ReclaimFrom)
 	}
-	slices.SortFunc(out.ServiceTypes, func(a, b v1alpha1.ServiceTypeSpec) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(out.Owners, func(a, b v1alpha1.OwnerKindSpec) int { return cmp.Compare(a.Kind, b.Kind) })
+	slices.SortFunc(out.ServiceTypes, func(a, b v1alpha1.ServiceType) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.Owners, func(a, b v1alpha1.OwnerKind) int { return cmp.Compare(a.Kind, b.Kind) })
 	out.PriorityClassPolicy = cmp.Or(out.PriorityClassPolicy, v1alpha1.PriorityClassesManaged)
 	switch {
 	case out.PriorityClassPolicy == v1alpha1.PriorityClassesNone:
@@ -79,11 +79,11 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 }
 
 // defaultTypes are inference and training as they are without a policy.
-func defaultTypes() []v1alpha1.ServiceTypeSpec {
-	var types []v1alpha1.ServiceTypeSpec
+func defaultTypes() []v1alpha1.ServiceType {
+	var types []v1alpha1.ServiceType
 	for name, rule := range servicetype.DefaultMatrix() {
 		meaning, _ := servicetype.BuiltIn(name)
-		usual := v1alpha1.ServiceTypeSpec{Name: name, Priority: meaning.Priority, ReclaimFrom: rule.ReclaimFrom}
+		usual := v1alpha1.ServiceType{Name: name, Priority: meaning.Priority, ReclaimFrom: rule.ReclaimFrom}
 		if rule.Reclaimable {
 			usual.ReclaimPolicy = v1alpha1.ReclaimWhenNeeded
 		}
@@ -93,12 +93,12 @@ func defaultTypes() []v1alpha1.ServiceTypeSpec {
 }
 
 // defaultPriorityClasses are those of the installation, the highest first.
-func defaultPriorityClasses() []v1alpha1.PriorityClassSpec {
-	var classes []v1alpha1.PriorityClassSpec
+func defaultPriorityClasses() []v1alpha1.PriorityClass {
+	var classes []v1alpha1.PriorityClass
 	for name, value := range servicetype.DefaultPriorityClasses().Values {
-		classes = append(classes, v1alpha1.PriorityClassSpec{Name: name, Value: value})
+		classes = append(classes, v1alpha1.PriorityClass{Name: name, Value: value})
 	}
-	slices.SortFunc(classes, func(a, b v1alpha1.PriorityClassSpec) int { return cmp.Compare(b.Value, a.Value) })
+	slices.SortFunc(classes, func(a, b v1alpha1.PriorityClass) int { return cmp.Compare(b.Value, a.Value) })
 	return classes
 }
 

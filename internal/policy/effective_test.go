@@ -11,20 +11,20 @@ import (
 
 func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
 	want := v1alpha1.ServiceTypePolicySpec{
-		ServiceTypes: []v1alpha1.ServiceTypeSpec{
+		ServiceTypes: []v1alpha1.ServiceType{
 			{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
 			{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded"},
 		},
-		PriorityClassPolicy: "Managed", PriorityClasses: []v1alpha1.PriorityClassSpec{
+		PriorityClassPolicy: "Managed", PriorityClasses: []v1alpha1.PriorityClass{
 			{Name: "pc-high", Value: 80000}, {Name: "pc-medium", Value: 60000},
 			{Name: "pc-normal", Value: 40000}, {Name: "pc-low", Value: 20000},
 		},
 		Preempt: "Off", VictimOrder: "Priority", Reclaim: "Gangs", ComputeQuota: "IgnoreForCardPods", UnmanagedQueues: "Enforce", OverCommitPercent: 100, NodeOrderWeight: 1,
-		Scheduler: v1alpha1.SchedulerSpec{
+		Scheduler: v1alpha1.Scheduler{
 			ConfigMap: v1alpha1.ConfigMapReference{Namespace: "volcano-system", Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"},
 			Names:     []string{"volcano"},
 		},
-		Admission: v1alpha1.AdmissionSpec{SchedulerBypassPolicy: "Deny", VCJobEvictionPolicy: "Unchanged", MaxTerminationGracePeriodSeconds: 3600},
+		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Deny", VCJobEvictionPolicy: "Unchanged", MaxTerminationGracePeriodSeconds: 3600},
 	}
 	got := Effective(v1alpha1.ServiceTypePolicySpec{})
 	check.Equal(t, "effective spec", want, got)
@@ -35,7 +35,7 @@ func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
 
 func TestWhatIsWrittenIsKept(t *testing.T) {
 	spec := v1alpha1.ServiceTypePolicySpec{
-		ServiceTypes: []v1alpha1.ServiceTypeSpec{
+		ServiceTypes: []v1alpha1.ServiceType{
 			{Name: "serving", Priority: 9, ReclaimPolicy: "Never", ReclaimFrom: []string{"tuning", "batch"}},
 			{Name: "training", Priority: 1, ReclaimPolicy: "Never"},
 			{Name: "batch", Priority: 1, ReclaimPolicy: "WhenNeeded"},
@@ -44,15 +44,15 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 		},
 		PriorityClassPolicy: "None", ComputeQuota: "Enforce", Preempt: "InQueue", VictimOrder: "Loss", Reclaim: "Off", UnmanagedQueues: "Ignore",
 		OverCommitPercent: 120, NodeOrderWeight: 5,
-		Scheduler: v1alpha1.SchedulerSpec{ConfigMap: v1alpha1.ConfigMapReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
-		Admission: v1alpha1.AdmissionSpec{SchedulerBypassPolicy: "Warn", VCJobEvictionPolicy: "RestartOnEviction", MaxTerminationGracePeriodSeconds: 60,
+		Scheduler: v1alpha1.Scheduler{ConfigMap: v1alpha1.ConfigMapReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
+		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Warn", VCJobEvictionPolicy: "RestartOnEviction", MaxTerminationGracePeriodSeconds: 60,
 			ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "gpu-operator", Name: "validator"}}},
 	}
 	before := spec.DeepCopy()
 	got := Effective(spec)
 	check.Equal(t, "the spec itself was changed", *before, spec)
 	want := *before
-	want.ServiceTypes = []v1alpha1.ServiceTypeSpec{
+	want.ServiceTypes = []v1alpha1.ServiceType{
 		{Name: "batch", Priority: 1, ReclaimPolicy: "WhenNeeded"},
 		{Name: "inference", ReclaimPolicy: "Never"},
 		{Name: "serving", Priority: 9, ReclaimPolicy: "Never", ReclaimFrom: []string{"batch", "tuning"}},
@@ -64,16 +64,16 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 
 // TestAThirdTypeLosesNoneOfTheUsual: what is listed is laid over the usual types by name.
 func TestAThirdTypeLosesNoneOfTheUsual(t *testing.T) {
-	got := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceTypeSpec{
+	got := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{
 		{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"}, {Name: "training", Priority: 7, ReclaimPolicy: "WhenNeeded"},
 	}})
-	check.Equal(t, "service types", []v1alpha1.ServiceTypeSpec{
+	check.Equal(t, "service types", []v1alpha1.ServiceType{
 		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
 		{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"},
 		{Name: "training", Priority: 7, ReclaimPolicy: "WhenNeeded"},
 	}, got.ServiceTypes)
 	check.Equal(t, "filled in twice", got, Effective(got))
-	alone := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceTypeSpec{{Name: "training"}}})
+	alone := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "training"}}})
 	check.Contains(t, "training that gives nothing, inference as it is", strings.Join(Validate(alone), "; "), `type "inference" takes from "training", which is not reclaimable`)
 }
 
@@ -84,7 +84,7 @@ func inForce(rows ...v1alpha1.ServiceTypeStatus) *v1alpha1.ServiceTypePolicy {
 
 func TestQueuesGoByWhatIsInForce(t *testing.T) {
 	refused := inForce(v1alpha1.ServiceTypeStatus{Name: "training", Priority: 5})
-	refused.Spec.ServiceTypes = []v1alpha1.ServiceTypeSpec{{Name: "training", Priority: 99}}
+	refused.Spec.ServiceTypes = []v1alpha1.ServiceType{{Name: "training", Priority: 99}}
 	cases := map[string]struct {
 		policy    *v1alpha1.ServiceTypePolicy
 		name      string

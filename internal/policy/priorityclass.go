@@ -31,12 +31,12 @@ type PriorityClasses struct {
 
 // PlanPriorityClasses compares the PriorityClasses that an effective spec wants
 // with all that there are. nil wants none, as after deletion.
-func PlanPriorityClasses(wanted []v1alpha1.PriorityClassSpec, live []schedulingv1.PriorityClass) PriorityClasses {
+func PlanPriorityClasses(wanted []v1alpha1.PriorityClass, live []schedulingv1.PriorityClass) PriorityClasses {
 	plan := PriorityClasses{Kept: map[string]string{}}
 	open := slices.Clone(wanted)
 	for i := range live {
 		class := &live[i]
-		at := slices.IndexFunc(open, func(w v1alpha1.PriorityClassSpec) bool { return w.Name == class.Name })
+		at := slices.IndexFunc(open, func(w v1alpha1.PriorityClass) bool { return w.Name == class.Name })
 		switch {
 		case at < 0:
 			if Created(class) {

@@ -23,9 +23,9 @@ func class(name string, value int32, mark, manager string) schedulingv1.Priority
 }
 
 func TestPlanPriorityClasses(t *testing.T) {
-	high := []v1alpha1.PriorityClassSpec{{Name: "pc-high", Value: 80000}}
+	high := []v1alpha1.PriorityClass{{Name: "pc-high", Value: 80000}}
 	cases := map[string]struct {
-		wanted                []v1alpha1.PriorityClassSpec
+		wanted                []v1alpha1.PriorityClass
 		live                  []schedulingv1.PriorityClass
 		create, deleted, kept []string
 	}{

@@ -87,7 +87,7 @@ func Of(f Facts) v1alpha1.ServiceTypePolicyStatus {
 	return status
 }
 
-func rows(types []v1alpha1.ServiceTypeSpec) []v1alpha1.ServiceTypeStatus {
+func rows(types []v1alpha1.ServiceType) []v1alpha1.ServiceTypeStatus {
 	out := make([]v1alpha1.ServiceTypeStatus, len(types))
 	for i, t := range types {
 		out[i] = v1alpha1.ServiceTypeStatus{

@@ -12,7 +12,7 @@ import (
 // may be put into force. Rules of the API's schema are checked again where the
 // scheduler would refuse the whole configuration because of them.
 func Validate(spec v1alpha1.ServiceTypePolicySpec) []string {
-	types := map[string]v1alpha1.ServiceTypeSpec{}
+	types := map[string]v1alpha1.ServiceType{}
 	var faults []string
 	for _, t := range spec.ServiceTypes {
 		if _, twice := types[t.Name]; twice {
@@ -36,7 +36,7 @@ func Validate(spec v1alpha1.ServiceTypePolicySpec) []string {
 }
 
 // typeFaults are those of one type that the matrix does not see.
-func typeFaults(t v1alpha1.ServiceTypeSpec, types map[string]v1alpha1.ServiceTypeSpec) []string {
+func typeFaults(t v1alpha1.ServiceType, types map[string]v1alpha1.ServiceType) []string {
 	var faults []string
 	for _, name := range t.ReclaimFrom {
 		if giver, defined := types[name]; defined && name != t.Name && giver.Priority >= t.Priority {
@@ -51,7 +51,7 @@ func typeFaults(t v1alpha1.ServiceTypeSpec, types map[string]v1alpha1.ServiceTyp
 	return faults
 }
 
-func ownerFaults(kinds []v1alpha1.OwnerKindSpec, types map[string]v1alpha1.ServiceTypeSpec) []string {
+func ownerFaults(kinds []v1alpha1.OwnerKind, types map[string]v1alpha1.ServiceType) []string {
 	var faults []string
 	owners := servicetype.Owners{}
 	for _, o := range kinds {
@@ -65,7 +65,7 @@ func ownerFaults(kinds []v1alpha1.OwnerKindSpec, types map[string]v1alpha1.Servi
 }
 
 // classFaults are those of the list of PriorityClasses.
-func classFaults(listed []v1alpha1.PriorityClassSpec) []string {
+func classFaults(listed []v1alpha1.PriorityClass) []string {
 	var faults []string
 	values := map[string]int32{}
 	for _, class := range listed {

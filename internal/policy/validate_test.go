@@ -8,8 +8,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func kind(name string, priority int32, reclaimable bool, from ...string) v1alpha1.ServiceTypeSpec {
-	out := v1alpha1.ServiceTypeSpec{Name: name, Priority: priority, ReclaimFrom: from}
+func kind(name string, priority int32, reclaimable bool, from ...string) v1alpha1.ServiceType {
+	out := v1alpha1.ServiceType{Name: name, Priority: priority, ReclaimFrom: from}
 	if reclaimable {
 		out.ReclaimPolicy = v1alpha1.ReclaimWhenNeeded
 	}
@@ -17,21 +17,21 @@ func kind(name string, priority int32, reclaimable bool, from ...string) v1alpha
 }
 
 func TestValidate(t *testing.T) {
-	runtime := func(seconds int32) v1alpha1.ServiceTypeSpec {
+	runtime := func(seconds int32) v1alpha1.ServiceType {
 		training := kind("training", 1, true)
 		training.MinimumRuntimeSeconds = seconds
 		return training
 	}
-	types := func(types ...v1alpha1.ServiceTypeSpec) v1alpha1.ServiceTypePolicySpec {
+	types := func(types ...v1alpha1.ServiceType) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{ServiceTypes: types}
 	}
-	owners := func(owners ...v1alpha1.OwnerKindSpec) v1alpha1.ServiceTypePolicySpec {
+	owners := func(owners ...v1alpha1.OwnerKind) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{Owners: owners}
 	}
 	classes := func(names ...string) v1alpha1.ServiceTypePolicySpec {
-		var listed []v1alpha1.PriorityClassSpec
+		var listed []v1alpha1.PriorityClass
 		for _, name := range names {
-			listed = append(listed, v1alpha1.PriorityClassSpec{Name: name})
+			listed = append(listed, v1alpha1.PriorityClass{Name: name})
 		}
 		return v1alpha1.ServiceTypePolicySpec{PriorityClasses: listed}
 	}
@@ -41,7 +41,7 @@ func TestValidate(t *testing.T) {
 	}{
 		"a chain of three":              {types(kind("a", 3, false, "b", "c"), kind("b", 2, true, "c"), kind("c", 1, true)), nil},
 		"a minimum runtime of a week":   {types(runtime(604800)), nil},
-		"owners of the usual types":     {owners(v1alpha1.OwnerKindSpec{Kind: "Job.batch.volcano.sh", ServiceType: "training"}), nil},
+		"owners of the usual types":     {owners(v1alpha1.OwnerKind{Kind: "Job.batch.volcano.sh", ServiceType: "training"}), nil},
 		"the largest numbers":           {v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 10000, NodeOrderWeight: 1000}, nil},
 		"from one another":              {types(kind("a", 2, true, "b"), kind("b", 1, true, "a")), []string{`"b" (priority 1) takes from "a" (priority 2)`, "in a circle: a from b from a"}},
 		"from one of the same priority": {types(kind("a", 2, false, "b"), kind("b", 2, true)), []string{`type "a" (priority 2) takes from "b" (priority 2)`, `give "a" more than 2 or "b" less than 2`}},
@@ -50,7 +50,7 @@ func TestValidate(t *testing.T) {
 		"no minimum runtime at all":     {types(runtime(0)), nil},
 		"a negative minimum runtime":    {types(runtime(-1)), []string{"minimumRuntimeSeconds -1 must be from 1 to 604800"}},
 		"more than a week":              {types(runtime(604801)), []string{"must be from 1 to 604800"}},
-		"an owner of an unknown type":   {owners(v1alpha1.OwnerKindSpec{Kind: "Job", ServiceType: "batch"}), []string{`owner kind "Job" stands for type "batch", which is not defined: define it in serviceTypes or remove the owner kind`}},
+		"an owner of an unknown type":   {owners(v1alpha1.OwnerKind{Kind: "Job", ServiceType: "batch"}), []string{`owner kind "Job" stands for type "batch", which is not defined: define it in serviceTypes or remove the owner kind`}},
 		"a factor below 1":              {v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 99}, []string{"overCommitPercent 99 must be from 100 to 10000"}},
 		"too large a factor":            {v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 10001}, []string{"overCommitPercent"}},
 		"a PriorityClass twice":         {classes("a", "b", "a"), []string{`PriorityClass "a" is listed twice: remove one`}},
@@ -58,8 +58,8 @@ func TestValidate(t *testing.T) {
 		"no PriorityClasses":            {v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: "None"}, nil},
 		"a weight of nothing":           {v1alpha1.ServiceTypePolicySpec{NodeOrderWeight: -1}, []string{"nodeOrderWeight"}},
 		"everything that is wrong": {v1alpha1.ServiceTypePolicySpec{
-			ServiceTypes: []v1alpha1.ServiceTypeSpec{kind("a", 1, true, "a", "b")}, OverCommitPercent: 1,
-			Owners: []v1alpha1.OwnerKindSpec{{Kind: "Job", ServiceType: "c"}},
+			ServiceTypes: []v1alpha1.ServiceType{kind("a", 1, true, "a", "b")}, OverCommitPercent: 1,
+			Owners: []v1alpha1.OwnerKind{{Kind: "Job", ServiceType: "c"}},
 		}, []string{"takes from itself", `from "b", which is not defined`, `stands for type "c"`, "overCommitPercent"}},
 	}) {
 		faults := Validate(Effective(tc.spec))

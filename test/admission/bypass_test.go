@@ -34,7 +34,7 @@ func bypassTests(t *testing.T, w *gate) {
 	past := podOf("chat", asking("default-scheduler", gpu, 2))
 
 	g.Expect(dryRun(t, tenant, past)).To(gomega.Succeed(), "without a policy nothing is guarded")
-	policy := w.policy(t, v1alpha1.AdmissionSpec{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "search", Name: "validator"}}})
+	policy := w.policy(t, v1alpha1.Admission{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "search", Name: "validator"}}})
 	g.Eventually(w.guard(t)).Should(gomega.HavePrefix("True/Denied:"))
 	// The API server's own view of its policies follows within seconds.
 	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(forbidden(

@@ -22,7 +22,7 @@ import (
 func (w *gate) badQueue(t *testing.T) func() error {
 	return func() error {
 		return w.try(t, newQuota("badly-typed", func(q *v1alpha1.CardQuota) {
-			q.Spec.OverAllocation, q.Spec.Cards = v1alpha1.OverAllocationDeny, []v1alpha1.CardSpec{{Name: "NVIDIA-H200", Quota: 1000}}
+			q.Spec.OverAllocation, q.Spec.Cards = v1alpha1.OverAllocationDeny, []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: 1000}}
 		}))
 	}
 }

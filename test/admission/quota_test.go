@@ -19,7 +19,7 @@ func quotaTests(t *testing.T, w *gate) {
 	g := scene.Expect(t)
 	const card = "NVIDIA-GeForce-RTX-4090" // the fleet has 8
 	first := newQuota("first", func(q *v1alpha1.CardQuota) {
-		q.Spec.QueueName, q.Spec.Cards = "shared", []v1alpha1.CardSpec{{Name: card, Quota: 3}}
+		q.Spec.QueueName, q.Spec.Cards = "shared", []v1alpha1.Card{{Name: card, Quota: 3}}
 	})
 	w.Make(t, first)
 	second := newQuota("second", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "shared" })
@@ -27,13 +27,13 @@ func quotaTests(t *testing.T, w *gate) {
 
 	greedy := newQuota("greedy", func(q *v1alpha1.CardQuota) {
 		q.Spec.OverAllocation = v1alpha1.OverAllocationDeny
-		q.Spec.Cards = []v1alpha1.CardSpec{{Name: card, Quota: 6}}
+		q.Spec.Cards = []v1alpha1.Card{{Name: card, Quota: 6}}
 	})
 	w.refuses(t, greedy, "overAllocation is Deny", "9 granted, 8 healthy, 1 too many (6 here, 3 by first)")
 	greedy.Spec.Cards[0].Quota = 5
 	g.Expect(w.try(t, greedy)).To(gomega.Succeed())
 
-	policy := w.policy(t, v1alpha1.AdmissionSpec{})
+	policy := w.policy(t, v1alpha1.Admission{})
 	odd := newQuota("odd", func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" })
 	g.Eventually(func() error { return w.try(t, odd.DeepCopy()) }).Should(forbidden("does not define batch: write one of inference, training"))
 	w.refusesPatch(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimPolicy":"WhenNeeded"}]}}`,
@@ -59,7 +59,7 @@ func vcjobTests(t *testing.T, w *gate) {
 		return job.Spec
 	}
 	g.Expect(submitted(trainer("plain", "nights", nil)).MaxRetry).To(gomega.Equal(int32(3)), "no policy asks for it")
-	w.policy(t, v1alpha1.AdmissionSpec{VCJobEvictionPolicy: v1alpha1.VCJobRestartOnEviction})
+	w.policy(t, v1alpha1.Admission{VCJobEvictionPolicy: v1alpha1.VCJobRestartOnEviction})
 	g.Eventually(func() int32 { return submitted(trainer("tide", "nights", nil)).MaxRetry }).Should(gomega.Equal(int32(100)))
 
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}

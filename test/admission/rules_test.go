@@ -72,7 +72,7 @@ func workloadTests(t *testing.T, w *gate) {
 	g.Eventually(func() (string, error) {
 		return w.warnings.during(func() error { return dryRun(t, w, wrong) })
 	}).Should(gomega.ContainSubstring("NVIDIA H200"), "without a policy nobody is refused, but warned")
-	w.policy(t, v1alpha1.AdmissionSpec{})
+	w.policy(t, v1alpha1.Admission{})
 	g.Eventually(func() error { return dryRun(t, w, wrong) }).ShouldNot(gomega.Succeed())
 	w.Make(t, newQuota("chat-training", func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}

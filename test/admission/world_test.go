@@ -129,7 +129,7 @@ func (w *gate) tenant(t *testing.T, namespace string) client.Client {
 }
 
 // policy puts a ServiceTypePolicy into force.
-func (w *gate) policy(t *testing.T, admission v1alpha1.AdmissionSpec) *v1alpha1.ServiceTypePolicy {
+func (w *gate) policy(t *testing.T, admission v1alpha1.Admission) *v1alpha1.ServiceTypePolicy {
 	t.Helper()
 	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Admission = admission }).Obj()
 	w.Make(t, policy)

@@ -226,7 +226,7 @@ func (s *scene) wantCard(quota, card string, used, pending, overQuotaBy int64) {
 }
 
 // change sets the quota of a CardQuota.
-func (s *scene) change(name string, specs []api.CardSpec) {
+func (s *scene) change(name string, specs []api.Card) {
 	s.Helper()
 	text, err := json.Marshal(specs)
 	s.Expect(err).NotTo(HaveOccurred())

@@ -116,22 +116,22 @@ func (s *scene) run(w work) {
 }
 
 // cards is a quota in the order written: card, count, card, count …
-func cards(pairs ...any) []api.CardSpec {
-	var out []api.CardSpec
+func cards(pairs ...any) []api.Card {
+	var out []api.Card
 	for i := 0; i < len(pairs); i += 2 {
-		out = append(out, api.CardSpec{Name: pairs[i].(string), Quota: int64(pairs[i+1].(int))})
+		out = append(out, api.Card{Name: pairs[i].(string), Quota: int64(pairs[i+1].(int))})
 	}
 	return out
 }
 
 // quota opens the queue of a CardQuota for training.
-func (s *scene) quota(name string, specs []api.CardSpec) {
+func (s *scene) quota(name string, specs []api.Card) {
 	s.Helper()
 	s.ofType(name, "training", specs)
 }
 
 // ofType opens the queue of a CardQuota of a service type.
-func (s *scene) ofType(name, serviceType string, specs []api.CardSpec) {
+func (s *scene) ofType(name, serviceType string, specs []api.Card) {
 	s.Helper()
 	s.open(builder.CardQuota(name).ServiceType(serviceType).With(func(q *api.CardQuota) { q.Spec.Cards = specs }).Obj())
 }

@@ -204,7 +204,7 @@ func TestLeasesOutOfReach(t *testing.T) {
 	admin.Make(t, newQuota(name, nil))
 	admin.Make(t, &v1alpha1.ServiceTypePolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName},
-		Spec:       v1alpha1.ServiceTypePolicySpec{Scheduler: v1alpha1.SchedulerSpec{ConfigMap: v1alpha1.ConfigMapReference{Namespace: labNamespace}}},
+		Spec:       v1alpha1.ServiceTypePolicySpec{Scheduler: v1alpha1.Scheduler{ConfigMap: v1alpha1.ConfigMapReference{Namespace: labNamespace}}},
 	})
 	g.Eventually(condition(t, name, "Enforced")).Should(gomega.And(gomega.HavePrefix("False/NotConfigured"), gomega.ContainSubstring("forbidden")))
 	g.Eventually(policyCondition(t, "Enforced")).Should(gomega.HavePrefix("False/NotConfigured"))

@@ -185,7 +185,7 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	const model = "NVIDIA-B300" // of this test alone
 	of := func(suffix string, count int64, over v1alpha1.OverAllocation) *v1alpha1.CardQuota {
 		return newQuota(name+suffix, func(q *v1alpha1.CardQuota) {
-			q.Spec.Cards = []v1alpha1.CardSpec{{Name: model, Quota: count}}
+			q.Spec.Cards = []v1alpha1.Card{{Name: model, Quota: count}}
 			q.Spec.OverAllocation = over
 		})
 	}

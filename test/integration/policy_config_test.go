@@ -19,7 +19,7 @@ func TestPolicyComesAndGoesWithoutATrace(t *testing.T) {
 	newSchedulerConfig(t, schedulerConfigMap, byHand)
 	before := configMap(t, schedulerConfigMap)
 	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) { // contradicts itself, which the schema cannot see
-		s.Owners = []v1alpha1.OwnerKindSpec{{Kind: "Job", ServiceType: "batch"}}
+		s.Owners = []v1alpha1.OwnerKind{{Kind: "Job", ServiceType: "batch"}}
 	})
 	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
 		gomega.ContainSubstring(`owner kind "Job" stands for type "batch", which is not defined`)))

@@ -46,7 +46,7 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 	}
 
 	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) {
-		s.ServiceTypes = []v1alpha1.ServiceTypeSpec{
+		s.ServiceTypes = []v1alpha1.ServiceType{
 			{Name: "inference", Priority: 90000, ReclaimFrom: []string{"notebook"}},
 			{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded"},
 		}
@@ -101,7 +101,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	g.Expect(admin.Delete(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-high"}})).To(gomega.Succeed())
 	g.Eventually(classes).Should(gomega.HaveKeyWithValue("pc-high", int32(80000)), "made again")
 	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
-		p.Spec.PriorityClasses = []v1alpha1.PriorityClassSpec{{Name: "pc-high", Value: 90000}, {Name: "pc-low", Value: 7}}
+		p.Spec.PriorityClasses = []v1alpha1.PriorityClass{{Name: "pc-high", Value: 90000}, {Name: "pc-low", Value: 7}}
 	})
 	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 90000, "pc-low": 7}))
 	admin.Remove(t, policy)
@@ -111,7 +111,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 
 func TestPolicyRules(t *testing.T) {
 	need(t)
-	types := func(types ...v1alpha1.ServiceTypeSpec) v1alpha1.ServiceTypePolicySpec {
+	types := func(types ...v1alpha1.ServiceType) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{ServiceTypes: types}
 	}
 	cases := map[string]struct {
@@ -121,14 +121,14 @@ func TestPolicyRules(t *testing.T) {
 	}{
 		"an empty spec":            {},
 		"a second policy":          {name: "other", want: "there is one ServiceTypePolicy, named default"},
-		"taking from itself":       {spec: types(v1alpha1.ServiceTypeSpec{Name: "a", ReclaimFrom: []string{"a"}}), want: "cannot take cards back from itself"},
-		"the same type twice":      {spec: types(v1alpha1.ServiceTypeSpec{Name: "a"}, v1alpha1.ServiceTypeSpec{Name: "a"}), want: "Duplicate value"},
-		"a name in upper case":     {spec: types(v1alpha1.ServiceTypeSpec{Name: "A"}), want: "should match"},
+		"taking from itself":       {spec: types(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"a"}}), want: "cannot take cards back from itself"},
+		"the same type twice":      {spec: types(v1alpha1.ServiceType{Name: "a"}, v1alpha1.ServiceType{Name: "a"}), want: "Duplicate value"},
+		"a name in upper case":     {spec: types(v1alpha1.ServiceType{Name: "A"}), want: "should match"},
 		"a factor below 1":         {spec: v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 99}, want: "greater than or equal to 100"},
 		"a weight of 0":            {spec: v1alpha1.ServiceTypePolicySpec{NodeOrderWeight: -1}, want: "greater than or equal to 1"},
-		"a class of the system":    {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: []v1alpha1.PriorityClassSpec{{Name: "system-x"}}}, want: "belong to Kubernetes"},
+		"a class of the system":    {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: []v1alpha1.PriorityClass{{Name: "system-x"}}}, want: "belong to Kubernetes"},
 		"no PriorityClasses":       {spec: v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: v1alpha1.PriorityClassesNone}},
-		"none, and one":            {spec: v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: v1alpha1.PriorityClassesNone, PriorityClasses: []v1alpha1.PriorityClassSpec{{Name: "x"}}}, want: "leave priorityClasses out"},
+		"none, and one":            {spec: v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: v1alpha1.PriorityClassesNone, PriorityClasses: []v1alpha1.PriorityClass{{Name: "x"}}}, want: "leave priorityClasses out"},
 		"an unknown victim order":  {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: "Age"}, want: "supported values"},
 		"victims by loss":          {spec: v1alpha1.ServiceTypePolicySpec{VictimOrder: v1alpha1.VictimsByLoss}},
 		"unmanaged queues denied":  {spec: v1alpha1.ServiceTypePolicySpec{UnmanagedQueues: v1alpha1.UnmanagedDeny}},
@@ -136,7 +136,7 @@ func TestPolicyRules(t *testing.T) {
 		"preempt in the queue":     {spec: v1alpha1.ServiceTypePolicySpec{Preempt: v1alpha1.PreemptInQueue}},
 		"an unknown preempt":       {spec: v1alpha1.ServiceTypePolicySpec{Preempt: "On"}, want: "supported values"},
 		"an unknown reclaim":       {spec: v1alpha1.ServiceTypePolicySpec{Reclaim: "Maybe"}, want: "supported values"},
-		"an owner that is no kind": {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKindSpec{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
+		"an owner that is no kind": {spec: v1alpha1.ServiceTypePolicySpec{Owners: []v1alpha1.OwnerKind{{Kind: "jobs", ServiceType: "a"}}}, want: "should match"},
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {

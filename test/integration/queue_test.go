@@ -68,7 +68,7 @@ func TestQueueIsMadeFromCardQuota(t *testing.T) {
 	g.Eventually(admin.Events(t, quota, "QueueRecreated")).Should(gomega.HaveLen(1))
 
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) {
-		q.Spec.Cards = []v1alpha1.CardSpec{{Name: "Ascend-910B", Quota: 2}}
+		q.Spec.Cards = []v1alpha1.Card{{Name: "Ascend-910B", Quota: 2}}
 		q.Spec.Resources = &v1alpha1.Resources{CPU: quantity("8")}
 		q.Spec.ServiceType = "notebook"
 	})

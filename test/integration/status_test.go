@@ -38,7 +38,7 @@ func TestStatusFollowsPods(t *testing.T) {
 	newNode(t, name+"-h200", "NVIDIA-A1")
 	newNode(t, name+"-h800", "NVIDIA-A2")
 	quota := newQuota(name, func(q *v1alpha1.CardQuota) {
-		q.Spec.Cards = []v1alpha1.CardSpec{{Name: "NVIDIA-A1", Quota: 8}, {Name: "NVIDIA-A2", Quota: 4}} // of this test alone
+		q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-A1", Quota: 8}, {Name: "NVIDIA-A2", Quota: 4}} // of this test alone
 	})
 	ready(t, quota)
 	g.Expect(summary(t, name)()).To(gomega.Equal("0/8 NVIDIA-A1, 0/4 NVIDIA-A2"))

@@ -17,7 +17,7 @@ func crowd(quotas int, more int64, healthy card.Count) *quotastatus.Balance {
 	var all []*v1alpha1.CardQuota
 	for i := range quotas {
 		quota := &v1alpha1.CardQuota{}
-		quota.Name, quota.Spec.Cards = fmt.Sprintf("q%02d", i), []v1alpha1.CardSpec{{Name: "H200", Quota: 1}}
+		quota.Name, quota.Spec.Cards = fmt.Sprintf("q%02d", i), []v1alpha1.Card{{Name: "H200", Quota: 1}}
 		all = append(all, quota)
 	}
 	all[0].Spec.Cards[0].Quota += more

@@ -25,7 +25,7 @@ func TestTypesChanged(t *testing.T) {
 	counted := usual()
 	counted.Status.ServiceTypes[1].CardQuotas, counted.Status.ConfigHash = 7, "x"
 	refused := usual()
-	refused.Spec.ServiceTypes = []v1alpha1.ServiceTypeSpec{{Name: "other"}}
+	refused.Spec.ServiceTypes = []v1alpha1.ServiceType{{Name: "other"}}
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *v1alpha1.ServiceTypePolicy // nil: it comes or goes
 		want          bool

@@ -74,7 +74,7 @@ func (p *pass) write(ctx context.Context, live *corev1.ConfigMap, key, text, und
 
 // classes makes the wanted PriorityClasses, takes away those that were made and
 // are not wanted any more, and leaves those of others alone.
-func (p *pass) classes(ctx context.Context, wanted []v1alpha1.PriorityClassSpec) error {
+func (p *pass) classes(ctx context.Context, wanted []v1alpha1.PriorityClass) error {
 	var list schedulingv1.PriorityClassList
 	if err := p.client.List(ctx, &list); err != nil {
 		return fmt.Errorf("list PriorityClasses: %w", err)

@@ -22,7 +22,7 @@ func CardQuota(name string) *CardQuotaBuilder {
 
 // Card adds a card and its quota.
 func (b *CardQuotaBuilder) Card(name string, quota int64) *CardQuotaBuilder {
-	b.obj.Spec.Cards = append(b.obj.Spec.Cards, v1alpha1.CardSpec{Name: name, Quota: quota})
+	b.obj.Spec.Cards = append(b.obj.Spec.Cards, v1alpha1.Card{Name: name, Quota: quota})
 	return b
 }
 
@@ -76,7 +76,7 @@ func ServiceTypePolicy() *PolicyBuilder {
 
 // Type adds a service type and those from which it may reclaim.
 func (b *PolicyBuilder) Type(name string, priority int32, reclaimable bool, reclaimFrom ...string) *PolicyBuilder {
-	added := v1alpha1.ServiceTypeSpec{Name: name, Priority: priority, ReclaimPolicy: v1alpha1.ReclaimNever, ReclaimFrom: reclaimFrom}
+	added := v1alpha1.ServiceType{Name: name, Priority: priority, ReclaimPolicy: v1alpha1.ReclaimNever, ReclaimFrom: reclaimFrom}
 	if reclaimable {
 		added.ReclaimPolicy = v1alpha1.ReclaimWhenNeeded
 	}

@@ -306,7 +306,7 @@ func setCardQuota(q *v1alpha1.CardQuota, option, value string) {
 	}
 	switch option {
 	case "limit":
-		q.Spec.Cards = []v1alpha1.CardSpec{{Name: card, Quota: parseNumber(value)}}
+		q.Spec.Cards = []v1alpha1.Card{{Name: card, Quota: parseNumber(value)}}
 	case "in":
 		q.Spec.QueueName = value
 	case "created":
