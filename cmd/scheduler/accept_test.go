@@ -14,12 +14,13 @@ import (
 	"volcano.sh/volcano/pkg/scheduler"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 
+	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/schedulerconf"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestMain(m *testing.M) {
-	registerPlugins()
+	registerPlugins(capacitycard.NewCache())
 	// The second handler counts from when the process began, which is the future in a bubble of synctest.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	os.Exit(m.Run())

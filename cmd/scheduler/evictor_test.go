@@ -10,17 +10,18 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
+	"cardquota.dev/operator/internal/cardreclaim/action"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestTheEvictorIsReplaced pins where Volcano keeps the cache of a scheduler.
 func TestTheEvictorIsReplaced(t *testing.T) {
-	registerPlugins()
+	evictor := &action.Evictor{}
 	sched := &scheduler.Scheduler{}
-	check.That(t, replaceEvictor(sched) != nil, "a scheduler without a cache is accepted")
+	check.That(t, replaceEvictor(sched, evictor) != nil, "a scheduler without a cache is accepted")
 	theirs := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), util.NewFakeEvictor(0), &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
 	field := reflect.ValueOf(sched).Elem().FieldByName("cache")
 	reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem().Set(reflect.ValueOf(theirs))
-	check.NoError(t, replaceEvictor(sched))
-	check.That(t, theirs.Evictor == cache.Evictor(preempt.Evictor()), "the cache evicts with %T", theirs.Evictor)
+	check.NoError(t, replaceEvictor(sched, evictor))
+	check.That(t, theirs.Evictor == cache.Evictor(evictor), "the cache evicts with %T", theirs.Evictor)
 }

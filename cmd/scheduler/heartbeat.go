@@ -50,23 +50,11 @@ type beater struct {
 	lease *coordinationv1.Lease
 }
 
-// startHeartbeat has every closed session reported until ctx ends. The config
-// must be the fenced one, so that only the leader can write.
-func startHeartbeat(ctx context.Context, fenced *rest.Config, namespace, identity string, problem func() string) error {
-	leases, err := newHeartbeatClient(fenced, namespace)
-	if err != nil {
-		return err
-	}
-	b := newBeater(leases, namespace, identity, problem)
-	capacitycard.SetHeartbeat(b.beat)
-	go b.run(ctx)
-	return nil
-}
-
 // newHeartbeatClient makes a client of its own: behind the scheduler's thousands
-// of bindings a heartbeat would come too late.
-func newHeartbeatClient(fenced *rest.Config, namespace string) (typedcoordinationv1.LeaseInterface, error) {
-	client, err := kubernetes.NewForConfig(rest.AddUserAgent(fenced, "heartbeat"))
+// of bindings a heartbeat would come too late. Only with the fenced config does nobody but the
+// leader write.
+func newHeartbeatClient(config *rest.Config, namespace string) (typedcoordinationv1.LeaseInterface, error) {
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "heartbeat"))
 	if err != nil {
 		return nil, fmt.Errorf("API server: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
@@ -28,6 +29,9 @@ type leader struct {
 	// heartbeats is the namespace of the heartbeat, identity who beats.
 	heartbeats string
 	identity   string
+	// cache is that of the plugin, evictor what takes the place of Volcano's.
+	cache   *capacitycard.Cache
+	evictor *action.Evictor
 }
 
 // farewell writes into the heartbeat that this process has stopped in order. It passes the
@@ -61,13 +65,17 @@ func (l *leader) with(fence *fence) func(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("start the scheduler: %w", err)
 		}
-		if err := replaceEvictor(sched); err != nil {
+		if err := replaceEvictor(sched, l.evictor); err != nil {
 			return err
 		}
 		problem := func() string { return configProblem(l.gate.Status()) }
-		if err := startHeartbeat(term, fenced, l.heartbeats, l.identity, problem); err != nil {
+		leases, err := newHeartbeatClient(fenced, l.heartbeats)
+		if err != nil {
 			return err
 		}
+		beater := newBeater(leases, l.heartbeats, l.identity, problem)
+		l.cache.SetHeartbeat(beater.beat)
+		go beater.run(term)
 		sched.Run(term.Done())
 		<-term.Done()
 		return nil
@@ -110,17 +118,17 @@ func ownPod() string {
 	return name
 }
 
-// registerPlugins adds what Volcano does not bring itself.
-func registerPlugins() {
-	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.New)
-	reclaim := action.New(nil)
-	preempt = action.NewPreempt(reclaim)
+// registerPlugins adds what Volcano does not bring itself. It returns Volcano's action preempt
+// with the rules of card quota.
+func registerPlugins(cache *capacitycard.Cache) *action.Preempt {
+	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(cache))
+	reclaim := action.New(cache, nil)
+	preempt := action.NewPreempt(reclaim)
 	framework.RegisterAction(reclaim)
 	framework.RegisterAction(preempt) // in the place of Volcano's
+	prometheus.MustRegister(append(reclaim.Metrics(), cache.Metrics())...)
+	return preempt
 }
-
-// preempt is Volcano's action with the rules of card quota.
-var preempt *action.Preempt
 
 // validateArguments is capacity-card's own judgement of its arguments.
 var validateArguments = capacitycard.ValidateArguments
@@ -130,12 +138,12 @@ var errNoCache = errors.New("the cache of Volcano's scheduler was not found, so 
 
 // replaceEvictor has the cache of a scheduler evict as Preempt does. Volcano lets
 // everybody choose the evictor of a cache, and keeps the cache of a scheduler to itself.
-func replaceEvictor(sched *scheduler.Scheduler) error {
+func replaceEvictor(sched *scheduler.Scheduler, evictor *action.Evictor) error {
 	found, err := cacheOf(sched)
 	if err != nil {
 		return err
 	}
-	found.Evictor = preempt.Evictor().Use(found.Client(), found.Recorder)
+	found.Evictor = evictor.Use(found.Client(), found.Recorder)
 	return nil
 }
 

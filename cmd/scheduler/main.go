@@ -12,9 +12,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
-	// Sets GOMAXPROCS to the container's CPU limit. Volcano's main then raises it to the
-	// machine's number of CPUs again, which is not repeated here.
-	_ "go.uber.org/automaxprocs"
 	// Credential plugins of kubeconfig files.
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	cliflag "k8s.io/component-base/cli/flag"

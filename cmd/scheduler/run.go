@@ -21,6 +21,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 	commonutil "volcano.sh/volcano/pkg/util"
 
+	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/configgate"
 )
 
@@ -35,7 +36,8 @@ func run(asked context.Context, flags *flags) error {
 	if err != nil {
 		return fmt.Errorf("API server: %w", err)
 	}
-	registerPlugins()
+	cache := capacitycard.NewCache()
+	preempt := registerPlugins(cache)
 	if opt.PluginsDir != "" {
 		if err := framework.LoadCustomPlugins(opt.PluginsDir); err != nil {
 			return fmt.Errorf("plugins of %s: %w", opt.PluginsDir, err)
@@ -85,7 +87,7 @@ func run(asked context.Context, flags *flags) error {
 	// Kubernetes' scheduler plugins dereference these without looking.
 	metrics.InitKubeSchedulerRelatedMetrics()
 
-	work := &leader{config: config, opt: opt, gate: gate, others: others, heartbeats: heartbeats, identity: identity}
+	work := &leader{config: config, opt: opt, gate: gate, others: others, heartbeats: heartbeats, identity: identity, cache: cache, evictor: preempt.Evictor()}
 	return takeTurns(asked, ctx, others, func() *election {
 		fence := newFence()
 		return &election{

@@ -35,9 +35,9 @@ func BenchmarkAllocate(b *testing.B) {
 			for i := range 25 {
 				fleet.Add(fmt.Sprintf("j%d q 8: -*8", i))
 			}
-			scene := &scene{t: b, m: newMemory()}
+			scene := &scene{t: b, m: NewCache()}
 			framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
-				scene.p = scene.m.newPlugin(a)
+				scene.p = newPlugin(scene.m, a)
 				return scene.p
 			})
 			var ours, theirs []time.Duration

@@ -16,7 +16,7 @@ import (
 // the models, every pod is one of a gang of eight and asks for a card, nine gangs
 // of ten are running.
 func newFleet(t testing.TB, nodes, pods, queues, models int) *scene {
-	s := &scene{Cluster: session.New(""), t: t, m: newMemory()}
+	s := &scene{Cluster: session.New(""), t: t, m: NewCache()}
 	var quota []string
 	for m := range models {
 		quota = append(quota, fmt.Sprintf(`"MODEL-%d":1000`, m))

@@ -88,7 +88,7 @@ func (s *scene) happens(event string) {
 	case "drop":
 		delete(s.Ssn.Queues, api.QueueID(queue))
 	case "restart":
-		s.p.memory = newMemory()
+		s.p.cache = NewCache()
 	case "bound", "forged": // by the binder, or by the maker of a pod that is not bound yet
 		for _, task := range job.Tasks {
 			task.Pod = task.Pod.DeepCopy()

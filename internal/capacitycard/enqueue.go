@@ -8,8 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -124,24 +126,6 @@ func least(amounts []int64, n int) (sum int64) {
 	return sum
 }
 
-// announcements remembers what PodGroups without pods announce: to read the
-// longest card.request takes milliseconds, and is asked for in each session. What
-// a session does not ask for is forgotten by the next but one.
-type announcements struct {
-	session   uint64
-	now, last map[types.UID]*announcement
-}
-
-// announcement is valid while the texts and the meaning of resources are the same.
-type announcement struct {
-	request     string
-	requests    bool
-	least       *corev1.ResourceList
-	meaning     uint64
-	application quota.Application
-	refusal     *workload.Refusal
-}
-
 // announced is the minimum of a job without pods; nobody may change its demands.
 func (p *plugin) announced(job *api.JobInfo) (quota.Application, *workload.Refusal) {
 	known := p.announcement(job)
@@ -154,33 +138,26 @@ func (p *plugin) announced(job *api.JobInfo) (quota.Application, *workload.Refus
 	return app, known.refusal
 }
 
-// announcement is what a PodGroup says, read anew only if it says something else.
-// Volcano hands out a copy in each session, whose texts are still the same ones.
+// announcement is what a PodGroup says, read anew only if it says something else: to read
+// the longest card.request takes milliseconds. Volcano hands out a copy in each session,
+// whose texts are still the same ones.
 func (p *plugin) announcement(job *api.JobInfo) *announcement {
-	m := &p.memory.announced
-	if m.now == nil || m.session != p.memory.session {
-		m.now, m.last = m.last, m.now
-		if clear(m.now); m.now == nil {
-			m.now = map[types.UID]*announcement{}
-		}
-		m.session = p.memory.session
-	}
-	known, ok := m.now[job.PgUID]
-	if !ok {
-		known = m.last[job.PgUID]
-	}
 	request, requests := totalOf(job)
 	least := job.PodGroup.Spec.MinResources
-	if known == nil || known.request != request || known.requests != requests || known.meaning != p.memory.meaning || !sameResources(known.least, least) {
-		known = &announcement{request: request, requests: requests, least: least, meaning: p.memory.meaning}
-		annotations := map[string]string{}
-		if requests {
-			annotations[v1alpha1.AnnotationCardRequest] = request
+	if found, ok := p.cache.announced.Get(job.PgUID); ok {
+		known := found.(*announcement)
+		if known.request == request && known.requests == requests && known.meaning == p.cache.meaning && sameResources(known.least, least) {
+			return known
 		}
-		known.application, known.refusal = workload.Announced(annotations, least, p.inv)
 	}
-	m.now[job.PgUID] = known
-	return known
+	read := &announcement{request: request, requests: requests, least: least, meaning: p.cache.meaning}
+	annotations := map[string]string{}
+	if requests {
+		annotations[v1alpha1.AnnotationCardRequest] = request
+	}
+	read.application, read.refusal = workload.Announced(annotations, least, p.inv)
+	p.cache.announced.Add(job.PgUID, read)
+	return read
 }
 
 // totalOf is the total that the maker of a job wrote down. A Deployment has none: it
@@ -223,4 +200,159 @@ func sameResources(a, b *corev1.ResourceList) bool {
 		return a == b
 	}
 	return maps.EqualFunc(*a, *b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
+}
+
+// jobValid keeps a gang waiting while it begins again and pods of its last run that
+// ended with success are still being deleted. Volcano counts these as ready (ReadyTaskNum),
+// so it would bind the first new pods without the rest of the gang.
+func jobValid(obj any) *api.ValidateResult {
+	job := obj.(*api.JobInfo)
+	leaving := int32(0)
+	for _, task := range job.TaskStatusIndex[api.Succeeded] {
+		if task.Pod.DeletionTimestamp != nil {
+			leaving++
+		}
+	}
+	if leaving == 0 || job.MinAvailable <= 1 || job.ReadyTaskNum()-leaving >= job.MinAvailable {
+		return nil
+	}
+	return &api.ValidateResult{
+		Reason:  v1beta1.NotEnoughPodsReason,
+		Message: fmt.Sprintf("%d pods of the last run are still being deleted", leaving),
+	}
+}
+
+// jobEnqueueable is the gate of a job before its pods may wait for cards. It
+// only votes: what is admitted is reserved in jobEnqueued, after every other
+// plugin has agreed.
+func (p *plugin) jobEnqueueable(obj any) int {
+	p.beatInSession()
+	job := obj.(*api.JobInfo)
+	if _, refusal := p.apply(job); refusal != nil {
+		p.tellJob(job, p.withTotal(job, refusal))
+		return util.Reject
+	}
+	return util.Permit
+}
+
+// apply asks for the admission of a job, and returns what it applied for.
+func (p *plugin) apply(job *api.JobInfo) (quota.Application, *workload.Refusal) {
+	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
+		return quota.Application{}, refusal
+	}
+	application, refusal := p.minimum(job)
+	if refusal == nil {
+		refusal = p.admit(job, application)
+	}
+	return application, refusal
+}
+
+// jobEnqueued reserves what is admitted until the job's pods are placed. A job
+// without minResources comes here without having been asked for, so it applies now;
+// what is not admitted waits without a reservation, and its pods are held to the
+// quota one by one.
+func (p *plugin) jobEnqueued(obj any) {
+	job := obj.(*api.JobInfo)
+	if application, refusal := p.apply(job); refusal == nil {
+		p.cache.patience.admit(job, application)
+		p.waiting[job.Queue].Add(p.account.Granted(string(job.Queue), application))
+	}
+}
+
+// reserve notes what a job that was admitted earlier still waits for, unless it
+// has waited too long for other reasons than quota, and what a running job
+// holds above its minimum. allocated is how many of its pods are placed. A job
+// that is barred from its queue waits for nothing: nothing more of it starts.
+func (p *plugin) reserve(job *api.JobInfo, allocated int, barred bool) {
+	waiting, ok := p.waiting[job.Queue]
+	if !ok || job.PodGroup == nil {
+		return
+	}
+	switch job.PodGroup.Status.Phase {
+	case scheduling.PodGroupInqueue, scheduling.PodGroupRunning, scheduling.PodGroupUnknown:
+	default:
+		return
+	}
+	if !barred && (job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.cache.patience.lasts(job.PgUID, p.cache.now())) {
+		if application, refusal := p.minimum(job); refusal == nil && !application.Empty() {
+			if beyond := p.cache.patience.beyond(job, application); p.fitsAlone(job, application) {
+				waiting.Add(p.account.Granted(string(job.Queue), application.Without(beyond)))
+				if !beyond.Empty() {
+					p.unasked = append(p.unasked, unasked{job, application, beyond})
+				}
+			}
+		}
+	}
+	if spare := allocated - int(job.MinAvailable); spare > 0 {
+		waiting.AddElastic(p.elastic(job, spare))
+	}
+}
+
+// fitsAlone tells whether a job would be admitted if it had its queue to itself. For one
+// that was admitted with a larger quota nothing is kept from others: it cannot start.
+func (p *plugin) fitsAlone(job *api.JobInfo, application quota.Application) bool {
+	var own []*quota.Charge
+	for status, tasks := range job.TaskStatusIndex {
+		if !api.AllocatedStatus(status) {
+			continue
+		}
+		for _, task := range tasks {
+			if charge := p.chargeIn(job.Queue, task); charge != nil {
+				own = append(own, charge)
+			}
+		}
+	}
+	return p.account.FitsAlone(string(job.Queue), own, application, p.args.overCommitFactor)
+}
+
+// unasked is a job that waits for something that it was not admitted with.
+type unasked struct {
+	job *api.JobInfo
+	// application is what it waits for, and beyond what of it was not admitted.
+	application, beyond quota.Application
+}
+
+// reserveUnasked reserves for jobs that wait for something they were not admitted
+// with, as far as they would be admitted now, once the books tell everything else.
+// That a PodGroup is Inqueue or Running does not say it was: Volcano asks no gate
+// about one without minResources, and what it asks for may be changed afterwards. A
+// process that has just started remembers nothing, and keeps free what there is room
+// for.
+func (p *plugin) reserveUnasked() {
+	jobs := p.unasked
+	slices.SortFunc(jobs, func(a, b unasked) int {
+		return cmp.Or(a.job.CreationTimestamp.Compare(b.job.CreationTimestamp.Time), cmp.Compare(a.job.UID, b.job.UID))
+	})
+	for _, u := range jobs {
+		if p.closedGate(u.job.Queue, u.job.Namespace) != nil || p.admit(u.job, u.beyond) != nil {
+			continue
+		}
+		p.waiting[u.job.Queue].Add(p.account.Granted(string(u.job.Queue), u.beyond))
+		if p.cache.completeness.done { // before, the books tell of more room than there is
+			p.cache.patience.admit(u.job, u.application)
+		}
+	}
+	p.unasked = nil
+}
+
+// admit says why a queue whose gate is open does not admit a job now, nil when it
+// does.
+func (p *plugin) admit(job *api.JobInfo, application quota.Application) *workload.Refusal {
+	if short := p.account.Admit(string(job.Queue), *p.waiting[job.Queue], application, p.args.overCommitFactor); short != nil {
+		return p.rules[job.Queue].Short(short)
+	}
+	return nil
+}
+
+// noteProgress begins the wait of PodGroups anew that have pods placed when the session
+// closes, or are promised nodes for all that they lack. What was tried and taken back is
+// no progress, and neither are promises for a part of a gang: Volcano's preempt makes them
+// in every session.
+func (p *plugin) noteProgress() {
+	for _, job := range p.ssn.Jobs {
+		placed := len(job.TaskStatusIndex[api.Allocated]) + len(job.TaskStatusIndex[api.Binding])
+		if placed > 0 || len(job.TaskStatusIndex[api.Pipelined]) > 0 && p.ssn.JobPipelined(job) {
+			p.cache.patience.renew(job.PgUID, p.cache.now())
+		}
+	}
 }

@@ -1,23 +1,14 @@
 package capacitycard
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
@@ -26,87 +17,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// voice tells users why something waits, once per reason and not once per
-// session: Volcano asks in each, and a user reads one sentence.
-type voice struct {
-	mutex    sync.Mutex
-	recorder record.EventRecorder
-	said     map[types.UID]*sentence
-	session  uint64
-}
-
-// sentence is what an object was told last. Its text stays while only the
-// running total moved, so that a busy queue does not rewrite every waiting pod.
-type sentence struct {
-	topic   string
-	text    string
-	session uint64
-}
-
-func newVoice() *voice { return &voice{said: map[types.UID]*sentence{}} }
-
-// say returns the sentence for an object and whether it is new.
-func (v *voice) say(uid types.UID, refusal *workload.Refusal) (text string, isNew bool) {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	topic := topicOf(refusal)
-	if s, ok := v.said[uid]; ok && s.topic == topic {
-		s.session = v.session
-		return s.text, false
-	}
-	v.said[uid] = &sentence{topic: topic, text: refusal.Message, session: v.session}
-	return refusal.Message, true
-}
-
-// forget lets the next refusal of an object be told again.
-func (v *voice) forget(uid types.UID) {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	delete(v.said, uid)
-}
-
-// topicOf is a refusal without its running total.
-func topicOf(refusal *workload.Refusal) string {
-	total := ", total would be <"
-	if refusal.Reason == workload.ReasonCardsEnding {
-		total = ": ending <"
-	}
-	before, rest, ok := strings.Cut(refusal.Message, total)
-	if !ok {
-		return refusal.Reason + refusal.Message
-	}
-	_, after, _ := strings.Cut(rest, ">")
-	return refusal.Reason + before + after
-}
-
-// sweep forgets objects that were not refused for two sessions; refused again,
-// they are told again.
-func (v *voice) sweep() {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	for uid, s := range v.said {
-		if s.session+1 < v.session {
-			delete(v.said, uid)
-		}
-	}
-	v.session++
-}
-
-// events returns the recorder, with a source of its own: Volcano's scheduler
-// spends the budget of its source on one warning per PodGroup and session.
-func (v *voice) events(client kubernetes.Interface) record.EventRecorder {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	if v.recorder == nil && client != nil {
-		broadcaster := record.NewBroadcaster()
-		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(metav1.NamespaceAll)})
-		v.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: PluginName})
-	}
-	return v.recorder
-}
-
 func (p *plugin) event(object runtime.Object, refusal *workload.Refusal) {
-	if recorder := p.memory.voice.events(p.ssn.KubeClient()); recorder != nil {
+	if recorder := p.cache.voice.events(p.ssn.KubeClient()); recorder != nil {
 		recorder.Event(object, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
 	}
 }
@@ -114,14 +26,14 @@ func (p *plugin) event(object runtime.Object, refusal *workload.Refusal) {
 // tellPod says on a pod why it is refused: as an event when it is news, and
 // through Volcano in the pod's condition PodScheduled.
 func (p *plugin) tellPod(task *api.TaskInfo, refusal *workload.Refusal) {
-	text, isNew := p.memory.voice.say(task.Pod.UID, refusal)
+	text, isNew := p.cache.voice.say(task.Pod.UID, refusal)
 	if job, ok := p.ssn.Jobs[task.Job]; ok {
 		fit := api.NewFitErrors()
 		fit.SetError(text)
 		job.NodesFitErrors[task.UID] = fit
 	}
 	if isNew && refusal.Reason != workload.ReasonNotReady {
-		p.memory.meters.refused(p.ssn.Jobs[task.Job], refusal)
+		p.cache.meters.refused(p.ssn.Jobs[task.Job], refusal)
 		p.event(task.Pod, refusal)
 	}
 }
@@ -129,10 +41,10 @@ func (p *plugin) tellPod(task *api.TaskInfo, refusal *workload.Refusal) {
 // tellJob says on a PodGroup why it is not admitted. A vcjob has no pods then,
 // so the PodGroup's event and condition are all its owner can see.
 func (p *plugin) tellJob(job *api.JobInfo, refusal *workload.Refusal) {
-	text, isNew := p.memory.voice.say(job.PgUID, refusal)
+	text, isNew := p.cache.voice.say(job.PgUID, refusal)
 	job.JobFitErrors = text
 	if isNew && refusal.Reason != workload.ReasonNotReady {
-		p.memory.meters.refused(job, refusal)
+		p.cache.meters.refused(job, refusal)
 		p.event(GroupOf(job), refusal)
 	}
 	if len(job.Tasks) > 0 || told(job.PodGroup, text) {
@@ -180,32 +92,15 @@ func (p *plugin) tellIfLost(pod *corev1.Pod) {
 	if refusal == nil || refusal.Reason == workload.ReasonNotReady {
 		return
 	}
-	if _, isNew := p.memory.voice.say(pod.UID, refusal); isNew {
+	if _, isNew := p.cache.voice.say(pod.UID, refusal); isNew {
 		p.event(pod, refusal)
-		go p.memory.voice.mark(p.ssn.KubeClient(), pod.DeepCopy(), refusal)
+		go p.cache.voice.mark(p.ssn.KubeClient(), pod.DeepCopy(), refusal)
 	}
 }
 
 // ours tells whether this scheduler is asked to place the pod.
 func ours(pod *corev1.Pod) bool {
 	return options.ServerOpts != nil && slices.Contains(options.ServerOpts.SchedulerNames, pod.Spec.SchedulerName)
-}
-
-// mark sets the pod's condition PodScheduled, outside the session, because it
-// asks the API server. What could not be written is said again.
-func (v *voice) mark(client kubernetes.Interface, pod *corev1.Pod, refusal *workload.Refusal) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	changed := podutil.UpdatePodCondition(&pod.Status, &corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: refusal.Message,
-	})
-	if !changed || client == nil {
-		return
-	}
-	if _, err := client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
-		klog.V(2).InfoS("Cannot set a pod's condition yet", "pod", klog.KObj(pod), "err", err)
-		v.forget(pod.UID)
-	}
 }
 
 // rootQueue is the queue under which Volcano puts all others.
@@ -221,8 +116,8 @@ type adopted struct{ original, copy *scheduling.Queue }
 // return (pkg/scheduler/framework/session.go, updateQueueStatus). Card quotas
 // are flat, so such a queue loses nothing by it.
 func (p *plugin) adoptLostQueues() {
-	known := p.memory.adopted
-	p.memory.adopted = map[types.UID]adopted{}
+	known := p.cache.adopted
+	p.cache.adopted = map[types.UID]adopted{}
 	for _, id := range lostQueues(p.ssn.Queues) {
 		info := p.ssn.Queues[id]
 		child, ok := known[info.Queue.UID]
@@ -232,7 +127,7 @@ func (p *plugin) adoptLostQueues() {
 				child.copy.Spec.Parent = ""
 			}
 		}
-		p.memory.adopted[info.Queue.UID] = child
+		p.cache.adopted[info.Queue.UID] = child
 		info.Queue = child.copy
 		p.tellQueue(child.original)
 	}
@@ -281,10 +176,10 @@ func (p *plugin) tellQueue(queue *scheduling.Queue) {
 
 // sayOnQueue says something on a queue, once.
 func (p *plugin) sayOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
-	if _, isNew := p.memory.voice.say(queue.UID, refusal); !isNew {
+	if _, isNew := p.cache.voice.say(queue.UID, refusal); !isNew {
 		return
 	}
-	if recorder := p.memory.voice.events(p.ssn.KubeClient()); recorder != nil {
+	if recorder := p.cache.voice.events(p.ssn.KubeClient()); recorder != nil {
 		recorder.Event(&v1beta1.Queue{TypeMeta: queueType, ObjectMeta: queue.ObjectMeta}, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
 	}
 }

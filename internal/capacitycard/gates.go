@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
@@ -64,7 +62,7 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 		return true
 	}
 	if job, ok := p.ssn.Jobs[task.Job]; ok && p.waitsForQuota(job, ask) {
-		p.memory.patience.renew(job.PgUID, p.memory.now())
+		p.cache.patience.renew(job.PgUID, p.cache.now())
 	}
 	p.tellPod(task, refusal)
 	return false
@@ -107,70 +105,13 @@ func accountAsk(ask *workload.Ask) quota.Ask {
 	return quota.Ask{Names: ask.Names, Count: ask.Count, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
 }
 
-// jobValid keeps a gang waiting while it begins again and pods of its last run that
-// ended with success are still being deleted. Volcano counts these as ready (ReadyTaskNum),
-// so it would bind the first new pods without the rest of the gang.
-func jobValid(obj any) *api.ValidateResult {
-	job := obj.(*api.JobInfo)
-	leaving := int32(0)
-	for _, task := range job.TaskStatusIndex[api.Succeeded] {
-		if task.Pod.DeletionTimestamp != nil {
-			leaving++
-		}
-	}
-	if leaving == 0 || job.MinAvailable <= 1 || job.ReadyTaskNum()-leaving >= job.MinAvailable {
-		return nil
-	}
-	return &api.ValidateResult{
-		Reason:  v1beta1.NotEnoughPodsReason,
-		Message: fmt.Sprintf("%d pods of the last run are still being deleted", leaving),
-	}
-}
-
-// jobEnqueueable is the gate of a job before its pods may wait for cards. It
-// only votes: what is admitted is reserved in jobEnqueued, after every other
-// plugin has agreed.
-func (p *plugin) jobEnqueueable(obj any) int {
-	p.beatInSession()
-	job := obj.(*api.JobInfo)
-	if _, refusal := p.apply(job); refusal != nil {
-		p.tellJob(job, p.withTotal(job, refusal))
-		return util.Reject
-	}
-	return util.Permit
-}
-
-// apply asks for the admission of a job, and returns what it applied for.
-func (p *plugin) apply(job *api.JobInfo) (quota.Application, *workload.Refusal) {
-	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
-		return quota.Application{}, refusal
-	}
-	application, refusal := p.minimum(job)
-	if refusal == nil {
-		refusal = p.admit(job, application)
-	}
-	return application, refusal
-}
-
-// jobEnqueued reserves what is admitted until the job's pods are placed. A job
-// without minResources comes here without having been asked for, so it applies now;
-// what is not admitted waits without a reservation, and its pods are held to the
-// quota one by one.
-func (p *plugin) jobEnqueued(obj any) {
-	job := obj.(*api.JobInfo)
-	if application, refusal := p.apply(job); refusal == nil {
-		p.memory.patience.admit(job, application)
-		p.waiting[job.Queue].Add(p.account.Granted(string(job.Queue), application))
-	}
-}
-
 // allocated charges a task that was placed or promised a node. It is the last
 // look before a pod is bound: a placement beyond the quota, by whatever way it
 // came about, is undone by Volcano. A task that comes back from an eviction that
 // failed was placed before and is never refused.
 func (p *plugin) allocated(event *framework.Event) {
 	if event.Task.Status == api.Allocated {
-		p.memory.second.place(event.Task.Pod.UID, event.Task.NodeName)
+		p.cache.second.place(event.Task.Pod.UID, event.Task.NodeName)
 	}
 	job, ok := p.ssn.Jobs[event.Task.Job]
 	if !ok {
@@ -182,7 +123,7 @@ func (p *plugin) allocated(event *framework.Event) {
 	if event.Err == nil && event.Task.Status == api.Pipelined {
 		event.Err = p.keptOff(event.Task)
 	}
-	facts := p.memory.facts(event.Task.Pod)
+	facts := p.cache.facts(event.Task.Pod)
 	facts.nowhere = false
 	queue := string(job.Queue)
 	if status := event.Task.Status; status != api.Allocated && status != api.Pipelined {
@@ -228,15 +169,15 @@ func (p *plugin) keptOff(task *api.TaskInfo) error {
 
 // deallocated gives back what the task was charged. What is evicted ends first.
 func (p *plugin) deallocated(event *framework.Event) {
-	facts := p.memory.facts(event.Task.Pod)
+	facts := p.cache.facts(event.Task.Pod)
 	facts.nowhere = event.Task.Status == api.Pending
 	if facts.nowhere {
-		p.memory.second.takeBack(event.Task.Pod.UID, event.Task.NodeName)
+		p.cache.second.takeBack(event.Task.Pod.UID, event.Task.NodeName)
 	}
 	if event.Task.Status == api.Releasing {
 		p.preemption.noteEviction(event.Task)
 	}
 	if !p.evicted(event, facts) {
-		p.memory.refund(string(event.Task.UID), facts)
+		p.cache.refund(string(event.Task.UID), facts)
 	}
 }

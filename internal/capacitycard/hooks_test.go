@@ -125,18 +125,18 @@ func TestAClosedSessionReports(t *testing.T) {
 		"no hash whose arguments it could not read": {framework.Arguments{"configHash": "abc", "overCommitFactor": 0}, func(*plugin) {},
 			SessionReport{Problem: "argument overCommitFactor is 0: write a number from 1 to 100", At: noon}},
 		"pods that somebody else bound": {framework.Arguments{"configHash": "abc"},
-			func(p *plugin) { p.memory.second.foreign["u"] = "ns/p" }, SessionReport{ConfigHash: "abc", SecondScheduler: []string{"ns/p"}, At: noon}},
+			func(p *plugin) { p.cache.second.foreign["u"] = "ns/p" }, SessionReport{ConfigHash: "abc", SecondScheduler: []string{"ns/p"}, At: noon}},
 	}) {
 		s := newScene(t, "queue q {}").with(tc.args)
 		var reports []SessionReport
-		s.m.setHeartbeat(func(r SessionReport) { reports = append(reports, r) })
+		s.m.SetHeartbeat(func(r SessionReport) { reports = append(reports, r) })
 		s.run()
 		check.Must(t, len(reports) == 0, "a session reports before it is closed")
 		tc.prepare(s.p)
 		s.m.now = func() time.Time { return noon }
 		s.Close()
 		check.Equal(t, "reports", []SessionReport{tc.want}, reports)
-		s.m.setHeartbeat(nil)
+		s.m.SetHeartbeat(nil)
 		s.run().Close()
 		check.That(t, len(reports) == 1, "a session reports to nobody")
 	}
@@ -148,7 +148,7 @@ func TestALongSessionReportsBeforeItIsClosed(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":8}; j q 1: -*8`).with(framework.Arguments{"configHash": "abc"})
 	s.open()
 	var reports []SessionReport
-	s.m.setHeartbeat(func(r SessionReport) { reports = append(reports, r) })
+	s.m.SetHeartbeat(func(r SessionReport) { reports = append(reports, r) })
 	began := s.m.now()
 	clock := began
 	s.m.now = func() time.Time { return clock }

@@ -102,7 +102,7 @@ var steps = map[string]func(e *ebb, of, want string) error{
 	"next":  func(e *ebb, _, _ string) error { return e.opened() },
 	"alone": func(e *ebb, _, _ string) error { e.open(); return nil },
 	"restart": func(e *ebb, _, _ string) error {
-		e.m = newMemory()
+		e.m = NewCache()
 		e.m.now = func() time.Time { return e.now }
 		return nil
 	},
@@ -187,14 +187,14 @@ func TestSecondScheduler(t *testing.T) {
 
 // sight is what a process sees and does, one session after the other.
 type sight struct {
-	*memory
+	*Cache
 	at        time.Time
 	scheduler string
 	last      *corev1.Pod
 }
 
 func newSight() *sight {
-	s := &sight{memory: newMemory(), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), scheduler: "volcano"}
+	s := &sight{Cache: NewCache(), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), scheduler: "volcano"}
 	s.now = func() time.Time { return s.at }
 	s.completeness.done = true
 	return s
@@ -231,8 +231,8 @@ func (s *sight) play(script string) {
 // session opens a session that sees a pod, or none, and closes it after what it
 // does.
 func (s *sight) session(does []string, pod *corev1.Pod) {
-	s.memory.session, s.seen = s.memory.session+1, 0
-	s.second.begin(s.memory.session, s.completeness.done, s.at)
+	s.Cache.session, s.seen = s.Cache.session+1, 0
+	s.second.begin(s.Cache.session, s.completeness.done, s.at)
 	if pod != nil {
 		s.facts(pod)
 	}

@@ -44,7 +44,7 @@ type life struct {
 	cache   *cache.SchedulerCache
 	evicted evictor
 	tiers   []conf.Tier
-	m       *memory
+	m       *Cache
 	plugin  *plugin
 	ssn     *framework.Session
 
@@ -127,7 +127,7 @@ func newLife(t *rapid.T, cache *cache.SchedulerCache) *life {
 	}
 	framework.RegisterPluginBuilder(gang.PluginName, gang.New)
 	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
-		l.plugin = l.m.newPlugin(a)
+		l.plugin = newPlugin(l.m, a)
 		return l.plugin
 	})
 	l.restart()
@@ -154,7 +154,7 @@ func (l *life) create(t *rapid.T, job, place, node string) {
 
 // restart is a new process: it knows nothing but what the API server tells.
 func (l *life) restart() {
-	l.m = newMemory()
+	l.m = NewCache()
 	l.m.voice.recorder = &record.FakeRecorder{}
 	l.binding, l.evicting, l.last, l.paid = map[string]string{}, map[string]bool{}, map[types.UID]string{}, map[types.UID]payment{}
 	l.evicted = make(evictor, len(l.pods))

@@ -42,33 +42,24 @@ func newMeters() *meters {
 	}
 }
 
-// opening times the opening of a session and publishes what it found. Every
-// number is of this moment, when the account and the reservations agree: while
-// a session decides, a pod that it places is in both.
-func (m *meters) opening(p *plugin) (done func()) {
+// Metrics are the plugin's, for the program to register.
+func (c *Cache) Metrics() prometheus.Collector { return c.meters }
+
+// time times a step of a session.
+func (m *meters) time(step string) (done func()) {
 	began := time.Now()
-	return func() {
-		m.publish(p)
-		m.sessions.WithLabelValues("open").Observe(time.Since(began).Seconds())
-	}
+	return func() { m.sessions.WithLabelValues(step).Observe(time.Since(began).Seconds()) }
 }
 
-// closing times the closing of a session.
-func (m *meters) closing() (done func()) {
-	began := time.Now()
-	return func() { m.sessions.WithLabelValues("close").Observe(time.Since(began).Seconds()) }
-}
-
-// publish replaces the view, and forgets the counters of queues that are gone.
-func (m *meters) publish(p *plugin) {
-	m.stock.take(p)
-	last := m.latest.Swap(p.view(m.stock))
+// publish replaces the view, and forgets the counters of queues that exist no more.
+func (m *meters) publish(v *view, exists func(queue string) bool) {
+	last := m.latest.Swap(v)
 	if last == nil {
 		return
 	}
-	for _, queue := range last.queues {
-		if _, exists := p.rules[queue.id()]; !exists {
-			m.refusals.DeletePartialMatch(prometheus.Labels{"queue": queue.books.Queue})
+	for i := range last.queues {
+		if queue := last.queues[i].books.Queue; !exists(queue) {
+			m.refusals.DeletePartialMatch(prometheus.Labels{"queue": queue})
 		}
 	}
 }
@@ -110,24 +101,27 @@ type stock struct {
 	anomalous int
 }
 
-// take looks at the nodes, if the cards of any have changed.
-func (s *stock) take(p *plugin) {
-	if s.inventory == p.inv {
-		return
-	}
-	*s = stock{inventory: p.inv, physical: p.inv.Physical()}
-	for _, node := range p.memory.nodes {
-		if len(node.cards.Anomalies) > 0 {
-			s.anomalous++
+// stock is what the nodes offer now, summed up anew if the cards of any have changed.
+func (c *Cache) stock() stock {
+	known := &c.meters.stock
+	if known.inventory != c.inventory {
+		*known = stock{inventory: c.inventory, physical: c.inventory.Physical()}
+		for _, node := range c.nodes {
+			if len(node.cards.Anomalies) > 0 {
+				known.anomalous++
+			}
 		}
 	}
+	return *known
 }
 
-// view copies what the session knows, as far as it will change.
-func (p *plugin) view(stock stock) *view {
+// view copies what the session knows when it opens, as far as it will change. Then the
+// ledger and the reservations agree: while a session decides, a pod that it places is in
+// both.
+func (p *plugin) view() *view {
 	books, pending := p.account.Books(), p.pending()
 	v := &view{
-		at: p.memory.now(), ready: p.notReady == "" && p.invalid == nil, stock: stock,
+		at: p.cache.now(), ready: p.notReady == "" && p.invalid == nil, stock: p.cache.stock(),
 		queues: make([]queueView, 0, len(books)), unowned: map[card.Name]card.Count{},
 	}
 	for _, b := range books {
@@ -157,7 +151,7 @@ func (p *plugin) pending() map[api.QueueID][]quota.Demand {
 	sums := map[asked]quota.Demand{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
-			facts := p.memory.objects[task.Pod] // every pod of a job was seen when the books were opened
+			facts := p.cache.objects[task.Pod] // every pod of a job was seen when the books were opened
 			if task.SchGated || facts == nil || facts.ask.Count == 0 || len(facts.ask.Names) == 0 {
 				continue
 			}

@@ -4,7 +4,7 @@
 // The package only translates: what a pod asks for and what it is charged is
 // decided by package decision, whether it fits by package account. Volcano
 // makes a new plugin for every scheduling session; what must outlive a session
-// is kept in memory.go.
+// is kept in a Cache.
 package capacitycard
 
 import (
@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
@@ -31,23 +30,19 @@ import (
 // PluginName is the name of the plugin in volcano-scheduler.conf.
 const PluginName = "capacity-card"
 
-// process is the memory of this process. Volcano runs one session at a time.
-var process = newMemory()
+// Builder returns what makes the plugin for each session, with what is kept in a cache.
+func Builder(cache *Cache) framework.PluginBuilder {
+	return func(arguments framework.Arguments) framework.Plugin { return newPlugin(cache, arguments) }
+}
 
-func init() { prometheus.MustRegister(process.meters) }
-
-// New makes the plugin for one session.
-func New(arguments framework.Arguments) framework.Plugin { return process.newPlugin(arguments) }
-
-// newPlugin makes the plugin for one session of the process that has the memory.
-func (m *memory) newPlugin(arguments framework.Arguments) *plugin {
+func newPlugin(cache *Cache, arguments framework.Arguments) *plugin {
 	args, err := parseArguments(arguments)
 	if err != nil {
 		// The configuration gate lets no such text through. Should one arrive
 		// all the same, no card is given away by guessing what was meant.
 		klog.ErrorS(err, "Arguments of capacity-card are invalid, no pod is admitted")
 	}
-	return &plugin{args: args, invalid: err, memory: m}
+	return &plugin{args: args, invalid: err, cache: cache}
 }
 
 // plugin is the state of one session. Hooks that Volcano calls in parallel
@@ -55,7 +50,7 @@ func (m *memory) newPlugin(arguments framework.Arguments) *plugin {
 type plugin struct {
 	args    arguments
 	invalid error
-	memory  *memory
+	cache   *Cache
 
 	ssn     *framework.Session
 	inv     *card.Inventory
@@ -66,6 +61,12 @@ type plugin struct {
 	// those; nil when none does.
 	choosing   bool
 	namespaces corev1listers.NamespaceLister
+	// tenants are the namespaces that have jobs in queues that choose theirs, and why
+	// these do not take them.
+	tenants map[tenant]*workload.Refusal
+	// unasked are the jobs that wait for something that they were not admitted with,
+	// while the session opens.
+	unasked []unasked
 	// preemption is what the action preempt evicts, nil while it does not run.
 	preemption *preemption
 	// attempt is what preempt tries now, nil when nothing.
@@ -105,12 +106,12 @@ func (p *plugin) Name() string { return PluginName }
 
 // OnSessionOpen takes stock and registers the hooks.
 func (p *plugin) OnSessionOpen(ssn *framework.Session) {
-	defer p.memory.meters.opening(p)()
+	defer p.cache.meters.time("open")()
 	p.ssn, p.percentage = ssn, options.ServerOpts.PercentageOfNodesToFind
-	p.memory.lastBeat = p.memory.now()
+	p.cache.lastBeat = p.cache.now()
 	p.openBooks()
-	p.notReady = p.memory.completeness.check(p.missingFromSession, p.memory.now())
-	p.memory.open.Store(p)
+	p.notReady = p.cache.completeness.check(p.missingFromSession, p.cache.now())
+	p.cache.open = p
 	p.openHolds()
 	p.openHanging()
 
@@ -130,6 +131,7 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 		clear(ssn.Jobs)
 		clear(ssn.Queues)
 	}
+	p.cache.meters.publish(p.view(), func(queue string) bool { _, exists := p.rules[api.QueueID(queue)]; return exists })
 }
 
 // gates are the hooks that decide who gets cards.
@@ -156,16 +158,16 @@ func (p *plugin) evictions(ssn *framework.Session) {
 
 // OnSessionClose lets go of the session.
 func (p *plugin) OnSessionClose(*framework.Session) {
-	defer p.memory.meters.closing()()
-	p.memory.open.Store(nil)
+	defer p.cache.meters.time("close")()
+	p.cache.open = nil
 	options.ServerOpts.PercentageOfNodesToFind = p.percentage
-	p.memory.voice.sweep()
+	p.cache.voice.sweep()
 	p.noteProgress()
-	p.memory.patience.sweep()
+	p.cache.patience.sweep()
 	p.keepPromises()
-	p.memory.closeSecond()
+	p.cache.closeSecond()
 	p.beat()
-	p.ssn, p.inv, p.account, p.rules, p.waiting, p.leavers, p.namespaces, p.held, p.hanging = nil, nil, nil, nil, nil, nil, nil, nil, nil
+	p.ssn, p.inv, p.account, p.rules, p.waiting, p.leavers, p.namespaces, p.tenants, p.held, p.hanging = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
 }
 
 // SetupBindContextExtension puts into the annotations that a binding carries
@@ -209,15 +211,7 @@ type SessionReport struct {
 // SetHeartbeat has beat called whenever a session closes, and every few seconds in
 // one that takes long. It must not block:
 // the next session begins when it returns. nil ends that.
-func SetHeartbeat(beat func(SessionReport)) { process.setHeartbeat(beat) }
-
-func (m *memory) setHeartbeat(beat func(SessionReport)) {
-	if beat == nil {
-		m.heartbeat.Store(nil)
-		return
-	}
-	m.heartbeat.Store(&beat)
-}
+func (c *Cache) SetHeartbeat(beat func(SessionReport)) { c.heartbeat = beat }
 
 // beatEvery is how often a session that takes long reports before it closes.
 var beatEvery = heartbeat.StaleAfter / 4
@@ -226,21 +220,20 @@ var beatEvery = heartbeat.StaleAfter / 4
 // does not run out while many pods are placed. It is called where the session
 // decides about a pod or a job, never by a timer: a session that hangs shows.
 func (p *plugin) beatInSession() {
-	if now := p.memory.now(); now.Sub(p.memory.lastBeat) >= beatEvery {
-		p.memory.lastBeat = now
+	if now := p.cache.now(); now.Sub(p.cache.lastBeat) >= beatEvery {
+		p.cache.lastBeat = now
 		p.beat()
 	}
 }
 
 // beat reports what the session runs with, when it closes and while it goes on.
 func (p *plugin) beat() {
-	beat := p.memory.heartbeat.Load()
-	if beat == nil {
+	if p.cache.heartbeat == nil {
 		return
 	}
-	report := SessionReport{ConfigHash: p.args.configHash, SecondScheduler: p.memory.second.names(), At: p.memory.now()}
+	report := SessionReport{ConfigHash: p.args.configHash, SecondScheduler: p.cache.second.names(), At: p.cache.now()}
 	if p.invalid != nil {
 		report.ConfigHash, report.Problem = "", p.invalid.Error()
 	}
-	(*beat)(report)
+	p.cache.heartbeat(report)
 }

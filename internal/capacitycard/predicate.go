@@ -208,5 +208,5 @@ func (p *plugin) unfit(task *api.TaskInfo, node *api.NodeInfo, key unfitKey) err
 		}
 		return p.account.Used(string(key.queue), key.name)
 	}
-	return api.NewFitErrWithStatus(task, node, p.memory.unfit.of(key, p.memory.session, used)...)
+	return api.NewFitErrWithStatus(task, node, p.cache.unfit.of(key, p.cache.session, used)...)
 }

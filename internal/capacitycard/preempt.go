@@ -217,7 +217,7 @@ func (p *plugin) outranks(preemptor, preemptee *api.TaskInfo) bool {
 // tried.
 func (p *plugin) saysItGoes(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
-	return evicted && p.memory.now().Sub(since) < evictionLasts
+	return evicted && p.cache.now().Sub(since) < evictionLasts
 }
 
 func (p *plugin) evictable(task *api.TaskInfo) bool {

@@ -108,7 +108,7 @@ func (p *plugin) mayDisplace(reclaimer, reclaimee *api.TaskInfo) bool {
 // grants it.
 func (p *plugin) ranEnough(task *api.TaskInfo) bool {
 	least := p.args.serviceTypes[p.serviceType(task)].MinimumRuntime
-	return least == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(least).Before(p.memory.now())
+	return least == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(least).Before(p.cache.now())
 }
 
 // RunningSince is the start of a job's oldest pod that is on its node, and far in

@@ -57,7 +57,7 @@ func TestOnlyWhatIsAdmittedIsReserved(t *testing.T) {
 	}) {
 		s := newScene(t, fourA+tc.text).run()
 		within, next := s.reserved(), s.reopen().reserved()
-		s.m = newMemory()
+		s.m = NewCache()
 		afresh := s.reopen().reserved()
 		check.That(t, within == tc.want && next == tc.want && afresh == tc.want,
 			"%d reserved in the session, %d in the next one, %d by another process; want %d", within, next, afresh, tc.want)
@@ -161,13 +161,6 @@ func TestACrowdOfInventedCardsIsReadOnceAndReservedNever(t *testing.T) {
 	if got := s.reopen().p.announcement(group).application.Demands; len(got) != 1 {
 		t.Errorf("after a change the PodGroup announces %v", got)
 	}
-	last := s.Job("j")
-	clear(s.Ssn.Jobs)
-	for range 2 {
-		s.reopen().p.announcement(last)
-	}
-	known := len(s.m.announced.now) + len(s.m.announced.last)
-	check.That(t, known <= 2, "%d PodGroups are remembered after they are gone", known)
 }
 
 // TestADeploymentHasNoTotal: what stands in its template is not asked for in advance.

@@ -31,7 +31,7 @@ const gpu = session.GPU
 type scene struct {
 	*session.Cluster
 	t    testing.TB
-	m    *memory
+	m    *Cache
 	p    *plugin
 	args framework.Arguments
 	// habits are those of Volcano jobs by name; of others it is not known.
@@ -47,7 +47,7 @@ func (s *scene) habitOf(_, name string) (workload.EvictionPolicy, bool) {
 
 // newScene returns a scene of texts as package session reads them.
 func newScene(t testing.TB, text string, changes ...func(*corev1.Pod)) *scene {
-	s := &scene{Cluster: session.New(text, changes...), t: t, m: newMemory()}
+	s := &scene{Cluster: session.New(text, changes...), t: t, m: NewCache()}
 	t.Cleanup(s.Close)
 	return s
 }
@@ -67,7 +67,7 @@ func (s *scene) with(args framework.Arguments) *scene {
 // open closes the session that is open, and opens the next one.
 func (s *scene) open(configurations ...conf.Configuration) *scene {
 	framework.RegisterPluginBuilder(PluginName, func(a framework.Arguments) framework.Plugin {
-		s.p = s.m.newPlugin(a)
+		s.p = newPlugin(s.m, a)
 		return s.p
 	})
 	s.Open([][]string{{"priority", "gang", PluginName, "predicates"}}, map[string]framework.Arguments{PluginName: s.args}, configurations...)
@@ -87,7 +87,7 @@ func (s *scene) evict(action framework.Action, configurations ...conf.Configurat
 		pod.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC))
 	}
 	s.open(configurations...).Run(allocate.New())
-	if rules, ok := s.m.tideOf(s.Ssn); ok && action.Name() == "preempt" {
+	if rules, ok := s.m.Tide(s.Ssn.UID); ok && action.Name() == "preempt" {
 		s.preempted = rules.Preempt(s.habitOf, func() { s.Run(action) })
 		return s
 	}
@@ -98,7 +98,7 @@ func (s *scene) evict(action framework.Action, configurations ...conf.Configurat
 // reopen opens another session on what the first one has, as if Volcano had handed
 // it out again.
 func (s *scene) reopen() *scene {
-	s.p = s.m.newPlugin(s.args)
+	s.p = newPlugin(s.m, s.args)
 	s.p.OnSessionOpen(s.Ssn)
 	return s
 }
@@ -119,7 +119,7 @@ func (s *scene) used(queue, name string) int { return int(s.p.account.Used(queue
 // tide is what the session says to an action that takes cards back.
 func (s *scene) tide() *Tide {
 	s.t.Helper()
-	rules, ok := s.m.tideOf(s.Ssn)
+	rules, ok := s.m.Tide(s.Ssn.UID)
 	check.Must(s.t, ok, "the session has no rules")
 	return rules
 }

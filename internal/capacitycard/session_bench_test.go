@@ -61,11 +61,11 @@ func BenchmarkSession(b *testing.B) {
 			{"unchanged", func() {}, true},
 			{"churn", func() { churn(s.m, 100) }, false},
 			{"relabel", func() { relabel(s.m) }, false},
-			{"start", func() { s.m = newMemory() }, false},
+			{"start", func() { s.m = NewCache() }, false},
 		} {
 			b.Run(fmt.Sprintf("%d-nodes/%d-pods/%d-queues/%s", size.nodes, size.pods, size.queues, state.name), func(b *testing.B) {
-				s.m = newMemory()
-				ours := &side{open: func() framework.Plugin { return s.m.newPlugin(nil) }}
+				s.m = NewCache()
+				ours := &side{open: func() framework.Plugin { return newPlugin(s.m, nil) }}
 				theirs := &side{open: func() framework.Plugin { return capacity.New(nil) }}
 				ours.round(s.Ssn) // the first session of a process finds nothing remembered
 				ours.times, ours.allocs, ours.bytes = nil, nil, nil
@@ -85,7 +85,7 @@ func BenchmarkSession(b *testing.B) {
 }
 
 // churn forgets every nth pod, as if its object were new.
-func churn(m *memory, nth int) {
+func churn(m *Cache, nth int) {
 	i := 0
 	for object, facts := range m.objects {
 		if i++; i%nth == 0 {
@@ -96,7 +96,7 @@ func churn(m *memory, nth int) {
 }
 
 // relabel forgets what one node had.
-func relabel(m *memory) { m.nodes["node-0"] = knownNode{} }
+func relabel(m *Cache) { m.nodes["node-0"] = knownNode{} }
 
 func compare(b *testing.B, ours, theirs *side, limits bool) {
 	b.ReportMetric(0, "ns/op") // a round of both sides says nothing
@@ -126,8 +126,8 @@ func BenchmarkGrowth(b *testing.B) {
 	} {
 		s := newFleet(b, size.nodes, size.pods, size.queues, 20)
 		b.Run(fmt.Sprintf("%d-nodes/%d-pods/%d-queues", size.nodes, size.pods, size.queues), func(b *testing.B) {
-			s.m = newMemory()
-			ours := &side{open: func() framework.Plugin { return s.m.newPlugin(nil) }}
+			s.m = NewCache()
+			ours := &side{open: func() framework.Plugin { return newPlugin(s.m, nil) }}
 			defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			runtime.GC()
 			for range max(b.N, 11) + 1 {

@@ -21,7 +21,7 @@ import (
 // openBooks brings the account up to date: the limits of every queue, what
 // every placed pod holds, and what was admitted and waits.
 func (p *plugin) openBooks() {
-	m := p.memory
+	m := p.cache
 	m.session, m.seen = m.session+1, 0
 	m.second.begin(m.session, m.completeness.done, m.now())
 	p.inv = m.recognise(p.nodeObjects())
@@ -57,7 +57,6 @@ func (p *plugin) openBooks() {
 	p.chargeOthers()
 	p.reserveUnasked()
 	m.sweep()
-	m.tenants.sweep(m.session)
 }
 
 // payer is the queue that a placed pod is charged to: the one that it was
@@ -114,8 +113,9 @@ func leaving(task *api.TaskInfo, status api.TaskStatus) bool {
 func (p *plugin) openQueues() {
 	p.rules = make(map[api.QueueID]workload.QueueRules, len(p.ssn.Queues))
 	p.waiting = make(map[api.QueueID]*quota.Waiting, len(p.ssn.Queues))
+	p.tenants = map[tenant]*workload.Refusal{}
 	for id, queue := range p.ssn.Queues {
-		rules := p.memory.rules(queue.Queue, p.args.unmanagedQueues)
+		rules := p.cache.rules(queue.Queue, p.args.unmanagedQueues)
 		p.rules[id] = rules
 		p.choosing = p.choosing || rules.Namespaces != nil
 		p.tellUnreadable(queue.Queue, rules.Refusal)
@@ -123,9 +123,9 @@ func (p *plugin) openQueues() {
 		p.waiting[id] = &quota.Waiting{}
 	}
 	p.account.Retain(p.exists)
-	for name := range p.memory.queues {
+	for name := range p.cache.queues {
 		if !p.exists(name) {
-			delete(p.memory.queues, name)
+			delete(p.cache.queues, name)
 		}
 	}
 	p.listNamespaces()
@@ -158,7 +158,7 @@ func (p *plugin) nodeObjects() map[string]*corev1.Node {
 // has not worked them in yet. They hold cards all the same.
 func (p *plugin) chargeOthers() {
 	for _, pod := range p.podObjects() {
-		if p.memory.sawThisSession(pod) {
+		if p.cache.sawThisSession(pod) {
 			continue
 		}
 		ends := p.ends(pod, pod.Spec.NodeName)
@@ -166,9 +166,9 @@ func (p *plugin) chargeOthers() {
 			p.tellIfLost(pod)
 			continue
 		}
-		facts := p.memory.facts(pod)
+		facts := p.cache.facts(pod)
 		if facts.nowhere {
-			p.memory.refund(string(pod.UID), facts)
+			p.cache.refund(string(pod.UID), facts)
 			continue
 		}
 		var last string
@@ -246,7 +246,7 @@ func (p *plugin) holdsTheSame(facts *podFacts) bool {
 
 // askOf returns what a task asks for, as it counts; nobody may change it.
 func (p *plugin) askOf(task *api.TaskInfo) *workload.Ask {
-	if facts, ok := p.memory.objects[task.Pod]; ok && facts.meaning == p.memory.meaning {
+	if facts, ok := p.cache.objects[task.Pod]; ok && facts.meaning == p.cache.meaning {
 		return p.counted(facts)
 	}
 	return p.counted(newFacts(task.Pod, p.inv))
@@ -258,7 +258,7 @@ func (p *plugin) ends(pod *corev1.Pod, node string) bool {
 	if node == "" || !workload.Ending(pod) {
 		return false
 	}
-	known, exists := p.memory.nodes[node]
+	known, exists := p.cache.nodes[node]
 	return exists && workload.Works(known.object)
 }
 
@@ -349,7 +349,7 @@ func (c *completeness) check(missing func() string, now time.Time) string {
 // missingFromSession names one node or placed pod that the listers know and
 // the session does not.
 func (p *plugin) missingFromSession() string {
-	for name, node := range p.memory.nodes {
+	for name, node := range p.cache.nodes {
 		if _, ok := p.ssn.Nodes[name]; !ok && isScheduled(node.object) {
 			return fmt.Sprintf("node %s is not in the session", name)
 		}
@@ -361,7 +361,7 @@ func (p *plugin) missingFromSession() string {
 		}
 	}
 	for _, pod := range p.podObjects() {
-		if node, exists := p.memory.nodes[pod.Spec.NodeName]; !exists || p.ssn.Nodes[pod.Spec.NodeName] == nil && !isScheduled(node.object) {
+		if node, exists := p.cache.nodes[pod.Spec.NodeName]; !exists || p.ssn.Nodes[pod.Spec.NodeName] == nil && !isScheduled(node.object) {
 			continue // on a node that is gone, or of others: charged from the lister, no session will have it
 		}
 		if workload.Counted(pod) && !placed[string(pod.UID)] {

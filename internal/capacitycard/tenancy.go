@@ -12,45 +12,27 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// tenants remembers what queues that choose their namespaces say to those that
-// have jobs in them. It is brought up to date when a session opens and only read
-// while one decides, so that a namespace whose labels change is judged alike from
-// the first gate to the last. Queues that do not choose are not in it.
-type tenants map[tenant]verdict
-
+// tenant is whose jobs are, as far as a queue that chooses its namespaces goes.
 type tenant struct {
 	queue     api.QueueID
 	namespace string
 }
 
-// verdict is valid while the namespace's object and the queue's selector are the
-// same.
-type verdict struct {
-	object   *corev1.Namespace
-	selector string
-	refusal  *workload.Refusal
-	session  uint64
-}
-
-// welcome brings up to date whether a queue takes jobs of a namespace, and
-// returns why not. An unchanged namespace costs a look-up.
+// welcome returns why a queue does not take jobs of a namespace, nil when it does. It
+// remembers that for the session, so that a namespace whose labels change is judged alike
+// from the first check to the last.
 func (p *plugin) welcome(queue api.QueueID, namespace string) *workload.Refusal {
 	rules, exists := p.rules[queue]
 	if !exists || rules.Namespaces == nil {
 		return nil
 	}
 	key := tenant{queue, namespace}
-	known, ok := p.memory.tenants[key]
-	if ok && known.session == p.memory.session {
-		return known.refusal
+	refusal, known := p.tenants[key]
+	if !known {
+		refusal = workload.MayUse(string(queue), rules.Namespaces, namespace, p.namespace(namespace))
+		p.tenants[key] = refusal
 	}
-	object, selector := p.namespace(namespace), p.ssn.Queues[queue].Queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
-	if !ok || known.object != object || known.selector != selector {
-		known = verdict{object: object, selector: selector, refusal: workload.MayUse(string(queue), rules.Namespaces, namespace, object)}
-	}
-	known.session = p.memory.session
-	p.memory.tenants[key] = known
-	return known.refusal
+	return refusal
 }
 
 // leftOut tells why a queue takes nothing of a namespace, nil when it does. It
@@ -59,8 +41,8 @@ func (p *plugin) leftOut(queue api.QueueID, namespace string, selector labels.Se
 	if selector == nil {
 		return nil
 	}
-	if known, ok := p.memory.tenants[tenant{queue, namespace}]; ok && known.session == p.memory.session {
-		return known.refusal
+	if refusal, known := p.tenants[tenant{queue, namespace}]; known {
+		return refusal
 	}
 	return workload.MayUse(string(queue), selector, namespace, p.namespace(namespace))
 }
@@ -101,14 +83,5 @@ func sameNamespaces(a, b *scheduling.Queue) bool {
 func (p *plugin) tellUnreadable(queue *scheduling.Queue, refusal *workload.Refusal) {
 	if refusal != nil && refusal.Reason == workload.ReasonInvalidNamespaceSelector {
 		p.sayOnQueue(queue, refusal)
-	}
-}
-
-// sweep forgets what no job of this session asked for.
-func (t tenants) sweep(session uint64) {
-	for key, known := range t {
-		if known.session != session {
-			delete(t, key)
-		}
 	}
 }

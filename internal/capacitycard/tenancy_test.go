@@ -20,6 +20,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/usage"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // chat is a queue that chooses the namespaces of a team.
@@ -112,37 +113,31 @@ func TestALeftOutNamespaceKeepsWhatItHasAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestAVerdictFollowsLabelsAndSelectorAndNothingElse: what did not change is not
-// worked out again.
-func TestAVerdictFollowsLabelsAndSelectorAndNothingElse(t *testing.T) {
+// TestAVerdictFollowsLabelsAndSelector: each session looks at both as they are.
+func TestAVerdictFollowsLabelsAndSelector(t *testing.T) {
 	s := newScene(t, "node a A;"+`queue q {"A":8}`+chat+"ns ns lab; j q 1: - phase=Pending least=1")
-	verdictOf := func(change func()) verdict {
+	verdictOf := func(change func()) *workload.Refusal {
 		change()
 		s.Cache = nil // Volcano hands out other objects
 		s.run()
-		return s.m.tenants[tenant{"q", "ns"}]
+		return s.p.tenants[tenant{"q", "ns"}]
 	}
-	first := verdictOf(func() {})
-	check.Must(t, first.refusal != nil, "a namespace of another team is not refused")
-	check.That(t, verdictOf(func() {}).refusal == first.refusal, "nothing changed, and the verdict is a new one")
-	check.That(t, verdictOf(func() { s.Queues[0] = s.Queues[0].DeepCopy() }).refusal == first.refusal,
-		"the queue changed, its selector did not, and the verdict is a new one")
+	check.Must(t, verdictOf(func() {}) != nil, "a namespace of another team is not refused")
 	chosen := s.Queues[0]
-	choose := func(text string) func() {
-		return func() {
-			s.Queues[0] = chosen.DeepCopy()
-			s.queue("q", func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = text })
-		}
-	}
-	other := verdictOf(choose(`{"matchLabels":{"team":"lab"}}`))
-	check.That(t, other.refusal == nil, "another selector chooses the namespace: %v", other.refusal)
+	other := verdictOf(func() {
+		s.Queues[0] = chosen.DeepCopy()
+		s.queue("q", func(q *v1beta1.Queue) {
+			q.Annotations["volcano.sh/namespace-selector"] = `{"matchLabels":{"team":"lab"}}`
+		})
+	})
+	check.That(t, other == nil, "another selector chooses the namespace: %v", other)
 	s.Queues[0] = chosen
 	labelled := verdictOf(func() { s.Namespaces[0] = session.Namespace("ns", "chat") })
-	check.That(t, labelled.refusal == nil, "the namespace is labelled: %v", labelled.refusal)
-	check.That(t, verdictOf(func() { s.Namespaces[0] = session.Namespace("ns", "lab") }).refusal != nil,
+	check.That(t, labelled == nil, "the namespace is labelled: %v", labelled)
+	check.That(t, verdictOf(func() { s.Namespaces[0] = session.Namespace("ns", "lab") }) != nil,
 		"the namespace lost its label and is not refused")
 	verdictOf(func() { s.add(`queue q {"A":8}`) })
-	check.That(t, len(s.m.tenants) == 0, "no queue chooses, and %d verdicts are kept", len(s.m.tenants))
+	check.That(t, len(s.p.tenants) == 0, "no queue chooses, and %d verdicts are kept", len(s.p.tenants))
 }
 
 // TestQueuesThatDoNotChooseCostNothing: looking whether a job may use its queue
@@ -153,7 +148,7 @@ func TestQueuesThatDoNotChooseCostNothing(t *testing.T) {
 			s := newScene(t, `node a A; ns ns chat; queue q {"A":8}`+selector+"j q 1: -").run()
 			check.That(t, s.p.choosing == (selector == chat), "choosing %v", s.p.choosing)
 			for gate, ask := range map[string]func(){
-				"the next session": func() { s.m.session++; _ = s.p.welcome("q", "ns") },
+				"the next session": func() { clear(s.p.tenants); _ = s.p.welcome("q", "ns") },
 				"the gates":        func() { _ = s.p.closedGate("q", "ns") },
 				"a node":           func() { check.Must(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]) == nil, "the node is refused") },
 			} {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
@@ -21,16 +20,14 @@ import (
 // It is valid until its session closes, and like the session for one goroutine.
 type Tide struct{ p *plugin }
 
-// TideOf returns the rules of an open session, false when capacity-card is not
-// part of it or can decide nothing in it; then nobody may be evicted.
-func TideOf(ssn *framework.Session) (*Tide, bool) { return process.tideOf(ssn) }
-
-func (m *memory) tideOf(ssn *framework.Session) (*Tide, bool) {
-	p := m.open.Load()
-	if p == nil || p.ssn != ssn {
+// Tide returns the rules of the session that is open, by its UID: false when capacity-card is
+// not part of it or can decide nothing in it; then nobody may be evicted.
+func (c *Cache) Tide(session types.UID) (*Tide, bool) {
+	p := c.open
+	if p == nil || p.ssn.UID != session {
 		return nil, false
 	}
-	m.insisted = m.session
+	c.insisted = c.session
 	if p.invalid != nil || p.notReady != "" {
 		return nil, false
 	}
@@ -38,7 +35,7 @@ func (m *memory) tideOf(ssn *framework.Session) (*Tide, bool) {
 }
 
 // Now is the time of the session.
-func (t *Tide) Now() time.Time { return t.p.memory.now() }
+func (t *Tide) Now() time.Time { return t.p.cache.now() }
 
 // Takes tells whether a pod may take cards back from others at all: its service
 // type does, its queue is open and has room for it, and it asks for cards.
@@ -166,7 +163,7 @@ func (t *Tide) Hangs(task *api.TaskInfo) bool { return t.p.hangs(task) }
 // Leaves notes that a pod was told to go.
 // Until it is gone, coming sessions know that it is on its way out.
 func (t *Tide) Leaves(task *api.TaskInfo) {
-	t.p.memory.leaving[task.Pod.UID] = t.p.memory.now()
+	t.p.cache.leaving[task.Pod.UID] = t.p.cache.now()
 }
 
 // Overdue lists pods that were told to go longer ago than patience, and that
@@ -183,7 +180,7 @@ func (t *Tide) Overdue(patience time.Duration) []*api.TaskInfo {
 
 // LeftFor tells that a pod was told to go longer ago than patience.
 func (t *Tide) LeftFor(task *api.TaskInfo, patience time.Duration) bool {
-	return t.p.memory.now().Sub(t.p.memory.leaving[task.Pod.UID]) > patience
+	return t.p.cache.now().Sub(t.p.cache.leaving[task.Pod.UID]) > patience
 }
 
 // markLeaving gives pods that were told to go the status that Volcano would
@@ -193,13 +190,13 @@ func (t *Tide) LeftFor(task *api.TaskInfo, patience time.Duration) bool {
 func (p *plugin) markLeaving(found []*api.TaskInfo) {
 	p.leavers = found
 	gone := map[types.UID]bool{}
-	for uid := range p.memory.leaving {
+	for uid := range p.cache.leaving {
 		gone[uid] = true
 	}
 	for _, task := range found {
 		uid := task.Pod.UID
-		if delete(gone, uid); p.memory.leaving[uid].IsZero() {
-			p.memory.leaving[uid] = p.memory.now()
+		if delete(gone, uid); p.cache.leaving[uid].IsZero() {
+			p.cache.leaving[uid] = p.cache.now()
 		}
 		job, node := p.ssn.Jobs[task.Job], p.ssn.Nodes[task.NodeName]
 		if err := job.UpdateTaskStatus(task, api.Releasing); err != nil || node == nil {
@@ -208,30 +205,13 @@ func (p *plugin) markLeaving(found []*api.TaskInfo) {
 		_ = node.UpdateTask(task)
 	}
 	for uid := range gone {
-		delete(p.memory.leaving, uid)
+		delete(p.cache.leaving, uid)
 	}
-}
-
-// toldToGo tells that Volcano's job controller is to delete the pod and make
-// another one in its place, and has not done so yet. On pods of others the mark
-// means nothing, and neither does it where cardreclaim is not at work: anybody can
-// write it on a pod of their own, and cards that nobody sees to would be promised
-// to others for ever, and kept from being taken back. In the first session of a
-// process nobody knows yet whether it is.
-func (m *memory) toldToGo(task *api.TaskInfo, facts *podFacts) bool {
-	if m.session > 1 && m.insisted+1 < m.session {
-		return false
-	}
-	told := facts.told
-	if !told && len(m.leaving) > 0 {
-		_, told = m.leaving[task.Pod.UID]
-	}
-	return told && task.Pod.DeletionTimestamp == nil
 }
 
 // Tell sends an event in the name of the plugin.
 func (t *Tide) Tell(object runtime.Object, kind, reason, message string) {
-	if recorder := t.p.memory.voice.events(t.p.ssn.KubeClient()); recorder != nil {
+	if recorder := t.p.cache.voice.events(t.p.ssn.KubeClient()); recorder != nil {
 		recorder.Event(object, kind, reason, message)
 	}
 }

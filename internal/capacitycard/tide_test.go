@@ -23,20 +23,20 @@ const tidal = `queue inf {"A":8} 80000 inference; queue tra {"A":8} 20000 traini
 
 func TestTideOfTheOpenSessionOnly(t *testing.T) {
 	s := newTide(t, tidal).run()
-	_, ok := s.m.tideOf(s.Ssn)
+	_, ok := s.m.Tide(s.Ssn.UID)
 	check.That(t, ok, "the open session has no rules")
-	_, ok = s.m.tideOf(&framework.Session{})
+	_, ok = s.m.Tide("another")
 	check.That(t, !ok, "another session has rules")
 	s.p.notReady = "not everything was seen yet"
-	_, ok = s.m.tideOf(s.Ssn)
+	_, ok = s.m.Tide(s.Ssn.UID)
 	check.That(t, !ok, "there are rules before everything was seen")
 	s.p.notReady = ""
 	old := s.Ssn
 	s.Close()
-	_, ok = s.m.tideOf(old)
+	_, ok = s.m.Tide(old.UID)
 	check.That(t, !ok, "a closed session has rules")
 	s.with(framework.Arguments{"overCommitFactor": 0.5}).run()
-	_, ok = s.m.tideOf(s.Ssn)
+	_, ok = s.m.Tide(s.Ssn.UID)
 	check.That(t, !ok, "there are rules although the arguments are refused")
 }
 

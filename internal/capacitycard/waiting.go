@@ -29,7 +29,7 @@ type promise struct {
 // server may be too slow to show either by the next session.
 func (p *plugin) keepPromises() {
 	promised := map[types.UID]promise{}
-	for uid, made := range p.memory.promised {
+	for uid, made := range p.cache.promised {
 		if p.leavesNode(made.node) {
 			promised[uid] = made
 		}
@@ -37,17 +37,17 @@ func (p *plugin) keepPromises() {
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pipelined] {
 			if promised[task.Pod.UID].node != task.NodeName {
-				promised[task.Pod.UID] = promise{task.NodeName, p.memory.now()}
+				promised[task.Pod.UID] = promise{task.NodeName, p.cache.now()}
 			}
 		}
 		for _, task := range job.TaskStatusIndex[api.Pending] { // by a process before this one
 			node := task.Pod.Status.NominatedNodeName
 			if _, known := promised[task.Pod.UID]; !known && node != "" && p.leavesNode(node) {
-				promised[task.Pod.UID] = promise{node, p.memory.now()}
+				promised[task.Pod.UID] = promise{node, p.cache.now()}
 			}
 		}
 	}
-	p.memory.promised = promised
+	p.cache.promised = promised
 }
 
 // promisedAmong returns the node that a pod was promised in the last session, nil when it
@@ -55,7 +55,7 @@ func (p *plugin) keepPromises() {
 // one of them went elsewhere, the place of another one could be missing. Volcano itself
 // follows a promise only once the API server shows it, and only where pods were evicted.
 func (p *plugin) promisedAmong(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
-	made, known := p.memory.promised[task.Pod.UID]
+	made, known := p.cache.promised[task.Pod.UID]
 	if !known {
 		return nil
 	}
@@ -90,15 +90,15 @@ type awaited struct {
 }
 
 func (p *plugin) awaitsPromised(task *api.TaskInfo) bool {
-	made, known := p.memory.promised[task.Pod.UID]
+	made, known := p.cache.promised[task.Pod.UID]
 	if !known {
-		made = promise{task.Pod.Status.NominatedNodeName, p.memory.now()}
+		made = promise{task.Pod.Status.NominatedNodeName, p.cache.now()}
 	}
 	if !p.leavesNode(made.node) {
 		return false
 	}
 	node := p.ssn.Nodes[made.node]
-	if p.memory.now().Sub(made.since) >= promiseLasts && !anyDeleted(node) {
+	if p.cache.now().Sub(made.since) >= promiseLasts && !anyDeleted(node) {
 		return false
 	}
 	return p.ssn.PredicateForPreemptAction(task, node) == nil
@@ -134,7 +134,7 @@ func (p *plugin) isEvicted(task *api.TaskInfo) bool {
 	if task.Pod.DeletionTimestamp != nil {
 		return evicted && !p.hangs(task)
 	}
-	return leaving(task, task.Status) || evicted && p.memory.now().Sub(since) < evictionLasts
+	return leaving(task, task.Status) || evicted && p.cache.now().Sub(since) < evictionLasts
 }
 
 // holdLasts is how long cards that were taken back for a pod are held for it, counted
@@ -160,7 +160,7 @@ type held struct {
 
 // Hold notes that others were evicted for a pod that was promised a node.
 func (t *Tide) Hold(task *api.TaskInfo) {
-	m := t.p.memory
+	m := t.p.cache
 	m.holds[task.Pod.UID] = hold{node: task.NodeName, since: m.now()}
 }
 
@@ -168,24 +168,24 @@ func (t *Tide) Hold(task *api.TaskInfo) {
 // of all others.
 func (p *plugin) openHolds() {
 	p.held = nil
-	if len(p.memory.holds) == 0 {
+	if len(p.cache.holds) == 0 {
 		return
 	}
 	p.held = map[string][]held{}
 	waiting := map[types.UID]bool{}
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
-			made, known := p.memory.holds[task.Pod.UID]
-			if !known || p.memory.now().Sub(made.since) >= holdLasts || p.closedGate(job.Queue, job.Namespace) != nil {
+			made, known := p.cache.holds[task.Pod.UID]
+			if !known || p.cache.now().Sub(made.since) >= holdLasts || p.closedGate(job.Queue, job.Namespace) != nil {
 				continue
 			}
 			waiting[task.Pod.UID] = true
 			p.held[made.node] = append(p.held[made.node], held{task, p.serviceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority})
 		}
 	}
-	for uid := range p.memory.holds {
+	for uid := range p.cache.holds {
 		if !waiting[uid] {
-			delete(p.memory.holds, uid)
+			delete(p.cache.holds, uid)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func (p *plugin) openHanging() {
 // hangs reports whether a pod is there for long after it should have been gone.
 func (p *plugin) hangs(task *api.TaskInfo) bool {
 	deleted := task.Pod.DeletionTimestamp
-	return deleted != nil && p.memory.now().Sub(deleted.Time) >= hangsAfter
+	return deleted != nil && p.cache.now().Sub(deleted.Time) >= hangsAfter
 }
 
 // isKeptOff reports whether a pod that hangs keeps another one off a node. Volcano's

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	vcfake "volcano.sh/apis/pkg/client/clientset/versioned/fake"
 	"volcano.sh/volcano/pkg/scheduler"
+
 	// Volcano's own actions register themselves.
 	_ "volcano.sh/volcano/pkg/scheduler/actions"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -37,6 +38,8 @@ import (
 // sequences have the same one.
 type machine struct {
 	cache *cache.SchedulerCache
+	// cards is the cache of the plugin.
+	cards *capacitycard.Cache
 	world *world
 	// worlds counts the sequences that were played: no two have the same UIDs.
 	worlds int64
@@ -45,7 +48,7 @@ type machine struct {
 // newMachine makes a cache whose clients talk to the API server of the sequence that is
 // played.
 func newMachine() *machine {
-	m := &machine{cache: cache.NewCustomMockSchedulerCache("volcano", nil, nil, nil, nil, &record.FakeRecorder{})}
+	m := &machine{cards: capacitycard.NewCache(), cache: cache.NewCustomMockSchedulerCache("volcano", nil, nil, nil, nil, &record.FakeRecorder{})}
 	kube, volcano := m.cache.Client().(*fake.Clientset), m.cache.VCClient().(*vcfake.Clientset)
 	kube.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) { return m.world.server.answerPods(a) })
 	kube.PrependReactor("*", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return true, &corev1.Event{}, nil })
@@ -55,7 +58,7 @@ func newMachine() *machine {
 	volcano.PrependReactor("*", "queues", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, a.(clienttesting.UpdateAction).GetObject(), nil
 	})
-	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.New)
+	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(m.cards))
 	return m
 }
 
@@ -155,7 +158,7 @@ func (w *world) configure() {
 		}
 	}
 	// As cmd/scheduler does.
-	reclaim := action.New(w)
+	reclaim := action.New(w.cards, w)
 	preempt := action.NewPreempt(reclaim)
 	framework.RegisterAction(reclaim)
 	framework.RegisterAction(preempt)

@@ -40,17 +40,20 @@ type Action struct {
 	clock func() time.Time
 	// limit is what may go into a session, with nothing done yet.
 	limit limit
+	// cache knows the plugin of the session that is open.
+	cache    *capacitycard.Cache
+	counters counters
 }
 
 var _ framework.Action = &Action{}
 
-// New makes the action. jobs tells of Volcano jobs; nil looks them up through
-// the API.
-func New(jobs Jobs) *Action {
+// New makes the action for sessions of the plugin with a cache. jobs tells of Volcano jobs;
+// nil looks them up through the API.
+func New(cache *capacitycard.Cache, jobs Jobs) *Action {
 	if jobs == nil {
 		jobs = &informed{}
 	}
-	return &Action{jobs: jobs, manner: newManner(atOnce), clock: time.Now, limit: newLimit()}
+	return &Action{jobs: jobs, manner: newManner(atOnce), clock: time.Now, limit: newLimit(), cache: cache, counters: newCounters()}
 }
 
 // Name returns Name.
@@ -75,8 +78,8 @@ const period = time.Second
 // on average searches take no more than about a quarter of the time. How long a single
 // session may take is bounded by the effort that may go into it alone.
 func (a *Action) Execute(ssn *framework.Session) {
-	counted.keep(ssn.Queues)
-	tide, ok := capacitycard.TideOf(ssn)
+	a.counters.keep(ssn.Queues)
+	tide, ok := a.cache.Tide(ssn.UID)
 	if !ok {
 		return
 	}
@@ -175,7 +178,7 @@ func (a *Preempt) Evictor() *Evictor { return a.evictor }
 
 // Execute evicts pods for others of their queue or of their job.
 func (a *Preempt) Execute(ssn *framework.Session) {
-	tide, ok := capacitycard.TideOf(ssn)
+	tide, ok := a.reclaim.cache.Tide(ssn.UID)
 	if !ok {
 		return
 	}

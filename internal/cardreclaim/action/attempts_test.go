@@ -9,7 +9,6 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/workload"
@@ -174,7 +173,7 @@ func TestOfManyFewAreLookedAt(t *testing.T) {
 	w.alone = true
 	w.open()
 	t.Cleanup(w.Close)
-	tide, _ := capacitycard.TideOf(w.Ssn)
+	tide, _ := cards.Tide(w.Ssn.UID)
 	wave := newWave(w.Ssn, tide, w.action)
 	wave.begin(len(wave.list))
 	wave.serve(w.Job("i"))

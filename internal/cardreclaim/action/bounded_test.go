@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -95,7 +94,7 @@ func TestAJobBeginsWithAllThatItMayHave(t *testing.T) {
 	const text = "queue high PLENTY 90000 inference cpu=1000; a high 3: -*3; b inf 1: -"
 	first := hall(4, text).open()
 	t.Cleanup(first.Close)
-	tide, _ := capacitycard.TideOf(first.Ssn)
+	tide, _ := cards.Tide(first.Ssn.UID)
 	wave := newWave(first.Ssn, tide, first.action)
 	wave.begin(len(wave.list))
 	wave.serve(first.Job("a"))
@@ -123,7 +122,7 @@ func TestHopelessSets(t *testing.T) {
 		hostPort(80 + int32(p.Name[2]-'0')/4)(p) // one node takes one of each
 	}).open()
 	t.Cleanup(w.Close)
-	tide, _ := capacitycard.TideOf(w.Ssn)
+	tide, _ := cards.Tide(w.Ssn.UID)
 	wave := newWave(w.Ssn, tide, w.action)
 	effort := func(name string) int {
 		before := wave.effort
@@ -143,7 +142,7 @@ func TestHopelessSets(t *testing.T) {
 func TestAnUnfinishedSearchIsNotHopeless(t *testing.T) {
 	w := hall(1, "i inf 2: -*2", ownPorts()).open()
 	t.Cleanup(w.Close)
-	tide, _ := capacitycard.TideOf(w.Ssn)
+	tide, _ := cards.Tide(w.Ssn.UID)
 	wave := newWave(w.Ssn, tide, w.action)
 	wave.begin(len(wave.list))
 	job := w.Job("i")

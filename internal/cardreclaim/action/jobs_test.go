@@ -51,7 +51,7 @@ func TestJobsAreWatched(t *testing.T) {
 	if _, known := watch.HabitOf("ns", "t"); known {
 		t.Error("a job is known before jobs are watched")
 	}
-	w.action = New(nil)
+	w.action = New(cards, nil)
 	w.action.jobs = watch
 	t.Cleanup(w.Close)
 	watch.Open(w.open().Ssn)

@@ -43,7 +43,7 @@ func (w *wave) tell(job *api.JobInfo, parted []*parting, plan *cardreclaim.Plan)
 		pods += len(p.places)
 		loss := p.loss()
 		w.tellGiver(job, p, loss)
-		counted.took(p, loss)
+		w.action.counters.took(p, loss)
 	}
 	if more := len(names) - mostNamed; more > 0 {
 		names = append(names[:mostNamed], fmt.Sprintf("%d more", more))
@@ -114,28 +114,28 @@ func aboutOf(g *giver) runtime.Object {
 	}
 }
 
-// counters tell what the tide took. They are registered once: Volcano makes new
-// plugins every session, but the action lives as long as the process.
+// counters tell what the tide took.
 type counters struct {
 	jobs, pods, loss *prometheus.CounterVec
 	// queues are those that are counted. Only sessions read and write them, one at a time.
 	queues map[api.QueueID]bool
 }
 
-var counted = newCounters(prometheus.DefaultRegisterer)
-
-func newCounters(registry prometheus.Registerer) *counters {
+func newCounters() counters {
 	vec := func(name, help string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"queue"})
-		registry.MustRegister(v)
-		return v
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"queue"})
 	}
-	return &counters{
+	return counters{
 		queues: map[api.QueueID]bool{},
 		jobs:   vec("cardquota_reclaimed_jobs_total", "Jobs of the queue that were taken whole so that another queue gets its cards."),
 		pods:   vec("cardquota_reclaimed_pods_total", "Pods of the queue that were taken so that another queue gets its cards."),
 		loss:   vec("cardquota_reclaimed_card_seconds_total", "Work of the queue that was lost with reclaimed pods, in card-seconds."),
 	}
+}
+
+// Metrics are the action's, for the program to register.
+func (a *Action) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{a.counters.jobs, a.counters.pods, a.counters.loss}
 }
 
 func (c *counters) took(p *parting, loss int64) {

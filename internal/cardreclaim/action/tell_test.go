@@ -93,13 +93,10 @@ func TestOnlyAFewJobsAreNamed(t *testing.T) {
 
 // TestNobodyIsToldOfNothing: pods that are placed in free room take nothing.
 func TestNobodyIsToldOfNothing(t *testing.T) {
-	before := testutil.CollectAndCount(counted.pods)
 	w := tides("node n A 4; i inf 1: -")
 	w.alone = true
 	w.run(t).expect(t, "", "i-0@n")
-	if after := testutil.CollectAndCount(counted.pods); after > before {
-		t.Errorf("%d queues are counted, before %d", after, before)
-	}
+	check.Equal(t, "queues that are counted", 0, testutil.CollectAndCount(w.action.counters.pods))
 }
 
 func TestWhatIsCounted(t *testing.T) {
@@ -109,13 +106,14 @@ func TestWhatIsCounted(t *testing.T) {
 	for what, tc := range map[string]struct {
 		vec  *prometheus.CounterVec
 		want float64
-	}{"jobs": {counted.jobs, 1}, "pods": {counted.pods, 4}, "card-seconds": {counted.loss, 4 * 3600}} {
+	}{"jobs": {w.action.counters.jobs, 1}, "pods": {w.action.counters.pods, 4}, "card-seconds": {w.action.counters.loss, 4 * 3600}} {
 		if got := testutil.ToFloat64(tc.vec.WithLabelValues(queue)); got < tc.want || got > tc.want+40 { // the clock went on
 			t.Errorf("%v %s, want %v", got, what, tc.want)
 		}
 	}
-	tides(fmt.Sprintf("node n A 4; queue %sb PLENTY 20000 training; t %sb 2: n*4 ran=1h; i inf 2: -*2", queue, queue)).run(t).expect(t, "t-0 t-1", "i@n*2")
-	if jobs, pods := testutil.ToFloat64(counted.jobs.WithLabelValues(queue+"b")), testutil.ToFloat64(counted.pods.WithLabelValues(queue+"b")); jobs != 0 || pods != 2 {
+	w = tides(fmt.Sprintf("node n A 4; queue %sb PLENTY 20000 training; t %sb 2: n*4 ran=1h; i inf 2: -*2", queue, queue)).run(t)
+	w.expect(t, "t-0 t-1", "i@n*2")
+	if jobs, pods := testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b")), testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b")); jobs != 0 || pods != 2 {
 		t.Errorf("%v jobs and %v pods, want spare pods only", jobs, pods)
 	}
 }
@@ -126,12 +124,12 @@ func TestWhatWasCountedOfAQueueThatIsGone(t *testing.T) {
 	w := tides("node n A 4; i inf 4: -*4")
 	queue := fmt.Sprintf("tra%d", w.ID)
 	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h", queue, queue)).run(t).expect(t, "t*4", "i@n*4")
-	vecs := map[string]*prometheus.CounterVec{"jobs": counted.jobs, "pods": counted.pods, "card-seconds": counted.loss}
+	vecs := map[string]*prometheus.CounterVec{"jobs": w.action.counters.jobs, "pods": w.action.counters.pods, "card-seconds": w.action.counters.loss}
 	for what, vec := range vecs {
 		check.That(t, testutil.ToFloat64(vec.WithLabelValues(queue)) > 0, "no %s are counted", what)
 	}
 	w.open().execute()
-	check.That(t, testutil.ToFloat64(counted.pods.WithLabelValues(queue)) > 0, "the pods of a queue that exists are forgotten")
+	check.That(t, testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue)) > 0, "the pods of a queue that exists are forgotten")
 	for _, known := range w.Queues {
 		if known.Name == queue {
 			w.Cache.DeleteQueueV1beta1(known)
@@ -145,7 +143,9 @@ func TestWhatWasCountedOfAQueueThatIsGone(t *testing.T) {
 
 func TestMetricsAreWellFormed(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	fresh := newCounters(registry)
+	action := New(cards, habits{})
+	registry.MustRegister(action.Metrics()...)
+	fresh := action.counters
 	fresh.jobs.WithLabelValues("q").Inc()
 	fresh.pods.WithLabelValues("q").Inc()
 	fresh.loss.WithLabelValues("q").Inc()

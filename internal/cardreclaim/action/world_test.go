@@ -26,9 +26,12 @@ import (
 // shipped is how a mark that failed is tried again.
 var shipped = again
 
+// cards is the cache of the plugin, the same for all tests of the process.
+var cards = capacitycard.NewCache()
+
 func TestMain(m *testing.M) {
 	again.Duration = time.Millisecond
-	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.New)
+	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(cards))
 	os.Exit(m.Run())
 }
 
@@ -103,7 +106,7 @@ func (w *world) begin() {
 			panic(err)
 		}
 	}
-	w.action = New(w.habits)
+	w.action = New(cards, w.habits)
 	w.action.clock = func() time.Time { return w.Now } // however slow the machine is
 	servers = append(servers, w.Cache.Client())
 }
@@ -222,7 +225,7 @@ func state(ssn *framework.Session) string {
 			lines = append(lines, fmt.Sprintf("%s holds %s %s", n.Name, task.UID, task.Status))
 		}
 	}
-	if tide, ok := capacitycard.TideOf(ssn); ok {
+	if tide, ok := cards.Tide(ssn.UID); ok {
 		for _, q := range ssn.Queues {
 			lines = append(lines, fmt.Sprintf("%s may take %d of A, %d of B", q.Name, tide.Room(q.UID, "A"), tide.Room(q.UID, "B")))
 		}

@@ -2,22 +2,27 @@ package capacitycard
 
 import (
 	"reflect"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
 
-// memory is what outlives a session: results that need not be worked out
-// again, the last charges, and what was already said to users.
-type memory struct {
+// Cache is what the scheduler keeps from session to session: what pods ask for and were
+// charged, reservations, which of its own bindings it waits to see, and what users were
+// told already. It knows no session: the plugin of a session reads it and writes to it.
+//
+// A program has one. Volcano runs one session at a time, and its hooks that run in parallel
+// only read.
+type Cache struct {
 	nodes     map[string]knownNode
 	inventory *card.Inventory
 	// meaning counts how often a resource or a card name came to mean something
@@ -30,8 +35,6 @@ type memory struct {
 	// seen is how many pods this session saw.
 	seen   int
 	queues map[string]knownQueue
-	// tenants are the namespaces that use queues which choose theirs.
-	tenants tenants
 	// account is kept from session to session and brought up to date when one
 	// opens, so that a pod that stayed where it was costs a look-up.
 	account *quota.Ledger
@@ -49,16 +52,17 @@ type memory struct {
 	unfit        unfitness
 	completeness completeness
 	patience     patience
-	announced    announcements
-	now          func() time.Time
-	voice        *voice
-	session      uint64
-	second       second
-	meters       *meters
-	// open is the plugin of the session that is open, heartbeat who is told when it
-	// is closed.
-	open      atomic.Pointer[plugin]
-	heartbeat atomic.Pointer[func(SessionReport)]
+	// announced remembers what PodGroups without pods announce, by UID.
+	announced *lru.Cache
+	now       func() time.Time
+	voice     *voice
+	session   uint64
+	second    second
+	meters    *meters
+	// open is the plugin of the session that is open, nil between two.
+	open *plugin
+	// heartbeat is told what a session runs with, nil for nobody.
+	heartbeat func(SessionReport)
 	// lastBeat is when the session that is open was opened, or reported last.
 	lastBeat time.Time
 }
@@ -114,20 +118,21 @@ type podFacts struct {
 	waits bool
 }
 
-func newMemory() *memory {
-	return &memory{
+// NewCache returns the cache of a scheduler that knows nothing yet.
+func NewCache() *Cache {
+	return &Cache{
 		nodes:     map[string]knownNode{},
 		inventory: card.NewInventory(nil),
 		pods:      map[types.UID]*podFacts{},
 		objects:   map[*corev1.Pod]*podFacts{},
 		queues:    map[string]knownQueue{},
-		tenants:   tenants{},
 		account:   quota.New(0),
 		leaving:   map[types.UID]time.Time{},
 		promised:  map[types.UID]promise{},
 		holds:     map[types.UID]hold{},
 		unfit:     unfitness{statuses: map[unfitKey]*unfitStatus{}},
 		voice:     newVoice(),
+		announced: lru.New(mostAnnounced),
 		patience:  newPatience(),
 		second:    newSecond(),
 		now:       time.Now,
@@ -138,11 +143,11 @@ func newMemory() *memory {
 // recognise brings the inventory up to date. An unchanged node costs a pointer
 // comparison; the inventory is made anew only when some node's cards changed,
 // so that everything worked out from it stays valid as well.
-func (m *memory) recognise(objects map[string]*corev1.Node) *card.Inventory {
-	changed := len(objects) != len(m.nodes)
+func (c *Cache) recognise(objects map[string]*corev1.Node) *card.Inventory {
+	changed := len(objects) != len(c.nodes)
 	nodes := make(map[string]knownNode, len(objects))
 	for name, object := range objects {
-		known, ok := m.nodes[name]
+		known, ok := c.nodes[name]
 		if !ok || known.object != object {
 			cards := card.Recognise(object)
 			changed = changed || !ok || !reflect.DeepEqual(cards, known.cards)
@@ -150,61 +155,61 @@ func (m *memory) recognise(objects map[string]*corev1.Node) *card.Inventory {
 		}
 		nodes[name] = known
 	}
-	m.nodes = nodes
+	c.nodes = nodes
 	if changed {
 		recognised := make(map[string]card.Node, len(nodes))
 		for name, known := range nodes {
 			recognised[name] = known.cards
 		}
-		before := m.inventory
-		m.inventory = card.NewInventory(recognised, before.Resources()...)
-		if !m.inventory.MeansTheSame(before) {
-			m.meaning++
+		before := c.inventory
+		c.inventory = card.NewInventory(recognised, before.Resources()...)
+		if !c.inventory.MeansTheSame(before) {
+			c.meaning++
 		}
 	}
-	return m.inventory
+	return c.inventory
 }
 
 // facts returns what a pod asks for and notes that this session saw the pod.
-func (m *memory) facts(pod *corev1.Pod) *podFacts {
-	facts, ok := m.objects[pod]
-	if !ok || facts.meaning != m.meaning {
-		facts = m.renew(pod)
+func (c *Cache) facts(pod *corev1.Pod) *podFacts {
+	facts, ok := c.objects[pod]
+	if !ok || facts.meaning != c.meaning {
+		facts = c.renew(pod)
 	}
-	if facts.session != m.session {
-		facts.session = m.session
-		m.seen++
+	if facts.session != c.session {
+		facts.session = c.session
+		c.seen++
 	}
 	return facts
 }
 
 // sawThisSession tells whether the session's jobs hold the pod, possibly an
 // older state of it.
-func (m *memory) sawThisSession(pod *corev1.Pod) bool {
-	facts, ok := m.objects[pod]
+func (c *Cache) sawThisSession(pod *corev1.Pod) bool {
+	facts, ok := c.objects[pod]
 	if !ok {
-		facts, ok = m.pods[pod.UID]
+		facts, ok = c.pods[pod.UID]
 	}
-	return ok && facts.session == m.session
+	return ok && facts.session == c.session
 }
 
 // renew works out anew what a pod asks for, and keeps what it was charged.
-func (m *memory) renew(pod *corev1.Pod) *podFacts {
-	fresh := newFacts(pod, m.inventory)
-	fresh.meaning, fresh.waits = m.meaning, pod.Spec.NodeName == ""
-	if old, ok := m.pods[pod.UID]; ok {
+func (c *Cache) renew(pod *corev1.Pod) *podFacts {
+	fresh := newFacts(pod, c.inventory)
+	fresh.meaning, fresh.waits = c.meaning, pod.Spec.NodeName == ""
+	if old, ok := c.pods[pod.UID]; ok {
 		fresh.charge, fresh.node, fresh.booked, fresh.ending, fresh.session = old.charge, old.node, old.booked, old.ending, old.session
 		fresh.waits = old.waits && (old.object == pod || fresh.waits)
 		fresh.nowhere = old.nowhere && old.object == pod
 		if old.waits && !fresh.waits {
-			m.second.arrived(pod, old.session)
+			c.second.arrived(pod, old.session)
 		}
-		delete(m.objects, old.object)
+		delete(c.objects, old.object)
 	}
 	if !fresh.waits { // else its node is one that Volcano tries, and the pod's maker wrote the queue
 		fresh.charged = workload.ChargedQueue(pod)
 	}
-	m.pods[pod.UID], m.objects[pod] = fresh, fresh
+	c.pods[pod.UID], c.objects[pod] = fresh, fresh
 	return fresh
 }
 
@@ -217,8 +222,8 @@ func newFacts(pod *corev1.Pod, inv *card.Inventory) *podFacts {
 }
 
 // rules returns what a queue may use.
-func (m *memory) rules(queue *scheduling.Queue, unmanaged workload.Unmanaged) workload.QueueRules {
-	known, ok := m.queues[queue.Name]
+func (c *Cache) rules(queue *scheduling.Queue, unmanaged workload.Unmanaged) workload.QueueRules {
+	known, ok := c.queues[queue.Name]
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
 		whole := external(queue)
 		namespaces, unreadable := known.rules.Namespaces, known.unreadable
@@ -227,7 +232,7 @@ func (m *memory) rules(queue *scheduling.Queue, unmanaged workload.Unmanaged) wo
 		}
 		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, unreadable: unreadable,
 			rules: workload.RulesWith(whole, unmanaged, namespaces, unreadable)}
-		m.queues[queue.Name] = known
+		c.queues[queue.Name] = known
 	}
 	return known.rules
 }
@@ -243,27 +248,44 @@ func external(queue *scheduling.Queue) *v1beta1.Queue {
 }
 
 // refund gives back what a pod was charged, or held while it ended.
-func (m *memory) refund(uid string, facts *podFacts) {
+func (c *Cache) refund(uid string, facts *podFacts) {
 	switch {
 	case facts.booked:
-		m.account.Refund(uid)
+		c.account.Refund(uid)
 	case facts.ending:
-		m.account.Gone(uid)
+		c.account.Gone(uid)
 	}
 	facts.booked, facts.ending = false, false
 }
 
 // sweep forgets pods that the session did not see.
-func (m *memory) sweep() {
-	if m.seen == len(m.pods) {
+func (c *Cache) sweep() {
+	if c.seen == len(c.pods) {
 		return
 	}
-	for uid, facts := range m.pods {
-		if facts.session != m.session {
-			m.refund(string(uid), facts)
-			delete(m.pods, uid)
-			delete(m.objects, facts.object)
-			m.second.gone(uid)
+	for uid, facts := range c.pods {
+		if facts.session != c.session {
+			c.refund(string(uid), facts)
+			delete(c.pods, uid)
+			delete(c.objects, facts.object)
+			c.second.gone(uid)
 		}
 	}
+}
+
+// toldToGo tells that Volcano's job controller is to delete the pod and make
+// another one in its place, and has not done so yet. On pods of others the mark
+// means nothing, and neither does it where cardreclaim is not at work: anybody can
+// write it on a pod of their own, and cards that nobody sees to would be promised
+// to others for ever, and kept from being taken back. In the first session of a
+// process nobody knows yet whether it is.
+func (c *Cache) toldToGo(task *api.TaskInfo, facts *podFacts) bool {
+	if c.session > 1 && c.insisted+1 < c.session {
+		return false
+	}
+	told := facts.told
+	if !told && len(c.leaving) > 0 {
+		_, told = c.leaving[task.Pod.UID]
+	}
+	return told && task.Pod.DeletionTimestamp == nil
 }

@@ -138,6 +138,6 @@ func (s *second) names() []string {
 }
 
 // closeSecond notes what the session that closes has bound.
-func (m *memory) closeSecond() {
-	m.second.end(func(pod types.UID) bool { _, ok := m.pods[pod]; return ok })
+func (c *Cache) closeSecond() {
+	c.second.end(func(pod types.UID) bool { _, ok := c.pods[pod]; return ok })
 }
