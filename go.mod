@@ -14,7 +14,6 @@ require (
 	github.com/prometheus/common v0.64.0
 	github.com/prometheus/procfs v0.16.1
 	github.com/spf13/pflag v1.0.6
-	go.uber.org/automaxprocs v1.6.0
 	go.yaml.in/yaml/v3 v3.0.4
 	golang.org/x/sync v0.15.0
 	google.golang.org/grpc v1.72.1
