@@ -22,8 +22,7 @@ const (
 	// ReasonForeignChangeReplaced: fields of the Queue that belong to this
 	// CardQuota had been written by somebody else and were replaced; the message
 	// names the writer and the time. True. It stands until the spec changes. A
-	// writer that goes on is answered ever later, after at most eight seconds, and
-	// the message says when.
+	// writer that goes on is answered once a second.
 	ReasonForeignChangeReplaced = "ForeignChangeReplaced"
 	// ReasonWeightConflict: the quota is on the Queue, but spec.weight is
 	// managed by somebody else and was left alone. True.

@@ -13,14 +13,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/controller/bypass"
 	"cardquota.dev/operator/internal/controller/cardquota"
-	"cardquota.dev/operator/internal/controller/enforced"
-	"cardquota.dev/operator/internal/controller/fleet"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/version"
 	"cardquota.dev/operator/internal/webhook"
@@ -78,30 +76,26 @@ func run(f flags) error {
 		return fmt.Errorf("make manager: %w", err)
 	}
 	ctx := ctrl.SetupSignalHandler()
-	watch, err := enforced.Setup(mgr, metrics.Registry, f.scheduler, f.volcano)
-	if err != nil {
-		return err
+	nodes := controller.NewNodes(mgr.GetCache())
+	if err := mgr.Add(nodes); err != nil {
+		return fmt.Errorf("add nodes: %w", err)
 	}
-	cards := fleet.New(mgr.GetCache())
-	if err := mgr.Add(cards); err != nil {
-		return fmt.Errorf("add fleet: %w", err)
-	}
-	guard, err := bypass.Setup(mgr, cards, false)
+	guard, err := bypass.Setup(mgr, nodes, false)
 	if err != nil {
 		return err
 	}
 	quotas, policies := cardquota.DefaultOptions(), servicetypepolicy.DefaultOptions()
-	quotas.Enforced = watch
-	policies.Home = f.electNamespace
-	policies.Enforcement, policies.Woken = watch.Policy, watch.WakePolicy()
-	policies.Guard = guard
-	if err := cardquota.Setup(ctx, mgr, quotas); err != nil {
+	quotas.Cards = nodes
+	recounter, err := cardquota.Setup(ctx, mgr, quotas)
+	if err != nil {
 		return err
 	}
+	policies.Home, policies.Scheduler, policies.Volcano = f.electNamespace, f.scheduler, f.volcano
+	policies.Bypasses, policies.Guard = recounter, guard
 	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
 		return err
 	}
-	if err := hooks.setup(ctx, mgr, cards); err != nil {
+	if err := hooks.setup(ctx, mgr, nodes); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

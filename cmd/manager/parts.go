@@ -17,9 +17,10 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/controller/bypass"
 	"cardquota.dev/operator/internal/controller/cardquota"
-	"cardquota.dev/operator/internal/controller/fleet"
+	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/webhook"
 	selfsigned "cardquota.dev/operator/internal/webhook/certificates"
 )
@@ -28,6 +29,7 @@ import (
 func cacheOptions(f flags) cache.Options {
 	options := cardquota.CacheOptions()
 	maps.Copy(options.ByObject, bypass.CacheOptions())
+	maps.Copy(options.ByObject, servicetypepolicy.CacheOptions(f.scheduler))
 	maps.Copy(options.ByObject, webhook.CacheOptions())
 	maps.Copy(options.ByObject, selfsigned.CacheOptions(f.electNamespace))
 	return options
@@ -93,11 +95,11 @@ func clientsOf(file string) (func(*tls.Config), error) {
 }
 
 // setup adds the webhooks to the manager, which is ready when they answer.
-func (h *hooks) setup(ctx context.Context, mgr ctrl.Manager, cards *fleet.Fleet) error {
+func (h *hooks) setup(ctx context.Context, mgr ctrl.Manager, nodes *controller.Nodes) error {
 	if h.certificates == off {
 		return nil
 	}
-	if err := webhook.Setup(ctx, mgr, cards, h.home); err != nil {
+	if err := webhook.Setup(ctx, mgr, nodes, h.home); err != nil {
 		return err
 	}
 	if h.self != nil {
@@ -108,7 +110,7 @@ func (h *hooks) setup(ctx context.Context, mgr ctrl.Manager, cards *fleet.Fleet)
 			return fmt.Errorf("add readiness check: %w", err)
 		}
 	}
-	if err := mgr.AddReadyzCheck("cards", webhook.Ready(cards)); err != nil {
+	if err := mgr.AddReadyzCheck("cards", webhook.Ready(nodes)); err != nil {
 		return fmt.Errorf("add readiness check: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhooks", h.started()); err != nil {

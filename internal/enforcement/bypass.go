@@ -32,6 +32,22 @@ func (b Bypass) Equal(o Bypass) bool {
 	return b.Pod == o.Pod && b.Queue == o.Queue && b.Why == o.Why && slices.Equal(b.Cards, o.Cards)
 }
 
+// of are those of one queue.
+func of(queue string, all []Bypass) []Bypass {
+	return slices.DeleteFunc(slices.Clone(all), func(b Bypass) bool { return b.Queue != queue })
+}
+
+// Moved lists the queues whose bypasses differ.
+func Moved(before, after []Bypass) []string {
+	var queues []string
+	for _, b := range slices.Concat(before, after) {
+		if b.Queue != "" && !slices.EqualFunc(of(b.Queue, before), of(b.Queue, after), Bypass.Equal) {
+			queues = append(queues, b.Queue)
+		}
+	}
+	return queues
+}
+
 // Bypasses lists, by name, the pods that hold a card and that another
 // scheduler than those named placed, or that brought their node name with them.
 // charges is what was charged for each pod. Pods that are being deleted hold

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/timing"
 )
@@ -23,8 +23,6 @@ var loadTime = timing.Wait(10 * time.Second)
 type Facts struct {
 	// Now is the operator's clock.
 	Now time.Time
-	// Policy tells that there is a ServiceTypePolicy.
-	Policy bool
 	// Namespace is where the scheduler's ConfigMap and Leases are.
 	Namespace string
 	// WantedHash is the hash of the configuration that was written, "" when none
@@ -49,8 +47,7 @@ type Facts struct {
 	// none does: where only the image was replaced, those pods are ours.
 	Foreign []ForeignPod
 	Host    types.UID
-	// Bypass are the pods that hold cards past our scheduler: all of them, or
-	// those of one queue.
+	// Bypass are the pods that hold cards past our scheduler.
 	Bypass []Bypass
 }
 
@@ -68,57 +65,47 @@ type Leader struct {
 	Acquired, Until time.Time
 }
 
-// Verdict is condition Enforced.
-type Verdict struct {
-	Status metav1.ConditionStatus
-	// Reason is one of the reasons of Enforced in the API package. Message holds
-	// nothing that changes while the reason stays, such as an age.
-	Reason, Message string
-	// Until is when to judge again although nothing was heard; zero is never.
-	Until time.Time
-}
-
-// Same tells whether both say the same, whenever they are to be judged again.
-func (v Verdict) Same(o Verdict) bool {
-	return v.Status == o.Status && v.Reason == o.Reason && v.Message == o.Message
-}
-
-// Judge finds out whether quotas are enforced. Of several reasons why they are
-// not, the one that tells most is given: who is at work in our place goes
-// before what does not work.
-func Judge(f Facts) Verdict {
+// Judge finds out whether quotas are enforced: condition Enforced of the
+// ServiceTypePolicy. Its message holds nothing that changes while the reason stays,
+// such as an age. Of several reasons why they are not, the one that tells most is
+// given: who is at work in our place goes before what does not work.
+func Judge(f Facts) metav1.Condition {
 	f = f.settled()
-	if !f.Policy {
-		return Verdict{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoPolicy, Message: noPolicy}
+	alive, no := f.Alive(), func(reason, message string) metav1.Condition {
+		return conditions.New(metav1.ConditionFalse, reason, "%s", message)
 	}
-	verdict := Verdict{Status: metav1.ConditionFalse, Until: f.again()}
-	alive := f.alive()
 	switch {
 	case !alive && (len(f.Foreign) > 0 || f.usurped()):
-		verdict.Reason, verdict.Message = v1alpha1.ReasonStockScheduler, f.stock()
+		return no(v1alpha1.ReasonStockScheduler, f.stock())
 	case f.NotConfigured != "" || f.WantedHash == "":
-		verdict.Reason, verdict.Message = v1alpha1.ReasonNotConfigured, f.notConfigured()
+		return no(v1alpha1.ReasonNotConfigured, f.notConfigured())
 	case !alive:
-		verdict.Reason, verdict.Message = v1alpha1.ReasonNoHeartbeat, f.silent()
+		return no(v1alpha1.ReasonNoHeartbeat, f.silent())
 	case len(f.Foreign) > 0 || len(f.Heartbeat.SecondScheduler) > 0:
-		verdict.Reason, verdict.Message = v1alpha1.ReasonSecondScheduler, f.second()
+		return no(v1alpha1.ReasonSecondScheduler, f.second())
 	case f.Heartbeat.ConfigHash != f.WantedHash:
-		verdict.Reason, verdict.Message = v1alpha1.ReasonConfigNotLoaded, f.notLoaded()
+		return no(v1alpha1.ReasonConfigNotLoaded, f.notLoaded())
 	case len(f.Bypass) > 0:
-		verdict.Reason, verdict.Message = v1alpha1.ReasonCardBypass, f.bypassed()
+		return no(v1alpha1.ReasonCardBypass, bypassed(f.Bypass))
 	default:
-		verdict.Status, verdict.Reason, verdict.Message = metav1.ConditionTrue, v1alpha1.ReasonEnforced, enforced
+		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonEnforced, enforced)
 	}
-	verdict.Message = clip.Text(verdict.Message, v1alpha1.MaxMessageLength)
-	return verdict
 }
 
-// Of returns the facts as the CardQuota of a queue sees them: of the pods that
-// came past our scheduler only those of the queue.
-func (f Facts) Of(queue string) Facts {
-	f = f.settled()
-	f.Bypass = slices.DeleteFunc(slices.Clone(f.Bypass), func(b Bypass) bool { return b.Queue != queue })
-	return f
+// OfQueue is condition Enforced of the CardQuota of a queue, given that of the
+// ServiceTypePolicy, nil when there is no policy, and all pods that hold cards past
+// our scheduler: those of other queues are no concern of it.
+func OfQueue(queue string, whole *metav1.Condition, all []Bypass) metav1.Condition {
+	switch {
+	case whole == nil:
+		return conditions.New(metav1.ConditionUnknown, v1alpha1.ReasonNoPolicy, noPolicy)
+	case whole.Status != metav1.ConditionTrue && whole.Reason != v1alpha1.ReasonCardBypass:
+		return *whole
+	}
+	if own := of(queue, all); len(own) > 0 {
+		return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonCardBypass, "%s", bypassed(own))
+	}
+	return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonEnforced, enforced)
 }
 
 // settled takes out what is explained otherwise: a pod that brought its node
@@ -156,11 +143,11 @@ func isHostOf(pod, identity string) bool {
 	return host != "" && strings.HasPrefix(identity, host+"_")
 }
 
-// alive tells whether the last report proves that our scheduler is at work. It
+// Alive tells whether the last report proves that our scheduler is at work. It
 // must be young by the scheduler's clock and must have arrived lately by the
 // operator's: neither a clock that is ahead nor a report that lay about is
 // proof.
-func (f Facts) alive() bool {
+func (f Facts) Alive() bool {
 	return f.Heartbeat != nil && f.Heartbeat.Fresh(f.Now) && (f.Heard.IsZero() || f.arriving()) && !f.over()
 }
 
@@ -185,8 +172,9 @@ func (f Facts) usurped() bool {
 		(f.Heartbeat == nil || f.Heartbeat.Identity != f.Leader.Identity)
 }
 
-// again is the next moment at which the verdict may change by itself.
-func (f Facts) again() time.Time {
+// Until is the next moment at which the verdict may change although nothing was
+// heard, zero for never.
+func (f Facts) Until() time.Time {
 	var at time.Time
 	consider := func(t time.Time) {
 		if t.After(f.Now) && (at.IsZero() || t.Before(at)) {

@@ -27,7 +27,7 @@ const (
 // session was closed a second ago.
 func working() Facts {
 	return Facts{
-		Now: noon, Policy: true, Namespace: "volcano-system", WantedHash: wanted,
+		Now: noon, Namespace: "volcano-system", WantedHash: wanted,
 		Heartbeat: &heartbeat.Report{Identity: ours, Version: "v0.4.0", ConfigHash: wanted, At: noon.Add(-time.Second)},
 		Heard:     noon.Add(-time.Second),
 		Leader:    &Leader{Identity: ours, Acquired: noon.Add(-time.Hour), Until: noon.Add(14 * time.Second)},
@@ -66,10 +66,6 @@ func TestJudge(t *testing.T) {
 		again time.Duration
 	}{
 		{"everything in order", func(*Facts) {}, "True/Enforced", []string{"the scheduler enforces the quotas"}, 14 * time.Second},
-
-		{"no policy", func(f *Facts) { *f = Facts{Now: noon} }, "Unknown/NoPolicy", []string{"create one named default"}, 0},
-		{"no policy, and all else in order", func(f *Facts) { f.Policy = false }, "Unknown/NoPolicy", nil, 0},
-		{"no policy, and the stock scheduler at work", func(f *Facts) { f.Policy, f.Heartbeat, f.Foreign = false, nil, foreign(stock) }, "Unknown/NoPolicy", nil, 0},
 
 		{"stock scheduler's pod, never a heartbeat", func(f *Facts) { f.Heartbeat, f.Foreign, f.Leader = nil, foreign(stock), nil },
 			"False/StockScheduler", []string{stock, "scale it to 0"}, 0},
@@ -170,8 +166,8 @@ func TestJudge(t *testing.T) {
 			check.Must(t, status == tc.want, "verdict %s, want %s: %s", status, tc.want, got.Message)
 			check.Contains(t, "message", got.Message, tc.says...)
 			var again time.Duration
-			if !got.Until.IsZero() {
-				again = got.Until.Sub(noon)
+			if until := f.Until(); !until.IsZero() {
+				again = until.Sub(noon)
 			}
 			check.Equal(t, fmt.Sprintf("looks again after %s", again), tc.again, again.Round(time.Microsecond))
 		})
@@ -184,17 +180,25 @@ func TestOfQueue(t *testing.T) {
 	f := working()
 	f.Bypass = []Bypass{bypass("lab/a", "team", 2), bypass("lab/b", "", 1)}
 	f.Heartbeat.SecondScheduler = []string{"lab/a", "lab/b"}
-	want := map[string]metav1.ConditionStatus{"team": "False", "other": "True"}
-	for queue, status := range want {
-		got := Judge(f.Of(queue))
-		check.That(t, got.Status == status && !strings.Contains(got.Message, "lab/b"),
-			"queue %s: %s/%s: %s, want %s", queue, got.Status, got.Reason, got.Message, status)
-	}
 	all := Judge(f)
 	check.That(t, strings.Contains(all.Message, "2 pods hold 3 NVIDIA-H200"), "for all queues together: %s", all.Message)
 	check.That(t, len(f.Bypass) == 2 && len(f.Heartbeat.SecondScheduler) == 2, "the facts themselves were changed")
-	f.Bypass, f.Heartbeat.SecondScheduler = nil, []string{"lab/c"}
-	got := Judge(f.Of("other"))
+	for queue, want := range map[string]string{"team": "False/CardBypass", "other": "True/Enforced"} {
+		got := OfQueue(queue, &all, f.Bypass)
+		check.That(t, string(got.Status)+"/"+got.Reason == want && !strings.Contains(got.Message, "lab/b"),
+			"queue %s: %s/%s: %s, want %s", queue, got.Status, got.Reason, got.Message, want)
+	}
+	fine := Judge(working())
+	check.Equal(t, "of a pod that was found a moment ago", "CardBypass", OfQueue("team", &fine, f.Bypass).Reason)
+	check.Equal(t, "of a pod that went a moment ago", "Enforced", OfQueue("team", &all, nil).Reason)
+	check.Equal(t, "queues whose pods are others", []string{"team"}, Moved(f.Bypass, nil))
+	check.Equal(t, "queues whose pods stay", 0, len(Moved(f.Bypass, f.Bypass)))
+	f.Heartbeat.SecondScheduler = []string{"lab/c"}
+	all = Judge(f)
+	got := OfQueue("other", &all, f.Bypass)
 	check.That(t, got.Reason == "SecondScheduler" && strings.Contains(got.Message, "lab/c"),
 		"a pod that somebody bound: %s/%s: %s", got.Status, got.Reason, got.Message)
+	none := OfQueue("team", nil, f.Bypass)
+	check.That(t, none.Status == metav1.ConditionUnknown && none.Reason == "NoPolicy" && strings.Contains(none.Message, "create one named default"),
+		"without a policy: %s/%s: %s", none.Status, none.Reason, none.Message)
 }

@@ -95,9 +95,9 @@ func (f Facts) notLoaded() string {
 	}
 }
 
-func (f Facts) bypassed() string {
+func bypassed(all []Bypass) string {
 	totals := map[card.Name]card.Count{}
-	for _, b := range f.Bypass {
+	for _, b := range all {
 		for _, amount := range b.Cards {
 			totals[amount.Name] = totals[amount.Name].Add(amount.Count)
 		}
@@ -106,8 +106,8 @@ func (f Facts) bypassed() string {
 	for _, name := range slices.Sorted(maps.Keys(totals)) {
 		held = append(held, card.Amount{Name: name, Count: totals[name]})
 	}
-	named := make([]string, len(f.Bypass))
-	for i, b := range f.Bypass {
+	named := make([]string, len(all))
+	for i, b := range all {
 		named[i] = fmt.Sprintf("%s (%s: %s)", b.Pod, amounts(b.Cards), b.Why)
 	}
 	verb := "hold"

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // Enforcement is whether quotas are proven to be enforced.
@@ -131,8 +131,8 @@ func Events(before, after v1alpha1.ServiceTypePolicyStatus) []Event {
 			events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventConfigSynced, is.Message})
 		}
 	}
-	if kind, reason, message, ok := enforcement.News(before.Conditions, after.Conditions); ok {
-		events = append(events, Event{kind, reason, message})
+	for _, event := range conditions.Events(before.Conditions, after.Conditions, conditions.Enforced) {
+		events = append(events, Event(event))
 	}
 	if was, is := find(before, v1alpha1.ConditionBypassGuarded), find(after, v1alpha1.ConditionBypassGuarded); is.Reason != was.Reason && is.Reason == v1alpha1.ReasonGuardRefused {
 		events = append(events, Event{corev1.EventTypeWarning, v1alpha1.EventGuardRefused, is.Message})

@@ -114,15 +114,15 @@ func (p Plan) Writers(live *v1beta1.Queue) []string {
 
 // Redefined tells whether what the service type means was another thing when
 // the live Queue was written: the priority or reclaimable that the operator
-// itself wrote is not the planned one, or the operator has neither and nobody
-// else does. Writing such a plan replaces nothing of anybody.
+// itself wrote is not the planned one, or the operator has the quota and neither
+// of them, and nobody else does. Writing such a plan replaces nothing of anybody.
 func (p Plan) Redefined(live *v1beta1.Queue) bool {
 	if live == nil {
 		return false
 	}
 	fields := fieldsOf(p.Config, live)
 	ours, theirs := owners(live.ManagedFields, ownApply), owners(live.ManagedFields, foreign)
-	fresh := true
+	_, fresh := ours[annotationField(v1alpha1.AnnotationCardQuota)]
 	for _, field := range []string{fieldPriority, fieldReclaimable} {
 		inPlace, planned := fields[field]
 		_, own := ours[field]

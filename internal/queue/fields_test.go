@@ -129,6 +129,7 @@ func TestRedefined(t *testing.T) {
 		"a meaning for the first time":                {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none)}, want: true},
 		"somebody took the priority":                  {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", strings.Replace(both, `"f:priority":{},`, "", 1)), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
 		"somebody has what is wanted only now":        {types: means(8), entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", none), wrote("helm", "Update", `{"f:spec":{"f:priority":{}}}`)}},
+		"somebody took everything off the Queue":      {types: means(7), entries: []metav1.ManagedFieldsEntry{wrote("kubectl", "Update", `{"f:spec":{"f:weight":{}}}`)}},
 		"there is no Queue that could be of the past": {types: means(8), gone: true},
 	}) {
 		quota, live := synced()

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/queue"
@@ -29,33 +27,6 @@ type Share struct {
 	// CardQuota is its name.
 	CardQuota string
 	Count     card.Count
-}
-
-// Healthy counts, per card name, the cards that Ready nodes offer. Cards that a
-// device plugin knows to be broken are not allocatable and not counted either.
-func Healthy(nodes []*corev1.Node) map[card.Name]card.Count {
-	counts := map[card.Name]card.Count{}
-	for _, node := range nodes {
-		if NodeReady(node) {
-			AddHealthy(counts, card.Recognise(node))
-		}
-	}
-	return counts
-}
-
-// AddHealthy adds the cards of a Ready node to the counts.
-func AddHealthy(counts map[card.Name]card.Count, node card.Node) {
-	for _, held := range node.Holdings {
-		counts[held.Name] = counts[held.Name].Add(held.Count)
-	}
-}
-
-// NodeReady tells whether a node's kubelet reports it Ready. A node that is
-// cordoned still has its cards.
-func NodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // NewBalance balances all CardQuotas of the cluster against its healthy cards.
@@ -80,36 +51,23 @@ func NewBalance(quotas []*v1alpha1.CardQuota, healthy map[card.Name]card.Count) 
 	return b
 }
 
-// News is which queues are granted too much of a card, sorted, as far as that is
-// another thing than it was before.
-type News struct {
-	// Turned are queues of a card of which too many were granted and now are not, or
-	// the other way round; Moved are these and those whose numbers are others now.
-	Turned, Moved []string
-}
-
-// News compares with the balance as it was, nil when nothing was known. A queue
-// that grants what it did before, and whose excess is another one now, is in it.
-func (b *Balance) News(before *Balance) News {
-	if before == nil {
-		before = &Balance{}
-	}
-	turned, moved := map[string]bool{}, map[string]bool{}
+// Moved lists the queues whose condition InventorySatisfied says another thing than
+// before, sorted: those that grant a card of which too many are or were granted, and
+// whose numbers are others now.
+func (b *Balance) Moved(before *Balance) []string {
+	moved := map[string]bool{}
 	for _, side := range []*Balance{before, b} {
 		for name := range side.granted {
-			was, is := before.sums[name] > before.healthy[name], b.sums[name] > b.healthy[name]
-			same := before.healthy[name] == b.healthy[name] && maps.Equal(before.granted[name], b.granted[name])
-			if !was && !is || same {
+			within := before.sums[name] <= before.healthy[name] && b.sums[name] <= b.healthy[name]
+			if within || before.healthy[name] == b.healthy[name] && maps.Equal(before.granted[name], b.granted[name]) {
 				continue
 			}
-			for of := range side.granted[name] {
-				moved[of] = true
-				turned[of] = turned[of] || was != is
+			for queue := range side.granted[name] {
+				moved[queue] = true
 			}
 		}
 	}
-	maps.DeleteFunc(turned, func(_ string, is bool) bool { return !is })
-	return News{slices.Sorted(maps.Keys(turned)), slices.Sorted(maps.Keys(moved))}
+	return slices.Sorted(maps.Keys(moved))
 }
 
 // Excess is a card of which all CardQuotas together grant more than there are

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
@@ -105,55 +104,24 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-func TestHealthy(t *testing.T) {
-	node := func(count int, changes ...func(*corev1.Node)) *corev1.Node {
-		n := builder.Node("n").GPUs("H200", count).Obj()
-		n.Status.Conditions = append([]corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}}, n.Status.Conditions...)
-		for _, change := range changes {
-			change(n)
-		}
-		return n
-	}
-	is := func(status corev1.ConditionStatus) func(*corev1.Node) {
-		return func(n *corev1.Node) { n.Status.Conditions[1].Status = status }
-	}
-	for t, tc := range check.Cases(t, map[string]struct {
-		nodes []*corev1.Node
-		want  cards
-	}{
-		"ready nodes add up":                 {[]*corev1.Node{node(8), node(4)}, cards{"H200": 12}},
-		"a failed card is not allocatable":   {[]*corev1.Node{node(7)}, cards{"H200": 7}},
-		"a node that is not ready":           {[]*corev1.Node{node(8), node(8, is(corev1.ConditionFalse))}, cards{"H200": 8}},
-		"a node that nobody hears of":        {[]*corev1.Node{node(8, is(corev1.ConditionUnknown))}, cards{}},
-		"a node that never said anything":    {[]*corev1.Node{node(8, func(n *corev1.Node) { n.Status.Conditions = nil })}, cards{}},
-		"a cordoned node still has them":     {[]*corev1.Node{node(8, func(n *corev1.Node) { n.Spec.Unschedulable = true })}, cards{"H200": 8}},
-		"a node that does not name its card": {[]*corev1.Node{node(8, func(n *corev1.Node) { n.Labels = nil })}, cards{}},
-	}) {
-		check.Equal(t, "healthy", tc.want, Healthy(tc.nodes))
-	}
-}
-
-// TestNewsIsWhoseExcessIsAnother: whoever's excess changed without a change of its
+// TestMovedIsWhoseExcessIsAnother: whoever's excess changed without a change of its
 // own is told of, and nobody is when no card is granted too often.
-func TestNewsIsWhoseExcessIsAnother(t *testing.T) {
+func TestMovedIsWhoseExcessIsAnother(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		was, old := drawBalance(t, "before")
 		is, fresh := drawBalance(t, "after")
-		news := fresh.News(old)
-		for _, queue := range news.Turned {
-			check.Must(t, slices.Contains(news.Moved, queue), "%s turned and did not move: %+v", queue, news)
-		}
+		moved := fresh.Moved(old)
 		for i, quota := range is {
 			if i < len(was) && cmp.Equal(was[i].Spec, quota.Spec) {
-				wantTold(t, news, quota.Name, Clauses(old.OverAllocated(quota)), Clauses(fresh.OverAllocated(quota)))
+				first, second := Clauses(old.OverAllocated(quota)), Clauses(fresh.OverAllocated(quota))
+				check.Must(t, first == second || slices.Contains(moved, quota.Name), "%s: %q became %q, and only %v are told", quota.Name, first, second, moved)
 			}
 		}
 		short := func(b *Balance, all []*v1alpha1.CardQuota) bool {
 			return slices.ContainsFunc(all, func(q *v1alpha1.CardQuota) bool { return len(b.OverAllocated(q)) > 0 })
 		}
-		check.Must(t, short(old, was) || short(fresh, is) || len(news.Moved) == 0, "nothing is granted too often, and %v are told", news.Moved)
-		again := fresh.News(fresh)
-		check.Must(t, len(again.Turned)+len(again.Moved) == 0, "nothing changed, and %+v are told", again)
+		check.Must(t, short(old, was) || short(fresh, is) || len(moved) == 0, "nothing is granted too often, and %v are told", moved)
+		check.Equal(t, "told after nothing changed", 0, len(fresh.Moved(fresh)))
 	})
 }
 
@@ -166,27 +134,20 @@ func drawBalance(t *rapid.T, label string) ([]*v1alpha1.CardQuota, *Balance) {
 	return all, NewBalance(all, cards{"H200": card.Count(count.Draw(t, "healthy")) * 2, "H800": card.Count(count.Draw(t, "healthy")) * 2})
 }
 
-// wantTold checks that a queue whose excess became another is told.
-func wantTold(t *rapid.T, news News, queue, first, second string) {
-	check.Must(t, first == second || slices.Contains(news.Moved, queue), "%s: %q became %q, and nobody is told; news %+v", queue, first, second, news)
-	check.Must(t, (first == "") == (second == "") || slices.Contains(news.Turned, queue),
-		"%s: %q turned into %q, and nobody is told; news %+v", queue, first, second, news)
-}
-
-func TestNews(t *testing.T) {
+func TestMoved(t *testing.T) {
 	of := func(a, b int64) *Balance {
 		return NewBalance([]*v1alpha1.CardQuota{grants("a", a, 0), grants("b", b, 0)}, cards{"H200": 8})
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *Balance
-		want          News
+		want          []string
 	}{
-		"the first balance":      {nil, of(9, 0), News{[]string{"a", "b"}, []string{"a", "b"}}},
-		"more too many":          {of(9, 0), of(9, 1), News{nil, []string{"a", "b"}}},
-		"no longer too many":     {of(9, 1), of(7, 1), News{[]string{"a", "b"}, []string{"a", "b"}}},
-		"others, but not enough": {of(6, 1), of(1, 6), News{}},
+		"more too many":          {of(9, 0), of(9, 1), []string{"a", "b"}},
+		"too many":               {of(7, 1), of(9, 1), []string{"a", "b"}},
+		"no longer too many":     {of(9, 1), of(7, 1), []string{"a", "b"}},
+		"others, but not enough": {of(6, 1), of(1, 6), nil},
 	}) {
-		check.Equal(t, "news", tc.want, tc.after.News(tc.before))
+		check.Equal(t, "moved", tc.want, tc.after.Moved(tc.before))
 	}
 }
 

@@ -9,19 +9,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
 var (
-	proven   = enforcement.Verdict{Status: "True", Reason: "Enforced", Message: "ours enforces"}
-	silent   = enforcement.Verdict{Status: "False", Reason: "NoHeartbeat", Message: "no session since noon"}
-	bypassed = enforcement.Verdict{Status: "False", Reason: "CardBypass", Message: strings.Repeat("x", v1alpha1.MaxMessageLength)}
-	noPolicy = enforcement.Verdict{Status: "Unknown", Reason: "NoPolicy", Message: "no policy"}
+	proven   = metav1.Condition{Status: "True", Reason: "Enforced", Message: "ours enforces"}
+	silent   = metav1.Condition{Status: "False", Reason: "NoHeartbeat", Message: "no session since noon"}
+	bypassed = metav1.Condition{Status: "False", Reason: "CardBypass", Message: strings.Repeat("x", v1alpha1.MaxMessageLength)}
+	noPolicy = metav1.Condition{Status: "Unknown", Reason: "NoPolicy", Message: "no policy"}
 )
 
 // judged are the facts of an open queue with a verdict, nil for none yet.
-func judged(verdict *enforcement.Verdict, before ...metav1.Condition) Facts {
+func judged(verdict *metav1.Condition, before ...metav1.Condition) Facts {
 	f := facts(nil, nil)
 	f.Quota.Status.Conditions = before
 	f.Enforced = verdict
@@ -62,7 +61,7 @@ func TestEventsOfEnforced(t *testing.T) {
 	other := silent
 	other.Message = "no session since one"
 	for t, tc := range check.Cases(t, map[string]struct {
-		before, after *enforcement.Verdict
+		before, after *metav1.Condition
 		want          []string
 	}{
 		"proven for the first time":     {nil, &proven, []string{"Normal Enforced: ours enforces"}},
@@ -70,7 +69,7 @@ func TestEventsOfEnforced(t *testing.T) {
 		"lost":                          {&proven, &silent, []string{"Warning NotEnforced: NoHeartbeat: no session since noon"}},
 		"won back":                      {&silent, &proven, []string{"Normal Enforced: ours enforces", "Normal Ready: queue team carries this quota and takes work"}},
 		"other words only":              {&silent, &other, nil},
-		"another reason":                {&silent, &enforcement.Verdict{Status: "False", Reason: "StockScheduler", Message: "stock"}, []string{"Warning NotEnforced: StockScheduler: stock"}},
+		"another reason":                {&silent, &metav1.Condition{Status: "False", Reason: "StockScheduler", Message: "stock"}, []string{"Warning NotEnforced: StockScheduler: stock"}},
 		"no policy":                     {nil, &noPolicy, nil},
 		"no policy any more":            {&proven, &noPolicy, nil},
 		"what stays is silent":          {&proven, &proven, nil},

@@ -6,17 +6,18 @@
 package quotastatus
 
 import (
-	"math"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/clip"
-	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/usage"
 )
@@ -27,8 +28,8 @@ type Facts struct {
 	Quota *v1alpha1.CardQuota
 	// Queue is its Queue, nil when there is none.
 	Queue *v1beta1.Queue
-	// Sync is how writing the Queue went.
-	Sync Sync
+	// Sync is how writing the Queue went: condition QueueSynced.
+	Sync metav1.Condition
 	// Usage is what the queue uses, nil when it was not counted yet.
 	Usage *usage.Queue
 	// Physical is how many of each card all nodes offer.
@@ -38,7 +39,7 @@ type Facts struct {
 	Balance *Balance
 	// Enforced is whether the quota is proven to be enforced, nil when that was
 	// not found out yet.
-	Enforced *enforcement.Verdict
+	Enforced *metav1.Condition
 	// Now is the time of conditions that change.
 	Now time.Time
 }
@@ -54,19 +55,15 @@ func Of(f Facts) v1alpha1.CardQuotaStatus {
 		status.Queue.State = string(f.Queue.Status.State)
 	}
 	switch {
-	case !f.Sync.owned():
+	case !owned(f):
 		status.Cards, status.Summary, status.PendingSummary = nil, "", ""
-		status.CPU, status.Memory, status.Blocked, status.BlockedTotal = nil, nil, nil, 0
+		status.CPU, status.Memory, status.Blocked = nil, nil, nil
 	case f.Usage != nil:
 		count(&status, f)
 	}
 	setConditions(&status, f)
 	return status
 }
-
-// longestName is the most bytes of what names a workload: whoever makes a pod
-// writes what he likes as its owner.
-const longestName = 253
 
 // count fills in the numbers.
 func count(s *v1alpha1.CardQuotaStatus, f Facts) {
@@ -78,13 +75,15 @@ func count(s *v1alpha1.CardQuotaStatus, f Facts) {
 	}
 	s.CPU = &v1alpha1.ResourceStatus{Used: *resource.NewMilliQuantity(f.Usage.MilliCPU, resource.DecimalSI), Quota: limits.CPU}
 	s.Memory = &v1alpha1.ResourceStatus{Used: *resource.NewQuantity(f.Usage.Memory, resource.BinarySI), Quota: limits.Memory}
-	s.Blocked, s.BlockedTotal = slices.Clone(f.Usage.Blocked), int32(min(f.Usage.BlockedTotal, math.MaxInt32))
-	for i := range s.Blocked {
-		b := &s.Blocked[i]
-		w := &b.Workload
-		w.APIGroup, w.Kind, w.Name = clip.Text(w.APIGroup, longestName), clip.Text(w.Kind, longestName), clip.Text(w.Name, longestName)
-		b.Card = clip.Text(b.Card, v1alpha1.MaxBlockedCardLength)
-		b.Reason, b.Message = clip.Text(b.Reason, v1alpha1.MaxReasonLength), clip.Text(b.Message, v1alpha1.MaxMessageLength)
+	s.Blocked = make([]v1alpha1.BlockedStatus, 0, len(f.Usage.Blocked))
+	for _, b := range f.Usage.Blocked {
+		s.Blocked = append(s.Blocked, v1alpha1.BlockedStatus{
+			Workload: clip.Text(b.Workload, v1alpha1.MaxWorkloadLength),
+			Card:     clip.Text(b.Card, v1alpha1.MaxBlockedCardLength),
+			Count:    int64(b.Count),
+			Reason:   clip.Text(b.Reason, v1alpha1.MaxReasonLength),
+			Message:  clip.Text(b.Message, v1alpha1.MaxMessageLength),
+		})
 	}
 }
 
@@ -143,4 +142,53 @@ func ungranted(f Facts, granted []card.Name) []card.Name {
 	slices.Sort(held)
 	slices.Sort(named)
 	return append(held, named...)
+}
+
+// lineWidth is the most characters of a summary that names several cards: what
+// a terminal shows beside the other columns.
+const lineWidth = 100
+
+// summary is used/quota per card in one line. Cards over quota come first, so
+// that they are seen in a line that had to be shortened.
+func summary(cards []v1alpha1.CardStatus) string {
+	parts := make([]string, 0, len(cards))
+	for _, over := range []bool{true, false} {
+		for _, c := range cards {
+			if (c.OverQuotaBy > 0) == over {
+				parts = append(parts, fmt.Sprintf("%d/%d %s", c.Used, c.Quota, c.Name))
+			}
+		}
+	}
+	return line(parts, "none")
+}
+
+// pendingSummary is what waits per card in one line.
+func pendingSummary(cards []v1alpha1.CardStatus) string {
+	var parts []string
+	for _, c := range cards {
+		if c.Pending > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.Pending, c.Name))
+		}
+	}
+	return line(parts, "0")
+}
+
+// line joins parts with commas. What does not fit is counted, never cut in the
+// middle of a name.
+func line(parts []string, empty string) string {
+	if len(parts) == 0 {
+		return empty
+	}
+	if whole := strings.Join(parts, ", "); len(whole) <= lineWidth {
+		return whole
+	}
+	short := parts[0]
+	for i, part := range parts[1:] {
+		more := fmt.Sprintf(", and %d more", len(parts)-1-i)
+		if len(short)+len(", ")+len(part)+len(more) > lineWidth {
+			return short + more
+		}
+		short += ", " + part
+	}
+	return short
 }

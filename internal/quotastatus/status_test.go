@@ -38,19 +38,16 @@ func team() *v1alpha1.CardQuota {
 func facts(used, pending cards) Facts {
 	return Facts{
 		Quota: team(), Queue: builder.Queue("team").Obj(), Now: noon,
-		Sync:     Synced(team(), nil, Written{}, noon),
+		Sync:     Synced(team(), metav1.Condition{}, Written{}, noon),
 		Usage:    &usage.Queue{Used: used, Pending: pending},
 		Physical: cards{"NVIDIA-H200": 16},
 	}
 }
 
-var train = v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job", Namespace: "lab", Name: "train"}
-
 func TestNumbers(t *testing.T) {
 	f := facts(cards{"NVIDIA-H200": 6, "NVIDIA-H800": 3, "Ascend-910B": 1}, cards{"NVIDIA-H200": 4, "NVIDIA-L40S": 2})
 	f.Usage.MilliCPU, f.Usage.Memory = 1500, 3<<30
-	f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}}
-	f.Usage.BlockedTotal = 1
+	f.Usage.Blocked = []usage.Blocked{{Workload: "vcjob/lab/train", Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}}
 	got := Of(f)
 	want := v1alpha1.CardQuotaStatus{
 		ObservedGeneration: 3,
@@ -65,9 +62,9 @@ func TestNumbers(t *testing.T) {
 			{Name: "Ascend-910B", Used: 1, OverQuotaBy: 1},
 			{Name: "NVIDIA-L40S", Pending: 2},
 		},
-		CPU:          &v1alpha1.ResourceStatus{Used: resource.MustParse("1500m"), Quota: ptr(resource.MustParse("64"))},
-		Memory:       &v1alpha1.ResourceStatus{Used: resource.MustParse("3Gi")},
-		BlockedTotal: 1, Blocked: []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}},
+		CPU:     &v1alpha1.ResourceStatus{Used: resource.MustParse("1500m"), Quota: ptr(resource.MustParse("64"))},
+		Memory:  &v1alpha1.ResourceStatus{Used: resource.MustParse("3Gi")},
+		Blocked: []v1alpha1.BlockedStatus{{Workload: "vcjob/lab/train", Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}},
 	}
 	got.Conditions = nil
 	check.Equal(t, "status", want, got)
@@ -195,22 +192,19 @@ func TestADeletedCardQuotaHasNoQuota(t *testing.T) {
 
 func TestSynced(t *testing.T) {
 	foreign := []queue.Conflict{{Manager: "kubectl-edit", Field: ".metadata.annotations.volcano.sh/card.quota"}}
-	replaced := &metav1.Condition{Type: "QueueSynced", Status: "True", Reason: "ForeignChangeReplaced", Message: "before", ObservedGeneration: 3}
+	replaced := metav1.Condition{Type: "QueueSynced", Status: "True", Reason: "ForeignChangeReplaced", Message: "before", ObservedGeneration: 3}
 	for t, tc := range check.Cases(t, map[string]struct {
 		weight                 *int32
-		before                 *metav1.Condition
+		before                 metav1.Condition
 		written                Written
 		wantReason, wantInText string
 	}{
 		"nothing special": {wantReason: "Synced", wantInText: "queue team carries this quota"},
 		"a foreign change is named with its editor and time": {written: Written{Replaced: foreign}, wantReason: "ForeignChangeReplaced",
 			wantInText: "kubectl-edit wrote volcano.sh/card.quota on queue team; replaced at 2026-01-02T12:00:00Z by what this CardQuota says"},
-		"a writer who goes on is told how long it is let": {written: Written{Replaced: foreign, Pause: 32 * time.Second},
-			wantReason: "ForeignChangeReplaced",
-			wantInText: "by what this CardQuota says; it is not the first time, so the next change of the same writer stands for up to 32s"},
 		"a foreign change stays visible": {before: replaced, wantReason: "ForeignChangeReplaced", wantInText: "before"},
 		"a foreign change is history after the spec changed": {
-			before: &metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2}, wantReason: "Synced"},
+			before: metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", ObservedGeneration: 2}, wantReason: "Synced"},
 		"a weight that is held is told": {weight: ptr(int32(5)), written: Written{WeightHeldBy: "helm"}, wantReason: "WeightConflict",
 			wantInText: "spec.weight is managed by helm and was left alone instead of becoming 5"},
 		"a weight that is held and a foreign change are both told": {weight: ptr(int32(5)),
@@ -222,12 +216,6 @@ func TestSynced(t *testing.T) {
 		check.That(t, got.Status == metav1.ConditionTrue && got.Reason == tc.wantReason && strings.Contains(got.Message, tc.wantInText),
 			"Synced = %+v, want True %s with %q", got, tc.wantReason, tc.wantInText)
 	}
-}
-
-func TestUnchangedRepeatsTheVerdict(t *testing.T) {
-	before := metav1.Condition{Status: "True", Reason: "ForeignChangeReplaced", Message: "argocd wrote", ObservedGeneration: 3}
-	got, want := Unchanged(before), (Sync{"True", "ForeignChangeReplaced", "argocd wrote"})
-	check.That(t, got == want, "Unchanged = %+v, want %+v", got, want)
 }
 
 func TestEvents(t *testing.T) {
@@ -289,13 +277,13 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 		}
 		text := rapid.String().Draw(t, "text")
 		long := strings.Repeat(text, rapid.IntRange(0, 400).Draw(t, "times"))
-		f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{APIGroup: long, Kind: long, Name: long}, Card: long, Reason: long, Message: long}}
+		f.Usage.Blocked = []usage.Blocked{{Workload: long, Card: long, Reason: long, Message: long}}
 		s := Of(f)
 		b := s.Blocked[0]
 		for _, field := range []struct {
 			text string
 			most int
-		}{{s.Summary, v1alpha1.MaxSummaryLength}, {s.PendingSummary, v1alpha1.MaxSummaryLength}, {b.Workload.Name, longestName}, {b.Workload.Kind, longestName}, {b.Workload.APIGroup, longestName},
+		}{{s.Summary, v1alpha1.MaxSummaryLength}, {s.PendingSummary, v1alpha1.MaxSummaryLength}, {b.Workload, v1alpha1.MaxWorkloadLength},
 			{b.Card, v1alpha1.MaxBlockedCardLength}, {b.Reason, v1alpha1.MaxReasonLength}, {b.Message, v1alpha1.MaxMessageLength}} {
 			check.Must(t, len(field.text) <= field.most && utf8.ValidString(field.text),
 				"%d bytes, at most %d: %q", len(field.text), field.most, field.text)

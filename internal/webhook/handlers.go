@@ -18,7 +18,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	rules "cardquota.dev/operator/internal/admission"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/quotastatus"
 )
 
 // cardQuota judges a CardQuota. What cannot be read is an error: failurePolicy
@@ -36,11 +35,7 @@ func (h *handlers) cardQuota(ctx context.Context, req admission.Request) admissi
 	if world.Policy, err = h.policy(ctx); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	var nodes corev1.NodeList
-	if err := h.cached.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("list nodes: %w", err))
-	}
-	world.Healthy = quotastatus.Healthy(pointers(nodes.Items))
+	world.Healthy = h.nodes.Healthy()
 	if !replaced {
 		before = nil
 	}
@@ -106,7 +101,7 @@ func (h *handlers) workload(ctx context.Context, req admission.Request) admissio
 		return unread(err)
 	}
 	replaced, err := h.decode(req, object, before)
-	if errors.Is(err, errTooManyParts) {
+	if errors.Is(err, errOverlarge) {
 		return h.overlarge(ctx, req)
 	}
 	if err != nil {
@@ -141,14 +136,14 @@ func (h *handlers) overlarge(ctx context.Context, req admission.Request) admissi
 	if err != nil {
 		return unread(err)
 	}
-	return respond(rules.Overlarge(req.Kind.Kind+" "+req.Name, tooManyParts(req.OldObject.Raw), world))
+	return respond(rules.Overlarge(req.Kind.Kind+" "+req.Name, cost(req.OldObject.Raw) > mostCost, world))
 }
 
 // decode reads the object and, for an update, the one it replaces. It is
-// errTooManyParts when one of them would take too much memory.
+// errOverlarge when one of them would take too much memory.
 func (h *handlers) decode(req admission.Request, object, before runtime.Object) (replaced bool, err error) {
-	if tooManyParts(req.Object.Raw) || tooManyParts(req.OldObject.Raw) {
-		return false, errTooManyParts
+	if cost(req.Object.Raw) > mostCost || cost(req.OldObject.Raw) > mostCost {
+		return false, errOverlarge
 	}
 	if err := h.decoder.DecodeRaw(req.Object, object); err != nil {
 		return false, fmt.Errorf("read the object: %w", err)

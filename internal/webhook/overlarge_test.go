@@ -23,6 +23,8 @@ type noCards struct{}
 
 func (noCards) Inventory() (*card.Inventory, bool) { return card.NewInventory(nil), true }
 
+func (noCards) Healthy() map[card.Name]card.Count { return nil }
+
 // handlersOf know namespace lab and the policy, if any.
 func handlersOf(t *testing.T, policy *v1alpha1.ServiceTypePolicy) *handlers {
 	t.Helper()
@@ -36,7 +38,7 @@ func handlersOf(t *testing.T, policy *v1alpha1.ServiceTypePolicy) *handlers {
 		objects = append(objects, policy)
 	}
 	world := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	return &handlers{cached: world, live: world, fleet: noCards{}, scheme: scheme, decoder: admission.NewDecoder(scheme)}
+	return &handlers{cached: world, live: world, nodes: noCards{}, scheme: scheme, decoder: admission.NewDecoder(scheme)}
 }
 
 // jobOf is a vcjob with so many tasks.
@@ -54,14 +56,14 @@ func TestAJobTooLargeToRead(t *testing.T) {
 		now, before int
 		refusal     string
 	}{
-		"large":                        {deny, 66_000, 0, "Job big: has too many parts"},
+		"large":                        {deny, 33_000, 0, "Job big: has too many parts"},
 		"many tasks":                   {deny, 257, 0, "Job big: has more than 256 pod templates"},
 		"as many as are looked at":     {deny, 256, 0, ""},
-		"was as large":                 {deny, 66_000, 66_000, ""},
-		"was small":                    {deny, 66_000, 1, "Job big: has too many parts"},
-		"was large":                    {deny, 1, 66_000, "-"},
-		"without a policy":             {nil, 66_000, 0, ""},
-		"where nobody is refused, yet": {warn, 66_000, 0, ""},
+		"was as large":                 {deny, 33_000, 33_000, ""},
+		"was small":                    {deny, 33_000, 1, "Job big: has too many parts"},
+		"was large":                    {deny, 1, 33_000, "-"},
+		"without a policy":             {nil, 33_000, 0, ""},
+		"where nobody is refused, yet": {warn, 33_000, 0, ""},
 	}) {
 		h := handlersOf(t, tc.policy)
 		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab", Name: "big",

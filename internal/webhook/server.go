@@ -29,16 +29,17 @@ const (
 	PathVCJob             = "/default-vcjob"
 )
 
-// Fleet knows the cards of all nodes; false until it has read them.
-type Fleet interface {
+// Nodes knows the cards of all nodes; Inventory is false until it has read them.
+type Nodes interface {
 	Inventory() (*card.Inventory, bool)
+	Healthy() map[card.Name]card.Count
 }
 
 // handlers share what they read the world with.
 type handlers struct {
 	// cached reads from the cache, live from the API server.
 	cached, live client.Reader
-	fleet        Fleet
+	nodes        Nodes
 	// home is the operator's own namespace.
 	home    string
 	scheme  *runtime.Scheme
@@ -47,7 +48,7 @@ type handlers struct {
 
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas;servicetypepolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=queues;podgroups,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=namespaces;nodes,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 
 // AddToScheme makes the kinds known that are judged and that no other part of the
 // operator reads.
@@ -60,15 +61,15 @@ func CacheOptions() map[client.Object]cache.ByObject {
 
 // Setup registers the webhooks with the manager's server. The caches that they
 // read are filled before the server is ready. home is the operator's own namespace.
-func Setup(ctx context.Context, mgr ctrl.Manager, fleet Fleet, home string) error {
+func Setup(ctx context.Context, mgr ctrl.Manager, nodes Nodes, home string) error {
 	for _, object := range []client.Object{
-		&corev1.Namespace{}, &corev1.Node{}, &v1beta1.Queue{}, &v1beta1.PodGroup{}, &v1alpha1.CardQuota{}, &v1alpha1.ServiceTypePolicy{},
+		&corev1.Namespace{}, &v1beta1.Queue{}, &v1beta1.PodGroup{}, &v1alpha1.CardQuota{}, &v1alpha1.ServiceTypePolicy{},
 	} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
-	h := &handlers{cached: mgr.GetClient(), live: mgr.GetAPIReader(), fleet: fleet, home: home, scheme: mgr.GetScheme(), decoder: admission.NewDecoder(mgr.GetScheme())}
+	h := &handlers{cached: mgr.GetClient(), live: mgr.GetAPIReader(), nodes: nodes, home: home, scheme: mgr.GetScheme(), decoder: admission.NewDecoder(mgr.GetScheme())}
 	h.register(mgr.GetWebhookServer().Register)
 	return nil
 }
@@ -76,10 +77,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, fleet Fleet, home string) erro
 // register hands out the webhooks by their paths. Those for what administrators
 // write do not wait for those of tenants.
 func (h *handlers) register(at func(path string, hook http.Handler)) {
-	tenants, administrators := newLimiter(), newLimiter()
+	tenants, administrators := newLane(), newLane()
 	failed := func(err error) admission.Response { return admission.Errored(http.StatusServiceUnavailable, err) }
-	serve := func(path string, of limiter, handle admission.HandlerFunc, late func(error) admission.Response) {
-		at(path, of.bounded(&admission.Webhook{Handler: of.validating(handle, late), RecoverPanic: recovers()}))
+	serve := func(path string, of lane, handle admission.HandlerFunc, late func(error) admission.Response) {
+		at(path, of.bounded(&admission.Webhook{Handler: of.judging(handle, late), RecoverPanic: recovers()}))
 	}
 	serve(PathCardQuota, administrators, h.cardQuota, failed)
 	serve(PathServiceTypePolicy, administrators, h.serviceTypePolicy, failed)
@@ -89,9 +90,9 @@ func (h *handlers) register(at func(path string, hook http.Handler)) {
 }
 
 // Ready is a readiness check: the cards of all nodes are known.
-func Ready(fleet Fleet) func(*http.Request) error {
+func Ready(nodes Nodes) func(*http.Request) error {
 	return func(*http.Request) error {
-		if _, known := fleet.Inventory(); !known {
+		if _, known := nodes.Inventory(); !known {
 			return fmt.Errorf("nodes are being read")
 		}
 		return nil

@@ -16,7 +16,7 @@ import (
 
 // world is what the rules for workloads know.
 func (h *handlers) world(ctx context.Context, req admission.Request) (rules.World, error) {
-	inventory, _ := h.fleet.Inventory()
+	inventory, _ := h.nodes.Inventory()
 	world := rules.World{Inventory: inventory, User: req.UserInfo.Username}
 	var err error
 	if world.Policy, err = h.policy(ctx); err != nil {

@@ -195,17 +195,3 @@ func TestErasedRecord(t *testing.T) {
 	rewrite(bound, []metav1.ManagedFieldsEntry{{}})
 	g.Consistently(condition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced"), "it was seen to be bound properly: whoever has a pod could raise an alarm")
 }
-
-// TestLeasesOutOfReach: the shipped rights end at volcano-system. A policy that
-// points elsewhere is answered all the same, within the time of its patience.
-func TestLeasesOutOfReach(t *testing.T) {
-	g := need(t)
-	name := unique(t, "")
-	admin.Make(t, newQuota(name, nil))
-	admin.Make(t, &v1alpha1.ServiceTypePolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName},
-		Spec:       v1alpha1.ServiceTypePolicySpec{Scheduler: v1alpha1.Scheduler{ConfigMap: v1alpha1.ConfigMapReference{Namespace: labNamespace}}},
-	})
-	g.Eventually(condition(t, name, "Enforced")).Should(gomega.And(gomega.HavePrefix("False/NotConfigured"), gomega.ContainSubstring("forbidden")))
-	g.Eventually(policyCondition(t, "Enforced")).Should(gomega.HavePrefix("False/NotConfigured"))
-}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,8 +28,9 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/controller/bypass"
 	"cardquota.dev/operator/internal/controller/cardquota"
-	"cardquota.dev/operator/internal/controller/enforced"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/missing"
@@ -163,9 +165,12 @@ func operator(ctx context.Context) (ctrl.Manager, error) {
 		"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated",
 	}}
 	config.QPS, config.Burst = 500, 1000
+	options := cardquota.CacheOptions()
+	maps.Copy(options.ByObject, bypass.CacheOptions())
+	maps.Copy(options.ByObject, servicetypepolicy.CacheOptions(systemNamespace))
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        admin.Scheme(),
-		Cache:                         cardquota.CacheOptions(),
+		Cache:                         options,
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		LeaderElection:                true,
 		LeaderElectionID:              "cardquota-manager",
@@ -178,19 +183,20 @@ func operator(ctx context.Context) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
 	}
-	watch, err := enforced.Setup(mgr, metrics, systemNamespace, systemNamespace)
+	nodes := controller.NewNodes(mgr.GetCache())
+	if err := mgr.Add(nodes); err != nil {
+		return nil, err
+	}
+	quotas := cardquota.DefaultOptions()
+	quotas.Metrics, quotas.Cards = metrics, nodes
+	recounter, err := cardquota.Setup(ctx, mgr, quotas)
 	if err != nil {
 		return nil, err
 	}
-	options := cardquota.DefaultOptions()
-	options.Metrics, options.Enforced = metrics, watch
-	if err := cardquota.Setup(ctx, mgr, options); err != nil {
-		return nil, err
-	}
-	policyOptions := servicetypepolicy.DefaultOptions()
-	policyOptions.Metrics, policyOptions.Home = metrics, systemNamespace
-	policyOptions.Enforcement, policyOptions.Woken = watch.Policy, watch.WakePolicy()
-	return mgr, servicetypepolicy.Setup(ctx, mgr, policyOptions)
+	policies := servicetypepolicy.DefaultOptions()
+	policies.Metrics, policies.Home, policies.Scheduler, policies.Volcano = metrics, systemNamespace, systemNamespace, systemNamespace
+	policies.Bypasses = recounter
+	return mgr, servicetypepolicy.Setup(ctx, mgr, policies)
 }
 
 // readObjects reads the documents of a YAML file.

@@ -34,8 +34,8 @@ import (
 // refusedRetry is how long a refused write waits for the next try.
 var refusedRetry = timing.Wait(30 * time.Second)
 
-// Fleet knows the cards of all nodes; false until it does.
-type Fleet interface {
+// Nodes knows the cards of all nodes; false until it does.
+type Nodes interface {
 	Inventory() (*card.Inventory, bool)
 }
 
@@ -45,7 +45,7 @@ type Reconciler struct {
 	// client reads from the cache and writes to the API server.
 	client client.Client
 	events record.EventRecorder
-	fleet  Fleet
+	nodes  Nodes
 	// readers read the objects of each name from a cache.
 	readers map[string]client.Reader
 	// kinds has the types of the objects.
@@ -82,7 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, errors.Join(errs...)
 	}
-	inventory, known := r.fleet.Inventory()
+	inventory, known := r.nodes.Inventory()
 	if !known {
 		return ctrl.Result{}, nil // its first word wakes this controller
 	}

@@ -18,7 +18,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// oneNode is a fleet of one node with NVIDIA cards.
+// oneNode is one node with NVIDIA cards.
 type oneNode struct{}
 
 func (oneNode) Inventory() (*card.Inventory, bool) {
@@ -41,7 +41,7 @@ func TestTheStatusHasAnotherWriter(t *testing.T) {
 	})
 	r := &Reconciler{
 		guard:  newGuard(),
-		client: api, events: record.NewFakeRecorder(10), fleet: oneNode{}, kinds: scheme, written: map[string]stamp{},
+		client: api, events: record.NewFakeRecorder(10), nodes: oneNode{}, kinds: scheme, written: map[string]stamp{},
 		readers: map[string]client.Reader{v1alpha1.BypassPolicyName: api, v1alpha1.ChargePolicyName: api},
 	}
 	_, err := r.Reconcile(t.Context(), ctrl.Request{})

@@ -20,12 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/controller/fleet"
-	"cardquota.dev/operator/internal/controller/pace"
+	shared "cardquota.dev/operator/internal/controller"
 )
-
-// Component is the source of the controller's events.
-const Component = "cardquota-manager"
 
 // gather is how long changes of nodes and objects are gathered: a rack that comes
 // up costs one write.
@@ -48,14 +44,21 @@ func named(name string) map[client.Object]cache.ByObject {
 // Setup adds the controller to a manager whose cache has CacheOptions.
 // skipNameValidation allows a second one in one process, as tests have it. The
 // Guard tells what it finds.
-func Setup(mgr ctrl.Manager, cards *fleet.Fleet, skipNameValidation bool) (*Guard, error) {
+func Setup(mgr ctrl.Manager, nodes *shared.Nodes, skipNameValidation bool) (*Guard, error) {
 	second, err := secondCache(mgr)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(Component), fleet: cards, kinds: mgr.GetScheme(), written: map[string]stamp{},
+	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), nodes: nodes, kinds: mgr.GetScheme(), written: map[string]stamp{},
 		readers: map[string]client.Reader{v1alpha1.BypassPolicyName: mgr.GetClient(), v1alpha1.ChargePolicyName: second}}
-	later, woken := pace.Gathered(v1alpha1.PolicyName, gather)
+	cards := make(chan event.TypedGenericEvent[string], 1)
+	nodes.Follow(func() {
+		select {
+		case cards <- event.TypedGenericEvent[string]{}:
+		default: // it has yet to look
+		}
+	})
+	later, woken := shared.Gathered(v1alpha1.PolicyName, gather)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("bypass").
 		Watches(&v1alpha1.ServiceTypePolicy{}, later, builder.WithPredicates(policyChanged)).
@@ -63,7 +66,7 @@ func Setup(mgr ctrl.Manager, cards *fleet.Fleet, skipNameValidation bool) (*Guar
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, later).
 		WatchesRawSource(source.Kind(second, client.Object(&admissionv1.ValidatingAdmissionPolicy{}), later)).
 		WatchesRawSource(source.Kind(second, client.Object(&admissionv1.ValidatingAdmissionPolicyBinding{}), later)).
-		WatchesRawSource(source.TypedChannel(cards.Changed(), woken)).
+		WatchesRawSource(source.TypedChannel(cards, woken)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &skipNameValidation}).
 		Complete(r)
 	if err != nil {

@@ -3,27 +3,14 @@ package cardquota
 import (
 	"maps"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-
-	"cardquota.dev/operator/internal/quotastatus"
 )
 
 // anyChange takes every update for one that matters.
 func anyChange(_, _ any) bool { return true }
-
-// cardsChanged tells whether what is read of a node has changed. Nodes are
-// updated all the time by their heartbeats.
-func cardsChanged(before, after any) bool {
-	was, ok := before.(*corev1.Node)
-	is, isNode := after.(*corev1.Node)
-	return !ok || !isNode || !maps.Equal(was.Labels, is.Labels) || quotastatus.NodeReady(was) != quotastatus.NodeReady(is) ||
-		!maps.EqualFunc(was.Status.Allocatable, is.Status.Allocatable, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
-}
 
 // labelsChanged tells whether the labels of an object have changed.
 func labelsChanged(before, after any) bool {

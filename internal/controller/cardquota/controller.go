@@ -23,8 +23,10 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/controller/enforced"
-	"cardquota.dev/operator/internal/controller/pace"
+	"cardquota.dev/operator/internal/conditions"
+	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/timing"
@@ -47,13 +49,8 @@ type Reconciler struct {
 	live   client.Reader
 	events record.EventRecorder
 	usage  *Recounter
-	pace   *pace.Pace
+	pace   *shared.Pace
 	series *series
-	// enforced finds out whether quotas are enforced.
-	enforced *enforced.Watch
-	// disputes remember who keeps writing the Queues.
-	disputes *disputes
-	meanings *meanings
 	// counts are of the queues that are to be deleted.
 	counts *memberCounts
 }
@@ -64,8 +61,10 @@ type pass struct {
 	quota *v1alpha1.CardQuota
 	// queue is the Queue as it is known now, nil when there is none.
 	queue *v1beta1.Queue
-	// types are the service types in force.
-	types queue.Types
+	// policy is the ServiceTypePolicy, nil when there is none, types the service types
+	// in force by it.
+	policy *v1alpha1.ServiceTypePolicy
+	types  queue.Types
 	// usage is nil when nothing was counted yet.
 	usage *usage.Queue
 	// wait is how long no report may be written yet.
@@ -89,13 +88,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.client.Get(ctx, req.NamespacedName, quota); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.pace.Forget(req.Name)
-			r.disputes.forget(req.Name)
-			r.meanings.forget(req.Name)
 			r.series.forget(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	p := pass{Reconciler: r, quota: quota, wait: r.pace.Wait(req.Name), now: time.Now()}
+	var err error
+	if p.policy, err = r.findPolicy(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	p.types = policy.Types(p.policy)
 	name := quota.Queue()
 	if name == v1alpha1.QueueRoot {
 		return p.report(ctx, quotastatus.Reserved(name))
@@ -105,9 +107,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if p.queue, err = getQueue(ctx, r.client, name); err != nil {
-		return ctrl.Result{}, err
-	}
-	if p.types, err = r.typesInForce(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	if used, counted := r.usage.Queue(name); counted {
@@ -156,24 +155,19 @@ func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 	plan := func(live *v1beta1.Queue) queue.Plan {
 		return queue.Desired(p.quota, p.types, live, p.allocated(live))
 	}
-	before := meta.FindStatusCondition(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
+	before := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
 	inSync, err := p.inSync(ctx, plan)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	settled := synced(before, p.quota.Generation) && !p.redefined(plan(p.queue))
+	// What is not as planned although the Queue carried this spec, and its service type
+	// still means the same, is somebody else's doing.
+	settled := before.Status == metav1.ConditionTrue && before.ObservedGeneration == p.quota.Generation && !plan(p.queue).Redefined(p.queue)
 	if !inSync && settled && p.wait > 0 {
 		// A changed spec or policy is written at once. A foreign change is put back with the
 		// next report: within the second, and somebody who writes all the time
 		// cannot make the operator write all the time.
 		return ctrl.Result{RequeueAfter: p.wait}, nil
-	}
-	if !inSync && settled {
-		// Who goes on and on is put back ever later. The rest of the status keeps
-		// coming in the meantime.
-		if wait := p.disputes.of(p.quota.Name).Wait(plan(p.queue).Writers(p.queue), p.now); wait > 0 {
-			return p.reportAndReturn(ctx, quotastatus.Unchanged(*before), wait)
-		}
 	}
 	written := quotastatus.Written{WeightHeldBy: plan(p.queue).WeightHeldBy}
 	if !inSync {
@@ -181,13 +175,7 @@ func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 			return p.failed(ctx, err)
 		}
 	}
-	p.meanings.remember(p.quota.Name, p.meaning())
 	return p.report(ctx, quotastatus.Synced(p.quota, before, written, p.now))
-}
-
-// synced tells that the Queue carried the spec of this generation before.
-func synced(condition *metav1.Condition, generation int64) bool {
-	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == generation
 }
 
 // failed reports a write that was refused and returns any other error. A
@@ -219,15 +207,13 @@ func (p *pass) allocated(live *v1beta1.Queue) string {
 
 // report writes the status if it changed and its time has come, and tells the
 // events of the change afterwards, so that no event tells what was not stored.
-func (p *pass) report(ctx context.Context, sync quotastatus.Sync) (ctrl.Result, error) {
+func (p *pass) report(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
 	before := p.quota.DeepCopy()
 	facts := quotastatus.Facts{
 		Quota: p.quota, Queue: p.queue, Sync: sync, Usage: p.usage, Physical: p.Reconciler.usage.Physical(),
 		Balance: p.Reconciler.usage.Balance(), Now: p.now,
 	}
-	if verdict, known := p.enforced.OfQueue(p.quota.Queue()); known {
-		facts.Enforced = &verdict
-	}
+	facts.Enforced = p.enforced()
 	status := quotastatus.Of(facts)
 	if len(status.Cards) > 0 {
 		p.series.set(p.quota.Queue(), p.quota.Name, status.Cards)
@@ -259,9 +245,23 @@ func (p *pass) report(ctx context.Context, sync quotastatus.Sync) (ctrl.Result, 
 	return ctrl.Result{}, nil
 }
 
+// enforced is condition Enforced, nil while nothing can be said because nobody has
+// judged or counted yet.
+func (p *pass) enforced() *metav1.Condition {
+	var whole *metav1.Condition
+	bypasses, counted := p.Reconciler.usage.Bypasses()
+	if p.policy != nil {
+		if whole = meta.FindStatusCondition(p.policy.Status.Conditions, v1alpha1.ConditionEnforced); whole == nil || !counted {
+			return nil
+		}
+	}
+	own := enforcement.OfQueue(p.quota.Queue(), whole, bypasses)
+	return &own
+}
+
 // reportAndReturn reports and looks again after a time at the latest; 0 is no
 // such time.
-func (p *pass) reportAndReturn(ctx context.Context, sync quotastatus.Sync, again time.Duration) (ctrl.Result, error) {
+func (p *pass) reportAndReturn(ctx context.Context, sync metav1.Condition, again time.Duration) (ctrl.Result, error) {
 	result, err := p.report(ctx, sync)
 	if err == nil && again > 0 && (result.RequeueAfter == 0 || again < result.RequeueAfter) {
 		result.RequeueAfter = again

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +14,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/quotastatus"
 )
@@ -74,17 +74,13 @@ type drainage struct {
 // names it. While something does it is not done: the end of that is an event.
 func (p *pass) drain(ctx context.Context) (drainage, error) {
 	plan := func(live *v1beta1.Queue) queue.Plan { return queue.Drained(p.quota, live, p.allocated(live)) }
-	before := meta.FindStatusCondition(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
-	settled := before != nil && before.Reason == v1alpha1.ReasonDraining
+	settled := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining
 	var again time.Duration
-	if want := plan(p.queue); !want.InSync(p.queue) {
-		if settled {
-			again = p.disputes.of(p.quota.Name).Wait(want.Writers(p.queue), p.now)
-		}
-		if again == 0 {
-			if _, err := p.write(ctx, plan, settled); err != nil {
-				return drainage{}, err
-			}
+	if !plan(p.queue).InSync(p.queue) {
+		if settled && p.wait > 0 { // a foreign change, see sync
+			again = p.wait
+		} else if _, err := p.write(ctx, plan, settled); err != nil {
+			return drainage{}, err
 		}
 	}
 	if p.usage == nil || p.usage.Members > 0 {

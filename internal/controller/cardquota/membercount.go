@@ -123,9 +123,12 @@ type memberCount struct {
 // in a queue otherwise is in the last count.
 func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
 	c := memberCount{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, world: usage.World{Inventory: card.NewInventory(nil)}}
-	var err error
-	if c.world.Schedulers, err = r.schedulers(ctx); err != nil {
+	found, err := r.findPolicy(ctx)
+	if err != nil {
 		return nil, err
+	}
+	if found != nil {
+		c.world.Schedulers = schedulersOf([]*v1alpha1.ServiceTypePolicy{found})
 	}
 	if c.world.Admits, err = r.admits(ctx, owners); err != nil {
 		return nil, err

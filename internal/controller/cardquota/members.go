@@ -1,31 +1,13 @@
 package cardquota
 
 import (
-	"context"
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apilabels "k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/workload"
 )
-
-// schedulers are those that the policy in force names; none without a policy.
-func (r *Reconciler) schedulers(ctx context.Context) ([]string, error) {
-	found := &v1alpha1.ServiceTypePolicy{}
-	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, found)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read ServiceTypePolicy: %w", err)
-	}
-	return schedulersOf([]*v1alpha1.ServiceTypePolicy{found}), nil
-}
 
 // schedulersOf are the names of our schedulers, none without a policy: then
 // nobody has said which scheduler is ours.

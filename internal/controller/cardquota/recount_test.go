@@ -9,7 +9,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"cardquota.dev/operator/internal/controller/enforced"
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -21,6 +21,13 @@ func newStore(objects ...client.Object) toolscache.Store {
 	}
 	return store
 }
+
+// tracked are cards of which all nodes were read.
+type tracked struct{ card.Tracker }
+
+func (t *tracked) Inventory() (*card.Inventory, bool) { return t.Tracker.Inventory(), true }
+
+func (*tracked) Follow(func()) {}
 
 // TestWhoIsWokenByNodes: a driver that is rolled out changes labels of each node several
 // times. Only CardQuotas that show another number of cards have news.
@@ -37,16 +44,18 @@ func TestWhoIsWokenByNodes(t *testing.T) {
 		"a node that is not ready":     {change: h200().NotReady().Obj(), want: []string{"grants"}},
 		"more cards of the other kind": {change: builder.Node("c").GPUs("NVIDIA-H800", 8).Obj(), want: []string{"other"}},
 	}) {
-		r := newRecounter(nil, 0, &enforced.Watch{})
+		cards := &tracked{}
+		cards.Update(h200().Obj())
+		cards.Update(builder.Node("b").GPUs("NVIDIA-H800", 8).Obj())
+		r := newRecounter(nil, 0, cards)
 		s := stores{
-			nodes: newStore(h200().Obj(), builder.Node("b").GPUs("NVIDIA-H800", 8).Obj()),
 			quotas: newStore(builder.CardQuota("grants").Card("NVIDIA-H200", 1).Obj(), builder.CardQuota("other").Card("NVIDIA-H800", 1).Obj(),
 				builder.CardQuota("holds").Card("NVIDIA-H20-3e", 1).Obj()),
 			pods:   newStore(builder.Pod("lab", "p").Queue("holds").Card("NVIDIA-H200").GPUs(1).Obj()),
 			groups: newStore(), namespaces: newStore(), policies: newStore(),
 		}
 		check.Equal(t, "woken by the first count", []string{everyQueue}, r.recount(s))
-		check.NoError(t, s.nodes.Add(tc.change))
+		cards.Update(tc.change)
 		check.Equal(t, fmt.Sprintf("woken by node %s", tc.change.Name), tc.want, r.recount(s), cmpopts.EquateEmpty())
 	}
 }

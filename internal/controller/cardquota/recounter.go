@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +19,6 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/controller/enforced"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/quota"
@@ -30,7 +28,15 @@ import (
 
 // everyQueue is what the Recounter sends when all CardQuotas are to be looked
 // at; it is no valid name of a queue.
-const everyQueue = enforced.EveryQueue
+const everyQueue = "*"
+
+// Cards are what the nodes of the cluster offer. Inventory is false until all nodes
+// were read.
+type Cards interface {
+	Inventory() (*card.Inventory, bool)
+	Healthy() map[card.Name]card.Count
+	Follow(changed func())
+}
 
 // Recounter counts what every queue uses, again from the beginning whenever a
 // pod, PodGroup, node or quota changed, at most once per interval. It wakes the
@@ -43,45 +49,34 @@ type Recounter struct {
 	// woken sends names of queues, or everyQueue.
 	woken    chan event.TypedGenericEvent[string]
 	duration prometheus.Histogram
-	// enforced takes the pods that hold cards past our scheduler.
-	enforced *enforced.Watch
+	cards    Cards
+	// passed tells that Bypasses returns something else.
+	passed chan event.TypedGenericEvent[string]
 
 	// The rest of the world that a count needs besides its arguments.
-	nodes     map[string]seenNode
-	inventory *card.Inventory
-	last      map[types.UID]quota.Charge
-	presets   enforcement.Presets
-	news      balanceNews
-	// past are the pods that hold cards past our scheduler, nil before the first
-	// count.
-	past *[]enforcement.Bypass
+	last    map[types.UID]quota.Charge
+	presets enforcement.Presets
 
 	mu       sync.RWMutex
 	queues   map[string]usage.Queue // nil before the first count
 	physical map[card.Name]card.Count
 	balance  *quotastatus.Balance // nil before the first count
+	bypasses []enforcement.Bypass
 }
 
-// seenNode is a node and what was recognised of it.
-type seenNode struct {
-	node *corev1.Node
-	card.Node
-}
-
-func newRecounter(c cache.Cache, interval time.Duration, enforced *enforced.Watch) *Recounter {
+func newRecounter(c cache.Cache, interval time.Duration, cards Cards) *Recounter {
 	return &Recounter{
 		presets:  enforcement.Presets{},
 		cache:    c,
 		interval: interval,
-		enforced: enforced,
+		cards:    cards,
 		dirty:    make(chan struct{}, 1),
 		woken:    make(chan event.TypedGenericEvent[string]),
+		passed:   make(chan event.TypedGenericEvent[string], 1),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "cardquota_recount_seconds", Help: "Time that one count of all pods took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12),
 		}),
-		nodes:     map[string]seenNode{},
-		inventory: card.NewInventory(nil),
 	}
 }
 
@@ -99,9 +94,19 @@ func (r *Recounter) Physical() map[card.Name]card.Count {
 	return r.physical
 }
 
+// Bypasses returns the pods that hold cards past our scheduler. It is false before
+// the first count.
+func (r *Recounter) Bypasses() ([]enforcement.Bypass, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.bypasses, r.queues != nil
+}
+
+// Changed tells that Bypasses returns something else.
+func (r *Recounter) Changed() <-chan event.TypedGenericEvent[string] { return r.passed }
+
 // Balance returns what all CardQuotas grant beside the healthy cards, nil before
-// the first count. While too many of a card are granted its numbers may be some
-// seconds old.
+// the first count.
 func (r *Recounter) Balance() *quotastatus.Balance {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -148,7 +153,7 @@ func (r *Recounter) markDirty() {
 }
 
 // stores are the caches' own stores: counting reads objects without copying.
-type stores struct{ pods, groups, nodes, namespaces, quotas, policies toolscache.Store }
+type stores struct{ pods, groups, namespaces, quotas, policies toolscache.Store }
 
 // watch waits for the caches and marks the count dirty with every change.
 func (r *Recounter) watch(ctx context.Context) (stores, error) {
@@ -160,7 +165,6 @@ func (r *Recounter) watch(ctx context.Context) (stores, error) {
 	}{
 		{&corev1.Pod{}, &s.pods, anyChange},
 		{&v1beta1.PodGroup{}, &s.groups, anyChange},
-		{&corev1.Node{}, &s.nodes, cardsChanged},
 		{&corev1.Namespace{}, &s.namespaces, labelsChanged},
 		{&v1alpha1.CardQuota{}, &s.quotas, specChanged},
 		{&v1alpha1.ServiceTypePolicy{}, &s.policies, specChanged},
@@ -193,9 +197,13 @@ func (r *Recounter) watch(ctx context.Context) (stores, error) {
 	return s, nil
 }
 
-// recount counts once and returns the queues to wake.
+// recount counts once and returns the queues to wake. Nothing is counted before all
+// nodes were read.
 func (r *Recounter) recount(s stores) []string {
-	cardsMoved := r.takeStock(objects[corev1.Node](s.nodes))
+	inventory, known := r.cards.Inventory()
+	if !known {
+		return nil
+	}
 	pods, granted := objects[corev1.Pod](s.pods), objects[v1alpha1.CardQuota](s.quotas)
 	owners, schedulers := ownersOf(granted), schedulersOf(objects[v1alpha1.ServiceTypePolicy](s.policies))
 	quotas := quotasOf(owners)
@@ -203,37 +211,34 @@ func (r *Recounter) recount(s stores) []string {
 	queues, r.last = usage.Recount(usage.World{
 		Pods:       pods,
 		PodGroups:  objects[v1beta1.PodGroup](s.groups),
-		Inventory:  r.inventory,
+		Inventory:  inventory,
 		Quotas:     quotas,
 		Last:       r.last,
 		Schedulers: schedulers,
 		Admits:     admits(owners, objects[corev1.Namespace](s.namespaces)),
 	})
-	r.passBy(pods, schedulers)
-	balance := quotastatus.NewBalance(granted, r.healthy())
+	var bypasses []enforcement.Bypass
+	if len(schedulers) > 0 { // else nobody has said which scheduler is ours
+		bypasses = enforcement.Bypasses(pods, r.last, inventory, schedulers, r.presets)
+	}
+	balance, physical := quotastatus.NewBalance(granted, r.cards.Healthy()), inventory.Physical()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, physical := r.queues, r.physical
-	r.queues, r.physical = queues, r.inventory.Physical()
-	if before == nil {
-		r.news.heard(balance, time.Now())
-		r.balance = balance
-		return []string{everyQueue}
-	}
-	woken := changedQueues(before, queues)
-	if cardsMoved {
-		woken = append(woken, r.news.atOnce(balance, time.Now())...)
-		woken = append(woken, naming(differing(physical, r.physical), queues, quotas)...)
-	} else {
-		moved, again := r.news.next(balance, time.Now())
-		woken = append(woken, moved...)
-		if again > 0 {
-			time.AfterFunc(again, r.markDirty)
+	if r.queues == nil || !slices.EqualFunc(r.bypasses, bypasses, enforcement.Bypass.Equal) {
+		select {
+		case r.passed <- event.TypedGenericEvent[string]{}:
+		default: // who follows has yet to look
 		}
 	}
-	r.balance = r.news.told
-	slices.Sort(woken)
-	return slices.Compact(woken)
+	woken := []string{everyQueue}
+	if r.queues != nil {
+		woken = slices.Concat(changedQueues(r.queues, queues), balance.Moved(r.balance),
+			naming(differing(r.physical, physical), queues, quotas), enforcement.Moved(r.bypasses, bypasses))
+		slices.Sort(woken)
+		woken = slices.Compact(woken)
+	}
+	r.queues, r.physical, r.balance, r.bypasses = queues, physical, balance, bypasses
+	return woken
 }
 
 // differing lists the cards whose counts differ.
@@ -268,57 +273,6 @@ func naming(cards []card.Name, queues map[string]usage.Queue, quotas map[string]
 		}
 	}
 	return found
-}
-
-// healthy counts the cards of the nodes that are Ready.
-func (r *Recounter) healthy() map[card.Name]card.Count {
-	counts := map[card.Name]card.Count{}
-	for _, seen := range r.nodes {
-		if quotastatus.NodeReady(seen.node) {
-			quotastatus.AddHealthy(counts, seen.Node)
-		}
-	}
-	return counts
-}
-
-// passBy tells which pods hold cards past our scheduler, if that has changed.
-// Without a policy nobody has said which scheduler is ours.
-func (r *Recounter) passBy(pods []*corev1.Pod, schedulers []string) {
-	var past []enforcement.Bypass
-	if len(schedulers) > 0 {
-		past = enforcement.Bypasses(pods, r.last, r.inventory, schedulers, r.presets)
-	}
-	if r.past == nil || !slices.EqualFunc(*r.past, past, enforcement.Bypass.Equal) {
-		r.past = &past
-		r.enforced.SetBypasses(past)
-	}
-}
-
-// takeStock recognises the nodes that are new or look different and tells
-// whether nodes came or went, or the cards of one or its readiness changed. Any
-// other label is no news. A resource that was a card stays one when the last
-// node that has it leaves.
-func (r *Recounter) takeStock(nodes []*corev1.Node) bool {
-	changed := len(nodes) != len(r.nodes)
-	seen := make(map[string]seenNode, len(nodes))
-	for _, node := range nodes {
-		had, ok := r.nodes[node.Name]
-		is := seenNode{node, had.Node}
-		if !ok || had.node != node && cardsChanged(had.node, node) {
-			is.Node = card.Recognise(node)
-			changed = changed || !ok || !reflect.DeepEqual(had.Node, is.Node) || quotastatus.NodeReady(had.node) != quotastatus.NodeReady(node)
-		}
-		seen[node.Name] = is
-	}
-	r.nodes = seen
-	if changed {
-		recognised := make(map[string]card.Node, len(seen))
-		for name, node := range seen {
-			recognised[name] = node.Node
-		}
-		r.inventory = card.NewInventory(recognised, r.inventory.Resources()...)
-	}
-	return changed
 }
 
 // ownersOf finds the CardQuota that has each queue.

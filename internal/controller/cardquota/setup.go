@@ -20,12 +20,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/controller/enforced"
-	"cardquota.dev/operator/internal/controller/pace"
+	shared "cardquota.dev/operator/internal/controller"
 )
-
-// Component is the source of the operator's events.
-const Component = "cardquota-manager"
 
 // queueIndex finds CardQuotas by the queue that they are for.
 const queueIndex = "queue"
@@ -42,9 +38,8 @@ type Options struct {
 	SkipNameValidation bool
 	// Metrics takes the controller's metrics.
 	Metrics metrics.RegistererGatherer
-	// Enforced finds out whether quotas are enforced; it must be added to the
-	// manager as well.
-	Enforced *enforced.Watch
+	// Cards are what the nodes offer.
+	Cards Cards
 }
 
 // DefaultOptions are the speeds of the shipped manager.
@@ -52,23 +47,19 @@ func DefaultOptions() Options {
 	return Options{Concurrency: 8, Interval: time.Second, Metrics: metrics.Registry}
 }
 
-// Setup adds the controller and its Recounter to a manager whose cache has
-// CacheOptions.
-func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+// Setup adds the controller and its Recounter, which it returns, to a manager whose
+// cache has CacheOptions.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Recounter, error) {
 	r := &Reconciler{
 		client: mgr.GetClient(),
 		live:   mgr.GetAPIReader(),
-		events: mgr.GetEventRecorderFor(Component),
-		usage:  newRecounter(mgr.GetCache(), options.Interval, options.Enforced),
-		pace:   pace.New(options.Interval),
+		events: mgr.GetEventRecorderFor(shared.Component),
+		usage:  newRecounter(mgr.GetCache(), options.Interval, options.Cards),
+		pace:   shared.NewPace(options.Interval),
 		series: newSeries(),
-
-		enforced: options.Enforced,
-
-		disputes: newDisputes(),
-		meanings: newMeanings(),
-		counts:   newMemberCounts(),
+		counts: newMemberCounts(),
 	}
+	options.Cards.Follow(r.usage.markDirty)
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
 		if quota, ok := object.(*v1alpha1.CardQuota); ok {
 			return []string{quota.Queue()}
@@ -76,16 +67,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("index CardQuotas by queue: %w", err)
+		return nil, fmt.Errorf("index CardQuotas by queue: %w", err)
 	}
 	if err := options.Metrics.Register(r.series); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	if err := options.Metrics.Register(r.usage.duration); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	if err := mgr.Add(r.usage); err != nil {
-		return fmt.Errorf("add recounter: %w", err)
+		return nil, fmt.Errorf("add recounter: %w", err)
 	}
 	// A CardQuota that comes or goes decides over the others of its queue.
 	comesOrGoes := predicate.Funcs{
@@ -96,22 +87,21 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Named("cardquota").
 		For(&v1alpha1.CardQuota{}, builder.WithPredicates(quotaChanged)).
 		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.sharers), builder.WithPredicates(comesOrGoes)).
-		Watches(&v1alpha1.ServiceTypePolicy{}, handler.EnqueueRequestsFromMapFunc(r.everybody), builder.WithPredicates(typesChanged)).
+		Watches(&v1alpha1.ServiceTypePolicy{}, handler.EnqueueRequestsFromMapFunc(r.everybody), builder.WithPredicates(policyChanged)).
 		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{},
 			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, q *v1beta1.Queue) []reconcile.Request {
 				return r.requests(ctx, q.Name)
 			}), queueChanged)).
 		WatchesRawSource(source.TypedChannel(r.usage.woken, handler.TypedFuncs[string, reconcile.Request]{GenericFunc: r.woken})).
-		WatchesRawSource(source.TypedChannel(options.Enforced.WakeQueues(), handler.TypedFuncs[string, reconcile.Request]{GenericFunc: r.woken})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
 			SkipNameValidation:      &options.SkipNameValidation,
 		}).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("set up controller: %w", err)
+		return nil, fmt.Errorf("set up controller: %w", err)
 	}
-	return nil
+	return r.usage, nil
 }
 
 // sharers are the requests for all CardQuotas of the object's queue.

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/enforcement"
-	"cardquota.dev/operator/internal/quotastatus"
 )
 
 // CacheOptions keep of the cluster's pods, PodGroups and nodes only what is
@@ -101,7 +101,7 @@ func stripNode(node *corev1.Node) *corev1.Node {
 		ObjectMeta: stripMeta(node.ObjectMeta),
 		Status:     corev1.NodeStatus{Allocatable: node.Status.Allocatable},
 	}
-	if quotastatus.NodeReady(node) {
+	if card.Ready(node) {
 		kept.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	}
 	return kept

@@ -10,7 +10,6 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/enforcement"
-	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/usage"
@@ -95,7 +94,7 @@ func TestStrippedNodesAreRecognisedAlike(t *testing.T) {
 	check.That(t, stripped.Status.Images == nil, "the node is not stripped")
 	for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "KubeletReady"}}
-		if got := quotastatus.NodeReady(stripNode(node.DeepCopy())); got != (ready == corev1.ConditionTrue) {
+		if got := card.Ready(stripNode(node.DeepCopy())); got != (ready == corev1.ConditionTrue) {
 			t.Errorf("a node whose readiness is %s is stripped to one that is ready: %v", ready, got)
 		}
 	}

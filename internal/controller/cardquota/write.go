@@ -35,40 +35,29 @@ func (p *pass) inSync(ctx context.Context, plan planner) (bool, error) {
 	return plan(p.queue).InSync(p.queue), nil
 }
 
-// write applies the plan and tells at once what of others it replaced. settled
-// means that any difference is somebody else's doing, for which the next
-// put-back waits longer.
+// write applies the plan and tells at once what of others it replaced, whatever becomes
+// of the status. settled means that any difference is somebody else's doing.
 func (p *pass) write(ctx context.Context, plan planner, settled bool) (quotastatus.Written, error) {
 	want := plan(p.queue)
-	var writers []string
-	if settled {
-		writers = want.Writers(p.queue)
-	}
 	replaced, err := p.apply(ctx, &want, settled)
 	if err != nil {
 		return quotastatus.Written{}, err
 	}
-	dispute := p.disputes.of(p.quota.Name)
+	if settled { // whoever goes on is put back with the next report
+		p.pace.Delay(p.quota.Name)
+	}
 	if p.queue != nil && !queue.Owned(p.queue) {
 		p.events.Eventf(p.quota, corev1.EventTypeNormal, v1alpha1.EventAdopted,
 			"queue %s was there already and is taken over; it will not be deleted with this CardQuota", p.quota.Queue())
 	}
 	if len(replaced) > 0 {
-		p.warn(dispute, v1alpha1.EventForeignChangeReplaced, fmt.Sprintf("%s on queue %s; replaced by what this CardQuota says",
-			queue.Describe(replaced), p.quota.Queue()))
+		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventForeignChangeReplaced,
+			"%s on queue %s; replaced by what this CardQuota says", queue.Describe(replaced), p.quota.Queue())
 	}
 	if p.queue == nil && settled {
-		p.warn(dispute, v1alpha1.EventQueueRecreated, fmt.Sprintf("queue %s was gone and has been made again", p.quota.Queue()))
+		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s was gone and has been made again", p.quota.Queue())
 	}
-	return quotastatus.Written{Replaced: replaced, WeightHeldBy: want.WeightHeldBy, Pause: dispute.Replaced(writers, p.now)}, nil
-}
-
-// warn tells what happened to the Queue at once, whatever becomes of the
-// status, but not the same thing over and over.
-func (p *pass) warn(dispute *queue.Dispute, reason, message string) {
-	if dispute.News(message, p.now) {
-		p.events.Event(p.quota, corev1.EventTypeWarning, reason, message)
-	}
+	return quotastatus.Written{Replaced: replaced, WeightHeldBy: want.WeightHeldBy}, nil
 }
 
 // apply sends the plan without force first. A conflict tells who else writes:

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/controller/pace"
+	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/timing"
@@ -47,11 +47,6 @@ var (
 	leastPause = timing.Wait(time.Second)
 )
 
-// Enforcement judges whether quotas are proven to be enforced. hash is that of
-// the configuration that was written last, "" when none ever was; notConfigured
-// is why the ConfigMap does not say what is in force, "" when it does.
-type Enforcement func(ctx context.Context, p *v1alpha1.ServiceTypePolicy, hash, notConfigured string, now time.Time) (policy.Enforcement, error)
-
 // Reconciler puts the one ServiceTypePolicy into force.
 type Reconciler struct {
 	// client reads from the cache and writes to the API server, live reads from
@@ -60,12 +55,13 @@ type Reconciler struct {
 	live   client.Reader
 	events record.EventRecorder
 	now    func() time.Time
-	pace   *pace.Pace
+	pace   *shared.Pace
 	// follow watches a ConfigMap instead of the one before it, none for "".
 	follow func(types.NamespacedName)
 	// home is the operator's own namespace.
-	home        string
-	enforcement Enforcement
+	home string
+	// evidence is nil where nobody judges enforcement.
+	evidence *evidence
 	// guard is nil where nobody guards.
 	guard  Guard
 	synced *prometheus.GaugeVec
@@ -136,6 +132,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			r.pace.Forget(req.Name)
 			r.follow(types.NamespacedName{})
 			r.synced.Reset()
+			if r.evidence != nil {
+				r.evidence.forget()
+			}
 			r.memory = newMemory()
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)

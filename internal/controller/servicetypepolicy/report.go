@@ -68,7 +68,7 @@ func (p *pass) patchStatus(ctx context.Context, before *v1alpha1.ServiceTypePoli
 // enforced judges enforcement of what is in force. A refused spec does not make
 // the configuration before it less enforced, as long as that one stands.
 func (p *pass) enforced(ctx context.Context, out outcome) (policy.Enforcement, error) {
-	if p.enforcement == nil {
+	if p.evidence == nil {
 		return policy.Unproven(), nil
 	}
 	hash, notConfigured := p.policy.Status.ConfigHash, ""
@@ -87,7 +87,7 @@ func (p *pass) enforced(ctx context.Context, out outcome) (policy.Enforcement, e
 	if out.Status != metav1.ConditionTrue && out.Reason != v1alpha1.ReasonInvalidPolicy {
 		notConfigured = out.Message
 	}
-	return p.enforcement(ctx, p.policy, hash, notConfigured, p.now)
+	return p.evidence.judge(ctx, p.policy, hash, notConfigured, p.now)
 }
 
 // count is how many CardQuotas there are of each service type.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,12 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/controller/pace"
+	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
 )
-
-// Component is the source of the controller's events.
-const Component = "cardquota-manager"
 
 // gather is how long changes of other objects are gathered: a thousand
 // CardQuotas, or a ConfigMap that is written all the time, cost ten looks a
@@ -42,10 +42,11 @@ type Options struct {
 	SkipNameValidation bool
 	// Metrics takes the controller's metrics.
 	Metrics metrics.RegistererGatherer
-	// Enforcement judges whether quotas are enforced; without it nothing is known
-	// of that. Woken tells, by any name, that it may judge otherwise now.
-	Enforcement Enforcement
-	Woken       chan event.TypedGenericEvent[string]
+	// Scheduler is the namespace of our scheduler's Leases, Volcano that of Volcano's own
+	// programs.
+	Scheduler, Volcano string
+	// Bypasses tells which pods hold cards past our scheduler.
+	Bypasses Bypasses
 	// Guard tells whether pods are kept from passing the scheduler by; without it
 	// that condition stays as it was.
 	Guard Guard
@@ -55,6 +56,13 @@ type Options struct {
 // it is another one.
 type Guard interface {
 	Last() *policy.Guard
+	Changed() <-chan event.TypedGenericEvent[string]
+}
+
+// Bypasses tells which pods hold cards past our scheduler, false before they were
+// counted, and that they are others.
+type Bypasses interface {
+	Bypasses() ([]enforcement.Bypass, bool)
 	Changed() <-chan event.TypedGenericEvent[string]
 }
 
@@ -71,35 +79,43 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	configMap := &watch{client: kube, log: mgr.GetLogger().WithName("servicetypepolicy"), woken: make(chan event.TypedGenericEvent[string]), parent: ctx}
 	r := &Reconciler{
-		client:      mgr.GetClient(),
-		live:        mgr.GetAPIReader(),
-		events:      mgr.GetEventRecorderFor(Component),
-		now:         time.Now,
-		pace:        pace.New(options.Interval),
-		follow:      configMap.follow,
-		enforcement: options.Enforcement,
-		guard:       options.Guard,
-		home:        options.Home,
-		memory:      newMemory(),
+		client: mgr.GetClient(),
+		live:   mgr.GetAPIReader(),
+		events: mgr.GetEventRecorderFor(shared.Component),
+		now:    time.Now,
+		pace:   shared.NewPace(options.Interval),
+		follow: configMap.follow,
+		evidence: &evidence{
+			cached: mgr.GetClient(), live: mgr.GetAPIReader(), scheduler: options.Scheduler, volcano: options.Volcano, bypasses: options.Bypasses,
+			metric: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+				Name: "cardquota_enforced",
+				Help: "1 while card quotas are proven to be enforced in the whole cluster, else 0; absent without a ServiceTypePolicy.",
+			}, []string{"reason"}),
+		},
+		guard:  options.Guard,
+		home:   options.Home,
+		memory: newMemory(),
 		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cardquota_policy_config_synced",
 			Help: "1 while the scheduler's configuration says what the ServiceTypePolicy says, else 0.",
 		}, []string{"policy"}),
 	}
-	if err := options.Metrics.Register(r.synced); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+	for _, metric := range []prometheus.Collector{r.synced, r.evidence.metric} {
+		if err := options.Metrics.Register(metric); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
 	}
-	later, woken := pace.Gathered(v1alpha1.PolicyName, gather)
+	later, woken := shared.Gathered(v1alpha1.PolicyName, gather)
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("servicetypepolicy").
 		For(&v1alpha1.ServiceTypePolicy{}, builder.WithPredicates(policyChanged)).
 		Watches(&v1alpha1.CardQuota{}, later, builder.WithPredicates(typeChanged)).
 		Watches(&schedulingv1.PriorityClass{}, later).
+		Watches(&coordinationv1.Lease{}, later).
+		Watches(&corev1.Pod{}, later, builder.WithPredicates(isStockScheduler)).
+		WatchesRawSource(source.TypedChannel(options.Bypasses.Changed(), woken)).
 		WatchesRawSource(source.TypedChannel(configMap.woken, woken)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &options.SkipNameValidation})
-	if options.Woken != nil {
-		build = build.WatchesRawSource(source.TypedChannel(options.Woken, woken))
-	}
 	if options.Guard != nil {
 		build = build.WatchesRawSource(source.TypedChannel(options.Guard.Changed(), woken))
 	}

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/controller/pace"
+	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -105,7 +105,7 @@ func (w *world) restart() {
 	})
 	w.r = &Reconciler{
 		client: operator, live: w.client, events: w.events, now: func() time.Time { return w.now },
-		pace: pace.New(0), follow: func(types.NamespacedName) {}, memory: newMemory(),
+		pace: shared.NewPace(0), follow: func(types.NamespacedName) {}, memory: newMemory(),
 		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "synced"}, []string{"policy"}),
 	}
 }

@@ -1,4 +1,4 @@
-package pace
+package controller
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 func TestPace(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := New(time.Second)
+	p := NewPace(time.Second)
 	p.now = func() time.Time { return now }
 	expect := func(when, name string, want time.Duration) {
 		t.Helper()
@@ -30,7 +30,7 @@ func TestPace(t *testing.T) {
 }
 
 func TestACardQuotaOlderThanItsLastReportIsStale(t *testing.T) {
-	p := New(time.Second)
+	p := NewPace(time.Second)
 	p.Mark("a", "1000")
 	for version, want := range map[string]bool{"999": true, "1000": false, "1001": false, "": false} {
 		check.Equal(t, fmt.Sprintf("version %q read after version 1000 was written: stale", version), want, p.Stale("a", version))
@@ -42,7 +42,7 @@ func TestACardQuotaOlderThanItsLastReportIsStale(t *testing.T) {
 // again below those that were written before.
 func TestARestoredAPIServerStopsNobody(t *testing.T) {
 	now := time.Unix(0, 0)
-	p := New(time.Second)
+	p := NewPace(time.Second)
 	p.now = func() time.Time { return now }
 	p.Mark("a", "1000")
 	now = now.Add(2 * time.Second)

@@ -1,11 +1,16 @@
-// Package pace spreads the status writes of controllers and tells whether what a
-// cache holds is older than what was written last.
-package pace
+package controller
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"cardquota.dev/operator/internal/timing"
 )
@@ -26,8 +31,8 @@ type Pace struct {
 	written map[string]string
 }
 
-// New makes a Pace.
-func New(interval time.Duration) *Pace {
+// NewPace makes a Pace.
+func NewPace(interval time.Duration) *Pace {
 	return &Pace{interval: interval, now: time.Now, last: map[string]time.Time{}, written: map[string]string{}}
 }
 
@@ -51,6 +56,13 @@ func (p *Pace) Mark(name, resourceVersion string) {
 	p.written[name] = resourceVersion
 }
 
+// Delay lets the object wait for its next report as after one that was written.
+func (p *Pace) Delay(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last[name] = p.now()
+}
+
 // Stale tells whether an object read from the cache is older than the last
 // report. Its status is then not what is stored, and nothing may be concluded
 // from its being right: a state that changes and changes back would be
@@ -72,4 +84,20 @@ func (p *Pace) Forget(name string) {
 	defer p.mu.Unlock()
 	delete(p.last, name)
 	delete(p.written, name)
+}
+
+// Gathered has one cluster-scoped object looked at in a moment, once for all that
+// happens until then: by changes of any objects, and by whoever sends a word.
+func Gathered(name string, after time.Duration) (handler.Funcs, handler.TypedFuncs[string, reconcile.Request]) {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	wake := func(q queue) { q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, after) }
+	objects := handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { wake(q) },
+		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q queue) { wake(q) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { wake(q) },
+	}
+	words := handler.TypedFuncs[string, reconcile.Request]{
+		GenericFunc: func(_ context.Context, _ event.TypedGenericEvent[string], q queue) { wake(q) },
+	}
+	return objects, words
 }

@@ -1,0 +1,88 @@
+// Package conditions makes, compares and tells conditions of a status.
+package conditions
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/clip"
+)
+
+// New makes a condition without a type, whose message fits into a status.
+func New(status metav1.ConditionStatus, reason, format string, values ...any) metav1.Condition {
+	return metav1.Condition{Status: status, Reason: reason, Message: clip.Text(fmt.Sprintf(format, values...), v1alpha1.MaxMessageLength)}
+}
+
+// Set puts a condition into a list as one of a type. A condition whose status did not
+// change keeps its transition time.
+func Set(list *[]metav1.Condition, kind string, c metav1.Condition, generation int64, now time.Time) {
+	c.Type, c.ObservedGeneration, c.LastTransitionTime = kind, generation, metav1.NewTime(now)
+	meta.SetStatusCondition(list, c)
+}
+
+// Get returns the condition of a type, an empty one when it is not there.
+func Get(list []metav1.Condition, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(list, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// Same reports whether two conditions say the same, whenever and of whatever type.
+func Same(a, b metav1.Condition) bool {
+	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
+}
+
+// Event is one event about an object.
+type Event struct {
+	// Type is Normal or Warning.
+	Type string
+	// Reason is one of the event reasons of the API package.
+	Reason, Message string
+}
+
+// Rule is a change of a condition that is worth an event.
+type Rule struct {
+	// Type, Status and Reason are those that the condition has now; "" is any.
+	Type   string
+	Status metav1.ConditionStatus
+	Reason string
+	// Kind is Normal or Warning.
+	Kind string
+	// Event is the event's reason; without it that is the condition's. A rule for any
+	// reason puts the condition's before the message.
+	Event string
+}
+
+// Enforced are the rules of condition Enforced, which both kinds have.
+var Enforced = []Rule{
+	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Kind: corev1.EventTypeNormal, Reason: v1alpha1.ReasonEnforced, Event: v1alpha1.EventEnforced},
+	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventNotEnforced},
+}
+
+// Events returns what the change from one list of conditions to the next is worth
+// telling: transitions only, so that a status that stays is silent.
+func Events(before, after []metav1.Condition, rules []Rule) []Event {
+	var events []Event
+	for _, rule := range rules {
+		was, is := Get(before, rule.Type), Get(after, rule.Type)
+		if is.Reason == "" || rule.Status != "" && is.Status != rule.Status || rule.Reason != "" && is.Reason != rule.Reason ||
+			was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		event := Event{Type: rule.Kind, Reason: rule.Event, Message: is.Message}
+		switch {
+		case rule.Event == "":
+			event.Reason = is.Reason
+		case rule.Reason == "":
+			event.Message = is.Reason + ": " + is.Message
+		}
+		events = append(events, event)
+	}
+	return events
+}

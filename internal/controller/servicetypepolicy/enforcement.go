@@ -1,0 +1,232 @@
+package servicetypepolicy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/timing"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// leaderLease is the Lease by which Volcano's schedulers, ours and the stock
+// one, elect their leader.
+const leaderLease = "volcano"
+
+// leaderPoll is how often the leader Lease is read while there is no heartbeat. With
+// one it does not matter who holds it, so it is not watched.
+var leaderPoll = timing.Wait(5 * time.Second)
+
+// CacheOptions are the Leases that are read through the manager: the heartbeat in the
+// scheduler's namespace. The shipped Role permits no others.
+func CacheOptions(namespace string) map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{&coordinationv1.Lease{}: {
+		Namespaces: map[string]cache.Config{namespace: {}},
+		Field:      fields.OneTermEqualSelector("metadata.name", heartbeat.LeaseName),
+	}}
+}
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=cardquota-scheduler,verbs=get;list;watch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=volcano-system,resources=leases,resourceNames=volcano,verbs=get
+
+// evidence collects what proves that quotas are enforced. The rest is what must be
+// remembered: when what was read became what it is. One policy is worked on by one pass
+// at a time, so it needs no lock.
+type evidence struct {
+	// cached reads the heartbeat and pods from the cache, live the leader Lease.
+	cached, live client.Reader
+	// scheduler is the namespace of our scheduler's Leases, volcano that of Volcano's
+	// own programs.
+	scheduler, volcano string
+	bypasses           Bypasses
+	metric             *prometheus.GaugeVec
+
+	remembered struct {
+		// begun tells that there was a look before. What the first one finds was there
+		// before the operator, nobody knows since when.
+		begun bool
+		// report is the time of the last report, arrived when it was first seen.
+		report, arrived time.Time
+		// hash is the one that is wanted, since when it was seen to change.
+		hash  string
+		since time.Time
+		// host is the controller of the pod that gave the reports of an identity: the pod
+		// goes before its replicas lead.
+		identity string
+		host     types.UID
+		// reason is that of the metric's series.
+		reason string
+	}
+}
+
+// judge finds out whether quotas are enforced. hash is that of the configuration that was
+// written last, "" when none ever was; notConfigured is why the ConfigMap does not say what
+// is in force, "" when it does. It is asked in the moment in which the status is made, so
+// that no status ever claims a configuration to be enforced that was just written. While
+// nothing can be said the status stays as it was.
+func (e *evidence) judge(ctx context.Context, p *v1alpha1.ServiceTypePolicy, hash, notConfigured string, now time.Time) (policy.Enforcement, error) {
+	facts := enforcement.Facts{Now: now, Namespace: e.scheduler, WantedHash: hash, NotConfigured: notConfigured}
+	if err := e.hear(ctx, &facts); err != nil {
+		return policy.Enforcement{}, err
+	}
+	r := &e.remembered
+	if !r.begun {
+		r.hash = p.Status.ConfigHash
+	}
+	if r.hash != hash {
+		r.hash, r.since = hash, now
+	}
+	r.begun, facts.WantedSince = true, r.since
+	if err := e.findForeign(ctx, &facts); err != nil {
+		return policy.Enforcement{}, err
+	}
+	var counted bool
+	if facts.Bypass, counted = e.bypasses.Bypasses(); !counted {
+		return asBefore(p), nil
+	}
+	until := now.Add(leaderPoll)
+	if facts.Alive() {
+		until = facts.Until()
+	} else if facts.Leader = e.leader(ctx); !facts.Until().IsZero() && facts.Until().Before(until) {
+		until = facts.Until()
+	}
+	verdict := enforcement.Judge(facts)
+	e.show(verdict)
+	out := policy.Enforcement{Verdict: policy.Verdict{Status: verdict.Status, Reason: verdict.Reason, Message: verdict.Message}, Until: until}
+	if report := facts.Heartbeat; report != nil {
+		out.Scheduler = &v1alpha1.SchedulerStatus{Identity: report.Identity, Version: report.Version, ConfigHash: report.ConfigHash}
+	}
+	return out, nil
+}
+
+// hear reads the heartbeat.
+func (e *evidence) hear(ctx context.Context, facts *enforcement.Facts) error {
+	lease := &coordinationv1.Lease{}
+	err := e.cached.Get(ctx, client.ObjectKey{Namespace: e.scheduler, Name: heartbeat.LeaseName}, lease)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the heartbeat: %w", err)
+	}
+	r := &e.remembered
+	if err == nil {
+		report, fault := heartbeat.Read(lease)
+		if fault == nil {
+			if r.begun && !report.At.Equal(r.report) {
+				r.arrived = facts.Now
+			}
+			r.report, facts.Heartbeat, facts.Heard = report.At, &report, r.arrived
+			return nil
+		}
+		facts.Unreadable = fault.Error()
+	}
+	r.report, r.arrived = time.Time{}, time.Time{}
+	return nil
+}
+
+// findForeign lists the pods that bear the label of the stock scheduler, sorted by name.
+// One elsewhere than in the two namespaces is a tenant's: a label must not be able to
+// stop anything.
+func (e *evidence) findForeign(ctx context.Context, facts *enforcement.Facts) error {
+	r := &e.remembered
+	if facts.Heartbeat != nil && r.identity != facts.Heartbeat.Identity {
+		r.identity, r.host = facts.Heartbeat.Identity, ""
+	}
+	for _, namespace := range slices.Compact(slices.Sorted(slices.Values([]string{e.scheduler, e.volcano}))) {
+		var pods corev1.PodList
+		if err := e.cached.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{workload.StockSchedulerLabel: workload.StockSchedulerApp}); err != nil {
+			return fmt.Errorf("list pods of schedulers: %w", err)
+		}
+		slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if !workload.AtWork(pod) {
+				continue
+			}
+			found := enforcement.ForeignPod{Name: pod.Namespace + "/" + pod.Name}
+			if owner := metav1.GetControllerOf(pod); owner != nil {
+				found.Owner = owner.UID
+			}
+			if facts.Heartbeat != nil && found.Gives(*facts.Heartbeat) {
+				r.host = found.Owner
+			}
+			facts.Foreign = append(facts.Foreign, found)
+		}
+	}
+	facts.Host = r.host
+	return nil
+}
+
+// leader reads who holds the leader Lease, nil for nobody, and for what cannot be read:
+// the heartbeat decides then.
+func (e *evidence) leader(ctx context.Context) *enforcement.Leader {
+	lease := &coordinationv1.Lease{}
+	if e.live.Get(ctx, client.ObjectKey{Namespace: e.scheduler, Name: leaderLease}, lease) != nil {
+		return nil
+	}
+	spec := lease.Spec
+	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+		return nil
+	}
+	leader := &enforcement.Leader{
+		Identity: *spec.HolderIdentity,
+		Until:    spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second),
+	}
+	if spec.AcquireTime != nil {
+		leader.Acquired = spec.AcquireTime.Time
+	}
+	return leader
+}
+
+// asBefore repeats what the status says.
+func asBefore(p *v1alpha1.ServiceTypePolicy) policy.Enforcement {
+	before := conditions.Get(p.Status.Conditions, v1alpha1.ConditionEnforced)
+	if before.Reason == "" {
+		return policy.Unproven()
+	}
+	return policy.Enforcement{
+		Verdict:   policy.Verdict{Status: before.Status, Reason: before.Reason, Message: before.Message},
+		Scheduler: p.Status.Scheduler,
+	}
+}
+
+// show tells the metrics.
+func (e *evidence) show(verdict metav1.Condition) {
+	if e.remembered.reason != verdict.Reason {
+		e.remembered.reason = verdict.Reason
+		e.metric.Reset()
+	}
+	value := 0.0
+	if verdict.Status == metav1.ConditionTrue {
+		value = 1
+	}
+	e.metric.WithLabelValues(verdict.Reason).Set(value)
+}
+
+// forget begins anew: the policy is gone.
+func (e *evidence) forget() {
+	*e = evidence{cached: e.cached, live: e.live, scheduler: e.scheduler, volcano: e.volcano, bypasses: e.bypasses, metric: e.metric}
+	e.metric.Reset()
+}
+
+// isStockScheduler lets pods pass that bear the label of the stock scheduler: of ten
+// thousand pods only those are worth a look.
+var isStockScheduler = predicate.NewPredicateFuncs(func(pod client.Object) bool {
+	return pod.GetLabels()[workload.StockSchedulerLabel] == workload.StockSchedulerApp
+})
