@@ -172,7 +172,7 @@ func TestASessionThatMayNotDecideIsEmpty(t *testing.T) {
 	s.reopen()
 	check.That(t, len(s.Ssn.Jobs) != 0 && len(s.Ssn.Queues) != 0, "%d jobs in %d queues once deciding began", len(s.Ssn.Jobs), len(s.Ssn.Queues))
 	delete(s.Ssn.Nodes, "b")
-	s.m.nodes["b"] = knownNode{}
+	s.listNode(session.Node("b", "B", 8))
 	check.Equal(t, "missing", "node b is not in the session", s.p.missingFromSession())
 }
 
@@ -198,11 +198,10 @@ func TestNodesOfOthersAreNotWaitedFor(t *testing.T) {
 		delete(s.Ssn.Nodes, "b")
 		node := session.Node("b", "B", 8)
 		node.Labels["pool"] = "b"
-		s.m.nodes["b"] = knownNode{object: node}
+		s.listNode(node)
 		check.Equal(t, "missing", tc.want, s.p.missingFromSession())
 		if tc.want == "" {
 			s.list(s.PodsOf("unseen q 1: b")...)
-			s.m.nodes["b"] = knownNode{object: node}
 			check.Equal(t, "missing with a pod there", "", s.p.missingFromSession())
 		}
 	}

@@ -1,7 +1,6 @@
 package capacitycard
 
 import (
-	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +22,7 @@ import (
 // A program has one. Volcano runs one session at a time, and its hooks that run in parallel
 // only read.
 type Cache struct {
-	nodes     map[string]knownNode
+	nodes     card.Tracker
 	inventory *card.Inventory
 	// meaning counts how often a resource or a card name came to mean something
 	// else, and with it what pods ask for.
@@ -65,11 +64,6 @@ type Cache struct {
 	heartbeat func(SessionReport)
 	// lastBeat is when the session that is open was opened, or reported last.
 	lastBeat time.Time
-}
-
-type knownNode struct {
-	object *corev1.Node
-	cards  card.Node
 }
 
 type knownQueue struct {
@@ -121,7 +115,6 @@ type podFacts struct {
 // NewCache returns the cache of a scheduler that knows nothing yet.
 func NewCache() *Cache {
 	return &Cache{
-		nodes:     map[string]knownNode{},
 		inventory: card.NewInventory(nil),
 		pods:      map[types.UID]*podFacts{},
 		objects:   map[*corev1.Pod]*podFacts{},
@@ -140,32 +133,13 @@ func NewCache() *Cache {
 	}
 }
 
-// recognise brings the inventory up to date. An unchanged node costs a pointer
-// comparison; the inventory is made anew only when some node's cards changed,
-// so that everything worked out from it stays valid as well.
+// recognise brings the inventory up to date, and notes whether it came to mean something
+// else.
 func (c *Cache) recognise(objects map[string]*corev1.Node) *card.Inventory {
-	changed := len(objects) != len(c.nodes)
-	nodes := make(map[string]knownNode, len(objects))
-	for name, object := range objects {
-		known, ok := c.nodes[name]
-		if !ok || known.object != object {
-			cards := card.Recognise(object)
-			changed = changed || !ok || !reflect.DeepEqual(cards, known.cards)
-			known = knownNode{object: object, cards: cards}
-		}
-		nodes[name] = known
-	}
-	c.nodes = nodes
-	if changed {
-		recognised := make(map[string]card.Node, len(nodes))
-		for name, known := range nodes {
-			recognised[name] = known.cards
-		}
-		before := c.inventory
-		c.inventory = card.NewInventory(recognised, before.Resources()...)
-		if !c.inventory.MeansTheSame(before) {
-			c.meaning++
-		}
+	before := c.inventory
+	c.nodes.Replace(objects)
+	if c.inventory = c.nodes.Inventory(); c.inventory != before && !c.inventory.MeansTheSame(before) {
+		c.meaning++
 	}
 	return c.inventory
 }

@@ -105,12 +105,7 @@ type stock struct {
 func (c *Cache) stock() stock {
 	known := &c.meters.stock
 	if known.inventory != c.inventory {
-		*known = stock{inventory: c.inventory, physical: c.inventory.Physical()}
-		for _, node := range c.nodes {
-			if len(node.cards.Anomalies) > 0 {
-				known.anomalous++
-			}
-		}
+		*known = stock{inventory: c.inventory, physical: c.inventory.Physical(), anomalous: c.inventory.Anomalous()}
 	}
 	return *known
 }

@@ -113,6 +113,14 @@ func (s *scene) list(pods ...*corev1.Pod) {
 	s.p.openBooks()
 }
 
+// listNode puts a node into the node lister, and into the cache as a session would that
+// opens.
+func (s *scene) listNode(node *corev1.Node) {
+	s.t.Helper()
+	check.NoError(s.t, s.Ssn.InformerFactory().Core().V1().Nodes().Informer().GetIndexer().Add(node))
+	s.m.nodes.Update(node)
+}
+
 // used is how many cards a queue uses.
 func (s *scene) used(queue, name string) int { return int(s.p.account.Used(queue, card.Name(name))) }
 

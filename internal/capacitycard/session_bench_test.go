@@ -95,8 +95,12 @@ func churn(m *Cache, nth int) {
 	}
 }
 
-// relabel forgets what one node had.
-func relabel(m *Cache) { m.nodes["node-0"] = knownNode{} }
+// relabel has one node lose its labels until the next session.
+func relabel(m *Cache) {
+	node := m.nodes.Node("node-0").DeepCopy()
+	node.Labels = nil
+	m.nodes.Update(node)
+}
 
 func compare(b *testing.B, ours, theirs *side, limits bool) {
 	b.ReportMetric(0, "ns/op") // a round of both sides says nothing

@@ -258,8 +258,8 @@ func (p *plugin) ends(pod *corev1.Pod, node string) bool {
 	if node == "" || !workload.Ending(pod) {
 		return false
 	}
-	known, exists := p.cache.nodes[node]
-	return exists && workload.Works(known.object)
+	known := p.cache.nodes.Node(node)
+	return known != nil && workload.Works(known)
 }
 
 // end books a pod that ends: of the queue and card that it was charged to.
@@ -349,8 +349,8 @@ func (c *completeness) check(missing func() string, now time.Time) string {
 // missingFromSession names one node or placed pod that the listers know and
 // the session does not.
 func (p *plugin) missingFromSession() string {
-	for name, node := range p.cache.nodes {
-		if _, ok := p.ssn.Nodes[name]; !ok && isScheduled(node.object) {
+	for name, node := range p.nodeObjects() {
+		if _, ok := p.ssn.Nodes[name]; !ok && isScheduled(node) {
 			return fmt.Sprintf("node %s is not in the session", name)
 		}
 	}
@@ -361,7 +361,7 @@ func (p *plugin) missingFromSession() string {
 		}
 	}
 	for _, pod := range p.podObjects() {
-		if node, exists := p.cache.nodes[pod.Spec.NodeName]; !exists || p.ssn.Nodes[pod.Spec.NodeName] == nil && !isScheduled(node.object) {
+		if node := p.cache.nodes.Node(pod.Spec.NodeName); node == nil || p.ssn.Nodes[pod.Spec.NodeName] == nil && !isScheduled(node) {
 			continue // on a node that is gone, or of others: charged from the lister, no session will have it
 		}
 		if workload.Counted(pod) && !placed[string(pod.UID)] {

@@ -94,6 +94,16 @@ func (i *Inventory) Node(name string) (Node, bool) {
 // Physical returns how many of each card all nodes offer together.
 func (i *Inventory) Physical() map[Name]Count { return maps.Clone(i.physical) }
 
+// Anomalous returns how many nodes are labelled so that some of their cards have no name.
+func (i *Inventory) Anomalous() (nodes int) {
+	for _, node := range i.nodes {
+		if len(node.Anomalies) > 0 {
+			nodes++
+		}
+	}
+	return nodes
+}
+
 // MeansTheSame tells whether every resource stands for the same cards in both
 // inventories, so that pods ask for the same in both.
 func (i *Inventory) MeansTheSame(other *Inventory) bool {
