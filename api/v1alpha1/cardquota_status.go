@@ -15,9 +15,6 @@ const (
 	MaxSummaryLength = 1024
 	// MaxMessageLength is the most bytes of status.blocked[].message.
 	MaxMessageLength = 1024
-	// MaxWorkloadLength is the most bytes of status.blocked[].workload: a kind,
-	// a namespace and a name.
-	MaxWorkloadLength = 400
 	// MaxBlockedCardLength is the most bytes of status.blocked[].card: 16
 	// alternatives of 160.
 	MaxBlockedCardLength = 2600
@@ -60,7 +57,12 @@ type CardQuotaStatus struct {
 	// memory is the memory that the queue's pods request together.
 	// +optional
 	Memory *ResourceStatus `json:"memory,omitempty"`
-	// blocked is what waits and why, by workload, at most 10 entries.
+	// blockedTotal is how many entries blocked would have without its limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	BlockedTotal int32 `json:"blockedTotal,omitempty"`
+	// blocked is what waits and why, by workload, who waits longest first: at most
+	// 10 entries.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -132,12 +134,14 @@ type ResourceStatus struct {
 
 // BlockedStatus is one workload that waits.
 type BlockedStatus struct {
-	// workload is type/namespace/name, such as deployment/chat/api,
-	// vcjob/lab/pretrain or pod/lab/probe: kubectl get <type> -n <namespace>
-	// <name> shows it.
+	// workload is what waits: the Deployment, Job or other controller of the pods,
+	// or a pod or PodGroup without one.
 	// +required
-	// +kubebuilder:validation:MaxLength=400
-	Workload string `json:"workload"`
+	Workload WorkloadReference `json:"workload"`
+	// since is when the oldest of its waiting pods was created, or its PodGroup
+	// when there are no pods yet.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
 	// card is the card request that waits, with its alternatives:
 	// "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D", or the resource name
 	// when the pod names no card. Unset for work without cards.
@@ -155,4 +159,24 @@ type BlockedStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+}
+
+// WorkloadReference names a workload.
+type WorkloadReference struct {
+	// apiGroup of the workload, "" for pods.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	APIGroup string `json:"apiGroup,omitempty"`
+	// kind of the workload, for example Deployment.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Kind string `json:"kind"`
+	// namespace of the workload.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// name of the workload.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }

@@ -97,12 +97,11 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 		field schema
 		want  int64
 	}{
-		"summary":          {status.Properties["summary"], v1alpha1.MaxSummaryLength},
-		"pendingSummary":   {status.Properties["pendingSummary"], v1alpha1.MaxSummaryLength},
-		"blocked.workload": {entry.Properties["workload"], v1alpha1.MaxWorkloadLength},
-		"blocked.card":     {entry.Properties["card"], v1alpha1.MaxBlockedCardLength},
-		"blocked.reason":   {entry.Properties["reason"], v1alpha1.MaxReasonLength},
-		"blocked.message":  {entry.Properties["message"], v1alpha1.MaxMessageLength},
+		"summary":         {status.Properties["summary"], v1alpha1.MaxSummaryLength},
+		"pendingSummary":  {status.Properties["pendingSummary"], v1alpha1.MaxSummaryLength},
+		"blocked.card":    {entry.Properties["card"], v1alpha1.MaxBlockedCardLength},
+		"blocked.reason":  {entry.Properties["reason"], v1alpha1.MaxReasonLength},
+		"blocked.message": {entry.Properties["message"], v1alpha1.MaxMessageLength},
 	}
 	for name, l := range lengths {
 		if l.field.MaxLength == nil || *l.field.MaxLength != l.want {

@@ -7,6 +7,7 @@ package quotastatus
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -57,13 +58,17 @@ func Of(f Facts) v1alpha1.CardQuotaStatus {
 	switch {
 	case !owned(f):
 		status.Cards, status.Summary, status.PendingSummary = nil, "", ""
-		status.CPU, status.Memory, status.Blocked = nil, nil, nil
+		status.CPU, status.Memory, status.Blocked, status.BlockedTotal = nil, nil, nil, 0
 	case f.Usage != nil:
 		count(&status, f)
 	}
 	setConditions(&status, f)
 	return status
 }
+
+// longestName is the most bytes of what names a workload: whoever makes a pod
+// writes what he likes as its owner.
+const longestName = 253
 
 // count fills in the numbers.
 func count(s *v1alpha1.CardQuotaStatus, f Facts) {
@@ -75,15 +80,13 @@ func count(s *v1alpha1.CardQuotaStatus, f Facts) {
 	}
 	s.CPU = &v1alpha1.ResourceStatus{Used: *resource.NewMilliQuantity(f.Usage.MilliCPU, resource.DecimalSI), Quota: limits.CPU}
 	s.Memory = &v1alpha1.ResourceStatus{Used: *resource.NewQuantity(f.Usage.Memory, resource.BinarySI), Quota: limits.Memory}
-	s.Blocked = make([]v1alpha1.BlockedStatus, 0, len(f.Usage.Blocked))
-	for _, b := range f.Usage.Blocked {
-		s.Blocked = append(s.Blocked, v1alpha1.BlockedStatus{
-			Workload: clip.Text(b.Workload, v1alpha1.MaxWorkloadLength),
-			Card:     clip.Text(b.Card, v1alpha1.MaxBlockedCardLength),
-			Count:    int64(b.Count),
-			Reason:   clip.Text(b.Reason, v1alpha1.MaxReasonLength),
-			Message:  clip.Text(b.Message, v1alpha1.MaxMessageLength),
-		})
+	s.Blocked, s.BlockedTotal = slices.Clone(f.Usage.Blocked), int32(min(f.Usage.BlockedTotal, math.MaxInt32))
+	for i := range s.Blocked {
+		b := &s.Blocked[i]
+		w := &b.Workload
+		w.APIGroup, w.Kind, w.Name = clip.Text(w.APIGroup, longestName), clip.Text(w.Kind, longestName), clip.Text(w.Name, longestName)
+		b.Card = clip.Text(b.Card, v1alpha1.MaxBlockedCardLength)
+		b.Reason, b.Message = clip.Text(b.Reason, v1alpha1.MaxReasonLength), clip.Text(b.Message, v1alpha1.MaxMessageLength)
 	}
 }
 

@@ -44,10 +44,13 @@ func facts(used, pending cards) Facts {
 	}
 }
 
+var train = v1alpha1.WorkloadReference{APIGroup: "batch.volcano.sh", Kind: "Job", Namespace: "lab", Name: "train"}
+
 func TestNumbers(t *testing.T) {
 	f := facts(cards{"NVIDIA-H200": 6, "NVIDIA-H800": 3, "Ascend-910B": 1}, cards{"NVIDIA-H200": 4, "NVIDIA-L40S": 2})
 	f.Usage.MilliCPU, f.Usage.Memory = 1500, 3<<30
-	f.Usage.Blocked = []usage.Blocked{{Workload: "vcjob/lab/train", Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}}
+	f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}}
+	f.Usage.BlockedTotal = 1
 	got := Of(f)
 	want := v1alpha1.CardQuotaStatus{
 		ObservedGeneration: 3,
@@ -62,9 +65,9 @@ func TestNumbers(t *testing.T) {
 			{Name: "Ascend-910B", Used: 1, OverQuotaBy: 1},
 			{Name: "NVIDIA-L40S", Pending: 2},
 		},
-		CPU:     &v1alpha1.ResourceStatus{Used: resource.MustParse("1500m"), Quota: ptr(resource.MustParse("64"))},
-		Memory:  &v1alpha1.ResourceStatus{Used: resource.MustParse("3Gi")},
-		Blocked: []v1alpha1.BlockedStatus{{Workload: "vcjob/lab/train", Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}},
+		CPU:          &v1alpha1.ResourceStatus{Used: resource.MustParse("1500m"), Quota: ptr(resource.MustParse("64"))},
+		Memory:       &v1alpha1.ResourceStatus{Used: resource.MustParse("3Gi")},
+		BlockedTotal: 1, Blocked: []v1alpha1.BlockedStatus{{Workload: train, Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "full"}},
 	}
 	got.Conditions = nil
 	check.Equal(t, "status", want, got)
@@ -277,13 +280,13 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 		}
 		text := rapid.String().Draw(t, "text")
 		long := strings.Repeat(text, rapid.IntRange(0, 400).Draw(t, "times"))
-		f.Usage.Blocked = []usage.Blocked{{Workload: long, Card: long, Reason: long, Message: long}}
+		f.Usage.Blocked = []v1alpha1.BlockedStatus{{Workload: v1alpha1.WorkloadReference{APIGroup: long, Kind: long, Name: long}, Card: long, Reason: long, Message: long}}
 		s := Of(f)
 		b := s.Blocked[0]
 		for _, field := range []struct {
 			text string
 			most int
-		}{{s.Summary, v1alpha1.MaxSummaryLength}, {s.PendingSummary, v1alpha1.MaxSummaryLength}, {b.Workload, v1alpha1.MaxWorkloadLength},
+		}{{s.Summary, v1alpha1.MaxSummaryLength}, {s.PendingSummary, v1alpha1.MaxSummaryLength}, {b.Workload.Name, longestName}, {b.Workload.Kind, longestName}, {b.Workload.APIGroup, longestName},
 			{b.Card, v1alpha1.MaxBlockedCardLength}, {b.Reason, v1alpha1.MaxReasonLength}, {b.Message, v1alpha1.MaxMessageLength}} {
 			check.Must(t, len(field.text) <= field.most && utf8.ValidString(field.text),
 				"%d bytes, at most %d: %q", len(field.text), field.most, field.text)

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,42 +15,35 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Blocked is one workload that waits, and why.
-type Blocked struct {
-	// Workload is type/namespace/name.
-	Workload string
-	// Card is the card request, or the resource when the pods name no card, ""
-	// for work without cards.
-	Card string
-	// Count is how many cards wait.
-	Count card.Count
-	// Reason and Message are the scheduler's.
-	Reason, Message string
+// blockedKey is what makes two blocked pods one entry.
+type blockedKey struct {
+	workload     v1alpha1.WorkloadReference
+	card, reason string
 }
 
-// blockedKey is what makes two blocked pods one entry.
-type blockedKey struct{ workload, card, reason string }
-
-type blockedSet map[blockedKey]Blocked
+type blockedSet map[blockedKey]v1alpha1.BlockedStatus
 
 // add joins a pod to its workload's entry. Of different messages the first in
-// the alphabet stays, so that the order of pods does not matter.
-func (s blockedSet) add(b Blocked) {
+// the alphabet stays, so that the order of pods does not matter, and of times
+// the earliest.
+func (s blockedSet) add(b v1alpha1.BlockedStatus) {
 	key := blockedKey{b.Workload, b.Card, b.Reason}
 	if had, ok := s[key]; ok {
-		b.Count = b.Count.Add(had.Count)
+		b.Count = int64(card.Count(b.Count).Add(card.Count(had.Count)))
 		b.Message = min(b.Message, had.Message)
+		if had.Since.Before(&b.Since) {
+			b.Since = had.Since
+		}
 	}
 	s[key] = b
 }
 
-func (s blockedSet) list() []Blocked {
-	out := make([]Blocked, 0, len(s))
-	for _, b := range s {
-		out = append(out, b)
-	}
-	slices.SortFunc(out, func(a, b Blocked) int {
-		return cmp.Or(cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
+// list returns who waits longest.
+func (s blockedSet) list() []v1alpha1.BlockedStatus {
+	out := slices.SortedFunc(maps.Values(s), func(a, b v1alpha1.BlockedStatus) int {
+		return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Workload.Namespace, b.Workload.Namespace), cmp.Compare(a.Workload.Name, b.Workload.Name),
+			cmp.Compare(a.Workload.Kind, b.Workload.Kind), cmp.Compare(a.Workload.APIGroup, b.Workload.APIGroup),
+			cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
 	})
 	return out[:min(len(out), v1alpha1.MaxBlocked)]
 }
@@ -94,34 +88,26 @@ func textOf(request card.Request, resource corev1.ResourceName) string {
 // apart; the ReplicaSet's name ends with it.
 const PodTemplateHash = "pod-template-hash"
 
-// workloadOf names what a pod belongs to as type/namespace/name, so that
-// kubectl get <type> -n <namespace> <name> finds it: its controller, a
-// Deployment instead of its ReplicaSet, or the pod itself.
-func workloadOf(pod *corev1.Pod) string {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil {
-		return "pod/" + pod.Namespace + "/" + pod.Name
-	}
-	if hash := pod.Labels[PodTemplateHash]; owner.Kind == "ReplicaSet" && hash != "" {
-		if deployment, ok := strings.CutSuffix(owner.Name, "-"+hash); ok {
-			return "deployment/" + pod.Namespace + "/" + deployment
+// workloadOf names what a pod belongs to: its controller, a Deployment instead
+// of its ReplicaSet, or the pod itself.
+func workloadOf(pod *corev1.Pod) v1alpha1.WorkloadReference {
+	out := controllerOf(pod, "", "Pod")
+	if hash := pod.Labels[PodTemplateHash]; out.Kind == "ReplicaSet" && hash != "" {
+		if deployment, ok := strings.CutSuffix(out.Name, "-"+hash); ok {
+			out.Kind, out.Name = "Deployment", deployment
 		}
 	}
-	return typeOf(owner) + "/" + pod.Namespace + "/" + owner.Name
+	return out
 }
 
-func workloadOfGroup(group *v1beta1.PodGroup) string {
-	if owner := metav1.GetControllerOfNoCopy(group); owner != nil {
-		return typeOf(owner) + "/" + group.Namespace + "/" + owner.Name
+// controllerOf names the controller of an object, or the object itself.
+func controllerOf(object metav1.Object, group, kind string) v1alpha1.WorkloadReference {
+	out := v1alpha1.WorkloadReference{APIGroup: group, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		out.Kind, out.Name = owner.Kind, owner.Name
+		if out.APIGroup = ""; strings.Contains(owner.APIVersion, "/") {
+			out.APIGroup, _, _ = strings.Cut(owner.APIVersion, "/")
+		}
 	}
-	return "podgroup/" + group.Namespace + "/" + group.Name
-}
-
-// typeOf is the resource type as kubectl takes it. Volcano's Job has the kind
-// of Kubernetes' own Job and is called by its short name.
-func typeOf(owner *metav1.OwnerReference) string {
-	if owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch.volcano.sh/") {
-		return "vcjob"
-	}
-	return strings.ToLower(owner.Kind)
+	return out
 }

@@ -29,17 +29,21 @@ func (c *counter) group(group *v1beta1.PodGroup) {
 		return
 	}
 	why, blocked := whyGroup(group)
+	entry := v1alpha1.BlockedStatus{
+		Workload: controllerOf(group, v1beta1.GroupName, "PodGroup"), Since: group.CreationTimestamp, Reason: why.Reason, Message: why.Message,
+	}
 	demands := c.demands(group)
 	for _, d := range demands {
 		if name, ok := c.shownAs(queue, d.names); ok {
 			t.queue.Pending[name] = t.queue.Pending[name].Add(d.count)
 		}
 		if blocked {
-			t.blocked.add(Blocked{Workload: workloadOfGroup(group), Card: d.text, Count: d.count, Reason: why.Reason, Message: why.Message})
+			entry.Card, entry.Count = d.text, int64(d.count)
+			t.blocked.add(entry)
 		}
 	}
 	if blocked && len(demands) == 0 {
-		t.blocked.add(Blocked{Workload: workloadOfGroup(group), Reason: why.Reason, Message: why.Message})
+		t.blocked.add(entry)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
@@ -51,8 +52,10 @@ type Queue struct {
 	Pending map[card.Name]card.Count
 	// MilliCPU and Memory (bytes) are what the assigned pods request.
 	MilliCPU, Memory int64
-	// Blocked says what waits and why, sorted, at most v1alpha1.MaxBlocked entries.
-	Blocked []Blocked
+	// Blocked says what waits and why, who waits longest first, at most
+	// v1alpha1.MaxBlocked entries of BlockedTotal.
+	Blocked      []v1alpha1.BlockedStatus
+	BlockedTotal int
 	// Members is how many unfinished pods and PodGroups use the queue: they hold
 	// its cards, or may get some. A queue without members can be deleted. Anybody
 	// can write the name of any queue on a pod, which alone makes no member of it.
@@ -61,7 +64,7 @@ type Queue struct {
 
 // Equal tells whether two queues use the same.
 func (q Queue) Equal(o Queue) bool {
-	return q.MilliCPU == o.MilliCPU && q.Memory == o.Memory && q.Members == o.Members &&
+	return q.MilliCPU == o.MilliCPU && q.Memory == o.Memory && q.Members == o.Members && q.BlockedTotal == o.BlockedTotal &&
 		maps.Equal(q.Used, o.Used) && maps.Equal(q.Pending, o.Pending) && slices.Equal(q.Blocked, o.Blocked)
 }
 
@@ -92,7 +95,7 @@ func Recount(world World) (map[string]Queue, map[types.UID]quota.Charge) {
 	}
 	out := make(map[string]Queue, len(c.queues))
 	for name, t := range c.queues {
-		t.queue.Blocked = t.blocked.list()
+		t.queue.Blocked, t.queue.BlockedTotal = t.blocked.list(), len(t.blocked)
 		out[name] = t.queue
 	}
 	return out, c.charges
@@ -189,8 +192,8 @@ func (c *counter) waiting(t *tally, queue string, pod *corev1.Pod, group *v1beta
 		t.queue.Pending[name] = t.queue.Pending[name].Add(ask.Count)
 	}
 	if why, ok := whyPod(pod, group, ask.Refusal); ok {
-		t.blocked.add(Blocked{Workload: workloadOf(pod), Card: textOf(ask.Request, ask.Resource), Count: ask.Count,
-			Reason: why.Reason, Message: why.Message})
+		t.blocked.add(v1alpha1.BlockedStatus{Workload: workloadOf(pod), Since: pod.CreationTimestamp,
+			Card: textOf(ask.Request, ask.Resource), Count: int64(ask.Count), Reason: why.Reason, Message: why.Message})
 	}
 }
 

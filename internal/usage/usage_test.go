@@ -1,15 +1,18 @@
 package usage
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -138,7 +141,7 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 		"another scheduler's holds cards":        {pods: []*corev1.Pod{by("default-scheduler", "lab", pod("a").GPUs(1).Running("h200"))}, want: Queue{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
 		"of another namespace, and says why it waits": {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").GPUs(1).Unschedulable("left out"))}, want: Queue{
 			Pending: cards{"NVIDIA-GeForce-RTX-4090": 1},
-			Blocked: []Blocked{{Workload: "pod/stranger/a", Card: "nvidia.com/gpu", Count: 1, Reason: "Unschedulable", Message: "left out"}}}},
+			Blocked: []v1alpha1.BlockedStatus{{Workload: waits("", "Pod", "stranger", "a"), Card: "nvidia.com/gpu", Count: 1, Reason: "Unschedulable", Message: "left out"}}, BlockedTotal: 1}},
 		"of another namespace, was bound, and holds cards":           {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").GPUs(1).Running("h200"))}, want: Queue{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
 		"of another namespace, was bound, and runs without cards":    {pods: []*corev1.Pod{by("volcano", "stranger", pod("a").ChargedQueue("q").Running("h200"))}, want: Queue{Members: 1}},
 		"of another namespace, was charged, and holds cards":         {pods: []*corev1.Pod{by("default-scheduler", "stranger", pod("charged").GPUs(1).Running("h200"))}, want: Queue{Members: 1, Used: cards{"NVIDIA-H200": 1}}},
@@ -160,6 +163,30 @@ func TestAnnotationsAloneMakeNoMember(t *testing.T) {
 	}
 }
 
+func waits(group, kind, namespace, name string) v1alpha1.WorkloadReference {
+	return v1alpha1.WorkloadReference{APIGroup: group, Kind: kind, Namespace: namespace, Name: name}
+}
+
+// TestWhoWaitsLongestIsListed: by the oldest of a workload's pods, whatever the order
+// in which they are counted.
+func TestWhoWaitsLongestIsListed(t *testing.T) {
+	var all pods
+	for i := range 12 {
+		all = append(all, pod(string(rune('a'+i))).Queue("q").Unschedulable("full").Created(noon.Add(-time.Duration(i)*time.Minute)))
+	}
+	old := pod("web-old").Queue("q").Unschedulable("full").Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc")
+	all = append(all, old.Created(noon.Add(-time.Hour)), pod("web-new").Queue("q").Unschedulable("full").
+		Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc").Created(noon))
+	for range 2 {
+		got := Count(World{Pods: all.objects(), Inventory: fleet()})["q"]
+		check.Must(t, len(got.Blocked) == 10 && got.BlockedTotal == 13, "%d of %d are listed", len(got.Blocked), got.BlockedTotal)
+		first, last := got.Blocked[0], got.Blocked[9]
+		check.That(t, first.Workload.Name == "web" && first.Since.Equal(&metav1.Time{Time: noon.Add(-time.Hour)}), "the first is %+v", first)
+		check.That(t, last.Workload.Name == "d", "the last is %+v", last)
+		slices.Reverse(all)
+	}
+}
+
 func TestBlocked(t *testing.T) {
 	replica := func(name, message string) *builder.PodBuilder {
 		return pod(name).Queue("q").Card("NVIDIA-H200").GPUs(2).Unschedulable(message).Owner("apps/v1", "ReplicaSet", "web-abc").Label("pod-template-hash", "abc")
@@ -167,35 +194,35 @@ func TestBlocked(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		pods   pods
 		groups groups
-		want   []Blocked
+		want   []v1alpha1.BlockedStatus
 	}{
 		"pods of a Deployment are one entry under the Deployment's name": {pods: pods{replica("a", "second"), replica("b", "first")},
-			want: []Blocked{{Workload: "deployment/lab/web", Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "first"}}},
+			want: []v1alpha1.BlockedStatus{{Workload: waits("apps", "Deployment", "lab", "web"), Card: "NVIDIA-H200", Count: 4, Reason: "Unschedulable", Message: "first"}}},
 		"a pod that can never run says why before any scheduler did": {pods: pods{pod("a").Queue("q").Card("NVIDIA-H200 oops").GPUs(1)},
-			want: []Blocked{{Workload: "pod/lab/a", Card: "nvidia.com/gpu", Count: 1, Reason: "GetTaskRequestResourceFailed",
+			want: []v1alpha1.BlockedStatus{{Workload: waits("", "Pod", "lab", "a"), Card: "nvidia.com/gpu", Count: 1, Reason: "GetTaskRequestResourceFailed",
 				Message: `Pod annotation volcano.sh/card.name: card name "NVIDIA-H200 oops": the model "NVIDIA-H200 oops" must be a label value (letters, digits, '-', '_', '.', at most 63)`}}},
 		"a pod without a condition waits for its PodGroup's reason": {
 			pods:   pods{pod("a").PodGroup("g").GPUs(1).Owner("batch.volcano.sh/v1alpha1", "Job", "train")},
 			groups: groups{group().Queue("q").Unschedulable("older").Unschedulable("newest")},
-			want:   []Blocked{{Workload: "vcjob/lab/train", Card: "nvidia.com/gpu", Count: 1, Reason: "NotEnoughResources", Message: "newest"}}},
+			want:   []v1alpha1.BlockedStatus{{Workload: waits("batch.volcano.sh", "Job", "lab", "train"), Card: "nvidia.com/gpu", Count: 1, Reason: "NotEnoughResources", Message: "newest"}}},
 		"a job without pods is blocked by its PodGroup's condition": {
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8}`).Unschedulable("no quota").
 				Owner("batch.volcano.sh/v1alpha1", "Job", "train")},
-			want: []Blocked{{Workload: "vcjob/lab/train", Card: "NVIDIA-H200", Count: 8, Reason: "NotEnoughResources", Message: "no quota"}},
+			want: []v1alpha1.BlockedStatus{{Workload: waits("batch.volcano.sh", "Job", "lab", "train"), Card: "NVIDIA-H200", Count: 8, Reason: "NotEnoughResources", Message: "no quota"}},
 		},
 		"a job without cards is blocked too": {groups: groups{group().Queue("q").Unschedulable("no cpu").Owner("batch/v1", "Job", "etl")},
-			want: []Blocked{{Workload: "job/lab/etl", Reason: "NotEnoughResources", Message: "no cpu"}}},
+			want: []v1alpha1.BlockedStatus{{Workload: waits("batch", "Job", "lab", "etl"), Reason: "NotEnoughResources", Message: "no cpu"}}},
 		"a pod nobody looked at yet is not blocked": {pods: pods{pod("a").Queue("q").GPUs(1)}},
-		"at most ten workloads are listed, in the order of their names": {
+		"at most ten workloads are listed, of those that are equally old in the order of their names": {
 			pods: func() (all pods) {
 				for i := range 12 {
 					all = append(all, pod(string(rune('l'-i))).Queue("q").Unschedulable("full"))
 				}
 				return all
 			}(),
-			want: func() (want []Blocked) {
+			want: func() (want []v1alpha1.BlockedStatus) {
 				for i := range 10 {
-					want = append(want, Blocked{Workload: "pod/lab/" + string(rune('a'+i)), Reason: "Unschedulable", Message: "full"})
+					want = append(want, v1alpha1.BlockedStatus{Workload: waits("", "Pod", "lab", string(rune('a'+i))), Reason: "Unschedulable", Message: "full"})
 				}
 				return want
 			}(),
@@ -208,7 +235,7 @@ func TestBlocked(t *testing.T) {
 
 func TestEqual(t *testing.T) {
 	base := func() Queue {
-		return Queue{Used: cards{"A": 1}, Pending: cards{"A": 2}, MilliCPU: 3, Memory: 4, Members: 5, Blocked: []Blocked{{Workload: "w"}}}
+		return Queue{Used: cards{"A": 1}, Pending: cards{"A": 2}, MilliCPU: 3, Memory: 4, Members: 5, Blocked: []v1alpha1.BlockedStatus{{Card: "w"}}}
 	}
 	check.That(t, base().Equal(base()), "a queue must equal itself")
 	for name, change := range map[string]func(*Queue){
@@ -218,6 +245,7 @@ func TestEqual(t *testing.T) {
 		"memory":  func(q *Queue) { q.Memory++ },
 		"members": func(q *Queue) { q.Members++ },
 		"blocked": func(q *Queue) { q.Blocked[0].Message = "new" },
+		"total":   func(q *Queue) { q.BlockedTotal++ },
 	} {
 		t.Run("a change of "+name+" is seen", func(t *testing.T) {
 			changed := base()

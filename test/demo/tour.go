@@ -8,7 +8,7 @@ const (
 )
 
 // blockedLines prints a line per workload that waits, of several CardQuotas.
-const blockedLines = `jsonpath={range .items[*].status.blocked[*]}{.workload} waits for {.count} {.card}: {.reason}{"\n"}{end}`
+const blockedLines = `jsonpath={range .items[*].status.blocked[*]}{.workload.kind} {.workload.namespace}/{.workload.name} waits for {.count} {.card}: {.reason}{"\n"}{end}`
 
 // ofCapacityCard selects the events that the plugin wrote.
 const ofCapacityCard = "--field-selector=source=capacity-card"
@@ -61,8 +61,8 @@ func (g *guide) exceeds() {
 	g.say("\nWhy do they wait? Each says so; a vcjob has no pods yet, so its PodGroup does:\n")
 	g.show("get", "events", ofCapacityCard, "-o", eventColumns)
 	g.say("\nThe tenant finds it in one place as well:\n")
-	for queue, workload := range map[string]string{"llm-training": "vcjob/default/finetune", "search-inference": "deployment/default/reranker"} {
-		g.until(workload, "get", "cardq", queue, "-o", "jsonpath={.status.blocked[*].workload}")
+	for queue, workload := range map[string]string{"llm-training": "finetune", "search-inference": "reranker"} {
+		g.until(workload, "get", "cardq", queue, "-o", "jsonpath={.status.blocked[*].workload.name}")
 	}
 	g.show("get", "cardq", "llm-training", "search-inference", "-o", blockedLines)
 }

@@ -38,7 +38,7 @@ func (s *scene) wantBlocked(quota, sentence string, workloads ...string) {
 		var named []string
 		for _, b := range s.cardQuota(quota).Status.Blocked {
 			if strings.Contains(b.Message, sentence) {
-				named = append(named, b.Workload)
+				named = append(named, b.Workload.Kind+"/"+b.Workload.Name)
 			}
 		}
 		return named
@@ -65,7 +65,7 @@ func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
 	s.wantGroupSaid("gang", s.notFor("tenancy"))
 	s.wantPods(out)
 	s.wantBlocked("tenancy", s.notFor("tenancy"),
-		"pod/tenancy/bare-0", "deployment/tenancy/web", "vcjob/tenancy/gang", "pod/tenancy/nameless-0", "pod/tenancy/cpu-0")
+		"Pod/bare-0", "Deployment/web", "Job/gang", "Pod/nameless-0", "Pod/cpu-0")
 	s.wantCard("tenancy", h200, 0, 6, 0)
 
 	// Another team's label is no help; the right one lets everybody in.

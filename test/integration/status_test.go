@@ -63,8 +63,9 @@ func TestStatusFollowsPods(t *testing.T) {
 		gomega.HaveField("CPU.Used", gomega.Satisfy(is("4"))),
 		gomega.HaveField("CPU.Quota", gomega.HaveValue(gomega.Satisfy(is("64")))),
 		gomega.HaveField("Memory.Used", gomega.Satisfy(is("8Gi"))),
+		gomega.HaveField("BlockedTotal", gomega.Equal(int32(1))),
 		gomega.HaveField("Blocked", gomega.ConsistOf(v1alpha1.BlockedStatus{
-			Workload: "pod/lab/" + waiting.Name, Card: "NVIDIA-A1|NVIDIA-A2", Count: 2, Reason: "Unschedulable", Message: "no room",
+			Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: waiting.Name}, Since: waiting.CreationTimestamp, Card: "NVIDIA-A1|NVIDIA-A2", Count: 2, Reason: "Unschedulable", Message: "no room",
 		})),
 	))
 	g.Eventually(annotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(`{"NVIDIA-A1":3,"NVIDIA-A2":1}`))
