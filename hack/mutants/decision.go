@@ -17,20 +17,20 @@ var decisionMutants = []mutant{
 	// Which queue.
 	{"internal/workload/pod.go", `return pod.Annotations[v1alpha1.AnnotationPodGroup]`, `return pod.Annotations["scheduling.volcano.sh/group-name"]`, "the PodGroup is that of scheduling.k8s.io/group-name"},
 	{"internal/workload/pod.go", `	if pod.Spec.NodeName == "" {`, `	if pod.Spec.NodeName == "nowhere" {`, "before the binding nothing of it is believed"},
-	{"internal/workload/pod.go", `	case lastCharged != "":`, `	case lastCharged == "none":`, "the queue charged last goes first"},
-	{"internal/workload/pod.go", `	case charged != "":`, `	case charged == "none":`, "the queue of the binding goes before the PodGroup's"},
-	{"internal/workload/pod.go", `	case charged != "":
-		return charged
+	{"internal/workload/resolver.go", `	case lastCharged != "":`, `	case lastCharged == "none":`, "the queue charged last goes first"},
+	{"internal/workload/resolver.go", `	case charged != "":`, `	case charged == "none":`, "the queue of the binding goes before the PodGroup's"},
+	{"internal/workload/resolver.go", `	case charged != "":
+		queue = charged
 	case group != nil:
-		return QueueOfGroup(group)`, `	case group != nil:
-		return QueueOfGroup(group)
+		queue = QueueOfGroup(group)`, `	case group != nil:
+		queue = QueueOfGroup(group)
 	case charged != "":
-		return charged`, "a PodGroup that is moved moves no placed pod"},
-	{"internal/workload/pod.go", `	case group != nil:
-		return QueueOfGroup(group)`, `	case group != nil && pod.Annotations[v1alpha1.AnnotationQueueName] == "":
-		return QueueOfGroup(group)`, "the PodGroup's queue goes before the pod's annotation"},
-	{"internal/workload/pod.go", `	case pod.Annotations[v1alpha1.AnnotationQueueName] != "":`, `	case pod.Annotations[v1alpha1.AnnotationQueueName] == "none":`, "without a PodGroup the pod's annotation names the queue"},
-	{"internal/workload/pod.go", `		return pod.Annotations[v1alpha1.AnnotationJobQueueName]`, `		return ""`, "without a PodGroup the vcjob's annotation names the queue"},
+		queue = charged`, "a PodGroup that is moved moves no placed pod"},
+	{"internal/workload/resolver.go", `	case group != nil:
+		queue = QueueOfGroup(group)`, `	case group != nil && pod.Annotations[v1alpha1.AnnotationQueueName] == "":
+		queue = QueueOfGroup(group)`, "the PodGroup's queue goes before the pod's annotation"},
+	{"internal/workload/resolver.go", `	case pod.Annotations[v1alpha1.AnnotationQueueName] != "":`, `	case pod.Annotations[v1alpha1.AnnotationQueueName] == "none":`, "without a PodGroup the pod's annotation names the queue"},
+	{"internal/workload/resolver.go", `		queue = pod.Annotations[v1alpha1.AnnotationJobQueueName]`, `		queue = ""`, "without a PodGroup the vcjob's annotation names the queue"},
 	{"internal/workload/pod.go", `	if group.Spec.Queue != "" {`, `	if group != nil {`, "a PodGroup without a queue is in default"},
 	{"internal/workload/pod.go", `const DefaultQueue = "default"`, `const DefaultQueue = "root"`, "the queue of a PodGroup that names none is default"},
 
@@ -41,67 +41,67 @@ var decisionMutants = []mutant{
 	{"internal/workload/pod.go", `	return ofOwner`, `	return ""`, "the owner's kind counts for the service type"},
 
 	// Which card, and how many.
-	{"internal/workload/charge.go", `return Trust{Ours: true}.ChargeOf(`, `return Trust{}.ChargeOf(`, "a pod of our scheduler is taken at its word"},
-	{"internal/workload/charge.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{Queue: queue, Memory: ask.Memory}`, "CPU is charged"},
-	{"internal/workload/charge.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{Queue: queue, MilliCPU: ask.MilliCPU}`, "memory is charged"},
-	{"internal/workload/charge.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, "a queue is charged"},
-	{"internal/workload/charge.go", `	if len(ask.Others) == 0 {`, `	if true {`, "both of two card resources are charged"},
-	{"internal/workload/charge.go", `Amount{{Name: name, Count: ask.Count}}`, `Amount{{Name: name, Count: 1}}`, "the pod's own request says how many"},
-	{"internal/workload/charge.go", `Amount{{Name: name, Count: ask.Count}}`, `Amount{{Name: append(slices.Clone(ask.Request.Names()), name)[0], Count: ask.Count}}`, "the card of the node counts, not the one asked for"},
-	{"internal/workload/charge.go", `	if len(ask.Others) == 0 {`, `	if names := lastCards(Held{ask.Resource, ask.Count}, inv, last); len(names) > 0 && len(ask.Others) == 0 {
+	{"internal/workload/resolver.go", `return r.Schedulers == nil ||`, `return`, "a pod of our scheduler is taken at its word"},
+	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{Queue: queue, Memory: ask.Memory}`, "CPU is charged"},
+	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{Queue: queue, MilliCPU: ask.MilliCPU}`, "memory is charged"},
+	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, "a queue is charged"},
+	{"internal/workload/resolver.go", `	if len(ask.Others) == 0 {`, `	if true {`, "both of two card resources are charged"},
+	{"internal/workload/resolver.go", `Amount{{Name: name, Count: ask.Count}}`, `Amount{{Name: name, Count: 1}}`, "the pod's own request says how many"},
+	{"internal/workload/resolver.go", `Amount{{Name: name, Count: ask.Count}}`, `Amount{{Name: append(slices.Clone(ask.Named.Names()), name)[0], Count: ask.Count}}`, "the card of the node counts, not the one asked for"},
+	{"internal/workload/resolver.go", `	if len(ask.Others) == 0 {`, `	if names := lastCards(Held{ask.Resource, ask.Count}, inv, last); len(names) > 0 && len(ask.Others) == 0 {
 		charge.Cards = []card.Amount{{Name: names[0], Count: ask.Count}}
 		return charge
 	}
 	if len(ask.Others) == 0 {`, "a relabelled node: the card that it has now"},
-	{"internal/workload/charge.go", `	if names := lastCards(held, inv, last); len(names) > 0 {`, `	if names := lastCards(held, inv, last); len(names) > 99 {`, "label lost or node gone: the card charged last"},
-	{"internal/workload/charge.go", `	if !ask.Request.Any() {
-		return ask.Request.Names()`, `	if !ask.Request.Any() {
-		return ask.Request.Names()[:1]`, "label lost, two alternatives: both are withheld"},
-	{"internal/workload/charge.go", `	if !ask.Request.Any() {
-		return`, `	if len(ask.Request.Names()) > 99 {
+	{"internal/workload/resolver.go", `	if names := lastCards(held, inv, last); len(names) > 0 {`, `	if names := lastCards(held, inv, last); len(names) > 99 {`, "label lost or node gone: the card charged last"},
+	{"internal/workload/resolver.go", `	if !ask.Named.Any() {
+		return ask.Named.Names()`, `	if !ask.Named.Any() {
+		return ask.Named.Names()[:1]`, "label lost, two alternatives: both are withheld"},
+	{"internal/workload/resolver.go", `	if !ask.Named.Any() {
+		return`, `	if len(ask.Named.Names()) > 99 {
 		return`, "label lost, nothing charged: the card it names"},
-	{"internal/workload/charge.go", `	return names
+	{"internal/workload/resolver.go", `	return names
 }
 
 // lastCards`, `	return nil
 }
 
 // lastCards`, "label lost, nothing named: every card it may be"},
-	{"internal/workload/charge.go", `ok && known.Model != "" {`, `ok && known.Model == "none" {`, "of a node that names its model only that model's cards are withheld"},
-	{"internal/workload/charge.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `slices.Contains(resources, held.Resource)`, "a card that no node has any more stays charged"},
-	{"internal/workload/charge.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `len(resources) >= 0`, "what was charged for another resource does not stay"},
-	{"internal/workload/charge.go", `lastCards(ask.Claimed, inv, last)`, `lastCards(Held{}, inv, last)`, "a resource that is a card nowhere: what was charged before stays"},
+	{"internal/workload/resolver.go", `ok && known.Model != "" {`, `ok && known.Model == "none" {`, "of a node that names its model only that model's cards are withheld"},
+	{"internal/workload/resolver.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `slices.Contains(resources, held.Resource)`, "a card that no node has any more stays charged"},
+	{"internal/workload/resolver.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `len(resources) >= 0`, "what was charged for another resource does not stay"},
+	{"internal/workload/resolver.go", `lastCards(ask.Claimed, inv, last)`, `lastCards(Held{}, inv, last)`, "a resource that is a card nowhere: what was charged before stays"},
 
 	// What a pod asks for.
-	{"internal/workload/ask.go", `UseStatusResources: true`, `UseStatusResources: false`, "a pod that was resized counts as Kubernetes counts it"},
-	{"internal/workload/ask.go", `PodResourcesOptions{UseStatusResources: true}`, `PodResourcesOptions{UseStatusResources: true, ExcludeOverhead: true}`, "overhead counts"},
-	{"internal/workload/ask.go", `	requests := resourcehelper`, `	pod = pod.DeepCopy()
+	{"internal/workload/request.go", `UseStatusResources: true`, `UseStatusResources: false`, "a pod that was resized counts as Kubernetes counts it"},
+	{"internal/workload/request.go", `PodResourcesOptions{UseStatusResources: true}`, `PodResourcesOptions{UseStatusResources: true, ExcludeOverhead: true}`, "overhead counts"},
+	{"internal/workload/request.go", `	requests := resourcehelper`, `	pod = pod.DeepCopy()
 	pod.Spec.InitContainers = nil
 	requests := resourcehelper`, "init containers count by their maximum"},
-	{"internal/workload/ask.go", `	requests := resourcehelper`, `	pod = pod.DeepCopy()
+	{"internal/workload/request.go", `	requests := resourcehelper`, `	pod = pod.DeepCopy()
 	for i := range pod.Spec.InitContainers {
 		pod.Spec.InitContainers[i].RestartPolicy = nil
 	}
 	requests := resourcehelper`, "sidecars count beside the containers"},
-	{"internal/workload/ask.go", `		case quantity.Sign() <= 0:`, `		case quantity.Sign() < 0:`, "zero cards are none"},
-	{"internal/workload/ask.go", `		case strings.Contains(string(name), "/"):`, `		case strings.Contains(string(name), ""):`, "card.name alone asks for nothing"},
-	{"internal/workload/ask.go", `MilliCPU: bounded(requests.Cpu(), resource.Milli)`, `MilliCPU: bounded(requests.Cpu(), 0)`, "CPU is counted in thousandths of a core"},
-	{"internal/workload/ask.go", `Memory: bounded(requests.Memory(), 0)`, `Memory: bounded(requests.Memory(), resource.Kilo)`, "memory is counted in bytes"},
-	{"internal/workload/ask.go", `strings.Compare(string(a.Resource), string(b.Resource))`, `strings.Compare(string(b.Resource), string(a.Resource))`, "of two card resources the first one stands for both"},
-	{"internal/workload/ask.go", `	if a.Count == 0 && (!named || len(unknown) == 0) {`, `	if a.Count == 0 {`, "a named resource that is a card nowhere is refused"},
-	{"internal/workload/ask.go", `	case len(a.Others) > 0:`, `	case len(a.Others) > 99:`, "two card resources are refused"},
-	{"internal/workload/ask.go", `	case a.Count > card.MaxCount:`, `	case a.Count < 0:`, "more cards than any quota can give are refused"},
-	{"internal/workload/ask.go", `a.Names = inv.Named(a.Resource); len(a.Names) == 0 {`, `a.Names = inv.Named(a.Resource); len(a.Names) < 0 {`, "a card resource that no node names is refused"},
-	{"internal/workload/ask.go", `		a.Names = a.Request.Names()`, `		a.Names = a.Request.Names()[:1]`, "all alternatives may be used"},
-	{"internal/workload/ask.go", `		a.Names = a.Request.Names()`, `		a.Names = slices.Sorted(slices.Values(a.Request.Names()))`, "alternatives keep their order"},
-	{"internal/workload/ask.go", `len(resources) > 0 && !slices.Contains(resources, a.Resource)`, `len(resources) > 99 && !slices.Contains(resources, a.Resource)`, "a card of another resource is refused"},
-	{"internal/workload/ask.go", `len(resources) > 0 && !slices.Contains(resources, a.Resource)`, `!slices.Contains(resources, a.Resource)`, "a card that no node has may be waited for"},
-	{"internal/workload/ask.go", `	case len(unknown) != 1:`, `	case len(unknown) == 0:`, "one of two resources that are cards nowhere is no card"},
-	{"internal/workload/ask.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "":`, "a resource that is a card nowhere, of our binding: the card it names"},
-	{"internal/workload/ask.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "" || ChargedQueue(pod) != "":`, "another scheduler's record proves nothing"},
-	{"internal/workload/ask.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "" || ours:`, "without a record nothing proves that a resource was a card"},
-	{"internal/workload/ask.go", `		a.Claimed = unknown[0]`, `		a.Claimed = Held{}`, "what was charged for a resource stays when it is a card nowhere"},
-	{"internal/workload/ask.go", `	a.Names = nil
+	{"internal/workload/request.go", `		case quantity.Sign() <= 0:`, `		case quantity.Sign() < 0:`, "zero cards are none"},
+	{"internal/workload/request.go", `		case strings.Contains(string(name), "/"):`, `		case strings.Contains(string(name), ""):`, "card.name alone asks for nothing"},
+	{"internal/workload/request.go", `MilliCPU: bounded(requests.Cpu(), resource.Milli)`, `MilliCPU: bounded(requests.Cpu(), 0)`, "CPU is counted in thousandths of a core"},
+	{"internal/workload/request.go", `Memory: bounded(requests.Memory(), 0)`, `Memory: bounded(requests.Memory(), resource.Kilo)`, "memory is counted in bytes"},
+	{"internal/workload/request.go", `strings.Compare(string(a.Resource), string(b.Resource))`, `strings.Compare(string(b.Resource), string(a.Resource))`, "of two card resources the first one stands for both"},
+	{"internal/workload/request.go", `	if a.Count == 0 && (!isNamed || len(unknown) == 0) {`, `	if a.Count == 0 {`, "a named resource that is a card nowhere is refused"},
+	{"internal/workload/request.go", `	case len(a.Others) > 0:`, `	case len(a.Others) > 99:`, "two card resources are refused"},
+	{"internal/workload/request.go", `	case a.Count > card.MaxCount:`, `	case a.Count < 0:`, "more cards than any quota can give are refused"},
+	{"internal/workload/request.go", `a.Names = inv.Named(a.Resource); len(a.Names) == 0 {`, `a.Names = inv.Named(a.Resource); len(a.Names) < 0 {`, "a card resource that no node names is refused"},
+	{"internal/workload/request.go", `		a.Names = a.Named.Names()`, `		a.Names = a.Named.Names()[:1]`, "all alternatives may be used"},
+	{"internal/workload/request.go", `		a.Names = a.Named.Names()`, `		a.Names = slices.Sorted(slices.Values(a.Named.Names()))`, "alternatives keep their order"},
+	{"internal/workload/request.go", `len(resources) > 0 && !slices.Contains(resources, a.Resource)`, `len(resources) > 99 && !slices.Contains(resources, a.Resource)`, "a card of another resource is refused"},
+	{"internal/workload/request.go", `len(resources) > 0 && !slices.Contains(resources, a.Resource)`, `!slices.Contains(resources, a.Resource)`, "a card that no node has may be waited for"},
+	{"internal/workload/request.go", `	case len(unknown) != 1:`, `	case len(unknown) == 0:`, "one of two resources that are cards nowhere is no card"},
+	{"internal/workload/request.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "":`, "a resource that is a card nowhere, of our binding: the card it names"},
+	{"internal/workload/request.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "" || ChargedQueue(pod) != "":`, "another scheduler's record proves nothing"},
+	{"internal/workload/request.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "" || ours:`, "without a record nothing proves that a resource was a card"},
+	{"internal/workload/request.go", `		a.Claimed = unknown[0]`, `		a.Claimed = Held{}`, "what was charged for a resource stays when it is a card nowhere"},
+	{"internal/workload/request.go", `	a.Names = nil
 `, ``, "a refused pod may run on no card"},
 
 	// What a queue allows.
@@ -136,23 +136,22 @@ var decisionMutants = []mutant{
 	{"internal/workload/queue.go", `	if !set || q.Sign() <= 0 {`, `	if !set {`, "a negative capability is none"},
 
 	// Pods that are being deleted.
-	{"internal/workload/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished holds nothing"},
-	{"internal/workload/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodPending && AtWork(pod)`, "a deleted pod holds its cards before it has started"},
-	{"internal/workload/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodUnknown && AtWork(pod)`, "a deleted pod holds its cards on a node that is not heard"},
-	{"internal/workload/ending.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `AtWork(pod)`, "a pod that is not deleted does not end"},
-	{"internal/workload/ending.go", `		lastQueue = last.Queue`, `		lastQueue = ""`, "a deleted pod holds cards of the queue that it was charged to"},
-	{"internal/workload/ending.go", `pod.Spec.NodeName, inv, last), true`, `pod.Spec.NodeName, inv, nil), true`, "a deleted pod holds the card that it was charged last"},
-	{"internal/workload/ending.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionFalse`, "a node that is not heard does not work"},
-	{"internal/workload/ending.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionUnknown`, "a node that is not ready does not work"},
-	{"internal/workload/ending.go", `	return true
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished holds nothing"},
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodPending && AtWork(pod)`, "a deleted pod holds its cards before it has started"},
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodUnknown && AtWork(pod)`, "a deleted pod holds its cards on a node that is not heard"},
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `AtWork(pod)`, "a pod that is not deleted does not end"},
+	{"internal/workload/resolver.go", `pod.Spec.NodeName, r.Inventory, last)`, `pod.Spec.NodeName, r.Inventory, nil)`, "a deleted pod holds the card that it was charged last"},
+	{"internal/workload/pod.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionFalse`, "a node that is not heard does not work"},
+	{"internal/workload/pod.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionUnknown`, "a node that is not ready does not work"},
+	{"internal/workload/pod.go", `	return true
 }
 
 // Goodbye`, `	return false
 }
 
 // Goodbye`, "a node that does not say is taken to work"},
-	{"internal/workload/scheduler.go", `pod.Status.Phase != corev1.PodSucceeded && `, ``, "a deleted pod that has succeeded holds nothing"},
-	{"internal/workload/scheduler.go", ` && pod.Status.Phase != corev1.PodFailed`, ``, "a deleted pod that has failed holds nothing"},
+	{"internal/workload/pod.go", `pod.Status.Phase != corev1.PodSucceeded && `, ``, "a deleted pod that has succeeded holds nothing"},
+	{"internal/workload/pod.go", ` && pod.Status.Phase != corev1.PodFailed`, ``, "a deleted pod that has failed holds nothing"},
 
 	// Who may be evicted.
 	{"internal/workload/evict.go", `case pod.Spec.PriorityClassName == systemClusterCritical, pod`, `case pod`, "pods critical for the cluster stay"},
@@ -178,12 +177,16 @@ var decisionMutants = []mutant{
 	{"internal/workload/namespace.go", `	case selector.Matches(labels.Set(namespace.Labels)):`, `	case selector.Matches(labels.Set(namespace.Labels)) || len(namespace.Labels) < 2:`, "a namespace without the label is left out"},
 
 	// What is believed of a pod.
-	{"internal/workload/trust.go", `known := lastCharged != "" || t.Ours`, `known := t.Ours`, "what was charged stays when the queue leaves the namespace out"},
-	{"internal/workload/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `t.Ours`, "a pod of ours is not believed by its own word"},
-	{"internal/workload/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `t.Ours && group != nil`, "the record of our binding stays when the queue leaves the namespace out"},
-	{"internal/workload/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `t.Ours && ChargedQueue(pod) != ""`, "a pod of ours in a PodGroup stays when the queue leaves the namespace out"},
-	{"internal/workload/trust.go", `t.Ours && (group != nil || ChargedQueue(pod) != "")`, `(group != nil || ChargedQueue(pod) != "")`, "another scheduler's pod is charged only to a queue that takes its namespace"},
-	{"internal/workload/trust.go", `	if !Counted(pod) {`, `	if !AtWork(pod) {`, "only pods that count are charged"},
-	{"internal/workload/trust.go", `		lastQueue = last.Queue`, `		lastQueue = ""`, "the queue charged last stays"},
-	{"internal/workload/trust.go", `askOf(pod, inv, t.Ours)`, `askOf(pod, inv, true)`, "only a record of ours proves that a resource was a card"},
+	{"internal/workload/resolver.go", `	case lastCharged != "":
+		return lastCharged
+	case charged`, `	case lastCharged != "":
+		queue = lastCharged
+	case charged`, "what was charged stays when the queue leaves the namespace out"},
+	{"internal/workload/resolver.go", `r.IsOurs(pod) && (group != nil || charged != "")`, `r.IsOurs(pod)`, "a pod of ours is not believed by its own word"},
+	{"internal/workload/resolver.go", `r.IsOurs(pod) && (group != nil || charged != "")`, `r.IsOurs(pod) && group != nil`, "the record of our binding stays when the queue leaves the namespace out"},
+	{"internal/workload/resolver.go", `r.IsOurs(pod) && (group != nil || charged != "")`, `r.IsOurs(pod) && charged != ""`, "a pod of ours in a PodGroup stays when the queue leaves the namespace out"},
+	{"internal/workload/resolver.go", `r.IsOurs(pod) && (group != nil || charged != "")`, `(group != nil || charged != "")`, "another scheduler's pod is charged only to a queue that takes its namespace"},
+	{"internal/workload/resolver.go", `		lastQueue = last.Queue`, `		lastQueue = ""`, "the queue charged last stays"},
+	{"internal/usage/usage.go", `workload.Counted(pod)`, `workload.AtWork(pod)`, "only pods that count are charged"},
+	{"internal/workload/request.go", `a.nowhere(pod, unknown, r.IsOurs(pod))`, `a.nowhere(pod, unknown, true)`, "only a record of ours proves that a resource was a card"},
 }

@@ -82,7 +82,7 @@ func claims(answer *Answer, load *Workload, world *World) {
 			claim(answer, p, claimed, world.Policy)
 		}
 		if p.Pod != nil && p.queue != nil {
-			reach(answer, p, workload.AskOf(p.Pod, world.Inventory))
+			reach(answer, p)
 		}
 		if name, ok := load.Annotations[v1alpha1.AnnotationQueueName]; ok && !load.Pod() && name != p.name {
 			answer.warn("%s: annotation %s in %s is not read there, the queue is %s: write it in %s", p.who, v1alpha1.AnnotationQueueName, load.At, clip.Text(p.name, shown), whereQueue(load, p))
@@ -117,10 +117,11 @@ func claim(answer *Answer, p pod, claimed string, in *v1alpha1.ServiceTypePolicy
 }
 
 // reach warns of a pod that is larger than its queue's quota will ever be.
-func reach(answer *Answer, p pod, ask workload.Ask) {
+func reach(answer *Answer, p pod) {
+	ask := &p.request
 	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
 	quota, err := card.ParseQuota(text)
-	if !managed || err != nil || ask.Refusal != nil || ask.Count == 0 || ask.Request.Any() {
+	if !managed || err != nil || ask.Denied != nil || ask.Count == 0 || ask.Named.Any() {
 		return
 	}
 	most := card.Count(0)
@@ -128,7 +129,7 @@ func reach(answer *Answer, p pod, ask workload.Ask) {
 		most = max(most, quota[name])
 	}
 	if ask.Count > most {
-		answer.warn("%s: asks for %d %s, but queue %s may hold %d at most: it waits until the quota is raised", p.who, ask.Count, ask.Request, p.name, most)
+		answer.warn("%s: asks for %d %s, but queue %s may hold %d at most: it waits until the quota is raised", p.who, ask.Count, ask.Named, p.name, most)
 	}
 }
 
@@ -137,11 +138,10 @@ func reach(answer *Answer, p pod, ask workload.Ask) {
 func reachInAll(answer *Answer, load *Workload, p pod) {
 	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
 	quota, err := card.ParseQuota(text)
-	totals, wrong := card.ParseTotals(load.Annotations[v1alpha1.AnnotationCardRequest])
-	if !managed || err != nil || wrong != nil {
+	if !managed || err != nil || load.wrong != nil {
 		return
 	}
-	for _, total := range totals {
+	for _, total := range load.totals {
 		most := card.Count(0)
 		for _, name := range total.Request.Names() {
 			most = most.Add(quota[name])

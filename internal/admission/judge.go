@@ -5,7 +5,6 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/clip"
-	"cardquota.dev/operator/internal/workload"
 )
 
 // Judge answers for a workload. before is the one it replaces, nil for a new one.
@@ -19,8 +18,10 @@ import (
 //
 // The error is the context's: nobody waits for the answer any more.
 func Judge(ctx context.Context, load Workload, before *Workload, world World) (Answer, error) {
+	world.read(ctx, &load)
 	answer, places := judge(ctx, &load, &world), entry(&load, &world)
 	if before != nil {
+		world.read(ctx, before)
 		answer = answer.Since(judge(ctx, before, &world))
 		places = places.Since(entry(before, &world))
 	}
@@ -45,10 +46,9 @@ func judge(ctx context.Context, load *Workload, world *World) Answer {
 		}
 		t := &load.Templates[i]
 		who := load.where(t)
-		ask := workload.AskOf(t.Pod, world.Inventory)
-		asked(&answer, who, t.Pod, ask, world.Inventory)
-		misplaced(&answer, load, t, ask)
-		past(&answer, load, t, ask, spec, world.User)
+		asked(&answer, who, t, world.Inventory)
+		misplaced(&answer, load, t)
+		past(&answer, load, t, spec, world.User)
 		if !load.Pod() {
 			unknownKeys(&answer, who, t.Pod.Annotations)
 		}
@@ -86,7 +86,7 @@ func (w *Workload) where(t *Template) string {
 }
 
 // misplaced tells of annotations where nobody reads them.
-func misplaced(answer *Answer, load *Workload, t *Template, ask workload.Ask) {
+func misplaced(answer *Answer, load *Workload, t *Template) {
 	if load.Pod() {
 		if _, ok := t.Pod.Annotations[v1alpha1.AnnotationCardRequest]; ok {
 			answer.warn("%s: annotation %s is read on jobs and PodGroups only: what a pod asks for is its own request of the resource", load, v1alpha1.AnnotationCardRequest)
@@ -101,9 +101,9 @@ func misplaced(answer *Answer, load *Workload, t *Template, ask workload.Ask) {
 		return
 	}
 	_, named := t.Pod.Annotations[v1alpha1.AnnotationCardName]
-	switch {
+	switch ask := &t.request; {
 	case named: // the template says it as well
-	case ask.Count > 0 && ask.Refusal == nil:
+	case ask.Count > 0 && ask.Denied == nil:
 		answer.refuse("%s: annotation %s in %s is read by nobody, so its pods, which ask for %d %s each, could be placed on any card: write it in %s.metadata.annotations",
 			load, v1alpha1.AnnotationCardName, load.At, ask.Count, ask.Resource, t.Path)
 	default:

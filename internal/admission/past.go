@@ -6,14 +6,14 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/clip"
-	"cardquota.dev/operator/internal/workload"
 )
 
 // past tells early what the API server would refuse of every pod of a template:
 // that it asks for a card and passes the scheduler by. Pods themselves are left
 // to the ValidatingAdmissionPolicy, which says the same.
-func past(answer *Answer, load *Workload, t *Template, ask workload.Ask, spec v1alpha1.ServiceTypePolicySpec, user string) {
-	if load.Pod() || ask.Count == 0 || ask.Refusal != nil || exempt(load, t, spec.Admission.ExemptServiceAccounts, user) {
+func past(answer *Answer, load *Workload, t *Template, spec v1alpha1.ServiceTypePolicySpec, user string) {
+	ask := &t.request
+	if load.Pod() || ask.Count == 0 || ask.Denied != nil || exempt(load, t, spec.Admission.ExemptServiceAccounts, user) {
 		return
 	}
 	tell := answer.warn

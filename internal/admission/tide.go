@@ -1,13 +1,13 @@
 package admission
 
 import (
+	"context"
 	"slices"
 
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -42,7 +42,8 @@ func TideDefaults(job *vcbatch.Job, world World) Defaults {
 	if load.More {
 		return Defaults{}
 	}
-	if world.Policy == nil || world.spec().Admission.VCJobEvictionPolicy != v1alpha1.VCJobRestartOnEviction || !wantsCards(&load, world.Inventory) {
+	world.read(context.Background(), &load)
+	if world.Policy == nil || world.spec().Admission.VCJobEvictionPolicy != v1alpha1.VCJobRestartOnEviction || !wantsCards(&load) {
 		return Defaults{}
 	}
 	queue := world.Queue(world.queueOf(&load, nil))
@@ -93,8 +94,8 @@ func elastic(job *vcbatch.Job) bool {
 
 // wantsCards tells whether any pod of the workload asks for a card, or says that
 // it does where no node offers one yet.
-func wantsCards(load *Workload, inv *card.Inventory) bool {
+func wantsCards(load *Workload) bool {
 	return slices.ContainsFunc(load.Templates, func(t Template) bool {
-		return workload.AskOf(t.Pod, inv).Count > 0
+		return t.request.Count > 0
 	})
 }

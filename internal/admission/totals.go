@@ -8,27 +8,24 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/workload"
 )
 
 // totals judges card.request against the pods that the workload makes.
 func totals(answer *Answer, load *Workload, inv *card.Inventory) {
-	text, ok := load.Annotations[v1alpha1.AnnotationCardRequest]
-	if !ok || load.Pod() {
+	if _, ok := load.Annotations[v1alpha1.AnnotationCardRequest]; !ok || load.Pod() {
 		return
 	}
-	requests, err := card.ParseTotals(text)
-	if err != nil {
-		answer.refuse("%s: annotation %s: %v", load, v1alpha1.AnnotationCardRequest, err)
+	if load.wrong != nil {
+		answer.refuse("%s: annotation %s: %v", load, v1alpha1.AnnotationCardRequest, load.wrong)
 		return
 	}
 	if len(load.Templates) == 0 {
 		return // a PodGroup does not say what its pods ask for
 	}
-	pods, sure := podsOf(load, inv)
+	pods, sure := podsOf(load)
 	said := map[corev1.ResourceName]card.Count{}
-	for _, total := range requests {
-		resource := resourceOf(total.Request, inv)
+	for _, total := range load.totals {
+		resource := inv.ResourceOf(total.Request)
 		switch {
 		case total.Count == 0:
 		case resource == "":
@@ -67,11 +64,12 @@ type asks struct {
 
 // podsOf gathers what the pods ask for. It is false when a template asks for
 // something that cannot be told yet.
-func podsOf(load *Workload, inv *card.Inventory) (map[corev1.ResourceName]asks, bool) {
+func podsOf(load *Workload) (map[corev1.ResourceName]asks, bool) {
 	out, sure := map[corev1.ResourceName]asks{}, !load.More
-	for _, t := range load.Templates {
-		ask := workload.AskOf(t.Pod, inv)
-		if ask.Refusal != nil {
+	for i := range load.Templates {
+		t := &load.Templates[i]
+		ask := &t.request
+		if ask.Denied != nil {
 			sure = false
 			continue
 		}
@@ -79,7 +77,7 @@ func podsOf(load *Workload, inv *card.Inventory) (map[corev1.ResourceName]asks, 
 			continue
 		}
 		all := out[ask.Resource]
-		all.requests = append(all.requests, ask.Request)
+		all.requests = append(all.requests, ask.Named)
 		if replicas := card.Count(max(t.Replicas, 0)); ask.Count <= card.MaxCount {
 			all.count = all.count.Add(min(replicas, card.MaxCount) * ask.Count)
 		}
@@ -91,14 +89,4 @@ func podsOf(load *Workload, inv *card.Inventory) (map[corev1.ResourceName]asks, 
 // meet tells whether two requests can mean the same card.
 func meet(a, b card.Request) bool {
 	return a.Any() || slices.ContainsFunc(b.Names(), a.Allows)
-}
-
-// resourceOf is the resource of a request, "" when no node has such a card.
-func resourceOf(request card.Request, inv *card.Inventory) corev1.ResourceName {
-	for _, name := range request.Names() {
-		if resources := inv.ResourcesOf(name); len(resources) > 0 {
-			return resources[0]
-		}
-	}
-	return ""
 }

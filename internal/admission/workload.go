@@ -13,7 +13,9 @@ import (
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Workload is anything that makes pods, or a pod itself, in one form.
@@ -36,6 +38,9 @@ type Workload struct {
 	// they are only the first MostTemplates.
 	Templates []Template
 	More      bool
+	// totals are those of card.request, wrong is why it cannot be read.
+	totals card.Totals
+	wrong  error
 }
 
 // MostTemplates bounds the pod templates that are judged of one workload. Each is
@@ -52,6 +57,7 @@ type Template struct {
 	Pod  *corev1.Pod
 	// Replicas is how many pods of it there are; 0 when that is not known.
 	Replicas int64
+	request  workload.Request
 }
 
 // Pod tells that the workload is a pod.

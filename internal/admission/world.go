@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,18 @@ type World struct {
 	Group func(name string) *v1beta1.PodGroup
 	// User is who writes, as the API server names it.
 	User string
+}
+
+// read notes what the workload asks for, once for all rules.
+func (w *World) read(ctx context.Context, load *Workload) {
+	resolver := workload.Resolver{Inventory: w.Inventory}
+	for i := range load.Templates {
+		if ctx.Err() != nil {
+			return
+		}
+		load.Templates[i].request = resolver.Request(load.Templates[i].Pod)
+	}
+	load.totals, load.wrong = card.ParseTotals(load.Annotations[v1alpha1.AnnotationCardRequest])
 }
 
 // spec is the effective policy. Without one nobody is kept from passing the
@@ -73,7 +86,7 @@ func (w *World) queueOf(load *Workload, pod *corev1.Pod) string {
 	if name := workload.PodGroupName(pod); name != "" {
 		group = w.Group(name)
 	}
-	if queue := workload.QueueOf(pod, group, ""); queue != "" {
+	if queue := (&workload.Resolver{}).Queue(pod, group, ""); queue != "" {
 		return queue
 	}
 	return workload.DefaultQueue

@@ -53,6 +53,7 @@ type Cache struct {
 	patience     patience
 	// announced remembers what PodGroups without pods announce, by UID.
 	announced *lru.Cache
+	resolver  workload.Resolver
 	now       func() time.Time
 	voice     *voice
 	session   uint64
@@ -80,12 +81,12 @@ type knownQueue struct {
 type podFacts struct {
 	object  *corev1.Pod
 	meaning uint64
-	ask     workload.Ask
+	ask     workload.Request
 	// told tells that the pod is marked to be replaced, and of those that Volcano's
 	// job controller replaces.
 	told bool
 	// unlimitedAsk is the ask without CPU and memory.
-	unlimitedAsk workload.Ask
+	unlimitedAsk workload.Request
 	session      uint64
 
 	// charge is what the pod was charged last, and node, placed and unlimited
@@ -169,14 +170,14 @@ func (c *Cache) sawThisSession(pod *corev1.Pod) bool {
 
 // renew works out anew what a pod asks for, and keeps what it was charged.
 func (c *Cache) renew(pod *corev1.Pod) *podFacts {
-	fresh := newFacts(pod, c.inventory)
+	fresh := c.newFacts(pod)
 	fresh.meaning, fresh.waits = c.meaning, pod.Spec.NodeName == ""
 	if old, ok := c.pods[pod.UID]; ok {
 		fresh.charge, fresh.node, fresh.booked, fresh.ending, fresh.session = old.charge, old.node, old.booked, old.ending, old.session
 		fresh.waits = old.waits && (old.object == pod || fresh.waits)
 		fresh.nowhere = old.nowhere && old.object == pod
 		if old.waits && !fresh.waits {
-			c.second.arrived(pod, old.session)
+			c.second.arrived(pod, fresh.ours, old.session)
 		}
 		delete(c.objects, old.object)
 	}
@@ -187,9 +188,10 @@ func (c *Cache) renew(pod *corev1.Pod) *podFacts {
 	return fresh
 }
 
-func newFacts(pod *corev1.Pod, inv *card.Inventory) *podFacts {
-	facts := &podFacts{object: pod, ours: ours(pod), told: workload.ToldToGo(pod) && workload.ManagedByVCJob(pod)}
-	facts.ask = workload.Trust{Ours: facts.ours}.AskOf(pod, inv)
+func (c *Cache) newFacts(pod *corev1.Pod) *podFacts {
+	facts := &podFacts{
+		object: pod, ours: c.resolver.IsOurs(pod), told: workload.ToldToGo(pod) && workload.ManagedByVCJob(pod), ask: c.resolver.Request(pod),
+	}
 	facts.unlimitedAsk = facts.ask
 	facts.unlimitedAsk.MilliCPU, facts.unlimitedAsk.Memory = 0, 0
 	return facts

@@ -110,13 +110,13 @@ func (s *second) send(pod types.UID, node string) {
 
 // arrived judges a pod that shows its node for the first time. waited is the
 // session that last saw it waiting.
-func (s *second) arrived(pod *corev1.Pod, waited uint64) {
+func (s *second) arrived(pod *corev1.Pod, isOurs bool, waited uint64) {
 	known, ok := s.sent[pod.UID]
 	delete(s.sent, pod.UID)
 	if ok && slices.Contains(known.nodes, pod.Spec.NodeName) {
 		return
 	}
-	if s.from > 0 && waited >= s.from && ours(pod) {
+	if s.from > 0 && waited >= s.from && isOurs {
 		s.foreign[pod.UID] = pod.Namespace + "/" + pod.Name
 	}
 }

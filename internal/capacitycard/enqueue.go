@@ -30,8 +30,8 @@ func (p *plugin) minimum(job *api.JobInfo) (quota.Application, *workload.Refusal
 	var demands quota.Merger
 	for _, task := range p.missing(job) {
 		ask := p.askOf(task)
-		if ask.Refusal != nil {
-			return quota.Application{}, ask.Refusal
+		if ask.Denied != nil {
+			return quota.Application{}, ask.Denied
 		}
 		demands.Add(quota.Demand{Names: ask.Names, Count: ask.Count})
 		app.MilliCPU = quota.Sum(app.MilliCPU, ask.MilliCPU)
@@ -142,7 +142,7 @@ func (p *plugin) announced(job *api.JobInfo) (quota.Application, *workload.Refus
 // the longest card.request takes milliseconds. Volcano hands out a copy in each session,
 // whose texts are still the same ones.
 func (p *plugin) announcement(job *api.JobInfo) *announcement {
-	request, requests := totalOf(job)
+	request, requests := workload.TotalOf(&job.PodGroup.PodGroup)
 	least := job.PodGroup.Spec.MinResources
 	if found, ok := p.cache.announced.Get(job.PgUID); ok {
 		known := found.(*announcement)
@@ -151,34 +151,18 @@ func (p *plugin) announcement(job *api.JobInfo) *announcement {
 		}
 	}
 	read := &announcement{request: request, requests: requests, least: least, meaning: p.cache.meaning}
-	annotations := map[string]string{}
-	if requests {
-		annotations[v1alpha1.AnnotationCardRequest] = request
-	}
-	read.application, read.refusal = workload.Announced(annotations, least, p.inv)
+	read.application, read.refusal = p.cache.resolver.GroupRequest(request, requests, least)
 	p.cache.announced.Add(job.PgUID, read)
 	return read
-}
-
-// totalOf is the total that the maker of a job wrote down. A Deployment has none: it
-// begins with one pod and grows.
-func totalOf(job *api.JobInfo) (text string, written bool) {
-	for _, owner := range job.PodGroup.OwnerReferences {
-		if owner.Kind == "ReplicaSet" {
-			return "", false
-		}
-	}
-	text, written = job.PodGroup.Annotations[v1alpha1.AnnotationCardRequest]
-	return text, written
 }
 
 // withTotal adds to the refusal of a job without pods that its maker asks for more than
 // it needs to begin.
 func (p *plugin) withTotal(job *api.JobInfo, refusal *workload.Refusal) *workload.Refusal {
-	if _, written := totalOf(job); !written || len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
+	if _, written := workload.TotalOf(&job.PodGroup.PodGroup); !written || len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
 		return refusal
 	}
-	minimum, _ := workload.Announced(nil, job.PodGroup.Spec.MinResources, p.inv)
+	minimum, _ := p.cache.resolver.GroupRequest("", false, job.PodGroup.Spec.MinResources)
 	total, least := worth(p.announcement(job).application.Demands), worth(minimum.Demands)
 	if total <= least {
 		return refusal

@@ -2,7 +2,6 @@ package capacitycard
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/workload"
@@ -80,10 +78,10 @@ func told(group *api.PodGroup, text string) bool {
 // exist or takes nothing. Volcano makes no PodGroup for such a pod, so it never
 // reaches a session and nobody else would ever tell.
 func (p *plugin) tellIfLost(pod *corev1.Pod) {
-	if !workload.Waiting(pod) || workload.PodGroupName(pod) != "" || !ours(pod) {
+	if !workload.Waiting(pod) || workload.PodGroupName(pod) != "" || !p.cache.resolver.IsOurs(pod) {
 		return
 	}
-	queue := workload.QueueOf(pod, nil, "")
+	queue := p.cache.resolver.Queue(pod, nil, "")
 	if queue == "" {
 		queue = workload.DefaultQueue
 	}
@@ -96,11 +94,6 @@ func (p *plugin) tellIfLost(pod *corev1.Pod) {
 		p.event(pod, refusal)
 		go p.cache.voice.mark(p.ssn.KubeClient(), pod.DeepCopy(), refusal)
 	}
-}
-
-// ours tells whether this scheduler is asked to place the pod.
-func ours(pod *corev1.Pod) bool {
-	return options.ServerOpts != nil && slices.Contains(options.ServerOpts.SchedulerNames, pod.Spec.SchedulerName)
 }
 
 // rootQueue is the queue under which Volcano puts all others.

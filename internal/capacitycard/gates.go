@@ -51,10 +51,10 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 	refusal := p.closedGate(queue.UID, task.Namespace)
 	ask := p.askOf(task)
 	if refusal == nil {
-		refusal = ask.Refusal
+		refusal = ask.Denied
 	}
 	if refusal == nil {
-		if short := p.account.Fits(queue.Name, accountAsk(ask)); short != nil {
+		if short := p.account.Fits(queue.Name, ask.Request); short != nil {
 			refusal = p.rules[queue.UID].Short(short)
 		}
 	}
@@ -72,7 +72,7 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 // pod's own job was given in this session: the session may take that back. A pod for which
 // the whole quota of each of its cards is too little does not wait for quota, since none
 // that comes free helps it.
-func (p *plugin) waitsForQuota(job *api.JobInfo, ask *workload.Ask) bool {
+func (p *plugin) waitsForQuota(job *api.JobInfo, ask *workload.Request) bool {
 	if !p.quotaSuffices(job.Queue, ask) {
 		return false
 	}
@@ -89,20 +89,16 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, ask *workload.Ask) bool {
 		names = []card.Name{""}
 	}
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
-		return p.account.FitsNode(string(job.Queue), accountAsk(ask), name, own) == nil
+		return p.account.FitsNode(string(job.Queue), ask.Request, name, own) == nil
 	})
 }
 
 // quotaSuffices reports whether a pod's cards are within the quota of its queue for one of
 // the cards that it may use, whatever else is in use. Admission counts cards one by one and
 // lets in what no single card has quota for.
-func (p *plugin) quotaSuffices(queue api.QueueID, ask *workload.Ask) bool {
+func (p *plugin) quotaSuffices(queue api.QueueID, ask *workload.Request) bool {
 	limits := p.account.Limits(string(queue))
 	return limits.AnyCard || ask.Count == 0 || slices.ContainsFunc(ask.Names, func(name card.Name) bool { return ask.Count <= limits.Cards[name] })
-}
-
-func accountAsk(ask *workload.Ask) quota.Ask {
-	return quota.Ask{Names: ask.Names, Count: ask.Count, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
 }
 
 // allocated charges a task that was placed or promised a node. It is the last
@@ -147,7 +143,7 @@ func (p *plugin) beyond(job *api.JobInfo, task *api.TaskInfo) error {
 	if charge := p.chargeIn(job.Queue, task); charge != nil {
 		own.Add(charge)
 	}
-	if short := p.account.FitsNode(string(job.Queue), accountAsk(ask), name, own); short != nil {
+	if short := p.account.FitsNode(string(job.Queue), ask.Request, name, own); short != nil {
 		return p.rules[job.Queue].Short(short)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/workload"
 )
 
 func vcjobPod(p *corev1.Pod) {
@@ -197,6 +198,7 @@ func newSight() *sight {
 	s := &sight{Cache: NewCache(), at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), scheduler: "volcano"}
 	s.now = func() time.Time { return s.at }
 	s.completeness.done = true
+	s.resolver = workload.Resolver{Inventory: s.inventory, Schedulers: []string{"volcano"}}
 	return s
 }
 

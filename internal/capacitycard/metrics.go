@@ -150,7 +150,7 @@ func (p *plugin) pending() map[api.QueueID][]quota.Demand {
 			if task.SchGated || facts == nil || facts.ask.Count == 0 || len(facts.ask.Names) == 0 {
 				continue
 			}
-			key := asked{job.Queue, facts.ask.Request.String(), facts.ask.Resource}
+			key := asked{job.Queue, facts.ask.Named.String(), facts.ask.Resource}
 			sums[key] = quota.Demand{Names: facts.ask.Names, Count: sums[key].Count.Add(facts.ask.Count)}
 		}
 	}

@@ -31,10 +31,10 @@ const besidePreferences = 0.2
 // preempt, which asks for no best node.
 func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, error) {
 	s := p.searchFor(task)
-	if s.ask.Count == 0 || s.ask.Refusal != nil {
+	if s.ask.Count == 0 || s.ask.Denied != nil {
 		return 0, nil //nolint:nilerr // the predicate has refused the node with this error
 	}
-	alternatives := s.ask.Request.Names()
+	alternatives := s.ask.Named.Names()
 	if len(alternatives) == 1 { // only nodes with this card are scored
 		return s.weight * packing.Score(s.nodeFor(node, alternatives[0])), nil
 	}
@@ -53,10 +53,10 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 // else of those with the first alternative that has a node the one with the highest score.
 func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
 	ask := p.askOf(task)
-	if promised := p.promisedAmong(task, scored); promised != nil && ask.Refusal == nil {
+	if promised := p.promisedAmong(task, scored); promised != nil && ask.Denied == nil {
 		return promised
 	}
-	if ask.Count == 0 || ask.Refusal != nil {
+	if ask.Count == 0 || ask.Denied != nil {
 		return nil // Volcano takes the highest score
 	}
 	best, score := p.bestAmong(ask, scored)
@@ -65,7 +65,7 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 	case len(others) == 0:
 		return best
 	case best == nil || !task.InitResreq.LessEqual(best.Idle, api.Zero): // it would have to wait there
-	case len(others) == 1 && len(ask.Request.Names()) <= 1 && p.outscores(task, others[0], best, score):
+	case len(others) == 1 && len(ask.Named.Names()) <= 1 && p.outscores(task, others[0], best, score):
 		return others[0]
 	default:
 		others = append(others, best)
@@ -78,8 +78,8 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 
 // bestAmong picks the node of the first alternative and the highest score. Among equals the
 // first name is taken, so that the choice does not depend on the order of a map.
-func (p *plugin) bestAmong(ask *workload.Ask, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
-	alternatives, bestAlternative := ask.Request.Names(), 0
+func (p *plugin) bestAmong(ask *workload.Request, scored map[float64][]*api.NodeInfo) (best *api.NodeInfo, bestScore float64) {
+	alternatives, bestAlternative := ask.Named.Names(), 0
 	for score, nodes := range scored {
 		for _, node := range nodes {
 			alternative := 0
@@ -165,7 +165,7 @@ const mostGangNodes = 16
 func (p *plugin) beginSearch(task *api.TaskInfo) error {
 	p.beatInSession()
 	options.ServerOpts.PercentageOfNodesToFind = p.percentage
-	if len(p.askOf(task).Request.Names()) > 1 {
+	if len(p.askOf(task).Named.Names()) > 1 {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
 	p.preemption.completeGangs()

@@ -17,7 +17,7 @@ import (
 type search struct {
 	task *api.TaskInfo
 	once sync.Once
-	ask  *workload.Ask
+	ask  *workload.Request
 	// requests are what the pod asks for of each resource.
 	requests map[corev1.ResourceName]float64
 	// weight is what packing counts in the score of a node.
@@ -90,17 +90,17 @@ func (p *plugin) hosts(job *api.JobInfo, resource corev1.ResourceName) map[strin
 // restsOf sums up the waiting pods of a job that ask for the same resource as a pod of it,
 // by the cards of that pod. The job lacks so many pods of its minimum. What pods ask for
 // beyond the minimum is left out: of pods that differ, the average counts.
-func (p *plugin) restsOf(job *api.JobInfo, ask *workload.Ask, lacks int) map[card.Name]*rest {
+func (p *plugin) restsOf(job *api.JobInfo, ask *workload.Request, lacks int) map[card.Name]*rest {
 	alike := map[string]*rest{} // pods that name the same cards
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		other := p.askOf(task)
-		if task.SchGated || other.Resource != ask.Resource || other.Count == 0 || other.Refusal != nil {
+		if task.SchGated || other.Resource != ask.Resource || other.Count == 0 || other.Denied != nil {
 			continue
 		}
-		named := alike[other.Request.String()]
+		named := alike[other.Named.String()]
 		if named == nil {
-			named = &rest{names: other.Request, requests: map[corev1.ResourceName]float64{}}
-			alike[other.Request.String()] = named
+			named = &rest{names: other.Named, requests: map[corev1.ResourceName]float64{}}
+			alike[other.Named.String()] = named
 		}
 		named.pods++
 		for _, resource := range task.Resreq.ResourceNames() {

@@ -25,8 +25,8 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 		return p.unfit(task, node, unfitKey{why: refused, text: refusal.Message})
 	}
 	ask := p.askOf(task)
-	if ask.Refusal != nil {
-		return p.unfit(task, node, unfitKey{why: refused, text: ask.Refusal.Message})
+	if ask.Denied != nil {
+		return p.unfit(task, node, unfitKey{why: refused, text: ask.Denied.Message})
 	}
 	if why, isOccupied := p.occupied(task, node); isOccupied {
 		return p.unfit(task, node, unfitKey{why: why})
@@ -38,8 +38,8 @@ func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	switch {
 	case !ok:
 		return p.unfit(task, node, unfitKey{why: namelessCard, text: string(ask.Resource)})
-	case !ask.Request.Allows(name):
-		return p.unfit(task, node, unfitKey{why: otherCard, text: ask.Request.String()})
+	case !ask.Named.Allows(name):
+		return p.unfit(task, node, unfitKey{why: otherCard, text: ask.Named.String()})
 	case p.leavesQuotaOut(task):
 		return nil
 	case !p.account.FitsOn(string(job.Queue), name, ask.Count):

@@ -111,7 +111,7 @@ func (p *plugin) lacks(task *api.TaskInfo, node *api.NodeInfo) amounts {
 	ask, queue := p.askOf(task), p.ssn.Jobs[task.Job].Queue
 	name, _ := p.cardFor(ask, node.Name)
 	lacks := lacking(task.InitResreq, p.roomOn(node))
-	lacks.lackQuota(p.account.ShortOn(string(queue), accountAsk(ask), name, quota.Freed{}))
+	lacks.lackQuota(p.account.ShortOn(string(queue), ask.Request, name, quota.Freed{}))
 	return lacks
 }
 
@@ -192,15 +192,15 @@ func (p *plugin) fewest(candidates []*api.TaskInfo, lacks amounts, queue api.Que
 
 // cardFor is the card that a pod would use on a node, false when it may not
 // run there. A pod without cards may run anywhere and uses none.
-func (p *plugin) cardFor(ask *workload.Ask, node string) (card.Name, bool) {
+func (p *plugin) cardFor(ask *workload.Request, node string) (card.Name, bool) {
 	switch {
-	case ask.Refusal != nil:
+	case ask.Denied != nil:
 		return "", false
 	case ask.Count == 0:
 		return "", true
 	}
 	name, ok := p.inv.On(node, ask.Resource)
-	return name, ok && ask.Request.Allows(name)
+	return name, ok && ask.Named.Allows(name)
 }
 
 // outranks compares as Volcano's plugin priority does: jobs by the priority of
@@ -248,7 +248,7 @@ func (p *plugin) given(task *api.TaskInfo, queue api.QueueID, name card.Name) am
 // something over; then every card it may use must have room.
 func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, try *attempt) bool {
 	ask, node := p.askOf(task), try.node
-	if try.refused || ask.Refusal != nil || p.closedGate(queue.UID, task.Namespace) != nil {
+	if try.refused || ask.Denied != nil || p.closedGate(queue.UID, task.Namespace) != nil {
 		return false
 	}
 	for _, victim := range try.apart {
@@ -263,10 +263,10 @@ func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, try *atte
 				return false
 			}
 		}
-		return p.account.FitsEverywhere(queue.Name, accountAsk(ask))
+		return p.account.FitsEverywhere(queue.Name, ask.Request)
 	}
 	name, allowed := p.cardFor(ask, node)
-	return allowed && p.account.FitsNode(queue.Name, accountAsk(ask), name, quota.Freed{}) == nil
+	return allowed && p.account.FitsNode(queue.Name, ask.Request, name, quota.Freed{}) == nil
 }
 
 // amounts are quantities by what they are of: resources of a node in Volcano's

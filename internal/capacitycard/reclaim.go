@@ -26,9 +26,9 @@ func (p *plugin) preemptive(obj, candidate any) bool {
 		return false
 	}
 	ask := p.askOf(task)
-	may := ask.Refusal == nil && ask.Count > 0 &&
+	may := ask.Denied == nil && ask.Count > 0 &&
 		p.args.serviceTypes.Takes(p.serviceType(task)) &&
-		p.account.Fits(queue.Name, accountAsk(ask)) == nil
+		p.account.Fits(queue.Name, ask.Request) == nil
 	if may {
 		p.reclaims = task.UID
 	}
@@ -49,7 +49,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	name, allowed := p.cardFor(ask, reclaimees[0].NodeName)
 	node, known := p.ssn.Nodes[reclaimees[0].NodeName]
 	if !allowed || !known || ask.Count == 0 ||
-		p.account.FitsNode(string(job.Queue), accountAsk(ask), name, quota.Freed{}) != nil {
+		p.account.FitsNode(string(job.Queue), ask.Request, name, quota.Freed{}) != nil {
 		return nil, util.Permit
 	}
 	lacks := lacking(reclaimer.InitResreq, node.FutureIdle())

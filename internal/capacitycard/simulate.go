@@ -102,7 +102,7 @@ func (p *plugin) simulated(task *api.TaskInfo, node string, freed quota.Freed) e
 	if !allowed {
 		return fmt.Errorf("pod %s may not run on the card of node %s", klog.KObj(task.Pod), node)
 	}
-	if short := p.account.FitsNode(string(job.Queue), accountAsk(ask), name, freed); short != nil {
+	if short := p.account.FitsNode(string(job.Queue), ask.Request, name, freed); short != nil {
 		return fmt.Errorf("queue %s has no room for %d of %s on node %s", job.Queue, ask.Count, name, node)
 	}
 	return nil

@@ -25,6 +25,7 @@ func (p *plugin) openBooks() {
 	m.session, m.seen = m.session+1, 0
 	m.second.begin(m.session, m.completeness.done, m.now())
 	p.inv = m.recognise(p.nodeObjects())
+	m.resolver = workload.Resolver{Inventory: p.inv, Schedulers: append([]string{}, options.ServerOpts.SchedulerNames...), Admits: p.admits}
 	p.account = m.account
 	p.adoptLostQueues()
 	p.openQueues()
@@ -67,7 +68,7 @@ func (p *plugin) openBooks() {
 // anew in another queue, takes no cards of placed pods along: its owner would
 // have its quota back and keep the cards. A pod of another scheduler was let in by
 // nobody: the queue that it names pays only if it takes the namespace (see
-// workload.Trust). Known tells that the PodGroup's queue exists: asked once a job, as
+// workload.Resolver). Known tells that the PodGroup's queue exists: asked once a job, as
 // it nearly always is the one that pays.
 func (p *plugin) payer(facts *podFacts, job *api.JobInfo, known bool, node string) string {
 	if facts.charge != nil && facts.node == node && (known && facts.charge.Queue == string(job.Queue) || p.exists(facts.charge.Queue)) {
@@ -175,7 +176,7 @@ func (p *plugin) chargeOthers() {
 		if facts.charge != nil {
 			last = facts.charge.Queue
 		}
-		if queue := (workload.Trust{Ours: facts.ours, Admits: p.admits}).PayerOf(pod, nil, last); ends {
+		if queue := p.cache.resolver.Queue(pod, nil, last); ends {
 			p.end(pod, facts, queue, pod.Spec.NodeName)
 		} else {
 			p.charge(string(pod.UID), facts, queue, pod.Spec.NodeName)
@@ -196,7 +197,7 @@ func (p *plugin) podObjects() []*corev1.Pod {
 
 // counted is what of an ask counts: with cardUnlimitedCpuMemory a pod that asks
 // for cards neither meets nor uses up the CPU and memory of its queue.
-func (p *plugin) counted(facts *podFacts) *workload.Ask {
+func (p *plugin) counted(facts *podFacts) *workload.Request {
 	if p.args.cardUnlimitedCPUMemory && facts.ask.Count > 0 {
 		return &facts.unlimitedAsk
 	}
@@ -222,7 +223,7 @@ func (p *plugin) settle(facts *podFacts, queue, node string) (known bool) {
 		if facts.node != node {
 			last = nil // of another node, and says nothing of this one
 		}
-		charge := workload.ChargeAt(*p.counted(facts), queue, node, p.inv, last)
+		charge := workload.ChargeAt(p.counted(facts), queue, node, p.inv, last)
 		facts.charge, facts.node, facts.placed, facts.unlimited = &charge, node, p.inv, p.args.cardUnlimitedCPUMemory
 	}
 	return known
@@ -245,11 +246,11 @@ func (p *plugin) holdsTheSame(facts *podFacts) bool {
 }
 
 // askOf returns what a task asks for, as it counts; nobody may change it.
-func (p *plugin) askOf(task *api.TaskInfo) *workload.Ask {
+func (p *plugin) askOf(task *api.TaskInfo) *workload.Request {
 	if facts, ok := p.cache.objects[task.Pod]; ok && facts.meaning == p.cache.meaning {
 		return p.counted(facts)
 	}
-	return p.counted(newFacts(task.Pod, p.inv))
+	return p.counted(p.cache.newFacts(task.Pod))
 }
 
 // ends tells a pod that is being deleted and holds its cards until it is gone.

@@ -45,12 +45,12 @@ func (t *Tide) Takes(task *api.TaskInfo) bool {
 		return false
 	}
 	ask := t.p.askOf(task)
-	return ask.Refusal == nil && ask.Count > 0 && t.p.args.serviceTypes.Takes(t.p.serviceType(task)) &&
-		t.p.account.Fits(string(job.Queue), accountAsk(ask)) == nil
+	return ask.Denied == nil && ask.Count > 0 && t.p.args.serviceTypes.Takes(t.p.serviceType(task)) &&
+		t.p.account.Fits(string(job.Queue), ask.Request) == nil
 }
 
 // Ask is what a pod asks for of its queue.
-func (t *Tide) Ask(task *api.TaskInfo) quota.Ask { return accountAsk(t.p.askOf(task)) }
+func (t *Tide) Ask(task *api.TaskInfo) quota.Request { return t.p.askOf(task).Request }
 
 // Resource is the card resource that a pod asks for, "" when it asks for none.
 func (t *Tide) Resource(task *api.TaskInfo) corev1.ResourceName { return t.p.askOf(task).Resource }
@@ -79,7 +79,7 @@ func (t *Tide) Room(queue api.QueueID, name card.Name) card.Count {
 }
 
 // RoomFor is what a queue may still take of the cards that a pod may run on.
-func (t *Tide) RoomFor(queue api.QueueID, ask quota.Ask) card.Count {
+func (t *Tide) RoomFor(queue api.QueueID, ask quota.Request) card.Count {
 	names := ask.Names
 	if limits := t.p.account.Limits(string(queue)); limits.AnyCard {
 		return card.MaxCount
@@ -219,5 +219,5 @@ func (t *Tide) Tell(object runtime.Object, kind, reason, message string) {
 // FitsCPUMemory tells whether a queue has room for so much CPU, in thousandths
 // of a core, and memory, in bytes.
 func (t *Tide) FitsCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
-	return t.p.account.Fits(string(queue), quota.Ask{MilliCPU: milliCPU, Memory: memory}) == nil
+	return t.p.account.Fits(string(queue), quota.Request{MilliCPU: milliCPU, Memory: memory}) == nil
 }

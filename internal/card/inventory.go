@@ -74,6 +74,17 @@ func (i *Inventory) Named(resource corev1.ResourceName) []Name { return i.resour
 // is empty for a card that no node has.
 func (i *Inventory) ResourcesOf(name Name) []corev1.ResourceName { return i.byName[name] }
 
+// ResourceOf is the resource under which a request is handed out, "" when no node
+// has such a card.
+func (i *Inventory) ResourceOf(request Request) corev1.ResourceName {
+	for _, name := range request.names {
+		if resources := i.byName[name]; len(resources) > 0 {
+			return resources[0]
+		}
+	}
+	return ""
+}
+
 // On tells which card the resource is on the named node. It is false when the
 // node is unknown or does not tell.
 func (i *Inventory) On(node string, resource corev1.ResourceName) (Name, bool) {

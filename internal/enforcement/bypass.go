@@ -71,7 +71,7 @@ func Bypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *card.
 		}
 		cards := charge.Cards
 		if len(cards) == 0 {
-			cards = bare(workload.AskOf(pod, inv))
+			cards = bare((&workload.Resolver{Inventory: inv}).Request(pod))
 		}
 		if len(cards) > 0 {
 			out = append(out, Bypass{Pod: pod.Namespace + "/" + pod.Name, Queue: charge.Queue, Cards: cards, Why: why})
@@ -142,7 +142,7 @@ func asks(pod *corev1.Pod, inv *card.Inventory) bool {
 }
 
 // bare is what an ask holds when no node tells which card it is.
-func bare(ask workload.Ask) []card.Amount {
+func bare(ask workload.Request) []card.Amount {
 	var out []card.Amount
 	for _, held := range append([]workload.Held{{Resource: ask.Resource, Count: ask.Count}}, ask.Others...) {
 		if held.Count > 0 {

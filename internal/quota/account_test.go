@@ -19,21 +19,21 @@ func TestFits(t *testing.T) {
 	a.Charge("p", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}}, MilliCPU: 3000, Memory: 1 << 29})
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue string
-		ask   Ask
+		ask   Request
 		want  *Shortage
 	}{
-		"the last card":                       {"q", Ask{Names: []card.Name{"A"}, Count: 1}, nil},
-		"one card too many":                   {"q", Ask{Names: []card.Name{"A"}, Count: 2}, &Shortage{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
-		"the second alternative has room":     {"q", Ask{Names: []card.Name{"C", "B"}, Count: 1}, nil},
-		"alternatives are not added together": {"q", Ask{Names: []card.Name{"C", "A", "B"}, Count: 2}, &Shortage{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
-		"a request beyond 64 bits":            {"q", Ask{Memory: 1<<63 - 1}, &Shortage{Kind: Memory, Requested: 1<<63 - 1, Total: 1<<63 - 1, Limit: 1 << 30}},
-		"a card without an entry":             {"q", Ask{Names: []card.Name{"C"}, Count: 1}, &Shortage{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
-		"a queue nobody knows":                {"x", Ask{Names: []card.Name{"A"}, Count: 1}, &Shortage{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
-		"CPU to the limit":                    {"q", Ask{MilliCPU: 1000}, nil},
-		"CPU beyond":                          {"q", Ask{MilliCPU: 1001}, &Shortage{Kind: CPU, Requested: 1001, Total: 4001, Limit: 4000}},
-		"memory beyond":                       {"q", Ask{Memory: 1<<29 + 1}, &Shortage{Kind: Memory, Requested: 1<<29 + 1, Total: 1<<30 + 1, Limit: 1 << 30}},
-		"unlimited":                           {"open", Ask{Names: []card.Name{"Z"}, Count: 99, MilliCPU: 1 << 60, Memory: 1 << 60}, nil},
-		"asks for nothing of a full queue":    {"x", Ask{}, nil},
+		"the last card":                       {"q", Request{Names: []card.Name{"A"}, Count: 1}, nil},
+		"one card too many":                   {"q", Request{Names: []card.Name{"A"}, Count: 2}, &Shortage{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
+		"the second alternative has room":     {"q", Request{Names: []card.Name{"C", "B"}, Count: 1}, nil},
+		"alternatives are not added together": {"q", Request{Names: []card.Name{"C", "A", "B"}, Count: 2}, &Shortage{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
+		"a request beyond 64 bits":            {"q", Request{Memory: 1<<63 - 1}, &Shortage{Kind: Memory, Requested: 1<<63 - 1, Total: 1<<63 - 1, Limit: 1 << 30}},
+		"a card without an entry":             {"q", Request{Names: []card.Name{"C"}, Count: 1}, &Shortage{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
+		"a queue nobody knows":                {"x", Request{Names: []card.Name{"A"}, Count: 1}, &Shortage{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
+		"CPU to the limit":                    {"q", Request{MilliCPU: 1000}, nil},
+		"CPU beyond":                          {"q", Request{MilliCPU: 1001}, &Shortage{Kind: CPU, Requested: 1001, Total: 4001, Limit: 4000}},
+		"memory beyond":                       {"q", Request{Memory: 1<<29 + 1}, &Shortage{Kind: Memory, Requested: 1<<29 + 1, Total: 1<<30 + 1, Limit: 1 << 30}},
+		"unlimited":                           {"open", Request{Names: []card.Name{"Z"}, Count: 99, MilliCPU: 1 << 60, Memory: 1 << 60}, nil},
+		"asks for nothing of a full queue":    {"x", Request{}, nil},
 	}) {
 		got := a.Fits(tc.queue, tc.ask)
 		check.Must(t, (got == nil) == (tc.want == nil), "shortage %+v, want %+v", got, tc.want)
@@ -52,7 +52,7 @@ func TestAcceptedPodsNeverExceedTheQuota(t *testing.T) {
 		for i := range rapid.IntRange(1, 20).Draw(t, "pods") {
 			count := card.Count(rapid.IntRange(1, 4).Draw(t, "count"))
 			on := rapid.SampledFrom([]card.Name{"A", "B", "C"}).Draw(t, "node's card")
-			if a.Fits("q", Ask{Names: []card.Name{"A", "B"}, Count: count}) == nil && a.FitsOn("q", on, count) {
+			if a.Fits("q", Request{Names: []card.Name{"A", "B"}, Count: count}) == nil && a.FitsOn("q", on, count) {
 				a.Charge(fmt.Sprint(i), &Charge{Queue: "q", Cards: []card.Amount{{Name: on, Count: count}}})
 			}
 		}
@@ -95,7 +95,7 @@ func TestHugeRequestsAreGivenBack(t *testing.T) {
 		if milliCPU, memory := a.UsedCPUMemory("q"); milliCPU != math.MaxInt64 || memory != math.MaxInt64 {
 			t.Fatalf("%d and %d in use beside %d pods", milliCPU, memory, i+1)
 		}
-		check.That(t, a.Fits("q", Ask{MilliCPU: 1}) != nil && a.Fits("q", Ask{Memory: 1}) != nil, "more fits beside %d pods", i+1)
+		check.That(t, a.Fits("q", Request{MilliCPU: 1}) != nil && a.Fits("q", Request{Memory: 1}) != nil, "more fits beside %d pods", i+1)
 	}
 	for i := range 5 {
 		a.Refund(fmt.Sprint(i))

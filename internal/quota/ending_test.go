@@ -28,20 +28,20 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 	ended := func(name card.Name, total int64, others int, within time.Duration) *Shortage {
 		return &Shortage{Kind: Ending, Queue: "q", Names: []card.Name{name}, Requested: 1, Total: total, Limit: 4, Others: others, Within: within}
 	}
-	asks := func(names ...card.Name) Ask { return Ask{Names: names, Count: 1} }
+	asks := func(names ...card.Name) Request { return Request{Names: names, Count: 1} }
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue string
-		ask   Ask
+		ask   Request
 		want  *Shortage
 	}{
 		"as much as the quota ends":          {"q", asks("A"), nil},
 		"more than the quota ends":           {"q", asks("B"), ended("B", 5, 0, 30*time.Second)},
 		"an alternative":                     {"q", asks("B", "A"), nil},
 		"no alternative has quota":           {"q", asks("C", "B"), ended("B", 5, 1, 30*time.Second)},
-		"more than fits, nothing to do":      {"q", Ask{Names: []card.Name{"B"}, Count: 5}, &Shortage{Kind: Cards, Queue: "q", Names: []card.Name{"B"}, Requested: 5, Total: 5, Limit: 4}},
-		"no cards":                           {"q", Ask{MilliCPU: 1}, nil},
+		"more than fits, nothing to do":      {"q", Request{Names: []card.Name{"B"}, Count: 5}, &Shortage{Kind: Cards, Queue: "q", Names: []card.Name{"B"}, Requested: 5, Total: 5, Limit: 4}},
+		"no cards":                           {"q", Request{MilliCPU: 1}, nil},
 		"a queue that may use any card":      {"open", asks("A"), nil},
-		"what ends uses no CPU of the queue": {"q", Ask{Names: []card.Name{"A"}, Count: 1, MilliCPU: 1}, nil},
+		"what ends uses no CPU of the queue": {"q", Request{Names: []card.Name{"A"}, Count: 1, MilliCPU: 1}, nil},
 	}) {
 		check.Equal(t, "shortage", tc.want, a.Fits(tc.queue, tc.ask))
 		fits := fitsOnSome(t, a, tc.queue, tc.ask)
@@ -52,7 +52,7 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 }
 
 // fitsOnSome asks the gates of single cards and nodes, which must agree.
-func fitsOnSome(t *testing.T, a *Ledger, queue string, ask Ask) (fits bool) {
+func fitsOnSome(t *testing.T, a *Ledger, queue string, ask Request) (fits bool) {
 	for _, name := range ask.Names {
 		on := a.FitsOn(queue, name, ask.Count)
 		near := a.FitsNode(queue, ask, name, Freed{})
@@ -66,7 +66,7 @@ func fitsOnSome(t *testing.T, a *Ledger, queue string, ask Ask) (fits bool) {
 func TestWhatWouldBeEvictedEnds(t *testing.T) {
 	a := New(0)
 	a.SetLimits("q", Limits{Cards: card.Quota{"A": 4}, MilliCPU: Unlimited, Memory: Unlimited})
-	ask := Ask{Names: []card.Name{"A"}, Count: 1}
+	ask := Request{Names: []card.Name{"A"}, Count: 1}
 	a.Charge("running", oneCard("q", "A", 4))
 	a.End("all", oneCard("q", "A", 4), time.Hour)
 	var evicted, own Freed
@@ -157,7 +157,7 @@ func TestWhatEndsEqualsARecountAndIsBounded(t *testing.T) {
 				}
 				queue, on, count := rapid.SampledFrom(queues).Draw(t, "queue"), rapid.SampledFrom(names).Draw(t, "card"), card.Count(rapid.IntRange(0, 4).Draw(t, "count"))
 				may := a.FitsOn(queue, on, count)
-				short := a.FitsNode(queue, Ask{Names: []card.Name{on}, Count: count}, on, Freed{})
+				short := a.FitsNode(queue, Request{Names: []card.Name{on}, Count: count}, on, Freed{})
 				check.Must(t, may == (short == nil), "two gates disagree: %v, %+v", may, short)
 				if may {
 					pods[name] = &lived{charge: oneCard(queue, on, count)}

@@ -10,8 +10,8 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Ask is what a pod that waits would take.
-type Ask struct {
+// Request is what a pod that waits would take.
+type Request struct {
 	// Names are the cards it may run on, in the order of preference; empty when
 	// it asks for no cards, and never empty when it asks for some.
 	Names []card.Name
@@ -63,7 +63,7 @@ func (s *Shortage) Label() string {
 // Fits is the gate Allocatable: it returns nil when the queue has room for the
 // ask on at least one of its cards and in CPU and memory, and the first
 // shortage otherwise.
-func (a *Ledger) Fits(queue string, ask Ask) *Shortage {
+func (a *Ledger) Fits(queue string, ask Request) *Shortage {
 	if s := a.fitsCards(queue, ask); s != nil {
 		return s
 	}
@@ -79,7 +79,7 @@ func (a *Ledger) Fits(queue string, ask Ask) *Shortage {
 
 // FitsEverywhere tells whether the queue has room for the ask on every one of
 // its cards, so that it does not matter which it gets.
-func (a *Ledger) FitsEverywhere(queue string, ask Ask) bool {
+func (a *Ledger) FitsEverywhere(queue string, ask Request) bool {
 	for _, name := range ask.Names {
 		if !a.FitsOn(queue, name, ask.Count) {
 			return false
@@ -88,7 +88,7 @@ func (a *Ledger) FitsEverywhere(queue string, ask Ask) bool {
 	return a.Fits(queue, ask) == nil
 }
 
-func (a *Ledger) fitsCards(queue string, ask Ask) *Shortage {
+func (a *Ledger) fitsCards(queue string, ask Request) *Shortage {
 	if ask.Count == 0 || len(ask.Names) == 0 {
 		return nil
 	}

@@ -32,7 +32,7 @@ func (f *Freed) change(c *Charge, sign int64) {
 // queue has room for the ask on that very card and in CPU and memory, once
 // freed is given back. It returns the first shortage, nil when there is none,
 // and like FitsOn it may be called from many goroutines while nobody writes.
-func (a *Ledger) FitsNode(queue string, ask Ask, name card.Name, freed Freed) *Shortage {
+func (a *Ledger) FitsNode(queue string, ask Request, name card.Name, freed Freed) *Shortage {
 	if all := a.ShortOn(queue, ask, name, freed); len(all) > 0 {
 		return &all[0]
 	}
@@ -41,7 +41,7 @@ func (a *Ledger) FitsNode(queue string, ask Ask, name card.Name, freed Freed) *S
 
 // ShortOn is FitsNode with every shortage: of cards, of their end, of CPU and
 // memory, in this order. Whoever makes room for a pod must make all of it.
-func (a *Ledger) ShortOn(queue string, ask Ask, name card.Name, freed Freed) []Shortage {
+func (a *Ledger) ShortOn(queue string, ask Request, name card.Name, freed Freed) []Shortage {
 	q, ok := a.queues[queue]
 	if !ok {
 		q = &queueBooks{}
@@ -68,7 +68,7 @@ func (a *Ledger) ShortOn(queue string, ask Ask, name card.Name, freed Freed) []S
 
 // shortCPUMemory limits CPU and memory only where the ask has some: a pod that
 // asks for no CPU is never refused for CPU.
-func (q *queueBooks) shortCPUMemory(queue string, ask Ask, freed Freed) []Shortage {
+func (q *queueBooks) shortCPUMemory(queue string, ask Request, freed Freed) []Shortage {
 	var all []Shortage
 	milliCPU, memory := q.milliCPU.amount()-freed.MilliCPU, q.memory.amount()-freed.Memory
 	if exceeds(milliCPU, ask.MilliCPU, q.limits.MilliCPU) {

@@ -28,59 +28,38 @@ func (c *counter) group(group *v1beta1.PodGroup) {
 	if !waits || group.DeletionTimestamp != nil || c.peopled[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] {
 		return
 	}
+	total, written := workload.TotalOf(group)
+	request, refusal := c.resolver.GroupRequest(total, written, group.Spec.MinResources)
 	why, blocked := whyGroup(group)
+	if refusal != nil {
+		why, blocked = *refusal, true
+	}
 	entry := v1alpha1.BlockedStatus{
 		Workload: controllerOf(group, v1beta1.GroupName, "PodGroup"), Since: group.CreationTimestamp, Reason: why.Reason, Message: why.Message,
 	}
-	demands := c.demands(group)
-	for _, d := range demands {
-		if name, ok := c.shownAs(queue, d.names); ok {
-			t.queue.Pending[name] = t.queue.Pending[name].Add(d.count)
+	for _, d := range request.Demands {
+		if name, ok := c.shownAs(queue, d.Names); ok {
+			t.queue.Pending[name] = t.queue.Pending[name].Add(d.Count)
 		}
 		if blocked {
-			entry.Card, entry.Count = d.text, int64(d.count)
+			entry.Card, entry.Count = card.RequestOf(d.Names...).String(), int64(d.Count)
+			if !written {
+				entry.Card = c.resourceOf(d.Names, *group.Spec.MinResources)
+			}
 			t.blocked.add(entry)
 		}
 	}
-	if blocked && len(demands) == 0 {
+	if blocked && len(request.Demands) == 0 {
 		t.blocked.add(entry)
 	}
 }
 
-// demand is what a job without pods asks for.
-type demand struct {
-	text  string
-	names []card.Name
-	count card.Count
-}
-
-// demands reads card.request of a PodGroup and, without a readable one, the
-// card resources of its minResources.
-func (c *counter) demands(group *v1beta1.PodGroup) []demand {
-	var out []demand
-	if text, ok := group.Annotations[v1alpha1.AnnotationCardRequest]; ok {
-		if totals, err := card.ParseTotals(text); err == nil {
-			for _, total := range totals {
-				out = append(out, demand{text: total.Request.String(), names: total.Request.Names(), count: total.Count})
-			}
-			return out
+// resourceOf is which of some resources stands for card names.
+func (c *counter) resourceOf(names []card.Name, among corev1.ResourceList) string {
+	for _, resource := range c.world.Inventory.Resources() {
+		if _, ok := among[resource]; ok && slices.Equal(c.world.Inventory.Named(resource), names) {
+			return string(resource)
 		}
 	}
-	if group.Spec.MinResources == nil {
-		return nil
-	}
-	resources := make([]corev1.ResourceName, 0, 1)
-	for resource := range *group.Spec.MinResources {
-		if c.world.Inventory.IsCard(resource) {
-			resources = append(resources, resource)
-		}
-	}
-	slices.Sort(resources)
-	for _, resource := range resources {
-		quantity := (*group.Spec.MinResources)[resource]
-		if count := card.CountOf(quantity); count > 0 {
-			out = append(out, demand{text: string(resource), names: c.world.Inventory.Named(resource), count: count})
-		}
-	}
-	return out
+	return ""
 }

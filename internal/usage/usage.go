@@ -34,7 +34,7 @@ type World struct {
 	// a pod whose PodGroup is gone and the card of a node that lost its labels.
 	Last map[types.UID]quota.Charge
 	// Schedulers place pods in queues: a pod of any other that holds no card only
-	// writes the name of a queue, and its record of a binding is its maker's. Empty is
+	// writes the name of a queue, and its record of a binding is its maker's. nil is
 	// every scheduler.
 	Schedulers []string
 	// Admits tells whether a queue takes work of a namespace; nil is always. Work
@@ -78,11 +78,12 @@ func Count(world World) map[string]Queue {
 // assigned pod, to be the next count's World.Last.
 func Recount(world World) (map[string]Queue, map[types.UID]quota.Charge) {
 	c := counter{
-		world:   world,
-		queues:  map[string]*tally{},
-		groups:  make(map[types.NamespacedName]*v1beta1.PodGroup, len(world.PodGroups)),
-		peopled: map[types.NamespacedName]bool{},
-		charges: make(map[types.UID]quota.Charge, len(world.Pods)),
+		world:    world,
+		resolver: workload.Resolver{Inventory: world.Inventory, Schedulers: world.Schedulers, Admits: world.Admits},
+		queues:   map[string]*tally{},
+		groups:   make(map[types.NamespacedName]*v1beta1.PodGroup, len(world.PodGroups)),
+		peopled:  map[types.NamespacedName]bool{},
+		charges:  make(map[types.UID]quota.Charge, len(world.Pods)),
 	}
 	for _, group := range world.PodGroups {
 		c.groups[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] = group
@@ -103,9 +104,10 @@ func Recount(world World) (map[string]Queue, map[types.UID]quota.Charge) {
 
 // counter is one count under way.
 type counter struct {
-	world  World
-	queues map[string]*tally
-	groups map[types.NamespacedName]*v1beta1.PodGroup
+	world    World
+	resolver workload.Resolver
+	queues   map[string]*tally
+	groups   map[types.NamespacedName]*v1beta1.PodGroup
 	// peopled are the PodGroups that have unfinished pods: the pods count then,
 	// not what the PodGroup asks for.
 	peopled map[types.NamespacedName]bool
@@ -139,14 +141,15 @@ func (c *counter) pod(pod *corev1.Pod) {
 	if charge, ok := c.world.Last[pod.UID]; ok {
 		last = &charge
 	}
-	ours := len(c.world.Schedulers) == 0 || slices.Contains(c.world.Schedulers, pod.Spec.SchedulerName)
-	charge, holds := workload.Trust{Ours: ours, Admits: c.world.Admits}.ChargeOf(pod, group, c.world.Inventory, last)
-	queue := charge.Queue
+	ours, holds := c.resolver.IsOurs(pod), workload.Counted(pod)
+	var charge quota.Charge
 	if holds {
+		charge = c.resolver.Usage(pod, group, last)
 		c.charges[pod.UID] = charge
 	} else {
-		queue = workload.QueueOf(pod, group, "")
+		charge.Queue = c.resolver.Queue(pod, group, "")
 	}
+	queue := charge.Queue
 	if queue == "" || !holds && !ours {
 		return
 	}
@@ -187,13 +190,13 @@ func (t *tally) hold(charge quota.Charge) {
 
 // waiting counts an unassigned pod under the card it would best be given.
 func (c *counter) waiting(t *tally, queue string, pod *corev1.Pod, group *v1beta1.PodGroup) {
-	ask := workload.AskOf(pod, c.world.Inventory)
+	ask := c.resolver.Request(pod)
 	if name, ok := c.shownAs(queue, ask.Names); ok {
 		t.queue.Pending[name] = t.queue.Pending[name].Add(ask.Count)
 	}
-	if why, ok := whyPod(pod, group, ask.Refusal); ok {
+	if why, ok := whyPod(pod, group, ask.Denied); ok {
 		t.blocked.add(v1alpha1.BlockedStatus{Workload: workloadOf(pod), Since: pod.CreationTimestamp,
-			Card: textOf(ask.Request, ask.Resource), Count: int64(ask.Count), Reason: why.Reason, Message: why.Message})
+			Card: textOf(ask.Named, ask.Resource), Count: int64(ask.Count), Reason: why.Reason, Message: why.Message})
 	}
 }
 

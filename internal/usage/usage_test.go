@@ -89,10 +89,20 @@ func TestCount(t *testing.T) {
 		"a gated pod waits for its gate, not for cards": {pods: pods{pod("a").Queue("q").GPUs(1).Gated().Unschedulable("gated")},
 			want: Queue{Members: 1}},
 		"a job without pods waits for what card.request says": {
-			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8,"NVIDIA-H800":2}`).MinResource(gpu, "99")},
+			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8,"NVIDIA-H800":2}`).MinResource(gpu, "9")},
 			want:   Queue{Pending: cards{"NVIDIA-H200": 8, "NVIDIA-H800": 2}, Members: 1}},
+		"a job without pods waits for its minimum where that is more": {
+			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8,"NVIDIA-H800":2}`).MinResource(gpu, "99")},
+			want:   Queue{Pending: cards{"NVIDIA-H200": 80, "NVIDIA-H800": 20}, Members: 1}},
+		"a job whose card.request cannot be read waits for nothing that is known": {
+			groups: groups{group().Queue("q").Request("nonsense").MinResource(gpu, "4")},
+			want: Queue{Members: 1, BlockedTotal: 1, Blocked: []v1alpha1.BlockedStatus{{Workload: waits("scheduling.volcano.sh", "PodGroup", "lab", "g"), Reason: "GetTaskRequestResourceFailed",
+				Message: `PodGroup annotation volcano.sh/card.request: "nonsense" is not a JSON object: write it like {"NVIDIA-H200":8}`}}}},
+		"a Deployment waits for its minimum, whatever it says": {
+			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8}`).MinResource(gpu, "1").Owner("apps/v1", "ReplicaSet", "web-abc")},
+			quotas: map[string]card.Quota{"q": {"NVIDIA-H800": 8}}, want: Queue{Pending: cards{"NVIDIA-H800": 1}, Members: 1}},
 		"a job without pods and card.request waits for its minResources": {
-			groups: groups{group().Queue("q").Request("nonsense").MinResource(gpu, "4").Phase(v1beta1.PodGroupInqueue)},
+			groups: groups{group().Queue("q").MinResource(gpu, "4").Phase(v1beta1.PodGroupInqueue)},
 			quotas: map[string]card.Quota{"q": {"NVIDIA-H800": 8}}, want: Queue{Pending: cards{"NVIDIA-H800": 4}, Members: 1}},
 		"a job counts by its pods once it has some": {pods: pods{pod("a").PodGroup("g").Card("NVIDIA-H200").GPUs(1)},
 			groups: groups{group().Queue("q").Request(`{"NVIDIA-H200":8}`).Phase(v1beta1.PodGroupInqueue)},

@@ -74,9 +74,9 @@ func TestAskOfRefusesWhatPeopleWrite(t *testing.T) {
 		"beyond reason of a card that nobody names": {pod().Requests(ppu, "1e30"), []string{"requests more than 1000000 of vendor.example/ppu"}},
 	}) {
 		pod := tc.pod.Obj()
-		got := AskOf(pod, cluster())
+		got := request(pod)
 		agreeOnAsk(t, pod, got)
-		refused(t, got.Refusal, ReasonGetTaskRequestFailed, tc.wants...)
+		refused(t, got.Denied, ReasonGetTaskRequestFailed, tc.wants...)
 		check.Equal(t, "names", 0, len(got.Names))
 	}
 }
@@ -91,15 +91,15 @@ func TestAskOfRefusesBriefly(t *testing.T) {
 	for i := range alternatives {
 		alternatives[i] = strings.Repeat("m", 62) + string(rune('a'+i)) + "/mps-999999g*1/9999"
 	}
-	got := AskOf(many.Card(strings.Join(alternatives, "|")).Obj(), cluster())
-	refused(t, got.Refusal, ReasonGetTaskRequestFailed, "…, which no node offers as a card")
+	got := request(many.Card(strings.Join(alternatives, "|")).Obj())
+	refused(t, got.Denied, ReasonGetTaskRequestFailed, "…, which no node offers as a card")
 }
 
 // Quantities that look odd are read so that nothing is counted too low.
 func TestAskOfReadsOddQuantities(t *testing.T) {
 	asks := func(what string, b *builder.PodBuilder, cards card.Count, milliCPU, memory int64) {
 		t.Helper()
-		got := AskOf(b.Obj(), cluster())
+		got := request(b.Obj())
 		check.That(t, got.Count == cards && got.MilliCPU == milliCPU && got.Memory == memory,
 			"%s: %d cards, %dm, %d bytes; want %d, %dm, %d", what, got.Count, got.MilliCPU, got.Memory, cards, milliCPU, memory)
 		check.That(t, (got.Resource != "") == (got.Count > 0) && got.Count <= math.MaxInt32, "%s: %d of %q", what, got.Count, got.Resource)

@@ -35,11 +35,13 @@ func TestWhatAPodHoldsThatEnds(t *testing.T) {
 		"charged elsewhere before":    {pod: pod().GPUs(2).Deleted(noon).Node("gone"), last: &quota.Charge{Queue: "r", Cards: held("4090", 2)}, queue: "r", cards: held("4090", 2)},
 		"of a binding":                {pod: pod().GPUs(2).Deleted(noon).ChargedQueue("first"), group: group("q"), queue: "first", cards: held("H200", 2)},
 	}) {
-		charge, ok := EndingOf(tc.pod.Obj(), tc.group, cluster(), tc.last)
+		charge, ok := quota.Charge{}, Ending(tc.pod.Obj())
+		if ok {
+			charge = (&Resolver{Inventory: cluster()}).Usage(tc.pod.Obj(), tc.group, tc.last)
+		}
 		check.Must(t, ok == (tc.queue != "") && charge.Queue == tc.queue, "holds %v of queue %q, want %q", ok, charge.Queue, tc.queue)
 		check.Equal(t, "Cards", tc.cards, charge.Cards)
-		_, counts := ChargeOf(tc.pod.Obj(), tc.group, cluster(), tc.last)
-		check.That(t, !ok || !counts, "it is counted as well")
+		check.That(t, !ok || !Counted(tc.pod.Obj()), "it is counted as well")
 	}
 }
 

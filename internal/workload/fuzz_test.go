@@ -67,8 +67,8 @@ func FuzzAskOf(f *testing.F) {
 			return
 		}
 		inv := cluster()
-		got := AskOf(p, inv)
-		again := AskOf(p.DeepCopy(), cluster())
+		got := (&Resolver{Inventory: inv}).Request(p)
+		again := request(p.DeepCopy())
 		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
 		check.Equal(t, fmt.Sprintf("%s and %s in shape %d are cards", first, second, shape), want, gpusOf(t, got))
 		check.Must(t, got.MilliCPU >= 0 && got.MilliCPU <= 1<<53 && got.Memory >= 0 && got.Memory <= 1<<53,
@@ -78,7 +78,7 @@ func FuzzAskOf(f *testing.F) {
 }
 
 // gpusOf is how many nvidia.com/gpu are asked for; no count is out of bounds.
-func gpusOf(t *testing.T, ask Ask) card.Count {
+func gpusOf(t *testing.T, ask Request) card.Count {
 	t.Helper()
 	var count card.Count
 	for _, held := range append([]Held{{ask.Resource, ask.Count}}, ask.Others...) {
@@ -92,18 +92,18 @@ func gpusOf(t *testing.T, ask Ask) card.Count {
 }
 
 // checkVerdict checks that an ask is refused or may use what it asks for.
-func checkVerdict(t *testing.T, ask Ask, inv *card.Inventory) {
+func checkVerdict(t *testing.T, ask Request, inv *card.Inventory) {
 	t.Helper()
 	switch {
-	case ask.Refusal != nil:
-		check.Must(t, len(ask.Names) == 0 && ask.Refusal.Reason == ReasonGetTaskRequestFailed && check.Tellable(ask.Refusal.Message),
-			"refused by %+v, may use %v", ask.Refusal, ask.Names)
+	case ask.Denied != nil:
+		check.Must(t, len(ask.Names) == 0 && ask.Denied.Reason == ReasonGetTaskRequestFailed && check.Tellable(ask.Denied.Message),
+			"refused by %+v, may use %v", ask.Denied, ask.Names)
 	case (ask.Count > 0) != (len(ask.Names) > 0) || len(ask.Others) > 0:
 		t.Fatalf("asks for %d of %s and %v, may use %v", ask.Count, ask.Resource, ask.Others, ask.Names)
 	}
 	for _, name := range ask.Names {
 		resources := inv.ResourcesOf(name)
-		check.Must(t, ask.Request.Allows(name) && (len(resources) == 0 || resources[0] == ask.Resource),
+		check.Must(t, ask.Named.Allows(name) && (len(resources) == 0 || resources[0] == ask.Resource),
 			"asks for %s, may use %s, which is %v", ask.Resource, name, resources)
 	}
 }

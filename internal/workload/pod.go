@@ -1,6 +1,15 @@
+// Package workload is the table of rules that turns pods, PodGroups, Queues
+// and nodes into what card quota means by them: which queue a pod belongs to,
+// which card it holds, whether it counts, and why it may be refused.
+//
+// The scheduler, the operator and the observer of the tests all ask this
+// package, so that they can disagree about when they look but never about what
+// they see. The rules are spelled out, one line each, in table_test.go.
 package workload
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -35,33 +44,12 @@ func PodGroupName(pod *corev1.Pod) string { return pod.Annotations[v1alpha1.Anno
 // scheduler, or one that was created with its node. Admission refuses both while its
 // rules are in force (package bypass), and changes to whoever may not update Queues;
 // it does not where they only warn, or for exempt accounts, and did not in older
-// versions. So Trust believes it of pods of our schedulers alone.
+// versions. So a Resolver believes it of pods of our schedulers alone.
 func ChargedQueue(pod *corev1.Pod) string {
 	if pod.Spec.NodeName == "" {
 		return "" // whoever made the pod wrote it
 	}
 	return pod.Annotations[v1alpha1.AnnotationChargedQueue]
-}
-
-// QueueOf returns the queue that pays for a pod: the one that was last charged,
-// where that is known; else the one that was written down when it was bound;
-// else its PodGroup's queue; without a PodGroup (it is deleted for a moment while
-// a vcjob restarts) the one its own annotations name. "" is no queue: the pod was
-// placed by somebody else and names none.
-func QueueOf(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged string) string {
-	charged := ChargedQueue(pod)
-	switch {
-	case lastCharged != "":
-		return lastCharged
-	case charged != "":
-		return charged
-	case group != nil:
-		return QueueOfGroup(group)
-	case pod.Annotations[v1alpha1.AnnotationQueueName] != "":
-		return pod.Annotations[v1alpha1.AnnotationQueueName]
-	default:
-		return pod.Annotations[v1alpha1.AnnotationJobQueueName]
-	}
 }
 
 // QueueOfGroup returns the queue of a PodGroup.
@@ -86,4 +74,54 @@ func ServiceTypeOf(queue, pod, group map[string]string, ofOwner string) string {
 		}
 	}
 	return ofOwner
+}
+
+// Ending tells whether a pod that is being deleted may still hold its cards: it
+// was given a node and has not finished. The node must be there as well, see
+// Works.
+func Ending(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp != nil && AtWork(pod)
+}
+
+// Works tells whether a node's kubelet reports that pods run there. Cards of a
+// node that does not are of use to nobody, and its pods are not ending but stuck:
+// nothing that their owner does makes them go. A node that does not say is taken
+// to work.
+func Works(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return true
+}
+
+// Goodbye is how long a pod may take to end: as the deletion says, before that as
+// the pod itself does.
+func Goodbye(pod *corev1.Pod) time.Duration {
+	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	switch {
+	case pod.DeletionGracePeriodSeconds != nil:
+		seconds = *pod.DeletionGracePeriodSeconds
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		seconds = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	// Absurd ones are no longer than a century, which a Duration holds.
+	return time.Duration(min(max(seconds, 0), 100*366*24*3600)) * time.Second
+}
+
+// Pods of Volcano's own scheduler carry this label, as its installer and its Helm
+// chart write it.
+const (
+	StockSchedulerLabel = "app"
+	StockSchedulerApp   = "volcano-scheduler"
+	// StockSchedulerNamespace is where they install it.
+	StockSchedulerNamespace = "volcano-system"
+)
+
+// AtWork tells that what runs in a pod may be at work, as another scheduler may.
+// A pod without a node has not started, one that ended will not start again; one
+// that is being deleted works until it is gone.
+func AtWork(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }

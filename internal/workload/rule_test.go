@@ -44,23 +44,23 @@ func ruleCharge(charge *quota.Charge) *rule.Charge {
 }
 
 // agreeOnCharge asks a row of the observer's rules.
-func agreeOnCharge(t *testing.T, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge, trust Trust, charge quota.Charge, holds bool) {
+func agreeOnCharge(t *testing.T, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge, origin rule.Origin, charge quota.Charge, holds bool) {
 	t.Helper()
-	want, counts := rule.ChargeOf(pod, group, ruleCluster(), ruleCharge(last), rule.Origin{Ours: trust.Ours, Admits: trust.Admits})
+	want, counts := rule.ChargeOf(pod, group, ruleCluster(), ruleCharge(last), origin)
 	got := *ruleCharge(&charge)
 	check.That(t, holds == counts && (!holds || got.String() == want.String()),
 		"counted %v as %s, by the observer's rules %v as %s", holds, got, counts, want)
 }
 
 // agreeOnAsk asks a row of the observer's rules.
-func agreeOnAsk(t *testing.T, pod *corev1.Pod, ask Ask) {
+func agreeOnAsk(t *testing.T, pod *corev1.Pod, ask Request) {
 	t.Helper()
 	want := rule.AskOf(pod, ruleCluster())
-	same := len(ask.Names) == len(want.Cards) && (ask.Refusal != nil) == (want.Refusal != "")
+	same := len(ask.Names) == len(want.Cards) && (ask.Denied != nil) == (want.Refusal != "")
 	for i, name := range ask.Names {
 		same = same && string(name) == want.Cards[i]
 	}
-	check.That(t, same, "cards %v, refusal %v, by the observer's rules %v, %q", ask.Names, ask.Refusal, want.Cards, want.Refusal)
+	check.That(t, same, "cards %v, refusal %v, by the observer's rules %v, %q", ask.Names, ask.Denied, want.Cards, want.Refusal)
 }
 
 // agreeOnQueue asks a row of the observer's rules.

@@ -12,6 +12,7 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // The cluster of the table: two H200 nodes, one 4090 node, one Ascend node and
@@ -29,6 +30,17 @@ func cluster() *card.Inventory {
 		}},
 		"unnamed": {Unnamed: []corev1.ResourceName{"vendor.example/ppu"}},
 	})
+}
+
+// request is what a pod asks for in the cluster of the table.
+func request(pod *corev1.Pod) Request { return (&Resolver{Inventory: cluster()}).Request(pod) }
+
+// usage is what a pod holds that is counted.
+func usage(r *Resolver, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge) (quota.Charge, bool) {
+	if !Counted(pod) {
+		return quota.Charge{}, false
+	}
+	return r.Usage(pod, group, last), true
 }
 
 const gpu = builder.GPU
@@ -110,8 +122,8 @@ func TestWhatAPodIsCharged(t *testing.T) {
 		"a sidecar before a larger init container": {pod: pod().GPUs(2).Sidecar(gpu, "1").InitContainer(gpu, "4"), group: group("q"), wantQueue: "q", wantCards: held("H200", 5)},
 	}) {
 		pod := tc.pod.Obj()
-		got, ok := ChargeOf(pod, tc.group, cluster(), tc.last)
-		agreeOnCharge(t, pod, tc.group, tc.last, Trust{Ours: true}, got, ok)
+		got, ok := usage(&Resolver{Inventory: cluster()}, pod, tc.group, tc.last)
+		agreeOnCharge(t, pod, tc.group, tc.last, rule.Origin{Ours: true}, got, ok)
 		check.Must(t, ok != tc.wantNone, "counted %v, want %v", ok, !tc.wantNone)
 		check.Equal(t, "queue", tc.wantQueue, got.Queue)
 		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
@@ -132,10 +144,10 @@ func TestWhatAPodMayAskFor(t *testing.T) {
 		"no cards":                             {pod().CPU("1"), nil},
 	}) {
 		pod := tc.pod.Obj()
-		got := AskOf(pod, cluster())
+		got := request(pod)
 		agreeOnAsk(t, pod, got)
 		check.Equal(t, "names", tc.want, got.Names, cmpopts.EquateEmpty())
-		check.Equal(t, "refusal", nil, got.Refusal)
+		check.Equal(t, "refusal", nil, got.Denied)
 	}
 }
 
@@ -197,5 +209,5 @@ func TestRefusalsOfADeniedQueue(t *testing.T) {
 // binding; before that it is whatever the pod's maker wrote.
 func TestQueueOfAPodWithoutANode(t *testing.T) {
 	waiting := pod().GPUs(1).Node("").ChargedQueue("forged")
-	check.Equal(t, "queue", "q", QueueOf(waiting.Obj(), group("q"), ""))
+	check.Equal(t, "queue", "q", (&Resolver{}).Queue(waiting.Obj(), group("q"), ""))
 }

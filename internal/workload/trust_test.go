@@ -10,6 +10,7 @@ import (
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/test/observer/rule"
 )
 
 // TestWhatIsBelievedOfAPod is the part of the table about pods that nobody may have
@@ -55,14 +56,15 @@ func TestWhatIsBelievedOfAPod(t *testing.T) {
 		"another's that was charged for what is another's now": {pod: nowhere("lab"), last: last("q", held("H200", 2)...), wantQueue: "q"},
 		"another's that was charged no card":                   {pod: nowhere("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
 	}) {
-		trust := Trust{Ours: tc.ours, Admits: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }}
+		r := Resolver{Inventory: cluster(), Schedulers: []string{"another"}, Admits: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }}
 		pod := tc.pod.Obj()
-		got, ok := trust.ChargeOf(pod, tc.group, cluster(), tc.last)
-		agreeOnCharge(t, pod, tc.group, tc.last, trust, got, ok)
+		if tc.ours {
+			r.Schedulers = append(r.Schedulers, pod.Spec.SchedulerName)
+		}
+		got, ok := usage(&r, pod, tc.group, tc.last)
+		agreeOnCharge(t, pod, tc.group, tc.last, rule.Origin{Ours: tc.ours, Admits: r.Admits}, got, ok)
 		check.That(t, ok && got.Queue == tc.wantQueue, "counted %v in queue %q, want %q", ok, got.Queue, tc.wantQueue)
 		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
 	}
-	check.Equal(t, "charged to where no queue chooses", "q", (Trust{}).PayerOf(podIn("evil").Queue("q").Obj(), nil, ""))
-	_, counts := (Trust{Ours: true}).ChargeOf(pod().GPUs(1).Node("").Obj(), nil, cluster(), nil)
-	check.That(t, !counts, "a pod without a node holds something")
+	check.Equal(t, "charged to where no queue chooses", "q", (&Resolver{Schedulers: []string{"another"}}).Queue(podIn("evil").Queue("q").Obj(), nil, ""))
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -161,28 +162,59 @@ func (m *machine) waitingIn(queue string, wait func([]string, int64)) {
 	}
 }
 
-// announced reads what the job of a PodGroup will ask for: its annotation
-// card.request, or the card resources of its minResources.
+// announced reads what the job of a PodGroup will ask for: of each card resource the
+// larger of what card.request says, which a Deployment has none of, and minResources.
+// A card.request that cannot be read keeps the job out of its queue.
 func (m *machine) announced(group *v1beta1.PodGroup) []announcement {
-	var out []announcement
-	if text, ok := group.Annotations[v1alpha1.AnnotationCardRequest]; ok {
-		if totals, err := rule.ParseTotals(text); err == nil {
-			for _, total := range totals {
-				out = append(out, announcement{names: total.Cards, count: total.Count})
-			}
-			return out
+	text, ok := group.Annotations[v1alpha1.AnnotationCardRequest]
+	for _, owner := range group.OwnerReferences {
+		ok = ok && owner.Kind != "ReplicaSet"
+	}
+	var totals []rule.Total
+	if ok {
+		var err error
+		if totals, err = rule.ParseTotals(text); err != nil {
+			return nil
 		}
 	}
+	var out []announcement
+	sums := map[corev1.ResourceName]int64{}
+	for _, total := range totals {
+		sums[m.resourceOf(total.Cards)] += total.Count
+	}
+	least := func(resource corev1.ResourceName) int64 {
+		if group.Spec.MinResources == nil || !m.inventory.IsCard(resource) {
+			return 0
+		}
+		quantity := (*group.Spec.MinResources)[resource]
+		return quantity.Value()
+	}
+	for _, total := range totals {
+		count, resource := total.Count, m.resourceOf(total.Cards)
+		if sum := sums[resource]; least(resource) > sum && sum > 0 {
+			count = (least(resource)*count + sum - 1) / sum
+		}
+		out = append(out, announcement{names: total.Cards, count: count})
+	}
 	if group.Spec.MinResources == nil {
-		return nil
+		return out
 	}
 	for _, resource := range slices.Sorted(maps.Keys(*group.Spec.MinResources)) {
-		quantity := (*group.Spec.MinResources)[resource]
-		if m.inventory.IsCard(resource) && quantity.Sign() > 0 {
-			out = append(out, announcement{names: m.inventory.Cards(resource), count: quantity.Value()})
+		if sums[resource] == 0 && least(resource) > 0 {
+			out = append(out, announcement{names: m.inventory.Cards(resource), count: least(resource)})
 		}
 	}
 	return out
+}
+
+// resourceOf is the resource of the first of some cards that a node has.
+func (m *machine) resourceOf(names []string) corev1.ResourceName {
+	for _, name := range names {
+		if resources := m.inventory.ResourcesOf(name); len(resources) > 0 {
+			return resources[0]
+		}
+	}
+	return ""
 }
 
 // compare says how a CardQuota and its Queue differ from what is expected, ""

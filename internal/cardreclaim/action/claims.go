@@ -20,7 +20,7 @@ import (
 type claim struct {
 	tasks []*api.TaskInfo
 	needs string
-	ask   quota.Ask
+	ask   quota.Request
 	// alone tells that a node takes only one of them, and none beside its like.
 	alone bool
 	// spread is how many of them one node may take at least, 0 for any number.
@@ -206,7 +206,7 @@ func (w *wave) isOfOthers(node *api.NodeInfo) bool {
 
 // prefer sorts nodes by the order of the cards that the pod names, and nodes of
 // one card by how much of it is in use, so that whole nodes stay free.
-func (w *wave) prefer(task *api.TaskInfo, ask quota.Ask, nodes []int) {
+func (w *wave) prefer(task *api.TaskInfo, ask quota.Request, nodes []int) {
 	resource := w.tide.Resource(task)
 	slices.SortStableFunc(nodes, func(a, b int) int {
 		x, _ := w.tide.CardOn(task, w.list[a].Name)

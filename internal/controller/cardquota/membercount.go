@@ -178,7 +178,7 @@ func (c *memberCount) pod(ctx context.Context, scheduler string, object runtime.
 	pod := &corev1.Pod{ObjectMeta: tenantsMeta(found.ObjectMeta, nil), Spec: corev1.PodSpec{SchedulerName: scheduler}}
 	key := client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
 	if !c.groups[key] {
-		if c.owners[workload.QueueOf(pod, nil, "")] == nil {
+		if c.owners[(&workload.Resolver{}).Queue(pod, nil, "")] == nil {
 			return nil
 		}
 		// Its PodGroup may be of another queue, whatever the pod says.

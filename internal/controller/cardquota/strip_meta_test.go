@@ -100,11 +100,12 @@ func TestAHeavyPodWeighsLittleInTheCache(t *testing.T) {
 		if got := weight(stripped.ObjectMeta); got > tc.most {
 			t.Errorf("its metadata weighs %d bytes of %d, want at most %d", got, weight(whole.ObjectMeta), tc.most)
 		}
-		is, was := workload.AskOf(stripped, inventory), workload.AskOf(whole, inventory)
-		refused := is.Refusal != nil
-		check.That(t, refused == tc.refused && refused == (was.Refusal != nil),
-			"it is refused: %v, as a whole: %v, want %v", is.Refusal, was.Refusal, tc.refused)
-		if is, was := workload.QueueOf(stripped, nil, ""), workload.QueueOf(whole, nil, ""); len(was) <= 253 && is != was {
+		resolver := workload.Resolver{Inventory: inventory}
+		is, was := resolver.Request(stripped), resolver.Request(whole)
+		refused := is.Denied != nil
+		check.That(t, refused == tc.refused && refused == (was.Denied != nil),
+			"it is refused: %v, as a whole: %v, want %v", is.Denied, was.Denied, tc.refused)
+		if is, was := resolver.Queue(stripped, nil, ""), resolver.Queue(whole, nil, ""); len(was) <= 253 && is != was {
 			t.Errorf("it is in queue %q, as a whole in %q", is, was)
 		} else if len(was) > 253 && len(is) <= 253 {
 			t.Errorf("a queue that cannot exist has become %q, which can", is)

@@ -75,7 +75,8 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 		}
 		check.Equal(t, "the stripped pod counts differently", count(whole), count(stripped))
 		check.Equal(t, "the stripped pod came to its node differently", enforcement.ProvenanceOf(whole), enforcement.ProvenanceOf(stripped))
-		check.Equal(t, "the stripped pod asks differently", workload.AskOf(whole, inventory), workload.AskOf(stripped, inventory), cmp.AllowUnexported(card.Request{}))
+		resolver := workload.Resolver{Inventory: inventory}
+		check.Equal(t, "the stripped pod asks differently", resolver.Request(whole), resolver.Request(stripped), cmp.AllowUnexported(card.Request{}))
 	}
 }
 

@@ -108,15 +108,15 @@ func TestPodsAgree(t *testing.T) {
 		inv := drawInventory(t)
 		for range perDraw {
 			pod := drawPod(t)
-			product, ours := workload.AskOf(pod, inv.theirs), rule.AskOf(pod, inv.ours)
+			product, ours := (&workload.Resolver{Inventory: inv.theirs}).Request(pod), rule.AskOf(pod, inv.ours)
 			equal(t, "resource", product.Resource, ours.Resource)
 			equal(t, "count", int64(product.Count), ours.Count)
 			equal(t, "cpu", product.MilliCPU, ours.MilliCPU)
 			equal(t, "memory", product.Memory, ours.Memory)
 			equal(t, "cards", join(texts(product.Names)), join(ours.Cards))
-			equal(t, "refused", product.Refusal != nil, ours.Refusal != "")
+			equal(t, "refused", product.Denied != nil, ours.Refusal != "")
 			for _, name := range cards {
-				equal(t, "allows "+name, product.Request.Allows(card.Name(name)), ours.Allows(name))
+				equal(t, "allows "+name, product.Named.Allows(card.Name(name)), ours.Allows(name))
 			}
 			equal(t, "waits", workload.Waiting(pod), rule.IsWaiting(pod))
 			equal(t, "is counted", workload.Counted(pod), rule.IsCharged(pod))
@@ -153,19 +153,26 @@ func TestChargesAgree(t *testing.T) {
 			pod, group := drawPod(t), drawGroup(t)
 			theirs, ours := lastCharge(t)
 			believed := pod.Spec.SchedulerName == "volcano"
-			got, holds := workload.Trust{Ours: believed, Admits: admits}.ChargeOf(pod, group, inv.theirs, theirs)
+			resolver, plain := workload.Resolver{Inventory: inv.theirs, Schedulers: []string{"volcano"}, Admits: admits}, workload.Resolver{Inventory: inv.theirs}
+			holds, ends := workload.Counted(pod), workload.Ending(pod)
+			var got, ending quota.Charge
+			if holds {
+				got = resolver.Usage(pod, group, theirs)
+			}
+			if ends {
+				ending = plain.Usage(pod, group, theirs)
+			}
 			want, counts := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: believed, Admits: admits})
 			equal(t, "holds something", holds, counts)
 			equal(t, "charge", amounts(got), want.String())
-			ending, ends := workload.EndingOf(pod, group, inv.theirs, theirs)
 			terminating, terminates := rule.TerminatingChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
 			equal(t, "ends", ends, terminates)
 			equal(t, "charge at the end", amounts(ending), terminating.String())
 			last := oneOf(t, "last queue", "", "q")
-			equal(t, "queue", workload.QueueOf(pod, group, last), rule.QueueOf(pod, group, last))
-			if plain, ok := workload.ChargeOf(pod, group, inv.theirs, theirs); ok {
+			equal(t, "queue", plain.Queue(pod, group, last), rule.QueueOf(pod, group, last))
+			if holds {
 				want, _ := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
-				equal(t, "charge of a pod that is believed", amounts(plain), want.String())
+				equal(t, "charge of a pod that is believed", amounts(plain.Usage(pod, group, theirs)), want.String())
 			}
 		}
 	})

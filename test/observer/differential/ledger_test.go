@@ -103,7 +103,7 @@ func compareBooks(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.Li
 	milliCPU, memory := ledger.UsedCPUMemory(queue)
 	equal(t, "cpu of "+queue, milliCPU, use.MilliCPU)
 	equal(t, "memory of "+queue, memory, use.Memory)
-	ask := quota.Ask{Count: card.Count(number(t, 0, 3, "count")), MilliCPU: int64(number(t, 0, 2, "cpu")), Memory: int64(number(t, 0, 2, "memory"))}
+	ask := quota.Request{Count: card.Count(number(t, 0, 3, "count")), MilliCPU: int64(number(t, 0, 2, "cpu")), Memory: int64(number(t, 0, 2, "memory"))}
 	wish := rule.Ask{Count: int64(ask.Count), MilliCPU: ask.MilliCPU, Memory: ask.Memory}
 	for _, name := range ledgerCards {
 		ending, _ := ledger.Ending(queue, card.Name(name))

@@ -13,19 +13,18 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/quota"
 )
 
-// Ask is what a pod asks for.
-type Ask struct {
+// Request is what a pod asks for: cards of the names that it may be placed on,
+// which are those of card.name or every one that its resource stands for, CPU and
+// memory.
+type Request struct {
+	quota.Request
 	// Resource is the card resource, "" for a pod without cards.
 	Resource corev1.ResourceName
-	// Count is how many cards, 0 for a pod without cards.
-	Count card.Count
-	// Request is what card.name says; it names nothing when there is none.
-	Request card.Request
-	// Names are the cards the pod may be placed on, in the order of preference:
-	// those of its request, or every card that its resource stands for.
-	Names []card.Name
+	// Named is what card.name says; it names nothing when there is none.
+	Named card.Request
 	// Claimed is a resource that is a card nowhere, of a placed pod that bears no
 	// record of our binding: Resource and Count are empty then. It says of itself
 	// which card that is, which anybody can; only what was charged before counts.
@@ -33,10 +32,11 @@ type Ask struct {
 	// Others are further card resources the pod asks for. Such a pod is refused;
 	// they still count when it was placed past the rules.
 	Others []Held
-	// MilliCPU is in thousandths of a core, Memory in bytes.
-	MilliCPU, Memory int64
-	// Refusal says why the pod can never be placed as it is written.
-	Refusal *Refusal
+	// Denied says why the pod can never be placed as it is written.
+	Denied *Refusal
+	// Unreadable is what is wrong with card.name, "" when nothing is. It denies only
+	// a pod that asks for cards.
+	Unreadable string
 }
 
 // Held is a count of a card resource.
@@ -45,61 +45,62 @@ type Held struct {
 	Count    card.Count
 }
 
-// AskOf reads what a pod asks for: containers, init containers, sidecars and
+// Request reads what a pod asks for: containers, init containers, sidecars and
 // overhead together as Kubernetes counts them, its cards by the resources that
-// the inventory knows as cards, and its annotation card.name.
-func AskOf(pod *corev1.Pod, inv *card.Inventory) Ask { return askOf(pod, inv, true) }
-
-// askOf is AskOf; ours tells whether a record of a binding may be our scheduler's.
-func askOf(pod *corev1.Pod, inv *card.Inventory, ours bool) Ask {
+// the inventory knows as cards, and its annotation card.name. Only of a pod of ours
+// a record of a binding proves that a resource was a card.
+func (r *Resolver) Request(pod *corev1.Pod) Request {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
-	ask := Ask{MilliCPU: bounded(requests.Cpu(), resource.Milli), Memory: bounded(requests.Memory(), 0)}
+	request := Request{Request: quota.Request{MilliCPU: bounded(requests.Cpu(), resource.Milli), Memory: bounded(requests.Memory(), 0)}}
 	var unknown []Held
 	for name, quantity := range requests {
 		switch {
 		case quantity.Sign() <= 0:
-		case inv.IsCard(name):
-			ask.Others = append(ask.Others, Held{Resource: name, Count: card.CountOf(quantity)})
+		case r.Inventory.IsCard(name):
+			request.Others = append(request.Others, Held{Resource: name, Count: card.CountOf(quantity)})
 		case strings.Contains(string(name), "/"):
 			unknown = append(unknown, Held{Resource: name, Count: card.CountOf(quantity)})
 		}
 	}
-	slices.SortFunc(ask.Others, func(a, b Held) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
-	if len(ask.Others) > 0 {
-		ask.Resource, ask.Count = ask.Others[0].Resource, ask.Others[0].Count
-		ask.Others = ask.Others[1:]
+	slices.SortFunc(request.Others, func(a, b Held) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
+	if len(request.Others) > 0 {
+		request.Resource, request.Count = request.Others[0].Resource, request.Others[0].Count
+		request.Others = request.Others[1:]
 	}
-	ask.name(pod, inv, unknown, ours)
-	return ask
+	request.name(pod, r, unknown)
+	return request
 }
 
 // name settles which cards the pod may run on, or why none.
-func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held, ours bool) {
-	text, named := pod.Annotations[v1alpha1.AnnotationCardName]
-	if a.Count == 0 && (!named || len(unknown) == 0) {
+func (a *Request) name(pod *corev1.Pod, r *Resolver, unknown []Held) {
+	text, isNamed := pod.Annotations[v1alpha1.AnnotationCardName]
+	var named card.Request
+	if isNamed {
+		var err error
+		if named, err = card.ParseRequest(text); err != nil {
+			a.Unreadable = err.Error()
+		}
+	}
+	if a.Count == 0 && (!isNamed || len(unknown) == 0) {
 		return // no cards: card.name on its own asks for nothing
 	}
-	if named {
-		request, err := card.ParseRequest(text)
-		if err != nil {
-			a.refuse("annotation %s: %v", v1alpha1.AnnotationCardName, err)
-			return
-		}
-		a.Request = request
-	}
+	inv := r.Inventory
+	a.Named = named
 	switch {
+	case a.Unreadable != "":
+		a.refuse("annotation %s: %s", v1alpha1.AnnotationCardName, a.Unreadable)
 	case a.Count == 0:
-		a.nowhere(pod, unknown, ours)
+		a.nowhere(pod, unknown, r.IsOurs(pod))
 	case len(a.Others) > 0:
 		a.refuse("requests two card resources, %s and %s: one pod uses one card, keep one of them", a.Resource, a.Others[0].Resource)
 	case a.Count > card.MaxCount:
 		a.refuse("requests more than %d of %s, which is more than any quota can give", card.MaxCount, a.Resource)
-	case a.Request.Any():
+	case a.Named.Any():
 		if a.Names = inv.Named(a.Resource); len(a.Names) == 0 {
 			a.refuse("requests %s, but no node says which card that is: nodes need the labels <vendor>/<type>.product and .memory", a.Resource)
 		}
 	default:
-		a.Names = a.Request.Names()
+		a.Names = a.Named.Names()
 		for _, name := range a.Names {
 			if resources := inv.ResourcesOf(name); len(resources) > 0 && !slices.Contains(resources, a.Resource) {
 				a.refuse("names card <%s>, which is requested as %s, but requests %s", name, resources[0], a.Resource)
@@ -114,7 +115,7 @@ func (a *Ask) name(pod *corev1.Pod, inv *card.Inventory, unknown []Held, ours bo
 // scheduler placed before the labels were lost is charged as that. Of what others
 // placed anybody could claim so, and withhold the cards of whatever queue the pod
 // names; a kubelet starts it without such a resource at all.
-func (a *Ask) nowhere(pod *corev1.Pod, unknown []Held, ours bool) {
+func (a *Request) nowhere(pod *corev1.Pod, unknown []Held, ours bool) {
 	switch {
 	case len(unknown) != 1:
 	case pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":
@@ -123,7 +124,7 @@ func (a *Ask) nowhere(pod *corev1.Pod, unknown []Held, ours bool) {
 		a.Claimed = unknown[0]
 	}
 	a.refuse("names card <%s> but requests %s, which no node offers as a card",
-		clip.Text(a.Request.String(), shown), clip.Text(listed(unknown), shown))
+		clip.Text(a.Named.String(), shown), clip.Text(listed(unknown), shown))
 }
 
 // shown is how many bytes of one list a refusal repeats, so that it fits into
@@ -153,7 +154,7 @@ func bounded(quantity *resource.Quantity, scale resource.Scale) int64 {
 }
 
 // refuse leaves no card that the pod may be placed on.
-func (a *Ask) refuse(format string, args ...any) {
+func (a *Request) refuse(format string, args ...any) {
 	a.Names = nil
-	a.Refusal = &Refusal{Reason: ReasonGetTaskRequestFailed, Message: "Pod " + fmt.Sprintf(format, args...)}
+	a.Denied = &Refusal{Reason: ReasonGetTaskRequestFailed, Message: "Pod " + fmt.Sprintf(format, args...)}
 }

@@ -7,22 +7,30 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 )
 
-// Announced is the minimum of a PodGroup whose pods do not exist yet. A
+// GroupRequest is the minimum of a PodGroup whose pods do not exist yet. A
 // card.request states the whole job's total, minResources what the minimum needs
 // of each resource: of each resource the larger counts. Where that is the minimum,
 // the requests of the resource share it in proportion, rounded up. A card resource
 // that no request asks for may be any card it stands for. What is asked for as
 // nothing is no demand.
-func Announced(annotations map[string]string, minResources *corev1.ResourceList, inv *card.Inventory) (quota.Application, *Refusal) {
-	totals, refusal := totalsOf(annotations)
-	if refusal != nil {
-		return quota.Application{}, refusal
+func (r *Resolver) GroupRequest(total string, written bool, minResources *corev1.ResourceList) (quota.Application, *Refusal) {
+	inv := r.Inventory
+	var totals card.Totals
+	if written {
+		var err error
+		if totals, err = card.ParseTotals(total); err != nil {
+			return quota.Application{}, &Refusal{
+				Reason:  ReasonGetTaskRequestFailed,
+				Message: fmt.Sprintf("PodGroup annotation %s: %v", v1alpha1.AnnotationCardRequest, err),
+			}
+		}
 	}
 	minimum := corev1.ResourceList{}
 	if minResources != nil {
@@ -31,7 +39,7 @@ func Announced(annotations map[string]string, minResources *corev1.ResourceList,
 	app := quota.Application{MilliCPU: bounded(minimum.Cpu(), resource.Milli), Memory: bounded(minimum.Memory(), 0)}
 	of, named := make([]corev1.ResourceName, len(totals)), map[corev1.ResourceName]card.Count{}
 	for i, t := range totals {
-		of[i] = resourceOf(t.Request, inv)
+		of[i] = inv.ResourceOf(t.Request)
 		named[of[i]] = named[of[i]].Add(t.Count)
 	}
 	var all quota.Merger
@@ -55,27 +63,12 @@ func Announced(annotations map[string]string, minResources *corev1.ResourceList,
 // share is count's part of least, where all counts together are total.
 func share(count, total, least card.Count) card.Count { return (least*count + total - 1) / total }
 
-// resourceOf is the resource of a request, "" when no node has such a card.
-func resourceOf(request card.Request, inv *card.Inventory) corev1.ResourceName {
-	for _, name := range request.Names() {
-		if resources := inv.ResourcesOf(name); len(resources) > 0 {
-			return resources[0]
-		}
+// TotalOf is the text of card.request that the maker of a job wrote down. A Deployment
+// has none: it begins with one pod and grows.
+func TotalOf(group metav1.Object) (text string, written bool) {
+	if slices.ContainsFunc(group.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.Kind == "ReplicaSet" }) {
+		return "", false
 	}
-	return ""
-}
-
-func totalsOf(annotations map[string]string) (card.Totals, *Refusal) {
-	text, ok := annotations[v1alpha1.AnnotationCardRequest]
-	if !ok {
-		return nil, nil
-	}
-	totals, err := card.ParseTotals(text)
-	if err != nil {
-		return nil, &Refusal{
-			Reason:  ReasonGetTaskRequestFailed,
-			Message: fmt.Sprintf("PodGroup annotation %s: %v", v1alpha1.AnnotationCardRequest, err),
-		}
-	}
-	return totals, nil
+	text, written = group.GetAnnotations()[v1alpha1.AnnotationCardRequest]
+	return text, written
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
@@ -93,24 +94,28 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 		"counts near the largest do not wrap around":     {`{"H200":1000000,"4090":1000000}`, least(gpu, "1000001"), demands(demand(1000000, "4090"), demand(1000000, "H200"))},
 		"a request that names no resource of the minima": {`{"H200":8}`, least(npu, "4"), demands(demand(8, "H200"), demand(4, "910B"))},
 	}) {
-		got, refusal := Announced(announcing(tc.request), tc.least, cluster())
+		got, refusal := announced(tc.request, tc.least)
 		check.Must(t, refusal == nil, "refused: %v", refusal)
 		check.Equal(t, "announced", tc.want, got, cmpopts.EquateEmpty())
 	}
 }
 
-// announcing are annotations with a card.request, "-" for none.
-func announcing(request string) map[string]string {
+// announced is what a PodGroup with a card.request asks for, "-" for none.
+func announced(request string, least *corev1.ResourceList, inv ...*card.Inventory) (quota.Application, *Refusal) {
+	r := Resolver{Inventory: append(inv, cluster())[0]}
+	group := &v1beta1.PodGroup{}
+	group.Annotations = map[string]string{"volcano.sh/card.request": request}
 	if request == "-" {
-		return map[string]string{"volcano.sh/card.name": "B 300"} // says nothing on a PodGroup
+		group.Annotations = map[string]string{"volcano.sh/card.name": "B 300"} // says nothing on a PodGroup
 	}
-	return map[string]string{"volcano.sh/card.request": request}
+	total, written := TotalOf(group)
+	return r.GroupRequest(total, written, least)
 }
 
 // What texts are refused, and why, is tested with card.ParseTotals.
 func TestAJobThatAnnouncesNonsenseIsRefused(t *testing.T) {
 	for text, want := range map[string]string{"": "is not a JSON object", `{"H200":0.5}`: "write a whole number", strings.Repeat("{", 1<<20): "at most 65536 are read"} {
-		got, refusal := Announced(announcing(text), least("nvidia.com/gpu", "1", "cpu", "1"), cluster())
+		got, refusal := announced(text, least("nvidia.com/gpu", "1", "cpu", "1"))
 		refused(t, refusal, "GetTaskRequestResourceFailed", "PodGroup annotation volcano.sh/card.request: ", want)
 		check.Equal(t, "a refused job announces something", quota.Application{}, got)
 	}
@@ -159,7 +164,7 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 				want[label] += card.Count(n) // equal demands are one
 			}
 		}
-		got, refusal := Announced(announcing("{"+strings.Join(entries, ",")+"}"), least(pairs...), inv)
+		got, refusal := announced("{"+strings.Join(entries, ",")+"}", least(pairs...), inv)
 		check.Must(t, refusal == nil, "refused: %v", refusal)
 		found := map[string]card.Count{}
 		for _, d := range got.Demands {
