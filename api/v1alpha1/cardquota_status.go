@@ -25,10 +25,21 @@ const (
 // CardQuotaStatus is what the operator saw last. It is rewritten at most once
 // a second.
 type CardQuotaStatus struct {
+	// conditions are QueueSynced (the Queue carries this quota), WithinQuota
+	// (nothing is held beyond it), Enforced (a scheduler that enforces it is
+	// proven to be at work; Unknown without a ServiceTypePolicy),
+	// InventorySatisfied (all quotas together grant no more than healthy nodes
+	// have) and Ready (the queue can be used). True is good.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// observedGeneration is the metadata.generation that this status is about.
 	// While it is smaller than metadata.generation the last change of the spec
 	// has not been worked on yet.
 	// +optional
+	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// queue is the Volcano Queue that carries the quota.
 	// +optional
@@ -37,11 +48,13 @@ type CardQuotaStatus struct {
 	// "6/8 NVIDIA-H200, 0/3 NVIDIA-H200/mig-1g.18gb-mixed". Cards over quota
 	// come first; a long line ends with ", and 3 more".
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Summary string `json:"summary,omitempty"`
 	// pendingSummary is the cards that waiting pods ask for, in one line:
 	// "4 NVIDIA-H200"; "0" when nothing waits.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	PendingSummary string `json:"pendingSummary,omitempty"`
 	// cards is the use of every card that the spec lists, in that order, then
@@ -59,7 +72,8 @@ type CardQuotaStatus struct {
 	Memory *ResourceStatus `json:"memory,omitempty"`
 	// blockedTotal is how many entries blocked would have without its limit.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	BlockedTotal int32 `json:"blockedTotal,omitempty"`
 	// blocked is what waits and why, by workload, who waits longest first: at most
 	// 10 entries.
@@ -67,27 +81,19 @@ type CardQuotaStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Blocked []BlockedStatus `json:"blocked,omitempty"`
-	// conditions are QueueSynced (the Queue carries this quota), WithinQuota
-	// (nothing is held beyond it), Enforced (a scheduler that enforces it is
-	// proven to be at work; Unknown without a ServiceTypePolicy),
-	// InventorySatisfied (all quotas together grant no more than healthy nodes
-	// have) and Ready (the queue can be used). True is good.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=16
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // QueueStatus is the state of the Volcano Queue.
 type QueueStatus struct {
 	// name is the name of the Queue.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// state is the Queue's own status.state: Open, Closed, Closing or Unknown.
 	// Only an Open queue takes work. Unset until Volcano has opened it.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	State string `json:"state,omitempty"`
 }
@@ -96,29 +102,36 @@ type QueueStatus struct {
 type CardStatus struct {
 	// name is the card name.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=160
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// quota is the ceiling that the spec gives, 0 for a card it does not list.
 	// +required
+	// +kubebuilder:validation:Minimum=0
 	Quota int64 `json:"quota"`
 	// used is how many cards the queue's assigned pods hold now, each counted
 	// under the card of the node it is on.
 	// +required
+	// +kubebuilder:validation:Minimum=0
 	Used int64 `json:"used"`
 	// pending is how many cards waiting pods and jobs ask for. A request with
 	// alternatives stands under the first one that the queue has quota for.
 	// +required
+	// +kubebuilder:validation:Minimum=0
 	Pending int64 `json:"pending"`
 	// free is quota minus used, at least 0.
 	// +required
+	// +kubebuilder:validation:Minimum=0
 	Free int64 `json:"free"`
 	// overQuotaBy is used minus quota, at least 0: more than 0 after a quota
 	// was lowered below use. Nothing is stopped, nothing new starts.
 	// +optional
+	// +kubebuilder:validation:Minimum=1
 	OverQuotaBy int64 `json:"overQuotaBy,omitempty"`
 	// physical is how many of this card all nodes of the cluster offer
 	// together. 0 means that no node has it: check the name.
 	// +required
+	// +kubebuilder:validation:Minimum=0
 	Physical int64 `json:"physical"`
 }
 
@@ -137,7 +150,7 @@ type BlockedStatus struct {
 	// workload is what waits: the Deployment, Job or other controller of the pods,
 	// or a pod or PodGroup without one.
 	// +required
-	Workload WorkloadReference `json:"workload"`
+	Workload WorkloadReference `json:"workload,omitzero"`
 	// since is when the oldest of its waiting pods was created, or its PodGroup
 	// when there are no pods yet.
 	// +optional
@@ -146,17 +159,21 @@ type BlockedStatus struct {
 	// "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D", or the resource name
 	// when the pod names no card. Unset for work without cards.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2600
 	Card string `json:"card,omitempty"`
 	// count is how many cards wait. Unset for work without cards.
 	// +optional
+	// +kubebuilder:validation:Minimum=1
 	Count int64 `json:"count,omitempty"`
 	// reason is the scheduler's reason, one word.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Reason string `json:"reason,omitempty"`
 	// message is the scheduler's message.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 }
@@ -165,18 +182,22 @@ type BlockedStatus struct {
 type WorkloadReference struct {
 	// apiGroup of the workload, "" for pods.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	APIGroup string `json:"apiGroup,omitempty"`
 	// kind of the workload, for example Deployment.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Kind string `json:"kind"`
+	Kind string `json:"kind,omitempty"`
 	// namespace of the workload.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace"`
+	Namespace string `json:"namespace,omitempty"`
 	// name of the workload.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 }

@@ -47,12 +47,13 @@ import (
 // +kubebuilder:validation:XValidation:rule="(has(self.spec.queueName) ? self.spec.queueName : self.metadata.name) == (has(oldSelf.spec.queueName) ? oldSelf.spec.queueName : oldSelf.metadata.name)",message="spec.queueName cannot be changed: create another CardQuota for the other queue"
 type CardQuota struct {
 	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard metadata of objects.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec is what the tenant is granted.
 	// +required
-	Spec CardQuotaSpec `json:"spec"`
+	Spec CardQuotaSpec `json:"spec,omitzero"`
 	// status is what the operator saw last: use per card, what waits and why,
 	// and whether the Queue carries this quota.
 	// +optional
@@ -77,7 +78,7 @@ type CardQuotaSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
-	Tenant string `json:"tenant"`
+	Tenant string `json:"tenant,omitempty"`
 	// project is the tenant's project or business line, for people to read. A
 	// tenant with several projects has one CardQuota for each.
 	// +optional
@@ -96,7 +97,7 @@ type CardQuotaSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	ServiceType string `json:"serviceType"`
+	ServiceType string `json:"serviceType,omitempty"`
 	// namespaceSelector selects, by their labels, the namespaces whose pods may use
 	// the queue. Unset means every namespace, as in Volcano, where any pod may name
 	// any queue; {} is every namespace as well, as in Kubernetes.
@@ -221,7 +222,7 @@ type Card struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=160
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(/(mig-[a-z0-9][-a-z0-9_.]{0,40}-mixed|mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}))?$`
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// quota is the hard ceiling in whole cards (or whole slices or shares), 0
 	// to 1000000. 0 is the same as leaving the card out, but keeps it in the
 	// status.

@@ -19,10 +19,10 @@ import (
 
 type schema = apiextensionsv1.JSONSchemaProps
 
-// cardQuotaSchema reads the schema that is shipped.
-func cardQuotaSchema(t *testing.T) schema {
+// schemaOf reads the schema that is shipped.
+func schemaOf(t *testing.T, plural string) schema {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "cardquota.dev_cardquotas.yaml"))
+	content, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "cardquota.dev_"+plural+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +32,8 @@ func cardQuotaSchema(t *testing.T) schema {
 	}
 	return *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
+
+func cardQuotaSchema(t *testing.T) schema { return schemaOf(t, "cardquotas") }
 
 // walk visits every field of spec and status.
 func walk(path string, s schema, visit func(path string, s schema)) {
@@ -50,37 +52,40 @@ func foreign(path string) bool {
 }
 
 func TestEveryFieldIsExplainedAndBounded(t *testing.T) {
-	root := cardQuotaSchema(t)
-	fields := 0
-	for _, part := range []string{"spec", "status"} {
-		walk(part, root.Properties[part], func(path string, s schema) {
-			if foreign(path) {
-				return
-			}
-			fields++
-			if len(s.Description) < 20 {
-				t.Errorf("%s has no description", path)
-			}
-			if missing := unbounded(path, s); missing != "" {
-				t.Errorf("%s is %s", path, missing)
-			}
-		})
-	}
-	if fields < 30 {
-		t.Errorf("only %d fields were looked at", fields)
+	for _, plural := range []string{"cardquotas", "servicetypepolicies"} {
+		root := schemaOf(t, plural)
+		fields := 0
+		for _, part := range []string{"spec", "status"} {
+			walk(part, root.Properties[part], func(path string, s schema) {
+				if foreign(path) {
+					return
+				}
+				fields++
+				if len(s.Description) < 20 && !strings.HasSuffix(path, "[]") {
+					t.Errorf("%s: %s has no description", plural, path)
+				}
+				if missing := unbounded(path, s); missing != "" {
+					t.Errorf("%s: %s is %s", plural, path, missing)
+				}
+			})
+		}
+		if fields < 30 {
+			t.Errorf("%s: only %d fields were looked at", plural, fields)
+		}
 	}
 }
 
-// unbounded says what bound a field lacks, "" when it lacks none.
+// unbounded says what bound a field lacks, "" when it lacks none. The numbers of a
+// status end with their format.
 func unbounded(path string, s schema) string {
 	switch {
 	case s.XIntOrString: // a quantity, bounded by its pattern
 		return ""
 	case s.Type == "array" && s.MaxItems == nil:
 		return "a list without an end"
-	case s.Type == "string" && s.MaxLength == nil && len(s.Enum) == 0:
+	case s.Type == "string" && s.MaxLength == nil && len(s.Enum) == 0 && s.Format != "date-time":
 		return "a text without an end"
-	case s.Type == "integer" && strings.HasPrefix(path, "spec") && (s.Minimum == nil || s.Maximum == nil):
+	case s.Type == "integer" && (s.Minimum == nil || strings.HasPrefix(path, "spec") && s.Maximum == nil):
 		return "a number without bounds"
 	case s.Type == "number":
 		return "a fraction: cards are whole"

@@ -50,14 +50,22 @@ const (
 
 // ServiceTypePolicyStatus is what holds in the cluster.
 type ServiceTypePolicyStatus struct {
+	// conditions are ConfigSynced, Enforced, BypassGuarded and Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
+	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// serviceTypes is the matrix in force, sorted by name: when a spec is refused,
 	// the one before it.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=34
 	ServiceTypes []ServiceTypeStatus `json:"serviceTypes,omitempty"`
 	// reclaim is how cards are taken back now.
 	// +optional
@@ -70,31 +78,34 @@ type ServiceTypePolicyStatus struct {
 	// was written. Quotas are proven to be enforced while the scheduler reports
 	// this very hash.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	ConfigHash string `json:"configHash,omitempty"`
 	// scheduler is the scheduler that reported last.
 	// +optional
 	Scheduler *SchedulerStatus `json:"scheduler,omitempty"`
-	// conditions are ConfigSynced, Enforced, BypassGuarded and Ready.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // ServiceTypeStatus is one row of the matrix in force.
 type ServiceTypeStatus struct {
 	// name of the service type.
 	// +required
-	Name string `json:"name"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
 	// priority of its queues.
 	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority"`
 	// reclaimPolicy says whether cards are taken back from its queues.
 	// +required
-	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy"`
+	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 	// reclaimFrom names the types from which it takes cards back.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
 	ReclaimFrom []string `json:"reclaimFrom,omitempty"`
 	// minimumRuntimeSeconds is how long its jobs run before cards are taken back.
 	// +optional
@@ -103,6 +114,8 @@ type ServiceTypeStatus struct {
 	MinimumRuntimeSeconds int32 `json:"minimumRuntimeSeconds,omitempty"`
 	// cardQuotas is how many CardQuotas are of this type.
 	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	CardQuotas int32 `json:"cardQuotas"`
 }
 
@@ -110,11 +123,17 @@ type ServiceTypeStatus struct {
 type SchedulerStatus struct {
 	// identity of the process, its host's name first.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Identity string `json:"identity,omitempty"`
 	// version of the scheduler.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Version string `json:"version,omitempty"`
 	// configHash is the hash of the configuration it works by.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	ConfigHash string `json:"configHash,omitempty"`
 }

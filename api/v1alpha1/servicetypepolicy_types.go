@@ -39,6 +39,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="there is one ServiceTypePolicy, named default: change that one"
 type ServiceTypePolicy struct {
 	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard metadata of objects.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
@@ -182,7 +183,7 @@ type ServiceType struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// priority is the priority of its queues, 0 to 1000000: of two queues the
 	// higher one is served first. Cards are taken back only from queues of a
 	// lower one.
@@ -222,13 +223,13 @@ type OwnerKind struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$`
-	Kind string `json:"kind"`
+	Kind string `json:"kind,omitempty"`
 	// serviceType is the service type of such workloads.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	ServiceType string `json:"serviceType"`
+	ServiceType string `json:"serviceType,omitempty"`
 }
 
 // PriorityClass is a PriorityClass that comes with the policy.
@@ -239,7 +240,7 @@ type PriorityClass struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('system-')",message="names that begin with system- belong to Kubernetes"
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// value is the priority of its pods, -2147483648 to 1000000000.
 	// +required
 	// +kubebuilder:validation:Minimum=-2147483648
@@ -330,13 +331,13 @@ type ServiceAccountReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	Namespace string `json:"namespace"`
+	Namespace string `json:"namespace,omitempty"`
 	// name of the ServiceAccount.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 }
 
 // SchedulerBypassPolicy says what happens to a pod with cards that passes the

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/conditions"
 )
 
@@ -71,7 +72,10 @@ func Of(f Facts) v1alpha1.ServiceTypePolicyStatus {
 	if f.Hash != "" {
 		status.ConfigHash = f.Hash
 	}
-	status.Scheduler = f.Enforced.Scheduler
+	if status.Scheduler = f.Enforced.Scheduler.DeepCopy(); status.Scheduler != nil {
+		s := status.Scheduler
+		s.Identity, s.Version, s.ConfigHash = clip.Text(s.Identity, 253), clip.Text(s.Version, 253), clip.Text(s.ConfigHash, 64)
+	}
 	set := func(kind string, v Verdict, generation int64) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: kind, Status: v.Status, Reason: v.Reason, Message: v.Message,
