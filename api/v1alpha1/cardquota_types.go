@@ -204,7 +204,9 @@ type CardQuotaSpec struct {
 	// starts in it until somebody writes or removes volcano.sh/card.quota;
 	// service type, priority and the other fields of the operator are taken off.
 	// The queue default is never deleted and gets no empty quota, it is only
-	// given back. Retain: the Queue stays exactly as it is and belongs to nobody.
+	// given back. Retain: the Queue stays as it is and belongs to nobody; only its
+	// label app.kubernetes.io/managed-by is taken off, as it is from any Queue that a
+	// CardQuota leaves.
 	// +optional
 	// +kubebuilder:default=Delete
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`

@@ -22,6 +22,10 @@ import (
 // would keep fields that nobody clears.
 const FieldManager = "cardquota"
 
+// LabelManagedBy on a Queue tells who manages it: FieldManager as long as it is
+// a CardQuota's. It is left to whoever wrote another value.
+const LabelManagedBy = "app.kubernetes.io/managed-by"
+
 // notClosedByParent is what Volcano's queue controller writes for a queue that
 // was not closed together with its parent.
 const notClosedByParent = "false"
@@ -49,7 +53,7 @@ type Types func(name string) (servicetype.Type, bool)
 // Queue as it is, nil when there is none; allocated is the value for
 // volcano.sh/card.allocated, "" to leave it out.
 //
-// Three fields are given way: spec.weight to whoever manages it with another
+// Four fields are given way: the label of who manages the Queue and spec.weight to whoever manages it with another
 // value, spec.parent to whoever set another one, and
 // volcano.sh/closed-by-parent to Volcano's queue controller as soon as it says
 // true. The last two are written at all because Volcano 1.14 patches the
@@ -90,6 +94,7 @@ func GivenUp(quota *v1alpha1.CardQuota, live *v1beta1.Queue) Plan {
 	plan := Plan{Config: base(quota, live, card.Quota{}, "")}
 	delete(plan.Config.Annotations, v1alpha1.AnnotationServiceType)
 	delete(plan.Config.Annotations, v1alpha1.AnnotationNamespaceSelector)
+	plan.Config.Labels = nil
 	plan.dropEmptySpec()
 	return plan
 }
@@ -116,8 +121,9 @@ func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allo
 	if live == nil {
 		config.WithResourceVersion(absent).WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: quota.Name})
 	}
-	closedByParent, parent := "", ""
+	closedByParent, parent, manager := "", "", ""
 	if live != nil {
+		manager = live.Labels[LabelManagedBy]
 		if live.UID != "" { // an apply must not make a Queue that was there a moment ago
 			config.WithUID(live.UID)
 		}
@@ -125,6 +131,9 @@ func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allo
 			config.WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: live.Annotations[v1alpha1.AnnotationCreatedBy]})
 		}
 		closedByParent, parent = live.Annotations[v1alpha1.AnnotationClosedByParent], live.Spec.Parent
+	}
+	if manager == "" || manager == FieldManager {
+		config.WithLabels(map[string]string{LabelManagedBy: FieldManager})
 	}
 	if closedByParent == "" || closedByParent == notClosedByParent {
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationClosedByParent: notClosedByParent})
@@ -180,6 +189,8 @@ func (p *Plan) Yield(c Conflict) bool {
 		p.WeightHeldBy = c.Manager
 	case fieldParent:
 		p.Config.Spec.Parent = nil
+	case labelField(LabelManagedBy):
+		p.Config.Labels = nil
 	case annotationField(v1alpha1.AnnotationClosedByParent):
 		delete(p.Config.Annotations, v1alpha1.AnnotationClosedByParent)
 	default:

@@ -111,10 +111,15 @@ func TestDesired(t *testing.T) {
 			live: liveQueue(func(q *v1beta1.Queue) { q.Annotations["volcano.sh/closed-by-parent"] = "true" }),
 			want: apply.Queue("team").WithSpec(apply.QueueSpec().WithParent("root")).
 				WithAnnotations(map[string]string{"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook"})},
+		"the label of another manager is left alone": {quota: quotaOf(nil),
+			live: liveQueue(func(q *v1beta1.Queue) { q.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm"} }), want: config()},
 		"a queue under another parent stays there, and spec as a whole is not claimed": {quota: quotaOf(nil),
 			live: liveQueue(func(q *v1beta1.Queue) { q.Spec.Parent = "department" }),
 			want: apply.Queue("team").WithAnnotations(annotations(nil))},
 	}) {
+		if tc.live == nil || tc.live.Labels == nil {
+			tc.want.WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"})
+		}
 		if tc.live == nil { // made now, and nothing else than made
 			tc.want.WithResourceVersion("1").WithAnnotations(map[string]string{"cardquota.dev/created-by": "team"})
 		}
@@ -172,6 +177,7 @@ func TestTakingQuotaAndCapabilityAway(t *testing.T) {
 		"volcano.sh/card.quota": "{}", "volcano.sh/closed-by-parent": "false",
 	})
 	check.Equal(t, "given up, it leaves nothing to start on", want, GivenUp(quota, liveQueue(nil)).Config)
+	want.WithLabels(map[string]string{"app.kubernetes.io/managed-by": "cardquota"})
 	want.WithAnnotations(map[string]string{"volcano.sh/service.type": "training", "volcano.sh/card.allocated": `{"NVIDIA-H200":3}`,
 		"volcano.sh/namespace-selector": `{"matchLabels":{"team":"chat"}}`})
 	check.Equal(t, "drained", want, Drained(quota, liveQueue(nil), `{"NVIDIA-H200":3}`).Config)
@@ -188,6 +194,8 @@ func TestYield(t *testing.T) {
 			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Weight == nil }},
 		"parent is left to its manager": {conflict: Conflict{Manager: "helm", Field: ".spec.parent"}, want: true,
 			wantGone: func(c *apply.QueueApplyConfiguration) bool { return c.Spec.Parent == nil }},
+		"the label is left to whoever wrote it": {conflict: Conflict{Manager: "helm", Field: ".metadata.labels.app.kubernetes.io/managed-by"}, want: true,
+			wantGone: func(c *apply.QueueApplyConfiguration) bool { return len(c.Labels) == 0 }},
 		"closed-by-parent is left to Volcano": {
 			conflict: Conflict{Manager: "vc-controller-manager", Field: ".metadata.annotations.volcano.sh/closed-by-parent"}, want: true,
 			wantGone: func(c *apply.QueueApplyConfiguration) bool {

@@ -24,11 +24,12 @@ const (
 // undisputed are the fields whose values may differ without anybody having
 // touched what the CardQuota says.
 var undisputed = []string{
-	fieldParent, fieldWeight,
+	fieldParent, fieldWeight, labelField(LabelManagedBy),
 	annotationField(v1alpha1.AnnotationCardAllocated), annotationField(v1alpha1.AnnotationClosedByParent),
 }
 
 func annotationField(key string) string { return ".metadata.annotations." + key }
+func labelField(key string) string      { return ".metadata.labels." + key }
 func capabilityField(key string) string { return ".spec.capability." + key }
 
 // fieldsOf compares every field of an apply configuration with the live Queue:
@@ -38,6 +39,9 @@ func fieldsOf(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) map[st
 	for key, want := range config.Annotations {
 		got, ok := live.Annotations[key]
 		fields[annotationField(key)] = ok && got == want
+	}
+	for key, want := range config.Labels {
+		fields[labelField(key)] = live.Labels[key] == want
 	}
 	spec := config.Spec
 	if spec == nil {
@@ -178,6 +182,12 @@ func Owned(live *v1beta1.Queue) bool { return slices.ContainsFunc(live.ManagedFi
 func Created(live *v1beta1.Queue) bool {
 	_, ours := owners(live.ManagedFields, ownApply)[annotationField(v1alpha1.AnnotationCreatedBy)]
 	return ours && live.Annotations[v1alpha1.AnnotationCreatedBy] != ""
+}
+
+// Labelled tells whether the operator wrote the label of who manages the Queue.
+func Labelled(live *v1beta1.Queue) bool {
+	_, ours := owners(live.ManagedFields, ownApply)[labelField(LabelManagedBy)]
+	return ours && live.Labels[LabelManagedBy] == FieldManager
 }
 
 // Disowned returns the managed fields without the operator's, for a Queue that

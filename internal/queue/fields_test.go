@@ -20,7 +20,7 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-const plannedFields = `{"f:metadata":{"f:annotations":{".":{},"f:volcano.sh/card.quota":{},"f:volcano.sh/service.type":{},` +
+const plannedFields = `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{}},"f:annotations":{".":{},"f:volcano.sh/card.quota":{},"f:volcano.sh/service.type":{},` +
 	`"f:volcano.sh/closed-by-parent":{}}},"f:spec":{"f:parent":{},"f:capability":{".":{},"f:cpu":{}}}}`
 
 // synced is a CardQuota and the Queue it wants.
@@ -30,6 +30,7 @@ func synced() (*v1alpha1.CardQuota, *v1beta1.Queue) {
 		q.Annotations = map[string]string{
 			"volcano.sh/card.quota": "{}", "volcano.sh/service.type": "notebook", "volcano.sh/closed-by-parent": "false",
 		}
+		q.Labels = map[string]string{"app.kubernetes.io/managed-by": "cardquota"}
 		q.Spec.Capability = corev1.ResourceList{"cpu": resource.MustParse("8000m")}
 	}, wrote("cardquota", "Apply", plannedFields))
 	return quota, live
@@ -55,6 +56,10 @@ func TestInSync(t *testing.T) {
 			wantDrift: []string{".metadata.annotations.volcano.sh/card.quota"}},
 		"a selector of somebody else where none is said is none of our business": {
 			change: func(q *v1beta1.Queue) { q.Annotations["volcano.sh/namespace-selector"] = `{}` }, want: true},
+		"the label that an earlier version did not write is to be written, but is no drift": {change: func(q *v1beta1.Queue) {
+			q.Labels = nil
+			q.ManagedFields[0].FieldsV1.Raw = []byte(strings.Replace(plannedFields, `"f:app.kubernetes.io/managed-by":{}`, "", 1))
+		}},
 		"another capability": {change: func(q *v1beta1.Queue) { q.Spec.Capability["cpu"] = resource.MustParse("9") },
 			wantDrift: []string{".spec.capability.cpu"}},
 		"values in place that nobody owns are to be claimed, but are no drift": {change: func(q *v1beta1.Queue) { q.ManagedFields = nil }},

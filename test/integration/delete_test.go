@@ -135,6 +135,8 @@ func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
 	after, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.Annotations).To(gomega.Equal(before.Annotations))
+	g.Expect(before.Labels).To(gomega.HaveKeyWithValue("app.kubernetes.io/managed-by", "cardquota"))
+	g.Expect(after.Labels).NotTo(gomega.HaveKey("app.kubernetes.io/managed-by"))
 	g.Expect(after.Spec).To(gomega.BeComparableTo(before.Spec))
 	for _, fields := range after.ManagedFields {
 		if fields.Subresource == "" {
@@ -170,6 +172,7 @@ func TestDefaultQueueIsGivenBack(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.UID).To(gomega.Equal(queue.UID))
 	g.Expect(after.Annotations).To(gomega.Equal(map[string]string{"example.com/cost-centre": "1"}))
+	g.Expect(after.Labels).To(gomega.BeEmpty())
 	g.Expect(after.Spec.Capability).To(gomega.BeEmpty())
 	g.Expect(after.Spec.Priority).To(gomega.BeZero())
 	g.Expect(after.Spec.Parent).To(gomega.Equal("root"))

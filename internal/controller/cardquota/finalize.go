@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -141,7 +142,10 @@ func (p *pass) release(ctx context.Context) error {
 	return nil
 }
 
-// disown leaves every value as it is and gives the ownership of the fields up.
+// jsonPath writes a key into the path of a JSON patch.
+var jsonPath = strings.NewReplacer("~", "~0", "/", "~1")
+
+// disown leaves every value but the label of who manages it, and gives the ownership of the fields up.
 // Server-side apply has no word for that, so the managed fields themselves are
 // written, with the resource version as a lock.
 func (p *pass) disown(ctx context.Context) error {
@@ -152,10 +156,14 @@ func (p *pass) disown(ctx context.Context) error {
 	if live == nil || !queue.Owned(live) {
 		return nil
 	}
-	patch, err := json.Marshal([]map[string]any{
+	change := []map[string]any{
 		{"op": "replace", "path": "/metadata/managedFields", "value": queue.Disowned(live)},
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.ResourceVersion},
-	})
+	}
+	if queue.Labelled(live) {
+		change = append(change, map[string]any{"op": "remove", "path": "/metadata/labels/" + jsonPath.Replace(queue.LabelManagedBy)})
+	}
+	patch, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("encode managed fields: %w", err)
 	}
