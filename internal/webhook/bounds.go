@@ -1,67 +1,53 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// What tenants can have us work on at a time. They need no right for it but that
-// to create a pod, and a dry run is judged as well.
+// What tenants can make the webhooks work on at a time. They need no right for it but
+// that to create a pod, and a dry run is validated as well.
 const (
-	// mostTurns is how many requests are judged at a time.
-	mostTurns = 4
-	// largeBody is from how many bytes on a request is large, and mostLarge how many
-	// large ones are in memory at a time. The server takes 7 MiB at most: two objects
-	// of 3 MiB, the API server's bound, and what is around them.
+	// maxConcurrent is how many requests are validated at a time.
+	maxConcurrent = 4
+	// A request of largeBody bytes or more is large, and maxLarge of them are in memory at
+	// a time. The server takes 7 MiB at most: two objects of 3 MiB, the API server's
+	// bound, and what is around them.
 	largeBody = 64 << 10
-	mostLarge = 4
-	// mostCost bounds what an object becomes in memory, in units of about 64 bytes:
-	// 32 MiB.
-	mostCost = 1 << 19
-	// defaultWait is how long the API server waits when it does not say.
-	defaultWait = 10 * time.Second
+	maxLarge  = 2
+	// maxParts bounds the objects, lists and nulls in the text of an object. An empty task
+	// of a vcjob is written in two bytes and takes 700 in memory, so these are about
+	// 45 MiB. A hundred tasks of three containers with thirty variables each have 28,000.
+	maxParts = 1 << 16
+	// defaultTimeout is how long the API server waits when it does not say.
+	defaultTimeout = 10 * time.Second
 )
 
-// errOverlarge is of an object that is not read for its size.
-var errOverlarge = errors.New("it has too many parts")
+// errTooManyParts is of an object that is not read for its size.
+var errTooManyParts = errors.New("it has too many parts")
 
-// turns are how many may do something at a time.
-type turns chan struct{}
+// limiter bounds requests that wait for each other: those that are validated, and the
+// large ones from their first byte on.
+type limiter struct{ concurrent, large *semaphore.Weighted }
 
-// lane is the turns of requests that wait for each other: those that are judged,
-// and the large ones from their first byte on.
-type lane struct{ judged, large turns }
-
-func newLane() lane { return lane{make(turns, mostTurns), make(turns, mostLarge)} }
-
-// take waits for a turn; it is false when the context ends before.
-func (t turns) take(ctx context.Context) bool {
-	select {
-	case t <- struct{}{}:
-	case <-ctx.Done():
-		return false
-	}
-	if ctx.Err() != nil { // both were ready
-		t.give()
-		return false
-	}
-	return true
+func newLimiter() limiter {
+	return limiter{semaphore.NewWeighted(maxConcurrent), semaphore.NewWeighted(maxLarge)}
 }
 
-func (t turns) give() { <-t }
-
-// judging has a handler wait for its turn, no longer than the API server waits for
-// the answer; late is what it answers then, to nobody.
-func (l lane) judging(handle admission.HandlerFunc, late func(error) admission.Response) admission.HandlerFunc {
+// validating lets a handler wait for its turn, no longer than the API server waits for
+// the answer; onTimeout is what it answers then, to nobody.
+func (l limiter) validating(handle admission.HandlerFunc, onTimeout func(error) admission.Response) admission.HandlerFunc {
 	return func(ctx context.Context, req admission.Request) admission.Response {
-		if !l.judged.take(ctx) {
-			return late(ctx.Err())
+		if err := l.concurrent.Acquire(ctx, 1); err != nil {
+			return onTimeout(err)
 		}
-		defer l.judged.give()
+		defer l.concurrent.Release(1)
 		return handle(ctx, req)
 	}
 }
@@ -69,20 +55,20 @@ func (l lane) judging(handle admission.HandlerFunc, late func(error) admission.R
 // bounded ends a request when the API server gives it up, and keeps few large ones
 // in memory. The API server says how long it waits; it speaks HTTP/1.1, in which
 // nobody sees that it hangs up before the body is read.
-func (l lane) bounded(next http.Handler) http.Handler {
+func (l limiter) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		wait, err := time.ParseDuration(r.URL.Query().Get("timeout"))
-		if err != nil || wait <= 0 || wait > defaultWait {
-			wait = defaultWait
+		timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+		if err != nil || timeout <= 0 || timeout > defaultTimeout {
+			timeout = defaultTimeout
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), wait)
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
 		if r.ContentLength < 0 || r.ContentLength >= largeBody {
-			if !l.large.take(ctx) {
+			if l.large.Acquire(ctx, 1) != nil {
 				http.Error(w, "too many large requests", http.StatusServiceUnavailable)
 				return
 			}
-			defer l.large.give()
+			defer l.large.Release(1)
 		}
 		deadline, _ := ctx.Deadline()
 		// A server without deadlines reads on until the client hangs up.
@@ -91,47 +77,8 @@ func (l lane) bounded(next http.Handler) http.Handler {
 	})
 }
 
-// cost is about how much memory a JSON text takes once it is read into the types
-// of an object, in units of 64 bytes, counted up to a little above mostCost. What is
-// short in the text can be long there: an empty container is written in two bytes
-// and takes 700.
-func cost(text []byte) int {
-	const structure = 16
-	var lists []bool // of each open bracket, whether it is a list's
-	units := 0
-	for i := 0; i < len(text) && units <= mostCost; i++ {
-		inList := len(lists) > 0 && lists[len(lists)-1]
-		switch text[i] {
-		case '"':
-			i += quoted(text[i:])
-		case ',':
-			units++
-		case 'n': // null
-			if inList {
-				units += structure
-			}
-		case '{', '[':
-			units++
-			if inList {
-				units += structure
-			}
-			lists = append(lists, text[i] == '[')
-		case '}', ']':
-			lists = lists[:max(0, len(lists)-1)]
-		}
-	}
-	return units
-}
-
-// quoted is how far the last byte is of the string that a text begins with.
-func quoted(text []byte) int {
-	for i := 1; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '"':
-			return i
-		}
-	}
-	return len(text)
+// tooManyParts reports whether the JSON text of an object may take too much memory once
+// it is read into its types. It also counts what only looks like a part, in a string.
+func tooManyParts(text []byte) bool {
+	return bytes.Count(text, []byte("{"))+bytes.Count(text, []byte("["))+bytes.Count(text, []byte("null")) > maxParts
 }

@@ -101,7 +101,7 @@ func (h *handlers) workload(ctx context.Context, req admission.Request) admissio
 		return unread(err)
 	}
 	replaced, err := h.decode(req, object, before)
-	if errors.Is(err, errOverlarge) {
+	if errors.Is(err, errTooManyParts) {
 		return h.overlarge(ctx, req)
 	}
 	if err != nil {
@@ -136,14 +136,14 @@ func (h *handlers) overlarge(ctx context.Context, req admission.Request) admissi
 	if err != nil {
 		return unread(err)
 	}
-	return respond(rules.Overlarge(req.Kind.Kind+" "+req.Name, cost(req.OldObject.Raw) > mostCost, world))
+	return respond(rules.Overlarge(req.Kind.Kind+" "+req.Name, tooManyParts(req.OldObject.Raw), world))
 }
 
 // decode reads the object and, for an update, the one it replaces. It is
-// errOverlarge when one of them would take too much memory.
+// errTooManyParts when one of them would take too much memory.
 func (h *handlers) decode(req admission.Request, object, before runtime.Object) (replaced bool, err error) {
-	if cost(req.Object.Raw) > mostCost || cost(req.OldObject.Raw) > mostCost {
-		return false, errOverlarge
+	if tooManyParts(req.Object.Raw) || tooManyParts(req.OldObject.Raw) {
+		return false, errTooManyParts
 	}
 	if err := h.decoder.DecodeRaw(req.Object, object); err != nil {
 		return false, fmt.Errorf("read the object: %w", err)

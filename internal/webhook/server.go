@@ -77,10 +77,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, nodes Nodes, home string) erro
 // register hands out the webhooks by their paths. Those for what administrators
 // write do not wait for those of tenants.
 func (h *handlers) register(at func(path string, hook http.Handler)) {
-	tenants, administrators := newLane(), newLane()
+	tenants, administrators := newLimiter(), newLimiter()
 	failed := func(err error) admission.Response { return admission.Errored(http.StatusServiceUnavailable, err) }
-	serve := func(path string, of lane, handle admission.HandlerFunc, late func(error) admission.Response) {
-		at(path, of.bounded(&admission.Webhook{Handler: of.judging(handle, late), RecoverPanic: recovers()}))
+	serve := func(path string, of limiter, handle admission.HandlerFunc, late func(error) admission.Response) {
+		at(path, of.bounded(&admission.Webhook{Handler: of.validating(handle, late), RecoverPanic: recovers()}))
 	}
 	serve(PathCardQuota, administrators, h.cardQuota, failed)
 	serve(PathServiceTypePolicy, administrators, h.serviceTypePolicy, failed)
