@@ -11,22 +11,22 @@ import (
 
 // asked judges what one pod asks for. What no node offers yet is no mistake of
 // the pod, and only warned about: the node may come.
-func asked(answer *Answer, who string, t *Template, inv *card.Inventory) {
+func asked(result *Result, t *Template, inv *card.Inventory) {
+	name, limits := t.annotation(v1alpha1.AnnotationCardName), t.Path.Child("spec", "containers")
 	text, named := t.Pod.Annotations[v1alpha1.AnnotationCardName]
 	switch ask := &t.request; {
 	case ask.Unreadable != "":
-		answer.refuse("%s: annotation %s: %s", who, v1alpha1.AnnotationCardName, ask.Unreadable)
+		result.invalid(name, text, "%s", ask.Unreadable)
 	case ask.Denied != nil && absent(ask, inv):
-		answer.warn("%s: %s; it waits until one does (%s)", who, plain(ask.Denied), offered(inv))
+		result.warn(limits, "%s; it waits until one does (%s)", plain(ask.Denied), offered(inv))
 	case ask.Denied != nil:
-		answer.refuse("%s: %s", who, plain(ask.Denied))
+		result.refuse(limits, "%s", plain(ask.Denied))
 	case ask.Count == 0 && named:
-		answer.warn("%s: names card %s in %s but requests no card, so it gets none: write the resource and the number in resources.limits of its container",
-			who, clip.Text(text, shown), v1alpha1.AnnotationCardName)
+		result.warn(name, "names card %s but requests no card, so it gets none: write the resource and the number in resources.limits of its container", clip.Text(text, shown))
 	default:
-		for _, name := range ask.Named.Names() {
-			if len(inv.ResourcesOf(name)) == 0 {
-				answer.warn("%s: names card %s, which no node offers now: %s", who, name, offered(inv))
+		for _, card := range ask.Named.Names() {
+			if len(inv.ResourcesOf(card)) == 0 {
+				result.warn(name, "names card %s, which no node offers now: %s", card, offered(inv))
 			}
 		}
 	}

@@ -16,37 +16,32 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestAnAnswerIsShort: whoever asks for many sentences gets a few.
-func TestAnAnswerIsShort(t *testing.T) {
-	var answer Answer
+// TestAResultIsShownInShort: whoever asks for many sentences gets a few.
+func TestAResultIsShownInShort(t *testing.T) {
+	var result Result
 	for i := range 5_000 {
-		answer.refuse("no %d", i/2)
-		answer.warn("%d%s", i, strings.Repeat("卡", 1000))
+		result.refuse(spec, "no %d", i/2)
+		result.warn(spec, "%d%s", i, strings.Repeat("卡", 1000))
 	}
-	check.Equal(t, "refusals", 2_500, len(answer.Refusals))
-	short := answer.Short()
-	got := short.Refusals
-	check.That(t, len(got) == mostSentences+1 && got[0] == "no 0" && got[mostSentences] == "and 2480 more", "shown are %q", got)
-	size := len(strings.Join(short.Warnings, ""))
-	check.That(t, size <= mostSentences*mostBytes+100, "%d bytes of warnings are shown", size)
-	whole := (&Answer{Refusals: []string{"a"}, Warnings: []string{"b"}}).Short()
-	check.That(t, whole.Text() == "a" && whole.Warnings[0] == "b", "a short answer becomes %+v", whole)
+	got := result.Short()
+	shown := texts(got.Errors)
+	check.That(t, len(shown) == maxShown && shown[1] == "spec: Forbidden: no 1" && got.Warnings[0] == "2480 more errors are not shown", "shown are %q and %.60s", shown, got.Warnings[0])
+	size := len(strings.Join(got.Warnings, ""))
+	check.That(t, size <= maxShown*maxShownBytes+100 && got.Warnings[maxShown+1] == "4980 more warnings are not shown", "%d bytes of warnings are shown, then %q", size, got.Warnings[maxShown+1:])
 }
 
 // TestWhatIsNotShownIsStillCompared: of an object that was wrong in many ways, one
 // more is refused, and it alone.
 func TestWhatIsNotShownIsStillCompared(t *testing.T) {
-	var before, after Answer
-	for i := range 3 * mostSentences {
-		before.refuse("no %d", i)
-		after.refuse("no %d", i)
+	var before, after Result
+	for i := range 3 * maxShown {
+		before.refuse(spec, "no %d", i)
+		after.refuse(spec, "no %d", i)
 	}
 	since := after.Since(before)
-	check.That(t, since.Allowed() && len(since.Warnings) == 3*mostSentences, "refused for what was wrong before: %q", since.Refusals)
-	after.refuse("one more")
-	if since := after.Since(before); since.Text() != "one more" {
-		t.Errorf("refused for %q", since.Refusals)
-	}
+	check.That(t, len(since.Errors) == 0 && len(since.Warnings) == 3*maxShown, "refused for what was wrong before: %q", since.Errors)
+	after.refuse(spec, "one more")
+	check.Equal(t, "refused for", []string{"spec: Forbidden: one more"}, texts(after.Since(before).Errors))
 }
 
 // TestManyTasks: more than are looked at are refused in one sentence, since there
@@ -64,7 +59,7 @@ func TestManyTasks(t *testing.T) {
 		load, _ := WorkloadOf(j)
 		return load
 	}
-	const many = "Job j: has more than 256 pod templates, and no more are looked at"
+	const many = "has more than 256 pod templates, and no more are looked at"
 	byAnother := func(j *vcbatch.Job) {
 		yes := true
 		j.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "c", Controller: &yes}}
@@ -78,7 +73,7 @@ func TestManyTasks(t *testing.T) {
 		"as many as are looked at": {now: MostTemplates},
 		"one more":                 {now: MostTemplates + 1, refusal: many},
 		"very many":                {now: 50 * MostTemplates, refusal: many},
-		"as before":                {now: 2 * MostTemplates, before: 3 * MostTemplates, warning: "as before: " + many},
+		"as before":                {now: 2 * MostTemplates, before: 3 * MostTemplates, warning: "as before: spec: Forbidden: " + many},
 		"newly":                    {now: 2 * MostTemplates, before: 3, refusal: many},
 		"made by another object":   {now: 2 * MostTemplates, change: byAnother, warning: many},
 		"nobody is refused yet":    {now: 2 * MostTemplates, world: func(w *World) { w.Policy = nil }, warning: many},
@@ -108,7 +103,7 @@ func TestManyMisspeltAnnotations(t *testing.T) {
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "g", Annotations: many}, Spec: v1beta1.PodGroupSpec{Queue: "open"}}
 	load, _ := WorkloadOf(group)
 	answer := judged(t, load, nil, worldOf(nil))
-	if len(answer.Warnings) != mostKeys+1 || answer.Warnings[mostKeys] != "PodGroup g: nobody reads 12995 more annotations that begin with volcano.sh/card." {
+	if len(answer.Warnings) != mostKeys+1 || answer.Warnings[mostKeys] != "metadata.annotations: nobody reads 12995 more annotations that begin with volcano.sh/card." {
 		t.Errorf("warnings %q", answer.Warnings)
 	}
 }
@@ -122,10 +117,10 @@ func TestLongValuesMakeShortSentences(t *testing.T) {
 	job.Spec.Tasks[1].Template.Spec.NodeName, job.Spec.Tasks[1].Template.Spec.SchedulerName = long, long
 	load, _ := WorkloadOf(job)
 	answer := judged(t, load, nil, worldOf(nil))
-	check.That(t, len(answer.Refusals) >= 4 && len(answer.Warnings) >= 2,
-		"only %d refusals and %d warnings", len(answer.Refusals), len(answer.Warnings))
-	for _, text := range append(answer.Refusals, answer.Warnings...) {
-		check.That(t, len(text) <= mostBytes, "a sentence of %d bytes: %.100s…", len(text), text)
+	check.That(t, len(answer.Errors) >= 4 && len(answer.Warnings) >= 2,
+		"only %d refusals and %d warnings", len(answer.Errors), len(answer.Warnings))
+	for _, text := range append(texts(answer.Errors), answer.Warnings...) {
+		check.That(t, len(text) <= maxShownBytes, "a sentence of %d bytes: %.100s…", len(text), text)
 	}
 }
 
@@ -135,23 +130,23 @@ func TestNobodyIsJudgedForNobody(t *testing.T) {
 	cancel()
 	load, _ := WorkloadOf(vcjobOf("open", nil, task(1, notes{name: "?"}, nil)))
 	answer, err := Judge(ctx, load, nil, worldOf(nil))
-	check.That(t, errors.Is(err, context.Canceled) && len(answer.Refusals) == 0, "judged: %q, %v", answer.Refusals, err)
+	check.That(t, errors.Is(err, context.Canceled) && len(answer.Errors) == 0, "judged: %q, %v", answer.Errors, err)
 }
 
 // TestOverlarge: not read, and refused where anything is.
 func TestOverlarge(t *testing.T) {
 	warn := worldOf(func(w *World) { w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassWarn })
-	const large = "Job j: has too many parts to be looked at"
+	const large = "has too many parts to be looked at"
 	for name, tc := range map[string]struct {
-		answer           Answer
+		result           Result
 		refusal, warning string
 	}{
-		"new":              {Overlarge("Job j", false, worldOf(nil)), large, ""},
-		"as large before":  {Overlarge("Job j", true, worldOf(nil)), "", "as before: " + large},
-		"where one looks":  {Overlarge("Job j", false, warn), "", large},
-		"without a policy": {Overlarge("Job j", false, World{}), "", large},
+		"new":              {Overlarge(false, worldOf(nil)), large, ""},
+		"as large before":  {Overlarge(true, worldOf(nil)), "", "as before: spec: Forbidden: " + large},
+		"where one looks":  {Overlarge(false, warn), "", large},
+		"without a policy": {Overlarge(false, World{}), "", large},
 	} {
-		says(t, name+": refusals", tc.answer.Refusals, tc.refusal)
-		says(t, name+": warnings", tc.answer.Warnings, tc.warning)
+		says(t, name+": refusals", texts(tc.result.Errors), tc.refusal)
+		says(t, name+": warnings", tc.result.Warnings, tc.warning)
 	}
 }

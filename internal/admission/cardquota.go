@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -12,6 +13,9 @@ import (
 	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/workload"
 )
+
+// spec is the path of what people write.
+var spec = field.NewPath("spec")
 
 // Quotas is what the rules for CardQuotas know besides the object.
 type Quotas struct {
@@ -25,65 +29,65 @@ type Quotas struct {
 
 // CardQuota judges a CardQuota. before is nil for a new one. What the change
 // leaves as it was is not judged again, nor is one that is being deleted.
-func CardQuota(quota, before *v1alpha1.CardQuota, world Quotas) Answer {
-	var answer Answer
+func CardQuota(quota, before *v1alpha1.CardQuota, world Quotas) Result {
+	var result Result
 	if quota.DeletionTimestamp != nil || before != nil && equality.Semantic.DeepEqual(quota.Spec, before.Spec) {
-		return answer
+		return result
 	}
 	others := slices.DeleteFunc(slices.Clone(world.All), func(c *v1alpha1.CardQuota) bool { return c.Name == quota.Name })
 	if before == nil {
-		rival(&answer, quota, others)
+		rival(&result, quota, others)
 	}
 	if before == nil || before.Spec.ServiceType != quota.Spec.ServiceType {
-		defined(&answer, quota, world.Policy)
+		defined(&result, quota, world.Policy)
 	}
 	selector := quota.Spec.NamespaceSelector
 	if selector != nil && (before == nil || !equality.Semantic.DeepEqual(selector, before.Spec.NamespaceSelector)) {
 		if _, err := workload.SelectNamespaces(selector); err != nil {
-			answer.refuse("CardQuota %s, spec.namespaceSelector: %v", quota.Name, err)
+			result.refuse(spec.Child("namespaceSelector"), "%v", err)
 		}
 	}
 	if before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || !equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards) {
-		allocated(&answer, quota, before, quotastatus.NewBalance(others, world.Healthy))
+		allocated(&result, quota, before, quotastatus.NewBalance(others, world.Healthy))
 	}
-	return answer
+	return result
 }
 
 // rival refuses a second CardQuota for a queue. One whose owner is on its way out
 // may come: it takes over.
-func rival(answer *Answer, quota *v1alpha1.CardQuota, others []*v1alpha1.CardQuota) {
+func rival(result *Result, quota *v1alpha1.CardQuota, others []*v1alpha1.CardQuota) {
 	others = slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.Queue() != quota.Queue() })
 	if owner := queue.Owner(slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.DeletionTimestamp != nil })); owner != nil {
-		answer.refuse("queue %s belongs to CardQuota %s of tenant %s: change that one, or give this one another spec.queueName", quota.Queue(), owner.Name, owner.Spec.Tenant)
+		result.refuse(spec.Child("queueName"), "queue %s belongs to CardQuota %s of tenant %s: change that one, or give this one another spec.queueName", quota.Queue(), owner.Name, owner.Spec.Tenant)
 		return
 	}
 	if len(others) > 0 {
-		answer.warn("queue %s belongs to CardQuota %s until that is deleted: this one takes over then", quota.Queue(), others[0].Name)
+		result.warn(spec.Child("queueName"), "queue %s belongs to CardQuota %s until that is deleted: this one takes over then", quota.Queue(), others[0].Name)
 	}
 }
 
 // defined refuses a service type that a ServiceTypePolicy does not define. A type
 // that its spec names is defined, also before it is in force.
-func defined(answer *Answer, quota *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) {
+func defined(result *Result, quota *v1alpha1.CardQuota, in *v1alpha1.ServiceTypePolicy) {
 	if in == nil {
 		return // without a policy any name is a type
 	}
 	names := policy.TypeNames(in)
 	if !slices.Contains(names, quota.Spec.ServiceType) {
-		answer.refuse("CardQuota %s, spec.serviceType: ServiceTypePolicy %s does not define %s: write one of %s, or define it there first",
-			quota.Name, in.Name, quota.Spec.ServiceType, some(names))
+		result.refuse(spec.Child("serviceType"), "ServiceTypePolicy %s does not define %s: write one of %s, or define it there first",
+			in.Name, quota.Spec.ServiceType, some(names))
 	}
 }
 
 // allocated refuses with overAllocation Deny to grant more than there is, and
 // warns of it with Warn.
-func allocated(answer *Answer, quota, before *v1alpha1.CardQuota, balance *quotastatus.Balance) {
+func allocated(result *Result, quota, before *v1alpha1.CardQuota, balance *quotastatus.Balance) {
 	if denied := balance.Denied(before, quota); len(denied) > 0 {
-		answer.refuse("CardQuota %s, spec.overAllocation is Deny: %s: lower the quota here or there, add cards, or set overAllocation to Warn",
-			quota.Name, quotastatus.Clauses(denied))
+		result.refuse(spec.Child("cards"), "spec.overAllocation is Deny: %s: lower the quota here or there, add cards, or set overAllocation to Warn",
+			quotastatus.Clauses(denied))
 		return
 	}
 	if excess := balance.OverAllocated(quota); len(excess) > 0 && quota.Spec.OverAllocation == v1alpha1.OverAllocationWarn {
-		answer.warn("CardQuota %s grants more cards than there are: %s: it is enforced as written", quota.Name, quotastatus.Clauses(excess))
+		result.warn(spec.Child("cards"), "grants more cards than there are: %s: it is enforced as written", quotastatus.Clauses(excess))
 	}
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -14,9 +15,10 @@ import (
 // pod is a pod of a workload and its queue.
 type pod struct {
 	*Template
-	who   string
 	name  string
 	queue *v1beta1.Queue
+	// queuePath is the field that names the queue.
+	queuePath *field.Path
 }
 
 // entering lists the pods that our scheduler places, with their queues. A
@@ -28,7 +30,11 @@ func entering(load *Workload, world *World) []pod {
 		t := &load.Templates[i]
 		if ours(load, t.Pod, spec) {
 			name := world.queueOf(load, t.Pod)
-			pods = append(pods, pod{t, load.where(t), name, world.Queue(name)})
+			path := load.QueuePath
+			if path == nil {
+				path = t.annotation(v1alpha1.AnnotationQueueName)
+			}
+			pods = append(pods, pod{t, name, world.Queue(name), path})
 		}
 	}
 	if load.Kind == "PodGroup" {
@@ -36,42 +42,42 @@ func entering(load *Workload, world *World) []pod {
 		if name == "" {
 			name = workload.DefaultQueue
 		}
-		pods = append(pods, pod{&Template{}, load.String(), name, world.Queue(name)})
+		pods = append(pods, pod{&Template{}, name, world.Queue(name), load.QueuePath})
 	}
 	return pods
 }
 
 // entry judges whether the namespace may use the queues.
-func entry(load *Workload, world *World) Answer {
-	var answer Answer
+func entry(load *Workload, world *World) Result {
+	var result Result
 	for _, p := range entering(load, world) {
 		if p.queue == nil {
-			answer.warn("%s: there is no queue %s: it waits until somebody creates it, or name another one", p.who, clip.Text(p.name, shown))
+			result.warn(p.queuePath, "there is no queue %s: it waits until somebody creates it, or name another one", clip.Text(p.name, shown))
 			continue
 		}
 		selector, refusal := workload.NamespaceSelectorOf(p.queue)
 		if refusal == nil {
 			refusal = workload.MayUse(p.name, selector, load.Meta.Namespace, world.Namespace)
 			if refusal != nil && world.Namespace == nil { // the scheduler knows it later
-				answer.warn("%s: %s", p.who, refusal.Message)
+				result.warn(p.queuePath, "%s", refusal.Message)
 				continue
 			}
 		}
 		if refusal != nil {
-			answer.refuse("%s: %s", p.who, refusal.Message)
+			result.refuse(p.queuePath, "%s", refusal.Message)
 		}
 	}
-	return answer
+	return result
 }
 
 // claims judges the service type that a workload claims, and what its queue can
 // ever give it.
-func claims(answer *Answer, load *Workload, world *World) {
+func claims(result *Result, load *Workload, world *World) {
 	told := map[string]bool{}
 	for _, p := range entering(load, world) {
 		if p.queue != nil && !told[p.name] && (load.Volcano || load.Kind == "PodGroup") {
 			told[p.name] = true
-			reachInAll(answer, load, p)
+			reachInAll(result, load, p)
 		}
 		own := map[string]string(nil)
 		if p.Pod != nil {
@@ -79,27 +85,24 @@ func claims(answer *Answer, load *Workload, world *World) {
 		}
 		claimed := workload.ServiceTypeOf(nil, own, load.Annotations, "")
 		if claimed != "" {
-			claim(answer, p, claimed, world.Policy)
+			at := load.annotation(v1alpha1.AnnotationServiceType)
+			if own[v1alpha1.AnnotationServiceType] != "" {
+				at = p.annotation(v1alpha1.AnnotationServiceType)
+			}
+			claim(result, at, p, claimed, world.Policy)
 		}
 		if p.Pod != nil && p.queue != nil {
-			reach(answer, p)
+			reach(result, p)
 		}
 		if name, ok := load.Annotations[v1alpha1.AnnotationQueueName]; ok && !load.Pod() && name != p.name {
-			answer.warn("%s: annotation %s in %s is not read there, the queue is %s: write it in %s", p.who, v1alpha1.AnnotationQueueName, load.At, clip.Text(p.name, shown), whereQueue(load, p))
+			result.warn(load.annotation(v1alpha1.AnnotationQueueName), "is not read here, the queue is %s: write it in %s", clip.Text(p.name, shown), p.queuePath)
 		}
 	}
 }
 
-func whereQueue(load *Workload, p pod) string {
-	if load.Volcano {
-		return "spec.queue"
-	}
-	return p.Path + ".metadata.annotations"
-}
-
-func claim(answer *Answer, p pod, claimed string, in *v1alpha1.ServiceTypePolicy) {
+func claim(result *Result, at *field.Path, p pod, claimed string, in *v1alpha1.ServiceTypePolicy) {
 	if err := servicetype.ValidateName(claimed); err != nil {
-		answer.refuse("%s: annotation %s: %v", p.who, v1alpha1.AnnotationServiceType, err)
+		result.invalid(at, claimed, "%v", err)
 		return
 	}
 	granted := ""
@@ -109,15 +112,15 @@ func claim(answer *Answer, p pod, claimed string, in *v1alpha1.ServiceTypePolicy
 	_, known := policy.Types(in)(claimed)
 	switch {
 	case granted != "" && granted != claimed:
-		answer.refuse("%s: claims service type %s, but queue %s grants %s, and the queue decides: take the annotation %s out, or name a queue of type %s",
-			p.who, claimed, p.name, granted, v1alpha1.AnnotationServiceType, claimed)
+		result.refuse(at, "claims service type %s, but queue %s grants %s, and the queue decides: take the annotation out, or name a queue of type %s",
+			claimed, p.name, granted, claimed)
 	case granted == "" && !known:
-		answer.warn("%s: service type %s is not defined: it neither takes cards back nor gives any", p.who, claimed)
+		result.warn(at, "service type %s is not defined: it neither takes cards back nor gives any", claimed)
 	}
 }
 
 // reach warns of a pod that is larger than its queue's quota will ever be.
-func reach(answer *Answer, p pod) {
+func reach(result *Result, p pod) {
 	ask := &p.request
 	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
 	quota, err := card.ParseQuota(text)
@@ -129,13 +132,13 @@ func reach(answer *Answer, p pod) {
 		most = max(most, quota[name])
 	}
 	if ask.Count > most {
-		answer.warn("%s: asks for %d %s, but queue %s may hold %d at most: it waits until the quota is raised", p.who, ask.Count, ask.Named, p.name, most)
+		result.warn(p.Path.Child("spec", "containers"), "asks for %d %s, but queue %s may hold %d at most: it waits until the quota is raised", ask.Count, ask.Named, p.name, most)
 	}
 }
 
 // reachInAll warns of a job whose total its queue will never hold. Alternatives may be
 // mixed within a job.
-func reachInAll(answer *Answer, load *Workload, p pod) {
+func reachInAll(result *Result, load *Workload, p pod) {
 	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
 	quota, err := card.ParseQuota(text)
 	if !managed || err != nil || load.wrong != nil {
@@ -147,8 +150,8 @@ func reachInAll(answer *Answer, load *Workload, p pod) {
 			most = most.Add(quota[name])
 		}
 		if total.Count > most {
-			answer.warn("%s: annotation %s asks for %d %s in all, but queue %s may hold %d at most, and before its pods exist the job waits for all of them: write fewer, or take the annotation out, if it may begin with fewer",
-				load, v1alpha1.AnnotationCardRequest, total.Count, total.Request, p.name, most)
+			result.warn(load.annotation(v1alpha1.AnnotationCardRequest), "asks for %d %s in all, but queue %s may hold %d at most, and before its pods exist the job waits for all of them: write fewer, or take the annotation out, if it may begin with fewer",
+				total.Count, total.Request, p.name, most)
 		}
 	}
 }

@@ -34,11 +34,11 @@ func TestWhoMayUseAQueue(t *testing.T) {
 		refusal, warning string
 	}{
 		"one of its namespaces":                  {requested(in("training"), nil, nil), nil, "", ""},
-		"another namespace":                      {requested(in("training"), nil, nil), elsewhere, "Pod p: " + leftOut, ""},
+		"another namespace":                      {requested(in("training"), nil, nil), elsewhere, "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + leftOut, ""},
 		"what another object made there":         {requested(in("training"), nil, controlled), elsewhere, leftOut, ""},
-		"a template there":                       {deployment(in("training"), nil, nil), elsewhere, "Deployment d, spec.template: " + leftOut, ""},
-		"a job there":                            {vcjobOf("training", nil, task(1, nil, nil)), elsewhere, "Job j, spec.tasks[0].template: " + leftOut, ""},
-		"a PodGroup there":                       {groupOf("training"), elsewhere, "PodGroup g: " + leftOut, ""},
+		"a template there":                       {deployment(in("training"), nil, nil), elsewhere, "spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + leftOut, ""},
+		"a job there":                            {vcjobOf("training", nil, task(1, nil, nil)), elsewhere, "spec.queue: Forbidden: " + leftOut, ""},
+		"a PodGroup there":                       {groupOf("training"), elsewhere, "spec.queue: Forbidden: " + leftOut, ""},
 		"a pod of a PodGroup there":              {byGroup, func(w *World) { elsewhere(w); w.Group = func(string) *v1beta1.PodGroup { return groupOf("training") } }, leftOut, ""},
 		"a queue for everybody":                  {requested(in("open"), nil, nil), elsewhere, "", ""},
 		"a selector that nobody can read":        {requested(in("broken"), nil, nil), nil, "Queue <broken> has an invalid volcano.sh/namespace-selector", ""},
@@ -48,15 +48,15 @@ func TestWhoMayUseAQueue(t *testing.T) {
 		"a job that names none, a pod that does": {vcjobOf("", nil, task(1, in("training"), nil)), elsewhere, "", ""},
 		"no queue at all":                        {requested(nil, nil, nil), elsewhere, "", ""},
 		"another scheduler's pod":                {requested(in("training"), nil, func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }), elsewhere, "", ""},
-		"a queue on the wrong object":            {deployment(in("open"), nil, func(d *appsv1.Deployment) { d.Annotations = in("training") }), nil, "", "annotation scheduling.volcano.sh/queue-name in metadata is not read there, the queue is open: write it in spec.template.metadata.annotations"},
-		"a queue on the wrong part of a job":     {vcjobOf("", in("training"), task(1, nil, nil)), nil, "", "is not read there, the queue is default: write it in spec.queue"},
+		"a queue on the wrong object":            {deployment(in("open"), nil, func(d *appsv1.Deployment) { d.Annotations = in("training") }), nil, "", "metadata.annotations[scheduling.volcano.sh/queue-name]: is not read here, the queue is open: write it in spec.template.metadata.annotations"},
+		"a queue on the wrong part of a job":     {vcjobOf("", in("training"), task(1, nil, nil)), nil, "", "is not read here, the queue is default: write it in spec.queue"},
 		"a total that the queue may never hold": {vcjobOf("training", notes{request: `{"NVIDIA-H200":16}`}, task(4, notes{name: "NVIDIA-H200"}, amounts{gpu: "4"})), nil, "",
-			"annotation volcano.sh/card.request asks for 16 NVIDIA-H200 in all, but queue training may hold 8 at most"},
+			"metadata.annotations[volcano.sh/card.request]: asks for 16 NVIDIA-H200 in all, but queue training may hold 8 at most"},
 		"more cards than the queue may ever hold":  {requested(notes{inQueue: "training", name: "NVIDIA-H200"}, amounts{gpu: "9"}, nil), nil, "", "asks for 9 NVIDIA-H200, but queue training may hold 8 at most"},
 		"as many cards as the queue may ever hold": {requested(notes{inQueue: "training", name: "NVIDIA-H200"}, amounts{gpu: "8"}, nil), nil, "", ""},
 		"the type that the queue grants":           {requested(notes{inQueue: "training", ofType: "training"}, nil, nil), nil, "", ""},
-		"a type that it does not grant":            {requested(notes{inQueue: "training", ofType: "inference"}, nil, nil), nil, "Pod p: claims service type inference, but queue training grants training, and the queue decides", ""},
-		"claimed for the whole Deployment":         {deployment(in("training"), nil, func(d *appsv1.Deployment) { d.Annotations = notes{ofType: "inference"} }), nil, "Deployment d, spec.template: claims service type inference", ""},
+		"a type that it does not grant":            {requested(notes{inQueue: "training", ofType: "inference"}, nil, nil), nil, "metadata.annotations[volcano.sh/service.type]: Forbidden: claims service type inference, but queue training grants training, and the queue decides", ""},
+		"claimed for the whole Deployment":         {deployment(in("training"), nil, func(d *appsv1.Deployment) { d.Annotations = notes{ofType: "inference"} }), nil, "metadata.annotations[volcano.sh/service.type]: Forbidden: claims service type inference", ""},
 		"claimed for a job":                        {vcjobOf("training", notes{ofType: "inference"}, task(1, nil, nil)), nil, "claims service type inference", ""},
 		"claimed by what another object made":      {requested(notes{inQueue: "training", ofType: "inference"}, nil, controlled), nil, "", "claims service type inference"},
 		"where the queue grants none":              {requested(notes{inQueue: "open", ofType: "inference"}, nil, nil), nil, "", ""},
@@ -84,7 +84,7 @@ func TestWhoPassesTheSchedulerBy(t *testing.T) {
 			d.Namespace, d.Spec.Template.Spec.ServiceAccountName = namespace, "validator"
 		}
 	}
-	const wrong = "Deployment d, spec.template: its pods ask for 1 nvidia.com/gpu each and name schedulerName default-scheduler…write spec.template.spec.schedulerName: volcano"
+	const wrong = "spec.template.spec.schedulerName: …its pods ask for 1 nvidia.com/gpu each and name schedulerName default-scheduler…write spec.template.spec.schedulerName: volcano"
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
 		world            func(*World)
@@ -114,5 +114,5 @@ func TestANamespaceThatIsLeftOutSince(t *testing.T) {
 	answers(t, judged(t, there, &there, worldOf(elsewhere)), "", "as before: …Namespace <chat> may not use queue <training>")
 	from, _ := WorkloadOf(deployment(notes{inQueue: "open"}, nil, nil))
 	answer := judged(t, there, &from, worldOf(elsewhere))
-	says(t, "refusals", answer.Refusals, "Namespace <chat> may not use queue <training>")
+	says(t, "refusals", texts(answer.Errors), "Namespace <chat> may not use queue <training>")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/clip"
 )
 
 // Judge answers for a workload. before is the one it replaces, nil for a new one.
@@ -16,86 +15,76 @@ import (
 // Nobody is refused before there is a ServiceTypePolicy, nor as long as it says
 // to warn: what ran before Cardquota came must go on being created.
 //
-// The error is the context's: nobody waits for the answer any more.
-func Judge(ctx context.Context, load Workload, before *Workload, world World) (Answer, error) {
+// The error is the context's: nobody waits for the result any more.
+func Judge(ctx context.Context, load Workload, before *Workload, world World) (Result, error) {
 	world.read(ctx, &load)
-	answer, places := judge(ctx, &load, &world), entry(&load, &world)
+	result, places := judge(ctx, &load, &world), entry(&load, &world)
 	if before != nil {
 		world.read(ctx, before)
-		answer = answer.Since(judge(ctx, before, &world))
+		result = result.Since(judge(ctx, before, &world))
 		places = places.Since(entry(before, &world))
 	}
 	if load.Controlled() {
-		answer = answer.softened()
+		result = result.warnOnly()
 	}
-	answer.join(places)
+	result.join(places)
 	if world.looksOn() {
-		answer = answer.softened()
+		result = result.warnOnly()
 	}
-	return answer, ctx.Err()
+	return result, ctx.Err()
 }
 
 // judge is everything but the entry into a queue. It ends early, with anything,
 // when nobody waits for it.
-func judge(ctx context.Context, load *Workload, world *World) Answer {
-	var answer Answer
-	spec := world.spec()
+func judge(ctx context.Context, load *Workload, world *World) Result {
+	var result Result
+	effective := world.spec()
 	for i := range load.Templates {
 		if ctx.Err() != nil {
-			return answer
+			return result
 		}
 		t := &load.Templates[i]
-		who := load.where(t)
-		asked(&answer, who, t, world.Inventory)
-		misplaced(&answer, load, t)
-		past(&answer, load, t, spec, world.User)
+		asked(&result, t, world.Inventory)
+		misplaced(&result, load, t)
+		past(&result, load, t, effective, world.User)
 		if !load.Pod() {
-			unknownKeys(&answer, who, t.Pod.Annotations)
+			unknownKeys(&result, t.Path.Child("metadata", "annotations"), t.Pod.Annotations)
 		}
 	}
 	if load.More {
-		answer.refuse("%s: has more than %d pod templates, and no more are looked at: write fewer tasks with more replicas, or several jobs", load, MostTemplates)
+		result.refuse(spec, "has more than %d pod templates, and no more are looked at: write fewer tasks with more replicas, or several jobs", MostTemplates)
 	}
-	totals(&answer, load, world.Inventory)
-	claims(&answer, load, world)
-	unknownKeys(&answer, load.String(), load.Annotations)
-	return answer
+	totals(&result, load, world.Inventory)
+	claims(&result, load, world)
+	unknownKeys(&result, load.At.Child("annotations"), load.Annotations)
+	return result
 }
 
-// Overlarge answers for a workload that nobody reads for its size: who names it,
+// Overlarge answers for a workload that nobody reads for its size;
 // was tells that the one it replaces was as large. It is refused, since cards may
 // be in it; no honest one is so large.
-func Overlarge(who string, was bool, world World) Answer {
-	var answer Answer
-	answer.refuse("%s: has too many parts to be looked at: write fewer tasks with more replicas, or several jobs", clip.Text(who, shown))
+func Overlarge(was bool, world World) Result {
+	var result Result
+	result.refuse(spec, "has too many parts to be looked at: write fewer tasks with more replicas, or several jobs")
 	if was {
-		answer = answer.Since(answer)
+		result = result.Since(result)
 	}
 	if world.looksOn() {
-		answer = answer.softened()
+		result = result.warnOnly()
 	}
-	return answer
-}
-
-// where names a template of the workload.
-func (w *Workload) where(t *Template) string {
-	if t.Path == "" {
-		return w.String()
-	}
-	return w.String() + ", " + t.Path
+	return result
 }
 
 // misplaced tells of annotations where nobody reads them.
-func misplaced(answer *Answer, load *Workload, t *Template) {
+func misplaced(result *Result, load *Workload, t *Template) {
 	if load.Pod() {
 		if _, ok := t.Pod.Annotations[v1alpha1.AnnotationCardRequest]; ok {
-			answer.warn("%s: annotation %s is read on jobs and PodGroups only: what a pod asks for is its own request of the resource", load, v1alpha1.AnnotationCardRequest)
+			result.warn(load.annotation(v1alpha1.AnnotationCardRequest), "is read on jobs and PodGroups only: what a pod asks for is its own request of the resource")
 		}
 		return
 	}
-	who := load.where(t)
 	if _, ok := t.Pod.Annotations[v1alpha1.AnnotationCardRequest]; ok {
-		answer.warn("%s: annotation %s is not read here: write it in %s.annotations", who, v1alpha1.AnnotationCardRequest, load.At)
+		result.warn(t.annotation(v1alpha1.AnnotationCardRequest), "is not read here: write it in %s.annotations", load.At)
 	}
 	if _, ok := load.Annotations[v1alpha1.AnnotationCardName]; !ok {
 		return
@@ -104,9 +93,9 @@ func misplaced(answer *Answer, load *Workload, t *Template) {
 	switch ask := &t.request; {
 	case named: // the template says it as well
 	case ask.Count > 0 && ask.Denied == nil:
-		answer.refuse("%s: annotation %s in %s is read by nobody, so its pods, which ask for %d %s each, could be placed on any card: write it in %s.metadata.annotations",
-			load, v1alpha1.AnnotationCardName, load.At, ask.Count, ask.Resource, t.Path)
+		result.refuse(load.annotation(v1alpha1.AnnotationCardName), "is read by nobody, so its pods, which ask for %d %s each, could be placed on any card: write it in %s.metadata.annotations",
+			ask.Count, ask.Resource, t.Path)
 	default:
-		answer.warn("%s: annotation %s in %s is read by nobody: write it in %s.metadata.annotations", load, v1alpha1.AnnotationCardName, load.At, t.Path)
+		result.warn(load.annotation(v1alpha1.AnnotationCardName), "is read by nobody: write it in %s.metadata.annotations", t.Path)
 	}
 }

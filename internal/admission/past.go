@@ -11,26 +11,25 @@ import (
 // past tells early what the API server would refuse of every pod of a template:
 // that it asks for a card and passes the scheduler by. Pods themselves are left
 // to the ValidatingAdmissionPolicy, which says the same.
-func past(answer *Answer, load *Workload, t *Template, spec v1alpha1.ServiceTypePolicySpec, user string) {
+func past(result *Result, load *Workload, t *Template, spec v1alpha1.ServiceTypePolicySpec, user string) {
 	ask := &t.request
 	if load.Pod() || ask.Count == 0 || ask.Denied != nil || exempt(load, t, spec.Admission.ExemptServiceAccounts, user) {
 		return
 	}
-	tell := answer.warn
+	tell := result.warn
 	switch spec.Admission.SchedulerBypassPolicy {
 	case v1alpha1.SchedulerBypassAllow:
 		return
 	case v1alpha1.SchedulerBypassDeny:
-		tell = answer.refuse
+		tell = result.refuse
 	}
-	who := load.where(t)
 	if !ours(load, t.Pod, spec) {
-		tell("%s: its pods ask for %d %s each and name schedulerName %s, but only the scheduler %s hands out cards within the quota of a queue: write %s.spec.schedulerName: %s",
-			who, ask.Count, ask.Resource, clip.Text(scheduler(load, t.Pod), shown), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
+		tell(t.Path.Child("spec", "schedulerName"), "its pods ask for %d %s each and name schedulerName %s, but only the scheduler %s hands out cards within the quota of a queue: write %s.spec.schedulerName: %s",
+			ask.Count, ask.Resource, clip.Text(scheduler(load, t.Pod), shown), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
 	}
 	if node := t.Pod.Spec.NodeName; node != "" {
-		tell("%s: its pods ask for %d %s each and bring spec.nodeName %s along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector",
-			who, ask.Count, ask.Resource, clip.Text(node, shown))
+		tell(t.Path.Child("spec", "nodeName"), "its pods ask for %d %s each and bring spec.nodeName %s along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector",
+			ask.Count, ask.Resource, clip.Text(node, shown))
 	}
 }
 

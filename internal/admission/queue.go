@@ -1,8 +1,7 @@
 package admission
 
 import (
-	"fmt"
-
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -12,21 +11,22 @@ import (
 )
 
 // Queue judges the annotations of a Queue. before is nil for a new one.
-func Queue(queue, before *v1beta1.Queue) Answer {
-	answer := annotated(queue)
+func Queue(queue, before *v1beta1.Queue) Result {
+	result := annotated(queue)
 	if before != nil {
-		return answer.Since(annotated(before))
+		return result.Since(annotated(before))
 	}
-	return answer
+	return result
 }
 
 // annotated is what is wrong with the annotations of one Queue: what the
 // scheduler would withhold every card for.
-func annotated(queue *v1beta1.Queue) Answer {
-	var answer Answer
+func annotated(queue *v1beta1.Queue) Result {
+	var result Result
+	annotations := field.NewPath("metadata", "annotations")
 	wrong := func(key string, err error) {
 		if err != nil {
-			answer.refuse("Queue %s, annotation %s: %v", queue.Name, key, err)
+			result.invalid(annotations.Key(key), queue.Annotations[key], "%v", err)
 		}
 	}
 	if text, ok := queue.Annotations[v1alpha1.AnnotationCardQuota]; ok {
@@ -42,10 +42,9 @@ func annotated(queue *v1beta1.Queue) Answer {
 	}
 	for _, key := range []string{v1alpha1.AnnotationCardName, v1alpha1.AnnotationCardRequest} {
 		if _, ok := queue.Annotations[key]; ok {
-			answer.warn("%s", fmt.Sprintf("Queue %s, annotation %s is read on workloads only: what a queue may use is written in %s",
-				queue.Name, key, v1alpha1.AnnotationCardQuota))
+			result.warn(annotations.Key(key), "is read on workloads only: what a queue may use is written in %s", v1alpha1.AnnotationCardQuota)
 		}
 	}
-	unknownKeys(&answer, "Queue "+queue.Name, queue.Annotations)
-	return answer
+	unknownKeys(&result, annotations, queue.Annotations)
+	return result
 }

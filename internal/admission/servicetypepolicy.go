@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/policy"
@@ -37,78 +38,72 @@ const smallest = "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n
 
 // ServiceTypePolicy judges the policy. before is nil for a new one. Nothing is
 // refused that was wrong before.
-func ServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, world PolicyWorld) Answer {
-	var answer Answer
+func ServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, world PolicyWorld) Result {
+	var result Result
 	if object.DeletionTimestamp != nil || before != nil && equality.Semantic.DeepEqual(object.Spec, before.Spec) {
-		return answer
+		return result
 	}
-	for _, fault := range faults(object) {
-		answer.refuse("ServiceTypePolicy %s: %s", object.Name, fault)
-	}
+	result.Errors = faults(object)
 	if before != nil {
-		var then Answer
-		for _, fault := range faults(before) {
-			then.refuse("ServiceTypePolicy %s: %s", before.Name, fault)
-		}
-		answer = answer.Since(then)
+		result = result.Since(Result{Errors: faults(before)})
 	}
-	if !answer.Allowed() {
-		return answer
+	if len(result.Errors) > 0 {
+		return result
 	}
-	orphans(&answer, object, world.Quotas)
-	denied(&answer, object, before)
-	placed(&answer, policy.Located(object.Spec, world.Home), world.Configuration)
-	return answer
+	orphans(&result, object, world.Quotas)
+	denied(&result, object, before)
+	placed(&result, policy.Located(object.Spec, world.Home), world.Configuration)
+	return result
 }
 
 // faults are everything for which the operator would not put the policy into
 // force, whatever the ConfigMap says.
-func faults(object *v1alpha1.ServiceTypePolicy) []string {
-	spec := policy.Effective(object.Spec)
-	if found := policy.Validate(spec); len(found) > 0 {
+func faults(object *v1alpha1.ServiceTypePolicy) field.ErrorList {
+	effective := policy.Effective(object.Spec)
+	if found := policy.Validate(effective); len(found) > 0 {
 		return found
 	}
-	if _, _, err := schedulerconf.Merge(smallest, "", policy.WantedOf(spec)); err != nil {
-		return []string{strings.ReplaceAll(err.Error(), "\n", "; ")}
+	if _, _, err := schedulerconf.Merge(smallest, "", policy.WantedOf(effective)); err != nil {
+		return field.ErrorList{field.Forbidden(spec, strings.ReplaceAll(err.Error(), "\n", "; "))}
 	}
 	return nil
 }
 
 // orphans warns of CardQuotas whose service type the policy does not define. They
 // keep their queues as they are.
-func orphans(answer *Answer, object *v1alpha1.ServiceTypePolicy, quotas []*v1alpha1.CardQuota) {
-	spec := policy.Effective(object.Spec)
+func orphans(result *Result, object *v1alpha1.ServiceTypePolicy, quotas []*v1alpha1.CardQuota) {
+	effective := policy.Effective(object.Spec)
 	var names []string
 	for _, quota := range quotas {
-		if quota.DeletionTimestamp == nil && !slices.ContainsFunc(spec.ServiceTypes, func(t v1alpha1.ServiceType) bool { return t.Name == quota.Spec.ServiceType }) {
+		if quota.DeletionTimestamp == nil && !slices.ContainsFunc(effective.ServiceTypes, func(t v1alpha1.ServiceType) bool { return t.Name == quota.Spec.ServiceType }) {
 			names = append(names, fmt.Sprintf("%s (%s)", quota.Name, quota.Spec.ServiceType))
 		}
 	}
 	if len(names) > 0 {
 		slices.Sort(names)
-		answer.warn("%d CardQuotas are of a service type that this policy does not define: %s; their queues keep their priority, take no cards back and give none",
+		result.warn(spec.Child("serviceTypes"), "%d CardQuotas are of a service type that this policy does not define: %s; their queues keep their priority, take no cards back and give none",
 			len(names), some(names))
 	}
 }
 
 // denied warns when queues without a card quota are about to get nothing.
-func denied(answer *Answer, object, before *v1alpha1.ServiceTypePolicy) {
+func denied(result *Result, object, before *v1alpha1.ServiceTypePolicy) {
 	if object.Spec.UnmanagedQueues == v1alpha1.UnmanagedDeny && (before == nil || before.Spec.UnmanagedQueues != v1alpha1.UnmanagedDeny) {
-		answer.warn("unmanagedQueues is %s: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default, unless the Queue states spec.capability", v1alpha1.UnmanagedDeny)
+		result.warn(spec.Child("unmanagedQueues"), "%s: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default, unless the Queue states spec.capability", v1alpha1.UnmanagedDeny)
 	}
 }
 
 // placed warns of a ConfigMap that the policy cannot be written to as it is now.
-func placed(answer *Answer, spec v1alpha1.ServiceTypePolicySpec, found Configuration) {
-	ref := spec.Scheduler.ConfigMap
+func placed(result *Result, effective v1alpha1.ServiceTypePolicySpec, found Configuration) {
+	ref := effective.Scheduler.ConfigMap
 	if found.Unknown {
 		return
 	}
 	if _, there := policy.TextOf(found.Live, ref); !there {
-		answer.warn("the policy waits: %s", policy.Missing(ref, found.Live).Message)
+		result.warn(spec.Child("scheduler"), "the policy waits: %s", policy.Missing(ref, found.Live).Message)
 		return
 	}
-	if _, err := policy.PlanEdit(found.Live, ref.Key, found.Original, policy.WantedOf(spec)); err != nil {
-		answer.warn("the policy waits: %s", policy.Unreadable(ref, err).Message)
+	if _, err := policy.PlanEdit(found.Live, ref.Key, found.Original, policy.WantedOf(effective)); err != nil {
+		result.warn(spec.Child("scheduler"), "the policy waits: %s", policy.Unreadable(ref, err).Message)
 	}
 }

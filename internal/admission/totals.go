@@ -11,17 +11,18 @@ import (
 )
 
 // totals judges card.request against the pods that the workload makes.
-func totals(answer *Answer, load *Workload, inv *card.Inventory) {
+func totals(result *Result, load *Workload, inv *card.Inventory) {
 	if _, ok := load.Annotations[v1alpha1.AnnotationCardRequest]; !ok || load.Pod() {
 		return
 	}
 	if load.wrong != nil {
-		answer.refuse("%s: annotation %s: %v", load, v1alpha1.AnnotationCardRequest, load.wrong)
+		result.invalid(load.annotation(v1alpha1.AnnotationCardRequest), load.Annotations[v1alpha1.AnnotationCardRequest], "%v", load.wrong)
 		return
 	}
 	if len(load.Templates) == 0 {
 		return // a PodGroup does not say what its pods ask for
 	}
+	at := load.annotation(v1alpha1.AnnotationCardRequest)
 	pods, sure := podsOf(load)
 	said := map[corev1.ResourceName]card.Count{}
 	for _, total := range load.totals {
@@ -29,28 +30,28 @@ func totals(answer *Answer, load *Workload, inv *card.Inventory) {
 		switch {
 		case total.Count == 0:
 		case resource == "":
-			answer.warn("%s: annotation %s names %s, which no node offers now: %s", load, v1alpha1.AnnotationCardRequest, total.Request, offered(inv))
+			result.warn(at, "names %s, which no node offers now: %s", total.Request, offered(inv))
 		case !sure:
 		case len(pods[resource].requests) == 0:
-			answer.refuse("%s: annotation %s asks for %d %s, but none of its pods requests %s: write it in resources.limits of a container, or take the entry out",
-				load, v1alpha1.AnnotationCardRequest, total.Count, total.Request, resource)
+			result.refuse(at, "asks for %d %s, but none of its pods requests %s: write it in resources.limits of a container, or take the entry out",
+				total.Count, total.Request, resource)
 		case !slices.ContainsFunc(pods[resource].requests, func(r card.Request) bool { return meet(r, total.Request) }):
-			answer.refuse("%s: annotation %s asks for %d %s, but its pods name other cards in %s (%s): write the same cards in both",
-				load, v1alpha1.AnnotationCardRequest, total.Count, total.Request, v1alpha1.AnnotationCardName, pods[resource].requests[0])
+			result.refuse(at, "asks for %d %s, but its pods name other cards in %s (%s): write the same cards in both",
+				total.Count, total.Request, v1alpha1.AnnotationCardName, pods[resource].requests[0])
 		}
 		said[resource] = said[resource].Add(total.Count)
 	}
 	if sure {
-		counted(answer, load, pods, said)
+		counted(result, load, pods, said)
 	}
 }
 
 // counted warns of a total that is not that of the pods.
-func counted(answer *Answer, load *Workload, pods map[corev1.ResourceName]asks, said map[corev1.ResourceName]card.Count) {
+func counted(result *Result, load *Workload, pods map[corev1.ResourceName]asks, said map[corev1.ResourceName]card.Count) {
 	for _, resource := range slices.Sorted(maps.Keys(said)) {
 		if all := pods[resource].count; resource != "" && all > 0 && all != said[resource] {
-			answer.warn("%s: annotation %s speaks of %d %s in all, its pods ask for %d: before the pods exist the annotation is believed, afterwards they are",
-				load, v1alpha1.AnnotationCardRequest, said[resource], resource, all)
+			result.warn(load.annotation(v1alpha1.AnnotationCardRequest), "speaks of %d %s in all, its pods ask for %d: before the pods exist the annotation is believed, afterwards they are",
+				said[resource], resource, all)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestWhatAJobMaySayInAdvance(t *testing.T) {
 		refusal, warning string
 	}{
 		"what its pods ask for":             {job(`{"NVIDIA-H200":8}`, h200, four), "", ""},
-		"no JSON":                           {job(`NVIDIA-H200: 8`, h200, four), `Job j: annotation volcano.sh/card.request: "NVIDIA-H200: 8" is not a JSON object: write it like {"NVIDIA-H200":8}`, ""},
+		"no JSON":                           {job(`NVIDIA-H200: 8`, h200, four), `metadata.annotations[volcano.sh/card.request]: Invalid value: "NVIDIA-H200: 8": "NVIDIA-H200: 8" is not a JSON object: write it like {"NVIDIA-H200":8}`, ""},
 		"cards that no pod asks for":        {job(`{"NVIDIA-H200/mig-1g.18gb-mixed":4}`, h200, four), "asks for 4 NVIDIA-H200/mig-1g.18gb-mixed, but none of its pods requests nvidia.com/mig-1g.18gb", ""},
 		"cards although no pod asks":        {job(`{"NVIDIA-H200":8}`, nil, nil), "none of its pods requests nvidia.com/gpu", ""},
 		"other cards than its pods name":    {job(`{"NVIDIA-H800":8}`, h200, four), "asks for 8 NVIDIA-H800, but its pods name other cards in volcano.sh/card.name (NVIDIA-H200): write the same cards in both", ""},
@@ -40,7 +40,7 @@ func TestWhatAJobMaySayInAdvance(t *testing.T) {
 		"a task that nobody can tell yet":   {vcjobOf("open", notes{request: `{"NVIDIA-H200":8}`}, task(1, nil, amounts{ascend: "1"})), "", "no node says which card that is"},
 		"a Deployment of unknown size":      {deployment(nil, four, func(d *appsv1.Deployment) { d.Annotations = notes{request: `{"NVIDIA-H200":400}`} }), "", ""},
 		"a PodGroup, whose pods are others": {&v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Annotations: notes{request: `{"NVIDIA-H200":400}`}}}, "", ""},
-		"a PodGroup that nobody can read":   {&v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Annotations: notes{request: `[]`}}}, `PodGroup g: annotation volcano.sh/card.request: "[]" is not a JSON object`, ""},
+		"a PodGroup that nobody can read":   {&v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Annotations: notes{request: `[]`}}}, `metadata.annotations[volcano.sh/card.request]: Invalid value: "[]": "[]" is not a JSON object`, ""},
 	}) {
 		load, _ := WorkloadOf(tc.object)
 		answers(t, judged(t, load, nil, worldOf(nil)), tc.refusal, tc.warning)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/clip"
@@ -23,7 +25,7 @@ const cardPrefix = "volcano.sh/card."
 const mostKeys = 5
 
 // unknownKeys warns of misspelt annotations: nobody reads them.
-func unknownKeys(answer *Answer, who string, annotations map[string]string) {
+func unknownKeys(result *Result, at *field.Path, annotations map[string]string) {
 	var named []string // the first in the alphabet
 	more := 0
 	for key := range annotations {
@@ -37,10 +39,10 @@ func unknownKeys(answer *Answer, who string, annotations map[string]string) {
 		}
 	}
 	for _, key := range named {
-		answer.warn("%s: nobody reads the annotation %s: there are %s", who, clip.Text(key, shown), strings.Join(cardKeys, ", "))
+		result.warn(at.Key(clip.Text(key, shown)), "nobody reads this annotation: there are %s", strings.Join(cardKeys, ", "))
 	}
 	if more > 0 {
-		answer.warn("%s: nobody reads %d more annotations that begin with %s", who, more, cardPrefix)
+		result.warn(at, "nobody reads %d more annotations that begin with %s", more, cardPrefix)
 	}
 }
 

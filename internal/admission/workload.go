@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -10,25 +9,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/workload"
 )
 
 // Workload is anything that makes pods, or a pod itself, in one form.
 type Workload struct {
-	// Kind and Name are for people: Deployment, trainer.
-	Kind, Name string
-	Meta       metav1.ObjectMeta
+	Kind string
+	Meta metav1.ObjectMeta
 	// Annotations are those that reach the PodGroup, and At is where they stand: a
 	// CronJob's are those of the jobs that it makes.
 	Annotations map[string]string
-	At          string
-	// Queue is what its spec says, "" when it has no such field or says nothing.
-	Queue string
+	At          *field.Path
+	// Queue is what its spec says, "" when it has no such field or says nothing, and
+	// QueuePath is that field, nil when it has none.
+	Queue     string
+	QueuePath *field.Path
 	// Volcano tells that its spec names the queue and Volcano's scheduler takes it
 	// without being named: vcjobs and PodGroups.
 	Volcano bool
@@ -47,13 +47,10 @@ type Workload struct {
 // a task of a vcjob; jobs of people have less than a hundred.
 const MostTemplates = 256
 
-// longestName bounds what names an object.
-const longestName = 253
-
 // Template is one kind of pod of a workload.
 type Template struct {
-	// Path is where it stands, "" for a pod itself.
-	Path string
+	// Path is where it stands, nil for a pod itself.
+	Path *field.Path
 	Pod  *corev1.Pod
 	// Replicas is how many pods of it there are; 0 when that is not known.
 	Replicas int64
@@ -67,13 +64,12 @@ func (w *Workload) Pod() bool { return w.Kind == "Pod" }
 // already.
 func (w *Workload) Controlled() bool { return metav1.GetControllerOf(&w.Meta) != nil }
 
-// String names the workload.
-func (w *Workload) String() string {
-	name := w.Name
-	if name == "" {
-		name = w.Meta.GenerateName + "*"
-	}
-	return w.Kind + " " + clip.Text(name, longestName)
+// annotation is the path of an annotation that reaches the PodGroup.
+func (w *Workload) annotation(key string) *field.Path { return w.At.Child("annotations").Key(key) }
+
+// annotation is the path of an annotation of the pod.
+func (t *Template) annotation(key string) *field.Path {
+	return t.Path.Child("metadata", "annotations").Key(key)
 }
 
 // WorkloadOf brings an object into one form. It is false for a kind that makes no
@@ -84,46 +80,46 @@ func WorkloadOf(object runtime.Object) (Workload, bool) {
 	case *corev1.Pod:
 		w = Workload{Kind: "Pod", Meta: o.ObjectMeta, Templates: []Template{{Pod: o, Replicas: 1}}}
 	case *v1beta1.PodGroup:
-		w = Workload{Kind: "PodGroup", Meta: o.ObjectMeta, Queue: o.Spec.Queue, Volcano: true}
+		w = Workload{Kind: "PodGroup", Meta: o.ObjectMeta, Queue: o.Spec.Queue, QueuePath: spec.Child("queue"), Volcano: true}
 	case *vcbatch.Job:
-		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Queue: o.Spec.Queue, Volcano: true, Scheduler: o.Spec.SchedulerName, Templates: tasks("spec", &o.Spec), More: len(o.Spec.Tasks) > MostTemplates}
+		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Queue: o.Spec.Queue, QueuePath: spec.Child("queue"), Volcano: true, Scheduler: o.Spec.SchedulerName, Templates: tasks(spec, &o.Spec), More: len(o.Spec.Tasks) > MostTemplates}
 	case *vcbatch.CronJob:
-		spec := &o.Spec.JobTemplate.Spec
-		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Queue: spec.Queue, Volcano: true, Scheduler: spec.SchedulerName, Templates: tasks("spec.jobTemplate.spec", spec), More: len(spec.Tasks) > MostTemplates}
+		job, path := &o.Spec.JobTemplate.Spec, spec.Child("jobTemplate", "spec")
+		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Queue: job.Queue, QueuePath: path.Child("queue"), Volcano: true, Scheduler: job.SchedulerName, Templates: tasks(path, job), More: len(job.Tasks) > MostTemplates}
 	case *appsv1.Deployment:
-		w = Workload{Kind: "Deployment", Meta: o.ObjectMeta, Templates: one("spec.template", o.Spec.Template)}
+		w = Workload{Kind: "Deployment", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
 	case *appsv1.ReplicaSet:
-		w = Workload{Kind: "ReplicaSet", Meta: o.ObjectMeta, Templates: one("spec.template", o.Spec.Template)}
+		w = Workload{Kind: "ReplicaSet", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
 	case *appsv1.StatefulSet:
-		w = Workload{Kind: "StatefulSet", Meta: o.ObjectMeta, Templates: one("spec.template", o.Spec.Template)}
+		w = Workload{Kind: "StatefulSet", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
 	case *appsv1.DaemonSet:
-		w = Workload{Kind: "DaemonSet", Meta: o.ObjectMeta, Templates: one("spec.template", o.Spec.Template)}
+		w = Workload{Kind: "DaemonSet", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
 	case *batchv1.Job:
-		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Templates: one("spec.template", o.Spec.Template)}
+		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
 	case *batchv1.CronJob:
-		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Templates: one("spec.jobTemplate.spec.template", o.Spec.JobTemplate.Spec.Template)}
+		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Templates: one(spec.Child("jobTemplate", "spec", "template"), o.Spec.JobTemplate.Spec.Template)}
 	default:
 		return Workload{}, false
 	}
-	w.Name, w.Annotations, w.At = w.Meta.Name, w.Meta.Annotations, "metadata"
+	w.Annotations, w.At = w.Meta.Annotations, field.NewPath("metadata")
 	switch o := object.(type) {
 	case *vcbatch.CronJob:
-		w.Annotations, w.At = o.Spec.JobTemplate.Annotations, "spec.jobTemplate.metadata"
+		w.Annotations, w.At = o.Spec.JobTemplate.Annotations, spec.Child("jobTemplate", "metadata")
 	case *batchv1.CronJob:
-		w.Annotations, w.At = o.Spec.JobTemplate.Annotations, "spec.jobTemplate.metadata"
+		w.Annotations, w.At = o.Spec.JobTemplate.Annotations, spec.Child("jobTemplate", "metadata")
 	}
 	return w, true
 }
 
-func one(path string, template corev1.PodTemplateSpec) []Template {
+func one(path *field.Path, template corev1.PodTemplateSpec) []Template {
 	return []Template{{Path: path, Pod: podOf(template)}}
 }
 
-func tasks(path string, spec *vcbatch.JobSpec) []Template {
-	out := make([]Template, min(len(spec.Tasks), MostTemplates))
+func tasks(path *field.Path, job *vcbatch.JobSpec) []Template {
+	out := make([]Template, min(len(job.Tasks), MostTemplates))
 	for i := range out {
 		out[i] = Template{
-			Path: fmt.Sprintf("%s.tasks[%d].template", path, i), Pod: podOf(spec.Tasks[i].Template), Replicas: int64(spec.Tasks[i].Replicas),
+			Path: path.Child("tasks").Index(i).Child("template"), Pod: podOf(job.Tasks[i].Template), Replicas: int64(job.Tasks[i].Replicas),
 		}
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -134,16 +135,26 @@ func says(t *testing.T, what string, texts []string, words string) {
 }
 
 // answers checks what an answer says.
-func answers(t *testing.T, answer Answer, refusal, warning string) {
+func answers(t *testing.T, result Result, refusal, warning string) {
 	t.Helper()
-	says(t, "refusals", answer.Refusals, refusal)
-	says(t, "warnings", answer.Warnings, warning)
+	result = result.Short()
+	says(t, "refusals", texts(result.Errors), refusal)
+	says(t, "warnings", result.Warnings, warning)
 }
 
 // judged is the answer to somebody who waits for it.
-func judged(t *testing.T, load Workload, before *Workload, world World) Answer {
+func judged(t *testing.T, load Workload, before *Workload, world World) Result {
 	t.Helper()
 	answer, err := Judge(t.Context(), load, before, world)
 	check.NoError(t, err)
 	return answer
+}
+
+// texts are errors as users read them.
+func texts(errors field.ErrorList) []string {
+	var out []string
+	for _, err := range errors {
+		out = append(out, err.Error())
+	}
+	return out
 }

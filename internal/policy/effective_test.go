@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"strings"
 	"testing"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -74,7 +73,7 @@ func TestAThirdTypeLosesNoneOfTheUsual(t *testing.T) {
 	}, got.ServiceTypes)
 	check.Equal(t, "filled in twice", got, Effective(got))
 	alone := Effective(v1alpha1.ServiceTypePolicySpec{ServiceTypes: []v1alpha1.ServiceType{{Name: "training"}}})
-	check.Contains(t, "training that gives nothing, inference as it is", strings.Join(Validate(alone), "; "), `type "inference" takes from "training", which is not reclaimable`)
+	check.Contains(t, "training that gives nothing, inference as it is", Validate(alone).ToAggregate().Error(), `type "inference" takes from "training", which is not reclaimable`)
 }
 
 // inForce is a policy with the given rows in its status.

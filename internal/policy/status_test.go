@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/check"
@@ -68,14 +69,14 @@ func TestARefusedSpecLeavesWhatIsInForce(t *testing.T) {
 	before := Of(facts(nil))
 	got := Of(facts(func(f *Facts) {
 		f.Policy.Status, f.Policy.Generation = before, 4
-		f.InForce, f.Hash, f.Sync = nil, "", Invalid([]string{"a takes from b", "b takes from a"})
+		f.InForce, f.Hash, f.Sync = nil, "", Invalid(field.ErrorList{field.Forbidden(field.NewPath("spec"), "a takes from b")})
 		f.Quotas = map[string]int32{"inference": 9}
 	}))
 	want := before.ServiceTypes
 	want[0].CardQuotas, want[1].CardQuotas = 9, 0
 	check.Equal(t, "matrix", want, got.ServiceTypes)
 	check.That(t, got.ConfigHash == "abc" && got.Reclaim == "Gangs" && got.ObservedGeneration == 4, "status is %+v", got)
-	want1 := "False/InvalidPolicy: nothing of this spec was written and what was in force before stays: a takes from b; b takes from a"
+	want1 := "False/InvalidPolicy: nothing of this spec was written and what was in force before stays: spec: Forbidden: a takes from b"
 	for _, kind := range []string{"ConfigSynced", "Ready"} {
 		check.Equal(t, fmt.Sprintf("%s says", kind), want1, says(got, kind))
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/servicetype"
 )
@@ -11,78 +13,69 @@ import (
 // Validate returns everything that is wrong with an effective spec, nil when it
 // may be put into force. Rules of the API's schema are checked again where the
 // scheduler would refuse the whole configuration because of them.
-func Validate(spec v1alpha1.ServiceTypePolicySpec) []string {
+func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
+	spec := field.NewPath("spec")
 	types := map[string]v1alpha1.ServiceType{}
-	var faults []string
-	for _, t := range spec.ServiceTypes {
-		if _, twice := types[t.Name]; twice {
-			faults = append(faults, fmt.Sprintf("type %q is defined twice: remove one", t.Name))
-		}
+	for _, t := range effective.ServiceTypes {
 		types[t.Name] = t
 	}
-	faults = append(faults, each(matrix(spec).Validate())...)
-	for _, t := range spec.ServiceTypes {
-		faults = append(faults, typeFaults(t, types)...)
+	errs := each(spec.Child("serviceTypes"), matrix(effective).Validate())
+	for _, t := range effective.ServiceTypes {
+		errs = append(errs, validateType(spec.Child("serviceTypes").Key(t.Name), t, types)...)
 	}
-	faults = append(faults, ownerFaults(spec.Owners, types)...)
-	faults = append(faults, classFaults(spec.PriorityClasses)...)
-	if p := spec.OverCommitPercent; p < 100 || p > 10000 {
-		faults = append(faults, fmt.Sprintf("overCommitPercent %d must be from 100 to 10000", p))
+	errs = append(errs, validateOwners(spec.Child("owners"), effective.Owners, types)...)
+	classes := map[string]int32{}
+	for _, class := range effective.PriorityClasses {
+		classes[class.Name] = class.Value
 	}
-	if w := spec.NodeOrderWeight; w < 1 || w > 1000 {
-		faults = append(faults, fmt.Sprintf("nodeOrderWeight %d must be from 1 to 1000", w))
-	}
-	return faults
+	errs = append(errs, each(spec.Child("priorityClasses"), servicetype.NewPriorityClasses(classes).Validate())...)
+	errs = append(errs, within(spec.Child("overCommitPercent"), effective.OverCommitPercent, 100, 10000)...)
+	return append(errs, within(spec.Child("nodeOrderWeight"), effective.NodeOrderWeight, 1, 1000)...)
 }
 
-// typeFaults are those of one type that the matrix does not see.
-func typeFaults(t v1alpha1.ServiceType, types map[string]v1alpha1.ServiceType) []string {
-	var faults []string
+// validateType returns what is wrong with one type that the matrix does not see.
+func validateType(path *field.Path, t v1alpha1.ServiceType, types map[string]v1alpha1.ServiceType) field.ErrorList {
+	var errs field.ErrorList
 	for _, name := range t.ReclaimFrom {
 		if giver, defined := types[name]; defined && name != t.Name && giver.Priority >= t.Priority {
-			faults = append(faults, fmt.Sprintf(
+			errs = append(errs, field.Invalid(path.Child("reclaimFrom"), name, fmt.Sprintf(
 				"type %q (priority %d) takes from %q (priority %d): cards are taken back only from queues of lower priority, so give %q more than %d or %q less than %d",
-				t.Name, t.Priority, name, giver.Priority, t.Name, giver.Priority, name, t.Priority))
+				t.Name, t.Priority, name, giver.Priority, t.Name, giver.Priority, name, t.Priority)))
 		}
 	}
-	if longest := int32(servicetype.LongestMinimumRuntime.Seconds()); t.MinimumRuntimeSeconds < 0 || t.MinimumRuntimeSeconds > longest {
-		faults = append(faults, fmt.Sprintf("type %q: minimumRuntimeSeconds %d must be from 1 to %d, or unset", t.Name, t.MinimumRuntimeSeconds, longest))
-	}
-	return faults
+	return append(errs, within(path.Child("minimumRuntimeSeconds"), t.MinimumRuntimeSeconds, 0, int32(servicetype.LongestMinimumRuntime.Seconds()))...)
 }
 
-func ownerFaults(kinds []v1alpha1.OwnerKind, types map[string]v1alpha1.ServiceType) []string {
-	var faults []string
+func validateOwners(path *field.Path, kinds []v1alpha1.OwnerKind, types map[string]v1alpha1.ServiceType) field.ErrorList {
+	var errs field.ErrorList
 	owners := servicetype.Owners{}
 	for _, o := range kinds {
 		if _, defined := types[o.ServiceType]; !defined {
-			faults = append(faults, fmt.Sprintf("owner kind %q stands for type %q, which is not defined: define it in serviceTypes or remove the owner kind",
-				o.Kind, o.ServiceType))
+			errs = append(errs, field.Invalid(path.Key(o.Kind).Child("serviceType"), o.ServiceType, "is not defined: define it in serviceTypes or remove the owner kind"))
 		}
 		owners[o.Kind] = o.ServiceType
 	}
-	return append(faults, each(owners.Validate())...)
+	return append(errs, each(path, owners.Validate())...)
 }
 
-// classFaults are those of the list of PriorityClasses.
-func classFaults(listed []v1alpha1.PriorityClass) []string {
-	var faults []string
-	values := map[string]int32{}
-	for _, class := range listed {
-		if _, twice := values[class.Name]; twice {
-			faults = append(faults, fmt.Sprintf("PriorityClass %q is listed twice: remove one", class.Name))
-		}
-		values[class.Name] = class.Value
+// within requires a number from least to most.
+func within(path *field.Path, value, least, most int32) field.ErrorList {
+	if value >= least && value <= most {
+		return nil
 	}
-	return append(faults, each(servicetype.NewPriorityClasses(values).Validate())...)
+	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be from %d to %d", least, most))}
 }
 
 // each takes joined errors apart.
-func each(err error) []string {
+func each(path *field.Path, err error) field.ErrorList {
 	if err == nil {
 		return nil
 	}
-	return strings.Split(err.Error(), "\n")
+	var errs field.ErrorList
+	for _, text := range strings.Split(err.Error(), "\n") {
+		errs = append(errs, field.Forbidden(path, text))
+	}
+	return errs
 }
 
 // matrix is who takes cards back from whom by an effective spec.

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/schedulerconf"
@@ -43,9 +45,9 @@ func Synced(ref v1alpha1.ConfigMapReference, before *metav1.Condition, generatio
 }
 
 // Invalid is the verdict on a spec that contradicts itself.
-func Invalid(faults []string) Verdict {
+func Invalid(faults field.ErrorList) Verdict {
 	return verdict(metav1.ConditionFalse, v1alpha1.ReasonInvalidPolicy,
-		"nothing of this spec was written and what was in force before stays: %s", strings.Join(faults, "; "))
+		"nothing of this spec was written and what was in force before stays: %s", faults.ToAggregate())
 }
 
 // Missing is the verdict when there is no ConfigMap, or no such key in it.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,44 +20,70 @@ import (
 	"cardquota.dev/operator/internal/policy"
 )
 
-// cardQuota judges a CardQuota. What cannot be read is an error: failurePolicy
-// Fail decides.
-func (h *handlers) cardQuota(ctx context.Context, req admission.Request) admission.Response {
-	quota, before := &v1alpha1.CardQuota{}, &v1alpha1.CardQuota{}
-	replaced, err := h.decode(req, quota, before)
-	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
-	}
-	world := rules.Quotas{}
-	if world.All, err = h.quotas(ctx); err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	if world.Policy, err = h.policy(ctx); err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	world.Healthy = h.nodes.Healthy()
-	if !replaced {
-		before = nil
-	}
-	return respond(rules.CardQuota(quota, before, world))
+// validator validates objects of one kind. Of a new object before is nil.
+type validator[T client.Object] func(ctx context.Context, object, before T) (rules.Result, error)
+
+// ValidateCreate implements admission.CustomValidator.
+func (v validator[T]) ValidateCreate(ctx context.Context, object runtime.Object) (admission.Warnings, error) {
+	var none T
+	return v.answer(ctx, object.(T), none)
 }
 
-// serviceTypePolicy judges the ServiceTypePolicy, like cardQuota.
-func (h *handlers) serviceTypePolicy(ctx context.Context, req admission.Request) admission.Response {
-	object, before := &v1alpha1.ServiceTypePolicy{}, &v1alpha1.ServiceTypePolicy{}
-	replaced, err := h.decode(req, object, before)
+// ValidateUpdate implements admission.CustomValidator.
+func (v validator[T]) ValidateUpdate(ctx context.Context, before, object runtime.Object) (admission.Warnings, error) {
+	return v.answer(ctx, object.(T), before.(T))
+}
+
+// ValidateDelete implements admission.CustomValidator: a deletion is never refused.
+func (validator[T]) ValidateDelete(context.Context, runtime.Object) (admission.Warnings, error) {
+	return nil, nil
+}
+
+func (v validator[T]) answer(ctx context.Context, object, before T) (admission.Warnings, error) {
+	result, err := v(ctx, object, before)
 	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+		return nil, apierrors.NewInternalError(err)
 	}
+	req, err := admission.RequestFromContext(ctx)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return answer(req, result)
+}
+
+// answer is what is told of the object of a request.
+func answer(req admission.Request, result rules.Result) (admission.Warnings, error) {
+	result = result.Short()
+	warnings := make(admission.Warnings, len(result.Warnings))
+	for i, text := range result.Warnings { // a header holds one line
+		warnings[i] = strings.ReplaceAll(text, "\n", " ")
+	}
+	if len(result.Errors) > 0 {
+		return warnings, apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, req.Name, result.Errors)
+	}
+	return warnings, nil
+}
+
+func (h *handlers) cardQuota(ctx context.Context, quota, before *v1alpha1.CardQuota) (rules.Result, error) {
+	world := rules.Quotas{Healthy: h.nodes.Healthy()}
+	var err error
+	if world.All, err = h.quotas(ctx); err != nil {
+		return rules.Result{}, err
+	}
+	if world.Policy, err = h.policy(ctx); err != nil {
+		return rules.Result{}, err
+	}
+	return rules.CardQuota(quota, before, world), nil
+}
+
+func (h *handlers) serviceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
 	world := rules.PolicyWorld{Home: h.home}
+	var err error
 	if world.Quotas, err = h.quotas(ctx); err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
+		return rules.Result{}, err
 	}
 	world.Configuration = h.configuration(ctx, object)
-	if !replaced {
-		before = nil
-	}
-	return respond(rules.ServiceTypePolicy(object, before, world))
+	return rules.ServiceTypePolicy(object, before, world), nil
 }
 
 // configuration reads the scheduler's ConfigMap. It only makes warnings better.
@@ -76,17 +102,8 @@ func (h *handlers) configuration(ctx context.Context, object *v1alpha1.ServiceTy
 	return rules.Configuration{Live: live, Original: original, Unknown: errors.Join(err, errOriginal) != nil}
 }
 
-// queue judges the annotations of a Queue.
-func (h *handlers) queue(_ context.Context, req admission.Request) admission.Response {
-	queue, before := &v1beta1.Queue{}, &v1beta1.Queue{}
-	replaced, err := h.decode(req, queue, before)
-	switch {
-	case err != nil:
-		return unread(err)
-	case !replaced:
-		before = nil
-	}
-	return respond(rules.Queue(queue, before))
+func queue(_ context.Context, queue, before *v1beta1.Queue) (rules.Result, error) {
+	return rules.Queue(queue, before), nil
 }
 
 // workload judges anything that makes pods, and pods.
@@ -123,11 +140,11 @@ func (h *handlers) workload(ctx context.Context, req admission.Request) admissio
 	if err != nil {
 		return unread(err)
 	}
-	answer, err := rules.Judge(ctx, load, then, world)
+	result, err := rules.Judge(ctx, load, then, world)
 	if err != nil {
 		return unread(err)
 	}
-	return respond(answer)
+	return respond(req, result)
 }
 
 // overlarge answers for a workload that is not read.
@@ -136,7 +153,7 @@ func (h *handlers) overlarge(ctx context.Context, req admission.Request) admissi
 	if err != nil {
 		return unread(err)
 	}
-	return respond(rules.Overlarge(req.Kind.Kind+" "+req.Name, tooManyParts(req.OldObject.Raw), world))
+	return respond(req, rules.Overlarge(tooManyParts(req.OldObject.Raw), world))
 }
 
 // decode reads the object and, for an update, the one it replaces. It is
@@ -157,17 +174,14 @@ func (h *handlers) decode(req admission.Request, object, before runtime.Object) 
 	return true, nil
 }
 
-// respond is the answer on the wire.
-func respond(answer rules.Answer) admission.Response {
-	answer = answer.Short()
-	response := admission.Allowed("")
-	if !answer.Allowed() {
-		response = admission.Denied(answer.Text())
+// respond is the answer to a request on the wire.
+func respond(req admission.Request, result rules.Result) admission.Response {
+	warnings, err := answer(req, result)
+	var refused *apierrors.StatusError
+	if errors.As(err, &refused) {
+		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &refused.ErrStatus, Warnings: warnings}}
 	}
-	for _, warning := range answer.Warnings {
-		response.Warnings = append(response.Warnings, strings.ReplaceAll(warning, "\n", " "))
-	}
-	return response
+	return admission.Allowed("").WithWarnings(warnings...)
 }
 
 // unread lets an object pass that could not be judged, and says so: the scheduler

@@ -56,11 +56,11 @@ func TestAJobTooLargeToRead(t *testing.T) {
 		now, before int
 		refusal     string
 	}{
-		"large":                        {deny, 66_000, 0, "Job big: has too many parts"},
-		"many tasks":                   {deny, 257, 0, "Job big: has more than 256 pod templates"},
+		"large":                        {deny, 66_000, 0, "has too many parts"},
+		"many tasks":                   {deny, 257, 0, "has more than 256 pod templates"},
 		"as many as are looked at":     {deny, 256, 0, ""},
 		"was as large":                 {deny, 66_000, 66_000, ""},
-		"was small":                    {deny, 66_000, 1, "Job big: has too many parts"},
+		"was small":                    {deny, 66_000, 1, "has too many parts"},
 		"was large":                    {deny, 1, 66_000, "-"},
 		"without a policy":             {nil, 66_000, 0, ""},
 		"where nobody is refused, yet": {warn, 66_000, 0, ""},

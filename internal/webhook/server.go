@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,15 +79,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, nodes Nodes, home string) erro
 // write do not wait for those of tenants.
 func (h *handlers) register(at func(path string, hook http.Handler)) {
 	tenants, administrators := newLimiter(), newLimiter()
-	failed := func(err error) admission.Response { return admission.Errored(http.StatusServiceUnavailable, err) }
-	serve := func(path string, of limiter, handle admission.HandlerFunc, late func(error) admission.Response) {
-		at(path, of.bounded(&admission.Webhook{Handler: of.validating(handle, late), RecoverPanic: recovers()}))
+	serve := func(path string, of limiter, handler admission.Handler, onTimeout func(error) admission.Response) {
+		at(path, of.bounded(&admission.Webhook{Handler: of.validating(handler.Handle, onTimeout), RecoverPanic: ptr.To(true)}))
 	}
-	serve(PathCardQuota, administrators, h.cardQuota, failed)
-	serve(PathServiceTypePolicy, administrators, h.serviceTypePolicy, failed)
-	serve(PathQueue, administrators, h.queue, unread)
-	serve(PathWorkload, tenants, h.workload, unread)
-	serve(PathVCJob, tenants, h.vcjob, unread)
+	failed := func(err error) admission.Response { return admission.Errored(http.StatusServiceUnavailable, err) }
+	serve(PathCardQuota, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.CardQuota{}, validator[*v1alpha1.CardQuota](h.cardQuota)).Handler, failed)
+	serve(PathServiceTypePolicy, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.ServiceTypePolicy{}, validator[*v1alpha1.ServiceTypePolicy](h.serviceTypePolicy)).Handler, failed)
+	serve(PathQueue, administrators, admission.WithCustomValidator(h.scheme, &v1beta1.Queue{}, validator[*v1beta1.Queue](queue)).Handler, unread)
+	serve(PathWorkload, tenants, admission.HandlerFunc(h.workload), unread)
+	serve(PathVCJob, tenants, admission.HandlerFunc(h.vcjob), unread)
 }
 
 // Ready is a readiness check: the cards of all nodes are known.
@@ -97,9 +98,4 @@ func Ready(nodes Nodes) func(*http.Request) error {
 		}
 		return nil
 	}
-}
-
-func recovers() *bool {
-	yes := true
-	return &yes
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
 	rules "cardquota.dev/operator/internal/admission"
@@ -38,10 +40,12 @@ func TestCompletingKeepsTheRest(t *testing.T) {
 }
 
 func TestRespond(t *testing.T) {
-	answer := respond(rules.Answer{Refusals: []string{"one", "two"}, Warnings: []string{"a\nb"}})
-	check.That(t, !answer.Allowed && answer.Result.Code == 403 && answer.Result.Message == "one; two", "answer %+v", answer.Result)
+	path := field.NewPath("spec")
+	answer := respond(admission.Request{}, rules.Result{Errors: field.ErrorList{field.Forbidden(path, "one"), field.Forbidden(path, "two")}, Warnings: []string{"a\nb"}})
+	check.Contains(t, "refusal", answer.Result.Message, "spec: Forbidden: one", "spec: Forbidden: two")
+	check.That(t, !answer.Allowed && len(answer.Result.Details.Causes) == 2, "refused with %+v", answer.Result)
 	check.That(t, len(answer.Warnings) == 1 && !strings.Contains(answer.Warnings[0], "\n"), "warnings %q: a header holds one line", answer.Warnings)
-	if answer := respond(rules.Answer{}); !answer.Allowed {
+	if answer := respond(admission.Request{}, rules.Result{}); !answer.Allowed {
 		t.Errorf("refused %+v", answer.Result)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -97,7 +98,7 @@ type pass struct {
 	policy *v1alpha1.ServiceTypePolicy
 	// spec is the effective spec, faults what is wrong with it.
 	spec   v1alpha1.ServiceTypePolicySpec
-	faults []string
+	faults field.ErrorList
 	// wait is how long no report may be written yet.
 	wait time.Duration
 	now  time.Time

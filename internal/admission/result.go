@@ -1,0 +1,126 @@
+// Package admission holds the rules by which objects are refused, warned about or
+// completed when they are written: objects and the world in, errors with the paths of
+// fields out.
+//
+// The rules are those of the scheduler and the reconcilers: both ask the same
+// functions (internal/card, internal/workload, internal/policy), so that what is
+// admitted is what will work. Nothing here is needed for quotas to hold: the scheduler
+// refuses again.
+package admission
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"cardquota.dev/operator/internal/clip"
+)
+
+// What is shown of one list of a Result: so many entries, of so many bytes each. The API
+// server cuts warnings off after 4096 bytes in all.
+const (
+	maxShown      = 20
+	maxShownBytes = 2 << 10
+)
+
+// Result is what validation says about an object. The zero Result allows it.
+type Result struct {
+	// Errors are why the object is refused, and what would help.
+	Errors field.ErrorList
+	// Warnings are shown to whoever writes the object, and stop nothing.
+	Warnings []string
+}
+
+// refuse says that a field may not be as it is.
+func (r *Result) refuse(path *field.Path, format string, values ...any) {
+	r.Errors = append(r.Errors, field.Forbidden(path, fmt.Sprintf(format, values...)))
+}
+
+// invalid says that the value of a field means nothing.
+func (r *Result) invalid(path *field.Path, value, format string, values ...any) {
+	r.Errors = append(r.Errors, field.Invalid(path, clip.Text(value, shown), fmt.Sprintf(format, values...)))
+}
+
+// warn warns of a field.
+func (r *Result) warn(path *field.Path, format string, values ...any) {
+	r.Warnings = append(r.Warnings, path.String()+": "+fmt.Sprintf(format, values...))
+}
+
+// join adds what another Result says.
+func (r *Result) join(other Result) {
+	r.Errors, r.Warnings = append(r.Errors, other.Errors...), append(r.Warnings, other.Warnings...)
+}
+
+// Since keeps as errors only those that the object before the change did not have: a
+// change is answered for what it makes worse, so that an object that was stored before a
+// rule can still be changed in other things. The rest becomes warnings.
+func (r Result) Since(before Result) Result {
+	had := sets.New[string]()
+	for _, err := range before.Errors {
+		had.Insert(err.Error())
+	}
+	out := Result{Warnings: r.Warnings}
+	for _, err := range r.Errors {
+		if text := err.Error(); had.Has(text) {
+			out.Warnings = append(out.Warnings, "as before: "+text)
+		} else {
+			out.Errors = append(out.Errors, err)
+		}
+	}
+	return out
+}
+
+// warnOnly turns every error into a warning.
+func (r Result) warnOnly() Result {
+	var out Result
+	for _, err := range r.Errors {
+		out.Warnings = append(out.Warnings, err.Error())
+	}
+	out.Warnings = append(out.Warnings, r.Warnings...)
+	return out
+}
+
+// Short is what is shown: the first entries of each list, none of them twice, and how
+// many there are besides.
+func (r Result) Short() Result {
+	var out Result
+	texts := make([]string, len(r.Errors))
+	for i, err := range r.Errors {
+		texts[i] = err.Error()
+	}
+	chosen, more := first(texts)
+	for _, i := range chosen {
+		err := *r.Errors[i]
+		err.Detail = clip.Text(err.Detail, maxShownBytes)
+		out.Errors = append(out.Errors, &err)
+	}
+	if more > 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more errors are not shown", more))
+	}
+	chosen, more = first(r.Warnings)
+	for _, i := range chosen {
+		out.Warnings = append(out.Warnings, clip.Text(r.Warnings[i], maxShownBytes))
+	}
+	if more > 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more warnings are not shown", more))
+	}
+	return out
+}
+
+// first chooses the first texts that differ, and counts the others that do.
+func first(texts []string) (chosen []int, more int) {
+	had := sets.New[string]()
+	for i, text := range texts {
+		switch {
+		case had.Has(text):
+			continue
+		case len(chosen) < maxShown:
+			chosen = append(chosen, i)
+		default:
+			more++
+		}
+		had.Insert(text)
+	}
+	return chosen, more
+}
