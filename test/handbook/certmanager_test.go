@@ -31,9 +31,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	e.Eventually(func(g Gomega) {
 		g.Expect(e.authority()).To(Equal(e.secret("cardquota-webhook-tls")["ca.crt"]), "in both configurations")
 	}).Should(Succeed())
-	e.Eventually(func() error { return e.asks(e.ctx, 1000) }).Should(MatchError(And(
-		ContainSubstring(`admission webhook "cardquotas.cardquota.dev" denied the request`),
-		ContainSubstring("spec.overAllocation is Deny: NVIDIA-H200: 1000 granted, 8 healthy"))))
+	e.Eventually(func() error { return e.asks(e.ctx, 1000) }).Should(MatchError(ContainSubstring("spec.cards: Forbidden: spec.overAllocation is Deny: NVIDIA-H200: 1000 granted, 8 healthy")))
 	e.Expect(e.asks(e.ctx, 8)).To(Succeed())
 	first, err := e.serves(e.ctx)
 	e.Expect(err).NotTo(HaveOccurred())

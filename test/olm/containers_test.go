@@ -54,9 +54,7 @@ func (a *administrator) wantWrongQuotaRefused() {
 	a.Eventually(func() error { // a container that is ready is not in the API server's sight yet
 		_, err := a.cluster.Kubectl(a.ctx, "apply", "-f", "testdata/wrong.yaml")
 		return err
-	}).Should(MatchError(And(
-		ContainSubstring(`admission webhook "cardquotas.cardquota.dev" denied the request`),
-		ContainSubstring("queue research belongs to CardQuota research of tenant research"))))
+	}).Should(MatchError(ContainSubstring("is invalid: spec.queueName: Forbidden: queue research belongs to CardQuota research of tenant research")))
 }
 
 // pods are those of the workloads. It asks again while the API server does not answer: it is
