@@ -68,19 +68,10 @@ var cardMutants = []mutant{
 
 // The rules of package account: the ledger and its gates.
 var accountMutants = []mutant{
-	{"internal/quota/ledger.go", `	a.Gone(pod)
-	a.Refund(pod)
-	a.ledger[pod] = c`, `	a.Gone(pod)
-	a.ledger[pod] = c`, "charging again replaces"},
-	{"internal/quota/ledger.go", `	a.Gone(pod)
-	a.Refund(pod)
-	a.ledger[pod] = c`, `	a.Refund(pod)
-	a.ledger[pod] = c`, "a pod that is charged does not end"},
+	{"internal/quota/ledger.go", `	a.Release(pod)
+	a.pods[pod] = entry{charge: c}`, `	a.pods[pod] = entry{charge: c}`, "charging again replaces"},
 	{"internal/quota/ledger.go", `q.cards[held.Name] = q.cards[held.Name].Sub(held.Count)`, `q.cards[held.Name] = q.cards[held.Name].Sub(1)`, "releasing gives back what was charged"},
-	{"internal/quota/ledger.go", `	delete(a.ledger, pod)
-	q := a.queue(c.Queue)
-	q.pods--`, `	q := a.queue(c.Queue)
-	q.pods--`, "releasing twice gives back once"},
+	{"internal/quota/ledger.go", `	delete(a.pods, pod)`, ``, "releasing twice gives back once"},
 	{"internal/quota/ledger.go", `	q.milliCPU.subtract(c.MilliCPU)`, `	q.milliCPU.subtract(0)`, "releasing gives back CPU"},
 	{"internal/quota/ledger.go", `	q.memory.add(c.Memory)`, `	q.memory.add(0)`, "memory is charged"},
 	{"internal/quota/ledger.go", `func (a *Ledger) SetLimits(queue string, limits Limits) { a.queue(queue).limits = limits }`, `func (a *Ledger) SetLimits(queue string, limits Limits) { limits.AnyCard = false; a.queue(queue).limits = limits }`, "a queue without limits of cards has room for any"},
@@ -88,28 +79,23 @@ var accountMutants = []mutant{
 	{"internal/quota/gate.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},
 	{"internal/quota/gate.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},
 	{"internal/quota/gate.go", `q.hasRoom(name, count) && !q.crowded(name)`, `q.hasRoom(name, count)`, "a queue waits while too many of its cards are ending"},
-	{"internal/quota/gate.go", `		return count == 0
-	}`, `		return true
-	}`, "a queue that is not known has no cards"},
+	{"internal/quota/ledger.go", `var unused queueUsage`, `var unused = queueUsage{limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
 	{"internal/quota/gate.go", `return q.limits.AnyCard || count == 0 || q`, `return q.limits.AnyCard || q`, "no cards always fit"},
-	{"internal/quota/gate.go", `Sum(used, ask) > limit`, `Sum(used, ask) >= limit`, "CPU and memory may be used up"},
-	{"internal/quota/gate.go", `return ask > 0 && limit`, `return limit`, "what is not asked for is not refused"},
-	{"internal/quota/gate.go", `Sum(used, ask) > limit`, `used > limit`, "CPU and memory never exceed their limits"},
+	{"internal/quota/gate.go", `Sum(used, asked) <= limit`, `Sum(used, asked) < limit`, "CPU and memory may be used up"},
+	{"internal/quota/gate.go", `asked <= 0 || limit`, `limit`, "what is not asked for is not refused"},
+	{"internal/quota/gate.go", `Sum(used, asked) <= limit`, `used <= limit`, "CPU and memory never exceed their limits"},
 	{"internal/quota/gate.go", `	for _, name := range ask.Names {
 		if a.FitsOn(queue`, `	for _, name := range ask.Names[:1] {
 		if a.FitsOn(queue`, "any alternative with room will do"},
 	{"internal/quota/ending.go", `q.ending[name].count > q.limits.Cards[name]`, `q.ending[name].count >= q.limits.Cards[name]`, "as many cards as the quota may end at once"},
-	{"internal/quota/ending.go", `	a.Gone(pod)
-	a.Refund(pod)
-	if len(c.Cards) == 0 {`, `	a.Gone(pod)
-	if len(c.Cards) == 0 {`, "what ends is not used"},
-	{"internal/quota/ending.go", `	delete(a.ended, pod)`, ``, "what ended is gone once"},
+	{"internal/quota/ending.go", `	a.Release(pod)
+	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what ends is not used"},
 	{"internal/quota/ending.go", `e.count = e.count.Sub(held.Count); e.count == 0`, `e.count = 0; e.count == 0`, "what ended gives back its own cards"},
-	{"internal/quota/node.go", `used.Add(ask.Count) > q.limits.Cards[name] {`, `used.Add(ask.Count) >= q.limits.Cards[name] {`, "a quota may be used up on a node"},
-	{"internal/quota/node.go", `!q.limits.AnyCard && used`, `used`, "a queue without limits has room on a node"},
-	{"internal/quota/node.go", `		if short.Total > short.Limit {`, `		if short.Total >= short.Limit {`, "as many cards as the quota may end before a placement"},
-	{"internal/quota/node.go", `	if exceeds(milliCPU, ask.MilliCPU, q.limits.MilliCPU) {`, `	if exceeds(milliCPU, 0, q.limits.MilliCPU) {`, "CPU is limited"},
-	{"internal/quota/node.go", `	if exceeds(memory, ask.Memory, q.limits.Memory) {`, `	if exceeds(memory, 0, q.limits.Memory) {`, "memory is limited"},
+	{"internal/quota/gate.go", `s.Total = int64(used.Add(count)); s.Total > s.Limit`, `s.Total = int64(used.Add(count)); s.Total >= s.Limit`, "a quota may be used up on a node"},
+	{"internal/quota/gate.go", `	if count == 0 || q.limits.AnyCard {`, `	if count == 0 {`, "a queue without limits has room on a node"},
+	{"internal/quota/gate.go", `	if s.Total > s.Limit {`, `	if s.Total >= s.Limit {`, "as many cards as the quota may end before a placement"},
+	{"internal/quota/gate.go", `ask.MilliCPU, q.limits.MilliCPU)`, `0, q.limits.MilliCPU)`, "CPU is limited"},
+	{"internal/quota/gate.go", `ask.Memory, q.limits.Memory)`, `0, q.limits.Memory)`, "memory is limited"},
 }
 
 // The rules of package servicetype: the matrix, the built-in types, owners.

@@ -225,11 +225,8 @@ func external(queue *scheduling.Queue) *v1beta1.Queue {
 
 // refund gives back what a pod was charged, or held while it ended.
 func (c *Cache) refund(uid string, facts *podFacts) {
-	switch {
-	case facts.booked:
-		c.account.Refund(uid)
-	case facts.ending:
-		c.account.Gone(uid)
+	if facts.booked || facts.ending {
+		c.account.Release(uid)
 	}
 	facts.booked, facts.ending = false, false
 }

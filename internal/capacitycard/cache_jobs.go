@@ -28,7 +28,7 @@ type patience struct {
 // admission is what a PodGroup may wait for in a queue.
 type admission struct {
 	queue       api.QueueID
-	application quota.Application
+	application quota.JobRequest
 	// seen tells that it was asked for since the last sweep.
 	seen bool
 }
@@ -38,12 +38,12 @@ func newPatience() patience {
 }
 
 // admit remembers what a job was admitted with.
-func (p *patience) admit(job *api.JobInfo, application quota.Application) {
+func (p *patience) admit(job *api.JobInfo, application quota.JobRequest) {
 	p.admits[job.PgUID] = &admission{queue: job.Queue, application: application, seen: true}
 }
 
 // beyond is what a job waits for now and was not admitted with.
-func (p *patience) beyond(job *api.JobInfo, application quota.Application) quota.Application {
+func (p *patience) beyond(job *api.JobInfo, application quota.JobRequest) quota.JobRequest {
 	known, ok := p.admits[job.PgUID]
 	if !ok || known.queue != job.Queue {
 		return application
@@ -97,6 +97,6 @@ type announcement struct {
 	requests    bool
 	least       *corev1.ResourceList
 	meaning     uint64
-	application quota.Application
+	application quota.JobRequest
 	refusal     *workload.Refusal
 }

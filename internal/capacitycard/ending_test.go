@@ -75,7 +75,7 @@ func TestEachGateKnowsWhatEnds(t *testing.T) {
 	check.Says(t, s.place("j-4", "free", api.Allocated), "Q"+why)
 	// It is told once, and not whenever one of many pods is gone.
 	before := s.m.voice.said[task.Pod.UID].text
-	s.p.account.Gone(string(s.Task("j-0").UID))
+	s.p.account.Release(string(s.Task("j-0").UID))
 	if s.p.allocatable(queue, task); before == "" || s.m.voice.said[task.Pod.UID].text != before {
 		t.Errorf("it was told %q and now %q", before, s.m.voice.said[task.Pod.UID].text)
 	}

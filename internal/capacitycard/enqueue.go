@@ -22,23 +22,19 @@ import (
 // minimum is what a job needs before any of it can run: the worth of its
 // minMember, without what it already has. Once pods exist they tell; before,
 // the annotation card.request and minResources do.
-func (p *plugin) minimum(job *api.JobInfo) (quota.Application, *workload.Refusal) {
+func (p *plugin) minimum(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	if len(job.Tasks) == 0 {
 		return p.announced(job)
 	}
-	var app quota.Application
-	var demands quota.Merger
+	var all quota.Merger
 	for _, task := range p.missing(job) {
 		ask := p.askOf(task)
 		if ask.Denied != nil {
-			return quota.Application{}, ask.Denied
+			return quota.JobRequest{}, ask.Denied
 		}
-		demands.Add(quota.Demand{Names: ask.Names, Count: ask.Count})
-		app.MilliCPU = quota.Sum(app.MilliCPU, ask.MilliCPU)
-		app.Memory = quota.Sum(app.Memory, ask.Memory)
+		all.Add(ask.Request)
 	}
-	app.Demands = demands.Demands
-	return app, nil
+	return all.JobRequest, nil
 }
 
 // missing picks the pending pods that a job lacks to its minimum: first what
@@ -127,7 +123,7 @@ func least(amounts []int64, n int) (sum int64) {
 }
 
 // announced is the minimum of a job without pods; nobody may change its demands.
-func (p *plugin) announced(job *api.JobInfo) (quota.Application, *workload.Refusal) {
+func (p *plugin) announced(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	known := p.announcement(job)
 	app := known.application
 	if p.args.cardUnlimitedCPUMemory && len(app.Demands) > 0 {
@@ -220,9 +216,9 @@ func (p *plugin) jobEnqueueable(obj any) int {
 }
 
 // apply asks for the admission of a job, and returns what it applied for.
-func (p *plugin) apply(job *api.JobInfo) (quota.Application, *workload.Refusal) {
+func (p *plugin) apply(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
-		return quota.Application{}, refusal
+		return quota.JobRequest{}, refusal
 	}
 	application, refusal := p.minimum(job)
 	if refusal == nil {
@@ -274,7 +270,7 @@ func (p *plugin) reserve(job *api.JobInfo, allocated int, barred bool) {
 
 // fitsAlone tells whether a job would be admitted if it had its queue to itself. For one
 // that was admitted with a larger quota nothing is kept from others: it cannot start.
-func (p *plugin) fitsAlone(job *api.JobInfo, application quota.Application) bool {
+func (p *plugin) fitsAlone(job *api.JobInfo, application quota.JobRequest) bool {
 	var own []*quota.Charge
 	for status, tasks := range job.TaskStatusIndex {
 		if !api.AllocatedStatus(status) {
@@ -293,7 +289,7 @@ func (p *plugin) fitsAlone(job *api.JobInfo, application quota.Application) bool
 type unasked struct {
 	job *api.JobInfo
 	// application is what it waits for, and beyond what of it was not admitted.
-	application, beyond quota.Application
+	application, beyond quota.JobRequest
 }
 
 // reserveUnasked reserves for jobs that wait for something they were not admitted
@@ -321,7 +317,7 @@ func (p *plugin) reserveUnasked() {
 
 // admit says why a queue whose gate is open does not admit a job now, nil when it
 // does.
-func (p *plugin) admit(job *api.JobInfo, application quota.Application) *workload.Refusal {
+func (p *plugin) admit(job *api.JobInfo, application quota.JobRequest) *workload.Refusal {
 	if short := p.account.Admit(string(job.Queue), *p.waiting[job.Queue], application, p.args.overCommitFactor); short != nil {
 		return p.rules[job.Queue].Short(short)
 	}

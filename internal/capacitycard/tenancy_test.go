@@ -88,7 +88,7 @@ func TestEveryHookAsksForTheNamespace(t *testing.T) {
 				{"takes", func() bool { return rules.Takes(task) }},
 				{"allocated", func() bool {
 					err := s.place("i-0", "a", api.Allocated)
-					s.p.account.Refund(string(task.UID))
+					s.p.account.Release(string(task.UID))
 					return err == nil
 				}},
 				{"allocatable", func() bool { p.attempt.Store(nil); return p.allocatable(queue, task) }},

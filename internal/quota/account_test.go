@@ -98,7 +98,7 @@ func TestHugeRequestsAreGivenBack(t *testing.T) {
 		check.That(t, a.Fits("q", Request{MilliCPU: 1}) != nil && a.Fits("q", Request{Memory: 1}) != nil, "more fits beside %d pods", i+1)
 	}
 	for i := range 5 {
-		a.Refund(fmt.Sprint(i))
+		a.Release(fmt.Sprint(i))
 	}
 	milliCPU, memory := a.UsedCPUMemory("q")
 	check.That(t, milliCPU == 400 && memory == 300, "%d and %d in use when they are gone", milliCPU, memory)

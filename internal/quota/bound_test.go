@@ -23,16 +23,16 @@ func named(prefix string, n int) []card.Name {
 }
 
 // choosing makes an application of n demands, each for another choice among names.
-func choosing(names []card.Name, n int, count card.Count) Application {
+func choosing(names []card.Name, n int, count card.Count) JobRequest {
 	random := rand.New(rand.NewPCG(1, 2))
 	var all Merger
 	for len(all.Demands) < n {
 		choice := slices.DeleteFunc(slices.Clone(names), func(card.Name) bool { return random.IntN(2) == 0 })
 		if len(choice) > 1 && all.index.find(all.Demands, choice) < 0 {
-			all.Add(Demand{Names: choice, Count: count})
+			all.Add(Request{Names: choice, Count: count})
 		}
 	}
-	return Application{Demands: all.Demands}
+	return JobRequest{Demands: all.Demands}
 }
 
 // limited is an account of one queue with so many of each card.
@@ -52,7 +52,7 @@ func TestInventedCardsAreNoWork(t *testing.T) {
 	a := limited(real, 100)
 	var waiting Waiting
 	for i := range 20 {
-		var app Application
+		var app JobRequest
 		for j := range 256 {
 			app.Demands = append(app.Demands, Demand{Names: append(named(fmt.Sprintf("X-%d-%d-", i, j), 15), real[j%2]), Count: 1})
 			app.Demands = append(app.Demands, Demand{Names: named(fmt.Sprintf("Y-%d-%d-", i, j), 16), Count: 1000})
@@ -61,16 +61,16 @@ func TestInventedCardsAreNoWork(t *testing.T) {
 	}
 	check.Must(t, len(waiting.Demands) == 2 && waiting.Demands[0].Count == 2560,
 		"%d demands wait, want the 2 for cards that can be given", len(waiting.Demands))
-	m, short := a.admitCards("q", &waiting, Application{Demands: []Demand{{Names: real[:1], Count: 1}}}, 1)
+	m, short := a.admitCards("q", &waiting, JobRequest{Demands: []Demand{{Names: real[:1], Count: 1}}}, 1)
 	check.That(t, short != nil && len(m.out) == 3 && len(m.edges) == 4 && m.steps <= 20,
 		"%d vertices, %d edges, %d steps, refused: %v, want the cards and the sink alone", len(m.out), len(m.edges), m.steps, short)
 	// One who applies for them is refused for the names as they were written.
 	invented := Demand{Names: named("Z", 16), Count: 3}
-	if _, short := a.admitCards("q", &Waiting{}, Application{Demands: []Demand{invented}}, 1); short == nil ||
+	if _, short := a.admitCards("q", &Waiting{}, JobRequest{Demands: []Demand{invented}}, 1); short == nil ||
 		!slices.Equal(short.Names, invented.Names) || short.Requested != 3 || short.Total != 3 || short.Limit != 0 {
 		t.Errorf("refused with %+v", short)
 	}
-	s := a.Admit("q", waiting, Application{MilliCPU: 1, Demands: []Demand{{Names: invented.Names}}}, 1)
+	s := a.Admit("q", waiting, JobRequest{MilliCPU: 1, Demands: []Demand{{Names: invented.Names}}}, 1)
 	check.That(t, s == nil, "who asks for no cards is refused for cards: %+v", s)
 }
 
@@ -80,7 +80,7 @@ func TestManyChoicesAreBoundedWork(t *testing.T) {
 	a := limited(names, 10_000)
 	var waiting Waiting
 	for _, d := range choosing(names, mostChoices, 1).Demands {
-		waiting.Add(Application{Demands: []Demand{d}})
+		waiting.Add(JobRequest{Demands: []Demand{d}})
 	}
 	check.Must(t, !waiting.apart && len(waiting.Demands) == mostChoices, "%d choices are %d demands", mostChoices, len(waiting.Demands))
 	m, short := a.admitCards("q", &waiting, choosing(names, 2000, 1), 1)
@@ -89,7 +89,7 @@ func TestManyChoicesAreBoundedWork(t *testing.T) {
 	waiting.Add(choosing(names, 2000, 1))
 	check.That(t, waiting.apart && len(waiting.Demands) == 16, "2000 choices among 16 cards are %d demands", len(waiting.Demands))
 	for range 3 { // a queue without limits
-		waiting.Add(Application{Demands: choosing(named("any", 1000), 20, 1).Demands})
+		waiting.Add(JobRequest{Demands: choosing(named("any", 1000), 20, 1).Demands})
 	}
 	check.That(t, len(waiting.Demands) <= mostDemands, "%d demands wait, at most %d", len(waiting.Demands), mostDemands)
 }
@@ -107,8 +107,8 @@ func TestElasticJobsArePooled(t *testing.T) {
 		waiting.AddElastic(Elastic{Held: map[card.Name]card.Count{names[0]: 2, names[1]: card.Count(i % 7)}, Spare: card.Count(i % 5)})
 		waiting.AddElastic(Elastic{Held: map[card.Name]card.Count{names[0]: 1, names[1]: 1, names[2]: 1}, Spare: 2})
 	}
-	waiting.Add(Application{Demands: []Demand{{Names: names, Count: 8}}})
-	m, short := a.admitCards("q", &waiting, Application{Demands: []Demand{{Names: names, Count: 5000}}}, 1)
+	waiting.Add(JobRequest{Demands: []Demand{{Names: names, Count: 8}}})
+	m, short := a.admitCards("q", &waiting, JobRequest{Demands: []Demand{{Names: names, Count: 5000}}}, 1)
 	check.That(t, short == nil && len(m.out) <= 10 && m.steps <= 200, "%d vertices, %d steps, refused: %v", len(m.out), m.steps, short)
 }
 
@@ -125,12 +125,12 @@ func BenchmarkVote(b *testing.B) {
 		},
 		"64 choices wait": func(w *Waiting) {
 			for _, d := range choosing(names, mostChoices, 1).Demands {
-				w.Add(Application{Demands: []Demand{d}})
+				w.Add(JobRequest{Demands: []Demand{d}})
 			}
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
-			a, app := limited(names, 20_000), Application{Demands: []Demand{{Names: names[:2], Count: 8}}}
+			a, app := limited(names, 20_000), JobRequest{Demands: []Demand{{Names: names[:2], Count: 8}}}
 			var waiting Waiting
 			fill(&waiting)
 			for range b.N {
@@ -160,9 +160,9 @@ func TestTooManyChoicesWithholdAndNeverGive(t *testing.T) {
 			return Demand{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
 		})
 		waits := rapid.SliceOfN(demand, 0, 3).Draw(t, "waiting")
-		app := Application{Demands: rapid.SliceOfN(demand, 1, 3).Draw(t, "application")}
+		app := JobRequest{Demands: rapid.SliceOfN(demand, 1, 3).Draw(t, "application")}
 		waiting := Waiting{apart: rapid.Bool().Draw(t, "too many wait")}
-		waiting.Add(a.Granted("q", Application{Demands: waits}))
+		waiting.Add(a.Granted("q", JobRequest{Demands: waits}))
 
 		m := newMatching(nil, func(name card.Name) int64 { return free[name] })
 		if rapid.Bool().Draw(t, "too many in the flow") {
@@ -199,12 +199,12 @@ func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
 		demands := choosing(named("M", 16), choices, 3).Demands
 		demands = append(demands, demands[:2]...)
 		var first, second Waiting
-		first.Add(Application{Demands: demands})
+		first.Add(JobRequest{Demands: demands})
 		random.Shuffle(len(demands), func(i, j int) { demands[i], demands[j] = demands[j], demands[i] })
 		for _, d := range demands {
 			backwards := slices.Clone(d.Names)
 			slices.Reverse(backwards) // another order of preference
-			second.Add(Application{Demands: []Demand{{Names: backwards, Count: d.Count}}})
+			second.Add(JobRequest{Demands: []Demand{{Names: backwards, Count: d.Count}}})
 		}
 		check.Equal(t, fmt.Sprintf("%d choices: in another order", choices), text(&second), text(&first))
 		want := min(choices, mostChoices)
@@ -213,13 +213,13 @@ func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
 }
 
 func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
-	of := func(milliCPU int64, demands ...Demand) Application {
-		return Application{Demands: demands, MilliCPU: milliCPU}
+	of := func(milliCPU int64, demands ...Demand) JobRequest {
+		return JobRequest{Demands: demands, MilliCPU: milliCPU}
 	}
 	a, b := Demand{Names: []card.Name{"A"}, Count: 4}, Demand{Names: []card.Name{"B", "C"}, Count: 1}
 	more := Demand{Names: a.Names, Count: 5}
 	for name, tc := range map[string]struct {
-		whole, part Application
+		whole, part JobRequest
 		want        bool
 	}{
 		"the same":           {of(5, a, b), of(5, a, b), true},

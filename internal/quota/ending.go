@@ -32,18 +32,14 @@ type ending struct {
 // that was not charged before are only added there. The caller must not change c
 // afterwards. within is how long the pod may take to end.
 func (a *Ledger) End(pod string, c *Charge, within time.Duration) {
-	if a.ended[pod] == c {
+	if a.pods[pod] == (entry{c, true}) {
 		return
 	}
-	a.Gone(pod)
-	a.Refund(pod)
+	a.Release(pod)
 	if len(c.Cards) == 0 {
 		return
 	}
-	if a.ended == nil {
-		a.ended = map[string]*Charge{}
-	}
-	a.ended[pod] = c
+	a.pods[pod] = entry{c, true}
 	q := a.queue(c.Queue)
 	q.leaving++
 	if q.ending == nil {
@@ -55,14 +51,8 @@ func (a *Ledger) End(pod string, c *Charge, within time.Duration) {
 	}
 }
 
-// Gone gives back what a pod held that ended, and nothing when none did.
-func (a *Ledger) Gone(pod string) {
-	c, ok := a.ended[pod]
-	if !ok {
-		return
-	}
-	delete(a.ended, pod)
-	q := a.queue(c.Queue)
+// releaseEnding gives back what a pod held that ended.
+func (q *queueUsage) releaseEnding(c *Charge) {
 	q.leaving--
 	for _, held := range c.Cards {
 		e := q.ending[held.Name]
@@ -80,37 +70,21 @@ func (a *Ledger) Gone(pod string) {
 // Ending returns how many of a card the queue's pods hold that end, and how long
 // that may take at most.
 func (a *Ledger) Ending(queue string, name card.Name) (card.Count, time.Duration) {
-	if q, ok := a.queues[queue]; ok {
-		e := q.ending[name]
-		return e.count, e.longest
-	}
-	return 0, 0
+	e := a.usage(queue).ending[name]
+	return e.count, e.longest
 }
 
 // MayEnd returns how many of a card may begin to end before the queue has to wait
 // for them: more than that are evicted in vain for a pod of the same queue.
 func (a *Ledger) MayEnd(queue string, name card.Name) card.Count {
-	q, ok := a.queues[queue]
-	switch {
-	case !ok:
-		return 0
-	case q.limits.AnyCard:
+	q := a.usage(queue)
+	if q.limits.AnyCard {
 		return card.MaxCount
-	default:
-		return q.limits.Cards[name].Sub(q.ending[name].count)
 	}
+	return q.limits.Cards[name].Sub(q.ending[name].count)
 }
 
 // crowded tells that the queue gets no more of a card since too many are ending.
-func (q *queueBooks) crowded(name card.Name) bool {
+func (q *queueUsage) crowded(name card.Name) bool {
 	return q.ending != nil && !q.limits.AnyCard && q.ending[name].count > q.limits.Cards[name]
-}
-
-// shortEnding is the shortage of a crowded queue.
-func (q *queueBooks) shortEnding(queue string, name card.Name, asked card.Count) Shortage {
-	e := q.ending[name]
-	return Shortage{
-		Kind: Ending, Queue: queue, Names: []card.Name{name},
-		Requested: int64(asked), Total: int64(e.count), Limit: int64(q.limits.Cards[name]), Within: e.longest,
-	}
 }

@@ -80,7 +80,7 @@ func TestWhatWouldBeEvictedEnds(t *testing.T) {
 	got = a.FitsNode("q", ask, "A", Freed{})
 	check.That(t, got != nil && got.Kind == Cards, "beside all: %+v, want a shortage of cards", got)
 	check.Equal(t, "more may end", 0, a.MayEnd("q", "A"))
-	a.Gone("all")
+	a.Release("all")
 	more := a.MayEnd("q", "A")
 	check.That(t, more == 4 && a.FitsNode("q", ask, "A", evicted) == nil, "%d more may end, want 4", more)
 }
@@ -89,11 +89,11 @@ func TestHowLongItTakesIsForgottenWithTheLastPod(t *testing.T) {
 	a := New(0)
 	a.End("long", oneCard("q", "A", 1), time.Hour)
 	a.End("short", oneCard("q", "A", 1), time.Second)
-	a.Gone("long")
+	a.Release("long")
 	if count, within := a.Ending("q", "A"); count != 1 || within != time.Hour {
 		t.Errorf("%d end within %s, want 1 within at most an hour", count, within)
 	}
-	a.Gone("short")
+	a.Release("short")
 	a.End("short", oneCard("q", "A", 1), time.Second)
 	if count, within := a.Ending("q", "A"); count != 1 || within != time.Second {
 		t.Errorf("%d end within %s, want 1 within a second", count, within)
@@ -109,7 +109,7 @@ func TestAQueueThatGoesAndComesBackStillEnds(t *testing.T) {
 	a.Retain(func(string) bool { return false })
 	a.SetLimits("q", Limits{Cards: card.Quota{"A": 4}})
 	check.That(t, a.Crowded("q", "A"), "the queue has forgotten what ends")
-	a.Gone("pod")
+	a.Release("pod")
 	a.Retain(func(string) bool { return false })
 	check.That(t, len(a.queues) == 0, "the queue is remembered for nothing")
 }
@@ -181,8 +181,8 @@ func TestWhatEndsEqualsARecountAndIsBounded(t *testing.T) {
 			"go": func(t *rapid.T) {
 				name := draw(t)
 				delete(pods, name)
-				a.Gone(name)
-				a.Refund(name)
+				a.Release(name)
+				a.Release(name)
 			},
 			"": func(t *rapid.T) {
 				for _, queue := range queues {

@@ -60,6 +60,32 @@ func (s *Shortage) Label() string {
 	return strings.Join(texts, "|")
 }
 
+// Freed is what a queue would have got back before something is asked of it:
+// the charges of pods that are to be evicted, or of the pod that asks.
+type Freed struct {
+	Cards            map[card.Name]card.Count
+	MilliCPU, Memory int64
+	// Ends tells that pods are to be evicted: what they give back is ending then.
+	Ends bool
+}
+
+// Add notes one more charge that would be given back.
+func (f *Freed) Add(c *Charge) { f.change(c, 1) }
+
+// Remove takes back what Add noted.
+func (f *Freed) Remove(c *Charge) { f.change(c, -1) }
+
+func (f *Freed) change(c *Charge, sign int64) {
+	if f.Cards == nil {
+		f.Cards = map[card.Name]card.Count{}
+	}
+	for _, held := range c.Cards {
+		f.Cards[held.Name] += card.Count(sign) * held.Count
+	}
+	f.MilliCPU += sign * c.MilliCPU
+	f.Memory += sign * c.Memory
+}
+
 // Fits is the gate Allocatable: it returns nil when the queue has room for the
 // ask on at least one of its cards and in CPU and memory, and the first
 // shortage otherwise.
@@ -67,11 +93,7 @@ func (a *Ledger) Fits(queue string, ask Request) *Shortage {
 	if s := a.fitsCards(queue, ask); s != nil {
 		return s
 	}
-	q, ok := a.queues[queue]
-	if !ok {
-		q = &queueBooks{}
-	}
-	if all := q.shortCPUMemory(queue, ask, Freed{}); len(all) > 0 {
+	if all := a.usage(queue).shortCPUMemory(queue, ask, Freed{}); len(all) > 0 {
 		return &all[0]
 	}
 	return nil
@@ -97,58 +119,96 @@ func (a *Ledger) fitsCards(queue string, ask Request) *Shortage {
 			return nil
 		}
 	}
-	// Who waits for the end of pods has room as soon as they are gone.
-	if q := a.queues[queue]; q != nil {
-		for _, name := range ask.Names {
-			if q.hasRoom(name, ask.Count) {
-				s := q.shortEnding(queue, name, ask.Count)
-				s.Others = len(ask.Names) - 1
-				return &s
-			}
-		}
+	// Who waits for the end of pods has room as soon as they are gone. Otherwise the
+	// alternative to speak of is the one with the most room, and among equals the one
+	// with the largest quota.
+	q, best := a.usage(queue), ask.Names[0]
+	if waits := slices.IndexFunc(ask.Names, func(name card.Name) bool { return q.hasRoom(name, ask.Count) }); waits >= 0 {
+		best = ask.Names[waits]
+	} else {
+		best = slices.MaxFunc(ask.Names, func(x, y card.Name) int {
+			return cmp.Or(cmp.Compare(q.room(x), q.room(y)), cmp.Compare(q.limits.Cards[x], q.limits.Cards[y]))
+		})
 	}
-	// The alternative to speak of is the one with the most room, and among
-	// equals the one with the largest quota.
-	best := slices.MaxFunc(ask.Names, func(x, y card.Name) int {
-		return cmp.Or(cmp.Compare(a.room(queue, x), a.room(queue, y)), cmp.Compare(a.Limits(queue).Cards[x], a.Limits(queue).Cards[y]))
-	})
-	return &Shortage{
-		Kind: Cards, Queue: queue, Names: []card.Name{best}, Others: len(ask.Names) - 1,
-		Requested: int64(ask.Count), Total: int64(ask.Count) + int64(a.Used(queue, best)), Limit: int64(a.Limits(queue).Cards[best]),
-	}
-}
-
-// room is how many of a card the queue may still use, negative above a lowered
-// quota.
-func (a *Ledger) room(queue string, name card.Name) int64 {
-	return int64(a.Limits(queue).Cards[name]) - int64(a.Used(queue, name))
+	s := q.shortOn(queue, best, ask.Count, Freed{})[0]
+	s.Others = len(ask.Names) - 1
+	return &s
 }
 
 // FitsOn is the gate Predicate: whether the queue has room for so many of one
 // card, and not too many of it are ending. It does not allocate memory and may be
 // called from many goroutines while nobody writes.
 func (a *Ledger) FitsOn(queue string, name card.Name, count card.Count) bool {
-	q, ok := a.queues[queue]
-	if !ok {
-		return count == 0
-	}
+	q := a.usage(queue)
 	return q.limits.AnyCard || count == 0 || q.hasRoom(name, count) && !q.crowded(name)
-}
-
-// hasRoom compares with the quota what would be in use.
-func (q *queueBooks) hasRoom(name card.Name, count card.Count) bool {
-	return q.cards[name].Add(count) <= q.limits.Cards[name]
 }
 
 // Crowded tells that a queue gets no more of a card, whatever it has room for,
 // because too many of it are ending.
-func (a *Ledger) Crowded(queue string, name card.Name) bool {
-	q, ok := a.queues[queue]
-	return ok && q.crowded(name)
+func (a *Ledger) Crowded(queue string, name card.Name) bool { return a.usage(queue).crowded(name) }
+
+// FitsNode is the gate of a pod on a node whose card is known: whether the
+// queue has room for the ask on that very card and in CPU and memory, once
+// freed is given back. It returns the first shortage, nil when there is none,
+// and like FitsOn it may be called from many goroutines while nobody writes.
+func (a *Ledger) FitsNode(queue string, ask Request, name card.Name, freed Freed) *Shortage {
+	if all := a.ShortOn(queue, ask, name, freed); len(all) > 0 {
+		return &all[0]
+	}
+	return nil
 }
 
-func exceeds(used, ask, limit int64) bool {
-	return ask > 0 && limit != Unlimited && Sum(used, ask) > limit
+// ShortOn is FitsNode with every shortage: of cards, of their end, of CPU and
+// memory, in this order. Whoever makes room for a pod must make all of it.
+func (a *Ledger) ShortOn(queue string, ask Request, name card.Name, freed Freed) []Shortage {
+	q := a.usage(queue)
+	return append(q.shortOn(queue, name, ask.Count, freed), q.shortCPUMemory(queue, ask, freed)...)
+}
+
+// room is how many of a card the queue may still use, negative above a lowered
+// quota.
+func (q *queueUsage) room(name card.Name) int64 {
+	return int64(q.limits.Cards[name]) - int64(q.cards[name])
+}
+
+// hasRoom compares with the quota what would be in use.
+func (q *queueUsage) hasRoom(name card.Name, count card.Count) bool {
+	return q.cards[name].Add(count) <= q.limits.Cards[name]
+}
+
+// shortOn are the shortages of one card, and of the end of its pods.
+func (q *queueUsage) shortOn(queue string, name card.Name, count card.Count, freed Freed) (all []Shortage) {
+	if count == 0 || q.limits.AnyCard {
+		return nil
+	}
+	s := Shortage{Kind: Cards, Queue: queue, Names: []card.Name{name}, Requested: int64(count), Limit: int64(q.limits.Cards[name])}
+	used := q.cards[name] - freed.Cards[name]
+	if s.Total = int64(used.Add(count)); s.Total > s.Limit {
+		all = append(all, s)
+	}
+	s.Kind, s.Total, s.Within = Ending, int64(q.ending[name].count), q.ending[name].longest
+	if freed.Ends {
+		s.Total += int64(freed.Cards[name])
+	}
+	if s.Total > s.Limit {
+		all = append(all, s)
+	}
+	return all
+}
+
+// shortCPUMemory limits CPU and memory only where the ask has some: a pod that
+// asks for no CPU is never refused for CPU.
+func (q *queueUsage) shortCPUMemory(queue string, ask Request, freed Freed) []Shortage {
+	cpu := exceeding(CPU, queue, q.milliCPU.amount()-freed.MilliCPU, ask.MilliCPU, q.limits.MilliCPU)
+	return append(cpu, exceeding(Memory, queue, q.memory.amount()-freed.Memory, ask.Memory, q.limits.Memory)...)
+}
+
+// exceeding is the shortage of so much CPU or memory beside what is used, if there is one.
+func exceeding(kind Kind, queue string, used, asked, limit int64) []Shortage {
+	if asked <= 0 || limit == Unlimited || Sum(used, asked) <= limit {
+		return nil
+	}
+	return []Shortage{{Kind: kind, Queue: queue, Requested: asked, Total: Sum(used, asked), Limit: limit}}
 }
 
 // Sum adds two amounts of CPU or memory without wrapping around.

@@ -2,12 +2,13 @@
 // what its pods hold, and whether a request still fits.
 //
 // The package is pure and knows nothing of Kubernetes objects. All sums are
-// integers; every change goes through Charge and Refund, so that a number can
+// integers; every change goes through Charge, End and Release, so that a number can
 // only move together with the ledger entry that explains it.
 package quota
 
 import (
 	"math"
+	"math/bits"
 
 	"cardquota.dev/operator/internal/card"
 )
@@ -43,14 +44,18 @@ type Charge struct {
 // Ledger is the account of all queues at one moment. It is not safe for
 // concurrent writing; any number of goroutines may read while nobody writes.
 type Ledger struct {
-	queues map[string]*queueBooks
-	ledger map[string]*Charge
-	// ended is the ledger of the pods that end, nil before the first one does.
-	ended map[string]*Charge
+	queues map[string]*queueUsage
+	pods   map[string]entry
 }
 
-// queueBooks are the running sums of one queue.
-type queueBooks struct {
+// entry is what is booked for a pod, as used or as ending.
+type entry struct {
+	charge *Charge
+	ending bool
+}
+
+// queueUsage are the running sums of one queue.
+type queueUsage struct {
 	limits Limits
 	cards  map[card.Name]card.Count
 	// listed is cards as Books handed it out, nil when they moved since.
@@ -67,16 +72,27 @@ type queueBooks struct {
 
 // New returns an empty account with room for the given number of pods.
 func New(pods int) *Ledger {
-	return &Ledger{queues: map[string]*queueBooks{}, ledger: make(map[string]*Charge, pods)}
+	return &Ledger{queues: map[string]*queueUsage{}, pods: make(map[string]entry, pods)}
 }
 
-func (a *Ledger) queue(name string) *queueBooks {
+func (a *Ledger) queue(name string) *queueUsage {
 	q, ok := a.queues[name]
 	if !ok {
-		q = &queueBooks{cards: map[card.Name]card.Count{}}
+		q = &queueUsage{cards: map[card.Name]card.Count{}}
 		a.queues[name] = q
 	}
 	return q
+}
+
+// unused is the use of a queue that is not known.
+var unused queueUsage
+
+// usage is for reading only.
+func (a *Ledger) usage(queue string) *queueUsage {
+	if q, ok := a.queues[queue]; ok {
+		return q
+	}
+	return &unused
 }
 
 // SetLimits sets what the queue may use. A queue without limits may use
@@ -84,23 +100,17 @@ func (a *Ledger) queue(name string) *queueBooks {
 func (a *Ledger) SetLimits(queue string, limits Limits) { a.queue(queue).limits = limits }
 
 // Limits returns what the queue may use.
-func (a *Ledger) Limits(queue string) Limits {
-	if q, ok := a.queues[queue]; ok {
-		return q.limits
-	}
-	return Limits{}
-}
+func (a *Ledger) Limits(queue string) Limits { return a.usage(queue).limits }
 
 // Charge books what a pod holds; the caller must not change c afterwards.
 // Charging a pod again replaces its entry, so that a repeated or corrected
 // event never counts twice; charging the same entry again costs a look-up.
 func (a *Ledger) Charge(pod string, c *Charge) {
-	if a.ledger[pod] == c {
+	if a.pods[pod] == (entry{charge: c}) {
 		return
 	}
-	a.Gone(pod)
-	a.Refund(pod)
-	a.ledger[pod] = c
+	a.Release(pod)
+	a.pods[pod] = entry{charge: c}
 	q := a.queue(c.Queue)
 	q.pods++
 	for _, held := range c.Cards {
@@ -111,15 +121,20 @@ func (a *Ledger) Charge(pod string, c *Charge) {
 	q.memory.add(c.Memory)
 }
 
-// Refund gives back exactly what was charged for the pod, and nothing when
-// nothing was.
-func (a *Ledger) Refund(pod string) {
-	c, ok := a.ledger[pod]
+// Release gives back exactly what is booked for the pod, as used or as ending, and
+// nothing when nothing is.
+func (a *Ledger) Release(pod string) {
+	booked, ok := a.pods[pod]
 	if !ok {
 		return
 	}
-	delete(a.ledger, pod)
+	delete(a.pods, pod)
+	c := booked.charge
 	q := a.queue(c.Queue)
+	if booked.ending {
+		q.releaseEnding(c)
+		return
+	}
 	q.pods--
 	for _, held := range c.Cards {
 		q.cards[held.Name] = q.cards[held.Name].Sub(held.Count)
@@ -129,8 +144,13 @@ func (a *Ledger) Refund(pod string) {
 	q.memory.subtract(c.Memory)
 }
 
-// Charged returns the ledger entry of a pod, nil when it has none.
-func (a *Ledger) Charged(pod string) *Charge { return a.ledger[pod] }
+// Charged returns what is booked for a pod as used, nil when nothing is.
+func (a *Ledger) Charged(pod string) *Charge {
+	if booked := a.pods[pod]; !booked.ending {
+		return booked.charge
+	}
+	return nil
+}
 
 // Retain takes the limits of every queue that is not kept, and forgets the
 // queue once its pods hold nothing.
@@ -147,30 +167,20 @@ func (a *Ledger) Retain(keep func(queue string) bool) {
 }
 
 // Used returns how many of a card the queue's pods hold.
-func (a *Ledger) Used(queue string, name card.Name) card.Count {
-	if q, ok := a.queues[queue]; ok {
-		return q.cards[name]
-	}
-	return 0
-}
+func (a *Ledger) Used(queue string, name card.Name) card.Count { return a.usage(queue).cards[name] }
 
 // UsedCPUMemory returns the CPU in thousandths and the memory in bytes that
 // are counted against the queue.
 func (a *Ledger) UsedCPUMemory(queue string) (milliCPU, memory int64) {
-	if q, ok := a.queues[queue]; ok {
-		return q.milliCPU.amount(), q.memory.amount()
-	}
-	return 0, 0
+	q := a.usage(queue)
+	return q.milliCPU.amount(), q.memory.amount()
 }
 
 // Share is how much of its quota the queue uses, by the card, CPU or memory it
 // uses most of: 0 for an idle queue, 1 for a full one, more for one above a
 // lowered quota.
 func (a *Ledger) Share(queue string) float64 {
-	q, ok := a.queues[queue]
-	if !ok {
-		return 0
-	}
+	q := a.usage(queue)
 	share := max(part(q.milliCPU.amount(), q.limits.MilliCPU), part(q.memory.amount(), q.limits.Memory))
 	for name, used := range q.cards {
 		if !q.limits.AnyCard {
@@ -189,4 +199,67 @@ func part(used, limit int64) float64 {
 	default:
 		return float64(used) / float64(limit)
 	}
+}
+
+// Books are the sums of one queue at one moment. They never change, so that
+// any goroutine may keep and read them while the account moves on.
+type Books struct {
+	Queue  string
+	Limits Limits
+	// Used lists the cards that the queue's pods hold, none of them 0, in no
+	// order.
+	Used []card.Amount
+	// MilliCPU and Memory are what is counted against the limits.
+	MilliCPU, Memory int64
+	// Pods is how many pods the queue pays for, with cards or without.
+	Pods int
+}
+
+// Books returns the books of all queues, in no order. A queue whose cards did
+// not move since the last call shares its list with that call's, so that a
+// quiet cluster costs a few words per queue.
+//
+// It remembers the lists it hands out and therefore counts as writing.
+func (a *Ledger) Books() []Books {
+	books := make([]Books, 0, len(a.queues))
+	for name, q := range a.queues {
+		if q.listed == nil {
+			q.listed = make([]card.Amount, 0, len(q.cards))
+			for name, held := range q.cards {
+				if held > 0 {
+					q.listed = append(q.listed, card.Amount{Name: name, Count: held})
+				}
+			}
+		}
+		books = append(books, Books{
+			Queue: name, Limits: q.limits, Used: q.listed, MilliCPU: q.milliCPU.amount(), Memory: q.memory.amount(), Pods: q.pods,
+		})
+	}
+	return books
+}
+
+// total is a sum of amounts of CPU or memory that is exact however large they are: a pod
+// may ask for nearly as much as an int64 holds, and what is charged is given back.
+type total struct{ high, low uint64 }
+
+// add adds an amount, which is not negative.
+func (t *total) add(amount int64) {
+	var carry uint64
+	t.low, carry = bits.Add64(t.low, uint64(max(0, amount)), 0)
+	t.high += carry
+}
+
+// subtract takes back an amount that was added.
+func (t *total) subtract(amount int64) {
+	var borrow uint64
+	t.low, borrow = bits.Sub64(t.low, uint64(max(0, amount)), 0)
+	t.high -= borrow
+}
+
+// amount is the sum, at most what an int64 holds.
+func (t *total) amount() int64 {
+	if t.high > 0 || t.low > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(t.low)
 }

@@ -61,7 +61,7 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 		})
 		var waiting Waiting
 		waitingDemands := rapid.SliceOfN(demand, 0, 2).Draw(t, "waiting")
-		waiting.Add(Application{Demands: slices.Clone(waitingDemands)})
+		waiting.Add(JobRequest{Demands: slices.Clone(waitingDemands)})
 		var elastic []Elastic
 		for i := range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
 			held := map[card.Name]card.Count{}
@@ -72,7 +72,7 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			elastic = append(elastic, e)
 			waiting.AddElastic(Elastic{Held: maps.Clone(held), Spare: e.Spare})
 		}
-		app := Application{Demands: rapid.SliceOfN(demand, 1, 2).Draw(t, "application")}
+		app := JobRequest{Demands: rapid.SliceOfN(demand, 1, 2).Draw(t, "application")}
 		factor := rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "factor")
 
 		free := map[card.Name]int64{}

@@ -89,7 +89,7 @@ func TestBooksEqualARecountAndNeverChange(t *testing.T) {
 			"refund": func(t *rapid.T) {
 				pod := fmt.Sprint("pod-", rapid.IntRange(0, 5).Draw(t, "pod"))
 				delete(pods, pod)
-				a.Refund(pod)
+				a.Release(pod)
 			},
 			"set a quota": func(t *rapid.T) {
 				queue := rapid.SampledFrom(queues).Draw(t, "queue")

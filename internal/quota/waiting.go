@@ -62,7 +62,7 @@ type Waiting struct {
 // Add notes that an application was admitted. Demands for the same cards are
 // one demand, so that a thousand equal jobs cost no more than one. What it makes
 // of several applications does not depend on their order.
-func (w *Waiting) Add(app Application) {
+func (w *Waiting) Add(app JobRequest) {
 	for _, d := range app.Demands {
 		if d.Count > 0 {
 			w.add(sorted(d.Names), d.Count)
@@ -152,24 +152,24 @@ func sorted(names []card.Name) []card.Name {
 	return names
 }
 
-// Merger joins demands for the same names, in the same order, into one.
+// Merger adds up what a job asks for: demands for the same names, in the same order,
+// are one, in the order in which the first of each came. None is of no cards.
 type Merger struct {
-	// Demands are in the order in which the first of each came. None is of no
-	// cards.
-	Demands []Demand
-	index   index
+	JobRequest
+	index index
 }
 
-// Add adds a demand, to the one for the same names if there is one.
-func (m *Merger) Add(d Demand) {
-	if d.Count == 0 {
+// Add adds what one pod asks for.
+func (m *Merger) Add(r Request) {
+	m.MilliCPU, m.Memory = Sum(m.MilliCPU, r.MilliCPU), Sum(m.Memory, r.Memory)
+	if r.Count == 0 {
 		return
 	}
-	if i := m.index.find(m.Demands, d.Names); i >= 0 {
-		m.Demands[i].Count = m.Demands[i].Count.Add(d.Count)
+	if i := m.index.find(m.Demands, r.Names); i >= 0 {
+		m.Demands[i].Count = m.Demands[i].Count.Add(r.Count)
 		return
 	}
-	m.Demands = append(m.Demands, d)
+	m.Demands = append(m.Demands, Demand{Names: r.Names, Count: r.Count})
 }
 
 // index finds a demand by its names in a list that only grows.

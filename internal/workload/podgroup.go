@@ -20,13 +20,13 @@ import (
 // the requests of the resource share it in proportion, rounded up. A card resource
 // that no request asks for may be any card it stands for. What is asked for as
 // nothing is no demand.
-func (r *Resolver) GroupRequest(total string, written bool, minResources *corev1.ResourceList) (quota.Application, *Refusal) {
+func (r *Resolver) GroupRequest(total string, written bool, minResources *corev1.ResourceList) (quota.JobRequest, *Refusal) {
 	inv := r.Inventory
 	var totals card.Totals
 	if written {
 		var err error
 		if totals, err = card.ParseTotals(total); err != nil {
-			return quota.Application{}, &Refusal{
+			return quota.JobRequest{}, &Refusal{
 				Reason:  ReasonGetTaskRequestFailed,
 				Message: fmt.Sprintf("PodGroup annotation %s: %v", v1alpha1.AnnotationCardRequest, err),
 			}
@@ -36,28 +36,26 @@ func (r *Resolver) GroupRequest(total string, written bool, minResources *corev1
 	if minResources != nil {
 		minimum = *minResources
 	}
-	app := quota.Application{MilliCPU: bounded(minimum.Cpu(), resource.Milli), Memory: bounded(minimum.Memory(), 0)}
 	of, named := make([]corev1.ResourceName, len(totals)), map[corev1.ResourceName]card.Count{}
 	for i, t := range totals {
 		of[i] = inv.ResourceOf(t.Request)
 		named[of[i]] = named[of[i]].Add(t.Count)
 	}
-	var all quota.Merger
+	all := quota.Merger{JobRequest: quota.JobRequest{MilliCPU: bounded(minimum.Cpu(), resource.Milli), Memory: bounded(minimum.Memory(), 0)}}
 	for i, t := range totals {
 		name, count := of[i], t.Count
 		if least, ok := minimum[name]; ok && name != "" && count > 0 {
 			count = max(count, share(count, named[name], card.CountOf(least)))
 		}
-		all.Add(quota.Demand{Names: t.Request.Names(), Count: count})
+		all.Add(quota.Request{Names: t.Request.Names(), Count: count})
 	}
 	for _, name := range slices.Sorted(maps.Keys(minimum)) {
 		quantity := minimum[name]
 		if named[name] == 0 && inv.IsCard(name) && quantity.Sign() > 0 {
-			all.Add(quota.Demand{Names: inv.Named(name), Count: card.CountOf(quantity)})
+			all.Add(quota.Request{Names: inv.Named(name), Count: card.CountOf(quantity)})
 		}
 	}
-	app.Demands = all.Demands
-	return app, nil
+	return all.JobRequest, nil
 }
 
 // share is count's part of least, where all counts together are total.

@@ -32,23 +32,23 @@ func demand(count card.Count, names ...card.Name) quota.Demand {
 	return quota.Demand{Names: names, Count: count}
 }
 
-func demands(list ...quota.Demand) quota.Application { return quota.Application{Demands: list} }
+func demands(list ...quota.Demand) quota.JobRequest { return quota.JobRequest{Demands: list} }
 
 func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 	const gpu, npu, slice = "nvidia.com/gpu", "huawei.com/Ascend910", "nvidia.com/mig-1g.18gb"
 	for t, tc := range check.Cases(t, map[string]struct {
 		request string // "-" is no annotation
 		least   *corev1.ResourceList
-		want    quota.Application
+		want    quota.JobRequest
 	}{
 		"nothing at all":          {"-", nil, demands()},
 		"empty minResources":      {"-", least(), demands()},
 		"an empty request":        {"{}", nil, demands()},
-		"CPU and memory alone":    {"-", least("cpu", "1500m", "memory", "2Gi"), quota.Application{MilliCPU: 1500, Memory: 2 << 30}},
-		"a part of a core":        {"-", least("cpu", "1u"), quota.Application{MilliCPU: 1}},
+		"CPU and memory alone":    {"-", least("cpu", "1500m", "memory", "2Gi"), quota.JobRequest{MilliCPU: 1500, Memory: 2 << 30}},
+		"a part of a core":        {"-", least("cpu", "1u"), quota.JobRequest{MilliCPU: 1}},
 		"negative CPU is none":    {"-", least("cpu", "-1", "memory", "-1Gi"), demands()},
-		"CPU beyond 64 bits":      {"-", least("cpu", "1e30"), quota.Application{MilliCPU: 1 << 53}},
-		"memory beyond 64 bits":   {"-", least("memory", "18446744073709551616"), quota.Application{Memory: 1 << 53}},
+		"CPU beyond 64 bits":      {"-", least("cpu", "1e30"), quota.JobRequest{MilliCPU: 1 << 53}},
+		"memory beyond 64 bits":   {"-", least("memory", "18446744073709551616"), quota.JobRequest{Memory: 1 << 53}},
 		"RDMA is no card":         {"-", least("rdma/hca", "4", "hugepages-2Mi", "1Gi"), demands()},
 		"other things than cards": {`{"H200":1}`, least("rdma/hca", "4", gpu, "1"), demands(demand(1, "H200"))},
 
@@ -67,7 +67,7 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 
 		// a request, no minResources of it
 		"the whole job without minResources":            {`{"H200":8}`, nil, demands(demand(8, "H200"))},
-		"the whole job, as minResources has other ones": {`{"H200":8}`, least("cpu", "1"), quota.Application{Demands: []quota.Demand{demand(8, "H200")}, MilliCPU: 1000}},
+		"the whole job, as minResources has other ones": {`{"H200":8}`, least("cpu", "1"), quota.JobRequest{Demands: []quota.Demand{demand(8, "H200")}, MilliCPU: 1000}},
 		"a card that no node has":                       {`{"B300":8}`, least(gpu, "2"), demands(demand(8, "B300"), demand(2, "4090", "H200"))},
 		"alternatives keep their order":                 {`{"H200|4090":8}`, nil, demands(demand(8, "H200", "4090"))},
 		"the second alternative is the known one":       {`{"B300|H200":8}`, least(gpu, "2"), demands(demand(8, "B300", "H200"))},
@@ -101,7 +101,7 @@ func TestWhatAJobWithoutPodsAnnounces(t *testing.T) {
 }
 
 // announced is what a PodGroup with a card.request asks for, "-" for none.
-func announced(request string, least *corev1.ResourceList, inv ...*card.Inventory) (quota.Application, *Refusal) {
+func announced(request string, least *corev1.ResourceList, inv ...*card.Inventory) (quota.JobRequest, *Refusal) {
 	r := Resolver{Inventory: append(inv, cluster())[0]}
 	group := &v1beta1.PodGroup{}
 	group.Annotations = map[string]string{"volcano.sh/card.request": request}
@@ -117,7 +117,7 @@ func TestAJobThatAnnouncesNonsenseIsRefused(t *testing.T) {
 	for text, want := range map[string]string{"": "is not a JSON object", `{"H200":0.5}`: "write a whole number", strings.Repeat("{", 1<<20): "at most 65536 are read"} {
 		got, refusal := announced(text, least("nvidia.com/gpu", "1", "cpu", "1"))
 		refused(t, refusal, "GetTaskRequestResourceFailed", "PodGroup annotation volcano.sh/card.request: ", want)
-		check.Equal(t, "a refused job announces something", quota.Application{}, got)
+		check.Equal(t, "a refused job announces something", quota.JobRequest{}, got)
 	}
 }
 

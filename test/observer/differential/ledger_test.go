@@ -80,11 +80,9 @@ func TestTheLedgerAgreesWithARecount(t *testing.T) {
 				ledger.End(pod, &theirs, time.Minute)
 				world.terminating[pod] = ours
 				delete(world.used, pod)
-			case 3:
-				ledger.Refund(pod)
+			case 3, 4:
+				ledger.Release(pod)
 				delete(world.used, pod)
-			case 4:
-				ledger.Gone(pod)
 				delete(world.terminating, pod)
 			case 5:
 				queue := oneOf(t, "queue", "q", "r")

@@ -8,19 +8,19 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Application is what one job asks for when it applies for admission.
-type Application struct {
+// JobRequest is what one job asks for when it applies for admission.
+type JobRequest struct {
 	Demands          []Demand
 	MilliCPU, Memory int64
 }
 
 // Empty tells that nothing is asked for.
-func (a Application) Empty() bool { return len(a.Demands) == 0 && a.MilliCPU == 0 && a.Memory == 0 }
+func (a JobRequest) Empty() bool { return len(a.Demands) == 0 && a.MilliCPU == 0 && a.Memory == 0 }
 
 // Beyond is what of another application is no part of this one: its cards as a whole or
 // not at all, and the rest of its CPU and memory.
-func (a Application) Beyond(other Application) Application {
-	rest := Application{MilliCPU: max(0, other.MilliCPU-a.MilliCPU), Memory: max(0, other.Memory-a.Memory)}
+func (a JobRequest) Beyond(other JobRequest) JobRequest {
+	rest := JobRequest{MilliCPU: max(0, other.MilliCPU-a.MilliCPU), Memory: max(0, other.Memory-a.Memory)}
 	if !a.covers(other.Demands) {
 		rest.Demands = other.Demands
 	}
@@ -28,7 +28,7 @@ func (a Application) Beyond(other Application) Application {
 }
 
 // Without is this application without what Beyond found.
-func (a Application) Without(beyond Application) Application {
+func (a JobRequest) Without(beyond JobRequest) JobRequest {
 	if len(beyond.Demands) > 0 {
 		a.Demands = nil
 	}
@@ -39,7 +39,7 @@ func (a Application) Without(beyond Application) Application {
 
 // covers tells whether demands are met by what this application asks for. Who may have
 // an A may have an A or B.
-func (a Application) covers(demands []Demand) bool {
+func (a JobRequest) covers(demands []Demand) bool {
 	var own index
 	if !slices.ContainsFunc(demands, func(d Demand) bool {
 		i := own.find(a.Demands, d.Names)
@@ -65,7 +65,7 @@ func (a Application) covers(demands []Demand) bool {
 // Granted is an application without the cards that the queue has no quota for: it
 // can get none of them, not even of what elastic jobs give back, as that is in use
 // above a quota of nothing.
-func (a *Ledger) Granted(queue string, app Application) Application {
+func (a *Ledger) Granted(queue string, app JobRequest) JobRequest {
 	limits := a.Limits(queue)
 	lacks := func(name card.Name) bool { return limits.Cards[name] == 0 }
 	if limits.AnyCard || !slices.ContainsFunc(app.Demands, func(d Demand) bool { return slices.ContainsFunc(d.Names, lacks) }) {
@@ -95,7 +95,7 @@ func without(names []card.Name, some func(card.Name) bool) []card.Name {
 // With alternatives a sum per card is wrong in both directions, so this is a
 // matching: a flow from the demands to the card names, found exactly as long as
 // not too many different choices wait or are applied for, see mostChoices.
-func (a *Ledger) Admit(queue string, waiting Waiting, app Application, overCommit float64) *Shortage {
+func (a *Ledger) Admit(queue string, waiting Waiting, app JobRequest, overCommit float64) *Shortage {
 	limits := a.Limits(queue)
 	if !limits.AnyCard && slices.ContainsFunc(app.Demands, func(d Demand) bool { return d.Count > 0 }) {
 		if _, s := a.admitCards(queue, &waiting, app, overCommit); s != nil {
@@ -104,19 +104,17 @@ func (a *Ledger) Admit(queue string, waiting Waiting, app Application, overCommi
 	}
 	milliCPU, memory := a.UsedCPUMemory(queue)
 	milliCPU, memory = Sum(max(0, milliCPU-waiting.spareCPU), waiting.MilliCPU), Sum(max(0, memory-waiting.spareMemory), waiting.Memory)
-	cpuLimit, memoryLimit := scale(limits.MilliCPU, overCommit), scale(limits.Memory, overCommit)
-	switch {
-	case exceeds(milliCPU, app.MilliCPU, cpuLimit):
-		return &Shortage{Kind: CPU, Queue: queue, Requested: app.MilliCPU, Total: Sum(milliCPU, app.MilliCPU), Limit: cpuLimit}
-	case exceeds(memory, app.Memory, memoryLimit):
-		return &Shortage{Kind: Memory, Queue: queue, Requested: app.Memory, Total: Sum(memory, app.Memory), Limit: memoryLimit}
+	short := append(exceeding(CPU, queue, milliCPU, app.MilliCPU, scale(limits.MilliCPU, overCommit)),
+		exceeding(Memory, queue, memory, app.Memory, scale(limits.Memory, overCommit))...)
+	if len(short) > 0 {
+		return &short[0]
 	}
 	return nil
 }
 
 // FitsAlone tells whether Admit would admit the application to a queue in which nothing
 // else is but these charges.
-func (a *Ledger) FitsAlone(queue string, own []*Charge, app Application, overCommit float64) bool {
+func (a *Ledger) FitsAlone(queue string, own []*Charge, app JobRequest, overCommit float64) bool {
 	limits, total, one := a.Limits(queue), card.Count(0), len(own) == 0
 	for _, d := range app.Demands {
 		total = total.Add(d.Count)
@@ -124,7 +122,7 @@ func (a *Ledger) FitsAlone(queue string, own []*Charge, app Application, overCom
 	for _, d := range app.Demands { // nearly always one card has quota for all of it
 		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return total <= limits.Cards[name] })
 	}
-	if one && !exceeds(0, app.MilliCPU, limits.MilliCPU) && !exceeds(0, app.Memory, limits.Memory) {
+	if one && app.MilliCPU <= limits.MilliCPU && app.Memory <= limits.Memory {
 		return true
 	}
 	alone := New(len(own))
@@ -139,7 +137,7 @@ func (a *Ledger) FitsAlone(queue string, own []*Charge, app Application, overCom
 // the shortage names the first that does not fit. What is in use above a
 // lowered quota, and earlier admissions that a lowered quota left without
 // room, hold up only those who compete with them for a card.
-func (a *Ledger) admitCards(queue string, waiting *Waiting, app Application, overCommit float64) (*matching, *Shortage) {
+func (a *Ledger) admitCards(queue string, waiting *Waiting, app JobRequest, overCommit float64) (*matching, *Shortage) {
 	limits := a.Limits(queue)
 	limit := func(name card.Name) int64 { return scale(int64(limits.Cards[name]), overCommit) }
 	m := newMatching(waiting.Elastic, func(name card.Name) int64 {
@@ -171,11 +169,9 @@ func (a *Ledger) admitCards(queue string, waiting *Waiting, app Application, ove
 // overused lists the cards that the queue uses beyond the limit, sorted.
 func (a *Ledger) overused(queue string, limit func(card.Name) int64) []card.Name {
 	var over []card.Name
-	if q, ok := a.queues[queue]; ok {
-		for name, used := range q.cards {
-			if int64(used) > limit(name) {
-				over = append(over, name)
-			}
+	for name, used := range a.usage(queue).cards {
+		if int64(used) > limit(name) {
+			over = append(over, name)
 		}
 	}
 	slices.Sort(over)
