@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -42,13 +43,39 @@ func CardQuota(quota, before *v1alpha1.CardQuota, world Quotas) Result {
 		defined(&result, quota, world.Policy)
 	}
 	selector := quota.Spec.NamespaceSelector
-	if selector != nil && (before == nil || !equality.Semantic.DeepEqual(selector, before.Spec.NamespaceSelector)) {
+	if selector == nil {
+		result.warn(spec.Child("namespaceSelector"), "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} when every namespace is meant",
+			quota.Queue(), quota.Spec.Tenant)
+	} else if before == nil || !equality.Semantic.DeepEqual(selector, before.Spec.NamespaceSelector) {
 		if _, err := workload.SelectNamespaces(selector); err != nil {
 			result.refuse(spec.Child("namespaceSelector"), "%v", err)
 		}
 	}
 	if before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || !equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards) {
 		allocated(&result, quota, before, quotastatus.NewBalance(others, world.Healthy))
+	}
+	return result
+}
+
+// Deletion warns of what goes on in the queue of a CardQuota that is about to be
+// deleted with its quota. It refuses nothing.
+func Deletion(quota *v1alpha1.CardQuota) Result {
+	var result Result
+	if quota.DeletionTimestamp != nil || quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
+		return result
+	}
+	var used []string
+	for _, c := range quota.Status.Cards {
+		if c.Used > 0 {
+			used = append(used, fmt.Sprintf("%d %s", c.Used, c.Name))
+		}
+	}
+	if len(used) > 0 {
+		result.warn(spec.Child("cards"), "pods in queue %s hold %s, and go on; nothing new starts: to keep the queue and its quota, set spec.deletionPolicy to Retain before deleting",
+			quota.Queue(), some(used))
+	}
+	if waiting := quota.Status.BlockedTotal; waiting > 0 {
+		result.warn(spec.Child("cards"), "%d workloads wait in queue %s, for %s, and will not start", waiting, quota.Queue(), quota.Status.PendingSummary)
 	}
 	return result
 }

@@ -76,6 +76,16 @@ func (h *handlers) cardQuota(ctx context.Context, quota, before *v1alpha1.CardQu
 	return rules.CardQuota(quota, before, world), nil
 }
 
+// cardQuotaDeletion warns of what is in use. It lets everything go.
+func (h *handlers) cardQuotaDeletion(_ context.Context, req admission.Request) admission.Response {
+	quota := &v1alpha1.CardQuota{}
+	if err := h.decoder.DecodeRaw(req.OldObject, quota); err != nil {
+		return unread(err)
+	}
+	warnings, _ := answer(req, rules.Deletion(quota))
+	return admission.Allowed("").WithWarnings(warnings...)
+}
+
 func (h *handlers) serviceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
 	world := rules.PolicyWorld{Home: h.home}
 	var err error

@@ -24,6 +24,7 @@ import (
 // The paths of the webhooks, as in config/webhook/manifests.yaml.
 const (
 	PathCardQuota         = "/validate-cardquota"
+	PathCardQuotaDeletion = "/validate-cardquota-deletion"
 	PathServiceTypePolicy = "/validate-servicetypepolicy"
 	PathQueue             = "/validate-queue"
 	PathWorkload          = "/validate-workload"
@@ -84,6 +85,7 @@ func (h *handlers) register(at func(path string, hook http.Handler)) {
 	}
 	failed := func(err error) admission.Response { return admission.Errored(http.StatusServiceUnavailable, err) }
 	serve(PathCardQuota, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.CardQuota{}, validator[*v1alpha1.CardQuota](h.cardQuota)).Handler, failed)
+	serve(PathCardQuotaDeletion, administrators, admission.HandlerFunc(h.cardQuotaDeletion), unread)
 	serve(PathServiceTypePolicy, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.ServiceTypePolicy{}, validator[*v1alpha1.ServiceTypePolicy](h.serviceTypePolicy)).Handler, failed)
 	serve(PathQueue, administrators, admission.WithCustomValidator(h.scheme, &v1beta1.Queue{}, validator[*v1beta1.Queue](queue)).Handler, unread)
 	serve(PathWorkload, tenants, admission.HandlerFunc(h.workload), unread)
