@@ -87,6 +87,14 @@ const (
 	ConditionConfigSynced = "ConfigSynced"
 )
 
+// ConditionFieldsKnown on a CardQuota and on the ServiceTypePolicy is there only when
+// it is False: somebody wrote fields of the spec that this version does not know.
+const ConditionFieldsKnown = "FieldsKnown"
+
+// ReasonUnknownFields of FieldsKnown: the message names the fields, which have no
+// effect. False.
+const ReasonUnknownFields = "UnknownFields"
+
 // ConditionEnforced on a CardQuota and on the ServiceTypePolicy: a scheduler
 // that enforces quotas is at work, by the configuration that was written, and
 // no pod holds a card past it. It is proven by the scheduler's heartbeat and

@@ -65,6 +65,10 @@ const (
 	EventPriorityClassKept = "PriorityClassKept"
 )
 
+// EventUnknownFields on both kinds: the spec was written with fields that this version
+// does not know. Warning.
+const EventUnknownFields = ReasonUnknownFields
+
 // Reasons of the events on both kinds, once per change of condition Enforced.
 const (
 	// EventEnforced: quotas are proven to be enforced. Normal.

@@ -88,6 +88,7 @@ func Of(f Facts) v1alpha1.ServiceTypePolicyStatus {
 	if f.Guard != nil && f.Guard.UID == f.Policy.UID {
 		set(v1alpha1.ConditionBypassGuarded, f.Guard.Verdict, f.Guard.Generation)
 	}
+	conditions.SetFieldsKnown(&status.Conditions, f.Policy, f.Policy.Spec, f.Now)
 	return status
 }
 
@@ -135,7 +136,7 @@ func Events(before, after v1alpha1.ServiceTypePolicyStatus) []Event {
 			events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventConfigSynced, is.Message})
 		}
 	}
-	for _, event := range conditions.Events(before.Conditions, after.Conditions, conditions.Enforced) {
+	for _, event := range conditions.Events(before.Conditions, after.Conditions, conditions.Common) {
 		events = append(events, Event(event))
 	}
 	if was, is := find(before, v1alpha1.ConditionBypassGuarded), find(after, v1alpha1.ConditionBypassGuarded); is.Reason != was.Reason && is.Reason == v1alpha1.ReasonGuardRefused {

@@ -29,6 +29,7 @@ func setConditions(s *v1alpha1.CardQuotaStatus, f Facts) {
 		set(v1alpha1.ConditionEnforced, *f.Enforced)
 	}
 	set(v1alpha1.ConditionReady, ready(s, f))
+	conditions.SetFieldsKnown(&s.Conditions, f.Quota, f.Quota.Spec, f.Now)
 }
 
 // owned tells whether the CardQuota has its queue.
@@ -198,5 +199,5 @@ var worthTelling = append(append([]conditions.Rule{
 	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonInvalidNamespaceSelector, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventInvalidNamespaceSelector},
 	{Type: v1alpha1.ConditionWithinQuota, Reason: v1alpha1.ReasonOverQuota, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventOverQuota},
 	{Type: v1alpha1.ConditionInventorySatisfied, Reason: v1alpha1.ReasonOverAllocated, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventOverAllocated},
-}, conditions.Enforced...),
+}, conditions.Common...),
 	conditions.Rule{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.EventReady})
