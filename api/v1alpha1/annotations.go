@@ -38,14 +38,12 @@ const (
 	// and in no other, counts only while the operator is the manager of the
 	// field, and decides whether deletionPolicy Delete may delete the Queue:
 	// taking it off, or writing it by hand, keeps the Queue. It has the
-	// operator's own prefix, since no workload carries it. On a PriorityClass and on
-	// a copy of the scheduler's configuration it names, under the same rules, the
-	// ServiceTypePolicy.
+	// operator's own prefix, since no workload carries it. On a PriorityClass it
+	// names, under the same rules, the ServiceTypePolicy.
 	AnnotationCreatedBy = "cardquota.dev/created-by"
-	// AnnotationSchedulerConfigUndo on the scheduler's ConfigMap is the record by
-	// which the changes that a ServiceTypePolicy made to its text are undone. The
-	// operator writes it together with the text.
-	AnnotationSchedulerConfigUndo = "cardquota.dev/scheduler-config-undo"
+	// AnnotationRenderedFrom on the scheduler's ConfigMap says, for people and the
+	// operator, what its text was rendered from.
+	AnnotationRenderedFrom = "cardquota.dev/rendered-from"
 	// AnnotationDescription on an object that the operator made says, for people,
 	// what the object is.
 	AnnotationDescription = "cardquota.dev/description"

@@ -83,7 +83,8 @@ const (
 // Condition types of a ServiceTypePolicy besides ConditionEnforced and
 // ConditionReady. True is good for every one of them.
 const (
-	// ConditionConfigSynced: the scheduler's ConfigMap says what this policy says.
+	// ConditionConfigSynced: the scheduler's ConfigMap says what this policy says; the
+	// message names what it is rendered from, and what of that was replaced.
 	ConditionConfigSynced = "ConfigSynced"
 )
 
@@ -106,26 +107,18 @@ const (
 	// ReasonInvalidPolicy: the spec contradicts itself; nothing of it was written
 	// and what was in force before stays. False.
 	ReasonInvalidPolicy = "InvalidPolicy"
-	// ReasonConfigMapMissing: the ConfigMap or its key does not exist. False.
-	ReasonConfigMapMissing = "ConfigMapMissing"
-	// ReasonConfigUnreadable: the text in the ConfigMap is not one that can be
-	// changed safely; it was left as it is. False.
-	ReasonConfigUnreadable = "ConfigUnreadable"
+	// ReasonBaseMissing: the ConfigMap that this policy is laid over, or its key, is
+	// gone; what was rendered last stays. False.
+	ReasonBaseMissing = "BaseMissing"
+	// ReasonBaseInvalid: the text that this policy is laid over cannot be read, or no
+	// scheduler would load the result; what was rendered last stays. False.
+	ReasonBaseInvalid = "BaseInvalid"
 	// ReasonHierarchyNotSupported: Volcano's plugin capacity limits a tree of queues
-	// (enableHierarchy: true), which card quotas would not keep to. The text was left
-	// as it is.
+	// (enableHierarchy: true), which card quotas would not keep to. What was rendered
+	// last stays. False.
 	ReasonHierarchyNotSupported = "HierarchyNotSupported"
-	// ReasonConfigRefused: the ConfigMap could not be written. False.
+	// ReasonConfigRefused: a ConfigMap could not be read or written. False.
 	ReasonConfigRefused = "ConfigRefused"
-	// ReasonConfigChanged: somebody else has changed what this policy needs; it is
-	// being put right. False.
-	ReasonConfigChanged = "ConfigChanged"
-	// ReasonConfigContested: somebody else keeps writing the ConfigMap; the message
-	// names the writer. It is put right ever later, after at most a minute. False.
-	ReasonConfigContested = "ConfigContested"
-	// ReasonConfigCorrected: somebody else had changed what this policy needs, and
-	// it was put right; the message names the writer and the time. True.
-	ReasonConfigCorrected = "ConfigCorrected"
 )
 
 // Reasons of Enforced.

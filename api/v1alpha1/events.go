@@ -32,34 +32,24 @@ const (
 // Reasons of the events on a ServiceTypePolicy. Each is emitted once per
 // transition.
 const (
-	// EventConfigCorrected: what somebody else wrote to the scheduler's
-	// configuration was put right. Warning. It is told again when somebody else
-	// wrote, or something else was written, or after five quiet minutes.
-	EventConfigCorrected = ReasonConfigCorrected
-	// EventConfigContested: somebody else keeps writing the scheduler's
-	// configuration. Warning.
-	EventConfigContested = ReasonConfigContested
+	// EventConfigCorrected: somebody else wrote or deleted the scheduler's ConfigMap,
+	// and it was put right. Warning. It is told each time.
+	EventConfigCorrected = "ConfigCorrected"
 	// EventInvalidPolicy: the spec contradicts itself and is not put in force.
 	// Warning.
 	EventInvalidPolicy = ReasonInvalidPolicy
-	// EventConfigMapMissing: there is no ConfigMap or no such key in it. Warning.
-	EventConfigMapMissing = ReasonConfigMapMissing
-	// EventConfigUnreadable: the text in the ConfigMap was left as it is. Warning.
-	EventConfigUnreadable = ReasonConfigUnreadable
-	// EventHierarchyNotSupported: the text in the ConfigMap was left as it is, because
-	// plugin capacity limits a tree of queues. Warning.
+	// EventBaseMissing: the ConfigMap that the policy is laid over is gone. Warning.
+	EventBaseMissing = ReasonBaseMissing
+	// EventBaseInvalid: the text that the policy is laid over cannot be used. Warning.
+	EventBaseInvalid = ReasonBaseInvalid
+	// EventHierarchyNotSupported: in the text that the policy is laid over, plugin
+	// capacity limits a tree of queues. Warning.
 	EventHierarchyNotSupported = ReasonHierarchyNotSupported
-	// EventConfigRefused: the ConfigMap could not be written. Warning.
+	// EventConfigRefused: a ConfigMap could not be read or written. Warning.
 	EventConfigRefused = ReasonConfigRefused
 	// EventConfigSynced: the scheduler's configuration says what the policy says,
 	// for the first time or again. Normal.
 	EventConfigSynced = "ConfigSynced"
-	// EventConfigRestored: the changes to the scheduler's configuration were undone.
-	// Normal.
-	EventConfigRestored = "ConfigRestored"
-	// EventConfigNotRestored: the changes to the scheduler's configuration could not
-	// be undone and stay; the message says what to do by hand. Warning.
-	EventConfigNotRestored = "ConfigNotRestored"
 	// EventPriorityClassKept: a PriorityClass of a wanted name belongs to somebody
 	// else, has another value and is left alone. Warning.
 	EventPriorityClassKept = "PriorityClassKept"

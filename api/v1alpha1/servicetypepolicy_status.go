@@ -70,10 +70,6 @@ type ServiceTypePolicyStatus struct {
 	// reclaim is how cards are taken back now.
 	// +optional
 	Reclaim ReclaimMode `json:"reclaim,omitempty"`
-	// configMap is where the configuration was written, and where it is undone when
-	// the policy goes or names another one.
-	// +optional
-	ConfigMap *ConfigMapReference `json:"configMap,omitempty"`
 	// configHash is the SHA-256, in hexadecimal digits, of the configuration that
 	// was written. Quotas are proven to be enforced while the scheduler reports
 	// this very hash.

@@ -250,13 +250,12 @@ type PriorityClass struct {
 
 // Scheduler says where the scheduler is configured, and which pods are its own.
 type Scheduler struct {
-	// configMap holds the scheduler's configuration. The operator changes in it
-	// only what this policy needs, keeps comments, order and other plugins, and
-	// undoes its changes when the policy is deleted. The scheduler's heartbeat, the
-	// Lease cardquota-scheduler, is expected in the same namespace.
+	// baseConfigMap holds Volcano's configuration, over which this policy is laid. It
+	// is only read, and followed when it changes; what our scheduler reads is rendered
+	// into ConfigMap cardquota-scheduler-configmap in the scheduler's namespace.
 	// +optional
 	// +kubebuilder:default={}
-	ConfigMap ConfigMapReference `json:"configMap,omitzero"`
+	BaseConfigMap ConfigMapKeyReference `json:"baseConfigMap,omitzero"`
 	// names are the schedulerNames of pods that our scheduler places: 1 to 8, by
 	// default volcano. They must be those of its flag --scheduler-name. A pod that
 	// asks for a card under another one is refused (admission.schedulerBypassPolicy), and one that
@@ -397,25 +396,29 @@ const (
 	ComputeQuotaIgnoreForCardPods ComputeQuota = "IgnoreForCardPods"
 )
 
-// ConfigMapReference names one key of one ConfigMap.
-type ConfigMapReference struct {
-	// namespace of the ConfigMap. Unset means the namespace in which the operator
-	// runs, for which its permissions are.
+// ConfigMapKeyReference names one key of one ConfigMap.
+// +kubebuilder:validation:XValidation:rule="!has(self.name) || self.name != 'cardquota-scheduler-configmap'",message="that ConfigMap is rendered: name the one that it is rendered from"
+type ConfigMapKeyReference struct {
+	// namespace of the ConfigMap. Unset means that of Volcano's programs, as the
+	// operator's flag --volcano-namespace says.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
 	// name of the ConfigMap.
 	// +optional
 	// +kubebuilder:default=volcano-scheduler-configmap
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 	// key whose value is the configuration.
 	// +optional
 	// +kubebuilder:default=volcano-scheduler.conf
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	Key string `json:"key,omitempty"`
 }
 
@@ -467,6 +470,3 @@ const (
 
 // PolicyName is the name of the one ServiceTypePolicy.
 const PolicyName = "default"
-
-// PolicyFinalizer keeps a ServiceTypePolicy until its changes are undone.
-const PolicyFinalizer = "cardquota.dev/policy"

@@ -90,7 +90,7 @@ func run(f flags) error {
 	if err != nil {
 		return err
 	}
-	policies.Home, policies.Scheduler, policies.Volcano = f.electNamespace, f.scheduler, f.volcano
+	policies.Scheduler, policies.Volcano = f.scheduler, f.volcano
 	policies.Bypasses, policies.Guard = recounter, guard
 	if err := servicetypepolicy.Setup(ctx, mgr, policies); err != nil {
 		return err

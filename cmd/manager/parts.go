@@ -47,8 +47,8 @@ func metricsOptions(f flags) metricsserver.Options {
 // hooks is the webhook server and where its certificate comes from.
 type hooks struct {
 	certificates certificates
-	// home is the operator's own namespace.
-	home string
+	// volcano is the namespace of Volcano's programs.
+	volcano string
 	// server is nil when there are no webhooks, self when the operator does not
 	// sign its certificate.
 	server ctrlwebhook.Server
@@ -58,7 +58,7 @@ type hooks struct {
 }
 
 func newHooks(f flags) (*hooks, error) {
-	h := &hooks{certificates: f.certificates, home: f.electNamespace, closed: f.webhookClientCA != ""}
+	h := &hooks{certificates: f.certificates, volcano: f.volcano, closed: f.webhookClientCA != ""}
 	options := ctrlwebhook.Options{Port: f.webhookPort, CertDir: f.webhookCertDir}
 	if h.closed {
 		only, err := clientsOf(f.webhookClientCA)
@@ -99,7 +99,7 @@ func (h *hooks) setup(ctx context.Context, mgr ctrl.Manager, nodes *controller.N
 	if h.certificates == off {
 		return nil
 	}
-	if err := webhook.Setup(ctx, mgr, nodes, h.home); err != nil {
+	if err := webhook.Setup(ctx, mgr, nodes, h.volcano); err != nil {
 		return err
 	}
 	if h.self != nil {

@@ -64,7 +64,7 @@ func addFlags(set *pflag.FlagSet) *flags {
 		}
 	}
 	set.DurationVar(&f.logFlush, "log-flush-frequency", 5*time.Second, "Maximum number of seconds between log flushes")
-	set.StringVar(&f.configMap, "scheduler-configmap", "volcano-system/volcano-scheduler-configmap",
+	set.StringVar(&f.configMap, "scheduler-configmap", "volcano-system/cardquota-scheduler-configmap",
 		"Namespace and name of the ConfigMap that holds the scheduler configuration; not used with --scheduler-conf")
 	set.StringVar(&f.configMapKey, "scheduler-configmap-key", "volcano-scheduler.conf",
 		"Key of the scheduler configuration in --scheduler-configmap")

@@ -110,7 +110,7 @@ func TestProcessThroughItsLife(t *testing.T) {
 	// Started without a configuration: live, ready, not elected, and it wrote nothing.
 	g.Eventually(func(g Gomega) {
 		g.Expect(page(g, first.health, "/healthz")).To(Equal("ok\n"))
-		g.Expect(page(g, first.health, "/readyz")).To(Equal("ok\nNotConfigured: ConfigMap volcano-system/volcano-scheduler-configmap does not exist\n"))
+		g.Expect(page(g, first.health, "/readyz")).To(Equal("ok\nNotConfigured: ConfigMap volcano-system/cardquota-scheduler-configmap does not exist\n"))
 		g.Expect(page(g, first.metrics, "/metrics")).To(ContainSubstring("\ncardquota_scheduler_config_valid 0\n"))
 	}).Should(Succeed())
 	c.configure(t, quotaAbsent)
@@ -203,7 +203,7 @@ func (c *testCluster) bindsAPod(t *testing.T, g *WithT, name string) {
 func (c *testCluster) configure(t *testing.T, text string) {
 	t.Helper()
 	object := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "volcano-scheduler-configmap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "cardquota-scheduler-configmap"},
 		Data:       map[string]string{"volcano-scheduler.conf": text},
 	}
 	err := c.admin.Create(t.Context(), object)

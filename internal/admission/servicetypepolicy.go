@@ -14,27 +14,17 @@ import (
 	"cardquota.dev/operator/internal/schedulerconf"
 )
 
-// Configuration is the scheduler's ConfigMap as a ServiceTypePolicy finds it.
-type Configuration struct {
-	// Live is nil when there is none. Original is the copy of its text from before
-	// the first change, nil when there is none.
-	Live, Original *corev1.ConfigMap
-	// Unknown tells that it could not be read; then nothing is said of it.
-	Unknown bool
-}
-
 // PolicyWorld is what the rules for the ServiceTypePolicy know besides it.
 type PolicyWorld struct {
 	// Quotas are the CardQuotas there are.
 	Quotas []*v1alpha1.CardQuota
-	// Configuration is the ConfigMap, read where Home and the policy say.
-	Configuration Configuration
-	// Home is the operator's own namespace.
-	Home string
+	// Base is the ConfigMap that the policy is laid over, nil for none; it is unknown when it
+	// could not be read, then nothing is said of it.
+	Base        *corev1.ConfigMap
+	BaseUnknown bool
+	// Volcano is the namespace of Volcano's programs.
+	Volcano string
 }
-
-// smallest is a scheduler configuration that any valid policy can be written to.
-const smallest = "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n"
 
 // ServiceTypePolicy judges the policy. before is nil for a new one. Nothing is
 // refused that was wrong before.
@@ -52,18 +42,18 @@ func ServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, world PolicyW
 	}
 	orphans(&result, object, world.Quotas)
 	denied(&result, object, before)
-	placed(&result, policy.Located(object.Spec, world.Home), world.Configuration)
+	based(&result, object, world)
 	return result
 }
 
 // faults are everything for which the operator would not put the policy into
-// force, whatever the ConfigMap says.
+// force, whatever the base says.
 func faults(object *v1alpha1.ServiceTypePolicy) field.ErrorList {
 	effective := policy.Effective(object.Spec)
 	if found := policy.Validate(effective); len(found) > 0 {
 		return found
 	}
-	if _, _, err := schedulerconf.Merge(smallest, "", policy.WantedOf(effective)); err != nil {
+	if _, _, err := schedulerconf.Render(schedulerconf.BuiltIn, "", policy.WantedOf(effective)); err != nil {
 		return field.ErrorList{field.Forbidden(spec, strings.ReplaceAll(err.Error(), "\n", "; "))}
 	}
 	return nil
@@ -93,17 +83,17 @@ func denied(result *Result, object, before *v1alpha1.ServiceTypePolicy) {
 	}
 }
 
-// placed warns of a ConfigMap that the policy cannot be written to as it is now.
-func placed(result *Result, effective v1alpha1.ServiceTypePolicySpec, found Configuration) {
-	ref := effective.Scheduler.ConfigMap
-	if found.Unknown {
+// based warns of a base that the policy cannot be laid over as it is now, and of one that is
+// not there.
+func based(result *Result, object *v1alpha1.ServiceTypePolicy, world PolicyWorld) {
+	if world.BaseUnknown {
 		return
 	}
-	if _, there := policy.TextOf(found.Live, ref); !there {
-		result.warn(spec.Child("scheduler"), "the policy waits: %s", policy.Missing(ref, found.Live).Message)
-		return
-	}
-	if _, err := policy.PlanEdit(found.Live, ref.Key, found.Original, policy.WantedOf(effective)); err != nil {
-		result.warn(spec.Child("scheduler"), "the policy waits: %s", policy.Unreadable(ref, err).Message)
+	at, effective := spec.Child("scheduler", "baseConfigMap"), policy.Effective(object.Spec)
+	switch found := policy.Configure(effective, policy.Base(effective, world.Volcano), world.Base, nil, object.Status.ConfigHash); {
+	case found.Text == "":
+		result.warn(at, "the policy waits: %s", found.Message)
+	case found.BuiltIn:
+		result.warn(at, "%s", found.Message)
 	}
 }

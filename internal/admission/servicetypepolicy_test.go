@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/schedulerconf"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -31,31 +32,35 @@ func TestServiceTypePolicy(t *testing.T) {
 		return &corev1.ConfigMap{Data: map[string]string{"volcano-scheduler.conf": text}}
 	}
 	batch := func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" }
-	good := Configuration{Live: text(smallest)}
+	good := text(schedulerconf.BuiltIn)
+	rendered := policy(nil)
+	rendered.Status.ConfigHash = "x"
 	leaving := policy(wrong)
 	leaving.DeletionTimestamp = &gone
 	for t, tc := range check.Cases(t, map[string]struct {
 		policy, before   *v1alpha1.ServiceTypePolicy
 		quotas           []*v1alpha1.CardQuota
-		configuration    Configuration
+		base             *corev1.ConfigMap
+		unknown          bool
 		refusal, warning string
 	}{
-		"the usual one":                      {policy: policy(nil), configuration: good, quotas: []*v1alpha1.CardQuota{quotaOf("a", nil)}},
-		"one that contradicts itself":        {policy: policy(wrong), configuration: good, refusal: `spec.serviceTypes: Forbidden: type "a" takes from "b", which is not defined`},
-		"one that did before":                {policy: policy(wrongAnd), before: policy(wrong), configuration: good, warning: "as before: "},
-		"one that does so more than before":  {policy: policy(wrongTwice), before: policy(wrong), configuration: good, refusal: `takes from "c"`, warning: "as before: "},
-		"metadata of a wrong one":            {policy: policy(wrong), before: policy(wrong), configuration: good},
-		"a wrong one that is being deleted":  {policy: leaving, before: policy(nil), configuration: good},
-		"a number that the scheduler cannot": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }), configuration: good, refusal: "spec.overCommitPercent: Invalid value: 50: must be from 100 to 10000"},
-		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceType{Name: "inference"})), configuration: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", batch), quotaOf("a", batch), quotaOf("c", nil)},
+		"the usual one":                      {policy: policy(nil), base: good, quotas: []*v1alpha1.CardQuota{quotaOf("a", nil)}},
+		"one that contradicts itself":        {policy: policy(wrong), base: good, refusal: `spec.serviceTypes: Forbidden: type "a" takes from "b", which is not defined`},
+		"one that did before":                {policy: policy(wrongAnd), before: policy(wrong), base: good, warning: "as before: "},
+		"one that does so more than before":  {policy: policy(wrongTwice), before: policy(wrong), base: good, refusal: `takes from "c"`, warning: "as before: "},
+		"metadata of a wrong one":            {policy: policy(wrong), before: policy(wrong), base: good},
+		"a wrong one that is being deleted":  {policy: leaving, before: policy(nil), base: good},
+		"a number that the scheduler cannot": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }), base: good, refusal: "spec.overCommitPercent: Invalid value: 50: must be from 100 to 10000"},
+		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceType{Name: "inference"})), base: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", batch), quotaOf("a", batch), quotaOf("c", nil)},
 			warning: "2 CardQuotas are of a service type that this policy does not define: a (batch), b (batch)"},
-		"unmanaged queues are denied":     {policy: policy(denying), before: policy(nil), configuration: good, warning: "spec.unmanagedQueues: Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default"},
-		"denied from the start":           {policy: policy(denying), configuration: good, warning: "spec.unmanagedQueues: Deny"},
-		"denied before":                   {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }), before: policy(denying), configuration: good},
-		"no ConfigMap yet":                {policy: policy(nil), warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
-		"a ConfigMap that is not known":   {policy: policy(nil), configuration: Configuration{Unknown: true}},
-		"a ConfigMap that nobody can use": {policy: policy(nil), configuration: Configuration{Live: text("actions: [")}, warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf was left as it is"},
+		"unmanaged queues are denied":     {policy: policy(denying), before: policy(nil), base: good, warning: "spec.unmanagedQueues: Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default"},
+		"denied from the start":           {policy: policy(denying), base: good, warning: "spec.unmanagedQueues: Deny"},
+		"denied before":                   {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }), before: policy(denying), base: good},
+		"a ConfigMap that is not known":   {policy: policy(nil), unknown: true},
+		"the base is gone":                {policy: rendered, warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
+		"no ConfigMap yet":                {policy: policy(nil), warning: "Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
+		"a ConfigMap that nobody can use": {policy: policy(nil), base: text("actions: ["), warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML"},
 	}) {
-		answers(t, ServiceTypePolicy(tc.policy, tc.before, PolicyWorld{Quotas: tc.quotas, Configuration: tc.configuration}), tc.refusal, tc.warning)
+		answers(t, ServiceTypePolicy(tc.policy, tc.before, PolicyWorld{Quotas: tc.quotas, Base: tc.base, BaseUnknown: tc.unknown, Volcano: "volcano-system"}), tc.refusal, tc.warning)
 	}
 }

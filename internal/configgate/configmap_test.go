@@ -97,7 +97,7 @@ func TestConfigMapThroughItsLife(t *testing.T) {
 	g.Eventually(func(g Gomega) { event(g, ReasonLoaded, schedulerconf.Hash(good)) }).Should(Succeed())
 
 	set(bad)
-	g.Eventually(status).Should(And(HavePrefix("ConfigurationRejected: "), ContainSubstring(`did you mean "allocate"?`)))
+	g.Eventually(status).Should(And(HavePrefix("ConfigurationRejected: "), ContainSubstring(`known are enqueue, allocate`)))
 	holds(g, gate, good)
 	g.Eventually(func(g Gomega) { event(g, ReasonRejected, "the last good one stays in force") }).Should(Succeed())
 

@@ -14,20 +14,11 @@ import (
 	"cardquota.dev/operator/internal/servicetype"
 )
 
-// Located is Effective for an operator that runs in the namespace home: that is where the
-// ConfigMap is when the spec does not say.
-func Located(spec v1alpha1.ServiceTypePolicySpec, home string) v1alpha1.ServiceTypePolicySpec {
-	out := Effective(spec)
-	out.Scheduler.ConfigMap.Namespace = cmp.Or(spec.Scheduler.ConfigMap.Namespace, home, defaultNamespace)
-	return out
-}
-
 // The ConfigMap that Volcano's installation makes, and the schedulerName it
 // serves: what an object says that reached the API server without defaults.
 const (
-	defaultNamespace = "volcano-system"
 	defaultConfigMap = "volcano-scheduler-configmap"
-	defaultKey       = "volcano-scheduler.conf"
+	defaultKey       = ConfigMapKey
 	defaultScheduler = "volcano"
 )
 
@@ -65,8 +56,7 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	out.UnmanagedQueues = cmp.Or(out.UnmanagedQueues, v1alpha1.UnmanagedEnforce)
 	out.OverCommitPercent = cmp.Or(out.OverCommitPercent, 100)
 	out.NodeOrderWeight = cmp.Or(out.NodeOrderWeight, 1)
-	ref := &out.Scheduler.ConfigMap
-	ref.Namespace = cmp.Or(ref.Namespace, defaultNamespace)
+	ref := &out.Scheduler.BaseConfigMap
 	ref.Name = cmp.Or(ref.Name, defaultConfigMap)
 	ref.Key = cmp.Or(ref.Key, defaultKey)
 	if len(out.Scheduler.Names) == 0 {

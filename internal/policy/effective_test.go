@@ -20,8 +20,8 @@ func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
 		},
 		Preempt: "Off", VictimOrder: "Priority", Reclaim: "Gangs", ComputeQuota: "IgnoreForCardPods", UnmanagedQueues: "Enforce", OverCommitPercent: 100, NodeOrderWeight: 1,
 		Scheduler: v1alpha1.Scheduler{
-			ConfigMap: v1alpha1.ConfigMapReference{Namespace: "volcano-system", Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"},
-			Names:     []string{"volcano"},
+			BaseConfigMap: v1alpha1.ConfigMapKeyReference{Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"},
+			Names:         []string{"volcano"},
 		},
 		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Deny", VCJobEvictionPolicy: "Unchanged", MaxTerminationGracePeriodSeconds: 3600},
 	}
@@ -43,7 +43,7 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 		},
 		PriorityClassPolicy: "None", ComputeQuota: "Enforce", Preempt: "InQueue", VictimOrder: "Loss", Reclaim: "Off", UnmanagedQueues: "Ignore",
 		OverCommitPercent: 120, NodeOrderWeight: 5,
-		Scheduler: v1alpha1.Scheduler{ConfigMap: v1alpha1.ConfigMapReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
+		Scheduler: v1alpha1.Scheduler{BaseConfigMap: v1alpha1.ConfigMapKeyReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
 		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Warn", VCJobEvictionPolicy: "RestartOnEviction", MaxTerminationGracePeriodSeconds: 60,
 			ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "gpu-operator", Name: "validator"}}},
 	}

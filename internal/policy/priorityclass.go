@@ -30,8 +30,8 @@ type PriorityClasses struct {
 }
 
 // PlanPriorityClasses compares the PriorityClasses that an effective spec wants
-// with all that there are. nil wants none, as after deletion.
-func PlanPriorityClasses(wanted []v1alpha1.PriorityClass, live []schedulingv1.PriorityClass) PriorityClasses {
+// with all that there are. What is made belongs to the policy, and goes with it.
+func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.PriorityClass, live []schedulingv1.PriorityClass) PriorityClasses {
 	plan := PriorityClasses{Kept: map[string]string{}}
 	open := slices.Clone(wanted)
 	for i := range live {
@@ -55,7 +55,9 @@ func PlanPriorityClasses(wanted []v1alpha1.PriorityClass, live []schedulingv1.Pr
 	}
 	for _, w := range open {
 		plan.Create = append(plan.Create, &schedulingv1.PriorityClass{
-			ObjectMeta:  metav1.ObjectMeta{Name: w.Name, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: v1alpha1.PolicyName}},
+			ObjectMeta: metav1.ObjectMeta{Name: w.Name, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: v1alpha1.PolicyName}, OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: "ServiceTypePolicy", Name: owner.Name, UID: owner.UID,
+			}}},
 			Value:       w.Value,
 			Description: fmt.Sprintf("Made for ServiceTypePolicy %s; it goes with it.", v1alpha1.PolicyName),
 		})
@@ -72,9 +74,14 @@ func Created(object metav1.Object) bool {
 	return Wrote(object, "metadata", "annotations", v1alpha1.AnnotationCreatedBy)
 }
 
+// Wrote tells whether a field stands as the operator wrote it.
+func Wrote(object metav1.Object, field ...any) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == FieldManager && owns(e, field...) })
+}
+
 // owns tells whether a field belongs to an entry. An entry that nobody can read
 // owns nothing.
-func owns(entry metav1.ManagedFieldsEntry, field fieldpath.Path) bool {
+func owns(entry metav1.ManagedFieldsEntry, field ...any) bool {
 	if entry.FieldsV1 == nil {
 		return false
 	}
@@ -82,5 +89,5 @@ func owns(entry metav1.ManagedFieldsEntry, field fieldpath.Path) bool {
 	if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
 		return false
 	}
-	return set.Has(field)
+	return set.Has(fieldpath.MakePathOrDie(field...))
 }

@@ -23,6 +23,7 @@ func class(name string, value int32, mark, manager string) schedulingv1.Priority
 }
 
 func TestPlanPriorityClasses(t *testing.T) {
+	owner := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "this"}}
 	high := []v1alpha1.PriorityClass{{Name: "pc-high", Value: 80000}}
 	cases := map[string]struct {
 		wanted                []v1alpha1.PriorityClass
@@ -41,11 +42,12 @@ func TestPlanPriorityClasses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			plan := PlanPriorityClasses(tc.wanted, tc.live)
+			plan := PlanPriorityClasses(owner, tc.wanted, tc.live)
 			var create, deleted, kept []string
 			for _, c := range plan.Create {
 				create = append(create, c.Name)
 				check.That(t, c.Value == 80000 && c.Annotations["cardquota.dev/created-by"] == "default", "made as %+v", c)
+				check.That(t, len(c.OwnerReferences) == 1 && c.OwnerReferences[0].UID == "this" && c.OwnerReferences[0].Kind == "ServiceTypePolicy", "it belongs to %v", c.OwnerReferences)
 			}
 			for _, c := range plan.Delete {
 				deleted = append(deleted, c.Name)
@@ -56,7 +58,7 @@ func TestPlanPriorityClasses(t *testing.T) {
 			check.Equal(t, "made, deleted, kept", [][]string{tc.create, tc.deleted, tc.kept}, [][]string{create, deleted, kept})
 		})
 	}
-	kept := PlanPriorityClasses(high, []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}).Kept["pc-high"]
+	kept := PlanPriorityClasses(owner, high, []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}).Kept["pc-high"]
 	want := "PriorityClass pc-high has value 5 and was not made by this policy, which says 80000: it is left as it is; delete it or write 5 here"
 	check.That(t, kept == want, "told\n%s\nwant\n%s", kept, want)
 }

@@ -44,7 +44,7 @@ type Facts struct {
 	// before it stays.
 	InForce *v1alpha1.ServiceTypePolicySpec
 	// Sync is how writing the configuration went; Hash is that of the text that
-	// says what the policy says, "" when there is none known now.
+	// stands in the scheduler's ConfigMap as it was written, "" when none does.
 	Sync Verdict
 	Hash string
 	// Enforced is whether the scheduler works by it.
@@ -124,15 +124,14 @@ type Event struct {
 }
 
 // Events returns what the change from one status to the next is worth telling:
-// transitions only, so that a status that stays is silent. What was put right is
-// told when it happens.
+// transitions only, so that a status that stays is silent.
 func Events(before, after v1alpha1.ServiceTypePolicyStatus) []Event {
 	var events []Event
 	if was, is := find(before, v1alpha1.ConditionConfigSynced), find(after, v1alpha1.ConditionConfigSynced); is.Reason != was.Reason || is.Status != was.Status {
 		switch {
 		case is.Status == metav1.ConditionFalse:
 			events = append(events, Event{corev1.EventTypeWarning, is.Reason, is.Message})
-		case was.Status != metav1.ConditionTrue && was.Reason != v1alpha1.ReasonConfigChanged:
+		case was.Status != metav1.ConditionTrue:
 			events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventConfigSynced, is.Message})
 		}
 	}

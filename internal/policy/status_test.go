@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +15,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-var ref = v1alpha1.ConfigMapReference{Namespace: "volcano-system", Name: "scheduler", Key: "conf"}
+// synced and missing are what may have become of the configuration.
+var (
+	synced  = configured(written(plain), "-", "").Verdict
+	missing = configured(nil, "a base", "x").Verdict
+)
 
 // enforced is the verdict of a scheduler that works by the configuration.
 func enforced() Enforcement {
@@ -29,7 +31,7 @@ func facts(change func(*Facts)) Facts {
 	spec := Effective(v1alpha1.ServiceTypePolicySpec{})
 	f := Facts{
 		Policy:  &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default", Generation: 3}},
-		InForce: &spec, Sync: Synced(ref, nil, 3), Hash: "abc", Enforced: enforced(), Quotas: map[string]int32{"training": 2, "other": 7}, Now: noon,
+		InForce: &spec, Sync: synced, Hash: "abc", Enforced: enforced(), Quotas: map[string]int32{"training": 2, "other": 7}, Now: noon,
 	}
 	if change != nil {
 		change(&f)
@@ -57,7 +59,7 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 	check.That(t, got.Reclaim == "Gangs" && got.ConfigHash == "abc" && got.ObservedGeneration == 3 && got.Scheduler.Version == "v1",
 		"status is %+v", got)
 	for kind, want := range map[string]string{
-		"ConfigSynced": "True/Synced: ConfigMap volcano-system/scheduler, key conf says what this policy says",
+		"ConfigSynced": "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf with this policy laid over it",
 		"Enforced":     "True/Enforced: proven",
 		"Ready":        "True/Ready: the policy is in the scheduler's configuration and in force",
 	} {
@@ -83,49 +85,25 @@ func TestARefusedSpecLeavesWhatIsInForce(t *testing.T) {
 }
 
 func TestReadyTellsWhatIsMissing(t *testing.T) {
-	missing := Missing(ref, nil)
 	for t, tc := range check.Cases(t, map[string]struct {
 		change func(*Facts)
 		want   string
 	}{
-		"no ConfigMap":              {func(f *Facts) { f.Sync = missing }, "False/ConfigMapMissing: "},
+		"no base":                   {func(f *Facts) { f.Sync = missing }, "False/BaseMissing: "},
 		"nobody enforces it":        {func(f *Facts) { f.Enforced.Verdict = Verdict{metav1.ConditionFalse, "NoHeartbeat", "silent"} }, "False/NoHeartbeat: silent"},
 		"nobody looked":             {func(f *Facts) { f.Enforced = Unproven() }, "Unknown/NotConfigured: "},
-		"first what is to be first": {func(f *Facts) { f.Sync, f.Enforced = missing, Unproven() }, "False/ConfigMapMissing: "},
+		"first what is to be first": {func(f *Facts) { f.Sync, f.Enforced = missing, Unproven() }, "False/BaseMissing: "},
 	}) {
 		said := says(Of(facts(tc.change)), "Ready")
 		check.That(t, strings.HasPrefix(said, tc.want), "Ready says %q, want %q…", said, tc.want)
 	}
 }
 
-func TestVerdictsSayWhatToDo(t *testing.T) {
-	by := Writer{Manager: "helm", At: noon}
-	changes := []string{"action cardreclaim is missing", "plugin capacity-card is missing"}
-	before := func(reason string) *metav1.Condition {
-		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, Message: "as told", ObservedGeneration: 3}
+func TestVerdictsAreCut(t *testing.T) {
+	for _, said := range []Verdict{Refused(errors.New(strings.Repeat("x", 5000))), Invalid(field.ErrorList{field.Forbidden(field.NewPath("spec"), strings.Repeat("x", 5000))})} {
+		check.That(t, len(said.Message) <= v1alpha1.MaxMessageLength, "the message has %d bytes", len(said.Message))
 	}
-	long := strings.Repeat("x", 5000)
-	for t, tc := range check.Cases(t, map[string]struct {
-		verdict Verdict
-		wants   []string
-	}{
-		"a ConfigMap that is missing": {Missing(ref, nil), []string{"False/ConfigMapMissing", "there is no ConfigMap volcano-system/scheduler", "create it", "key conf"}},
-		"a key that is missing": {Missing(ref, &corev1.ConfigMap{Data: map[string]string{"b": "", "a": ""}}),
-			[]string{"False/ConfigMapMissing", "has no text under key conf (it has a, b)"}},
-		"an empty ConfigMap":           {Missing(ref, &corev1.ConfigMap{}), []string{"(it has no keys)"}},
-		"a text that is no YAML":       {Unreadable(ref, errors.New("line 3: no\nline 4: nor")), []string{"False/ConfigUnreadable", "was left as it is: line 3: no; line 4: nor; correct it by hand"}},
-		"a write that was refused":     {Refused(ref, errors.New("forbidden")), []string{"False/ConfigRefused", "could not be changed: forbidden"}},
-		"a change that was put right":  {Corrected(ref, by, changes, noon.Add(time.Second)), []string{"True/ConfigCorrected: helm at 2026-01-02T12:00:00Z wrote ConfigMap volcano-system/scheduler, key conf: action cardreclaim is missing; plugin capacity-card is missing; put right at 2026-01-02T12:00:01Z"}},
-		"a writer who goes on":         {Contested(ref, by, changes, 4), []string{"False/ConfigContested: helm keeps writing", "put right 4 times", "stop the other writer or delete this policy", "action cardreclaim is missing"}},
-		"what was put right stays":     {Synced(ref, before("ConfigCorrected"), 3), []string{"True/ConfigCorrected: as told"}},
-		"until the spec changes":       {Synced(ref, before("ConfigCorrected"), 4), []string{"True/Synced"}},
-		"another reason does not stay": {Synced(ref, before("ConfigContested"), 3), []string{"True/Synced"}},
-		"a very long text is cut":      {Unreadable(ref, errors.New(long)), []string{"False/ConfigUnreadable"}},
-	}) {
-		said := string(tc.verdict.Status) + "/" + tc.verdict.Reason + ": " + tc.verdict.Message
-		check.Contains(t, "says", said, tc.wants...)
-		check.That(t, len(tc.verdict.Message) <= v1alpha1.MaxMessageLength, "the message has %d bytes", len(tc.verdict.Message))
-	}
+	check.Contains(t, "a write that was refused", Refused(errors.New("forbidden\nhere")).Message, "forbidden; here: the shipped Role of cardquota-manager")
 }
 
 // TestTheGuardOfAnotherObject: a policy that was deleted and made again is judged anew.
@@ -143,8 +121,7 @@ func TestTheGuardOfAnotherObject(t *testing.T) {
 }
 
 func TestEventsTellTransitions(t *testing.T) {
-	good, corrected := Of(facts(nil)), Of(facts(func(f *Facts) { f.Sync = Corrected(ref, Writer{}, nil, noon) }))
-	missing := Of(facts(func(f *Facts) { f.Sync, f.Hash = Missing(ref, nil), "" }))
+	good, missing := Of(facts(nil)), Of(facts(func(f *Facts) { f.Sync, f.Hash = missing, "" }))
 	silent := Of(facts(func(f *Facts) { f.Enforced.Verdict = Verdict{metav1.ConditionFalse, "NoHeartbeat", "silent"} }))
 	second := Of(facts(func(f *Facts) { f.Enforced.Verdict = Verdict{metav1.ConditionFalse, "SecondScheduler", "two"} }))
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -153,8 +130,7 @@ func TestEventsTellTransitions(t *testing.T) {
 	}{
 		"the first success":          {v1alpha1.ServiceTypePolicyStatus{}, good, []string{"Normal ConfigSynced", "Normal Enforced", "Normal Ready"}},
 		"nothing new":                {good, good, nil},
-		"put right":                  {good, corrected, nil}, // told when it happens
-		"the ConfigMap goes":         {good, missing, []string{"Warning ConfigMapMissing"}},
+		"the base goes":              {good, missing, []string{"Warning BaseMissing"}},
 		"it is still gone":           {missing, missing, nil},
 		"it is back":                 {missing, good, []string{"Normal ConfigSynced", "Normal Ready"}},
 		"the scheduler falls silent": {good, silent, []string{"Warning NotEnforced"}},

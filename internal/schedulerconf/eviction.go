@@ -57,7 +57,7 @@ func (v *validation) evictions(root *yaml.Node) {
 			v.mustBeOn(root, action, name)
 		}
 		choice := hooks[action][0]
-		for _, other := range v.otherChoosers(root, choice) {
+		for _, other := range otherChoosers(root, choice) {
 			v.fault(other.entry, "plugin %s would choose victims of %s beside %s: write %s: false", other.name, action, CapacityCard, choice)
 		}
 	}
@@ -69,14 +69,6 @@ func (v *validation) evictions(root *yaml.Node) {
 }
 
 func evicts(action string) bool { return hooks[action] != nil }
-
-func actionsOf(root *yaml.Node) []string {
-	node := field(root, "actions")
-	if !isString(node) {
-		return nil
-	}
-	return splitActions(node.Value)
-}
 
 // mustBeOn refuses an action whose hook of capacity-card is switched off.
 func (v *validation) mustBeOn(root *yaml.Node, action, name string) {
@@ -101,17 +93,15 @@ func chooses(plugin, name string) bool {
 }
 
 // otherChoosers lists the plugins beside capacity-card whose switch is not off.
-func (v *validation) otherChoosers(root *yaml.Node, name string) []chooser {
+func otherChoosers(root *yaml.Node, name string) []chooser {
 	var found []chooser
-	for _, tier := range items(field(root, "tiers")) {
-		for _, entry := range items(field(tier, "plugins")) {
-			plugin := field(entry, "name")
-			if !isString(plugin) || plugin.Value == CapacityCard {
-				continue
-			}
-			if off := field(entry, name); chooses(plugin.Value, name) && (off == nil || off.Value != "false") {
-				found = append(found, chooser{name: plugin.Value, entry: entry})
-			}
+	for _, entry := range pluginsOf(root) {
+		plugin := nameOf(entry)
+		if plugin == "" || plugin == CapacityCard {
+			continue
+		}
+		if off := field(entry, name); chooses(plugin, name) && (off == nil || off.Value != "false") {
+			found = append(found, chooser{name: plugin, entry: entry})
 		}
 	}
 	return found

@@ -15,6 +15,23 @@ const CardReclaim = "cardreclaim"
 // Preempt is the name under which Volcano's action that evicts inside a queue is configured.
 const Preempt = "preempt"
 
+// BuiltIn is the configuration with which Volcano v1.14.1 works where there is none
+// (DefaultSchedulerConf in pkg/scheduler/util.go).
+const BuiltIn = `
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+`
+
 // Known is what a scheduler binary can do: only such names may stand in its configuration.
 type Known struct {
 	// Actions are the names of the registered actions.

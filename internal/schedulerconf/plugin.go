@@ -1,6 +1,7 @@
 package schedulerconf
 
 import (
+	"fmt"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -15,17 +16,17 @@ func (v *validation) plugin(entry *yaml.Node) {
 	v.keys(entry, "plugin "+name.Value, pluginKeys)
 	v.switches(entry, name.Value)
 	v.arguments(entry)
-	switch line, twice := v.plugins[name.Value]; {
+	switch line, twice := v.seen[name.Value]; {
 	case twice:
 		// Volcano would open the plugin twice in every session and count every event twice.
 		v.fault(name, "plugin %s stands twice, first in line %d: remove one", name.Value, line)
 		return
 	case !slices.Contains(v.known.Plugins, name.Value):
-		v.fault(name, "unknown plugin %q: %s", name.Value, hint(name.Value, v.known.Plugins))
+		v.fault(name, "unknown plugin %q: %s", name.Value, listed(v.known.Plugins))
 	case slices.Contains(exclusive, name.Value):
 		v.fault(name, "plugin %s accounts for the same queues as %s by other rules: remove it", name.Value, CapacityCard)
 	}
-	v.plugins[name.Value] = name.Line
+	v.seen[name.Value] = name.Line
 }
 
 // switches demands true or false. Words such as yes or on are booleans to Volcano's parser
@@ -65,7 +66,7 @@ func (v *validation) arguments(entry *yaml.Node) {
 
 // capacityCard checks that the plugin is there and lets it judge its own arguments.
 func (v *validation) capacityCard(root *yaml.Node) {
-	if _, present := v.plugins[CapacityCard]; !present {
+	if _, present := v.seen[CapacityCard]; !present {
 		v.fault(root, "plugin %s is missing, so no card quota would be enforced: add - name: %s to a tier", CapacityCard, CapacityCard)
 		return
 	}
@@ -90,22 +91,42 @@ func (v *validation) capacityCard(root *yaml.Node) {
 	}
 }
 
-// findCard returns the first entry of capacity-card in any tier, or nil.
-func findCard(root *yaml.Node) *yaml.Node {
-	for _, tier := range items(field(root, "tiers")) {
-		for _, entry := range items(field(tier, "plugins")) {
-			if name := field(entry, "name"); entry.Kind == yaml.MappingNode && isString(name) && name.Value == CapacityCard {
-				return entry
-			}
-		}
-	}
-	return nil
-}
-
-// items returns the entries of a list that are mappings.
-func items(list *yaml.Node) []*yaml.Node {
-	if list == nil || list.Kind != yaml.SequenceNode {
+// Warnings tells what of a valid text Volcano ignores in silence: of its own arguments
+// those that are a flag or a number in quotes. Capacity-card takes them as meant.
+func Warnings(text string) []string {
+	document, err := parse(text)
+	if err != nil || len(document.Content) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(list.Content), func(n *yaml.Node) bool { return n.Kind != yaml.MappingNode })
+	root := document.Content[0]
+	var warnings []string
+	for _, entry := range pluginsOf(root) {
+		if nameOf(entry) != CapacityCard {
+			warnings = append(warnings, ignored(entry, "plugin")...)
+		}
+	}
+	for _, entry := range items(field(root, "configurations")) {
+		warnings = append(warnings, ignored(entry, "action")...)
+	}
+	return warnings
+}
+
+func ignored(entry *yaml.Node, kind string) []string {
+	arguments := field(entry, "arguments")
+	if unset(arguments) || arguments.Kind != yaml.MappingNode {
+		return nil
+	}
+	var warnings []string
+	for i := 0; i+1 < len(arguments.Content); i += 2 {
+		key, value := arguments.Content[i], arguments.Content[i+1]
+		if !isString(value) {
+			continue
+		}
+		switch bare := (&yaml.Node{Kind: yaml.ScalarNode, Value: value.Value}).ShortTag(); bare {
+		case "!!bool", "!!int", "!!float":
+			warnings = append(warnings, fmt.Sprintf("line %d: argument %s of %s %s stands in quotes, and Volcano ignores it: write %s: %s",
+				value.Line, key.Value, kind, nameOf(entry), key.Value, value.Value))
+		}
+	}
+	return warnings
 }

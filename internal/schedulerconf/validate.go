@@ -1,3 +1,11 @@
+// Package schedulerconf judges, renders and stamps the text of volcano-scheduler.conf.
+//
+// Volcano reads that text without strictness: unknown keys are dropped, an unknown plugin is
+// an error log in every session, and a text that its parser refuses ends the scheduler when
+// its default configuration is switched off. Nothing of this reaches the author. Here a text
+// is accepted only if every word in it has an effect and if card quotas stay enforced.
+//
+// The package is pure: text in, verdict or text out; no client, no clock, no logger.
 package schedulerconf
 
 import (
@@ -25,7 +33,7 @@ func Validate(text string, known Known) error {
 	if err != nil {
 		return err
 	}
-	v := &validation{known: known, plugins: map[string]int{}}
+	v := &validation{known: known, seen: map[string]int{}}
 	v.errs = plainErrors(document)
 	if len(v.errs) == 0 {
 		v.document(document.Content[0])
@@ -37,8 +45,8 @@ func Validate(text string, known Known) error {
 type validation struct {
 	known Known
 	errs  []error
-	// plugins holds the line in which each plugin was first named.
-	plugins map[string]int
+	// seen holds the line in which each plugin was first named.
+	seen map[string]int
 }
 
 func (v *validation) fault(node *yaml.Node, format string, values ...any) {
@@ -55,14 +63,17 @@ func (v *validation) document(root *yaml.Node) {
 	v.evictions(root)
 }
 
+// listed says what may be written.
+func listed(known []string) string { return "known are " + strings.Join(known, ", ") }
+
 // keys refuses keys outside the known ones; where names the level in messages.
 func (v *validation) keys(mapping *yaml.Node, where string, known []string) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key := mapping.Content[i]
 		if key.Kind != yaml.ScalarNode {
-			v.fault(key, "a key of %s is not a word: %s", where, hint("", known))
+			v.fault(key, "a key of %s is not a word: %s", where, listed(known))
 		} else if !slices.Contains(known, key.Value) {
-			v.fault(key, "unknown key %q in %s: %s", key.Value, where, hint(key.Value, known))
+			v.fault(key, "unknown key %q in %s: %s", key.Value, where, listed(known))
 		}
 	}
 }
@@ -81,13 +92,12 @@ func (v *validation) actions(root *yaml.Node) {
 		v.fault(node, "actions is empty: %s", example)
 		return
 	}
-	for _, part := range strings.Split(node.Value, ",") {
-		action := strings.TrimSpace(part)
+	for _, action := range actionsOf(root) {
 		switch {
 		case action == "":
 			v.fault(node, "actions has a comma without an action beside it: %s", example)
 		case !slices.Contains(v.known.Actions, action):
-			v.fault(node, "unknown action %q: %s", action, hint(action, v.known.Actions))
+			v.fault(node, "unknown action %q: %s", action, listed(v.known.Actions))
 		case v.known.Refused[action] != "":
 			v.fault(node, "action %q is not allowed: %s", action, v.known.Refused[action])
 		}
@@ -122,12 +132,17 @@ func firstKey(list string) string {
 
 func (v *validation) tier(tier *yaml.Node) {
 	v.keys(tier, "a tier", tierKeys)
+	v.plugins(tier, v.plugin)
+}
+
+// plugins calls item for the plugins of a tier, which must have some.
+func (v *validation) plugins(tier *yaml.Node, item func(*yaml.Node)) {
 	plugins := field(tier, "plugins")
 	if unset(plugins) || (plugins.Kind == yaml.SequenceNode && len(plugins.Content) == 0) {
 		v.fault(tier, "a tier without plugins: list some or remove the tier")
 		return
 	}
-	v.each(plugins, "plugins", v.plugin)
+	v.each(plugins, "plugins", item)
 }
 
 func (v *validation) configuration(entry *yaml.Node) {
@@ -137,7 +152,7 @@ func (v *validation) configuration(entry *yaml.Node) {
 	case !isString(name):
 		v.fault(entry, "an entry of configurations without a name: write the action it configures")
 	case !slices.Contains(v.known.Actions, name.Value):
-		v.fault(name, "unknown action %q in configurations: %s", name.Value, hint(name.Value, v.known.Actions))
+		v.fault(name, "unknown action %q in configurations: %s", name.Value, listed(v.known.Actions))
 	}
 	v.arguments(entry)
 }

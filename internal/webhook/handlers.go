@@ -87,29 +87,25 @@ func (h *handlers) cardQuotaDeletion(_ context.Context, req admission.Request) a
 }
 
 func (h *handlers) serviceTypePolicy(ctx context.Context, object, before *v1alpha1.ServiceTypePolicy) (rules.Result, error) {
-	world := rules.PolicyWorld{Home: h.home}
+	world := rules.PolicyWorld{Volcano: h.volcano}
 	var err error
 	if world.Quotas, err = h.quotas(ctx); err != nil {
 		return rules.Result{}, err
 	}
-	world.Configuration = h.configuration(ctx, object)
+	world.Base, err = h.base(ctx, object)
+	world.BaseUnknown = err != nil
 	return rules.ServiceTypePolicy(object, before, world), nil
 }
 
-// configuration reads the scheduler's ConfigMap. It only makes warnings better.
-func (h *handlers) configuration(ctx context.Context, object *v1alpha1.ServiceTypePolicy) rules.Configuration {
-	ref := policy.Located(object.Spec, h.home).Scheduler.ConfigMap
-	read := func(name string) (*corev1.ConfigMap, error) {
-		live := &corev1.ConfigMap{}
-		err := h.live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: name}, live)
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return live, err
+// base reads the ConfigMap that a policy is laid over, nil for none. It only makes warnings
+// better.
+func (h *handlers) base(ctx context.Context, object *v1alpha1.ServiceTypePolicy) (*corev1.ConfigMap, error) {
+	ref, live := policy.Base(policy.Effective(object.Spec), h.volcano), &corev1.ConfigMap{}
+	err := h.live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, live)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
-	live, err := read(ref.Name)
-	original, errOriginal := read(policy.OriginalName(ref.Name))
-	return rules.Configuration{Live: live, Original: original, Unknown: errors.Join(err, errOriginal) != nil}
+	return live, err
 }
 
 func queue(_ context.Context, queue, before *v1beta1.Queue) (rules.Result, error) {

@@ -42,8 +42,8 @@ type handlers struct {
 	// cached reads from the cache, live from the API server.
 	cached, live client.Reader
 	nodes        Nodes
-	// home is the operator's own namespace.
-	home    string
+	// volcano is the namespace of Volcano's programs.
+	volcano string
 	scheme  *runtime.Scheme
 	decoder admission.Decoder
 }
@@ -62,8 +62,8 @@ func CacheOptions() map[client.Object]cache.ByObject {
 }
 
 // Setup registers the webhooks with the manager's server. The caches that they
-// read are filled before the server is ready. home is the operator's own namespace.
-func Setup(ctx context.Context, mgr ctrl.Manager, nodes Nodes, home string) error {
+// read are filled before the server is ready. volcano is the namespace of Volcano's programs.
+func Setup(ctx context.Context, mgr ctrl.Manager, nodes Nodes, volcano string) error {
 	for _, object := range []client.Object{
 		&corev1.Namespace{}, &v1beta1.Queue{}, &v1beta1.PodGroup{}, &v1alpha1.CardQuota{}, &v1alpha1.ServiceTypePolicy{},
 	} {
@@ -71,7 +71,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, nodes Nodes, home string) erro
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
-	h := &handlers{cached: mgr.GetClient(), live: mgr.GetAPIReader(), nodes: nodes, home: home, scheme: mgr.GetScheme(), decoder: admission.NewDecoder(mgr.GetScheme())}
+	h := &handlers{cached: mgr.GetClient(), live: mgr.GetAPIReader(), nodes: nodes, volcano: volcano, scheme: mgr.GetScheme(), decoder: admission.NewDecoder(mgr.GetScheme())}
 	h.register(mgr.GetWebhookServer().Register)
 	return nil
 }

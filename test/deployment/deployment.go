@@ -22,8 +22,9 @@ const Namespace = "volcano-system"
 // Options decide how the programs run. The zero value is the shipped
 // configuration with a session every second.
 type Options struct {
-	// Configuration is the text of volcano-scheduler.conf's ConfigMap manifest;
-	// default: config/scheduler/configmap.yaml. "none" installs no ConfigMap.
+	// Configuration is the manifest of the scheduler's ConfigMap; default:
+	// config/scheduler/configmap.yaml. Volcano's own ConfigMap gets the same text, so
+	// that a policy is laid over it. "none" installs neither.
 	Configuration string
 	// SchedulePeriod is the time between sessions, one second by default.
 	SchedulePeriod time.Duration
@@ -45,7 +46,7 @@ type Deployment struct {
 // shipped is the manifest of the scheduler's configuration.
 const shipped = "config/scheduler/configmap.yaml"
 
-// NoConfiguration as Options.Configuration installs no ConfigMap: the
+// NoConfiguration as Options.Configuration installs no ConfigMaps: the
 // scheduler waits until somebody makes one.
 const NoConfiguration = "none"
 
@@ -90,14 +91,16 @@ func Install(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, e
 			}
 		}
 	}
-	switch o.Configuration {
-	case NoConfiguration:
+	if o.Configuration == NoConfiguration {
 		return d, nil
-	case "":
-		return d, c.ApplyFile(ctx, filepath.Join(root, shipped))
-	default:
-		return d, c.Apply(ctx, []byte(o.Configuration))
 	}
+	if o.Configuration == "" {
+		if o.Configuration, err = ShippedConfiguration(); err != nil {
+			return nil, err
+		}
+	}
+	volcanos := strings.Replace(o.Configuration, "cardquota-scheduler-configmap", "volcano-scheduler-configmap", 1)
+	return d, c.Apply(ctx, []byte(o.Configuration+"\n---\n"+volcanos))
 }
 
 // Start installs and starts both programs and waits until they are ready.

@@ -23,7 +23,11 @@ import (
 
 const configurationKey = "volcano-scheduler.conf"
 
-var configurationMeta = metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "volcano-scheduler-configmap"}
+// configurationMeta is the ConfigMap that our scheduler reads, baseMeta Volcano's.
+var (
+	configurationMeta = metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "cardquota-scheduler-configmap"}
+	baseMeta          = metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "volcano-scheduler-configmap"}
+)
 
 // configuration is the scheduler's ConfigMap as it is now.
 func (s *scene) configuration() *corev1.ConfigMap {

@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "cardquota.dev/operator/api/v1alpha1"
@@ -27,10 +28,9 @@ const tenant, neighbour = "enforced", "enforced-other"
 type proof struct {
 	*scene
 	*diary
-	// original is the configuration before the policy, merged what the policy
-	// makes of it.
-	original, merged string
-	stocks           []*stock
+	// original is Volcano's configuration, rendered what the policy makes of it.
+	original, rendered string
+	stocks             []*stock
 }
 
 // stock is a stock scheduler at work: its process, and a pod that stands for the
@@ -44,12 +44,12 @@ type stock struct {
 func newProof(t *testing.T) *proof {
 	t.Helper()
 	g := NewWithT(t)
-	text, err := os.ReadFile(filepath.Join(suite.root, "internal/schedulerconf/testdata/merge/installer_1_14/before.conf"))
+	text, err := os.ReadFile(filepath.Join(suite.root, "internal/schedulerconf/testdata/render/installer_1_14/base.conf"))
 	g.Expect(err).NotTo(HaveOccurred())
 	p := &proof{original: string(text)}
 	st := startStage(t, []cluster.NodeProfile{node("h200", h200, 2, "4")}, deployment.NoConfiguration)
 	p.scene = newSceneOn(t, tenant, st)
-	p.configure(p.original)
+	p.create(&corev1.ConfigMap{ObjectMeta: baseMeta, Data: map[string]string{configurationKey: p.original}})
 	p.startManager()
 	p.diary = p.keepDiary()
 	return p
@@ -110,12 +110,17 @@ func (p *proof) scaleTo0(of *stock) {
 	p.Expect(p.Delete(p.ctx, of.pod)).To(Succeed())
 }
 
-// edit writes the configuration's text as a person does who leaves everything
-// else of the ConfigMap alone.
-func (p *proof) edit(text string) {
+// base is Volcano's configuration as it is now.
+func (p *proof) base() string {
+	p.Helper()
+	return read(p.scene, &corev1.ConfigMap{ObjectMeta: baseMeta}).Data[configurationKey]
+}
+
+// edit writes the text of a ConfigMap as a person does who leaves everything else of it alone.
+func (p *proof) edit(of metav1.ObjectMeta, text string) {
 	p.Helper()
 	patch := fmt.Sprintf(`{"data":{%q:%q}}`, configurationKey, text)
-	p.Expect(kit.Merge(p.T, p.World, p.configuration(), patch, client.FieldOwner("kubectl-edit"))).To(Succeed())
+	p.Expect(kit.Merge(p.T, p.World, &corev1.ConfigMap{ObjectMeta: of}, patch, client.FieldOwner("kubectl-edit"))).To(Succeed())
 }
 
 // toldAt is when an event of an object had a message of this form for the first

@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,7 @@ func (p *proof) withoutAPolicy() {
 	p.Eventually(p.readyz).Should(And(HavePrefix("ok\nNotConfigured: "), ContainSubstring("capacity-card")))
 	p.Consistently(p.holder).Should(BeEmpty())
 	p.Expect(p.deployment.Scheduler.Running()).To(BeTrue())
-	p.Expect(p.text()).To(Equal(p.original), "nobody touched it")
+	p.Expect(p.base()).To(Equal(p.original), "nobody touched it")
 }
 
 func (p *proof) handsOver() {
@@ -68,9 +69,10 @@ func (p *proof) handsOver() {
 	p.wantRunning("before", 2, 0)
 	p.Expect(p.cluster.ApplyFile(p.ctx, filepath.Join(suite.root, "config/samples/policy.yaml"))).To(Succeed())
 	p.says(api.ConditionConfigSynced, "True/Synced: ", thePolicy)
-	p.merged = p.text()
-	p.Expect(p.merged).To(And(HavePrefix("actions: \"enqueue, allocate, backfill, cardreclaim\"\n"), ContainSubstring("- name: capacity-card\n"),
+	p.rendered = p.text()
+	p.Expect(p.rendered).To(And(ContainSubstring("\nactions: \"enqueue, allocate, backfill, cardreclaim\"\n"), ContainSubstring("- name: capacity-card\n"),
 		Not(ContainSubstring("proportion")), Not(ContainSubstring("overcommit"))))
+	p.Expect(p.base()).To(Equal(p.original))
 	p.enforced("False/StockScheduler: .* pod volcano-system/volcano-scheduler-1$")
 	p.Eventually(p.readyz).Should(And(ContainSubstring("ConfigurationLoaded: "), ContainSubstring("ForeignScheduler: not elected: ")))
 	p.Expect(p.holder()).To(BeEmpty())
@@ -134,40 +136,33 @@ func (p *proof) stockInPlaceOfOurs() {
 	resume()
 }
 
-// Somebody takes away what the policy needs: that is said, and put right.
+// Somebody takes away what the policy needs: that is put right, and said.
 func (p *proof) tampered() {
-	block := p.merged[strings.Index(p.merged, "  - name: capacity-card\n"):]
-	block = block[:strings.Index(block, "- plugins:\n")]
-	for _, hand := range []struct{ what, text string }{
-		{"no cardreclaim", strings.Replace(p.merged, ", cardreclaim", "", 1)},
-		{"no capacity-card", strings.Replace(p.merged, block, "", 1)},
+	for what, text := range map[string]string{
+		"no cardreclaim":   strings.Replace(p.rendered, ", cardreclaim", "", 1),
+		"no capacity-card": p.original,
 	} {
-		page := p.page()
-		p.edit(hand.text)
-		p.Eventually(p.text).Should(Equal(p.merged), hand.what)
-		for kind, said := range map[string]string{api.ConditionConfigSynced: "False/ConfigChanged: ", api.ConditionEnforced: "False/NotConfigured: "} {
-			p.Eventually(func() []entry { return p.since(page, thePolicy, kind) }).
-				Should(ContainElement(HaveField("String()", HavePrefix(said))), hand.what)
-		}
-		p.says(api.ConditionConfigSynced, "True/ConfigCorrected: .*kubectl-edit", thePolicy)
+		p.Expect(text).NotTo(Equal(p.rendered))
+		p.edit(configurationMeta, text)
+		p.Eventually(p.text).Should(Equal(p.rendered), what)
+		p.toldAt(thePolicy, api.EventConfigCorrected, "kubectl-edit wrote it")
 		p.enforced("True/Enforced: ")
-		p.Expect(p.beats().ConfigHash).To(Equal(schedulerconf.Hash(p.merged)), hand.what)
+		p.Eventually(func() string { return p.beats().ConfigHash }).Should(Equal(schedulerconf.Hash(p.rendered)), what)
 	}
+	p.says(api.ConditionConfigSynced, "True/Synced: ", thePolicy)
 }
 
+// What cannot be laid over takes no quota away.
 func (p *proof) unreadable() {
-	const broken = "actions: [\n"
-	good := p.text()
-	p.edit(broken)
-	p.says(api.ConditionConfigSynced, "False/ConfigUnreadable: ", thePolicy)
-	p.enforced("False/NotConfigured: ")
+	p.edit(baseMeta, "actions: [\n")
+	p.says(api.ConditionConfigSynced, "False/BaseInvalid: ", thePolicy)
 	p.run(work{name: "goes-on", queue: neighbour, card: h200, count: 1, pods: 2})
 	p.wantRunning("goes-on", 1, 1) // one card is held since before
-	p.Expect(p.text()).To(Equal(broken), "what cannot be read is left as it is")
-	p.Expect(p.beats().ConfigHash).To(Equal(schedulerconf.Hash(good)), "the last good one is in force")
-	p.enforced("False/NotConfigured: ")
-	p.edit(good)
-	p.says(api.ConditionConfigSynced, "True/", thePolicy)
+	p.Expect(p.text()).To(Equal(p.rendered), "what was rendered last stays")
+	p.Expect(p.beats().ConfigHash).To(Equal(schedulerconf.Hash(p.rendered)))
+	p.enforced("True/Enforced: ")
+	p.edit(baseMeta, p.original)
+	p.says(api.ConditionConfigSynced, "True/Synced: ", thePolicy)
 	p.enforced("True/Enforced: ")
 	p.Expect(p.DeleteAllOf(p.ctx, &corev1.Pod{}, client.InNamespace(p.namespace), client.MatchingLabels{app: "goes-on"})).To(Succeed())
 }
@@ -181,11 +176,13 @@ func (p *proof) handsBack() {
 	policy := builder.ServiceTypePolicy().Obj()
 	p.Expect(p.Delete(p.ctx, policy)).To(Succeed())
 	p.Eventually(p.Gone(p.ctx, policy)).Should(BeTrue())
-	live := p.configuration()
-	p.Expect(live.Data).To(Equal(map[string]string{configurationKey: p.original}))
-	p.Expect(live.Annotations).NotTo(HaveKey(api.AnnotationSchedulerConfigUndo))
-	live.Name += "-original"
-	p.Expect(p.Gone(p.ctx, live)()).To(BeTrue(), "the copy of the text is gone")
+	p.Expect(p.base()).To(Equal(p.original))
+	p.Eventually(p.Gone(p.ctx, &corev1.ConfigMap{ObjectMeta: configurationMeta})).Should(BeTrue(), "it goes with the policy")
+	p.Eventually(func() ([]schedulingv1.PriorityClass, error) {
+		var classes schedulingv1.PriorityClassList
+		err := p.List(p.ctx, &classes)
+		return classes.Items, err
+	}).ShouldNot(ContainElement(HaveField("Name", "pc-high")), "so do the PriorityClasses")
 	p.says(api.ConditionEnforced, "Unknown/NoPolicy: ", "CardQuota/"+tenant, "CardQuota/"+neighbour)
 
 	p.observer.Excuse(observer.Reason)

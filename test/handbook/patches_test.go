@@ -73,8 +73,8 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 	}
 	args := patched["cardquota-scheduler"].Spec.Template.Spec.Containers[0].Args
 	for flag, want := range map[string][]string{
-		"--scheduler-configmap=$(POD_NAMESPACE)/": {"volcano-scheduler-configmap", "my-config"}, // the last one counts
-		"--scheduler-name=":                       {"<name>"},                                   // the first one replaces the default
+		"--scheduler-configmap=$(POD_NAMESPACE)/": {"cardquota-scheduler-configmap", "my-config"}, // the last one counts
+		"--scheduler-name=":                       {"<name>"},                                     // the first one replaces the default
 	} {
 		var got []string
 		for _, arg := range args {

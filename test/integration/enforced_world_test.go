@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -35,18 +34,14 @@ type scheduler struct {
 	beats int
 }
 
-// inForce makes the scheduler's ConfigMap and the policy, waits until the
+// inForce makes Volcano's ConfigMap and the policy, waits until the
 // operator has written the configuration, and returns a scheduler that works by
 // it and has not said so yet.
 func inForce(t *testing.T) *scheduler {
 	t.Helper()
 	g := need(t)
-	objects, err := readObjects(filepath.Join(root, "config", "scheduler", "configmap.yaml"))
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	for _, object := range objects {
-		admin.Make(t, object)
-	}
-	admin.Make(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}})
+	newBase(t, baseConfigMap, byHand)
+	newPolicy(t, nil)
 	g.Eventually(policyCondition(t, v1alpha1.ConditionConfigSynced)).Should(gomega.HavePrefix("True/"))
 	status, err := policyStatus(t)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())

@@ -194,7 +194,7 @@ func operator(ctx context.Context) (ctrl.Manager, error) {
 		return nil, err
 	}
 	policies := servicetypepolicy.DefaultOptions()
-	policies.Metrics, policies.Home, policies.Scheduler, policies.Volcano = metrics, systemNamespace, systemNamespace, systemNamespace
+	policies.Metrics, policies.Scheduler, policies.Volcano = metrics, systemNamespace, systemNamespace
 	policies.Bypasses = recounter
 	return mgr, servicetypepolicy.Setup(ctx, mgr, policies)
 }

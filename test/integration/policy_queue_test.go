@@ -26,7 +26,7 @@ func worth(t *testing.T, name string) func() (string, error) {
 
 func TestQueuesFollowThePolicy(t *testing.T) {
 	g := need(t)
-	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	newBase(t, baseConfigMap, byHand)
 	queues := map[string]string{}
 	quotas := map[string]*v1alpha1.CardQuota{}
 	for _, kind := range []string{"inference", "training", "notebook"} {
@@ -82,7 +82,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	g := need(t)
 	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-low"}, Value: 7}
 	admin.Make(t, foreign)
-	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	newBase(t, baseConfigMap, byHand)
 	classes := func() (map[string]int32, error) {
 		var list schedulingv1.PriorityClassList
 		err := admin.List(t.Context(), &list)
@@ -104,7 +104,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 		p.Spec.PriorityClasses = []v1alpha1.PriorityClass{{Name: "pc-high", Value: 90000}, {Name: "pc-low", Value: 7}}
 	})
 	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 90000, "pc-low": 7}))
-	admin.Remove(t, policy)
+	collect(t, policy)
 	g.Expect(classes()).To(gomega.Equal(map[string]int32{"pc-low": 7}), "what somebody else made stays")
 	g.Expect(admin.Gone(t.Context(), foreign)()).To(gomega.BeFalse())
 }

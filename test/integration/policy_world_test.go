@@ -6,6 +6,7 @@ import (
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,13 +15,14 @@ import (
 )
 
 const (
-	schedulerConfigMap = "volcano-scheduler-configmap"
+	// baseConfigMap is Volcano's, schedulerConfigMap what our scheduler reads.
+	baseConfigMap      = "volcano-scheduler-configmap"
+	schedulerConfigMap = "cardquota-scheduler-configmap"
 	schedulerKey       = "volcano-scheduler.conf"
-	undoAnnotation     = "cardquota.dev/scheduler-config-undo"
 )
 
-// byHand is a configuration that somebody has cared for: comments, an order, odd
-// spaces, and plugins that no policy knows of.
+// byHand is a configuration that somebody has cared for: comments, an order, and plugins
+// that no policy knows of.
 const byHand = `# The scheduler of the whole cluster. Ask before you change it!
 actions:   "enqueue, allocate, backfill"   # no preempt here
 
@@ -39,40 +41,63 @@ tiers:
   - name: binpack
 `
 
-// newSchedulerConfig makes the scheduler's ConfigMap as helm does, with a key
-// beside the configuration.
-func newSchedulerConfig(t *testing.T, name, text string) *corev1.ConfigMap {
+// newBase makes Volcano's ConfigMap as helm does.
+func newBase(t *testing.T, name, text string) *corev1.ConfigMap {
 	t.Helper()
 	g := scene.Expect(t)
 	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name, Annotations: map[string]string{"example.com/owner": "platform"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name},
 		Data:       map[string]string{schedulerKey: text, "other.conf": "kept"},
 	}
 	g.Expect(admin.Create(t.Context(), cm, client.FieldOwner("helm"))).To(gomega.Succeed())
-	t.Cleanup(func() {
-		admin.Remove(t, cm)
-		admin.Remove(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name + "-original"}})
-	})
+	t.Cleanup(func() { admin.Remove(t, cm) })
 	return cm
 }
 
-// newPolicy makes the policy, and takes it away when the test is over, before
-// its ConfigMap.
+// newPolicy makes the policy, and takes it away when the test is over, with what belongs to it:
+// no garbage collector runs here.
 func newPolicy(t *testing.T, change func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
 	t.Helper()
 	policy := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	if change != nil {
 		change(&policy.Spec)
 	}
+	t.Cleanup(func() { collect(t, policy) })
 	admin.Make(t, policy)
 	return policy
 }
 
-// begun begins a test of a policy that has completed a configuration by hand.
+// collect removes a policy, and as the garbage collector does what belongs to it.
+func collect(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
+	t.Helper()
+	admin.Remove(t, policy)
+	ctx := context.WithoutCancel(t.Context())
+	var classes schedulingv1.PriorityClassList
+	var configurations corev1.ConfigMapList
+	g := gomega.NewWithT(t)
+	g.Expect(admin.List(ctx, &classes)).To(gomega.Succeed())
+	g.Expect(admin.List(ctx, &configurations, client.InNamespace(systemNamespace))).To(gomega.Succeed())
+	var made []client.Object
+	for i := range classes.Items {
+		made = append(made, &classes.Items[i])
+	}
+	for i := range configurations.Items {
+		made = append(made, &configurations.Items[i])
+	}
+	for _, object := range made {
+		for _, owner := range object.GetOwnerReferences() {
+			if owner.UID == policy.UID {
+				admin.Remove(t, object)
+			}
+		}
+	}
+}
+
+// begun begins a test of a policy over a configuration by hand.
 func begun(t *testing.T) (*gomega.WithT, *v1alpha1.ServiceTypePolicy) {
 	t.Helper()
 	g := need(t)
-	newSchedulerConfig(t, schedulerConfigMap, byHand)
+	newBase(t, baseConfigMap, byHand)
 	policy := newPolicy(t, nil)
 	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
 	return g, policy

@@ -52,7 +52,7 @@ func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 		})
 		caller := newCaller(t, installed, account)
 		// What is wider, as docs/security.md says it.
-		caller.holds(t, rights("get configmaps tenant/volcano-scheduler-configmap\ncreate leases.coordination.k8s.io tenant/"))
+		caller.holds(t, rights("get configmaps tenant/cardquota-scheduler-configmap\ncreate leases.coordination.k8s.io tenant/"))
 		caller.lacks(t, slices.Concat(nobodys, anothers[account], rights(`
 			get secrets volcano-system/cardquota-webhook-cert
 			patch mutatingwebhookconfigurations.admissionregistration.k8s.io /cardquota`)))

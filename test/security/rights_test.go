@@ -22,15 +22,15 @@ const (
 func TestTheProgramsMayDoTheirWork(t *testing.T) {
 	newCaller(t, system, manager).holds(t, rights(`
 		patch queues.scheduling.volcano.sh,cardquotas.cardquota.dev/status /any
-		get,patch configmaps volcano-system/volcano-scheduler-configmap
-		delete configmaps volcano-system/volcano-scheduler-configmap-original
+		get configmaps volcano-system/volcano-scheduler-configmap
+		get,create,patch configmaps volcano-system/cardquota-scheduler-configmap
 		update leases.coordination.k8s.io volcano-system/cardquota-manager
 		create tokenreviews.authentication.k8s.io /`))
 	newCaller(t, system, scheduler).holds(t, rights(`
 		create pods/binding tenant/any
 		patch pods/status tenant/any
 		update queues.scheduling.volcano.sh /root
-		get configmaps volcano-system/volcano-scheduler-configmap
+		get configmaps volcano-system/cardquota-scheduler-configmap
 		update leases.coordination.k8s.io volcano-system/volcano
 		update leases.coordination.k8s.io volcano-system/cardquota-scheduler
 		create subjectaccessreviews.authorization.k8s.io /`))
@@ -65,6 +65,8 @@ var nobodys = rights(`
 	delete,patch namespaces /any
 	get configmaps tenant/any
 	get,patch,delete configmaps volcano-system/another
+	patch,delete configmaps volcano-system/volcano-scheduler-configmap
+	delete configmaps volcano-system/cardquota-scheduler-configmap
 	update leases.coordination.k8s.io kube-system/kube-scheduler
 	update leases.coordination.k8s.io kube-node-lease/any
 	patch mutatingwebhookconfigurations.admissionregistration.k8s.io /another
@@ -88,7 +90,7 @@ var anothers = map[string][]right{
 		update leases.coordination.k8s.io volcano-system/cardquota-scheduler
 		update leases.coordination.k8s.io volcano-system/volcano`),
 	scheduler: rights(`
-		patch configmaps volcano-system/volcano-scheduler-configmap
+		patch configmaps volcano-system/cardquota-scheduler-configmap
 		patch cardquotas.cardquota.dev /any
 		patch servicetypepolicies.cardquota.dev /default
 		patch pods tenant/any
@@ -106,7 +108,7 @@ var tenants = rights(`
 	create cardquotas.cardquota.dev,queues.scheduling.volcano.sh,priorityclasses.scheduling.k8s.io /
 	get,patch cardquotas.cardquota.dev,queues.scheduling.volcano.sh /any
 	get,patch servicetypepolicies.cardquota.dev /default
-	patch configmaps volcano-system/volcano-scheduler-configmap
+	patch configmaps volcano-system/cardquota-scheduler-configmap
 	patch leases.coordination.k8s.io volcano-system/cardquota-scheduler
 	patch nodes /rtx4090
 	patch namespaces /tenant
@@ -165,12 +167,14 @@ func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 	caller.holds(t, rights(`
 		create tokenreviews.authentication.k8s.io,subjectaccessreviews.authorization.k8s.io /
 		patch pods/status tenant/any
-		get configmaps volcano-system/volcano-scheduler-configmap
+		get configmaps volcano-system/cardquota-scheduler-configmap
 		update leases.coordination.k8s.io volcano-system/cardquota-scheduler`))
 	volcanos := rights(`
 		update,patch nodes /any
 		get configmaps tenant/any
 		get,delete configmaps volcano-system/another
+		delete configmaps volcano-system/volcano-scheduler-configmap
+		delete configmaps volcano-system/cardquota-scheduler-configmap
 		list configmaps volcano-system/
 		delete jobs.batch.volcano.sh tenant/any
 		create customresourcedefinitions.apiextensions.k8s.io /

@@ -1,6 +1,7 @@
-// Package servicetypepolicy puts the ServiceTypePolicy into force: it writes the
-// scheduler's configuration and the PriorityClasses, and says in the status what
-// holds. The queues of CardQuotas follow that status.
+// Package servicetypepolicy puts the ServiceTypePolicy into force: it renders the
+// scheduler's configuration, makes the PriorityClasses, and says in the status what
+// holds. The queues of CardQuotas follow that status. What it makes belongs to the
+// policy, so that the garbage collector removes it with the policy.
 //
 // It only carries: what must be is decided in internal/policy and
 // internal/schedulerconf.
@@ -9,7 +10,6 @@ package servicetypepolicy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,12 +19,10 @@ import (
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/timing"
 )
 
@@ -32,19 +30,14 @@ const (
 	// staleRetry is how long the cache is given to catch up with a write, and how
 	// long a write waits that came too late.
 	staleRetry = 100 * time.Millisecond
-	// contestedRounds is from which put-back on somebody is said to keep writing.
-	contestedRounds = 3
 )
 
 var (
 	// refusedRetry is how long a refused write waits for the next try when nothing
 	// that is watched tells that the reason is gone.
 	refusedRetry = timing.Wait(30 * time.Second)
-	// longestPause is the most that a put-back of the configuration waits when
-	// somebody keeps writing it. It is long: the scheduler itself keeps the last
-	// good configuration, and Enforced says that this one does not hold.
-	longestPause = timing.Wait(time.Minute)
-	// leastPause is the least time between two put-backs, whoever wrote.
+	// leastPause is the least time between two put-backs of the configuration, whoever
+	// wrote it.
 	leastPause = timing.Wait(time.Second)
 )
 
@@ -57,10 +50,10 @@ type Reconciler struct {
 	events record.EventRecorder
 	now    func() time.Time
 	pace   *shared.Pace
-	// follow watches a ConfigMap instead of the one before it, none for "".
+	// follow watches the base instead of the one before it, none for "".
 	follow func(types.NamespacedName)
-	// home is the operator's own namespace.
-	home string
+	// scheduler is the namespace of our scheduler, volcano that of Volcano's programs.
+	scheduler, volcano string
 	// evidence is nil where nobody judges enforcement.
 	evidence *evidence
 	// guard is nil where nobody guards.
@@ -72,24 +65,10 @@ type Reconciler struct {
 // memory is what is known of the past. One policy is worked on by one pass at a
 // time, so it needs no lock.
 type memory struct {
-	// dispute remembers who keeps writing the configuration.
-	dispute queue.Dispute
 	// written is when the configuration was put right last.
 	written time.Time
-	// corrected is what is told of the last put-back, until the spec is another one
-	// than that of the generation.
-	corrected  policy.Verdict
-	generation int64
-	// contest is what is told of a writer who goes on, until it has let the
-	// configuration stand for a while.
-	contest policy.Verdict
-	until   time.Time
 	// kept are the PriorityClasses of others of which was told.
 	kept map[string]string
-}
-
-func newMemory() memory {
-	return memory{dispute: queue.Dispute{Longest: longestPause}, kept: map[string]string{}}
 }
 
 // pass is one run of Reconcile.
@@ -107,7 +86,7 @@ type pass struct {
 // outcome is how writing the configuration went.
 type outcome struct {
 	policy.Verdict
-	// hash is that of the text that says what the policy says, "" when none does.
+	// hash is that of the text that stands as it was written, "" when none does.
 	hash string
 	// again is when to look again although nothing changed, 0 for never.
 	again time.Duration
@@ -120,8 +99,8 @@ var errStale = errors.New("read again")
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch;create;delete
-// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=volcano-scheduler-configmap,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=volcano-scheduler-configmap-original,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=volcano-scheduler-configmap,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-scheduler-configmap,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
 // Reconcile writes the configuration first and the status, by which the queues
@@ -136,14 +115,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			if r.evidence != nil {
 				r.evidence.forget()
 			}
-			r.memory = newMemory()
+			r.memory = memory{}
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if object.DeletionTimestamp != nil { // the garbage collector is at work
+		return ctrl.Result{}, nil
 	}
 	if r.pace.Stale(req.Name, object.ResourceVersion) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	p := &pass{Reconciler: r, policy: object, spec: policy.Located(object.Spec, r.home), wait: r.pace.Wait(req.Name), now: r.now()}
+	p := &pass{Reconciler: r, policy: object, spec: policy.Effective(object.Spec), wait: r.pace.Wait(req.Name), now: r.now()}
 	p.faults = policy.Validate(p.spec)
 	result, err := p.run(ctx)
 	if errors.Is(err, errStale) {
@@ -153,19 +135,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
-	if p.policy.DeletionTimestamp != nil {
-		return p.finalize(ctx)
-	}
-	// The finalizer comes before anything is written that must be undone.
-	if !controllerutil.ContainsFinalizer(p.policy, v1alpha1.PolicyFinalizer) {
-		before := p.policy.DeepCopy()
-		controllerutil.AddFinalizer(p.policy, v1alpha1.PolicyFinalizer)
-		if err := p.patchMeta(ctx, before); err != nil {
+	if len(p.faults) > 0 {
+		live, err := p.read(ctx, p.scheduler, policy.ConfigMapName)
+		if client.IgnoreNotFound(err) != nil && !refused(err) {
 			return ctrl.Result{}, err
 		}
-	}
-	if len(p.faults) > 0 {
-		return p.report(ctx, outcome{Verdict: policy.Invalid(p.faults)})
+		return p.report(ctx, outcome{Verdict: policy.Invalid(p.faults), hash: p.stands(live)})
 	}
 	// A PriorityClass that cannot be made must not keep the configuration back.
 	unmade := p.classes(ctx, p.spec.PriorityClasses)
@@ -178,17 +153,4 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	return result, nil
-}
-
-// patchMeta writes the metadata with an optimistic lock, since finalizers are
-// one list that others write as well.
-func (p *pass) patchMeta(ctx context.Context, before *v1alpha1.ServiceTypePolicy) error {
-	err := p.client.Patch(ctx, p.policy, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) {
-		return errStale
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write finalizers: %w", err)
-	}
-	return nil
 }

@@ -42,7 +42,7 @@ func TestWhatTheGuardFindsIsWrittenWithTheRest(t *testing.T) {
 	find(metav1.ConditionTrue, v1alpha1.ReasonBypassDenied)
 	w.settle()
 	check.Equal(t, "once it was found", "True/"+v1alpha1.ReasonBypassDenied, guarded())
-	w.write("kubectl-edit", plain)
+	w.write(w.rendered(), "kubectl-edit", plain)
 	w.settle()
 	check.Equal(t, "after the configuration was put right", "True/"+v1alpha1.ReasonBypassDenied, guarded())
 

@@ -1,70 +1,181 @@
 package servicetypepolicy
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/schedulerconf"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestAWriterWhoNeverGivesInCostsFewWrites(t *testing.T) {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
-	w.settle()
-	w.told()
-	w.writes = 0
-	puts, due := 0, time.Time{}
-	var said []string
-	for second := range 60 {
-		w.now = noon.Add(time.Hour + time.Duration(second)*time.Second)
-		w.write("argocd", plain)
-		for range 10 { // ten looks a second, and those that were asked for
-			before := w.text()
-			result, err := w.look()
-			w.must(err)
-			if w.text() != before {
-				puts++
-			}
-			if result.RequeueAfter > 0 {
-				due = w.now.Add(result.RequeueAfter)
-			}
-			w.now = w.now.Add(100 * time.Millisecond)
-		}
-		said = append(said, strings.SplitN(w.says(), ":", 2)[0])
-	}
-	check.That(t, puts >= 4 && puts <= 8, "put right %d times within a minute, want 4 to 8", puts)
+// expect checks what condition ConfigSynced says, by its beginning.
+func (w *world) expect(want string) {
+	w.Helper()
 	got := w.says()
-	check.That(t, strings.HasPrefix(got, "False/ConfigContested: argocd keeps writing"), "says %q", got)
-	for second, reason := range said[10:] {
-		check.Equal(t, fmt.Sprintf("in second %d it says", second+10), "False/ConfigContested", reason)
-	}
-	events := w.told()
-	check.That(t, len(events) <= 6, "%d events: %q", len(events), events)
-	// It ends: the last change is put right within a minute, and after that the
-	// contest is over.
-	w.now = due
-	w.settle()
-	check.That(t, w.holds(), "the last change stays")
-	w.now = w.now.Add(time.Minute)
-	w.settle()
-	got = w.says()
-	check.That(t, strings.HasPrefix(got, "True/ConfigCorrected: argocd at "), "afterwards it says %q", got)
+	check.That(w.T, strings.HasPrefix(got, want), "says %q, want %q…", got, want)
 }
 
-func TestManyWritersOfManyNamesCostOneWriteASecond(t *testing.T) {
+func TestTheConfigurationIsRendered(t *testing.T) {
+	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	w.settle()
+	w.expect("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf with this policy laid over it")
+	check.Equal(t, "Volcano's ConfigMap says", plain, w.base().Data[key])
+	cm := w.rendered()
+	check.NoError(t, schedulerconf.Validate(cm.Data[key], schedulerconf.Shipped()))
+	check.That(t, len(cm.OwnerReferences) == 1 && cm.OwnerReferences[0].UID == "this" && cm.OwnerReferences[0].Kind == "ServiceTypePolicy", "it belongs to %v", cm.OwnerReferences)
+	check.Equal(t, "hash", schedulerconf.Hash(cm.Data[key]), w.policy().Status.ConfigHash)
+	check.Equal(t, "finalizers", 0, len(w.policy().Finalizers))
+	check.That(t, len(w.classNames()) == 4, "PriorityClasses %q", w.classNames())
+
+	t.Log("a change of the base is followed")
+	w.told()
+	w.write(w.base(), "helm", plain+"  - name: binpack\n")
+	w.settle()
+	check.Contains(t, "the text", w.text(), "- name: binpack")
+	check.Equal(t, "events", 0, len(w.told()))
+
+	t.Log("a class that the spec lists no more goes")
+	w.change(func(s *v1alpha1.ServiceTypePolicySpec) {
+		s.PriorityClasses = []v1alpha1.PriorityClass{{Name: "gold", Value: 9}}
+	})
+	w.settle()
+	check.Equal(t, "PriorityClasses", []string{"gold"}, w.classNames())
+
+	t.Log("a policy that is on its way out makes nothing any more")
+	w.must(w.client.Delete(w.Context(), w.rendered()))
+	leaving := w.policy()
+	leaving.Finalizers = []string{"somebody.else/waits"}
+	w.must(w.client.Update(w.Context(), leaving))
+	w.must(w.client.Delete(w.Context(), leaving))
+	w.settle()
+	check.That(t, w.rendered() == nil, "it was made again:\n%s", w.text())
+}
+
+// TestWhatAnEarlierVersionWroteIsNamed: a base with capacity-card and cardreclaim in it, which
+// the version before merged into Volcano's ConfigMap, gives the same as the one from before.
+func TestWhatAnEarlierVersionWroteIsNamed(t *testing.T) {
+	clean := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	clean.settle()
+	merged := strings.NewReplacer("backfill", "backfill, cardreclaim", "  - name: gang\n", "  - name: gang\n    enableReclaimable: false\n  - name: capacity-card\n    arguments:\n      nodeOrderWeight: 7\n").Replace(plain)
+	w := newWorld(t, newConfigMap(place.Name, merged), newPolicy())
+	w.settle()
+	w.expect("True/Synced: ")
+	check.Contains(t, "says", w.says(), "; replaced of it: action cardreclaim, plugin capacity-card")
+	check.Equal(t, "text", clean.text(), w.text())
+	check.Equal(t, "Volcano's ConfigMap says", merged, w.base().Data[key])
+}
+
+func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
+	w := newWorld(t, newPolicy())
+	w.settle()
+	w.expect("True/Synced: the scheduler's configuration is Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap")
+	builtIn := w.text()
+	w.must(w.client.Delete(w.Context(), w.rendered()))
+	w.settle()
+	check.Equal(t, "the default, after it was deleted", builtIn, w.text())
+
+	w.must(w.client.Create(w.Context(), newConfigMap(place.Name, plain)))
+	w.settle()
+	w.expect("True/Synced: the scheduler's configuration is ConfigMap")
+	good := w.text()
+	check.That(t, good != builtIn, "the base counts for nothing")
+	proves := func() { // the scheduler works by the good text, and says so
+		w.r.evidence = &evidence{cached: w.client, live: w.client, scheduler: home, volcano: place.Namespace, bypasses: &bypasses{},
+			metric: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enforced"}, []string{"reason"})}
+	}
+	proves()
+	w.must(w.client.Create(w.Context(), heartbeat.Report{Identity: "ours", Version: "v1", At: w.now, ConfigHash: schedulerconf.Hash(good)}.Lease(home)))
+	enforced := func(want string) {
+		t.Helper()
+		c := meta.FindStatusCondition(w.policy().Status.Conditions, v1alpha1.ConditionEnforced)
+		check.Contains(t, "Enforced", string(c.Status)+"/"+c.Reason+": "+c.Message, want)
+	}
+	for _, step := range []struct {
+		do   func()
+		says string
+	}{
+		{func() { w.write(w.base(), "helm", "actions: [") }, "False/BaseInvalid: "},
+		{func() {
+			w.write(w.base(), "helm", strings.Replace(plain, "gang", "capacity\n    enableHierarchy: true", 1))
+		}, "False/HierarchyNotSupported: "},
+		{func() { w.must(w.client.Delete(w.Context(), w.base())) }, "False/BaseMissing: "},
+		{func() { w.restart(); proves() }, "False/BaseMissing: "},
+		{func() { w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }) }, "False/InvalidPolicy: "},
+	} {
+		step.do()
+		w.settle()
+		w.expect(step.says)
+		check.Equal(t, step.says+"the text", good, w.text())
+		check.Equal(t, step.says+"hash", schedulerconf.Hash(good), w.policy().Status.ConfigHash)
+		enforced("True/Enforced: ")
+	}
+	t.Log("what was written by hand meanwhile proves nothing, and goes when the base is back")
+	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 100 })
+	w.write(w.rendered(), "kubectl-edit", plain)
+	w.settle()
+	w.expect("False/BaseMissing: ")
+	enforced("False/NotConfigured: the scheduler is not configured as the ServiceTypePolicy says: there is no ConfigMap")
+	w.must(w.client.Create(w.Context(), newConfigMap(place.Name, plain)))
+	w.settle()
+	w.expect("True/Synced: ")
+	check.Equal(t, "the text", good, w.text())
+}
+
+func TestHandEditsArePutBack(t *testing.T) {
+	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	w.settle()
+	good := w.text()
+	w.told()
+	for i, edit := range []func(){
+		func() { w.write(w.rendered(), "kubectl-edit", plain) },
+		func() { w.write(w.rendered(), "kubectl-edit", good+"# mine\n") },
+		func() { w.must(w.client.Delete(w.Context(), w.rendered())) },
+	} {
+		w.now = w.now.Add(time.Minute)
+		edit()
+		w.settle()
+		check.Equal(t, "the text", good, w.text())
+		events := w.told()
+		check.Must(t, len(events) == 1, "events: %q", events)
+		check.Contains(t, "event", events[0], "Warning ConfigCorrected", "ConfigMap cards/cardquota-scheduler-configmap: "+[]string{"kubectl-edit wrote it", "kubectl-edit wrote it", "somebody deleted it"}[i])
+	}
+	cm := w.rendered()
+	cm.OwnerReferences, cm.Annotations = nil, nil
+	w.must(w.client.Update(w.Context(), cm))
+	w.settle()
+	check.That(t, len(w.rendered().OwnerReferences) == 1 && w.rendered().Annotations[v1alpha1.AnnotationRenderedFrom] != "", "it is not ours any more: %+v", w.rendered())
+	check.Equal(t, "events", 0, len(w.told()))
+}
+
+// TestAConfigurationByHandIsTakenOver: it was there before the policy.
+func TestAConfigurationByHandIsTakenOver(t *testing.T) {
+	byHand := newConfigMap(policy.ConfigMapName, plain)
+	byHand.Namespace = home
+	w := newWorld(t, newConfigMap(place.Name, plain), byHand, newPolicy())
+	w.settle()
+	w.expect("True/Synced: ")
+	check.NoError(t, schedulerconf.Validate(w.text(), schedulerconf.Shipped()))
+	check.Contains(t, "events", strings.Join(w.told(), "\n"), "Warning ConfigCorrected")
+}
+
+func TestAWriterWhoNeverGivesInCostsOneWriteASecond(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
 	w.settle()
 	puts := 0
-	for i := range 100 {
-		w.write(strings.Repeat("x", i+1), plain)
+	for range 100 {
+		w.write(w.rendered(), "argocd", plain)
 		before := w.text()
 		_, err := w.look()
 		w.must(err)
@@ -74,99 +185,62 @@ func TestManyWritersOfManyNamesCostOneWriteASecond(t *testing.T) {
 		w.now = w.now.Add(100 * time.Millisecond)
 	}
 	check.That(t, puts >= 9 && puts <= 11, "put right %d times in ten seconds, want 10", puts)
-}
-
-func TestWhatOthersMayChangeIsLeft(t *testing.T) {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	w.now = w.now.Add(time.Second)
 	w.settle()
-	w.told()
-	edited := strings.Replace(w.text(), "  - name: nodeorder", "  - name: nodeorder # heavier\n    arguments:\n      leastrequested.weight: 2", 1)
-	check.Must(t, edited != w.text(), "nothing to edit")
-	w.write("kubectl-edit", edited)
-	w.settle()
-	check.Equal(t, "the edit was changed", edited, w.text())
-	check.Equal(t, "the hash of the edited text", schedulerconf.Hash(edited), w.policy().Status.ConfigHash)
-	got := w.says()
-	check.That(t, strings.HasPrefix(got, "True/Synced"), "says %q", got)
-	events := w.told()
-	check.That(t, len(events) == 0, "events: %q", events)
-}
-
-func TestALostRecordIsFoundAgain(t *testing.T) {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
-	w.settle()
-	cm := w.configMap(place.Name)
-	record := cm.Annotations[v1alpha1.AnnotationSchedulerConfigUndo]
-	check.Must(t, record != "", "there is no record")
-	for _, spoilt := range []string{"", "{broken"} {
-		cm = w.configMap(place.Name)
-		base := cm.DeepCopy()
-		cm.Annotations[v1alpha1.AnnotationSchedulerConfigUndo] = spoilt
-		w.must(w.client.Patch(w.Context(), cm, client.MergeFrom(base), client.FieldOwner("cleaner")))
-		w.now = w.now.Add(10 * time.Minute)
-		w.settle()
-		check.Equal(t, fmt.Sprintf("after %q the record", spoilt), record, w.configMap(place.Name).Annotations[v1alpha1.AnnotationSchedulerConfigUndo])
-	}
-	w.must(w.client.Delete(w.Context(), w.policy()))
-	w.settle()
-	check.Equal(t, "the text is not what it was", plain, w.text())
+	check.That(t, w.text() != plain, "the last change stays")
 }
 
 func TestARefusalIsToldAndTriedAgain(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
 	w.refuse = func(object client.Object) error {
-		if cm, ok := object.(*corev1.ConfigMap); ok {
-			return apierrors.NewForbidden(corev1.Resource("configmaps"), cm.Name, nil)
+		if _, ok := object.(*corev1.ConfigMap); ok {
+			return apierrors.NewForbidden(corev1.Resource("configmaps"), "x", nil)
 		}
 		return nil
 	}
 	result, err := w.look()
 	w.must(err)
 	check.Equal(t, "looks again after", refusedRetry, result.RequeueAfter)
-	got := w.says()
-	check.That(t, strings.HasPrefix(got, "False/ConfigRefused"), "says %q", got)
+	w.expect("False/ConfigRefused: ")
 	w.refuse = nil
 	w.settle()
-	got = w.says()
-	check.That(t, strings.HasPrefix(got, "True/Synced"), "says %q", got)
-
-	t.Log("a deleted policy waits for a while, and no longer")
-	w.told()
-	w.refuse = func(object client.Object) error {
-		if cm, ok := object.(*corev1.ConfigMap); ok {
-			return apierrors.NewForbidden(corev1.Resource("configmaps"), cm.Name, nil)
-		}
-		return nil
-	}
-	w.must(w.client.Delete(w.Context(), w.policy()))
-	w.now = w.policy().DeletionTimestamp.Time
-	_, err = w.look()
-	w.must(err)
-	got = w.says()
-	check.That(t, strings.HasPrefix(got, "False/ConfigRefused"), "says %q", got)
-	w.now = w.now.Add(patience)
-	w.settle()
-	check.Must(t, w.policy() == nil, "the policy is still there")
-	check.That(t, w.configMap(policy.OriginalName(place.Name)) != nil, "the copy of the text is gone although the text was not restored")
-	events := strings.Join(w.told(), "\n")
-	check.That(t, strings.Contains(events, "Warning ConfigNotRestored"), "events: %s", events)
+	w.expect("True/Synced: ")
 }
 
-func TestAWriteInTheSameMomentIsNotLost(t *testing.T) {
-	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
-	edited := strings.Replace(plain, "# by hand", "# by two hands", 1)
-	wrote := false
-	w.refuse = func(object client.Object) error {
-		if cm, ok := object.(*corev1.ConfigMap); ok && cm.Name == place.Name && !wrote {
-			wrote = true
-			w.write("kubectl-edit", edited) // after it was read, before it is written
+// TestItGoesOnWhereverItWasKilled does the same with a new process after every single write:
+// whatever was done is done neither twice nor by halves.
+func TestItGoesOnWhereverItWasKilled(t *testing.T) {
+	other := newConfigMap("other", strings.Replace(plain, "nodeorder", "binpack", 1))
+	for t, change := range check.Cases(t, map[string]func(*v1alpha1.ServiceTypePolicySpec){
+		"making it":    nil,
+		"another spec": func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim, s.OverCommitPercent = v1alpha1.ReclaimPods, 150 },
+		"another base": func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.BaseConfigMap.Name = "other" },
+	}) {
+		run := func(kill int) (string, int) {
+			w := newWorld(t, newConfigMap(place.Name, plain), other.DeepCopy(), newPolicy())
+			if change != nil {
+				w.settle()
+				w.change(change)
+				w.writes = 0
+			}
+			if kill >= 0 {
+				w.allowed = kill
+				for range 10 {
+					if _, err := w.look(); errors.Is(err, errKilled) {
+						break
+					}
+				}
+				w.allowed = -1
+				w.restart()
+			}
+			w.settle()
+			return fmt.Sprint(w.classNames(), w.rendered().Data, w.rendered().Annotations, w.policy().Status.ServiceTypes, w.policy().Status.ConfigHash, w.says()), w.writes
 		}
-		return nil
+		want, writes := run(-1)
+		check.Must(t, writes >= 2, "%d writes: there is nothing to break off", writes)
+		for kill := range writes {
+			got, _ := run(kill)
+			check.Equal(t, fmt.Sprintf("killed after %d of %d writes", kill, writes), want, got)
+		}
 	}
-	w.settle()
-	check.That(t, strings.Contains(w.text(), "# by two hands") && w.holds(), "the text says\n%s", w.text())
-	w.must(w.client.Delete(w.Context(), w.policy()))
-	wrote, edited = false, strings.Replace(w.text(), "two hands", "three hands", 1)
-	w.settle()
-	check.Equal(t, "after the policy the text", strings.Replace(plain, "# by hand", "# by three hands", 1), w.text())
 }

@@ -65,26 +65,16 @@ func (p *pass) patchStatus(ctx context.Context, before *v1alpha1.ServiceTypePoli
 	return nil
 }
 
-// enforced judges enforcement of what is in force. A refused spec does not make
-// the configuration before it less enforced, as long as that one stands.
+// enforced judges enforcement of what is in force. A spec or a base that is refused does
+// not make the configuration before it less enforced, as long as that one stands.
 func (p *pass) enforced(ctx context.Context, out outcome) (policy.Enforcement, error) {
 	if p.evidence == nil {
 		return policy.Unproven(), nil
 	}
 	hash, notConfigured := p.policy.Status.ConfigHash, ""
-	switch {
-	case out.hash != "":
+	if out.hash != "" {
 		hash = out.hash
-	case out.Reason == v1alpha1.ReasonInvalidPolicy:
-		stands, err := p.stands(ctx)
-		if err != nil {
-			return policy.Enforcement{}, err
-		}
-		if !stands {
-			notConfigured = out.Message
-		}
-	}
-	if out.Status != metav1.ConditionTrue && out.Reason != v1alpha1.ReasonInvalidPolicy {
+	} else {
 		notConfigured = out.Message
 	}
 	return p.evidence.judge(ctx, p.policy, hash, notConfigured, p.now)

@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -34,17 +35,15 @@ const gather = 100 * time.Millisecond
 type Options struct {
 	// Interval is the shortest time between two status writes.
 	Interval time.Duration
-	// Home is the namespace of the operator, where the ConfigMap is when the policy
-	// does not say.
-	Home string
+	// Scheduler is the namespace of our scheduler: of its Leases and of the ConfigMap that
+	// is rendered for it. Volcano is that of Volcano's programs, where the base is when the
+	// policy does not say.
+	Scheduler, Volcano string
 	// SkipNameValidation allows a second controller in one process, as tests
 	// have it.
 	SkipNameValidation bool
 	// Metrics takes the controller's metrics.
 	Metrics metrics.RegistererGatherer
-	// Scheduler is the namespace of our scheduler's Leases, Volcano that of Volcano's own
-	// programs.
-	Scheduler, Volcano string
 	// Bypasses tells which pods hold cards past our scheduler.
 	Bypasses Bypasses
 	// Guard tells whether pods are kept from passing the scheduler by; without it
@@ -77,14 +76,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	configMap := &watch{client: kube, log: mgr.GetLogger().WithName("servicetypepolicy"), woken: make(chan event.TypedGenericEvent[string]), parent: ctx}
+	base := watch{client: kube, log: mgr.GetLogger().WithName("servicetypepolicy"), woken: make(chan event.TypedGenericEvent[string]), parent: ctx}
+	rendered := base
+	rendered.follow(types.NamespacedName{Namespace: options.Scheduler, Name: policy.ConfigMapName})
 	r := &Reconciler{
 		client: mgr.GetClient(),
 		live:   mgr.GetAPIReader(),
 		events: mgr.GetEventRecorderFor(shared.Component),
 		now:    time.Now,
 		pace:   shared.NewPace(options.Interval),
-		follow: configMap.follow,
+		follow: base.follow,
 		evidence: &evidence{
 			cached: mgr.GetClient(), live: mgr.GetAPIReader(), scheduler: options.Scheduler, volcano: options.Volcano, bypasses: options.Bypasses,
 			metric: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -92,9 +93,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 				Help: "1 while card quotas are proven to be enforced in the whole cluster, else 0; absent without a ServiceTypePolicy.",
 			}, []string{"reason"}),
 		},
-		guard:  options.Guard,
-		home:   options.Home,
-		memory: newMemory(),
+		guard:     options.Guard,
+		scheduler: options.Scheduler,
+		volcano:   options.Volcano,
 		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cardquota_policy_config_synced",
 			Help: "1 while the scheduler's configuration says what the ServiceTypePolicy says, else 0.",
@@ -114,7 +115,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Watches(&coordinationv1.Lease{}, later).
 		Watches(&corev1.Pod{}, later, builder.WithPredicates(isStockScheduler)).
 		WatchesRawSource(source.TypedChannel(options.Bypasses.Changed(), woken)).
-		WatchesRawSource(source.TypedChannel(configMap.woken, woken)).
+		WatchesRawSource(source.TypedChannel(base.woken, woken)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &options.SkipNameValidation})
 	if options.Guard != nil {
 		build = build.WatchesRawSource(source.TypedChannel(options.Guard.Changed(), woken))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,6 +43,7 @@ tiers:
 var (
 	place = types.NamespacedName{Namespace: "volcano-system", Name: "volcano-scheduler-configmap"}
 	key   = "volcano-scheduler.conf"
+	home  = "cards" // the scheduler's namespace
 	noon  = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 )
 
@@ -65,7 +67,7 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	scheme := runtime.NewScheme()
 	// No kind more than is used: the fake client makes a map of them for every write.
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, schedulingv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, schedulingv1.AddToScheme, v1alpha1.AddToScheme} {
 		check.NoError(t, add(scheme))
 	}
 	w := &world{T: t, events: record.NewFakeRecorder(1000), now: noon, allowed: -1}
@@ -99,13 +101,16 @@ func (w *world) restart() {
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			return wrote(o, func() error { return c.Patch(ctx, o, p, opts...) })
 		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return wrote(&corev1.ConfigMap{}, func() error { return c.Apply(ctx, o, opts...) })
+		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			return wrote(o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
 	w.r = &Reconciler{
 		client: operator, live: w.client, events: w.events, now: func() time.Time { return w.now },
-		pace: shared.NewPace(0), follow: func(types.NamespacedName) {}, memory: newMemory(),
+		pace: shared.NewPace(0), follow: func(types.NamespacedName) {}, scheduler: home, volcano: place.Namespace,
 		synced: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "synced"}, []string{"policy"}),
 	}
 }
@@ -166,10 +171,10 @@ func (w *world) says() string {
 }
 
 // configMap reads a ConfigMap, nil when there is none.
-func (w *world) configMap(name string) *corev1.ConfigMap {
+func (w *world) configMap(namespace, name string) *corev1.ConfigMap {
 	w.Helper()
 	cm := &corev1.ConfigMap{}
-	err := w.client.Get(w.Context(), client.ObjectKey{Namespace: place.Namespace, Name: name}, cm)
+	err := w.client.Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, cm)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -177,18 +182,27 @@ func (w *world) configMap(name string) *corev1.ConfigMap {
 	return cm
 }
 
-// write puts a text into the ConfigMap as somebody does.
-func (w *world) write(manager, text string) {
+// rendered is the scheduler's ConfigMap, nil when there is none.
+func (w *world) rendered() *corev1.ConfigMap { return w.configMap(home, policy.ConfigMapName) }
+
+// write puts a text into a ConfigMap as somebody does.
+func (w *world) write(cm *corev1.ConfigMap, manager, text string) {
 	w.Helper()
-	cm := w.configMap(place.Name)
 	base := cm.DeepCopy()
 	cm.Data[key] = text
 	w.must(w.client.Patch(w.Context(), cm, client.MergeFrom(base), client.FieldOwner(manager)))
 }
 
+// base is Volcano's ConfigMap.
+func (w *world) base() *corev1.ConfigMap { return w.configMap(place.Namespace, place.Name) }
+
+// text is what the scheduler reads, "" when there is nothing.
 func (w *world) text() string {
 	w.Helper()
-	return w.configMap(place.Name).Data[key]
+	if cm := w.rendered(); cm != nil {
+		return cm.Data[key]
+	}
+	return ""
 }
 
 // told returns and forgets the events.
@@ -220,14 +234,5 @@ func newConfigMap(name, text string) *corev1.ConfigMap {
 }
 
 func newPolicy() *v1alpha1.ServiceTypePolicy {
-	return &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName, Generation: 1}}
-}
-
-// holds tells whether a text says what the policy says.
-func (w *world) holds() bool {
-	w.Helper()
-	p := w.policy()
-	cm := w.configMap(p.Status.ConfigMap.Name)
-	edit, err := policy.PlanEdit(cm, key, nil, policy.WantedOf(policy.Effective(p.Spec)))
-	return err == nil && len(edit.Changes) == 0
+	return &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName, UID: "this", Generation: 1}}
 }

@@ -1,0 +1,158 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/schedulerconf"
+)
+
+// The ConfigMap that the operator renders for the scheduler, in the scheduler's namespace, and
+// what its annotation says when there never was a base.
+const (
+	ConfigMapName = "cardquota-scheduler-configmap"
+	ConfigMapKey  = "volcano-scheduler.conf"
+	builtIn       = "Volcano's built-in default"
+)
+
+// Verdict is the content of one condition.
+type Verdict struct {
+	Status          metav1.ConditionStatus
+	Reason, Message string
+}
+
+// verdict makes one whose message fits into a condition.
+func verdict(status metav1.ConditionStatus, reason, format string, values ...any) Verdict {
+	return Verdict{Status: status, Reason: reason, Message: clip.Text(fmt.Sprintf(format, values...), v1alpha1.MaxMessageLength)}
+}
+
+// place names one key of one ConfigMap in messages.
+func place(ref v1alpha1.ConfigMapKeyReference) string {
+	return fmt.Sprintf("ConfigMap %s/%s, key %s", ref.Namespace, ref.Name, ref.Key)
+}
+
+// Base names the configuration over which the policy is laid, by its effective spec. volcano
+// is the namespace of Volcano's programs, where it is when the spec does not say.
+func Base(spec v1alpha1.ServiceTypePolicySpec, volcano string) v1alpha1.ConfigMapKeyReference {
+	ref := spec.Scheduler.BaseConfigMap
+	ref.Namespace = cmp.Or(ref.Namespace, volcano)
+	return ref
+}
+
+// Configuration is what the scheduler's ConfigMap shall say: From is what it is rendered from,
+// and Text is "" when what it says stays, for the reason that the verdict gives. BuiltIn tells
+// that there is no base.
+type Configuration struct {
+	Verdict
+	Text, From string
+	BuiltIn    bool
+}
+
+// Configure renders the scheduler's configuration for a valid effective spec. ref names the
+// base; base, what it is now, and live, the ConfigMap of the scheduler, are nil for none.
+// written is the hash of the text that was written last. Where there never was a base Volcano's
+// built-in default is one.
+func Configure(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyReference, base, live *corev1.ConfigMap, written string) Configuration {
+	out, text := Configuration{From: place(ref)}, ""
+	if base != nil {
+		text = base.Data[ref.Key]
+	}
+	if out.BuiltIn = strings.TrimSpace(text) == ""; out.BuiltIn {
+		out.From, text = builtIn, schedulerconf.BuiltIn
+	}
+	rendered, replaced, err := schedulerconf.Render(text, comment(out.From), WantedOf(spec))
+	switch {
+	case out.BuiltIn && (err != nil || !neverHadBase(live, written, rendered)):
+		out.Verdict = verdict(metav1.ConditionFalse, v1alpha1.ReasonBaseMissing, "%s; what was rendered last stays", absent(ref, base))
+		return out
+	case errors.Is(err, schedulerconf.ErrHierarchy):
+		out.Verdict = verdict(metav1.ConditionFalse, v1alpha1.ReasonHierarchyNotSupported, "%s: %v; what was rendered last stays", out.From, err)
+		return out
+	case err != nil:
+		out.Verdict = verdict(metav1.ConditionFalse, v1alpha1.ReasonBaseInvalid, "%s: %s; what was rendered last stays: correct it there",
+			out.From, lines(err))
+		return out
+	}
+	out.Text = rendered
+	message := "the scheduler's configuration is " + out.From + " with this policy laid over it"
+	if out.BuiltIn {
+		message += "; there was never another: " + absent(ref, base)
+	} else if len(replaced) > 0 {
+		message += "; replaced of it: " + strings.Join(replaced, ", ")
+	}
+	out.Verdict = verdict(metav1.ConditionTrue, v1alpha1.ReasonSynced, "%s", message)
+	return out
+}
+
+// neverHadBase tells whether what was rendered so far, if anything, came from the built-in
+// default.
+func neverHadBase(live *corev1.ConfigMap, written, rendered string) bool {
+	if live != nil && live.Annotations[v1alpha1.AnnotationRenderedFrom] != "" {
+		return live.Annotations[v1alpha1.AnnotationRenderedFrom] == builtIn
+	}
+	return written == "" || written == schedulerconf.Hash(rendered)
+}
+
+// comment stands at the top of a rendered text.
+func comment(from string) string {
+	where := from
+	if from == builtIn {
+		where = "the ConfigMap that it names as base"
+	}
+	return fmt.Sprintf("Rendered by cardquota-manager from %s,\nwith ServiceTypePolicy %s laid over it. Changes by hand are put back:\nmake them in the policy or in %s.",
+		from, v1alpha1.PolicyName, where)
+}
+
+// absent says that there is no base, and what would help.
+func absent(ref v1alpha1.ConfigMapKeyReference, base *corev1.ConfigMap) string {
+	if base == nil {
+		return fmt.Sprintf("there is no ConfigMap %s/%s: install Volcano, create it with Volcano's configuration as key %s, or name another one in spec.scheduler.baseConfigMap",
+			ref.Namespace, ref.Name, ref.Key)
+	}
+	has := "it has no keys"
+	if len(base.Data) > 0 {
+		keys := slices.Sorted(maps.Keys(base.Data))
+		has = "it has " + strings.Join(keys[:min(len(keys), 5)], ", ")
+	}
+	return fmt.Sprintf("ConfigMap %s/%s has no text under key %s (%s): add it or name another key in spec.scheduler.baseConfigMap", ref.Namespace, ref.Name, ref.Key, has)
+}
+
+// Invalid is the verdict on a spec that contradicts itself.
+func Invalid(faults field.ErrorList) Verdict {
+	return verdict(metav1.ConditionFalse, v1alpha1.ReasonInvalidPolicy,
+		"nothing of this spec was written and what was in force before stays: %s", faults.ToAggregate())
+}
+
+// Refused is the verdict on a ConfigMap that could not be read or written.
+func Refused(err error) Verdict {
+	return verdict(metav1.ConditionFalse, v1alpha1.ReasonConfigRefused,
+		"%s: the shipped Role of cardquota-manager allows it in one namespace, to read volcano-scheduler-configmap and to write %s: grant another base or namespace as well; an immutable ConfigMap must be deleted",
+		lines(err), ConfigMapName)
+}
+
+// Displaced tells of the scheduler's ConfigMap who, besides the operator, wrote its text last,
+// "" when whoever it was left no trace. It is false while the text is as the operator wrote it.
+func Displaced(live *corev1.ConfigMap) (by string, displaced bool) {
+	if Wrote(live, "data", ConfigMapKey) {
+		return "", false
+	}
+	for _, entry := range live.ManagedFields {
+		if entry.Manager != FieldManager && owns(entry, "data", ConfigMapKey) {
+			by = entry.Manager
+		}
+	}
+	return cmp.Or(by, "somebody"), true
+}
+
+// lines puts an error on one line.
+func lines(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

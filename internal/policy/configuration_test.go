@@ -1,0 +1,141 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+const plain = `# by hand
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: gang
+- plugins:
+  - name: predicates
+`
+
+// ref names the base of these tests.
+var ref = v1alpha1.ConfigMapKeyReference{Namespace: "volcano-system", Name: "scheduler", Key: "conf"}
+
+// written is a base with a text.
+func written(text string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{Data: map[string]string{"conf": text}}
+}
+
+// configured is what becomes of a base; from is what the scheduler's ConfigMap was rendered
+// from, "-" without one.
+func configured(base *corev1.ConfigMap, from, hash string) Configuration {
+	live := &corev1.ConfigMap{}
+	if live.Annotations = map[string]string{v1alpha1.AnnotationRenderedFrom: from}; from == "-" {
+		live = nil
+	}
+	return Configure(Effective(v1alpha1.ServiceTypePolicySpec{}), ref, base, live, hash)
+}
+
+func TestWantedOf(t *testing.T) {
+	spec := v1alpha1.ServiceTypePolicySpec{
+		ServiceTypes: []v1alpha1.ServiceType{
+			{Name: "inference", Priority: 2, ReclaimFrom: []string{"training"}},
+			{Name: "training", Priority: 1, ReclaimPolicy: "WhenNeeded", MinimumRuntimeSeconds: 600},
+			{Name: "notebook"},
+		},
+		Owners:  []v1alpha1.OwnerKind{{Kind: "Job", ServiceType: "training"}},
+		Reclaim: "Pods", ComputeQuota: "Enforce", UnmanagedQueues: "Ignore", OverCommitPercent: 120, NodeOrderWeight: 3,
+		Preempt: "InQueue", VictimOrder: "Loss", PriorityClasses: []v1alpha1.PriorityClass{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
+	}
+	want := schedulerconf.Wanted{Reclaim: "reclaim", Preempt: true, Arguments: map[string]any{
+		"cardUnlimitedCpuMemory": false,
+		"serviceTypes": map[string]any{
+			"inference": map[string]any{"reclaimFrom": []string{"training"}},
+			"training":  map[string]any{"reclaimable": true, "minimumRuntime": "10m0s"},
+			"notebook":  map[string]any{},
+		},
+		"podOwnerReferenceToServiceType": map[string]any{"Job": "training"},
+		"unmanagedQueues":                "Ignore", "overCommitFactor": 1.2, "nodeOrderWeight": 3,
+		"victimOrder": "Loss", "priorityClasses": map[string]any{"gold": int32(9), "lead": int32(-1)},
+	}}
+	check.Equal(t, "wanted", want, WantedOf(Effective(spec)))
+	for mode, action := range map[v1alpha1.ReclaimMode]string{"Gangs": "cardreclaim", "Pods": "reclaim", "Off": ""} {
+		check.Equal(t, fmt.Sprintf("%s is action", mode), action, WantedOf(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim)
+	}
+}
+
+func TestConfigure(t *testing.T) {
+	const from, rendered = "ConfigMap volcano-system/scheduler, key conf", "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf with this policy laid over it"
+	defaults := schedulerconf.Hash(configured(nil, "-", "").Text)
+	outside := strings.Replace(plain, "- name: gang", "- name: gang\n  - name: proportion", 1)
+	for t, tc := range check.Cases(t, map[string]struct {
+		base       *corev1.ConfigMap
+		from, hash string
+		says       string // ends with the message where it stands for a text
+		text       bool
+	}{
+		"a base":                              {base: written(plain), from: "-", says: rendered, text: true},
+		"a base after none":                   {base: written(plain), from: builtIn, hash: "x", says: rendered, text: true},
+		"what it replaces":                    {base: written(outside), from: "-", says: rendered + "; replaced of it: plugin proportion", text: true},
+		"never a base":                        {from: "-", says: "True/Synced: the scheduler's configuration is Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap volcano-system/scheduler: install Volcano, create it with Volcano's configuration as key conf, or name another one in spec.scheduler.baseConfigMap", text: true},
+		"never a base, and rendered before":   {from: builtIn, hash: "x", says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
+		"never a base, and ours was deleted":  {from: "-", hash: defaults, says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
+		"the base is gone":                    {from: from, hash: "x", says: "False/BaseMissing: there is no ConfigMap volcano-system/scheduler: install Volcano"},
+		"the base is gone, and ours":          {from: "-", hash: "x", says: "False/BaseMissing: there is no ConfigMap"},
+		"somebody took off what it came from": {from: "", hash: "x", says: "False/BaseMissing: there is no ConfigMap"},
+		"the key is gone":                     {base: &corev1.ConfigMap{Data: map[string]string{"b": "", "a": ""}}, from: from, hash: "x", says: "False/BaseMissing: ConfigMap volcano-system/scheduler has no text under key conf (it has a, b): add it or name another key in spec.scheduler.baseConfigMap; what was rendered last stays"},
+		"the text is blank":                   {base: written(" \n"), from: from, hash: "x", says: "False/BaseMissing: ConfigMap volcano-system/scheduler has no text under key conf (it has conf)"},
+		"an empty ConfigMap":                  {base: &corev1.ConfigMap{}, from: from, hash: "x", says: "False/BaseMissing: ConfigMap volcano-system/scheduler has no text under key conf (it has no keys)"},
+		"no YAML":                             {base: written("{{"), from: "-", says: "False/BaseInvalid: ConfigMap volcano-system/scheduler, key conf: the text is not YAML"},
+		"two faults":                          {base: written(strings.NewReplacer("gang", "gank", "predicates", "pred").Replace(plain)), from: from, hash: "x", says: `False/BaseInvalid: ConfigMap volcano-system/scheduler, key conf: line 5: unknown plugin "gank": known are `},
+		"a hierarchy":                         {base: written(strings.Replace(plain, "- name: gang", "- name: capacity\n    enableHierarchy: true", 1)), from: from, hash: "x", says: "False/HierarchyNotSupported: ConfigMap volcano-system/scheduler, key conf: plugin capacity has enableHierarchy: true"},
+		"the same switched off":               {base: written(strings.Replace(plain, "- name: gang", "- name: gang\n  - name: capacity\n    enableHierarchy: false", 1)), from: from, hash: "x", says: rendered + "; replaced of it: plugin capacity", text: true},
+		"what an earlier version wrote":       {base: written(configured(written(plain), "-", "").Text), from: "-", says: rendered + "; replaced of it: action cardreclaim, plugin capacity-card", text: true},
+	}) {
+		got := configured(tc.base, tc.from, tc.hash)
+		said := string(got.Status) + "/" + got.Reason + ": " + got.Message
+		check.That(t, strings.HasPrefix(said, tc.says), "says\n%s, want\n%s…", said, tc.says)
+		check.That(t, (got.Text != "") == tc.text, "the text is\n%s", got.Text)
+		check.That(t, len(got.Message) <= v1alpha1.MaxMessageLength && !strings.Contains(got.Message, "\n"), "the message has %d bytes: %q", len(got.Message), got.Message)
+		if tc.text {
+			check.NoError(t, schedulerconf.Validate(got.Text, schedulerconf.Shipped()))
+			check.That(t, strings.HasPrefix(got.Text, "# Rendered by cardquota-manager from "+got.From+",\n"), "the text begins\n%s", got.Text)
+		}
+	}
+}
+
+func TestBase(t *testing.T) {
+	spec := Effective(v1alpha1.ServiceTypePolicySpec{})
+	check.Equal(t, "base", v1alpha1.ConfigMapKeyReference{Namespace: "volcano", Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"}, Base(spec, "volcano"))
+	spec.Scheduler.BaseConfigMap = ref
+	check.Equal(t, "base", ref, Base(spec, "volcano"))
+}
+
+func TestDisplaced(t *testing.T) {
+	const field = `{"f:data":{".":{},"f:volcano-scheduler.conf":{}}}`
+	wrote := func(manager, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		want    string // "" when nobody was
+	}{
+		"nobody left a trace":       {want: "somebody"},
+		"who wrote it":              {entries: []metav1.ManagedFieldsEntry{wrote("helm", field)}, want: "helm"},
+		"who wrote something else":  {entries: []metav1.ManagedFieldsEntry{wrote("helm", `{"f:data":{"f:other":{}}}`)}, want: "somebody"},
+		"the operator is not meant": {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", field)}},
+		"nobody can read the entry": {entries: []metav1.ManagedFieldsEntry{wrote("helm", "nonsense")}, want: "somebody"},
+		"an entry without fields":   {entries: []metav1.ManagedFieldsEntry{{Manager: "helm"}}, want: "somebody"},
+		"two with the same value":   {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", field), wrote("helm", field)}},
+	}) {
+		by, displaced := Displaced(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}})
+		check.That(t, by == tc.want && displaced == (tc.want != ""), "displaced %v, by %q", displaced, by)
+	}
+}
