@@ -131,7 +131,7 @@ var decisionMutants = []mutant{
 	{"internal/workload/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == rootQueue || queue.Status.State != v1beta1.QueueStateClosed && queue.Status.State != "":`, "a closing queue takes nothing"},
 	{"internal/workload/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen || queue.Status.State == "":`, "a queue without a state takes nothing"},
 	{"internal/workload/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Status.State == v1beta1.QueueStateOpen:`, "root needs no state"},
-	{"internal/workload/queue.go", `	if unreadable != nil {`, `	if unreadable != nil && !managed {`, "a selector that cannot be read withholds everything"},
+	{"internal/workload/queue.go", `	if rules.unreadable != nil {`, `	if rules.unreadable != nil && !managed {`, "a selector that cannot be read withholds everything"},
 	{"internal/workload/queue.go", `q.AsApproximateFloat64() >= math.MaxInt64/1000`, `q.AsApproximateFloat64() >= math.MaxFloat64`, "a capability beyond 64 bits is unlimited"},
 	{"internal/workload/queue.go", `	if !set || q.Sign() <= 0 {`, `	if !set {`, "a negative capability is none"},
 

@@ -15,6 +15,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/workload"
@@ -210,9 +211,8 @@ func TestNodesOfOthersAreNotWaitedFor(t *testing.T) {
 func TestRefusalsAreToldOnce(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":1}; j q 1: - cards=2`).run()
 	task := s.Task("j-0")
-	refusal := func(total, capability string) *workload.Refusal {
-		return &workload.Refusal{Reason: workload.ReasonInsufficientScalarQuota, Message: "Queue <q> has insufficient <A> quota: requested <2>, total would be <" +
-			total + ">, but capability is <" + capability + ">"}
+	refusal := func(total, capability int64) *workload.Refusal {
+		return workload.Short(&quota.Shortage{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
 	}
 	if len(s.Job("j").NodesFitErrors) != 1 || s.p.askOf(task).Count != 2 || api.AllocatedStatus(task.Status) {
 		t.Fatalf("fit errors %v, ask %+v, status %s", s.Job("j").NodesFitErrors, s.p.askOf(task), task.Status)
@@ -224,10 +224,10 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 		isNew   bool
 		text    string
 	}{
-		{"a moved total", refusal("3", "1"), 0, false, refusal("2", "1").Message},
-		{"a changed quota", refusal("3", "0"), 0, true, refusal("3", "0").Message},
-		{"one that comes back in the next session", refusal("3", "0"), 1, false, refusal("3", "0").Message},
-		{"one that comes back after two sessions without", refusal("3", "0"), 3, true, refusal("3", "0").Message},
+		{"a moved total", refusal(3, 1), 0, false, refusal(2, 1).Message},
+		{"a changed quota", refusal(3, 0), 0, true, refusal(3, 0).Message},
+		{"one that comes back in the next session", refusal(3, 0), 1, false, refusal(3, 0).Message},
+		{"one that comes back after two sessions without", refusal(3, 0), 3, true, refusal(3, 0).Message},
 	} {
 		for range tc.sweeps {
 			s.m.voice.sweep()

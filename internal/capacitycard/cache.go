@@ -72,8 +72,6 @@ type knownQueue struct {
 	unmanaged workload.Unmanaged
 	state     scheduling.QueueState
 	rules     workload.QueueRules
-	// unreadable is what is wrong with the selector of namespaces.
-	unreadable *workload.Refusal
 }
 
 // podFacts are what a pod asks for, valid while the pod object and the meaning
@@ -201,13 +199,11 @@ func (c *Cache) newFacts(pod *corev1.Pod) *podFacts {
 func (c *Cache) rules(queue *scheduling.Queue, unmanaged workload.Unmanaged) workload.QueueRules {
 	known, ok := c.queues[queue.Name]
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
-		whole := external(queue)
-		namespaces, unreadable := known.rules.Namespaces, known.unreadable
-		if !ok || !sameNamespaces(known.object, queue) {
-			namespaces, unreadable = workload.NamespaceSelectorOf(whole)
+		var last *workload.QueueRules
+		if ok {
+			last = &known.rules
 		}
-		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, unreadable: unreadable,
-			rules: workload.RulesWith(whole, unmanaged, namespaces, unreadable)}
+		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: workload.RulesOf(external(queue), unmanaged, last)}
 		c.queues[queue.Name] = known
 	}
 	return known.rules

@@ -1,8 +1,8 @@
 package capacitycard
 
 import (
+	"cmp"
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -42,7 +42,7 @@ func newVoice() *voice { return &voice{said: map[types.UID]*sentence{}} }
 func (v *voice) say(uid types.UID, refusal *workload.Refusal) (text string, isNew bool) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
-	topic := topicOf(refusal)
+	topic := cmp.Or(refusal.Topic, refusal.Reason+refusal.Message)
 	if s, ok := v.said[uid]; ok && s.topic == topic {
 		s.session = v.session
 		return s.text, false
@@ -56,20 +56,6 @@ func (v *voice) forget(uid types.UID) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	delete(v.said, uid)
-}
-
-// topicOf is a refusal without its running total.
-func topicOf(refusal *workload.Refusal) string {
-	total := ", total would be <"
-	if refusal.Reason == workload.ReasonCardsEnding {
-		total = ": ending <"
-	}
-	before, rest, ok := strings.Cut(refusal.Message, total)
-	if !ok {
-		return refusal.Reason + refusal.Message
-	}
-	_, after, _ := strings.Cut(rest, ">")
-	return refusal.Reason + before + after
 }
 
 // sweep forgets objects that were not refused for two sessions; refused again,

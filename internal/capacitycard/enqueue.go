@@ -164,7 +164,8 @@ func (p *plugin) withTotal(job *api.JobInfo, refusal *workload.Refusal) *workloa
 		return refusal
 	}
 	told := *refusal
-	told.Message += fmt.Sprintf(" (%s asks for %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, least)
+	said := fmt.Sprintf(" (%s asks for %d cards in all, the job's minimum is %d)", v1alpha1.AnnotationCardRequest, total, least)
+	told.Message, told.Topic = told.Message+said, told.Topic+said
 	return &told
 }
 

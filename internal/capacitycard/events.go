@@ -12,6 +12,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -97,7 +98,7 @@ func (p *plugin) tellIfLost(pod *corev1.Pod) {
 }
 
 // rootQueue is the queue under which Volcano puts all others.
-const rootQueue = "root"
+const rootQueue = v1alpha1.QueueRoot
 
 // adopted is a copy of a queue under root, made for an original whose own
 // parents lead nowhere.

@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // predicate is the gate of a pod on a node, and the one that makes quota exact:
@@ -186,14 +189,19 @@ func (k unfitKey) status(used card.Count) *api.Status {
 		}
 	case otherCard:
 		status.Reason = fmt.Sprintf("node(s) have another card than <%s>", k.text)
-	case noRoom, noRoomToReclaim:
-		status.Reason = fmt.Sprintf("queue <%s> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
-			k.queue, k.name, k.count, used.Add(k.count), k.limit)
+	case noRoom, noRoomToReclaim, stillEnding: // evictions only make more of what is still ending
+		short := quota.Shortage{
+			Kind: quota.Cards, Queue: string(k.queue), Names: []card.Name{k.name},
+			Requested: int64(k.count), Total: int64(used.Add(k.count)), Limit: int64(k.limit), Within: k.within,
+		}
+		if k.why == stillEnding {
+			short.Kind = quota.Ending
+		}
+		text := workload.Short(&short).Message
+		status.Reason = strings.ToLower(text[:1]) + text[1:]
 		if k.why == noRoom {
 			status.Code = api.Unschedulable
 		}
-	case stillEnding: // of which evictions only make more
-		status.Reason = k.endingText(used)
 	}
 	return status
 }

@@ -302,12 +302,6 @@ func (p *plugin) endsTooMuch(queue api.QueueID, name card.Name, victims []*api.T
 	return freed.Cards[name] > p.account.MayEnd(string(queue), name)
 }
 
-// endingText are the words in which a node is refused.
-func (k unfitKey) endingText(ending card.Count) string {
-	text := workload.EndingText(&quota.Shortage{Queue: string(k.queue), Names: []card.Name{k.name}, Total: int64(ending), Limit: int64(k.limit), Within: k.within})
-	return strings.ToLower(text[:1]) + text[1:]
-}
-
 // startUpEnds is how long an incomplete start may hold everything up. Afterwards
 // the missing pods are charged from the lister like any other, and what is
 // missing is reported.

@@ -8,7 +8,6 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -68,14 +67,6 @@ func (p *plugin) listNamespaces() {
 	if factory := p.ssn.InformerFactory(); p.choosing && factory != nil {
 		p.namespaces = factory.Core().V1().Namespaces().Lister()
 	}
-}
-
-// sameNamespaces tells that two states of a queue select namespaces by the same
-// text.
-func sameNamespaces(a, b *scheduling.Queue) bool {
-	was, chose := a.Annotations[v1alpha1.AnnotationNamespaceSelector]
-	is, chooses := b.Annotations[v1alpha1.AnnotationNamespaceSelector]
-	return was == is && chose == chooses
 }
 
 // tellUnreadable says once on a queue that nobody may use it, since its selector

@@ -173,8 +173,8 @@ func FuzzRulesOf(f *testing.F) {
 		if !managed {
 			q.Annotations = nil
 		}
-		got := RulesOf(q, unmanaged)
-		again := RulesOf(q.DeepCopy(), unmanaged)
+		got := RulesOf(q, unmanaged, nil)
+		again := RulesOf(q.DeepCopy(), unmanaged, nil)
 		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
 		read, err := card.ParseQuota(text)
 		unreadable := managed && err != nil

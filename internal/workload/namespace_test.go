@@ -49,7 +49,7 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 	}) {
 		q := tenant(`{"H200":8}`, choosing(tc.selector))
 		selector, refusal := NamespaceSelectorOf(q)
-		check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, Enforce).Refusal)
+		check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, Enforce, nil).Refusal)
 		check.Equal(t, "refusal of the selector", nil, refusal)
 		var namespace *corev1.Namespace
 		if tc.labels != nil {
@@ -89,7 +89,7 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 			q := tenant(`{"H200":8}`, choosing(text))
 			selector, refusal := NamespaceSelectorOf(q)
 			refused(t, refusal, ReasonInvalidNamespaceSelector, invalid, says)
-			check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, Enforce).Refusal)
+			check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, Enforce, nil).Refusal)
 			check.That(t, selector != nil && !selector.Matches(nil), "%.80s selects something", text)
 		}
 	}
@@ -113,10 +113,10 @@ func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 		"closed":          tenant(`{}`, in("Closed"), choosing("?")),
 	} {
 		for _, unmanaged := range []Unmanaged{Enforce, Ignore, Deny} {
-			got := RulesOf(q, unmanaged)
+			got := RulesOf(q, unmanaged, nil)
 			check.That(t, got.Refusal != nil && got.Refusal.Reason == ReasonInvalidNamespaceSelector, "%s: refusal %v", name, got.Refusal)
 			delete(q.Annotations, "volcano.sh/namespace-selector")
-			want := RulesOf(q, unmanaged).Limits
+			want := RulesOf(q, unmanaged, nil).Limits
 			check.That(t, got.Limits.MilliCPU == want.MilliCPU && len(got.Limits.Cards) == len(want.Cards),
 				"%s: limits %+v, without the selector %+v", name, got.Limits, want)
 			choosing("?")(q)

@@ -30,7 +30,7 @@ const (
 
 // rootQueue is Volcano's root of all queues. Its numbers belong to the scheduler
 // and limit nobody.
-const rootQueue = "root"
+const rootQueue = v1alpha1.QueueRoot
 
 // QueueRules are what a Queue object says about its use.
 type QueueRules struct {
@@ -45,9 +45,15 @@ type QueueRules struct {
 	Namespaces labels.Selector
 	// Refusal says why the queue takes no new pods at all, nil when it does.
 	Refusal *Refusal
+
+	// selector is what Namespaces was read from, unreadable what is wrong with it.
+	selector   string
+	isChosen   bool
+	unreadable *Refusal
 }
 
-// RulesOf reads the limits of a Queue.
+// RulesOf reads the limits of a Queue. last are those of an earlier state of it, nil when
+// there is none: to read a selector of namespaces anew costs more than the rest.
 //
 // A queue with card.quota is limited by it and by spec.capability, where CPU
 // or memory that is not set is 0. Any other queue keeps Volcano's meaning of
@@ -59,18 +65,17 @@ type QueueRules struct {
 // selector of namespaces that cannot be read withholds everything from that
 // queue, and from no other. Any queue may choose its namespaces, with a quota or
 // without.
-func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged) QueueRules {
-	namespaces, unreadable := NamespaceSelectorOf(queue)
-	return RulesWith(queue, unmanaged, namespaces, unreadable)
-}
-
-// RulesWith is RulesOf for a caller that has read the queue's selector of
-// namespaces already, which costs more than the rest.
-func RulesWith(queue *v1beta1.Queue, unmanaged Unmanaged, namespaces labels.Selector, unreadable *Refusal) QueueRules {
+func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged, last *QueueRules) QueueRules {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
-	rules := QueueRules{Managed: managed, Namespaces: namespaces, Refusal: closed(queue)}
-	if unreadable != nil {
-		rules.Refusal = unreadable
+	rules := QueueRules{Managed: managed, Refusal: closed(queue)}
+	rules.selector, rules.isChosen = queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
+	if last != nil && last.selector == rules.selector && last.isChosen == rules.isChosen {
+		rules.Namespaces, rules.unreadable = last.Namespaces, last.unreadable
+	} else {
+		rules.Namespaces, rules.unreadable = NamespaceSelectorOf(queue)
+	}
+	if rules.unreadable != nil {
+		rules.Refusal = rules.unreadable
 	}
 	managed = managed && queue.Name != rootQueue
 	rules.Denied = !managed && unmanaged == Deny

@@ -128,7 +128,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			modes = []Unmanaged{Enforce, Ignore, Deny}
 		}
 		for _, mode := range modes {
-			got := RulesOf(tc.queue, mode)
+			got := RulesOf(tc.queue, mode, nil)
 			agreeOnQueue(t, tc.queue, mode, got)
 			check.Equal(t, "limits", tc.want, got.Limits, cmpopts.EquateEmpty())
 			if tc.says == nil {

@@ -11,6 +11,9 @@ import (
 type Refusal struct {
 	Reason  string
 	Message string
+	// Topic is the same for refusals in which only a running total differs, "" where the
+	// message has none.
+	Topic string
 }
 
 // Error returns the message.
@@ -42,6 +45,15 @@ const (
 // Short turns a shortage into the refusal that users read. Cards are whole
 // numbers, CPU is in cores as Kubernetes writes them (500m), memory in Mi.
 func Short(s *quota.Shortage) *Refusal {
+	refusal := short(s)
+	refusal.Topic = fmt.Sprint(refusal.Reason, s.Kind, s.Queue, s.Names, s.Others, s.Requested, s.Limit, s.Within)
+	if s.Kind == quota.Ending { // whoever asks is told the same
+		refusal.Topic = fmt.Sprint(refusal.Reason, s.Queue, s.Names, s.Others, s.Limit, s.Within)
+	}
+	return refusal
+}
+
+func short(s *quota.Shortage) *Refusal {
 	switch s.Kind {
 	case quota.CPU:
 		if s.Limit == 0 {
@@ -58,7 +70,10 @@ func Short(s *quota.Shortage) *Refusal {
 			"Queue <%s> has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
 			s.Queue, mebi(s.Requested), mebi(s.Total), mebi(s.Limit))}
 	case quota.Ending:
-		return &Refusal{Reason: ReasonCardsEnding, Message: EndingText(s) + others(s.Others)}
+		return &Refusal{Reason: ReasonCardsEnding, Message: fmt.Sprintf(
+			"Queue <%s> gets no more <%s> while pods that are being deleted hold more than its quota: ending <%d>, but capability is <%d>; "+
+				"they end within %d s, sooner with a shorter terminationGracePeriodSeconds",
+			s.Queue, s.Label(), s.Total, s.Limit, int64(s.Within.Seconds())) + others(s.Others)}
 	default:
 		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
 			"Queue <%s> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
@@ -69,6 +84,9 @@ func Short(s *quota.Shortage) *Refusal {
 // Short turns a shortage of this queue into the refusal that users read.
 func (r QueueRules) Short(s *quota.Shortage) *Refusal {
 	refusal := Short(s)
+	if r.Denied {
+		refusal.Topic += " denied"
+	}
 	switch {
 	case !r.Denied:
 	case s.Queue == rootQueue:
@@ -77,13 +95,6 @@ func (r QueueRules) Short(s *quota.Shortage) *Refusal {
 		refusal.Message += fmt.Sprintf("; it has no card quota, and such queues are denied (unmanagedQueues: %s): submit to a queue that has a CardQuota, or create one for this queue", Deny)
 	}
 	return refusal
-}
-
-// EndingText says that a queue waits for the end of its pods, and what would help.
-func EndingText(s *quota.Shortage) string {
-	return fmt.Sprintf("Queue <%s> gets no more <%s> while pods that are being deleted hold more than its quota: ending <%d>, but capability is <%d>; "+
-		"they end within %d s, sooner with a shorter terminationGracePeriodSeconds",
-		s.Queue, s.Label(), s.Total, s.Limit, int64(s.Within.Seconds()))
 }
 
 // others says of how many further alternatives the same is true.

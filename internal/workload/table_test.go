@@ -177,32 +177,40 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 		want  Refusal
 	}{
 		"cards": {quota.Shortage{Kind: quota.Cards, Queue: "q", Names: []card.Name{"NVIDIA-H200"}, Requested: 5, Total: 5, Limit: 3},
-			Refusal{"InsufficientScalarQuota", "Queue <q> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>"}},
+			Refusal{Reason: "InsufficientScalarQuota", Message: "Queue <q> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>"}},
 		"cards that are ending": {quota.Shortage{Kind: quota.Ending, Queue: "q", Names: []card.Name{"NVIDIA-H200"}, Requested: 1, Total: 12, Limit: 8, Within: time.Hour},
-			Refusal{"CardsEnding", "Queue <q> gets no more <NVIDIA-H200> while pods that are being deleted hold more than its quota: ending <12>, but capability is <8>; " +
+			Refusal{Reason: "CardsEnding", Message: "Queue <q> gets no more <NVIDIA-H200> while pods that are being deleted hold more than its quota: ending <12>, but capability is <8>; " +
 				"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"}},
 		"CPU": {quota.Shortage{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 4500, Limit: 4000},
-			Refusal{"InsufficientCPUQuota", "Queue <q> has insufficient CPU quota: requested <500m>, total would be <4500m>, but capability is <4000m>"}},
+			Refusal{Reason: "InsufficientCPUQuota", Message: "Queue <q> has insufficient CPU quota: requested <500m>, total would be <4500m>, but capability is <4000m>"}},
 		"memory": {quota.Shortage{Kind: quota.Memory, Queue: "q", Requested: 1 << 30, Total: 5<<30 + 1, Limit: 4 << 30},
-			Refusal{"InsufficientMemoryQuota", "Queue <q> has insufficient memory quota: requested <1024Mi>, total would be <5121Mi>, but capability is <4096Mi>"}},
+			Refusal{Reason: "InsufficientMemoryQuota", Message: "Queue <q> has insufficient memory quota: requested <1024Mi>, total would be <5121Mi>, but capability is <4096Mi>"}},
 		"capability not set": {quota.Shortage{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 500},
-			Refusal{"EmptyQueueCapability", "Queue <q> has no cpu capability and may use none: set spec.capability.cpu (spec.resources.cpu of its CardQuota)"}},
+			Refusal{Reason: "EmptyQueueCapability", Message: "Queue <q> has no cpu capability and may use none: set spec.capability.cpu (spec.resources.cpu of its CardQuota)"}},
 	}) {
-		check.Equal(t, "refusal", tc.want, *Short(&tc.short))
+		check.Equal(t, "refusal", tc.want, told(Short(&tc.short)))
+		moved := tc.short
+		moved.Total++
+		check.Equal(t, "topic when only the total moves", Short(&tc.short).Topic, Short(&moved).Topic)
+		moved.Limit++
+		check.That(t, Short(&tc.short).Topic != Short(&moved).Topic, "the topic is the same when the limit moves")
 	}
 }
+
+// told is what a refusal tells people.
+func told(r *Refusal) Refusal { return Refusal{Reason: r.Reason, Message: r.Message} }
 
 // TestRefusalsOfADeniedQueue say why and what helps.
 func TestRefusalsOfADeniedQueue(t *testing.T) {
 	short := &quota.Shortage{Kind: quota.Memory, Queue: "q", Requested: 1, Total: 1}
 	const empty = "Queue <q> has no memory capability and may use none: set spec.capability.memory (spec.resources.memory of its CardQuota)"
-	check.Equal(t, "of a queue that is not denied", Refusal{ReasonEmptyQueueCapability, empty}, *QueueRules{}.Short(short))
-	check.Equal(t, "of a queue that is", Refusal{ReasonEmptyQueueCapability, empty +
+	check.Equal(t, "of a queue that is not denied", Refusal{Reason: ReasonEmptyQueueCapability, Message: empty}, told(QueueRules{}.Short(short)))
+	check.Equal(t, "of a queue that is", Refusal{Reason: ReasonEmptyQueueCapability, Message: empty +
 		"; it has no card quota, and such queues are denied (unmanagedQueues: Deny): submit to a queue that has a CardQuota, or create one for this queue"},
-		*QueueRules{Denied: true}.Short(short))
+		told(QueueRules{Denied: true}.Short(short)))
 	short.Queue = "root"
-	check.Equal(t, "of root", Refusal{ReasonEmptyQueueCapability, "Queue <root> may use nothing (unmanagedQueues: Deny): submit to a queue that has a CardQuota"},
-		*QueueRules{Denied: true}.Short(short))
+	check.Equal(t, "of root", Refusal{Reason: ReasonEmptyQueueCapability, Message: "Queue <root> may use nothing (unmanagedQueues: Deny): submit to a queue that has a CardQuota"},
+		told(QueueRules{Denied: true}.Short(short)))
 }
 
 // TestQueueOfAPodWithoutANode: the queue of a binding is written with the

@@ -183,7 +183,7 @@ func TestQueuesAgree(t *testing.T) {
 		for range perDraw {
 			queue := drawQueue(t)
 			unmanaged := oneOf(t, "unmanaged", rule.UnmanagedEnforce, rule.UnmanagedIgnore, rule.UnmanagedDeny)
-			product, ours := workload.RulesOf(queue, workload.Unmanaged(unmanaged)), rule.LimitsOf(queue, unmanaged)
+			product, ours := workload.RulesOf(queue, workload.Unmanaged(unmanaged), nil), rule.LimitsOf(queue, unmanaged)
 			equal(t, "refuses all", product.Refusal != nil, ours.Closed != "")
 			equal(t, "any card", product.Limits.AnyCard, ours.AnyCard)
 			equal(t, "cpu", product.Limits.MilliCPU, ours.MilliCPU)
