@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -24,6 +25,8 @@ type Quotas struct {
 	All []*v1alpha1.CardQuota
 	// Policy is the ServiceTypePolicy, nil when there is none.
 	Policy *v1alpha1.ServiceTypePolicy
+	// Queues are the Queues there are, by CardQuotas and by others.
+	Queues []*v1beta1.Queue
 	// Healthy counts the cards of Ready nodes.
 	Healthy map[card.Name]card.Count
 }
@@ -52,7 +55,7 @@ func CardQuota(quota, before *v1alpha1.CardQuota, world Quotas) Result {
 		}
 	}
 	if before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || !equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards) {
-		allocated(&result, quota, before, quotastatus.NewBalance(others, world.Healthy))
+		allocated(&result, quota, before, quotastatus.NewBalance(others, quotastatus.Unowned(world.All, world.Queues), world.Healthy))
 	}
 	return result
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/queue"
@@ -17,20 +19,40 @@ import (
 type Balance struct {
 	healthy map[card.Name]card.Count
 	// granted is by card and queue; a CardQuota that waits for its queue or is
-	// being deleted grants nothing.
+	// being deleted grants nothing, and a Queue that no CardQuota has what is
+	// written on it.
 	granted map[card.Name]map[string]Share
 	sums    map[card.Name]card.Count
 }
 
-// Share is what one CardQuota grants of a card.
+// Share is what one CardQuota, or a Queue that none has, grants of a card.
 type Share struct {
-	// CardQuota is its name.
-	CardQuota string
-	Count     card.Count
+	// By is the name of the CardQuota, or says which Queue it is.
+	By    string
+	Count card.Count
 }
 
-// NewBalance balances all CardQuotas of the cluster against its healthy cards.
-func NewBalance(quotas []*v1alpha1.CardQuota, healthy map[card.Name]card.Count) *Balance {
+// Unowned returns the quotas that are written on Queues which no CardQuota has: they
+// were retained, or written by hand, and the scheduler honours them.
+func Unowned(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[string]card.Quota {
+	taken := make(map[string]bool, len(quotas))
+	for _, quota := range quotas {
+		taken[quota.Queue()] = true
+	}
+	out := map[string]card.Quota{}
+	for _, q := range queues {
+		if text, written := q.Annotations[v1alpha1.AnnotationCardQuota]; written && !taken[q.Name] {
+			if quota, err := card.ParseQuota(text); err == nil && len(quota) > 0 {
+				out[q.Name] = quota
+			}
+		}
+	}
+	return out
+}
+
+// NewBalance balances all CardQuotas of the cluster, and what Unowned found, against
+// its healthy cards.
+func NewBalance(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, healthy map[card.Name]card.Count) *Balance {
 	rivals := map[string][]*v1alpha1.CardQuota{}
 	for _, quota := range quotas {
 		if quota.DeletionTimestamp == nil {
@@ -40,15 +62,22 @@ func NewBalance(quotas []*v1alpha1.CardQuota, healthy map[card.Name]card.Count) 
 	b := &Balance{healthy: healthy, granted: map[card.Name]map[string]Share{}, sums: map[card.Name]card.Count{}}
 	for name, all := range rivals {
 		owner := queue.Owner(all)
-		for granted, count := range queue.QuotaOf(owner) {
-			if b.granted[granted] == nil {
-				b.granted[granted] = map[string]Share{}
-			}
-			b.granted[granted][name] = Share{owner.Name, count}
-			b.sums[granted] = b.sums[granted].Add(count)
-		}
+		b.grant(name, owner.Name, queue.QuotaOf(owner))
+	}
+	for name, quota := range unowned {
+		b.grant(name, "queue "+name+", which has no CardQuota", quota)
 	}
 	return b
+}
+
+func (b *Balance) grant(queue, by string, quota card.Quota) {
+	for name, count := range quota {
+		if b.granted[name] == nil {
+			b.granted[name] = map[string]Share{}
+		}
+		b.granted[name][queue] = Share{by, count}
+		b.sums[name] = b.sums[name].Add(count)
+	}
 }
 
 // Moved lists the queues whose condition InventorySatisfied says another thing than
@@ -114,7 +143,7 @@ func (b *Balance) others(name card.Name, than string) []Share {
 		}
 	}
 	slices.SortFunc(others, func(x, y Share) int {
-		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.CardQuota, y.CardQuota))
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.By, y.By))
 	})
 	return others
 }
@@ -147,7 +176,7 @@ func (e Excess) String() string {
 			parts = append(parts, fmt.Sprintf("the rest by %d more", len(e.Others)-i))
 			break
 		}
-		parts = append(parts, fmt.Sprintf("%d by %s", other.Count, other.CardQuota))
+		parts = append(parts, fmt.Sprintf("%d by %s", other.Count, other.By))
 	}
 	return fmt.Sprintf("%s: %d granted, %d healthy, %d too many (%s)", e.Card, e.Granted, e.Healthy, e.By(), strings.Join(parts, ", "))
 }

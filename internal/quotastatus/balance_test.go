@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -66,7 +67,7 @@ func TestOverAllocated(t *testing.T) {
 			cards{"H200": 8}, "H200: 9 granted, 8 healthy, 1 too many (8 here, 1 by late)"},
 		"what goes is not in excess": {grants("a", 9, 0, leaving), nil, cards{"H200": 8}, ""},
 	}) {
-		check.Equal(t, "over-allocated", tc.want, Clauses(NewBalance(tc.others, tc.healthy).OverAllocated(tc.quota)))
+		check.Equal(t, "over-allocated", tc.want, Clauses(NewBalance(tc.others, nil, tc.healthy).OverAllocated(tc.quota)))
 	}
 }
 
@@ -97,7 +98,7 @@ func TestDenied(t *testing.T) {
 			all = append(all[:len(all):len(all)], tc.before)
 		}
 		var got []card.Name
-		for _, e := range NewBalance(all, healthy).Denied(tc.before, tc.after) {
+		for _, e := range NewBalance(all, nil, healthy).Denied(tc.before, tc.after) {
 			got = append(got, e.Card)
 		}
 		check.Equal(t, "denied", tc.want, got)
@@ -131,12 +132,12 @@ func drawBalance(t *rapid.T, label string) ([]*v1alpha1.CardQuota, *Balance) {
 	for i := range rapid.IntRange(0, 4).Draw(t, label) {
 		all = append(all, grants(fmt.Sprint("q", i), count.Draw(t, "H200"), 0, and("H800", count.Draw(t, "H800"))))
 	}
-	return all, NewBalance(all, cards{"H200": card.Count(count.Draw(t, "healthy")) * 2, "H800": card.Count(count.Draw(t, "healthy")) * 2})
+	return all, NewBalance(all, nil, cards{"H200": card.Count(count.Draw(t, "healthy")) * 2, "H800": card.Count(count.Draw(t, "healthy")) * 2})
 }
 
 func TestMoved(t *testing.T) {
 	of := func(a, b int64) *Balance {
-		return NewBalance([]*v1alpha1.CardQuota{grants("a", a, 0), grants("b", b, 0)}, cards{"H200": 8})
+		return NewBalance([]*v1alpha1.CardQuota{grants("a", a, 0), grants("b", b, 0)}, nil, cards{"H200": 8})
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *Balance
@@ -168,7 +169,7 @@ func TestInventorySatisfied(t *testing.T) {
 	}) {
 		f := facts(nil, nil)
 		f.Quota.Spec.OverAllocation = tc.over
-		f.Balance = NewBalance(others, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
+		f.Balance = NewBalance(others, nil, cards{"NVIDIA-H200": tc.healthy, "NVIDIA-H800": 2})
 		status := Of(f)
 		check.Equal(t, "condition", tc.want, said(status, "InventorySatisfied"))
 		got := said(status, "Ready")
@@ -198,7 +199,7 @@ func TestInventorySatisfiedAtTheEdges(t *testing.T) {
 	t.Run("not counted yet", func(t *testing.T) { check.Equal(t, "condition", "", said(Of(facts(nil, nil)), "InventorySatisfied")) })
 	t.Run("another one has the queue", func(t *testing.T) {
 		f := facts(nil, nil)
-		f.Sync, f.Balance = Contested("team", "older"), NewBalance(nil, nil)
+		f.Sync, f.Balance = Contested("team", "older"), NewBalance(nil, nil, nil)
 		check.Equal(t, "condition", "Unknown/NotCounted: this CardQuota does not have its queue", said(Of(f), "InventorySatisfied"))
 	})
 	t.Run("a long list ends with what it means", func(t *testing.T) {
@@ -207,9 +208,27 @@ func TestInventorySatisfiedAtTheEdges(t *testing.T) {
 		for i := range 64 {
 			f.Quota.Spec.Cards = append(f.Quota.Spec.Cards, v1alpha1.Card{Name: fmt.Sprintf("MODEL-%d-%s", i, strings.Repeat("x", 40)), Quota: 1})
 		}
-		f.Balance = NewBalance(nil, nil)
+		f.Balance = NewBalance(nil, nil, nil)
 		if got := said(Of(f), "InventorySatisfied"); len(got) > 1100 || !strings.HasSuffix(got, "set overAllocation to Allow") {
 			t.Errorf("%d bytes, ending with %q", len(got), got[max(0, len(got)-60):])
 		}
 	})
+}
+
+// TestARetainedQueueCounts: the scheduler goes on giving its cards away.
+func TestARetainedQueueCounts(t *testing.T) {
+	written := func(name, text string) *v1beta1.Queue {
+		return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"volcano.sh/card.quota": text}}}
+	}
+	queues := []*v1beta1.Queue{written("kept", `{"H200":6}`), written("a", `{"H200":99}`), written("given-up", `{}`), written("spoilt", `{`), {}}
+	a := grants("a", 4, 0)
+	unowned := Unowned([]*v1alpha1.CardQuota{a}, queues)
+	check.Equal(t, "queues without a CardQuota", map[string]card.Quota{"kept": {"H200": 6}}, unowned)
+	balance := NewBalance([]*v1alpha1.CardQuota{a}, unowned, cards{"H200": 8})
+	check.Equal(t, "over-allocated", "H200: 10 granted, 8 healthy, 2 too many (4 here, 6 by queue kept, which has no CardQuota)", Clauses(balance.OverAllocated(a)))
+
+	// Its CardQuota comes again: it counts in the place of the queue.
+	kept := grants("kept", 4, 0)
+	check.Equal(t, "over-allocated with its CardQuota", "", Clauses(balance.OverAllocated(kept)))
+	check.Equal(t, "queues without a CardQuota then", map[string]card.Quota{}, Unowned([]*v1alpha1.CardQuota{a, kept}, queues))
 }

@@ -73,6 +73,11 @@ func (h *handlers) cardQuota(ctx context.Context, quota, before *v1alpha1.CardQu
 	if world.Policy, err = h.policy(ctx); err != nil {
 		return rules.Result{}, err
 	}
+	var queues v1beta1.QueueList
+	if err := h.cached.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
+		return rules.Result{}, fmt.Errorf("list Queues: %w", err)
+	}
+	world.Queues = pointers(queues.Items)
 	return rules.CardQuota(quota, before, world), nil
 }
 

@@ -145,12 +145,15 @@ func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
 		g.Expect(fields.Manager).NotTo(gomega.Equal("cardquota"))
 	}
 	g.Expect(after.ManagedFields).To(gomega.ContainElement(gomega.HaveField("Manager", "somebody")))
+	unowned := series(t, "cardquota_unowned_quota_cards", "card", name)
+	g.Eventually(unowned).Should(gomega.Equal(map[string]float64{"NVIDIA-H200": 8}), "it is nobody's, and counts")
 	// Another CardQuota of that name takes it up without a quarrel.
 	again := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 1 })
 	admin.Make(t, again)
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":1}`))
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 	g.Eventually(admin.Events(t, again, "Adopted")).Should(gomega.HaveLen(1))
+	g.Eventually(unowned).Should(gomega.BeEmpty())
 	admin.Remove(t, again)
 	g.Expect(readError(queueOf(t, name))()).To(gomega.Succeed(), "what was retained once is nobody's to delete")
 }

@@ -7,6 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
 )
 
 // anyChange takes every update for one that matters.
@@ -17,6 +19,14 @@ func labelsChanged(before, after any) bool {
 	was, ok := before.(client.Object)
 	is, isObject := after.(client.Object)
 	return !ok || !isObject || !maps.Equal(was.GetLabels(), is.GetLabels())
+}
+
+// writtenQuotaChanged tells whether the card quota of a Queue has changed.
+func writtenQuotaChanged(before, after any) bool {
+	was, ok := before.(client.Object)
+	is, isObject := after.(client.Object)
+	const key = v1alpha1.AnnotationCardQuota
+	return !ok || !isObject || was.GetAnnotations()[key] != is.GetAnnotations()[key]
 }
 
 // specChanged tells whether the spec of an object has changed.

@@ -52,7 +52,7 @@ func TestWhoIsWokenByNodes(t *testing.T) {
 			quotas: newStore(builder.CardQuota("grants").Card("NVIDIA-H200", 1).Obj(), builder.CardQuota("other").Card("NVIDIA-H800", 1).Obj(),
 				builder.CardQuota("holds").Card("NVIDIA-H20-3e", 1).Obj()),
 			pods:   newStore(builder.Pod("lab", "p").Queue("holds").Card("NVIDIA-H200").GPUs(1).Obj()),
-			groups: newStore(), namespaces: newStore(), policies: newStore(),
+			groups: newStore(), queues: newStore(), namespaces: newStore(), policies: newStore(),
 		}
 		check.Equal(t, "woken by the first count", []string{everyQueue}, r.recount(s))
 		cards.Update(tc.change)

@@ -49,6 +49,7 @@ type Recounter struct {
 	// woken sends names of queues, or everyQueue.
 	woken    chan event.TypedGenericEvent[string]
 	duration prometheus.Histogram
+	unowned  *prometheus.GaugeVec
 	cards    Cards
 	// passed tells that Bypasses returns something else.
 	passed chan event.TypedGenericEvent[string]
@@ -77,6 +78,9 @@ func newRecounter(c cache.Cache, interval time.Duration, cards Cards) *Recounter
 			Name: "cardquota_recount_seconds", Help: "Time that one count of all pods took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12),
 		}),
+		unowned: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cardquota_unowned_quota_cards", Help: "Quota that is written on a queue which no CardQuota has, in whole cards.",
+		}, labels),
 	}
 }
 
@@ -153,7 +157,7 @@ func (r *Recounter) markDirty() {
 }
 
 // stores are the caches' own stores: counting reads objects without copying.
-type stores struct{ pods, groups, namespaces, quotas, policies toolscache.Store }
+type stores struct{ pods, groups, queues, namespaces, quotas, policies toolscache.Store }
 
 // watch waits for the caches and marks the count dirty with every change.
 func (r *Recounter) watch(ctx context.Context) (stores, error) {
@@ -165,6 +169,7 @@ func (r *Recounter) watch(ctx context.Context) (stores, error) {
 	}{
 		{&corev1.Pod{}, &s.pods, anyChange},
 		{&v1beta1.PodGroup{}, &s.groups, anyChange},
+		{&v1beta1.Queue{}, &s.queues, writtenQuotaChanged},
 		{&corev1.Namespace{}, &s.namespaces, labelsChanged},
 		{&v1alpha1.CardQuota{}, &s.quotas, specChanged},
 		{&v1alpha1.ServiceTypePolicy{}, &s.policies, specChanged},
@@ -221,7 +226,9 @@ func (r *Recounter) recount(s stores) []string {
 	if len(schedulers) > 0 { // else nobody has said which scheduler is ours
 		bypasses = enforcement.Bypasses(pods, r.last, inventory, schedulers, r.presets)
 	}
-	balance, physical := quotastatus.NewBalance(granted, r.cards.Healthy()), inventory.Physical()
+	unowned := quotastatus.Unowned(granted, objects[v1beta1.Queue](s.queues))
+	r.tell(unowned)
+	balance, physical := quotastatus.NewBalance(granted, unowned, r.cards.Healthy()), inventory.Physical()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queues == nil || !slices.EqualFunc(r.bypasses, bypasses, enforcement.Bypass.Equal) {
@@ -239,6 +246,16 @@ func (r *Recounter) recount(s stores) []string {
 	}
 	r.queues, r.physical, r.balance, r.bypasses = queues, physical, balance, bypasses
 	return woken
+}
+
+// tell shows what belongs to nobody.
+func (r *Recounter) tell(unowned map[string]card.Quota) {
+	r.unowned.Reset()
+	for queue, quota := range unowned {
+		for name, count := range quota {
+			r.unowned.WithLabelValues(queue, string(name)).Set(float64(count))
+		}
+	}
 }
 
 // differing lists the cards whose counts differ.

@@ -72,6 +72,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Recounter, 
 	if err := options.Metrics.Register(r.series); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
+	if err := options.Metrics.Register(r.usage.unowned); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
 	if err := options.Metrics.Register(r.usage.duration); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
