@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"bytes"
+	"encoding/json"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -200,4 +203,14 @@ type WorkloadReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
+}
+
+// UnmarshalJSON reads nothing of what is no object: in a status that an earlier version
+// wrote the workload is a text. The next status that is written replaces it.
+func (w *WorkloadReference) UnmarshalJSON(data []byte) error {
+	if !bytes.HasPrefix(data, []byte("{")) {
+		return nil
+	}
+	type plain WorkloadReference
+	return json.Unmarshal(data, (*plain)(w))
 }

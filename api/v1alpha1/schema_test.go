@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -162,5 +163,17 @@ func TestQueueOfACardQuota(t *testing.T) {
 	quota.Spec.QueueName = "other"
 	if got := quota.Queue(); got != "other" {
 		t.Errorf("with queueName the queue is %q", got)
+	}
+}
+
+// TestAStatusOfBeforeIsRead: a status that could not be read would keep the operator
+// from seeing any CardQuota.
+func TestAStatusOfBeforeIsRead(t *testing.T) {
+	var status v1alpha1.CardQuotaStatus
+	if err := json.Unmarshal([]byte(`{"blocked":[{"workload":"vcjob/lab/train","count":1},{"workload":{"kind":"Pod","name":"a"}}]}`), &status); err != nil {
+		t.Fatal(err)
+	}
+	if got := status.Blocked; got[0].Workload != (v1alpha1.WorkloadReference{}) || got[0].Count != 1 || got[1].Workload.Name != "a" {
+		t.Errorf("read as %+v", got)
 	}
 }

@@ -152,15 +152,15 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=10000
 	OverCommitPercent int32 `json:"overCommitPercent,omitempty"`
-	// nodeOrderWeight multiplies the score that keeps gangs together and fills nodes
-	// that are in use, beside the scores of Volcano's plugins: at 1 (default) it counts
-	// as much as one of them with a weight of 25. The order of a pod's cards does not
-	// depend on it. 1 to 1000.
+	// nodeOrderWeightPercent multiplies the score that keeps gangs together and fills
+	// nodes that are in use, beside the scores of Volcano's plugins: at 100 (default) it
+	// counts as much as one of them with a weight of 25. The order of a pod's cards does
+	// not depend on it. 1 to 100000.
 	// +optional
-	// +kubebuilder:default=1
+	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1000
-	NodeOrderWeight int32 `json:"nodeOrderWeight,omitempty"`
+	// +kubebuilder:validation:Maximum=100000
+	NodeOrderWeightPercent int32 `json:"nodeOrderWeightPercent,omitempty"`
 	// scheduler says where the scheduler's configuration is, and under which
 	// names pods are its own, which decides who is refused.
 	// +optional

@@ -51,7 +51,7 @@ func TestWantedOf(t *testing.T) {
 			{Name: "notebook"},
 		},
 		Owners:  []v1alpha1.OwnerKind{{Kind: "Job", ServiceType: "training"}},
-		Reclaim: "Pods", ComputeQuota: "Enforce", UnmanagedQueues: "Ignore", OverCommitPercent: 120, NodeOrderWeight: 3,
+		Reclaim: "Pods", ComputeQuota: "Enforce", UnmanagedQueues: "Ignore", OverCommitPercent: 120, NodeOrderWeightPercent: 300,
 		Preempt: "InQueue", VictimOrder: "Loss", PriorityClasses: []v1alpha1.PriorityClass{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
 	}
 	want := schedulerconf.Wanted{Reclaim: "reclaim", Preempt: true, Arguments: map[string]any{

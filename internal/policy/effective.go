@@ -55,7 +55,7 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	out.VictimOrder = cmp.Or(out.VictimOrder, v1alpha1.VictimsByPriority)
 	out.UnmanagedQueues = cmp.Or(out.UnmanagedQueues, v1alpha1.UnmanagedEnforce)
 	out.OverCommitPercent = cmp.Or(out.OverCommitPercent, 100)
-	out.NodeOrderWeight = cmp.Or(out.NodeOrderWeight, 1)
+	out.NodeOrderWeightPercent = cmp.Or(out.NodeOrderWeightPercent, 100)
 	ref := &out.Scheduler.BaseConfigMap
 	ref.Name = cmp.Or(ref.Name, defaultConfigMap)
 	ref.Key = cmp.Or(ref.Key, defaultKey)

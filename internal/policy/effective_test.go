@@ -18,7 +18,7 @@ func TestAnEmptySpecIsTheUsualPolicy(t *testing.T) {
 			{Name: "pc-high", Value: 80000}, {Name: "pc-medium", Value: 60000},
 			{Name: "pc-normal", Value: 40000}, {Name: "pc-low", Value: 20000},
 		},
-		Preempt: "Off", VictimOrder: "Priority", Reclaim: "Gangs", ComputeQuota: "IgnoreForCardPods", UnmanagedQueues: "Enforce", OverCommitPercent: 100, NodeOrderWeight: 1,
+		Preempt: "Off", VictimOrder: "Priority", Reclaim: "Gangs", ComputeQuota: "IgnoreForCardPods", UnmanagedQueues: "Enforce", OverCommitPercent: 100, NodeOrderWeightPercent: 100,
 		Scheduler: v1alpha1.Scheduler{
 			BaseConfigMap: v1alpha1.ConfigMapKeyReference{Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"},
 			Names:         []string{"volcano"},
@@ -42,7 +42,7 @@ func TestWhatIsWrittenIsKept(t *testing.T) {
 			{Name: "tuning", Priority: 2, ReclaimPolicy: "WhenNeeded"},
 		},
 		PriorityClassPolicy: "None", ComputeQuota: "Enforce", Preempt: "InQueue", VictimOrder: "Loss", Reclaim: "Off", UnmanagedQueues: "Ignore",
-		OverCommitPercent: 120, NodeOrderWeight: 5,
+		OverCommitPercent: 120, NodeOrderWeightPercent: 50,
 		Scheduler: v1alpha1.Scheduler{BaseConfigMap: v1alpha1.ConfigMapKeyReference{Namespace: "n", Name: "c", Key: "k"}, Names: []string{"a"}},
 		Admission: v1alpha1.Admission{SchedulerBypassPolicy: "Warn", VCJobEvictionPolicy: "RestartOnEviction", MaxTerminationGracePeriodSeconds: 60,
 			ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "gpu-operator", Name: "validator"}}},

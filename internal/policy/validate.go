@@ -30,7 +30,7 @@ func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	}
 	errs = append(errs, each(spec.Child("priorityClasses"), servicetype.NewPriorityClasses(classes).Validate())...)
 	errs = append(errs, within(spec.Child("overCommitPercent"), effective.OverCommitPercent, 100, 10000)...)
-	return append(errs, within(spec.Child("nodeOrderWeight"), effective.NodeOrderWeight, 1, 1000)...)
+	return append(errs, within(spec.Child("nodeOrderWeightPercent"), effective.NodeOrderWeightPercent, 1, 100000)...)
 }
 
 // validateType returns what is wrong with one type that the matrix does not see.

@@ -41,7 +41,7 @@ func TestValidate(t *testing.T) {
 		"a chain of three":              {types(kind("a", 3, false, "b", "c"), kind("b", 2, true, "c"), kind("c", 1, true)), nil},
 		"a minimum runtime of a week":   {types(runtime(604800)), nil},
 		"owners of the usual types":     {owners(v1alpha1.OwnerKind{Kind: "Job.batch.volcano.sh", ServiceType: "training"}), nil},
-		"the largest numbers":           {v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 10000, NodeOrderWeight: 1000}, nil},
+		"the largest numbers":           {v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 10000, NodeOrderWeightPercent: 100000}, nil},
 		"from one another":              {types(kind("a", 2, true, "b"), kind("b", 1, true, "a")), []string{`"b" (priority 1) takes from "a" (priority 2)`, "in a circle: a from b from a"}},
 		"from one of the same priority": {types(kind("a", 2, false, "b"), kind("b", 2, true)), []string{`type "a" (priority 2) takes from "b" (priority 2)`, `give "a" more than 2 or "b" less than 2`}},
 		"from one of higher priority":   {types(kind("a", 2, false, "b"), kind("b", 3, true)), []string{`so give "a" more than 3 or "b" less than 2`}},
@@ -53,7 +53,7 @@ func TestValidate(t *testing.T) {
 		"too large a factor":            {v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 10001}, []string{"overCommitPercent"}},
 		"a PriorityClass without sense": {classes("A"), []string{`"A" is no name of a PriorityClass`}},
 		"no PriorityClasses":            {v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: "None"}, nil},
-		"a weight of nothing":           {v1alpha1.ServiceTypePolicySpec{NodeOrderWeight: -1}, []string{"nodeOrderWeight"}},
+		"a weight of nothing":           {v1alpha1.ServiceTypePolicySpec{NodeOrderWeightPercent: -1}, []string{"nodeOrderWeight"}},
 		"everything that is wrong": {v1alpha1.ServiceTypePolicySpec{
 			ServiceTypes: []v1alpha1.ServiceType{kind("a", 1, true, "a", "b")}, OverCommitPercent: 1,
 			Owners: []v1alpha1.OwnerKind{{Kind: "Job", ServiceType: "c"}},

@@ -49,7 +49,7 @@ func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconf.Wanted {
 			"podOwnerReferenceToServiceType": owners,
 			"unmanagedQueues":                string(spec.UnmanagedQueues),
 			"overCommitFactor":               factor(spec.OverCommitPercent),
-			"nodeOrderWeight":                int(spec.NodeOrderWeight),
+			"nodeOrderWeight":                factor(spec.NodeOrderWeightPercent),
 			"victimOrder":                    string(spec.VictimOrder),
 			"priorityClasses":                classes,
 		},

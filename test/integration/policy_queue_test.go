@@ -125,7 +125,7 @@ func TestPolicyRules(t *testing.T) {
 		"the same type twice":      {spec: types(v1alpha1.ServiceType{Name: "a"}, v1alpha1.ServiceType{Name: "a"}), want: "Duplicate value"},
 		"a name in upper case":     {spec: types(v1alpha1.ServiceType{Name: "A"}), want: "should match"},
 		"a factor below 1":         {spec: v1alpha1.ServiceTypePolicySpec{OverCommitPercent: 99}, want: "greater than or equal to 100"},
-		"a weight of 0":            {spec: v1alpha1.ServiceTypePolicySpec{NodeOrderWeight: -1}, want: "greater than or equal to 1"},
+		"a weight of 0":            {spec: v1alpha1.ServiceTypePolicySpec{NodeOrderWeightPercent: -1}, want: "greater than or equal to 1"},
 		"a class of the system":    {spec: v1alpha1.ServiceTypePolicySpec{PriorityClasses: []v1alpha1.PriorityClass{{Name: "system-x"}}}, want: "belong to Kubernetes"},
 		"no PriorityClasses":       {spec: v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: v1alpha1.PriorityClassesNone}},
 		"none, and one":            {spec: v1alpha1.ServiceTypePolicySpec{PriorityClassPolicy: v1alpha1.PriorityClassesNone, PriorityClasses: []v1alpha1.PriorityClass{{Name: "x"}}}, want: "leave priorityClasses out"},
