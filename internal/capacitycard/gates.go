@@ -23,45 +23,18 @@ func (p *plugin) queueOrder(l, r any) int {
 	return cmp.Compare(p.account.Share(left.Name), p.account.Share(right.Name))
 }
 
-// closedGate says why a queue takes nothing at all of a namespace now, nil when it
-// does.
-func (p *plugin) closedGate(queue api.QueueID, namespace string) *workload.Refusal {
-	if p.invalid != nil {
-		return &workload.Refusal{Reason: workload.ReasonNotReady, Message: fmt.Sprintf("Arguments of %s are invalid: %v", PluginName, p.invalid)}
-	}
-	if p.notReady != "" {
-		return &workload.Refusal{Reason: workload.ReasonNotReady, Message: p.notReady}
-	}
-	rules, ok := p.rules[queue]
-	if !ok {
-		return &workload.Refusal{Reason: workload.ReasonQueueNotFound, Message: fmt.Sprintf("Queue <%s> does not exist", queue)}
-	}
-	if rules.Refusal != nil {
-		return rules.Refusal
-	}
-	return p.leftOut(queue, namespace, rules.Namespaces)
-}
-
 // allocatable is the gate of a pod before a node is looked for: some card it
 // may run on has room in the queue, and its CPU and memory fit.
 func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
+	r := request{queue: queue.UID, namespace: task.Namespace, task: task, ask: p.askOf(task)}
 	if try := p.attempt.Load(); try != nil && try.pod == task.UID {
-		return p.fitsAttempt(queue, task, try)
+		return p.fitsAttempt(r, try)
 	}
-	refusal := p.closedGate(queue.UID, task.Namespace)
-	ask := p.askOf(task)
-	if refusal == nil {
-		refusal = ask.Denied
-	}
-	if refusal == nil {
-		if short := p.account.Fits(queue.Name, ask.Request); short != nil {
-			refusal = p.rules[queue.UID].Short(short)
-		}
-	}
+	refusal := p.refusal(quotaChecks, r)
 	if refusal == nil {
 		return true
 	}
-	if job, ok := p.ssn.Jobs[task.Job]; ok && p.waitsForQuota(job, ask) {
+	if job, ok := p.ssn.Jobs[task.Job]; ok && p.waitsForQuota(job, r.ask) {
 		p.cache.patience.renew(job.PgUID, p.cache.now())
 	}
 	p.tellPod(task, refusal)
@@ -114,7 +87,7 @@ func (p *plugin) allocated(event *framework.Event) {
 		return
 	}
 	if status := event.Task.Status; status == api.Allocated || status == api.Pipelined {
-		event.Err = p.beyond(job, event.Task)
+		event.Err = p.beyond(event.Task)
 	}
 	if event.Err == nil && event.Task.Status == api.Pipelined {
 		event.Err = p.keptOff(event.Task)
@@ -130,21 +103,14 @@ func (p *plugin) allocated(event *framework.Event) {
 }
 
 // beyond tells why a task may not be where it was placed, nil when it may.
-func (p *plugin) beyond(job *api.JobInfo, task *api.TaskInfo) error {
-	if refusal := p.leftOut(job.Queue, job.Namespace, p.rules[job.Queue].Namespaces); refusal != nil {
+func (p *plugin) beyond(task *api.TaskInfo) error {
+	r, _ := p.requestOf(task)
+	r.node = task.NodeName
+	if charge := p.chargeIn(r.queue, task); charge != nil {
+		r.freed.Add(charge)
+	}
+	if refusal := p.refusal(placeChecks, r); refusal != nil {
 		return refusal
-	}
-	ask := p.askOf(task)
-	name, allowed := p.cardFor(ask, task.NodeName)
-	if !allowed {
-		return fmt.Errorf("pod %s/%s may not run on the card of node %s", task.Namespace, task.Name, task.NodeName)
-	}
-	var own quota.Freed
-	if charge := p.chargeIn(job.Queue, task); charge != nil {
-		own.Add(charge)
-	}
-	if short := p.account.FitsNode(string(job.Queue), ask.Request, name, own); short != nil {
-		return p.rules[job.Queue].Short(short)
 	}
 	return nil
 }

@@ -20,43 +20,17 @@ import (
 // of the queue has ended, so that preemption inside the queue may help, unless
 // too much of the queue is ending already.
 func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
-	job, ok := p.ssn.Jobs[task.Job]
-	if !ok {
+	r, known := p.requestOf(task)
+	if !known {
 		return p.unfit(task, node, unfitKey{why: withoutJob})
 	}
-	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
+	if refusal := p.refusal(podChecks, r); refusal != nil {
 		return p.unfit(task, node, unfitKey{why: refused, text: refusal.Message})
 	}
-	ask := p.askOf(task)
-	if ask.Denied != nil {
-		return p.unfit(task, node, unfitKey{why: refused, text: ask.Denied.Message})
-	}
-	if why, isOccupied := p.occupied(task, node); isOccupied {
-		return p.unfit(task, node, unfitKey{why: why})
-	}
-	if ask.Count == 0 {
-		return nil
-	}
-	name, ok := p.inv.On(node.Name, ask.Resource)
-	switch {
-	case !ok:
-		return p.unfit(task, node, unfitKey{why: namelessCard, text: string(ask.Resource)})
-	case !ask.Named.Allows(name):
-		return p.unfit(task, node, unfitKey{why: otherCard, text: ask.Named.String()})
-	case p.leavesQuotaOut(task):
-		return nil
-	case !p.account.FitsOn(string(job.Queue), name, ask.Count):
-		if p.account.Crowded(string(job.Queue), name) {
-			_, within := p.account.Ending(string(job.Queue), name)
-			return p.unfit(task, node, unfitKey{why: stillEnding, queue: job.Queue, name: name, limit: p.rules[job.Queue].Limits.Cards[name], within: within})
+	for _, check := range nodeChecks {
+		if key := check(p, r, node); key.why != fits {
+			return p.unfit(task, node, key)
 		}
-		key := unfitKey{why: noRoom, queue: job.Queue, name: name, count: ask.Count, limit: p.rules[job.Queue].Limits.Cards[name]}
-		if p.isReclaimer(task) {
-			// Cards of other queues are no help: what is missing is quota. Volcano
-			// would give up at such a node and not look at the next one.
-			key.why = noRoomToReclaim
-		}
-		return p.unfit(task, node, key)
 	}
 	return nil
 }
@@ -77,25 +51,6 @@ func (p *plugin) refusesWithoutQuota(task *api.TaskInfo, node *api.NodeInfo) boo
 	return p.ssn.PredicateForPreemptAction(task, node) != nil
 }
 
-// occupied reports why pods that hang on a node, or for which room is held there, refuse it
-// to a pod.
-func (p *plugin) occupied(task *api.TaskInfo, node *api.NodeInfo) (why int, isOccupied bool) {
-	switch {
-	case p.isKeptOff(task, node):
-		return keptOff, true
-	case p.staysApart(task, node):
-		return staysApart, true
-	case p.needsHanging(task, node):
-		if p.isReclaimer(task) || p.preemption != nil && !p.mayPreemptOn(node, task) {
-			return hangingWithoutVictims, true // Volcano would promise the node without evicting anybody
-		}
-		return hanging, true
-	case p.isHeld(task, node):
-		return heldForOthers, true
-	}
-	return 0, false
-}
-
 // isReclaimer reports whether Volcano looks for a node on which a pod takes cards from other
 // queues.
 func (p *plugin) isReclaimer(task *api.TaskInfo) bool {
@@ -105,7 +60,8 @@ func (p *plugin) isReclaimer(task *api.TaskInfo) bool {
 
 // The reasons for which a node does not fit a pod.
 const (
-	withoutJob = iota
+	fits = iota
+	withoutJob
 	refused
 	namelessCard
 	otherCard

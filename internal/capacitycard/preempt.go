@@ -246,9 +246,8 @@ func (p *plugin) given(task *api.TaskInfo, queue api.QueueID, name card.Name) am
 // Where nothing can be evicted Volcano does not tell the node. The pod may still
 // fit there now, because what was evicted for another pod of its gang left
 // something over; then every card it may use must have room.
-func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, try *attempt) bool {
-	ask, node := p.askOf(task), try.node
-	if try.refused || ask.Denied != nil || p.closedGate(queue.UID, task.Namespace) != nil {
+func (p *plugin) fitsAttempt(r request, try *attempt) bool {
+	if try.refused || p.refusal(podChecks, r) != nil {
 		return false
 	}
 	for _, victim := range try.apart {
@@ -256,17 +255,17 @@ func (p *plugin) fitsAttempt(queue *api.QueueInfo, task *api.TaskInfo, try *atte
 			return false
 		}
 	}
-	if node == "" {
+	if try.node == "" {
 		for name := range p.hanging { // it may be this one
 			of, known := p.ssn.Nodes[name]
-			if _, allowed := p.cardFor(ask, name); known && allowed && p.needsHanging(task, of) && p.mayPreemptOn(of, task) {
+			if _, allowed := p.cardFor(r.ask, name); known && allowed && p.needsHanging(r.task, of) && p.mayPreemptOn(of, r.task) {
 				return false
 			}
 		}
-		return p.account.FitsEverywhere(queue.Name, ask.Request)
+		return p.account.FitsEverywhere(string(r.queue), r.ask.Request)
 	}
-	name, allowed := p.cardFor(ask, node)
-	return allowed && p.account.FitsNode(queue.Name, ask.Request, name, quota.Freed{}) == nil
+	r.node = try.node
+	return p.refusal(cardChecks, r) == nil
 }
 
 // amounts are quantities by what they are of: resources of a node in Volcano's

@@ -11,7 +11,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
-	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -22,13 +21,10 @@ import (
 func (p *plugin) preemptive(obj, candidate any) bool {
 	queue, isQueue := obj.(*api.QueueInfo)
 	task, isTask := candidate.(*api.TaskInfo)
-	if !isQueue || !isTask || p.closedGate(queue.UID, task.Namespace) != nil {
+	if !isQueue || !isTask {
 		return false
 	}
-	ask := p.askOf(task)
-	may := ask.Denied == nil && ask.Count > 0 &&
-		p.args.serviceTypes.Takes(p.serviceType(task)) &&
-		p.account.Fits(queue.Name, ask.Request) == nil
+	may := p.refusal(reclaimChecks, request{queue: queue.UID, namespace: task.Namespace, task: task, ask: p.askOf(task)}) == nil
 	if may {
 		p.reclaims = task.UID
 	}
@@ -41,27 +37,26 @@ func (p *plugin) preemptive(obj, candidate any) bool {
 // quota, service types, queue priorities, or what an eviction gives, so every
 // rule is here; no other plugin may be asked beside it.
 func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
-	job, known := p.ssn.Jobs[reclaimer.Job]
-	if len(reclaimees) == 0 || !known || p.closedGate(job.Queue, job.Namespace) != nil {
+	r, known := p.requestOf(reclaimer)
+	if len(reclaimees) == 0 || !known {
 		return nil, util.Permit
 	}
-	ask := p.askOf(reclaimer)
-	name, allowed := p.cardFor(ask, reclaimees[0].NodeName)
-	node, known := p.ssn.Nodes[reclaimees[0].NodeName]
-	if !allowed || !known || ask.Count == 0 ||
-		p.account.FitsNode(string(job.Queue), ask.Request, name, quota.Freed{}) != nil {
+	r.node = reclaimees[0].NodeName
+	node, known := p.ssn.Nodes[r.node]
+	if !known || r.ask.Count == 0 || p.refusal(placeChecks, r) != nil {
 		return nil, util.Permit
 	}
+	name, _ := p.cardFor(r.ask, r.node)
 	lacks := lacking(reclaimer.InitResreq, node.FutureIdle())
 	if !maps.Equal(lacks, lacking(reclaimer.InitResreq, p.roomOn(node))) {
 		return nil, util.Permit // Volcano would evict too few beside pods that hang
 	}
-	candidates := p.reclaimCandidates(reclaimer, reclaimees, ask.Resource)
+	candidates := p.reclaimCandidates(reclaimer, reclaimees, r.ask.Resource)
 	apart, rest, useful := p.keptApart(reclaimer, node, candidates)
 	for _, victim := range apart {
-		lacks.subtract(p.given(victim, job.Queue, name))
+		lacks.subtract(p.given(victim, r.queue, name))
 	}
-	others := p.fewest(rest, lacks, job.Queue, name)
+	others := p.fewest(rest, lacks, r.queue, name)
 	if !useful || len(others) == 0 && !lacks.none() {
 		return nil, util.Permit
 	}

@@ -90,20 +90,13 @@ func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task
 }
 
 func (p *plugin) simulated(task *api.TaskInfo, node string, freed quota.Freed) error {
-	job, ok := p.ssn.Jobs[task.Job]
-	if !ok {
+	r, known := p.requestOf(task)
+	if !known {
 		return fmt.Errorf("job %s is not in this session", task.Job)
 	}
-	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
+	r.node, r.freed = node, freed
+	if refusal := p.refusal(placeChecks, r); refusal != nil {
 		return refusal
-	}
-	ask := p.askOf(task)
-	name, allowed := p.cardFor(ask, node)
-	if !allowed {
-		return fmt.Errorf("pod %s may not run on the card of node %s", klog.KObj(task.Pod), node)
-	}
-	if short := p.account.FitsNode(string(job.Queue), ask.Request, name, freed); short != nil {
-		return fmt.Errorf("queue %s has no room for %d of %s on node %s", job.Queue, ask.Count, name, node)
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func TestEveryHookAsksForTheNamespace(t *testing.T) {
 				}},
 				{"allocatable", func() bool { p.attempt.Store(nil); return p.allocatable(queue, task) }},
 				{"preemptable", func() bool { got, _ := p.preemptable(task, own); return len(got) > 0 }},
-				{"allocatable during an attempt", func() bool { return p.fitsAttempt(queue, task, &attempt{node: "a"}) }},
+				{"allocatable during an attempt", func() bool { r, _ := p.requestOf(task); return p.fitsAttempt(r, &attempt{node: "a"}) }},
 			} {
 				check.Equal(t, fmt.Sprintf("%s permits", hook.name), want, hook.permits())
 			}

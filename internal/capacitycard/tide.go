@@ -40,13 +40,8 @@ func (t *Tide) Now() time.Time { return t.p.cache.now() }
 // Takes tells whether a pod may take cards back from others at all: its service
 // type does, its queue is open and has room for it, and it asks for cards.
 func (t *Tide) Takes(task *api.TaskInfo) bool {
-	job, ok := t.p.ssn.Jobs[task.Job]
-	if !ok || t.p.closedGate(job.Queue, job.Namespace) != nil {
-		return false
-	}
-	ask := t.p.askOf(task)
-	return ask.Denied == nil && ask.Count > 0 && t.p.args.serviceTypes.Takes(t.p.serviceType(task)) &&
-		t.p.account.Fits(string(job.Queue), ask.Request) == nil
+	r, known := t.p.requestOf(task)
+	return known && t.p.refusal(reclaimChecks, r) == nil
 }
 
 // Ask is what a pod asks for of its queue.

@@ -1,0 +1,128 @@
+package capacitycard
+
+import (
+	"errors"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// nameOf is the name of a function without its package.
+func nameOf(function any) string {
+	name := runtime.FuncForPC(reflect.ValueOf(function).Pointer()).Name()
+	return name[strings.LastIndex(name, ".")+1:]
+}
+
+// asked is a request that a test may change, and the queue's rules with it.
+func (s *scene) asked(task, node string) request {
+	s.t.Helper()
+	r, known := s.p.requestOf(s.Task(task))
+	check.Must(s.t, known, "pod %s has no job", task)
+	ask := *r.ask
+	r.ask, r.node = &ask, node
+	return r
+}
+
+// TestEachCheckRefuses: every check has nothing against a pod that fits, and refuses it for
+// the one thing that it looks at.
+func TestEachCheckRefuses(t *testing.T) {
+	rule := func(change func(*workload.QueueRules)) func(*scene, *request) {
+		return func(s *scene, r *request) {
+			rules := s.p.rules[r.queue]
+			change(&rules)
+			s.p.rules[r.queue] = rules
+		}
+	}
+	many := func(_ *scene, r *request) { r.ask.Count = 10_000 }
+	cases := map[string]struct {
+		spoil func(*scene, *request)
+		says  string
+	}{
+		"argumentsAreValid":      {func(s *scene, _ *request) { s.p.invalid = errors.New("wrong") }, "Arguments of capacity-card are invalid: wrong"},
+		"everythingWasSeen":      {func(s *scene, _ *request) { s.p.notReady = "not yet" }, "not yet"},
+		"queueExists":            {func(_ *scene, r *request) { r.queue = "gone" }, "Queue <gone> does not exist"},
+		"queueIsUsable":          {rule(func(rules *workload.QueueRules) { rules.Refusal = &workload.Refusal{Message: "closed"} }), "closed"},
+		"namespaceIsAdmitted":    {rule(func(rules *workload.QueueRules) { rules.Namespaces = labels.Nothing() }), "namespace"},
+		"requestIsReadable":      {func(_ *scene, r *request) { r.ask.Denied = &workload.Refusal{Message: "unreadable"} }, "unreadable"},
+		"queueHasRoom":           {many, "Queue <inf> has insufficient <A> quota: requested <10000>"},
+		"takesFromOthers":        {func(s *scene, r *request) { r.task = s.Task("t-0") }, `service type "training" take no cards`},
+		"cardIsAllowed":          {func(_ *scene, r *request) { r.node = "b" }, "pod ns/i-0 may not run on the card of node b"},
+		"queueHasRoomForTheCard": {many, "Queue <inf> has insufficient <A> quota: requested <10000>"},
+	}
+	tested := map[string]bool{}
+	for _, checks := range [][]checkFunc{quotaChecks, reclaimChecks, placeChecks} {
+		for _, c := range checks {
+			name := nameOf(c)
+			tc, known := cases[name]
+			check.Must(t, known, "check %s has no case", name)
+			if tested[name] {
+				continue
+			}
+			tested[name] = true
+			t.Run(name, func(t *testing.T) {
+				s := newTide(t, "t tra 1: a*4; i inf 1: -").open()
+				r := s.asked("i-0", "a")
+				check.That(t, c(s.p, r) == nil, "a pod that fits is refused: %v", c(s.p, r))
+				tc.spoil(s, &r)
+				refusal := c(s.p, r)
+				check.That(t, refusal != nil && strings.Contains(refusal.Message, tc.says), "refused with %v, want %q", refusal, tc.says)
+			})
+		}
+	}
+	check.Equal(t, "checks", len(cases), len(tested))
+}
+
+// TestEachCheckOfNodesRefuses is the same for those of a node.
+func TestEachCheckOfNodesRefuses(t *testing.T) {
+	hung := of("h-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)} })
+	port := func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }
+	cases := map[string]struct {
+		text   string
+		change func(*corev1.Pod)
+		spoil  func(*scene, *request)
+		why    int
+	}{
+		"noPodKeepsItOff": {"h tra 1: a; i inf 1: -", func(p *corev1.Pod) { port(p); hung(p) }, nil, keptOff},
+		"noPodStaysApart": {"t tra 1: a; i inf 1: -", port, func(s *scene, _ *request) { s.p.preemption = &preemption{p: s.p} }, staysApart},
+		"roomDoesNotHang": {"h tra 1: a cards=8; i inf 1: -", hung, nil, hanging},
+		"roomIsNotHeld": {"i inf 1: -; v inf 1: - cards=8", nil, func(s *scene, r *request) {
+			s.p.held = map[string][]held{"a": {{task: s.Task("v-0"), kind: "inference", priority: 90000}}}
+			r.task = s.Task("i-0")
+			s.p.args.serviceTypes["inference"] = s.p.args.serviceTypes["training"]
+			rule := s.p.args.serviceTypes["inference"]
+			rule.ReclaimFrom = []string{"inference"}
+			s.p.args.serviceTypes["inference"] = rule
+		}, heldForOthers},
+		"nodeHasTheCard":   {"i inf 1: - card=B", nil, nil, otherCard},
+		"quotaFitsTheNode": {"i inf 1: -", nil, func(_ *scene, r *request) { r.ask.Count = 10_000 }, noRoom},
+	}
+	for _, c := range nodeChecks {
+		name := nameOf(c)
+		t.Run(name, func(t *testing.T) {
+			tc, known := cases[name]
+			check.Must(t, known, "check %s has no case", name)
+			free := newTide(t, "t tra 1: a; i inf 1: -").open()
+			check.Equal(t, "reason against a pod that fits", fits, c(free.p, free.asked("i-0", "a"), free.Ssn.Nodes["a"]).why)
+			var changes []func(*corev1.Pod)
+			if tc.change != nil {
+				changes = append(changes, tc.change)
+			}
+			s := newTide(t, tc.text, changes...).open()
+			r := s.asked("i-0", "a")
+			if tc.spoil != nil {
+				tc.spoil(s, &r)
+			}
+			check.Equal(t, "reason", tc.why, c(s.p, r, s.Ssn.Nodes["a"]).why)
+		})
+	}
+	check.Equal(t, "checks", len(cases), len(nodeChecks))
+}
