@@ -71,7 +71,7 @@ type knownQueue struct {
 	object    *scheduling.Queue
 	unmanaged workload.Unmanaged
 	state     scheduling.QueueState
-	rules     workload.QueueRules
+	rules     *workload.QueueRules
 }
 
 // podFacts are what a pod asks for, valid while the pod object and the meaning
@@ -196,14 +196,11 @@ func (c *Cache) newFacts(pod *corev1.Pod) *podFacts {
 }
 
 // rules returns what a queue may use.
-func (c *Cache) rules(queue *scheduling.Queue, unmanaged workload.Unmanaged) workload.QueueRules {
+func (c *Cache) rules(queue *scheduling.Queue, unmanaged workload.Unmanaged) *workload.QueueRules {
 	known, ok := c.queues[queue.Name]
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
-		var last *workload.QueueRules
-		if ok {
-			last = &known.rules
-		}
-		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: workload.RulesOf(external(queue), unmanaged, last)}
+		rules := workload.RulesOf(external(queue), unmanaged, known.rules)
+		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: &rules}
 		c.queues[queue.Name] = known
 	}
 	return known.rules

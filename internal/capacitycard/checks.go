@@ -9,25 +9,25 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// request is what is checked: that of a pod, or of anything that a queue would take of a
-// namespace when there is no task.
+// request is what is checked: that of a pod, or of a job in general when there is no task.
+// It is passed on by value, in registers: the predicate allocates nothing.
 type request struct {
-	queue     api.QueueID
-	namespace string
-	task      *api.TaskInfo
-	ask       *workload.Request
+	job *api.JobInfo
+	// rules are those of the job's queue, nil when it does not exist.
+	rules *workload.QueueRules
+	task  *api.TaskInfo
+	ask   *workload.Request
 	// node is where the pod would run, "" before a node is looked for.
 	node string
-	// freed is what others would have given back by then.
-	freed quota.Freed
+	// freed is what others would have given back by then, nil for nothing.
+	freed *quota.Freed
 }
 
 // checkFunc says why a request is refused, nil when it has nothing against it.
 type checkFunc func(*plugin, request) *workload.Refusal
 
-// nodeCheckFunc says why a node is refused to a pod, in the words of the predicate; it fits when
-// it has nothing against it.
-type nodeCheckFunc func(*plugin, request, *api.NodeInfo) unfitKey
+// nodeCheckFunc says why a node does not fit a pod, by one of the predicate's reasons.
+type nodeCheckFunc func(*plugin, request, *api.NodeInfo) int
 
 // These are all checks. The first one that refuses gives the reason.
 var (
@@ -44,7 +44,7 @@ var (
 	// placeChecks: may the pod be where it is placed?
 	placeChecks = append(podChecks[:len(podChecks):len(podChecks)], cardChecks...)
 	// nodeChecks: does the node fit the pod, in the predicate?
-	nodeChecks = []nodeCheckFunc{noPodKeepsItOff, noPodStaysApart, roomDoesNotHang, roomIsNotHeld, nodeHasTheCard, quotaFitsTheNode}
+	nodeChecks = []nodeCheckFunc{noPodKeepsItOff, noPodStaysApart, roomDoesNotHang, roomIsNotHeld, cardFits}
 )
 
 // refusal is the first of some checks that refuses a request, nil when none does.
@@ -59,17 +59,30 @@ func (p *plugin) refusal(checks []checkFunc, r request) *workload.Refusal {
 
 // requestOf is what a pod asks for, false for one whose job is not in the session.
 func (p *plugin) requestOf(task *api.TaskInfo) (request, bool) {
+	r := request{task: task, ask: p.askOf(task)}
 	job, known := p.ssn.Jobs[task.Job]
-	if !known {
-		return request{}, false
+	if known {
+		r.job, r.rules = job, p.rules[job.Queue]
 	}
-	return request{queue: job.Queue, namespace: job.Namespace, task: task, ask: p.askOf(task)}, true
+	return r, known
 }
 
-// closedGate says why a queue takes nothing at all of a namespace now, nil when it
+// checked is what a pod asks for, and what podChecks have against it. In a search for a node
+// they were asked when it began.
+func (p *plugin) checked(task *api.TaskInfo) (r request, refusal *workload.Refusal, known bool) {
+	if s := p.search.Load(); s != nil && s.task == task {
+		return s.request, s.refusal, s.known
+	}
+	if r, known = p.requestOf(task); known {
+		refusal = p.refusal(podChecks, r)
+	}
+	return r, refusal, known
+}
+
+// closedGate says why a job's queue takes nothing at all of its namespace now, nil when it
 // does.
-func (p *plugin) closedGate(queue api.QueueID, namespace string) *workload.Refusal {
-	return p.refusal(queueChecks, request{queue: queue, namespace: namespace})
+func (p *plugin) closedGate(job *api.JobInfo) *workload.Refusal {
+	return p.refusal(queueChecks, request{job: job, rules: p.rules[job.Queue]})
 }
 
 func argumentsAreValid(p *plugin, _ request) *workload.Refusal {
@@ -86,25 +99,25 @@ func everythingWasSeen(p *plugin, _ request) *workload.Refusal {
 	return &workload.Refusal{Reason: workload.ReasonNotReady, Message: p.notReady}
 }
 
-func queueExists(p *plugin, r request) *workload.Refusal {
-	if _, exists := p.rules[r.queue]; exists {
+func queueExists(_ *plugin, r request) *workload.Refusal {
+	if r.rules != nil {
 		return nil
 	}
-	return &workload.Refusal{Reason: workload.ReasonQueueNotFound, Message: fmt.Sprintf("Queue <%s> does not exist", r.queue)}
+	return &workload.Refusal{Reason: workload.ReasonQueueNotFound, Message: fmt.Sprintf("Queue <%s> does not exist", r.job.Queue)}
 }
 
-func queueIsUsable(p *plugin, r request) *workload.Refusal { return p.rules[r.queue].Refusal }
+func queueIsUsable(_ *plugin, r request) *workload.Refusal { return r.rules.Refusal }
 
 func namespaceIsAdmitted(p *plugin, r request) *workload.Refusal {
-	return p.leftOut(r.queue, r.namespace, p.rules[r.queue].Namespaces)
+	return p.leftOut(r.job.Queue, r.job.Namespace, r.rules.Namespaces)
 }
 
 func requestIsReadable(_ *plugin, r request) *workload.Refusal { return r.ask.Denied }
 
 // queueHasRoom: CPU and memory fit, and on some card that the pod may use its cards do.
 func queueHasRoom(p *plugin, r request) *workload.Refusal {
-	if short := p.account.Fits(string(r.queue), r.ask.Request); short != nil {
-		return p.rules[r.queue].Short(short)
+	if short := p.account.Fits(string(r.job.Queue), r.ask.Request); short != nil {
+		return r.rules.Short(short)
 	}
 	return nil
 }
@@ -125,77 +138,70 @@ func cardIsAllowed(p *plugin, r request) *workload.Refusal {
 }
 
 func queueHasRoomForTheCard(p *plugin, r request) *workload.Refusal {
+	var freed quota.Freed
+	if r.freed != nil {
+		freed = *r.freed
+	}
 	name, _ := p.cardFor(r.ask, r.node)
-	if short := p.account.FitsNode(string(r.queue), r.ask.Request, name, r.freed); short != nil {
-		return p.rules[r.queue].Short(short)
+	if short := p.account.FitsNode(string(r.job.Queue), r.ask.Request, name, freed); short != nil {
+		return r.rules.Short(short)
 	}
 	return nil
 }
 
-func noPodKeepsItOff(p *plugin, r request, node *api.NodeInfo) (key unfitKey) {
+func noPodKeepsItOff(p *plugin, r request, node *api.NodeInfo) int {
 	if p.isKeptOff(r.task, node) {
-		key.why = keptOff
+		return keptOff
 	}
-	return key
+	return fits
 }
 
-func noPodStaysApart(p *plugin, r request, node *api.NodeInfo) (key unfitKey) {
+func noPodStaysApart(p *plugin, r request, node *api.NodeInfo) int {
 	if p.staysApart(r.task, node) {
-		key.why = staysApart
+		return staysApart
 	}
-	return key
+	return fits
 }
 
-func roomDoesNotHang(p *plugin, r request, node *api.NodeInfo) (key unfitKey) {
+func roomDoesNotHang(p *plugin, r request, node *api.NodeInfo) int {
 	switch {
 	case !p.needsHanging(r.task, node):
+		return fits
 	case p.isReclaimer(r.task) || p.preemption != nil && !p.mayPreemptOn(node, r.task):
-		key.why = hangingWithoutVictims // Volcano would promise the node without evicting anybody
-	default:
-		key.why = hanging
+		return hangingWithoutVictims // Volcano would promise the node without evicting anybody
 	}
-	return key
+	return hanging
 }
 
-func roomIsNotHeld(p *plugin, r request, node *api.NodeInfo) (key unfitKey) {
+func roomIsNotHeld(p *plugin, r request, node *api.NodeInfo) int {
 	if p.isHeld(r.task, node) {
-		key.why = heldForOthers
+		return heldForOthers
 	}
-	return key
+	return fits
 }
 
-func nodeHasTheCard(p *plugin, r request, node *api.NodeInfo) unfitKey {
+// cardFits: the pod may run on the node's card, and there is quota for that card. A full
+// quota can have room once something of the queue has ended, so that preemption inside the
+// queue may help, unless too much of the queue is ending already.
+func cardFits(p *plugin, r request, node *api.NodeInfo) int {
 	if r.ask.Count == 0 {
-		return unfitKey{}
+		return fits
 	}
 	name, named := p.inv.On(node.Name, r.ask.Resource)
+	queue := string(r.job.Queue)
 	switch {
 	case !named:
-		return unfitKey{why: namelessCard, text: string(r.ask.Resource)}
+		return namelessCard
 	case !r.ask.Named.Allows(name):
-		return unfitKey{why: otherCard, text: r.ask.Named.String()}
-	}
-	return unfitKey{}
-}
-
-// quotaFitsTheNode: a full quota can have room once something of the queue has ended, so
-// that preemption inside the queue may help, unless too much of the queue is ending already.
-func quotaFitsTheNode(p *plugin, r request, node *api.NodeInfo) unfitKey {
-	name, _ := p.inv.On(node.Name, r.ask.Resource)
-	if r.ask.Count == 0 || p.leavesQuotaOut(r.task) || p.account.FitsOn(string(r.queue), name, r.ask.Count) {
-		return unfitKey{}
-	}
-	key := unfitKey{why: noRoom, queue: r.queue, name: name, limit: p.rules[r.queue].Limits.Cards[name]}
-	switch {
-	case p.account.Crowded(string(r.queue), name):
-		key.why = stillEnding
-		_, key.within = p.account.Ending(string(r.queue), name)
-		return key
+		return otherCard
+	case p.leavesQuotaOut(r.task) || p.account.FitsOn(queue, name, r.ask.Count):
+		return fits
+	case p.account.Crowded(queue, name):
+		return stillEnding
 	case p.isReclaimer(r.task):
 		// Cards of other queues are no help: what is missing is quota. Volcano
 		// would give up at such a node and not look at the next one.
-		key.why = noRoomToReclaim
+		return noRoomToReclaim
 	}
-	key.count = r.ask.Count
-	return key
+	return noRoom
 }

@@ -218,7 +218,7 @@ func (p *plugin) jobEnqueueable(obj any) int {
 
 // apply asks for the admission of a job, and returns what it applied for.
 func (p *plugin) apply(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
-	if refusal := p.closedGate(job.Queue, job.Namespace); refusal != nil {
+	if refusal := p.closedGate(job); refusal != nil {
 		return quota.JobRequest{}, refusal
 	}
 	application, refusal := p.minimum(job)
@@ -305,7 +305,7 @@ func (p *plugin) reserveUnasked() {
 		return cmp.Or(a.job.CreationTimestamp.Compare(b.job.CreationTimestamp.Time), cmp.Compare(a.job.UID, b.job.UID))
 	})
 	for _, u := range jobs {
-		if p.closedGate(u.job.Queue, u.job.Namespace) != nil || p.admit(u.job, u.beyond) != nil {
+		if p.closedGate(u.job) != nil || p.admit(u.job, u.beyond) != nil {
 			continue
 		}
 		p.waiting[u.job.Queue].Add(p.account.Granted(string(u.job.Queue), u.beyond))

@@ -87,7 +87,7 @@ func (p *plugin) tellIfLost(pod *corev1.Pod) {
 		queue = workload.DefaultQueue
 	}
 	_ = p.welcome(api.QueueID(queue), pod.Namespace) // so that the gate remembers it
-	refusal := p.closedGate(api.QueueID(queue), pod.Namespace)
+	refusal := p.closedGate(&api.JobInfo{Queue: api.QueueID(queue), Namespace: pod.Namespace})
 	if refusal == nil || refusal.Reason == workload.ReasonNotReady {
 		return
 	}

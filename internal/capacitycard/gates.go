@@ -25,8 +25,11 @@ func (p *plugin) queueOrder(l, r any) int {
 
 // allocatable is the gate of a pod before a node is looked for: some card it
 // may run on has room in the queue, and its CPU and memory fit.
-func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
-	r := request{queue: queue.UID, namespace: task.Namespace, task: task, ask: p.askOf(task)}
+func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
+	r, known := p.requestOf(task)
+	if !known {
+		return false
+	}
 	if try := p.attempt.Load(); try != nil && try.pod == task.UID {
 		return p.fitsAttempt(r, try)
 	}
@@ -34,8 +37,8 @@ func (p *plugin) allocatable(queue *api.QueueInfo, task *api.TaskInfo) bool {
 	if refusal == nil {
 		return true
 	}
-	if job, ok := p.ssn.Jobs[task.Job]; ok && p.waitsForQuota(job, r.ask) {
-		p.cache.patience.renew(job.PgUID, p.cache.now())
+	if p.waitsForQuota(r.job, r.ask) {
+		p.cache.patience.renew(r.job.PgUID, p.cache.now())
 	}
 	p.tellPod(task, refusal)
 	return false
@@ -105,8 +108,8 @@ func (p *plugin) allocated(event *framework.Event) {
 // beyond tells why a task may not be where it was placed, nil when it may.
 func (p *plugin) beyond(task *api.TaskInfo) error {
 	r, _ := p.requestOf(task)
-	r.node = task.NodeName
-	if charge := p.chargeIn(r.queue, task); charge != nil {
+	r.node, r.freed = task.NodeName, &quota.Freed{}
+	if charge := p.chargeIn(r.job.Queue, task); charge != nil {
 		r.freed.Add(charge)
 	}
 	if refusal := p.refusal(placeChecks, r); refusal != nil {

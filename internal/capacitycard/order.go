@@ -169,7 +169,7 @@ func (p *plugin) beginSearch(task *api.TaskInfo) error {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
 	p.preemption.completeGangs()
-	p.search.Store(&search{task: task})
+	p.search.Store(p.newSearch(task))
 	p.attempt.Store(nil)
 	p.awaited.Store(nil)
 	p.reclaimer.Store(nil)

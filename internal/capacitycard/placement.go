@@ -12,12 +12,15 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// search is what the score of a node depends on besides the node, in one search for a node
-// for a pod. It is read when the first node is scored: most searches score none.
+// search is what the predicate and the score of a node depend on besides the node, in one
+// search for a node for a pod.
 type search struct {
-	task *api.TaskInfo
+	request
+	// refusal is what podChecks have against the pod, known whether its job is.
+	refusal *workload.Refusal
+	known   bool
+	// once reads the rest when the first node is scored: most searches score none.
 	once sync.Once
-	ask  *workload.Request
 	// requests are what the pod asks for of each resource.
 	requests map[corev1.ResourceName]float64
 	// weight is what packing counts in the score of a node.
@@ -43,15 +46,20 @@ type rest struct {
 func (p *plugin) searchFor(task *api.TaskInfo) *search {
 	s := p.search.Load()
 	if s == nil || s.task != task {
-		s = &search{task: task} // scored without having been announced
+		s = p.newSearch(task) // scored without having been announced
 	}
 	s.once.Do(func() { p.read(s) })
 	return s
 }
 
+func (p *plugin) newSearch(task *api.TaskInfo) *search {
+	s := &search{}
+	s.request, s.refusal, s.known = p.checked(task)
+	return s
+}
+
 // read fills a search in.
 func (p *plugin) read(s *search) {
-	s.ask = p.askOf(s.task)
 	s.requests = map[corev1.ResourceName]float64{}
 	for _, resource := range s.task.InitResreq.ResourceNames() {
 		s.requests[resource] = s.task.InitResreq.Get(resource)

@@ -55,7 +55,7 @@ type plugin struct {
 	ssn     *framework.Session
 	inv     *card.Inventory
 	account *quota.Ledger
-	rules   map[api.QueueID]workload.QueueRules
+	rules   map[api.QueueID]*workload.QueueRules
 	waiting map[api.QueueID]*quota.Waiting
 	// choosing tells that some queue chooses its namespaces, and namespaces finds
 	// those; nil when none does.

@@ -20,16 +20,16 @@ import (
 // of the queue has ended, so that preemption inside the queue may help, unless
 // too much of the queue is ending already.
 func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
-	r, known := p.requestOf(task)
-	if !known {
+	r, refusal, known := p.checked(task)
+	switch {
+	case !known:
 		return p.unfit(task, node, unfitKey{why: withoutJob})
-	}
-	if refusal := p.refusal(podChecks, r); refusal != nil {
+	case refusal != nil:
 		return p.unfit(task, node, unfitKey{why: refused, text: refusal.Message})
 	}
 	for _, check := range nodeChecks {
-		if key := check(p, r, node); key.why != fits {
-			return p.unfit(task, node, key)
+		if why := check(p, r, node); why != fits {
+			return p.unfit(task, node, p.keyOf(why, r, node))
 		}
 	}
 	return nil
@@ -85,6 +85,26 @@ type unfitKey struct {
 	limit card.Count
 	// within is how long what is ending may take.
 	within time.Duration
+}
+
+// keyOf is what the words depend on in which a node is refused to a pod.
+func (p *plugin) keyOf(why int, r request, node *api.NodeInfo) unfitKey {
+	key := unfitKey{why: why}
+	switch why {
+	case namelessCard:
+		key.text = string(r.ask.Resource)
+	case otherCard:
+		key.text = r.ask.Named.String()
+	case noRoom, noRoomToReclaim, stillEnding:
+		key.queue = r.job.Queue
+		key.name, _ = p.inv.On(node.Name, r.ask.Resource)
+		key.limit = r.rules.Limits.Cards[key.name]
+		if key.count = r.ask.Count; why == stillEnding {
+			key.count = 0 // whatever is asked for
+			_, key.within = p.account.Ending(string(key.queue), key.name)
+		}
+	}
+	return key
 }
 
 // unfitness keeps refusals of nodes. A pod that names a card is refused by

@@ -38,7 +38,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	try := &attempt{pod: preemptor.UID}
 	defer p.attempt.Store(try)
 	job, known := p.ssn.Jobs[preemptor.Job]
-	if try.refused = p.awaits(preemptor); try.refused || len(preemptees) == 0 || !known || p.closedGate(job.Queue, job.Namespace) != nil {
+	if try.refused = p.awaits(preemptor); try.refused || len(preemptees) == 0 || !known || p.closedGate(job) != nil {
 		return nil, util.Permit
 	}
 	try.node = preemptees[0].NodeName
@@ -262,7 +262,7 @@ func (p *plugin) fitsAttempt(r request, try *attempt) bool {
 				return false
 			}
 		}
-		return p.account.FitsEverywhere(string(r.queue), r.ask.Request)
+		return p.account.FitsEverywhere(string(r.job.Queue), r.ask.Request)
 	}
 	r.node = try.node
 	return p.refusal(cardChecks, r) == nil

@@ -19,16 +19,19 @@ import (
 // its service type must take from some other, and its own queue must have room
 // for it. Volcano's action reclaim asks no other gate about quota.
 func (p *plugin) preemptive(obj, candidate any) bool {
-	queue, isQueue := obj.(*api.QueueInfo)
+	_, isQueue := obj.(*api.QueueInfo)
 	task, isTask := candidate.(*api.TaskInfo)
-	if !isQueue || !isTask {
-		return false
-	}
-	may := p.refusal(reclaimChecks, request{queue: queue.UID, namespace: task.Namespace, task: task, ask: p.askOf(task)}) == nil
+	may := isQueue && isTask && p.mayReclaim(task)
 	if may {
 		p.reclaims = task.UID
 	}
 	return may
+}
+
+// mayReclaim reports whether a pod may have cards taken back from other queues at all.
+func (p *plugin) mayReclaim(task *api.TaskInfo) bool {
+	r, known := p.requestOf(task)
+	return known && p.refusal(reclaimChecks, r) == nil
 }
 
 // reclaimable picks the pods of one node that give way to a pod of another
@@ -54,9 +57,9 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	candidates := p.reclaimCandidates(reclaimer, reclaimees, r.ask.Resource)
 	apart, rest, useful := p.keptApart(reclaimer, node, candidates)
 	for _, victim := range apart {
-		lacks.subtract(p.given(victim, r.queue, name))
+		lacks.subtract(p.given(victim, r.job.Queue, name))
 	}
-	others := p.fewest(rest, lacks, r.queue, name)
+	others := p.fewest(rest, lacks, r.job.Queue, name)
 	if !useful || len(others) == 0 && !lacks.none() {
 		return nil, util.Permit
 	}

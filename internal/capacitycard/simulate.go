@@ -94,7 +94,7 @@ func (p *plugin) simulated(task *api.TaskInfo, node string, freed quota.Freed) e
 	if !known {
 		return fmt.Errorf("job %s is not in this session", task.Job)
 	}
-	r.node, r.freed = node, freed
+	r.node, r.freed = node, &freed
 	if refusal := p.refusal(placeChecks, r); refusal != nil {
 		return refusal
 	}

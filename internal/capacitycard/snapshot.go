@@ -112,7 +112,7 @@ func leaving(task *api.TaskInfo, status api.TaskStatus) bool {
 
 // openQueues reads what every queue may use now.
 func (p *plugin) openQueues() {
-	p.rules = make(map[api.QueueID]workload.QueueRules, len(p.ssn.Queues))
+	p.rules = make(map[api.QueueID]*workload.QueueRules, len(p.ssn.Queues))
 	p.waiting = make(map[api.QueueID]*quota.Waiting, len(p.ssn.Queues))
 	p.tenants = map[tenant]*workload.Refusal{}
 	for id, queue := range p.ssn.Queues {

@@ -149,7 +149,7 @@ func TestQueuesThatDoNotChooseCostNothing(t *testing.T) {
 			check.That(t, s.p.choosing == (selector == chat), "choosing %v", s.p.choosing)
 			for gate, ask := range map[string]func(){
 				"the next session": func() { clear(s.p.tenants); _ = s.p.welcome("q", "ns") },
-				"the gates":        func() { _ = s.p.closedGate("q", "ns") },
+				"the gates":        func() { _ = s.p.closedGate(s.Job("j")) },
 				"a node":           func() { check.Must(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]) == nil, "the node is refused") },
 			} {
 				check.Equal(t, fmt.Sprintf("%s: allocations", gate), 0, testing.AllocsPerRun(100, ask))

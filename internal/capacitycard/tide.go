@@ -39,10 +39,7 @@ func (t *Tide) Now() time.Time { return t.p.cache.now() }
 
 // Takes tells whether a pod may take cards back from others at all: its service
 // type does, its queue is open and has room for it, and it asks for cards.
-func (t *Tide) Takes(task *api.TaskInfo) bool {
-	r, known := t.p.requestOf(task)
-	return known && t.p.refusal(reclaimChecks, r) == nil
-}
+func (t *Tide) Takes(task *api.TaskInfo) bool { return t.p.mayReclaim(task) }
 
 // Ask is what a pod asks for of its queue.
 func (t *Tide) Ask(task *api.TaskInfo) quota.Request { return t.p.askOf(task).Request }

@@ -176,7 +176,7 @@ func (p *plugin) openHolds() {
 	for _, job := range p.ssn.Jobs {
 		for _, task := range job.TaskStatusIndex[api.Pending] {
 			made, known := p.cache.holds[task.Pod.UID]
-			if !known || p.cache.now().Sub(made.since) >= holdLasts || p.closedGate(job.Queue, job.Namespace) != nil {
+			if !known || p.cache.now().Sub(made.since) >= holdLasts || p.closedGate(job) != nil {
 				continue
 			}
 			waiting[task.Pod.UID] = true
