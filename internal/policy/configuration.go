@@ -136,7 +136,7 @@ func Invalid(faults field.ErrorList) Verdict {
 // Refused is the verdict on a ConfigMap that could not be read or written.
 func Refused(err error) Verdict {
 	return verdict(metav1.ConditionFalse, v1alpha1.ReasonConfigRefused,
-		"%s: the shipped Role of cardquota-manager allows it in one namespace, to read volcano-scheduler-configmap and to write %s: grant another base or namespace as well; an immutable ConfigMap must be deleted",
+		"%s: as shipped, cardquota-manager may read volcano-scheduler-configmap, and write %s in its own namespace: grant another base or namespace as well; an immutable ConfigMap must be deleted",
 		lines(err), ConfigMapName)
 }
 

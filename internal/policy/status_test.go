@@ -103,7 +103,7 @@ func TestVerdictsAreCut(t *testing.T) {
 	for _, said := range []Verdict{Refused(errors.New(strings.Repeat("x", 5000))), Invalid(field.ErrorList{field.Forbidden(field.NewPath("spec"), strings.Repeat("x", 5000))})} {
 		check.That(t, len(said.Message) <= v1alpha1.MaxMessageLength, "the message has %d bytes", len(said.Message))
 	}
-	check.Contains(t, "a write that was refused", Refused(errors.New("forbidden\nhere")).Message, "forbidden; here: the shipped Role of cardquota-manager")
+	check.Contains(t, "a write that was refused", Refused(errors.New("forbidden\nhere")).Message, "forbidden; here: as shipped, cardquota-manager may read")
 }
 
 // TestTheGuardOfAnotherObject: a policy that was deleted and made again is judged anew.

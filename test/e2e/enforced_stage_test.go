@@ -49,7 +49,7 @@ func newProof(t *testing.T) *proof {
 	p := &proof{original: string(text)}
 	st := startStage(t, []cluster.NodeProfile{node("h200", h200, 2, "4")}, deployment.NoConfiguration)
 	p.scene = newSceneOn(t, tenant, st)
-	p.create(&corev1.ConfigMap{ObjectMeta: baseMeta, Data: map[string]string{configurationKey: p.original}})
+	p.edit(baseMeta, p.original) // it is the installer's already, but for a change of Volcano's
 	p.startManager()
 	p.diary = p.keepDiary()
 	return p

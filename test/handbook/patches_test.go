@@ -73,8 +73,8 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 	}
 	args := patched["cardquota-scheduler"].Spec.Template.Spec.Containers[0].Args
 	for flag, want := range map[string][]string{
-		"--scheduler-configmap=$(POD_NAMESPACE)/": {"cardquota-scheduler-configmap", "my-config"}, // the last one counts
-		"--scheduler-name=":                       {"<name>"},                                     // the first one replaces the default
+		"--scheduler-configmap=$(POD_NAMESPACE)/": {"cardquota-scheduler-configmap"},
+		"--scheduler-name=":                       {"<name>"}, // the first one replaces the default
 	} {
 		var got []string
 		for _, arg := range args {
@@ -125,6 +125,9 @@ func TestPostRendererChangesTheOneImage(t *testing.T) {
 		want := before[name].Spec.Template.Spec.Containers[0].Image
 		if name == "volcano-scheduler" {
 			want = "<registry>/cardquota-scheduler:v0.2.0"
+			if volume := deployment.Spec.Template.Spec.Volumes[0]; volume.ConfigMap == nil || volume.ConfigMap.Name != "cardquota-scheduler-configmap" {
+				t.Errorf("it mounts %+v", volume)
+			}
 		}
 		if got := deployment.Spec.Template.Spec.Containers[0].Image; got != want {
 			t.Errorf("%s has image %s, want %s", name, got, want)

@@ -196,13 +196,13 @@ func TestErasedRecord(t *testing.T) {
 	g.Consistently(condition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced"), "it was seen to be bound properly: whoever has a pod could raise an alarm")
 }
 
-// TestABaseOutOfReach: the shipped rights end at volcano-system. A policy that points elsewhere
-// is answered all the same.
+// TestABaseOutOfReach: the shipped rights are for one name. A policy that points elsewhere is
+// answered all the same.
 func TestABaseOutOfReach(t *testing.T) {
 	g := need(t)
 	name := unique(t, "")
 	admin.Make(t, newQuota(name, nil))
-	newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.BaseConfigMap.Namespace = labNamespace })
+	newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.BaseConfigMap.Name = "out-of-reach" })
 	g.Eventually(condition(t, name, "Enforced")).Should(gomega.And(gomega.HavePrefix("False/NotConfigured"), gomega.ContainSubstring("forbidden")))
 	g.Eventually(policyCondition(t, "Enforced")).Should(gomega.HavePrefix("False/NotConfigured"))
 }

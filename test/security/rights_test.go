@@ -90,6 +90,7 @@ var anothers = map[string][]right{
 		update leases.coordination.k8s.io volcano-system/cardquota-scheduler
 		update leases.coordination.k8s.io volcano-system/volcano`),
 	scheduler: rights(`
+		get configmaps volcano-system/volcano-scheduler-configmap
 		patch configmaps volcano-system/cardquota-scheduler-configmap
 		patch cardquotas.cardquota.dev /any
 		patch servicetypepolicies.cardquota.dev /default

@@ -99,7 +99,7 @@ var errStale = errors.New("read again")
 // +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=cardquota.dev,resources=cardquotas,verbs=list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch;create;delete
-// +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=volcano-scheduler-configmap,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,resourceNames=volcano-scheduler-configmap,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",namespace=volcano-system,resources=configmaps,resourceNames=cardquota-scheduler-configmap,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
