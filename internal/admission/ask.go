@@ -5,7 +5,6 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -22,7 +21,7 @@ func asked(result *Result, t *Template, inv *card.Inventory) {
 	case ask.Denied != nil:
 		result.refuse(limits, "%s", plain(ask.Denied))
 	case ask.Count == 0 && named:
-		result.warn(name, "names card %s but requests no card, so it gets none: write the resource and the number in resources.limits of its container", clip.Text(text, shown))
+		result.warn(name, "names card %.160s but requests no card, so it gets none: write the resource and the number in resources.limits of its container", text)
 	default:
 		for _, card := range ask.Named.Names() {
 			if len(inv.ResourcesOf(card)) == 0 {

@@ -6,7 +6,6 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/workload"
@@ -52,7 +51,7 @@ func entry(load *Workload, world *World) Result {
 	var result Result
 	for _, p := range entering(load, world) {
 		if p.queue == nil {
-			result.warn(p.queuePath, "there is no queue %s: it waits until somebody creates it, or name another one", clip.Text(p.name, shown))
+			result.warn(p.queuePath, "there is no queue %.160s: it waits until somebody creates it, or name another one", p.name)
 			continue
 		}
 		selector, refusal := workload.NamespaceSelectorOf(p.queue)
@@ -95,7 +94,7 @@ func claims(result *Result, load *Workload, world *World) {
 			reach(result, p)
 		}
 		if name, ok := load.Annotations[v1alpha1.AnnotationQueueName]; ok && !load.Pod() && name != p.name {
-			result.warn(load.annotation(v1alpha1.AnnotationQueueName), "is not read here, the queue is %s: write it in %s", clip.Text(p.name, shown), p.queuePath)
+			result.warn(load.annotation(v1alpha1.AnnotationQueueName), "is not read here, the queue is %.160s: write it in %s", p.name, p.queuePath)
 		}
 	}
 }

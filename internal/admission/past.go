@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/clip"
 )
 
 // past tells early what the API server would refuse of every pod of a template:
@@ -24,12 +23,12 @@ func past(result *Result, load *Workload, t *Template, spec v1alpha1.ServiceType
 		tell = result.refuse
 	}
 	if !ours(load, t.Pod, spec) {
-		tell(t.Path.Child("spec", "schedulerName"), "its pods ask for %d %s each and name schedulerName %s, but only the scheduler %s hands out cards within the quota of a queue: write %s.spec.schedulerName: %s",
-			ask.Count, ask.Resource, clip.Text(scheduler(load, t.Pod), shown), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
+		tell(t.Path.Child("spec", "schedulerName"), "its pods ask for %d %s each and name schedulerName %.160s, but only the scheduler %s hands out cards within the quota of a queue: write %s.spec.schedulerName: %s",
+			ask.Count, ask.Resource, scheduler(load, t.Pod), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
 	}
 	if node := t.Pod.Spec.NodeName; node != "" {
-		tell(t.Path.Child("spec", "nodeName"), "its pods ask for %d %s each and bring spec.nodeName %s along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector",
-			ask.Count, ask.Resource, clip.Text(node, shown))
+		tell(t.Path.Child("spec", "nodeName"), "its pods ask for %d %s each and bring spec.nodeName %.160s along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector",
+			ask.Count, ask.Resource, node)
 	}
 }
 

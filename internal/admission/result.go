@@ -39,7 +39,7 @@ func (r *Result) refuse(path *field.Path, format string, values ...any) {
 
 // invalid says that the value of a field means nothing.
 func (r *Result) invalid(path *field.Path, value, format string, values ...any) {
-	r.Errors = append(r.Errors, field.Invalid(path, clip.Text(value, shown), fmt.Sprintf(format, values...)))
+	r.Errors = append(r.Errors, field.Invalid(path, fmt.Sprintf("%.160s", value), fmt.Sprintf(format, values...)))
 }
 
 // warn warns of a field.

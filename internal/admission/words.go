@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -8,11 +9,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/clip"
 )
-
-// shown is how many bytes of one value a sentence repeats.
-const shown = 160
 
 // cardKeys are the annotations of ours that begin with cardPrefix.
 var cardKeys = []string{
@@ -39,7 +36,7 @@ func unknownKeys(result *Result, at *field.Path, annotations map[string]string) 
 		}
 	}
 	for _, key := range named {
-		result.warn(at.Key(clip.Text(key, shown)), "nobody reads this annotation: there are %s", strings.Join(cardKeys, ", "))
+		result.warn(at.Key(fmt.Sprintf("%.160s", key)), "nobody reads this annotation: there are %s", strings.Join(cardKeys, ", "))
 	}
 	if more > 0 {
 		result.warn(at, "nobody reads %d more annotations that begin with %s", more, cardPrefix)

@@ -40,13 +40,9 @@ type arguments struct {
 	configHash string
 }
 
-// shown is how many bytes of a wrong value a message repeats, longest how many
-// bytes of mistakes are told: an event holds 1024, and what has the arguments is
-// named before them.
-const (
-	shown   = 80
-	longest = 900
-)
+// longest is how many bytes of mistakes are told: an event holds 1024, and what has the
+// arguments is named before them.
+const longest = 900
 
 // parser reads one argument into its field.
 type parser func(*arguments, any) error
@@ -136,7 +132,7 @@ func parseArguments(raw map[string]any) (arguments, error) {
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
 		parse, ok := parsers[key]
 		if !ok {
-			wrong = append(wrong, fmt.Errorf("unknown argument %q: this version knows %s", clip.Text(key, shown),
+			wrong = append(wrong, fmt.Errorf("unknown argument %.80q: this version knows %s", key,
 				strings.Join(slices.Sorted(maps.Keys(parsers)), ", ")))
 			continue
 		}
@@ -153,7 +149,7 @@ func parseArguments(raw map[string]any) (arguments, error) {
 // written repeats a wrong value, a text in quotes so that it is not taken for
 // the number or flag that it looks like.
 func written(value any) string {
-	quoted := strconv.Quote(clip.Text(fmt.Sprint(value), shown))
+	quoted := fmt.Sprintf("%.80q", fmt.Sprint(value))
 	if _, isText := value.(string); isText {
 		return quoted
 	}
@@ -203,7 +199,7 @@ func parseOwners(value any) (servicetype.Owners, error) {
 	for _, kind := range slices.Sorted(maps.Keys(entries)) {
 		name, ok := entries[kind].(string)
 		if !ok {
-			return nil, fmt.Errorf("kind %q: write the name of a service type", clip.Text(kind, shown))
+			return nil, fmt.Errorf("kind %.80q: write the name of a service type", kind)
 		}
 		owners[kind] = name
 	}
@@ -224,7 +220,7 @@ func parseServiceTypes(value any) (servicetype.Matrix, error) {
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		rule, err := parseRule(entries[name])
 		if err != nil {
-			return nil, fmt.Errorf("type %q: %w", clip.Text(name, shown), err)
+			return nil, fmt.Errorf("type %.80q: %w", name, err)
 		}
 		matrix[name] = rule
 	}
@@ -256,7 +252,7 @@ func parseRule(value any) (servicetype.Rule, error) {
 				return rule, fmt.Errorf("minimumRuntime: %w", err)
 			}
 		default:
-			return rule, fmt.Errorf("unknown key %q: write reclaimable, reclaimFrom or minimumRuntime", clip.Text(key, shown))
+			return rule, fmt.Errorf("unknown key %.80q: write reclaimable, reclaimFrom or minimumRuntime", key)
 		}
 	}
 	return rule, nil
@@ -272,7 +268,7 @@ func parsePriorityClasses(value any) (servicetype.PriorityClasses, error) {
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		f, ok := number(entries[name])
 		if !ok || f != math.Trunc(f) || f < math.MinInt32 || f > math.MaxInt32 {
-			return servicetype.PriorityClasses{}, fmt.Errorf("PriorityClass %q: write its value, a whole number", clip.Text(name, shown))
+			return servicetype.PriorityClasses{}, fmt.Errorf("PriorityClass %.80q: write its value, a whole number", name)
 		}
 		values[name] = int32(f)
 	}

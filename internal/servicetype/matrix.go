@@ -8,12 +8,7 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"cardquota.dev/operator/internal/clip"
 )
-
-// longestCircle is how many bytes of a circle of types a message repeats.
-const longestCircle = 300
 
 // Rule is what a service type may take and whether others may take from it.
 type Rule struct {
@@ -63,28 +58,27 @@ func (m Matrix) Validate() error {
 			faults = append(faults, err)
 		}
 		if runtime := m[name].MinimumRuntime; runtime < 0 || runtime > LongestMinimumRuntime {
-			faults = append(faults, fmt.Errorf("type %q has a minimum runtime of %s: write 0s to %s", clip.Text(name, shown), runtime, LongestMinimumRuntime))
+			faults = append(faults, fmt.Errorf("type %.80q has a minimum runtime of %s: write 0s to %s", name, runtime, LongestMinimumRuntime))
 		}
 		seen := map[string]bool{}
 		for _, from := range m[name].ReclaimFrom {
 			rule, defined := m[from]
-			by, of := clip.Text(name, shown), clip.Text(from, shown)
 			switch {
 			case seen[from]:
-				faults = append(faults, fmt.Errorf("type %q takes from %q twice: remove one", by, of))
+				faults = append(faults, fmt.Errorf("type %.80q takes from %.80q twice: remove one", name, from))
 			case from == name:
-				faults = append(faults, fmt.Errorf("type %q takes from itself: a workload would displace its own kind for ever", by))
+				faults = append(faults, fmt.Errorf("type %.80q takes from itself: a workload would displace its own kind for ever", name))
 			case !defined:
-				faults = append(faults, fmt.Errorf("type %q takes from %q, which is not defined: define it or remove it", by, of))
+				faults = append(faults, fmt.Errorf("type %.80q takes from %.80q, which is not defined: define it or remove it", name, from))
 			case !rule.Reclaimable:
-				faults = append(faults, fmt.Errorf("type %q takes from %q, which is not reclaimable: make it reclaimable or remove it", by, of))
+				faults = append(faults, fmt.Errorf("type %.80q takes from %.80q, which is not reclaimable: make it reclaimable or remove it", name, from))
 			}
 			seen[from] = true
 		}
 	}
 	if len(faults) == 0 {
 		if circle := m.circle(); circle != "" {
-			faults = append(faults, fmt.Errorf("types take from each other in a circle: %s", clip.Text(circle, longestCircle)))
+			faults = append(faults, fmt.Errorf("types take from each other in a circle: %.300s", circle))
 		}
 	}
 	return errors.Join(faults...)

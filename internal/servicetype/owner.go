@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"cardquota.dev/operator/internal/clip"
 )
 
 // Owners tells the service type of pods by the kind of their owner, for
@@ -25,9 +23,6 @@ import (
 // pods and goes before ReplicaSet.
 type Owners map[string]string
 
-// shown is how many bytes of a wrong name a message repeats.
-const shown = 80
-
 // namePattern is what the name of a service type may be: a label value in
 // lower case, as it stands in annotations and metrics.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -38,7 +33,7 @@ var kindPattern = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9]([a-z0-9
 // ValidateName refuses what cannot be the name of a service type.
 func ValidateName(name string) error {
 	if !namePattern.MatchString(name) {
-		return fmt.Errorf("service type %q is no name: write lower-case letters, digits and dashes, at most 63", clip.Text(name, shown))
+		return fmt.Errorf("service type %.80q is no name: write lower-case letters, digits and dashes, at most 63", name)
 	}
 	return nil
 }
@@ -49,10 +44,10 @@ func (o Owners) Validate() error {
 	var faults []error
 	for _, kind := range slices.Sorted(maps.Keys(o)) {
 		if !kindPattern.MatchString(kind) {
-			faults = append(faults, fmt.Errorf("%q is no kind: write for example Job or Job.batch.volcano.sh", clip.Text(kind, shown)))
+			faults = append(faults, fmt.Errorf("%.80q is no kind: write for example Job or Job.batch.volcano.sh", kind))
 		}
 		if err := ValidateName(o[kind]); err != nil {
-			faults = append(faults, fmt.Errorf("kind %q: %w", clip.Text(kind, shown), err))
+			faults = append(faults, fmt.Errorf("kind %.80q: %w", kind, err))
 		}
 	}
 	return errors.Join(faults...)
@@ -154,10 +149,10 @@ func (c PriorityClasses) Validate() error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(c.Values)) {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
-			faults = append(faults, fmt.Errorf("%q is no name of a PriorityClass: write for example pc-high", clip.Text(name, shown)))
+			faults = append(faults, fmt.Errorf("%.80q is no name of a PriorityClass: write for example pc-high", name))
 		}
 		if value := c.Values[name]; value > HighestPriority {
-			faults = append(faults, fmt.Errorf("PriorityClass %q has value %d: write at most %d", clip.Text(name, shown), value, HighestPriority))
+			faults = append(faults, fmt.Errorf("PriorityClass %.80q has value %d: write at most %d", name, value, HighestPriority))
 		}
 	}
 	return errors.Join(faults...)

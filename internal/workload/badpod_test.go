@@ -92,7 +92,8 @@ func TestAskOfRefusesBriefly(t *testing.T) {
 		alternatives[i] = strings.Repeat("m", 62) + string(rune('a'+i)) + "/mps-999999g*1/9999"
 	}
 	got := request(many.Card(strings.Join(alternatives, "|")).Obj())
-	refused(t, got.Denied, ReasonGetTaskRequestFailed, "…, which no node offers as a card")
+	refused(t, got.Denied, ReasonGetTaskRequestFailed, ", which no node offers as a card")
+	check.That(t, len(got.Denied.Message) < 700, "it takes %d bytes", len(got.Denied.Message))
 }
 
 // Quantities that look odd are read so that nothing is counted too low.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +12,6 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/clip"
 )
 
 // maxSelectorText bounds the annotation text that is read, so that no object can
@@ -32,8 +30,8 @@ func NamespaceSelectorOf(queue *v1beta1.Queue) (labels.Selector, *Refusal) {
 	selector, err := ParseNamespaceSelector(text)
 	if err != nil {
 		return labels.Nothing(), &Refusal{Reason: ReasonInvalidNamespaceSelector, Message: fmt.Sprintf(
-			"Queue <%s> has an invalid %s, so no namespace may use it: %s",
-			queue.Name, v1alpha1.AnnotationNamespaceSelector, clip.Text(err.Error(), shown))}
+			"Queue <%s> has an invalid %s, so no namespace may use it: %.300s",
+			queue.Name, v1alpha1.AnnotationNamespaceSelector, err)}
 	}
 	if selector.Empty() {
 		return nil, nil
@@ -51,12 +49,12 @@ func ParseNamespaceSelector(text string) (labels.Selector, error) {
 	case len(text) > maxSelectorText:
 		return nil, fmt.Errorf("text is %d bytes, at most %d are read", len(text), maxSelectorText)
 	case !json.Valid([]byte(text)):
-		return nil, fmt.Errorf("%s is not valid JSON: %s", strconv.Quote(clip.Text(text, shown/3)), example)
+		return nil, fmt.Errorf("%.100q is not valid JSON: %s", text, example)
 	}
 	// encoding/json keeps the last of two equal keys silently; this does not.
 	var selector *metav1.LabelSelector
 	if err := yaml.UnmarshalStrict([]byte(text), &selector); err != nil {
-		return nil, fmt.Errorf("%s: %s", strconv.Quote(clip.Text(err.Error(), shown/2)), example)
+		return nil, fmt.Errorf("%.150q: %s", err.Error(), example)
 	}
 	if selector == nil { // null, which Kubernetes reads as no selector at all
 		return nil, errors.New("null is no selector: " + example)
@@ -69,7 +67,7 @@ func ParseNamespaceSelector(text string) (labels.Selector, error) {
 func SelectNamespaces(selector *metav1.LabelSelector) (labels.Selector, error) {
 	made, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
-		return nil, fmt.Errorf("namespace selector: %s", strconv.QuoteToGraphic(clip.Text(err.Error(), shown)))
+		return nil, fmt.Errorf("namespace selector: %.300q", err.Error())
 	}
 	return made, nil
 }
@@ -84,13 +82,13 @@ func MayUse(queue string, selector labels.Selector, name string, namespace *core
 		return nil
 	case namespace == nil:
 		return &Refusal{Reason: ReasonNamespaceNotAllowed, Message: fmt.Sprintf(
-			"Namespace <%s> is not known yet, and queue <%s> is only for namespaces with <%s>: wait, or name another queue",
-			name, queue, clip.Text(selector.String(), shown))}
+			"Namespace <%s> is not known yet, and queue <%s> is only for namespaces with <%.300s>: wait, or name another queue",
+			name, queue, selector)}
 	case selector.Matches(labels.Set(namespace.Labels)):
 		return nil
 	default:
 		return &Refusal{Reason: ReasonNamespaceNotAllowed, Message: fmt.Sprintf(
-			"Namespace <%s> may not use queue <%s>, which is only for namespaces with <%s>: have the namespace labelled so, or name a queue that is for it",
-			name, queue, clip.Text(selector.String(), shown))}
+			"Namespace <%s> may not use queue <%s>, which is only for namespaces with <%.300s>: have the namespace labelled so, or name a queue that is for it",
+			name, queue, selector)}
 	}
 }

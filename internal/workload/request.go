@@ -12,7 +12,6 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -123,13 +122,9 @@ func (a *Request) nowhere(pod *corev1.Pod, unknown []Held, ours bool) {
 	default:
 		a.Claimed = unknown[0]
 	}
-	a.refuse("names card <%s> but requests %s, which no node offers as a card",
-		clip.Text(a.Named.String(), shown), clip.Text(listed(unknown), shown))
+	a.refuse("names card <%.300s> but requests %.300s, which no node offers as a card",
+		a.Named.String(), listed(unknown))
 }
-
-// shown is how many bytes of one list a refusal repeats, so that it fits into
-// an event.
-const shown = 300
 
 // listed writes resources in a stable order.
 func listed(held []Held) string {
