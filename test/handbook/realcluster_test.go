@@ -96,13 +96,6 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.types(elsewhere[0])
 	e.types(readme[2])
 	e.schedules("elsewhere")
-	back := e.commands(install, "## Roll back")
-	e.Expect(back).To(HaveLen(3), "what to keep, what to delete, forward again")
-	e.types(back[0])
-	e.types(back[1]) // but for the old release itself
-	e.types(`kubectl apply --server-side -k config/overlays/existing-volcano`)
-	e.Eventually(e.authority).ShouldNot(BeEmpty())
-	e.types(back[2])
 	e.types(elsewhere[1])
 	e.leavesNothing("cards")
 	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")

@@ -33,6 +33,7 @@ func (a *administrator) publishAsDocumented(project, name, registry string, befo
 	a.Expect(found).To(BeTrue(), commands)
 	left := filepath.Join(project, "dist", "bundles", "v"+before.number)
 	a.Expect(os.CopyFS(left, os.DirFS(before.bundle))).To(Succeed())
+	a.replaces(project, before)
 	for range 2 {
 		a.types(project, strings.ReplaceAll(commands, "<registry>", registry))
 	}
@@ -44,6 +45,17 @@ func (a *administrator) publishAsDocumented(project, name, registry string, befo
 	address, err := serve(a.ctx, a.cluster, name, filepath.Join(project, "dist", "catalog"))
 	a.Expect(err).NotTo(HaveOccurred())
 	a.names(project, address)
+}
+
+// replaces has the bundle that a copy of the project makes replace a version.
+func (a *administrator) replaces(project string, before version) {
+	a.Helper()
+	file := filepath.Join(project, "config", "manifests", "bases", "cardquota.clusterserviceversion.yaml")
+	content, err := os.ReadFile(file)
+	a.Expect(err).NotTo(HaveOccurred())
+	head, tail, found := strings.Cut(string(content), "\nspec:\n")
+	a.Expect(found).To(BeTrue(), file)
+	a.Expect(os.WriteFile(file, []byte(head+"\nspec:\n  replaces: "+before.csv()+"\n"+tail), 0o600)).To(Succeed())
 }
 
 // names has the CatalogSource of a copy of the project name a catalog. Here it is served by a

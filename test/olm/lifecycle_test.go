@@ -96,10 +96,14 @@ func TestLifecycleInContainers(t *testing.T) {
 	a.moveTo(onRealNode)
 	a.wantContainers(this)
 	a.wantInstalled(filepath.Join(suite.root, "bundle"))
+	a.Eventually(func() error { // a container that is ready is not in the API server's sight yet
+		_, err := a.cluster.Kubectl(a.ctx, "apply", "-f", "testdata/policy.yaml")
+		return err
+	}).Should(Succeed())
 	a.wantEnforcedBy(this)
 	resume()
 	a.wantQuotasHeld()
-	a.Expect(a.told()).To(Equal(told), "what people wrote, and what is made of it")
+	a.Eventually(a.told).Should(Equal(told), "what people wrote, and what is made of it")
 	a.Expect(a.queues()).To(Equal(queues), "the quotas of queues during the upgrade")
 	for name, state := range pods {
 		a.Expect(a.workers()).To(HaveKeyWithValue(name, state), "a pod that ran before the upgrade")

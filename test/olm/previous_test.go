@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	. "github.com/onsi/gomega"
@@ -23,8 +22,7 @@ import (
 
 // resourceOf are the resources of the kinds in a recording.
 var resourceOf = map[string]string{
-	"ServiceTypePolicy": "servicetypepolicies", "CardQuota": "cardquotas", "Queue": "queues",
-	"PriorityClass": "priorityclasses", "ConfigMap": "configmaps", "Lease": "leases",
+	"CardQuota": "cardquotas", "Queue": "queues", "Lease": "leases",
 }
 
 // writeAsPrevious writes what the programs of a version had written: specs, states, records.
@@ -99,15 +97,8 @@ func (a *administrator) runningWorkers() map[string]string {
 	return workers
 }
 
-// addsSetting reports whether a line of the configuration is of a setting that v0.2.0 adds, or
-// the hash of all of them. tenants-first is the PriorityClass of the policy.
-func addsSetting(line string) bool {
-	key, _, _ := strings.Cut(strings.TrimSpace(line), ":")
-	return slices.Contains([]string{"configHash", "victimOrder", "priorityClasses", "tenants-first"}, key)
-}
-
-// told are the specs of what people wrote, and what was made of them: what an upgrade must not
-// change the meaning of. A field that a version adds is not compared.
+// told are the specs of the CardQuotas and what was made of them, and Volcano's own configuration:
+// what an upgrade must not change the meaning of.
 func (a *administrator) told() map[string]any {
 	a.Helper()
 	client, err := dynamic.NewForConfig(a.cluster.Config())
@@ -115,21 +106,17 @@ func (a *administrator) told() map[string]any {
 	ours, volcanos := schema.GroupVersion{Group: "cardquota.dev", Version: "v1alpha1"}, schema.GroupVersion{Group: "scheduling.volcano.sh", Version: "v1beta1"}
 	all := map[string]any{}
 	for _, resource := range []schema.GroupVersionResource{
-		ours.WithResource("cardquotas"), ours.WithResource("servicetypepolicies"), volcanos.WithResource("queues"),
+		ours.WithResource("cardquotas"), volcanos.WithResource("queues"),
 	} {
 		list, err := client.Resource(resource).List(a.ctx, metav1.ListOptions{})
 		a.Expect(err).NotTo(HaveOccurred())
 		for _, object := range list.Items {
-			for _, field := range []string{"admission", "preempt", "victimOrder"} { // since v0.2.0
-				unstructured.RemoveNestedField(object.Object, "spec", field)
-			}
 			all[resource.Resource+" "+object.GetName()] = object.Object["spec"]
 		}
 	}
 	// Any Volcano scheduler makes these two when it starts.
 	delete(all, "queues root")
 	delete(all, "queues default")
-	text := a.kubectl("-n", namespace, "get", "configmap", "volcano-scheduler-configmap", "-o", "jsonpath={.data.volcano-scheduler\\.conf}")
-	all["configuration"] = strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), addsSetting), "\n")
+	all["configuration"] = a.kubectl("-n", namespace, "get", "configmap", "volcano-scheduler-configmap", "-o", "jsonpath={.data.volcano-scheduler\\.conf}")
 	return all
 }
