@@ -91,7 +91,7 @@ func (f Facts) notLoaded() string {
 		return state + " and is being loaded"
 	default:
 		return fmt.Sprintf("%s, which it has not loaded: a ConfigMap that is mounted into its pod, as in Volcano's own Deployment, takes up to two minutes to arrive; "+
-			"else see whether its flag --scheduler-configmap names the ConfigMap of the ServiceTypePolicy, and its log", state)
+			"else see whether its flag --scheduler-configmap names the ConfigMap cardquota-scheduler-configmap, and its log", state)
 	}
 }
 

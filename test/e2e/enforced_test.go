@@ -56,7 +56,7 @@ func (p *proof) withoutAPolicy() {
 	p.quota(neighbour, cards(h200, 2))
 	p.says(api.ConditionEnforced, "Unknown/NoPolicy: ", "CardQuota/"+tenant, "CardQuota/"+neighbour)
 	p.startScheduler()
-	p.Eventually(p.readyz).Should(And(HavePrefix("ok\nNotConfigured: "), ContainSubstring("capacity-card")))
+	p.Eventually(p.readyz).Should(And(HavePrefix("ok\nNotConfigured: "), ContainSubstring("NotConfigured: ConfigMap volcano-system/cardquota-scheduler-configmap does not exist")))
 	p.Consistently(p.holder).Should(BeEmpty())
 	p.Expect(p.deployment.Scheduler.Running()).To(BeTrue())
 	p.Expect(p.base()).To(Equal(p.original), "nobody touched it")
