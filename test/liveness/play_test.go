@@ -100,7 +100,7 @@ type world struct {
 }
 
 // shippedConf is what the operator makes of Volcano's configuration of an installation.
-const shippedConf = "../../internal/schedulerconf/testdata/merge/installer_1_14/after.conf"
+const shippedConf = "../../internal/schedulerconf/testdata/render/installer_1_14/rendered.conf"
 
 // newWorld begins a sequence.
 func (m *machine) newWorld(script sequence) *world {
