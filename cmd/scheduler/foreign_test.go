@@ -11,6 +11,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -74,12 +76,14 @@ func TestReplicasOfOneTemplateAreNotForeign(t *testing.T) {
 
 // TestOtherNamespacesAreTenants: a label must not be enough to stop the scheduler.
 func TestOtherNamespacesAreTenants(t *testing.T) {
-	f := newForeign(nil, []string{"volcano-system", "cards", "volcano-system"}, nil, "own", nil)
-	var pods []*corev1.Pod
+	client := fake.NewClientset()
 	for _, namespace := range []string{"cards", "tenant", "volcano-system"} {
-		pods = append(pods, builder.Pod(namespace, "x").Running("n").Obj())
+		check.NoError(t, client.Tracker().Add(builder.Pod(namespace, "x").Running("n").Obj()))
 	}
-	check.Contains(t, "pods", describe(f.here(pods)), "in pod cards/x, volcano-system/x,")
+	f := newForeign(client, []string{"volcano-system", "cards", "volcano-system"}, labels.Everything(), "own", nil)
+	pods, err := f.look(t.Context())
+	check.NoError(t, err)
+	check.Contains(t, "pods", describe(pods), "in pod cards/x, volcano-system/x,")
 	check.Equal(t, "places", "namespaces cards, volcano-system", f.places())
 }
 
@@ -108,17 +112,15 @@ func TestWhatCannotBeReadIsWaitedFor(t *testing.T) {
 		"from the start": {func(t *testing.T) *looking {
 			l := newLooking()
 			l.trouble.Store(&forbidden)
-			go l.run(t.Context())
 			return l
 		}, "pods app=volcano-scheduler in namespace ns cannot be read: pods is forbidden"},
 		"at the moment of the election": {func(t *testing.T) *looking {
 			l := look(t)
-			obstacle, _ := l.obstacle()
-			check.Equal(t, "obstacle", "", obstacle)
+			pods, err := l.look(t.Context())
+			check.That(t, len(pods) == 0 && err == nil, "found %v, error %v", pods, err)
 			l.trouble.Store(&forbidden)
 			return l
 		}, "cannot be read: pods is forbidden"},
-		"before the first answer": {func(*testing.T) *looking { return newLooking() }, "are being read"}, // nobody follows the pods
 	}) {
 		instant(t, func(t *testing.T, g *WithT) {
 			l := tc.begin(t)
@@ -133,26 +135,12 @@ func TestWhatCannotBeReadIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWhatIsFollowedLateIsAskedFor: the API server knows of a pod that was not
-// brought yet.
-func TestWhatIsFollowedLateIsAskedFor(t *testing.T) {
-	instant(t, func(t *testing.T, g *WithT) {
-		l := newLooking(stranger("late", "n", corev1.PodRunning))
-		l.synced = true
-		ended := l.waiting(t.Context())
-		g.Expect(l.String()).To(ContainSubstring("in pod ns/late,"))
-		l.vanishes(g, "late")
-		g.Expect(<-ended).To(Succeed())
-	})
-}
-
 func TestNobodyIsLookedForWithoutASelector(t *testing.T) {
 	instant(t, func(t *testing.T, g *WithT) {
 		l := newLooking(stranger("one", "n", corev1.PodRunning))
 		l.selector = nil
-		l.run(t.Context()) // returns
 		g.Expect(l.gone(t.Context())).To(Succeed())
-		g.Expect(l.ask(t.Context())).To(BeEmpty())
+		g.Expect(l.absent(t.Context())).To(Succeed())
 		ctx, stop := context.WithCancel(t.Context())
 		arrived := make(chan error, 1)
 		go func() { arrived <- l.arrival(ctx) }()

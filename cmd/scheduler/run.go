@@ -51,7 +51,7 @@ func run(asked context.Context, flags *flags) error {
 		return err
 	}
 	defer closeGate()
-	others, closeOthers, err := watchForeign(ctx, config, flags)
+	others, closeOthers, err := watchForeign(config, flags)
 	if err != nil {
 		return err
 	}

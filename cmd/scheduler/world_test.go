@@ -99,16 +99,14 @@ func newLooking(pods ...*builder.PodBuilder) *looking {
 
 // look begins to look for the pods.
 func look(t *testing.T, pods ...*builder.PodBuilder) *looking {
-	l := newLooking(pods...)
-	go l.run(t.Context())
-	time.Sleep(askAgain)
-	synctest.Wait()
-	return l
+	t.Helper()
+	return newLooking(pods...)
 }
 
 func (l *looking) appears(g *WithT, pod *builder.PodBuilder) {
 	_, err := l.client.CoreV1().Pods("ns").Create(context.Background(), pod.Obj(), metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
+	time.Sleep(askAgain)
 	synctest.Wait()
 }
 
