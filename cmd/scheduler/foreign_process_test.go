@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/schedulerconf"
 	"cardquota.dev/operator/internal/testing/builder"
 )
@@ -44,10 +44,10 @@ func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
 	g.Expect(page(g, first.health, "/readyz")).NotTo(ContainSubstring("ForeignScheduler"))
 
 	// The leader beats, under the shipped account.
-	report := func(g Gomega) heartbeat.Report {
+	report := func(g Gomega) enforcement.Report {
 		var lease coordinationv1.Lease
-		g.Expect(c.admin.Get(t.Context(), client.ObjectKey{Namespace: "volcano-system", Name: heartbeat.LeaseName}, &lease)).To(Succeed())
-		report, err := heartbeat.Read(&lease)
+		g.Expect(c.admin.Get(t.Context(), client.ObjectKey{Namespace: "volcano-system", Name: enforcement.LeaseName}, &lease)).To(Succeed())
+		report, err := enforcement.ReadReport(&lease)
 		g.Expect(err).NotTo(HaveOccurred())
 		return report
 	}

@@ -18,7 +18,7 @@ import (
 
 	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/configgate"
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/timing"
 	"cardquota.dev/operator/internal/version"
 )
@@ -44,7 +44,7 @@ type beater struct {
 	wake   chan struct{}
 
 	// last is what was tried last, nil before; failed tells that it was not written.
-	last   *heartbeat.Report
+	last   *enforcement.Report
 	failed bool
 	// lease is the object as the API server returned it last, nil when it must be read.
 	lease *coordinationv1.Lease
@@ -88,7 +88,7 @@ func (b *beater) run(ctx context.Context) {
 
 // report writes what a session said, if that is due.
 func (b *beater) report(ctx context.Context, session *capacitycard.SessionReport) {
-	report := heartbeat.Report{
+	report := enforcement.Report{
 		Identity: b.identity, Version: version.Version, ConfigHash: session.ConfigHash,
 		ConfigProblem: b.problem(), SecondScheduler: session.SecondScheduler, At: session.At,
 	}
@@ -100,18 +100,18 @@ func (b *beater) report(ctx context.Context, session *capacitycard.SessionReport
 	}
 	err := b.write(ctx, report)
 	if err != nil && !errors.Is(err, errFenced) && ctx.Err() == nil {
-		klog.ErrorS(err, "the heartbeat is not written", "lease", b.namespace+"/"+heartbeat.LeaseName)
+		klog.ErrorS(err, "the heartbeat is not written", "lease", b.namespace+"/"+enforcement.LeaseName)
 	}
 	b.last, b.failed = &report, err != nil
 }
 
 // due tells whether a report is to be written, after the last trial.
-func due(report heartbeat.Report, last *heartbeat.Report, failed bool) bool {
+func due(report enforcement.Report, last *enforcement.Report, failed bool) bool {
 	return last == nil || report.At.Sub(last.At) >= beatEvery || !failed && !report.SameContent(*last)
 }
 
 // write writes a report, a second time if somebody else changed the Lease.
-func (b *beater) write(ctx context.Context, report heartbeat.Report) error {
+func (b *beater) write(ctx context.Context, report enforcement.Report) error {
 	ctx, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
 	err := b.try(ctx, report)
@@ -121,11 +121,11 @@ func (b *beater) write(ctx context.Context, report heartbeat.Report) error {
 	return err
 }
 
-func (b *beater) try(ctx context.Context, report heartbeat.Report) error {
+func (b *beater) try(ctx context.Context, report enforcement.Report) error {
 	known := b.lease
 	if known == nil {
 		var err error
-		known, err = b.leases.Get(ctx, heartbeat.LeaseName, metav1.GetOptions{})
+		known, err = b.leases.Get(ctx, enforcement.LeaseName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			b.lease, err = keep(b.leases.Create(ctx, report.Lease(b.namespace), metav1.CreateOptions{}))
 			return err
@@ -145,14 +145,14 @@ func (b *beater) try(ctx context.Context, report heartbeat.Report) error {
 // it has not written, or nobody, is left alone.
 func endHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseInterface, identity string) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		lease, err := leases.Get(ctx, heartbeat.LeaseName, metav1.GetOptions{})
+		lease, err := leases.Get(ctx, enforcement.LeaseName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		last, err := heartbeat.Read(lease)
+		last, err := enforcement.ReadReport(lease)
 		if err != nil || last.Identity != identity {
 			return err
 		}

@@ -21,19 +21,19 @@ import (
 
 	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/configgate"
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
 func TestAHeartbeatIsDue(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	report := func(hash string, after time.Duration) heartbeat.Report {
-		return heartbeat.Report{Identity: "i", Version: "v", ConfigHash: hash, At: noon.Add(after)}
+	report := func(hash string, after time.Duration) enforcement.Report {
+		return enforcement.Report{Identity: "i", Version: "v", ConfigHash: hash, At: noon.Add(after)}
 	}
 	last := report("a", 0)
 	for t, tc := range check.Cases(t, map[string]struct {
-		report heartbeat.Report
-		last   *heartbeat.Report
+		report enforcement.Report
+		last   *enforcement.Report
 		failed bool
 		want   bool
 	}{
@@ -80,12 +80,12 @@ func (b *beating) session(hash string, after time.Duration) capacitycard.Session
 }
 
 // said is what the Lease says.
-func (b *beating) said() (heartbeat.Report, error) {
-	object, err := b.client.Tracker().Get(leaseResource, "ns", heartbeat.LeaseName)
+func (b *beating) said() (enforcement.Report, error) {
+	object, err := b.client.Tracker().Get(leaseResource, "ns", enforcement.LeaseName)
 	if err != nil {
-		return heartbeat.Report{}, err
+		return enforcement.Report{}, err
 	}
-	return heartbeat.Read(object.(*coordinationv1.Lease))
+	return enforcement.ReadReport(object.(*coordinationv1.Lease))
 }
 
 // writes counts the requests that write.
@@ -102,10 +102,10 @@ func (b *beating) writes() int {
 func TestHeartbeatSaysWhatTheSessionRanWith(t *testing.T) {
 	g, b := NewWithT(t), newBeating()
 	b.report(t.Context(), &capacitycard.SessionReport{ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began})
-	g.Expect(b.said()).To(Equal(heartbeat.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
+	g.Expect(b.said()).To(Equal(enforcement.Report{Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", SecondScheduler: []string{"n/p"}, At: b.began.Truncate(time.Microsecond)}))
 
 	// A change is said at once, and what others wrote on the Lease stays.
-	_, err := b.client.CoordinationV1().Leases("ns").Patch(t.Context(), heartbeat.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{})
+	_, err := b.client.CoordinationV1().Leases("ns").Patch(t.Context(), enforcement.LeaseName, "application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"infra"}}}`), metav1.PatchOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	b.lease = nil // the API server would answer with a conflict
 	b.faulty.Store("the text is bad")
@@ -118,7 +118,7 @@ func TestHeartbeatSaysWhatTheSessionRanWith(t *testing.T) {
 	session.Problem = "an argument is bad"
 	b.report(t.Context(), &session)
 	g.Expect(b.said()).To(And(HaveField("ConfigProblem", "an argument is bad"), HaveField("ConfigHash", "")))
-	lease, err := b.client.CoordinationV1().Leases("ns").Get(t.Context(), heartbeat.LeaseName, metav1.GetOptions{})
+	lease, err := b.client.CoordinationV1().Leases("ns").Get(t.Context(), enforcement.LeaseName, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(lease.Labels).To(HaveKeyWithValue("team", "infra"))
 }
@@ -175,9 +175,9 @@ func TestHeartbeatIsWrittenAgainAfterFailures(t *testing.T) {
 	g.Expect(beat("b", time.Millisecond)).To(BeEmpty(), "tried again at once")
 	g.Expect(b.writes()).To(Equal(tries))
 	g.Expect(beat("a", beatEvery)).To(Equal("a"))
-	failing["update"] = apierrors.NewConflict(coordinationv1.Resource("leases"), heartbeat.LeaseName, errors.New("changed"))
+	failing["update"] = apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
 	g.Expect(beat("b", time.Millisecond)).To(Equal("b"), "somebody else changed the Lease")
-	g.Expect(b.client.Tracker().Delete(leaseResource, "ns", heartbeat.LeaseName)).To(Succeed())
+	g.Expect(b.client.Tracker().Delete(leaseResource, "ns", enforcement.LeaseName)).To(Succeed())
 	g.Expect(beat("b", beatEvery)).To(Equal("b"), "somebody else deleted the Lease")
 	failing["update"] = errors.New("not now")
 	g.Expect(beat("c", time.Millisecond)).To(Equal("b"))
@@ -225,10 +225,10 @@ func TestTheLastHeartbeat(t *testing.T) {
 	conflicts := 1
 	b.client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		conflicts--
-		return conflicts >= 0, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), heartbeat.LeaseName, errors.New("changed"))
+		return conflicts >= 0, nil, apierrors.NewConflict(coordinationv1.Resource("leases"), enforcement.LeaseName, errors.New("changed"))
 	})
 	g.Expect(endHeartbeat(t.Context(), b.leases, b.identity)).To(Succeed())
-	g.Expect(b.said()).To(Equal(heartbeat.Report{
+	g.Expect(b.said()).To(Equal(enforcement.Report{
 		Identity: "host_uid", Version: "v0.0.0-dev", ConfigHash: "a", At: b.began.Truncate(time.Microsecond), Ended: true,
 	}))
 }

@@ -22,7 +22,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -214,7 +214,7 @@ type SessionReport struct {
 func (c *Cache) SetHeartbeat(beat func(SessionReport)) { c.heartbeat = beat }
 
 // beatEvery is how often a session that takes long reports before it closes.
-var beatEvery = heartbeat.StaleAfter / 4
+var beatEvery = enforcement.StaleAfter / 4
 
 // beatInSession reports a session that takes long, so that the proof of enforcement
 // does not run out while many pods are placed. It is called where the session

@@ -10,7 +10,6 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
-	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/timing"
 )
 
@@ -35,7 +34,7 @@ type Facts struct {
 	NotConfigured string
 	// Heartbeat is what the scheduler reported last, nil without a readable
 	// report; Unreadable says why it is not readable.
-	Heartbeat  *heartbeat.Report
+	Heartbeat  *Report
 	Unreadable string
 	// Heard is when this report arrived, by the operator's clock, zero when it was
 	// there before the operator.
@@ -128,7 +127,7 @@ func (f Facts) settled() Facts {
 }
 
 // Gives tells whether a report came out of the pod.
-func (p ForeignPod) Gives(report heartbeat.Report) bool {
+func (p ForeignPod) Gives(report Report) bool {
 	_, name, _ := strings.Cut(p.Name, "/")
 	return isHostOf(name, report.Identity)
 }
@@ -161,14 +160,14 @@ func (f Facts) over() bool {
 
 // arriving tells whether reports still arrive, whatever time they bear.
 func (f Facts) arriving() bool {
-	return !f.Heard.IsZero() && f.Now.Sub(f.Heard) < heartbeat.StaleAfter
+	return !f.Heard.IsZero() && f.Now.Sub(f.Heard) < StaleAfter
 }
 
 // usurped tells whether somebody leads who gives no heartbeat although there
 // was time for one. Who was elected a moment ago may still be ours, and nothing
 // can be said when heartbeats cannot be read.
 func (f Facts) usurped() bool {
-	return f.Leader != nil && f.Unreadable == "" && f.Now.Before(f.Leader.Until) && f.Now.Sub(f.Leader.Acquired) >= heartbeat.StaleAfter &&
+	return f.Leader != nil && f.Unreadable == "" && f.Now.Before(f.Leader.Until) && f.Now.Sub(f.Leader.Acquired) >= StaleAfter &&
 		(f.Heartbeat == nil || f.Heartbeat.Identity != f.Leader.Identity)
 }
 
@@ -182,15 +181,15 @@ func (f Facts) Until() time.Time {
 		}
 	}
 	if f.Heartbeat != nil {
-		consider(f.Heartbeat.At.Add(heartbeat.StaleAfter))
+		consider(f.Heartbeat.At.Add(StaleAfter))
 		// A report from the future begins to prove something after this.
-		consider(f.Heartbeat.At.Add(-heartbeat.StaleAfter + time.Nanosecond))
+		consider(f.Heartbeat.At.Add(-StaleAfter + time.Nanosecond))
 		if !f.Heard.IsZero() {
-			consider(f.Heard.Add(heartbeat.StaleAfter))
+			consider(f.Heard.Add(StaleAfter))
 		}
 	}
 	if f.Leader != nil {
-		consider(f.Leader.Acquired.Add(heartbeat.StaleAfter))
+		consider(f.Leader.Acquired.Add(StaleAfter))
 		consider(f.Leader.Until)
 	}
 	if !f.WantedSince.IsZero() {

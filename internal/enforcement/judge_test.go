@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -28,7 +27,7 @@ const (
 func working() Facts {
 	return Facts{
 		Now: noon, Namespace: "volcano-system", WantedHash: wanted,
-		Heartbeat: &heartbeat.Report{Identity: ours, Version: "v0.4.0", ConfigHash: wanted, At: noon.Add(-time.Second)},
+		Heartbeat: &Report{Identity: ours, Version: "v0.4.0", ConfigHash: wanted, At: noon.Add(-time.Second)},
 		Heard:     noon.Add(-time.Second),
 		Leader:    &Leader{Identity: ours, Acquired: noon.Add(-time.Hour), Until: noon.Add(14 * time.Second)},
 	}
@@ -55,7 +54,7 @@ func foreign(names ...string) []ForeignPod {
 }
 
 func TestJudge(t *testing.T) {
-	stale := heartbeat.StaleAfter
+	stale := StaleAfter
 	cases := []struct {
 		name   string
 		change func(*Facts)

@@ -10,7 +10,6 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/clip"
-	"cardquota.dev/operator/internal/heartbeat"
 )
 
 const (
@@ -51,7 +50,7 @@ func (f Facts) notConfigured() string {
 
 func (f Facts) silent() string {
 	const look = "see whether a pod of cardquota-scheduler runs and leads, and what its /readyz says"
-	lease := fmt.Sprintf("Lease %s in namespace %s", heartbeat.LeaseName, f.Namespace)
+	lease := fmt.Sprintf("Lease %s in namespace %s", LeaseName, f.Namespace)
 	switch report := f.Heartbeat; {
 	case report == nil && f.Unreadable != "":
 		return fmt.Sprintf("the scheduler's heartbeat, %s, cannot be read: %s", lease, clip.Text(f.Unreadable, shownOfText))
@@ -60,12 +59,12 @@ func (f Facts) silent() string {
 	case report.Ended:
 		return fmt.Sprintf("the scheduler %s stopped in order after its session of %s, and none has taken over: no card is given away and nothing is enforced; %s",
 			report.Identity, clock(report.At), look)
-	case report.At.Sub(f.Now) >= heartbeat.StaleAfter:
+	case report.At.Sub(f.Now) >= StaleAfter:
 		return fmt.Sprintf("the heartbeat of %s, %s, bears a time that is %s or more in the future and proves nothing: "+
-			"set the clocks of the scheduler's and the operator's node right", report.Identity, lease, heartbeat.StaleAfter)
-	case f.arriving() && f.Heard.Sub(report.At) >= heartbeat.StaleAfter:
+			"set the clocks of the scheduler's and the operator's node right", report.Identity, lease, StaleAfter)
+	case f.arriving() && f.Heard.Sub(report.At) >= StaleAfter:
 		return fmt.Sprintf("heartbeats of %s arrive in %s, but the time they bear is %s or more in the past: "+
-			"set the clocks of the scheduler's and the operator's node right", report.Identity, lease, heartbeat.StaleAfter)
+			"set the clocks of the scheduler's and the operator's node right", report.Identity, lease, StaleAfter)
 	default:
 		return fmt.Sprintf("no scheduler of Cardquota has finished a session since %s, that was %s: no card is given away and nothing is enforced; %s",
 			clock(report.At), report.Identity, look)

@@ -14,7 +14,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
-	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
 )
@@ -39,7 +38,7 @@ func drawFacts(t *rapid.T) Facts {
 		f.NotConfigured = rapid.StringN(1, 2000, -1).Draw(t, "why")
 	}
 	if fine("reported") {
-		f.Heartbeat = &heartbeat.Report{Identity: ours, Version: "v1", ConfigHash: wanted, At: noon.Add(-age("at"))}
+		f.Heartbeat = &Report{Identity: ours, Version: "v1", ConfigHash: wanted, At: noon.Add(-age("at"))}
 		if fine("heard") {
 			f.Heard = noon.Add(-age("arrived").Abs())
 		}
@@ -69,7 +68,7 @@ func drawFacts(t *rapid.T) Facts {
 func proven(f Facts) bool {
 	return f.NotConfigured == "" && f.WantedHash != "" && len(f.Foreign) == 0 && len(f.Bypass) == 0 &&
 		f.Heartbeat != nil && len(f.Heartbeat.SecondScheduler) == 0 && f.Heartbeat.ConfigHash == f.WantedHash &&
-		noon.Sub(f.Heartbeat.At).Abs() < heartbeat.StaleAfter && (f.Heard.IsZero() || noon.Sub(f.Heard) < heartbeat.StaleAfter) &&
+		noon.Sub(f.Heartbeat.At).Abs() < StaleAfter && (f.Heard.IsZero() || noon.Sub(f.Heard) < StaleAfter) &&
 		(!f.Heartbeat.Ended || !f.Heard.IsZero())
 }
 

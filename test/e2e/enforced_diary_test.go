@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/test/deployment"
 )
 
@@ -34,7 +34,7 @@ func (e entry) String() string { return fmt.Sprintf("%s/%s: %s", e.Status, e.Rea
 type diary struct {
 	mu       sync.Mutex
 	entries  []entry
-	sessions []heartbeat.Report
+	sessions []enforcement.Report
 	// leads are the renewals of the leader Lease by whoever held it.
 	leads []time.Time
 	// trouble is what a watch complained of, or that one ended by itself.
@@ -98,10 +98,10 @@ func (d *diary) note(object string, conditions []metav1.Condition) {
 }
 
 func (d *diary) noteLease(lease *coordinationv1.Lease) {
-	switch report, err := heartbeat.Read(lease); {
+	switch report, err := enforcement.ReadReport(lease); {
 	case err == nil:
 		d.sessions = append(d.sessions, report)
-	case lease.Name == heartbeat.LeaseName:
+	case lease.Name == enforcement.LeaseName:
 		d.trouble = append(d.trouble, err.Error())
 	case lease.Name == "volcano" && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "":
 		d.leads = append(d.leads, lease.Spec.RenewTime.Time)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/schedulerconf"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/deployment"
@@ -23,7 +23,7 @@ import (
 
 // within is how soon it must be said that quotas are not enforced any more,
 // counted from the last sign of life of our scheduler. As shipped it is 30 s.
-var within = heartbeat.StaleAfter/time.Duration(deployment.TestClocks()) + 10*time.Second
+var within = enforcement.StaleAfter/time.Duration(deployment.TestClocks()) + 10*time.Second
 
 // play takes the cluster from Volcano's own scheduler to ours and back.
 func (p *proof) play(t *testing.T) {

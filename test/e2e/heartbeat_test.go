@@ -13,24 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/schedulerconf"
 	"cardquota.dev/operator/test/deployment"
 )
 
 // heartbeat is what the scheduler's Lease says.
-func (s *scene) heartbeat() (heartbeat.Report, error) {
+func (s *scene) heartbeat() (enforcement.Report, error) {
 	lease := &coordinationv1.Lease{}
-	if err := s.Get(s.ctx, types.NamespacedName{Namespace: deployment.Namespace, Name: heartbeat.LeaseName}, lease); err != nil {
-		return heartbeat.Report{}, err
+	if err := s.Get(s.ctx, types.NamespacedName{Namespace: deployment.Namespace, Name: enforcement.LeaseName}, lease); err != nil {
+		return enforcement.Report{}, err
 	}
-	return heartbeat.Read(lease)
+	return enforcement.ReadReport(lease)
 }
 
 // beats waits for a heartbeat of a session that was closed after now.
-func (s *scene) beats() heartbeat.Report {
+func (s *scene) beats() enforcement.Report {
 	s.Helper()
-	var report heartbeat.Report
+	var report enforcement.Report
 	now := time.Now()
 	s.Eventually(func() (time.Time, error) {
 		var err error
@@ -96,7 +96,7 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *stage) {
 	s.silent()
 	last, err := s.heartbeat()
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(last.Fresh(last.At.Add(heartbeat.StaleAfter))).To(BeFalse())
+	s.Expect(last.Fresh(last.At.Add(enforcement.StaleAfter))).To(BeFalse())
 	s.startScheduler() // the observer's last look needs one
 	s.Expect(s.beats().SecondScheduler).To(BeEmpty(), "a new process has seen nothing of it")
 }

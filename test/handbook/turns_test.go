@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -77,10 +77,10 @@ func (w *turns) note(change watch.Event) {
 			}
 		}
 	case *coordinationv1.Lease:
-		if object.Name != heartbeat.LeaseName || change.Type == watch.Deleted {
+		if object.Name != enforcement.LeaseName || change.Type == watch.Deleted {
 			return
 		}
-		report, err := heartbeat.Read(object)
+		report, err := enforcement.ReadReport(object)
 		if err != nil {
 			w.trouble = append(w.trouble, err.Error())
 			return

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 )
 
 // both expects the condition Enforced of the CardQuota and of the policy.
@@ -60,12 +60,12 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 
 	stop()
 	const left = 2 * time.Second
-	g.Expect(s.beat(t.Context(), heartbeat.StaleAfter-left)).To(gomega.Succeed(), "a session that was closed 18 seconds ago is the last one")
+	g.Expect(s.beat(t.Context(), enforcement.StaleAfter-left)).To(gomega.Succeed(), "a session that was closed 18 seconds ago is the last one")
 	last := s.report.At
 	g.Eventually(condition(t, name, "Enforced")).WithTimeout(30 * time.Second).Should(gomega.HavePrefix("False/NoHeartbeat: no scheduler of Cardquota has finished a session since"))
 	silence := time.Since(last)
 	t.Logf("Enforced became False %s after the last session", silence.Round(time.Millisecond))
-	g.Expect(silence).To(gomega.And(gomega.BeNumerically(">=", heartbeat.StaleAfter), gomega.BeNumerically("<", 30*time.Second)))
+	g.Expect(silence).To(gomega.And(gomega.BeNumerically(">=", enforcement.StaleAfter), gomega.BeNumerically("<", 30*time.Second)))
 	both(t, name, gomega.HavePrefix("False/NoHeartbeat"))
 	g.Expect(enforced()).To(gomega.Equal(map[string]float64{"NoHeartbeat": 0}))
 	g.Eventually(admin.Events(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("NoHeartbeat: no scheduler of Cardquota has finished")))
@@ -84,7 +84,7 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	quota := newQuota(name, nil)
 	admin.Make(t, quota)
 	setState(t, name, "Open")
-	g.Expect(s.beat(t.Context(), heartbeat.StaleAfter+time.Second)).To(gomega.Succeed())
+	g.Expect(s.beat(t.Context(), enforcement.StaleAfter+time.Second)).To(gomega.Succeed())
 	both(t, name, gomega.HavePrefix("False/NoHeartbeat"))
 
 	lead(t, stockScheduler+"_0f3e", time.Minute)
@@ -104,13 +104,13 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 
 	// Ours reports that it works by another text, and that somebody else binds its pods.
 	right := s.report.ConfigHash
-	s.says(func(r *heartbeat.Report) { r.ConfigHash, r.ConfigProblem = "another", "unknown action fly" })
+	s.says(func(r *enforcement.Report) { r.ConfigHash, r.ConfigProblem = "another", "unknown action fly" })
 	both(t, name, gomega.And(gomega.HavePrefix("False/ConfigNotLoaded"), gomega.ContainSubstring("unknown action fly")))
-	s.says(func(r *heartbeat.Report) {
+	s.says(func(r *enforcement.Report) {
 		r.ConfigHash, r.ConfigProblem, r.SecondScheduler = right, "", []string{"lab/a", "lab/b"}
 	})
 	both(t, name, gomega.And(gomega.HavePrefix("False/SecondScheduler"), gomega.ContainSubstring("pods lab/a, lab/b")))
-	s.says(func(r *heartbeat.Report) { r.SecondScheduler = nil })
+	s.says(func(r *enforcement.Report) { r.SecondScheduler = nil })
 	both(t, name, gomega.HavePrefix("True/Enforced"))
 }
 
@@ -151,9 +151,9 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 			both(t, name, want)
 			g.Expect(condition(t, other, "Enforced")()).To(gomega.HavePrefix("True/Enforced"), "of another queue")
 			// Our scheduler sees that somebody else placed the pod; this is why.
-			s.says(func(r *heartbeat.Report) { r.SecondScheduler = []string{labNamespace + "/" + pod.Name} })
+			s.says(func(r *enforcement.Report) { r.SecondScheduler = []string{labNamespace + "/" + pod.Name} })
 			g.Consistently(policyCondition(t, "Enforced")).Should(want)
-			s.says(func(r *heartbeat.Report) { r.SecondScheduler = nil })
+			s.says(func(r *enforcement.Report) { r.SecondScheduler = nil })
 			admin.Remove(t, pod)
 			both(t, name, gomega.HavePrefix("True/Enforced"))
 		})

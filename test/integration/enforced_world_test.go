@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
@@ -29,7 +29,7 @@ type scheduler struct {
 	t *testing.T
 	// mu guards report, which the next beat writes.
 	mu     sync.Mutex
-	report heartbeat.Report
+	report enforcement.Report
 	// beats is how many sessions were closed.
 	beats int
 }
@@ -47,9 +47,9 @@ func inForce(t *testing.T) *scheduler {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(status.ConfigHash).NotTo(gomega.BeEmpty())
 	t.Cleanup(func() {
-		admin.Remove(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: heartbeat.LeaseName}})
+		admin.Remove(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: enforcement.LeaseName}})
 	})
-	return &scheduler{t: t, report: heartbeat.Report{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: status.ConfigHash}}
+	return &scheduler{t: t, report: enforcement.Report{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: status.ConfigHash}}
 }
 
 // enforcing is a cluster in which everything is proven: our scheduler's
@@ -114,7 +114,7 @@ func (s *scheduler) keepBeating() (stop func()) {
 }
 
 // says changes what the next beats report, and beats.
-func (s *scheduler) says(change func(*heartbeat.Report)) {
+func (s *scheduler) says(change func(*enforcement.Report)) {
 	s.t.Helper()
 	s.mu.Lock()
 	change(&s.report)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -61,7 +61,7 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 	}).Should(Equal(corev1.PodRunning), "as a scheduler would")
 	beat := func() (time.Time, error) {
 		lease := &coordinationv1.Lease{}
-		if err := suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: heartbeat.LeaseName}, lease); err != nil {
+		if err := suite.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: enforcement.LeaseName}, lease); err != nil {
 			return time.Time{}, err
 		}
 		return lease.Spec.RenewTime.Time, nil

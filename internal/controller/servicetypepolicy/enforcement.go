@@ -20,7 +20,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/enforcement"
-	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/timing"
 	"cardquota.dev/operator/internal/workload"
@@ -39,7 +38,7 @@ var leaderPoll = timing.Wait(5 * time.Second)
 func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&coordinationv1.Lease{}: {
 		Namespaces: map[string]cache.Config{namespace: {}},
-		Field:      fields.OneTermEqualSelector("metadata.name", heartbeat.LeaseName),
+		Field:      fields.OneTermEqualSelector("metadata.name", enforcement.LeaseName),
 	}}
 }
 
@@ -120,13 +119,13 @@ func (e *evidence) judge(ctx context.Context, p *v1alpha1.ServiceTypePolicy, has
 // hear reads the heartbeat.
 func (e *evidence) hear(ctx context.Context, facts *enforcement.Facts) error {
 	lease := &coordinationv1.Lease{}
-	err := e.cached.Get(ctx, client.ObjectKey{Namespace: e.scheduler, Name: heartbeat.LeaseName}, lease)
+	err := e.cached.Get(ctx, client.ObjectKey{Namespace: e.scheduler, Name: enforcement.LeaseName}, lease)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read the heartbeat: %w", err)
 	}
 	r := &e.remembered
 	if err == nil {
-		report, fault := heartbeat.Read(lease)
+		report, fault := enforcement.ReadReport(lease)
 		if fault == nil {
 			if r.begun && !report.At.Equal(r.report) {
 				r.arrived = facts.Now

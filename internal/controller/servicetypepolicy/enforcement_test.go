@@ -19,7 +19,6 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/enforcement"
-	"cardquota.dev/operator/internal/heartbeat"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
@@ -60,7 +59,7 @@ func newCourt(t *testing.T) *court {
 	c.policy.Status.ConfigHash = "aa"
 	c.evidence = evidence{cached: api, live: api, scheduler: system, volcano: system, bypasses: &c.past,
 		metric: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enforced"}, []string{"reason"})}
-	c.beat(heartbeat.Report{At: noon.Add(-time.Second)})
+	c.beat(enforcement.Report{At: noon.Add(-time.Second)})
 	return c
 }
 
@@ -72,7 +71,7 @@ func (c *court) put(object client.Object) {
 	check.NoError(c.T, c.client.Create(c.Context(), object))
 }
 
-func (c *court) beat(report heartbeat.Report) {
+func (c *court) beat(report enforcement.Report) {
 	c.Helper()
 	if report.Identity == "" {
 		report.Identity = "ours_1"
@@ -110,10 +109,10 @@ func TestEvidence(t *testing.T) {
 			c.past.pods = []enforcement.Bypass{{Pod: "lab/a", Cards: []card.Amount{{Name: "H200", Count: 1}}, Why: "so"}}
 		}, "False/CardBypass", "lab/a"},
 		"no heartbeat": {func(c *court) {
-			check.NoError(c.T, c.client.Delete(c.Context(), heartbeat.Report{}.Lease(system)))
+			check.NoError(c.T, c.client.Delete(c.Context(), enforcement.Report{}.Lease(system)))
 		}, "False/NoHeartbeat", "ever"},
 		"a Lease of somebody else": {func(c *court) {
-			c.put(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: heartbeat.LeaseName}})
+			c.put(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: enforcement.LeaseName}})
 		}, "False/NoHeartbeat", "is no heartbeat"},
 		"not counted yet": {func(c *court) { c.past.uncounted = true }, "Unknown/NotConfigured", "not been looked at"},
 		"not counted after a restart": {func(c *court) {
@@ -132,17 +131,17 @@ func TestEvidence(t *testing.T) {
 // followed by none for long.
 func TestArrival(t *testing.T) {
 	c := newCourt(t)
-	check.Equal(t, "is looked at again after", heartbeat.StaleAfter-time.Second, c.verdict().Until.Sub(noon))
+	check.Equal(t, "is looked at again after", enforcement.StaleAfter-time.Second, c.verdict().Until.Sub(noon))
 	c.now = noon.Add(10 * time.Second)
-	c.beat(heartbeat.Report{At: noon.Add(25 * time.Second)}) // its clock is ahead
+	c.beat(enforcement.Report{At: noon.Add(25 * time.Second)}) // its clock is ahead
 	c.says("a report came", "True/Enforced")
-	c.now = c.now.Add(heartbeat.StaleAfter - 1)
+	c.now = c.now.Add(enforcement.StaleAfter - 1)
 	c.says("none followed so far", "True/Enforced")
 	c.now = c.now.Add(1)
 	c.says("none followed", "False/NoHeartbeat")
 	check.Equal(t, "series", map[string]float64{"NoHeartbeat": 0}, series(c))
 	check.That(t, c.verdict().Until.Sub(c.now) <= leaderPoll, "who leads is not looked at again within %s", leaderPoll)
-	c.beat(heartbeat.Report{At: c.now})
+	c.beat(enforcement.Report{At: c.now})
 	c.says("one came at last", "True/Enforced")
 	check.Equal(t, "series", map[string]float64{"Enforced": 1}, series(c))
 	c.forget()
@@ -173,14 +172,14 @@ func TestLeader(t *testing.T) {
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		lease  *coordinationv1.Lease
-		report heartbeat.Report
+		report enforcement.Report
 		want   string
 	}{
-		"somebody else leads":                   {lease(func(*coordinationv1.LeaseSpec) {}), heartbeat.Report{At: noon.Add(-time.Minute)}, "False/StockScheduler"},
-		"our heartbeat says more than a leader": {lease(func(*coordinationv1.LeaseSpec) {}), heartbeat.Report{At: noon}, "True/Enforced"},
-		"released":                              {lease(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("") }), heartbeat.Report{At: noon.Add(-time.Minute)}, "False/NoHeartbeat"},
-		"never held":                            {lease(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), heartbeat.Report{At: noon.Add(-time.Minute)}, "False/NoHeartbeat"},
-		"without terms":                         {lease(func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = nil }), heartbeat.Report{At: noon.Add(-time.Minute)}, "False/NoHeartbeat"},
+		"somebody else leads":                   {lease(func(*coordinationv1.LeaseSpec) {}), enforcement.Report{At: noon.Add(-time.Minute)}, "False/StockScheduler"},
+		"our heartbeat says more than a leader": {lease(func(*coordinationv1.LeaseSpec) {}), enforcement.Report{At: noon}, "True/Enforced"},
+		"released":                              {lease(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("") }), enforcement.Report{At: noon.Add(-time.Minute)}, "False/NoHeartbeat"},
+		"never held":                            {lease(func(s *coordinationv1.LeaseSpec) { *s = coordinationv1.LeaseSpec{} }), enforcement.Report{At: noon.Add(-time.Minute)}, "False/NoHeartbeat"},
+		"without terms":                         {lease(func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = nil }), enforcement.Report{At: noon.Add(-time.Minute)}, "False/NoHeartbeat"},
 	}) {
 		c := newCourt(t)
 		c.beat(tc.report)
@@ -226,6 +225,6 @@ func TestReplicasOfASwappedDeployment(t *testing.T) {
 	c.put(pod("stock", "before"))
 	c.says("a pod of another template", "False/SecondScheduler")
 	remove("stock")
-	c.beat(heartbeat.Report{Identity: "elsewhere_2", At: noon})
+	c.beat(enforcement.Report{Identity: "elsewhere_2", At: noon})
 	c.says("the equals of who gave the heartbeat before", "False/SecondScheduler")
 }

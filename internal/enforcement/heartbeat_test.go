@@ -1,4 +1,4 @@
-package heartbeat
+package enforcement
 
 import (
 	"fmt"
@@ -17,12 +17,12 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
+var beaten = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 
 func full() Report {
 	return Report{
 		Identity: "host_uid", Version: "v1.2.3", ConfigHash: "abc", ConfigProblem: "line 3: no such action",
-		SecondScheduler: []string{"a/one", "b/two"}, At: noon,
+		SecondScheduler: []string{"a/one", "b/two"}, At: beaten,
 	}
 }
 
@@ -36,7 +36,7 @@ func TestLease(t *testing.T) {
 		}},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("host_uid"), LeaseDurationSeconds: ptr.To(int32(20)),
-			RenewTime: &metav1.MicroTime{Time: noon.Truncate(time.Microsecond)},
+			RenewTime: &metav1.MicroTime{Time: beaten.Truncate(time.Microsecond)},
 		},
 	}
 	check.Equal(t, "Lease", want, full().Lease("ns"))
@@ -78,59 +78,62 @@ func TestTextsAreBounded(t *testing.T) {
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestReadReport(t *testing.T) {
 	ended := full()
-	ended.Ended, ended.At = true, noon.Truncate(time.Microsecond)
+	ended.Ended, ended.At = true, beaten.Truncate(time.Microsecond)
 	last := ended.Lease("ns")
-	if got, err := Read(last); err != nil || !got.Ended || last.Annotations[AnnotationEnded] != "2026-03-01T12:00:00.123456Z" {
+	if got, err := ReadReport(last); err != nil || !got.Ended || last.Annotations[AnnotationEnded] != "2026-03-01T12:00:00.123456Z" {
 		t.Errorf("the last report is %+v, %v", got, err)
 	}
-	last.Spec.RenewTime.Time = noon.Add(time.Second) // by a version that knows no end
-	if got, err := Read(last); err != nil || got.Ended {
+	last.Spec.RenewTime.Time = beaten.Add(time.Second) // by a version that knows no end
+	if got, err := ReadReport(last); err != nil || got.Ended {
 		t.Errorf("who comes after is %+v, %v", got, err)
 	}
 	full().Write(last)
-	if got, err := Read(last); err != nil || got.Ended {
+	if got, err := ReadReport(last); err != nil || got.Ended {
 		t.Errorf("who comes after is %+v, %v", got, err)
 	}
 	want := full()
-	want.At = noon.Truncate(time.Microsecond)
-	got, err := Read(full().Lease("ns"))
+	want.At = beaten.Truncate(time.Microsecond)
+	got, err := ReadReport(full().Lease("ns"))
 	diff := cmp.Diff(want, got)
 	check.That(t, err == nil && diff == "", "%v (-want +got):\n%s", err, diff)
 }
 
-func TestReadRefuses(t *testing.T) {
+func TestReadReportRefuses(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		spoil func(*coordinationv1.Lease)
 		want  string
 	}{
-		"another Lease":          {func(l *coordinationv1.Lease) { l.Name = "volcano" }, "its name is not cardquota-scheduler"},
-		"no annotations":         {func(l *coordinationv1.Lease) { l.Annotations = nil }, "annotation cardquota.dev/scheduler-version is missing"},
-		"an empty version":       {func(l *coordinationv1.Lease) { l.Annotations[AnnotationVersion] = "" }, "annotation cardquota.dev/scheduler-version is missing"},
-		"no hash":                {func(l *coordinationv1.Lease) { delete(l.Annotations, AnnotationConfigHash) }, "annotation cardquota.dev/config-hash is missing"},
-		"no holder":              {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }, "it has no holder"},
-		"an empty holder":        {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") }, "it has no holder"},
-		"a holder on two lines":  {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("a\nb") }, `its holder is "a\nb", which it would not write`},
-		"no renewal":             {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, "it was never renewed"},
-		"a renewal at no time":   {func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{} }, "it was never renewed"},
-		"a hash on two lines":    {func(l *coordinationv1.Lease) { l.Annotations[AnnotationConfigHash] = "a\nb" }, `annotation cardquota.dev/config-hash is "a\nb", which it would not write`},
-		"too long a problem":     {func(l *coordinationv1.Lease) { l.Annotations[AnnotationConfigProblem] = strings.Repeat("x", 1025) }, "annotation cardquota.dev/config-problem is"},
-		"a problem that is none": {func(l *coordinationv1.Lease) { l.Annotations[AnnotationConfigProblem] = " " }, "annotation cardquota.dev/config-problem is"},
-		"six pods":               {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "n/a,n/b,n/c,n/d,n/e,n/f" }, "annotation cardquota.dev/second-scheduler is"},
-		"pods in no order":       {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "n/b,n/a" }, "annotation cardquota.dev/second-scheduler is"},
-		"a pod in no namespace":  {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "a" }, "annotation cardquota.dev/second-scheduler is"},
+		"no annotations":       {func(l *coordinationv1.Lease) { l.Annotations = nil }, "annotation cardquota.dev/scheduler-version is missing"},
+		"an empty version":     {func(l *coordinationv1.Lease) { l.Annotations[AnnotationVersion] = "" }, "annotation cardquota.dev/scheduler-version is missing"},
+		"no hash":              {func(l *coordinationv1.Lease) { delete(l.Annotations, AnnotationConfigHash) }, "annotation cardquota.dev/config-hash is missing"},
+		"no holder":            {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }, "it has no holder"},
+		"an empty holder":      {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") }, "it has no holder"},
+		"no renewal":           {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, "it was never renewed"},
+		"a renewal at no time": {func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{} }, "it was never renewed"},
 	}) {
 		lease := full().Lease("ns")
 		tc.spoil(lease)
-		report, err := Read(lease)
+		report, err := ReadReport(lease)
 		check.Says(t, err, tc.want)
 		check.Says(t, err, "Lease ns/"+lease.Name)
 		check.Equal(t, "a report all the same", Report{}, report)
 	}
-	if _, err := Read(nil); err == nil {
-		t.Error("no Lease is a report")
-	}
+}
+
+// TestWhatIsMalformedIsBroughtIntoBounds: nothing else gets into a status.
+func TestWhatIsMalformedIsBroughtIntoBounds(t *testing.T) {
+	lease := full().Lease("ns")
+	lease.Spec.HolderIdentity = ptr.To("a\nb")
+	lease.Annotations[AnnotationConfigHash] = "a\x1b"
+	lease.Annotations[AnnotationConfigProblem] = strings.Repeat("x", 5000)
+	lease.Annotations[AnnotationSecondScheduler] = "n/b,n/a,none,n/c,n/d,n/e,n/f,"
+	report, err := ReadReport(lease)
+	check.NoError(t, err)
+	want := Report{Identity: "a; b", Version: "v1.2.3", ConfigHash: "a", ConfigProblem: strings.Repeat("x", 1021) + "…",
+		SecondScheduler: []string{"n/a", "n/b", "n/c", "n/d", "n/e"}, At: beaten.Truncate(time.Microsecond)}
+	check.Equal(t, "report", want, report)
 }
 
 func TestFresh(t *testing.T) {
@@ -138,7 +141,7 @@ func TestFresh(t *testing.T) {
 		0: true, 20*time.Second - 1: true, 20 * time.Second: false, time.Hour: false,
 		-19 * time.Second: true, -20 * time.Second: false, -time.Hour: false,
 	} {
-		t.Run(fmt.Sprint(age, " old"), func(t *testing.T) { check.Equal(t, "fresh", want, (Report{At: noon}).Fresh(noon.Add(age))) })
+		t.Run(fmt.Sprint(age, " old"), func(t *testing.T) { check.Equal(t, "fresh", want, (Report{At: beaten}).Fresh(beaten.Add(age))) })
 	}
 }
 
@@ -166,21 +169,21 @@ func TestSameContent(t *testing.T) {
 // TestWhatIsWrittenIsRead: whatever a report holds, its Lease is read, and what
 // is read is written as the same Lease again. A report within the bounds comes
 // back as it was.
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestWhatIsWrittenIsReadReport(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		pod := rapid.OneOf(rapid.StringMatching(`[a-z0-9-]{1,6}/[a-z0-9.-]{1,6}`), rapid.String())
 		r := Report{
 			Identity: "h" + rapid.String().Draw(t, "identity"), Version: "v" + rapid.String().Draw(t, "version"),
 			ConfigHash: rapid.String().Draw(t, "hash"), ConfigProblem: strings.Repeat(rapid.String().Draw(t, "problem"), rapid.IntRange(0, 90).Draw(t, "times")),
 			SecondScheduler: rapid.SliceOfN(pod, 0, 8).Draw(t, "pods"),
-			At:              noon.Add(time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "later"))),
+			At:              beaten.Add(time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "later"))),
 		}
 		lease := r.Lease("ns")
-		got, err := Read(lease)
+		got, err := ReadReport(lease)
 		check.NoError(t, err)
 		check.Equal(t, "written again", lease, got.Lease("ns"))
 		check.Must(t, got.SameContent(r) && got.At.Equal(r.At.Truncate(time.Microsecond)), "%+v is read as %+v", r, got)
-		again, err := Read(got.Lease("ns"))
+		again, err := ReadReport(got.Lease("ns"))
 		diff := cmp.Diff(got, again)
 		check.Must(t, err == nil && diff == "", "read again: %v (-first +second):\n%s", err, diff)
 	})
