@@ -17,7 +17,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller"
-	"cardquota.dev/operator/internal/controller/bypass"
+	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/internal/controller/cardquota"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/version"
@@ -80,7 +80,7 @@ func run(f flags) error {
 	if err := mgr.Add(nodes); err != nil {
 		return fmt.Errorf("add nodes: %w", err)
 	}
-	guard, err := bypass.Setup(mgr, nodes, false)
+	guard, err := admissionpolicy.Setup(mgr, nodes, false)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"cardquota.dev/operator/internal/controller"
-	"cardquota.dev/operator/internal/controller/bypass"
+	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/internal/controller/cardquota"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/webhook"
@@ -28,7 +28,7 @@ import (
 // cacheOptions say what of the cluster is kept in memory.
 func cacheOptions(f flags) cache.Options {
 	options := cardquota.CacheOptions()
-	maps.Copy(options.ByObject, bypass.CacheOptions())
+	maps.Copy(options.ByObject, admissionpolicy.CacheOptions())
 	maps.Copy(options.ByObject, servicetypepolicy.CacheOptions(f.scheduler))
 	maps.Copy(options.ByObject, webhook.CacheOptions())
 	maps.Copy(options.ByObject, selfsigned.CacheOptions(f.electNamespace))

@@ -10,9 +10,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/queue"
-	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -55,7 +54,7 @@ func CardQuota(quota, before *v1alpha1.CardQuota, world Quotas) Result {
 		}
 	}
 	if before == nil || before.Spec.OverAllocation != quota.Spec.OverAllocation || !equality.Semantic.DeepEqual(quota.Spec.Cards, before.Spec.Cards) {
-		allocated(&result, quota, before, quotastatus.NewBalance(others, quotastatus.Unowned(world.All, world.Queues), world.Healthy))
+		allocated(&result, quota, before, cardquota.NewBalance(others, cardquota.Unowned(world.All, world.Queues), world.Healthy))
 	}
 	return result
 }
@@ -87,7 +86,7 @@ func Deletion(quota *v1alpha1.CardQuota) Result {
 // may come: it takes over.
 func rival(result *Result, quota *v1alpha1.CardQuota, others []*v1alpha1.CardQuota) {
 	others = slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.Queue() != quota.Queue() })
-	if owner := queue.Owner(slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.DeletionTimestamp != nil })); owner != nil {
+	if owner := cardquota.Owner(slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.DeletionTimestamp != nil })); owner != nil {
 		result.refuse(spec.Child("queueName"), "queue %s belongs to CardQuota %s of tenant %s: change that one, or give this one another spec.queueName", quota.Queue(), owner.Name, owner.Spec.Tenant)
 		return
 	}
@@ -111,13 +110,13 @@ func defined(result *Result, quota *v1alpha1.CardQuota, in *v1alpha1.ServiceType
 
 // allocated refuses with overAllocation Deny to grant more than there is, and
 // warns of it with Warn.
-func allocated(result *Result, quota, before *v1alpha1.CardQuota, balance *quotastatus.Balance) {
+func allocated(result *Result, quota, before *v1alpha1.CardQuota, balance *cardquota.Balance) {
 	if denied := balance.Denied(before, quota); len(denied) > 0 {
 		result.refuse(spec.Child("cards"), "spec.overAllocation is Deny: %s: lower the quota here or there, add cards, or set overAllocation to Warn",
-			quotastatus.Clauses(denied))
+			cardquota.Clauses(denied))
 		return
 	}
 	if excess := balance.OverAllocated(quota); len(excess) > 0 && quota.Spec.OverAllocation == v1alpha1.OverAllocationWarn {
-		result.warn(spec.Child("cards"), "grants more cards than there are: %s: it is enforced as written", quotastatus.Clauses(excess))
+		result.warn(spec.Child("cards"), "grants more cards than there are: %s: it is enforced as written", cardquota.Clauses(excess))
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // What is shown of one list of a Result: so many entries, of so many bytes each. The API
@@ -92,7 +92,7 @@ func (r Result) Short() Result {
 	chosen, more := first(texts)
 	for _, i := range chosen {
 		err := *r.Errors[i]
-		err.Detail = clip.Text(err.Detail, maxShownBytes)
+		err.Detail = conditions.Truncate(err.Detail, maxShownBytes)
 		out.Errors = append(out.Errors, &err)
 	}
 	if more > 0 {
@@ -100,7 +100,7 @@ func (r Result) Short() Result {
 	}
 	chosen, more = first(r.Warnings)
 	for _, i := range chosen {
-		out.Warnings = append(out.Warnings, clip.Text(r.Warnings[i], maxShownBytes))
+		out.Warnings = append(out.Warnings, conditions.Truncate(r.Warnings[i], maxShownBytes))
 	}
 	if more > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more warnings are not shown", more))

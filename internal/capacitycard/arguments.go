@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -158,7 +158,7 @@ func written(value any) string {
 
 // oneLine puts mistakes on one line of bounded length.
 func oneLine(wrong []error) error {
-	return errors.New(clip.Text(strings.ReplaceAll(errors.Join(wrong...).Error(), "\n", "; "), longest))
+	return errors.New(conditions.Truncate(strings.ReplaceAll(errors.Join(wrong...).Error(), "\n", "; "), longest))
 }
 
 // flag reads a boolean, in quotes too, as Helm values often are.

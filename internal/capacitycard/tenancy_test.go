@@ -16,10 +16,10 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
-	"cardquota.dev/operator/internal/usage"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -196,7 +196,7 @@ func TestTheOperatorChargesOutsidersAlike(t *testing.T) {
 	agree := func(when string) {
 		t.Helper()
 		var charges map[types.UID]quota.Charge
-		_, charges = usage.Recount(usage.World{Pods: all, Inventory: s.p.inv, Schedulers: []string{"volcano"}, Last: last,
+		_, charges = cardquota.Recount(cardquota.World{Pods: all, Inventory: s.p.inv, Schedulers: []string{"volcano"}, Last: last,
 			Admits: func(queue, namespace string) bool { return queue != "q" || namespace == taken }})
 		for _, pod := range all {
 			if diff := cmp.Diff(charges[pod.UID], *s.p.account.Charged(string(pod.UID)), cmpopts.IgnoreFields(quota.Charge{}, "MilliCPU", "Memory")); diff != "" {

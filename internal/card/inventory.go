@@ -3,6 +3,7 @@ package card
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -123,3 +124,24 @@ func (i *Inventory) MeansTheSame(other *Inventory) bool {
 
 // Names lists all card names that some node offers, sorted.
 func (i *Inventory) Names() []Name { return slices.Sorted(maps.Keys(i.physical)) }
+
+// JoinResources writes resources into one text.
+func JoinResources(resources []corev1.ResourceName) string {
+	texts := make([]string, len(resources))
+	for i, resource := range resources {
+		texts[i] = string(resource)
+	}
+	return strings.Join(texts, ",")
+}
+
+// SplitResources reads what JoinResources wrote, sorted; none out of an empty text.
+func SplitResources(joined string) []corev1.ResourceName {
+	var out []corev1.ResourceName
+	for _, text := range strings.Split(joined, ",") {
+		if text = strings.TrimSpace(text); text != "" {
+			out = append(out, corev1.ResourceName(text))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,21 +1,23 @@
-// Package conditions makes, compares and tells conditions of a status.
+// Package conditions makes, compares and tells conditions of a status, and shortens
+// text for the API server, which bounds every string and takes none that is not UTF-8.
 package conditions
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/clip"
 )
 
 // New makes a condition without a type, whose message fits into a status.
 func New(status metav1.ConditionStatus, reason, format string, values ...any) metav1.Condition {
-	return metav1.Condition{Status: status, Reason: reason, Message: clip.Text(fmt.Sprintf(format, values...), v1alpha1.MaxMessageLength)}
+	return metav1.Condition{Status: status, Reason: reason, Message: Truncate(fmt.Sprintf(format, values...), v1alpha1.MaxMessageLength)}
 }
 
 // Set puts a condition into a list as one of a type. A condition whose status did not
@@ -86,4 +88,21 @@ func Events(before, after []metav1.Condition, rules []Rule) []Event {
 		events = append(events, event)
 	}
 	return events
+}
+
+// mark ends a text that was shortened.
+const mark = "…"
+
+// Truncate shortens text to a number of bytes, at least len(mark), at the border of
+// a character. What is not UTF-8 becomes "?".
+func Truncate(text string, most int) string {
+	text = strings.ToValidUTF8(text, "?")
+	if len(text) <= most {
+		return text
+	}
+	cut := most - len(mark)
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + mark
 }

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 // EventSource is the component that events about the configuration come from. It is not the
@@ -83,7 +83,7 @@ func (g *Gate) event(kind, reason, message string) {
 	if g.config.Recorder == nil || g.last.object == nil {
 		return
 	}
-	g.config.Recorder.Event(g.last.object, kind, reason, clip.Text(message, longestEvent))
+	g.config.Recorder.Event(g.last.object, kind, reason, conditions.Truncate(message, longestEvent))
 }
 
 // content is what a source holds at one moment.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"cardquota.dev/operator/internal/bypass"
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 )
 
@@ -109,7 +109,9 @@ func (n *Nodes) delete(object any) {
 // remember adds the resources that an admission policy has taken for cards.
 func (n *Nodes) remember(object any) {
 	if policy, ok := object.(*admissionv1.ValidatingAdmissionPolicy); ok {
-		n.change(func() bool { return n.tracker.Know(bypass.ResourcesOf(policy)...) })
+		n.change(func() bool {
+			return n.tracker.Know(card.SplitResources(policy.Annotations[v1alpha1.AnnotationCardResources])...)
+		})
 	}
 }
 

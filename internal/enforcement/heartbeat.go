@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/timing"
 )
 
@@ -151,7 +151,7 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 // bounded is the report as a Lease can hold it.
 func (r Report) bounded() Report {
 	r.Identity, r.Version, r.ConfigHash = line(r.Identity), line(r.Version), line(r.ConfigHash)
-	r.ConfigProblem = clip.Text(plain(r.ConfigProblem), longestProblem)
+	r.ConfigProblem = conditions.Truncate(plain(r.ConfigProblem), longestProblem)
 	pods := slices.DeleteFunc(slices.Clone(r.SecondScheduler), func(pod string) bool { return !isPod(pod) })
 	slices.Sort(pods)
 	pods = slices.Compact(pods)
@@ -193,4 +193,4 @@ func plain(text string) string {
 	}, strings.Join(lines, "; ")))
 }
 
-func line(text string) string { return clip.Text(plain(text), longestLine) }
+func line(text string) string { return conditions.Truncate(plain(text), longestLine) }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 const (
@@ -45,7 +45,7 @@ func (f Facts) foreign() []string {
 
 func (f Facts) notConfigured() string {
 	why := cmp.Or(f.NotConfigured, "no configuration was written yet")
-	return "the scheduler is not configured as the ServiceTypePolicy says: " + clip.Text(why, shownOfText)
+	return "the scheduler is not configured as the ServiceTypePolicy says: " + conditions.Truncate(why, shownOfText)
 }
 
 func (f Facts) silent() string {
@@ -53,7 +53,7 @@ func (f Facts) silent() string {
 	lease := fmt.Sprintf("Lease %s in namespace %s", LeaseName, f.Namespace)
 	switch report := f.Heartbeat; {
 	case report == nil && f.Unreadable != "":
-		return fmt.Sprintf("the scheduler's heartbeat, %s, cannot be read: %s", lease, clip.Text(f.Unreadable, shownOfText))
+		return fmt.Sprintf("the scheduler's heartbeat, %s, cannot be read: %s", lease, conditions.Truncate(f.Unreadable, shownOfText))
 	case report == nil:
 		return fmt.Sprintf("no scheduler of Cardquota has ever finished a session: there is no %s; %s", lease, look)
 	case report.Ended:
@@ -85,7 +85,7 @@ func (f Facts) notLoaded() string {
 	state := fmt.Sprintf("%s works by configuration %s, written is %s", f.Heartbeat.Identity, short(f.Heartbeat.ConfigHash), short(f.WantedHash))
 	switch {
 	case f.Heartbeat.ConfigProblem != "":
-		return fmt.Sprintf("%s, which it refuses: %s", state, clip.Text(f.Heartbeat.ConfigProblem, shownOfText))
+		return fmt.Sprintf("%s, which it refuses: %s", state, conditions.Truncate(f.Heartbeat.ConfigProblem, shownOfText))
 	case !f.WantedSince.IsZero() && f.Now.Sub(f.WantedSince) < loadTime:
 		return state + " and is being loaded"
 	default:

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/schedulerconf"
 )
 
@@ -33,7 +33,7 @@ type Verdict struct {
 
 // verdict makes one whose message fits into a condition.
 func verdict(status metav1.ConditionStatus, reason, format string, values ...any) Verdict {
-	return Verdict{Status: status, Reason: reason, Message: clip.Text(fmt.Sprintf(format, values...), v1alpha1.MaxMessageLength)}
+	return Verdict{Status: status, Reason: reason, Message: conditions.Truncate(fmt.Sprintf(format, values...), v1alpha1.MaxMessageLength)}
 }
 
 // place names one key of one ConfigMap in messages.

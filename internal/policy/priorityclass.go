@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/queue"
+	"cardquota.dev/operator/internal/cardquota"
 )
 
 // FieldManager is the field manager under which the operator writes ConfigMaps
 // and PriorityClasses, the one of its Queues.
-const FieldManager = queue.FieldManager
+const FieldManager = cardquota.FieldManager
 
 // PriorityClasses is what is to be done about PriorityClasses.
 type PriorityClasses struct {

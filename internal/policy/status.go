@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/clip"
 	"cardquota.dev/operator/internal/conditions"
 )
 
@@ -74,7 +73,7 @@ func Of(f Facts) v1alpha1.ServiceTypePolicyStatus {
 	}
 	if status.Scheduler = f.Enforced.Scheduler.DeepCopy(); status.Scheduler != nil {
 		s := status.Scheduler
-		s.Identity, s.Version, s.ConfigHash = clip.Text(s.Identity, 253), clip.Text(s.Version, 253), clip.Text(s.ConfigHash, 64)
+		s.Identity, s.Version, s.ConfigHash = conditions.Truncate(s.Identity, 253), conditions.Truncate(s.Version, 253), conditions.Truncate(s.ConfigHash, 64)
 	}
 	set := func(kind string, v Verdict, generation int64) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{

@@ -29,7 +29,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller"
-	"cardquota.dev/operator/internal/controller/bypass"
+	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/internal/controller/cardquota"
 	"cardquota.dev/operator/internal/controller/servicetypepolicy"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -166,7 +166,7 @@ func operator(ctx context.Context) (ctrl.Manager, error) {
 	}}
 	config.QPS, config.Burst = 500, 1000
 	options := cardquota.CacheOptions()
-	maps.Copy(options.ByObject, bypass.CacheOptions())
+	maps.Copy(options.ByObject, admissionpolicy.CacheOptions())
 	maps.Copy(options.ByObject, servicetypepolicy.CacheOptions(systemNamespace))
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        admin.Scheme(),

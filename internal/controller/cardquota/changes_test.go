@@ -11,8 +11,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/usage"
 )
 
 func TestQueueChanged(t *testing.T) {
@@ -48,10 +48,10 @@ func TestQuotaChanged(t *testing.T) {
 }
 
 func TestChangedQueues(t *testing.T) {
-	used := func(n card.Count) usage.Queue { return usage.Queue{Used: map[card.Name]card.Count{"A": n}} }
+	used := func(n card.Count) cardquota.Usage { return cardquota.Usage{Used: map[card.Name]card.Count{"A": n}} }
 	got := changedQueues(
-		map[string]usage.Queue{"same": used(1), "more": used(1), "gone": used(1)},
-		map[string]usage.Queue{"same": used(1), "more": used(2), "new": used(1)},
+		map[string]cardquota.Usage{"same": used(1), "more": used(1), "gone": used(1)},
+		map[string]cardquota.Usage{"same": used(1), "more": used(2), "new": used(1)},
 	)
 	check.Equal(t, "queues to wake", []string{"gone", "more", "new"}, got)
 }

@@ -1,9 +1,8 @@
 // Package cardquota writes CardQuotas to Volcano Queues and their use back to
 // the status.
 //
-// It only carries: what a Queue must look like is decided in internal/queue,
-// what is used in internal/usage, what the status says in
-// internal/quotastatus.
+// It only carries: what a Queue must look like, what is used and what the status
+// says is decided in internal/cardquota.
 package cardquota
 
 import (
@@ -23,14 +22,12 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/queue"
-	"cardquota.dev/operator/internal/quotastatus"
 	"cardquota.dev/operator/internal/timing"
-	"cardquota.dev/operator/internal/usage"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -64,9 +61,9 @@ type pass struct {
 	// policy is the ServiceTypePolicy, nil when there is none, types the service types
 	// in force by it.
 	policy *v1alpha1.ServiceTypePolicy
-	types  queue.Types
+	types  cardquota.Types
 	// usage is nil when nothing was counted yet.
-	usage *usage.Queue
+	usage *cardquota.Usage
 	// wait is how long no report may be written yet.
 	wait time.Duration
 	now  time.Time
@@ -100,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p.types = policy.Types(p.policy)
 	name := quota.Queue()
 	if name == v1alpha1.QueueRoot {
-		return p.report(ctx, quotastatus.Reserved(name))
+		return p.report(ctx, cardquota.Reserved(name))
 	}
 	rivals, err := r.rivals(ctx, name)
 	if err != nil {
@@ -112,12 +109,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if used, counted := r.usage.Queue(name); counted {
 		p.usage = &used
 	}
-	owner := queue.Owner(rivals)
+	owner := cardquota.Owner(rivals)
 	switch {
 	case quota.DeletionTimestamp != nil:
 		return p.finalize(ctx, owner, rivals)
 	case owner != nil && owner.Name != quota.Name:
-		return p.report(ctx, quotastatus.Contested(name, owner.Name))
+		return p.report(ctx, cardquota.Contested(name, owner.Name))
 	}
 	// The finalizer comes before anything is written that must be undone.
 	if controllerutil.ContainsFinalizer(quota, v1alpha1.Finalizer) {
@@ -149,11 +146,11 @@ func (p *pass) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.
 func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 	if selector := p.quota.Spec.NamespaceSelector; selector != nil {
 		if _, err := workload.SelectNamespaces(selector); err != nil {
-			return p.report(ctx, quotastatus.BadNamespaces(p.quota.Queue(), err))
+			return p.report(ctx, cardquota.BadNamespaces(p.quota.Queue(), err))
 		}
 	}
-	plan := func(live *v1beta1.Queue) queue.Plan {
-		return queue.Desired(p.quota, p.types, live, p.allocated(live))
+	plan := func(live *v1beta1.Queue) cardquota.Plan {
+		return cardquota.Desired(p.quota, p.types, live, p.allocated(live))
 	}
 	before := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced)
 	inSync, err := p.inSync(ctx, plan)
@@ -169,13 +166,13 @@ func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 		// cannot make the operator write all the time.
 		return ctrl.Result{RequeueAfter: p.wait}, nil
 	}
-	written := quotastatus.Written{WeightHeldBy: plan(p.queue).WeightHeldBy}
+	written := cardquota.Written{WeightHeldBy: plan(p.queue).WeightHeldBy}
 	if !inSync {
 		if written, err = p.write(ctx, plan, settled); err != nil {
 			return p.failed(ctx, err)
 		}
 	}
-	return p.report(ctx, quotastatus.Synced(p.quota, before, written, p.now))
+	return p.report(ctx, cardquota.Synced(p.quota, before, written, p.now))
 }
 
 // failed reports a write that was refused and returns any other error. A
@@ -185,8 +182,8 @@ func (p *pass) failed(ctx context.Context, err error) (ctrl.Result, error) {
 	if !refused(err) {
 		return ctrl.Result{}, err
 	}
-	result, err := p.report(ctx, quotastatus.Refused(p.quota.Queue(), p.queue, err))
-	if err == nil && result.RequeueAfter == 0 && !quotastatus.Frozen(p.queue) {
+	result, err := p.report(ctx, cardquota.Refused(p.quota.Queue(), p.queue, err))
+	if err == nil && result.RequeueAfter == 0 && !cardquota.Frozen(p.queue) {
 		result.RequeueAfter = refusedRetry
 	}
 	return result, err
@@ -209,12 +206,12 @@ func (p *pass) allocated(live *v1beta1.Queue) string {
 // events of the change afterwards, so that no event tells what was not stored.
 func (p *pass) report(ctx context.Context, sync metav1.Condition) (ctrl.Result, error) {
 	before := p.quota.DeepCopy()
-	facts := quotastatus.Facts{
+	facts := cardquota.Facts{
 		Quota: p.quota, Queue: p.queue, Sync: sync, Usage: p.usage, Physical: p.Reconciler.usage.Physical(),
 		Balance: p.Reconciler.usage.Balance(), Now: p.now,
 	}
 	facts.Enforced = p.enforced()
-	status := quotastatus.Of(facts)
+	status := cardquota.StatusOf(facts)
 	if len(status.Cards) > 0 {
 		p.series.set(p.quota.Queue(), p.quota.Name, status.Cards)
 	} else {
@@ -238,7 +235,7 @@ func (p *pass) report(ctx context.Context, sync metav1.Condition) (ctrl.Result, 
 	}
 	p.pace.Mark(p.quota.Name, p.quota.ResourceVersion)
 	if p.quota.DeletionTimestamp == nil {
-		for _, event := range quotastatus.Events(before.Status, status) {
+		for _, event := range cardquota.Events(before.Status, status) {
 			p.events.Event(p.quota, event.Type, event.Reason, event.Message)
 		}
 	}

@@ -15,9 +15,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
-	"cardquota.dev/operator/internal/queue"
-	"cardquota.dev/operator/internal/quotastatus"
 )
 
 // memberRetry is how long a Queue waits that something names which the last
@@ -32,7 +31,7 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 	}
 	// The next owner takes the Queue as it is: draining it in between would
 	// stop work that is granted.
-	inherited := owner == nil || owner.Name != p.quota.Name || queue.Successor(p.quota, rivals) != nil
+	inherited := owner == nil || owner.Name != p.quota.Name || cardquota.Successor(p.quota, rivals) != nil
 	// Not from the cache: a Queue that was made a moment ago would be left behind,
 	// and what may be deleted is not decided on what was.
 	var err error
@@ -48,7 +47,7 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 		err = p.disown(ctx)
 	case p.quota.Queue() == v1alpha1.QueueDefault:
 		err = p.release(ctx)
-	case !queue.Created(p.queue):
+	case !cardquota.Created(p.queue):
 		err = p.giveUp(ctx)
 	default:
 		drained, err = p.drain(ctx)
@@ -57,7 +56,7 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 	case err != nil:
 		return p.failed(ctx, err)
 	case !drained.done:
-		return p.reportAndReturn(ctx, quotastatus.Draining(p.quota.Queue(), drained.members), drained.again)
+		return p.reportAndReturn(ctx, cardquota.Draining(p.quota.Queue(), drained.members), drained.again)
 	}
 	return p.letGo(ctx)
 }
@@ -74,7 +73,7 @@ type drainage struct {
 // drain takes quota and capability away and deletes the Queue once nothing
 // names it. While something does it is not done: the end of that is an event.
 func (p *pass) drain(ctx context.Context) (drainage, error) {
-	plan := func(live *v1beta1.Queue) queue.Plan { return queue.Drained(p.quota, live, p.allocated(live)) }
+	plan := func(live *v1beta1.Queue) cardquota.Plan { return cardquota.Drained(p.quota, live, p.allocated(live)) }
 	settled := conditions.Get(p.quota.Status.Conditions, v1alpha1.ConditionQueueSynced).Reason == v1alpha1.ReasonDraining
 	var again time.Duration
 	if !plan(p.queue).InSync(p.queue) {
@@ -114,10 +113,10 @@ func (p *pass) drain(ctx context.Context) (drainage, error) {
 // capability, so that nothing new starts, and belonging to nobody. What runs
 // there goes on, and nobody waits for it.
 func (p *pass) giveUp(ctx context.Context) error {
-	if !queue.Owned(p.queue) {
+	if !cardquota.Owned(p.queue) {
 		return nil
 	}
-	plan := func(live *v1beta1.Queue) queue.Plan { return queue.GivenUp(p.quota, live) }
+	plan := func(live *v1beta1.Queue) cardquota.Plan { return cardquota.GivenUp(p.quota, live) }
 	if !plan(p.queue).InSync(p.queue) {
 		if _, err := p.write(ctx, plan, false); err != nil {
 			return err
@@ -132,10 +131,10 @@ func (p *pass) giveUp(ctx context.Context) error {
 
 // release takes back every field that only the operator owned.
 func (p *pass) release(ctx context.Context) error {
-	if !queue.Owned(p.queue) {
+	if !cardquota.Owned(p.queue) {
 		return nil
 	}
-	err := p.client.Apply(ctx, queue.Released(p.quota.Queue()).Config, client.FieldOwner(queue.FieldManager), client.ForceOwnership)
+	err := p.client.Apply(ctx, cardquota.Released(p.quota.Queue()).Config, client.FieldOwner(cardquota.FieldManager), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("release queue %s: %w", p.quota.Queue(), err)
 	}
@@ -153,21 +152,21 @@ func (p *pass) disown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if live == nil || !queue.Owned(live) {
+	if live == nil || !cardquota.Owned(live) {
 		return nil
 	}
 	change := []map[string]any{
-		{"op": "replace", "path": "/metadata/managedFields", "value": queue.Disowned(live)},
+		{"op": "replace", "path": "/metadata/managedFields", "value": cardquota.Disowned(live)},
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.ResourceVersion},
 	}
-	if queue.Labelled(live) {
-		change = append(change, map[string]any{"op": "remove", "path": "/metadata/labels/" + jsonPath.Replace(queue.LabelManagedBy)})
+	if cardquota.Labelled(live) {
+		change = append(change, map[string]any{"op": "remove", "path": "/metadata/labels/" + jsonPath.Replace(cardquota.LabelManagedBy)})
 	}
 	patch, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("encode managed fields: %w", err)
 	}
-	if err := p.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(queue.FieldManager)); err != nil {
+	if err := p.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(cardquota.FieldManager)); err != nil {
 		return fmt.Errorf("give up queue %s: %w", p.quota.Queue(), err)
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/usage"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -114,7 +114,7 @@ type memberCount struct {
 	owners map[string]*v1alpha1.CardQuota
 	// groups are the PodGroups of the world.
 	groups map[client.ObjectKey]bool
-	world  usage.World
+	world  cardquota.World
 }
 
 // countMembers counts the unfinished pods and PodGroups that may get cards of the queues
@@ -122,7 +122,7 @@ type memberCount struct {
 // our schedulers only: it names the queue, and there may be very many. What holds cards
 // in a queue otherwise is in the last count.
 func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
-	c := memberCount{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, world: usage.World{Inventory: card.NewInventory(nil)}}
+	c := memberCount{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, world: cardquota.World{Inventory: card.NewInventory(nil)}}
 	found, err := r.findPolicy(ctx)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 			return nil, fmt.Errorf("list pods: %w", err)
 		}
 	}
-	counts, members := usage.Count(c.world), make(map[string]int, len(owners))
+	counts, members := cardquota.Count(c.world), make(map[string]int, len(owners))
 	for queue := range owners {
 		members[queue] = counts[queue].Members
 	}

@@ -19,11 +19,9 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/enforcement"
-	"cardquota.dev/operator/internal/queue"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/quotastatus"
-	"cardquota.dev/operator/internal/usage"
 )
 
 // everyQueue is what the Recounter sends when all CardQuotas are to be looked
@@ -59,9 +57,9 @@ type Recounter struct {
 	presets enforcement.Presets
 
 	mu       sync.RWMutex
-	queues   map[string]usage.Queue // nil before the first count
+	queues   map[string]cardquota.Usage // nil before the first count
 	physical map[card.Name]card.Count
-	balance  *quotastatus.Balance // nil before the first count
+	balance  *cardquota.Balance // nil before the first count
 	bypasses []enforcement.Bypass
 }
 
@@ -85,7 +83,7 @@ func newRecounter(c cache.Cache, interval time.Duration, cards Cards) *Recounter
 }
 
 // Queue returns what a queue uses. It is false before the first count.
-func (r *Recounter) Queue(name string) (usage.Queue, bool) {
+func (r *Recounter) Queue(name string) (cardquota.Usage, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.queues[name], r.queues != nil
@@ -111,7 +109,7 @@ func (r *Recounter) Changed() <-chan event.TypedGenericEvent[string] { return r.
 
 // Balance returns what all CardQuotas grant beside the healthy cards, nil before
 // the first count.
-func (r *Recounter) Balance() *quotastatus.Balance {
+func (r *Recounter) Balance() *cardquota.Balance {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.balance
@@ -212,8 +210,8 @@ func (r *Recounter) recount(s stores) []string {
 	pods, granted := objects[corev1.Pod](s.pods), objects[v1alpha1.CardQuota](s.quotas)
 	owners, schedulers := ownersOf(granted), schedulersOf(objects[v1alpha1.ServiceTypePolicy](s.policies))
 	quotas := quotasOf(owners)
-	var queues map[string]usage.Queue
-	queues, r.last = usage.Recount(usage.World{
+	var queues map[string]cardquota.Usage
+	queues, r.last = cardquota.Recount(cardquota.World{
 		Pods:       pods,
 		PodGroups:  objects[v1beta1.PodGroup](s.groups),
 		Inventory:  inventory,
@@ -226,9 +224,9 @@ func (r *Recounter) recount(s stores) []string {
 	if len(schedulers) > 0 { // else nobody has said which scheduler is ours
 		bypasses = enforcement.Bypasses(pods, r.last, inventory, schedulers, r.presets)
 	}
-	unowned := quotastatus.Unowned(granted, objects[v1beta1.Queue](s.queues))
+	unowned := cardquota.Unowned(granted, objects[v1beta1.Queue](s.queues))
 	r.tell(unowned)
-	balance, physical := quotastatus.NewBalance(granted, unowned, r.cards.Healthy()), inventory.Physical()
+	balance, physical := cardquota.NewBalance(granted, unowned, r.cards.Healthy()), inventory.Physical()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queues == nil || !slices.EqualFunc(r.bypasses, bypasses, enforcement.Bypass.Equal) {
@@ -275,7 +273,7 @@ func differing(before, after map[card.Name]card.Count) []card.Name {
 }
 
 // naming lists the queues whose status shows one of the cards.
-func naming(cards []card.Name, queues map[string]usage.Queue, quotas map[string]card.Quota) []string {
+func naming(cards []card.Name, queues map[string]cardquota.Usage, quotas map[string]card.Quota) []string {
 	if len(cards) == 0 {
 		return nil
 	}
@@ -300,7 +298,7 @@ func ownersOf(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
 		if owner, ok := owners[q.Queue()]; ok {
 			rivals = append(rivals, owner)
 		}
-		owners[q.Queue()] = queue.Owner(rivals)
+		owners[q.Queue()] = cardquota.Owner(rivals)
 	}
 	return owners
 }
@@ -309,13 +307,13 @@ func ownersOf(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
 func quotasOf(owners map[string]*v1alpha1.CardQuota) map[string]card.Quota {
 	out := make(map[string]card.Quota, len(owners))
 	for name, owner := range owners {
-		out[name] = queue.QuotaOf(owner)
+		out[name] = cardquota.QuotaOf(owner)
 	}
 	return out
 }
 
 // changedQueues lists the queues whose use differs, sorted.
-func changedQueues(before, after map[string]usage.Queue) []string {
+func changedQueues(before, after map[string]cardquota.Usage) []string {
 	changed := map[string]bool{}
 	for name, queue := range after {
 		if had, ok := before[name]; !ok || !had.Equal(queue) {

@@ -8,7 +8,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/conditions"
 )
 
 const (
@@ -62,12 +62,12 @@ func stripMinimum(minimum *corev1.ResourceList) *corev1.ResourceList {
 
 // lastBlocked keeps the newest condition that tells why the PodGroup waits, and of
 // its words what status.blocked shows.
-func lastBlocked(conditions []v1beta1.PodGroupCondition) []v1beta1.PodGroupCondition {
-	for _, c := range slices.Backward(conditions) {
+func lastBlocked(all []v1beta1.PodGroupCondition) []v1beta1.PodGroupCondition {
+	for _, c := range slices.Backward(all) {
 		if c.Type == v1beta1.PodGroupUnschedulableType && c.Status == corev1.ConditionTrue {
 			return []v1beta1.PodGroupCondition{{
 				Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue,
-				Reason: clip.Text(c.Reason, v1alpha1.MaxReasonLength), Message: clip.Text(c.Message, v1alpha1.MaxMessageLength),
+				Reason: conditions.Truncate(c.Reason, v1alpha1.MaxReasonLength), Message: conditions.Truncate(c.Message, v1alpha1.MaxMessageLength),
 			}}
 		}
 	}

@@ -15,9 +15,9 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/clip"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/usage"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -78,13 +78,13 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 
 // shownOf is what a count makes of one PodGroup, as the status shows it. The queue
 // takes no work of the namespace elsewhere.
-func shownOf(group *v1beta1.PodGroup) map[string]usage.Queue {
-	queues := usage.Count(usage.World{PodGroups: []*v1beta1.PodGroup{group}, Inventory: h200(),
+func shownOf(group *v1beta1.PodGroup) map[string]cardquota.Usage {
+	queues := cardquota.Count(cardquota.World{PodGroups: []*v1beta1.PodGroup{group}, Inventory: h200(),
 		Admits: func(_, namespace string) bool { return namespace != "elsewhere" }})
 	for _, queue := range queues {
 		for i := range queue.Blocked {
 			b := &queue.Blocked[i]
-			b.Reason, b.Message = clip.Text(b.Reason, v1alpha1.MaxReasonLength), clip.Text(b.Message, v1alpha1.MaxMessageLength)
+			b.Reason, b.Message = conditions.Truncate(b.Reason, v1alpha1.MaxReasonLength), conditions.Truncate(b.Message, v1alpha1.MaxMessageLength)
 		}
 	}
 	return queues

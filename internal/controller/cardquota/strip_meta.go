@@ -8,7 +8,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/usage"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -35,7 +35,7 @@ var keptAnnotations = map[string]int{
 // keptLabels are the labels of pods that anybody reads in a cache. Labels are
 // short already.
 var keptLabels = map[string]int{
-	usage.PodTemplateHash:          longestName,
+	cardquota.PodTemplateHash:      longestName,
 	workload.StockSchedulerLabel:   longestName,
 	v1alpha1.AnnotationPreemptable: longestName,
 }

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/usage"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -57,7 +57,7 @@ func TestEveryAnnotationIsKeptOrOfSomethingElse(t *testing.T) {
 func heavy(keep map[string]string) metav1.ObjectMeta {
 	controller := true
 	meta := metav1.ObjectMeta{Namespace: "lab", Name: "a", UID: "u", Annotations: map[string]string{"example.com/notes": strings.Repeat("n", 200<<10)},
-		Labels: map[string]string{usage.PodTemplateHash: "x"}, Finalizers: []string{strings.Repeat("f", 60)}}
+		Labels: map[string]string{cardquota.PodTemplateHash: "x"}, Finalizers: []string{strings.Repeat("f", 60)}}
 	for key, value := range keep {
 		meta.Annotations[key] = value
 	}

@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/usage"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -71,7 +71,7 @@ func TestStrippedPodsCountAlike(t *testing.T) {
 		check.That(t, len(stripped.ManagedFields) <= 1 && stripped.Spec.Volumes == nil && stripped.Spec.Containers[0].Image == "",
 			"pod is not stripped: %+v", stripped)
 		count := func(pod *corev1.Pod) any {
-			return usage.Count(usage.World{Pods: []*corev1.Pod{pod}, Inventory: inventory})
+			return cardquota.Count(cardquota.World{Pods: []*corev1.Pod{pod}, Inventory: inventory})
 		}
 		check.Equal(t, "the stripped pod counts differently", count(whole), count(stripped))
 		check.Equal(t, "the stripped pod came to its node differently", enforcement.ProvenanceOf(whole), enforcement.ProvenanceOf(stripped))

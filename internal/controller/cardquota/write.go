@@ -14,12 +14,11 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/queue"
-	"cardquota.dev/operator/internal/quotastatus"
+	"cardquota.dev/operator/internal/cardquota"
 )
 
 // planner plans the Queue, given how it is.
-type planner func(live *v1beta1.Queue) queue.Plan
+type planner func(live *v1beta1.Queue) cardquota.Plan
 
 // inSync tells whether the Queue is as planned. When the cache says no, the API
 // server is asked: the cache may be older than what was written last, and then
@@ -37,51 +36,51 @@ func (p *pass) inSync(ctx context.Context, plan planner) (bool, error) {
 
 // write applies the plan and tells at once what of others it replaced, whatever becomes
 // of the status. settled means that any difference is somebody else's doing.
-func (p *pass) write(ctx context.Context, plan planner, settled bool) (quotastatus.Written, error) {
+func (p *pass) write(ctx context.Context, plan planner, settled bool) (cardquota.Written, error) {
 	want := plan(p.queue)
 	replaced, err := p.apply(ctx, &want, settled)
 	if err != nil {
-		return quotastatus.Written{}, err
+		return cardquota.Written{}, err
 	}
 	if settled { // whoever goes on is put back with the next report
 		p.pace.Delay(p.quota.Name)
 	}
-	if p.queue != nil && !queue.Owned(p.queue) {
+	if p.queue != nil && !cardquota.Owned(p.queue) {
 		p.events.Eventf(p.quota, corev1.EventTypeNormal, v1alpha1.EventAdopted,
 			"queue %s was there already and is taken over; it will not be deleted with this CardQuota", p.quota.Queue())
 	}
 	if len(replaced) > 0 {
 		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventForeignChangeReplaced,
-			"%s on queue %s; replaced by what this CardQuota says", queue.Describe(replaced), p.quota.Queue())
+			"%s on queue %s; replaced by what this CardQuota says", cardquota.Describe(replaced), p.quota.Queue())
 	}
 	if p.queue == nil && settled {
 		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s was gone and has been made again", p.quota.Queue())
 	}
-	return quotastatus.Written{Replaced: replaced, WeightHeldBy: want.WeightHeldBy}, nil
+	return cardquota.Written{Replaced: replaced, WeightHeldBy: want.WeightHeldBy}, nil
 }
 
 // apply sends the plan without force first. A conflict tells who else writes:
 // fields that are given way are taken out of the plan, the others are forced
 // and returned.
-func (p *pass) apply(ctx context.Context, want *queue.Plan, settled bool) ([]queue.Conflict, error) {
+func (p *pass) apply(ctx context.Context, want *cardquota.Plan, settled bool) ([]cardquota.Conflict, error) {
 	log := logf.FromContext(ctx)
-	var drift []queue.Conflict
+	var drift []cardquota.Conflict
 	if settled && p.queue != nil {
 		for _, field := range want.Drift(p.queue) {
-			drift = append(drift, queue.Conflict{Field: field})
+			drift = append(drift, cardquota.Conflict{Field: field})
 		}
 	}
-	err := p.client.Apply(ctx, want.Config, client.FieldOwner(queue.FieldManager))
-	if !queue.IsConflict(err) {
+	err := p.client.Apply(ctx, want.Config, client.FieldOwner(cardquota.FieldManager))
+	if !cardquota.IsConflict(err) {
 		if err != nil {
 			return nil, fmt.Errorf("apply queue %s: %w", p.quota.Queue(), err)
 		}
 		log.V(1).Info("queue written", "queue", p.quota.Queue())
 		return drift, nil
 	}
-	replaced := slices.DeleteFunc(queue.Conflicts(err), want.Yield)
-	log.Info("queue has other writers", "queue", p.quota.Queue(), "replaced", queue.Describe(replaced), "weightLeftTo", want.WeightHeldBy)
-	if err := p.client.Apply(ctx, want.Config, client.FieldOwner(queue.FieldManager), client.ForceOwnership); err != nil {
+	replaced := slices.DeleteFunc(cardquota.Conflicts(err), want.Yield)
+	log.Info("queue has other writers", "queue", p.quota.Queue(), "replaced", cardquota.Describe(replaced), "weightLeftTo", want.WeightHeldBy)
+	if err := p.client.Apply(ctx, want.Config, client.FieldOwner(cardquota.FieldManager), client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("apply queue %s with force: %w", p.quota.Queue(), err)
 	}
 	return replaced, nil

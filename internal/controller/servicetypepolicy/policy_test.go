@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/heartbeat"
+	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/schedulerconf"
 	"cardquota.dev/operator/internal/testing/check"
@@ -96,7 +96,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 			metric: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enforced"}, []string{"reason"})}
 	}
 	proves()
-	w.must(w.client.Create(w.Context(), heartbeat.Report{Identity: "ours", Version: "v1", At: w.now, ConfigHash: schedulerconf.Hash(good)}.Lease(home)))
+	w.must(w.client.Create(w.Context(), enforcement.Report{Identity: "ours", Version: "v1", At: w.now, ConfigHash: schedulerconf.Hash(good)}.Lease(home)))
 	enforced := func(want string) {
 		t.Helper()
 		c := meta.FindStatusCondition(w.policy().Status.Conditions, v1alpha1.ConditionEnforced)

@@ -1,0 +1,20 @@
+package cardquota
+
+import (
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+)
+
+const gpu = builder.GPU
+
+// fleet is a cluster with one node per model, all under nvidia.com/gpu.
+func fleet() *card.Inventory {
+	nodes := map[string]card.Node{}
+	for node, model := range map[string]card.Name{
+		"h200": "NVIDIA-H200", "h800": "NVIDIA-H800",
+		"4090": "NVIDIA-GeForce-RTX-4090", "4090d": "NVIDIA-GeForce-RTX-4090-D",
+	} {
+		nodes[node] = card.Node{Model: string(model), Holdings: []card.Holding{{Name: model, Resource: gpu, Count: 8}}}
+	}
+	return card.NewInventory(nodes)
+}

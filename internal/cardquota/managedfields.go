@@ -1,0 +1,287 @@
+package cardquota
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	apply "volcano.sh/apis/pkg/client/applyconfiguration/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// Fields are written as the API server writes them in conflicts.
+const (
+	fieldParent      = ".spec.parent"
+	fieldPriority    = ".spec.priority"
+	fieldReclaimable = ".spec.reclaimable"
+	fieldWeight      = ".spec.weight"
+)
+
+// undisputed are the fields whose values may differ without anybody having
+// touched what the CardQuota says.
+var undisputed = []string{
+	fieldParent, fieldWeight, labelField(LabelManagedBy),
+	annotationField(v1alpha1.AnnotationCardAllocated), annotationField(v1alpha1.AnnotationClosedByParent),
+}
+
+func annotationField(key string) string { return ".metadata.annotations." + key }
+func labelField(key string) string      { return ".metadata.labels." + key }
+func capabilityField(key string) string { return ".spec.capability." + key }
+
+// fieldsOf compares every field of an apply configuration with the live Queue:
+// field to whether the value is in place.
+func fieldsOf(config *apply.QueueApplyConfiguration, live *v1beta1.Queue) map[string]bool {
+	fields := map[string]bool{}
+	for key, want := range config.Annotations {
+		got, ok := live.Annotations[key]
+		fields[annotationField(key)] = ok && got == want
+	}
+	for key, want := range config.Labels {
+		fields[labelField(key)] = live.Labels[key] == want
+	}
+	spec := config.Spec
+	if spec == nil {
+		return fields
+	}
+	if spec.Capability != nil {
+		for key, want := range *spec.Capability {
+			got, ok := live.Spec.Capability[key]
+			fields[capabilityField(string(key))] = ok && got.Cmp(want) == 0
+		}
+	}
+	if spec.Parent != nil {
+		fields[fieldParent] = live.Spec.Parent == *spec.Parent
+	}
+	if spec.Priority != nil {
+		fields[fieldPriority] = live.Spec.Priority == *spec.Priority
+	}
+	if spec.Reclaimable != nil {
+		fields[fieldReclaimable] = live.Spec.Reclaimable != nil && *live.Spec.Reclaimable == *spec.Reclaimable
+	}
+	if spec.Weight != nil {
+		fields[fieldWeight] = live.Spec.Weight == *spec.Weight
+	}
+	return fields
+}
+
+// InSync tells whether applying the plan would change nothing: every value is
+// in place, and the operator owns exactly the planned fields.
+func (p Plan) InSync(live *v1beta1.Queue) bool {
+	if live == nil {
+		return false
+	}
+	owned := owners(live.ManagedFields, ownApply)
+	fields := fieldsOf(p.Config, live)
+	for field, inPlace := range fields {
+		if _, ok := owned[field]; !ok || !inPlace {
+			return false
+		}
+	}
+	return len(owned) == len(fields)
+}
+
+// Drift lists the planned fields whose value on the live Queue is another one,
+// sorted. What changes by itself (card.allocated) and what is given way is not
+// drift.
+func (p Plan) Drift(live *v1beta1.Queue) []string {
+	var drift []string
+	for field, inPlace := range fieldsOf(p.Config, live) {
+		if !inPlace && !slices.Contains(undisputed, field) {
+			drift = append(drift, field)
+		}
+	}
+	slices.Sort(drift)
+	return drift
+}
+
+// Writers names, sorted, who wrote the planned fields that the operator does
+// not own as planned: field managers, "" for whoever left no trace, as after
+// removing a field or the whole Queue. A field that the operator owns is not
+// counted, whatever its value: there the plan itself has changed.
+func (p Plan) Writers(live *v1beta1.Queue) []string {
+	if live == nil {
+		return []string{""}
+	}
+	ours, theirs := owners(live.ManagedFields, ownApply), owners(live.ManagedFields, foreign)
+	writers := map[string]bool{}
+	for field := range fieldsOf(p.Config, live) {
+		if _, ok := ours[field]; !ok {
+			writers[theirs[field]] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(writers))
+}
+
+// Redefined tells whether what the service type means was another thing when
+// the live Queue was written: the priority or reclaimable that the operator
+// itself wrote is not the planned one, or the operator has the quota and neither
+// of them, and nobody else does. Writing such a plan replaces nothing of anybody.
+func (p Plan) Redefined(live *v1beta1.Queue) bool {
+	if live == nil {
+		return false
+	}
+	fields := fieldsOf(p.Config, live)
+	ours, theirs := owners(live.ManagedFields, ownApply), owners(live.ManagedFields, foreign)
+	_, fresh := ours[annotationField(v1alpha1.AnnotationCardQuota)]
+	for _, field := range []string{fieldPriority, fieldReclaimable} {
+		inPlace, planned := fields[field]
+		_, own := ours[field]
+		_, taken := theirs[field]
+		if own && !inPlace {
+			return true
+		}
+		fresh = fresh && planned && !own && !taken
+	}
+	return fresh
+}
+
+// weightHolder names the manager of spec.weight when it is somebody else and
+// the value is not the wanted one.
+func weightHolder(live *v1beta1.Queue, want int32) string {
+	if live == nil || live.Spec.Weight == want {
+		return ""
+	}
+	return owners(live.ManagedFields, foreign)[fieldWeight]
+}
+
+// foreign selects what anybody else wrote.
+func foreign(e metav1.ManagedFieldsEntry) bool { return e.Manager != FieldManager }
+
+// ownApply selects what the operator itself applied. An entry of the same
+// manager with operation Update holds what admission webhooks added.
+func ownApply(e metav1.ManagedFieldsEntry) bool {
+	return e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+}
+
+// owners maps every leaf field of the chosen entries to its manager.
+func owners(entries []metav1.ManagedFieldsEntry, choose func(metav1.ManagedFieldsEntry) bool) map[string]string {
+	out := map[string]string{}
+	for _, entry := range entries {
+		if entry.FieldsV1 == nil || !choose(entry) {
+			continue
+		}
+		var set fieldpath.Set
+		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+			continue // the API server wrote it; an entry nobody can read owns nothing
+		}
+		set.Leaves().Iterate(func(path fieldpath.Path) { out[path.String()] = entry.Manager })
+	}
+	return out
+}
+
+// Owned tells whether the operator owns anything of the Queue.
+func Owned(live *v1beta1.Queue) bool { return slices.ContainsFunc(live.ManagedFields, ownApply) }
+
+// Created tells whether the operator made the Queue. The annotation alone does
+// not say so: it may have been copied or written by hand, or have stayed on a
+// Queue that was given up since.
+func Created(live *v1beta1.Queue) bool {
+	_, ours := owners(live.ManagedFields, ownApply)[annotationField(v1alpha1.AnnotationCreatedBy)]
+	return ours && live.Annotations[v1alpha1.AnnotationCreatedBy] != ""
+}
+
+// Labelled tells whether the operator wrote the label of who manages the Queue.
+func Labelled(live *v1beta1.Queue) bool {
+	_, ours := owners(live.ManagedFields, ownApply)[labelField(LabelManagedBy)]
+	return ours && live.Labels[LabelManagedBy] == FieldManager
+}
+
+// Disowned returns the managed fields without the operator's, for a Queue that
+// shall keep its values and belong to nobody. An empty result would be ignored
+// by the API server; a single empty entry is how it is told to forget all.
+func Disowned(live *v1beta1.Queue) []metav1.ManagedFieldsEntry {
+	rest := slices.DeleteFunc(slices.Clone(live.ManagedFields), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == FieldManager && e.Subresource == ""
+	})
+	if len(rest) == 0 {
+		return []metav1.ManagedFieldsEntry{{}}
+	}
+	return rest
+}
+
+// Conflict is a field that the operator wants and somebody else wrote.
+type Conflict struct {
+	// Manager is the field manager, such as kubectl-edit; "" when whoever it was
+	// left no trace, as after removing the field.
+	Manager string
+	// Field is the path as the API server writes it.
+	Field string
+}
+
+// managerForm finds the manager in the message of a conflict's cause, such as
+// `conflict with "kubectl-edit" using scheduling.volcano.sh/v1beta1`.
+var managerForm = regexp.MustCompile(`conflict with "([^"]*)"`)
+
+// Conflicts reads the field conflicts of a refused apply; it is empty for any
+// other error, and does not hold conflicts with the operator itself, whose
+// name stands on what admission webhooks added to its own requests.
+func Conflicts(err error) []Conflict {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	var out []Conflict
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type != metav1.CauseTypeFieldManagerConflict {
+			continue
+		}
+		conflict := Conflict{Field: cause.Field}
+		if found := managerForm.FindStringSubmatch(cause.Message); found != nil {
+			conflict.Manager = found[1]
+		}
+		if conflict.Manager != FieldManager {
+			out = append(out, conflict)
+		}
+	}
+	return out
+}
+
+// IsConflict tells whether an apply was refused because of field conflicts.
+func IsConflict(err error) bool {
+	return apierrors.IsConflict(err) && apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
+}
+
+// Describe names who wrote what, in one clause: "kubectl-edit wrote
+// spec.priority, volcano.sh/card.quota; somebody removed spec.capability.cpu".
+func Describe(conflicts []Conflict) string {
+	sorted := slices.SortedFunc(slices.Values(conflicts), func(a, b Conflict) int {
+		return cmp.Or(cmp.Compare(a.Manager, b.Manager), cmp.Compare(readable(a.Field), readable(b.Field)))
+	})
+	var clauses []string
+	for len(sorted) > 0 {
+		manager := sorted[0].Manager
+		end := slices.IndexFunc(sorted, func(c Conflict) bool { return c.Manager != manager })
+		if end < 0 {
+			end = len(sorted)
+		}
+		fields := make([]string, end)
+		for i, c := range sorted[:end] {
+			fields[i] = readable(c.Field)
+		}
+		who := manager + " wrote "
+		if manager == "" {
+			who = "somebody changed or removed "
+		}
+		clauses = append(clauses, who+strings.Join(fields, ", "))
+		sorted = sorted[end:]
+	}
+	return strings.Join(clauses, "; ")
+}
+
+// readable writes a field as people call it: an annotation by its key,
+// anything else by its path.
+func readable(field string) string {
+	if key, ok := strings.CutPrefix(field, annotationField("")); ok {
+		return key
+	}
+	return strings.TrimPrefix(field, ".")
+}

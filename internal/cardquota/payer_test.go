@@ -1,0 +1,54 @@
+package cardquota
+
+import (
+	"cmp"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// TestWhoPaysAgreesWithAPlainReading: a pod that somebody let in, or that was
+// charged before, stays where it was; what is its own word alone needs a queue that
+// takes its namespace.
+func TestWhoPaysAgreesWithAPlainReading(t *testing.T) {
+	queues := rapid.SampledFrom([]string{"", "open", "lab's"})
+	admits := func(queue, namespace string) bool { return queue != "lab's" || namespace == "lab" }
+	seed.Check(t, func(t *rapid.T) {
+		namespace, scheduler := rapid.SampledFrom([]string{"lab", "stranger"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"volcano", "default-scheduler"}).Draw(t, "scheduler")
+		written, record := queues.Draw(t, "written"), queues.Draw(t, "record")
+		b := builder.Pod(namespace, "a").Annotation("scheduling.volcano.sh/queue-name", written).Annotation("cardquota.dev/charged-queue", record).
+			Scheduler(scheduler).GPUs(1).Running("h200")
+		world := World{Inventory: fleet(), Schedulers: []string{"volcano"}, Admits: admits, Last: map[types.UID]quota.Charge{}}
+		of := queues.Draw(t, "PodGroup")
+		if of != "" {
+			world.PodGroups = []*v1beta1.PodGroup{builder.PodGroup(namespace, "g").Queue(of).Phase(v1beta1.PodGroupCompleted).Obj()}
+			b.PodGroup("g")
+		}
+		last := queues.Draw(t, "charged last")
+		if last != "" {
+			world.Last[b.Obj().UID] = quota.Charge{Queue: last}
+		}
+		world.Pods = []*corev1.Pod{b.Obj()}
+		want, settled := cmp.Or(last, record, of, written), last != "" || scheduler == "volcano" && cmp.Or(record, of) != ""
+		if !settled && !admits(want, namespace) {
+			want = ""
+		}
+		queues, charges := Recount(world)
+		check.Equal(t, "charged to", want, charges[b.Obj().UID].Queue)
+		_, counted := queues[want]
+		check.Must(t, counted || want == "", "queue %q pays and is not counted", want)
+		for name, queue := range queues {
+			pays := name == want
+			check.Must(t, pays == (queue.Used["NVIDIA-H200"] == 1) && pays == (queue.Members == 1),
+				"queue %q uses %v and has %d members, %q pays", name, queue.Used, queue.Members, want)
+		}
+	})
+}

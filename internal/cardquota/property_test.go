@@ -1,0 +1,108 @@
+package cardquota
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// drawPods makes a random cluster of pods. Every choice that matters to a
+// count is drawn.
+func drawPods(t *rapid.T) []*corev1.Pod {
+	nodes := []string{"", "h200", "h800", "4090", "4090d", "unknown"}
+	phases := []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}
+	pods := make([]*corev1.Pod, rapid.IntRange(0, 40).Draw(t, "pods"))
+	for i := range pods {
+		b := builder.Pod("lab", fmt.Sprintf("p%02d", i)).
+			Annotation("scheduling.volcano.sh/queue-name", rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "queue")).
+			Card(rapid.SampledFrom([]string{"", "NVIDIA-H200", "NVIDIA-H200|NVIDIA-H800"}).Draw(t, "request")).GPUs(rapid.IntRange(0, 8).Draw(t, "count")).
+			Node(rapid.SampledFrom(nodes).Draw(t, "node")).Phase(rapid.SampledFrom(phases).Draw(t, "phase"))
+		if rapid.Bool().Draw(t, "deleted") {
+			b.Deleted(noon)
+		}
+		pods[i] = b.Obj()
+	}
+	return pods
+}
+
+func TestCountDoesNotDependOnTheOrderOfPods(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		pods := drawPods(t)
+		want := Count(World{Pods: pods, Inventory: fleet()})
+		seed := rapid.Uint64().Draw(t, "seed")
+		rand.New(rand.NewPCG(seed, seed)).Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
+		check.Equal(t, "another order counts differently", want, Count(World{Pods: pods, Inventory: fleet()}))
+	})
+}
+
+func TestCountTwiceIsTheSameAsOnce(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		world := World{Pods: drawPods(t), Inventory: fleet()}
+		want, last := Recount(world)
+		world.Last = last
+		got, again := Recount(world)
+		check.Equal(t, "the second count differs", want, got)
+		check.Equal(t, "the second count charges differently", last, again)
+	})
+}
+
+// TestCountAgreesWithANaiveOne counts the plain case (known nodes, one model
+// each) in the most obvious way.
+func TestCountAgreesWithANaiveOne(t *testing.T) {
+	models := map[string]card.Name{"h200": "NVIDIA-H200", "h800": "NVIDIA-H800",
+		"4090": "NVIDIA-GeForce-RTX-4090", "4090d": "NVIDIA-GeForce-RTX-4090-D"}
+	seed.Check(t, func(t *rapid.T) {
+		pods := drawPods(t)
+		want := map[string]cards{}
+		kept := pods[:0]
+		for _, pod := range pods {
+			if pod.Spec.NodeName == "unknown" {
+				continue
+			}
+			kept = append(kept, pod)
+			queue := pod.Annotations["scheduling.volcano.sh/queue-name"]
+			count := pod.Spec.Containers[0].Resources.Requests[gpu]
+			alive := pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning
+			if queue == "" || pod.Spec.NodeName == "" || !alive || pod.DeletionTimestamp != nil || count.IsZero() {
+				continue
+			}
+			if want[queue] == nil {
+				want[queue] = cards{}
+			}
+			want[queue][models[pod.Spec.NodeName]] += card.Count(count.Value())
+		}
+		got := map[string]cards{}
+		for name, queue := range Count(World{Pods: kept, Inventory: fleet()}) {
+			if len(queue.Used) > 0 {
+				got[name] = queue.Used
+			}
+		}
+		check.Equal(t, "use", want, got, cmpopts.EquateEmpty())
+	})
+}
+
+func TestCountSurvivesAnyText(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		count := strconv.FormatInt(rapid.Int64().Draw(t, "count"), 10)
+		pod := builder.Pod("lab", "a").Queue(rapid.String().Draw(t, "queue")).Card(rapid.String().Draw(t, "request")).Requests(gpu, count).
+			PodGroup(rapid.String().Draw(t, "group")).Running(rapid.SampledFrom([]string{"", "h200"}).Draw(t, "node")).Obj()
+		group := builder.PodGroup("lab", rapid.String().Draw(t, "name")).Queue(rapid.String().Draw(t, "in")).Request(rapid.String().Draw(t, "totals")).
+			MinResource(gpu, strconv.FormatInt(rapid.Int64().Draw(t, "min"), 10)).Obj()
+		for name, queue := range Count(World{Pods: []*corev1.Pod{pod}, PodGroups: []*v1beta1.PodGroup{group}, Inventory: fleet()}) {
+			for of, count := range queue.Used {
+				check.Must(t, count >= 0, "queue %q uses %d of %s", name, count, of)
+			}
+		}
+	})
+}

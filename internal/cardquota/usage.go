@@ -1,0 +1,215 @@
+// Package usage recounts what the pods of every queue hold and wait for.
+//
+// It counts from the beginning every time: no number survives from one count
+// to the next, so none can drift. The package is pure; which pods count, in
+// which queue and under which card is the decision table's business.
+package cardquota
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// World is everything that a count looks at. Count changes nothing in it.
+type World struct {
+	// Pods are at least all pods that have not finished.
+	Pods []*corev1.Pod
+	// PodGroups are all PodGroups.
+	PodGroups []*v1beta1.PodGroup
+	// Inventory tells which card each node has.
+	Inventory *card.Inventory
+	// Quotas is the quota of each queue. It decides only under which of several
+	// alternatives a waiting request is shown.
+	Quotas map[string]card.Quota
+	// Last is what the previous count charged, by pod. It settles the queue of
+	// a pod whose PodGroup is gone and the card of a node that lost its labels.
+	Last map[types.UID]quota.Charge
+	// Schedulers place pods in queues: a pod of any other that holds no card only
+	// writes the name of a queue, and its record of a binding is its maker's. nil is
+	// every scheduler.
+	Schedulers []string
+	// Admits tells whether a queue takes work of a namespace; nil is always. Work
+	// that it leaves out waits in the queue, and says why, but cannot hold it up; and
+	// a placed pod that nobody ever let in, but itself, is charged to no queue.
+	Admits func(queue, namespace string) bool
+}
+
+// Usage is what one queue uses.
+type Usage struct {
+	// Used is how many of each card the assigned pods hold.
+	Used map[card.Name]card.Count
+	// Pending is how many of each card waiting pods, and jobs whose pods do not
+	// exist yet, ask for.
+	Pending map[card.Name]card.Count
+	// MilliCPU and Memory (bytes) are what the assigned pods request.
+	MilliCPU, Memory int64
+	// Blocked says what waits and why, who waits longest first, at most
+	// v1alpha1.MaxBlocked entries of BlockedTotal.
+	Blocked      []v1alpha1.BlockedStatus
+	BlockedTotal int
+	// Members is how many unfinished pods and PodGroups use the queue: they hold
+	// its cards, or may get some. A queue without members can be deleted. Anybody
+	// can write the name of any queue on a pod, which alone makes no member of it.
+	Members int
+}
+
+// Equal tells whether two queues use the same.
+func (q Usage) Equal(o Usage) bool {
+	return q.MilliCPU == o.MilliCPU && q.Memory == o.Memory && q.Members == o.Members && q.BlockedTotal == o.BlockedTotal &&
+		maps.Equal(q.Used, o.Used) && maps.Equal(q.Pending, o.Pending) && slices.Equal(q.Blocked, o.Blocked)
+}
+
+// Count returns the use of every queue that a pod or PodGroup names.
+func Count(world World) map[string]Usage {
+	queues, _ := Recount(world)
+	return queues
+}
+
+// Recount counts like Count and also returns what was charged for each
+// assigned pod, to be the next count's World.Last.
+func Recount(world World) (map[string]Usage, map[types.UID]quota.Charge) {
+	c := counter{
+		world:    world,
+		resolver: workload.Resolver{Inventory: world.Inventory, Schedulers: world.Schedulers, Admits: world.Admits},
+		queues:   map[string]*tally{},
+		groups:   make(map[types.NamespacedName]*v1beta1.PodGroup, len(world.PodGroups)),
+		peopled:  map[types.NamespacedName]bool{},
+		charges:  make(map[types.UID]quota.Charge, len(world.Pods)),
+	}
+	for _, group := range world.PodGroups {
+		c.groups[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] = group
+	}
+	for _, pod := range world.Pods {
+		c.pod(pod)
+	}
+	for _, group := range world.PodGroups {
+		c.group(group)
+	}
+	out := make(map[string]Usage, len(c.queues))
+	for name, t := range c.queues {
+		t.queue.Blocked, t.queue.BlockedTotal = t.blocked.list(), len(t.blocked)
+		out[name] = t.queue
+	}
+	return out, c.charges
+}
+
+// counter is one count under way.
+type counter struct {
+	world    World
+	resolver workload.Resolver
+	queues   map[string]*tally
+	groups   map[types.NamespacedName]*v1beta1.PodGroup
+	// peopled are the PodGroups that have unfinished pods: the pods count then,
+	// not what the PodGroup asks for.
+	peopled map[types.NamespacedName]bool
+	charges map[types.UID]quota.Charge
+}
+
+// tally is the running count of one queue.
+type tally struct {
+	queue   Usage
+	blocked blockedSet
+}
+
+func (c *counter) tally(queue string) *tally {
+	t, ok := c.queues[queue]
+	if !ok {
+		t = &tally{
+			queue:   Usage{Used: map[card.Name]card.Count{}, Pending: map[card.Name]card.Count{}},
+			blocked: blockedSet{},
+		}
+		c.queues[queue] = t
+	}
+	return t
+}
+
+func (c *counter) pod(pod *corev1.Pod) {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return
+	}
+	group := c.groupOf(pod)
+	var last *quota.Charge
+	if charge, ok := c.world.Last[pod.UID]; ok {
+		last = &charge
+	}
+	ours, holds := c.resolver.IsOurs(pod), workload.Counted(pod)
+	var charge quota.Charge
+	if holds {
+		charge = c.resolver.Usage(pod, group, last)
+		c.charges[pod.UID] = charge
+	} else {
+		charge.Queue = c.resolver.Queue(pod, group, "")
+	}
+	queue := charge.Queue
+	if queue == "" || !holds && !ours {
+		return
+	}
+	t := c.tally(queue)
+	if len(charge.Cards) > 0 || ours && (holds || c.admits(queue, pod.Namespace)) {
+		t.queue.Members++
+	}
+	switch {
+	case holds:
+		t.hold(charge)
+	case workload.Waiting(pod):
+		c.waiting(t, queue, pod, group)
+	}
+}
+
+func (c *counter) admits(queue, namespace string) bool {
+	return c.world.Admits == nil || c.world.Admits(queue, namespace)
+}
+
+// groupOf finds the pod's PodGroup and notes that it has pods.
+func (c *counter) groupOf(pod *corev1.Pod) *v1beta1.PodGroup {
+	name := workload.PodGroupName(pod)
+	if name == "" {
+		return nil
+	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
+	c.peopled[key] = true
+	return c.groups[key]
+}
+
+func (t *tally) hold(charge quota.Charge) {
+	for _, held := range charge.Cards {
+		t.queue.Used[held.Name] = t.queue.Used[held.Name].Add(held.Count)
+	}
+	t.queue.MilliCPU = quota.Sum(t.queue.MilliCPU, charge.MilliCPU)
+	t.queue.Memory = quota.Sum(t.queue.Memory, charge.Memory)
+}
+
+// waiting counts an unassigned pod under the card it would best be given.
+func (c *counter) waiting(t *tally, queue string, pod *corev1.Pod, group *v1beta1.PodGroup) {
+	ask := c.resolver.Request(pod)
+	if name, ok := c.shownAs(queue, ask.Names); ok {
+		t.queue.Pending[name] = t.queue.Pending[name].Add(ask.Count)
+	}
+	if why, ok := whyPod(pod, group, ask.Denied); ok {
+		t.blocked.add(v1alpha1.BlockedStatus{Workload: workloadOf(pod), Since: pod.CreationTimestamp,
+			Card: textOf(ask.Named, ask.Resource), Count: int64(ask.Count), Reason: why.Reason, Message: why.Message})
+	}
+}
+
+// shownAs picks the name under which a request with alternatives is shown: the
+// first one that the queue has quota for, else the first.
+func (c *counter) shownAs(queue string, names []card.Name) (card.Name, bool) {
+	if len(names) == 0 {
+		return "", false
+	}
+	for _, name := range names {
+		if c.world.Quotas[queue][name] > 0 {
+			return name, true
+		}
+	}
+	return names[0], true
+}

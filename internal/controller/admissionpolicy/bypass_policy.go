@@ -1,0 +1,122 @@
+package admissionpolicy
+
+import (
+	"strconv"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+)
+
+// kubelets may bring a node name along: they show their static pods so. The
+// admission plugin NodeRestriction holds each to its own node.
+const notOfKubelets = `!(has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups` +
+	` && has(object.metadata.annotations) && 'kubernetes.io/config.mirror' in object.metadata.annotations)`
+
+// Policy returns the ValidatingAdmissionPolicy about pods as they are created, for
+// an effective spec: those that ask for a card, and those that say which queue was
+// charged for them. resources are those that are cards, sorted; nil is returned when
+// there are none.
+//
+// It needs no other object and no running operator. It fails closed: a pod about
+// which the API server cannot decide is refused.
+func Policy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) *admissionv1.ValidatingAdmissionPolicy {
+	if len(resources) == 0 {
+		return nil
+	}
+	fail, forbidden := admissionv1.Fail, metav1.StatusReasonForbidden
+	schedulers, longest := spec.Scheduler.Names, strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
+	return &admissionv1.ValidatingAdmissionPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
+		ObjectMeta: metadata(owner, v1alpha1.BypassPolicyName, "keeps pods that ask for a card from passing the scheduler by",
+			map[string]string{v1alpha1.AnnotationCardResources: card.JoinResources(resources)}),
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: &fail,
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				},
+			}}},
+			MatchConditions: matchConditions(spec.Admission.ExemptServiceAccounts),
+			Variables: []admissionv1.Variable{
+				{Name: "cards", Expression: list(resources)},
+				{Name: "schedulers", Expression: list(schedulers)},
+				{Name: "containers", Expression: `object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])`},
+				{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(c, ` + asks() + `))`},
+				{Name: "pod", Expression: `has(object.metadata.name) && object.metadata.name != '' ? object.metadata.name :` +
+					` (has(object.metadata.generateName) ? object.metadata.generateName + '*' : 'of this request')`},
+				{Name: "scheduler", Expression: `has(object.spec.schedulerName) ? object.spec.schedulerName : ''`},
+				{Name: "grace", Expression: `has(object.spec.terminationGracePeriodSeconds) ? object.spec.terminationGracePeriodSeconds : 0`},
+				{Name: "node", Expression: `has(object.spec.nodeName) ? object.spec.nodeName : ''`},
+				{Name: "charged", Expression: annotation("object", v1alpha1.AnnotationChargedQueue)},
+			},
+			Validations: []admissionv1.Validation{
+				{
+					Expression: `variables.asked.size() == 0 || variables.scheduler in variables.schedulers`,
+					Reason:     &forbidden,
+					Message:    "a pod that asks for a card must be placed by the scheduler that enforces card quotas",
+					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and names schedulerName ' + variables.scheduler +` +
+						` ', but only the scheduler ' + variables.schedulers.join(' or ') + ' hands out cards within the quota of a queue: write schedulerName: ' + variables.schedulers[0]`,
+				},
+				{
+					Expression: `variables.asked.size() == 0 || variables.node == ''`,
+					Reason:     &forbidden,
+					Message:    "a pod that asks for a card must not bring its node along",
+					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and brings spec.nodeName ' + variables.node +` +
+						` ' along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector such as kubernetes.io/hostname'`,
+				},
+				{
+					Expression: `variables.asked.size() == 0 || variables.grace <= ` + longest,
+					Reason:     &forbidden,
+					Message:    "a pod that asks for a card must not take too long to end",
+					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and brings spec.terminationGracePeriodSeconds ' + string(variables.grace) +` +
+						` ' along, but cards that a pod holds after its deletion are charged to nobody: write ` + longest + ` or less (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`,
+				},
+				forged(),
+			},
+		},
+	}
+}
+
+// forged refuses the record of who is charged on a pod that our scheduler will not
+// bind, with cards or without: nothing would ever overwrite it. It is refused to who
+// may update Queues as well, since Volcano's controllers may, and make pods as a
+// tenant's template says. Pods that were read out of a cluster and are created again
+// without a node pass: their record says nothing until the binding writes it anew.
+func forged() admissionv1.Validation {
+	forbidden := metav1.StatusReasonForbidden
+	return admissionv1.Validation{
+		Expression: `variables.charged == '' || (variables.node == '' && variables.scheduler in variables.schedulers)`,
+		Reason:     &forbidden,
+		Message:    "a pod that another scheduler places, or nobody, must not say which queue was charged for it",
+		MessageExpression: `'pod ' + variables.pod + ' brings the annotation ` + v1alpha1.AnnotationChargedQueue + ` along and ' +` +
+			` (variables.node != '' ? 'spec.nodeName ' + variables.node : 'names schedulerName ' + variables.scheduler) +` +
+			` ', but only the scheduler ' + variables.schedulers.join(' or ') + ' writes it, when it places the pod: leave the annotation out, and name the queue by ` +
+			v1alpha1.AnnotationQueueName + `'`,
+	}
+}
+
+// matchConditions let through whom the rules are not for.
+func matchConditions(exempt []v1alpha1.ServiceAccountReference) []admissionv1.MatchCondition {
+	out := []admissionv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: notOfKubelets}}
+	if len(exempt) == 0 {
+		return out
+	}
+	users, accounts := spelled(exempt)
+	return append(out,
+		admissionv1.MatchCondition{Name: "not-created-by-an-exempt-account", Expression: `!(request.userInfo.username in ` + list(users) + `)`},
+		admissionv1.MatchCondition{Name: "not-run-as-an-exempt-account", Expression: `!(has(object.spec.serviceAccountName) && (request.namespace + '/' + object.spec.serviceAccountName) in ` + list(accounts) + `)`})
+}
+
+// spelled are accounts as the names of their users, and as namespace/name.
+func spelled(exempt []v1alpha1.ServiceAccountReference) (users, accounts []string) {
+	for _, account := range exempt {
+		users = append(users, "system:serviceaccount:"+account.Namespace+":"+account.Name)
+		accounts = append(accounts, account.Namespace+"/"+account.Name)
+	}
+	return users, accounts
+}

@@ -1,0 +1,113 @@
+package admissionpolicy
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+var (
+	owner = &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "u"}}
+	cards = []corev1.ResourceName{"huawei.com/Ascend910", "nvidia.com/gpu"}
+)
+
+func effective(change func(*v1alpha1.ServiceTypePolicySpec)) v1alpha1.ServiceTypePolicySpec {
+	var spec v1alpha1.ServiceTypePolicySpec
+	if change != nil {
+		change(&spec)
+	}
+	return policy.Effective(spec)
+}
+
+// variable returns the expression of a variable of the policy.
+func variable(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy, name string) string {
+	t.Helper()
+	for _, v := range p.Spec.Variables {
+		if v.Name == name {
+			return v.Expression
+		}
+	}
+	t.Fatalf("no variable %s", name)
+	return ""
+}
+
+func TestPolicyNamesTheCardsAndTheSchedulers(t *testing.T) {
+	hostile := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.Names = []string{`vol"cano`, "a\\b\n", "é"} })
+	p := Policy(owner, hostile, cards)
+	check.Equal(t, "cards", `["huawei.com/Ascend910", "nvidia.com/gpu"]`, variable(t, p, "cards"))
+	check.Equal(t, "schedulers", `["vol\"cano", "a\\b\n", "\u00e9"]`, variable(t, p, "schedulers"))
+	check.Equal(t, "a pod that nobody can judge is admitted", admissionv1.Fail, *p.Spec.FailurePolicy)
+	got := card.SplitResources(p.Annotations[v1alpha1.AnnotationCardResources])
+	check.That(t, slices.Equal(got, cards), "read back %v, want %v", got, cards)
+	controls := metav1.GetControllerOf(p)
+	check.That(t, controls != nil && controls.UID == "u" && !*controls.BlockOwnerDeletion, "owner %+v", controls)
+	check.That(t, Policy(owner, hostile, nil) == nil, "a policy about no card")
+}
+
+func TestWhoIsExempt(t *testing.T) {
+	if p := Policy(owner, effective(nil), cards); len(p.Spec.MatchConditions) != 1 {
+		t.Errorf("conditions %+v, want that of mirror pods alone", p.Spec.MatchConditions)
+	}
+	p := Policy(owner, effective(func(s *v1alpha1.ServiceTypePolicySpec) {
+		s.Admission.ExemptServiceAccounts = []v1alpha1.ServiceAccountReference{{Namespace: "n", Name: "a"}, {Namespace: "n", Name: "b"}}
+	}), cards)
+	var all []string
+	for _, c := range p.Spec.MatchConditions {
+		all = append(all, c.Expression)
+	}
+	for _, want := range []string{`["system:serviceaccount:n:a", "system:serviceaccount:n:b"]`, `["n/a", "n/b"]`} {
+		text := strings.Join(all, "\n")
+		check.That(t, strings.Contains(text, want), "conditions lack %s:\n%s", want, text)
+	}
+}
+
+func TestModes(t *testing.T) {
+	for mode, want := range map[v1alpha1.SchedulerBypassPolicy]struct {
+		action  admissionv1.ValidationAction
+		verdict string
+	}{
+		"":                            {admissionv1.Deny, "True/Denied"},
+		v1alpha1.SchedulerBypassDeny:  {admissionv1.Deny, "True/Denied"},
+		v1alpha1.SchedulerBypassWarn:  {admissionv1.Warn, "False/OnlyWarned"},
+		v1alpha1.SchedulerBypassAllow: {"", "False/SwitchedOff"},
+	} {
+		spec := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.SchedulerBypassPolicy = mode })
+		binding := Binding(owner, spec, v1alpha1.ChargePolicyName)
+		switch {
+		case binding != nil && (binding.Name != v1alpha1.ChargePolicyName || binding.Spec.PolicyName != binding.Name):
+			t.Errorf("%s: binding %s of policy %s", mode, binding.Name, binding.Spec.PolicyName)
+		case want.action == "" && binding != nil:
+			t.Errorf("%s: binding %+v, want none", mode, binding.Spec)
+		case want.action != "" && (binding == nil || !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{want.action})):
+			t.Errorf("%s: binding %+v, want %s", mode, binding, want.action)
+		}
+		v := Standing(spec, cards)
+		check.That(t, string(v.Status)+"/"+v.Reason == want.verdict, "%s: verdict %+v, want %s", mode, v, want.verdict)
+	}
+	if v := Standing(effective(nil), nil); v.Reason != v1alpha1.ReasonNoCardResources || v.Status != metav1.ConditionUnknown {
+		t.Errorf("without cards: %+v", v)
+	}
+	if v := Refused(errors.New("forbidden")); v.Status != metav1.ConditionFalse || !strings.Contains(v.Message, "forbidden") {
+		t.Errorf("refused: %+v", v)
+	}
+}
+
+func TestResourcesOf(t *testing.T) {
+	for text, want := range map[string][]corev1.ResourceName{
+		"": nil, ",": nil, "b,a": {"a", "b"}, " a , a": {"a"},
+	} {
+		object := &metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationCardResources: text}}
+		got := card.SplitResources(object.Annotations[v1alpha1.AnnotationCardResources])
+		check.That(t, slices.Equal(got, want), "%q: %v, want %v", text, got, want)
+	}
+}

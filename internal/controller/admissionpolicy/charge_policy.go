@@ -1,0 +1,239 @@
+package admissionpolicy
+
+import (
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+)
+
+// chargeKeys are the annotations of a pod that say, or would say to another
+// version of Volcano, which queue pays for it: the one that was written when it
+// was bound, else its PodGroup, and, while there is none, its queue.
+var chargeKeys = []string{v1alpha1.AnnotationChargedQueue, v1alpha1.AnnotationPodGroup, "scheduling.volcano.sh/group-name", v1alpha1.AnnotationQueueName, v1alpha1.AnnotationJobQueueName}
+
+// Expressions of what a request is about. They stand in matchConditions, which
+// cannot use variables: almost every request ends there, at little cost.
+const (
+	group     = `request.resource.resource == 'podgroups'`
+	pod       = `request.resource.resource == 'pods' && !(has(request.subResource) && request.subResource != '')`
+	eviction  = `request.resource.resource == 'pods' && has(request.subResource) && request.subResource == 'eviction'`
+	template  = `request.resource.resource in ['statefulsets', 'replicasets']`
+	command   = `request.resource.resource == 'commands'`
+	deletion  = `request.operation == 'DELETE'`
+	hasOld    = `oldObject != null`
+	requeued  = `object.?spec.?queue.orValue('') != oldObject.?spec.?queue.orValue('')`
+	recounted = `object.?status.?running.orValue(0) != oldObject.?status.?running.orValue(0) || object.?status.?phase.orValue('') != oldObject.?status.?phase.orValue('')`
+	// Volcano's scheduler writes Running once enough pods are placed, and Unknown
+	// when too few of them are left.
+	held = `(oldObject.?status.?running.orValue(0) > 0 || oldObject.?status.?phase.orValue('') in ['Running', 'Unknown'])`
+	// The garbage collector deletes what is owned by nobody who is there.
+	disowned = `(` + held + ` && object.metadata.?ownerReferences.orValue([]) != oldObject.metadata.?ownerReferences.orValue([]))`
+	// The grace period of a deletion, and of an eviction. Into the options of a
+	// deletion that names none, the API server writes the pod's own before it asks;
+	// 0 stands for that in an eviction, and where pods are deleted as a collection.
+	deletionGrace = `(has(request.options) && request.options != null && has(request.options.gracePeriodSeconds) ? request.options.gracePeriodSeconds : 0)`
+	evictionGrace = `object.?deleteOptions.?gracePeriodSeconds.orValue(0)`
+	// The pod's own was judged when it was created. A pod may have got past that: it
+	// is older than the bound, or an exempt account made it. It must go all the same, so nothing
+	// that asks for no longer than the pod does itself is refused to anybody.
+	ownGrace = `oldObject.spec.?terminationGracePeriodSeconds.orValue(30)`
+	// Volcano's controllers and its own scheduler may do this, and who administers
+	// queues.
+	mayUpdateQueues = `authorizer.group('scheduling.volcano.sh').resource('queues').check('update').allowed()`
+	// Every scheduler may do this, too: Volcano has it write the root queue's spec,
+	// and no tenant.
+	maySchedule = `authorizer.group('scheduling.volcano.sh').resource('queues').name('root').check('update').allowed()`
+	// Who may grant cards: an administrator, and none of Volcano's programs.
+	mayGrant = `authorizer.group('cardquota.dev').resource('cardquotas').check('update').allowed()`
+)
+
+// annotation of an object, "" for none.
+func annotation(object, key string) string {
+	return object + `.?metadata.?annotations[?'` + key + `'].orValue('')`
+}
+
+// rewritten is that one of chargeKeys of a pod changes.
+func rewritten() string {
+	each := make([]string, len(chargeKeys))
+	for i, key := range chargeKeys {
+		each[i] = annotation("object", key) + ` != ` + annotation("oldObject", key)
+	}
+	return `(` + strings.Join(each, ` || `) + `)`
+}
+
+// written is that the record of who is charged gets another text. No binding has
+// written it yet on a pod without a node, and nobody else is to.
+var written = annotation("object", v1alpha1.AnnotationChargedQueue) + ` != '' && ` +
+	annotation("object", v1alpha1.AnnotationChargedQueue) + ` != ` + annotation("oldObject", v1alpha1.AnnotationChargedQueue)
+
+// reshaped is that the queue in a pod template changes.
+var reshaped = annotation("object.spec.template", v1alpha1.AnnotationQueueName) + ` != ` + annotation("oldObject.spec.template", v1alpha1.AnnotationQueueName)
+
+// Charge returns the ValidatingAdmissionPolicy about what would move, or end, the
+// charge for cards that are held, for an effective spec. resources are those that
+// are cards, sorted; nil is returned when there are none.
+//
+// It fails closed, like Policy. What passes its conditions is rare: a write that
+// really changes who pays.
+func Charge(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) *admissionv1.ValidatingAdmissionPolicy {
+	if len(resources) == 0 {
+		return nil
+	}
+	fail := admissionv1.Fail
+	longest := strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
+	return &admissionv1.ValidatingAdmissionPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
+		ObjectMeta: metadata(owner, v1alpha1.ChargePolicyName,
+			"keeps the cards that are held charged to the queue in which they were handed out", nil),
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: &fail,
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
+				on("", "v1", []string{"pods"}, admissionv1.Update, admissionv1.Delete),
+				on("", "v1", []string{"pods/eviction"}, admissionv1.Create),
+				on("scheduling.volcano.sh", "*", []string{"podgroups"}, admissionv1.Update, admissionv1.Delete),
+				on("apps", "v1", []string{"statefulsets", "replicasets"}, admissionv1.Update),
+				on("bus.volcano.sh", "*", []string{"commands"}, admissionv1.Create, admissionv1.Update),
+			}},
+			MatchConditions: append([]admissionv1.MatchCondition{
+				{Name: "a-pod-that-changes-who-pays", Expression: `!(` + pod + `) || (` + hasOld + ` && (` + deletion + ` ? (` + deletionGrace + ` > ` + longest +
+					` && ` + deletionGrace + ` > ` + ownGrace + `) : (oldObject.spec.?nodeName.orValue('') != '' ? ` +
+					rewritten() + ` : ` + written + `)))`},
+				{Name: "an-eviction-that-lasts", Expression: `!(` + eviction + `) || ` + evictionGrace + ` > ` + longest},
+				{Name: "a-group-that-changes-who-pays", Expression: `!(` + group + `) || (` + hasOld + ` && (` + deletion + ` ? ` + held + ` : ` +
+					requeued + ` || ` + recounted + ` || ` + disowned + `))`},
+				{Name: "a-template-that-changes-its-queue", Expression: `!(` + template + `) || ` + reshaped},
+				{Name: "a-command-to-a-queue", Expression: `!(` + command + `) || object.?target.?kind.orValue('') == 'Queue'`},
+			}, notFor(spec.Admission.ExemptServiceAccounts)...),
+			Variables:   chargeVariables(resources),
+			Validations: chargeRules(longest),
+		},
+	}
+}
+
+// on is a rule for operations on resources of a group.
+func on(apiGroup, version string, resources []string, operations ...admissionv1.OperationType) admissionv1.NamedRuleWithOperations {
+	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+		Operations: operations,
+		Rule:       admissionv1.Rule{APIGroups: []string{apiGroup}, APIVersions: []string{version}, Resources: resources},
+	}}
+}
+
+// notFor lets through whom the rules are not for, as conditions does for new pods.
+func notFor(exempt []v1alpha1.ServiceAccountReference) []admissionv1.MatchCondition {
+	out := []admissionv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: `!(` + pod + ` && ` + hasOld +
+		` && has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups && ` + annotation("oldObject", corev1.MirrorPodAnnotationKey) + ` != '')`}}
+	if len(exempt) == 0 {
+		return out
+	}
+	users, accounts := spelled(exempt)
+	return append(out,
+		admissionv1.MatchCondition{Name: "not-by-an-exempt-account", Expression: `!(request.userInfo.username in ` + list(users) + `)`},
+		admissionv1.MatchCondition{Name: "not-run-as-an-exempt-account", Expression: `!(` + pod + ` && ` + hasOld +
+			` && (request.namespace + '/' + oldObject.spec.?serviceAccountName.orValue('')) in ` + list(accounts) + `)`})
+}
+
+// chargeVariables are those of Charge. The objects are of many kinds: dyn keeps
+// the API server from checking the fields of one against the schema of another.
+func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
+	return []admissionv1.Variable{
+		{Name: "cards", Expression: list(resources)},
+		{Name: "old", Expression: `dyn(oldObject)`},
+		{Name: "new", Expression: `dyn(object)`},
+		{Name: "group", Expression: group},
+		{Name: "pod", Expression: pod},
+		{Name: "eviction", Expression: eviction},
+		{Name: "template", Expression: template},
+		{Name: "deletion", Expression: deletion},
+		{Name: "name", Expression: `(variables.old != null ? variables.old.metadata.name : (has(request.name) && request.name != '' ? request.name : 'of this request'))` +
+			` + ' of namespace ' + request.namespace`},
+		// A template may ask for cards no more while its pods still hold some.
+		{Name: "specs", Expression: `variables.pod ? [variables.old.spec] : variables.template ? [variables.old.spec.template.spec, variables.new.spec.template.spec] : []`},
+		{Name: "containers", Expression: `variables.specs.map(s, s.?containers.orValue([])) + variables.specs.map(s, s.?initContainers.orValue([]))`},
+		{Name: "asked", Expression: `variables.cards.filter(r, variables.containers.exists(some, some.exists(c, ` + asks() + `)))`},
+		{Name: "placed", Expression: `variables.pod && variables.old.?spec.?nodeName.orValue('') != ''`},
+		{Name: "recharged", Expression: `variables.pod && !variables.deletion && ` + annotation("variables.new", v1alpha1.AnnotationChargedQueue) + ` != ` + annotation("variables.old", v1alpha1.AnnotationChargedQueue)},
+		{Name: "from", Expression: `variables.old.?spec.?queue.orValue('')`},
+		{Name: "requeued", Expression: `variables.group && !variables.deletion && variables.new.?spec.?queue.orValue('') != variables.from`},
+		{Name: "held", Expression: `variables.old.?status.?running.orValue(0) > 0 || variables.old.?status.?phase.orValue('') in ['Running', 'Unknown']`},
+		{Name: "mayUpdateQueues", Expression: mayUpdateQueues},
+		{Name: "mayGrant", Expression: mayGrant},
+	}
+}
+
+// chargeRules are what Charge refuses. Each begins with the kind of request that
+// it is for. longest is the longest grace period, in seconds.
+func chargeRules(longest string) []admissionv1.Validation {
+	const who = `request.userInfo.username`
+	limit := ` at most ` + longest + ` seconds (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`
+	rules := []admissionv1.Validation{
+		{
+			// Volcano's controller rewrites the group of a StatefulSet or a ReplicaSet
+			// from any pod of it that has none yet: it may move what waits alone.
+			Expression: `!variables.requeued || (variables.mayUpdateQueues && (!variables.held || variables.mayGrant))`,
+			Message:    "the queue of a PodGroup cannot be changed",
+			MessageExpression: `'PodGroup ' + variables.name + ' is in queue ' + variables.from + ', and ' + ` + who + ` + ' may not move it to queue ' + variables.new.?spec.?queue.orValue('') +` +
+				` ': the cards of its pods are charged to the queue in which they were handed out: delete the work and submit it again with the other queue'`,
+		},
+		{
+			Expression: `!variables.group || variables.deletion || variables.requeued || ` + maySchedule,
+			Message:    "the status and the owners of a PodGroup with placed pods cannot be changed",
+			MessageExpression: `'PodGroup ' + variables.name + ': ' + ` + who + ` + ' may not change its status.phase, its status.running, or its owners while its pods are placed:` +
+				` they say that its cards are charged to queue ' + variables.from + ': leave them as they are'`,
+		},
+		{
+			Expression: `!variables.group || !variables.deletion || variables.mayUpdateQueues || (namespaceObject != null && has(namespaceObject.metadata.deletionTimestamp))`,
+			Message:    "a PodGroup with placed pods cannot be deleted",
+			MessageExpression: `'PodGroup ' + variables.name + ' has placed pods, and ' + ` + who + ` + ' may not delete it: their cards are charged to its queue ' + variables.from +` +
+				` ': delete the work that it belongs to, and it goes along'`,
+		},
+		{
+			// It could be bound by another scheduler next, and keep it. Not even an
+			// administrator has a use for that, and one may act for a tenant.
+			Expression: `!variables.pod || variables.deletion || variables.placed`,
+			Message:    "a pod that is not placed yet must not say which queue was charged for it",
+			MessageExpression: `'pod ' + variables.name + ' has not been placed, and ' + ` + who + ` + ' may not write its annotation ` + v1alpha1.AnnotationChargedQueue +
+				`: the scheduler writes it when it places the pod: leave the annotation out, and name the queue by ` + v1alpha1.AnnotationQueueName + `'`,
+		},
+		{
+			// Who pays for CPU and memory alone is not to be rewritten either.
+			Expression: `!variables.pod || variables.deletion || !variables.placed || variables.asked.size() == 0 && !variables.recharged || variables.mayUpdateQueues`,
+			Message:    "a placed pod with cards stays in its group and queue",
+			MessageExpression: `'pod ' + variables.name + ' has been placed with ' + (variables.asked.size() > 0 ? variables.asked.join(', ') : 'its CPU and memory') + ', and ' + ` + who + ` + ' may not change which PodGroup or queue it names:` +
+				` they are charged there: delete it and submit it again with the other queue'`,
+		},
+		{
+			Expression: `!variables.template || variables.asked.size() == 0 || variables.mayUpdateQueues`,
+			Message:    "the queue of a template with cards cannot be changed",
+			MessageExpression: `request.kind.kind + ' ' + variables.name + ' asks for ' + variables.asked.join(', ') + ', and ' + ` + who + ` + ' may not change ` + v1alpha1.AnnotationQueueName +
+				` of its template, which would move the running pods as well: delete it and submit it again with the other queue'`,
+		},
+		{
+			Expression: `!variables.pod || !variables.deletion || variables.asked.size() == 0`,
+			Message:    "a pod with cards cannot be deleted with a grace period that long",
+			MessageExpression: `'pod ' + variables.name + ' asks for ' + variables.asked.join(', ') + ', and ' + ` + who + ` + ' deletes it with a grace period of ' + string(` + deletionGrace + `) +` +
+				` ' seconds, in which its cards are charged to nobody: give it` + limit,
+		},
+		{
+			Expression: `!variables.eviction`,
+			Message:    "a pod cannot be evicted with a grace period that long",
+			MessageExpression: `'pod ' + variables.name + ': ' + ` + who + ` + ' evicts it with a grace period of ' + string(variables.new.deleteOptions.gracePeriodSeconds) +` +
+				` ' seconds, in which cards are charged to nobody: give it` + limit,
+		},
+		{
+			Expression: `!(` + command + `) || variables.mayUpdateQueues`,
+			Message:    "a Command to a Queue needs the right to update Queues",
+			MessageExpression: `'Command ' + variables.name + ' is to Queue ' + variables.new.?target.?name.orValue('') + ', which Volcano would open or close for everybody, and ' + ` + who +
+				` + ' may not update Queues: ask who administers them'`,
+		},
+	}
+	forbidden := metav1.StatusReasonForbidden
+	for i := range rules {
+		rules[i].Reason = &forbidden
+	}
+	return rules
+}

@@ -1,0 +1,89 @@
+package admissionpolicy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// uses are the variables that an expression uses.
+func uses(expression string) []string {
+	var out []string
+	for _, match := range regexp.MustCompile(`variables\.(\w+)`).FindAllStringSubmatch(expression, -1) {
+		out = append(out, match[1])
+	}
+	return out
+}
+
+// TestVariablesComeBeforeTheirUse: the API server refuses a policy that names one
+// it has not read yet, or in a matchCondition.
+func TestVariablesComeBeforeTheirUse(t *testing.T) {
+	policies := Policies(owner, effective(nil), cards)
+	if len(policies) != len(Names()) {
+		t.Fatalf("%d policies, want one for each of %v", len(policies), Names())
+	}
+	for i, p := range policies {
+		if p.Name != Names()[i] || *p.Spec.FailurePolicy != admissionv1.Fail {
+			t.Errorf("policy %s with failurePolicy %s, want %s that fails closed", p.Name, *p.Spec.FailurePolicy, Names()[i])
+		}
+		var known []string
+		check := func(where, expression string) {
+			for _, name := range uses(expression) {
+				if !slices.Contains(known, name) {
+					t.Errorf("%s: %s uses %s, which is not defined there", p.Name, where, name)
+				}
+			}
+		}
+		for _, c := range p.Spec.MatchConditions {
+			check(c.Name, c.Expression)
+			if strings.Contains(c.Expression, "authorizer") {
+				t.Errorf("%s: %s asks the authorizer about every request", p.Name, c.Name)
+			}
+		}
+		for _, v := range p.Spec.Variables {
+			check(v.Name, v.Expression)
+			known = append(known, v.Name)
+		}
+		for _, v := range p.Spec.Validations {
+			check(v.Message, v.Expression)
+			check(v.Message, v.MessageExpression)
+		}
+	}
+	if Policies(owner, effective(nil), nil) != nil || Charge(owner, effective(nil), nil) != nil {
+		t.Error("policies about no card")
+	}
+}
+
+func TestTheLongestGoodbye(t *testing.T) {
+	for seconds, want := range map[int64]string{0: "3600", 30: "30"} {
+		spec := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.MaxTerminationGracePeriodSeconds = seconds })
+		rule := Policy(owner, spec, cards).Spec.Validations[2].Expression
+		check.That(t, strings.HasSuffix(rule, "<= "+want), "%d: new pods by %s, want a limit of %s", seconds, rule, want)
+		for _, i := range []int{0, 1} { // deletions and evictions
+			condition := Charge(owner, spec, cards).Spec.MatchConditions[i].Expression
+			check.That(t, strings.Contains(condition, "> "+want), "%d: condition %s, want a limit of %s", seconds, condition, want)
+		}
+		if condition := Charge(owner, spec, cards).Spec.MatchConditions[0].Expression; !strings.Contains(condition, "> "+want+" && "+deletionGrace+" > "+ownGrace) {
+			t.Errorf("%d: condition %s lets nobody delete a pod as it says itself when that is longer", seconds, condition)
+		}
+	}
+}
+
+func TestWhoIsExemptFromCharges(t *testing.T) {
+	without := Charge(owner, effective(nil), cards).Spec.MatchConditions
+	with := Charge(owner, effective(func(s *v1alpha1.ServiceTypePolicySpec) {
+		s.Admission.ExemptServiceAccounts = []v1alpha1.ServiceAccountReference{{Namespace: "n", Name: "a"}}
+	}), cards).Spec.MatchConditions
+	check.Equal(t, fmt.Sprintf("%d conditions, with an exempt account", len(without)), len(without)+2, len(with))
+	for i, want := range []string{`"system:serviceaccount:n:a"`, `"n/a"`} {
+		got := with[len(without)+i].Expression
+		check.That(t, strings.Contains(got, want), "condition %s lacks %s", got, want)
+	}
+}

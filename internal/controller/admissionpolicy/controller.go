@@ -1,0 +1,305 @@
+// Package admissionpolicy writes the ValidatingAdmissionPolicies by which the API server
+// keeps pods that ask for a card from passing the scheduler by, and the cards that
+// are held charged, and finds out for the status of the ServiceTypePolicy whether
+// they stand.
+//
+// It only carries: what the policies say is decided in the other files, which know no client.
+package admissionpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/timing"
+)
+
+// refusedRetry is how long a refused write waits for the next try.
+var refusedRetry = timing.Wait(30 * time.Second)
+
+// Nodes knows the cards of all nodes; false until it does.
+type Nodes interface {
+	Inventory() (*card.Inventory, bool)
+}
+
+// Reconciler keeps the ValidatingAdmissionPolicies and their bindings as the
+// ServiceTypePolicy wants them. One pass runs at a time, so it needs no lock.
+type Reconciler struct {
+	// client reads from the cache and writes to the API server.
+	client client.Client
+	events record.EventRecorder
+	nodes  Nodes
+	// readers read the objects of each name from a cache.
+	readers map[string]client.Reader
+	// kinds has the types of the objects.
+	kinds *runtime.Scheme
+	// guard takes what is found.
+	guard *Guard
+	// written are the objects as they were written last, by kind and name.
+	written map[string]stamp
+}
+
+// stamp tells one state of an object.
+type stamp struct {
+	wanted     string
+	uid        string
+	generation int64
+}
+
+// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=cardquota-bypass.cardquota.dev;cardquota-charge.cardquota.dev,verbs=get;list;watch;create;patch;delete
+
+// Reconcile brings all objects in order and has it reported whether they are.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	object := &v1alpha1.ServiceTypePolicy{}
+	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, object)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("read ServiceTypePolicy: %w", err)
+	}
+	if err != nil || object.DeletionTimestamp != nil {
+		var errs []error
+		for _, name := range Names() {
+			errs = append(errs, r.remove(ctx, name, &admissionv1.ValidatingAdmissionPolicyBinding{}), r.remove(ctx, name, &admissionv1.ValidatingAdmissionPolicy{}))
+		}
+		return ctrl.Result{}, errors.Join(errs...)
+	}
+	inventory, known := r.nodes.Inventory()
+	if !known {
+		return ctrl.Result{}, nil // its first word wakes this controller
+	}
+	spec := policy.Effective(object.Spec)
+	if faults := policy.Validate(spec); len(faults) > 0 {
+		return ctrl.Result{}, nil // what was in force before stays
+	}
+	resources := inventory.Resources()
+	result := ctrl.Result{}
+	verdict := Standing(spec, resources)
+	if err := r.put(ctx, object, spec, resources); err != nil {
+		if !refused(err) {
+			return ctrl.Result{}, err
+		}
+		verdict, result.RequeueAfter = Refused(err), refusedRetry
+	}
+	r.guard.set(policy.Guard{Verdict: verdict, UID: object.UID, Generation: object.Generation})
+	return result, nil
+}
+
+// put writes each policy before the binding that puts it into force, and takes the
+// binding away where nothing is to be in force. One that is refused does not keep
+// the other away.
+func (r *Reconciler) put(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) error {
+	var errs []error
+	for _, wanted := range Policies(owner, spec, resources) {
+		errs = append(errs, r.putOne(ctx, owner, wanted, Binding(owner, spec, wanted.Name)))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) putOne(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted *admissionv1.ValidatingAdmissionPolicy, binding *admissionv1.ValidatingAdmissionPolicyBinding) error {
+	if err := r.apply(ctx, owner, wanted); err != nil {
+		return err
+	}
+	if binding == nil {
+		return r.remove(ctx, wanted.Name, &admissionv1.ValidatingAdmissionPolicyBinding{})
+	}
+	return r.apply(ctx, owner, binding)
+}
+
+// apply writes one object by server-side apply, with force: the API server
+// changes nothing where nothing differs. A change of somebody else that was put
+// back is told.
+func (r *Reconciler) apply(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted client.Object) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", wanted.GetName(), err)
+	}
+	delete(fields, "status")
+	object := &unstructured.Unstructured{Object: fields}
+	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
+	kind := object.GetKind()
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("write %s %s: %w", kind, wanted.GetName(), err)
+	}
+	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(policy.FieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("write %s %s: %w", kind, wanted.GetName(), err)
+	}
+	is := stamp{wanted: string(text), uid: string(object.GetUID()), generation: object.GetGeneration()}
+	key := kind + " " + wanted.GetName()
+	was, before := r.written[key]
+	r.written[key] = is
+	switch {
+	case !before || was.wanted != is.wanted:
+		logf.FromContext(ctx).Info("written", "kind", kind, "name", object.GetName())
+	case was != is:
+		r.events.Event(owner, corev1.EventTypeWarning, v1alpha1.EventGuardRestored, fmt.Sprintf(
+			"%s %s had been changed or deleted by somebody else and was put back: change spec.admission of this policy instead", kind, object.GetName()))
+	}
+	return nil
+}
+
+// remove deletes an object that was made for a ServiceTypePolicy.
+func (r *Reconciler) remove(ctx context.Context, name string, object client.Object) error {
+	err := r.readers[name].Get(ctx, client.ObjectKey{Name: name}, object)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != "ServiceTypePolicy" || object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	kinds, _, err := r.kinds.ObjectKinds(object)
+	if err == nil && len(kinds) > 0 {
+		delete(r.written, kinds[0].Kind+" "+name)
+	}
+	uid := object.GetUID()
+	err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %s: %w", object.GetName(), err)
+	}
+	return nil
+}
+
+// refused tells an answer of the API server that trying again at once would only
+// repeat.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
+}
+
+// Guard holds what was found last. The controller of the ServiceTypePolicy writes it: the
+// conditions are one list, which has one writer.
+type Guard struct {
+	mu      sync.Mutex
+	last    *policy.Guard
+	changed chan event.TypedGenericEvent[string]
+}
+
+func newGuard() *Guard { return &Guard{changed: make(chan event.TypedGenericEvent[string], 1)} }
+
+// Last returns what was found last, nil before anything was.
+func (g *Guard) Last() *policy.Guard {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last
+}
+
+// Changed tells that Last returns something else.
+func (g *Guard) Changed() <-chan event.TypedGenericEvent[string] { return g.changed }
+
+func (g *Guard) set(found policy.Guard) {
+	g.mu.Lock()
+	same := g.last != nil && *g.last == found
+	g.last = &found
+	g.mu.Unlock()
+	if same {
+		return
+	}
+	select {
+	case g.changed <- event.TypedGenericEvent[string]{}:
+	default: // whoever follows has yet to look
+	}
+}
+
+// gather is how long changes of nodes and objects are gathered: a rack that comes
+// up costs one write.
+const gather = 100 * time.Millisecond
+
+// CacheOptions are the objects that are read through the manager: the policy
+// against bypassing and its binding.
+func CacheOptions() map[client.Object]cache.ByObject { return named(v1alpha1.BypassPolicyName) }
+
+// named are the policy and the binding of one name. A cache can be asked for one
+// name, and the shipped Role permits no others.
+func named(name string) map[client.Object]cache.ByObject {
+	ours := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
+	return map[client.Object]cache.ByObject{
+		&admissionv1.ValidatingAdmissionPolicy{}:        ours,
+		&admissionv1.ValidatingAdmissionPolicyBinding{}: ours,
+	}
+}
+
+// Setup adds the controller to a manager whose cache has CacheOptions.
+// skipNameValidation allows a second one in one process, as tests have it. The
+// Guard tells what it finds.
+func Setup(mgr ctrl.Manager, nodes *shared.Nodes, skipNameValidation bool) (*Guard, error) {
+	second, err := secondCache(mgr)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), nodes: nodes, kinds: mgr.GetScheme(), written: map[string]stamp{},
+		readers: map[string]client.Reader{v1alpha1.BypassPolicyName: mgr.GetClient(), v1alpha1.ChargePolicyName: second}}
+	cards := make(chan event.TypedGenericEvent[string], 1)
+	nodes.Follow(func() {
+		select {
+		case cards <- event.TypedGenericEvent[string]{}:
+		default: // it has yet to look
+		}
+	})
+	later, woken := shared.Gathered(v1alpha1.PolicyName, gather)
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("bypass").
+		Watches(&v1alpha1.ServiceTypePolicy{}, later, builder.WithPredicates(policyChanged)).
+		Watches(&admissionv1.ValidatingAdmissionPolicy{}, later).
+		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, later).
+		WatchesRawSource(source.Kind(second, client.Object(&admissionv1.ValidatingAdmissionPolicy{}), later)).
+		WatchesRawSource(source.Kind(second, client.Object(&admissionv1.ValidatingAdmissionPolicyBinding{}), later)).
+		WatchesRawSource(source.TypedChannel(cards, woken)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, SkipNameValidation: &skipNameValidation}).
+		Complete(r)
+	if err != nil {
+		return nil, fmt.Errorf("set up controller: %w", err)
+	}
+	return r.guard, nil
+}
+
+// secondCache holds the policy about charges and its binding; it starts with the
+// manager's own.
+func secondCache(mgr ctrl.Manager) (cache.Cache, error) {
+	made, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
+		o.Scheme = mgr.GetScheme()
+		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
+		o.Cache.ByObject = named(v1alpha1.ChargePolicyName)
+	})
+	if err == nil {
+		err = mgr.Add(made)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("set up cache of %s: %w", v1alpha1.ChargePolicyName, err)
+	}
+	return made.GetCache(), nil
+}
+
+// policyChanged lets changes of the spec pass.
+var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+}}

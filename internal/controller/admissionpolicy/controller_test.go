@@ -1,0 +1,59 @@
+package admissionpolicy
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// oneNode is one node with NVIDIA cards.
+type oneNode struct{}
+
+func (oneNode) Inventory() (*card.Inventory, bool) {
+	return card.NewInventory(map[string]card.Node{"a": card.Recognise(builder.Node("a").GPUs("NVIDIA-H200", 8).Obj())}), true
+}
+
+// TestTheStatusHasAnotherWriter: the conditions of the ServiceTypePolicy are one list, and
+// what this controller finds is told to whoever writes it.
+func TestTheStatusHasAnotherWriter(t *testing.T) {
+	scheme := runtime.NewScheme()
+	check.NoError(t, clientgoscheme.AddToScheme(scheme))
+	check.NoError(t, v1alpha1.AddToScheme(scheme))
+	owner := builder.ServiceTypePolicy().Obj()
+	written := 0
+	api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(owner).WithStatusSubresource(owner).Build(), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			written++
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	r := &Reconciler{
+		guard:  newGuard(),
+		client: api, events: record.NewFakeRecorder(10), nodes: oneNode{}, kinds: scheme, written: map[string]stamp{},
+		readers: map[string]client.Reader{v1alpha1.BypassPolicyName: api, v1alpha1.ChargePolicyName: api},
+	}
+	_, err := r.Reconcile(t.Context(), ctrl.Request{})
+	check.NoError(t, err)
+	check.Equal(t, "writes of the status", 0, written)
+	got := r.guard.Last()
+	check.Must(t, got != nil, "nothing is told")
+	check.Equal(t, "told", "True/"+v1alpha1.ReasonBypassDenied, string(got.Status)+"/"+got.Reason)
+	check.That(t, got.UID == owner.UID && got.Generation == owner.Generation, "told of %s, generation %d", got.UID, got.Generation)
+	check.Equal(t, "words that it changed", 1, len(r.guard.Changed()))
+	<-r.guard.Changed()
+	_, err = r.Reconcile(t.Context(), ctrl.Request{})
+	check.NoError(t, err)
+	check.Equal(t, "words after nothing changed", 0, len(r.guard.Changed()))
+}

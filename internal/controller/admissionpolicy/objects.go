@@ -1,0 +1,120 @@
+package admissionpolicy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/policy"
+)
+
+// Names are those of all policies; their bindings have the same.
+func Names() []string { return []string{v1alpha1.BypassPolicyName, v1alpha1.ChargePolicyName} }
+
+// Policies returns all ValidatingAdmissionPolicies for an effective spec, none
+// when no resource is a card.
+func Policies(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) []*admissionv1.ValidatingAdmissionPolicy {
+	if len(resources) == 0 {
+		return nil
+	}
+	return []*admissionv1.ValidatingAdmissionPolicy{Policy(owner, spec, resources), Charge(owner, spec, resources)}
+}
+
+// Binding returns the ValidatingAdmissionPolicyBinding of the policy of a name,
+// nil when the spec binds nothing.
+func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, name string) *admissionv1.ValidatingAdmissionPolicyBinding {
+	var action admissionv1.ValidationAction
+	switch spec.Admission.SchedulerBypassPolicy {
+	case v1alpha1.SchedulerBypassDeny:
+		action = admissionv1.Deny
+	case v1alpha1.SchedulerBypassWarn:
+		action = admissionv1.Warn
+	default:
+		return nil
+	}
+	return &admissionv1.ValidatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
+		ObjectMeta: metadata(owner, name, "puts the ValidatingAdmissionPolicy of the same name into force", nil),
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        name,
+			ValidationActions: []admissionv1.ValidationAction{action},
+		},
+	}
+}
+
+// metadata makes an object go with the ServiceTypePolicy. blockOwnerDeletion stays
+// false: it would need a right over the policy's finalizers on some clusters.
+func metadata(owner *v1alpha1.ServiceTypePolicy, name, what string, annotations map[string]string) metav1.ObjectMeta {
+	controls, blocks := true, false
+	all := map[string]string{v1alpha1.AnnotationDescription: "Made by ServiceTypePolicy " + owner.Name +
+		": " + what + ". Change spec.admission there; changes here are put back."}
+	for key, value := range annotations {
+		all[key] = value
+	}
+	return metav1.ObjectMeta{
+		Name:        name,
+		Labels:      map[string]string{"app.kubernetes.io/managed-by": "cardquota"},
+		Annotations: all,
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ServiceTypePolicy", Name: owner.Name, UID: owner.UID,
+			Controller: &controls, BlockOwnerDeletion: &blocks,
+		}},
+	}
+}
+
+// asks is the rule that container c asks for resource r.
+func asks() string {
+	return `has(c.resources) && (` + moreThanNone("limits") + ` || ` + moreThanNone("requests") + `)`
+}
+
+// moreThanNone is the rule that a container's limits or requests hold some of
+// resource r. A request of 0 takes no card.
+func moreThanNone(field string) string {
+	return fmt.Sprintf(`(has(c.resources.%[1]s) && r in c.resources.%[1]s && quantity(string(c.resources.%[1]s[r])).isGreaterThan(quantity('0')))`, field)
+}
+
+// list writes strings as a list of CEL.
+func list[S ~string](values []S) string {
+	quoted := make([]string, len(values))
+	for i, value := range values {
+		quoted[i] = strconv.QuoteToASCII(string(value))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// Standing is condition BypassGuarded when the objects are as they shall be.
+func Standing(spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) policy.Verdict {
+	switch {
+	case spec.Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassAllow:
+		return verdict(metav1.ConditionFalse, v1alpha1.ReasonBypassOff,
+			"spec.admission.schedulerBypassPolicy is Allow: pods may take cards through another schedulerName or a nodeName of their own, and hold them uncharged; condition Enforced tells when one does")
+	case len(resources) == 0:
+		return verdict(metav1.ConditionUnknown, v1alpha1.ReasonNoCardResources,
+			"no node has offered a card yet: label nodes with <vendor>/<type>.product and .memory, and run the vendor's device plugin")
+	case spec.Admission.SchedulerBypassPolicy == v1alpha1.SchedulerBypassWarn:
+		return verdict(metav1.ConditionFalse, v1alpha1.ReasonBypassWarned,
+			"pods that ask for %s under another schedulerName, or bring their nodeName along, are created with a warning, and so may the charge for cards be moved or ended: set spec.admission.schedulerBypassPolicy to Deny to refuse them", card.JoinResources(resources))
+	default:
+		return verdict(metav1.ConditionTrue, v1alpha1.ReasonBypassDenied,
+			"pods that ask for %s under another schedulerName, or bring their nodeName along, are refused by ValidatingAdmissionPolicy %s, and what would move or end the charge for cards that are held by %s",
+			card.JoinResources(resources), v1alpha1.BypassPolicyName, v1alpha1.ChargePolicyName)
+	}
+}
+
+// Refused is condition BypassGuarded when the objects could not be written.
+func Refused(err error) policy.Verdict {
+	return verdict(metav1.ConditionFalse, v1alpha1.ReasonGuardRefused,
+		"pods may take cards past the scheduler, or hold them uncharged, since a rule against it could not be written: %v; Kubernetes 1.30 or newer and the shipped ClusterRole are needed", err)
+}
+
+func verdict(status metav1.ConditionStatus, reason, format string, values ...any) policy.Verdict {
+	c := conditions.New(status, reason, format, values...)
+	return policy.Verdict{Status: c.Status, Reason: c.Reason, Message: c.Message}
+}
