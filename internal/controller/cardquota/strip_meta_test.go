@@ -22,7 +22,7 @@ import (
 // othersAnnotations are those that no pod and no PodGroup carries.
 var othersAnnotations = []string{
 	"AnnotationCardQuota", "AnnotationNamespaceSelector", "AnnotationCardAllocated", "AnnotationClosedByParent", // of Queues
-	"AnnotationCreatedBy", "AnnotationDescription", "AnnotationSchedulerConfigUndo", "AnnotationCardResources", // of what the operator makes
+	"AnnotationCreatedBy", "AnnotationDescription", "AnnotationRenderedFrom", "AnnotationCardResources", // of what the operator makes
 }
 
 // TestEveryAnnotationIsKeptOrOfSomethingElse fails when an annotation is new:
