@@ -44,16 +44,7 @@ func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
 	if len(job.TaskStatusIndex[api.Pending]) == 0 {
 		return nil
 	}
-	ready := map[string]int32{}
-	var have int32
-	for status, tasks := range job.TaskStatusIndex {
-		if api.AllocatedStatus(status) || status == api.Succeeded {
-			have += int32(len(tasks))
-			for _, task := range tasks {
-				ready[task.TaskRole]++
-			}
-		}
-	}
+	have, ready := RolesOf(job, false)
 	var pending []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		if !task.SchGated {
@@ -65,6 +56,21 @@ func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
 		return cmp.Or(cmp.Compare(x.Count, y.Count), cmp.Compare(x.MilliCPU, y.MilliCPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(a.UID, b.UID))
 	})
 	return ToMinimum(job, have, ready, pending)
+}
+
+// RolesOf counts the pods of a job that have a node or have succeeded, in all and by task
+// role, with those that were promised a node if these are asked for.
+func RolesOf(job *api.JobInfo, promised bool) (all int32, roles map[string]int32) {
+	roles = map[string]int32{}
+	for status, tasks := range job.TaskStatusIndex {
+		if api.AllocatedStatus(status) || status == api.Succeeded || promised && status == api.Pipelined {
+			all += int32(len(tasks))
+			for _, task := range tasks {
+				roles[task.TaskRole]++
+			}
+		}
+	}
+	return all, roles
 }
 
 // ToMinimum picks from waiting pods, in their order, those that bring a job to

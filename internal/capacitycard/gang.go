@@ -110,11 +110,19 @@ func (g *preemption) takeBack(task *api.TaskInfo) {
 	g.follows = true
 	defer func() { g.follows = false }()
 	rest.statement.Discard()
-	for _, bound := range rest.bound { // Volcano makes every pod a running one
-		if err := g.p.ssn.Jobs[bound.Job].UpdateTaskStatus(bound, api.Bound); err != nil {
-			klog.ErrorS(err, "An eviction could not be undone", "pod", klog.KObj(bound.Pod))
-		} else if node := g.p.ssn.Nodes[bound.NodeName]; node != nil {
-			_ = node.UpdateTask(bound)
+	BindAgain(g.p.ssn, rest.bound)
+}
+
+// BindAgain makes pods bound ones again whose eviction was undone: Volcano makes every pod a
+// running one.
+func BindAgain(ssn *framework.Session, tasks []*api.TaskInfo) {
+	for _, task := range tasks {
+		err := ssn.Jobs[task.Job].UpdateTaskStatus(task, api.Bound)
+		if node := ssn.Nodes[task.NodeName]; err == nil && node != nil {
+			err = node.UpdateTask(task)
+		}
+		if err != nil {
+			klog.ErrorS(err, "An eviction could not be undone", "pod", klog.KObj(task.Pod))
 		}
 	}
 }
@@ -255,22 +263,22 @@ func (g *preemption) sparesOf(job *api.JobInfo) spares {
 	if g.isInelastic(job) {
 		return spares{}
 	}
-	s := spares{all: job.ReadyTaskNum() - job.MinAvailable}
+	all, roles := SparesOf(job)
+	return spares{all, roles}
+}
+
+// SparesOf returns how many pods a job that is not inelastic has above its minimum, and of
+// each task role; nil when roles do not matter.
+func SparesOf(job *api.JobInfo) (all int32, roles map[string]int32) {
+	all = job.ReadyTaskNum() - job.MinAvailable
 	if job.MinAvailable < job.TaskMinAvailableTotal || len(job.TaskMinAvailable) == 0 {
-		return s
+		return all, nil
 	}
-	s.roles = map[string]int32{}
+	_, roles = RolesOf(job, false)
 	for role, least := range job.TaskMinAvailable {
-		s.roles[role] = -least
+		roles[role] -= least
 	}
-	for status, tasks := range job.TaskStatusIndex {
-		if api.AllocatedStatus(status) || status == api.Succeeded {
-			for _, task := range tasks {
-				s.roles[task.TaskRole]++
-			}
-		}
-	}
-	return s
+	return all, roles
 }
 
 // take reports whether the job can lose a pod besides those that were taken before.
@@ -308,7 +316,7 @@ func (p *plugin) keepGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) 
 	}
 	slices.SortStableFunc(kept, func(a, b *api.TaskInfo) int {
 		x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
-		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority), compareBool(breaks[a.UID], breaks[b.UID]))
+		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority), CompareBool(breaks[a.UID], breaks[b.UID]))
 	})
 	return kept, breaks
 }
@@ -361,8 +369,8 @@ func (p *plugin) spares(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool
 	return useful && (ask.Count == 0 || !p.endsTooMuch(queue, name, victims)) && p.ssn.PredicateForPreemptAction(preemptor, node) == nil
 }
 
-// compareBool orders false before true.
-func compareBool(a, b bool) int {
+// CompareBool orders false before true.
+func CompareBool(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

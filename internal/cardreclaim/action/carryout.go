@@ -9,6 +9,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/cardreclaim"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -74,7 +75,7 @@ func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, a
 	}
 	e.placed.Commit()
 	for _, p := range e.parted {
-		w.remove(p.tasks(), p.giver.isReplaced(), Name)
+		w.remove(p.tasks(), w.action.isReplaced(p.giver.job.Namespace, workload.VCJobOwner(p.giver.tasks[0].Pod)), Name)
 	}
 	if len(e.parted) > 0 {
 		w.hold(q.claims)
@@ -133,17 +134,7 @@ func (w *wave) remove(tasks []*api.TaskInfo, replaced bool, action string) {
 func (e *eviction) discard(ssn *framework.Session) {
 	e.placed.Discard()
 	e.evicted.Discard()
-	for _, task := range e.bound { // Volcano makes every pod a running one
-		if err := ssn.Jobs[task.Job].UpdateTaskStatus(task, api.Bound); err != nil {
-			klog.ErrorS(err, "An eviction could not be undone", "pod", klog.KObj(task.Pod))
-			continue
-		}
-		if node, known := ssn.Nodes[task.NodeName]; known {
-			if err := node.UpdateTask(task); err != nil {
-				klog.ErrorS(err, "An eviction could not be undone", "pod", klog.KObj(task.Pod))
-			}
-		}
-	}
+	capacitycard.BindAgain(ssn, e.bound)
 }
 
 // evict lets everybody go in the session whom a plan takes.
@@ -240,8 +231,10 @@ func (w *wave) finish(action string) {
 	}
 }
 
-// isReplaced is giver.isReplaced for a job of which only the name of its vcjob is known,
-// "" for none. Pods of a vcjob whose policies are not known are replaced: no retry counts.
+// isReplaced reports whether Volcano's job controller makes other pods in the place of
+// those that a job gives, and counts no retry. A job that its own policy ends on an
+// evicted pod has its pods deleted instead, so that the policy sees it. vcjob is the name
+// of the job, "" for none. Pods of one whose policies are not known are replaced.
 func (a *Action) isReplaced(namespace, vcjob string) bool {
 	if vcjob == "" {
 		return false

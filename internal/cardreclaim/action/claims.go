@@ -12,6 +12,7 @@ import (
 	"volcano.sh/volcano/pkg/util"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -214,11 +215,8 @@ func (w *wave) prefer(task *api.TaskInfo, ask quota.Request, nodes []int) {
 		if by := slices.Index(ask.Names, x) - slices.Index(ask.Names, y); by != 0 {
 			return by
 		}
-		if p, q := w.isInShard(w.list[a]), w.isInShard(w.list[b]); p != q {
-			if p {
-				return -1
-			}
-			return 1
+		if by := capacitycard.CompareBool(w.isInShard(w.list[b]), w.isInShard(w.list[a])); by != 0 {
+			return by
 		}
 		return int(w.list[a].Idle.ScalarResources[resource] - w.list[b].Idle.ScalarResources[resource])
 	})

@@ -23,8 +23,6 @@ type giver struct {
 	job   *api.JobInfo
 	tasks []*api.TaskInfo
 	habit workload.EvictionPolicy
-	// isVCJob tells that Volcano's job controller replaces pods of the job.
-	isVCJob bool
 	// shape is the job as a choice; its pods are in the order of tasks. Gives is
 	// set for each wave of claims.
 	shape cardreclaim.Job
@@ -34,11 +32,6 @@ type giver struct {
 	// cards is what each of the tasks holds.
 	cards []card.Count
 }
-
-// isReplaced reports whether Volcano's job controller makes other pods in the place of
-// those that a job gives, and counts no retry. A job that its own policy ends on an
-// evicted pod has its pods deleted instead, so that the policy sees it.
-func (g *giver) isReplaced() bool { return g.isVCJob && !g.habit.Ends }
 
 // giversFor lists the jobs from which a pod may take cards back, in the order in
 // which they go when they lose the same: the lowest priority of queue and job
@@ -93,8 +86,7 @@ func (w *wave) giver(by *api.TaskInfo, key giverKey, job *api.JobInfo) *giver {
 	slices.SortFunc(g.tasks, func(a, b *api.TaskInfo) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.UID, b.UID))
 	})
-	name := workload.VCJobOwner(g.tasks[0].Pod)
-	if g.isVCJob = name != ""; g.isVCJob {
+	if name := workload.VCJobOwner(g.tasks[0].Pod); name != "" {
 		known := false
 		if g.habit, known = w.action.jobs.HabitOf(job.Namespace, name); !known {
 			return nil
@@ -154,24 +146,17 @@ func (w *wave) describe(by *api.TaskInfo, g *giver) {
 	if g.habit.Inelastic || g.job.ContainsSubJobPolicy() {
 		return
 	}
-	g.shape.Spare = max(0, int(g.job.ReadyTaskNum()-g.job.MinAvailable))
-	if g.job.MinAvailable < g.job.TaskMinAvailableTotal || len(g.job.TaskMinAvailable) == 0 {
+	spare, roles := capacitycard.SparesOf(g.job)
+	if g.shape.Spare = max(0, int(spare)); roles == nil {
 		return
 	}
-	roles, places := map[string]int32{}, map[string]int{}
-	for status, tasks := range g.job.TaskStatusIndex {
-		if api.AllocatedStatus(status) || status == api.Succeeded {
-			for _, task := range tasks {
-				roles[task.TaskRole]++
-			}
-		}
-	}
+	places := map[string]int{}
 	for i, task := range g.tasks {
 		place, known := places[task.TaskRole]
 		if !known {
 			place = len(g.shape.RoleSpare)
 			places[task.TaskRole] = place
-			g.shape.RoleSpare = append(g.shape.RoleSpare, max(0, int(roles[task.TaskRole]-g.job.TaskMinAvailable[task.TaskRole])))
+			g.shape.RoleSpare = append(g.shape.RoleSpare, max(0, int(roles[task.TaskRole])))
 		}
 		g.shape.Pods[i].Role = place
 	}
@@ -198,14 +183,8 @@ type precedence struct {
 }
 
 func (p precedence) compare(other precedence) int {
-	blocked := func(p precedence) int {
-		if p.isBlocked {
-			return 1
-		}
-		return 0
-	}
 	return cmp.Or(cmp.Compare(p.queue, other.queue), cmp.Compare(p.job, other.job), cmp.Compare(p.pod, other.pod),
-		cmp.Compare(blocked(p), blocked(other)))
+		capacitycard.CompareBool(p.isBlocked, other.isBlocked))
 }
 
 // rank gives givers and their pods ranks in the order of their precedence.

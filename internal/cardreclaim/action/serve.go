@@ -247,15 +247,7 @@ func (w *wave) mayTryAll(tasks []*api.TaskInfo) bool {
 // own, then the first of the rest. It is empty when the job has its minimum; when
 // too few pods wait to reach it they are all of those.
 func (w *wave) lacking(job *api.JobInfo) []*api.TaskInfo {
-	have, roles := int32(0), map[string]int32{}
-	for status, tasks := range job.TaskStatusIndex {
-		if api.AllocatedStatus(status) || status == api.Succeeded || status == api.Pipelined {
-			have += int32(len(tasks))
-			for _, task := range tasks {
-				roles[task.TaskRole]++
-			}
-		}
-	}
+	have, roles := capacitycard.RolesOf(job, true)
 	var pending []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
 		switch {

@@ -66,7 +66,7 @@ func (w *wave) tellGiver(job *api.JobInfo, p *parting, loss int64) {
 	switch {
 	case p.whole && p.giver.habit.Ends:
 		what = "the whole job goes, and its own policy on evicted pods ends it"
-	case p.whole && p.giver.isVCJob:
+	case p.whole && workload.VCJobOwner(p.giver.tasks[0].Pod) != "":
 		what = "the whole job goes, and starts again when cards are free; no retry is counted"
 	case p.whole:
 		what = "all of its pods go"
