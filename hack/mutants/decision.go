@@ -187,6 +187,6 @@ var decisionMutants = []mutant{
 	{"internal/workload/resolver.go", `r.IsOurs(pod) && (group != nil || charged != "")`, `r.IsOurs(pod) && charged != ""`, "a pod of ours in a PodGroup stays when the queue leaves the namespace out"},
 	{"internal/workload/resolver.go", `r.IsOurs(pod) && (group != nil || charged != "")`, `(group != nil || charged != "")`, "another scheduler's pod is charged only to a queue that takes its namespace"},
 	{"internal/workload/resolver.go", `		lastQueue = last.Queue`, `		lastQueue = ""`, "the queue charged last stays"},
-	{"internal/usage/usage.go", `workload.Counted(pod)`, `workload.AtWork(pod)`, "only pods that count are charged"},
+	{"internal/cardquota/usage.go", `workload.Counted(pod)`, `workload.AtWork(pod)`, "only pods that count are charged"},
 	{"internal/workload/request.go", `a.nowhere(pod, unknown, r.IsOurs(pod))`, `a.nowhere(pod, unknown, true)`, "only a record of ours proves that a resource was a card"},
 }
