@@ -25,17 +25,6 @@ const (
 	builtIn       = "Volcano's built-in default"
 )
 
-// Verdict is the content of one condition.
-type Verdict struct {
-	Status          metav1.ConditionStatus
-	Reason, Message string
-}
-
-// verdict makes one whose message fits into a condition.
-func verdict(status metav1.ConditionStatus, reason, format string, values ...any) Verdict {
-	return Verdict{Status: status, Reason: reason, Message: conditions.Truncate(fmt.Sprintf(format, values...), v1alpha1.MaxMessageLength)}
-}
-
 // place names one key of one ConfigMap in messages.
 func place(ref v1alpha1.ConfigMapKeyReference) string {
 	return fmt.Sprintf("ConfigMap %s/%s, key %s", ref.Namespace, ref.Name, ref.Key)
@@ -53,7 +42,7 @@ func Base(spec v1alpha1.ServiceTypePolicySpec, volcano string) v1alpha1.ConfigMa
 // and Text is "" when what it says stays, for the reason that the verdict gives. BuiltIn tells
 // that there is no base.
 type Configuration struct {
-	Verdict
+	metav1.Condition
 	Text, From string
 	BuiltIn    bool
 }
@@ -73,13 +62,13 @@ func Configure(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyRef
 	rendered, replaced, err := schedulerconf.Render(text, comment(out.From), WantedOf(spec))
 	switch {
 	case out.BuiltIn && (err != nil || !neverHadBase(live, written, rendered)):
-		out.Verdict = verdict(metav1.ConditionFalse, v1alpha1.ReasonBaseMissing, "%s; what was rendered last stays", absent(ref, base))
+		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseMissing, "%s; what was rendered last stays", absent(ref, base))
 		return out
 	case errors.Is(err, schedulerconf.ErrHierarchy):
-		out.Verdict = verdict(metav1.ConditionFalse, v1alpha1.ReasonHierarchyNotSupported, "%s: %v; what was rendered last stays", out.From, err)
+		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonHierarchyNotSupported, "%s: %v; what was rendered last stays", out.From, err)
 		return out
 	case err != nil:
-		out.Verdict = verdict(metav1.ConditionFalse, v1alpha1.ReasonBaseInvalid, "%s: %s; what was rendered last stays: correct it there",
+		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseInvalid, "%s: %s; what was rendered last stays: correct it there",
 			out.From, lines(err))
 		return out
 	}
@@ -90,7 +79,7 @@ func Configure(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyRef
 	} else if len(replaced) > 0 {
 		message += "; replaced of it: " + strings.Join(replaced, ", ")
 	}
-	out.Verdict = verdict(metav1.ConditionTrue, v1alpha1.ReasonSynced, "%s", message)
+	out.Condition = conditions.New(metav1.ConditionTrue, v1alpha1.ReasonSynced, "%s", message)
 	return out
 }
 
@@ -128,14 +117,14 @@ func absent(ref v1alpha1.ConfigMapKeyReference, base *corev1.ConfigMap) string {
 }
 
 // Invalid is the verdict on a spec that contradicts itself.
-func Invalid(faults field.ErrorList) Verdict {
-	return verdict(metav1.ConditionFalse, v1alpha1.ReasonInvalidPolicy,
+func Invalid(faults field.ErrorList) metav1.Condition {
+	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonInvalidPolicy,
 		"nothing of this spec was written and what was in force before stays: %s", faults.ToAggregate())
 }
 
 // Refused is the verdict on a ConfigMap that could not be read or written.
-func Refused(err error) Verdict {
-	return verdict(metav1.ConditionFalse, v1alpha1.ReasonConfigRefused,
+func Refused(err error) metav1.Condition {
+	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonConfigRefused,
 		"%s: as shipped, cardquota-manager may read volcano-scheduler-configmap, and write %s in its own namespace: grant another base or namespace as well; an immutable ConfigMap must be deleted",
 		lines(err), ConfigMapName)
 }

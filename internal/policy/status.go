@@ -1,10 +1,10 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -14,7 +14,7 @@ import (
 
 // Enforcement is whether quotas are proven to be enforced.
 type Enforcement struct {
-	Verdict
+	metav1.Condition
 	// Scheduler is what the scheduler reported last, nil when it never did.
 	Scheduler *v1alpha1.SchedulerStatus
 	// Until is when to look again although nothing was seen to change, zero for
@@ -25,14 +25,14 @@ type Enforcement struct {
 // Guard is condition BypassGuarded as it was found for one generation of one
 // ServiceTypePolicy.
 type Guard struct {
-	Verdict
+	metav1.Condition
 	UID        types.UID
 	Generation int64
 }
 
 // Unproven is the verdict while nobody judges enforcement.
 func Unproven() Enforcement {
-	return Enforcement{Verdict: Verdict{metav1.ConditionUnknown, v1alpha1.ReasonNotConfigured, "the scheduler has not been looked at yet"}}
+	return Enforcement{Condition: metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotConfigured, Message: "the scheduler has not been looked at yet"}}
 }
 
 // Facts are everything that a status is made of.
@@ -44,7 +44,7 @@ type Facts struct {
 	InForce *v1alpha1.ServiceTypePolicySpec
 	// Sync is how writing the configuration went; Hash is that of the text that
 	// stands in the scheduler's ConfigMap as it was written, "" when none does.
-	Sync Verdict
+	Sync metav1.Condition
 	Hash string
 	// Enforced is whether the scheduler works by it.
 	Enforced Enforcement
@@ -75,17 +75,14 @@ func Of(f Facts) v1alpha1.ServiceTypePolicyStatus {
 		s := status.Scheduler
 		s.Identity, s.Version, s.ConfigHash = conditions.Truncate(s.Identity, 253), conditions.Truncate(s.Version, 253), conditions.Truncate(s.ConfigHash, 64)
 	}
-	set := func(kind string, v Verdict, generation int64) {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: v.Status, Reason: v.Reason, Message: v.Message,
-			ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(f.Now),
-		})
+	set := func(kind string, v metav1.Condition, generation int64) {
+		conditions.Set(&status.Conditions, kind, v, generation, f.Now)
 	}
 	set(v1alpha1.ConditionConfigSynced, f.Sync, f.Policy.Generation)
-	set(v1alpha1.ConditionEnforced, f.Enforced.Verdict, f.Policy.Generation)
+	set(v1alpha1.ConditionEnforced, f.Enforced.Condition, f.Policy.Generation)
 	set(v1alpha1.ConditionReady, ready(f), f.Policy.Generation)
 	if f.Guard != nil && f.Guard.UID == f.Policy.UID {
-		set(v1alpha1.ConditionBypassGuarded, f.Guard.Verdict, f.Guard.Generation)
+		set(v1alpha1.ConditionBypassGuarded, f.Guard.Condition, f.Guard.Generation)
 	}
 	conditions.SetFieldsKnown(&status.Conditions, f.Policy, f.Policy.Spec, f.Now)
 	return status
@@ -103,53 +100,26 @@ func rows(types []v1alpha1.ServiceType) []v1alpha1.ServiceTypeStatus {
 
 // ready sums up: the configuration says what the policy says, and the scheduler
 // works by it.
-func ready(f Facts) Verdict {
+func ready(f Facts) metav1.Condition {
 	switch {
 	case f.Sync.Status != metav1.ConditionTrue:
 		return f.Sync
 	case f.Enforced.Status != metav1.ConditionTrue:
-		return f.Enforced.Verdict
+		return f.Enforced.Condition
 	default:
-		return Verdict{metav1.ConditionTrue, v1alpha1.ReasonReady, "the policy is in the scheduler's configuration and in force"}
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "the policy is in the scheduler's configuration and in force"}
 	}
 }
 
-// Event is one event on a ServiceTypePolicy.
-type Event struct {
-	// Type is Normal or Warning.
-	Type string
-	// Reason is one of the event reasons of the API package.
-	Reason, Message string
+// Events returns what the change from one status to the next is worth telling.
+func Events(before, after v1alpha1.ServiceTypePolicyStatus) []conditions.Event {
+	return conditions.Events(before.Conditions, after.Conditions, worthTelling)
 }
 
-// Events returns what the change from one status to the next is worth telling:
-// transitions only, so that a status that stays is silent.
-func Events(before, after v1alpha1.ServiceTypePolicyStatus) []Event {
-	var events []Event
-	if was, is := find(before, v1alpha1.ConditionConfigSynced), find(after, v1alpha1.ConditionConfigSynced); is.Reason != was.Reason || is.Status != was.Status {
-		switch {
-		case is.Status == metav1.ConditionFalse:
-			events = append(events, Event{corev1.EventTypeWarning, is.Reason, is.Message})
-		case was.Status != metav1.ConditionTrue:
-			events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventConfigSynced, is.Message})
-		}
-	}
-	for _, event := range conditions.Events(before.Conditions, after.Conditions, conditions.Common) {
-		events = append(events, Event(event))
-	}
-	if was, is := find(before, v1alpha1.ConditionBypassGuarded), find(after, v1alpha1.ConditionBypassGuarded); is.Reason != was.Reason && is.Reason == v1alpha1.ReasonGuardRefused {
-		events = append(events, Event{corev1.EventTypeWarning, v1alpha1.EventGuardRefused, is.Message})
-	}
-	if was, is := find(before, v1alpha1.ConditionReady), find(after, v1alpha1.ConditionReady); is.Status == metav1.ConditionTrue && was.Status != is.Status {
-		events = append(events, Event{corev1.EventTypeNormal, v1alpha1.EventReady, is.Message})
-	}
-	return events
-}
-
-// find returns a condition, an empty one when it is not there.
-func find(status v1alpha1.ServiceTypePolicyStatus, kind string) metav1.Condition {
-	if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
-}
+var worthTelling = slices.Concat([]conditions.Rule{
+	{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning},
+	{Type: v1alpha1.ConditionConfigSynced, Reason: v1alpha1.ReasonSynced, Kind: corev1.EventTypeNormal, Event: v1alpha1.EventConfigSynced},
+}, conditions.Common, []conditions.Rule{
+	{Type: v1alpha1.ConditionBypassGuarded, Reason: v1alpha1.ReasonGuardRefused, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventGuardRefused},
+	{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.EventReady},
+})

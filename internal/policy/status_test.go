@@ -17,13 +17,13 @@ import (
 
 // synced and missing are what may have become of the configuration.
 var (
-	synced  = configured(written(plain), "-", "").Verdict
-	missing = configured(nil, "a base", "x").Verdict
+	synced  = configured(written(plain), "-", "").Condition
+	missing = configured(nil, "a base", "x").Condition
 )
 
 // enforced is the verdict of a scheduler that works by the configuration.
 func enforced() Enforcement {
-	return Enforcement{Verdict: Verdict{metav1.ConditionTrue, v1alpha1.ReasonEnforced, "proven"}}
+	return Enforcement{Condition: metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEnforced, Message: "proven"}}
 }
 
 // facts are those of a policy that is in force.
@@ -89,8 +89,10 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 		change func(*Facts)
 		want   string
 	}{
-		"no base":                   {func(f *Facts) { f.Sync = missing }, "False/BaseMissing: "},
-		"nobody enforces it":        {func(f *Facts) { f.Enforced.Verdict = Verdict{metav1.ConditionFalse, "NoHeartbeat", "silent"} }, "False/NoHeartbeat: silent"},
+		"no base": {func(f *Facts) { f.Sync = missing }, "False/BaseMissing: "},
+		"nobody enforces it": {func(f *Facts) {
+			f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
+		}, "False/NoHeartbeat: silent"},
 		"nobody looked":             {func(f *Facts) { f.Enforced = Unproven() }, "Unknown/NotConfigured: "},
 		"first what is to be first": {func(f *Facts) { f.Sync, f.Enforced = missing, Unproven() }, "False/BaseMissing: "},
 	}) {
@@ -100,7 +102,7 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 }
 
 func TestVerdictsAreCut(t *testing.T) {
-	for _, said := range []Verdict{Refused(errors.New(strings.Repeat("x", 5000))), Invalid(field.ErrorList{field.Forbidden(field.NewPath("spec"), strings.Repeat("x", 5000))})} {
+	for _, said := range []metav1.Condition{Refused(errors.New(strings.Repeat("x", 5000))), Invalid(field.ErrorList{field.Forbidden(field.NewPath("spec"), strings.Repeat("x", 5000))})} {
 		check.That(t, len(said.Message) <= v1alpha1.MaxMessageLength, "the message has %d bytes", len(said.Message))
 	}
 	check.Contains(t, "a write that was refused", Refused(errors.New("forbidden\nhere")).Message, "forbidden; here: as shipped, cardquota-manager may read")
@@ -108,10 +110,10 @@ func TestVerdictsAreCut(t *testing.T) {
 
 // TestTheGuardOfAnotherObject: a policy that was deleted and made again is judged anew.
 func TestTheGuardOfAnotherObject(t *testing.T) {
-	denied := Verdict{metav1.ConditionTrue, v1alpha1.ReasonBypassDenied, "stands"}
+	denied := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBypassDenied, Message: "stands"}
 	for uid, want := range map[types.UID]string{"this": "True/Denied: stands", "the one before": ""} {
 		got := Of(facts(func(f *Facts) {
-			f.Policy.UID, f.Guard = "this", &Guard{Verdict: denied, UID: uid, Generation: 2}
+			f.Policy.UID, f.Guard = "this", &Guard{Condition: denied, UID: uid, Generation: 2}
 		}))
 		check.Equal(t, fmt.Sprintf("found of %s", uid), want, says(got, "BypassGuarded"))
 		if c := meta.FindStatusCondition(got.Conditions, "BypassGuarded"); c != nil {
@@ -122,8 +124,12 @@ func TestTheGuardOfAnotherObject(t *testing.T) {
 
 func TestEventsTellTransitions(t *testing.T) {
 	good, missing := Of(facts(nil)), Of(facts(func(f *Facts) { f.Sync, f.Hash = missing, "" }))
-	silent := Of(facts(func(f *Facts) { f.Enforced.Verdict = Verdict{metav1.ConditionFalse, "NoHeartbeat", "silent"} }))
-	second := Of(facts(func(f *Facts) { f.Enforced.Verdict = Verdict{metav1.ConditionFalse, "SecondScheduler", "two"} }))
+	silent := Of(facts(func(f *Facts) {
+		f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
+	}))
+	second := Of(facts(func(f *Facts) {
+		f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "SecondScheduler", Message: "two"}
+	}))
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after v1alpha1.ServiceTypePolicyStatus
 		want          []string

@@ -110,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		verdict, result.RequeueAfter = Refused(err), refusedRetry
 	}
-	r.guard.set(policy.Guard{Verdict: verdict, UID: object.UID, Generation: object.Generation})
+	r.guard.set(policy.Guard{Condition: verdict, UID: object.UID, Generation: object.Generation})
 	return result, nil
 }
 

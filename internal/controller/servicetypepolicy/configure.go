@@ -31,14 +31,14 @@ func (p *pass) configure(ctx context.Context) (outcome, error) {
 	}
 	wanted := policy.Configure(p.spec, ref, base, live, p.policy.Status.ConfigHash)
 	if wanted.Text == "" {
-		return outcome{Verdict: wanted.Verdict, hash: p.stands(live)}, nil
+		return outcome{Condition: wanted.Condition, hash: p.stands(live)}, nil
 	}
 	if !p.says(live, wanted) {
 		if err := p.write(ctx, live, wanted); err != nil {
 			return failed(err)
 		}
 	}
-	return outcome{Verdict: wanted.Verdict, hash: schedulerconf.Hash(wanted.Text)}, nil
+	return outcome{Condition: wanted.Condition, hash: schedulerconf.Hash(wanted.Text)}, nil
 }
 
 // says tells whether the scheduler's ConfigMap is what it shall be.
@@ -103,5 +103,5 @@ func failed(err error) (outcome, error) {
 	if !refused(err) {
 		return outcome{}, err
 	}
-	return outcome{Verdict: policy.Refused(err), again: refusedRetry}, nil
+	return outcome{Condition: policy.Refused(err), again: refusedRetry}, nil
 }

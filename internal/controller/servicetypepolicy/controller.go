@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/record"
@@ -85,7 +86,7 @@ type pass struct {
 
 // outcome is how writing the configuration went.
 type outcome struct {
-	policy.Verdict
+	metav1.Condition
 	// hash is that of the text that stands as it was written, "" when none does.
 	hash string
 	// again is when to look again although nothing changed, 0 for never.
@@ -140,7 +141,7 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 		if client.IgnoreNotFound(err) != nil && !refused(err) {
 			return ctrl.Result{}, err
 		}
-		return p.report(ctx, outcome{Verdict: policy.Invalid(p.faults), hash: p.stands(live)})
+		return p.report(ctx, outcome{Condition: policy.Invalid(p.faults), hash: p.stands(live)})
 	}
 	// A PriorityClass that cannot be made must not keep the configuration back.
 	unmade := p.classes(ctx, p.spec.PriorityClasses)

@@ -109,7 +109,7 @@ func (e *evidence) judge(ctx context.Context, p *v1alpha1.ServiceTypePolicy, has
 	}
 	verdict := enforcement.Judge(facts)
 	e.show(verdict)
-	out := policy.Enforcement{Verdict: policy.Verdict{Status: verdict.Status, Reason: verdict.Reason, Message: verdict.Message}, Until: until}
+	out := policy.Enforcement{Condition: verdict, Until: until}
 	if report := facts.Heartbeat; report != nil {
 		out.Scheduler = &v1alpha1.SchedulerStatus{Identity: report.Identity, Version: report.Version, ConfigHash: report.ConfigHash}
 	}
@@ -200,7 +200,7 @@ func asBefore(p *v1alpha1.ServiceTypePolicy) policy.Enforcement {
 		return policy.Unproven()
 	}
 	return policy.Enforcement{
-		Verdict:   policy.Verdict{Status: before.Status, Reason: before.Reason, Message: before.Message},
+		Condition: before,
 		Scheduler: p.Status.Scheduler,
 	}
 }

@@ -35,7 +35,7 @@ func TestWhatTheGuardFindsIsWrittenWithTheRest(t *testing.T) {
 		return string(c.Status) + "/" + c.Reason
 	}
 	find := func(status metav1.ConditionStatus, reason string) {
-		guard.last = &policy.Guard{Verdict: policy.Verdict{Status: status, Reason: reason}, UID: w.policy().UID, Generation: w.policy().Generation}
+		guard.last = &policy.Guard{Condition: metav1.Condition{Status: status, Reason: reason}, UID: w.policy().UID, Generation: w.policy().Generation}
 	}
 	w.settle()
 	check.Equal(t, "before anything was found", "none", guarded())

@@ -17,7 +17,7 @@ import (
 // report writes the status if it changed and its time has come, and tells the
 // events of the change afterwards, so that no event tells what was not stored.
 func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
-	facts := policy.Facts{Policy: p.policy, Sync: out.Verdict, Hash: out.hash, Now: p.now}
+	facts := policy.Facts{Policy: p.policy, Sync: out.Condition, Hash: out.hash, Now: p.now}
 	if len(p.faults) == 0 {
 		facts.InForce = &p.spec
 	}
