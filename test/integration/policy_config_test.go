@@ -33,7 +33,7 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 		s.Owners = []v1alpha1.OwnerKind{{Kind: "Job", ServiceType: "batch"}}
 	})
 	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
-		gomega.ContainSubstring(`owner kind "Job" stands for type "batch", which is not defined`)))
+		gomega.ContainSubstring(`spec.owners[Job].serviceType: Invalid value: "batch": is not defined`)))
 	g.Expect(admin.Gone(t.Context(), rendered())()).To(gomega.BeTrue())
 	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Owners = nil })
 	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
