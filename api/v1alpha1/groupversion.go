@@ -15,3 +15,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
+
+// FieldManager is the field manager under which the operator writes: it owns what it
+// wrote by that name, and nothing else.
+const FieldManager = "cardquota"

@@ -154,12 +154,12 @@ func weightHolder(live *v1beta1.Queue, want int32) string {
 }
 
 // foreign selects what anybody else wrote.
-func foreign(e metav1.ManagedFieldsEntry) bool { return e.Manager != FieldManager }
+func foreign(e metav1.ManagedFieldsEntry) bool { return e.Manager != v1alpha1.FieldManager }
 
 // ownApply selects what the operator itself applied. An entry of the same
 // manager with operation Update holds what admission webhooks added.
 func ownApply(e metav1.ManagedFieldsEntry) bool {
-	return e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+	return e.Manager == v1alpha1.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
 // owners maps every leaf field of the chosen entries to its manager.
@@ -192,7 +192,7 @@ func Created(live *v1beta1.Queue) bool {
 // Labelled tells whether the operator wrote the label of who manages the Queue.
 func Labelled(live *v1beta1.Queue) bool {
 	_, ours := owners(live.ManagedFields, ownApply)[labelField(LabelManagedBy)]
-	return ours && live.Labels[LabelManagedBy] == FieldManager
+	return ours && live.Labels[LabelManagedBy] == v1alpha1.FieldManager
 }
 
 // Disowned returns the managed fields without the operator's, for a Queue that
@@ -200,7 +200,7 @@ func Labelled(live *v1beta1.Queue) bool {
 // by the API server; a single empty entry is how it is told to forget all.
 func Disowned(live *v1beta1.Queue) []metav1.ManagedFieldsEntry {
 	rest := slices.DeleteFunc(slices.Clone(live.ManagedFields), func(e metav1.ManagedFieldsEntry) bool {
-		return e.Manager == FieldManager && e.Subresource == ""
+		return e.Manager == v1alpha1.FieldManager && e.Subresource == ""
 	})
 	if len(rest) == 0 {
 		return []metav1.ManagedFieldsEntry{{}}
@@ -238,7 +238,7 @@ func Conflicts(err error) []Conflict {
 		if found := managerForm.FindStringSubmatch(cause.Message); found != nil {
 			conflict.Manager = found[1]
 		}
-		if conflict.Manager != FieldManager {
+		if conflict.Manager != v1alpha1.FieldManager {
 			out = append(out, conflict)
 		}
 	}

@@ -19,12 +19,7 @@ import (
 	"cardquota.dev/operator/internal/servicetype"
 )
 
-// FieldManager is the one field manager under which Queues are applied. It is
-// part of the contract with existing clusters: under another name every Queue
-// would keep fields that nobody clears.
-const FieldManager = "cardquota"
-
-// LabelManagedBy on a Queue tells who manages it: FieldManager as long as it is
+// LabelManagedBy on a Queue tells who manages it: v1alpha1.FieldManager as long as it is
 // a CardQuota's. It is left to whoever wrote another value.
 const LabelManagedBy = "app.kubernetes.io/managed-by"
 
@@ -134,8 +129,8 @@ func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allo
 		}
 		closedByParent, parent = live.Annotations[v1alpha1.AnnotationClosedByParent], live.Spec.Parent
 	}
-	if manager == "" || manager == FieldManager {
-		config.WithLabels(map[string]string{LabelManagedBy: FieldManager})
+	if manager == "" || manager == v1alpha1.FieldManager {
+		config.WithLabels(map[string]string{LabelManagedBy: v1alpha1.FieldManager})
 	}
 	if closedByParent == "" || closedByParent == notClosedByParent {
 		config.WithAnnotations(map[string]string{v1alpha1.AnnotationClosedByParent: notClosedByParent})

@@ -136,7 +136,7 @@ func Displaced(live *corev1.ConfigMap) (by string, displaced bool) {
 		return "", false
 	}
 	for _, entry := range live.ManagedFields {
-		if entry.Manager != FieldManager && owns(entry, "data", ConfigMapKey) {
+		if entry.Manager != v1alpha1.FieldManager && owns(entry, "data", ConfigMapKey) {
 			by = entry.Manager
 		}
 	}

@@ -10,12 +10,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/cardquota"
 )
-
-// FieldManager is the field manager under which the operator writes ConfigMaps
-// and PriorityClasses, the one of its Queues.
-const FieldManager = cardquota.FieldManager
 
 // PriorityClasses is what is to be done about PriorityClasses.
 type PriorityClasses struct {
@@ -76,7 +71,7 @@ func Created(object metav1.Object) bool {
 
 // Wrote tells whether a field stands as the operator wrote it.
 func Wrote(object metav1.Object, field ...any) bool {
-	return slices.ContainsFunc(object.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == FieldManager && owns(e, field...) })
+	return slices.ContainsFunc(object.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == v1alpha1.FieldManager && owns(e, field...) })
 }
 
 // owns tells whether a field belongs to an entry. An entry that nobody can read

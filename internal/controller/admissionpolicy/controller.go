@@ -151,7 +151,7 @@ func (r *Reconciler) apply(ctx context.Context, owner *v1alpha1.ServiceTypePolic
 	if err != nil {
 		return fmt.Errorf("write %s %s: %w", kind, wanted.GetName(), err)
 	}
-	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(policy.FieldManager), client.ForceOwnership); err != nil {
+	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write %s %s: %w", kind, wanted.GetName(), err)
 	}
 	is := stamp{wanted: string(text), uid: string(object.GetUID()), generation: object.GetGeneration()}

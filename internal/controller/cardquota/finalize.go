@@ -134,7 +134,7 @@ func (p *pass) release(ctx context.Context) error {
 	if !cardquota.Owned(p.queue) {
 		return nil
 	}
-	err := p.client.Apply(ctx, cardquota.Released(p.quota.Queue()).Config, client.FieldOwner(cardquota.FieldManager), client.ForceOwnership)
+	err := p.client.Apply(ctx, cardquota.Released(p.quota.Queue()).Config, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("release queue %s: %w", p.quota.Queue(), err)
 	}
@@ -166,7 +166,7 @@ func (p *pass) disown(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode managed fields: %w", err)
 	}
-	if err := p.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(cardquota.FieldManager)); err != nil {
+	if err := p.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
 		return fmt.Errorf("give up queue %s: %w", p.quota.Queue(), err)
 	}
 	return nil

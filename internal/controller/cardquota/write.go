@@ -70,7 +70,7 @@ func (p *pass) apply(ctx context.Context, want *cardquota.Plan, settled bool) ([
 			drift = append(drift, cardquota.Conflict{Field: field})
 		}
 	}
-	err := p.client.Apply(ctx, want.Config, client.FieldOwner(cardquota.FieldManager))
+	err := p.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager))
 	if !cardquota.IsConflict(err) {
 		if err != nil {
 			return nil, fmt.Errorf("apply queue %s: %w", p.quota.Queue(), err)
@@ -80,7 +80,7 @@ func (p *pass) apply(ctx context.Context, want *cardquota.Plan, settled bool) ([
 	}
 	replaced := slices.DeleteFunc(cardquota.Conflicts(err), want.Yield)
 	log.Info("queue has other writers", "queue", p.quota.Queue(), "replaced", cardquota.Describe(replaced), "weightLeftTo", want.WeightHeldBy)
-	if err := p.client.Apply(ctx, want.Config, client.FieldOwner(cardquota.FieldManager), client.ForceOwnership); err != nil {
+	if err := p.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("apply queue %s with force: %w", p.quota.Queue(), err)
 	}
 	return replaced, nil

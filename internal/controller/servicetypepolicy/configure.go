@@ -71,7 +71,7 @@ func (p *pass) write(ctx context.Context, live *corev1.ConfigMap, wanted policy.
 		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("ServiceTypePolicy").
 			WithName(p.policy.Name).WithUID(p.policy.UID)).
 		WithData(map[string]string{policy.ConfigMapKey: wanted.Text})
-	if err := p.client.Apply(ctx, apply, client.FieldOwner(policy.FieldManager), client.ForceOwnership); err != nil {
+	if err := p.client.Apply(ctx, apply, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("write ConfigMap %s/%s: %w", p.scheduler, policy.ConfigMapName, err)
 	}
 	logf.FromContext(ctx).Info("scheduler configuration written", "from", wanted.From, "displaced", displaced, "by", by)

@@ -32,7 +32,7 @@ func (p *pass) classes(ctx context.Context, wanted []v1alpha1.PriorityClass) err
 		}
 	}
 	for _, class := range plan.Create {
-		switch err := p.client.Create(ctx, class, client.FieldOwner(policy.FieldManager)); {
+		switch err := p.client.Create(ctx, class, client.FieldOwner(v1alpha1.FieldManager)); {
 		case err == nil:
 			logf.FromContext(ctx).Info("PriorityClass made", "name", class.Name, "value", class.Value)
 		case !apierrors.IsAlreadyExists(err):
