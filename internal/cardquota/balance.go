@@ -98,6 +98,19 @@ func (b *Balance) Moved(before *Balance) []string {
 	return slices.Sorted(maps.Keys(moved))
 }
 
+// Turned reports whether too many of some card are granted now and were not before, or
+// the other way round, or whether there are more or fewer cards.
+func (b *Balance) Turned(before *Balance) bool {
+	for _, side := range []*Balance{before, b} {
+		for name := range side.granted {
+			if before.healthy[name] != b.healthy[name] || (before.sums[name] > before.healthy[name]) != (b.sums[name] > b.healthy[name]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Excess is a card of which all CardQuotas together grant more than there are
 // healthy ones.
 type Excess struct {

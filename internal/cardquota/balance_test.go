@@ -142,12 +142,15 @@ func TestMoved(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		before, after *Balance
 		want          []string
+		turned        bool
 	}{
-		"more too many":          {of(9, 0), of(9, 1), []string{"a", "b"}},
-		"too many":               {of(7, 1), of(9, 1), []string{"a", "b"}},
-		"no longer too many":     {of(9, 1), of(7, 1), []string{"a", "b"}},
-		"others, but not enough": {of(6, 1), of(1, 6), nil},
+		"more too many":          {of(9, 0), of(9, 1), []string{"a", "b"}, false},
+		"too many":               {of(7, 1), of(9, 1), []string{"a", "b"}, true},
+		"no longer too many":     {of(9, 1), of(7, 1), []string{"a", "b"}, true},
+		"others, but not enough": {of(6, 1), of(1, 6), nil, false},
+		"fewer cards":            {of(9, 1), NewBalance([]*v1alpha1.CardQuota{grants("a", 9, 0), grants("b", 1, 0)}, nil, cards{"H200": 4}), []string{"a", "b"}, true},
 	}) {
+		check.Equal(t, "turned", tc.turned, tc.after.Turned(tc.before))
 		check.Equal(t, "moved", tc.want, tc.after.Moved(tc.before))
 	}
 }

@@ -38,11 +38,14 @@ func quotaTests(t *testing.T, w *gate) {
 	g.Eventually(func() error { return w.try(t, odd.DeepCopy()) }).Should(forbidden("does not define batch: write one of inference, training"))
 	w.refusesPatch(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimPolicy":"WhenNeeded"}]}}`,
 		"servicetypepolicies.cardquota.dev", "cards are taken back only from queues of lower priority")
-	warning, err := w.warnings.during(func() error {
-		return scene.Merge(t, w, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1}]}}`, client.DryRunAll)
-	})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(warning).To(gomega.ContainSubstring("first (training)"), "a type may go while CardQuotas are of it")
+	g.Expect(scene.Merge(t, w, policy, `{"spec":{"serviceTypes":[{"name":"batch","priority":1}]}}`)).To(gomega.Succeed())
+	g.Eventually(func() error { return w.try(t, odd.DeepCopy()) }).Should(gomega.Succeed())
+	w.Make(t, odd)
+	g.Eventually(func() (string, error) { // when the operator has seen it
+		return w.warnings.during(func() error {
+			return scene.Merge(t, w, policy, `{"spec":{"serviceTypes":null}}`, client.DryRunAll)
+		})
+	}).Should(gomega.ContainSubstring("odd (batch)"), "a type may go while CardQuotas are of it")
 }
 
 // vcjobTests: a job is completed before Volcano's own webhook fills in the rest,

@@ -112,7 +112,7 @@ func TestJobWithoutPodsIsShown(t *testing.T) {
 	admin.Make(t, group)
 	g.Eventually(statusOf(t, name)).Should(gomega.SatisfyAll(
 		gomega.HaveField("PendingSummary", "16 NVIDIA-H200"),
-		gomega.HaveField("Blocked", gomega.ConsistOf(gomega.HaveField("Workload", "podgroup/lab/"+name)))))
+		gomega.HaveField("Blocked", gomega.ConsistOf(gomega.HaveField("Workload", v1alpha1.WorkloadReference{APIGroup: "scheduling.volcano.sh", Kind: "PodGroup", Namespace: labNamespace, Name: name})))))
 }
 
 // TestStatusIsWrittenAtMostOnceASecond changes pods all the time for several

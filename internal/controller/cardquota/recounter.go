@@ -22,11 +22,17 @@ import (
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/quota"
+	"cardquota.dev/operator/internal/timing"
 )
 
 // everyQueue is what the Recounter sends when all CardQuotas are to be looked
 // at; it is no valid name of a queue.
 const everyQueue = "*"
+
+// balancePause is how old the numbers of an over-allocated card may be in conditions that do
+// not turn. With many CardQuotas of one card each change of one quota moves the numbers of
+// all, and their status writes must not hold up the Queues.
+var balancePause = timing.Wait(10 * time.Second)
 
 // Cards are what the nodes of the cluster offer. Inventory is false until all nodes
 // were read.
@@ -60,6 +66,7 @@ type Recounter struct {
 	queues   map[string]cardquota.Usage // nil before the first count
 	physical map[card.Name]card.Count
 	balance  *cardquota.Balance // nil before the first count
+	told     time.Time          // when numbers of balance were told last
 	bypasses []enforcement.Bypass
 }
 
@@ -108,7 +115,8 @@ func (r *Recounter) Bypasses() ([]enforcement.Bypass, bool) {
 func (r *Recounter) Changed() <-chan event.TypedGenericEvent[string] { return r.passed }
 
 // Balance returns what all CardQuotas grant beside the healthy cards, nil before
-// the first count.
+// the first count. While too many of a card are granted its numbers may be as old as
+// balancePause.
 func (r *Recounter) Balance() *cardquota.Balance {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -235,9 +243,18 @@ func (r *Recounter) recount(s stores) []string {
 		default: // who follows has yet to look
 		}
 	}
-	woken := []string{everyQueue}
+	woken, now := []string{everyQueue}, time.Now()
 	if r.queues != nil {
-		woken = slices.Concat(changedQueues(r.queues, queues), balance.Moved(r.balance),
+		moved := balance.Moved(r.balance)
+		switch wait := balancePause - now.Sub(r.told); {
+		case len(moved) == 0: // it says the same to everybody
+		case wait <= 0 || balance.Turned(r.balance):
+			r.told = now
+		default:
+			time.AfterFunc(wait, r.markDirty)
+			moved, balance = nil, r.balance
+		}
+		woken = slices.Concat(changedQueues(r.queues, queues), moved,
 			naming(differing(r.physical, physical), queues, quotas), enforcement.Moved(r.bypasses, bypasses))
 		slices.Sort(woken)
 		woken = slices.Compact(woken)
