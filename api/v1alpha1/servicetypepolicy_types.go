@@ -70,8 +70,8 @@ type ServiceTypePolicySpec struct {
 	// that there always are: inference (priority 80000, takes cards back from
 	// training) and training (priority 20000, reclaimPolicy WhenNeeded). An entry of
 	// one of these names takes its place with all its fields; another name is added.
-	// Neither can be removed: one that nobody shall use is given reclaimPolicy Never,
-	// or no reclaimFrom. A type that is in neither list takes no cards back and gives
+	// Neither can be removed. For training that gives nothing, list both: training
+	// with reclaimPolicy Never, and inference without reclaimFrom. A type that is in neither list takes no cards back and gives
 	// none, and its queues keep the priority they have. 1 to 32.
 	// +optional
 	// +listType=map
@@ -88,14 +88,15 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Owners []OwnerKind `json:"owners,omitempty"`
 	// priorityClasses are the PriorityClasses that come with the policy, made
-	// once and left to whoever has one of the name already. Unset or empty means
+	// once and left to whoever has one of the name already. Unset means
 	// pc-high 80000, pc-medium 60000, pc-normal 40000 and pc-low 20000;
 	// priorityClassPolicy None means none. Between queues only these classes count,
 	// each with its value here: when cards are taken back, any other class, and none,
-	// counts as the lowest of them. At most 16.
+	// counts as the lowest of them. 1 to 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	PriorityClasses []PriorityClass `json:"priorityClasses,omitempty"`
 	// priorityClassPolicy says whether PriorityClasses come with the policy. Managed

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,7 +121,7 @@ func (f *foreign) gone(ctx context.Context) error {
 			return ctx.Err()
 		}
 		obstacle := describe(pods)
-		if err != nil {
+		if err != nil && len(pods) == 0 {
 			obstacle = err.Error()
 		}
 		if obstacle == "" {
@@ -175,16 +176,18 @@ func (f *foreign) look(ctx context.Context) ([]*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	var pods []*corev1.Pod
+	var unread error
 	for _, namespace := range f.namespaces {
 		list, err := f.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: f.selector.String()})
 		if err != nil {
-			return nil, fmt.Errorf("whether another scheduler runs is not known: pods %s in %s cannot be read: %w", f.selector, f.places(), err)
+			unread = errors.Join(unread, fmt.Errorf("whether another scheduler runs is not known: pods %s in namespace %s cannot be read: %w", f.selector, namespace, err))
+			continue
 		}
 		for i := range list.Items {
 			pods = append(pods, &list.Items[i])
 		}
 	}
-	return atWork(pods, f.own), nil
+	return atWork(pods, f.own), unread
 }
 
 func (f *foreign) places() string {

@@ -77,7 +77,7 @@ func Deletion(quota *v1alpha1.CardQuota) Result {
 			quota.Queue(), some(used))
 	}
 	if waiting := quota.Status.BlockedTotal; waiting > 0 {
-		result.warn(spec.Child("cards"), "%d workloads wait in queue %s, for %s, and will not start", waiting, quota.Queue(), quota.Status.PendingSummary)
+		result.warn(spec.Child("cards"), "work waits in queue %s and will not start, for %d reasons in status.blocked", quota.Queue(), waiting)
 	}
 	return result
 }

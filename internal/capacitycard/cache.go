@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -52,7 +51,7 @@ type Cache struct {
 	completeness completeness
 	patience     patience
 	// announced remembers what PodGroups without pods announce, by UID.
-	announced *lru.Cache
+	announced map[types.UID]*announcement
 	resolver  workload.Resolver
 	now       func() time.Time
 	voice     *voice
@@ -124,7 +123,7 @@ func NewCache() *Cache {
 		holds:     map[types.UID]hold{},
 		unfit:     unfitness{statuses: map[unfitKey]*unfitStatus{}},
 		voice:     newVoice(),
-		announced: lru.New(mostAnnounced),
+		announced: map[types.UID]*announcement{},
 		patience:  newPatience(),
 		second:    newSecond(),
 		now:       time.Now,

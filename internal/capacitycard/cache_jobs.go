@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,15 +89,19 @@ func (p *patience) sweep() {
 	}
 }
 
-// mostAnnounced bounds the PodGroups of which it is remembered what they announce.
-const mostAnnounced = 20_000
+// sweepAnnouncements forgets what two sessions did not ask for.
+func (c *Cache) sweepAnnouncements() {
+	maps.DeleteFunc(c.announced, func(_ types.UID, a *announcement) bool { return c.session-a.session > 1 })
+}
 
 // announcement is valid while the texts and the meaning of resources are the same.
 type announcement struct {
-	request     string
-	requests    bool
-	least       *corev1.ResourceList
-	meaning     uint64
+	request  string
+	requests bool
+	least    *corev1.ResourceList
+	meaning  uint64
+	// session is the last one that asked for it.
+	session     uint64
 	application quota.JobRequest
 	refusal     *workload.Refusal
 }

@@ -146,15 +146,14 @@ func (p *plugin) announced(job *api.JobInfo) (quota.JobRequest, *workload.Refusa
 func (p *plugin) announcement(job *api.JobInfo) *announcement {
 	request, requests := workload.TotalOf(&job.PodGroup.PodGroup)
 	least := job.PodGroup.Spec.MinResources
-	if found, ok := p.cache.announced.Get(job.PgUID); ok {
-		known := found.(*announcement)
-		if known.request == request && known.requests == requests && known.meaning == p.cache.meaning && sameResources(known.least, least) {
-			return known
-		}
+	if known, ok := p.cache.announced[job.PgUID]; ok && known.request == request && known.requests == requests &&
+		known.meaning == p.cache.meaning && sameResources(known.least, least) {
+		known.session = p.cache.session
+		return known
 	}
-	read := &announcement{request: request, requests: requests, least: least, meaning: p.cache.meaning}
+	read := &announcement{request: request, requests: requests, least: least, meaning: p.cache.meaning, session: p.cache.session}
 	read.application, read.refusal = p.cache.resolver.GroupRequest(request, requests, least)
-	p.cache.announced.Add(job.PgUID, read)
+	p.cache.announced[job.PgUID] = read
 	return read
 }
 

@@ -164,6 +164,7 @@ func (p *plugin) OnSessionClose(*framework.Session) {
 	p.cache.voice.sweep()
 	p.noteProgress()
 	p.cache.patience.sweep()
+	p.cache.sweepAnnouncements()
 	p.keepPromises()
 	p.cache.closeSecond()
 	p.beat()

@@ -161,6 +161,14 @@ func TestACrowdOfInventedCardsIsReadOnceAndReservedNever(t *testing.T) {
 	if got := s.reopen().p.announcement(group).application.Demands; len(got) != 1 {
 		t.Errorf("after a change the PodGroup announces %v", got)
 	}
+	last := s.Job("j")
+	clear(s.Ssn.Jobs)
+	for range 3 {
+		s.reopen().p.announcement(last)
+		s.p.cache.sweepAnnouncements()
+	}
+	known := len(s.p.cache.announced)
+	check.That(t, known == 1, "%d PodGroups are remembered after they are gone", known)
 }
 
 // TestADeploymentHasNoTotal: what stands in its template is not asked for in advance.

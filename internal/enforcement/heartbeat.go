@@ -137,7 +137,7 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 	if lacks != "" {
 		return Report{}, fmt.Errorf("Lease %s/%s is no heartbeat of %s: %s", lease.Namespace, lease.Name, LeaseName, lacks)
 	}
-	return Report{
+	report := Report{
 		Identity:        *spec.HolderIdentity,
 		Version:         lease.Annotations[AnnotationVersion],
 		ConfigHash:      hash,
@@ -145,7 +145,11 @@ func ReadReport(lease *coordinationv1.Lease) (Report, error) {
 		SecondScheduler: strings.Split(lease.Annotations[AnnotationSecondScheduler], ","),
 		At:              spec.RenewTime.Time,
 		Ended:           lease.Annotations[AnnotationEnded] == endOf(spec.RenewTime.Time),
-	}.bounded(), nil
+	}.bounded()
+	if text := lease.Annotations[AnnotationSecondScheduler]; text != "" && len(report.SecondScheduler) == 0 {
+		return Report{}, fmt.Errorf("Lease %s/%s names no pods in annotation %s: %.200q", lease.Namespace, lease.Name, AnnotationSecondScheduler, text)
+	}
+	return report, nil
 }
 
 // bounded is the report as a Lease can hold it.

@@ -110,6 +110,7 @@ func TestReadReportRefuses(t *testing.T) {
 		"no hash":              {func(l *coordinationv1.Lease) { delete(l.Annotations, AnnotationConfigHash) }, "annotation cardquota.dev/config-hash is missing"},
 		"no holder":            {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }, "it has no holder"},
 		"an empty holder":      {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") }, "it has no holder"},
+		"no pod that is one":   {func(l *coordinationv1.Lease) { l.Annotations[AnnotationSecondScheduler] = "somebody" }, `names no pods in annotation cardquota.dev/second-scheduler: "somebody"`},
 		"no renewal":           {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, "it was never renewed"},
 		"a renewal at no time": {func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{} }, "it was never renewed"},
 	}) {

@@ -122,9 +122,14 @@ func Invalid(faults field.ErrorList) metav1.Condition {
 		"nothing of this spec was written and what was in force before stays: %s", faults.ToAggregate())
 }
 
-// Refused is the verdict on a ConfigMap that could not be read or written.
-func Refused(err error) metav1.Condition {
-	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonConfigRefused,
+// Refused is the verdict on a ConfigMap that could not be read or written. final tells that
+// trying again would only repeat the answer; else nobody knows what becomes of it.
+func Refused(err error, final bool) metav1.Condition {
+	status := metav1.ConditionUnknown
+	if final {
+		status = metav1.ConditionFalse
+	}
+	return conditions.New(status, v1alpha1.ReasonConfigRefused,
 		"%s: as shipped, cardquota-manager may read volcano-scheduler-configmap, and write %s in its own namespace: grant another base or namespace as well; an immutable ConfigMap must be deleted",
 		lines(err), ConfigMapName)
 }

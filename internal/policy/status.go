@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -66,7 +67,9 @@ func Of(f Facts) v1alpha1.ServiceTypePolicyStatus {
 		status.Reclaim = f.InForce.Reclaim
 	}
 	for i := range status.ServiceTypes {
-		status.ServiceTypes[i].CardQuotas = f.Quotas[status.ServiceTypes[i].Name]
+		row := &status.ServiceTypes[i]
+		row.ReclaimPolicy = cmp.Or(row.ReclaimPolicy, v1alpha1.ReclaimNever) // an earlier version wrote none
+		row.CardQuotas = f.Quotas[row.Name]
 	}
 	if f.Hash != "" {
 		status.ConfigHash = f.Hash

@@ -102,10 +102,10 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 }
 
 func TestVerdictsAreCut(t *testing.T) {
-	for _, said := range []metav1.Condition{Refused(errors.New(strings.Repeat("x", 5000))), Invalid(field.ErrorList{field.Forbidden(field.NewPath("spec"), strings.Repeat("x", 5000))})} {
+	for _, said := range []metav1.Condition{Refused(errors.New(strings.Repeat("x", 5000)), true), Invalid(field.ErrorList{field.Forbidden(field.NewPath("spec"), strings.Repeat("x", 5000))})} {
 		check.That(t, len(said.Message) <= v1alpha1.MaxMessageLength, "the message has %d bytes", len(said.Message))
 	}
-	check.Contains(t, "a write that was refused", Refused(errors.New("forbidden\nhere")).Message, "forbidden; here: as shipped, cardquota-manager may read")
+	check.Contains(t, "a write that was refused", Refused(errors.New("forbidden\nhere"), true).Message, "forbidden; here: as shipped, cardquota-manager may read")
 }
 
 // TestTheGuardOfAnotherObject: a policy that was deleted and made again is judged anew.

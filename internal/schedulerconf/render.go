@@ -106,7 +106,7 @@ func (r *renderer) overlay() error {
 	for _, tier := range tiers.Content {
 		plugins := field(tier, "plugins")
 		for _, entry := range plugins.Content {
-			if value := field(entry, "enableHierarchy"); nameOf(entry) == "capacity" && value != nil && value.Value == "true" {
+			if value := field(entry, "enableHierarchy"); nameOf(entry) == "capacity" && value != nil && value.Tag != "!!null" && value.Value != "false" {
 				return ErrHierarchy
 			}
 		}

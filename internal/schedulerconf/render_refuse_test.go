@@ -21,6 +21,7 @@ func TestRenderRefuses(t *testing.T) {
 		"a misspelt switch":                {plugins("  - name: proportion", "  - name: gang", "    enableJobOder: true"), `line 6: unknown key "enableJobOder" in plugin gang`},
 		"a switch in quotes":               {plugins("  - name: gang", "    enableReclaimable: \"false\""), "line 5: enableReclaimable of plugin gang is not a switch"},
 		"arguments that are a word":        {plugins("  - name: gang", "    arguments: none"), "line 5: arguments is not a mapping"},
+		"a hierarchy that Volcano reads":   {plugins("  - name: gang", "  - name: capacity", "    enableHierarchy: yes"), "plugin capacity has enableHierarchy: true, and card quotas do not support a hierarchy of queues"},
 		"capacity with a hierarchy":        {plugins("  - name: gang", "  - name: capacity", "    enableHierarchy: true"), "plugin capacity has enableHierarchy: true, and card quotas do not support a hierarchy of queues"},
 		"no allocate":                      {strings.Replace(plugins("  - name: gang"), "allocate, ", "", 1), "line 1: cardreclaim has no allocate before it"},
 		"preempt before allocate":          {strings.Replace(plugins("  - name: gang"), "allocate", "preempt, allocate", 1), "line 1: preempt has no allocate before it"},

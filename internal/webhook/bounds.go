@@ -23,8 +23,8 @@ const (
 	maxLarge  = 2
 	// maxParts bounds the objects, lists and nulls in the text of an object. An empty task
 	// of a vcjob is written in two bytes and takes 700 in memory, so these are about
-	// 45 MiB. A hundred tasks of three containers with thirty variables each have 28,000.
-	maxParts = 1 << 16
+	// 55 MiB. 256 tasks of three containers with thirty variables each have 72,000.
+	maxParts = 80_000
 	// defaultTimeout is how long the API server waits when it does not say.
 	defaultTimeout = 10 * time.Second
 )

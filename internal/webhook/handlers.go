@@ -113,8 +113,18 @@ func (h *handlers) base(ctx context.Context, object *v1alpha1.ServiceTypePolicy)
 	return live, err
 }
 
-func queue(_ context.Context, queue, before *v1beta1.Queue) (rules.Result, error) {
-	return rules.Queue(queue, before), nil
+// queue validates the annotations of a Queue. Queues belong to Volcano: one that cannot be
+// read is let through.
+func (h *handlers) queue(_ context.Context, req admission.Request) admission.Response {
+	queue, before := &v1beta1.Queue{}, &v1beta1.Queue{}
+	replaced, err := h.decode(req, queue, before)
+	switch {
+	case err != nil:
+		return unread(err)
+	case !replaced:
+		before = nil
+	}
+	return respond(req, rules.Queue(queue, before))
 }
 
 // workload judges anything that makes pods, and pods.

@@ -56,14 +56,14 @@ func TestAJobTooLargeToRead(t *testing.T) {
 		now, before int
 		refusal     string
 	}{
-		"large":                        {deny, 66_000, 0, "has too many parts"},
+		"large":                        {deny, 81_000, 0, "has too many parts"},
 		"many tasks":                   {deny, 257, 0, "has more than 256 pod templates"},
 		"as many as are looked at":     {deny, 256, 0, ""},
-		"was as large":                 {deny, 66_000, 66_000, ""},
-		"was small":                    {deny, 66_000, 1, "has too many parts"},
-		"was large":                    {deny, 1, 66_000, "-"},
-		"without a policy":             {nil, 66_000, 0, ""},
-		"where nobody is refused, yet": {warn, 66_000, 0, ""},
+		"was as large":                 {deny, 81_000, 81_000, ""},
+		"was small":                    {deny, 81_000, 1, "has too many parts"},
+		"was large":                    {deny, 1, 81_000, "-"},
+		"without a policy":             {nil, 81_000, 0, ""},
+		"where nobody is refused, yet": {warn, 81_000, 0, ""},
 	}) {
 		h := handlersOf(t, tc.policy)
 		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "lab", Name: "big",

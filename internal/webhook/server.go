@@ -87,7 +87,7 @@ func (h *handlers) register(at func(path string, hook http.Handler)) {
 	serve(PathCardQuota, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.CardQuota{}, validator[*v1alpha1.CardQuota](h.cardQuota)).Handler, failed)
 	serve(PathCardQuotaDeletion, administrators, admission.HandlerFunc(h.cardQuotaDeletion), unread)
 	serve(PathServiceTypePolicy, administrators, admission.WithCustomValidator(h.scheme, &v1alpha1.ServiceTypePolicy{}, validator[*v1alpha1.ServiceTypePolicy](h.serviceTypePolicy)).Handler, failed)
-	serve(PathQueue, administrators, admission.WithCustomValidator(h.scheme, &v1beta1.Queue{}, validator[*v1beta1.Queue](queue)).Handler, unread)
+	serve(PathQueue, administrators, admission.HandlerFunc(h.queue), unread)
 	serve(PathWorkload, tenants, admission.HandlerFunc(h.workload), unread)
 	serve(PathVCJob, tenants, admission.HandlerFunc(h.vcjob), unread)
 }

@@ -47,6 +47,6 @@ var quotaChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 // status, which the scheduler writes all the time.
 var queueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event.TypedUpdateEvent[*v1beta1.Queue]) bool {
 	return specChanged(e.ObjectOld, e.ObjectNew) || e.ObjectOld.Status.State != e.ObjectNew.Status.State ||
-		!maps.Equal(e.ObjectOld.Annotations, e.ObjectNew.Annotations) ||
+		!maps.Equal(e.ObjectOld.Annotations, e.ObjectNew.Annotations) || !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) ||
 		(e.ObjectOld.DeletionTimestamp == nil) != (e.ObjectNew.DeletionTimestamp == nil)
 }}

@@ -18,25 +18,23 @@ import (
 )
 
 // configure renders the scheduler's configuration and puts it where it is not.
-func (p *pass) configure(ctx context.Context) (outcome, error) {
+func (p *pass) configure(ctx context.Context, live *corev1.ConfigMap) (outcome, error) {
 	ref := policy.Base(p.spec, p.volcano)
 	p.follow(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 	base, err := p.read(ctx, ref.Namespace, ref.Name)
 	if err != nil {
-		return failed(err)
+		return outcome{}, err
 	}
-	live, err := p.read(ctx, p.scheduler, policy.ConfigMapName)
-	if err != nil {
-		return failed(err)
-	}
+	p.memory.seen = p.memory.seen || live != nil
 	wanted := policy.Configure(p.spec, ref, base, live, p.policy.Status.ConfigHash)
 	if wanted.Text == "" {
-		return outcome{Condition: wanted.Condition, hash: p.stands(live)}, nil
+		return outcome{Condition: wanted.Condition}, nil
 	}
 	if !p.says(live, wanted) {
 		if err := p.write(ctx, live, wanted); err != nil {
-			return failed(err)
+			return outcome{}, err
 		}
+		p.memory.seen = true
 	}
 	return outcome{Condition: wanted.Condition, hash: schedulerconf.Hash(wanted.Text)}, nil
 }
@@ -57,7 +55,7 @@ func (p *pass) stands(live *corev1.ConfigMap) string {
 
 // write applies the configuration, whoever wrote it last, and tells who that was.
 func (p *pass) write(ctx context.Context, live *corev1.ConfigMap, wanted policy.Configuration) error {
-	by, displaced := "somebody deleted it", live == nil && p.policy.Status.ConfigHash != ""
+	by, displaced := "somebody deleted it", live == nil && p.memory.seen
 	if live != nil && live.Data[policy.ConfigMapKey] != wanted.Text {
 		by, displaced = policy.Displaced(live)
 		by += " wrote it"
@@ -95,13 +93,4 @@ func (p *pass) read(ctx context.Context, namespace, name string) (*corev1.Config
 		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
 	}
 	return live, nil
-}
-
-// failed is the outcome of a read or write that was refused; any other error is
-// returned.
-func failed(err error) (outcome, error) {
-	if !refused(err) {
-		return outcome{}, err
-	}
-	return outcome{Condition: policy.Refused(err), again: refusedRetry}, nil
 }

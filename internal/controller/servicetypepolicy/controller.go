@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/timing"
@@ -68,6 +69,8 @@ type Reconciler struct {
 type memory struct {
 	// written is when the configuration was put right last.
 	written time.Time
+	// seen tells that there was such a configuration.
+	seen bool
 	// kept are the PriorityClasses of others of which was told.
 	kept map[string]string
 }
@@ -120,9 +123,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if object.DeletionTimestamp != nil { // the garbage collector is at work
-		return ctrl.Result{}, nil
-	}
 	if r.pace.Stale(req.Name, object.ResourceVersion) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
@@ -135,22 +135,39 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, err
 }
 
+// run makes what the policy says, and reports also when it could not: whether quotas are
+// enforced does not wait for a write that fails.
 func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
-	if len(p.faults) > 0 {
-		live, err := p.read(ctx, p.scheduler, policy.ConfigMapName)
-		if client.IgnoreNotFound(err) != nil && !refused(err) {
-			return ctrl.Result{}, err
-		}
-		return p.report(ctx, outcome{Condition: policy.Invalid(p.faults), hash: p.stands(live)})
+	var unmade, unwritten error
+	live, err := p.read(ctx, p.scheduler, policy.ConfigMapName)
+	out := outcome{Condition: conditions.Get(p.policy.Status.Conditions, v1alpha1.ConditionConfigSynced)}
+	switch {
+	case err != nil && !refused(err): // then no status can be written either
+		return ctrl.Result{}, err
+	case err != nil:
+		unwritten = err
+	case p.policy.DeletionTimestamp != nil: // the garbage collector is at work
+	case len(p.faults) > 0:
+		out.Condition = policy.Invalid(p.faults)
+	default:
+		// A PriorityClass that cannot be made must not keep the configuration back.
+		unmade = p.classes(ctx, p.spec.PriorityClasses)
+		out, unwritten = p.configure(ctx, live)
 	}
-	// A PriorityClass that cannot be made must not keep the configuration back.
-	unmade := p.classes(ctx, p.spec.PriorityClasses)
-	out, err := p.configure(ctx)
-	if err != nil {
-		return ctrl.Result{}, errors.Join(err, unmade)
+	switch {
+	case errors.Is(unwritten, errStale):
+		return ctrl.Result{}, errors.Join(unwritten, unmade)
+	case unwritten != nil:
+		out = outcome{Condition: policy.Refused(unwritten, refused(unwritten))}
+	}
+	if refused(unwritten) {
+		out.again, unwritten = refusedRetry, nil
+	}
+	if out.hash == "" {
+		out.hash = p.stands(live)
 	}
 	result, err := p.report(ctx, out)
-	if err := errors.Join(err, unmade); err != nil {
+	if err := errors.Join(err, unwritten, unmade); err != nil {
 		return ctrl.Result{}, err
 	}
 	return result, nil

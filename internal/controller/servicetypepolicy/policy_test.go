@@ -209,6 +209,26 @@ func TestARefusalIsToldAndTriedAgain(t *testing.T) {
 
 // TestItGoesOnWhereverItWasKilled does the same with a new process after every single write:
 // whatever was done is done neither twice nor by halves.
+// TestAnErrorIsReportedAndTriedAgain: a webhook that does not answer must not freeze what the
+// status says, and whether quotas are enforced is still looked at.
+func TestAnErrorIsReportedAndTriedAgain(t *testing.T) {
+	w := newWorld(t, newConfigMap(place.Name, plain), newPolicy())
+	w.settle()
+	w.refuse = func(object client.Object) error {
+		if _, ok := object.(*corev1.ConfigMap); ok {
+			return apierrors.NewInternalError(errors.New("no answer of a webhook"))
+		}
+		return nil
+	}
+	w.change(func(spec *v1alpha1.ServiceTypePolicySpec) { spec.OverCommitPercent = 150 })
+	_, err := w.look()
+	check.Says(t, err, "no answer of a webhook")
+	check.Contains(t, "status", w.says(), "Unknown/ConfigRefused", "no answer of a webhook")
+	w.refuse = nil
+	w.settle()
+	check.Contains(t, "status", w.says(), "True/Synced")
+}
+
 func TestItGoesOnWhereverItWasKilled(t *testing.T) {
 	other := newConfigMap("other", strings.Replace(plain, "nodeorder", "binpack", 1))
 	for t, change := range check.Cases(t, map[string]func(*v1alpha1.ServiceTypePolicySpec){

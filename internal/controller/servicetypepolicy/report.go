@@ -18,7 +18,7 @@ import (
 // events of the change afterwards, so that no event tells what was not stored.
 func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
 	facts := policy.Facts{Policy: p.policy, Sync: out.Condition, Hash: out.hash, Now: p.now}
-	if len(p.faults) == 0 {
+	if out.Status == metav1.ConditionTrue && p.policy.DeletionTimestamp == nil {
 		facts.InForce = &p.spec
 	}
 	var err error
