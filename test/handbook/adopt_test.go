@@ -65,9 +65,9 @@ func (e *engineer) adopts(giveBack string) {
 
 	tide := step("Cards are taken back", 2)
 	e.types(tide[0])
-	e.Expect(e.configuration()).To(HaveKeyWithValue("volcano-scheduler.conf", ContainSubstring("cardreclaim")))
+	e.Expect(e.rendered()).To(HaveKeyWithValue("volcano-scheduler.conf", ContainSubstring("cardreclaim")))
 	e.types(tide[1])
-	e.Eventually(e.configuration).Should(HaveKeyWithValue("volcano-scheduler.conf", Not(ContainSubstring("cardreclaim"))))
+	e.Eventually(e.rendered).Should(HaveKeyWithValue("volcano-scheduler.conf", Not(ContainSubstring("cardreclaim"))))
 	e.goOn(ran)
 
 	e.types(quota[2])

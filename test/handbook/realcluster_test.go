@@ -126,10 +126,17 @@ func (e *engineer) schedules(name string) {
 	e.Eventually(e.count(name)).Should(Equal(1))
 }
 
-// configuration is the text of the scheduler's ConfigMap.
+// configuration is the text of Volcano's ConfigMap, which nobody writes.
 func (e *engineer) configuration() map[string]string {
+	return e.data("volcano-scheduler-configmap")
+}
+
+// rendered is the text of our scheduler's ConfigMap.
+func (e *engineer) rendered() map[string]string { return e.data("cardquota-scheduler-configmap") }
+
+func (e *engineer) data(name string) map[string]string {
 	e.Helper()
 	cm := &corev1.ConfigMap{}
-	e.Expect(e.Get(e.ctx, types.NamespacedName{Namespace: cluster.VolcanoNamespace, Name: "volcano-scheduler-configmap"}, cm)).To(Succeed())
+	e.Expect(e.Get(e.ctx, types.NamespacedName{Namespace: cluster.VolcanoNamespace, Name: name}, cm)).To(Succeed())
 	return cm.Data
 }
