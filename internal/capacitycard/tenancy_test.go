@@ -136,7 +136,7 @@ func TestAVerdictFollowsLabelsAndSelector(t *testing.T) {
 	check.That(t, labelled == nil, "the namespace is labelled: %v", labelled)
 	check.That(t, verdictOf(func() { s.Namespaces[0] = session.Namespace("ns", "lab") }) != nil,
 		"the namespace lost its label and is not refused")
-	verdictOf(func() { s.add(`queue q {"A":8}`) })
+	check.That(t, verdictOf(func() { s.add(`queue q {"A":8}`) }) == nil, "a queue for every namespace refuses one")
 	check.That(t, len(s.p.tenants) == 0, "no queue chooses, and %d verdicts are kept", len(s.p.tenants))
 }
 

@@ -114,8 +114,8 @@ func controllerOf(object metav1.Object, group, kind string) v1alpha1.WorkloadRef
 }
 
 // group counts a PodGroup: as a member of a queue in which its pods run, or that
-// takes its namespace, and,
-// as long as it has no pods, by what it says the job will ask for.
+// takes its namespace, and, as long as it has no pods, by what it says the job will
+// ask for.
 func (c *counter) group(group *v1beta1.PodGroup) {
 	if group.Status.Phase == v1beta1.PodGroupCompleted {
 		return
@@ -129,6 +129,11 @@ func (c *counter) group(group *v1beta1.PodGroup) {
 	if !waits || group.DeletionTimestamp != nil || c.peopled[types.NamespacedName{Namespace: group.Namespace, Name: group.Name}] {
 		return
 	}
+	c.announced(t, queue, group)
+}
+
+// announced counts what a PodGroup without pods says the job will ask for.
+func (c *counter) announced(t *tally, queue string, group *v1beta1.PodGroup) {
 	total, written := workload.TotalOf(group)
 	request, refusal := c.resolver.GroupRequest(total, written, group.Spec.MinResources)
 	why, blocked := whyGroup(group)

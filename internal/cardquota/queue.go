@@ -1,7 +1,10 @@
-// Package queue says what a Volcano Queue must carry for a CardQuota, which of
-// its fields are in place, and who else writes them.
+// Package cardquota holds the rules of a CardQuota: what the Volcano Queue must carry for
+// it, which of its fields are in place and who else writes them; what the pods of every
+// queue hold and wait for, counted from the beginning every time, so that no number can
+// drift; and what the status is, given these.
 //
-// The package is pure: objects in, apply configurations and verdicts out.
+// The package is pure: objects in, apply configurations, counts and conditions out; the
+// time is an argument.
 package cardquota
 
 import (

@@ -1,8 +1,3 @@
-// Package quotastatus says what the status of a CardQuota is, given what was
-// counted and how writing its Queue went, and which events a change of status
-// is worth.
-//
-// The package is pure; the time is an argument.
 package cardquota
 
 import (

@@ -1,8 +1,3 @@
-// Package usage recounts what the pods of every queue hold and wait for.
-//
-// It counts from the beginning every time: no number survives from one count
-// to the next, so none can drift. The package is pure; which pods count, in
-// which queue and under which card is the decision table's business.
 package cardquota
 
 import (

@@ -122,7 +122,8 @@ func (a *Ledger) fitsCards(queue string, ask Request) *Shortage {
 	// Who waits for the end of pods has room as soon as they are gone. Otherwise the
 	// alternative to speak of is the one with the most room, and among equals the one
 	// with the largest quota.
-	q, best := a.usage(queue), ask.Names[0]
+	q := a.usage(queue)
+	var best card.Name
 	if waits := slices.IndexFunc(ask.Names, func(name card.Name) bool { return q.hasRoom(name, ask.Count) }); waits >= 0 {
 		best = ask.Names[waits]
 	} else {
