@@ -179,7 +179,7 @@ func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 // refused write is tried again when the Queue's state changes, else after a
 // while.
 func (p *pass) failed(ctx context.Context, err error) (ctrl.Result, error) {
-	if !refused(err) {
+	if !shared.IsRefused(err) {
 		return ctrl.Result{}, err
 	}
 	result, err := p.report(ctx, cardquota.Refused(p.quota.Queue(), p.queue, err))

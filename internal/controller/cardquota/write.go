@@ -2,13 +2,10 @@ package cardquota
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -84,19 +81,4 @@ func (p *pass) apply(ctx context.Context, want *cardquota.Plan, settled bool) ([
 		return nil, fmt.Errorf("apply queue %s with force: %w", p.quota.Queue(), err)
 	}
 	return replaced, nil
-}
-
-// refused tells an answer of the API server or of an admission webhook that
-// trying again at once would only repeat.
-func refused(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	switch status.Status().Code {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity:
-		return true
-	default:
-		return false
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -13,6 +12,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 )
 
@@ -48,17 +48,8 @@ func (p *pass) classes(ctx context.Context, wanted []v1alpha1.PriorityClass) err
 	return errors.Join(faults...)
 }
 
-// refused tells an answer of the API server or of an admission webhook that
-// trying again at once would only repeat.
+// refused reports whether trying a write again at once would only repeat the answer: also a
+// configuration may be too large.
 func refused(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	switch status.Status().Code {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		return true
-	default:
-		return false
-	}
+	return shared.IsRefused(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
