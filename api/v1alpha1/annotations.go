@@ -19,10 +19,6 @@ const (
 	// AnnotationServiceType on a Queue, pod or PodGroup is the service type,
 	// for example inference or training. The queue's decides when it has one.
 	AnnotationServiceType = "volcano.sh/service.type"
-	// AnnotationPreemptable on a pod (template) or PodGroup, "false", keeps it
-	// from being evicted for others. On a pod it is also read as a label, as
-	// Volcano does; without it pods may be evicted.
-	AnnotationPreemptable = "volcano.sh/preemptable"
 	// AnnotationNamespaceSelector on a Queue selects, by their labels, the
 	// namespaces whose pods may use the queue: a metav1.LabelSelector as JSON,
 	// {"matchLabels":{"team":"chat"}}; {} is every namespace, and so is a Queue
@@ -47,17 +43,6 @@ const (
 	// AnnotationDescription on an object that the operator made says, for people,
 	// what the object is.
 	AnnotationDescription = "cardquota.dev/description"
-	// AnnotationClosedByParent on a Queue belongs to Volcano's queue controller.
-	AnnotationClosedByParent = "volcano.sh/closed-by-parent"
-	// AnnotationQueueName on a pod (template) names its queue.
-	AnnotationQueueName = "scheduling.volcano.sh/queue-name"
-	// AnnotationJobQueueName on a pod names the queue of the vcjob that made it.
-	AnnotationJobQueueName = "volcano.sh/queue-name"
-	// AnnotationOutOfSync on a pod of a vcjob, with any value, makes Volcano's job
-	// controller replace the pod. The scheduler sets it to take back the cards of
-	// a job that is to start again later: unlike an eviction it fires none of the
-	// job's policies and counts no retry.
-	AnnotationOutOfSync = "volcano.sh/controller-out-of-sync"
 	// AnnotationCheckpointTime on a PodGroup or pod is when the job last saved its
 	// work, in the form of RFC 3339, "2026-03-01T12:00:00Z". The latest of a job
 	// counts; what was computed before it is not lost when its cards are taken
@@ -71,6 +56,4 @@ const (
 	// scheduler that bound the pod goes by what it remembers, one that is started
 	// later, and the status, by this.
 	AnnotationChargedQueue = "cardquota.dev/charged-queue"
-	// AnnotationPodGroup on a pod names its PodGroup; Volcano writes it.
-	AnnotationPodGroup = "scheduling.k8s.io/group-name"
 )

@@ -8,23 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bounds of the status, which the operator keeps by shortening.
-const (
-	// MaxStatusCards is the most entries of status.cards.
-	MaxStatusCards = 128
-	// MaxBlocked is the most entries of status.blocked.
-	MaxBlocked = 10
-	// MaxSummaryLength is the most bytes of a summary.
-	MaxSummaryLength = 1024
-	// MaxMessageLength is the most bytes of status.blocked[].message.
-	MaxMessageLength = 1024
-	// MaxBlockedCardLength is the most bytes of status.blocked[].card: 16
-	// alternatives of 160.
-	MaxBlockedCardLength = 2600
-	// MaxReasonLength is the most bytes of status.blocked[].reason.
-	MaxReasonLength = 256
-)
-
 // CardQuotaStatus is what the operator saw last. It is rewritten at most once
 // a second.
 type CardQuotaStatus struct {

@@ -274,21 +274,9 @@ const (
 	DeletionPolicyRetain DeletionPolicy = "Retain"
 )
 
-// Queue names that Volcano makes itself.
-const (
-	// QueueRoot is the ancestor of all queues and is never touched.
-	QueueRoot = "root"
-	// QueueDefault takes every workload that names no queue; it is touched only
-	// when a CardQuota names it.
-	QueueDefault = "default"
-)
-
-// Finalizer keeps a CardQuota until its Queue is gone or given back.
-const Finalizer = "cardquota.dev/queue"
-
-// Queue returns the name of the Queue that carries this quota: spec.queueName,
+// QueueName returns the name of the Queue that carries this quota: spec.queueName,
 // or the name of the CardQuota.
-func (c *CardQuota) Queue() string {
+func (c *CardQuota) QueueName() string {
 	if c.Spec.QueueName != "" {
 		return c.Spec.QueueName
 	}

@@ -15,6 +15,8 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
@@ -103,22 +105,22 @@ func TestBoundsOfTheStatusAreThoseThatTheOperatorKeeps(t *testing.T) {
 		field schema
 		want  int64
 	}{
-		"summary":         {status.Properties["summary"], v1alpha1.MaxSummaryLength},
-		"pendingSummary":  {status.Properties["pendingSummary"], v1alpha1.MaxSummaryLength},
-		"blocked.card":    {entry.Properties["card"], v1alpha1.MaxBlockedCardLength},
-		"blocked.reason":  {entry.Properties["reason"], v1alpha1.MaxReasonLength},
-		"blocked.message": {entry.Properties["message"], v1alpha1.MaxMessageLength},
+		"summary":         {status.Properties["summary"], cardquota.MaxSummaryLength},
+		"pendingSummary":  {status.Properties["pendingSummary"], cardquota.MaxSummaryLength},
+		"blocked.card":    {entry.Properties["card"], cardquota.MaxBlockedCardLength},
+		"blocked.reason":  {entry.Properties["reason"], cardquota.MaxReasonLength},
+		"blocked.message": {entry.Properties["message"], conditions.MaxMessageLength},
 	}
 	for name, l := range lengths {
 		if l.field.MaxLength == nil || *l.field.MaxLength != l.want {
 			t.Errorf("%s: the schema says %v, the operator %d", name, l.field.MaxLength, l.want)
 		}
 	}
-	if got := *blocked.MaxItems; got != v1alpha1.MaxBlocked {
-		t.Errorf("blocked: the schema says %d, the operator %d", got, v1alpha1.MaxBlocked)
+	if got := *blocked.MaxItems; got != cardquota.MaxBlocked {
+		t.Errorf("blocked: the schema says %d, the operator %d", got, cardquota.MaxBlocked)
 	}
-	if got := *status.Properties["cards"].MaxItems; got != v1alpha1.MaxStatusCards {
-		t.Errorf("cards: the schema says %d, the operator %d", got, v1alpha1.MaxStatusCards)
+	if got := *status.Properties["cards"].MaxItems; got != cardquota.MaxStatusCards {
+		t.Errorf("cards: the schema says %d, the operator %d", got, cardquota.MaxStatusCards)
 	}
 }
 
@@ -157,11 +159,11 @@ func TestCardNamesOfTheSchemaAreThoseOfTheScheduler(t *testing.T) {
 func TestQueueOfACardQuota(t *testing.T) {
 	quota := v1alpha1.CardQuota{}
 	quota.Name = "team"
-	if got := quota.Queue(); got != "team" {
+	if got := quota.QueueName(); got != "team" {
 		t.Errorf("without queueName the queue is %q, want the CardQuota's own name", got)
 	}
 	quota.Spec.QueueName = "other"
-	if got := quota.Queue(); got != "other" {
+	if got := quota.QueueName(); got != "other" {
 		t.Errorf("with queueName the queue is %q", got)
 	}
 }

@@ -15,7 +15,7 @@ var decisionMutants = []mutant{
 	{"internal/workload/pod.go", `return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, `return pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&`, "a pod with a node does not wait"},
 
 	// Which queue.
-	{"internal/workload/pod.go", `return pod.Annotations[v1alpha1.AnnotationPodGroup]`, `return pod.Annotations["scheduling.volcano.sh/group-name"]`, "the PodGroup is that of scheduling.k8s.io/group-name"},
+	{"internal/workload/pod.go", `return pod.Annotations[v1beta1.KubeGroupNameAnnotationKey]`, `return pod.Annotations["scheduling.volcano.sh/group-name"]`, "the PodGroup is that of scheduling.k8s.io/group-name"},
 	{"internal/workload/pod.go", `	if pod.Spec.NodeName == "" {`, `	if pod.Spec.NodeName == "nowhere" {`, "before the binding nothing of it is believed"},
 	{"internal/workload/resolver.go", `	case lastCharged != "":`, `	case lastCharged == "none":`, "the queue charged last goes first"},
 	{"internal/workload/resolver.go", `	case charged != "":`, `	case charged == "none":`, "the queue of the binding goes before the PodGroup's"},
@@ -27,10 +27,10 @@ var decisionMutants = []mutant{
 	case charged != "":
 		queue = charged`, "a PodGroup that is moved moves no placed pod"},
 	{"internal/workload/resolver.go", `	case group != nil:
-		queue = QueueOfGroup(group)`, `	case group != nil && pod.Annotations[v1alpha1.AnnotationQueueName] == "":
+		queue = QueueOfGroup(group)`, `	case group != nil && pod.Annotations[v1beta1.QueueNameAnnotationKey] == "":
 		queue = QueueOfGroup(group)`, "the PodGroup's queue goes before the pod's annotation"},
-	{"internal/workload/resolver.go", `	case pod.Annotations[v1alpha1.AnnotationQueueName] != "":`, `	case pod.Annotations[v1alpha1.AnnotationQueueName] == "none":`, "without a PodGroup the pod's annotation names the queue"},
-	{"internal/workload/resolver.go", `		queue = pod.Annotations[v1alpha1.AnnotationJobQueueName]`, `		queue = ""`, "without a PodGroup the vcjob's annotation names the queue"},
+	{"internal/workload/resolver.go", `	case pod.Annotations[v1beta1.QueueNameAnnotationKey] != "":`, `	case pod.Annotations[v1beta1.QueueNameAnnotationKey] == "none":`, "without a PodGroup the pod's annotation names the queue"},
+	{"internal/workload/resolver.go", `		queue = pod.Annotations[batchv1alpha1.QueueNameKey]`, `		queue = ""`, "without a PodGroup the vcjob's annotation names the queue"},
 	{"internal/workload/pod.go", `	if group.Spec.Queue != "" {`, `	if group != nil {`, "a PodGroup without a queue is in default"},
 	{"internal/workload/pod.go", `const DefaultQueue = "default"`, `const DefaultQueue = "root"`, "the queue of a PodGroup that names none is default"},
 
@@ -105,14 +105,14 @@ var decisionMutants = []mutant{
 `, ``, "a refused pod may run on no card"},
 
 	// What a queue allows.
-	{"internal/workload/queue.go", `	case queue.Name == rootQueue:`, `	case queue.Name == "none":`, "root is no way around the quotas"},
+	{"internal/workload/queue.go", `	case queue.Name == RootQueue:`, `	case queue.Name == "none":`, "root is no way around the quotas"},
 	{"internal/workload/queue.go", `Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited`, `Limits{AnyCard: true, MilliCPU: quota.Unlimited`, "root gives no cards"},
 	{"internal/workload/queue.go", `Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited`, `Limits{MilliCPU: quota.Unlimited`, "root gives cards while queues are being moved"},
 	{"internal/workload/queue.go", `			AnyCard:  unmanaged == Ignore,`, `			AnyCard:  true,`, "an unmanaged queue has no cards"},
 	{"internal/workload/queue.go", `			AnyCard:  unmanaged == Ignore,`, `			AnyCard:  false,`, "an unmanaged queue that is ignored has any card"},
 	{"internal/workload/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = false`, "unmanaged queues are denied"},
 	{"internal/workload/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = !managed && unmanaged != Ignore`, "an unmanaged queue that is not denied is not limited in CPU"},
-	{"internal/workload/queue.go", `	case rules.Denied && queue.Name == rootQueue:
+	{"internal/workload/queue.go", `	case rules.Denied && queue.Name == RootQueue:
 `, `	case rules.Denied && queue.Name == "none":
 `, "root gives nothing while unmanaged queues are denied"},
 	{"internal/workload/queue.go", `orUnlimited(milli(queue.Spec.Capability)),`, `milli(queue.Spec.Capability),`, "CPU of an unmanaged queue is unlimited"},
@@ -127,10 +127,10 @@ var decisionMutants = []mutant{
 			rules.Refusal = &Refusal{`, "a quota that cannot be read withholds everything"},
 	{"internal/workload/queue.go", `	case !managed:`, `	case text == "" || text == "{}":`, "an empty quota is a quota"},
 	{"internal/workload/queue.go", `	case queue.DeletionTimestamp != nil:`, `	case queue.Name == "none":`, "a queue that is being deleted takes nothing"},
-	{"internal/workload/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == rootQueue || queue.Status.State != v1beta1.QueueStateClosing:`, "a closed queue takes nothing"},
-	{"internal/workload/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == rootQueue || queue.Status.State != v1beta1.QueueStateClosed && queue.Status.State != "":`, "a closing queue takes nothing"},
-	{"internal/workload/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen || queue.Status.State == "":`, "a queue without a state takes nothing"},
-	{"internal/workload/queue.go", `queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Status.State == v1beta1.QueueStateOpen:`, "root needs no state"},
+	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == RootQueue || queue.Status.State != v1beta1.QueueStateClosing:`, "a closed queue takes nothing"},
+	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == RootQueue || queue.Status.State != v1beta1.QueueStateClosed && queue.Status.State != "":`, "a closing queue takes nothing"},
+	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen || queue.Status.State == "":`, "a queue without a state takes nothing"},
+	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Status.State == v1beta1.QueueStateOpen:`, "root needs no state"},
 	{"internal/workload/queue.go", `	if rules.unreadable != nil {`, `	if rules.unreadable != nil && !managed {`, "a selector that cannot be read withholds everything"},
 	{"internal/workload/queue.go", `q.AsApproximateFloat64() >= math.MaxInt64/1000`, `q.AsApproximateFloat64() >= math.MaxFloat64`, "a capability beyond 64 bits is unlimited"},
 	{"internal/workload/queue.go", `	if !set || q.Sign() <= 0 {`, `	if !set {`, "a negative capability is none"},
@@ -157,9 +157,9 @@ var decisionMutants = []mutant{
 	{"internal/workload/evict.go", `case pod.Spec.PriorityClassName == systemClusterCritical, pod`, `case pod`, "pods critical for the cluster stay"},
 	{"internal/workload/evict.go", `, pod.Spec.PriorityClassName == systemNodeCritical:`, `:`, "pods critical for a node stay"},
 	{"internal/workload/evict.go", `	case pod.Namespace == metav1.NamespaceSystem:`, `	case pod.Namespace == metav1.NamespacePublic:`, "pods of kube-system stay"},
-	{"internal/workload/evict.go", `value, set = pod.Labels[v1alpha1.AnnotationPreemptable]`, `value, set = pod.Labels["none"]`, "the label preemptable counts"},
+	{"internal/workload/evict.go", `value, set = pod.Labels[v1beta1.PodPreemptable]`, `value, set = pod.Labels["none"]`, "the label preemptable counts"},
 	{"internal/workload/evict.go", `	if !set {
-		value, set = pod`, `	if _, labelled := pod.Labels[v1alpha1.AnnotationPreemptable]; labelled {
+		value, set = pod`, `	if _, labelled := pod.Labels[v1beta1.PodPreemptable]; labelled {
 		value, set = pod`, "the annotation preemptable goes before the label"},
 	{"internal/workload/evict.go", `return allows(value, set) && allowsIn(group)`, `return allows(value, set)`, "the PodGroup may protect its pods"},
 	{"internal/workload/evict.go", `return allows(value, set) && allowsIn(group)`, `return allowsIn(group) && (allows(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},

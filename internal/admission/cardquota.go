@@ -47,7 +47,7 @@ func CardQuota(quota, before *v1alpha1.CardQuota, world Quotas) Result {
 	selector := quota.Spec.NamespaceSelector
 	if selector == nil {
 		result.warn(spec.Child("namespaceSelector"), "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} when every namespace is meant",
-			quota.Queue(), quota.Spec.Tenant)
+			quota.QueueName(), quota.Spec.Tenant)
 	} else if before == nil || !equality.Semantic.DeepEqual(selector, before.Spec.NamespaceSelector) {
 		if _, err := workload.SelectNamespaces(selector); err != nil {
 			result.refuse(spec.Child("namespaceSelector"), "%v", err)
@@ -74,10 +74,10 @@ func Deletion(quota *v1alpha1.CardQuota) Result {
 	}
 	if len(used) > 0 {
 		result.warn(spec.Child("cards"), "pods in queue %s hold %s, and go on; nothing new starts: to keep the queue and its quota, set spec.deletionPolicy to Retain before deleting",
-			quota.Queue(), some(used))
+			quota.QueueName(), some(used))
 	}
 	if waiting := quota.Status.BlockedTotal; waiting > 0 {
-		result.warn(spec.Child("cards"), "work waits in queue %s and will not start, for %d reasons in status.blocked", quota.Queue(), waiting)
+		result.warn(spec.Child("cards"), "work waits in queue %s and will not start, for %d reasons in status.blocked", quota.QueueName(), waiting)
 	}
 	return result
 }
@@ -85,13 +85,13 @@ func Deletion(quota *v1alpha1.CardQuota) Result {
 // rival refuses a second CardQuota for a queue. One whose owner is on its way out
 // may come: it takes over.
 func rival(result *Result, quota *v1alpha1.CardQuota, others []*v1alpha1.CardQuota) {
-	others = slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.Queue() != quota.Queue() })
+	others = slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.QueueName() != quota.QueueName() })
 	if owner := cardquota.Owner(slices.DeleteFunc(slices.Clone(others), func(c *v1alpha1.CardQuota) bool { return c.DeletionTimestamp != nil })); owner != nil {
-		result.refuse(spec.Child("queueName"), "queue %s belongs to CardQuota %s of tenant %s: change that one, or give this one another spec.queueName", quota.Queue(), owner.Name, owner.Spec.Tenant)
+		result.refuse(spec.Child("queueName"), "queue %s belongs to CardQuota %s of tenant %s: change that one, or give this one another spec.queueName", quota.QueueName(), owner.Name, owner.Spec.Tenant)
 		return
 	}
 	if len(others) > 0 {
-		result.warn(spec.Child("queueName"), "queue %s belongs to CardQuota %s until that is deleted: this one takes over then", quota.Queue(), others[0].Name)
+		result.warn(spec.Child("queueName"), "queue %s belongs to CardQuota %s until that is deleted: this one takes over then", quota.QueueName(), others[0].Name)
 	}
 }
 

@@ -31,7 +31,7 @@ func entering(load *Workload, world *World) []pod {
 			name := world.queueOf(load, t.Pod)
 			path := load.QueuePath
 			if path == nil {
-				path = t.annotation(v1alpha1.AnnotationQueueName)
+				path = t.annotation(v1beta1.QueueNameAnnotationKey)
 			}
 			pods = append(pods, pod{t, name, world.Queue(name), path})
 		}
@@ -93,8 +93,8 @@ func claims(result *Result, load *Workload, world *World) {
 		if p.Pod != nil && p.queue != nil {
 			reach(result, p)
 		}
-		if name, ok := load.Annotations[v1alpha1.AnnotationQueueName]; ok && !load.Pod() && name != p.name {
-			result.warn(load.annotation(v1alpha1.AnnotationQueueName), "is not read here, the queue is %.160s: write it in %s", p.name, p.queuePath)
+		if name, ok := load.Annotations[v1beta1.QueueNameAnnotationKey]; ok && !load.Pod() && name != p.name {
+			result.warn(load.annotation(v1beta1.QueueNameAnnotationKey), "is not read here, the queue is %.160s: write it in %s", p.name, p.queuePath)
 		}
 	}
 }

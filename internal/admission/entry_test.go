@@ -27,7 +27,7 @@ func groupOf(queue string) *v1beta1.PodGroup { return builder.PodGroup("chat", "
 func TestWhoMayUseAQueue(t *testing.T) {
 	const leftOut = "Namespace <chat> may not use queue <training>…team=chat"
 	in := func(queue string) notes { return notes{inQueue: queue} }
-	byGroup := requested(in("open"), nil, func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationPodGroup] = "g" })
+	byGroup := requested(in("open"), nil, func(p *corev1.Pod) { p.Annotations[v1beta1.KubeGroupNameAnnotationKey] = "g" })
 	for t, tc := range check.Cases(t, map[string]struct {
 		object           runtime.Object
 		world            func(*World)

@@ -85,7 +85,7 @@ type notes = map[string]string
 const (
 	name    = v1alpha1.AnnotationCardName
 	request = v1alpha1.AnnotationCardRequest
-	inQueue = v1alpha1.AnnotationQueueName
+	inQueue = v1beta1.QueueNameAnnotationKey
 	ofType  = v1alpha1.AnnotationServiceType
 )
 

@@ -12,7 +12,6 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -97,9 +96,6 @@ func (p *plugin) tellIfLost(pod *corev1.Pod) {
 	}
 }
 
-// rootQueue is the queue under which Volcano puts all others.
-const rootQueue = v1alpha1.QueueRoot
-
 // adopted is a copy of a queue under root, made for an original whose own
 // parents lead nowhere.
 type adopted struct{ original, copy *scheduling.Queue }
@@ -117,7 +113,7 @@ func (p *plugin) adoptLostQueues() {
 		child, ok := known[info.Queue.UID]
 		if !ok || child.original != info.Queue {
 			child = adopted{original: info.Queue, copy: info.Queue.DeepCopy()}
-			if child.copy.Spec.Parent = rootQueue; id == rootQueue {
+			if child.copy.Spec.Parent = workload.RootQueue; id == workload.RootQueue {
 				child.copy.Spec.Parent = ""
 			}
 		}
@@ -133,7 +129,7 @@ func (p *plugin) adoptLostQueues() {
 func lostQueues(queues map[api.QueueID]*api.QueueInfo) []api.QueueID {
 	var lost []api.QueueID
 	for id, info := range queues {
-		if id == rootQueue {
+		if id == workload.RootQueue {
 			if info.Queue.Spec.Parent != "" {
 				lost = append(lost, id)
 			}
@@ -141,7 +137,7 @@ func lostQueues(queues map[api.QueueID]*api.QueueInfo) []api.QueueID {
 		}
 		for at, steps := id, 0; ; steps++ {
 			parent := api.QueueID(queues[at].Queue.Spec.Parent)
-			if parent == "" || parent == rootQueue {
+			if parent == "" || parent == workload.RootQueue {
 				break
 			}
 			_, exists := queues[parent]
@@ -161,9 +157,9 @@ func lostQueues(queues map[api.QueueID]*api.QueueInfo) []api.QueueID {
 func (p *plugin) tellQueue(queue *scheduling.Queue) {
 	refusal := &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: fmt.Sprintf(
 		"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
-		queue.Name, queue.Spec.Parent, rootQueue)}
-	if queue.Name == rootQueue {
-		refusal.Message = fmt.Sprintf("Queue <%s> names parent <%s>: it has none and is treated so; remove spec.parent", rootQueue, queue.Spec.Parent)
+		queue.Name, queue.Spec.Parent, workload.RootQueue)}
+	if queue.Name == workload.RootQueue {
+		refusal.Message = fmt.Sprintf("Queue <%s> names parent <%s>: it has none and is treated so; remove spec.parent", workload.RootQueue, queue.Spec.Parent)
 	}
 	p.sayOnQueue(queue, refusal)
 }

@@ -36,7 +36,7 @@ type Share struct {
 func Unowned(quotas []*v1alpha1.CardQuota, queues []*v1beta1.Queue) map[string]card.Quota {
 	taken := make(map[string]bool, len(quotas))
 	for _, quota := range quotas {
-		taken[quota.Queue()] = true
+		taken[quota.QueueName()] = true
 	}
 	out := map[string]card.Quota{}
 	for _, q := range queues {
@@ -55,7 +55,7 @@ func NewBalance(quotas []*v1alpha1.CardQuota, unowned map[string]card.Quota, hea
 	rivals := map[string][]*v1alpha1.CardQuota{}
 	for _, quota := range quotas {
 		if quota.DeletionTimestamp == nil {
-			rivals[quota.Queue()] = append(rivals[quota.Queue()], quota)
+			rivals[quota.QueueName()] = append(rivals[quota.QueueName()], quota)
 		}
 	}
 	b := &Balance{healthy: healthy, granted: map[card.Name]map[string]Share{}, sums: map[card.Name]card.Count{}}
@@ -135,10 +135,10 @@ func (b *Balance) OverAllocated(quota *v1alpha1.CardQuota) []Excess {
 	}
 	var found []Excess
 	for name, count := range QuotaOf(quota) {
-		others := b.sums[name].Sub(b.granted[name][quota.Queue()].Count)
+		others := b.sums[name].Sub(b.granted[name][quota.QueueName()].Count)
 		excess := Excess{Card: name, Quota: count, Granted: others.Add(count), Healthy: b.healthy[name]}
 		if count > 0 && excess.By() > 0 {
-			excess.Others = b.others(name, quota.Queue())
+			excess.Others = b.others(name, quota.QueueName())
 			found = append(found, excess)
 		}
 	}

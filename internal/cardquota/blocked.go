@@ -46,7 +46,7 @@ func (s blockedSet) list() []v1alpha1.BlockedStatus {
 			cmp.Compare(a.Workload.Kind, b.Workload.Kind), cmp.Compare(a.Workload.APIGroup, b.Workload.APIGroup),
 			cmp.Compare(a.Card, b.Card), cmp.Compare(a.Reason, b.Reason))
 	})
-	return out[:min(len(out), v1alpha1.MaxBlocked)]
+	return out[:min(len(out), MaxBlocked)]
 }
 
 // whyPod finds why a waiting pod waits: it can never run as it is written, its

@@ -83,7 +83,7 @@ func satisfied(f Facts) metav1.Condition {
 	case v1alpha1.OverAllocationDeny:
 		end = ": what was granted stays granted, but overAllocation denies to raise it"
 	}
-	return conditions.New(status, reason, "%s", conditions.Truncate(Clauses(excesses), v1alpha1.MaxMessageLength-len(end))+end)
+	return conditions.New(status, reason, "%s", conditions.Truncate(Clauses(excesses), conditions.MaxMessageLength-len(end))+end)
 }
 
 // ready sums up: the Queue carries the quota, takes work, and the scheduler is
@@ -91,7 +91,7 @@ func satisfied(f Facts) metav1.Condition {
 // CardQuota unready, since the quota is being kept. Nor does a missing
 // ServiceTypePolicy, without which nobody can know of enforcement.
 func ready(s *v1alpha1.CardQuotaStatus, f Facts) metav1.Condition {
-	name, no := f.Quota.Queue(), metav1.ConditionFalse
+	name, no := f.Quota.QueueName(), metav1.ConditionFalse
 	enforced := conditions.Get(s.Conditions, v1alpha1.ConditionEnforced)
 	switch {
 	case f.Sync.Status != metav1.ConditionTrue:
@@ -118,7 +118,7 @@ type Written struct {
 // Synced is condition QueueSynced of a Queue that carries the quota. before is what it
 // was: a replaced change stays visible until the spec changes.
 func Synced(quota *v1alpha1.CardQuota, before metav1.Condition, w Written, now time.Time) metav1.Condition {
-	name, replaced := quota.Queue(), ""
+	name, replaced := quota.QueueName(), ""
 	if len(w.Replaced) > 0 {
 		replaced = fmt.Sprintf("%s on queue %s; replaced at %s by what this CardQuota says",
 			Describe(w.Replaced), name, now.UTC().Format(time.RFC3339))

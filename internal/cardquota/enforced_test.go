@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
 var (
 	proven   = metav1.Condition{Status: "True", Reason: "Enforced", Message: "ours enforces"}
 	silent   = metav1.Condition{Status: "False", Reason: "NoHeartbeat", Message: "no session since noon"}
-	bypassed = metav1.Condition{Status: "False", Reason: "CardBypass", Message: strings.Repeat("x", v1alpha1.MaxMessageLength)}
+	bypassed = metav1.Condition{Status: "False", Reason: "CardBypass", Message: strings.Repeat("x", conditions.MaxMessageLength)}
 	noPolicy = metav1.Condition{Status: "Unknown", Reason: "NoPolicy", Message: "no policy"}
 )
 
@@ -53,7 +53,7 @@ func TestEnforced(t *testing.T) {
 		check.Equal(t, "Enforced, Ready", []string{tc.enforced, tc.ready}, []string{show("Enforced"), show("Ready")})
 	}
 	for _, c := range StatusOf(judged(&bypassed)).Conditions {
-		check.That(t, len(c.Message) <= v1alpha1.MaxMessageLength, "the message of %s has %d bytes", c.Type, len(c.Message))
+		check.That(t, len(c.Message) <= conditions.MaxMessageLength, "the message of %s has %d bytes", c.Type, len(c.Message))
 	}
 }
 

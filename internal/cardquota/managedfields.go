@@ -18,6 +18,9 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
+// annotationClosedByParent on a Queue belongs to Volcano's queue controller.
+const annotationClosedByParent = "volcano.sh/closed-by-parent"
+
 // Fields are written as the API server writes them in conflicts.
 const (
 	fieldParent      = ".spec.parent"
@@ -30,7 +33,7 @@ const (
 // touched what the CardQuota says.
 var undisputed = []string{
 	fieldParent, fieldWeight, labelField(LabelManagedBy),
-	annotationField(v1alpha1.AnnotationCardAllocated), annotationField(v1alpha1.AnnotationClosedByParent),
+	annotationField(v1alpha1.AnnotationCardAllocated), annotationField(annotationClosedByParent),
 }
 
 func annotationField(key string) string { return ".metadata.annotations." + key }

@@ -20,6 +20,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // LabelManagedBy on a Queue tells who manages it: v1alpha1.FieldManager as long as it is
@@ -108,7 +109,7 @@ func Released(name string) Plan {
 // base plans what every owned Queue carries.
 func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allocated string) *apply.QueueApplyConfiguration {
 	spec := apply.QueueSpec()
-	config := apply.Queue(quota.Queue()).WithSpec(spec).WithAnnotations(map[string]string{
+	config := apply.Queue(quota.QueueName()).WithSpec(spec).WithAnnotations(map[string]string{
 		v1alpha1.AnnotationCardQuota:   cards.String(),
 		v1alpha1.AnnotationServiceType: quota.Spec.ServiceType,
 	})
@@ -130,16 +131,16 @@ func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allo
 		if Created(live) { // applying without it would remove it
 			config.WithAnnotations(map[string]string{v1alpha1.AnnotationCreatedBy: live.Annotations[v1alpha1.AnnotationCreatedBy]})
 		}
-		closedByParent, parent = live.Annotations[v1alpha1.AnnotationClosedByParent], live.Spec.Parent
+		closedByParent, parent = live.Annotations[annotationClosedByParent], live.Spec.Parent
 	}
 	if manager == "" || manager == v1alpha1.FieldManager {
 		config.WithLabels(map[string]string{LabelManagedBy: v1alpha1.FieldManager})
 	}
 	if closedByParent == "" || closedByParent == notClosedByParent {
-		config.WithAnnotations(map[string]string{v1alpha1.AnnotationClosedByParent: notClosedByParent})
+		config.WithAnnotations(map[string]string{annotationClosedByParent: notClosedByParent})
 	}
-	if parent == "" || parent == v1alpha1.QueueRoot {
-		spec.WithParent(v1alpha1.QueueRoot)
+	if parent == "" || parent == workload.RootQueue {
+		spec.WithParent(workload.RootQueue)
 	}
 	return config
 }
@@ -191,8 +192,8 @@ func (p *Plan) Yield(c Conflict) bool {
 		p.Config.Spec.Parent = nil
 	case labelField(LabelManagedBy):
 		p.Config.Labels = nil
-	case annotationField(v1alpha1.AnnotationClosedByParent):
-		delete(p.Config.Annotations, v1alpha1.AnnotationClosedByParent)
+	case annotationField(annotationClosedByParent):
+		delete(p.Config.Annotations, annotationClosedByParent)
 	default:
 		return false
 	}

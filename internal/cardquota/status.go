@@ -16,6 +16,15 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
+// Bounds of the status, those of its schema: entries and bytes.
+const (
+	MaxStatusCards       = 128
+	MaxBlocked           = 10
+	MaxSummaryLength     = 1024
+	MaxReasonLength      = 256
+	MaxBlockedCardLength = 2600 // 16 alternatives of 160
+)
+
 // Facts are everything that a status is made of.
 type Facts struct {
 	// Quota is the CardQuota with the status it had.
@@ -44,7 +53,7 @@ type Facts struct {
 func StatusOf(f Facts) v1alpha1.CardQuotaStatus {
 	status := *f.Quota.Status.DeepCopy()
 	status.ObservedGeneration = f.Quota.Generation
-	status.Queue = &v1alpha1.QueueStatus{Name: f.Quota.Queue()}
+	status.Queue = &v1alpha1.QueueStatus{Name: f.Quota.QueueName()}
 	if f.Queue != nil {
 		status.Queue.State = string(f.Queue.Status.State)
 	}
@@ -78,8 +87,8 @@ func count(s *v1alpha1.CardQuotaStatus, f Facts) {
 		b := &s.Blocked[i]
 		w := &b.Workload
 		w.APIGroup, w.Kind, w.Name = conditions.Truncate(w.APIGroup, longestName), conditions.Truncate(w.Kind, longestName), conditions.Truncate(w.Name, longestName)
-		b.Card = conditions.Truncate(b.Card, v1alpha1.MaxBlockedCardLength)
-		b.Reason, b.Message = conditions.Truncate(b.Reason, v1alpha1.MaxReasonLength), conditions.Truncate(b.Message, v1alpha1.MaxMessageLength)
+		b.Card = conditions.Truncate(b.Card, MaxBlockedCardLength)
+		b.Reason, b.Message = conditions.Truncate(b.Reason, MaxReasonLength), conditions.Truncate(b.Message, conditions.MaxMessageLength)
 	}
 }
 
@@ -97,7 +106,7 @@ func cardsOf(f Facts) []v1alpha1.CardStatus {
 	}
 	names = append(names, ungranted(f, names)...)
 	cards := make([]v1alpha1.CardStatus, 0, len(names))
-	for _, name := range names[:min(len(names), v1alpha1.MaxStatusCards)] {
+	for _, name := range names[:min(len(names), MaxStatusCards)] {
 		used := f.Usage.Used[name]
 		cards = append(cards, v1alpha1.CardStatus{
 			Name:        string(name),

@@ -15,6 +15,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -258,12 +259,12 @@ func TestNamesThatPodsMakeUpPushNothingOut(t *testing.T) {
 	f := facts(cards{"held": 1}, nil)
 	f.Physical = cards{"there": 4}
 	f.Usage.Pending = cards{"there": 1}
-	for i := range 10 * v1alpha1.MaxStatusCards {
+	for i := range 10 * MaxStatusCards {
 		f.Usage.Pending[card.Name(fmt.Sprint("0-made-up-", i))] = 1
 	}
 	got := StatusOf(f).Cards
 	granted := len(f.Quota.Spec.Cards)
-	if len(got) != v1alpha1.MaxStatusCards || got[granted].Name != "held" || got[granted+1].Name != "there" {
+	if len(got) != MaxStatusCards || got[granted].Name != "held" || got[granted+1].Name != "there" {
 		t.Errorf("%d cards, beginning with %+v, want what is held and what is there before what is only named", len(got), got[:granted+2])
 	}
 }
@@ -284,12 +285,12 @@ func TestStatusStaysWithinItsBounds(t *testing.T) {
 		for _, field := range []struct {
 			text string
 			most int
-		}{{s.Summary, v1alpha1.MaxSummaryLength}, {s.PendingSummary, v1alpha1.MaxSummaryLength}, {b.Workload.Name, longestName}, {b.Workload.Kind, longestName}, {b.Workload.APIGroup, longestName},
-			{b.Card, v1alpha1.MaxBlockedCardLength}, {b.Reason, v1alpha1.MaxReasonLength}, {b.Message, v1alpha1.MaxMessageLength}} {
+		}{{s.Summary, MaxSummaryLength}, {s.PendingSummary, MaxSummaryLength}, {b.Workload.Name, longestName}, {b.Workload.Kind, longestName}, {b.Workload.APIGroup, longestName},
+			{b.Card, MaxBlockedCardLength}, {b.Reason, MaxReasonLength}, {b.Message, conditions.MaxMessageLength}} {
 			check.Must(t, len(field.text) <= field.most && utf8.ValidString(field.text),
 				"%d bytes, at most %d: %q", len(field.text), field.most, field.text)
 		}
-		check.Must(t, len(s.Cards) <= v1alpha1.MaxStatusCards, "%d cards", len(s.Cards))
+		check.Must(t, len(s.Cards) <= MaxStatusCards, "%d cards", len(s.Cards))
 		for _, c := range s.Cards {
 			check.Must(t, c.Free >= 0 && c.OverQuotaBy >= 0 && (c.Free <= 0 || c.OverQuotaBy <= 0) && c.Quota-c.Used == c.Free-c.OverQuotaBy,
 				"numbers do not add up: %+v", c)

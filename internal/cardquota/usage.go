@@ -48,7 +48,7 @@ type Usage struct {
 	// MilliCPU and Memory (bytes) are what the assigned pods request.
 	MilliCPU, Memory int64
 	// Blocked says what waits and why, who waits longest first, at most
-	// v1alpha1.MaxBlocked entries of BlockedTotal.
+	// MaxBlocked entries of BlockedTotal.
 	Blocked      []v1alpha1.BlockedStatus
 	BlockedTotal int
 	// Members is how many unfinished pods and PodGroups use the queue: they hold

@@ -15,9 +15,12 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
+// MaxMessageLength is the most bytes of a message in a status.
+const MaxMessageLength = 1024
+
 // New makes a condition without a type, whose message fits into a status.
 func New(status metav1.ConditionStatus, reason, format string, values ...any) metav1.Condition {
-	return metav1.Condition{Status: status, Reason: reason, Message: Truncate(fmt.Sprintf(format, values...), v1alpha1.MaxMessageLength)}
+	return metav1.Condition{Status: status, Reason: reason, Message: Truncate(fmt.Sprintf(format, values...), MaxMessageLength)}
 }
 
 // Set puts a condition into a list as one of a type. A condition whose status did not

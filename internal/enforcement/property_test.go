@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/check"
@@ -80,7 +79,7 @@ func TestTrueNeedsEveryProof(t *testing.T) {
 		got := Judge(f)
 		proven := proven(f)
 		check.Equal(t, fmt.Sprintf("%s/%s: %s although everything proven", got.Status, got.Reason, got.Message), proven, got.Status == metav1.ConditionTrue)
-		check.Must(t, got.Message != "" && len(got.Message) <= v1alpha1.MaxMessageLength && utf8.ValidString(got.Message),
+		check.Must(t, got.Message != "" && len(got.Message) <= conditions.MaxMessageLength && utf8.ValidString(got.Message),
 			"message of %d bytes: %q", len(got.Message), got.Message)
 		check.Must(t, f.Until().IsZero() || f.Until().After(f.Now), "is to look again at %s, now is %s", f.Until(), f.Now)
 	})

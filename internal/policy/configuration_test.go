@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/schedulerconf"
 	"cardquota.dev/operator/internal/testing/check"
 )
@@ -103,7 +104,7 @@ func TestConfigure(t *testing.T) {
 		said := string(got.Status) + "/" + got.Reason + ": " + got.Message
 		check.That(t, strings.HasPrefix(said, tc.says), "says\n%s, want\n%s…", said, tc.says)
 		check.That(t, (got.Text != "") == tc.text, "the text is\n%s", got.Text)
-		check.That(t, len(got.Message) <= v1alpha1.MaxMessageLength && !strings.Contains(got.Message, "\n"), "the message has %d bytes: %q", len(got.Message), got.Message)
+		check.That(t, len(got.Message) <= conditions.MaxMessageLength && !strings.Contains(got.Message, "\n"), "the message has %d bytes: %q", len(got.Message), got.Message)
 		if tc.text {
 			check.NoError(t, schedulerconf.Validate(got.Text, schedulerconf.Shipped()))
 			check.That(t, strings.HasPrefix(got.Text, "# Rendered by cardquota-manager from "+got.From+",\n"), "the text begins\n%s", got.Text)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -103,7 +104,7 @@ func TestReadyTellsWhatIsMissing(t *testing.T) {
 
 func TestVerdictsAreCut(t *testing.T) {
 	for _, said := range []metav1.Condition{Refused(errors.New(strings.Repeat("x", 5000)), true), Invalid(field.ErrorList{field.Forbidden(field.NewPath("spec"), strings.Repeat("x", 5000))})} {
-		check.That(t, len(said.Message) <= v1alpha1.MaxMessageLength, "the message has %d bytes", len(said.Message))
+		check.That(t, len(said.Message) <= conditions.MaxMessageLength, "the message has %d bytes", len(said.Message))
 	}
 	check.Contains(t, "a write that was refused", Refused(errors.New("forbidden\nhere"), true).Message, "forbidden; here: as shipped, cardquota-manager may read")
 }

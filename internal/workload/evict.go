@@ -6,8 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"cardquota.dev/operator/api/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
 // The priority classes of pods that keep a cluster alive (Kubernetes,
@@ -32,15 +31,15 @@ func Evictable(pod *corev1.Pod, group map[string]string) bool {
 	case pod.Namespace == metav1.NamespaceSystem:
 		return false
 	}
-	value, set := pod.Annotations[v1alpha1.AnnotationPreemptable]
+	value, set := pod.Annotations[v1beta1.PodPreemptable]
 	if !set {
-		value, set = pod.Labels[v1alpha1.AnnotationPreemptable]
+		value, set = pod.Labels[v1beta1.PodPreemptable]
 	}
 	return allows(value, set) && allowsIn(group)
 }
 
 func allowsIn(annotations map[string]string) bool {
-	value, set := annotations[v1alpha1.AnnotationPreemptable]
+	value, set := annotations[v1beta1.PodPreemptable]
 	return allows(value, set)
 }
 
@@ -52,11 +51,16 @@ func allows(value string, set bool) bool {
 	return err == nil && preemptable
 }
 
+// AnnotationOutOfSync on a pod of a vcjob, with any value, makes Volcano's job
+// controller replace the pod. Unlike an eviction it fires none of the job's policies
+// and counts no retry.
+const AnnotationOutOfSync = "volcano.sh/controller-out-of-sync"
+
 // ToldToGo tells that a pod of a vcjob is marked for Volcano's job controller,
 // which deletes it and makes another one in its place without counting a retry
 // of the job (pkg/controllers/job, IsOutOfSyncPod: any value of the annotation).
 func ToldToGo(pod *corev1.Pod) bool {
-	_, marked := pod.Annotations[v1alpha1.AnnotationOutOfSync]
+	_, marked := pod.Annotations[AnnotationOutOfSync]
 	return marked
 }
 

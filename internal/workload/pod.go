@@ -34,7 +34,7 @@ func Waiting(pod *corev1.Pod) bool {
 
 // PodGroupName returns the name of the pod's PodGroup in the pod's namespace,
 // "" when it has none yet.
-func PodGroupName(pod *corev1.Pod) string { return pod.Annotations[v1alpha1.AnnotationPodGroup] }
+func PodGroupName(pod *corev1.Pod) string { return pod.Annotations[v1beta1.KubeGroupNameAnnotationKey] }
 
 // ChargedQueue returns the queue that was written into a pod when it was bound
 // to its node, "" for a pod that has none, or was bound by somebody else.

@@ -28,9 +28,9 @@ const (
 	Deny Unmanaged = "Deny"
 )
 
-// rootQueue is Volcano's root of all queues. Its numbers belong to the scheduler
-// and limit nobody.
-const rootQueue = v1alpha1.QueueRoot
+// RootQueue is Volcano's root of all queues. Its numbers belong to the scheduler
+// and limit no queue.
+const RootQueue = "root"
 
 // QueueRules are what a Queue object says about its use.
 type QueueRules struct {
@@ -77,13 +77,13 @@ func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged, last *QueueRules) QueueR
 	if rules.unreadable != nil {
 		rules.Refusal = rules.unreadable
 	}
-	managed = managed && queue.Name != rootQueue
+	managed = managed && queue.Name != RootQueue
 	rules.Denied = !managed && unmanaged == Deny
 	switch {
-	case rules.Denied && queue.Name == rootQueue:
+	case rules.Denied && queue.Name == RootQueue:
 	case rules.Denied:
 		rules.Limits = quota.Limits{MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}
-	case queue.Name == rootQueue:
+	case queue.Name == RootQueue:
 		rules.Limits = quota.Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited, Memory: quota.Unlimited}
 	case !managed:
 		rules.Limits = quota.Limits{
@@ -110,7 +110,7 @@ func closed(queue *v1beta1.Queue) *Refusal {
 	switch {
 	case queue.DeletionTimestamp != nil:
 		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> is being deleted: nothing new starts in it", queue.Name)}
-	case queue.Name == rootQueue || queue.Status.State == v1beta1.QueueStateOpen:
+	case queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:
 		return nil
 	case queue.Status.State == "":
 		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> has no state yet: Volcano's controller opens it", queue.Name)}

@@ -89,7 +89,7 @@ func (r QueueRules) Short(s *quota.Shortage) *Refusal {
 	}
 	switch {
 	case !r.Denied:
-	case s.Queue == rootQueue:
+	case s.Queue == RootQueue:
 		refusal.Message = fmt.Sprintf("Queue <%s> may use nothing (unmanagedQueues: %s): submit to a queue that has a CardQuota", s.Queue, Deny)
 	default:
 		refusal.Message += fmt.Sprintf("; it has no card quota, and such queues are denied (unmanagedQueues: %s): submit to a queue that has a CardQuota, or create one for this queue", Deny)

@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 )
@@ -50,10 +50,10 @@ func (r *Resolver) Queue(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged s
 		queue = charged
 	case group != nil:
 		queue = QueueOfGroup(group)
-	case pod.Annotations[v1alpha1.AnnotationQueueName] != "":
-		queue = pod.Annotations[v1alpha1.AnnotationQueueName]
+	case pod.Annotations[v1beta1.QueueNameAnnotationKey] != "":
+		queue = pod.Annotations[v1beta1.QueueNameAnnotationKey]
 	default:
-		queue = pod.Annotations[v1alpha1.AnnotationJobQueueName]
+		queue = pod.Annotations[batchv1alpha1.QueueNameKey]
 	}
 	known := pod.Spec.NodeName == "" || r.IsOurs(pod) && (group != nil || charged != "")
 	if !known && queue != "" && r.Admits != nil && !r.Admits(queue, pod.Namespace) {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -104,7 +105,7 @@ func (w *gate) placed(t *testing.T, as client.Client, name string, spec corev1.P
 	spec.NodeName = nodeName
 	pod := podOf("chat", spec)
 	pod.Name, pod.GenerateName = name, ""
-	pod.Annotations = map[string]string{v1alpha1.AnnotationPodGroup: "mine", v1alpha1.AnnotationQueueName: "paying"}
+	pod.Annotations = map[string]string{v1beta1.KubeGroupNameAnnotationKey: "mine", v1beta1.QueueNameAnnotationKey: "paying"}
 	gomega.NewWithT(t).Expect(as.Create(t.Context(), pod)).To(gomega.Succeed())
 	t.Cleanup(func() { w.Remove(t, pod) })
 	return pod
@@ -208,16 +209,16 @@ func annotationTests(t *testing.T, w *gate, p payers, exempt client.Client) {
 	set := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value) }
 	stays := []string{"pod on of namespace chat has been placed with nvidia.com/gpu", "somebody@chat", "submit it again with the other queue"}
 	tries(t, v1alpha1.ChargePolicyName, map[string]try{
-		"another group":                      {p.tenant, merging(t, on, set(v1alpha1.AnnotationPodGroup, `"other"`)), stays},
-		"no group":                           {p.tenant, merging(t, on, set(v1alpha1.AnnotationPodGroup, `null`)), stays},
+		"another group":                      {p.tenant, merging(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), stays},
+		"no group":                           {p.tenant, merging(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `null`)), stays},
 		"the other key of a group":           {p.tenant, merging(t, on, set("scheduling.volcano.sh/group-name", `"other"`)), stays},
-		"another queue":                      {p.tenant, merging(t, on, set(v1alpha1.AnnotationQueueName, `"other"`)), stays},
-		"a vcjob's queue":                    {p.tenant, merging(t, on, set(v1alpha1.AnnotationJobQueueName, `"other"`)), stays},
+		"another queue":                      {p.tenant, merging(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), stays},
+		"a vcjob's queue":                    {p.tenant, merging(t, on, set(batchv1alpha1.QueueNameKey, `"other"`)), stays},
 		"all annotations away":               {p.tenant, merging(t, on, `{"metadata":{"annotations":null}}`), stays},
-		"the same queue":                     {p.tenant, merging(t, on, set(v1alpha1.AnnotationQueueName, `"paying"`)), nil},
+		"the same queue":                     {p.tenant, merging(t, on, set(v1beta1.QueueNameAnnotationKey, `"paying"`)), nil},
 		"a label":                            {p.tenant, merging(t, on, `{"metadata":{"labels":{"a":"b"}}}`), nil},
 		"another annotation":                 {p.tenant, merging(t, on, set("a", `"b"`)), nil},
-		"a pod that waits":                   {p.tenant, merging(t, off, set(v1alpha1.AnnotationQueueName, `"other"`)), nil},
+		"a pod that waits":                   {p.tenant, merging(t, off, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
 		"a record before another's binding":  {p.tenant, merging(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), append(unbound, "pod past of namespace chat", "somebody@chat")},
 		"a record before our binding":        {p.tenant, merging(t, off, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
 		"that, by an administrator":          {p.admin, merging(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
@@ -226,16 +227,16 @@ func annotationTests(t *testing.T, w *gate, p payers, exempt client.Client) {
 		"a pod made again, its record away":  {p.tenant, merging(t, again, set(v1alpha1.AnnotationChargedQueue, `null`)), nil},
 		"a pod made again, another record":   {p.tenant, merging(t, again, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
 		"a record of CPU and memory alone":   {p.tenant, merging(t, free, set(v1alpha1.AnnotationChargedQueue, `"other"`)), []string{"pod free of namespace chat has been placed with its CPU and memory"}},
-		"a pod without cards":                {p.tenant, merging(t, free, set(v1alpha1.AnnotationPodGroup, `"other"`)), nil},
-		"Volcano's controllers give a group": {p.volcano, merging(t, on, set(v1alpha1.AnnotationPodGroup, `"other"`)), nil},
-		"an administrator":                   {p.admin, merging(t, on, set(v1alpha1.AnnotationQueueName, `"other"`)), nil},
-		"an exempt account":                  {exempt, merging(t, on, set(v1alpha1.AnnotationQueueName, `"other"`)), nil},
+		"a pod without cards":                {p.tenant, merging(t, free, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), nil},
+		"Volcano's controllers give a group": {p.volcano, merging(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), nil},
+		"an administrator":                   {p.admin, merging(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
+		"an exempt account":                  {exempt, merging(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
 		"the card's name":                    {p.tenant, merging(t, on, set(v1alpha1.AnnotationCardName, `"NVIDIA-GeForce-RTX-4090"`)), nil},
 	})
 }
 
 func templateTests(t *testing.T, w *gate, p payers) {
-	paying := map[string]string{v1alpha1.AnnotationQueueName: "paying"}
+	paying := map[string]string{v1beta1.QueueNameAnnotationKey: "paying"}
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "chat", Name: name} }
 	stateful := func(name string, cards int64) *appsv1.StatefulSet {
 		spec := appsv1.StatefulSetSpec{Replicas: new(int32), Selector: selector, Template: template(asking("volcano", gpu, cards), paying)}

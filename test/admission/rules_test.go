@@ -67,7 +67,7 @@ func trainer(name, queue string, change func(*vcbatch.Job)) *vcbatch.Job {
 func workloadTests(t *testing.T, w *gate) {
 	g := scene.Expect(t)
 	bad := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA H200"}
-	good := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200", v1alpha1.AnnotationQueueName: "chat-training"}
+	good := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200", v1beta1.QueueNameAnnotationKey: "chat-training"}
 	wrong := deploymentOf("wrong", asking("volcano", gpu, 1), bad)
 	g.Eventually(func() (string, error) {
 		return w.warnings.during(func() error { return dryRun(t, w, wrong) })
@@ -135,7 +135,7 @@ func workloadTests(t *testing.T, w *gate) {
 		}
 	})
 	t.Run("a service type that the queue does not grant", func(t *testing.T) {
-		claim := map[string]string{v1alpha1.AnnotationServiceType: "inference", v1alpha1.AnnotationQueueName: "chat-training"}
+		claim := map[string]string{v1alpha1.AnnotationServiceType: "inference", v1beta1.QueueNameAnnotationKey: "chat-training"}
 		w.refuses(t, kinds["Deployment"](claim), "claims service type inference, but queue chat-training grants training")
 	})
 	t.Run("a template that passes the scheduler by", func(t *testing.T) { // what a controller is told nobody reads

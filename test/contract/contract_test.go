@@ -16,6 +16,9 @@ import (
 	"strings"
 	"testing"
 
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -28,6 +31,12 @@ var (
 	objectKey  = regexp.MustCompile(`^([a-z]+\.)*(cardquota\.dev|volcano\.sh|k8s\.io)/[a-z][a-z0-9.-]*$`)
 	reasonName = regexp.MustCompile(`^(?:[Rr]eason|[Ee]vent|Condition)[A-Z]`)
 )
+
+// volcanosKeys are Volcano's annotations that the sources name by Volcano's own constants.
+var volcanosKeys = map[string]string{
+	"KubeGroupNameAnnotationKey": v1beta1.KubeGroupNameAnnotationKey, "QueueNameAnnotationKey": v1beta1.QueueNameAnnotationKey,
+	"PodPreemptable": v1beta1.PodPreemptable, "QueueNameKey": batchv1alpha1.QueueNameKey,
+}
 
 // TestContractIsUnchanged compares what the sources say now with the golden file: condition types,
 // reasons of conditions and events, metrics, annotations, labels and finalizers, names of Leases and
@@ -96,6 +105,10 @@ func (w words) read(file *ast.File, folder string) {
 				w.add("annotations, labels and finalizers", word)
 			case word == "cardquota-scheduler" || strings.HasPrefix(word, "cardquota-scheduler-") || strings.HasPrefix(word, "volcano-scheduler"):
 				w.add("names of objects", word)
+			}
+		case *ast.SelectorExpr:
+			if word := volcanosKeys[n.Sel.Name]; word != "" {
+				w.add("annotations, labels and finalizers", word)
 			}
 		case *ast.ValueSpec:
 			w.readConstants(n)

@@ -148,7 +148,7 @@ func (s *scene) wantSaid(name, sentence string) {
 		waiting := slices.DeleteFunc(s.podsOf(name), func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
 		g.Expect(waiting).NotTo(BeEmpty(), "no pod of %s waits", name)
 		for _, pod := range waiting {
-			group := pod.Annotations[api.AnnotationPodGroup]
+			group := pod.Annotations[v1beta1.KubeGroupNameAnnotationKey]
 			g.Expect(said).To(Or(HaveKey("Pod/"+pod.Name), HaveKey("PodGroup/"+group)), "pod %s has no event %q", pod.Name, form)
 		}
 	}).Should(Succeed())
@@ -333,7 +333,7 @@ func (s *scene) podsIn(queue string) []corev1.Pod {
 	s.list(pods, client.InNamespace(s.namespace))
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 		return !slices.ContainsFunc(groups.Items, func(group v1beta1.PodGroup) bool {
-			return group.Name == pod.Annotations[api.AnnotationPodGroup] && group.Spec.Queue == queue
+			return group.Name == pod.Annotations[v1beta1.KubeGroupNameAnnotationKey] && group.Spec.Queue == queue
 		})
 	})
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -87,7 +88,7 @@ func (s *scene) vcjob(w work) *batchv1alpha1.Job {
 		job.Request(fmt.Sprintf(`{%q:%d}`, w.card, least*w.count))
 	}
 	made := job.Obj()
-	delete(made.Spec.Tasks[0].Template.Annotations, api.AnnotationQueueName)
+	delete(made.Spec.Tasks[0].Template.Annotations, v1beta1.QueueNameAnnotationKey)
 	return made
 }
 

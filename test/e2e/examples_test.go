@@ -328,7 +328,7 @@ func (s *scene) disturb(gang string) map[types.UID]string {
 // groupOf is the PodGroup of a workload that has pods.
 func (s *scene) groupOf(name string) *v1beta1.PodGroup {
 	s.Helper()
-	return read(s, &v1beta1.PodGroup{ObjectMeta: s.object(s.podsOf(name)[0].Annotations[api.AnnotationPodGroup])})
+	return read(s, &v1beta1.PodGroup{ObjectMeta: s.object(s.podsOf(name)[0].Annotations[v1beta1.KubeGroupNameAnnotationKey])})
 }
 
 // wantQueue checks the tide's side of a queue, and its quota of eight 4090.

@@ -5,8 +5,7 @@ import (
 	"k8s.io/utils/ptr"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/bus/v1alpha1"
-
-	api "cardquota.dev/operator/api/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
 // Two gangs fill the nodes. One pod takes one gang, and the next ones use up what
@@ -39,7 +38,7 @@ func (t *tide) wantToldOnce(jobs ...string) {
 			ContainSubstring("of queue %s: the whole job goes", t.queue("inference")),
 		)))
 	}
-	group := t.podsOf("service")[0].Annotations[api.AnnotationPodGroup]
+	group := t.podsOf("service")[0].Annotations[v1beta1.KubeGroupNameAnnotationKey]
 	t.Eventually(func() []string { return t.told(t.namespace, "PodGroup", group, "ReclaimsCards") }).Should(ConsistOf(
 		ContainSubstring("takes cards back for 1 pod(s): 4 pod(s) of %s/", t.namespace),
 		ContainSubstring("takes cards back for 1 pod(s): 4 pod(s) of %s/", t.namespace),
@@ -52,7 +51,7 @@ func aGangWithAProtectedPodStays(t *tide) {
 	worker := guarded.Spec.Tasks[0]
 	leader := *worker.DeepCopy()
 	leader.Name, leader.Replicas, worker.Replicas = "leader", 1, 3
-	leader.Template.Annotations[api.AnnotationPreemptable] = "false"
+	leader.Template.Annotations[v1beta1.PodPreemptable] = "false"
 	guarded.Spec.Tasks = []batchv1alpha1.TaskSpec{leader, worker}
 	t.startOneAfterTheOther(t.trainer("open", 4), guarded)
 	t.wantTaken("open", "guarded")

@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	api "cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/workload"
 )
 
 // Training has run for a moment only when inference comes. It goes as soon as it
@@ -49,7 +49,7 @@ func (t *tide) leaving() int {
 	list, n := &corev1.PodList{}, 0
 	t.list(list, client.InNamespace(t.namespace))
 	for _, pod := range list.Items {
-		if _, told := pod.Annotations[api.AnnotationOutOfSync]; told || pod.DeletionTimestamp != nil {
+		if _, told := pod.Annotations[workload.AnnotationOutOfSync]; told || pod.DeletionTimestamp != nil {
 			n++
 		}
 	}

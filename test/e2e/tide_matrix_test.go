@@ -1,6 +1,6 @@
 package e2e
 
-import api "cardquota.dev/operator/api/v1alpha1"
+import "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 // Training fills the nodes. Work of high priority that is no inference takes
 // nothing, inference takes what it has quota for, and no more than it needs.
@@ -54,11 +54,11 @@ func whatIsProtectedStays(t *tide) {
 		t.deploymentOf(t.work("equal", t.byHand("equal", "training", 80000, true), 1)),
 	)
 	annotated := t.deploymentOf(t.work("pod", t.queue("training"), 1))
-	annotated.Spec.Template.Annotations[api.AnnotationPreemptable] = "false"
+	annotated.Spec.Template.Annotations[v1beta1.PodPreemptable] = "false"
 	group := t.deploymentOf(t.work("group", t.queue("training"), 1)) // reaches the PodGroup only
-	group.Annotations = map[string]string{api.AnnotationPreemptable: "false"}
+	group.Annotations = map[string]string{v1beta1.PodPreemptable: "false"}
 	job := t.trainer("job", 2)
-	job.Annotations[api.AnnotationPreemptable] = "false"
+	job.Annotations[v1beta1.PodPreemptable] = "false"
 	t.create(annotated, group, job, t.inClass("system-cluster-critical", t.work("critical", t.queue("training"), 1)))
 	protected := []string{"locked", "equal", "pod", "group", "critical"}
 	for _, name := range protected {

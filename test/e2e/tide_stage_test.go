@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/bus/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
 )
@@ -121,7 +121,7 @@ func (t *tide) start(job *batchv1alpha1.Job) {
 func (t *tide) fill(pods int) {
 	t.Helper()
 	w := t.work("stays", t.queue("training"), pods)
-	w.annotations = map[string]string{api.AnnotationPreemptable: "false"}
+	w.annotations = map[string]string{v1beta1.PodPreemptable: "false"}
 	t.create(t.deploymentOf(w))
 	t.starts("stays", pods)
 }

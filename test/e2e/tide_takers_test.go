@@ -5,8 +5,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-
-	api "cardquota.dev/operator/api/v1alpha1"
 )
 
 // An autoscaler adds pods to a Deployment whose PodGroup needs one pod only.
@@ -48,13 +46,13 @@ func aGangTakesAllOrNothing(t *tide) {
 func (t *tide) allow(name string) {
 	t.Helper()
 	pods := t.podsOf(name)
-	group := &v1beta1.PodGroup{ObjectMeta: t.object(pods[0].Annotations[api.AnnotationPodGroup])}
+	group := &v1beta1.PodGroup{ObjectMeta: t.object(pods[0].Annotations[v1beta1.KubeGroupNameAnnotationKey])}
 	objects := []client.Object{group}
 	for i := range pods {
 		objects = append(objects, &pods[i])
 	}
 	for _, object := range objects {
-		t.merge(object, `{"metadata":{"annotations":{%q:null}}}`, api.AnnotationPreemptable)
+		t.merge(object, `{"metadata":{"annotations":{%q:null}}}`, v1beta1.PodPreemptable)
 	}
 }
 

@@ -20,7 +20,7 @@ func ready(t *testing.T, quota *v1alpha1.CardQuota) {
 	t.Helper()
 	g := need(t)
 	admin.Make(t, quota)
-	setState(t, quota.Queue(), v1beta1.QueueStateOpen)
+	setState(t, quota.QueueName(), v1beta1.QueueStateOpen)
 	g.Eventually(condition(t, quota.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 }
 

@@ -137,7 +137,7 @@ func (m *machine) take(c change, happened bool) {
 			delete(m.quotas, object.UID)
 		} else if state, ok := m.quotas[object.UID]; ok {
 			if state.quota.Generation != object.Generation {
-				m.touched[object.Queue()] = c.seen
+				m.touched[object.QueueName()] = c.seen
 			}
 			state.quota = object
 		} else {

@@ -66,7 +66,7 @@ func (m *machine) judgeStatus(now time.Time) []string {
 	var open []string
 	for _, state := range m.quotas {
 		quota := state.quota
-		if !m.options.Concerns("cardquota/"+quota.Name) || quota.DeletionTimestamp != nil || m.owner(quota.Queue()) != quota {
+		if !m.options.Concerns("cardquota/"+quota.Name) || quota.DeletionTimestamp != nil || m.owner(quota.QueueName()) != quota {
 			state.expected, state.reported = nil, false
 			continue
 		}
@@ -74,7 +74,7 @@ func (m *machine) judgeStatus(now time.Time) []string {
 		if state.expected == nil || !maps.Equal(expected, state.expected) {
 			state.expected, state.since, state.reported = expected, m.newest, false
 		}
-		if touched := m.touched[quota.Queue()]; touched.After(state.since) {
+		if touched := m.touched[quota.QueueName()]; touched.After(state.since) {
 			state.since, state.reported = touched, false // the numbers may have moved and come back
 		}
 		wrong := m.compare(quota, expected)
@@ -95,7 +95,7 @@ func (m *machine) owner(queue string) *v1alpha1.CardQuota {
 	var owner *v1alpha1.CardQuota
 	for _, state := range m.quotas {
 		rival := state.quota
-		if rival.Queue() != queue {
+		if rival.QueueName() != queue {
 			continue
 		}
 		if owner == nil || cmp.Or(rival.CreationTimestamp.Compare(owner.CreationTimestamp.Time), strings.Compare(rival.Name, owner.Name)) < 0 {
@@ -113,7 +113,7 @@ func (m *machine) expect(quota *v1alpha1.CardQuota) expectation {
 		granted[c.Name] = c.Quota
 		out[c.Name] = v1alpha1.CardStatus{}
 	}
-	for name, count := range m.heldIn(quota.Queue()) {
+	for name, count := range m.heldIn(quota.QueueName()) {
 		entry := out[name]
 		entry.Used = count
 		out[name] = entry
@@ -128,7 +128,7 @@ func (m *machine) expect(quota *v1alpha1.CardQuota) expectation {
 		entry.Pending += count
 		out[names[i]] = entry
 	}
-	m.waitingIn(quota.Queue(), wait)
+	m.waitingIn(quota.QueueName(), wait)
 	physical := m.inventory.Physical()
 	for name, entry := range out {
 		entry.Name = name
@@ -230,7 +230,7 @@ func (m *machine) compare(quota *v1alpha1.CardQuota, expected expectation) strin
 			wrong = append(wrong, fmt.Sprintf("status of <%s> is %s, a recount gives %s", name, numbers(said, name), numbers(expected, name)))
 		}
 	}
-	cpu, memory := m.requested(quota.Queue())
+	cpu, memory := m.requested(quota.QueueName())
 	for _, r := range []struct {
 		name string
 		said *v1alpha1.ResourceStatus
@@ -240,8 +240,8 @@ func (m *machine) compare(quota *v1alpha1.CardQuota, expected expectation) strin
 			wrong = append(wrong, fmt.Sprintf("status of %s is %s used, a recount gives %s", r.name, said.String(), r.want))
 		}
 	}
-	if queue, ok := m.queues[quota.Queue()]; !ok {
-		wrong = append(wrong, "queue <"+quota.Queue()+"> does not exist")
+	if queue, ok := m.queues[quota.QueueName()]; !ok {
+		wrong = append(wrong, "queue <"+quota.QueueName()+"> does not exist")
 	} else if difference := m.compareAllocated(queue); difference != "" {
 		wrong = append(wrong, difference)
 	}

@@ -40,7 +40,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	g.Expect(asTess(t, launcher, record)).To(MatchError(ContainSubstring("has been placed with its CPU and memory")))
 
 	// What Volcano's scheduler writes into a PodGroup is what the rules look at.
-	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: first.Annotations[v1alpha1.AnnotationPodGroup]}}
+	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: first.Annotations[v1beta1.KubeGroupNameAnnotationKey]}}
 	g.Eventually(func() (int32, error) {
 		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(group), group)
 		return group.Status.Running, err

@@ -20,7 +20,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/workload"
 )
@@ -180,7 +179,7 @@ func explain(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, 
 // what a pod runs.
 func mark(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "annotations": map[string]string{v1alpha1.AnnotationOutOfSync: "true"},
+		"uid": pod.UID, "annotations": map[string]string{workload.AnnotationOutOfSync: "true"},
 	}})
 	if err != nil {
 		return fmt.Errorf("write annotation: %w", err)

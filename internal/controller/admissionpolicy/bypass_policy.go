@@ -6,6 +6,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -96,7 +97,7 @@ func forged() admissionv1.Validation {
 		MessageExpression: `'pod ' + variables.pod + ' brings the annotation ` + v1alpha1.AnnotationChargedQueue + ` along and ' +` +
 			` (variables.node != '' ? 'spec.nodeName ' + variables.node : 'names schedulerName ' + variables.scheduler) +` +
 			` ', but only the scheduler ' + variables.schedulers.join(' or ') + ' writes it, when it places the pod: leave the annotation out, and name the queue by ` +
-			v1alpha1.AnnotationQueueName + `'`,
+			v1beta1.QueueNameAnnotationKey + `'`,
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 )
@@ -14,7 +16,7 @@ import (
 // chargeKeys are the annotations of a pod that say, or would say to another
 // version of Volcano, which queue pays for it: the one that was written when it
 // was bound, else its PodGroup, and, while there is none, its queue.
-var chargeKeys = []string{v1alpha1.AnnotationChargedQueue, v1alpha1.AnnotationPodGroup, "scheduling.volcano.sh/group-name", v1alpha1.AnnotationQueueName, v1alpha1.AnnotationJobQueueName}
+var chargeKeys = []string{v1alpha1.AnnotationChargedQueue, v1beta1.KubeGroupNameAnnotationKey, "scheduling.volcano.sh/group-name", v1beta1.QueueNameAnnotationKey, batchv1alpha1.QueueNameKey}
 
 // Expressions of what a request is about. They stand in matchConditions, which
 // cannot use variables: almost every request ends there, at little cost.
@@ -72,7 +74,7 @@ var written = annotation("object", v1alpha1.AnnotationChargedQueue) + ` != '' &&
 	annotation("object", v1alpha1.AnnotationChargedQueue) + ` != ` + annotation("oldObject", v1alpha1.AnnotationChargedQueue)
 
 // reshaped is that the queue in a pod template changes.
-var reshaped = annotation("object.spec.template", v1alpha1.AnnotationQueueName) + ` != ` + annotation("oldObject.spec.template", v1alpha1.AnnotationQueueName)
+var reshaped = annotation("object.spec.template", v1beta1.QueueNameAnnotationKey) + ` != ` + annotation("oldObject.spec.template", v1beta1.QueueNameAnnotationKey)
 
 // Charge returns the ValidatingAdmissionPolicy about what would move, or end, the
 // charge for cards that are held, for an effective spec. resources are those that
@@ -197,7 +199,7 @@ func chargeRules(longest string) []admissionv1.Validation {
 			Expression: `!variables.pod || variables.deletion || variables.placed`,
 			Message:    "a pod that is not placed yet must not say which queue was charged for it",
 			MessageExpression: `'pod ' + variables.name + ' has not been placed, and ' + ` + who + ` + ' may not write its annotation ` + v1alpha1.AnnotationChargedQueue +
-				`: the scheduler writes it when it places the pod: leave the annotation out, and name the queue by ` + v1alpha1.AnnotationQueueName + `'`,
+				`: the scheduler writes it when it places the pod: leave the annotation out, and name the queue by ` + v1beta1.QueueNameAnnotationKey + `'`,
 		},
 		{
 			// Who pays for CPU and memory alone is not to be rewritten either.
@@ -209,7 +211,7 @@ func chargeRules(longest string) []admissionv1.Validation {
 		{
 			Expression: `!variables.template || variables.asked.size() == 0 || variables.mayUpdateQueues`,
 			Message:    "the queue of a template with cards cannot be changed",
-			MessageExpression: `request.kind.kind + ' ' + variables.name + ' asks for ' + variables.asked.join(', ') + ', and ' + ` + who + ` + ' may not change ` + v1alpha1.AnnotationQueueName +
+			MessageExpression: `request.kind.kind + ' ' + variables.name + ' asks for ' + variables.asked.join(', ') + ', and ' + ` + who + ` + ' may not change ` + v1beta1.QueueNameAnnotationKey +
 				` of its template, which would move the running pods as well: delete it and submit it again with the other queue'`,
 		},
 		{

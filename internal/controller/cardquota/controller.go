@@ -95,8 +95,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p.types = policy.Types(p.policy)
-	name := quota.Queue()
-	if name == v1alpha1.QueueRoot {
+	name := quota.QueueName()
+	if name == workload.RootQueue {
 		return p.report(ctx, cardquota.Reserved(name))
 	}
 	rivals, err := r.rivals(ctx, name)
@@ -117,11 +117,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return p.report(ctx, cardquota.Contested(name, owner.Name))
 	}
 	// The finalizer comes before anything is written that must be undone.
-	if controllerutil.ContainsFinalizer(quota, v1alpha1.Finalizer) {
+	if controllerutil.ContainsFinalizer(quota, finalizer) {
 		return p.sync(ctx)
 	}
 	before := quota.DeepCopy()
-	controllerutil.AddFinalizer(quota, v1alpha1.Finalizer)
+	controllerutil.AddFinalizer(quota, finalizer)
 	if result, err := p.patchMeta(ctx, before); err != nil || !result.IsZero() {
 		return result, err
 	}
@@ -146,7 +146,7 @@ func (p *pass) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.
 func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 	if selector := p.quota.Spec.NamespaceSelector; selector != nil {
 		if _, err := workload.SelectNamespaces(selector); err != nil {
-			return p.report(ctx, cardquota.BadNamespaces(p.quota.Queue(), err))
+			return p.report(ctx, cardquota.BadNamespaces(p.quota.QueueName(), err))
 		}
 	}
 	plan := func(live *v1beta1.Queue) cardquota.Plan {
@@ -182,7 +182,7 @@ func (p *pass) failed(ctx context.Context, err error) (ctrl.Result, error) {
 	if !shared.IsRefused(err) {
 		return ctrl.Result{}, err
 	}
-	result, err := p.report(ctx, cardquota.Refused(p.quota.Queue(), p.queue, err))
+	result, err := p.report(ctx, cardquota.Refused(p.quota.QueueName(), p.queue, err))
 	if err == nil && result.RequeueAfter == 0 && !cardquota.Frozen(p.queue) {
 		result.RequeueAfter = refusedRetry
 	}
@@ -213,7 +213,7 @@ func (p *pass) report(ctx context.Context, sync metav1.Condition) (ctrl.Result, 
 	facts.Enforced = p.enforced()
 	status := cardquota.StatusOf(facts)
 	if len(status.Cards) > 0 {
-		p.series.set(p.quota.Queue(), p.quota.Name, status.Cards)
+		p.series.set(p.quota.QueueName(), p.quota.Name, status.Cards)
 	} else {
 		p.series.forget(p.quota.Name)
 	}
@@ -252,7 +252,7 @@ func (p *pass) enforced() *metav1.Condition {
 			return nil
 		}
 	}
-	own := enforcement.OfQueue(p.quota.Queue(), whole, bypasses)
+	own := enforcement.OfQueue(p.quota.QueueName(), whole, bypasses)
 	return &own
 }
 

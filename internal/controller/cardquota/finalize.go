@@ -17,7 +17,11 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
+	"cardquota.dev/operator/internal/workload"
 )
+
+// finalizer keeps a CardQuota until its Queue is gone or given back.
+const finalizer = "cardquota.dev/queue"
 
 // memberRetry is how long a Queue waits that something names which the last
 // count did not know: it may be gone again before any count sees it.
@@ -26,7 +30,7 @@ const memberRetry = time.Second
 // finalize undoes what the CardQuota did to its Queue, as its deletionPolicy
 // says, and lets it go.
 func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals []*v1alpha1.CardQuota) (ctrl.Result, error) {
-	if !controllerutil.ContainsFinalizer(p.quota, v1alpha1.Finalizer) {
+	if !controllerutil.ContainsFinalizer(p.quota, finalizer) {
 		return ctrl.Result{}, nil
 	}
 	// The next owner takes the Queue as it is: draining it in between would
@@ -35,7 +39,7 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 	// Not from the cache: a Queue that was made a moment ago would be left behind,
 	// and what may be deleted is not decided on what was.
 	var err error
-	if p.queue, err = getQueue(ctx, p.live, p.quota.Queue()); err != nil {
+	if p.queue, err = getQueue(ctx, p.live, p.quota.QueueName()); err != nil {
 		return ctrl.Result{}, err
 	}
 	if p.queue == nil || inherited {
@@ -45,7 +49,7 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 	switch {
 	case p.quota.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
 		err = p.disown(ctx)
-	case p.quota.Queue() == v1alpha1.QueueDefault:
+	case p.quota.QueueName() == workload.DefaultQueue:
 		err = p.release(ctx)
 	case !cardquota.Created(p.queue):
 		err = p.giveUp(ctx)
@@ -56,7 +60,7 @@ func (p *pass) finalize(ctx context.Context, owner *v1alpha1.CardQuota, rivals [
 	case err != nil:
 		return p.failed(ctx, err)
 	case !drained.done:
-		return p.reportAndReturn(ctx, cardquota.Draining(p.quota.Queue(), drained.members), drained.again)
+		return p.reportAndReturn(ctx, cardquota.Draining(p.quota.QueueName(), drained.members), drained.again)
 	}
 	return p.letGo(ctx)
 }
@@ -103,9 +107,9 @@ func (p *pass) drain(ctx context.Context) (drainage, error) {
 	uid := p.queue.UID
 	err = p.client.Delete(ctx, p.queue, client.Preconditions{UID: &uid})
 	if client.IgnoreNotFound(err) != nil {
-		return drainage{}, fmt.Errorf("delete queue %s: %w", p.quota.Queue(), err)
+		return drainage{}, fmt.Errorf("delete queue %s: %w", p.quota.QueueName(), err)
 	}
-	logf.FromContext(ctx).Info("queue deleted", "queue", p.quota.Queue())
+	logf.FromContext(ctx).Info("queue deleted", "queue", p.quota.QueueName())
 	return drainage{done: true}, nil
 }
 
@@ -125,7 +129,7 @@ func (p *pass) giveUp(ctx context.Context) error {
 	if err := p.disown(ctx); err != nil {
 		return err
 	}
-	logf.FromContext(ctx).Info("queue given up, since it was not made for a CardQuota", "queue", p.quota.Queue())
+	logf.FromContext(ctx).Info("queue given up, since it was not made for a CardQuota", "queue", p.quota.QueueName())
 	return nil
 }
 
@@ -134,9 +138,9 @@ func (p *pass) release(ctx context.Context) error {
 	if !cardquota.Owned(p.queue) {
 		return nil
 	}
-	err := p.client.Apply(ctx, cardquota.Released(p.quota.Queue()).Config, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	err := p.client.Apply(ctx, cardquota.Released(p.quota.QueueName()).Config, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	if err != nil {
-		return fmt.Errorf("release queue %s: %w", p.quota.Queue(), err)
+		return fmt.Errorf("release queue %s: %w", p.quota.QueueName(), err)
 	}
 	return nil
 }
@@ -148,7 +152,7 @@ var jsonPath = strings.NewReplacer("~", "~0", "/", "~1")
 // Server-side apply has no word for that, so the managed fields themselves are
 // written, with the resource version as a lock.
 func (p *pass) disown(ctx context.Context) error {
-	live, err := getQueue(ctx, p.live, p.quota.Queue())
+	live, err := getQueue(ctx, p.live, p.quota.QueueName())
 	if err != nil {
 		return err
 	}
@@ -167,7 +171,7 @@ func (p *pass) disown(ctx context.Context) error {
 		return fmt.Errorf("encode managed fields: %w", err)
 	}
 	if err := p.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.FieldManager)); err != nil {
-		return fmt.Errorf("give up queue %s: %w", p.quota.Queue(), err)
+		return fmt.Errorf("give up queue %s: %w", p.quota.QueueName(), err)
 	}
 	return nil
 }
@@ -175,7 +179,7 @@ func (p *pass) disown(ctx context.Context) error {
 // letGo removes the finalizer, the last thing that keeps the CardQuota.
 func (p *pass) letGo(ctx context.Context) (ctrl.Result, error) {
 	before := p.quota.DeepCopy()
-	controllerutil.RemoveFinalizer(p.quota, v1alpha1.Finalizer)
+	controllerutil.RemoveFinalizer(p.quota, finalizer)
 	p.series.forget(p.quota.Name)
 	return p.patchMeta(ctx, before)
 }

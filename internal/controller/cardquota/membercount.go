@@ -61,7 +61,7 @@ func (m *memberCounts) of(quota *v1alpha1.CardQuota, count func(map[string]*v1al
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	members, known = m.take(quota.Queue())
+	members, known = m.take(quota.QueueName())
 	return members, known, nil
 }
 
@@ -70,10 +70,10 @@ func (m *memberCounts) of(quota *v1alpha1.CardQuota, count func(map[string]*v1al
 func (m *memberCounts) ask(quota *v1alpha1.CardQuota) (members int, known bool, asked map[string]*v1alpha1.CardQuota) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if members, known = m.take(quota.Queue()); known {
+	if members, known = m.take(quota.QueueName()); known {
 		return members, true, nil
 	}
-	m.asked[quota.Queue()] = quota
+	m.asked[quota.QueueName()] = quota
 	if m.counting {
 		return 0, false, nil
 	}

@@ -312,10 +312,10 @@ func ownersOf(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
 	owners := make(map[string]*v1alpha1.CardQuota, len(quotas))
 	for _, q := range quotas {
 		rivals := []*v1alpha1.CardQuota{q}
-		if owner, ok := owners[q.Queue()]; ok {
+		if owner, ok := owners[q.QueueName()]; ok {
 			rivals = append(rivals, owner)
 		}
-		owners[q.Queue()] = cardquota.Owner(rivals)
+		owners[q.QueueName()] = cardquota.Owner(rivals)
 	}
 	return owners
 }

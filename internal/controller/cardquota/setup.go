@@ -62,7 +62,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Recounter, 
 	options.Cards.Follow(r.usage.markDirty)
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.CardQuota{}, queueIndex, func(object client.Object) []string {
 		if quota, ok := object.(*v1alpha1.CardQuota); ok {
-			return []string{quota.Queue()}
+			return []string{quota.QueueName()}
 		}
 		return nil
 	})
@@ -110,7 +110,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Recounter, 
 // sharers are the requests for all CardQuotas of the object's queue.
 func (r *Reconciler) sharers(ctx context.Context, object client.Object) []reconcile.Request {
 	if quota, ok := object.(*v1alpha1.CardQuota); ok {
-		return r.requests(ctx, quota.Queue())
+		return r.requests(ctx, quota.QueueName())
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
 )
 
@@ -67,7 +67,7 @@ func lastBlocked(all []v1beta1.PodGroupCondition) []v1beta1.PodGroupCondition {
 		if c.Type == v1beta1.PodGroupUnschedulableType && c.Status == corev1.ConditionTrue {
 			return []v1beta1.PodGroupCondition{{
 				Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue,
-				Reason: conditions.Truncate(c.Reason, v1alpha1.MaxReasonLength), Message: conditions.Truncate(c.Message, v1alpha1.MaxMessageLength),
+				Reason: conditions.Truncate(c.Reason, cardquota.MaxReasonLength), Message: conditions.Truncate(c.Message, conditions.MaxMessageLength),
 			}}
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/conditions"
@@ -84,7 +83,7 @@ func shownOf(group *v1beta1.PodGroup) map[string]cardquota.Usage {
 	for _, queue := range queues {
 		for i := range queue.Blocked {
 			b := &queue.Blocked[i]
-			b.Reason, b.Message = conditions.Truncate(b.Reason, v1alpha1.MaxReasonLength), conditions.Truncate(b.Message, v1alpha1.MaxMessageLength)
+			b.Reason, b.Message = conditions.Truncate(b.Reason, cardquota.MaxReasonLength), conditions.Truncate(b.Message, conditions.MaxMessageLength)
 		}
 	}
 	return queues

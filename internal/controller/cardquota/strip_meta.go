@@ -5,6 +5,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -20,24 +22,24 @@ const longestName = 253
 // with the bytes of each that are understood. One byte more is kept, so that what
 // is too long stays too long.
 var keptAnnotations = map[string]int{
-	v1alpha1.AnnotationCardName:       card.MaxRequestText,
-	v1alpha1.AnnotationCardRequest:    card.MaxQuotaText,
-	v1alpha1.AnnotationServiceType:    longestName,
-	v1alpha1.AnnotationPreemptable:    longestName,
-	v1alpha1.AnnotationQueueName:      longestName,
-	v1alpha1.AnnotationJobQueueName:   longestName,
-	v1alpha1.AnnotationChargedQueue:   longestName,
-	v1alpha1.AnnotationPodGroup:       longestName,
-	v1alpha1.AnnotationOutOfSync:      longestName,
-	v1alpha1.AnnotationCheckpointTime: longestName,
+	v1alpha1.AnnotationCardName:        card.MaxRequestText,
+	v1alpha1.AnnotationCardRequest:     card.MaxQuotaText,
+	v1alpha1.AnnotationServiceType:     longestName,
+	v1beta1.PodPreemptable:             longestName,
+	v1beta1.QueueNameAnnotationKey:     longestName,
+	batchv1alpha1.QueueNameKey:         longestName,
+	v1alpha1.AnnotationChargedQueue:    longestName,
+	v1beta1.KubeGroupNameAnnotationKey: longestName,
+	workload.AnnotationOutOfSync:       longestName,
+	v1alpha1.AnnotationCheckpointTime:  longestName,
 }
 
 // keptLabels are the labels of pods that anybody reads in a cache. Labels are
 // short already.
 var keptLabels = map[string]int{
-	cardquota.PodTemplateHash:      longestName,
-	workload.StockSchedulerLabel:   longestName,
-	v1alpha1.AnnotationPreemptable: longestName,
+	cardquota.PodTemplateHash:    longestName,
+	workload.StockSchedulerLabel: longestName,
+	v1beta1.PodPreemptable:       longestName,
 }
 
 // tenantsMeta keeps of the metadata of an object that a tenant wrote what is read,

@@ -25,7 +25,7 @@ func (p *pass) inSync(ctx context.Context, plan planner) (bool, error) {
 		return true, nil
 	}
 	var err error
-	if p.queue, err = getQueue(ctx, p.live, p.quota.Queue()); err != nil {
+	if p.queue, err = getQueue(ctx, p.live, p.quota.QueueName()); err != nil {
 		return false, err
 	}
 	return plan(p.queue).InSync(p.queue), nil
@@ -44,14 +44,14 @@ func (p *pass) write(ctx context.Context, plan planner, settled bool) (cardquota
 	}
 	if p.queue != nil && !cardquota.Owned(p.queue) {
 		p.events.Eventf(p.quota, corev1.EventTypeNormal, v1alpha1.EventAdopted,
-			"queue %s was there already and is taken over; it will not be deleted with this CardQuota", p.quota.Queue())
+			"queue %s was there already and is taken over; it will not be deleted with this CardQuota", p.quota.QueueName())
 	}
 	if len(replaced) > 0 {
 		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventForeignChangeReplaced,
-			"%s on queue %s; replaced by what this CardQuota says", cardquota.Describe(replaced), p.quota.Queue())
+			"%s on queue %s; replaced by what this CardQuota says", cardquota.Describe(replaced), p.quota.QueueName())
 	}
 	if p.queue == nil && settled {
-		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s was gone and has been made again", p.quota.Queue())
+		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventQueueRecreated, "queue %s was gone and has been made again", p.quota.QueueName())
 	}
 	return cardquota.Written{Replaced: replaced, WeightHeldBy: want.WeightHeldBy}, nil
 }
@@ -70,15 +70,15 @@ func (p *pass) apply(ctx context.Context, want *cardquota.Plan, settled bool) ([
 	err := p.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager))
 	if !cardquota.IsConflict(err) {
 		if err != nil {
-			return nil, fmt.Errorf("apply queue %s: %w", p.quota.Queue(), err)
+			return nil, fmt.Errorf("apply queue %s: %w", p.quota.QueueName(), err)
 		}
-		log.V(1).Info("queue written", "queue", p.quota.Queue())
+		log.V(1).Info("queue written", "queue", p.quota.QueueName())
 		return drift, nil
 	}
 	replaced := slices.DeleteFunc(cardquota.Conflicts(err), want.Yield)
-	log.Info("queue has other writers", "queue", p.quota.Queue(), "replaced", cardquota.Describe(replaced), "weightLeftTo", want.WeightHeldBy)
+	log.Info("queue has other writers", "queue", p.quota.QueueName(), "replaced", cardquota.Describe(replaced), "weightLeftTo", want.WeightHeldBy)
 	if err := p.client.Apply(ctx, want.Config, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership); err != nil {
-		return nil, fmt.Errorf("apply queue %s with force: %w", p.quota.Queue(), err)
+		return nil, fmt.Errorf("apply queue %s with force: %w", p.quota.QueueName(), err)
 	}
 	return replaced, nil
 }

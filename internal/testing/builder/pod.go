@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 )
@@ -27,7 +28,7 @@ func Pod(namespace, name string) *PodBuilder {
 
 // Queue names the queue in the pod's own annotation.
 func (b *PodBuilder) Queue(name string) *PodBuilder {
-	return b.note(v1alpha1.AnnotationQueueName, name)
+	return b.note(v1beta1.QueueNameAnnotationKey, name)
 }
 
 // ChargedQueue writes the record of the binding.
@@ -37,7 +38,7 @@ func (b *PodBuilder) ChargedQueue(name string) *PodBuilder {
 
 // PodGroup puts the pod into a PodGroup.
 func (b *PodBuilder) PodGroup(name string) *PodBuilder {
-	return b.note(v1alpha1.AnnotationPodGroup, name)
+	return b.note(v1beta1.KubeGroupNameAnnotationKey, name)
 }
 
 // Card names the card, or several to choose from: "NVIDIA-H200|NVIDIA-H800".

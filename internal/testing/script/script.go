@@ -165,7 +165,7 @@ func setOption(object client.Object, option, value string) {
 var resources = map[string]corev1.ResourceName{"cards": builder.GPU, "cpu": "cpu", "memory": "memory", "pods": "pods"}
 
 var annotations = map[string]string{
-	"card": v1alpha1.AnnotationCardName, "in": v1alpha1.AnnotationQueueName, "group": v1alpha1.AnnotationPodGroup,
+	"card": v1alpha1.AnnotationCardName, "in": v1beta1.QueueNameAnnotationKey, "group": v1beta1.KubeGroupNameAnnotationKey,
 	"charged": v1alpha1.AnnotationChargedQueue, "type": v1alpha1.AnnotationServiceType, "quota": v1alpha1.AnnotationCardQuota,
 	"allocated": v1alpha1.AnnotationCardAllocated, "request": v1alpha1.AnnotationCardRequest, "for": v1alpha1.AnnotationNamespaceSelector,
 }

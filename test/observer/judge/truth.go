@@ -52,7 +52,7 @@ func (j *Judge) judgeGroupSays(group *v1beta1.PodGroup, at time.Time) {
 // words may be as old as the waiting.
 func (j *Judge) judgeQuotaSays(quota *v1alpha1.CardQuota, at time.Time) {
 	for _, blocked := range quota.Status.Blocked {
-		s := statement{object: "cardquota/" + quota.Name, queue: quota.Queue(), together: true}
+		s := statement{object: "cardquota/" + quota.Name, queue: quota.QueueName(), together: true}
 		j.judgeText(s, quota.UID, blocked.Message, at, at.Add(-keptFor))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -166,7 +167,7 @@ func QueueOf(pod *corev1.Pod, group *v1beta1.PodGroup, last string) string {
 	if group != nil {
 		ofGroup = QueueOfGroup(group)
 	}
-	return cmp.Or(last, bound, ofGroup, pod.Annotations[v1alpha1.AnnotationQueueName], pod.Annotations[v1alpha1.AnnotationJobQueueName])
+	return cmp.Or(last, bound, ofGroup, pod.Annotations[v1beta1.QueueNameAnnotationKey], pod.Annotations[batchv1alpha1.QueueNameKey])
 }
 
 // QueueOfGroup returns the queue of a PodGroup.
