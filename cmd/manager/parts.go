@@ -46,21 +46,17 @@ func metricsOptions(f flags) metricsserver.Options {
 
 // hooks is the webhook server and where its certificate comes from.
 type hooks struct {
-	certificates certificates
-	// volcano is the namespace of Volcano's programs.
-	volcano string
+	flags
 	// server is nil when there are no webhooks, self when the operator does not
 	// sign its certificate.
 	server ctrlwebhook.Server
 	self   *selfsigned.Self
-	// closed tells that only clients with a certificate are answered.
-	closed bool
 }
 
 func newHooks(f flags) (*hooks, error) {
-	h := &hooks{certificates: f.certificates, volcano: f.volcano, closed: f.webhookClientCA != ""}
+	h := &hooks{flags: f}
 	options := ctrlwebhook.Options{Port: f.webhookPort, CertDir: f.webhookCertDir}
-	if h.closed {
+	if f.webhookClientCA != "" {
 		only, err := clientsOf(f.webhookClientCA)
 		if err != nil {
 			return nil, err
@@ -102,29 +98,27 @@ func (h *hooks) setup(ctx context.Context, mgr ctrl.Manager, nodes *controller.N
 	if err := webhook.Setup(ctx, mgr, nodes, h.volcano); err != nil {
 		return err
 	}
+	checks := map[string]healthz.Checker{"cards": webhook.Ready(nodes), "webhooks": h.started()}
 	if h.self != nil {
 		if err := h.self.Setup(mgr, false); err != nil {
 			return err
 		}
-		if err := mgr.AddReadyzCheck("certificate", h.self.Ready); err != nil {
-			return fmt.Errorf("add readiness check: %w", err)
+		checks["certificate"] = h.self.Ready
+	}
+	for name, check := range checks {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
+			return fmt.Errorf("add readiness check %s: %w", name, err)
 		}
-	}
-	if err := mgr.AddReadyzCheck("cards", webhook.Ready(nodes)); err != nil {
-		return fmt.Errorf("add readiness check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("webhooks", h.started()); err != nil {
-		return fmt.Errorf("add readiness check: %w", err)
 	}
 	return nil
 }
 
-// started is a readiness check: the server listens. It looks by connecting. A
-// server that is closed refuses that too, with a line in its log, so there the
-// first time settles it: where it stops to listen, the program ends.
+// started is a readiness check: the server listens. It looks by connecting. A server that
+// answers only clients with a certificate refuses that too, with a line in its log, so there
+// the first time settles it: where it stops to listen, the program ends.
 func (h *hooks) started() healthz.Checker {
 	look := h.server.StartedChecker()
-	if !h.closed {
+	if h.webhookClientCA == "" {
 		return look
 	}
 	var once atomic.Bool

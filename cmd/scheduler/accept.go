@@ -16,6 +16,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/deviceshare"
 	resourcestrategyfit "volcano.sh/volcano/pkg/scheduler/plugins/resource-strategy-fit"
 
+	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/schedulerconf"
 )
 
@@ -44,7 +45,7 @@ func volcanoAccepts(stamped string) error {
 func acceptsCard(arguments map[string]any) error {
 	own := maps.Clone(arguments)
 	delete(own, schedulerconf.HashArgument)
-	if err := validateArguments(own); err != nil {
+	if err := capacitycard.ValidateArguments(own); err != nil {
 		return fmt.Errorf("arguments of %s as Volcano reads them: %w", schedulerconf.CapacityCard, err)
 	}
 	return nil
@@ -134,10 +135,7 @@ func knownNames(pluginsDir string) schedulerconf.Known {
 			_, registered := framework.GetPluginBuilder(name)
 			return !registered
 		}),
-		Refused:   evicting(),
-		Arguments: validateArguments,
+		Refused:   schedulerconf.Refused(),
+		Arguments: capacitycard.ValidateArguments,
 	}
 }
-
-// evicting are the actions of Volcano that are registered and must not run.
-func evicting() map[string]string { return schedulerconf.Refused() }

@@ -64,7 +64,7 @@ func TestPreemptAndReclaimMayBeAddedToWhatIsShipped(t *testing.T) {
 			t.Errorf("%s: %v", action, err)
 		}
 	}
-	for action := range evicting() {
+	for action := range schedulerconf.Refused() {
 		if err := with(action); err == nil || !strings.Contains(err.Error(), action) {
 			t.Errorf("action %s: %v, want a refusal that names it", action, err)
 		}

@@ -7,14 +7,10 @@ import (
 	"os"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/client-go/tools/record"
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/klog/v2"
 )
@@ -156,18 +152,12 @@ func (e *election) leave(ctx context.Context, within time.Duration) {
 // lock is the lease that the stock scheduler uses as well, and a function that ends the
 // recording of its events.
 func (e *election) lock(lost func()) (*fencedLock, func(), error) {
-	broadcaster := record.NewBroadcaster()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: e.client.CoreV1().Events(e.config.ResourceNamespace)})
-	lease, err := resourcelock.New(resourcelock.LeasesResourceLock,
-		e.config.ResourceNamespace, e.config.ResourceName,
-		e.client.CoreV1(), e.client.CoordinationV1(),
-		resourcelock.ResourceLockConfig{
-			Identity:      e.identity,
-			EventRecorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: e.component}),
-		})
+	recorder, endEvents := newRecorder(e.client, e.config.ResourceNamespace, e.component)
+	lease, err := resourcelock.New(resourcelock.LeasesResourceLock, e.config.ResourceNamespace, e.config.ResourceName,
+		e.client.CoreV1(), e.client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: e.identity, EventRecorder: recorder})
 	if err != nil {
-		broadcaster.Shutdown()
+		endEvents()
 		return nil, nil, fmt.Errorf("leader election: %w", err)
 	}
-	return &fencedLock{Interface: lease, fence: e.fence, term: e.config.RenewDeadline.Duration, lost: lost}, broadcaster.Shutdown, nil
+	return &fencedLock{Interface: lease, fence: e.fence, term: e.config.RenewDeadline.Duration, lost: lost}, endEvents, nil
 }

@@ -28,16 +28,12 @@ type fence struct {
 	until time.Time
 	// shut is final.
 	shut bool
-	// underWay counts writes between request and answer.
-	underWay int
-	// drained is closed when the fence is shut and no write is under way.
-	drained chan struct{}
-	now     func() time.Time
+	// underWay counts writes between request and answer; none is added once the fence is shut.
+	underWay sync.WaitGroup
+	now      func() time.Time
 }
 
-func newFence() *fence {
-	return &fence{drained: make(chan struct{}), now: time.Now}
-}
+func newFence() *fence { return &fence{now: time.Now} }
 
 // extend allows writes until a moment.
 func (f *fence) extend(until time.Time) {
@@ -52,25 +48,19 @@ func (f *fence) extend(until time.Time) {
 func (f *fence) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.shut {
-		return
-	}
 	f.shut = true
-	if f.underWay == 0 {
-		close(f.drained)
-	}
 }
 
 // drain closes the fence and waits until no write is under way; false if that takes longer
 // than patience.
 func (f *fence) drain(patience time.Duration) bool {
 	f.close()
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
+	drained := make(chan struct{})
+	go func() { f.underWay.Wait(); close(drained) }()
 	select {
-	case <-f.drained:
+	case <-drained:
 		return true
-	case <-timeout.C:
+	case <-time.After(patience):
 		return false
 	}
 }
@@ -81,17 +71,8 @@ func (f *fence) enter() bool {
 	if f.shut || !f.now().Before(f.until) {
 		return false
 	}
-	f.underWay++
+	f.underWay.Add(1)
 	return true
-}
-
-func (f *fence) leave() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.underWay--
-	if f.shut && f.underWay == 0 {
-		close(f.drained)
-	}
 }
 
 // wrap is a transport.WrapperFunc.
@@ -117,7 +98,7 @@ func (t *fencedTransport) RoundTrip(request *http.Request) (*http.Response, erro
 		return nil, errFenced
 	}
 	// The API server answers a write after it is stored.
-	defer t.fence.leave()
+	defer t.fence.underWay.Done()
 	return t.next.RoundTrip(request)
 }
 

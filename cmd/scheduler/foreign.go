@@ -13,9 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -61,11 +60,9 @@ func watchForeign(config *rest.Config, flags *flags) (*foreign, func(), error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server: %w", err)
 	}
-	broadcaster := record.NewBroadcaster()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: foreignEventSource})
+	recorder, endEvents := newRecorder(client, "", foreignEventSource)
 	namespaces := append(flags.foreignNamespaces, flags.volcano.LeaderElection.ResourceNamespace)
-	return newForeign(client, namespaces, flags.foreign, ownPod(), recorder), broadcaster.Shutdown, nil
+	return newForeign(client, namespaces, flags.foreign, ownPod(), recorder), endEvents, nil
 }
 
 func newForeign(client kubernetes.Interface, namespaces []string, selector labels.Selector, own string, recorder record.EventRecorder) *foreign {
@@ -115,57 +112,49 @@ func describe(pods []*corev1.Pod) string {
 // gone waits until certainly no other scheduler runs, or ctx ends, which is an error.
 func (f *foreign) gone(ctx context.Context) error {
 	defer f.say("", nil)
-	for {
+	return wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
 		pods, err := f.look(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		obstacle := describe(pods)
 		if err != nil && len(pods) == 0 {
 			obstacle = err.Error()
 		}
-		if obstacle == "" {
-			return nil
+		if ctx.Err() == nil && obstacle != "" {
+			f.say(obstacle, pods)
 		}
-		f.say(obstacle, pods)
-		waitFor(ctx, askAgain)
-	}
+		return obstacle == "", ctx.Err()
+	})
 }
 
 // absent waits until the API server says whether another scheduler runs, or ctx ends. One
 // that runs is an error, the end of ctx is none.
 func (f *foreign) absent(ctx context.Context) error {
-	for ctx.Err() == nil {
-		pods, err := f.look(ctx)
-		switch {
-		case len(pods) > 0:
-			return fmt.Errorf("%s: %s", reasonForeign, describe(pods))
-		case err == nil:
-			return nil
+	return f.find(ctx, func(err error) bool {
+		if err != nil {
+			klog.ErrorS(err, "elected, but nothing is scheduled yet")
 		}
-		klog.ErrorS(err, "elected, but nothing is scheduled yet")
-		waitFor(ctx, askAgain)
-	}
-	return nil
+		return err == nil
+	})
 }
 
 // arrival waits until another scheduler runs and names it; nil when ctx ends first.
 func (f *foreign) arrival(ctx context.Context) error {
-	for ctx.Err() == nil {
-		if pods, _ := f.look(ctx); len(pods) > 0 { // who leads goes on while nobody answers
-			return fmt.Errorf("%s: %s", reasonForeign, describe(pods))
-		}
-		waitFor(ctx, askAgain)
-	}
-	return nil
+	return f.find(ctx, func(error) bool { return false }) // who leads goes on while nobody answers
 }
 
-// waitFor waits for a time, or until ctx ends.
-func waitFor(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+// find looks until it finds another scheduler, which is the error, or a look that finds none
+// settles it, or ctx ends.
+func (f *foreign) find(ctx context.Context, settles func(error) bool) error {
+	err := wait.PollUntilContextCancel(ctx, askAgain, true, func(ctx context.Context) (bool, error) {
+		pods, err := f.look(ctx)
+		if len(pods) > 0 {
+			return false, fmt.Errorf("%s: %s", reasonForeign, describe(pods))
+		}
+		return settles(err), nil
+	})
+	if wait.Interrupted(err) {
+		return nil
 	}
+	return err
 }
 
 // look returns the pods of other schedulers, by what the API server says now.
@@ -188,13 +177,6 @@ func (f *foreign) look(ctx context.Context) ([]*corev1.Pod, error) {
 		}
 	}
 	return atWork(pods, f.own), unread
-}
-
-func (f *foreign) places() string {
-	if len(f.namespaces) == 1 {
-		return "namespace " + f.namespaces[0]
-	}
-	return "namespaces " + strings.Join(f.namespaces, ", ")
 }
 
 // say tells the log, the pods and the readiness page what is waited for.

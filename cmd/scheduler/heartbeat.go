@@ -121,23 +121,22 @@ func (b *beater) write(ctx context.Context, report enforcement.Report) error {
 	return err
 }
 
-func (b *beater) try(ctx context.Context, report enforcement.Report) error {
-	known := b.lease
-	if known == nil {
-		var err error
+// try writes a report once. After an error the Lease is read again.
+func (b *beater) try(ctx context.Context, report enforcement.Report) (err error) {
+	known := b.lease.DeepCopy()
+	if b.lease = nil; known == nil {
 		known, err = b.leases.Get(ctx, enforcement.LeaseName, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			b.lease, err = keep(b.leases.Create(ctx, report.Lease(b.namespace), metav1.CreateOptions{}))
-			return err
-		}
-		if err != nil {
-			return err
-		}
 	}
-	known = known.DeepCopy()
-	report.Write(known)
-	var err error
-	b.lease, err = keep(b.leases.Update(ctx, known, metav1.UpdateOptions{}))
+	switch {
+	case apierrors.IsNotFound(err):
+		known, err = b.leases.Create(ctx, report.Lease(b.namespace), metav1.CreateOptions{})
+	case err == nil:
+		report.Write(known)
+		known, err = b.leases.Update(ctx, known, metav1.UpdateOptions{})
+	}
+	if err == nil {
+		b.lease = known
+	}
 	return err
 }
 
@@ -161,14 +160,6 @@ func endHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseInterface
 		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 		return err
 	})
-}
-
-// keep drops the object that client-go returns beside an error: then the Lease is read again.
-func keep(lease *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
-	if err != nil {
-		return nil, err
-	}
-	return lease, nil
 }
 
 // configProblem is why the newest text of a gate is not in force, "" when it is.

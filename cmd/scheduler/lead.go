@@ -54,10 +54,8 @@ func (l *leader) with(fence *fence) func(context.Context) error {
 		if err := l.others.absent(term); err != nil {
 			return err
 		}
-		select {
-		case <-term.Done():
+		if term.Err() != nil {
 			return nil
-		default:
 		}
 		fenced := rest.CopyConfig(l.config)
 		fenced.Wrap(fence.wrap)
@@ -129,9 +127,6 @@ func registerPlugins(cache *capacitycard.Cache) *action.Preempt {
 	prometheus.MustRegister(append(reclaim.Metrics(), cache.Metrics())...)
 	return preempt
 }
-
-// validateArguments is capacity-card's own judgement of its arguments.
-var validateArguments = capacitycard.ValidateArguments
 
 // errNoCache says that Volcano's scheduler is not built as that of v1.14.1 is.
 var errNoCache = errors.New("the cache of Volcano's scheduler was not found, so its evictions would leave gangs in part")

@@ -144,18 +144,17 @@ func newGate(config *rest.Config, flags *flags) (*configgate.Gate, func(), error
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the private directory: %w", err)
 	}
-	broadcaster := record.NewBroadcaster()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	recorder, endEvents := newRecorder(client, "", configgate.EventSource)
 	gate, err := configgate.New(configgate.Config{
 		Source:   source,
 		Dir:      dir,
 		Known:    knownNames(flags.volcano.PluginsDir),
 		Accept:   volcanoAccepts,
-		Recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: configgate.EventSource}),
+		Recorder: recorder,
 		Log:      klog.Background().WithName("configuration"),
 	})
 	remove := func() {
-		broadcaster.Shutdown()
+		endEvents()
 		if err := os.RemoveAll(dir); err != nil {
 			klog.ErrorS(err, "the private directory is left behind")
 		}
@@ -165,6 +164,13 @@ func newGate(config *rest.Config, flags *flags) (*configgate.Gate, func(), error
 		return nil, nil, err
 	}
 	return gate, remove, nil
+}
+
+// newRecorder records events in a namespace, "" for the objects' own, until its function is called.
+func newRecorder(client kubernetes.Interface, namespace, component string) (record.EventRecorder, func()) {
+	broadcaster := record.NewBroadcaster()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(namespace)})
+	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), broadcaster.Shutdown
 }
 
 // alignFeatureGates sets the defaults of Kubernetes' feature gates to those of the cluster's

@@ -108,17 +108,17 @@ var decisionMutants = []mutant{
 	{"internal/workload/queue.go", `	case queue.Name == RootQueue:`, `	case queue.Name == "none":`, "root is no way around the quotas"},
 	{"internal/workload/queue.go", `Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited`, `Limits{AnyCard: true, MilliCPU: quota.Unlimited`, "root gives no cards"},
 	{"internal/workload/queue.go", `Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited`, `Limits{MilliCPU: quota.Unlimited`, "root gives cards while queues are being moved"},
-	{"internal/workload/queue.go", `			AnyCard:  unmanaged == Ignore,`, `			AnyCard:  true,`, "an unmanaged queue has no cards"},
-	{"internal/workload/queue.go", `			AnyCard:  unmanaged == Ignore,`, `			AnyCard:  false,`, "an unmanaged queue that is ignored has any card"},
+	{"internal/workload/queue.go", `AnyCard: unmanaged == Ignore, MilliCPU: cmp`, `AnyCard: true, MilliCPU: cmp`, "an unmanaged queue has no cards"},
+	{"internal/workload/queue.go", `AnyCard: unmanaged == Ignore, MilliCPU: cmp`, `AnyCard: false, MilliCPU: cmp`, "an unmanaged queue that is ignored has any card"},
 	{"internal/workload/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = false`, "unmanaged queues are denied"},
 	{"internal/workload/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = !managed && unmanaged != Ignore`, "an unmanaged queue that is not denied is not limited in CPU"},
 	{"internal/workload/queue.go", `	case rules.Denied && queue.Name == RootQueue:
 `, `	case rules.Denied && queue.Name == "none":
 `, "root gives nothing while unmanaged queues are denied"},
-	{"internal/workload/queue.go", `orUnlimited(milli(queue.Spec.Capability)),`, `milli(queue.Spec.Capability),`, "CPU of an unmanaged queue is unlimited"},
-	{"internal/workload/queue.go", `orUnlimited(bytes(queue.Spec.Capability)),`, `quota.Unlimited,`, "an unmanaged queue keeps its capability"},
-	{"internal/workload/queue.go", `cards, MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}`, `cards, MilliCPU: orUnlimited(milli(queue.Spec.Capability)), Memory: bytes(queue.Spec.Capability)}`, "capability that is not set is 0 beside a quota"},
-	{"internal/workload/queue.go", `cards, MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}`, `cards, MilliCPU: milli(queue.Spec.Capability), Memory: quota.Unlimited}`, "memory is limited beside a quota"},
+	{"internal/workload/queue.go", `cmp.Or(milliCPU, quota.Unlimited)`, `cmp.Or(milliCPU, 0)`, "CPU of an unmanaged queue is unlimited"},
+	{"internal/workload/queue.go", `cmp.Or(memory, quota.Unlimited)`, `quota.Unlimited`, "an unmanaged queue keeps its capability"},
+	{"internal/workload/queue.go", `cards, MilliCPU: milliCPU, Memory: memory}`, `cards, MilliCPU: cmp.Or(milliCPU, quota.Unlimited), Memory: memory}`, "capability that is not set is 0 beside a quota"},
+	{"internal/workload/queue.go", `cards, MilliCPU: milliCPU, Memory: memory}`, `cards, MilliCPU: milliCPU, Memory: quota.Unlimited}`, "memory is limited beside a quota"},
 	{"internal/workload/queue.go", `		if err != nil {
 			rules.Refusal = &Refusal{`, `		if err != nil && unmanaged == Ignore {
 			return rules
@@ -132,8 +132,8 @@ var decisionMutants = []mutant{
 	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen || queue.Status.State == "":`, "a queue without a state takes nothing"},
 	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Status.State == v1beta1.QueueStateOpen:`, "root needs no state"},
 	{"internal/workload/queue.go", `	if rules.unreadable != nil {`, `	if rules.unreadable != nil && !managed {`, "a selector that cannot be read withholds everything"},
-	{"internal/workload/queue.go", `q.AsApproximateFloat64() >= math.MaxInt64/1000`, `q.AsApproximateFloat64() >= math.MaxFloat64`, "a capability beyond 64 bits is unlimited"},
-	{"internal/workload/queue.go", `	if !set || q.Sign() <= 0 {`, `	if !set {`, "a negative capability is none"},
+	{"internal/workload/queue.go", `limit < absurd`, `limit <= absurd`, "a capability beyond 64 bits is unlimited"},
+	{"internal/workload/request.go", `return max(quantity.ScaledValue(scale), 0)`, `return quantity.ScaledValue(scale)`, "a negative capability is none"},
 
 	// Pods that are being deleted.
 	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished holds nothing"},
@@ -161,8 +161,8 @@ var decisionMutants = []mutant{
 	{"internal/workload/evict.go", `	if !set {
 		value, set = pod`, `	if _, labelled := pod.Labels[v1beta1.PodPreemptable]; labelled {
 		value, set = pod`, "the annotation preemptable goes before the label"},
-	{"internal/workload/evict.go", `return allows(value, set) && allowsIn(group)`, `return allows(value, set)`, "the PodGroup may protect its pods"},
-	{"internal/workload/evict.go", `return allows(value, set) && allowsIn(group)`, `return allowsIn(group) && (allows(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},
+	{"internal/workload/evict.go", `return allows(value, set) && allows(ofGroup, setByGroup)`, `return allows(value, set) && (setByGroup || ofGroup == "")`, "the PodGroup may protect its pods"},
+	{"internal/workload/evict.go", `return allows(value, set) && allows(ofGroup, setByGroup)`, `return allows(ofGroup, setByGroup) && (allows(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},
 	{"internal/workload/evict.go", `	if !set {
 		return true`, `	if !set {
 		return false`, "a pod that says nothing may be evicted"},

@@ -126,13 +126,7 @@ func (i *Inventory) MeansTheSame(other *Inventory) bool {
 func (i *Inventory) Names() []Name { return slices.Sorted(maps.Keys(i.physical)) }
 
 // JoinResources writes resources into one text.
-func JoinResources(resources []corev1.ResourceName) string {
-	texts := make([]string, len(resources))
-	for i, resource := range resources {
-		texts[i] = string(resource)
-	}
-	return strings.Join(texts, ",")
-}
+func JoinResources(resources []corev1.ResourceName) string { return Join(resources, ",") }
 
 // SplitResources reads what JoinResources wrote, sorted; none out of an empty text.
 func SplitResources(joined string) []corev1.ResourceName {

@@ -80,6 +80,15 @@ func (n Name) profile() string {
 	return ""
 }
 
+// Join writes names or resources into one text.
+func Join[S ~string](items []S, separator string) string {
+	texts := make([]string, len(items))
+	for i, item := range items {
+		texts[i] = string(item)
+	}
+	return strings.Join(texts, separator)
+}
+
 // quote shows user text in an error: quoted, everything but plain ASCII
 // escaped, so that a letter that only looks like the right one is seen, and cut
 // so that one long value cannot fill an event.

@@ -63,13 +63,7 @@ func ParseRequest(text string) (Request, error) {
 }
 
 // RequestOf makes a request from names that are known to be valid.
-func RequestOf(names ...Name) Request {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = string(name)
-	}
-	return Request{names: names, text: strings.Join(texts, "|")}
-}
+func RequestOf(names ...Name) Request { return Request{names: names, text: Join(names, "|")} }
 
 // Names returns the alternatives in the order of preference; the caller must
 // not change them.

@@ -8,6 +8,7 @@ package policy
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -18,7 +19,6 @@ import (
 // serves: what an object says that reached the API server without defaults.
 const (
 	defaultConfigMap = "volcano-scheduler-configmap"
-	defaultKey       = ConfigMapKey
 	defaultScheduler = "volcano"
 )
 
@@ -58,7 +58,7 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 	out.NodeOrderWeightPercent = cmp.Or(out.NodeOrderWeightPercent, 100)
 	ref := &out.Scheduler.BaseConfigMap
 	ref.Name = cmp.Or(ref.Name, defaultConfigMap)
-	ref.Key = cmp.Or(ref.Key, defaultKey)
+	ref.Key = cmp.Or(ref.Key, ConfigMapKey)
 	if len(out.Scheduler.Names) == 0 {
 		out.Scheduler.Names = []string{defaultScheduler}
 	}
@@ -96,23 +96,31 @@ func defaultPriorityClasses() []v1alpha1.PriorityClass {
 // the matrix in its status, which a refused spec does not change. Without a
 // policy, or before the first one took effect, the built-in types hold.
 func Types(policy *v1alpha1.ServiceTypePolicy) func(name string) (servicetype.Type, bool) {
-	if policy == nil || len(policy.Status.ServiceTypes) == 0 {
-		return servicetype.BuiltIn
-	}
-	types := make(map[string]servicetype.Type, len(policy.Status.ServiceTypes))
-	for _, row := range policy.Status.ServiceTypes {
-		types[row.Name] = servicetype.Type{Priority: row.Priority, Reclaimable: row.ReclaimPolicy == v1alpha1.ReclaimWhenNeeded}
-	}
+	types := typesInForce(policy)
 	return func(name string) (servicetype.Type, bool) {
 		meaning, ok := types[name]
 		return meaning, ok
 	}
 }
 
+func typesInForce(policy *v1alpha1.ServiceTypePolicy) map[string]servicetype.Type {
+	types := map[string]servicetype.Type{}
+	if policy == nil || len(policy.Status.ServiceTypes) == 0 {
+		for name := range servicetype.DefaultMatrix() {
+			types[name], _ = servicetype.BuiltIn(name)
+		}
+		return types
+	}
+	for _, row := range policy.Status.ServiceTypes {
+		types[row.Name] = servicetype.Type{Priority: row.Priority, Reclaimable: row.ReclaimPolicy == v1alpha1.ReclaimWhenNeeded}
+	}
+	return types
+}
+
 // TypeNames are the service types that a policy defines, sorted: those in force,
 // and those of a spec that is about to be.
 func TypeNames(policy *v1alpha1.ServiceTypePolicy) []string {
-	known := names(policy)
+	known := slices.Collect(maps.Keys(typesInForce(policy)))
 	for _, t := range Effective(policy.Spec).ServiceTypes {
 		known = append(known, t.Name)
 	}
@@ -123,25 +131,5 @@ func TypeNames(policy *v1alpha1.ServiceTypePolicy) []string {
 // SameTypes tells whether two policies, or their absence, mean the same to
 // queues.
 func SameTypes(a, b *v1alpha1.ServiceTypePolicy) bool {
-	of, other := Types(a), Types(b)
-	for _, name := range append(names(a), names(b)...) {
-		left, known := of(name)
-		right, alsoKnown := other(name)
-		if left != right || known != alsoKnown {
-			return false
-		}
-	}
-	return true
-}
-
-// names are those of the types in force.
-func names(policy *v1alpha1.ServiceTypePolicy) []string {
-	if policy == nil || len(policy.Status.ServiceTypes) == 0 {
-		return []string{servicetype.Inference, servicetype.Training}
-	}
-	out := make([]string, len(policy.Status.ServiceTypes))
-	for i, row := range policy.Status.ServiceTypes {
-		out[i] = row.Name
-	}
-	return out
+	return maps.Equal(typesInForce(a), typesInForce(b))
 }

@@ -41,7 +41,6 @@ func (a *Ledger) End(pod string, c *Charge, within time.Duration) {
 	}
 	a.pods[pod] = entry{c, true}
 	q := a.queue(c.Queue)
-	q.leaving++
 	if q.ending == nil {
 		q.ending = map[card.Name]ending{}
 	}
@@ -53,7 +52,6 @@ func (a *Ledger) End(pod string, c *Charge, within time.Duration) {
 
 // releaseEnding gives back what a pod held that ended.
 func (q *queueUsage) releaseEnding(c *Charge) {
-	q.leaving--
 	for _, held := range c.Cards {
 		e := q.ending[held.Name]
 		if e.count = e.count.Sub(held.Count); e.count == 0 {

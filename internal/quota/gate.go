@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"cardquota.dev/operator/internal/card"
@@ -52,13 +51,7 @@ type Shortage struct {
 }
 
 // Label writes the card alternatives as users write them, "A|B".
-func (s *Shortage) Label() string {
-	texts := make([]string, len(s.Names))
-	for i, name := range s.Names {
-		texts[i] = string(name)
-	}
-	return strings.Join(texts, "|")
-}
+func (s *Shortage) Label() string { return label(s.Names) }
 
 // Freed is what a queue would have got back before something is asked of it:
 // the charges of pods that are to be evicted, or of the pod that asks.

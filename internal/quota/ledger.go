@@ -64,10 +64,8 @@ type queueUsage struct {
 	memory   total
 	// pods is how many entries of the ledger this queue pays for.
 	pods int
-	// ending are the cards that pods hold which end, nil when none does, and leaving
-	// how many pods that is.
-	ending  map[card.Name]ending
-	leaving int
+	// ending are the cards that pods hold which end, nil when none does.
+	ending map[card.Name]ending
 }
 
 // New returns an empty account with room for the given number of pods.
@@ -158,7 +156,7 @@ func (a *Ledger) Retain(keep func(queue string) bool) {
 	for name, q := range a.queues {
 		switch {
 		case keep(name):
-		case q.pods == 0 && q.leaving == 0:
+		case q.pods == 0 && q.ending == nil:
 			delete(a.queues, name)
 		default:
 			q.limits = Limits{}

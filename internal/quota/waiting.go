@@ -3,7 +3,6 @@ package quota
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"cardquota.dev/operator/internal/card"
 )
@@ -204,11 +203,7 @@ func (x *index) find(demands []Demand, names []card.Name) int {
 // label writes names as users do, "A|B".
 func label(names []card.Name) string {
 	if len(names) == 1 {
-		return string(names[0])
+		return string(names[0]) // without allocating
 	}
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = string(name)
-	}
-	return strings.Join(texts, "|")
+	return card.Join(names, "|")
 }

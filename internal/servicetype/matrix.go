@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -90,7 +91,7 @@ func (m Matrix) circle() string {
 	var visit func(name string, path []string) string
 	visit = func(name string, path []string) string {
 		if i := slices.Index(path, name); i >= 0 {
-			return chain(append(path[i:], name))
+			return strings.Join(append(path[i:], name), " from ")
 		}
 		if done[name] {
 			return ""
@@ -109,14 +110,6 @@ func (m Matrix) circle() string {
 		}
 	}
 	return ""
-}
-
-func chain(names []string) string {
-	text := names[0]
-	for _, name := range names[1:] {
-		text += " from " + name
-	}
-	return text
 }
 
 // The built-in service types.

@@ -35,12 +35,8 @@ func Evictable(pod *corev1.Pod, group map[string]string) bool {
 	if !set {
 		value, set = pod.Labels[v1beta1.PodPreemptable]
 	}
-	return allows(value, set) && allowsIn(group)
-}
-
-func allowsIn(annotations map[string]string) bool {
-	value, set := annotations[v1beta1.PodPreemptable]
-	return allows(value, set)
+	ofGroup, setByGroup := group[v1beta1.PodPreemptable]
+	return allows(value, set) && allows(ofGroup, setByGroup)
 }
 
 func allows(value string, set bool) bool {

@@ -1,8 +1,8 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -79,18 +79,15 @@ func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged, last *QueueRules) QueueR
 	}
 	managed = managed && queue.Name != RootQueue
 	rules.Denied = !managed && unmanaged == Deny
+	milliCPU, memory := statedLimit(queue, corev1.ResourceCPU, resource.Milli), statedLimit(queue, corev1.ResourceMemory, 0)
 	switch {
 	case rules.Denied && queue.Name == RootQueue:
 	case rules.Denied:
-		rules.Limits = quota.Limits{MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}
+		rules.Limits = quota.Limits{MilliCPU: milliCPU, Memory: memory}
 	case queue.Name == RootQueue:
 		rules.Limits = quota.Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited, Memory: quota.Unlimited}
 	case !managed:
-		rules.Limits = quota.Limits{
-			AnyCard:  unmanaged == Ignore,
-			MilliCPU: orUnlimited(milli(queue.Spec.Capability)),
-			Memory:   orUnlimited(bytes(queue.Spec.Capability)),
-		}
+		rules.Limits = quota.Limits{AnyCard: unmanaged == Ignore, MilliCPU: cmp.Or(milliCPU, quota.Unlimited), Memory: cmp.Or(memory, quota.Unlimited)}
 	default:
 		cards, err := card.ParseQuota(text)
 		if err != nil {
@@ -100,7 +97,7 @@ func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged, last *QueueRules) QueueR
 			}
 			return rules
 		}
-		rules.Limits = quota.Limits{Cards: cards, MilliCPU: milli(queue.Spec.Capability), Memory: bytes(queue.Spec.Capability)}
+		rules.Limits = quota.Limits{Cards: cards, MilliCPU: milliCPU, Memory: memory}
 	}
 	return rules
 }
@@ -119,30 +116,12 @@ func closed(queue *v1beta1.Queue) *Refusal {
 	}
 }
 
-func milli(list corev1.ResourceList) int64 {
-	q, ok := list[corev1.ResourceCPU]
-	return amount(q, ok, (*resource.Quantity).MilliValue)
-}
-
-func bytes(list corev1.ResourceList) int64 {
-	q, ok := list[corev1.ResourceMemory]
-	return amount(q, ok, (*resource.Quantity).Value)
-}
-
-// amount reads a quantity without letting a huge one wrap around.
-func amount(q resource.Quantity, set bool, value func(*resource.Quantity) int64) int64 {
-	if !set || q.Sign() <= 0 {
-		return 0
+// statedLimit reads what a Queue states of a resource in units of 10^scale: 0 for nothing, and
+// Unlimited for what no sum of bounded requests reaches.
+func statedLimit(queue *v1beta1.Queue, name corev1.ResourceName, scale resource.Scale) int64 {
+	quantity := queue.Spec.Capability[name]
+	if limit := bounded(&quantity, scale); limit < absurd {
+		return limit
 	}
-	if q.AsApproximateFloat64() >= math.MaxInt64/1000 {
-		return quota.Unlimited
-	}
-	return value(&q)
-}
-
-func orUnlimited(limit int64) int64 {
-	if limit == 0 {
-		return quota.Unlimited
-	}
-	return limit
+	return quota.Unlimited
 }

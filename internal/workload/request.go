@@ -136,14 +136,15 @@ func listed(held []Held) string {
 	return strings.Join(names, ", ")
 }
 
-// bounded reads a quantity in units of 10^scale. An absurd one, which
-// Quantity.ScaledValue turns into 0 or a negative number, becomes 2^53: more
-// bytes or thousandths of a core than any node has, and far from wrapping a sum
-// around.
+// absurd is more bytes or thousandths of a core than any node has, and far from wrapping a
+// sum around.
+const absurd = 1 << 53
+
+// bounded reads a quantity in units of 10^scale. What Quantity.ScaledValue turns into 0 or a
+// negative number becomes absurd.
 func bounded(quantity *resource.Quantity, scale resource.Scale) int64 {
-	const most = 1 << 53
-	if quantity.AsApproximateFloat64() >= most*math.Pow10(int(scale)) {
-		return most
+	if quantity.AsApproximateFloat64() >= absurd*math.Pow10(int(scale)) {
+		return absurd
 	}
 	return max(quantity.ScaledValue(scale), 0)
 }
