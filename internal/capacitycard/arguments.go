@@ -44,17 +44,11 @@ type arguments struct {
 // arguments is named before them.
 const longest = 900
 
-// parser reads one argument into its field.
-type parser func(*arguments, any) error
-
-var parsers = map[string]parser{
-	"cardUnlimitedCpuMemory": func(a *arguments, v any) error {
-		b, ok := flag(v)
-		if !ok {
-			return errors.New("write true or false")
-		}
-		a.cardUnlimitedCPUMemory = b
-		return nil
+// parsers read each argument into its field.
+var parsers = map[string]func(*arguments, any) error{
+	"cardUnlimitedCpuMemory": func(a *arguments, v any) (err error) {
+		a.cardUnlimitedCPUMemory, err = flag(v)
+		return err
 	},
 	"overCommitFactor": func(a *arguments, v any) error {
 		f, ok := number(v)
@@ -65,13 +59,11 @@ var parsers = map[string]parser{
 		return nil
 	},
 	"unmanagedQueues": func(a *arguments, v any) error {
-		switch choice := workload.Unmanaged(fmt.Sprint(v)); choice {
-		case workload.Enforce, workload.Ignore, workload.Deny:
-			a.unmanagedQueues = choice
-			return nil
-		default:
+		a.unmanagedQueues = workload.Unmanaged(fmt.Sprint(v))
+		if !slices.Contains([]workload.Unmanaged{workload.Enforce, workload.Ignore, workload.Deny}, a.unmanagedQueues) {
 			return fmt.Errorf("write %s, %s or %s", workload.Enforce, workload.Ignore, workload.Deny)
 		}
+		return nil
 	},
 	"nodeOrderWeight": func(a *arguments, v any) error {
 		f, ok := number(v)
@@ -90,24 +82,21 @@ var parsers = map[string]parser{
 		return err
 	},
 	"victimOrder": func(a *arguments, v any) error {
-		switch choice := servicetype.VictimOrder(fmt.Sprint(v)); choice {
-		case servicetype.VictimsByPriority, servicetype.VictimsByLoss:
-			a.victimOrder = choice
-			return nil
-		default:
+		a.victimOrder = servicetype.VictimOrder(fmt.Sprint(v))
+		if a.victimOrder != servicetype.VictimsByPriority && a.victimOrder != servicetype.VictimsByLoss {
 			return fmt.Errorf("write %s or %s", servicetype.VictimsByPriority, servicetype.VictimsByLoss)
 		}
+		return nil
 	},
 	"priorityClasses": func(a *arguments, v any) (err error) {
 		a.priorityClasses, err = parsePriorityClasses(v)
 		return err
 	},
 	"configHash": func(a *arguments, v any) error {
-		s, ok := v.(string)
-		if !ok {
+		var ok bool
+		if a.configHash, ok = v.(string); !ok {
 			return errors.New("it is written by the scheduler itself: remove it")
 		}
-		a.configHash = s
 		return nil
 	},
 }
@@ -141,7 +130,8 @@ func parseArguments(raw map[string]any) (arguments, error) {
 		}
 	}
 	if len(wrong) > 0 {
-		return defaults, oneLine(wrong)
+		text := strings.ReplaceAll(errors.Join(wrong...).Error(), "\n", "; ")
+		return defaults, errors.New(conditions.Truncate(text, longest))
 	}
 	return args, nil
 }
@@ -156,34 +146,20 @@ func written(value any) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// oneLine puts mistakes on one line of bounded length.
-func oneLine(wrong []error) error {
-	return errors.New(conditions.Truncate(strings.ReplaceAll(errors.Join(wrong...).Error(), "\n", "; "), longest))
-}
-
 // flag reads a boolean, in quotes too, as Helm values often are.
-func flag(v any) (value, ok bool) {
-	if text, isText := v.(string); isText {
-		value = strings.EqualFold(text, "true")
-		return value, value || strings.EqualFold(text, "false")
+func flag(v any) (bool, error) {
+	text := strings.ToLower(fmt.Sprint(v))
+	if text != "true" && text != "false" {
+		return false, errors.New("write true or false")
 	}
-	value, ok = v.(bool)
-	return value, ok
+	return text == "true", nil
 }
 
-// number reads a number, in quotes too.
+// number reads a number of any width, in quotes too.
 func number(v any) (float64, bool) {
-	switch n := v.(type) {
-	case int:
-		return float64(n), true
-	case int64:
-		return float64(n), true
-	case uint64:
-		return float64(n), true
-	case float64:
-		return n, true
-	case string:
-		f, err := strconv.ParseFloat(n, 64)
+	switch v.(type) {
+	case int, int64, uint64, float64, string:
+		f, err := strconv.ParseFloat(fmt.Sprint(v), 64)
 		return f, err == nil
 	}
 	return 0, false
@@ -191,19 +167,17 @@ func number(v any) (float64, bool) {
 
 // parseOwners reads podOwnerReferenceToServiceType: kind → service type.
 func parseOwners(value any) (servicetype.Owners, error) {
-	entries, err := mapping(value)
-	if err != nil {
-		return nil, fmt.Errorf("write kinds and service types, for example Job: training: %w", err)
-	}
-	owners := make(servicetype.Owners, len(entries))
-	for _, kind := range slices.Sorted(maps.Keys(entries)) {
-		name, ok := entries[kind].(string)
+	owners, err := entriesOf(value, "write kinds and service types, for example Job: training", func(kind string, value any) (string, error) {
+		name, ok := value.(string)
 		if !ok {
-			return nil, fmt.Errorf("kind %.80q: write the name of a service type", kind)
+			return "", fmt.Errorf("kind %.80q: write the name of a service type", kind)
 		}
-		owners[kind] = name
+		return name, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return owners, owners.Validate()
+	return owners, servicetype.Owners(owners).Validate()
 }
 
 // parseServiceTypes reads serviceTypes, the matrix of the tide:
@@ -212,19 +186,17 @@ func parseOwners(value any) (servicetype.Owners, error) {
 //	  inference: {reclaimFrom: [training]}
 //	  training: {reclaimable: true, minimumRuntime: 10m}
 func parseServiceTypes(value any) (servicetype.Matrix, error) {
-	entries, err := mapping(value)
-	if err != nil {
-		return nil, fmt.Errorf("write service types with reclaimable and reclaimFrom: %w", err)
-	}
-	matrix := make(servicetype.Matrix, len(entries))
-	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		rule, err := parseRule(entries[name])
+	matrix, err := entriesOf(value, "write service types with reclaimable and reclaimFrom", func(name string, value any) (servicetype.Rule, error) {
+		rule, err := parseRule(value)
 		if err != nil {
-			return nil, fmt.Errorf("type %.80q: %w", name, err)
+			return rule, fmt.Errorf("type %.80q: %w", name, err)
 		}
-		matrix[name] = rule
+		return rule, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return matrix, matrix.Validate()
+	return matrix, servicetype.Matrix(matrix).Validate()
 }
 
 func parseRule(value any) (servicetype.Rule, error) {
@@ -240,8 +212,8 @@ func parseRule(value any) (servicetype.Rule, error) {
 		var ok bool
 		switch key {
 		case "reclaimable":
-			if rule.Reclaimable, ok = flag(entries[key]); !ok {
-				return rule, errors.New("reclaimable: write true or false")
+			if rule.Reclaimable, err = flag(entries[key]); err != nil {
+				return rule, fmt.Errorf("reclaimable: %w", err)
 			}
 		case "reclaimFrom":
 			if rule.ReclaimFrom, ok = texts(entries[key]); !ok {
@@ -260,17 +232,15 @@ func parseRule(value any) (servicetype.Rule, error) {
 
 // parsePriorityClasses reads priorityClasses: name of a PriorityClass → value.
 func parsePriorityClasses(value any) (servicetype.PriorityClasses, error) {
-	entries, err := mapping(value)
-	if err != nil {
-		return servicetype.PriorityClasses{}, fmt.Errorf("write PriorityClasses and their values, for example pc-high: 80000: %w", err)
-	}
-	values := make(map[string]int32, len(entries))
-	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		f, ok := number(entries[name])
+	values, err := entriesOf(value, "write PriorityClasses and their values, for example pc-high: 80000", func(name string, value any) (int32, error) {
+		f, ok := number(value)
 		if !ok || f != math.Trunc(f) || f < math.MinInt32 || f > math.MaxInt32 {
-			return servicetype.PriorityClasses{}, fmt.Errorf("PriorityClass %.80q: write its value, a whole number", name)
+			return 0, fmt.Errorf("PriorityClass %.80q: write its value, a whole number", name)
 		}
-		values[name] = int32(f)
+		return int32(f), nil
+	})
+	if err != nil {
+		return servicetype.PriorityClasses{}, err
 	}
 	classes := servicetype.NewPriorityClasses(values)
 	return classes, classes.Validate()
@@ -279,15 +249,28 @@ func parsePriorityClasses(value any) (servicetype.PriorityClasses, error) {
 // duration reads a text such as 10m or 1h30m. A bare number has no unit and is
 // refused.
 func duration(value any) (time.Duration, error) {
-	text, ok := value.(string)
-	if !ok {
-		return 0, errors.New("write a duration, for example 10m")
-	}
+	text, _ := value.(string)
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		return 0, errors.New("write a duration, for example 10m")
 	}
 	return d, nil
+}
+
+// entriesOf reads each entry of a mapping in the order of the keys, so that the first
+// mistake is always the same one. usage is told of what is no mapping.
+func entriesOf[V any](value any, usage string, read func(key string, value any) (V, error)) (map[string]V, error) {
+	entries, err := mapping(value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", usage, err)
+	}
+	all := make(map[string]V, len(entries))
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		if all[key], err = read(key, entries[key]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // mapping reads a nested mapping. Volcano's YAML library gives its keys any
