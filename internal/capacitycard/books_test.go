@@ -214,8 +214,8 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	refusal := func(total, capability int64) *workload.Refusal {
 		return workload.Short(&quota.Shortage{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
 	}
-	if len(s.Job("j").NodesFitErrors) != 1 || s.p.askOf(task).Count != 2 || api.AllocatedStatus(task.Status) {
-		t.Fatalf("fit errors %v, ask %+v, status %s", s.Job("j").NodesFitErrors, s.p.askOf(task), task.Status)
+	if len(s.Job("j").NodesFitErrors) != 1 || s.p.Ask(task).Count != 2 || api.AllocatedStatus(task.Status) {
+		t.Fatalf("fit errors %v, ask %+v, status %s", s.Job("j").NodesFitErrors, s.p.Ask(task), task.Status)
 	}
 	for _, tc := range []struct {
 		what    string
@@ -296,13 +296,13 @@ func TestAPodOfAMissingQueueIsTold(t *testing.T) {
 func TestPodsAskAnewWhenResourcesMeanSomethingElse(t *testing.T) {
 	s := newScene(t, `node a A; node b B; queue q {"A":4}; j q 1: a -`, func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/card.name") }).run()
 	task := s.Task("j-1")
-	before := s.p.askOf(task)
+	before := s.p.Ask(task)
 	s.Ssn.Nodes["b"].Node = session.Node("b", "B", 7)
 	s.p.openBooks()
-	check.That(t, s.p.askOf(task) == before, "a failed card made a pod ask anew")
+	check.That(t, s.p.Ask(task) == before, "a failed card made a pod ask anew")
 	s.Ssn.Nodes["b"].Node = session.Node("b", "C", 8)
 	s.p.openBooks()
-	got := s.p.askOf(task).Names
+	got := s.p.Ask(task).Names
 	check.That(t, slices.Equal(got, []card.Name{"A", "C"}), "after the node was relabelled the pod may run on %v", got)
 }
 

@@ -59,7 +59,7 @@ func (p *plugin) refusal(checks []checkFunc, r request) *workload.Refusal {
 
 // requestOf is what a pod asks for, false for one whose job is not in the session.
 func (p *plugin) requestOf(task *api.TaskInfo) (request, bool) {
-	r := request{task: task, ask: p.askOf(task)}
+	r := request{task: task, ask: p.Ask(task)}
 	job, known := p.ssn.Jobs[task.Job]
 	if known {
 		r.job, r.rules = job, p.rules[job.Queue]
@@ -124,7 +124,7 @@ func queueHasRoom(p *plugin, r request) *workload.Refusal {
 
 // takesFromOthers: the pod asks for cards, and its service type takes from some other.
 func takesFromOthers(p *plugin, r request) *workload.Refusal {
-	if kind := p.serviceType(r.task); r.ask.Count == 0 || !p.args.serviceTypes.Takes(kind) {
+	if kind := p.TypeOf(r.task); r.ask.Count == 0 || !p.args.serviceTypes.Takes(kind) {
 		return &workload.Refusal{Message: fmt.Sprintf("pods of service type %q take no cards from others", kind)}
 	}
 	return nil

@@ -28,7 +28,7 @@ func (p *plugin) minimum(job *api.JobInfo) (quota.JobRequest, *workload.Refusal)
 	}
 	var all quota.Merger
 	for _, task := range p.missing(job) {
-		ask := p.askOf(task)
+		ask := p.Ask(task)
 		if ask.Denied != nil {
 			return quota.JobRequest{}, ask.Denied
 		}
@@ -52,7 +52,7 @@ func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
 		}
 	}
 	slices.SortFunc(pending, func(a, b *api.TaskInfo) int {
-		x, y := p.askOf(a), p.askOf(b)
+		x, y := p.Ask(a), p.Ask(b)
 		return cmp.Or(cmp.Compare(x.Count, y.Count), cmp.Compare(x.MilliCPU, y.MilliCPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(a.UID, b.UID))
 	})
 	return ToMinimum(job, have, ready, pending)

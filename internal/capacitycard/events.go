@@ -15,10 +15,15 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-func (p *plugin) event(object runtime.Object, refusal *workload.Refusal) {
+// Tell sends an event in the name of the plugin.
+func (p *plugin) Tell(object runtime.Object, kind, reason, message string) {
 	if recorder := p.cache.voice.events(p.ssn.KubeClient()); recorder != nil {
-		recorder.Event(object, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
+		recorder.Event(object, kind, reason, message)
 	}
+}
+
+func (p *plugin) tellRefusal(object runtime.Object, refusal *workload.Refusal) {
+	p.Tell(object, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
 }
 
 // tellPod says on a pod why it is refused: as an event when it is news, and
@@ -32,7 +37,7 @@ func (p *plugin) tellPod(task *api.TaskInfo, refusal *workload.Refusal) {
 	}
 	if isNew && refusal.Reason != workload.ReasonNotReady {
 		p.cache.meters.refused(p.ssn.Jobs[task.Job], refusal)
-		p.event(task.Pod, refusal)
+		p.tellRefusal(task.Pod, refusal)
 	}
 }
 
@@ -43,7 +48,7 @@ func (p *plugin) tellJob(job *api.JobInfo, refusal *workload.Refusal) {
 	job.JobFitErrors = text
 	if isNew && refusal.Reason != workload.ReasonNotReady {
 		p.cache.meters.refused(job, refusal)
-		p.event(GroupOf(job), refusal)
+		p.tellRefusal(GroupOf(job), refusal)
 	}
 	if len(job.Tasks) > 0 || told(job.PodGroup, text) {
 		return
@@ -91,7 +96,7 @@ func (p *plugin) tellIfLost(pod *corev1.Pod) {
 		return
 	}
 	if _, isNew := p.cache.voice.say(pod.UID, refusal); isNew {
-		p.event(pod, refusal)
+		p.tellRefusal(pod, refusal)
 		go p.cache.voice.mark(p.ssn.KubeClient(), pod.DeepCopy(), refusal)
 	}
 }
@@ -166,14 +171,9 @@ func (p *plugin) tellQueue(queue *scheduling.Queue) {
 
 // sayOnQueue says something on a queue, once.
 func (p *plugin) sayOnQueue(queue *scheduling.Queue, refusal *workload.Refusal) {
-	if _, isNew := p.cache.voice.say(queue.UID, refusal); !isNew {
-		return
-	}
-	if recorder := p.cache.voice.events(p.ssn.KubeClient()); recorder != nil {
-		recorder.Event(&v1beta1.Queue{TypeMeta: queueType, ObjectMeta: queue.ObjectMeta}, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
+	if _, isNew := p.cache.voice.say(queue.UID, refusal); isNew {
+		// Volcano's cache keeps a Queue without its type, which an event needs.
+		of := metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}
+		p.tellRefusal(&v1beta1.Queue{TypeMeta: of, ObjectMeta: queue.ObjectMeta}, refusal)
 	}
 }
-
-// queueType is what an event needs to name a Queue, which Volcano's cache keeps
-// without it.
-var queueType = metav1.TypeMeta{APIVersion: v1beta1.SchemeGroupVersion.String(), Kind: "Queue"}

@@ -58,10 +58,10 @@ type restOfGang struct {
 // Preempt runs Volcano's action preempt and returns the pods that are evicted by it, job
 // by job. No job is left running below its minimum: a gang goes as a whole, or not at
 // all. The caller tells the pods to go.
-func (t *Tide) Preempt(habitOf func(namespace, name string) (workload.EvictionPolicy, bool), execute func()) [][]*api.TaskInfo {
-	g := &preemption{p: t.p, habitOf: habitOf, evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, rest: map[api.JobID]*restOfGang{}}
-	t.p.preemption = g
-	defer func() { t.p.preemption = nil }()
+func (p *plugin) Preempt(habitOf func(namespace, name string) (workload.EvictionPolicy, bool), execute func()) [][]*api.TaskInfo {
+	g := &preemption{p: p, habitOf: habitOf, evicted: map[api.JobID]map[api.TaskID]*api.TaskInfo{}, rest: map[api.JobID]*restOfGang{}}
+	p.preemption = g
+	defer func() { p.preemption = nil }()
 	execute()
 	g.completeGangs()
 	var jobs [][]*api.TaskInfo
@@ -350,7 +350,7 @@ func (p *plugin) sparesElsewhere(preemptor *api.TaskInfo, preemptees []*api.Task
 // spares reports whether a node has room for a pod without those that jobs can spare: pods
 // of its own job, or of others of its queue.
 func (p *plugin) spares(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool) bool {
-	ask, queue := p.askOf(preemptor), p.ssn.Jobs[preemptor.Job].Queue
+	ask, queue := p.Ask(preemptor), p.ssn.Jobs[preemptor.Job].Queue
 	name, allowed := p.cardFor(ask, node.Name)
 	if !allowed || ask.Count > 0 && p.account.Crowded(string(queue), name) {
 		return false

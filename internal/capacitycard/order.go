@@ -52,7 +52,7 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 // bestNode picks among the nodes that Volcano has scored: the one that the pod was promised,
 // else of those with the first alternative that has a node the one with the highest score.
 func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo) *api.NodeInfo {
-	ask := p.askOf(task)
+	ask := p.Ask(task)
 	if promised := p.promisedAmong(task, scored); promised != nil && ask.Denied == nil {
 		return promised
 	}
@@ -165,7 +165,7 @@ const mostGangNodes = 16
 func (p *plugin) beginSearch(task *api.TaskInfo) error {
 	p.beatInSession()
 	options.ServerOpts.PercentageOfNodesToFind = p.percentage
-	if len(p.askOf(task).Named.Names()) > 1 {
+	if len(p.Ask(task).Named.Names()) > 1 {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
 	p.preemption.completeGangs()
@@ -212,7 +212,7 @@ func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeI
 			}
 		}
 	}
-	resource := p.askOf(task).Resource
+	resource := p.Ask(task).Resource
 	slices.SortFunc(roomy, func(a, b *api.NodeInfo) int {
 		return cmp.Or(cmp.Compare(a.Idle.Get(resource), b.Idle.Get(resource)), cmp.Compare(a.Name, b.Name))
 	})

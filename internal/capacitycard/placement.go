@@ -101,7 +101,7 @@ func (p *plugin) hosts(job *api.JobInfo, resource corev1.ResourceName) map[strin
 func (p *plugin) restsOf(job *api.JobInfo, ask *workload.Request, lacks int) map[card.Name]*rest {
 	alike := map[string]*rest{} // pods that name the same cards
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		other := p.askOf(task)
+		other := p.Ask(task)
 		if task.SchGated || other.Resource != ask.Resource || other.Count == 0 || other.Denied != nil {
 			continue
 		}

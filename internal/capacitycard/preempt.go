@@ -42,7 +42,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 		return nil, util.Permit
 	}
 	try.node = preemptees[0].NodeName
-	ask := p.askOf(preemptor)
+	ask := p.Ask(preemptor)
 	name, allowed := p.cardFor(ask, try.node)
 	node, known := p.ssn.Nodes[try.node]
 	if !allowed || !known {
@@ -108,9 +108,9 @@ func (p *plugin) candidates(preemptor *api.TaskInfo, preemptees []*api.TaskInfo)
 
 // lacks is what a node and the queue of a pod have too little of for it.
 func (p *plugin) lacks(task *api.TaskInfo, node *api.NodeInfo) amounts {
-	ask, queue := p.askOf(task), p.ssn.Jobs[task.Job].Queue
+	ask, queue := p.Ask(task), p.ssn.Jobs[task.Job].Queue
 	name, _ := p.cardFor(ask, node.Name)
-	lacks := lacking(task.InitResreq, p.roomOn(node))
+	lacks := lacking(task.InitResreq, p.RoomOn(node))
 	lacks.lackQuota(p.account.ShortOn(string(queue), ask.Request, name, quota.Freed{}))
 	return lacks
 }
@@ -155,7 +155,7 @@ func (p *plugin) fitsBesideItsJob(task *api.TaskInfo, job *api.JobInfo, except s
 		if !known || name == except {
 			return false
 		}
-		if _, allowed := p.cardFor(p.askOf(task), name); !allowed || !p.lacks(task, node).none() {
+		if _, allowed := p.cardFor(p.Ask(task), name); !allowed || !p.lacks(task, node).none() {
 			return false
 		}
 		return p.fitsBeside(task, node)

@@ -21,15 +21,15 @@ import (
 func (p *plugin) preemptive(obj, candidate any) bool {
 	_, isQueue := obj.(*api.QueueInfo)
 	task, isTask := candidate.(*api.TaskInfo)
-	may := isQueue && isTask && p.mayReclaim(task)
+	may := isQueue && isTask && p.Takes(task)
 	if may {
 		p.reclaims = task.UID
 	}
 	return may
 }
 
-// mayReclaim reports whether a pod may have cards taken back from other queues at all.
-func (p *plugin) mayReclaim(task *api.TaskInfo) bool {
+// Takes reports whether a pod may have cards taken back from other queues at all.
+func (p *plugin) Takes(task *api.TaskInfo) bool {
 	r, known := p.requestOf(task)
 	return known && p.refusal(reclaimChecks, r) == nil
 }
@@ -51,7 +51,7 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	}
 	name, _ := p.cardFor(r.ask, r.node)
 	lacks := lacking(reclaimer.InitResreq, node.FutureIdle())
-	if !maps.Equal(lacks, lacking(reclaimer.InitResreq, p.roomOn(node))) {
+	if !maps.Equal(lacks, lacking(reclaimer.InitResreq, p.RoomOn(node))) {
 		return nil, util.Permit // Volcano would evict too few beside pods that hang
 	}
 	candidates := p.reclaimCandidates(reclaimer, reclaimees, r.ask.Resource)
@@ -83,14 +83,14 @@ func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.Ta
 // be displaced, and holds cards of the resource that is needed, on this node and
 // so of the same card.
 func (p *plugin) givesWay(reclaimer, reclaimee *api.TaskInfo, resource corev1.ResourceName) bool {
-	ask := p.askOf(reclaimee)
-	return ask.Count > 0 && ask.Resource == resource && p.mayDisplace(reclaimer, reclaimee) && p.ranEnough(reclaimee)
+	ask := p.Ask(reclaimee)
+	return ask.Count > 0 && ask.Resource == resource && p.GivesWay(reclaimer, reclaimee) && p.ranEnough(reclaimee)
 }
 
-// mayDisplace tells whether a pod may be evicted for one of another queue: by
+// GivesWay tells whether a pod may be evicted for one of another queue: by
 // the matrix of service types, from a reclaimable queue of lower priority, and
 // unless it is protected.
-func (p *plugin) mayDisplace(reclaimer, reclaimee *api.TaskInfo) bool {
+func (p *plugin) GivesWay(reclaimer, reclaimee *api.TaskInfo) bool {
 	by, of := p.ssn.Jobs[reclaimer.Job], p.ssn.Jobs[reclaimee.Job]
 	if by == nil || of == nil || by.Queue == of.Queue || !p.evictable(reclaimee) {
 		return false
@@ -99,13 +99,13 @@ func (p *plugin) mayDisplace(reclaimer, reclaimee *api.TaskInfo) bool {
 	if taker == nil || giver == nil || !giver.Reclaimable() || giver.Queue.Spec.Priority >= taker.Queue.Spec.Priority {
 		return false
 	}
-	return p.args.serviceTypes.MayReclaim(p.serviceType(reclaimer), p.serviceType(reclaimee))
+	return p.args.serviceTypes.MayReclaim(p.TypeOf(reclaimer), p.TypeOf(reclaimee))
 }
 
 // ranEnough tells whether the job of a pod has run as long as its service type
 // grants it.
 func (p *plugin) ranEnough(task *api.TaskInfo) bool {
-	least := p.args.serviceTypes[p.serviceType(task)].MinimumRuntime
+	least := p.MinimumRuntime(task)
 	return least == 0 || RunningSince(p.ssn.Jobs[task.Job]).Add(least).Before(p.cache.now())
 }
 
@@ -140,8 +140,8 @@ func startOf(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// serviceType is the service type of a pod, "" when nothing tells.
-func (p *plugin) serviceType(task *api.TaskInfo) string {
+// TypeOf is the service type of a pod, "" when nothing tells.
+func (p *plugin) TypeOf(task *api.TaskInfo) string {
 	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return ""
@@ -164,11 +164,10 @@ func (p *plugin) byVictimOrder(a, b *api.TaskInfo) int {
 		return p.byLoss(a, b)
 	}
 	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]
-	rules := &Tide{p}
 	return cmp.Or(
 		cmp.Compare(p.ssn.Queues[x.Queue].Queue.Spec.Priority, p.ssn.Queues[y.Queue].Queue.Spec.Priority),
-		cmp.Compare(rules.JobPriority(x), rules.JobPriority(y)),
-		cmp.Compare(rules.Priority(a), rules.Priority(b)),
+		cmp.Compare(p.JobPriority(x), p.JobPriority(y)),
+		cmp.Compare(p.Priority(a), p.Priority(b)),
 		p.byLoss(a, b),
 	)
 }

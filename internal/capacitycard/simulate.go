@@ -83,7 +83,7 @@ func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task
 	if !p.fitsBeside(task, node) {
 		return fmt.Errorf("pod %s may not be beside another pod of node %s", klog.KObj(task.Pod), node.Name)
 	}
-	if len(p.hanging[node.Name]) > 0 && !task.InitResreq.LessEqual(p.roomOn(node), api.Zero) {
+	if len(p.hanging[node.Name]) > 0 && !task.InitResreq.LessEqual(p.RoomOn(node), api.Zero) {
 		return fmt.Errorf("node %s has too little room for pod %s beside pods that hang", node.Name, klog.KObj(task.Pod))
 	}
 	return p.simulated(task, node.Name, simulationOf(state, node.Name).freed)

@@ -245,8 +245,8 @@ func (p *plugin) holdsTheSame(facts *podFacts) bool {
 	return true
 }
 
-// askOf returns what a task asks for, as it counts; nobody may change it.
-func (p *plugin) askOf(task *api.TaskInfo) *workload.Request {
+// Ask returns what a task asks for, as it counts; nobody may change it.
+func (p *plugin) Ask(task *api.TaskInfo) *workload.Request {
 	if facts, ok := p.cache.objects[task.Pod]; ok && facts.meaning == p.cache.meaning {
 		return p.counted(facts)
 	}

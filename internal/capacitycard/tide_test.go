@@ -79,7 +79,7 @@ func TestWhatATideSaysOfPods(t *testing.T) {
 	if held := [3]card.Count{rules.Cards(waits), rules.Cards(runs), rules.Cards(without)}; held != [3]card.Count{0, 1, 0} {
 		t.Errorf("the pod that waits, the one that runs and the one without hold %v cards", held)
 	}
-	if with, without := rules.Resource(waits), rules.Resource(without); with != gpu || without != "" {
+	if with, without := rules.Ask(waits).Resource, rules.Ask(without).Resource; with != gpu || without != "" {
 		t.Errorf("the pods ask for %q and %q", with, without)
 	}
 	ask := rules.Ask(waits)

@@ -132,7 +132,7 @@ func (p *plugin) leavesNode(name string) bool {
 func (p *plugin) isEvicted(task *api.TaskInfo) bool {
 	since, evicted := workload.EvictedSince(task.Pod)
 	if task.Pod.DeletionTimestamp != nil {
-		return evicted && !p.hangs(task)
+		return evicted && !p.Hangs(task)
 	}
 	return leaving(task, task.Status) || evicted && p.cache.now().Sub(since) < evictionLasts
 }
@@ -159,9 +159,8 @@ type held struct {
 }
 
 // Hold notes that others were evicted for a pod that was promised a node.
-func (t *Tide) Hold(task *api.TaskInfo) {
-	m := t.p.cache
-	m.holds[task.Pod.UID] = hold{node: task.NodeName, since: m.now()}
+func (p *plugin) Hold(task *api.TaskInfo) {
+	p.cache.holds[task.Pod.UID] = hold{node: task.NodeName, since: p.cache.now()}
 }
 
 // openHolds finds the pods that wait for room that is held for them, and ends the holds
@@ -180,7 +179,7 @@ func (p *plugin) openHolds() {
 				continue
 			}
 			waiting[task.Pod.UID] = true
-			p.held[made.node] = append(p.held[made.node], held{task, p.serviceType(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority})
+			p.held[made.node] = append(p.held[made.node], held{task, p.TypeOf(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority})
 		}
 	}
 	for uid := range p.cache.holds {
@@ -202,7 +201,7 @@ func (p *plugin) isHeld(task *api.TaskInfo, node *api.NodeInfo) bool {
 		return false
 	}
 	needed, any := task.InitResreq.Clone(), false
-	kind := p.serviceType(task)
+	kind := p.TypeOf(task)
 	for _, h := range p.held[node.Name] {
 		if h.task.Status != api.Pending || queue.Queue.Spec.Priority >= h.priority || !p.args.serviceTypes.MayReclaim(h.kind, kind) {
 			continue
@@ -210,7 +209,7 @@ func (p *plugin) isHeld(task *api.TaskInfo, node *api.NodeInfo) bool {
 		needed.Add(h.task.InitResreq)
 		any = true
 	}
-	return any && !needed.LessEqual(p.roomOn(node), api.Zero)
+	return any && !needed.LessEqual(p.RoomOn(node), api.Zero)
 }
 
 // hangsAfter is how much longer than its grace period a pod that is being deleted is waited
@@ -222,7 +221,7 @@ func (p *plugin) openHanging() {
 	p.hanging = nil
 	for _, node := range p.ssn.NodeList {
 		for _, task := range node.Tasks {
-			if task.Status != api.Releasing || !p.hangs(task) {
+			if task.Status != api.Releasing || !p.Hangs(task) {
 				continue
 			}
 			if p.hanging == nil {
@@ -233,8 +232,8 @@ func (p *plugin) openHanging() {
 	}
 }
 
-// hangs reports whether a pod is there for long after it should have been gone.
-func (p *plugin) hangs(task *api.TaskInfo) bool {
+// Hangs reports whether a pod is there for long after it should have been gone.
+func (p *plugin) Hangs(task *api.TaskInfo) bool {
 	deleted := task.Pod.DeletionTimestamp
 	return deleted != nil && p.cache.now().Sub(deleted.Time) >= hangsAfter
 }
@@ -246,9 +245,9 @@ func (p *plugin) isKeptOff(task *api.TaskInfo, node *api.NodeInfo) bool {
 	return slices.ContainsFunc(p.hanging[node.Name], func(other *api.TaskInfo) bool { return workload.KeepApart(task.Pod, other.Pod) })
 }
 
-// roomOn returns what a node has idle or will have, without what pods hold there that hang.
+// RoomOn returns what a node has idle or will have, without what pods hold there that hang.
 // Volcano expects to get that back, too, and would promise it for ever.
-func (p *plugin) roomOn(node *api.NodeInfo) *api.Resource {
+func (p *plugin) RoomOn(node *api.NodeInfo) *api.Resource {
 	room := node.FutureIdle()
 	for _, task := range p.hanging[node.Name] {
 		room.MilliCPU -= task.Resreq.MilliCPU
@@ -265,7 +264,7 @@ func (p *plugin) roomOn(node *api.NodeInfo) *api.Resource {
 // needsHanging reports whether a pod fits a node only once pods are gone that hang.
 func (p *plugin) needsHanging(task *api.TaskInfo, node *api.NodeInfo) bool {
 	return len(p.hanging[node.Name]) > 0 && task.InitResreq.LessEqual(node.FutureIdle(), api.Zero) &&
-		!task.InitResreq.LessEqual(node.Idle, api.Zero) && !task.InitResreq.LessEqual(p.roomOn(node), api.Zero)
+		!task.InitResreq.LessEqual(node.Idle, api.Zero) && !task.InitResreq.LessEqual(p.RoomOn(node), api.Zero)
 }
 
 // mayPreemptOn reports whether some pod of a node may make room for another pod of its queue.

@@ -71,7 +71,7 @@ func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*c
 			break
 		}
 		if !known {
-			c = &claim{needs: needs, ask: ask, alone: workload.KeepApart(task.Pod, task.Pod), spread: spreadOf(task.Pod), excluded: map[int]bool{}, caps: map[int]int{}}
+			c = &claim{needs: needs, ask: ask.Request, alone: workload.KeepApart(task.Pod, task.Pod), spread: spreadOf(task.Pod), excluded: map[int]bool{}, caps: map[int]int{}}
 			byNeeds[needs] = c
 			claims = append(claims, c)
 		}
@@ -208,7 +208,7 @@ func (w *wave) isOfOthers(node *api.NodeInfo) bool {
 // prefer sorts nodes by the order of the cards that the pod names, and nodes of
 // one card by how much of it is in use, so that whole nodes stay free.
 func (w *wave) prefer(task *api.TaskInfo, ask quota.Request, nodes []int) {
-	resource := w.tide.Resource(task)
+	resource := w.tide.Ask(task).Resource
 	slices.SortStableFunc(nodes, func(a, b int) int {
 		x, _ := w.tide.CardOn(task, w.list[a].Name)
 		y, _ := w.tide.CardOn(task, w.list[b].Name)

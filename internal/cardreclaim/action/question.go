@@ -66,7 +66,7 @@ func (w *wave) question(job *api.JobInfo, claims []*claim) *question {
 			}
 		}
 		if c.ask.Count > 0 {
-			cards[string(w.tide.Resource(c.tasks[0]))] = true
+			cards[string(w.tide.Ask(c.tasks[0]).Resource)] = true
 		}
 		q.problem.Claims = append(q.problem.Claims, claim)
 	}
@@ -94,7 +94,7 @@ func (w *wave) addGivers(q *question) {
 		shape.Pods = slices.Clone(g.shape.Pods)
 		for i, task := range g.tasks {
 			shape.Pods[i].Gives = w.givesOf(q, task)
-			holds := q.cards[string(w.tide.Resource(task))]
+			holds := q.cards[string(w.tide.Ask(task).Resource)]
 			if !holds {
 				shape.Pods[i].Protected = true
 			}

@@ -206,7 +206,7 @@ func (w *wave) withinRoom(job *api.JobInfo, beside, tasks []*api.TaskInfo) []*ap
 		key := fmt.Sprint(ask.Names)
 		room, known := left[key]
 		if !known {
-			room = w.tide.RoomFor(job.Queue, ask)
+			room = w.tide.Room(job.Queue, ask.Names...)
 		}
 		if room < ask.Count {
 			left[key] = room
