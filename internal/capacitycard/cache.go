@@ -36,8 +36,6 @@ type Cache struct {
 	// account is kept from session to session and brought up to date when one
 	// opens, so that a pod that stayed where it was costs a look-up.
 	account *quota.Ledger
-	// adopted are queues under root that have lost their way there, by UID.
-	adopted map[types.UID]adopted
 	// leaving is when pods were told to go, by UID, until they are gone.
 	leaving map[types.UID]time.Time
 	// promised is the node that a waiting pod was promised, by UID.
@@ -73,6 +71,15 @@ type knownQueue struct {
 	rules     *workload.QueueRules
 }
 
+// booking is how the ledger holds what a pod is charged.
+type booking int
+
+const (
+	notBooked booking = iota
+	asUsed
+	asEnding
+)
+
 // podFacts are what a pod asks for, valid while the pod object and the meaning
 // of resources are the same.
 type podFacts struct {
@@ -99,9 +106,8 @@ type podFacts struct {
 	charged string
 	// ours tells that the pod names this scheduler.
 	ours bool
-	// booked tells that the account's ledger holds charge, ending that its ledger of
-	// pods that end does.
-	booked, ending bool
+	// booked is how the ledger holds charge.
+	booked booking
 	// nowhere tells that the node in the pod's object is not real: Volcano
 	// writes it there when it tries a node, and leaves it when it gives up.
 	nowhere bool
@@ -170,7 +176,7 @@ func (c *Cache) renew(pod *corev1.Pod) *podFacts {
 	fresh := c.newFacts(pod)
 	fresh.meaning, fresh.waits = c.meaning, pod.Spec.NodeName == ""
 	if old, ok := c.pods[pod.UID]; ok {
-		fresh.charge, fresh.node, fresh.booked, fresh.ending, fresh.session = old.charge, old.node, old.booked, old.ending, old.session
+		fresh.charge, fresh.node, fresh.booked, fresh.session = old.charge, old.node, old.booked, old.session
 		fresh.waits = old.waits && (old.object == pod || fresh.waits)
 		fresh.nowhere = old.nowhere && old.object == pod
 		if old.waits && !fresh.waits {
@@ -216,11 +222,11 @@ func external(queue *scheduling.Queue) *v1beta1.Queue {
 }
 
 // refund gives back what a pod was charged, or held while it ended.
-func (c *Cache) refund(uid string, facts *podFacts) {
-	if facts.booked || facts.ending {
-		c.account.Release(uid)
+func (c *Cache) refund(facts *podFacts) {
+	if facts.booked != notBooked {
+		c.account.Release(string(facts.object.UID))
 	}
-	facts.booked, facts.ending = false, false
+	facts.booked = notBooked
 }
 
 // sweep forgets pods that the session did not see.
@@ -230,7 +236,7 @@ func (c *Cache) sweep() {
 	}
 	for uid, facts := range c.pods {
 		if facts.session != c.session {
-			c.refund(string(uid), facts)
+			c.refund(facts)
 			delete(c.pods, uid)
 			delete(c.objects, facts.object)
 			c.second.gone(uid)

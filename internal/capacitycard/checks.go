@@ -3,6 +3,7 @@ package capacitycard
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/quota"
@@ -109,7 +110,34 @@ func queueExists(_ *plugin, r request) *workload.Refusal {
 func queueIsUsable(_ *plugin, r request) *workload.Refusal { return r.rules.Refusal }
 
 func namespaceIsAdmitted(p *plugin, r request) *workload.Refusal {
-	return p.leftOut(r.job.Queue, r.job.Namespace, r.rules.Namespaces)
+	return p.welcome(r.job.Queue, r.rules, r.job.Namespace)
+}
+
+// tenant is whose jobs are, as far as a queue that chooses its namespaces goes.
+type tenant struct {
+	queue     api.QueueID
+	namespace string
+}
+
+// welcome returns why a queue does not take jobs of a namespace, nil when it does. It
+// remembers that for the session, so that a namespace whose labels change is judged alike
+// from the first check to the last. Many goroutines may ask.
+func (p *plugin) welcome(queue api.QueueID, rules *workload.QueueRules, namespace string) *workload.Refusal {
+	if rules == nil || rules.Namespaces == nil {
+		return nil
+	}
+	p.tenantsLock.Lock()
+	defer p.tenantsLock.Unlock()
+	refusal, known := p.tenants[tenant{queue, namespace}]
+	if !known {
+		var object *corev1.Namespace // nil is one that is not known, or not yet
+		if p.namespaces != nil {
+			object, _ = p.namespaces.Get(namespace)
+		}
+		refusal = workload.MayUse(string(queue), rules.Namespaces, namespace, object)
+		p.tenants[tenant{queue, namespace}] = refusal
+	}
+	return refusal
 }
 
 func requestIsReadable(_ *plugin, r request) *workload.Refusal { return r.ask.Denied }
@@ -149,35 +177,14 @@ func queueHasRoomForTheCard(p *plugin, r request) *workload.Refusal {
 	return nil
 }
 
-func noPodKeepsItOff(p *plugin, r request, node *api.NodeInfo) int {
-	if p.isKeptOff(r.task, node) {
-		return keptOff
-	}
-	return fits
-}
-
-func noPodStaysApart(p *plugin, r request, node *api.NodeInfo) int {
-	if p.staysApart(r.task, node) {
-		return staysApart
-	}
-	return fits
-}
-
 func roomDoesNotHang(p *plugin, r request, node *api.NodeInfo) int {
 	switch {
 	case !p.needsHanging(r.task, node):
 		return fits
-	case p.isReclaimer(r.task) || p.preemption != nil && !p.mayPreemptOn(node, r.task):
+	case p.isReclaimer(r.task) || p.preemption != nil && len(p.preemptableOn(node, r.task)) == 0:
 		return hangingWithoutVictims // Volcano would promise the node without evicting anybody
 	}
 	return hanging
-}
-
-func roomIsNotHeld(p *plugin, r request, node *api.NodeInfo) int {
-	if p.isHeld(r.task, node) {
-		return heldForOthers
-	}
-	return fits
 }
 
 // cardFits: the pod may run on the node's card, and there is quota for that card. A full

@@ -3,6 +3,7 @@ package capacitycard
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -62,15 +63,29 @@ func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
 // role, with those that were promised a node if these are asked for.
 func RolesOf(job *api.JobInfo, promised bool) (all int32, roles map[string]int32) {
 	roles = map[string]int32{}
-	for status, tasks := range job.TaskStatusIndex {
-		if api.AllocatedStatus(status) || status == api.Succeeded || promised && status == api.Pipelined {
-			all += int32(len(tasks))
+	for task := range tasksIn(job, func(status api.TaskStatus) bool {
+		return api.AllocatedStatus(status) || status == api.Succeeded || promised && status == api.Pipelined
+	}) {
+		all++
+		roles[task.TaskRole]++
+	}
+	return all, roles
+}
+
+// tasksIn are the tasks of a job with such a status.
+func tasksIn(job *api.JobInfo, has func(api.TaskStatus) bool) iter.Seq[*api.TaskInfo] {
+	return func(yield func(*api.TaskInfo) bool) {
+		for status, tasks := range job.TaskStatusIndex {
+			if !has(status) {
+				continue
+			}
 			for _, task := range tasks {
-				roles[task.TaskRole]++
+				if !yield(task) {
+					return
+				}
 			}
 		}
 	}
-	return all, roles
 }
 
 // ToMinimum picks from waiting pods, in their order, those that bring a job to
@@ -99,21 +114,12 @@ func ToMinimum(job *api.JobInfo, have int32, roles map[string]int32, waiting []*
 func (p *plugin) elastic(job *api.JobInfo, spare int) quota.Elastic {
 	e := quota.Elastic{Held: map[card.Name]card.Count{}}
 	var cards, milliCPU, memory []int64
-	for status, tasks := range job.TaskStatusIndex {
-		if !api.AllocatedStatus(status) {
-			continue
+	for _, charge := range p.chargesOf(job) {
+		for _, held := range charge.Cards {
+			e.Held[held.Name] = e.Held[held.Name].Add(held.Count)
+			cards = append(cards, int64(held.Count))
 		}
-		for _, task := range tasks {
-			charge := p.chargeIn(job.Queue, task)
-			if charge == nil {
-				continue
-			}
-			for _, held := range charge.Cards {
-				e.Held[held.Name] = e.Held[held.Name].Add(held.Count)
-				cards = append(cards, int64(held.Count))
-			}
-			milliCPU, memory = append(milliCPU, charge.MilliCPU), append(memory, charge.Memory)
-		}
+		milliCPU, memory = append(milliCPU, charge.MilliCPU), append(memory, charge.Memory)
 	}
 	e.Spare, e.MilliCPU, e.Memory = card.Count(least(cards, spare)), least(milliCPU, spare), least(memory, spare)
 	return e
@@ -277,18 +283,17 @@ func (p *plugin) reserve(job *api.JobInfo, allocated int, barred bool) {
 // fitsAlone tells whether a job would be admitted if it had its queue to itself. For one
 // that was admitted with a larger quota nothing is kept from others: it cannot start.
 func (p *plugin) fitsAlone(job *api.JobInfo, application quota.JobRequest) bool {
-	var own []*quota.Charge
-	for status, tasks := range job.TaskStatusIndex {
-		if !api.AllocatedStatus(status) {
-			continue
-		}
-		for _, task := range tasks {
-			if charge := p.chargeIn(job.Queue, task); charge != nil {
-				own = append(own, charge)
-			}
+	return p.account.FitsAlone(string(job.Queue), p.chargesOf(job), application, p.args.overCommitFactor)
+}
+
+// chargesOf are what the placed pods of a job are charged in its queue.
+func (p *plugin) chargesOf(job *api.JobInfo) (charges []*quota.Charge) {
+	for task := range tasksIn(job, api.AllocatedStatus) {
+		if charge := p.chargeIn(job.Queue, task); charge != nil {
+			charges = append(charges, charge)
 		}
 	}
-	return p.account.FitsAlone(string(job.Queue), own, application, p.args.overCommitFactor)
+	return charges
 }
 
 // unasked is a job that waits for something that it was not admitted with.

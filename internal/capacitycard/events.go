@@ -2,11 +2,11 @@ package capacitycard
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
@@ -50,7 +50,10 @@ func (p *plugin) tellJob(job *api.JobInfo, refusal *workload.Refusal) {
 		p.cache.meters.refused(job, refusal)
 		p.tellRefusal(GroupOf(job), refusal)
 	}
-	if len(job.Tasks) > 0 || told(job.PodGroup, text) {
+	isTold := func(c scheduling.PodGroupCondition) bool {
+		return c.Type == scheduling.PodGroupUnschedulableType && c.Message == text
+	}
+	if len(job.Tasks) > 0 || slices.ContainsFunc(job.PodGroup.Status.Conditions, isTold) {
 		return
 	}
 	err := p.ssn.UpdatePodGroupCondition(job, &scheduling.PodGroupCondition{
@@ -70,15 +73,6 @@ func GroupOf(job *api.JobInfo) runtime.Object {
 	}
 }
 
-func told(group *api.PodGroup, text string) bool {
-	for _, c := range group.Status.Conditions {
-		if c.Type == scheduling.PodGroupUnschedulableType && c.Message == text {
-			return true
-		}
-	}
-	return false
-}
-
 // tellIfLost says on a waiting pod of this scheduler that its queue does not
 // exist or takes nothing. Volcano makes no PodGroup for such a pod, so it never
 // reaches a session and nobody else would ever tell.
@@ -90,7 +84,6 @@ func (p *plugin) tellIfLost(pod *corev1.Pod) {
 	if queue == "" {
 		queue = workload.DefaultQueue
 	}
-	_ = p.welcome(api.QueueID(queue), pod.Namespace) // so that the gate remembers it
 	refusal := p.closedGate(&api.JobInfo{Queue: api.QueueID(queue), Namespace: pod.Namespace})
 	if refusal == nil || refusal.Reason == workload.ReasonNotReady {
 		return
@@ -101,72 +94,52 @@ func (p *plugin) tellIfLost(pod *corev1.Pod) {
 	}
 }
 
-// adopted is a copy of a queue under root, made for an original whose own
-// parents lead nowhere.
-type adopted struct{ original, copy *scheduling.Queue }
-
 // adoptLostQueues gives the session a copy under root of every queue whose
 // parents do not lead to root: one that does not exist, or a circle. Volcano
 // walks up the parents when it closes the session, and would panic or never
 // return (pkg/scheduler/framework/session.go, updateQueueStatus). Card quotas
 // are flat, so such a queue loses nothing by it.
 func (p *plugin) adoptLostQueues() {
-	known := p.cache.adopted
-	p.cache.adopted = map[types.UID]adopted{}
-	for _, id := range lostQueues(p.ssn.Queues) {
-		info := p.ssn.Queues[id]
-		child, ok := known[info.Queue.UID]
-		if !ok || child.original != info.Queue {
-			child = adopted{original: info.Queue, copy: info.Queue.DeepCopy()}
-			if child.copy.Spec.Parent = workload.RootQueue; id == workload.RootQueue {
-				child.copy.Spec.Parent = ""
-			}
+	var lost []*api.QueueInfo
+	for id, info := range p.ssn.Queues {
+		if isLost(p.ssn.Queues, id) {
+			lost = append(lost, info)
 		}
-		p.cache.adopted[info.Queue.UID] = child
-		info.Queue = child.copy
-		p.tellQueue(child.original)
+	}
+	for _, info := range lost {
+		name, parent := info.Queue.Name, info.Queue.Spec.Parent
+		adopted, says := workload.RootQueue, fmt.Sprintf(
+			"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
+			name, parent, workload.RootQueue)
+		if name == workload.RootQueue {
+			adopted, says = "", fmt.Sprintf("Queue <%s> names parent <%s>: it has none and is treated so; remove spec.parent", workload.RootQueue, parent)
+		}
+		p.sayOnQueue(info.Queue, &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: says})
+		info.Queue = info.Queue.DeepCopy()
+		info.Queue.Spec.Parent = adopted
 	}
 }
 
-// lostQueues lists the queues whose parent does not exist and those that are
-// their own ancestors. Queues below them reach root once these are under it.
-// root itself is lost with any parent.
-func lostQueues(queues map[api.QueueID]*api.QueueInfo) []api.QueueID {
-	var lost []api.QueueID
-	for id, info := range queues {
-		if id == workload.RootQueue {
-			if info.Queue.Spec.Parent != "" {
-				lost = append(lost, id)
-			}
-			continue
-		}
-		for at, steps := id, 0; ; steps++ {
-			parent := api.QueueID(queues[at].Queue.Spec.Parent)
-			if parent == "" || parent == workload.RootQueue {
-				break
-			}
-			_, exists := queues[parent]
-			if !exists && at == id || parent == id {
-				lost = append(lost, id)
-			}
-			if !exists || parent == id || steps > len(queues) {
-				break
-			}
-			at = parent
-		}
+// isLost reports whether a queue names a parent that does not exist, or is its own ancestor.
+// Queues below it reach root once it is under it. root itself is lost with any parent.
+func isLost(queues map[api.QueueID]*api.QueueInfo, id api.QueueID) bool {
+	if id == workload.RootQueue {
+		return queues[id].Queue.Spec.Parent != ""
 	}
-	return lost
-}
-
-// tellQueue says once on a queue that its parent does not lead to root.
-func (p *plugin) tellQueue(queue *scheduling.Queue) {
-	refusal := &workload.Refusal{Reason: workload.ReasonParentNotFound, Message: fmt.Sprintf(
-		"Queue <%s> names parent <%s>, which does not exist or leads back to it: it is treated as a child of <%s>; set spec.parent to an existing queue",
-		queue.Name, queue.Spec.Parent, workload.RootQueue)}
-	if queue.Name == workload.RootQueue {
-		refusal.Message = fmt.Sprintf("Queue <%s> names parent <%s>: it has none and is treated so; remove spec.parent", workload.RootQueue, queue.Spec.Parent)
+	at := id
+	for range queues {
+		parent := api.QueueID(queues[at].Queue.Spec.Parent)
+		switch {
+		case parent == "" || parent == workload.RootQueue:
+			return false
+		case parent == id:
+			return true
+		case queues[parent] == nil:
+			return at == id
+		}
+		at = parent
 	}
-	p.sayOnQueue(queue, refusal)
+	return false // it leads into a circle of others
 }
 
 // sayOnQueue says something on a queue, once.

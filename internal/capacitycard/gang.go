@@ -66,10 +66,7 @@ func (p *plugin) Preempt(habitOf func(namespace, name string) (workload.Eviction
 	g.completeGangs()
 	var jobs [][]*api.TaskInfo
 	for id, evicted := range g.evicted {
-		tasks := make([]*api.TaskInfo, 0, len(evicted))
-		for _, task := range evicted {
-			tasks = append(tasks, task)
-		}
+		tasks := slices.Collect(maps.Values(evicted))
 		if rest := g.rest[id]; rest != nil {
 			tasks = append(tasks, rest.tasks...)
 		}
@@ -204,15 +201,9 @@ func (g *preemption) mayGoWhole(job *api.JobInfo) bool {
 	if _, known := g.habit(job); !known {
 		return false
 	}
-	placed := 0
-	for status, tasks := range job.TaskStatusIndex {
-		if !api.AllocatedStatus(status) {
-			continue
-		}
-		for _, task := range tasks {
-			if placed++; !api.PreemptableStatus(status) || !task.Preemptable || !g.p.evictable(task) || g.p.saysItGoes(task) {
-				return false
-			}
+	for task := range tasksIn(job, api.AllocatedStatus) {
+		if !api.PreemptableStatus(task.Status) || !task.Preemptable || !g.p.evictable(task) || g.p.saysItGoes(task) {
+			return false
 		}
 	}
 	return true
@@ -220,19 +211,18 @@ func (g *preemption) mayGoWhole(job *api.JobInfo) bool {
 
 // onNodes lists the pods of a job that are on their nodes, in the order of their UIDs.
 func onNodes(job *api.JobInfo) []*api.TaskInfo {
-	var tasks []*api.TaskInfo
-	for _, status := range []api.TaskStatus{api.Running, api.Bound} {
-		for _, task := range job.TaskStatusIndex[status] {
-			tasks = append(tasks, task)
-		}
-	}
-	slices.SortFunc(tasks, func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
-	return tasks
+	return slices.SortedFunc(tasksIn(job, isOnNode), func(a, b *api.TaskInfo) int { return cmp.Compare(a.UID, b.UID) })
 }
+
+// isOnNode reports whether pods with a status are on their nodes.
+func isOnNode(status api.TaskStatus) bool { return status == api.Running || status == api.Bound }
 
 // losses are what a job can lose.
 type losses struct {
-	spares spares
+	// spare is how many pods it can lose and go on, roles how many of each task role, nil
+	// when roles do not matter.
+	spare int32
+	roles map[string]int32
 	// whole is set when the job can be evicted as a whole.
 	whole bool
 }
@@ -246,25 +236,13 @@ func (g *preemption) lossesOf(job *api.JobInfo) *losses {
 	}
 	known := g.known.jobs[job.UID]
 	if known == nil {
-		known = &losses{spares: g.sparesOf(job), whole: g.mayGoWhole(job)}
+		known = &losses{whole: g.mayGoWhole(job)}
+		if !g.isInelastic(job) {
+			known.spare, known.roles = SparesOf(job)
+		}
 		g.known.jobs[job.UID] = known
 	}
-	return &losses{spares: spares{all: known.spares.all, roles: maps.Clone(known.spares.roles)}, whole: known.whole}
-}
-
-// spares is how many pods a job can lose and go on: of all, and of each task role.
-type spares struct {
-	all   int32
-	roles map[string]int32
-}
-
-// sparesOf returns what a job can lose.
-func (g *preemption) sparesOf(job *api.JobInfo) spares {
-	if g.isInelastic(job) {
-		return spares{}
-	}
-	all, roles := SparesOf(job)
-	return spares{all, roles}
+	return &losses{spare: known.spare, roles: maps.Clone(known.roles), whole: known.whole}
 }
 
 // SparesOf returns how many pods a job that is not inelastic has above its minimum, and of
@@ -282,13 +260,13 @@ func SparesOf(job *api.JobInfo) (all int32, roles map[string]int32) {
 }
 
 // take reports whether the job can lose a pod besides those that were taken before.
-func (s *spares) take(task *api.TaskInfo) bool {
-	if s.all <= 0 || s.roles != nil && s.roles[task.TaskRole] <= 0 {
+func (l *losses) take(task *api.TaskInfo) bool {
+	if l.spare <= 0 || l.roles != nil && l.roles[task.TaskRole] <= 0 {
 		return false
 	}
-	s.all--
-	if s.roles != nil {
-		s.roles[task.TaskRole]--
+	l.spare--
+	if l.roles != nil {
+		l.roles[task.TaskRole]--
 	}
 	return true
 }
@@ -307,7 +285,7 @@ func (p *plugin) keepGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) 
 		if left[job.UID] == nil {
 			left[job.UID] = g.lossesOf(job)
 		}
-		if left[job.UID].spares.take(candidate) {
+		if left[job.UID].take(candidate) {
 			kept = append(kept, candidate)
 		} else if left[job.UID].whole && job.UID != preemptor.Job && (p.preemption != nil || len(onNodes(job)) == 1) {
 			kept = append(kept, candidate)
@@ -319,12 +297,6 @@ func (p *plugin) keepGangs(preemptor *api.TaskInfo, candidates []*api.TaskInfo) 
 		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(a.Priority, b.Priority), CompareBool(breaks[a.UID], breaks[b.UID]))
 	})
 	return kept, breaks
-}
-
-// breaksInVain reports whether victims on one node break a gang although pods that jobs can
-// spare do on another one.
-func (p *plugin) breaksInVain(preemptor *api.TaskInfo, preemptees, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
-	return slices.ContainsFunc(victims, func(victim *api.TaskInfo) bool { return breaks[victim.UID] }) && p.sparesElsewhere(preemptor, preemptees)
 }
 
 // sparesElsewhere reports whether some node has room for a pod with no gang broken, so

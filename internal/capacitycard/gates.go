@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -52,14 +53,9 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, ask *workload.Request) bool {
 	if !p.quotaSuffices(job.Queue, ask) {
 		return false
 	}
-	var own quota.Freed
-	for _, status := range []api.TaskStatus{api.Allocated, api.Pipelined} {
-		for _, task := range job.TaskStatusIndex[status] {
-			if charge := p.chargeIn(job.Queue, task); charge != nil {
-				own.Add(charge)
-			}
-		}
-	}
+	own := p.freedBy(job.Queue, slices.Collect(tasksIn(job, func(status api.TaskStatus) bool {
+		return status == api.Allocated || status == api.Pipelined
+	}))...)
 	names := ask.Names
 	if len(names) == 0 {
 		names = []card.Name{""}
@@ -82,67 +78,64 @@ func (p *plugin) quotaSuffices(queue api.QueueID, ask *workload.Request) bool {
 // came about, is undone by Volcano. A task that comes back from an eviction that
 // failed was placed before and is never refused.
 func (p *plugin) allocated(event *framework.Event) {
-	if event.Task.Status == api.Allocated {
-		p.cache.second.place(event.Task.Pod.UID, event.Task.NodeName)
+	task, status := event.Task, event.Task.Status
+	if status == api.Allocated {
+		p.cache.second.place(task.Pod.UID, task.NodeName)
 	}
-	job, ok := p.ssn.Jobs[event.Task.Job]
+	job, ok := p.ssn.Jobs[task.Job]
 	if !ok {
 		return
 	}
-	if status := event.Task.Status; status == api.Allocated || status == api.Pipelined {
-		event.Err = p.beyond(event.Task)
-	}
-	if event.Err == nil && event.Task.Status == api.Pipelined {
-		event.Err = p.keptOff(event.Task)
-	}
-	facts := p.cache.facts(event.Task.Pod)
+	facts, queue := p.cache.facts(task.Pod), string(job.Queue)
 	facts.nowhere = false
-	queue := string(job.Queue)
-	if status := event.Task.Status; status != api.Allocated && status != api.Pipelined {
-		queue = p.payer(facts, job, p.exists(queue), event.Task.NodeName) // an eviction that is taken back
-		defer p.preemption.takeBack(event.Task)
+	if status == api.Allocated || status == api.Pipelined {
+		event.Err = p.mayBeOn(task, task.NodeName, p.freedBy(job.Queue, task))
+	} else {
+		queue = p.payer(facts, job, p.exists(queue), task.NodeName) // an eviction that is taken back
+		defer p.preemption.takeBack(task)
 	}
-	p.charge(string(event.Task.UID), facts, queue, event.Task.NodeName)
+	if node := p.ssn.Nodes[task.NodeName]; event.Err == nil && status == api.Pipelined && node != nil {
+		event.Err = p.mayBeBeside(task, node) // Volcano's preempt promises nodes on which nothing goes without looking at that
+	}
+	p.charge(task.Pod, facts, queue, task.NodeName, asUsed)
 }
 
-// beyond tells why a task may not be where it was placed, nil when it may.
-func (p *plugin) beyond(task *api.TaskInfo) error {
-	r, _ := p.requestOf(task)
-	r.node, r.freed = task.NodeName, &quota.Freed{}
-	if charge := p.chargeIn(r.job.Queue, task); charge != nil {
-		r.freed.Add(charge)
+// mayBeOn tells why a pod may not be on a node once others have given back what is freed,
+// nil when it may.
+func (p *plugin) mayBeOn(task *api.TaskInfo, node string, freed quota.Freed) error {
+	r, known := p.requestOf(task)
+	if !known {
+		return fmt.Errorf("job %s is not in this session", task.Job)
 	}
+	r.node, r.freed = node, &freed
 	if refusal := p.refusal(placeChecks, r); refusal != nil {
 		return refusal
 	}
 	return nil
 }
 
-// keptOff tells why a pod can not be on the node that it is promised, beside pods that
-// stay there, nil when it can. Volcano's preempt promises nodes on which nothing goes
-// without looking at that.
-func (p *plugin) keptOff(task *api.TaskInfo) error {
-	node, known := p.ssn.Nodes[task.NodeName]
-	if !known {
-		return nil
-	}
+// mayBeBeside tells why a pod can not be on a node beside pods that stay there, nil when it
+// can.
+func (p *plugin) mayBeBeside(task *api.TaskInfo, node *api.NodeInfo) error {
 	if !p.fitsBeside(task, node) {
-		return fmt.Errorf("pod %s/%s may not be beside pods of node %s", task.Namespace, task.Name, node.Name)
+		return fmt.Errorf("pod %s may not be beside another pod of node %s", klog.KObj(task.Pod), node.Name)
 	}
 	return nil
 }
 
-// deallocated gives back what the task was charged. What is evicted ends first.
+// deallocated gives back what the task was charged. What is evicted gives its quota back,
+// and its cards when it has ended.
 func (p *plugin) deallocated(event *framework.Event) {
-	facts := p.cache.facts(event.Task.Pod)
-	facts.nowhere = event.Task.Status == api.Pending
-	if facts.nowhere {
-		p.cache.second.takeBack(event.Task.Pod.UID, event.Task.NodeName)
+	task, facts := event.Task, p.cache.facts(event.Task.Pod)
+	if facts.nowhere = task.Status == api.Pending; facts.nowhere {
+		p.cache.second.takeBack(task.Pod.UID, task.NodeName)
 	}
-	if event.Task.Status == api.Releasing {
-		p.preemption.noteEviction(event.Task)
+	if task.Status != api.Releasing {
+		p.cache.refund(facts)
+		return
 	}
-	if !p.evicted(event, facts) {
-		p.cache.refund(string(event.Task.UID), facts)
+	p.preemption.noteEviction(task)
+	if facts.booked == asUsed {
+		p.book(task.Pod, facts, asEnding)
 	}
 }

@@ -195,11 +195,14 @@ func TestQueuesWithoutAWayToRootStopNobody(t *testing.T) {
 		}
 		s.add("r root 1: a cards=0").run() // a pod in root makes Volcano look for it
 		var got []string
-		for _, child := range s.m.adopted {
-			want := map[bool]string{true: "", false: "root"}[child.copy.Name == "root"]
-			check.That(t, child.original.Spec.Parent != child.copy.Spec.Parent && child.copy.Spec.Parent == want,
-				"queue %s: parent %q, copy's parent %q", child.copy.Name, child.original.Spec.Parent, child.copy.Spec.Parent)
-			got = append(got, child.copy.Name)
+		for _, original := range s.Queues {
+			child := s.Ssn.Queues[api.QueueID(original.Name)].Queue
+			if child.Spec.Parent == original.Spec.Parent {
+				continue
+			}
+			want := map[bool]string{true: "", false: "root"}[child.Name == "root"]
+			check.That(t, child.Spec.Parent == want, "queue %s: parent %q, adopted by %q", child.Name, original.Spec.Parent, child.Spec.Parent)
+			got = append(got, child.Name)
 		}
 		slices.Sort(got)
 		check.That(t, strings.Join(got, " ") == tc.adopted, "adopted %v, want %v", got, tc.adopted)

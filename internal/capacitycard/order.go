@@ -70,7 +70,7 @@ func (p *plugin) bestNode(task *api.TaskInfo, scored map[float64][]*api.NodeInfo
 	default:
 		others = append(others, best)
 	}
-	if own, _ := p.bestAmong(ask, p.scoreOf(task, others)); own != nil {
+	if own, _ := p.bestAmong(ask, util.PrioritizeNodes(task, others, p.ssn.BatchNodeOrderFn, p.ssn.NodeOrderMapFn, p.ssn.NodeOrderReduceFn)); own != nil {
 		return own
 	}
 	return best
@@ -197,18 +197,18 @@ func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeI
 	if workload.KeepApart(task.Pod, task.Pod) {
 		return nil // no two pods of the job share a node
 	}
-	seen := namesOf(lookedAt)
-	var roomy, fitting []*api.NodeInfo
-	for status, tasks := range job.TaskStatusIndex {
-		if !api.AllocatedStatus(status) {
-			continue
+	seen := map[string]bool{}
+	for _, nodes := range lookedAt {
+		for _, node := range nodes {
+			seen[node.Name] = true
 		}
-		for _, other := range tasks {
-			if node := p.ssn.Nodes[other.NodeName]; node != nil && !seen[node.Name] {
-				seen[node.Name] = true
-				if task.InitResreq.LessEqual(node.Idle, api.Zero) {
-					roomy = append(roomy, node)
-				}
+	}
+	var roomy, fitting []*api.NodeInfo
+	for other := range tasksIn(job, api.AllocatedStatus) {
+		if node := p.ssn.Nodes[other.NodeName]; node != nil && !seen[node.Name] {
+			seen[node.Name] = true
+			if task.InitResreq.LessEqual(node.Idle, api.Zero) {
+				roomy = append(roomy, node)
 			}
 		}
 	}
@@ -222,22 +222,6 @@ func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeI
 		}
 	}
 	return fitting
-}
-
-// namesOf are the names of nodes that were scored.
-func namesOf(scored map[float64][]*api.NodeInfo) map[string]bool {
-	names := map[string]bool{}
-	for _, nodes := range scored {
-		for _, node := range nodes {
-			names[node.Name] = true
-		}
-	}
-	return names
-}
-
-// scoreOf scores nodes for a task by all plugins, as Volcano does.
-func (p *plugin) scoreOf(task *api.TaskInfo, nodes []*api.NodeInfo) map[float64][]*api.NodeInfo {
-	return util.PrioritizeNodes(task, nodes, p.ssn.BatchNodeOrderFn, p.ssn.NodeOrderMapFn, p.ssn.NodeOrderReduceFn)
 }
 
 // outscores reports whether a node that Volcano has not scored is sure to score more than one

@@ -82,14 +82,9 @@ func (p *plugin) read(s *search) {
 // hosts are the nodes that hold cards of a resource for a job.
 func (p *plugin) hosts(job *api.JobInfo, resource corev1.ResourceName) map[string]bool {
 	hosts := map[string]bool{}
-	for status, tasks := range job.TaskStatusIndex {
-		if !api.AllocatedStatus(status) && status != api.Pipelined {
-			continue
-		}
-		for _, task := range tasks {
-			if task.Resreq.Get(resource) > 0 {
-				hosts[task.NodeName] = true
-			}
+	for task := range tasksIn(job, func(status api.TaskStatus) bool { return api.AllocatedStatus(status) || status == api.Pipelined }) {
+		if task.Resreq.Get(resource) > 0 {
+			hosts[task.NodeName] = true
 		}
 	}
 	return hosts

@@ -9,6 +9,7 @@ package capacitycard
 
 import (
 	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,13 +58,12 @@ type plugin struct {
 	account *quota.Ledger
 	rules   map[api.QueueID]*workload.QueueRules
 	waiting map[api.QueueID]*quota.Waiting
-	// choosing tells that some queue chooses its namespaces, and namespaces finds
-	// those; nil when none does.
-	choosing   bool
+	// namespaces finds those of queues that choose theirs; nil when none does.
 	namespaces corev1listers.NamespaceLister
 	// tenants are the namespaces that have jobs in queues that choose theirs, and why
 	// these do not take them.
-	tenants map[tenant]*workload.Refusal
+	tenants     map[tenant]*workload.Refusal
+	tenantsLock sync.Mutex
 	// unasked are the jobs that wait for something that they were not admitted with,
 	// while the session opens.
 	unasked []unasked
@@ -148,8 +148,8 @@ func (p *plugin) gates(ssn *framework.Session) {
 // (preempt) and between queues (reclaim).
 func (p *plugin) evictions(ssn *framework.Session) {
 	ssn.AddPreemptableFn(PluginName, p.preemptable)
-	ssn.AddSimulateAddTaskFn(PluginName, p.simulateAdd)
-	ssn.AddSimulateRemoveTaskFn(PluginName, p.simulateRemove)
+	ssn.AddSimulateAddTaskFn(PluginName, p.simulate((*quota.Freed).Remove))
+	ssn.AddSimulateRemoveTaskFn(PluginName, p.simulate((*quota.Freed).Add))
 	ssn.AddSimulateAllocatableFn(PluginName, p.simulateAllocatable)
 	ssn.AddSimulatePredicateFn(PluginName, p.simulatePredicate)
 	ssn.AddPreemptiveFn(PluginName, p.preemptive)

@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -65,9 +66,11 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 }
 
 // goInVain reports whether victims would go for a pod that could not run on the node even so,
-// or break a gang that need not.
+// or break a gang although pods that jobs can spare do on another node.
 func (p *plugin) goInVain(preemptor *api.TaskInfo, node *api.NodeInfo, preemptees, victims []*api.TaskInfo, breaks map[api.TaskID]bool) bool {
-	return len(victims) > 0 && p.refusesWithoutQuota(preemptor, node) || p.breaksInVain(preemptor, preemptees, victims, breaks)
+	breaksGang := func(victim *api.TaskInfo) bool { return breaks[victim.UID] }
+	return len(victims) > 0 && p.refusesWithoutQuota(preemptor, node) ||
+		slices.ContainsFunc(victims, breaksGang) && p.sparesElsewhere(preemptor, preemptees)
 }
 
 // withoutHanging returns those of the victims who must go even if less is lacking: all of
@@ -87,7 +90,7 @@ func (p *plugin) victims(by *api.TaskInfo, node *api.NodeInfo, name card.Name, c
 	lacks := p.lacks(by, node)
 	apart, rest, useful := p.keptApart(by, node, candidates)
 	for _, victim := range apart {
-		lacks.subtract(p.given(victim, queue, name))
+		lacks.add(p.given(victim, queue, name), -1)
 	}
 	others := p.fewest(rest, lacks, queue, name)
 	return apart, slices.Concat(apart, others), useful && (len(others) > 0 || lacks.none())
@@ -111,7 +114,11 @@ func (p *plugin) lacks(task *api.TaskInfo, node *api.NodeInfo) amounts {
 	ask, queue := p.Ask(task), p.ssn.Jobs[task.Job].Queue
 	name, _ := p.cardFor(ask, node.Name)
 	lacks := lacking(task.InitResreq, p.RoomOn(node))
-	lacks.lackQuota(p.account.ShortOn(string(queue), ask.Request, name, quota.Freed{}))
+	for _, short := range p.account.ShortOn(string(queue), ask.Request, name, quota.Freed{}) {
+		if what, ok := quotaOf[short.Kind]; ok { // evictions are no help against what is ending
+			lacks[what] = float64(short.Total - short.Limit)
+		}
+	}
 	return lacks
 }
 
@@ -258,7 +265,7 @@ func (p *plugin) fitsAttempt(r request, try *attempt) bool {
 	if try.node == "" {
 		for name := range p.hanging { // it may be this one
 			of, known := p.ssn.Nodes[name]
-			if _, allowed := p.cardFor(r.ask, name); known && allowed && p.needsHanging(r.task, of) && p.mayPreemptOn(of, r.task) {
+			if _, allowed := p.cardFor(r.ask, name); known && allowed && p.needsHanging(r.task, of) && len(p.preemptableOn(of, r.task)) > 0 {
 				return false
 			}
 		}
@@ -278,6 +285,8 @@ const (
 	quotaCPU    = "quota of CPU"
 	quotaMemory = "quota of memory"
 )
+
+var quotaOf = map[quota.Kind]string{quota.Cards: quotaCards, quota.CPU: quotaCPU, quota.Memory: quotaMemory}
 
 // tolerance is how much Volcano lets a request exceed what is idle
 // (pkg/scheduler/api, minResource).
@@ -307,51 +316,32 @@ func resources(r *api.Resource) amounts {
 	return list
 }
 
-// lackQuota adds what a queue has too little of.
-func (a amounts) lackQuota(all []quota.Shortage) {
-	for _, short := range all {
-		if short.Kind == quota.Ending {
-			continue // evictions are no help
-		}
-		what := map[quota.Kind]string{quota.Cards: quotaCards, quota.CPU: quotaCPU, quota.Memory: quotaMemory}[short.Kind]
-		a[what] = float64(short.Total - short.Limit)
-	}
-}
-
 // irreducible picks as few of the candidates as are needed, in their order:
 // the first that help, and then without any whose place the others fill. It
 // picks none when all together are not enough: nobody is evicted for a pod that
 // could not run afterwards either.
 func irreducible(lacks amounts, gives []amounts) []int {
 	var picked []int
-	left := lacks.clone()
+	left := maps.Clone(lacks)
 	for i, give := range gives {
 		if left.none() {
 			break
 		}
 		if left.reducedBy(give) {
 			picked = append(picked, i)
-			left.subtract(give)
+			left.add(give, -1)
 		}
 	}
 	if !left.none() {
 		return nil
 	}
 	for i := len(picked) - 1; i >= 0; i-- {
-		if without := left.clone(); without.add(gives[picked[i]]).none() {
+		if without := maps.Clone(left).add(gives[picked[i]], 1); without.none() {
 			left = without
 			picked = append(picked[:i], picked[i+1:]...)
 		}
 	}
 	return picked
-}
-
-func (a amounts) clone() amounts {
-	c := make(amounts, len(a))
-	for what, n := range a {
-		c[what] = n
-	}
-	return c
 }
 
 func (a amounts) none() bool {
@@ -372,15 +362,10 @@ func (a amounts) reducedBy(give amounts) bool {
 	return false
 }
 
-func (a amounts) subtract(give amounts) {
+// add adds what is given so many times, of what there is an amount.
+func (a amounts) add(give amounts, times float64) amounts {
 	for what := range a {
-		a[what] -= give[what]
-	}
-}
-
-func (a amounts) add(give amounts) amounts {
-	for what := range a {
-		a[what] += give[what]
+		a[what] += times * give[what]
 	}
 	return a
 }

@@ -35,8 +35,8 @@ func (p *plugin) Takes(task *api.TaskInfo) bool {
 }
 
 // reclaimable picks the pods of one node that give way to a pod of another
-// queue: those that it may not be beside, no more others than it lacks there, and none when free cards suffice or
-// when it could not run afterwards either. Volcano evicts without looking at
+// queue: those that it may not be beside, no more others than it lacks there, and none when
+// free cards suffice or when it could not run afterwards either. Volcano evicts without looking at
 // quota, service types, queue priorities, or what an eviction gives, so every
 // rule is here; no other plugin may be asked beside it.
 func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo) ([]*api.TaskInfo, int) {
@@ -49,42 +49,29 @@ func (p *plugin) reclaimable(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo
 	if !known || r.ask.Count == 0 || p.refusal(placeChecks, r) != nil {
 		return nil, util.Permit
 	}
-	name, _ := p.cardFor(r.ask, r.node)
-	lacks := lacking(reclaimer.InitResreq, node.FutureIdle())
-	if !maps.Equal(lacks, lacking(reclaimer.InitResreq, p.RoomOn(node))) {
+	if !maps.Equal(lacking(reclaimer.InitResreq, node.FutureIdle()), lacking(reclaimer.InitResreq, p.RoomOn(node))) {
 		return nil, util.Permit // Volcano would evict too few beside pods that hang
 	}
-	candidates := p.reclaimCandidates(reclaimer, reclaimees, r.ask.Resource)
-	apart, rest, useful := p.keptApart(reclaimer, node, candidates)
-	for _, victim := range apart {
-		lacks.subtract(p.given(victim, r.job.Queue, name))
-	}
-	others := p.fewest(rest, lacks, r.job.Queue, name)
-	if !useful || len(others) == 0 && !lacks.none() {
+	name, _ := p.cardFor(r.ask, r.node)
+	_, victims, useful := p.victims(reclaimer, node, name, p.reclaimCandidates(reclaimer, reclaimees, r.ask.Resource))
+	if !useful {
 		return nil, util.Permit
 	}
-	return slices.Concat(apart, others), util.Permit
+	return victims, util.Permit
 }
 
-// reclaimCandidates are the pods that may be reclaimed for another, in the order in which
-// they go.
+// reclaimCandidates are the pods that may be reclaimed for another on one node, in the order
+// in which they go. They hold cards of the resource that is needed, so of the same card.
 func (p *plugin) reclaimCandidates(reclaimer *api.TaskInfo, reclaimees []*api.TaskInfo, resource corev1.ResourceName) []*api.TaskInfo {
 	var candidates []*api.TaskInfo
 	for _, reclaimee := range reclaimees {
-		if p.givesWay(reclaimer, reclaimee, resource) && !p.saysItGoes(reclaimee) {
+		ask := p.Ask(reclaimee)
+		if ask.Count > 0 && ask.Resource == resource && p.GivesWay(reclaimer, reclaimee) && p.ranEnough(reclaimee) && !p.saysItGoes(reclaimee) {
 			candidates = append(candidates, reclaimee)
 		}
 	}
 	slices.SortStableFunc(candidates, p.byVictimOrder)
 	return candidates
-}
-
-// givesWay tells whether a pod may be reclaimed for another on one node: it may
-// be displaced, and holds cards of the resource that is needed, on this node and
-// so of the same card.
-func (p *plugin) givesWay(reclaimer, reclaimee *api.TaskInfo, resource corev1.ResourceName) bool {
-	ask := p.Ask(reclaimee)
-	return ask.Count > 0 && ask.Resource == resource && p.GivesWay(reclaimer, reclaimee) && p.ranEnough(reclaimee)
 }
 
 // GivesWay tells whether a pod may be evicted for one of another queue: by
@@ -115,11 +102,9 @@ func (p *plugin) ranEnough(task *api.TaskInfo) bool {
 // counts as running.
 func RunningSince(job *api.JobInfo) time.Time {
 	since := time.Unix(math.MaxInt32, 0)
-	for _, status := range []api.TaskStatus{api.Running, api.Bound} {
-		for _, task := range job.TaskStatusIndex[status] {
-			if start := startOf(task.Pod); !start.IsZero() && start.Before(since) {
-				since = start
-			}
+	for task := range tasksIn(job, isOnNode) {
+		if start := startOf(task.Pod); !start.IsZero() && start.Before(since) {
+			since = start
 		}
 	}
 	return since

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/actions/enqueue"
@@ -154,6 +155,13 @@ func (s *scene) why(job string) string {
 		reasons = append(reasons, fit.Error())
 	}
 	return strings.Join(reasons, "\n")
+}
+
+// told reports whether a PodGroup's condition tells a text.
+func told(group *api.PodGroup, text string) bool {
+	return slices.ContainsFunc(group.Status.Conditions, func(c scheduling.PodGroupCondition) bool {
+		return c.Type == scheduling.PodGroupUnschedulableType && c.Message == text
+	})
 }
 
 // tells reports whether what is said holds what is wanted, nothing when that is "".

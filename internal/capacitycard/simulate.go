@@ -41,27 +41,16 @@ func simulationOf(state fwk.CycleState, node string) *simulation {
 	return s
 }
 
-func (p *plugin) simulateRemove(_ context.Context, state fwk.CycleState, preemptor, removed *api.TaskInfo, node *api.NodeInfo) error {
-	if charge := p.chargeInQueueOf(preemptor, removed); charge != nil {
-		simulationOf(state, node.Name).freed.Add(charge)
+// simulate notes a pod of the queue of the preemptor that is taken from a node, or put back.
+func (p *plugin) simulate(note func(*quota.Freed, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
+	return func(_ context.Context, state fwk.CycleState, preemptor, task *api.TaskInfo, node *api.NodeInfo) error {
+		if job, ok := p.ssn.Jobs[preemptor.Job]; ok {
+			if charge := p.chargeIn(job.Queue, task); charge != nil {
+				note(&simulationOf(state, node.Name).freed, charge)
+			}
+		}
+		return nil
 	}
-	return nil
-}
-
-func (p *plugin) simulateAdd(_ context.Context, state fwk.CycleState, preemptor, added *api.TaskInfo, node *api.NodeInfo) error {
-	if charge := p.chargeInQueueOf(preemptor, added); charge != nil {
-		simulationOf(state, node.Name).freed.Remove(charge)
-	}
-	return nil
-}
-
-// chargeInQueueOf is what a task holds of the queue of another, nil when it
-// holds nothing there.
-func (p *plugin) chargeInQueueOf(preemptor, task *api.TaskInfo) *quota.Charge {
-	if job, ok := p.ssn.Jobs[preemptor.Job]; ok {
-		return p.chargeIn(job.Queue, task)
-	}
-	return nil
 }
 
 // simulateAllocatable answers for the node of the simulation. Volcano removes
@@ -73,30 +62,18 @@ func (p *plugin) simulateAllocatable(_ context.Context, state fwk.CycleState, _ 
 		return false
 	}
 	s, ok := data.(*simulation)
-	return ok && p.simulated(task, s.node, s.freed) == nil
+	return ok && p.mayBeOn(task, s.node, s.freed) == nil
 }
 
 // simulatePredicate refuses a node on which the pod would still exceed its
 // quota with everything evicted, or be beside somebody whom it must not be beside:
 // Volcano looks at nothing else at the end, and simulates no host ports.
 func (p *plugin) simulatePredicate(_ context.Context, state fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
-	if !p.fitsBeside(task, node) {
-		return fmt.Errorf("pod %s may not be beside another pod of node %s", klog.KObj(task.Pod), node.Name)
+	if err := p.mayBeBeside(task, node); err != nil {
+		return err
 	}
 	if len(p.hanging[node.Name]) > 0 && !task.InitResreq.LessEqual(p.RoomOn(node), api.Zero) {
 		return fmt.Errorf("node %s has too little room for pod %s beside pods that hang", node.Name, klog.KObj(task.Pod))
 	}
-	return p.simulated(task, node.Name, simulationOf(state, node.Name).freed)
-}
-
-func (p *plugin) simulated(task *api.TaskInfo, node string, freed quota.Freed) error {
-	r, known := p.requestOf(task)
-	if !known {
-		return fmt.Errorf("job %s is not in this session", task.Job)
-	}
-	r.node, r.freed = node, &freed
-	if refusal := p.refusal(placeChecks, r); refusal != nil {
-		return refusal
-	}
-	return nil
+	return p.mayBeOn(task, node.Name, simulationOf(state, node.Name).freed)
 }

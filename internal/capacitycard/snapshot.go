@@ -2,6 +2,7 @@ package capacitycard
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
@@ -44,15 +44,15 @@ func (p *plugin) openBooks() {
 				}
 				switch {
 				case placed || leaving(task, status):
-					p.charge(string(task.UID), facts, p.payer(facts, job, known, task.NodeName), task.NodeName)
+					p.charge(task.Pod, facts, p.payer(facts, job, known, task.NodeName), task.NodeName, asUsed)
 				case status == api.Releasing && p.ends(task.Pod, task.NodeName):
-					p.end(task.Pod, facts, p.payer(facts, job, known, task.NodeName), task.NodeName)
+					p.charge(task.Pod, facts, p.payer(facts, job, known, task.NodeName), task.NodeName, asEnding)
 				default:
-					m.refund(string(task.UID), facts)
+					m.refund(facts)
 				}
 			}
 		}
-		p.reserve(job, allocated, p.choosing && p.welcome(job.Queue, job.Namespace) != nil)
+		p.reserve(job, allocated, !p.admits(string(job.Queue), job.Namespace))
 	}
 	p.markLeaving(told)
 	p.chargeOthers()
@@ -86,7 +86,7 @@ func (p *plugin) payer(facts *podFacts, job *api.JobInfo, known bool, node strin
 
 // admits tells whether a queue takes work of a namespace.
 func (p *plugin) admits(queue, namespace string) bool {
-	return p.welcome(api.QueueID(queue), namespace) == nil
+	return p.welcome(api.QueueID(queue), p.rules[api.QueueID(queue)], namespace) == nil
 }
 
 // chargeIn is what a task is charged in a queue, nil when that is nothing or
@@ -118,18 +118,17 @@ func (p *plugin) openQueues() {
 	for id, queue := range p.ssn.Queues {
 		rules := p.cache.rules(queue.Queue, p.args.unmanagedQueues)
 		p.rules[id] = rules
-		p.choosing = p.choosing || rules.Namespaces != nil
-		p.tellUnreadable(queue.Queue, rules.Refusal)
+		if factory := p.ssn.InformerFactory(); rules.Namespaces != nil && p.namespaces == nil && factory != nil {
+			p.namespaces = factory.Core().V1().Namespaces().Lister()
+		}
+		if rules.Refusal != nil && rules.Refusal.Reason == workload.ReasonInvalidNamespaceSelector {
+			p.sayOnQueue(queue.Queue, rules.Refusal)
+		}
 		p.account.SetLimits(queue.Name, rules.Limits)
 		p.waiting[id] = &quota.Waiting{}
 	}
 	p.account.Retain(p.exists)
-	for name := range p.cache.queues {
-		if !p.exists(name) {
-			delete(p.cache.queues, name)
-		}
-	}
-	p.listNamespaces()
+	maps.DeleteFunc(p.cache.queues, func(name string, _ knownQueue) bool { return !p.exists(name) })
 }
 
 // nodeObjects lists all nodes: those of the lister, which is complete from the
@@ -169,18 +168,18 @@ func (p *plugin) chargeOthers() {
 		}
 		facts := p.cache.facts(pod)
 		if facts.nowhere {
-			p.cache.refund(string(pod.UID), facts)
+			p.cache.refund(facts)
 			continue
 		}
 		var last string
 		if facts.charge != nil {
 			last = facts.charge.Queue
 		}
-		if queue := p.cache.resolver.Queue(pod, nil, last); ends {
-			p.end(pod, facts, queue, pod.Spec.NodeName)
-		} else {
-			p.charge(string(pod.UID), facts, queue, pod.Spec.NodeName)
+		as := asUsed
+		if ends {
+			as = asEnding
 		}
+		p.charge(pod, facts, p.cache.resolver.Queue(pod, nil, last), pod.Spec.NodeName, as)
 	}
 }
 
@@ -204,13 +203,20 @@ func (p *plugin) counted(facts *podFacts) *workload.Request {
 	return &facts.ask
 }
 
-// charge books a pod where it is placed.
-func (p *plugin) charge(uid string, facts *podFacts, queue, node string) {
-	if p.settle(facts, queue, node) && facts.booked {
-		return
+// charge books a pod where it is placed: of the queue and card that it was charged to.
+func (p *plugin) charge(pod *corev1.Pod, facts *podFacts, queue, node string, as booking) {
+	if !p.settle(facts, queue, node) || facts.booked != as {
+		p.book(pod, facts, as)
 	}
-	p.account.Charge(uid, facts.charge)
-	facts.booked, facts.ending = true, false
+}
+
+// book has the ledger hold what a pod is charged, as used or as ending.
+func (p *plugin) book(pod *corev1.Pod, facts *podFacts, as booking) {
+	if facts.booked = as; as == asUsed {
+		p.account.Charge(string(pod.UID), facts.charge)
+	} else {
+		p.account.End(string(pod.UID), facts.charge, workload.Goodbye(pod))
+	}
 }
 
 // settle works out what a pod is charged on a node, and tells that it was that
@@ -263,43 +269,21 @@ func (p *plugin) ends(pod *corev1.Pod, node string) bool {
 	return known != nil && workload.Works(known)
 }
 
-// end books a pod that ends: of the queue and card that it was charged to.
-func (p *plugin) end(pod *corev1.Pod, facts *podFacts, queue, node string) {
-	if p.settle(facts, queue, node) && facts.ending {
-		return
-	}
-	p.bookEnd(string(pod.UID), pod, facts)
-}
-
-// bookEnd moves what a pod is charged from what is used to what is ending.
-func (p *plugin) bookEnd(uid string, pod *corev1.Pod, facts *podFacts) {
-	p.account.End(uid, facts.charge, workload.Goodbye(pod))
-	facts.booked, facts.ending = false, true
-}
-
-// evicted books a pod that this session evicts. It gives its quota back, and its
-// cards when it has ended. It is false for a pod that held nothing.
-func (p *plugin) evicted(event *framework.Event, facts *podFacts) bool {
-	if event.Task.Status != api.Releasing || !facts.booked && !facts.ending {
-		return false
-	}
-	if facts.booked {
-		p.bookEnd(string(event.Task.UID), event.Task.Pod, facts)
-	}
-	return true
-}
-
 // endsTooMuch tells that pods that would be evicted for another one of a queue
 // hold more of a card than may be ending there: it could not be placed either
 // before they are gone, and neither could any other pod of the queue.
 func (p *plugin) endsTooMuch(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
-	var freed quota.Freed
-	for _, victim := range victims {
-		if charge := p.chargeIn(queue, victim); charge != nil {
+	return p.freedBy(queue, victims...).Cards[name] > p.account.MayEnd(string(queue), name)
+}
+
+// freedBy is what pods hold of a queue, and would give back.
+func (p *plugin) freedBy(queue api.QueueID, tasks ...*api.TaskInfo) (freed quota.Freed) {
+	for _, task := range tasks {
+		if charge := p.chargeIn(queue, task); charge != nil {
 			freed.Add(charge)
 		}
 	}
-	return freed.Cards[name] > p.account.MayEnd(string(queue), name)
+	return freed
 }
 
 // startUpEnds is how long an incomplete start may hold everything up. Afterwards

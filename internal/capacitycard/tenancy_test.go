@@ -74,7 +74,7 @@ func TestEveryHookAsksForTheNamespace(t *testing.T) {
 			job.Priority = 10
 			victims, own := []*api.TaskInfo{s.Task("t-0"), s.Task("t-1")}, []*api.TaskInfo{s.Task("low-0"), s.Task("low-1")}
 			rules, state, ctx := s.tide(), k8sframework.NewCycleState(), context.Background()
-			_ = p.simulateRemove(ctx, state, task, own[0], node)
+			_ = p.simulate((*quota.Freed).Add)(ctx, state, task, own[0], node)
 			for _, hook := range []struct {
 				name    string
 				permits func() bool
@@ -146,9 +146,9 @@ func TestQueuesThatDoNotChooseCostNothing(t *testing.T) {
 	for _, selector := range []string{";", chat} {
 		t.Run(selector, func(t *testing.T) {
 			s := newScene(t, `node a A; ns ns chat; queue q {"A":8}`+selector+"j q 1: -").run()
-			check.That(t, s.p.choosing == (selector == chat), "choosing %v", s.p.choosing)
+			check.That(t, (s.p.namespaces != nil) == (selector == chat), "namespaces are looked up: %v", s.p.namespaces != nil)
 			for gate, ask := range map[string]func(){
-				"the next session": func() { clear(s.p.tenants); _ = s.p.welcome("q", "ns") },
+				"the next session": func() { clear(s.p.tenants); _ = s.p.welcome("q", s.p.rules["q"], "ns") },
 				"the gates":        func() { _ = s.p.closedGate(s.Job("j")) },
 				"a node":           func() { check.Must(t, s.p.predicate(s.Task("j-0"), s.Ssn.Nodes["a"]) == nil, "the node is refused") },
 			} {

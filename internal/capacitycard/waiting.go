@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -94,34 +95,22 @@ func (p *plugin) awaitsPromised(task *api.TaskInfo) bool {
 	if !known {
 		made = promise{task.Pod.Status.NominatedNodeName, p.cache.now()}
 	}
-	if !p.leavesNode(made.node) {
-		return false
-	}
+	isDeleted := func(task *api.TaskInfo) bool { return task.Pod.DeletionTimestamp != nil }
 	node := p.ssn.Nodes[made.node]
-	if p.cache.now().Sub(made.since) >= promiseLasts && !anyDeleted(node) {
-		return false
-	}
-	return p.ssn.PredicateForPreemptAction(task, node) == nil
-}
-
-func anyDeleted(node *api.NodeInfo) bool {
-	for _, task := range node.Tasks {
-		if task.Pod.DeletionTimestamp != nil {
-			return true
-		}
-	}
-	return false
+	return p.leavesNode(made.node) && (p.cache.now().Sub(made.since) < promiseLasts || anyOn(node, isDeleted)) &&
+		p.ssn.PredicateForPreemptAction(task, node) == nil
 }
 
 // leavesNode tells that some pod of a node was evicted and is not gone yet.
-func (p *plugin) leavesNode(name string) bool {
-	node, known := p.ssn.Nodes[name]
-	if !known {
-		return false
-	}
-	for _, task := range node.Tasks {
-		if p.isEvicted(task) {
-			return true
+func (p *plugin) leavesNode(name string) bool { return anyOn(p.ssn.Nodes[name], p.isEvicted) }
+
+// anyOn reports whether some pod of a node, which may be nil, is such.
+func anyOn(node *api.NodeInfo, is func(*api.TaskInfo) bool) bool {
+	if node != nil {
+		for _, task := range node.Tasks {
+			if is(task) {
+				return true
+			}
 		}
 	}
 	return false
@@ -182,34 +171,28 @@ func (p *plugin) openHolds() {
 			p.held[made.node] = append(p.held[made.node], held{task, p.TypeOf(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority})
 		}
 	}
-	for uid := range p.cache.holds {
-		if !waiting[uid] {
-			delete(p.cache.holds, uid)
-		}
-	}
+	maps.DeleteFunc(p.cache.holds, func(uid types.UID, _ hold) bool { return !waiting[uid] })
 }
 
-// isHeld reports whether a node has too little room for a pod beside what is held there
-// for pods that may take cards back from it, and that still wait. What a pod was promised
-// or given in this session, the node counts itself.
-func (p *plugin) isHeld(task *api.TaskInfo, node *api.NodeInfo) bool {
-	if len(p.held[node.Name]) == 0 {
-		return false
+// roomIsNotHeld: the node has room for the pod beside what is held there for pods that may
+// take cards back from it, and that still wait. What a pod was promised or given in this
+// session, the node counts itself.
+func roomIsNotHeld(p *plugin, r request, node *api.NodeInfo) int {
+	queue := p.ssn.Queues[r.job.Queue]
+	if len(p.held[node.Name]) == 0 || queue == nil {
+		return fits
 	}
-	queue, known := p.ssn.Queues[p.ssn.Jobs[task.Job].Queue]
-	if !known {
-		return false
-	}
-	needed, any := task.InitResreq.Clone(), false
-	kind := p.TypeOf(task)
+	needed, anyHeld, kind := r.task.InitResreq.Clone(), false, p.TypeOf(r.task)
 	for _, h := range p.held[node.Name] {
-		if h.task.Status != api.Pending || queue.Queue.Spec.Priority >= h.priority || !p.args.serviceTypes.MayReclaim(h.kind, kind) {
-			continue
+		if h.task.Status == api.Pending && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.MayReclaim(h.kind, kind) {
+			needed.Add(h.task.InitResreq)
+			anyHeld = true
 		}
-		needed.Add(h.task.InitResreq)
-		any = true
 	}
-	return any && !needed.LessEqual(p.RoomOn(node), api.Zero)
+	if anyHeld && !needed.LessEqual(p.RoomOn(node), api.Zero) {
+		return heldForOthers
+	}
+	return fits
 }
 
 // hangsAfter is how much longer than its grace period a pod that is being deleted is waited
@@ -218,16 +201,12 @@ const hangsAfter = 5 * time.Minute
 
 // openHanging finds the pods that should be gone and are not, also those whose job is gone.
 func (p *plugin) openHanging() {
-	p.hanging = nil
+	p.hanging = map[string][]*api.TaskInfo{}
 	for _, node := range p.ssn.NodeList {
 		for _, task := range node.Tasks {
-			if task.Status != api.Releasing || !p.Hangs(task) {
-				continue
+			if task.Status == api.Releasing && p.Hangs(task) {
+				p.hanging[node.Name] = append(p.hanging[node.Name], task)
 			}
-			if p.hanging == nil {
-				p.hanging = map[string][]*api.TaskInfo{}
-			}
-			p.hanging[node.Name] = append(p.hanging[node.Name], task)
 		}
 	}
 }
@@ -238,11 +217,13 @@ func (p *plugin) Hangs(task *api.TaskInfo) bool {
 	return deleted != nil && p.cache.now().Sub(deleted.Time) >= hangsAfter
 }
 
-// isKeptOff reports whether a pod that hangs keeps another one off a node. Volcano's
-// preempt looks at what is left on a node without those that leave it, and would promise
-// it for ever.
-func (p *plugin) isKeptOff(task *api.TaskInfo, node *api.NodeInfo) bool {
-	return slices.ContainsFunc(p.hanging[node.Name], func(other *api.TaskInfo) bool { return workload.KeepApart(task.Pod, other.Pod) })
+// noPodKeepsItOff: no pod that hangs keeps the pod off the node. Volcano's preempt looks at
+// what is left on a node without those that leave it, and would promise it for ever.
+func noPodKeepsItOff(p *plugin, r request, node *api.NodeInfo) int {
+	if slices.ContainsFunc(p.hanging[node.Name], func(other *api.TaskInfo) bool { return workload.KeepApart(r.task.Pod, other.Pod) }) {
+		return keptOff
+	}
+	return fits
 }
 
 // RoomOn returns what a node has idle or will have, without what pods hold there that hang.
@@ -267,11 +248,6 @@ func (p *plugin) needsHanging(task *api.TaskInfo, node *api.NodeInfo) bool {
 		!task.InitResreq.LessEqual(node.Idle, api.Zero) && !task.InitResreq.LessEqual(p.RoomOn(node), api.Zero)
 }
 
-// mayPreemptOn reports whether some pod of a node may make room for another pod of its queue.
-func (p *plugin) mayPreemptOn(node *api.NodeInfo, by *api.TaskInfo) bool {
-	return len(p.preemptableOn(node, by)) > 0
-}
-
 // preemptableOn lists the pods of a node that may make room for another pod of their queue.
 func (p *plugin) preemptableOn(node *api.NodeInfo, by *api.TaskInfo) []*api.TaskInfo {
 	queue := p.ssn.Jobs[by.Job].Queue
@@ -285,13 +261,15 @@ func (p *plugin) preemptableOn(node *api.NodeInfo, by *api.TaskInfo) []*api.Task
 	return tasks
 }
 
-// staysApart reports whether pods keep another one off a node that preempt may not evict for
-// it. Volcano promises a node on which nothing needs to go without looking at that, and looks
+// noPodStaysApart: no pods keep the pod off the node that preempt may not evict for it.
+// Volcano promises a node on which nothing needs to go without looking at that, and looks
 // at no other node when the promise is refused.
-func (p *plugin) staysApart(task *api.TaskInfo, node *api.NodeInfo) bool {
-	if p.preemption == nil || p.fitsBeside(task, node) {
-		return false
+func noPodStaysApart(p *plugin, r request, node *api.NodeInfo) int {
+	if p.preemption == nil || p.fitsBeside(r.task, node) {
+		return fits
 	}
-	_, _, useful := p.keptApart(task, node, p.preemptableOn(node, task))
-	return !useful
+	if _, _, useful := p.keptApart(r.task, node, p.preemptableOn(node, r.task)); !useful {
+		return staysApart
+	}
+	return fits
 }
