@@ -8,43 +8,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CardQuotaStatus is what the operator saw last. It is rewritten at most once
-// a second.
+// CardQuotaStatus is what the operator observed last, written at most once a second.
 type CardQuotaStatus struct {
-	// conditions are QueueSynced (the Queue carries this quota), WithinQuota
-	// (nothing is held beyond it), Enforced (a scheduler that enforces it is
-	// proven to be at work; Unknown without a ServiceTypePolicy),
-	// InventorySatisfied (all quotas together grant no more than healthy nodes
-	// have) and Ready (the queue can be used). True is good.
+	// conditions are QueueSynced, WithinQuota, InventorySatisfied, Enforced and Ready. True is good.
+	// Enforced is Unknown without a ServiceTypePolicy. See docs/troubleshooting.md.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// observedGeneration is the metadata.generation that this status is about.
-	// While it is smaller than metadata.generation the last change of the spec
-	// has not been worked on yet.
+	// observedGeneration is the metadata.generation of the spec that this status describes.
+	// A smaller number than metadata.generation means that the operator has not seen the last change.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// queue is the Volcano Queue that carries the quota.
 	// +optional
 	Queue *QueueStatus `json:"queue,omitempty"`
-	// summary is used/quota of the cards in one line:
-	// "6/8 NVIDIA-H200, 0/3 NVIDIA-H200/mig-1g.18gb-mixed". Cards over quota
-	// come first; a long line ends with ", and 3 more".
+	// summary is used/quota of the cards in one line: "6/8 NVIDIA-H200, 0/4 Ascend-910B".
+	// Cards over quota come first. A long line ends with ", and 3 more".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Summary string `json:"summary,omitempty"`
-	// pendingSummary is the cards that waiting pods ask for, in one line:
-	// "4 NVIDIA-H200"; "0" when nothing waits.
+	// pendingSummary is the number of cards that pending pods request: "4 NVIDIA-H200", or "0".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	PendingSummary string `json:"pendingSummary,omitempty"`
-	// cards is the use of every card that the spec lists, in that order, then
-	// of cards that pods of the queue hold or wait for without a quota.
+	// cards is the usage of each card of the spec, in that order. Cards follow that the queue's pods
+	// hold or request without a quota.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -56,13 +49,12 @@ type CardQuotaStatus struct {
 	// memory is the memory that the queue's pods request together.
 	// +optional
 	Memory *ResourceStatus `json:"memory,omitempty"`
-	// blockedTotal is how many entries blocked would have without its limit.
+	// blockedTotal is the number of blocked workloads, also of those that blocked leaves out.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	BlockedTotal int32 `json:"blockedTotal,omitempty"`
-	// blocked is what waits and why, by workload, who waits longest first: at most
-	// 10 entries.
+	// blocked are the pending workloads and their reasons, the longest waiting first, at most 10.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -76,32 +68,31 @@ type QueueStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// state is the Queue's own status.state: Open, Closed, Closing or Unknown.
-	// Only an Open queue takes work. Unset until Volcano has opened it.
+	// state is status.state of the Queue: Open, Closed, Closing or Unknown. Only an Open queue takes
+	// workloads. Unset until Volcano has opened it.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	State string `json:"state,omitempty"`
 }
 
-// CardStatus is the use of one card name, in whole cards.
+// CardStatus is the usage of one card name, in whole cards.
 type CardStatus struct {
 	// name is the card name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=160
 	Name string `json:"name,omitempty"`
-	// quota is the ceiling that the spec gives, 0 for a card it does not list.
+	// quota is the limit of the spec, 0 for a card that the spec does not list.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Quota int64 `json:"quota"`
-	// used is how many cards the queue's assigned pods hold now, each counted
-	// under the card of the node it is on.
+	// used is the number of cards that the queue's assigned pods hold, by the card of their node.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Used int64 `json:"used"`
-	// pending is how many cards waiting pods and jobs ask for. A request with
-	// alternatives stands under the first one that the queue has quota for.
+	// pending is the number of cards that pending pods and jobs request. A request with alternatives
+	// counts for the first one that the queue has quota for.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Pending int64 `json:"pending"`
@@ -109,50 +100,46 @@ type CardStatus struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Free int64 `json:"free"`
-	// overQuotaBy is used minus quota, at least 0: more than 0 after a quota
-	// was lowered below use. Nothing is stopped, nothing new starts.
+	// overQuotaBy is used minus quota if that is more than 0, for example after a quota was lowered.
+	// Running pods continue, no new pod starts.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	OverQuotaBy int64 `json:"overQuotaBy,omitempty"`
-	// physical is how many of this card all nodes of the cluster offer
-	// together. 0 means that no node has it: check the name.
+	// physical is the number of these cards on all nodes. 0 means that no node has it: check the name.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Physical int64 `json:"physical"`
 }
 
-// ResourceStatus is the use of CPU or memory.
+// ResourceStatus is the usage of CPU or memory.
 type ResourceStatus struct {
 	// used is what the queue's assigned pods request together.
 	// +required
 	Used resource.Quantity `json:"used"`
-	// quota is the limit that the spec gives. Unset when it gives none.
+	// quota is the limit of the spec. Unset means that the spec has none.
 	// +optional
 	Quota *resource.Quantity `json:"quota,omitempty"`
 }
 
-// BlockedStatus is one workload that waits.
+// BlockedStatus is one pending workload.
 type BlockedStatus struct {
-	// workload is what waits: the Deployment, Job or other controller of the pods,
-	// or a pod or PodGroup without one.
+	// workload is the Deployment, Job or other controller of the pods, else the pod or PodGroup.
 	// +required
 	Workload WorkloadReference `json:"workload,omitzero"`
-	// since is when the oldest of its waiting pods was created, or its PodGroup
-	// when there are no pods yet.
+	// since is when the oldest pending pod was created, or the PodGroup if it has no pods yet.
 	// +optional
 	Since metav1.Time `json:"since,omitzero"`
-	// card is the card request that waits, with its alternatives:
-	// "NVIDIA-GeForce-RTX-4090|NVIDIA-GeForce-RTX-4090-D", or the resource name
-	// when the pod names no card. Unset for work without cards.
+	// card is the card request with its alternatives, "NVIDIA-H200|NVIDIA-H800", or the resource name
+	// if the pod names no card. Unset for workloads without cards.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2600
 	Card string `json:"card,omitempty"`
-	// count is how many cards wait. Unset for work without cards.
+	// count is the number of cards that wait. Unset for workloads without cards.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Count int64 `json:"count,omitempty"`
-	// reason is the scheduler's reason, one word.
+	// reason is the scheduler's reason, one word. See docs/troubleshooting.md.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -166,30 +153,29 @@ type BlockedStatus struct {
 
 // WorkloadReference names a workload.
 type WorkloadReference struct {
-	// apiGroup of the workload, "" for pods.
+	// apiGroup is the API group of the workload, unset for pods.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	APIGroup string `json:"apiGroup,omitempty"`
-	// kind of the workload, for example Deployment.
+	// kind is the kind of the workload, for example Deployment.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Kind string `json:"kind,omitempty"`
-	// namespace of the workload.
+	// namespace is the namespace of the workload.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// name of the workload.
+	// name is the name of the workload.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 }
 
-// UnmarshalJSON reads nothing of what is no object: in a status that an earlier version
-// wrote the workload is a text. The next status that is written replaces it.
+// UnmarshalJSON ignores what is no object, as an earlier version wrote it. The next status replaces it.
 func (w *WorkloadReference) UnmarshalJSON(data []byte) error {
 	if !bytes.HasPrefix(data, []byte("{")) {
 		return nil

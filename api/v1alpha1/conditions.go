@@ -1,149 +1,98 @@
 package v1alpha1
 
-// Condition types of a CardQuota. True is good for every one of them.
+// Condition types. True is good for every one of them.
 const (
-	// ConditionQueueSynced: the Queue carries what this CardQuota says.
-	ConditionQueueSynced = "QueueSynced"
-	// ConditionWithinQuota: the queue's pods hold no card beyond its quota.
-	ConditionWithinQuota = "WithinQuota"
-	// ConditionInventorySatisfied: of no card that this CardQuota grants do all
-	// CardQuotas together grant more than healthy nodes have. Whatever it says, the
-	// quota is enforced as written and Ready is not touched by it.
-	ConditionInventorySatisfied = "InventorySatisfied"
-	// ConditionReady: the Queue carries this quota and takes work, and with a
-	// ServiceTypePolicy the quota is proven to be enforced.
-	ConditionReady = "Ready"
+	// Of a CardQuota.
+	ConditionQueueSynced        = "QueueSynced"        // The Queue has the fields of this CardQuota.
+	ConditionWithinQuota        = "WithinQuota"        // The queue's pods hold no card beyond its quota.
+	ConditionInventorySatisfied = "InventorySatisfied" // Healthy nodes have the cards that all CardQuotas grant. Ready does not depend on it.
+
+	// Of a ServiceTypePolicy.
+	ConditionConfigSynced = "ConfigSynced" // The scheduler's ConfigMap has what this policy says; the message names base and replacements.
+	// ConditionBypassGuarded: the API server refuses pods with cards that bypass the scheduler, and
+	// changes that would move or end the charge of assigned pods.
+	ConditionBypassGuarded = "BypassGuarded"
+
+	// Of both kinds.
+	//
+	// ConditionEnforced: the scheduler's heartbeat proves that quotas are enforced by the rendered
+	// configuration, and no pod holds a card past the scheduler. Without proof it is False.
+	ConditionEnforced    = "Enforced"
+	ConditionReady       = "Ready"       // The object is synced and, with a ServiceTypePolicy, enforced.
+	ConditionFieldsKnown = "FieldsKnown" // Present only when False: the spec was written with unknown fields.
 )
 
-// Reasons of QueueSynced.
+// Reasons of QueueSynced. Ready repeats them when the Queue is not synced.
 const (
-	// ReasonSynced: the Queue carries every field of this CardQuota. True.
-	ReasonSynced = "Synced"
-	// ReasonForeignChangeReplaced: fields of the Queue that belong to this
-	// CardQuota had been written by somebody else and were replaced; the message
-	// names the writer and the time. True. It stands until the spec changes. A
-	// writer that goes on is answered once a second.
-	ReasonForeignChangeReplaced = "ForeignChangeReplaced"
-	// ReasonWeightConflict: the quota is on the Queue, but spec.weight is
-	// managed by somebody else and was left alone. True.
-	ReasonWeightConflict = "WeightConflict"
-	// ReasonQueueConflict: an older CardQuota has the queue; the message names
-	// it. False.
-	ReasonQueueConflict = "QueueConflict"
-	// ReasonQueueRefused: the API server or Volcano's webhook refused to write
-	// or delete the Queue; the message says why. False.
-	ReasonQueueRefused = "QueueRefused"
-	// ReasonQueueReserved: the queue belongs to Volcano and is never written.
-	// False.
-	ReasonQueueReserved = "QueueReserved"
-	// ReasonInvalidNamespaceSelector: spec.namespaceSelector is none that
-	// Kubernetes accepts; the message says what is wrong with it. The Queue keeps
-	// what it had, or is not made. False.
-	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector"
-	// ReasonDraining: the CardQuota is being deleted; the Queue has no quota any
-	// more and goes when nothing uses it. False.
-	ReasonDraining = "Draining"
+	ReasonSynced = "Synced" // True: the Queue has every field of this CardQuota.
+	// ReasonForeignChangeReplaced: the operator replaced fields that another field manager had written;
+	// the message names it and the time. True until the spec changes. Repeated changes are replaced
+	// once a second. Its event comes again for another manager or value, or after five quiet minutes.
+	ReasonForeignChangeReplaced    = "ForeignChangeReplaced"
+	ReasonWeightConflict           = "WeightConflict"           // True: the quota is written, spec.weight is left to another field manager.
+	ReasonQueueConflict            = "QueueConflict"            // False: an older CardQuota has the queue; the message names it.
+	ReasonQueueRefused             = "QueueRefused"             // False: the API server or Volcano's webhook refused the write; the message says why.
+	ReasonQueueReserved            = "QueueReserved"            // False: the queue belongs to Volcano and is never written.
+	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector" // False: spec.namespaceSelector is invalid. The Queue is not changed.
+	ReasonDraining                 = "Draining"                 // False: the CardQuota is being deleted; its Queue has no quota and is still used.
 )
 
-// Reasons of WithinQuota.
+// Reasons of WithinQuota and InventorySatisfied.
 const (
-	// ReasonWithinQuota: nothing is held beyond the quota. True.
-	ReasonWithinQuota = "WithinQuota"
-	// ReasonOverQuota: more is held than the quota gives, as after lowering it.
-	// False.
-	ReasonOverQuota = "OverQuota"
-	// ReasonNotCounted: pods have not been counted yet, or this CardQuota does
-	// not have its queue. Unknown.
-	ReasonNotCounted = "NotCounted"
+	ReasonWithinQuota           = "WithinQuota"           // True: no card is used beyond the quota.
+	ReasonOverQuota             = "OverQuota"             // False: more is used than the quota, for example after lowering it.
+	ReasonNotCounted            = "NotCounted"            // Unknown, of both: not counted yet, or another CardQuota has the queue.
+	ReasonInventorySatisfied    = "InventorySatisfied"    // True: there are as many healthy cards as all CardQuotas grant.
+	ReasonOverAllocationAllowed = "OverAllocationAllowed" // True: more is granted, and overAllocation is Allow. The message counts.
+	ReasonOverAllocated         = "OverAllocated"         // False: more is granted. The message names cards, numbers and CardQuotas.
 )
 
-// Reasons of InventorySatisfied, besides ReasonNotCounted.
+// Reasons of Ready, besides those of QueueSynced and Enforced, and of FieldsKnown.
 const (
-	// ReasonInventorySatisfied: there are as many healthy cards as all CardQuotas
-	// grant. True.
-	ReasonInventorySatisfied = "InventorySatisfied"
-	// ReasonOverAllocationAllowed: more is granted than there are healthy cards,
-	// and overAllocation Allow says that this is meant; the message counts. True.
-	ReasonOverAllocationAllowed = "OverAllocationAllowed"
-	// ReasonOverAllocated: more is granted than there are healthy cards; the
-	// message says of which card, how many, and by whom. Nothing is withheld. False.
-	ReasonOverAllocated = "OverAllocated"
+	ReasonReady         = "Ready"         // True: the Queue has this quota and is Open.
+	ReasonQueueNotOpen  = "QueueNotOpen"  // False: the Queue is not Open and takes no workload.
+	ReasonUnknownFields = "UnknownFields" // False: the message names fields of the spec that have no effect in this version.
 )
 
-// Reasons of Ready, besides those of QueueSynced, which it repeats when the
-// Queue is not synced.
+// Reasons of ConfigSynced, besides ReasonSynced. All are False, and the configuration that was
+// rendered last stays in force.
 const (
-	// ReasonReady: the Queue carries this quota and is Open. True.
-	ReasonReady = "Ready"
-	// ReasonQueueNotOpen: Volcano has not opened the Queue, or somebody closed
-	// it; it takes no work. False.
-	ReasonQueueNotOpen = "QueueNotOpen"
+	ReasonInvalidPolicy         = "InvalidPolicy"         // The spec contradicts itself.
+	ReasonBaseMissing           = "BaseMissing"           // The base ConfigMap or its key does not exist.
+	ReasonBaseInvalid           = "BaseInvalid"           // The base cannot be read, or no scheduler would load the result.
+	ReasonHierarchyNotSupported = "HierarchyNotSupported" // The base has plugin capacity with enableHierarchy, which card quotas do not follow.
+	ReasonConfigRefused         = "ConfigRefused"         // A ConfigMap could not be read or written.
 )
 
-// Condition types of a ServiceTypePolicy besides ConditionEnforced and
-// ConditionReady. True is good for every one of them.
+// Reasons of Enforced. All but the first two are False.
 const (
-	// ConditionConfigSynced: the scheduler's ConfigMap says what this policy says; the
-	// message names what it is rendered from, and what of that was replaced.
-	ConditionConfigSynced = "ConfigSynced"
+	ReasonEnforced        = "Enforced"        // True: the heartbeat is fresh and names the rendered configuration.
+	ReasonNoPolicy        = "NoPolicy"        // Unknown: without a ServiceTypePolicy the configuration is not known.
+	ReasonNoHeartbeat     = "NoHeartbeat"     // No session ended within the last 20 seconds, and no other scheduler is known.
+	ReasonStockScheduler  = "StockScheduler"  // Another scheduler is active instead, which does not know card quotas.
+	ReasonSecondScheduler = "SecondScheduler" // Another program also binds pods of our scheduler's name.
+	ReasonNotConfigured   = "NotConfigured"   // The ConfigMap does not have what the policy says.
+	ReasonConfigNotLoaded = "ConfigNotLoaded" // The scheduler runs with another configuration than the rendered one.
+	ReasonCardBypass      = "CardBypass"      // A pod holds a card past the scheduler: by another schedulerName or its own nodeName.
 )
 
-// ConditionFieldsKnown on a CardQuota and on the ServiceTypePolicy is there only when
-// it is False: somebody wrote fields of the spec that this version does not know.
-const ConditionFieldsKnown = "FieldsKnown"
-
-// ReasonUnknownFields of FieldsKnown: the message names the fields, which have no
-// effect. False.
-const ReasonUnknownFields = "UnknownFields"
-
-// ConditionEnforced on a CardQuota and on the ServiceTypePolicy: a scheduler
-// that enforces quotas is at work, by the configuration that was written, and
-// no pod holds a card past it. It is proven by the scheduler's heartbeat and
-// False as soon as the proof is missing.
-const ConditionEnforced = "Enforced"
-
-// Reasons of ConfigSynced, besides ReasonSynced.
+// Reasons of BypassGuarded.
 const (
-	// ReasonInvalidPolicy: the spec contradicts itself; nothing of it was written
-	// and what was in force before stays. False.
-	ReasonInvalidPolicy = "InvalidPolicy"
-	// ReasonBaseMissing: the ConfigMap that this policy is laid over, or its key, is
-	// gone; what was rendered last stays. False.
-	ReasonBaseMissing = "BaseMissing"
-	// ReasonBaseInvalid: the text that this policy is laid over cannot be read, or no
-	// scheduler would load the result; what was rendered last stays. False.
-	ReasonBaseInvalid = "BaseInvalid"
-	// ReasonHierarchyNotSupported: Volcano's plugin capacity limits a tree of queues
-	// (enableHierarchy: true), which card quotas would not keep to. What was rendered
-	// last stays. False.
-	ReasonHierarchyNotSupported = "HierarchyNotSupported"
-	// ReasonConfigRefused: a ConfigMap could not be read or written. False.
-	ReasonConfigRefused = "ConfigRefused"
+	ReasonBypassDenied    = "Denied"          // True: such pods are refused; the message names the card resources.
+	ReasonBypassWarned    = "OnlyWarned"      // False: schedulerBypassPolicy is Warn.
+	ReasonBypassOff       = "SwitchedOff"     // False: schedulerBypassPolicy is Allow.
+	ReasonNoCardResources = "NoCardResources" // Unknown: no node has offered a card yet.
+	ReasonGuardRefused    = "GuardRefused"    // False: a ValidatingAdmissionPolicy could not be written; the message says why.
 )
 
-// Reasons of Enforced.
+// Reasons of events that are no reasons of a condition: an event of a condition has its reason. Each
+// is emitted once for each transition, as a Warning unless said otherwise.
 const (
-	// ReasonEnforced: the scheduler's heartbeat is fresh and names the
-	// configuration that was written. True.
-	ReasonEnforced = "Enforced"
-	// ReasonNoPolicy: there is no ServiceTypePolicy, so nothing is known of the
-	// scheduler's configuration. Unknown.
-	ReasonNoPolicy = "NoPolicy"
-	// ReasonNoHeartbeat: no scheduler of Cardquota has finished a session within
-	// the last 20 seconds, and no other one is known to be at work. False.
-	ReasonNoHeartbeat = "NoHeartbeat"
-	// ReasonStockScheduler: another scheduler is at work in the place of
-	// Cardquota's; it knows no card quota. False.
-	ReasonStockScheduler = "StockScheduler"
-	// ReasonSecondScheduler: somebody else binds pods of our scheduler's name
-	// beside it. False.
-	ReasonSecondScheduler = "SecondScheduler"
-	// ReasonNotConfigured: the ConfigMap does not say what the policy says. False.
-	ReasonNotConfigured = "NotConfigured"
-	// ReasonConfigNotLoaded: the scheduler works by another configuration than the
-	// one that was written. False.
-	ReasonConfigNotLoaded = "ConfigNotLoaded"
-	// ReasonCardBypass: a pod holds a card without having passed the scheduler:
-	// through another schedulerName or a node name of its own. False.
-	ReasonCardBypass = "CardBypass"
+	EventQueueRecreated    = "QueueRecreated"    // On a CardQuota: the Queue did not exist any more and was created again.
+	EventAdopted           = "Adopted"           // Normal, on a CardQuota: it took over an existing Queue and will not delete it.
+	EventConfigSynced      = "ConfigSynced"      // Normal, on a ServiceTypePolicy: for the first time or again.
+	EventConfigCorrected   = "ConfigCorrected"   // On a ServiceTypePolicy, each time another manager changed the scheduler's ConfigMap.
+	EventPriorityClassKept = "PriorityClassKept" // On a ServiceTypePolicy: an existing PriorityClass has another value and is kept.
+	EventGuardRestored     = "GuardRestored"     // On a ServiceTypePolicy: a changed or deleted ValidatingAdmissionPolicy was restored.
+	EventNotEnforced       = "NotEnforced"       // On both kinds: the message begins with the reason of condition Enforced.
 )

@@ -1,3 +1,8 @@
+// Package v1alpha1 is the API of Cardquota: the kinds CardQuota and ServiceTypePolicy, the types and
+// reasons of their conditions and events, and the annotations.
+//
+// +kubebuilder:object:generate=true
+// +groupName=cardquota.dev
 package v1alpha1
 
 import (
@@ -9,13 +14,12 @@ import (
 // GroupVersion is the group and version of every type in this package.
 var GroupVersion = schema.GroupVersion{Group: "cardquota.dev", Version: "v1alpha1"}
 
-// AddToScheme makes the types of this package known to a scheme.
+// AddToScheme adds the types of this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &CardQuota{}, &CardQuotaList{}, &ServiceTypePolicy{}, &ServiceTypePolicyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
 
-// FieldManager is the field manager under which the operator writes: it owns what it
-// wrote by that name, and nothing else.
+// FieldManager is the field manager of everything that the operator writes.
 const FieldManager = "cardquota"

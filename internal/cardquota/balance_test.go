@@ -179,7 +179,7 @@ func TestInventorySatisfied(t *testing.T) {
 		check.That(t, strings.HasPrefix(got, "True/Ready"), "Ready is touched: %q", got)
 		var events []string
 		for _, e := range Events(v1alpha1.CardQuotaStatus{}, status) {
-			if e.Reason == v1alpha1.EventOverAllocated {
+			if e.Reason == v1alpha1.ReasonOverAllocated {
 				events = append(events, e.Type+" "+e.Message)
 			}
 		}

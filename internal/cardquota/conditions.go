@@ -190,12 +190,12 @@ func Events(before, after v1alpha1.CardQuotaStatus) []conditions.Event {
 }
 
 var worthTelling = append(append([]conditions.Rule{
-	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonWeightConflict, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventWeightConflict},
-	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueConflict, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventQueueConflict},
-	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueReserved, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventQueueRefused},
-	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueRefused, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventQueueRefused},
-	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonInvalidNamespaceSelector, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventInvalidNamespaceSelector},
-	{Type: v1alpha1.ConditionWithinQuota, Reason: v1alpha1.ReasonOverQuota, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventOverQuota},
-	{Type: v1alpha1.ConditionInventorySatisfied, Reason: v1alpha1.ReasonOverAllocated, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventOverAllocated},
+	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonWeightConflict, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonWeightConflict},
+	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueConflict, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonQueueConflict},
+	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueReserved, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonQueueRefused},
+	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonQueueRefused, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonQueueRefused},
+	{Type: v1alpha1.ConditionQueueSynced, Reason: v1alpha1.ReasonInvalidNamespaceSelector, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonInvalidNamespaceSelector},
+	{Type: v1alpha1.ConditionWithinQuota, Reason: v1alpha1.ReasonOverQuota, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonOverQuota},
+	{Type: v1alpha1.ConditionInventorySatisfied, Reason: v1alpha1.ReasonOverAllocated, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonOverAllocated},
 }, conditions.Common...),
-	conditions.Rule{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.EventReady})
+	conditions.Rule{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.ReasonReady})

@@ -67,7 +67,7 @@ type Rule struct {
 // Common are the rules of conditions that both kinds have.
 var Common = []Rule{
 	{Type: v1alpha1.ConditionFieldsKnown, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning, Reason: v1alpha1.ReasonUnknownFields},
-	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Kind: corev1.EventTypeNormal, Reason: v1alpha1.ReasonEnforced, Event: v1alpha1.EventEnforced},
+	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionTrue, Kind: corev1.EventTypeNormal, Reason: v1alpha1.ReasonEnforced, Event: v1alpha1.ReasonEnforced},
 	{Type: v1alpha1.ConditionEnforced, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventNotEnforced},
 }
 

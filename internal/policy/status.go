@@ -123,6 +123,6 @@ var worthTelling = slices.Concat([]conditions.Rule{
 	{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning},
 	{Type: v1alpha1.ConditionConfigSynced, Reason: v1alpha1.ReasonSynced, Kind: corev1.EventTypeNormal, Event: v1alpha1.EventConfigSynced},
 }, conditions.Common, []conditions.Rule{
-	{Type: v1alpha1.ConditionBypassGuarded, Reason: v1alpha1.ReasonGuardRefused, Kind: corev1.EventTypeWarning, Event: v1alpha1.EventGuardRefused},
-	{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.EventReady},
+	{Type: v1alpha1.ConditionBypassGuarded, Reason: v1alpha1.ReasonGuardRefused, Kind: corev1.EventTypeWarning, Event: v1alpha1.ReasonGuardRefused},
+	{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonReady, Kind: corev1.EventTypeNormal, Event: v1alpha1.ReasonReady},
 })

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/scene"
 )
@@ -119,7 +120,7 @@ func bypassTests(t *testing.T, w *gate) {
 		}).Should(gomega.BeNumerically(">", 3*time.Second))
 	})
 	t.Run("what somebody changes is put back", func(t *testing.T) {
-		for _, name := range []string{v1alpha1.BypassPolicyName, v1alpha1.ChargePolicyName} {
+		for _, name := range []string{admissionpolicy.BypassPolicyName, admissionpolicy.ChargePolicyName} {
 			t.Run(name, func(t *testing.T) { putBack(t, w, policy, name) })
 		}
 	})
@@ -131,7 +132,7 @@ func bypassTests(t *testing.T, w *gate) {
 		gomega.NewWithT(t).Expect(dryRun(t, tenant, podOf("chat", asking("volcano", gpu, 2)))).To(gomega.Succeed())
 	})
 	w.Remove(t, policy)
-	for _, name := range []string{v1alpha1.BypassPolicyName, v1alpha1.ChargePolicyName} {
+	for _, name := range []string{admissionpolicy.BypassPolicyName, admissionpolicy.ChargePolicyName} {
 		meta := metav1.ObjectMeta{Name: name}
 		g.Eventually(w.Gone(t.Context(), &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta})).Should(gomega.BeTrue(), name)
 		g.Eventually(w.Gone(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})).Should(gomega.BeTrue(), name)
@@ -172,7 +173,7 @@ func grows(t *testing.T, w *gate) {
 	g.Expect(w.Create(t.Context(), node)).To(gomega.Succeed())
 	listed := func() (string, error) {
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
-		err := w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.BypassPolicyName}, policy)
+		err := w.Get(t.Context(), client.ObjectKey{Name: admissionpolicy.BypassPolicyName}, policy)
 		return policy.Annotations[v1alpha1.AnnotationCardResources], err
 	}
 	g.Eventually(listed).Should(gomega.ContainSubstring("example.com/card"))

@@ -18,6 +18,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/scene"
@@ -135,7 +136,7 @@ func chargeTests(t *testing.T, w *gate, exempt client.Client) {
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
 		g := scene.Expect(t)
 		g.Eventually(func() (int64, error) {
-			err := w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ChargePolicyName}, policy)
+			err := w.Get(t.Context(), client.ObjectKey{Name: admissionpolicy.ChargePolicyName}, policy)
 			return policy.Status.ObservedGeneration, err
 		}).Should(gomega.BeNumerically(">", 0))
 		g.Expect(policy.Status.TypeChecking).To(gomega.Or(gomega.BeNil(), gomega.HaveField("ExpressionWarnings", gomega.BeEmpty())))
@@ -148,7 +149,7 @@ func chargeInForce(t *testing.T, tenant client.Client) {
 	t.Helper()
 	scene.Expect(t).Eventually(func() error {
 		return tenant.Create(t.Context(), commandTo("Queue", "scheduling.volcano.sh/v1beta1", "default"), client.DryRunAll)
-	}).Should(forbidden(v1alpha1.ChargePolicyName))
+	}).Should(forbidden(admissionpolicy.ChargePolicyName))
 }
 
 // commandTo closes an object of Volcano.
@@ -176,7 +177,7 @@ func groupTests(t *testing.T, p payers, held, waiting *v1beta1.PodGroup) {
 		return as.DeleteAllOf(t.Context(), &v1beta1.PodGroup{}, client.InNamespace("chat"), client.DryRunAll)
 	}
 	nothingRuns, noOwner := `{"status":{"phase":"Pending","running":0}}`, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`
-	tries(t, v1alpha1.ChargePolicyName, map[string]try{
+	tries(t, admissionpolicy.ChargePolicyName, map[string]try{
 		"a tenant moves what runs":                       {p.tenant, merging(t, held, move), append(again, "somebody@chat", "PodGroup held of namespace chat")},
 		"a tenant moves what waits":                      {p.tenant, merging(t, waiting, move), again},
 		"a tenant moves nothing":                         {p.tenant, merging(t, held, `{"spec":{"queue":"paying"}}`), nil},
@@ -208,7 +209,7 @@ func annotationTests(t *testing.T, w *gate, p payers, exempt client.Client) {
 	unbound := []string{"has not been placed", "may not write its annotation cardquota.dev/charged-queue", "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"}
 	set := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value) }
 	stays := []string{"pod on of namespace chat has been placed with nvidia.com/gpu", "somebody@chat", "submit it again with the other queue"}
-	tries(t, v1alpha1.ChargePolicyName, map[string]try{
+	tries(t, admissionpolicy.ChargePolicyName, map[string]try{
 		"another group":                      {p.tenant, merging(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), stays},
 		"no group":                           {p.tenant, merging(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `null`)), stays},
 		"the other key of a group":           {p.tenant, merging(t, on, set("scheduling.volcano.sh/group-name", `"other"`)), stays},
@@ -253,7 +254,7 @@ func templateTests(t *testing.T, w *gate, p payers) {
 	const unsaid = `{"spec":{"template":{"metadata":{"annotations":null}}}}`
 	const without = `{"spec":{"template":{"metadata":{"annotations":null},"spec":{"containers":[{"name":"main","image":"none","resources":null}]}}}}`
 	const scaled = `{"spec":{"replicas":1,"template":{"metadata":{"annotations":{"a":"b"}}}}}`
-	tries(t, v1alpha1.ChargePolicyName, map[string]try{
+	tries(t, admissionpolicy.ChargePolicyName, map[string]try{
 		"a StatefulSet":                     {p.tenant, merging(t, set, other), []string{"StatefulSet set of namespace chat asks for nvidia.com/gpu", "somebody@chat", "delete it and submit it again"}},
 		"a StatefulSet, no queue":           {p.tenant, merging(t, set, unsaid), []string{"StatefulSet set"}},
 		"a StatefulSet that asks no more":   {p.tenant, merging(t, set, without), []string{"StatefulSet set"}},
@@ -274,7 +275,7 @@ func goodbyeTests(t *testing.T, w *gate, p payers, exempt client.Client) {
 		spec.TerminationGracePeriodSeconds = &seconds
 		return spec
 	}
-	tries(t, v1alpha1.BypassPolicyName, map[string]try{
+	tries(t, admissionpolicy.BypassPolicyName, map[string]try{
 		"new: a day": {p.tenant, making(t, podOf("chat", ending(1, day))),
 			[]string{"spec.terminationGracePeriodSeconds 86400", "write 3600 or less"}},
 		"new: an hour":             {p.tenant, making(t, podOf("chat", ending(1, 3600))), nil},
@@ -308,14 +309,14 @@ func goodbyeTests(t *testing.T, w *gate, p payers, exempt client.Client) {
 		cases["longer than the bound, as long as itself, by "+who] = try{as, deleting(t, older, seconds(day)), nil}
 		cases["longer than itself, by "+who] = try{as, deleting(t, older, seconds(day+1)), tooLong}
 	}
-	tries(t, v1alpha1.ChargePolicyName, cases)
+	tries(t, admissionpolicy.ChargePolicyName, cases)
 }
 
 func commandTests(t *testing.T, w *gate, p payers) {
 	queue, job := commandTo("Queue", "scheduling.volcano.sh/v1beta1", "paying"), commandTo("Job", "batch.volcano.sh/v1alpha1", "mine")
 	stored := commandTo("Job", "scheduling.volcano.sh/v1beta1", "mine") // nobody obeys it
 	w.Make(t, stored)
-	tries(t, v1alpha1.ChargePolicyName, map[string]try{
+	tries(t, admissionpolicy.ChargePolicyName, map[string]try{
 		"a tenant's to a queue":          {p.tenant, making(t, queue), []string{"is to Queue paying", "somebody@chat may not update Queues"}},
 		"a tenant's to a job":            {p.tenant, making(t, job), nil},
 		"a tenant's, sent on to a queue": {p.tenant, merging(t, stored, `{"target":{"kind":"Queue"}}`), []string{"is to Queue mine"}},

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/controller/admissionpolicy"
 )
 
 // legacy is a queue that was there before anybody spoke of quotas.
@@ -57,7 +58,7 @@ func (e *engineer) adopts(giveBack string) {
 
 	past := step("Nobody past the scheduler", 2)
 	e.types(past[0])
-	e.Eventually(e.passesBy).Should(MatchError(ContainSubstring(v1alpha1.BypassPolicyName)))
+	e.Eventually(e.passesBy).Should(MatchError(ContainSubstring(admissionpolicy.BypassPolicyName)))
 	e.types(past[1])
 	e.Eventually(e.passesBy).Should(Succeed())
 	e.types(past[0])

@@ -33,7 +33,7 @@ func TestTroubleIsFoundByItsReason(t *testing.T) {
 		"ReasonSynced", "ReasonForeignChangeReplaced", "ReasonWithinQuota", "ReasonNotCounted", "ReasonInventorySatisfied",
 		"ReasonOverAllocationAllowed", "ReasonReady", "ReasonConfigCorrected", "ReasonEnforced", "ReasonBypassDenied",
 	}
-	for _, file := range []string{"api/v1alpha1/conditions.go", "api/v1alpha1/servicetypepolicy_status.go", "internal/workload/refusal.go"} {
+	for _, file := range []string{"api/v1alpha1/conditions.go", "internal/workload/refusal.go"} {
 		reasons := constants(t, file, "Reason")
 		for name, reason := range reasons {
 			if !slices.Contains(inOrder, name) && !strings.Contains(document, "`"+reason+"`") {

@@ -72,7 +72,7 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 
 	s.keepBeating()
 	both(t, name, gomega.HavePrefix("True/Enforced"))
-	g.Eventually(admin.Events(t, quota, v1alpha1.EventEnforced)).ShouldNot(gomega.BeEmpty())
+	g.Eventually(admin.Events(t, quota, v1alpha1.ReasonEnforced)).ShouldNot(gomega.BeEmpty())
 }
 
 // TestStockSchedulerInPlaceOfOurs plays a handover to the stock scheduler and

@@ -11,6 +11,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/test/scene"
 )
 
@@ -32,7 +33,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	g.Expect(first.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationChargedQueue, "handed-out"))
 	const record = `{"metadata":{"annotations":{"cardquota.dev/charged-queue":"handed-to"}}}`
 	g.Eventually(func() error { return scene.Merge(t, tessClient(t), first, record, client.DryRunAll) }).Should(
-		MatchError(ContainSubstring(v1alpha1.ChargePolicyName)), "when the API server has seen the policy")
+		MatchError(ContainSubstring(admissionpolicy.ChargePolicyName)), "when the API server has seen the policy")
 
 	launcher := pod("launcher", "handed-out", withoutCards)
 	submit(t, launcher)
@@ -47,7 +48,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	}).Should(BeEquivalentTo(1))
 	withoutWebhooks(t, func() {
 		g.Expect(asTess(t, group, `{"spec":{"queue":"handed-to"}}`)).To(MatchError(And(
-			ContainSubstring(v1alpha1.ChargePolicyName), ContainSubstring("may not move it to queue handed-to"))))
+			ContainSubstring(admissionpolicy.ChargePolicyName), ContainSubstring("may not move it to queue handed-to"))))
 		g.Expect(tessClient(t).Delete(t.Context(), group.DeepCopy())).To(MatchError(ContainSubstring("has placed pods")))
 		g.Expect(asTess(t, first, `{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA-GeForce-RTX-4090"}}}`)).To(
 			Succeed(), "the node says which card it is")

@@ -32,7 +32,7 @@ func Policy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 	schedulers, longest := spec.Scheduler.Names, strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
 	return &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
-		ObjectMeta: metadata(owner, v1alpha1.BypassPolicyName, "keeps pods that ask for a card from passing the scheduler by",
+		ObjectMeta: metadata(owner, BypassPolicyName, "keeps pods that ask for a card from passing the scheduler by",
 			map[string]string{v1alpha1.AnnotationCardResources: card.JoinResources(resources)}),
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &fail,

@@ -82,9 +82,9 @@ func TestModes(t *testing.T) {
 		v1alpha1.SchedulerBypassAllow: {"", "False/SwitchedOff"},
 	} {
 		spec := effective(func(s *v1alpha1.ServiceTypePolicySpec) { s.Admission.SchedulerBypassPolicy = mode })
-		binding := Binding(owner, spec, v1alpha1.ChargePolicyName)
+		binding := Binding(owner, spec, ChargePolicyName)
 		switch {
-		case binding != nil && (binding.Name != v1alpha1.ChargePolicyName || binding.Spec.PolicyName != binding.Name):
+		case binding != nil && (binding.Name != ChargePolicyName || binding.Spec.PolicyName != binding.Name):
 			t.Errorf("%s: binding %s of policy %s", mode, binding.Name, binding.Spec.PolicyName)
 		case want.action == "" && binding != nil:
 			t.Errorf("%s: binding %+v, want none", mode, binding.Spec)

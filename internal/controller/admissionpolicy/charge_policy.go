@@ -90,7 +90,7 @@ func Charge(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 	longest := strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
 	return &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
-		ObjectMeta: metadata(owner, v1alpha1.ChargePolicyName,
+		ObjectMeta: metadata(owner, ChargePolicyName,
 			"keeps the cards that are held charged to the queue in which they were handed out", nil),
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &fail,

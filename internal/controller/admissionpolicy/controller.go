@@ -235,7 +235,7 @@ const gather = 100 * time.Millisecond
 
 // CacheOptions are the objects that are read through the manager: the policy
 // against bypassing and its binding.
-func CacheOptions() map[client.Object]cache.ByObject { return named(v1alpha1.BypassPolicyName) }
+func CacheOptions() map[client.Object]cache.ByObject { return named(BypassPolicyName) }
 
 // named are the policy and the binding of one name. A cache can be asked for one
 // name, and the shipped Role permits no others.
@@ -256,7 +256,7 @@ func Setup(mgr ctrl.Manager, nodes *shared.Nodes, skipNameValidation bool) (*Gua
 		return nil, err
 	}
 	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), nodes: nodes, kinds: mgr.GetScheme(), written: map[string]stamp{},
-		readers: map[string]client.Reader{v1alpha1.BypassPolicyName: mgr.GetClient(), v1alpha1.ChargePolicyName: second}}
+		readers: map[string]client.Reader{BypassPolicyName: mgr.GetClient(), ChargePolicyName: second}}
 	cards := make(chan event.TypedGenericEvent[string], 1)
 	nodes.Follow(func() {
 		select {
@@ -287,13 +287,13 @@ func secondCache(mgr ctrl.Manager) (cache.Cache, error) {
 	made, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
 		o.Scheme = mgr.GetScheme()
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
-		o.Cache.ByObject = named(v1alpha1.ChargePolicyName)
+		o.Cache.ByObject = named(ChargePolicyName)
 	})
 	if err == nil {
 		err = mgr.Add(made)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("set up cache of %s: %w", v1alpha1.ChargePolicyName, err)
+		return nil, fmt.Errorf("set up cache of %s: %w", ChargePolicyName, err)
 	}
 	return made.GetCache(), nil
 }

@@ -42,7 +42,7 @@ func TestTheStatusHasAnotherWriter(t *testing.T) {
 	r := &Reconciler{
 		guard:  newGuard(),
 		client: api, events: record.NewFakeRecorder(10), nodes: oneNode{}, kinds: scheme, written: map[string]stamp{},
-		readers: map[string]client.Reader{v1alpha1.BypassPolicyName: api, v1alpha1.ChargePolicyName: api},
+		readers: map[string]client.Reader{BypassPolicyName: api, ChargePolicyName: api},
 	}
 	_, err := r.Reconcile(t.Context(), ctrl.Request{})
 	check.NoError(t, err)

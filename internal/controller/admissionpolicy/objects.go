@@ -14,8 +14,15 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 )
 
+// The names of the ValidatingAdmissionPolicies, each also that of its binding: one guards against
+// bypassing the scheduler, one against changes of what assigned pods are charged to.
+const (
+	BypassPolicyName = "cardquota-bypass.cardquota.dev"
+	ChargePolicyName = "cardquota-charge.cardquota.dev"
+)
+
 // Names are those of all policies; their bindings have the same.
-func Names() []string { return []string{v1alpha1.BypassPolicyName, v1alpha1.ChargePolicyName} }
+func Names() []string { return []string{BypassPolicyName, ChargePolicyName} }
 
 // Policies returns all ValidatingAdmissionPolicies for an effective spec, none
 // when no resource is a card.
@@ -103,7 +110,7 @@ func Standing(spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceNa
 	default:
 		return conditions.New(metav1.ConditionTrue, v1alpha1.ReasonBypassDenied,
 			"pods that ask for %s under another schedulerName, or bring their nodeName along, are refused by ValidatingAdmissionPolicy %s, and what would move or end the charge for cards that are held by %s",
-			card.JoinResources(resources), v1alpha1.BypassPolicyName, v1alpha1.ChargePolicyName)
+			card.JoinResources(resources), BypassPolicyName, ChargePolicyName)
 	}
 }
 

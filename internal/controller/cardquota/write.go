@@ -47,7 +47,7 @@ func (p *pass) write(ctx context.Context, plan planner, settled bool) (cardquota
 			"queue %s was there already and is taken over; it will not be deleted with this CardQuota", p.quota.QueueName())
 	}
 	if len(replaced) > 0 {
-		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.EventForeignChangeReplaced,
+		p.events.Eventf(p.quota, corev1.EventTypeWarning, v1alpha1.ReasonForeignChangeReplaced,
 			"%s on queue %s; replaced by what this CardQuota says", cardquota.Describe(replaced), p.quota.QueueName())
 	}
 	if p.queue == nil && settled {

@@ -61,7 +61,7 @@ func TestWhatTheGuardFindsIsWrittenWithTheRest(t *testing.T) {
 	w.told()
 	w.settle()
 	check.Equal(t, "after the API server took a write again", "False/"+v1alpha1.ReasonGuardRefused, guarded())
-	check.Contains(t, "events", strings.Join(w.told(), "\n"), "Warning "+v1alpha1.EventGuardRefused)
+	check.Contains(t, "events", strings.Join(w.told(), "\n"), "Warning "+v1alpha1.ReasonGuardRefused)
 	w.restart()
 	w.r.guard = &found{}
 	w.change(func(s *v1alpha1.ServiceTypePolicySpec) { s.Reclaim = v1alpha1.ReclaimGangs })
