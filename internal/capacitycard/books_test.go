@@ -239,7 +239,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 
 func TestAReservationEndsWhenNothingButQuotaIsMissing(t *testing.T) {
 	clock := time.Now()
-	p := newPatience()
+	p := patience{}
 	check.That(t, p.lasts("g", clock) && p.lasts("g", clock.Add(reservationEnds-time.Second)), "the reservation ended early")
 	p.renew("g", clock.Add(time.Minute))
 	check.That(t, p.lasts("g", clock.Add(reservationEnds)), "a job that was refused for quota lost its reservation")

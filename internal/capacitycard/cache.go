@@ -130,7 +130,7 @@ func NewCache() *Cache {
 		unfit:     unfitness{statuses: map[unfitKey]*unfitStatus{}},
 		voice:     newVoice(),
 		announced: map[types.UID]*announcement{},
-		patience:  newPatience(),
+		patience:  patience{},
 		second:    newSecond(),
 		now:       time.Now,
 		meters:    newMeters(),
@@ -239,7 +239,7 @@ func (c *Cache) sweep() {
 			c.refund(facts)
 			delete(c.pods, uid)
 			delete(c.objects, facts.object)
-			c.second.gone(uid)
+			delete(c.second.foreign, uid)
 		}
 	}
 }

@@ -23,7 +23,6 @@ type meters struct {
 	latest   atomic.Pointer[view]
 	refusals *prometheus.CounterVec
 	sessions *prometheus.HistogramVec
-	stock    stock
 }
 
 var _ prometheus.Collector = &meters{}
@@ -53,13 +52,11 @@ func (m *meters) time(step string) (done func()) {
 
 // publish replaces the view, and forgets the counters of queues that exist no more.
 func (m *meters) publish(v *view, exists func(queue string) bool) {
-	last := m.latest.Swap(v)
-	if last == nil {
-		return
-	}
-	for i := range last.queues {
-		if queue := last.queues[i].books.Queue; !exists(queue) {
-			m.refusals.DeletePartialMatch(prometheus.Labels{"queue": queue})
+	if last := m.latest.Swap(v); last != nil {
+		for i := range last.queues {
+			if queue := last.queues[i].books.Queue; !exists(queue) {
+				m.refusals.DeletePartialMatch(prometheus.Labels{"queue": queue})
+			}
 		}
 	}
 }
@@ -81,8 +78,9 @@ type view struct {
 	// unowned are the cards of pods whose queue does not exist or is not known.
 	unowned map[card.Name]card.Count
 	// pods is how many pods are charged, to a queue or to none.
-	pods  int
-	stock stock
+	pods int
+	// inventory is what the nodes offer.
+	inventory *card.Inventory
 }
 
 // queueView is one queue that exists.
@@ -94,29 +92,13 @@ type queueView struct {
 
 func (q *queueView) id() api.QueueID { return api.QueueID(q.books.Queue) }
 
-// stock is what the nodes offer.
-type stock struct {
-	inventory *card.Inventory
-	physical  map[card.Name]card.Count
-	anomalous int
-}
-
-// stock is what the nodes offer now, summed up anew if the cards of any have changed.
-func (c *Cache) stock() stock {
-	known := &c.meters.stock
-	if known.inventory != c.inventory {
-		*known = stock{inventory: c.inventory, physical: c.inventory.Physical(), anomalous: c.inventory.Anomalous()}
-	}
-	return *known
-}
-
 // view copies what the session knows when it opens, as far as it will change. Then the
 // ledger and the reservations agree: while a session decides, a pod that it places is in
 // both.
 func (p *plugin) view() *view {
 	books, pending := p.account.Books(), p.pending()
 	v := &view{
-		at: p.cache.now(), ready: p.notReady == "" && p.invalid == nil, stock: p.cache.stock(),
+		at: p.cache.now(), ready: p.notReady == "" && p.invalid == nil, inventory: p.inv,
 		queues: make([]queueView, 0, len(books)), unowned: map[card.Name]card.Count{},
 	}
 	for _, b := range books {
@@ -161,8 +143,13 @@ func (p *plugin) pending() map[api.QueueID][]quota.Demand {
 	return all
 }
 
+// gauges are all gauges that are read off the books.
+var gauges []*prometheus.Desc
+
 func gauge(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
+	desc := prometheus.NewDesc(name, help, labels, nil)
+	gauges = append(gauges, desc)
+	return desc
 }
 
 var (
@@ -186,10 +173,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (m *meters) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{
-		quotaDesc, allocatedDesc, inqueueDesc, requestDesc, cpuQuotaDesc, cpuAllocatedDesc, memoryQuotaDesc, memoryAllocatedDesc,
-		physicalDesc, unownedDesc, anomalousDesc, podsDesc, readyDesc, sessionDesc,
-	} {
+	for _, desc := range gauges {
 		ch <- desc
 	}
 	m.refusals.Describe(ch)
@@ -205,36 +189,36 @@ func (m *meters) Collect(ch chan<- prometheus.Metric) {
 	if v == nil {
 		return
 	}
-	send := sender(ch)
+	to, physical := sender(ch), v.inventory.Physical()
 	for i := range v.queues {
-		v.queues[i].send(send, v.stock.physical)
+		v.queues[i].send(to, physical)
 	}
-	for name, count := range v.stock.physical {
-		send(physicalDesc, float64(count), string(name))
+	for name, count := range physical {
+		to.send(physicalDesc, float64(count), string(name))
 	}
 	for name, count := range v.unowned {
-		send(unownedDesc, float64(count), string(name))
+		to.send(unownedDesc, float64(count), string(name))
 	}
-	send(anomalousDesc, float64(v.stock.anomalous))
-	send(podsDesc, float64(v.pods))
-	send(readyDesc, map[bool]float64{true: 1}[v.ready])
-	send(sessionDesc, float64(v.at.UnixMilli())/1000)
+	to.send(anomalousDesc, float64(v.inventory.Anomalous()))
+	to.send(podsDesc, float64(v.pods))
+	to.send(readyDesc, map[bool]float64{true: 1}[v.ready])
+	to.send(sessionDesc, float64(v.at.UnixMilli())/1000)
 }
 
 // sender sends gauges. A label that Prometheus does not accept costs that
 // series and not the scrape.
-func sender(ch chan<- prometheus.Metric) func(desc *prometheus.Desc, value float64, labels ...string) {
-	return func(desc *prometheus.Desc, value float64, labels ...string) {
-		if metric, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, value, labels...); err == nil {
-			ch <- metric
-		}
+type sender chan<- prometheus.Metric
+
+func (s sender) send(desc *prometheus.Desc, value float64, labels ...string) {
+	if metric, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, value, labels...); err == nil {
+		s <- metric
 	}
 }
 
 // send sends the numbers of one queue: all four of every card that it has quota
 // for or uses, so that they can be compared, and what is waiting for one of
 // several cards.
-func (q *queueView) send(send func(desc *prometheus.Desc, value float64, labels ...string), physical map[card.Name]card.Count) {
+func (q *queueView) send(ch sender, physical map[card.Name]card.Count) {
 	queue, limits := q.books.Queue, q.books.Limits
 	used, waiting := map[card.Name]card.Count{}, map[string]*[2]card.Count{}
 	at := func(label string) *[2]card.Count {
@@ -260,27 +244,22 @@ func (q *queueView) send(send func(desc *prometheus.Desc, value float64, labels 
 	}
 	for name, held := range used {
 		if !limits.AnyCard {
-			send(quotaDesc, float64(limits.Cards[name]), queue, string(name))
+			ch.send(quotaDesc, float64(limits.Cards[name]), queue, string(name))
 		}
-		send(allocatedDesc, float64(held), queue, string(name))
+		ch.send(allocatedDesc, float64(held), queue, string(name))
 	}
 	for label, sums := range waiting {
-		send(inqueueDesc, float64(sums[0]), queue, label)
-		send(requestDesc, float64(sums[1].Add(used[card.Name(label)])), queue, label)
+		ch.send(inqueueDesc, float64(sums[0]), queue, label)
+		ch.send(requestDesc, float64(sums[1].Add(used[card.Name(label)])), queue, label)
 	}
-	q.sendCPUMemory(send)
-}
-
-func (q *queueView) sendCPUMemory(send func(desc *prometheus.Desc, value float64, labels ...string)) {
-	queue, limits := q.books.Queue, q.books.Limits
 	if limits.MilliCPU != quota.Unlimited {
-		send(cpuQuotaDesc, float64(limits.MilliCPU)/1000, queue)
+		ch.send(cpuQuotaDesc, float64(limits.MilliCPU)/1000, queue)
 	}
 	if limits.Memory != quota.Unlimited {
-		send(memoryQuotaDesc, float64(limits.Memory), queue)
+		ch.send(memoryQuotaDesc, float64(limits.Memory), queue)
 	}
-	send(cpuAllocatedDesc, float64(q.books.MilliCPU)/1000, queue)
-	send(memoryAllocatedDesc, float64(q.books.Memory), queue)
+	ch.send(cpuAllocatedDesc, float64(q.books.MilliCPU)/1000, queue)
+	ch.send(memoryAllocatedDesc, float64(q.books.Memory), queue)
 }
 
 // unknownCard is the label of what is asked for under names that no node and no

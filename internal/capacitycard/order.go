@@ -11,7 +11,6 @@ import (
 	tasktopology "volcano.sh/volcano/pkg/scheduler/plugins/task-topology"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
-	"cardquota.dev/operator/internal/packing"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -36,13 +35,13 @@ func (p *plugin) nodeOrder(task *api.TaskInfo, node *api.NodeInfo) (float64, err
 	}
 	alternatives := s.ask.Named.Names()
 	if len(alternatives) == 1 { // only nodes with this card are scored
-		return s.weight * packing.Score(s.nodeFor(node, alternatives[0])), nil
+		return s.weight * s.placementOn(node, alternatives[0]).score(), nil
 	}
 	name, allowed := p.cardFor(s.ask, node.Name)
 	if !allowed {
 		return 0, nil
 	}
-	score := s.weight * packing.Score(s.nodeFor(node, name))
+	score := s.weight * s.placementOn(node, name).score()
 	if len(alternatives) > 1 {
 		score += packingScore * p.args.nodeOrderWeight * float64(len(alternatives)-1-slices.Index(alternatives, name))
 	}
@@ -169,14 +168,10 @@ func (p *plugin) beginSearch(task *api.TaskInfo) error {
 		options.ServerOpts.PercentageOfNodesToFind = allNodes
 	}
 	p.preemption.completeGangs()
-	p.search.Store(p.newSearch(task))
+	s := p.newSearch(task)
+	s.reclaims, p.reclaims = p.reclaims == task.UID, ""
+	p.search.Store(s)
 	p.attempt.Store(nil)
-	p.awaited.Store(nil)
-	p.reclaimer.Store(nil)
-	if p.reclaims == task.UID {
-		p.reclaimer.Store(&task.UID)
-	}
-	p.reclaims = ""
 	return nil
 }
 

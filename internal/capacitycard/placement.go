@@ -8,7 +8,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/packing"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -19,6 +18,11 @@ type search struct {
 	// refusal is what podChecks have against the pod, known whether its job is.
 	refusal *workload.Refusal
 	known   bool
+	// reclaims tells that cards may be taken from other queues for the pod on the way.
+	reclaims bool
+	// awaits is what the plugin's awaits answered, once it was asked.
+	awaits     bool
+	awaitsOnce sync.Once
 	// once reads the rest when the first node is scored: most searches score none.
 	once sync.Once
 	// requests are what the pod asks for of each resource.
@@ -144,41 +148,90 @@ func (r *rest) limit(pods int) {
 // fits reports whether all of the rest fit into what is idle.
 func (r *rest) fits(idle *api.Resource) bool {
 	for resource, request := range r.requests {
-		if request > idle.Get(resource)+slack {
+		if request > idle.Get(resource)+tolerance {
 			return false
 		}
 	}
 	return true
 }
 
-// slack is by how much Volcano lets a request exceed what is idle: less than any unit.
-const slack = 0.1
-
 // podsThatFit is how many pods such as the one of the search fit into what is idle.
 func (s *search) podsThatFit(idle *api.Resource) int {
 	pods := math.MaxInt32
 	for resource, request := range s.requests {
-		pods = min(pods, int((idle.Get(resource)+slack)/request))
+		pods = min(pods, int((idle.Get(resource)+tolerance)/request))
 	}
 	return max(0, pods)
 }
 
-// nodeFor describes a node with a card to the score.
-func (s *search) nodeFor(node *api.NodeInfo, name card.Name) (packing.Node, packing.Pod) {
+// placementOn describes the pod on a node with a card to the score.
+func (s *search) placementOn(node *api.NodeInfo, name card.Name) placement {
 	idle := node.Idle
 	if !s.task.InitResreq.LessEqual(idle, api.Zero) {
 		idle = node.FutureIdle() // the pod waits there for others to end, if it fits then
 	}
 	count := s.task.Resreq.Get(s.ask.Resource)
-	pod := packing.Pod{Cards: count, RestCards: count}
-	described := packing.Node{
-		Total: node.Allocatable.Get(s.ask.Resource), Idle: idle.Get(s.ask.Resource),
-		Avoided: isAvoided(s.task, node), HoldsGang: s.hosts[node.Name], Pods: s.podsThatFit(idle),
+	on := placement{
+		cards: count, restCards: count, total: node.Allocatable.Get(s.ask.Resource), idle: idle.Get(s.ask.Resource),
+		avoided: isAvoided(s.task, node), holdsGang: s.hosts[node.Name], pods: s.podsThatFit(idle),
 	}
-	described.FitsRest = described.Pods > 0
+	on.fitsRest = on.pods > 0
 	if rest := s.rests[name]; rest != nil && rest.pods > 1 {
-		described.FitsRest = described.FitsRest && rest.fits(idle)
-		pod.RestCards = rest.requests[s.ask.Resource]
+		on.fitsRest = on.fitsRest && rest.fits(idle)
+		on.restCards = rest.requests[s.ask.Resource]
 	}
-	return described, pod
+	return on
+}
+
+// placement is a pod on a node, as the score sees it. Cards are those of the resource that
+// the pod asks for.
+type placement struct {
+	// cards is how many the pod asks for, above 0. restCards is how many the pods of its gang
+	// ask for that have no node yet, this pod included: the same for a pod of no gang.
+	cards, restCards float64
+	// total is how many cards the node has, idle how many of them no pod holds.
+	total, idle float64
+	// avoided tells that the node has a taint PreferNoSchedule that the pod does not tolerate.
+	avoided bool
+	// holdsGang tells that pods of the gang are on the node, fitsRest that all of its pods
+	// fit that have no node yet.
+	holdsGang, fitsRest bool
+	// pods is how many pods such as this one fit.
+	pods int
+}
+
+// The score has three steps: a node that holds pods of the gang, a node on which the whole
+// rest of the gang fits, any other node. Between two steps is a gap as large as a step, so
+// that scores of other plugins that differ by less than the gap never split a gang.
+const (
+	scoreStep      = 0.2
+	holdsGangScore = 0.8
+	fitsRestScore  = 0.4
+)
+
+// score is from 0 to 1. Within the two upper steps it is the part of the node's cards that is
+// in use when the pods are placed: whole nodes stay free for pods that need whole nodes. Where
+// only a part of the gang fits, the larger part is better: the gang takes fewer nodes. A node
+// to be avoided is packed by no pod and scores 0.
+func (p placement) score() float64 {
+	switch {
+	case p.avoided:
+		return 0
+	case p.holdsGang:
+		return holdsGangScore + scoreStep*p.usedWith(p.cards)
+	case p.fitsRest:
+		return fitsRestScore + scoreStep*p.usedWith(p.restCards)
+	case p.pods > 0:
+		return scoreStep * float64(p.pods) / float64(p.pods+1)
+	default: // the pod waits for cards that others hold
+		return scoreStep * p.usedWith(p.cards)
+	}
+}
+
+// usedWith is the part of the node's cards that is in use with so many more, from 0 to 1.
+func (p placement) usedWith(cards float64) float64 {
+	if p.total <= 0 {
+		return 0
+	}
+	return max(0, min(1, (p.total-p.idle+cards)/p.total))
 }

@@ -71,12 +71,8 @@ type plugin struct {
 	preemption *preemption
 	// attempt is what preempt tries now, nil when nothing.
 	attempt atomic.Pointer[attempt]
-	// awaited is what awaits answered last, nil before the search that is made asked.
-	awaited atomic.Pointer[awaited]
-	// reclaims is the pod that was last found to be allowed to take cards from
-	// other queues, reclaimer the one for which a node to do so is looked for.
-	reclaims  api.TaskID
-	reclaimer atomic.Pointer[api.TaskID]
+	// reclaims is the pod that was last found to be allowed to take cards from other queues.
+	reclaims api.TaskID
 	// withoutQuota is the pod of which it is asked now where it could run if its queue had
 	// quota.
 	withoutQuota atomic.Pointer[api.TaskID]
@@ -115,8 +111,21 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	p.openHolds()
 	p.openHanging()
 
-	p.gates(ssn)
-	p.evictions(ssn)
+	// Who gets cards.
+	ssn.AddJobValidFn(PluginName, jobValid)
+	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)
+	ssn.AddJobEnqueuedFn(PluginName, p.jobEnqueued)
+	ssn.AddAllocatableFn(PluginName, p.allocatable)
+	ssn.AddPrePredicateFn(PluginName, p.beginSearch)
+	ssn.AddPredicateFn(PluginName, p.predicate)
+	// Who gives cards back, inside a queue (preempt) and between queues (reclaim).
+	ssn.AddPreemptableFn(PluginName, p.preemptable)
+	ssn.AddSimulateAddTaskFn(PluginName, p.simulate((*quota.Freed).Remove))
+	ssn.AddSimulateRemoveTaskFn(PluginName, p.simulate((*quota.Freed).Add))
+	ssn.AddSimulateAllocatableFn(PluginName, p.simulateAllocatable)
+	ssn.AddSimulatePredicateFn(PluginName, p.simulatePredicate)
+	ssn.AddPreemptiveFn(PluginName, p.preemptive)
+	ssn.AddReclaimableFn(PluginName, p.reclaimable)
 	ssn.AddQueueOrderFn(PluginName, p.queueOrder)
 	ssn.AddNodeOrderFn(PluginName, p.nodeOrder)
 	ssn.AddBestNodeFn(PluginName, p.bestNode)
@@ -132,28 +141,6 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 		clear(ssn.Queues)
 	}
 	p.cache.meters.publish(p.view(), func(queue string) bool { _, exists := p.rules[api.QueueID(queue)]; return exists })
-}
-
-// gates are the hooks that decide who gets cards.
-func (p *plugin) gates(ssn *framework.Session) {
-	ssn.AddJobValidFn(PluginName, jobValid)
-	ssn.AddJobEnqueueableFn(PluginName, p.jobEnqueueable)
-	ssn.AddJobEnqueuedFn(PluginName, p.jobEnqueued)
-	ssn.AddAllocatableFn(PluginName, p.allocatable)
-	ssn.AddPrePredicateFn(PluginName, p.beginSearch)
-	ssn.AddPredicateFn(PluginName, p.predicate)
-}
-
-// evictions are the hooks that decide who gives cards back, inside a queue
-// (preempt) and between queues (reclaim).
-func (p *plugin) evictions(ssn *framework.Session) {
-	ssn.AddPreemptableFn(PluginName, p.preemptable)
-	ssn.AddSimulateAddTaskFn(PluginName, p.simulate((*quota.Freed).Remove))
-	ssn.AddSimulateRemoveTaskFn(PluginName, p.simulate((*quota.Freed).Add))
-	ssn.AddSimulateAllocatableFn(PluginName, p.simulateAllocatable)
-	ssn.AddSimulatePredicateFn(PluginName, p.simulatePredicate)
-	ssn.AddPreemptiveFn(PluginName, p.preemptive)
-	ssn.AddReclaimableFn(PluginName, p.reclaimable)
 }
 
 // OnSessionClose lets go of the session.

@@ -54,8 +54,8 @@ func (p *plugin) refusesWithoutQuota(task *api.TaskInfo, node *api.NodeInfo) boo
 // isReclaimer reports whether Volcano looks for a node on which a pod takes cards from other
 // queues.
 func (p *plugin) isReclaimer(task *api.TaskInfo) bool {
-	by := p.reclaimer.Load()
-	return by != nil && *by == task.UID
+	s := p.search.Load()
+	return s != nil && s.reclaims && s.task.UID == task.UID
 }
 
 // The reasons for which a node does not fit a pod.
@@ -113,7 +113,7 @@ func (p *plugin) keyOf(why int, r request, node *api.NodeInfo) unfitKey {
 // when the refusal began, so that a busy queue does not change the words of
 // every pod that waits in it.
 type unfitness struct {
-	mutex    sync.RWMutex
+	sync.RWMutex
 	statuses map[unfitKey]*unfitStatus
 }
 
@@ -125,25 +125,6 @@ type unfitStatus struct {
 
 // mostUnfit bounds the refusals that are kept.
 const mostUnfit = 10_000
-
-// of returns the words of a refusal. used tells what is in use; it is asked
-// when the refusal is new, or was not given in this session or the one before.
-func (u *unfitness) of(key unfitKey, session uint64, used func() card.Count) []*api.Status {
-	u.mutex.RLock()
-	known, ok := u.statuses[key]
-	u.mutex.RUnlock()
-	if !ok || known.session.Load()+1 < session {
-		known = &unfitStatus{words: []*api.Status{key.status(used())}}
-		u.mutex.Lock()
-		if len(u.statuses) >= mostUnfit {
-			clear(u.statuses)
-		}
-		u.statuses[key] = known
-		u.mutex.Unlock()
-	}
-	known.session.Store(session)
-	return known.words
-}
 
 func (k unfitKey) status(used card.Count) *api.Status {
 	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: PluginName, Reason: k.text}
@@ -185,12 +166,23 @@ func (k unfitKey) status(used card.Count) *api.Status {
 // unfit is the refusal of one node. Volcano writes the node's name into it, so
 // only the words can be shared.
 func (p *plugin) unfit(task *api.TaskInfo, node *api.NodeInfo, key unfitKey) error {
-	used := func() card.Count {
+	u := &p.cache.unfit
+	u.RLock()
+	known, ok := u.statuses[key]
+	u.RUnlock()
+	if !ok || known.session.Load()+1 < p.cache.session { // new, or not given in this session or the one before
+		used := p.account.Used(string(key.queue), key.name)
 		if key.why == stillEnding {
-			ending, _ := p.account.Ending(string(key.queue), key.name)
-			return ending
+			used, _ = p.account.Ending(string(key.queue), key.name)
 		}
-		return p.account.Used(string(key.queue), key.name)
+		known = &unfitStatus{words: []*api.Status{key.status(used)}}
+		u.Lock()
+		if len(u.statuses) >= mostUnfit {
+			clear(u.statuses)
+		}
+		u.statuses[key] = known
+		u.Unlock()
 	}
-	return api.NewFitErrWithStatus(task, node, p.cache.unfit.of(key, p.cache.session, used)...)
+	known.session.Store(p.cache.session)
+	return api.NewFitErrWithStatus(task, node, known.words...)
 }

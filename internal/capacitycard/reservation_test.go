@@ -129,7 +129,7 @@ func TestAnAdmissionOutlastsALoweredQuota(t *testing.T) {
 	}
 	delete(s.Ssn.Jobs, "ns/j")
 	s.reopen().m.patience.sweep()
-	check.Equal(t, "admissions of a PodGroup that is gone", 0, len(s.m.patience.admits))
+	check.Equal(t, "admissions of a PodGroup that is gone", 0, len(s.m.patience))
 }
 
 // TestACrowdOfInventedCardsIsReadOnceAndReservedNever: the work of a session is

@@ -76,18 +76,12 @@ func (p *plugin) promisedAmong(task *api.TaskInfo, scored map[float64][]*api.Nod
 //
 // It holds for the search for a node that is made: each node of it asks.
 func (p *plugin) awaits(task *api.TaskInfo) bool {
-	if last := p.awaited.Load(); last != nil && last.pod == task.UID {
-		return last.awaits
+	s := p.search.Load()
+	if s == nil || s.task.UID != task.UID {
+		return p.awaitsPromised(task)
 	}
-	answer := p.awaitsPromised(task)
-	p.awaited.Store(&awaited{task.UID, answer})
-	return answer
-}
-
-// awaited is whether the pod for which a node is searched awaits one that it was promised.
-type awaited struct {
-	pod    api.TaskID
-	awaits bool
+	s.awaitsOnce.Do(func() { s.awaits = p.awaitsPromised(task) })
+	return s.awaits
 }
 
 func (p *plugin) awaitsPromised(task *api.TaskInfo) bool {
