@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -23,11 +25,10 @@ type pod struct {
 // entering lists the pods that our scheduler places, with their queues. A
 // PodGroup stands for its pods.
 func entering(load *Workload, world *World) []pod {
-	spec := world.spec()
 	var pods []pod
 	for i := range load.Templates {
 		t := &load.Templates[i]
-		if ours(load, t.Pod, spec) {
+		if ours(load, t.Pod, world.spec()) {
 			name := world.queueOf(load, t.Pod)
 			path := load.QueuePath
 			if path == nil {
@@ -37,10 +38,7 @@ func entering(load *Workload, world *World) []pod {
 		}
 	}
 	if load.Kind == "PodGroup" {
-		name := load.Queue
-		if name == "" {
-			name = workload.DefaultQueue
-		}
+		name := cmp.Or(load.Queue, workload.DefaultQueue)
 		pods = append(pods, pod{&Template{}, name, world.Queue(name), load.QueuePath})
 	}
 	return pods

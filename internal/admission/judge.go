@@ -38,7 +38,6 @@ func Judge(ctx context.Context, load Workload, before *Workload, world World) (R
 // when nobody waits for it.
 func judge(ctx context.Context, load *Workload, world *World) Result {
 	var result Result
-	effective := world.spec()
 	for i := range load.Templates {
 		if ctx.Err() != nil {
 			return result
@@ -46,7 +45,7 @@ func judge(ctx context.Context, load *Workload, world *World) Result {
 		t := &load.Templates[i]
 		asked(&result, t, world.Inventory)
 		misplaced(&result, load, t)
-		past(&result, load, t, effective, world.User)
+		past(&result, load, t, world.spec(), world.User)
 		if !load.Pod() {
 			unknownKeys(&result, t.Path.Child("metadata", "annotations"), t.Pod.Annotations)
 		}

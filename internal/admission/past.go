@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 // past tells early what the API server would refuse of every pod of a template:
 // that it asks for a card and passes the scheduler by. Pods themselves are left
 // to the ValidatingAdmissionPolicy, which says the same.
-func past(result *Result, load *Workload, t *Template, spec v1alpha1.ServiceTypePolicySpec, user string) {
+func past(result *Result, load *Workload, t *Template, spec *v1alpha1.ServiceTypePolicySpec, user string) {
 	ask := &t.request
 	if load.Pod() || ask.Count == 0 || ask.Denied != nil || exempt(load, t, spec.Admission.ExemptServiceAccounts, user) {
 		return
@@ -24,7 +25,7 @@ func past(result *Result, load *Workload, t *Template, spec v1alpha1.ServiceType
 	}
 	if !ours(load, t.Pod, spec) {
 		tell(t.Path.Child("spec", "schedulerName"), "its pods ask for %d %s each and name schedulerName %.160s, but only the scheduler %s hands out cards within the quota of a queue: write %s.spec.schedulerName: %s",
-			ask.Count, ask.Resource, scheduler(load, t.Pod), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
+			ask.Count, ask.Resource, cmp.Or(t.Pod.Spec.SchedulerName, load.Scheduler), strings.Join(spec.Scheduler.Names, " or "), t.Path, spec.Scheduler.Names[0])
 	}
 	if node := t.Pod.Spec.NodeName; node != "" {
 		tell(t.Path.Child("spec", "nodeName"), "its pods ask for %d %s each and bring spec.nodeName %.160s along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector",

@@ -33,23 +33,23 @@ func ServiceTypePolicy(object, before *v1alpha1.ServiceTypePolicy, world PolicyW
 	if object.DeletionTimestamp != nil || before != nil && equality.Semantic.DeepEqual(object.Spec, before.Spec) {
 		return result
 	}
-	result.Errors = faults(object)
+	effective := policy.Effective(object.Spec)
+	result.Errors = faults(effective)
 	if before != nil {
-		result = result.Since(Result{Errors: faults(before)})
+		result = result.Since(Result{Errors: faults(policy.Effective(before.Spec))})
 	}
 	if len(result.Errors) > 0 {
 		return result
 	}
-	orphans(&result, object, world.Quotas)
+	orphans(&result, effective, world.Quotas)
 	denied(&result, object, before)
-	based(&result, object, world)
+	based(&result, effective, object.Status.ConfigHash, world)
 	return result
 }
 
-// faults are everything for which the operator would not put the policy into
+// faults are everything for which the operator would not put an effective spec into
 // force, whatever the base says.
-func faults(object *v1alpha1.ServiceTypePolicy) field.ErrorList {
-	effective := policy.Effective(object.Spec)
+func faults(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	if found := policy.Validate(effective); len(found) > 0 {
 		return found
 	}
@@ -61,8 +61,7 @@ func faults(object *v1alpha1.ServiceTypePolicy) field.ErrorList {
 
 // orphans warns of CardQuotas whose service type the policy does not define. They
 // keep their queues as they are.
-func orphans(result *Result, object *v1alpha1.ServiceTypePolicy, quotas []*v1alpha1.CardQuota) {
-	effective := policy.Effective(object.Spec)
+func orphans(result *Result, effective v1alpha1.ServiceTypePolicySpec, quotas []*v1alpha1.CardQuota) {
 	var names []string
 	for _, quota := range quotas {
 		if quota.DeletionTimestamp == nil && !slices.ContainsFunc(effective.ServiceTypes, func(t v1alpha1.ServiceType) bool { return t.Name == quota.Spec.ServiceType }) {
@@ -85,12 +84,12 @@ func denied(result *Result, object, before *v1alpha1.ServiceTypePolicy) {
 
 // based warns of a base that the policy cannot be laid over as it is now, and of one that is
 // not there.
-func based(result *Result, object *v1alpha1.ServiceTypePolicy, world PolicyWorld) {
+func based(result *Result, effective v1alpha1.ServiceTypePolicySpec, written string, world PolicyWorld) {
 	if world.BaseUnknown {
 		return
 	}
-	at, effective := spec.Child("scheduler", "baseConfigMap"), policy.Effective(object.Spec)
-	switch found := policy.Configure(effective, policy.Base(effective, world.Volcano), world.Base, nil, object.Status.ConfigHash); {
+	at := spec.Child("scheduler", "baseConfigMap")
+	switch found := policy.Configure(effective, policy.Base(effective, world.Volcano), world.Base, nil, written); {
 	case found.Text == "":
 		result.warn(at, "the policy waits: %s", found.Message)
 	case found.BuiltIn:

@@ -68,12 +68,8 @@ func TideDefaults(job *vcbatch.Job, world World) Defaults {
 // answered tells that some policy of the job, or of one of its tasks, says what
 // becomes of an eviction.
 func answered(job *vcbatch.Job) bool {
-	of := func(policies []vcbatch.LifecyclePolicy) bool {
-		return slices.ContainsFunc(policies, func(p vcbatch.LifecyclePolicy) bool {
-			return slices.ContainsFunc(append([]bus.Event{p.Event}, p.Events...), func(e bus.Event) bool { return e == bus.PodEvictedEvent || e == bus.AnyEvent })
-		})
-	}
-	return of(job.Spec.Policies) || slices.ContainsFunc(job.Spec.Tasks, func(t vcbatch.TaskSpec) bool { return of(t.Policies) })
+	return slices.ContainsFunc(job.Spec.Policies, workload.AnswersEviction) ||
+		slices.ContainsFunc(job.Spec.Tasks, func(t vcbatch.TaskSpec) bool { return slices.ContainsFunc(t.Policies, workload.AnswersEviction) })
 }
 
 // elastic tells that the job says it runs with fewer pods than it has.

@@ -23,33 +23,25 @@ const mostKeys = 5
 
 // unknownKeys warns of misspelt annotations: nobody reads them.
 func unknownKeys(result *Result, at *field.Path, annotations map[string]string) {
-	var named []string // the first in the alphabet
-	more := 0
+	var unknown []string
 	for key := range annotations {
-		if !strings.HasPrefix(key, cardPrefix) || slices.Contains(cardKeys, key) {
-			continue
-		}
-		at, _ := slices.BinarySearch(named, key)
-		named = slices.Insert(named, at, key)
-		if len(named) > mostKeys {
-			named, more = named[:mostKeys], more+1
+		if strings.HasPrefix(key, cardPrefix) && !slices.Contains(cardKeys, key) {
+			unknown = append(unknown, key)
 		}
 	}
+	slices.Sort(unknown)
+	named := unknown[:min(len(unknown), mostKeys)]
 	for _, key := range named {
 		result.warn(at.Key(fmt.Sprintf("%.160s", key)), "nobody reads this annotation: there are %s", strings.Join(cardKeys, ", "))
 	}
-	if more > 0 {
+	if more := len(unknown) - len(named); more > 0 {
 		result.warn(at, "nobody reads %d more annotations that begin with %s", more, cardPrefix)
 	}
 }
 
 // some names at most five of a list.
 func some[S ~string](names []S) string {
-	texts := make([]string, 0, 5)
-	for _, name := range names[:min(len(names), 5)] {
-		texts = append(texts, string(name))
-	}
-	text := strings.Join(texts, ", ")
+	text := card.Join(names[:min(len(names), 5)], ", ")
 	if len(names) > 5 {
 		text += " and others"
 	}

@@ -85,7 +85,8 @@ func WorkloadOf(object runtime.Object) (Workload, bool) {
 		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Queue: o.Spec.Queue, QueuePath: spec.Child("queue"), Volcano: true, Scheduler: o.Spec.SchedulerName, Templates: tasks(spec, &o.Spec), More: len(o.Spec.Tasks) > MostTemplates}
 	case *vcbatch.CronJob:
 		job, path := &o.Spec.JobTemplate.Spec, spec.Child("jobTemplate", "spec")
-		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Queue: job.Queue, QueuePath: path.Child("queue"), Volcano: true, Scheduler: job.SchedulerName, Templates: tasks(path, job), More: len(job.Tasks) > MostTemplates}
+		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Queue: job.Queue, QueuePath: path.Child("queue"), Volcano: true, Scheduler: job.SchedulerName, Templates: tasks(path, job), More: len(job.Tasks) > MostTemplates,
+			Annotations: o.Spec.JobTemplate.Annotations, At: spec.Child("jobTemplate", "metadata")}
 	case *appsv1.Deployment:
 		w = Workload{Kind: "Deployment", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
 	case *appsv1.ReplicaSet:
@@ -97,16 +98,13 @@ func WorkloadOf(object runtime.Object) (Workload, bool) {
 	case *batchv1.Job:
 		w = Workload{Kind: "Job", Meta: o.ObjectMeta, Templates: one(spec.Child("template"), o.Spec.Template)}
 	case *batchv1.CronJob:
-		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Templates: one(spec.Child("jobTemplate", "spec", "template"), o.Spec.JobTemplate.Spec.Template)}
+		w = Workload{Kind: "CronJob", Meta: o.ObjectMeta, Templates: one(spec.Child("jobTemplate", "spec", "template"), o.Spec.JobTemplate.Spec.Template),
+			Annotations: o.Spec.JobTemplate.Annotations, At: spec.Child("jobTemplate", "metadata")}
 	default:
 		return Workload{}, false
 	}
-	w.Annotations, w.At = w.Meta.Annotations, field.NewPath("metadata")
-	switch o := object.(type) {
-	case *vcbatch.CronJob:
-		w.Annotations, w.At = o.Spec.JobTemplate.Annotations, spec.Child("jobTemplate", "metadata")
-	case *batchv1.CronJob:
-		w.Annotations, w.At = o.Spec.JobTemplate.Annotations, spec.Child("jobTemplate", "metadata")
+	if w.At == nil {
+		w.Annotations, w.At = w.Meta.Annotations, field.NewPath("metadata")
 	}
 	return w, true
 }

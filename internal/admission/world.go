@@ -1,10 +1,12 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -29,6 +31,8 @@ type World struct {
 	Group func(name string) *v1beta1.PodGroup
 	// User is who writes, as the API server names it.
 	User string
+	// effective is what spec returns, nil before it was asked.
+	effective *v1alpha1.ServiceTypePolicySpec
 }
 
 // read notes what the workload asks for, once for all rules.
@@ -45,11 +49,15 @@ func (w *World) read(ctx context.Context, load *Workload) {
 
 // spec is the effective policy. Without one nobody is kept from passing the
 // scheduler by.
-func (w *World) spec() v1alpha1.ServiceTypePolicySpec {
-	if w.Policy == nil {
-		return policy.Effective(v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}})
+func (w *World) spec() *v1alpha1.ServiceTypePolicySpec {
+	if w.effective == nil {
+		spec := v1alpha1.ServiceTypePolicySpec{Admission: v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}}
+		if w.Policy != nil {
+			spec = w.Policy.Spec
+		}
+		w.effective = ptr.To(policy.Effective(spec))
 	}
-	return policy.Effective(w.Policy.Spec)
+	return w.effective
 }
 
 // looksOn tells that workloads are warned of and none is refused.
@@ -59,16 +67,9 @@ func (w *World) looksOn() bool {
 
 // ours tells whether our scheduler places a pod. A vcjob that names no scheduler
 // is Volcano's.
-func ours(w *Workload, pod *corev1.Pod, spec v1alpha1.ServiceTypePolicySpec) bool {
-	name := scheduler(w, pod)
+func ours(w *Workload, pod *corev1.Pod, spec *v1alpha1.ServiceTypePolicySpec) bool {
+	name := cmp.Or(pod.Spec.SchedulerName, w.Scheduler)
 	return name == "" && w.Volcano || slices.Contains(spec.Scheduler.Names, name)
-}
-
-func scheduler(w *Workload, pod *corev1.Pod) string {
-	if pod.Spec.SchedulerName != "" {
-		return pod.Spec.SchedulerName
-	}
-	return w.Scheduler
 }
 
 // queueOf is the queue that pays for a pod of the workload, as the scheduler and
@@ -76,18 +77,12 @@ func scheduler(w *Workload, pod *corev1.Pod) string {
 // switched on, which is not its default, a namespace can have a queue of its own:
 // then the PodGroup is judged by that.
 func (w *World) queueOf(load *Workload, pod *corev1.Pod) string {
-	switch {
-	case load.Queue != "":
-		return load.Queue
-	case load.Volcano:
-		return workload.DefaultQueue
+	if load.Queue != "" || load.Volcano {
+		return cmp.Or(load.Queue, workload.DefaultQueue)
 	}
 	var group *v1beta1.PodGroup
 	if name := workload.PodGroupName(pod); name != "" {
 		group = w.Group(name)
 	}
-	if queue := (&workload.Resolver{}).Queue(pod, group, ""); queue != "" {
-		return queue
-	}
-	return workload.DefaultQueue
+	return cmp.Or((&workload.Resolver{}).Queue(pod, group, ""), workload.DefaultQueue)
 }

@@ -116,29 +116,21 @@ func (h *handlers) base(ctx context.Context, object *v1alpha1.ServiceTypePolicy)
 // queue validates the annotations of a Queue. Queues belong to Volcano: one that cannot be
 // read is let through.
 func (h *handlers) queue(_ context.Context, req admission.Request) admission.Response {
-	queue, before := &v1beta1.Queue{}, &v1beta1.Queue{}
-	replaced, err := h.decode(req, queue, before)
-	switch {
-	case err != nil:
+	queue := &v1beta1.Queue{}
+	before, err := decode(h, req, queue)
+	if err != nil {
 		return unread(err)
-	case !replaced:
-		before = nil
 	}
 	return respond(req, rules.Queue(queue, before))
 }
 
 // workload judges anything that makes pods, and pods.
 func (h *handlers) workload(ctx context.Context, req admission.Request) admission.Response {
-	kind := schema.GroupVersionKind(req.Kind)
-	object, err := h.scheme.New(kind)
+	object, err := h.scheme.New(schema.GroupVersionKind(req.Kind))
 	if err != nil {
 		return unread(err)
 	}
-	before, err := h.scheme.New(kind)
-	if err != nil {
-		return unread(err)
-	}
-	replaced, err := h.decode(req, object, before)
+	before, err := decode(h, req, object)
 	if errors.Is(err, errTooManyParts) {
 		return h.overlarge(ctx, req)
 	}
@@ -151,11 +143,9 @@ func (h *handlers) workload(ctx context.Context, req admission.Request) admissio
 	}
 	load.Meta.Namespace = req.Namespace
 	var then *rules.Workload
-	if replaced {
-		if earlier, ok := rules.WorkloadOf(before); ok {
-			earlier.Meta.Namespace = req.Namespace
-			then = &earlier
-		}
+	if earlier, ok := rules.WorkloadOf(before); ok {
+		earlier.Meta.Namespace = req.Namespace
+		then = &earlier
 	}
 	world, err := h.world(ctx, req)
 	if err != nil {
@@ -177,22 +167,23 @@ func (h *handlers) overlarge(ctx context.Context, req admission.Request) admissi
 	return respond(req, rules.Overlarge(tooManyParts(req.OldObject.Raw), world))
 }
 
-// decode reads the object and, for an update, the one it replaces. It is
-// errTooManyParts when one of them would take too much memory.
-func (h *handlers) decode(req admission.Request, object, before runtime.Object) (replaced bool, err error) {
+// decode reads the object into an empty one and returns the one it replaces, none for a new
+// one. It is errTooManyParts when one of them would take too much memory.
+func decode[T runtime.Object](h *handlers, req admission.Request, object T) (none T, err error) {
 	if tooManyParts(req.Object.Raw) || tooManyParts(req.OldObject.Raw) {
-		return false, errTooManyParts
+		return none, errTooManyParts
 	}
+	before := object.DeepCopyObject().(T)
 	if err := h.decoder.DecodeRaw(req.Object, object); err != nil {
-		return false, fmt.Errorf("read the object: %w", err)
+		return none, fmt.Errorf("read the object: %w", err)
 	}
 	if len(req.OldObject.Raw) == 0 {
-		return false, nil
+		return none, nil
 	}
 	if err := h.decoder.DecodeRaw(req.OldObject, before); err != nil {
-		return false, fmt.Errorf("read the object before the change: %w", err)
+		return none, fmt.Errorf("read the object before the change: %w", err)
 	}
-	return true, nil
+	return before, nil
 }
 
 // respond is the answer to a request on the wire.

@@ -17,7 +17,7 @@ import (
 // about, stays as it is.
 func (h *handlers) vcjob(ctx context.Context, req admission.Request) admission.Response {
 	job := &vcbatch.Job{}
-	if _, err := h.decode(req, job, &vcbatch.Job{}); err != nil {
+	if _, err := decode(h, req, job); err != nil {
 		return unread(err)
 	}
 	job.Namespace = req.Namespace

@@ -35,10 +35,7 @@ func (h *handlers) world(ctx context.Context, req admission.Request) (rules.Worl
 		return queue
 	}
 	world.Group = func(name string) *v1beta1.PodGroup {
-		group, err := read(ctx, h.cached, req.Namespace, name, &v1beta1.PodGroup{})
-		if err != nil {
-			return nil
-		}
+		group, _ := read(ctx, h.cached, req.Namespace, name, &v1beta1.PodGroup{})
 		return group
 	}
 	return world, nil
@@ -61,11 +58,9 @@ func (h *handlers) quotas(ctx context.Context) ([]*v1alpha1.CardQuota, error) {
 // read reads an object, nil when there is none.
 func read[T client.Object](ctx context.Context, from client.Reader, namespace, name string, into T) (T, error) {
 	var none T
-	err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
-	switch {
-	case apierrors.IsNotFound(err):
+	if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into); apierrors.IsNotFound(err) {
 		return none, nil
-	case err != nil:
+	} else if err != nil {
 		return none, fmt.Errorf("read %T %s: %w", into, name, err)
 	}
 	return into, nil

@@ -8,6 +8,7 @@
 package workload
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,10 +55,7 @@ func ChargedQueue(pod *corev1.Pod) string {
 
 // QueueOfGroup returns the queue of a PodGroup.
 func QueueOfGroup(group *v1beta1.PodGroup) string {
-	if group.Spec.Queue != "" {
-		return group.Spec.Queue
-	}
-	return DefaultQueue
+	return cmp.Or(group.Spec.Queue, DefaultQueue)
 }
 
 // DefaultQueue is the queue of a PodGroup that names none, as in Volcano.

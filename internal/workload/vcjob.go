@@ -51,21 +51,24 @@ func EvictionPolicyOf(job *batch.Job) EvictionPolicy {
 // answer is what policies say of an eviction; false when none does. The first
 // that answers is the one that acts.
 func answer(policies []batch.LifecyclePolicy) (EvictionPolicy, bool) {
-	for i := range policies {
-		events := append([]bus.Event{policies[i].Event}, policies[i].Events...)
-		if !slices.Contains(events, bus.PodEvictedEvent) && !slices.Contains(events, bus.AnyEvent) {
-			continue
-		}
-		switch policies[i].Action {
-		case "", bus.SyncJobAction, bus.EnqueueAction:
-			return EvictionPolicy{}, true
-		case bus.AbortJobAction, bus.TerminateJobAction, bus.CompleteJobAction:
-			return EvictionPolicy{Inelastic: true, Ends: true}, true
-		default:
-			return EvictionPolicy{Inelastic: true}, true
-		}
+	first := slices.IndexFunc(policies, AnswersEviction)
+	if first < 0 {
+		return EvictionPolicy{}, false
 	}
-	return EvictionPolicy{}, false
+	switch policies[first].Action {
+	case "", bus.SyncJobAction, bus.EnqueueAction:
+		return EvictionPolicy{}, true
+	case bus.AbortJobAction, bus.TerminateJobAction, bus.CompleteJobAction:
+		return EvictionPolicy{Inelastic: true, Ends: true}, true
+	default:
+		return EvictionPolicy{Inelastic: true}, true
+	}
+}
+
+// AnswersEviction reports whether a policy says what becomes of an eviction.
+func AnswersEviction(policy batch.LifecyclePolicy) bool {
+	events := append([]bus.Event{policy.Event}, policy.Events...)
+	return slices.Contains(events, bus.PodEvictedEvent) || slices.Contains(events, bus.AnyEvent)
 }
 
 // VCJobOwner returns the name of the Volcano job that controls an object, "" when

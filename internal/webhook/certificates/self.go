@@ -16,6 +16,7 @@ import (
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -105,37 +106,41 @@ func (s *Self) Ready(*http.Request) error {
 // Reconcile makes or renews the certificate, has the configurations trust it and
 // serves it.
 func (s *Self) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	switch err := s.sync(ctx); {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: look}, nil
+}
+
+func (s *Self) sync(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: SecretName}, secret)
 	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("read Secret %s/%s: %w", s.namespace, SecretName, err)
+		return fmt.Errorf("read Secret %s/%s: %w", s.namespace, SecretName, err)
 	}
 	data, renewed, err := s.renew(secret.Data)
 	if err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
 	if renewed {
-		switch err := s.keep(ctx, secret, data); {
-		case apierrors.IsConflict(err):
-			return ctrl.Result{RequeueAfter: staleRetry}, nil
-		case err != nil:
-			return ctrl.Result{}, err
+		if err := s.keep(ctx, secret, data); err != nil {
+			return err
 		}
 		logf.FromContext(ctx).Info("webhook certificate renewed", "secret", s.namespace+"/"+SecretName)
 	}
 	certificate, err := toServe(data)
 	if err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
 	s.serving.Store(certificate)
 	if err := s.trust(ctx, data[corev1.ServiceAccountRootCAKey]); err != nil {
-		if apierrors.IsConflict(err) {
-			return ctrl.Result{RequeueAfter: staleRetry}, nil
-		}
-		return ctrl.Result{}, err
+		return err
 	}
 	s.trusted.Store(true)
-	return ctrl.Result{RequeueAfter: look}, nil
+	return nil
 }
 
 // toServe takes what is served out of a Secret's data.
@@ -210,21 +215,20 @@ func (s *Self) trust(ctx context.Context, bundle []byte) error {
 	validating := &admissionv1.ValidatingWebhookConfiguration{}
 	mutating := &admissionv1.MutatingWebhookConfiguration{}
 	return errors.Join(
-		s.inject(ctx, validating, func() (configs []*admissionv1.WebhookClientConfig) {
+		s.inject(ctx, validating, func() {
 			for i := range validating.Webhooks {
-				configs = append(configs, &validating.Webhooks[i].ClientConfig)
+				validating.Webhooks[i].ClientConfig.CABundle = bundle
 			}
-			return configs
-		}, bundle),
-		s.inject(ctx, mutating, func() (configs []*admissionv1.WebhookClientConfig) {
+		}),
+		s.inject(ctx, mutating, func() {
 			for i := range mutating.Webhooks {
-				configs = append(configs, &mutating.Webhooks[i].ClientConfig)
+				mutating.Webhooks[i].ClientConfig.CABundle = bundle
 			}
-			return configs
-		}, bundle))
+		}))
 }
 
-func (s *Self) inject(ctx context.Context, object client.Object, configs func() []*admissionv1.WebhookClientConfig, bundle []byte) error {
+// inject writes a configuration as change leaves it, if that is another one.
+func (s *Self) inject(ctx context.Context, object client.Object, change func()) error {
 	if err := s.client.Get(ctx, client.ObjectKey{Name: ConfigurationName}, object); err != nil {
 		if apierrors.IsNotFound(err) {
 			logf.FromContext(ctx).Info("webhook configuration is not installed", "kind", fmt.Sprintf("%T", object), "name", ConfigurationName)
@@ -240,13 +244,7 @@ func (s *Self) inject(ctx context.Context, object client.Object, configs func() 
 	if !ok {
 		return fmt.Errorf("%T is no object", object)
 	}
-	changed := false
-	for _, config := range configs() {
-		if string(config.CABundle) != string(bundle) {
-			config.CABundle, changed = bundle, true
-		}
-	}
-	if !changed || object.GetDeletionTimestamp() != nil {
+	if change(); equality.Semantic.DeepEqual(before, object) || object.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	if err := s.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {

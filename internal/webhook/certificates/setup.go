@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -48,18 +47,17 @@ func (s *Self) Setup(mgr ctrl.Manager, skipNameValidation bool) error {
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.namespace, Name: SecretName}}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
 	// The first look is at nothing: a Secret that is not there tells nobody.
-	first := make(chan event.TypedGenericEvent[string], 1)
-	first <- event.TypedGenericEvent[string]{}
-	begin := handler.TypedFuncs[string, reconcile.Request]{GenericFunc: func(_ context.Context, _ event.TypedGenericEvent[string], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		q.Add(request)
-	}}
+	begin := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(request)
+		return nil
+	})
 	everywhere := false
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("webhook-certificate").
 		Watches(&corev1.Secret{}, all).
 		Watches(&admissionv1.ValidatingWebhookConfiguration{}, all).
 		Watches(&admissionv1.MutatingWebhookConfiguration{}, all).
-		WatchesRawSource(source.TypedChannel(first, begin)).
+		WatchesRawSource(begin).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NeedLeaderElection: &everywhere, SkipNameValidation: &skipNameValidation}).
 		Complete(s)
 	if err != nil {
