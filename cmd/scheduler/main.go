@@ -5,24 +5,37 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	// Credential plugins of kubeconfig files.
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	cliflag "k8s.io/component-base/cli/flag"
+	componentbaseoptions "k8s.io/component-base/config/options"
 	// Metrics of API requests.
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 	"k8s.io/klog/v2"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	// Volcano's own actions and plugins register themselves.
 	_ "volcano.sh/volcano/pkg/scheduler/actions"
 	_ "volcano.sh/volcano/pkg/scheduler/plugins"
 	// Decides by PANIC_ON_ERROR what Volcano's assertions do.
 	_ "volcano.sh/volcano/pkg/scheduler/util/assert"
+	commonutil "volcano.sh/volcano/pkg/util"
+
+	"cardquota.dev/operator/internal/version"
+	"cardquota.dev/operator/internal/workload"
 )
 
 func main() {
@@ -59,4 +72,138 @@ func start(flags *flags) int {
 	}
 	klog.InfoS("the scheduler ends as it was asked to")
 	return 0
+}
+
+// flags are all flags of Volcano's scheduler, some with defaults of our own, those of the
+// configuration gate, and that of the handover.
+type flags struct {
+	volcano *options.ServerOption
+	// configMap is namespace/name of the ConfigMap to watch, configMapKey its key.
+	configMap    string
+	configMapKey string
+	logFlush     time.Duration
+	// secureMetrics serves metrics over TLS, and to those only who may read them.
+	secureMetrics bool
+	// foreignNamespaces are looked through for pods of other schedulers, besides that of
+	// the leader lease.
+	foreignNamespaces []string
+	// foreignSelector finds the pods of other schedulers, "" looks for none; foreign
+	// is the same once the flags are complete, nil for none.
+	foreignSelector string
+	foreign         labels.Selector
+}
+
+// ourDefaults are the flags of Volcano whose default differs here.
+var ourDefaults = map[string]string{
+	"enable-healthz": "true",
+	"enable-metrics": "true",
+	// Volcano's built-in configuration has no capacity-card, so it would enforce nothing.
+	"disable-default-scheduler-config": "true",
+}
+
+// addFlags declares the flags in Volcano's order: the lease's name comes from the default of
+// --scheduler-name, so it is "volcano" whatever that flag says later.
+func addFlags(set *pflag.FlagSet) *flags {
+	f := &flags{volcano: options.NewServerOption()}
+	f.volcano.AddFlags(set)
+	utilfeature.DefaultMutableFeatureGate.AddFlag(set)
+	commonutil.LeaderElectionDefault(&f.volcano.LeaderElection)
+	f.volcano.LeaderElection.ResourceName = commonutil.GenerateComponentName(f.volcano.SchedulerNames)
+	componentbaseoptions.BindLeaderElectionFlags(&f.volcano.LeaderElection, set)
+	for name, value := range ourDefaults {
+		flag := set.Lookup(name)
+		flag.DefValue = value
+		if err := flag.Value.Set(value); err != nil {
+			panic(fmt.Errorf("default of --%s: %w", name, err))
+		}
+	}
+	set.DurationVar(&f.logFlush, "log-flush-frequency", 5*time.Second, "Maximum number of seconds between log flushes")
+	set.StringVar(&f.configMap, "scheduler-configmap", "volcano-system/cardquota-scheduler-configmap",
+		"Namespace and name of the ConfigMap that holds the scheduler configuration; not used with --scheduler-conf")
+	set.StringVar(&f.configMapKey, "scheduler-configmap-key", "volcano-scheduler.conf",
+		"Key of the scheduler configuration in --scheduler-configmap")
+	set.BoolVar(&f.secureMetrics, "secure-metrics", false,
+		"Serve --listen-address over TLS, and only to readers whose token may get the path (TokenReview, SubjectAccessReview)")
+	set.StringSliceVar(&f.foreignNamespaces, "foreign-scheduler-namespaces", []string{workload.StockSchedulerNamespace},
+		"Namespaces in which another scheduler may run, besides that of the leader lease")
+	set.StringVar(&f.foreignSelector, "foreign-scheduler-selector", workload.StockSchedulerLabel+"="+workload.StockSchedulerApp,
+		"Labels of the pods that run another scheduler, in the namespace of the leader lease and in --foreign-scheduler-namespaces. While one of them runs this scheduler is not elected, and it ends when one appears. Empty: never look")
+	set.Lookup("scheduler-conf").Usage = "The absolute path of a scheduler configuration file, to be used instead of --scheduler-configmap"
+	set.Lookup("disable-default-scheduler-config").Usage = "Always true: without a good configuration nothing is scheduled"
+	return f
+}
+
+// complete checks the parsed flags and makes them known to Volcano, which reads some of them
+// through a global variable.
+func (f *flags) complete() error {
+	if err := f.volcano.CheckOptionOrDie(); err != nil {
+		return err
+	}
+	if _, err := f.configMapName(); err != nil {
+		return err
+	}
+	if f.foreignSelector != "" {
+		selector, err := labels.Parse(f.foreignSelector)
+		if err != nil {
+			return fmt.Errorf("--foreign-scheduler-selector=%s is no label selector: %w", f.foreignSelector, err)
+		}
+		f.foreign = selector
+	}
+	if !f.volcano.DisableDefaultSchedulerConfig {
+		klog.InfoS("--disable-default-scheduler-config=false is ignored: Volcano's default configuration enforces no card quota")
+		f.volcano.DisableDefaultSchedulerConfig = true
+	}
+	// Volcano's installer and chart switch the election off. Where our image stands in their
+	// Deployment, a second replica, or one that a lost node left behind, would then keep books
+	// of its own. Outside of a cluster somebody knows what he starts.
+	if client := f.volcano.KubeClientOptions; !f.volcano.LeaderElection.LeaderElect && client.KubeConfig == "" && client.Master == "" {
+		klog.InfoS("--leader-elect=false is ignored in a cluster: two schedulers must never be at work")
+		f.volcano.LeaderElection.LeaderElect = true
+	}
+	//nolint:staticcheck // the deprecated flag still works in Volcano
+	if namespace := f.volcano.LockObjectNamespace; namespace != "" {
+		f.volcano.LeaderElection.ResourceNamespace = namespace
+	}
+	if f.volcano.CaCertFile != "" && f.volcano.CertFile != "" && f.volcano.KeyFile != "" {
+		if err := f.volcano.ParseCAFiles(nil); err != nil {
+			return fmt.Errorf("read the serving certificate: %w", err)
+		}
+	}
+	f.volcano.RegisterOptions()
+	return nil
+}
+
+func (f *flags) configMapName() (types.NamespacedName, error) {
+	namespace, name, ok := strings.Cut(f.configMap, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return types.NamespacedName{}, fmt.Errorf("--scheduler-configmap=%s: write namespace/name", f.configMap)
+	}
+	if f.configMapKey == "" {
+		return types.NamespacedName{}, errors.New("--scheduler-configmap-key is empty: write the key that holds the configuration")
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}
+
+// heartbeatNamespace is where the heartbeat lies: beside the ConfigMap, or with a file beside
+// the leader lease. The flags must be complete, and as they were given.
+func (f *flags) heartbeatNamespace() string {
+	if name, err := f.configMapName(); err == nil && f.volcano.SchedulerConf == "" {
+		return name.Namespace
+	}
+	return f.volcano.LeaderElection.ResourceNamespace
+}
+
+// versionLine names this build and the Volcano in it.
+func versionLine() string {
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "cardquota-scheduler " + version.Version
+	}
+	volcano := "unknown"
+	for _, module := range build.Deps {
+		if module.Path == "volcano.sh/volcano" {
+			volcano = module.Version
+		}
+	}
+	return fmt.Sprintf("cardquota-scheduler %s, Volcano %s, %s", version.Version, volcano, build.GoVersion)
 }

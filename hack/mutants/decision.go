@@ -169,12 +169,12 @@ var decisionMutants = []mutant{
 	{"internal/workload/evict.go", `return err == nil && preemptable`, `return err != nil || preemptable`, "a value that is no boolean protects"},
 
 	// Which namespaces.
-	{"internal/workload/namespace.go", `	if !chosen {`, `	if !chosen || text == "" {`, "an empty selector text is none that can be read"},
-	{"internal/workload/namespace.go", `yaml.UnmarshalStrict(`, `yaml.Unmarshal(`, "a field that no selector has is an error"},
-	{"internal/workload/namespace.go", `	case !json.Valid([]byte(text)):`, `	case text == "none" && !json.Valid(nil):`, "a selector is JSON"},
-	{"internal/workload/namespace.go", `	if selector == nil { // null`, `	if selector == nil && text == "" { // null`, "null is no selector"},
-	{"internal/workload/namespace.go", `	case selector.Matches(labels.Set(namespace.Labels)):`, `	case !selector.Matches(labels.Set(namespace.Labels)):`, "the labels of a namespace decide"},
-	{"internal/workload/namespace.go", `	case selector.Matches(labels.Set(namespace.Labels)):`, `	case selector.Matches(labels.Set(namespace.Labels)) || len(namespace.Labels) < 2:`, "a namespace without the label is left out"},
+	{"internal/workload/queue.go", `	if !chosen {`, `	if !chosen || text == "" {`, "an empty selector text is none that can be read"},
+	{"internal/workload/queue.go", `yaml.UnmarshalStrict(`, `yaml.Unmarshal(`, "a field that no selector has is an error"},
+	{"internal/workload/queue.go", `	case !json.Valid([]byte(text)):`, `	case text == "none" && !json.Valid(nil):`, "a selector is JSON"},
+	{"internal/workload/queue.go", `	if selector == nil { // null`, `	if selector == nil && text == "" { // null`, "null is no selector"},
+	{"internal/workload/queue.go", `	case selector.Matches(labels.Set(namespace.Labels)):`, `	case !selector.Matches(labels.Set(namespace.Labels)):`, "the labels of a namespace decide"},
+	{"internal/workload/queue.go", `	case selector.Matches(labels.Set(namespace.Labels)):`, `	case selector.Matches(labels.Set(namespace.Labels)) || len(namespace.Labels) < 2:`, "a namespace without the label is left out"},
 
 	// What is believed of a pod.
 	{"internal/workload/resolver.go", `	case lastCharged != "":

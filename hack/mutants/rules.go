@@ -46,15 +46,15 @@ var cardMutants = []mutant{
 	{"internal/card/node.go", `if err != nil || n < 1 || n > 9999 {`, `if err != nil || n < 0 || n > 9999 {`, "no share count of 0"},
 	{"internal/card/node.go", `if err != nil || n < 1 || n > 9999 {`, `if err != nil || n < 1 || n > 99999 {`, "no share count above 9999"},
 	{"internal/card/node.go", `return CountOf(node.Status.Allocatable[resource])`, `return CountOf(node.Status.Capacity[resource])`, "counts come from allocatable"},
-	{"internal/card/recognition.go", `		case r.product.vendor != migVendor:`, `		case false:`, "MIG slices are of NVIDIA's model"},
-	{"internal/card/recognition.go", `		case err != nil:`, `		case false && err != nil:`, "a profile that makes no card name is withheld"},
-	{"internal/card/recognition.go", `r.out.Model + "/mig-" + strings`, `"/mig-" + strings`, "a slice is named after its model"},
-	{"internal/card/recognition.go", `mib < 1 || mib`, `mib < 0 || mib`, "no share of a card without memory"},
-	{"internal/card/recognition.go", `r.out.Model, gib(mib), parts`, `r.out.Model, gib(mib), parts+1`, "a share says into how many its card is cut"},
-	{"internal/card/recognition.go", `	if r.special > 0 {`, `	if r.special > 99 {`, "beside slices or shares no other resource is the whole card"},
-	{"internal/card/recognition.go", `	switch len(candidates) {`, `	switch min(len(candidates), 1) {`, "of two candidates none is the card"},
-	{"internal/card/count.go", `		return MaxCount + 1`, `		return 0`, "an absurd count is more than any quota"},
-	{"internal/card/count.go", `return Count(quantity.Value())`, `return Count(quantity.MilliValue() / 1000)`, "part of a card is rounded up"},
+	{"internal/card/node.go", `		case r.product.vendor != migVendor:`, `		case false:`, "MIG slices are of NVIDIA's model"},
+	{"internal/card/node.go", `		case err != nil:`, `		case false && err != nil:`, "a profile that makes no card name is withheld"},
+	{"internal/card/node.go", `r.out.Model + "/mig-" + strings`, `"/mig-" + strings`, "a slice is named after its model"},
+	{"internal/card/node.go", `mib < 1 || mib`, `mib < 0 || mib`, "no share of a card without memory"},
+	{"internal/card/node.go", `r.out.Model, gib(mib), parts`, `r.out.Model, gib(mib), parts+1`, "a share says into how many its card is cut"},
+	{"internal/card/node.go", `	if r.special > 0 {`, `	if r.special > 99 {`, "beside slices or shares no other resource is the whole card"},
+	{"internal/card/node.go", `	switch len(candidates) {`, `	switch min(len(candidates), 1) {`, "of two candidates none is the card"},
+	{"internal/card/name.go", `		return MaxCount + 1`, `		return 0`, "an absurd count is more than any quota"},
+	{"internal/card/name.go", `return Count(quantity.Value())`, `return Count(quantity.MilliValue() / 1000)`, "part of a card is rounded up"},
 	{"internal/card/inventory.go", `inv.physical[h.Name].Add(h.Count)`, `h.Count`, "the cards of all nodes are added up"},
 	{"internal/card/inventory.go", `range known {`, `range known[:0] {`, "what was a card stays one"},
 	{"internal/card/inventory.go", `range node.Unnamed {`, `range node.Unnamed[:0] {`, "a resource that a node does not name is a card"},
@@ -87,10 +87,10 @@ var accountMutants = []mutant{
 	{"internal/quota/gate.go", `	for _, name := range ask.Names {
 		if a.FitsOn(queue`, `	for _, name := range ask.Names[:1] {
 		if a.FitsOn(queue`, "any alternative with room will do"},
-	{"internal/quota/ending.go", `q.ending[name].count > q.limits.Cards[name]`, `q.ending[name].count >= q.limits.Cards[name]`, "as many cards as the quota may end at once"},
-	{"internal/quota/ending.go", `	a.Release(pod)
+	{"internal/quota/ledger.go", `q.ending[name].count > q.limits.Cards[name]`, `q.ending[name].count >= q.limits.Cards[name]`, "as many cards as the quota may end at once"},
+	{"internal/quota/ledger.go", `	a.Release(pod)
 	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what ends is not used"},
-	{"internal/quota/ending.go", `e.count = e.count.Sub(held.Count); e.count == 0`, `e.count = 0; e.count == 0`, "what ended gives back its own cards"},
+	{"internal/quota/ledger.go", `e.count = e.count.Sub(held.Count); e.count == 0`, `e.count = 0; e.count == 0`, "what ended gives back its own cards"},
 	{"internal/quota/gate.go", `s.Total = int64(used.Add(count)); s.Total > s.Limit`, `s.Total = int64(used.Add(count)); s.Total >= s.Limit`, "a quota may be used up on a node"},
 	{"internal/quota/gate.go", `	if count == 0 || q.limits.AnyCard {`, `	if count == 0 {`, "a queue without limits has room on a node"},
 	{"internal/quota/gate.go", `	if s.Total > s.Limit {`, `	if s.Total >= s.Limit {`, "as many cards as the quota may end before a placement"},
@@ -100,21 +100,21 @@ var accountMutants = []mutant{
 
 // The rules of package servicetype: the matrix, the built-in types, owners.
 var serviceTypeMutants = []mutant{
-	{"internal/servicetype/matrix.go", `		Training:  {Reclaimable: true},`, `		Training:  {},`, "training is reclaimable"},
-	{"internal/servicetype/matrix.go", `		Inference: {ReclaimFrom: []string{Training}},`, `		Inference: {},`, "inference reclaims from training"},
-	{"internal/servicetype/matrix.go", `		Training:  {Reclaimable: true},`, `		Training:  {Reclaimable: true, ReclaimFrom: []string{Training}},`, "training reclaims from nobody"},
-	{"internal/servicetype/matrix.go", `slices.Contains(m[by].ReclaimFrom, from) && m[from].Reclaimable`, `slices.Contains(m[by].ReclaimFrom, from)`, "nothing is reclaimed from a type that is not reclaimable"},
-	{"internal/servicetype/matrix.go", `slices.Contains(m[by].ReclaimFrom, from) && m[from].Reclaimable`, `m[from].Reclaimable`, "a type reclaims only from those that it names"},
-	{"internal/servicetype/matrix.go", `return len(m[name].ReclaimFrom) > 0`, `return len(m[name].ReclaimFrom) >= 0`, "an unknown type takes nothing"},
-	{"internal/servicetype/matrix.go", `Priority: 80000`, `Priority: 60000`, "queues of inference have priority 80000"},
-	{"internal/servicetype/matrix.go", `Priority: 20000, Reclaimable: true`, `Priority: 20000, Reclaimable: false`, "queues of training are reclaimable"},
-	{"internal/servicetype/matrix.go", `Priority: 80000, Reclaimable: false`, `Priority: 80000, Reclaimable: true`, "queues of inference are not reclaimable"},
-	{"internal/servicetype/owner.go", `[]string{"Deployment", "ReplicaSet"}`, `[]string{"ReplicaSet", "Deployment"}`, "the Deployment goes before its ReplicaSet"},
-	{"internal/servicetype/owner.go", ` && group == "apps" {`, ` {`, "only ReplicaSets of apps are a Deployment's"},
-	{"internal/servicetype/owner.go", `ofDeployment && owner.Kind == "ReplicaSet"`, `owner.Kind == "ReplicaSet" && (ofDeployment || true)`, "a ReplicaSet by itself is no Deployment"},
-	{"internal/servicetype/owner.go", `o[strings.TrimSuffix(kind+"."+group, ".")]`, `o[strings.TrimSuffix(kind+".none", ".")]`, "a kind with its group counts"},
-	{"internal/servicetype/owner.go", `		if name, ok := o[kind]; ok {`, `		if name, ok := o[kind+".none"]; ok {`, "a kind without a group counts"},
-	{"internal/servicetype/owner.go", `	owner := metav1.GetControllerOf(pod)
+	{"internal/servicetype/servicetype.go", `		Training:  {Reclaimable: true},`, `		Training:  {},`, "training is reclaimable"},
+	{"internal/servicetype/servicetype.go", `		Inference: {ReclaimFrom: []string{Training}},`, `		Inference: {},`, "inference reclaims from training"},
+	{"internal/servicetype/servicetype.go", `		Training:  {Reclaimable: true},`, `		Training:  {Reclaimable: true, ReclaimFrom: []string{Training}},`, "training reclaims from nobody"},
+	{"internal/servicetype/servicetype.go", `slices.Contains(m[by].ReclaimFrom, from) && m[from].Reclaimable`, `slices.Contains(m[by].ReclaimFrom, from)`, "nothing is reclaimed from a type that is not reclaimable"},
+	{"internal/servicetype/servicetype.go", `slices.Contains(m[by].ReclaimFrom, from) && m[from].Reclaimable`, `m[from].Reclaimable`, "a type reclaims only from those that it names"},
+	{"internal/servicetype/servicetype.go", `return len(m[name].ReclaimFrom) > 0`, `return len(m[name].ReclaimFrom) >= 0`, "an unknown type takes nothing"},
+	{"internal/servicetype/servicetype.go", `Priority: 80000`, `Priority: 60000`, "queues of inference have priority 80000"},
+	{"internal/servicetype/servicetype.go", `Priority: 20000, Reclaimable: true`, `Priority: 20000, Reclaimable: false`, "queues of training are reclaimable"},
+	{"internal/servicetype/servicetype.go", `Priority: 80000, Reclaimable: false`, `Priority: 80000, Reclaimable: true`, "queues of inference are not reclaimable"},
+	{"internal/servicetype/servicetype.go", `[]string{"Deployment", "ReplicaSet"}`, `[]string{"ReplicaSet", "Deployment"}`, "the Deployment goes before its ReplicaSet"},
+	{"internal/servicetype/servicetype.go", ` && group == "apps" {`, ` {`, "only ReplicaSets of apps are a Deployment's"},
+	{"internal/servicetype/servicetype.go", `ofDeployment && owner.Kind == "ReplicaSet"`, `owner.Kind == "ReplicaSet" && (ofDeployment || true)`, "a ReplicaSet by itself is no Deployment"},
+	{"internal/servicetype/servicetype.go", `o[strings.TrimSuffix(kind+"."+group, ".")]`, `o[strings.TrimSuffix(kind+".none", ".")]`, "a kind with its group counts"},
+	{"internal/servicetype/servicetype.go", `		if name, ok := o[kind]; ok {`, `		if name, ok := o[kind+".none"]; ok {`, "a kind without a group counts"},
+	{"internal/servicetype/servicetype.go", `	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return ""
 	}`, `	if len(pod.OwnerReferences) == 0 {

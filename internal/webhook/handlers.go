@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,10 +10,12 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -200,4 +203,121 @@ func respond(req admission.Request, result rules.Result) admission.Response {
 // judges it again.
 func unread(err error) admission.Response {
 	return admission.Allowed("").WithWarnings("cardquota could not look at this object: " + strings.ReplaceAll(err.Error(), "\n", " "))
+}
+
+// world is what the rules for workloads know.
+func (h *handlers) world(ctx context.Context, req admission.Request) (rules.World, error) {
+	inventory, _ := h.nodes.Inventory()
+	world := rules.World{Inventory: inventory, User: req.UserInfo.Username}
+	var err error
+	if world.Policy, err = h.policy(ctx); err != nil {
+		return rules.World{}, err
+	}
+	if world.Namespace, err = read(ctx, h.cached, "", req.Namespace, &corev1.Namespace{}); err != nil {
+		return rules.World{}, err
+	}
+	queues := map[string]*v1beta1.Queue{} // a job asks for the same one for each of its tasks
+	world.Queue = func(name string) *v1beta1.Queue {
+		queue, known := queues[name]
+		if !known {
+			queue, _ = read(ctx, h.cached, "", name, &v1beta1.Queue{})
+			queues[name] = queue
+		}
+		return queue
+	}
+	world.Group = func(name string) *v1beta1.PodGroup {
+		group, _ := read(ctx, h.cached, req.Namespace, name, &v1beta1.PodGroup{})
+		return group
+	}
+	return world, nil
+}
+
+// policy reads the ServiceTypePolicy, nil when there is none.
+func (h *handlers) policy(ctx context.Context) (*v1alpha1.ServiceTypePolicy, error) {
+	return read(ctx, h.cached, "", v1alpha1.PolicyName, &v1alpha1.ServiceTypePolicy{})
+}
+
+// quotas lists all CardQuotas.
+func (h *handlers) quotas(ctx context.Context) ([]*v1alpha1.CardQuota, error) {
+	var list v1alpha1.CardQuotaList
+	if err := h.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list CardQuotas: %w", err)
+	}
+	return pointers(list.Items), nil
+}
+
+// read reads an object, nil when there is none.
+func read[T client.Object](ctx context.Context, from client.Reader, namespace, name string, into T) (T, error) {
+	var none T
+	if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into); apierrors.IsNotFound(err) {
+		return none, nil
+	} else if err != nil {
+		return none, fmt.Errorf("read %T %s: %w", into, name, err)
+	}
+	return into, nil
+}
+
+func pointers[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
+}
+
+// vcjob completes a vcjob. A job that cannot be read, or that nothing is said
+// about, stays as it is.
+func (h *handlers) vcjob(ctx context.Context, req admission.Request) admission.Response {
+	job := &vcbatch.Job{}
+	if _, err := decode(h, req, job); err != nil {
+		return unread(err)
+	}
+	job.Namespace = req.Namespace
+	world, err := h.world(ctx, req)
+	if err != nil {
+		return unread(err)
+	}
+	defaults := rules.TideDefaults(job, world)
+	if defaults.None() {
+		return admission.Allowed("")
+	}
+	completed, err := complete(req.Object.Raw, defaults)
+	if err != nil {
+		return unread(err)
+	}
+	response := admission.PatchResponseFromRaw(req.Object.Raw, completed)
+	text := "ServiceTypePolicy " + v1alpha1.PolicyName + " completed this job, so that it survives that its cards are taken back:"
+	if defaults.MaxRetry > 0 {
+		text += fmt.Sprintf(" maxRetry %d", defaults.MaxRetry)
+	}
+	for _, p := range defaults.Policies {
+		text += fmt.Sprintf(" %s: %s", p.Event, p.Action)
+	}
+	return response.WithWarnings(text)
+}
+
+// complete writes the defaults into a job as it was sent, with every field that
+// this version does not know.
+func complete(raw []byte, defaults rules.Defaults) ([]byte, error) {
+	var job map[string]any
+	if err := json.Unmarshal(raw, &job); err != nil {
+		return nil, fmt.Errorf("read the job: %w", err)
+	}
+	if defaults.MaxRetry > 0 {
+		if err := unstructured.SetNestedField(job, int64(defaults.MaxRetry), "spec", "maxRetry"); err != nil {
+			return nil, fmt.Errorf("complete the job: %w", err)
+		}
+	}
+	if len(defaults.Policies) > 0 {
+		spec, ok := job["spec"].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("complete the job: it has no spec")
+		}
+		policies, _ := spec["policies"].([]any)
+		for _, p := range defaults.Policies {
+			policies = append(policies, map[string]any{"event": string(p.Event), "action": string(p.Action)})
+		}
+		spec["policies"] = policies
+	}
+	return json.Marshal(job)
 }
