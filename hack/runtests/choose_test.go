@@ -11,10 +11,10 @@ func TestChooseRunsAGroupWhoseInputsChanged(t *testing.T) {
 	passed := func(inputs fileHashes) record {
 		return record{Passed: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Commit: "abc", Inputs: inputs}
 	}
-	everything := circumstances{changed: map[string]bool{"a.go": true}, base: "10 commits ago"}
+	everything := decisionContext{changed: map[string]bool{"a.go": true}, base: "10 commits ago"}
 	for name, tc := range map[string]struct {
 		records []record
-		c       circumstances
+		c       decisionContext
 		want    bool
 		why     string
 	}{
@@ -22,32 +22,32 @@ func TestChooseRunsAGroupWhoseInputsChanged(t *testing.T) {
 		"passed before with these inputs, later with others": {
 			[]record{passed(fileHashes{"a.go": "2", "b.go": "1"}), passed(now)}, everything, false, "no input has changed",
 		},
-		"an input has another content": {[]record{passed(fileHashes{"a.go": "2", "b.go": "1"})}, circumstances{}, true, "changed a.go"},
-		"an input is new":              {[]record{passed(fileHashes{"a.go": "1"})}, circumstances{}, true, "changed b.go"},
+		"an input has another content": {[]record{passed(fileHashes{"a.go": "2", "b.go": "1"})}, decisionContext{}, true, "changed a.go"},
+		"an input is new":              {[]record{passed(fileHashes{"a.go": "1"})}, decisionContext{}, true, "changed b.go"},
 		"an input is gone": {
-			[]record{passed(fileHashes{"a.go": "1", "b.go": "1", "c.go": "1"})}, circumstances{}, true, "changed c.go",
+			[]record{passed(fileHashes{"a.go": "1", "b.go": "1", "c.go": "1"})}, decisionContext{}, true, "changed c.go",
 		},
-		"another version of Go":                      {[]record{passed(fileHashes{"a.go": "1", "b.go": "1", "(Go)": "go1"})}, circumstances{}, true, "changed (Go)"},
+		"another version of Go":                      {[]record{passed(fileHashes{"a.go": "1", "b.go": "1", "(Go)": "go1"})}, decisionContext{}, true, "changed (Go)"},
 		"no record, an input changed since the base": {nil, everything, true, "since 10 commits ago changed a.go"},
-		"no record, no base":                         {nil, circumstances{}, true, "no earlier commit"},
-		"test-all ignores the record":                {[]record{passed(now)}, circumstances{all: true}, true, "everything"},
+		"no record, no base":                         {nil, decisionContext{}, true, "no earlier commit"},
+		"test-all ignores the record":                {[]record{passed(now)}, decisionContext{all: true}, true, "everything"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := choose([]stage{{name: "g", group: true}}, map[string]fileHashes{"g": now}, map[string][]record{"g": tc.records}, tc.c)["g"]
-			if got.run != tc.want || !strings.Contains(got.why, tc.why) {
-				t.Errorf("run %v because %q, want %v because of %q", got.run, got.why, tc.want, tc.why)
+			got := chooseStages([]stage{{name: "g", group: true}}, map[string]fileHashes{"g": now}, map[string][]record{"g": tc.records}, tc.c)["g"]
+			if got.run != tc.want || !strings.Contains(got.reason, tc.why) {
+				t.Errorf("run %v because %q, want %v because of %q", got.run, got.reason, tc.want, tc.why)
 			}
 		})
 	}
 }
 
 func TestChooseTakesTurnsWithoutRecords(t *testing.T) {
-	groups := []stage{{name: "unit"}, {name: "a", group: true}, {name: "b", group: true}, {name: "c", group: true}, {name: "clocks", onlyAll: true}}
+	groups := []stage{{name: "unit"}, {name: "a", group: true}, {name: "b", group: true}, {name: "c", group: true}, {name: "clocks", onlyInTestAll: true}}
 	inputs := map[string]fileHashes{"a": {"a": "1"}, "b": {"b": "1"}, "c": {"c": "1"}}
 	records := map[string][]record{"c": {{Inputs: fileHashes{"c": "1"}}}}
 	ran := map[string]int{}
 	for turn := range 6 {
-		for name, choice := range choose(groups, inputs, records, circumstances{changed: map[string]bool{}, turn: turn}) {
+		for name, choice := range chooseStages(groups, inputs, records, decisionContext{changed: map[string]bool{}, turn: turn}) {
 			if choice.run {
 				ran[name]++
 			}

@@ -16,33 +16,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// event is a line of `go test -json` (see `go doc test2json`).
-type event struct {
+// testEvent is a line of `go test -json` (see `go doc test2json`).
+type testEvent struct {
 	Action, Package, ImportPath, Test, Output string
 	Elapsed                                   float64
 }
 
-// results is what tests said.
-type results struct {
+// testResults is what tests said.
+type testResults struct {
 	passed, failed int
-	skipped        []string // package and test
-	tests          []timed  // tests without subtests
+	skipped        []string       // package and test
+	tests          []testDuration // tests without subtests
 	failures       []failure
 }
 
 // failure is a test that failed, or a package that failed outside its tests, with what it printed.
 type failure struct{ name, text string }
 
-// timed is how long a test ran, without the time it waited for a turn among parallel tests.
-type timed struct {
+// testDuration is how long a test ran, without the time it waited for a turn among parallel tests.
+type testDuration struct {
 	name    string
 	elapsed time.Duration
 }
 
-// follow reads the events of `go test -json`, keeps them in log, says on out which packages
+// readEvents reads the events of `go test -json`, keeps them in log, says on out which packages
 // passed, and prints what failed in full.
-func follow(events io.Reader, log, out io.Writer, module string) (results, error) {
-	var r results
+func readEvents(events io.Reader, log, out io.Writer, module string) (testResults, error) {
+	var r testResults
 	texts := map[string]*strings.Builder{} // of what has not ended
 	parents := map[string]bool{}
 	lines := bufio.NewReader(events)
@@ -52,11 +52,11 @@ func follow(events io.Reader, log, out io.Writer, module string) (results, error
 			if _, err := log.Write(line); err != nil {
 				return r, err
 			}
-			var e event
+			var e testEvent
 			if json.Unmarshal(line, &e) != nil { // go's own words
 				_, _ = out.Write(line)
 			} else {
-				r.take(e, texts, parents, out, module)
+				r.addEvent(e, texts, parents, out, module)
 			}
 		}
 		if err == io.EOF {
@@ -67,7 +67,7 @@ func follow(events io.Reader, log, out io.Writer, module string) (results, error
 	}
 }
 
-func (r *results) take(e event, texts map[string]*strings.Builder, parents map[string]bool, out io.Writer, module string) {
+func (r *testResults) addEvent(e testEvent, texts map[string]*strings.Builder, parents map[string]bool, out io.Writer, module string) {
 	pkg := strings.TrimPrefix(e.Package, module+"/")
 	name := strings.TrimSuffix(pkg+" "+e.Test, " ")
 	switch e.Action {
@@ -87,14 +87,14 @@ func (r *results) take(e event, texts map[string]*strings.Builder, parents map[s
 	text := texts[name]
 	delete(texts, name)
 	if e.Test == "" {
-		r.takePackage(e, pkg, text, out)
+		r.addPackageEvent(e, pkg, text, out)
 		return
 	}
 	for parent := path.Dir(e.Test); parent != "."; parent = path.Dir(parent) {
 		parents[pkg+" "+parent] = true
 	}
 	if !parents[name] {
-		r.tests = append(r.tests, timed{name, time.Duration(e.Elapsed * float64(time.Second))})
+		r.tests = append(r.tests, testDuration{name, time.Duration(e.Elapsed * float64(time.Second))})
 	}
 	switch e.Action {
 	case "pass":
@@ -110,7 +110,7 @@ func (r *results) take(e event, texts map[string]*strings.Builder, parents map[s
 	}
 }
 
-func (r *results) takePackage(e event, pkg string, text *strings.Builder, out io.Writer) {
+func (r *testResults) addPackageEvent(e testEvent, pkg string, text *strings.Builder, out io.Writer) {
 	switch e.Action {
 	case "pass":
 		cached := ""

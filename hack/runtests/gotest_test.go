@@ -22,7 +22,7 @@ func TestFollowCountsTestsAndPrintsFailures(t *testing.T) {
 not an event
 `
 	var out, log bytes.Buffer
-	got, err := follow(strings.NewReader(events), &log, &out, "m")
+	got, err := readEvents(strings.NewReader(events), &log, &out, "m")
 	if err != nil {
 		t.Fatal(err)
 	}

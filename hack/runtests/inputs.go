@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// inputs returns the files that decide the result of a stage, sorted:
+// stageInputs returns the files that decide the result of a stage, sorted:
 //
 //   - the sources of its test packages and of all packages of this module that they import,
 //     with what these embed;
@@ -26,8 +26,8 @@ import (
 //
 // Naming too many files costs a needless run. Naming too few would hide a failure: files that a
 // test opened without being listed here are kept in its record (record.go).
-func (p *project) inputs(s stage) []string {
-	f := &finder{project: p, found: map[string]bool{}, targets: map[string]bool{}}
+func (p *project) stageInputs(s stage) []string {
+	f := &inputFinder{project: p, found: map[string]bool{}, targets: map[string]bool{}}
 	for _, file := range p.files {
 		if base := path.Base(file); file == "Makefile" || base == "go.mod" || base == "go.sum" {
 			f.found[file] = true
@@ -35,7 +35,7 @@ func (p *project) inputs(s stage) []string {
 	}
 	for _, dir := range s.packages {
 		pkg := p.packages[dir]
-		f.addAll(pkg.testSources)
+		f.addFiles(pkg.testSources)
 		for _, file := range pkg.testSources {
 			f.scanGo(file)
 		}
@@ -54,57 +54,57 @@ func (p *project) inputs(s stage) []string {
 	return files
 }
 
-// finder collects files by what names them.
-type finder struct {
+// inputFinder collects files by what names them.
+type inputFinder struct {
 	*project
 	found   map[string]bool
 	targets map[string]bool
 }
 
-func (f *finder) addAll(files []string) {
+func (f *inputFinder) addFiles(files []string) {
 	for _, file := range files {
-		f.add(file, "")
+		f.addFile(file, "")
 	}
 }
 
-// add takes a file that another one names, and what it leads to.
-func (f *finder) add(file, namedBy string) {
+// addFile takes a file that another one names, and what it leads to.
+func (f *inputFinder) addFile(file, namedBy string) {
 	if f.found[file] || !f.known[file] || path.Ext(file) == ".md" && path.Ext(namedBy) == ".md" {
 		return // a document that another one links to is not followed
 	}
 	f.found[file] = true
 	switch base := path.Base(file); {
 	case path.Ext(file) == ".sh" || base == "Dockerfile" || base == "kustomization.yaml":
-		f.scanText(file, withoutComments(f.read(file)))
+		f.scanText(file, withoutComments(f.readFile(file)))
 	case path.Ext(file) == ".md":
-		f.scanText(file, f.read(file))
+		f.scanText(file, f.readFile(file))
 	case path.Ext(file) == ".go" && strings.HasPrefix(file, "test/") && !strings.HasSuffix(file, "_test.go"):
 		f.scanGo(file)
 	}
 }
 
-func (f *finder) addPackages(dirs []string) {
+func (f *inputFinder) addPackages(dirs []string) {
 	for _, dir := range dirs {
 		if pkg := f.packages[dir]; pkg != nil {
-			f.addAll(pkg.sources)
+			f.addFiles(pkg.sources)
 		}
 	}
 }
 
 // addFolder takes what a folder holds. A program in it is its packages.
-func (f *finder) addFolder(dir, namedBy string) {
+func (f *inputFinder) addFolder(dir, namedBy string) {
 	if pkg := f.packages[dir]; pkg != nil && pkg.main {
-		f.addAll(pkg.sources)
+		f.addFiles(pkg.sources)
 		f.addPackages(pkg.deps)
 		return
 	}
-	for _, file := range f.below(dir) {
-		f.add(file, namedBy)
+	for _, file := range f.filesBelow(dir) {
+		f.addFile(file, namedBy)
 	}
 }
 
 // addTarget takes what the recipe of a make target and of those it needs name.
-func (f *finder) addTarget(name string) {
+func (f *inputFinder) addTarget(name string) {
 	target, ok := f.makefile[name]
 	if !ok || f.targets[name] {
 		return
@@ -116,7 +116,7 @@ func (f *finder) addTarget(name string) {
 	f.scanText("Makefile", target.recipe)
 }
 
-func (f *finder) read(file string) string {
+func (f *inputFinder) readFile(file string) string {
 	text, err := os.ReadFile(filepath.Join(f.root, file))
 	if err != nil {
 		return ""
@@ -125,7 +125,7 @@ func (f *finder) read(file string) string {
 }
 
 // scanGo takes what the string literals of a Go file name.
-func (f *finder) scanGo(file string) {
+func (f *inputFinder) scanGo(file string) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(f.root, file), nil, parser.SkipObjectResolution)
 	if err != nil {
 		return // the compiler will say so
@@ -135,9 +135,9 @@ func (f *finder) scanGo(file string) {
 		case *ast.ImportSpec:
 			return false
 		case *ast.CallExpr:
-			parts := constants(node.Args)
+			parts := stringLiterals(node.Args)
 			if name, ok := node.Fun.(*ast.SelectorExpr); ok && name.Sel.Name == "Join" && len(parts) > 0 {
-				f.take(file, path.Join(parts...), true)
+				f.addNamed(file, path.Join(parts...), true)
 			}
 			if slices.Contains(parts, "make") {
 				f.scanText(file, strings.Join(parts, " "))
@@ -151,8 +151,8 @@ func (f *finder) scanGo(file string) {
 	})
 }
 
-// constants are the string literals among the arguments of a call.
-func constants(args []ast.Expr) []string {
+// stringLiterals are the string literals among the arguments of a call.
+func stringLiterals(args []ast.Expr) []string {
 	var parts []string
 	for _, arg := range args {
 		if literal, ok := arg.(*ast.BasicLit); ok && literal.Kind == token.STRING {
@@ -165,29 +165,29 @@ func constants(args []ast.Expr) []string {
 }
 
 var (
-	words       = regexp.MustCompile(`[A-Za-z0-9_.*/-]+`)
-	makeCommand = regexp.MustCompile(`\bmake((?: +[a-z][a-z0-9-]*)+)`)
+	wordPattern        = regexp.MustCompile(`[A-Za-z0-9_.*/-]+`)
+	makeCommandPattern = regexp.MustCompile(`\bmake((?: +[a-z][a-z0-9-]*)+)`)
 	// variables that stand for the project's folder in scripts and recipes.
-	rootVariable = regexp.MustCompile(`"?\$(\(CURDIR\)|\{?root\}?|\{?PWD\}?)"?/`)
+	rootVariablePattern = regexp.MustCompile(`"?\$(\(CURDIR\)|\{?root\}?|\{?PWD\}?)"?/`)
 )
 
 // scanText takes what the words of a text name.
-func (f *finder) scanText(file, text string) {
-	text = rootVariable.ReplaceAllString(text, "")
-	for _, word := range words.FindAllString(text, -1) {
-		f.take(file, word, false)
+func (f *inputFinder) scanText(file, text string) {
+	text = rootVariablePattern.ReplaceAllString(text, "")
+	for _, word := range wordPattern.FindAllString(text, -1) {
+		f.addNamed(file, word, false)
 	}
-	for _, match := range makeCommand.FindAllStringSubmatch(text, -1) {
+	for _, match := range makeCommandPattern.FindAllStringSubmatch(text, -1) {
 		for target := range strings.FieldsSeq(match[1]) {
 			f.addTarget(target)
 		}
 	}
 }
 
-// take takes what a name in a file stands for: a file, a folder or a pattern of files, from the
+// addNamed takes what a name in a file stands for: a file, a folder or a pattern of files, from the
 // project's folder or from that of the file. A single word names a folder only where it is
 // joined to a path, or in a script when the folder holds no Go packages: "test" is a word.
-func (f *finder) take(file, name string, joined bool) {
+func (f *inputFinder) addNamed(file, name string, joined bool) {
 	if strings.Trim(name, "./*") == "" {
 		return // a folder above, or everything
 	}
@@ -197,11 +197,11 @@ func (f *finder) take(file, name string, joined bool) {
 		switch {
 		case strings.HasPrefix(candidate, "..") || candidate == "." || path.IsAbs(candidate):
 		case f.known[candidate]:
-			f.add(candidate, file)
+			f.addFile(candidate, file)
 		case strings.Contains(candidate, "*"):
 			for _, other := range f.files {
 				if matched, _ := path.Match(candidate, other); matched {
-					f.add(other, file)
+					f.addFile(other, file)
 				}
 			}
 		case joined || strings.Contains(name, "/") || candidate != name || f.holdsNoPackages(candidate):
@@ -210,7 +210,7 @@ func (f *finder) take(file, name string, joined bool) {
 	}
 }
 
-func (f *finder) holdsNoPackages(dir string) bool {
+func (f *inputFinder) holdsNoPackages(dir string) bool {
 	for other := range f.packages {
 		if other == dir || strings.HasPrefix(other, dir+"/") {
 			return false
@@ -237,8 +237,8 @@ type makeTarget struct {
 }
 
 var (
-	makeRule = regexp.MustCompile(`^([a-z][a-z0-9-]*):([^=#]*)(#.*)?$`)
-	makeText = regexp.MustCompile(`\$\(([A-Z_]+)\)`)
+	makeRulePattern     = regexp.MustCompile(`^([a-z][a-z0-9-]*):([^=#]*)(#.*)?$`)
+	makeVariablePattern = regexp.MustCompile(`\$\(([A-Z_]+)\)`)
 )
 
 // parseMakefile reads the rules with plain names, and the texts between define and endef that
@@ -248,7 +248,7 @@ func parseMakefile(text string) map[string]makeTarget {
 	rule, defined := "", ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
-		match := makeRule.FindStringSubmatch(line)
+		match := makeRulePattern.FindStringSubmatch(line)
 		switch name, defines := strings.CutPrefix(line, "define "); {
 		case defines:
 			defined = name
@@ -268,7 +268,7 @@ func parseMakefile(text string) map[string]makeTarget {
 		}
 	}
 	for name, target := range targets {
-		target.recipe = makeText.ReplaceAllStringFunc(target.recipe, func(variable string) string {
+		target.recipe = makeVariablePattern.ReplaceAllStringFunc(target.recipe, func(variable string) string {
 			if text, ok := texts[variable[2:len(variable)-1]]; ok {
 				return text
 			}

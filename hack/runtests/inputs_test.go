@@ -26,8 +26,8 @@ func TestEveryTrackedFileDecidesAStage(t *testing.T) {
 		t.Fatal(err)
 	}
 	decides := map[string]bool{}
-	for _, s := range stages(p) {
-		for _, file := range p.inputs(s) {
+	for _, s := range allStages(p) {
+		for _, file := range p.stageInputs(s) {
 			decides[file] = true
 		}
 	}
@@ -44,7 +44,7 @@ func TestEveryTestBelongsToAStage(t *testing.T) {
 		t.Fatal(err)
 	}
 	staged := map[string]int{}
-	for _, s := range stages(p) {
+	for _, s := range allStages(p) {
 		for _, dir := range s.packages {
 			if s.run == "" {
 				staged[dir]++
@@ -64,7 +64,7 @@ func TestEveryTestBelongsToAStage(t *testing.T) {
 // allowedTwice reports whether a package stands in a stage that plays it a second time in
 // another way.
 func allowedTwice(p *project, dir string) bool {
-	return slices.ContainsFunc(stages(p), func(s stage) bool { return s.onlyAll && slices.Contains(s.packages, dir) })
+	return slices.ContainsFunc(allStages(p), func(s stage) bool { return s.onlyInTestAll && slices.Contains(s.packages, dir) })
 }
 
 // inputsOf derives the inputs of the package dir/ in a project of the given files.
@@ -98,7 +98,7 @@ func inputsOf(t *testing.T, files map[string]string) []string {
 	if program := p.packages["cmd/program"]; program != nil {
 		program.deps = []string{"internal/rules"}
 	}
-	return p.inputs(stage{packages: []string{"dir"}})
+	return p.stageInputs(stage{packages: []string{"dir"}})
 }
 
 func TestInputsFollowWhatATestNames(t *testing.T) {

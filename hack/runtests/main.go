@@ -31,7 +31,7 @@ func main() {
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0, 0, 0)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	oneVariant()
+	useMakefileBuildFlags()
 	ok, err := run(ctx, os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "runtests:", err)
@@ -41,9 +41,9 @@ func main() {
 	}
 }
 
-// oneVariant has Go build as the Makefile does, also when this program is started without make:
+// useMakefileBuildFlags has Go build as the Makefile does, also when this program is started without make:
 // another variant would compile every library again.
-func oneVariant() {
+func useMakefileBuildFlags() {
 	flags := os.Getenv("GOFLAGS")
 	if !strings.Contains(flags, "-trimpath") {
 		flags = strings.TrimSpace(flags + " -trimpath")
@@ -76,8 +76,8 @@ func run(ctx context.Context, args []string) (bool, error) {
 
 // printInputs prints the files that decide each stage.
 func printInputs(p *project) {
-	for _, s := range stages(p) {
-		files := p.inputs(s)
+	for _, s := range allStages(p) {
+		files := p.stageInputs(s)
 		fmt.Printf("%s: %d files\n", s.name, len(files))
 		for _, file := range files {
 			fmt.Println("  " + file)

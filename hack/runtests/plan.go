@@ -12,40 +12,40 @@ import (
 
 // plan is what a run does, and what it leaves out.
 type plan struct {
-	stages  []stage // all
-	chosen  []stage
-	choices map[string]choice
-	inputs  map[string]fileHashes
-	commit  string
-	records recordBook
-	hasher  *hasher
+	stages    []stage // all
+	chosen    []stage
+	decisions map[string]decision
+	inputs    map[string]fileHashes
+	commit    string
+	records   recordStore
+	hasher    *hasher
 }
 
-// comparedCommits is with how many of the newest commits a run on main itself compares.
-const comparedCommits = 10
+// defaultComparedCommits is with how many of the newest commits a run on main itself compares.
+const defaultComparedCommits = 10
 
-// plan chooses the stages. Names in only leave out all others.
-func (r *runner) plan(ctx context.Context, all bool, only []string) (*plan, error) {
+// planRun chooses the stages. Names in only leave out all others.
+func (r *runner) planRun(ctx context.Context, all bool, only []string) (*plan, error) {
 	p := r.project
-	made := &plan{stages: stages(p), inputs: map[string]fileHashes{}, records: openRecords(), hasher: &hasher{p.root, fileHashes{}}}
+	made := &plan{stages: allStages(p), inputs: map[string]fileHashes{}, records: openRecords(), hasher: &hasher{p.root, fileHashes{}}}
 	if all {
-		drawAll(made.stages)
+		drawFully(made.stages)
 	}
 	records := map[string][]record{}
 	for _, s := range made.stages {
 		if !s.group {
 			continue
 		}
-		hashes, err := made.hasher.hash(p.inputs(s))
+		hashes, err := made.hasher.hashFiles(p.stageInputs(s))
 		if err != nil {
 			return nil, err
 		}
 		made.inputs[s.name], records[s.name] = hashes, nil
-		for _, kept := range made.records.read(s.name) {
+		for _, kept := range made.records.load(s.name) {
 			// What tests opened beyond the derived files counts as well.
 			for _, file := range kept.Opened {
 				if p.known[file] {
-					more, err := made.hasher.hash([]string{file})
+					more, err := made.hasher.hashFiles([]string{file})
 					if err != nil {
 						return nil, err
 					}
@@ -55,15 +55,15 @@ func (r *runner) plan(ctx context.Context, all bool, only []string) (*plan, erro
 			records[s.name] = append(records[s.name], kept)
 		}
 	}
-	c := circumstances{all: all, turn: commitCount(ctx, p.root)}
-	c.changed, c.base = p.changedFiles(ctx, comparedCommits)
-	made.choices = choose(made.stages, made.inputs, records, c)
+	c := decisionContext{all: all, turn: commitCount(ctx, p.root)}
+	c.changed, c.base = p.changedFiles(ctx, defaultComparedCommits)
+	made.decisions = chooseStages(made.stages, made.inputs, records, c)
 	made.commit = describeCommit(ctx, p.root)
 	if err := made.keepOnly(only); err != nil {
 		return nil, err
 	}
 	for _, s := range made.stages {
-		if made.choices[s.name].run {
+		if made.decisions[s.name].run {
 			made.chosen = append(made.chosen, s)
 		}
 	}
@@ -75,20 +75,20 @@ func (p *plan) keepOnly(only []string) error {
 	if len(only) == 0 {
 		return nil
 	}
-	for name := range p.choices {
-		p.choices[name] = choice{false, "it was not asked for"}
+	for name := range p.decisions {
+		p.decisions[name] = decision{false, "it was not asked for"}
 	}
 	for _, name := range only {
-		if _, known := p.choices[name]; !known {
+		if _, known := p.decisions[name]; !known {
 			return fmt.Errorf("there is no stage %q", name)
 		}
-		p.choices[name] = choice{true, "it was asked for"}
+		p.decisions[name] = decision{true, "it was asked for"}
 	}
 	return nil
 }
 
-// drawAll has the stages with the race detector draw as often as every other stage.
-func drawAll(stages []stage) {
+// drawFully has the stages with the race detector draw as often as every other stage.
+func drawFully(stages []stage) {
 	for i := range stages {
 		if stages[i].race {
 			stages[i].env = nil
@@ -96,20 +96,20 @@ func drawAll(stages []stage) {
 	}
 }
 
-func (p *plan) print(out io.Writer) {
+func (p *plan) printDecisions(out io.Writer) {
 	for _, s := range p.stages {
 		word := "run     "
-		if !p.choices[s.name].run {
+		if !p.decisions[s.name].run {
 			word = "not run "
 		}
-		if s.group || s.onlyAll || !p.choices[s.name].run {
-			_, _ = fmt.Fprintf(out, "%s %-14s %s\n", word, s.name, p.choices[s.name].why)
+		if s.group || s.onlyInTestAll || !p.decisions[s.name].run {
+			_, _ = fmt.Fprintf(out, "%s %-14s %s\n", word, s.name, p.decisions[s.name].reason)
 		}
 	}
 }
 
-// keep records that a group passed.
-func (p *plan) keep(o outcome) error {
+// recordPass records that a group passed.
+func (p *plan) recordPass(o outcome) error {
 	inputs := p.inputs[o.stage.name]
 	var opened []string
 	for _, file := range o.opened {
@@ -117,7 +117,7 @@ func (p *plan) keep(o outcome) error {
 			opened = append(opened, file)
 		}
 	}
-	hashes, err := p.hasher.hash(opened)
+	hashes, err := p.hasher.hashFiles(opened)
 	if err != nil {
 		return err
 	}
@@ -135,20 +135,20 @@ func (p *plan) keep(o outcome) error {
 // the checked out commit itself, the base is so many commits before it. Without such a commit
 // (a shallow clone) it returns nil.
 func (p *project) changedFiles(ctx context.Context, commits int) (map[string]bool, string) {
-	head, err := output(ctx, p.root, "git", "rev-parse", "HEAD")
+	head, err := runOutput(ctx, p.root, "git", "rev-parse", "HEAD")
 	if err != nil {
 		return nil, ""
 	}
 	base, name := strings.TrimSpace(head), "the merge base"
 	for _, branch := range []string{"origin/main", "main"} {
-		if text, err := output(ctx, p.root, "git", "merge-base", "HEAD", branch); err == nil {
+		if text, err := runOutput(ctx, p.root, "git", "merge-base", "HEAD", branch); err == nil {
 			base = strings.TrimSpace(text)
 			break
 		}
 	}
 	if base == strings.TrimSpace(head) {
 		name = fmt.Sprintf("%d commits ago", commits)
-		text, err := output(ctx, p.root, "git", "rev-parse", "--verify", "--quiet", fmt.Sprintf("HEAD~%d", commits))
+		text, err := runOutput(ctx, p.root, "git", "rev-parse", "--verify", "--quiet", fmt.Sprintf("HEAD~%d", commits))
 		if err != nil {
 			return nil, ""
 		}
@@ -158,7 +158,7 @@ func (p *project) changedFiles(ctx context.Context, commits int) (map[string]boo
 		name = "the last commit"
 	}
 	// The working tree counts, with files that git does not know yet.
-	text, err := output(ctx, p.root, "git", "diff", "--name-only", "-z", base)
+	text, err := runOutput(ctx, p.root, "git", "diff", "--name-only", "-z", base)
 	if err != nil {
 		return nil, ""
 	}
@@ -166,7 +166,7 @@ func (p *project) changedFiles(ctx context.Context, commits int) (map[string]boo
 	for file := range strings.SplitSeq(text, "\x00") {
 		changed[file] = true
 	}
-	if text, err = output(ctx, p.root, "git", "ls-files", "-z", "--others", "--exclude-standard"); err != nil {
+	if text, err = runOutput(ctx, p.root, "git", "ls-files", "-z", "--others", "--exclude-standard"); err != nil {
 		return nil, ""
 	}
 	for file := range strings.SplitSeq(text, "\x00") {
@@ -177,7 +177,7 @@ func (p *project) changedFiles(ctx context.Context, commits int) (map[string]boo
 }
 
 func describeCommit(ctx context.Context, root string) string {
-	text, err := output(ctx, root, "git", "describe", "--tags", "--always", "--dirty")
+	text, err := runOutput(ctx, root, "git", "describe", "--tags", "--always", "--dirty")
 	if err != nil {
 		return "an unknown commit"
 	}

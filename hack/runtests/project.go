@@ -39,8 +39,8 @@ type goPackage struct {
 	cluster     bool     // its tests can start a control plane
 }
 
-// listed is the part of `go list -json` that is read here.
-type listed struct {
+// goListPackage is the part of `go list -json` that is read here.
+type goListPackage struct {
 	ImportPath, Dir, ForTest, Name                                                   string
 	Standard                                                                         bool
 	Module                                                                           *struct{ Main bool }
@@ -51,13 +51,13 @@ type listed struct {
 
 // loadProject reads the checkout around the working directory.
 func loadProject(ctx context.Context) (*project, error) {
-	root, err := output(ctx, "", "git", "rev-parse", "--show-toplevel")
+	root, err := runOutput(ctx, "", "git", "rev-parse", "--show-toplevel")
 	if err != nil {
 		return nil, fmt.Errorf("this must run inside a git checkout: %w", err)
 	}
 	p := &project{root: strings.TrimSpace(root), known: map[string]bool{}, packages: map[string]*goPackage{}}
 	// Files that git does not know yet count as well: they will be part of the next commit.
-	text, err := output(ctx, p.root, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	text, err := runOutput(ctx, p.root, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {
 		return nil, err
 	}
@@ -79,20 +79,20 @@ func loadProject(ctx context.Context) (*project, error) {
 }
 
 func (p *project) loadPackages(ctx context.Context) error {
-	module, err := output(ctx, p.root, "go", "list", "-m")
+	module, err := runOutput(ctx, p.root, "go", "list", "-m")
 	if err != nil {
 		return err
 	}
 	p.module = strings.TrimSpace(module)
-	text, err := output(ctx, p.root, "go", "list", "-deps", "-test",
+	text, err := runOutput(ctx, p.root, "go", "list", "-deps", "-test",
 		"-json=ImportPath,Dir,ForTest,Name,Standard,Module,GoFiles,CgoFiles,SFiles,EmbedFiles,TestGoFiles,TestEmbedFiles,XTestGoFiles,XTestEmbedFiles,Deps", "./...")
 	if err != nil {
 		return err
 	}
-	var tests []listed
+	var tests []goListPackage
 	decoder := json.NewDecoder(strings.NewReader(text))
 	for {
-		var l listed
+		var l goListPackage
 		if err := decoder.Decode(&l); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
@@ -107,8 +107,8 @@ func (p *project) loadPackages(ctx context.Context) error {
 		}
 	}
 	for _, l := range tests {
-		if pkg := p.packages[p.folder(strings.TrimSuffix(l.ImportPath, ".test"))]; pkg != nil {
-			pkg.testDeps = p.folders(l.Deps)
+		if pkg := p.packages[p.packageDir(strings.TrimSuffix(l.ImportPath, ".test"))]; pkg != nil {
+			pkg.testDeps = p.packageDirs(l.Deps)
 			pkg.cluster = slices.ContainsFunc(l.Deps, func(dep string) bool {
 				return strings.HasPrefix(dep, p.module+"/test/cluster")
 			})
@@ -117,7 +117,7 @@ func (p *project) loadPackages(ctx context.Context) error {
 	return nil
 }
 
-func (p *project) addPackage(l listed) {
+func (p *project) addPackage(l goListPackage) {
 	dir, err := filepath.Rel(p.root, l.Dir)
 	if err != nil {
 		return
@@ -133,7 +133,7 @@ func (p *project) addPackage(l listed) {
 		dir: dir, main: l.Name == "main",
 		sources:     in(l.GoFiles, l.CgoFiles, l.SFiles, l.EmbedFiles),
 		testSources: in(l.TestGoFiles, l.TestEmbedFiles, l.XTestGoFiles, l.XTestEmbedFiles),
-		deps:        p.folders(l.Deps),
+		deps:        p.packageDirs(l.Deps),
 	}
 	pkg.concurrent = slices.ContainsFunc(slices.Concat(pkg.sources, pkg.testSources), func(file string) bool {
 		return isConcurrent(filepath.Join(p.root, file))
@@ -141,9 +141,9 @@ func (p *project) addPackage(l listed) {
 	p.packages[dir] = pkg
 }
 
-// folder is the folder of a package of the main module, "" of any other. `go list` names the
+// packageDir is the folder of a package of the main module, "" of any other. `go list` names the
 // variant that is compiled for a test "path [test]".
-func (p *project) folder(importPath string) string {
+func (p *project) packageDir(importPath string) string {
 	importPath, _, _ = strings.Cut(importPath, " ")
 	if rest, ok := strings.CutPrefix(importPath, p.module+"/"); ok {
 		return rest
@@ -151,10 +151,10 @@ func (p *project) folder(importPath string) string {
 	return ""
 }
 
-func (p *project) folders(importPaths []string) []string {
+func (p *project) packageDirs(importPaths []string) []string {
 	var dirs []string
 	for _, importPath := range importPaths {
-		if dir := p.folder(importPath); dir != "" && !strings.HasSuffix(dir, ".test") {
+		if dir := p.packageDir(importPath); dir != "" && !strings.HasSuffix(dir, ".test") {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -162,8 +162,8 @@ func (p *project) folders(importPaths []string) []string {
 	return slices.Compact(dirs)
 }
 
-// below lists the files in a folder and its subfolders.
-func (p *project) below(dir string) []string {
+// filesBelow lists the files in a folder and its subfolders.
+func (p *project) filesBelow(dir string) []string {
 	first, _ := slices.BinarySearch(p.files, dir+"/")
 	var files []string
 	for _, file := range p.files[first:] {
@@ -175,8 +175,8 @@ func (p *project) below(dir string) []string {
 	return files
 }
 
-// output runs a command in a folder and returns what it printed.
-func output(ctx context.Context, dir, name string, args ...string) (string, error) {
+// runOutput runs a command in a folder and returns what it printed.
+func runOutput(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	var out, problems bytes.Buffer

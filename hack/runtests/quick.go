@@ -37,12 +37,12 @@ func runQuick(ctx context.Context, p *project) (bool, error) {
 		r.runCommand(ctx, &lint, nil, "bin/golangci-lint", args...)
 	}()
 	if len(affected) > 0 {
-		outcomes = append(outcomes, r.runStage(ctx, stage{name: "unit", packages: affected, most: 5 * time.Minute}))
+		outcomes = append(outcomes, r.runStage(ctx, stage{name: "unit", packages: affected, timeout: 5 * time.Minute}))
 	}
 	<-linted
 	outcomes = append(outcomes, lint)
 	ok := true
-	var results results
+	var results testResults
 	for _, o := range outcomes {
 		ok = ok && o.err == nil
 		results.passed += o.results.passed
@@ -58,7 +58,7 @@ func runQuick(ctx context.Context, p *project) (bool, error) {
 func (p *project) affectedPackages(files map[string]bool) (changed, affected []string) {
 	holds := map[string]bool{}
 	for dir, pkg := range p.packages {
-		for _, file := range slices.Concat(pkg.sources, pkg.testSources, p.below(dir+"/testdata")) {
+		for _, file := range slices.Concat(pkg.sources, pkg.testSources, p.filesBelow(dir+"/testdata")) {
 			if files[file] {
 				holds[dir] = true
 			}

@@ -43,23 +43,23 @@ func (r record) changedSince(now fileHashes) []string {
 	return changed
 }
 
-// recordBook keeps the records in the user's cache folder. Without such a folder there are
+// recordStore keeps the records in the user's cache folder. Without such a folder there are
 // none, and nothing is kept.
-type recordBook struct{ dir string }
+type recordStore struct{ dir string }
 
-// keptRecords is how many records are kept of a group: a few branches' worth.
-const keptRecords = 8
+// maxRecords is how many records are kept of a group: a few branches' worth.
+const maxRecords = 8
 
-func openRecords() recordBook {
+func openRecords() recordStore {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return recordBook{}
+		return recordStore{}
 	}
-	return recordBook{filepath.Join(cache, "cardquota", "passed")}
+	return recordStore{filepath.Join(cache, "cardquota", "passed")}
 }
 
-// read returns the records of a group, the newest first. What cannot be read is no record.
-func (b recordBook) read(group string) []record {
+// load returns the records of a group, the newest first. What cannot be read is no record.
+func (b recordStore) load(group string) []record {
 	if b.dir == "" {
 		return nil
 	}
@@ -75,12 +75,12 @@ func (b recordBook) read(group string) []record {
 }
 
 // add keeps that a group passed.
-func (b recordBook) add(group string, passed record) error {
+func (b recordStore) add(group string, passed record) error {
 	if b.dir == "" {
 		return nil
 	}
-	records := slices.Insert(b.read(group), 0, passed)
-	text, err := json.Marshal(records[:min(len(records), keptRecords)])
+	records := slices.Insert(b.load(group), 0, passed)
+	text, err := json.Marshal(records[:min(len(records), maxRecords)])
 	if err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ type hasher struct {
 	known fileHashes
 }
 
-// hash returns the hashes of files, and of the circumstances of this run.
-func (h *hasher) hash(files []string) (fileHashes, error) {
+// hashFiles returns the hashes of files, and of the circumstances of this run.
+func (h *hasher) hashFiles(files []string) (fileHashes, error) {
 	hashes := fileHashes{
 		"(Go)":   runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
 		"(root)": strconv.FormatBool(os.Geteuid() == 0),

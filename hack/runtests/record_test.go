@@ -7,14 +7,14 @@ import (
 )
 
 func TestRecordsAreKeptAndBounded(t *testing.T) {
-	b := recordBook{filepath.Join(t.TempDir(), "passed")}
-	for i := range keptRecords + 2 {
+	b := recordStore{filepath.Join(t.TempDir(), "passed")}
+	for i := range maxRecords + 2 {
 		if err := b.add("olm", record{Commit: string(rune('a' + i))}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got := b.read("olm")
-	if len(got) != keptRecords || got[0].Commit != string(rune('a'+keptRecords+1)) {
+	got := b.load("olm")
+	if len(got) != maxRecords || got[0].Commit != string(rune('a'+maxRecords+1)) {
 		t.Errorf("kept %d records, the newest of commit %q", len(got), got[0].Commit)
 	}
 	if left, _ := filepath.Glob(filepath.Join(b.dir, "*.tmp")); len(left) > 0 {
@@ -23,20 +23,20 @@ func TestRecordsAreKeptAndBounded(t *testing.T) {
 }
 
 func TestABrokenRecordIsNone(t *testing.T) {
-	b := recordBook{t.TempDir()}
+	b := recordStore{t.TempDir()}
 	if err := os.WriteFile(filepath.Join(b.dir, "olm.json"), []byte(`[{"Commit":`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.read("olm"); len(got) != 0 {
+	if got := b.load("olm"); len(got) != 0 {
 		t.Errorf("read %v", got)
 	}
 }
 
 func TestWithoutACacheFolderNothingIsKept(t *testing.T) {
-	if err := (recordBook{}).add("olm", record{}); err != nil {
+	if err := (recordStore{}).add("olm", record{}); err != nil {
 		t.Error(err)
 	}
-	if got := (recordBook{}).read("olm"); got != nil {
+	if got := (recordStore{}).load("olm"); got != nil {
 		t.Errorf("read %v", got)
 	}
 }
@@ -52,17 +52,17 @@ func TestARecordHoldsWhatTestsOpened(t *testing.T) {
 	}
 	write("one")
 	h := &hasher{root, fileHashes{}}
-	derived, err := h.hash(nil)
+	derived, err := h.hashFiles(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &plan{inputs: map[string]fileHashes{"olm": derived}, records: recordBook{t.TempDir()}, hasher: h}
-	if err := p.keep(outcome{stage: stage{name: "olm"}, opened: []string{"opened.txt", "opened.txt"}}); err != nil {
+	p := &plan{inputs: map[string]fileHashes{"olm": derived}, records: recordStore{t.TempDir()}, hasher: h}
+	if err := p.recordPass(outcome{stage: stage{name: "olm"}, opened: []string{"opened.txt", "opened.txt"}}); err != nil {
 		t.Fatal(err)
 	}
-	kept := p.records.read("olm")[0]
+	kept := p.records.load("olm")[0]
 	now := func() fileHashes {
-		hashes, err := (&hasher{root, fileHashes{}}).hash(kept.Opened)
+		hashes, err := (&hasher{root, fileHashes{}}).hashFiles(kept.Opened)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// slowest is how many tests a report names.
-	slowest = 20
-	// mostLines and mostBytes bound what the verdict repeats of a failure.
-	mostLines, mostBytes = 8, 300
+	// maxSlowestTests is how many tests a report names.
+	maxSlowestTests = 20
+	// maxFailureLines and mostBytes bound what the verdict repeats of a failure.
+	maxFailureLines, maxLineBytes = 8, 300
 )
 
-// report prints what every stage took, the slowest tests, what was skipped, and the verdict,
+// writeReport prints what every stage took, the slowest tests, what was skipped, and the verdict,
 // and leaves the same in dist/report.txt. It returns whether everything passed.
-func (r *runner) report(outcomes []outcome, p *plan, wall time.Duration) (bool, error) {
+func (r *runner) writeReport(outcomes []outcome, p *plan, wall time.Duration) (bool, error) {
 	file, err := os.Create(filepath.Join(r.dist, "report.txt"))
 	if err != nil {
 		return false, err
@@ -61,13 +61,13 @@ func printStages(out io.Writer, outcomes []outcome, budgets map[string]time.Dura
 }
 
 func printSlowest(out io.Writer, outcomes []outcome) {
-	var tests []timed
+	var tests []testDuration
 	for _, o := range outcomes {
 		tests = append(tests, o.results.tests...)
 	}
-	slices.SortStableFunc(tests, func(a, b timed) int { return cmp.Compare(b.elapsed, a.elapsed) })
+	slices.SortStableFunc(tests, func(a, b testDuration) int { return cmp.Compare(b.elapsed, a.elapsed) })
 	_, _ = fmt.Fprintln(out, "\nThe slowest tests, in seconds:")
-	for _, t := range tests[:min(slowest, len(tests))] {
+	for _, t := range tests[:min(maxSlowestTests, len(tests))] {
 		_, _ = fmt.Fprintf(out, "%8.1f  %s\n", t.elapsed.Seconds(), t.name)
 	}
 }
@@ -91,8 +91,8 @@ func printVerdict(out io.Writer, outcomes []outcome, p *plan, inCI bool) bool {
 		}
 	}
 	for _, s := range p.stages {
-		if c := p.choices[s.name]; !c.run {
-			_, _ = fmt.Fprintf(out, "not run: %s: %s\n", s.name, c.why)
+		if c := p.decisions[s.name]; !c.run {
+			_, _ = fmt.Fprintf(out, "not run: %s: %s\n", s.name, c.reason)
 		}
 	}
 	for _, o := range outcomes {
@@ -120,16 +120,16 @@ func printFailure(out io.Writer, f failure) {
 		switch text := strings.TrimSpace(line); {
 		case text == "", text == "FAIL", strings.HasPrefix(text, "=== "), strings.HasPrefix(text, "--- "), strings.HasPrefix(text, "FAIL\t"):
 			continue
-		case len(line) > mostBytes:
-			line = strings.ToValidUTF8(line[:mostBytes], "") + "…"
+		case len(line) > maxLineBytes:
+			line = strings.ToValidUTF8(line[:maxLineBytes], "") + "…"
 		}
 		lines = append(lines, "    "+line)
 	}
 	if len(lines) == 0 { // a parent whose subtest says why
 		return
 	}
-	if more := len(lines) - mostLines; more > 0 {
-		lines = append(lines[:mostLines], fmt.Sprintf("    … %d more lines above", more))
+	if more := len(lines) - maxFailureLines; more > 0 {
+		lines = append(lines[:maxFailureLines], fmt.Sprintf("    … %d more lines above", more))
 	}
 	_, _ = fmt.Fprintf(out, "FAIL %s\n%s\n", f.name, strings.Join(lines, "\n"))
 }

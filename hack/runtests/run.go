@@ -25,7 +25,7 @@ type outcome struct {
 	stage     stage
 	err       error
 	wall, cpu time.Duration
-	results   results
+	results   testResults
 	opened    []string
 }
 
@@ -45,16 +45,16 @@ func runStages(ctx context.Context, p *project, all bool, only []string) (bool, 
 		return false, err
 	}
 	began := time.Now()
-	plan, err := r.plan(ctx, all, only)
+	plan, err := r.planRun(ctx, all, only)
 	if err != nil {
 		return false, err
 	}
-	plan.print(os.Stdout)
-	outcomes := []outcome{r.build(ctx, plan.chosen)}
+	plan.printDecisions(os.Stdout)
+	outcomes := []outcome{r.buildTargets(ctx, plan.chosen)}
 	if outcomes[0].err == nil {
 		outcomes = append(outcomes, r.runLanes(ctx, plan)...)
 	}
-	return r.report(outcomes, plan, time.Since(began))
+	return r.writeReport(outcomes, plan, time.Since(began))
 }
 
 func newRunner(p *project) (*runner, error) {
@@ -66,8 +66,8 @@ func newRunner(p *project) (*runner, error) {
 	return &runner{project: p, self: self, dist: dist}, os.MkdirAll(dist, 0o755)
 }
 
-// build makes what the stages need.
-func (r *runner) build(ctx context.Context, chosen []stage) outcome {
+// buildTargets makes what the stages need.
+func (r *runner) buildTargets(ctx context.Context, chosen []stage) outcome {
 	var targets []string
 	for _, s := range chosen {
 		for _, target := range s.needs {
@@ -100,8 +100,8 @@ func (r *runner) runLanes(ctx context.Context, p *plan) []outcome {
 				o := r.runStage(ctx, s)
 				mu.Lock()
 				if s.group && o.err == nil && len(o.results.skipped) == 0 { // at once: the run may be ended
-					if err := p.keep(o); err != nil {
-						r.say(s.name, "its record was not kept: "+err.Error())
+					if err := p.recordPass(o); err != nil {
+						r.printLine(s.name, "its record was not kept: "+err.Error())
 					}
 				}
 				outcomes = append(outcomes, o)
@@ -119,7 +119,7 @@ func (r *runner) runStage(ctx context.Context, s stage) outcome {
 		o.err = err
 		return o
 	}
-	r.say(s.name, "begins")
+	r.printLine(s.name, "begins")
 	if len(s.targets) > 0 {
 		r.runCommand(ctx, &o, nil, "make", s.targets...)
 	} else {
@@ -129,7 +129,7 @@ func (r *runner) runStage(ctx context.Context, s stage) outcome {
 	if o.err != nil {
 		verdict = "FAILED: " + o.err.Error()
 	}
-	r.say(s.name, fmt.Sprintf("%s after %s", verdict, o.wall.Round(time.Second/10)))
+	r.printLine(s.name, fmt.Sprintf("%s after %s", verdict, o.wall.Round(time.Second/10)))
 	return o
 }
 
@@ -137,7 +137,7 @@ func (r *runner) runStage(ctx context.Context, s stage) outcome {
 func (r *runner) runTests(ctx context.Context, o *outcome) {
 	s := o.stage
 	// Lint vets what is tested here.
-	args := []string{"test", "-json", "-vet=off", "-timeout=" + s.most.String()}
+	args := []string{"test", "-json", "-vet=off", "-timeout=" + s.timeout.String()}
 	args = append(args, s.flags...)
 	env := slices.Clone(s.env)
 	switch {
@@ -145,7 +145,7 @@ func (r *runner) runTests(ctx context.Context, o *outcome) {
 		args = append(args, "-race")
 		env = append(env, "CGO_ENABLED=1")
 	case s.race:
-		r.say(s.name, "without the race detector, because there is no C compiler: apt-get install gcc")
+		r.printLine(s.name, "without the race detector, because there is no C compiler: apt-get install gcc")
 	case s.lane != background:
 		// Two suites of which some tests wait keep the API servers on two processors busy. How
 		// many clusters run at a time is limited for the whole machine by package cluster.
@@ -187,13 +187,13 @@ func (r *runner) runTests(ctx context.Context, o *outcome) {
 	defer func() { _ = log.Close() }()
 	events, eventsEnd := io.Pipe()
 	followed := make(chan error, 1)
-	out := &prefixed{runner: r, name: s.name}
+	out := &prefixWriter{runner: r, name: s.name}
 	go func() {
 		var err error
-		o.results, err = follow(events, log, out, r.project.module)
+		o.results, err = readEvents(events, log, out, r.project.module)
 		followed <- err
 	}()
-	r.runCommand(ctx, o, &redirect{eventsEnd, env}, "go", args...)
+	r.runCommand(ctx, o, &commandIO{eventsEnd, env}, "go", args...)
 	_ = eventsEnd.Close()
 	o.err = errors.Join(o.err, <-followed)
 	if o.err == nil && o.results.passed == 0 {
@@ -206,7 +206,7 @@ func (r *runner) runTests(ctx context.Context, o *outcome) {
 
 // hasCompiler reports whether there is a C compiler, which the race detector needs.
 func hasCompiler(ctx context.Context) bool {
-	compiler, err := output(ctx, "", "go", "env", "CC")
+	compiler, err := runOutput(ctx, "", "go", "env", "CC")
 	if err != nil {
 		return false
 	}
@@ -214,15 +214,15 @@ func hasCompiler(ctx context.Context) bool {
 	return err == nil
 }
 
-// redirect is where a command's output goes and what is added to its environment.
-type redirect struct {
+// commandIO is where a command's output goes and what is added to its environment.
+type commandIO struct {
 	stdout io.Writer
 	env    []string
 }
 
 // runCommand runs a command of a stage and measures it with everything it starts. The kernel
 // ends it when this process is killed.
-func (r *runner) runCommand(ctx context.Context, o *outcome, to *redirect, name string, args ...string) {
+func (r *runner) runCommand(ctx context.Context, o *outcome, to *commandIO, name string, args ...string) {
 	if o.stage.lane == background && o.stage.name != "build" {
 		name, args = "nice", append([]string{"-n", "10", name}, args...)
 	}
@@ -230,7 +230,7 @@ func (r *runner) runCommand(ctx context.Context, o *outcome, to *redirect, name 
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = r.project.root
 	cmd.Env = os.Environ()
-	out := &prefixed{runner: r, name: o.stage.name}
+	out := &prefixWriter{runner: r, name: o.stage.name}
 	cmd.Stdout, cmd.Stderr = out, out
 	if to != nil {
 		cmd.Stdout = to.stdout
@@ -257,8 +257,8 @@ func (r *runner) runCommand(ctx context.Context, o *outcome, to *redirect, name 
 	}
 }
 
-// prefixed writes whole lines, each behind the name of its stage: lanes print at one time.
-type prefixed struct {
+// prefixWriter writes whole lines, each behind the name of its stage: lanes print at one time.
+type prefixWriter struct {
 	runner *runner
 	name   string
 	mu     sync.Mutex
@@ -266,7 +266,7 @@ type prefixed struct {
 	last   []string // the last lines, as many as a verdict repeats
 }
 
-func (w *prefixed) Write(text []byte) (int, error) {
+func (w *prefixWriter) Write(text []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rest = append(w.rest, text...)
@@ -275,23 +275,23 @@ func (w *prefixed) Write(text []byte) (int, error) {
 		if advance == 0 {
 			return len(text), nil
 		}
-		w.runner.say(w.name, string(line))
+		w.runner.printLine(w.name, string(line))
 		w.last = append(w.last, string(line))
-		w.last = w.last[max(0, len(w.last)-mostLines):]
+		w.last = w.last[max(0, len(w.last)-maxFailureLines):]
 		w.rest = w.rest[advance:]
 	}
 }
 
-func (w *prefixed) flush() {
+func (w *prefixWriter) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.rest) > 0 {
-		w.runner.say(w.name, string(w.rest))
+		w.runner.printLine(w.name, string(w.rest))
 		w.rest = nil
 	}
 }
 
-func (r *runner) say(name, line string) {
+func (r *runner) printLine(name, line string) {
 	r.printing.Lock()
 	defer r.printing.Unlock()
 	fmt.Printf("%-14s| %s\n", name, line)
@@ -299,7 +299,7 @@ func (r *runner) say(name, line string) {
 
 // commitCount is the number of commits of the checkout, for the rotation.
 func commitCount(ctx context.Context, root string) int {
-	text, err := output(ctx, root, "git", "rev-list", "--count", "HEAD")
+	text, err := runOutput(ctx, root, "git", "rev-list", "--count", "HEAD")
 	if err != nil {
 		return 0
 	}

@@ -25,12 +25,12 @@ type stage struct {
 	env   []string
 	// most bounds how long one package may take, also on a machine half as fast as one that
 	// keeps the budget.
-	most time.Duration
+	timeout time.Duration
 
 	// group is a stage that is slow and rarely broken: see choose.go.
 	group bool
 	// onlyAll leaves the stage to make test-all.
-	onlyAll bool
+	onlyInTestAll bool
 }
 
 // lane is a row of stages. The stages of the background lane run nicely: they take what the
@@ -45,30 +45,30 @@ const (
 
 var lanes = []lane{background, clusters}
 
-// stages lists all stages. A package below test/ that no group names belongs to the stage
+// allStages lists all stages. A package below test/ that no group names belongs to the stage
 // clusters, or to unit when its tests start no cluster: a new suite is run without a word here.
-func stages(p *project) []stage {
+func allStages(p *project) []stage {
 	suite := []string{"controlplane-full", "test-programs"}
 	list := []stage{
 		{name: "verify", lane: background, targets: []string{"verify"}},
 		{name: "lint", lane: background, targets: []string{"lint"}},
 		{name: "handbook", lane: clusters, group: true, packages: []string{"test/handbook"},
-			needs: slices.Concat(suite, []string{"certmanager", "node-tools"}), most: 20 * time.Minute},
+			needs: slices.Concat(suite, []string{"certmanager", "node-tools"}), timeout: 20 * time.Minute},
 		{name: "olm", lane: clusters, group: true, packages: []string{"test/olm"},
-			needs: slices.Concat(suite, []string{"olm-tools", "node-tools"}), most: 15 * time.Minute},
+			needs: slices.Concat(suite, []string{"olm-tools", "node-tools"}), timeout: 15 * time.Minute},
 		{name: "images", lane: clusters, group: true, packages: []string{"test/images"},
-			needs: slices.Concat(suite, []string{"node-tools"}), most: 10 * time.Minute},
+			needs: slices.Concat(suite, []string{"node-tools"}), timeout: 10 * time.Minute},
 		{name: "realnode", lane: clusters, group: true, packages: []string{"test/realnode"},
-			needs: slices.Concat(suite, []string{"node-tools"}), most: 10 * time.Minute},
+			needs: slices.Concat(suite, []string{"node-tools"}), timeout: 10 * time.Minute},
 		{name: "harness", lane: clusters, group: true,
 			packages: []string{"test/arena", "test/bench", "test/cluster", "test/cluster/cmd/cluster", "test/tide", "test/tide/cmd/bench-tide"},
-			needs:    suite, most: 15 * time.Minute},
+			needs:    suite, timeout: 15 * time.Minute},
 		{name: "stock-reclaim", lane: clusters, group: true, packages: []string{"test/e2e"},
-			run: "^TestTideByStockReclaim$", needs: suite, most: 15 * time.Minute},
+			run: "^TestTideByStockReclaim$", needs: suite, timeout: 15 * time.Minute},
 		// The scenes that play what the programs' own clocks decide, at the shipped speed.
-		{name: "shipped-clocks", lane: clusters, onlyAll: true, packages: []string{"test/e2e"},
+		{name: "shipped-clocks", lane: clusters, onlyInTestAll: true, packages: []string{"test/e2e"},
 			run: "^(TestEnforcementIsProven|TestDisturbances)$", env: []string{"CLOCKS=shipped"},
-			needs: []string{"controlplane", "programs"}, most: 25 * time.Minute},
+			needs: []string{"controlplane", "programs"}, timeout: 25 * time.Minute},
 	}
 	taken := map[string]bool{}
 	for _, s := range list {
@@ -78,13 +78,13 @@ func stages(p *project) []stage {
 			}
 		}
 	}
-	unit := stage{name: "unit", lane: background, most: 10 * time.Minute, flags: []string{"-shuffle=on"}}
+	unit := stage{name: "unit", lane: background, timeout: 10 * time.Minute, flags: []string{"-shuffle=on"}}
 	// The race detector looks for races, not for rules: it makes a draw ten times as dear.
-	race := stage{name: "race", lane: background, most: 20 * time.Minute, flags: []string{"-shuffle=on"}, race: true, env: []string{"DRAWS=30"}}
+	race := stage{name: "race", lane: background, timeout: 20 * time.Minute, flags: []string{"-shuffle=on"}, race: true, env: []string{"DRAWS=30"}}
 	// Their tests start API servers, which must not starve behind everything else.
 	raceClusters := race
 	raceClusters.name, raceClusters.lane, raceClusters.needs = "race-clusters", clusters, []string{"controlplane"}
-	cluster := stage{name: "clusters", lane: clusters, most: 25 * time.Minute, needs: suite, skip: "^TestTideByStockReclaim$"}
+	cluster := stage{name: "clusters", lane: clusters, timeout: 25 * time.Minute, needs: suite, skip: "^TestTideByStockReclaim$"}
 	for _, dir := range slices.Sorted(maps.Keys(p.packages)) {
 		pkg := p.packages[dir]
 		switch {

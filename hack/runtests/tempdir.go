@@ -27,13 +27,13 @@ func openTempDir() (*tempDir, error) {
 			return nil, err
 		}
 		d := &tempDir{path, lock}
-		return d, d.clear()
+		return d, d.removeContent()
 	}
 	return nil, errors.New("a hundred runs have a temporary folder each")
 }
 
-// clear removes what the folder holds.
-func (d *tempDir) clear() error {
+// removeContent removes what the folder holds.
+func (d *tempDir) removeContent() error {
 	entries, err := os.ReadDir(d.path)
 	for _, entry := range entries {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(d.path, entry.Name())))

@@ -382,7 +382,7 @@ func FuzzArguments(f *testing.F) {
 			t.Fatalf("two results: %s", same(got, again))
 		}
 		if err != nil {
-			check.Must(t, check.Tellable(err.Error()) && same(theDefault(), got) == "", "refused with %q, in force is %+v", err, got)
+			check.Must(t, check.FitsEvent(err.Error()) && same(theDefault(), got) == "", "refused with %q, in force is %+v", err, got)
 			return
 		}
 		rendered, err := yaml.Marshal(raw)

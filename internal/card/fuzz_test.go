@@ -25,10 +25,10 @@ func FuzzParseName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		name, err := ParseName(text)
 		if err != nil {
-			check.Must(t, name == "" && check.Tellable(err.Error()), "%q gave %q and the error %q", text, name, err)
+			check.Must(t, name == "" && check.FitsEvent(err.Error()), "%q gave %q and the error %q", text, name, err)
 			return
 		}
-		check.Must(t, string(name) == text && len(text) <= MaxNameLength && check.Tellable(text), "%q → %q", text, name)
+		check.Must(t, string(name) == text && len(text) <= MaxNameLength && check.FitsEvent(text), "%q → %q", text, name)
 		wrong := validation.IsValidLabelValue(name.Model())
 		check.Must(t, len(wrong) == 0 && name.Model() != "", "the model of %s is no label value: %v", name, wrong)
 		if form, want := name.Form(), formOf(strings.TrimPrefix(text, name.Model())); form != want || (form == MIG) != (name.profile() != "") {
@@ -70,7 +70,7 @@ func FuzzParseTotals(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		totals, err := ParseTotals(text)
 		if err != nil {
-			check.Must(t, totals == nil && check.Tellable(err.Error()), "%q gave %v and the error %q", text, totals, err)
+			check.Must(t, totals == nil && check.FitsEvent(err.Error()), "%q gave %v and the error %q", text, totals, err)
 			return
 		}
 		written := map[string]Count{}
@@ -206,6 +206,6 @@ func checkNames(t *testing.T, got Node, short bool) {
 		check.Must(t, err == nil, "no quota can be written for %s: %v", h.Resource, err)
 	}
 	for _, said := range got.Anomalies {
-		check.Must(t, !short || check.Tellable(said), "no event can hold %q", said)
+		check.Must(t, !short || check.FitsEvent(said), "no event can hold %q", said)
 	}
 }

@@ -85,7 +85,7 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 		check.Equal(t, "withheld", tc.withheld, strings.Trim(fmt.Sprint(got.Unnamed), "[]"))
 		said := strings.Join(got.Anomalies, "; ")
 		check.Contains(t, "the node says", said, tc.says)
-		check.Equal(t, "an event can hold it", true, check.Tellable(said))
+		check.Equal(t, "an event can hold it", true, check.FitsEvent(said))
 		for _, h := range got.Holdings {
 			check.That(t, !strings.Contains(" "+tc.withheld+" ", " "+string(h.Resource)+" "), "%s is held as %s and withheld", h.Resource, h.Name)
 		}

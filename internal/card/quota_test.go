@@ -50,7 +50,7 @@ func FuzzParseQuota(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		quota, err := ParseQuota(text)
 		if err != nil {
-			check.Must(t, quota == nil && check.Tellable(err.Error()), "%q gave %v and the error %q", text, quota, err)
+			check.Must(t, quota == nil && check.FitsEvent(err.Error()), "%q gave %v and the error %q", text, quota, err)
 			return
 		}
 		again, err := ParseQuota(quota.String())

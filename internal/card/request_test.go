@@ -37,7 +37,7 @@ func FuzzParseRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := ParseRequest(text)
 		if err != nil {
-			check.Must(t, r.Any() && check.Tellable(err.Error()), "%q gave %s and the error %q", text, r, err)
+			check.Must(t, r.Any() && check.FitsEvent(err.Error()), "%q gave %s and the error %q", text, r, err)
 			return
 		}
 		for _, name := range r.Names() {

@@ -96,7 +96,7 @@ func checkVerdict(t *testing.T, ask Request, inv *card.Inventory) {
 	t.Helper()
 	switch {
 	case ask.Denied != nil:
-		check.Must(t, len(ask.Names) == 0 && ask.Denied.Reason == ReasonGetTaskRequestFailed && check.Tellable(ask.Denied.Message),
+		check.Must(t, len(ask.Names) == 0 && ask.Denied.Reason == ReasonGetTaskRequestFailed && check.FitsEvent(ask.Denied.Message),
 			"refused by %+v, may use %v", ask.Denied, ask.Names)
 	case (ask.Count > 0) != (len(ask.Names) > 0) || len(ask.Others) > 0:
 		t.Fatalf("asks for %d of %s and %v, may use %v", ask.Count, ask.Resource, ask.Others, ask.Names)
@@ -203,7 +203,7 @@ func checkRefusal(t *testing.T, q *v1beta1.Queue, got QueueRules, managed, unrea
 	if got.Refusal == nil {
 		return
 	}
-	if unreadable != (got.Refusal.Reason == ReasonInvalidQuota) || !check.Tellable(got.Refusal.Message) || !strings.HasPrefix(got.Refusal.Message, "Queue <q> ") {
+	if unreadable != (got.Refusal.Reason == ReasonInvalidQuota) || !check.FitsEvent(got.Refusal.Message) || !strings.HasPrefix(got.Refusal.Message, "Queue <q> ") {
 		t.Fatalf("refused by %+v", got.Refusal)
 	}
 }

@@ -140,6 +140,6 @@ func FuzzNamespaceSelector(f *testing.F) {
 		} else if selector.Matches(nil) {
 			t.Fatalf("%q is refused and selects something", text)
 		}
-		check.Must(t, refusal == nil || check.Tellable(refusal.Message), "no event can hold %+v", refusal)
+		check.Must(t, refusal == nil || check.FitsEvent(refusal.Message), "no event can hold %+v", refusal)
 	})
 }

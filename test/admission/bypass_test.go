@@ -30,7 +30,7 @@ func podOf(namespace string, spec corev1.PodSpec) *corev1.Pod {
 }
 
 func bypassTests(t *testing.T, w *gate) {
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	tenant := w.tenant(t, "chat")
 	past := podOf("chat", asking("default-scheduler", gpu, 2))
 
@@ -59,10 +59,10 @@ func bypassTests(t *testing.T, w *gate) {
 		return pod
 	}
 	for _, namespace := range []string{"chat", "search"} {
-		w.Make(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "validator"}})
+		w.CreateWithCleanup(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "validator"}})
 	}
-	nodeUser := w.As(t, "system:node:h200-0", "system:nodes", "system:masters")
-	validator := w.As(t, "system:serviceaccount:search:validator", "system:masters")
+	nodeUser := w.ClientAs(t, "system:node:h200-0", "system:nodes", "system:masters")
+	validator := w.ClientAs(t, "system:serviceaccount:search:validator", "system:masters")
 	// charged is a pod as it is read out of a cluster: it bears a record of its binding.
 	charged := func(scheduler, node string, cards int64) *corev1.Pod {
 		pod := podOf("chat", asking(scheduler, gpu, cards))
@@ -111,7 +111,7 @@ func bypassTests(t *testing.T, w *gate) {
 	t.Run("charge", func(t *testing.T) { chargeTests(t, w, validator) })
 	t.Run("two writers of one status come to rest", func(t *testing.T) {
 		last, since := "", time.Now()
-		scene.Expect(t).Eventually(func() (time.Duration, error) {
+		scene.NewGomega(t).Eventually(func() (time.Duration, error) {
 			err := w.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
 			if policy.ResourceVersion != last {
 				last, since = policy.ResourceVersion, time.Now()
@@ -131,17 +131,17 @@ func bypassTests(t *testing.T, w *gate) {
 		gomega.NewWithT(t).Expect(dryRun(t, tenant, past)).To(forbidden("write schedulerName: volcano"))
 		gomega.NewWithT(t).Expect(dryRun(t, tenant, podOf("chat", asking("volcano", gpu, 2)))).To(gomega.Succeed())
 	})
-	w.Remove(t, policy)
+	w.DeleteAndWait(t, policy)
 	for _, name := range []string{admissionpolicy.BypassPolicyName, admissionpolicy.ChargePolicyName} {
 		meta := metav1.ObjectMeta{Name: name}
-		g.Eventually(w.Gone(t.Context(), &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta})).Should(gomega.BeTrue(), name)
-		g.Eventually(w.Gone(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})).Should(gomega.BeTrue(), name)
+		g.Eventually(w.IsGone(t.Context(), &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta})).Should(gomega.BeTrue(), name)
+		g.Eventually(w.IsGone(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta})).Should(gomega.BeTrue(), name)
 	}
 }
 
 // putBack: drift of the objects lasts no longer than the operator needs to see it.
 func putBack(t *testing.T, w *gate, owner client.Object, name string) {
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
 	key := client.ObjectKey{Name: name}
 	var want admissionv1.ValidatingAdmissionPolicySpec
@@ -159,7 +159,7 @@ func putBack(t *testing.T, w *gate, owner client.Object, name string) {
 	g.Eventually(func() (admissionv1.ValidatingAdmissionPolicySpec, error) {
 		return policy.Spec, w.Get(t.Context(), key, policy)
 	}).Should(gomega.Equal(want))
-	g.Eventually(w.Events(t, owner, v1alpha1.EventGuardRestored)).ShouldNot(gomega.BeEmpty())
+	g.Eventually(w.EventMessages(t, owner, v1alpha1.EventGuardRestored)).ShouldNot(gomega.BeEmpty())
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	g.Expect(w.Delete(t.Context(), binding)).To(gomega.Succeed())
 	g.Eventually(func() error { return w.Get(t.Context(), key, binding) }).Should(gomega.Succeed())
@@ -167,7 +167,7 @@ func putBack(t *testing.T, w *gate, owner client.Object, name string) {
 
 // grows: a card stays one when the last node that offers it leaves.
 func grows(t *testing.T, w *gate) {
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	node := builder.Node("novel").Label("example.com/card.product", "Novel-1").Label("example.com/card.memory", "1024").
 		Resource("example.com/card", "1").Obj()
 	g.Expect(w.Create(t.Context(), node)).To(gomega.Succeed())
@@ -177,14 +177,14 @@ func grows(t *testing.T, w *gate) {
 		return policy.Annotations[v1alpha1.AnnotationCardResources], err
 	}
 	g.Eventually(listed).Should(gomega.ContainSubstring("example.com/card"))
-	w.Remove(t, node)
+	w.DeleteAndWait(t, node)
 	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed()) // with its memory
 	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
 	g.Consistently(listed).WithTimeout(2 * time.Second).Should(gomega.ContainSubstring("example.com/card"))
 }
 
 func modes(t *testing.T, w *gate, tenant client.Client, past *corev1.Pod) {
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	set := func(mode v1alpha1.SchedulerBypassPolicy) {
 		policy := &v1alpha1.ServiceTypePolicy{}
 		g.Expect(w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)).To(gomega.Succeed())

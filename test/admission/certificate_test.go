@@ -43,7 +43,7 @@ func (w *gate) bundle(t *testing.T) func() ([]byte, error) {
 // certificateTests: how the API server comes to trust the operator.
 func certificateTests(t *testing.T, w *gate) {
 	t.Run("thrown away", func(t *testing.T) {
-		g := scene.Expect(t)
+		g := scene.NewGomega(t)
 		before, err := w.bundle(t)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(before).NotTo(gomega.BeEmpty())
@@ -52,7 +52,7 @@ func certificateTests(t *testing.T, w *gate) {
 		g.Eventually(w.badQueue(t)).Should(forbidden(byTheRule))
 	})
 	t.Run("a replica that does not lead answers too", func(t *testing.T) {
-		g := scene.Expect(t)
+		g := scene.NewGomega(t)
 		second, port := w.operator(t, "--webhook-certificates=Self")
 		g.Expect(second.StartManager(t.Context())).To(gomega.Succeed())
 		defer func() { g.Expect(second.Manager.Stop()).To(gomega.Succeed()) }()
@@ -66,7 +66,7 @@ func certificateTests(t *testing.T, w *gate) {
 
 // filesTest plays cert-manager: it writes files, and newer ones later.
 func filesTest(t *testing.T, w *gate) {
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	w.stopped(t)
 	dir := t.TempDir()
 	issue := func(name string) {
@@ -96,7 +96,7 @@ func filesTest(t *testing.T, w *gate) {
 // does.
 func (w *gate) trust(t *testing.T, bundle []byte) {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	validating := &admissionv1.ValidatingWebhookConfiguration{}
 	g.Expect(w.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, validating)).To(gomega.Succeed())
 	for i := range validating.Webhooks {
@@ -114,7 +114,7 @@ func (w *gate) trust(t *testing.T, bundle []byte) {
 // serial identifies the certificate that is served on a port by its signature.
 func serial(t *testing.T, port int) string {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	address, err := cluster.ServiceAddress()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	connection, err := tls.Dial("tcp", fmt.Sprintf("%s:%d", address, port), &tls.Config{InsecureSkipVerify: true})

@@ -46,7 +46,7 @@ func tries(t *testing.T, policy string, cases map[string]try) {
 
 // merging, making, deleting and evicting are dry runs: every admission check, and nothing stays.
 func merging(t *testing.T, object client.Object, patch string) func(client.Client) error {
-	return func(as client.Client) error { return scene.Merge(t, as, object, patch, client.DryRunAll) }
+	return func(as client.Client) error { return scene.MergePatch(t, as, object, patch, client.DryRunAll) }
 }
 
 func making(t *testing.T, object client.Object) func(client.Client) error {
@@ -71,30 +71,30 @@ func evicting(t *testing.T, pod *corev1.Pod, seconds *int64) func(client.Client)
 // payers prepares them: the tenant has all of Volcano that lives in its namespace.
 func (w *gate) payers(t *testing.T) payers {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "volcano"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"batch.volcano.sh", "bus.volcano.sh"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"podgroups"}, Verbs: []string{"*"}},
 	}}
-	w.Make(t, role)
+	w.CreateWithCleanup(t, role)
 	tenant := w.tenant(t, "chat")
-	w.Make(t, &rbacv1.RoleBinding{
+	w.CreateWithCleanup(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "volcano"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "volcano"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "somebody@chat"}},
 	})
 	g.Eventually(func() error { return tenant.List(t.Context(), &v1beta1.PodGroupList{}, client.InNamespace("chat")) }).Should(gomega.Succeed())
-	return payers{tenant: tenant, volcano: w.Account(t, "volcano-controllers"), scheduler: w.Account(t, "cardquota-scheduler"), admin: w}
+	return payers{tenant: tenant, volcano: w.ServiceAccountClient(t, "volcano-controllers"), scheduler: w.ServiceAccountClient(t, "cardquota-scheduler"), admin: w}
 }
 
 // group makes a PodGroup of a state that Volcano's scheduler would have written.
 func (w *gate) group(t *testing.T, namespace, name string, phase v1beta1.PodGroupPhase, running int32) *v1beta1.PodGroup {
 	t.Helper()
 	group := builder.PodGroup(namespace, name).Queue("paying").Obj()
-	w.Make(t, group)
+	w.CreateWithCleanup(t, group)
 	// Volcano's own controllers and webhooks fill in the rest; the status is written last.
-	scene.Expect(t).Eventually(func() error {
-		return scene.Merge(t, w, group, fmt.Sprintf(`{"status":{"phase":%q,"running":%d}}`, phase, running))
+	scene.NewGomega(t).Eventually(func() error {
+		return scene.MergePatch(t, w, group, fmt.Sprintf(`{"status":{"phase":%q,"running":%d}}`, phase, running))
 	}).Should(gomega.Succeed())
 	return group
 }
@@ -108,7 +108,7 @@ func (w *gate) placed(t *testing.T, as client.Client, name string, spec corev1.P
 	pod.Name, pod.GenerateName = name, ""
 	pod.Annotations = map[string]string{v1beta1.KubeGroupNameAnnotationKey: "mine", v1beta1.QueueNameAnnotationKey: "paying"}
 	gomega.NewWithT(t).Expect(as.Create(t.Context(), pod)).To(gomega.Succeed())
-	t.Cleanup(func() { w.Remove(t, pod) })
+	t.Cleanup(func() { w.DeleteAndWait(t, pod) })
 	return pod
 }
 
@@ -118,7 +118,7 @@ func chargeTests(t *testing.T, w *gate, exempt client.Client) {
 	p := w.payers(t)
 	chargeInForce(t, p.tenant)
 	for _, name := range []string{"paying", "other"} {
-		w.Make(t, newQuota(name, nil))
+		w.CreateWithCleanup(t, newQuota(name, nil))
 		w.openQueue(t, name)
 	}
 	held, waiting := w.group(t, "chat", "held", v1beta1.PodGroupRunning, 1), w.group(t, "chat", "waiting", v1beta1.PodGroupInqueue, 0)
@@ -126,7 +126,7 @@ func chargeTests(t *testing.T, w *gate, exempt client.Client) {
 	t.Run("a namespace takes its groups along", func(t *testing.T) {
 		w.namespace(t, "leaving")
 		w.group(t, "leaving", "held", v1beta1.PodGroupRunning, 1)
-		w.Remove(t, builder.Namespace("leaving"))
+		w.DeleteAndWait(t, builder.Namespace("leaving"))
 	})
 	t.Run("pods", func(t *testing.T) { annotationTests(t, w, p, exempt) })
 	t.Run("templates", func(t *testing.T) { templateTests(t, w, p) })
@@ -134,7 +134,7 @@ func chargeTests(t *testing.T, w *gate, exempt client.Client) {
 	t.Run("commands", func(t *testing.T) { commandTests(t, w, p) })
 	t.Run("the API server finds no fault in the rules", func(t *testing.T) {
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
-		g := scene.Expect(t)
+		g := scene.NewGomega(t)
 		g.Eventually(func() (int64, error) {
 			err := w.Get(t.Context(), client.ObjectKey{Name: admissionpolicy.ChargePolicyName}, policy)
 			return policy.Status.ObservedGeneration, err
@@ -147,7 +147,7 @@ func chargeTests(t *testing.T, w *gate, exempt client.Client) {
 // within seconds, and of each policy by itself.
 func chargeInForce(t *testing.T, tenant client.Client) {
 	t.Helper()
-	scene.Expect(t).Eventually(func() error {
+	scene.NewGomega(t).Eventually(func() error {
 		return tenant.Create(t.Context(), commandTo("Queue", "scheduling.volcano.sh/v1beta1", "default"), client.DryRunAll)
 	}).Should(forbidden(admissionpolicy.ChargePolicyName))
 }
@@ -205,7 +205,7 @@ func annotationTests(t *testing.T, w *gate, p payers, exempt client.Client) {
 	past := w.placed(t, exempt, "past", asking("", gpu, 0), "")
 	again := podOf("chat", asking("volcano", gpu, 1)) // read out of a cluster
 	again.Name, again.GenerateName, again.Annotations = "again", "", map[string]string{v1alpha1.AnnotationChargedQueue: "paying"}
-	w.Make(t, again)
+	w.CreateWithCleanup(t, again)
 	unbound := []string{"has not been placed", "may not write its annotation cardquota.dev/charged-queue", "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"}
 	set := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value) }
 	stays := []string{"pod on of namespace chat has been placed with nvidia.com/gpu", "somebody@chat", "submit it again with the other queue"}
@@ -248,7 +248,7 @@ func templateTests(t *testing.T, w *gate, p payers) {
 		Replicas: new(int32), Selector: selector, Template: template(asking("volcano", gpu, 1), paying)}}
 	web := deploymentOf("web", asking("volcano", gpu, 1), paying)
 	for _, object := range []client.Object{set, replicas, free, web} {
-		w.Make(t, object)
+		w.CreateWithCleanup(t, object)
 	}
 	const other = `{"spec":{"template":{"metadata":{"annotations":{"scheduling.volcano.sh/queue-name":"other"}}}}}`
 	const unsaid = `{"spec":{"template":{"metadata":{"annotations":null}}}}`
@@ -315,7 +315,7 @@ func goodbyeTests(t *testing.T, w *gate, p payers, exempt client.Client) {
 func commandTests(t *testing.T, w *gate, p payers) {
 	queue, job := commandTo("Queue", "scheduling.volcano.sh/v1beta1", "paying"), commandTo("Job", "batch.volcano.sh/v1alpha1", "mine")
 	stored := commandTo("Job", "scheduling.volcano.sh/v1beta1", "mine") // nobody obeys it
-	w.Make(t, stored)
+	w.CreateWithCleanup(t, stored)
 	tries(t, admissionpolicy.ChargePolicyName, map[string]try{
 		"a tenant's to a queue":          {p.tenant, making(t, queue), []string{"is to Queue paying", "somebody@chat may not update Queues"}},
 		"a tenant's to a job":            {p.tenant, making(t, job), nil},

@@ -16,12 +16,12 @@ import (
 // quotaTests: CardQuotas and the policy are refused for what the operator would
 // not put into force.
 func quotaTests(t *testing.T, w *gate) {
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	const card = "NVIDIA-GeForce-RTX-4090" // the fleet has 8
 	first := newQuota("first", func(q *v1alpha1.CardQuota) {
 		q.Spec.QueueName, q.Spec.Cards = "shared", []v1alpha1.Card{{Name: card, Quota: 3}}
 	})
-	w.Make(t, first)
+	w.CreateWithCleanup(t, first)
 	second := newQuota("second", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "shared" })
 	g.Eventually(func() error { return w.try(t, second.DeepCopy()) }).Should(forbidden("cardquotas.cardquota.dev", "queue shared belongs to CardQuota first of tenant team"))
 
@@ -38,12 +38,12 @@ func quotaTests(t *testing.T, w *gate) {
 	g.Eventually(func() error { return w.try(t, odd.DeepCopy()) }).Should(forbidden("does not define batch: write one of inference, training"))
 	w.refusesPatch(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimPolicy":"WhenNeeded"}]}}`,
 		"servicetypepolicies.cardquota.dev", "cards are taken back only from queues of lower priority")
-	g.Expect(scene.Merge(t, w, policy, `{"spec":{"serviceTypes":[{"name":"batch","priority":1}]}}`)).To(gomega.Succeed())
+	g.Expect(scene.MergePatch(t, w, policy, `{"spec":{"serviceTypes":[{"name":"batch","priority":1}]}}`)).To(gomega.Succeed())
 	g.Eventually(func() error { return w.try(t, odd.DeepCopy()) }).Should(gomega.Succeed())
-	w.Make(t, odd)
+	w.CreateWithCleanup(t, odd)
 	g.Eventually(func() (string, error) { // when the operator has seen it
 		return w.warnings.during(func() error {
-			return scene.Merge(t, w, policy, `{"spec":{"serviceTypes":null}}`, client.DryRunAll)
+			return scene.MergePatch(t, w, policy, `{"spec":{"serviceTypes":null}}`, client.DryRunAll)
 		})
 	}).Should(gomega.ContainSubstring("odd (batch)"), "a type may go while CardQuotas are of it")
 }
@@ -51,9 +51,9 @@ func quotaTests(t *testing.T, w *gate) {
 // vcjobTests: a job is completed before Volcano's own webhook fills in the rest,
 // where the policy asks for that.
 func vcjobTests(t *testing.T, w *gate) {
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	for name, serviceType := range map[string]string{"nights": "training", "days": "inference"} {
-		w.Make(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = serviceType }))
+		w.CreateWithCleanup(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = serviceType }))
 		w.openQueue(t, name)
 	}
 	submitted := func(job *vcbatch.Job) vcbatch.JobSpec {
@@ -77,7 +77,7 @@ func vcjobTests(t *testing.T, w *gate) {
 		"in a queue that takes": {"days", nil, 3, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scene.Expect(t).Eventually(func(g gomega.Gomega) { // nothing is filled in when the operator does not answer in time
+			scene.NewGomega(t).Eventually(func(g gomega.Gomega) { // nothing is filled in when the operator does not answer in time
 				job := trainer("x", tc.queue, tc.change)
 				g.Expect(w.try(t, job)).To(gomega.Succeed())
 				g.Expect(job.Spec.MaxRetry).To(gomega.Equal(tc.retries))
@@ -90,9 +90,9 @@ func vcjobTests(t *testing.T, w *gate) {
 // aloneTests: a dead operator stops nobody but who writes quotas, and what it
 // answers for can still go.
 func aloneTests(t *testing.T, w *gate) {
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	quota := newQuota("orphan", nil)
-	w.Make(t, quota)
+	w.CreateWithCleanup(t, quota)
 	w.openQueue(t, "orphan")
 	w.stopped(t)
 	tenant := w.tenant(t, "chat")
@@ -107,10 +107,10 @@ func aloneTests(t *testing.T, w *gate) {
 	}
 	g.Expect(w.try(t, trainer("alone", "orphan", nil))).To(gomega.Succeed(), "a vcjob")
 	g.Expect(w.try(t, newQuota("late", nil))).To(forbidden(`failed calling webhook "cardquotas.cardquota.dev"`))
-	g.Expect(scene.Merge(t, w, quota, `{"spec":{"cards":[{"name":"NVIDIA-H200","quota":9}]}}`)).To(forbidden(`failed calling webhook "cardquotas.cardquota.dev"`))
-	g.Expect(scene.Merge(t, w, quota, `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())
+	g.Expect(scene.MergePatch(t, w, quota, `{"spec":{"cards":[{"name":"NVIDIA-H200","quota":9}]}}`)).To(forbidden(`failed calling webhook "cardquotas.cardquota.dev"`))
+	g.Expect(scene.MergePatch(t, w, quota, `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())
 	g.Expect(w.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Expect(scene.Merge(t, w, quota, `{"metadata":{"finalizers":null}}`)).To(gomega.Succeed())
-	g.Eventually(w.Gone(t.Context(), quota)).Should(gomega.BeTrue())
-	g.Expect(scene.Merge(t, w, builder.Namespace("chat"), `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())
+	g.Expect(scene.MergePatch(t, w, quota, `{"metadata":{"finalizers":null}}`)).To(gomega.Succeed())
+	g.Eventually(w.IsGone(t.Context(), quota)).Should(gomega.BeTrue())
+	g.Expect(scene.MergePatch(t, w, builder.Namespace("chat"), `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())
 }

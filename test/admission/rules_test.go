@@ -20,7 +20,7 @@ import (
 // it.
 func (w *gate) openQueue(t *testing.T, name string) {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	g.Eventually(func() (string, error) {
 		queue := &v1beta1.Queue{}
 		err := w.Get(t.Context(), client.ObjectKey{Name: name}, queue)
@@ -38,13 +38,13 @@ func (w *gate) try(t *testing.T, object client.Object) error {
 // not answer within two seconds, which a busy machine may need.
 func (w *gate) refuses(t *testing.T, object client.Object, words ...string) {
 	t.Helper()
-	scene.Expect(t).Eventually(func() error { return dryRun(t, w, object) }).Should(forbidden(words...), object.GetName())
+	scene.NewGomega(t).Eventually(func() error { return dryRun(t, w, object) }).Should(forbidden(words...), object.GetName())
 }
 
 // refusesPatch is refuses for a merge patch.
 func (w *gate) refusesPatch(t *testing.T, object client.Object, patch string, words ...string) {
 	t.Helper()
-	scene.Expect(t).Eventually(func() error { return scene.Merge(t, w, object, patch, client.DryRunAll) }).Should(forbidden(words...), patch)
+	scene.NewGomega(t).Eventually(func() error { return scene.MergePatch(t, w, object, patch, client.DryRunAll) }).Should(forbidden(words...), patch)
 }
 
 // trainer is a vcjob of two pods with 4 cards each.
@@ -65,7 +65,7 @@ func trainer(name, queue string, change func(*vcbatch.Job)) *vcbatch.Job {
 // workloadTests: every kind is asked about, and what is none of our business is
 // not.
 func workloadTests(t *testing.T, w *gate) {
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	bad := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA H200"}
 	good := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200", v1beta1.QueueNameAnnotationKey: "chat-training"}
 	wrong := deploymentOf("wrong", asking("volcano", gpu, 1), bad)
@@ -74,7 +74,7 @@ func workloadTests(t *testing.T, w *gate) {
 	}).Should(gomega.ContainSubstring("NVIDIA H200"), "without a policy nobody is refused, but warned")
 	w.policy(t, v1alpha1.Admission{})
 	g.Eventually(func() error { return dryRun(t, w, wrong) }).ShouldNot(gomega.Succeed())
-	w.Make(t, newQuota("chat-training", func(q *v1alpha1.CardQuota) {
+	w.CreateWithCleanup(t, newQuota("chat-training", func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
 	}))
 	w.openQueue(t, "chat-training")
@@ -117,7 +117,7 @@ func workloadTests(t *testing.T, w *gate) {
 		})
 	}
 	t.Run("PodGroup", func(t *testing.T) {
-		g := scene.Expect(t)
+		g := scene.NewGomega(t)
 		group := func(request string) *v1beta1.PodGroup {
 			return &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "x", Annotations: map[string]string{v1alpha1.AnnotationCardRequest: request}},
 				Spec: v1beta1.PodGroupSpec{Queue: "chat-training", MinMember: 1}}
@@ -143,7 +143,7 @@ func workloadTests(t *testing.T, w *gate) {
 	})
 	t.Run("a change in something else", func(t *testing.T) { ratchetTest(t, w, kinds["Deployment"], bad) })
 	t.Run("a Queue written by hand", func(t *testing.T) {
-		g := scene.Expect(t)
+		g := scene.NewGomega(t)
 		queue := func(text string) *v1beta1.Queue {
 			return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "byhand", Annotations: map[string]string{v1alpha1.AnnotationCardQuota: text}}}
 		}
@@ -155,12 +155,12 @@ func workloadTests(t *testing.T, w *gate) {
 // ratchetTest: what was stored before the rule can still be changed in other
 // things.
 func ratchetTest(t *testing.T, w *gate, deployment func(map[string]string) client.Object, bad map[string]string) {
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	old := deployment(bad)
 	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed())
-	w.Make(t, old)
+	w.CreateWithCleanup(t, old)
 	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
-	g.Expect(scene.Merge(t, w, old, `{"spec":{"replicas":1}}`)).To(gomega.Succeed())
+	g.Expect(scene.MergePatch(t, w, old, `{"spec":{"replicas":1}}`)).To(gomega.Succeed())
 	w.refusesPatch(t, old, `{"spec":{"template":{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA  H200"}}}}}`, "must be a label value")
-	g.Expect(scene.Merge(t, w, old, `{"spec":{"template":{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA-H200"}}}}}`)).To(gomega.Succeed())
+	g.Expect(scene.MergePatch(t, w, old, `{"spec":{"template":{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA-H200"}}}}}`)).To(gomega.Succeed())
 }

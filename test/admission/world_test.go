@@ -30,14 +30,14 @@ const (
 
 // newQuota makes a CardQuota of 8 H200 for training.
 func newQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
-	return scene.Quota(name, 8, change)
+	return scene.NewCardQuota(name, 8, change)
 }
 
 // gate is a cluster with Volcano's own webhooks on which the shipped operator
 // answers admission requests through its Service, under the shipped roles.
 type gate struct {
 	cluster *cluster.Cluster
-	scene.World
+	scene.Framework
 	// warnings are those of the last requests of Client.
 	warnings *heardWarnings
 	manager  *deployment.Deployment
@@ -61,7 +61,7 @@ func (h *heardWarnings) during(request func() error) (string, error) {
 // newGate starts the cluster and the operator. Stopping the test stops both.
 func newGate(t *testing.T) *gate {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{Fleet: "../cluster/fleets/mixed.yaml"})
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
@@ -71,11 +71,11 @@ func newGate(t *testing.T) *gate {
 	w := &gate{cluster: c, warnings: &heardWarnings{}}
 	config := c.Config()
 	config.WarningHandler = w.warnings
-	w.World, err = scene.New(config)
+	w.Framework, err = scene.New(config)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 
 	w.manager, w.port = w.operator(t, "--webhook-certificates=Self")
-	g.Expect(scene.Serve(t.Context(), c, w.port)).To(gomega.Succeed())
+	g.Expect(scene.RegisterWebhooks(t.Context(), c, w.port)).To(gomega.Succeed())
 	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
 	w.namespace(t, "chat", "team", "chat")
 	w.namespace(t, "search", "team", "search")
@@ -85,7 +85,7 @@ func newGate(t *testing.T) *gate {
 // operator prepares an operator, one of several replicas, on a port of its own.
 func (w *gate) operator(t *testing.T, args ...string) (*deployment.Deployment, int) {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	port, err := cluster.FreePort()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	d, err := deployment.Install(t.Context(), w.cluster, deployment.Options{
@@ -104,7 +104,7 @@ func (w *gate) serve(t *testing.T, port int) {
 
 func (w *gate) namespace(t *testing.T, name string, labels ...string) {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	g.Expect(w.Create(t.Context(), builder.Namespace(name, labels...))).To(gomega.Succeed())
 	g.Eventually(func() error {
 		return w.Get(t.Context(), client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{})
@@ -115,7 +115,7 @@ func (w *gate) namespace(t *testing.T, name string, labels ...string) {
 // role, and nothing else.
 func (w *gate) tenant(t *testing.T, namespace string) client.Client {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	user := "somebody@" + namespace
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
@@ -123,7 +123,7 @@ func (w *gate) tenant(t *testing.T, namespace string) client.Client {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 	}
 	g.Expect(client.IgnoreAlreadyExists(w.Create(t.Context(), binding))).To(gomega.Succeed())
-	made := w.As(t, user)
+	made := w.ClientAs(t, user)
 	g.Eventually(func() error { return made.List(t.Context(), &corev1.PodList{}, client.InNamespace(namespace)) }).Should(gomega.Succeed())
 	return made
 }
@@ -132,14 +132,14 @@ func (w *gate) tenant(t *testing.T, namespace string) client.Client {
 func (w *gate) policy(t *testing.T, admission v1alpha1.Admission) *v1alpha1.ServiceTypePolicy {
 	t.Helper()
 	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Admission = admission }).Obj()
-	w.Make(t, policy)
+	w.CreateWithCleanup(t, policy)
 	return policy
 }
 
 // stopped stops the operator for the length of a test.
 func (w *gate) stopped(t *testing.T) {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed())
 	t.Cleanup(func() { g.Expect(w.manager.StartManager(context.WithoutCancel(t.Context()))).To(gomega.Succeed()) })
 }

@@ -21,34 +21,34 @@ const (
 	Inference = "inference" // takes cards back
 )
 
-// entry is what the book knows of a pod.
-type entry struct {
+// podRecord is what the book knows of a pod.
+type podRecord struct {
 	node string
 	// bound and running are when it was first seen so.
 	bound, running time.Time
 	// leaving tells that it is deleted or has ended.
-	leaving bool
+	terminating bool
 }
 
 // workload is the pods of one gang or service.
 type workload struct {
 	role string
-	pods map[types.UID]*entry
+	pods map[types.UID]*podRecord
 	// broken is when the first pod was lost; zero while it is whole.
 	broken time.Time
 }
 
-// Book watches all pods and keeps an account of what is lost.
-type Book struct {
+// PodTracker watches all pods and keeps an account of what is lost.
+type PodTracker struct {
 	mu        sync.Mutex
 	workloads map[string]*workload
 	cards     int // held: bound and not leaving
 	loss      Loss
-	lost      time.Time // of the last pod
+	lastLoss  time.Time // of the last pod
 }
 
-// watch follows the pods until ctx ends.
-func watch(ctx context.Context, config *rest.Config) (*Book, error) {
+// watchPods follows the pods until ctx ends.
+func watchPods(ctx context.Context, config *rest.Config) (*PodTracker, error) {
 	// The book shares its processors with what is measured, so it reads pods in
 	// the cheap encoding and keeps little of them.
 	config = rest.CopyConfig(config)
@@ -57,18 +57,18 @@ func watch(ctx context.Context, config *rest.Config) (*Book, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Book{workloads: map[string]*workload{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(Namespace), informers.WithTransform(slim))
+	b := &PodTracker{workloads: map[string]*workload{}}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(Namespace), informers.WithTransform(stripPod))
 	informer := factory.Core().V1().Pods().Informer()
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { b.see(object.(*corev1.Pod), time.Now()) },
-		UpdateFunc: func(_, object any) { b.see(object.(*corev1.Pod), time.Now()) },
+		AddFunc:    func(object any) { b.observe(object.(*corev1.Pod), time.Now()) },
+		UpdateFunc: func(_, object any) { b.observe(object.(*corev1.Pod), time.Now()) },
 		DeleteFunc: func(object any) {
 			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = last.Obj
 			}
 			if pod, ok := object.(*corev1.Pod); ok {
-				b.forget(pod, time.Now())
+				b.podDeleted(pod, time.Now())
 			}
 		},
 	})
@@ -82,7 +82,7 @@ func watch(ctx context.Context, config *rest.Config) (*Book, error) {
 	return b, nil
 }
 
-func slim(object any) (any, error) {
+func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
@@ -93,7 +93,7 @@ func slim(object any) (any, error) {
 	return small, nil
 }
 
-func (b *Book) see(pod *corev1.Pod, now time.Time) {
+func (b *PodTracker) observe(pod *corev1.Pod, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	name := pod.Labels[GroupLabel]
@@ -102,12 +102,12 @@ func (b *Book) see(pod *corev1.Pod, now time.Time) {
 	}
 	w := b.workloads[name]
 	if w == nil {
-		w = &workload{role: pod.Labels[RoleLabel], pods: map[types.UID]*entry{}}
+		w = &workload{role: pod.Labels[RoleLabel], pods: map[types.UID]*podRecord{}}
 		b.workloads[name] = w
 	}
 	e := w.pods[pod.UID]
 	if e == nil {
-		e = &entry{}
+		e = &podRecord{}
 		w.pods[pod.UID] = e
 	}
 	if e.bound.IsZero() && pod.Spec.NodeName != "" {
@@ -118,47 +118,47 @@ func (b *Book) see(pod *corev1.Pod, now time.Time) {
 		e.running = now
 	}
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
-		b.leave(w, e, now)
+		b.recordLeaving(w, e, now)
 	}
-	if !w.broken.IsZero() && w.running() == GangSize {
+	if !w.broken.IsZero() && w.runningPods() == GangSize {
 		w.broken = time.Time{}
 	}
 }
 
-func (b *Book) forget(pod *corev1.Pod, now time.Time) {
+func (b *PodTracker) podDeleted(pod *corev1.Pod, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := b.workloads[pod.Labels[GroupLabel]]
 	if w == nil || w.pods[pod.UID] == nil {
 		return
 	}
-	b.leave(w, w.pods[pod.UID], now)
+	b.recordLeaving(w, w.pods[pod.UID], now)
 	delete(w.pods, pod.UID)
 }
 
-// leave notes that a pod goes, once. A gang that loses its first pod has lost
+// recordLeaving notes that a pod goes, once. A gang that loses its first pod has lost
 // the work of all of them, whether they go as well or not.
-func (b *Book) leave(w *workload, e *entry, now time.Time) {
-	if e.leaving {
+func (b *PodTracker) recordLeaving(w *workload, e *podRecord, now time.Time) {
+	if e.terminating {
 		return
 	}
-	e.leaving = true
+	e.terminating = true
 	if e.bound.IsZero() {
 		return
 	}
 	b.cards--
-	b.lost = now
+	b.lastLoss = now
 	switch w.role {
 	case Single:
 		b.loss.Singles++
-		b.loss.CardSeconds += e.worked(now)
+		b.loss.CardSeconds += e.secondsRun(now)
 	case Trainer:
 		if w.broken.IsZero() {
 			w.broken = now
 			b.loss.Gangs++
 			for _, other := range w.pods {
-				if other == e || !other.leaving {
-					b.loss.CardSeconds += other.worked(now)
+				if other == e || !other.terminating {
+					b.loss.CardSeconds += other.secondsRun(now)
 				}
 			}
 		}
@@ -166,21 +166,23 @@ func (b *Book) leave(w *workload, e *entry, now time.Time) {
 	}
 }
 
-func (e *entry) worked(now time.Time) float64 {
+func (e *podRecord) secondsRun(now time.Time) float64 {
 	if e.running.IsZero() {
 		return 0
 	}
 	return now.Sub(e.running).Seconds()
 }
 
-func (w *workload) running() int { return len(w.times(func(e *entry) time.Time { return e.running })) }
+func (w *workload) runningPods() int {
+	return len(w.podTimes(func(e *podRecord) time.Time { return e.running }))
+}
 
-// times are when the pods that do not leave came so far, unless they did not.
-func (w *workload) times(when func(*entry) time.Time) (times []time.Time) {
+// podTimes are when the pods that do not leave came so far, unless they did not.
+func (w *workload) podTimes(when func(*podRecord) time.Time) (podTimes []time.Time) {
 	for _, e := range w.pods {
-		if at := when(e); !at.IsZero() && !e.leaving {
-			times = append(times, at)
+		if at := when(e); !at.IsZero() && !e.terminating {
+			podTimes = append(podTimes, at)
 		}
 	}
-	return times
+	return podTimes
 }

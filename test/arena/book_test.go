@@ -14,12 +14,12 @@ import (
 
 // log feeds a book with what a watch would show, second by second.
 type log struct {
-	*Book
+	*PodTracker
 	now time.Time
 }
 
 func newLog() *log {
-	return &log{Book: &Book{workloads: map[string]*workload{}}, now: time.Unix(1_000_000, 0)}
+	return &log{PodTracker: &PodTracker{workloads: map[string]*workload{}}, now: time.Unix(1_000_000, 0)}
 }
 
 func (l *log) after(seconds int) { l.now = l.now.Add(time.Duration(seconds) * time.Second) }
@@ -27,7 +27,7 @@ func (l *log) after(seconds int) { l.now = l.now.Add(time.Duration(seconds) * ti
 // podOf is the pod of a workload that was made at so many-th try.
 func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.Pod {
 	name := fmt.Sprintf("%s-%d", group, member)
-	p := Pod(role, group, name, "").UID(types.UID(fmt.Sprintf("%s/%d", name, try))).Phase(phase)
+	p := CardPod(role, group, name, "").UID(types.UID(fmt.Sprintf("%s/%d", name, try))).Phase(phase)
 	if phase != corev1.PodPending {
 		p.Node("node")
 	}
@@ -37,8 +37,8 @@ func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.P
 // run lets members of a workload run.
 func (l *log) run(role, group string, try int, members ...int) {
 	for _, m := range members {
-		l.see(podOf(role, group, m, try, corev1.PodPending), l.now)
-		l.see(podOf(role, group, m, try, corev1.PodRunning), l.now)
+		l.observe(podOf(role, group, m, try, corev1.PodPending), l.now)
+		l.observe(podOf(role, group, m, try, corev1.PodRunning), l.now)
 	}
 }
 
@@ -47,10 +47,10 @@ func (l *log) delete(role, group string, try int, members ...int) {
 	for _, m := range members {
 		p := podOf(role, group, m, try, corev1.PodRunning)
 		p.DeletionTimestamp = &metav1.Time{Time: l.now}
-		l.see(p, l.now)
+		l.observe(p, l.now)
 		p.Status.Phase = corev1.PodFailed
-		l.see(p, l.now)
-		l.forget(p, l.now)
+		l.observe(p, l.now)
+		l.podDeleted(p, l.now)
 	}
 }
 
@@ -60,12 +60,12 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		play func(*log)
 		want Loss
-		held State
+		held Usage
 	}{
-		"nothing happens": {func(*log) {}, Loss{}, State{Gangs: 1, Cards: 8}},
+		"nothing happens": {func(*log) {}, Loss{}, Usage{Gangs: 1, Cards: 8}},
 		"one pod goes, the others run on": {
 			func(l *log) { l.delete(Trainer, "a", 1, 3) },
-			Loss{Gangs: 1, CardSeconds: 80}, State{Partial: 1, Cards: 7},
+			Loss{Gangs: 1, CardSeconds: 80}, Usage{Partial: 1, Cards: 7},
 		},
 		"the others go two seconds later": {
 			func(l *log) {
@@ -73,7 +73,7 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 				l.after(2)
 				l.delete(Trainer, "a", 1, 0, 1, 2, 4, 5, 6, 7)
 			},
-			Loss{Gangs: 1, CardSeconds: 80, Apart: 2 * time.Second}, State{},
+			Loss{Gangs: 1, CardSeconds: 80, Apart: 2 * time.Second}, Usage{},
 		},
 		"it comes back and is broken again after three seconds": {
 			func(l *log) {
@@ -82,7 +82,7 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 				l.after(3)
 				l.delete(Trainer, "a", 2, all...)
 			},
-			Loss{Gangs: 2, CardSeconds: 80 + 24}, State{},
+			Loss{Gangs: 2, CardSeconds: 80 + 24}, Usage{},
 		},
 		"it is broken again before it was whole": {
 			func(l *log) {
@@ -91,14 +91,14 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 				l.after(3)
 				l.delete(Trainer, "a", 2, 0, 1, 2)
 			},
-			Loss{Gangs: 1, CardSeconds: 80, Apart: 3 * time.Second}, State{},
+			Loss{Gangs: 1, CardSeconds: 80, Apart: 3 * time.Second}, Usage{},
 		},
 		"a pod that waits is replaced": {
 			func(l *log) {
-				l.see(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
-				l.forget(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
+				l.observe(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
+				l.podDeleted(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
 			},
-			Loss{}, State{Gangs: 1, Cards: 8},
+			Loss{}, Usage{Gangs: 1, Cards: 8},
 		},
 		"a single pod goes after four seconds": {
 			func(l *log) {
@@ -106,25 +106,25 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 				l.after(4)
 				l.delete(Single, "experiments", 1, 0)
 			},
-			Loss{Singles: 1, CardSeconds: 4}, State{Gangs: 1, Singles: 1, Cards: 9},
+			Loss{Singles: 1, CardSeconds: 4}, Usage{Gangs: 1, Singles: 1, Cards: 9},
 		},
 		"inference leaves": {
 			func(l *log) {
 				l.run(Inference, "chat", 1, 0, 1)
 				l.delete(Inference, "chat", 1, 0)
 			},
-			Loss{}, State{Gangs: 1, Inference: 1, Cards: 9},
+			Loss{}, Usage{Gangs: 1, Inference: 1, Cards: 9},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLog()
 			l.run(Trainer, "a", 1, all...)
 			l.after(10)
-			l.Open()
+			l.ResetLoss()
 			tc.play(l)
-			lost, _ := l.Account()
+			lost, _ := l.LossSinceReset()
 			check.Equal(t, "lost", tc.want, lost)
-			check.Equal(t, "held", tc.held, l.State())
+			check.Equal(t, "held", tc.held, l.Usage())
 		})
 	}
 }
@@ -137,7 +137,7 @@ func TestGangsThatAreNotWholeAreNamed(t *testing.T) {
 	l.run(Single, "experiments", 1, 0)
 	l.delete(Trainer, "c", 1, 0)
 	l.delete(Trainer, "b", 1, all...)
-	check.Equal(t, "not whole", []string{"b", "c"}, l.NotWhole())
+	check.Equal(t, "not whole", []string{"b", "c"}, l.IncompleteGangs())
 }
 
 func TestQuantilesAreOfTheNearestRank(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 // Number is what a figure may be.
 type Number interface{ ~int | ~int64 | ~float64 }
 
-// Sorted are the values of all runs, the smallest first.
-func Sorted[R any, N Number](runs []R, value func(R) N) []N {
+// SortedValues are the values of all runs, the smallest first.
+func SortedValues[R any, N Number](runs []R, value func(R) N) []N {
 	values := make([]N, len(runs))
 	for i, run := range runs {
 		values[i] = value(run)
@@ -41,9 +41,9 @@ func Quantile(values []time.Duration, part float64) time.Duration {
 	return sorted[max(0, min(rank, len(sorted))-1)]
 }
 
-// Turns lets contenders play so many times, every other time in reverse, so that a machine
+// RunAlternating lets contenders play so many times, every other time in reverse, so that a machine
 // that grows slower favours nobody.
-func Turns(runs int, contenders []string, play func(contender string) error, out io.Writer) error {
+func RunAlternating(runs int, contenders []string, play func(contender string) error, out io.Writer) error {
 	for n := range runs {
 		order := slices.Clone(contenders)
 		if n%2 == 1 {
@@ -66,8 +66,8 @@ func LoadAverage() string {
 	return average
 }
 
-// Seconds writes a time.
-func Seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+// FormatSeconds writes a time.
+func FormatSeconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
 // Printf writes to people; what cannot be written is not an error.
 func Printf(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }

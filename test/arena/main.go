@@ -17,9 +17,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Main reads the flags and runs a program until it ends or is interrupted. An error ends it
+// RunMain reads the flags and runs a program until it ends or is interrupted. An error ends it
 // with 1, or with 2 when others are named that mean 1.
-func Main(name string, run func(ctx context.Context) error, failures ...error) {
+func RunMain(name string, run func(ctx context.Context) error, failures ...error) {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -24,8 +24,8 @@ type Loss struct {
 	Retries int
 }
 
-// State is who holds the cards.
-type State struct {
+// Usage is who holds the cards.
+type Usage struct {
 	// Gangs run with all their pods, Partial with some of them.
 	Gangs, Partial int
 	// Singles run on their own.
@@ -36,17 +36,17 @@ type State struct {
 	Cards int
 }
 
-// State tells who holds the cards now.
-func (b *Book) State() State {
+// Usage tells who holds the cards now.
+func (b *PodTracker) Usage() Usage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := State{Cards: b.cards}
+	s := Usage{Cards: b.cards}
 	for _, w := range b.workloads {
-		switch n := w.running(); {
+		switch n := w.runningPods(); {
 		case w.role == Single:
 			s.Singles += n
 		case w.role == Inference:
-			s.Inference += len(w.times(func(e *entry) time.Time { return e.bound }))
+			s.Inference += len(w.podTimes(func(e *podRecord) time.Time { return e.bound }))
 		case w.role == Trainer && n == GangSize:
 			s.Gangs++
 		case w.role == Trainer && n > 0:
@@ -56,12 +56,12 @@ func (b *Book) State() State {
 	return s
 }
 
-// NotWhole names the gangs that do not run with all their pods.
-func (b *Book) NotWhole() (names []string) {
+// IncompleteGangs names the gangs that do not run with all their pods.
+func (b *PodTracker) IncompleteGangs() (names []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for name, w := range b.workloads {
-		if w.role == Trainer && w.running() < GangSize {
+		if w.role == Trainer && w.runningPods() < GangSize {
 			names = append(names, name)
 		}
 	}
@@ -69,23 +69,23 @@ func (b *Book) NotWhole() (names []string) {
 	return names
 }
 
-// Open begins a new account.
-func (b *Book) Open() {
+// ResetLoss begins a new account.
+func (b *PodTracker) ResetLoss() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.loss, b.lost = Loss{}, time.Now()
+	b.loss, b.lastLoss = Loss{}, time.Now()
 }
 
-// Account is what was lost since the account was opened, and for how long now nothing was.
-func (b *Book) Account() (lost Loss, calm time.Duration) {
+// LossSinceReset is what was lost since the account was opened, and for how long now nothing was.
+func (b *PodTracker) LossSinceReset() (lost Loss, calm time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.loss, time.Since(b.lost)
+	return b.loss, time.Since(b.lastLoss)
 }
 
-// Times are when the pods of workloads, of all unless named, were bound and were running,
+// PodTimes are when the pods of workloads, of all unless named, were bound and were running,
 // in order.
-func (b *Book) Times(groups ...string) (bound, running []time.Time) {
+func (b *PodTracker) PodTimes(groups ...string) (bound, running []time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if groups == nil {
@@ -93,8 +93,8 @@ func (b *Book) Times(groups ...string) (bound, running []time.Time) {
 	}
 	for _, group := range groups {
 		if w := b.workloads[group]; w != nil {
-			bound = append(bound, w.times(func(e *entry) time.Time { return e.bound })...)
-			running = append(running, w.times(func(e *entry) time.Time { return e.running })...)
+			bound = append(bound, w.podTimes(func(e *podRecord) time.Time { return e.bound })...)
+			running = append(running, w.podTimes(func(e *podRecord) time.Time { return e.running })...)
 		}
 	}
 	slices.SortFunc(bound, time.Time.Compare)
@@ -102,8 +102,8 @@ func (b *Book) Times(groups ...string) (bound, running []time.Time) {
 	return bound, running
 }
 
-// Spread is how many nodes have pods, and on how many a workload is on average.
-func (b *Book) Spread() (nodes int, each float64) {
+// NodeSpread is how many nodes have pods, and on how many a workload is on average.
+func (b *PodTracker) NodeSpread() (nodes int, each float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all, sum := map[string]bool{}, 0
@@ -117,8 +117,8 @@ func (b *Book) Spread() (nodes int, each float64) {
 	return len(all), float64(sum) / float64(len(b.workloads))
 }
 
-// Pods is how many pods of a role there are.
-func (b *Book) Pods(role string) (n int) {
+// CountPods is how many pods of a role there are.
+func (b *PodTracker) CountPods(role string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, w := range b.workloads {

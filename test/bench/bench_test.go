@@ -17,35 +17,35 @@ import (
 // times: another test may run at the same time.
 func TestBothSchedulersFillTheCluster(t *testing.T) {
 	var out strings.Builder
-	r, err := compare(t.Context(), size{nodes: 10, gangs: 10, runs: 1, period: 500 * time.Millisecond}, &out)
+	r, err := compareSchedulers(t.Context(), size{nodes: 10, gangs: 10, runs: 1, period: 500 * time.Millisecond}, &out)
 	t.Log(out.String())
 	if err != nil && !errors.Is(err, errSlower) {
 		t.Fatal(err)
 	}
 	for name, program := range map[string]string{stockName: "scheduler", ourName: "cardquota-scheduler"} {
-		if len(r.drains[name]) != 1 {
-			t.Fatalf("%s: %d runs, want 1", name, len(r.drains[name]))
+		if len(r.measurements[name]) != 1 {
+			t.Fatalf("%s: %d runs, want 1", name, len(r.measurements[name]))
 		}
-		wantWhole(t, name, program, r.drains[name][0])
+		wantWhole(t, name, program, r.measurements[name][0])
 		check.Contains(t, "report", out.String(), "\nRun 1 of "+name+"\n  all 80 pods bound after ", "\n"+name+": all pods bound after ")
 	}
 	check.Contains(t, "report", out.String(), "times as long as "+stockName)
 }
 
 // wantWhole checks that a drain of 80 pods measured everything.
-func wantWhole(t *testing.T, name, program string, d drain) {
+func wantWhole(t *testing.T, name, program string, d measurement) {
 	t.Helper()
 	if d.first <= 0 || d.half < d.first || d.all < d.half {
 		t.Errorf("%s: first, half and all pods after %s, %s and %s", name, d.first, d.half, d.all)
 	}
-	if d.nodes != 10 || d.perGang < 1 || d.perGang > arena.GangSize { // 80 pods fill 10 nodes of 8 cards
-		t.Errorf("%s: pods on %d nodes, a gang on %.2f", name, d.nodes, d.perGang)
+	if d.nodes != 10 || d.nodesPerGang < 1 || d.nodesPerGang > arena.GangSize { // 80 pods fill 10 nodes of 8 cards
+		t.Errorf("%s: pods on %d nodes, a gang on %.2f", name, d.nodes, d.nodesPerGang)
 	}
-	if d.writes["POST pods/binding"] < 80 {
-		t.Errorf("%s: writes %v, want at least 80 bindings", name, d.writes)
+	if d.apiWrites["POST pods/binding"] < 80 {
+		t.Errorf("%s: writes %v, want at least 80 bindings", name, d.apiWrites)
 	}
-	if d.processors[program] <= 0 || d.processors["kube-apiserver"] <= 0 || d.load == "" {
-		t.Errorf("%s: CPU seconds %v at a load of %q", name, d.processors, d.load)
+	if d.cpuSeconds[program] <= 0 || d.cpuSeconds["kube-apiserver"] <= 0 || d.load == "" {
+		t.Errorf("%s: CPU seconds %v at a load of %q", name, d.cpuSeconds, d.load)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestImpossibleSizesAreRefused(t *testing.T) {
 		"no node": {gangs: 1, runs: 1}, "no gang": {nodes: 1, runs: 1}, "no run": {nodes: 1, gangs: 1}, "more gangs than cards": {nodes: 4, gangs: 5, runs: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := compare(ctx, s, os.Stderr)
+			_, err := compareSchedulers(ctx, s, os.Stderr)
 			check.Says(t, err, "at least one of each")
 		})
 	}
@@ -65,12 +65,12 @@ func TestImpossibleSizesAreRefused(t *testing.T) {
 func TestEveryModelHasCardsForItsGangs(t *testing.T) {
 	for nodes := 1; nodes <= 13; nodes++ {
 		cards, asked := map[string]int{}, map[string]int{}
-		for _, profile := range fleet(nodes) {
+		for _, profile := range nodeProfiles(nodes) {
 			cards[profile.Labels["nvidia.com/gpu.product"]] += profile.Count * arena.GangSize
 		}
 		for gang := range nodes {
 			for member := range arena.GangSize {
-				asked[pod(gang, member).Annotations["volcano.sh/card.name"]]++
+				asked[gangPod(gang, member).Annotations["volcano.sh/card.name"]]++
 			}
 		}
 		check.Equal(t, fmt.Sprintf("the cards of %d nodes and those that as many gangs ask for", nodes), cards, asked)
@@ -78,14 +78,14 @@ func TestEveryModelHasCardsForItsGangs(t *testing.T) {
 }
 
 func TestOurMedianDecides(t *testing.T) {
-	drains := func(times ...int) (all []drain) {
+	drains := func(times ...int) (all []measurement) {
 		for _, n := range times {
-			all = append(all, drain{all: time.Duration(n) * time.Second})
+			all = append(all, measurement{all: time.Duration(n) * time.Second})
 		}
 		return all
 	}
 	for name, tc := range map[string]struct {
-		theirs, own []drain
+		theirs, own []measurement
 		want        error
 		says        string
 	}{
@@ -95,15 +95,15 @@ func TestOurMedianDecides(t *testing.T) {
 		"of two runs the mean decides": {drains(10, 10), drains(1, 21), errSlower, "after 11.0 s in the median of 2 runs, from 1.0 s to 21.0 s"},
 	} {
 		var out strings.Builder
-		r := report{drains: map[string][]drain{stockName: tc.theirs, ourName: tc.own}}
-		if err := r.end(&out); !errors.Is(err, tc.want) || !strings.Contains(out.String(), tc.says) {
+		r := report{measurements: map[string][]measurement{stockName: tc.theirs, ourName: tc.own}}
+		if err := r.printComparison(&out); !errors.Is(err, tc.want) || !strings.Contains(out.String(), tc.says) {
 			t.Errorf("%s: %v and\n%s", name, err, out.String())
 		}
 	}
 }
 
 func TestWritesAreCountedByVerbAndResource(t *testing.T) {
-	got, err := countWrites([]byte(`# TYPE apiserver_request_total counter
+	got, err := parseAPIWrites([]byte(`# TYPE apiserver_request_total counter
 apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="binding",verb="POST",version="v1"} 7
 apiserver_request_total{code="409",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="binding",verb="POST",version="v1"} 1e+01
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="scheduling.volcano.sh",resource="podgroups",scope="resource",subresource="",verb="PUT",version="v1beta1"} 2
@@ -117,7 +117,7 @@ apiserver_request_duration_seconds_count{resource="pods",verb="POST"} 3
 
 func TestProcessorTimeIsReadFromTheKernel(t *testing.T) {
 	used := map[string]float64{wholeMachine: 10, "a": 3, "b": 4}
-	check.Equal(t, "seconds elsewhere", 3, elsewhere(used))
+	check.Equal(t, "seconds elsewhere", 3, otherCPUSeconds(used))
 	check.Equal(t, "seconds of the benchmark", map[string]float64{"a": 3, "b": 4}, used)
 	now, err := processorTime()
 	if err != nil || now["bench"] <= 0 || now[wholeMachine] < now["bench"] {

@@ -14,12 +14,12 @@ const (
 	ourName   = "Cardquota"
 )
 
-// starter starts a scheduler. It may be at work before starter returns.
-type starter func(ctx context.Context) (*cluster.Process, error)
+// startFunc starts a scheduler. It may be at work before starter returns.
+type startFunc func(ctx context.Context) (*cluster.Process, error)
 
-// prepare installs what a contender needs, before the time is taken. It will serve metrics
+// installScheduler installs what a contender needs, before the time is taken. It will serve metrics
 // and profiles at the address metrics.
-func prepare(ctx context.Context, name string, c *cluster.Cluster, s size, metrics string) (starter, error) {
+func installScheduler(ctx context.Context, name string, c *cluster.Cluster, s size, metrics string) (startFunc, error) {
 	flags := []string{
 		"--listen-address=" + metrics, "--enable-metrics=true", "--enable-pprof=true",
 		"--schedule-period=" + s.period.String(), "--kube-api-qps=2000", "--kube-api-burst=2000", "--leader-elect=false", "-v=2",

@@ -21,18 +21,18 @@ import (
 // writeVerbs are the verbs of requests that change something.
 var writeVerbs = map[string]bool{"POST": true, "PUT": true, "PATCH": true, "APPLY": true, "DELETE": true, "DELETECOLLECTION": true}
 
-// writes counts the requests that changed something, or tried to, since the
+// countAPIWrites counts the requests that changed something, or tried to, since the
 // apiserver started: "POST pods/binding" to number. Leases are left out, which
 // are renewed by the clock.
-func writes(ctx context.Context, client kubernetes.Interface) (map[string]int, error) {
+func countAPIWrites(ctx context.Context, client kubernetes.Interface) (map[string]int, error) {
 	text, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the apiserver: %w", err)
 	}
-	return countWrites(text)
+	return parseAPIWrites(text)
 }
 
-func countWrites(metrics []byte) (map[string]int, error) {
+func parseAPIWrites(metrics []byte) (map[string]int, error) {
 	var parser expfmt.TextParser
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
 	if err != nil {
@@ -52,13 +52,13 @@ func countWrites(metrics []byte) (map[string]int, error) {
 	return counts, nil
 }
 
-// quiet waits until nothing was written for a while.
-func quiet(ctx context.Context, client kubernetes.Interface) error {
+// waitUntilIdle waits until nothing was written for a while.
+func waitUntilIdle(ctx context.Context, client kubernetes.Interface) error {
 	const rest, patience = 2 * time.Second, 2 * time.Minute
 	var last map[string]int
 	since := time.Now()
 	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		now, err := writes(ctx, client)
+		now, err := countAPIWrites(ctx, client)
 		if !maps.Equal(now, last) {
 			last, since = now, time.Now()
 		}
@@ -109,16 +109,16 @@ func processorTime() (map[string]float64, error) {
 // wholeMachine is the key of the CPU seconds of all programs that run.
 const wholeMachine = "the whole machine"
 
-// elsewhere takes the machine's CPU seconds out of a difference and returns
+// otherCPUSeconds takes the machine's CPU seconds out of a difference and returns
 // those that were used by programs that do not belong to the benchmark.
-func elsewhere(used map[string]float64) float64 {
+func otherCPUSeconds(used map[string]float64) float64 {
 	foreign := used[wholeMachine]
 	delete(used, wholeMachine)
-	return max(0, foreign-total(used))
+	return max(0, foreign-sumValues(used))
 }
 
-// less takes an earlier reading from a later one; what did not move is left out.
-func less[N arena.Number](later, earlier map[string]N) map[string]N {
+// difference takes an earlier reading from a later one; what did not move is left out.
+func difference[N arena.Number](later, earlier map[string]N) map[string]N {
 	moved := map[string]N{}
 	for key, value := range later {
 		if value != earlier[key] {

@@ -13,61 +13,61 @@ import (
 )
 
 const (
-	// drainLimit ends a drain that hangs.
-	drainLimit = 15 * time.Minute
-	// aftermath is how long after the last binding the cost is taken: status
+	// runTimeout ends a drain that hangs.
+	runTimeout = 15 * time.Minute
+	// settleTime is how long after the last binding the cost is taken: status
 	// writes and events follow the bindings.
-	aftermath = 5 * time.Second
+	settleTime = 5 * time.Second
 )
 
-// drain is what one run measured.
-type drain struct {
+// measurement is what one run measured.
+type measurement struct {
 	// load is the load average over one minute when the scheduler started.
 	load string
 	// first, half and all are when so many pods were bound.
 	first, half, all time.Duration
 	// nodes have pods; perGang is on how many nodes a gang is on average.
-	nodes   int
-	perGang float64
+	nodes        int
+	nodesPerGang float64
 	// processors are the CPU seconds of every program, elsewhere those of
 	// programs that do not belong here, and writes the changing requests, from
 	// the start until the aftermath.
-	processors map[string]float64
-	elsewhere  float64
-	writes     map[string]int
+	cpuSeconds      map[string]float64
+	otherCPUSeconds float64
+	apiWrites       map[string]int
 }
 
-// measure starts a cluster, fills it with waiting gangs, and lets the contender
+// measureRun starts a cluster, fills it with waiting gangs, and lets the contender
 // place them.
-func measure(ctx context.Context, s size, name string) (d drain, err error) {
-	w, err := arena.Start(ctx, fleet(s.nodes)...)
+func measureRun(ctx context.Context, s size, name string) (d measurement, err error) {
+	w, err := arena.Start(ctx, nodeProfiles(s.nodes)...)
 	if err != nil {
 		return d, err
 	}
 	defer func() { err = errors.Join(err, w.Stop()) }()
-	ctx, cancel := context.WithTimeoutCause(ctx, drainLimit, fmt.Errorf("not done after %s", drainLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("not done after %s", runTimeout))
 	defer cancel()
-	start, err := prepare(ctx, name, w.Cluster, s, w.Metrics)
+	start, err := installScheduler(ctx, name, w.Cluster, s, w.MetricsAddress)
 	if err != nil {
 		return d, err
 	}
-	if err := fill(ctx, w, s.gangs); err != nil {
+	if err := createWorkload(ctx, w, s.gangs); err != nil {
 		return d, err
 	}
-	if err := quiet(ctx, w.Cluster.Client()); err != nil {
+	if err := waitUntilIdle(ctx, w.Cluster.Client()); err != nil {
 		return d, err
 	}
 	want := s.gangs * arena.GangSize
-	if seen, bound := w.Book.Pods(arena.Trainer), w.Book.State().Cards; seen != want || bound > 0 {
+	if seen, bound := w.Pods.CountPods(arena.Trainer), w.Pods.Usage().Cards; seen != want || bound > 0 {
 		return d, fmt.Errorf("%d pods wait and %d are bound before the start, expected %d and 0", seen-bound, bound, want)
 	}
-	return run(ctx, w, s, name, start, want)
+	return startAndMeasure(ctx, w, s, name, start, want)
 }
 
-// run starts the scheduler and takes time and cost.
-func run(ctx context.Context, w *arena.World, s size, name string, start starter, want int) (d drain, err error) {
+// startAndMeasure starts the scheduler and takes time and cost.
+func startAndMeasure(ctx context.Context, w *arena.Env, s size, name string, start startFunc, want int) (d measurement, err error) {
 	d.load = arena.LoadAverage()
-	written, err := writes(ctx, w.Cluster.Client())
+	written, err := countAPIWrites(ctx, w.Cluster.Client())
 	if err != nil {
 		return d, err
 	}
@@ -82,10 +82,10 @@ func run(ctx context.Context, w *arena.World, s size, name string, start starter
 		return d, err
 	}
 	profiled := make(chan error, 1)
-	go func() { profiled <- w.Profile(ctx, s.profiles, name) }()
+	go func() { profiled <- w.WriteCPUProfile(ctx, s.profiles, name) }()
 	var times []time.Time // of the bindings, in their order
-	err = w.Until(ctx, "all pods to be bound", func(context.Context) (bool, error) {
-		if times, _ = w.Book.Times(); len(times) < want && !process.Running() {
+	err = w.WaitUntil(ctx, "all pods to be bound", func(context.Context) (bool, error) {
+		if times, _ = w.Pods.PodTimes(); len(times) < want && !process.Running() {
 			return false, errors.New("the scheduler ended by itself")
 		}
 		return len(times) == want, nil
@@ -95,10 +95,10 @@ func run(ctx context.Context, w *arena.World, s size, name string, start starter
 	}
 	since := func(n int) time.Duration { return times[n-1].Sub(began) }
 	d.first, d.half, d.all = since(1), since(want/2), since(want)
-	d.nodes, d.perGang = w.Book.Spread()
+	d.nodes, d.nodesPerGang = w.Pods.NodeSpread()
 
 	select {
-	case <-time.After(aftermath):
+	case <-time.After(settleTime):
 	case <-ctx.Done():
 		return d, context.Cause(ctx)
 	}
@@ -106,12 +106,12 @@ func run(ctx context.Context, w *arena.World, s size, name string, start starter
 	if err != nil {
 		return d, err
 	}
-	writtenLater, err := writes(ctx, w.Cluster.Client())
+	writtenLater, err := countAPIWrites(ctx, w.Cluster.Client())
 	if err != nil {
 		return d, err
 	}
-	d.processors, d.writes = less(usedLater, used), less(writtenLater, written)
-	d.elsewhere = elsewhere(d.processors)
+	d.cpuSeconds, d.apiWrites = difference(usedLater, used), difference(writtenLater, written)
+	d.otherCPUSeconds = otherCPUSeconds(d.cpuSeconds)
 	return d, <-profiled
 }
 

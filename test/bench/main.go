@@ -40,29 +40,29 @@ func main() {
 	flag.IntVar(&s.runs, "runs", 3, "runs of each scheduler")
 	flag.DurationVar(&s.period, "schedule-period", time.Second, "time between scheduling sessions")
 	flag.StringVar(&s.profiles, "profile", "", "`folder` for a CPU profile of the first ten seconds of every drain")
-	arena.Main("bench", func(ctx context.Context) error {
-		_, err := compare(ctx, s, os.Stdout)
+	arena.RunMain("bench", func(ctx context.Context) error {
+		_, err := compareSchedulers(ctx, s, os.Stdout)
 		return err
 	}, errSlower)
 }
 
-// compare runs both schedulers s.runs times and reports to out. The error is
+// compareSchedulers runs both schedulers s.runs times and reports to out. The error is
 // errSlower when everything was measured and ours is the slower one.
-func compare(ctx context.Context, s size, out io.Writer) (report, error) {
+func compareSchedulers(ctx context.Context, s size, out io.Writer) (report, error) {
 	if s.nodes < 1 || s.gangs < 1 || s.gangs > s.nodes || s.runs < 1 {
 		return report{}, fmt.Errorf("%d gangs on %d nodes in %d runs: at least one of each, and no more gangs than nodes", s.gangs, s.nodes, s.runs)
 	}
-	r := report{size: s, drains: map[string][]drain{}}
-	r.begin(out)
-	err := arena.Turns(s.runs, []string{stockName, ourName}, func(name string) error {
-		d, err := measure(ctx, s, name)
+	r := report{size: s, measurements: map[string][]measurement{}}
+	r.printHeader(out)
+	err := arena.RunAlternating(s.runs, []string{stockName, ourName}, func(name string) error {
+		d, err := measureRun(ctx, s, name)
 		if err == nil {
-			r.add(out, name, d)
+			r.addRun(out, name, d)
 		}
 		return err
 	}, out)
 	if err != nil {
 		return r, err
 	}
-	return r, r.end(out)
+	return r, r.printComparison(out)
 }

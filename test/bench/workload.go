@@ -21,20 +21,20 @@ const queues = 10
 // that the cards of each model are enough for the gangs that ask for it.
 var models = []string{"NVIDIA-H200", "NVIDIA-H800", "NVIDIA-A100-SXM4-80GB", "NVIDIA-L40S"}
 
-// fleet is so many nodes, spread evenly over the models.
-func fleet(nodes int) (profiles []cluster.NodeProfile) {
+// nodeProfiles is so many nodes, spread evenly over the models.
+func nodeProfiles(nodes int) (profiles []cluster.NodeProfile) {
 	for i, model := range models {
 		if count := (nodes - i + len(models) - 1) / len(models); count > 0 { // a profile without a count is one node
-			profiles = append(profiles, arena.Nodes(fmt.Sprintf("model-%d", i), model, count))
+			profiles = append(profiles, arena.GangNodes(fmt.Sprintf("model-%d", i), model, count))
 		}
 	}
 	return profiles
 }
 
-// fill creates the queues, waits until Volcano's controller has opened them, and creates the
+// createWorkload creates the queues, waits until Volcano's controller has opened them, and creates the
 // gangs. Both schedulers get the same objects: the quotas per card are for ours, the
 // capability in nvidia.com/gpu is for the stock scheduler, and neither ever holds a gang up.
-func fill(ctx context.Context, w *arena.World, gangs int) error {
+func createWorkload(ctx context.Context, w *arena.Env, gangs int) error {
 	ample := int64(gangs * arena.GangSize)
 	quota := card.Quota{}
 	for _, model := range models {
@@ -47,15 +47,15 @@ func fill(ctx context.Context, w *arena.World, gangs int) error {
 		}).Obj())
 	}
 	for i := range gangs {
-		groups = append(groups, podGroup(i))
+		groups = append(groups, gangPodGroup(i))
 		for member := range arena.GangSize {
-			pods = append(pods, pod(i, member))
+			pods = append(pods, gangPod(i, member))
 		}
 	}
 	if err := w.Create(ctx, all...); err != nil {
 		return err
 	}
-	err := w.Until(ctx, "open queues", func(ctx context.Context) (bool, error) {
+	err := w.WaitUntil(ctx, "open queues", func(ctx context.Context) (bool, error) {
 		for _, queue := range all {
 			live := &v1beta1.Queue{}
 			err := w.Client.Get(ctx, client.ObjectKeyFromObject(queue), live)
@@ -78,12 +78,12 @@ func queueName(i int) string { return fmt.Sprintf("bench-%d", i%queues) }
 
 func gangName(i int) string { return fmt.Sprintf("gang-%d", i) }
 
-func podGroup(i int) *v1beta1.PodGroup {
+func gangPodGroup(i int) *v1beta1.PodGroup {
 	return builder.PodGroup(arena.Namespace, gangName(i)).Queue(queueName(i)).MinMember(arena.GangSize).
 		MinResource(corev1.ResourceCPU, "8").MinResource(corev1.ResourceMemory, "32Gi").MinResource(builder.GPU, "8").Obj()
 }
 
-func pod(gang, member int) *corev1.Pod {
+func gangPod(gang, member int) *corev1.Pod {
 	name := fmt.Sprintf("%s-%d", gangName(gang), member)
-	return arena.Pod(arena.Trainer, gangName(gang), name, models[gang%len(models)]).PodGroup(gangName(gang)).Obj()
+	return arena.CardPod(arena.Trainer, gangName(gang), name, models[gang%len(models)]).PodGroup(gangName(gang)).Obj()
 }

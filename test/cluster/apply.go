@@ -72,7 +72,7 @@ func (c *Cluster) resourceFor(ctx context.Context, object *unstructured.Unstruct
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var mapping *meta.RESTMapping
-	err := until(ctx, kind.String(), nil, func(context.Context) (err error) {
+	err := waitUntilReady(ctx, kind.String(), nil, func(context.Context) (err error) {
 		mapping, err = c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if meta.IsNoMatchError(err) {
 			c.mapper.Reset()
@@ -93,11 +93,11 @@ func (c *Cluster) resourceFor(ctx context.Context, object *unstructured.Unstruct
 }
 
 // Decode reads the objects of a YAML text of several documents.
-func Decode(text []byte) ([]*unstructured.Unstructured, error) { return decode(text, nil) }
+func Decode(text []byte) ([]*unstructured.Unstructured, error) { return decodeObjects(text, nil) }
 
-// decode reads a multi-document YAML text. When keep is set it sees every document before
+// decodeObjects reads a multi-document YAML text. When keep is set it sees every document before
 // it is parsed, because parsing is slow for megabytes of CRDs.
-func decode(text []byte, keep func(document []byte) bool) ([]*unstructured.Unstructured, error) {
+func decodeObjects(text []byte, keep func(document []byte) bool) ([]*unstructured.Unstructured, error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	var objects []*unstructured.Unstructured
 	for number := 1; ; number++ {

@@ -13,16 +13,16 @@ import (
 // Attach returns the cluster that another process keeps running in dir. Stop ends what this
 // process started on it and leaves the cluster running.
 func Attach(ctx context.Context, dir string) (*Cluster, error) {
-	c, err := attach(ctx, dir)
+	c, err := attachToRunning(ctx, dir)
 	if err != nil {
 		return nil, fmt.Errorf("attach to the cluster in %s: %w", dir, err)
 	}
 	return c, nil
 }
 
-func attach(ctx context.Context, dir string) (*Cluster, error) {
+func attachToRunning(ctx context.Context, dir string) (*Cluster, error) {
 	var o Options
-	if err := o.resolve(); err != nil {
+	if err := o.applyDefaults(); err != nil {
 		return nil, err
 	}
 	dir, err := filepath.Abs(dir)
@@ -30,8 +30,8 @@ func attach(ctx context.Context, dir string) (*Cluster, error) {
 		return nil, err
 	}
 	d := stateDir{path: dir}
-	err = until(ctx, "the start of the cluster", nil, func(context.Context) error {
-		_, err := os.Stat(d.ready())
+	err = waitUntilReady(ctx, "the start of the cluster", nil, func(context.Context) error {
+		_, err := os.Stat(d.readyFile())
 		if _, running := Owner(dir); !running {
 			return nil // it ended, or never began
 		}
@@ -43,15 +43,15 @@ func attach(ctx context.Context, dir string) (*Cluster, error) {
 	if _, running := Owner(dir); !running {
 		return nil, errors.New("no cluster runs there")
 	}
-	c := &Cluster{options: o, dir: d, ca: &authority{dir: d.pki()}, crash: make(chan struct{})}
+	c := &Cluster{options: o, dir: d, ca: &authority{dir: d.pkiDir()}, crash: make(chan struct{})}
 	if c.ca.pem, err = os.ReadFile(c.caFile()); err != nil {
 		return nil, err
 	}
-	if err := c.connect(); err != nil {
+	if err := c.createClients(); err != nil {
 		return nil, err
 	}
-	c.server = c.config.Host
-	return c, until(ctx, "the API server", nil, Answers(c.server+"/readyz"))
+	c.serverURL = c.config.Host
+	return c, waitUntilReady(ctx, "the API server", nil, HTTPProbe(c.serverURL+"/readyz"))
 }
 
 // Owner returns the id of the process that keeps a cluster running in dir, and whether one does.
@@ -70,7 +70,7 @@ func Owner(dir string) (pid int, running bool) {
 
 // AwaitEnd waits until no process keeps a cluster running in dir.
 func AwaitEnd(ctx context.Context, dir string) error {
-	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
 		_, running := Owner(dir)
 		return !running, nil
 	})

@@ -41,10 +41,10 @@ import (
 
 // Cluster is a running local cluster. Its methods may be called from several goroutines.
 type Cluster struct {
-	options Options
-	dir     stateDir
-	ca      *authority
-	server  string // URL of the apiserver
+	options   Options
+	dir       stateDir
+	ca        *authority
+	serverURL string // URL of the apiserver
 
 	config  *rest.Config
 	client  kubernetes.Interface
@@ -60,9 +60,9 @@ type Cluster struct {
 	crash     chan struct{}
 	crashOnce sync.Once
 
-	node *realNode // nil without Options.RealNode
+	realNode *realNode // nil without Options.RealNode
 
-	place *place // among the clusters that run on this machine
+	permit *permit // among the clusters that run on this machine
 }
 
 // Start starts a cluster and returns when it is ready for use: the apiserver serves, the
@@ -72,14 +72,14 @@ type Cluster struct {
 //
 // Only so many clusters run on a machine at the same time; Start waits for its turn.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	c, err := open(ctx, o)
+	c, err := openCluster(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("local cluster: %w", err)
 	}
 	began := time.Now()
-	err = c.start(ctx)
+	err = c.startComponents(ctx)
 	if err == nil {
-		err = os.WriteFile(c.dir.ready(), nil, 0o600)
+		err = os.WriteFile(c.dir.readyFile(), nil, 0o600)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("local cluster: %w", errors.Join(err, c.Stop()))
@@ -88,9 +88,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// open takes what a cluster needs of this machine; nothing runs yet.
-func open(ctx context.Context, o Options) (*Cluster, error) {
-	if err := o.resolve(); err != nil {
+// openCluster takes what a cluster needs of this machine; nothing runs yet.
+func openCluster(ctx context.Context, o Options) (*Cluster, error) {
+	if err := o.applyDefaults(); err != nil {
 		return nil, err
 	}
 	if o.Fleet != "" {
@@ -100,10 +100,10 @@ func open(ctx context.Context, o Options) (*Cluster, error) {
 		}
 		o.Nodes = append(fleet, o.Nodes...)
 	}
-	var turn *place // an apiserver alone is light
+	var turn *permit // an apiserver alone is light
 	if !o.APIServerOnly {
 		var err error
-		if turn, err = takePlace(ctx, func(message string) { fmt.Fprintln(os.Stderr, "cluster:", message) }); err != nil {
+		if turn, err = acquirePermit(ctx, func(message string) { fmt.Fprintln(os.Stderr, "cluster:", message) }); err != nil {
 			return nil, err
 		}
 	}
@@ -111,23 +111,23 @@ func open(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(err, turn.release())
 	}
-	return &Cluster{options: o, dir: dir, place: turn, crash: make(chan struct{})}, nil
+	return &Cluster{options: o, dir: dir, permit: turn, crash: make(chan struct{})}, nil
 }
 
-func (c *Cluster) start(ctx context.Context) error {
+func (c *Cluster) startComponents(ctx context.Context) error {
 	var err error
-	if c.ca, err = newAuthority(c.dir.pki()); err != nil {
+	if c.ca, err = newAuthority(c.dir.pkiDir()); err != nil {
 		return err
 	}
 	if c.options.RealNode != nil {
-		if c.node, err = c.newRealNode(); err != nil {
+		if c.realNode, err = c.newRealNode(); err != nil {
 			return err
 		}
 	}
 	if err := c.startAPIServer(ctx); err != nil {
 		return err
 	}
-	if err := c.connect(); err != nil {
+	if err := c.createClients(); err != nil {
 		return err
 	}
 	if c.options.APIServerOnly {
@@ -149,7 +149,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 		return c.CreateNodes(ctx, c.options.Nodes)
 	})
-	if c.node != nil {
+	if c.realNode != nil {
 		group.Go(func() error { return c.startRealNode(ctx) })
 	}
 	if c.options.WithKubeScheduler {
@@ -158,8 +158,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	return group.Wait()
 }
 
-// connect makes the admin clients.
-func (c *Cluster) connect() error {
+// createClients makes the admin clients.
+func (c *Cluster) createClients() error {
 	config, err := c.adminConfig()
 	if err != nil {
 		return err
@@ -186,16 +186,16 @@ func (c *Cluster) Stop() error {
 		var problems []error
 		for _, p := range slices.Backward(c.running) {
 			if p.spec.component {
-				problems = append(problems, p.crashed())
+				problems = append(problems, p.crashError())
 			}
 			began := time.Now()
 			problems = append(problems, p.Stop())
 			c.options.Log.V(1).Info("stopped", "component", p.Name(), "after", time.Since(began).Round(time.Millisecond).String())
 		}
-		if c.node != nil {
-			problems = append(problems, c.node.slot.release())
+		if c.realNode != nil {
+			problems = append(problems, c.realNode.slot.release())
 		}
-		problems = append(problems, c.dir.close(), c.place.release())
+		problems = append(problems, c.dir.close(), c.permit.release())
 		c.stopErr = errors.Join(problems...)
 		c.options.Log.Info("cluster stopped")
 	})
@@ -205,15 +205,15 @@ func (c *Cluster) Stop() error {
 // StartProcess starts a child that is stopped with the cluster, before the components that
 // were started earlier, and waits until it is ready. The name must not contain a path separator.
 func (c *Cluster) StartProcess(ctx context.Context, spec ProcessSpec) (*Process, error) {
-	p, err := c.launch(ctx, spec)
+	p, err := c.launchProcess(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
-	return p, c.await(ctx, p)
+	return p, c.awaitReady(ctx, p)
 }
 
-// launch is StartProcess without the wait.
-func (c *Cluster) launch(ctx context.Context, spec ProcessSpec) (*Process, error) {
+// launchProcess is StartProcess without the wait.
+func (c *Cluster) launchProcess(ctx context.Context, spec ProcessSpec) (*Process, error) {
 	if spec.Name == "" || filepath.Base(spec.Name) != spec.Name {
 		return nil, fmt.Errorf("process name %q is not usable as a file name", spec.Name)
 	}
@@ -240,7 +240,7 @@ func (c *Cluster) launch(ctx context.Context, spec ProcessSpec) (*Process, error
 // confusing ways soon after.
 func (c *Cluster) reportCrash(p *Process) {
 	<-p.Done()
-	if err := p.crashed(); err != nil {
+	if err := p.crashError(); err != nil {
 		c.options.Log.Error(err, "component ended", "component", p.Name())
 		c.crashOnce.Do(func() { close(c.crash) })
 	}
@@ -268,7 +268,7 @@ func (c *Cluster) BinDir() string { return c.options.BinDir }
 // the real node containerd, kubelet, kube-proxy and device-plugin-<resource>, or the name of
 // a ProcessSpec.
 func (c *Cluster) LogFile(component string) string {
-	return filepath.Join(c.dir.logs(), component+".log")
+	return filepath.Join(c.dir.logsDir(), component+".log")
 }
 
 // CABundle is the cluster's certificate authority in PEM, for webhook configurations.
@@ -277,12 +277,12 @@ func (c *Cluster) CABundle() []byte { return append([]byte(nil), c.ca.pem...) }
 // ServingCertificate issues a certificate of the cluster's authority for hosts (DNS names
 // and IP addresses) and returns the files of the certificate and its key.
 func (c *Cluster) ServingCertificate(name string, hosts ...string) (certFile, keyFile string, err error) {
-	pair, err := c.ca.server(name, hosts...)
+	pair, err := c.ca.issueServingCert(name, hosts...)
 	return pair.cert, pair.key, err
 }
 
-// binary is the path of one of the control plane's binaries.
-func (c *Cluster) binary(name string) string { return filepath.Join(c.options.BinDir, name) }
+// binaryPath is the path of one of the control plane's binaries.
+func (c *Cluster) binaryPath(name string) string { return filepath.Join(c.options.BinDir, name) }
 
 // writeFile writes a file of the cluster's own into its folder.
 func (c *Cluster) writeFile(name string, content []byte) (string, error) {

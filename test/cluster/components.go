@@ -21,31 +21,31 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 			return err
 		}
 	}
-	serverSpec, err := c.apiServer(ports[0], ports[2])
+	serverSpec, err := c.apiServerSpec(ports[0], ports[2])
 	if err != nil {
 		return err
 	}
 	group, awaitCtx := errgroup.WithContext(ctx)
 	// etcd first: it is stopped last, and would wait for an apiserver that still runs.
-	for _, spec := range []ProcessSpec{c.etcd(ports[0], ports[1]), serverSpec} {
-		spec.component, spec.Env = true, []string{fewCollections}
-		p, err := c.launch(ctx, spec)
+	for _, spec := range []ProcessSpec{c.etcdSpec(ports[0], ports[1]), serverSpec} {
+		spec.component, spec.Env = true, []string{rareGCEnv}
+		p, err := c.launchProcess(ctx, spec)
 		if err != nil {
 			return err
 		}
-		group.Go(func() error { return c.await(awaitCtx, p) })
+		group.Go(func() error { return c.awaitReady(awaitCtx, p) })
 	}
 	return group.Wait()
 }
 
-func (c *Cluster) etcd(client, peer int) ProcessSpec {
+func (c *Cluster) etcdSpec(client, peer int) ProcessSpec {
 	clientURL := fmt.Sprintf("http://127.0.0.1:%d", client)
 	peerURL := fmt.Sprintf("http://127.0.0.1:%d", peer)
 	return ProcessSpec{
 		Name: "etcd",
-		Path: c.binary("etcd"),
+		Path: c.binaryPath("etcd"),
 		Args: []string{
-			"--name=local", "--data-dir=" + c.dir.etcd(),
+			"--name=local", "--data-dir=" + c.dir.etcdDir(),
 			"--listen-client-urls=" + clientURL, "--advertise-client-urls=" + clientURL,
 			"--listen-peer-urls=" + peerURL, "--initial-advertise-peer-urls=" + peerURL,
 			"--initial-cluster=local=" + peerURL,
@@ -53,25 +53,25 @@ func (c *Cluster) etcd(client, peer int) ProcessSpec {
 			"--quota-backend-bytes=4294967296",
 			"--log-level=warn",
 		},
-		Ready: Answers(clientURL + "/health"),
+		Ready: HTTPProbe(clientURL + "/health"),
 	}
 }
 
-func (c *Cluster) apiServer(etcd, port int) (ProcessSpec, error) {
-	c.server = fmt.Sprintf("https://127.0.0.1:%d", port)
+func (c *Cluster) apiServerSpec(etcd, port int) (ProcessSpec, error) {
+	c.serverURL = fmt.Sprintf("https://127.0.0.1:%d", port)
 	hosts := []string{"127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
-	if c.node != nil {
-		hosts = append(hosts, c.node.slot.hostAddress(), c.node.slot.apiService().String())
+	if c.realNode != nil {
+		hosts = append(hosts, c.realNode.slot.hostAddress(), c.realNode.slot.apiServiceIP().String())
 	}
-	serving, err := c.ca.server("apiserver", hosts...)
+	serving, err := c.ca.issueServingCert("apiserver", hosts...)
 	if err != nil {
 		return ProcessSpec{}, err
 	}
-	tokens, err := c.ca.client("service-accounts", "service-accounts")
+	tokens, err := c.ca.issueClientCert("service-accounts", "service-accounts")
 	if err != nil {
 		return ProcessSpec{}, err
 	}
-	if _, err := c.componentKubeconfig(c.server, adminKubeconfig, "admin", "system:masters"); err != nil {
+	if _, err := c.componentKubeconfig(c.serverURL, adminKubeconfig, "admin", "system:masters"); err != nil {
 		return ProcessSpec{}, err
 	}
 	disabled := "TaintNodesByCondition" // nodes of the fleet are created Ready; the taint would only delay the first pods
@@ -92,28 +92,28 @@ func (c *Cluster) apiServer(etcd, port int) (ProcessSpec, error) {
 		"--shutdown-send-retry-after=true",
 		"--allow-privileged=true", "--profiling=false", "-v=1",
 	}
-	if c.node == nil {
+	if c.realNode == nil {
 		args = append(args, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
 			"--endpoint-reconciler-type=none", // no pod calls it
 			"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC")
 	} else {
-		more, err := c.apiServerForRealNode()
+		more, err := c.apiServerFlagsForRealNode()
 		if err != nil {
 			return ProcessSpec{}, err
 		}
 		args = append(args, more...)
 	}
 	return ProcessSpec{
-		Name: "kube-apiserver", Path: c.binary("kube-apiserver"), Args: args,
+		Name: "kube-apiserver", Path: c.binaryPath("kube-apiserver"), Args: args,
 		StopTimeout: 30 * time.Second, // requests under way are answered first; webhooks may let them wait 10 s
-		Ready:       Answers(c.server + "/readyz"),
+		Ready:       HTTPProbe(c.serverURL + "/readyz"),
 	}, nil
 }
 
 func (c *Cluster) startControllerManager(ctx context.Context) error {
 	p, err := c.startKube(ctx, "kube-controller-manager",
 		"--use-service-account-credentials=true",
-		"--service-account-private-key-file="+filepath.Join(c.dir.pki(), "service-accounts.key"), "--root-ca-file="+c.caFile(),
+		"--service-account-private-key-file="+filepath.Join(c.dir.pkiDir(), "service-accounts.key"), "--root-ca-file="+c.caFile(),
 		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
 		"--concurrent-statefulset-syncs=20", "--concurrent-job-syncs=20",
 		// A busy test machine must not make nodes look dead.
@@ -121,7 +121,7 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return until(ctx, "ServiceAccount default/default", p, func(ctx context.Context) error {
+	return waitUntilReady(ctx, "ServiceAccount default/default", p, func(ctx context.Context) error {
 		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
@@ -135,7 +135,7 @@ func (c *Cluster) startKubeScheduler(ctx context.Context) error {
 
 // startKube starts a client of the apiserver that is a part of Kubernetes.
 func (c *Cluster) startKube(ctx context.Context, name string, args ...string) (*Process, error) {
-	kubeconfig, err := c.componentKubeconfig(c.server, name, "system:"+name)
+	kubeconfig, err := c.componentKubeconfig(c.serverURL, name, "system:"+name)
 	if err != nil {
 		return nil, err
 	}
@@ -144,15 +144,15 @@ func (c *Cluster) startKube(ctx context.Context, name string, args ...string) (*
 		return nil, err
 	}
 	return c.StartProcess(ctx, ProcessSpec{
-		Name: name, Path: c.binary(name), component: true,
+		Name: name, Path: c.binaryPath(name), component: true,
 		Args: append([]string{
 			"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 			"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000", "-v=1",
 		}, args...),
-		Env:   []string{fewCollections},
-		Ready: Answers(fmt.Sprintf("https://127.0.0.1:%d/healthz", port)),
+		Env:   []string{rareGCEnv},
+		Ready: HTTPProbe(fmt.Sprintf("https://127.0.0.1:%d/healthz", port)),
 	})
 }
 
-func (c *Cluster) caFile() string { return filepath.Join(c.dir.pki(), "ca.crt") }
+func (c *Cluster) caFile() string { return filepath.Join(c.dir.pkiDir(), "ca.crt") }

@@ -11,34 +11,34 @@ import (
 )
 
 // BuildImage compiles a Go package of this module to a static program and makes an image of
-// it; see ImageOf.
+// it; see BuildImageFrom.
 func (c *Cluster) BuildImage(ctx context.Context, name, goPackage string) (string, error) {
-	program := filepath.Join(c.dir.images(), "programs", filepath.Base(goPackage))
-	if err := compile(ctx, goPackage, program); err != nil {
+	program := filepath.Join(c.dir.imagesDir(), "programs", filepath.Base(goPackage))
+	if err := buildProgram(ctx, goPackage, program); err != nil {
 		return "", fmt.Errorf("image %s: %w", name, err)
 	}
-	return c.ImageOf(ctx, name, program)
+	return c.BuildImageFrom(ctx, name, program)
 }
 
-// ImageOf writes an image that holds nothing but a static program, as an OCI archive:
+// BuildImageFrom writes an image that holds nothing but a static program, as an OCI archive:
 // Dir/images/<program>.tar. The image is called name ("localhost/responder:test"), runs the
 // program as user 65532, and is made by buildah, which needs root. It returns the archive's
 // path, for ImportImage.
-func (c *Cluster) ImageOf(ctx context.Context, name, path string) (archive string, err error) {
+func (c *Cluster) BuildImageFrom(ctx context.Context, name, path string) (archive string, err error) {
 	program := filepath.Base(path)
-	work := filepath.Join(c.dir.images(), program+".build")
+	work := filepath.Join(c.dir.imagesDir(), program+".build")
 	folder := filepath.Join(work, "context")
-	archive = filepath.Join(c.dir.images(), program+".tar")
+	archive = filepath.Join(c.dir.imagesDir(), program+".tar")
 	containerfile := fmt.Sprintf("FROM scratch\nCOPY %[1]s /%[1]s\nUSER 65532:65532\nENTRYPOINT [\"/%[1]s\"]\n", program)
 	for _, step := range []func() error{
 		func() error { return os.MkdirAll(folder, 0o755) },
-		func() error { return run(exec.CommandContext(ctx, "cp", "--preserve=mode", path, folder)) },
+		func() error { return runCommand(exec.CommandContext(ctx, "cp", "--preserve=mode", path, folder)) },
 		func() error {
 			return os.WriteFile(filepath.Join(folder, "Containerfile"), []byte(containerfile), 0o644)
 		},
 		func() error { return os.RemoveAll(archive) },
 		func() error {
-			return run(exec.CommandContext(ctx, "buildah", "--storage-driver=vfs", // a storage of its own: nothing stays in the machine's
+			return runCommand(exec.CommandContext(ctx, "buildah", "--storage-driver=vfs", // a storage of its own: nothing stays in the machine's
 				"--root="+filepath.Join(work, "root"), "--runroot="+filepath.Join(work, "runroot"),
 				"bud", "--isolation=chroot", "--quiet", "--tag=oci-archive:"+archive+":"+name, folder))
 		},
@@ -51,19 +51,19 @@ func (c *Cluster) ImageOf(ctx context.Context, name, path string) (archive strin
 	return archive, nil
 }
 
-// compile makes a static program of a Go package of this module.
-func compile(ctx context.Context, goPackage, output string) error {
+// buildProgram makes a static program of a Go package of this module.
+func buildProgram(ctx context.Context, goPackage, output string) error {
 	root, err := ModuleRoot()
 	if err != nil {
 		return err
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", output, goPackage)
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	return run(build)
+	return runCommand(build)
 }
 
-// run runs a short command; what it wrote is part of the error when it fails.
-func run(cmd *exec.Cmd) error {
+// runCommand runs a short command; what it wrote is part of the error when it fails.
+func runCommand(cmd *exec.Cmd) error {
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil

@@ -31,11 +31,11 @@ func TestFolderInUseIsRefusedAndAKeptOneReused(t *testing.T) {
 	check.NoError(t, err)
 	_, err = openStateDir(path)
 	check.Says(t, err, "in use by another cluster")
-	check.NoError(t, os.WriteFile(filepath.Join(first.etcd(), "old"), nil, 0o600))
+	check.NoError(t, os.WriteFile(filepath.Join(first.etcdDir(), "old"), nil, 0o600))
 	check.NoError(t, first.close())
 	second, err := openStateDir(path)
 	check.NoError(t, err)
-	wantFile(t, filepath.Join(second.etcd(), "old"), false)
+	wantFile(t, filepath.Join(second.etcdDir(), "old"), false)
 	check.NoError(t, second.close())
 }
 

@@ -37,13 +37,13 @@ func (c *Cluster) KubeconfigFor(ctx context.Context, namespace, serviceAccount s
 	if err != nil {
 		return "", fmt.Errorf("token of ServiceAccount %s/%s: %w", namespace, serviceAccount, err)
 	}
-	return c.writeKubeconfig(c.server, namespace+"."+serviceAccount+".kubeconfig", &clientcmdapi.AuthInfo{Token: token.Status.Token})
+	return c.writeKubeconfig(c.serverURL, namespace+"."+serviceAccount+".kubeconfig", &clientcmdapi.AuthInfo{Token: token.Status.Token})
 }
 
 // componentKubeconfig writes a kubeconfig file that authenticates by a certificate, as user
 // in groups, and returns its path: <component>.kubeconfig.
 func (c *Cluster) componentKubeconfig(server, component, user string, groups ...string) (string, error) {
-	pair, err := c.ca.client(component, user, groups...)
+	pair, err := c.ca.issueClientCert(component, user, groups...)
 	if err != nil {
 		return "", err
 	}
@@ -79,11 +79,11 @@ func (c *Cluster) adminConfig() (*rest.Config, error) {
 // Kubectl runs the kubectl of the cluster's version as administrator and returns what it
 // wrote to stdout; its stderr is part of the error when it fails.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, c.binary("kubectl"), args...)
+	cmd := exec.CommandContext(ctx, c.binaryPath("kubectl"), args...)
 	cmd.Env = append(childEnvironment(c.dir.path), "KUBECONFIG="+c.Kubeconfig())
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := forkFromKeeper(cmd)
+	err := startChild(cmd)
 	if err == nil {
 		err = cmd.Wait()
 	}

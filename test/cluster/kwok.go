@@ -24,9 +24,9 @@ options:
   nodeLeaseDurationSeconds: 160
 `
 
-// kwokNodes says which nodes are kwok's.
-func (c *Cluster) kwokNodes() string {
-	if c.node == nil {
+// kwokNodeSelection says which nodes are kwok's.
+func (c *Cluster) kwokNodeSelection() string {
+	if c.realNode == nil {
 		return "  manageAllNodes: true\n"
 	}
 	return "  manageNodesWithLabelSelector: \"!" + RealNodeLabel + "\"\n"
@@ -42,7 +42,7 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("stages: %w", err)
 	}
-	config := kwokConfiguration + c.kwokNodes()
+	config := kwokConfiguration + c.kwokNodeSelection()
 	for _, name := range stages {
 		text, err := builtInStages.ReadFile(name)
 		if err != nil {
@@ -54,7 +54,7 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := c.componentKubeconfig(c.server, "kwok", "kwok")
+	kubeconfig, err := c.componentKubeconfig(c.serverURL, "kwok", "kwok")
 	if err != nil {
 		return err
 	}
@@ -63,13 +63,13 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 		return err
 	}
 	_, err = c.StartProcess(ctx, ProcessSpec{
-		Name: "kwok", Path: c.binary("kwok"), component: true,
+		Name: "kwok", Path: c.binaryPath("kwok"), component: true,
 		Args: []string{
 			"--kubeconfig=" + kubeconfig, "--config=" + path,
 			"--enable-crds=", "--server-address=" + address, "--node-ip=10.0.0.1",
 		},
-		Env:   []string{fewCollections},
-		Ready: Answers("http://" + address + "/healthz"),
+		Env:   []string{rareGCEnv},
+		Ready: HTTPProbe("http://" + address + "/healthz"),
 	})
 	return err
 }

@@ -14,29 +14,29 @@ import (
 	"time"
 )
 
-// limitVariable sets how many clusters run on this machine at the same time.
-const limitVariable = "CARDQUOTA_CLUSTERS"
+// clustersVariable sets how many clusters run on this machine at the same time.
+const clustersVariable = "CARDQUOTA_CLUSTERS"
 
 const (
-	// leastClusters is the smallest limit: a test that runs two clusters at once needs both.
-	leastClusters = 2
+	// minClusters is the smallest limit: a test that runs two clusters at once needs both.
+	minClusters = 2
 	// memoryPerCluster bounds the default: a busy cluster with both programs and its tests.
 	memoryPerCluster = 3 << 30
 )
 
-// place is the right to run one cluster. The kernel takes it back when its owner dies.
-type place struct{ lock *os.File }
+// permit is the right to run one cluster. The kernel takes it back when its owner dies.
+type permit struct{ lock *os.File }
 
-// placesHeld counts the places of this process.
-var placesHeld atomic.Int32
+// permitsHeld counts the places of this process.
+var permitsHeld atomic.Int32
 
-// takePlace waits until a cluster may start. The limit covers all processes of this user.
+// acquirePermit waits until a cluster may start. The limit covers all processes of this user.
 //
 // A process that already runs a cluster may take any place. The first cluster of a process
 // may not take place 0: processes that hold one cluster and wait for another would
 // otherwise wait for each other for ever.
-func takePlace(ctx context.Context, say func(message string)) (*place, error) {
-	limit, err := clusterLimit(os.Getenv(limitVariable), runtime.NumCPU(), machineMemory())
+func acquirePermit(ctx context.Context, say func(message string)) (*permit, error) {
+	limit, err := clusterLimit(os.Getenv(clustersVariable), runtime.NumCPU(), machineMemory())
 	if err != nil {
 		return nil, err
 	}
@@ -51,14 +51,14 @@ func takePlace(ctx context.Context, say func(message string)) (*place, error) {
 	for {
 		var owners []string
 		for i := range limit {
-			if i == 0 && placesHeld.Load() == 0 {
+			if i == 0 && permitsHeld.Load() == 0 {
 				continue
 			}
 			path := filepath.Join(dir, fmt.Sprintf("cluster-%d.lock", i))
 			lock, err := lockFile(path)
 			if err == nil {
-				placesHeld.Add(1)
-				return &place{lock}, sign(lock)
+				permitsHeld.Add(1)
+				return &permit{lock}, writeOwner(lock)
 			}
 			text, readErr := os.ReadFile(path)
 			if !errors.Is(err, syscall.EWOULDBLOCK) || readErr != nil {
@@ -68,22 +68,22 @@ func takePlace(ctx context.Context, say func(message string)) (*place, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%s: %w", waiting(limit, owners), context.Cause(ctx))
+			return nil, fmt.Errorf("%s: %w", waitingMessage(limit, owners), context.Cause(ctx))
 		case <-tell.C:
-			say(waiting(limit, owners))
+			say(waitingMessage(limit, owners))
 			tell.Reset(time.Minute)
 		case <-poll.C:
 		}
 	}
 }
 
-func waiting(limit int, owners []string) string {
+func waitingMessage(limit int, owners []string) string {
 	return fmt.Sprintf("waiting until another cluster stops: at most %d run on this machine at the same time (%s changes that); they belong to %s",
-		limit, limitVariable, strings.Join(owners, ", "))
+		limit, clustersVariable, strings.Join(owners, ", "))
 }
 
-// sign writes who holds a lock, for those who wait for it.
-func sign(lock *os.File) error {
+// writeOwner writes who holds a lock, for those who wait for it.
+func writeOwner(lock *os.File) error {
 	owner := fmt.Sprintf("process %d (%s)\n", os.Getpid(), filepath.Base(os.Args[0]))
 	err := lock.Truncate(0)
 	if err == nil {
@@ -93,11 +93,11 @@ func sign(lock *os.File) error {
 }
 
 // release lets another cluster start.
-func (p *place) release() error {
+func (p *permit) release() error {
 	if p == nil {
 		return nil
 	}
-	placesHeld.Add(-1)
+	permitsHeld.Add(-1)
 	return p.lock.Close()
 }
 
@@ -105,11 +105,11 @@ func (p *place) release() error {
 // suffices: clusters mostly wait.
 func clusterLimit(configured string, cores int, memory uint64) (int, error) {
 	if configured == "" {
-		return max(leastClusters, min(cores*3/2, int(memory/memoryPerCluster))), nil
+		return max(minClusters, min(cores*3/2, int(memory/memoryPerCluster))), nil
 	}
 	limit, err := strconv.Atoi(configured)
-	if err != nil || limit < leastClusters {
-		return 0, fmt.Errorf("%s is %q, want a number of at least %d", limitVariable, configured, leastClusters)
+	if err != nil || limit < minClusters {
+		return 0, fmt.Errorf("%s is %q, want a number of at least %d", clustersVariable, configured, minClusters)
 	}
 	return limit, nil
 }

@@ -21,9 +21,9 @@ func init() {
 		return
 	}
 	port, err := FreePort()
-	var held *place
+	var held *permit
 	if err == nil {
-		held, err = takePlace(context.Background(), func(string) {})
+		held, err = acquirePermit(context.Background(), func(string) {})
 	}
 	var dir stateDir
 	if err == nil {
@@ -41,7 +41,7 @@ func startHolder(t *testing.T) (holder *exec.Cmd, port int, dir string) {
 	holder.Env = append(os.Environ(), holderMode+"=1")
 	out, err := holder.StdoutPipe()
 	check.NoError(t, err)
-	check.NoError(t, forkFromKeeper(holder))
+	check.NoError(t, startChild(holder))
 	var problem string
 	if _, err := fmt.Fscan(out, &port, &dir, &problem); err != nil || problem != "<nil>" {
 		t.Fatalf("holder: %v %s", err, problem)
@@ -63,16 +63,16 @@ func ownMachine(t *testing.T, limit string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
-	t.Setenv(limitVariable, limit)
-	before := placesHeld.Swap(0)
-	t.Cleanup(func() { placesHeld.Store(before) })
+	t.Setenv(clustersVariable, limit)
+	before := permitsHeld.Swap(0)
+	t.Cleanup(func() { permitsHeld.Store(before) })
 }
 
-func take(t *testing.T) (*place, error) {
+func take(t *testing.T) (*permit, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	return takePlace(ctx, func(string) {})
+	return acquirePermit(ctx, func(string) {})
 }
 
 func TestKilledProcessLeavesNothingBehind(t *testing.T) {
@@ -91,20 +91,20 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 	if pid, running := Owner(dir); !running || pid != holder.Process.Pid {
 		t.Errorf("the folder belongs to process %d (running %t), want %d", pid, running, holder.Process.Pid)
 	}
-	check.Equal(t, "its port is given away", false, reserve(file, port))
-	check.Equal(t, "another port is given away", true, reserve(file, port+1))
+	check.Equal(t, "its port is given away", false, tryReservePort(file, port))
+	check.Equal(t, "another port is given away", true, tryReservePort(file, port+1))
 	kill(t, holder)
 	if pid, running := Owner(dir); running {
 		t.Errorf("the folder belongs to process %d, which was killed", pid)
 	}
-	check.Equal(t, "its port is given away", true, reserve(file, port))
+	check.Equal(t, "its port is given away", true, tryReservePort(file, port))
 	p, err := take(t)
 	check.NoError(t, err)
 	check.NoError(t, p.release())
 	next, err := openStateDir("")
 	check.NoError(t, err)
 	wantFile(t, dir, false)
-	wantFile(t, used.pki(), true)
+	wantFile(t, used.pkiDir(), true)
 	check.NoError(t, next.close())
 	check.NoError(t, used.close())
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
@@ -121,13 +121,13 @@ func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
 	check.NoError(t, err)
 	_, err = take(t)
 	check.Says(t, err, "at most 3 run on this machine")
-	check.Says(t, err, limitVariable)
+	check.Says(t, err, clustersVariable)
 	check.NoError(t, first.release())
 	check.NoError(t, second.release())
 	// Another process's first and this one's first, and place 0 is for second clusters alone.
 	first, err = take(t)
 	check.NoError(t, err)
-	placesHeld.Store(0)
+	permitsHeld.Store(0)
 	_, err = take(t) // a third process
 	check.Says(t, err, "waiting until another cluster stops")
 	check.NoError(t, first.release())
@@ -138,7 +138,7 @@ func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
 	holder, _, _ := startHolder(t)
 	said := make(chan string, 100)
 	began := time.Now()
-	p, err := takePlace(t.Context(), func(message string) {
+	p, err := acquirePermit(t.Context(), func(message string) {
 		said <- message
 		kill(t, holder)
 	})
@@ -191,7 +191,7 @@ func TestRemainsOfEveryMomentAreRemoved(t *testing.T) {
 		"all but the folder itself": {func(string) error { return nil }, time.Hour, false},
 		"just made":                 {func(string) error { return nil }, 0, true},
 	} {
-		for _, prefix := range []string{temporaryPrefix, newPrefix} {
+		for _, prefix := range []string{temporaryPrefix, unlockedPrefix} {
 			t.Run(name+"/"+prefix, func(t *testing.T) {
 				t.Setenv("TMPDIR", t.TempDir())
 				dir, made := filepath.Join(os.TempDir(), prefix+"1"), time.Now().Add(-tc.age)
@@ -199,7 +199,7 @@ func TestRemainsOfEveryMomentAreRemoved(t *testing.T) {
 					check.NoError(t, err)
 				}
 				removeAbandoned()
-				wantFile(t, dir, tc.kept && prefix == newPrefix)
+				wantFile(t, dir, tc.kept && prefix == unlockedPrefix)
 			})
 		}
 	}

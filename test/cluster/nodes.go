@@ -38,9 +38,9 @@ func LoadFleet(path string) (fleet []NodeProfile, err error) {
 	return fleet, nil
 }
 
-// nodes are the objects of a profile: Ready at once, so that nobody waits for kwok's first
+// nodeObjects are the objects of a profile: Ready at once, so that nobody waits for kwok's first
 // report; kwok keeps them so.
-func (p NodeProfile) nodes() []*corev1.Node {
+func (p NodeProfile) nodeObjects() []*corev1.Node {
 	var nodes []*corev1.Node
 	now := metav1.Now()
 	for i := range max(p.Count, 1) {
@@ -72,7 +72,7 @@ func (c *Cluster) CreateNodes(ctx context.Context, profiles []NodeProfile) error
 	group.SetLimit(16)
 	count := 0
 	for _, profile := range profiles {
-		for _, node := range profile.nodes() {
+		for _, node := range profile.nodeObjects() {
 			count++
 			group.Go(func() error {
 				if _, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {

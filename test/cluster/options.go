@@ -47,8 +47,8 @@ type Options struct {
 	Log logr.Logger
 }
 
-// resolve fills in defaults and checks that everything needed exists.
-func (o *Options) resolve() error {
+// applyDefaults fills in defaults and checks that everything needed exists.
+func (o *Options) applyDefaults() error {
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
 	}
@@ -63,7 +63,7 @@ func (o *Options) resolve() error {
 	if o.BinDir, err = filepath.Abs(o.BinDir); err != nil {
 		return fmt.Errorf("bin dir: %w", err)
 	}
-	needed := o.programs()
+	needed := o.requiredFiles()
 	if o.RealNode != nil {
 		if err := CanRunRealNode(); err != nil {
 			return err
@@ -82,8 +82,8 @@ func (o *Options) resolve() error {
 	return nil
 }
 
-// programs are the files of BinDir that every node but a real one needs.
-func (o *Options) programs() []string {
+// requiredFiles are the files of BinDir that every node but a real one needs.
+func (o *Options) requiredFiles() []string {
 	needed := []string{"etcd", "kube-apiserver"}
 	if !o.WithoutVolcano {
 		needed = append(needed, "volcano/crds")

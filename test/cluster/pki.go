@@ -27,12 +27,12 @@ type authority struct {
 // keyPair names the files of a certificate and its key.
 type keyPair struct{ cert, key string }
 
-const validity = 10 * 365 * 24 * time.Hour // a cluster that is kept up outlives any test
+const certValidity = 10 * 365 * 24 * time.Hour // a cluster that is kept up outlives any test
 
 // newAuthority makes a new authority: ca.crt, ca.key in dir.
 func newAuthority(dir string) (*authority, error) {
 	ca := &authority{dir: dir}
-	files, err := ca.issue("ca", &x509.Certificate{
+	files, err := ca.issueCert("ca", &x509.Certificate{
 		Subject:  pkix.Name{CommonName: "cardquota-cluster-ca"},
 		KeyUsage: x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
 	})
@@ -42,16 +42,16 @@ func newAuthority(dir string) (*authority, error) {
 	return ca, err
 }
 
-// client issues a certificate that authenticates as user in groups.
-func (a *authority) client(name, user string, groups ...string) (keyPair, error) {
-	return a.issue(name, &x509.Certificate{
+// issueClientCert issues a certificate that authenticates as user in groups.
+func (a *authority) issueClientCert(name, user string, groups ...string) (keyPair, error) {
+	return a.issueCert(name, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
 
-// server issues a serving certificate for hosts: DNS names and IP addresses.
-func (a *authority) server(name string, hosts ...string) (keyPair, error) {
+// issueServingCert issues a serving certificate for hosts: DNS names and IP addresses.
+func (a *authority) issueServingCert(name string, hosts ...string) (keyPair, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -63,11 +63,11 @@ func (a *authority) server(name string, hosts ...string) (keyPair, error) {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	return a.issue(name, template)
+	return a.issueCert(name, template)
 }
 
-// issue makes a key and a certificate. The first one that an authority issues is its own.
-func (a *authority) issue(name string, template *x509.Certificate) (files keyPair, err error) {
+// issueCert makes a key and a certificate. The first one that an authority issues is its own.
+func (a *authority) issueCert(name string, template *x509.Certificate) (files keyPair, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("certificate %s: %w", name, err)
@@ -80,7 +80,7 @@ func (a *authority) issue(name string, template *x509.Certificate) (files keyPai
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100)); err != nil {
 		return keyPair{}, err
 	}
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(validity)
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(certValidity)
 	template.KeyUsage |= x509.KeyUsageDigitalSignature
 	if a.cert == nil {
 		a.cert, a.key = template, key

@@ -47,7 +47,7 @@ func FreePort() (int, error) {
 	}
 	for range 200 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if portLocks.reserved[port] || !reserve(portLocks.file, port) {
+		if portLocks.reserved[port] || !tryReservePort(portLocks.file, port) {
 			continue
 		}
 		// The wildcard address collides with a listener on any single address.
@@ -70,8 +70,8 @@ func FreeAddress() (string, error) {
 	return fmt.Sprintf("127.0.0.1:%d", port), err
 }
 
-// reserve locks the port's byte of the file for this open file, unless another has it.
-func reserve(file *os.File, port int) bool {
+// tryReservePort locks the port's byte of the file for this open file, unless another has it.
+func tryReservePort(file *os.File, port int) bool {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(port), Len: 1}
 	return unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock) == nil
 }

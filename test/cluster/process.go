@@ -52,8 +52,8 @@ type Process struct {
 	exit     error // valid once done is closed
 }
 
-// forkFromKeeper starts cmd from the thread that lives as long as this process.
-func forkFromKeeper(cmd *exec.Cmd) error {
+// startChild starts cmd from the thread that lives as long as this process.
+func startChild(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
@@ -72,7 +72,7 @@ func startProcess(spec ProcessSpec, logFile, home string) (*Process, error) {
 	cmd.Env = append(childEnvironment(home), spec.Env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: spec.cloneFlags}
-	if err := forkFromKeeper(cmd); err != nil {
+	if err := startChild(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
 	p := &Process{spec: spec, cmd: cmd, logFile: logFile, done: make(chan struct{})}
@@ -90,9 +90,9 @@ func (p *Process) reap() {
 	close(p.done)
 }
 
-// fewCollections has Go's garbage collector work less often, for more memory: a fifth of the
+// rareGCEnv has Go's garbage collector work less often, for more memory: a fifth of the
 // CPU time of a control plane under test. Programs of this project run without it, as shipped.
-const fewCollections = "GOGC=400"
+const rareGCEnv = "GOGC=400"
 
 // childEnvironment is this process's environment without proxies and settings of the Go runtime,
 // and with HOME inside the cluster's directory, so that no program reads or writes the user's own
@@ -144,7 +144,7 @@ func (p *Process) Wait() error {
 // Stop sends SIGTERM to the process group, waits, and kills it when it takes longer than
 // StopTimeout, which is an error. Stopping an ended process does nothing.
 func (p *Process) Stop() error {
-	p.signal(syscall.SIGTERM)
+	p.sendSignal(syscall.SIGTERM)
 	timeout := p.spec.StopTimeout
 	if timeout == 0 {
 		timeout = 35 * time.Second
@@ -158,17 +158,17 @@ func (p *Process) Stop() error {
 	}
 	p.Kill()
 	return fmt.Errorf("%s did not stop within %s after SIGTERM and was killed; the last lines of %s:\n%s",
-		p.spec.Name, timeout, p.logFile, tail(p.logFile))
+		p.spec.Name, timeout, p.logFile, lastLines(p.logFile))
 }
 
 // Kill sends SIGKILL to the process group, as a crash would end it, and waits until the
 // process is gone.
 func (p *Process) Kill() {
-	p.signal(syscall.SIGKILL)
+	p.sendSignal(syscall.SIGKILL)
 	<-p.done
 }
 
-func (p *Process) signal(sig syscall.Signal) {
+func (p *Process) sendSignal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stopping = true
@@ -177,8 +177,8 @@ func (p *Process) signal(sig syscall.Signal) {
 	}
 }
 
-// crashed tells how the process ended when nobody had asked for it, else nil.
-func (p *Process) crashed() error {
+// crashError tells how the process ended when nobody had asked for it, else nil.
+func (p *Process) crashError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopping || p.Running() {
@@ -188,11 +188,11 @@ func (p *Process) crashed() error {
 	if p.exit != nil {
 		how = p.exit.Error()
 	}
-	return fmt.Errorf("%s ended by itself (%s); the last lines of %s:\n%s", p.spec.Name, how, p.logFile, tail(p.logFile))
+	return fmt.Errorf("%s ended by itself (%s); the last lines of %s:\n%s", p.spec.Name, how, p.logFile, lastLines(p.logFile))
 }
 
-// tail returns the last lines of a file, or why it cannot be read.
-func tail(file string) string {
+// lastLines returns the last lines of a file, or why it cannot be read.
+func lastLines(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err.Error()

@@ -48,18 +48,18 @@ type RealNode struct {
 // realNode is a RealNode of a running cluster.
 type realNode struct {
 	RealNode
-	slot slot
-	dir  string // its state
-	init *Process
+	slot        nodeSlot
+	dir         string // its state
+	initProcess *Process
 }
 
 // newRealNode takes a place for the node; nothing runs yet.
 func (c *Cluster) newRealNode() (*realNode, error) {
-	s, err := takeSlot()
+	s, err := acquireNodeSlot()
 	if err != nil {
 		return nil, err
 	}
-	n := &realNode{RealNode: *c.options.RealNode, slot: s, dir: c.dir.node()}
+	n := &realNode{RealNode: *c.options.RealNode, slot: s, dir: c.dir.nodeDir()}
 	n.Name = cmp.Or(n.Name, "real-0")
 	return n, nil
 }
@@ -97,47 +97,47 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// slot is one of the places for real nodes on this machine: a set of addresses, names and
+// nodeSlot is one of the places for real nodes on this machine: a set of addresses, names and
 // cgroups that no other one uses.
-type slot struct {
+type nodeSlot struct {
 	number int
 	lock   *os.File // held as long as the node may live
 }
 
-const slots = 8
+const maxRealNodes = 8
 
 // The addresses are of the range that is set aside for measurements between networks
 // (RFC 2544), so that they are in nobody's way.
-func (s slot) hostAddress() string { return fmt.Sprintf("198.19.%d.1", 2*s.number) }
-func (s slot) nodeAddress() string { return fmt.Sprintf("198.19.%d.2", 2*s.number) }
-func (s slot) pods() string        { return fmt.Sprintf("198.19.%d.0/24", 2*s.number+1) }
+func (s nodeSlot) hostAddress() string { return fmt.Sprintf("198.19.%d.1", 2*s.number) }
+func (s nodeSlot) nodeAddress() string { return fmt.Sprintf("198.19.%d.2", 2*s.number) }
+func (s nodeSlot) podCIDR() string     { return fmt.Sprintf("198.19.%d.0/24", 2*s.number+1) }
 
-// name is that of the link and of the cgroups.
-func (s slot) name() string { return fmt.Sprintf("cardquota-%d", s.number) }
+// linkName is that of the link and of the cgroups.
+func (s nodeSlot) linkName() string { return fmt.Sprintf("cardquota-%d", s.number) }
 
-// services is the range of ClusterIPs. This machine has a route to it, so it differs
+// serviceCIDR is the range of ClusterIPs. This machine has a route to it, so it differs
 // between clusters.
-func (s slot) services() string { return fmt.Sprintf("10.%d.0.0/16", 96+s.number) }
+func (s nodeSlot) serviceCIDR() string { return fmt.Sprintf("10.%d.0.0/16", 96+s.number) }
 
-// apiService is the ClusterIP of the Service "kubernetes".
-func (s slot) apiService() net.IP { return net.IPv4(10, byte(96+s.number), 0, 1) }
+// apiServiceIP is the ClusterIP of the Service "kubernetes".
+func (s nodeSlot) apiServiceIP() net.IP { return net.IPv4(10, byte(96+s.number), 0, 1) }
 
-// takeSlot takes the first free slot and removes what a killed cluster left of it.
-func takeSlot() (slot, error) {
-	for number := range slots {
+// acquireNodeSlot takes the first free slot and removes what a killed cluster left of it.
+func acquireNodeSlot() (nodeSlot, error) {
+	for number := range maxRealNodes {
 		path := filepath.Join(os.TempDir(), fmt.Sprintf("cardquota-real-node-%d.lock", number))
 		lock, err := lockFile(path)
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			continue
 		}
 		if err != nil {
-			return slot{}, fmt.Errorf("real node: %w", err)
+			return nodeSlot{}, fmt.Errorf("real node: %w", err)
 		}
-		s := slot{number: number, lock: lock}
-		if err := s.clear(); err != nil {
-			return slot{}, errors.Join(fmt.Errorf("real node: remains of an earlier one: %w", err), lock.Close())
+		s := nodeSlot{number: number, lock: lock}
+		if err := s.removeLeftovers(); err != nil {
+			return nodeSlot{}, errors.Join(fmt.Errorf("real node: remains of an earlier one: %w", err), lock.Close())
 		}
 		return s, nil
 	}
-	return slot{}, fmt.Errorf("real node: all %d places of this machine are in use", slots)
+	return nodeSlot{}, fmt.Errorf("real node: all %d places of this machine are in use", maxRealNodes)
 }

@@ -18,12 +18,12 @@ func (c *Cluster) startDevicePlugins(ctx context.Context, n *realNode) error {
 		return nil
 	}
 	program := filepath.Join(n.dir, "deviceplugin")
-	if err := compile(ctx, "./test/deviceplugin", program); err != nil {
+	if err := buildProgram(ctx, "./test/deviceplugin", program); err != nil {
 		return err
 	}
 	for _, resource := range slices.Sorted(maps.Keys(n.Cards)) {
 		count := n.Cards[resource]
-		if err := c.startInside(ctx, n, ProcessSpec{
+		if err := c.startInNode(ctx, n, ProcessSpec{
 			Name: "device-plugin-" + strings.ReplaceAll(string(resource), "/", "-"), Path: program,
 			Args: []string{"--resource=" + string(resource), fmt.Sprintf("--count=%d", count)},
 			Ready: func(ctx context.Context) error {

@@ -13,17 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// apiServerForRealNode are the flags of an apiserver that has a real kubelet and is called
+// apiServerFlagsForRealNode are the flags of an apiserver that has a real kubelet and is called
 // by pods.
-func (c *Cluster) apiServerForRealNode() ([]string, error) {
+func (c *Cluster) apiServerFlagsForRealNode() ([]string, error) {
 	// The apiserver reads logs and runs commands there.
-	client, err := c.ca.client("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
+	client, err := c.ca.issueClientCert("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
 	if err != nil {
 		return nil, err
 	}
 	return []string{
-		"--bind-address=0.0.0.0", "--advertise-address=" + c.node.slot.hostAddress(),
-		"--service-cluster-ip-range=" + c.node.slot.services(),
+		"--bind-address=0.0.0.0", "--advertise-address=" + c.realNode.slot.hostAddress(),
+		"--service-cluster-ip-range=" + c.realNode.slot.serviceCIDR(),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--kubelet-client-certificate=" + client.cert, "--kubelet-client-key=" + client.key,
 		"--kubelet-certificate-authority=" + c.caFile(),
@@ -31,17 +31,17 @@ func (c *Cluster) apiServerForRealNode() ([]string, error) {
 	}, nil
 }
 
-// serverForNode is the URL of the apiserver as seen from the node.
-func (c *Cluster) serverForNode() string {
-	return strings.Replace(c.server, "127.0.0.1", c.node.slot.hostAddress(), 1)
+// serverURLFromNode is the URL of the apiserver as seen from the node.
+func (c *Cluster) serverURLFromNode() string {
+	return strings.Replace(c.serverURL, "127.0.0.1", c.realNode.slot.hostAddress(), 1)
 }
 
 func (c *Cluster) startKubelet(ctx context.Context, n *realNode) error {
-	serving, err := c.ca.server("kubelet-serving", n.Name, n.slot.nodeAddress())
+	serving, err := c.ca.issueServingCert("kubelet-serving", n.Name, n.slot.nodeAddress())
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := c.componentKubeconfig(c.serverForNode(), "kubelet", "system:node:"+n.Name, "system:nodes")
+	kubeconfig, err := c.componentKubeconfig(c.serverURLFromNode(), "kubelet", "system:node:"+n.Name, "system:nodes")
 	if err != nil {
 		return err
 	}
@@ -49,29 +49,29 @@ func (c *Cluster) startKubelet(ctx context.Context, n *realNode) error {
 	if err != nil {
 		return err
 	}
-	config, err := n.render("kubelet.yaml", map[string]any{
+	config, err := n.renderTemplate("kubelet.yaml", map[string]any{
 		"CA": c.caFile(), "Cert": serving.cert, "Key": serving.key, "Dir": n.dir,
-		"Socket": containerdSocket, "Cgroup": n.slot.name(), "Taints": string(taints),
+		"Socket": containerdSocket, "Cgroup": n.slot.linkName(), "Taints": string(taints),
 	})
 	if err != nil {
 		return err
 	}
-	if err := c.startInside(ctx, n, ProcessSpec{
-		Name: "kubelet", Path: c.binary("kubelet"),
+	if err := c.startInNode(ctx, n, ProcessSpec{
+		Name: "kubelet", Path: c.binaryPath("kubelet"),
 		Args: []string{
 			"--config=" + config, "--kubeconfig=" + kubeconfig,
 			"--hostname-override=" + n.Name, "--node-ip=" + n.slot.nodeAddress(),
-			"--node-labels=" + n.labels(), "-v=2",
+			"--node-labels=" + n.labelsFlag(), "-v=2",
 		},
-		Ready: func(ctx context.Context) error { return c.nodeReady(ctx, n) },
+		Ready: func(ctx context.Context) error { return c.checkNodeReady(ctx, n) },
 	}); err != nil {
 		return err
 	}
 	return c.startDevicePlugins(ctx, n)
 }
 
-// labels are those of the node in the form of a flag.
-func (n *realNode) labels() string {
+// labelsFlag are those of the node in the form of a flag.
+func (n *realNode) labelsFlag() string {
 	pairs := []string{RealNodeLabel + "=true"}
 	for _, key := range slices.Sorted(maps.Keys(n.Labels)) {
 		pairs = append(pairs, key+"="+n.Labels[key])
@@ -79,7 +79,7 @@ func (n *realNode) labels() string {
 	return strings.Join(pairs, ",")
 }
 
-func (c *Cluster) nodeReady(ctx context.Context, n *realNode) error {
+func (c *Cluster) checkNodeReady(ctx context.Context, n *realNode) error {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -98,23 +98,23 @@ func (c *Cluster) nodeReady(ctx context.Context, n *realNode) error {
 
 // RealNodeName is the name of the real node, "" without one.
 func (c *Cluster) RealNodeName() string {
-	if c.node == nil {
+	if c.realNode == nil {
 		return ""
 	}
-	return c.node.Name
+	return c.realNode.Name
 }
 
 func (c *Cluster) startKubeProxy(ctx context.Context, n *realNode) error {
-	kubeconfig, err := c.componentKubeconfig(c.serverForNode(), "kube-proxy", "system:kube-proxy")
+	kubeconfig, err := c.componentKubeconfig(c.serverURLFromNode(), "kube-proxy", "system:kube-proxy")
 	if err != nil {
 		return err
 	}
-	config, err := n.render("kube-proxy.yaml", map[string]any{"Kubeconfig": kubeconfig, "Name": n.Name, "Pods": n.slot.pods()})
+	config, err := n.renderTemplate("kube-proxy.yaml", map[string]any{"Kubeconfig": kubeconfig, "Name": n.Name, "Pods": n.slot.podCIDR()})
 	if err != nil {
 		return err
 	}
-	return c.startInside(ctx, n, ProcessSpec{
-		Name: "kube-proxy", Path: c.binary("kube-proxy"), Args: []string{"--config=" + config, "-v=2"},
-		Ready: Answers(fmt.Sprintf("http://%s:10256/healthz", n.slot.nodeAddress())),
+	return c.startInNode(ctx, n, ProcessSpec{
+		Name: "kube-proxy", Path: c.binaryPath("kube-proxy"), Args: []string{"--config=" + config, "-v=2"},
+		Ready: HTTPProbe(fmt.Sprintf("http://%s:10256/healthz", n.slot.nodeAddress())),
 	})
 }

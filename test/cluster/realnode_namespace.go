@@ -13,8 +13,8 @@ import (
 	"text/template"
 )
 
-// realNodeNamespaces are what the node does not share with this machine.
-const realNodeNamespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID |
+// realNodeCloneFlags are what the node does not share with this machine.
+const realNodeCloneFlags = syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID |
 	syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
 // startNamespaces starts the node's first process and connects its network with this
@@ -37,9 +37,9 @@ func (c *Cluster) startNamespaces(ctx context.Context, n *realNode) error {
 	if _, err := n.writeFile("init.sh", script); err != nil {
 		return err
 	}
-	if n.init, err = c.StartProcess(ctx, ProcessSpec{
+	if n.initProcess, err = c.StartProcess(ctx, ProcessSpec{
 		Name: "real-node", Path: "/bin/sh", Args: []string{filepath.Join(n.dir, "init.sh"), n.dir},
-		cloneFlags: realNodeNamespaces, component: true,
+		cloneFlags: realNodeCloneFlags, component: true,
 		Ready: func(context.Context) error {
 			_, err := os.Stat(filepath.Join(n.dir, "ready"))
 			return err
@@ -50,47 +50,47 @@ func (c *Cluster) startNamespaces(ctx context.Context, n *realNode) error {
 	if err := n.slot.makeCgroups(); err != nil {
 		return err
 	}
-	return n.connect(ctx)
+	return n.connectNetwork(ctx)
 }
 
-// connect lays a cable between this machine and the node. This machine reaches the node's
+// connectNetwork lays a cable between this machine and the node. This machine reaches the node's
 // pods and Services over it, the node the apiserver.
-func (n *realNode) connect(ctx context.Context) error {
+func (n *realNode) connectNetwork(ctx context.Context) error {
 	s := n.slot
 	const port = "eth0" // the node's end
 	inside := func(args ...string) *exec.Cmd {
-		args = n.enter("ip", args...)
+		args = n.nsenterCommand("ip", args...)
 		return exec.CommandContext(ctx, args[0], args[1:]...)
 	}
 	outside := func(args ...string) *exec.Cmd { return exec.CommandContext(ctx, "ip", args...) }
 	for _, command := range []*exec.Cmd{
-		outside("link", "add", s.name(), "type", "veth", "peer", "name", port, "netns", strconv.Itoa(n.init.Pid())),
-		outside("address", "add", s.hostAddress()+"/30", "dev", s.name()),
-		outside("link", "set", s.name(), "up"),
+		outside("link", "add", s.linkName(), "type", "veth", "peer", "name", port, "netns", strconv.Itoa(n.initProcess.Pid())),
+		outside("address", "add", s.hostAddress()+"/30", "dev", s.linkName()),
+		outside("link", "set", s.linkName(), "up"),
 		inside("link", "set", "lo", "up"),
 		inside("address", "add", s.nodeAddress()+"/30", "dev", port),
 		inside("link", "set", port, "up"),
 		inside("route", "add", "default", "via", s.hostAddress()),
-		outside("route", "add", s.pods(), "via", s.nodeAddress()),
-		outside("route", "add", s.services(), "via", s.nodeAddress()),
+		outside("route", "add", s.podCIDR(), "via", s.nodeAddress()),
+		outside("route", "add", s.serviceCIDR(), "via", s.nodeAddress()),
 	} {
-		if err := run(command); err != nil {
+		if err := runCommand(command); err != nil {
 			return fmt.Errorf("network: %w", err)
 		}
 	}
 	return nil
 }
 
-// enter is the command line that runs a program inside the node.
-func (n *realNode) enter(program string, args ...string) []string {
+// nsenterCommand is the command line that runs a program inside the node.
+func (n *realNode) nsenterCommand(program string, args ...string) []string {
 	return append([]string{
-		"nsenter", "--target=" + strconv.Itoa(n.init.Pid()), "--mount", "--net", "--pid", "--uts", "--ipc", "--", program,
+		"nsenter", "--target=" + strconv.Itoa(n.initProcess.Pid()), "--mount", "--net", "--pid", "--uts", "--ipc", "--", program,
 	}, args...)
 }
 
-// startInside starts a part of the node and waits until it is ready.
-func (c *Cluster) startInside(ctx context.Context, n *realNode, spec ProcessSpec) error {
-	command := n.enter(spec.Path, spec.Args...)
+// startInNode starts a part of the node and waits until it is ready.
+func (c *Cluster) startInNode(ctx context.Context, n *realNode, spec ProcessSpec) error {
+	command := n.nsenterCommand(spec.Path, spec.Args...)
 	nsenter, err := exec.LookPath(command[0])
 	if err != nil {
 		return err
@@ -108,9 +108,9 @@ func (n *realNode) writeFile(name string, content []byte) (string, error) {
 	return path, os.WriteFile(path, content, 0o600)
 }
 
-// render fills in one of the templates of the folder realnode and writes it to the same
+// renderTemplate fills in one of the templates of the folder realnode and writes it to the same
 // name in the node's folder.
-func (n *realNode) render(name string, values map[string]any) (string, error) {
+func (n *realNode) renderTemplate(name string, values map[string]any) (string, error) {
 	parsed, err := template.ParseFS(nodeFiles, "realnode/"+name)
 	if err != nil {
 		return "", err

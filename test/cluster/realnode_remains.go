@@ -17,36 +17,36 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// clear removes what the end of a node's processes does not take away by itself: its
+// removeLeftovers removes what the end of a node's processes does not take away by itself: its
 // cgroups, and for the moment that the kernel needs, its link.
-func (s slot) clear() error {
+func (s nodeSlot) removeLeftovers() error {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		err := errors.Join(s.removeLink(), s.removeCgroups())
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(pollEvery) // dying processes leave their cgroups when they are reaped
+		time.Sleep(pollInterval) // dying processes leave their cgroups when they are reaped
 	}
 }
 
 // release gives the slot back after the node has ended.
-func (s slot) release() error {
-	return errors.Join(s.clear(), s.lock.Close())
+func (s nodeSlot) release() error {
+	return errors.Join(s.removeLeftovers(), s.lock.Close())
 }
 
-func (s slot) removeLink() error {
+func (s nodeSlot) removeLink() error {
 	links, err := net.Interfaces()
 	if err != nil {
 		return fmt.Errorf("links: %w", err)
 	}
-	if !slices.ContainsFunc(links, func(link net.Interface) bool { return link.Name == s.name() }) {
+	if !slices.ContainsFunc(links, func(link net.Interface) bool { return link.Name == s.linkName() }) {
 		return nil
 	}
-	return run(exec.Command("ip", "link", "delete", s.name()))
+	return runCommand(exec.Command("ip", "link", "delete", s.linkName()))
 }
 
-func (s slot) removeCgroups() error {
+func (s nodeSlot) removeCgroups() error {
 	hierarchies, err := cgroupHierarchies()
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s slot) removeCgroups() error {
 			}
 			return err
 		}
-		if err := filepath.WalkDir(filepath.Join(hierarchy, s.name()), walk); err != nil {
+		if err := filepath.WalkDir(filepath.Join(hierarchy, s.linkName()), walk); err != nil {
 			return fmt.Errorf("cgroups: %w", err)
 		}
 		for _, group := range slices.Backward(groups) { // children before parents
@@ -75,13 +75,13 @@ func (s slot) removeCgroups() error {
 }
 
 // makeCgroups makes the cgroup under which the kubelet makes those of the pods.
-func (s slot) makeCgroups() error {
+func (s nodeSlot) makeCgroups() error {
 	hierarchies, err := cgroupHierarchies()
 	if err != nil {
 		return err
 	}
 	for _, hierarchy := range hierarchies {
-		if err := os.MkdirAll(filepath.Join(hierarchy, s.name()), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(hierarchy, s.linkName()), 0o755); err != nil {
 			return fmt.Errorf("cgroup: %w", err)
 		}
 	}

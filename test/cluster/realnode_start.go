@@ -20,7 +20,7 @@ const (
 
 // startRealNode starts the node and returns when it is Ready and offers its cards.
 func (c *Cluster) startRealNode(ctx context.Context) error {
-	n := c.node
+	n := c.realNode
 	err := c.startNamespaces(ctx, n)
 	if err == nil {
 		err = c.startContainerd(ctx, n)
@@ -38,21 +38,21 @@ func (c *Cluster) startRealNode(ctx context.Context) error {
 }
 
 func (c *Cluster) startContainerd(ctx context.Context, n *realNode) error {
-	values := map[string]any{"Dir": n.dir, "Socket": containerdSocket, "Pause": pauseImage, "CNI": cniFolder(), "Pods": n.slot.pods()}
-	config, err := n.render("containerd.toml", values)
+	values := map[string]any{"Dir": n.dir, "Socket": containerdSocket, "Pause": pauseImage, "CNI": cniFolder(), "Pods": n.slot.podCIDR()}
+	config, err := n.renderTemplate("containerd.toml", values)
 	if err != nil {
 		return err
 	}
-	if _, err := n.render("cni/10-cardquota.conflist", values); err != nil {
+	if _, err := n.renderTemplate("cni/10-cardquota.conflist", values); err != nil {
 		return err
 	}
 	containerd, err := exec.LookPath("containerd")
 	if err != nil {
 		return err
 	}
-	if err := c.startInside(ctx, n, ProcessSpec{
+	if err := c.startInNode(ctx, n, ProcessSpec{
 		Name: "containerd", Path: containerd, Args: []string{"--config=" + config},
-		Ready: func(ctx context.Context) error { return c.ctr(ctx, "version") },
+		Ready: func(ctx context.Context) error { return c.runCtr(ctx, "version") },
 	}); err != nil {
 		return err
 	}
@@ -70,16 +70,16 @@ func (c *Cluster) ImportImage(ctx context.Context, archive string) error {
 	if err != nil {
 		return fmt.Errorf("import image: %w", err)
 	}
-	if c.node == nil {
+	if c.realNode == nil {
 		return fmt.Errorf("import image %s: the cluster has no real node", archive)
 	}
-	if err := c.ctr(ctx, "images", "import", archive); err != nil {
+	if err := c.runCtr(ctx, "images", "import", archive); err != nil {
 		return fmt.Errorf("import image: %w", err)
 	}
 	return nil
 }
 
-func (c *Cluster) ctr(ctx context.Context, args ...string) error {
-	command := c.node.enter("ctr", append([]string{"--address=" + containerdSocket, "--namespace=k8s.io"}, args...)...)
-	return run(exec.CommandContext(ctx, command[0], command[1:]...))
+func (c *Cluster) runCtr(ctx context.Context, args ...string) error {
+	command := c.realNode.nsenterCommand("ctr", append([]string{"--address=" + containerdSocket, "--namespace=k8s.io"}, args...)...)
+	return runCommand(exec.CommandContext(ctx, command[0], command[1:]...))
 }

@@ -22,20 +22,20 @@ type stateDir struct {
 // What temporary folders are called, and until they are locked.
 const (
 	temporaryPrefix = "cardquota-cluster-"
-	newPrefix       = "cardquota-new-cluster-"
+	unlockedPrefix  = "cardquota-new-cluster-"
 )
 
 // lockName is the file that the owner of a folder holds locked.
 const lockName = "lock"
 
-func (d stateDir) pki() string   { return filepath.Join(d.path, "pki") }
-func (d stateDir) logs() string  { return filepath.Join(d.path, "logs") }
-func (d stateDir) ready() string { return filepath.Join(d.path, "ready") }
-func (d stateDir) etcd() string  { return filepath.Join(d.path, "etcd") }
+func (d stateDir) pkiDir() string    { return filepath.Join(d.path, "pki") }
+func (d stateDir) logsDir() string   { return filepath.Join(d.path, "logs") }
+func (d stateDir) readyFile() string { return filepath.Join(d.path, "ready") }
+func (d stateDir) etcdDir() string   { return filepath.Join(d.path, "etcd") }
 
-// node is the state of the real node, images what BuildImage makes.
-func (d stateDir) node() string   { return filepath.Join(d.path, "node") }
-func (d stateDir) images() string { return filepath.Join(d.path, "images") }
+// nodeDir is the state of the real node, images what BuildImage makes.
+func (d stateDir) nodeDir() string   { return filepath.Join(d.path, "node") }
+func (d stateDir) imagesDir() string { return filepath.Join(d.path, "images") }
 
 // openStateDir prepares path, or a temporary folder when path is empty. A temporary one gets
 // the name by which others look for remains when it is locked already.
@@ -48,7 +48,7 @@ func openStateDir(path string) (d stateDir, err error) {
 	}()
 	if d.temporary {
 		removeAbandoned()
-		d.path, err = os.MkdirTemp("", newPrefix+"*")
+		d.path, err = os.MkdirTemp("", unlockedPrefix+"*")
 	} else if d.path, err = filepath.Abs(path); err == nil {
 		err = os.MkdirAll(d.path, 0o755)
 	}
@@ -58,7 +58,7 @@ func openStateDir(path string) (d stateDir, err error) {
 	if d.lock, err = lockFile(filepath.Join(d.path, lockName)); err != nil {
 		return stateDir{}, fmt.Errorf("%s is in use by another cluster: %w", d.path, err)
 	}
-	if err = sign(d.lock); err != nil {
+	if err = writeOwner(d.lock); err != nil {
 		return stateDir{}, errors.Join(err, d.close())
 	}
 	defer func() {
@@ -67,16 +67,16 @@ func openStateDir(path string) (d stateDir, err error) {
 		}
 	}()
 	if d.temporary {
-		named := filepath.Join(filepath.Dir(d.path), temporaryPrefix+strings.TrimPrefix(filepath.Base(d.path), newPrefix))
+		named := filepath.Join(filepath.Dir(d.path), temporaryPrefix+strings.TrimPrefix(filepath.Base(d.path), unlockedPrefix))
 		if err := os.Rename(d.path, named); err != nil {
 			return d, err
 		}
 		d.path = named
 	}
-	if err := removeContent(d.path, d.ready(), d.pki(), d.logs(), d.etcd(), d.node(), d.images()); err != nil {
+	if err := removeContent(d.path, d.readyFile(), d.pkiDir(), d.logsDir(), d.etcdDir(), d.nodeDir(), d.imagesDir()); err != nil {
 		return d, err
 	}
-	for _, part := range []string{d.pki(), d.logs(), d.etcd()} {
+	for _, part := range []string{d.pkiDir(), d.logsDir(), d.etcdDir()} {
 		if err := os.Mkdir(part, 0o700); err != nil {
 			return d, err
 		}
@@ -137,14 +137,14 @@ func lockFile(path string) (*os.File, error) {
 // removeAbandoned removes temporary folders whose owner was killed, at whatever moment. One
 // that cannot be removed is left alone: it harms nobody.
 func removeAbandoned() {
-	for _, prefix := range []string{temporaryPrefix, newPrefix} {
+	for _, prefix := range []string{temporaryPrefix, unlockedPrefix} {
 		found, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
 		if err != nil {
 			return
 		}
 		for _, dir := range found {
 			// A new folder gets its lock a moment after it was made.
-			if info, err := os.Stat(dir); err != nil || prefix == newPrefix && time.Since(info.ModTime()) < time.Minute {
+			if info, err := os.Stat(dir); err != nil || prefix == unlockedPrefix && time.Since(info.ModTime()) < time.Minute {
 				continue
 			}
 			if os.Remove(dir) == nil {

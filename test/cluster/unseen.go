@@ -2,10 +2,10 @@ package cluster
 
 import "strings"
 
-// Unseen tells the refusal of an admission plugin that has not seen a queue or a
+// IsStaleAdmissionCache tells the refusal of an admission plugin that has not seen a queue or a
 // PriorityClass yet which others have: each has a cache of its own, Volcano's
 // webhooks of Queues, the API server of PriorityClasses. It is false for no error.
-func Unseen(err error) bool {
+func IsStaleAdmissionCache(err error) bool {
 	if err == nil {
 		return false
 	}

@@ -36,7 +36,7 @@ var (
 
 // StockScheduler returns the Deployment of Volcano's own scheduler, as its installer has it.
 func (c *Cluster) StockScheduler() (*appsv1.Deployment, error) {
-	objects, err := c.installer("Deployment")
+	objects, err := c.installerObjects("Deployment")
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (c *Cluster) startVolcano(ctx context.Context) error {
 	group.Go(func() error {
 		// Volcano's programs themselves are processes here, so its Deployments, their Services
 		// and the Job that makes a certificate are left out; its CRDs come from their own folder.
-		objects, err := c.installer("Namespace", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+		objects, err := c.installerObjects("Namespace", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (c *Cluster) startVolcano(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("volcano: %w", err)
 	}
-	webhooks, err := c.installer("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+	webhooks, err := c.installerObjects("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 	if err != nil {
 		return err
 	}
@@ -76,13 +76,13 @@ func (c *Cluster) startVolcano(ctx context.Context) error {
 	return group.Wait()
 }
 
-// installer reads the objects of some kinds of Volcano's installer.
-func (c *Cluster) installer(kinds ...string) ([]*unstructured.Unstructured, error) {
-	text, err := os.ReadFile(c.binary("volcano/install.yaml"))
+// installerObjects reads the objects of some kinds of Volcano's installer.
+func (c *Cluster) installerObjects(kinds ...string) ([]*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(c.binaryPath("volcano/install.yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("volcano: %w", err)
 	}
-	objects, err := decode(text, func(document []byte) bool {
+	objects, err := decodeObjects(text, func(document []byte) bool {
 		match := documentKind.FindSubmatch(document)
 		return match != nil && slices.Contains(kinds, string(match[1]))
 	})
@@ -122,7 +122,7 @@ func (c *Cluster) StartStockScheduler(ctx context.Context, configuration string,
 		return nil, err
 	}
 	return c.StartProcess(ctx, ProcessSpec{
-		Name: "stock-scheduler", Path: c.binary("scheduler"),
+		Name: "stock-scheduler", Path: c.binaryPath("scheduler"),
 		Args: append([]string{"--kubeconfig=" + kubeconfig, "--scheduler-conf=" + file, "--leader-elect=false"}, args...),
 		Env:  []string{"DEBUG_SOCKET_DIR=" + filepath.Join(c.Dir(), "sockets")},
 	})
@@ -130,7 +130,7 @@ func (c *Cluster) StartStockScheduler(ctx context.Context, configuration string,
 
 // createCRDs creates Volcano's CRDs and waits until the apiserver serves them.
 func (c *Cluster) createCRDs(ctx context.Context) error {
-	files, err := filepath.Glob(c.binary("volcano/crds/*.yaml"))
+	files, err := filepath.Glob(c.binaryPath("volcano/crds/*.yaml"))
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (c *Cluster) createCRD(ctx context.Context, crd *unstructured.Unstructured)
 	if _, err := crds.Create(ctx, crd, metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
 		return fmt.Errorf("create CRD %s: %w", crd.GetName(), err)
 	}
-	return until(ctx, "CRD "+crd.GetName(), nil, func(ctx context.Context) error {
+	return waitUntilReady(ctx, "CRD "+crd.GetName(), nil, func(ctx context.Context) error {
 		live, err := crds.Get(ctx, crd.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -186,15 +186,15 @@ func (c *Cluster) startVolcanoControllers(ctx context.Context) error {
 		return err
 	}
 	_, err = c.StartProcess(ctx, ProcessSpec{
-		Name: "volcano-controllers", Path: c.binary("controller-manager"), component: true,
+		Name: "volcano-controllers", Path: c.binaryPath("controller-manager"), component: true,
 		Args: []string{
 			"--kubeconfig=" + kubeconfig, "--logtostderr", "-v=2",
 			"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
 			"--worker-threads=8", "--worker-threads-for-gc=5", "--worker-threads-for-podgroup=8",
 			"--enable-healthz=true", "--healthz-address=" + health,
 		},
-		Env:   []string{"KUBE_POD_NAMESPACE=" + VolcanoNamespace, "HELM_RELEASE_NAME=volcano", fewCollections},
-		Ready: Answers("http://" + health + "/healthz"),
+		Env:   []string{"KUBE_POD_NAMESPACE=" + VolcanoNamespace, "HELM_RELEASE_NAME=volcano", rareGCEnv},
+		Ready: HTTPProbe("http://" + health + "/healthz"),
 	})
 	return err
 }
@@ -206,7 +206,7 @@ func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*un
 	if err != nil {
 		return err
 	}
-	serving, err := c.ca.server("volcano-admission", "127.0.0.1")
+	serving, err := c.ca.issueServingCert("volcano-admission", "127.0.0.1")
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*un
 		return err
 	}
 	_, err = c.StartProcess(ctx, ProcessSpec{
-		Name: "volcano-admission", Path: c.binary("webhook-manager"), component: true,
+		Name: "volcano-admission", Path: c.binaryPath("webhook-manager"), component: true,
 		Args: []string{
 			"--kubeconfig=" + kubeconfig, "--logtostderr", "-v=2",
 			"--enabled-admission=" + admissionPaths,
@@ -227,7 +227,7 @@ func (c *Cluster) startVolcanoWebhooks(ctx context.Context, configurations []*un
 			"--tls-cert-file=" + serving.cert, "--tls-private-key-file=" + serving.key,
 			"--ca-cert-file=" + c.caFile(), "--graceful-shutdown-time=2s",
 		},
-		Ready: c.refusesBadQueue,
+		Ready: c.checkQueueWebhook,
 	})
 	return err
 }
@@ -249,8 +249,8 @@ func (c *Cluster) registerWebhooks(ctx context.Context, configurations []*unstru
 	return c.applyAll(ctx, configurations)
 }
 
-// refusesBadQueue is a probe: the whole way from the apiserver to Volcano's webhook works.
-func (c *Cluster) refusesBadQueue(ctx context.Context) error {
+// checkQueueWebhook is a probe: the whole way from the apiserver to Volcano's webhook works.
+func (c *Cluster) checkQueueWebhook(ctx context.Context) error {
 	queue := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
 		"metadata": map[string]any{"name": "readiness-probe"},

@@ -12,49 +12,49 @@ import (
 	"cardquota.dev/operator/test/arena"
 )
 
-// guide shows the tour, until something goes wrong: err.
-type guide struct {
-	arena.Guide
+// tour shows the tour, until something goes wrong: err.
+type tour struct {
+	arena.Narrator
 	ctx  context.Context
 	root string
 	err  error
 }
 
-// do goes on with the tour, unless something went wrong before.
-func (g *guide) do(step func() error) {
+// runStep goes on with the tour, unless something went wrong before.
+func (g *tour) runStep(step func() error) {
 	if g.err == nil {
 		g.err = step()
 	}
 }
 
-func (g *guide) say(format string, args ...any) {
-	g.do(func() error {
+func (g *tour) printf(format string, args ...any) {
+	g.runStep(func() error {
 		_, err := fmt.Printf(format, args...)
 		return err
 	})
 }
 
-// show runs kubectl and prints the command and its output.
-func (g *guide) show(args ...string) {
-	g.do(func() error { return g.Show(g.ctx, args...) })
+// showKubectl runs kubectl and prints the command and its output.
+func (g *tour) showKubectl(args ...string) {
+	g.runStep(func() error { return g.ShowKubectl(g.ctx, args...) })
 }
 
-// apply applies one of the files that belong to the tour.
-func (g *guide) apply(path ...string) {
+// applyFiles applies one of the files that belong to the tour.
+func (g *tour) applyFiles(path ...string) {
 	relative := filepath.Join(path...)
 	verb := "-f"
 	if filepath.Ext(relative) == "" {
 		verb = "-k" // a folder with a kustomization
 	}
-	g.do(func() error {
-		return g.ShowAs(g.ctx, "apply "+verb+" "+relative, "apply", verb, filepath.Join(g.root, relative))
+	g.runStep(func() error {
+		return g.ShowKubectlAs(g.ctx, "apply "+verb+" "+relative, "apply", verb, filepath.Join(g.root, relative))
 	})
 }
 
-// until waits until kubectl prints what is wanted.
-func (g *guide) until(want string, args ...string) {
+// waitForOutput waits until kubectl prints what is wanted.
+func (g *tour) waitForOutput(want string, args ...string) {
 	var last string
-	g.do(func() error {
+	g.runStep(func() error {
 		err := wait.PollUntilContextTimeout(g.ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			out, err := g.Cluster.Kubectl(ctx, args...)
 			last = strings.TrimSpace(out)
@@ -67,8 +67,8 @@ func (g *guide) until(want string, args ...string) {
 	})
 }
 
-// running waits until a workload has exactly so many running pods.
-func (g *guide) running(selector string, count int) {
+// waitForRunning waits until a workload has exactly so many running pods.
+func (g *tour) waitForRunning(selector string, count int) {
 	want := strings.TrimSpace(strings.Repeat("Running ", count))
-	g.until(want, "get", "pods", "-l", selector, "--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].status.phase}")
+	g.waitForOutput(want, "get", "pods", "-l", selector, "--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].status.phase}")
 }

@@ -19,15 +19,15 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// limit ends a tour that hangs.
-const limit = 5 * time.Minute
+// tourTimeout ends a tour that hangs.
+const tourTimeout = 5 * time.Minute
 
 func main() {
-	arena.Main("\ndemo", func(ctx context.Context) error { return run(ctx, keep(os.Getenv("KEEP"))) })
+	arena.RunMain("\ndemo", func(ctx context.Context) error { return run(ctx, isSet(os.Getenv("KEEP"))) })
 }
 
-// keep reads KEEP as people write it: anything but nothing, 0, no and false.
-func keep(value string) bool {
+// isSet reads KEEP as people write it: anything but nothing, 0, no and false.
+func isSet(value string) bool {
 	switch strings.ToLower(value) {
 	case "", "0", "no", "false":
 		return false
@@ -53,9 +53,9 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 	fmt.Printf("Ready after %.0f s.\n", time.Since(began).Seconds())
 
-	tour, cancel := context.WithTimeout(ctx, limit)
+	tourCtx, cancel := context.WithTimeout(ctx, tourTimeout)
 	defer cancel()
-	if err := (&guide{Guide: arena.Guide{Cluster: c}, ctx: tour, root: root}).tour(); err != nil {
+	if err := (&tour{Narrator: arena.Narrator{Cluster: c}, ctx: tourCtx, root: root}).run(); err != nil {
 		return err
 	}
 	fmt.Printf("\nThe tour took %.0f s.\n", time.Since(began).Seconds())

@@ -40,11 +40,11 @@ type Deployment struct {
 	// Manager and Scheduler are the processes started last.
 	Manager, Scheduler *cluster.Process
 	// metrics is where the scheduler that was started last serves its metrics.
-	metrics atomic.Pointer[metrics]
+	metricsSource atomic.Pointer[metricsEndpoint]
 }
 
-// shipped is the manifest of the scheduler's configuration.
-const shipped = "config/scheduler/configmap.yaml"
+// shippedConfigMap is the manifest of the scheduler's configuration.
+const shippedConfigMap = "config/scheduler/configmap.yaml"
 
 // NoConfiguration as Options.Configuration installs no ConfigMaps: the
 // scheduler waits until somebody makes one.
@@ -57,7 +57,7 @@ func ShippedConfiguration(replace ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := os.ReadFile(filepath.Join(root, shipped))
+	text, err := os.ReadFile(filepath.Join(root, shippedConfigMap))
 	for i := 0; i < len(replace); i += 2 {
 		if strings.Count(string(text), replace[i]) != 1 {
 			err = errors.Join(err, fmt.Errorf("the shipped configuration has not once %q", replace[i]))
@@ -117,7 +117,7 @@ func Start(ctx context.Context, c *cluster.Cluster, o Options) (*Deployment, err
 
 // StartManager starts the operator and waits until it is ready.
 func (d *Deployment) StartManager(ctx context.Context) (err error) {
-	d.Manager, err = d.start(ctx, "manager", "cardquota-manager", "--health-probe-bind-address=", append([]string{
+	d.Manager, err = d.startProgram(ctx, "manager", "cardquota-manager", "--health-probe-bind-address=", append([]string{
 		"--metrics-bind-address=0", "--leader-elect=false",
 	}, d.options.ManagerArgs...)...)
 	return err
@@ -130,20 +130,20 @@ func (d *Deployment) StartScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.Scheduler, err = d.start(ctx, "cardquota-scheduler", "cardquota-scheduler", "--healthz-address=", append([]string{
+	d.Scheduler, err = d.startProgram(ctx, "cardquota-scheduler", "cardquota-scheduler", "--healthz-address=", append([]string{
 		"--listen-address=" + address, "--schedule-period=" + d.options.SchedulePeriod.String(), "--leader-elect=false", "-v=2",
 	}, d.options.SchedulerArgs...)...)
 	if err != nil {
 		return err
 	}
-	d.metrics.Store(&metrics{process: d.Scheduler.Pid(), url: "http://" + address + "/metrics"})
+	d.metricsSource.Store(&metricsEndpoint{process: d.Scheduler.Pid(), url: "http://" + address + "/metrics"})
 	return nil
 }
 
-// start starts a program and waits until it is ready. The flag health names the address of
+// startProgram starts a program and waits until it is ready. The flag health names the address of
 // its probes.
-func (d *Deployment) start(ctx context.Context, binary, serviceAccount, health string, args ...string) (*cluster.Process, error) {
-	path, err := Program(ctx, binary)
+func (d *Deployment) startProgram(ctx context.Context, binary, serviceAccount, health string, args ...string) (*cluster.Process, error) {
+	path, err := ProgramPath(ctx, binary)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +157,6 @@ func (d *Deployment) start(ctx context.Context, binary, serviceAccount, health s
 	}
 	return d.cluster.StartProcess(ctx, cluster.ProcessSpec{
 		Name: binary, Path: path, Args: append([]string{"--kubeconfig=" + kubeconfig, health + address}, args...),
-		Ready: cluster.Answers("http://" + address + "/readyz"),
+		Ready: cluster.HTTPProbe("http://" + address + "/readyz"),
 	})
 }

@@ -20,18 +20,18 @@ const (
 	shippedClocks  = "shipped"
 )
 
-// TestClocks is how many times shorter than as shipped the programs that tests run wait; see
+// ClockFactor is how many times shorter than as shipped the programs that tests run wait; see
 // package internal/timing. It is 1 with CLOCKS=shipped.
-func TestClocks() int {
+func ClockFactor() int {
 	if os.Getenv(clocksVariable) == shippedClocks {
 		return 1
 	}
 	return 4 // the Makefile links it
 }
 
-// Program returns the path of a program's binary. For tests it is built from the sources as
+// ProgramPath returns the path of a program's binary. For tests it is built from the sources as
 // they are now, so that no test runs what was built before the last change.
-func Program(ctx context.Context, name string) (string, error) {
+func ProgramPath(ctx context.Context, name string) (string, error) {
 	root, err := cluster.ModuleRoot()
 	if err != nil {
 		return "", err
@@ -57,25 +57,25 @@ func Program(ctx context.Context, name string) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-var built = make(chan map[string]error, 1)
+var builtTargets = make(chan map[string]error, 1)
 
-func init() { built <- map[string]error{} }
+func init() { builtTargets <- map[string]error{} }
 
 // buildOnce runs a target of the Makefile once per process, and in one process at a time.
 func buildOnce(ctx context.Context, root, target string) error {
-	done := <-built
-	defer func() { built <- done }()
+	done := <-builtTargets
+	defer func() { builtTargets <- done }()
 	if err, ok := done[target]; ok {
 		return err
 	}
-	err := build(ctx, root, target)
+	err := runMake(ctx, root, target)
 	if ctx.Err() == nil {
 		done[target] = err
 	}
 	return err
 }
 
-func build(ctx context.Context, root, target string) error {
+func runMake(ctx context.Context, root, target string) error {
 	if err := os.MkdirAll(filepath.Join(root, "bin"), 0o755); err != nil {
 		return err
 	}

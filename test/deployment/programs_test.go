@@ -15,7 +15,7 @@ func TestOnlyProgramsForTestsHaveShorterClocks(t *testing.T) {
 	for clocks, want := range map[string]bool{"": true, shippedClocks: false} {
 		t.Setenv(clocksVariable, clocks)
 		for _, name := range []string{"manager", "cardquota-scheduler"} {
-			path, err := Program(t.Context(), name)
+			path, err := ProgramPath(t.Context(), name)
 			check.NoError(t, err)
 			binary, err := os.ReadFile(path)
 			check.NoError(t, err)
@@ -23,6 +23,6 @@ func TestOnlyProgramsForTestsHaveShorterClocks(t *testing.T) {
 		}
 	}
 	t.Setenv(clocksVariable, "fast")
-	_, err := Program(t.Context(), "manager")
+	_, err := ProgramPath(t.Context(), "manager")
 	check.Says(t, err, `CLOCKS is "fast"`)
 }

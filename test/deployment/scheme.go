@@ -11,9 +11,9 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// Scheme returns a new scheme with the kinds that who works on such a cluster
+// NewScheme returns a new scheme with the kinds that who works on such a cluster
 // reads and writes: Kubernetes', Volcano's, and those of this project.
-func Scheme() (*runtime.Scheme, error) {
+func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, v1beta1.AddToScheme, batchv1alpha1.AddToScheme, v1alpha1.AddToScheme)
 	if err := kinds.AddToScheme(scheme); err != nil {

@@ -13,49 +13,49 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// Sessions is what the scheduler says of its scheduling sessions.
-type Sessions struct {
+// SessionStats is what the scheduler says of its scheduling sessions.
+type SessionStats struct {
 	// Process is the scheduler that counts: a new one begins at 0.
-	Process int
+	PID int
 	// Closed is how many sessions have closed. PodGroups are written before a
 	// session counts as closed; bindings and events may still be on their way.
 	Closed int
 	// Took is how long all closed sessions took together.
-	Took time.Duration
+	TotalDuration time.Duration
 	// Decides reports whether the session that opened last decided anything: after
 	// a start the scheduler holds back until it has seen every node and pod.
-	Decides bool
+	Deciding bool
 }
 
-// metrics is where a scheduler serves its metrics in the clear.
-type metrics struct {
+// metricsEndpoint is where a scheduler serves its metrics in the clear.
+type metricsEndpoint struct {
 	process int
 	url     string
 }
 
 // Sessions asks the scheduler that was started last for its sessions. It needs the
 // address of the metrics that StartScheduler gives, none of Options.SchedulerArgs.
-func (d *Deployment) Sessions(ctx context.Context) (Sessions, error) {
-	at := d.metrics.Load()
+func (d *Deployment) Sessions(ctx context.Context) (SessionStats, error) {
+	at := d.metricsSource.Load()
 	if at == nil {
-		return Sessions{}, errors.New("no scheduler was started")
+		return SessionStats{}, errors.New("no scheduler was started")
 	}
-	page, err := cluster.Get(ctx, at.url)
+	page, err := cluster.HTTPGet(ctx, at.url)
 	if err != nil {
-		return Sessions{}, fmt.Errorf("the scheduler's metrics: %w", err)
+		return SessionStats{}, fmt.Errorf("the scheduler's metrics: %w", err)
 	}
 	var parser expfmt.TextParser
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
 	if err != nil {
-		return Sessions{}, fmt.Errorf("the scheduler's metrics: %w", err)
+		return SessionStats{}, fmt.Errorf("the scheduler's metrics: %w", err)
 	}
-	s := Sessions{Process: at.process}
+	s := SessionStats{PID: at.process}
 	for _, m := range families["volcano_e2e_scheduling_latency_milliseconds"].GetMetric() {
 		s.Closed = int(m.GetHistogram().GetSampleCount())
-		s.Took = time.Duration(m.GetHistogram().GetSampleSum() * float64(time.Millisecond))
+		s.TotalDuration = time.Duration(m.GetHistogram().GetSampleSum() * float64(time.Millisecond))
 	}
 	for _, m := range families["cardquota_ready"].GetMetric() {
-		s.Decides = m.GetGauge().GetValue() == 1
+		s.Deciding = m.GetGauge().GetValue() == 1
 	}
 	return s, nil
 }
@@ -63,12 +63,12 @@ func (d *Deployment) Sessions(ctx context.Context) (Sessions, error) {
 // AwaitSessions waits until n sessions that decide have opened and closed since
 // the call. A scheduler that is replaced meanwhile begins again.
 func (d *Deployment) AwaitSessions(ctx context.Context, n int) error {
-	var first, last Sessions
+	var first, last SessionStats
 	var failed error
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		last, failed = d.Sessions(ctx)
-		decides := failed == nil && last.Decides // else the scheduler is away, or holds back
-		if decides && (first.Process != last.Process || last.Closed < first.Closed) {
+		decides := failed == nil && last.Deciding // else the scheduler is away, or holds back
+		if decides && (first.PID != last.PID || last.Closed < first.Closed) {
 			first = last
 		}
 		// One session may have been open when the counting began.

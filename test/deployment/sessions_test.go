@@ -32,7 +32,7 @@ func serve(t *testing.T, pages func(scrape int64) string) (*Deployment, *atomic.
 	}))
 	t.Cleanup(server.Close)
 	d := &Deployment{}
-	d.metrics.Store(&metrics{process: 7, url: server.URL})
+	d.metricsSource.Store(&metricsEndpoint{process: 7, url: server.URL})
 	return d, scrapes
 }
 
@@ -40,7 +40,7 @@ func TestSessionsAreRead(t *testing.T) {
 	d, _ := serve(t, func(int64) string { return page(5, 1) })
 	got, err := d.Sessions(t.Context())
 	check.NoError(t, err)
-	check.Equal(t, "sessions", Sessions{Process: 7, Closed: 5, Took: 100 * time.Millisecond, Decides: true}, got)
+	check.Equal(t, "sessions", SessionStats{PID: 7, Closed: 5, TotalDuration: 100 * time.Millisecond, Deciding: true}, got)
 	_, err = (&Deployment{}).Sessions(t.Context())
 	check.Says(t, err, "no scheduler was started")
 }

@@ -21,16 +21,16 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p, err := parse(os.Args[1:])
+	p, err := parseFlags(os.Args[1:])
 	if err == nil {
-		err = p.run(ctx)
+		err = p.serveAcrossRestarts(ctx)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		log.Fatal(err)
 	}
 }
 
-func parse(args []string) (*plugin, error) {
+func parseFlags(args []string) (*plugin, error) {
 	p := &plugin{}
 	var count int
 	flags := flag.NewFlagSet("deviceplugin", flag.ContinueOnError)

@@ -27,8 +27,8 @@ type plugin struct {
 // expects the plugins to come again.
 var errSocketGone = errors.New("the kubelet has removed the socket")
 
-// run serves the kubelet until ctx ends, across restarts of the kubelet.
-func (p *plugin) run(ctx context.Context) error {
+// serveAcrossRestarts serves the kubelet until ctx ends, across restarts of the kubelet.
+func (p *plugin) serveAcrossRestarts(ctx context.Context) error {
 	for {
 		err := p.serve(ctx)
 		if !errors.Is(err, errSocketGone) {
@@ -51,7 +51,7 @@ func (p *plugin) serve(ctx context.Context) error {
 	if err := p.awaitKubelet(ctx, watch); err != nil {
 		return err
 	}
-	socket := filepath.Join(p.folder, p.endpoint())
+	socket := filepath.Join(p.folder, p.socketName())
 	if err := os.RemoveAll(socket); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (p *plugin) serve(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer server.Stop()
-	if err := p.register(ctx); err != nil {
+	if err := p.registerWithKubelet(ctx); err != nil {
 		return err
 	}
 	log.Printf("%d cards of %s registered", len(p.cards), p.resource)
@@ -84,19 +84,19 @@ func (p *plugin) serve(ctx context.Context) error {
 	}
 }
 
-// endpoint is the name of the plugin's socket in the folder.
-func (p *plugin) endpoint() string {
+// socketName is the name of the plugin's socket in the folder.
+func (p *plugin) socketName() string {
 	return strings.NewReplacer("/", "_", ".", "_").Replace(p.resource) + ".sock"
 }
 
-func (p *plugin) kubelet() string {
+func (p *plugin) kubeletSocket() string {
 	return filepath.Join(p.folder, filepath.Base(v1beta1.KubeletSocket))
 }
 
 // awaitKubelet waits until the kubelet listens.
 func (p *plugin) awaitKubelet(ctx context.Context, watch *fsnotify.Watcher) error {
 	for {
-		if _, err := os.Stat(p.kubelet()); err == nil {
+		if _, err := os.Stat(p.kubeletSocket()); err == nil {
 			return nil
 		}
 		select {
@@ -109,14 +109,14 @@ func (p *plugin) awaitKubelet(ctx context.Context, watch *fsnotify.Watcher) erro
 	}
 }
 
-func (p *plugin) register(ctx context.Context) error {
-	connection, err := grpc.NewClient("unix://"+p.kubelet(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+func (p *plugin) registerWithKubelet(ctx context.Context) error {
+	connection, err := grpc.NewClient("unix://"+p.kubeletSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return fmt.Errorf("kubelet: %w", err)
 	}
 	defer func() { _ = connection.Close() }()
 	_, err = v1beta1.NewRegistrationClient(connection).Register(ctx, &v1beta1.RegisterRequest{
-		Version: v1beta1.Version, Endpoint: p.endpoint(), ResourceName: p.resource,
+		Version: v1beta1.Version, Endpoint: p.socketName(), ResourceName: p.resource,
 	}, grpc.WaitForReady(true))
 	if err != nil {
 		return fmt.Errorf("register %s: %w", p.resource, err)

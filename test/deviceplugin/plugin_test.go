@@ -43,11 +43,11 @@ func TestCardsAreRegisteredAgainAfterTheKubeletHasRemovedTheSocket(t *testing.T)
 	folder, err := os.MkdirTemp("", "plugin") //nolint:usetesting // socket paths must be short
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(os.RemoveAll(folder)).To(Succeed()) })
-	p, err := parse([]string{"--resource=huawei.com/Ascend910", "--count=2", "--folder=" + folder})
+	p, err := parseFlags([]string{"--resource=huawei.com/Ascend910", "--count=2", "--folder=" + folder})
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- p.run(ctx) }() // before there is a kubelet
+	go func() { ended <- p.serveAcrossRestarts(ctx) }() // before there is a kubelet
 	k := startKubelet(t, folder)
 
 	var request *v1beta1.RegisterRequest
@@ -83,7 +83,7 @@ func cardsOf(t *testing.T, socket string) []string {
 
 func TestAContainerIsToldWhichCardsAreItsOwn(t *testing.T) {
 	g := NewWithT(t)
-	p, err := parse([]string{"--env=CARDS", "--count=4"})
+	p, err := parseFlags([]string{"--env=CARDS", "--count=4"})
 	g.Expect(err).NotTo(HaveOccurred())
 	response, err := p.Allocate(t.Context(), &v1beta1.AllocateRequest{ContainerRequests: []*v1beta1.ContainerAllocateRequest{
 		{DevicesIds: []string{"card-1", "card-3"}}, {DevicesIds: []string{"card-0"}},
@@ -96,7 +96,7 @@ func TestAContainerIsToldWhichCardsAreItsOwn(t *testing.T) {
 
 func TestBadCommandLinesAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"--count=0"}, {"--count=-1"}, {"--cards=1"}} {
-		if _, err := parse(args); err == nil || errors.Is(err, context.Canceled) {
+		if _, err := parseFlags(args); err == nil || errors.Is(err, context.Canceled) {
 			t.Errorf("%v: got %v, want an error", args, err)
 		}
 	}

@@ -77,7 +77,7 @@ func (p *proof) readyz() string {
 	p.Expect(err).NotTo(HaveOccurred())
 	address := regexp.MustCompile(`--healthz-address=([0-9.:]+)`).FindStringSubmatch(string(line))
 	p.Expect(address).To(HaveLen(2), "%q", line)
-	body, err := cluster.Get(p.ctx, "http://"+address[1]+"/readyz")
+	body, err := cluster.HTTPGet(p.ctx, "http://"+address[1]+"/readyz")
 	p.Expect(err).NotTo(HaveOccurred())
 	return string(body)
 }
@@ -120,7 +120,7 @@ func (p *proof) base() string {
 func (p *proof) edit(of metav1.ObjectMeta, text string) {
 	p.Helper()
 	patch := fmt.Sprintf(`{"data":{%q:%q}}`, configurationKey, text)
-	p.Expect(kit.Merge(p.T, p.World, &corev1.ConfigMap{ObjectMeta: of}, patch, client.FieldOwner("kubectl-edit"))).To(Succeed())
+	p.Expect(kit.MergePatch(p.T, p.Framework, &corev1.ConfigMap{ObjectMeta: of}, patch, client.FieldOwner("kubectl-edit"))).To(Succeed())
 }
 
 // toldAt is when an event of an object had a message of this form for the first

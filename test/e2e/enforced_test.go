@@ -23,7 +23,7 @@ import (
 
 // within is how soon it must be said that quotas are not enforced any more,
 // counted from the last sign of life of our scheduler. As shipped it is 30 s.
-var within = enforcement.StaleAfter/time.Duration(deployment.TestClocks()) + 10*time.Second
+var within = enforcement.StaleAfter/time.Duration(deployment.ClockFactor()) + 10*time.Second
 
 // play takes the cluster from Volcano's own scheduler to ours and back.
 func (p *proof) play(t *testing.T) {
@@ -76,7 +76,7 @@ func (p *proof) handsOver() {
 	p.enforced("False/StockScheduler: .* pod volcano-system/volcano-scheduler-1$")
 	p.Eventually(p.readyz).Should(And(ContainSubstring("ConfigurationLoaded: "), ContainSubstring("ForeignScheduler: not elected: ")))
 	p.Expect(p.holder()).To(BeEmpty())
-	p.Eventually(p.Events(p.T, stock.pod, "ForeignScheduler")).ShouldNot(BeEmpty())
+	p.Eventually(p.EventMessages(p.T, stock.pod, "ForeignScheduler")).ShouldNot(BeEmpty())
 
 	p.scaleTo0(stock)
 	p.Eventually(func(g Gomega) bool {
@@ -175,9 +175,9 @@ func (p *proof) handsBack() {
 	p.Expect(held).To(HaveLen(4))
 	policy := builder.ServiceTypePolicy().Obj()
 	p.Expect(p.Delete(p.ctx, policy)).To(Succeed())
-	p.Eventually(p.Gone(p.ctx, policy)).Should(BeTrue())
+	p.Eventually(p.IsGone(p.ctx, policy)).Should(BeTrue())
 	p.Expect(p.base()).To(Equal(p.original))
-	p.Eventually(p.Gone(p.ctx, &corev1.ConfigMap{ObjectMeta: configurationMeta})).Should(BeTrue(), "it goes with the policy")
+	p.Eventually(p.IsGone(p.ctx, &corev1.ConfigMap{ObjectMeta: configurationMeta})).Should(BeTrue(), "it goes with the policy")
 	p.Eventually(func() ([]schedulingv1.PriorityClass, error) {
 		var classes schedulingv1.PriorityClassList
 		err := p.List(p.ctx, &classes)

@@ -78,7 +78,7 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *stage) {
 	s.Expect(report.ConfigHash).To(Equal(schedulerconf.Hash(s.text())))
 	s.Expect(report.ConfigProblem).To(BeEmpty())
 	s.Expect(report.Identity).To(Equal(s.holder()))
-	program, err := deployment.Program(s.ctx, "cardquota-scheduler")
+	program, err := deployment.ProgramPath(s.ctx, "cardquota-scheduler")
 	s.Expect(err).NotTo(HaveOccurred())
 	version, err := exec.CommandContext(s.ctx, program, "--version").Output()
 	s.Expect(err).NotTo(HaveOccurred())
@@ -113,7 +113,7 @@ func (s *scene) bindsByHand() {
 	s.create(pod)
 	s.Eventually(func() string { return s.log() }).Should(ContainSubstring("deciding begins"))
 	// A binding may be a predecessor's for 30 s as shipped.
-	s.Consistently(func() []string { return s.beats().SecondScheduler }, 30*time.Second/time.Duration(deployment.TestClocks())+5*time.Second).Should(BeEmpty())
+	s.Consistently(func() []string { return s.beats().SecondScheduler }, 30*time.Second/time.Duration(deployment.ClockFactor())+5*time.Second).Should(BeEmpty())
 	s.Expect(s.cluster.Client().CoreV1().Pods(s.namespace).Bind(s.ctx, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "h800-0"},
 	}, metav1.CreateOptions{})).To(Succeed())

@@ -30,7 +30,7 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 
 	s.Expect(s.Delete(s.ctx, &appsv1.Deployment{ObjectMeta: s.object("web")}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	for _, object := range []client.Object{quota, queue} {
-		s.Eventually(s.Gone(s.ctx, object), "60s").Should(BeTrue(), "%T is gone", object)
+		s.Eventually(s.IsGone(s.ctx, object), "60s").Should(BeTrue(), "%T is gone", object)
 	}
 
 	s.quota("recreated", cards(h200, 1))

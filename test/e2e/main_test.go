@@ -31,13 +31,13 @@ import (
 
 // stage is a cluster with both programs on it, on which scenes are played.
 type stage struct {
-	kit.World
+	kit.Framework
 	cluster    *cluster.Cluster
 	deployment *deployment.Deployment
 
 	mu     sync.Mutex
 	asked  time.Time
-	latest deployment.Sessions
+	latest deployment.SessionStats
 	failed error
 }
 
@@ -115,7 +115,7 @@ func setUp(ctx context.Context) error {
 
 func newStage(c *cluster.Cluster) (*stage, error) {
 	world, err := kit.New(c.Config())
-	return &stage{World: world, cluster: c}, err
+	return &stage{Framework: world, cluster: c}, err
 }
 
 // startStage starts a cluster of a test's own with the manifests of the programs, and
@@ -155,7 +155,7 @@ func startTakingStage(t *testing.T, nodes []cluster.NodeProfile, actions string,
 
 // sessions is what the scheduler says of its sessions. Scenes that ask at the same time
 // share an answer.
-func (st *stage) sessions(ctx context.Context) (deployment.Sessions, error) {
+func (st *stage) sessions(ctx context.Context) (deployment.SessionStats, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if time.Since(st.asked) > often {
@@ -168,7 +168,7 @@ func (st *stage) sessions(ctx context.Context) (deployment.Sessions, error) {
 // countSessions is how the observers of all scenes read the number of closed sessions.
 func (st *stage) countSessions(ctx context.Context) (observer.SessionCount, error) {
 	s, err := st.sessions(ctx)
-	return observer.SessionCount{Process: s.Process, Closed: s.Closed, Decides: s.Decides}, err
+	return observer.SessionCount{Process: s.PID, Closed: s.Closed, Decides: s.Deciding}, err
 }
 
 // removeRemains removes what interrupted scenes have left on a cluster that stays up.

@@ -232,7 +232,7 @@ func (s *scene) create(objects ...client.Object) {
 		}
 		s.Eventually(func() error {
 			err := s.Create(s.ctx, object, client.FieldValidation(metav1.FieldValidationStrict))
-			if err != nil && !cluster.Unseen(err) {
+			if err != nil && !cluster.IsStaleAdmissionCache(err) {
 				return StopTrying("refused").Wrap(err)
 			}
 			return err
@@ -257,7 +257,7 @@ func (s *scene) open(object client.Object) {
 // merge sends a merge patch.
 func (s *scene) merge(object client.Object, format string, args ...any) {
 	s.Helper()
-	s.Expect(kit.Merge(s.T, s.World, object, fmt.Sprintf(format, args...))).To(Succeed())
+	s.Expect(kit.MergePatch(s.T, s.Framework, object, fmt.Sprintf(format, args...))).To(Succeed())
 }
 
 // annotate writes an annotation.
@@ -308,7 +308,7 @@ func (s *scene) stays(state func() any, want any, about ...any) {
 	s.Helper()
 	const enough = 2
 	first, err := s.sessions(s.ctx)
-	if err != nil || !first.Decides {
+	if err != nil || !first.Deciding {
 		s.Consistently(state).Should(Equal(want), about...)
 		return
 	}
@@ -317,7 +317,7 @@ func (s *scene) stays(state func() any, want any, about ...any) {
 		if got := state(); !reflect.DeepEqual(got, want) {
 			return false, StopTrying(fmt.Sprintf("it is %v, want %v", got, want))
 		}
-		if err == nil && now.Process != first.Process {
+		if err == nil && now.PID != first.PID {
 			first = now // another scheduler counts anew
 		}
 		// One session may have been open when the counting began.

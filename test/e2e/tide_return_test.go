@@ -45,7 +45,7 @@ func (t *tide) survives(tides int, ending map[string]string) {
 		t.scale("service", 0)
 		t.starts("job", 4)
 		// Volcano, when late, would take the next pods' group along.
-		t.Eventually(t.Gone(t.ctx, group)).Should(BeTrue())
+		t.Eventually(t.IsGone(t.ctx, group)).Should(BeTrue())
 		t.Expect(t.survivors(before)).To(BeZero())
 		t.wantJob("job", batchv1alpha1.Running)
 	}

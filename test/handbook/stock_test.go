@@ -20,7 +20,7 @@ func (e *engineer) runsStock() {
 	e.Helper()
 	deployment := e.stockDeployment()
 	container := &deployment.Spec.Template.Spec.Containers[0]
-	archive, err := e.cluster.ImageOf(e.ctx, container.Image, filepath.Join(e.cluster.BinDir(), "scheduler"))
+	archive, err := e.cluster.BuildImageFrom(e.ctx, container.Image, filepath.Join(e.cluster.BinDir(), "scheduler"))
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(e.cluster.ImportImage(e.ctx, archive)).To(Succeed())
 	container.ImagePullPolicy = corev1.PullIfNotPresent // there is no registry here

@@ -59,7 +59,7 @@ func newEngineer(t *testing.T) *engineer {
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { e.Expect(e.cluster.Stop()).To(Succeed()) })
-	scheme, err := deployment.Scheme()
+	scheme, err := deployment.NewScheme()
 	e.Expect(err).NotTo(HaveOccurred())
 	quiet := rest.CopyConfig(e.cluster.Config())
 	quiet.WarningHandler = rest.NoWarnings{}

@@ -161,7 +161,7 @@ func TestQueueNameCannotBeChanged(t *testing.T) {
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
 			quota := newQuota("rename", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = tc.before })
-			admin.Make(t, quota)
+			admin.CreateWithCleanup(t, quota)
 			base := quota.DeepCopy()
 			quota.Spec.QueueName = tc.after
 			quota.Spec.Project = "changed"
@@ -179,7 +179,7 @@ func TestCardQuotasAreSelectedByTenant(t *testing.T) {
 	t.Parallel()
 	g := need(t)
 	for _, name := range []string{"select-a", "select-b"} {
-		admin.Make(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Tenant = name }))
+		admin.CreateWithCleanup(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Tenant = name }))
 	}
 	var list v1alpha1.CardQuotaList
 	g.Expect(admin.List(t.Context(), &list, client.MatchingFields{"spec.tenant": "select-a"})).To(gomega.Succeed())

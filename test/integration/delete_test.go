@@ -31,12 +31,12 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	}}}
 	queue.Spec.Weight = 3
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("kubectl-create"))).To(gomega.Succeed())
-	t.Cleanup(func() { admin.Remove(t, queue) })
+	t.Cleanup(func() { admin.DeleteAndWait(t, queue) })
 	quota := newQuota(name, nil)
 	ready(t, quota)
-	g.Eventually(admin.Events(t, quota, "Adopted")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.EventMessages(t, quota, "Adopted")).Should(gomega.HaveLen(1))
 	pod := newPod(name, name, "", 1)
-	admin.Make(t, pod)
+	admin.CreateWithCleanup(t, pod)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
 
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
@@ -64,17 +64,17 @@ func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
 	// Seeing the pod in the status tells that a count has just been made; what
 	// comes right after it is counted a second later.
 	probe := newPod(name, name, "", 1)
-	admin.Make(t, probe)
+	admin.CreateWithCleanup(t, probe)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
-	admin.Remove(t, probe)
+	admin.DeleteAndWait(t, probe)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "0"))
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: name}}
 	group.Spec.Queue = name
-	admin.Make(t, group)
+	admin.CreateWithCleanup(t, group)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Consistently(readError(queueOf(t, name))).WithTimeout(3 * time.Second).Should(gomega.Succeed())
 	g.Expect(condition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
-	admin.Remove(t, group)
+	admin.DeleteAndWait(t, group)
 	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
 }
 
@@ -82,11 +82,11 @@ func TestQueueInUseIsDrainedFirst(t *testing.T) {
 	g, name, quota := begin(t)
 	newNode(t, name, "NVIDIA-H200")
 	pod := newPod(name, name, name, 4)
-	admin.Make(t, pod)
+	admin.CreateWithCleanup(t, pod)
 	setPod(t, pod, running)
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: name}}
 	group.Spec.Queue = name
-	admin.Make(t, group)
+	admin.CreateWithCleanup(t, group)
 	g.Eventually(summary(t, name)).Should(gomega.Equal("4/8 NVIDIA-H200"))
 
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
@@ -96,7 +96,7 @@ func TestQueueInUseIsDrainedFirst(t *testing.T) {
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.And(gomega.HavePrefix("False/Draining"),
 		gomega.ContainSubstring("its 2 unfinished pods and PodGroups")))
 	g.Expect(summary(t, name)()).To(gomega.Equal("4/0 NVIDIA-H200"))
-	g.Expect(admin.Events(t, quota, "OverQuota")()).To(gomega.BeEmpty(), "deleting a CardQuota is no news of over-use")
+	g.Expect(admin.EventMessages(t, quota, "OverQuota")()).To(gomega.BeEmpty(), "deleting a CardQuota is no news of over-use")
 
 	setPod(t, pod, succeeded)
 	g.Consistently(readError(queueOf(t, name))).Should(gomega.Succeed(), "the PodGroup still names the queue")
@@ -112,16 +112,16 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 	first := newQuota(name+"-1", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
 	ready(t, first)
 	pod := newPod(name, name, "", 1)
-	admin.Make(t, pod)
+	admin.CreateWithCleanup(t, pod)
 	g.Eventually(statusOf(t, first.Name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
 	g.Expect(admin.Delete(t.Context(), first)).To(gomega.Succeed())
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal("{}"))
 	heir := newQuota(name+"-2", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
-	admin.Make(t, heir)
+	admin.CreateWithCleanup(t, heir)
 	g.Eventually(readError(statusOf(t, first.Name))).Should(scene.NotFound(), "nobody waits for a queue that goes on")
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
 	g.Eventually(condition(t, heir.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
-	admin.Remove(t, pod)
+	admin.DeleteAndWait(t, pod)
 }
 
 func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
@@ -129,7 +129,7 @@ func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
 	patch(t, builder.Queue(name).UID("").Obj(), "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
 	before, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(func() { admin.Remove(t, before) })
+	t.Cleanup(func() { admin.DeleteAndWait(t, before) })
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
 	after, err := queueOf(t, name)()
@@ -149,12 +149,12 @@ func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
 	g.Eventually(unowned).Should(gomega.Equal(map[string]float64{"NVIDIA-H200": 8}), "it is nobody's, and counts")
 	// Another CardQuota of that name takes it up without a quarrel.
 	again := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 1 })
-	admin.Make(t, again)
+	admin.CreateWithCleanup(t, again)
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":1}`))
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
-	g.Eventually(admin.Events(t, again, "Adopted")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.EventMessages(t, again, "Adopted")).Should(gomega.HaveLen(1))
 	g.Eventually(unowned).Should(gomega.BeEmpty())
-	admin.Remove(t, again)
+	admin.DeleteAndWait(t, again)
 	g.Expect(readError(queueOf(t, name))()).To(gomega.Succeed(), "what was retained once is nobody's to delete")
 }
 
@@ -164,11 +164,11 @@ func TestDefaultQueueIsGivenBack(t *testing.T) {
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{"example.com/cost-centre": "1"}}}
 	queue.Spec.Weight, queue.Spec.Parent = 1, "root"
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("vc-scheduler"))).To(gomega.Succeed())
-	t.Cleanup(func() { admin.Remove(t, queue) })
+	t.Cleanup(func() { admin.DeleteAndWait(t, queue) })
 	quota := newQuota(unique(t, ""), func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "default" })
 	ready(t, quota)
 	pod := newPod(quota.Name, "default", "", 1)
-	admin.Make(t, pod)
+	admin.CreateWithCleanup(t, pod)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(readError(statusOf(t, quota.Name))).Should(scene.NotFound())
 	after, err := queueOf(t, "default")()
@@ -191,7 +191,7 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 		setState(t, name, v1beta1.QueueStateOpen)
 		g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 		g.Expect(summary(t, name)()).To(gomega.Equal([]string{"0/0 NVIDIA-H200", "0/1 NVIDIA-H200", "0/2 NVIDIA-H200"}[round]))
-		admin.Remove(t, quota)
+		admin.DeleteAndWait(t, quota)
 		g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
 	}
 }
@@ -200,10 +200,10 @@ func TestUnrelatedQueuesAreNeverTouched(t *testing.T) {
 	t.Parallel()
 	g := need(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: unique(t, ""), Annotations: map[string]string{"volcano.sh/card.quota": "{broken"}}}
-	admin.Make(t, queue)
+	admin.CreateWithCleanup(t, queue)
 	before, err := queueOf(t, queue.Name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	pod := newPod(queue.Name, queue.Name, "", 1)
-	admin.Make(t, pod)
+	admin.CreateWithCleanup(t, pod)
 	g.Consistently(queueOf(t, queue.Name)).Should(gomega.HaveField("ResourceVersion", before.ResourceVersion))
 }

@@ -38,7 +38,7 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	name := unique(t, "")
 	s := inForce(t)
 	quota := newQuota(name, nil)
-	admin.Make(t, quota)
+	admin.CreateWithCleanup(t, quota)
 	setState(t, name, "Open")
 	both(t, name, gomega.HavePrefix("False/NoHeartbeat: no scheduler of Cardquota has ever finished a session"))
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/NoHeartbeat: queue " + name + " carries this quota, but"))
@@ -68,11 +68,11 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g.Expect(silence).To(gomega.And(gomega.BeNumerically(">=", enforcement.StaleAfter), gomega.BeNumerically("<", 30*time.Second)))
 	both(t, name, gomega.HavePrefix("False/NoHeartbeat"))
 	g.Expect(enforced()).To(gomega.Equal(map[string]float64{"NoHeartbeat": 0}))
-	g.Eventually(admin.Events(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("NoHeartbeat: no scheduler of Cardquota has finished")))
+	g.Eventually(admin.EventMessages(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("NoHeartbeat: no scheduler of Cardquota has finished")))
 
 	s.keepBeating()
 	both(t, name, gomega.HavePrefix("True/Enforced"))
-	g.Eventually(admin.Events(t, quota, v1alpha1.ReasonEnforced)).ShouldNot(gomega.BeEmpty())
+	g.Eventually(admin.EventMessages(t, quota, v1alpha1.ReasonEnforced)).ShouldNot(gomega.BeEmpty())
 }
 
 // TestStockSchedulerInPlaceOfOurs plays a handover to the stock scheduler and
@@ -82,7 +82,7 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	name := unique(t, "")
 	s := inForce(t)
 	quota := newQuota(name, nil)
-	admin.Make(t, quota)
+	admin.CreateWithCleanup(t, quota)
 	setState(t, name, "Open")
 	g.Expect(s.beat(t.Context(), enforcement.StaleAfter+time.Second)).To(gomega.Succeed())
 	both(t, name, gomega.HavePrefix("False/NoHeartbeat"))
@@ -94,12 +94,12 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 
 	pod := stockPod(t)
 	both(t, name, gomega.And(gomega.HavePrefix("False/StockScheduler"), gomega.ContainSubstring("pod "+systemNamespace+"/"+stockScheduler)))
-	g.Eventually(admin.Events(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("StockScheduler: ")))
+	g.Eventually(admin.EventMessages(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("StockScheduler: ")))
 
 	// Ours begins while the other one is still there.
 	s.keepBeating()
 	both(t, name, gomega.And(gomega.HavePrefix("False/SecondScheduler"), gomega.ContainSubstring(stockScheduler)))
-	admin.Remove(t, pod)
+	admin.DeleteAndWait(t, pod)
 	both(t, name, gomega.HavePrefix("True/Enforced"))
 
 	// Ours reports that it works by another text, and that somebody else binds its pods.
@@ -125,7 +125,7 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 	newNode(t, name, "NVIDIA-H200")
 
 	proper := newPod(name+"-proper", name, "", 1)
-	admin.Make(t, proper)
+	admin.CreateWithCleanup(t, proper)
 	bind(t, proper, name)
 	setPod(t, proper, running)
 	g.Eventually(summary(t, name)).Should(gomega.Equal("1/8 NVIDIA-H200"))
@@ -142,7 +142,7 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			pod := newPod(name+"-past", name, "", 2)
 			tc.change(pod)
-			admin.Make(t, pod)
+			admin.CreateWithCleanup(t, pod)
 			if pod.Spec.NodeName == "" {
 				bind(t, pod, name)
 			}
@@ -154,7 +154,7 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 			s.says(func(r *enforcement.Report) { r.SecondScheduler = []string{labNamespace + "/" + pod.Name} })
 			g.Consistently(policyCondition(t, "Enforced")).Should(want)
 			s.says(func(r *enforcement.Report) { r.SecondScheduler = nil })
-			admin.Remove(t, pod)
+			admin.DeleteAndWait(t, pod)
 			both(t, name, gomega.HavePrefix("True/Enforced"))
 		})
 	}
@@ -175,7 +175,7 @@ func TestErasedRecord(t *testing.T) {
 		g.Expect(admin.Patch(t.Context(), pod, client.MergeFrom(base))).To(gomega.Succeed())
 	}
 	preset := newPod(name+"-preset", name, name, 2)
-	admin.Make(t, preset)
+	admin.CreateWithCleanup(t, preset)
 	past := gomega.And(gomega.HavePrefix("False/CardBypass"), gomega.ContainSubstring("nodeName was set by integration.test"))
 	both(t, name, past)
 	rewrite(preset, []metav1.ManagedFieldsEntry{{}})
@@ -184,11 +184,11 @@ func TestErasedRecord(t *testing.T) {
 		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)},
 	}})
 	g.Consistently(condition(t, name, "Enforced")).Should(past)
-	admin.Remove(t, preset)
+	admin.DeleteAndWait(t, preset)
 	both(t, name, gomega.HavePrefix("True/Enforced"))
 
 	bound := newPod(name+"-bound", name, "", 2)
-	admin.Make(t, bound)
+	admin.CreateWithCleanup(t, bound)
 	bind(t, bound, name)
 	setPod(t, bound, running)
 	g.Eventually(summary(t, name)).Should(gomega.Equal("2/8 NVIDIA-H200"))
@@ -201,7 +201,7 @@ func TestErasedRecord(t *testing.T) {
 func TestABaseOutOfReach(t *testing.T) {
 	g := need(t)
 	name := unique(t, "")
-	admin.Make(t, newQuota(name, nil))
+	admin.CreateWithCleanup(t, newQuota(name, nil))
 	newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) { s.Scheduler.BaseConfigMap.Name = "out-of-reach" })
 	g.Eventually(condition(t, name, "Enforced")).Should(gomega.And(gomega.HavePrefix("False/NotConfigured"), gomega.ContainSubstring("forbidden")))
 	g.Eventually(policyCondition(t, "Enforced")).Should(gomega.HavePrefix("False/NotConfigured"))

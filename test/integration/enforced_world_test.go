@@ -47,7 +47,7 @@ func inForce(t *testing.T) *scheduler {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(status.ConfigHash).NotTo(gomega.BeEmpty())
 	t.Cleanup(func() {
-		admin.Remove(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: enforcement.LeaseName}})
+		admin.DeleteAndWait(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: enforcement.LeaseName}})
 	})
 	return &scheduler{t: t, report: enforcement.Report{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: status.ConfigHash}}
 }
@@ -126,7 +126,7 @@ func (s *scheduler) says(change func(*enforcement.Report)) {
 // It holds for two seconds, not for the usual fifteen.
 func lead(t *testing.T, identity string, ago time.Duration) {
 	now := time.Now()
-	admin.Make(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "volcano"}, Spec: coordinationv1.LeaseSpec{
+	admin.CreateWithCleanup(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "volcano"}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &identity, LeaseDurationSeconds: ptr.To(int32(2)),
 		AcquireTime: &metav1.MicroTime{Time: now.Add(-ago)}, RenewTime: &metav1.MicroTime{Time: now},
 	}})
@@ -138,7 +138,7 @@ func stockPod(t *testing.T) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: stockScheduler, Labels: map[string]string{"app": "volcano-scheduler"}},
 		Spec:       corev1.PodSpec{NodeName: "somewhere", Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
-	admin.Make(t, pod)
+	admin.CreateWithCleanup(t, pod)
 	setPod(t, pod, running)
 	return pod
 }

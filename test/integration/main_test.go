@@ -48,7 +48,7 @@ const (
 var (
 	// admin may do everything and plays users, Volcano and kubelets. It is nil
 	// when there is no control plane.
-	admin scene.World
+	admin scene.Framework
 	// unbuilt is why there is none.
 	unbuilt error
 	// metrics is what the operator under test exports.
@@ -72,7 +72,7 @@ func need(t *testing.T) *gomega.WithT {
 	if admin.WithWatch == nil {
 		missing.Skip(t, unbuilt)
 	}
-	return scene.Expect(t)
+	return scene.NewGomega(t)
 }
 
 func run(m *testing.M) (code int, err error) {
@@ -100,7 +100,7 @@ func run(m *testing.M) (code int, err error) {
 	served := func(ctx context.Context) (bool, error) {
 		return admin.List(ctx, &v1alpha1.CardQuotaList{}) == nil && admin.List(ctx, &v1alpha1.ServiceTypePolicyList{}) == nil, nil
 	}
-	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, scene.Patience, true, served); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, scene.Timeout, true, served); err != nil {
 		return 1, fmt.Errorf("wait for the CRDs: %w", err)
 	}
 	if err := runMany(); err != nil {

@@ -30,25 +30,25 @@ func TestNobodyElseHoldsUpADeletion(t *testing.T) {
 	other := newPod(name+"-other", name, name, 0)
 	other.Spec.SchedulerName, other.Spec.Containers[0].Resources = corev1.DefaultSchedulerName, corev1.ResourceRequirements{}
 	delete(other.Annotations, v1alpha1.AnnotationCardName)
-	admin.Make(t, other)
+	admin.CreateWithCleanup(t, other)
 	setPod(t, other, running)
 	waits := newPod(name+"-waits", name, "", 1)
 	waits.Spec.SchedulerName = corev1.DefaultSchedulerName
-	admin.Make(t, waits)
+	admin.CreateWithCleanup(t, waits)
 	stranger := newPod(name+"-stranger", name, "", 1)
 	stranger.Namespace = name
-	admin.Make(t, stranger)
+	admin.CreateWithCleanup(t, stranger)
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}}
 	group.Spec.Queue = name
-	admin.Make(t, group)
+	admin.CreateWithCleanup(t, group)
 	// One of ours that waits in the queue still does hold it up, and shows that all was counted.
 	ours := newPod(name+"-ours", name, "", 2)
-	admin.Make(t, ours)
+	admin.CreateWithCleanup(t, ours)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "3 NVIDIA-H200"), "ours and the stranger's, not another scheduler's")
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
 	g.Consistently(readError(queueOf(t, name))).Should(gomega.Succeed())
-	admin.Remove(t, ours)
+	admin.DeleteAndWait(t, ours)
 	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
 	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
 }

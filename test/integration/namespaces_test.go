@@ -126,10 +126,10 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 		"removed-quota": {edit(func(a map[string]string) { delete(a, quotaKey) }), "somebody changed or removed " + quotaKey},
 		"applied": {func(t *testing.T, name string) {
 			config := apply.Queue(name).WithAnnotations(map[string]string{"volcano.sh/service.type": "inference"}).WithSpec(apply.QueueSpec().WithReclaimable(false))
-			scene.Expect(t).Expect(admin.Apply(t.Context(), config, client.FieldOwner("argocd"), client.ForceOwnership)).To(gomega.Succeed())
+			scene.NewGomega(t).Expect(admin.Apply(t.Context(), config, client.FieldOwner("argocd"), client.ForceOwnership)).To(gomega.Succeed())
 		}, "argocd wrote spec.reclaimable, volcano.sh/service.type"},
 	}) {
-		g, name := scene.Expect(t), unique(t, "")
+		g, name := scene.NewGomega(t), unique(t, "")
 		ready(t, newQuota(name, choosing("chat")))
 		before, err := queueOf(t, name)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -151,7 +151,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 		gomega.HavePrefix("False/InvalidNamespaceSelector: spec.namespaceSelector is not valid, so queue "+name+" keeps what it had"),
 		gomega.ContainSubstring("no label value!")))
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
-	g.Eventually(admin.Events(t, quota, "InvalidNamespaceSelector")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.EventMessages(t, quota, "InvalidNamespaceSelector")).Should(gomega.HaveLen(1))
 	g.Expect(annotation(t, name, selectorKey)()).To(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
 	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 
@@ -160,7 +160,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 
 	fresh := unique(t, "-new")
-	admin.Make(t, newQuota(fresh, choosing("no label value!")))
+	admin.CreateWithCleanup(t, newQuota(fresh, choosing("no label value!")))
 	g.Eventually(condition(t, fresh, "QueueSynced")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
 	_, err := queueOf(t, fresh)()
 	g.Expect(client.IgnoreNotFound(err)).To(gomega.Succeed())
@@ -170,7 +170,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 // setReady plays the kubelet of a node.
 func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	node := &corev1.Node{}
 	g.Expect(admin.Get(t.Context(), client.ObjectKey{Name: name}, node)).To(gomega.Succeed())
 	base := node.DeepCopy()
@@ -210,8 +210,8 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + fmt.Sprintf(sum, 6) + "3 by " + name + "-c, 2 by " + name + "-b)"))
 	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/OverAllocationAllowed: " + fmt.Sprintf(sum, 2)))
 	g.Eventually(satisfied("-c")).Should(gomega.SatisfyAll(gomega.HavePrefix("False/OverAllocated: "+fmt.Sprintf(sum, 3)), gomega.ContainSubstring("denies to raise it")))
-	g.Eventually(admin.Events(t, warns, "OverAllocated")).Should(gomega.HaveLen(1))
-	g.Expect(admin.Events(t, allows, "OverAllocated")()).To(gomega.BeEmpty())
+	g.Eventually(admin.EventMessages(t, warns, "OverAllocated")).Should(gomega.HaveLen(1))
+	g.Expect(admin.EventMessages(t, allows, "OverAllocated")()).To(gomega.BeEmpty())
 	for _, suffix := range []string{"-a", "-b", "-c"} {
 		g.Expect(condition(t, name+suffix, "Ready")()).To(gomega.HavePrefix("True/Ready"))
 	}
@@ -232,6 +232,6 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	// One goes, and its cards are no longer granted.
 	patch(t, denies, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 5 })
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + model + ": 10 granted"))
-	admin.Remove(t, allows)
+	admin.DeleteAndWait(t, allows)
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 }

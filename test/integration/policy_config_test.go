@@ -26,7 +26,7 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	}
 	g.Expect(helm(byHand)).To(gomega.Succeed())
 	t.Cleanup(func() {
-		admin.Remove(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: baseConfigMap}})
+		admin.DeleteAndWait(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: baseConfigMap}})
 	})
 	before := configMap(t, baseConfigMap)
 	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) { // contradicts itself, which the schema cannot see
@@ -34,7 +34,7 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	})
 	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
 		gomega.ContainSubstring(`spec.owners[Job].serviceType: Invalid value: "batch": is not defined`)))
-	g.Expect(admin.Gone(t.Context(), rendered())()).To(gomega.BeTrue())
+	g.Expect(admin.IsGone(t.Context(), rendered())()).To(gomega.BeTrue())
 	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Owners = nil })
 	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
 
@@ -66,7 +66,7 @@ func TestHandEditsArePutBackAndTheWriterNamed(t *testing.T) {
 	rewrite(t, schedulerConfigMap, "kubectl-edit", strings.Replace(text, "cardreclaim", "preempt", 1))
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
 	t.Logf("put back after %s", time.Since(at).Round(time.Millisecond))
-	g.Eventually(admin.Events(t, policy, "ConfigCorrected")).Should(gomega.ConsistOf(gomega.ContainSubstring("kubectl-edit wrote it")))
+	g.Eventually(admin.EventMessages(t, policy, "ConfigCorrected")).Should(gomega.ConsistOf(gomega.ContainSubstring("kubectl-edit wrote it")))
 	began := time.Now()
 	for range 2 {
 		rewrite(t, schedulerConfigMap, "argocd", byHand)
@@ -75,7 +75,7 @@ func TestHandEditsArePutBackAndTheWriterNamed(t *testing.T) {
 	g.Expect(time.Since(began)).To(gomega.BeNumerically(">=", time.Second), "the second comes a second after the first")
 	g.Expect(admin.Delete(t.Context(), rendered())).To(gomega.Succeed())
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
-	g.Eventually(admin.Events(t, policy, "ConfigCorrected")).Should(gomega.ContainElement(gomega.ContainSubstring("somebody deleted it")))
+	g.Eventually(admin.EventMessages(t, policy, "ConfigCorrected")).Should(gomega.ContainElement(gomega.ContainSubstring("somebody deleted it")))
 	g.Expect(synced(t)()).To(gomega.HavePrefix("True/Synced"))
 }
 
@@ -95,7 +95,7 @@ func TestABaseThatComesAndGoes(t *testing.T) {
 		g.Eventually(synced(t)).Should(gomega.HavePrefix("False/BaseInvalid"), invalid)
 		g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
 	}
-	g.Eventually(admin.Events(t, policy, "BaseInvalid")).Should(gomega.HaveLen(1), "told once")
+	g.Eventually(admin.EventMessages(t, policy, "BaseInvalid")).Should(gomega.HaveLen(1), "told once")
 	rewrite(t, baseConfigMap, "somebody", "actions: \"allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity\n    enableHierarchy: true\n")
 	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/HierarchyNotSupported"), gomega.ContainSubstring("write enableHierarchy: false")))
 	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
@@ -152,10 +152,10 @@ func rendered() *corev1.ConfigMap {
 func grantConfigMap(t *testing.T, name string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: systemNamespace, Name: "cardquota-manager-" + name}
-	admin.Make(t, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+	admin.CreateWithCleanup(t, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{name}, Verbs: []string{"get", "list", "watch"}},
 	}})
-	admin.Make(t, &rbacv1.RoleBinding{ObjectMeta: meta,
+	admin.CreateWithCleanup(t, &rbacv1.RoleBinding{ObjectMeta: meta,
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: systemNamespace, Name: "cardquota-manager"}},
 	})

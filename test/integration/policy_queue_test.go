@@ -32,7 +32,7 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 	for _, kind := range []string{"inference", "training", "notebook"} {
 		quotas[kind] = newQuota(unique(t, "-"+kind), func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = kind })
 		queues[kind] = quotas[kind].Name
-		admin.Make(t, quotas[kind])
+		admin.CreateWithCleanup(t, quotas[kind])
 	}
 	expect := func(when, inference, training, notebook string) {
 		t.Helper()
@@ -69,19 +69,19 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 		gomega.ContainSubstring(`"notebook", which is not reclaimable`), gomega.ContainSubstring("lower priority")))
 	g.Consistently(worth(t, queues["inference"])).Should(gomega.Equal("90000/false"), "what was in force stays")
 	g.Expect(policyStatus(t)()).To(gomega.HaveField("ServiceTypes", gomega.ContainElement(gomega.HaveField("Priority", int32(90000)))))
-	g.Eventually(admin.Events(t, policy, "InvalidPolicy")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.EventMessages(t, policy, "InvalidPolicy")).Should(gomega.HaveLen(1))
 
-	admin.Remove(t, policy)
+	admin.DeleteAndWait(t, policy)
 	expect("without the policy", "80000/false", "20000/true", "0/unset")
 	for _, quota := range quotas {
-		g.Expect(admin.Events(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty(), "a policy is no foreign change")
+		g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty(), "a policy is no foreign change")
 	}
 }
 
 func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	g := need(t)
 	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-low"}, Value: 7}
-	admin.Make(t, foreign)
+	admin.CreateWithCleanup(t, foreign)
 	newBase(t, baseConfigMap, byHand)
 	classes := func() (map[string]int32, error) {
 		var list schedulingv1.PriorityClassList
@@ -96,7 +96,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	}
 	policy := newPolicy(t, nil)
 	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 80000, "pc-medium": 60000, "pc-normal": 40000, "pc-low": 7}))
-	g.Eventually(admin.Events(t, policy, "PriorityClassKept")).Should(gomega.ConsistOf(gomega.ContainSubstring("pc-low has value 7")))
+	g.Eventually(admin.EventMessages(t, policy, "PriorityClassKept")).Should(gomega.ConsistOf(gomega.ContainSubstring("pc-low has value 7")))
 
 	g.Expect(admin.Delete(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-high"}})).To(gomega.Succeed())
 	g.Eventually(classes).Should(gomega.HaveKeyWithValue("pc-high", int32(80000)), "made again")
@@ -106,7 +106,7 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 90000, "pc-low": 7}))
 	collect(t, policy)
 	g.Expect(classes()).To(gomega.Equal(map[string]int32{"pc-low": 7}), "what somebody else made stays")
-	g.Expect(admin.Gone(t.Context(), foreign)()).To(gomega.BeFalse())
+	g.Expect(admin.IsGone(t.Context(), foreign)()).To(gomega.BeFalse())
 }
 
 func TestPolicyRules(t *testing.T) {

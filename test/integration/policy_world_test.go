@@ -44,13 +44,13 @@ tiers:
 // newBase makes Volcano's ConfigMap as helm does.
 func newBase(t *testing.T, name, text string) *corev1.ConfigMap {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name},
 		Data:       map[string]string{schedulerKey: text, "other.conf": "kept"},
 	}
 	g.Expect(admin.Create(t.Context(), cm, client.FieldOwner("helm"))).To(gomega.Succeed())
-	t.Cleanup(func() { admin.Remove(t, cm) })
+	t.Cleanup(func() { admin.DeleteAndWait(t, cm) })
 	return cm
 }
 
@@ -63,14 +63,14 @@ func newPolicy(t *testing.T, change func(*v1alpha1.ServiceTypePolicySpec)) *v1al
 		change(&policy.Spec)
 	}
 	t.Cleanup(func() { collect(t, policy) })
-	admin.Make(t, policy)
+	admin.CreateWithCleanup(t, policy)
 	return policy
 }
 
 // collect removes a policy, and as the garbage collector does what belongs to it.
 func collect(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
 	t.Helper()
-	admin.Remove(t, policy)
+	admin.DeleteAndWait(t, policy)
 	ctx := context.WithoutCancel(t.Context())
 	var classes schedulingv1.PriorityClassList
 	var configurations corev1.ConfigMapList
@@ -87,7 +87,7 @@ func collect(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
 	for _, object := range made {
 		for _, owner := range object.GetOwnerReferences() {
 			if owner.UID == policy.UID {
-				admin.Remove(t, object)
+				admin.DeleteAndWait(t, object)
 			}
 		}
 	}

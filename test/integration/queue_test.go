@@ -19,7 +19,7 @@ import (
 func ready(t *testing.T, quota *v1alpha1.CardQuota) {
 	t.Helper()
 	g := need(t)
-	admin.Make(t, quota)
+	admin.CreateWithCleanup(t, quota)
 	setState(t, quota.QueueName(), v1beta1.QueueStateOpen)
 	g.Eventually(condition(t, quota.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 }
@@ -64,7 +64,7 @@ func TestQueueIsMadeFromCardQuota(t *testing.T) {
 
 	g.Expect(admin.Delete(t.Context(), queue)).To(gomega.Succeed())
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
-	g.Eventually(admin.Events(t, quota, "QueueRecreated")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.EventMessages(t, quota, "QueueRecreated")).Should(gomega.HaveLen(1))
 
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards = []v1alpha1.Card{{Name: "Ascend-910B", Quota: 2}}
@@ -99,8 +99,8 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 	queue, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("cardquota.dev/created-by", name), "who made it stays written")
-	g.Expect(admin.Events(t, quota, "Adopted")()).To(gomega.BeEmpty(), "its own Queue is not taken over")
-	g.Expect(admin.Events(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty())
+	g.Expect(admin.EventMessages(t, quota, "Adopted")()).To(gomega.BeEmpty(), "its own Queue is not taken over")
+	g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.BeEmpty())
 	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("example.com/cost-centre", "42"))
 	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue(selectorKey, `{}`))
 	g.Expect(queue.Spec.Capability).To(gomega.HaveKey(gomega.BeEquivalentTo("example.com/fpga")))
@@ -120,10 +120,10 @@ func TestHandEditIsPutBackAndTheEditorNamed(t *testing.T) {
 		gomega.HavePrefix("True/ForeignChangeReplaced: kubectl-edit wrote spec.priority, volcano.sh/card.quota on queue "+name),
 		gomega.ContainSubstring("replaced at 20")))
 	g.Expect(condition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
-	g.Eventually(admin.Events(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.EventMessages(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1))
 	// It stands until the spec changes, and is told once.
 	g.Consistently(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced"))
-	g.Expect(admin.Events(t, quota, "ForeignChangeReplaced")()).To(gomega.HaveLen(1))
+	g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.HaveLen(1))
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 }
@@ -140,7 +140,7 @@ func TestAWriteWarIsAnsweredOnceASecond(t *testing.T) {
 		g.Eventually(annotation(t, name, quotaKey)).Should(gomega.Equal(ours))
 	}
 	g.Expect(time.Since(began)).To(gomega.BeNumerically(">=", 2900*time.Millisecond))
-	g.Eventually(admin.Events(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1), "equal events are one that is counted")
+	g.Eventually(admin.EventMessages(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1), "equal events are one that is counted")
 	g.Expect(statuses()).To(gomega.BeNumerically("<=", mostWrites(began)))
 	// A change of the spec does not wait for the war.
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
@@ -158,13 +158,13 @@ func TestQueueWrittenByHandIsTakenOver(t *testing.T) {
 	ready(t, quota)
 	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 	g.Expect(condition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("kubectl-create wrote"))
-	g.Eventually(admin.Events(t, quota, "Adopted")).Should(gomega.ConsistOf(
+	g.Eventually(admin.EventMessages(t, quota, "Adopted")).Should(gomega.ConsistOf(
 		"queue " + name + " was there already and is taken over; it will not be deleted with this CardQuota"))
 	live, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(live.Spec.Deserved).To(gomega.HaveLen(1))
 	g.Expect(live.Annotations).NotTo(gomega.HaveKey("cardquota.dev/created-by"))
-	t.Cleanup(func() { admin.Remove(t, queue) })
+	t.Cleanup(func() { admin.DeleteAndWait(t, queue) })
 }
 
 func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
@@ -173,7 +173,7 @@ func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
 	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix(
 		"True/WeightConflict: queue " + name + " carries this quota, but spec.weight is managed by kubectl-edit and was left alone instead of becoming 5"))
 	g.Consistently(queueOf(t, name)).Should(gomega.HaveField("Spec.Weight", int32(3)))
-	g.Eventually(admin.Events(t, quota, "WeightConflict")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.EventMessages(t, quota, "WeightConflict")).Should(gomega.HaveLen(1))
 	// The rest is still kept.
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 2 })
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":2}`))
@@ -192,15 +192,15 @@ func TestTwoCardQuotasOfOneQueue(t *testing.T) {
 		q.Spec.QueueName = name
 		q.Spec.Cards[0].Quota = 99
 	})
-	admin.Make(t, second)
+	admin.CreateWithCleanup(t, second)
 	g.Eventually(condition(t, second.Name, "QueueSynced")).Should(gomega.HavePrefix(
 		"False/QueueConflict: queue " + name + " belongs to the older CardQuota " + first.Name))
 	g.Expect(condition(t, second.Name, "Ready")()).To(gomega.HavePrefix("False/QueueConflict"))
-	g.Eventually(admin.Events(t, second, "QueueConflict")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.EventMessages(t, second, "QueueConflict")).Should(gomega.HaveLen(1))
 	g.Consistently(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
 	before, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	admin.Remove(t, first)
+	admin.DeleteAndWait(t, first)
 	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":99}`))
 	g.Eventually(condition(t, second.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 	g.Expect(queueOf(t, name)()).To(gomega.HaveField("UID", before.UID), "the queue was handed over, not made again")
@@ -210,7 +210,7 @@ func TestQueueStateIsShown(t *testing.T) {
 	t.Parallel()
 	g := need(t)
 	name := unique(t, "")
-	admin.Make(t, newQuota(name, nil))
+	admin.CreateWithCleanup(t, newQuota(name, nil))
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/QueueNotOpen: queue " + name + " is not open yet"))
 	setState(t, name, v1beta1.QueueStateOpen)
 	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))

@@ -17,7 +17,7 @@ import (
 // Closing, as Volcano's webhook does.
 func refuseChanges(t *testing.T, queue string) {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: queue}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
 			ResourceNames: []string{queue},
@@ -31,8 +31,8 @@ func refuseChanges(t *testing.T, queue string) {
 			Message:    "queue state must be in [Open Closed]",
 		}},
 	}}
-	admin.Make(t, policy)
-	admin.Make(t, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: queue}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+	admin.CreateWithCleanup(t, policy)
+	admin.CreateWithCleanup(t, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: queue}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: queue, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 	}})
 	g.Eventually(func() error {
@@ -56,7 +56,7 @@ func TestQueueThatRefusesChangesIsWrittenAndDeletedLater(t *testing.T) {
 		gomega.ContainSubstring("Volcano refuses changes of a queue that is Closing"),
 		gomega.ContainSubstring("queue state must be in [Open Closed]")))
 	g.Expect(condition(t, name, "Ready")()).To(gomega.HavePrefix("False/QueueRefused"))
-	g.Eventually(admin.Events(t, quota, "QueueRefused")).Should(gomega.HaveLen(1))
+	g.Eventually(admin.EventMessages(t, quota, "QueueRefused")).Should(gomega.HaveLen(1))
 	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 
 	setState(t, name, v1beta1.QueueStateClosed)

@@ -47,7 +47,7 @@ func TestStatusFollowsPods(t *testing.T) {
 	waiting := newPod(name+"-3", name, "", 2)
 	for _, pod := range []*corev1.Pod{first, second, waiting} {
 		pod.Annotations[v1alpha1.AnnotationCardName] = "NVIDIA-A1|NVIDIA-A2"
-		admin.Make(t, pod)
+		admin.CreateWithCleanup(t, pod)
 	}
 	setPod(t, first, running)
 	setPod(t, waiting, func(s *corev1.PodStatus) {
@@ -77,10 +77,10 @@ func TestStatusFollowsPods(t *testing.T) {
 	g.Eventually(summary(t, name)).Should(gomega.Equal("0/8 NVIDIA-A1, 0/4 NVIDIA-A2"))
 	g.Eventually(annotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(`{}`))
 
-	admin.Remove(t, waiting)
+	admin.DeleteAndWait(t, waiting)
 	g.Eventually(statusOf(t, name)).Should(gomega.SatisfyAll(
 		gomega.HaveField("PendingSummary", "0"), gomega.HaveField("Blocked", gomega.BeEmpty())))
-	admin.Remove(t, quota)
+	admin.DeleteAndWait(t, quota)
 	g.Eventually(series(t, "cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
 }
 
@@ -88,15 +88,15 @@ func TestLoweredQuotaIsToldAndNothingElse(t *testing.T) {
 	g, name, quota := begin(t)
 	newNode(t, name, "NVIDIA-H200")
 	pod := newPod(name, name, name, 6)
-	admin.Make(t, pod)
+	admin.CreateWithCleanup(t, pod)
 	setPod(t, pod, running)
 	g.Eventually(summary(t, name)).Should(gomega.Equal("6/8 NVIDIA-H200"))
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 4 })
 	g.Eventually(condition(t, name, "WithinQuota")).Should(gomega.HavePrefix("False/OverQuota: 2 NVIDIA-H200 too many (6 used, quota 4)"))
 	g.Expect(statusOf(t, name)()).To(gomega.HaveField("Cards", gomega.ConsistOf(gomega.HaveField("OverQuotaBy", int64(2)))))
 	g.Expect(condition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
-	g.Eventually(admin.Events(t, quota, "OverQuota")).Should(gomega.HaveLen(1))
-	g.Expect(admin.Gone(t.Context(), pod)()).To(gomega.BeFalse(), "nothing is stopped")
+	g.Eventually(admin.EventMessages(t, quota, "OverQuota")).Should(gomega.HaveLen(1))
+	g.Expect(admin.IsGone(t.Context(), pod)()).To(gomega.BeFalse(), "nothing is stopped")
 	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 6 })
 	g.Eventually(condition(t, name, "WithinQuota")).Should(gomega.HavePrefix("True/WithinQuota"))
 }
@@ -109,7 +109,7 @@ func TestJobWithoutPodsIsShown(t *testing.T) {
 	group.Status.Phase = v1beta1.PodGroupPending
 	group.Status.Conditions = []v1beta1.PodGroupCondition{{Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue,
 		Reason: "NotEnoughResources", Message: "insufficient quota", LastTransitionTime: metav1.Now()}}
-	admin.Make(t, group)
+	admin.CreateWithCleanup(t, group)
 	g.Eventually(statusOf(t, name)).Should(gomega.SatisfyAll(
 		gomega.HaveField("PendingSummary", "16 NVIDIA-H200"),
 		gomega.HaveField("Blocked", gomega.ConsistOf(gomega.HaveField("Workload", v1alpha1.WorkloadReference{APIGroup: "scheduling.volcano.sh", Kind: "PodGroup", Namespace: labNamespace, Name: name})))))
@@ -133,7 +133,7 @@ func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 		var creations errgroup.Group
 		for range 16 {
 			pod := newPod(fmt.Sprintf("%s-%d", name, pods), name, name, 1)
-			t.Cleanup(func() { admin.Remove(t, pod) })
+			t.Cleanup(func() { admin.DeleteAndWait(t, pod) })
 			creations.Go(func() error { return admin.Create(t.Context(), pod) })
 			pods++
 		}
@@ -157,7 +157,7 @@ func mostWrites(began time.Time) int { return int(time.Since(began)/time.Second)
 // with what the API server's cache has, which may be before what was just read.
 func watchOn(t *testing.T, list client.ObjectList, name string) watch.Interface {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	one := client.MatchingFields{"metadata.name": name}
 	g.Expect(admin.List(t.Context(), list, one)).To(gomega.Succeed())
 	now := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}

@@ -17,7 +17,7 @@ import (
 
 // newQuota makes a CardQuota of 8 H200 for training.
 func newQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
-	return scene.Quota(name, 8, change)
+	return scene.NewCardQuota(name, 8, change)
 }
 
 func quantity(text string) *resource.Quantity {
@@ -28,7 +28,7 @@ func quantity(text string) *resource.Quantity {
 // patch changes an object as the given field manager, as kubectl edit does.
 func patch[T client.Object](t *testing.T, object T, manager string, change func(T)) {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(gomega.Succeed())
 	base, ok := object.DeepCopyObject().(client.Object)
 	g.Expect(ok).To(gomega.BeTrue())
@@ -39,7 +39,7 @@ func patch[T client.Object](t *testing.T, object T, manager string, change func(
 // setState plays Volcano's queue controller.
 func setState(t *testing.T, name string, state v1beta1.QueueState) {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	g.Eventually(func() error {
 		queue := &v1beta1.Queue{}
 		if err := admin.Get(t.Context(), client.ObjectKey{Name: name}, queue); err != nil {
@@ -85,7 +85,7 @@ func condition(t *testing.T, name, kind string) func() (string, error) {
 // newNode makes a node with 8 whole cards of a model.
 func newNode(t *testing.T, name, model string) {
 	t.Helper()
-	admin.Make(t, builder.Node(name).GPUs(model, 8).Obj())
+	admin.CreateWithCleanup(t, builder.Node(name).GPUs(model, 8).Obj())
 }
 
 // newPod makes a pod of a queue that asks for cards. Without a node it waits.
@@ -96,7 +96,7 @@ func newPod(name, queue, node string, count int) *corev1.Pod {
 // setPod plays the scheduler and the kubelet: it changes the status of a pod.
 func setPod(t *testing.T, pod *corev1.Pod, change func(*corev1.PodStatus)) {
 	t.Helper()
-	g := scene.Expect(t)
+	g := scene.NewGomega(t)
 	base := pod.DeepCopy()
 	change(&pod.Status)
 	g.Expect(admin.Status().Patch(t.Context(), pod, client.MergeFrom(base))).To(gomega.Succeed())

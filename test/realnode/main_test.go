@@ -99,6 +99,6 @@ func ask(t *testing.T, format string, values ...any) string {
 func get(t *testing.T, format string, values ...any) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	body, err := cluster.Get(ctx, "http://"+fmt.Sprintf(format, values...))
+	body, err := cluster.HTTPGet(ctx, "http://"+fmt.Sprintf(format, values...))
 	return string(body), err
 }

@@ -25,77 +25,77 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// Patience is for things that a busy machine takes its time for.
-const Patience = 30 * time.Second
+// Timeout is for things that a busy machine takes its time for.
+const Timeout = 30 * time.Second
 
-// World is a cluster as its administrator sees it.
-type World struct {
+// Framework is a cluster as its administrator sees it.
+type Framework struct {
 	client.WithWatch
 	Config *rest.Config
 }
 
 // New is the world of a cluster's administrator.
-func New(config *rest.Config) (World, error) {
-	scheme, err := deployment.Scheme()
+func New(config *rest.Config) (Framework, error) {
+	scheme, err := deployment.NewScheme()
 	if err != nil {
-		return World{}, err
+		return Framework{}, err
 	}
 	admin, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	return World{admin, config}, err
+	return Framework{admin, config}, err
 }
 
-// Expect is gomega with patience.
-func Expect(t *testing.T) *gomega.WithT {
+// NewGomega is gomega with patience.
+func NewGomega(t *testing.T) *gomega.WithT {
 	g := gomega.NewWithT(t)
-	g.SetDefaultEventuallyTimeout(Patience)
+	g.SetDefaultEventuallyTimeout(Timeout)
 	g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	g.SetDefaultConsistentlyDuration(1500 * time.Millisecond)
 	return g
 }
 
-// As is a client of another user.
-func (w World) As(t *testing.T, user string, groups ...string) client.Client {
+// ClientAs is a client of another user.
+func (w Framework) ClientAs(t *testing.T, user string, groups ...string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(w.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
 	made, err := client.New(config, client.Options{Scheme: w.Scheme()})
-	Expect(t).Expect(err).NotTo(gomega.HaveOccurred())
+	NewGomega(t).Expect(err).NotTo(gomega.HaveOccurred())
 	return made
 }
 
-// Account is a client of a ServiceAccount of the namespace of our programs.
-func (w World) Account(t *testing.T, name string) client.Client {
+// ServiceAccountClient is a client of a ServiceAccount of the namespace of our programs.
+func (w Framework) ServiceAccountClient(t *testing.T, name string) client.Client {
 	t.Helper()
 	const accounts = "system:serviceaccount"
-	return w.As(t, accounts+":"+deployment.Namespace+":"+name, accounts+"s", accounts+"s:"+deployment.Namespace)
+	return w.ClientAs(t, accounts+":"+deployment.Namespace+":"+name, accounts+"s", accounts+"s:"+deployment.Namespace)
 }
 
-// Make creates an object and takes it away when the test is over.
-func (w World) Make(t *testing.T, object client.Object) {
+// CreateWithCleanup creates an object and takes it away when the test is over.
+func (w Framework) CreateWithCleanup(t *testing.T, object client.Object) {
 	t.Helper()
-	Expect(t).Expect(w.Create(t.Context(), object)).To(gomega.Succeed())
-	t.Cleanup(func() { w.Remove(t, object) })
+	NewGomega(t).Expect(w.Create(t.Context(), object)).To(gomega.Succeed())
+	t.Cleanup(func() { w.DeleteAndWait(t, object) })
 }
 
-// Remove deletes an object and waits until it is gone.
-func (w World) Remove(t *testing.T, object client.Object) {
+// DeleteAndWait deletes an object and waits until it is gone.
+func (w Framework) DeleteAndWait(t *testing.T, object client.Object) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	Expect(t).Expect(client.IgnoreNotFound(w.Delete(ctx, object, client.GracePeriodSeconds(0)))).To(gomega.Succeed())
-	Expect(t).Eventually(w.Gone(ctx, object)).Should(gomega.BeTrue(), "%T %s must go", object, object.GetName())
+	NewGomega(t).Expect(client.IgnoreNotFound(w.Delete(ctx, object, client.GracePeriodSeconds(0)))).To(gomega.Succeed())
+	NewGomega(t).Eventually(w.IsGone(ctx, object)).Should(gomega.BeTrue(), "%T %s must go", object, object.GetName())
 }
 
-// Gone tells whether an object is not there.
-func (w World) Gone(ctx context.Context, object client.Object) func() (bool, error) {
+// IsGone tells whether an object is not there.
+func (w Framework) IsGone(ctx context.Context, object client.Object) func() (bool, error) {
 	return func() (bool, error) {
 		err := w.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
 }
 
-// Serve registers the webhooks as shipped, and leads their Service to a port: no pod
+// RegisterWebhooks registers the webhooks as shipped, and leads their Service to a port: no pod
 // answers to its selector, its endpoint is a process.
-func Serve(ctx context.Context, c *cluster.Cluster, port int) error {
+func RegisterWebhooks(ctx context.Context, c *cluster.Cluster, port int) error {
 	root, err := cluster.ModuleRoot()
 	if err != nil {
 		return err
@@ -108,15 +108,15 @@ func Serve(ctx context.Context, c *cluster.Cluster, port int) error {
 	return c.ExposeService(ctx, deployment.Namespace, "cardquota-webhook", port)
 }
 
-// Merge sends a merge patch and leaves the object as it is.
-func Merge(t *testing.T, as client.Client, object client.Object, patch string, options ...client.PatchOption) error {
+// MergePatch sends a merge patch and leaves the object as it is.
+func MergePatch(t *testing.T, as client.Client, object client.Object, patch string, options ...client.PatchOption) error {
 	t.Helper()
 	copied := object.DeepCopyObject().(client.Object)
 	return as.Patch(t.Context(), copied, client.RawPatch(apitypes.MergePatchType, []byte(patch)), options...)
 }
 
-// Events reads the messages of an object's events with a reason.
-func (w World) Events(t *testing.T, object client.Object, reason string) func() ([]string, error) {
+// EventMessages reads the messages of an object's events with a reason.
+func (w Framework) EventMessages(t *testing.T, object client.Object, reason string) func() ([]string, error) {
 	return func() ([]string, error) {
 		var list corev1.EventList
 		err := w.List(t.Context(), &list)
@@ -132,7 +132,7 @@ func (w World) Events(t *testing.T, object client.Object, reason string) func() 
 
 // Condition reads a condition of a CardQuota, or of the policy, as
 // "Status/Reason: message", "" where there is none.
-func (w World) Condition(t *testing.T, object client.Object, kind string) func() (string, error) {
+func (w Framework) Condition(t *testing.T, object client.Object, kind string) func() (string, error) {
 	return func() (string, error) {
 		err := w.Get(t.Context(), client.ObjectKeyFromObject(object), object)
 		var conditions []metav1.Condition
@@ -149,8 +149,8 @@ func (w World) Condition(t *testing.T, object client.Object, kind string) func()
 	}
 }
 
-// Quota makes a CardQuota of H200 for training; change may be nil.
-func Quota(name string, cards int64, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
+// NewCardQuota makes a CardQuota of H200 for training; change may be nil.
+func NewCardQuota(name string, cards int64, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	quota := builder.CardQuota(name).Card("NVIDIA-H200", cards).Resources("64", "256Gi").Obj()
 	if change != nil {
 		change(quota)

@@ -32,7 +32,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	g.Expect(suite.admin.Get(t.Context(), client.ObjectKeyFromObject(first), first)).To(Succeed())
 	g.Expect(first.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationChargedQueue, "handed-out"))
 	const record = `{"metadata":{"annotations":{"cardquota.dev/charged-queue":"handed-to"}}}`
-	g.Eventually(func() error { return scene.Merge(t, tessClient(t), first, record, client.DryRunAll) }).Should(
+	g.Eventually(func() error { return scene.MergePatch(t, tessClient(t), first, record, client.DryRunAll) }).Should(
 		MatchError(ContainSubstring(admissionpolicy.ChargePolicyName)), "when the API server has seen the policy")
 
 	launcher := pod("launcher", "handed-out", withoutCards)

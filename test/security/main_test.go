@@ -33,7 +33,7 @@ const (
 var suite struct {
 	cluster    *cluster.Cluster
 	deployment *deployment.Deployment
-	admin      scene.World
+	admin      scene.Framework
 	// managerMetrics and schedulerMetrics are where they serve their metrics.
 	managerMetrics, schedulerMetrics string
 }
@@ -77,7 +77,7 @@ func setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := scene.Serve(ctx, suite.cluster, webhooks); err != nil {
+	if err := scene.RegisterWebhooks(ctx, suite.cluster, webhooks); err != nil {
 		return err
 	}
 	programs := deployment.Options{

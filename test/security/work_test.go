@@ -40,7 +40,7 @@ func remove(t *testing.T, object client.Object) {
 
 // quota is a CardQuota of one H200 for training, whose queue has its name.
 func quota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
-	return scene.Quota(name, 1, change)
+	return scene.NewCardQuota(name, 1, change)
 }
 
 // grant makes a CardQuota and waits until its queue says so.
@@ -117,10 +117,10 @@ func why(t *testing.T) func() (string, error) {
 	}
 }
 
-func tessClient(t *testing.T) client.Client { return suite.admin.As(t, tess) }
+func tessClient(t *testing.T) client.Client { return suite.admin.ClientAs(t, tess) }
 
 // asTess is a merge patch by the tenant.
 func asTess(t *testing.T, object client.Object, patch string) error {
 	t.Helper()
-	return scene.Merge(t, tessClient(t), object, patch)
+	return scene.MergePatch(t, tessClient(t), object, patch)
 }

@@ -7,21 +7,21 @@ import (
 
 // What must hold of a tide.
 const (
-	// FloodLimit is how long it may take until 400 pods are bound.
-	FloodLimit = 30 * time.Second
-	// GangLimit is how long it may take until a gang of 512 pods runs.
-	GangLimit = 60 * time.Second
-	// gangsFactor is how many gangs may be broken, of the least possible.
-	gangsFactor = 1.1
+	// MaxBoundAfter is how long it may take until 400 pods are bound.
+	MaxBoundAfter = 30 * time.Second
+	// MaxGangRunningAfter is how long it may take until a gang of 512 pods runs.
+	MaxGangRunningAfter = 60 * time.Second
+	// maxBrokenGangsFactor is how many gangs may be broken, of the least possible.
+	maxBrokenGangsFactor = 1.1
 )
 
-// Faults lists what does not hold of a tide that takes whole gangs.
-func (s *Scene) Faults() (faults []string) {
+// Violations lists what does not hold of a tide that takes whole gangs.
+func (s *Result) Violations() (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if s.Done < s.Pods {
 		fault("%d of %d pods served", s.Done, s.Pods)
 	}
-	if limit := gangsFactor * float64(s.Loss.Least); float64(s.Loss.Gangs) > limit {
+	if limit := maxBrokenGangsFactor * float64(s.Loss.Least); float64(s.Loss.Gangs) > limit {
 		fault("%d gangs broken, at most %.1f may be", s.Loss.Gangs, limit)
 	}
 	if s.Loss.Partial > 0 {
@@ -33,8 +33,8 @@ func (s *Scene) Faults() (faults []string) {
 	return faults
 }
 
-// Late tells what of a limit was not kept, "" when it was.
-func Late(what string, after, limit time.Duration) string {
+// LateMessage tells what of a limit was not kept, "" when it was.
+func LateMessage(what string, after, limit time.Duration) string {
 	if after <= limit {
 		return ""
 	}
@@ -43,14 +43,14 @@ func Late(what string, after, limit time.Duration) string {
 
 // BoundAfter is when the last pod of a tide was bound; what was not served in
 // time counts as long as it was waited for.
-func (s *Scene) BoundAfter() time.Duration { return s.unlessLate(s.Bound) }
+func (s *Result) BoundAfter() time.Duration { return s.orTimeout(s.Bound) }
 
 // RunningAfter is when the last pod of a tide ran.
-func (s *Scene) RunningAfter() time.Duration { return s.unlessLate(s.Running) }
+func (s *Result) RunningAfter() time.Duration { return s.orTimeout(s.Running) }
 
-func (s *Scene) unlessLate(after time.Duration) time.Duration {
+func (s *Result) orTimeout(after time.Duration) time.Duration {
 	if s.Done < s.Pods {
-		return TooLate
+		return ServeTimeout
 	}
 	return after
 }

@@ -16,20 +16,20 @@ const (
 	model = "NVIDIA-H200"
 	// The queues of training gangs, of single training pods, and of inference.
 	gangQueue, singleQueue, inferenceQueue = "training", "experiments", "inference"
-	// profile is the first part of the nodes' names.
-	profile = "h200"
-	// gangName is the name of a training gang, by its number.
-	gangName = "gang-%03d"
-	// singles is the workload of the training pods that wait beside the gangs.
-	singles = "experiments"
+	// nodePrefix is the first part of the nodes' names.
+	nodePrefix = "h200"
+	// gangNameFormat is the name of a training gang, by its number.
+	gangNameFormat = "gang-%03d"
+	// singlesName is the workload of the training pods that wait beside the gangs.
+	singlesName = "experiments"
 )
 
-// gang is a vcjob whose pods run all or not at all, with the policies that users
+// gangJob is a vcjob whose pods run all or not at all, with the policies that users
 // write. Its retries are counted and never run out, so that it comes back as
 // often under one action as under the other.
-func gang(role, name, queue string, size int) *batch.Job {
+func gangJob(role, name, queue string, size int) *batch.Job {
 	return builder.VCJob(arena.Namespace, name).Label(arena.RoleLabel, role).Queue(queue).MinAvailable(int32(size)).
-		Request(fmt.Sprintf("{%q:%d}", model, size)).Task("worker", int32(size), arena.Pod(role, name, name, model)).
+		Request(fmt.Sprintf("{%q:%d}", model, size)).Task("worker", int32(size), arena.CardPod(role, name, name, model)).
 		With(func(j *batch.Job) {
 			j.Spec.MaxRetry = 10000
 			j.Spec.Policies = []batch.LifecyclePolicy{
@@ -39,8 +39,8 @@ func gang(role, name, queue string, size int) *batch.Job {
 		}).Obj()
 }
 
-// prefers is a wish for a node.
-func prefers(node string) *corev1.Affinity {
+// preferNode is a wish for a node.
+func preferNode(node string) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
 			Weight: 100,
@@ -51,9 +51,9 @@ func prefers(node string) *corev1.Affinity {
 	}}
 }
 
-// service is a Deployment.
-func service(role, name, queue string, replicas int) *appsv1.Deployment {
-	d := builder.Deployment(arena.Namespace, name, int32(replicas), arena.Pod(role, name, name, model).Queue(queue))
+// newDeployment is a Deployment.
+func newDeployment(role, name, queue string, replicas int) *appsv1.Deployment {
+	d := builder.Deployment(arena.Namespace, name, int32(replicas), arena.CardPod(role, name, name, model).Queue(queue))
 	d.Labels = map[string]string{arena.RoleLabel: role}
 	return d
 }

@@ -12,8 +12,8 @@ import (
 	"cardquota.dev/operator/test/arena"
 )
 
-// Scene is what one tide measured.
-type Scene struct {
+// Result is what one tide measured.
+type Result struct {
 	// Waited is how long after its creation each pod was bound, when they came one
 	// at a time.
 	Waited []time.Duration
@@ -29,28 +29,28 @@ type Scene struct {
 	Stuck int
 }
 
-// TooLate is how long a tide may take to come in.
-const TooLate = 2 * time.Minute
+// ServeTimeout is how long a tide may take to come in.
+const ServeTimeout = 2 * time.Minute
 
-// errTooLate tells that not all of inference was served.
-var errTooLate = errors.New("not served in time")
+// errNotServed tells that not all of inference was served.
+var errNotServed = errors.New("not served in time")
 
-// OneByOne lets pods come and go one at a time. Each comes when all gangs run,
+// ServePodsOneByOne lets pods come and go one at a time. Each comes when all gangs run,
 // so that a gang must go for it, and at another moment between two sessions.
-func (w *World) OneByOne(ctx context.Context, count int) (*Scene, error) {
-	return w.scene(ctx, count, count, func(s *Scene) error {
+func (w *Env) ServePodsOneByOne(ctx context.Context, count int) (*Result, error) {
+	return w.measure(ctx, count, count, func(s *Result) error {
 		for i := range count {
 			time.Sleep(time.Duration(i) * w.Period / time.Duration(count))
 			name := fmt.Sprintf("request-%02d", i)
 			began := time.Now()
-			if err := w.Create(ctx, arena.Pod(arena.Inference, name, name, model).Queue(inferenceQueue).Obj()); err != nil {
+			if err := w.Create(ctx, arena.CardPod(arena.Inference, name, name, model).Queue(inferenceQueue).Obj()); err != nil {
 				return err
 			}
-			if err := w.serve(ctx, s, began, 1, name); err != nil {
+			if err := w.waitUntilServed(ctx, s, began, 1, name); err != nil {
 				return err
 			}
 			s.Waited = append(s.Waited, s.Bound)
-			back, err := w.Ebb(ctx)
+			back, err := w.ReturnToTraining(ctx)
 			if err != nil {
 				return err
 			}
@@ -60,69 +60,69 @@ func (w *World) OneByOne(ctx context.Context, count int) (*Scene, error) {
 	})
 }
 
-// Flood lets pods come at once, in so many Deployments.
-func (w *World) Flood(ctx context.Context, name string, deployments, replicas int) (*Scene, error) {
-	return w.scene(ctx, deployments*replicas, leastFor(deployments*replicas), func(s *Scene) error {
+// ServeDeployments lets pods come at once, in so many Deployments.
+func (w *Env) ServeDeployments(ctx context.Context, name string, deployments, replicas int) (*Result, error) {
+	return w.measure(ctx, deployments*replicas, minGangsFor(deployments*replicas), func(s *Result) error {
 		var names []string
 		var objects []client.Object
 		for i := range deployments {
 			names = append(names, fmt.Sprintf("%s-%02d", name, i))
-			objects = append(objects, service(arena.Inference, names[i], inferenceQueue, replicas))
+			objects = append(objects, newDeployment(arena.Inference, names[i], inferenceQueue, replicas))
 		}
 		began := time.Now()
 		if err := w.Create(ctx, objects...); err != nil {
 			return err
 		}
-		return w.serve(ctx, s, began, deployments*replicas, names...)
+		return w.waitUntilServed(ctx, s, began, deployments*replicas, names...)
 	})
 }
 
-// Gang lets one job of inference come that runs as a whole or not at all.
-func (w *World) Gang(ctx context.Context, size int) (*Scene, error) {
-	return w.scene(ctx, size, leastFor(size), func(s *Scene) error {
+// ServeGang lets one job of inference come that runs as a whole or not at all.
+func (w *Env) ServeGang(ctx context.Context, size int) (*Result, error) {
+	return w.measure(ctx, size, minGangsFor(size), func(s *Result) error {
 		began := time.Now()
-		if err := w.Create(ctx, gang(arena.Inference, "large", inferenceQueue, size)); err != nil {
+		if err := w.Create(ctx, gangJob(arena.Inference, "large", inferenceQueue, size)); err != nil {
 			return err
 		}
-		return w.serve(ctx, s, began, size, "large")
+		return w.waitUntilServed(ctx, s, began, size, "large")
 	})
 }
 
-// leastFor is how many gangs must be broken for so many cards at once.
-func leastFor(cards int) int { return (cards + arena.GangSize - 1) / arena.GangSize }
+// minGangsFor is how many gangs must be broken for so many cards at once.
+func minGangsFor(cards int) int { return (cards + arena.GangSize - 1) / arena.GangSize }
 
-// scene plays one tide and takes account of it, until nobody has been lost for a
+// measure plays one tide and takes account of it, until nobody has been lost for a
 // while.
-func (w *World) scene(ctx context.Context, pods, least int, play func(*Scene) error) (*Scene, error) {
+func (w *Env) measure(ctx context.Context, pods, least int, play func(*Result) error) (*Result, error) {
 	const calm = 4 * time.Second
-	before, err := w.Retries(ctx)
+	before, err := w.CountRetries(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &Scene{Pods: pods}
-	w.Book.Open()
-	if err := play(s); err != nil && !errors.Is(err, errTooLate) {
+	s := &Result{Pods: pods}
+	w.Pods.ResetLoss()
+	if err := play(s); err != nil && !errors.Is(err, errNotServed) {
 		return nil, err
 	}
-	err = w.Until(ctx, "calm", func(context.Context) (bool, error) {
+	err = w.WaitUntil(ctx, "calm", func(context.Context) (bool, error) {
 		var since time.Duration
-		s.Loss, since = w.Book.Account()
+		s.Loss, since = w.Pods.LossSinceReset()
 		return since > calm, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.Loss.Least, s.Loss.Partial = least, w.Book.State().Partial
-	after, err := w.Retries(ctx)
+	s.Loss.Least, s.Loss.Partial = least, w.Pods.Usage().Partial
+	after, err := w.CountRetries(ctx)
 	s.Loss.Retries = after - before
 	return s, err
 }
 
-// serve waits until so many pods of the workloads are bound and run.
-func (w *World) serve(ctx context.Context, s *Scene, began time.Time, pods int, names ...string) error {
+// waitUntilServed waits until so many pods of the workloads are bound and run.
+func (w *Env) waitUntilServed(ctx context.Context, s *Result, began time.Time, pods int, names ...string) error {
 	var served int
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, TooLate, true, func(context.Context) (bool, error) {
-		bound, running := w.Book.Times(names...)
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, ServeTimeout, true, func(context.Context) (bool, error) {
+		bound, running := w.Pods.PodTimes(names...)
 		if len(bound) > 0 {
 			s.First, s.Bound = bound[0].Sub(began), bound[len(bound)-1].Sub(began)
 		}
@@ -133,7 +133,7 @@ func (w *World) serve(ctx context.Context, s *Scene, began time.Time, pods int, 
 	})
 	s.Done += served
 	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%d of %d: %w", served, pods, errTooLate)
+		err = fmt.Errorf("%d of %d: %w", served, pods, errNotServed)
 	}
 	return err
 }

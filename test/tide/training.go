@@ -15,48 +15,48 @@ import (
 	"cardquota.dev/operator/test/arena"
 )
 
-// Fill starts a gang for every node and waits until all run.
-func (w *World) Fill(ctx context.Context) error {
+// FillWithTraining starts a gang for every node and waits until all run.
+func (w *Env) FillWithTraining(ctx context.Context) error {
 	gangs := make([]client.Object, w.Nodes)
 	for i := range gangs {
-		gangs[i] = w.trainer(i)
+		gangs[i] = w.trainingGang(i)
 	}
 	if err := w.Create(ctx, gangs...); err != nil {
 		return err
 	}
-	return w.untilAllTrain(ctx)
+	return w.waitUntilAllGangsRun(ctx)
 }
 
-// trainer is a training gang.
-func (w *World) trainer(i int) *batch.Job {
-	job := gang(arena.Trainer, fmt.Sprintf(gangName, i), gangQueue, arena.GangSize)
+// trainingGang is a training gang.
+func (w *Env) trainingGang(i int) *batch.Job {
+	job := gangJob(arena.Trainer, fmt.Sprintf(gangNameFormat, i), gangQueue, arena.GangSize)
 	if w.Packed {
 		return job
 	}
 	one := job.Spec.Tasks[0]
 	job.Spec.Tasks = nil
-	for k, nodes := range w.wishes {
+	for k, nodes := range w.preferredNodes {
 		task := *one.DeepCopy()
 		task.Name, task.Replicas = fmt.Sprintf("worker%d", k), 1
-		task.Template.Spec.Affinity = prefers(fmt.Sprintf("%s-%d", profile, nodes[i]))
+		task.Template.Spec.Affinity = preferNode(fmt.Sprintf("%s-%d", nodePrefix, nodes[i]))
 		job.Spec.Tasks = append(job.Spec.Tasks, task)
 	}
 	return job
 }
 
-func (w *World) untilAllTrain(ctx context.Context) error {
-	return w.Until(ctx, "all gangs to run", func(context.Context) (bool, error) { return w.Book.State().Gangs == w.Nodes, nil })
+func (w *Env) waitUntilAllGangsRun(ctx context.Context) error {
+	return w.WaitUntil(ctx, "all gangs to run", func(context.Context) (bool, error) { return w.Pods.Usage().Gangs == w.Nodes, nil })
 }
 
-// Crowd lets single training pods wait for the cards that the gangs hold.
-func (w *World) Crowd(ctx context.Context) error {
+// AddWaitingSingles lets single training pods wait for the cards that the gangs hold.
+func (w *Env) AddWaitingSingles(ctx context.Context) error {
 	if w.Singles == 0 {
 		return nil
 	}
-	if err := w.Create(ctx, service(arena.Single, singles, singleQueue, w.Singles)); err != nil {
+	if err := w.Create(ctx, newDeployment(arena.Single, singlesName, singleQueue, w.Singles)); err != nil {
 		return err
 	}
-	return w.Until(ctx, "the single pods", func(context.Context) (bool, error) { return w.Book.Pods(arena.Single) == w.Singles, nil })
+	return w.WaitUntil(ctx, "the single pods", func(context.Context) (bool, error) { return w.Pods.CountPods(arena.Single) == w.Singles, nil })
 }
 
 // Return is how training came back.
@@ -67,10 +67,10 @@ type Return struct {
 	Stuck []string
 }
 
-// Ebb takes away all inference and all single pods, and waits until training
+// ReturnToTraining takes away all inference and all single pods, and waits until training
 // holds all cards again. A gang that does not come back for a minute is made
 // anew.
-func (w *World) Ebb(ctx context.Context) (*Return, error) {
+func (w *Env) ReturnToTraining(ctx context.Context) (*Return, error) {
 	const stuck = time.Minute
 	began := time.Now()
 	for _, object := range []client.Object{&batch.Job{}, &appsv1.Deployment{}, &corev1.Pod{}} {
@@ -83,8 +83,8 @@ func (w *World) Ebb(ctx context.Context) (*Return, error) {
 		}
 	}
 	r, last := &Return{}, -1
-	err := w.Until(ctx, "all gangs to run", func(context.Context) (bool, error) {
-		if now := w.Book.State().Gangs; now != last {
+	err := w.WaitUntil(ctx, "all gangs to run", func(context.Context) (bool, error) {
+		if now := w.Pods.Usage().Gangs; now != last {
 			last, r.After = now, time.Since(began)
 		}
 		return last == w.Nodes || time.Since(began)-r.After > stuck, nil
@@ -92,26 +92,26 @@ func (w *World) Ebb(ctx context.Context) (*Return, error) {
 	if err != nil || last == w.Nodes {
 		return r, err
 	}
-	r.Stuck = w.Book.NotWhole()
+	r.Stuck = w.Pods.IncompleteGangs()
 	for _, name := range r.Stuck {
-		if err := w.renew(ctx, name); err != nil {
+		if err := w.recreateGang(ctx, name); err != nil {
 			return nil, err
 		}
 	}
-	return r, w.untilAllTrain(ctx)
+	return r, w.waitUntilAllGangsRun(ctx)
 }
 
-// renew deletes a gang and makes it anew.
-func (w *World) renew(ctx context.Context, name string) error {
+// recreateGang deletes a gang and makes it anew.
+func (w *Env) recreateGang(ctx context.Context, name string) error {
 	var i int
-	if _, err := fmt.Sscanf(name, gangName, &i); err != nil {
+	if _, err := fmt.Sscanf(name, gangNameFormat, &i); err != nil {
 		return fmt.Errorf("gang %q: %w", name, err)
 	}
-	job := w.trainer(i)
+	job := w.trainingGang(i)
 	if err := w.Client.Delete(ctx, job.DeepCopy()); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete vcjob: %w", err)
 	}
-	err := w.Until(ctx, "a gang to go", func(ctx context.Context) (bool, error) {
+	err := w.WaitUntil(ctx, "a gang to go", func(ctx context.Context) (bool, error) {
 		err := w.Client.Get(ctx, client.ObjectKeyFromObject(job), &batch.Job{})
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})

@@ -42,30 +42,30 @@ type Setup struct {
 	Period time.Duration
 }
 
-// World is a cluster on which both programs run.
-type World struct {
+// Env is a cluster on which both programs run.
+type Env struct {
 	Setup
-	*arena.World
+	*arena.Env
 	// wishes is the node that each pod of each gang wishes for: no more pods than
 	// cards wish for the same.
-	wishes [arena.GangSize][]int
+	preferredNodes [arena.GangSize][]int
 }
 
 // Start starts a cluster with the queues on it, and nothing in them.
-func Start(ctx context.Context, s Setup) (w *World, err error) {
-	w = &World{Setup: s}
-	if w.World, err = arena.Start(ctx, arena.Nodes(profile, model, s.Nodes)); err != nil {
+func Start(ctx context.Context, s Setup) (w *Env, err error) {
+	w = &Env{Setup: s}
+	if w.Env, err = arena.Start(ctx, arena.GangNodes(nodePrefix, model, s.Nodes)); err != nil {
 		return nil, err
 	}
 	random := rand.New(rand.NewPCG(1, 2)) // the same in every run
-	for k := range w.wishes {
-		w.wishes[k] = random.Perm(s.Nodes)
+	for k := range w.preferredNodes {
+		w.preferredNodes[k] = random.Perm(s.Nodes)
 	}
-	configuration, err := deployment.ShippedConfiguration(s.changes()...)
+	configuration, err := deployment.ShippedConfiguration(s.configurationEdits()...)
 	if err == nil {
 		_, err = deployment.Start(ctx, w.Cluster, deployment.Options{
 			Configuration: configuration, SchedulePeriod: s.Period,
-			SchedulerArgs: []string{"--listen-address=" + w.Metrics, "--enable-pprof=true", "--kube-api-qps=2000", "--kube-api-burst=2000"},
+			SchedulerArgs: []string{"--listen-address=" + w.MetricsAddress, "--enable-pprof=true", "--kube-api-qps=2000", "--kube-api-burst=2000"},
 		})
 	}
 	if err == nil {
@@ -77,8 +77,8 @@ func Start(ctx context.Context, s Setup) (w *World, err error) {
 	return w, nil
 }
 
-// changes are those of the shipped configuration: old, new, old, new …
-func (s Setup) changes() (replace []string) {
+// configurationEdits are those of the shipped configuration: old, new, old, new …
+func (s Setup) configurationEdits() (replace []string) {
 	if s.Action != "" {
 		replace = append(replace, `"enqueue, allocate, backfill"`, `"enqueue, allocate, backfill, `+s.Action+`"`)
 	}
@@ -92,14 +92,14 @@ func (s Setup) changes() (replace []string) {
 	return replace
 }
 
-// Policy makes the ServiceTypePolicy that is in force unless somebody wishes
+// CreatePolicy makes the ServiceTypePolicy that is in force unless somebody wishes
 // otherwise, and waits until the scheduler works by it.
-func (w *World) Policy(ctx context.Context) error {
+func (w *Env) CreatePolicy(ctx context.Context) error {
 	policy := builder.ServiceTypePolicy().Obj()
 	if err := w.Create(ctx, policy); err != nil {
 		return err
 	}
-	return w.Until(ctx, "the ServiceTypePolicy to be in force", func(ctx context.Context) (bool, error) {
+	return w.WaitUntil(ctx, "the ServiceTypePolicy to be in force", func(ctx context.Context) (bool, error) {
 		err := w.Client.Get(ctx, client.ObjectKeyFromObject(policy), policy)
 		return apimeta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionReady), err
 	})
@@ -107,14 +107,14 @@ func (w *World) Policy(ctx context.Context) error {
 
 // openQueues makes the CardQuotas and waits until their queues take work. Each has a quota
 // of all cards, so that only cards that are not free ever hold anybody up.
-func (w *World) openQueues(ctx context.Context) error {
+func (w *Env) openQueues(ctx context.Context) error {
 	for queue, serviceType := range map[string]string{gangQueue: "training", singleQueue: "training", inferenceQueue: "inference"} {
 		quota := builder.CardQuota(queue).Tenant(queue).ServiceType(serviceType).Card(model, int64(w.Nodes*arena.GangSize)).Obj()
 		if err := w.Create(ctx, quota); err != nil {
 			return err
 		}
 	}
-	return w.Until(ctx, "the queues to open", func(ctx context.Context) (bool, error) {
+	return w.WaitUntil(ctx, "the queues to open", func(ctx context.Context) (bool, error) {
 		all := &v1alpha1.CardQuotaList{}
 		err := w.Client.List(ctx, all)
 		for _, q := range all.Items {
@@ -126,8 +126,8 @@ func (w *World) openQueues(ctx context.Context) error {
 	})
 }
 
-// Retries is the sum of the retries that Volcano has counted until now.
-func (w *World) Retries(ctx context.Context) (sum int, err error) {
+// CountRetries is the sum of the retries that Volcano has counted until now.
+func (w *Env) CountRetries(ctx context.Context) (sum int, err error) {
 	all := &batch.JobList{}
 	err = w.Client.List(ctx, all)
 	for i := range all.Items {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// memoryOf is the memory of card models in MiB, as NVIDIA's label says it.
-var memoryOf = map[string]int{
+// cardMemoryMiB is the memory of card models in MiB, as NVIDIA's label says it.
+var cardMemoryMiB = map[string]int{
 	"NVIDIA-H200": 143771, "NVIDIA-H800": 81559, "NVIDIA-H20": 97871, "NVIDIA-A100-SXM4-80GB": 81920, "NVIDIA-L40S": 46068,
 	"NVIDIA-GeForce-RTX-4090": 24564, "NVIDIA-GeForce-RTX-4090-D": 24564, "Ascend-910B": 65536,
 }
@@ -28,26 +28,26 @@ func Node(name string) *NodeBuilder {
 
 // Resource sets how much of a resource the node has.
 func (b *NodeBuilder) Resource(name corev1.ResourceName, quantity string) *NodeBuilder {
-	b.obj.Status.Allocatable = add(b.obj.Status.Allocatable, name, quantity)
-	b.obj.Status.Capacity = add(b.obj.Status.Capacity, name, quantity)
+	b.obj.Status.Allocatable = addQuantity(b.obj.Status.Allocatable, name, quantity)
+	b.obj.Status.Capacity = addQuantity(b.obj.Status.Capacity, name, quantity)
 	return b
 }
 
 // GPUs gives the node NVIDIA cards of a model; without a model they have no name.
 func (b *NodeBuilder) GPUs(model string, count int) *NodeBuilder {
 	if model != "" {
-		b.labels("nvidia.com/gpu", model).Label("nvidia.com/gpu.count", strconv.Itoa(count))
+		b.labelCard("nvidia.com/gpu", model).Label("nvidia.com/gpu.count", strconv.Itoa(count))
 	}
 	return b.Resource(GPU, strconv.Itoa(count))
 }
 
 // NPUs gives the node Ascend cards of a model.
 func (b *NodeBuilder) NPUs(model string, count int) *NodeBuilder {
-	return b.labels("huawei.com/npu", model).Resource("huawei.com/Ascend910", strconv.Itoa(count))
+	return b.labelCard("huawei.com/npu", model).Resource("huawei.com/Ascend910", strconv.Itoa(count))
 }
 
-func (b *NodeBuilder) labels(product, model string) *NodeBuilder {
-	memory, known := memoryOf[model]
+func (b *NodeBuilder) labelCard(product, model string) *NodeBuilder {
+	memory, known := cardMemoryMiB[model]
 	if !known {
 		memory = 81920
 	}

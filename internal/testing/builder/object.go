@@ -36,11 +36,11 @@ func newObject[B any, P interface {
 }](kind, namespace, name string, self B, obj P) object[B, P] {
 	obj.SetNamespace(namespace)
 	obj.SetName(name)
-	obj.SetUID(uid(kind, namespace, name))
+	obj.SetUID(uidFor(kind, namespace, name))
 	return object[B, P]{obj, self}
 }
 
-func uid(kind, namespace, name string) types.UID {
+func uidFor(kind, namespace, name string) types.UID {
 	return types.UID(strings.ToLower(kind) + "/" + namespace + "/" + name)
 }
 
@@ -52,18 +52,18 @@ func (o object[B, P]) With(change func(P)) B { change(o.obj); return o.self }
 
 // Label sets a label.
 func (o object[B, P]) Label(key, value string) B {
-	o.obj.SetLabels(with(o.obj.GetLabels(), key, value))
+	o.obj.SetLabels(withEntry(o.obj.GetLabels(), key, value))
 	return o.self
 }
 
 // Annotation sets an annotation, also to "".
 func (o object[B, P]) Annotation(key, value string) B {
-	o.obj.SetAnnotations(with(o.obj.GetAnnotations(), key, value))
+	o.obj.SetAnnotations(withEntry(o.obj.GetAnnotations(), key, value))
 	return o.self
 }
 
-// note sets an annotation unless its value is "".
-func (o object[B, P]) note(key, value string) B {
+// annotateUnlessEmpty sets an annotation unless its value is "".
+func (o object[B, P]) annotateUnlessEmpty(key, value string) B {
 	if value == "" {
 		return o.self
 	}
@@ -74,7 +74,7 @@ func (o object[B, P]) note(key, value string) B {
 func (o object[B, P]) Owner(apiVersion, kind, name string) B {
 	controller := true
 	o.obj.SetOwnerReferences(append(o.obj.GetOwnerReferences(), metav1.OwnerReference{
-		APIVersion: apiVersion, Kind: kind, Name: name, UID: uid(kind, o.obj.GetNamespace(), name), Controller: &controller,
+		APIVersion: apiVersion, Kind: kind, Name: name, UID: uidFor(kind, o.obj.GetNamespace(), name), Controller: &controller,
 	}))
 	return o.self
 }
@@ -94,7 +94,7 @@ func (o object[B, P]) Deleted(at time.Time) B {
 	return o.self
 }
 
-func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
+func withEntry[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 	if m == nil {
 		m = map[K]V{}
 	}
@@ -102,15 +102,15 @@ func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 	return m
 }
 
-// add sets a quantity of a list, which may be nil, unless it is "".
-func add(list corev1.ResourceList, name corev1.ResourceName, quantity string) corev1.ResourceList {
+// addQuantity sets a quantity of a list, which may be nil, unless it is "".
+func addQuantity(list corev1.ResourceList, name corev1.ResourceName, quantity string) corev1.ResourceList {
 	if quantity == "" {
 		return list
 	}
-	return with(list, name, resource.MustParse(quantity))
+	return withEntry(list, name, resource.MustParse(quantity))
 }
 
 // Resources is a list of CPU and memory.
 func Resources(cpu, memory string) corev1.ResourceList {
-	return add(add(nil, corev1.ResourceCPU, cpu), corev1.ResourceMemory, memory)
+	return addQuantity(addQuantity(nil, corev1.ResourceCPU, cpu), corev1.ResourceMemory, memory)
 }

@@ -28,25 +28,27 @@ func Pod(namespace, name string) *PodBuilder {
 
 // Queue names the queue in the pod's own annotation.
 func (b *PodBuilder) Queue(name string) *PodBuilder {
-	return b.note(v1beta1.QueueNameAnnotationKey, name)
+	return b.annotateUnlessEmpty(v1beta1.QueueNameAnnotationKey, name)
 }
 
 // ChargedQueue writes the record of the binding.
 func (b *PodBuilder) ChargedQueue(name string) *PodBuilder {
-	return b.note(v1alpha1.AnnotationChargedQueue, name)
+	return b.annotateUnlessEmpty(v1alpha1.AnnotationChargedQueue, name)
 }
 
 // PodGroup puts the pod into a PodGroup.
 func (b *PodBuilder) PodGroup(name string) *PodBuilder {
-	return b.note(v1beta1.KubeGroupNameAnnotationKey, name)
+	return b.annotateUnlessEmpty(v1beta1.KubeGroupNameAnnotationKey, name)
 }
 
 // Card names the card, or several to choose from: "NVIDIA-H200|NVIDIA-H800".
-func (b *PodBuilder) Card(name string) *PodBuilder { return b.note(v1alpha1.AnnotationCardName, name) }
+func (b *PodBuilder) Card(name string) *PodBuilder {
+	return b.annotateUnlessEmpty(v1alpha1.AnnotationCardName, name)
+}
 
 // ServiceType writes the pod's own service type.
 func (b *PodBuilder) ServiceType(name string) *PodBuilder {
-	return b.note(v1alpha1.AnnotationServiceType, name)
+	return b.annotateUnlessEmpty(v1alpha1.AnnotationServiceType, name)
 }
 
 // GPUs requests whole NVIDIA cards.
@@ -64,19 +66,19 @@ func (b *PodBuilder) Memory(quantity string) *PodBuilder {
 
 // Requests requests a resource of the first container and limits it to the same.
 func (b *PodBuilder) Requests(name corev1.ResourceName, quantity string) *PodBuilder {
-	request(&b.obj.Spec.Containers[0], name, quantity)
+	setRequestAndLimit(&b.obj.Spec.Containers[0], name, quantity)
 	return b
 }
 
 // Container adds a container that requests a resource.
 func (b *PodBuilder) Container(name corev1.ResourceName, quantity string) *PodBuilder {
-	b.obj.Spec.Containers = append(b.obj.Spec.Containers, container("more", len(b.obj.Spec.Containers), name, quantity))
+	b.obj.Spec.Containers = append(b.obj.Spec.Containers, newContainer("more", len(b.obj.Spec.Containers), name, quantity))
 	return b
 }
 
 // InitContainer adds an init container that requests a resource.
 func (b *PodBuilder) InitContainer(name corev1.ResourceName, quantity string) *PodBuilder {
-	b.obj.Spec.InitContainers = append(b.obj.Spec.InitContainers, container("init", len(b.obj.Spec.InitContainers), name, quantity))
+	b.obj.Spec.InitContainers = append(b.obj.Spec.InitContainers, newContainer("init", len(b.obj.Spec.InitContainers), name, quantity))
 	return b
 }
 
@@ -94,15 +96,15 @@ func (b *PodBuilder) Gated() *PodBuilder {
 	return b
 }
 
-func container(kind string, i int, name corev1.ResourceName, quantity string) corev1.Container {
+func newContainer(kind string, i int, name corev1.ResourceName, quantity string) corev1.Container {
 	c := corev1.Container{Name: fmt.Sprintf("%s-%d", kind, i), Image: "registry.example/" + kind}
-	request(&c, name, quantity)
+	setRequestAndLimit(&c, name, quantity)
 	return c
 }
 
-func request(c *corev1.Container, name corev1.ResourceName, quantity string) {
-	c.Resources.Requests = add(c.Resources.Requests, name, quantity)
-	c.Resources.Limits = add(c.Resources.Limits, name, quantity)
+func setRequestAndLimit(c *corev1.Container, name corev1.ResourceName, quantity string) {
+	c.Resources.Requests = addQuantity(c.Resources.Requests, name, quantity)
+	c.Resources.Limits = addQuantity(c.Resources.Limits, name, quantity)
 }
 
 // Node binds the pod to a node; it stays pending.
@@ -149,7 +151,7 @@ func (b *PodBuilder) Copies(n int) []*corev1.Pod {
 	for i := range pods {
 		p := b.Obj()
 		p.Name = fmt.Sprintf("%s-%d", p.Name, i)
-		p.UID = uid("Pod", p.Namespace, p.Name)
+		p.UID = uidFor("Pod", p.Namespace, p.Name)
 		pods[i] = p
 	}
 	return pods

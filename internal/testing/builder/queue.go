@@ -23,12 +23,12 @@ func Queue(name string) *QueueBuilder {
 
 // Quota writes the quota of cards: `{"NVIDIA-H200":8}`.
 func (b *QueueBuilder) Quota(text string) *QueueBuilder {
-	return b.note(v1alpha1.AnnotationCardQuota, text)
+	return b.annotateUnlessEmpty(v1alpha1.AnnotationCardQuota, text)
 }
 
 // ServiceType writes the queue's service type.
 func (b *QueueBuilder) ServiceType(name string) *QueueBuilder {
-	return b.note(v1alpha1.AnnotationServiceType, name)
+	return b.annotateUnlessEmpty(v1alpha1.AnnotationServiceType, name)
 }
 
 // Capability limits CPU and memory.
@@ -65,7 +65,7 @@ func (b *PodGroupBuilder) Queue(name string) *PodGroupBuilder { b.obj.Spec.Queue
 
 // Request writes the cards that the group asks for in all: `{"NVIDIA-H200":8}`.
 func (b *PodGroupBuilder) Request(text string) *PodGroupBuilder {
-	return b.note(v1alpha1.AnnotationCardRequest, text)
+	return b.annotateUnlessEmpty(v1alpha1.AnnotationCardRequest, text)
 }
 
 // MinMember sets how many pods run together or not at all.
@@ -76,7 +76,7 @@ func (b *PodGroupBuilder) MinResource(name corev1.ResourceName, quantity string)
 	if b.obj.Spec.MinResources == nil {
 		b.obj.Spec.MinResources = &corev1.ResourceList{}
 	}
-	add(*b.obj.Spec.MinResources, name, quantity)
+	addQuantity(*b.obj.Spec.MinResources, name, quantity)
 	return b
 }
 

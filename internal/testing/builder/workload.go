@@ -36,7 +36,7 @@ func (b *VCJobBuilder) Queue(name string) *VCJobBuilder { b.obj.Spec.Queue = nam
 
 // Request writes the cards that the job asks for in all: `{"NVIDIA-H200":8}`.
 func (b *VCJobBuilder) Request(text string) *VCJobBuilder {
-	return b.note(v1alpha1.AnnotationCardRequest, text)
+	return b.annotateUnlessEmpty(v1alpha1.AnnotationCardRequest, text)
 }
 
 // MinAvailable sets how many pods run together or not at all.
@@ -58,9 +58,9 @@ const AppLabel = "app"
 // Deployment is a Deployment of pods, which carry its name in AppLabel.
 func Deployment(namespace, name string, replicas int32, pod *PodBuilder) *appsv1.Deployment {
 	template := pod.Template()
-	template.Labels = with(template.Labels, AppLabel, name)
+	template.Labels = withEntry(template.Labels, AppLabel, name)
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid("Deployment", namespace, name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uidFor("Deployment", namespace, name)},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{AppLabel: name}}, Template: template,
 		},
@@ -69,14 +69,14 @@ func Deployment(namespace, name string, replicas int32, pod *PodBuilder) *appsv1
 
 // PriorityClass is a PriorityClass.
 func PriorityClass(name string, value int32) *schedulingv1.PriorityClass {
-	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid("PriorityClass", "", name)}, Value: value}
+	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uidFor("PriorityClass", "", name)}, Value: value}
 }
 
 // Namespace is a Namespace with labels given as key, value, key, value …
 func Namespace(name string, labels ...string) *corev1.Namespace {
-	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid("Namespace", "", name)}}
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uidFor("Namespace", "", name)}}
 	for i := 0; i+1 < len(labels); i += 2 {
-		n.Labels = with(n.Labels, labels[i], labels[i+1])
+		n.Labels = withEntry(n.Labels, labels[i], labels[i+1])
 	}
 	return n
 }

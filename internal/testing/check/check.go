@@ -105,15 +105,15 @@ func Refused(t T, err error, wants ...string) {
 		return
 	}
 	Contains(t, "error", err.Error(), wants...)
-	if !Tellable(err.Error()) {
+	if !FitsEvent(err.Error()) {
 		t.Errorf("no event can hold the error %q", err)
 	}
 }
 
-// Tellable tells whether an event can hold a message and a terminal can show it: it
+// FitsEvent tells whether an event can hold a message and a terminal can show it: it
 // is short (Kubernetes, pkg/apis/core/validation), and has no control or formatting
 // characters.
-func Tellable(message string) bool {
+func FitsEvent(message string) bool {
 	return message != "" && len(message) <= 1024 && utf8.ValidString(message) &&
 		!strings.ContainsFunc(message, func(r rune) bool { return !unicode.IsPrint(r) })
 }

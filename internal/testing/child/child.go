@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// starters leads to the one goroutine that starts children. Linux sends the parent-death
+// startRequests leads to the one goroutine that starts children. Linux sends the parent-death
 // signal when the thread that forked ends, so that thread must live as long as this process.
-var starters = sync.OnceValue(func() chan<- func() {
+var startRequests = sync.OnceValue(func() chan<- func() {
 	requests := make(chan func())
 	go func() {
 		runtime.LockOSThread()
@@ -26,7 +26,7 @@ var starters = sync.OnceValue(func() chan<- func() {
 // Start starts a command from a thread that lives as long as this process.
 func Start(cmd *exec.Cmd) error {
 	started := make(chan error)
-	starters() <- func() { started <- cmd.Start() }
+	startRequests() <- func() { started <- cmd.Start() }
 	return <-started
 }
 

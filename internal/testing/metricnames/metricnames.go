@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	described = regexp.MustCompile(`fqName: "(cardquota_[a-z0-9_]+)"`)
-	quoted    = regexp.MustCompile("`(cardquota_[a-z0-9_]+)`")
+	fqNamePattern     = regexp.MustCompile(`fqName: "(cardquota_[a-z0-9_]+)"`)
+	quotedNamePattern = regexp.MustCompile("`(cardquota_[a-z0-9_]+)`")
 )
 
 // Registered returns the names of this project's metrics in a registry. Unlike a scrape it has
@@ -30,7 +30,7 @@ func Registered(registry prometheus.Collector) []string {
 	}()
 	names := map[string]bool{}
 	for description := range descriptions {
-		if match := described.FindStringSubmatch(description.String()); match != nil {
+		if match := fqNamePattern.FindStringSubmatch(description.String()); match != nil {
 			names[match[1]] = true
 		}
 	}
@@ -50,7 +50,7 @@ func Documented(t testing.TB, file string) (scheduler, operator []string) {
 		if cells := strings.Split(line, "|"); len(cells) > 1 && cells[0] == "" {
 			names, from = table, cells[1]
 		}
-		for _, match := range quoted.FindAllStringSubmatch(from, -1) {
+		for _, match := range quotedNamePattern.FindAllStringSubmatch(from, -1) {
 			names[match[1]] = true
 		}
 	}

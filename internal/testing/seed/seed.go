@@ -17,12 +17,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// variable is the environment variable that sets the seed of every random test.
-const variable = "SEED"
+// seedVariable is the environment variable that sets the seed of every random test.
+const seedVariable = "SEED"
 
-// draws is the environment variable that sets how often a property is drawn; rapid draws it a
+// drawsVariable is the environment variable that sets how often a property is drawn; rapid draws it a
 // hundred times unless told.
-const draws = "DRAWS"
+const drawsVariable = "DRAWS"
 
 // rapidSeed is the flag from which rapid reads the seed of a property.
 const rapidSeed = "rapid.seed"
@@ -41,7 +41,7 @@ func Check(t *testing.T, property func(*rapid.T)) {
 	defer oneProperty.Unlock()
 	// Rapid's own messages name its flag; a seed that is set there holds too.
 	if flag.Lookup(rapidSeed).Value.String() == "0" {
-		setRapidSeed(t, draw(t))
+		setRapidSeed(t, drawSeed(t))
 		defer setRapidSeed(t, 0)
 	}
 	setDraws(t)
@@ -50,7 +50,7 @@ func Check(t *testing.T, property func(*rapid.T)) {
 
 // setDraws obeys the environment, unless rapid's flag says how often.
 func setDraws(t *testing.T) {
-	given := os.Getenv(draws)
+	given := os.Getenv(drawsVariable)
 	flag.Visit(func(f *flag.Flag) {
 		if f.Name == rapidChecks {
 			given = ""
@@ -60,27 +60,27 @@ func setDraws(t *testing.T) {
 		return
 	}
 	if err := flag.Set(rapidChecks, given); err != nil {
-		t.Fatalf("%s: %v", draws, err)
+		t.Fatalf("%s: %v", drawsVariable, err)
 	}
 }
 
 // Rand returns a source of random numbers for a test that is no property.
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
-	return rand.New(rand.NewPCG(draw(t), 0))
+	return rand.New(rand.NewPCG(drawSeed(t), 0))
 }
 
-// draw returns the seed of a test and logs the command that repeats it.
-func draw(t testing.TB) uint64 {
+// drawSeed returns the seed of a test and logs the command that repeats it.
+func drawSeed(t testing.TB) uint64 {
 	t.Helper()
 	seed := 1 + rand.Uint64N(1<<32) // rapid takes 0 for unset
-	if given := os.Getenv(variable); given != "" {
+	if given := os.Getenv(seedVariable); given != "" {
 		var err error
 		if seed, err = strconv.ParseUint(given, 10, 64); err != nil || seed == 0 {
-			t.Fatalf("%s must be a whole number from 1, not %q", variable, given)
+			t.Fatalf("%s must be a whole number from 1, not %q", seedVariable, given)
 		}
 	}
-	t.Logf("to repeat: %s=%d go test %s -run '%s'%s", variable, seed, testedPackage(), runPattern(t.Name()), rapidFlags())
+	t.Logf("to repeat: %s=%d go test %s -run '%s'%s", seedVariable, seed, testedPackage(), runPattern(t.Name()), rapidFlags())
 	return seed
 }
 

@@ -46,7 +46,7 @@ func playBroken(t *testing.T, dir, seed string, args ...string) string {
 	t.Helper()
 	run := exec.CommandContext(t.Context(), os.Args[0], args...)
 	run.Dir = dir
-	run.Env = append(os.Environ(), broken+"=1", variable+"="+seed, draws+"=")
+	run.Env = append(os.Environ(), broken+"=1", seedVariable+"="+seed, drawsVariable+"=")
 	out, err := run.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
 		t.Fatalf("the broken tests must fail: %v\n%s", err, out)
@@ -112,7 +112,7 @@ func TestASeedThatIsNoNumberIsRefused(t *testing.T) {
 func TestTheEnvironmentSaysHowOftenAPropertyIsDrawn(t *testing.T) {
 	before := flag.Lookup(rapidChecks).Value.String()
 	t.Cleanup(func() { _ = flag.Set(rapidChecks, before) })
-	t.Setenv(draws, "7")
+	t.Setenv(drawsVariable, "7")
 	drawn := 0
 	Check(t, func(*rapid.T) { drawn++ })
 	if drawn != 7 {

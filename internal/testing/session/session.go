@@ -69,10 +69,10 @@ func (c *Cluster) PodsOf(text string, changes ...func(*corev1.Pod)) []*corev1.Po
 
 // Objects returns copies of the nodes, queues, PodGroups and pods, in this order.
 func (c *Cluster) Objects() []client.Object {
-	return slices.Concat(copies(c.Nodes), copies(c.Queues), copies(c.Groups), copies(c.Pods))
+	return slices.Concat(copyObjects(c.Nodes), copyObjects(c.Queues), copyObjects(c.Groups), copyObjects(c.Pods))
 }
 
-func copies[Object client.Object](objects []Object) []client.Object {
+func copyObjects[Object client.Object](objects []Object) []client.Object {
 	copied := make([]client.Object, len(objects))
 	for i, object := range objects {
 		copied[i] = object.DeepCopyObject().(client.Object)
@@ -80,7 +80,7 @@ func copies[Object client.Object](objects []Object) []client.Object {
 	return copied
 }
 
-func (c *Cluster) uid(name string) types.UID { return types.UID(fmt.Sprintf("w%d-%s", c.ID, name)) }
+func (c *Cluster) uidFor(name string) types.UID { return types.UID(fmt.Sprintf("w%d-%s", c.ID, name)) }
 
 // evictor receives what Volcano's cache asks the API server to evict.
 type evictor chan string
@@ -245,7 +245,7 @@ func Spell(short string) string {
 			continue
 		}
 		name, node, placed := strings.Cut(name, "@")
-		for i := range number(times) {
+		for i := range mustParseInt(times) {
 			word := fmt.Sprintf("%s-%d", name, i)
 			if placed {
 				word += "@" + node

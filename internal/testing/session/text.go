@@ -40,7 +40,7 @@ func (c *Cluster) Add(text string, changes ...func(*corev1.Pod)) *Cluster {
 		switch words[0] {
 		case "node":
 			for _, name := range strings.Split(words[1], ",") {
-				c.Nodes = append(c.Nodes, Node(name, words[2], number(append(words, "8")[3])))
+				c.Nodes = append(c.Nodes, Node(name, words[2], mustParseInt(append(words, "8")[3])))
 			}
 		case "queue":
 			c.addQueue(words[1:])
@@ -53,7 +53,7 @@ func (c *Cluster) Add(text string, changes ...func(*corev1.Pod)) *Cluster {
 	return c
 }
 
-func number(word string) int {
+func mustParseInt(word string) int {
 	n, err := strconv.Atoi(word)
 	if err != nil {
 		panic(err)
@@ -71,11 +71,11 @@ func Namespace(name, team string) *corev1.Namespace { return builder.Namespace(n
 
 // Queue makes an open queue with a quota, unless that is "-".
 func Queue(name, quota string) *v1beta1.Queue {
-	return builder.Queue(name).Quota(strings.TrimPrefix(quota, "-")).Capability("100", "1Ti").With(annotated).Obj()
+	return builder.Queue(name).Quota(strings.TrimPrefix(quota, "-")).Capability("100", "1Ti").With(ensureAnnotations).Obj()
 }
 
-// annotated lets a test write annotations.
-func annotated[Object metav1.Object](object Object) {
+// ensureAnnotations lets a test write annotations.
+func ensureAnnotations[Object metav1.Object](object Object) {
 	if object.GetAnnotations() == nil {
 		object.SetAnnotations(map[string]string{})
 	}
@@ -126,14 +126,14 @@ type job struct {
 // order of the text.
 func (c *Cluster) addJob(words []string, changes []func(*corev1.Pod)) {
 	name := words[0]
-	j := &job{cards: "1", card: "A", scheduler: "volcano", group: builder.PodGroup("ns", name).UID(c.uid(name)).With(annotated).
-		Queue(words[1]).MinMember(int32(number(strings.TrimSuffix(words[2], ":")))).Phase(v1beta1.PodGroupInqueue).Obj()}
+	j := &job{cards: "1", card: "A", scheduler: "volcano", group: builder.PodGroup("ns", name).UID(c.uidFor(name)).With(ensureAnnotations).
+		Queue(words[1]).MinMember(int32(mustParseInt(strings.TrimSuffix(words[2], ":")))).Phase(v1beta1.PodGroupInqueue).Obj()}
 	for _, word := range words[3:] {
-		j.read(word)
+		j.readWord(word)
 	}
 	c.Groups = append(c.Groups, j.group)
 	for i, node := range j.nodes {
-		pod := c.podOf(j, i, node)
+		pod := c.newPod(j, i, node)
 		for _, change := range changes {
 			change(pod)
 		}
@@ -141,8 +141,8 @@ func (c *Cluster) addJob(words []string, changes []func(*corev1.Pod)) {
 	}
 }
 
-// read reads a word of a job: an option, or nodes of pods.
-func (j *job) read(word string) {
+// readWord reads a word of a job: an option, or nodes of pods.
+func (j *job) readWord(word string) {
 	name, value, _ := strings.Cut(word, "=")
 	if set, isOption := jobOptions[name]; isOption {
 		set(j, value)
@@ -154,7 +154,7 @@ func (j *job) read(word string) {
 	} else if j.group.Status.Phase == v1beta1.PodGroupInqueue {
 		j.group.Status.Phase = v1beta1.PodGroupRunning
 	}
-	j.nodes = append(j.nodes, slices.Repeat([]string{node}, number(cmp.Or(times, "1")))...)
+	j.nodes = append(j.nodes, slices.Repeat([]string{node}, mustParseInt(cmp.Or(times, "1")))...)
 }
 
 // jobOptions are what a job may say after its pods.
@@ -175,7 +175,7 @@ var jobOptions = map[string]func(j *job, value string){
 		j.group.Spec.MinResources = &corev1.ResourceList{"cpu": resource.MustParse("1"), GPU: resource.MustParse(value)}
 	},
 	"priority": func(j *job, value string) {
-		priority := int32(number(value))
+		priority := int32(mustParseInt(value))
 		j.priority = &priority
 	},
 	"ran": func(j *job, value string) {
@@ -194,14 +194,14 @@ func (j *job) readTasks(text string) {
 	for _, task := range strings.Split(text, ",") {
 		task, least, _ := strings.Cut(task, "/")
 		name, pods, _ := strings.Cut(task, "*")
-		j.group.Spec.MinTaskMember[name] = int32(number(least))
-		j.tasks = append(j.tasks, slices.Repeat([]string{name}, number(pods))...)
+		j.group.Spec.MinTaskMember[name] = int32(mustParseInt(least))
+		j.tasks = append(j.tasks, slices.Repeat([]string{name}, mustParseInt(pods))...)
 	}
 }
 
-func (c *Cluster) podOf(j *job, i int, node string) *corev1.Pod {
+func (c *Cluster) newPod(j *job, i int, node string) *corev1.Pod {
 	name, began := fmt.Sprintf("%s-%d", j.group.Name, i), metav1.NewTime(c.Now.Add(-j.ran))
-	made := builder.Pod(j.group.Namespace, name).UID(c.uid(name)).PodGroup(j.group.Name).ServiceType(j.kind).Scheduler(j.scheduler).
+	made := builder.Pod(j.group.Namespace, name).UID(c.uidFor(name)).PodGroup(j.group.Name).ServiceType(j.kind).Scheduler(j.scheduler).
 		Created(began.Time).CPU("1").Memory("1Gi").Node(node)
 	if j.cards != "0" {
 		made.Requests(GPU, j.cards).Card(strings.ReplaceAll(strings.TrimPrefix(j.card, "-"), "_", " "))
@@ -221,7 +221,7 @@ func (c *Cluster) podOf(j *job, i int, node string) *corev1.Pod {
 		pod.Annotations["volcano.sh/preemptable"] = "false"
 	}
 	if j.isVCJob {
-		OwnedBy(batch.SchemeGroupVersion.String(), "Job", j.group.Name, string(c.uid("job-"+j.group.Name)))(pod)
+		OwnedBy(batch.SchemeGroupVersion.String(), "Job", j.group.Name, string(c.uidFor("job-"+j.group.Name)))(pod)
 	}
 	return pod
 }

@@ -27,7 +27,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	server := &http.Server{Addr: ":8080", Handler: handler(), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Addr: ":8080", Handler: newHandler(), ReadHeaderTimeout: 5 * time.Second}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	log.Println("serving")
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-func handler() http.Handler {
+func newHandler() http.Handler {
 	var ready atomic.Bool
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})

@@ -44,11 +44,11 @@ func startInBackground(ctx context.Context, o cluster.Options, out io.Writer) er
 	if err := os.WriteFile(used, fleet, 0o644); err != nil {
 		return err
 	}
-	return startKeeper(ctx, o, out)
+	return startDetached(ctx, o, out)
 }
 
-// startKeeper starts this program again, in a session of its own, and waits for its cluster.
-func startKeeper(ctx context.Context, o cluster.Options, out io.Writer) error {
+// startDetached starts this program again, in a session of its own, and waits for its cluster.
+func startDetached(ctx context.Context, o cluster.Options, out io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err

@@ -75,10 +75,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "stop":
 		return stopInBackground(ctx, o.Dir)
 	}
-	o.Log = progress(stderr)
+	o.Log = progressLogger(stderr)
 
 	if o.BinDir == "" {
-		if err := build(ctx, stderr); err != nil {
+		if err := buildControlPlane(ctx, stderr); err != nil {
 			return err
 		}
 	}
@@ -107,8 +107,8 @@ Ctrl-C stops it.
 	return c.Stop()
 }
 
-// build brings the control plane's binaries up to date; it is quick when they are.
-func build(ctx context.Context, out io.Writer) error {
+// buildControlPlane brings the control plane's binaries up to date; it is quick when they are.
+func buildControlPlane(ctx context.Context, out io.Writer) error {
 	root, err := cluster.ModuleRoot()
 	if err != nil {
 		return err
@@ -121,8 +121,8 @@ func build(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// progress writes for people: time since the start, message and values, without levels.
-func progress(out io.Writer) logr.Logger {
+// progressLogger writes for people: time since the start, message and values, without levels.
+func progressLogger(out io.Writer) logr.Logger {
 	began := time.Now()
 	return logr.FromSlogHandler(slog.NewTextHandler(out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch a.Key {

@@ -18,7 +18,7 @@ import (
 // and of what is better: another test may run at the same time.
 func TestBothActionsAreMeasured(t *testing.T) {
 	var out strings.Builder
-	r, err := compare(t.Context(), size{Nodes: 4, Singles: 2, Requests: 2, Flood: 8, Gang: 9, Runs: 1, Period: 500 * time.Millisecond}, &out)
+	r, err := compareActions(t.Context(), size{Nodes: 4, Singles: 2, Requests: 2, Flood: 8, Gang: 9, Runs: 1, Period: 500 * time.Millisecond}, &out)
 	t.Log(out.String())
 	check.NoError(t, err)
 	for _, action := range []string{tide.Reclaim, tide.CardReclaim} {
@@ -36,7 +36,7 @@ func TestBothActionsAreMeasured(t *testing.T) {
 }
 
 // wantWhole checks that a run measured everything, and that its report says so.
-func wantWhole(t *testing.T, action string, m *measured, said string) {
+func wantWhole(t *testing.T, action string, m *runResult, said string) {
 	t.Helper()
 	for _, name := range scenes {
 		s := m.Scenes[name]
@@ -65,7 +65,7 @@ func TestImpossibleSizesAreRefused(t *testing.T) {
 		s := good
 		change(&s)
 		t.Run(name, func(t *testing.T) {
-			_, err := compare(ctx, s, os.Stderr)
+			_, err := compareActions(ctx, s, os.Stderr)
 			check.Says(t, err, "impossible size")
 		})
 	}
@@ -73,10 +73,10 @@ func TestImpossibleSizesAreRefused(t *testing.T) {
 
 // runOf is a run in which every requirement holds when it is ours, and which
 // loses so many card-seconds in each scene.
-func runOf(lost float64, waited time.Duration) *measured {
-	m := &measured{Load: []string{"1"}, Ebb: []*tide.Return{{}}, Scenes: map[string]*tide.Scene{}}
+func runOf(lost float64, waited time.Duration) *runResult {
+	m := &runResult{Load: []string{"1"}, Ebb: []*tide.Return{{}}, Scenes: map[string]*tide.Result{}}
 	for _, name := range scenes {
-		m.Scenes[name] = &tide.Scene{
+		m.Scenes[name] = &tide.Result{
 			Pods: 80, Done: 80, Bound: 10 * time.Second, Running: 20 * time.Second,
 			Loss: arena.Loss{Gangs: 10, Least: 10, CardSeconds: lost},
 		}
@@ -87,33 +87,33 @@ func runOf(lost float64, waited time.Duration) *measured {
 
 func TestEveryRequirementIsJudged(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(ours *measured)
+		change func(ours *runResult)
 		want   string // "" when all hold
 	}{
-		"all hold":          {func(*measured) {}, ""},
-		"slower":            {func(m *measured) { m.Scenes[oneByOne].Waited[0] = 2001 * time.Millisecond }, "one pod is bound after 2.00 s (p95), with Volcano's action after 2.00 s"},
-		"one Deployment":    {func(m *measured) { m.Scenes[flood].Bound = 31 * time.Second }, "run 1: one Deployment bound after 31.0 s, limit 30 s"},
-		"many Deployments":  {func(m *measured) { m.Scenes[floods].Bound = 31 * time.Second }, "run 1: many Deployments bound after 31.0 s, limit 30 s"},
-		"one gang":          {func(m *measured) { m.Scenes[large].Running = 61 * time.Second }, "run 1: one gang running after 61.0 s, limit 60 s"},
-		"broken":            {func(m *measured) { m.Scenes[large].Loss.Gangs = 12 }, "run 1, one gang: 12 gangs broken, at most 11.0 may be"},
-		"stuck":             {func(m *measured) { m.Ebb[0].Stuck = []string{"gang-001"} }, "run 1: 1 gangs did not come back"},
-		"stuck in between":  {func(m *measured) { m.Scenes[oneByOne].Stuck = 2 }, "run 1: 2 gangs did not come back"},
-		"a quarter is lost": {func(m *measured) { m.Scenes[flood].Loss.CardSeconds += 1 }, "101 card-seconds lost, a quarter of those of Volcano's action is 100"},
+		"all hold":          {func(*runResult) {}, ""},
+		"slower":            {func(m *runResult) { m.Scenes[oneByOne].Waited[0] = 2001 * time.Millisecond }, "one pod is bound after 2.00 s (p95), with Volcano's action after 2.00 s"},
+		"one Deployment":    {func(m *runResult) { m.Scenes[oneDeployment].Bound = 31 * time.Second }, "run 1: one Deployment bound after 31.0 s, limit 30 s"},
+		"many Deployments":  {func(m *runResult) { m.Scenes[manyDeployments].Bound = 31 * time.Second }, "run 1: many Deployments bound after 31.0 s, limit 30 s"},
+		"one gang":          {func(m *runResult) { m.Scenes[oneGang].Running = 61 * time.Second }, "run 1: one gang running after 61.0 s, limit 60 s"},
+		"broken":            {func(m *runResult) { m.Scenes[oneGang].Loss.Gangs = 12 }, "run 1, one gang: 12 gangs broken, at most 11.0 may be"},
+		"stuck":             {func(m *runResult) { m.Ebb[0].Stuck = []string{"gang-001"} }, "run 1: 1 gangs did not come back"},
+		"stuck in between":  {func(m *runResult) { m.Scenes[oneByOne].Stuck = 2 }, "run 1: 2 gangs did not come back"},
+		"a quarter is lost": {func(m *runResult) { m.Scenes[oneDeployment].Loss.CardSeconds += 1 }, "101 card-seconds lost, a quarter of those of Volcano's action is 100"},
 	} {
 		ours := runOf(25, 2*time.Second)
 		tc.change(ours)
-		r := &report{Runs: map[string][]*measured{tide.Reclaim: {runOf(100, 2*time.Second)}, tide.CardReclaim: {ours}}}
-		check.Equal(t, name, tc.want, strings.Join(r.judge(), "\n"))
+		r := &report{Runs: map[string][]*runResult{tide.Reclaim: {runOf(100, 2*time.Second)}, tide.CardReclaim: {ours}}}
+		check.Equal(t, name, tc.want, strings.Join(r.unmetRequirements(), "\n"))
 	}
 }
 
 func TestReportHasMediansRangesAndRatios(t *testing.T) {
-	r := &report{Size: size{Runs: 3, Flood: 80, Gang: 80}, Runs: map[string][]*measured{
+	r := &report{Size: size{Runs: 3, Flood: 80, Gang: 80}, Runs: map[string][]*runResult{
 		tide.Reclaim:     {runOf(100, time.Second), runOf(300, time.Second), runOf(200, time.Second)},
 		tide.CardReclaim: {runOf(10, time.Second), runOf(20, time.Second), runOf(40, time.Second)},
 	}}
 	folder := filepath.Join(t.TempDir(), "dist")
-	check.NoError(t, r.write(folder))
+	check.NoError(t, r.writeFiles(folder))
 	table, err := os.ReadFile(filepath.Join(folder, "bench-tide.md"))
 	check.NoError(t, err)
 	for _, want := range []string{

@@ -36,20 +36,20 @@ func main() {
 	flag.DurationVar(&s.Period, "schedule-period", time.Second, "time between scheduling sessions")
 	flag.StringVar(&s.profiles, "profile", "", "`folder` for a CPU profile of the scheduler in every scene")
 	out := flag.String("out", "dist", "`folder` for the report")
-	arena.Main("bench-tide", func(ctx context.Context) error { return run(ctx, s, *out) }, errFailed)
+	arena.RunMain("bench-tide", func(ctx context.Context) error { return run(ctx, s, *out) }, errFailed)
 }
 
 // run measures, writes the report, and judges it.
 func run(ctx context.Context, s size, folder string) error {
-	r, err := compare(ctx, s, os.Stdout)
+	r, err := compareActions(ctx, s, os.Stdout)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("\n%s\n", r.markdown())
-	if err := r.write(folder); err != nil {
+	if err := r.writeFiles(folder); err != nil {
 		return err
 	}
-	failures := r.judge()
+	failures := r.unmetRequirements()
 	for _, failure := range failures {
 		fmt.Println("FAILED:", failure)
 	}

@@ -17,19 +17,19 @@ import (
 	"cardquota.dev/operator/test/tide"
 )
 
-// limit ends a show that hangs.
-const limit = 20 * time.Minute
+// timeout ends a show that hangs.
+const timeout = 20 * time.Minute
 
 func main() {
-	s := &show{}
+	s := &demonstration{}
 	flag.IntVar(&s.nodes, "nodes", 500, "number of nodes with eight cards, and of training gangs of eight pods")
 	flag.IntVar(&s.flood, "flood", 400, "number of inference pods that come at once")
 	flag.IntVar(&s.gang, "gang", 512, "number of pods of the inference gang")
-	arena.Main("\ntide", func(ctx context.Context) error { return run(ctx, s) })
+	arena.RunMain("\ntide", func(ctx context.Context) error { return run(ctx, s) })
 }
 
-func run(ctx context.Context, s *show) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s", limit))
+func run(ctx context.Context, s *demonstration) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done after %s", timeout))
 	defer cancel()
 	began := time.Now()
 	fmt.Printf("Starting etcd, Kubernetes, Volcano's controllers and webhooks, the operator, our scheduler, and %d nodes with %d cards each …\n", s.nodes, arena.GangSize)
@@ -39,13 +39,13 @@ func run(ctx context.Context, s *show) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.Stop()) }()
 	fmt.Printf("Ready after %.0f s.\n", time.Since(began).Seconds())
-	s.world, s.Cluster = w, w.Cluster
-	if err := s.play(ctx); err != nil {
+	s.env, s.Cluster = w, w.Cluster
+	if err := s.playChapters(ctx); err != nil {
 		return err
 	}
 	fmt.Printf("\nThe tide took %.0f s.\n", time.Since(began).Seconds())
-	if len(s.faults) > 0 {
-		return fmt.Errorf("this did not hold: %w", errors.Join(s.faults...))
+	if len(s.failures) > 0 {
+		return fmt.Errorf("this did not hold: %w", errors.Join(s.failures...))
 	}
 	fmt.Println("Everything held.")
 	return nil

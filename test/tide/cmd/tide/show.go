@@ -10,17 +10,17 @@ import (
 	"cardquota.dev/operator/test/tide"
 )
 
-// show tells the tide as it comes and goes, and keeps what did not hold.
-type show struct {
+// demonstration tells the tide as it comes and goes, and keeps what did not hold.
+type demonstration struct {
 	nodes, flood, gang int
 
-	arena.Guide
-	world  *tide.World
-	faults []error
+	arena.Narrator
+	env      *tide.Env
+	failures []error
 }
 
-func (s *show) play(ctx context.Context) error {
-	for _, chapter := range []func(context.Context) error{s.policy, s.low, s.flooded, s.ebb, s.large, s.ebb} {
+func (s *demonstration) playChapters(ctx context.Context) error {
+	for _, chapter := range []func(context.Context) error{s.createPolicy, s.fillWithTraining, s.reclaimForDeployment, s.returnToTraining, s.reclaimForGang, s.returnToTraining} {
 		if err := chapter(ctx); err != nil {
 			return err
 		}
@@ -28,44 +28,44 @@ func (s *show) play(ctx context.Context) error {
 	return nil
 }
 
-func (s *show) policy(ctx context.Context) error {
+func (s *demonstration) createPolicy(ctx context.Context) error {
 	s.Headline("Who takes from whom", "A ServiceTypePolicy with an empty spec: inference takes cards back from training. The operator writes it into the scheduler's configuration, and the scheduler says by which it works.")
-	if err := s.world.Policy(ctx); err != nil {
+	if err := s.env.CreatePolicy(ctx); err != nil {
 		return err
 	}
-	return s.Show(ctx, "get", "stp")
+	return s.ShowKubectl(ctx, "get", "stp")
 }
 
-func (s *show) low(ctx context.Context) error {
-	s.Headline("Low tide", fmt.Sprintf("%d training gangs of %d pods with one card each take all %d cards, scattered over the nodes.", s.nodes, arena.GangSize, s.cards()))
-	return s.watched(func() error { return s.world.Fill(ctx) })
+func (s *demonstration) fillWithTraining(ctx context.Context) error {
+	s.Headline("Low tide", fmt.Sprintf("%d training gangs of %d pods with one card each take all %d cards, scattered over the nodes.", s.nodes, arena.GangSize, s.totalCards()))
+	return s.printUsageDuring(func() error { return s.env.FillWithTraining(ctx) })
 }
 
-func (s *show) flooded(ctx context.Context) error {
+func (s *demonstration) reclaimForDeployment(ctx context.Context) error {
 	s.Headline("The tide comes in", fmt.Sprintf("A Deployment of inference with %d replicas. No card is free, so whole gangs go: those that lose least.", s.flood))
-	scene, err := s.scene(func() (*tide.Scene, error) { return s.world.Flood(ctx, "chat", 1, s.flood) })
+	scene, err := s.watchScene(func() (*tide.Result, error) { return s.env.ServeDeployments(ctx, "chat", 1, s.flood) })
 	if err != nil {
 		return err
 	}
-	s.figures(scene, fmt.Sprintf("all %d pods bound", scene.Pods), scene.BoundAfter(), tide.FloodLimit)
-	return s.told(ctx)
+	s.printResult(scene, fmt.Sprintf("all %d pods bound", scene.Pods), scene.BoundAfter(), tide.MaxBoundAfter)
+	return s.showEvents(ctx)
 }
 
-func (s *show) large(ctx context.Context) error {
+func (s *demonstration) reclaimForGang(ctx context.Context) error {
 	s.Headline("A large gang", fmt.Sprintf("A model that is served by %d pods together: all of them get cards, or nobody goes.", s.gang))
-	scene, err := s.scene(func() (*tide.Scene, error) { return s.world.Gang(ctx, s.gang) })
+	scene, err := s.watchScene(func() (*tide.Result, error) { return s.env.ServeGang(ctx, s.gang) })
 	if err != nil {
 		return err
 	}
-	s.figures(scene, fmt.Sprintf("all %d pods running", scene.Pods), scene.RunningAfter(), tide.GangLimit)
+	s.printResult(scene, fmt.Sprintf("all %d pods running", scene.Pods), scene.RunningAfter(), tide.MaxGangRunningAfter)
 	return nil
 }
 
-func (s *show) ebb(ctx context.Context) error {
+func (s *demonstration) returnToTraining(ctx context.Context) error {
 	s.Headline("The tide goes out", "Inference leaves. The gangs wait for their cards, and start again by themselves.")
 	var back *tide.Return
-	err := s.watched(func() (err error) {
-		back, err = s.world.Ebb(ctx)
+	err := s.printUsageDuring(func() (err error) {
+		back, err = s.env.ReturnToTraining(ctx)
 		return err
 	})
 	if err != nil {
@@ -73,13 +73,13 @@ func (s *show) ebb(ctx context.Context) error {
 	}
 	fmt.Printf("\n  All %d gangs run again %.1f s after inference left.\n", s.nodes, back.After.Seconds())
 	if len(back.Stuck) > 0 {
-		s.fault("%d gangs did not come back by themselves: %s", len(back.Stuck), strings.Join(back.Stuck, ", "))
+		s.recordFailure("%d gangs did not come back by themselves: %s", len(back.Stuck), strings.Join(back.Stuck, ", "))
 	}
 	return nil
 }
 
-// told shows what those who gave and those who took are told.
-func (s *show) told(ctx context.Context) error {
+// showEvents shows what those who gave and those who took are told.
+func (s *demonstration) showEvents(ctx context.Context) error {
 	fmt.Println("\n  What one of the gangs is told, and who took the cards:")
 	for _, reason := range []string{"CardsReclaimed", "ReclaimsCards"} {
 		out, err := s.Cluster.Kubectl(ctx, "get", "events", "--field-selector=reason="+reason, "-o", `jsonpath={range .items[*]}{.involvedObject.kind}/{.involvedObject.name}: {.message}{"\n"}{end}`)
@@ -88,15 +88,15 @@ func (s *show) told(ctx context.Context) error {
 		}
 		first, _, _ := strings.Cut(out, "\n")
 		if first == "" {
-			s.fault("no event %s was written", reason)
+			s.recordFailure("no event %s was written", reason)
 		}
 		fmt.Printf("    %s %s\n", reason, first)
 	}
 	return nil
 }
 
-// figures prints what a tide cost, beside what it may, and judges it.
-func (s *show) figures(scene *tide.Scene, what string, after, limit time.Duration) {
+// printResult prints what a tide cost, beside what it may, and judges it.
+func (s *demonstration) printResult(scene *tide.Result, what string, after, limit time.Duration) {
 	l := scene.Loss
 	fmt.Println()
 	row := func(name, value, bound string) { fmt.Printf("  %-34s %12s   %s\n", name, value, bound) }
@@ -105,36 +105,36 @@ func (s *show) figures(scene *tide.Scene, what string, after, limit time.Duratio
 	row("card-seconds of work lost", fmt.Sprintf("%.0f", l.CardSeconds), "")
 	row("gangs left running in part", fmt.Sprint(l.Partial), "none")
 	row("retries counted against jobs", fmt.Sprint(l.Retries), "none")
-	for _, fault := range scene.Faults() {
-		s.fault("%s", fault)
+	for _, fault := range scene.Violations() {
+		s.recordFailure("%s", fault)
 	}
-	if late := tide.Late(what, after, limit); late != "" {
-		s.fault("%s", late)
+	if late := tide.LateMessage(what, after, limit); late != "" {
+		s.recordFailure("%s", late)
 	}
 }
 
-func (s *show) scene(play func() (*tide.Scene, error)) (scene *tide.Scene, err error) {
-	err = s.watched(func() error {
-		scene, err = play()
+func (s *demonstration) watchScene(play func() (*tide.Result, error)) (watchScene *tide.Result, err error) {
+	err = s.printUsageDuring(func() error {
+		watchScene, err = play()
 		return err
 	})
-	return scene, err
+	return watchScene, err
 }
 
-// watched tells every two seconds who holds the cards while something goes on,
+// printUsageDuring tells every two seconds who holds the cards while something goes on,
 // as long as it changes.
-func (s *show) watched(do func() error) error {
+func (s *demonstration) printUsageDuring(do func() error) error {
 	fmt.Printf("\n  %6s %16s %18s %10s\n", "after", "gangs running", "inference bound", "cards free")
 	began := time.Now()
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
-	last := arena.State{Gangs: -1}
+	last := arena.Usage{Gangs: -1}
 	line := func() {
-		now := s.world.Book.State()
+		now := s.env.Pods.Usage()
 		if now != last {
-			fmt.Printf("  %4.0f s %16d %18d %10d\n", time.Since(began).Seconds(), now.Gangs, now.Inference, s.cards()-now.Cards)
+			fmt.Printf("  %4.0f s %16d %18d %10d\n", time.Since(began).Seconds(), now.Gangs, now.Inference, s.totalCards()-now.Cards)
 		}
 		last = now
 	}
@@ -150,10 +150,10 @@ func (s *show) watched(do func() error) error {
 	}
 }
 
-func (s *show) fault(format string, args ...any) {
+func (s *demonstration) recordFailure(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	fmt.Println("  FAILED:", err)
-	s.faults = append(s.faults, err)
+	s.failures = append(s.failures, err)
 }
 
-func (s *show) cards() int { return s.nodes * arena.GangSize }
+func (s *demonstration) totalCards() int { return s.nodes * arena.GangSize }
