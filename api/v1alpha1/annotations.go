@@ -1,7 +1,7 @@
 package v1alpha1
 
 // Annotations that users write. They have the prefix volcano.sh/ because Volcano's controllers copy
-// annotations of that prefix from a workload to its PodGroup. README.md has a table of them.
+// annotations of that prefix from a workload to its PodGroup. docs/tenant-guide.md has a table of them.
 const (
 	// AnnotationCardQuota on a Queue is its quota, card name to whole number: {"NVIDIA-H200":8}.
 	// The operator writes it from a CardQuota; the scheduler also reads one that a user wrote.

@@ -1,4 +1,4 @@
-// Command demo is the tour of the README: it starts a cluster with a mixed
+// Command demo is the tour of docs/tour.md: it starts a cluster with a mixed
 // fleet, the operator and the scheduler, and shows with kubectl what a quota
 // per card model does, and in a second act how inference takes cards back from
 // training. It ends by itself and leaves nothing behind; with KEEP=1 it stays
