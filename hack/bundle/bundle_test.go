@@ -137,7 +137,7 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 func TestGeneratingAgainChangesNothing(t *testing.T) {
 	src, err := readSources(os.DirFS(projectRoot))
 	noError(t, err)
-	generated, err := generate(src, standardRelease())
+	generated, err := generateFiles(src, defaultRelease())
 	noError(t, err)
 	onDisk, err := readTree(os.DirFS(filepath.Join(projectRoot, bundleDir)), ".")
 	noError(t, err)

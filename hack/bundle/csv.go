@@ -21,26 +21,26 @@ const skipRange = "olm.skipRange"
 const namespaceAnnotation = "operatorframework.io/suggested-namespace"
 
 // clusterServiceVersion completes the base with all that other files of config/ say.
-func clusterServiceVersion(src *sources, release release) (*v1alpha1.ClusterServiceVersion, error) {
+func clusterServiceVersion(src *sources, release releaseOptions) (*v1alpha1.ClusterServiceVersion, error) {
 	csv := src.base.DeepCopy()
-	if err := release.number(csv); err != nil {
+	if err := release.setVersion(csv); err != nil {
 		return nil, err
 	}
 	version := csv.Spec.Version.String()
 	csv.Namespace = ""
 	csv.Spec.Icon = []v1alpha1.Icon{{Data: base64.StdEncoding.EncodeToString(src.icon), MediaType: "image/svg+xml"}}
 
-	if err := offerExamples(csv, src.samples); err != nil {
+	if err := addExamples(csv, src.samples); err != nil {
 		return nil, err
 	}
-	if err := describe(csv, src.crds); err != nil {
+	if err := completeCRDDescriptions(csv, src.crds); err != nil {
 		return nil, err
 	}
 
 	namespace := csv.Annotations[namespaceAnnotation]
 	strategy := v1alpha1.StrategyDetailsDeployment{}
 	var err error
-	strategy.ClusterPermissions, strategy.Permissions, err = src.rbac.permissions(namespace)
+	strategy.ClusterPermissions, strategy.Permissions, err = src.rbac.accountPermissions(namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func clusterServiceVersion(src *sources, release release) (*v1alpha1.ClusterServ
 		spec := *deployment.Spec.DeepCopy()
 		containers := spec.Template.Spec.Containers
 		for i := range containers {
-			name, reference := release.images.reference(containers[i].Image, version)
+			name, reference := release.images.imageReference(containers[i].Image, version)
 			containers[i].Image = reference
 			csv.Spec.RelatedImages = append(csv.Spec.RelatedImages, v1alpha1.RelatedImage{Name: name, Image: reference})
 		}
@@ -63,7 +63,7 @@ func clusterServiceVersion(src *sources, release release) (*v1alpha1.ClusterServ
 		})
 	}
 	if len(csv.Spec.RelatedImages) == 0 {
-		return nil, fmt.Errorf("%s has no Deployment", installation)
+		return nil, fmt.Errorf("%s has no Deployment", installationDir)
 	}
 	if csv.Spec.WebhookDefinitions, err = src.webhookDefinitions(); err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func clusterServiceVersion(src *sources, release release) (*v1alpha1.ClusterServ
 	return csv, nil
 }
 
-// number gives a release its version and its place in the channel.
-func (r release) number(csv *v1alpha1.ClusterServiceVersion) error {
+// setVersion gives a release its version and its place in the channel.
+func (r releaseOptions) setVersion(csv *v1alpha1.ClusterServiceVersion) error {
 	if r.version != "" {
 		version, err := semver.Parse(r.version)
 		if err != nil {
@@ -110,9 +110,9 @@ func (r release) number(csv *v1alpha1.ClusterServiceVersion) error {
 // bundleName is the name of a release's ClusterServiceVersion.
 func bundleName(version semver.Version) string { return packageName + ".v" + version.String() }
 
-// describe completes the entry of each definition that the operator owns. The base gives its
+// completeCRDDescriptions completes the entry of each definition that the operator owns. The base gives its
 // display name and what objects it leads to, the schema gives the descriptions.
-func describe(csv *v1alpha1.ClusterServiceVersion, crds []crd) error {
+func completeCRDDescriptions(csv *v1alpha1.ClusterServiceVersion, crds []crd) error {
 	type key struct{ name, version string }
 	written := map[key]v1alpha1.CRDDescription{}
 	for _, owned := range csv.Spec.CustomResourceDefinitions.Owned {
@@ -139,14 +139,14 @@ func describe(csv *v1alpha1.ClusterServiceVersion, crds []crd) error {
 		}
 	}
 	for k := range written {
-		return fmt.Errorf("%s describes %s %s, which is not in %s", basePath, k.name, k.version, installation)
+		return fmt.Errorf("%s describes %s %s, which is not in %s", basePath, k.name, k.version, installationDir)
 	}
 	return nil
 }
 
-// offerExamples puts the samples where a console offers them for a start, and the policy where
+// addExamples puts the samples where a console offers them for a start, and the policy where
 // it asks for one: without a policy the scheduler waits.
-func offerExamples(csv *v1alpha1.ClusterServiceVersion, samples []unstructured.Unstructured) error {
+func addExamples(csv *v1alpha1.ClusterServiceVersion, samples []unstructured.Unstructured) error {
 	objects := make([]map[string]any, 0, len(samples))
 	for _, sample := range samples {
 		objects = append(objects, sample.Object)

@@ -31,9 +31,9 @@ type field struct {
 	schema apiextensionsv1.JSONSchemaProps
 }
 
-// fields lists every field below a schema, parents first, by name. Left out is what is
+// listFields lists every field below a schema, parents first, by name. Left out is what is
 // inside of conditions, which consoles show as a table of its own.
-func fields(schema apiextensionsv1.JSONSchemaProps, path string) []field {
+func listFields(schema apiextensionsv1.JSONSchemaProps, path string) []field {
 	var list []field
 	names := make([]string, 0, len(schema.Properties))
 	for name := range schema.Properties {
@@ -46,9 +46,9 @@ func fields(schema apiextensionsv1.JSONSchemaProps, path string) []field {
 		switch {
 		case isConditions(f):
 		case f.schema.Items != nil && f.schema.Items.Schema != nil:
-			list = append(list, fields(*f.schema.Items.Schema, f.path+"[0]")...)
+			list = append(list, listFields(*f.schema.Items.Schema, f.path+"[0]")...)
 		default:
-			list = append(list, fields(f.schema, f.path)...)
+			list = append(list, listFields(f.schema, f.path)...)
 		}
 	}
 	return list
@@ -62,8 +62,8 @@ func isConditions(f field) bool {
 // specDescriptors describe every field of a spec that a user can set.
 func specDescriptors(schema apiextensionsv1.JSONSchemaProps) ([]v1alpha1.SpecDescriptor, error) {
 	var list []v1alpha1.SpecDescriptor
-	for _, f := range fields(schema, "") {
-		input, err := inputs(f.schema)
+	for _, f := range listFields(schema, "") {
+		input, err := formElements(f.schema)
 		if err != nil {
 			return nil, fmt.Errorf("spec.%s: %w", f.path, err)
 		}
@@ -74,8 +74,8 @@ func specDescriptors(schema apiextensionsv1.JSONSchemaProps) ([]v1alpha1.SpecDes
 	return list, nil
 }
 
-// inputs are the form elements by which a console lets a user set a value of this schema.
-func inputs(schema apiextensionsv1.JSONSchemaProps) ([]string, error) {
+// formElements are the form elements by which a console lets a user set a value of this schema.
+func formElements(schema apiextensionsv1.JSONSchemaProps) ([]string, error) {
 	var list []string
 	for _, value := range schema.Enum {
 		var text string
@@ -101,7 +101,7 @@ func inputs(schema apiextensionsv1.JSONSchemaProps) ([]string, error) {
 // statusDescriptors describe every field of a status.
 func statusDescriptors(schema apiextensionsv1.JSONSchemaProps) []v1alpha1.StatusDescriptor {
 	var list []v1alpha1.StatusDescriptor
-	for _, f := range fields(schema, "") {
+	for _, f := range listFields(schema, "") {
 		var shown []string
 		switch {
 		case isConditions(f):
@@ -136,17 +136,17 @@ func firstSentence(description string) string {
 	return strings.Join(words, " ")
 }
 
-// wordStart finds the words of a name. CPU stands before what follows it without a small letter.
-var wordStart = regexp.MustCompile(`CPU|[A-Z]?[a-z0-9]+|[A-Z]+`)
+// wordPattern finds the words of a name. CPU stands before what follows it without a small letter.
+var wordPattern = regexp.MustCompile(`CPU|[A-Z]?[a-z0-9]+|[A-Z]+`)
 
-// spelt are words that are not written as they stand in a name.
-var spelt = map[string]string{"cpu": "CPU", "vcjob": "Volcano Job"}
+// specialWords are words that are not written as they stand in a name.
+var specialWords = map[string]string{"cpu": "CPU", "vcjob": "Volcano Job"}
 
 // displayName is a path in words: cards[0].overQuotaBy is Cards Over Quota By.
 func displayName(path string) string {
-	words := wordStart.FindAllString(strings.ReplaceAll(path, "[0]", ""), -1)
+	words := wordPattern.FindAllString(strings.ReplaceAll(path, "[0]", ""), -1)
 	for i, word := range words {
-		if as, ok := spelt[word]; ok {
+		if as, ok := specialWords[word]; ok {
 			words[i] = as
 			continue
 		}

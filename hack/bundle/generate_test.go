@@ -67,7 +67,7 @@ func TestFieldsInsideOfConditionsAreLeftOut(t *testing.T) {
 		},
 	}
 	var got []string
-	for _, f := range fields(schema, "") {
+	for _, f := range listFields(schema, "") {
 		got = append(got, f.path)
 	}
 	equal(t, "fields (-want +got)", []string{"a", "conditions", "list", "list[0].b", "z"}, got)
@@ -89,15 +89,15 @@ func project(t *testing.T) fstest.MapFS {
 	return files
 }
 
-func generateFrom(files fs.FS, release release) (map[string][]byte, error) {
+func generateFrom(files fs.FS, release releaseOptions) (map[string][]byte, error) {
 	src, err := readSources(files)
 	if err != nil {
 		return nil, err
 	}
-	return generate(src, release)
+	return generateFiles(src, release)
 }
 
-func generated(t *testing.T, release release) map[string][]byte {
+func generated(t *testing.T, release releaseOptions) map[string][]byte {
 	t.Helper()
 	files, err := generateFrom(project(t), release)
 	noError(t, err)
@@ -179,7 +179,7 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 				t.Fatalf("%s does not contain %q", tc.file, tc.old)
 			}
 			files[tc.file] = &fstest.MapFile{Data: []byte(changed)}
-			_, err := generateFrom(files, standardRelease())
+			_, err := generateFrom(files, defaultRelease())
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want one that says %q", err, tc.want)
 			}
@@ -188,7 +188,7 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 }
 
 func TestScorecardRunsTheImageThatIsNamed(t *testing.T) {
-	chosen := standardRelease()
+	chosen := defaultRelease()
 	chosen.scorecard = "registry.example/scorecard-test:v1.41.1"
 	files := generated(t, chosen)
 	var config struct {
@@ -207,9 +207,9 @@ func TestScorecardRunsTheImageThatIsNamed(t *testing.T) {
 
 func TestImagesCanBeGivenByDigest(t *testing.T) {
 	const digest = "registry.example/mirror/cardquota-scheduler@sha256:0123"
-	chosen := standardRelease()
+	chosen := defaultRelease()
 	chosen.images.registry = "registry.example/team"
-	noError(t, chosen.images.override("cardquota-scheduler="+digest))
+	noError(t, chosen.images.overrideImage("cardquota-scheduler="+digest))
 	files := generated(t, chosen)
 	csv := string(files["manifests/cardquota.clusterserviceversion.yaml"])
 	for _, want := range []string{"image: " + digest + "\n", "image: registry.example/team/cardquota-manager:v0.2.0\n"} {
@@ -218,7 +218,7 @@ func TestImagesCanBeGivenByDigest(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "cardquota-manager", "=x", "cardquota-manager="} {
-		if err := chosen.images.override(bad); err == nil {
+		if err := chosen.images.overrideImage(bad); err == nil {
 			t.Errorf("-image %q was accepted", bad)
 		}
 	}
@@ -237,7 +237,7 @@ func TestAReleaseHasItsPlaceInTheChannel(t *testing.T) {
 			csv := &v1alpha1.ClusterServiceVersion{}
 			csv.Annotations = map[string]string{}
 			csv.Spec.Version.Version, csv.Spec.Replaces = semver.MustParse("0.2.0"), "cardquota.v0.1.0"
-			noError(t, (release{version: tc.version, replaces: tc.replaces}).number(csv))
+			noError(t, (releaseOptions{version: tc.version, replaces: tc.replaces}).setVersion(csv))
 			if csv.Name != tc.wantName || csv.Spec.Replaces != tc.wantReplaces || csv.Annotations[skipRange] != tc.want {
 				t.Errorf("got %s, replaces %s, skips %s; want %s, %s, %s",
 					csv.Name, csv.Spec.Replaces, csv.Annotations[skipRange], tc.wantName, tc.wantReplaces, tc.want)
@@ -246,13 +246,13 @@ func TestAReleaseHasItsPlaceInTheChannel(t *testing.T) {
 	}
 	first := &v1alpha1.ClusterServiceVersion{}
 	first.Spec.Version.Version = semver.MustParse("0.1.0")
-	if err := (release{}).number(first); err != nil || first.Spec.Replaces != "" || len(first.Annotations) != 0 {
+	if err := (releaseOptions{}).setVersion(first); err != nil || first.Spec.Replaces != "" || len(first.Annotations) != 0 {
 		t.Errorf("the first version replaces %q with %v (%v), want nothing", first.Spec.Replaces, first.Annotations, err)
 	}
-	for _, bad := range []release{{version: "next"}, {replaces: "0.9.0"}, {replaces: "0.2.0"}, {replaces: "before"}} {
+	for _, bad := range []releaseOptions{{version: "next"}, {replaces: "0.9.0"}, {replaces: "0.2.0"}, {replaces: "before"}} {
 		csv := &v1alpha1.ClusterServiceVersion{}
 		csv.Spec.Version.Version = semver.MustParse("0.2.0")
-		if err := bad.number(csv); err == nil {
+		if err := bad.setVersion(csv); err == nil {
 			t.Errorf("version %q that replaces %q was accepted", bad.version, bad.replaces)
 		}
 	}
@@ -263,7 +263,7 @@ func TestWriteLeavesNothingOld(t *testing.T) {
 	first := map[string][]byte{"manifests/a.yaml": []byte("a"), "manifests/b.yaml": []byte("b")}
 	second := map[string][]byte{"manifests/b.yaml": []byte("B"), "metadata/c.yaml": []byte("c")}
 	for _, files := range []map[string][]byte{first, second} {
-		noError(t, write(dir, files))
+		noError(t, writeFiles(dir, files))
 		got, err := readTree(os.DirFS(dir), ".")
 		noError(t, err)
 		equal(t, "folder (-want +got)", texts(files), texts(got))
@@ -277,9 +277,9 @@ func TestRunNeedsAProject(t *testing.T) {
 }
 
 func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
-	first := generated(t, standardRelease())
+	first := generated(t, defaultRelease())
 	for range 5 {
-		again := generated(t, standardRelease())
+		again := generated(t, defaultRelease())
 		if !maps.EqualFunc(first, again, func(a, b []byte) bool { return string(a) == string(b) }) {
 			t.Fatal("two runs over the same sources differ")
 		}

@@ -57,9 +57,9 @@ func everything(t *testing.T) installed {
 		}
 	}
 	files["config/everything/kustomization.yaml"] = &fstest.MapFile{Data: []byte(text)}
-	config, err := inMemory(fs.FS(files), "config")
+	config, err := copyToMemory(fs.FS(files), "config")
 	noError(t, err)
-	objects, err := build(config, "config/everything")
+	objects, err := buildKustomization(config, "config/everything")
 	noError(t, err)
 	var all installed
 	for _, object := range objects {

@@ -27,7 +27,7 @@ func main() {
 }
 
 func run(args []string) error {
-	root, out, release := ".", "", standardRelease()
+	root, out, release := ".", "", defaultRelease()
 	set := flag.NewFlagSet("bundle", flag.ContinueOnError)
 	set.StringVar(&root, "root", root, "The project's root folder, with config/ in it.")
 	set.StringVar(&out, "out", "", "The folder to write the bundle to (default <root>/bundle).")
@@ -35,7 +35,7 @@ func run(args []string) error {
 	set.StringVar(&release.replaces, "replaces", "", "The version that this one replaces in its channel (default that of the base).")
 	set.StringVar(&release.images.registry, "registry", release.images.registry, "Where the images are, without the image's name.")
 	set.Func("image", "name=reference: the image to use instead of <registry>/name:v<version>, such as one by digest; repeatable.",
-		release.images.override)
+		release.images.overrideImage)
 	set.StringVar(&release.scorecard, "scorecard-image", release.scorecard, "The full reference of the image that operator-sdk scorecard runs its tests from.")
 	if err := set.Parse(args); err != nil {
 		return fmt.Errorf("parse flags: %w", err)
@@ -44,40 +44,40 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", root, err)
 	}
-	files, err := generate(src, release)
+	files, err := generateFiles(src, release)
 	if err != nil {
 		return fmt.Errorf("generate: %w", err)
 	}
 	if out == "" {
 		out = filepath.Join(root, bundleDir)
 	}
-	return write(out, files)
+	return writeFiles(out, files)
 }
 
-// release is in what two bundles of one tree differ.
-type release struct {
+// releaseOptions is in what two bundles of one tree differ.
+type releaseOptions struct {
 	// version is this release's and replaces that of the one before it; empty means the base's.
 	version, replaces string
-	images            images
+	images            imageNames
 	// scorecard is the image of scorecard's own tests.
 	scorecard string
 }
 
-// standardRelease is what make bundle generates.
-func standardRelease() release {
-	return release{images: images{registry: "cardquota.dev", byName: map[string]string{}}, scorecard: scorecardImage}
+// defaultRelease is what make bundle generates.
+func defaultRelease() releaseOptions {
+	return releaseOptions{images: imageNames{registry: "cardquota.dev", byName: map[string]string{}}, scorecard: scorecardImage}
 }
 
-// images says where the cluster gets the programs from: config/ names images without a
+// imageNames says where the cluster gets the programs from: config/ names images without a
 // registry, a bundle must name them in full.
-type images struct {
+type imageNames struct {
 	registry string
 	// byName are full references that win over the registry.
 	byName map[string]string
 }
 
-// override takes one name=reference.
-func (i images) override(value string) error {
+// overrideImage takes one name=reference.
+func (i imageNames) overrideImage(value string) error {
 	name, reference, ok := strings.Cut(value, "=")
 	if !ok || name == "" || reference == "" {
 		return fmt.Errorf("image %q: write name=reference", value)
@@ -86,9 +86,9 @@ func (i images) override(value string) error {
 	return nil
 }
 
-// reference is the full reference of an image as config/ writes it, with or without a tag,
+// imageReference is the full reference of an image as config/ writes it, with or without a tag,
 // in the given release.
-func (i images) reference(image, version string) (name, reference string) {
+func (i imageNames) imageReference(image, version string) (name, imageReference string) {
 	name, _, _ = strings.Cut(image, ":")
 	if reference, ok := i.byName[name]; ok {
 		return name, reference

@@ -15,9 +15,9 @@ import (
 // the choice of who runs the tests: CONTRIBUTING.md tells how.
 const scorecardImage = "operator-framework/scorecard-test:v1.41.1"
 
-// channel is where the release is published: candidate for what is not stable yet, with the
+// channelName is where the release is published: candidate for what is not stable yet, with the
 // major version (https://olm.operatorframework.io/docs/best-practices/channel-naming).
-func channel(csv *v1alpha1.ClusterServiceVersion) string {
+func channelName(csv *v1alpha1.ClusterServiceVersion) string {
 	kind := "candidate"
 	if csv.Spec.Maturity == "stable" {
 		kind = "stable"
@@ -25,24 +25,24 @@ func channel(csv *v1alpha1.ClusterServiceVersion) string {
 	return fmt.Sprintf("%s-v%d", kind, csv.Spec.Version.Major)
 }
 
-// annotations tell a catalog what the bundle is. An image carries the same as labels.
-func annotations(csv *v1alpha1.ClusterServiceVersion) map[string]string {
+// bundleAnnotations tell a catalog what the bundle is. An image carries the same as labels.
+func bundleAnnotations(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 	return map[string]string{
 		"operators.operatorframework.io.bundle.mediatype.v1":       "registry+v1",
 		"operators.operatorframework.io.bundle.manifests.v1":       "manifests/",
 		"operators.operatorframework.io.bundle.metadata.v1":        "metadata/",
 		"operators.operatorframework.io.bundle.package.v1":         packageName,
-		"operators.operatorframework.io.bundle.channels.v1":        channel(csv),
-		"operators.operatorframework.io.bundle.channel.default.v1": channel(csv),
+		"operators.operatorframework.io.bundle.channels.v1":        channelName(csv),
+		"operators.operatorframework.io.bundle.channel.default.v1": channelName(csv),
 		"operators.operatorframework.io.test.mediatype.v1":         "scorecard+v1",
 		"operators.operatorframework.io.test.config.v1":            "tests/scorecard/",
 	}
 }
 
-// dockerfile builds the bundle's image with the bundle's folder as context.
-func dockerfile(labels map[string]string) []byte {
+// bundleDockerfile builds the bundle's image with the bundle's folder as context.
+func bundleDockerfile(labels map[string]string) []byte {
 	var text strings.Builder
-	text.WriteString(header)
+	text.WriteString(generatedHeader)
 	text.WriteString("# docker build -f bundle/bundle.Dockerfile bundle\nFROM scratch\n\n")
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		fmt.Fprintf(&text, "LABEL %s=%s\n", key, labels[key])
@@ -51,8 +51,8 @@ func dockerfile(labels map[string]string) []byte {
 	return []byte(text.String())
 }
 
-// scorecard is the configuration for scorecard's basic and OLM suites, whose tests are in an image.
-func scorecard(image string) v1alpha3.Configuration {
+// scorecardConfig is the configuration for scorecard's basic and OLM suites, whose tests are in an image.
+func scorecardConfig(image string) v1alpha3.Configuration {
 	test := func(suite, name string) v1alpha3.TestConfiguration {
 		return v1alpha3.TestConfiguration{
 			Image:      image,

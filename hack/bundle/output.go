@@ -15,22 +15,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// header stands on top of every file.
-const header = "# Generated from config/ by make bundle. Do not edit.\n"
+// generatedHeader stands on top of every file.
+const generatedHeader = "# Generated from config/ by make bundle. Do not edit.\n"
 
-// generate makes the files of the bundle of a release, by their path in it. The same sources and
+// generateFiles makes the files of the bundle of a release, by their path in it. The same sources and
 // release always give the same bytes.
-func generate(src *sources, release release) (map[string][]byte, error) {
+func generateFiles(src *sources, release releaseOptions) (map[string][]byte, error) {
 	csv, err := clusterServiceVersion(src, release)
 	if err != nil {
 		return nil, err
 	}
-	labels := annotations(csv)
-	files := map[string][]byte{"bundle.Dockerfile": dockerfile(labels)}
+	labels := bundleAnnotations(csv)
+	files := map[string][]byte{"bundle.Dockerfile": bundleDockerfile(labels)}
 	documents := map[string]any{
 		"manifests/" + packageName + ".clusterserviceversion.yaml": csv,
 		"metadata/annotations.yaml":                                map[string]any{"annotations": labels},
-		"tests/scorecard/config.yaml":                              scorecard(release.scorecard),
+		"tests/scorecard/config.yaml":                              scorecardConfig(release.scorecard),
 	}
 	for _, crd := range src.crds {
 		names := crd.definition.Spec.Names
@@ -49,7 +49,7 @@ func generate(src *sources, release release) (map[string][]byte, error) {
 		}
 	}
 	for name, document := range documents {
-		if files[name], err = marshal(document); err != nil {
+		if files[name], err = marshalDocument(document); err != nil {
 			return nil, fmt.Errorf("write %s: %w", name, err)
 		}
 	}
@@ -60,13 +60,13 @@ func fileName(name string, kind schema.GroupVersionKind) string {
 	return fmt.Sprintf("manifests/%s_%s_%s.yaml", name, kind.Version, strings.ToLower(kind.Kind))
 }
 
-// unset are the fields of our documents that Go cannot leave out when they are empty. Status is
+// emptyFields are the fields of our documents that Go cannot leave out when they are empty. Status is
 // not for authors to write.
-var unset = [][]string{
+var emptyFields = [][]string{
 	{"status"}, {"spec", "cleanup"}, {"spec", "apiservicedefinitions"},
 }
 
-func marshal(document any) ([]byte, error) {
+func marshalDocument(document any) ([]byte, error) {
 	raw, err := json.Marshal(document)
 	if err != nil {
 		return nil, err
@@ -78,15 +78,15 @@ func marshal(document any) ([]byte, error) {
 	if err := decoder.Decode(&object); err != nil {
 		return nil, err
 	}
-	for _, path := range unset {
+	for _, path := range emptyFields {
 		unstructured.RemoveNestedField(object, path...)
 	}
 	text, err := yaml.Marshal(object)
-	return append([]byte(header), text...), err
+	return append([]byte(generatedHeader), text...), err
 }
 
-// write makes dir hold exactly the files given.
-func write(dir string, files map[string][]byte) error {
+// writeFiles makes dir hold exactly the files given.
+func writeFiles(dir string, files map[string][]byte) error {
 	stale, err := readTree(os.DirFS(dir), ".")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

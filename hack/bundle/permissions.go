@@ -9,19 +9,19 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// permissions are the rules per ServiceAccount as a ClusterServiceVersion carries them: OLM
+// accountPermissions are the rules per ServiceAccount as a ClusterServiceVersion carries them: OLM
 // makes the accounts, roles and bindings of them. cluster holds everywhere, namespaced in the
 // namespace of the installation; both are sorted by account. A binding that a
 // ClusterServiceVersion cannot express is an error: a ClusterRole in one namespace, a subject
 // that is no ServiceAccount of the installation, a role of another namespace.
-func (r *rbac) permissions(namespace string) (cluster, namespaced []v1alpha1.StrategyDeploymentPermissions, err error) {
+func (r *rbac) accountPermissions(namespace string) (cluster, namespaced []v1alpha1.StrategyDeploymentPermissions, err error) {
 	clusterRules, namespacedRules := map[string][]rbacv1.PolicyRule{}, map[string][]rbacv1.PolicyRule{}
-	if names := r.unbound(); len(names) > 0 {
+	if names := r.unboundClusterRoles(); len(names) > 0 {
 		return nil, nil, fmt.Errorf("no account has ClusterRole %s, and OLM would never remove it: delete it in %s",
-			strings.Join(names, ", "), installation)
+			strings.Join(names, ", "), installationDir)
 	}
 	for _, binding := range r.clusterRoleBindings {
-		err := bind(clusterRules, r.clusterRoles, "ClusterRole", binding.RoleRef, binding.Subjects, r.accounts, namespace)
+		err := addRoleRules(clusterRules, r.clusterRoles, "ClusterRole", binding.RoleRef, binding.Subjects, r.accounts, namespace)
 		if err != nil {
 			return nil, nil, fmt.Errorf("ClusterRoleBinding %s: %w", binding.Name, err)
 		}
@@ -31,17 +31,17 @@ func (r *rbac) permissions(namespace string) (cluster, namespaced []v1alpha1.Str
 			return nil, nil, fmt.Errorf("RoleBinding %s is in namespace %s: a bundle grants only in its own, %s",
 				binding.Name, binding.Namespace, namespace)
 		}
-		err := bind(namespacedRules, r.roles, "Role", binding.RoleRef, binding.Subjects, r.accounts, namespace)
+		err := addRoleRules(namespacedRules, r.roles, "Role", binding.RoleRef, binding.Subjects, r.accounts, namespace)
 		if err != nil {
 			return nil, nil, fmt.Errorf("RoleBinding %s: %w", binding.Name, err)
 		}
 	}
-	return perAccount(clusterRules), perAccount(namespacedRules), nil
+	return sortedPermissions(clusterRules), sortedPermissions(namespacedRules), nil
 }
 
-// unbound names the ClusterRoles that no account of the installation has. A bundle could hold
+// unboundClusterRoles names the ClusterRoles that no account of the installation has. A bundle could hold
 // them, but OLM never removes a ClusterRole that it installed from a bundle.
-func (r *rbac) unbound() []string {
+func (r *rbac) unboundClusterRoles() []string {
 	var list []string
 	for name := range r.clusterRoles {
 		if !slices.ContainsFunc(r.clusterRoleBindings, func(b rbacv1.ClusterRoleBinding) bool { return b.RoleRef.Name == name }) {
@@ -52,15 +52,15 @@ func (r *rbac) unbound() []string {
 	return list
 }
 
-// bind adds the rules of the role that a binding refers to to each of its subjects.
-func bind(to, roles map[string][]rbacv1.PolicyRule, kind string, ref rbacv1.RoleRef, subjects []rbacv1.Subject,
+// addRoleRules adds the rules of the role that a binding refers to to each of its subjects.
+func addRoleRules(to, roles map[string][]rbacv1.PolicyRule, kind string, ref rbacv1.RoleRef, subjects []rbacv1.Subject,
 	accounts map[string]bool, namespace string,
 ) error {
 	rules, ok := roles[ref.Name]
 	if ref.Kind != kind || !ok {
 		return fmt.Errorf("%s %s is no %s of the installation", ref.Kind, ref.Name, kind)
 	}
-	rules = slices.DeleteFunc(slices.Clone(rules), forOwnCertificate)
+	rules = slices.DeleteFunc(slices.Clone(rules), isForOwnCertificate)
 	for _, subject := range subjects {
 		if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != namespace || !accounts[subject.Name] {
 			return fmt.Errorf("%s %s/%s is no ServiceAccount of the installation", subject.Kind, subject.Namespace, subject.Name)
@@ -73,9 +73,9 @@ func bind(to, roles map[string][]rbacv1.PolicyRule, kind string, ref rbacv1.Role
 // ownCertificateSecret is where the operator keeps a webhook certificate that it makes itself.
 const ownCertificateSecret = "cardquota-webhook-cert"
 
-// forOwnCertificate says whether a rule is there for a certificate that the operator makes itself
+// isForOwnCertificate says whether a rule is there for a certificate that the operator makes itself
 // and registers with its webhooks. OLM does both, so the rights are not asked for.
-func forOwnCertificate(rule rbacv1.PolicyRule) bool {
+func isForOwnCertificate(rule rbacv1.PolicyRule) bool {
 	switch strings.Join(rule.APIGroups, ",") {
 	case "admissionregistration.k8s.io":
 		return !slices.ContainsFunc(rule.Resources, func(resource string) bool {
@@ -88,7 +88,7 @@ func forOwnCertificate(rule rbacv1.PolicyRule) bool {
 	}
 }
 
-func perAccount(rules map[string][]rbacv1.PolicyRule) []v1alpha1.StrategyDeploymentPermissions {
+func sortedPermissions(rules map[string][]rbacv1.PolicyRule) []v1alpha1.StrategyDeploymentPermissions {
 	var list []v1alpha1.StrategyDeploymentPermissions
 	for account, granted := range rules {
 		list = append(list, v1alpha1.StrategyDeploymentPermissions{ServiceAccountName: account, Rules: granted})

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// installation is config/default with the few changes that OLM asks for.
-	installation = "config/manifests"
-	samples      = "config/samples"
-	basePath     = "config/manifests/bases/cardquota.clusterserviceversion.yaml"
-	iconPath     = "config/manifests/bases/icon.svg"
+	// installationDir is config/default with the few changes that OLM asks for.
+	installationDir = "config/manifests"
+	samplesDir      = "config/samples"
+	basePath        = "config/manifests/bases/cardquota.clusterserviceversion.yaml"
+	iconPath        = "config/manifests/bases/icon.svg"
 )
 
 // sources is everything a bundle is made of.
@@ -82,25 +82,25 @@ func readSources(root fs.FS) (*sources, error) {
 	if src.icon, err = fs.ReadFile(root, iconPath); err != nil {
 		return nil, err
 	}
-	config, err := inMemory(root, "config")
+	config, err := copyToMemory(root, "config")
 	if err != nil {
 		return nil, err
 	}
-	objects, err := build(config, installation)
+	objects, err := buildKustomization(config, installationDir)
 	if err != nil {
 		return nil, err
 	}
 	for _, object := range objects {
-		if err := src.add(object); err != nil {
-			return nil, fmt.Errorf("%s: %s %s: %w", installation, object.GetKind(), object.GetName(), err)
+		if err := src.addObject(object); err != nil {
+			return nil, fmt.Errorf("%s: %s %s: %w", installationDir, object.GetKind(), object.GetName(), err)
 		}
 	}
-	src.samples, err = build(config, samples)
+	src.samples, err = buildKustomization(config, samplesDir)
 	return src, err
 }
 
-// inMemory copies a folder to where kustomize reads it, whatever it comes from.
-func inMemory(root fs.FS, folder string) (filesys.FileSystem, error) {
+// copyToMemory copies a folder to where kustomize reads it, whatever it comes from.
+func copyToMemory(root fs.FS, folder string) (filesys.FileSystem, error) {
 	files, err := readTree(root, folder)
 	if err != nil {
 		return nil, err
@@ -114,8 +114,8 @@ func inMemory(root fs.FS, folder string) (filesys.FileSystem, error) {
 	return memory, nil
 }
 
-// build is kustomize build: the objects of a kustomization, in its order.
-func build(files filesys.FileSystem, dir string) ([]unstructured.Unstructured, error) {
+// buildKustomization is kustomize build: the objects of a kustomization, in its order.
+func buildKustomization(files filesys.FileSystem, dir string) ([]unstructured.Unstructured, error) {
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, dir)
 	if err != nil {
 		return nil, fmt.Errorf("kustomize build %s: %w", dir, err)
@@ -135,12 +135,12 @@ func build(files filesys.FileSystem, dir string) ([]unstructured.Unstructured, e
 	return objects, nil
 }
 
-// add sorts one object of the installation to where a bundle keeps its kind.
-func (s *sources) add(object unstructured.Unstructured) error {
+// addObject sorts one object of the installation to where a bundle keeps its kind.
+func (s *sources) addObject(object unstructured.Unstructured) error {
 	switch kind := object.GetKind(); kind {
 	case "CustomResourceDefinition":
 		s.crds = append(s.crds, crd{object: object})
-		return convert(object, &s.crds[len(s.crds)-1].definition)
+		return convertTo(object, &s.crds[len(s.crds)-1].definition)
 	case "Deployment":
 		return appendTo(&s.deployments, object)
 	case "Service":
@@ -150,7 +150,7 @@ func (s *sources) add(object unstructured.Unstructured) error {
 	case "MutatingWebhookConfiguration":
 		return appendTo(&s.mutating, object)
 	case "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding":
-		return s.rbac.add(object)
+		return s.rbac.addObject(object)
 	default:
 		if !bundleKinds[kind] {
 			return fmt.Errorf("OLM installs no %s from a bundle", kind)
@@ -160,20 +160,20 @@ func (s *sources) add(object unstructured.Unstructured) error {
 	}
 }
 
-// add keeps one object of access control.
-func (r *rbac) add(object unstructured.Unstructured) error {
+// addObject keeps one object of access control.
+func (r *rbac) addObject(object unstructured.Unstructured) error {
 	switch object.GetKind() {
 	case "ServiceAccount":
 		r.accounts[object.GetName()] = true
 		return nil
 	case "ClusterRole":
 		var role rbacv1.ClusterRole
-		err := convert(object, &role)
+		err := convertTo(object, &role)
 		r.clusterRoles[object.GetName()] = role.Rules
 		return err
 	case "Role":
 		var role rbacv1.Role
-		err := convert(object, &role)
+		err := convertTo(object, &role)
 		r.roles[object.GetName()] = role.Rules
 		return err
 	case "ClusterRoleBinding":
@@ -183,8 +183,8 @@ func (r *rbac) add(object unstructured.Unstructured) error {
 	}
 }
 
-// convert reads an object as its type. A field that the type does not know is an error.
-func convert(object unstructured.Unstructured, into any) error {
+// convertTo reads an object as its type. A field that the type does not know is an error.
+func convertTo(object unstructured.Unstructured, into any) error {
 	content, err := object.MarshalJSON()
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func convert(object unstructured.Unstructured, into any) error {
 
 func appendTo[T any](list *[]T, object unstructured.Unstructured) error {
 	var typed T
-	err := convert(object, &typed)
+	err := convertTo(object, &typed)
 	*list = append(*list, typed)
 	return err
 }

@@ -28,7 +28,7 @@ type webhook struct {
 	namespaceSelector *metav1.LabelSelector
 }
 
-func (s *sources) webhooks() []webhook {
+func (s *sources) allWebhooks() []webhook {
 	var list []webhook
 	for _, configuration := range s.validating {
 		for _, w := range configuration.Webhooks {
@@ -58,16 +58,16 @@ func (s *sources) webhooks() []webhook {
 // leads to no Deployment of the installation, a Deployment that does not take OLM's certificate.
 func (s *sources) webhookDefinitions() ([]v1alpha1.WebhookDescription, error) {
 	var list []v1alpha1.WebhookDescription
-	for _, w := range s.webhooks() {
+	for _, w := range s.allWebhooks() {
 		name := w.description.GenerateName
 		if w.namespaceSelector != nil && (len(w.namespaceSelector.MatchLabels) > 0 || len(w.namespaceSelector.MatchExpressions) > 0) {
 			return nil, fmt.Errorf("webhook %s has a namespaceSelector, which OLM replaces by the OperatorGroup's", name)
 		}
-		deployment, port, err := s.behind(w.client.Service)
+		deployment, port, err := s.deploymentBehind(w.client.Service)
 		if err != nil {
 			return nil, fmt.Errorf("webhook %s: %w", name, err)
 		}
-		if err := takesCertificate(deployment); err != nil {
+		if err := checkOLMCertificate(deployment); err != nil {
 			return nil, fmt.Errorf("webhook %s: Deployment %s: %w", name, deployment.Name, err)
 		}
 		description := w.description
@@ -80,8 +80,8 @@ func (s *sources) webhookDefinitions() ([]v1alpha1.WebhookDescription, error) {
 	return list, nil
 }
 
-// behind finds the Deployment that a webhook's Service leads to, and the port of its pods.
-func (s *sources) behind(reference *admissionv1.ServiceReference) (*appsv1.Deployment, intstr.IntOrString, error) {
+// deploymentBehind finds the Deployment that a webhook's Service leads to, and the port of its pods.
+func (s *sources) deploymentBehind(reference *admissionv1.ServiceReference) (*appsv1.Deployment, intstr.IntOrString, error) {
 	none := intstr.IntOrString{}
 	if reference == nil {
 		return nil, none, fmt.Errorf("it names no Service")
@@ -121,9 +121,9 @@ func containerPort(deployment *appsv1.Deployment, port intstr.IntOrString) intst
 	return port
 }
 
-// takesCertificate checks that a Deployment serves webhooks with the files that OLM mounts, and
+// checkOLMCertificate checks that a Deployment serves webhooks with the files that OLM mounts, and
 // that nothing else is mounted there.
-func takesCertificate(deployment *appsv1.Deployment) error {
+func checkOLMCertificate(deployment *appsv1.Deployment) error {
 	told := false
 	for _, container := range deployment.Spec.Template.Spec.Containers {
 		told = told || slices.Contains(container.Args, certificatesFlag)
@@ -146,7 +146,7 @@ func takesCertificate(deployment *appsv1.Deployment) error {
 
 // servesWebhooks says whether a Service is there for webhooks.
 func (s *sources) servesWebhooks(service *corev1.Service) bool {
-	return slices.ContainsFunc(s.webhooks(), func(w webhook) bool {
+	return slices.ContainsFunc(s.allWebhooks(), func(w webhook) bool {
 		return w.client.Service != nil && w.client.Service.Name == service.Name
 	})
 }

@@ -1,7 +1,7 @@
 package main
 
 // The rules of package decision: one mutant at least for each row of its table.
-var decisionMutants = []mutant{
+var workloadMutants = []mutant{
 	// Who counts.
 	{"internal/workload/pod.go", `return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&`, `return pod.DeletionTimestamp == nil &&`, "a pod without a node holds nothing"},
 	{"internal/workload/pod.go", `return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&`, `return pod.Spec.NodeName != "" &&`, "a terminating pod does not count as used"},

@@ -27,11 +27,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// judge is the package whose tests compare the product with the observer's rules.
-const judge = "./test/observer/differential"
+// differentialTest is the package whose tests compare the product with the observer's rules.
+const differentialTest = "./test/observer/differential"
 
-// least is the share of mutants, in percent, that must be caught.
-const least = 90
+// minCaughtPercent is the share of mutants, in percent, that must be caught.
+const minCaughtPercent = 90
 
 // mutant is one wrong rule of the product.
 type mutant struct {
@@ -64,7 +64,7 @@ func run(only string, parallel int) error {
 	}
 	defer os.RemoveAll(scratch)
 	began := time.Now()
-	if output, err := test(context.Background(), ""); err != nil {
+	if output, err := runDifferentialTest(context.Background(), ""); err != nil {
 		return fmt.Errorf("the tests fail without any mutant: %w\n%s", err, output)
 	}
 	var chosen []mutant
@@ -73,7 +73,7 @@ func run(only string, parallel int) error {
 			chosen = append(chosen, m)
 		}
 	}
-	survivors, err := try(chosen, scratch, parallel)
+	survivors, err := tryMutants(chosen, scratch, parallel)
 	if err != nil {
 		return err
 	}
@@ -82,14 +82,14 @@ func run(only string, parallel int) error {
 	for _, m := range survivors {
 		fmt.Printf("survived: %s: %s\n", m.file, m.breaks)
 	}
-	if 100*caught < least*len(chosen) {
-		return fmt.Errorf("less than %d %% of the mutants are caught", least)
+	if 100*caught < minCaughtPercent*len(chosen) {
+		return fmt.Errorf("less than %d %% of the mutants are caught", minCaughtPercent)
 	}
 	return nil
 }
 
-// try runs the tests against every mutant and returns those that they do not notice.
-func try(chosen []mutant, scratch string, parallel int) ([]mutant, error) {
+// tryMutants runs the tests against every mutant and returns those that they do not notice.
+func tryMutants(chosen []mutant, scratch string, parallel int) ([]mutant, error) {
 	var mu sync.Mutex
 	survived := make([]bool, len(chosen))
 	done := 0
@@ -100,11 +100,11 @@ func try(chosen []mutant, scratch string, parallel int) ([]mutant, error) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			overlay, err := m.write(filepath.Join(scratch, fmt.Sprint(i)))
+			overlay, err := m.writeOverlay(filepath.Join(scratch, fmt.Sprint(i)))
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", m.file, m.breaks, err)
 			}
-			output, err := test(ctx, overlay)
+			output, err := runDifferentialTest(ctx, overlay)
 			if strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]") {
 				return fmt.Errorf("%s: %s: does not compile:\n%s", m.file, m.breaks, output)
 			}
@@ -129,8 +129,8 @@ func try(chosen []mutant, scratch string, parallel int) ([]mutant, error) {
 	return survivors, err
 }
 
-// root returns the folder of the module in which the program runs.
-func root() (string, error) {
+// moduleRoot returns the folder of the module in which the program runs.
+func moduleRoot() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -143,8 +143,8 @@ func root() (string, error) {
 	return "", errors.New("run it in the project")
 }
 
-// apply returns the path of the file and its broken content.
-func (m mutant) apply(root string) (file, content string, err error) {
+// brokenContent returns the path of the file and its broken content.
+func (m mutant) brokenContent(root string) (file, content string, err error) {
 	file = filepath.Join(root, m.file)
 	bytes, err := os.ReadFile(file)
 	if err != nil {
@@ -156,13 +156,13 @@ func (m mutant) apply(root string) (file, content string, err error) {
 	return file, strings.Replace(string(bytes), m.old, m.new, 1), nil
 }
 
-// write makes the broken file and the overlay that puts it in place of the real one.
-func (m mutant) write(folder string) (overlay string, err error) {
-	top, err := root()
+// writeOverlay makes the broken file and the overlay that puts it in place of the real one.
+func (m mutant) writeOverlay(folder string) (overlay string, err error) {
+	top, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	file, content, err := m.apply(top)
+	file, content, err := m.brokenContent(top)
 	if err != nil {
 		return "", err
 	}
@@ -181,14 +181,14 @@ func (m mutant) write(folder string) (overlay string, err error) {
 	return overlay, os.WriteFile(overlay, replace, 0o644)
 }
 
-// test runs the differential test, with one seed for all mutants unless SEED names
+// runDifferentialTest runs the differential test, with one seed for all mutants unless SEED names
 // another, and stops at the first difference.
-func test(ctx context.Context, overlay string) (output string, err error) {
+func runDifferentialTest(ctx context.Context, overlay string) (output string, err error) {
 	args := []string{"test", "-vet=off", "-count=1", "-failfast", "-timeout=3m", "-ldflags=-s -w"}
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, judge, "-rapid.nofailfile", "-rapid.shrinktime=1ms")...)
+	cmd := exec.CommandContext(ctx, "go", append(args, differentialTest, "-rapid.nofailfile", "-rapid.shrinktime=1ms")...)
 	cmd.Env = append([]string{"SEED=1"}, os.Environ()...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err

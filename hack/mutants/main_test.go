@@ -8,13 +8,13 @@ import (
 
 // TestEveryMutantFindsItsText: a rule that was rewritten takes its mutants along.
 func TestEveryMutantFindsItsText(t *testing.T) {
-	top, err := root()
+	top, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[mutant]bool{}
 	for _, m := range mutants {
-		file, content, err := m.apply(top)
+		file, content, err := m.brokenContent(top)
 		switch {
 		case err != nil:
 			t.Errorf("%s: %s: %v", m.file, m.breaks, err)
@@ -30,12 +30,12 @@ func TestEveryMutantFindsItsText(t *testing.T) {
 }
 
 func TestAMutantWhoseTextIsGoneIsRefused(t *testing.T) {
-	top, err := root()
+	top, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, old := range []string{"no such text", "func "} {
-		if _, _, err := (mutant{file: "internal/workload/pod.go", old: old, new: "x"}).apply(top); err == nil {
+		if _, _, err := (mutant{file: "internal/workload/pod.go", old: old, new: "x"}).brokenContent(top); err == nil {
 			t.Errorf("%q was replaced", old)
 		}
 	}

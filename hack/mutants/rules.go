@@ -3,7 +3,7 @@ package main
 import "slices"
 
 // mutants are all wrong rules.
-var mutants = slices.Concat(decisionMutants, cardMutants, accountMutants, serviceTypeMutants)
+var mutants = slices.Concat(workloadMutants, cardMutants, quotaMutants, serviceTypeMutants)
 
 // The rules of package card: names, texts, nodes, inventory.
 var cardMutants = []mutant{
@@ -67,7 +67,7 @@ var cardMutants = []mutant{
 }
 
 // The rules of package account: the ledger and its gates.
-var accountMutants = []mutant{
+var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `	a.Release(pod)
 	a.pods[pod] = entry{charge: c}`, `	a.pods[pod] = entry{charge: c}`, "charging again replaces"},
 	{"internal/quota/ledger.go", `q.cards[held.Name] = q.cards[held.Name].Sub(held.Count)`, `q.cards[held.Name] = q.cards[held.Name].Sub(1)`, "releasing gives back what was charged"},

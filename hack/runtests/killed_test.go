@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		_ = os.Setenv(part, "go test")
 		r.runCommand(context.Background(), &outcome{stage: stage{name: "s", lane: clusters}}, nil, os.Args[0])
 	case "go test": // a go test that runs a test binary by way of execTest
-		note("go test")
+		writePID("go test")
 		_ = os.Setenv(part, "exec")
 		_ = child.Start(exec.Command(os.Args[0]))
 		time.Sleep(time.Hour)
@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 		_ = os.Setenv(part, "test binary")
 		_ = execTest(os.TempDir(), []string{os.Args[0]})
 	case "test binary":
-		note("test binary")
+		writePID("test binary")
 		time.Sleep(time.Hour)
 	}
 }
 
-// note leaves the process id of a part.
-func note(name string) {
+// writePID leaves the process id of a part.
+func writePID(name string) {
 	dir := os.Getenv("RUNTESTS_NOTES")
 	temporary := filepath.Join(dir, name+".tmp")
 	_ = os.WriteFile(temporary, []byte(strconv.Itoa(os.Getpid())), 0o644)
@@ -61,7 +61,7 @@ func TestAKilledRunLeavesNoProcess(t *testing.T) {
 			}
 			var children []int
 			for _, name := range []string{"go test", "test binary"} {
-				children = append(children, await(t, filepath.Join(notes, name)))
+				children = append(children, waitForPID(t, filepath.Join(notes, name)))
 			}
 			if err := run.Process.Signal(sig); err != nil {
 				t.Fatal(err)
@@ -85,8 +85,8 @@ func TestAKilledRunLeavesNoProcess(t *testing.T) {
 	}
 }
 
-// await returns the process id in a file as soon as it is there.
-func await(t *testing.T, file string) int {
+// waitForPID returns the process id in a file as soon as it is there.
+func waitForPID(t *testing.T, file string) int {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if text, err := os.ReadFile(file); err == nil {

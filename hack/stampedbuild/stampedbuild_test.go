@@ -40,45 +40,45 @@ stamped_build fake 'the program' "$root/source"
 link_into "$root/bin/programs"
 `
 
-// world is what clones of one user share.
-type world struct {
+// buildEnv is what clones of one user share.
+type buildEnv struct {
 	*testing.T
 	dir string
 }
 
-func newWorld(t *testing.T) world {
+func newWorld(t *testing.T) buildEnv {
 	t.Parallel()
 	if _, err := exec.LookPath("flock"); err != nil {
 		missing.Skip(t, err)
 	}
-	w := world{t, t.TempDir()}
+	w := buildEnv{t, t.TempDir()}
 	w.letBuildsEnd()
 	return w
 }
 
-func (w world) cache() string  { return filepath.Join(w.dir, "cache") }
-func (w world) goOn() string   { return filepath.Join(w.dir, "go-on") }
-func (w world) builds() string { return filepath.Join(w.dir, "builds") }
+func (w buildEnv) cacheDir() string  { return filepath.Join(w.dir, "cache") }
+func (w buildEnv) goOn() string      { return filepath.Join(w.dir, "go-on") }
+func (w buildEnv) buildsDir() string { return filepath.Join(w.dir, "builds") }
 
-func (w world) letBuildsEnd() {
+func (w buildEnv) letBuildsEnd() {
 	w.Helper()
-	write(w.T, w.goOn(), "")
+	writeFile(w.T, w.goOn(), "")
 }
 
-func (w world) letBuildsHang() {
+func (w buildEnv) letBuildsHang() {
 	w.Helper()
 	if err := os.Remove(w.goOn()); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// built is how often a build was begun.
-func (w world) built() int {
-	text, _ := os.ReadFile(w.builds())
+// countBuilds is how often a build was begun.
+func (w buildEnv) countBuilds() int {
+	text, _ := os.ReadFile(w.buildsDir())
 	return strings.Count(string(text), "run")
 }
 
-func (w world) clone() clone {
+func (w buildEnv) newClone() clone {
 	w.Helper()
 	root := w.TempDir()
 	for _, name := range []string{"../folders.sh", "../stamped-build.sh"} {
@@ -86,20 +86,20 @@ func (w world) clone() clone {
 		if err != nil {
 			w.Fatal(err)
 		}
-		write(w.T, root+"/hack/"+filepath.Base(name), string(text))
+		writeFile(w.T, root+"/hack/"+filepath.Base(name), string(text))
 	}
-	write(w.T, root+"/hack/build-fake.sh", script)
-	write(w.T, filepath.Join(root, "source"), "first")
+	writeFile(w.T, root+"/hack/build-fake.sh", script)
+	writeFile(w.T, filepath.Join(root, "source"), "first")
 	scratch := filepath.Join(w.dir, "tmp")
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
 		w.Fatal(err)
 	}
 	return clone{w.T, root, append(os.Environ(),
-		"XDG_CACHE_HOME="+w.cache(), "GO_ON="+w.goOn(), "BUILDS="+w.builds(), "TMPDIR="+scratch)}
+		"XDG_CACHE_HOME="+w.cacheDir(), "GO_ON="+w.goOn(), "BUILDS="+w.buildsDir(), "TMPDIR="+scratch)}
 }
 
-// start begins the script in a process group of its own.
-func (c clone) start() (*exec.Cmd, *strings.Builder) {
+// startScript begins the script in a process group of its own.
+func (c clone) startScript() (*exec.Cmd, *strings.Builder) {
 	c.Helper()
 	var out strings.Builder
 	command := exec.Command("bash", c.root+"/hack/build-fake.sh")
@@ -112,18 +112,18 @@ func (c clone) start() (*exec.Cmd, *strings.Builder) {
 	return command, &out
 }
 
-// builds runs the script to its end and returns what it says.
-func (c clone) builds() string {
+// runScript runs the script to its end and returns what it says.
+func (c clone) runScript() string {
 	c.Helper()
-	command, out := c.start()
+	command, out := c.startScript()
 	if err := command.Wait(); err != nil {
 		c.Fatalf("%v: %s", err, out)
 	}
 	return out.String()
 }
 
-// holds checks that the program is linked into ./bin with this content.
-func (c clone) holds(want string) {
+// expectProgram checks that the program is linked into ./bin with this content.
+func (c clone) expectProgram(want string) {
 	c.Helper()
 	got, err := os.ReadFile(filepath.Join(c.root, "bin", "programs", "program"))
 	if err != nil || string(got) != want {
@@ -134,7 +134,7 @@ func (c clone) holds(want string) {
 	}
 }
 
-func write(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -154,8 +154,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// entries are the files and folders below a folder whose base name begins with prefix.
-func entries(t *testing.T, folder, prefix string) []string {
+// findEntries are the files and folders below a folder whose base name begins with prefix.
+func findEntries(t *testing.T, folder, prefix string) []string {
 	t.Helper()
 	var found []string
 	err := filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
@@ -175,29 +175,29 @@ func entries(t *testing.T, folder, prefix string) []string {
 
 func TestWhatIsBuiltIsKeptForEveryClone(t *testing.T) {
 	w := newWorld(t)
-	first, second := w.clone(), w.clone()
-	if said := first.builds(); !strings.Contains(said, "build: the program ready") {
+	first, second := w.newClone(), w.newClone()
+	if said := first.runScript(); !strings.Contains(said, "build: the program ready") {
 		t.Errorf("the first build says %q", said)
 	}
-	first.holds("first")
+	first.expectProgram("first")
 	for _, c := range []clone{first, second} {
-		if said := c.builds(); said != "" {
+		if said := c.runScript(); said != "" {
 			t.Errorf("without anything to build the script says %q", said)
 		}
-		c.holds("first")
+		c.expectProgram("first")
 	}
-	if w.built() != 1 {
-		t.Errorf("built %d times, want once", w.built())
+	if w.countBuilds() != 1 {
+		t.Errorf("built %d times, want once", w.countBuilds())
 	}
-	write(t, filepath.Join(second.root, "source"), "second")
-	second.builds()
-	second.holds("second")
-	first.holds("first")
-	write(t, filepath.Join(second.root, "source"), "first")
-	second.builds()
-	second.holds("first")
-	if w.built() != 2 {
-		t.Errorf("built %d times, want twice: a result of before is there still", w.built())
+	writeFile(t, filepath.Join(second.root, "source"), "second")
+	second.runScript()
+	second.expectProgram("second")
+	first.expectProgram("first")
+	writeFile(t, filepath.Join(second.root, "source"), "first")
+	second.runScript()
+	second.expectProgram("first")
+	if w.countBuilds() != 2 {
+		t.Errorf("built %d times, want twice: a result of before is there still", w.countBuilds())
 	}
 }
 
@@ -205,26 +205,26 @@ func TestAKilledBuildLeavesNothing(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"interrupted": syscall.SIGINT, "terminated": syscall.SIGTERM, "killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			c := w.clone()
+			c := w.newClone()
 			w.letBuildsHang()
-			command, out := c.start()
-			eventually(t, "the build writes", func() bool { return len(entries(t, w.cache(), "program")) > 1 })
+			command, out := c.startScript()
+			eventually(t, "the build writes", func() bool { return len(findEntries(t, w.cacheDir(), "program")) > 1 })
 			if err := syscall.Kill(-command.Process.Pid, signal); err != nil {
 				t.Fatal(err)
 			}
 			if err := command.Wait(); err == nil {
 				t.Errorf("a build that was %s ends as if it had succeeded: %s", name, out)
 			}
-			if kept := entries(t, w.cache(), "fake-"); len(kept) > 0 {
+			if kept := findEntries(t, w.cacheDir(), "fake-"); len(kept) > 0 {
 				t.Errorf("counts as built: %v", kept)
 			}
-			if left := entries(t, w.cache(), "tmp."); len(left) > 0 && signal != syscall.SIGKILL {
+			if left := findEntries(t, w.cacheDir(), "tmp."); len(left) > 0 && signal != syscall.SIGKILL {
 				t.Errorf("left behind: %v", left)
 			}
 			w.letBuildsEnd()
-			c.builds()
-			c.holds("first")
-			left := slices.Concat(entries(t, w.dir, "tmp."), entries(t, c.root, "tmp."))
+			c.runScript()
+			c.expectProgram("first")
+			left := slices.Concat(findEntries(t, w.dir, "tmp."), findEntries(t, c.root, "tmp."))
 			if len(left) > 0 {
 				t.Errorf("left behind after the next build: %v", left)
 			}
@@ -234,26 +234,26 @@ func TestAKilledBuildLeavesNothing(t *testing.T) {
 
 func TestTwoClonesDoNotBuildTheSameAtOnce(t *testing.T) {
 	w := newWorld(t)
-	first, second := w.clone(), w.clone()
+	first, second := w.newClone(), w.newClone()
 	w.letBuildsHang()
-	one, saidOne := first.start()
-	eventually(t, "the first builds", func() bool { return w.built() == 1 })
-	two, saidTwo := second.start()
-	waiting := filepath.Join(w.cache(), "cardquota", "programs", ".lock-fake")
-	eventually(t, "the second waits", func() bool { return holders(t, waiting, two.Process.Pid) })
+	one, saidOne := first.startScript()
+	eventually(t, "the first builds", func() bool { return w.countBuilds() == 1 })
+	two, saidTwo := second.startScript()
+	waiting := filepath.Join(w.cacheDir(), "cardquota", "programs", ".lock-fake")
+	eventually(t, "the second waits", func() bool { return isHeldOpen(t, waiting, two.Process.Pid) })
 	w.letBuildsEnd()
 	if err := errors.Join(one.Wait(), two.Wait()); err != nil {
 		t.Fatal(err, saidOne, saidTwo)
 	}
-	if !strings.Contains(saidTwo.String(), "waiting for another build") || w.built() != 1 {
-		t.Errorf("built %d times, want once; the second says %q", w.built(), saidTwo)
+	if !strings.Contains(saidTwo.String(), "waiting for another build") || w.countBuilds() != 1 {
+		t.Errorf("built %d times, want once; the second says %q", w.countBuilds(), saidTwo)
 	}
-	first.holds("first")
-	second.holds("first")
+	first.expectProgram("first")
+	second.expectProgram("first")
 }
 
-// holders reports whether a process has a file open.
-func holders(t *testing.T, file string, pid int) bool {
+// isHeldOpen reports whether a process has a file open.
+func isHeldOpen(t *testing.T, file string, pid int) bool {
 	t.Helper()
 	folder := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	open, _ := os.ReadDir(folder)
@@ -271,14 +271,14 @@ func TestWithoutACacheTheResultStaysInBin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			c := w.clone()
+			c := w.newClone()
 			gocache := filepath.Join(w.dir, "go")
 			c.env = append(c.env, append(env, "GOCACHE="+gocache, "GOPATH="+gocache)...)
-			c.builds()
-			c.builds()
-			c.holds("first")
-			if kept := entries(t, filepath.Join(c.root, "bin"), "fake-"); len(kept) != 1 || w.built() != 1 {
-				t.Errorf("built %d times, kept %v, want one below ./bin", w.built(), kept)
+			c.runScript()
+			c.runScript()
+			c.expectProgram("first")
+			if kept := findEntries(t, filepath.Join(c.root, "bin"), "fake-"); len(kept) != 1 || w.countBuilds() != 1 {
+				t.Errorf("built %d times, kept %v, want one below ./bin", w.countBuilds(), kept)
 			}
 		})
 	}
@@ -286,37 +286,37 @@ func TestWithoutACacheTheResultStaysInBin(t *testing.T) {
 
 func TestAResultThatLostAFileIsBuiltAgain(t *testing.T) {
 	w := newWorld(t)
-	c := w.clone()
-	c.builds()
+	c := w.newClone()
+	c.runScript()
 	if err := os.Remove(filepath.Join(c.root, "bin", "programs", "manifests", "one.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	c.builds()
-	c.holds("first")
-	write(t, filepath.Join(c.root, "bin", "programs", "program"), "") // through the link
-	c.builds()
-	c.holds("first")
-	if w.built() != 3 {
-		t.Errorf("built %d times, want three times", w.built())
+	c.runScript()
+	c.expectProgram("first")
+	writeFile(t, filepath.Join(c.root, "bin", "programs", "program"), "") // through the link
+	c.runScript()
+	c.expectProgram("first")
+	if w.countBuilds() != 3 {
+		t.Errorf("built %d times, want three times", w.countBuilds())
 	}
 }
 
 func TestWhatWasNotUsedForAMonthGoes(t *testing.T) {
 	w := newWorld(t)
-	c := w.clone()
-	c.builds()
-	old := entries(t, w.cache(), "fake-")
-	recent := filepath.Join(w.cache(), "cardquota", "programs", "other-1")
-	write(t, filepath.Join(recent, "program"), "")
+	c := w.newClone()
+	c.runScript()
+	old := findEntries(t, w.cacheDir(), "fake-")
+	recent := filepath.Join(w.cacheDir(), "cardquota", "programs", "other-1")
+	writeFile(t, filepath.Join(recent, "program"), "")
 	for folder, age := range map[string]int{old[0]: 32, recent: 29} {
 		then := time.Now().AddDate(0, 0, -age)
 		if err := os.Chtimes(folder, then, then); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(t, filepath.Join(c.root, "source"), "second")
-	c.builds()
-	c.holds("second")
+	writeFile(t, filepath.Join(c.root, "source"), "second")
+	c.runScript()
+	c.expectProgram("second")
 	if _, err := os.Stat(old[0]); !os.IsNotExist(err) {
 		t.Errorf("%s was not used for 32 days and is there still", old[0])
 	}

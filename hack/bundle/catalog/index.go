@@ -27,12 +27,12 @@ type (
 		MediaType  string `json:"mediatype"`
 	}
 	channelDocument struct {
-		Schema  string  `json:"schema"`
-		Package string  `json:"package"`
-		Name    string  `json:"name"`
-		Entries []entry `json:"entries"`
+		Schema  string         `json:"schema"`
+		Package string         `json:"package"`
+		Name    string         `json:"name"`
+		Entries []channelEntry `json:"entries"`
 	}
-	entry struct {
+	channelEntry struct {
 		Name      string   `json:"name"`
 		Replaces  string   `json:"replaces,omitempty"`
 		Skips     []string `json:"skips,omitempty"`
@@ -40,10 +40,10 @@ type (
 	}
 )
 
-// index describes the package of the bundles and its channels. The newest version says what the
+// packageDocuments describes the package of the bundles and its channels. The newest version says what the
 // package is; every bundle is in each channel that it names, the newest last. Bundles of two
 // packages and two bundles of one version are errors.
-func index(bundles []*manifests.Bundle) ([]any, error) {
+func packageDocuments(bundles []*manifests.Bundle) ([]any, error) {
 	if len(bundles) == 0 {
 		return nil, errors.New("no bundle")
 	}
@@ -51,7 +51,7 @@ func index(bundles []*manifests.Bundle) ([]any, error) {
 		return a.CSV.Spec.Version.Compare(b.CSV.Spec.Version.Version)
 	})
 	newest := bundles[len(bundles)-1]
-	channels := map[string][]entry{}
+	channels := map[string][]channelEntry{}
 	for i, bundle := range bundles {
 		if bundle.Package != newest.Package {
 			return nil, fmt.Errorf("bundle %s is of package %s, not %s", bundle.CSV.Name, bundle.Package, newest.Package)
@@ -60,7 +60,7 @@ func index(bundles []*manifests.Bundle) ([]any, error) {
 			return nil, fmt.Errorf("two bundles are %s", bundle.CSV.Name)
 		}
 		for _, channel := range bundle.Channels {
-			channels[channel] = append(channels[channel], entry{
+			channels[channel] = append(channels[channel], channelEntry{
 				Name: bundle.CSV.Name, Replaces: bundle.CSV.Spec.Replaces,
 				Skips: bundle.CSV.Spec.Skips, SkipRange: bundle.CSV.Annotations[skipRange],
 			})

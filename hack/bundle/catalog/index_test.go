@@ -23,22 +23,22 @@ func bundle(number, replaces string, channels ...string) *manifests.Bundle {
 }
 
 func TestChannelsHoldTheVersionsThatNameThem(t *testing.T) {
-	got, err := index([]*manifests.Bundle{
+	got, err := packageDocuments([]*manifests.Bundle{
 		bundle("0.10.0", "p.v0.9.0", "stable-v0", "candidate-v0"),
 		bundle("0.9.0", "", "candidate-v0"),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := entry{Name: "p.v0.9.0", SkipRange: "<0.9.0"}
-	newest := entry{Name: "p.v0.10.0", Replaces: "p.v0.9.0", SkipRange: "<0.10.0"}
+	old := channelEntry{Name: "p.v0.9.0", SkipRange: "<0.9.0"}
+	newest := channelEntry{Name: "p.v0.10.0", Replaces: "p.v0.9.0", SkipRange: "<0.10.0"}
 	want := []any{
 		packageDocument{
 			Schema: "olm.package", Name: "p", DefaultChannel: "stable-v0", Description: "about 0.10.0",
 			Icon: &icon{Base64Data: "aWNvbg==", MediaType: "image/svg+xml"},
 		},
-		channelDocument{Schema: "olm.channel", Package: "p", Name: "candidate-v0", Entries: []entry{old, newest}},
-		channelDocument{Schema: "olm.channel", Package: "p", Name: "stable-v0", Entries: []entry{newest}},
+		channelDocument{Schema: "olm.channel", Package: "p", Name: "candidate-v0", Entries: []channelEntry{old, newest}},
+		channelDocument{Schema: "olm.channel", Package: "p", Name: "stable-v0", Entries: []channelEntry{newest}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("documents (-want +got):\n%s", diff)
@@ -57,7 +57,7 @@ func TestBundlesThatAreNoVersionsOfOnePackageAreRefused(t *testing.T) {
 		"a version twice": {[]*manifests.Bundle{bundle("1.0.0", "", "stable-v1"), bundle("1.0.0", "", "stable-v1")}, "two bundles are p.v1.0.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := index(tc.bundles); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := packageDocuments(tc.bundles); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want one that says %q", err, tc.want)
 			}
 		})

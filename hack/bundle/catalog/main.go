@@ -41,11 +41,11 @@ func run(args []string) error {
 	bundles := make([]*manifests.Bundle, set.NArg())
 	for i, dir := range set.Args() {
 		var err error
-		if bundles[i], err = load(dir); err != nil {
+		if bundles[i], err = loadBundle(dir); err != nil {
 			return fmt.Errorf("bundle %s: %w", dir, err)
 		}
 	}
-	documents, err := index(bundles)
+	documents, err := packageDocuments(bundles)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func run(args []string) error {
 		text.Write(content)
 	}
 	for _, dir := range set.Args() {
-		rendered, err := output(*opm, "render", dir, "--output=yaml")
+		rendered, err := runOutput(*opm, "render", dir, "--output=yaml")
 		if err != nil {
 			return err
 		}
@@ -72,12 +72,12 @@ func run(args []string) error {
 	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
 		return err
 	}
-	_, err = output(*opm, "validate", *out)
+	_, err = runOutput(*opm, "validate", *out)
 	return err
 }
 
-// load reads a bundle, with the package that it belongs to.
-func load(dir string) (*manifests.Bundle, error) {
+// loadBundle reads a bundle, with the package that it belongs to.
+func loadBundle(dir string) (*manifests.Bundle, error) {
 	bundle, err := manifests.GetBundleFromDir(dir)
 	if err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func load(dir string) (*manifests.Bundle, error) {
 	return bundle, nil
 }
 
-// output runs a program and returns what it writes; what it complains about is in the error.
-func output(program string, args ...string) ([]byte, error) {
+// runOutput runs a program and returns what it writes; what it complains about is in the error.
+func runOutput(program string, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
