@@ -24,7 +24,7 @@ func (s *scene) watched(minutes int, change func(minute int)) []judge.Violation 
 	for minute := range minutes {
 		change(minute)
 		for _, object := range s.Objects() {
-			j.Take(object, false, clock)
+			j.Apply(object, false, clock)
 		}
 		s.Cache = nil // nobody binds what a session places
 		s.run()
@@ -33,13 +33,13 @@ func (s *scene) watched(minutes int, change func(minute int)) []judge.Violation 
 		}
 		s.Close()
 		clock = clock.Add(time.Minute)
-		j.Hear(judge.Reading{Asked: clock, Answered: clock, Closed: minute, Decides: true})
-		j.Judge(clock)
+		j.AddReading(judge.Reading{Asked: clock, Answered: clock, Closed: minute, Decides: true})
+		j.Check(clock)
 		if s.Groups[len(s.Groups)-1].Status.Phase == v1beta1.PodGroupInqueue {
 			break
 		}
 	}
-	return j.Found()
+	return j.TakeViolations()
 }
 
 // gangAndSmall are a gang that was enqueued and a job of one card behind it.

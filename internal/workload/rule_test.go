@@ -55,12 +55,12 @@ func agreeOnCharge(t *testing.T, pod *corev1.Pod, group *v1beta1.PodGroup, last 
 // agreeOnAsk asks a row of the observer's rules.
 func agreeOnAsk(t *testing.T, pod *corev1.Pod, ask Request) {
 	t.Helper()
-	want := rule.AskOf(pod, ruleCluster())
-	same := len(ask.Names) == len(want.Cards) && (ask.Denied != nil) == (want.Refusal != "")
+	want := rule.RequestOf(pod, ruleCluster())
+	same := len(ask.Names) == len(want.Cards) && (ask.Denied != nil) == (want.Denial != "")
 	for i, name := range ask.Names {
 		same = same && string(name) == want.Cards[i]
 	}
-	check.That(t, same, "cards %v, refusal %v, by the observer's rules %v, %q", ask.Names, ask.Denied, want.Cards, want.Refusal)
+	check.That(t, same, "cards %v, refusal %v, by the observer's rules %v, %q", ask.Names, ask.Denied, want.Cards, want.Denial)
 }
 
 // agreeOnQueue asks a row of the observer's rules.

@@ -62,7 +62,7 @@ func TestWhatIsBelievedOfAPod(t *testing.T) {
 			r.Schedulers = append(r.Schedulers, pod.Spec.SchedulerName)
 		}
 		got, ok := usage(&r, pod, tc.group, tc.last)
-		agreeOnCharge(t, pod, tc.group, tc.last, rule.Origin{Ours: tc.ours, Admits: r.Admits}, got, ok)
+		agreeOnCharge(t, pod, tc.group, tc.last, rule.Origin{Ours: tc.ours, AllowsNamespace: r.Admits}, got, ok)
 		check.That(t, ok && got.Queue == tc.wantQueue, "counted %v in queue %q, want %q", ok, got.Queue, tc.wantQueue)
 		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
 	}

@@ -13,16 +13,16 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// idle is a scheduler that closes a session at each look and decides nothing.
-func idle() func(context.Context) (observer.SessionCount, error) {
+// idleScheduler is a scheduler that closes a session at each look and decides nothing.
+func idleScheduler() func(context.Context) (observer.SessionCount, error) {
 	closed := &atomic.Int64{}
 	return func(context.Context) (observer.SessionCount, error) {
 		return observer.SessionCount{Process: 1, Closed: int(closed.Add(1)), Decides: true}, nil
 	}
 }
 
-// say has a pod state why it waits.
-func (w *world) say(pod, message string) {
+// stateReason has a pod state why it waits.
+func (w *world) stateReason(pod, message string) {
 	w.Helper()
 	w.Eventually(func() error {
 		live, err := w.cluster.Client().CoreV1().Pods(w.name).Get(w.Context(), pod, metav1.GetOptions{})
@@ -37,41 +37,41 @@ func (w *world) say(pod, message string) {
 
 func TestASchedulerThatStartsNothingIsFound(t *testing.T) {
 	w := newWorld(t, "break-progress")
-	o := w.start(observer.Options{Sessions: idle(), UnlimitedCPUMemory: true})
+	o := w.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
 	for name, count := range map[string]string{"fits": "1", "too-large": "3"} {
-		w.pod(name, "NVIDIA-H200", count) // Volcano's controller makes its PodGroup
-		w.say(name, "waits")
+		w.createPod(name, "NVIDIA-H200", count) // Volcano's controller makes its PodGroup
+		w.stateReason(name, "waits")
 	}
 	w.wantExactly(o, "I7 progress pod/break-progress/fits")
 	for _, name := range []string{"fits", "too-large"} {
-		w.delete(name)
+		w.deletePod(name)
 	}
 }
 
 func TestAFalseReasonIsFound(t *testing.T) {
 	w := newWorld(t, "break-truth")
-	o := w.start(observer.Options{Sessions: idle(), UnlimitedCPUMemory: true})
+	o := w.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
 	const short = "Queue <break-truth> has insufficient <NVIDIA-H200> quota: requested <3>, total would be <3>, but capability is <%d>"
 	for _, pod := range []string{"honest", "liar"} {
-		w.pod(pod, "NVIDIA-H200", "3")
-		w.say(pod, "waits")
+		w.createPod(pod, "NVIDIA-H200", "3")
+		w.stateReason(pod, "waits")
 	}
-	w.say("honest", fmt.Sprintf(short, 2))
+	w.stateReason("honest", fmt.Sprintf(short, 2))
 	w.wantExactly(o)
-	w.say("liar", fmt.Sprintf(short, 1))
+	w.stateReason("liar", fmt.Sprintf(short, 1))
 	w.wantExactly(o, "I8 truth pod/break-truth/liar")
 	for _, name := range []string{"honest", "liar"} {
-		w.delete(name)
+		w.deletePod(name)
 	}
 }
 
 func TestAPlacementBeyondTheNodeIsFound(t *testing.T) {
 	w := newWorld(t, "break-capacity")
-	w.queue(`{"NVIDIA-H200":20}`)
-	o := w.start(observer.Options{Sessions: idle(), UnlimitedCPUMemory: true})
+	w.createQueue(`{"NVIDIA-H200":20}`)
+	o := w.startObserver(observer.Options{Sessions: idleScheduler(), UnlimitedCPUMemory: true})
 	for _, name := range []string{"first", "second"} {
-		w.pod(name, "NVIDIA-H200", "5")
-		w.bind(name, "h200-1")
+		w.createPod(name, "NVIDIA-H200", "5")
+		w.bindPod(name, "h200-1")
 	}
 	w.wantExactly(o, "I9 capacity pod/break-capacity/second")
 }

@@ -67,31 +67,31 @@ func newWorld(t *testing.T, name string) *world {
 		t.Fatal(shared.err)
 	}
 	w := &world{T: t, Gomega: NewWithT(t), cluster: shared.cluster, name: name}
-	w.apply(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, name)
-	w.queue(`{"NVIDIA-H200":2}`)
-	w.open(name)
+	w.applyManifest(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, name)
+	w.createQueue(`{"NVIDIA-H200":2}`)
+	w.waitUntilOpen(name)
 	return w
 }
 
-// open waits until Volcano's controller has opened a queue.
-func (w *world) open(queue string) {
+// waitUntilOpen waits until Volcano's controller has opened a queue.
+func (w *world) waitUntilOpen(queue string) {
 	w.Helper()
 	w.Eventually(func() (string, error) {
 		return w.cluster.Kubectl(w.Context(), "get", "queues.scheduling.volcano.sh", queue, "-o", "jsonpath={.status.state}")
 	}, "20s", "100ms").Should(Equal("Open"))
 }
 
-func (w *world) apply(format string, args ...any) {
+func (w *world) applyManifest(format string, args ...any) {
 	w.Helper()
 	w.Expect(w.cluster.Apply(w.Context(), []byte(fmt.Sprintf(format, args...)))).To(Succeed())
 }
 
-func (w *world) queue(quota string) {
+func (w *world) createQueue(quota string) {
 	w.Helper()
-	w.apply(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: %s, annotations: {volcano.sh/card.quota: '%s'}}, spec: {weight: 1}}`, w.name, quota)
+	w.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: %s, annotations: {volcano.sh/card.quota: '%s'}}, spec: {weight: 1}}`, w.name, quota)
 }
 
-func (w *world) start(options observer.Options) *observer.Observer {
+func (w *world) startObserver(options observer.Options) *observer.Observer {
 	w.Helper()
 	o, err := observer.Start(w.Context(), w.cluster.Config(), options)
 	w.Expect(err).NotTo(HaveOccurred())
@@ -99,8 +99,8 @@ func (w *world) start(options observer.Options) *observer.Observer {
 	return o
 }
 
-// pod creates a pod of the world's queue that asks for H200 cards.
-func (w *world) pod(name, card, count string) {
+// createPod creates a pod of the world's queue that asks for H200 cards.
+func (w *world) createPod(name, card, count string) {
 	w.Helper()
 	w.podIn(w.name, name, card, count)
 }
@@ -112,14 +112,14 @@ func (w *world) podIn(queue, name, card, count string) {
 	w.Expect(err).NotTo(HaveOccurred())
 }
 
-// bind places a pod as a scheduler would, asking nobody.
-func (w *world) bind(name, node string) {
+// bindPod places a pod as a scheduler would, asking nobody.
+func (w *world) bindPod(name, node string) {
 	w.Helper()
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	w.Expect(w.cluster.Client().CoreV1().Pods(w.name).Bind(w.Context(), binding, metav1.CreateOptions{})).To(Succeed())
 }
 
-func (w *world) delete(name string) {
+func (w *world) deletePod(name string) {
 	w.Helper()
 	w.Expect(w.cluster.Client().CoreV1().Pods(w.name).Delete(w.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})).To(Succeed())
 }
@@ -139,10 +139,10 @@ func (w *world) wantExactly(o *observer.Observer, want ...string) {
 
 func TestABindingBeyondTheQuotaIsFound(t *testing.T) {
 	w := newWorld(t, "break-quota")
-	o := w.start(observer.Options{})
+	o := w.startObserver(observer.Options{})
 	for _, name := range []string{"first", "second", "third"} {
-		w.pod(name, "NVIDIA-H200", "1")
-		w.bind(name, "h200-0")
+		w.createPod(name, "NVIDIA-H200", "1")
+		w.bindPod(name, "h200-0")
 	}
 	w.wantExactly(o, "I1 quota pod/break-quota/third")
 }
@@ -151,38 +151,38 @@ func TestABindingBeyondTheQuotaIsFound(t *testing.T) {
 // them, always within the quota; then once not.
 func TestNoFalseAlarmWhenEveryDeletionMakesRoomForABinding(t *testing.T) {
 	w := newWorld(t, "break-rush")
-	o := w.start(observer.Options{Interval: 50 * time.Millisecond})
+	o := w.startObserver(observer.Options{Interval: 50 * time.Millisecond})
 	const rounds = 60
 	for i := range rounds {
-		w.pod(fmt.Sprint("rush-", i), "NVIDIA-H200", "2")
+		w.createPod(fmt.Sprint("rush-", i), "NVIDIA-H200", "2")
 	}
 	for i := range rounds {
 		if i > 0 {
-			w.delete(fmt.Sprint("rush-", i-1))
+			w.deletePod(fmt.Sprint("rush-", i-1))
 		}
-		w.bind(fmt.Sprint("rush-", i), "h200-0")
-		w.queue([]string{`{"NVIDIA-H200":2}`, `{"NVIDIA-H200":1}`}[i%2])
+		w.bindPod(fmt.Sprint("rush-", i), "h200-0")
+		w.createQueue([]string{`{"NVIDIA-H200":2}`, `{"NVIDIA-H200":1}`}[i%2])
 	}
 	w.wantExactly(o)
-	w.pod("beyond", "NVIDIA-H200", "1")
-	w.bind("beyond", "h200-1")
+	w.createPod("beyond", "NVIDIA-H200", "1")
+	w.bindPod("beyond", "h200-1")
 	w.wantExactly(o, "I1 quota pod/break-rush/beyond")
 }
 
 func TestAPodOnAnotherCardIsFound(t *testing.T) {
 	w := newWorld(t, "break-card")
-	o := w.start(observer.Options{})
-	w.pod("right", "NVIDIA-GeForce-RTX-4090|NVIDIA-H200", "1")
-	w.bind("right", "h200-0")
-	w.pod("wrong", "NVIDIA-GeForce-RTX-4090", "1")
-	w.bind("wrong", "h200-0")
+	o := w.startObserver(observer.Options{})
+	w.createPod("right", "NVIDIA-GeForce-RTX-4090|NVIDIA-H200", "1")
+	w.bindPod("right", "h200-0")
+	w.createPod("wrong", "NVIDIA-GeForce-RTX-4090", "1")
+	w.bindPod("wrong", "h200-0")
 	w.wantExactly(o, "I2 card pod/break-card/wrong")
 }
 
 func TestAFalseStatusIsFound(t *testing.T) {
 	w := newWorld(t, "break-status")
-	o := w.start(observer.Options{})
-	w.apply(`{apiVersion: cardquota.dev/v1alpha1, kind: CardQuota, metadata: {name: break-status},
+	o := w.startObserver(observer.Options{})
+	w.applyManifest(`{apiVersion: cardquota.dev/v1alpha1, kind: CardQuota, metadata: {name: break-status},
 spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}}`)
 	status := func(used int) {
 		w.Helper()
@@ -194,7 +194,7 @@ spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}
 	w.wantExactly(o)
 	status(1)
 	w.wantExactly(o, "I3 status cardquota/break-status")
-	w.apply(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: break-status-byhand, annotations: {volcano.sh/card.allocated: '{"NVIDIA-H200":1}'}}, spec: {weight: 1}}`)
+	w.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: break-status-byhand, annotations: {volcano.sh/card.allocated: '{"NVIDIA-H200":1}'}}, spec: {weight: 1}}`)
 	w.wantExactly(o, "I3 status cardquota/break-status", "I3 status queue/break-status-byhand")
 	for _, object := range []string{"cardquota/break-status", "queues.scheduling.volcano.sh/break-status-byhand"} {
 		_, err := w.cluster.Kubectl(w.Context(), "delete", object)
@@ -204,12 +204,12 @@ spec: {tenant: t, serviceType: training, cards: [{name: NVIDIA-H200, quota: 2}]}
 
 func TestAnEvictionIsFound(t *testing.T) {
 	w := newWorld(t, "break-eviction")
-	o := w.start(observer.Options{})
+	o := w.startObserver(observer.Options{})
 	for _, name := range []string{"deleted", "evicted"} {
-		w.pod(name, "NVIDIA-H200", "1")
-		w.bind(name, "h200-0")
+		w.createPod(name, "NVIDIA-H200", "1")
+		w.bindPod(name, "h200-0")
 	}
-	w.delete("deleted")
+	w.deletePod("deleted")
 	w.wantExactly(o)
 	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "evicted", Namespace: w.name}}
 	w.Expect(w.cluster.Client().PolicyV1().Evictions(w.name).Evict(w.Context(), eviction)).To(Succeed())
@@ -224,7 +224,7 @@ func TestAProcessThatPanicsIsFound(t *testing.T) {
 		Args: []string{"-c", "until [ -e " + gate + " ]; do sleep 0.1; done; echo 'panic: runtime error' >&2; exit 2"},
 	})
 	w.Expect(err).NotTo(HaveOccurred())
-	o := w.start(observer.Options{Processes: []observer.Followed{process}})
+	o := w.startObserver(observer.Options{Processes: []observer.Followed{process}})
 	w.wantExactly(o)
 	w.Expect(os.WriteFile(gate, nil, 0o600)).To(Succeed())
 	w.Eventually(process.Done(), "10s").Should(BeClosed())
@@ -233,13 +233,13 @@ func TestAProcessThatPanicsIsFound(t *testing.T) {
 
 func TestAPodThatWaitsWithoutAWordIsFound(t *testing.T) {
 	w := newWorld(t, "break-reason")
-	o := w.start(observer.Options{ReasonWithin: 2 * time.Second})
-	w.pod("silent", "NVIDIA-H200", "1")
-	w.apply(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup,
+	o := w.startObserver(observer.Options{ReasonWithin: 2 * time.Second})
+	w.createPod("silent", "NVIDIA-H200", "1")
+	w.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup,
 metadata: {name: silent-job, namespace: break-reason, annotations: {volcano.sh/card.request: '{"NVIDIA-H200":4}'}},
 spec: {queue: break-reason, minMember: 4}}`)
 	w.wantExactly(o, "I6 reason pod/break-reason/silent", "I6 reason podgroup/break-reason/silent-job")
-	w.delete("silent")
+	w.deletePod("silent")
 	_, err := w.cluster.Kubectl(w.Context(), "delete", "podgroup", "-n", w.name, "silent-job")
 	w.Expect(err).NotTo(HaveOccurred())
 }

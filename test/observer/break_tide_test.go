@@ -10,15 +10,15 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// evict does what Volcano does when one of its actions evicts a pod.
-func (w *world) evict(name, by string) {
+// evictAs does what Volcano does when one of its actions evicts a pod.
+func (w *world) evictAs(name, by string) {
 	w.Helper()
 	conditions := fmt.Sprintf(`{"status":{"conditions":[
 		{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler","message":"volcano: preempting to accommodate a higher priority pod"},
 		{"type":"Ready","status":"False","reason":"Evict","message":"Pod is evicted, because of %s"}]}}`, by)
 	_, err := w.cluster.Kubectl(w.Context(), "patch", "pod", "-n", w.name, name, "--subresource=status", "-p", conditions)
 	w.Expect(err).NotTo(HaveOccurred())
-	w.delete(name)
+	w.deletePod(name)
 }
 
 // tideQueues are a queue from which may be reclaimed and one that may reclaim.
@@ -30,10 +30,10 @@ func (w *world) tideQueues() (training, inference string) {
 		priority    int
 		reclaimable bool
 	}{{training, "training", 20000, true}, {inference, "inference", 80000, false}} {
-		w.apply(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue,
+		w.applyManifest(`{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue,
 metadata: {name: %s, annotations: {volcano.sh/card.quota: '{"NVIDIA-H200":4}', volcano.sh/service.type: %s}},
 spec: {weight: 1, priority: %d, reclaimable: %t}}`, q.name, q.kind, q.priority, q.reclaimable)
-		w.open(q.name)
+		w.waitUntilOpen(q.name)
 	}
 	return training, inference
 }
@@ -41,22 +41,22 @@ spec: {weight: 1, priority: %d, reclaimable: %t}}`, q.name, q.kind, q.priority, 
 func TestOnlyEvictionsOutsideTheRulesAreFound(t *testing.T) {
 	w := newWorld(t, "break-tide")
 	training, inference := w.tideQueues()
-	o := w.start(observer.Options{PlacedWithin: 2 * time.Second})
+	o := w.startObserver(observer.Options{PlacedWithin: 2 * time.Second})
 	o.Excuse(observer.Reason) // nobody is there to say one
 	for _, name := range []string{"first", "second", "third"} {
 		w.podIn(training, name, "NVIDIA-H200", "1")
-		w.bind(name, "h200-0")
+		w.bindPod(name, "h200-0")
 	}
 	w.podIn(inference, "service", "NVIDIA-H200", "1")
-	w.evict("first", "reclaim")
-	w.bind("service", "h200-0")
+	w.evictAs("first", "reclaim")
+	w.bindPod("service", "h200-0")
 	w.podIn(training, "waiting", "NVIDIA-H200", "1")
-	w.evict("service", "reclaim") // training reclaims from nobody
-	w.delete("waiting")
+	w.evictAs("service", "reclaim") // training reclaims from nobody
+	w.deletePod("waiting")
 	w.wantExactly(o, "I4 eviction pod/break-tide/service")
 
 	w.podIn(inference, "late", "NVIDIA-H200", "1")
-	w.evict("second", "reclaim") // for late, which is never placed
+	w.evictAs("second", "reclaim") // for late, which is never placed
 	w.wantExactly(o, "I4 eviction pod/break-tide/service", "I4 eviction pod/break-tide/second")
-	w.delete("late")
+	w.deletePod("late")
 }

@@ -9,55 +9,55 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// recountEnding counts anew what a pod holds that is being deleted. It is asked
+// updateTerminatingCharge counts anew what a pod holds that is being deleted. It is asked
 // while the charge is still the last one.
-func (m *machine) recountEnding(state *podState) {
+func (m *clusterState) updateTerminatingCharge(state *podState) {
 	last := state.charge
 	if last == nil {
-		last = state.ending
+		last = state.terminating
 	}
-	state.ending = nil
+	state.terminating = nil
 	if charge, holds := rule.TerminatingChargeOf(state.pod, m.groupOf(state.pod), m.inventory, last, m.originOf(state.pod)); holds {
-		state.ending = &charge
+		state.terminating = &charge
 	}
 }
 
-// noteStopped remembers whether a node works, as seen now.
-func (m *machine) noteStopped(node *corev1.Node, c change) {
+// recordNodeReadiness remembers whether a node works, as seen now.
+func (m *clusterState) recordNodeReadiness(node *corev1.Node, c change) {
 	if c.deleted {
-		delete(m.stopped, node.Name)
+		delete(m.notReady, node.Name)
 		return
 	}
-	if m.stopped[node.Name] == nil {
-		m.stopped[node.Name] = &timeline[bool]{}
+	if m.notReady[node.Name] == nil {
+		m.notReady[node.Name] = &timeline[bool]{}
 	}
-	m.stopped[node.Name].set(!rule.IsReady(node), c.seen)
+	m.notReady[node.Name].setValue(!rule.IsReady(node), c.seen)
 }
 
-// judgeEnding checks a placement: what pods hold that end is no way to hold more
+// checkTerminating checks a placement: what pods hold that end is no way to hold more
 // and more. Used and ending together never exceed twice the quota.
-func (m *machine) judgeEnding(object, queue, card string, count int64, c change) {
-	most, limited := m.mostAllowed(queue, card, c.seen)
-	use, ending := m.useOf(queue).Cards[card], m.endingIn(queue, card, c.seen)
+func (m *clusterState) checkTerminating(object, queue, card string, count int64, c change) {
+	most, limited := m.maxQuota(queue, card, c.seen)
+	use, ending := m.usage(queue).Cards[card], m.terminatingIn(queue, card, c.seen)
 	if limited && use <= most && use+ending > most+most {
-		m.report(Quota, c.seen, object, "was placed with %d of <%s>: queue <%s> now holds %d and %d more by pods that are being deleted, and its quota was at most %d in the %s before (revision %d)",
-			count, card, queue, use, ending, most, c.seen.Sub(m.since(c.seen)), c.revision)
+		m.addViolation(Quota, c.seen, object, "was placed with %d of <%s>: queue <%s> now holds %d and %d more by pods that are being deleted, and its quota was at most %d in the %s before (revision %d)",
+			count, card, queue, use, ending, most, c.seen.Sub(m.windowStart(c.seen)), c.revision)
 	}
 }
 
-// endingIn recounts a card of a queue that pods hold which are being deleted. Pods
+// terminatingIn recounts a card of a queue that pods hold which are being deleted. Pods
 // of a node that is gone, or did not work a moment ago, hold it from nobody.
-func (m *machine) endingIn(queue, card string, at time.Time) int64 {
+func (m *clusterState) terminatingIn(queue, card string, at time.Time) int64 {
 	var sum int64
 	for _, state := range m.pods {
-		if state.ending == nil || state.ending.Queue != queue {
+		if state.terminating == nil || state.terminating.Queue != queue {
 			continue
 		}
-		stopped := m.stopped[state.pod.Spec.NodeName]
-		if stopped == nil || slices.Contains(stopped.since(m.since(at)), true) {
+		stopped := m.notReady[state.pod.Spec.NodeName]
+		if stopped == nil || slices.Contains(stopped.valuesSince(m.windowStart(at)), true) {
 			continue
 		}
-		sum += state.ending.Cards[card]
+		sum += state.terminating.Cards[card]
 	}
 	return sum
 }

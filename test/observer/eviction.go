@@ -13,27 +13,27 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// cause is the reason that an action of the scheduler evicts with, "" for an
+// evictionAction is the reason that an action of the scheduler evicts with, "" for an
 // eviction by anybody else.
-type cause string
+type evictionAction string
 
 const (
-	preempt cause = "preempt" // for a pod of the same queue
-	reclaim cause = "reclaim" // for a pod of another queue, pod by pod
+	preempt evictionAction = "preempt" // for a pod of the same queue
+	reclaim evictionAction = "reclaim" // for a pod of another queue, pod by pod
 	// cardReclaim is for a pod of another queue.
-	cardReclaim cause = "cardreclaim"
+	cardReclaim evictionAction = "cardreclaim"
 )
 
-// takesGangs reports whether an action leaves no job below its minimum: a gang goes as
+// evictsWholeGangs reports whether an action leaves no job below its minimum: a gang goes as
 // a whole.
-func (c cause) takesGangs() bool { return c == preempt || c == cardReclaim }
+func (c evictionAction) evictsWholeGangs() bool { return c == preempt || c == cardReclaim }
 
 // eviction is one that the rules allow, provided that a reclaimer is placed.
 type eviction struct {
 	victim string // as an object
-	by     cause
+	by     evictionAction
 	// place is what the victim left.
-	place place
+	freed amount
 	group types.NamespacedName
 	// isGang is set for a pod of a gang when it was evicted: its PodGroup may go before
 	// the reclaimer is placed.
@@ -49,7 +49,7 @@ type eviction struct {
 	reported   bool
 }
 
-// judgeEviction reports pods that are evicted against the rules, and remembers
+// checkEviction reports pods that are evicted against the rules, and remembers
 // the others until their reclaimer is placed. A pod that was marked when the
 // observer started is not looked at.
 //
@@ -60,7 +60,7 @@ type eviction struct {
 // plain deletion shows nothing of the kind and is the owner's right. Pods of
 // vcjobs that cardreclaim has Volcano's job controller replace carry the same
 // marks, and some time passes until they are deleted.
-func (m *machine) judgeEviction(state *podState, c change, happened bool) {
+func (m *clusterState) checkEviction(state *podState, c change, happened bool) {
 	by, why := evictionOf(state.pod)
 	if why == "" || state.evicted != nil {
 		return
@@ -77,48 +77,48 @@ func (m *machine) judgeEviction(state *podState, c change, happened bool) {
 	if !happened {
 		return
 	}
-	if wrong := m.illegal(e, state); wrong != "" {
+	if wrong := m.evictionForbidden(e, state); wrong != "" {
 		e.reported = true
-		m.report(Eviction, c.seen, e.victim, "was evicted from node %s (%s): %s", pod.Spec.NodeName, why, wrong)
+		m.addViolation(Eviction, c.seen, e.victim, "was evicted from node %s (%s): %s", pod.Spec.NodeName, why, wrong)
 		return
 	}
-	e.place = placeOf(rule.AskOf(pod, m.inventory))
+	e.freed = amountOf(rule.RequestOf(pod, m.inventory))
 	m.evictions = append(m.evictions, e)
 }
 
-// illegal says why a pod may not be evicted, "" when it may, and notes for whom.
-func (m *machine) illegal(e *eviction, victim *podState) string {
+// evictionForbidden says why a pod may not be evicted, "" when it may, and notes for whom.
+func (m *clusterState) evictionForbidden(e *eviction, victim *podState) string {
 	if e.by == "" {
 		return "only the scheduler may evict, by preempt, reclaim or cardreclaim"
 	}
-	if wrong := m.spared(e.by, victim); wrong != "" {
+	if wrong := m.victimProtected(e.by, victim); wrong != "" {
 		return wrong
 	}
 	var refused []string
 	along := false // for the sake of others of its gang
 	for uid, state := range m.pods {
-		if !m.waits(state) {
+		if !m.isWaiting(state) {
 			continue
 		}
-		if wrong := m.mayNotTake(e.by, state, victim); wrong == "" {
+		if wrong := m.reclaimForbidden(e.by, state, victim); wrong == "" {
 			e.reclaimers[uid] = true
 		} else {
 			refused = append(refused, fmt.Sprintf("pod/%s/%s %s", state.pod.Namespace, state.pod.Name, wrong))
-			along = along || wrong == uselessCard
+			along = along || wrong == otherCard
 		}
 	}
-	for _, r := range m.reliefs {
+	for _, r := range m.served {
 		if r.seen.Before(e.seen.Add(-evictionLag)) {
 			continue
 		}
-		switch m.mayNotTake(e.by, r.state, victim) {
+		switch m.reclaimForbidden(e.by, r.state, victim) {
 		case "":
 			e.reclaimers[r.state.pod.UID] = true
-		case uselessCard:
+		case otherCard:
 			along = true
 		}
 	}
-	if len(e.reclaimers) > 0 || along && e.mayGoAlong() {
+	if len(e.reclaimers) > 0 || along && e.mayBeForGang() {
 		return ""
 	}
 	slices.Sort(refused)
@@ -126,13 +126,13 @@ func (m *machine) illegal(e *eviction, victim *podState) string {
 	return fmt.Sprintf("of the %d pods that wait none may take its place: %s", len(refused), strings.Join(refused[:min(most, len(refused))], "; "))
 }
 
-// waits tells whether a pod waits for the scheduler.
-func (m *machine) waits(state *podState) bool {
-	return !state.waits.since.IsZero() && state.pod.Spec.SchedulerName == m.options.SchedulerName
+// isWaiting tells whether a pod waits for the scheduler.
+func (m *clusterState) isWaiting(state *podState) bool {
+	return !state.waiting.since.IsZero() && state.pod.Spec.SchedulerName == m.options.SchedulerName
 }
 
 // evictionOf says who marked a pod as evicted and how, "" when nobody did.
-func evictionOf(pod *corev1.Pod) (by cause, why string) {
+func evictionOf(pod *corev1.Pod) (by evictionAction, why string) {
 	if pod.Status.Reason == "Evicted" || pod.Status.Reason == "Preempting" {
 		return "", pod.Status.Reason + ": " + pod.Status.Message
 	}
@@ -140,7 +140,7 @@ func evictionOf(pod *corev1.Pod) (by cause, why string) {
 		said := condition.Reason + ": " + condition.Message
 		switch {
 		case condition.Type == corev1.PodReady && condition.Status == corev1.ConditionFalse && condition.Reason == "Evict":
-			return causeOf(condition.Message), said
+			return actionIn(condition.Message), said
 		case condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue:
 			why = said
 		}
@@ -148,10 +148,10 @@ func evictionOf(pod *corev1.Pod) (by cause, why string) {
 	return "", why
 }
 
-// causeOf reads the action's reason at the end of Volcano's message.
-func causeOf(message string) cause {
+// actionIn reads the action's reason at the end of Volcano's message.
+func actionIn(message string) evictionAction {
 	_, reason, _ := strings.Cut(message, "because of ")
-	if by := cause(reason); by == preempt || by == reclaim || by == cardReclaim {
+	if by := evictionAction(reason); by == preempt || by == reclaim || by == cardReclaim {
 		return by
 	}
 	return ""

@@ -8,10 +8,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// tide is a world with a queue of inference, which may reclaim, and one of
+// reclaimWorld is a world with a queue of inference, which may reclaim, and one of
 // training, from which may be reclaimed, eight H200 each.
-func tide() *world {
-	return newWorld().play(`load queue inference quota=H200:8 type=inference priority=80000 reclaimable=false
+func reclaimWorld() *world {
+	return newWorld().playScript(`load queue inference quota=H200:8 type=inference priority=80000 reclaimable=false
 		load queue training quota=H200:8 type=training priority=20000 reclaimable=true`)
 }
 
@@ -57,13 +57,13 @@ func TestWhoMayBeEvictedForWhom(t *testing.T) {
 		"cardreclaim goes by the same rules":           {reclaiming, "cardreclaim", ""},
 		"shuffle is not allowed":                       {reclaiming, "shuffle", "eviction"},
 	}) {
-		w := tide()
+		w := reclaimWorld()
 		w.machine.options.OwnerKinds = map[string]string{"ReplicaSet": "inference", "Job": "training"}
-		w.play(tc.text).play(`load pod victim on=h200-0; write pod waiting; evict victim ` + tc.by)
+		w.playScript(tc.text).playScript(`load pod victim on=h200-0; write pod waiting; evict victim ` + tc.by)
 		if w.Pod("waiting").Annotations["volcano.sh/card.name"] == rtx4090 {
-			w.play(`write pod waiting says=no-room`).wants(t, tc.want) // never placed: only the eviction is looked at
+			w.playScript(`write pod waiting says=no-room`).expectViolations(t, tc.want) // never placed: only the eviction is looked at
 		} else {
-			w.play(`write pod waiting on=h200-0`).wants(t, tc.want)
+			w.playScript(`write pod waiting on=h200-0`).expectViolations(t, tc.want)
 		}
 	}
 }
@@ -85,21 +85,21 @@ func TestEvictionsByAnybodyElse(t *testing.T) {
 		"a deletion is no eviction":                {corev1.PodStatus{}, ""},
 	}) {
 		// Somebody would have a reason.
-		w := tide().play(`write pod waiting in=inference cards=1 priority=9 says=no-room; place a h200-0 in=training cards=1 priority=0`)
+		w := reclaimWorld().playScript(`write pod waiting in=inference cards=1 priority=9 says=no-room; place a h200-0 in=training cards=1 priority=0`)
 		marked := w.Pod("a")
 		marked.Status = tc.status
-		w.change(marked, false)
-		w.change(marked.DeepCopy(), false)
-		w.change(marked.DeepCopy(), true)
-		w.play(`wait 5s`).wants(t, tc.want)
+		w.applyObject(marked, false)
+		w.applyObject(marked.DeepCopy(), false)
+		w.applyObject(marked.DeepCopy(), true)
+		w.playScript(`wait 5s`).expectViolations(t, tc.want)
 	}
 }
 
 func TestWhatWasEvictedBeforeTheStartIsNoViolation(t *testing.T) {
-	w := tide()
+	w := reclaimWorld()
 	evicted := w.Pod("a", "in=training", "cards=1", "on=h200-0")
 	evicted.Status.Reason = "Evicted"
-	w.machine.load(evicted, w.clock)
-	w.change(evicted.DeepCopy(), false)
-	w.wants(t, "")
+	w.machine.loadObject(evicted, w.clock)
+	w.applyObject(evicted.DeepCopy(), false)
+	w.expectViolations(t, "")
 }

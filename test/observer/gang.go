@@ -13,20 +13,20 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// answersFor is how long after its victim has gone an eviction answers for a
+// gangCheckPeriod is how long after its victim has gone an eviction answers for a
 // broken gang.
-const answersFor = time.Minute
+const gangCheckPeriod = time.Minute
 
-// judgeGangs checks that no job of which cardreclaim or preempt took a pod runs on below
+// checkGangs checks that no job of which cardreclaim or preempt took a pod runs on below
 // minAvailable, its own or that of a task. Volcano's own reclaim takes pods one
 // by one and leaves the rest to the policies of the job.
-func (m *machine) judgeGangs(now time.Time) []string {
+func (m *clusterState) checkGangs(now time.Time) []string {
 	if m.excused[Eviction] > 0 {
 		return nil
 	}
-	taken := map[types.NamespacedName]cause{}
+	taken := map[types.NamespacedName]evictionAction{}
 	for _, e := range m.evictions {
-		if e.by.takesGangs() && now.Sub(e.due) < answersFor && m.options.Concerns(e.victim) {
+		if e.by.evictsWholeGangs() && now.Sub(e.due) < gangCheckPeriod && m.options.Concerns(e.victim) {
 			taken[e.group] = e.by
 		}
 	}
@@ -34,30 +34,30 @@ func (m *machine) judgeGangs(now time.Time) []string {
 	for key, state := range m.groups {
 		short := ""
 		if taken[key] != "" {
-			short = m.shortOf(state.group, now)
+			short = m.missingPods(state.group, now)
 		}
-		state.below.set(short != "", now)
+		state.belowMinimum.setWaiting(short != "", now)
 		switch {
-		case state.below.since.IsZero() || state.below.reported:
-		case now.Sub(state.below.since) < m.options.ReasonWithin:
+		case state.belowMinimum.since.IsZero() || state.belowMinimum.reported:
+		case now.Sub(state.belowMinimum.since) < m.options.ReasonWithin:
 			open = append(open, "podgroup/"+key.String()+" runs below minAvailable after an eviction")
 		default:
-			state.below.reported = true
-			m.report(Eviction, now, "podgroup/"+key.String(), "was left running with %s by an eviction (%s) since %s",
-				short, taken[key], state.below.since.Format("15:04:05.000"))
+			state.belowMinimum.reported = true
+			m.addViolation(Eviction, now, "podgroup/"+key.String(), "was left running with %s by an eviction (%s) since %s",
+				short, taken[key], state.belowMinimum.since.Format("15:04:05.000"))
 		}
 	}
 	return open
 }
 
-// shortOf says how many pods a PodGroup has less than it needs, in all or of a
+// missingPods says how many pods a PodGroup has less than it needs, in all or of a
 // task, "" when it has enough or none at all. What its tasks need counts when
 // they need no more together than the whole, as for Volcano
 // (pkg/scheduler/api/job_info.go, CheckTaskReady).
-func (m *machine) shortOf(group *v1beta1.PodGroup, now time.Time) string {
+func (m *clusterState) missingPods(group *v1beta1.PodGroup, now time.Time) string {
 	stay, ofTask := 0, map[string]int32{}
 	for _, state := range m.pods {
-		if state.pod.Namespace == group.Namespace && rule.PodGroupName(state.pod) == group.Name && rule.IsCharged(state.pod) && !m.leaves(state, now) {
+		if state.pod.Namespace == group.Namespace && rule.PodGroupName(state.pod) == group.Name && rule.IsCharged(state.pod) && !m.isLeaving(state, now) {
 			stay++
 			ofTask[state.pod.Annotations[batchv1alpha1.TaskSpecKey]]++
 		}
@@ -80,8 +80,8 @@ func (m *machine) shortOf(group *v1beta1.PodGroup, now time.Time) string {
 	return ""
 }
 
-// leaves tells that an evicted pod still has time to go: those of a gang do not
+// isLeaving tells that an evicted pod still has time to go: those of a gang do not
 // all end at the same moment.
-func (m *machine) leaves(state *podState, now time.Time) bool {
+func (m *clusterState) isLeaving(state *podState, now time.Time) bool {
 	return state.evicted != nil && now.Sub(state.evicted.due) < m.options.PlacedWithin
 }

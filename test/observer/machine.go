@@ -17,9 +17,9 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// machine is the cluster as it was after some change, and what was found wrong
+// clusterState is the cluster as it was after some change, and what was found wrong
 // on the way there. It reads no clock: changes and judgements bring their time.
-type machine struct {
+type clusterState struct {
 	options Options
 
 	pods   map[types.UID]*podState
@@ -27,30 +27,30 @@ type machine struct {
 	queues map[string]*v1beta1.Queue
 	limits map[string]*timeline[rule.Limits]
 	// choices are the namespaces that each queue takes, namespaces their labels.
-	choices    map[string]*timeline[rule.Selector]
+	selectors  map[string]*timeline[rule.Selector]
 	namespaces map[string]*timeline[map[string]string]
 	nodes      map[string]rule.Node
-	stopped    map[string]*timeline[bool]
+	notReady   map[string]*timeline[bool]
 	inventory  *rule.Inventory
 	quotas     map[types.UID]*quotaState
 	classes    map[string]*schedulingv1.PriorityClass
 	// allocated is what is remembered of the Queues that no CardQuota has.
 	allocated map[string]*allocatedState
 	// touched is when something changed that a queue's numbers depend on.
-	touched map[string]time.Time
+	numbersChanged map[string]time.Time
 	// evictions are those that the rules allow, reliefs the pods that stopped
 	// waiting, both in the order in which they happened.
 	evictions []*eviction
-	reliefs   []*relief
+	served    []*servedPod
 
 	// judge judges what sessions did, nil where they are not counted.
-	judge *judge.Judge
+	sessionChecker *judge.Checker
 
 	// newest is when the newest change was seen.
-	newest time.Time
+	lastChange time.Time
 	// excused invariants are not judged.
-	excused map[Invariant]int
-	found   []Violation
+	excused    map[Invariant]int
+	violations []Violation
 }
 
 // podState is a pod and what is remembered of it.
@@ -59,20 +59,20 @@ type podState struct {
 	// charge is what the pod holds, as it was counted last; nil when nothing.
 	charge *rule.Charge
 	// ending is what the pod holds that is being deleted, nil when nothing.
-	ending *rule.Charge
+	terminating *rule.Charge
 	// waits is since when the pod waits for a node, zero when it does not.
-	waits waiting
+	waiting waitState
 	// evicted is its eviction, nil as long as nobody evicts it.
-	evicted *eviction
-	share   share
+	evicted      *eviction
+	contribution contribution
 }
 
 type groupState struct {
-	group *v1beta1.PodGroup
-	waits waiting
-	share share
+	group        *v1beta1.PodGroup
+	waiting      waitState
+	contribution contribution
 	// below is since when too few of its pods run after an eviction.
-	below waiting
+	belowMinimum waitState
 }
 
 type quotaState struct {
@@ -84,49 +84,49 @@ type quotaState struct {
 	reported bool
 }
 
-func newMachine(options Options) *machine {
-	return &machine{
-		options:    options,
-		pods:       map[types.UID]*podState{},
-		groups:     map[types.NamespacedName]*groupState{},
-		queues:     map[string]*v1beta1.Queue{},
-		limits:     map[string]*timeline[rule.Limits]{},
-		choices:    map[string]*timeline[rule.Selector]{},
-		namespaces: map[string]*timeline[map[string]string]{},
-		nodes:      map[string]rule.Node{},
-		stopped:    map[string]*timeline[bool]{},
-		inventory:  rule.NewInventory(),
-		quotas:     map[types.UID]*quotaState{},
-		classes:    map[string]*schedulingv1.PriorityClass{},
-		allocated:  map[string]*allocatedState{},
-		touched:    map[string]time.Time{},
-		excused:    map[Invariant]int{},
-		judge:      newJudge(options),
+func newClusterState(options Options) *clusterState {
+	return &clusterState{
+		options:        options,
+		pods:           map[types.UID]*podState{},
+		groups:         map[types.NamespacedName]*groupState{},
+		queues:         map[string]*v1beta1.Queue{},
+		limits:         map[string]*timeline[rule.Limits]{},
+		selectors:      map[string]*timeline[rule.Selector]{},
+		namespaces:     map[string]*timeline[map[string]string]{},
+		nodes:          map[string]rule.Node{},
+		notReady:       map[string]*timeline[bool]{},
+		inventory:      rule.NewInventory(),
+		quotas:         map[types.UID]*quotaState{},
+		classes:        map[string]*schedulingv1.PriorityClass{},
+		allocated:      map[string]*allocatedState{},
+		numbersChanged: map[string]time.Time{},
+		excused:        map[Invariant]int{},
+		sessionChecker: newSessionChecker(options),
 	}
 }
 
-// load takes an object as it was at the start: nothing happened to it yet.
-func (m *machine) load(object client.Object, at time.Time) {
-	m.take(change{seen: at, object: object}, false)
+// loadObject takes an object as it was at the start: nothing happened to it yet.
+func (m *clusterState) loadObject(object client.Object, at time.Time) {
+	m.recordChange(change{seen: at, object: object}, false)
 }
 
-// apply takes the next change.
-func (m *machine) apply(c change) { m.take(c, true) }
+// applyChange takes the next change.
+func (m *clusterState) applyChange(c change) { m.recordChange(c, true) }
 
-func (m *machine) take(c change, happened bool) {
-	m.newest = c.seen
-	m.tellJudge(c, happened)
+func (m *clusterState) recordChange(c change, happened bool) {
+	m.lastChange = c.seen
+	m.forwardToSessionChecker(c, happened)
 	switch object := c.object.(type) {
 	case *corev1.Pod:
-		m.takePod(object, c, happened)
+		m.recordPod(object, c, happened)
 	case *v1beta1.PodGroup:
-		m.takeGroup(object, c)
+		m.recordPodGroup(object, c)
 	case *v1beta1.Queue:
-		m.takeQueue(object, c)
+		m.recordQueue(object, c)
 	case *corev1.Namespace:
-		m.takeNamespace(object, c)
+		m.recordNamespace(object, c)
 	case *corev1.Node:
-		m.takeNode(object, c)
+		m.recordNode(object, c)
 	case *schedulingv1.PriorityClass:
 		m.classes[object.Name] = object
 		if c.deleted {
@@ -137,7 +137,7 @@ func (m *machine) take(c change, happened bool) {
 			delete(m.quotas, object.UID)
 		} else if state, ok := m.quotas[object.UID]; ok {
 			if state.quota.Generation != object.Generation {
-				m.touched[object.QueueName()] = c.seen
+				m.numbersChanged[object.QueueName()] = c.seen
 			}
 			state.quota = object
 		} else {
@@ -146,35 +146,35 @@ func (m *machine) take(c change, happened bool) {
 	}
 }
 
-func (m *machine) takePod(pod *corev1.Pod, c change, happened bool) {
+func (m *clusterState) recordPod(pod *corev1.Pod, c change, happened bool) {
 	state, known := m.pods[pod.UID]
 	if !known {
 		state = &podState{pod: &corev1.Pod{}}
 		m.pods[pod.UID] = state
 	}
 	placed := pod.Spec.NodeName != "" && state.pod.Spec.NodeName == ""
-	waited := m.waits(state)
+	waited := m.isWaiting(state)
 	state.pod = pod
-	m.recharge(state)
-	state.waits.set(rule.IsWaiting(pod) && !c.deleted, c.seen)
-	if waited && !m.waits(state) {
-		m.relieve(state, c)
+	m.updateCharge(state)
+	state.waiting.setWaiting(rule.IsWaiting(pod) && !c.deleted, c.seen)
+	if waited && !m.isWaiting(state) {
+		m.recordServed(state, c)
 	}
-	m.judgeEviction(state, c, happened)
+	m.checkEviction(state, c, happened)
 	if happened && placed && !c.deleted {
-		m.judgePlacement(state, c)
-		m.judgeTenancy(state, c)
+		m.checkPlacement(state, c)
+		m.checkTenancy(state, c)
 	}
 	if c.deleted {
 		delete(m.pods, pod.UID)
-		m.touch(&state.share, share{})
+		m.recordContribution(&state.contribution, contribution{})
 		if state.evicted != nil {
 			state.evicted.due = c.seen
 		}
 	}
 }
 
-func (m *machine) takeGroup(group *v1beta1.PodGroup, c change) {
+func (m *clusterState) recordPodGroup(group *v1beta1.PodGroup, c change) {
 	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
 	state, ok := m.groups[key]
 	if !ok {
@@ -182,23 +182,23 @@ func (m *machine) takeGroup(group *v1beta1.PodGroup, c change) {
 		m.groups[key] = state
 	}
 	if ok && state.group.UID != group.UID {
-		state.waits = waiting{}
+		state.waiting = waitState{}
 	}
 	state.group = group
 	if c.deleted {
 		delete(m.groups, key)
-		m.touch(&state.share, share{})
+		m.recordContribution(&state.contribution, contribution{})
 	} else {
-		m.touch(&state.share, m.shareOfGroup(group))
+		m.recordContribution(&state.contribution, m.groupContribution(group))
 	}
 	for _, state := range m.pods {
 		if state.pod.Namespace == group.Namespace && rule.PodGroupName(state.pod) == group.Name {
-			m.recharge(state)
+			m.updateCharge(state)
 		}
 	}
 }
 
-func (m *machine) takeQueue(queue *v1beta1.Queue, c change) {
+func (m *clusterState) recordQueue(queue *v1beta1.Queue, c change) {
 	now := rule.Limits{}
 	if c.deleted {
 		delete(m.queues, queue.Name)
@@ -212,16 +212,16 @@ func (m *machine) takeQueue(queue *v1beta1.Queue, c change) {
 	if _, ok := m.limits[queue.Name]; !ok {
 		m.limits[queue.Name] = &timeline[rule.Limits]{}
 	}
-	m.limits[queue.Name].set(now, c.seen)
-	if m.choices[queue.Name] == nil {
-		m.choices[queue.Name] = &timeline[rule.Selector]{}
+	m.limits[queue.Name].setValue(now, c.seen)
+	if m.selectors[queue.Name] == nil {
+		m.selectors[queue.Name] = &timeline[rule.Selector]{}
 	}
-	m.choices[queue.Name].set(rule.SelectorOf(queue), c.seen)
-	m.rechargeUnpaid()
+	m.selectors[queue.Name].setValue(rule.SelectorOf(queue), c.seen)
+	m.chargeUnchargedPods()
 }
 
-func (m *machine) takeNode(node *corev1.Node, c change) {
-	m.noteStopped(node, c)
+func (m *clusterState) recordNode(node *corev1.Node, c change) {
+	m.recordNodeReadiness(node, c)
 	before, known := m.nodes[node.Name]
 	now := rule.ReadNode(node)
 	switch {
@@ -235,48 +235,48 @@ func (m *machine) takeNode(node *corev1.Node, c change) {
 		m.inventory.Set(node.Name, now)
 	}
 	for _, state := range m.pods {
-		m.recharge(state)
+		m.updateCharge(state)
 	}
 	for _, state := range m.groups {
-		m.touch(&state.share, m.shareOfGroup(state.group))
+		m.recordContribution(&state.contribution, m.groupContribution(state.group))
 	}
 }
 
-// recharge counts a pod anew.
-func (m *machine) recharge(state *podState) {
+// updateCharge counts a pod anew.
+func (m *clusterState) updateCharge(state *podState) {
 	charge, holds := rule.ChargeOf(state.pod, m.groupOf(state.pod), m.inventory, state.charge, m.originOf(state.pod))
-	m.recountEnding(state)
+	m.updateTerminatingCharge(state)
 	state.charge = nil
 	if holds {
 		state.charge = &charge
 	}
-	m.touch(&state.share, m.shareOfPod(state))
+	m.recordContribution(&state.contribution, m.podContribution(state))
 }
 
-func (m *machine) groupOf(pod *corev1.Pod) *v1beta1.PodGroup {
+func (m *clusterState) groupOf(pod *corev1.Pod) *v1beta1.PodGroup {
 	if state, ok := m.groups[types.NamespacedName{Namespace: pod.Namespace, Name: rule.PodGroupName(pod)}]; ok {
 		return state.group
 	}
 	return nil
 }
 
-func (m *machine) report(invariant Invariant, at time.Time, object, format string, args ...any) {
+func (m *clusterState) addViolation(invariant Invariant, at time.Time, object, format string, args ...any) {
 	if m.excused[invariant] > 0 || invariant != Sight && !m.options.Concerns(object) {
 		return
 	}
-	m.found = append(m.found, Violation{Invariant: invariant, Time: at, Object: object, Message: fmt.Sprintf(format, args...)})
+	m.violations = append(m.violations, Violation{Invariant: invariant, Time: at, Object: object, Message: fmt.Sprintf(format, args...)})
 }
 
-// judgeAll looks at what must have happened by now. Everything that was written
+// checkAll looks at what must have happened by now. Everything that was written
 // before now must have been applied. It returns what is still open: expected,
 // not there, and not late yet.
-func (m *machine) judgeAll(now time.Time) []string {
-	return slices.Concat(m.judgeStatus(now), m.judgeAllocated(now), m.judgeReclaimers(now), m.judgeGangs(now), m.judgeReasons(now), m.judgeSessions(now))
+func (m *clusterState) checkAll(now time.Time) []string {
+	return slices.Concat(m.checkStatus(now), m.checkAllocated(now), m.checkReclaimers(now), m.checkGangs(now), m.checkReasons(now), m.checkSessions(now))
 }
 
-// excuse stops judging an invariant, or goes on with it; excuses add up. When
+// setExcused stops judging an invariant, or goes on with it; excuses add up. When
 // the last one ends, whoever is late gets the whole time again.
-func (m *machine) excuse(invariant Invariant, excused bool, now time.Time) {
+func (m *clusterState) setExcused(invariant Invariant, excused bool, now time.Time) {
 	if excused {
 		m.excused[invariant]++
 		return
@@ -292,16 +292,16 @@ func (m *machine) excuse(invariant Invariant, excused bool, now time.Time) {
 		state.since = now
 	}
 	for _, state := range m.pods {
-		state.waits.restart(now)
+		state.waiting.restartIfWaiting(now)
 	}
 	for _, state := range m.groups {
-		state.waits.restart(now)
-		state.below.restart(now)
+		state.waiting.restartIfWaiting(now)
+		state.belowMinimum.restartIfWaiting(now)
 	}
 	for _, e := range m.evictions {
 		e.due = now
 	}
-	if m.judge != nil {
-		m.judge.Restart(now)
+	if m.sessionChecker != nil {
+		m.sessionChecker.Restart(now)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// spared says why nobody may evict a pod, "" when somebody may.
-func (m *machine) spared(by cause, victim *podState) string {
+// victimProtected says why nobody may evict a pod, "" when somebody may.
+func (m *clusterState) victimProtected(by evictionAction, victim *podState) string {
 	pod := victim.pod
 	switch {
 	case rule.IsCritical(pod):
@@ -36,48 +36,48 @@ func (m *machine) spared(by cause, victim *podState) string {
 	return ""
 }
 
-// mayNotTake says why a victim may not be evicted for a pod, "" when it may.
-func (m *machine) mayNotTake(by cause, reclaimer, victim *podState) string {
+// reclaimForbidden says why a victim may not be evicted for a pod, "" when it may.
+func (m *clusterState) reclaimForbidden(by evictionAction, reclaimer, victim *podState) string {
 	policy := reclaimer.pod.Spec.PreemptionPolicy
 	if policy != nil && *policy == corev1.PreemptNever {
 		return "has the preemptionPolicy Never"
 	}
 	if by == preempt {
-		return m.mayNotPreempt(reclaimer, victim)
+		return m.preemptionForbidden(reclaimer, victim)
 	}
-	if wrong := m.mayNotReclaim(reclaimer, victim); wrong != "" {
+	if wrong := m.queueReclaimForbidden(reclaimer, victim); wrong != "" {
 		return wrong
 	}
-	if !slices.ContainsFunc(rule.AskOf(reclaimer.pod, m.inventory).Cards, func(n string) bool { return victim.holds(n) }) {
-		return uselessCard
+	if !slices.ContainsFunc(rule.RequestOf(reclaimer.pod, m.inventory).Cards, func(n string) bool { return victim.holdsCard(n) }) {
+		return otherCard
 	}
 	return ""
 }
 
-// uselessCard is why a pod does not go for another one by itself. As a part of
+// otherCard is why a pod does not go for another one by itself. As a part of
 // its gang it may.
-const uselessCard = "does not ask for the card"
+const otherCard = "does not ask for the card"
 
-// mayNotPreempt: within a queue the higher priority takes the place of the
+// preemptionForbidden: within a queue the higher priority takes the place of the
 // lower one, on a node whose card it may use.
-func (m *machine) mayNotPreempt(reclaimer, victim *podState) string {
-	ask := rule.AskOf(reclaimer.pod, m.inventory)
-	on := m.inventory.On(victim.pod.Spec.NodeName, ask.Resource)
-	higher, lower := m.priorities(reclaimer.pod, victim.pod)
+func (m *clusterState) preemptionForbidden(reclaimer, victim *podState) string {
+	ask := rule.RequestOf(reclaimer.pod, m.inventory)
+	on := m.inventory.CardOn(victim.pod.Spec.NodeName, ask.Resource)
+	higher, lower := m.comparedPriorities(reclaimer.pod, victim.pod)
 	switch {
 	case m.queueOf(reclaimer) != m.queueOf(victim):
 		return fmt.Sprintf("is in queue <%s>, not in <%s>", m.queueOf(reclaimer), m.queueOf(victim))
 	case higher <= lower:
 		return fmt.Sprintf("has priority %d, not more than %d", higher, lower)
 	case ask.Count > 0 && !slices.Contains(ask.Cards, on):
-		return uselessCard
+		return otherCard
 	}
 	return ""
 }
 
-// mayNotReclaim: across queues the matrix of service types decides, then the
+// queueReclaimForbidden: across queues the matrix of service types decides, then the
 // priority of the queues.
-func (m *machine) mayNotReclaim(reclaimer, victim *podState) string {
+func (m *clusterState) queueReclaimForbidden(reclaimer, victim *podState) string {
 	mine, theirs := m.queues[m.queueOf(reclaimer)], m.queues[m.queueOf(victim)]
 	from, of := m.serviceType(reclaimer), m.serviceType(victim)
 	switch {
@@ -95,12 +95,12 @@ func (m *machine) mayNotReclaim(reclaimer, victim *podState) string {
 	return ""
 }
 
-func (state *podState) holds(card string) bool {
+func (state *podState) holdsCard(card string) bool {
 	return state.charge != nil && state.charge.Cards[card] > 0
 }
 
 // queueOf is the queue that pays for a pod, or will.
-func (m *machine) queueOf(state *podState) string {
+func (m *clusterState) queueOf(state *podState) string {
 	if state.charge != nil {
 		return state.charge.Queue
 	}
@@ -109,7 +109,7 @@ func (m *machine) queueOf(state *podState) string {
 
 // serviceType is the queue's, else the pod's, else its PodGroup's, else what its
 // owner's kind stands for.
-func (m *machine) serviceType(state *podState) string {
+func (m *clusterState) serviceType(state *podState) string {
 	var ofQueue, ofGroup map[string]string
 	if queue, ok := m.queues[m.queueOf(state)]; ok {
 		ofQueue = queue.Annotations
@@ -117,12 +117,12 @@ func (m *machine) serviceType(state *podState) string {
 	if group := m.groupOf(state.pod); group != nil {
 		ofGroup = group.Annotations
 	}
-	return rule.ServiceType(ofQueue, state.pod.Annotations, ofGroup, rule.TypeOfOwner(state.pod, m.options.OwnerKinds))
+	return rule.ServiceType(ofQueue, state.pod.Annotations, ofGroup, rule.OwnerServiceType(state.pod, m.options.OwnerKinds))
 }
 
-// priorities are what Volcano compares of two pods: within a PodGroup their own
+// comparedPriorities are what Volcano compares of two pods: within a PodGroup their own
 // priorities, else those of their PodGroups.
-func (m *machine) priorities(a, b *corev1.Pod) (of, than int32) {
+func (m *clusterState) comparedPriorities(a, b *corev1.Pod) (of, than int32) {
 	if a.Namespace == b.Namespace && rule.PodGroupName(a) == rule.PodGroupName(b) {
 		return podPriority(a), podPriority(b)
 	}
@@ -136,7 +136,7 @@ func podPriority(pod *corev1.Pod) int32 {
 	return ptr.Deref(pod.Spec.Priority, 1)
 }
 
-func (m *machine) groupPriority(pod *corev1.Pod) int32 {
+func (m *clusterState) groupPriority(pod *corev1.Pod) int32 {
 	group := m.groupOf(pod)
 	if group == nil {
 		return podPriority(pod) // its PodGroup went; Volcano had it when it decided

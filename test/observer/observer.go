@@ -57,7 +57,7 @@ type Options struct {
 	Interval time.Duration
 }
 
-func (o *Options) complete() {
+func (o *Options) applyDefaults() {
 	defaultTo(&o.QuotaWindow, 10*time.Second)
 	defaultTo(&o.StatusWithin, 5*time.Second)
 	defaultTo(&o.ReasonWithin, 10*time.Second)
@@ -80,17 +80,17 @@ func defaultTo[T comparable](field *T, value T) {
 	}
 }
 
-// patience is how long the watches may lag behind lists.
-const patience = 30 * time.Second
+// maxWatchLag is how long the watches may lag behind lists.
+const maxWatchLag = 30 * time.Second
 
-// settleWithin is how long Check waits for what is outstanding. What is late is reported long
+// settleTimeout is how long Check waits for what is outstanding. What is late is reported long
 // before; this is for a machine that has little time for the API server.
-const settleWithin = 3 * time.Minute
+const settleTimeout = 3 * time.Minute
 
-// stragglers is how long a look waits for the changes of objects that lists do
+// lateChangeDelay is how long a look waits for the changes of objects that lists do
 // not show because they are gone again (see stream.holds). A change that comes
 // later still is reported where the order may have been judged wrongly.
-const stragglers = 300 * time.Millisecond
+const lateChangeDelay = 300 * time.Millisecond
 
 // Observer checks the invariants of one cluster. Its methods may be called from
 // several goroutines.
@@ -99,12 +99,12 @@ type Observer struct {
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 
-	looking sync.Mutex // one look at a time
+	checking sync.Mutex // one look at a time
 
 	mu        sync.Mutex
 	arrived   *sync.Cond // a change was added to a stream
 	streams   []*stream
-	machine   *machine
+	state     *clusterState
 	followers []*follower
 	open      []string
 }
@@ -113,7 +113,7 @@ type Observer struct {
 // kinds. The config needs the right to read pods, namespaces, nodes, podgroups,
 // queues, cardquotas and priorityclasses. It watches until ctx ends or Stop is called.
 func Start(ctx context.Context, config *rest.Config, options Options) (*Observer, error) {
-	options.complete()
+	options.applyDefaults()
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Observer
 	if err != nil {
 		return nil, fmt.Errorf("observer: %w", err)
 	}
-	o := &Observer{client: c, machine: newMachine(options)}
+	o := &Observer{client: c, state: newClusterState(options)}
 	o.arrived = sync.NewCond(&o.mu)
 	for _, process := range options.Processes {
 		if _, err := o.Follow(process); err != nil {
@@ -136,18 +136,18 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Observer
 	now := time.Now()
 	for _, object := range objects {
 		object.SetManagedFields(nil)
-		o.machine.load(object, now)
+		o.state.loadObject(object, now)
 	}
 	ctx, o.stop = context.WithCancel(ctx)
 	for _, p := range pictures {
 		o.streams = append(o.streams, newStream(p))
 	}
 	for i := range o.streams {
-		o.ended.Go(func() { o.follow(ctx, i) })
+		o.ended.Go(func() { o.watchKind(ctx, i) })
 	}
-	o.ended.Go(func() { o.run(ctx, options.Interval) })
+	o.ended.Go(func() { o.checkPeriodically(ctx, options.Interval) })
 	if options.Sessions != nil {
-		o.ended.Go(func() { o.count(ctx, options.Sessions) })
+		o.ended.Go(func() { o.countSessions(ctx, options.Sessions) })
 	}
 	return o, nil
 }
@@ -162,14 +162,14 @@ func (o *Observer) Stop() {
 // must not end. Call the returned function before it is meant to end; the log
 // is still read after that.
 func (o *Observer) Follow(process Followed) (letEnd func(), err error) {
-	f, err := follow(process)
+	f, err := newFollower(process)
 	if err != nil {
 		return nil, fmt.Errorf("observer: %w", err)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.followers = append(o.followers, f)
-	return f.letEnd, nil
+	return f.allowEnd, nil
 }
 
 // Excuse stops judging an invariant until the returned function is called, for
@@ -180,7 +180,7 @@ func (o *Observer) Excuse(invariants ...Invariant) (resume func()) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		for _, i := range invariants {
-			o.machine.excuse(i, excused, time.Now())
+			o.state.setExcused(i, excused, time.Now())
 		}
 	}
 	set(true)
@@ -192,14 +192,14 @@ func (o *Observer) Excuse(invariants ...Invariant) (resume func()) {
 func (o *Observer) Violations() []Violation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Clone(o.machine.found)
+	return slices.Clone(o.state.violations)
 }
 
 // Check looks at everything that happened before the call and fails the test
 // with every violation.
 func (o *Observer) Check(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), settleWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), settleTimeout)
 	defer cancel()
 	if err := o.Settle(ctx); err != nil {
 		t.Errorf("observer: %v", err)
@@ -215,7 +215,7 @@ func (o *Observer) Check(t testing.TB) {
 func (o *Observer) Settle(ctx context.Context) error {
 	const often = 400 * time.Millisecond
 	for {
-		err := o.lookOnce(ctx)
+		err := o.checkOnce(ctx)
 		o.mu.Lock()
 		open := o.open
 		o.mu.Unlock()
@@ -230,9 +230,9 @@ func (o *Observer) Settle(ctx context.Context) error {
 	}
 }
 
-// run looks from time to time, so that violations are found and memory is freed
+// checkPeriodically looks from time to time, so that violations are found and memory is freed
 // while a test runs.
-func (o *Observer) run(ctx context.Context, interval time.Duration) {
+func (o *Observer) checkPeriodically(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	lastGood := time.Now()
@@ -242,46 +242,46 @@ func (o *Observer) run(ctx context.Context, interval time.Duration) {
 			return
 		case <-ticker.C:
 		}
-		switch err := o.lookOnce(ctx); {
+		switch err := o.checkOnce(ctx); {
 		case err == nil:
 			lastGood = time.Now()
-		case ctx.Err() == nil && time.Since(lastGood) > patience:
+		case ctx.Err() == nil && time.Since(lastGood) > maxWatchLag:
 			lastGood = time.Now()
-			o.blind(fmt.Sprintf("for %s: %v", patience, err))
+			o.reportBlindness(fmt.Sprintf("for %s: %v", maxWatchLag, err))
 		}
 	}
 }
 
-// blind reports that not everything was seen.
-func (o *Observer) blind(why string) {
+// reportBlindness reports that not everything was seen.
+func (o *Observer) reportBlindness(why string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.machine.report(Sight, time.Now(), "observer", "%s", why)
+	o.state.addViolation(Sight, time.Now(), "observer", "%s", why)
 }
 
-// lookOnce takes all changes that were made before it was called, in their
+// checkOnce takes all changes that were made before it was called, in their
 // order, and judges what should have happened by now.
-func (o *Observer) lookOnce(ctx context.Context) error {
-	o.looking.Lock()
-	defer o.looking.Unlock()
+func (o *Observer) checkOnce(ctx context.Context) error {
+	o.checking.Lock()
+	defer o.checking.Unlock()
 	now := time.Now()
-	pictures := make([]picture, len(kinds))
+	pictures := make([]listing, len(kinds))
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i, k := range kinds {
 		group.Go(func() (err error) {
-			pictures[i], err = o.look(groupCtx, k)
+			pictures[i], err = o.listMetadata(groupCtx, k)
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return o.take(ctx, pictures, now)
+	return o.advance(ctx, pictures, now)
 }
 
-// take waits until the streams hold the pictures and goes on to the oldest one.
-func (o *Observer) take(ctx context.Context, pictures []picture, now time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// advance waits until the streams hold the pictures and goes on to the oldest one.
+func (o *Observer) advance(ctx context.Context, pictures []listing, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, maxWatchLag)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		o.mu.Lock()
@@ -293,7 +293,7 @@ func (o *Observer) take(ctx context.Context, pictures []picture, now time.Time) 
 	until := pictures[0].revision
 	for i, p := range pictures {
 		until = min(until, p.revision)
-		for !o.streams[i].holds(p) {
+		for !o.streams[i].hasReached(p) {
 			if ctx.Err() != nil {
 				return fmt.Errorf("the watch of %s has not brought everything up to revision %d: %w", kinds[i].gvk.Kind, p.revision, ctx.Err())
 			}
@@ -303,15 +303,15 @@ func (o *Observer) take(ctx context.Context, pictures []picture, now time.Time) 
 	o.mu.Unlock()
 	select {
 	case <-ctx.Done():
-	case <-time.After(stragglers):
+	case <-time.After(lateChangeDelay):
 	}
 	o.mu.Lock()
-	for _, c := range merge(o.streams, until) {
-		o.machine.apply(c)
+	for _, c := range takeInOrder(o.streams, until) {
+		o.state.applyChange(c)
 	}
-	o.open = o.machine.judgeAll(now)
+	o.open = o.state.checkAll(now)
 	for _, f := range o.followers {
-		o.machine.found = append(o.machine.found, f.look(now)...)
+		o.state.violations = append(o.state.violations, f.newViolations(now)...)
 	}
 	return nil
 }

@@ -21,16 +21,16 @@ type change struct {
 	object client.Object
 }
 
-// ordered tells whether a judgement may depend on when the change happened. A
+// needsOrder tells whether a judgement may depend on when the change happened. A
 // pod that was on no node held nothing and took nobody's place.
-func (c change) ordered() bool {
+func (c change) needsOrder() bool {
 	pod, ok := c.object.(*corev1.Pod)
 	return !ok || pod.Spec.NodeName != ""
 }
 
-// picture is what a list showed: every object's revision, and the revision of
+// listing is what a list showed: every object's revision, and the revision of
 // the list as a whole.
-type picture struct {
+type listing struct {
 	revision int64
 	objects  map[types.UID]int64
 }
@@ -43,16 +43,16 @@ type stream struct {
 	// reached is the revision of the newest change or bookmark.
 	reached int64
 	// judged is the revision up to which changes were taken out.
-	judged  int64
+	applied int64
 	waiting []change
 }
 
-func newStream(start picture) *stream {
-	return &stream{latest: start.objects, reached: start.revision, judged: start.revision}
+func newStream(start listing) *stream {
+	return &stream{latest: start.objects, reached: start.revision, applied: start.revision}
 }
 
-// add takes the next change. It is late when later ones were judged already.
-func (s *stream) add(c change) (late bool) {
+// addChange takes the next change. It is late when later ones were judged already.
+func (s *stream) addChange(c change) (late bool) {
 	s.reached = max(s.reached, c.revision)
 	if c.deleted {
 		delete(s.latest, c.object.GetUID())
@@ -60,17 +60,17 @@ func (s *stream) add(c change) (late bool) {
 		s.latest[c.object.GetUID()] = c.revision
 	}
 	s.waiting = append(s.waiting, c)
-	return c.revision <= s.judged
+	return c.revision <= s.applied
 }
 
-// holds tells whether the stream has brought everything up to the picture:
+// hasReached tells whether the stream has brought everything up to the picture:
 // every object in it as new as there or newer, and no object that the picture
 // shows to be gone. An object that is missing here but was listed may also have
 // been deleted since, which shows in a stream that got beyond the picture.
 //
 // One thing cannot be told: an object that was made and deleted since the
 // stream's last change is in neither. Its changes come late then.
-func (s *stream) holds(p picture) bool {
+func (s *stream) hasReached(p listing) bool {
 	if s.reached >= p.revision {
 		return true
 	}
@@ -87,9 +87,9 @@ func (s *stream) holds(p picture) bool {
 	return true
 }
 
-// merge takes the changes up to a revision out of all streams, in the order in
+// takeInOrder takes the changes up to a revision out of all streams, in the order in
 // which they happened.
-func merge(streams []*stream, until int64) []change {
+func takeInOrder(streams []*stream, until int64) []change {
 	var out []change
 	for _, s := range streams {
 		n := 0
@@ -98,7 +98,7 @@ func merge(streams []*stream, until int64) []change {
 		}
 		out = append(out, s.waiting[:n]...)
 		s.waiting = slices.Clone(s.waiting[n:])
-		s.judged = max(s.judged, until)
+		s.applied = max(s.applied, until)
 	}
 	slices.SortStableFunc(out, func(a, b change) int { return cmp.Compare(a.revision, b.revision) })
 	return out

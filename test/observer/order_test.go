@@ -14,42 +14,42 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func at(revision int64, uid string, deleted bool) change {
+func changeAt(revision int64, uid string, deleted bool) change {
 	return change{revision: revision, deleted: deleted, object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}}
 }
 
 func TestHolds(t *testing.T) {
-	start := func() picture { return picture{revision: 10, objects: map[types.UID]int64{"a": 5}} }
+	start := func() listing { return listing{revision: 10, objects: map[types.UID]int64{"a": 5}} }
 	for t, tc := range check.Cases(t, map[string]struct {
 		arrived []change
-		shown   picture
+		shown   listing
 		want    bool
 	}{
-		"nothing happened":                                 {nil, picture{15, map[types.UID]int64{"a": 5}}, true},
-		"a new object has not arrived":                     {nil, picture{15, map[types.UID]int64{"a": 5, "b": 12}}, false},
-		"a change has not arrived":                         {nil, picture{15, map[types.UID]int64{"a": 12}}, false},
-		"a deletion has not arrived":                       {nil, picture{15, map[types.UID]int64{}}, false},
-		"the change has arrived":                           {[]change{at(12, "a", false)}, picture{15, map[types.UID]int64{"a": 12}}, true},
-		"the deletion has arrived":                         {[]change{at(12, "a", true)}, picture{15, map[types.UID]int64{}}, true},
-		"of two changes one has arrived":                   {[]change{at(12, "a", false)}, picture{15, map[types.UID]int64{"a": 12, "b": 13}}, false},
-		"an object that was listed has been deleted since": {[]change{at(16, "a", true)}, picture{15, map[types.UID]int64{"a": 5}}, true},
-		"something newer has arrived":                      {[]change{at(12, "b", false), at(16, "c", false)}, picture{15, map[types.UID]int64{"a": 5, "b": 12}}, true},
+		"nothing happened":                                 {nil, listing{15, map[types.UID]int64{"a": 5}}, true},
+		"a new object has not arrived":                     {nil, listing{15, map[types.UID]int64{"a": 5, "b": 12}}, false},
+		"a change has not arrived":                         {nil, listing{15, map[types.UID]int64{"a": 12}}, false},
+		"a deletion has not arrived":                       {nil, listing{15, map[types.UID]int64{}}, false},
+		"the change has arrived":                           {[]change{changeAt(12, "a", false)}, listing{15, map[types.UID]int64{"a": 12}}, true},
+		"the deletion has arrived":                         {[]change{changeAt(12, "a", true)}, listing{15, map[types.UID]int64{}}, true},
+		"of two changes one has arrived":                   {[]change{changeAt(12, "a", false)}, listing{15, map[types.UID]int64{"a": 12, "b": 13}}, false},
+		"an object that was listed has been deleted since": {[]change{changeAt(16, "a", true)}, listing{15, map[types.UID]int64{"a": 5}}, true},
+		"something newer has arrived":                      {[]change{changeAt(12, "b", false), changeAt(16, "c", false)}, listing{15, map[types.UID]int64{"a": 5, "b": 12}}, true},
 	}) {
 		s := newStream(start())
 		for _, c := range tc.arrived {
-			s.add(c)
+			s.addChange(c)
 		}
-		check.Equal(t, "holds", tc.want, s.holds(tc.shown))
+		check.Equal(t, "holds", tc.want, s.hasReached(tc.shown))
 	}
 }
 
 func TestMergeOrdersByRevisionAndKeepsTheRest(t *testing.T) {
-	one, two := newStream(picture{objects: map[types.UID]int64{}}), newStream(picture{objects: map[types.UID]int64{}})
+	one, two := newStream(listing{objects: map[types.UID]int64{}}), newStream(listing{objects: map[types.UID]int64{}})
 	for _, revision := range []int64{1, 4, 7} {
-		one.add(at(revision, "a", false))
+		one.addChange(changeAt(revision, "a", false))
 	}
 	for _, revision := range []int64{2, 3, 9} {
-		two.add(at(revision, "b", false))
+		two.addChange(changeAt(revision, "b", false))
 	}
 	streams := []*stream{one, two}
 	for _, step := range []struct {
@@ -57,7 +57,7 @@ func TestMergeOrdersByRevisionAndKeepsTheRest(t *testing.T) {
 		want  []int64
 	}{{4, []int64{1, 2, 3, 4}}, {4, nil}, {8, []int64{7}}, {20, []int64{9}}} {
 		var got []int64
-		for _, c := range merge(streams, step.until) {
+		for _, c := range takeInOrder(streams, step.until) {
 			got = append(got, c.revision)
 		}
 		check.Equal(t, fmt.Sprintf("revisions until %d", step.until), step.want, got)
@@ -67,15 +67,15 @@ func TestMergeOrdersByRevisionAndKeepsTheRest(t *testing.T) {
 // Nothing in a list tells of an object that came and went since the last change
 // of the stream, so its changes may come when later ones were judged.
 func TestAChangeThatComesTooLateIsNoticed(t *testing.T) {
-	s := newStream(picture{revision: 10, objects: map[types.UID]int64{"a": 5}})
-	shown := picture{15, map[types.UID]int64{"a": 5}}
-	check.Must(t, s.holds(shown), "the stream lacks nothing that the list shows")
-	merge([]*stream{s}, 15)
+	s := newStream(listing{revision: 10, objects: map[types.UID]int64{"a": 5}})
+	shown := listing{15, map[types.UID]int64{"a": 5}}
+	check.Must(t, s.hasReached(shown), "the stream lacks nothing that the list shows")
+	takeInOrder([]*stream{s}, 15)
 	for _, c := range []struct {
 		change
 		late bool
-	}{{at(12, "b", false), true}, {at(13, "b", true), true}, {at(16, "a", false), false}} {
-		check.Equal(t, fmt.Sprintf("revision %d is late", c.revision), c.late, s.add(c.change))
+	}{{changeAt(12, "b", false), true}, {changeAt(13, "b", true), true}, {changeAt(16, "a", false), false}} {
+		check.Equal(t, fmt.Sprintf("revision %d is late", c.revision), c.late, s.addChange(c.change))
 	}
 }
 
@@ -91,29 +91,29 @@ func TestOnlyWhatHoldsSomethingHasItsPlaceInTheOrder(t *testing.T) {
 		"a pod that was on one, its end": {change{object: placed, deleted: true}, true},
 		"another object":                 {change{object: builder.Queue("q").Obj()}, true},
 	} {
-		check.Equal(t, name+": ordered", c.want, c.ordered())
+		check.Equal(t, name+": ordered", c.want, c.needsOrder())
 	}
 }
 
 // A deletion that is seen later than the binding it made room for is the false
 // alarm that the merging exists for.
 func TestADeletionSeenLateRaisesNoAlarm(t *testing.T) {
-	w := newWorld().play(`load pod old cards=2 on=h200-0`)
+	w := newWorld().playScript(`load pod old cards=2 on=h200-0`)
 	at := func(revision int64, deleted bool, object client.Object) change {
 		return change{revision: revision, deleted: deleted, seen: began.Add(time.Second), object: object}
 	}
 	old := w.Pod("old")
-	pods, queues := newStream(picture{objects: map[types.UID]int64{old.UID: 1}}), newStream(picture{objects: map[types.UID]int64{}})
+	pods, queues := newStream(listing{objects: map[types.UID]int64{old.UID: 1}}), newStream(listing{objects: map[types.UID]int64{}})
 	// What happened: old is deleted (2), fresh is placed (3), the quota is
 	// raised (4), another is placed (5), the quota is lowered (6). The queue's
 	// changes arrive first.
-	queues.add(change{revision: 4, seen: began, object: w.Queue("q", "quota="+h200+":4")})
-	queues.add(change{revision: 6, seen: began.Add(-time.Hour), object: w.Queue("q", "quota="+h200+":2")})
-	pods.add(at(2, true, old))
-	pods.add(at(3, false, w.Pod("fresh", "cards=2", "on=h200-0")))
-	pods.add(at(5, false, w.Pod("another", "cards=2", "on=h200-0")))
-	for _, c := range merge([]*stream{queues, pods}, 6) {
-		w.machine.apply(c)
+	queues.addChange(change{revision: 4, seen: began, object: w.Queue("q", "quota="+h200+":4")})
+	queues.addChange(change{revision: 6, seen: began.Add(-time.Hour), object: w.Queue("q", "quota="+h200+":2")})
+	pods.addChange(at(2, true, old))
+	pods.addChange(at(3, false, w.Pod("fresh", "cards=2", "on=h200-0")))
+	pods.addChange(at(5, false, w.Pod("another", "cards=2", "on=h200-0")))
+	for _, c := range takeInOrder([]*stream{queues, pods}, 6) {
+		w.machine.applyChange(c)
 	}
-	w.wants(t, "")
+	w.expectViolations(t, "")
 }

@@ -3,7 +3,7 @@ package observer
 import "testing"
 
 func TestPlacement(t *testing.T) {
-	playAll(t, newWorld, map[string]played{
+	playAll(t, newWorld, map[string]scriptCase{
 		"a pod within the quota is fine":        {`place a h200-0 cards=2`, ""},
 		"a pod beyond the quota is a violation": {`place a h200-0 cards=3`, "quota"},
 		"pods add up": {`place a h200-0 cards=1
@@ -56,13 +56,13 @@ func TestPlacement(t *testing.T) {
 }
 
 func TestWhatWasPlacedBeforeTheStartIsNoViolation(t *testing.T) {
-	newWorld().play(`load pod a cards=5 on=rtx4090-0; write pod a`).wants(t, "")
+	newWorld().playScript(`load pod a cards=5 on=rtx4090-0; write pod a`).expectViolations(t, "")
 }
 
 func TestEveryHolderOfAViolationIsNamed(t *testing.T) {
-	w := newWorld().play(`place a h200-0 cards=3`)
+	w := newWorld().playScript(`place a h200-0 cards=3`)
 	want := "was placed on node h200-0 with 3 of <NVIDIA-H200>: queue <q> now holds 3, and its quota was at most 2 in the 10s before (revision 2)"
-	if got := w.machine.found; len(got) != 1 || got[0].Message != want || got[0].Object != "pod/test/a" {
+	if got := w.machine.violations; len(got) != 1 || got[0].Message != want || got[0].Object != "pod/test/a" {
 		t.Errorf("found %v, want %q", got, want)
 	}
 }
@@ -72,7 +72,7 @@ func TestWhatEndsIsBounded(t *testing.T) {
 	const first = `place p1 h200-0 cards=2; write pod p1 deleted;`
 	const second = `place p2 h200-0 cards=2; write pod p2 deleted;`
 	const lost = `write node h200-1; place p1 h200-1 cards=2; write pod p1 deleted;` + second
-	playAll(t, newWorld, map[string]played{
+	playAll(t, newWorld, map[string]scriptCase{
 		"a restart of all":                        {first + `place a h200-0 cards=2`, ""},
 		"a second one before the first has ended": {first + second + `place a h200-0 cards=1`, "quota"},
 		"a second one after the first has ended":  {first + `remove pod p1;` + second + `place a h200-0 cards=2`, ""},
@@ -89,7 +89,7 @@ func TestWhatEndsIsBounded(t *testing.T) {
 func TestTenancy(t *testing.T) {
 	const chooses = `load queue q for={"matchLabels":{"team":"chat"}};`
 	const chat, lab = chooses + `load namespace test team=chat; wait 1m;`, chooses + `load namespace test team=lab; wait 1m;`
-	playAll(t, newWorld, map[string]played{
+	playAll(t, newWorld, map[string]scriptCase{
 		"a chosen namespace is fine":                         {chat + `place a h200-0 cards=1`, ""},
 		"a queue that does not choose takes every namespace": {`load namespace test team=lab; place a h200-0 cards=1`, ""},
 		"a left-out namespace is a violation":                {lab + `place a h200-0 cards=1`, "tenancy"},

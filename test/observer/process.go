@@ -29,14 +29,14 @@ var fatalSigns = []string{"panic:", "fatal error:", "WARNING: DATA RACE", "Obser
 type follower struct {
 	process Followed
 	// from is how far its log was read.
-	from int64
+	offset int64
 
 	mu       sync.Mutex
 	mayEnd   bool
 	reported bool
 }
 
-func follow(process Followed) (*follower, error) {
+func newFollower(process Followed) (*follower, error) {
 	f := &follower{process: process}
 	info, err := os.Stat(process.LogFile())
 	switch {
@@ -44,20 +44,20 @@ func follow(process Followed) (*follower, error) {
 	case err != nil:
 		return nil, fmt.Errorf("log of %s: %w", process.Name(), err)
 	default:
-		f.from = info.Size()
+		f.offset = info.Size()
 	}
 	return f, nil
 }
 
-// letEnd stops minding that the process ends; its log is still read.
-func (f *follower) letEnd() {
+// allowEnd stops minding that the process ends; its log is still read.
+func (f *follower) allowEnd() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mayEnd = true
 }
 
-// look reads on and returns what is wrong.
-func (f *follower) look(now time.Time) []Violation {
+// newViolations reads on and returns what is wrong.
+func (f *follower) newViolations(now time.Time) []Violation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var found []Violation
@@ -67,7 +67,7 @@ func (f *follower) look(now time.Time) []Violation {
 		ended = true
 	default:
 	}
-	lines, err := f.lines(ended)
+	lines, err := f.newLines(ended)
 	if err != nil {
 		found = append(found, Violation{Invariant: Sight, Time: now, Object: f.process.Name(), Message: err.Error()})
 	}
@@ -86,9 +86,9 @@ func (f *follower) look(now time.Time) []Violation {
 	return found
 }
 
-// lines returns the complete lines that were written since the last look, and
+// newLines returns the complete lines that were written since the last look, and
 // the rest too when no more will come.
-func (f *follower) lines(ended bool) ([]string, error) {
+func (f *follower) newLines(ended bool) ([]string, error) {
 	file, err := os.Open(f.process.LogFile())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -97,7 +97,7 @@ func (f *follower) lines(ended bool) ([]string, error) {
 		return nil, fmt.Errorf("log of %s: %w", f.process.Name(), err)
 	}
 	defer func() { _ = file.Close() }()
-	if _, err := file.Seek(f.from, io.SeekStart); err != nil {
+	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("log of %s: %w", f.process.Name(), err)
 	}
 	var lines []string
@@ -107,7 +107,7 @@ func (f *follower) lines(ended bool) ([]string, error) {
 		if err != nil && !ended {
 			return lines, nil // the rest of this line is still to come
 		}
-		f.from += int64(len(line))
+		f.offset += int64(len(line))
 		if line != "" {
 			lines = append(lines, line)
 		}

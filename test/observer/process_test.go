@@ -33,21 +33,21 @@ func TestProcess(t *testing.T) {
 		"and a data race":                          {text: "WARNING: DATA RACE\n", want: 1},
 		"what was written before is not looked at": {before: "panic: old\n"},
 		"a line is read when it is complete": {text: "pan", play: func(_ *program, f *follower, write func(string)) {
-			check.Equal(t, "violations of half a line", 0, len(f.look(time.Now())))
+			check.Equal(t, "violations of half a line", 0, len(f.newViolations(time.Now())))
 			write("ic: oh\n")
 		}, want: 1},
 		"an unfinished last line is read when the program has ended": {play: func(p *program, f *follower, write func(string)) {
-			f.letEnd()
+			f.allowEnd()
 			write("panic: oh")
 			close(p.done)
 		}, want: 1},
 		"a program that ends by itself is a violation": {play: func(p *program, _ *follower, _ func(string)) { close(p.done) }, want: 1},
 		"one that was to end is not": {play: func(p *program, f *follower, _ func(string)) {
-			f.letEnd()
+			f.allowEnd()
 			close(p.done)
 		}},
 		"one that panics while it was to end is": {play: func(p *program, f *follower, write func(string)) {
-			f.letEnd()
+			f.allowEnd()
 			write("panic: oh\n")
 			close(p.done)
 		}, want: 1},
@@ -63,13 +63,13 @@ func TestProcess(t *testing.T) {
 			check.NoError(t, errors.Join(err, file.Close()))
 		}
 		write(tc.before)
-		f, err := follow(p)
+		f, err := newFollower(p)
 		check.NoError(t, err)
 		write(tc.text)
 		if tc.play != nil {
 			tc.play(p, f, write)
 		}
-		found := append(f.look(time.Now()), f.look(time.Now())...)
+		found := append(f.newViolations(time.Now()), f.newViolations(time.Now())...)
 		check.Must(t, len(found) == tc.want, "found %v, want %d", found, tc.want)
 	}
 }

@@ -35,7 +35,7 @@ type holding struct {
 	cards int
 }
 
-func (o *oracle) place(pod, queue string, cards int, now time.Time) {
+func (o *oracle) recordPlacement(pod, queue string, cards int, now time.Time) {
 	o.held[pod] = holding{queue, cards}
 	sum := 0
 	for _, h := range o.held {
@@ -64,18 +64,18 @@ func (o *oracle) place(pod, queue string, cards int, now time.Time) {
 	}
 }
 
-// act plays one random act on both sides.
-func act(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
+// randomStep plays one random act on both sides.
+func randomStep(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
 	queues := []string{"q", "r"}
 	name := strconv.Itoa(rapid.IntRange(0, 7).Draw(t, "pod"))
 	p, exists := pods[name]
 	switch rapid.IntRange(0, 6).Draw(t, "act") {
 	case 0:
-		s.play(fmt.Sprintf("wait %dms", rapid.IntRange(1, 12000).Draw(t, "wait")))
+		s.playScript(fmt.Sprintf("wait %dms", rapid.IntRange(1, 12000).Draw(t, "wait")))
 	case 1:
 		q := rapid.SampledFrom(queues).Draw(t, "queue")
 		cards := rapid.IntRange(0, 6).Draw(t, "quota")
-		s.play(fmt.Sprintf("write queue %s quota=H200:%d", q, cards))
+		s.playScript(fmt.Sprintf("write queue %s quota=H200:%d", q, cards))
 		o.quotas[q] = append(o.quotas[q], dated{cards, s.clock})
 	case 2, 3:
 		if exists {
@@ -85,15 +85,15 @@ func act(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
 		cards := rapid.IntRange(1, 3).Draw(t, "cards")
 		p = builder.Pod("test", name).Queue(q).Card(h200).GPUs(cards).UID(types.UID(fmt.Sprintf("%s-%d", name, s.revision))).Obj()
 		pods[name] = p
-		s.change(p.DeepCopy(), false)
+		s.applyObject(p.DeepCopy(), false)
 		p.Spec.NodeName = "h200-0"
-		s.change(p.DeepCopy(), false)
-		o.place(name, q, cards, s.clock)
+		s.applyObject(p.DeepCopy(), false)
+		o.recordPlacement(name, q, cards, s.clock)
 	case 4:
 		if exists && p.DeletionTimestamp == nil {
 			now := metav1.NewTime(s.clock)
 			p.DeletionTimestamp = &now
-			s.change(p.DeepCopy(), false)
+			s.applyObject(p.DeepCopy(), false)
 			if held, ok := o.held[name]; ok {
 				o.ending[name] = held
 			}
@@ -102,13 +102,13 @@ func act(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
 	case 5:
 		if exists {
 			p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
-			s.change(p.DeepCopy(), false)
+			s.applyObject(p.DeepCopy(), false)
 			delete(o.held, name)
 			delete(o.ending, name)
 		}
 	case 6:
 		if exists {
-			s.change(p.DeepCopy(), true)
+			s.applyObject(p.DeepCopy(), true)
 			delete(pods, name)
 			delete(o.held, name)
 			delete(o.ending, name)
@@ -116,7 +116,7 @@ func act(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
 	}
 }
 
-func blamed(found []Violation) []string {
+func violationKeys(found []Violation) []string {
 	var out []string
 	for _, v := range found {
 		out = append(out, v.Object)
@@ -127,31 +127,31 @@ func blamed(found []Violation) []string {
 func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		s := newWorld()
-		s.play(`load queue r quota=H200:3`)
+		s.playScript(`load queue r quota=H200:3`)
 		o := &oracle{quotas: map[string][]dated{"q": {{2, began}}, "r": {{3, began}}}, held: map[string]holding{}, ending: map[string]holding{}}
 		pods := map[string]*corev1.Pod{}
 		for range rapid.IntRange(1, 60).Draw(t, "acts") {
-			act(t, s, o, pods)
+			randomStep(t, s, o, pods)
 		}
-		if got, want := fmt.Sprint(blamed(s.machine.found)), fmt.Sprint(o.wrong); got != want {
+		if got, want := fmt.Sprint(violationKeys(s.machine.violations)), fmt.Sprint(o.wrong); got != want {
 			t.Fatalf("the machine blames %s, the oracle %s", got, want)
 		}
 		// The same changes, whatever the order in which two watches bring them
 		// and whenever one looks, must give the same verdict, unless a change came
 		// too late, which is noticed.
-		found, late := replay(t, s.log)
-		if got, want := fmt.Sprint(blamed(found)), fmt.Sprint(o.wrong); got != want && !late {
+		found, late := replayDelayed(t, s.log)
+		if got, want := fmt.Sprint(violationKeys(found)), fmt.Sprint(o.wrong); got != want && !late {
 			t.Fatalf("out of order the machine blames %s, the oracle %s", got, want)
 		}
 	})
 }
 
-// replay delivers a log by two streams that lag behind each other at random. It
+// replayDelayed delivers a log by two streams that lag behind each other at random. It
 // is late when a change came after later ones were judged.
-func replay(t *rapid.T, log []change) (found []Violation, late bool) {
+func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
 	s := newWorld()
-	s.play(`load queue r quota=H200:3`)
-	streams := []*stream{newStream(picture{objects: map[types.UID]int64{}}), newStream(picture{objects: map[types.UID]int64{}})}
+	s.playScript(`load queue r quota=H200:3`)
+	streams := []*stream{newStream(listing{objects: map[types.UID]int64{}}), newStream(listing{objects: map[types.UID]int64{}})}
 	var todo [2][]change
 	for _, c := range log {
 		i := 0
@@ -161,8 +161,8 @@ func replay(t *rapid.T, log []change) (found []Violation, late bool) {
 		todo[i] = append(todo[i], c)
 	}
 	// world is what lists at a revision would show of each kind.
-	world := func(i int, until int64) picture {
-		p := picture{revision: until, objects: map[types.UID]int64{}}
+	world := func(i int, until int64) listing {
+		p := listing{revision: until, objects: map[types.UID]int64{}}
 		for _, c := range log {
 			_, isQueue := c.object.(*v1beta1.Queue)
 			if c.revision > until || isQueue != (i == 1) {
@@ -179,18 +179,18 @@ func replay(t *rapid.T, log []change) (found []Violation, late bool) {
 	for len(todo[0])+len(todo[1]) > 0 {
 		i := rapid.IntRange(0, 1).Draw(t, "stream")
 		if len(todo[i]) > 0 {
-			late = streams[i].add(todo[i][0]) || late
+			late = streams[i].addChange(todo[i][0]) || late
 			todo[i] = todo[i][1:]
 		}
 		until := int64(rapid.IntRange(0, len(log)).Draw(t, "until"))
-		if streams[0].holds(world(0, until)) && streams[1].holds(world(1, until)) {
-			for _, c := range merge(streams, until) {
-				s.machine.apply(c)
+		if streams[0].hasReached(world(0, until)) && streams[1].hasReached(world(1, until)) {
+			for _, c := range takeInOrder(streams, until) {
+				s.machine.applyChange(c)
 			}
 		}
 	}
-	for _, c := range merge(streams, int64(len(log))) {
-		s.machine.apply(c)
+	for _, c := range takeInOrder(streams, int64(len(log))) {
+		s.machine.applyChange(c)
 	}
-	return s.machine.found, late
+	return s.machine.violations, late
 }

@@ -10,55 +10,55 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// waiting is since when something waits; zero when it does not.
-type waiting struct {
+// waitState is since when something waits; zero when it does not.
+type waitState struct {
 	since    time.Time
 	reported bool
 }
 
-func (w *waiting) set(waits bool, now time.Time) {
+func (w *waitState) setWaiting(waits bool, now time.Time) {
 	if !waits {
-		*w = waiting{}
+		*w = waitState{}
 	} else if w.since.IsZero() {
 		w.since = now
 	}
 }
 
-func (w *waiting) restart(now time.Time) {
+func (w *waitState) restartIfWaiting(now time.Time) {
 	if !w.since.IsZero() {
 		w.since = now
 	}
 }
 
-// judgeReasons checks that everything that waits for cards says why.
-func (m *machine) judgeReasons(now time.Time) []string {
+// checkReasons checks that everything that waits for cards says why.
+func (m *clusterState) checkReasons(now time.Time) []string {
 	if m.excused[Reason] > 0 {
 		return nil
 	}
 	var open []string
 	for _, state := range m.pods {
-		if state.waits.since.IsZero() || state.pod.Spec.SchedulerName != m.options.SchedulerName {
+		if state.waiting.since.IsZero() || state.pod.Spec.SchedulerName != m.options.SchedulerName {
 			continue
 		}
-		ask := rule.AskOf(state.pod, m.inventory)
-		if ask.Count > 0 || ask.Refusal != "" {
-			said := podSays(state.pod) || groupSays(m.groupOf(state.pod))
-			open = append(open, m.judgeReason(&state.waits, "pod/"+state.pod.Namespace+"/"+state.pod.Name, said, now)...)
+		ask := rule.RequestOf(state.pod, m.inventory)
+		if ask.Count > 0 || ask.Denial != "" {
+			said := podStatesReason(state.pod) || groupStatesReason(m.groupOf(state.pod))
+			open = append(open, m.checkReason(&state.waiting, "pod/"+state.pod.Namespace+"/"+state.pod.Name, said, now)...)
 		}
 	}
-	peopled := m.peopled()
+	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
-		state.waits.set(groupWaits(state.group) && !peopled[key], now)
-		if !state.waits.since.IsZero() && len(m.announced(state.group)) > 0 {
-			open = append(open, m.judgeReason(&state.waits, "podgroup/"+key.String(), groupSays(state.group), now)...)
+		state.waiting.setWaiting(isGroupWaiting(state.group) && !peopled[key], now)
+		if !state.waiting.since.IsZero() && len(m.announcedRequests(state.group)) > 0 {
+			open = append(open, m.checkReason(&state.waiting, "podgroup/"+key.String(), groupStatesReason(state.group), now)...)
 		}
 	}
 	return open
 }
 
-// judgeReason reports one thing that waits if its time is over, and returns it
+// checkReason reports one thing that waits if its time is over, and returns it
 // as open if it still has time.
-func (m *machine) judgeReason(w *waiting, object string, said bool, now time.Time) (open []string) {
+func (m *clusterState) checkReason(w *waitState, object string, said bool, now time.Time) (open []string) {
 	switch {
 	case said || w.reported || !m.options.Concerns(object):
 		return nil
@@ -66,11 +66,11 @@ func (m *machine) judgeReason(w *waiting, object string, said bool, now time.Tim
 		return []string{object + " waits and does not say why yet"}
 	}
 	w.reported = true
-	m.report(Reason, now, object, "waits for cards since %s and does not say why", w.since.Format("15:04:05.000"))
+	m.addViolation(Reason, now, object, "waits for cards since %s and does not say why", w.since.Format("15:04:05.000"))
 	return nil
 }
 
-func podSays(pod *corev1.Pod) bool {
+func podStatesReason(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
 			return true
@@ -79,7 +79,7 @@ func podSays(pod *corev1.Pod) bool {
 	return false
 }
 
-func groupSays(group *v1beta1.PodGroup) bool {
+func groupStatesReason(group *v1beta1.PodGroup) bool {
 	if group == nil {
 		return false
 	}
@@ -91,8 +91,8 @@ func groupSays(group *v1beta1.PodGroup) bool {
 	return false
 }
 
-// groupWaits tells whether a PodGroup waits to be admitted.
-func groupWaits(group *v1beta1.PodGroup) bool {
+// isGroupWaiting tells whether a PodGroup waits to be admitted.
+func isGroupWaiting(group *v1beta1.PodGroup) bool {
 	switch group.Status.Phase {
 	case v1beta1.PodGroupPending, v1beta1.PodGroupInqueue, "":
 		return group.DeletionTimestamp == nil
@@ -100,8 +100,8 @@ func groupWaits(group *v1beta1.PodGroup) bool {
 	return false
 }
 
-// peopled are the PodGroups that have a pod which has not finished.
-func (m *machine) peopled() map[types.NamespacedName]bool {
+// groupsWithPods are the PodGroups that have a pod which has not finished.
+func (m *clusterState) groupsWithPods() map[types.NamespacedName]bool {
 	out := map[types.NamespacedName]bool{}
 	for _, state := range m.pods {
 		phase := state.pod.Status.Phase
@@ -112,8 +112,8 @@ func (m *machine) peopled() map[types.NamespacedName]bool {
 	return out
 }
 
-// announcement is what a job without pods says it will ask for.
-type announcement struct {
+// announcedRequest is what a job without pods says it will ask for.
+type announcedRequest struct {
 	names []string
 	count int64
 }

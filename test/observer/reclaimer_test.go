@@ -14,7 +14,7 @@ const comes = `write pod p in=inference cards=1 priority=0 says=waits;`
 
 func TestEveryVictimMakesRoomForSomebody(t *testing.T) {
 	const two, placed = `runs g 1 a b;`, `write pod p on=h200-0; wait 1m`
-	playAll(t, tide, map[string]played{
+	playAll(t, reclaimWorld, map[string]scriptCase{
 		"the reclaimer is placed":    {comes + `runs g 1 a; evict a reclaim; wait 10s;` + placed, ""},
 		"it may take twenty seconds": {comes + `runs g 1 a; evict a reclaim; wait 19s`, "open"},
 		"and no longer":              {comes + `runs g 1 a; evict a reclaim; wait 21s`, "eviction"},
@@ -63,26 +63,26 @@ func TestNoGangIsLeftInPieces(t *testing.T) {
 			evict a preempt; evict b preempt; evict c preempt`, "", ""},
 		"reclaim leaves it to the policies of the job": {`runs g 3 a b c; evict a reclaim`, "", ""},
 	}) {
-		w := tide().play(comes).play(tc.text).play(`write pod p on=h200-0; judge; wait 9s`)
-		w.wants(t, tc.soon)
-		w.play(`wait 2s`).wants(t, tc.later)
+		w := reclaimWorld().playScript(comes).playScript(tc.text).playScript(`write pod p on=h200-0; judge; wait 9s`)
+		w.expectViolations(t, tc.soon)
+		w.playScript(`wait 2s`).expectViolations(t, tc.later)
 	}
 }
 
 func TestAnExcusedEvictionHasItsWholeTimeAfterwards(t *testing.T) {
-	w := tide().play(comes)
-	w.machine.excuse(Eviction, true, w.clock)
-	w.play(`runs g 1 a; evict a reclaim; wait 1m; judge`)
-	w.machine.excuse(Eviction, false, w.clock)
-	w.play(`wait 19s`).wants(t, "open")
-	w.play(`wait 2s`).wants(t, "eviction")
+	w := reclaimWorld().playScript(comes)
+	w.machine.setExcused(Eviction, true, w.clock)
+	w.playScript(`runs g 1 a; evict a reclaim; wait 1m; judge`)
+	w.machine.setExcused(Eviction, false, w.clock)
+	w.playScript(`wait 19s`).expectViolations(t, "open")
+	w.playScript(`wait 2s`).expectViolations(t, "eviction")
 }
 
 // A gang has three pods, a, b and c, or as many as its text says.
 func TestTheRestOfAGangGoesAlong(t *testing.T) {
 	const served = `write pod p on=h200-0; judge; wait 30s; judge`
 	const victims = comes + `runs g 1 a; load group h queue=training; load pod b in=training cards=0 priority=0 on=h200-0 group=`
-	playAll(t, tide, map[string]played{
+	playAll(t, reclaimWorld, map[string]scriptCase{
 		"a pod without cards goes with its gang": {victims + `g; evict b cardreclaim; evict a cardreclaim;` + served, ""},
 		"a job without cards goes for nobody":    {victims + `h; evict b cardreclaim; evict a cardreclaim;` + served, "eviction"},
 	})
@@ -91,10 +91,10 @@ func TestTheRestOfAGangGoesAlong(t *testing.T) {
 // Volcano's job controller deletes what cardreclaim has marked, one pod after
 // the other, and each ends when it likes.
 func TestAGangThatLeavesIsNotInPieces(t *testing.T) {
-	w := tide().play(comes + `runs g 3 a b c; write pod a grace=60 evicted=cardreclaim; write pod b grace=60 evicted=cardreclaim
+	w := reclaimWorld().playScript(comes + `runs g 3 a b c; write pod a grace=60 evicted=cardreclaim; write pod b grace=60 evicted=cardreclaim
 		write pod c grace=60 evicted=cardreclaim; remove pod a; write pod p on=h200-0; judge; wait 30s`)
-	w.wants(t, "")
-	w.play(`wait 1m; judge; wait 11s`).wants(t, "eviction") // b and c have had their time and run on
+	w.expectViolations(t, "")
+	w.playScript(`wait 1m; judge; wait 11s`).expectViolations(t, "eviction") // b and c have had their time and run on
 }
 
 // The minimum of the job is two pods.
@@ -102,7 +102,7 @@ func TestNoTaskIsLeftBelowItsMinimum(t *testing.T) {
 	const gang = comes + `runs g 2 leader worker-0 worker-1; write pod leader volcano.sh/task-spec=leader
 		write pod worker-0 volcano.sh/task-spec=worker; write pod worker-1 volcano.sh/task-spec=worker;`
 	const evicted = `; evict leader cardreclaim; write pod p on=h200-0; judge; wait 30s`
-	playAll(t, tide, map[string]played{
+	playAll(t, reclaimWorld, map[string]scriptCase{
 		"the leader is needed":   {gang + `write group g tasks=leader:1,worker:1` + evicted, "eviction"},
 		"two workers are enough": {gang + `write group g tasks=leader:0,worker:1` + evicted, ""},
 		"the tasks' minima do not count when they exceed the job's": {gang + `write group g tasks=leader:1,worker:2` + evicted, ""},
@@ -111,11 +111,11 @@ func TestNoTaskIsLeftBelowItsMinimum(t *testing.T) {
 
 // Whoever is placed first, a reclaimer is left for every victim that has one.
 func TestMatchFindsAReclaimerForEveryVictim(t *testing.T) {
-	relieved := func(name string, cards int64) *relief {
-		return &relief{state: &podState{pod: builder.Pod("test", name).Obj()}, place: place{cards: cards}, seen: began}
+	relieved := func(name string, cards int64) *servedPod {
+		return &servedPod{state: &podState{pod: builder.Pod("test", name).Obj()}, needed: amount{cards: cards}, seen: began}
 	}
 	evicted := func(cards int64, reclaimers ...string) *eviction {
-		e := &eviction{place: place{cards: cards}, seen: began, reclaimers: map[types.UID]bool{}}
+		e := &eviction{freed: amount{cards: cards}, seen: began, reclaimers: map[types.UID]bool{}}
 		for _, name := range reclaimers {
 			e.reclaimers[builder.Pod("test", name).Obj().UID] = true
 		}
@@ -123,16 +123,16 @@ func TestMatchFindsAReclaimerForEveryVictim(t *testing.T) {
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
 		evictions []*eviction
-		reliefs   []*relief
+		reliefs   []*servedPod
 		want      int
 	}{
-		"the picky one comes last": {[]*eviction{evicted(1, "p", "q"), evicted(1, "p")}, []*relief{relieved("p", 1), relieved("q", 1)}, 2},
+		"the picky one comes last": {[]*eviction{evicted(1, "p", "q"), evicted(1, "p")}, []*servedPod{relieved("p", 1), relieved("q", 1)}, 2},
 		"a chain of them": {[]*eviction{evicted(1, "p", "q"), evicted(1, "q", "r"), evicted(1, "p"), evicted(1, "q")},
-			[]*relief{relieved("p", 1), relieved("q", 1), relieved("r", 1)}, 3},
-		"the last victim may be larger than what is missing": {[]*eviction{evicted(3, "p"), evicted(3, "p")}, []*relief{relieved("p", 4)}, 2},
-		"not when nothing is missing":                        {[]*eviction{evicted(4, "p"), evicted(3, "p")}, []*relief{relieved("p", 4)}, 1},
+			[]*servedPod{relieved("p", 1), relieved("q", 1), relieved("r", 1)}, 3},
+		"the last victim may be larger than what is missing": {[]*eviction{evicted(3, "p"), evicted(3, "p")}, []*servedPod{relieved("p", 4)}, 2},
+		"not when nothing is missing":                        {[]*eviction{evicted(4, "p"), evicted(3, "p")}, []*servedPod{relieved("p", 4)}, 1},
 		"nobody came":                                        {[]*eviction{evicted(1, "p")}, nil, 0},
 	}) {
-		check.Equal(t, "victims that are served", tc.want, len(match(tc.evictions, tc.reliefs)))
+		check.Equal(t, "victims that are served", tc.want, len(matchReclaimers(tc.evictions, tc.reliefs)))
 	}
 }

@@ -8,7 +8,7 @@ import (
 func TestStatus(t *testing.T) {
 	const idle, one = `quota q used=0 free=2;`, `quota q used=1 free=1;`
 	const placed = `load ` + idle + `place a h200-0 cards=1; judge;`
-	playAll(t, newWorld, map[string]played{
+	playAll(t, newWorld, map[string]scriptCase{
 		"a right status is fine":                          {`load ` + idle + `wait 1m`, ""},
 		"a status may lag for five seconds":               {placed + `wait 4s`, "open"},
 		"and no longer":                                   {placed + `wait 5100ms`, "status"},
@@ -44,7 +44,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestReason(t *testing.T) {
-	playAll(t, newWorld, map[string]played{
+	playAll(t, newWorld, map[string]scriptCase{
 		"a pod may wait ten seconds without a word": {`write pod a cards=1; wait 9s`, "open"},
 		"and no longer":                                  {`write pod a cards=1; wait 11s`, "reason"},
 		"a message on the pod is a word":                 {`write pod a cards=1 says=no-room; wait 1m`, ""},
@@ -65,16 +65,16 @@ func TestReason(t *testing.T) {
 func TestWhatConcernsOthersIsNotJudged(t *testing.T) {
 	w := newWorld()
 	w.machine.options.Concerns = func(object string) bool { return object == "pod/test/mine" }
-	w.play(`place theirs h200-0 cards=3; write pod silent cards=1; load quota nowhere; judge; wait 1m`).wants(t, "")
-	w.play(`place mine h200-0 cards=1`).wants(t, "quota") // what others hold counts
+	w.playScript(`place theirs h200-0 cards=3; write pod silent cards=1; load quota nowhere; judge; wait 1m`).expectViolations(t, "")
+	w.playScript(`place mine h200-0 cards=1`).expectViolations(t, "quota") // what others hold counts
 }
 
 func TestExcuse(t *testing.T) {
 	w := newWorld()
-	w.machine.excuse(Reason, true, w.clock)
-	w.play(`write pod a cards=1; wait 1m; judge`)
-	w.machine.excuse(Reason, false, w.clock)
-	w.play(`wait 9s`).wants(t, "open")
+	w.machine.setExcused(Reason, true, w.clock)
+	w.playScript(`write pod a cards=1; wait 1m; judge`)
+	w.machine.setExcused(Reason, false, w.clock)
+	w.playScript(`wait 9s`).expectViolations(t, "open")
 	w.clock = w.clock.Add(2 * time.Second)
-	w.wants(t, "reason")
+	w.expectViolations(t, "reason")
 }

@@ -20,7 +20,7 @@ const (
 // node that does not name its cards, and the queue q with a quota of two H200.
 type world struct {
 	*script.Objects
-	machine  *machine
+	machine  *clusterState
 	clock    time.Time
 	revision int64
 	log      []change
@@ -30,15 +30,15 @@ var began = script.Began
 
 func newWorld() *world {
 	var options Options
-	options.complete()
-	w := &world{machine: newMachine(options), clock: began, Objects: script.New(map[string]string{
+	options.applyDefaults()
+	w := &world{machine: newClusterState(options), clock: began, Objects: script.New(map[string]string{
 		"pod": "in=q card=" + h200, "node": "cards=8 model=" + h200, "quota": "limit=2",
 	})}
-	w.play("load node h200-0; load node rtx4090-0 model=RTX4090; load node unnamed-0 model=; load queue q quota=H200:2")
+	w.playScript("load node h200-0; load node rtx4090-0 model=RTX4090; load node unnamed-0 model=; load queue q quota=H200:2")
 	return w
 }
 
-// play plays steps, one a line or between semicolons:
+// playScript plays steps, one a line or between semicolons:
 //
 //	load KIND NAME [OPTION…]    the object was there before the observer
 //	make KIND NAME [OPTION…]    is not written yet
@@ -49,27 +49,27 @@ func newWorld() *world {
 //	runs GROUP MEMBERS POD…     a PodGroup and its pods were on h200-0 before the observer
 //	wait DURATION
 //	judge
-func (w *world) play(text string) *world {
+func (w *world) playScript(text string) *world {
 	for _, words := range script.Steps(text) {
 		switch step, words := words[0], words[1:]; step {
 		case "load":
-			w.machine.load(w.Object(words[0], words[1], words[2:]...), w.clock)
+			w.machine.loadObject(w.Object(words[0], words[1], words[2:]...), w.clock)
 		case "make":
 			w.Object(words[0], words[1], words[2:]...)
 		case "write":
-			w.change(w.Object(words[0], words[1], words[2:]...), false)
+			w.applyObject(w.Object(words[0], words[1], words[2:]...), false)
 		case "remove":
-			w.change(w.Object(words[0], words[1]), true)
+			w.applyObject(w.Object(words[0], words[1]), true)
 		case "place":
-			w.change(w.Pod(words[0], words[2:]...), false)
-			w.change(w.Pod(words[0], "on="+words[1]), false)
+			w.applyObject(w.Pod(words[0], words[2:]...), false)
+			w.applyObject(w.Pod(words[0], "on="+words[1]), false)
 		case "evict":
-			w.change(w.Pod(words[0], "evicted="+words[1]), false)
-			w.change(w.Pod(words[0]), true)
+			w.applyObject(w.Pod(words[0], "evicted="+words[1]), false)
+			w.applyObject(w.Pod(words[0]), true)
 		case "runs":
-			w.play("load group " + words[0] + " queue=training members=" + words[1])
+			w.playScript("load group " + words[0] + " queue=training members=" + words[1])
 			for _, pod := range words[2:] {
-				w.play("load pod " + pod + " in=training cards=1 priority=0 on=h200-0 group=" + words[0])
+				w.playScript("load pod " + pod + " in=training cards=1 priority=0 on=h200-0 group=" + words[0])
 			}
 		case "wait":
 			d, err := time.ParseDuration(words[0])
@@ -78,7 +78,7 @@ func (w *world) play(text string) *world {
 			}
 			w.clock = w.clock.Add(d)
 		case "judge":
-			w.judge()
+			w.checkNow()
 		default:
 			panic("no step " + step)
 		}
@@ -86,38 +86,38 @@ func (w *world) play(text string) *world {
 	return w
 }
 
-func (w *world) change(object client.Object, deleted bool) {
+func (w *world) applyObject(object client.Object, deleted bool) {
 	w.revision++
 	w.clock = w.clock.Add(time.Millisecond)
 	c := change{revision: w.revision, deleted: deleted, seen: w.clock, object: object}
 	w.log = append(w.log, c)
-	w.machine.apply(c)
+	w.machine.applyChange(c)
 }
 
-func (w *world) judge() []string { return w.machine.judgeAll(w.clock) }
+func (w *world) checkNow() []string { return w.machine.checkAll(w.clock) }
 
-// wants compares what was found, in order, and how much is open: "card quota open".
-func (w *world) wants(t *testing.T, want string) {
+// expectViolations compares what was found, in order, and how much is open: "card quota open".
+func (w *world) expectViolations(t *testing.T, want string) {
 	t.Helper()
-	open := w.judge()
-	w.judge() // nothing is reported twice
+	open := w.checkNow()
+	w.checkNow() // nothing is reported twice
 	var got []string
-	for _, v := range w.machine.found {
+	for _, v := range w.machine.violations {
 		got = append(got, strings.Fields(string(v.Invariant))[1])
 	}
 	for range open {
 		got = append(got, "open")
 	}
 	if strings.Join(got, " ") != want {
-		t.Errorf("found %v, open %v, want %q", w.machine.found, open, want)
+		t.Errorf("found %v, open %v, want %q", w.machine.violations, open, want)
 	}
 }
 
-// played is a text, and what is found broken in the end.
-type played struct{ text, want string }
+// scriptCase is a text, and what is found broken in the end.
+type scriptCase struct{ text, want string }
 
-func playAll(t *testing.T, begin func() *world, cases map[string]played) {
+func playAll(t *testing.T, begin func() *world, cases map[string]scriptCase) {
 	for t, tc := range check.Cases(t, cases) {
-		begin().play(tc.text).wants(t, tc.want)
+		begin().playScript(tc.text).expectViolations(t, tc.want)
 	}
 }

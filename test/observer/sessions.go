@@ -23,8 +23,8 @@ const countEvery = 100 * time.Millisecond
 // the observer did.
 const sessionLag = time.Second
 
-// newJudge returns the judge of sessions, nil where sessions are not counted.
-func newJudge(options Options) *judge.Judge {
+// newSessionChecker returns the judge of sessions, nil where sessions are not counted.
+func newSessionChecker(options Options) *judge.Checker {
 	if options.Sessions == nil {
 		return nil
 	}
@@ -34,9 +34,9 @@ func newJudge(options Options) *judge.Judge {
 	})
 }
 
-// count follows the number of closed sessions. While the scheduler does not
+// countSessions follows the number of closed sessions. While the scheduler does not
 // answer, nothing is known.
-func (o *Observer) count(ctx context.Context, sessions func(context.Context) (SessionCount, error)) {
+func (o *Observer) countSessions(ctx context.Context, sessions func(context.Context) (SessionCount, error)) {
 	ticker := time.NewTicker(countEvery)
 	defer ticker.Stop()
 	for {
@@ -51,43 +51,43 @@ func (o *Observer) count(ctx context.Context, sessions func(context.Context) (Se
 			continue
 		}
 		o.mu.Lock()
-		o.machine.judge.Hear(judge.Reading{Asked: asked, Answered: time.Now(), Process: count.Process, Closed: count.Closed, Decides: count.Decides})
+		o.state.sessionChecker.AddReading(judge.Reading{Asked: asked, Answered: time.Now(), Process: count.Process, Closed: count.Closed, Decides: count.Decides})
 		o.mu.Unlock()
 	}
 }
 
-// tellJudge hands a change to the judge of sessions.
-func (m *machine) tellJudge(c change, happened bool) {
+// forwardToSessionChecker hands a change to the judge of sessions.
+func (m *clusterState) forwardToSessionChecker(c change, happened bool) {
 	switch {
-	case m.judge == nil:
+	case m.sessionChecker == nil:
 	case happened:
-		m.judge.Take(c.object, c.deleted, c.seen)
-		m.takeVerdicts()
+		m.sessionChecker.Apply(c.object, c.deleted, c.seen)
+		m.collectSessionViolations()
 	default:
-		m.judge.Load(c.object, c.seen)
+		m.sessionChecker.Load(c.object, c.seen)
 	}
 }
 
-// judgeSessions judges what closed sessions should have done by now.
-func (m *machine) judgeSessions(now time.Time) []string {
-	if m.judge == nil || m.excused[Progress] > 0 {
+// checkSessions judges what closed sessions should have done by now.
+func (m *clusterState) checkSessions(now time.Time) []string {
+	if m.sessionChecker == nil || m.excused[Progress] > 0 {
 		return nil
 	}
-	open := m.judge.Judge(now)
-	m.takeVerdicts()
+	open := m.sessionChecker.Check(now)
+	m.collectSessionViolations()
 	return open
 }
 
-func (m *machine) takeVerdicts() {
-	for _, v := range m.judge.Found() {
-		m.report(Invariant(v.Invariant), v.Time, v.Object, "%s", v.Message)
+func (m *clusterState) collectSessionViolations() {
+	for _, v := range m.sessionChecker.TakeViolations() {
+		m.addViolation(Invariant(v.Invariant), v.Time, v.Object, "%s", v.Message)
 	}
 }
 
-// since is from when on a limit may have been in force to count for a placement.
-func (m *machine) since(at time.Time) time.Time {
-	if m.judge == nil {
+// windowStart is from when on a limit may have been in force to count for a placement.
+func (m *clusterState) windowStart(at time.Time) time.Time {
+	if m.sessionChecker == nil {
 		return at.Add(-m.options.QuotaWindow)
 	}
-	return m.judge.Since(at)
+	return m.sessionChecker.WindowStart(at)
 }

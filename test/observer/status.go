@@ -16,82 +16,82 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// share is what a pod or PodGroup adds to the numbers of a queue.
-type share struct {
+// contribution is what a pod or PodGroup adds to the numbers of a queue.
+type contribution struct {
 	queue string
 	what  string
 }
 
-func (m *machine) shareOfPod(state *podState) share {
+func (m *clusterState) podContribution(state *podState) contribution {
 	switch {
 	case state.charge != nil:
-		return share{queue: state.charge.Queue, what: fmt.Sprint("holds ", *state.charge)}
+		return contribution{queue: state.charge.Queue, what: fmt.Sprint("holds ", *state.charge)}
 	case rule.IsWaiting(state.pod):
-		ask := rule.AskOf(state.pod, m.inventory)
-		return share{
+		ask := rule.RequestOf(state.pod, m.inventory)
+		return contribution{
 			queue: rule.QueueOf(state.pod, m.groupOf(state.pod), ""),
 			what:  fmt.Sprint("waits for ", ask.Count, ask.Cards),
 		}
 	}
-	return share{}
+	return contribution{}
 }
 
-func (m *machine) shareOfGroup(group *v1beta1.PodGroup) share {
-	if !groupWaits(group) {
-		return share{}
+func (m *clusterState) groupContribution(group *v1beta1.PodGroup) contribution {
+	if !isGroupWaiting(group) {
+		return contribution{}
 	}
-	return share{queue: rule.QueueOfGroup(group), what: fmt.Sprint("waits for ", m.announced(group))}
+	return contribution{queue: rule.QueueOfGroup(group), what: fmt.Sprint("waits for ", m.announcedRequests(group))}
 }
 
-// touch notes which queues' numbers a change may have moved. Comparing only
+// recordContribution notes which queues' numbers a change may have moved. Comparing only
 // what is expected now with what was expected at the last judgement would miss
 // numbers that moved and came back in between, and take a status that is on
 // its way for one that was never right.
-func (m *machine) touch(before *share, now share) {
+func (m *clusterState) recordContribution(before *contribution, now contribution) {
 	if *before == now {
 		return
 	}
-	m.touched[before.queue], m.touched[now.queue] = m.newest, m.newest
+	m.numbersChanged[before.queue], m.numbersChanged[now.queue] = m.lastChange, m.lastChange
 	*before = now
 }
 
 // expectation is what a status should say of each card.
 type expectation map[string]v1alpha1.CardStatus
 
-// judgeStatus compares what CardQuotas and their Queues say with a recount.
-func (m *machine) judgeStatus(now time.Time) []string {
+// checkStatus compares what CardQuotas and their Queues say with a recount.
+func (m *clusterState) checkStatus(now time.Time) []string {
 	if m.excused[Status] > 0 {
 		return nil
 	}
 	var open []string
 	for _, state := range m.quotas {
 		quota := state.quota
-		if !m.options.Concerns("cardquota/"+quota.Name) || quota.DeletionTimestamp != nil || m.owner(quota.QueueName()) != quota {
+		if !m.options.Concerns("cardquota/"+quota.Name) || quota.DeletionTimestamp != nil || m.ownerOf(quota.QueueName()) != quota {
 			state.expected, state.reported = nil, false
 			continue
 		}
-		expected := m.expect(quota)
+		expected := m.expectedStatus(quota)
 		if state.expected == nil || !maps.Equal(expected, state.expected) {
-			state.expected, state.since, state.reported = expected, m.newest, false
+			state.expected, state.since, state.reported = expected, m.lastChange, false
 		}
-		if touched := m.touched[quota.QueueName()]; touched.After(state.since) {
+		if touched := m.numbersChanged[quota.QueueName()]; touched.After(state.since) {
 			state.since, state.reported = touched, false // the numbers may have moved and come back
 		}
-		wrong := m.compare(quota, expected)
+		wrong := m.statusDifference(quota, expected)
 		switch {
 		case wrong == "" || state.reported:
 		case now.Sub(state.since) < m.options.StatusWithin:
 			open = append(open, "cardquota/"+quota.Name+": "+wrong)
 		default:
 			state.reported = true
-			m.report(Status, now, "cardquota/"+quota.Name, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
+			m.addViolation(Status, now, "cardquota/"+quota.Name, "since %s: %s", state.since.Format("15:04:05.000"), wrong)
 		}
 	}
 	return open
 }
 
-// owner is the CardQuota that has a queue: the oldest that names it.
-func (m *machine) owner(queue string) *v1alpha1.CardQuota {
+// ownerOf is the CardQuota that has a queue: the oldest that names it.
+func (m *clusterState) ownerOf(queue string) *v1alpha1.CardQuota {
 	var owner *v1alpha1.CardQuota
 	for _, state := range m.quotas {
 		rival := state.quota
@@ -105,15 +105,15 @@ func (m *machine) owner(queue string) *v1alpha1.CardQuota {
 	return owner
 }
 
-// expect recounts a queue from the beginning.
-func (m *machine) expect(quota *v1alpha1.CardQuota) expectation {
+// expectedStatus recounts a queue from the beginning.
+func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 	out := expectation{}
 	granted := map[string]int64{}
 	for _, c := range quota.Spec.Cards {
 		granted[c.Name] = c.Quota
 		out[c.Name] = v1alpha1.CardStatus{}
 	}
-	for name, count := range m.heldIn(quota.QueueName()) {
+	for name, count := range m.usedCards(quota.QueueName()) {
 		entry := out[name]
 		entry.Used = count
 		out[name] = entry
@@ -128,8 +128,8 @@ func (m *machine) expect(quota *v1alpha1.CardQuota) expectation {
 		entry.Pending += count
 		out[names[i]] = entry
 	}
-	m.waitingIn(quota.QueueName(), wait)
-	physical := m.inventory.Physical()
+	m.forEachWaiting(quota.QueueName(), wait)
+	physical := m.inventory.Totals()
 	for name, entry := range out {
 		entry.Name = name
 		entry.Quota = granted[name]
@@ -141,31 +141,31 @@ func (m *machine) expect(quota *v1alpha1.CardQuota) expectation {
 	return out
 }
 
-// waitingIn hands over everything that waits in a queue: pods, and PodGroups
+// forEachWaiting hands over everything that waits in a queue: pods, and PodGroups
 // that have no pods yet.
-func (m *machine) waitingIn(queue string, wait func([]string, int64)) {
+func (m *clusterState) forEachWaiting(queue string, wait func([]string, int64)) {
 	for _, state := range m.pods {
 		if state.pod.Spec.SchedulerName == m.options.SchedulerName && rule.IsWaiting(state.pod) && rule.QueueOf(state.pod, m.groupOf(state.pod), "") == queue {
-			ask := rule.AskOf(state.pod, m.inventory)
+			ask := rule.RequestOf(state.pod, m.inventory)
 			wait(ask.Cards, ask.Count)
 		}
 	}
-	peopled := m.peopled()
+	peopled := m.groupsWithPods()
 	for key, state := range m.groups {
 		named := rule.QueueOfGroup(state.group)
-		if named != queue || peopled[key] || !groupWaits(state.group) {
+		if named != queue || peopled[key] || !isGroupWaiting(state.group) {
 			continue
 		}
-		for _, a := range m.announced(state.group) {
+		for _, a := range m.announcedRequests(state.group) {
 			wait(a.names, a.count)
 		}
 	}
 }
 
-// announced reads what the job of a PodGroup will ask for: of each card resource the
+// announcedRequests reads what the job of a PodGroup will ask for: of each card resource the
 // larger of what card.request says, which a Deployment has none of, and minResources.
 // A card.request that cannot be read keeps the job out of its queue.
-func (m *machine) announced(group *v1beta1.PodGroup) []announcement {
+func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedRequest {
 	text, ok := group.Annotations[v1alpha1.AnnotationCardRequest]
 	for _, owner := range group.OwnerReferences {
 		ok = ok && owner.Kind != "ReplicaSet"
@@ -177,7 +177,7 @@ func (m *machine) announced(group *v1beta1.PodGroup) []announcement {
 			return nil
 		}
 	}
-	var out []announcement
+	var out []announcedRequest
 	sums := map[corev1.ResourceName]int64{}
 	for _, total := range totals {
 		sums[m.resourceOf(total.Cards)] += total.Count
@@ -194,21 +194,21 @@ func (m *machine) announced(group *v1beta1.PodGroup) []announcement {
 		if sum := sums[resource]; least(resource) > sum && sum > 0 {
 			count = (least(resource)*count + sum - 1) / sum
 		}
-		out = append(out, announcement{names: total.Cards, count: count})
+		out = append(out, announcedRequest{names: total.Cards, count: count})
 	}
 	if group.Spec.MinResources == nil {
 		return out
 	}
 	for _, resource := range slices.Sorted(maps.Keys(*group.Spec.MinResources)) {
 		if sums[resource] == 0 && least(resource) > 0 {
-			out = append(out, announcement{names: m.inventory.Cards(resource), count: least(resource)})
+			out = append(out, announcedRequest{names: m.inventory.Cards(resource), count: least(resource)})
 		}
 	}
 	return out
 }
 
 // resourceOf is the resource of the first of some cards that a node has.
-func (m *machine) resourceOf(names []string) corev1.ResourceName {
+func (m *clusterState) resourceOf(names []string) corev1.ResourceName {
 	for _, name := range names {
 		if resources := m.inventory.ResourcesOf(name); len(resources) > 0 {
 			return resources[0]
@@ -217,20 +217,20 @@ func (m *machine) resourceOf(names []string) corev1.ResourceName {
 	return ""
 }
 
-// compare says how a CardQuota and its Queue differ from what is expected, ""
+// statusDifference says how a CardQuota and its Queue differ from what is expected, ""
 // when they do not.
-func (m *machine) compare(quota *v1alpha1.CardQuota, expected expectation) string {
+func (m *clusterState) statusDifference(quota *v1alpha1.CardQuota, expected expectation) string {
 	said := expectation{}
 	for _, entry := range quota.Status.Cards {
 		said[entry.Name] = entry
 	}
 	var wrong []string
-	for _, name := range names(expected, said) {
+	for _, name := range cardNames(expected, said) {
 		if expected[name] != said[name] {
-			wrong = append(wrong, fmt.Sprintf("status of <%s> is %s, a recount gives %s", name, numbers(said, name), numbers(expected, name)))
+			wrong = append(wrong, fmt.Sprintf("status of <%s> is %s, a recount gives %s", name, formatCardStatus(said, name), formatCardStatus(expected, name)))
 		}
 	}
-	cpu, memory := m.requested(quota.QueueName())
+	cpu, memory := m.usedCPUMemory(quota.QueueName())
 	for _, r := range []struct {
 		name string
 		said *v1alpha1.ResourceStatus
@@ -242,19 +242,19 @@ func (m *machine) compare(quota *v1alpha1.CardQuota, expected expectation) strin
 	}
 	if queue, ok := m.queues[quota.QueueName()]; !ok {
 		wrong = append(wrong, "queue <"+quota.QueueName()+"> does not exist")
-	} else if difference := m.compareAllocated(queue); difference != "" {
+	} else if difference := m.allocatedDifference(queue); difference != "" {
 		wrong = append(wrong, difference)
 	}
 	return strings.Join(wrong, "; ")
 }
 
-func names(a, b expectation) []string {
+func cardNames(a, b expectation) []string {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	return slices.Sorted(maps.Keys(all))
 }
 
-func numbers(e expectation, name string) string {
+func formatCardStatus(e expectation, name string) string {
 	c, ok := e[name]
 	if !ok {
 		return "missing"

@@ -7,26 +7,26 @@ import (
 )
 
 // timeline is what something was, such as the limits of a queue, oldest first.
-type timeline[T any] struct{ periods []spell[T] }
+type timeline[T any] struct{ periods []period[T] }
 
-// spell is the time from one change to the next.
-type spell[T any] struct {
+// period is the time from one change to the next.
+type period[T any] struct {
 	value T
 	from  time.Time
 }
 
-func (l *timeline[T]) set(value T, from time.Time) {
+func (l *timeline[T]) setValue(value T, from time.Time) {
 	if n := len(l.periods); n > 0 && fmt.Sprint(l.periods[n-1].value) == fmt.Sprint(value) {
 		return
 	}
-	l.periods = append(l.periods, spell[T]{value, from})
-	for len(l.periods) > 1 && l.periods[1].from.Before(from.Add(-keptFor)) {
+	l.periods = append(l.periods, period[T]{value, from})
+	for len(l.periods) > 1 && l.periods[1].from.Before(from.Add(-historyPeriod)) {
 		l.periods = slices.Delete(l.periods, 0, 1)
 	}
 }
 
-// since lists what it was at some time from the given moment until now.
-func (l *timeline[T]) since(moment time.Time) []T {
+// valuesSince lists what it was at some time from the given moment until now.
+func (l *timeline[T]) valuesSince(moment time.Time) []T {
 	var out []T
 	for i, p := range l.periods {
 		if i+1 < len(l.periods) && l.periods[i+1].from.Before(moment) {
@@ -37,5 +37,5 @@ func (l *timeline[T]) since(moment time.Time) []T {
 	return out
 }
 
-// last is what it is now.
-func (l *timeline[T]) last() T { return l.periods[len(l.periods)-1].value }
+// current is what it is now.
+func (l *timeline[T]) current() T { return l.periods[len(l.periods)-1].value }

@@ -50,14 +50,14 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 // listAll lists all kinds at one revision, so that the objects fit together.
-func (o *Observer) listAll(ctx context.Context) (objects []client.Object, pictures []picture, err error) {
+func (o *Observer) listAll(ctx context.Context) (objects []client.Object, pictures []listing, err error) {
 	options := &metav1.ListOptions{}
 	for _, k := range kinds {
 		list := k.list()
 		if err := o.client.List(ctx, list, &client.ListOptions{Raw: options}); err != nil {
 			return nil, nil, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
 		}
-		p, err := pictureOf(list)
+		p, err := listingOf(list)
 		if err != nil {
 			return nil, nil, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
 		}
@@ -77,22 +77,22 @@ func (o *Observer) listAll(ctx context.Context) (objects []client.Object, pictur
 	return objects, pictures, nil
 }
 
-// look lists a kind as it is now: only the metadata, and never from a stale cache.
-func (o *Observer) look(ctx context.Context, k kind) (picture, error) {
+// listMetadata lists a kind as it is now: only the metadata, and never from a stale cache.
+func (o *Observer) listMetadata(ctx context.Context, k kind) (listing, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(k.gvk.GroupVersion().WithKind(k.gvk.Kind + "List"))
 	if err := o.client.List(ctx, list); err != nil {
-		return picture{}, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
+		return listing{}, fmt.Errorf("list %s: %w", k.gvk.Kind, err)
 	}
-	return pictureOf(list)
+	return listingOf(list)
 }
 
-func pictureOf(list client.ObjectList) (picture, error) {
+func listingOf(list client.ObjectList) (listing, error) {
 	revision, err := strconv.ParseInt(list.GetResourceVersion(), 10, 64)
 	if err != nil {
-		return picture{}, fmt.Errorf("resourceVersion of the list: %w", err)
+		return listing{}, fmt.Errorf("resourceVersion of the list: %w", err)
 	}
-	p := picture{revision: revision, objects: map[types.UID]int64{}}
+	p := listing{revision: revision, objects: map[types.UID]int64{}}
 	return p, meta.EachListItem(list, func(item runtime.Object) error {
 		object := item.(metav1.Object)
 		revision, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
@@ -104,16 +104,16 @@ func pictureOf(list client.ObjectList) (picture, error) {
 	})
 }
 
-// follow watches one kind and resumes where a watch ended. It gives up, and
+// watchKind watches one kind and resumes where a watch ended. It gives up, and
 // says so, when changes were lost.
-func (o *Observer) follow(ctx context.Context, i int) {
+func (o *Observer) watchKind(ctx context.Context, i int) {
 	for ctx.Err() == nil {
 		err := o.watchOnce(ctx, i)
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errLost) && !o.resume(ctx, i) {
-			o.blind(fmt.Sprintf("watch of %s: %v", kinds[i].gvk.Kind, err))
+		if errors.Is(err, errLost) && !o.resumeWatch(ctx, i) {
+			o.reportBlindness(fmt.Sprintf("watch of %s: %v", kinds[i].gvk.Kind, err))
 			return
 		}
 		if err != nil { // the API server is away: for too long is noticed by the looks
@@ -128,11 +128,11 @@ func (o *Observer) follow(ctx context.Context, i int) {
 // errLost says that the API server no longer has what follows the last change.
 var errLost = errors.New("changes were lost")
 
-// resume goes on from a fresh list when that shows nothing that the stream does
+// resumeWatch goes on from a fresh list when that shows nothing that the stream does
 // not know. An API server that serves a kind for the first time has no older
 // revisions to watch from although nothing changed.
-func (o *Observer) resume(ctx context.Context, i int) bool {
-	now, err := o.look(ctx, kinds[i])
+func (o *Observer) resumeWatch(ctx context.Context, i int) bool {
+	now, err := o.listMetadata(ctx, kinds[i])
 	if err != nil {
 		return false
 	}
@@ -176,9 +176,9 @@ func (o *Observer) watchOnce(ctx context.Context, i int) error {
 		} else {
 			object.SetManagedFields(nil)
 			c := change{revision: revision, deleted: event.Type == watch.Deleted, seen: time.Now(), object: object}
-			if o.streams[i].add(c) && c.ordered() {
-				o.machine.report(Sight, c.seen, "observer", "a change of %s %s (revision %d) came more than %s after it was judged what had happened until then",
-					kinds[i].gvk.Kind, client.ObjectKeyFromObject(object), revision, stragglers)
+			if o.streams[i].addChange(c) && c.needsOrder() {
+				o.state.addViolation(Sight, c.seen, "observer", "a change of %s %s (revision %d) came more than %s after it was judged what had happened until then",
+					kinds[i].gvk.Kind, client.ObjectKeyFromObject(object), revision, lateChangeDelay)
 			}
 		}
 		o.arrived.Broadcast()

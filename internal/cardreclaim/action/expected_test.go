@@ -35,17 +35,17 @@ func (w *world) watched(sessions int, by string, plugins []string, play func()) 
 				for _, task := range tasks {
 					if pod := shownAs(task, status, by); pod != nil && !shown[task.Name] {
 						shown[task.Name] = true
-						j.Take(pod, false, clock)
+						j.Apply(pod, false, clock)
 					}
 				}
 			}
 		}
 		w.Close()
 		clock = clock.Add(time.Second)
-		j.Hear(judge.Reading{Asked: clock, Answered: clock, Closed: session, Decides: true})
-		j.Judge(clock)
+		j.AddReading(judge.Reading{Asked: clock, Answered: clock, Closed: session, Decides: true})
+		j.Check(clock)
 	}
-	return j.Found()
+	return j.TakeViolations()
 }
 
 // shownAs is the pod of a task as the API server shows it after a session, nil

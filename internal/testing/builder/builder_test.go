@@ -11,26 +11,26 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func training() *PodBuilder {
+func trainingPod() *PodBuilder {
 	return Pod("ns", "p").Queue("q").PodGroup("g").Card("NVIDIA-H200").GPUs(2).CPU("4").Owner("batch.volcano.sh/v1alpha1", "Job", "j")
 }
 
 func TestTheSameCallsMakeTheSameObject(t *testing.T) {
-	check.Equal(t, "pod", training().Obj(), training().Obj())
-	owner, job := training().Obj().OwnerReferences[0], VCJob("ns", "j").Obj()
+	check.Equal(t, "pod", trainingPod().Obj(), trainingPod().Obj())
+	owner, job := trainingPod().Obj().OwnerReferences[0], VCJob("ns", "j").Obj()
 	check.That(t, owner.UID == job.UID, "the owner has UID %s, the Job %s", owner.UID, job.UID)
 }
 
 func TestAnObjectKeepsWhatItWasWhenItWasBuilt(t *testing.T) {
-	b := training()
+	b := trainingPod()
 	before := b.Obj()
 	b.Running("n").Queue("other").GPUs(8).Label("a", "b").Deleted(time.Unix(1, 0))
-	check.Equal(t, "a later call changed it", training().Obj(), before)
+	check.Equal(t, "a later call changed it", trainingPod().Obj(), before)
 }
 
 func TestCopiesAreDifferentPods(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range training().Copies(3) {
+	for _, p := range trainingPod().Copies(3) {
 		seen[p.Name], seen[string(p.UID)] = true, true
 	}
 	want := []string{"p-0", "p-1", "p-2", "pod/ns/p-0", "pod/ns/p-1", "pod/ns/p-2"}
@@ -70,11 +70,11 @@ func TestNodesOfSharedAndCutCards(t *testing.T) {
 }
 
 func TestTemplatesCarryWhatThePodSays(t *testing.T) {
-	job := Gang("ns", "j", 4, training()).Queue("q").Request(`{"NVIDIA-H200":8}`).Obj()
+	job := Gang("ns", "j", 4, trainingPod()).Queue("q").Request(`{"NVIDIA-H200":8}`).Obj()
 	task := job.Spec.Tasks[0]
 	check.That(t, task.Replicas == 4 && job.Spec.MinAvailable == 4 && task.Template.Annotations["volcano.sh/card.name"] == "NVIDIA-H200",
 		"the gang is %+v", job.Spec)
-	d := Deployment("ns", "d", 2, training())
+	d := Deployment("ns", "d", 2, trainingPod())
 	check.That(t, d.Spec.Template.Labels[AppLabel] == "d" && d.Spec.Template.UID == "" && d.Spec.Template.Name == "",
 		"the template is %+v", d.Spec.Template.ObjectMeta)
 }

@@ -27,7 +27,7 @@ func equal[T comparable](t *rapid.T, what string, product, rule T) {
 	}
 }
 
-func texts[S ~string](in []S) []string {
+func toStrings[S ~string](in []S) []string {
 	out := make([]string, len(in))
 	for i, s := range in {
 		out[i] = string(s)
@@ -35,8 +35,8 @@ func texts[S ~string](in []S) []string {
 	return out
 }
 
-// amounts adds the cards of a charge up, as the rule states them.
-func amounts(charge quota.Charge) string {
+// cardSums adds the cards of a charge up, as the rule states them.
+func cardSums(charge quota.Charge) string {
 	sum := rule.Quota{}
 	for _, held := range charge.Cards {
 		sum[string(held.Name)] += int64(held.Count)
@@ -78,24 +78,24 @@ func TestInventoriesAgree(t *testing.T) {
 		inv := drawInventory(t)
 		for _, name := range resources {
 			equal(t, "is a card: "+string(name), inv.theirs.IsCard(name), inv.ours.IsCard(name))
-			equal(t, "cards of "+string(name), join(texts(inv.theirs.Named(name))), join(inv.ours.Cards(name)))
+			equal(t, "cards of "+string(name), sortAndJoin(toStrings(inv.theirs.Named(name))), sortAndJoin(inv.ours.Cards(name)))
 			for _, node := range append(slices.Clone(nodeNames), "gone") {
 				on, _ := inv.theirs.On(node, name)
-				equal(t, "card on "+node, string(on), inv.ours.On(node, name))
+				equal(t, "card on "+node, string(on), inv.ours.CardOn(node, name))
 			}
 		}
 		for _, name := range cards {
-			equal(t, "resources of "+name, join(texts(inv.theirs.ResourcesOf(card.Name(name)))), join(texts(inv.ours.ResourcesOf(name))))
+			equal(t, "resources of "+name, sortAndJoin(toStrings(inv.theirs.ResourcesOf(card.Name(name)))), sortAndJoin(toStrings(inv.ours.ResourcesOf(name))))
 		}
 		physical := rule.Quota{}
 		for name, count := range inv.theirs.Physical() {
 			physical[string(name)] = int64(count)
 		}
-		equal(t, "physical", physical.String(), inv.ours.Physical().String())
+		equal(t, "physical", physical.String(), inv.ours.Totals().String())
 	})
 }
 
-func join(in []string) string {
+func sortAndJoin(in []string) string {
 	out := ""
 	for _, s := range in {
 		out += s + ";"
@@ -108,13 +108,13 @@ func TestPodsAgree(t *testing.T) {
 		inv := drawInventory(t)
 		for range perDraw {
 			pod := drawPod(t)
-			product, ours := (&workload.Resolver{Inventory: inv.theirs}).Request(pod), rule.AskOf(pod, inv.ours)
+			product, ours := (&workload.Resolver{Inventory: inv.theirs}).Request(pod), rule.RequestOf(pod, inv.ours)
 			equal(t, "resource", product.Resource, ours.Resource)
 			equal(t, "count", int64(product.Count), ours.Count)
 			equal(t, "cpu", product.MilliCPU, ours.MilliCPU)
 			equal(t, "memory", product.Memory, ours.Memory)
-			equal(t, "cards", join(texts(product.Names)), join(ours.Cards))
-			equal(t, "refused", product.Denied != nil, ours.Refusal != "")
+			equal(t, "cards", sortAndJoin(toStrings(product.Names)), sortAndJoin(ours.Cards))
+			equal(t, "refused", product.Denied != nil, ours.Denial != "")
 			for _, name := range cards {
 				equal(t, "allows "+name, product.Named.Allows(card.Name(name)), ours.Allows(name))
 			}
@@ -133,7 +133,7 @@ func TestPodsAgree(t *testing.T) {
 
 // lastCharge is what both sides remember of a pod.
 func lastCharge(t *rapid.T) (*quota.Charge, *rule.Charge) {
-	if number(t, 1, 2, "charged before") == 1 {
+	if drawInt(t, 1, 2, "charged before") == 1 {
 		return nil, nil
 	}
 	theirs := &quota.Charge{Queue: oneOf(t, "last queue", "q", "r", "")}
@@ -162,17 +162,17 @@ func TestChargesAgree(t *testing.T) {
 			if ends {
 				ending = plain.Usage(pod, group, theirs)
 			}
-			want, counts := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: believed, Admits: admits})
+			want, counts := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: believed, AllowsNamespace: admits})
 			equal(t, "holds something", holds, counts)
-			equal(t, "charge", amounts(got), want.String())
+			equal(t, "charge", cardSums(got), want.String())
 			terminating, terminates := rule.TerminatingChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
 			equal(t, "ends", ends, terminates)
-			equal(t, "charge at the end", amounts(ending), terminating.String())
+			equal(t, "charge at the end", cardSums(ending), terminating.String())
 			last := oneOf(t, "last queue", "", "q")
 			equal(t, "queue", plain.Queue(pod, group, last), rule.QueueOf(pod, group, last))
 			if holds {
 				want, _ := rule.ChargeOf(pod, group, inv.ours, ours, rule.Origin{Ours: true})
-				equal(t, "charge of a pod that is believed", amounts(plain.Usage(pod, group, theirs)), want.String())
+				equal(t, "charge of a pod that is believed", cardSums(plain.Usage(pod, group, theirs)), want.String())
 			}
 		}
 	})
@@ -210,7 +210,7 @@ func drawQueue(t *rapid.T) *v1beta1.Queue {
 	queue := &v1beta1.Queue{}
 	queue.Name = oneOf(t, "name", "q", "q", "default", "root")
 	queue.Annotations = map[string]string{}
-	if number(t, 1, 4, "managed") > 1 {
+	if drawInt(t, 1, 4, "managed") > 1 {
 		queue.Annotations["volcano.sh/card.quota"] = drawQuotaText(t)
 	}
 	if rapid.Bool().Draw(t, "choosy") {
@@ -220,7 +220,7 @@ func drawQueue(t *rapid.T) *v1beta1.Queue {
 			`null`, ``, `[]`, `{`, `{"matchLabel":{"team":"chat"}}`, `{"matchLabels":{"team":"chat"},"matchLabels":{}}`, `{"matchLabels":{"te am":"x"}}`,
 			`{"matchExpressions":[{"key":"team","operator":"Is"}]}`, `{} {}`, `"chat"`, `{"matchLabels":{"team":"chat","team":"search"}}`)
 	}
-	queue.Spec.Capability = list(t, 2, []corev1.ResourceName{"cpu", "memory"}, []string{"0", "4", "1500m", "4Gi", "1e30", "-1"})
+	queue.Spec.Capability = drawResources(t, 2, []corev1.ResourceName{"cpu", "memory"}, []string{"0", "4", "1500m", "4Gi", "1e30", "-1"})
 	queue.Status.State = oneOf(t, "state", v1beta1.QueueStateOpen, v1beta1.QueueStateOpen, v1beta1.QueueStateOpen, v1beta1.QueueStateClosed, v1beta1.QueueStateClosing, v1beta1.QueueStateUnknown, "")
 	queue.DeletionTimestamp = drawPod(t).DeletionTimestamp
 	return queue
@@ -237,7 +237,7 @@ func TestServiceTypesAgree(t *testing.T) {
 			kinds := rapid.MapOfN(rapid.SampledFrom([]string{"Job", "Job.batch", "Job.batch.volcano.sh", "Deployment", "Deployment.apps", "ReplicaSet", "ReplicaSet.apps", "StatefulSet"}),
 				rapid.SampledFrom([]string{"inference", "training", "other"}), 0, 4).Draw(t, "kinds")
 			owned := drawPod(t)
-			equal(t, "type of the owner", ownersOf(kinds).TypeOf(owned), rule.TypeOfOwner(owned, kinds))
+			equal(t, "type of the owner", ownersOf(kinds).TypeOf(owned), rule.OwnerServiceType(owned, kinds))
 			matrix, reclaimFrom, reclaimable := drawMatrix(t)
 			by, from := oneOf(t, "by", types...), oneOf(t, "from", types...)
 			equal(t, by+" reclaims from "+from, matrix.MayReclaim(by, from), slices.Contains(reclaimFrom[by], from) && slices.Contains(reclaimable, from))

@@ -19,8 +19,8 @@ type pods struct {
 	used, terminating map[string]rule.Charge
 }
 
-func (p pods) useOf(queue string) rule.Use {
-	use := rule.Use{Cards: rule.Quota{}, Terminating: rule.Quota{}}
+func (p pods) useOf(queue string) rule.Usage {
+	use := rule.Usage{Cards: rule.Quota{}, Terminating: rule.Quota{}}
 	for _, charge := range p.used {
 		if charge.Queue == queue {
 			use.Add(charge)
@@ -38,11 +38,11 @@ var ledgerCards = []string{"H200", "4090"}
 
 func drawCharge(t *rapid.T) (quota.Charge, rule.Charge) {
 	theirs := quota.Charge{
-		Queue: oneOf(t, "queue", "q", "r"), MilliCPU: int64(number(t, 0, 3, "cpu")), Memory: int64(number(t, 0, 3, "memory")),
+		Queue: oneOf(t, "queue", "q", "r"), MilliCPU: int64(drawInt(t, 0, 3, "cpu")), Memory: int64(drawInt(t, 0, 3, "memory")),
 	}
 	ours := rule.Charge{Queue: theirs.Queue, Cards: rule.Quota{}, MilliCPU: theirs.MilliCPU, Memory: theirs.Memory}
 	for _, name := range ledgerCards {
-		if count := int64(number(t, 0, 3, name)); count > 0 {
+		if count := int64(drawInt(t, 0, 3, name)); count > 0 {
 			theirs.Cards = append(theirs.Cards, card.Amount{Name: card.Name(name), Count: card.Count(count)})
 			ours.Cards[name] = count
 		}
@@ -52,10 +52,10 @@ func drawCharge(t *rapid.T) (quota.Charge, rule.Charge) {
 
 func drawLimits(t *rapid.T) (quota.Limits, rule.Limits) {
 	limit := func(what string) int64 { return oneOf[int64](t, what, 0, 2, 4, 6, math.MaxInt64) }
-	theirs := quota.Limits{AnyCard: number(t, 1, 6, "any card") == 1, Cards: card.Quota{}, MilliCPU: limit("cpu limit"), Memory: limit("memory limit")}
+	theirs := quota.Limits{AnyCard: drawInt(t, 1, 6, "any card") == 1, Cards: card.Quota{}, MilliCPU: limit("cpu limit"), Memory: limit("memory limit")}
 	ours := rule.Limits{AnyCard: theirs.AnyCard, Cards: rule.Quota{}, MilliCPU: theirs.MilliCPU, Memory: theirs.Memory}
 	for _, name := range ledgerCards {
-		count := int64(number(t, 0, 6, "quota of "+name))
+		count := int64(drawInt(t, 0, 6, "quota of "+name))
 		theirs.Cards[card.Name(name)], ours.Cards[name] = card.Count(count), count
 	}
 	return theirs, ours
@@ -69,9 +69,9 @@ func TestTheLedgerAgreesWithARecount(t *testing.T) {
 		ledger, world := quota.New(0), pods{map[string]rule.Charge{}, map[string]rule.Charge{}}
 		limits := map[string]rule.Limits{}
 		for range perDraw {
-			pod := fmt.Sprint("p", number(t, 0, 3, "pod"))
+			pod := fmt.Sprint("p", drawInt(t, 0, 3, "pod"))
 			theirs, ours := drawCharge(t)
-			switch number(t, 0, 5, "what happens") {
+			switch drawInt(t, 0, 5, "what happens") {
 			case 0, 1:
 				ledger.Charge(pod, &theirs)
 				world.used[pod] = ours
@@ -97,21 +97,21 @@ func TestTheLedgerAgreesWithARecount(t *testing.T) {
 	})
 }
 
-func compareBooks(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.Limits, use rule.Use) {
+func compareBooks(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.Limits, use rule.Usage) {
 	milliCPU, memory := ledger.UsedCPUMemory(queue)
 	equal(t, "cpu of "+queue, milliCPU, use.MilliCPU)
 	equal(t, "memory of "+queue, memory, use.Memory)
-	ask := quota.Request{Count: card.Count(number(t, 0, 3, "count")), MilliCPU: int64(number(t, 0, 2, "cpu")), Memory: int64(number(t, 0, 2, "memory"))}
-	wish := rule.Ask{Count: int64(ask.Count), MilliCPU: ask.MilliCPU, Memory: ask.Memory}
+	ask := quota.Request{Count: card.Count(drawInt(t, 0, 3, "count")), MilliCPU: int64(drawInt(t, 0, 2, "cpu")), Memory: int64(drawInt(t, 0, 2, "memory"))}
+	wish := rule.Request{Count: int64(ask.Count), MilliCPU: ask.MilliCPU, Memory: ask.Memory}
 	for _, name := range ledgerCards {
 		ending, _ := ledger.Ending(queue, card.Name(name))
 		equal(t, "used "+name, int64(ledger.Used(queue, card.Name(name))), use.Cards[name])
 		equal(t, "ending "+name, int64(ending), use.Terminating[name])
-		shortOn := limits.ShortOn(use, name, wish.Count)
+		shortOn := limits.InsufficientCard(use, name, wish.Count)
 		equal(t, "has room for "+name, ledger.FitsOn(queue, card.Name(name), ask.Count), shortOn == "")
-		shortOf := limits.ShortOf(use, wish.MilliCPU, wish.Memory)
+		shortOf := limits.InsufficientCPUMemory(use, wish.MilliCPU, wish.Memory)
 		equal(t, "has room on a node with "+name, ledger.FitsNode(queue, ask, card.Name(name), quota.Freed{}) == nil, shortOn == "" && shortOf == "")
 		ask.Names, wish.Cards = append(ask.Names, card.Name(name)), append(wish.Cards, name)
-		equal(t, "has room", ledger.Fits(queue, ask) == nil, limits.Short(use, wish) == "")
+		equal(t, "has room", ledger.Fits(queue, ask) == nil, limits.Insufficient(use, wish) == "")
 	}
 }

@@ -23,7 +23,7 @@ var (
 func drawMatrix(t *rapid.T) (matrix servicetype.Matrix, reclaimFrom map[string][]string, reclaimable []string) {
 	matrix, reclaimFrom = servicetype.Matrix{}, map[string][]string{}
 	for _, name := range types[:3] {
-		if number(t, 1, 3, "defined") == 1 {
+		if drawInt(t, 1, 3, "defined") == 1 {
 			continue
 		}
 		r := servicetype.Rule{Reclaimable: rapid.Bool().Draw(t, "reclaimable"), ReclaimFrom: rapid.SliceOfN(rapid.SampledFrom(types[:3]), 0, 2).Draw(t, "reclaimFrom")}
@@ -38,7 +38,7 @@ func drawMatrix(t *rapid.T) (matrix servicetype.Matrix, reclaimFrom map[string][
 // drawText strings pieces together, most of them right.
 func drawText(t *rapid.T, most int, pieces ...string) string {
 	var text strings.Builder
-	for range number(t, 0, most, "pieces") {
+	for range drawInt(t, 0, most, "pieces") {
 		text.WriteString(oneOf(t, "piece", pieces...))
 	}
 	return text.String()
@@ -47,7 +47,7 @@ func drawText(t *rapid.T, most int, pieces ...string) string {
 // drawName writes a card name: one that nodes have, one of an unusual form, or
 // anything.
 func drawName(t *rapid.T) string {
-	switch number(t, 0, 2, "kind of name") {
+	switch drawInt(t, 0, 2, "kind of name") {
 	case 0:
 		return oneOf(t, "name", cards...)
 	case 1:
@@ -60,12 +60,12 @@ func drawName(t *rapid.T) string {
 
 // drawQuotaText writes a JSON object of counts, mostly right.
 func drawQuotaText(t *rapid.T) string {
-	if number(t, 1, 4, "a broken text") == 1 {
+	if drawInt(t, 1, 4, "a broken text") == 1 {
 		return oneOf(t, "text", "", "null", "[]", "{", `{"H200":8`, `{"H200":8,}`, `{"H200":8} {}`, `{"H200":8}x`, `"H200"`, `{"H200":{}}`, `{H200:8}`,
 			`{"H200":`+strings.Repeat(" ", 64<<10)+`8}`, manyEntries(256), manyEntries(257))
 	}
 	var entries []string
-	for range number(t, 0, 3, "entries") {
+	for range drawInt(t, 0, 3, "entries") {
 		count := oneOf(t, "count", "0", "1", "8", "1000000", "1000000", "1000001", "-1", "1.5", "8.0", "1e3", `"8"`, "null", "true", "[]", "99999999999999999999", "08", "4", "3", "2")
 		entries = append(entries, `"`+drawKey(t)+`":`+count)
 	}
@@ -81,7 +81,7 @@ func manyEntries(n int) string {
 }
 
 func drawKey(t *rapid.T) string {
-	if number(t, 1, 5, "a key of its own") > 1 {
+	if drawInt(t, 1, 5, "a key of its own") > 1 {
 		return oneOf(t, "key", cards...)
 	}
 	return drawName(t)
@@ -101,7 +101,7 @@ func TestTextsAgree(t *testing.T) {
 			request, err := card.ParseRequest(text)
 			names, wrong := rule.ParseRequest(text)
 			equal(t, "a request: "+text, err == nil, wrong == nil)
-			equal(t, "cards of "+text, join(texts(request.Names())), join(names))
+			equal(t, "cards of "+text, sortAndJoin(toStrings(request.Names())), sortAndJoin(names))
 
 			text = drawQuotaText(t)
 			quota, err := card.ParseQuota(text)
@@ -124,7 +124,7 @@ func drawTotalsText(t *rapid.T) string {
 		return drawQuotaText(t)
 	}
 	var entries []string
-	for range number(t, 0, 3, "entries") {
+	for range drawInt(t, 0, 3, "entries") {
 		entries = append(entries, `"`+drawCardName(t)+`":`+oneOf(t, "count", "1", "8", "0", "-1", "x"))
 	}
 	return "{" + strings.Join(entries, ",") + "}"
@@ -139,10 +139,10 @@ func compareTotals(t *rapid.T, text string) {
 	}
 	read := map[string]int64{}
 	for _, total := range ours {
-		read[join(total.Cards)] = total.Count
+		read[sortAndJoin(total.Cards)] = total.Count
 	}
 	equal(t, "entries of "+text, len(totals), len(ours))
 	for _, total := range totals {
-		equal(t, "total of "+total.Request.String(), int64(total.Count), read[join(texts(total.Request.Names()))])
+		equal(t, "total of "+total.Request.String(), int64(total.Count), read[sortAndJoin(toStrings(total.Request.Names()))])
 	}
 }

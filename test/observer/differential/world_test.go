@@ -30,9 +30,9 @@ var (
 	namespaces = []string{"lab", "evil", "kube-system"}
 )
 
-// number draws each number of a range as often as any other; rapid's own ranges
+// drawInt draws each number of a range as often as any other; rapid's own ranges
 // prefer the small ones, so that rare cases would never meet.
-func number(t *rapid.T, least, most int, what string) int {
+func drawInt(t *rapid.T, least, most int, what string) int {
 	for {
 		n := 0
 		for range bits.Len(uint(most - least)) {
@@ -50,19 +50,19 @@ func number(t *rapid.T, least, most int, what string) int {
 // sometimes draws a value in one of n cases, and the zero value otherwise.
 func sometimes[T any](t *rapid.T, n int, what string, draw func() T) T {
 	var zero T
-	if number(t, 1, n, "whether "+what) > 1 {
+	if drawInt(t, 1, n, "whether "+what) > 1 {
 		return zero
 	}
 	return draw()
 }
 
 func oneOf[T any](t *rapid.T, what string, values ...T) T {
-	return values[number(t, 0, len(values)-1, what)]
+	return values[drawInt(t, 0, len(values)-1, what)]
 }
 
-func list(t *rapid.T, most int, names []corev1.ResourceName, amounts []string) corev1.ResourceList {
+func drawResources(t *rapid.T, most int, names []corev1.ResourceName, amounts []string) corev1.ResourceList {
 	out := corev1.ResourceList{}
-	for range number(t, 0, most, "resources") {
+	for range drawInt(t, 0, most, "resources") {
 		out[oneOf(t, "resource", names...)] = resource.MustParse(oneOf(t, "quantity", amounts...))
 	}
 	return out
@@ -86,7 +86,7 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 		label(kind+".product", oneOf(t, "model", models...))
 		label(kind+".memory", oneOf(t, "memory", "81559", "40960", "40448", "40447", "24564", "1", "0", "-1", "x", "1023999487", "1023999488"))
 	}
-	switch number(t, 0, 11, "labels") {
+	switch drawInt(t, 0, 11, "labels") {
 	case 0: // not labelled
 	case 1:
 		label(kind+".product", oneOf(t, "model", models...)) // without memory
@@ -108,7 +108,7 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 	if replicas := oneOf(t, "replicas", "2", "4", "2", "", "0", "10000", "x", "02"); replicas != "" {
 		label(kind+".replicas", replicas)
 	}
-	switch number(t, 0, 7, "plugin") {
+	switch drawInt(t, 0, 7, "plugin") {
 	case 0, 1, 2:
 		add(corev1.ResourceName(kind))
 	case 3:
@@ -118,23 +118,23 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 	case 5:
 		add(corev1.ResourceName(kind + ".shared"))
 	}
-	for range number(t, 0, 2, "more") {
+	for range drawInt(t, 0, 2, "more") {
 		add(oneOf(t, "another resource", resources...))
 	}
 	return node
 }
 
-// both is what the two sides know of the same nodes.
-type both struct {
+// inventories is what the two sides know of the same nodes.
+type inventories struct {
 	theirs *card.Inventory
 	ours   *rule.Inventory
 	nodes  map[string]card.Node
 }
 
-func drawInventory(t *rapid.T) both {
+func drawInventory(t *rapid.T) inventories {
 	known := rapid.SliceOfN(rapid.SampledFrom(resources[:4]), 0, 1).Draw(t, "known before")
-	b := both{ours: rule.NewInventory(known...), nodes: map[string]card.Node{}}
-	for _, name := range nodeNames[:number(t, 1, len(nodeNames)-1, "nodes")] {
+	b := inventories{ours: rule.NewInventory(known...), nodes: map[string]card.Node{}}
+	for _, name := range nodeNames[:drawInt(t, 1, len(nodeNames)-1, "nodes")] {
 		node := drawNode(t, name)
 		b.nodes[name] = card.Recognise(node)
 		b.ours.Set(name, rule.ReadNode(node))
@@ -160,15 +160,15 @@ func manyCards(n int) string {
 }
 
 func drawContainer(t *rapid.T, most int) corev1.Container {
-	name := fmt.Sprint("c", number(t, 0, 1000, "name"))
-	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(t, most, append(slices.Clone(resources), "nvidia.com/gpu", "nvidia.com/gpu", "cpu"), quantities)}}
+	name := fmt.Sprint("c", drawInt(t, 0, 1000, "name"))
+	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: drawResources(t, most, append(slices.Clone(resources), "nvidia.com/gpu", "nvidia.com/gpu", "cpu"), quantities)}}
 }
 
 // drawPod makes a pod in any state, with anything that its maker can write.
 func drawPod(t *rapid.T) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: oneOf(t, "namespace", namespaces...), Annotations: map[string]string{}, Labels: map[string]string{}}}
 	note := func(key string, n int, draw func() string) {
-		if number(t, 1, n, "whether "+key) == 1 {
+		if drawInt(t, 1, n, "whether "+key) == 1 {
 			pod.Annotations[key] = draw()
 		}
 	}
@@ -181,7 +181,7 @@ func drawPod(t *rapid.T) *corev1.Pod {
 	note("scheduling.volcano.sh/group-name", 4, func() string { return "h" })
 	note("volcano.sh/preemptable", 3, func() string { return drawBool(t) })
 	note("volcano.sh/service.type", 3, func() string { return drawType(t) })
-	if number(t, 1, 3, "labelled preemptable") == 1 {
+	if drawInt(t, 1, 3, "labelled preemptable") == 1 {
 		pod.Labels["volcano.sh/preemptable"] = drawBool(t)
 	}
 	drawSpec(t, pod)
@@ -196,10 +196,10 @@ func drawSpec(t *rapid.T, pod *corev1.Pod) {
 	pod.Spec.SchedulerName = oneOf(t, "scheduler", "volcano", "volcano", "other")
 	pod.Spec.PriorityClassName = oneOf(t, "class", "", "", "pc-high", "system-cluster-critical", "system-node-critical")
 	pod.Spec.SchedulingGates = sometimes(t, 5, "gated", func() []corev1.PodSchedulingGate { return []corev1.PodSchedulingGate{{Name: "wait"}} })
-	for range number(t, 1, 2, "containers") {
+	for range drawInt(t, 1, 2, "containers") {
 		pod.Spec.Containers = append(pod.Spec.Containers, drawContainer(t, 2))
 	}
-	for range number(t, 0, 2, "init containers") {
+	for range drawInt(t, 0, 2, "init containers") {
 		c := drawContainer(t, 1)
 		c.RestartPolicy = sometimes(t, 2, "sidecar", func() *corev1.ContainerRestartPolicy {
 			always := corev1.ContainerRestartPolicyAlways
@@ -208,17 +208,17 @@ func drawSpec(t *rapid.T, pod *corev1.Pod) {
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 	}
 	pod.Spec.Overhead = sometimes(t, 4, "overhead", func() corev1.ResourceList {
-		return list(t, 1, []corev1.ResourceName{"cpu", "memory"}, []string{"100m", "1Gi"})
+		return drawResources(t, 1, []corev1.ResourceName{"cpu", "memory"}, []string{"100m", "1Gi"})
 	})
-	if number(t, 1, 5, "resized") == 1 {
+	if drawInt(t, 1, 5, "resized") == 1 {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: pod.Spec.Containers[0].Name, Resources: &corev1.ResourceRequirements{Requests: list(t, 1, []corev1.ResourceName{"cpu"}, []string{"7", "1"})}}}
+			Name: pod.Spec.Containers[0].Name, Resources: &corev1.ResourceRequirements{Requests: drawResources(t, 1, []corev1.ResourceName{"cpu"}, []string{"7", "1"})}}}
 	}
 }
 
 func drawOwner(t *rapid.T, pod *corev1.Pod) {
-	if number(t, 1, 2, "owned") == 1 {
-		controller := number(t, 1, 4, "controller") > 1
+	if drawInt(t, 1, 2, "owned") == 1 {
+		controller := drawInt(t, 1, 4, "controller") > 1
 		pod.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: oneOf(t, "api version", "apps/v1", "batch/v1", "batch.volcano.sh/v1alpha1", "v1"),
 			Kind:       oneOf(t, "kind", "ReplicaSet", "ReplicaSet", "Job", "StatefulSet"), Name: "owner", Controller: &controller,

@@ -10,7 +10,7 @@ import (
 )
 
 // isOpen reports whether a queue takes pods of a unit's namespace at all.
-func (w *world) isOpen(u *unit) bool {
+func (w *clusterState) isOpen(u *unit) bool {
 	state := w.queues[u.queue]
 	labels, known := w.namespaces[u.group.Namespace]
 	return state != nil && state.limits.Closed == "" && state.queue.DeletionTimestamp == nil && state.queue.Name != "root" &&
@@ -19,7 +19,7 @@ func (w *world) isOpen(u *unit) bool {
 
 // canEverFit reports whether the limits of a queue alone allow what a unit needs,
 // whatever else the queue holds.
-func (w *world) canEverFit(u *unit) bool {
+func (w *clusterState) canEverFit(u *unit) bool {
 	if !w.isOpen(u) {
 		return false
 	}
@@ -36,8 +36,8 @@ func (w *world) canEverFit(u *unit) bool {
 		}
 		return true
 	}
-	first := u.pods[0].ask
-	if first.Count == 0 || u.complex != "" || limits.AnyCard {
+	first := u.pods[0].request
+	if first.Count == 0 || u.unsupported != "" || limits.AnyCard {
 		return true
 	}
 	var slots int64
@@ -45,25 +45,25 @@ func (w *world) canEverFit(u *unit) bool {
 		slots += limits.Cards[card] / first.Count
 	}
 	// What the gang has already is charged as well.
-	return slots >= int64(u.needs+u.placed)
+	return slots >= int64(u.minPods+u.placed)
 }
 
-// claim is what stands ahead of a unit.
-type claim struct {
+// reservation is what stands ahead of a unit.
+type reservation struct {
 	unit *unit
 	// quota and nodes are what it takes from: the quota of its queue, nodes.
 	quota, nodes bool
 }
 
-// slots is how many pods of a unit can start now, beside all claims.
-func (w *world) slots(u *unit, claims []claim) int64 {
+// startablePods is how many pods of a unit can start now, beside all claims.
+func (w *clusterState) startablePods(u *unit, claims []reservation) int64 {
 	state, pod := w.queues[u.queue], u.pods[0]
-	used := w.useOf(u.queue)
+	used := w.queueUsage(u.queue)
 	milliCPU, memory := used.milliCPU, used.memory
 	room := rule.Quota{}
-	for _, card := range pod.ask.Cards {
+	for _, card := range pod.request.Cards {
 		room[card] = state.limits.Cards[card] - used.cards[card]
-		if used.ending[card] > state.limits.Cards[card] {
+		if used.terminating[card] > state.limits.Cards[card] {
 			room[card] = 0
 		}
 	}
@@ -79,13 +79,13 @@ func (w *world) slots(u *unit, claims []claim) int64 {
 			memory += d.memory
 		}
 	}
-	byCard := w.nodeSlots(u, true)
+	byCard := w.podsThatFitNodes(u, true)
 	var sum, taken int64
 	spare := int64(1 << 40) // the least that nodes have beyond the quota of a card
-	for _, card := range pod.ask.Cards {
+	for _, card := range pod.request.Cards {
 		slots := byCard[card]
 		if !state.limits.AnyCard {
-			slots = min(slots, max(0, room[card])/pod.ask.Count)
+			slots = min(slots, max(0, room[card])/pod.request.Count)
 		}
 		if sum += slots; slots > 0 {
 			spare = min(spare, byCard[card]-slots)
@@ -93,18 +93,18 @@ func (w *world) slots(u *unit, claims []claim) int64 {
 	}
 	for _, c := range claims {
 		if c.nodes {
-			taken += w.mayTakeSlots(c.unit, u)
+			taken += w.maxSlotsTaken(c.unit, u)
 		}
 	}
 	sum -= max(0, taken-spare)
 	if w.countsCPUMemory(pod) {
-		sum = min(sum, left(state.limits.MilliCPU, milliCPU, pod.ask.MilliCPU), left(state.limits.Memory, memory, pod.ask.Memory))
+		sum = min(sum, timesFitting(state.limits.MilliCPU, milliCPU, pod.request.MilliCPU), timesFitting(state.limits.Memory, memory, pod.request.Memory))
 	}
 	return max(0, sum)
 }
 
-// left is how often an amount still fits into a limit.
-func left(limit, used, each int64) int64 {
+// timesFitting is how often an amount still fits into a limit.
+func timesFitting(limit, used, each int64) int64 {
 	const any = 1 << 40
 	if limit == rule.Unlimited || each == 0 {
 		return any
@@ -112,14 +112,14 @@ func left(limit, used, each int64) int64 {
 	return max(0, limit-used) / each
 }
 
-// nodeSlots is how many pods of a unit the nodes can take, by card.
-func (w *world) nodeSlots(u *unit, ending bool) rule.Quota {
-	byCard, used := rule.Quota{}, w.usedOn(ending)
+// podsThatFitNodes is how many pods of a unit the nodes can take, by card.
+func (w *clusterState) podsThatFitNodes(u *unit, ending bool) rule.Quota {
+	byCard, used := rule.Quota{}, w.nodeUsage(ending)
 	pod := u.pods[0]
-	kept := w.keptApart()
+	kept := w.nodesWithAntiAffinity()
 	for name, node := range w.nodes {
-		card := w.inventory.On(name, pod.ask.Resource)
-		if !pod.ask.Allows(card) || !w.takes(node.Node, u) || kept[name] || kept[""] {
+		card := w.inventory.CardOn(name, pod.request.Resource)
+		if !pod.request.Allows(card) || !w.acceptsPods(node.Node, u) || kept[name] || kept[""] {
 			continue
 		}
 		free := node.allocatable
@@ -137,8 +137,8 @@ func (w *world) nodeSlots(u *unit, ending bool) rule.Quota {
 	return byCard
 }
 
-// takes reports whether a node takes the plain pods of a unit, room aside.
-func (w *world) takes(node *corev1.Node, u *unit) bool {
+// acceptsPods reports whether a node takes the plain pods of a unit, room aside.
+func (w *clusterState) acceptsPods(node *corev1.Node, u *unit) bool {
 	pod := u.pods[0].pod
 	if node.Spec.Unschedulable || !rule.IsReady(node) || node.DeletionTimestamp != nil || !w.inNodeGroup(node, u.queue) {
 		return false
@@ -156,7 +156,7 @@ func (w *world) takes(node *corev1.Node, u *unit) bool {
 
 // inNodeGroup reports whether a queue certainly may use a node as far as Volcano's
 // plugin nodegroup may have a say: both in one group, or neither in any.
-func (w *world) inNodeGroup(node *corev1.Node, queue string) bool {
+func (w *clusterState) inNodeGroup(node *corev1.Node, queue string) bool {
 	group, grouped := node.Labels["volcano.sh/nodegroup-name"]
 	affinity := w.queues[queue].queue.Spec.Affinity
 	if affinity == nil || affinity.NodeGroupAffinity == nil {
@@ -165,10 +165,10 @@ func (w *world) inNodeGroup(node *corev1.Node, queue string) bool {
 	return grouped && slices.Contains(affinity.NodeGroupAffinity.RequiredDuringSchedulingIgnoredDuringExecution, group)
 }
 
-// keptApart are the nodes with a pod that keeps others away; "" is every node.
-func (w *world) keptApart() map[string]bool {
-	if w.sums.kept != nil {
-		return w.sums.kept
+// nodesWithAntiAffinity are the nodes with a pod that keeps others away; "" is every node.
+func (w *clusterState) nodesWithAntiAffinity() map[string]bool {
+	if w.cached.antiAffine != nil {
+		return w.cached.antiAffine
 	}
 	kept := map[string]bool{}
 	for _, state := range w.pods {
@@ -184,18 +184,18 @@ func (w *world) keptApart() map[string]bool {
 			}
 		}
 	}
-	w.sums.kept = kept
+	w.cached.antiAffine = kept
 	return kept
 }
 
-// mayTakeSlots is how many places for pods of a unit the pods of another one can
+// maxSlotsTaken is how many places for pods of a unit the pods of another one can
 // take at most, wherever they start: each pod at most the largest part of a place
 // that it asks of any resource, rounded up.
-func (w *world) mayTakeSlots(other, u *unit) int64 {
+func (w *clusterState) maxSlotsTaken(other, u *unit) int64 {
 	pod := u.pods[0]
 	var sum int64
 	for _, state := range other.pods {
-		if state.ask.Count > 0 && !slices.ContainsFunc(state.ask.Cards, func(card string) bool { return slices.Contains(pod.ask.Cards, card) }) {
+		if state.request.Count > 0 && !slices.ContainsFunc(state.request.Cards, func(card string) bool { return slices.Contains(pod.request.Cards, card) }) {
 			// It may stand on a node with both cards, and take CPU there.
 			if !w.sharesNode(state, pod) {
 				continue
@@ -214,19 +214,19 @@ func (w *world) mayTakeSlots(other, u *unit) int64 {
 
 // sharesNode reports whether some node has a card for each of two pods. The answer
 // is remembered as long as the nodes stay as they are.
-func (w *world) sharesNode(a, b *podState) bool {
+func (w *clusterState) sharesNode(a, b *podState) bool {
 	kinds := [2]string{a.kind, b.kind}
-	shares, known := w.ofNodes.shares[kinds]
+	shares, known := w.nodeCache.shares[kinds]
 	if !known {
 		shares = w.findSharedNode(a, b)
-		w.ofNodes.shares[kinds] = shares
+		w.nodeCache.shares[kinds] = shares
 	}
 	return shares
 }
 
-func (w *world) findSharedNode(a, b *podState) bool {
+func (w *clusterState) findSharedNode(a, b *podState) bool {
 	for name := range w.nodes {
-		if a.ask.Allows(w.inventory.On(name, a.ask.Resource)) && b.ask.Allows(w.inventory.On(name, b.ask.Resource)) {
+		if a.request.Allows(w.inventory.CardOn(name, a.request.Resource)) && b.request.Allows(w.inventory.CardOn(name, b.request.Resource)) {
 			return true
 		}
 	}

@@ -16,8 +16,8 @@ type moment struct {
 	// limits, use and waiting are by queue; waiting is what all units of the queue
 	// may take, in full.
 	limits  map[string]rule.Limits
-	use     map[string]use
-	waiting map[string]use
+	use     map[string]usage
+	waiting map[string]usage
 	// allocatable is what each node has.
 	allocatable map[string]amounts
 }
@@ -28,20 +28,20 @@ type history struct {
 	// placed is when a pod was seen on its node first.
 	placed map[types.UID]time.Time
 	// said are the texts of objects that were judged.
-	said map[types.UID]map[string]bool
+	stated map[types.UID]map[string]bool
 }
 
 func newHistory() history {
-	return history{placed: map[types.UID]time.Time{}, said: map[types.UID]map[string]bool{}}
+	return history{placed: map[types.UID]time.Time{}, stated: map[types.UID]map[string]bool{}}
 }
 
-// note remembers the world as it is now.
-func (h *history) note(w *world, at time.Time) {
-	m := moment{at: at, limits: map[string]rule.Limits{}, use: map[string]use{}, waiting: map[string]use{}, allocatable: map[string]amounts{}}
+// record remembers the world as it is now.
+func (h *history) record(w *clusterState, at time.Time) {
+	m := moment{at: at, limits: map[string]rule.Limits{}, use: map[string]usage{}, waiting: map[string]usage{}, allocatable: map[string]amounts{}}
 	for name, queue := range w.queues {
-		m.limits[name], m.use[name] = queue.limits, w.useOf(name)
+		m.limits[name], m.use[name] = queue.limits, w.queueUsage(name)
 	}
-	for _, u := range w.units() {
+	for _, u := range w.waitingUnits() {
 		sum := m.waiting[u.queue]
 		if sum.cards == nil {
 			sum.cards = rule.Quota{}
@@ -69,7 +69,7 @@ func (h *history) note(w *world, at time.Time) {
 		}
 	}
 	h.moments = append(h.moments, m)
-	for len(h.moments) > 1 && h.moments[1].at.Before(at.Add(-keptFor)) {
+	for len(h.moments) > 1 && h.moments[1].at.Before(at.Add(-historyPeriod)) {
 		h.moments = slices.Delete(h.moments, 0, 1)
 	}
 }
@@ -86,5 +86,5 @@ func (h *history) since(begin time.Time) []moment {
 
 func (h *history) forget(uid types.UID) {
 	delete(h.placed, uid)
-	delete(h.said, uid)
+	delete(h.stated, uid)
 }

@@ -57,12 +57,12 @@ type Violation struct {
 	Object, Message string
 }
 
-// Judge is the cluster as it was after some change, and what was found wrong.
-type Judge struct {
+// Checker is the cluster as it was after some change, and what was found wrong.
+type Checker struct {
 	options  Options
-	world    *world
-	sessions sessions
-	waits    map[types.UID]*waiting
+	state    *clusterState
+	sessions sessionReadings
+	waiting  map[types.UID]*waitState
 	history  history
 	// loaded is when the last object was loaded that was not weighed yet.
 	loaded time.Time
@@ -70,7 +70,7 @@ type Judge struct {
 }
 
 // New returns a judge of an empty cluster.
-func New(options Options) *Judge {
+func New(options Options) *Checker {
 	if options.SchedulerName == "" {
 		options.SchedulerName = "volcano"
 	}
@@ -83,35 +83,35 @@ func New(options Options) *Judge {
 	if options.Window == 0 {
 		options.Window = 10 * time.Second
 	}
-	return &Judge{options: options, world: newWorld(options), waits: map[types.UID]*waiting{}, history: newHistory()}
+	return &Checker{options: options, state: newClusterState(options), waiting: map[types.UID]*waitState{}, history: newHistory()}
 }
 
 // Load takes an object as it was at the start: nothing happened to it yet.
-func (j *Judge) Load(object client.Object, at time.Time) {
-	j.world.take(object, false)
+func (j *Checker) Load(object client.Object, at time.Time) {
+	j.state.applyChange(object, false)
 	j.loaded = at
 }
 
-// weighLoaded looks at what was loaded: it was so all at once.
-func (j *Judge) weighLoaded() {
+// updateLoaded looks at what was loaded: it was so all at once.
+func (j *Checker) updateLoaded() {
 	if at := j.loaded; !at.IsZero() {
 		j.loaded = time.Time{}
 		j.history.moments = nil
-		j.history.note(j.world, at)
-		j.weigh(at)
+		j.history.record(j.state, at)
+		j.updateWaiting(at)
 	}
 }
 
-// Take takes the next change.
-func (j *Judge) Take(object client.Object, deleted bool, at time.Time) {
-	j.weighLoaded()
+// Apply takes the next change.
+func (j *Checker) Apply(object client.Object, deleted bool, at time.Time) {
+	j.updateLoaded()
 	before, evicted := "", ""
-	if state := j.world.pods[object.GetUID()]; state != nil {
+	if state := j.state.pods[object.GetUID()]; state != nil {
 		before, evicted = state.pod.Spec.NodeName, evictedBy(state.pod)
 	}
-	if j.world.take(object, deleted) {
-		j.history.note(j.world, at)
-		j.weigh(at)
+	if j.state.applyChange(object, deleted) {
+		j.history.record(j.state, at)
+		j.updateWaiting(at)
 	}
 	if deleted {
 		j.history.forget(object.GetUID())
@@ -120,49 +120,49 @@ func (j *Judge) Take(object client.Object, deleted bool, at time.Time) {
 	switch object := object.(type) {
 	case *corev1.Pod:
 		if before == "" && object.Spec.NodeName != "" && object.Spec.SchedulerName == j.options.SchedulerName {
-			j.judgeCapacity(j.world.pods[object.UID], at)
+			j.checkCapacity(j.state.pods[object.UID], at)
 		}
 		if evicted == "" && evictedBy(object) != "" {
-			j.judgeNeedless(j.world.pods[object.UID], at)
+			j.checkNeedlessEviction(j.state.pods[object.UID], at)
 		}
-		j.judgePodSays(object, at)
+		j.checkPodConditions(object, at)
 	case *v1beta1.PodGroup:
-		j.judgeGroupSays(object, at)
+		j.checkGroupConditions(object, at)
 	case *v1alpha1.CardQuota:
-		j.judgeQuotaSays(object, at)
+		j.checkBlocked(object, at)
 	}
 }
 
-// Hear takes a look at the number of closed sessions.
-func (j *Judge) Hear(r Reading) { j.sessions.add(r) }
+// AddReading takes a look at the number of closed sessions.
+func (j *Checker) AddReading(r Reading) { j.sessions.addReading(r) }
 
-// Judge reports what should have happened by now, and returns what still has
+// Check reports what should have happened by now, and returns what still has
 // time. Everything that was written before now must have been taken.
-func (j *Judge) Judge(now time.Time) (open []string) {
-	j.weighLoaded()
-	j.weigh(now) // reservations end without a change
-	return j.judgeProgress(now)
+func (j *Checker) Check(now time.Time) (open []string) {
+	j.updateLoaded()
+	j.updateWaiting(now) // reservations end without a change
+	return j.checkProgress(now)
 }
 
-// Found returns what was found since the last call.
-func (j *Judge) Found() []Violation {
+// TakeViolations returns what was found since the last call.
+func (j *Checker) TakeViolations() []Violation {
 	found := j.found
 	j.found = nil
 	return found
 }
 
 // Restart gives everything that waits its whole time again.
-func (j *Judge) Restart(now time.Time) {
-	for _, state := range j.waits {
-		if !state.fits.IsZero() {
-			state.fits, state.reported = now, false
+func (j *Checker) Restart(now time.Time) {
+	for _, state := range j.waiting {
+		if !state.fitsSince.IsZero() {
+			state.fitsSince, state.reported = now, false
 		}
 	}
 }
 
-// Since returns the moment from which on a limit may have been in force to count
+// WindowStart returns the moment from which on a limit may have been in force to count
 // for a placement or statement that was seen at the given moment.
-func (j *Judge) Since(at time.Time) time.Time {
+func (j *Checker) WindowStart(at time.Time) time.Time {
 	earliest := at.Add(-j.options.Window)
 	if snapshot, known := j.sessions.snapshotBefore(at); known && snapshot.Add(-j.options.Lag).After(earliest) {
 		return snapshot.Add(-j.options.Lag)
@@ -170,12 +170,12 @@ func (j *Judge) Since(at time.Time) time.Time {
 	return earliest
 }
 
-func (j *Judge) concerned(object string) bool {
+func (j *Checker) isConcerned(object string) bool {
 	return j.options.Concerns == nil || j.options.Concerns(object)
 }
 
-func (j *Judge) report(invariant string, at time.Time, object, format string, args ...any) {
-	if j.concerned(object) {
+func (j *Checker) addViolation(invariant string, at time.Time, object, format string, args ...any) {
+	if j.isConcerned(object) {
 		j.found = append(j.found, Violation{Invariant: invariant, Time: at, Object: object, Message: fmt.Sprintf(format, args...)})
 	}
 }

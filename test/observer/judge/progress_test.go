@@ -29,9 +29,9 @@ func TestWhatFitsAndDoesNotStartIsFound(t *testing.T) {
 		"a job beside a gang that can never fit a lowered quota": {`gang g q 4 cards=1 selector=zone=nowhere
 			write group small queue=q request=H200:1 phase=Pending; enough; clean; write queue q quota=H200:2`, "podgroup/test/small"},
 	}) {
-		s := newScene(t, Options{}).play(tc.text).play(`enough`)
-		s.wants(each(Progress, strings.Fields(tc.want)...)...)
-		s.play(`enough; clean`) // each once
+		s := newScene(t, Options{}).run(tc.text).run(`enough`)
+		s.expectViolations(violationsOf(Progress, strings.Fields(tc.want)...)...)
+		s.run(`enough; clean`) // each once
 	}
 }
 
@@ -72,56 +72,56 @@ func TestWhatHasAReasonToWaitIsNoViolation(t *testing.T) {
 		"it fits only now and then": `single a q cards=4;` + strings.Repeat(`sessions 3
 			write queue q quota=H200:3; write queue q quota=H200:4;`, 10) + `remove pod a`,
 	}) {
-		newScene(t, Options{}).play(text).play(`enough; clean`)
+		newScene(t, Options{}).run(text).run(`enough; clean`)
 	}
-	for t, play := range check.Cases(t, map[string]func(*scene){
-		"a pod on the node keeps others off": func(s *scene) {
-			p := s.play(`single b q cards=1`).Pod("b", "on=h200-0")
+	for t, play := range check.Cases(t, map[string]func(*checkerScript){
+		"a pod on the node keeps others off": func(s *checkerScript) {
+			p := s.run(`single b q cards=1`).Pod("b", "on=h200-0")
 			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname}},
 			}}
-			s.take(p, false)
-			s.play(`single a q cards=1`)
+			s.applyObject(p, false)
+			s.run(`single a q cards=1`)
 		},
-		"no session decides": func(s *scene) {
-			s.play(`single a q cards=1`)
+		"no session decides": func(s *checkerScript) {
+			s.run(`single a q cards=1`)
 			for i := range 20 {
 				s.clock = s.clock.Add(time.Second)
-				s.hear(Reading{Closed: i + 5})
+				s.addReading(Reading{Closed: i + 5})
 			}
 			s.closed = 0
-			s.play(`remove pod a`)
+			s.run(`remove pod a`)
 		},
-		"each session is of another process": func(s *scene) {
-			s.play(`single a q cards=1`)
+		"each session is of another process": func(s *checkerScript) {
+			s.run(`single a q cards=1`)
 			for i := range 20 {
 				s.clock = s.clock.Add(time.Second)
-				s.hear(Reading{Process: i, Closed: 50 + i, Decides: true})
+				s.addReading(Reading{Process: i, Closed: 50 + i, Decides: true})
 			}
-			s.play(`remove pod a`)
+			s.run(`remove pod a`)
 		},
 	}) {
 		s := newScene(t, Options{})
 		play(s)
-		s.play(`enough; clean`)
+		s.run(`enough; clean`)
 	}
 }
 
 // With cardUnlimitedCpuMemory a queue without CPU does not keep cards out.
 func TestCPUDoesNotLimitPodsWithCardsWhereTheyAreExempt(t *testing.T) {
-	s := newScene(t, Options{UnlimitedCPUMemory: true}).play(`write queue q cpu= memory=; single a q cards=1; enough`)
-	s.wants(Progress + " pod/test/a")
+	s := newScene(t, Options{UnlimitedCPUMemory: true}).run(`write queue q cpu= memory=; single a q cards=1; enough`)
+	s.expectViolations(Progress + " pod/test/a")
 }
 
 func TestWhoIsNotConcernedIsNotReported(t *testing.T) {
 	s := newScene(t, Options{Concerns: func(object string) bool { return object != "pod/test/a" }})
-	s.play(`single a q cards=1; single b q cards=1; enough`).wants(Progress + " pod/test/b")
+	s.run(`single a q cards=1; single b q cards=1; enough`).expectViolations(Progress + " pod/test/b")
 }
 
 // What still has time is open, so that a test waits for it; what no session will
 // change is not.
 func TestOpenIsWhatSessionsMayStillChange(t *testing.T) {
-	s := newScene(t, Options{}).play(`single a q cards=1; sessions 2`)
-	check.Equal(t, "open objects", 1, len(s.judge.Judge(s.clock)))
-	check.Equal(t, "open objects although no session closes", 0, len(s.judge.Judge(s.clock.Add(time.Minute))))
+	s := newScene(t, Options{}).run(`single a q cards=1; sessions 2`)
+	check.Equal(t, "open objects", 1, len(s.judge.Check(s.clock)))
+	check.Equal(t, "open objects although no session closes", 0, len(s.judge.Check(s.clock.Add(time.Minute))))
 }

@@ -11,26 +11,26 @@ import (
 	"cardquota.dev/operator/internal/testing/script"
 )
 
-// scene plays changes and sessions to a judge. Its cluster has a node with eight
+// checkerScript plays changes and sessions to a judge. Its cluster has a node with eight
 // H200, a node with eight 4090, and the open queue q with a quota of four H200, ten
 // cores and ten GiB.
-type scene struct {
+type checkerScript struct {
 	*testing.T
 	*script.Objects
-	judge  *Judge
+	judge  *Checker
 	clock  time.Time
 	closed int
 }
 
-func newScene(t *testing.T, options Options) *scene {
-	s := &scene{T: t, judge: New(options), clock: script.Began, Objects: script.New(map[string]string{
+func newScene(t *testing.T, options Options) *checkerScript {
+	s := &checkerScript{T: t, judge: New(options), clock: script.Began, Objects: script.New(map[string]string{
 		"pod": "cpu=1 memory=1Gi", "queue": "cpu=10 memory=10Gi", "group": "phase=Inqueue",
 		"node": "model=NVIDIA-H200 cards=8 cpu=16 memory=64Gi pods=20",
 	})}
-	return s.play(`load namespace test; load node h200-0; load node rtx4090-0 model=RTX4090; load queue q quota=H200:4; sessions 1`)
+	return s.run(`load namespace test; load node h200-0; load node rtx4090-0 model=RTX4090; load queue q quota=H200:4; sessions 1`)
 }
 
-// play plays steps, one a line or between semicolons:
+// run plays steps, one a line or between semicolons:
 //
 //	load KIND NAME [OPTION…]          the object was there before the judge
 //	write KIND NAME [OPTION…]         is created or changed
@@ -41,31 +41,31 @@ func newScene(t *testing.T, options Options) *scene {
 //	enough                            as many as anything may take, and bindings arrive
 //	clean                             nothing has been found
 //	wait DURATION
-func (s *scene) play(text string) *scene {
+func (s *checkerScript) run(text string) *checkerScript {
 	s.Helper()
 	for _, words := range script.Steps(text) {
 		switch step, words := words[0], words[1:]; step {
 		case "load":
 			s.judge.Load(s.Object(words[0], words[1], words[2:]...), s.clock)
 		case "write":
-			s.take(s.Object(words[0], words[1], words[2:]...), false)
+			s.applyObject(s.Object(words[0], words[1], words[2:]...), false)
 		case "remove":
-			s.take(s.Object(words[0], words[1]), true)
+			s.applyObject(s.Object(words[0], words[1]), true)
 		case "single":
 			group := "group-of-" + words[0]
-			s.take(s.Object("group", group, "queue="+words[1]), false)
-			s.take(s.Pod(words[0], append([]string{"card=NVIDIA-H200", "group=" + group}, words[2:]...)...), false)
+			s.applyObject(s.Object("group", group, "queue="+words[1]), false)
+			s.applyObject(s.Pod(words[0], append([]string{"card=NVIDIA-H200", "group=" + group}, words[2:]...)...), false)
 		case "gang":
-			s.take(s.Object("group", words[0], "queue="+words[1], "members="+words[2]), false)
-			for i := range s.number(words[2]) {
-				s.take(s.Pod(fmt.Sprint(words[0], "-", i), append([]string{"card=NVIDIA-H200", "group=" + words[0]}, words[3:]...)...), false)
+			s.applyObject(s.Object("group", words[0], "queue="+words[1], "members="+words[2]), false)
+			for i := range s.mustParse(words[2]) {
+				s.applyObject(s.Pod(fmt.Sprint(words[0], "-", i), append([]string{"card=NVIDIA-H200", "group=" + words[0]}, words[3:]...)...), false)
 			}
 		case "sessions":
-			s.sessions(s.number(words[0]))
+			s.closeSessions(s.mustParse(words[0]))
 		case "enough":
-			s.sessions(5 + int(bindWithin/time.Second))
+			s.closeSessions(5 + int(bindTimeout/time.Second))
 		case "clean":
-			s.wants()
+			s.expectViolations()
 		case "wait":
 			d, err := time.ParseDuration(words[0])
 			if err != nil {
@@ -79,7 +79,7 @@ func (s *scene) play(text string) *scene {
 	return s
 }
 
-func (s *scene) number(word string) int {
+func (s *checkerScript) mustParse(word string) int {
 	n, err := strconv.Atoi(word)
 	if err != nil {
 		s.Fatal(err)
@@ -87,30 +87,30 @@ func (s *scene) number(word string) int {
 	return n
 }
 
-func (s *scene) take(object client.Object, deleted bool) {
+func (s *checkerScript) applyObject(object client.Object, deleted bool) {
 	s.clock = s.clock.Add(time.Millisecond)
-	s.judge.Take(object, deleted, s.clock)
+	s.judge.Apply(object, deleted, s.clock)
 }
 
-func (s *scene) sessions(n int) {
+func (s *checkerScript) closeSessions(n int) {
 	for range n {
 		s.clock = s.clock.Add(time.Second)
 		s.closed++
-		s.hear(Reading{Closed: s.closed, Decides: true})
+		s.addReading(Reading{Closed: s.closed, Decides: true})
 	}
 }
 
-func (s *scene) hear(r Reading) {
+func (s *checkerScript) addReading(r Reading) {
 	r.Asked, r.Answered = s.clock, s.clock
-	s.judge.Hear(r)
-	s.judge.Judge(s.clock)
+	s.judge.AddReading(r)
+	s.judge.Check(s.clock)
 }
 
-// wants compares what was found, as invariant and object.
-func (s *scene) wants(want ...string) {
+// expectViolations compares what was found, as invariant and object.
+func (s *checkerScript) expectViolations(want ...string) {
 	s.Helper()
 	var got []string
-	found := s.judge.Found()
+	found := s.judge.TakeViolations()
 	for _, v := range found {
 		got = append(got, v.Invariant+" "+v.Object)
 	}
@@ -119,8 +119,8 @@ func (s *scene) wants(want ...string) {
 	}
 }
 
-// each is the violations of an invariant, by the objects that break it.
-func each(invariant string, objects ...string) (violations []string) {
+// violationsOf is the violations of an invariant, by the objects that break it.
+func violationsOf(invariant string, objects ...string) (violations []string) {
 	for _, object := range objects {
 		violations = append(violations, invariant+" "+object)
 	}

@@ -14,16 +14,16 @@ type Reading struct {
 	Decides bool
 }
 
-// keptFor is how long readings and history are kept.
-const keptFor = 10 * time.Minute
+// historyPeriod is how long readings and history are kept.
+const historyPeriod = 10 * time.Minute
 
-// bindWithin is how long the bindings of a session may take after it has closed.
-const bindWithin = 2 * time.Second
+// bindTimeout is how long the bindings of a session may take after it has closed.
+const bindTimeout = 2 * time.Second
 
-// sessions are the readings of one process that decides, oldest first.
-type sessions struct{ readings []Reading }
+// sessionReadings are the readings of one process that decides, oldest first.
+type sessionReadings struct{ readings []Reading }
 
-func (s *sessions) add(r Reading) {
+func (s *sessionReadings) addReading(r Reading) {
 	if n := len(s.readings); n > 0 {
 		last := s.readings[n-1]
 		if last.Process != r.Process || r.Closed < last.Closed {
@@ -38,30 +38,30 @@ func (s *sessions) add(r Reading) {
 		return
 	}
 	s.readings = append(s.readings, r)
-	if s.readings[0].Answered.Before(r.Answered.Add(-keptFor)) {
+	if s.readings[0].Answered.Before(r.Answered.Add(-historyPeriod)) {
 		s.readings = s.readings[1:]
 	}
 }
 
-// passed reports whether n sessions opened after a moment and closed, and their
+// havePassed reports whether n sessions opened after a moment and closed, and their
 // bindings have had their time by now. waiting reports whether it is worth
 // waiting for: sessions close.
-func (s *sessions) passed(after time.Time, n int, now time.Time) (passed, waiting bool) {
+func (s *sessionReadings) havePassed(after time.Time, n int, now time.Time) (havePassed, waiting bool) {
 	first := -1
 	for _, r := range s.readings {
 		if first < 0 && !r.Asked.Before(after) {
 			first = r.Closed
 		}
 		// The next session to close may have been open at the first reading.
-		if first >= 0 && r.Closed > first+n && !r.Answered.Add(bindWithin).After(now) {
+		if first >= 0 && r.Closed > first+n && !r.Answered.Add(bindTimeout).After(now) {
 			return true, false
 		}
 	}
-	return false, s.alive(now)
+	return false, s.areClosing(now)
 }
 
-// alive reports whether a session has closed lately.
-func (s *sessions) alive(now time.Time) bool {
+// areClosing reports whether a session has closed lately.
+func (s *sessionReadings) areClosing(now time.Time) bool {
 	const lately = 5 * time.Second
 	n := len(s.readings)
 	if n == 0 {
@@ -79,7 +79,7 @@ func (s *sessions) alive(now time.Time) bool {
 // snapshotBefore returns a moment before which no session took its snapshot that
 // placed a pod at the given one: two sessions may have closed between the snapshot
 // and the binding. It is false when too few sessions are known.
-func (s *sessions) snapshotBefore(at time.Time) (time.Time, bool) {
+func (s *sessionReadings) snapshotBefore(at time.Time) (time.Time, bool) {
 	closed := -1
 	for i := len(s.readings) - 1; i >= 0; i-- {
 		r := s.readings[i]

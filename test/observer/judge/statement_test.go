@@ -30,12 +30,12 @@ func TestStatementsOfPods(t *testing.T) {
 		"a queue that is open":    {"Queue <q> is Closed, not Open: nothing new starts in it", true},
 		"nothing that is checked": {"pod group is not ready, 1 Pending, 1 minAvailable", false},
 	}) {
-		s := newScene(t, Options{}).play(`single b q cards=3; write pod b on=h200-0; single a q cards=2`)
-		s.take(s.Pod("a", "says="+tc.text), false)
+		s := newScene(t, Options{}).run(`single b q cards=3; write pod b on=h200-0; single a q cards=2`)
+		s.applyObject(s.Pod("a", "says="+tc.text), false)
 		if tc.lies {
-			s.wants(Truth + " pod/test/a")
+			s.expectViolations(Truth + " pod/test/a")
 		} else {
-			s.wants()
+			s.expectViolations()
 		}
 	}
 }
@@ -49,28 +49,28 @@ func TestAStatementMayBeAsOldAsItsSession(t *testing.T) {
 		"one session ago":  {`sessions 1`, nil},
 		"six sessions ago": {`sessions 6`, []string{Truth + " pod/test/a"}},
 	}) {
-		s := newScene(t, Options{}).play(`write queue q quota=H200:1; single a q cards=2; sessions 5; write queue q quota=H200:4`).play(tc.text)
-		s.judge.Found()
-		s.take(s.Pod("a", "says="+text), false)
-		s.wants(tc.want...)
-		s.take(s.Pod("a", "says="+text+" "), false)
-		s.wants() // each statement once
+		s := newScene(t, Options{}).run(`write queue q quota=H200:1; single a q cards=2; sessions 5; write queue q quota=H200:4`).run(tc.text)
+		s.judge.TakeViolations()
+		s.applyObject(s.Pod("a", "says="+text), false)
+		s.expectViolations(tc.want...)
+		s.applyObject(s.Pod("a", "says="+text+" "), false)
+		s.expectViolations() // each statement once
 	}
 }
 
 func TestStatementsOfPodGroupsAndCardQuotas(t *testing.T) {
-	s := newScene(t, Options{}).play(`single b q cards=2; write pod b on=h200-0`)
+	s := newScene(t, Options{}).run(`single b q cards=2; write pod b on=h200-0`)
 	tell := func(text string) {
-		s.take(s.Object("group", "g", "queue=q", `request={"NVIDIA-H200":4}`, "phase=Pending", "says="+text), false)
+		s.applyObject(s.Object("group", "g", "queue=q", `request={"NVIDIA-H200":4}`, "phase=Pending", "says="+text), false)
 		quota := s.Object("quota", "q").(*v1alpha1.CardQuota)
 		quota.Status.Blocked = []v1alpha1.BlockedStatus{{Message: text}}
-		s.take(quota, false)
+		s.applyObject(quota, false)
 	}
 	const right = "Queue <q> has insufficient <NVIDIA-H200> quota: requested <4>, total would be <6>, but capability is <4>"
 	tell(right)
-	s.wants()
+	s.expectViolations()
 	tell(strings.Replace(right, "is <4>", "is <5>", 1))
-	s.wants(Truth+" podgroup/test/g", Truth+" cardquota/q")
+	s.expectViolations(Truth+" podgroup/test/g", Truth+" cardquota/q")
 }
 
 func TestPlacementsBeyondCPUMemoryOrTheNode(t *testing.T) {
@@ -96,7 +96,7 @@ func TestPlacementsBeyondCPUMemoryOrTheNode(t *testing.T) {
 		"what another scheduler placed at the same time": {Options{}, `write pod daemon cpu=16 on=h200-0 scheduler=default-scheduler
 			single a q cards=1` + placed, ""},
 	}) {
-		s := newScene(t, tc.options).play(tc.text)
-		s.wants(each(Capacity, strings.Fields(tc.want)...)...)
+		s := newScene(t, tc.options).run(tc.text)
+		s.expectViolations(violationsOf(Capacity, strings.Fields(tc.want)...)...)
 	}
 }

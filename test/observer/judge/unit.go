@@ -18,32 +18,32 @@ type unit struct {
 	group *v1beta1.PodGroup
 	queue string
 	// pods wait for a node; needs is how many of them start together at least.
-	pods  []*podState
-	needs int
+	pods    []*podState
+	minPods int
 	// placed is how many pods of the group have a node or have succeeded.
 	placed int
 	// announced is what the group says of itself, demands what the unit may take of its queue.
 	announced, demands []demand
 	// complex is why the unit is out of scope, "" when it is judged.
-	complex string
+	unsupported string
 }
 
-// object names the unit in reports.
-func (u *unit) object() string {
-	if len(u.pods) > 0 && u.needs == 1 {
+// objectName names the unit in reports.
+func (u *unit) objectName() string {
+	if len(u.pods) > 0 && u.minPods == 1 {
 		return "pod/" + u.pods[0].pod.Namespace + "/" + u.pods[0].pod.Name
 	}
 	return "podgroup/" + u.group.Namespace + "/" + u.group.Name
 }
 
-// units are all that waits, in a stable order; the caller must not change them.
-func (w *world) units() []*unit {
-	if w.sums.units != nil {
-		return w.sums.units
+// waitingUnits are all that waits, in a stable order; the caller must not change them.
+func (w *clusterState) waitingUnits() []*unit {
+	if w.cached.units != nil {
+		return w.cached.units
 	}
 	of := map[types.NamespacedName][]*podState{}
 	for _, state := range w.pods {
-		key := groupOf(state.pod)
+		key := groupKey(state.pod)
 		of[key] = append(of[key], state)
 	}
 	units := []*unit{}
@@ -55,12 +55,12 @@ func (w *world) units() []*unit {
 	slices.SortFunc(units, func(a, b *unit) int {
 		return cmp.Or(strings.Compare(a.group.Namespace, b.group.Namespace), strings.Compare(a.group.Name, b.group.Name))
 	})
-	w.sums.units = units
+	w.cached.units = units
 	return units
 }
 
 // unitOf returns what of a PodGroup waits, nil when nothing does.
-func (w *world) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
+func (w *clusterState) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 	u := &unit{group: group, queue: rule.QueueOfGroup(group)}
 	all := 0
 	for _, state := range pods {
@@ -71,11 +71,11 @@ func (w *world) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 		case rule.IsWaiting(state.pod) && state.pod.Spec.SchedulerName == w.options.SchedulerName:
 			u.pods = append(u.pods, state)
 		case state.pod.DeletionTimestamp != nil && state.pod.Status.Phase == corev1.PodSucceeded:
-			u.complex = "has pods of its last run that are being deleted"
+			u.unsupported = "has pods of its last run that are being deleted"
 		case rule.IsCharged(state.pod) || state.pod.Status.Phase == corev1.PodSucceeded:
 			u.placed++
 		case state.pod.Status.Phase != corev1.PodFailed:
-			u.complex = "has pods that are gated, or being deleted, or of another scheduler"
+			u.unsupported = "has pods that are gated, or being deleted, or of another scheduler"
 		}
 	}
 	phase := cmp.Or(group.Status.Phase, v1beta1.PodGroupPending)
@@ -83,27 +83,27 @@ func (w *world) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 	if group.DeletionTimestamp != nil || len(u.pods) == 0 && (all > 0 || !waits) {
 		return nil
 	}
-	u.needs = max(1, int(group.Spec.MinMember)-u.placed)
+	u.minPods = max(1, int(group.Spec.MinMember)-u.placed)
 	slices.SortFunc(u.pods, func(a, b *podState) int { return strings.Compare(a.pod.Name, b.pod.Name) })
-	u.complex = cmp.Or(u.complex, u.unusual())
-	u.announced = w.announced(group)
-	u.demands = u.mayDemand()
+	u.unsupported = cmp.Or(u.unsupported, u.whyUnsupported())
+	u.announced = w.announcedDemands(group)
+	u.demands = u.maxDemands()
 	return u
 }
 
-// unusual says why a unit is out of scope, "" when it is judged.
-func (u *unit) unusual() string {
+// whyUnsupported says why a unit is out of scope, "" when it is judged.
+func (u *unit) whyUnsupported() string {
 	spec := &u.group.Spec
 	switch {
-	case len(u.pods) > 0 && len(u.pods) < u.needs:
+	case len(u.pods) > 0 && len(u.pods) < u.minPods:
 		return "has too few pods"
-	case len(spec.MinTaskMember) > 1 && u.needs < len(u.pods):
+	case len(spec.MinTaskMember) > 1 && u.minPods < len(u.pods):
 		return "has tasks with minimums of their own"
 	case spec.NetworkTopology != nil || len(spec.SubGroupPolicy) > 0:
 		return "has a network topology"
 	}
 	for _, state := range u.pods {
-		if why := special(state.pod); why != "" {
+		if why := unsupportedFeature(state.pod); why != "" {
 			return why
 		}
 		if state.kind != u.pods[0].kind {
@@ -113,8 +113,8 @@ func (u *unit) unusual() string {
 	return ""
 }
 
-// special says what of a pod this package does not judge, "" when it is plain.
-func special(pod *corev1.Pod) string {
+// unsupportedFeature says what of a pod this package does not judge, "" when it is plain.
+func unsupportedFeature(pod *corev1.Pod) string {
 	spec := &pod.Spec
 	switch {
 	case spec.Affinity != nil:
@@ -151,14 +151,14 @@ type demand struct {
 	milliCPU, memory int64
 }
 
-// mayDemand returns what a unit may take of its queue: all its waiting pods, or what it
+// maxDemands returns what a unit may take of its queue: all its waiting pods, or what it
 // announces, whichever is more.
-func (u *unit) mayDemand() []demand {
+func (u *unit) maxDemands() []demand {
 	ofPods := demand{}
 	for _, state := range u.pods {
-		ofPods.cards, ofPods.count = mergeCards(ofPods.cards, state.ask.Cards), ofPods.count+state.ask.Count
-		ofPods.milliCPU += state.ask.MilliCPU
-		ofPods.memory += state.ask.Memory
+		ofPods.cards, ofPods.count = mergeCards(ofPods.cards, state.request.Cards), ofPods.count+state.request.Count
+		ofPods.milliCPU += state.request.MilliCPU
+		ofPods.memory += state.request.Memory
 	}
 	if len(u.pods) == 0 || u.group.Status.Phase == v1beta1.PodGroupPending || u.group.Status.Phase == "" {
 		return append(slices.Clone(u.announced), ofPods)
@@ -176,18 +176,18 @@ func mergeCards(a, b []string) []string {
 }
 
 // cardsOf lists the names that nodes give to a resource.
-func (w *world) cardsOf(resource corev1.ResourceName) []string {
-	cards, known := w.ofNodes.cards[resource]
+func (w *clusterState) cardsOf(resource corev1.ResourceName) []string {
+	cards, known := w.nodeCache.cards[resource]
 	if !known {
 		cards = w.inventory.Cards(resource)
-		w.ofNodes.cards[resource] = cards
+		w.nodeCache.cards[resource] = cards
 	}
 	return cards
 }
 
-// announced is what a PodGroup says of itself: its card.request, and its
+// announcedDemands is what a PodGroup says of itself: its card.request, and its
 // minResources, which both count in full here.
-func (w *world) announced(group *v1beta1.PodGroup) []demand {
+func (w *clusterState) announcedDemands(group *v1beta1.PodGroup) []demand {
 	var all []demand
 	totals, err := rule.ParseTotals(group.Annotations[v1alpha1.AnnotationCardRequest])
 	if err == nil {

@@ -31,12 +31,12 @@ func amountsOf(list corev1.ResourceList) amounts {
 // podState is a pod and what it asks for and holds.
 type podState struct {
 	pod      *corev1.Pod
-	ask      rule.Ask
+	request  rule.Request
 	requests amounts
 	// kind is the same for pods that ask for the same.
 	kind string
 	// charge is what the pod holds, ending what it holds while it is deleted.
-	charge, ending *rule.Charge
+	charge, terminating *rule.Charge
 }
 
 type queueState struct {
@@ -51,8 +51,8 @@ type nodeState struct {
 	allocatable amounts
 }
 
-// world is the cluster as it was after some change.
-type world struct {
+// clusterState is the cluster as it was after some change.
+type clusterState struct {
 	options    Options
 	pods       map[types.UID]*podState
 	groups     map[types.NamespacedName]*v1beta1.PodGroup
@@ -61,49 +61,49 @@ type world struct {
 	namespaces map[string]map[string]string
 	inventory  *rule.Inventory
 	// sums are what was added up since the last change, ofNodes since nodes changed.
-	sums    sums
-	ofNodes ofNodes
+	cached    cachedSums
+	nodeCache nodeCache
 }
 
-// sums are computed when they are asked for first.
-type sums struct {
-	units  []*unit
-	use    map[string]use
-	used   map[bool]map[string]amounts
-	kept   map[string]bool
-	starts map[types.UID]bool
+// cachedSums are computed when they are asked for first.
+type cachedSums struct {
+	units      []*unit
+	queueUsage map[string]usage
+	nodeUsage  map[bool]map[string]amounts
+	antiAffine map[string]bool
+	mayStart   map[types.UID]bool
 }
 
-type ofNodes struct {
+type nodeCache struct {
 	// shares says of the kinds of two pods whether a node has a card for each.
 	shares map[[2]string]bool
 	// cards are the names that nodes give to a resource.
 	cards map[corev1.ResourceName][]string
 }
 
-func newOfNodes() ofNodes {
-	return ofNodes{shares: map[[2]string]bool{}, cards: map[corev1.ResourceName][]string{}}
+func newNodeCache() nodeCache {
+	return nodeCache{shares: map[[2]string]bool{}, cards: map[corev1.ResourceName][]string{}}
 }
 
-func newSums() sums {
-	return sums{use: map[string]use{}, used: map[bool]map[string]amounts{}, starts: map[types.UID]bool{}}
+func newCachedSums() cachedSums {
+	return cachedSums{queueUsage: map[string]usage{}, nodeUsage: map[bool]map[string]amounts{}, mayStart: map[types.UID]bool{}}
 }
 
-func newWorld(options Options) *world {
-	return &world{
+func newClusterState(options Options) *clusterState {
+	return &clusterState{
 		options: options,
 		pods:    map[types.UID]*podState{}, groups: map[types.NamespacedName]*v1beta1.PodGroup{},
 		queues: map[string]*queueState{}, nodes: map[string]nodeState{},
-		namespaces: map[string]map[string]string{}, inventory: rule.NewInventory(), sums: newSums(), ofNodes: newOfNodes(),
+		namespaces: map[string]map[string]string{}, inventory: rule.NewInventory(), cached: newCachedSums(), nodeCache: newNodeCache(),
 	}
 }
 
-// take works a change in and reports whether anything that matters here changed.
-func (w *world) take(object client.Object, deleted bool) bool {
-	w.sums = newSums()
+// applyChange works a change in and reports whether anything that matters here changed.
+func (w *clusterState) applyChange(object client.Object, deleted bool) bool {
+	w.cached = newCachedSums()
 	switch object := object.(type) {
 	case *corev1.Pod:
-		return w.takePod(object, deleted)
+		return w.applyPod(object, deleted)
 	case *v1beta1.PodGroup:
 		key := client.ObjectKeyFromObject(object)
 		w.groups[key] = object
@@ -111,8 +111,8 @@ func (w *world) take(object client.Object, deleted bool) bool {
 			delete(w.groups, key)
 		}
 		for _, state := range w.pods {
-			if groupOf(state.pod) == key {
-				w.recount(state)
+			if groupKey(state.pod) == key {
+				w.updatePod(state)
 			}
 		}
 		return true
@@ -133,12 +133,12 @@ func (w *world) take(object client.Object, deleted bool) bool {
 		}
 		return true
 	case *corev1.Node:
-		return w.takeNode(object, deleted)
+		return w.applyNode(object, deleted)
 	}
 	return false
 }
 
-func (w *world) takePod(pod *corev1.Pod, deleted bool) bool {
+func (w *clusterState) applyPod(pod *corev1.Pod, deleted bool) bool {
 	if deleted {
 		delete(w.pods, pod.UID)
 		return true
@@ -151,14 +151,14 @@ func (w *world) takePod(pod *corev1.Pod, deleted bool) bool {
 	before := state.pod
 	state.pod = pod
 	state.requests = amountsOf(resource.PodRequests(pod, resource.PodResourcesOptions{}))
-	w.recount(state)
+	w.updatePod(state)
 	return before == nil || before.Status.Phase != pod.Status.Phase || !reflect.DeepEqual(before.Spec, pod.Spec) ||
 		!reflect.DeepEqual(before.Annotations, pod.Annotations) || before.DeletionTimestamp.IsZero() != pod.DeletionTimestamp.IsZero() ||
 		before.Status.NominatedNodeName != pod.Status.NominatedNodeName || evictedBy(before) != evictedBy(pod)
 }
 
-// takeNode ignores what says only that the node is alive.
-func (w *world) takeNode(node *corev1.Node, deleted bool) bool {
+// applyNode ignores what says only that the node is alive.
+func (w *clusterState) applyNode(node *corev1.Node, deleted bool) bool {
 	before, known := w.nodes[node.Name]
 	if deleted {
 		delete(w.nodes, node.Name)
@@ -171,53 +171,53 @@ func (w *world) takeNode(node *corev1.Node, deleted bool) bool {
 		}
 		w.inventory.Set(node.Name, rule.ReadNode(node))
 	}
-	w.ofNodes = newOfNodes()
+	w.nodeCache = newNodeCache()
 	for _, state := range w.pods {
-		w.recount(state)
+		w.updatePod(state)
 	}
 	return true
 }
 
-// recount reads anew what a pod asks for and holds.
-func (w *world) recount(state *podState) {
+// updatePod reads anew what a pod asks for and holds.
+func (w *clusterState) updatePod(state *podState) {
 	last := state.charge
 	if last == nil {
-		last = state.ending
+		last = state.terminating
 	}
-	state.ask = rule.AskOf(state.pod, w.inventory)
-	state.kind = fmt.Sprint(state.ask.Cards, state.ask.Refusal, state.requests, state.pod.Spec.NodeSelector, state.pod.Spec.Tolerations)
-	group := w.groups[groupOf(state.pod)]
-	state.charge, state.ending = nil, nil
+	state.request = rule.RequestOf(state.pod, w.inventory)
+	state.kind = fmt.Sprint(state.request.Cards, state.request.Denial, state.requests, state.pod.Spec.NodeSelector, state.pod.Spec.Tolerations)
+	group := w.groups[groupKey(state.pod)]
+	state.charge, state.terminating = nil, nil
 	if charge, holds := rule.ChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); holds {
 		state.charge = &charge
 	}
 	if charge, holds := rule.TerminatingChargeOf(state.pod, group, w.inventory, last, w.originOf(state.pod)); holds {
-		state.ending = &charge
+		state.terminating = &charge
 	}
 }
 
 // originOf is what is known of who placed a pod.
-func (w *world) originOf(pod *corev1.Pod) rule.Origin {
-	return rule.Origin{Ours: pod.Spec.SchedulerName == w.options.SchedulerName, Admits: w.admits}
+func (w *clusterState) originOf(pod *corev1.Pod) rule.Origin {
+	return rule.Origin{Ours: pod.Spec.SchedulerName == w.options.SchedulerName, AllowsNamespace: w.allowsNamespace}
 }
 
-// admits reports whether a queue takes work of a namespace now.
-func (w *world) admits(queue, namespace string) bool {
+// allowsNamespace reports whether a queue takes work of a namespace now.
+func (w *clusterState) allowsNamespace(queue, namespace string) bool {
 	state := w.queues[queue]
 	return state == nil || state.selector.Selects(w.namespaces[namespace])
 }
 
-func groupOf(pod *corev1.Pod) types.NamespacedName {
+func groupKey(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: rule.PodGroupName(pod)}
 }
 
-// use is what the pods of a queue hold.
-type use struct {
-	cards, ending    rule.Quota
-	milliCPU, memory int64
+// usage is what the pods of a queue hold.
+type usage struct {
+	cards, terminating rule.Quota
+	milliCPU, memory   int64
 }
 
-func (u *use) add(d demand) {
+func (u *usage) addDemand(d demand) {
 	for _, card := range d.cards {
 		u.cards[card] += d.count
 	}
@@ -225,13 +225,13 @@ func (u *use) add(d demand) {
 	u.memory += d.memory
 }
 
-// useOf recounts a queue; the caller must not change it. CPU and memory of pods with cards count unless
+// queueUsage recounts a queue; the caller must not change it. CPU and memory of pods with cards count unless
 // Options.UnlimitedCPUMemory exempts them.
-func (w *world) useOf(queue string) use {
-	if known, ok := w.sums.use[queue]; ok {
+func (w *clusterState) queueUsage(queue string) usage {
+	if known, ok := w.cached.queueUsage[queue]; ok {
 		return known
 	}
-	sum := use{cards: rule.Quota{}, ending: rule.Quota{}}
+	sum := usage{cards: rule.Quota{}, terminating: rule.Quota{}}
 	for _, state := range w.pods {
 		if charge := state.charge; charge != nil && charge.Queue == queue {
 			for card, count := range charge.Cards {
@@ -242,24 +242,24 @@ func (w *world) useOf(queue string) use {
 				sum.memory += charge.Memory
 			}
 		}
-		if charge := state.ending; charge != nil && charge.Queue == queue {
+		if charge := state.terminating; charge != nil && charge.Queue == queue {
 			for card, count := range charge.Cards {
-				sum.ending[card] += count
+				sum.terminating[card] += count
 			}
 		}
 	}
-	w.sums.use[queue] = sum
+	w.cached.queueUsage[queue] = sum
 	return sum
 }
 
-func (w *world) countsCPUMemory(state *podState) bool {
-	return !w.options.UnlimitedCPUMemory || state.ask.Count == 0
+func (w *clusterState) countsCPUMemory(state *podState) bool {
+	return !w.options.UnlimitedCPUMemory || state.request.Count == 0
 }
 
-// usedOn is what the pods on each node request. Without ending, pods that are
+// nodeUsage is what the pods on each node request. Without ending, pods that are
 // being deleted count for nothing.
-func (w *world) usedOn(ending bool) map[string]amounts {
-	if known, ok := w.sums.used[ending]; ok {
+func (w *clusterState) nodeUsage(ending bool) map[string]amounts {
+	if known, ok := w.cached.nodeUsage[ending]; ok {
 		return known
 	}
 	used := map[string]amounts{}
@@ -275,6 +275,6 @@ func (w *world) usedOn(ending bool) map[string]amounts {
 		}
 		used[state.pod.Spec.NodeName][corev1.ResourcePods]++
 	}
-	w.sums.used[ending] = used
+	w.cached.nodeUsage[ending] = used
 	return used
 }

@@ -46,7 +46,7 @@ type Origin struct {
 	// Ours reports that the pod names our scheduler.
 	Ours bool
 	// Admits reports whether a queue takes work of a namespace; nil is always.
-	Admits func(queue, namespace string) bool
+	AllowsNamespace func(queue, namespace string) bool
 }
 
 // ChargeOf returns what a pod holds, false when it holds nothing that counts as
@@ -55,7 +55,7 @@ func ChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *Ch
 	if !IsCharged(pod) {
 		return Charge{}, false
 	}
-	return charge(pod, group, inv, last, origin), true
+	return newCharge(pod, group, inv, last, origin), true
 }
 
 // TerminatingChargeOf returns what a pod holds that is being deleted.
@@ -63,16 +63,16 @@ func TerminatingChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventor
 	if !IsTerminating(pod) {
 		return Charge{}, false
 	}
-	return charge(pod, group, inv, last, origin), true
+	return newCharge(pod, group, inv, last, origin), true
 }
 
-// charge counts the cards by the node that the pod is on.
-func charge(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *Charge, origin Origin) Charge {
-	ask := AskOf(origin.believe(pod), inv)
+// newCharge counts the cards by the node that the pod is on.
+func newCharge(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *Charge, origin Origin) Charge {
+	ask := RequestOf(origin.withoutUnprovenRecord(pod), inv)
 	now := Charge{Queue: origin.queueOf(pod, group, last), Cards: Quota{}, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
 	held := ask.resources
-	if len(held) == 0 && last != nil && ask.Refusal != "" {
-		held = claimed(pod, inv)
+	if len(held) == 0 && last != nil && ask.Denial != "" {
+		held = unrecognisedCards(pod, inv)
 	}
 	for resource, count := range held {
 		for _, card := range cardsOn(pod.Spec.NodeName, resource, ask, inv, last) {
@@ -92,15 +92,15 @@ func (o Origin) queueOf(pod *corev1.Pod, group *v1beta1.PodGroup, last *Charge) 
 	}
 	queue := QueueOf(pod, group, charged)
 	proven := charged != "" || o.Ours && (group != nil || pod.Annotations[v1alpha1.AnnotationChargedQueue] != "")
-	if !proven && queue != "" && o.Admits != nil && !o.Admits(queue, pod.Namespace) {
+	if !proven && queue != "" && o.AllowsNamespace != nil && !o.AllowsNamespace(queue, pod.Namespace) {
 		return ""
 	}
 	return queue
 }
 
-// believe returns the pod without a record that is not our scheduler's: only ours
+// withoutUnprovenRecord returns the pod without a record that is not our scheduler's: only ours
 // proves that a resource was a card.
-func (o Origin) believe(pod *corev1.Pod) *corev1.Pod {
+func (o Origin) withoutUnprovenRecord(pod *corev1.Pod) *corev1.Pod {
 	if o.Ours || pod.Annotations[v1alpha1.AnnotationChargedQueue] == "" {
 		return pod
 	}
@@ -109,19 +109,19 @@ func (o Origin) believe(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// claimed is a resource that is a card on no node any more, of a pod that held
+// unrecognisedCards is a resource that is a card on no node any more, of a pod that held
 // cards before.
-func claimed(pod *corev1.Pod, inv *Inventory) map[corev1.ResourceName]int64 {
+func unrecognisedCards(pod *corev1.Pod, inv *Inventory) map[corev1.ResourceName]int64 {
 	waiting := pod.DeepCopy()
 	waiting.Spec.NodeName = ""
-	return AskOf(waiting, inv).resources
+	return RequestOf(waiting, inv).resources
 }
 
 // cardsOn lists the cards that a resource may be on a node: the one that the node
 // names now; of a node that names none or is gone what was charged last; else all
 // that it may be, so that uncertainty withholds cards.
-func cardsOn(node string, resource corev1.ResourceName, ask Ask, inv *Inventory, last *Charge) []string {
-	if card := inv.On(node, resource); card != "" {
+func cardsOn(node string, resource corev1.ResourceName, ask Request, inv *Inventory, last *Charge) []string {
+	if card := inv.CardOn(node, resource); card != "" {
 		return []string{card}
 	}
 	if last != nil {

@@ -116,7 +116,7 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 			return ""
 		}
 		card = fmt.Sprintf("%s/mps-%dg*1/%d", model, int64(math.Round(float64(memory)/1024)), replicas)
-	case name != types[0] && others(name, domain, node):
+	case name != types[0] && offersOther(name, domain, node):
 		return "" // two candidates
 	}
 	if !IsCardName(card) {
@@ -125,8 +125,8 @@ func nameOf(name string, types []string, model string, node *corev1.Node) string
 	return card
 }
 
-// others reports whether a node offers another resource of a vendor's domain.
-func others(name, domain string, node *corev1.Node) bool {
+// offersOther reports whether a node offers another resource of a vendor's domain.
+func offersOther(name, domain string, node *corev1.Node) bool {
 	for other := range node.Status.Allocatable {
 		if string(other) != name && strings.HasPrefix(string(other), domain+"/") {
 			return true
@@ -185,9 +185,9 @@ func (inv *Inventory) Node(name string) (Node, bool) {
 // IsCard reports whether a resource is a card.
 func (inv *Inventory) IsCard(resource corev1.ResourceName) bool { return inv.known[resource] }
 
-// On returns the card that a resource is on a node, "" when the node does not
+// CardOn returns the card that a resource is on a node, "" when the node does not
 // name it.
-func (inv *Inventory) On(node string, resource corev1.ResourceName) string {
+func (inv *Inventory) CardOn(node string, resource corev1.ResourceName) string {
 	return inv.nodes[node].Cards[resource].Card
 }
 
@@ -215,8 +215,8 @@ func (inv *Inventory) ResourcesOf(card string) []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(resources))
 }
 
-// Physical counts the cards of all nodes by name.
-func (inv *Inventory) Physical() Quota {
+// Totals counts the cards of all nodes by name.
+func (inv *Inventory) Totals() Quota {
 	sum := Quota{}
 	for _, node := range inv.nodes {
 		for _, offer := range node.Cards {

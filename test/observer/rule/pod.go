@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// Ask is what a pod asks for.
-type Ask struct {
+// Request is what a pod asks for.
+type Request struct {
 	// Resource and Count are the cards, Count 0 when the pod asks for none.
 	Resource corev1.ResourceName
 	Count    int64
@@ -25,19 +25,19 @@ type Ask struct {
 	Cards            []string
 	MilliCPU, Memory int64
 	// Refusal is why the pod can never run as it is written, "" when it can.
-	Refusal string
+	Denial string
 
 	// resources are all card resources that the pod requests.
 	resources map[corev1.ResourceName]int64
 }
 
 // Allows reports whether the pod may run on a card.
-func (a Ask) Allows(card string) bool {
+func (a Request) Allows(card string) bool {
 	return card != "" && (len(a.Named) == 0 || slices.Contains(a.Named, card))
 }
 
-// AskOf reads what a pod asks for.
-func AskOf(pod *corev1.Pod, inv *Inventory) Ask {
+// RequestOf reads what a pod asks for.
+func RequestOf(pod *corev1.Pod, inv *Inventory) Request {
 	ask, unknown := requestsOf(pod, inv)
 	text, isNamed := pod.Annotations[v1alpha1.AnnotationCardName]
 	nowhere := len(ask.resources) == 0
@@ -47,12 +47,12 @@ func AskOf(pod *corev1.Pod, inv *Inventory) Ask {
 	if isNamed {
 		names, err := ParseRequest(text)
 		if err != nil {
-			ask.Refusal = err.Error()
+			ask.Denial = err.Error()
 		}
 		ask.Named = names
 	}
-	if nowhere && ask.Refusal == "" {
-		ask.Refusal = fmt.Sprintf("names <%s> but requests no resource that is a card on any node", text)
+	if nowhere && ask.Denial == "" {
+		ask.Denial = fmt.Sprintf("names <%s> but requests no resource that is a card on any node", text)
 		if len(unknown) == 1 && mayBeCard(pod) {
 			ask.resources = unknown
 		}
@@ -61,8 +61,8 @@ func AskOf(pod *corev1.Pod, inv *Inventory) Ask {
 		ask.Resource = slices.Min(slices.Collect(maps.Keys(ask.resources)))
 		ask.Count = ask.resources[ask.Resource]
 	}
-	if ask.Refusal == "" {
-		ask.Cards, ask.Refusal = cardsFor(ask, inv)
+	if ask.Denial == "" {
+		ask.Cards, ask.Denial = cardsFor(ask, inv)
 	}
 	return ask
 }
@@ -70,9 +70,9 @@ func AskOf(pod *corev1.Pod, inv *Inventory) Ask {
 // requestsOf adds up containers, init containers, sidecars and overhead as
 // Kubernetes does. A pod of the API server has a request wherever it has a limit.
 // unknown are the resources of vendors that are cards nowhere.
-func requestsOf(pod *corev1.Pod, inv *Inventory) (ask Ask, unknown map[corev1.ResourceName]int64) {
+func requestsOf(pod *corev1.Pod, inv *Inventory) (ask Request, unknown map[corev1.ResourceName]int64) {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
-	ask = Ask{MilliCPU: amountOf(*requests.Cpu(), resource.Milli), Memory: amountOf(*requests.Memory(), 0), resources: map[corev1.ResourceName]int64{}}
+	ask = Request{MilliCPU: amountOf(*requests.Cpu(), resource.Milli), Memory: amountOf(*requests.Memory(), 0), resources: map[corev1.ResourceName]int64{}}
 	unknown = map[corev1.ResourceName]int64{}
 	for name, quantity := range requests {
 		switch {
@@ -93,7 +93,7 @@ func mayBeCard(pod *corev1.Pod) bool {
 }
 
 // cardsFor lists the cards that an ask may have, or says why it has none.
-func cardsFor(ask Ask, inv *Inventory) (cards []string, refusal string) {
+func cardsFor(ask Request, inv *Inventory) (cards []string, refusal string) {
 	switch {
 	case len(ask.resources) > 1:
 		return nil, "requests two card resources"

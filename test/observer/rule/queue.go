@@ -54,7 +54,7 @@ func (l Limits) String() string {
 // queues are denied.
 func LimitsOf(queue *v1beta1.Queue, unmanaged string) Limits {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
-	limits := Limits{Closed: closed(queue), MilliCPU: capability(queue, corev1.ResourceCPU), Memory: capability(queue, corev1.ResourceMemory)}
+	limits := Limits{Closed: whyClosed(queue), MilliCPU: capabilityOf(queue, corev1.ResourceCPU), Memory: capabilityOf(queue, corev1.ResourceMemory)}
 	if queue.Name == rootQueue || !managed {
 		limits.AnyCard = unmanaged == UnmanagedIgnore
 		if unmanaged == UnmanagedDeny {
@@ -78,8 +78,8 @@ func LimitsOf(queue *v1beta1.Queue, unmanaged string) Limits {
 	return limits
 }
 
-// closed says why a queue takes nothing.
-func closed(queue *v1beta1.Queue) string {
+// whyClosed says why a queue takes nothing.
+func whyClosed(queue *v1beta1.Queue) string {
 	switch {
 	case SelectorOf(queue).none:
 		return "its namespace selector cannot be read"
@@ -91,9 +91,9 @@ func closed(queue *v1beta1.Queue) string {
 	return ""
 }
 
-// capability is what a Queue states of CPU, in milli, or memory, in bytes. What no
+// capabilityOf is what a Queue states of CPU, in milli, or memory, in bytes. What no
 // cluster has is unlimited.
-func capability(queue *v1beta1.Queue, name corev1.ResourceName) int64 {
+func capabilityOf(queue *v1beta1.Queue, name corev1.ResourceName) int64 {
 	quantity, scale := queue.Spec.Capability[name], resource.Scale(0)
 	if name == corev1.ResourceCPU {
 		scale = resource.Milli
@@ -106,31 +106,31 @@ func capability(queue *v1beta1.Queue, name corev1.ResourceName) int64 {
 
 // Selector selects the namespaces that may use a queue.
 type Selector struct {
-	every, none bool
-	by          labels.Selector
+	all, none bool
+	selector  labels.Selector
 }
 
 // SelectorOf reads the namespace selector of a Queue.
 func SelectorOf(queue *v1beta1.Queue) Selector {
 	text, ok := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
 	if !ok {
-		return Selector{every: true}
+		return Selector{all: true}
 	}
 	by, err := ParseSelector(text)
 	if err != nil {
 		return Selector{none: true} // one that cannot be read selects no namespace
 	}
-	return Selector{by: by}
+	return Selector{selector: by}
 }
 
 // Selects reports whether a namespace with these labels may use the queue.
 func (s Selector) Selects(namespace map[string]string) bool {
-	return s.every || !s.none && s.by.Matches(labels.Set(namespace))
+	return s.all || !s.none && s.selector.Matches(labels.Set(namespace))
 }
 
 // String tells selectors apart.
 func (s Selector) String() string {
-	return fmt.Sprint(s.every, s.none, s.by)
+	return fmt.Sprint(s.all, s.none, s.selector)
 }
 
 // ServiceType is the queue's, else the pod's, else its PodGroup's, else what
@@ -144,10 +144,10 @@ func ServiceType(queue, pod, group map[string]string, owner string) string {
 	return owner
 }
 
-// TypeOfOwner returns what the argument podOwnerReferenceToServiceType says of
+// OwnerServiceType returns what the argument podOwnerReferenceToServiceType says of
 // the pod's controller: Kind.group goes before the kind alone, and of a pod of a
 // Deployment the Deployment before its ReplicaSet.
-func TypeOfOwner(pod *corev1.Pod, kinds map[string]string) string {
+func OwnerServiceType(pod *corev1.Pod, kinds map[string]string) string {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		return ""
@@ -187,14 +187,14 @@ func IsCritical(pod *corev1.Pod) bool {
 		pod.Spec.PriorityClassName == "system-cluster-critical" || pod.Spec.PriorityClassName == "system-node-critical"
 }
 
-// QueueType is what a service type means for its queues.
-type QueueType struct {
+// ServiceTypeDefaults is what a service type means for its queues.
+type ServiceTypeDefaults struct {
 	Priority    int32
 	Reclaimable bool
 }
 
 // BuiltIn are the service types of an empty ServiceTypePolicy.
-var BuiltIn = map[string]QueueType{
+var BuiltIn = map[string]ServiceTypeDefaults{
 	"inference": {Priority: 80000},
 	"training":  {Priority: 20000, Reclaimable: true},
 }
