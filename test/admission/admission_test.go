@@ -22,8 +22,8 @@ func TestAdmission(t *testing.T) {
 	t.Run("certificate", func(t *testing.T) { certificateTests(t, w) })
 }
 
-// template is a pod template of a workload that finds its pods by label app.
-func template(spec corev1.PodSpec, annotations map[string]string) corev1.PodTemplateSpec {
+// podTemplate is a pod template of a workload that finds its pods by label app.
+func podTemplate(spec corev1.PodSpec, annotations map[string]string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selector.MatchLabels, Annotations: annotations}, Spec: spec}
 }
 
@@ -33,6 +33,6 @@ var selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
 func deploymentOf(name string, spec corev1.PodSpec, annotations map[string]string) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: name},
-		Spec:       appsv1.DeploymentSpec{Replicas: new(int32), Selector: selector, Template: template(spec, annotations)},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32), Selector: selector, Template: podTemplate(spec, annotations)},
 	}
 }

@@ -20,8 +20,8 @@ import (
 
 const deviceResource = corev1.ResourceName("huawei.com/Ascend910")
 
-// guard reads condition BypassGuarded.
-func (w *gate) guard(t *testing.T) func() (string, error) {
+// bypassGuarded reads condition BypassGuarded.
+func (w *env) bypassGuarded(t *testing.T) func() (string, error) {
 	return w.Condition(t, builder.ServiceTypePolicy().Obj(), v1alpha1.ConditionBypassGuarded)
 }
 
@@ -29,32 +29,32 @@ func podOf(namespace string, spec corev1.PodSpec) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "pod-"}, Spec: spec}
 }
 
-func bypassTests(t *testing.T, w *gate) {
+func bypassTests(t *testing.T, w *env) {
 	g := scene.NewGomega(t)
-	tenant := w.tenant(t, "chat")
-	past := podOf("chat", asking("default-scheduler", gpu, 2))
+	tenant := w.tenantClient(t, "chat")
+	past := podOf("chat", podSpecWith("default-scheduler", gpu, 2))
 
 	g.Expect(dryRun(t, tenant, past)).To(gomega.Succeed(), "without a policy nothing is guarded")
-	policy := w.policy(t, v1alpha1.Admission{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "search", Name: "validator"}}})
-	g.Eventually(w.guard(t)).Should(gomega.HavePrefix("True/Denied:"))
+	policy := w.applyPolicy(t, v1alpha1.Admission{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "search", Name: "validator"}}})
+	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("True/Denied:"))
 	// The API server's own view of its policies follows within seconds.
-	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(forbidden(
+	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(beDenied(
 		"asks for nvidia.com/gpu and names schedulerName default-scheduler", "write schedulerName: volcano"))
 
-	preset := asking("volcano", gpu, 1)
+	preset := podSpecWith("volcano", gpu, 1)
 	preset.NodeName = "h200-0"
-	sidecar := asking("", deviceResource, 0)
-	sidecar.InitContainers = asking("", deviceResource, 1).Containers
+	sidecar := podSpecWith("", deviceResource, 0)
+	sidecar.InitContainers = podSpecWith("", deviceResource, 1).Containers
 	sidecar.InitContainers[0].Name = "first"
-	none := asking("", gpu, 0)
+	none := podSpecWith("", gpu, 0)
 	none.Containers[0].Resources.Limits = corev1.ResourceList{gpu: resource.MustParse("0")}
-	static := podOf("chat", asking("", gpu, 1))
+	static := podOf("chat", podSpecWith("", gpu, 1))
 	static.Annotations = map[string]string{"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "x", "kubernetes.io/config.source": "file"}
 	static.Spec.NodeName = "h200-0"
-	onNode := podOf("chat", asking("default-scheduler", gpu, 0))
+	onNode := podOf("chat", podSpecWith("default-scheduler", gpu, 0))
 	onNode.Spec.NodeName = "h200-0"
 	runsAs := func(namespace string) *corev1.Pod {
-		pod := podOf(namespace, asking("", gpu, 1))
+		pod := podOf(namespace, podSpecWith("", gpu, 1))
 		pod.Spec.ServiceAccountName = "validator"
 		return pod
 	}
@@ -65,7 +65,7 @@ func bypassTests(t *testing.T, w *gate) {
 	validator := w.ClientAs(t, "system:serviceaccount:search:validator", "system:masters")
 	// charged is a pod as it is read out of a cluster: it bears a record of its binding.
 	charged := func(scheduler, node string, cards int64) *corev1.Pod {
-		pod := podOf("chat", asking(scheduler, gpu, cards))
+		pod := podOf("chat", podSpecWith(scheduler, gpu, cards))
 		pod.Annotations = map[string]string{v1alpha1.AnnotationChargedQueue: "search"}
 		pod.Spec.NodeName = node
 		return pod
@@ -89,24 +89,24 @@ func bypassTests(t *testing.T, w *gate) {
 		"made again, with cards":                {tenant, charged("volcano", "", 2), nil},
 		"made again, without cards":             {tenant, charged("volcano", "", 0), nil},
 		"made again by an administrator":        {w, charged("volcano", "", 2), nil},
-		"our scheduler":                         {tenant, podOf("chat", asking("volcano", gpu, 2)), nil},
-		"no cards":                              {tenant, podOf("chat", asking("", gpu, 0)), nil},
+		"our scheduler":                         {tenant, podOf("chat", podSpecWith("volcano", gpu, 2)), nil},
+		"no cards":                              {tenant, podOf("chat", podSpecWith("", gpu, 0)), nil},
 		"no cards, on a node of its own":        {tenant, onNode, nil},
 		"no cards, said so":                     {tenant, podOf("chat", none), nil},
-		"another resource":                      {tenant, podOf("chat", asking("", "rdma/hca", 1)), nil},
+		"another resource":                      {tenant, podOf("chat", podSpecWith("", "rdma/hca", 1)), nil},
 		"a node of its own":                     {tenant, podOf("chat", preset), []string{"brings spec.nodeName h200-0 along", "nodeSelector"}},
 		"an init container asks":                {tenant, podOf("chat", sidecar), []string{"asks for huawei.com/Ascend910"}},
-		"a slice":                               {tenant, podOf("chat", asking("", "nvidia.com/mig-1g.18gb", 1)), []string{"nvidia.com/mig-1g.18gb"}},
-		"administrators are held to it as well": {w, podOf("chat", asking("", gpu, 1)), []string{"schedulerName"}},
+		"a slice":                               {tenant, podOf("chat", podSpecWith("", "nvidia.com/mig-1g.18gb", 1)), []string{"nvidia.com/mig-1g.18gb"}},
+		"administrators are held to it as well": {w, podOf("chat", podSpecWith("", gpu, 1)), []string{"schedulerName"}},
 		"a tenant's pod that says it is static": {tenant, static, []string{"schedulerName"}},
 		"a kubelet's static pod":                {nodeUser, static, nil},
-		"a kubelet's other pod":                 {nodeUser, podOf("chat", asking("", gpu, 1)), []string{"schedulerName"}},
-		"made by an exempt account":             {validator, podOf("search", asking("", gpu, 1)), nil},
+		"a kubelet's other pod":                 {nodeUser, podOf("chat", podSpecWith("", gpu, 1)), []string{"schedulerName"}},
+		"made by an exempt account":             {validator, podOf("search", podSpecWith("", gpu, 1)), nil},
 		"runs as an exempt account":             {w, runsAs("search"), nil},
 		"runs as one of the same name":          {tenant, runsAs("chat"), []string{"schedulerName"}},
 		"in the namespace of the exempt one":    {tenant, runsAs("search"), []string{"cannot create resource"}},
 	} {
-		t.Run(name, func(t *testing.T) { answers(t, dryRun(t, tc.as, tc.pod), tc.want...) })
+		t.Run(name, func(t *testing.T) { expectAnswer(t, dryRun(t, tc.as, tc.pod), tc.want...) })
 	}
 	t.Run("charge", func(t *testing.T) { chargeTests(t, w, validator) })
 	t.Run("two writers of one status come to rest", func(t *testing.T) {
@@ -124,12 +124,12 @@ func bypassTests(t *testing.T, w *gate) {
 			t.Run(name, func(t *testing.T) { putBack(t, w, policy, name) })
 		}
 	})
-	t.Run("the list only grows", func(t *testing.T) { grows(t, w) })
-	t.Run("modes", func(t *testing.T) { modes(t, w, tenant, past) })
+	t.Run("the list only grows", func(t *testing.T) { checkCardResourceStays(t, w) })
+	t.Run("modes", func(t *testing.T) { checkBypassModes(t, w, tenant, past) })
 	t.Run("without an operator", func(t *testing.T) {
-		w.stopped(t)
-		gomega.NewWithT(t).Expect(dryRun(t, tenant, past)).To(forbidden("write schedulerName: volcano"))
-		gomega.NewWithT(t).Expect(dryRun(t, tenant, podOf("chat", asking("volcano", gpu, 2)))).To(gomega.Succeed())
+		w.stopOperator(t)
+		gomega.NewWithT(t).Expect(dryRun(t, tenant, past)).To(beDenied("write schedulerName: volcano"))
+		gomega.NewWithT(t).Expect(dryRun(t, tenant, podOf("chat", podSpecWith("volcano", gpu, 2)))).To(gomega.Succeed())
 	})
 	w.DeleteAndWait(t, policy)
 	for _, name := range []string{admissionpolicy.BypassPolicyName, admissionpolicy.ChargePolicyName} {
@@ -140,7 +140,7 @@ func bypassTests(t *testing.T, w *gate) {
 }
 
 // putBack: drift of the objects lasts no longer than the operator needs to see it.
-func putBack(t *testing.T, w *gate, owner client.Object, name string) {
+func putBack(t *testing.T, w *env, owner client.Object, name string) {
 	g := scene.NewGomega(t)
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
 	key := client.ObjectKey{Name: name}
@@ -165,8 +165,8 @@ func putBack(t *testing.T, w *gate, owner client.Object, name string) {
 	g.Eventually(func() error { return w.Get(t.Context(), key, binding) }).Should(gomega.Succeed())
 }
 
-// grows: a card stays one when the last node that offers it leaves.
-func grows(t *testing.T, w *gate) {
+// checkCardResourceStays: a card stays one when the last node that offers it leaves.
+func checkCardResourceStays(t *testing.T, w *env) {
 	g := scene.NewGomega(t)
 	node := builder.Node("novel").Label("example.com/card.product", "Novel-1").Label("example.com/card.memory", "1024").
 		Resource("example.com/card", "1").Obj()
@@ -183,7 +183,7 @@ func grows(t *testing.T, w *gate) {
 	g.Consistently(listed).WithTimeout(2 * time.Second).Should(gomega.ContainSubstring("example.com/card"))
 }
 
-func modes(t *testing.T, w *gate, tenant client.Client, past *corev1.Pod) {
+func checkBypassModes(t *testing.T, w *env, tenant client.Client, past *corev1.Pod) {
 	g := scene.NewGomega(t)
 	set := func(mode v1alpha1.SchedulerBypassPolicy) {
 		policy := &v1alpha1.ServiceTypePolicy{}
@@ -193,15 +193,15 @@ func modes(t *testing.T, w *gate, tenant client.Client, past *corev1.Pod) {
 		g.Expect(w.Patch(t.Context(), policy, client.MergeFrom(base))).To(gomega.Succeed())
 	}
 	set(v1alpha1.SchedulerBypassWarn)
-	g.Eventually(w.guard(t)).Should(gomega.HavePrefix("False/OnlyWarned:"))
+	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("False/OnlyWarned:"))
 	g.Eventually(func() (string, error) {
-		return w.warnings.during(func() error { return dryRun(t, w, past) })
+		return w.warnings.record(func() error { return dryRun(t, w, past) })
 	}).Should(gomega.ContainSubstring("write schedulerName: volcano"))
 	set(v1alpha1.SchedulerBypassAllow)
-	g.Eventually(w.guard(t)).Should(gomega.HavePrefix("False/SwitchedOff:"))
+	g.Eventually(w.bypassGuarded(t)).Should(gomega.HavePrefix("False/SwitchedOff:"))
 	g.Eventually(func() (string, error) {
-		return w.warnings.during(func() error { return dryRun(t, w, past) })
+		return w.warnings.record(func() error { return dryRun(t, w, past) })
 	}).Should(gomega.BeEmpty())
 	set(v1alpha1.SchedulerBypassDeny)
-	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(forbidden("schedulerName"))
+	g.Eventually(func() error { return dryRun(t, tenant, past) }).Should(beDenied("schedulerName"))
 }

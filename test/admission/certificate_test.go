@@ -19,9 +19,9 @@ import (
 )
 
 // badQueue is refused by whoever answers, and by nobody else.
-func (w *gate) badQueue(t *testing.T) func() error {
+func (w *env) badQueue(t *testing.T) func() error {
 	return func() error {
-		return w.try(t, newQuota("badly-typed", func(q *v1alpha1.CardQuota) {
+		return w.dryRunCreate(t, newQuota("badly-typed", func(q *v1alpha1.CardQuota) {
 			q.Spec.OverAllocation, q.Spec.Cards = v1alpha1.OverAllocationDeny, []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: 1000}}
 		}))
 	}
@@ -29,8 +29,8 @@ func (w *gate) badQueue(t *testing.T) func() error {
 
 const byTheRule = "overAllocation is Deny"
 
-// bundle reads the authority that the API server trusts.
-func (w *gate) bundle(t *testing.T) func() ([]byte, error) {
+// trustedCABundle reads the authority that the API server trusts.
+func (w *env) trustedCABundle(t *testing.T) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		configuration := &admissionv1.ValidatingWebhookConfiguration{}
 		if err := w.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, configuration); err != nil {
@@ -41,33 +41,33 @@ func (w *gate) bundle(t *testing.T) func() ([]byte, error) {
 }
 
 // certificateTests: how the API server comes to trust the operator.
-func certificateTests(t *testing.T, w *gate) {
+func certificateTests(t *testing.T, w *env) {
 	t.Run("thrown away", func(t *testing.T) {
 		g := scene.NewGomega(t)
-		before, err := w.bundle(t)()
+		before, err := w.trustedCABundle(t)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(before).NotTo(gomega.BeEmpty())
 		g.Expect(w.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "cardquota-webhook-cert"}})).To(gomega.Succeed())
-		g.Eventually(w.bundle(t)).ShouldNot(gomega.Equal(before))
-		g.Eventually(w.badQueue(t)).Should(forbidden(byTheRule))
+		g.Eventually(w.trustedCABundle(t)).ShouldNot(gomega.Equal(before))
+		g.Eventually(w.badQueue(t)).Should(beDenied(byTheRule))
 	})
 	t.Run("a replica that does not lead answers too", func(t *testing.T) {
 		g := scene.NewGomega(t)
-		second, port := w.operator(t, "--webhook-certificates=Self")
+		second, port := w.newOperator(t, "--webhook-certificates=Self")
 		g.Expect(second.StartManager(t.Context())).To(gomega.Succeed())
 		defer func() { g.Expect(second.Manager.Stop()).To(gomega.Succeed()) }()
-		g.Expect(serial(t, port)).To(gomega.Equal(serial(t, w.port)), "both serve the same certificate")
-		w.serve(t, port)
-		defer w.serve(t, w.port)
-		g.Eventually(w.badQueue(t)).Should(forbidden(byTheRule))
+		g.Expect(servingCertSignature(t, port)).To(gomega.Equal(servingCertSignature(t, w.port)), "both serve the same certificate")
+		w.exposePort(t, port)
+		defer w.exposePort(t, w.port)
+		g.Eventually(w.badQueue(t)).Should(beDenied(byTheRule))
 	})
 	t.Run("files of somebody else", func(t *testing.T) { filesTest(t, w) })
 }
 
 // filesTest plays cert-manager: it writes files, and newer ones later.
-func filesTest(t *testing.T, w *gate) {
+func filesTest(t *testing.T, w *env) {
 	g := scene.NewGomega(t)
-	w.stopped(t)
+	w.stopOperator(t)
 	dir := t.TempDir()
 	issue := func(name string) {
 		certificate, key, err := w.cluster.ServingCertificate(name, webhookService+".volcano-system.svc")
@@ -79,22 +79,22 @@ func filesTest(t *testing.T, w *gate) {
 		}
 	}
 	issue("webhook-first")
-	w.trust(t, w.cluster.CABundle())
-	other, port := w.operator(t, "--webhook-certificates=Files", "--webhook-cert-dir="+dir)
+	w.writeCABundle(t, w.cluster.CABundle())
+	other, port := w.newOperator(t, "--webhook-certificates=Files", "--webhook-cert-dir="+dir)
 	g.Expect(other.StartManager(t.Context())).To(gomega.Succeed())
 	defer func() { g.Expect(other.Manager.Stop()).To(gomega.Succeed()) }()
-	w.serve(t, port)
-	defer w.serve(t, w.port)
-	g.Eventually(w.badQueue(t)).Should(forbidden(byTheRule))
-	before := serial(t, port)
+	w.exposePort(t, port)
+	defer w.exposePort(t, w.port)
+	g.Eventually(w.badQueue(t)).Should(beDenied(byTheRule))
+	before := servingCertSignature(t, port)
 	issue("webhook-second")
-	g.Eventually(func() string { return serial(t, port) }).ShouldNot(gomega.Equal(before), "new files are served without a restart")
-	g.Expect(w.bundle(t)()).To(gomega.Equal(w.cluster.CABundle()), "the operator leaves the authority to whoever brings the files")
+	g.Eventually(func() string { return servingCertSignature(t, port) }).ShouldNot(gomega.Equal(before), "new files are served without a restart")
+	g.Expect(w.trustedCABundle(t)()).To(gomega.Equal(w.cluster.CABundle()), "the operator leaves the authority to whoever brings the files")
 }
 
-// trust writes an authority into both configurations, as cert-manager's injector
+// writeCABundle writes an authority into both configurations, as cert-manager's injector
 // does.
-func (w *gate) trust(t *testing.T, bundle []byte) {
+func (w *env) writeCABundle(t *testing.T, bundle []byte) {
 	t.Helper()
 	g := scene.NewGomega(t)
 	validating := &admissionv1.ValidatingWebhookConfiguration{}
@@ -111,8 +111,8 @@ func (w *gate) trust(t *testing.T, bundle []byte) {
 	g.Expect(w.Update(t.Context(), mutating)).To(gomega.Succeed())
 }
 
-// serial identifies the certificate that is served on a port by its signature.
-func serial(t *testing.T, port int) string {
+// servingCertSignature identifies the certificate that is served on a port by its signature.
+func servingCertSignature(t *testing.T, port int) string {
 	t.Helper()
 	g := scene.NewGomega(t)
 	address, err := cluster.ServiceAddress()

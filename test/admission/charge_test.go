@@ -24,42 +24,42 @@ import (
 	"cardquota.dev/operator/test/scene"
 )
 
-// payers is who tries to change what cards are charged to.
-type payers struct{ tenant, volcano, scheduler, admin client.Client }
+// chargeClients is who tries to change what cards are charged to.
+type chargeClients struct{ tenant, volcano, scheduler, admin client.Client }
 
-// try is a request of somebody, refused with every one of the words, or admitted without.
-type try struct {
+// attempt is a request of somebody, refused with every one of the words, or admitted without.
+type attempt struct {
 	as   client.Client
 	do   func(as client.Client) error
 	want []string
 }
 
-// tries plays tries, of which a policy refuses those with words.
-func tries(t *testing.T, policy string, cases map[string]try) {
+// runAttempts plays tries, of which a policy refuses those with words.
+func runAttempts(t *testing.T, policy string, cases map[string]attempt) {
 	for t, tc := range check.Cases(t, cases) {
 		if len(tc.want) > 0 {
 			tc.want = append(slices.Clone(tc.want), policy)
 		}
-		answers(t, tc.do(tc.as), tc.want...)
+		expectAnswer(t, tc.do(tc.as), tc.want...)
 	}
 }
 
-// merging, making, deleting and evicting are dry runs: every admission check, and nothing stays.
-func merging(t *testing.T, object client.Object, patch string) func(client.Client) error {
+// dryRunPatch, making, deleting and evicting are dry runs: every admission check, and nothing stays.
+func dryRunPatch(t *testing.T, object client.Object, patch string) func(client.Client) error {
 	return func(as client.Client) error { return scene.MergePatch(t, as, object, patch, client.DryRunAll) }
 }
 
-func making(t *testing.T, object client.Object) func(client.Client) error {
+func dryRunCreate(t *testing.T, object client.Object) func(client.Client) error {
 	return func(as client.Client) error { return dryRun(t, as, object) }
 }
 
-func deleting(t *testing.T, object client.Object, options ...client.DeleteOption) func(client.Client) error {
+func dryRunDelete(t *testing.T, object client.Object, options ...client.DeleteOption) func(client.Client) error {
 	return func(as client.Client) error {
 		return as.Delete(t.Context(), object.DeepCopyObject().(client.Object), append(options, client.DryRunAll)...)
 	}
 }
 
-func evicting(t *testing.T, pod *corev1.Pod, seconds *int64) func(client.Client) error {
+func dryRunEvict(t *testing.T, pod *corev1.Pod, seconds *int64) func(client.Client) error {
 	return func(as client.Client) error {
 		return as.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
@@ -68,8 +68,8 @@ func evicting(t *testing.T, pod *corev1.Pod, seconds *int64) func(client.Client)
 	}
 }
 
-// payers prepares them: the tenant has all of Volcano that lives in its namespace.
-func (w *gate) payers(t *testing.T) payers {
+// newChargeClients prepares them: the tenant has all of Volcano that lives in its namespace.
+func (w *env) newChargeClients(t *testing.T) chargeClients {
 	t.Helper()
 	g := scene.NewGomega(t)
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "volcano"}, Rules: []rbacv1.PolicyRule{
@@ -77,18 +77,18 @@ func (w *gate) payers(t *testing.T) payers {
 		{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"podgroups"}, Verbs: []string{"*"}},
 	}}
 	w.CreateWithCleanup(t, role)
-	tenant := w.tenant(t, "chat")
+	tenant := w.tenantClient(t, "chat")
 	w.CreateWithCleanup(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "volcano"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "volcano"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "somebody@chat"}},
 	})
 	g.Eventually(func() error { return tenant.List(t.Context(), &v1beta1.PodGroupList{}, client.InNamespace("chat")) }).Should(gomega.Succeed())
-	return payers{tenant: tenant, volcano: w.ServiceAccountClient(t, "volcano-controllers"), scheduler: w.ServiceAccountClient(t, "cardquota-scheduler"), admin: w}
+	return chargeClients{tenant: tenant, volcano: w.ServiceAccountClient(t, "volcano-controllers"), scheduler: w.ServiceAccountClient(t, "cardquota-scheduler"), admin: w}
 }
 
-// group makes a PodGroup of a state that Volcano's scheduler would have written.
-func (w *gate) group(t *testing.T, namespace, name string, phase v1beta1.PodGroupPhase, running int32) *v1beta1.PodGroup {
+// createPodGroup makes a PodGroup of a state that Volcano's scheduler would have written.
+func (w *env) createPodGroup(t *testing.T, namespace, name string, phase v1beta1.PodGroupPhase, running int32) *v1beta1.PodGroup {
 	t.Helper()
 	group := builder.PodGroup(namespace, name).Queue("paying").Obj()
 	w.CreateWithCleanup(t, group)
@@ -99,9 +99,9 @@ func (w *gate) group(t *testing.T, namespace, name string, phase v1beta1.PodGrou
 	return group
 }
 
-// placed makes a pod on a node, past the scheduler, before the guard is there or as
+// createPlacedPod makes a pod on a node, past the scheduler, before the guard is there or as
 // an exempt account.
-func (w *gate) placed(t *testing.T, as client.Client, name string, spec corev1.PodSpec, nodeName string) *corev1.Pod {
+func (w *env) createPlacedPod(t *testing.T, as client.Client, name string, spec corev1.PodSpec, nodeName string) *corev1.Pod {
 	t.Helper()
 	spec.NodeName = nodeName
 	pod := podOf("chat", spec)
@@ -114,18 +114,18 @@ func (w *gate) placed(t *testing.T, as client.Client, name string, spec corev1.P
 
 // chargeTests are the rules about what is held, with the guard in force. exempt may
 // bypass the scheduler.
-func chargeTests(t *testing.T, w *gate, exempt client.Client) {
-	p := w.payers(t)
+func chargeTests(t *testing.T, w *env, exempt client.Client) {
+	p := w.newChargeClients(t)
 	chargeInForce(t, p.tenant)
 	for _, name := range []string{"paying", "other"} {
 		w.CreateWithCleanup(t, newQuota(name, nil))
 		w.openQueue(t, name)
 	}
-	held, waiting := w.group(t, "chat", "held", v1beta1.PodGroupRunning, 1), w.group(t, "chat", "waiting", v1beta1.PodGroupInqueue, 0)
+	held, waiting := w.createPodGroup(t, "chat", "held", v1beta1.PodGroupRunning, 1), w.createPodGroup(t, "chat", "waiting", v1beta1.PodGroupInqueue, 0)
 	t.Run("groups", func(t *testing.T) { groupTests(t, p, held, waiting) })
 	t.Run("a namespace takes its groups along", func(t *testing.T) {
-		w.namespace(t, "leaving")
-		w.group(t, "leaving", "held", v1beta1.PodGroupRunning, 1)
+		w.createNamespace(t, "leaving")
+		w.createPodGroup(t, "leaving", "held", v1beta1.PodGroupRunning, 1)
 		w.DeleteAndWait(t, builder.Namespace("leaving"))
 	})
 	t.Run("pods", func(t *testing.T) { annotationTests(t, w, p, exempt) })
@@ -149,7 +149,7 @@ func chargeInForce(t *testing.T, tenant client.Client) {
 	t.Helper()
 	scene.NewGomega(t).Eventually(func() error {
 		return tenant.Create(t.Context(), commandTo("Queue", "scheduling.volcano.sh/v1beta1", "default"), client.DryRunAll)
-	}).Should(forbidden(admissionpolicy.ChargePolicyName))
+	}).Should(beDenied(admissionpolicy.ChargePolicyName))
 }
 
 // commandTo closes an object of Volcano.
@@ -162,7 +162,7 @@ func commandTo(kind, apiVersion, name string) *unstructured.Unstructured {
 	}}
 }
 
-func groupTests(t *testing.T, p payers, held, waiting *v1beta1.PodGroup) {
+func groupTests(t *testing.T, p chargeClients, held, waiting *v1beta1.PodGroup) {
 	const move, label = `{"spec":{"queue":"other"}}`, `{"metadata":{"labels":{"a":"b"}}}`
 	again := []string{"is in queue paying", "may not move it to queue other", "submit it again with the other queue"}
 	ended := func(as client.Client) error { // the scheduler may update, not patch
@@ -177,76 +177,76 @@ func groupTests(t *testing.T, p payers, held, waiting *v1beta1.PodGroup) {
 		return as.DeleteAllOf(t.Context(), &v1beta1.PodGroup{}, client.InNamespace("chat"), client.DryRunAll)
 	}
 	nothingRuns, noOwner := `{"status":{"phase":"Pending","running":0}}`, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"x"}]}}`
-	tries(t, admissionpolicy.ChargePolicyName, map[string]try{
-		"a tenant moves what runs":                       {p.tenant, merging(t, held, move), append(again, "somebody@chat", "PodGroup held of namespace chat")},
-		"a tenant moves what waits":                      {p.tenant, merging(t, waiting, move), again},
-		"a tenant moves nothing":                         {p.tenant, merging(t, held, `{"spec":{"queue":"paying"}}`), nil},
-		"a tenant labels":                                {p.tenant, merging(t, held, label), nil},
-		"a tenant says that nothing runs":                {p.tenant, merging(t, held, nothingRuns), []string{"may not change its status.phase"}},
-		"a tenant gives it to nobody":                    {p.tenant, merging(t, held, noOwner), []string{"or its owners"}},
-		"Volcano's controllers move what waits":          {p.volcano, merging(t, waiting, move), nil},
-		"Volcano's controllers move what runs":           {p.volcano, merging(t, held, move), again},
-		"Volcano's controllers change the rest":          {p.volcano, merging(t, held, `{"spec":{"minMember":2}}`), nil},
+	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
+		"a tenant moves what runs":                       {p.tenant, dryRunPatch(t, held, move), append(again, "somebody@chat", "PodGroup held of namespace chat")},
+		"a tenant moves what waits":                      {p.tenant, dryRunPatch(t, waiting, move), again},
+		"a tenant moves nothing":                         {p.tenant, dryRunPatch(t, held, `{"spec":{"queue":"paying"}}`), nil},
+		"a tenant labels":                                {p.tenant, dryRunPatch(t, held, label), nil},
+		"a tenant says that nothing runs":                {p.tenant, dryRunPatch(t, held, nothingRuns), []string{"may not change its status.phase"}},
+		"a tenant gives it to nobody":                    {p.tenant, dryRunPatch(t, held, noOwner), []string{"or its owners"}},
+		"Volcano's controllers move what waits":          {p.volcano, dryRunPatch(t, waiting, move), nil},
+		"Volcano's controllers move what runs":           {p.volcano, dryRunPatch(t, held, move), again},
+		"Volcano's controllers change the rest":          {p.volcano, dryRunPatch(t, held, `{"spec":{"minMember":2}}`), nil},
 		"the scheduler's status":                         {p.scheduler, ended, nil},
-		"an administrator moves what runs":               {p.admin, merging(t, held, move), nil},
-		"an administrator moves what waits, in dry runs": {p.admin, merging(t, waiting, move), nil},
-		"a tenant deletes what runs":                     {p.tenant, deleting(t, held), []string{"has placed pods", "charged to its queue paying"}},
-		"a tenant deletes what waits":                    {p.tenant, deleting(t, waiting), nil},
-		"Volcano's controllers delete it":                {p.volcano, deleting(t, held), nil},
-		"an administrator deletes what runs":             {p.admin, deleting(t, held), nil},
+		"an administrator moves what runs":               {p.admin, dryRunPatch(t, held, move), nil},
+		"an administrator moves what waits, in dry runs": {p.admin, dryRunPatch(t, waiting, move), nil},
+		"a tenant deletes what runs":                     {p.tenant, dryRunDelete(t, held), []string{"has placed pods", "charged to its queue paying"}},
+		"a tenant deletes what waits":                    {p.tenant, dryRunDelete(t, waiting), nil},
+		"Volcano's controllers delete it":                {p.volcano, dryRunDelete(t, held), nil},
+		"an administrator deletes what runs":             {p.admin, dryRunDelete(t, held), nil},
 		"a tenant deletes all, one of them runs":         {p.tenant, all, []string{"has placed pods"}},
 	})
 }
 
-func annotationTests(t *testing.T, w *gate, p payers, exempt client.Client) {
-	on := w.placed(t, exempt, "on", asking("volcano", gpu, 1), "h200-0")
-	off := w.placed(t, exempt, "off", asking("volcano", gpu, 1), "")
-	free := w.placed(t, exempt, "free", asking("volcano", gpu, 0), "h200-0")
-	past := w.placed(t, exempt, "past", asking("", gpu, 0), "")
-	again := podOf("chat", asking("volcano", gpu, 1)) // read out of a cluster
+func annotationTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
+	on := w.createPlacedPod(t, exempt, "on", podSpecWith("volcano", gpu, 1), "h200-0")
+	off := w.createPlacedPod(t, exempt, "off", podSpecWith("volcano", gpu, 1), "")
+	free := w.createPlacedPod(t, exempt, "free", podSpecWith("volcano", gpu, 0), "h200-0")
+	past := w.createPlacedPod(t, exempt, "past", podSpecWith("", gpu, 0), "")
+	again := podOf("chat", podSpecWith("volcano", gpu, 1)) // read out of a cluster
 	again.Name, again.GenerateName, again.Annotations = "again", "", map[string]string{v1alpha1.AnnotationChargedQueue: "paying"}
 	w.CreateWithCleanup(t, again)
 	unbound := []string{"has not been placed", "may not write its annotation cardquota.dev/charged-queue", "leave the annotation out, and name the queue by scheduling.volcano.sh/queue-name"}
 	set := func(key, value string) string { return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value) }
 	stays := []string{"pod on of namespace chat has been placed with nvidia.com/gpu", "somebody@chat", "submit it again with the other queue"}
-	tries(t, admissionpolicy.ChargePolicyName, map[string]try{
-		"another group":                      {p.tenant, merging(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), stays},
-		"no group":                           {p.tenant, merging(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `null`)), stays},
-		"the other key of a group":           {p.tenant, merging(t, on, set("scheduling.volcano.sh/group-name", `"other"`)), stays},
-		"another queue":                      {p.tenant, merging(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), stays},
-		"a vcjob's queue":                    {p.tenant, merging(t, on, set(batchv1alpha1.QueueNameKey, `"other"`)), stays},
-		"all annotations away":               {p.tenant, merging(t, on, `{"metadata":{"annotations":null}}`), stays},
-		"the same queue":                     {p.tenant, merging(t, on, set(v1beta1.QueueNameAnnotationKey, `"paying"`)), nil},
-		"a label":                            {p.tenant, merging(t, on, `{"metadata":{"labels":{"a":"b"}}}`), nil},
-		"another annotation":                 {p.tenant, merging(t, on, set("a", `"b"`)), nil},
-		"a pod that waits":                   {p.tenant, merging(t, off, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
-		"a record before another's binding":  {p.tenant, merging(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), append(unbound, "pod past of namespace chat", "somebody@chat")},
-		"a record before our binding":        {p.tenant, merging(t, off, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
-		"that, by an administrator":          {p.admin, merging(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
-		"that, by an exempt account":         {exempt, merging(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), nil},
-		"a pod made again, labelled":         {p.tenant, merging(t, again, `{"metadata":{"labels":{"a":"b"}}}`), nil},
-		"a pod made again, its record away":  {p.tenant, merging(t, again, set(v1alpha1.AnnotationChargedQueue, `null`)), nil},
-		"a pod made again, another record":   {p.tenant, merging(t, again, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
-		"a record of CPU and memory alone":   {p.tenant, merging(t, free, set(v1alpha1.AnnotationChargedQueue, `"other"`)), []string{"pod free of namespace chat has been placed with its CPU and memory"}},
-		"a pod without cards":                {p.tenant, merging(t, free, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), nil},
-		"Volcano's controllers give a group": {p.volcano, merging(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), nil},
-		"an administrator":                   {p.admin, merging(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
-		"an exempt account":                  {exempt, merging(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
-		"the card's name":                    {p.tenant, merging(t, on, set(v1alpha1.AnnotationCardName, `"NVIDIA-GeForce-RTX-4090"`)), nil},
+	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
+		"another group":                      {p.tenant, dryRunPatch(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), stays},
+		"no group":                           {p.tenant, dryRunPatch(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `null`)), stays},
+		"the other key of a group":           {p.tenant, dryRunPatch(t, on, set("scheduling.volcano.sh/group-name", `"other"`)), stays},
+		"another queue":                      {p.tenant, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), stays},
+		"a vcjob's queue":                    {p.tenant, dryRunPatch(t, on, set(batchv1alpha1.QueueNameKey, `"other"`)), stays},
+		"all annotations away":               {p.tenant, dryRunPatch(t, on, `{"metadata":{"annotations":null}}`), stays},
+		"the same queue":                     {p.tenant, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"paying"`)), nil},
+		"a label":                            {p.tenant, dryRunPatch(t, on, `{"metadata":{"labels":{"a":"b"}}}`), nil},
+		"another annotation":                 {p.tenant, dryRunPatch(t, on, set("a", `"b"`)), nil},
+		"a pod that waits":                   {p.tenant, dryRunPatch(t, off, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
+		"a record before another's binding":  {p.tenant, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), append(unbound, "pod past of namespace chat", "somebody@chat")},
+		"a record before our binding":        {p.tenant, dryRunPatch(t, off, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
+		"that, by an administrator":          {p.admin, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
+		"that, by an exempt account":         {exempt, dryRunPatch(t, past, set(v1alpha1.AnnotationChargedQueue, `"other"`)), nil},
+		"a pod made again, labelled":         {p.tenant, dryRunPatch(t, again, `{"metadata":{"labels":{"a":"b"}}}`), nil},
+		"a pod made again, its record away":  {p.tenant, dryRunPatch(t, again, set(v1alpha1.AnnotationChargedQueue, `null`)), nil},
+		"a pod made again, another record":   {p.tenant, dryRunPatch(t, again, set(v1alpha1.AnnotationChargedQueue, `"other"`)), unbound},
+		"a record of CPU and memory alone":   {p.tenant, dryRunPatch(t, free, set(v1alpha1.AnnotationChargedQueue, `"other"`)), []string{"pod free of namespace chat has been placed with its CPU and memory"}},
+		"a pod without cards":                {p.tenant, dryRunPatch(t, free, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), nil},
+		"Volcano's controllers give a group": {p.volcano, dryRunPatch(t, on, set(v1beta1.KubeGroupNameAnnotationKey, `"other"`)), nil},
+		"an administrator":                   {p.admin, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
+		"an exempt account":                  {exempt, dryRunPatch(t, on, set(v1beta1.QueueNameAnnotationKey, `"other"`)), nil},
+		"the card's name":                    {p.tenant, dryRunPatch(t, on, set(v1alpha1.AnnotationCardName, `"NVIDIA-GeForce-RTX-4090"`)), nil},
 	})
 }
 
-func templateTests(t *testing.T, w *gate, p payers) {
+func templateTests(t *testing.T, w *env, p chargeClients) {
 	paying := map[string]string{v1beta1.QueueNameAnnotationKey: "paying"}
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "chat", Name: name} }
 	stateful := func(name string, cards int64) *appsv1.StatefulSet {
-		spec := appsv1.StatefulSetSpec{Replicas: new(int32), Selector: selector, Template: template(asking("volcano", gpu, cards), paying)}
+		spec := appsv1.StatefulSetSpec{Replicas: new(int32), Selector: selector, Template: podTemplate(podSpecWith("volcano", gpu, cards), paying)}
 		return &appsv1.StatefulSet{ObjectMeta: meta(name), Spec: spec}
 	}
 	set, free := stateful("set", 1), stateful("free", 0)
 	replicas := &appsv1.ReplicaSet{ObjectMeta: meta("replicas"), Spec: appsv1.ReplicaSetSpec{
-		Replicas: new(int32), Selector: selector, Template: template(asking("volcano", gpu, 1), paying)}}
-	web := deploymentOf("web", asking("volcano", gpu, 1), paying)
+		Replicas: new(int32), Selector: selector, Template: podTemplate(podSpecWith("volcano", gpu, 1), paying)}}
+	web := deploymentOf("web", podSpecWith("volcano", gpu, 1), paying)
 	for _, object := range []client.Object{set, replicas, free, web} {
 		w.CreateWithCleanup(t, object)
 	}
@@ -254,72 +254,72 @@ func templateTests(t *testing.T, w *gate, p payers) {
 	const unsaid = `{"spec":{"template":{"metadata":{"annotations":null}}}}`
 	const without = `{"spec":{"template":{"metadata":{"annotations":null},"spec":{"containers":[{"name":"main","image":"none","resources":null}]}}}}`
 	const scaled = `{"spec":{"replicas":1,"template":{"metadata":{"annotations":{"a":"b"}}}}}`
-	tries(t, admissionpolicy.ChargePolicyName, map[string]try{
-		"a StatefulSet":                     {p.tenant, merging(t, set, other), []string{"StatefulSet set of namespace chat asks for nvidia.com/gpu", "somebody@chat", "delete it and submit it again"}},
-		"a StatefulSet, no queue":           {p.tenant, merging(t, set, unsaid), []string{"StatefulSet set"}},
-		"a StatefulSet that asks no more":   {p.tenant, merging(t, set, without), []string{"StatefulSet set"}},
-		"a ReplicaSet":                      {p.tenant, merging(t, replicas, other), []string{"ReplicaSet replicas"}},
-		"a StatefulSet's scale and others":  {p.tenant, merging(t, set, scaled), nil},
-		"a StatefulSet without cards":       {p.tenant, merging(t, free, other), nil},
-		"a Deployment: a new group anyway":  {p.tenant, merging(t, web, other), nil},
-		"a StatefulSet by an administrator": {p.admin, merging(t, set, other), nil},
+	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
+		"a StatefulSet":                     {p.tenant, dryRunPatch(t, set, other), []string{"StatefulSet set of namespace chat asks for nvidia.com/gpu", "somebody@chat", "delete it and submit it again"}},
+		"a StatefulSet, no queue":           {p.tenant, dryRunPatch(t, set, unsaid), []string{"StatefulSet set"}},
+		"a StatefulSet that asks no more":   {p.tenant, dryRunPatch(t, set, without), []string{"StatefulSet set"}},
+		"a ReplicaSet":                      {p.tenant, dryRunPatch(t, replicas, other), []string{"ReplicaSet replicas"}},
+		"a StatefulSet's scale and others":  {p.tenant, dryRunPatch(t, set, scaled), nil},
+		"a StatefulSet without cards":       {p.tenant, dryRunPatch(t, free, other), nil},
+		"a Deployment: a new group anyway":  {p.tenant, dryRunPatch(t, web, other), nil},
+		"a StatefulSet by an administrator": {p.admin, dryRunPatch(t, set, other), nil},
 	})
 }
 
-func goodbyeTests(t *testing.T, w *gate, p payers, exempt client.Client) {
+func goodbyeTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
 	const over = 3601
 	day, within := int64(86400), int64(60)
 	late := []string{"grace period of 3601 seconds", "give it at most 3600 seconds"}
 	ending := func(cards, seconds int64) corev1.PodSpec {
-		spec := asking("volcano", gpu, cards)
+		spec := podSpecWith("volcano", gpu, cards)
 		spec.TerminationGracePeriodSeconds = &seconds
 		return spec
 	}
-	tries(t, admissionpolicy.BypassPolicyName, map[string]try{
-		"new: a day": {p.tenant, making(t, podOf("chat", ending(1, day))),
+	runAttempts(t, admissionpolicy.BypassPolicyName, map[string]attempt{
+		"new: a day": {p.tenant, dryRunCreate(t, podOf("chat", ending(1, day))),
 			[]string{"spec.terminationGracePeriodSeconds 86400", "write 3600 or less"}},
-		"new: an hour":             {p.tenant, making(t, podOf("chat", ending(1, 3600))), nil},
-		"new: a day without cards": {p.tenant, making(t, podOf("chat", ending(0, day))), nil},
-		"new: an exempt account":   {exempt, making(t, podOf("chat", ending(1, day))), nil},
+		"new: an hour":             {p.tenant, dryRunCreate(t, podOf("chat", ending(1, 3600))), nil},
+		"new: a day without cards": {p.tenant, dryRunCreate(t, podOf("chat", ending(0, day))), nil},
+		"new: an exempt account":   {exempt, dryRunCreate(t, podOf("chat", ending(1, day))), nil},
 	})
-	on := w.placed(t, exempt, "leaving", asking("volcano", gpu, 1), "h200-0")
-	free := w.placed(t, exempt, "leaving-free", asking("volcano", gpu, 0), "h200-0")
-	older := w.placed(t, exempt, "leaving-older", ending(1, day), "h200-0")
+	on := w.createPlacedPod(t, exempt, "leaving", podSpecWith("volcano", gpu, 1), "h200-0")
+	free := w.createPlacedPod(t, exempt, "leaving-free", podSpecWith("volcano", gpu, 0), "h200-0")
+	older := w.createPlacedPod(t, exempt, "leaving-older", ending(1, day), "h200-0")
 	all := func(as client.Client) error {
 		return as.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace("chat"), client.GracePeriodSeconds(over), client.DryRunAll)
 	}
 	seconds := func(n int64) client.DeleteOption { return client.GracePeriodSeconds(n) }
 	tooLate, tooLong := int64(over), []string{"grace period of 86401 seconds"}
-	cases := map[string]try{
-		"deleted in an hour": {p.tenant, deleting(t, on, seconds(3600)), nil},
+	cases := map[string]attempt{
+		"deleted in an hour": {p.tenant, dryRunDelete(t, on, seconds(3600)), nil},
 		// Kubernetes' way to get rid of a pod on a dead node; docs/security.md tells what it costs.
-		"deleted by force":          {p.tenant, deleting(t, on, seconds(0)), nil},
-		"deleted later":             {p.tenant, deleting(t, on, seconds(over)), append(late, "pod leaving of namespace chat asks for nvidia.com/gpu")},
-		"deleted as it says itself": {p.tenant, deleting(t, on), nil},
-		"without cards":             {p.tenant, deleting(t, free, seconds(over)), nil},
-		"by an exempt account":      {exempt, deleting(t, on, seconds(over)), nil},
-		"by an administrator":       {p.admin, deleting(t, on, seconds(over)), late},
+		"deleted by force":          {p.tenant, dryRunDelete(t, on, seconds(0)), nil},
+		"deleted later":             {p.tenant, dryRunDelete(t, on, seconds(over)), append(late, "pod leaving of namespace chat asks for nvidia.com/gpu")},
+		"deleted as it says itself": {p.tenant, dryRunDelete(t, on), nil},
+		"without cards":             {p.tenant, dryRunDelete(t, free, seconds(over)), nil},
+		"by an exempt account":      {exempt, dryRunDelete(t, on, seconds(over)), nil},
+		"by an administrator":       {p.admin, dryRunDelete(t, on, seconds(over)), late},
 		"with all others":           {p.tenant, all, late},
-		"evicted":                   {p.tenant, evicting(t, on, &within), nil},
-		"evicted as it says itself": {p.tenant, evicting(t, on, nil), nil},
-		"evicted late":              {p.tenant, evicting(t, on, &tooLate), append(late, "pod leaving of namespace chat", "evicts it")},
+		"evicted":                   {p.tenant, dryRunEvict(t, on, &within), nil},
+		"evicted as it says itself": {p.tenant, dryRunEvict(t, on, nil), nil},
+		"evicted late":              {p.tenant, dryRunEvict(t, on, &tooLate), append(late, "pod leaving of namespace chat", "evicts it")},
 	}
 	for who, as := range map[string]client.Client{"the tenant": p.tenant, "Volcano's controllers": p.volcano, "the scheduler": p.scheduler, "an administrator": p.admin} {
-		cases["longer than the bound, as it says itself, by "+who] = try{as, deleting(t, older), nil}
-		cases["longer than the bound, as long as itself, by "+who] = try{as, deleting(t, older, seconds(day)), nil}
-		cases["longer than itself, by "+who] = try{as, deleting(t, older, seconds(day+1)), tooLong}
+		cases["longer than the bound, as it says itself, by "+who] = attempt{as, dryRunDelete(t, older), nil}
+		cases["longer than the bound, as long as itself, by "+who] = attempt{as, dryRunDelete(t, older, seconds(day)), nil}
+		cases["longer than itself, by "+who] = attempt{as, dryRunDelete(t, older, seconds(day+1)), tooLong}
 	}
-	tries(t, admissionpolicy.ChargePolicyName, cases)
+	runAttempts(t, admissionpolicy.ChargePolicyName, cases)
 }
 
-func commandTests(t *testing.T, w *gate, p payers) {
+func commandTests(t *testing.T, w *env, p chargeClients) {
 	queue, job := commandTo("Queue", "scheduling.volcano.sh/v1beta1", "paying"), commandTo("Job", "batch.volcano.sh/v1alpha1", "mine")
 	stored := commandTo("Job", "scheduling.volcano.sh/v1beta1", "mine") // nobody obeys it
 	w.CreateWithCleanup(t, stored)
-	tries(t, admissionpolicy.ChargePolicyName, map[string]try{
-		"a tenant's to a queue":          {p.tenant, making(t, queue), []string{"is to Queue paying", "somebody@chat may not update Queues"}},
-		"a tenant's to a job":            {p.tenant, making(t, job), nil},
-		"a tenant's, sent on to a queue": {p.tenant, merging(t, stored, `{"target":{"kind":"Queue"}}`), []string{"is to Queue mine"}},
-		"an administrator's":             {p.admin, making(t, queue), nil},
+	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
+		"a tenant's to a queue":          {p.tenant, dryRunCreate(t, queue), []string{"is to Queue paying", "somebody@chat may not update Queues"}},
+		"a tenant's to a job":            {p.tenant, dryRunCreate(t, job), nil},
+		"a tenant's, sent on to a queue": {p.tenant, dryRunPatch(t, stored, `{"target":{"kind":"Queue"}}`), []string{"is to Queue mine"}},
+		"an administrator's":             {p.admin, dryRunCreate(t, queue), nil},
 	})
 }

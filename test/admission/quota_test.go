@@ -15,7 +15,7 @@ import (
 
 // quotaTests: CardQuotas and the policy are refused for what the operator would
 // not put into force.
-func quotaTests(t *testing.T, w *gate) {
+func quotaTests(t *testing.T, w *env) {
 	g := scene.NewGomega(t)
 	const card = "NVIDIA-GeForce-RTX-4090" // the fleet has 8
 	first := newQuota("first", func(q *v1alpha1.CardQuota) {
@@ -23,26 +23,26 @@ func quotaTests(t *testing.T, w *gate) {
 	})
 	w.CreateWithCleanup(t, first)
 	second := newQuota("second", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "shared" })
-	g.Eventually(func() error { return w.try(t, second.DeepCopy()) }).Should(forbidden("cardquotas.cardquota.dev", "queue shared belongs to CardQuota first of tenant team"))
+	g.Eventually(func() error { return w.dryRunCreate(t, second.DeepCopy()) }).Should(beDenied("cardquotas.cardquota.dev", "queue shared belongs to CardQuota first of tenant team"))
 
 	greedy := newQuota("greedy", func(q *v1alpha1.CardQuota) {
 		q.Spec.OverAllocation = v1alpha1.OverAllocationDeny
 		q.Spec.Cards = []v1alpha1.Card{{Name: card, Quota: 6}}
 	})
-	w.refuses(t, greedy, "overAllocation is Deny", "9 granted, 8 healthy, 1 too many (6 here, 3 by first)")
+	w.waitUntilDenied(t, greedy, "overAllocation is Deny", "9 granted, 8 healthy, 1 too many (6 here, 3 by first)")
 	greedy.Spec.Cards[0].Quota = 5
-	g.Expect(w.try(t, greedy)).To(gomega.Succeed())
+	g.Expect(w.dryRunCreate(t, greedy)).To(gomega.Succeed())
 
-	policy := w.policy(t, v1alpha1.Admission{})
+	policy := w.applyPolicy(t, v1alpha1.Admission{})
 	odd := newQuota("odd", func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" })
-	g.Eventually(func() error { return w.try(t, odd.DeepCopy()) }).Should(forbidden("does not define batch: write one of inference, training"))
+	g.Eventually(func() error { return w.dryRunCreate(t, odd.DeepCopy()) }).Should(beDenied("does not define batch: write one of inference, training"))
 	w.refusesPatch(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimPolicy":"WhenNeeded"}]}}`,
 		"servicetypepolicies.cardquota.dev", "cards are taken back only from queues of lower priority")
 	g.Expect(scene.MergePatch(t, w, policy, `{"spec":{"serviceTypes":[{"name":"batch","priority":1}]}}`)).To(gomega.Succeed())
-	g.Eventually(func() error { return w.try(t, odd.DeepCopy()) }).Should(gomega.Succeed())
+	g.Eventually(func() error { return w.dryRunCreate(t, odd.DeepCopy()) }).Should(gomega.Succeed())
 	w.CreateWithCleanup(t, odd)
 	g.Eventually(func() (string, error) { // when the operator has seen it
-		return w.warnings.during(func() error {
+		return w.warnings.record(func() error {
 			return scene.MergePatch(t, w, policy, `{"spec":{"serviceTypes":null}}`, client.DryRunAll)
 		})
 	}).Should(gomega.ContainSubstring("odd (batch)"), "a type may go while CardQuotas are of it")
@@ -50,7 +50,7 @@ func quotaTests(t *testing.T, w *gate) {
 
 // vcjobTests: a job is completed before Volcano's own webhook fills in the rest,
 // where the policy asks for that.
-func vcjobTests(t *testing.T, w *gate) {
+func vcjobTests(t *testing.T, w *env) {
 	g := scene.NewGomega(t)
 	for name, serviceType := range map[string]string{"nights": "training", "days": "inference"} {
 		w.CreateWithCleanup(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = serviceType }))
@@ -58,12 +58,12 @@ func vcjobTests(t *testing.T, w *gate) {
 	}
 	submitted := func(job *vcbatch.Job) vcbatch.JobSpec {
 		t.Helper()
-		g.Eventually(func() error { return w.try(t, job) }).Should(gomega.Succeed(), "when Volcano's webhook has seen the queue open")
+		g.Eventually(func() error { return w.dryRunCreate(t, job) }).Should(gomega.Succeed(), "when Volcano's webhook has seen the queue open")
 		return job.Spec
 	}
-	g.Expect(submitted(trainer("plain", "nights", nil)).MaxRetry).To(gomega.Equal(int32(3)), "no policy asks for it")
-	w.policy(t, v1alpha1.Admission{VCJobEvictionPolicy: v1alpha1.VCJobRestartOnEviction})
-	g.Eventually(func() int32 { return submitted(trainer("tide", "nights", nil)).MaxRetry }).Should(gomega.Equal(int32(100)))
+	g.Expect(submitted(trainingJob("plain", "nights", nil)).MaxRetry).To(gomega.Equal(int32(3)), "no policy asks for it")
+	w.applyPolicy(t, v1alpha1.Admission{VCJobEvictionPolicy: v1alpha1.VCJobRestartOnEviction})
+	g.Eventually(func() int32 { return submitted(trainingJob("tide", "nights", nil)).MaxRetry }).Should(gomega.Equal(int32(100)))
 
 	restart := []vcbatch.LifecyclePolicy{{Event: bus.PodEvictedEvent, Action: bus.RestartJobAction}}
 	for name, tc := range map[string]struct {
@@ -78,8 +78,8 @@ func vcjobTests(t *testing.T, w *gate) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene.NewGomega(t).Eventually(func(g gomega.Gomega) { // nothing is filled in when the operator does not answer in time
-				job := trainer("x", tc.queue, tc.change)
-				g.Expect(w.try(t, job)).To(gomega.Succeed())
+				job := trainingJob("x", tc.queue, tc.change)
+				g.Expect(w.dryRunCreate(t, job)).To(gomega.Succeed())
 				g.Expect(job.Spec.MaxRetry).To(gomega.Equal(tc.retries))
 				g.Expect(job.Spec.Policies).To(gomega.Equal(tc.policies))
 			}).Should(gomega.Succeed())
@@ -89,25 +89,25 @@ func vcjobTests(t *testing.T, w *gate) {
 
 // aloneTests: a dead operator stops nobody but who writes quotas, and what it
 // answers for can still go.
-func aloneTests(t *testing.T, w *gate) {
+func aloneTests(t *testing.T, w *env) {
 	g := scene.NewGomega(t)
 	quota := newQuota("orphan", nil)
 	w.CreateWithCleanup(t, quota)
 	w.openQueue(t, "orphan")
-	w.stopped(t)
-	tenant := w.tenant(t, "chat")
+	w.stopOperator(t)
+	tenant := w.tenantClient(t, "chat")
 	for name, object := range map[string]client.Object{
-		"a pod without cards":       podOf("chat", asking("", gpu, 0)),
-		"a pod with cards":          podOf("chat", asking("volcano", gpu, 1)),
-		"a Deployment with cards":   deploymentOf("alone", asking("volcano", gpu, 1), map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200"}),
-		"a Deployment without any":  deploymentOf("alone", asking("", gpu, 0), nil),
-		"one that would be refused": deploymentOf("alone", asking("volcano", gpu, 1), map[string]string{v1alpha1.AnnotationCardName: "|"}),
+		"a pod without cards":       podOf("chat", podSpecWith("", gpu, 0)),
+		"a pod with cards":          podOf("chat", podSpecWith("volcano", gpu, 1)),
+		"a Deployment with cards":   deploymentOf("alone", podSpecWith("volcano", gpu, 1), map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200"}),
+		"a Deployment without any":  deploymentOf("alone", podSpecWith("", gpu, 0), nil),
+		"one that would be refused": deploymentOf("alone", podSpecWith("volcano", gpu, 1), map[string]string{v1alpha1.AnnotationCardName: "|"}),
 	} {
 		g.Expect(tenant.Create(t.Context(), object, client.DryRunAll)).To(gomega.Succeed(), name)
 	}
-	g.Expect(w.try(t, trainer("alone", "orphan", nil))).To(gomega.Succeed(), "a vcjob")
-	g.Expect(w.try(t, newQuota("late", nil))).To(forbidden(`failed calling webhook "cardquotas.cardquota.dev"`))
-	g.Expect(scene.MergePatch(t, w, quota, `{"spec":{"cards":[{"name":"NVIDIA-H200","quota":9}]}}`)).To(forbidden(`failed calling webhook "cardquotas.cardquota.dev"`))
+	g.Expect(w.dryRunCreate(t, trainingJob("alone", "orphan", nil))).To(gomega.Succeed(), "a vcjob")
+	g.Expect(w.dryRunCreate(t, newQuota("late", nil))).To(beDenied(`failed calling webhook "cardquotas.cardquota.dev"`))
+	g.Expect(scene.MergePatch(t, w, quota, `{"spec":{"cards":[{"name":"NVIDIA-H200","quota":9}]}}`)).To(beDenied(`failed calling webhook "cardquotas.cardquota.dev"`))
 	g.Expect(scene.MergePatch(t, w, quota, `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())
 	g.Expect(w.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Expect(scene.MergePatch(t, w, quota, `{"metadata":{"finalizers":null}}`)).To(gomega.Succeed())

@@ -18,7 +18,7 @@ import (
 
 // openQueue waits until Volcano has opened a queue and the operator has written
 // it.
-func (w *gate) openQueue(t *testing.T, name string) {
+func (w *env) openQueue(t *testing.T, name string) {
 	t.Helper()
 	g := scene.NewGomega(t)
 	g.Eventually(func() (string, error) {
@@ -28,32 +28,32 @@ func (w *gate) openQueue(t *testing.T, name string) {
 	}).Should(gomega.MatchRegexp("^Open for [a-z]"))
 }
 
-// try is a dry run by the administrator, which fills the object in.
-func (w *gate) try(t *testing.T, object client.Object) error {
+// dryRunCreate is a dry run by the administrator, which fills the object in.
+func (w *env) dryRunCreate(t *testing.T, object client.Object) error {
 	return w.Create(t.Context(), object, client.DryRunAll)
 }
 
-// refuses waits until a request is refused with every one of the words. What
+// waitUntilDenied waits until a request is refused with every one of the words. What
 // concerns workloads and Queues the API server lets pass when the operator does
 // not answer within two seconds, which a busy machine may need.
-func (w *gate) refuses(t *testing.T, object client.Object, words ...string) {
+func (w *env) waitUntilDenied(t *testing.T, object client.Object, words ...string) {
 	t.Helper()
-	scene.NewGomega(t).Eventually(func() error { return dryRun(t, w, object) }).Should(forbidden(words...), object.GetName())
+	scene.NewGomega(t).Eventually(func() error { return dryRun(t, w, object) }).Should(beDenied(words...), object.GetName())
 }
 
 // refusesPatch is refuses for a merge patch.
-func (w *gate) refusesPatch(t *testing.T, object client.Object, patch string, words ...string) {
+func (w *env) refusesPatch(t *testing.T, object client.Object, patch string, words ...string) {
 	t.Helper()
-	scene.NewGomega(t).Eventually(func() error { return scene.MergePatch(t, w, object, patch, client.DryRunAll) }).Should(forbidden(words...), patch)
+	scene.NewGomega(t).Eventually(func() error { return scene.MergePatch(t, w, object, patch, client.DryRunAll) }).Should(beDenied(words...), patch)
 }
 
-// trainer is a vcjob of two pods with 4 cards each.
-func trainer(name, queue string, change func(*vcbatch.Job)) *vcbatch.Job {
+// trainingJob is a vcjob of two pods with 4 cards each.
+func trainingJob(name, queue string, change func(*vcbatch.Job)) *vcbatch.Job {
 	job := &vcbatch.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: name},
 		Spec: vcbatch.JobSpec{Queue: queue, MinAvailable: 2, Tasks: []vcbatch.TaskSpec{{
 			Name: "worker", Replicas: 2,
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200"}}, Spec: asking("", gpu, 4)},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200"}}, Spec: podSpecWith("", gpu, 4)},
 		}}},
 	}
 	if change != nil {
@@ -64,15 +64,15 @@ func trainer(name, queue string, change func(*vcbatch.Job)) *vcbatch.Job {
 
 // workloadTests: every kind is asked about, and what is none of our business is
 // not.
-func workloadTests(t *testing.T, w *gate) {
+func workloadTests(t *testing.T, w *env) {
 	g := scene.NewGomega(t)
 	bad := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA H200"}
 	good := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200", v1beta1.QueueNameAnnotationKey: "chat-training"}
-	wrong := deploymentOf("wrong", asking("volcano", gpu, 1), bad)
+	wrong := deploymentOf("wrong", podSpecWith("volcano", gpu, 1), bad)
 	g.Eventually(func() (string, error) {
-		return w.warnings.during(func() error { return dryRun(t, w, wrong) })
+		return w.warnings.record(func() error { return dryRun(t, w, wrong) })
 	}).Should(gomega.ContainSubstring("NVIDIA H200"), "without a policy nobody is refused, but warned")
-	w.policy(t, v1alpha1.Admission{})
+	w.applyPolicy(t, v1alpha1.Admission{})
 	g.Eventually(func() error { return dryRun(t, w, wrong) }).ShouldNot(gomega.Succeed())
 	w.CreateWithCleanup(t, newQuota("chat-training", func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "chat"}}
@@ -80,7 +80,7 @@ func workloadTests(t *testing.T, w *gate) {
 	w.openQueue(t, "chat-training")
 
 	of := func(annotations map[string]string) corev1.PodTemplateSpec {
-		return template(asking("volcano", gpu, 1), annotations)
+		return podTemplate(podSpecWith("volcano", gpu, 1), annotations)
 	}
 	ending := func(annotations map[string]string) batchv1.JobSpec {
 		spec := batchv1.JobSpec{Template: of(annotations)}
@@ -90,9 +90,9 @@ func workloadTests(t *testing.T, w *gate) {
 	named := metav1.ObjectMeta{Namespace: "chat", Name: "x"}
 	kinds := map[string]func(annotations map[string]string) client.Object{
 		"Pod": func(a map[string]string) client.Object {
-			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "x", Annotations: a}, Spec: asking("volcano", gpu, 1)}
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "x", Annotations: a}, Spec: podSpecWith("volcano", gpu, 1)}
 		},
-		"Deployment": func(a map[string]string) client.Object { return deploymentOf("x", asking("volcano", gpu, 1), a) },
+		"Deployment": func(a map[string]string) client.Object { return deploymentOf("x", podSpecWith("volcano", gpu, 1), a) },
 		"ReplicaSet": func(a map[string]string) client.Object {
 			return &appsv1.ReplicaSet{ObjectMeta: named, Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: of(a)}}
 		},
@@ -107,13 +107,13 @@ func workloadTests(t *testing.T, w *gate) {
 			return &batchv1.CronJob{ObjectMeta: named, Spec: batchv1.CronJobSpec{Schedule: "@daily", JobTemplate: batchv1.JobTemplateSpec{Spec: ending(a)}}}
 		},
 		"vcjob": func(a map[string]string) client.Object {
-			return trainer("x", "chat-training", func(j *vcbatch.Job) { j.Spec.Tasks[0].Template.Annotations = a })
+			return trainingJob("x", "chat-training", func(j *vcbatch.Job) { j.Spec.Tasks[0].Template.Annotations = a })
 		},
 	}
 	for kind, make := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			w.refuses(t, make(bad), "workloads.cardquota.dev", `card name "NVIDIA H200"`, "must be a label value")
-			gomega.NewWithT(t).Expect(w.try(t, make(good))).To(gomega.Succeed())
+			w.waitUntilDenied(t, make(bad), "workloads.cardquota.dev", `card name "NVIDIA H200"`, "must be a label value")
+			gomega.NewWithT(t).Expect(w.dryRunCreate(t, make(good))).To(gomega.Succeed())
 		})
 	}
 	t.Run("PodGroup", func(t *testing.T) {
@@ -122,24 +122,24 @@ func workloadTests(t *testing.T, w *gate) {
 			return &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "x", Annotations: map[string]string{v1alpha1.AnnotationCardRequest: request}},
 				Spec: v1beta1.PodGroupSpec{Queue: "chat-training", MinMember: 1}}
 		}
-		w.refuses(t, group(`{"NVIDIA-H200":-1}`), "workloads.cardquota.dev", "is -1: a quota is 0 or more")
-		g.Expect(w.try(t, group(`{"NVIDIA-H200":1}`))).To(gomega.Succeed())
+		w.waitUntilDenied(t, group(`{"NVIDIA-H200":-1}`), "workloads.cardquota.dev", "is -1: a quota is 0 or more")
+		g.Expect(w.dryRunCreate(t, group(`{"NVIDIA-H200":1}`))).To(gomega.Succeed())
 	})
 	t.Run("a queue that is for other namespaces", func(t *testing.T) {
 		for _, object := range []client.Object{
-			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x", Annotations: good}, Spec: asking("volcano", gpu, 0)},
-			trainer("x", "chat-training", nil),
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x", Annotations: good}, Spec: podSpecWith("volcano", gpu, 0)},
+			trainingJob("x", "chat-training", nil),
 		} {
 			object.SetNamespace("search")
-			w.refuses(t, object, "Namespace <search> may not use queue <chat-training>", "team=chat")
+			w.waitUntilDenied(t, object, "Namespace <search> may not use queue <chat-training>", "team=chat")
 		}
 	})
 	t.Run("a service type that the queue does not grant", func(t *testing.T) {
 		claim := map[string]string{v1alpha1.AnnotationServiceType: "inference", v1beta1.QueueNameAnnotationKey: "chat-training"}
-		w.refuses(t, kinds["Deployment"](claim), "claims service type inference, but queue chat-training grants training")
+		w.waitUntilDenied(t, kinds["Deployment"](claim), "claims service type inference, but queue chat-training grants training")
 	})
 	t.Run("a template that passes the scheduler by", func(t *testing.T) { // what a controller is told nobody reads
-		w.refuses(t, deploymentOf("past", asking("default-scheduler", gpu, 1), good), "schedulerName: volcano")
+		w.waitUntilDenied(t, deploymentOf("past", podSpecWith("default-scheduler", gpu, 1), good), "schedulerName: volcano")
 	})
 	t.Run("a change in something else", func(t *testing.T) { ratchetTest(t, w, kinds["Deployment"], bad) })
 	t.Run("a Queue written by hand", func(t *testing.T) {
@@ -147,14 +147,14 @@ func workloadTests(t *testing.T, w *gate) {
 		queue := func(text string) *v1beta1.Queue {
 			return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "byhand", Annotations: map[string]string{v1alpha1.AnnotationCardQuota: text}}}
 		}
-		w.refuses(t, queue(`{"NVIDIA-H200":"8"}`), "queues.cardquota.dev", "write a whole number of cards, such as 8")
-		g.Expect(w.try(t, queue(`{"NVIDIA-H200":8}`))).To(gomega.Succeed())
+		w.waitUntilDenied(t, queue(`{"NVIDIA-H200":"8"}`), "queues.cardquota.dev", "write a whole number of cards, such as 8")
+		g.Expect(w.dryRunCreate(t, queue(`{"NVIDIA-H200":8}`))).To(gomega.Succeed())
 	})
 }
 
 // ratchetTest: what was stored before the rule can still be changed in other
 // things.
-func ratchetTest(t *testing.T, w *gate, deployment func(map[string]string) client.Object, bad map[string]string) {
+func ratchetTest(t *testing.T, w *env, deployment func(map[string]string) client.Object, bad map[string]string) {
 	g := scene.NewGomega(t)
 	old := deployment(bad)
 	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed())

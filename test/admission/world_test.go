@@ -33,33 +33,33 @@ func newQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota
 	return scene.NewCardQuota(name, 8, change)
 }
 
-// gate is a cluster with Volcano's own webhooks on which the shipped operator
+// env is a cluster with Volcano's own webhooks on which the shipped operator
 // answers admission requests through its Service, under the shipped roles.
-type gate struct {
+type env struct {
 	cluster *cluster.Cluster
 	scene.Framework
 	// warnings are those of the last requests of Client.
-	warnings *heardWarnings
+	warnings *warningRecorder
 	manager  *deployment.Deployment
 	// port is where the operator serves its webhooks.
 	port int
 }
 
-// heardWarnings keeps what the API server warned of.
-type heardWarnings struct{ texts []string }
+// warningRecorder keeps what the API server warned of.
+type warningRecorder struct{ texts []string }
 
 // HandleWarningHeader is called for every warning of an answer.
-func (h *heardWarnings) HandleWarningHeader(_ int, _, text string) { h.texts = append(h.texts, text) }
+func (h *warningRecorder) HandleWarningHeader(_ int, _, text string) { h.texts = append(h.texts, text) }
 
-// during returns the warnings that a request earns.
-func (h *heardWarnings) during(request func() error) (string, error) {
+// record returns the warnings that a request earns.
+func (h *warningRecorder) record(request func() error) (string, error) {
 	h.texts = nil
 	err := request()
 	return strings.Join(h.texts, "\n"), err
 }
 
 // newGate starts the cluster and the operator. Stopping the test stops both.
-func newGate(t *testing.T) *gate {
+func newGate(t *testing.T) *env {
 	t.Helper()
 	g := scene.NewGomega(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{Fleet: "../cluster/fleets/mixed.yaml"})
@@ -68,22 +68,22 @@ func newGate(t *testing.T) *gate {
 	}
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(gomega.Succeed()) })
-	w := &gate{cluster: c, warnings: &heardWarnings{}}
+	w := &env{cluster: c, warnings: &warningRecorder{}}
 	config := c.Config()
 	config.WarningHandler = w.warnings
 	w.Framework, err = scene.New(config)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 
-	w.manager, w.port = w.operator(t, "--webhook-certificates=Self")
+	w.manager, w.port = w.newOperator(t, "--webhook-certificates=Self")
 	g.Expect(scene.RegisterWebhooks(t.Context(), c, w.port)).To(gomega.Succeed())
 	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
-	w.namespace(t, "chat", "team", "chat")
-	w.namespace(t, "search", "team", "search")
+	w.createNamespace(t, "chat", "team", "chat")
+	w.createNamespace(t, "search", "team", "search")
 	return w
 }
 
-// operator prepares an operator, one of several replicas, on a port of its own.
-func (w *gate) operator(t *testing.T, args ...string) (*deployment.Deployment, int) {
+// newOperator prepares an operator, one of several replicas, on a port of its own.
+func (w *env) newOperator(t *testing.T, args ...string) (*deployment.Deployment, int) {
 	t.Helper()
 	g := scene.NewGomega(t)
 	port, err := cluster.FreePort()
@@ -95,14 +95,14 @@ func (w *gate) operator(t *testing.T, args ...string) (*deployment.Deployment, i
 	return d, port
 }
 
-// serve leads the Service to a port. No pod answers to its selector here: its
+// exposePort leads the Service to a port. No pod answers to its selector here: its
 // endpoints are the processes.
-func (w *gate) serve(t *testing.T, port int) {
+func (w *env) exposePort(t *testing.T, port int) {
 	t.Helper()
 	gomega.NewWithT(t).Expect(w.cluster.ExposeService(context.WithoutCancel(t.Context()), deployment.Namespace, webhookService, port)).To(gomega.Succeed())
 }
 
-func (w *gate) namespace(t *testing.T, name string, labels ...string) {
+func (w *env) createNamespace(t *testing.T, name string, labels ...string) {
 	t.Helper()
 	g := scene.NewGomega(t)
 	g.Expect(w.Create(t.Context(), builder.Namespace(name, labels...))).To(gomega.Succeed())
@@ -111,9 +111,9 @@ func (w *gate) namespace(t *testing.T, name string, labels ...string) {
 	}).Should(gomega.Succeed())
 }
 
-// tenant is a client of a user who may edit one namespace, by Kubernetes' own
+// tenantClient is a client of a user who may edit one namespace, by Kubernetes' own
 // role, and nothing else.
-func (w *gate) tenant(t *testing.T, namespace string) client.Client {
+func (w *env) tenantClient(t *testing.T, namespace string) client.Client {
 	t.Helper()
 	g := scene.NewGomega(t)
 	user := "somebody@" + namespace
@@ -128,24 +128,24 @@ func (w *gate) tenant(t *testing.T, namespace string) client.Client {
 	return made
 }
 
-// policy puts a ServiceTypePolicy into force.
-func (w *gate) policy(t *testing.T, admission v1alpha1.Admission) *v1alpha1.ServiceTypePolicy {
+// applyPolicy puts a ServiceTypePolicy into force.
+func (w *env) applyPolicy(t *testing.T, admission v1alpha1.Admission) *v1alpha1.ServiceTypePolicy {
 	t.Helper()
 	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Admission = admission }).Obj()
 	w.CreateWithCleanup(t, policy)
 	return policy
 }
 
-// stopped stops the operator for the length of a test.
-func (w *gate) stopped(t *testing.T) {
+// stopOperator stops the operator for the length of a test.
+func (w *env) stopOperator(t *testing.T) {
 	t.Helper()
 	g := scene.NewGomega(t)
 	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed())
 	t.Cleanup(func() { g.Expect(w.manager.StartManager(context.WithoutCancel(t.Context()))).To(gomega.Succeed()) })
 }
 
-// asking is a pod spec that asks for cards of a resource.
-func asking(scheduler string, resourceName corev1.ResourceName, count int64) corev1.PodSpec {
+// podSpecWith is a pod spec that asks for cards of a resource.
+func podSpecWith(scheduler string, resourceName corev1.ResourceName, count int64) corev1.PodSpec {
 	limits := corev1.ResourceList{}
 	if count > 0 {
 		limits[resourceName] = *resource.NewQuantity(count, resource.DecimalSI)
@@ -153,8 +153,8 @@ func asking(scheduler string, resourceName corev1.ResourceName, count int64) cor
 	return corev1.PodSpec{SchedulerName: scheduler, Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Limits: limits}}}}
 }
 
-// forbidden matches an answer that refuses with every one of the words.
-func forbidden(words ...string) types.GomegaMatcher {
+// beDenied matches an answer that refuses with every one of the words.
+func beDenied(words ...string) types.GomegaMatcher {
 	matchers := make([]types.GomegaMatcher, len(words))
 	for i, word := range words {
 		matchers[i] = gomega.MatchError(gomega.ContainSubstring(word))
@@ -162,13 +162,13 @@ func forbidden(words ...string) types.GomegaMatcher {
 	return gomega.And(matchers...)
 }
 
-// answers expects that a request is admitted or, with words, refused with all of them.
-func answers(t *testing.T, err error, words ...string) {
+// expectAnswer expects that a request is admitted or, with words, refused with all of them.
+func expectAnswer(t *testing.T, err error, words ...string) {
 	t.Helper()
 	if len(words) == 0 {
 		gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
 	} else {
-		gomega.NewWithT(t).Expect(err).To(forbidden(words...))
+		gomega.NewWithT(t).Expect(err).To(beDenied(words...))
 	}
 }
 

@@ -12,17 +12,17 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// log feeds a book with what a watch would show, second by second.
-type log struct {
+// eventFeed feeds a book with what a watch would show, second by second.
+type eventFeed struct {
 	*PodTracker
 	now time.Time
 }
 
-func newLog() *log {
-	return &log{PodTracker: &PodTracker{workloads: map[string]*workload{}}, now: time.Unix(1_000_000, 0)}
+func newLog() *eventFeed {
+	return &eventFeed{PodTracker: &PodTracker{workloads: map[string]*workload{}}, now: time.Unix(1_000_000, 0)}
 }
 
-func (l *log) after(seconds int) { l.now = l.now.Add(time.Duration(seconds) * time.Second) }
+func (l *eventFeed) advance(seconds int) { l.now = l.now.Add(time.Duration(seconds) * time.Second) }
 
 // podOf is the pod of a workload that was made at so many-th try.
 func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.Pod {
@@ -34,16 +34,16 @@ func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.P
 	return p.Obj()
 }
 
-// run lets members of a workload run.
-func (l *log) run(role, group string, try int, members ...int) {
+// runPods lets members of a workload run.
+func (l *eventFeed) runPods(role, group string, try int, members ...int) {
 	for _, m := range members {
 		l.observe(podOf(role, group, m, try, corev1.PodPending), l.now)
 		l.observe(podOf(role, group, m, try, corev1.PodRunning), l.now)
 	}
 }
 
-// delete marks members as deleted and lets them go.
-func (l *log) delete(role, group string, try int, members ...int) {
+// deletePods marks members as deleted and lets them go.
+func (l *eventFeed) deletePods(role, group string, try int, members ...int) {
 	for _, m := range members {
 		p := podOf(role, group, m, try, corev1.PodRunning)
 		p.DeletionTimestamp = &metav1.Time{Time: l.now}
@@ -58,68 +58,68 @@ var all = []int{0, 1, 2, 3, 4, 5, 6, 7}
 
 func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
-		play func(*log)
+		play func(*eventFeed)
 		want Loss
 		held Usage
 	}{
-		"nothing happens": {func(*log) {}, Loss{}, Usage{Gangs: 1, Cards: 8}},
+		"nothing happens": {func(*eventFeed) {}, Loss{}, Usage{Gangs: 1, Cards: 8}},
 		"one pod goes, the others run on": {
-			func(l *log) { l.delete(Trainer, "a", 1, 3) },
+			func(l *eventFeed) { l.deletePods(Trainer, "a", 1, 3) },
 			Loss{Gangs: 1, CardSeconds: 80}, Usage{Partial: 1, Cards: 7},
 		},
 		"the others go two seconds later": {
-			func(l *log) {
-				l.delete(Trainer, "a", 1, 3)
-				l.after(2)
-				l.delete(Trainer, "a", 1, 0, 1, 2, 4, 5, 6, 7)
+			func(l *eventFeed) {
+				l.deletePods(Trainer, "a", 1, 3)
+				l.advance(2)
+				l.deletePods(Trainer, "a", 1, 0, 1, 2, 4, 5, 6, 7)
 			},
 			Loss{Gangs: 1, CardSeconds: 80, Apart: 2 * time.Second}, Usage{},
 		},
 		"it comes back and is broken again after three seconds": {
-			func(l *log) {
-				l.delete(Trainer, "a", 1, all...)
-				l.run(Trainer, "a", 2, all...)
-				l.after(3)
-				l.delete(Trainer, "a", 2, all...)
+			func(l *eventFeed) {
+				l.deletePods(Trainer, "a", 1, all...)
+				l.runPods(Trainer, "a", 2, all...)
+				l.advance(3)
+				l.deletePods(Trainer, "a", 2, all...)
 			},
 			Loss{Gangs: 2, CardSeconds: 80 + 24}, Usage{},
 		},
 		"it is broken again before it was whole": {
-			func(l *log) {
-				l.delete(Trainer, "a", 1, all...)
-				l.run(Trainer, "a", 2, 0, 1, 2)
-				l.after(3)
-				l.delete(Trainer, "a", 2, 0, 1, 2)
+			func(l *eventFeed) {
+				l.deletePods(Trainer, "a", 1, all...)
+				l.runPods(Trainer, "a", 2, 0, 1, 2)
+				l.advance(3)
+				l.deletePods(Trainer, "a", 2, 0, 1, 2)
 			},
 			Loss{Gangs: 1, CardSeconds: 80, Apart: 3 * time.Second}, Usage{},
 		},
 		"a pod that waits is replaced": {
-			func(l *log) {
+			func(l *eventFeed) {
 				l.observe(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
 				l.podDeleted(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
 			},
 			Loss{}, Usage{Gangs: 1, Cards: 8},
 		},
 		"a single pod goes after four seconds": {
-			func(l *log) {
-				l.run(Single, "experiments", 1, 0, 1)
-				l.after(4)
-				l.delete(Single, "experiments", 1, 0)
+			func(l *eventFeed) {
+				l.runPods(Single, "experiments", 1, 0, 1)
+				l.advance(4)
+				l.deletePods(Single, "experiments", 1, 0)
 			},
 			Loss{Singles: 1, CardSeconds: 4}, Usage{Gangs: 1, Singles: 1, Cards: 9},
 		},
 		"inference leaves": {
-			func(l *log) {
-				l.run(Inference, "chat", 1, 0, 1)
-				l.delete(Inference, "chat", 1, 0)
+			func(l *eventFeed) {
+				l.runPods(Inference, "chat", 1, 0, 1)
+				l.deletePods(Inference, "chat", 1, 0)
 			},
 			Loss{}, Usage{Gangs: 1, Inference: 1, Cards: 9},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLog()
-			l.run(Trainer, "a", 1, all...)
-			l.after(10)
+			l.runPods(Trainer, "a", 1, all...)
+			l.advance(10)
 			l.ResetLoss()
 			tc.play(l)
 			lost, _ := l.LossSinceReset()
@@ -132,11 +132,11 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 func TestGangsThatAreNotWholeAreNamed(t *testing.T) {
 	l := newLog()
 	for _, gang := range []string{"c", "a", "b"} {
-		l.run(Trainer, gang, 1, all...)
+		l.runPods(Trainer, gang, 1, all...)
 	}
-	l.run(Single, "experiments", 1, 0)
-	l.delete(Trainer, "c", 1, 0)
-	l.delete(Trainer, "b", 1, all...)
+	l.runPods(Single, "experiments", 1, 0)
+	l.deletePods(Trainer, "c", 1, 0)
+	l.deletePods(Trainer, "b", 1, all...)
 	check.Equal(t, "not whole", []string{"b", "c"}, l.IncompleteGangs())
 }
 

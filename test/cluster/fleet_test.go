@@ -23,7 +23,7 @@ func TestAMisspeltFleetIsRefused(t *testing.T) {
 
 func TestFleetNodesAreReadyAndKeptSo(t *testing.T) {
 	g := NewWithT(t)
-	c := whole(t)
+	c := sharedCluster(t)
 	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	names := map[string]bool{}
@@ -50,7 +50,7 @@ func TestFleetNodesAreReadyAndKeptSo(t *testing.T) {
 
 func TestKubectlIsOfTheClustersVersion(t *testing.T) {
 	g := NewWithT(t)
-	c := whole(t)
+	c := sharedCluster(t)
 	version, err := c.Kubectl(t.Context(), "version", "-o", "json")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(strings.Count(version, `"gitVersion": "v1.34.1"`)).To(Equal(2), version)

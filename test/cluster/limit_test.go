@@ -46,11 +46,11 @@ func startHolder(t *testing.T) (holder *exec.Cmd, port int, dir string) {
 	if _, err := fmt.Fscan(out, &port, &dir, &problem); err != nil || problem != "<nil>" {
 		t.Fatalf("holder: %v %s", err, problem)
 	}
-	t.Cleanup(func() { kill(t, holder) })
+	t.Cleanup(func() { killProcess(t, holder) })
 	return holder, port, dir
 }
 
-func kill(t *testing.T, holder *exec.Cmd) {
+func killProcess(t *testing.T, holder *exec.Cmd) {
 	t.Helper()
 	if holder.ProcessState == nil {
 		_ = holder.Process.Kill()
@@ -68,7 +68,7 @@ func ownMachine(t *testing.T, limit string) {
 	t.Cleanup(func() { permitsHeld.Store(before) })
 }
 
-func take(t *testing.T) (*permit, error) {
+func acquire(t *testing.T) (*permit, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -86,19 +86,19 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 	used, err := openStateDir("")
 	check.NoError(t, err)
 
-	_, err = take(t)
+	_, err = acquire(t)
 	check.Says(t, err, fmt.Sprintf("process %d (", holder.Process.Pid))
 	if pid, running := Owner(dir); !running || pid != holder.Process.Pid {
 		t.Errorf("the folder belongs to process %d (running %t), want %d", pid, running, holder.Process.Pid)
 	}
 	check.Equal(t, "its port is given away", false, tryReservePort(file, port))
 	check.Equal(t, "another port is given away", true, tryReservePort(file, port+1))
-	kill(t, holder)
+	killProcess(t, holder)
 	if pid, running := Owner(dir); running {
 		t.Errorf("the folder belongs to process %d, which was killed", pid)
 	}
 	check.Equal(t, "its port is given away", true, tryReservePort(file, port))
-	p, err := take(t)
+	p, err := acquire(t)
 	check.NoError(t, err)
 	check.NoError(t, p.release())
 	next, err := openStateDir("")
@@ -115,20 +115,20 @@ func TestKilledProcessLeavesNothingBehind(t *testing.T) {
 func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
 	ownMachine(t, "3")
 	startHolder(t) // another process with its first cluster
-	first, err := take(t)
+	first, err := acquire(t)
 	check.NoError(t, err)
-	second, err := take(t) // a process with one cluster may have a second
+	second, err := acquire(t) // a process with one cluster may have a second
 	check.NoError(t, err)
-	_, err = take(t)
+	_, err = acquire(t)
 	check.Says(t, err, "at most 3 run on this machine")
 	check.Says(t, err, clustersVariable)
 	check.NoError(t, first.release())
 	check.NoError(t, second.release())
 	// Another process's first and this one's first, and place 0 is for second clusters alone.
-	first, err = take(t)
+	first, err = acquire(t)
 	check.NoError(t, err)
 	permitsHeld.Store(0)
-	_, err = take(t) // a third process
+	_, err = acquire(t) // a third process
 	check.Says(t, err, "waiting until another cluster stops")
 	check.NoError(t, first.release())
 }
@@ -140,7 +140,7 @@ func TestWaitingIsReportedAndEndsWithTheOtherCluster(t *testing.T) {
 	began := time.Now()
 	p, err := acquirePermit(t.Context(), func(message string) {
 		said <- message
-		kill(t, holder)
+		killProcess(t, holder)
 	})
 	check.NoError(t, err)
 	check.NoError(t, p.release())

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// whole returns the shared cluster with the mixed fleet.
-func whole(t *testing.T) *cluster.Cluster {
+// sharedCluster returns the shared cluster with the mixed fleet.
+func sharedCluster(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	shared.Do(func() {
 		began := time.Now()
@@ -54,8 +54,8 @@ func whole(t *testing.T) *cluster.Cluster {
 	return shared.cluster
 }
 
-// start starts a cluster of this test's own.
-func start(t *testing.T, o cluster.Options) *cluster.Cluster {
+// startCluster starts a cluster of this test's own.
+func startCluster(t *testing.T, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	o.Log = testr.NewWithOptions(t, testr.Options{Verbosity: 1, LogTimestamp: true})
 	c, err := cluster.Start(t.Context(), o)

@@ -36,8 +36,8 @@ func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annota
 	return created
 }
 
-// seen is what a watcher saw of one pod, without repetitions.
-type seen struct {
+// observedPod is what a watcher saw of one pod, without repetitions.
+type observedPod struct {
 	phases    []string // "Running", "Failed 143" …, with "gone" at the end
 	end, gone time.Time
 }
@@ -45,16 +45,16 @@ type seen struct {
 // late is what a busy machine may add to an upper limit. The lower ones need none.
 const late = 15 * time.Second
 
-// follow watches a pod until it is gone.
-func follow(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (seen, error) {
+// watchUntilGone watches a pod until it is gone.
+func watchUntilGone(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (observedPod, error) {
 	w, err := c.Client().CoreV1().Pods(pod.Namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector: "metadata.name=" + pod.Name, ResourceVersion: pod.ResourceVersion,
 	})
 	if err != nil {
-		return seen{}, err
+		return observedPod{}, err
 	}
 	defer w.Stop()
-	var s seen
+	var s observedPod
 	for event := range w.ResultChan() {
 		current, ok := event.Object.(*corev1.Pod)
 		if !ok {
@@ -79,7 +79,7 @@ func follow(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod) (seen, err
 }
 
 func TestHowDeletedPodsEnd(t *testing.T) {
-	c := whole(t)
+	c := sharedCluster(t)
 	const failed, succeeded = "Failed Error 143", "Succeeded Completed"
 	for name, tc := range map[string]struct {
 		grace             int64
@@ -109,7 +109,7 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 
 			deleted := time.Now()
 			g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})).To(Succeed())
-			got, err := follow(ctx, c, running)
+			got, err := watchUntilGone(ctx, c, running)
 
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got.phases).To(Equal([]string{"Running", tc.wantEnd, "gone"}))
@@ -121,7 +121,7 @@ func TestHowDeletedPodsEnd(t *testing.T) {
 
 func TestHowLongPodsRun(t *testing.T) {
 	g := NewWithT(t)
-	c := whole(t)
+	c := sharedCluster(t)
 	pod := boundPod(t, c, "runs-to-success", 30, map[string]string{"test.cardquota.dev/run-for": "1500ms"})
 	ended := inPhase(t, c, pod, corev1.PodSucceeded)
 	g.Expect(ended.Status.ContainerStatuses).To(HaveLen(2))
@@ -134,7 +134,7 @@ func TestHowLongPodsRun(t *testing.T) {
 
 	// What it went through is told from its creation on, however short it was.
 	g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
-	got, err := follow(t.Context(), c, pod)
+	got, err := watchUntilGone(t.Context(), c, pod)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.phases).To(Equal([]string{"Running", "Succeeded Completed", "gone"}))
 }

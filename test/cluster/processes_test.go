@@ -70,7 +70,7 @@ func TestAnAPIServerAlone(t *testing.T) {
 
 func TestFailedStartLeavesNothingBehind(t *testing.T) {
 	g := NewWithT(t)
-	bin := whole(t).BinDir()
+	bin := sharedCluster(t).BinDir()
 	// The same binaries, but the controller manager cannot work.
 	broken := t.TempDir()
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
@@ -91,7 +91,7 @@ func TestFailedStartLeavesNothingBehind(t *testing.T) {
 
 func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 	g := NewWithT(t)
-	whole(t)
+	sharedCluster(t)
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -114,14 +114,14 @@ func TestMissingBinariesAreNamed(t *testing.T) {
 // TestAClusterBesideAnother has an address and nodes of its own, and an orderly end.
 func TestAClusterBesideAnother(t *testing.T) {
 	g := NewWithT(t)
-	first := whole(t)
-	c := start(t, cluster.Options{WithoutVolcano: true, WithoutKwok: true})
+	first := sharedCluster(t)
+	c := startCluster(t, cluster.Options{WithoutVolcano: true, WithoutKwok: true})
 	dir := c.Dir()
 	g.Expect(c.Config().Host).NotTo(Equal(first.Config().Host))
 	nodes, err := c.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(nodes.Items).To(BeEmpty())
-	parent := shell(t, c, "child", "sleep 1000 & echo $GREETING; wait", 0)
+	parent := startScript(t, c, "child", "sleep 1000 & echo $GREETING; wait", 0)
 	g.Expect(processesOf(dir)).To(HaveLen(5), "etcd, apiserver, controller manager, the child and its own child")
 	// A client that is frozen neither closes its watch nor answers when the server
 	// says goodbye, as a pod whose network is gone. Stop does not wait for it.
@@ -146,8 +146,8 @@ func TestAClusterBesideAnother(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("the cluster is stopped")))
 }
 
-// shell runs a script that says $GREETING when it is up.
-func shell(t *testing.T, c *cluster.Cluster, name, script string, patience time.Duration) *cluster.Process {
+// startScript runs a script that says $GREETING when it is up.
+func startScript(t *testing.T, c *cluster.Cluster, name, script string, patience time.Duration) *cluster.Process {
 	t.Helper()
 	g := NewWithT(t)
 	g.Expect(os.RemoveAll(c.LogFile(name))).To(Succeed()) // of an earlier run
@@ -166,17 +166,17 @@ func shell(t *testing.T, c *cluster.Cluster, name, script string, patience time.
 
 func TestProcessesCanBeKilledAndStopped(t *testing.T) {
 	g := NewWithT(t)
-	c := whole(t)
-	killed := shell(t, c, "killed", "echo $GREETING; exec sleep 1000", 0)
+	c := sharedCluster(t)
+	killed := startScript(t, c, "killed", "echo $GREETING; exec sleep 1000", 0)
 	g.Expect(killed.Running()).To(BeTrue())
 	killed.Kill()
 	g.Expect(killed.Wait()).To(MatchError("signal: killed"))
 
-	obedient := shell(t, c, "obedient", "trap 'exit 0' TERM; echo $GREETING; sleep 1000 & wait", 0)
+	obedient := startScript(t, c, "obedient", "trap 'exit 0' TERM; echo $GREETING; sleep 1000 & wait", 0)
 	g.Expect(obedient.Stop()).To(Succeed())
 	g.Expect(obedient.Wait()).To(Succeed())
 
-	stubborn := shell(t, c, "stubborn", "trap '' TERM; echo $GREETING; sleep 1000", 300*time.Millisecond)
+	stubborn := startScript(t, c, "stubborn", "trap '' TERM; echo $GREETING; sleep 1000", 300*time.Millisecond)
 	g.Expect(stubborn.Stop()).To(MatchError(ContainSubstring("did not stop within 300ms after SIGTERM and was killed")))
 	g.Expect(stubborn.Running()).To(BeFalse())
 }

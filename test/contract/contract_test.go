@@ -43,7 +43,7 @@ var volcanosKeys = map[string]string{
 // ConfigMaps, arguments of the plugin and of both programs. Who changes one changes what somebody
 // relies on: run the test with -update, say why in the commit, and tell users in CHANGELOG.md.
 func TestContractIsUnchanged(t *testing.T) {
-	found := words{}
+	found := contractNames{}
 	for _, root := range []string{"api", "cmd", "internal"} {
 		check.NoError(t, filepath.WalkDir(filepath.Join("..", "..", root), func(path string, entry fs.DirEntry, err error) error {
 			switch {
@@ -56,12 +56,12 @@ func TestContractIsUnchanged(t *testing.T) {
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 			if err == nil {
-				found.read(file, filepath.Base(filepath.Dir(path)))
+				found.collect(file, filepath.Base(filepath.Dir(path)))
 			}
 			return err
 		}))
 	}
-	text := found.text()
+	text := found.format()
 	if *update {
 		check.NoError(t, os.WriteFile(golden, []byte(text), 0o600))
 	}
@@ -70,17 +70,17 @@ func TestContractIsUnchanged(t *testing.T) {
 	check.Equal(t, "contract", strings.Split(string(want), "\n"), strings.Split(text, "\n"))
 }
 
-// words are the names of each kind.
-type words map[string]map[string]bool
+// contractNames are the names of each kind.
+type contractNames map[string]map[string]bool
 
-func (w words) add(kind, word string) {
+func (w contractNames) add(kind, word string) {
 	if w[kind] == nil {
 		w[kind] = map[string]bool{}
 	}
 	w[kind][word] = true
 }
 
-func (w words) text() string {
+func (w contractNames) format() string {
 	var text strings.Builder
 	for _, kind := range slices.Sorted(maps.Keys(w)) {
 		text.WriteString(kind + ":\n")
@@ -91,14 +91,14 @@ func (w words) text() string {
 	return text.String()
 }
 
-// read collects the words of a file of a package.
-func (w words) read(file *ast.File, folder string) {
+// collect collects the words of a file of a package.
+func (w contractNames) collect(file *ast.File, folder string) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch n := node.(type) {
 		case *ast.ImportSpec:
 			return false
 		case *ast.BasicLit:
-			switch word := literal(n); {
+			switch word := stringLiteral(n); {
 			case metricName.MatchString(word):
 				w.add("metrics", word)
 			case objectKey.MatchString(word):
@@ -114,7 +114,7 @@ func (w words) read(file *ast.File, folder string) {
 			w.readConstants(n)
 		case *ast.CallExpr:
 			if selector, ok := n.Fun.(*ast.SelectorExpr); ok && file.Name.Name == "main" && strings.HasSuffix(selector.Sel.Name, "Var") && len(n.Args) > 1 {
-				if name := literal(n.Args[1]); name != "" {
+				if name := stringLiteral(n.Args[1]); name != "" {
 					w.add("arguments of cmd/"+folder, "--"+name)
 				}
 			}
@@ -125,10 +125,10 @@ func (w words) read(file *ast.File, folder string) {
 
 // readConstants collects reasons and types of conditions, and the arguments of the plugin, which are
 // the keys of their parsers.
-func (w words) readConstants(spec *ast.ValueSpec) {
+func (w contractNames) readConstants(spec *ast.ValueSpec) {
 	for i, value := range spec.Values {
 		name := spec.Names[i].Name
-		if word := literal(value); word != "" && reasonName.MatchString(name) {
+		if word := stringLiteral(value); word != "" && reasonName.MatchString(name) {
 			kind := "reasons of conditions and events"
 			if strings.HasPrefix(name, "Condition") {
 				kind = "condition types"
@@ -141,14 +141,14 @@ func (w words) readConstants(spec *ast.ValueSpec) {
 		}
 		for _, element := range parsers.Elts {
 			if entry, ok := element.(*ast.KeyValueExpr); ok {
-				w.add("arguments of capacity-card", literal(entry.Key))
+				w.add("arguments of capacity-card", stringLiteral(entry.Key))
 			}
 		}
 	}
 }
 
-// literal is the text of a string literal, "" for any other expression.
-func literal(node ast.Expr) string {
+// stringLiteral is the text of a string literal, "" for any other expression.
+func stringLiteral(node ast.Expr) string {
 	lit, ok := node.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {
 		return ""

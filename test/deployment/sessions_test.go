@@ -12,8 +12,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// page is what a scheduler serves that closes a session at each scrape.
-func page(closed, ready int64) string {
+// metricsPage is what a scheduler serves that closes a session at each scrape.
+func metricsPage(closed, ready int64) string {
 	return fmt.Sprintf(`# TYPE volcano_e2e_scheduling_latency_milliseconds histogram
 volcano_e2e_scheduling_latency_milliseconds_bucket{le="+Inf"} %d
 volcano_e2e_scheduling_latency_milliseconds_sum %d
@@ -23,8 +23,8 @@ cardquota_ready %d
 `, closed, 20*closed, closed, ready)
 }
 
-// serve has a deployment read the pages of a scheduler; each scrape gets the next.
-func serve(t *testing.T, pages func(scrape int64) string) (*Deployment, *atomic.Int64) {
+// newDeploymentReading has a deployment read the pages of a scheduler; each scrape gets the next.
+func newDeploymentReading(t *testing.T, pages func(scrape int64) string) (*Deployment, *atomic.Int64) {
 	t.Helper()
 	scrapes := &atomic.Int64{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -37,7 +37,7 @@ func serve(t *testing.T, pages func(scrape int64) string) (*Deployment, *atomic.
 }
 
 func TestSessionsAreRead(t *testing.T) {
-	d, _ := serve(t, func(int64) string { return page(5, 1) })
+	d, _ := newDeploymentReading(t, func(int64) string { return metricsPage(5, 1) })
 	got, err := d.Sessions(t.Context())
 	check.NoError(t, err)
 	check.Equal(t, "sessions", SessionStats{PID: 7, Closed: 5, TotalDuration: 100 * time.Millisecond, Deciding: true}, got)
@@ -51,12 +51,12 @@ func TestAwaitSessions(t *testing.T) {
 		// scrapes is how many are needed until two sessions have opened and closed.
 		scrapes int64
 	}{
-		"the session that was open does not count":   {func(n int64) string { return page(n, 1) }, 4},
-		"sessions that hold back do not count":       {func(n int64) string { return page(n, min(1, n/11)) }, 14}, // from the 11th on it decides
-		"a scheduler that begins again begins again": {func(n int64) string { return page((n+98)%100+1, 1) }, 5},  // 100, 1, 2 …
+		"the session that was open does not count":   {func(n int64) string { return metricsPage(n, 1) }, 4},
+		"sessions that hold back do not count":       {func(n int64) string { return metricsPage(n, min(1, n/11)) }, 14}, // from the 11th on it decides
+		"a scheduler that begins again begins again": {func(n int64) string { return metricsPage((n+98)%100+1, 1) }, 5},  // 100, 1, 2 …
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, scrapes := serve(t, test.pages)
+			d, scrapes := newDeploymentReading(t, test.pages)
 			if err := d.AwaitSessions(t.Context(), 2); err != nil || scrapes.Load() != test.scrapes {
 				t.Errorf("%d scrapes, %v, want %d", scrapes.Load(), err, test.scrapes)
 			}
@@ -65,7 +65,7 @@ func TestAwaitSessions(t *testing.T) {
 }
 
 func TestAwaitSessionsEndsWithItsContext(t *testing.T) {
-	d, _ := serve(t, func(int64) string { return page(3, 1) })
+	d, _ := newDeploymentReading(t, func(int64) string { return metricsPage(3, 1) })
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := d.AwaitSessions(ctx, 1); err == nil {

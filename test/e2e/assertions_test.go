@@ -28,7 +28,7 @@ func keyOf(object client.Object) types.NamespacedName { return client.ObjectKeyF
 func (s *scene) podsOf(name string) []corev1.Pod {
 	s.Helper()
 	pods := &corev1.PodList{}
-	s.list(pods, client.InNamespace(s.namespace))
+	s.listObjects(pods, client.InNamespace(s.namespace))
 	var live []corev1.Pod
 	for _, pod := range pods.Items {
 		if pod.DeletionTimestamp == nil && (pod.Labels[app] == name || pod.Labels[batchv1alpha1.JobNameKey] == name) {
@@ -38,8 +38,8 @@ func (s *scene) podsOf(name string) []corev1.Pod {
 	return live
 }
 
-// running counts the pods of a workload that run.
-func (s *scene) running(name string) int { return inPhase(s.podsOf(name), corev1.PodRunning) }
+// countRunning counts the pods of a workload that run.
+func (s *scene) countRunning(name string) int { return inPhase(s.podsOf(name), corev1.PodRunning) }
 
 func inPhase(pods []corev1.Pod, phase corev1.PodPhase) int {
 	n := 0
@@ -51,8 +51,8 @@ func inPhase(pods []corev1.Pod, phase corev1.PodPhase) int {
 	return n
 }
 
-// alive are the running pods of workloads, by the workload's name.
-func (s *scene) alive(names ...string) map[types.UID]string {
+// runningPods are the running pods of workloads, by the workload's name.
+func (s *scene) runningPods(names ...string) map[types.UID]string {
 	s.Helper()
 	alive := map[types.UID]string{}
 	for _, name := range names {
@@ -65,10 +65,10 @@ func (s *scene) alive(names ...string) map[types.UID]string {
 	return alive
 }
 
-// survivors counts those of before that still run.
-func (s *scene) survivors(before map[types.UID]string) int {
+// countSurvivors counts those of before that still run.
+func (s *scene) countSurvivors(before map[types.UID]string) int {
 	n := 0
-	for uid := range s.alive(namesOf(before)...) {
+	for uid := range s.runningPods(namesOf(before)...) {
 		if _, ok := before[uid]; ok {
 			n++
 		}
@@ -97,11 +97,11 @@ func (s *scene) ofTask(job, task string) []types.UID {
 // rest waits, and until that has stayed so for some sessions.
 func (s *scene) wantRunning(name string, run, wait int) {
 	s.Helper()
-	s.wantPods(map[string]string{name: pods(run, wait)})
+	s.wantPods(map[string]string{name: podCounts(run, wait)})
 }
 
-// pods says how many pods of a workload run and wait.
-func pods(run, wait int) string { return fmt.Sprintf("%d run, %d wait", run, wait) }
+// podCounts says how many pods of a workload run and wait.
+func podCounts(run, wait int) string { return fmt.Sprintf("%d run, %d wait", run, wait) }
 
 // wantPods is wantRunning for several workloads at once.
 func (s *scene) wantPods(want map[string]string) {
@@ -111,11 +111,11 @@ func (s *scene) wantPods(want map[string]string) {
 		for name := range want {
 			live := s.podsOf(name)
 			n := inPhase(live, corev1.PodRunning)
-			got[name] = pods(n, len(live)-n)
+			got[name] = podCounts(n, len(live)-n)
 		}
 		return got
 	}
-	s.becomes(count, want)
+	s.waitUntilStable(count, want)
 }
 
 // wantNodes checks on which kinds of nodes the running pods of a workload are. There
@@ -132,8 +132,8 @@ func (s *scene) wantNodes(name, prefix string) {
 	s.Expect(placed).To(BeNumerically(">", 0), "no pod of %s is on a node", name)
 }
 
-// insufficient is the sentence of a missing quota.
-func insufficient(queue, card string, requested, capability int) string {
+// insufficientMessage is the sentence of a missing quota.
+func insufficientMessage(queue, card string, requested, capability int) string {
 	return fmt.Sprintf("Queue <%s> has insufficient <%s> quota: requested <%d>, total would be <TOTAL>, but capability is <%d>",
 		queue, card, requested, capability)
 }
@@ -170,7 +170,7 @@ func formOf(sentence string) *regexp.Regexp {
 
 func (s *scene) groupCondition(job string) string {
 	groups := &v1beta1.PodGroupList{}
-	s.list(groups, client.InNamespace(s.namespace))
+	s.listObjects(groups, client.InNamespace(s.namespace))
 	for _, group := range groups.Items {
 		if !strings.HasPrefix(group.Name, job+"-") {
 			continue
@@ -187,7 +187,7 @@ func (s *scene) groupCondition(job string) string {
 // saidBy finds the objects of the scene that have an event of this form.
 func (s *scene) saidBy(form *regexp.Regexp) map[string]bool {
 	events := &corev1.EventList{}
-	s.list(events, client.InNamespace(s.namespace))
+	s.listObjects(events, client.InNamespace(s.namespace))
 	said := map[string]bool{}
 	for _, event := range events.Items {
 		if form.MatchString(event.Message) {
@@ -197,8 +197,8 @@ func (s *scene) saidBy(form *regexp.Regexp) map[string]bool {
 	return said
 }
 
-// condition waits until a CardQuota has a condition, and returns its message.
-func (s *scene) condition(quota, kind string, status metav1.ConditionStatus) *metav1.Condition {
+// waitForCondition waits until a CardQuota has a condition, and returns its message.
+func (s *scene) waitForCondition(quota, kind string, status metav1.ConditionStatus) *metav1.Condition {
 	s.Helper()
 	var found *metav1.Condition
 	s.Eventually(func() error {
@@ -225,36 +225,36 @@ func (s *scene) wantCard(quota, card string, used, pending, overQuotaBy int64) {
 	}).Should(Equal(fmt.Sprintf("used %d pending %d overQuotaBy %d", used, pending, overQuotaBy)))
 }
 
-// change sets the quota of a CardQuota.
-func (s *scene) change(name string, specs []api.Card) {
+// setQuota sets the quota of a CardQuota.
+func (s *scene) setQuota(name string, specs []api.Card) {
 	s.Helper()
 	text, err := json.Marshal(specs)
 	s.Expect(err).NotTo(HaveOccurred())
-	s.merge(&api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"spec":{"cards":%s}}`, text)
+	s.mergePatch(&api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"spec":{"cards":%s}}`, text)
 }
 
-// scale sets the replicas of a Deployment.
-func (s *scene) scale(name string, replicas int) {
+// scaleDeployment sets the replicas of a Deployment.
+func (s *scene) scaleDeployment(name string, replicas int) {
 	s.Helper()
-	s.merge(&appsv1.Deployment{ObjectMeta: s.object(name)}, `{"spec":{"replicas":%d}}`, replicas)
+	s.mergePatch(&appsv1.Deployment{ObjectMeta: s.objectMeta(name)}, `{"spec":{"replicas":%d}}`, replicas)
 }
 
 // quotaOfQueue is what a Queue carries.
 func (s *scene) quotaOfQueue(name string) string {
-	return s.queue(name).Annotations[api.AnnotationCardQuota]
+	return s.readQueue(name).Annotations[api.AnnotationCardQuota]
 }
 
 // eventsOn lists the events of a reason on an object, whose namespace may be left out.
 func (s *scene) eventsOn(namespace, kind, name, reason string) []corev1.Event {
 	s.Helper()
 	events := &corev1.EventList{}
-	s.list(events, client.InNamespace(namespace),
+	s.listObjects(events, client.InNamespace(namespace),
 		client.MatchingFields{"involvedObject.kind": kind, "involvedObject.name": name, "reason": reason})
 	return events.Items
 }
 
-// told are the messages of such events.
-func (s *scene) told(namespace, kind, name, reason string) []string {
+// eventMessages are the messages of such events.
+func (s *scene) eventMessages(namespace, kind, name, reason string) []string {
 	s.Helper()
 	var messages []string
 	for _, event := range s.eventsOn(namespace, kind, name, reason) {
@@ -266,7 +266,7 @@ func (s *scene) told(namespace, kind, name, reason string) []string {
 // wantPhase waits until a vcjob is in a phase.
 func (s *scene) wantPhase(job string, phase batchv1alpha1.JobPhase) {
 	s.Helper()
-	s.Eventually(func() batchv1alpha1.JobPhase { return s.job(job).Status.State.Phase }).Should(Equal(phase), job)
+	s.Eventually(func() batchv1alpha1.JobPhase { return s.readJob(job).Status.State.Phase }).Should(Equal(phase), job)
 }
 
 // cardOf names the card that a resource of a node is, read from the node's
@@ -287,15 +287,15 @@ func cardOf(node *corev1.Node, resource corev1.ResourceName) string {
 	return ""
 }
 
-// held recounts the cards of the pods that run, by the labels of their nodes.
-func (s *scene) held(running []corev1.Pod) map[string]int64 {
+// usedCards recounts the cards of the pods that run, by the labels of their nodes.
+func (s *scene) usedCards(running []corev1.Pod) map[string]int64 {
 	s.Helper()
 	sum := map[string]int64{}
 	for _, pod := range running {
 		if pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
-		node := read(s, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.NodeName}})
+		node := readObject(s, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.NodeName}})
 		for _, container := range pod.Spec.Containers {
 			for resource, quantity := range container.Resources.Requests {
 				if card := cardOf(node, resource); card != "" {
@@ -310,7 +310,7 @@ func (s *scene) held(running []corev1.Pod) map[string]int64 {
 // wantHeld checks which cards the running pods of a workload hold.
 func (s *scene) wantHeld(name string, want map[string]int64) {
 	s.Helper()
-	s.Expect(s.held(s.podsOf(name))).To(Equal(want), name)
+	s.Expect(s.usedCards(s.podsOf(name))).To(Equal(want), name)
 }
 
 // wantAllocated waits until card.allocated on a Queue is what its running pods
@@ -319,9 +319,9 @@ func (s *scene) wantAllocated(queue string) {
 	s.Helper()
 	s.Eventually(func(g Gomega) {
 		said := map[string]int64{}
-		g.Expect(json.Unmarshal([]byte(s.queue(queue).Annotations[api.AnnotationCardAllocated]), &said)).To(Succeed())
+		g.Expect(json.Unmarshal([]byte(s.readQueue(queue).Annotations[api.AnnotationCardAllocated]), &said)).To(Succeed())
 		maps.DeleteFunc(said, func(_ string, n int64) bool { return n == 0 })
-		g.Expect(said).To(Equal(s.held(s.podsIn(queue))), queue)
+		g.Expect(said).To(Equal(s.usedCards(s.podsIn(queue))), queue)
 	}).Should(Succeed())
 }
 
@@ -329,8 +329,8 @@ func (s *scene) wantAllocated(queue string) {
 func (s *scene) podsIn(queue string) []corev1.Pod {
 	s.Helper()
 	groups, pods := &v1beta1.PodGroupList{}, &corev1.PodList{}
-	s.list(groups, client.InNamespace(s.namespace))
-	s.list(pods, client.InNamespace(s.namespace))
+	s.listObjects(groups, client.InNamespace(s.namespace))
+	s.listObjects(pods, client.InNamespace(s.namespace))
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 		return !slices.ContainsFunc(groups.Items, func(group v1beta1.PodGroup) bool {
 			return group.Name == pod.Annotations[v1beta1.KubeGroupNameAnnotationKey] && group.Spec.Queue == queue

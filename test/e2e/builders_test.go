@@ -32,8 +32,8 @@ const (
 // app is the label by which a test finds the pods of a workload.
 const app = builder.AppLabel
 
-// work is a workload: pods that each ask for the same cards.
-type work struct {
+// podSet is a workload: pods that each ask for the same cards.
+type podSet struct {
 	name  string
 	queue string
 	// card is what card.name says, "" to leave it out; count how many cards
@@ -62,8 +62,8 @@ func resourceOf(card string) corev1.ResourceName {
 	}
 }
 
-// pod is what the pods of the workload are made from.
-func (w work) pod(namespace, name string) *builder.PodBuilder {
+// podTemplate is what the pods of the workload are made from.
+func (w podSet) podTemplate(namespace, name string) *builder.PodBuilder {
 	pod := builder.Pod(namespace, name).Label(app, w.name).Queue(w.queue).Card(w.card).CPU("100m").Memory("64Mi")
 	for key, value := range w.annotations {
 		pod.Annotation(key, value)
@@ -79,11 +79,11 @@ func (w work) pod(namespace, name string) *builder.PodBuilder {
 	})
 }
 
-// vcjob is a Volcano Job. As users write it, it states beforehand the cards with which
+// newVCJob is a Volcano Job. As users write it, it states beforehand the cards with which
 // it may begin: an elastic one those of its minimum.
-func (s *scene) vcjob(w work) *batchv1alpha1.Job {
+func (s *scene) newVCJob(w podSet) *batchv1alpha1.Job {
 	least := max(w.gang, 1)
-	job := builder.Gang(s.namespace, w.name, int32(w.pods), w.pod("", "")).Queue(w.queue).MinAvailable(int32(least))
+	job := builder.Gang(s.namespace, w.name, int32(w.pods), w.podTemplate("", "")).Queue(w.queue).MinAvailable(int32(least))
 	if w.card != "" {
 		job.Request(fmt.Sprintf(`{%q:%d}`, w.card, least*w.count))
 	}
@@ -93,31 +93,31 @@ func (s *scene) vcjob(w work) *batchv1alpha1.Job {
 }
 
 // deploymentOf is a Deployment that Volcano schedules.
-func (s *scene) deploymentOf(w work) *appsv1.Deployment {
-	return builder.Deployment(s.namespace, w.name, int32(w.pods), w.pod("", ""))
+func (s *scene) deploymentOf(w podSet) *appsv1.Deployment {
+	return builder.Deployment(s.namespace, w.name, int32(w.pods), w.podTemplate("", ""))
 }
 
 // barePods are pods that nobody owns.
-func (s *scene) barePods(w work) []*corev1.Pod {
+func (s *scene) barePods(w podSet) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i := range w.pods {
-		pod := w.pod(s.namespace, fmt.Sprintf("%s-%d", w.name, i)).Obj()
+		pod := w.podTemplate(s.namespace, fmt.Sprintf("%s-%d", w.name, i)).Obj()
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		pods = append(pods, pod)
 	}
 	return pods
 }
 
-// run creates bare pods.
-func (s *scene) run(w work) {
+// createPods creates bare pods.
+func (s *scene) createPods(w podSet) {
 	s.Helper()
 	for _, pod := range s.barePods(w) {
-		s.create(pod)
+		s.createObjects(pod)
 	}
 }
 
-// cards is a quota in the order written: card, count, card, count …
-func cards(pairs ...any) []api.Card {
+// cardList is a quota in the order written: card, count, card, count …
+func cardList(pairs ...any) []api.Card {
 	var out []api.Card
 	for i := 0; i < len(pairs); i += 2 {
 		out = append(out, api.Card{Name: pairs[i].(string), Quota: int64(pairs[i+1].(int))})
@@ -125,8 +125,8 @@ func cards(pairs ...any) []api.Card {
 	return out
 }
 
-// quota opens the queue of a CardQuota for training.
-func (s *scene) quota(name string, specs []api.Card) {
+// createQuota opens the queue of a CardQuota for training.
+func (s *scene) createQuota(name string, specs []api.Card) {
 	s.Helper()
 	s.ofType(name, "training", specs)
 }
@@ -134,5 +134,5 @@ func (s *scene) quota(name string, specs []api.Card) {
 // ofType opens the queue of a CardQuota of a service type.
 func (s *scene) ofType(name, serviceType string, specs []api.Card) {
 	s.Helper()
-	s.open(builder.CardQuota(name).ServiceType(serviceType).With(func(q *api.CardQuota) { q.Spec.Cards = specs }).Obj())
+	s.createAndAwaitOpen(builder.CardQuota(name).ServiceType(serviceType).With(func(q *api.CardQuota) { q.Spec.Cards = specs }).Obj())
 }

@@ -14,7 +14,7 @@ import (
 func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "badtext")
-	s.quota("badtext-good", cards(h200, 8))
+	s.createQuota("badtext-good", cardList(h200, 8))
 	texts := map[string]string{
 		"no-json":    `eight H200`,
 		"no-object":  `["NVIDIA-H200"]`,
@@ -26,13 +26,13 @@ func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 		"cut-off":    `{"NVIDIA-H200":8`,
 		"long":       `{"` + strings.Repeat("x", 100_000) + `":1}`,
 	}
-	want := map[string]string{"good": pods(8, 0)}
+	want := map[string]string{"good": podCounts(8, 0)}
 	for name, text := range texts {
-		s.open(builder.Queue("badtext-" + name).Quota(text).Obj())
-		s.run(work{name: name, queue: "badtext-" + name, card: h200, count: 1, pods: 1})
-		want[name] = pods(0, 1)
+		s.createAndAwaitOpen(builder.Queue("badtext-" + name).Quota(text).Obj())
+		s.createPods(podSet{name: name, queue: "badtext-" + name, card: h200, count: 1, pods: 1})
+		want[name] = podCounts(0, 1)
 	}
-	s.create(s.deploymentOf(work{name: "good", queue: "badtext-good", card: h200, count: 1, pods: 8}))
+	s.createObjects(s.deploymentOf(podSet{name: "good", queue: "badtext-good", card: h200, count: 1, pods: 8}))
 	s.wantPods(want)
 	for name := range texts {
 		s.wantSaid(name, fmt.Sprintf("Queue <badtext-%s> has an invalid %s: ", name, api.AnnotationCardQuota))
@@ -42,44 +42,44 @@ func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "badwork")
-	s.quota("badwork", cards(h200, 8))
-	for name, w := range map[string]work{
+	s.createQuota("badwork", cardList(h200, 8))
+	for name, w := range map[string]podSet{
 		"no-name":     {card: "NVIDIA H200!"},
 		"empty-half":  {card: "NVIDIA-H200|"},
 		"no-such":     {card: "NVIDIA-H9000"},
 		"job-request": {card: h200, annotations: map[string]string{api.AnnotationCardRequest: "nonsense"}},
 	} {
 		w.name, w.queue, w.count, w.pods = name, "badwork", 1, 1
-		s.run(w)
+		s.createPods(w)
 	}
-	job := s.vcjob(work{name: "bad-request", queue: "badwork", card: h200, count: 1, pods: 1})
+	job := s.newVCJob(podSet{name: "bad-request", queue: "badwork", card: h200, count: 1, pods: 1})
 	job.Annotations[api.AnnotationCardRequest] = `{"NVIDIA-H200":-4}`
-	s.create(job)
+	s.createObjects(job)
 	for name, sentence := range map[string]string{
 		"no-name":    "Pod annotation volcano.sh/card.name: ",
 		"empty-half": "Pod annotation volcano.sh/card.name: ",
-		"no-such":    insufficient("badwork", "NVIDIA-H9000", 1, 0),
+		"no-such":    insufficientMessage("badwork", "NVIDIA-H9000", 1, 0),
 	} {
 		s.wantSaid(name, sentence)
 	}
 	s.wantGroupSaid("bad-request", "PodGroup annotation volcano.sh/card.request: ")
 	// A pod is not a job: only its own annotation counts.
-	s.wantPods(map[string]string{"no-name": pods(0, 1), "empty-half": pods(0, 1), "no-such": pods(0, 1), "job-request": pods(1, 0)})
-	s.create(s.deploymentOf(work{name: "good", queue: "badwork", card: h200, count: 1, pods: 4}))
+	s.wantPods(map[string]string{"no-name": podCounts(0, 1), "empty-half": podCounts(0, 1), "no-such": podCounts(0, 1), "job-request": podCounts(1, 0)})
+	s.createObjects(s.deploymentOf(podSet{name: "good", queue: "badwork", card: h200, count: 1, pods: 4}))
 	s.wantRunning("good", 4, 0)
 }
 
 func TestAMissingQueueIsSaid(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "missing")
-	err := s.Create(s.ctx, s.vcjob(work{name: "job", queue: "missing-nowhere", card: h200, count: 1, pods: 1}))
+	err := s.Create(s.ctx, s.newVCJob(podSet{name: "job", queue: "missing-nowhere", card: h200, count: 1, pods: 1}))
 	s.Expect(err).To(MatchError(ContainSubstring("missing-nowhere")), "Volcano's webhook refuses the job")
 
 	// A pod is not refused; it waits, and runs as soon as the queue is there.
-	s.run(work{name: "pod", queue: "missing-nowhere", card: h200, count: 1, pods: 1})
+	s.createPods(podSet{name: "pod", queue: "missing-nowhere", card: h200, count: 1, pods: 1})
 	s.wantRunning("pod", 0, 1)
 	s.wantSaid("pod", "Queue <missing-nowhere> does not exist")
-	s.quota("missing-nowhere", cards(h200, 1))
+	s.createQuota("missing-nowhere", cardList(h200, 1))
 	// Volcano's controller tries again at growing intervals to make the PodGroup.
-	s.Eventually(func() int { return s.running("pod") }, "60s").Should(Equal(1))
+	s.Eventually(func() int { return s.countRunning("pod") }, "60s").Should(Equal(1))
 }

@@ -29,20 +29,20 @@ var (
 	baseMeta          = metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "volcano-scheduler-configmap"}
 )
 
-// configuration is the scheduler's ConfigMap as it is now.
-func (s *scene) configuration() *corev1.ConfigMap {
+// configMap is the scheduler's ConfigMap as it is now.
+func (s *scene) configMap() *corev1.ConfigMap {
 	s.Helper()
-	return read(s, &corev1.ConfigMap{ObjectMeta: configurationMeta})
+	return readObject(s, &corev1.ConfigMap{ObjectMeta: configurationMeta})
 }
 
-// text is the configuration's text as it is now.
-func (s *scene) text() string {
+// configText is the configuration's text as it is now.
+func (s *scene) configText() string {
 	s.Helper()
-	return s.configuration().Data[configurationKey]
+	return s.configMap().Data[configurationKey]
 }
 
-// configure replaces the configuration's text, or creates the ConfigMap.
-func (s *scene) configure(text string) {
+// writeConfig replaces the configuration's text, or creates the ConfigMap.
+func (s *scene) writeConfig(text string) {
 	s.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: configurationMeta, Data: map[string]string{configurationKey: text}}
 	err := s.Update(s.ctx, object)
@@ -52,26 +52,26 @@ func (s *scene) configure(text string) {
 	s.Expect(err).NotTo(HaveOccurred())
 }
 
-// restore puts the configuration back at the end of the test, before the
+// restoreConfig puts the configuration back at the end of the test, before the
 // observer's last look.
-func (s *scene) restore() {
-	good := s.text()
+func (s *scene) restoreConfig() {
+	good := s.configText()
 	s.Cleanup(func() {
 		s.ctx = context.WithoutCancel(s.ctx)
-		s.configure(good)
+		s.writeConfig(good)
 	})
 }
 
-// configured has the scheduler take another configuration, until the end of the scene.
-func (s *scene) configured(text string) {
+// useConfig has the scheduler take another configuration, until the end of the scene.
+func (s *scene) useConfig(text string) {
 	s.Helper()
-	s.restore()
-	s.configure(text)
+	s.restoreConfig()
+	s.writeConfig(text)
 	s.wantInForce(text)
 }
 
-// holder is who holds the scheduler's lease, "" for nobody.
-func (s *scene) holder() string {
+// leaseHolder is who holds the scheduler's lease, "" for nobody.
+func (s *scene) leaseHolder() string {
 	lease := &coordinationv1.Lease{}
 	if err := s.Get(s.ctx, types.NamespacedName{Namespace: deployment.Namespace, Name: "volcano"}, lease); err != nil || lease.Spec.HolderIdentity == nil {
 		return ""
@@ -79,24 +79,24 @@ func (s *scene) holder() string {
 	return *lease.Spec.HolderIdentity
 }
 
-// reports are the configuration gate's events of a reason.
-func (s *scene) reports(reason string) []string {
-	return s.told("", "ConfigMap", configurationMeta.Name, reason)
+// configEvents are the configuration gate's events of a reason.
+func (s *scene) configEvents(reason string) []string {
+	return s.eventMessages("", "ConfigMap", configurationMeta.Name, reason)
 }
 
 // wantInForce waits until the scheduler has closed a session by a configuration, and has
 // said that it loaded it.
 func (s *scene) wantInForce(text string) {
 	s.Helper()
-	s.Eventually(func() string { return s.beats().ConfigHash }).Should(Equal(schedulerconf.Hash(text)))
-	s.Eventually(func() []string { return s.reports("ConfigurationLoaded") }).Should(ContainElement(ContainSubstring(schedulerconf.Hash(text))))
+	s.Eventually(func() string { return s.waitForHeartbeat().ConfigHash }).Should(Equal(schedulerconf.Hash(text)))
+	s.Eventually(func() []string { return s.configEvents("ConfigurationLoaded") }).Should(ContainElement(ContainSubstring(schedulerconf.Hash(text))))
 }
 
-func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *stage) {
+func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "broken", st)
-	s.quota("broken", cards(h200, 2))
-	s.restore()
-	good := s.text()
+	s.createQuota("broken", cardList(h200, 2))
+	s.restoreConfig()
+	good := s.configText()
 	for _, test := range []struct{ name, text, report string }{
 		{"no-yaml", "actions: [\n", "yaml"},
 		{"no-card", strings.Replace(good, "name: capacity-card", "name: capacity", 1), "capacity-card"},
@@ -106,60 +106,60 @@ func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *stage) {
 	} {
 		// What is said must be said now, not of an earlier text.
 		s.Expect(s.DeleteAllOf(s.ctx, &corev1.Event{}, client.InNamespace(deployment.Namespace))).To(Succeed())
-		s.configure(test.text)
-		s.Eventually(func() []string { return s.reports("ConfigurationRejected") }).Should(ContainElement(ContainSubstring(test.report)), test.name)
-		s.run(work{name: test.name, queue: "broken", card: h200, count: 1, pods: 3})
+		s.writeConfig(test.text)
+		s.Eventually(func() []string { return s.configEvents("ConfigurationRejected") }).Should(ContainElement(ContainSubstring(test.report)), test.name)
+		s.createPods(podSet{name: test.name, queue: "broken", card: h200, count: 1, pods: 3})
 		s.wantRunning(test.name, 2, 1)
-		s.Eventually(s.beats).Should(HaveField("ConfigProblem", ContainSubstring(test.report)), test.name)
-		s.Expect(s.beats().ConfigHash).To(Equal(schedulerconf.Hash(good)), "the last good one is in force")
+		s.Eventually(s.waitForHeartbeat).Should(HaveField("ConfigProblem", ContainSubstring(test.report)), test.name)
+		s.Expect(s.waitForHeartbeat().ConfigHash).To(Equal(schedulerconf.Hash(good)), "the last good one is in force")
 		s.Expect(s.DeleteAllOf(s.ctx, &corev1.Pod{}, client.InNamespace(s.namespace), client.MatchingLabels{app: test.name})).To(Succeed())
 	}
-	s.Expect(s.Delete(s.ctx, s.configuration())).To(Succeed())
-	s.Eventually(func() []string { return s.reports("ConfigurationMissing") }).ShouldNot(BeEmpty())
-	s.run(work{name: "gone", queue: "broken", card: h200, count: 1, pods: 3})
+	s.Expect(s.Delete(s.ctx, s.configMap())).To(Succeed())
+	s.Eventually(func() []string { return s.configEvents("ConfigurationMissing") }).ShouldNot(BeEmpty())
+	s.createPods(podSet{name: "gone", queue: "broken", card: h200, count: 1, pods: 3})
 	s.wantRunning("gone", 2, 1)
 	// A good text is taken again: this one lets jobs start without admission.
 	other := strings.Replace(good, "enqueue, allocate, backfill", "enqueue, allocate", 1)
-	s.configure(other)
+	s.writeConfig(other)
 	s.wantInForce(other)
-	s.Expect(s.beats().ConfigProblem).To(BeEmpty())
+	s.Expect(s.waitForHeartbeat().ConfigProblem).To(BeEmpty())
 	s.wantRunning("gone", 2, 1)
 }
 
-func aSchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T, st *stage) {
+func aSchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "unconfigured", st)
-	s.quota("unconfigured", cards(h200, 2))
-	s.create(s.deploymentOf(work{name: "web", queue: "unconfigured", card: h200, count: 1, pods: 4}))
+	s.createQuota("unconfigured", cardList(h200, 2))
+	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "unconfigured", card: h200, count: 1, pods: 4}))
 	s.wantRunning("web", 2, 2)
-	s.restore()
-	good := s.text()
+	s.restoreConfig()
+	good := s.configText()
 	resume := s.observer.Excuse(observer.Reason)
 	s.stopScheduler()
-	s.Expect(s.holder()).To(BeEmpty(), "a scheduler that is asked to stop gives its lease up")
-	s.configure("actions: nonsense")
+	s.Expect(s.leaseHolder()).To(BeEmpty(), "a scheduler that is asked to stop gives its lease up")
+	s.writeConfig("actions: nonsense")
 
 	s.startScheduler() // returns when it is ready, although it has nothing to go by
-	s.change("unconfigured", cards(h200, 3))
+	s.setQuota("unconfigured", cardList(h200, 3))
 	s.wantRunning("web", 2, 2)
-	s.Consistently(s.holder).Should(BeEmpty(), "it does not even stand for election")
+	s.Consistently(s.leaseHolder).Should(BeEmpty(), "it does not even stand for election")
 	s.Expect(s.deployment.Scheduler.Running()).To(BeTrue())
 
-	s.configure(good)
+	s.writeConfig(good)
 	s.wantRunning("web", 3, 1)
 	resume()
 }
 
 // Everything arrives in the wrong order: the scheduler first, on a cluster
 // without nodes, queues, operator or configuration.
-func aSchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T, st *stage) {
+func aSchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "first", st)
 	resume := s.observer.Excuse(observer.Reason, observer.Status)
 	s.startScheduler() // live and ready
-	s.open(builder.Queue("first").Quota(`{"NVIDIA-H200":1}`).Obj())
-	s.run(work{name: "pods", queue: "first", card: h200, count: 1, pods: 2})
+	s.createAndAwaitOpen(builder.Queue("first").Quota(`{"NVIDIA-H200":1}`).Obj())
+	s.createPods(podSet{name: "pods", queue: "first", card: h200, count: 1, pods: 2})
 	s.wantRunning("pods", 0, 2)
-	s.Expect(s.holder()).To(BeEmpty())
-	_, err := s.heartbeat()
+	s.Expect(s.leaseHolder()).To(BeEmpty())
+	_, err := s.readHeartbeat()
 	s.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "nobody enforces yet: %v", err)
 
 	fleet, err := cluster.LoadFleet("testdata/fleet.yaml")
@@ -171,7 +171,7 @@ func aSchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T, st *stage) {
 
 	s.startManager()
 	resume()
-	s.quota("first-managed", cards(h200, 2))
-	s.create(s.deploymentOf(work{name: "web", queue: "first-managed", card: h200, count: 1, pods: 3}))
+	s.createQuota("first-managed", cardList(h200, 2))
+	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "first-managed", card: h200, count: 1, pods: 3}))
 	s.wantRunning("web", 2, 1)
 }

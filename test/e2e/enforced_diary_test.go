@@ -20,20 +20,22 @@ import (
 // thePolicy is the one ServiceTypePolicy in a diary.
 const thePolicy = "ServiceTypePolicy/" + api.PolicyName
 
-// entry is one condition of an object, as it was from some moment on.
-type entry struct {
+// conditionRecord is one condition of an object, as it was from some moment on.
+type conditionRecord struct {
 	object string
 	metav1.Condition
 }
 
-func (e entry) String() string { return fmt.Sprintf("%s/%s: %s", e.Status, e.Reason, e.Message) }
+func (e conditionRecord) String() string {
+	return fmt.Sprintf("%s/%s: %s", e.Status, e.Reason, e.Message)
+}
 
-// diary holds everything that conditions said one after the other, and every
+// conditionLog holds everything that conditions said one after the other, and every
 // sign of life of our scheduler. It is written by watches, which leave out
 // nothing, however short it stood.
-type diary struct {
+type conditionLog struct {
 	mu       sync.Mutex
-	entries  []entry
+	entries  []conditionRecord
 	sessions []enforcement.Report
 	// leads are the renewals of the leader Lease by whoever held it.
 	leads []time.Time
@@ -42,11 +44,11 @@ type diary struct {
 }
 
 // keepDiary begins one.
-func (s *scene) keepDiary() *diary {
+func (s *scene) keepDiary() *conditionLog {
 	s.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.ctx))
 	s.Cleanup(stop)
-	d := &diary{}
+	d := &conditionLog{}
 	for _, list := range []client.ObjectList{&api.CardQuotaList{}, &api.ServiceTypePolicyList{}, &coordinationv1.LeaseList{}} {
 		var where []client.ListOption
 		if _, ok := list.(*coordinationv1.LeaseList); ok {
@@ -54,14 +56,14 @@ func (s *scene) keepDiary() *diary {
 		}
 		changes, err := s.Watch(ctx, list, where...)
 		s.Expect(err).NotTo(HaveOccurred())
-		go d.follow(ctx, changes)
+		go d.watchChanges(ctx, changes)
 	}
 	return d
 }
 
-func (d *diary) follow(ctx context.Context, changes watch.Interface) {
+func (d *conditionLog) watchChanges(ctx context.Context, changes watch.Interface) {
 	for change := range changes.ResultChan() {
-		d.write(change)
+		d.record(change)
 	}
 	if ctx.Err() == nil {
 		d.mu.Lock()
@@ -70,7 +72,7 @@ func (d *diary) follow(ctx context.Context, changes watch.Interface) {
 	}
 }
 
-func (d *diary) write(change watch.Event) {
+func (d *conditionLog) record(change watch.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if change.Type == watch.Deleted {
@@ -78,9 +80,9 @@ func (d *diary) write(change watch.Event) {
 	}
 	switch object := change.Object.(type) {
 	case *api.CardQuota:
-		d.note("CardQuota/"+object.Name, object.Status.Conditions)
+		d.recordConditions("CardQuota/"+object.Name, object.Status.Conditions)
 	case *api.ServiceTypePolicy:
-		d.note("ServiceTypePolicy/"+object.Name, object.Status.Conditions)
+		d.recordConditions("ServiceTypePolicy/"+object.Name, object.Status.Conditions)
 	case *coordinationv1.Lease:
 		d.noteLease(object)
 	default:
@@ -88,16 +90,16 @@ func (d *diary) write(change watch.Event) {
 	}
 }
 
-func (d *diary) note(object string, conditions []metav1.Condition) {
+func (d *conditionLog) recordConditions(object string, conditions []metav1.Condition) {
 	for _, condition := range conditions {
-		now := entry{object, condition}
-		if before, ok := d.last(object, condition.Type); !ok || before.String() != now.String() {
+		now := conditionRecord{object, condition}
+		if before, ok := d.lastRecord(object, condition.Type); !ok || before.String() != now.String() {
 			d.entries = append(d.entries, now)
 		}
 	}
 }
 
-func (d *diary) noteLease(lease *coordinationv1.Lease) {
+func (d *conditionLog) noteLease(lease *coordinationv1.Lease) {
 	switch report, err := enforcement.ReadReport(lease); {
 	case err == nil:
 		d.sessions = append(d.sessions, report)
@@ -108,37 +110,37 @@ func (d *diary) noteLease(lease *coordinationv1.Lease) {
 	}
 }
 
-func (d *diary) last(object, kind string) (entry, bool) {
+func (d *conditionLog) lastRecord(object, kind string) (conditionRecord, bool) {
 	for i := len(d.entries) - 1; i >= 0; i-- {
 		if d.entries[i].object == object && d.entries[i].Type == kind {
 			return d.entries[i], true
 		}
 	}
-	return entry{}, false
+	return conditionRecord{}, false
 }
 
-// now is what a condition says, "" when it is not there.
-func (d *diary) now(object, kind string) string {
+// currentCondition is what a condition says, "" when it is not there.
+func (d *conditionLog) currentCondition(object, kind string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e, ok := d.last(object, kind); ok {
+	if e, ok := d.lastRecord(object, kind); ok {
 		return e.String()
 	}
 	return ""
 }
 
-// page is the place in the diary where the next entry will stand.
-func (d *diary) page() int {
+// position is the place in the diary where the next entry will stand.
+func (d *conditionLog) position() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.entries)
 }
 
-// since lists what a condition has come to say from a page on.
-func (d *diary) since(page int, object, kind string) []entry {
+// conditionsSince lists what a condition has come to say from a page on.
+func (d *conditionLog) conditionsSince(page int, object, kind string) []conditionRecord {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var out []entry
+	var out []conditionRecord
 	for _, e := range d.entries[page:] {
 		if e.object == object && e.Type == kind {
 			out = append(out, e)
@@ -147,20 +149,20 @@ func (d *diary) since(page int, object, kind string) []entry {
 	return out
 }
 
-// signs are what our scheduler gave of life between two moments.
-func (d *diary) signs(from, until time.Time) (signs []string) {
+// sessionsBetween are what our scheduler gave of life between two moments.
+func (d *conditionLog) sessionsBetween(from, until time.Time) (sessionsBetween []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	within := func(t time.Time) bool { return t.After(from) && t.Before(until) }
 	for _, beat := range d.sessions {
 		if within(beat.At) {
-			signs = append(signs, fmt.Sprintf("%s closed a session at %s", beat.Identity, beat.At))
+			sessionsBetween = append(sessionsBetween, fmt.Sprintf("%s closed a session at %s", beat.Identity, beat.At))
 		}
 	}
 	for _, lead := range d.leads {
 		if within(lead) {
-			signs = append(signs, fmt.Sprintf("the leader Lease was renewed at %s", lead))
+			sessionsBetween = append(sessionsBetween, fmt.Sprintf("the leader Lease was renewed at %s", lead))
 		}
 	}
-	return signs
+	return sessionsBetween
 }

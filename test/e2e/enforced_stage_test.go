@@ -23,55 +23,55 @@ import (
 // The tenant's queue and another one, beside which nothing may change.
 const tenant, neighbour = "enforced", "enforced-other"
 
-// proof is the stage of the test that enforcement is proven: a cluster of its
+// enforcementTest is the stage of the test that enforcement is proven: a cluster of its
 // own, with Volcano's configuration as its installer makes it.
-type proof struct {
+type enforcementTest struct {
 	*scene
-	*diary
+	*conditionLog
 	// original is Volcano's configuration, rendered what the policy makes of it.
 	original, rendered string
-	stocks             []*stock
+	stocks             []*stockScheduler
 }
 
-// stock is a stock scheduler at work: its process, and a pod that stands for the
+// stockScheduler is a stock scheduler at work: its process, and a pod that stands for the
 // one of its Deployment.
-type stock struct {
+type stockScheduler struct {
 	process     *cluster.Process
 	pod         *corev1.Pod
 	from, until time.Time
 }
 
-func newProof(t *testing.T) *proof {
+func newProof(t *testing.T) *enforcementTest {
 	t.Helper()
 	g := NewWithT(t)
 	text, err := os.ReadFile(filepath.Join(suite.root, "internal/schedulerconf/testdata/render/installer_1_14/base.conf"))
 	g.Expect(err).NotTo(HaveOccurred())
-	p := &proof{original: string(text)}
-	st := startStage(t, []cluster.NodeProfile{node("h200", h200, 2, "4")}, deployment.NoConfiguration)
+	p := &enforcementTest{original: string(text)}
+	st := startStage(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "4")}, deployment.NoConfiguration)
 	p.scene = newSceneOn(t, tenant, st)
-	p.edit(baseMeta, p.original) // it is the installer's already, but for a change of Volcano's
+	p.editConfigMap(baseMeta, p.original) // it is the installer's already, but for a change of Volcano's
 	p.startManager()
-	p.diary = p.keepDiary()
+	p.conditionLog = p.keepDiary()
 	return p
 }
 
-// says waits until a condition of objects says something of this form.
-func (p *proof) says(kind, form string, objects ...string) {
+// waitForCondition waits until a condition of objects says something of this form.
+func (p *enforcementTest) waitForCondition(kind, form string, objects ...string) {
 	p.Helper()
 	for _, object := range objects {
-		p.Eventually(func() string { return p.now(object, kind) }).Should(MatchRegexp("^"+form), "%s of %s", kind, object)
+		p.Eventually(func() string { return p.currentCondition(object, kind) }).Should(MatchRegexp("^"+form), "%s of %s", kind, object)
 	}
 }
 
-// enforced waits until condition Enforced of the policy and of both CardQuotas
+// waitForEnforced waits until condition Enforced of the policy and of both CardQuotas
 // says something of this form.
-func (p *proof) enforced(form string) {
+func (p *enforcementTest) waitForEnforced(form string) {
 	p.Helper()
-	p.says(api.ConditionEnforced, form, thePolicy, "CardQuota/"+tenant, "CardQuota/"+neighbour)
+	p.waitForCondition(api.ConditionEnforced, form, thePolicy, "CardQuota/"+tenant, "CardQuota/"+neighbour)
 }
 
-// readyz is the readiness page of the scheduler. Only its process knows the port.
-func (p *proof) readyz() string {
+// schedulerReadyz is the readiness page of the scheduler. Only its process knows the port.
+func (p *enforcementTest) schedulerReadyz() string {
 	p.Helper()
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.deployment.Scheduler.Pid()))
 	p.Expect(err).NotTo(HaveOccurred())
@@ -83,7 +83,7 @@ func (p *proof) readyz() string {
 }
 
 // stockPod makes the pod of a stock scheduler.
-func (p *proof) stockPod(name string) *corev1.Pod {
+func (p *enforcementTest) stockPod(name string) *corev1.Pod {
 	p.Helper()
 	pod := deployment.StockPod(name, "h200-0")
 	p.Expect(p.Create(p.ctx, pod)).To(Succeed())
@@ -91,9 +91,9 @@ func (p *proof) stockPod(name string) *corev1.Pod {
 }
 
 // startStock starts the stock scheduler of a pod. From then on ours must not work.
-func (p *proof) startStock(pod *corev1.Pod) *stock {
+func (p *enforcementTest) startStock(pod *corev1.Pod) *stockScheduler {
 	p.Helper()
-	started := &stock{from: time.Now(), pod: pod}
+	started := &stockScheduler{from: time.Now(), pod: pod}
 	var err error
 	started.process, err = p.deployment.StartStockScheduler(p.ctx)
 	p.Expect(err).NotTo(HaveOccurred())
@@ -102,7 +102,7 @@ func (p *proof) startStock(pod *corev1.Pod) *stock {
 }
 
 // scaleTo0 ends a stock scheduler as scaling its Deployment does.
-func (p *proof) scaleTo0(of *stock) {
+func (p *enforcementTest) scaleTo0(of *stockScheduler) {
 	p.Helper()
 	p.Expect(of.process.Running()).To(BeTrue(), "it has run all the time")
 	p.Expect(of.process.Stop()).To(Succeed())
@@ -110,14 +110,14 @@ func (p *proof) scaleTo0(of *stock) {
 	p.Expect(p.Delete(p.ctx, of.pod)).To(Succeed())
 }
 
-// base is Volcano's configuration as it is now.
-func (p *proof) base() string {
+// volcanoConfig is Volcano's configuration as it is now.
+func (p *enforcementTest) volcanoConfig() string {
 	p.Helper()
-	return read(p.scene, &corev1.ConfigMap{ObjectMeta: baseMeta}).Data[configurationKey]
+	return readObject(p.scene, &corev1.ConfigMap{ObjectMeta: baseMeta}).Data[configurationKey]
 }
 
-// edit writes the text of a ConfigMap as a person does who leaves everything else of it alone.
-func (p *proof) edit(of metav1.ObjectMeta, text string) {
+// editConfigMap writes the text of a ConfigMap as a person does who leaves everything else of it alone.
+func (p *enforcementTest) editConfigMap(of metav1.ObjectMeta, text string) {
 	p.Helper()
 	patch := fmt.Sprintf(`{"data":{%q:%q}}`, configurationKey, text)
 	p.Expect(kit.MergePatch(p.T, p.Framework, &corev1.ConfigMap{ObjectMeta: of}, patch, client.FieldOwner("kubectl-edit"))).To(Succeed())
@@ -125,7 +125,7 @@ func (p *proof) edit(of metav1.ObjectMeta, text string) {
 
 // toldAt is when an event of an object had a message of this form for the first
 // time.
-func (p *proof) toldAt(object, reason, form string) time.Time {
+func (p *enforcementTest) toldAt(object, reason, form string) time.Time {
 	p.Helper()
 	kind, name, _ := strings.Cut(object, "/")
 	var told []corev1.Event

@@ -37,23 +37,23 @@ var examples = map[string]example{
 	"queue": {promise: (*scene).sixCards},
 	"cardquota": {promise: func(s *scene) {
 		s.sixCards()
-		s.wantCard(s.named("cr-queue1"), migSlice, 3, 1, 0)
-		s.wantCard(s.named("cr-queue1"), mpsHalf, 2, 1, 0)
+		s.wantCard(s.clusterName("cr-queue1"), migSlice, 3, 1, 0)
+		s.wantCard(s.clusterName("cr-queue1"), mpsHalf, 2, 1, 0)
 	}},
 	"vcjob": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunning("cr-job", 2, 0)
 		s.wantHeld("cr-job", map[string]int64{h200: 2})
-		s.wantCard(s.named("cr-queue1"), h200, 2, 0, 0)
+		s.wantCard(s.clusterName("cr-queue1"), h200, 2, 0, 0)
 	}},
 	"deployment": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunning("cr-deployment", 2, 0)
-		s.scale("cr-deployment", 5)
+		s.scaleDeployment("cr-deployment", 5)
 		s.wantRunning("cr-deployment", 3, 2)
 		s.wantHeld("cr-deployment", map[string]int64{h200: 3})
-		s.wantSaid("cr-deployment", total(insufficient(s.named("cr-queue1"), h200, 1, 3), 4))
-		s.scale("cr-deployment", 1)
+		s.wantSaid("cr-deployment", withTotal(insufficientMessage(s.clusterName("cr-queue1"), h200, 1, 3), 4))
+		s.scaleDeployment("cr-deployment", 1)
 		s.wantRunning("cr-deployment", 1, 0)
-		s.wantCard(s.named("cr-queue1"), h200, 1, 0, 0)
+		s.wantCard(s.clusterName("cr-queue1"), h200, 1, 0, 0)
 	}},
 	"vcjob-alternatives": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunning("cr-job-alternatives", 2, 0)
@@ -64,43 +64,43 @@ var examples = map[string]example{
 		s.wantHeld("cr-job-cards-per-task", map[string]int64{h200: 1, rtx4090: 2})
 		for _, pod := range s.podsOf("cr-job-cards-per-task") {
 			want := map[string]int64{map[string]string{"master": h200, "worker": rtx4090}[pod.Annotations[batchv1alpha1.TaskSpecKey]]: 1}
-			s.Expect(s.held([]corev1.Pod{pod})).To(Equal(want), pod.Name)
+			s.Expect(s.usedCards([]corev1.Pod{pod})).To(Equal(want), pod.Name)
 		}
 	}},
 	"deployment-alternatives": {promise: func(s *scene) {
 		const name = "cr-deployment-alternatives"
 		s.wantRunning(name, 2, 0)
 		s.wantHeld(name, map[string]int64{rtx4090: 2})
-		s.scale(name, 5)
+		s.scaleDeployment(name, 5)
 		s.wantRunning(name, 4, 1)
 		s.wantHeld(name, map[string]int64{rtx4090: 2, rtx4090d: 2})
-		s.wantSaid(name, total(insufficient(s.named("cr-queue2"), rtx4090, 1, 2), 3)+"; the other card it may use has no more room")
+		s.wantSaid(name, withTotal(insufficientMessage(s.clusterName("cr-queue2"), rtx4090, 1, 2), 3)+"; the other card it may use has no more room")
 	}},
 	"alternatives-refused": {needs: []string{"cardquota", "vcjob"}, promise: func(s *scene) {
 		s.wantSaid("card-or-slice", "Pod annotation volcano.sh/card.name: "+rtx4090+" is a whole card and "+migSlice+" is a MIG slice of profile 1g.18gb: one resource request cannot mean either")
 		s.wantSaid("slice-or-slice", "Pod annotation volcano.sh/card.name: "+migSlice+" is a MIG slice of profile 1g.18gb and "+migLarge+" is a MIG slice of profile 3g.71gb: one resource request cannot mean either")
 		s.wantSaid("vendor-or-vendor", "Pod names card <"+ascend+">, which is requested as huawei.com/Ascend910, but requests nvidia.com/gpu")
-		s.wantPods(map[string]string{"card-or-slice": pods(0, 1), "slice-or-slice": pods(0, 1), "vendor-or-vendor": pods(0, 1), "cr-job": pods(2, 0)})
+		s.wantPods(map[string]string{"card-or-slice": podCounts(0, 1), "slice-or-slice": podCounts(0, 1), "vendor-or-vendor": podCounts(0, 1), "cr-job": podCounts(2, 0)})
 	}},
 	"beyond-quota": {needs: []string{"cardquota"}, promise: func(s *scene) {
-		sentence := insufficient(s.named("cr-queue1"), h200, 5, 3)
+		sentence := insufficientMessage(s.clusterName("cr-queue1"), h200, 5, 3)
 		s.wantGroupSaid("too-large", sentence) // who was let in before it counts, too
-		s.wantSaid("too-wide", total(sentence, 5))
-		s.wantPods(map[string]string{"too-large": pods(0, 0), "too-wide": pods(0, 1)})
+		s.wantSaid("too-wide", withTotal(sentence, 5))
+		s.wantPods(map[string]string{"too-large": podCounts(0, 0), "too-wide": podCounts(0, 1)})
 	}},
 	"cpu-beside-cards": {promise: func(s *scene) {
-		s.wantPods(map[string]string{"with-cards": pods(2, 0), "without-cards": pods(4, 2), "without-either": pods(0, 1)})
-		s.wantSaid("without-cards", fmt.Sprintf("Queue <%s> has insufficient CPU quota: requested <1000m>, total would be <5000m>, but capability is <4000m>", s.named("scarce-cpu")))
-		s.wantSaid("without-either", fmt.Sprintf("Queue <%s> has no cpu capability and may use none", s.named("no-cpu")))
+		s.wantPods(map[string]string{"with-cards": podCounts(2, 0), "without-cards": podCounts(4, 2), "without-either": podCounts(0, 1)})
+		s.wantSaid("without-cards", fmt.Sprintf("Queue <%s> has insufficient CPU quota: requested <1000m>, total would be <5000m>, but capability is <4000m>", s.clusterName("scarce-cpu")))
+		s.wantSaid("without-either", fmt.Sprintf("Queue <%s> has no cpu capability and may use none", s.clusterName("no-cpu")))
 	}},
 	"h20-shares": {promise: func(s *scene) {
-		s.wantPods(map[string]string{"h20-card": pods(1, 1), "h20-half": pods(2, 1), "h20-slice": pods(3, 1)})
+		s.wantPods(map[string]string{"h20-card": podCounts(1, 1), "h20-half": podCounts(2, 1), "h20-slice": podCounts(3, 1)})
 		for name, want := range map[string]struct {
 			card  string
 			quota int
 		}{"h20-card": {"NVIDIA-H20", 1}, "h20-half": {"NVIDIA-H20/mps-96g*1/2", 2}, "h20-slice": {"NVIDIA-H20/mig-1g.12gb-mixed", 3}} {
 			s.wantHeld(name, map[string]int64{want.card: int64(want.quota)})
-			s.wantSaid(name, total(insufficient(s.named("cr-queue-h20"), want.card, 1, want.quota), want.quota+1))
+			s.wantSaid(name, withTotal(insufficientMessage(s.clusterName("cr-queue-h20"), want.card, 1, want.quota), want.quota+1))
 		}
 	}},
 	"service-type-inference": {needs: []string{"cardquota"}, promise: func(s *scene) {
@@ -117,30 +117,30 @@ var examples = map[string]example{
 	"queue-training":  {promise: func(s *scene) { s.wantQueue("queue-training", 20000, true) }},
 	"priority-classes": {needs: []string{"queue-inference"}, promise: func(s *scene) {
 		// Four pods of one card each and a quota for one: the highest is served.
-		queue := s.queue(s.named("queue-inference"))
-		s.annotate(queue, api.AnnotationCardQuota, `{"NVIDIA-GeForce-RTX-4090":0}`)
+		queue := s.readQueue(s.clusterName("queue-inference"))
+		s.setAnnotation(queue, api.AnnotationCardQuota, `{"NVIDIA-GeForce-RTX-4090":0}`)
 		for _, class := range []string{"pc-low", "pc-medium-low", "pc-high", "pc-medium-high"} {
-			pod := s.barePods(work{name: class, queue: queue.Name, card: rtx4090, count: 1, pods: 1})[0]
-			pod.Spec.PriorityClassName = s.named(class)
-			s.create(pod)
+			pod := s.barePods(podSet{name: class, queue: queue.Name, card: rtx4090, count: 1, pods: 1})[0]
+			pod.Spec.PriorityClassName = s.clusterName(class)
+			s.createObjects(pod)
 		}
-		s.wantPods(map[string]string{"pc-high": pods(0, 1), "pc-medium-high": pods(0, 1), "pc-medium-low": pods(0, 1), "pc-low": pods(0, 1)})
+		s.wantPods(map[string]string{"pc-high": podCounts(0, 1), "pc-medium-high": podCounts(0, 1), "pc-medium-low": podCounts(0, 1), "pc-low": podCounts(0, 1)})
 		for i, class := range []string{"pc-high", "pc-medium-high", "pc-medium-low", "pc-low"} {
 			s.Expect(*s.podsOf(class)[0].Spec.Priority).To(BeEquivalentTo(80000 - i*20000))
-			s.annotate(queue, api.AnnotationCardQuota, fmt.Sprintf(`{"NVIDIA-GeForce-RTX-4090":%d}`, i+1))
-			s.wantPods(map[string]string{class: pods(1, 0)})
+			s.setAnnotation(queue, api.AnnotationCardQuota, fmt.Sprintf(`{"NVIDIA-GeForce-RTX-4090":%d}`, i+1))
+			s.wantPods(map[string]string{class: podCounts(1, 0)})
 		}
 	}},
 	"inference-high": {needs: []string{"priority-classes", "queue-inference"}, promise: inferenceHigh},
 	"training-low":   {needs: []string{"priority-classes", "queue-training"}, promise: trainingLow},
 	"training-gang-abort": {needs: []string{"priority-classes", "queue-training"}, promise: func(s *scene) {
-		s.disturb("training-gang-abort")
+		s.deleteOnePod("training-gang-abort")
 		s.wantPhase("training-gang-abort", batchv1alpha1.Aborted)
 		s.wantRunning("training-gang-abort", 0, 0)
 	}},
 	"training-gang-restart": {needs: []string{"priority-classes", "queue-training"}, promise: func(s *scene) {
-		before := s.disturb("training-gang-restart")
-		s.Eventually(func() int { return s.survivors(before) }).Should(BeZero(), "both pods are replaced")
+		before := s.deleteOnePod("training-gang-restart")
+		s.Eventually(func() int { return s.countSurvivors(before) }).Should(BeZero(), "both pods are replaced")
 		s.wantRunning("training-gang-restart", 2, 0)
 		s.wantHeld("training-gang-restart", map[string]int64{rtx4090: 8})
 	}},
@@ -159,10 +159,10 @@ var configurations = map[string]example{
 		// not know the factor, so what the queue states of its capability is not judged here.
 		s.observer.Excuse(observer.Truth)
 		for _, name := range []string{"runs", "waits", "stays-out"} {
-			s.create(s.vcjob(work{name: name, queue: s.named("queue-training"), card: rtx4090, count: 3, pods: 2, gang: 2}))
-			s.Eventually(func() string { return s.groupCondition(name) + fmt.Sprint(s.running(name)) }).ShouldNot(Equal("0"))
+			s.createObjects(s.newVCJob(podSet{name: name, queue: s.clusterName("queue-training"), card: rtx4090, count: 3, pods: 2, gang: 2}))
+			s.Eventually(func() string { return s.groupCondition(name) + fmt.Sprint(s.countRunning(name)) }).ShouldNot(Equal("0"))
 		}
-		s.wantPods(map[string]string{"runs": pods(2, 0), "waits": pods(0, 2), "stays-out": pods(0, 0)})
+		s.wantPods(map[string]string{"runs": podCounts(2, 0), "waits": podCounts(0, 2), "stays-out": podCounts(0, 0)})
 	}},
 }
 
@@ -172,19 +172,19 @@ func TestExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, name+"-example")
-			s.play(x, name)
+			s.runExample(x, name)
 		})
 	}
 }
 
 // playConfigurations plays the examples that configure the scheduler.
-func playConfigurations(t *testing.T, st *stage) {
+func playConfigurations(t *testing.T, st *testCluster) {
 	for name, x := range configurations {
 		t.Run(name, func(t *testing.T) {
 			s := newSceneOn(t, name+"-example", st)
-			text := s.read(name)[0].Object["data"].(map[string]any)[configurationKey].(string)
-			s.configured(text)
-			s.play(x)
+			text := s.readExample(name)[0].Object["data"].(map[string]any)[configurationKey].(string)
+			s.useConfig(text)
+			s.runExample(x)
 		})
 	}
 }
@@ -203,11 +203,11 @@ func TestEveryExampleIsPlayed(t *testing.T) {
 	g.Expect(names).To(ConsistOf(slices.Concat(slices.Collect(maps.Keys(examples)), slices.Collect(maps.Keys(configurations)))))
 }
 
-// play applies an example after what it needs, checks its promise, and that
+// runExample applies an example after what it needs, checks its promise, and that
 // every Queue of a CardQuota says what is in use.
-func (s *scene) play(x example, files ...string) {
+func (s *scene) runExample(x example, files ...string) {
 	s.Helper()
-	s.apply(slices.Concat(x.needs, files)...)
+	s.applyExamples(slices.Concat(x.needs, files)...)
 	x.promise(s)
 	for _, object := range s.clusterWide {
 		if object.GetObjectKind().GroupVersionKind().Kind == "CardQuota" {
@@ -216,16 +216,16 @@ func (s *scene) play(x example, files ...string) {
 	}
 }
 
-// named is what a cluster-wide object of an example is called in this scene, so
+// clusterName is what a cluster-wide object of an example is called in this scene, so
 // that scenes do not meet.
-func (s *scene) named(name string) string { return s.namespace + "-" + name }
+func (s *scene) clusterName(name string) string { return s.namespace + "-" + name }
 
-// apply creates the objects of examples in this scene, and waits for queues.
-func (s *scene) apply(files ...string) {
+// applyExamples creates the objects of examples in this scene, and waits for queues.
+func (s *scene) applyExamples(files ...string) {
 	s.Helper()
 	var objects []*unstructured.Unstructured
 	for _, file := range files {
-		objects = append(objects, s.read(file)...)
+		objects = append(objects, s.readExample(file)...)
 	}
 	names := map[string]string{}
 	for _, object := range objects {
@@ -234,17 +234,17 @@ func (s *scene) apply(files ...string) {
 		if namespaced {
 			object.SetNamespace(s.namespace)
 		} else {
-			names[object.GetName()] = s.named(object.GetName())
+			names[object.GetName()] = s.clusterName(object.GetName())
 		}
 	}
 	for _, object := range objects {
-		rename(object.Object, names)
-		s.open(object)
+		replaceNames(object.Object, names)
+		s.createAndAwaitOpen(object)
 	}
 }
 
-// read decodes an example.
-func (s *scene) read(name string) []*unstructured.Unstructured {
+// readExample decodes an example.
+func (s *scene) readExample(name string) []*unstructured.Unstructured {
 	s.Helper()
 	text, err := os.ReadFile(filepath.Join(examplesDir, name+".yaml"))
 	s.Expect(err).NotTo(HaveOccurred())
@@ -253,8 +253,8 @@ func (s *scene) read(name string) []*unstructured.Unstructured {
 	return objects
 }
 
-// rename replaces every text that is one of the names.
-func rename(value any, names map[string]string) any {
+// replaceNames replaces every text that is one of the names.
+func replaceNames(value any, names map[string]string) any {
 	switch value := value.(type) {
 	case string:
 		if name, ok := names[value]; ok {
@@ -262,18 +262,18 @@ func rename(value any, names map[string]string) any {
 		}
 	case []any:
 		for i := range value {
-			value[i] = rename(value[i], names)
+			value[i] = replaceNames(value[i], names)
 		}
 	case map[string]any:
 		for key := range value {
-			value[key] = rename(value[key], names)
+			value[key] = replaceNames(value[key], names)
 		}
 	}
 	return value
 }
 
-// total puts the total into a sentence of insufficient.
-func total(sentence string, n int) string {
+// withTotal puts the total into a sentence of insufficient.
+func withTotal(sentence string, n int) string {
 	return strings.Replace(sentence, "TOTAL", fmt.Sprint(n), 1)
 }
 
@@ -281,18 +281,18 @@ func total(sentence string, n int) string {
 // and for one that has no quota.
 func (s *scene) sixCards() {
 	s.Helper()
-	queue, want := s.named("cr-queue1"), map[string]string{}
+	queue, want := s.clusterName("cr-queue1"), map[string]string{}
 	quotas := map[string]int{h200: 3, h800: 2, rtx4090: 2, mpsHalf: 2, migSlice: 3, migLarge: 1, ascend: 0}
 	name := func(card string) string {
 		return strings.ToLower(strings.NewReplacer("/", "-", "*", "-", ".", "-").Replace(card))
 	}
 	for card, quota := range quotas {
-		s.create(s.deploymentOf(work{name: name(card), queue: queue, card: card, count: 1, pods: quota + 1}))
-		want[name(card)] = pods(quota, 1)
+		s.createObjects(s.deploymentOf(podSet{name: name(card), queue: queue, card: card, count: 1, pods: quota + 1}))
+		want[name(card)] = podCounts(quota, 1)
 	}
 	s.wantPods(want)
 	for card, quota := range quotas {
-		s.wantSaid(name(card), total(insufficient(queue, card, 1, quota), quota+1))
+		s.wantSaid(name(card), withTotal(insufficientMessage(queue, card, 1, quota), quota+1))
 		delete(want, name(card))
 		if quota > 0 {
 			s.wantHeld(name(card), map[string]int64{card: int64(quota)})
@@ -315,12 +315,12 @@ func (s *scene) wantPriority(name string, running int, priority int32, preemptab
 	}
 }
 
-// disturb waits until a gang runs, deletes one of its pods and returns those that ran.
-func (s *scene) disturb(gang string) map[types.UID]string {
+// deleteOnePod waits until a gang runs, deletes one of its pods and returns those that ran.
+func (s *scene) deleteOnePod(gang string) map[types.UID]string {
 	s.Helper()
 	s.wantRunning(gang, 2, 0)
 	s.wantHeld(gang, map[string]int64{rtx4090: 8})
-	members := s.alive(gang)
+	members := s.runningPods(gang)
 	s.Expect(s.Delete(s.ctx, &s.podsOf(gang)[0])).To(Succeed())
 	return members
 }
@@ -328,16 +328,16 @@ func (s *scene) disturb(gang string) map[types.UID]string {
 // groupOf is the PodGroup of a workload that has pods.
 func (s *scene) groupOf(name string) *v1beta1.PodGroup {
 	s.Helper()
-	return read(s, &v1beta1.PodGroup{ObjectMeta: s.object(s.podsOf(name)[0].Annotations[v1beta1.KubeGroupNameAnnotationKey])})
+	return readObject(s, &v1beta1.PodGroup{ObjectMeta: s.objectMeta(s.podsOf(name)[0].Annotations[v1beta1.KubeGroupNameAnnotationKey])})
 }
 
 // wantQueue checks the tide's side of a queue, and its quota of eight 4090.
 func (s *scene) wantQueue(name string, priority int32, reclaimable bool) {
 	s.Helper()
-	live := s.queue(s.named(name))
+	live := s.readQueue(s.clusterName(name))
 	s.Expect(live.Spec.Priority).To(Equal(priority))
 	s.Expect(*live.Spec.Reclaimable).To(Equal(reclaimable))
-	s.create(s.deploymentOf(work{name: "web", queue: live.Name, card: rtx4090, count: 1, pods: 9}))
+	s.createObjects(s.deploymentOf(podSet{name: "web", queue: live.Name, card: rtx4090, count: 1, pods: 9}))
 	s.wantRunning("web", 8, 1)
-	s.wantSaid("web", total(insufficient(live.Name, rtx4090, 1, 8), 9))
+	s.wantSaid("web", withTotal(insufficientMessage(live.Name, rtx4090, 1, 8), 9))
 }

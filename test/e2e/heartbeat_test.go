@@ -18,8 +18,8 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// heartbeat is what the scheduler's Lease says.
-func (s *scene) heartbeat() (enforcement.Report, error) {
+// readHeartbeat is what the scheduler's Lease says.
+func (s *scene) readHeartbeat() (enforcement.Report, error) {
 	lease := &coordinationv1.Lease{}
 	if err := s.Get(s.ctx, types.NamespacedName{Namespace: deployment.Namespace, Name: enforcement.LeaseName}, lease); err != nil {
 		return enforcement.Report{}, err
@@ -27,33 +27,33 @@ func (s *scene) heartbeat() (enforcement.Report, error) {
 	return enforcement.ReadReport(lease)
 }
 
-// beats waits for a heartbeat of a session that was closed after now.
-func (s *scene) beats() enforcement.Report {
+// waitForHeartbeat waits for a heartbeat of a session that was closed after now.
+func (s *scene) waitForHeartbeat() enforcement.Report {
 	s.Helper()
 	var report enforcement.Report
 	now := time.Now()
 	s.Eventually(func() (time.Time, error) {
 		var err error
-		report, err = s.heartbeat()
+		report, err = s.readHeartbeat()
 		return report.At, err
 	}).Should(BeTemporally(">", now))
 	return report
 }
 
-// silent checks that no session closes any more.
-func (s *scene) silent() {
+// checkNoSessions checks that no session closes any more.
+func (s *scene) checkNoSessions() {
 	s.Helper()
-	last, err := s.heartbeat()
+	last, err := s.readHeartbeat()
 	s.Expect(client.IgnoreNotFound(err)).To(Succeed())
 	s.Consistently(func(g Gomega) time.Time {
-		report, err := s.heartbeat()
+		report, err := s.readHeartbeat()
 		g.Expect(client.IgnoreNotFound(err)).To(Succeed())
 		return report.At
 	}, "5s").Should(Equal(last.At), "nobody enforces")
 }
 
-// log is what the scheduler has written.
-func (s *scene) log() string {
+// schedulerLog is what the scheduler has written.
+func (s *scene) schedulerLog() string {
 	text, err := os.ReadFile(s.cluster.LogFile("cardquota-scheduler"))
 	s.Expect(err).NotTo(HaveOccurred())
 	return string(text)
@@ -61,63 +61,63 @@ func (s *scene) log() string {
 
 // runOnModel creates bare pods that say to the stock scheduler, too, which card
 // they want. Only as many as the quota allows: it knows no quota.
-func (s *scene) runOnModel(w work) {
+func (s *scene) runOnModel(w podSet) {
 	s.Helper()
 	for _, pod := range s.barePods(w) {
 		pod.Spec.NodeSelector = map[string]string{"nvidia.com/gpu.product": w.card}
-		s.create(pod)
+		s.createObjects(pod)
 	}
 }
 
-func heartbeatProvesWhatIsInForce(t *testing.T, st *stage) {
+func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "heartbeat", st)
 	s.stopScheduler()
 	s.startScheduler() // a new process has seen nothing of what others bound
-	s.quota("heartbeat", cards(h200, 2))
-	report := s.beats()
-	s.Expect(report.ConfigHash).To(Equal(schedulerconf.Hash(s.text())))
+	s.createQuota("heartbeat", cardList(h200, 2))
+	report := s.waitForHeartbeat()
+	s.Expect(report.ConfigHash).To(Equal(schedulerconf.Hash(s.configText())))
 	s.Expect(report.ConfigProblem).To(BeEmpty())
-	s.Expect(report.Identity).To(Equal(s.holder()))
+	s.Expect(report.Identity).To(Equal(s.leaseHolder()))
 	program, err := deployment.ProgramPath(s.ctx, "cardquota-scheduler")
 	s.Expect(err).NotTo(HaveOccurred())
 	version, err := exec.CommandContext(s.ctx, program, "--version").Output()
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(string(version)).To(HavePrefix("cardquota-scheduler " + report.Version + ", Volcano "))
 	s.Expect(report.Fresh(time.Now())).To(BeTrue())
-	s.beats() // and again
+	s.waitForHeartbeat() // and again
 
 	// Pods come and go, all bound by this process.
-	s.create(s.deploymentOf(work{name: "web", queue: "heartbeat", card: h200, count: 1, pods: 3}))
+	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "heartbeat", card: h200, count: 1, pods: 3}))
 	s.wantRunning("web", 2, 1)
 
 	s.bindsByHand()
 
 	s.stopScheduler()
-	s.silent()
-	last, err := s.heartbeat()
+	s.checkNoSessions()
+	last, err := s.readHeartbeat()
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(last.Fresh(last.At.Add(enforcement.StaleAfter))).To(BeFalse())
 	s.startScheduler() // the observer's last look needs one
-	s.Expect(s.beats().SecondScheduler).To(BeEmpty(), "a new process has seen nothing of it")
+	s.Expect(s.waitForHeartbeat().SecondScheduler).To(BeEmpty(), "a new process has seen nothing of it")
 }
 
 // bindsByHand has a pod bound by somebody else: the heartbeat names it until it
 // is gone, and no pod that the scheduler bound itself.
 func (s *scene) bindsByHand() {
 	s.Helper()
-	s.quota("heartbeat-foreign", cards(h800, 1))
+	s.createQuota("heartbeat-foreign", cardList(h800, 1))
 	// It waits for a node that does not exist, and is bound once the time is over
 	// in which a binding may be a predecessor's.
-	pod := s.barePods(work{name: "foreign", queue: "heartbeat-foreign", card: h800, count: 1, pods: 1})[0]
+	pod := s.barePods(podSet{name: "foreign", queue: "heartbeat-foreign", card: h800, count: 1, pods: 1})[0]
 	pod.Spec.NodeSelector = map[string]string{"nowhere": "yes"}
-	s.create(pod)
-	s.Eventually(func() string { return s.log() }).Should(ContainSubstring("deciding begins"))
+	s.createObjects(pod)
+	s.Eventually(func() string { return s.schedulerLog() }).Should(ContainSubstring("deciding begins"))
 	// A binding may be a predecessor's for 30 s as shipped.
-	s.Consistently(func() []string { return s.beats().SecondScheduler }, 30*time.Second/time.Duration(deployment.ClockFactor())+5*time.Second).Should(BeEmpty())
+	s.Consistently(func() []string { return s.waitForHeartbeat().SecondScheduler }, 30*time.Second/time.Duration(deployment.ClockFactor())+5*time.Second).Should(BeEmpty())
 	s.Expect(s.cluster.Client().CoreV1().Pods(s.namespace).Bind(s.ctx, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "h800-0"},
 	}, metav1.CreateOptions{})).To(Succeed())
-	s.Eventually(func() []string { return s.beats().SecondScheduler }).Should(Equal([]string{s.namespace + "/" + pod.Name}))
+	s.Eventually(func() []string { return s.waitForHeartbeat().SecondScheduler }).Should(Equal([]string{s.namespace + "/" + pod.Name}))
 	s.Expect(s.Delete(s.ctx, pod)).To(Succeed())
-	s.Eventually(func() []string { return s.beats().SecondScheduler }).Should(BeEmpty())
+	s.Eventually(func() []string { return s.waitForHeartbeat().SecondScheduler }).Should(BeEmpty())
 }

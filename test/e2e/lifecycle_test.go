@@ -15,47 +15,47 @@ import (
 func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "recreated")
-	s.quota("recreated", cards(h200, 3))
-	s.create(s.deploymentOf(work{name: "web", queue: "recreated", card: h200, count: 1, pods: 2}))
+	s.createQuota("recreated", cardList(h200, 3))
+	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "recreated", card: h200, count: 1, pods: 2}))
 	s.wantRunning("web", 2, 0)
 
 	// What runs goes on, nothing new starts, and the queue stays until then.
-	quota, queue := s.cardQuota("recreated"), s.queue("recreated")
+	quota, queue := s.cardQuota("recreated"), s.readQueue("recreated")
 	s.Expect(s.Delete(s.ctx, quota)).To(Succeed())
 	s.Eventually(func() string { return s.quotaOfQueue("recreated") }).Should(Equal("{}"))
-	s.scale("web", 3)
+	s.scaleDeployment("web", 3)
 	s.wantRunning("web", 2, 1)
-	draining := s.condition("recreated", api.ConditionQueueSynced, metav1.ConditionFalse)
+	draining := s.waitForCondition("recreated", api.ConditionQueueSynced, metav1.ConditionFalse)
 	s.Expect(draining.Reason).To(Equal(api.ReasonDraining))
 
-	s.Expect(s.Delete(s.ctx, &appsv1.Deployment{ObjectMeta: s.object("web")}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+	s.Expect(s.Delete(s.ctx, &appsv1.Deployment{ObjectMeta: s.objectMeta("web")}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	for _, object := range []client.Object{quota, queue} {
 		s.Eventually(s.IsGone(s.ctx, object), "60s").Should(BeTrue(), "%T is gone", object)
 	}
 
-	s.quota("recreated", cards(h200, 1))
-	s.create(s.deploymentOf(work{name: "again", queue: "recreated", card: h200, count: 1, pods: 2}))
+	s.createQuota("recreated", cardList(h200, 1))
+	s.createObjects(s.deploymentOf(podSet{name: "again", queue: "recreated", card: h200, count: 1, pods: 2}))
 	s.wantRunning("again", 1, 1)
 }
 
 func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "untouched")
-	s.create(s.deploymentOf(work{name: "web", pods: 3}))
-	s.run(work{name: "pod", pods: 2})
-	s.wantPods(map[string]string{"web": pods(3, 0), "pod": pods(2, 0)})
+	s.createObjects(s.deploymentOf(podSet{name: "web", pods: 3}))
+	s.createPods(podSet{name: "pod", pods: 2})
+	s.wantPods(map[string]string{"web": podCounts(3, 0), "pod": podCounts(2, 0)})
 	// Volcano's webhook refuses a job as long as no scheduler has made the default queue.
-	s.create(s.vcjob(work{name: "batch", pods: 3, gang: 3, annotations: map[string]string{"test.cardquota.dev/run-for": "1s"}}))
+	s.createObjects(s.newVCJob(podSet{name: "batch", pods: 3, gang: 3, annotations: map[string]string{"test.cardquota.dev/run-for": "1s"}}))
 	s.wantPhase("batch", batchv1alpha1.Completed)
 
-	queue := s.queue("default")
+	queue := s.readQueue("default")
 	for key := range queue.Annotations {
 		s.Expect(key).NotTo(HavePrefix("volcano.sh/card."))
 	}
 	s.Expect(queue.Spec.Capability).To(BeEmpty())
 
 	// Cards are another matter.
-	s.run(work{name: "cards", card: h200, count: 1, pods: 1})
+	s.createPods(podSet{name: "cards", card: h200, count: 1, pods: 1})
 	s.wantRunning("cards", 0, 1)
-	s.wantSaid("cards", insufficient("default", h200, 1, 0))
+	s.wantSaid("cards", insufficientMessage("default", h200, 1, 0))
 }

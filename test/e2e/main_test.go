@@ -29,8 +29,8 @@ import (
 	kit "cardquota.dev/operator/test/scene"
 )
 
-// stage is a cluster with both programs on it, on which scenes are played.
-type stage struct {
+// testCluster is a cluster with both programs on it, on which scenes are played.
+type testCluster struct {
 	kit.Framework
 	cluster    *cluster.Cluster
 	deployment *deployment.Deployment
@@ -43,7 +43,7 @@ type stage struct {
 
 // suite is the stage that most scenes share.
 var suite struct {
-	*stage
+	*testCluster
 	root string
 }
 
@@ -60,17 +60,17 @@ var programs = deployment.Options{
 const clusterVariable = "E2E_CLUSTER"
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
+	os.Exit(runTests(m))
 }
 
-func run(m *testing.M) int {
+func runTests(m *testing.M) int {
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	log := funcr.New(func(prefix, args string) { fmt.Println("e2e:", prefix, args) }, funcr.Options{})
 	ctrl.SetLogger(log)
 	began := time.Now()
 	if err := setUp(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
-		if suite.stage != nil {
+		if suite.testCluster != nil {
 			_ = suite.cluster.Stop()
 		}
 		return 1
@@ -104,7 +104,7 @@ func setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if suite.stage, err = newStage(c); err != nil {
+	if suite.testCluster, err = newStage(c); err != nil {
 		return errors.Join(err, c.Stop())
 	}
 	if suite.deployment, err = deployment.Start(ctx, c, programs); err == nil && dir != "" {
@@ -113,14 +113,14 @@ func setUp(ctx context.Context) error {
 	return err
 }
 
-func newStage(c *cluster.Cluster) (*stage, error) {
+func newStage(c *cluster.Cluster) (*testCluster, error) {
 	world, err := kit.New(c.Config())
-	return &stage{Framework: world, cluster: c}, err
+	return &testCluster{Framework: world, cluster: c}, err
 }
 
 // startStage starts a cluster of a test's own with the manifests of the programs, and
 // without the programs.
-func startStage(t *testing.T, nodes []cluster.NodeProfile, configuration string) *stage {
+func startStage(t *testing.T, nodes []cluster.NodeProfile, configuration string) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: nodes})
@@ -138,7 +138,7 @@ func startStage(t *testing.T, nodes []cluster.NodeProfile, configuration string)
 // startTakingStage starts a cluster with both programs, and two PriorityClasses. Its
 // scheduler takes cards back by the actions, on the shipped configuration with more texts
 // replaced.
-func startTakingStage(t *testing.T, nodes []cluster.NodeProfile, actions string, replace ...string) *stage {
+func startTakingStage(t *testing.T, nodes []cluster.NodeProfile, actions string, replace ...string) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
 	const shipped = `"enqueue, allocate, backfill`
@@ -153,9 +153,9 @@ func startTakingStage(t *testing.T, nodes []cluster.NodeProfile, actions string,
 	return st
 }
 
-// sessions is what the scheduler says of its sessions. Scenes that ask at the same time
+// sessionStats is what the scheduler says of its sessions. Scenes that ask at the same time
 // share an answer.
-func (st *stage) sessions(ctx context.Context) (deployment.SessionStats, error) {
+func (st *testCluster) sessionStats(ctx context.Context) (deployment.SessionStats, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if time.Since(st.asked) > often {
@@ -166,13 +166,13 @@ func (st *stage) sessions(ctx context.Context) (deployment.SessionStats, error) 
 }
 
 // countSessions is how the observers of all scenes read the number of closed sessions.
-func (st *stage) countSessions(ctx context.Context) (observer.SessionCount, error) {
-	s, err := st.sessions(ctx)
+func (st *testCluster) countSessions(ctx context.Context) (observer.SessionCount, error) {
+	s, err := st.sessionStats(ctx)
 	return observer.SessionCount{Process: s.PID, Closed: s.Closed, Decides: s.Deciding}, err
 }
 
 // removeRemains removes what interrupted scenes have left on a cluster that stays up.
-func (st *stage) removeRemains(ctx context.Context) error {
+func (st *testCluster) removeRemains(ctx context.Context) error {
 	marked := client.HasLabels{sceneLabel}
 	for _, kind := range []client.Object{&api.CardQuota{}, &v1beta1.Queue{}, &schedulingv1.PriorityClass{}} {
 		if err := st.DeleteAllOf(ctx, kind, marked); err != nil {

@@ -19,10 +19,10 @@ const team = "example.com/team"
 // ofChat are the namespaces of the team that the tests' queues choose.
 var ofChat = &metav1.LabelSelector{MatchLabels: map[string]string{team: "chat"}}
 
-// label sets the team of the scene's namespace.
-func (s *scene) label(value string) {
+// labelNamespace sets the team of the scene's namespace.
+func (s *scene) labelNamespace(value string) {
 	s.Helper()
-	s.merge(builder.Namespace(s.namespace), `{"metadata":{"labels":{%q:%q}}}`, team, value)
+	s.mergePatch(builder.Namespace(s.namespace), `{"metadata":{"labels":{%q:%q}}}`, team, value)
 }
 
 // notFor is the sentence of a namespace that is left out.
@@ -50,15 +50,15 @@ func (s *scene) wantBlocked(quota, sentence string, workloads ...string) {
 func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "tenancy")
-	s.open(builder.CardQuota("tenancy").Card(h200, 8).With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = ofChat }).Obj())
-	s.run(work{name: "bare", queue: "tenancy", card: h200, count: 1, pods: 1})
-	s.create(
-		s.deploymentOf(work{name: "web", queue: "tenancy", card: h200, count: 1, pods: 2}),
-		s.vcjob(work{name: "gang", queue: "tenancy", card: h200, count: 1, pods: 2, gang: 2}),
+	s.createAndAwaitOpen(builder.CardQuota("tenancy").Card(h200, 8).With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = ofChat }).Obj())
+	s.createPods(podSet{name: "bare", queue: "tenancy", card: h200, count: 1, pods: 1})
+	s.createObjects(
+		s.deploymentOf(podSet{name: "web", queue: "tenancy", card: h200, count: 1, pods: 2}),
+		s.newVCJob(podSet{name: "gang", queue: "tenancy", card: h200, count: 1, pods: 2, gang: 2}),
 	)
-	s.run(work{name: "nameless", queue: "tenancy", count: 1, pods: 1})
-	s.run(work{name: "cpu", queue: "tenancy", pods: 1})
-	out := map[string]string{"bare": pods(0, 1), "web": pods(0, 2), "gang": pods(0, 0), "nameless": pods(0, 1), "cpu": pods(0, 1)}
+	s.createPods(podSet{name: "nameless", queue: "tenancy", count: 1, pods: 1})
+	s.createPods(podSet{name: "cpu", queue: "tenancy", pods: 1})
+	out := map[string]string{"bare": podCounts(0, 1), "web": podCounts(0, 2), "gang": podCounts(0, 0), "nameless": podCounts(0, 1), "cpu": podCounts(0, 1)}
 	for _, name := range []string{"bare", "web", "nameless", "cpu"} {
 		s.wantSaid(name, s.notFor("tenancy"))
 	}
@@ -69,31 +69,31 @@ func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
 	s.wantCard("tenancy", h200, 0, 6, 0)
 
 	// Another team's label is no help; the right one lets everybody in.
-	s.label("lab")
+	s.labelNamespace("lab")
 	s.wantPods(out)
-	s.label("chat")
+	s.labelNamespace("chat")
 	labelled := time.Now()
-	s.Eventually(func() int { return s.running("bare") + s.running("web") + s.running("nameless") }).Should(Equal(4))
+	s.Eventually(func() int { return s.countRunning("bare") + s.countRunning("web") + s.countRunning("nameless") }).Should(Equal(4))
 	s.Logf("the pods run %s after their namespace was labelled", time.Since(labelled).Round(100*time.Millisecond))
-	in := map[string]string{"bare": pods(1, 0), "web": pods(2, 0), "gang": pods(2, 0), "nameless": pods(1, 0)}
+	in := map[string]string{"bare": podCounts(1, 0), "web": podCounts(2, 0), "gang": podCounts(2, 0), "nameless": podCounts(1, 0)}
 	s.wantPods(in)
 	s.wantCard("tenancy", h200, 6, 0, 0)
 
 	// Without the label nothing new starts, and what runs stays and counts.
-	s.merge(builder.Namespace(s.namespace), `{"metadata":{"labels":{%q:null}}}`, team)
-	s.beats() // the session that is open may not know of it
-	s.beats()
-	s.run(work{name: "late", queue: "tenancy", card: h200, count: 1, pods: 1})
-	s.create(s.deploymentOf(work{name: "later", queue: "tenancy", card: h200, count: 1, pods: 1}))
+	s.mergePatch(builder.Namespace(s.namespace), `{"metadata":{"labels":{%q:null}}}`, team)
+	s.waitForHeartbeat() // the session that is open may not know of it
+	s.waitForHeartbeat()
+	s.createPods(podSet{name: "late", queue: "tenancy", card: h200, count: 1, pods: 1})
+	s.createObjects(s.deploymentOf(podSet{name: "later", queue: "tenancy", card: h200, count: 1, pods: 1}))
 	s.wantSaid("late", s.notFor("tenancy"))
-	in["late"], in["later"] = pods(0, 1), pods(0, 1)
+	in["late"], in["later"] = podCounts(0, 1), podCounts(0, 1)
 	s.wantPods(in)
 	s.wantCard("tenancy", h200, 6, 2, 0)
 
 	// A changed selector counts like a changed label.
-	s.merge(builder.CardQuota("tenancy").Obj(), `{"spec":{"namespaceSelector":{"matchLabels":null,"matchExpressions":[%s]}}}`,
+	s.mergePatch(builder.CardQuota("tenancy").Obj(), `{"spec":{"namespaceSelector":{"matchLabels":null,"matchExpressions":[%s]}}}`,
 		`{"key":"kubernetes.io/metadata.name","operator":"In","values":["tenancy"]}`)
-	in["late"], in["later"] = pods(1, 0), pods(1, 0)
+	in["late"], in["later"] = podCounts(1, 0), podCounts(1, 0)
 	s.wantPods(in)
 }
 
@@ -107,33 +107,33 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 		"theirs": `{"matchLabels":{"example.com/team":"chat"}}`,
 		"broken": `{"matchLabel":{"kubernetes.io/metadata.name":"handmade"}}`,
 	} {
-		s.open(builder.Queue("handmade-"+name).Quota(`{"NVIDIA-H200":2}`).Annotation(api.AnnotationNamespaceSelector, selector).Obj())
-		s.run(work{name: name, queue: "handmade-" + name, card: h200, count: 1, pods: 1})
+		s.createAndAwaitOpen(builder.Queue("handmade-"+name).Quota(`{"NVIDIA-H200":2}`).Annotation(api.AnnotationNamespaceSelector, selector).Obj())
+		s.createPods(podSet{name: name, queue: "handmade-" + name, card: h200, count: 1, pods: 1})
 	}
 	const broken = "Queue <handmade-broken> has an invalid volcano.sh/namespace-selector, so no namespace may use it"
 	s.wantSaid("theirs", s.notFor("handmade-theirs"))
 	s.wantSaid("broken", broken)
-	s.wantPods(map[string]string{"mine": pods(1, 0), "theirs": pods(0, 1), "broken": pods(0, 1)})
-	s.Eventually(func() []string { return s.told("", "Queue", "handmade-broken", "InvalidNamespaceSelector") }).
+	s.wantPods(map[string]string{"mine": podCounts(1, 0), "theirs": podCounts(0, 1), "broken": podCounts(0, 1)})
+	s.Eventually(func() []string { return s.eventMessages("", "Queue", "handmade-broken", "InvalidNamespaceSelector") }).
 		Should(ContainElement(HavePrefix(broken)), "the queue itself says so")
 
 	// Put right, it takes its namespace in.
-	s.annotate(builder.Queue("handmade-broken").Obj(), api.AnnotationNamespaceSelector, mine)
+	s.setAnnotation(builder.Queue("handmade-broken").Obj(), api.AnnotationNamespaceSelector, mine)
 	s.wantRunning("broken", 1, 0)
 }
 
 // Inference of a namespace that its queue leaves out takes nothing from training,
 // although it has priority, quota and the right service type. With the label it
 // does.
-func nobodyGoesForANamespaceThatIsLeftOut(t *tide) {
-	t.ofType(t.queue("training"), "training", cards(t.card, 8))
-	t.open(builder.CardQuota(t.queue("inference")).ServiceType("inference").Card(t.card, 8).
+func nobodyGoesForANamespaceThatIsLeftOut(t *reclaimTest) {
+	t.ofType(t.queueName("training"), "training", cardList(t.card, 8))
+	t.createAndAwaitOpen(builder.CardQuota(t.queueName("inference")).ServiceType("inference").Card(t.card, 8).
 		With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = ofChat }).Obj())
-	t.trains("trainer", 8)
-	stay := t.alive("trainer")
-	t.serves("service", 2)
-	t.wantSaid("service", t.notFor(t.queue("inference")))
-	t.stay(stay)
-	t.label("chat")
-	t.wantPods(map[string]string{"trainer": pods(6, 2), "service": pods(2, 0)})
+	t.startTraining("trainer", 8)
+	stay := t.runningPods("trainer")
+	t.createInference("service", 2)
+	t.wantSaid("service", t.notFor(t.queueName("inference")))
+	t.checkSamePods(stay)
+	t.labelNamespace("chat")
+	t.wantPods(map[string]string{"trainer": podCounts(6, 2), "service": podCounts(2, 0)})
 }

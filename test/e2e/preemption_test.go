@@ -20,15 +20,15 @@ import (
 
 // startEvictingStage is a cluster of two nodes with eight cards each, whose
 // scheduler runs preempt and reclaim.
-func startEvictingStage(t *testing.T) *stage {
+func startEvictingStage(t *testing.T) *testCluster {
 	t.Helper()
-	nodes := []cluster.NodeProfile{node("h200", h200, 1, "8"), node("h800", h800, 1, "8")}
+	nodes := []cluster.NodeProfile{nodeProfile("h200", h200, 1, "8"), nodeProfile("h800", h800, 1, "8")}
 	// Pods of a Deployment above its minimum of one take cards back too.
 	return startTakingStage(t, nodes, "preempt, reclaim", "- name: gang\n", "- name: gang\n        enableJobStarving: false\n")
 }
 
-// node are nodes with so many of a card.
-func node(name, card string, nodes int, cards string) cluster.NodeProfile {
+// nodeProfile are nodes with so many of a card.
+func nodeProfile(name, card string, nodes int, cards string) cluster.NodeProfile {
 	return cluster.NodeProfile{
 		Name: name, Count: nodes,
 		Labels:      map[string]string{"nvidia.com/gpu.product": card, "nvidia.com/gpu.memory": "81559"},
@@ -37,7 +37,7 @@ func node(name, card string, nodes int, cards string) cluster.NodeProfile {
 }
 
 // inClass is a Deployment of a priority class.
-func (s *scene) inClass(class string, w work) client.Object {
+func (s *scene) inClass(class string, w podSet) client.Object {
 	d := s.deploymentOf(w)
 	d.Spec.Template.Spec.PriorityClassName = class
 	return d
@@ -46,28 +46,28 @@ func (s *scene) inClass(class string, w work) client.Object {
 // A queue is full of work of low priority; a job of high priority takes as
 // much of it as it needs, and one of equal priority takes nothing.
 func takesBetweenJobs(s *scene) {
-	s.quota("jobs", cards(h200, 4))
-	s.create(s.inClass("pc-low", work{name: "low", queue: "jobs", card: h200, count: 1, pods: 4}))
+	s.createQuota("jobs", cardList(h200, 4))
+	s.createObjects(s.inClass("pc-low", podSet{name: "low", queue: "jobs", card: h200, count: 1, pods: 4}))
 	s.wantRunning("low", 4, 0)
-	s.create(s.inClass("pc-low", work{name: "equal", queue: "jobs", card: h200, count: 1, pods: 1}))
-	s.wantPods(map[string]string{"low": pods(4, 0), "equal": pods(0, 1)})
-	high := s.vcjob(work{name: "high", queue: "jobs", card: h200, count: 1, pods: 2, gang: 2})
+	s.createObjects(s.inClass("pc-low", podSet{name: "equal", queue: "jobs", card: h200, count: 1, pods: 1}))
+	s.wantPods(map[string]string{"low": podCounts(4, 0), "equal": podCounts(0, 1)})
+	high := s.newVCJob(podSet{name: "high", queue: "jobs", card: h200, count: 1, pods: 2, gang: 2})
 	high.Spec.PriorityClassName = "pc-high"
 	high.Spec.Policies = nil
-	s.create(high)
-	s.wantPods(map[string]string{"low": pods(2, 2), "equal": pods(0, 1), "high": pods(2, 0)})
+	s.createObjects(high)
+	s.wantPods(map[string]string{"low": podCounts(2, 2), "equal": podCounts(0, 1), "high": podCounts(2, 0)})
 }
 
 // There is quota for either card, but only the other one's nodes are full. Work
 // of low priority holds the quota of the card that has room.
 func takesTheCardThatIsShort(s *scene) {
-	s.quota("cards", cards(h200, 4, h800, 2))
-	s.quota("cards-others", cards(h800, 8))
-	s.create(s.deploymentOf(work{name: "others", queue: "cards-others", card: h800, count: 1, pods: 8}))
-	s.create(s.inClass("pc-low", work{name: "low", queue: "cards", card: h200, count: 1, pods: 4}))
-	s.wantPods(map[string]string{"others": pods(8, 0), "low": pods(4, 0)})
-	s.create(s.inClass("pc-high", work{name: "high", queue: "cards", card: h800 + "|" + h200, count: 2, pods: 1}))
-	s.wantPods(map[string]string{"others": pods(8, 0), "low": pods(2, 2), "high": pods(1, 0)})
+	s.createQuota("cards", cardList(h200, 4, h800, 2))
+	s.createQuota("cards-others", cardList(h800, 8))
+	s.createObjects(s.deploymentOf(podSet{name: "others", queue: "cards-others", card: h800, count: 1, pods: 8}))
+	s.createObjects(s.inClass("pc-low", podSet{name: "low", queue: "cards", card: h200, count: 1, pods: 4}))
+	s.wantPods(map[string]string{"others": podCounts(8, 0), "low": podCounts(4, 0)})
+	s.createObjects(s.inClass("pc-high", podSet{name: "high", queue: "cards", card: h800 + "|" + h200, count: 2, pods: 1}))
+	s.wantPods(map[string]string{"others": podCounts(8, 0), "low": podCounts(2, 2), "high": podCounts(1, 0)})
 	s.wantNodes("high", "h200")
 }
 
@@ -86,8 +86,8 @@ func takesByTaskPriority(s *scene) {
 // takesInsideAJob has a job ask for a second leader when its queue is full of workers, of
 // which it needs one pod less.
 func (s *scene) takesInsideAJob(queue string, prefer func(template *corev1.PodTemplateSpec, class, priority string)) {
-	s.quota(queue, cards(h200, 3))
-	job := s.vcjob(work{name: "job", queue: queue, card: h200, count: 1, pods: 2})
+	s.createQuota(queue, cardList(h200, 3))
+	job := s.newVCJob(podSet{name: "job", queue: queue, card: h200, count: 1, pods: 2})
 	job.Spec.Policies = nil
 	workers := job.Spec.Tasks[0]
 	leaders := *workers.DeepCopy()
@@ -95,28 +95,28 @@ func (s *scene) takesInsideAJob(queue string, prefer func(template *corev1.PodTe
 	prefer(&workers.Template, "pc-low", "1")
 	prefer(&leaders.Template, "pc-high", "10")
 	job.Spec.Tasks = []batchv1alpha1.TaskSpec{workers, leaders}
-	s.create(job)
+	s.createObjects(job)
 	s.wantRunning("job", 3, 0)
 	// A second leader; the quota of three is used up.
-	live := s.job("job")
+	live := s.readJob("job")
 	before := live.DeepCopy()
 	live.Spec.Tasks[1].Replicas = 2
 	s.Expect(s.Patch(s.ctx, live, client.MergeFrom(before))).To(Succeed())
 	ofTask := func() any {
 		return map[string]int{"worker": len(s.ofTask("job", "worker")), "leader": len(s.ofTask("job", "leader"))}
 	}
-	s.becomes(ofTask, map[string]int{"worker": 1, "leader": 2})
-	s.Expect(s.job("job").Status.RetryCount).To(BeZero())
+	s.waitUntilStable(ofTask, map[string]int{"worker": 1, "leader": 2})
+	s.Expect(s.readJob("job").Status.RetryCount).To(BeZero())
 }
 
 // startPolicyStage is a cluster of eight cards on each of two nodes, whose ServiceTypePolicy
 // switches preempt on.
-func startPolicyStage(t *testing.T) *stage {
+func startPolicyStage(t *testing.T) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
 	configuration, err := deployment.ShippedConfiguration()
 	g.Expect(err).NotTo(HaveOccurred())
-	st := startStage(t, []cluster.NodeProfile{node("h200", h200, 2, "8")}, configuration)
+	st := startStage(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "8")}, configuration)
 	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
 	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())
 	policy := &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}, Spec: api.ServiceTypePolicySpec{Preempt: api.PreemptInQueue}}
@@ -131,26 +131,26 @@ func startPolicyStage(t *testing.T) *stage {
 // A gang of low priority on two nodes goes as a whole for two pods of high priority, and
 // starts again when they leave, more often than a Volcano job may be retried.
 func gangsSurvivePreemption(s *scene) {
-	s.quota("gangs", cards(h200, 16))
-	s.create(s.inClass("pc-high", work{name: "other", queue: "gangs", card: h200, count: 1, pods: 6}))
+	s.createQuota("gangs", cardList(h200, 16))
+	s.createObjects(s.inClass("pc-high", podSet{name: "other", queue: "gangs", card: h200, count: 1, pods: 6}))
 	s.wantRunning("other", 6, 0)
-	low := s.vcjob(work{name: "low", queue: "gangs", card: h200, count: 1, pods: 10, gang: 10})
+	low := s.newVCJob(podSet{name: "low", queue: "gangs", card: h200, count: 1, pods: 10, gang: 10})
 	low.Spec.PriorityClassName = "pc-low"
 	low.Spec.Policies = []batchv1alpha1.LifecyclePolicy{
 		{Events: []v1alpha1.Event{v1alpha1.PodEvictedEvent, v1alpha1.PodFailedEvent}, Action: v1alpha1.RestartJobAction},
 		{Event: v1alpha1.TaskCompletedEvent, Action: v1alpha1.CompleteJobAction},
 	}
-	s.create(low)
+	s.createObjects(low)
 	s.wantRunning("low", 10, 0)
 	for round := range 4 {
 		name := fmt.Sprintf("high-%d", round)
-		high := s.vcjob(work{name: name, queue: "gangs", card: h200, count: 1, pods: 2, gang: 2})
+		high := s.newVCJob(podSet{name: name, queue: "gangs", card: h200, count: 1, pods: 2, gang: 2})
 		high.Spec.PriorityClassName, high.Spec.Policies = "pc-high", nil
-		s.create(high)
-		s.wantPods(map[string]string{name: pods(2, 0), "low": pods(0, 10), "other": pods(6, 0)})
+		s.createObjects(high)
+		s.wantPods(map[string]string{name: podCounts(2, 0), "low": podCounts(0, 10), "other": podCounts(6, 0)})
 		s.Expect(s.Delete(s.ctx, high, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
-		s.wantPods(map[string]string{"low": pods(10, 0), "other": pods(6, 0)})
+		s.wantPods(map[string]string{"low": podCounts(10, 0), "other": podCounts(6, 0)})
 		s.wantPhase("low", batchv1alpha1.Running)
-		s.Expect(s.job("low").Status.RetryCount).To(BeZero())
+		s.Expect(s.readJob("low").Status.RetryCount).To(BeZero())
 	}
 }

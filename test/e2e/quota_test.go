@@ -5,27 +5,27 @@ import "testing"
 func TestQuotaHoldsForVCJobs(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "vcjobs")
-	s.quota("vcjobs", cards(h200, 3, h800, 8))
+	s.createQuota("vcjobs", cardList(h200, 3, h800, 8))
 
-	s.create(s.vcjob(work{name: "fits", queue: "vcjobs", card: h200, count: 1, pods: 2, gang: 2}))
+	s.createObjects(s.newVCJob(podSet{name: "fits", queue: "vcjobs", card: h200, count: 1, pods: 2, gang: 2}))
 	s.wantRunning("fits", 2, 0)
 	s.wantNodes("fits", "h200")
 
 	// One model is used up while another is free.
-	s.create(s.vcjob(work{name: "beyond", queue: "vcjobs", card: h200, count: 1, pods: 3}))
+	s.createObjects(s.newVCJob(podSet{name: "beyond", queue: "vcjobs", card: h200, count: 1, pods: 3}))
 	s.wantRunning("beyond", 1, 2)
-	s.wantSaid("beyond", insufficient("vcjobs", h200, 1, 3))
-	s.create(s.vcjob(work{name: "free", queue: "vcjobs", card: h800, count: 4, pods: 2, gang: 2}))
+	s.wantSaid("beyond", insufficientMessage("vcjobs", h200, 1, 3))
+	s.createObjects(s.newVCJob(podSet{name: "free", queue: "vcjobs", card: h800, count: 4, pods: 2, gang: 2}))
 	s.wantRunning("free", 2, 0)
 	s.wantNodes("free", "h800")
 
 	// A gang starts whole or not at all; it has no pods while it waits.
-	s.create(s.vcjob(work{name: "gang", queue: "vcjobs", card: h200, count: 1, pods: 5, gang: 5}))
-	s.wantGroupSaid("gang", insufficient("vcjobs", h200, 5, 3))
+	s.createObjects(s.newVCJob(podSet{name: "gang", queue: "vcjobs", card: h200, count: 1, pods: 5, gang: 5}))
+	s.wantGroupSaid("gang", insufficientMessage("vcjobs", h200, 5, 3))
 	s.wantRunning("gang", 0, 0)
 
-	s.create(s.vcjob(work{name: "none", queue: "vcjobs", card: rtx4090, count: 1, pods: 2}))
-	s.wantGroupSaid("none", insufficient("vcjobs", rtx4090, 1, 0))
+	s.createObjects(s.newVCJob(podSet{name: "none", queue: "vcjobs", card: rtx4090, count: 1, pods: 2}))
+	s.wantGroupSaid("none", insufficientMessage("vcjobs", rtx4090, 1, 0))
 	s.wantRunning("none", 0, 0)
 	s.wantCard("vcjobs", h200, 3, 7, 0)
 	s.wantCard("vcjobs", h800, 8, 0, 0)
@@ -34,24 +34,24 @@ func TestQuotaHoldsForVCJobs(t *testing.T) {
 func TestQuotaHoldsForBarePods(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "bare")
-	s.quota("bare", cards(h200, 3, h800, 8, ascend, 4))
-	s.run(work{name: "fits", queue: "bare", card: h200, count: 2, pods: 1})
+	s.createQuota("bare", cardList(h200, 3, h800, 8, ascend, 4))
+	s.createPods(podSet{name: "fits", queue: "bare", card: h200, count: 2, pods: 1})
 	s.wantRunning("fits", 1, 0)
 
-	for _, w := range []work{
+	for _, w := range []podSet{
 		{name: "beyond", card: h200, count: 1, pods: 4},
 		{name: "free", card: h800, count: 2, pods: 3},
 		{name: "npu", card: ascend, count: 1, pods: 6},
 		{name: "none", card: rtx4090, count: 1, pods: 2},
 	} {
 		w.queue = "bare"
-		s.run(w)
+		s.createPods(w)
 	}
-	s.wantPods(map[string]string{"fits": pods(1, 0), "beyond": pods(1, 3), "free": pods(3, 0), "npu": pods(4, 2), "none": pods(0, 2)})
+	s.wantPods(map[string]string{"fits": podCounts(1, 0), "beyond": podCounts(1, 3), "free": podCounts(3, 0), "npu": podCounts(4, 2), "none": podCounts(0, 2)})
 	s.wantNodes("npu", "ascend910b")
-	s.wantSaid("beyond", insufficient("bare", h200, 1, 3))
-	s.wantSaid("npu", insufficient("bare", ascend, 1, 4))
-	s.wantSaid("none", insufficient("bare", rtx4090, 1, 0))
+	s.wantSaid("beyond", insufficientMessage("bare", h200, 1, 3))
+	s.wantSaid("npu", insufficientMessage("bare", ascend, 1, 4))
+	s.wantSaid("none", insufficientMessage("bare", rtx4090, 1, 0))
 	s.wantCard("bare", h200, 3, 3, 0)
 	s.wantCard("bare", ascend, 4, 2, 0)
 }
@@ -59,14 +59,14 @@ func TestQuotaHoldsForBarePods(t *testing.T) {
 func TestAlternativesShareTheQuotasOfTheirCards(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "either")
-	s.quota("either", cards(rtx4090d, 1, rtx4090, 2))
-	s.run(work{name: "either", queue: "either", card: rtx4090d + "|" + rtx4090, count: 1, pods: 5})
+	s.createQuota("either", cardList(rtx4090d, 1, rtx4090, 2))
+	s.createPods(podSet{name: "either", queue: "either", card: rtx4090d + "|" + rtx4090, count: 1, pods: 5})
 	s.wantRunning("either", 3, 2)
 	s.wantCard("either", rtx4090d, 1, 2, 0)
 	s.wantCard("either", rtx4090, 2, 0, 0)
 
 	// A pod that names one of them cannot have the other.
-	s.run(work{name: "one", queue: "either", card: rtx4090, count: 1, pods: 1})
+	s.createPods(podSet{name: "one", queue: "either", card: rtx4090, count: 1, pods: 1})
 	s.wantRunning("one", 0, 1)
-	s.wantSaid("one", insufficient("either", rtx4090, 1, 2))
+	s.wantSaid("one", insufficientMessage("either", rtx4090, 1, 2))
 }

@@ -33,7 +33,7 @@ func (s *scene) stopScheduler() {
 func (s *scene) startScheduler() {
 	s.Helper()
 	s.Expect(s.deployment.StartScheduler(s.ctx)).To(Succeed())
-	s.letSchedulerEnd = s.follow(s.deployment.Scheduler)
+	s.letSchedulerEnd = s.followProcess(s.deployment.Scheduler)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = time.Time{} // what another scheduler has said is no answer of this one
@@ -42,32 +42,32 @@ func (s *scene) startScheduler() {
 func (s *scene) startManager() {
 	s.Helper()
 	s.Expect(s.deployment.StartManager(s.ctx)).To(Succeed())
-	s.letManagerEnd = s.follow(s.deployment.Manager)
+	s.letManagerEnd = s.followProcess(s.deployment.Manager)
 }
 
-// finished counts the pods of a workload that have ended well.
-func (s *scene) finished(name string) int { return inPhase(s.podsOf(name), corev1.PodSucceeded) }
+// countSucceeded counts the pods of a workload that have ended well.
+func (s *scene) countSucceeded(name string) int { return inPhase(s.podsOf(name), corev1.PodSucceeded) }
 
 // Pods come and go all the time, in two queues, while the scheduler is killed
 // three times in the middle of its work. That no quota is exceeded is seen by
 // the observer, which looks at every single binding.
-func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *stage) {
+func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "crash", st)
-	s.quota("crash-a", cards(h200, 5))
-	s.quota("crash-b", cards(h200, 3, h800, 4))
+	s.createQuota("crash-a", cardList(h200, 5))
+	s.createQuota("crash-b", cardList(h200, 3, h800, 4))
 	short := map[string]string{"test.cardquota.dev/run-for": "1s"}
 	resume := s.observer.Excuse(observer.Reason)
 	const pods = 24
-	load := []work{
+	load := []podSet{
 		{name: "a", queue: "crash-a", card: h200, count: 1, pods: pods, annotations: short},
 		{name: "b", queue: "crash-b", card: h200, count: 1, pods: pods, annotations: short},
 		{name: "c", queue: "crash-b", card: h800, count: 2, pods: pods, annotations: short},
 	}
-	s.create(s.deploymentOf(work{name: "web", queue: "crash-a", card: h200, count: 1, pods: 2}))
+	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "crash-a", card: h200, count: 1, pods: 2}))
 	for _, w := range load {
-		s.run(w)
+		s.createPods(w)
 	}
-	done := func() int { return s.finished("a") + s.finished("b") + s.finished("c") }
+	done := func() int { return s.countSucceeded("a") + s.countSucceeded("b") + s.countSucceeded("c") }
 	for i := range 3 {
 		s.Eventually(done, "60s").Should(BeNumerically(">=", 4+i*12), "work goes on after %d crashes", i)
 		s.killScheduler()
@@ -78,24 +78,24 @@ func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *stage) {
 	s.wantRunning("web", 2, 0)
 }
 
-func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *stage) {
+func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "alone", st)
-	s.quota("alone", cards(h200, 3))
-	s.create(s.deploymentOf(work{name: "web", queue: "alone", card: h200, count: 1, pods: 1}))
+	s.createQuota("alone", cardList(h200, 3))
+	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "alone", card: h200, count: 1, pods: 1}))
 	s.wantRunning("web", 1, 0)
 
 	resume := s.observer.Excuse(observer.Status)
 	s.letManagerEnd()
 	s.deployment.Manager.Kill()
-	s.scale("web", 5)
+	s.scaleDeployment("web", 5)
 	s.wantRunning("web", 3, 2)
-	s.change("alone", cards(h200, 4))
-	s.create(builder.CardQuota("alone-late").Card(h800, 1).Obj())
+	s.setQuota("alone", cardList(h200, 4))
+	s.createObjects(builder.CardQuota("alone-late").Card(h800, 1).Obj())
 
 	s.startManager()
 	// The crashed operator's lease must run out first.
 	s.Eventually(func() string { return s.quotaOfQueue("alone") }).Should(Equal(`{"NVIDIA-H200":4}`))
-	s.condition("alone-late", api.ConditionReady, metav1.ConditionTrue)
+	s.waitForCondition("alone-late", api.ConditionReady, metav1.ConditionTrue)
 	resume()
 	s.wantRunning("web", 4, 1)
 	s.wantCard("alone", h200, 4, 1, 0)
@@ -106,28 +106,28 @@ func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *stage) 
 func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "restless")
-	s.quota("restless", cards(h200, 4))
-	s.create(s.deploymentOf(work{name: "web", queue: "restless", card: h200, count: 1, pods: 12}))
-	s.Eventually(func() int { return s.running("web") }).Should(Equal(4))
+	s.createQuota("restless", cardList(h200, 4))
+	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "restless", card: h200, count: 1, pods: 12}))
+	s.Eventually(func() int { return s.countRunning("web") }).Should(Equal(4))
 	for i := range 12 {
 		n := []int{1, 7, 3, 9}[i%4]
-		s.change("restless", cards(h200, n))
+		s.setQuota("restless", cardList(h200, n))
 		s.Eventually(func() string { return s.quotaOfQueue("restless") }).Should(Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, n)))
-		s.scale("web", []int{12, 2, 10}[i%3])
+		s.scaleDeployment("web", []int{12, 2, 10}[i%3])
 		s.Eventually(func() int { return len(s.podsOf("web")) }).Should(Equal([]int{12, 2, 10}[i%3]))
 		if i == 6 || i == 8 { // so long that the observer forgives no higher quota of before, while pods wait
 			s.Expect(s.deployment.AwaitSessions(s.ctx, 12)).To(Succeed())
-			s.scale("web", 12)
+			s.scaleDeployment("web", 12)
 		}
 	}
-	s.change("restless", cards(h200, 5))
-	s.scale("web", 0)
+	s.setQuota("restless", cardList(h200, 5))
+	s.scaleDeployment("web", 0)
 	s.Eventually(func() int { return len(s.podsOf("web")) }).Should(BeZero())
 	s.Eventually(func() int { // Volcano, when late, would take the new pods' group along
 		groups := &v1beta1.PodGroupList{}
-		s.list(groups, client.InNamespace(s.namespace))
+		s.listObjects(groups, client.InNamespace(s.namespace))
 		return len(groups.Items)
 	}).Should(BeZero())
-	s.scale("web", 8)
+	s.scaleDeployment("web", 8)
 	s.wantRunning("web", 5, 3)
 }

@@ -45,7 +45,7 @@ const sceneLabel = "test.cardquota.dev/scene"
 type scene struct {
 	*testing.T
 	Gomega
-	*stage
+	*testCluster
 	ctx       context.Context
 	namespace string
 	observer  *observer.Observer
@@ -58,22 +58,22 @@ type scene struct {
 // newScene sets the stage on the shared cluster. The name is short; queues of
 // the test begin with it.
 func newScene(t *testing.T, name string) *scene {
-	return newSceneOn(t, name, suite.stage)
+	return newSceneOn(t, name, suite.testCluster)
 }
 
-func newSceneOn(t *testing.T, name string, st *stage) *scene {
+func newSceneOn(t *testing.T, name string, st *testCluster) *scene {
 	t.Helper()
-	s := &scene{T: t, Gomega: NewWithT(t), stage: st, ctx: t.Context(), namespace: name}
+	s := &scene{T: t, Gomega: NewWithT(t), testCluster: st, ctx: t.Context(), namespace: name}
 	s.SetDefaultEventuallyTimeout(soon)
 	s.SetDefaultEventuallyPollingInterval(often)
 	s.SetDefaultConsistentlyDuration(steadily)
 	s.SetDefaultConsistentlyPollingInterval(often)
-	t.Cleanup(s.strike)
+	t.Cleanup(s.cleanUp)
 	s.Eventually(func() error { // on a cluster that stays up, the one of an earlier run may still go
 		return s.Create(s.ctx, builder.Namespace(name, sceneLabel, name))
 	}).Should(Succeed())
 	o, err := observer.Start(context.WithoutCancel(s.ctx), st.cluster.Config(), observer.Options{
-		Concerns:     s.concerns,
+		Concerns:     s.isOwn,
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
 		Interval: 10 * time.Second, // every look lists seven kinds, and many scenes are played at the same time
 		Sessions: st.countSessions, UnlimitedCPUMemory: true,
@@ -81,44 +81,44 @@ func newSceneOn(t *testing.T, name string, st *stage) *scene {
 	s.Expect(err).NotTo(HaveOccurred())
 	s.observer = o
 	t.Cleanup(o.Stop)
-	s.letManagerEnd = s.follow(s.deployment.Manager)
-	s.letSchedulerEnd = s.follow(s.deployment.Scheduler)
-	t.Cleanup(s.check)
+	s.letManagerEnd = s.followProcess(s.deployment.Manager)
+	s.letSchedulerEnd = s.followProcess(s.deployment.Scheduler)
+	t.Cleanup(s.finish)
 	return s
 }
 
-// check ends a test: scheduling still goes on for others, the observer found
+// finish ends a test: scheduling still goes on for others, the observer found
 // nothing, and everything is given back when the workloads are gone.
-func (s *scene) check() {
+func (s *scene) finish() {
 	defer func() {
 		if s.Failed() {
-			s.dump()
+			s.dumpState()
 		}
 	}()
-	if !s.Failed() && s.stage == suite.stage {
-		s.others()
+	if !s.Failed() && s.testCluster == suite.testCluster {
+		s.checkOtherQueues()
 	}
 	s.observer.Check(s)
 	if !s.Failed() {
-		s.clear()
+		s.removeWorkloads()
 		s.observer.Check(s)
 	}
 }
 
-// others has a pod run in a queue of its own, on a card that no test uses,
+// checkOtherQueues has a pod run in a queue of its own, on a card that no test uses,
 // beside whatever the test left behind: no content of any object may stop
 // scheduling for other queues.
-func (s *scene) others() {
+func (s *scene) checkOtherQueues() {
 	s.ctx = context.WithoutCancel(s.ctx)
-	w := work{name: "canary", queue: s.namespace + "-canary", card: canary, count: 1, pods: 1}
-	s.quota(w.queue, cards(canary, 1))
-	s.run(w)
-	s.Eventually(func() int { return s.running(w.name) }).Should(Equal(1), "scheduling goes on for other queues")
+	w := podSet{name: "canary", queue: s.namespace + "-canary", card: canary, count: 1, pods: 1}
+	s.createQuota(w.queue, cardList(canary, 1))
+	s.createPods(w)
+	s.Eventually(func() int { return s.countRunning(w.name) }).Should(Equal(1), "scheduling goes on for other queues")
 }
 
-// concerns tells the scene's own objects: in its namespace, or CardQuotas and
+// isOwn tells the scene's own objects: in its namespace, or CardQuotas and
 // Queues named after it.
-func (s *scene) concerns(object string) bool {
+func (s *scene) isOwn(object string) bool {
 	kind, name, _ := strings.Cut(object, "/")
 	if kind == "cardquota" || kind == "queue" {
 		return name == s.namespace || strings.HasPrefix(name, s.namespace+"-")
@@ -126,8 +126,8 @@ func (s *scene) concerns(object string) bool {
 	return strings.HasPrefix(name, s.namespace+"/")
 }
 
-// follow has a program followed, if there is one, until the returned function is called.
-func (s *scene) follow(program *cluster.Process) (letEnd func()) {
+// followProcess has a program followed, if there is one, until the returned function is called.
+func (s *scene) followProcess(program *cluster.Process) (letEnd func()) {
 	s.Helper()
 	if program == nil {
 		return nil
@@ -137,9 +137,9 @@ func (s *scene) follow(program *cluster.Process) (letEnd func()) {
 	return letEnd
 }
 
-// clear removes the workloads of the test and waits until their cards are free
+// removeWorkloads removes the workloads of the test and waits until their cards are free
 // for the next one.
-func (s *scene) clear() {
+func (s *scene) removeWorkloads() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
 	defer cancel()
 	in := client.InNamespace(s.namespace)
@@ -158,9 +158,9 @@ func (s *scene) clear() {
 	}).Should(Succeed())
 }
 
-// strike takes everything down that the test made.
-func (s *scene) strike() {
-	s.clear()
+// cleanUp takes everything down that the test made.
+func (s *scene) cleanUp() {
+	s.removeWorkloads()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
 	defer cancel()
 	if s.playsAgain() { // a namespace costs the control plane a hundred requests to delete
@@ -180,8 +180,8 @@ func (s *scene) playsAgain() bool {
 	return os.Getenv(clusterVariable) != "" || flag.Lookup("test.count").Value.String() != "1"
 }
 
-// dump leaves the logs and the objects of a failed test under dist/e2e.
-func (s *scene) dump() {
+// dumpState leaves the logs and the objects of a failed test under dist/e2e.
+func (s *scene) dumpState() {
 	dir := filepath.Join(suite.root, "dist", "e2e", s.Name())
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		s.Logf("dump: %v", err)
@@ -217,13 +217,13 @@ func (s *scene) dump() {
 	s.Logf("the cluster as it was: %s", dir)
 }
 
-// object builds the metadata of an object of this scene.
-func (s *scene) object(name string) metav1.ObjectMeta {
+// objectMeta builds the metadata of an object of this scene.
+func (s *scene) objectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.namespace, Name: name}
 }
 
-// create creates objects and has the cluster-wide ones removed at the end.
-func (s *scene) create(objects ...client.Object) {
+// createObjects creates objects and has the cluster-wide ones removed at the end.
+func (s *scene) createObjects(objects ...client.Object) {
 	s.Helper()
 	for _, object := range objects {
 		if object.GetNamespace() == "" { // a later run removes what this one does not
@@ -240,41 +240,41 @@ func (s *scene) create(objects ...client.Object) {
 	}
 }
 
-// open creates an object, and waits until a Queue or that of a CardQuota takes work.
-func (s *scene) open(object client.Object) {
+// createAndAwaitOpen creates an object, and waits until a Queue or that of a CardQuota takes work.
+func (s *scene) createAndAwaitOpen(object client.Object) {
 	s.Helper()
-	s.create(object)
+	s.createObjects(object)
 	kind, err := s.GroupVersionKindFor(object)
 	s.Expect(err).NotTo(HaveOccurred())
 	switch kind.Kind {
 	case "CardQuota":
-		s.condition(object.GetName(), api.ConditionReady, metav1.ConditionTrue)
+		s.waitForCondition(object.GetName(), api.ConditionReady, metav1.ConditionTrue)
 	case "Queue":
-		s.Eventually(func() v1beta1.QueueState { return s.queue(object.GetName()).Status.State }).Should(Equal(v1beta1.QueueStateOpen))
+		s.Eventually(func() v1beta1.QueueState { return s.readQueue(object.GetName()).Status.State }).Should(Equal(v1beta1.QueueStateOpen))
 	}
 }
 
-// merge sends a merge patch.
-func (s *scene) merge(object client.Object, format string, args ...any) {
+// mergePatch sends a merge patch.
+func (s *scene) mergePatch(object client.Object, format string, args ...any) {
 	s.Helper()
 	s.Expect(kit.MergePatch(s.T, s.Framework, object, fmt.Sprintf(format, args...))).To(Succeed())
 }
 
-// annotate writes an annotation.
-func (s *scene) annotate(object client.Object, key, value string) {
+// setAnnotation writes an annotation.
+func (s *scene) setAnnotation(object client.Object, key, value string) {
 	s.Helper()
-	s.merge(object, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	s.mergePatch(object, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
 }
 
-// list and read try again when the API server does not answer: a read that fails once must
+// listObjects and read try again when the API server does not answer: a read that fails once must
 // not end a test, least of all where it waits for something.
-func (s *scene) list(into client.ObjectList, where ...client.ListOption) {
+func (s *scene) listObjects(into client.ObjectList, where ...client.ListOption) {
 	s.Helper()
 	s.Eventually(func() error { return s.List(s.ctx, into, where...) }).Should(Succeed())
 }
 
-// read fills in the object that has a name, and returns it.
-func read[T client.Object](s *scene, object T) T {
+// readObject fills in the object that has a name, and returns it.
+func readObject[T client.Object](s *scene, object T) T {
 	s.Helper()
 	s.Eventually(func() error { return s.Get(s.ctx, keyOf(object), object) }).Should(Succeed())
 	return object
@@ -282,38 +282,38 @@ func read[T client.Object](s *scene, object T) T {
 
 func (s *scene) cardQuota(name string) *api.CardQuota {
 	s.Helper()
-	return read(s, &api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return readObject(s, &api.CardQuota{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-func (s *scene) queue(name string) *v1beta1.Queue {
+func (s *scene) readQueue(name string) *v1beta1.Queue {
 	s.Helper()
-	return read(s, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return readObject(s, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-func (s *scene) job(name string) *batchv1alpha1.Job {
+func (s *scene) readJob(name string) *batchv1alpha1.Job {
 	s.Helper()
-	return read(s, &batchv1alpha1.Job{ObjectMeta: s.object(name)})
+	return readObject(s, &batchv1alpha1.Job{ObjectMeta: s.objectMeta(name)})
 }
 
-// becomes waits until something is as wanted, and checks that it stays so.
-func (s *scene) becomes(state func() any, want any, about ...any) {
+// waitUntilStable waits until something is as wanted, and checks that it stays so.
+func (s *scene) waitUntilStable(state func() any, want any, about ...any) {
 	s.Helper()
 	s.Eventually(state).Should(Equal(want), about...)
-	s.stays(state, want, about...)
+	s.checkUnchanged(state, want, about...)
 }
 
-// stays checks that something is as wanted until two more sessions of the scheduler have
+// checkUnchanged checks that something is as wanted until two more sessions of the scheduler have
 // closed, or for a while where none decides.
-func (s *scene) stays(state func() any, want any, about ...any) {
+func (s *scene) checkUnchanged(state func() any, want any, about ...any) {
 	s.Helper()
 	const enough = 2
-	first, err := s.sessions(s.ctx)
+	first, err := s.sessionStats(s.ctx)
 	if err != nil || !first.Deciding {
 		s.Consistently(state).Should(Equal(want), about...)
 		return
 	}
 	s.Eventually(func() (bool, error) {
-		now, err := s.sessions(s.ctx) // before the look at the state, which must show what they did
+		now, err := s.sessionStats(s.ctx) // before the look at the state, which must show what they did
 		if got := state(); !reflect.DeepEqual(got, want) {
 			return false, StopTrying(fmt.Sprintf("it is %v, want %v", got, want))
 		}

@@ -10,120 +10,120 @@ import (
 
 // Two gangs fill the nodes. One pod takes one gang, and the next ones use up what
 // that one left before the other gang is touched.
-func takesWholeGangs(t *tide) {
-	t.quotas(8)
-	t.start(t.trainer("one", 4))
-	t.start(t.trainer("two", 4))
-	t.serves("service", 1)
+func takesWholeGangs(t *reclaimTest) {
+	t.createQuotas(8)
+	t.startJob(t.trainingJob("one", 4))
+	t.startJob(t.trainingJob("two", 4))
+	t.createInference("service", 1)
 	t.wantRunning("service", 1, 0)
-	t.Eventually(func() int { return t.running("one") + t.running("two") }).Should(Equal(4))
-	left := t.alive("one", "two")
-	t.scale("service", 4)
+	t.Eventually(func() int { return t.countRunning("one") + t.countRunning("two") }).Should(Equal(4))
+	left := t.runningPods("one", "two")
+	t.scaleDeployment("service", 4)
 	t.wantRunning("service", 4, 0)
-	t.stay(left)
-	t.scale("service", 5)
-	t.wantPods(map[string]string{"service": pods(5, 0), "one": pods(0, 4), "two": pods(0, 4)})
+	t.checkSamePods(left)
+	t.scaleDeployment("service", 5)
+	t.wantPods(map[string]string{"service": podCounts(5, 0), "one": podCounts(0, 4), "two": podCounts(0, 4)})
 	t.wantToldOnce("one", "two")
-	t.scale("service", 0)
-	t.wantPods(map[string]string{"one": pods(4, 0), "two": pods(4, 0)})
+	t.scaleDeployment("service", 0)
+	t.wantPods(map[string]string{"one": podCounts(4, 0), "two": podCounts(4, 0)})
 }
 
 // wantToldOnce checks that jobs that gave their cards say so, and that the one
 // who got them does.
-func (t *tide) wantToldOnce(jobs ...string) {
+func (t *reclaimTest) wantToldOnce(jobs ...string) {
 	t.Helper()
 	for _, job := range jobs {
-		t.Eventually(func() []string { return t.told(t.namespace, "Job", job, "CardsReclaimed") }).Should(ConsistOf(And(
+		t.Eventually(func() []string { return t.eventMessages(t.namespace, "Job", job, "CardsReclaimed") }).Should(ConsistOf(And(
 			ContainSubstring("4 card(s) are taken back for %s/", t.namespace),
-			ContainSubstring("of queue %s: the whole job goes", t.queue("inference")),
+			ContainSubstring("of queue %s: the whole job goes", t.queueName("inference")),
 		)))
 	}
 	group := t.podsOf("service")[0].Annotations[v1beta1.KubeGroupNameAnnotationKey]
-	t.Eventually(func() []string { return t.told(t.namespace, "PodGroup", group, "ReclaimsCards") }).Should(ConsistOf(
+	t.Eventually(func() []string { return t.eventMessages(t.namespace, "PodGroup", group, "ReclaimsCards") }).Should(ConsistOf(
 		ContainSubstring("takes cards back for 1 pod(s): 4 pod(s) of %s/", t.namespace),
 		ContainSubstring("takes cards back for 1 pod(s): 4 pod(s) of %s/", t.namespace),
 	))
 }
 
 // One pod of the younger gang is protected, so that all of them are.
-func aGangWithAProtectedPodStays(t *tide) {
-	guarded := t.trainer("guarded", 4)
+func aGangWithAProtectedPodStays(t *reclaimTest) {
+	guarded := t.trainingJob("guarded", 4)
 	worker := guarded.Spec.Tasks[0]
 	leader := *worker.DeepCopy()
 	leader.Name, leader.Replicas, worker.Replicas = "leader", 1, 3
 	leader.Template.Annotations[v1beta1.PodPreemptable] = "false"
 	guarded.Spec.Tasks = []batchv1alpha1.TaskSpec{leader, worker}
-	t.startOneAfterTheOther(t.trainer("open", 4), guarded)
+	t.startOneAfterTheOther(t.trainingJob("open", 4), guarded)
 	t.wantTaken("open", "guarded")
-	t.scale("service", 5)
-	left := t.alive("guarded")
-	t.wantPods(map[string]string{"service": pods(4, 1), "open": pods(0, 4)})
-	t.stay(left)
+	t.scaleDeployment("service", 5)
+	left := t.runningPods("guarded")
+	t.wantPods(map[string]string{"service": podCounts(4, 1), "open": podCounts(0, 4)})
+	t.checkSamePods(left)
 }
 
-// willing is a training job that goes on with fewer pods.
-func (t *tide) willing(name string, pods, least int) *batchv1alpha1.Job {
-	job := t.trainer(name, pods)
+// elasticJob is a training job that goes on with fewer pods.
+func (t *reclaimTest) elasticJob(name string, pods, least int) *batchv1alpha1.Job {
+	job := t.trainingJob(name, pods)
 	job.Spec.MinAvailable, job.Spec.Policies = int32(least), nil
 	return job
 }
 
 // A Deployment and a job have pods to spare; they go, one after the other,
 // before anything is broken.
-func elasticPodsGoFirst(t *tide) {
-	t.quotas(8)
-	t.trains("web", 2)
-	t.start(t.willing("willing", 4, 2))
-	t.start(t.trainer("gang", 2))
-	gang := t.alive("gang")
-	t.serves("service", 3)
-	t.wantPods(map[string]string{"service": pods(3, 0), "web": pods(1, 1), "willing": pods(2, 2)})
-	t.stay(gang)
+func elasticPodsGoFirst(t *reclaimTest) {
+	t.createQuotas(8)
+	t.startTraining("web", 2)
+	t.startJob(t.elasticJob("willing", 4, 2))
+	t.startJob(t.trainingJob("gang", 2))
+	gang := t.runningPods("gang")
+	t.createInference("service", 3)
+	t.wantPods(map[string]string{"service": podCounts(3, 0), "web": podCounts(1, 1), "willing": podCounts(2, 2)})
+	t.checkSamePods(gang)
 	t.wantJob("willing", batchv1alpha1.Running)
-	t.scale("service", 4) // the last pod of the Deployment is less than two of a gang
-	t.wantPods(map[string]string{"service": pods(4, 0), "web": pods(0, 2), "willing": pods(2, 2)})
-	t.stay(gang)
-	t.scale("service", 0)
-	t.wantPods(map[string]string{"web": pods(2, 0), "willing": pods(4, 0)})
-	t.stay(gang)
+	t.scaleDeployment("service", 4) // the last pod of the Deployment is less than two of a gang
+	t.wantPods(map[string]string{"service": podCounts(4, 0), "web": podCounts(0, 2), "willing": podCounts(2, 2)})
+	t.checkSamePods(gang)
+	t.scaleDeployment("service", 0)
+	t.wantPods(map[string]string{"web": podCounts(2, 0), "willing": podCounts(4, 0)})
+	t.checkSamePods(gang)
 }
 
 // wantJob checks a job's phase, and that no retry of it was counted.
-func (t *tide) wantJob(name string, phase batchv1alpha1.JobPhase) {
+func (t *reclaimTest) wantJob(name string, phase batchv1alpha1.JobPhase) {
 	t.Helper()
 	t.wantPhase(name, phase)
-	t.Expect(t.job(name).Status.RetryCount).To(BeZero(), name)
+	t.Expect(t.readJob(name).Status.RetryCount).To(BeZero(), name)
 }
 
 // The job could go on with two of its pods, but its own policy would restart
 // all of them as soon as one goes.
-func aJobThatRestartsIsTakenWhole(t *tide) {
-	t.quotas(8)
-	t.fill(4)
-	job := t.willing("job", 4, 2)
+func aJobThatRestartsIsTakenWhole(t *reclaimTest) {
+	t.createQuotas(8)
+	t.occupyCards(4)
+	job := t.elasticJob("job", 4, 2)
 	job.Spec.Policies = []batchv1alpha1.LifecyclePolicy{{Event: v1alpha1.PodEvictedEvent, Action: v1alpha1.RestartJobAction}}
-	t.start(job)
-	before := t.alive("job")
-	t.serves("service", 1)
-	t.wantPods(map[string]string{"service": pods(1, 0), "job": pods(3, 1)}) // it starts again on what is left
-	t.Expect(t.survivors(before)).To(BeZero())
+	t.startJob(job)
+	before := t.runningPods("job")
+	t.createInference("service", 1)
+	t.wantPods(map[string]string{"service": podCounts(1, 0), "job": podCounts(3, 1)}) // it starts again on what is left
+	t.Expect(t.countSurvivors(before)).To(BeZero())
 	t.wantJob("job", batchv1alpha1.Running)
 }
 
 // Of three workers two can go, and the leader cannot.
-func everyTaskKeepsItsMinimum(t *tide) {
-	t.quotas(8)
-	t.fill(4)
-	job := t.willing("job", 3, 2)
+func everyTaskKeepsItsMinimum(t *reclaimTest) {
+	t.createQuotas(8)
+	t.occupyCards(4)
+	job := t.elasticJob("job", 3, 2)
 	worker := job.Spec.Tasks[0]
 	leader := *worker.DeepCopy()
 	leader.Name, leader.Replicas = "leader", 1
 	leader.MinAvailable, worker.MinAvailable = ptr.To[int32](1), ptr.To[int32](1)
 	job.Spec.Tasks = []batchv1alpha1.TaskSpec{worker, leader}
-	t.start(job)
+	t.startJob(job)
 	leaders := t.ofTask("job", "leader")
-	t.serves("service", 2)
-	t.wantPods(map[string]string{"service": pods(2, 0), "job": pods(2, 2)})
+	t.createInference("service", 2)
+	t.wantPods(map[string]string{"service": podCounts(2, 0), "job": podCounts(2, 2)})
 	t.Expect(t.ofTask("job", "worker")).To(HaveLen(1))
 	t.Expect(t.ofTask("job", "leader")).To(Equal(leaders))
 	t.wantJob("job", batchv1alpha1.Running)

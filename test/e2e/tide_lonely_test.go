@@ -14,40 +14,40 @@ import (
 
 // Training has run for a moment only when inference comes. It goes as soon as it
 // has had its time.
-func nobodyGoesBeforeItsMinimumRuntime(t *tide) {
+func nobodyGoesBeforeItsMinimumRuntime(t *reclaimTest) {
 	const granted = 10 * time.Second
-	t.configured(strings.Replace(t.text(), "cardUnlimitedCpuMemory: true", `cardUnlimitedCpuMemory: true
+	t.useConfig(strings.Replace(t.configText(), "cardUnlimitedCpuMemory: true", `cardUnlimitedCpuMemory: true
       serviceTypes:
         inference: {reclaimFrom: [training]}
         training: {reclaimable: true, minimumRuntime: 10s}`, 1))
-	t.quotas(8)
-	t.trains("low", 8)
-	first := t.started("low")
+	t.createQuotas(8)
+	t.startTraining("low", 8)
+	first := t.lastPodStart("low")
 	for _, pod := range t.podsOf("low") {
 		if pod.Status.StartTime.Time.Before(first) {
 			first = pod.Status.StartTime.Time
 		}
 	}
-	t.serves("service", 1)
-	for t.running("low") == 8 {
+	t.createInference("service", 1)
+	for t.countRunning("low") == 8 {
 		t.Expect(time.Since(first)).To(BeNumerically("<", granted+soon), "it goes when it has had its time")
 		time.Sleep(often)
 	}
 	t.Expect(time.Since(first)).To(BeNumerically(">=", granted))
-	t.wantPods(map[string]string{"low": pods(7, 1), "service": pods(1, 0)})
+	t.wantPods(map[string]string{"low": podCounts(7, 1), "service": podCounts(1, 0)})
 }
 
-// slow are pods that take some time to end.
-func slow(template *corev1.PodTemplateSpec) {
+// setSlowTermination are pods that take some time to end.
+func setSlowTermination(template *corev1.PodTemplateSpec) {
 	template.Annotations[endsAfter] = "5s"
 	template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
 }
 
-// leaving counts the pods that were told to go, in whatever way.
-func (t *tide) leaving() int {
+// countTerminating counts the pods that were told to go, in whatever way.
+func (t *reclaimTest) countTerminating() int {
 	t.Helper()
 	list, n := &corev1.PodList{}, 0
-	t.list(list, client.InNamespace(t.namespace))
+	t.listObjects(list, client.InNamespace(t.namespace))
 	for _, pod := range list.Items {
 		if _, told := pod.Annotations[workload.AnnotationOutOfSync]; told || pod.DeletionTimestamp != nil {
 			n++
@@ -56,41 +56,41 @@ func (t *tide) leaving() int {
 	return n
 }
 
-// crashes kills the scheduler as soon as so many pods or more were told to go, and
+// restartSchedulerAfter kills the scheduler as soon as so many pods or more were told to go, and
 // starts another.
-func (t *tide) crashes(told int) {
+func (t *reclaimTest) restartSchedulerAfter(told int) {
 	t.Helper()
-	t.Eventually(t.leaving, soon, 5*time.Millisecond).Should(BeNumerically(">=", told))
+	t.Eventually(t.countTerminating, soon, 5*time.Millisecond).Should(BeNumerically(">=", told))
 	t.killScheduler()
 	t.startScheduler()
 }
 
 // The scheduler ends as soon as the first pod of a gang was told to go. The next
 // one knows of those that were told, tells the others, and takes nobody else.
-func aCrashTakesNobodyElse(t *tide) {
-	t.quotas(8)
+func aCrashTakesNobodyElse(t *reclaimTest) {
+	t.createQuotas(8)
 	for _, name := range []string{"one", "two"} {
-		job := t.trainer(name, 4)
-		slow(pod(job))
-		t.start(job)
+		job := t.trainingJob(name, 4)
+		setSlowTermination(firstTaskTemplate(job))
+		t.startJob(job)
 	}
-	all := t.alive("one", "two")
-	t.serves("service", 2)
-	t.crashes(1)
+	all := t.runningPods("one", "two")
+	t.createInference("service", 2)
+	t.restartSchedulerAfter(1)
 	t.wantRunning("service", 2, 0)
-	t.Expect(t.survivors(all)).To(Equal(4))
-	t.Expect(t.running("one") * t.running("two")).To(BeZero())
+	t.Expect(t.countSurvivors(all)).To(Equal(4))
+	t.Expect(t.countRunning("one") * t.countRunning("two")).To(BeZero())
 }
 
-func aCrashTakesNoOtherPod(t *tide) {
-	t.quotas(8)
-	low := t.deploymentOf(t.work("low", t.queue("training"), 8))
-	slow(&low.Spec.Template)
-	t.create(low)
-	t.starts("low", 8)
-	all := t.alive("low")
-	t.serves("service", 2)
-	t.crashes(2)
+func aCrashTakesNoOtherPod(t *reclaimTest) {
+	t.createQuotas(8)
+	low := t.deploymentOf(t.newWorkload("low", t.queueName("training"), 8))
+	setSlowTermination(&low.Spec.Template)
+	t.createObjects(low)
+	t.waitUntilRunning("low", 8)
+	all := t.runningPods("low")
+	t.createInference("service", 2)
+	t.restartSchedulerAfter(2)
 	t.wantRunning("service", 2, 0)
-	t.Expect(t.survivors(all)).To(Equal(6))
+	t.Expect(t.countSurvivors(all)).To(Equal(6))
 }

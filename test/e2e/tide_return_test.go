@@ -15,52 +15,52 @@ const (
 	endsAfter = "test.cardquota.dev/delete-after"
 )
 
-// survives has inference come and go while a job trains that is restarted by its
+// restartedJobSurvives has inference come and go while a job trains that is restarted by its
 // policies, three times at most. After every tide the job runs again, and none
 // of the times is counted.
-func survives(tides int, ending map[string]string) func(*tide) {
-	return func(t *tide) { t.survives(tides, ending) }
+func restartedJobSurvives(tides int, ending map[string]string) func(*reclaimTest) {
+	return func(t *reclaimTest) { t.checkRestartedJob(tides, ending) }
 }
 
-func (t *tide) survives(tides int, ending map[string]string) {
+func (t *reclaimTest) checkRestartedJob(tides int, ending map[string]string) {
 	t.Helper()
-	t.quotas(8)
-	job := t.trainer("job", 4)
-	maps.Copy(pod(job).Annotations, ending)
-	pod(job).Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
-	t.start(job)
-	t.fill(4)
+	t.createQuotas(8)
+	job := t.trainingJob("job", 4)
+	maps.Copy(firstTaskTemplate(job).Annotations, ending)
+	firstTaskTemplate(job).Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
+	t.startJob(job)
+	t.occupyCards(4)
 	for tide := range tides {
-		before := t.alive("job")
+		before := t.runningPods("job")
 		if tide == 0 {
 			// Not made without replicas and scaled at once: Volcano's controller, when it is
 			// late to see the first, deletes the PodGroup that it made for the second.
-			t.serves("service", 2)
+			t.createInference("service", 2)
 		} else {
-			t.scale("service", 2)
+			t.scaleDeployment("service", 2)
 		}
-		t.starts("service", 2)
-		t.wantPods(map[string]string{"job": pods(0, 4), "service": pods(2, 0)})
+		t.waitUntilRunning("service", 2)
+		t.wantPods(map[string]string{"job": podCounts(0, 4), "service": podCounts(2, 0)})
 		group := t.groupOf("service")
-		t.scale("service", 0)
-		t.starts("job", 4)
+		t.scaleDeployment("service", 0)
+		t.waitUntilRunning("job", 4)
 		// Volcano, when late, would take the next pods' group along.
 		t.Eventually(t.IsGone(t.ctx, group)).Should(BeTrue())
-		t.Expect(t.survivors(before)).To(BeZero())
+		t.Expect(t.countSurvivors(before)).To(BeZero())
 		t.wantJob("job", batchv1alpha1.Running)
 	}
-	t.Expect(t.job("job").Spec.MaxRetry).To(Equal(int32(3)), "Volcano's default")
-	t.Expect(t.told(t.namespace, "Job", "job", "CardsReclaimed")).NotTo(BeEmpty())
+	t.Expect(t.readJob("job").Spec.MaxRetry).To(Equal(int32(3)), "Volcano's default")
+	t.Expect(t.eventMessages(t.namespace, "Job", "job", "CardsReclaimed")).NotTo(BeEmpty())
 }
 
 // The job's own policy is to end when a pod is evicted.
-func aJobThatAbortsEnds(t *tide) {
-	t.quotas(8)
-	t.fill(4)
-	job := t.trainer("job", 4)
+func aJobThatAbortsEnds(t *reclaimTest) {
+	t.createQuotas(8)
+	t.occupyCards(4)
+	job := t.trainingJob("job", 4)
 	job.Spec.Policies = []batchv1alpha1.LifecyclePolicy{{Event: v1alpha1.PodEvictedEvent, Action: v1alpha1.AbortJobAction}}
-	t.start(job)
-	t.serves("service", 1)
+	t.startJob(job)
+	t.createInference("service", 1)
 	t.wantRunning("service", 1, 0)
 	t.wantPhase("job", batchv1alpha1.Aborted)
 	t.wantRunning("job", 0, 0)
@@ -68,19 +68,19 @@ func aJobThatAbortsEnds(t *tide) {
 
 // The job comes back by itself, waits as long as inference runs, and takes
 // nothing from what took its place.
-func aJobWithoutPoliciesReturnsAndWaits(t *tide) {
-	t.quotas(8)
-	job := t.trainer("job", 8)
+func aJobWithoutPoliciesReturnsAndWaits(t *reclaimTest) {
+	t.createQuotas(8)
+	job := t.trainingJob("job", 8)
 	job.Spec.Policies, job.Spec.PriorityClassName = nil, "pc-high"
-	t.start(job)
-	t.serves("service", 1)
-	t.wantPods(map[string]string{"job": pods(0, 8), "service": pods(1, 0)})
-	stay := t.alive("service")
+	t.startJob(job)
+	t.createInference("service", 1)
+	t.wantPods(map[string]string{"job": podCounts(0, 8), "service": podCounts(1, 0)})
+	stay := t.runningPods("service")
 	for range 3 {
-		t.stay(stay)
+		t.checkSamePods(stay)
 	}
-	t.Expect(t.told(t.namespace, "Job", "job", "CardsReclaimed")).To(HaveLen(1))
-	t.scale("service", 0)
+	t.Expect(t.eventMessages(t.namespace, "Job", "job", "CardsReclaimed")).To(HaveLen(1))
+	t.scaleDeployment("service", 0)
 	t.wantRunning("job", 8, 0)
 	t.wantJob("job", batchv1alpha1.Running)
 }

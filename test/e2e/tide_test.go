@@ -11,10 +11,10 @@ import (
 
 // tides are the scenes of the tide. Each has cards of a name of its own, so that
 // several are played at the same time on one cluster.
-var tides = []tideScene{
+var tides = []reclaimScene{
 	// The longest ones first.
-	{name: "failed", play: survives(5, map[string]string{endsWith: "143"})},
-	{name: "succeeded", play: survives(5, map[string]string{endsWith: "0"})},
+	{name: "failed", play: restartedJobSurvives(5, map[string]string{endsWith: "143"})},
+	{name: "succeeded", play: restartedJobSurvives(5, map[string]string{endsWith: "0"})},
 	{name: "matrix", play: inferenceTakesFromTrainingOnly, podByPod: true},
 	{name: "givers", play: trainingAloneGives, podByPod: true},
 	{name: "protected", play: whatIsProtectedStays, podByPod: true},
@@ -37,7 +37,7 @@ var tides = []tideScene{
 	{name: "budget", play: theGangWithoutADisruptionBudgetGoes},
 	{name: "podsaved", play: theGangWhosePodSavedGoes},
 	{name: "groupsaved", play: theGangThatSavesInTheFutureGoes},
-	{name: "graceful", play: survives(2, map[string]string{endsWith: "0", endsAfter: "4s"})},
+	{name: "graceful", play: restartedJobSurvives(2, map[string]string{endsWith: "0", endsAfter: "4s"})},
 	{name: "aborts", play: aJobThatAbortsEnds},
 	{name: "plain", play: aJobWithoutPoliciesReturnsAndWaits},
 }
@@ -46,22 +46,22 @@ var tides = []tideScene{
 const atOnce = 8
 
 // lonely are scenes of the tide that change the scheduler for everybody.
-var lonely = []tideScene{
+var lonely = []reclaimScene{
 	{name: "runtime", play: nobodyGoesBeforeItsMinimumRuntime, podByPod: true},
 	{name: "crashed", play: aCrashTakesNobodyElse},
 	{name: "crashedpods", play: aCrashTakesNoOtherPod, podByPod: true},
 }
 
-func playTides(t *testing.T, st *stage, played func(tideScene) bool) {
+func playTides(t *testing.T, st *testCluster, played func(reclaimScene) bool) {
 	var fleet []cluster.NodeProfile
 	for _, scene := range append(tides[:len(tides):len(tides)], lonely...) {
-		fleet = append(fleet, scene.fleet()...)
+		fleet = append(fleet, scene.nodeProfiles()...)
 	}
 	NewWithT(t).Expect(st.cluster.CreateNodes(t.Context(), fleet)).To(Succeed())
-	play := func(scene tideScene) error {
+	play := func(scene reclaimScene) error {
 		if played(scene) {
 			t.Run(scene.name, func(t *testing.T) {
-				scene.play(&tide{scene: newSceneOn(t, scene.name, st), card: scene.card(), other: scene.card() + "-OTHER"})
+				scene.play(&reclaimTest{scene: newSceneOn(t, scene.name, st), card: scene.cardName(), other: scene.cardName() + "-OTHER"})
 			})
 		}
 		return nil

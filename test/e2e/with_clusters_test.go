@@ -35,7 +35,7 @@ func TestPreemptionByThePolicy(t *testing.T) {
 // action reclaim.
 func TestTideByStockReclaim(t *testing.T) {
 	t.Parallel()
-	playTides(t, startEvictingStage(t), func(scene tideScene) bool { return scene.podByPod })
+	playTides(t, startEvictingStage(t), func(scene reclaimScene) bool { return scene.podByPod })
 }
 
 // TestEnforcementIsProven takes a cluster from Volcano's own scheduler to ours
@@ -43,7 +43,7 @@ func TestTideByStockReclaim(t *testing.T) {
 // enforcement against it. Everything is real, under the rights that are shipped.
 func TestEnforcementIsProven(t *testing.T) {
 	t.Parallel()
-	newProof(t).play(t)
+	newProof(t).runHandover(t)
 }
 
 // TestDisturbances plays, one after the other, what disturbs every scene on its cluster:
@@ -53,7 +53,7 @@ func TestDisturbances(t *testing.T) {
 	st := startStage(t, nil, deployment.NoConfiguration)
 	for _, scene := range []struct {
 		name string
-		play func(*testing.T, *stage)
+		play func(*testing.T, *testCluster)
 	}{
 		{"a scheduler that starts first waits for everything else", aSchedulerThatStartsFirstWaitsForEverythingElse},
 		{"a heartbeat proves what is in force", heartbeatProvesWhatIsInForce},
@@ -70,5 +70,5 @@ func TestDisturbances(t *testing.T) {
 // TestTide plays the scenes of the tide with the action cardreclaim.
 func TestTide(t *testing.T) {
 	t.Parallel()
-	playTides(t, startTakingStage(t, nil, "cardreclaim"), func(tideScene) bool { return true })
+	playTides(t, startTakingStage(t, nil, "cardreclaim"), func(reclaimScene) bool { return true })
 }

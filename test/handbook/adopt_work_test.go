@@ -19,23 +19,23 @@ import (
 // Deployment and as a vcjob, and a card past Volcano.
 func (e *engineer) worksWithoutQuotas() map[types.UID]string {
 	e.Helper()
-	e.Eventually(e.counts(patient, trainer)).Should(Equal(map[string]int{patient: 0, trainer: 0}))
+	e.Eventually(e.runningCounts(patient, trainer)).Should(Equal(map[string]int{patient: 0, trainer: 0}))
 	e.Expect(e.Create(e.ctx, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: legacy}})).To(Succeed())
 	e.Eventually(func() (v1beta1.QueueState, error) {
 		queue := &v1beta1.Queue{}
 		err := e.Get(e.ctx, client.ObjectKey{Name: legacy}, queue)
 		return queue.Status.State, err
 	}).Should(Equal(v1beta1.QueueStateOpen))
-	e.runs("cards", legacy, 2, 1)
-	e.runs("plain", legacy, 1, 0)
+	e.createDeployment("cards", legacy, 2, 1)
+	e.createDeployment("plain", legacy, 1, 0)
 	job := builder.Pod(team, "").Label("app", "job").GPUs(1).With(inContainer)
 	e.Expect(e.Create(e.ctx, builder.VCJob(team, "job").Queue(legacy).Task("work", 1, job).Obj())).To(Succeed())
 	e.Expect(e.Create(e.ctx, e.podPast("past"))).To(Succeed())
 	kinds := map[string]int{"cards": 2, "plain": 1, "job": 1, "past": 1, "before": 2}
-	e.Eventually(e.counts(slices.Collect(maps.Keys(kinds))...)).Should(Equal(kinds))
+	e.Eventually(e.runningCounts(slices.Collect(maps.Keys(kinds))...)).Should(Equal(kinds))
 	ran := map[types.UID]string{}
 	for name := range kinds {
-		maps.Copy(ran, e.running(name))
+		maps.Copy(ran, e.runningPods(name))
 	}
 	return ran
 }

@@ -22,9 +22,9 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// asks has the API server ask the operator for a CardQuota that is not kept, and may
+// dryRunCardQuota has the API server ask the operator for a CardQuota that is not kept, and may
 // not promise more than the cluster has: 8.
-func (e *engineer) asks(ctx context.Context, cards int64) error {
+func (e *engineer) dryRunCardQuota(ctx context.Context, cards int64) error {
 	quota := builder.CardQuota("asked-only").Card(card, cards).Obj()
 	quota.Spec.OverAllocation = v1alpha1.OverAllocationDeny
 	return e.Create(ctx, quota, client.DryRunAll)
@@ -50,8 +50,8 @@ func (e *engineer) asksOnAndOn() (stop func()) {
 		defer tick.Stop()
 		for {
 			asked++
-			note(e.asks(ctx, 8))
-			_, err := e.serves(ctx)
+			note(e.dryRunCardQuota(ctx, 8))
+			_, err := e.servingCertificate(ctx)
 			note(err)
 			select {
 			case <-ctx.Done():
@@ -71,8 +71,8 @@ func (e *engineer) asksOnAndOn() (stop func()) {
 	}
 }
 
-// authority is what the API server trusts, the same for every webhook.
-func (e *engineer) authority() ([]byte, error) {
+// caBundle is what the API server trusts, the same for every webhook.
+func (e *engineer) caBundle() ([]byte, error) {
 	validating, mutating := &admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}
 	name := client.ObjectKey{Name: "cardquota"}
 	if err := errors.Join(e.Get(e.ctx, name, validating), e.Get(e.ctx, name, mutating)); err != nil {
@@ -92,9 +92,9 @@ func (e *engineer) authority() ([]byte, error) {
 	return bundle, nil
 }
 
-// serves is the certificate that who connects to the webhooks now is shown, and
+// servingCertificate is the certificate that who connects to the webhooks now is shown, and
 // trusts as the API server does.
-func (e *engineer) serves(ctx context.Context) (*x509.Certificate, error) {
+func (e *engineer) servingCertificate(ctx context.Context) (*x509.Certificate, error) {
 	service, configuration := &corev1.Service{}, &admissionv1.ValidatingWebhookConfiguration{}
 	if err := errors.Join(
 		e.Get(ctx, client.ObjectKey{Name: "cardquota"}, configuration),
@@ -120,14 +120,14 @@ func (e *engineer) servesAnother(than *x509.Certificate) (now *x509.Certificate)
 	e.Helper()
 	e.Eventually(func() (bool, error) {
 		var err error
-		now, err = e.serves(e.ctx)
+		now, err = e.servingCertificate(e.ctx)
 		return err == nil && !now.Equal(than), err
 	}).Should(BeTrue())
 	return now
 }
 
-// revision is how often a Certificate was issued, 0 while it is being issued.
-func (e *engineer) revision(name string) (int64, error) {
+// certificateRevision is how often a Certificate was issued, 0 while it is being issued.
+func (e *engineer) certificateRevision(name string) (int64, error) {
 	certificate := &unstructured.Unstructured{}
 	certificate.SetAPIVersion("cert-manager.io/v1")
 	certificate.SetKind("Certificate")
@@ -147,11 +147,11 @@ func (e *engineer) revision(name string) (int64, error) {
 	return revision, err
 }
 
-// settled waits until cert-manager is done with a Certificate. It may be Ready
+// waitUntilIssued waits until cert-manager is done with a Certificate. It may be Ready
 // before: the Secret is written first, the revision after it, seconds later when
 // that write collides with the one of Ready. Until then cert-manager answers a
 // deleted Secret with the certificate that it holds already.
-func (e *engineer) settled(certificate string) (revision int64) {
+func (e *engineer) waitUntilIssued(certificate string) (revision int64) {
 	e.Helper()
 	return e.issuesAnother(certificate, 0)
 }
@@ -162,7 +162,7 @@ func (e *engineer) issuesAnother(certificate string, than int64) (revision int64
 	e.Helper()
 	e.Eventually(func() (int64, error) {
 		var err error
-		revision, err = e.revision(certificate)
+		revision, err = e.certificateRevision(certificate)
 		return revision, err
 	}).WithTimeout(2*time.Minute).Should(BeNumerically(">", than), "revision of Certificate %s", certificate)
 	return revision

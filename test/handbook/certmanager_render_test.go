@@ -16,7 +16,7 @@ func TestCertificateFollowsTheNamespace(t *testing.T) {
 	for _, namespace := range []string{cluster.VolcanoNamespace, "cards"} {
 		t.Run(namespace, func(t *testing.T) {
 			g := NewWithT(t)
-			all, err := cluster.Decode([]byte(rendered(t, "cert-manager", "namespace: "+namespace+"\n"))) // kustomize edit set namespace
+			all, err := cluster.Decode([]byte(renderOverlay(t, "cert-manager", "namespace: "+namespace+"\n"))) // kustomize edit set namespace
 			g.Expect(err).NotTo(HaveOccurred())
 			objects := map[string]*unstructured.Unstructured{}
 			for _, object := range all {

@@ -21,53 +21,53 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	}
 	e := newEngineer(t)
 	e.startsCertManager(program)
-	e.types("export SUDO_UID=65534 SUDO_GID=65534\n" + e.commands("README.md", "## On a real cluster")[0]) // the images
-	e.Expect(e.shell(`find dist ! -uid 65534 -o ! -gid 65534`)).To(BeEmpty(), "what is not of who used sudo")
-	e.pushes()
-	section := e.commands("docs/install.md", "### With cert-manager")
+	e.typeCommands("export SUDO_UID=65534 SUDO_GID=65534\n" + e.sectionCommands("README.md", "## On a real cluster")[0]) // the images
+	e.Expect(e.runShell(`find dist ! -uid 65534 -o ! -gid 65534`)).To(BeEmpty(), "what is not of who used sudo")
+	e.pushImages()
+	section := e.sectionCommands("docs/install.md", "### With cert-manager")
 	e.Expect(section).To(HaveLen(3), "installation, renewal, without it again")
-	e.types(section[0])
+	e.typeCommands(section[0])
 
 	e.Eventually(func(g Gomega) {
-		g.Expect(e.authority()).To(Equal(e.secret("cardquota-webhook-tls")["ca.crt"]), "in both configurations")
+		g.Expect(e.caBundle()).To(Equal(e.readSecret("cardquota-webhook-tls")["ca.crt"]), "in both configurations")
 	}).Should(Succeed())
-	e.Eventually(func() error { return e.asks(e.ctx, 1000) }).Should(MatchError(ContainSubstring("spec.cards: Forbidden: spec.overAllocation is Deny: NVIDIA-H200: 1000 granted, 8 healthy")))
-	e.Expect(e.asks(e.ctx, 8)).To(Succeed())
-	first, err := e.serves(e.ctx)
+	e.Eventually(func() error { return e.dryRunCardQuota(e.ctx, 1000) }).Should(MatchError(ContainSubstring("spec.cards: Forbidden: spec.overAllocation is Deny: NVIDIA-H200: 1000 granted, 8 healthy")))
+	e.Expect(e.dryRunCardQuota(e.ctx, 8)).To(Succeed())
+	first, err := e.servingCertificate(e.ctx)
 	e.Expect(err).NotTo(HaveOccurred())
-	authority, pods := e.secret("cardquota-webhook-tls")["ca.crt"], e.managers()
+	authority, pods := e.readSecret("cardquota-webhook-tls")["ca.crt"], e.managerRestarts()
 
 	stop := e.asksOnAndOn()
-	issued := e.settled("cardquota-webhook")
-	e.types(section[1])
+	issued := e.waitUntilIssued("cardquota-webhook")
+	e.typeCommands(section[1])
 	e.issuesAnother("cardquota-webhook", issued)
 	second := e.servesAnother(first)
-	e.types(`kubectl apply --server-side -k config/overlays/cert-manager`) // as an upgrade does
-	e.Expect(e.authority()).To(Equal(authority), "a renewal and an upgrade keep it")
+	e.typeCommands(`kubectl apply --server-side -k config/overlays/cert-manager`) // as an upgrade does
+	e.Expect(e.caBundle()).To(Equal(authority), "a renewal and an upgrade keep it")
 
-	e.renews("cardquota-webhook-ca")
-	e.renews("cardquota-webhook")
+	e.renewCertificate("cardquota-webhook-ca")
+	e.renewCertificate("cardquota-webhook")
 	e.Eventually(func(g Gomega) {
-		g.Expect(e.authority()).To(And(Equal(e.secret("cardquota-webhook-tls")["ca.crt"]), Not(Equal(authority))))
+		g.Expect(e.caBundle()).To(And(Equal(e.readSecret("cardquota-webhook-tls")["ca.crt"]), Not(Equal(authority))))
 	}).Should(Succeed())
 	e.servesAnother(second)
 	stop()
-	e.Expect(e.managers()).To(Equal(pods), "nothing restarts")
+	e.Expect(e.managerRestarts()).To(Equal(pods), "nothing restarts")
 
-	authority, err = e.authority()
+	authority, err = e.caBundle()
 	e.Expect(err).NotTo(HaveOccurred())
-	e.types(section[2])
-	e.Eventually(e.authority).Should(And(Not(BeEmpty()), Not(Equal(authority))), "the operator's own")
-	e.Eventually(func() error { return e.asks(e.ctx, 8) }).Should(Succeed())
+	e.typeCommands(section[2])
+	e.Eventually(e.caBundle).Should(And(Not(BeEmpty()), Not(Equal(authority))), "the operator's own")
+	e.Eventually(func() error { return e.dryRunCardQuota(e.ctx, 8) }).Should(Succeed())
 	e.Eventually(e.ofCertManager).Should(BeEmpty(), "the garbage collector takes the requests")
 	e.issuesLater()
 	e.Expect(e.ofCertManager()).To(BeEmpty(), "nothing of cert-manager is left, or came back")
-	e.types(`kubectl apply -f config/samples/training.yaml`)
+	e.typeCommands(`kubectl apply -f config/samples/training.yaml`)
 }
 
 // ofCertManager are the objects by which cert-manager makes the certificate of the webhooks.
 func (e *engineer) ofCertManager() (string, error) {
-	return e.shell(fmt.Sprintf(`kubectl -n %s get -o name issuers,certificates,certificaterequests 2>&1 | grep -v 'No resources' || true
+	return e.runShell(fmt.Sprintf(`kubectl -n %s get -o name issuers,certificates,certificaterequests 2>&1 | grep -v 'No resources' || true
 kubectl -n %[1]s get -o name secrets --ignore-not-found cardquota-webhook-tls cardquota-webhook-ca`, cluster.VolcanoNamespace))
 }
 
@@ -75,7 +75,7 @@ kubectl -n %[1]s get -o name secrets --ignore-not-found cardquota-webhook-tls ca
 // it has handled what was deleted before.
 func (e *engineer) issuesLater() {
 	e.Helper()
-	e.types(`kubectl create namespace later
+	e.typeCommands(`kubectl create namespace later
 kubectl apply -f - <<'EOF'
 apiVersion: cert-manager.io/v1
 kind: Issuer
@@ -90,11 +90,11 @@ EOF
 kubectl -n later wait certificate later --for=condition=Ready --timeout=2m`)
 }
 
-// renews does what cmctl renew does, and waits until another certificate is issued.
-func (e *engineer) renews(certificate string) {
+// renewCertificate does what cmctl renew does, and waits until another certificate is issued.
+func (e *engineer) renewCertificate(certificate string) {
 	e.Helper()
-	issued := e.settled(certificate)
-	e.types(fmt.Sprintf(`kubectl -n %s patch certificate %s --subresource=status --type=json -p '[{"op":"add","path":"/status/conditions/-","value":
+	issued := e.waitUntilIssued(certificate)
+	e.typeCommands(fmt.Sprintf(`kubectl -n %s patch certificate %s --subresource=status --type=json -p '[{"op":"add","path":"/status/conditions/-","value":
 {"type":"Issuing","status":"True","reason":"ManuallyTriggered","message":"Certificate re-issuance manually triggered"}}]'`,
 		cluster.VolcanoNamespace, certificate))
 	e.issuesAnother(certificate, issued)

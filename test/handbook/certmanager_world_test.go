@@ -37,7 +37,7 @@ func (e *engineer) startsCertManager(program string) {
 	for _, file := range files {
 		e.Expect(e.cluster.ApplyFile(e.ctx, file)).To(Succeed())
 	}
-	e.types(`kubectl wait crd --all --for=condition=Established --timeout=1m`)
+	e.typeCommands(`kubectl wait crd --all --for=condition=Established --timeout=1m`)
 	process, err := e.cluster.StartProcess(e.ctx, cluster.ProcessSpec{Name: "cert-manager", Path: program, Args: []string{e.cluster.Kubeconfig()}})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Cleanup(func() {
@@ -45,23 +45,23 @@ func (e *engineer) startsCertManager(program string) {
 			return
 		}
 		e.ctx = context.WithoutCancel(e.ctx)
-		out, err := e.shell(fmt.Sprintf(`set +e
+		out, err := e.runShell(fmt.Sprintf(`set +e
 kubectl get issuers,certificates,certificaterequests -A -o wide
 tail -n 40 %s`, process.LogFile()))
 		e.Logf("%s\n%v", out, err)
 	})
 }
 
-// secret is what a Secret of cert-manager holds.
-func (e *engineer) secret(name string) map[string][]byte {
+// readSecret is what a Secret of cert-manager holds.
+func (e *engineer) readSecret(name string) map[string][]byte {
 	e.Helper()
 	secret := &corev1.Secret{}
 	e.Expect(e.Get(e.ctx, client.ObjectKey{Namespace: cluster.VolcanoNamespace, Name: name}, secret)).To(Succeed())
 	return secret.Data
 }
 
-// managers are the operator's pods and how often their container was restarted.
-func (e *engineer) managers() map[types.UID]int32 {
+// managerRestarts are the operator's pods and how often their container was restarted.
+func (e *engineer) managerRestarts() map[types.UID]int32 {
 	e.Helper()
 	pods := &corev1.PodList{}
 	e.Expect(e.List(e.ctx, pods, client.InNamespace(cluster.VolcanoNamespace), client.MatchingLabels{"app.kubernetes.io/name": "cardquota-manager"})).To(Succeed())

@@ -18,7 +18,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func read(t *testing.T, name string) string {
+func readDocument(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", name))
 	check.NoError(t, err)
@@ -28,13 +28,13 @@ func read(t *testing.T, name string) string {
 // TestTroubleIsFoundByItsReason: whoever looks for the reason of a condition, or
 // of a pod that waits, finds it in docs/troubleshooting.md.
 func TestTroubleIsFoundByItsReason(t *testing.T) {
-	document := read(t, "docs/troubleshooting.md")
+	document := readDocument(t, "docs/troubleshooting.md")
 	inOrder := []string{
 		"ReasonSynced", "ReasonForeignChangeReplaced", "ReasonWithinQuota", "ReasonNotCounted", "ReasonInventorySatisfied",
 		"ReasonOverAllocationAllowed", "ReasonReady", "ReasonConfigCorrected", "ReasonEnforced", "ReasonBypassDenied",
 	}
 	for _, file := range []string{"api/v1alpha1/conditions.go", "internal/workload/refusal.go"} {
-		reasons := constants(t, file, "Reason")
+		reasons := constantsOf(t, file, "Reason")
 		for name, reason := range reasons {
 			if !slices.Contains(inOrder, name) && !strings.Contains(document, "`"+reason+"`") {
 				t.Errorf("docs/troubleshooting.md does not tell of %s (%s of %s)", reason, name, file)
@@ -49,16 +49,16 @@ func TestTroubleIsFoundByItsReason(t *testing.T) {
 		"node(s) have no named card for ":     "internal/capacitycard/predicate.go",
 		"has not seen every node and pod yet": "internal/capacitycard/snapshot.go",
 	} {
-		if !strings.Contains(document, words) || !strings.Contains(read(t, file), words) {
+		if !strings.Contains(document, words) || !strings.Contains(readDocument(t, file), words) {
 			t.Errorf("docs/troubleshooting.md and %s do not both say %q", file, words)
 		}
 	}
 }
 
-// constants are the texts of a file's constants whose names begin so.
-func constants(t *testing.T, file, prefix string) map[string]string {
+// constantsOf are the texts of a file's constants whose names begin so.
+func constantsOf(t *testing.T, file, prefix string) map[string]string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, read(t, file), 0)
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, readDocument(t, file), 0)
 	check.NoError(t, err)
 	found := map[string]string{}
 	ast.Inspect(parsed, func(node ast.Node) bool {
@@ -81,7 +81,7 @@ func constants(t *testing.T, file, prefix string) map[string]string {
 func TestAdoptingEndsWithThePolicy(t *testing.T) {
 	var adopt, policy map[string]any
 	for name, into := range map[string]*map[string]any{"adopt": &adopt, "policy": &policy} {
-		check.NoError(t, yaml.UnmarshalStrict([]byte(read(t, "config/samples/"+name+".yaml")), into))
+		check.NoError(t, yaml.UnmarshalStrict([]byte(readDocument(t, "config/samples/"+name+".yaml")), into))
 	}
 	maps.Copy(policy["spec"].(map[string]any), map[string]any{
 		"unmanagedQueues": "Ignore", "reclaim": "Off", "admission": map[string]any{"schedulerBypassPolicy": "Warn"},

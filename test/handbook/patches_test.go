@@ -17,21 +17,21 @@ import (
 // kubectl is the client of the cluster's version.
 var kubectl = filepath.Join("..", "..", "bin", "controlplane", "kubectl")
 
-// blocks are the blocks in a language of a section of a document.
-func blocks(t *testing.T, document, heading, language string) []string {
+// sectionBlocks are the blocks in a language of a section of a document.
+func sectionBlocks(t *testing.T, document, heading, language string) []string {
 	t.Helper()
-	found, err := blocksOf(read(t, document), heading, language)
+	found, err := blocksOf(readDocument(t, document), heading, language)
 	check.NoError(t, err)
 	return found
 }
 
-// rendered is an overlay of config, with a text at the end of the kustomization of the
+// renderOverlay is an overlay of config, with a text at the end of the kustomization of the
 // overlay existing-volcano.
-func rendered(t *testing.T, overlay, more string) string {
+func renderOverlay(t *testing.T, overlay, more string) string {
 	t.Helper()
 	overlays := filepath.Join(t.TempDir(), "config", "overlays")
 	check.NoError(t, os.CopyFS(filepath.Dir(overlays), os.DirFS("../../config")))
-	text := read(t, "config/overlays/existing-volcano/kustomization.yaml") + more
+	text := readDocument(t, "config/overlays/existing-volcano/kustomization.yaml") + more
 	check.NoError(t, os.WriteFile(filepath.Join(overlays, "existing-volcano", "kustomization.yaml"), []byte(text), 0o600))
 	command := exec.CommandContext(t.Context(), kubectl, "kustomize", filepath.Join(overlays, overlay))
 	var problems strings.Builder
@@ -41,8 +41,8 @@ func rendered(t *testing.T, overlay, more string) string {
 	return string(out)
 }
 
-// deployments are the Deployments of a text of manifests, by name.
-func deployments(t *testing.T, manifests string) map[string]*appsv1.Deployment {
+// parseDeployments are the Deployments of a text of manifests, by name.
+func parseDeployments(t *testing.T, manifests string) map[string]*appsv1.Deployment {
 	t.Helper()
 	found := map[string]*appsv1.Deployment{}
 	for document := range strings.SplitSeq(manifests, "\n---\n") {
@@ -60,12 +60,12 @@ func deployments(t *testing.T, manifests string) map[string]*appsv1.Deployment {
 // otherwise are ones that kustomize takes, all under one patches, and each does what is said.
 func TestOtherNamesReachThePrograms(t *testing.T) {
 	patches := "\npatches:\n"
-	for _, block := range blocks(t, install, "### Where Volcano is called otherwise", "yaml") {
+	for _, block := range sectionBlocks(t, install, "### Where Volcano is called otherwise", "yaml") {
 		if list, found := strings.CutPrefix(block, "patches:\n"); found {
 			patches += list
 		}
 	}
-	patched := deployments(t, rendered(t, "existing-volcano", patches))
+	patched := parseDeployments(t, renderOverlay(t, "existing-volcano", patches))
 	for _, name := range []string{"cardquota-manager", "cardquota-scheduler"} {
 		if env := patched[name].Spec.Template.Spec.Containers[0].Env; env[0].Name != "VOLCANO_NAMESPACE" || env[0].Value != "<namespace>" {
 			t.Errorf("%s looks for Volcano in %+v", name, env)
@@ -93,7 +93,7 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 func TestPostRendererChangesTheOneImage(t *testing.T) {
 	const document, section = "docs/helm.md", "## With only the image"
 	folder := t.TempDir()
-	script, objects := blocks(t, document, section, "bash"), blocks(t, document, section, "yaml")
+	script, objects := sectionBlocks(t, document, section, "bash"), sectionBlocks(t, document, section, "yaml")
 	if len(script) != 1 || len(objects) != 2 {
 		t.Fatalf("%d scripts, %d YAML blocks: want render.sh; kustomization.yaml, plugin.yaml", len(script), len(objects))
 	}
@@ -102,14 +102,14 @@ func TestPostRendererChangesTheOneImage(t *testing.T) {
 		RuntimeConfig          struct{ PlatformCommand []struct{ Command string } }
 	}
 	check.NoError(t, yaml.Unmarshal([]byte(objects[1]), &plugin))
-	if plugin.Type != "postrenderer/v1" || !strings.Contains(read(t, document), "--post-renderer "+plugin.Name+"`") ||
+	if plugin.Type != "postrenderer/v1" || !strings.Contains(readDocument(t, document), "--post-renderer "+plugin.Name+"`") ||
 		plugin.RuntimeConfig.PlatformCommand[0].Command != "${HELM_PLUGIN_DIR}/render.sh" {
 		t.Errorf("the plugin is %+v", plugin)
 	}
 	for name, text := range map[string]string{"render.sh": script[0], "kustomization.yaml": objects[0]} {
 		check.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o700))
 	}
-	installer := read(t, "bin/controlplane/volcano/install.yaml")
+	installer := readDocument(t, "bin/controlplane/volcano/install.yaml")
 	command := exec.CommandContext(t.Context(), filepath.Join(folder, "render.sh"))
 	command.Stdin = strings.NewReader(installer)
 	tools, err := filepath.Abs(filepath.Dir(kubectl))
@@ -117,7 +117,7 @@ func TestPostRendererChangesTheOneImage(t *testing.T) {
 	command.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
 	out, err := command.Output()
 	check.NoError(t, err)
-	before, after := deployments(t, installer), deployments(t, string(out))
+	before, after := parseDeployments(t, installer), parseDeployments(t, string(out))
 	if len(before) < 3 || len(after) != len(before) {
 		t.Fatalf("%d Deployments of %d", len(after), len(before))
 	}

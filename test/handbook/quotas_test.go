@@ -26,8 +26,8 @@ const (
 func (e *engineer) waitsBeyondItsQuota() {
 	e.Helper()
 	e.Expect(e.Create(e.ctx, builder.CardQuota(patient).Card(card, 1).Obj())).To(Succeed())
-	e.types(`kubectl wait cardq patient --for=condition=Ready --timeout=1m`)
-	e.runs(patient, patient, 8, 1)
+	e.typeCommands(`kubectl wait cardq patient --for=condition=Ready --timeout=1m`)
+	e.createDeployment(patient, patient, 8, 1)
 	e.fillsTheNode()
 }
 
@@ -36,8 +36,8 @@ func (e *engineer) waitsBeyondItsQuota() {
 func (e *engineer) fillsTheNode() map[types.UID]string {
 	e.Helper()
 	held := func() map[types.UID]string {
-		all := e.running(patient)
-		for uid, name := range e.running(trainer) {
+		all := e.runningPods(patient)
+		for uid, name := range e.runningPods(trainer) {
 			all[uid] = name
 		}
 		return all
@@ -48,14 +48,14 @@ func (e *engineer) fillsTheNode() map[types.UID]string {
 
 // quotasHold has all pods of both made anew: by ours, each gets what its quota
 // gives, and no more although cards are free.
-func (e *engineer) quotasHold(turns *turns) {
+func (e *engineer) quotasHold(turns *schedulerRuns) {
 	e.Helper()
-	e.types(`kubectl -n team delete pods -l 'app in (patient, trainer)'`)
+	e.typeCommands(`kubectl -n team delete pods -l 'app in (patient, trainer)'`)
 	granted := map[string]int{patient: 1, trainer: 3}
-	e.Eventually(e.counts(patient, trainer)).Should(Equal(granted))
-	told := turns.beats()
-	e.Eventually(turns.beats).Should(BeNumerically(">=", told+2), "several sessions later")
-	e.Expect(e.counts(patient, trainer)()).To(Equal(granted))
+	e.Eventually(e.runningCounts(patient, trainer)).Should(Equal(granted))
+	told := turns.countHeartbeats()
+	e.Eventually(turns.countHeartbeats).Should(BeNumerically(">=", told+2), "several sessions later")
+	e.Expect(e.runningCounts(patient, trainer)()).To(Equal(granted))
 }
 
 // watchesQuotas has an observer look at both and their queues from now on.
@@ -83,7 +83,7 @@ func (e *engineer) watchesQuotas() *observer.Observer {
 // exceededOnlyUnderStock ends the watching. No quota may have been exceeded but by
 // pods that the stock scheduler placed in its turns: it knows no quota. That it
 // did so shows that the observer would have seen it of ours.
-func (e *engineer) exceededOnlyUnderStock(watched *observer.Observer, turns *turns) {
+func (e *engineer) exceededOnlyUnderStock(watched *observer.Observer, turns *schedulerRuns) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
 	defer cancel()
@@ -103,7 +103,7 @@ func (e *engineer) exceededOnlyUnderStock(watched *observer.Observer, turns *tur
 // livesWhoEnforces checks that who is said to enforce quotas is a pod that runs.
 func (e *engineer) livesWhoEnforces() {
 	e.Helper()
-	reported := e.policy().Status.Scheduler
+	reported := e.readPolicy().Status.Scheduler
 	e.Expect(reported).NotTo(BeNil())
 	pods := &corev1.PodList{}
 	e.Expect(e.List(e.ctx, pods)).To(Succeed())

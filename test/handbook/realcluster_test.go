@@ -29,77 +29,77 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.Expect(e.cluster.ImportImage(e.ctx, archive)).To(Succeed())
 	turns := e.watchesTurns()
 	e.runsStock()
-	e.runs("before", "default", 2, 1)
-	e.Eventually(e.count("before")).Should(Equal(2))
-	before, configuration := e.running("before"), e.configuration()
+	e.createDeployment("before", "default", 2, 1)
+	e.Eventually(e.countRunning("before")).Should(Equal(2))
+	before, configuration := e.runningPods("before"), e.volcanoConfig()
 
-	readme := e.commands("README.md", "## On a real cluster")
+	readme := e.sectionCommands("README.md", "## On a real cluster")
 	e.Expect(readme).To(HaveLen(4), "images, installation, handover, a quota")
-	e.types(readme[0])
-	e.pushes()
-	e.types(readme[1])
-	e.Expect(e.configuration()).To(Equal(configuration), "an installation changes nothing")
-	e.types(`kubectl create namespace monitoring`)
-	e.types(e.commands(install, "## With kustomize")[1]) // who may read metrics
+	e.typeCommands(readme[0])
+	e.pushImages()
+	e.typeCommands(readme[1])
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "an installation changes nothing")
+	e.typeCommands(`kubectl create namespace monitoring`)
+	e.typeCommands(e.sectionCommands(install, "## With kustomize")[1]) // who may read metrics
 	watched := e.watchesQuotas()
 	e.waitsBeyondItsQuota() // from before the first handover
-	held := e.running(patient)
-	e.types(readme[2])
+	held := e.runningPods(patient)
+	e.typeCommands(readme[2])
 	e.goOn(held)
-	e.types(readme[3])
-	e.types(`kubectl patch cardq llm-training --type=json -p '[{"op":"replace","path":"/spec/cards/0/quota","value":3}]'`)
-	e.runs(trainer, "llm-training", 5, 1)
+	e.typeCommands(readme[3])
+	e.typeCommands(`kubectl patch cardq llm-training --type=json -p '[{"op":"replace","path":"/spec/cards/0/quota","value":3}]'`)
+	e.createDeployment(trainer, "llm-training", 5, 1)
 	e.quotasHold(turns)
 
-	handover := e.commands(install, "## Take over from the stock scheduler, and give back")
+	handover := e.sectionCommands(install, "## Take over from the stock scheduler, and give back")
 	e.Expect(handover).To(HaveLen(2))
-	e.types(handover[1])
-	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")
+	e.typeCommands(handover[1])
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
 	e.fillsTheNode()
-	e.scales(patient, 0)
-	e.scales(trainer, 0)
-	e.adopts(handover[1])
-	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")
-	e.scales(patient, 8)
-	e.scales(trainer, 5)
+	e.scaleDeployment(patient, 0)
+	e.scaleDeployment(trainer, 0)
+	e.adoptCluster(handover[1])
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
+	e.scaleDeployment(patient, 8)
+	e.scaleDeployment(trainer, 5)
 	held = e.fillsTheNode()
-	e.types(handover[0])
+	e.typeCommands(handover[0])
 	e.goOn(held)
 	e.quotasHold(turns)
 	e.exceededOnlyUnderStock(watched, turns)
 	turns.neverTwo(e, 3)
 
-	held = e.running(trainer)
-	e.types(e.commands(install, "## Remove it")[0]) // the second is for OLM: test/olm
-	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")
+	held = e.runningPods(trainer)
+	e.typeCommands(e.sectionCommands(install, "## Remove it")[0]) // the second is for OLM: test/olm
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
 	e.leavesNothing(cluster.VolcanoNamespace)
 	e.goOn(held)
-	e.schedules("after")
+	e.checkSchedulerWorks("after")
 	turns.neverTwo(e, 4)
 
-	image := e.commands(install, "## Only the image of Volcano's scheduler")
+	image := e.sectionCommands(install, "## Only the image of Volcano's scheduler")
 	e.Expect(image).To(HaveLen(2), "there and back")
-	e.types(image[0])
-	e.schedules("image")
+	e.typeCommands(image[0])
+	e.checkSchedulerWorks("image")
 	turns.neverTwo(e, 4)
-	e.types(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=2`) // one of them waits
-	e.schedules("replicas")
-	e.types(readme[3])
-	e.types(image[1])
-	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")
+	e.typeCommands(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=2`) // one of them waits
+	e.checkSchedulerWorks("replicas")
+	e.typeCommands(readme[3])
+	e.typeCommands(image[1])
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
 	e.goOn(held)
-	e.types(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=1`)
-	e.schedules("stock")
+	e.typeCommands(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=1`)
+	e.checkSchedulerWorks("stock")
 
-	elsewhere := e.commands(install, "### In another namespace")
+	elsewhere := e.sectionCommands(install, "### In another namespace")
 	e.Expect(elsewhere).To(HaveLen(2), "there and back")
-	e.types(elsewhere[0])
-	e.types(readme[2])
-	e.schedules("elsewhere")
-	e.types(elsewhere[1])
+	e.typeCommands(elsewhere[0])
+	e.typeCommands(readme[2])
+	e.checkSchedulerWorks("elsewhere")
+	e.typeCommands(elsewhere[1])
 	e.leavesNothing("cards")
-	e.Expect(e.configuration()).To(Equal(configuration), "byte for byte")
-	e.schedules("again")
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
+	e.checkSchedulerWorks("again")
 	maps.Copy(held, before)
 	e.goOn(held)
 	turns.neverTwo(e, 7)
@@ -113,28 +113,30 @@ func (e *engineer) leavesNothing(namespace string) {
 		"validatingadmissionpolicies,validatingadmissionpolicybindings"
 	const inside = "deployments,services,secrets,serviceaccounts,roles,rolebindings,networkpolicies,leases.coordination.k8s.io,configmaps"
 	e.Eventually(func() ([]string, error) {
-		left, err := e.shell("kubectl get -o name " + everywhere + "; kubectl -n " + namespace + " get -o name " + inside)
+		left, err := e.runShell("kubectl get -o name " + everywhere + "; kubectl -n " + namespace + " get -o name " + inside)
 		names := strings.Fields(left)
 		return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, "cardquota") }), err
 	}).Should(BeEmpty())
 }
 
-// schedules shows that a scheduler works, with a pod that asks for no card.
-func (e *engineer) schedules(name string) {
+// checkSchedulerWorks shows that a scheduler works, with a pod that asks for no card.
+func (e *engineer) checkSchedulerWorks(name string) {
 	e.Helper()
-	e.runs(name, "default", 1, 0)
-	e.Eventually(e.count(name)).Should(Equal(1))
+	e.createDeployment(name, "default", 1, 0)
+	e.Eventually(e.countRunning(name)).Should(Equal(1))
 }
 
-// configuration is the text of Volcano's ConfigMap, which nobody writes.
-func (e *engineer) configuration() map[string]string {
-	return e.data("volcano-scheduler-configmap")
+// volcanoConfig is the text of Volcano's ConfigMap, which nobody writes.
+func (e *engineer) volcanoConfig() map[string]string {
+	return e.configMapData("volcano-scheduler-configmap")
 }
 
-// rendered is the text of our scheduler's ConfigMap.
-func (e *engineer) rendered() map[string]string { return e.data("cardquota-scheduler-configmap") }
+// schedulerConfig is the text of our scheduler's ConfigMap.
+func (e *engineer) schedulerConfig() map[string]string {
+	return e.configMapData("cardquota-scheduler-configmap")
+}
 
-func (e *engineer) data(name string) map[string]string {
+func (e *engineer) configMapData(name string) map[string]string {
 	e.Helper()
 	cm := &corev1.ConfigMap{}
 	e.Expect(e.Get(e.ctx, types.NamespacedName{Namespace: cluster.VolcanoNamespace, Name: name}, cm)).To(Succeed())

@@ -18,26 +18,26 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// turn is the time in which a container with the stock scheduler ran; until is
+// schedulerRun is the time in which a container with the stock scheduler ran; until is
 // zero as long as it runs. The kubelet tells both in whole seconds.
-type turn struct {
+type schedulerRun struct {
 	pod         string
 	from, until time.Time
 }
 
-// turns tell which scheduler worked when: the stock one by its container, ours
+// schedulerRuns tell which scheduler worked when: the stock one by its container, ours
 // by its heartbeats, which come out of its sessions.
-type turns struct {
+type schedulerRuns struct {
 	mu      sync.Mutex
-	stock   map[types.UID]turn
+	stock   map[types.UID]schedulerRun
 	ours    []time.Time
 	trouble []string
 }
 
 // watchesTurns begins to write down who schedules.
-func (e *engineer) watchesTurns() *turns {
+func (e *engineer) watchesTurns() *schedulerRuns {
 	e.Helper()
-	w := &turns{stock: map[types.UID]turn{}}
+	w := &schedulerRuns{stock: map[types.UID]schedulerRun{}}
 	ctx, stop := context.WithCancel(context.WithoutCancel(e.ctx))
 	e.Cleanup(stop)
 	for _, kind := range []struct {
@@ -48,7 +48,7 @@ func (e *engineer) watchesTurns() *turns {
 		e.Expect(err).NotTo(HaveOccurred())
 		go func() {
 			for change := range changes.ResultChan() {
-				w.note(change)
+				w.recordEvent(change)
 			}
 			if ctx.Err() == nil {
 				w.mu.Lock()
@@ -60,7 +60,7 @@ func (e *engineer) watchesTurns() *turns {
 	return w
 }
 
-func (w *turns) note(change watch.Event) {
+func (w *schedulerRuns) recordEvent(change watch.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch object := change.Object.(type) {
@@ -71,9 +71,9 @@ func (w *turns) note(change watch.Event) {
 			}
 			switch state := status.State; {
 			case state.Running != nil:
-				w.stock[object.UID] = turn{pod: object.Name, from: state.Running.StartedAt.Time}
+				w.stock[object.UID] = schedulerRun{pod: object.Name, from: state.Running.StartedAt.Time}
 			case state.Terminated != nil:
-				w.stock[object.UID] = turn{pod: object.Name, from: state.Terminated.StartedAt.Time, until: state.Terminated.FinishedAt.Time}
+				w.stock[object.UID] = schedulerRun{pod: object.Name, from: state.Terminated.StartedAt.Time, until: state.Terminated.FinishedAt.Time}
 			}
 		}
 	case *coordinationv1.Lease:
@@ -93,7 +93,7 @@ func (w *turns) note(change watch.Event) {
 
 // neverTwo fails the test where both worked at the same time, and where one of them
 // never did: then nothing was shown.
-func (w *turns) neverTwo(e *engineer, stockTurns int) {
+func (w *schedulerRuns) neverTwo(e *engineer, stockTurns int) {
 	e.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,15 +110,15 @@ func (w *turns) neverTwo(e *engineer, stockTurns int) {
 	}
 }
 
-// beats is how often our scheduler told that it had closed a session.
-func (w *turns) beats() int {
+// countHeartbeats is how often our scheduler told that it had closed a session.
+func (w *schedulerRuns) countHeartbeats() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.ours)
 }
 
 // ofStock tells whether the stock scheduler worked at a moment.
-func (w *turns) ofStock(at time.Time) bool {
+func (w *schedulerRuns) ofStock(at time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, stock := range w.stock {

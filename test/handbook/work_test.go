@@ -16,9 +16,9 @@ const (
 	card      = "NVIDIA-H200"
 )
 
-// runs makes a Deployment of pods with real containers, which ask for so many
+// createDeployment makes a Deployment of pods with real containers, which ask for so many
 // cards each, or for CPU only.
-func (e *engineer) runs(name, queue string, replicas int32, cards int) {
+func (e *engineer) createDeployment(name, queue string, replicas int32, cards int) {
 	e.Helper()
 	pod := builder.Pod(team, name).Queue(queue).With(inContainer)
 	if cards > 0 {
@@ -34,18 +34,18 @@ func inContainer(pod *corev1.Pod) {
 	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = workImage, corev1.PullIfNotPresent
 }
 
-// lists reads a list, again while the API server does not answer: it is called in
+// listObjects reads a list, again while the API server does not answer: it is called in
 // polls, which one answer that fails may not end.
-func (e *engineer) lists(list client.ObjectList, options ...client.ListOption) {
+func (e *engineer) listObjects(list client.ObjectList, options ...client.ListOption) {
 	e.Helper()
 	e.Eventually(func() error { return e.List(e.ctx, list, options...) }).Should(Succeed())
 }
 
-// running are the pods of a Deployment whose container runs, by UID.
-func (e *engineer) running(name string) map[types.UID]string {
+// runningPods are the pods of a Deployment whose container runs, by UID.
+func (e *engineer) runningPods(name string) map[types.UID]string {
 	e.Helper()
 	pods := &corev1.PodList{}
-	e.lists(pods, client.InNamespace(team), client.MatchingLabels{"app": name})
+	e.listObjects(pods, client.InNamespace(team), client.MatchingLabels{"app": name})
 	out := map[types.UID]string{}
 	for _, pod := range pods.Items {
 		if isRunning(&pod) {
@@ -59,16 +59,16 @@ func isRunning(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].State.Running != nil
 }
 
-func (e *engineer) count(name string) func() int {
-	return func() int { return len(e.running(name)) }
+func (e *engineer) countRunning(name string) func() int {
+	return func() int { return len(e.runningPods(name)) }
 }
 
-// counts says of each Deployment how many of its pods run.
-func (e *engineer) counts(names ...string) func() map[string]int {
+// runningCounts says of each Deployment how many of its pods run.
+func (e *engineer) runningCounts(names ...string) func() map[string]int {
 	return func() map[string]int {
 		out := map[string]int{}
 		for _, name := range names {
-			out[name] = len(e.running(name))
+			out[name] = len(e.runningPods(name))
 		}
 		return out
 	}
@@ -78,7 +78,7 @@ func (e *engineer) counts(names ...string) func() map[string]int {
 func (e *engineer) goOn(before map[types.UID]string) {
 	e.Helper()
 	pods := &corev1.PodList{}
-	e.lists(pods, client.InNamespace(team))
+	e.listObjects(pods, client.InNamespace(team))
 	now := map[types.UID]string{}
 	for _, pod := range pods.Items {
 		if isRunning(&pod) {
@@ -90,7 +90,7 @@ func (e *engineer) goOn(before map[types.UID]string) {
 	}
 }
 
-func (e *engineer) scales(name string, replicas int32) {
+func (e *engineer) scaleDeployment(name string, replicas int32) {
 	e.Helper()
 	deployment := &appsv1.Deployment{}
 	e.Expect(e.Get(e.ctx, client.ObjectKey{Namespace: team, Name: name}, deployment)).To(Succeed())

@@ -77,7 +77,7 @@ func (e *engineer) tellsMore() {
 		return
 	}
 	e.ctx = context.WithoutCancel(e.ctx)
-	out, err := e.shell(`set +e
+	out, err := e.runShell(`set +e
 kubectl get pods -A -o wide
 kubectl get stp,cardq,queue -o wide
 kubectl get events -A --sort-by=.lastTimestamp | tail -40
@@ -100,7 +100,7 @@ func (e *engineer) copyProject() string {
 	return to
 }
 
-func (e *engineer) commands(document, heading string) []string {
+func (e *engineer) sectionCommands(document, heading string) []string {
 	e.Helper()
 	text, err := os.ReadFile(filepath.Join(e.project, document))
 	e.Expect(err).NotTo(HaveOccurred())
@@ -109,13 +109,13 @@ func (e *engineer) commands(document, heading string) []string {
 	return blocks
 }
 
-// types runs one block of commands as it stands; only <registry>, <stock-image>,
+// typeCommands runs one block of commands as it stands; only <registry>, <stock-image>,
 // what Volcano's installer has, and <queue> are filled in. Where it waits for
 // Enforced, that is proven by somebody who lives.
-func (e *engineer) types(block string) {
+func (e *engineer) typeCommands(block string) {
 	e.Helper()
 	began := time.Now()
-	out, err := e.shell(strings.NewReplacer("<registry>", registry, "<queue>", legacy,
+	out, err := e.runShell(strings.NewReplacer("<registry>", registry, "<queue>", legacy,
 		"<stock-image>", e.stockDeployment().Spec.Template.Spec.Containers[0].Image).Replace(block))
 	e.Logf("$ %s%s(%.1f s)", strings.ReplaceAll(block, "\n", "\n$ "), out, time.Since(began).Seconds())
 	e.Expect(err).NotTo(HaveOccurred())
@@ -124,7 +124,7 @@ func (e *engineer) types(block string) {
 	}
 }
 
-func (e *engineer) shell(commands string) (string, error) {
+func (e *engineer) runShell(commands string) (string, error) {
 	ctx, cancel := context.WithTimeout(e.ctx, 5*time.Minute)
 	defer cancel()
 	path := filepath.Join(filepath.Dir(e.project), "path")
@@ -140,8 +140,8 @@ func (e *engineer) shell(commands string) (string, error) {
 	return string(out), err
 }
 
-// pushes brings the images of dist/images to where the nodes have them from.
-func (e *engineer) pushes() {
+// pushImages brings the images of dist/images to where the nodes have them from.
+func (e *engineer) pushImages() {
 	e.Helper()
 	for _, name := range []string{"cardquota-manager", "cardquota-scheduler"} {
 		e.Expect(e.cluster.ImportImage(e.ctx, filepath.Join(e.project, "dist", "images", name+".tar"))).To(Succeed())

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// picture is an image in an OCI archive.
-type picture struct {
+// imageContent is an image in an OCI archive.
+type imageContent struct {
 	name   string // as the archive names it
 	digest string // of the manifest
 	config imageConfig
@@ -44,48 +44,48 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// open reads an OCI archive with one image.
-func open(path string) (picture, error) {
+// openArchive reads an OCI archive with one image.
+func openArchive(path string) (imageContent, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return picture{}, err
+		return imageContent{}, err
 	}
-	parts, err := untar(bytes.NewReader(text))
+	parts, err := readTar(bytes.NewReader(text))
 	if err != nil {
-		return picture{}, fmt.Errorf("%s: %w", path, err)
+		return imageContent{}, fmt.Errorf("%s: %w", path, err)
 	}
 	var index struct {
 		Manifests []descriptor `json:"manifests"`
 	}
 	if err := json.Unmarshal(parts["index.json"].data, &index); err != nil || len(index.Manifests) != 1 {
-		return picture{}, fmt.Errorf("%s: %d images: %w", path, len(index.Manifests), err)
+		return imageContent{}, fmt.Errorf("%s: %d images: %w", path, len(index.Manifests), err)
 	}
 	blob := func(digest string) []byte { return parts["blobs/sha256/"+strings.TrimPrefix(digest, "sha256:")].data }
 	var manifest struct {
 		Config descriptor   `json:"config"`
 		Layers []descriptor `json:"layers"`
 	}
-	p := picture{
+	p := imageContent{
 		name:   index.Manifests[0].Annotations["org.opencontainers.image.ref.name"],
 		digest: index.Manifests[0].Digest,
 		files:  map[string]file{},
 	}
 	if err := json.Unmarshal(blob(p.digest), &manifest); err != nil {
-		return picture{}, fmt.Errorf("%s: manifest: %w", path, err)
+		return imageContent{}, fmt.Errorf("%s: manifest: %w", path, err)
 	}
 	if err := json.Unmarshal(blob(manifest.Config.Digest), &p.config); err != nil {
-		return picture{}, fmt.Errorf("%s: config: %w", path, err)
+		return imageContent{}, fmt.Errorf("%s: config: %w", path, err)
 	}
 	for _, layer := range manifest.Layers {
-		if err := p.add(blob(layer.Digest), layer.MediaType); err != nil {
-			return picture{}, fmt.Errorf("%s: layer: %w", path, err)
+		if err := p.addLayer(blob(layer.Digest), layer.MediaType); err != nil {
+			return imageContent{}, fmt.Errorf("%s: layer: %w", path, err)
 		}
 	}
 	return p, nil
 }
 
-// add adds the files of a layer.
-func (p *picture) add(layer []byte, mediaType string) error {
+// addLayer adds the files of a layer.
+func (p *imageContent) addLayer(layer []byte, mediaType string) error {
 	var content io.Reader = bytes.NewReader(layer)
 	if strings.HasSuffix(mediaType, "+gzip") {
 		var err error
@@ -93,15 +93,15 @@ func (p *picture) add(layer []byte, mediaType string) error {
 			return err
 		}
 	}
-	files, err := untar(content)
+	files, err := readTar(content)
 	for name, f := range files {
 		p.files[name] = f
 	}
 	return err
 }
 
-// untar reads the files, links, devices and folders of an archive; the root is left out.
-func untar(content io.Reader) (map[string]file, error) {
+// readTar reads the files, links, devices and folders of an archive; the root is left out.
+func readTar(content io.Reader) (map[string]file, error) {
 	files := map[string]file{}
 	for archive := tar.NewReader(content); ; {
 		header, err := archive.Next()

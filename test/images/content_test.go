@@ -21,7 +21,7 @@ func TestAnImageSaysWhatItIs(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := image(t, name)
+			p := openImage(t, name)
 			g.Expect(p.name).To(Equal("registry.test/" + name + ":" + version))
 			g.Expect(p.config.OS).To(Equal("linux"))
 			g.Expect(p.config.Config.User).To(Equal("65532:65532"))
@@ -46,7 +46,7 @@ func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := image(t, name)
+			p := openImage(t, name)
 			path, files := strings.TrimPrefix(program, "/"), maps.Clone(p.files)
 			if name == "cardquota-scheduler" {
 				// Any user may keep its private files there, also where nothing is mounted.
@@ -74,7 +74,7 @@ func TestTheBillOfMaterialsNamesTheModulesOfTheProgram(t *testing.T) {
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			info, err := buildinfo.Read(bytes.NewReader(image(t, name).files[strings.TrimPrefix(program, "/")].data))
+			info, err := buildinfo.Read(bytes.NewReader(openImage(t, name).files[strings.TrimPrefix(program, "/")].data))
 			g.Expect(err).NotTo(HaveOccurred())
 			modules := []string{"std@" + strings.TrimPrefix(info.GoVersion, "go")}
 			for _, module := range info.Deps {
@@ -85,7 +85,7 @@ func TestTheBillOfMaterialsNamesTheModulesOfTheProgram(t *testing.T) {
 			}
 			g.Expect(len(modules)).To(BeNumerically(">", 50))
 
-			text, err := os.ReadFile(filepath.Join(images(t), name+".cdx.json"))
+			text, err := os.ReadFile(filepath.Join(imagesDir(t), name+".cdx.json"))
 			g.Expect(err).NotTo(HaveOccurred())
 			var bill struct {
 				BOMFormat string `json:"bomFormat"`

@@ -27,7 +27,7 @@ var programs = map[string]string{"cardquota-manager": "/manager", "cardquota-sch
 // folder is where the images are built, by the first test that asks for them.
 var (
 	folder string
-	built  = sync.OnceValue(func() error { return build("../..", folder) })
+	built  = sync.OnceValue(func() error { return buildImages("../..", folder) })
 )
 
 func TestMain(m *testing.M) {
@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// images is the folder of the images.
-func images(t *testing.T) string {
+// imagesDir is the folder of the images.
+func imagesDir(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		missing.Skip(t, "root, to build images")
@@ -57,8 +57,8 @@ func images(t *testing.T) string {
 	return folder
 }
 
-// build runs the script of a tree.
-func build(root, out string) error {
+// buildImages runs the script of a tree.
+func buildImages(root, out string) error {
 	script := exec.Command(filepath.Join(root, "hack", "images.sh"), out)
 	script.Env = append(os.Environ(), "VERSION="+version, "REVISION="+revision, "SOURCE_DATE_EPOCH="+epoch, "REGISTRY=registry.test")
 	if output, err := script.CombinedOutput(); err != nil {
@@ -67,10 +67,10 @@ func build(root, out string) error {
 	return nil
 }
 
-// image is one of the images.
-func image(t *testing.T, name string) picture {
+// openImage is one of the images.
+func openImage(t *testing.T, name string) imageContent {
 	t.Helper()
-	p, err := open(filepath.Join(images(t), name+".tar"))
+	p, err := openArchive(filepath.Join(imagesDir(t), name+".tar"))
 	check.NoError(t, err)
 	return p
 }

@@ -15,7 +15,7 @@ import (
 // a container engine would hand to the build stage of the Dockerfile.
 func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 	g := NewWithT(t)
-	first := images(t)
+	first := imagesDir(t)
 	tree, second := t.TempDir(), t.TempDir()
 	for _, path := range append(buildContext(t), "Dockerfile", "hack/images.sh", "hack/stamped-build.sh", "hack/folders.sh", "hack/sbom") {
 		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(tree, path)), 0o755)).To(Succeed())
@@ -26,11 +26,11 @@ func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Setenv("GOCACHE", strings.TrimSpace(string(cache))) // by default it lies where the next line points elsewhere
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())               // what is kept of the first is not the second
-	g.Expect(build(tree, second)).To(Succeed())
+	g.Expect(buildImages(tree, second)).To(Succeed())
 	for name := range programs {
-		again, err := open(filepath.Join(second, name+".tar"))
+		again, err := openArchive(filepath.Join(second, name+".tar"))
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(again.digest).To(Equal(image(t, name).digest), name)
+		g.Expect(again.digest).To(Equal(openImage(t, name).digest), name)
 		bills := make([]string, 0, 2)
 		for _, folder := range []string{first, second} {
 			text, err := os.ReadFile(filepath.Join(folder, name+".cdx.json"))

@@ -19,7 +19,7 @@ import (
 // nothing mounted but the ServiceAccount. Both programs say their version first. Neither
 // has any rights here, so nothing else is asked of them.
 func TestTheImagesRunRestricted(t *testing.T) {
-	dir := images(t)
+	dir := imagesDir(t)
 	g := NewWithT(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		WithoutVolcano: true, WithoutKwok: true, WithKubeScheduler: true, RealNode: &cluster.RealNode{},

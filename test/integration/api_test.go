@@ -15,9 +15,9 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// object makes a CardQuota from the JSON-like parts of a spec, so that values
+// cardQuotaObject makes a CardQuota from the JSON-like parts of a spec, so that values
 // reach the server that the Go type could not hold.
-func object(name string, spec map[string]any) *unstructured.Unstructured {
+func cardQuotaObject(name string, spec map[string]any) *unstructured.Unstructured {
 	full := map[string]any{"tenant": "t", "serviceType": "training"}
 	for key, value := range spec {
 		if value == nil {
@@ -36,17 +36,17 @@ func cardsOf(entries ...any) map[string]any {
 	return map[string]any{"cards": entries}
 }
 
-func entry(name, quota any) map[string]any {
+func cardEntry(name, quota any) map[string]any {
 	return map[string]any{"name": name, "quota": quota}
 }
 
 func TestAPIRules(t *testing.T) {
 	t.Parallel()
-	need(t)
+	requireControlPlane(t)
 	many := func(n int) map[string]any {
 		entries := make([]any, n)
 		for i := range entries {
-			entries[i] = entry(fmt.Sprintf("MODEL-%d", i), int64(1))
+			entries[i] = cardEntry(fmt.Sprintf("MODEL-%d", i), int64(1))
 		}
 		return cardsOf(entries...)
 	}
@@ -83,23 +83,23 @@ func TestAPIRules(t *testing.T) {
 		"a service type in capitals":  {spec: map[string]any{"serviceType": "Training"}, wantError: "spec.serviceType in body should match"},
 
 		"no cards":                 {spec: cardsOf()},
-		"whole, MIG and MPS cards": {spec: cardsOf(entry("NVIDIA-H200", int64(8)), entry("NVIDIA-H200/mig-1g.18gb-mixed", int64(3)), entry("NVIDIA-H800/mps-80g*1/2", int64(2)), entry("Ascend-910B", int64(1)))},
+		"whole, MIG and MPS cards": {spec: cardsOf(cardEntry("NVIDIA-H200", int64(8)), cardEntry("NVIDIA-H200/mig-1g.18gb-mixed", int64(3)), cardEntry("NVIDIA-H800/mps-80g*1/2", int64(2)), cardEntry("Ascend-910B", int64(1)))},
 		"64 cards":                 {spec: many(64)},
 		"65 cards":                 {spec: many(65), wantError: "must have at most 64 items"},
-		"one card twice":           {spec: cardsOf(entry("A", int64(1)), entry("A", int64(2))), wantError: `Duplicate value: {"name":"A"}`},
+		"one card twice":           {spec: cardsOf(cardEntry("A", int64(1)), cardEntry("A", int64(2))), wantError: `Duplicate value: {"name":"A"}`},
 		"a card without a name":    {spec: cardsOf(map[string]any{"quota": int64(1)}), wantError: "spec.cards[0].name: Required value"},
 		"a card without a quota":   {spec: cardsOf(map[string]any{"name": "A"}), wantError: "spec.cards[0].quota: Required value"},
-		"a resource name as card":  {spec: cardsOf(entry("nvidia.com/gpu", int64(1))), wantError: "spec.cards[0].name in body should match"},
-		"alternatives as a card":   {spec: cardsOf(entry("A|B", int64(1))), wantError: "spec.cards[0].name in body should match"},
-		"a MIG card without mixed": {spec: cardsOf(entry("A/mig-1g.18gb", int64(1))), wantError: "spec.cards[0].name in body should match"},
-		"a model of 64 characters": {spec: cardsOf(entry(name64, int64(1))), wantError: "spec.cards[0].name in body should match"},
-		"no card at all of a name": {spec: cardsOf(entry("A", int64(0)))},
-		"the largest quota":        {spec: cardsOf(entry("A", int64(1000000)))},
-		"a quota too large":        {spec: cardsOf(entry("A", int64(1000001))), wantError: "should be less than or equal to 1000000"},
-		"a negative quota":         {spec: cardsOf(entry("A", int64(-1))), wantError: "should be greater than or equal to 0"},
-		"half a card":              {spec: cardsOf(entry("A", 1.5)), wantError: "must be of type integer"},
-		"a quota in words":         {spec: cardsOf(entry("A", "8")), wantError: "must be of type integer"},
-		"a huge quota":             {spec: cardsOf(entry("A", 1e300)), wantError: "must be of type integer"},
+		"a resource name as card":  {spec: cardsOf(cardEntry("nvidia.com/gpu", int64(1))), wantError: "spec.cards[0].name in body should match"},
+		"alternatives as a card":   {spec: cardsOf(cardEntry("A|B", int64(1))), wantError: "spec.cards[0].name in body should match"},
+		"a MIG card without mixed": {spec: cardsOf(cardEntry("A/mig-1g.18gb", int64(1))), wantError: "spec.cards[0].name in body should match"},
+		"a model of 64 characters": {spec: cardsOf(cardEntry(name64, int64(1))), wantError: "spec.cards[0].name in body should match"},
+		"no card at all of a name": {spec: cardsOf(cardEntry("A", int64(0)))},
+		"the largest quota":        {spec: cardsOf(cardEntry("A", int64(1000000)))},
+		"a quota too large":        {spec: cardsOf(cardEntry("A", int64(1000001))), wantError: "should be less than or equal to 1000000"},
+		"a negative quota":         {spec: cardsOf(cardEntry("A", int64(-1))), wantError: "should be greater than or equal to 0"},
+		"half a card":              {spec: cardsOf(cardEntry("A", 1.5)), wantError: "must be of type integer"},
+		"a quota in words":         {spec: cardsOf(cardEntry("A", "8")), wantError: "must be of type integer"},
+		"a huge quota":             {spec: cardsOf(cardEntry("A", 1e300)), wantError: "must be of type integer"},
 
 		"CPU as a number, memory with a unit": {spec: map[string]any{"resources": map[string]any{"cpu": int64(96), "memory": "1Ti"}}},
 		"no CPU at all":                       {spec: map[string]any{"resources": map[string]any{"cpu": "0"}}},
@@ -123,21 +123,21 @@ func TestAPIRules(t *testing.T) {
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
-			refuses(t, object(cmp.Or(tc.name, "rule"), tc.spec), tc.wantError)
+			expectAPIAnswer(t, cardQuotaObject(cmp.Or(tc.name, "rule"), tc.spec), tc.wantError)
 		})
 	}
 }
 
-// refuses expects that the API server refuses an object with a text, or accepts it for "".
-func refuses(t *testing.T, o client.Object, text string) {
+// expectAPIAnswer expects that the API server refuses an object with a text, or accepts it for "".
+func expectAPIAnswer(t *testing.T, o client.Object, text string) {
 	t.Helper()
 	check.Says(t, admin.Create(t.Context(), o, client.DryRunAll, client.FieldValidation("Strict")), text)
 }
 
 func TestAPIDefaultsAreVisible(t *testing.T) {
 	t.Parallel()
-	g := need(t)
-	u := object("rule", nil)
+	g := requireControlPlane(t)
+	u := cardQuotaObject("rule", nil)
 	g.Expect(admin.Create(t.Context(), u, client.DryRunAll)).To(gomega.Succeed())
 	g.Expect(u.Object["spec"]).To(gomega.Equal(map[string]any{
 		"tenant": "t", "serviceType": "training", "overAllocation": "Warn", "deletionPolicy": "Delete",
@@ -146,7 +146,7 @@ func TestAPIDefaultsAreVisible(t *testing.T) {
 
 func TestQueueNameCannotBeChanged(t *testing.T) {
 	t.Parallel()
-	g := need(t)
+	g := requireControlPlane(t)
 	cases := map[string]struct {
 		before, after string
 		wantError     bool
@@ -177,7 +177,7 @@ func TestQueueNameCannotBeChanged(t *testing.T) {
 
 func TestCardQuotasAreSelectedByTenant(t *testing.T) {
 	t.Parallel()
-	g := need(t)
+	g := requireControlPlane(t)
 	for _, name := range []string{"select-a", "select-b"} {
 		admin.CreateWithCleanup(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Tenant = name }))
 	}
@@ -189,7 +189,7 @@ func TestCardQuotasAreSelectedByTenant(t *testing.T) {
 
 func TestSamplesAreAccepted(t *testing.T) {
 	t.Parallel()
-	g := need(t)
+	g := requireControlPlane(t)
 	files, err := filepath.Glob(filepath.Join(root, "config", "samples", "*.yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	seen := map[string]int{}
@@ -200,7 +200,7 @@ func TestSamplesAreAccepted(t *testing.T) {
 			switch o.GetKind() {
 			case "CardQuota", "ServiceTypePolicy":
 				seen[o.GetKind()]++
-				refuses(t, o, "")
+				expectAPIAnswer(t, o, "")
 			}
 		}
 	}

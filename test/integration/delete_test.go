@@ -23,8 +23,8 @@ func readError[T any](read func() (T, error)) func() error {
 
 func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
+	g := requireControlPlane(t)
+	name := uniqueName(t, "")
 	newNode(t, name, "NVIDIA-H200")
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 		"example.com/cost-centre": "1", "cardquota.dev/created-by": name, // copied from another Queue
@@ -33,7 +33,7 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("kubectl-create"))).To(gomega.Succeed())
 	t.Cleanup(func() { admin.DeleteAndWait(t, queue) })
 	quota := newQuota(name, nil)
-	ready(t, quota)
+	createReady(t, quota)
 	g.Eventually(admin.EventMessages(t, quota, "Adopted")).Should(gomega.HaveLen(1))
 	pod := newPod(name, name, "", 1)
 	admin.CreateWithCleanup(t, pod)
@@ -59,7 +59,7 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 }
 
 func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
-	g, name, quota := begin(t)
+	g, name, quota := startQuotaTest(t)
 	newNode(t, name, "NVIDIA-H200")
 	// Seeing the pod in the status tells that a count has just been made; what
 	// comes right after it is counted a second later.
@@ -73,32 +73,32 @@ func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
 	admin.CreateWithCleanup(t, group)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Consistently(readError(queueOf(t, name))).WithTimeout(3 * time.Second).Should(gomega.Succeed())
-	g.Expect(condition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
+	g.Expect(cardQuotaCondition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
 	admin.DeleteAndWait(t, group)
 	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
 }
 
 func TestQueueInUseIsDrainedFirst(t *testing.T) {
-	g, name, quota := begin(t)
+	g, name, quota := startQuotaTest(t)
 	newNode(t, name, "NVIDIA-H200")
 	pod := newPod(name, name, name, 4)
 	admin.CreateWithCleanup(t, pod)
-	setPod(t, pod, running)
+	setPod(t, pod, setRunning)
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: name}}
 	group.Spec.Queue = name
 	admin.CreateWithCleanup(t, group)
-	g.Eventually(summary(t, name)).Should(gomega.Equal("4/8 NVIDIA-H200"))
+	g.Eventually(statusSummary(t, name)).Should(gomega.Equal("4/8 NVIDIA-H200"))
 
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(queueOf(t, name)).Should(gomega.SatisfyAll(
 		gomega.HaveField("Annotations", gomega.HaveKeyWithValue("volcano.sh/card.quota", "{}")),
 		gomega.HaveField("Spec.Capability", gomega.BeEmpty())))
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.And(gomega.HavePrefix("False/Draining"),
+	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.And(gomega.HavePrefix("False/Draining"),
 		gomega.ContainSubstring("its 2 unfinished pods and PodGroups")))
-	g.Expect(summary(t, name)()).To(gomega.Equal("4/0 NVIDIA-H200"))
+	g.Expect(statusSummary(t, name)()).To(gomega.Equal("4/0 NVIDIA-H200"))
 	g.Expect(admin.EventMessages(t, quota, "OverQuota")()).To(gomega.BeEmpty(), "deleting a CardQuota is no news of over-use")
 
-	setPod(t, pod, succeeded)
+	setPod(t, pod, setSucceeded)
 	g.Consistently(readError(queueOf(t, name))).Should(gomega.Succeed(), "the PodGroup still names the queue")
 	g.Expect(admin.Delete(t.Context(), group)).To(gomega.Succeed())
 	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
@@ -107,26 +107,26 @@ func TestQueueInUseIsDrainedFirst(t *testing.T) {
 
 func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
+	g := requireControlPlane(t)
+	name := uniqueName(t, "")
 	first := newQuota(name+"-1", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
-	ready(t, first)
+	createReady(t, first)
 	pod := newPod(name, name, "", 1)
 	admin.CreateWithCleanup(t, pod)
 	g.Eventually(statusOf(t, first.Name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
 	g.Expect(admin.Delete(t.Context(), first)).To(gomega.Succeed())
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal("{}"))
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal("{}"))
 	heir := newQuota(name+"-2", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
 	admin.CreateWithCleanup(t, heir)
 	g.Eventually(readError(statusOf(t, first.Name))).Should(scene.NotFound(), "nobody waits for a queue that goes on")
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
-	g.Eventually(condition(t, heir.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Eventually(cardQuotaCondition(t, heir.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 	admin.DeleteAndWait(t, pod)
 }
 
 func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
-	g, name, quota := begin(t, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
-	patch(t, builder.Queue(name).UID("").Obj(), "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
+	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain })
+	patchAs(t, builder.Queue(name).UID("").Obj(), "somebody", func(q *v1beta1.Queue) { q.Spec.Type = "batch" })
 	before, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { admin.DeleteAndWait(t, before) })
@@ -145,13 +145,13 @@ func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
 		g.Expect(fields.Manager).NotTo(gomega.Equal("cardquota"))
 	}
 	g.Expect(after.ManagedFields).To(gomega.ContainElement(gomega.HaveField("Manager", "somebody")))
-	unowned := series(t, "cardquota_unowned_quota_cards", "card", name)
+	unowned := metricSeries(t, "cardquota_unowned_quota_cards", "card", name)
 	g.Eventually(unowned).Should(gomega.Equal(map[string]float64{"NVIDIA-H200": 8}), "it is nobody's, and counts")
 	// Another CardQuota of that name takes it up without a quarrel.
 	again := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 1 })
 	admin.CreateWithCleanup(t, again)
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":1}`))
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":1}`))
+	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 	g.Eventually(admin.EventMessages(t, again, "Adopted")).Should(gomega.HaveLen(1))
 	g.Eventually(unowned).Should(gomega.BeEmpty())
 	admin.DeleteAndWait(t, again)
@@ -160,13 +160,13 @@ func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
 
 func TestDefaultQueueIsGivenBack(t *testing.T) {
 	t.Parallel()
-	g := need(t)
+	g := requireControlPlane(t)
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{"example.com/cost-centre": "1"}}}
 	queue.Spec.Weight, queue.Spec.Parent = 1, "root"
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("vc-scheduler"))).To(gomega.Succeed())
 	t.Cleanup(func() { admin.DeleteAndWait(t, queue) })
-	quota := newQuota(unique(t, ""), func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "default" })
-	ready(t, quota)
+	quota := newQuota(uniqueName(t, ""), func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "default" })
+	createReady(t, quota)
 	pod := newPod(quota.Name, "default", "", 1)
 	admin.CreateWithCleanup(t, pod)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
@@ -183,14 +183,14 @@ func TestDefaultQueueIsGivenBack(t *testing.T) {
 
 func TestDeletedAndMadeAgain(t *testing.T) {
 	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
+	g := requireControlPlane(t)
+	name := uniqueName(t, "")
 	for round := range 3 {
 		quota := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = int64(round) })
 		g.Expect(admin.Create(t.Context(), quota)).To(gomega.Succeed())
 		setState(t, name, v1beta1.QueueStateOpen)
-		g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
-		g.Expect(summary(t, name)()).To(gomega.Equal([]string{"0/0 NVIDIA-H200", "0/1 NVIDIA-H200", "0/2 NVIDIA-H200"}[round]))
+		g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+		g.Expect(statusSummary(t, name)()).To(gomega.Equal([]string{"0/0 NVIDIA-H200", "0/1 NVIDIA-H200", "0/2 NVIDIA-H200"}[round]))
 		admin.DeleteAndWait(t, quota)
 		g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
 	}
@@ -198,8 +198,8 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 
 func TestUnrelatedQueuesAreNeverTouched(t *testing.T) {
 	t.Parallel()
-	g := need(t)
-	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: unique(t, ""), Annotations: map[string]string{"volcano.sh/card.quota": "{broken"}}}
+	g := requireControlPlane(t)
+	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: uniqueName(t, ""), Annotations: map[string]string{"volcano.sh/card.quota": "{broken"}}}
 	admin.CreateWithCleanup(t, queue)
 	before, err := queueOf(t, queue.Name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())

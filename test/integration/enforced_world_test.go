@@ -24,8 +24,8 @@ const (
 	stockScheduler = "volcano-scheduler-5b-q"
 )
 
-// scheduler plays ours: it writes the heartbeat by hand.
-type scheduler struct {
+// fakeScheduler plays ours: it writes the heartbeat by hand.
+type fakeScheduler struct {
 	t *testing.T
 	// mu guards report, which the next beat writes.
 	mu     sync.Mutex
@@ -37,9 +37,9 @@ type scheduler struct {
 // inForce makes Volcano's ConfigMap and the policy, waits until the
 // operator has written the configuration, and returns a scheduler that works by
 // it and has not said so yet.
-func inForce(t *testing.T) *scheduler {
+func inForce(t *testing.T) *fakeScheduler {
 	t.Helper()
-	g := need(t)
+	g := requireControlPlane(t)
 	newBase(t, baseConfigMap, byHand)
 	newPolicy(t, nil)
 	g.Eventually(policyCondition(t, v1alpha1.ConditionConfigSynced)).Should(gomega.HavePrefix("True/"))
@@ -49,22 +49,22 @@ func inForce(t *testing.T) *scheduler {
 	t.Cleanup(func() {
 		admin.DeleteAndWait(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: enforcement.LeaseName}})
 	})
-	return &scheduler{t: t, report: enforcement.Report{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: status.ConfigHash}}
+	return &fakeScheduler{t: t, report: enforcement.Report{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: status.ConfigHash}}
 }
 
-// enforcing is a cluster in which everything is proven: our scheduler's
+// startEnforcing is a cluster in which everything is proven: our scheduler's
 // heartbeat beats, and the CardQuota and the policy say so.
-func enforcing(t *testing.T, name string) *scheduler {
+func startEnforcing(t *testing.T, name string) *fakeScheduler {
 	t.Helper()
 	s := inForce(t)
 	s.keepBeating()
-	ready(t, newQuota(name, nil))
-	both(t, name, gomega.HavePrefix("True/Enforced: the scheduler enforces"))
+	createReady(t, newQuota(name, nil))
+	expectEnforced(t, name, gomega.HavePrefix("True/Enforced: the scheduler enforces"))
 	return s
 }
 
-// beat closes a session that long ago.
-func (s *scheduler) beat(ctx context.Context, ago time.Duration) error {
+// writeHeartbeat closes a session that long ago.
+func (s *fakeScheduler) writeHeartbeat(ctx context.Context, ago time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.report.At = time.Now().Add(-ago)
@@ -81,8 +81,8 @@ func (s *scheduler) beat(ctx context.Context, ago time.Duration) error {
 	return admin.Update(ctx, lease, client.FieldOwner("cardquota-scheduler"))
 }
 
-// sessions is how many sessions were closed.
-func (s *scheduler) sessions() int {
+// countSessions is how many sessions were closed.
+func (s *fakeScheduler) countSessions() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.beats
@@ -90,12 +90,12 @@ func (s *scheduler) sessions() int {
 
 // keepBeating beats five times a second, ten times as often as the scheduler.
 // The function that it returns stops that.
-func (s *scheduler) keepBeating() (stop func()) {
+func (s *fakeScheduler) keepBeating() (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	var done sync.WaitGroup
 	done.Go(func() {
 		for {
-			if err := s.beat(ctx, 0); err != nil && ctx.Err() == nil {
+			if err := s.writeHeartbeat(ctx, 0); err != nil && ctx.Err() == nil {
 				s.t.Errorf("write the heartbeat: %v", err)
 			}
 			select {
@@ -113,18 +113,18 @@ func (s *scheduler) keepBeating() (stop func()) {
 	return stop
 }
 
-// says changes what the next beats report, and beats.
-func (s *scheduler) says(change func(*enforcement.Report)) {
+// changeReport changes what the next beats report, and beats.
+func (s *fakeScheduler) changeReport(change func(*enforcement.Report)) {
 	s.t.Helper()
 	s.mu.Lock()
 	change(&s.report)
 	s.mu.Unlock()
-	gomega.NewWithT(s.t).Expect(s.beat(s.t.Context(), 0)).To(gomega.Succeed())
+	gomega.NewWithT(s.t).Expect(s.writeHeartbeat(s.t.Context(), 0)).To(gomega.Succeed())
 }
 
-// lead writes the leader Lease as a scheduler does that was elected a while ago.
+// writeLeaderLease writes the leader Lease as a scheduler does that was elected a while ago.
 // It holds for two seconds, not for the usual fifteen.
-func lead(t *testing.T, identity string, ago time.Duration) {
+func writeLeaderLease(t *testing.T, identity string, ago time.Duration) {
 	now := time.Now()
 	admin.CreateWithCleanup(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "volcano"}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &identity, LeaseDurationSeconds: ptr.To(int32(2)),
@@ -139,12 +139,12 @@ func stockPod(t *testing.T) *corev1.Pod {
 		Spec:       corev1.PodSpec{NodeName: "somewhere", Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
 	admin.CreateWithCleanup(t, pod)
-	setPod(t, pod, running)
+	setPod(t, pod, setRunning)
 	return pod
 }
 
-// bind places a pod as a scheduler does.
-func bind(t *testing.T, pod *corev1.Pod, node string) {
+// bindPod places a pod as a scheduler does.
+func bindPod(t *testing.T, pod *corev1.Pod, node string) {
 	t.Helper()
 	gomega.NewWithT(t).Expect(admin.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node},

@@ -58,7 +58,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
+	code, err := runTests(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -66,8 +66,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// need skips a test, by name, when there is no control plane to run it on.
-func need(t *testing.T) *gomega.WithT {
+// requireControlPlane skips a test, by name, when there is no control plane to run it on.
+func requireControlPlane(t *testing.T) *gomega.WithT {
 	t.Helper()
 	if admin.WithWatch == nil {
 		missing.Skip(t, unbuilt)
@@ -75,11 +75,11 @@ func need(t *testing.T) *gomega.WithT {
 	return scene.NewGomega(t)
 }
 
-func run(m *testing.M) (code int, err error) {
+func runTests(m *testing.M) (code int, err error) {
 	if root, err = cluster.ModuleRoot(); err != nil {
 		return 1, err
 	}
-	ctrl.SetLogger(logger())
+	ctrl.SetLogger(testLogger())
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	server, err := cluster.Start(ctx, cluster.Options{APIServerOnly: true})
@@ -94,7 +94,7 @@ func run(m *testing.M) (code int, err error) {
 	if admin, err = scene.New(server.Config()); err != nil {
 		return 1, err
 	}
-	if err := install(ctx, server); err != nil {
+	if err := installPrerequisites(ctx, server); err != nil {
 		return 1, err
 	}
 	served := func(ctx context.Context) (bool, error) {
@@ -106,7 +106,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := runMany(); err != nil {
 		return 1, err
 	}
-	mgr, err := operator(ctx)
+	mgr, err := newOperator(ctx)
 	if err != nil {
 		return 1, err
 	}
@@ -127,16 +127,16 @@ func runMany() error {
 	return nil
 }
 
-// logger is silent unless LOG is set: what a test needs is in its failure.
-func logger() logr.Logger {
+// testLogger is silent unless LOG is set: what a test needs is in its failure.
+func testLogger() logr.Logger {
 	if os.Getenv("LOG") == "" {
 		return logr.Discard()
 	}
 	return zap.New(zap.UseDevMode(true))
 }
 
-// install makes the namespaces and the operator's rights as they are shipped.
-func install(ctx context.Context, server *cluster.Cluster) error {
+// installPrerequisites makes the namespaces and the operator's rights as they are shipped.
+func installPrerequisites(ctx context.Context, server *cluster.Cluster) error {
 	for _, name := range []string{systemNamespace, labNamespace} {
 		if err := admin.Create(ctx, builder.Namespace(name)); err != nil {
 			return fmt.Errorf("create namespace %s: %w", name, err)
@@ -157,9 +157,9 @@ func install(ctx context.Context, server *cluster.Cluster) error {
 	return nil
 }
 
-// operator is the manager as cmd/manager makes it, as the shipped
+// newOperator is the manager as cmd/manager makes it, as the shipped
 // ServiceAccount.
-func operator(ctx context.Context) (ctrl.Manager, error) {
+func newOperator(ctx context.Context) (ctrl.Manager, error) {
 	config := rest.CopyConfig(admin.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: []string{
 		"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated",

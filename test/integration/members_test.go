@@ -16,22 +16,22 @@ import (
 // and PodGroup. What another scheduler runs without cards, what waits for another
 // one, and what is of a namespace that the queue leaves out, keeps no CardQuota.
 func TestNobodyElseHoldsUpADeletion(t *testing.T) {
-	g := need(t)
-	name := unique(t, "")
+	g := requireControlPlane(t)
+	name := uniqueName(t, "")
 	newNode(t, name, "NVIDIA-H200")
-	enforcing(t, name+"-policy") // the policy that says which scheduler is ours
+	startEnforcing(t, name+"-policy") // the policy that says which scheduler is ours
 	// Without a controller manager a namespace never goes.
 	g.Expect(admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": "stranger"}}})).To(gomega.Succeed())
 	quota := newQuota(name, func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "team", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"stranger"}}}}
 	})
-	ready(t, quota)
+	createReady(t, quota)
 	other := newPod(name+"-other", name, name, 0)
 	other.Spec.SchedulerName, other.Spec.Containers[0].Resources = corev1.DefaultSchedulerName, corev1.ResourceRequirements{}
 	delete(other.Annotations, v1alpha1.AnnotationCardName)
 	admin.CreateWithCleanup(t, other)
-	setPod(t, other, running)
+	setPod(t, other, setRunning)
 	waits := newPod(name+"-waits", name, "", 1)
 	waits.Spec.SchedulerName = corev1.DefaultSchedulerName
 	admin.CreateWithCleanup(t, waits)
@@ -46,7 +46,7 @@ func TestNobodyElseHoldsUpADeletion(t *testing.T) {
 	admin.CreateWithCleanup(t, ours)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "3 NVIDIA-H200"), "ours and the stranger's, not another scheduler's")
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
+	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
 	g.Consistently(readError(queueOf(t, name))).Should(gomega.Succeed())
 	admin.DeleteAndWait(t, ours)
 	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())

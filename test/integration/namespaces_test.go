@@ -20,7 +20,7 @@ import (
 
 func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 	t.Parallel()
-	need(t)
+	requireControlPlane(t)
 	expression := func(key, operator any, values ...any) map[string]any {
 		e := map[string]any{"key": key, "operator": operator}
 		if values != nil {
@@ -76,44 +76,44 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
-			refuses(t, object("rule", map[string]any{"namespaceSelector": tc.selector}), tc.wantError)
+			expectAPIAnswer(t, cardQuotaObject("rule", map[string]any{"namespaceSelector": tc.selector}), tc.wantError)
 		})
 	}
 }
 
 const selectorKey, quotaKey = "volcano.sh/namespace-selector", "volcano.sh/card.quota"
 
-// choosing has a CardQuota's queue be for a team.
-func choosing(team string) func(*v1alpha1.CardQuota) {
+// withTeamSelector has a CardQuota's queue be for a team.
+func withTeamSelector(team string) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
 	}
 }
 
 func TestTheSelectorReachesTheQueueAndLeavesIt(t *testing.T) {
-	g, name, quota := begin(t, choosing("chat"))
-	g.Expect(annotation(t, name, selectorKey)()).To(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
+	g, name, quota := startQuotaTest(t, withTeamSelector("chat"))
+	g.Expect(queueAnnotation(t, name, selectorKey)()).To(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
 
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) {
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "NotIn", Values: []string{"lab"}}}}
 	})
-	g.Eventually(annotation(t, name, selectorKey)).Should(gomega.Equal(`{"matchExpressions":[{"key":"team","operator":"NotIn","values":["lab"]}]}`))
+	g.Eventually(queueAnnotation(t, name, selectorKey)).Should(gomega.Equal(`{"matchExpressions":[{"key":"team","operator":"NotIn","values":["lab"]}]}`))
 
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = &metav1.LabelSelector{} })
-	g.Eventually(annotation(t, name, selectorKey)).Should(gomega.Equal(`{}`))
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = &metav1.LabelSelector{} })
+	g.Eventually(queueAnnotation(t, name, selectorKey)).Should(gomega.Equal(`{}`))
 
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = nil })
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector = nil })
 	g.Eventually(queueOf(t, name)).Should(gomega.HaveField("Annotations", gomega.Not(gomega.HaveKey(selectorKey))))
-	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Expect(queueAnnotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 }
 
 // Server-side apply keeps no trace of who removed a field.
 func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 	t.Parallel()
-	need(t)
+	requireControlPlane(t)
 	edit := func(change func(map[string]string)) func(*testing.T, string) {
 		return func(t *testing.T, name string) {
-			patch(t, builder.Queue(name).UID("").Obj(), "kubectl-edit", func(q *v1beta1.Queue) { change(q.Annotations) })
+			patchAs(t, builder.Queue(name).UID("").Obj(), "kubectl-edit", func(q *v1beta1.Queue) { change(q.Annotations) })
 		}
 	}
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -129,12 +129,12 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 			scene.NewGomega(t).Expect(admin.Apply(t.Context(), config, client.FieldOwner("argocd"), client.ForceOwnership)).To(gomega.Succeed())
 		}, "argocd wrote spec.reclaimable, volcano.sh/service.type"},
 	}) {
-		g, name := scene.NewGomega(t), unique(t, "")
-		ready(t, newQuota(name, choosing("chat")))
+		g, name := scene.NewGomega(t), uniqueName(t, "")
+		createReady(t, newQuota(name, withTeamSelector("chat")))
 		before, err := queueOf(t, name)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		tc.write(t, name)
-		g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced: " + tc.want + " on queue " + name))
+		g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced: " + tc.want + " on queue " + name))
 		g.Eventually(queueOf(t, name)).Should(gomega.SatisfyAll(
 			gomega.HaveField("Annotations", before.Annotations), gomega.HaveField("Spec", before.Spec)))
 	}
@@ -142,26 +142,26 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 
 // What the schema cannot refuse, the status does, and the queue is not opened.
 func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
-	g, name, quota := begin(t, choosing("chat"))
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) {
+	g, name, quota := startQuotaTest(t, withTeamSelector("chat"))
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "no label value!"}
 		q.Spec.Cards[0].Quota = 9
 	})
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
+	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
 		gomega.HavePrefix("False/InvalidNamespaceSelector: spec.namespaceSelector is not valid, so queue "+name+" keeps what it had"),
 		gomega.ContainSubstring("no label value!")))
-	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
+	g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
 	g.Eventually(admin.EventMessages(t, quota, "InvalidNamespaceSelector")).Should(gomega.HaveLen(1))
-	g.Expect(annotation(t, name, selectorKey)()).To(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
-	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Expect(queueAnnotation(t, name, selectorKey)()).To(gomega.Equal(`{"matchLabels":{"team":"chat"}}`))
+	g.Expect(queueAnnotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "lab"} })
-	g.Eventually(annotation(t, name, selectorKey)).Should(gomega.Equal(`{"matchLabels":{"team":"lab"}}`))
-	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "lab"} })
+	g.Eventually(queueAnnotation(t, name, selectorKey)).Should(gomega.Equal(`{"matchLabels":{"team":"lab"}}`))
+	g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 
-	fresh := unique(t, "-new")
-	admin.CreateWithCleanup(t, newQuota(fresh, choosing("no label value!")))
-	g.Eventually(condition(t, fresh, "QueueSynced")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
+	fresh := uniqueName(t, "-new")
+	admin.CreateWithCleanup(t, newQuota(fresh, withTeamSelector("no label value!")))
+	g.Eventually(cardQuotaCondition(t, fresh, "QueueSynced")).Should(gomega.HavePrefix("False/InvalidNamespaceSelector"))
 	_, err := queueOf(t, fresh)()
 	g.Expect(client.IgnoreNotFound(err)).To(gomega.Succeed())
 	g.Expect(err).To(gomega.HaveOccurred(), "a queue that everybody could use is not made")
@@ -180,8 +180,8 @@ func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
 
 func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
+	g := requireControlPlane(t)
+	name := uniqueName(t, "")
 	const model = "NVIDIA-B300" // of this test alone
 	of := func(suffix string, count int64, over v1alpha1.OverAllocation) *v1alpha1.CardQuota {
 		return newQuota(name+suffix, func(q *v1alpha1.CardQuota) {
@@ -190,8 +190,10 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 		})
 	}
 	warns, allows := of("-a", 6, v1alpha1.OverAllocationWarn), of("-b", 2, v1alpha1.OverAllocationAllow)
-	satisfied := func(suffix string) func() (string, error) { return condition(t, name+suffix, "InventorySatisfied") }
-	ready(t, allows)
+	satisfied := func(suffix string) func() (string, error) {
+		return cardQuotaCondition(t, name+suffix, "InventorySatisfied")
+	}
+	createReady(t, allows)
 	physical := func(count int64) types.GomegaMatcher {
 		return gomega.HaveField("Cards", gomega.ConsistOf(gomega.HaveField("Physical", count)))
 	}
@@ -200,12 +202,12 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	setReady(t, name, corev1.ConditionTrue)
 	g.Eventually(statusOf(t, allows.Name)).Should(physical(8))
 	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/InventorySatisfied"))
-	ready(t, warns)
+	createReady(t, warns)
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 
 	// Another one takes the last cards, and more than there are.
 	denies := of("-c", 3, v1alpha1.OverAllocationDeny)
-	ready(t, denies)
+	createReady(t, denies)
 	sum := model + ": 11 granted, 8 healthy, 3 too many (%d here, "
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + fmt.Sprintf(sum, 6) + "3 by " + name + "-c, 2 by " + name + "-b)"))
 	g.Eventually(satisfied("-b")).Should(gomega.HavePrefix("True/OverAllocationAllowed: " + fmt.Sprintf(sum, 2)))
@@ -213,11 +215,11 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	g.Eventually(admin.EventMessages(t, warns, "OverAllocated")).Should(gomega.HaveLen(1))
 	g.Expect(admin.EventMessages(t, allows, "OverAllocated")()).To(gomega.BeEmpty())
 	for _, suffix := range []string{"-a", "-b", "-c"} {
-		g.Expect(condition(t, name+suffix, "Ready")()).To(gomega.HavePrefix("True/Ready"))
+		g.Expect(cardQuotaCondition(t, name+suffix, "Ready")()).To(gomega.HavePrefix("True/Ready"))
 	}
-	g.Expect(annotation(t, name+"-c", "volcano.sh/card.quota")()).To(gomega.Equal(`{"`+model+`":3}`), "nothing is withheld")
+	g.Expect(queueAnnotation(t, name+"-c", "volcano.sh/card.quota")()).To(gomega.Equal(`{"`+model+`":3}`), "nothing is withheld")
 
-	patch(t, warns, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 3 })
+	patchAs(t, warns, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 3 })
 	for _, suffix := range []string{"-a", "-b", "-c"} {
 		g.Eventually(satisfied(suffix)).Should(gomega.HavePrefix("True/InventorySatisfied"))
 	}
@@ -225,12 +227,12 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	// The node fails and comes back.
 	setReady(t, name, corev1.ConditionUnknown)
 	g.Eventually(satisfied("-c")).Should(gomega.HavePrefix("False/OverAllocated: " + model + ": 8 granted, 0 healthy, 8 too many"))
-	g.Expect(annotation(t, name+"-c", "volcano.sh/card.quota")()).To(gomega.Equal(`{"`+model+`":3}`), "nothing is withheld")
+	g.Expect(queueAnnotation(t, name+"-c", "volcano.sh/card.quota")()).To(gomega.Equal(`{"`+model+`":3}`), "nothing is withheld")
 	setReady(t, name, corev1.ConditionTrue)
 	g.Eventually(satisfied("-c")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 
 	// One goes, and its cards are no longer granted.
-	patch(t, denies, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 5 })
+	patchAs(t, denies, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 5 })
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + model + ": 10 granted"))
 	admin.DeleteAndWait(t, allows)
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))

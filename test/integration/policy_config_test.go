@@ -19,7 +19,7 @@ import (
 // TestVolcanosConfigurationIsOnlyRead: whatever a policy does, the base keeps its resource
 // version, so that Helm, also Helm 4 without --force-conflicts, finds what it wrote.
 func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
-	g := need(t)
+	g := requireControlPlane(t)
 	helm := func(text string) error { // as Helm 4 does: server-side, with everything the chart says of it
 		chart := applycorev1.ConfigMap(baseConfigMap, systemNamespace).WithData(map[string]string{schedulerKey: text})
 		return admin.Apply(t.Context(), chart, client.FieldOwner("helm"))
@@ -32,11 +32,11 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) { // contradicts itself, which the schema cannot see
 		s.Owners = []v1alpha1.OwnerKind{{Kind: "Job", ServiceType: "batch"}}
 	})
-	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
+	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
 		gomega.ContainSubstring(`spec.owners[Job].serviceType: Invalid value: "batch": is not defined`)))
-	g.Expect(admin.IsGone(t.Context(), rendered())()).To(gomega.BeTrue())
-	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Owners = nil })
-	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
+	g.Expect(admin.IsGone(t.Context(), renderedConfigMap())()).To(gomega.BeTrue())
+	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Owners = nil })
+	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced"))
 
 	written := configMap(t, schedulerConfigMap)
 	text := written.Data[schedulerKey]
@@ -47,7 +47,7 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("ConfigHash", schedulerconf.Hash(text)))
 	g.Consistently(func() string { return configMap(t, schedulerConfigMap).ResourceVersion }).Should(gomega.Equal(written.ResourceVersion), "written once")
 
-	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Reclaim, p.Spec.OverCommitPercent = "Pods", 150 })
+	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Reclaim, p.Spec.OverCommitPercent = "Pods", 150 })
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.And(
 		gomega.ContainSubstring("overCommitFactor: 1.5"), gomega.Not(gomega.ContainSubstring("cardreclaim"))))
 	g.Eventually(policyStatus(t)).Should(gomega.HaveField("Reclaim", v1alpha1.ReclaimMode("Pods")))
@@ -59,51 +59,51 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 }
 
 func TestHandEditsArePutBackAndTheWriterNamed(t *testing.T) {
-	g, policy := begun(t)
+	g, policy := startPolicyTest(t)
 	text, err := schedulerText(t, schedulerConfigMap)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	at := time.Now()
-	rewrite(t, schedulerConfigMap, "kubectl-edit", strings.Replace(text, "cardreclaim", "preempt", 1))
+	writeConfigMap(t, schedulerConfigMap, "kubectl-edit", strings.Replace(text, "cardreclaim", "preempt", 1))
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
 	t.Logf("put back after %s", time.Since(at).Round(time.Millisecond))
 	g.Eventually(admin.EventMessages(t, policy, "ConfigCorrected")).Should(gomega.ConsistOf(gomega.ContainSubstring("kubectl-edit wrote it")))
 	began := time.Now()
 	for range 2 {
-		rewrite(t, schedulerConfigMap, "argocd", byHand)
+		writeConfigMap(t, schedulerConfigMap, "argocd", byHand)
 		g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
 	}
 	g.Expect(time.Since(began)).To(gomega.BeNumerically(">=", time.Second), "the second comes a second after the first")
-	g.Expect(admin.Delete(t.Context(), rendered())).To(gomega.Succeed())
+	g.Expect(admin.Delete(t.Context(), renderedConfigMap())).To(gomega.Succeed())
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(text))
 	g.Eventually(admin.EventMessages(t, policy, "ConfigCorrected")).Should(gomega.ContainElement(gomega.ContainSubstring("somebody deleted it")))
-	g.Expect(synced(t)()).To(gomega.HavePrefix("True/Synced"))
+	g.Expect(configSynced(t)()).To(gomega.HavePrefix("True/Synced"))
 }
 
 func TestABaseThatComesAndGoes(t *testing.T) {
-	g := need(t)
+	g := requireControlPlane(t)
 	policy := newPolicy(t, nil)
-	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
+	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
 	builtIn, err := schedulerText(t, schedulerConfigMap)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	cm := newBase(t, baseConfigMap, byHand)
-	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap"))
+	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap"))
 	good, err := schedulerText(t, schedulerConfigMap)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(good).NotTo(gomega.Equal(builtIn))
 	for _, invalid := range []string{"{{ not YAML", "actions: [allocate]\n", "actions: \"allocate\"\ntiers: &a [*a]\n", "actions: \"allocate\"\ntiers:\n- plugins:\n  - name: rack-power\n"} {
-		rewrite(t, baseConfigMap, "somebody", invalid)
-		g.Eventually(synced(t)).Should(gomega.HavePrefix("False/BaseInvalid"), invalid)
+		writeConfigMap(t, baseConfigMap, "somebody", invalid)
+		g.Eventually(configSynced(t)).Should(gomega.HavePrefix("False/BaseInvalid"), invalid)
 		g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
 	}
 	g.Eventually(admin.EventMessages(t, policy, "BaseInvalid")).Should(gomega.HaveLen(1), "told once")
-	rewrite(t, baseConfigMap, "somebody", "actions: \"allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity\n    enableHierarchy: true\n")
-	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/HierarchyNotSupported"), gomega.ContainSubstring("write enableHierarchy: false")))
+	writeConfigMap(t, baseConfigMap, "somebody", "actions: \"allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity\n    enableHierarchy: true\n")
+	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/HierarchyNotSupported"), gomega.ContainSubstring("write enableHierarchy: false")))
 	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
-	rewrite(t, baseConfigMap, "somebody", byHand+"  - name: proportion\n")
-	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/Synced"), gomega.HaveSuffix("; replaced of it: plugin proportion")))
+	writeConfigMap(t, baseConfigMap, "somebody", byHand+"  - name: proportion\n")
+	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/Synced"), gomega.HaveSuffix("; replaced of it: plugin proportion")))
 
 	g.Expect(admin.Delete(t.Context(), cm)).To(gomega.Succeed())
-	g.Eventually(synced(t)).Should(gomega.HavePrefix("False/BaseMissing: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
+	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("False/BaseMissing: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
 	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
 	g.Expect(policyStatus(t)()).To(gomega.HaveField("ConfigHash", schedulerconf.Hash(good)))
 }
@@ -112,39 +112,39 @@ func TestABaseThatComesAndGoes(t *testing.T) {
 // Volcano's ConfigMap. Whether its policy was deleted first, which took them out, or not, the
 // scheduler gets the same.
 func TestWhatAnEarlierVersionWrote(t *testing.T) {
-	g, policy := begun(t)
+	g, policy := startPolicyTest(t)
 	want, err := schedulerText(t, schedulerConfigMap)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	collect(t, policy)
+	deletePolicy(t, policy)
 	merged := strings.NewReplacer("backfill\"", "backfill, cardreclaim\"", "  - name: conformance\n", "  - name: conformance\n    enableReclaimable: false\n  - name: capacity-card\n    arguments: {nodeOrderWeight: 7}\n").Replace(byHand)
-	rewrite(t, baseConfigMap, "cardquota", merged)
+	writeConfigMap(t, baseConfigMap, "cardquota", merged)
 	newPolicy(t, nil)
-	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/Synced"), gomega.HaveSuffix("; replaced of it: action cardreclaim, plugin capacity-card")))
+	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("True/Synced"), gomega.HaveSuffix("; replaced of it: action cardreclaim, plugin capacity-card")))
 	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(want))
 	g.Expect(schedulerText(t, baseConfigMap)()).To(gomega.Equal(merged))
 }
 
 func TestAnotherBaseIsNamed(t *testing.T) {
-	g, policy := begun(t)
+	g, policy := startPolicyTest(t)
 	before, err := schedulerText(t, schedulerConfigMap)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	newBase(t, "second", strings.Replace(byHand, "binpack", "sla", 1))
-	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Scheduler.BaseConfigMap.Name = "second" })
-	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/ConfigRefused"), gomega.ContainSubstring("forbidden"),
+	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Scheduler.BaseConfigMap.Name = "second" })
+	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/ConfigRefused"), gomega.ContainSubstring("forbidden"),
 		gomega.ContainSubstring("grant another base or namespace as well")))
 	g.Expect(schedulerText(t, schedulerConfigMap)()).To(gomega.Equal(before), "quotas stay enforced")
 	grantConfigMap(t, "second")
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.ContainSubstring("name: sla"))
-	g.Eventually(synced(t)).Should(gomega.ContainSubstring("volcano-system/second"))
-	rewrite(t, "second", "kubectl-edit", byHand)
+	g.Eventually(configSynced(t)).Should(gomega.ContainSubstring("volcano-system/second"))
+	writeConfigMap(t, "second", "kubectl-edit", byHand)
 	g.Eventually(schedulerText(t, schedulerConfigMap)).Should(gomega.ContainSubstring("name: binpack"), "the new one is watched")
 
-	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Scheduler.BaseConfigMap.Namespace = labNamespace })
-	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/ConfigRefused"), gomega.ContainSubstring("forbidden")))
+	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Scheduler.BaseConfigMap.Namespace = labNamespace })
+	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/ConfigRefused"), gomega.ContainSubstring("forbidden")))
 }
 
-// rendered is the ConfigMap that our scheduler reads.
-func rendered() *corev1.ConfigMap {
+// renderedConfigMap is the ConfigMap that our scheduler reads.
+func renderedConfigMap() *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: schedulerConfigMap}}
 }
 

@@ -12,9 +12,9 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// worth reads what a queue is worth to the scheduler as "priority/reclaimable",
+// priorityAndReclaimable reads what a queue is worth to the scheduler as "priority/reclaimable",
 // for use in Eventually.
-func worth(t *testing.T, name string) func() (string, error) {
+func priorityAndReclaimable(t *testing.T, name string) func() (string, error) {
 	return func() (string, error) {
 		queue, err := queueOf(t, name)()
 		if queue.Spec.Reclaimable == nil {
@@ -25,24 +25,24 @@ func worth(t *testing.T, name string) func() (string, error) {
 }
 
 func TestQueuesFollowThePolicy(t *testing.T) {
-	g := need(t)
+	g := requireControlPlane(t)
 	newBase(t, baseConfigMap, byHand)
 	queues := map[string]string{}
 	quotas := map[string]*v1alpha1.CardQuota{}
 	for _, kind := range []string{"inference", "training", "notebook"} {
-		quotas[kind] = newQuota(unique(t, "-"+kind), func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = kind })
+		quotas[kind] = newQuota(uniqueName(t, "-"+kind), func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = kind })
 		queues[kind] = quotas[kind].Name
 		admin.CreateWithCleanup(t, quotas[kind])
 	}
 	expect := func(when, inference, training, notebook string) {
 		t.Helper()
 		for kind, want := range map[string]string{"inference": inference, "training": training, "notebook": notebook} {
-			g.Eventually(worth(t, queues[kind])).Should(gomega.Equal(want), "%s: %s", when, kind)
+			g.Eventually(priorityAndReclaimable(t, queues[kind])).Should(gomega.Equal(want), "%s: %s", when, kind)
 		}
 	}
 	expect("without a policy", "80000/false", "20000/true", "0/unset")
 	for _, quota := range quotas {
-		g.Eventually(condition(t, quota.Name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
+		g.Eventually(cardQuotaCondition(t, quota.Name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 	}
 
 	policy := newPolicy(t, func(s *v1alpha1.ServiceTypePolicySpec) {
@@ -57,17 +57,17 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 		v1alpha1.ServiceTypeStatus{Name: "notebook", Priority: 500, ReclaimPolicy: "WhenNeeded", CardQuotas: 1},
 		v1alpha1.ServiceTypeStatus{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 1})))
 
-	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
+	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
 		p.Spec.ServiceTypes[1].ReclaimPolicy, p.Spec.ServiceTypes[0].ReclaimFrom = v1alpha1.ReclaimNever, nil
 	})
 	expect("by the changed policy", "90000/false", "20000/true", "500/false")
 
-	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
+	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
 		p.Spec.ServiceTypes[0].Priority, p.Spec.ServiceTypes[0].ReclaimFrom = 1, []string{"notebook"}
 	})
-	g.Eventually(synced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
+	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/InvalidPolicy"),
 		gomega.ContainSubstring(`"notebook", which is not reclaimable`), gomega.ContainSubstring("lower priority")))
-	g.Consistently(worth(t, queues["inference"])).Should(gomega.Equal("90000/false"), "what was in force stays")
+	g.Consistently(priorityAndReclaimable(t, queues["inference"])).Should(gomega.Equal("90000/false"), "what was in force stays")
 	g.Expect(policyStatus(t)()).To(gomega.HaveField("ServiceTypes", gomega.ContainElement(gomega.HaveField("Priority", int32(90000)))))
 	g.Eventually(admin.EventMessages(t, policy, "InvalidPolicy")).Should(gomega.HaveLen(1))
 
@@ -79,7 +79,7 @@ func TestQueuesFollowThePolicy(t *testing.T) {
 }
 
 func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
-	g := need(t)
+	g := requireControlPlane(t)
 	foreign := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-low"}, Value: 7}
 	admin.CreateWithCleanup(t, foreign)
 	newBase(t, baseConfigMap, byHand)
@@ -100,17 +100,17 @@ func TestPriorityClassesComeAndGoWithThePolicy(t *testing.T) {
 
 	g.Expect(admin.Delete(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "pc-high"}})).To(gomega.Succeed())
 	g.Eventually(classes).Should(gomega.HaveKeyWithValue("pc-high", int32(80000)), "made again")
-	patch(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
+	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) {
 		p.Spec.PriorityClasses = []v1alpha1.PriorityClass{{Name: "pc-high", Value: 90000}, {Name: "pc-low", Value: 7}}
 	})
 	g.Eventually(classes).Should(gomega.Equal(map[string]int32{"pc-high": 90000, "pc-low": 7}))
-	collect(t, policy)
+	deletePolicy(t, policy)
 	g.Expect(classes()).To(gomega.Equal(map[string]int32{"pc-low": 7}), "what somebody else made stays")
 	g.Expect(admin.IsGone(t.Context(), foreign)()).To(gomega.BeFalse())
 }
 
 func TestPolicyRules(t *testing.T) {
-	need(t)
+	requireControlPlane(t)
 	types := func(types ...v1alpha1.ServiceType) v1alpha1.ServiceTypePolicySpec {
 		return v1alpha1.ServiceTypePolicySpec{ServiceTypes: types}
 	}
@@ -141,7 +141,7 @@ func TestPolicyRules(t *testing.T) {
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
 			meta := metav1.ObjectMeta{Name: cmp.Or(tc.name, "default")}
-			refuses(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: meta, Spec: tc.spec}, tc.want)
+			expectAPIAnswer(t, &v1alpha1.ServiceTypePolicy{ObjectMeta: meta, Spec: tc.spec}, tc.want)
 		})
 	}
 }

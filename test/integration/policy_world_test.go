@@ -62,13 +62,13 @@ func newPolicy(t *testing.T, change func(*v1alpha1.ServiceTypePolicySpec)) *v1al
 	if change != nil {
 		change(&policy.Spec)
 	}
-	t.Cleanup(func() { collect(t, policy) })
+	t.Cleanup(func() { deletePolicy(t, policy) })
 	admin.CreateWithCleanup(t, policy)
 	return policy
 }
 
-// collect removes a policy, and as the garbage collector does what belongs to it.
-func collect(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
+// deletePolicy removes a policy, and as the garbage collector does what belongs to it.
+func deletePolicy(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
 	t.Helper()
 	admin.DeleteAndWait(t, policy)
 	ctx := context.WithoutCancel(t.Context())
@@ -93,13 +93,13 @@ func collect(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
 	}
 }
 
-// begun begins a test of a policy over a configuration by hand.
-func begun(t *testing.T) (*gomega.WithT, *v1alpha1.ServiceTypePolicy) {
+// startPolicyTest begins a test of a policy over a configuration by hand.
+func startPolicyTest(t *testing.T) (*gomega.WithT, *v1alpha1.ServiceTypePolicy) {
 	t.Helper()
-	g := need(t)
+	g := requireControlPlane(t)
 	newBase(t, baseConfigMap, byHand)
 	policy := newPolicy(t, nil)
-	g.Eventually(synced(t)).Should(gomega.HavePrefix("True/Synced"))
+	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("True/Synced"))
 	return g, policy
 }
 
@@ -112,8 +112,8 @@ func policyStatus(t *testing.T) func() (v1alpha1.ServiceTypePolicyStatus, error)
 	}
 }
 
-// synced reads condition ConfigSynced like policyCondition.
-func synced(t *testing.T) func() (string, error) {
+// configSynced reads condition ConfigSynced like policyCondition.
+func configSynced(t *testing.T) func() (string, error) {
 	return policyCondition(t, v1alpha1.ConditionConfigSynced)
 }
 
@@ -134,10 +134,10 @@ func configMap(t *testing.T, name string) *corev1.ConfigMap {
 	return cm
 }
 
-// rewrite puts a text into the ConfigMap as somebody does.
-func rewrite(t *testing.T, name, manager, text string) {
+// writeConfigMap puts a text into the ConfigMap as somebody does.
+func writeConfigMap(t *testing.T, name, manager, text string) {
 	t.Helper()
-	patch(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name}}, manager, func(cm *corev1.ConfigMap) {
+	patchAs(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name}}, manager, func(cm *corev1.ConfigMap) {
 		cm.Data[schedulerKey] = text
 	})
 }

@@ -15,31 +15,31 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// ready makes a CardQuota and waits until its queue carries it and is open.
-func ready(t *testing.T, quota *v1alpha1.CardQuota) {
+// createReady makes a CardQuota and waits until its queue carries it and is open.
+func createReady(t *testing.T, quota *v1alpha1.CardQuota) {
 	t.Helper()
-	g := need(t)
+	g := requireControlPlane(t)
 	admin.CreateWithCleanup(t, quota)
 	setState(t, quota.QueueName(), v1beta1.QueueStateOpen)
-	g.Eventually(condition(t, quota.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+	g.Eventually(cardQuotaCondition(t, quota.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 }
 
-// begin begins a test beside others of a CardQuota of its own, changed or not, which is
+// startQuotaTest begins a test beside others of a CardQuota of its own, changed or not, which is
 // ready.
-func begin(t *testing.T, changes ...func(*v1alpha1.CardQuota)) (g *gomega.WithT, name string, quota *v1alpha1.CardQuota) {
+func startQuotaTest(t *testing.T, changes ...func(*v1alpha1.CardQuota)) (g *gomega.WithT, name string, quota *v1alpha1.CardQuota) {
 	t.Helper()
 	t.Parallel()
-	name = unique(t, "")
+	name = uniqueName(t, "")
 	quota = newQuota(name, nil)
 	for _, change := range changes {
 		change(quota)
 	}
-	ready(t, quota)
-	return need(t), name, quota
+	createReady(t, quota)
+	return requireControlPlane(t), name, quota
 }
 
 func TestQueueIsMadeFromCardQuota(t *testing.T) {
-	g, name, quota := begin(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(7)) })
+	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(7)) })
 	queue, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(queue.Annotations).To(gomega.Equal(map[string]string{
@@ -63,12 +63,12 @@ func TestQueueIsMadeFromCardQuota(t *testing.T) {
 	}
 
 	g.Expect(admin.Delete(t.Context(), queue)).To(gomega.Succeed())
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
 	g.Eventually(admin.EventMessages(t, quota, "QueueRecreated")).Should(gomega.HaveLen(1))
 
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) {
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards = []v1alpha1.Card{{Name: "Ascend-910B", Quota: 2}}
-		q.Spec.Resources = &v1alpha1.Resources{CPU: quantity("8")}
+		q.Spec.Resources = &v1alpha1.Resources{CPU: parseQuantity("8")}
 		q.Spec.ServiceType = "notebook"
 	})
 	g.Eventually(func(g gomega.Gomega) {
@@ -83,19 +83,19 @@ func TestQueueIsMadeFromCardQuota(t *testing.T) {
 }
 
 func TestForeignFieldsAreLeftAlone(t *testing.T) {
-	g, name, quota := begin(t)
-	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "somebody", func(q *v1beta1.Queue) {
+	g, name, quota := startQuotaTest(t)
+	patchAs(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "somebody", func(q *v1beta1.Queue) {
 		q.Annotations["example.com/cost-centre"] = "42"
-		q.Spec.Capability["example.com/fpga"] = *quantity("3")
+		q.Spec.Capability["example.com/fpga"] = *parseQuantity("3")
 		q.Annotations[selectorKey] = `{}` // a CardQuota that does not choose only ever takes away
 		q.Spec.Type = "batch"
 	})
-	patch(t, builder.Queue(name).UID("").Obj(), "vc-controller-manager", func(q *v1beta1.Queue) {
+	patchAs(t, builder.Queue(name).UID("").Obj(), "vc-controller-manager", func(q *v1beta1.Queue) {
 		q.Annotations["volcano.sh/closed-by-parent"] = "true"
 	})
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
-	g.Consistently(annotation(t, name, "volcano.sh/closed-by-parent")).Should(gomega.Equal("true"))
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":9}`))
+	g.Consistently(queueAnnotation(t, name, "volcano.sh/closed-by-parent")).Should(gomega.Equal("true"))
 	queue, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(queue.Annotations).To(gomega.HaveKeyWithValue("cardquota.dev/created-by", name), "who made it stays written")
@@ -108,56 +108,56 @@ func TestForeignFieldsAreLeftAlone(t *testing.T) {
 }
 
 func TestHandEditIsPutBackAndTheEditorNamed(t *testing.T) {
-	g, name, quota := begin(t)
+	g, name, quota := startQuotaTest(t)
 	edited := time.Now()
-	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) {
+	patchAs(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) {
 		q.Annotations["volcano.sh/card.quota"] = `{"NVIDIA-H200":800}`
 		q.Spec.Priority = 1
 	})
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
 	t.Logf("put back after %s", time.Since(edited).Round(time.Millisecond))
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
+	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
 		gomega.HavePrefix("True/ForeignChangeReplaced: kubectl-edit wrote spec.priority, volcano.sh/card.quota on queue "+name),
 		gomega.ContainSubstring("replaced at 20")))
-	g.Expect(condition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
+	g.Expect(cardQuotaCondition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
 	g.Eventually(admin.EventMessages(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1))
 	// It stands until the spec changes, and is told once.
-	g.Consistently(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced"))
+	g.Consistently(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced"))
 	g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.HaveLen(1))
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
+	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 }
 
 // TestAWriteWarIsAnsweredOnceASecond lets a rival write another quota again and again.
 func TestAWriteWarIsAnsweredOnceASecond(t *testing.T) {
 	const model = "NVIDIA-WAR" // of this test alone: other tests change what there is of a model
-	g, name, quota := begin(t, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
-	statuses := count(t, &v1alpha1.CardQuotaList{}, name)
+	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
+	statuses := countWrites(t, &v1alpha1.CardQuotaList{}, name)
 	const ours, theirs = `{"` + model + `":8}`, `{"` + model + `":800}`
 	began := time.Now()
 	for range 4 {
-		patch(t, builder.Queue(name).UID("").Obj(), "rival", func(q *v1beta1.Queue) { q.Annotations[quotaKey] = theirs })
-		g.Eventually(annotation(t, name, quotaKey)).Should(gomega.Equal(ours))
+		patchAs(t, builder.Queue(name).UID("").Obj(), "rival", func(q *v1beta1.Queue) { q.Annotations[quotaKey] = theirs })
+		g.Eventually(queueAnnotation(t, name, quotaKey)).Should(gomega.Equal(ours))
 	}
 	g.Expect(time.Since(began)).To(gomega.BeNumerically(">=", 2900*time.Millisecond))
 	g.Eventually(admin.EventMessages(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1), "equal events are one that is counted")
 	g.Expect(statuses()).To(gomega.BeNumerically("<=", mostWrites(began)))
 	// A change of the spec does not wait for the war.
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
-	g.Eventually(annotation(t, name, quotaKey)).Should(gomega.Equal(`{"` + model + `":9}`))
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
+	g.Eventually(queueAnnotation(t, name, quotaKey)).Should(gomega.Equal(`{"` + model + `":9}`))
 }
 
 func TestQueueWrittenByHandIsTakenOver(t *testing.T) {
 	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
+	g := requireControlPlane(t)
+	name := uniqueName(t, "")
 	queue := &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"volcano.sh/card.quota": `{"NVIDIA-H800":1}`}}}
-	queue.Spec.Deserved = corev1.ResourceList{"cpu": *quantity("4")}
+	queue.Spec.Deserved = corev1.ResourceList{"cpu": *parseQuantity("4")}
 	g.Expect(admin.Create(t.Context(), queue, client.FieldOwner("kubectl-create"))).To(gomega.Succeed())
 	quota := newQuota(name, nil)
-	ready(t, quota)
-	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
-	g.Expect(condition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("kubectl-create wrote"))
+	createReady(t, quota)
+	g.Expect(queueAnnotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Expect(cardQuotaCondition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("kubectl-create wrote"))
 	g.Eventually(admin.EventMessages(t, quota, "Adopted")).Should(gomega.ConsistOf(
 		"queue " + name + " was there already and is taken over; it will not be deleted with this CardQuota"))
 	live, err := queueOf(t, name)()
@@ -168,53 +168,53 @@ func TestQueueWrittenByHandIsTakenOver(t *testing.T) {
 }
 
 func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
-	g, name, quota := begin(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(5)) })
-	patch(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Spec.Weight = 3 })
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix(
+	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Weight = ptr.To(int32(5)) })
+	patchAs(t, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kubectl-edit", func(q *v1beta1.Queue) { q.Spec.Weight = 3 })
+	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix(
 		"True/WeightConflict: queue " + name + " carries this quota, but spec.weight is managed by kubectl-edit and was left alone instead of becoming 5"))
 	g.Consistently(queueOf(t, name)).Should(gomega.HaveField("Spec.Weight", int32(3)))
 	g.Eventually(admin.EventMessages(t, quota, "WeightConflict")).Should(gomega.HaveLen(1))
 	// The rest is still kept.
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 2 })
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":2}`))
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 2 })
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":2}`))
 	// Without a wish there is no conflict.
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Weight = nil })
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Weight = nil })
+	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 }
 
 func TestTwoCardQuotasOfOneQueue(t *testing.T) {
 	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
+	g := requireControlPlane(t)
+	name := uniqueName(t, "")
 	first := newQuota(name+"-1", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
-	ready(t, first)
+	createReady(t, first)
 	second := newQuota(name+"-2", func(q *v1alpha1.CardQuota) {
 		q.Spec.QueueName = name
 		q.Spec.Cards[0].Quota = 99
 	})
 	admin.CreateWithCleanup(t, second)
-	g.Eventually(condition(t, second.Name, "QueueSynced")).Should(gomega.HavePrefix(
+	g.Eventually(cardQuotaCondition(t, second.Name, "QueueSynced")).Should(gomega.HavePrefix(
 		"False/QueueConflict: queue " + name + " belongs to the older CardQuota " + first.Name))
-	g.Expect(condition(t, second.Name, "Ready")()).To(gomega.HavePrefix("False/QueueConflict"))
+	g.Expect(cardQuotaCondition(t, second.Name, "Ready")()).To(gomega.HavePrefix("False/QueueConflict"))
 	g.Eventually(admin.EventMessages(t, second, "QueueConflict")).Should(gomega.HaveLen(1))
-	g.Consistently(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Consistently(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
 	before, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	admin.DeleteAndWait(t, first)
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":99}`))
-	g.Eventually(condition(t, second.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":99}`))
+	g.Eventually(cardQuotaCondition(t, second.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 	g.Expect(queueOf(t, name)()).To(gomega.HaveField("UID", before.UID), "the queue was handed over, not made again")
 }
 
 func TestQueueStateIsShown(t *testing.T) {
 	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
+	g := requireControlPlane(t)
+	name := uniqueName(t, "")
 	admin.CreateWithCleanup(t, newQuota(name, nil))
-	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/QueueNotOpen: queue " + name + " is not open yet"))
+	g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("False/QueueNotOpen: queue " + name + " is not open yet"))
 	setState(t, name, v1beta1.QueueStateOpen)
-	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+	g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 	setState(t, name, v1beta1.QueueStateClosed)
-	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("False/QueueNotOpen: queue " + name + " is Closed"))
+	g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("False/QueueNotOpen: queue " + name + " is Closed"))
 	g.Expect(statusOf(t, name)()).To(gomega.HaveField("Queue", &v1alpha1.QueueStatus{Name: name, State: "Closed"}))
 }

@@ -47,27 +47,27 @@ func refuseChanges(t *testing.T, queue string) {
 }
 
 func TestQueueThatRefusesChangesIsWrittenAndDeletedLater(t *testing.T) {
-	g, name, quota := begin(t)
+	g, name, quota := startQuotaTest(t)
 	setState(t, name, v1beta1.QueueStateClosing)
 	refuseChanges(t, name)
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 4 })
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 4 })
+	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.SatisfyAll(
 		gomega.HavePrefix("False/QueueRefused: queue "+name+" could not be written"),
 		gomega.ContainSubstring("Volcano refuses changes of a queue that is Closing"),
 		gomega.ContainSubstring("queue state must be in [Open Closed]")))
-	g.Expect(condition(t, name, "Ready")()).To(gomega.HavePrefix("False/QueueRefused"))
+	g.Expect(cardQuotaCondition(t, name, "Ready")()).To(gomega.HavePrefix("False/QueueRefused"))
 	g.Eventually(admin.EventMessages(t, quota, "QueueRefused")).Should(gomega.HaveLen(1))
-	g.Expect(annotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
+	g.Expect(queueAnnotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 
 	setState(t, name, v1beta1.QueueStateClosed)
-	g.Eventually(annotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":4}`))
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":4}`))
 	setState(t, name, v1beta1.QueueStateOpen)
-	g.Eventually(condition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
+	g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 
 	// So it is when the CardQuota goes.
 	setState(t, name, v1beta1.QueueStateClosing)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(condition(t, name, "QueueSynced")).Should(gomega.HavePrefix("False/QueueRefused"))
+	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("False/QueueRefused"))
 	setState(t, name, v1beta1.QueueStateClosed)
 	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
 	g.Expect(readError(queueOf(t, name))()).To(scene.NotFound())

@@ -23,10 +23,10 @@ import (
 //
 // Measured on two cores: p99 107 to 130 ms; 385 ms at a load of 11.
 func TestTwoHundredCardQuotas(t *testing.T) {
-	g := need(t)
+	g := requireControlPlane(t)
 	const quotas, changes, least = 200, 300, time.Second
 	const model = "NVIDIA-SPEED" // without nodes, so that no test changes the status of these 200 later
-	prefix := unique(t, "-")
+	prefix := uniqueName(t, "-")
 	list := make([]*v1alpha1.CardQuota, quotas)
 	for i := range list {
 		list[i] = newQuota(fmt.Sprint(prefix, i), func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
@@ -50,7 +50,7 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 	}
 	g.Expect(group.Wait()).To(gomega.Succeed())
 	for _, quota := range list {
-		g.Eventually(onQueue.of(quota.Name, text(8))).ShouldNot(gomega.BeZero())
+		g.Eventually(onQueue.timeOf(quota.Name, text(8))).ShouldNot(gomega.BeZero())
 	}
 	t.Logf("%d CardQuotas made and on their Queues after %s", quotas, time.Since(began).Round(time.Millisecond))
 
@@ -72,12 +72,12 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 	// A value that is overtaken by the next one of the same CardQuota need not
 	// be seen; the last one of each must.
 	for _, c := range last {
-		g.Eventually(onQueue.of(c.name, c.text)).ShouldNot(gomega.BeZero(), "%s must become %s", c.name, c.text)
-		g.Eventually(plain.of(c.name, c.text)).ShouldNot(gomega.BeZero())
+		g.Eventually(onQueue.timeOf(c.name, c.text)).ShouldNot(gomega.BeZero(), "%s must become %s", c.name, c.text)
+		g.Eventually(plain.timeOf(c.name, c.text)).ShouldNot(gomega.BeZero())
 	}
-	times := func(a *arrivals) (took []time.Duration) {
+	times := func(a *firstSeen) (took []time.Duration) {
 		for _, c := range sent {
-			if at := a.of(c.name, c.text)(); !at.IsZero() {
+			if at := a.timeOf(c.name, c.text)(); !at.IsZero() {
 				took = append(took, at.Sub(c.sent))
 			}
 		}
@@ -91,13 +91,13 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 	g.Expect(p99(took)).To(gomega.BeNumerically("<", max(least, 12*waited)))
 }
 
-// arrivals notes when a text was first seen on an object.
-type arrivals struct {
+// firstSeen notes when a text was first seen on an object.
+type firstSeen struct {
 	mu   sync.Mutex
 	seen map[string]time.Time
 }
 
-func (a *arrivals) of(name, text string) func() time.Time {
+func (a *firstSeen) timeOf(name, text string) func() time.Time {
 	return func() time.Time {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -105,12 +105,12 @@ func (a *arrivals) of(name, text string) func() time.Time {
 	}
 }
 
-func watchArrivals(t *testing.T, list client.ObjectList, text func(client.Object) string) *arrivals {
+func watchArrivals(t *testing.T, list client.ObjectList, text func(client.Object) string) *firstSeen {
 	t.Helper()
 	watcher, err := admin.Watch(t.Context(), list)
 	gomega.NewWithT(t).Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(watcher.Stop)
-	a := &arrivals{seen: map[string]time.Time{}}
+	a := &firstSeen{seen: map[string]time.Time{}}
 	go func() {
 		for event := range watcher.ResultChan() {
 			object, ok := event.Object.(client.Object)

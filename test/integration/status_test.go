@@ -19,12 +19,12 @@ import (
 	"cardquota.dev/operator/test/scene"
 )
 
-func running(s *corev1.PodStatus)   { s.Phase = corev1.PodRunning }
-func succeeded(s *corev1.PodStatus) { s.Phase = corev1.PodSucceeded }
-func failed(s *corev1.PodStatus)    { s.Phase = corev1.PodFailed }
+func setRunning(s *corev1.PodStatus)   { s.Phase = corev1.PodRunning }
+func setSucceeded(s *corev1.PodStatus) { s.Phase = corev1.PodSucceeded }
+func setFailed(s *corev1.PodStatus)    { s.Phase = corev1.PodFailed }
 
-// summary reads status.summary, for use in Eventually.
-func summary(t *testing.T, name string) func() (string, error) {
+// statusSummary reads status.summary, for use in Eventually.
+func statusSummary(t *testing.T, name string) func() (string, error) {
 	return func() (string, error) {
 		status, err := statusOf(t, name)()
 		return status.Summary, err
@@ -33,15 +33,15 @@ func summary(t *testing.T, name string) func() (string, error) {
 
 func TestStatusFollowsPods(t *testing.T) {
 	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
+	g := requireControlPlane(t)
+	name := uniqueName(t, "")
 	newNode(t, name+"-h200", "NVIDIA-A1")
 	newNode(t, name+"-h800", "NVIDIA-A2")
 	quota := newQuota(name, func(q *v1alpha1.CardQuota) {
 		q.Spec.Cards = []v1alpha1.Card{{Name: "NVIDIA-A1", Quota: 8}, {Name: "NVIDIA-A2", Quota: 4}} // of this test alone
 	})
-	ready(t, quota)
-	g.Expect(summary(t, name)()).To(gomega.Equal("0/8 NVIDIA-A1, 0/4 NVIDIA-A2"))
+	createReady(t, quota)
+	g.Expect(statusSummary(t, name)()).To(gomega.Equal("0/8 NVIDIA-A1, 0/4 NVIDIA-A2"))
 
 	first, second := newPod(name+"-1", name, name+"-h200", 3), newPod(name+"-2", name, name+"-h800", 1)
 	waiting := newPod(name+"-3", name, "", 2)
@@ -49,7 +49,7 @@ func TestStatusFollowsPods(t *testing.T) {
 		pod.Annotations[v1alpha1.AnnotationCardName] = "NVIDIA-A1|NVIDIA-A2"
 		admin.CreateWithCleanup(t, pod)
 	}
-	setPod(t, first, running)
+	setPod(t, first, setRunning)
 	setPod(t, waiting, func(s *corev1.PodStatus) {
 		s.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no room"}}
 	})
@@ -60,49 +60,49 @@ func TestStatusFollowsPods(t *testing.T) {
 			v1alpha1.CardStatus{Name: "NVIDIA-A1", Quota: 8, Used: 3, Pending: 2, Free: 5, Physical: 8},
 			v1alpha1.CardStatus{Name: "NVIDIA-A2", Quota: 4, Used: 1, Free: 3, Physical: 8},
 		)),
-		gomega.HaveField("CPU.Used", gomega.Satisfy(is("4"))),
-		gomega.HaveField("CPU.Quota", gomega.HaveValue(gomega.Satisfy(is("64")))),
-		gomega.HaveField("Memory.Used", gomega.Satisfy(is("8Gi"))),
+		gomega.HaveField("CPU.Used", gomega.Satisfy(equalQuantity("4"))),
+		gomega.HaveField("CPU.Quota", gomega.HaveValue(gomega.Satisfy(equalQuantity("64")))),
+		gomega.HaveField("Memory.Used", gomega.Satisfy(equalQuantity("8Gi"))),
 		gomega.HaveField("BlockedTotal", gomega.Equal(int32(1))),
 		gomega.HaveField("Blocked", gomega.ConsistOf(v1alpha1.BlockedStatus{
 			Workload: v1alpha1.WorkloadReference{Kind: "Pod", Namespace: "lab", Name: waiting.Name}, Since: waiting.CreationTimestamp, Card: "NVIDIA-A1|NVIDIA-A2", Count: 2, Reason: "Unschedulable", Message: "no room",
 		})),
 	))
-	g.Eventually(annotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(`{"NVIDIA-A1":3,"NVIDIA-A2":1}`))
-	g.Eventually(series(t, "cardquota_used_cards", "card", name)).Should(gomega.Equal(map[string]float64{"NVIDIA-A1": 3, "NVIDIA-A2": 1}))
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(`{"NVIDIA-A1":3,"NVIDIA-A2":1}`))
+	g.Eventually(metricSeries(t, "cardquota_used_cards", "card", name)).Should(gomega.Equal(map[string]float64{"NVIDIA-A1": 3, "NVIDIA-A2": 1}))
 
 	// A pod that ended gives its cards back, one that failed as well.
-	setPod(t, first, succeeded)
-	setPod(t, second, failed)
-	g.Eventually(summary(t, name)).Should(gomega.Equal("0/8 NVIDIA-A1, 0/4 NVIDIA-A2"))
-	g.Eventually(annotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(`{}`))
+	setPod(t, first, setSucceeded)
+	setPod(t, second, setFailed)
+	g.Eventually(statusSummary(t, name)).Should(gomega.Equal("0/8 NVIDIA-A1, 0/4 NVIDIA-A2"))
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(`{}`))
 
 	admin.DeleteAndWait(t, waiting)
 	g.Eventually(statusOf(t, name)).Should(gomega.SatisfyAll(
 		gomega.HaveField("PendingSummary", "0"), gomega.HaveField("Blocked", gomega.BeEmpty())))
 	admin.DeleteAndWait(t, quota)
-	g.Eventually(series(t, "cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
+	g.Eventually(metricSeries(t, "cardquota_quota_cards", "card", name)).Should(gomega.BeEmpty(), "series go with the CardQuota")
 }
 
 func TestLoweredQuotaIsToldAndNothingElse(t *testing.T) {
-	g, name, quota := begin(t)
+	g, name, quota := startQuotaTest(t)
 	newNode(t, name, "NVIDIA-H200")
 	pod := newPod(name, name, name, 6)
 	admin.CreateWithCleanup(t, pod)
-	setPod(t, pod, running)
-	g.Eventually(summary(t, name)).Should(gomega.Equal("6/8 NVIDIA-H200"))
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 4 })
-	g.Eventually(condition(t, name, "WithinQuota")).Should(gomega.HavePrefix("False/OverQuota: 2 NVIDIA-H200 too many (6 used, quota 4)"))
+	setPod(t, pod, setRunning)
+	g.Eventually(statusSummary(t, name)).Should(gomega.Equal("6/8 NVIDIA-H200"))
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 4 })
+	g.Eventually(cardQuotaCondition(t, name, "WithinQuota")).Should(gomega.HavePrefix("False/OverQuota: 2 NVIDIA-H200 too many (6 used, quota 4)"))
 	g.Expect(statusOf(t, name)()).To(gomega.HaveField("Cards", gomega.ConsistOf(gomega.HaveField("OverQuotaBy", int64(2)))))
-	g.Expect(condition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
+	g.Expect(cardQuotaCondition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
 	g.Eventually(admin.EventMessages(t, quota, "OverQuota")).Should(gomega.HaveLen(1))
 	g.Expect(admin.IsGone(t.Context(), pod)()).To(gomega.BeFalse(), "nothing is stopped")
-	patch(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 6 })
-	g.Eventually(condition(t, name, "WithinQuota")).Should(gomega.HavePrefix("True/WithinQuota"))
+	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 6 })
+	g.Eventually(cardQuotaCondition(t, name, "WithinQuota")).Should(gomega.HavePrefix("True/WithinQuota"))
 }
 
 func TestJobWithoutPodsIsShown(t *testing.T) {
-	g, name, _ := begin(t)
+	g, name, _ := startQuotaTest(t)
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: labNamespace, Name: name,
 		Annotations: map[string]string{"volcano.sh/card.request": `{"NVIDIA-H200":16}`}}}
 	group.Spec.Queue = name
@@ -119,12 +119,12 @@ func TestJobWithoutPodsIsShown(t *testing.T) {
 // seconds and counts how often status and Queue are written.
 func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 	t.Parallel()
-	g := need(t)
-	name := unique(t, "")
+	g := requireControlPlane(t)
+	name := uniqueName(t, "")
 	newNode(t, name, "NVIDIA-H200")
-	ready(t, newQuota(name, nil))
-	quotas := count(t, &v1alpha1.CardQuotaList{}, name)
-	queues := count(t, &v1beta1.QueueList{}, name)
+	createReady(t, newQuota(name, nil))
+	quotas := countWrites(t, &v1alpha1.CardQuotaList{}, name)
+	queues := countWrites(t, &v1beta1.QueueList{}, name)
 	const burst = 4 * time.Second
 	began := time.Now()
 	pods := 0
@@ -141,8 +141,8 @@ func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 		g.Expect(time.Since(began)).To(gomega.BeNumerically("<", time.Minute), "%d pods were made", pods)
 	}
 	want := fmt.Sprintf("%d/8 NVIDIA-H200", pods)
-	g.Eventually(summary(t, name)).Should(gomega.Equal(want))
-	g.Eventually(annotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, pods)))
+	g.Eventually(statusSummary(t, name)).Should(gomega.Equal(want))
+	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(fmt.Sprintf(`{"NVIDIA-H200":%d}`, pods)))
 	most := mostWrites(began)
 	t.Logf("%d pods in %s: %d writes of the CardQuota, %d of the Queue", pods, burst, quotas(), queues())
 	g.Expect(quotas()).To(gomega.BeNumerically("<=", most))
@@ -167,8 +167,8 @@ func watchOn(t *testing.T, list client.ObjectList, name string) watch.Interface 
 	return watcher
 }
 
-// count counts the writes of one object from now on.
-func count(t *testing.T, list client.ObjectList, name string) func() int {
+// countWrites counts the writes of one object from now on.
+func countWrites(t *testing.T, list client.ObjectList, name string) func() int {
 	t.Helper()
 	watcher := watchOn(t, list, name)
 	writes := make(chan int, 1)
@@ -187,14 +187,14 @@ func count(t *testing.T, list client.ObjectList, name string) func() int {
 	}
 }
 
-// is compares a quantity by value.
-func is(want string) func(resource.Quantity) bool {
+// equalQuantity compares a quantity by value.
+func equalQuantity(want string) func(resource.Quantity) bool {
 	return func(q resource.Quantity) bool { return q.Cmp(resource.MustParse(want)) == 0 }
 }
 
-// series reads the values of a metric of one queue, or of none, by a label, for use in
+// metricSeries reads the values of a metric of one queue, or of none, by a label, for use in
 // Eventually.
-func series(t *testing.T, metric, label, queue string) func() (map[string]float64, error) {
+func metricSeries(t *testing.T, metric, label, queue string) func() (map[string]float64, error) {
 	t.Helper()
 	return func() (map[string]float64, error) {
 		families, err := metrics.Gather()

@@ -20,13 +20,13 @@ func newQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota
 	return scene.NewCardQuota(name, 8, change)
 }
 
-func quantity(text string) *resource.Quantity {
+func parseQuantity(text string) *resource.Quantity {
 	q := resource.MustParse(text)
 	return &q
 }
 
-// patch changes an object as the given field manager, as kubectl edit does.
-func patch[T client.Object](t *testing.T, object T, manager string, change func(T)) {
+// patchAs changes an object as the given field manager, as kubectl edit does.
+func patchAs[T client.Object](t *testing.T, object T, manager string, change func(T)) {
 	t.Helper()
 	g := scene.NewGomega(t)
 	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(gomega.Succeed())
@@ -59,8 +59,8 @@ func queueOf(t *testing.T, name string) func() (*v1beta1.Queue, error) {
 	}
 }
 
-// annotation reads an annotation of a Queue, for use in Eventually.
-func annotation(t *testing.T, name, key string) func() (string, error) {
+// queueAnnotation reads an annotation of a Queue, for use in Eventually.
+func queueAnnotation(t *testing.T, name, key string) func() (string, error) {
 	return func() (string, error) {
 		queue, err := queueOf(t, name)()
 		return queue.Annotations[key], err
@@ -76,9 +76,9 @@ func statusOf(t *testing.T, name string) func() (v1alpha1.CardQuotaStatus, error
 	}
 }
 
-// condition reads a condition as "Status/Reason: message", for use in
+// cardQuotaCondition reads a condition as "Status/Reason: message", for use in
 // Eventually.
-func condition(t *testing.T, name, kind string) func() (string, error) {
+func cardQuotaCondition(t *testing.T, name, kind string) func() (string, error) {
 	return admin.Condition(t, newQuota(name, nil), kind)
 }
 
@@ -102,8 +102,8 @@ func setPod(t *testing.T, pod *corev1.Pod, change func(*corev1.PodStatus)) {
 	g.Expect(admin.Status().Patch(t.Context(), pod, client.MergeFrom(base))).To(gomega.Succeed())
 }
 
-// unique makes a name of the test's own name.
-func unique(t *testing.T, suffix string) string {
+// uniqueName makes a name of the test's own name.
+func uniqueName(t *testing.T, suffix string) string {
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(strings.TrimPrefix(t.Name(), "Test")))
 	return name[:min(len(name), 50)] + suffix
 }

@@ -57,11 +57,11 @@ func newServer() *apiServer {
 	}
 }
 
-// names lists the objects.
-func (k *kind[Object]) names() []string { return slices.Sorted(maps.Keys(k.objects)) }
+// sortedNames lists the objects.
+func (k *kind[Object]) sortedNames() []string { return slices.Sorted(maps.Keys(k.objects)) }
 
-// put stores an object, which the caller gives away.
-func (k *kind[Object]) put(object Object) {
+// store stores an object, which the caller gives away.
+func (k *kind[Object]) store(object Object) {
 	k.version++
 	object.SetResourceVersion(fmt.Sprint(k.version))
 	k.objects[object.GetName()] = object
@@ -82,9 +82,9 @@ const (
 	unheard
 )
 
-// fault draws what becomes of a write to an object: by the seed and by how often that was
+// drawFault draws what becomes of a write to an object: by the seed and by how often that was
 // tried, whatever else happens at the same time.
-func (k *kind[Object]) fault(verb, name string) int {
+func (k *kind[Object]) drawFault(verb, name string) int {
 	if k.percent == 0 {
 		return done
 	}
@@ -107,8 +107,8 @@ var (
 	podsOf     = corev1.Resource("pods")
 )
 
-// after is the answer to a write that is carried out unless it is refused.
-func after(fault int, write func() error) error {
+// withFault is the answer to a write that is carried out unless it is refused.
+func withFault(fault int, write func() error) error {
 	if fault == refused {
 		return errRefused
 	}
@@ -130,7 +130,7 @@ func (s *apiServer) answerPods(action clienttesting.Action) (bool, runtime.Objec
 	case clienttesting.GetActionImpl:
 		known, is := k.objects[a.Name]
 		switch {
-		case k.fault("get", a.Name) != done:
+		case k.drawFault("get", a.Name) != done:
 			return true, nil, errRefused
 		case !is:
 			return true, nil, apierrors.NewNotFound(podsOf, a.Name)
@@ -138,18 +138,18 @@ func (s *apiServer) answerPods(action clienttesting.Action) (bool, runtime.Objec
 		return true, known.DeepCopy(), nil
 	case clienttesting.CreateActionImpl:
 		b := a.Object.(*corev1.Binding)
-		err = after(k.fault("bind", b.Name), func() error { return s.bind(b) })
+		err = withFault(k.drawFault("bind", b.Name), func() error { return s.bindPod(b) })
 		s.resync[b.Name] = s.resync[b.Name] || err != nil
 		return true, b, err
 	case clienttesting.UpdateActionImpl:
 		pod = a.Object.(*corev1.Pod)
-		err = after(k.fault("update", pod.Name), func() error { return s.updateStatus(pod) })
+		err = withFault(k.drawFault("update", pod.Name), func() error { return s.updateStatus(pod) })
 		s.resync[pod.Name] = s.resync[pod.Name] || err != nil && pod.Spec.NodeName != ""
 	case clienttesting.PatchActionImpl:
-		err = after(k.fault("patch", a.Name), func() error { return s.patchStatus(a.Name, a.Patch) })
+		err = withFault(k.drawFault("patch", a.Name), func() error { return s.patchStatus(a.Name, a.Patch) })
 		pod = &corev1.Pod{}
 	case clienttesting.DeleteActionImpl:
-		err = after(k.fault("delete", a.Name), func() error { return s.deleteFor(a.Name, a.DeleteOptions.Preconditions) })
+		err = withFault(k.drawFault("delete", a.Name), func() error { return s.deleteFor(a.Name, a.DeleteOptions.Preconditions) })
 		pod = &corev1.Pod{}
 		s.resync[a.Name] = s.resync[a.Name] || err != nil && a.DeleteOptions.Preconditions == nil
 	default:
@@ -161,8 +161,8 @@ func (s *apiServer) answerPods(action clienttesting.Action) (bool, runtime.Objec
 	return true, pod, nil
 }
 
-// bind gives a pod its node.
-func (s *apiServer) bind(b *corev1.Binding) error {
+// bindPod gives a pod its node.
+func (s *apiServer) bindPod(b *corev1.Binding) error {
 	known, is := s.pods.objects[b.Name]
 	switch {
 	case !is:
@@ -170,7 +170,7 @@ func (s *apiServer) bind(b *corev1.Binding) error {
 	case known.UID != b.UID || known.Spec.NodeName != "" || known.DeletionTimestamp != nil:
 		return apierrors.NewConflict(podsOf, b.Name, errors.New("the pod cannot be assigned to a node"))
 	}
-	s.change(b.Name, func(p *corev1.Pod) {
+	s.changePod(b.Name, func(p *corev1.Pod) {
 		p.Spec.NodeName = b.Target.Name
 		maps.Copy(p.Annotations, b.Annotations)
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
@@ -187,7 +187,7 @@ func (s *apiServer) updateStatus(pod *corev1.Pod) error {
 	case known.ResourceVersion != pod.ResourceVersion:
 		return apierrors.NewConflict(podsOf, pod.Name, errors.New("the pod has been modified"))
 	}
-	s.change(pod.Name, func(p *corev1.Pod) { p.Status = *pod.Status.DeepCopy() })
+	s.changePod(pod.Name, func(p *corev1.Pod) { p.Status = *pod.Status.DeepCopy() })
 	return nil
 }
 
@@ -210,7 +210,7 @@ func (s *apiServer) patchStatus(name string, text []byte) error {
 	case known.UID != patch.Metadata.UID:
 		return apierrors.NewConflict(podsOf, name, errors.New("the UID is another one"))
 	}
-	s.change(name, func(p *corev1.Pod) {
+	s.changePod(name, func(p *corev1.Pod) {
 		maps.Copy(p.Annotations, patch.Metadata.Annotations)
 		for _, c := range patch.Status.Conditions {
 			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == c.Type })
@@ -228,36 +228,36 @@ func (s *apiServer) deleteFor(name string, preconditions *metav1.Preconditions) 
 	case preconditions != nil && preconditions.UID != nil && *preconditions.UID != known.UID:
 		return apierrors.NewConflict(podsOf, name, errors.New("the UID is another one"))
 	}
-	s.delete(name)
+	s.deletePod(name)
 	return nil
 }
 
-// delete begins the end of a pod; one that was given no node is gone at once.
-func (s *apiServer) delete(name string) {
+// deletePod begins the end of a pod; one that was given no node is gone at once.
+func (s *apiServer) deletePod(name string) {
 	switch known := s.pods.objects[name]; {
 	case known == nil:
 	case known.Spec.NodeName == "":
 		s.pods.remove(name)
 	case known.DeletionTimestamp == nil:
 		s.due[known.UID] = s.session + 1 + len(name)%2
-		s.change(name, func(p *corev1.Pod) {
+		s.changePod(name, func(p *corev1.Pod) {
 			now := metav1.Now()
 			p.DeletionTimestamp = &now
 		})
 	}
 }
 
-// change changes a pod.
-func (s *apiServer) change(name string, change func(*corev1.Pod)) {
+// changePod changes a pod.
+func (s *apiServer) changePod(name string, changePod func(*corev1.Pod)) {
 	pod := s.pods.objects[name].DeepCopy()
-	change(pod)
-	s.pods.put(pod)
+	changePod(pod)
+	s.pods.store(pod)
 }
 
 // answerGroups answers Volcano's updates of PodGroups.
 func (s *apiServer) answerGroups(action clienttesting.Action) (bool, runtime.Object, error) {
 	group := action.(clienttesting.UpdateAction).GetObject().(*v1beta1.PodGroup)
-	err := after(s.groups.fault("update", group.Name), func() error {
+	err := withFault(s.groups.drawFault("update", group.Name), func() error {
 		known, is := s.groups.objects[group.Name]
 		resource := v1beta1.Resource("podgroups")
 		switch {
@@ -266,7 +266,7 @@ func (s *apiServer) answerGroups(action clienttesting.Action) (bool, runtime.Obj
 		case known.ResourceVersion != group.ResourceVersion:
 			return apierrors.NewConflict(resource, group.Name, errors.New("the PodGroup has been modified"))
 		}
-		s.groups.put(group.DeepCopy())
+		s.groups.store(group.DeepCopy())
 		return nil
 	})
 	if err != nil {

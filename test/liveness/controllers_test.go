@@ -10,51 +10,51 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// act lets the kubelets and the controllers of jobs act on what the API server knows.
-func (w *world) act() {
-	for _, name := range w.server.pods.names() {
+// runControllers lets the kubelets and the controllers of jobs act on what the API server knows.
+func (w *simulation) runControllers() {
+	for _, name := range w.server.pods.sortedNames() {
 		if pod, is := w.server.pods.objects[name]; is { // none that went with another one of its job
 			w.actOn(name, pod)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
-		w.keep(w.jobs[name])
+		w.recreatePods(w.jobs[name])
 	}
 }
 
 // actOn does what the kubelet of a pod's node, or the controller of its job, does to it.
-func (w *world) actOn(name string, pod *corev1.Pod) {
+func (w *simulation) actOn(name string, pod *corev1.Pod) {
 	s := w.server
-	switch works := w.works(pod.Spec.NodeName); {
+	switch works := w.isNodeUp(pod.Spec.NodeName); {
 	case pod.DeletionTimestamp != nil && works && s.session >= s.due[pod.UID]:
 		s.pods.remove(name)
-		if j := w.jobs[pod.Annotations["scheduling.k8s.io/group-name"]]; j != nil && j.inelastic && !marked(pod) {
+		if j := w.jobs[pod.Annotations["scheduling.k8s.io/group-name"]]; j != nil && j.inelastic && !isMarkedForRecreation(pod) {
 			j.restarts = true
 		}
 	case pod.DeletionTimestamp != nil:
-	case marked(pod) && len(pod.OwnerReferences) > 0:
-		s.delete(name)
+	case isMarkedForRecreation(pod) && len(pod.OwnerReferences) > 0:
+		s.deletePod(name)
 	case pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending && works:
-		s.change(name, func(p *corev1.Pod) {
+		s.changePod(name, func(p *corev1.Pod) {
 			now := metav1.Now()
 			p.Status.Phase, p.Status.StartTime = corev1.PodRunning, &now
 		})
 	}
 }
 
-// works reports whether a node's kubelet does.
-func (w *world) works(node string) bool { return w.nodes[node] != nil && !w.down[node] }
+// isNodeUp reports whether a node's kubelet does.
+func (w *simulation) isNodeUp(node string) bool { return w.nodes[node] != nil && !w.down[node] }
 
-// marked reports whether Volcano's job controller is to replace a pod.
-func marked(pod *corev1.Pod) bool {
+// isMarkedForRecreation reports whether Volcano's job controller is to replace a pod.
+func isMarkedForRecreation(pod *corev1.Pod) bool {
 	return pod.Annotations["volcano.sh/controller-out-of-sync"] != ""
 }
 
-// keep makes the pods again that a job lacks. A job that restarts loses all of them first.
-func (w *world) keep(j *job) {
+// recreatePods makes the pods again that a job lacks. A job that restarts loses all of them first.
+func (w *simulation) recreatePods(j *job) {
 	for _, template := range j.pods {
 		if _, is := w.server.pods.objects[template.Name]; is && j.restarts {
-			w.server.delete(template.Name)
+			w.server.deletePod(template.Name)
 		}
 	}
 	if j.restarts = j.restarts && slices.ContainsFunc(j.pods, func(template *corev1.Pod) bool {
@@ -71,6 +71,6 @@ func (w *world) keep(j *job) {
 		pod.UID, pod.CreationTimestamp = types.UID(fmt.Sprintf("%s#%d", template.UID, w.born)), metav1.Now()
 		pod.Spec.NodeName = ""
 		pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
-		w.server.pods.put(pod)
+		w.server.pods.store(pod)
 	}
 }

@@ -8,29 +8,29 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling"
 )
 
-// unit is what starts together: the pods that a gang lacks, or one above its minimum.
-type unit struct {
+// startUnit is what starts together: the pods that a gang lacks, or one above its minimum.
+type startUnit struct {
 	*group
 	pods []*pod
 }
 
-// units are all that waits and is judged.
-func (v *view) units() []*unit {
-	var units []*unit
+// waitingUnits are all that waits and is judged.
+func (v *sessionView) waitingUnits() []*startUnit {
+	var units []*startUnit
 	for _, g := range v.groups {
 		lacks := g.min - len(g.placed)
 		switch {
 		case len(g.waiting) == 0 || g.strange || len(g.leaving)+len(g.promised) > 0:
-		case lacks > len(g.waiting) || lacks > 0 && lacks < len(g.waiting) && !alike(g.waiting):
+		case lacks > len(g.waiting) || lacks > 0 && lacks < len(g.waiting) && !haveSameRequest(g.waiting):
 		default:
-			units = append(units, &unit{g, g.waiting[:max(1, lacks)]})
+			units = append(units, &startUnit{g, g.waiting[:max(1, lacks)]})
 		}
 	}
 	return units
 }
 
-// alike tells pods that ask for the same.
-func alike(pods []*pod) bool {
+// haveSameRequest tells pods that ask for the same.
+func haveSameRequest(pods []*pod) bool {
 	return !slices.ContainsFunc(pods, func(p *pod) bool { return kindOf(p) != kindOf(pods[0]) })
 }
 
@@ -39,8 +39,8 @@ func kindOf(p *pod) string {
 	return fmt.Sprint(p.cards, p.cpu, p.names, p.isMIG, p.tolerates, p.apart)
 }
 
-// fit reports whether a node takes a pod, and its queue's quota too.
-func (n *place) fit(p *pod, room map[string]int) bool {
+// fitsPod reports whether a node takes a pod, and its queue's quota too.
+func (n *nodeView) fitsPod(p *pod, room map[string]int) bool {
 	if n.closed || n.tainted && !p.tolerates || n.cpu < p.cpu || p.apart && n.apart[p.group] > 0 {
 		return false
 	}
@@ -52,7 +52,7 @@ func (n *place) fit(p *pod, room map[string]int) bool {
 
 // mustFit reports whether pods can all be placed, whatever the order in which they are,
 // and wherever each of them goes: then whoever places one after the other gets through.
-func (v *view) mustFit(pods []*pod, room map[string]int) bool {
+func (v *sessionView) mustFit(pods []*pod, room map[string]int) bool {
 	if len(pods) == 0 {
 		return true
 	}
@@ -65,14 +65,14 @@ func (v *view) mustFit(pods []*pod, room map[string]int) bool {
 		rest := slices.Delete(slices.Clone(pods), i, i+1)
 		fits := false
 		for _, n := range v.nodes {
-			if !n.fit(p, room) {
+			if !n.fitsPod(p, room) {
 				continue
 			}
 			fits = true
-			n.take(p)
+			n.addPod(p)
 			room[n.card] -= p.cards
 			gotThrough := v.mustFit(rest, room)
-			n.give(p)
+			n.removePod(p)
 			room[n.card] += p.cards
 			if !gotThrough {
 				return false
@@ -85,13 +85,13 @@ func (v *view) mustFit(pods []*pod, room map[string]int) bool {
 	return true
 }
 
-// fits reports whether a unit fits the nodes and its queue's quota now, beside what may
+// unitFits reports whether a unit fits the nodes and its queue's quota now, beside what may
 // stand ahead of it.
-func (v *view) fits(u *unit) bool { return v.mustFit(u.pods, v.roomFor(u)) }
+func (v *sessionView) unitFits(u *startUnit) bool { return v.mustFit(u.pods, v.roomFor(u)) }
 
 // roomFor is what of its queue's quota a unit may use for sure: all that is not used, and
 // while it is not enqueued without what those may have reserved who wait for quota.
-func (v *view) roomFor(u *unit) map[string]int {
+func (v *sessionView) roomFor(u *startUnit) map[string]int {
 	room := map[string]int{}
 	for card, n := range v.queues[u.queue].room {
 		room[card] = n
@@ -114,20 +114,20 @@ func (v *view) roomFor(u *unit) map[string]int {
 
 // waitsForQuota reports whether a group was enqueued and waits for quota that it may get.
 // Only for such a one a reservation lasts.
-func (v *view) waitsForQuota(g *group) bool {
+func (v *sessionView) waitsForQuota(g *group) bool {
 	if len(g.waiting) == 0 || g.phase == scheduling.PodGroupPending || g.phase == "" {
 		return false
 	}
-	if !alike(g.waiting) {
+	if !haveSameRequest(g.waiting) {
 		return true
 	}
 	p, of := g.waiting[0], v.queues[g.queue]
 	lacks := max(1, g.min-len(g.placed))
-	return p.cards > 0 && slots(p, of.room) < lacks && slots(p, of.quota) >= max(g.min, 1)
+	return p.cards > 0 && podsWithinQuota(p, of.room) < lacks && podsWithinQuota(p, of.quota) >= max(g.min, 1)
 }
 
-// slots is how many pods like one there is quota for.
-func slots(p *pod, room map[string]int) int {
+// podsWithinQuota is how many pods like one there is quota for.
+func podsWithinQuota(p *pod, room map[string]int) int {
 	sum := 0
 	for card, n := range room {
 		if len(p.names) == 0 || slices.Contains(p.names, card) {
@@ -137,8 +137,8 @@ func slots(p *pod, room map[string]int) int {
 	return sum
 }
 
-// takable are the pods that may be taken for sure for a queue of a priority.
-func (v *view) takable(priority int32, runsEnough func(*group) bool) []*pod {
+// reclaimablePods are the pods that may be taken for sure for a queue of a priority.
+func (v *sessionView) reclaimablePods(priority int32, runsEnough func(*group) bool) []*pod {
 	var pods []*pod
 	for _, g := range v.groups {
 		of := v.queues[g.queue]
@@ -151,13 +151,13 @@ func (v *view) takable(priority int32, runsEnough func(*group) bool) []*pod {
 
 // fitsByTaking reports whether a unit fits when all jobs are gone that may be taken for it
 // for certain.
-func (v *view) fitsByTaking(u *unit, runsEnough func(*group) bool) bool {
+func (v *sessionView) fitsByTaking(u *startUnit, runsEnough func(*group) bool) bool {
 	own := v.queues[u.queue]
 	if own.kind != "inference" || u.phase == scheduling.PodGroupPending || u.phase == "" || !slices.ContainsFunc(u.pods, func(p *pod) bool { return p.cards > 0 }) {
 		return false
 	}
-	gone := v.takable(own.priority, runsEnough)
-	move := func(p *pod, move func(*place, *pod)) {
+	gone := v.reclaimablePods(own.priority, runsEnough)
+	move := func(p *pod, move func(*nodeView, *pod)) {
 		for _, n := range v.nodes {
 			if n.name == p.node {
 				move(n, p)
@@ -165,11 +165,11 @@ func (v *view) fitsByTaking(u *unit, runsEnough func(*group) bool) bool {
 		}
 	}
 	for _, p := range gone {
-		move(p, (*place).give)
+		move(p, (*nodeView).removePod)
 	}
 	fits := v.mustFit(u.pods, v.roomFor(u))
 	for _, p := range gone {
-		move(p, (*place).take)
+		move(p, (*nodeView).addPod)
 	}
 	return fits && len(gone) > 0
 }

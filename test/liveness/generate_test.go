@@ -20,50 +20,50 @@ type generator struct {
 
 func pick[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
 
-func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
+func (g *generator) draw(percent int) bool { return g.IntN(100) < percent }
 
-// generate draws a sequence.
-func generate(r *rand.Rand) sequence {
+// generateSequence draws a sequence.
+func generateSequence(r *rand.Rand) sequence {
 	g := &generator{Rand: r, free: map[string]int{}, card: map[string]string{}, jobs: map[string]int{}}
 	var s sequence
 	policy := "policy"
-	if g.chance(30) {
+	if g.draw(30) {
 		policy += pick(g, " preempt", " preempt", " preempt=first")
 	}
-	if g.chance(20) {
+	if g.draw(20) {
 		policy += " minimumRuntime=10m"
 	}
 	s = append(s, policy)
 	for i := range 2 + g.IntN(3) {
-		s = append(s, g.node(fmt.Sprintf("n%d", i)))
+		s = append(s, g.drawNode(fmt.Sprintf("n%d", i)))
 	}
 	for _, queue := range []string{"inf", "inf2", "tra", "tra2", "plain", "free"} {
-		s = append(s, g.queue(queue))
+		s = append(s, g.drawQueue(queue))
 	}
 	for i := range 1 + g.IntN(6) {
-		if text := g.running(fmt.Sprintf("r%d", i)); text != "" {
+		if text := g.drawRunningJob(fmt.Sprintf("r%d", i)); text != "" {
 			s = append(s, "job "+text)
 		}
 	}
 	for i := range 2 + g.IntN(4) {
-		s = append(s, fmt.Sprintf("at %d: job %s", 1+g.IntN(5), g.waiting(fmt.Sprintf("w%d", i))))
+		s = append(s, fmt.Sprintf("at %d: job %s", 1+g.IntN(5), g.drawWaitingJob(fmt.Sprintf("w%d", i))))
 	}
 	for range g.IntN(7) {
-		s = append(s, g.disturb()...)
+		s = append(s, g.drawDisturbance()...)
 	}
 	return s
 }
 
-func (g *generator) node(name string) string {
+func (g *generator) drawNode(name string) string {
 	g.nodes = append(g.nodes, name)
 	g.free[name], g.card[name] = 1+g.IntN(4), pick(g, "A", "A", "A", "A", "B")
-	if g.chance(8) {
+	if g.draw(8) {
 		text := fmt.Sprintf("mig %s %s %d", name, g.card[name], g.free[name])
 		g.card[name] += "/mig"
 		return text
 	}
 	text := fmt.Sprintf("node %s %s %d", name, g.card[name], g.free[name])
-	if g.chance(10) {
+	if g.draw(10) {
 		g.free[name] = 0 // nothing runs there yet
 		text += " " + taint
 	}
@@ -74,34 +74,34 @@ var options = map[string]string{
 	"inf": "80000 inference", "inf2": "70000 inference", "tra": "20000 training", "tra2": "10000 training", "plain": "30000 keeps", "free": "0 keeps",
 }
 
-func (g *generator) quota(queue string) string {
+func (g *generator) drawQuota(queue string) string {
 	if queue == "free" {
 		return "-"
 	}
 	return fmt.Sprintf(`{"A":%d,"B":%d,"A/mig-1g.18gb-mixed":%d}`, pick(g, 0, 1, 2, 4, 6, 9, 9), pick(g, 0, 2, 4), pick(g, 0, 4))
 }
 
-func (g *generator) queue(name string) string {
-	return fmt.Sprintf("queue %s %s %s", name, g.quota(name), options[name])
+func (g *generator) drawQueue(name string) string {
+	return fmt.Sprintf("queue %s %s %s", name, g.drawQuota(name), options[name])
 }
 
-// shape draws what jobs of all kinds have: their cards, their owner and their priority.
-func (g *generator) shape(cards int) string {
+// drawJobOptions draws what jobs of all kinds have: their cards, their owner and their priority.
+func (g *generator) drawJobOptions(cards int) string {
 	var words []string
 	if cards != 1 {
 		words = append(words, fmt.Sprintf("cards=%d", cards))
 	}
-	if g.chance(60) {
+	if g.draw(60) {
 		words = append(words, pick(g, "vcjob", "vcjob", "vcjob=inelastic"))
 	}
-	if g.chance(30) {
+	if g.draw(30) {
 		words = append(words, pick(g, "class=low", "class=high"))
 	}
 	return strings.Join(words, " ")
 }
 
-// running draws a job that runs already, "" when there is no room for it.
-func (g *generator) running(name string) string {
+// drawRunningJob draws a job that runs already, "" when there is no room for it.
+func (g *generator) drawRunningJob(name string) string {
 	cards := pick(g, 1, 1, 2)
 	var on []string
 	first := ""
@@ -124,40 +124,40 @@ func (g *generator) running(name string) string {
 	if strings.HasSuffix(first, "/mig") {
 		card = "mig card=" + strings.TrimSuffix(first, "/mig")
 	}
-	text := fmt.Sprintf("%s %s %d: %s %s ran=1h %s", name, pick(g, "tra", "tra", "tra", "tra2", "tra2", "plain", "inf2"), 1+g.IntN(len(on)), strings.Join(on, " "), card, g.shape(cards))
-	if g.chance(10) {
+	text := fmt.Sprintf("%s %s %d: %s %s ran=1h %s", name, pick(g, "tra", "tra", "tra", "tra2", "tra2", "plain", "inf2"), 1+g.IntN(len(on)), strings.Join(on, " "), card, g.drawJobOptions(cards))
+	if g.draw(10) {
 		text += " protected"
 	}
 	return strings.TrimSpace(text)
 }
 
-// waiting draws a job that comes.
-func (g *generator) waiting(name string) string {
+// drawWaitingJob draws a job that comes.
+func (g *generator) drawWaitingJob(name string) string {
 	pods := 1 + g.IntN(4)
 	g.jobs[name] = pods
 	g.all = append(g.all, name)
 	queue := pick(g, "inf", "inf", "inf", "inf", "inf", "inf2", "tra", "tra", "tra", "tra2", "plain", "free")
 	least := pick(g, 1, pods, pods)
-	if g.chance(15) { // of several roles
+	if g.draw(15) { // of several roles
 		pods = 3
 		g.jobs[name] = pods
-		return fmt.Sprintf("%s %s 3: -*3 card=A tasks=ps*1/1,w*2/2 each=ps:%d,w:%d %s", name, queue, g.IntN(2), 1+g.IntN(2), g.shape(1))
+		return fmt.Sprintf("%s %s 3: -*3 card=A tasks=ps*1/1,w*2/2 each=ps:%d,w:%d %s", name, queue, g.IntN(2), 1+g.IntN(2), g.drawJobOptions(1))
 	}
 	card := pick(g, "card=A", "card=A", "card=A", "card=A|B", "card=B|A", "card=-")
-	if g.chance(8) {
+	if g.draw(8) {
 		card = pick(g, "card=B", "mig card=A")
 	}
-	text := fmt.Sprintf("%s %s %d: -*%d %s %s", name, queue, least, pods, card, g.shape(pick(g, 1, 1, 1, 2, 3)))
+	text := fmt.Sprintf("%s %s %d: -*%d %s %s", name, queue, least, pods, card, g.drawJobOptions(pick(g, 1, 1, 1, 2, 3)))
 	for _, option := range []string{"apart", "tolerates", "cpu=20"} {
-		if g.chance(12) {
+		if g.draw(12) {
 			text += " " + option
 		}
 	}
 	return strings.TrimSpace(text)
 }
 
-// disturb draws what changes from outside.
-func (g *generator) disturb() []string {
+// drawDisturbance draws what changes from outside.
+func (g *generator) drawDisturbance() []string {
 	at := 1 + g.IntN(6)
 	step := func(after int, format string, args ...any) string {
 		return fmt.Sprintf("at %d: ", at+after) + fmt.Sprintf(format, args...)
@@ -171,9 +171,9 @@ func (g *generator) disturb() []string {
 	case 2:
 		return []string{step(0, "cordon %s", node)}
 	case 3:
-		return []string{step(0, "quota %s %s", queue, g.quota(queue))}
+		return []string{step(0, "quota %s %s", queue, g.drawQuota(queue))}
 	case 4:
-		return []string{step(0, "quota %s %s", queue, g.quota(queue)), step(1+g.IntN(3), "quota %s %s", queue, g.quota(queue))}
+		return []string{step(0, "quota %s %s", queue, g.drawQuota(queue)), step(1+g.IntN(3), "quota %s %s", queue, g.drawQuota(queue))}
 	case 5:
 		return []string{step(0, "end %s", job)}
 	case 6:

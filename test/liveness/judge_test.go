@@ -17,8 +17,8 @@ const startsWithin = 5
 // again is how soon after it started a job counts as started in vain.
 const again = 5 * time.Minute
 
-// watch is what is remembered of the sessions.
-type watch struct {
+// sessionMemory is what is remembered of the sessions.
+type sessionMemory struct {
 	// told are pods that were evicted, by UID.
 	told map[string]bool
 	// clear is for how many sessions a unit has fitted and nothing else waited.
@@ -26,13 +26,13 @@ type watch struct {
 	// unfinished are groups of which pods went before and others go now.
 	unfinished map[string]bool
 	// takers are groups for which others went after the last step, with the last of those.
-	takers map[string]taking
+	takers map[string]reclaimRecord
 	// taken are the takings from jobs of other queues, by "job for other".
-	taken map[string]taking
+	taken map[string]reclaimRecord
 }
 
-// taking is when a job was taken for another one.
-type taking struct {
+// reclaimRecord is when a job was taken for another one.
+type reclaimRecord struct {
 	from string
 	at   time.Time
 	// placed are the pods that had a node then, promised those of the taker that were
@@ -42,16 +42,16 @@ type taking struct {
 	nodes []string
 }
 
-func newWatch() watch {
-	return watch{told: map[string]bool{}, clear: map[string]int{}, unfinished: map[string]bool{}, takers: map[string]taking{}, taken: map[string]taking{}}
+func newWatch() sessionMemory {
+	return sessionMemory{told: map[string]bool{}, clear: map[string]int{}, unfinished: map[string]bool{}, takers: map[string]reclaimRecord{}, taken: map[string]reclaimRecord{}}
 }
 
-// judge looks at a session before it closes, and says what is wrong, "" when nothing is.
-func (w *world) judge(before *view) string {
-	now := w.look()
+// checkSession looks at a session before it closes, and says what is wrong, "" when nothing is.
+func (w *simulation) checkSession(before *sessionView) string {
+	now := w.recount()
 	w.after = now
-	victims := w.victims()
-	w.describe(now, victims)
+	victims := w.victimGroups()
+	w.traceSession(now, victims)
 	if wrong := w.judgePromises(); wrong != "" {
 		return wrong
 	}
@@ -61,8 +61,8 @@ func (w *world) judge(before *view) string {
 	return w.judgeClear(before)
 }
 
-// victims are the groups whose pods were evicted in this session, with how many.
-func (w *world) victims() map[string]int {
+// victimGroups are the groups whose pods were evicted in this session, with how many.
+func (w *simulation) victimGroups() map[string]int {
 	victims := map[string]int{}
 	for _, j := range w.ssn.Jobs {
 		w.unfinished[j.Name] = false
@@ -79,8 +79,8 @@ func (w *world) victims() map[string]int {
 	return victims
 }
 
-// describe notes what a session did.
-func (w *world) describe(now *view, victims map[string]int) {
+// traceSession notes what a session did.
+func (w *simulation) traceSession(now *sessionView, victims map[string]int) {
 	var words []string
 	for _, g := range now.groups {
 		text := fmt.Sprintf("%s[%s]", g.name, g.phase)
@@ -97,11 +97,11 @@ func (w *world) describe(now *view, victims map[string]int) {
 		}
 		words = append(words, text)
 	}
-	w.note("%s", strings.Join(words, "; "))
+	w.tracef("%s", strings.Join(words, "; "))
 }
 
 // judgeEvictions judges the evictions of a session.
-func (w *world) judgeEvictions(now *view, victims map[string]int) string {
+func (w *simulation) judgeEvictions(now *sessionView, victims map[string]int) string {
 	if len(victims) == 0 {
 		return ""
 	}
@@ -127,13 +127,13 @@ func (w *world) judgeEvictions(now *view, victims map[string]int) string {
 
 // judgePromises judges whether the pods that are promised nodes can be there together,
 // once those have gone who go.
-func (w *world) judgePromises() string {
-	v := w.look()
-	nodes := map[string]*place{}
+func (w *simulation) judgePromises() string {
+	v := w.recount()
+	nodes := map[string]*nodeView{}
 	for _, n := range v.nodes {
 		nodes[n.name] = n
 		for _, p := range n.leaving {
-			n.give(p)
+			n.removePod(p)
 		}
 	}
 	for _, g := range v.groups {
@@ -150,11 +150,11 @@ func (w *world) judgePromises() string {
 
 // fitsWithout reports whether the pods of a group that were promised a node fit beside
 // everything else, those included who were evicted.
-func (v *view) fitsWithout(g *group) bool {
+func (v *sessionView) fitsWithout(g *group) bool {
 	for _, n := range v.nodes {
 		for _, p := range g.promised {
 			if p.node == n.name {
-				n.give(p)
+				n.removePod(p)
 			}
 		}
 	}
@@ -162,12 +162,12 @@ func (v *view) fitsWithout(g *group) bool {
 }
 
 // tookFrom reports whether a group may take from any of the victims.
-func (w *world) tookFrom(now *view, by *group, victims map[string]int) bool {
+func (w *simulation) tookFrom(now *sessionView, by *group, victims map[string]int) bool {
 	return slices.ContainsFunc(now.groups, func(g *group) bool { return victims[g.name] > 0 && w.mayTake(now, by, g) })
 }
 
 // mayTake reports whether pods of one group may be evicted for another one.
-func (w *world) mayTake(now *view, by, of *group) bool {
+func (w *simulation) mayTake(now *sessionView, by, of *group) bool {
 	taker, giver := now.queues[by.queue], now.queues[of.queue]
 	switch {
 	case by.name == of.name || of.isProtected:
@@ -179,7 +179,7 @@ func (w *world) mayTake(now *view, by, of *group) bool {
 }
 
 // judgeVictim judges what became of one group that was evicted from.
-func (w *world) judgeVictim(now *view, g *group, promised []*pod) string {
+func (w *simulation) judgeVictim(now *sessionView, g *group, promised []*pod) string {
 	if left := len(g.placed); left > 0 && left < g.min {
 		return fmt.Sprintf("left below its minimum: %d pods of %s run, of which %d are the minimum", left, g.name, g.min)
 	}
@@ -203,9 +203,9 @@ func (w *world) judgeVictim(now *view, g *group, promised []*pod) string {
 }
 
 // judgeTaking judges that a group was taken for another one alone.
-func (w *world) judgeTaking(now *view, g *group, taker string) string {
+func (w *simulation) judgeTaking(now *sessionView, g *group, taker string) string {
 	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == taker })]
-	made := taking{from: g.name, at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
+	made := reclaimRecord{from: g.name, at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
 	twice := false
 	last, known := w.taken[g.name+" for "+by.name]
 	for _, p := range by.promised {
@@ -227,13 +227,13 @@ func (w *world) judgeTaking(now *view, g *group, taker string) string {
 }
 
 // isAway reports whether a node takes no pods: what was promised there must be found elsewhere.
-func (w *world) isAway(name string) bool {
+func (w *simulation) isAway(name string) bool {
 	node, known := w.ssn.Nodes[name]
 	return !known || node.Node == nil || node.Node.Spec.Unschedulable || !node.Ready()
 }
 
 // placedPods are the pods that have a node, by UID.
-func (v *view) placedPods() map[string]bool {
+func (v *sessionView) placedPods() map[string]bool {
 	placed := map[string]bool{}
 	for _, g := range v.groups {
 		for _, p := range g.placed {
@@ -245,7 +245,7 @@ func (v *view) placedPods() map[string]bool {
 
 // isOvertaken reports whether a job that comes before a taker, of a queue of a higher priority
 // or of a higher priority in its queue, has got pods placed since: it may have what was taken.
-func (v *view) isOvertaken(taker *group, since taking) bool {
+func (v *sessionView) isOvertaken(taker *group, since reclaimRecord) bool {
 	return slices.ContainsFunc(v.groups, func(g *group) bool {
 		ahead := v.queues[g.queue].priority > v.queues[taker.queue].priority || g.queue == taker.queue && g.priority > taker.priority
 		return ahead && slices.ContainsFunc(g.placed, func(p *pod) bool { return !since.placed[p.uid] })
@@ -253,8 +253,8 @@ func (v *view) isOvertaken(taker *group, since taking) bool {
 }
 
 // judgeClear counts the sessions in which a unit could start and nothing else waited.
-func (w *world) judgeClear(v *view) string {
-	units := v.units()
+func (w *simulation) judgeClear(v *sessionView) string {
+	units := v.waitingUnits()
 	waits := 0
 	for _, g := range v.groups {
 		if len(g.waiting)+len(g.promised) > 0 {
@@ -262,10 +262,10 @@ func (w *world) judgeClear(v *view) string {
 		}
 	}
 	counted := map[string]int{}
-	if w.quiet && waits == 1 && len(units) == 1 && !v.leaves && v.fits(units[0]) {
+	if w.quiet && waits == 1 && len(units) == 1 && !v.leaves && v.unitFits(units[0]) {
 		name := units[0].name + "/" + units[0].pods[0].uid
 		if counted[name] = w.clear[name] + 1; counted[name] > startsWithin {
-			return fmt.Sprintf("fits and waits: %s, for %d sessions in which nothing else waited", w.words(units[0]), startsWithin)
+			return fmt.Sprintf("fits and waits: %s, for %d sessions in which nothing else waited", w.describeUnit(units[0]), startsWithin)
 		}
 	}
 	w.clear = counted
@@ -273,7 +273,7 @@ func (w *world) judgeClear(v *view) string {
 }
 
 // atRest judges what is left when nothing changes any more.
-func (w *world) atRest() string {
+func (w *simulation) atRest() string {
 	v := w.last
 	for _, g := range w.after.groups {
 		if !w.after.leaves && len(g.promised) > 0 && len(g.promised)+len(g.placed) >= g.min {
@@ -286,29 +286,29 @@ func (w *world) atRest() string {
 			return fmt.Sprintf("taken by half: %s has %d pods, of which some were to go", g.name, len(g.placed))
 		}
 	}
-	for _, u := range v.units() {
+	for _, u := range v.waitingUnits() {
 		last, took := w.takers[u.name]
 		switch {
 		case took && len(u.placed) < u.min && !v.isOvertaken(u.group, last):
 			return fmt.Sprintf("evicted in vain: %s went for %s, which does not run", last.from, u.name)
-		case v.fits(u):
-			return "fits and waits for ever: " + w.words(u)
+		case v.unitFits(u):
+			return "fits and waits for ever: " + w.describeUnit(u)
 		case v.fitsByTaking(u, w.runsEnough):
-			return "may take and waits for ever: " + w.words(u)
+			return "may take and waits for ever: " + w.describeUnit(u)
 		}
 	}
 	return ""
 }
 
 // runsEnough reports whether a group has certainly run for as long as it may.
-func (w *world) runsEnough(g *group) bool {
+func (w *simulation) runsEnough(g *group) bool {
 	return len(g.placed) > 0 && !slices.ContainsFunc(g.placed, func(p *pod) bool {
 		start := p.object.Status.StartTime
 		return start == nil || time.Since(start.Time) < w.minimumRuntime+10*time.Minute && w.minimumRuntime > 0
 	})
 }
 
-func (w *world) words(u *unit) string {
+func (w *simulation) describeUnit(u *startUnit) string {
 	p := u.pods[0]
 	return fmt.Sprintf("%s of queue %s (%s) lacks %d pods with %d cards of %v", u.name, u.queue, u.phase, len(u.pods), p.cards, p.names)
 }

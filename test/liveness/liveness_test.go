@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // inBubble plays in a bubble of time, in which everything that waits takes no time.
-func inBubble(t *testing.T, play func(*testing.T, *machine)) {
+func inBubble(t *testing.T, play func(*testing.T, *schedulerCache)) {
 	t.Helper()
 	m := newMachine()
 	m.warmUp()
@@ -41,16 +41,16 @@ func inBubble(t *testing.T, play func(*testing.T, *machine)) {
 
 // warmUp has the plugin make what it makes once in a process: it must not belong to a
 // bubble.
-func (m *machine) warmUp() {
-	w := m.newWorld(parse("node n A 1\nqueue inf {} 80000 inference\njob i inf 1: -"))
-	w.tell()
+func (m *schedulerCache) warmUp() {
+	w := m.newWorld(parseSequence("node n A 1\nqueue inf {} 80000 inference\njob i inf 1: -"))
+	w.syncCache()
 	w.runSession(func() {})
 }
 
-// play plays a sequence and returns what was wrong and what happened.
-func (m *machine) play(s sequence) (wrong string, trace []string) {
+// playSequence plays a sequence and returns what was wrong and what happened.
+func (m *schedulerCache) playSequence(s sequence) (wrong string, trace []string) {
 	w := m.newWorld(s)
-	wrong = w.play(synctest.Wait)
+	wrong = w.run(synctest.Wait)
 	time.Sleep(5 * time.Minute) // whoever still tries to write gives up
 	synctest.Wait()
 	return wrong, w.trace
@@ -65,14 +65,14 @@ func TestWhatFitsStarts(t *testing.T) {
 		draws = n
 	}
 	r := seed.Rand(t)
-	inBubble(t, func(t *testing.T, m *machine) {
+	inBubble(t, func(t *testing.T, m *schedulerCache) {
 		for range draws {
-			s := generate(r)
-			wrong, _ := m.play(s)
+			s := generateSequence(r)
+			wrong, _ := m.playSequence(s)
 			if wrong == "" {
 				continue
 			}
-			s, wrong, trace := m.shorten(s, wrong)
+			s, wrong, trace := m.shrink(s, wrong)
 			t.Fatalf("%s\nKeep this under testdata with a name that tells what happens:\n\n%s\n%s", wrong, s, strings.Join(trace, "\n"))
 		}
 	})
@@ -95,22 +95,22 @@ func TestStarvationIsNoticed(t *testing.T) {
 		"who waits for quota may stand ahead":    {fleet + "job r inf 1: n ran=1h\njob a inf 2: -*2\nat 2: job b inf 1: -\n", ""},
 		"who waits for nodes only does not":      {strings.Replace(fleet, `{"A":2} 8`, `{"A":4} 8`, 1) + "job a inf 3: -*3\nat 2: job b inf 2: -*2\n", ""},
 	}
-	inBubble(t, func(t *testing.T, m *machine) {
+	inBubble(t, func(t *testing.T, m *schedulerCache) {
 		for name, tc := range sequences {
-			wrong, trace := m.play(parse(tc.text))
-			check.That(t, what(wrong) == tc.wrong, "%s: found %q, want %q\n%s", name, wrong, tc.wrong, strings.Join(trace, "\n"))
+			wrong, trace := m.playSequence(parseSequence(tc.text))
+			check.That(t, failureKind(wrong) == tc.wrong, "%s: found %q, want %q\n%s", name, wrong, tc.wrong, strings.Join(trace, "\n"))
 		}
 	})
 }
 
-// what is the part of a failure that stays the same while a sequence is made shorter.
-func what(wrong string) string {
+// failureKind is the part of a failure that stays the same while a sequence is made shorter.
+func failureKind(wrong string) string {
 	before, _, _ := strings.Cut(wrong, ":")
 	return before
 }
 
-// shorten leaves out of a sequence whatever the failure does not need.
-func (m *machine) shorten(s sequence, wrong string) (sequence, string, []string) {
+// shrink leaves out of a sequence whatever the failure does not need.
+func (m *schedulerCache) shrink(s sequence, wrong string) (sequence, string, []string) {
 	var trace []string
 	for shorter := true; shorter; {
 		shorter = false
@@ -119,14 +119,14 @@ func (m *machine) shorten(s sequence, wrong string) (sequence, string, []string)
 			if !without.isWhole() {
 				continue
 			}
-			if again, happened := m.play(without); again != "" && what(again) == what(wrong) {
+			if again, happened := m.playSequence(without); again != "" && failureKind(again) == failureKind(wrong) {
 				s, wrong, trace, shorter = without, again, happened, true
 				i--
 			}
 		}
 	}
 	if trace == nil {
-		_, trace = m.play(s)
+		_, trace = m.playSequence(s)
 	}
 	return s, wrong, trace
 }
@@ -164,11 +164,11 @@ func (s sequence) isWhole() bool {
 func TestKeptSequences(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	check.NoError(t, err)
-	inBubble(t, func(t *testing.T, m *machine) {
+	inBubble(t, func(t *testing.T, m *schedulerCache) {
 		for _, file := range files {
 			text, err := os.ReadFile(file)
 			check.NoError(t, err)
-			if wrong, trace := m.play(parse(string(text))); wrong != "" {
+			if wrong, trace := m.playSequence(parseSequence(string(text))); wrong != "" {
 				t.Errorf("%s: %s\n%s", file, wrong, strings.Join(trace, "\n"))
 			}
 		}

@@ -34,21 +34,21 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// machine is Volcano's cache with its clients. A cache cannot be stopped, so all
+// schedulerCache is Volcano's cache with its clients. A cache cannot be stopped, so all
 // sequences have the same one.
-type machine struct {
+type schedulerCache struct {
 	cache *cache.SchedulerCache
 	// cards is the cache of the plugin.
 	cards *capacitycard.Cache
-	world *world
+	world *simulation
 	// worlds counts the sequences that were played: no two have the same UIDs.
 	worlds int64
 }
 
 // newMachine makes a cache whose clients talk to the API server of the sequence that is
 // played.
-func newMachine() *machine {
-	m := &machine{cards: capacitycard.NewCache(), cache: cache.NewCustomMockSchedulerCache("volcano", nil, nil, nil, nil, &record.FakeRecorder{})}
+func newMachine() *schedulerCache {
+	m := &schedulerCache{cards: capacitycard.NewCache(), cache: cache.NewCustomMockSchedulerCache("volcano", nil, nil, nil, nil, &record.FakeRecorder{})}
 	kube, volcano := m.cache.Client().(*fake.Clientset), m.cache.VCClient().(*vcfake.Clientset)
 	kube.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) { return m.world.server.answerPods(a) })
 	kube.PrependReactor("*", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return true, &corev1.Event{}, nil })
@@ -62,9 +62,9 @@ func newMachine() *machine {
 	return m
 }
 
-// world is one sequence that is played.
-type world struct {
-	*machine
+// simulation is one sequence that is played.
+type simulation struct {
+	*schedulerCache
 	id      int64
 	script  sequence
 	server  *apiServer
@@ -90,12 +90,12 @@ type world struct {
 	ssn *framework.Session
 	// last is what the last session saw when it opened, after what it had done before it
 	// closed.
-	last, after *view
+	last, after *sessionView
 	// changed is when something changed last, state what is there since then.
 	changed time.Time
 	state   string
 	quiet   bool
-	watch
+	sessionMemory
 	trace []string
 }
 
@@ -103,11 +103,11 @@ type world struct {
 const shippedConf = "../../internal/schedulerconf/testdata/render/installer_1_14/rendered.conf"
 
 // newWorld begins a sequence.
-func (m *machine) newWorld(script sequence) *world {
+func (m *schedulerCache) newWorld(script sequence) *simulation {
 	m.worlds++
-	w := &world{
-		machine: m, id: 1_000_000 + m.worlds, script: script, server: newServer(), nodes: map[string]*corev1.Node{}, down: map[string]bool{},
-		queues: map[string]string{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, watch: newWatch(),
+	w := &simulation{
+		schedulerCache: m, id: 1_000_000 + m.worlds, script: script, server: newServer(), nodes: map[string]*corev1.Node{}, down: map[string]bool{},
+		queues: map[string]string{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, sessionMemory: newWatch(),
 	}
 	m.world = w
 	m.cache.Client().(*fake.Clientset).ClearActions()
@@ -117,20 +117,20 @@ func (m *machine) newWorld(script sequence) *world {
 	for name, value := range map[string]int32{"low": 20000, "high": 80000} {
 		c.AddPriorityClass(builder.PriorityClass(name, value))
 	}
-	if err := w.informed().Replace(nil, ""); err != nil {
+	if err := w.podIndexer().Replace(nil, ""); err != nil {
 		panic(err)
 	}
-	w.configure()
+	w.loadConfiguration()
 	for _, line := range script {
 		if !strings.HasPrefix(line, "at ") && !strings.HasPrefix(line, "policy") {
-			w.step(line)
+			w.applyStep(line)
 		}
 	}
 	return w
 }
 
-// configure reads the configuration that is shipped, changed as the sequence says.
-func (w *world) configure() {
+// loadConfiguration reads the configuration that is shipped, changed as the sequence says.
+func (w *simulation) loadConfiguration() {
 	shipped, err := os.ReadFile(shippedConf)
 	if err != nil {
 		panic(err)
@@ -170,18 +170,18 @@ func (w *world) configure() {
 }
 
 // Open does nothing: the jobs are known.
-func (w *world) Open(*framework.Session) {}
+func (w *simulation) Open(*framework.Session) {}
 
 // HabitOf tells how a job takes it when its pods are taken away.
-func (w *world) HabitOf(_, name string) (workload.EvictionPolicy, bool) {
+func (w *simulation) HabitOf(_, name string) (workload.EvictionPolicy, bool) {
 	j, known := w.jobs[name]
 	return workload.EvictionPolicy{Inelastic: known && j.inelastic}, known
 }
 
-// step changes the cluster from outside.
-func (w *world) step(line string) {
+// applyStep changes the cluster from outside.
+func (w *simulation) applyStep(line string) {
 	words := strings.Fields(line)
-	for _, n := range node(w.id, line) {
+	for _, n := range parseNode(w.id, line) {
 		w.setNode(n)
 	}
 	switch words[0] {
@@ -193,45 +193,45 @@ func (w *world) step(line string) {
 		was[2] = words[2]
 		w.setQueue(strings.Join(was, " "))
 	case "job":
-		j := read(w.id, strings.TrimPrefix(line, "job "))
+		j := parseJob(w.id, strings.TrimPrefix(line, "job "))
 		w.jobs[j.group.Name] = j
-		w.server.groups.put(j.group.DeepCopy())
+		w.server.groups.store(j.group.DeepCopy())
 		for _, pod := range j.pods {
-			w.server.pods.put(pod.DeepCopy())
+			w.server.pods.store(pod.DeepCopy())
 		}
 	case "end":
 		if j := w.jobs[words[1]]; j != nil {
 			delete(w.jobs, words[1])
 			w.server.groups.remove(words[1])
 			for _, pod := range j.pods {
-				w.server.delete(pod.Name)
+				w.server.deletePod(pod.Name)
 			}
 		}
 	case "delete":
-		w.server.delete(words[1])
+		w.server.deletePod(words[1])
 	case "cordon", "uncordon", "down", "up":
 		w.changeNode(words[1], words[0])
 	case "hold":
 		if words[1] == "pods" {
-			w.holdPods = number(words[2])
+			w.holdPods = mustParseInt(words[2])
 		} else {
-			w.holdGroups = number(words[2])
+			w.holdGroups = mustParseInt(words[2])
 		}
 	case "faults":
-		w.server.pods.percent, w.server.pods.seed = number(words[1]), words[2]
-		w.server.groups.percent, w.server.groups.seed = number(words[1]), words[2]
+		w.server.pods.percent, w.server.pods.seed = mustParseInt(words[1]), words[2]
+		w.server.groups.percent, w.server.groups.seed = mustParseInt(words[1]), words[2]
 	}
 }
 
 // setNode tells Volcano of a node.
-func (w *world) setNode(n *corev1.Node) {
+func (w *simulation) setNode(n *corev1.Node) {
 	w.nodes[n.Name] = n
 	if err := w.cache.AddOrUpdateNode(n.DeepCopy()); err != nil {
 		panic(err)
 	}
 }
 
-func (w *world) changeNode(name, what string) {
+func (w *simulation) changeNode(name, what string) {
 	n, known := w.nodes[name]
 	if !known {
 		return
@@ -248,7 +248,7 @@ func (w *world) changeNode(name, what string) {
 }
 
 // setQueue tells Volcano of a queue.
-func (w *world) setQueue(line string) {
+func (w *simulation) setQueue(line string) {
 	w.version++
 	q := (&session.Cluster{}).Add(line).Queues[0]
 	q.ResourceVersion = fmt.Sprint(w.version)
@@ -268,10 +268,10 @@ const (
 	mostSessions = 60
 )
 
-// play plays the sequence until the cluster rests, and returns what was wrong first, ""
+// run plays the sequence until the cluster rests, and returns what was wrong first, ""
 // when nothing was. wait waits for everybody who acts beside the sessions.
-func (w *world) play(wait func()) string {
-	last := w.script.last()
+func (w *simulation) run(wait func()) string {
+	last := w.script.lastSession()
 	for session := 1; ; session++ {
 		w.server.session = session
 		if session > last+promptSessions {
@@ -280,19 +280,19 @@ func (w *world) play(wait func()) string {
 			time.Sleep(time.Second)
 		}
 		wait()
-		for _, step := range w.script.steps(session) {
-			w.step(step)
-			w.note("%s", step)
+		for _, step := range w.script.stepsOf(session) {
+			w.applyStep(step)
+			w.tracef("%s", step)
 		}
 		if w.quiet = session > last; w.quiet {
-			w.calm()
+			w.endFaults()
 		}
-		w.act()
-		w.tell()
+		w.runControllers()
+		w.syncCache()
 		if wrong := w.runSession(wait); wrong != "" {
 			return wrong
 		}
-		if w.rests() && session > last+promptSessions {
+		if w.isAtRest() && session > last+promptSessions {
 			return w.atRest()
 		}
 		if session > last+mostSessions {
@@ -301,20 +301,20 @@ func (w *world) play(wait func()) string {
 	}
 }
 
-// calm ends all faults: the API server answers at once.
-func (w *world) calm() {
+// endFaults ends all faults: the API server answers at once.
+func (w *simulation) endFaults() {
 	w.server.pods.percent, w.server.groups.percent = 0, 0
 	w.holdPods, w.holdGroups = 0, 0
 }
 
-// rests reports whether nothing has changed for long enough.
-func (w *world) rests() bool {
+// isAtRest reports whether nothing has changed for long enough.
+func (w *simulation) isAtRest() bool {
 	var state strings.Builder
-	for _, name := range w.server.pods.names() {
+	for _, name := range w.server.pods.sortedNames() {
 		p := w.server.pods.objects[name]
-		fmt.Fprintln(&state, p.UID, p.Spec.NodeName, p.DeletionTimestamp, p.Status.Phase, marked(p))
+		fmt.Fprintln(&state, p.UID, p.Spec.NodeName, p.DeletionTimestamp, p.Status.Phase, isMarkedForRecreation(p))
 	}
-	for _, name := range w.server.groups.names() {
+	for _, name := range w.server.groups.sortedNames() {
 		fmt.Fprintln(&state, name, w.server.groups.objects[name].Status.Phase)
 	}
 	if state.String() != w.state {
@@ -324,9 +324,9 @@ func (w *world) rests() bool {
 }
 
 // runSession lets Volcano have a session, and judges it.
-func (w *world) runSession(wait func()) string {
+func (w *simulation) runSession(wait func()) string {
 	w.ssn = framework.OpenSession(w.cache, w.plugins, w.configurations)
-	before := w.look()
+	before := w.recount()
 	w.last = before
 	conf.EnabledActionMap = map[string]bool{}
 	for _, a := range w.actions {
@@ -337,7 +337,7 @@ func (w *world) runSession(wait func()) string {
 		a.Execute(w.ssn)
 		a.UnInitialize()
 	}
-	wrong := w.judge(before)
+	wrong := w.checkSession(before)
 	framework.CloseSession(w.ssn)
 	wait()
 	w.bindAll()
@@ -346,12 +346,12 @@ func (w *world) runSession(wait func()) string {
 }
 
 // bindAll carries out the bindings of the session, some of them later.
-func (w *world) bindAll() {
+func (w *simulation) bindAll() {
 	bindings := w.late
 	w.late = nil
 	for len(w.cache.BindFlowChannel) > 0 {
 		b := <-w.cache.BindFlowChannel
-		if w.server.pods.percent > 0 && w.server.pods.fault("delay", b.TaskInfo.Name) != done {
+		if w.server.pods.percent > 0 && w.server.pods.drawFault("delay", b.TaskInfo.Name) != done {
 			w.late = append(w.late, b)
 			continue
 		}
@@ -363,12 +363,12 @@ func (w *world) bindAll() {
 	}
 }
 
-func (w *world) note(format string, args ...any) {
+func (w *simulation) tracef(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("%3d %s ", w.server.session, time.Now().Format("15:04:05"))+fmt.Sprintf(format, args...))
 }
 
-// tell has Volcano's cache see what changed.
-func (w *world) tell() {
+// syncCache has Volcano's cache see what changed.
+func (w *simulation) syncCache() {
 	if w.holdPods--; w.holdPods < 0 {
 		for _, c := range w.server.pods.unseen {
 			w.tellPod(c)
@@ -389,31 +389,31 @@ func (w *world) tell() {
 		if !w.server.resync[name] {
 			continue
 		}
-		w.fetch(name)
+		w.resyncPod(name)
 	}
 }
 
-func (w *world) tellPod(c change[*corev1.Pod]) {
+func (w *simulation) tellPod(c change[*corev1.Pod]) {
 	old, known := w.seen[c.name]
 	switch {
 	case c.gone && known:
 		delete(w.seen, c.name)
 		w.cache.DeletePod(old)
-		w.index(w.informed().Delete(old))
+		w.mustIndex(w.podIndexer().Delete(old))
 	case c.gone:
 	case known:
 		w.seen[c.name] = c.now
-		w.index(w.informed().Update(c.now))
+		w.mustIndex(w.podIndexer().Update(c.now))
 		w.cache.UpdatePod(old, c.now)
 	default:
 		w.seen[c.name] = c.now
-		w.index(w.informed().Add(c.now))
+		w.mustIndex(w.podIndexer().Add(c.now))
 		w.cache.AddPod(c.now)
 	}
 }
 
-// fetch is what Volcano does after a binding or an eviction that failed.
-func (w *world) fetch(name string) {
+// resyncPod is what Volcano does after a binding or an eviction that failed.
+func (w *simulation) resyncPod(name string) {
 	pod, err := w.cache.Client().CoreV1().Pods("ns").Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return
@@ -427,12 +427,12 @@ func (w *world) fetch(name string) {
 	}
 }
 
-// informed is what the informers of pods have.
-func (w *world) informed() clientcache.Indexer {
+// podIndexer is what the informers of pods have.
+func (w *simulation) podIndexer() clientcache.Indexer {
 	return w.cache.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
 }
 
-func (w *world) index(err error) {
+func (w *simulation) mustIndex(err error) {
 	if err != nil {
 		panic(err)
 	}

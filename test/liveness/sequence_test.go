@@ -35,7 +35,7 @@ import (
 // not seen for so many sessions), faults PERCENT SEED (of the writes fail; 0 ends it).
 type sequence []string
 
-func parse(text string) sequence {
+func parseSequence(text string) sequence {
 	var lines sequence
 	for _, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -47,8 +47,8 @@ func parse(text string) sequence {
 
 func (s sequence) String() string { return strings.Join(s, "\n") + "\n" }
 
-// steps returns the steps of a session, counted from one.
-func (s sequence) steps(session int) []string {
+// stepsOf returns the steps of a session, counted from one.
+func (s sequence) stepsOf(session int) []string {
 	var steps []string
 	prefix := fmt.Sprintf("at %d: ", session)
 	for _, line := range s {
@@ -59,18 +59,18 @@ func (s sequence) steps(session int) []string {
 	return steps
 }
 
-// last is the session before which the last step happens.
-func (s sequence) last() int {
+// lastSession is the session before which the last step happens.
+func (s sequence) lastSession() int {
 	last := 0
 	for _, line := range s {
 		if rest, is := strings.CutPrefix(line, "at "); is {
-			last = max(last, number(rest[:strings.Index(rest, ":")]))
+			last = max(last, mustParseInt(rest[:strings.Index(rest, ":")]))
 		}
 	}
 	return last
 }
 
-func number(text string) int {
+func mustParseInt(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		panic(err)
@@ -84,8 +84,8 @@ const slice = corev1.ResourceName("nvidia.com/mig-1g.18gb")
 // taint keeps pods off that do not tolerate it.
 const taint = "reserved"
 
-// node reads a statement that makes nodes, nil when it makes none.
-func node(id int64, line string) []*corev1.Node {
+// parseNode reads a statement that makes nodes, nil when it makes none.
+func parseNode(id int64, line string) []*corev1.Node {
 	words := strings.Fields(line)
 	switch words[0] {
 	case "node":
@@ -98,7 +98,7 @@ func node(id int64, line string) []*corev1.Node {
 		}
 		return made
 	case "mig":
-		made := builder.Node(words[1]).GPUs(words[2], 0).MIG("1g.18gb", number(words[3])).Label(corev1.LabelHostname, words[1]).Obj()
+		made := builder.Node(words[1]).GPUs(words[2], 0).MIG("1g.18gb", mustParseInt(words[3])).Label(corev1.LabelHostname, words[1]).Obj()
 		return []*corev1.Node{made}
 	}
 	return nil
@@ -115,8 +115,8 @@ type job struct {
 	restarts bool
 }
 
-// read reads a statement of a job, without the word job.
-func read(id int64, line string) *job {
+// parseJob reads a statement of a job, without the word job.
+func parseJob(id int64, line string) *job {
 	j, kept, changes := &job{}, []string{}, []func(*corev1.Pod){}
 	words := strings.Fields(line)
 	cards, isMIG, runs := "1", false, false
@@ -150,13 +150,13 @@ func read(id int64, line string) *job {
 		runs = runs || !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && len(kept) > 2
 		kept = append(kept, word)
 	}
-	least := number(strings.TrimSuffix(words[2], ":")) * number(cards)
+	least := mustParseInt(strings.TrimSuffix(words[2], ":")) * mustParseInt(cards)
 	kept = append(kept, fmt.Sprintf("least=%d", least))
 	if !runs {
 		kept = append(kept, "phase=Pending")
 	}
 	if isMIG {
-		changes = append(changes, sliced)
+		changes = append(changes, useSlices)
 	}
 	made := (&session.Cluster{ID: id, Now: time.Now()}).Add(strings.Join(kept, " "), changes...)
 	j.group, j.pods = made.Groups[0], made.Pods
@@ -189,8 +189,8 @@ func setCards(p *corev1.Pod, text string) {
 	}
 }
 
-// sliced has a pod ask for slices instead of cards.
-func sliced(p *corev1.Pod) {
+// useSlices has a pod ask for slices instead of cards.
+func useSlices(p *corev1.Pod) {
 	sliceOf(p.Spec.Containers[0].Resources.Requests)
 	p.Annotations["volcano.sh/card.name"] += "/mig-1g.18gb-mixed"
 }

@@ -14,17 +14,17 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// view is a recount of what a session sees.
-type view struct {
-	nodes  []*place
+// sessionView is a recount of what a session sees.
+type sessionView struct {
+	nodes  []*nodeView
 	queues map[string]*queue
 	groups []*group
 	// leaves tells that some pod is on its way out.
 	leaves bool
 }
 
-// place is a node with what is free on it.
-type place struct {
+// nodeView is a node with what is free on it.
+type nodeView struct {
 	name    string
 	card    string
 	cards   int
@@ -68,12 +68,12 @@ type pod struct {
 	object            *corev1.Pod
 }
 
-// look recounts the session.
-func (w *world) look() *view {
-	v := &view{queues: map[string]*queue{}}
-	byName := map[string]*place{}
+// recount recounts the session.
+func (w *simulation) recount() *sessionView {
+	v := &sessionView{queues: map[string]*queue{}}
+	byName := map[string]*nodeView{}
 	for _, n := range w.ssn.Nodes {
-		p := &place{name: n.Name, card: n.Node.Labels["nvidia.com/gpu.product"], closed: n.Node.Spec.Unschedulable, tainted: len(n.Node.Spec.Taints) > 0, apart: map[string]int{}}
+		p := &nodeView{name: n.Name, card: n.Node.Labels["nvidia.com/gpu.product"], closed: n.Node.Spec.Unschedulable, tainted: len(n.Node.Spec.Taints) > 0, apart: map[string]int{}}
 		gpus, slices, cpu := n.Node.Status.Allocatable[session.GPU], n.Node.Status.Allocatable[slice], n.Node.Status.Allocatable["cpu"]
 		p.cards, p.cpu = int(gpus.Value()+slices.Value()), cpu.MilliValue()
 		if slices.Value() > 0 {
@@ -83,12 +83,12 @@ func (w *world) look() *view {
 		v.nodes = append(v.nodes, p)
 		for _, task := range n.Tasks {
 			of := readPod(task.Pod)
-			if p.take(of); task.Status == api.Releasing {
+			if p.addPod(of); task.Status == api.Releasing {
 				p.leaving, v.leaves = append(p.leaving, of), true
 			}
 		}
 	}
-	slices.SortFunc(v.nodes, func(a, b *place) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(v.nodes, func(a, b *nodeView) int { return strings.Compare(a.name, b.name) })
 	for _, q := range w.ssn.Queues {
 		of := &queue{priority: q.Queue.Spec.Priority, kind: q.Queue.Annotations["volcano.sh/service.type"], gives: q.Reclaimable(), room: map[string]int{}, quota: map[string]int{}}
 		if text := q.Queue.Annotations["volcano.sh/card.quota"]; text != "" {
@@ -107,7 +107,7 @@ func (w *world) look() *view {
 }
 
 // groupOf recounts a job, and charges what it has to its queue.
-func (v *view) groupOf(j *api.JobInfo, nodes map[string]*place) *group {
+func (v *sessionView) groupOf(j *api.JobInfo, nodes map[string]*nodeView) *group {
 	g := &group{name: j.Name, queue: string(j.Queue), min: int(j.PodGroup.Spec.MinMember), phase: j.PodGroup.Status.Phase, priority: j.Priority}
 	for _, task := range j.Tasks {
 		p := readPod(task.Pod)
@@ -155,8 +155,8 @@ func readPod(object *corev1.Pod) *pod {
 	return p
 }
 
-// take books a pod on a node.
-func (n *place) take(p *pod) {
+// addPod books a pod on a node.
+func (n *nodeView) addPod(p *pod) {
 	n.cards -= p.cards
 	n.cpu -= p.cpu
 	if p.apart {
@@ -164,7 +164,7 @@ func (n *place) take(p *pod) {
 	}
 }
 
-func (n *place) give(p *pod) {
+func (n *nodeView) removePod(p *pod) {
 	n.cards += p.cards
 	n.cpu += p.cpu
 	if p.apart {

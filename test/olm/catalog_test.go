@@ -27,13 +27,13 @@ type version struct {
 	images map[string]string
 }
 
-// csv is the name of the release's ClusterServiceVersion.
-func (v version) csv() string { return "cardquota.v" + v.number }
+// csvName is the name of the release's ClusterServiceVersion.
+func (v version) csvName() string { return "cardquota.v" + v.number }
 
-// versions are the one before, whose bundle is kept in testdata, the one that bundle/ is, and one
+// loadVersions are the one before, whose bundle is kept in testdata, the one that bundle/ is, and one
 // that replaces it. Nothing was released before: the bundle in testdata is that of commit 895ae28,
 // under a number of its own, and without the webhooks, which nobody would answer.
-func versions() (previous, this, next version, err error) {
+func loadVersions() (previous, this, next version, err error) {
 	previous.bundle = filepath.Join(suite.root, "test", "olm", "testdata", "previous", "bundle")
 	before, err := numberOf(previous.bundle)
 	if err != nil {
@@ -67,9 +67,9 @@ func numberOf(bundle string) (*utilversion.Version, error) {
 	return number, nil
 }
 
-// publish makes a catalog of versions, as make bundle and make catalog do, serves it, and
+// buildAndServeCatalog makes a catalog of versions, as make bundle and make catalog do, serves it, and
 // returns its address. The name is that of the process.
-func publish(ctx context.Context, c *cluster.Cluster, name string, versions ...version) (string, error) {
+func buildAndServeCatalog(ctx context.Context, c *cluster.Cluster, name string, versions ...version) (string, error) {
 	work := filepath.Join(c.Dir(), name)
 	args := []string{"run", "./catalog", "-opm", suite.tools.opm, "-out", filepath.Join(work, "catalog")}
 	for _, v := range versions {
@@ -82,19 +82,19 @@ func publish(ctx context.Context, c *cluster.Cluster, name string, versions ...v
 		for image, reference := range v.images {
 			bundle = append(bundle, "-image", image+"="+reference)
 		}
-		if err := generate(ctx, bundle); err != nil {
+		if err := runBundleCommand(ctx, bundle); err != nil {
 			return "", err
 		}
 		args = append(args, dir)
 	}
-	if err := generate(ctx, args); err != nil {
+	if err := runBundleCommand(ctx, args); err != nil {
 		return "", err
 	}
-	return serve(ctx, c, name, filepath.Join(work, "catalog"))
+	return serveCatalog(ctx, c, name, filepath.Join(work, "catalog"))
 }
 
-// generate runs a command of the module hack/bundle.
-func generate(ctx context.Context, args []string) error {
+// runBundleCommand runs a command of the module hack/bundle.
+func runBundleCommand(ctx context.Context, args []string) error {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = filepath.Join(suite.root, "hack", "bundle")
 	if out, err := command.CombinedOutput(); err != nil {
@@ -103,8 +103,8 @@ func generate(ctx context.Context, args []string) error {
 	return nil
 }
 
-// serve answers OLM's questions about a catalog, as the pod of its image does.
-func serve(ctx context.Context, c *cluster.Cluster, name, catalog string) (string, error) {
+// serveCatalog answers OLM's questions about a catalog, as the pod of its image does.
+func serveCatalog(ctx context.Context, c *cluster.Cluster, name, catalog string) (string, error) {
 	port, err := cluster.FreePort()
 	if err != nil {
 		return "", err

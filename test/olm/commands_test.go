@@ -43,8 +43,8 @@ func newAdministrator(t *testing.T) *administrator {
 	return a
 }
 
-// kubectl runs a command that must succeed.
-func (a *administrator) kubectl(args ...string) string {
+// mustKubectl runs a command that must succeed.
+func (a *administrator) mustKubectl(args ...string) string {
 	a.Helper()
 	out, err := a.cluster.Kubectl(a.ctx, args...)
 	if err != nil {
@@ -53,8 +53,8 @@ func (a *administrator) kubectl(args ...string) string {
 	return out
 }
 
-// apply is kubectl apply of a manifest of config/manifests/olm, changed as this cluster needs it.
-func (a *administrator) apply(name string, change func(object *unstructured.Unstructured)) {
+// applyManifest is kubectl apply of a manifest of config/manifests/olm, changed as this cluster needs it.
+func (a *administrator) applyManifest(name string, change func(object *unstructured.Unstructured)) {
 	a.Helper()
 	content, err := os.ReadFile(filepath.Join(suite.root, "config", "manifests", "olm", name))
 	a.Expect(err).NotTo(HaveOccurred())
@@ -65,15 +65,15 @@ func (a *administrator) apply(name string, change func(object *unstructured.Unst
 	a.Expect(err).NotTo(HaveOccurred())
 	file := filepath.Join(a.TempDir(), name)
 	a.Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
-	a.kubectl("apply", "-f", file)
+	a.mustKubectl("apply", "-f", file)
 }
 
 func asItIs(*unstructured.Unstructured) {}
 
-// offer makes a catalog known to OLM.
-func (a *administrator) offer(address string) {
+// addCatalog makes a catalog known to OLM.
+func (a *administrator) addCatalog(address string) {
 	a.Helper()
-	a.apply("catalogsource.yaml", a.servedAt(address))
+	a.applyManifest("catalogsource.yaml", a.servedAt(address))
 }
 
 // servedAt has a CatalogSource name a process, not an image whose pod serves the catalog.
@@ -86,18 +86,18 @@ func (a *administrator) servedAt(address string) func(*unstructured.Unstructured
 	}
 }
 
-// subscribe has OLM install the newest version of the channel, and waits until it is there.
-func (a *administrator) subscribe(v version) {
+// subscribeAndWait has OLM install the newest version of the channel, and waits until it is there.
+func (a *administrator) subscribeAndWait(v version) {
 	a.Helper()
-	a.apply("operatorgroup.yaml", asItIs)
-	a.apply("subscription.yaml", asItIs)
+	a.applyManifest("operatorgroup.yaml", asItIs)
+	a.applyManifest("subscription.yaml", asItIs)
 	a.awaitVersion(v)
 }
 
 // moveTo has OLM give the pods of the installation another place.
 func (a *administrator) moveTo(config map[string]any) {
 	a.Helper()
-	a.apply("subscription.yaml", func(object *unstructured.Unstructured) {
+	a.applyManifest("subscription.yaml", func(object *unstructured.Unstructured) {
 		a.Expect(unstructured.SetNestedMap(object.Object, config, "spec", "config")).To(Succeed())
 	})
 }
@@ -105,9 +105,9 @@ func (a *administrator) moveTo(config map[string]any) {
 // awaitVersion waits until a version is installed and works.
 func (a *administrator) awaitVersion(v version) {
 	a.Helper()
-	a.kubectl("-n", namespace, "wait", "subscription.operators.coreos.com/cardquota", "--timeout=2m",
-		"--for=jsonpath={.status.installedCSV}="+v.csv())
-	a.kubectl("-n", namespace, "wait", "clusterserviceversion/"+v.csv(), "--timeout=2m",
+	a.mustKubectl("-n", namespace, "wait", "subscription.operators.coreos.com/cardquota", "--timeout=2m",
+		"--for=jsonpath={.status.installedCSV}="+v.csvName())
+	a.mustKubectl("-n", namespace, "wait", "clusterserviceversion/"+v.csvName(), "--timeout=2m",
 		"--for=jsonpath={.status.phase}=Succeeded")
 }
 
@@ -117,7 +117,7 @@ func (a *administrator) awaitVersion(v version) {
 func (a *administrator) awaitUpgrade(from, to version) {
 	a.Helper()
 	a.awaitVersion(to)
-	a.kubectl("-n", namespace, "wait", "clusterserviceversion/"+from.csv(), "--for=delete", "--timeout=2m")
+	a.mustKubectl("-n", namespace, "wait", "clusterserviceversion/"+from.csvName(), "--for=delete", "--timeout=2m")
 	a.Eventually(func() string {
 		owners, err := a.cluster.Kubectl(a.ctx, "-n", namespace, "get", "secret", "cardquota-manager-service-cert",
 			"-o", "jsonpath={.metadata.ownerReferences[*].name}")
@@ -125,7 +125,7 @@ func (a *administrator) awaitUpgrade(from, to version) {
 			return err.Error()
 		}
 		return owners
-	}).Should(Equal(to.csv()))
+	}).Should(Equal(to.csvName()))
 	a.awaitVersion(to)
 }
 
@@ -135,17 +135,17 @@ func (a *administrator) awaitUpgrade(from, to version) {
 func (a *administrator) awaitRest() {
 	a.Helper()
 	const quiet = 2 * time.Second
-	a.kubectl("-n", namespace, "wait", "installplans.operators.coreos.com", "--all", "--timeout=2m", "--for=condition=Installed")
-	plans := strings.Fields(a.kubectl("-n", namespace, "get", "installplans.operators.coreos.com", "-o", "jsonpath={.items[*].metadata.name}"))
+	a.mustKubectl("-n", namespace, "wait", "installplans.operators.coreos.com", "--all", "--timeout=2m", "--for=condition=Installed")
+	plans := strings.Fields(a.mustKubectl("-n", namespace, "get", "installplans.operators.coreos.com", "-o", "jsonpath={.items[*].metadata.name}"))
 	last, since := "", time.Now()
 	a.Eventually(func() error {
-		said := a.logs("catalog-operator")
+		said := a.processLog("catalog-operator")
 		for _, plan := range plans {
 			if !regexp.MustCompile(`msg=syncing id=\S+ ip=` + plan + ` namespace=\S+ phase=Complete`).MatchString(said) {
 				return fmt.Errorf("OLM has not looked again at plan %s since it was complete", plan)
 			}
 		}
-		if said += a.logs("olm-operator"); said != last {
+		if said += a.processLog("olm-operator"); said != last {
 			last, since = said, time.Now()
 		}
 		if time.Since(since) < quiet {
@@ -155,24 +155,24 @@ func (a *administrator) awaitRest() {
 	}).Should(Succeed())
 }
 
-// logs is what a process of OLM wrote.
-func (a *administrator) logs(process string) string {
+// processLog is what a process of OLM wrote.
+func (a *administrator) processLog(process string) string {
 	a.Helper()
 	content, err := os.ReadFile(a.cluster.LogFile(process))
 	a.Expect(err).NotTo(HaveOccurred())
 	return string(content)
 }
 
-// publish makes a catalog of versions and serves it; see the function.
-func (a *administrator) publish(name string, versions ...version) (address string) {
+// publishCatalog makes a catalog of versions and serves it; see the function.
+func (a *administrator) publishCatalog(name string, versions ...version) (address string) {
 	a.Helper()
-	address, err := publish(a.ctx, a.cluster, name, versions...)
+	address, err := buildAndServeCatalog(a.ctx, a.cluster, name, versions...)
 	a.Expect(err).NotTo(HaveOccurred())
 	return address
 }
 
-// picture is everything on the cluster now.
-func (a *administrator) picture() picture {
+// snapshot is everything on the cluster now.
+func (a *administrator) snapshot() clusterSnapshot {
 	a.Helper()
 	p, err := takePicture(a.ctx, a.cluster)
 	a.Expect(err).NotTo(HaveOccurred())
@@ -180,13 +180,13 @@ func (a *administrator) picture() picture {
 }
 
 // wantAsBefore waits until the cluster is as in an earlier picture, but for what was made.
-func (a *administrator) wantAsBefore(before picture, made ...string) {
+func (a *administrator) wantAsBefore(before clusterSnapshot, made ...string) {
 	a.Helper()
 	a.Eventually(func() error {
 		now, err := takePicture(a.ctx, a.cluster)
 		if err != nil {
 			return err
 		}
-		return before.differences(now.without(made...))
+		return before.diff(now.withoutPrefixes(made...))
 	}).Should(Succeed())
 }

@@ -14,8 +14,8 @@ import (
 // wantEnforcedBy waits for the proof that the scheduler of a version enforces quotas.
 func (a *administrator) wantEnforcedBy(v version) {
 	a.Helper()
-	a.kubectl("wait", "servicetypepolicy/default", "--for=jsonpath={.status.scheduler.version}=v"+v.number, "--timeout=1m")
-	a.kubectl("wait", "servicetypepolicy/default", "--for=condition=Enforced", "--timeout=1m")
+	a.mustKubectl("wait", "servicetypepolicy/default", "--for=jsonpath={.status.scheduler.version}=v"+v.number, "--timeout=1m")
+	a.mustKubectl("wait", "servicetypepolicy/default", "--for=condition=Enforced", "--timeout=1m")
 }
 
 // wantContainers checks that both programs of a version run in containers of its images, ready
@@ -57,25 +57,25 @@ func (a *administrator) wantWrongQuotaRefused() {
 	}).Should(MatchError(ContainSubstring("is invalid: spec.queueName: Forbidden: queue research belongs to CardQuota research of tenant research")))
 }
 
-// pods are those of the workloads. It asks again while the API server does not answer: it is
+// workloadPods are those of the workloads. It asks again while the API server does not answer: it is
 // called in polls, which one answer that fails may not end.
-func (a *administrator) pods() (pods []corev1.Pod) {
+func (a *administrator) workloadPods() (workloadPods []corev1.Pod) {
 	a.Helper()
 	a.Eventually(func() error {
 		list, err := a.cluster.Client().CoreV1().Pods("tenants").List(a.ctx, metav1.ListOptions{})
 		if err == nil {
-			pods = list.Items
+			workloadPods = list.Items
 		}
 		return err
 	}).Should(Succeed())
-	return pods
+	return workloadPods
 }
 
-// workers are the pods of the workloads: who they are and what they do.
-func (a *administrator) workers() map[string]string {
+// workloadIdentities are the pods of the workloads: who they are and what they do.
+func (a *administrator) workloadIdentities() map[string]string {
 	a.Helper()
 	list := map[string]string{}
-	for _, pod := range a.pods() {
+	for _, pod := range a.workloadPods() {
 		restarts := int32(0)
 		for _, container := range pod.Status.ContainerStatuses {
 			restarts += container.RestartCount
@@ -85,11 +85,11 @@ func (a *administrator) workers() map[string]string {
 	return list
 }
 
-// running counts the pods that run, by the job they belong to.
-func (a *administrator) running() map[string]int {
+// countRunning counts the pods that run, by the job they belong to.
+func (a *administrator) countRunning() map[string]int {
 	a.Helper()
 	count := map[string]int{}
-	for _, pod := range a.pods() {
+	for _, pod := range a.workloadPods() {
 		job := pod.Labels["volcano.sh/job-name"]
 		count[job] += 0
 		if pod.Status.Phase == corev1.PodRunning {
@@ -102,28 +102,28 @@ func (a *administrator) running() map[string]int {
 // wantQuotasHeld waits until every job runs as many pods as its queue's quota allows.
 func (a *administrator) wantQuotasHeld() {
 	a.Helper()
-	a.Eventually(a.running).Should(Equal(map[string]int{"train": 4, "serve": 2, "containers": 1}))
-	a.Eventually(func() (string, error) { return a.summary("research") }).Should(And(
+	a.Eventually(a.countRunning).Should(Equal(map[string]int{"train": 4, "serve": 2, "containers": 1}))
+	a.Eventually(func() (string, error) { return a.quotaSummary("research") }).Should(And(
 		ContainSubstring("4/4 NVIDIA-H200"), ContainSubstring("1/1 NVIDIA-L40S")))
 }
 
-// summary is what the operator says of a CardQuota's use.
-func (a *administrator) summary(quota string) (string, error) {
+// quotaSummary is what the operator says of a CardQuota's use.
+func (a *administrator) quotaSummary(quota string) (string, error) {
 	return a.cluster.Kubectl(a.ctx, "get", "cardquota", quota, "-o", "jsonpath={.status.summary}")
 }
 
 // wantRaisedQuotaUsed raises a quota: waiting work starts by itself, and no more than that.
 func (a *administrator) wantRaisedQuotaUsed() {
 	a.Helper()
-	a.kubectl("patch", "cardquota", "research", "--type=json",
+	a.mustKubectl("patch", "cardquota", "research", "--type=json",
 		`--patch=[{"op":"replace","path":"/spec/cards/0/quota","value":5}]`)
-	a.Eventually(a.running).Should(HaveKeyWithValue("train", 5))
+	a.Eventually(a.countRunning).Should(HaveKeyWithValue("train", 5))
 }
 
-// queues are the card quotas of the tenants' queues.
-func (a *administrator) queues() map[string]string {
+// queueQuotas are the card quotas of the tenants' queues.
+func (a *administrator) queueQuotas() map[string]string {
 	a.Helper()
-	out := a.kubectl("get", "queues.scheduling.volcano.sh",
+	out := a.mustKubectl("get", "queues.scheduling.volcano.sh",
 		`-o=jsonpath={range .items[*]}{.metadata.name}={.metadata.annotations.volcano\.sh/card\.quota}{"\n"}{end}`)
 	list := map[string]string{}
 	for line := range strings.Lines(out) {

@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/test/handbook"
 )
 
-// commands are the blocks of commands of a section of docs/install.md.
-func (a *administrator) commands(heading string) []string {
+// sectionCommands are the blocks of commands of a section of docs/install.md.
+func (a *administrator) sectionCommands(heading string) []string {
 	a.Helper()
 	text, err := os.ReadFile(filepath.Join(suite.root, "docs", "install.md"))
 	a.Expect(err).NotTo(HaveOccurred())
@@ -29,38 +29,38 @@ func (a *administrator) commands(heading string) []string {
 // are typed twice, as a release and its repetition.
 func (a *administrator) publishAsDocumented(project, name, registry string, before version) {
 	a.Helper()
-	commands, image, found := strings.Cut(a.commands("## With OLM")[0], "docker build ")
+	commands, image, found := strings.Cut(a.sectionCommands("## With OLM")[0], "docker build ")
 	a.Expect(found).To(BeTrue(), commands)
 	left := filepath.Join(project, "dist", "bundles", "v"+before.number)
 	a.Expect(os.CopyFS(left, os.DirFS(before.bundle))).To(Succeed())
-	a.replaces(project, before)
+	a.setReplaces(project, before)
 	for range 2 {
-		a.types(project, strings.ReplaceAll(commands, "<registry>", registry))
+		a.typeCommands(project, strings.ReplaceAll(commands, "<registry>", registry))
 	}
 	for file := range strings.FieldsSeq(image) { // docker build -f FILE -t NAME FOLDER
 		if strings.HasPrefix(file, "dist") {
 			a.Expect(filepath.Join(project, file)).To(Or(BeAnExistingFile(), BeADirectory()))
 		}
 	}
-	address, err := serve(a.ctx, a.cluster, name, filepath.Join(project, "dist", "catalog"))
+	address, err := serveCatalog(a.ctx, a.cluster, name, filepath.Join(project, "dist", "catalog"))
 	a.Expect(err).NotTo(HaveOccurred())
-	a.names(project, address)
+	a.setCatalogAddress(project, address)
 }
 
-// replaces has the bundle that a copy of the project makes replace a version.
-func (a *administrator) replaces(project string, before version) {
+// setReplaces has the bundle that a copy of the project makes replace a version.
+func (a *administrator) setReplaces(project string, before version) {
 	a.Helper()
 	file := filepath.Join(project, "config", "manifests", "bases", "cardquota.clusterserviceversion.yaml")
 	content, err := os.ReadFile(file)
 	a.Expect(err).NotTo(HaveOccurred())
 	head, tail, found := strings.Cut(string(content), "\nspec:\n")
 	a.Expect(found).To(BeTrue(), file)
-	a.Expect(os.WriteFile(file, []byte(head+"\nspec:\n  replaces: "+before.csv()+"\n"+tail), 0o600)).To(Succeed())
+	a.Expect(os.WriteFile(file, []byte(head+"\nspec:\n  replaces: "+before.csvName()+"\n"+tail), 0o600)).To(Succeed())
 }
 
-// names has the CatalogSource of a copy of the project name a catalog. Here it is served by a
+// setCatalogAddress has the CatalogSource of a copy of the project name a catalog. Here it is served by a
 // process, not by the image's pod.
-func (a *administrator) names(project, address string) {
+func (a *administrator) setCatalogAddress(project, address string) {
 	a.Helper()
 	file := filepath.Join(project, "config", "manifests", "olm", "catalogsource.yaml")
 	content, err := os.ReadFile(file)
@@ -77,22 +77,22 @@ func (a *administrator) names(project, address string) {
 // this version.
 func (a *administrator) upgradesAsDocumented(project, address string) {
 	a.Helper()
-	blocks := a.commands("## Upgrade")
+	blocks := a.sectionCommands("## Upgrade")
 	a.Expect(blocks).To(HaveLen(1))
-	a.Expect(blocks[0]).To(ContainSubstring(suite.this.csv()), "the version that is replaced")
-	a.names(project, address)
-	a.types(project, blocks[0])
+	a.Expect(blocks[0]).To(ContainSubstring(suite.this.csvName()), "the version that is replaced")
+	a.setCatalogAddress(project, address)
+	a.typeCommands(project, blocks[0])
 }
 
 // removesAsDocumented types what docs/install.md has for the removal, with the name of the version
 // that is there. Before, as it says, OLM has come to rest.
 func (a *administrator) removesAsDocumented(project string, v version) {
 	a.Helper()
-	blocks := a.commands("## Remove it")
+	blocks := a.sectionCommands("## Remove it")
 	a.Expect(blocks).To(HaveLen(2), "without OLM and with it")
-	a.Expect(blocks[1]).To(ContainSubstring(suite.this.csv()))
+	a.Expect(blocks[1]).To(ContainSubstring(suite.this.csvName()))
 	a.awaitRest()
-	a.types(project, strings.ReplaceAll(blocks[1], suite.this.csv(), v.csv()))
+	a.typeCommands(project, strings.ReplaceAll(blocks[1], suite.this.csvName(), v.csvName()))
 }
 
 // copyProject copies what a bundle and a catalog are made of and by, with the tools that were
@@ -109,8 +109,8 @@ func (a *administrator) copyProject() string {
 	return project
 }
 
-// types runs a block of commands as it stands.
-func (a *administrator) types(folder, block string) {
+// typeCommands runs a block of commands as it stands.
+func (a *administrator) typeCommands(folder, block string) {
 	a.Helper()
 	command := exec.CommandContext(a.ctx, "bash", "-euo", "pipefail", "-c", block)
 	command.Dir = folder

@@ -19,12 +19,12 @@ import (
 // else: a Deployment, Service, policy or webhook of another version has been replaced or is gone.
 func (a *administrator) wantInstalled(bundle string) {
 	a.Helper()
-	promised := a.promised(bundle)
-	a.Eventually(a.installed).Should(Equal(promised))
+	promised := a.bundleObjects(bundle)
+	a.Eventually(a.installedObjects).Should(Equal(promised))
 }
 
-// promised reads a bundle, one line for each object.
-func (a *administrator) promised(bundle string) []string {
+// bundleObjects reads a bundle, one line for each object.
+func (a *administrator) bundleObjects(bundle string) []string {
 	a.Helper()
 	files, err := filepath.Glob(filepath.Join(bundle, "manifests", "*.yaml"))
 	a.Expect(err).NotTo(HaveOccurred())
@@ -79,8 +79,8 @@ func (a *administrator) promisedByCSV(content []byte) []string {
 	return lines
 }
 
-// installed reads the cluster in the same way.
-func (a *administrator) installed() ([]string, error) {
+// installedObjects reads the cluster in the same way.
+func (a *administrator) installedObjects() ([]string, error) {
 	client, all := a.cluster.Client(), metav1.ListOptions{}
 	deployments, err := client.AppsV1().Deployments(namespace).List(a.ctx, all)
 	if err != nil {

@@ -19,26 +19,26 @@ import (
 func TestLifecycleOnTheFleet(t *testing.T) {
 	a, previous, this := newAdministrator(t), suite.previous, suite.this
 	a.runStockScheduler()
-	before, project := a.picture(), a.copyProject()
+	before, project := a.snapshot(), a.copyProject()
 
-	a.offer(a.publish("catalog-previous", previous))
-	a.subscribe(previous)
+	a.addCatalog(a.publishCatalog("catalog-previous", previous))
+	a.subscribeAndWait(previous)
 	a.wantInstalled(previous.bundle)
 	a.publishAsDocumented(project, "catalog-documented", "registry.example/cards", previous)
-	a.types(project, "kubectl apply -f config/manifests/olm/catalogsource.yaml")
+	a.typeCommands(project, "kubectl apply -f config/manifests/olm/catalogsource.yaml")
 	a.awaitUpgrade(previous, this)
 	a.wantInstalled(filepath.Join(suite.root, "bundle"))
-	a.Expect(a.kubectl("-n", namespace, "get", "deployment", "cardquota-manager", "-o", "jsonpath={..image}")).
+	a.Expect(a.mustKubectl("-n", namespace, "get", "deployment", "cardquota-manager", "-o", "jsonpath={..image}")).
 		To(Equal("registry.example/cards/cardquota-manager:v" + this.number))
 	a.removesAsDocumented(project, this)
 	a.wantAsBefore(before)
 
-	documented := a.commands("## With OLM")
+	documented := a.sectionCommands("## With OLM")
 	a.Expect(documented).To(HaveLen(4), "a catalog, the installation, who reads metrics, what is not in the bundle")
-	a.types(project, documented[1])
-	a.types(project, documented[2])
+	a.typeCommands(project, documented[1])
+	a.typeCommands(project, documented[2])
 	_, withoutPrometheus, _ := strings.Cut(documented[3], "\n")
-	a.types(project, withoutPrometheus)
+	a.typeCommands(project, withoutPrometheus)
 	a.wantInstalled(filepath.Join(suite.root, "bundle"))
 	a.Eventually(func() error { // OLM creates them after the ClusterServiceVersion has succeeded
 		_, err := a.cluster.Kubectl(a.ctx, "get", "clusterrole", "cardquotas.cardquota.dev-v1alpha1-admin", "cardquotas.cardquota.dev-v1alpha1-edit",
@@ -46,10 +46,10 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 		return err
 	}).Should(Succeed())
 	for _, kind := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
-		a.Expect(a.kubectl("get", kind, "-l", "olm.owner="+this.csv(), "-o", "name")).NotTo(BeEmpty(), kind)
+		a.Expect(a.mustKubectl("get", kind, "-l", "olm.owner="+this.csvName(), "-o", "name")).NotTo(BeEmpty(), kind)
 	}
 	a.removesAsDocumented(project, this)
-	a.types(project, strings.Replace(withoutPrometheus, "apply", "delete", 1))
+	a.typeCommands(project, strings.Replace(withoutPrometheus, "apply", "delete", 1))
 	a.wantAsBefore(before)
 }
 
@@ -71,11 +71,11 @@ func TestLifecycleInContainers(t *testing.T) {
 	a, previous := newAdministrator(t), suite.previous
 	this, next := a.withImages(suite.this), a.withImages(suite.next)
 	a.runStockScheduler()
-	before, project := a.picture(), a.copyProject()
+	before, project := a.snapshot(), a.copyProject()
 
-	a.offer(a.publish("containers-previous", previous))
-	a.subscribe(previous)
-	a.kubectl("-n", namespace, "scale", "deployment/volcano-scheduler", "--replicas=0")
+	a.addCatalog(a.publishCatalog("containers-previous", previous))
+	a.subscribeAndWait(previous)
+	a.mustKubectl("-n", namespace, "scale", "deployment/volcano-scheduler", "--replicas=0")
 	a.writeAsPrevious(previous)
 	a.Eventually(func() error { // Volcano's webhook refuses jobs until it has seen their queues open
 		_, err := a.cluster.Kubectl(a.ctx, "apply", "-f", "testdata/work.yaml")
@@ -90,8 +90,8 @@ func TestLifecycleInContainers(t *testing.T) {
 	// Nobody is there yet to say what is used, and why something waits.
 	resume := watch.Excuse(observer.Status, observer.Reason)
 
-	told, pods, queues := a.told(), a.runningWorkers(), a.queues()
-	a.offer(a.publish("containers-this", previous, this))
+	told, pods, queues := a.userState(), a.runningWorkers(), a.queueQuotas()
+	a.addCatalog(a.publishCatalog("containers-this", previous, this))
 	a.awaitUpgrade(previous, this)
 	a.moveTo(onRealNode)
 	a.wantContainers(this)
@@ -103,33 +103,33 @@ func TestLifecycleInContainers(t *testing.T) {
 	a.wantEnforcedBy(this)
 	resume()
 	a.wantQuotasHeld()
-	a.Eventually(a.told).Should(Equal(told), "what people wrote, and what is made of it")
-	a.Expect(a.queues()).To(Equal(queues), "the quotas of queues during the upgrade")
+	a.Eventually(a.userState).Should(Equal(told), "what people wrote, and what is made of it")
+	a.Expect(a.queueQuotas()).To(Equal(queues), "the quotas of queues during the upgrade")
 	for name, state := range pods {
-		a.Expect(a.workers()).To(HaveKeyWithValue(name, state), "a pod that ran before the upgrade")
+		a.Expect(a.workloadIdentities()).To(HaveKeyWithValue(name, state), "a pod that ran before the upgrade")
 	}
 	a.wantWrongQuotaRefused()
 
-	pods, queues = a.workers(), a.queues()
-	a.upgradesAsDocumented(project, a.publish("containers-next", this, next))
+	pods, queues = a.workloadIdentities(), a.queueQuotas()
+	a.upgradesAsDocumented(project, a.publishCatalog("containers-next", this, next))
 	a.awaitUpgrade(this, next)
 	a.wantContainers(next)
 	a.wantEnforcedBy(next)
 	a.wantQuotasHeld()
-	a.Expect(a.workers()).To(Equal(pods), "the pods of workloads during the upgrade")
-	a.Expect(a.queues()).To(Equal(queues), "the quotas of queues during the upgrade")
+	a.Expect(a.workloadIdentities()).To(Equal(pods), "the pods of workloads during the upgrade")
+	a.Expect(a.queueQuotas()).To(Equal(queues), "the quotas of queues during the upgrade")
 	a.wantRaisedQuotaUsed()
 
 	watch.Check(t)
 	watch.Stop()
-	pods, queues = a.workers(), a.queues()
+	pods, queues = a.workloadIdentities(), a.queueQuotas()
 	a.removesAsDocumented(project, next)
-	a.Expect(a.workers()).To(Equal(pods), "the pods of workloads during the removal")
-	a.Expect(a.queues()).To(Equal(queues), "deletionPolicy Retain keeps Queues with their quota")
-	a.kubectl("delete", "namespace", "tenants")
-	a.kubectl("delete", "queues.scheduling.volcano.sh", "research", "search")
+	a.Expect(a.workloadIdentities()).To(Equal(pods), "the pods of workloads during the removal")
+	a.Expect(a.queueQuotas()).To(Equal(queues), "deletionPolicy Retain keeps Queues with their quota")
+	a.mustKubectl("delete", "namespace", "tenants")
+	a.mustKubectl("delete", "queues.scheduling.volcano.sh", "research", "search")
 	// The Lease has the name that Volcano's own scheduler uses when it elects a leader.
-	a.kubectl("-n", namespace, "delete", "lease", "volcano")
+	a.mustKubectl("-n", namespace, "delete", "lease", "volcano")
 	// Any Volcano scheduler makes these two Queues when it starts; ours is the first one here.
 	made := []string{"queues.scheduling.volcano.sh default", "queues.scheduling.volcano.sh root"}
 	a.wantAsBefore(before, made...)

@@ -38,10 +38,10 @@ var node = cluster.RealNode{
 }
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
+	os.Exit(runTests(m))
 }
 
-func run(m *testing.M) int {
+func runTests(m *testing.M) int {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	log := funcr.New(func(prefix, args string) { fmt.Println("olm:", prefix, args) }, funcr.Options{})
@@ -68,7 +68,7 @@ func setUp(ctx context.Context) error {
 	if suite.tools, err = findTools(filepath.Join(suite.root, "bin", "olm")); err != nil {
 		return err
 	}
-	if suite.previous, suite.this, suite.next, err = versions(); err != nil {
+	if suite.previous, suite.this, suite.next, err = loadVersions(); err != nil {
 		return err
 	}
 	options := cluster.Options{Fleet: "testdata/fleet.yaml", WithKubeScheduler: true}

@@ -18,10 +18,10 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// picture is every object of a cluster as people and programs wrote it, by resource, namespace
+// clusterSnapshot is every object of a cluster as people and programs wrote it, by resource, namespace
 // and name. Two pictures are equal when nothing that was installed in between is left, and
 // nothing that was there is lost or changed.
-type picture map[string]map[string]any
+type clusterSnapshot map[string]map[string]any
 
 // passing are resources whose objects come and go by themselves: what happened, who is alive,
 // what a Deployment or a Service has at the moment.
@@ -31,7 +31,7 @@ var passing = map[string]bool{
 }
 
 // takePicture lists everything that the API server serves.
-func takePicture(ctx context.Context, c *cluster.Cluster) (picture, error) {
+func takePicture(ctx context.Context, c *cluster.Cluster) (clusterSnapshot, error) {
 	client, err := dynamic.NewForConfig(c.Config())
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func takePicture(ctx context.Context, c *cluster.Cluster) (picture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
-	all := picture{}
+	all := clusterSnapshot{}
 	for _, list := range lists {
 		group, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -60,15 +60,15 @@ func takePicture(ctx context.Context, c *cluster.Cluster) (picture, error) {
 			}
 			for _, object := range objects.Items {
 				name := strings.Trim(object.GetNamespace()+"/"+object.GetName(), "/")
-				all[kind.GroupResource().String()+" "+name] = written(object)
+				all[kind.GroupResource().String()+" "+name] = withoutServerFields(object)
 			}
 		}
 	}
 	return all, nil
 }
 
-// written is an object without what the API server and controllers note on it.
-func written(object unstructured.Unstructured) map[string]any {
+// withoutServerFields is an object without what the API server and controllers note on it.
+func withoutServerFields(object unstructured.Unstructured) map[string]any {
 	content := object.DeepCopy().Object
 	delete(content, "status")
 	for _, field := range []string{"managedFields", "resourceVersion", "generation"} {
@@ -77,8 +77,8 @@ func written(object unstructured.Unstructured) map[string]any {
 	return content
 }
 
-// without leaves out the objects whose key begins with one of the prefixes.
-func (p picture) without(prefixes ...string) picture {
+// withoutPrefixes leaves out the objects whose key begins with one of the prefixes.
+func (p clusterSnapshot) withoutPrefixes(prefixes ...string) clusterSnapshot {
 	left := maps.Clone(p)
 	maps.DeleteFunc(left, func(key string, _ map[string]any) bool {
 		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
@@ -86,8 +86,8 @@ func (p picture) without(prefixes ...string) picture {
 	return left
 }
 
-// differences says what a later picture has more, less, and otherwise.
-func (p picture) differences(later picture) error {
+// diff says what a later picture has more, less, and otherwise.
+func (p clusterSnapshot) diff(later clusterSnapshot) error {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(later)) {
 		if before, ok := p[key]; !ok {

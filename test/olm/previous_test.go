@@ -74,9 +74,9 @@ func (a *administrator) placeAsPrevious(job, node string, count int) {
 	a.Eventually(func() (string, error) {
 		return a.cluster.Kubectl(a.ctx, "-n", "tenants", "get", "podgroups", "-o", "name")
 	}).Should(ContainSubstring("/" + job + "-"))
-	for name := range strings.FieldsSeq(a.kubectl("-n", "tenants", "get", "podgroups", "-o", "name")) {
+	for name := range strings.FieldsSeq(a.mustKubectl("-n", "tenants", "get", "podgroups", "-o", "name")) {
 		if strings.Contains(name, "/"+job+"-") {
-			a.kubectl("-n", "tenants", "patch", name, "--type=merge", `--patch={"status":{"phase":"Inqueue"}}`)
+			a.mustKubectl("-n", "tenants", "patch", name, "--type=merge", `--patch={"status":{"phase":"Inqueue"}}`)
 		}
 	}
 	pods := a.cluster.Client().CoreV1().Pods("tenants")
@@ -86,20 +86,20 @@ func (a *administrator) placeAsPrevious(job, node string, count int) {
 			return pods.Bind(a.ctx, &corev1.Binding{ObjectMeta: pod, Target: corev1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{})
 		}).Should(Succeed())
 	}
-	a.Eventually(a.running).Should(HaveKeyWithValue(job, count))
+	a.Eventually(a.countRunning).Should(HaveKeyWithValue(job, count))
 }
 
 // runningWorkers are the workers that run.
 func (a *administrator) runningWorkers() map[string]string {
 	a.Helper()
-	workers := a.workers()
+	workers := a.workloadIdentities()
 	maps.DeleteFunc(workers, func(_, state string) bool { return !strings.Contains(state, " "+string(corev1.PodRunning)+",") })
 	return workers
 }
 
-// told are the specs of the CardQuotas and what was made of them, and Volcano's own configuration:
+// userState are the specs of the CardQuotas and what was made of them, and Volcano's own configuration:
 // what an upgrade must not change the meaning of.
-func (a *administrator) told() map[string]any {
+func (a *administrator) userState() map[string]any {
 	a.Helper()
 	client, err := dynamic.NewForConfig(a.cluster.Config())
 	a.Expect(err).NotTo(HaveOccurred())
@@ -117,6 +117,6 @@ func (a *administrator) told() map[string]any {
 	// Any Volcano scheduler makes these two when it starts.
 	delete(all, "queues root")
 	delete(all, "queues default")
-	all["configuration"] = a.kubectl("-n", namespace, "get", "configmap", "volcano-scheduler-configmap", "-o", "jsonpath={.data.volcano-scheduler\\.conf}")
+	all["configuration"] = a.mustKubectl("-n", namespace, "get", "configmap", "volcano-scheduler-configmap", "-o", "jsonpath={.data.volcano-scheduler\\.conf}")
 	return all
 }

@@ -18,5 +18,5 @@ func (a *administrator) runStockScheduler() {
 		_, err = deployments.Update(a.ctx, deployment, metav1.UpdateOptions{})
 	}
 	a.Expect(err).NotTo(HaveOccurred())
-	a.kubectl("-n", namespace, "rollout", "status", "deployment/volcano-scheduler", "--timeout=1m")
+	a.mustKubectl("-n", namespace, "rollout", "status", "deployment/volcano-scheduler", "--timeout=1m")
 }

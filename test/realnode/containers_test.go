@@ -18,13 +18,13 @@ import (
 )
 
 func TestContainersRunBesideTheFleet(t *testing.T) {
-	c := start(t, cluster.Options{
+	c := startRealNode(t, cluster.Options{
 		Fleet: "../cluster/fleets/mixed.yaml", WithoutVolcano: true, WithKubeScheduler: true, RealNode: cardNode(),
 	})
 	importResponder(t, c)
 	g := NewWithT(t)
-	g.Expect(c.Apply(t.Context(), responders("responder", 2, cards/2))).To(Succeed())
-	pods := running(t, c, "responder", 2)
+	g.Expect(c.Apply(t.Context(), responderManifests("responder", 2, cards/2))).To(Succeed())
+	pods := waitForRunning(t, c, "responder", 2)
 	service, err := c.Client().CoreV1().Services("default").Get(t.Context(), "responder", metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 
@@ -42,28 +42,28 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 		g := NewWithT(t)
 		var seen []string
 		for _, pod := range pods {
-			seen = append(seen, strings.Split(ask(t, "%s:8080/env?name=NVIDIA_VISIBLE_DEVICES", pod.Status.PodIP), ",")...)
+			seen = append(seen, strings.Split(mustGet(t, "%s:8080/env?name=NVIDIA_VISIBLE_DEVICES", pod.Status.PodIP), ",")...)
 		}
 		slices.Sort(seen)
 		g.Expect(seen).To(Equal([]string{"card-0", "card-1", "card-2", "card-3"}))
 	})
 	t.Run("a pod reaches the API server with its token", func(t *testing.T) {
 		g := NewWithT(t)
-		g.Expect(ask(t, "%s:8080/whoami", pods[0].Status.PodIP)).To(Equal("system:serviceaccount:default:default"))
-		host := ask(t, "%s:8080/env?name=KUBERNETES_SERVICE_HOST", pods[0].Status.PodIP)
+		g.Expect(mustGet(t, "%s:8080/whoami", pods[0].Status.PodIP)).To(Equal("system:serviceaccount:default:default"))
+		host := mustGet(t, "%s:8080/env?name=KUBERNETES_SERVICE_HOST", pods[0].Status.PodIP)
 		kubernetesService, err := c.Client().CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(host).To(Equal(kubernetesService.Spec.ClusterIP))
 	})
 	t.Run("the readiness probe decides who serves", func(t *testing.T) {
 		g := NewWithT(t)
-		_, err := get(t, "%s/healthz", service.Spec.ClusterIP)
+		_, err := getPage(t, "%s/healthz", service.Spec.ClusterIP)
 		g.Expect(err).To(HaveOccurred(), "no pod is ready")
-		ask(t, "%s:8080/become-ready", pods[1].Status.PodIP)
+		mustGet(t, "%s:8080/become-ready", pods[1].Status.PodIP)
 		g.Eventually(func() (string, error) {
-			return get(t, "%s/env?name=HOSTNAME", service.Spec.ClusterIP)
+			return getPage(t, "%s/env?name=HOSTNAME", service.Spec.ClusterIP)
 		}, "60s", "100ms").Should(Equal(pods[1].Name), "reached from this machine by the ClusterIP")
-		g.Expect(ready(t, c, pods[0].Name)).To(BeFalse())
+		g.Expect(isPodReady(t, c, pods[0].Name)).To(BeFalse())
 	})
 	t.Run("logs come through the kubelet", func(t *testing.T) {
 		g := NewWithT(t)
@@ -88,12 +88,12 @@ func TestContainersRunBesideTheFleet(t *testing.T) {
 		g := NewWithT(t)
 		_, err := c.Client().CoreV1().Pods("default").Create(t.Context(), builder.Pod("default", "played").Node("h200-0").Obj(), metav1.CreateOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Eventually(func() (bool, error) { return ready(t, c, "played") }, "60s", "100ms").Should(BeTrue())
+		g.Eventually(func() (bool, error) { return isPodReady(t, c, "played") }, "60s", "100ms").Should(BeTrue())
 	})
 }
 
-// running waits until all pods of an app run and have an address.
-func running(t *testing.T, c *cluster.Cluster, app string, count int) []corev1.Pod {
+// waitForRunning waits until all pods of an app run and have an address.
+func waitForRunning(t *testing.T, c *cluster.Cluster, app string, count int) []corev1.Pod {
 	t.Helper()
 	var pods []corev1.Pod
 	NewWithT(t).Eventually(func(g Gomega) {
@@ -103,14 +103,14 @@ func running(t *testing.T, c *cluster.Cluster, app string, count int) []corev1.P
 		for _, pod := range list.Items {
 			g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), pod.Name)
 			g.Expect(pod.Status.PodIP).NotTo(BeEmpty(), pod.Name)
-			g.Expect(get(t, "%s:8080/healthz", pod.Status.PodIP)).To(BeEmpty())
+			g.Expect(getPage(t, "%s:8080/healthz", pod.Status.PodIP)).To(BeEmpty())
 		}
 		pods = list.Items
 	}, "90s", "200ms").Should(Succeed())
 	return pods
 }
 
-func ready(t *testing.T, c *cluster.Cluster, name string) (bool, error) {
+func isPodReady(t *testing.T, c *cluster.Cluster, name string) (bool, error) {
 	pod, err := c.Client().CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
 	return err == nil && slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
 		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue

@@ -23,8 +23,8 @@ const (
 	cards = 4
 )
 
-// start starts a cluster with a real node, or skips the test where there can be none.
-func start(t *testing.T, o cluster.Options) *cluster.Cluster {
+// startRealNode starts a cluster with a real node, or skips the test where there can be none.
+func startRealNode(t *testing.T, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	o.Log = testr.NewWithOptions(t, testr.Options{LogTimestamp: true})
 	c, err := cluster.Start(t.Context(), o)
@@ -52,9 +52,9 @@ func importResponder(t *testing.T, c *cluster.Cluster) {
 	g.Expect(c.ImportImage(t.Context(), archive)).To(Succeed())
 }
 
-// responders is a Deployment, and a Service of the same name, of restricted pods on the
+// responderManifests is a Deployment, and a Service of the same name, of restricted pods on the
 // real node. A pod is ready when it was told so.
-func responders(name string, replicas, cardsEach int) []byte {
+func responderManifests(name string, replicas, cardsEach int) []byte {
 	return fmt.Appendf(nil, `
 apiVersion: apps/v1
 kind: Deployment
@@ -84,19 +84,19 @@ spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: 8080}]}
 `, name, replicas, cardsEach, cluster.RealNodeLabel, image)
 }
 
-// ask gets a page that must be there, on a machine that may be busy.
-func ask(t *testing.T, format string, values ...any) string {
+// mustGet gets a page that must be there, on a machine that may be busy.
+func mustGet(t *testing.T, format string, values ...any) string {
 	t.Helper()
 	var body string
 	NewWithT(t).Eventually(func() (err error) {
-		body, err = get(t, format, values...)
+		body, err = getPage(t, format, values...)
 		return err
 	}, "30s", "100ms").Should(Succeed())
 	return body
 }
 
-// get returns the body of a page, or an error for any other status than 200.
-func get(t *testing.T, format string, values ...any) (string, error) {
+// getPage returns the body of a page, or an error for any other status than 200.
+func getPage(t *testing.T, format string, values ...any) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	body, err := cluster.HTTPGet(ctx, "http://"+fmt.Sprintf(format, values...))

@@ -23,7 +23,7 @@ const parentMode = "CARDQUOTA_TEST_REALNODE_PARENT"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(parentMode); dir != "" {
-		c, err := cluster.Start(context.Background(), options(dir))
+		c, err := cluster.Start(context.Background(), realNodeOptions(dir))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(c.Dir(), "up"), nil, 0o600)
 		}
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func options(dir string) cluster.Options {
+func realNodeOptions(dir string) cluster.Options {
 	return cluster.Options{Dir: dir, WithoutVolcano: true, WithoutKwok: true, WithKubeScheduler: true, RealNode: cardNode()}
 }
 
@@ -45,19 +45,19 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 	if err := cluster.CanRunRealNode(); err != nil {
 		missing.Skip(t, err)
 	}
-	before, err := firewall()
+	before, err := firewallRules()
 	g.Expect(err).NotTo(HaveOccurred())
 	dir := t.TempDir()
-	c := start(t, options(dir))
+	c := startRealNode(t, realNodeOptions(dir))
 	importResponder(t, c)
-	g.Expect(c.Apply(t.Context(), responders("responder", 1, 1))).To(Succeed())
-	running(t, c, "responder", 1)
+	g.Expect(c.Apply(t.Context(), responderManifests("responder", 1, 1))).To(Succeed())
+	waitForRunning(t, c, "responder", 1)
 
-	left := traces(t, c.Client(), dir)
+	left := findTraces(t, c.Client(), dir)
 	g.Expect(left()).To(HaveLen(5), "all that is looked for later is there now")
 	g.Expect(c.Stop()).To(Succeed())
 	g.Expect(left()).To(BeEmpty())
-	g.Expect(firewall()).To(Equal(before), "the rules of this machine's own network")
+	g.Expect(firewallRules()).To(Equal(before), "the rules of this machine's own network")
 }
 
 func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
@@ -90,29 +90,29 @@ func TestAKilledClusterLeavesNothingThatOutlivesTheNextStart(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	client, err := kubernetes.NewForConfig(config)
 	g.Expect(err).NotTo(HaveOccurred())
-	left := traces(t, client, dir)
+	left := findTraces(t, client, dir)
 	g.Expect(left()).To(HaveLen(5))
 
 	g.Expect(parent.Process.Kill()).To(Succeed())
 	<-ended
 	g.Eventually(left, "30s", "100ms").Should(Or(BeEmpty(), ConsistOf(HavePrefix("cgroups"))),
 		"the kernel takes everything but empty cgroups")
-	c := start(t, options(dir))
+	c := startRealNode(t, realNodeOptions(dir))
 	g.Expect(c.Stop()).To(Succeed())
 	g.Expect(left()).To(BeEmpty())
 }
 
 func TestTwoRealNodesRunSideBySide(t *testing.T) {
 	g := NewWithT(t)
-	clusters := []*cluster.Cluster{start(t, options("")), start(t, options(""))}
+	clusters := []*cluster.Cluster{startRealNode(t, realNodeOptions("")), startRealNode(t, realNodeOptions(""))}
 	for i, c := range clusters {
 		importResponder(t, c)
-		g.Expect(c.Apply(t.Context(), responders(fmt.Sprintf("responder-%d", i), 1, cards))).To(Succeed())
+		g.Expect(c.Apply(t.Context(), responderManifests(fmt.Sprintf("responder-%d", i), 1, cards))).To(Succeed())
 	}
 	for i, c := range clusters {
-		pods := running(t, c, fmt.Sprintf("responder-%d", i), 1)
-		g.Expect(ask(t, "%s:8080/whoami", pods[0].Status.PodIP)).To(Equal("system:serviceaccount:default:default"))
+		pods := waitForRunning(t, c, fmt.Sprintf("responder-%d", i), 1)
+		g.Expect(mustGet(t, "%s:8080/whoami", pods[0].Status.PodIP)).To(Equal("system:serviceaccount:default:default"))
 	}
 	g.Expect(clusters[0].Stop()).To(Succeed())
-	running(t, clusters[1], "responder-1", 1)
+	waitForRunning(t, clusters[1], "responder-1", 1)
 }

@@ -18,10 +18,10 @@ import (
 	"cardquota.dev/operator/internal/testing/child"
 )
 
-// traces finds out where a running cluster's node shows on this machine, and returns a
+// findTraces finds out where a running cluster's node shows on this machine, and returns a
 // function that tells what of it is still there. Names may be taken by the node of another
 // test meanwhile, so things are told apart by what the kernel calls them.
-func traces(t *testing.T, client kubernetes.Interface, dir string) func() []string {
+func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []string {
 	t.Helper()
 	g := NewWithT(t)
 	endpoints, err := client.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{
@@ -61,14 +61,14 @@ func traces(t *testing.T, client kubernetes.Interface, dir string) func() []stri
 			namespace, err := os.Readlink(filepath.Join(proc, "ns", "net"))
 			return err == nil && namespace == network
 		}))
-		note("cgroups", same(cgroups))
+		note("cgroups", unchangedFiles(cgroups))
 		note("mounts, seen by", child.Processes(func(proc string) bool { return strings.Contains(readFile(filepath.Join(proc, "mountinfo")), dir) }))
 		return found
 	}
 }
 
-// same are the paths that still lead to the same files.
-func same(files map[string]os.FileInfo) []string {
+// unchangedFiles are the paths that still lead to the same files.
+func unchangedFiles(files map[string]os.FileInfo) []string {
 	var found []string
 	for path, then := range files {
 		if now, err := os.Stat(path); err == nil && os.SameFile(then, now) {
@@ -96,9 +96,9 @@ func linkOf(address string) (net.Interface, error) {
 	return net.Interface{}, fmt.Errorf("no link has the address %s", address)
 }
 
-// firewall is the rules of this machine, without comments and chains, which hold times and
+// firewallRules is the rules of this machine, without comments and chains, which hold times and
 // counters.
-func firewall() (string, error) {
+func firewallRules() (string, error) {
 	rules, err := exec.Command("iptables-save").Output()
 	if err != nil {
 		return "", fmt.Errorf("iptables-save: %w", err)

@@ -17,8 +17,8 @@ import (
 // guardName is the policy of config/rbac/webhookguard.
 const guardName = "cardquota-webhooks.cardquota.dev"
 
-// temporarily applies a file for the length of a test.
-func temporarily(t *testing.T, file string) {
+// applyForTest applies a file for the length of a test.
+func applyForTest(t *testing.T, file string) {
 	t.Helper()
 	check.NoError(t, suite.cluster.ApplyFile(t.Context(), file))
 	t.Cleanup(func() {
@@ -30,8 +30,8 @@ func temporarily(t *testing.T, file string) {
 // TestTheOperatorChangesOnlyItsAuthority: with the component, a stolen token of the operator has
 // nothing sent elsewhere.
 func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
-	temporarily(t, "../../config/rbac/webhookguard/policy.yaml")
-	g := expect(t)
+	applyForTest(t, "../../config/rbac/webhookguard/policy.yaml")
+	g := newGomega(t)
 	operator, err := client.New(newCaller(t, system, manager).config, client.Options{Scheme: suite.admin.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	kinds := map[string]client.Object{
@@ -55,7 +55,7 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	refused := MatchError(And(ContainSubstring(guardName), ContainSubstring("may change nothing but clientConfig.caBundle")))
 	for name, object := range kinds {
 		t.Run(name, func(t *testing.T) {
-			g := expect(t)
+			g := newGomega(t)
 			g.Eventually(func() error { return change(operator, object, secrets) }).Should(refused, "until the API server knows the policy")
 			for what, patch := range map[string]string{
 				"to a server of its own": `[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://example.com/"}]`,
@@ -101,9 +101,9 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 // scheduler's own role.
 func TestSharedDevicesNeedAComponent(t *testing.T) {
 	caller := newCaller(t, system, scheduler)
-	shared := rights("update,patch nodes /any\nget configmaps kube-system/volcano-vgpu-device-config")
-	caller.lacks(t, shared)
-	temporarily(t, "../../config/rbac/deviceshare/role.yaml")
-	caller.holds(t, append(shared, rights("patch pods tenant/any")...))
-	caller.lacks(t, rights("patch nodes/status /any\ndelete nodes /any\nget configmaps kube-system/another"))
+	shared := parsePermissions("update,patch nodes /any\nget configmaps kube-system/volcano-vgpu-device-config")
+	caller.expectDenied(t, shared)
+	applyForTest(t, "../../config/rbac/deviceshare/role.yaml")
+	caller.expectAllowed(t, append(shared, parsePermissions("patch pods tenant/any")...))
+	caller.expectDenied(t, parsePermissions("patch nodes/status /any\ndelete nodes /any\nget configmaps kube-system/another"))
 }

@@ -21,23 +21,23 @@ import (
 // that holds them, so that no scheduler, however late it starts, and no status
 // asks a PodGroup for it.
 func TestWhatWasHandedOutStaysCharged(t *testing.T) {
-	grant(t, quota("handed-out", nil))
-	grant(t, quota("handed-to", nil))
-	first, second := pod("holder", "handed-out", func(p *corev1.Pod) {
+	createReadyQuota(t, newCardQuota("handed-out", nil))
+	createReadyQuota(t, newCardQuota("handed-to", nil))
+	first, second := newPod("holder", "handed-out", func(p *corev1.Pod) {
 		p.Annotations[v1alpha1.AnnotationChargedQueue] = "handed-to" // its maker's word
-	}), pod("holder-2", "handed-out", nil)
-	submit(t, first)
-	g := expect(t)
-	g.Eventually(node(t, first)).ShouldNot(BeEmpty())
+	}), newPod("holder-2", "handed-out", nil)
+	createAsTenant(t, first)
+	g := newGomega(t)
+	g.Eventually(nodeOf(t, first)).ShouldNot(BeEmpty())
 	g.Expect(suite.admin.Get(t.Context(), client.ObjectKeyFromObject(first), first)).To(Succeed())
 	g.Expect(first.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationChargedQueue, "handed-out"))
 	const record = `{"metadata":{"annotations":{"cardquota.dev/charged-queue":"handed-to"}}}`
 	g.Eventually(func() error { return scene.MergePatch(t, tessClient(t), first, record, client.DryRunAll) }).Should(
 		MatchError(ContainSubstring(admissionpolicy.ChargePolicyName)), "when the API server has seen the policy")
 
-	launcher := pod("launcher", "handed-out", withoutCards)
-	submit(t, launcher)
-	g.Eventually(node(t, launcher)).ShouldNot(BeEmpty())
+	launcher := newPod("launcher", "handed-out", withoutCards)
+	createAsTenant(t, launcher)
+	g.Eventually(nodeOf(t, launcher)).ShouldNot(BeEmpty())
 	g.Expect(asTess(t, launcher, record)).To(MatchError(ContainSubstring("has been placed with its CPU and memory")))
 
 	// What Volcano's scheduler writes into a PodGroup is what the rules look at.
@@ -60,14 +60,14 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	anew := group.DeepCopy()
 	anew.ResourceVersion, anew.UID, anew.OwnerReferences, anew.Spec.Queue = "", "", nil, "handed-to"
 	g.Eventually(func() error { return tessClient(t).Create(t.Context(), anew) }).Should(Succeed())
-	submit(t, second)
-	g.Eventually(why(t)).Should(ContainSubstring("Queue <handed-out> has insufficient <NVIDIA-H200> quota"))
+	createAsTenant(t, second)
+	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Queue <handed-out> has insufficient <NVIDIA-H200> quota"))
 
 	suite.deployment.Scheduler.Kill()
 	g.Expect(suite.deployment.StartScheduler(context.WithoutCancel(t.Context()))).To(Succeed())
-	next := pod("holder-3", "handed-to", nil) // the other queue has its quota whole
-	submit(t, next)
-	g.Eventually(node(t, next)).ShouldNot(BeEmpty(), "the new scheduler works")
+	next := newPod("holder-3", "handed-to", nil) // the other queue has its quota whole
+	createAsTenant(t, next)
+	g.Eventually(nodeOf(t, next)).ShouldNot(BeEmpty(), "the new scheduler works")
 	staysWaiting(t, "the record stands", second)
 	g.Eventually(func() ([]string, error) {
 		var uses []string

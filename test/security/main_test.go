@@ -39,10 +39,10 @@ var suite struct {
 }
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
+	os.Exit(runTests(m))
 }
 
-func run(m *testing.M) int {
+func runTests(m *testing.M) int {
 	code := 1
 	err := setUp(context.Background())
 	if err == nil {
@@ -91,15 +91,15 @@ func setUp(ctx context.Context) error {
 	if suite.deployment, err = deployment.Start(ctx, suite.cluster, programs); err != nil {
 		return err
 	}
-	if err := admit(ctx); err != nil {
+	if err := createNamespaces(ctx); err != nil {
 		return err
 	}
 	return suite.admin.Create(ctx, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}})
 }
 
-// admit makes the namespaces, and gives tess what tenants have at most: the stock role edit in
+// createNamespaces makes the namespaces, and gives tess what tenants have at most: the stock role edit in
 // hers, and everything of Volcano that lives in a namespace.
-func admit(ctx context.Context) error {
+func createNamespaces(ctx context.Context) error {
 	for _, name := range []string{tenant, neighbour} {
 		if err := suite.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err

@@ -22,12 +22,12 @@ import (
 // else's business.
 func TestMetricsAreForReadersOnly(t *testing.T) {
 	snoop, reader := newToken(t, tenant, "snoop"), newToken(t, neighbour, "prometheus")
-	create(t, &rbacv1.ClusterRoleBinding{
+	createForTest(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "prometheus-cardquota"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cardquota-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: neighbour, Name: "prometheus"}},
 	})
-	readable(t, neighbour, "prometheus")
+	waitUntilMetricsReadable(t, neighbour, "prometheus")
 	for program, page := range map[string]string{
 		manager:   "https://" + suite.managerMetrics + "/metrics",
 		scheduler: "https://" + suite.schedulerMetrics + "/metrics",
@@ -43,24 +43,24 @@ func TestMetricsAreForReadersOnly(t *testing.T) {
 				"a tenant's account":       {snoop, http.StatusForbidden},
 				"who may read the metrics": {reader, http.StatusOK},
 			} {
-				if code, body := read(t, page, tc.token); code != tc.want {
+				if code, body := readMetrics(t, page, tc.token); code != tc.want {
 					t.Errorf("%s gets %d, want %d: %.200s", who, code, tc.want, body)
 				} else if code == http.StatusOK && !strings.Contains(body, "# TYPE ") {
 					t.Errorf("%s reads no metrics: %.200s", who, body)
 				}
 			}
-			if code, _ := read(t, strings.Replace(page, "https:", "http:", 1), reader); code == http.StatusOK {
+			if code, _ := readMetrics(t, strings.Replace(page, "https:", "http:", 1), reader); code == http.StatusOK {
 				t.Error("metrics are also served in the clear, where the token can be read on its way")
 			}
 		})
 	}
 }
 
-// readable waits until the API server has seen that a ServiceAccount may read
+// waitUntilMetricsReadable waits until the API server has seen that a ServiceAccount may read
 // metrics: the programs remember its answers for a while.
-func readable(t *testing.T, namespace, name string) {
+func waitUntilMetricsReadable(t *testing.T, namespace, name string) {
 	t.Helper()
-	expect(t).Eventually(func() (bool, error) {
+	newGomega(t).Eventually(func() (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:                  "system:serviceaccount:" + namespace + ":" + name,
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/metrics"},
@@ -74,29 +74,29 @@ func readable(t *testing.T, namespace, name string) {
 func newToken(t *testing.T, namespace, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	create(t, account)
+	createForTest(t, account)
 	request := &authenticationv1.TokenRequest{}
 	check.NoError(t, suite.admin.SubResource("token").Create(t.Context(), account, request))
 	return request.Status.Token
 }
 
-// read gets a page; a connection that is refused is status 0.
-func read(t *testing.T, page, token string) (int, string) {
+// readMetrics gets a page; a connection that is refused is status 0.
+func readMetrics(t *testing.T, page, token string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page, nil)
 	check.NoError(t, err)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	code, body, err := send(request)
+	code, body, err := sendRequest(request)
 	if err != nil {
 		return 0, err.Error()
 	}
 	return code, string(body)
 }
 
-// send sends a request to a program, whose certificate is its own.
-func send(request *http.Request) (int, []byte, error) {
+// sendRequest sends a request to a program, whose certificate is its own.
+func sendRequest(request *http.Request) (int, []byte, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)

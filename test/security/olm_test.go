@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// granted are the rights that a ClusterServiceVersion asks OLM for.
-type granted struct {
+// csvPermissions are the rights that a ClusterServiceVersion asks OLM for.
+type csvPermissions struct {
 	Spec struct {
 		Install struct {
 			Spec struct {
@@ -32,28 +32,28 @@ type granted struct {
 func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 	text, err := os.ReadFile("../../bundle/manifests/cardquota.clusterserviceversion.yaml")
 	check.NoError(t, err)
-	var bundle granted
+	var bundle csvPermissions
 	check.NoError(t, yaml.Unmarshal(text, &bundle))
 	const installed = "by-olm"
-	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}})
+	createForTest(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}})
 	for _, account := range []string{manager, scheduler} {
-		create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: account}})
+		createForTest(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: account}})
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: installed + "-" + account}}
 		for _, permission := range append(bundle.Spec.Install.Spec.Permissions, bundle.Spec.Install.Spec.ClusterPermissions...) {
 			if permission.ServiceAccountName == account {
 				role.Rules = append(role.Rules, permission.Rules...)
 			}
 		}
-		create(t, role)
-		create(t, &rbacv1.ClusterRoleBinding{
+		createForTest(t, role)
+		createForTest(t, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: installed, Name: account}},
 		})
 		caller := newCaller(t, installed, account)
 		// What is wider, as docs/security.md says it.
-		caller.holds(t, rights("get configmaps tenant/cardquota-scheduler-configmap\ncreate leases.coordination.k8s.io tenant/"))
-		caller.lacks(t, slices.Concat(nobodys, anothers[account], rights(`
+		caller.expectAllowed(t, parsePermissions("get configmaps tenant/cardquota-scheduler-configmap\ncreate leases.coordination.k8s.io tenant/"))
+		caller.expectDenied(t, slices.Concat(nobodys, anothers[account], parsePermissions(`
 			get secrets volcano-system/cardquota-webhook-cert
 			patch mutatingwebhookconfigurations.admissionregistration.k8s.io /cardquota`)))
 	}

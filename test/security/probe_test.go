@@ -22,12 +22,12 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// right is a verb on a resource: group/resource[/subresource], in a namespace, of a name.
-type right struct {
+// permission is a verb on a resource: group/resource[/subresource], in a namespace, of a name.
+type permission struct {
 	verb, group, resource, subresource, namespace, name string
 }
 
-func (r right) String() string {
+func (r permission) String() string {
 	what := r.resource
 	if r.subresource != "" {
 		what += "/" + r.subresource
@@ -35,10 +35,10 @@ func (r right) String() string {
 	return fmt.Sprintf("%s %s.%s %s/%s", r.verb, what, r.group, r.namespace, r.name)
 }
 
-// rights reads rights, one or more a line: verbs, resources as resource.group/subresource, and
+// parsePermissions reads rights, one or more a line: verbs, resources as resource.group/subresource, and
 // namespace/name, of which either may be empty.
-func rights(text string) []right {
-	var read []right
+func parsePermissions(text string) []permission {
+	var read []permission
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		words := strings.Fields(line)
 		namespace, name, _ := strings.Cut(words[2], "/")
@@ -46,7 +46,7 @@ func rights(text string) []right {
 			for _, resource := range strings.Split(words[1], ",") {
 				resource, subresource, _ := strings.Cut(resource, "/")
 				resource, group, _ := strings.Cut(resource, ".")
-				read = append(read, right{verb, group, resource, subresource, namespace, name})
+				read = append(read, permission{verb, group, resource, subresource, namespace, name})
 			}
 		}
 	}
@@ -56,9 +56,9 @@ func rights(text string) []right {
 // versions of the groups that are tried, where it is not v1.
 var versions = map[string]string{"batch.volcano.sh": "v1alpha1", "scheduling.volcano.sh": "v1beta1", "cardquota.dev": "v1alpha1"}
 
-// try makes the call by which somebody would use the right, as a dry run. What is sent is no
+// dryRun makes the call by which somebody would use the right, as a dry run. What is sent is no
 // object: who may call is told that, and nothing happens.
-func (r right) try(ctx context.Context, client dynamic.Interface) (err error) {
+func (r permission) dryRun(ctx context.Context, client dynamic.Interface) (err error) {
 	kind := schema.GroupVersionResource{Group: r.group, Version: cmp.Or(versions[r.group], "v1"), Resource: r.resource}
 	objects := client.Resource(kind).Namespace(r.namespace)
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Nothing"}}
@@ -112,44 +112,44 @@ func newUser(user string, groups ...string) *caller {
 	return &caller{user, config.Impersonate.Groups, config}
 }
 
-// holds expects that the caller may do all of it.
-func (c *caller) holds(t *testing.T, rights []right) {
+// expectAllowed expects that the caller may do all of it.
+func (c *caller) expectAllowed(t *testing.T, rights []permission) {
 	t.Helper()
 	for _, r := range rights {
-		expect(t).Eventually(func() bool { return c.may(t, r) }).Should(BeTrue(), "%s may not %s", c.user, r)
+		newGomega(t).Eventually(func() bool { return c.isAllowed(t, r) }).Should(BeTrue(), "%s may not %s", c.user, r)
 	}
 }
 
-// lacks expects that the caller may do nothing of it. The API server forgets within moments what
+// expectDenied expects that the caller may do nothing of it. The API server forgets within moments what
 // an earlier test has granted.
-func (c *caller) lacks(t *testing.T, rights []right) {
+func (c *caller) expectDenied(t *testing.T, rights []permission) {
 	t.Helper()
 	for _, r := range rights {
-		expect(t).Eventually(func() bool { return c.may(t, r) }).Should(BeFalse(), "%s may %s", c.user, r)
+		newGomega(t).Eventually(func() bool { return c.isAllowed(t, r) }).Should(BeFalse(), "%s may %s", c.user, r)
 	}
 }
 
-// may tells whether the API server lets the account do it: tried, but for the two verbs that
+// isAllowed tells whether the API server lets the account do it: tried, but for the two verbs that
 // belong to no call, about which it is asked.
-func (c *caller) may(t *testing.T, r right) bool {
+func (c *caller) isAllowed(t *testing.T, r permission) bool {
 	t.Helper()
 	config, verb := rest.CopyConfig(c.config), r.verb
 	config.QPS = -1
 	switch {
 	case r.verb == "escalate" || r.verb == "bind":
-		return c.reviewed(t, r)
+		return c.accessReview(t, r)
 	case r.verb == "impersonate" && r.resource == "serviceaccounts":
 		config.Impersonate.UserName = "system:serviceaccount:" + r.namespace + ":" + r.name
-		r = right{verb: "get", resource: "namespaces", name: "default"}
+		r = permission{verb: "get", resource: "namespaces", name: "default"}
 	case r.verb == "impersonate":
 		config.Impersonate.UserName = r.name
-		r = right{verb: "get", resource: "namespaces", name: "default"}
+		r = permission{verb: "get", resource: "namespaces", name: "default"}
 	case r.verb == "create" && r.name != "" && r.subresource == "":
 		verb = "patch" // as RBAC calls an apply
 	}
 	client, err := dynamic.NewForConfig(config)
 	check.NoError(t, err)
-	err = r.try(t.Context(), client)
+	err = r.dryRun(t.Context(), client)
 	if err == nil {
 		return true
 	}
@@ -160,8 +160,8 @@ func (c *caller) may(t *testing.T, r right) bool {
 	return !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), " cannot "+verb+" ")
 }
 
-// reviewed asks the API server what RBAC says.
-func (c *caller) reviewed(t *testing.T, r right) bool {
+// accessReview asks the API server what RBAC says.
+func (c *caller) accessReview(t *testing.T, r permission) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: c.user, Groups: c.groups,

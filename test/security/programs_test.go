@@ -25,7 +25,7 @@ func withoutWebhooks(t *testing.T, do func()) {
 	// Nobody but a webhook refuses it, and none of those that let pass whom they
 	// cannot judge in time.
 	tooMany := func() error {
-		return suite.admin.Create(t.Context(), quota("too-many", func(q *v1alpha1.CardQuota) {
+		return suite.admin.Create(t.Context(), newCardQuota("too-many", func(q *v1alpha1.CardQuota) {
 			q.Spec.OverAllocation, q.Spec.Cards[0].Quota = v1alpha1.OverAllocationDeny, 1000
 		}), client.DryRunAll)
 	}
@@ -39,22 +39,22 @@ func withoutWebhooks(t *testing.T, do func()) {
 		back := away.DeepCopy()
 		back.Webhooks = configuration.Webhooks
 		check.NoError(t, suite.admin.Patch(t.Context(), back, client.MergeFrom(away)))
-		expect(t).Eventually(tooMany).ShouldNot(Succeed(), "the API server has seen that they are back")
+		newGomega(t).Eventually(tooMany).ShouldNot(Succeed(), "the API server has seen that they are back")
 	}()
-	expect(t).Eventually(tooMany).Should(Succeed(), "the API server has seen them go")
+	newGomega(t).Eventually(tooMany).Should(Succeed(), "the API server has seen them go")
 	do()
 }
 
 // TestALabelDoesNotStopTheScheduler: ours waits while a stock scheduler runs,
 // and a tenant can label a pod as one.
 func TestALabelDoesNotStopTheScheduler(t *testing.T) {
-	stranger := pod("stranger", "default", func(p *corev1.Pod) {
+	stranger := newPod("stranger", "default", func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": "volcano-scheduler"}
 		withoutCards(p)
 		p.Spec.NodeName = "h200-0"
 	})
-	submit(t, stranger)
-	g := expect(t)
+	createAsTenant(t, stranger)
+	g := newGomega(t)
 	g.Eventually(func() (corev1.PodPhase, error) {
 		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger)
 		return stranger.Status.Phase, err
@@ -75,31 +75,31 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 // TestADeadOperatorStopsNobody: what must go on does, and what cannot be judged
 // is refused with a reason.
 func TestADeadOperatorStopsNobody(t *testing.T) {
-	grant(t, quota("orphaned", nil))
-	g := expect(t)
+	createReadyQuota(t, newCardQuota("orphaned", nil))
+	g := newGomega(t)
 	past := func() error {
-		p := pod("past", "orphaned", func(p *corev1.Pod) { p.Spec.NodeName = "h200-0" })
+		p := newPod("past", "orphaned", func(p *corev1.Pod) { p.Spec.NodeName = "h200-0" })
 		return tessClient(t).Create(t.Context(), p, client.DryRunAll)
 	}
 	g.Eventually(past).ShouldNot(Succeed(), "when the API server has seen the guard")
 	g.Expect(suite.deployment.Manager.Stop()).To(Succeed())
 	defer func() { g.Expect(suite.deployment.StartManager(t.Context())).To(Succeed()) }()
 
-	first, second := pod("orphan-1", "orphaned", nil), pod("orphan-2", "orphaned", nil)
-	submit(t, first)
-	g.Eventually(node(t, first)).ShouldNot(BeEmpty(), "pods are created and placed")
-	submit(t, second)
-	g.Eventually(why(t)).Should(ContainSubstring("Queue <orphaned> has insufficient"), "within the quota")
+	first, second := newPod("orphan-1", "orphaned", nil), newPod("orphan-2", "orphaned", nil)
+	createAsTenant(t, first)
+	g.Eventually(nodeOf(t, first)).ShouldNot(BeEmpty(), "pods are created and placed")
+	createAsTenant(t, second)
+	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Queue <orphaned> has insufficient"), "within the quota")
 	g.Expect(past()).To(MatchError(ContainSubstring("leave nodeName out")), "and not past the scheduler")
-	g.Expect(suite.admin.Create(t.Context(), quota("unjudged", nil))).To(
+	g.Expect(suite.admin.Create(t.Context(), newCardQuota("unjudged", nil))).To(
 		MatchError(ContainSubstring("cardquotas.cardquota.dev")), "a quota that nobody can judge is not taken")
 }
 
 // TestPodsAreRestricted creates the pods of both Deployments in a namespace with
 // the Pod Security Standard restricted.
 func TestPodsAreRestricted(t *testing.T) {
-	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
-	expect(t).Eventually(func() error {
+	createForTest(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
+	newGomega(t).Eventually(func() error {
 		return suite.admin.Get(t.Context(), client.ObjectKey{Namespace: "restricted", Name: "default"}, &corev1.ServiceAccount{})
 	}).Should(Succeed())
 	for _, program := range []string{"manager", "scheduler"} {

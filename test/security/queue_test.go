@@ -16,7 +16,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func theirs(q *v1alpha1.CardQuota) {
+func asNeighbour(q *v1alpha1.CardQuota) {
 	q.Spec.Cards[0].Quota = 8
 	q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: neighbour}}
 }
@@ -24,56 +24,56 @@ func theirs(q *v1alpha1.CardQuota) {
 // TestAQueueOfOthersIsRefusedByTheScheduler: a pod that waits in the queue when
 // the selector comes has passed admission.
 func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
-	q := quota("got-past", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 0 })
-	grant(t, q)
-	waiting := pod("got-past", "got-past", nil)
-	submit(t, waiting)
-	g := expect(t)
+	q := newCardQuota("got-past", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 0 })
+	createReadyQuota(t, q)
+	waiting := newPod("got-past", "got-past", nil)
+	createAsTenant(t, waiting)
+	g := newGomega(t)
 	staysWaiting(t, "no quota yet", waiting)
-	change(t, q, func() { theirs(q) })
-	g.Eventually(why(t)).Should(ContainSubstring("Namespace <tenant> may not use queue <got-past>"))
+	updateCardQuota(t, q, func() { asNeighbour(q) })
+	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Namespace <tenant> may not use queue <got-past>"))
 	staysWaiting(t, "the quota has room, the queue is not for it", waiting)
-	change(t, q, func() { q.Spec.NamespaceSelector = nil })
-	g.Eventually(node(t, waiting)).ShouldNot(BeEmpty(), "nothing else kept it")
+	updateCardQuota(t, q, func() { q.Spec.NamespaceSelector = nil })
+	g.Eventually(nodeOf(t, waiting)).ShouldNot(BeEmpty(), "nothing else kept it")
 }
 
 func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
-	grant(t, quota("unnamed", nil))
+	createReadyQuota(t, newCardQuota("unnamed", nil))
 	unnamed := func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.AnnotationCardName) }
-	first, second := pod("unnamed-1", "unnamed", unnamed), pod("unnamed-2", "unnamed", unnamed)
-	submit(t, first)
-	g := expect(t)
-	g.Eventually(node(t, first)).Should(HavePrefix("h200-"), "the only card that the queue may use")
-	submit(t, second)
-	g.Eventually(why(t)).Should(ContainSubstring("Queue <unnamed> has insufficient"))
+	first, second := newPod("unnamed-1", "unnamed", unnamed), newPod("unnamed-2", "unnamed", unnamed)
+	createAsTenant(t, first)
+	g := newGomega(t)
+	g.Eventually(nodeOf(t, first)).Should(HavePrefix("h200-"), "the only card that the queue may use")
+	createAsTenant(t, second)
+	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Queue <unnamed> has insufficient"))
 	staysWaiting(t, "the first one holds the card", second)
 }
 
 // TestAServiceTypeCannotBeClaimed: training that calls itself inference would
 // take cards from others and keep its own.
 func TestAServiceTypeCannotBeClaimed(t *testing.T) {
-	grant(t, quota("claimed", nil))
+	createReadyQuota(t, newCardQuota("claimed", nil))
 	claim := func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationServiceType] = "inference" }
 	// Past admission it takes nothing: all cards are held by training of others.
-	grant(t, quota("holders", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 16 }))
+	createReadyQuota(t, newCardQuota("holders", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 16 }))
 	holders := builder.Deployment(neighbour, "holders", 16, builder.Pod("", "").Queue("holders").Card(h200).GPUs(1))
-	create(t, holders)
-	g := expect(t)
+	createForTest(t, holders)
+	g := newGomega(t)
 	running := func() (int32, error) {
 		live := &appsv1.Deployment{}
 		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(holders), live)
 		return live.Status.ReadyReplicas, err
 	}
 	g.Eventually(running).Should(BeEquivalentTo(16))
-	pods := uids(t)
-	claims := pod("claims", "claimed", claim)
-	withoutWebhooks(t, func() { submit(t, claims) })
+	pods := neighbourPods(t)
+	claims := newPod("claims", "claimed", claim)
+	withoutWebhooks(t, func() { createAsTenant(t, claims) })
 	staysWaiting(t, "nothing is free", claims)
-	g.Expect(uids(t)).To(Equal(pods), "nobody went for it")
+	g.Expect(neighbourPods(t)).To(Equal(pods), "nobody went for it")
 }
 
-// uids are the pods of the neighbour.
-func uids(t *testing.T) map[string]bool {
+// neighbourPods are the pods of the neighbour.
+func neighbourPods(t *testing.T) map[string]bool {
 	t.Helper()
 	pods := &corev1.PodList{}
 	check.NoError(t, suite.admin.List(t.Context(), pods, client.InNamespace(neighbour)))
@@ -86,8 +86,8 @@ func uids(t *testing.T) map[string]bool {
 	return out
 }
 
-// change changes a CardQuota.
-func change(t *testing.T, q *v1alpha1.CardQuota, edit func()) {
+// updateCardQuota changes a CardQuota.
+func updateCardQuota(t *testing.T, q *v1alpha1.CardQuota, edit func()) {
 	t.Helper()
 	check.NoError(t, suite.admin.Get(t.Context(), client.ObjectKeyFromObject(q), q))
 	before := q.DeepCopy()
@@ -97,7 +97,7 @@ func change(t *testing.T, q *v1alpha1.CardQuota, edit func()) {
 
 // TestNonsenseStopsNobody: what a tenant writes withholds its own cards at most.
 func TestNonsenseStopsNobody(t *testing.T) {
-	grant(t, quota("nonsense", nil))
+	createReadyQuota(t, newCardQuota("nonsense", nil))
 	var all []*corev1.Pod
 	for what, text := range map[string]string{
 		"no card":          "",
@@ -106,23 +106,23 @@ func TestNonsenseStopsNobody(t *testing.T) {
 		"two resources":    "NVIDIA-H200|NVIDIA-H200/mig-1g.18gb-mixed",
 		"a very long card": strings.Repeat("H", 60000),
 	} {
-		bad := pod("", "nonsense", func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationCardName] = text })
+		bad := newPod("", "nonsense", func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationCardName] = text })
 		bad.GenerateName = "nonsense-"
-		expect(t).Eventually(func() error { // it passes when the operator does not answer in time
+		newGomega(t).Eventually(func() error { // it passes when the operator does not answer in time
 			return tessClient(t).Create(t.Context(), bad.DeepCopy(), client.DryRunAll)
 		}).Should(And(HaveOccurred(), Not(Satisfy(apierrors.IsInternalError))), "%s is refused", what)
 		all = append(all, bad)
 	}
 	withoutWebhooks(t, func() {
 		for _, bad := range all {
-			submit(t, bad)
+			createAsTenant(t, bad)
 		}
 	})
 	staysWaiting(t, "what cannot be read gets no card", all...)
 	for _, bad := range all {
-		remove(t, bad)
+		deleteObject(t, bad)
 	}
-	sound := pod("sound", "nonsense", nil)
-	submit(t, sound)
-	expect(t).Eventually(node(t, sound)).ShouldNot(BeEmpty())
+	sound := newPod("sound", "nonsense", nil)
+	createAsTenant(t, sound)
+	newGomega(t).Eventually(nodeOf(t, sound)).ShouldNot(BeEmpty())
 }

@@ -20,13 +20,13 @@ const (
 // TestTheProgramsMayDoTheirWork: that these are enough is shown by every other end-to-end test,
 // which all run under them; here is what would go unnoticed there for long.
 func TestTheProgramsMayDoTheirWork(t *testing.T) {
-	newCaller(t, system, manager).holds(t, rights(`
+	newCaller(t, system, manager).expectAllowed(t, parsePermissions(`
 		patch queues.scheduling.volcano.sh,cardquotas.cardquota.dev/status /any
 		get configmaps volcano-system/volcano-scheduler-configmap
 		get,create,patch configmaps volcano-system/cardquota-scheduler-configmap
 		update leases.coordination.k8s.io volcano-system/cardquota-manager
 		create tokenreviews.authentication.k8s.io /`))
-	newCaller(t, system, scheduler).holds(t, rights(`
+	newCaller(t, system, scheduler).expectAllowed(t, parsePermissions(`
 		create pods/binding tenant/any
 		patch pods/status tenant/any
 		update queues.scheduling.volcano.sh /root
@@ -37,7 +37,7 @@ func TestTheProgramsMayDoTheirWork(t *testing.T) {
 }
 
 // nobodys is what none of our accounts may do.
-var nobodys = rights(`
+var nobodys = parsePermissions(`
 	list,create secrets tenant/
 	get secrets tenant/any
 	list secrets,configmaps volcano-system/
@@ -78,8 +78,8 @@ var nobodys = rights(`
 	delete validatingadmissionpolicybindings.admissionregistration.k8s.io /cardquota-webhooks.cardquota.dev`)
 
 // anothers is what only the other one of them may do, or nobody who could do without.
-var anothers = map[string][]right{
-	manager: rights(`
+var anothers = map[string][]permission{
+	manager: parsePermissions(`
 		create pods/binding tenant/any
 		delete,patch pods tenant/any
 		create cardquotas.cardquota.dev /
@@ -89,7 +89,7 @@ var anothers = map[string][]right{
 		update podgroups.scheduling.volcano.sh tenant/any
 		update leases.coordination.k8s.io volcano-system/cardquota-scheduler
 		update leases.coordination.k8s.io volcano-system/volcano`),
-	scheduler: rights(`
+	scheduler: parsePermissions(`
 		get configmaps volcano-system/volcano-scheduler-configmap
 		patch configmaps volcano-system/cardquota-scheduler-configmap
 		patch cardquotas.cardquota.dev /any
@@ -105,7 +105,7 @@ var anothers = map[string][]right{
 }
 
 // tenants is what grants cards, or tells what others hold and run: none of it is a tenant's.
-var tenants = rights(`
+var tenants = parsePermissions(`
 	create cardquotas.cardquota.dev,queues.scheduling.volcano.sh,priorityclasses.scheduling.k8s.io /
 	get,patch cardquotas.cardquota.dev,queues.scheduling.volcano.sh /any
 	get,patch servicetypepolicies.cardquota.dev /default
@@ -129,25 +129,25 @@ var tenants = rights(`
 
 // TestATenantCannotGrantItselfCards tries everything by which cards are granted or read.
 func TestATenantCannotGrantItselfCards(t *testing.T) {
-	newUser(tess).lacks(t, tenants)
-	newUser(tess).holds(t, rights("create,list pods tenant/"))
+	newUser(tess).expectDenied(t, tenants)
+	newUser(tess).expectAllowed(t, parsePermissions("create,list pods tenant/"))
 }
 
 // TestWhoMayViewTheClusterReadsCardQuotas and grants none.
 func TestWhoMayViewTheClusterReadsCardQuotas(t *testing.T) {
-	create(t, &rbacv1.ClusterRoleBinding{
+	createForTest(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "view-everything"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer"}},
 	})
-	newUser("viewer").holds(t, rights("list cardquotas.cardquota.dev /"))
-	newUser("viewer").lacks(t, rights("patch cardquotas.cardquota.dev /any"))
+	newUser("viewer").expectAllowed(t, parsePermissions("list cardquotas.cardquota.dev /"))
+	newUser("viewer").expectDenied(t, parsePermissions("patch cardquotas.cardquota.dev /any"))
 }
 
 // TestWhatIsTriedCanBeDone: a resource that does not exist is refused like any other.
 func TestWhatIsTriedCanBeDone(t *testing.T) {
 	tried := slices.Concat(nobodys, anothers[manager], anothers[scheduler], tenants)
-	newUser("administrator", "system:masters").holds(t, slices.DeleteFunc(tried, func(r right) bool {
+	newUser("administrator", "system:masters").expectAllowed(t, slices.DeleteFunc(tried, func(r permission) bool {
 		return slices.Contains([]string{"escalate", "bind", "impersonate"}, r.verb)
 	}))
 }
@@ -155,22 +155,22 @@ func TestWhatIsTriedCanBeDone(t *testing.T) {
 // TestTheProgramsMayNothingElse: what a stolen token of either program must not open.
 func TestTheProgramsMayNothingElse(t *testing.T) {
 	for _, account := range []string{manager, scheduler} {
-		newCaller(t, system, account).lacks(t, slices.Concat(nobodys, anothers[account]))
+		newCaller(t, system, account).expectDenied(t, slices.Concat(nobodys, anothers[account]))
 	}
 }
 
 // TestTheAccountOfVolcanosDeployment: with only the image replaced it has what it needs, and not
 // more than docs/security.md says.
 func TestTheAccountOfVolcanosDeployment(t *testing.T) {
-	temporarily(t, "../../config/overlays/scheduler-image/rolebinding.yaml")
+	applyForTest(t, "../../config/overlays/scheduler-image/rolebinding.yaml")
 	caller := newCaller(t, system, deployed)
 	// Without tokenreviews --secure-metrics answers nobody.
-	caller.holds(t, rights(`
+	caller.expectAllowed(t, parsePermissions(`
 		create tokenreviews.authentication.k8s.io,subjectaccessreviews.authorization.k8s.io /
 		patch pods/status tenant/any
 		get configmaps volcano-system/cardquota-scheduler-configmap
 		update leases.coordination.k8s.io volcano-system/cardquota-scheduler`))
-	volcanos := rights(`
+	volcanos := parsePermissions(`
 		update,patch nodes /any
 		get configmaps tenant/any
 		get,delete configmaps volcano-system/another
@@ -181,6 +181,6 @@ func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 		create customresourcedefinitions.apiextensions.k8s.io /
 		update leases.coordination.k8s.io kube-system/kube-scheduler
 		update leases.coordination.k8s.io kube-node-lease/any`)
-	caller.holds(t, volcanos)
-	caller.lacks(t, slices.DeleteFunc(slices.Clone(nobodys), func(r right) bool { return slices.Contains(volcanos, r) }))
+	caller.expectAllowed(t, volcanos)
+	caller.expectDenied(t, slices.DeleteFunc(slices.Clone(nobodys), func(r permission) bool { return slices.Contains(volcanos, r) }))
 }

@@ -25,22 +25,22 @@ import (
 // TestTheOpenPortOfTheWebhooks: as installed, whoever reaches it reads names and numbers, and
 // changes nothing. How it is shut is tested in cmd/manager.
 func TestTheOpenPortOfTheWebhooks(t *testing.T) {
-	grant(t, quota("readable", theirs))
+	createReadyQuota(t, newCardQuota("readable", asNeighbour))
 	for what, tc := range map[string]struct {
 		path, version, kind string
 		object              client.Object
 		told                string
 	}{
 		"whose queue it is": {"/validate-cardquota", "cardquota.dev/v1alpha1", "CardQuota",
-			quota("made-up", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "readable" }), "queue readable belongs to CardQuota readable of tenant team"},
+			newCardQuota("made-up", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = "readable" }), "queue readable belongs to CardQuota readable of tenant team"},
 		"what others were granted": {"/validate-cardquota", "cardquota.dev/v1alpha1", "CardQuota",
-			quota("made-up", func(q *v1alpha1.CardQuota) {
+			newCardQuota("made-up", func(q *v1alpha1.CardQuota) {
 				q.Spec.OverAllocation, q.Spec.Cards[0].Quota = v1alpha1.OverAllocationDeny, 1_000_000
 			}), "8 by readable"},
-		"whom a queue takes": {"/validate-workload", "v1", "Pod", pod("made-up", "readable", nil), "Namespace <tenant> may not use queue <readable>"},
+		"whom a queue takes": {"/validate-workload", "v1", "Pod", newPod("made-up", "readable", nil), "Namespace <tenant> may not use queue <readable>"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			expect(t).Eventually(func() string { // when the operator has seen the queue that it wrote
+			newGomega(t).Eventually(func() string { // when the operator has seen the queue that it wrote
 				if answer := madeUp(t, tc.path, tc.version, tc.kind, tc.object); !answer.Allowed {
 					return answer.Result.Message
 				}
@@ -73,7 +73,7 @@ func madeUp(t *testing.T, path, version, kind string, object client.Object) *adm
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+webhookAddress(t)+path, bytes.NewReader(body))
 	check.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
-	code, answer, err := send(request)
+	code, answer, err := sendRequest(request)
 	check.NoError(t, err)
 	answered := &admissionreview.AdmissionReview{}
 	if err := json.Unmarshal(answer, answered); err != nil || answered.Response == nil {

@@ -16,42 +16,42 @@ import (
 
 const h200 = "NVIDIA-H200"
 
-// expect is gomega with the patience that a scheduler with a session every half
+// newGomega is gomega with the patience that a scheduler with a session every half
 // second needs.
-func expect(t *testing.T) *WithT {
+func newGomega(t *testing.T) *WithT {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
 	g.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	return g
 }
 
-// create makes an object as administrator and takes it away after the test.
-func create(t *testing.T, object client.Object) {
+// createForTest makes an object as administrator and takes it away after the test.
+func createForTest(t *testing.T, object client.Object) {
 	t.Helper()
-	expect(t).Expect(suite.admin.Create(t.Context(), object)).To(Succeed())
-	t.Cleanup(func() { remove(t, object) })
+	newGomega(t).Expect(suite.admin.Create(t.Context(), object)).To(Succeed())
+	t.Cleanup(func() { deleteObject(t, object) })
 }
 
-// remove deletes what a test made.
-func remove(t *testing.T, object client.Object) {
+// deleteObject deletes what a test made.
+func deleteObject(t *testing.T, object client.Object) {
 	t.Helper()
-	expect(t).Expect(client.IgnoreNotFound(suite.admin.Delete(context.WithoutCancel(t.Context()), object))).To(Succeed())
+	newGomega(t).Expect(client.IgnoreNotFound(suite.admin.Delete(context.WithoutCancel(t.Context()), object))).To(Succeed())
 }
 
-// quota is a CardQuota of one H200 for training, whose queue has its name.
-func quota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
+// newCardQuota is a CardQuota of one H200 for training, whose queue has its name.
+func newCardQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	return scene.NewCardQuota(name, 1, change)
 }
 
-// grant makes a CardQuota and waits until its queue says so.
-func grant(t *testing.T, q *v1alpha1.CardQuota) {
+// createReadyQuota makes a CardQuota and waits until its queue says so.
+func createReadyQuota(t *testing.T, q *v1alpha1.CardQuota) {
 	t.Helper()
-	create(t, q)
-	expect(t).Eventually(suite.admin.Condition(t, q.DeepCopy(), v1alpha1.ConditionQueueSynced)).Should(HavePrefix("True/"))
+	createForTest(t, q)
+	newGomega(t).Eventually(suite.admin.Condition(t, q.DeepCopy(), v1alpha1.ConditionQueueSynced)).Should(HavePrefix("True/"))
 }
 
-// pod asks for one card as a tenant writes it.
-func pod(name, queue string, change func(*corev1.Pod)) *corev1.Pod {
+// newPod asks for one card as a tenant writes it.
+func newPod(name, queue string, change func(*corev1.Pod)) *corev1.Pod {
 	p := builder.Pod(tenant, name).Queue(queue).Card(h200).GPUs(1).Obj()
 	if change != nil {
 		change(p)
@@ -59,15 +59,15 @@ func pod(name, queue string, change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// submit creates a pod as tess.
-func submit(t *testing.T, p *corev1.Pod) {
+// createAsTenant creates a pod as tess.
+func createAsTenant(t *testing.T, p *corev1.Pod) {
 	t.Helper()
-	expect(t).Expect(tessClient(t).Create(t.Context(), p)).To(Succeed())
-	t.Cleanup(func() { remove(t, p) })
+	newGomega(t).Expect(tessClient(t).Create(t.Context(), p)).To(Succeed())
+	t.Cleanup(func() { deleteObject(t, p) })
 }
 
-// node is where a pod runs, "" for one that waits.
-func node(t *testing.T, p *corev1.Pod) func() (string, error) {
+// nodeOf is where a pod runs, "" for one that waits.
+func nodeOf(t *testing.T, p *corev1.Pod) func() (string, error) {
 	return func() (string, error) {
 		live := &corev1.Pod{}
 		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(p), live)
@@ -82,7 +82,7 @@ func staysWaiting(t *testing.T, why string, pods ...*corev1.Pod) {
 	t.Helper()
 	placesLater(t)
 	for _, p := range pods {
-		expect(t).Expect(node(t, p)()).To(BeEmpty(), "%s %s", p.Name, why)
+		newGomega(t).Expect(nodeOf(t, p)()).To(BeEmpty(), "%s %s", p.Name, why)
 	}
 }
 
@@ -91,10 +91,10 @@ func staysWaiting(t *testing.T, why string, pods ...*corev1.Pod) {
 func placesLater(t *testing.T) {
 	t.Helper()
 	for range 2 {
-		later := pod("", "default", withoutCards)
+		later := newPod("", "default", withoutCards)
 		later.GenerateName = "later-"
-		submit(t, later)
-		expect(t).Eventually(node(t, later)).ShouldNot(BeEmpty(), "the scheduler works")
+		createAsTenant(t, later)
+		newGomega(t).Eventually(nodeOf(t, later)).ShouldNot(BeEmpty(), "the scheduler works")
 	}
 }
 
@@ -104,8 +104,8 @@ func withoutCards(p *corev1.Pod) {
 	delete(p.Annotations, v1alpha1.AnnotationCardName)
 }
 
-// why are the messages by which our scheduler says why a pod or its group waits.
-func why(t *testing.T) func() (string, error) {
+// unschedulableMessages are the messages by which our scheduler says why a pod or its group waits.
+func unschedulableMessages(t *testing.T) func() (string, error) {
 	return func() (string, error) {
 		events := &corev1.EventList{}
 		err := suite.admin.List(t.Context(), events, client.InNamespace(tenant))
