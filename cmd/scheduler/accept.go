@@ -31,24 +31,17 @@ func volcanoAccepts(stamped string) error {
 	var errs []error
 	for _, tier := range tiers {
 		for _, plugin := range tier.Plugins {
-			if plugin.Name == schedulerconf.CapacityCard {
-				errs = append(errs, acceptsCard(plugin.Arguments))
+			if plugin.Name == schedulerconf.CapacityCard { // Volcano's parser reads words such as yes and on in another way
+				own := maps.Clone(plugin.Arguments)
+				delete(own, schedulerconf.HashArgument)
+				if err := capacitycard.ValidateArguments(own); err != nil {
+					errs = append(errs, fmt.Errorf("arguments of %s as Volcano reads them: %w", plugin.Name, err))
+				}
 			}
 			errs = append(errs, fatalArguments(plugin)...)
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// acceptsCard shows capacity-card its arguments as Volcano's parser sees them: it reads a few
-// words, such as yes and on, in another way than the strict one.
-func acceptsCard(arguments map[string]any) error {
-	own := maps.Clone(arguments)
-	delete(own, schedulerconf.HashArgument)
-	if err := capacitycard.ValidateArguments(own); err != nil {
-		return fmt.Errorf("arguments of %s as Volcano reads them: %w", schedulerconf.CapacityCard, err)
-	}
-	return nil
 }
 
 // typedArguments are the arguments that Volcano's plugins fetch with framework.Get, which

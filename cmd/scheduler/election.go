@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -36,15 +34,6 @@ type election struct {
 	farewell func(context.Context)
 	// led tells, once run has returned, whether this process has led.
 	led bool
-}
-
-// newIdentity names this process: the host for people, and something that no other process has.
-func newIdentity() (string, error) {
-	hostname, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("leader election: %w", err)
-	}
-	return hostname + "_" + string(uuid.NewUUID()), nil
 }
 
 // run waits for its turn, leads, and stops when ctx ends; then no write of the scheduler is

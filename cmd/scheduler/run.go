@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -80,10 +81,11 @@ func run(asked context.Context, flags *flags) error {
 	heartbeats := flags.heartbeatNamespace()
 	opt.SchedulerConf = gate.File()
 
-	identity, err := newIdentity()
+	hostname, err := os.Hostname()
 	if err != nil {
-		return err
+		return fmt.Errorf("leader election: %w", err)
 	}
+	identity := hostname + "_" + string(uuid.NewUUID()) // the host for people
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "leader-election"))
 	if err != nil {
 		return fmt.Errorf("API server: %w", err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
@@ -16,14 +17,11 @@ import (
 
 // Judge answers for a workload. before is the one it replaces, nil for a new one.
 //
-// What another object made is warned about only, since its maker was judged: an
-// older maker must be able to go on. The exception is a queue that is not for the
-// namespace, which an owner reference must not be a way into.
-//
-// Nobody is refused before there is a ServiceTypePolicy, nor as long as it says
-// to warn: what ran before Cardquota came must go on being created.
-//
-// The error is the context's: nobody waits for the result any more.
+// What another object made is only warned about: its maker was judged, and an older
+// maker must be able to go on. The exception is a queue that is not for the namespace,
+// which an owner reference must not be a way into. Everything is only warned about
+// without a ServiceTypePolicy, and while it says so: what ran before must go on being
+// created. The error is the context's.
 func Judge(ctx context.Context, load Workload, before *Workload, world World) (Result, error) {
 	world.read(ctx, &load)
 	result, places := judge(ctx, &load, &world), entry(&load, &world)
@@ -32,7 +30,7 @@ func Judge(ctx context.Context, load Workload, before *Workload, world World) (R
 		result = result.Since(judge(ctx, before, &world))
 		places = places.Since(entry(before, &world))
 	}
-	if load.Controlled() {
+	if metav1.GetControllerOf(&load.Meta) != nil {
 		result = result.warnOnly()
 	}
 	result.join(places)

@@ -89,22 +89,18 @@ func (r Result) warnOnly() Result {
 // many there are besides.
 func (r Result) Short() Result {
 	var out Result
-	texts := make([]string, len(r.Errors))
-	for i, err := range r.Errors {
-		texts[i] = err.Error()
-	}
-	chosen, more := first(texts)
-	for _, i := range chosen {
-		err := *r.Errors[i]
-		err.Detail = conditions.Truncate(err.Detail, maxShownBytes)
-		out.Errors = append(out.Errors, &err)
+	errs, more := first(r.Errors, (*field.Error).Error)
+	for _, err := range errs {
+		short := *err
+		short.Detail = conditions.Truncate(err.Detail, maxShownBytes)
+		out.Errors = append(out.Errors, &short)
 	}
 	if more > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more errors are not shown", more))
 	}
-	chosen, more = first(r.Warnings)
-	for _, i := range chosen {
-		out.Warnings = append(out.Warnings, conditions.Truncate(r.Warnings[i], maxShownBytes))
+	warnings, more := first(r.Warnings, func(text string) string { return text })
+	for _, text := range warnings {
+		out.Warnings = append(out.Warnings, conditions.Truncate(text, maxShownBytes))
 	}
 	if more > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more warnings are not shown", more))
@@ -112,21 +108,16 @@ func (r Result) Short() Result {
 	return out
 }
 
-// first chooses the first texts that differ, and counts the others that do.
-func first(texts []string) (chosen []int, more int) {
+// first chooses the first items whose texts differ, and counts the others that do.
+func first[T any](items []T, text func(T) string) (chosen []T, more int) {
 	had := sets.New[string]()
-	for i, text := range texts {
-		switch {
-		case had.Has(text):
-			continue
-		case len(chosen) < maxShown:
-			chosen = append(chosen, i)
-		default:
-			more++
+	for _, item := range items {
+		if len(chosen) < maxShown && !had.Has(text(item)) {
+			chosen = append(chosen, item)
 		}
-		had.Insert(text)
+		had.Insert(text(item))
 	}
-	return chosen, more
+	return chosen, had.Len() - len(chosen)
 }
 
 // cardKeys are the annotations of ours that begin with cardPrefix.

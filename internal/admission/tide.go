@@ -34,16 +34,16 @@ type Defaults struct {
 func (d Defaults) None() bool { return d.MaxRetry == 0 && len(d.Policies) == 0 }
 
 // TideDefaults returns what a new vcjob needs so that it survives that its cards
-// are taken back, where the ServiceTypePolicy asks for that. It says nothing
-// where the job says something, or is larger than what is judged: a job that ends when it is evicted shall end, one
-// that runs with fewer pods than it has loses single pods.
+// are taken back, where the ServiceTypePolicy asks for that. It says nothing where
+// the job says something, or is larger than what is judged.
 func TideDefaults(job *vcbatch.Job, world World) Defaults {
 	load, _ := WorkloadOf(job)
 	if load.More {
 		return Defaults{}
 	}
 	world.read(context.Background(), &load)
-	if world.Policy == nil || world.spec().Admission.VCJobEvictionPolicy != v1alpha1.VCJobRestartOnEviction || !wantsCards(&load) {
+	wantsCards := slices.ContainsFunc(load.Templates, func(t Template) bool { return t.request.Count > 0 })
+	if world.Policy == nil || world.spec().Admission.VCJobEvictionPolicy != v1alpha1.VCJobRestartOnEviction || !wantsCards {
 		return Defaults{}
 	}
 	queue := world.Queue(world.queueOf(&load, nil))
@@ -86,12 +86,4 @@ func elastic(job *vcbatch.Job) bool {
 		}
 	}
 	return job.Spec.MinAvailable > 0 && job.Spec.MinAvailable < pods
-}
-
-// wantsCards tells whether any pod of the workload asks for a card, or says that
-// it does where no node offers one yet.
-func wantsCards(load *Workload) bool {
-	return slices.ContainsFunc(load.Templates, func(t Template) bool {
-		return t.request.Count > 0
-	})
 }

@@ -65,10 +65,6 @@ type Template struct {
 // Pod tells that the workload is a pod.
 func (w *Workload) Pod() bool { return w.Kind == "Pod" }
 
-// Controlled tells that another object made it, for which the rules were asked
-// already.
-func (w *Workload) Controlled() bool { return metav1.GetControllerOf(&w.Meta) != nil }
-
 // annotation is the path of an annotation that reaches the PodGroup.
 func (w *Workload) annotation(key string) *field.Path { return w.At.Child("annotations").Key(key) }
 

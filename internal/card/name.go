@@ -36,9 +36,9 @@ type Form string
 
 // The forms of a card name.
 const (
-	Whole Form = "whole card"
-	MIG   Form = "MIG slice"
-	MPS   Form = "MPS share"
+	Whole Form = "a whole card"
+	MIG   Form = "a MIG slice"
+	MPS   Form = "an MPS share"
 )
 
 // ParseName checks that text has the form of a card name. The model is a node

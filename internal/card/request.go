@@ -79,14 +79,10 @@ func (r Request) Allows(name Name) bool { return r.Any() || slices.Contains(r.na
 func (r Request) String() string { return r.text }
 
 func describe(name Name) string {
-	switch name.Form() {
-	case MIG:
-		return fmt.Sprintf("a %s of profile %s", MIG, name.profile())
-	case MPS:
-		return fmt.Sprintf("an %s", MPS)
-	default:
-		return fmt.Sprintf("a %s", Whole)
+	if profile := name.profile(); profile != "" {
+		return fmt.Sprintf("%s of profile %s", MIG, profile)
 	}
+	return string(name.Form())
 }
 
 // Totals is the annotation volcano.sh/card.request: how many cards a whole job

@@ -63,10 +63,7 @@ func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.Pr
 // Created tells whether the operator made the object for a policy. The
 // annotation alone does not say so: it may have been copied or written by hand.
 func Created(object metav1.Object) bool {
-	if object.GetAnnotations()[v1alpha1.AnnotationCreatedBy] == "" {
-		return false
-	}
-	return Wrote(object, "metadata", "annotations", v1alpha1.AnnotationCreatedBy)
+	return object.GetAnnotations()[v1alpha1.AnnotationCreatedBy] != "" && Wrote(object, "metadata", "annotations", v1alpha1.AnnotationCreatedBy)
 }
 
 // Wrote tells whether a field stands as the operator wrote it.

@@ -104,12 +104,8 @@ func (a *Ledger) Admit(queue string, waiting Waiting, app JobRequest, overCommit
 	}
 	milliCPU, memory := a.UsedCPUMemory(queue)
 	milliCPU, memory = Sum(max(0, milliCPU-waiting.spareCPU), waiting.MilliCPU), Sum(max(0, memory-waiting.spareMemory), waiting.Memory)
-	short := append(exceeding(CPU, queue, milliCPU, app.MilliCPU, scale(limits.MilliCPU, overCommit)),
-		exceeding(Memory, queue, memory, app.Memory, scale(limits.Memory, overCommit))...)
-	if len(short) > 0 {
-		return &short[0]
-	}
-	return nil
+	return firstOf(append(exceeding(CPU, queue, milliCPU, app.MilliCPU, scale(limits.MilliCPU, overCommit)),
+		exceeding(Memory, queue, memory, app.Memory, scale(limits.Memory, overCommit))...))
 }
 
 // FitsAlone tells whether Admit would admit the application to a queue in which nothing

@@ -86,10 +86,15 @@ func (a *Ledger) Fits(queue string, ask Request) *Shortage {
 	if s := a.fitsCards(queue, ask); s != nil {
 		return s
 	}
-	if all := a.usage(queue).shortCPUMemory(queue, ask, Freed{}); len(all) > 0 {
-		return &all[0]
+	return firstOf(a.usage(queue).shortCPUMemory(queue, ask, Freed{}))
+}
+
+// firstOf is the first shortage, nil when there is none.
+func firstOf(all []Shortage) *Shortage {
+	if len(all) == 0 {
+		return nil
 	}
-	return nil
+	return &all[0]
 }
 
 // FitsEverywhere tells whether the queue has room for the ask on every one of
@@ -146,10 +151,7 @@ func (a *Ledger) Crowded(queue string, name card.Name) bool { return a.usage(que
 // freed is given back. It returns the first shortage, nil when there is none,
 // and like FitsOn it may be called from many goroutines while nobody writes.
 func (a *Ledger) FitsNode(queue string, ask Request, name card.Name, freed Freed) *Shortage {
-	if all := a.ShortOn(queue, ask, name, freed); len(all) > 0 {
-		return &all[0]
-	}
-	return nil
+	return firstOf(a.ShortOn(queue, ask, name, freed))
 }
 
 // ShortOn is FitsNode with every shortage: of cards, of their end, of CPU and

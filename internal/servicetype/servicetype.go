@@ -133,17 +133,16 @@ type Type struct {
 	Reclaimable bool
 }
 
+var builtIn = map[string]Type{
+	Inference: {Priority: 80000, Reclaimable: false},
+	Training:  {Priority: 20000, Reclaimable: true},
+}
+
 // BuiltIn returns the meaning of a service type. It is false for a name that
 // has no built-in meaning: such a queue keeps the priority it has.
 func BuiltIn(name string) (Type, bool) {
-	switch name {
-	case Inference:
-		return Type{Priority: 80000, Reclaimable: false}, true
-	case Training:
-		return Type{Priority: 20000, Reclaimable: true}, true
-	default:
-		return Type{}, false
-	}
+	meaning, ok := builtIn[name]
+	return meaning, ok
 }
 
 // Owners tells the service type of pods by the kind of their owner, for

@@ -51,13 +51,10 @@ func allows(value string, set bool) bool {
 }
 
 // AnnotationOutOfSync on a pod of a vcjob, with any value, makes Volcano's job
-// controller replace the pod. Unlike an eviction it fires none of the job's policies
-// and counts no retry.
+// controller replace the pod (pkg/controllers/job, IsOutOfSyncPod), see EvictionPolicy.
 const AnnotationOutOfSync = "volcano.sh/controller-out-of-sync"
 
-// ToldToGo tells that a pod of a vcjob is marked for Volcano's job controller,
-// which deletes it and makes another one in its place without counting a retry
-// of the job (pkg/controllers/job, IsOutOfSyncPod: any value of the annotation).
+// ToldToGo tells that a pod of a vcjob carries AnnotationOutOfSync.
 func ToldToGo(pod *corev1.Pod) bool {
 	_, marked := pod.Annotations[AnnotationOutOfSync]
 	return marked
@@ -76,16 +73,13 @@ func EvictedSince(pod *corev1.Pod) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// How a Volcano job takes it when its pods are taken away.
-//
-// The rules are those of Volcano's job controller v1.14.1 (pkg/controllers/job):
-// a pod that is deleted raises PodEvicted, and before that, as its containers
-// end, PodFailed or TaskCompleted. Whatever policy answers counts a retry of the
-// job, and after spec.maxRetry of them the job is Failed for good. A pod that
-// carries the annotation volcano.sh/controller-out-of-sync raises none of them:
-// the controller deletes it and makes another one in its place.
-
 // EvictionPolicy is how a job takes it when its pods are taken away.
+//
+// The rules are those of Volcano's job controller v1.14.1 (pkg/controllers/job): a
+// pod that is deleted raises PodEvicted, and before that, as its containers end,
+// PodFailed or TaskCompleted. Whatever policy answers counts a retry of the job, and
+// after spec.maxRetry of them the job is Failed for good. A pod that carries
+// AnnotationOutOfSync raises none of them.
 type EvictionPolicy struct {
 	// Inelastic jobs do not go on without some of their pods: a policy of theirs
 	// ends or restarts pods when one is evicted.

@@ -44,12 +44,9 @@ func PodGroupName(pod *corev1.Pod) string { return pod.Annotations[v1beta1.KubeG
 // ChargedQueue returns the queue that was written into a pod when it was bound
 // to its node, "" for a pod that has none, or was bound by somebody else.
 //
-// Our scheduler overwrites whatever stands there when it binds the pod. Besides, who
-// made a pod may have written it where our scheduler never bound it: a pod of another
-// scheduler, or one that was created with its node. Admission refuses both while its
-// rules are in force (package bypass), and changes to whoever may not update Queues;
-// it does not where they only warn, or for exempt accounts, and did not in older
-// versions. So a Resolver believes it of pods of our schedulers alone.
+// Our scheduler overwrites it when it binds the pod. Who made a pod that our scheduler
+// never bound may have written it: admission refuses that, but not where its rules only
+// warn, or for exempt accounts. So a Resolver believes it of pods of our schedulers alone.
 func ChargedQueue(pod *corev1.Pod) string {
 	if pod.Spec.NodeName == "" {
 		return "" // whoever made the pod wrote it

@@ -59,16 +59,12 @@ type QueueRules struct {
 // RulesOf reads the limits of a Queue. last are those of an earlier state of it, nil when
 // there is none: to read a selector of namespaces anew costs more than the rest.
 //
-// A queue with card.quota is limited by it and by spec.capability, where CPU
-// or memory that is not set is 0. Any other queue keeps Volcano's meaning of
-// capability (not set or 0 is unlimited) and has no cards, or any with
-// unmanaged Ignore. With unmanaged Deny capability means the same in every queue,
-// and such a queue has no cards. root is a queue without card.quota and without
-// capability: Volcano lets any pod name it, and that must not be a way around the
-// quotas. What queues below root may use does not depend on it. A quota or a
-// selector of namespaces that cannot be read withholds everything from that
-// queue, and from no other. Any queue may choose its namespaces, with a quota or
-// without.
+// A queue with card.quota is limited by it and by spec.capability, where CPU or memory
+// that is not set is 0. Any other queue has no cards, or any with unmanaged Ignore, and
+// keeps Volcano's meaning of capability (not set or 0 is unlimited) except with Deny.
+// root is a queue without both: Volcano lets any pod name it, and that must not be a way
+// around the quotas. A quota or a selector of namespaces that cannot be read withholds
+// everything from that queue, and from no other.
 func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged, last *QueueRules) QueueRules {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	rules := QueueRules{Managed: managed, Refusal: closed(queue)}
@@ -136,8 +132,8 @@ const maxSelectorText = 64 << 10
 
 // NamespaceSelectorOf reads which namespaces may use a queue from its annotation
 // volcano.sh/namespace-selector. nil without a refusal is every namespace: the
-// queue does not choose, or chooses all of them with {}. A selector that cannot be read selects nobody: the
-// refusal is for every namespace, and says what is wrong with the annotation.
+// queue does not choose, or chooses all of them with {}. A selector that cannot be
+// read selects nobody: the refusal says what is wrong with the annotation.
 func NamespaceSelectorOf(queue *v1beta1.Queue) (labels.Selector, *Refusal) {
 	text, chosen := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
 	if !chosen {

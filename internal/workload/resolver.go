@@ -30,11 +30,10 @@ func (r *Resolver) IsOurs(pod *corev1.Pod) bool {
 	return r.Schedulers == nil || slices.Contains(r.Schedulers, pod.Spec.SchedulerName)
 }
 
-// Queue returns the queue that pays for a pod: the one that was last charged,
-// where that is known; else the one that was written down when it was bound;
-// else its PodGroup's queue; without a PodGroup (it is deleted for a moment while
-// a vcjob restarts) the one its own annotations name. "" is no queue: the pod was
-// placed by somebody else and names none.
+// Queue returns the queue that pays for a pod: the one charged last, else the one that
+// was written down when it was bound, else its PodGroup's; without a PodGroup (it is
+// deleted for a moment while a vcjob restarts) the one its own annotations name. "" is
+// no queue: the pod was placed by another scheduler and names none.
 //
 // Where the queue of a placed pod was charged before, or our scheduler placed the pod
 // and its record or its PodGroup names the queue, that stays, whatever namespaces the
