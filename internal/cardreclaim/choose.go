@@ -28,19 +28,15 @@ func Choose(p *Problem) (*Plan, bool) {
 // first plan cheaper, at most as much as Choose makes. The first plan has an effort
 // of its own, which that bound does not cut.
 func ChooseWithin(p *Problem, most int) Answer {
-	asked := p.withoutEmpty()
-	m := newModel(asked)
-	plan := m.answer(asked, min(most, mostEffort))
-	if plan != nil && asked != p {
-		plan.Place = p.withEmpty(plan.Place)
-	}
+	m := newModel(p)
+	plan := m.answer(p, min(most, mostEffort))
 	return Answer{Plan: plan, Effort: m.effort, Cut: m.cut}
 }
 
 // answer is the plan for the problem of the model, nil when none was found.
 func (m *model) answer(p *Problem, most int) *Plan {
 	for i := range m.claims {
-		if m.claims[i].count > mostWaiting {
+		if m.claims[i].Count > mostWaiting {
 			return nil
 		}
 	}
@@ -113,7 +109,7 @@ func (m *model) everything() *state {
 	for pass := range 2 {
 		for u, x := range m.units {
 			if (x.pod == whole) == (pass == 0) && all.possible(u) {
-				all.take(u)
+				all.take(u, none)
 			}
 		}
 	}
@@ -126,7 +122,7 @@ func (m *model) everything() *state {
 // plan tells who goes and who comes.
 func (s *state) plan(p *Problem) *Plan {
 	plan := &Plan{Place: s.place}
-	if len(s.claims) == 1 {
+	if len(s.order) == 1 {
 		plan.Place = s.places()
 	}
 	for j := range s.jobs {

@@ -13,7 +13,7 @@ func (s *state) greedy() bool {
 	defer func() {
 		for claim, nodes := range held {
 			for _, node := range nodes {
-				s.add(node, s.claims[claim].request, 1)
+				s.add(node, s.claims[claim].Request, 1)
 			}
 		}
 		s.keep(none)
@@ -32,7 +32,7 @@ func (s *state) greedy() bool {
 		}
 		held[claim] = p.place[claim]
 		for _, node := range held[claim] {
-			s.add(node, s.claims[claim].request, -1)
+			s.add(node, s.claims[claim].Request, -1)
 		}
 	}
 	s.place = held
@@ -49,10 +49,6 @@ type hunt struct {
 	queue   queue
 	current []int // by move: how often it has changed
 	byPool  []int // scratch
-	// gains are what sets of units give in this state, by the set, and joined is how
-	// many sites were looked at to find out.
-	gains  map[string]int
-	joined int
 }
 
 // pick takes units until the claim has room for all its pods, or until nothing
@@ -60,17 +56,17 @@ type hunt struct {
 // it can only have become worse, because what makes one better is a change on
 // its nodes, and then it is queued again.
 func (h *hunt) pick() bool {
-	count := h.claims[h.claim].count
+	count := h.claims[h.claim].Count
 	room := h.total(h.claim, h.pools)
 	if room >= count {
 		return true
 	}
 	h.start(count - room)
 	for room < count {
-		m, ok := h.queue.pop()
-		if !ok {
+		if len(h.queue) == 0 {
 			return false
 		}
+		m := heap.Pop(&h.queue).(move)
 		if m.version != h.current[m.id] {
 			continue
 		}
@@ -79,19 +75,18 @@ func (h *hunt) pick() bool {
 			continue
 		}
 		if now.cost != m.cost || now.gain != m.gain {
-			h.queue.push(now)
+			heap.Push(&h.queue, now)
 			continue
 		}
 		taken := []int{m.id}
 		if m.id >= len(h.units) {
-			taken = h.clear(m.id-len(h.units), count-room).units
+			taken, _ = h.clear(m.id - len(h.units))
 		}
 		for _, u := range taken {
 			if h.possible(u) {
-				h.take(u)
+				h.take(u, none)
 			}
 		}
-		clear(h.gains)
 		room = h.total(h.claim, h.pools)
 		if room < count {
 			h.again(taken, count-room)
@@ -104,18 +99,12 @@ func (h *hunt) pick() bool {
 func (h *hunt) start(need int) {
 	h.current = make([]int, len(h.units)+len(h.pool))
 	h.byPool = make([]int, len(h.pools))
-	h.queue = queue{moves: make([]move, 0, len(h.units)+64)}
-	for u := range h.units {
-		if m := h.weigh(u, need); m.gain > 0 {
-			h.queue.moves = append(h.queue.moves, m)
+	for id := range h.current {
+		if m := h.weigh(id, need); m.gain > 0 {
+			h.queue = append(h.queue, m)
 		}
 	}
-	for _, node := range h.claims[h.claim].nodes {
-		if m := h.weigh(len(h.units)+node, need); m.gain > 0 {
-			h.queue.moves = append(h.queue.moves, m)
-		}
-	}
-	h.queue.order()
+	heap.Init(&h.queue)
 }
 
 // again queues what taking some units may have made better: moves on their
@@ -129,7 +118,7 @@ func (h *hunt) again(taken []int, need int) {
 		changed[id] = true
 		h.current[id]++
 		if m := h.weigh(id, need); m.gain > 0 {
-			h.queue.push(m)
+			heap.Push(&h.queue, m)
 		}
 	}
 	for _, u := range taken {
@@ -150,12 +139,11 @@ func (h *hunt) again(taken []int, need int) {
 func (h *hunt) weigh(id, need int) move {
 	m := move{id: id, version: h.current[id]}
 	if id >= len(h.units) {
-		if cleared := h.clear(id-len(h.units), need); cleared != nil {
-			m.cost, m.gain = cleared.cost, cleared.gain
+		var units []int
+		if units, m.cost = h.clear(id - len(h.units)); len(units) > 0 {
+			m.gain = 1
 		}
-		return m
-	}
-	if h.possible(id) {
+	} else if h.possible(id) {
 		m.cost, m.gain = h.adds(id), min(need, h.gain(id))
 	}
 	return m
@@ -200,47 +188,85 @@ func (h *hunt) fitsWith(node int, more []float64) int {
 	return h.claims[h.claim].fits(sum)
 }
 
+// clear is a cheap set of units that makes room for one more of the claim's pods on a node
+// together, because none of them alone would or not as cheaply, and what it costs. It is
+// empty when there is none. Only that node is looked at: gangs may be on hundreds of others.
+func (h *hunt) clear(node int) ([]int, Loss) {
+	if !h.claims[h.claim].wants[node] || h.claims[h.claim].within(h.pools[h.pool[node]]) == 0 {
+		return nil, Loss{}
+	}
+	before, target := h.cost, h.fit[h.claim][node]+1
+	var taken []touch
+	for h.fit[h.claim][node] < target {
+		x, found := h.towards(node, target)
+		if !found {
+			break
+		}
+		h.take(x.unit, x.site)
+		taken = append(taken, x)
+	}
+	price, enough := h.cost.minus(before), h.fit[h.claim][node] >= target
+	var units []int
+	for _, x := range slices.Backward(taken) {
+		h.drop(x.unit, x.site)
+		if enough {
+			units = append(units, x.unit)
+		}
+	}
+	return units, price
+}
+
+// towards is the unit that costs least for what it gives of what a node lacks
+// for so many of the claim's pods.
+func (h *hunt) towards(node, target int) (best touch, found bool) {
+	have, request := h.at(node), h.claims[h.claim].Request
+	gained := 0.0
+	var price Loss
+	h.look(len(h.on[node]))
+	for _, x := range h.on[node] {
+		u := x.unit
+		if !h.possible(u) {
+			continue
+		}
+		gives, part := h.gives(u, x.site), 0.0
+		for i, amount := range request {
+			if lack := amount*float64(target) - have[i]; amount > 0 && lack > tolerance {
+				part += min(gives[i], lack) / lack
+			}
+		}
+		if part > 0 {
+			if c := h.adds(u); !found || c.over(part).compare(price.over(gained)) < 0 {
+				best, found, price, gained = x, true, c, part
+			}
+		}
+	}
+	return best, found
+}
+
 // move is a step of the search: a unit, or a node that is cleared.
 type move struct {
 	id      int // a unit, or a node after all units
 	version int
-	cost    cost
+	cost    Loss
 	gain    int // how many more pods can be placed
 }
 
-// queue holds the moves, those first that cost least for each pod that they
+// queue is a heap of the moves, those first that cost least for each pod that they
 // place. Of equal moves the first is preferred, so that the order of jobs decides.
-type queue struct{ moves []move }
+type queue []move
 
-func (q *queue) order() { heap.Init(q) }
+func (q queue) Len() int { return len(q) }
 
-func (q *queue) push(m move) {
-	q.moves = append(q.moves, m)
-	heap.Fix(q, len(q.moves)-1)
+func (q queue) Less(i, j int) bool {
+	a, b := &q[i], &q[j]
+	return cmp.Or(a.cost.over(float64(a.gain)).compare(b.cost.over(float64(b.gain))), cmp.Compare(a.id, b.id)) < 0
 }
 
-func (q *queue) pop() (move, bool) {
-	last := len(q.moves) - 1
-	if last < 0 {
-		return move{}, false
-	}
-	first := q.moves[0]
-	q.moves[0] = q.moves[last]
-	q.moves = q.moves[:last]
-	if last > 0 {
-		heap.Fix(q, 0)
-	}
-	return first, true
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(m any)   { *q = append(*q, m.(move)) }
+
+func (q *queue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
 }
-
-// Len, Less, Swap, Push and Pop make it a heap.
-func (q *queue) Len() int { return len(q.moves) }
-
-func (q *queue) Less(i, j int) bool {
-	a, b := &q.moves[i], &q.moves[j]
-	return cmp.Or(cheaper(a.cost, float64(a.gain), b.cost, float64(b.gain)), cmp.Compare(a.id, b.id)) < 0
-}
-
-func (q *queue) Swap(i, j int) { q.moves[i], q.moves[j] = q.moves[j], q.moves[i] }
-func (q *queue) Push(any)      {}
-func (q *queue) Pop() any      { return nil }

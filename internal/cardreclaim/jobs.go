@@ -59,7 +59,7 @@ func (m *model) addJobs(p *Problem) {
 	}
 	m.wanted = make([]bool, len(m.pool))
 	for i := range m.claims {
-		for _, node := range m.claims[i].nodes {
+		for _, node := range m.claims[i].Nodes {
 			m.wanted[node] = true
 		}
 	}
@@ -180,14 +180,14 @@ func (m *model) each(u int, call func(s int)) {
 
 // price is what taking a unit loses when nothing of its job is taken yet, 0 below the
 // rank that is decided about.
-func (m *model) price(u int) cost {
+func (m *model) price(u int) Loss {
 	if m.rank[u] != m.top {
-		return cost{}
+		return Loss{}
 	}
 	if p := m.units[u].pod; p != whole {
-		return cost{spared: m.pods[p].loss}
+		return Loss{Spared: m.pods[p].loss}
 	}
-	return cost{broken: m.jobs[m.units[u].job].loss, jobs: 1}
+	return Loss{Broken: m.jobs[m.units[u].job].loss, Jobs: 1}
 }
 
 // dearest sorts units so that those of the highest rank come first, then those that

@@ -11,7 +11,7 @@ import (
 type option struct {
 	unit   int
 	amount float64
-	price  cost
+	price  Loss
 	share  share // for one of the resource
 }
 
@@ -59,8 +59,8 @@ func (m *model) single(u int) int {
 func (s *state) scarcest(units []int) (resource int, need float64) {
 	needs, given := make([]float64, s.dims), make([]float64, s.dims)
 	for i := range s.claims {
-		for r, request := range s.claims[i].request {
-			needs[r] += request * float64(s.claims[i].count)
+		for r, request := range s.claims[i].Request {
+			needs[r] += request * float64(s.claims[i].Count)
 		}
 	}
 	s.look(len(s.pool))
@@ -90,7 +90,7 @@ func (s *state) scarcest(units []int) (resource int, need float64) {
 
 // allows tells whether deciding about the units from one on can cost less than
 // this, as far as the limit tells.
-func (r *refilling) allows(at int, most cost) bool {
+func (r *refilling) allows(at int, most Loss) bool {
 	if r.cost.compare(most) >= 0 {
 		return false
 	}
@@ -105,24 +105,22 @@ func (r *refilling) allows(at int, most cost) bool {
 			continue
 		}
 		part := min(1, need/x.amount)
-		least.broken += part * float64(x.price.broken)
-		least.jobs += part * float64(x.price.jobs)
-		least.spared += part * float64(x.price.spared)
+		for k, price := range x.price.over(1) {
+			least[k] += part * price
+		}
 		need -= x.amount
 	}
-	return need <= slack*r.need && least.below(most)
+	return need <= slack*r.need && least.below(most.over(1))
 }
 
 // slack makes up for the rounding of sums.
 const slack = 1e-9
 
 // below tells whether something can cost less that costs at least this.
-func (s share) below(most cost) bool {
-	for _, part := range [][2]float64{{s.broken, float64(most.broken)}, {s.jobs, float64(most.jobs)}, {s.spared, float64(most.spared)}} {
-		if margin := slack * math.Max(1, part[1]); part[0] < part[1]-margin {
-			return true
-		} else if part[0] > part[1]+margin {
-			return false
+func (s share) below(most share) bool {
+	for i, part := range most {
+		if margin := slack * math.Max(1, part); math.Abs(s[i]-part) > margin {
+			return s[i] < part
 		}
 	}
 	return false

@@ -16,7 +16,7 @@ type model struct {
 	pool   []int     // by node
 	pools  []int64   // the last has no cards, for nodes that name none
 	claims []claim
-	order  []int // the claims, those that are hard to place first
+	order  []int // the claims for which pods wait, those that are hard to place first
 	jobs   []job
 	pods   []pod
 	sites  []site
@@ -37,12 +37,10 @@ type model struct {
 // touch is a unit that gives something on a node, and its site there.
 type touch struct{ unit, site int }
 
+// claim is a Claim whose numbers are sound, and that names each of its nodes once.
 type claim struct {
-	request []float64
-	cards   int64
-	count   int
-	nodes   []int
-	wants   []bool // by node
+	Claim
+	wants []bool // by node
 }
 
 // Bounds of sound numbers: the amount of a resource, and the pods that wait in
@@ -82,14 +80,14 @@ func (m *model) beyondPools() bool {
 	in := make([]bool, len(m.pools))
 	for i := range m.claims {
 		c := &m.claims[i]
-		if c.cards == 0 || c.count == 0 {
+		if c.Cards == 0 || c.Count == 0 {
 			continue
 		}
-		if c.cards > math.MaxInt64/int64(c.count) {
+		if c.Cards > math.MaxInt64/int64(c.Count) {
 			return false // the search finds out
 		}
-		need = sum(need, c.cards*int64(c.count))
-		for _, node := range c.nodes {
+		need = sum(need, c.Cards*int64(c.Count))
+		for _, node := range c.Nodes {
 			in[m.pool[node]] = true
 		}
 	}
@@ -117,35 +115,41 @@ func (m *model) part(resource int, amount float64) {
 	}
 }
 
+// claim is a claim with sound numbers. It has no nodes when none of its pods wait.
 func (m *model) claim(from *Claim) claim {
-	c := claim{request: make([]float64, m.dims), cards: max(from.Cards, 0), count: max(from.Count, 0), wants: make([]bool, len(m.pool))}
+	c := claim{Claim: Claim{Request: make(Amounts, m.dims), Cards: max(from.Cards, 0), Count: max(from.Count, 0)}, wants: make([]bool, len(m.pool))}
+	if c.Count == 0 {
+		return c
+	}
 	for r, amount := range from.Request {
 		if math.IsNaN(amount) || amount > mostAmount {
 			amount = math.Inf(1)
 		}
-		c.request[r] = max(amount, 0)
+		c.Request[r] = max(amount, 0)
 		m.part(r, amount)
 	}
 	m.look(len(from.Nodes))
 	for _, node := range from.Nodes {
 		if node >= 0 && node < len(c.wants) && !c.wants[node] {
 			c.wants[node] = true
-			c.nodes = append(c.nodes, node)
+			c.Nodes = append(c.Nodes, node)
 		}
 	}
 	return c
 }
 
-// hardest lists the claims so that those that are hard to place come first:
-// more cards before fewer, then fewer nodes to choose from.
+// hardest lists the claims for which pods wait so that those that are hard to place come
+// first: more cards before fewer, then fewer nodes to choose from.
 func hardest(claims []claim) []int {
-	order := make([]int, len(claims))
-	for i := range order {
-		order[i] = i
+	var order []int
+	for i := range claims {
+		if claims[i].Count > 0 {
+			order = append(order, i)
+		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &claims[a], &claims[b]
-		return cmp.Or(cmp.Compare(y.cards, x.cards), cmp.Compare(len(x.nodes), len(y.nodes)))
+		return cmp.Or(cmp.Compare(y.Cards, x.Cards), cmp.Compare(len(x.Nodes), len(y.Nodes)))
 	})
 	return order
 }
@@ -153,13 +157,13 @@ func hardest(claims []claim) []int {
 // fits is how many of a claim's pods what is available would take.
 func (c *claim) fits(available []float64) int {
 	n := math.MaxInt
-	for i, request := range c.request {
+	for i, request := range c.Request {
 		if request > 0 {
 			n = min(n, int(max(0, min(math.Floor((available[i]+tolerance)/request), math.MaxInt32))))
 		}
 	}
 	if n == math.MaxInt {
-		return c.count // asks for nothing that is counted
+		return c.Count // asks for nothing that is counted
 	}
 	return n
 }
@@ -170,8 +174,8 @@ const tolerance = 0.1
 
 // within is how many of a claim's pods a pool has cards for.
 func (c *claim) within(pool int64) int {
-	if c.cards == 0 {
+	if c.Cards == 0 {
 		return math.MaxInt32
 	}
-	return int(min(max(pool, 0)/c.cards, math.MaxInt32))
+	return int(min(max(pool, 0)/c.Cards, math.MaxInt32))
 }

@@ -17,60 +17,42 @@ func (r *rooms) placement() *placement {
 	return &placement{model: r.model, avail: slices.Clone(r.avail), pools: slices.Clone(r.pools), place: make([][]int, len(r.claims))}
 }
 
-func (p *placement) at(node int) []float64 { return p.avail[node*p.dims : (node+1)*p.dims] }
-
-// fits is how many of a claim's pods a node takes.
-func (p *placement) fits(claim, node int) int {
-	c := &p.claims[claim]
-	return min(c.fits(p.at(node)), c.within(p.pools[p.pool[node]]))
-}
-
 // fill places as many of a claim's pods as there is room for, the preferred
 // nodes first, and tells whether that is all of them.
 func (p *placement) fill(claim int) bool {
 	c := &p.claims[claim]
-	left := c.count - len(p.place[claim])
-	p.look(len(c.nodes))
-	for _, node := range c.nodes {
-		if left == 0 {
-			break
+	left := c.Count - len(p.place[claim])
+	p.look(len(c.Nodes))
+	for _, node := range c.Nodes {
+		have, pool := p.avail[node*p.dims:(node+1)*p.dims], &p.pools[p.pool[node]]
+		n := min(left, c.fits(have), c.within(*pool))
+		if n == 0 {
+			continue
 		}
-		n := min(left, p.fits(claim, node))
-		for range n {
-			p.put(claim, node, 1)
-			p.place[claim] = append(p.place[claim], node)
+		for i, amount := range c.Request {
+			have[i] -= float64(n) * amount
 		}
-		left -= n
+		*pool -= int64(n) * c.Cards
+		p.place[claim] = append(p.place[claim], slices.Repeat([]int{node}, n)...)
+		if left -= n; left == 0 {
+			return true
+		}
 	}
 	return left == 0
 }
 
-// put books a pod on a node, or takes it from there when sign is -1.
-func (p *placement) put(claim, node, sign int) {
-	have := p.at(node)
-	for i, amount := range p.claims[claim].request {
-		have[i] -= float64(sign) * amount
-	}
-	p.pools[p.pool[node]] -= int64(sign) * p.claims[claim].cards
-}
-
-// places returns where the waiting pods can run, nil when not all can. Claims
-// are filled one after the other, which is exact for one; when that leaves pods
-// of several over, another order and then a search is tried.
+// places returns where the waiting pods can run, nil when not all can. Claims are filled
+// one after the other, which is exact for one; for several a search is tried then.
 func (r *rooms) places() [][]int {
-	backwards := slices.Clone(r.order)
-	slices.Reverse(backwards)
-	for _, order := range [][]int{r.order, backwards} {
-		p, all := r.placement(), true
-		for _, claim := range order {
-			all = all && p.fill(claim)
-		}
-		if all {
-			return p.place
-		}
-		if len(order) == 1 {
-			return nil
-		}
+	p, all := r.placement(), true
+	for _, claim := range r.order {
+		all = all && p.fill(claim)
+	}
+	switch {
+	case all:
+		return p.place
+	case len(r.order) == 1:
+		return nil
 	}
 	return r.seat()
 }
@@ -94,9 +76,9 @@ type seating struct {
 // seat returns the places of all pods, nil when none are found.
 func (r *rooms) seat() [][]int {
 	s := &seating{rooms: r, order: slices.Clone(r.order), pools: slices.Clone(r.pools), place: make([][]int, len(r.claims)), tries: mostSeatings}
-	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(r.claims[a].count, r.claims[b].count) })
+	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(r.claims[a].Count, r.claims[b].Count) })
 	for i := range r.claims {
-		s.tries += r.claims[i].count
+		s.tries += r.claims[i].Count
 		s.shut = append(s.shut, make([]bool, len(r.pool)))
 	}
 	if !s.next(0) {
@@ -108,11 +90,11 @@ func (r *rooms) seat() [][]int {
 // next places the pods that are left of the claims from the k-th on.
 func (s *seating) next(k int) bool {
 	claim := s.order[k]
-	if len(s.place[claim]) == s.claims[claim].count && k < len(s.order)-1 {
+	if len(s.place[claim]) == s.claims[claim].Count && k < len(s.order)-1 {
 		return s.next(k + 1)
 	}
 	for _, c := range s.order[k:] {
-		if s.total(c, s.pools) < s.claims[c].count-len(s.place[c]) {
+		if s.total(c, s.pools) < s.claims[c].Count-len(s.place[c]) {
 			return false
 		}
 	}
@@ -146,8 +128,8 @@ func (s *seating) next(k int) bool {
 
 // put books a pod on a node, or takes it from there when sign is -1.
 func (s *seating) put(claim, node int, sign float64) {
-	s.add(node, s.claims[claim].request, -sign)
-	s.pools[s.pool[node]] -= int64(sign) * s.claims[claim].cards
+	s.add(node, s.claims[claim].Request, -sign)
+	s.pools[s.pool[node]] -= int64(sign) * s.claims[claim].Cards
 }
 
 // candidates lists the nodes that could take a pod of the k-th claim, those
@@ -155,18 +137,18 @@ func (s *seating) put(claim, node int, sign float64) {
 func (s *seating) candidates(k int) []int {
 	claim := s.order[k]
 	c := &s.claims[claim]
-	s.look(len(c.nodes))
+	s.look(len(c.Nodes))
 	var nodes []int
 	harm := map[int]int{}
 	left := make([]float64, s.dims)
-	for _, node := range c.nodes {
+	for _, node := range c.Nodes {
 		if s.shut[claim][node] || s.fit[claim][node] == 0 || c.within(s.pools[s.pool[node]]) == 0 {
 			continue
 		}
 		s.look(len(s.order) - k)
 		nodes = append(nodes, node)
 		for i, amount := range s.at(node) {
-			left[i] = amount - c.request[i]
+			left[i] = amount - c.Request[i]
 		}
 		for _, other := range s.order[k+1:] {
 			if o := &s.claims[other]; o.wants[node] {

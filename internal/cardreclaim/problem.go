@@ -3,7 +3,6 @@ package cardreclaim
 import (
 	"cmp"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -43,30 +42,6 @@ type Claim struct {
 	// Nodes are the nodes that they could run on if there were room, the preferred
 	// first.
 	Nodes []int
-}
-
-// withoutEmpty is the problem without claims of which no pod waits, itself when
-// there are none.
-func (p *Problem) withoutEmpty() *Problem {
-	empty := func(c Claim) bool { return c.Count <= 0 }
-	if !slices.ContainsFunc(p.Claims, empty) {
-		return p
-	}
-	made := *p
-	made.Claims = slices.DeleteFunc(slices.Clone(p.Claims), empty)
-	return &made
-}
-
-// withEmpty makes places for all claims of those for the claims that are not
-// empty.
-func (p *Problem) withEmpty(place [][]int) [][]int {
-	all := make([][]int, len(p.Claims))
-	for i := range p.Claims {
-		if p.Claims[i].Count > 0 {
-			all[i], place = place[0], place[1:]
-		}
-	}
-	return all
 }
 
 // Job is one that runs.
@@ -145,56 +120,30 @@ type Loss struct {
 	Jobs int
 }
 
-// Less tells whether l costs less than other.
-func (l Loss) Less(other Loss) bool { return l.cost().compare(other.cost()) < 0 }
-
 // Total is all that is lost, in card-seconds.
 func (l Loss) Total() int64 { return sum(l.Broken, l.Spared) }
 
-func (l Loss) cost() cost { return cost{l.Broken, int64(l.Jobs), l.Spared} }
-
-// cost is a Loss in the order in which its parts count.
-type cost struct{ broken, jobs, spared int64 }
-
-func (c cost) compare(other cost) int {
-	switch {
-	case c.broken != other.broken:
-		return cmp.Compare(c.broken, other.broken)
-	case c.jobs != other.jobs:
-		return cmp.Compare(c.jobs, other.jobs)
-	}
-	return cmp.Compare(c.spared, other.spared)
+func (l Loss) compare(other Loss) int {
+	return cmp.Or(cmp.Compare(l.Broken, other.Broken), cmp.Compare(l.Jobs, other.Jobs), cmp.Compare(l.Spared, other.Spared))
 }
 
-func (c cost) plus(other cost) cost {
-	return cost{c.broken + other.broken, c.jobs + other.jobs, c.spared + other.spared}
+func (l Loss) plus(other Loss) Loss {
+	return Loss{Broken: l.Broken + other.Broken, Spared: l.Spared + other.Spared, Jobs: l.Jobs + other.Jobs}
 }
 
-func (c cost) minus(other cost) cost {
-	return cost{c.broken - other.broken, c.jobs - other.jobs, c.spared - other.spared}
+func (l Loss) minus(other Loss) Loss {
+	return Loss{Broken: l.Broken - other.Broken, Spared: l.Spared - other.Spared, Jobs: l.Jobs - other.Jobs}
 }
 
-// share is what a cost is for one unit of what it gives.
-type share struct{ broken, jobs, spared float64 }
+// share is what a loss is for one unit of what it gives: broken, jobs and spared.
+type share [3]float64
 
-func (c cost) over(gain float64) share {
-	return share{float64(c.broken) / gain, float64(c.jobs) / gain, float64(c.spared) / gain}
+func (l Loss) over(gain float64) share {
+	return share{float64(l.Broken) / gain, float64(l.Jobs) / gain, float64(l.Spared) / gain}
 }
 
 func (s share) compare(other share) int {
-	switch {
-	case s.broken != other.broken:
-		return cmp.Compare(s.broken, other.broken)
-	case s.jobs != other.jobs:
-		return cmp.Compare(s.jobs, other.jobs)
-	}
-	return cmp.Compare(s.spared, other.spared)
-}
-
-// cheaper compares two costs by what each of them gives: -1 when the first costs
-// less for one unit of it, 1 when the second does.
-func cheaper(a cost, gainA float64, b cost, gainB float64) int {
-	return a.over(gainA).compare(b.over(gainB))
+	return cmp.Or(cmp.Compare(s[0], other[0]), cmp.Compare(s[1], other[1]), cmp.Compare(s[2], other[2]))
 }
 
 func sum(a, b int64) int64 {

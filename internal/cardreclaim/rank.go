@@ -177,7 +177,7 @@ func (m *model) start() *state {
 	s := newState(m)
 	for u, given := range m.given {
 		if given && s.canTake(u) {
-			s.take(u)
+			s.take(u, none)
 		}
 	}
 	return s

@@ -140,7 +140,7 @@ func (s *state) refill(units []int) bool {
 	var dropped []int
 	for _, u := range units {
 		if s.in[u] {
-			s.drop(u)
+			s.drop(u, none)
 			dropped = append(dropped, u)
 		}
 	}
@@ -152,7 +152,7 @@ func (s *state) refill(units []int) bool {
 		r.set = dropped
 	}
 	for _, u := range r.set {
-		s.take(u)
+		s.take(u, none)
 	}
 	return r.found
 }
@@ -164,7 +164,7 @@ func (s *state) tryAll() (found, complete bool) {
 	r.left = 10 * mostTries
 	r.from(0, true)
 	for _, u := range r.set {
-		s.take(u)
+		s.take(u, none)
 	}
 	return r.found, r.left >= 0 && !r.exhausted()
 }
@@ -174,7 +174,7 @@ type refilling struct {
 	*state
 	options []option
 	pot     *rooms // what is there when all that is still open is taken
-	most    cost   // what a set must stay below
+	most    Loss   // what a set must stay below
 	bounded bool
 	left    int // tries
 	set     []int
@@ -212,11 +212,11 @@ func (r *refilling) from(at int, fresh bool) {
 		return
 	}
 	if r.possible(u) {
-		r.take(u)
+		r.take(u, none)
 		r.got += r.options[at].amount
 		r.from(at+1, true)
 		r.got -= r.options[at].amount
-		r.drop(u)
+		r.drop(u, none)
 	}
 	r.leaveOut(u, -1)
 	r.from(at+1, false)
@@ -246,8 +246,7 @@ func (r *refilling) leaveOut(u int, sign float64) {
 // potential is what is there when all units are taken as well, whether or not
 // their jobs can spare them all.
 func (s *state) potential(units []int) *rooms {
-	all := &rooms{}
-	all.set(&s.rooms)
+	all := s.clone()
 	wholly := make(map[int]bool, len(units))
 	for _, u := range units {
 		if x := s.units[u]; x.pod == whole {

@@ -5,7 +5,7 @@ import "slices"
 // state is who has been taken so far, and what that gives.
 type state struct {
 	rooms
-	cost  cost
+	cost  Loss
 	in    []bool    // by unit
 	spent []spent   // by job
 	roles []int     // by role: pods taken
@@ -51,7 +51,7 @@ func (s *state) enough() bool {
 	if s.short() {
 		return false
 	}
-	if len(s.claims) == 1 {
+	if len(s.order) == 1 {
 		return true
 	}
 	place := s.places()
@@ -81,10 +81,10 @@ func (s *state) canTake(u int) bool {
 }
 
 // adds is what taking a possible unit adds to the cost.
-func (s *state) adds(u int) cost {
+func (s *state) adds(u int) Loss {
 	price := s.price(u)
 	if s.units[u].pod == whole {
-		price.spared -= s.spent[s.units[u].job].loss
+		price.Spared -= s.spent[s.units[u].job].loss
 	}
 	return price
 }
@@ -97,62 +97,40 @@ func (s *state) gives(u, site int) []float64 {
 	return s.left[site*s.dims : (site+1)*s.dims]
 }
 
-// take takes a possible unit.
-func (s *state) take(u int) {
+// take takes a possible unit, and drop takes it back. With a site other than none, what its
+// job gives on other nodes is left out.
+func (s *state) take(u, site int) {
 	s.cost = s.cost.plus(s.adds(u))
-	s.turn(u, 1)
+	s.turn(u, site, 1)
 	s.in[u] = true
 }
 
-// drop takes back a unit that was taken.
-func (s *state) drop(u int) {
+func (s *state) drop(u, site int) {
 	s.in[u] = false
-	s.turn(u, -1)
+	s.turn(u, site, -1)
 	if s.units[u].pod == whole || !s.spent[s.units[u].job].whole {
 		s.cost = s.cost.minus(s.adds(u))
 	}
 }
 
-// takeOn takes a possible unit as far as one node goes, and dropOn takes it back: what its
-// job gives on other nodes is left out.
-func (s *state) takeOn(x touch) {
-	s.cost = s.cost.plus(s.adds(x.unit))
-	s.turnOn(x, 1)
-	s.in[x.unit] = true
-}
-
-func (s *state) dropOn(x touch) {
-	s.in[x.unit] = false
-	s.turnOn(x, -1)
-	if s.units[x.unit].pod == whole || !s.spent[s.units[x.unit].job].whole {
-		s.cost = s.cost.minus(s.adds(x.unit))
-	}
-}
-
-func (s *state) turnOn(x touch, sign int) {
-	if s.units[x.unit].pod != whole {
-		s.turn(x.unit, sign)
-		return
-	}
-	s.spent[s.units[x.unit].job].whole = sign > 0
-	s.add(s.sites[x.site].node, s.gives(x.unit, x.site), float64(sign))
-}
-
 // turn books a unit as taken, or as not when sign is -1.
-func (s *state) turn(u, sign int) {
+func (s *state) turn(u, site, sign int) {
 	x := s.units[u]
 	spent := &s.spent[x.job]
 	if x.pod == whole {
 		spent.whole = sign > 0
-		job := &s.jobs[x.job]
-		for i := job.sites.from; i < job.sites.end; i++ {
+		sites := s.jobs[x.job].sites
+		if site != none {
+			sites = span{site, site + 1}
+		}
+		for i := sites.from; i < sites.end; i++ {
 			s.add(s.sites[i].node, s.gives(u, i), float64(sign))
 		}
 		return
 	}
 	pod := &s.pods[x.pod]
 	spent.pods += sign
-	spent.loss += int64(sign) * s.price(u).spared
+	spent.loss += int64(sign) * s.price(u).Spared
 	if pod.role != none {
 		s.roles[pod.role] += sign
 	}
@@ -171,7 +149,7 @@ func (s *state) turn(u, sign int) {
 func (s *state) prune() {
 	for _, u := range s.chosen() {
 		if x := s.units[u]; x.pod != whole && s.spent[x.job].whole {
-			s.drop(u) // the job goes with it anyway
+			s.drop(u, none) // the job goes with it anyway
 		}
 	}
 	s.takeBack(s.dearest(s.chosen()))
@@ -184,15 +162,15 @@ func (s *state) prune() {
 // now, those of the highest rank and those that lose most first.
 func (s *state) trim() {
 	place := s.place
-	if len(s.claims) == 1 {
+	if len(s.order) == 1 {
 		place = s.places()
 	}
 	needed := make([]bool, len(s.avail)) // by node and resource
 	hold := func(sign float64) {
 		for claim, nodes := range place {
 			for _, node := range nodes {
-				s.add(node, s.claims[claim].request, -sign)
-				for r, request := range s.claims[claim].request {
+				s.add(node, s.claims[claim].Request, -sign)
+				for r, request := range s.claims[claim].Request {
 					needed[node*s.dims+r] = needed[node*s.dims+r] || request > 0
 				}
 			}
@@ -200,9 +178,9 @@ func (s *state) trim() {
 	}
 	hold(1)
 	for _, u := range s.dearest(s.chosen()) {
-		s.drop(u)
+		s.drop(u, none)
 		if s.lacks(u, needed) {
-			s.take(u)
+			s.take(u, none)
 		}
 	}
 	hold(-1)
@@ -226,13 +204,13 @@ func (s *state) takeBack(units []int) {
 		return
 	}
 	for _, u := range units {
-		s.drop(u)
+		s.drop(u, none)
 	}
 	if s.enough() {
 		return
 	}
 	for _, u := range units {
-		s.take(u)
+		s.take(u, none)
 	}
 	if half := len(units) / 2; half > 0 {
 		s.takeBack(units[:half])
@@ -268,26 +246,23 @@ func (r *rooms) keep(only int) {
 			continue
 		}
 		c := &r.claims[i]
-		r.look(len(c.nodes))
+		r.look(len(c.Nodes))
 		clear(r.byPool[i])
-		for _, node := range c.nodes {
+		for _, node := range c.Nodes {
 			r.fit[i][node] = c.fits(r.at(node))
 			r.byPool[i][r.pool[node]] += r.fit[i][node]
 		}
 	}
 }
 
-// set makes r the same as from, in its own memory.
-func (r *rooms) set(from *rooms) {
-	r.model, r.only, r.avail = from.model, from.only, append(r.avail[:0], from.avail...)
-	r.look(len(from.fit) * len(from.pool) / 8) // copying is fast
-	if r.fit == nil {
-		r.fit, r.byPool = make([][]int, len(from.fit)), make([][]int, len(from.fit))
+// clone is a copy with its own memory.
+func (r *rooms) clone() *rooms {
+	r.look(len(r.fit) * len(r.pool) / 8) // copying is fast
+	c := &rooms{model: r.model, only: r.only, avail: slices.Clone(r.avail)}
+	for i := range r.fit {
+		c.fit, c.byPool = append(c.fit, slices.Clone(r.fit[i])), append(c.byPool, slices.Clone(r.byPool[i]))
 	}
-	for i := range from.fit {
-		r.fit[i] = append(r.fit[i][:0], from.fit[i]...)
-		r.byPool[i] = append(r.byPool[i][:0], from.byPool[i]...)
-	}
+	return c
 }
 
 func (r *rooms) at(node int) []float64 { return r.avail[node*r.dims : (node+1)*r.dims] }
@@ -321,16 +296,16 @@ func (r *rooms) recount(claim, node int) {
 func (r *rooms) total(claim int, pools []int64) int {
 	c, n := &r.claims[claim], 0
 	for pool, room := range r.byPool[claim] {
-		n += min(room, c.within(pools[pool]), c.count)
+		n += min(room, c.within(pools[pool]), c.Count)
 	}
-	return min(n, c.count)
+	return min(n, c.Count)
 }
 
 // short tells that some claim has too little room, even if it had all of it for
 // itself.
 func (r *rooms) short() bool {
 	for i := range r.claims {
-		if r.total(i, r.pools) < r.claims[i].count {
+		if r.total(i, r.pools) < r.claims[i].Count {
 			return true
 		}
 	}

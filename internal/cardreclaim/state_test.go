@@ -16,7 +16,7 @@ func recount(s *state) *state {
 	for pass := range 2 {
 		for u, x := range s.units {
 			if s.in[u] && (x.pod == whole) == (pass == 1) {
-				fresh.take(u)
+				fresh.take(u, none)
 			}
 		}
 	}
@@ -36,9 +36,9 @@ func TestTheBooksOfAStateAreWhatARecountGives(t *testing.T) {
 			u := rapid.IntRange(0, len(m.units)-1).Draw(t, "unit")
 			switch {
 			case s.in[u]:
-				s.drop(u)
+				s.drop(u, none)
 			case s.possible(u):
-				s.take(u)
+				s.take(u, none)
 			}
 			want := recount(s)
 			if s.cost != want.cost || !reflect.DeepEqual(s.avail, want.avail) || !reflect.DeepEqual(s.fit, want.fit) ||
@@ -47,7 +47,7 @@ func TestTheBooksOfAStateAreWhatARecountGives(t *testing.T) {
 			}
 		}
 		for _, u := range s.chosen() {
-			s.drop(u)
+			s.drop(u, none)
 		}
 		fresh := newState(m)
 		check.Must(t, s.cost == fresh.cost && reflect.DeepEqual(s.avail, fresh.avail) && reflect.DeepEqual(s.byPool, fresh.byPool),

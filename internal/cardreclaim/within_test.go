@@ -32,7 +32,7 @@ func TestLessEffortNeverMakesAPlanWrong(t *testing.T) {
 				t.Fatalf("%+v, and no plan with more effort", plan)
 			case broken(p, plan) != "" || needless(p, plan) != "":
 				t.Fatalf("%s %s", broken(p, plan), needless(p, plan))
-			case plan.Loss.Less(whole.Loss):
+			case plan.Loss.compare(whole.Loss) < 0:
 				t.Fatalf("loses %+v, with more effort %+v", plan.Loss, whole.Loss)
 			}
 		})
