@@ -40,65 +40,44 @@ func (s *state) refine() (changed bool) {
 	return changed
 }
 
-// near lists units around one: those of its job, of the jobs on its nodes, of the
-// jobs on theirs, until they are too many, and then promising ones of its pool
-// and of pools that are not used up.
+// near lists units around one: those of its job unless they are too many, and promising
+// ones of its pool and of pools that are not used up.
 func (s *state) near(u int, promising []option) []int {
-	n := &neighbours{state: s, seen: map[int]bool{}}
-	if n.add(s.units[u].job, mostNear); len(n.units) == 0 {
-		n.units = s.nearInJob(u, promising)
-		n.seen[s.units[u].job] = true
+	units := s.openUnits(s.units[u].job)
+	if len(units) > mostNear {
+		units = s.nearInJob(u, promising)
 	}
-	for i := 0; i < len(n.jobs) && len(n.units) < mostNear; i++ {
-		sites := s.jobs[n.jobs[i]].sites
-		for site := sites.from; site < sites.end; site++ {
-			s.look(1)
-			for _, v := range s.on[s.sites[site].node] {
-				n.add(s.units[v.unit].job, mostNear)
-			}
-		}
-	}
+	seen := map[int]bool{s.units[u].job: true}
 	pools := s.poolsLeft()
 	s.each(u, func(site int) { pools[s.pool[s.sites[site].node]] = true })
 	for i := range promising {
 		v := promising[i].unit
-		if len(n.units) >= mostPromising {
+		if len(units) >= mostPromising {
 			break
 		}
+		inPool := false
 		s.each(v, func(site int) {
 			s.look(1)
-			if pools[s.pool[s.sites[site].node]] {
-				n.add(s.units[v].job, mostPromising)
-			}
+			inPool = inPool || pools[s.pool[s.sites[site].node]]
 		})
-	}
-	return n.units
-}
-
-// neighbours are units that are decided about together.
-type neighbours struct {
-	*state
-	jobs, units []int
-	seen        map[int]bool
-}
-
-// add adds the units of a job unless they are too many.
-func (n *neighbours) add(job, most int) {
-	if n.seen[job] {
-		return
-	}
-	before := len(n.units)
-	for v := n.model.jobs[job].units.from; v < n.model.jobs[job].units.end; v++ {
-		if n.isOpen(v) {
-			n.units = append(n.units, v)
+		if job := s.units[v].job; inPool && !seen[job] {
+			if open := s.openUnits(job); len(units)+len(open) <= mostPromising {
+				seen[job] = true
+				units = append(units, open...)
+			}
 		}
 	}
-	if len(n.units) > most {
-		n.units = n.units[:before]
-		return
+	return units
+}
+
+// openUnits lists the units of a job that are up to the choice.
+func (s *state) openUnits(job int) (open []int) {
+	for u := s.jobs[job].units.from; u < s.jobs[job].units.end; u++ {
+		if s.isOpen(u) {
+			open = append(open, u)
+		}
 	}
-	n.seen[job] = true
-	n.jobs = append(n.jobs, job)
+	return open
 }
 
 // poolsLeft tells which pools have more cards left than there is room for.
@@ -173,8 +152,7 @@ func (s *state) tryAll() (found, complete bool) {
 type refilling struct {
 	*state
 	options []option
-	pot     *rooms // what is there when all that is still open is taken
-	most    Loss   // what a set must stay below
+	most    Loss // what a set must stay below
 	bounded bool
 	left    int // tries
 	set     []int
@@ -183,7 +161,7 @@ type refilling struct {
 }
 
 func (s *state) refilling(units []int) *refilling {
-	r := &refilling{state: s, pot: s.potential(units)}
+	r := &refilling{state: s}
 	r.options, r.limit = s.options(units)
 	return r
 }
@@ -203,7 +181,7 @@ func (r *refilling) from(at int, fresh bool) {
 		}
 		return
 	}
-	if at == len(r.options) || r.pot.short() {
+	if at == len(r.options) {
 		return
 	}
 	u := r.options[at].unit
@@ -218,29 +196,7 @@ func (r *refilling) from(at int, fresh bool) {
 		r.got -= r.options[at].amount
 		r.drop(u, none)
 	}
-	r.leaveOut(u, -1)
 	r.from(at+1, false)
-	r.leaveOut(u, 1)
-}
-
-// leaveOut takes from what can still be there what a unit would give, or gives it
-// back. Without a job as a whole its single pods are what is left of it.
-func (r *refilling) leaveOut(u int, sign float64) {
-	x := r.units[u]
-	if x.pod != whole {
-		pod := &r.pods[x.pod]
-		r.pot.add(r.sites[pod.site].node, pod.gives, sign)
-		return
-	}
-	job := &r.jobs[x.job]
-	for s := job.sites.from; s < job.sites.end; s++ {
-		r.pot.add(r.sites[s].node, r.sites[s].gives, sign)
-	}
-	for v := job.units.from; v < job.units.end; v++ {
-		if p := r.units[v].pod; p != whole {
-			r.pot.add(r.sites[r.pods[p].site].node, r.pods[p].gives, -sign)
-		}
-	}
 }
 
 // potential is what is there when all units are taken as well, whether or not
