@@ -24,9 +24,12 @@ type Cache struct {
 	nodes     card.Tracker
 	inventory *card.Inventory
 	// meaning counts how often a resource or a card name came to mean something
-	// else, and with it what pods ask for.
+	// else, or unlimited changed, and with it what pods ask for.
 	meaning uint64
-	pods    map[types.UID]*podFacts
+	// unlimited tells that pods that ask for cards neither meet nor use up the CPU and
+	// memory of their queue (cardUnlimitedCpuMemory).
+	unlimited bool
+	pods      map[types.UID]*podFacts
 	// objects finds the facts of a pod by its object: a pod that did not change
 	// is found without reading it.
 	objects map[*corev1.Pod]*podFacts
@@ -41,7 +44,7 @@ type Cache struct {
 	// promised is the node that a waiting pod was promised, by UID.
 	promised map[types.UID]promise
 	// holds are where cards were taken back for pods that wait, by UID.
-	holds map[types.UID]hold
+	holds map[types.UID]promise
 	// insisted is the last session in which the action cardreclaim was at work,
 	// which sees to it that pods with a mark go.
 	insisted     uint64
@@ -88,19 +91,15 @@ type podFacts struct {
 	ask     workload.Request
 	// told tells that the pod is marked to be replaced, and of those that Volcano's
 	// job controller replaces.
-	told bool
-	// unlimitedAsk is the ask without CPU and memory.
-	unlimitedAsk workload.Request
-	session      uint64
+	told    bool
+	session uint64
 
-	// charge is what the pod was charged last, and node, placed and unlimited
-	// what that was worked out from; placed is nil when it must be worked out
-	// anew. A pod whose node lost its label, or whose PodGroup is gone, is
-	// charged as it was last.
-	charge    *quota.Charge
-	node      string
-	placed    *card.Inventory
-	unlimited bool
+	// charge is what the pod was charged last, and node and placed what that was
+	// worked out from; placed is nil when it must be worked out anew. A pod whose
+	// node lost its label, or whose PodGroup is gone, is charged as it was last.
+	charge *quota.Charge
+	node   string
+	placed *card.Inventory
 	// charged is the queue that was written into the pod when it was bound, ""
 	// before that is seen. Of a pod that is not ours, its maker wrote it.
 	charged string
@@ -126,7 +125,7 @@ func NewCache() *Cache {
 		account:   quota.New(0),
 		leaving:   map[types.UID]time.Time{},
 		promised:  map[types.UID]promise{},
-		holds:     map[types.UID]hold{},
+		holds:     map[types.UID]promise{},
 		unfit:     unfitness{statuses: map[unfitKey]*unfitStatus{}},
 		voice:     newVoice(),
 		announced: map[types.UID]*announcement{},
@@ -135,17 +134,6 @@ func NewCache() *Cache {
 		now:       time.Now,
 		meters:    newMeters(),
 	}
-}
-
-// recognise brings the inventory up to date, and notes whether it came to mean something
-// else.
-func (c *Cache) recognise(objects map[string]*corev1.Node) *card.Inventory {
-	before := c.inventory
-	c.nodes.Replace(objects)
-	if c.inventory = c.nodes.Inventory(); c.inventory != before && !c.inventory.MeansTheSame(before) {
-		c.meaning++
-	}
-	return c.inventory
 }
 
 // facts returns what a pod asks for and notes that this session saw the pod.
@@ -195,8 +183,9 @@ func (c *Cache) newFacts(pod *corev1.Pod) *podFacts {
 	facts := &podFacts{
 		object: pod, ours: c.resolver.IsOurs(pod), told: workload.ToldToGo(pod) && workload.ManagedByVCJob(pod), ask: c.resolver.Request(pod),
 	}
-	facts.unlimitedAsk = facts.ask
-	facts.unlimitedAsk.MilliCPU, facts.unlimitedAsk.Memory = 0, 0
+	if c.unlimited && facts.ask.Count > 0 {
+		facts.ask.MilliCPU, facts.ask.Memory = 0, 0
+	}
 	return facts
 }
 

@@ -25,7 +25,8 @@ import (
 // the annotation card.request and minResources do.
 func (p *plugin) minimum(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
 	if len(job.Tasks) == 0 {
-		return p.announced(job)
+		known := p.announcement(job)
+		return known.application, known.refusal
 	}
 	var all quota.Merger
 	for _, task := range p.missing(job) {
@@ -134,20 +135,8 @@ func least(amounts []int64, n int) (sum int64) {
 	return sum
 }
 
-// announced is the minimum of a job without pods; nobody may change its demands.
-func (p *plugin) announced(job *api.JobInfo) (quota.JobRequest, *workload.Refusal) {
-	known := p.announcement(job)
-	app := known.application
-	if p.args.cardUnlimitedCPUMemory && len(app.Demands) > 0 {
-		// minResources does not tell which pods the CPU is for; the pods are
-		// held to it one by one when they exist.
-		app.MilliCPU, app.Memory = 0, 0
-	}
-	return app, known.refusal
-}
-
 // announcement is what a PodGroup says, read anew only if it says something else: to read
-// the longest card.request takes milliseconds. Volcano hands out a copy in each session,
+// the longest card.request takes milliseconds. Nobody may change its demands. Volcano hands out a copy in each session,
 // whose texts are still the same ones.
 func (p *plugin) announcement(job *api.JobInfo) *announcement {
 	request, requests := workload.TotalOf(&job.PodGroup.PodGroup)
@@ -159,6 +148,11 @@ func (p *plugin) announcement(job *api.JobInfo) *announcement {
 	}
 	read := &announcement{request: request, requests: requests, least: least, meaning: p.cache.meaning, session: p.cache.session}
 	read.application, read.refusal = p.cache.resolver.GroupRequest(request, requests, least)
+	if p.cache.unlimited && len(read.application.Demands) > 0 {
+		// minResources does not tell which pods the CPU is for; the pods are
+		// held to it one by one when they exist.
+		read.application.MilliCPU, read.application.Memory = 0, 0
+	}
 	p.cache.announced[job.PgUID] = read
 	return read
 }

@@ -36,30 +36,37 @@ func (p *plugin) tellRefusal(object runtime.Object, refusal *workload.Refusal) {
 	p.Tell(object, corev1.EventTypeWarning, refusal.Reason, refusal.Message)
 }
 
-// tellPod says on a pod why it is refused: as an event when it is news, and
-// through Volcano in the pod's condition PodScheduled.
-func (p *plugin) tellPod(task *api.TaskInfo, refusal *workload.Refusal) {
-	text, isNew := p.cache.voice.say(task.Pod.UID, refusal)
-	if job, ok := p.ssn.Jobs[task.Job]; ok {
-		fit := api.NewFitErrors()
-		fit.SetError(text)
-		job.NodesFitErrors[task.UID] = fit
+// tellNews says why a pod of a job is refused, or its PodGroup when pod is nil: as an event
+// when it is news. It returns the text that stands. job is nil when it is not known.
+func (p *plugin) tellNews(uid types.UID, job *api.JobInfo, pod *corev1.Pod, refusal *workload.Refusal) string {
+	text, isNew := p.cache.voice.say(uid, refusal)
+	if !isNew || refusal.Reason == workload.ReasonNotReady {
+		return text
 	}
-	if isNew && refusal.Reason != workload.ReasonNotReady {
-		p.cache.meters.refused(p.ssn.Jobs[task.Job], refusal)
-		p.tellRefusal(task.Pod, refusal)
+	p.cache.meters.refused(job, refusal)
+	if pod != nil {
+		p.tellRefusal(pod, refusal)
+	} else {
+		p.tellRefusal(GroupOf(job), refusal)
+	}
+	return text
+}
+
+// tellPod says on a pod why it is refused, also through Volcano in the pod's condition
+// PodScheduled.
+func (p *plugin) tellPod(task *api.TaskInfo, refusal *workload.Refusal) {
+	job, fit := p.ssn.Jobs[task.Job], api.NewFitErrors()
+	fit.SetError(p.tellNews(task.Pod.UID, job, task.Pod, refusal))
+	if job != nil {
+		job.NodesFitErrors[task.UID] = fit
 	}
 }
 
 // tellJob says on a PodGroup why it is not admitted. A vcjob has no pods then,
 // so the PodGroup's event and condition are all its owner can see.
 func (p *plugin) tellJob(job *api.JobInfo, refusal *workload.Refusal) {
-	text, isNew := p.cache.voice.say(job.PgUID, refusal)
+	text := p.tellNews(job.PgUID, job, nil, refusal)
 	job.JobFitErrors = text
-	if isNew && refusal.Reason != workload.ReasonNotReady {
-		p.cache.meters.refused(job, refusal)
-		p.tellRefusal(GroupOf(job), refusal)
-	}
 	isTold := func(c scheduling.PodGroupCondition) bool {
 		return c.Type == scheduling.PodGroupUnschedulableType && c.Message == text
 	}

@@ -51,29 +51,22 @@ func (p *plugin) allocatable(_ *api.QueueInfo, task *api.TaskInfo) bool {
 // waitsForQuota reports whether the queue has no room for a pod, even without what the
 // pod's own job was given in this session: the session may take that back. A pod for which
 // the whole quota of each of its cards is too little does not wait for quota, since none
-// that comes free helps it.
+// that comes free helps it: admission counts cards one by one and lets it in.
 func (p *plugin) waitsForQuota(job *api.JobInfo, ask *workload.Request) bool {
-	if !p.quotaSuffices(job.Queue, ask) {
+	limits, names := p.account.Limits(string(job.Queue)), ask.Names
+	suffices := func(name card.Name) bool { return ask.Count <= limits.Cards[name] }
+	if !limits.AnyCard && ask.Count > 0 && !slices.ContainsFunc(names, suffices) {
 		return false
 	}
 	own := p.freedBy(job.Queue, slices.Collect(tasksIn(job, func(status api.TaskStatus) bool {
 		return status == api.Allocated || status == api.Pipelined
 	}))...)
-	names := ask.Names
 	if len(names) == 0 {
 		names = []card.Name{""}
 	}
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
 		return p.account.FitsNode(string(job.Queue), ask.Request, name, own) == nil
 	})
-}
-
-// quotaSuffices reports whether a pod's cards are within the quota of its queue for one of
-// the cards that it may use, whatever else is in use. Admission counts cards one by one and
-// lets in what no single card has quota for.
-func (p *plugin) quotaSuffices(queue api.QueueID, ask *workload.Request) bool {
-	limits := p.account.Limits(string(queue))
-	return limits.AnyCard || ask.Count == 0 || slices.ContainsFunc(ask.Names, func(name card.Name) bool { return ask.Count <= limits.Cards[name] })
 }
 
 // allocated charges a task that was placed or promised a node. It is the last

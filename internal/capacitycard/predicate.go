@@ -1,6 +1,7 @@
 package capacitycard
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -16,9 +17,7 @@ import (
 
 // predicate is the gate of a pod on a node, and the one that makes quota exact:
 // the node's own card must be one the pod may run on and must have room in the
-// queue. A wrong card can never fit this pod; a full quota can, once something
-// of the queue has ended, so that preemption inside the queue may help, unless
-// too much of the queue is ending already.
+// queue.
 func (p *plugin) predicate(task *api.TaskInfo, node *api.NodeInfo) error {
 	r, refusal, known := p.checked(task)
 	switch {
@@ -68,12 +67,22 @@ const (
 	noRoom
 	noRoomToReclaim
 	stillEnding
-	heldForOthers
+	heldForOthers // preempt would find room where there is none to spare
 	keptOff
 	staysApart
 	hanging
 	hangingWithoutVictims
 )
+
+// fixedReasons are those that are always told in the same words.
+var fixedReasons = map[int]string{
+	withoutJob:            "job of the pod is not in this session",
+	heldForOthers:         "node(s) reserve cards for pods that reclaimed them",
+	keptOff:               "node(s) have terminating pods past their grace period that conflict by anti-affinity or host port",
+	staysApart:            "node(s) have pods that conflict by anti-affinity or host port and may not be preempted",
+	hanging:               "node(s) have too little room beside terminating pods past their grace period",
+	hangingWithoutVictims: "node(s) have too little room beside terminating pods past their grace period",
+}
 
 // unfitKey is everything that the words of a refusal depend on.
 type unfitKey struct {
@@ -127,23 +136,13 @@ type unfitStatus struct {
 const mostUnfit = 10_000
 
 func (k unfitKey) status(used card.Count) *api.Status {
-	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: PluginName, Reason: k.text}
+	status := &api.Status{Code: api.UnschedulableAndUnresolvable, Plugin: PluginName, Reason: cmp.Or(fixedReasons[k.why], k.text)}
+	if k.why == noRoom || k.why == hanging {
+		status.Code = api.Unschedulable
+	}
 	switch k.why {
-	case withoutJob:
-		status.Reason = "job of the pod is not in this session"
 	case namelessCard:
 		status.Reason = fmt.Sprintf("node(s) have no named card for %s", k.text)
-	case heldForOthers: // preempt would find room where there is none to spare
-		status.Reason = "node(s) reserve cards for pods that reclaimed them"
-	case keptOff:
-		status.Reason = "node(s) have terminating pods past their grace period that conflict by anti-affinity or host port"
-	case staysApart:
-		status.Reason = "node(s) have pods that conflict by anti-affinity or host port and may not be preempted"
-	case hanging, hangingWithoutVictims:
-		status.Reason = "node(s) have too little room beside terminating pods past their grace period"
-		if k.why == hanging {
-			status.Code = api.Unschedulable
-		}
 	case otherCard:
 		status.Reason = fmt.Sprintf("node(s) have another card than <%s>", k.text)
 	case noRoom, noRoomToReclaim, stillEnding: // evictions only make more of what is still ending
@@ -156,9 +155,6 @@ func (k unfitKey) status(used card.Count) *api.Status {
 		}
 		text := workload.Short(&short).Message
 		status.Reason = strings.ToLower(text[:1]) + text[1:]
-		if k.why == noRoom {
-			status.Code = api.Unschedulable
-		}
 	}
 	return status
 }

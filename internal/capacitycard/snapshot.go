@@ -24,7 +24,13 @@ func (p *plugin) openBooks() {
 	m := p.cache
 	m.session, m.seen = m.session+1, 0
 	m.second.begin(m.session, m.completeness.done, m.now())
-	p.inv = m.recognise(p.nodeObjects())
+	before, unlimited := m.inventory, m.unlimited
+	m.nodes.Replace(p.nodeObjects())
+	m.inventory, m.unlimited = m.nodes.Inventory(), p.args.cardUnlimitedCPUMemory
+	if m.unlimited != unlimited || m.inventory != before && !m.inventory.MeansTheSame(before) {
+		m.meaning++
+	}
+	p.inv = m.inventory
 	m.resolver = workload.Resolver{Inventory: p.inv, Schedulers: append([]string{}, options.ServerOpts.SchedulerNames...), Admits: p.admits}
 	p.account = m.account
 	p.adoptLostQueues()
@@ -143,10 +149,7 @@ func (p *plugin) nodeObjects() map[string]*corev1.Node {
 	if p.ssn.InformerFactory() == nil {
 		return objects
 	}
-	listed, err := p.ssn.InformerFactory().Core().V1().Nodes().Lister().List(labels.Everything())
-	if err != nil {
-		klog.ErrorS(err, "Cannot list nodes")
-	}
+	listed, _ := p.ssn.InformerFactory().Core().V1().Nodes().Lister().List(labels.Everything()) // from memory, which does not fail
 	for _, node := range listed {
 		objects[node.Name] = node
 	}
@@ -187,20 +190,8 @@ func (p *plugin) podObjects() []*corev1.Pod {
 	if p.ssn.InformerFactory() == nil {
 		return nil
 	}
-	pods, err := p.ssn.InformerFactory().Core().V1().Pods().Lister().List(labels.Everything())
-	if err != nil {
-		klog.ErrorS(err, "Cannot list pods")
-	}
+	pods, _ := p.ssn.InformerFactory().Core().V1().Pods().Lister().List(labels.Everything()) // from memory, which does not fail
 	return pods
-}
-
-// counted is what of an ask counts: with cardUnlimitedCpuMemory a pod that asks
-// for cards neither meets nor uses up the CPU and memory of its queue.
-func (p *plugin) counted(facts *podFacts) *workload.Request {
-	if p.args.cardUnlimitedCPUMemory && facts.ask.Count > 0 {
-		return &facts.unlimitedAsk
-	}
-	return &facts.ask
 }
 
 // charge books a pod where it is placed: of the queue and card that it was charged to.
@@ -222,15 +213,15 @@ func (p *plugin) book(pod *corev1.Pod, facts *podFacts, as booking) {
 // settle works out what a pod is charged on a node, and tells that it was that
 // already.
 func (p *plugin) settle(facts *podFacts, queue, node string) (known bool) {
-	known = facts.placed != nil && facts.charge.Queue == queue && facts.node == node && facts.unlimited == p.args.cardUnlimitedCPUMemory &&
+	known = facts.placed != nil && facts.charge.Queue == queue && facts.node == node &&
 		(facts.placed == p.inv || p.holdsTheSame(facts))
 	if !known {
 		last := facts.charge
 		if facts.node != node {
 			last = nil // of another node, and says nothing of this one
 		}
-		charge := workload.ChargeAt(p.counted(facts), queue, node, p.inv, last)
-		facts.charge, facts.node, facts.placed, facts.unlimited = &charge, node, p.inv, p.args.cardUnlimitedCPUMemory
+		charge := workload.ChargeAt(&facts.ask, queue, node, p.inv, last)
+		facts.charge, facts.node, facts.placed = &charge, node, p.inv
 	}
 	return known
 }
@@ -238,7 +229,7 @@ func (p *plugin) settle(facts *podFacts, queue, node string) (known bool) {
 // holdsTheSame tells whether a pod is charged for the card that its node has in
 // the new inventory too, as most are when the cards of some node changed.
 func (p *plugin) holdsTheSame(facts *podFacts) bool {
-	ask, held := p.counted(facts), facts.charge.Cards
+	ask, held := &facts.ask, facts.charge.Cards
 	if len(ask.Others) > 0 || len(held) > 1 || (len(held) == 0) != (ask.Count == 0) {
 		return false
 	}
@@ -254,9 +245,9 @@ func (p *plugin) holdsTheSame(facts *podFacts) bool {
 // Ask returns what a task asks for, as it counts; nobody may change it.
 func (p *plugin) Ask(task *api.TaskInfo) *workload.Request {
 	if facts, ok := p.cache.objects[task.Pod]; ok && facts.meaning == p.cache.meaning {
-		return p.counted(facts)
+		return &facts.ask
 	}
-	return p.counted(p.cache.newFacts(task.Pod))
+	return &p.cache.newFacts(task.Pod).ask
 }
 
 // ends tells a pod that is being deleted and holds its cards until it is gone.

@@ -19,7 +19,7 @@ const evictionLasts = time.Minute
 // is being deleted yet.
 const promiseLasts = 5 * time.Minute
 
-// promise is the node that a pod was promised first.
+// promise is the node that a pod was promised first, or on which room was made for it.
 type promise struct {
 	node  string
 	since time.Time
@@ -127,12 +127,6 @@ func (p *plugin) isEvicted(task *api.TaskInfo) bool {
 // were taken from.
 const holdLasts = 5 * time.Minute
 
-// hold is a node on which room was made for a pod.
-type hold struct {
-	node  string
-	since time.Time
-}
-
 // held are the pods of a session for which room is held on a node.
 type held struct {
 	task *api.TaskInfo
@@ -143,7 +137,7 @@ type held struct {
 
 // Hold notes that others were evicted for a pod that was promised a node.
 func (p *plugin) Hold(task *api.TaskInfo) {
-	p.cache.holds[task.Pod.UID] = hold{node: task.NodeName, since: p.cache.now()}
+	p.cache.holds[task.Pod.UID] = promise{task.NodeName, p.cache.now()}
 }
 
 // openHolds finds the pods that wait for room that is held for them, and ends the holds
@@ -165,7 +159,7 @@ func (p *plugin) openHolds() {
 			p.held[made.node] = append(p.held[made.node], held{task, p.TypeOf(task), p.ssn.Queues[job.Queue].Queue.Spec.Priority})
 		}
 	}
-	maps.DeleteFunc(p.cache.holds, func(uid types.UID, _ hold) bool { return !waiting[uid] })
+	maps.DeleteFunc(p.cache.holds, func(uid types.UID, _ promise) bool { return !waiting[uid] })
 }
 
 // roomIsNotHeld: the node has room for the pod beside what is held there for pods that may
