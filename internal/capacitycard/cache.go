@@ -193,21 +193,16 @@ func (c *Cache) newFacts(pod *corev1.Pod) *podFacts {
 func (c *Cache) rules(queue *scheduling.Queue, unmanaged workload.Unmanaged) *workload.QueueRules {
 	known, ok := c.queues[queue.Name]
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
-		rules := workload.RulesOf(external(queue), unmanaged, known.rules)
+		read := &v1beta1.Queue{ // as far as the rules read it
+			ObjectMeta: queue.ObjectMeta,
+			Spec:       v1beta1.QueueSpec{Capability: queue.Spec.Capability},
+			Status:     v1beta1.QueueStatus{State: v1beta1.QueueState(queue.Status.State)},
+		}
+		rules := workload.RulesOf(read, unmanaged, known.rules)
 		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: &rules}
 		c.queues[queue.Name] = known
 	}
 	return known.rules
-}
-
-// external gives Volcano's internal Queue the type of its API, as far as the
-// rules read it.
-func external(queue *scheduling.Queue) *v1beta1.Queue {
-	return &v1beta1.Queue{
-		ObjectMeta: queue.ObjectMeta,
-		Spec:       v1beta1.QueueSpec{Capability: queue.Spec.Capability},
-		Status:     v1beta1.QueueStatus{State: v1beta1.QueueState(queue.Status.State)},
-	}
 }
 
 // refund gives back what a pod was charged, or held while it ended.

@@ -181,18 +181,17 @@ func (s *second) takeBack(pod types.UID, node string) {
 	}
 }
 
-// end closes a session: what is placed now is bound, or will be. exists tells
-// whether the session saw a pod.
-func (s *second) end(exists func(types.UID) bool) {
+// closeSecond closes a session: what is placed now is bound, or will be.
+func (c *Cache) closeSecond() {
+	s := &c.second
 	for pod, node := range s.placed {
 		s.send(pod, node)
 	}
 	clear(s.placed)
-	for pod, sent := range s.sent {
-		if s.now.Sub(sent.last) > unanswered && !exists(pod) {
-			delete(s.sent, pod)
-		}
-	}
+	maps.DeleteFunc(s.sent, func(pod types.UID, sent *sent) bool {
+		_, exists := c.pods[pod]
+		return !exists && s.now.Sub(sent.last) > unanswered
+	})
 }
 
 func (s *second) send(pod types.UID, node string) {
@@ -224,9 +223,4 @@ func (s *second) arrived(pod *corev1.Pod, isOurs bool, waited uint64) {
 func (s *second) names() []string {
 	names := slices.Sorted(maps.Values(s.foreign))
 	return names[:min(len(names), mostPods)]
-}
-
-// closeSecond notes what the session that closes has bound.
-func (c *Cache) closeSecond() {
-	c.second.end(func(pod types.UID) bool { _, ok := c.pods[pod]; return ok })
 }

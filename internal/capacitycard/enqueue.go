@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	quotav1 "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -142,7 +141,7 @@ func (p *plugin) announcement(job *api.JobInfo) *announcement {
 	request, requests := workload.TotalOf(&job.PodGroup.PodGroup)
 	least := job.PodGroup.Spec.MinResources
 	if known, ok := p.cache.announced[job.PgUID]; ok && known.request == request && known.requests == requests &&
-		known.meaning == p.cache.meaning && sameResources(known.least, least) {
+		known.meaning == p.cache.meaning && quotav1.Equals(ptr.Deref(known.least, nil), ptr.Deref(least, nil)) {
 		known.session = p.cache.session
 		return known
 	}
@@ -179,13 +178,6 @@ func worth(demands []quota.Demand) (sum card.Count) {
 		sum = sum.Add(d.Count)
 	}
 	return sum
-}
-
-func sameResources(a, b *corev1.ResourceList) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return maps.EqualFunc(*a, *b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
 }
 
 // jobValid keeps a gang waiting while it begins again and pods of its last run that

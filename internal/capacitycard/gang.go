@@ -324,7 +324,7 @@ func (p *plugin) sparesElsewhere(preemptor *api.TaskInfo, preemptees []*api.Task
 func (p *plugin) spares(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool) bool {
 	ask, queue := p.Ask(preemptor), p.ssn.Jobs[preemptor.Job].Queue
 	name, allowed := p.cardFor(ask, node.Name)
-	if !allowed || ask.Count > 0 && p.account.Crowded(string(queue), name) {
+	if !allowed || p.account.Crowded(string(queue), name) {
 		return false
 	}
 	var offered []*api.TaskInfo
@@ -338,7 +338,7 @@ func (p *plugin) spares(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool
 	candidates, breaks := p.candidates(preemptor, offered)
 	candidates = slices.DeleteFunc(candidates, func(candidate *api.TaskInfo) bool { return breaks[candidate.UID] })
 	_, victims, useful := p.victims(preemptor, node, name, candidates)
-	return useful && (ask.Count == 0 || !p.endsTooMuch(queue, name, victims)) && p.ssn.PredicateForPreemptAction(preemptor, node) == nil
+	return useful && !p.endsTooMuch(queue, name, victims) && p.ssn.PredicateForPreemptAction(preemptor, node) == nil
 }
 
 // CompareBool orders false before true.

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1helper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/utils/ptr"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	tasktopology "volcano.sh/volcano/pkg/scheduler/plugins/task-topology"
@@ -124,26 +125,21 @@ func (p *plugin) prefersNodeGroups(id api.QueueID) bool {
 	if !ok || queue.Queue == nil || queue.Queue.Spec.Affinity == nil {
 		return false
 	}
-	affinity := queue.Queue.Spec.Affinity
-	return affinity.NodeGroupAffinity != nil && len(affinity.NodeGroupAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
-		affinity.NodeGroupAntiAffinity != nil && len(affinity.NodeGroupAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0
+	near, far := queue.Queue.Spec.Affinity.NodeGroupAffinity, queue.Queue.Spec.Affinity.NodeGroupAntiAffinity
+	return near != nil && len(near.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
+		far != nil && len(far.PreferredDuringSchedulingIgnoredDuringExecution) > 0
 }
 
 // podPrefers reports whether a pod states preferred affinities, or spreading that is not
 // required.
 func podPrefers(pod *corev1.PodSpec) bool {
-	if slices.ContainsFunc(pod.TopologySpreadConstraints, func(spread corev1.TopologySpreadConstraint) bool {
-		return spread.WhenUnsatisfiable == corev1.ScheduleAnyway
-	}) {
-		return true
-	}
-	affinity := pod.Affinity
-	if affinity == nil {
-		return false
-	}
-	return affinity.NodeAffinity != nil && len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
-		affinity.PodAffinity != nil && len(affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
-		affinity.PodAntiAffinity != nil && len(affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0
+	a := ptr.Deref(pod.Affinity, corev1.Affinity{})
+	return a.NodeAffinity != nil && len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
+		a.PodAffinity != nil && len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
+		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
+		slices.ContainsFunc(pod.TopologySpreadConstraints, func(spread corev1.TopologySpreadConstraint) bool {
+			return spread.WhenUnsatisfiable == corev1.ScheduleAnyway
+		})
 }
 
 // allNodes is the value of --percentage-nodes-to-find with which Volcano looks at

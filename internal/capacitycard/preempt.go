@@ -46,17 +46,16 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	ask := p.Ask(preemptor)
 	name, allowed := p.cardFor(ask, try.node)
 	node, known := p.ssn.Nodes[try.node]
-	if !allowed || !known {
-		return nil, util.Permit
-	}
-	if ask.Count > 0 && p.account.Crowded(string(job.Queue), name) {
+	if !allowed || !known || p.account.Crowded(string(job.Queue), name) {
 		return nil, util.Permit
 	}
 	candidates, breaks := p.candidates(preemptor, preemptees)
 	apart, victims, useful := p.victims(preemptor, node, name, candidates)
 	try.refused = !useful || len(victims) > 0 && p.fitsBesideItsJob(preemptor, job, try.node)
-	try.apart = p.withoutHanging(node, apart, victims)
-	if try.refused || ask.Count > 0 && p.endsTooMuch(job.Queue, name, victims) {
+	if try.apart = apart; len(p.hanging[node.Name]) > 0 {
+		try.apart = victims // Volcano counts on what pods hold that hang, and would spare some
+	}
+	if try.refused || p.endsTooMuch(job.Queue, name, victims) {
 		return nil, util.Permit
 	}
 	if try.refused = p.goInVain(preemptor, node, preemptees, victims, breaks); try.refused {
@@ -71,15 +70,6 @@ func (p *plugin) goInVain(preemptor *api.TaskInfo, node *api.NodeInfo, preemptee
 	breaksGang := func(victim *api.TaskInfo) bool { return breaks[victim.UID] }
 	return len(victims) > 0 && p.refusesWithoutQuota(preemptor, node) ||
 		slices.ContainsFunc(victims, breaksGang) && p.sparesElsewhere(preemptor, preemptees)
-}
-
-// withoutHanging returns those of the victims who must go even if less is lacking: all of
-// them where pods hang, because Volcano counts on what these hold and would spare some.
-func (p *plugin) withoutHanging(node *api.NodeInfo, apart, victims []*api.TaskInfo) []*api.TaskInfo {
-	if len(p.hanging[node.Name]) > 0 {
-		return victims
-	}
-	return apart
 }
 
 // victims picks those of the candidates who must go from a node for a pod: who may not be
