@@ -76,7 +76,7 @@ olm-tools: ## Build OLM's operators and opm into ./bin/olm, for the catalog and 
 	@hack/build-olm.sh
 
 .PHONY: certmanager
-certmanager: ## Build cert-manager's controllers into ./bin/certmanager, for test/handbook
+certmanager: ## Build cert-manager's controllers into ./bin/certmanager, for test/docs
 	@hack/build-certmanager.sh
 
 .PHONY: images

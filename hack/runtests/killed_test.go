@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"cardquota.dev/operator/internal/testing/child"
+	"cardquota.dev/operator/internal/testing/childprocess"
 )
 
 // A test plays parts of a run in processes of its own: part is which.
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	case "go test": // a go test that runs a test binary by way of execTest
 		writePID("go test")
 		_ = os.Setenv(part, "exec")
-		_ = child.Start(exec.Command(os.Args[0]))
+		_ = childprocess.Start(exec.Command(os.Args[0]))
 		time.Sleep(time.Hour)
 	case "exec":
 		_ = os.Setenv(part, "test binary")
@@ -56,7 +56,7 @@ func TestAKilledRunLeavesNoProcess(t *testing.T) {
 			notes := t.TempDir()
 			run := exec.CommandContext(t.Context(), os.Args[0])
 			run.Env = append(os.Environ(), part+"=run", "RUNTESTS_NOTES="+notes, "TMPDIR="+t.TempDir())
-			if err := child.Start(run); err != nil {
+			if err := childprocess.Start(run); err != nil {
 				t.Fatal(err)
 			}
 			var children []int

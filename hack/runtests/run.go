@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"cardquota.dev/operator/internal/testing/child"
+	"cardquota.dev/operator/internal/testing/childprocess"
 )
 
 // outcome is how a stage ended.
@@ -240,7 +240,7 @@ func (r *runner) runCommand(ctx context.Context, o *outcome, to *commandIO, name
 	// The whole group is asked to end: clusters are taken down, temporary folders removed.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
-	err := child.Start(cmd)
+	err := childprocess.Start(cmd)
 	if err == nil {
 		err = cmd.Wait()
 	}

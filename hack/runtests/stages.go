@@ -52,7 +52,7 @@ func allStages(p *project) []stage {
 	list := []stage{
 		{name: "verify", lane: background, targets: []string{"verify"}},
 		{name: "lint", lane: background, targets: []string{"lint"}},
-		{name: "handbook", lane: clusters, group: true, packages: []string{"test/handbook"},
+		{name: "docs", lane: clusters, group: true, packages: []string{"test/docs"},
 			needs: slices.Concat(suite, []string{"certmanager", "node-tools"}), timeout: 20 * time.Minute},
 		{name: "olm", lane: clusters, group: true, packages: []string{"test/olm"},
 			needs: slices.Concat(suite, []string{"olm-tools", "node-tools"}), timeout: 15 * time.Minute},
@@ -61,7 +61,7 @@ func allStages(p *project) []stage {
 		{name: "realnode", lane: clusters, group: true, packages: []string{"test/realnode"},
 			needs: slices.Concat(suite, []string{"node-tools"}), timeout: 10 * time.Minute},
 		{name: "harness", lane: clusters, group: true,
-			packages: []string{"test/arena", "test/bench", "test/cluster", "test/cluster/cmd/cluster", "test/tide", "test/tide/cmd/bench-tide"},
+			packages: []string{"test/bench", "test/bench/harness", "test/cluster", "test/cluster/cmd/cluster", "test/tide", "test/tide/cmd/bench-tide"},
 			needs:    suite, timeout: 15 * time.Minute},
 		{name: "stock-reclaim", lane: clusters, group: true, packages: []string{"test/e2e"},
 			run: "^TestTideByStockReclaim$", needs: suite, timeout: 15 * time.Minute},

@@ -10,16 +10,16 @@ import (
 
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
-	"cardquota.dev/operator/test/observer/judge"
+	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
 // watched plays a scene, one session a minute, under the eyes of the judge: of what
 // a session decides the next one sees the phases of PodGroups. It ends when the last
 // PodGroup is enqueued, since nobody binds its pods, and returns what the judge found.
-func (s *scene) watched(minutes int, change func(minute int)) []judge.Violation {
+func (s *scene) watched(minutes int, change func(minute int)) []sessioncheck.Violation {
 	clock := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	s.m.now = func() time.Time { return clock }
-	j := judge.New(judge.Options{})
+	j := sessioncheck.New(sessioncheck.Options{})
 	j.Load(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, clock)
 	for minute := range minutes {
 		change(minute)
@@ -33,7 +33,7 @@ func (s *scene) watched(minutes int, change func(minute int)) []judge.Violation 
 		}
 		s.Close()
 		clock = clock.Add(time.Minute)
-		j.AddReading(judge.Reading{Asked: clock, Answered: clock, Closed: minute, Decides: true})
+		j.AddReading(sessioncheck.Reading{Asked: clock, Answered: clock, Closed: minute, Decides: true})
 		j.Check(clock)
 		if s.Groups[len(s.Groups)-1].Status.Phase == v1beta1.PodGroupInqueue {
 			break

@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/internal/testing/builder"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 const deviceResource = corev1.ResourceName("huawei.com/Ascend910")
@@ -30,7 +30,7 @@ func podOf(namespace string, spec corev1.PodSpec) *corev1.Pod {
 }
 
 func bypassTests(t *testing.T, w *env) {
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	tenant := w.tenantClient(t, "chat")
 	past := podOf("chat", podSpecWith("default-scheduler", gpu, 2))
 
@@ -111,7 +111,7 @@ func bypassTests(t *testing.T, w *env) {
 	t.Run("charge", func(t *testing.T) { chargeTests(t, w, validator) })
 	t.Run("two writers of one status come to rest", func(t *testing.T) {
 		last, since := "", time.Now()
-		scene.NewGomega(t).Eventually(func() (time.Duration, error) {
+		framework.NewGomega(t).Eventually(func() (time.Duration, error) {
 			err := w.Get(t.Context(), client.ObjectKeyFromObject(policy), policy)
 			if policy.ResourceVersion != last {
 				last, since = policy.ResourceVersion, time.Now()
@@ -141,7 +141,7 @@ func bypassTests(t *testing.T, w *env) {
 
 // putBack: drift of the objects lasts no longer than the operator needs to see it.
 func putBack(t *testing.T, w *env, owner client.Object, name string) {
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
 	key := client.ObjectKey{Name: name}
 	var want admissionv1.ValidatingAdmissionPolicySpec
@@ -167,7 +167,7 @@ func putBack(t *testing.T, w *env, owner client.Object, name string) {
 
 // checkCardResourceStays: a card stays one when the last node that offers it leaves.
 func checkCardResourceStays(t *testing.T, w *env) {
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	node := builder.Node("novel").Label("example.com/card.product", "Novel-1").Label("example.com/card.memory", "1024").
 		Resource("example.com/card", "1").Obj()
 	g.Expect(w.Create(t.Context(), node)).To(gomega.Succeed())
@@ -184,7 +184,7 @@ func checkCardResourceStays(t *testing.T, w *env) {
 }
 
 func checkBypassModes(t *testing.T, w *env, tenant client.Client, past *corev1.Pod) {
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	set := func(mode v1alpha1.SchedulerBypassPolicy) {
 		policy := &v1alpha1.ServiceTypePolicy{}
 		g.Expect(w.Get(t.Context(), client.ObjectKey{Name: v1alpha1.PolicyName}, policy)).To(gomega.Succeed())

@@ -15,7 +15,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 // badQueue is refused by whoever answers, and by nobody else.
@@ -43,7 +43,7 @@ func (w *env) trustedCABundle(t *testing.T) func() ([]byte, error) {
 // certificateTests: how the API server comes to trust the operator.
 func certificateTests(t *testing.T, w *env) {
 	t.Run("thrown away", func(t *testing.T) {
-		g := scene.NewGomega(t)
+		g := framework.NewGomega(t)
 		before, err := w.trustedCABundle(t)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(before).NotTo(gomega.BeEmpty())
@@ -52,7 +52,7 @@ func certificateTests(t *testing.T, w *env) {
 		g.Eventually(w.badQueue(t)).Should(beDenied(byTheRule))
 	})
 	t.Run("a replica that does not lead answers too", func(t *testing.T) {
-		g := scene.NewGomega(t)
+		g := framework.NewGomega(t)
 		second, port := w.newOperator(t, "--webhook-certificates=Self")
 		g.Expect(second.StartManager(t.Context())).To(gomega.Succeed())
 		defer func() { g.Expect(second.Manager.Stop()).To(gomega.Succeed()) }()
@@ -66,7 +66,7 @@ func certificateTests(t *testing.T, w *env) {
 
 // filesTest plays cert-manager: it writes files, and newer ones later.
 func filesTest(t *testing.T, w *env) {
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	w.stopOperator(t)
 	dir := t.TempDir()
 	issue := func(name string) {
@@ -96,7 +96,7 @@ func filesTest(t *testing.T, w *env) {
 // does.
 func (w *env) writeCABundle(t *testing.T, bundle []byte) {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	validating := &admissionv1.ValidatingWebhookConfiguration{}
 	g.Expect(w.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, validating)).To(gomega.Succeed())
 	for i := range validating.Webhooks {
@@ -114,7 +114,7 @@ func (w *env) writeCABundle(t *testing.T, bundle []byte) {
 // servingCertSignature identifies the certificate that is served on a port by its signature.
 func servingCertSignature(t *testing.T, port int) string {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	address, err := cluster.ServiceAddress()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	connection, err := tls.Dial("tcp", fmt.Sprintf("%s:%d", address, port), &tls.Config{InsecureSkipVerify: true})

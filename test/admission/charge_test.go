@@ -21,7 +21,7 @@ import (
 	"cardquota.dev/operator/internal/controller/admissionpolicy"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 // chargeClients is who tries to change what cards are charged to.
@@ -46,7 +46,7 @@ func runAttempts(t *testing.T, policy string, cases map[string]attempt) {
 
 // dryRunPatch, making, deleting and evicting are dry runs: every admission check, and nothing stays.
 func dryRunPatch(t *testing.T, object client.Object, patch string) func(client.Client) error {
-	return func(as client.Client) error { return scene.MergePatch(t, as, object, patch, client.DryRunAll) }
+	return func(as client.Client) error { return framework.MergePatch(t, as, object, patch, client.DryRunAll) }
 }
 
 func dryRunCreate(t *testing.T, object client.Object) func(client.Client) error {
@@ -71,7 +71,7 @@ func dryRunEvict(t *testing.T, pod *corev1.Pod, seconds *int64) func(client.Clie
 // newChargeClients prepares them: the tenant has all of Volcano that lives in its namespace.
 func (w *env) newChargeClients(t *testing.T) chargeClients {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "volcano"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"batch.volcano.sh", "bus.volcano.sh"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"podgroups"}, Verbs: []string{"*"}},
@@ -93,8 +93,8 @@ func (w *env) createPodGroup(t *testing.T, namespace, name string, phase v1beta1
 	group := builder.PodGroup(namespace, name).Queue("paying").Obj()
 	w.CreateWithCleanup(t, group)
 	// Volcano's own controllers and webhooks fill in the rest; the status is written last.
-	scene.NewGomega(t).Eventually(func() error {
-		return scene.MergePatch(t, w, group, fmt.Sprintf(`{"status":{"phase":%q,"running":%d}}`, phase, running))
+	framework.NewGomega(t).Eventually(func() error {
+		return framework.MergePatch(t, w, group, fmt.Sprintf(`{"status":{"phase":%q,"running":%d}}`, phase, running))
 	}).Should(gomega.Succeed())
 	return group
 }
@@ -134,7 +134,7 @@ func chargeTests(t *testing.T, w *env, exempt client.Client) {
 	t.Run("commands", func(t *testing.T) { commandTests(t, w, p) })
 	t.Run("the API server finds no fault in the rules", func(t *testing.T) {
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
-		g := scene.NewGomega(t)
+		g := framework.NewGomega(t)
 		g.Eventually(func() (int64, error) {
 			err := w.Get(t.Context(), client.ObjectKey{Name: admissionpolicy.ChargePolicyName}, policy)
 			return policy.Status.ObservedGeneration, err
@@ -147,7 +147,7 @@ func chargeTests(t *testing.T, w *env, exempt client.Client) {
 // within seconds, and of each policy by itself.
 func chargeInForce(t *testing.T, tenant client.Client) {
 	t.Helper()
-	scene.NewGomega(t).Eventually(func() error {
+	framework.NewGomega(t).Eventually(func() error {
 		return tenant.Create(t.Context(), commandTo("Queue", "scheduling.volcano.sh/v1beta1", "default"), client.DryRunAll)
 	}).Should(beDenied(admissionpolicy.ChargePolicyName))
 }

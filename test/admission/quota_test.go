@@ -10,13 +10,13 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 // quotaTests: CardQuotas and the policy are refused for what the operator would
 // not put into force.
 func quotaTests(t *testing.T, w *env) {
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	const card = "NVIDIA-GeForce-RTX-4090" // the fleet has 8
 	first := newQuota("first", func(q *v1alpha1.CardQuota) {
 		q.Spec.QueueName, q.Spec.Cards = "shared", []v1alpha1.Card{{Name: card, Quota: 3}}
@@ -38,12 +38,12 @@ func quotaTests(t *testing.T, w *env) {
 	g.Eventually(func() error { return w.dryRunCreate(t, odd.DeepCopy()) }).Should(beDenied("does not define batch: write one of inference, training"))
 	w.refusesPatch(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimPolicy":"WhenNeeded"}]}}`,
 		"servicetypepolicies.cardquota.dev", "cards are taken back only from queues of lower priority")
-	g.Expect(scene.MergePatch(t, w, policy, `{"spec":{"serviceTypes":[{"name":"batch","priority":1}]}}`)).To(gomega.Succeed())
+	g.Expect(framework.MergePatch(t, w, policy, `{"spec":{"serviceTypes":[{"name":"batch","priority":1}]}}`)).To(gomega.Succeed())
 	g.Eventually(func() error { return w.dryRunCreate(t, odd.DeepCopy()) }).Should(gomega.Succeed())
 	w.CreateWithCleanup(t, odd)
 	g.Eventually(func() (string, error) { // when the operator has seen it
 		return w.warnings.record(func() error {
-			return scene.MergePatch(t, w, policy, `{"spec":{"serviceTypes":null}}`, client.DryRunAll)
+			return framework.MergePatch(t, w, policy, `{"spec":{"serviceTypes":null}}`, client.DryRunAll)
 		})
 	}).Should(gomega.ContainSubstring("odd (batch)"), "a type may go while CardQuotas are of it")
 }
@@ -51,7 +51,7 @@ func quotaTests(t *testing.T, w *env) {
 // vcjobTests: a job is completed before Volcano's own webhook fills in the rest,
 // where the policy asks for that.
 func vcjobTests(t *testing.T, w *env) {
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	for name, serviceType := range map[string]string{"nights": "training", "days": "inference"} {
 		w.CreateWithCleanup(t, newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = serviceType }))
 		w.openQueue(t, name)
@@ -77,7 +77,7 @@ func vcjobTests(t *testing.T, w *env) {
 		"in a queue that takes": {"days", nil, 3, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scene.NewGomega(t).Eventually(func(g gomega.Gomega) { // nothing is filled in when the operator does not answer in time
+			framework.NewGomega(t).Eventually(func(g gomega.Gomega) { // nothing is filled in when the operator does not answer in time
 				job := trainingJob("x", tc.queue, tc.change)
 				g.Expect(w.dryRunCreate(t, job)).To(gomega.Succeed())
 				g.Expect(job.Spec.MaxRetry).To(gomega.Equal(tc.retries))
@@ -90,7 +90,7 @@ func vcjobTests(t *testing.T, w *env) {
 // aloneTests: a dead operator stops nobody but who writes quotas, and what it
 // answers for can still go.
 func aloneTests(t *testing.T, w *env) {
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	quota := newQuota("orphan", nil)
 	w.CreateWithCleanup(t, quota)
 	w.openQueue(t, "orphan")
@@ -107,10 +107,10 @@ func aloneTests(t *testing.T, w *env) {
 	}
 	g.Expect(w.dryRunCreate(t, trainingJob("alone", "orphan", nil))).To(gomega.Succeed(), "a vcjob")
 	g.Expect(w.dryRunCreate(t, newQuota("late", nil))).To(beDenied(`failed calling webhook "cardquotas.cardquota.dev"`))
-	g.Expect(scene.MergePatch(t, w, quota, `{"spec":{"cards":[{"name":"NVIDIA-H200","quota":9}]}}`)).To(beDenied(`failed calling webhook "cardquotas.cardquota.dev"`))
-	g.Expect(scene.MergePatch(t, w, quota, `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())
+	g.Expect(framework.MergePatch(t, w, quota, `{"spec":{"cards":[{"name":"NVIDIA-H200","quota":9}]}}`)).To(beDenied(`failed calling webhook "cardquotas.cardquota.dev"`))
+	g.Expect(framework.MergePatch(t, w, quota, `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())
 	g.Expect(w.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Expect(scene.MergePatch(t, w, quota, `{"metadata":{"finalizers":null}}`)).To(gomega.Succeed())
+	g.Expect(framework.MergePatch(t, w, quota, `{"metadata":{"finalizers":null}}`)).To(gomega.Succeed())
 	g.Eventually(w.IsGone(t.Context(), quota)).Should(gomega.BeTrue())
-	g.Expect(scene.MergePatch(t, w, builder.Namespace("chat"), `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())
+	g.Expect(framework.MergePatch(t, w, builder.Namespace("chat"), `{"metadata":{"labels":{"a":"b"}}}`)).To(gomega.Succeed())
 }

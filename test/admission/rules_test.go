@@ -13,14 +13,14 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 // openQueue waits until Volcano has opened a queue and the operator has written
 // it.
 func (w *env) openQueue(t *testing.T, name string) {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	g.Eventually(func() (string, error) {
 		queue := &v1beta1.Queue{}
 		err := w.Get(t.Context(), client.ObjectKey{Name: name}, queue)
@@ -38,13 +38,13 @@ func (w *env) dryRunCreate(t *testing.T, object client.Object) error {
 // not answer within two seconds, which a busy machine may need.
 func (w *env) waitUntilDenied(t *testing.T, object client.Object, words ...string) {
 	t.Helper()
-	scene.NewGomega(t).Eventually(func() error { return dryRun(t, w, object) }).Should(beDenied(words...), object.GetName())
+	framework.NewGomega(t).Eventually(func() error { return dryRun(t, w, object) }).Should(beDenied(words...), object.GetName())
 }
 
 // refusesPatch is refuses for a merge patch.
 func (w *env) refusesPatch(t *testing.T, object client.Object, patch string, words ...string) {
 	t.Helper()
-	scene.NewGomega(t).Eventually(func() error { return scene.MergePatch(t, w, object, patch, client.DryRunAll) }).Should(beDenied(words...), patch)
+	framework.NewGomega(t).Eventually(func() error { return framework.MergePatch(t, w, object, patch, client.DryRunAll) }).Should(beDenied(words...), patch)
 }
 
 // trainingJob is a vcjob of two pods with 4 cards each.
@@ -65,7 +65,7 @@ func trainingJob(name, queue string, change func(*vcbatch.Job)) *vcbatch.Job {
 // workloadTests: every kind is asked about, and what is none of our business is
 // not.
 func workloadTests(t *testing.T, w *env) {
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	bad := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA H200"}
 	good := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA-H200", v1beta1.QueueNameAnnotationKey: "chat-training"}
 	wrong := deploymentOf("wrong", podSpecWith("volcano", gpu, 1), bad)
@@ -117,7 +117,7 @@ func workloadTests(t *testing.T, w *env) {
 		})
 	}
 	t.Run("PodGroup", func(t *testing.T) {
-		g := scene.NewGomega(t)
+		g := framework.NewGomega(t)
 		group := func(request string) *v1beta1.PodGroup {
 			return &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "x", Annotations: map[string]string{v1alpha1.AnnotationCardRequest: request}},
 				Spec: v1beta1.PodGroupSpec{Queue: "chat-training", MinMember: 1}}
@@ -143,7 +143,7 @@ func workloadTests(t *testing.T, w *env) {
 	})
 	t.Run("a change in something else", func(t *testing.T) { ratchetTest(t, w, kinds["Deployment"], bad) })
 	t.Run("a Queue written by hand", func(t *testing.T) {
-		g := scene.NewGomega(t)
+		g := framework.NewGomega(t)
 		queue := func(text string) *v1beta1.Queue {
 			return &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "byhand", Annotations: map[string]string{v1alpha1.AnnotationCardQuota: text}}}
 		}
@@ -155,12 +155,12 @@ func workloadTests(t *testing.T, w *env) {
 // ratchetTest: what was stored before the rule can still be changed in other
 // things.
 func ratchetTest(t *testing.T, w *env, deployment func(map[string]string) client.Object, bad map[string]string) {
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	old := deployment(bad)
 	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed())
 	w.CreateWithCleanup(t, old)
 	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
-	g.Expect(scene.MergePatch(t, w, old, `{"spec":{"replicas":1}}`)).To(gomega.Succeed())
+	g.Expect(framework.MergePatch(t, w, old, `{"spec":{"replicas":1}}`)).To(gomega.Succeed())
 	w.refusesPatch(t, old, `{"spec":{"template":{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA  H200"}}}}}`, "must be a label value")
-	g.Expect(scene.MergePatch(t, w, old, `{"spec":{"template":{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA-H200"}}}}}`)).To(gomega.Succeed())
+	g.Expect(framework.MergePatch(t, w, old, `{"spec":{"template":{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA-H200"}}}}}`)).To(gomega.Succeed())
 }

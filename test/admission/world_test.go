@@ -20,7 +20,7 @@ import (
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 const (
@@ -30,14 +30,14 @@ const (
 
 // newQuota makes a CardQuota of 8 H200 for training.
 func newQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
-	return scene.NewCardQuota(name, 8, change)
+	return framework.NewCardQuota(name, 8, change)
 }
 
 // env is a cluster with Volcano's own webhooks on which the shipped operator
 // answers admission requests through its Service, under the shipped roles.
 type env struct {
 	cluster *cluster.Cluster
-	scene.Framework
+	framework.Framework
 	// warnings are those of the last requests of Client.
 	warnings *warningRecorder
 	manager  *deployment.Deployment
@@ -61,7 +61,7 @@ func (h *warningRecorder) record(request func() error) (string, error) {
 // newGate starts the cluster and the operator. Stopping the test stops both.
 func newGate(t *testing.T) *env {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{Fleet: "../cluster/fleets/mixed.yaml"})
 	if errors.Is(err, cluster.ErrNotBuilt) {
 		missing.Skip(t, err)
@@ -71,11 +71,11 @@ func newGate(t *testing.T) *env {
 	w := &env{cluster: c, warnings: &warningRecorder{}}
 	config := c.Config()
 	config.WarningHandler = w.warnings
-	w.Framework, err = scene.New(config)
+	w.Framework, err = framework.New(config)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 
 	w.manager, w.port = w.newOperator(t, "--webhook-certificates=Self")
-	g.Expect(scene.RegisterWebhooks(t.Context(), c, w.port)).To(gomega.Succeed())
+	g.Expect(framework.RegisterWebhooks(t.Context(), c, w.port)).To(gomega.Succeed())
 	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
 	w.createNamespace(t, "chat", "team", "chat")
 	w.createNamespace(t, "search", "team", "search")
@@ -85,7 +85,7 @@ func newGate(t *testing.T) *env {
 // newOperator prepares an operator, one of several replicas, on a port of its own.
 func (w *env) newOperator(t *testing.T, args ...string) (*deployment.Deployment, int) {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	port, err := cluster.FreePort()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	d, err := deployment.Install(t.Context(), w.cluster, deployment.Options{
@@ -104,7 +104,7 @@ func (w *env) exposePort(t *testing.T, port int) {
 
 func (w *env) createNamespace(t *testing.T, name string, labels ...string) {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	g.Expect(w.Create(t.Context(), builder.Namespace(name, labels...))).To(gomega.Succeed())
 	g.Eventually(func() error {
 		return w.Get(t.Context(), client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{})
@@ -115,7 +115,7 @@ func (w *env) createNamespace(t *testing.T, name string, labels ...string) {
 // role, and nothing else.
 func (w *env) tenantClient(t *testing.T, namespace string) client.Client {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	user := "somebody@" + namespace
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
@@ -139,7 +139,7 @@ func (w *env) applyPolicy(t *testing.T, admission v1alpha1.Admission) *v1alpha1.
 // stopOperator stops the operator for the length of a test.
 func (w *env) stopOperator(t *testing.T) {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed())
 	t.Cleanup(func() { g.Expect(w.manager.StartManager(context.WithoutCancel(t.Context()))).To(gomega.Succeed()) })
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 )
 
 // TestBothSchedulersFillTheCluster runs the benchmark small. It says nothing of
@@ -38,7 +38,7 @@ func wantWhole(t *testing.T, name, program string, d measurement) {
 	if d.first <= 0 || d.half < d.first || d.all < d.half {
 		t.Errorf("%s: first, half and all pods after %s, %s and %s", name, d.first, d.half, d.all)
 	}
-	if d.nodes != 10 || d.nodesPerGang < 1 || d.nodesPerGang > arena.GangSize { // 80 pods fill 10 nodes of 8 cards
+	if d.nodes != 10 || d.nodesPerGang < 1 || d.nodesPerGang > harness.GangSize { // 80 pods fill 10 nodes of 8 cards
 		t.Errorf("%s: pods on %d nodes, a gang on %.2f", name, d.nodes, d.nodesPerGang)
 	}
 	if d.apiWrites["POST pods/binding"] < 80 {
@@ -66,10 +66,10 @@ func TestEveryModelHasCardsForItsGangs(t *testing.T) {
 	for nodes := 1; nodes <= 13; nodes++ {
 		cards, asked := map[string]int{}, map[string]int{}
 		for _, profile := range nodeProfiles(nodes) {
-			cards[profile.Labels["nvidia.com/gpu.product"]] += profile.Count * arena.GangSize
+			cards[profile.Labels["nvidia.com/gpu.product"]] += profile.Count * harness.GangSize
 		}
 		for gang := range nodes {
-			for member := range arena.GangSize {
+			for member := range harness.GangSize {
 				asked[gangPod(gang, member).Annotations["volcano.sh/card.name"]]++
 			}
 		}

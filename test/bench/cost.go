@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 )
 
 // writeVerbs are the verbs of requests that change something.
@@ -118,7 +118,7 @@ func otherCPUSeconds(used map[string]float64) float64 {
 }
 
 // difference takes an earlier reading from a later one; what did not move is left out.
-func difference[N arena.Number](later, earlier map[string]N) map[string]N {
+func difference[N harness.Number](later, earlier map[string]N) map[string]N {
 	moved := map[string]N{}
 	for key, value := range later {
 		if value != earlier[key] {

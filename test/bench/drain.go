@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -40,7 +40,7 @@ type measurement struct {
 // measureRun starts a cluster, fills it with waiting gangs, and lets the contender
 // place them.
 func measureRun(ctx context.Context, s size, name string) (d measurement, err error) {
-	w, err := arena.Start(ctx, nodeProfiles(s.nodes)...)
+	w, err := harness.Start(ctx, nodeProfiles(s.nodes)...)
 	if err != nil {
 		return d, err
 	}
@@ -57,16 +57,16 @@ func measureRun(ctx context.Context, s size, name string) (d measurement, err er
 	if err := waitUntilIdle(ctx, w.Cluster.Client()); err != nil {
 		return d, err
 	}
-	want := s.gangs * arena.GangSize
-	if seen, bound := w.Pods.CountPods(arena.Trainer), w.Pods.Usage().Cards; seen != want || bound > 0 {
+	want := s.gangs * harness.GangSize
+	if seen, bound := w.Pods.CountPods(harness.Trainer), w.Pods.Usage().Cards; seen != want || bound > 0 {
 		return d, fmt.Errorf("%d pods wait and %d are bound before the start, expected %d and 0", seen-bound, bound, want)
 	}
 	return startAndMeasure(ctx, w, s, name, start, want)
 }
 
 // startAndMeasure starts the scheduler and takes time and cost.
-func startAndMeasure(ctx context.Context, w *arena.Env, s size, name string, start startFunc, want int) (d measurement, err error) {
-	d.load = arena.LoadAverage()
+func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, start startFunc, want int) (d measurement, err error) {
+	d.load = harness.LoadAverage()
 	written, err := countAPIWrites(ctx, w.Cluster.Client())
 	if err != nil {
 		return d, err

@@ -19,7 +19,7 @@ import (
 	"os"
 	"time"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 )
 
 // errSlower says that our scheduler lost.
@@ -40,7 +40,7 @@ func main() {
 	flag.IntVar(&s.runs, "runs", 3, "runs of each scheduler")
 	flag.DurationVar(&s.period, "schedule-period", time.Second, "time between scheduling sessions")
 	flag.StringVar(&s.profiles, "profile", "", "`folder` for a CPU profile of the first ten seconds of every drain")
-	arena.RunMain("bench", func(ctx context.Context) error {
+	harness.RunMain("bench", func(ctx context.Context) error {
 		_, err := compareSchedulers(ctx, s, os.Stdout)
 		return err
 	}, errSlower)
@@ -54,7 +54,7 @@ func compareSchedulers(ctx context.Context, s size, out io.Writer) (report, erro
 	}
 	r := report{size: s, measurements: map[string][]measurement{}}
 	r.printHeader(out)
-	err := arena.RunAlternating(s.runs, []string{stockName, ourName}, func(name string) error {
+	err := harness.RunAlternating(s.runs, []string{stockName, ourName}, func(name string) error {
 		d, err := measureRun(ctx, s, name)
 		if err == nil {
 			r.addRun(out, name, d)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 )
 
 // report is what all runs measured, by contender.
@@ -20,48 +20,48 @@ type report struct {
 }
 
 func (r *report) printHeader(out io.Writer) {
-	arena.Printf(out, "%d gangs of %d pods with one card each wait in %d queues for %d nodes with %d cards of %d models.\n",
-		r.size.gangs, arena.GangSize, queues, r.size.nodes, arena.GangSize, len(models))
-	arena.Printf(out, "Sessions every %s, %d processors, %s of each scheduler; the time is from the scheduler's start.\n",
+	harness.Printf(out, "%d gangs of %d pods with one card each wait in %d queues for %d nodes with %d cards of %d models.\n",
+		r.size.gangs, harness.GangSize, queues, r.size.nodes, harness.GangSize, len(models))
+	harness.Printf(out, "Sessions every %s, %d processors, %s of each scheduler; the time is from the scheduler's start.\n",
 		r.size.period, runtime.NumCPU(), countRuns(r.size.runs))
 }
 
 // addRun prints a run and keeps it for the end.
 func (r *report) addRun(out io.Writer, name string, d measurement) {
 	r.measurements[name] = append(r.measurements[name], d)
-	arena.Printf(out, "  all %d pods bound after %s; the first after %s, half after %s\n", r.size.gangs*arena.GangSize, arena.FormatSeconds(d.all), arena.FormatSeconds(d.first), arena.FormatSeconds(d.half))
-	arena.Printf(out, "  pods on %d nodes, a gang on %.2f nodes on average\n", d.nodes, d.nodesPerGang)
-	arena.Printf(out, "  CPU seconds: %s\n", formatSorted(d.cpuSeconds, "%s %.1f"))
-	arena.Printf(out, "  load average %s at the start, %.1f CPU seconds of programs that do not belong to the benchmark\n", d.load, d.otherCPUSeconds)
-	arena.Printf(out, "  writes until %s after the last binding: %s\n", settleTime, formatSorted(d.apiWrites, "%s %d"))
+	harness.Printf(out, "  all %d pods bound after %s; the first after %s, half after %s\n", r.size.gangs*harness.GangSize, harness.FormatSeconds(d.all), harness.FormatSeconds(d.first), harness.FormatSeconds(d.half))
+	harness.Printf(out, "  pods on %d nodes, a gang on %.2f nodes on average\n", d.nodes, d.nodesPerGang)
+	harness.Printf(out, "  CPU seconds: %s\n", formatSorted(d.cpuSeconds, "%s %.1f"))
+	harness.Printf(out, "  load average %s at the start, %.1f CPU seconds of programs that do not belong to the benchmark\n", d.load, d.otherCPUSeconds)
+	harness.Printf(out, "  writes until %s after the last binding: %s\n", settleTime, formatSorted(d.apiWrites, "%s %d"))
 }
 
 // printComparison prints the comparison. The error is errSlower when ours lost.
 func (r *report) printComparison(out io.Writer) error {
-	arena.Printf(out, "\n")
+	harness.Printf(out, "\n")
 	for _, name := range []string{stockName, ourName} {
-		times := arena.SortedValues(r.measurements[name], func(d measurement) time.Duration { return d.all })
-		arena.Printf(out, "%s: all pods bound after %s in the median of %s, from %s to %s; in the median %d API writes and %.1f CPU seconds.\n",
-			name, arena.FormatSeconds(arena.Median(times)), countRuns(len(times)), arena.FormatSeconds(times[0]), arena.FormatSeconds(times[len(times)-1]),
-			arena.Median(arena.SortedValues(r.measurements[name], func(d measurement) int { return sumValues(d.apiWrites) })),
-			arena.Median(arena.SortedValues(r.measurements[name], func(d measurement) float64 { return sumValues(d.cpuSeconds) })))
+		times := harness.SortedValues(r.measurements[name], func(d measurement) time.Duration { return d.all })
+		harness.Printf(out, "%s: all pods bound after %s in the median of %s, from %s to %s; in the median %d API writes and %.1f CPU seconds.\n",
+			name, harness.FormatSeconds(harness.Median(times)), countRuns(len(times)), harness.FormatSeconds(times[0]), harness.FormatSeconds(times[len(times)-1]),
+			harness.Median(harness.SortedValues(r.measurements[name], func(d measurement) int { return sumValues(d.apiWrites) })),
+			harness.Median(harness.SortedValues(r.measurements[name], func(d measurement) float64 { return sumValues(d.cpuSeconds) })))
 	}
 	theirs, own := r.medianTime(stockName), r.medianTime(ourName)
 	ratio := own.Seconds() / theirs.Seconds()
 	if own > theirs {
-		arena.Printf(out, "%s takes %.2f times as long as %s: it is slower.\n", ourName, ratio, stockName)
+		harness.Printf(out, "%s takes %.2f times as long as %s: it is slower.\n", ourName, ratio, stockName)
 		return errSlower
 	}
-	arena.Printf(out, "%s takes %.2f times as long as %s: it is not slower.\n", ourName, ratio, stockName)
+	harness.Printf(out, "%s takes %.2f times as long as %s: it is not slower.\n", ourName, ratio, stockName)
 	return nil
 }
 
 // medianTime is the median time of a contender.
 func (r *report) medianTime(name string) time.Duration {
-	return arena.Median(arena.SortedValues(r.measurements[name], func(d measurement) time.Duration { return d.all }))
+	return harness.Median(harness.SortedValues(r.measurements[name], func(d measurement) time.Duration { return d.all }))
 }
 
-func sumValues[N arena.Number](values map[string]N) (sum N) {
+func sumValues[N harness.Number](values map[string]N) (sum N) {
 	for _, value := range values {
 		sum += value
 	}
@@ -69,7 +69,7 @@ func sumValues[N arena.Number](values map[string]N) (sum N) {
 }
 
 // formatSorted writes values, the largest first.
-func formatSorted[N arena.Number](values map[string]N, format string) string {
+func formatSorted[N harness.Number](values map[string]N, format string) string {
 	keys := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 		return cmp.Or(cmp.Compare(values[b], values[a]), strings.Compare(a, b))
 	})

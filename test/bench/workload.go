@@ -11,7 +11,7 @@ import (
 
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/testing/builder"
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -25,7 +25,7 @@ var models = []string{"NVIDIA-H200", "NVIDIA-H800", "NVIDIA-A100-SXM4-80GB", "NV
 func nodeProfiles(nodes int) (profiles []cluster.NodeProfile) {
 	for i, model := range models {
 		if count := (nodes - i + len(models) - 1) / len(models); count > 0 { // a profile without a count is one node
-			profiles = append(profiles, arena.GangNodes(fmt.Sprintf("model-%d", i), model, count))
+			profiles = append(profiles, harness.GangNodes(fmt.Sprintf("model-%d", i), model, count))
 		}
 	}
 	return profiles
@@ -34,8 +34,8 @@ func nodeProfiles(nodes int) (profiles []cluster.NodeProfile) {
 // createWorkload creates the queues, waits until Volcano's controller has opened them, and creates the
 // gangs. Both schedulers get the same objects: the quotas per card are for ours, the
 // capability in nvidia.com/gpu is for the stock scheduler, and neither ever holds a gang up.
-func createWorkload(ctx context.Context, w *arena.Env, gangs int) error {
-	ample := int64(gangs * arena.GangSize)
+func createWorkload(ctx context.Context, w *harness.Env, gangs int) error {
+	ample := int64(gangs * harness.GangSize)
 	quota := card.Quota{}
 	for _, model := range models {
 		quota[card.Name(model)] = card.Count(ample)
@@ -48,7 +48,7 @@ func createWorkload(ctx context.Context, w *arena.Env, gangs int) error {
 	}
 	for i := range gangs {
 		groups = append(groups, gangPodGroup(i))
-		for member := range arena.GangSize {
+		for member := range harness.GangSize {
 			pods = append(pods, gangPod(i, member))
 		}
 	}
@@ -79,11 +79,11 @@ func queueName(i int) string { return fmt.Sprintf("bench-%d", i%queues) }
 func gangName(i int) string { return fmt.Sprintf("gang-%d", i) }
 
 func gangPodGroup(i int) *v1beta1.PodGroup {
-	return builder.PodGroup(arena.Namespace, gangName(i)).Queue(queueName(i)).MinMember(arena.GangSize).
+	return builder.PodGroup(harness.Namespace, gangName(i)).Queue(queueName(i)).MinMember(harness.GangSize).
 		MinResource(corev1.ResourceCPU, "8").MinResource(corev1.ResourceMemory, "32Gi").MinResource(builder.GPU, "8").Obj()
 }
 
 func gangPod(gang, member int) *corev1.Pod {
 	name := fmt.Sprintf("%s-%d", gangName(gang), member)
-	return arena.CardPod(arena.Trainer, gangName(gang), name, models[gang%len(models)]).PodGroup(gangName(gang)).Obj()
+	return harness.CardPod(harness.Trainer, gangName(gang), name, models[gang%len(models)]).PodGroup(gangName(gang)).Obj()
 }

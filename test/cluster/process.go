@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"cardquota.dev/operator/internal/testing/child"
+	"cardquota.dev/operator/internal/testing/childprocess"
 )
 
 // ProcessSpec describes one managed child process.
@@ -58,7 +58,7 @@ func startChild(cmd *exec.Cmd) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
-	return child.Start(cmd)
+	return childprocess.Start(cmd)
 }
 
 // startProcess runs spec with its output appended to logFile.

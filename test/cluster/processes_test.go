@@ -21,14 +21,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/internal/testing/builder"
-	"cardquota.dev/operator/internal/testing/child"
+	"cardquota.dev/operator/internal/testing/childprocess"
 	"cardquota.dev/operator/test/cluster"
 )
 
 // processesOf lists the processes whose command line or environment names dir.
 func processesOf(dir string) map[int]string {
 	found := map[int]string{}
-	for _, id := range child.Processes(func(proc string) bool {
+	for _, id := range childprocess.Processes(func(proc string) bool {
 		command, _ := os.ReadFile(filepath.Join(proc, "cmdline"))
 		environment, _ := os.ReadFile(filepath.Join(proc, "environ"))
 		return bytes.Contains(command, []byte(dir)) || bytes.Contains(environment, []byte("HOME="+dir+"\x00"))

@@ -9,12 +9,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 )
 
 // tour shows the tour, until something goes wrong: err.
 type tour struct {
-	arena.Narrator
+	harness.Narrator
 	ctx  context.Context
 	root string
 	err  error

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
 )
@@ -23,7 +23,7 @@ import (
 const tourTimeout = 5 * time.Minute
 
 func main() {
-	arena.RunMain("\ndemo", func(ctx context.Context) error { return run(ctx, isSet(os.Getenv("KEEP"))) })
+	harness.RunMain("\ndemo", func(ctx context.Context) error { return run(ctx, isSet(os.Getenv("KEEP"))) })
 }
 
 // isSet reads KEEP as people write it: anything but nothing, 0, no and false.
@@ -55,7 +55,7 @@ func run(ctx context.Context, keep bool) (err error) {
 
 	tourCtx, cancel := context.WithTimeout(ctx, tourTimeout)
 	defer cancel()
-	if err := (&tour{Narrator: arena.Narrator{Cluster: c}, ctx: tourCtx, root: root}).run(); err != nil {
+	if err := (&tour{Narrator: harness.Narrator{Cluster: c}, ctx: tourCtx, root: root}).run(); err != nil {
 		return err
 	}
 	fmt.Printf("\nThe tour took %.0f s.\n", time.Since(began).Seconds())

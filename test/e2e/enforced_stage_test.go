@@ -17,7 +17,7 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
-	kit "cardquota.dev/operator/test/scene"
+	kit "cardquota.dev/operator/test/framework"
 )
 
 // The tenant's queue and another one, beside which nothing may change.

@@ -25,8 +25,8 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
+	kit "cardquota.dev/operator/test/framework"
 	"cardquota.dev/operator/test/observer"
-	kit "cardquota.dev/operator/test/scene"
 )
 
 // testCluster is a cluster with both programs on it, on which scenes are played.

@@ -23,8 +23,8 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
+	kit "cardquota.dev/operator/test/framework"
 	"cardquota.dev/operator/test/observer"
-	kit "cardquota.dev/operator/test/scene"
 )
 
 // How long things may take. Tests wait for what must come with soon, which is long

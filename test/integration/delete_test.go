@@ -11,7 +11,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 func readError[T any](read func() (T, error)) func() error {
@@ -40,7 +40,7 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
 
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound(), "nobody waits for a Queue that stays")
+	g.Eventually(readError(statusOf(t, name))).Should(framework.NotFound(), "nobody waits for a Queue that stays")
 	g.Consistently(func(g gomega.Gomega) {
 		after, err := queueOf(t, name)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -75,7 +75,7 @@ func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
 	g.Consistently(readError(queueOf(t, name))).WithTimeout(3 * time.Second).Should(gomega.Succeed())
 	g.Expect(cardQuotaCondition(t, name, "QueueSynced")()).To(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
 	admin.DeleteAndWait(t, group)
-	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
+	g.Eventually(readError(queueOf(t, name))).Should(framework.NotFound())
 }
 
 func TestQueueInUseIsDrainedFirst(t *testing.T) {
@@ -101,8 +101,8 @@ func TestQueueInUseIsDrainedFirst(t *testing.T) {
 	setPod(t, pod, setSucceeded)
 	g.Consistently(readError(queueOf(t, name))).Should(gomega.Succeed(), "the PodGroup still names the queue")
 	g.Expect(admin.Delete(t.Context(), group)).To(gomega.Succeed())
-	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
-	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
+	g.Eventually(readError(queueOf(t, name))).Should(framework.NotFound())
+	g.Eventually(readError(statusOf(t, name))).Should(framework.NotFound())
 }
 
 func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
@@ -118,7 +118,7 @@ func TestQueueThatIsDrainedCanBeInherited(t *testing.T) {
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal("{}"))
 	heir := newQuota(name+"-2", func(q *v1alpha1.CardQuota) { q.Spec.QueueName = name })
 	admin.CreateWithCleanup(t, heir)
-	g.Eventually(readError(statusOf(t, first.Name))).Should(scene.NotFound(), "nobody waits for a queue that goes on")
+	g.Eventually(readError(statusOf(t, first.Name))).Should(framework.NotFound(), "nobody waits for a queue that goes on")
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":8}`))
 	g.Eventually(cardQuotaCondition(t, heir.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 	admin.DeleteAndWait(t, pod)
@@ -131,7 +131,7 @@ func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { admin.DeleteAndWait(t, before) })
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
+	g.Eventually(readError(statusOf(t, name))).Should(framework.NotFound())
 	after, err := queueOf(t, name)()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.Annotations).To(gomega.Equal(before.Annotations))
@@ -170,7 +170,7 @@ func TestDefaultQueueIsGivenBack(t *testing.T) {
 	pod := newPod(quota.Name, "default", "", 1)
 	admin.CreateWithCleanup(t, pod)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
-	g.Eventually(readError(statusOf(t, quota.Name))).Should(scene.NotFound())
+	g.Eventually(readError(statusOf(t, quota.Name))).Should(framework.NotFound())
 	after, err := queueOf(t, "default")()
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(after.UID).To(gomega.Equal(queue.UID))
@@ -192,7 +192,7 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 		g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 		g.Expect(statusSummary(t, name)()).To(gomega.Equal([]string{"0/0 NVIDIA-H200", "0/1 NVIDIA-H200", "0/2 NVIDIA-H200"}[round]))
 		admin.DeleteAndWait(t, quota)
-		g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
+		g.Eventually(readError(queueOf(t, name))).Should(framework.NotFound())
 	}
 }
 

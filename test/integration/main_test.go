@@ -35,7 +35,7 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 const (
@@ -48,7 +48,7 @@ const (
 var (
 	// admin may do everything and plays users, Volcano and kubelets. It is nil
 	// when there is no control plane.
-	admin scene.Framework
+	admin framework.Framework
 	// unbuilt is why there is none.
 	unbuilt error
 	// metrics is what the operator under test exports.
@@ -72,7 +72,7 @@ func requireControlPlane(t *testing.T) *gomega.WithT {
 	if admin.WithWatch == nil {
 		missing.Skip(t, unbuilt)
 	}
-	return scene.NewGomega(t)
+	return framework.NewGomega(t)
 }
 
 func runTests(m *testing.M) (code int, err error) {
@@ -91,7 +91,7 @@ func runTests(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	if admin, err = scene.New(server.Config()); err != nil {
+	if admin, err = framework.New(server.Config()); err != nil {
 		return 1, err
 	}
 	if err := installPrerequisites(ctx, server); err != nil {
@@ -100,7 +100,7 @@ func runTests(m *testing.M) (code int, err error) {
 	served := func(ctx context.Context) (bool, error) {
 		return admin.List(ctx, &v1alpha1.CardQuotaList{}) == nil && admin.List(ctx, &v1alpha1.ServiceTypePolicyList{}) == nil, nil
 	}
-	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, scene.Timeout, true, served); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, framework.Timeout, true, served); err != nil {
 		return 1, fmt.Errorf("wait for the CRDs: %w", err)
 	}
 	if err := runMany(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 // TestNobodyElseHoldsUpADeletion: the name of a queue can be written on any pod
@@ -49,6 +49,6 @@ func TestNobodyElseHoldsUpADeletion(t *testing.T) {
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.ContainSubstring("its 1 unfinished pods and PodGroups"))
 	g.Consistently(readError(queueOf(t, name))).Should(gomega.Succeed())
 	admin.DeleteAndWait(t, ours)
-	g.Eventually(readError(queueOf(t, name))).Should(scene.NotFound())
-	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
+	g.Eventually(readError(queueOf(t, name))).Should(framework.NotFound())
+	g.Eventually(readError(statusOf(t, name))).Should(framework.NotFound())
 }

@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
@@ -126,10 +126,10 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 		"removed-quota": {edit(func(a map[string]string) { delete(a, quotaKey) }), "somebody changed or removed " + quotaKey},
 		"applied": {func(t *testing.T, name string) {
 			config := apply.Queue(name).WithAnnotations(map[string]string{"volcano.sh/service.type": "inference"}).WithSpec(apply.QueueSpec().WithReclaimable(false))
-			scene.NewGomega(t).Expect(admin.Apply(t.Context(), config, client.FieldOwner("argocd"), client.ForceOwnership)).To(gomega.Succeed())
+			framework.NewGomega(t).Expect(admin.Apply(t.Context(), config, client.FieldOwner("argocd"), client.ForceOwnership)).To(gomega.Succeed())
 		}, "argocd wrote spec.reclaimable, volcano.sh/service.type"},
 	}) {
-		g, name := scene.NewGomega(t), uniqueName(t, "")
+		g, name := framework.NewGomega(t), uniqueName(t, "")
 		createReady(t, newQuota(name, withTeamSelector("chat")))
 		before, err := queueOf(t, name)()
 		g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -170,7 +170,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 // setReady plays the kubelet of a node.
 func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	node := &corev1.Node{}
 	g.Expect(admin.Get(t.Context(), client.ObjectKey{Name: name}, node)).To(gomega.Succeed())
 	base := node.DeepCopy()

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 const (
@@ -44,7 +44,7 @@ tiers:
 // newBase makes Volcano's ConfigMap as helm does.
 func newBase(t *testing.T, name, text string) *corev1.ConfigMap {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name},
 		Data:       map[string]string{schedulerKey: text, "other.conf": "kept"},

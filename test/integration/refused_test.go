@@ -10,14 +10,14 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 // refuseChanges makes the API server refuse changes of one Queue while it is
 // Closing, as Volcano's webhook does.
 func refuseChanges(t *testing.T, queue string) {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: queue}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
 			ResourceNames: []string{queue},
@@ -69,6 +69,6 @@ func TestQueueThatRefusesChangesIsWrittenAndDeletedLater(t *testing.T) {
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("False/QueueRefused"))
 	setState(t, name, v1beta1.QueueStateClosed)
-	g.Eventually(readError(statusOf(t, name))).Should(scene.NotFound())
-	g.Expect(readError(queueOf(t, name))()).To(scene.NotFound())
+	g.Eventually(readError(statusOf(t, name))).Should(framework.NotFound())
+	g.Expect(readError(queueOf(t, name))()).To(framework.NotFound())
 }

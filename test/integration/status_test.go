@@ -16,7 +16,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 func setRunning(s *corev1.PodStatus)   { s.Phase = corev1.PodRunning }
@@ -157,7 +157,7 @@ func mostWrites(began time.Time) int { return int(time.Since(began)/time.Second)
 // with what the API server's cache has, which may be before what was just read.
 func watchOn(t *testing.T, list client.ObjectList, name string) watch.Interface {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	one := client.MatchingFields{"metadata.name": name}
 	g.Expect(admin.List(t.Context(), list, one)).To(gomega.Succeed())
 	now := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}

@@ -12,12 +12,12 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 // newQuota makes a CardQuota of 8 H200 for training.
 func newQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
-	return scene.NewCardQuota(name, 8, change)
+	return framework.NewCardQuota(name, 8, change)
 }
 
 func parseQuantity(text string) *resource.Quantity {
@@ -28,7 +28,7 @@ func parseQuantity(text string) *resource.Quantity {
 // patchAs changes an object as the given field manager, as kubectl edit does.
 func patchAs[T client.Object](t *testing.T, object T, manager string, change func(T)) {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(gomega.Succeed())
 	base, ok := object.DeepCopyObject().(client.Object)
 	g.Expect(ok).To(gomega.BeTrue())
@@ -39,7 +39,7 @@ func patchAs[T client.Object](t *testing.T, object T, manager string, change fun
 // setState plays Volcano's queue controller.
 func setState(t *testing.T, name string, state v1beta1.QueueState) {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	g.Eventually(func() error {
 		queue := &v1beta1.Queue{}
 		if err := admin.Get(t.Context(), client.ObjectKey{Name: name}, queue); err != nil {
@@ -96,7 +96,7 @@ func newPod(name, queue, node string, count int) *corev1.Pod {
 // setPod plays the scheduler and the kubelet: it changes the status of a pod.
 func setPod(t *testing.T, pod *corev1.Pod, change func(*corev1.PodStatus)) {
 	t.Helper()
-	g := scene.NewGomega(t)
+	g := framework.NewGomega(t)
 	base := pod.DeepCopy()
 	change(&pod.Status)
 	g.Expect(admin.Status().Patch(t.Context(), pod, client.MergeFrom(base))).To(gomega.Succeed())

@@ -13,8 +13,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/test/observer/judge"
 	"cardquota.dev/operator/test/observer/rule"
+	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
 // clusterState is the cluster as it was after some change, and what was found wrong
@@ -44,7 +44,7 @@ type clusterState struct {
 	served    []*servedPod
 
 	// judge judges what sessions did, nil where they are not counted.
-	sessionChecker *judge.Checker
+	sessionChecker *sessioncheck.Checker
 
 	// newest is when the newest change was seen.
 	lastChange time.Time

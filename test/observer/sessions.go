@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"cardquota.dev/operator/test/observer/judge"
+	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
 // SessionCount is how many sessions a scheduler has closed.
@@ -24,11 +24,11 @@ const countEvery = 100 * time.Millisecond
 const sessionLag = time.Second
 
 // newSessionChecker returns the judge of sessions, nil where sessions are not counted.
-func newSessionChecker(options Options) *judge.Checker {
+func newSessionChecker(options Options) *sessioncheck.Checker {
 	if options.Sessions == nil {
 		return nil
 	}
-	return judge.New(judge.Options{
+	return sessioncheck.New(sessioncheck.Options{
 		SchedulerName: options.SchedulerName, Unmanaged: string(options.Unmanaged), UnlimitedCPUMemory: options.UnlimitedCPUMemory,
 		Lag: sessionLag, Window: options.QuotaWindow, Concerns: options.Concerns,
 	})
@@ -51,7 +51,7 @@ func (o *Observer) countSessions(ctx context.Context, sessions func(context.Cont
 			continue
 		}
 		o.mu.Lock()
-		o.state.sessionChecker.AddReading(judge.Reading{Asked: asked, Answered: time.Now(), Process: count.Process, Closed: count.Closed, Decides: count.Decides})
+		o.state.sessionChecker.AddReading(sessioncheck.Reading{Asked: asked, Answered: time.Now(), Process: count.Process, Closed: count.Closed, Decides: count.Decides})
 		o.mu.Unlock()
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"cardquota.dev/operator/test/observer/judge"
+	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
 // Invariant names one of the rules that the observer checks.
@@ -32,13 +32,13 @@ const (
 	Reason Invariant = "I6 reason"
 	// Progress: what fits its queue's quota and the nodes starts within three
 	// closed sessions, unless something stands ahead of it.
-	Progress Invariant = judge.Progress
+	Progress Invariant = sessioncheck.Progress
 	// Truth: a shortage that a pod, PodGroup or CardQuota states existed when a
 	// session stated it.
-	Truth Invariant = judge.Truth
+	Truth Invariant = sessioncheck.Truth
 	// Capacity: no placement exceeds the CPU or memory of its queue, or what its
 	// node has.
-	Capacity Invariant = judge.Capacity
+	Capacity Invariant = sessioncheck.Capacity
 	// Sight is no rule about the world: the observer could not see everything,
 	// and its silence proves nothing.
 	Sight Invariant = "observer"

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"cardquota.dev/operator/test/handbook"
+	"cardquota.dev/operator/test/docs"
 )
 
 // sectionCommands are the blocks of commands of a section of docs/install.md.
@@ -18,7 +18,7 @@ func (a *administrator) sectionCommands(heading string) []string {
 	a.Helper()
 	text, err := os.ReadFile(filepath.Join(suite.root, "docs", "install.md"))
 	a.Expect(err).NotTo(HaveOccurred())
-	blocks, err := handbook.Commands(string(text), heading)
+	blocks, err := docs.Commands(string(text), heading)
 	a.Expect(err).NotTo(HaveOccurred())
 	return blocks
 }

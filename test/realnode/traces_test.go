@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"cardquota.dev/operator/internal/testing/child"
+	"cardquota.dev/operator/internal/testing/childprocess"
 )
 
 // findTraces finds out where a running cluster's node shows on this machine, and returns a
@@ -32,7 +32,7 @@ func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []
 	link, err := linkOf(endpoints.Items[0].Endpoints[0].Addresses[0])
 	g.Expect(err).NotTo(HaveOccurred())
 
-	first := child.Processes(func(proc string) bool { return commandLineHas(proc, filepath.Join(dir, "node", "init.sh")) })
+	first := childprocess.Processes(func(proc string) bool { return commandLineHas(proc, filepath.Join(dir, "node", "init.sh")) })
 	g.Expect(first).To(HaveLen(1))
 	network, err := os.Readlink(filepath.Join("/proc", first[0], "ns", "net"))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -56,13 +56,13 @@ func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []
 		if _, err := net.InterfaceByIndex(link.Index); err == nil {
 			note("link", []string{link.Name})
 		}
-		note("processes of the cluster", child.Processes(func(proc string) bool { return commandLineHas(proc, dir) }))
-		note("processes on the node", child.Processes(func(proc string) bool {
+		note("processes of the cluster", childprocess.Processes(func(proc string) bool { return commandLineHas(proc, dir) }))
+		note("processes on the node", childprocess.Processes(func(proc string) bool {
 			namespace, err := os.Readlink(filepath.Join(proc, "ns", "net"))
 			return err == nil && namespace == network
 		}))
 		note("cgroups", unchangedFiles(cgroups))
-		note("mounts, seen by", child.Processes(func(proc string) bool { return strings.Contains(readFile(filepath.Join(proc, "mountinfo")), dir) }))
+		note("mounts, seen by", childprocess.Processes(func(proc string) bool { return strings.Contains(readFile(filepath.Join(proc, "mountinfo")), dir) }))
 		return found
 	}
 }

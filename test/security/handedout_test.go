@@ -12,7 +12,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/controller/admissionpolicy"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 // TestWhatWasHandedOutStaysCharged: a PodGroup can go and come again elsewhere
@@ -32,7 +32,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	g.Expect(suite.admin.Get(t.Context(), client.ObjectKeyFromObject(first), first)).To(Succeed())
 	g.Expect(first.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationChargedQueue, "handed-out"))
 	const record = `{"metadata":{"annotations":{"cardquota.dev/charged-queue":"handed-to"}}}`
-	g.Eventually(func() error { return scene.MergePatch(t, tessClient(t), first, record, client.DryRunAll) }).Should(
+	g.Eventually(func() error { return framework.MergePatch(t, tessClient(t), first, record, client.DryRunAll) }).Should(
 		MatchError(ContainSubstring(admissionpolicy.ChargePolicyName)), "when the API server has seen the policy")
 
 	launcher := newPod("launcher", "handed-out", withoutCards)

@@ -18,7 +18,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 // tenant is the namespace of somebody who has the role edit in it, and nothing
@@ -33,7 +33,7 @@ const (
 var suite struct {
 	cluster    *cluster.Cluster
 	deployment *deployment.Deployment
-	admin      scene.Framework
+	admin      framework.Framework
 	// managerMetrics and schedulerMetrics are where they serve their metrics.
 	managerMetrics, schedulerMetrics string
 }
@@ -63,7 +63,7 @@ func setUp(ctx context.Context) error {
 	if suite.cluster, err = cluster.Start(ctx, cluster.Options{Fleet: "testdata/fleet.yaml"}); err != nil {
 		return err
 	}
-	if suite.admin, err = scene.New(suite.cluster.Config()); err != nil {
+	if suite.admin, err = framework.New(suite.cluster.Config()); err != nil {
 		return err
 	}
 	for _, address := range []*string{&suite.managerMetrics, &suite.schedulerMetrics} {
@@ -77,7 +77,7 @@ func setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := scene.RegisterWebhooks(ctx, suite.cluster, webhooks); err != nil {
+	if err := framework.RegisterWebhooks(ctx, suite.cluster, webhooks); err != nil {
 		return err
 	}
 	programs := deployment.Options{

@@ -11,7 +11,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
-	"cardquota.dev/operator/test/scene"
+	"cardquota.dev/operator/test/framework"
 )
 
 const h200 = "NVIDIA-H200"
@@ -40,7 +40,7 @@ func deleteObject(t *testing.T, object client.Object) {
 
 // newCardQuota is a CardQuota of one H200 for training, whose queue has its name.
 func newCardQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
-	return scene.NewCardQuota(name, 1, change)
+	return framework.NewCardQuota(name, 1, change)
 }
 
 // createReadyQuota makes a CardQuota and waits until its queue says so.
@@ -122,5 +122,5 @@ func tessClient(t *testing.T) client.Client { return suite.admin.ClientAs(t, tes
 // asTess is a merge patch by the tenant.
 func asTess(t *testing.T, object client.Object, patch string) error {
 	t.Helper()
-	return scene.MergePatch(t, tessClient(t), object, patch)
+	return framework.MergePatch(t, tessClient(t), object, patch)
 }

@@ -9,7 +9,7 @@ import (
 	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
 
 	"cardquota.dev/operator/internal/testing/builder"
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 // write. Its retries are counted and never run out, so that it comes back as
 // often under one action as under the other.
 func gangJob(role, name, queue string, size int) *batch.Job {
-	return builder.VCJob(arena.Namespace, name).Label(arena.RoleLabel, role).Queue(queue).MinAvailable(int32(size)).
-		Request(fmt.Sprintf("{%q:%d}", model, size)).Task("worker", int32(size), arena.CardPod(role, name, name, model)).
+	return builder.VCJob(harness.Namespace, name).Label(harness.RoleLabel, role).Queue(queue).MinAvailable(int32(size)).
+		Request(fmt.Sprintf("{%q:%d}", model, size)).Task("worker", int32(size), harness.CardPod(role, name, name, model)).
 		With(func(j *batch.Job) {
 			j.Spec.MaxRetry = 10000
 			j.Spec.Policies = []batch.LifecyclePolicy{
@@ -53,7 +53,7 @@ func preferNode(node string) *corev1.Affinity {
 
 // newDeployment is a Deployment.
 func newDeployment(role, name, queue string, replicas int) *appsv1.Deployment {
-	d := builder.Deployment(arena.Namespace, name, int32(replicas), arena.CardPod(role, name, name, model).Queue(queue))
-	d.Labels = map[string]string{arena.RoleLabel: role}
+	d := builder.Deployment(harness.Namespace, name, int32(replicas), harness.CardPod(role, name, name, model).Queue(queue))
+	d.Labels = map[string]string{harness.RoleLabel: role}
 	return d
 }

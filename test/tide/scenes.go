@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 )
 
 // Result is what one tide measured.
@@ -23,7 +23,7 @@ type Result struct {
 	First, Bound, Running time.Duration
 	// Pods is how many came, Done how many of them were served in time.
 	Pods, Done int
-	Loss       arena.Loss
+	Loss       harness.Loss
 	// Stuck is how many gangs did not come back between pods that came one at a
 	// time.
 	Stuck int
@@ -43,7 +43,7 @@ func (w *Env) ServePodsOneByOne(ctx context.Context, count int) (*Result, error)
 			time.Sleep(time.Duration(i) * w.Period / time.Duration(count))
 			name := fmt.Sprintf("request-%02d", i)
 			began := time.Now()
-			if err := w.Create(ctx, arena.CardPod(arena.Inference, name, name, model).Queue(inferenceQueue).Obj()); err != nil {
+			if err := w.Create(ctx, harness.CardPod(harness.Inference, name, name, model).Queue(inferenceQueue).Obj()); err != nil {
 				return err
 			}
 			if err := w.waitUntilServed(ctx, s, began, 1, name); err != nil {
@@ -67,7 +67,7 @@ func (w *Env) ServeDeployments(ctx context.Context, name string, deployments, re
 		var objects []client.Object
 		for i := range deployments {
 			names = append(names, fmt.Sprintf("%s-%02d", name, i))
-			objects = append(objects, newDeployment(arena.Inference, names[i], inferenceQueue, replicas))
+			objects = append(objects, newDeployment(harness.Inference, names[i], inferenceQueue, replicas))
 		}
 		began := time.Now()
 		if err := w.Create(ctx, objects...); err != nil {
@@ -81,7 +81,7 @@ func (w *Env) ServeDeployments(ctx context.Context, name string, deployments, re
 func (w *Env) ServeGang(ctx context.Context, size int) (*Result, error) {
 	return w.measure(ctx, size, minGangsFor(size), func(s *Result) error {
 		began := time.Now()
-		if err := w.Create(ctx, gangJob(arena.Inference, "large", inferenceQueue, size)); err != nil {
+		if err := w.Create(ctx, gangJob(harness.Inference, "large", inferenceQueue, size)); err != nil {
 			return err
 		}
 		return w.waitUntilServed(ctx, s, began, size, "large")
@@ -89,7 +89,7 @@ func (w *Env) ServeGang(ctx context.Context, size int) (*Result, error) {
 }
 
 // minGangsFor is how many gangs must be broken for so many cards at once.
-func minGangsFor(cards int) int { return (cards + arena.GangSize - 1) / arena.GangSize }
+func minGangsFor(cards int) int { return (cards + harness.GangSize - 1) / harness.GangSize }
 
 // measure plays one tide and takes account of it, until nobody has been lost for a
 // while.

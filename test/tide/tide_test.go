@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 )
 
 // TestATideTakesWholeGangsAndGivesThemBack plays what make tide shows, small. It
@@ -21,11 +21,11 @@ func TestATideTakesWholeGangsAndGivesThemBack(t *testing.T) {
 	for _, tide := range []struct {
 		name string
 		play func() (*Result, error)
-		left arena.Usage // who holds the cards then
+		left harness.Usage // who holds the cards then
 	}{
-		{"one by one", func() (*Result, error) { return w.ServePodsOneByOne(ctx, 2) }, arena.Usage{Gangs: 5, Cards: 40}},
-		{"flood", func() (*Result, error) { return w.ServeDeployments(ctx, "chat", 1, 12) }, arena.Usage{Gangs: 3, Inference: 12, Cards: 36}},
-		{"gang", func() (*Result, error) { return w.ServeGang(ctx, 16) }, arena.Usage{Gangs: 3, Inference: 16, Cards: 40}},
+		{"one by one", func() (*Result, error) { return w.ServePodsOneByOne(ctx, 2) }, harness.Usage{Gangs: 5, Cards: 40}},
+		{"flood", func() (*Result, error) { return w.ServeDeployments(ctx, "chat", 1, 12) }, harness.Usage{Gangs: 3, Inference: 12, Cards: 36}},
+		{"gang", func() (*Result, error) { return w.ServeGang(ctx, 16) }, harness.Usage{Gangs: 3, Inference: 16, Cards: 40}},
 	} {
 		scene, err := tide.play()
 		check.NoError(t, err)
@@ -40,7 +40,7 @@ func TestATideTakesWholeGangsAndGivesThemBack(t *testing.T) {
 }
 
 func TestFaultsOfATide(t *testing.T) {
-	good := Result{Pods: 80, Done: 80, Loss: arena.Loss{Gangs: 11, Least: 10}}
+	good := Result{Pods: 80, Done: 80, Loss: harness.Loss{Gangs: 11, Least: 10}}
 	for name, tc := range map[string]struct {
 		change func(*Result)
 		want   string
@@ -50,7 +50,7 @@ func TestFaultsOfATide(t *testing.T) {
 		"a gang is left in part":     {func(s *Result) { s.Loss.Partial = 1 }, "[1 gangs left running in part]"},
 		"retries are counted":        {func(s *Result) { s.Loss.Retries = 3 }, "[3 retries counted against jobs]"},
 		"inference is not served":    {func(s *Result) { s.Done = 79 }, "[79 of 80 pods served]"},
-		"nobody had to go, one went": {func(s *Result) { s.Loss = arena.Loss{Gangs: 1} }, "[1 gangs broken, at most 0.0 may be]"},
+		"nobody had to go, one went": {func(s *Result) { s.Loss = harness.Loss{Gangs: 1} }, "[1 gangs broken, at most 0.0 may be]"},
 	} {
 		s := good
 		tc.change(&s)

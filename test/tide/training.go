@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 )
 
 // FillWithTraining starts a gang for every node and waits until all run.
@@ -29,7 +29,7 @@ func (w *Env) FillWithTraining(ctx context.Context) error {
 
 // trainingGang is a training gang.
 func (w *Env) trainingGang(i int) *batch.Job {
-	job := gangJob(arena.Trainer, fmt.Sprintf(gangNameFormat, i), gangQueue, arena.GangSize)
+	job := gangJob(harness.Trainer, fmt.Sprintf(gangNameFormat, i), gangQueue, harness.GangSize)
 	if w.Packed {
 		return job
 	}
@@ -53,10 +53,10 @@ func (w *Env) AddWaitingSingles(ctx context.Context) error {
 	if w.Singles == 0 {
 		return nil
 	}
-	if err := w.Create(ctx, newDeployment(arena.Single, singlesName, singleQueue, w.Singles)); err != nil {
+	if err := w.Create(ctx, newDeployment(harness.Single, singlesName, singleQueue, w.Singles)); err != nil {
 		return err
 	}
-	return w.WaitUntil(ctx, "the single pods", func(context.Context) (bool, error) { return w.Pods.CountPods(arena.Single) == w.Singles, nil })
+	return w.WaitUntil(ctx, "the single pods", func(context.Context) (bool, error) { return w.Pods.CountPods(harness.Single) == w.Singles, nil })
 }
 
 // Return is how training came back.
@@ -74,9 +74,9 @@ func (w *Env) ReturnToTraining(ctx context.Context) (*Return, error) {
 	const stuck = time.Minute
 	began := time.Now()
 	for _, object := range []client.Object{&batch.Job{}, &appsv1.Deployment{}, &corev1.Pod{}} {
-		choice := []client.DeleteAllOfOption{client.InNamespace(arena.Namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)}
+		choice := []client.DeleteAllOfOption{client.InNamespace(harness.Namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)}
 		if _, every := object.(*appsv1.Deployment); !every {
-			choice = append(choice, client.MatchingLabels{arena.RoleLabel: arena.Inference})
+			choice = append(choice, client.MatchingLabels{harness.RoleLabel: harness.Inference})
 		}
 		if err := w.Client.DeleteAllOf(ctx, object, choice...); err != nil {
 			return nil, fmt.Errorf("delete inference: %w", err)

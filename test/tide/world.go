@@ -15,7 +15,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/builder"
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 	"cardquota.dev/operator/test/deployment"
 )
 
@@ -45,16 +45,16 @@ type Setup struct {
 // Env is a cluster on which both programs run.
 type Env struct {
 	Setup
-	*arena.Env
+	*harness.Env
 	// wishes is the node that each pod of each gang wishes for: no more pods than
 	// cards wish for the same.
-	preferredNodes [arena.GangSize][]int
+	preferredNodes [harness.GangSize][]int
 }
 
 // Start starts a cluster with the queues on it, and nothing in them.
 func Start(ctx context.Context, s Setup) (w *Env, err error) {
 	w = &Env{Setup: s}
-	if w.Env, err = arena.Start(ctx, arena.GangNodes(nodePrefix, model, s.Nodes)); err != nil {
+	if w.Env, err = harness.Start(ctx, harness.GangNodes(nodePrefix, model, s.Nodes)); err != nil {
 		return nil, err
 	}
 	random := rand.New(rand.NewPCG(1, 2)) // the same in every run
@@ -109,7 +109,7 @@ func (w *Env) CreatePolicy(ctx context.Context) error {
 // of all cards, so that only cards that are not free ever hold anybody up.
 func (w *Env) openQueues(ctx context.Context) error {
 	for queue, serviceType := range map[string]string{gangQueue: "training", singleQueue: "training", inferenceQueue: "inference"} {
-		quota := builder.CardQuota(queue).Tenant(queue).ServiceType(serviceType).Card(model, int64(w.Nodes*arena.GangSize)).Obj()
+		quota := builder.CardQuota(queue).Tenant(queue).ServiceType(serviceType).Card(model, int64(w.Nodes*harness.GangSize)).Obj()
 		if err := w.Create(ctx, quota); err != nil {
 			return err
 		}

@@ -13,15 +13,15 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/test/observer/judge"
+	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
 // watched plays sessions under the eyes of the judge, which is told what the API
 // server would show of each: who was evicted, and who was promised a node. No pod
 // that was evicted is deleted, as with an API server that is slow.
-func (w *world) watched(sessions int, by string, plugins []string, play func()) []judge.Violation {
+func (w *world) watched(sessions int, by string, plugins []string, play func()) []sessioncheck.Violation {
 	clock := w.Now
-	j := judge.New(judge.Options{ReclaimFrom: map[string][]string{"inference": {"training"}}})
+	j := sessioncheck.New(sessioncheck.Options{ReclaimFrom: map[string][]string{"inference": {"training"}}})
 	j.Load(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, clock)
 	for _, object := range w.Objects() {
 		j.Load(object, clock)
@@ -42,7 +42,7 @@ func (w *world) watched(sessions int, by string, plugins []string, play func()) 
 		}
 		w.Close()
 		clock = clock.Add(time.Second)
-		j.AddReading(judge.Reading{Asked: clock, Answered: clock, Closed: session, Decides: true})
+		j.AddReading(sessioncheck.Reading{Asked: clock, Answered: clock, Closed: session, Decides: true})
 		j.Check(clock)
 	}
 	return j.TakeViolations()

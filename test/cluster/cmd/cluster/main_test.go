@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/testing/child"
+	"cardquota.dev/operator/internal/testing/childprocess"
 	"cardquota.dev/operator/internal/testing/missing"
 	"cardquota.dev/operator/test/cluster"
 )
@@ -55,7 +55,7 @@ func TestAClusterStaysUpUntilItIsStoppedAndOneThatCrashedIsReplaced(t *testing.T
 	dir := t.TempDir() + "/kept"
 	args := []string{"--dir", dir, "--bin", bin, "--fleet", root + "/test/cluster/fleets/mixed.yaml"}
 	processes := func() []string {
-		return child.Processes(func(proc string) bool {
+		return childprocess.Processes(func(proc string) bool {
 			environment, _ := os.ReadFile(proc + "/environ")
 			return bytes.Contains(environment, []byte("HOME="+dir+"\x00"))
 		})

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 	"cardquota.dev/operator/test/tide"
 )
 
@@ -78,7 +78,7 @@ func runOf(lost float64, waited time.Duration) *runResult {
 	for _, name := range scenes {
 		m.Scenes[name] = &tide.Result{
 			Pods: 80, Done: 80, Bound: 10 * time.Second, Running: 20 * time.Second,
-			Loss: arena.Loss{Gangs: 10, Least: 10, CardSeconds: lost},
+			Loss: harness.Loss{Gangs: 10, Least: 10, CardSeconds: lost},
 		}
 	}
 	m.Scenes[oneByOne].Waited = []time.Duration{waited, time.Second}

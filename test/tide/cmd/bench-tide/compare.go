@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 	"cardquota.dev/operator/test/tide"
 )
 
@@ -42,13 +42,13 @@ type runResult struct {
 
 // compareActions runs both actions in turns.
 func compareActions(ctx context.Context, s size, out io.Writer) (*report, error) {
-	if s.Nodes < 1 || s.Runs < 1 || s.Requests < 1 || s.Flood < arena.GangSize || s.Flood%arena.GangSize != 0 || s.Gang < 1 ||
-		max(s.Flood, s.Gang, s.Requests) > s.Nodes*arena.GangSize {
-		return nil, fmt.Errorf("impossible size %+v: at least one of each, and no more pods than %d cards", s, s.Nodes*arena.GangSize)
+	if s.Nodes < 1 || s.Runs < 1 || s.Requests < 1 || s.Flood < harness.GangSize || s.Flood%harness.GangSize != 0 || s.Gang < 1 ||
+		max(s.Flood, s.Gang, s.Requests) > s.Nodes*harness.GangSize {
+		return nil, fmt.Errorf("impossible size %+v: at least one of each, and no more pods than %d cards", s, s.Nodes*harness.GangSize)
 	}
 	r := &report{Size: s, Runs: map[string][]*runResult{}}
 	r.printHeader(out)
-	return r, arena.RunAlternating(s.Runs, []string{tide.Reclaim, tide.CardReclaim}, func(action string) error {
+	return r, harness.RunAlternating(s.Runs, []string{tide.Reclaim, tide.CardReclaim}, func(action string) error {
 		m, err := measureAction(ctx, s, action, out)
 		r.Runs[action] = append(r.Runs[action], m)
 		return err
@@ -68,12 +68,12 @@ func measureAction(ctx context.Context, s size, action string, out io.Writer) (m
 		return nil, err
 	}
 	m.Fill = time.Since(began)
-	arena.Printf(out, "  training took %d cards in %s\n", s.Nodes*arena.GangSize, arena.FormatSeconds(m.Fill))
+	harness.Printf(out, "  training took %d cards in %s\n", s.Nodes*harness.GangSize, harness.FormatSeconds(m.Fill))
 	play := map[string]func() (*tide.Result, error){
 		oneByOne:      func() (*tide.Result, error) { return w.ServePodsOneByOne(ctx, s.Requests) },
 		oneDeployment: func() (*tide.Result, error) { return w.ServeDeployments(ctx, "one", 1, s.Flood) },
 		manyDeployments: func() (*tide.Result, error) {
-			return w.ServeDeployments(ctx, "many", s.Flood/arena.GangSize, arena.GangSize)
+			return w.ServeDeployments(ctx, "many", s.Flood/harness.GangSize, harness.GangSize)
 		},
 		oneGang: func() (*tide.Result, error) { return w.ServeGang(ctx, s.Gang) },
 	}
@@ -83,7 +83,7 @@ func measureAction(ctx context.Context, s size, action string, out io.Writer) (m
 				return nil, err
 			}
 		}
-		average := arena.LoadAverage()
+		average := harness.LoadAverage()
 		m.Load = append(m.Load, average)
 		profiled := make(chan error, 1)
 		go func() { profiled <- w.WriteCPUProfile(ctx, s.profiles, action+"-"+name) }()
@@ -92,13 +92,13 @@ func measureAction(ctx context.Context, s size, action string, out io.Writer) (m
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		m.Scenes[name] = scene
-		arena.Printf(out, "  %s, at a load of %s: %s\n", name, average, describeScene(scene))
+		harness.Printf(out, "  %s, at a load of %s: %s\n", name, average, describeScene(scene))
 		ebb, err := w.ReturnToTraining(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("after %s: %w", name, err)
 		}
 		m.Ebb = append(m.Ebb, ebb)
-		arena.Printf(out, "    training was back after %s; %d gangs were not\n", arena.FormatSeconds(ebb.After), len(ebb.Stuck))
+		harness.Printf(out, "    training was back after %s; %d gangs were not\n", harness.FormatSeconds(ebb.After), len(ebb.Stuck))
 	}
 	return m, nil
 }

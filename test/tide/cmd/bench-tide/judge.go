@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 	"cardquota.dev/operator/test/tide"
 )
 
@@ -35,7 +35,7 @@ func (r *report) unmetRequirements() (failures []string) {
 			fail("run %d: %d gangs did not come back", n+1, missing)
 		}
 	}
-	own, theirs := arena.Quantile(r.waitingTimes(tide.CardReclaim), 0.95), arena.Quantile(r.waitingTimes(tide.Reclaim), 0.95)
+	own, theirs := harness.Quantile(r.waitingTimes(tide.CardReclaim), 0.95), harness.Quantile(r.waitingTimes(tide.Reclaim), 0.95)
 	if own > theirs {
 		fail("one pod is bound after %.2f s (p95), with Volcano's action after %.2f s", own.Seconds(), theirs.Seconds())
 	}
@@ -58,10 +58,10 @@ func (r *report) minGangs(scene string) int {
 	return r.Runs[tide.CardReclaim][0].Scenes[scene].Loss.Least
 }
 
-var cardSeconds = sumOverScenes(func(l arena.Loss) float64 { return l.CardSeconds })
+var cardSeconds = sumOverScenes(func(l harness.Loss) float64 { return l.CardSeconds })
 
 func (r *report) medianOf(action string, value func(*runResult) float64) float64 {
-	return arena.Median(arena.SortedValues(r.Runs[action], value))
+	return harness.Median(harness.SortedValues(r.Runs[action], value))
 }
 
 // countStuckGangs is how many gangs did not come back.
@@ -76,7 +76,7 @@ func countStuckGangs(m *runResult) (n int) {
 }
 
 // sumOverScenes sums a loss over all scenes.
-func sumOverScenes(of func(arena.Loss) float64) func(*runResult) float64 {
+func sumOverScenes(of func(harness.Loss) float64) func(*runResult) float64 {
 	return func(m *runResult) (sum float64) {
 		for _, s := range m.Scenes {
 			sum += of(s.Loss)

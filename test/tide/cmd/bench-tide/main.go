@@ -18,7 +18,7 @@ import (
 	"os"
 	"time"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 )
 
 // errFailed says that a requirement does not hold.
@@ -36,7 +36,7 @@ func main() {
 	flag.DurationVar(&s.Period, "schedule-period", time.Second, "time between scheduling sessions")
 	flag.StringVar(&s.profiles, "profile", "", "`folder` for a CPU profile of the scheduler in every scene")
 	out := flag.String("out", "dist", "`folder` for the report")
-	arena.RunMain("bench-tide", func(ctx context.Context) error { return run(ctx, s, *out) }, errFailed)
+	harness.RunMain("bench-tide", func(ctx context.Context) error { return run(ctx, s, *out) }, errFailed)
 }
 
 // run measures, writes the report, and judges it.

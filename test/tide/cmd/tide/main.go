@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"time"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 	"cardquota.dev/operator/test/tide"
 )
 
@@ -25,14 +25,14 @@ func main() {
 	flag.IntVar(&s.nodes, "nodes", 500, "number of nodes with eight cards, and of training gangs of eight pods")
 	flag.IntVar(&s.flood, "flood", 400, "number of inference pods that come at once")
 	flag.IntVar(&s.gang, "gang", 512, "number of pods of the inference gang")
-	arena.RunMain("\ntide", func(ctx context.Context) error { return run(ctx, s) })
+	harness.RunMain("\ntide", func(ctx context.Context) error { return run(ctx, s) })
 }
 
 func run(ctx context.Context, s *demonstration) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done after %s", timeout))
 	defer cancel()
 	began := time.Now()
-	fmt.Printf("Starting etcd, Kubernetes, Volcano's controllers and webhooks, the operator, our scheduler, and %d nodes with %d cards each …\n", s.nodes, arena.GangSize)
+	fmt.Printf("Starting etcd, Kubernetes, Volcano's controllers and webhooks, the operator, our scheduler, and %d nodes with %d cards each …\n", s.nodes, harness.GangSize)
 	w, err := tide.Start(ctx, tide.Setup{Nodes: s.nodes, Period: time.Second})
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"cardquota.dev/operator/test/arena"
+	"cardquota.dev/operator/test/bench/harness"
 	"cardquota.dev/operator/test/tide"
 )
 
@@ -14,7 +14,7 @@ import (
 type demonstration struct {
 	nodes, flood, gang int
 
-	arena.Narrator
+	harness.Narrator
 	env      *tide.Env
 	failures []error
 }
@@ -37,7 +37,7 @@ func (s *demonstration) createPolicy(ctx context.Context) error {
 }
 
 func (s *demonstration) fillWithTraining(ctx context.Context) error {
-	s.Headline("Low tide", fmt.Sprintf("%d training gangs of %d pods with one card each take all %d cards, scattered over the nodes.", s.nodes, arena.GangSize, s.totalCards()))
+	s.Headline("Low tide", fmt.Sprintf("%d training gangs of %d pods with one card each take all %d cards, scattered over the nodes.", s.nodes, harness.GangSize, s.totalCards()))
 	return s.printUsageDuring(func() error { return s.env.FillWithTraining(ctx) })
 }
 
@@ -130,7 +130,7 @@ func (s *demonstration) printUsageDuring(do func() error) error {
 	go func() { done <- do() }()
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
-	last := arena.Usage{Gangs: -1}
+	last := harness.Usage{Gangs: -1}
 	line := func() {
 		now := s.env.Pods.Usage()
 		if now != last {
@@ -156,4 +156,4 @@ func (s *demonstration) recordFailure(format string, args ...any) {
 	s.failures = append(s.failures, err)
 }
 
-func (s *demonstration) totalCards() int { return s.nodes * arena.GangSize }
+func (s *demonstration) totalCards() int { return s.nodes * harness.GangSize }

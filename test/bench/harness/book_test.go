@@ -1,0 +1,152 @@
+package harness
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// eventFeed feeds a book with what a watch would show, second by second.
+type eventFeed struct {
+	*PodTracker
+	now time.Time
+}
+
+func newLog() *eventFeed {
+	return &eventFeed{PodTracker: &PodTracker{workloads: map[string]*workload{}}, now: time.Unix(1_000_000, 0)}
+}
+
+func (l *eventFeed) advance(seconds int) { l.now = l.now.Add(time.Duration(seconds) * time.Second) }
+
+// podOf is the pod of a workload that was made at so many-th try.
+func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.Pod {
+	name := fmt.Sprintf("%s-%d", group, member)
+	p := CardPod(role, group, name, "").UID(types.UID(fmt.Sprintf("%s/%d", name, try))).Phase(phase)
+	if phase != corev1.PodPending {
+		p.Node("node")
+	}
+	return p.Obj()
+}
+
+// runPods lets members of a workload run.
+func (l *eventFeed) runPods(role, group string, try int, members ...int) {
+	for _, m := range members {
+		l.observe(podOf(role, group, m, try, corev1.PodPending), l.now)
+		l.observe(podOf(role, group, m, try, corev1.PodRunning), l.now)
+	}
+}
+
+// deletePods marks members as deleted and lets them go.
+func (l *eventFeed) deletePods(role, group string, try int, members ...int) {
+	for _, m := range members {
+		p := podOf(role, group, m, try, corev1.PodRunning)
+		p.DeletionTimestamp = &metav1.Time{Time: l.now}
+		l.observe(p, l.now)
+		p.Status.Phase = corev1.PodFailed
+		l.observe(p, l.now)
+		l.podDeleted(p, l.now)
+	}
+}
+
+var all = []int{0, 1, 2, 3, 4, 5, 6, 7}
+
+func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		play func(*eventFeed)
+		want Loss
+		held Usage
+	}{
+		"nothing happens": {func(*eventFeed) {}, Loss{}, Usage{Gangs: 1, Cards: 8}},
+		"one pod goes, the others run on": {
+			func(l *eventFeed) { l.deletePods(Trainer, "a", 1, 3) },
+			Loss{Gangs: 1, CardSeconds: 80}, Usage{Partial: 1, Cards: 7},
+		},
+		"the others go two seconds later": {
+			func(l *eventFeed) {
+				l.deletePods(Trainer, "a", 1, 3)
+				l.advance(2)
+				l.deletePods(Trainer, "a", 1, 0, 1, 2, 4, 5, 6, 7)
+			},
+			Loss{Gangs: 1, CardSeconds: 80, Apart: 2 * time.Second}, Usage{},
+		},
+		"it comes back and is broken again after three seconds": {
+			func(l *eventFeed) {
+				l.deletePods(Trainer, "a", 1, all...)
+				l.runPods(Trainer, "a", 2, all...)
+				l.advance(3)
+				l.deletePods(Trainer, "a", 2, all...)
+			},
+			Loss{Gangs: 2, CardSeconds: 80 + 24}, Usage{},
+		},
+		"it is broken again before it was whole": {
+			func(l *eventFeed) {
+				l.deletePods(Trainer, "a", 1, all...)
+				l.runPods(Trainer, "a", 2, 0, 1, 2)
+				l.advance(3)
+				l.deletePods(Trainer, "a", 2, 0, 1, 2)
+			},
+			Loss{Gangs: 1, CardSeconds: 80, Apart: 3 * time.Second}, Usage{},
+		},
+		"a pod that waits is replaced": {
+			func(l *eventFeed) {
+				l.observe(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
+				l.podDeleted(podOf(Trainer, "b", 0, 1, corev1.PodPending), l.now)
+			},
+			Loss{}, Usage{Gangs: 1, Cards: 8},
+		},
+		"a single pod goes after four seconds": {
+			func(l *eventFeed) {
+				l.runPods(Single, "experiments", 1, 0, 1)
+				l.advance(4)
+				l.deletePods(Single, "experiments", 1, 0)
+			},
+			Loss{Singles: 1, CardSeconds: 4}, Usage{Gangs: 1, Singles: 1, Cards: 9},
+		},
+		"inference leaves": {
+			func(l *eventFeed) {
+				l.runPods(Inference, "chat", 1, 0, 1)
+				l.deletePods(Inference, "chat", 1, 0)
+			},
+			Loss{}, Usage{Gangs: 1, Inference: 1, Cards: 9},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLog()
+			l.runPods(Trainer, "a", 1, all...)
+			l.advance(10)
+			l.ResetLoss()
+			tc.play(l)
+			lost, _ := l.LossSinceReset()
+			check.Equal(t, "lost", tc.want, lost)
+			check.Equal(t, "held", tc.held, l.Usage())
+		})
+	}
+}
+
+func TestGangsThatAreNotWholeAreNamed(t *testing.T) {
+	l := newLog()
+	for _, gang := range []string{"c", "a", "b"} {
+		l.runPods(Trainer, gang, 1, all...)
+	}
+	l.runPods(Single, "experiments", 1, 0)
+	l.deletePods(Trainer, "c", 1, 0)
+	l.deletePods(Trainer, "b", 1, all...)
+	check.Equal(t, "not whole", []string{"b", "c"}, l.IncompleteGangs())
+}
+
+func TestQuantilesAreOfTheNearestRank(t *testing.T) {
+	var values []time.Duration
+	for i := 50; i > 0; i-- {
+		values = append(values, time.Duration(i)*time.Second)
+	}
+	for part, want := range map[float64]time.Duration{0.5: 25 * time.Second, 0.95: 48 * time.Second, 1: 50 * time.Second, 0: time.Second} {
+		check.Equal(t, fmt.Sprint(part, " of 50"), want, Quantile(values, part))
+	}
+	check.Equal(t, "of nothing", 0, Quantile(nil, 0.5))
+}

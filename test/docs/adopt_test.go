@@ -1,0 +1,128 @@
+package docs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/controller/admissionpolicy"
+)
+
+// legacy is a queue that was there before anybody spoke of quotas.
+const legacy = "legacy"
+
+// adoptCluster follows the section about a cluster that is in use: what runs goes on
+// through every step, nothing is refused or has to wait before the step that says
+// so, and what each step did is undone by what stands under it.
+func (e *engineer) adoptCluster(giveBack string) {
+	e.Helper()
+	ran := e.worksWithoutQuotas()
+	step := func(heading string, blocks int) []string {
+		found := e.sectionCommands(install, "### "+heading)
+		e.Expect(found).To(HaveLen(blocks), heading)
+		return found
+	}
+
+	e.typeCommands(step("Ours takes over", 1)[0])
+	e.Eventually(e.enforcedCondition).Should(HavePrefix("CardBypass: 1 pod holds 1 NVIDIA-H200 "))
+	e.scaleDeployments(map[string]int{"cards": 3, "plain": 2})
+	e.Expect(e.passesBy()).To(Succeed())
+	e.goOn(ran)
+
+	quota := step("A quota for each queue", 3)
+	e.typeCommands(quota[0])
+	e.typeCommands(quota[1])
+	e.checkNextPodWaits("cards", 4, legacy)
+	e.scaleDeployments(map[string]int{"plain": 3})
+	e.typeCommands(quota[2])
+	e.scaleDeployments(map[string]int{"cards": 4, "plain": 4})
+	e.typeCommands(quota[1]) // for less than is in use now
+	e.scaleDeployment("cards", 3)
+	e.goOn(ran)
+
+	unmanaged := step("No cards without a quota", 2)
+	e.typeCommands(unmanaged[0])
+	e.isLoaded()
+	e.createDeployment("late", "default", 0, 1)
+	e.checkNextPodWaits("late", 1, "default")
+	e.typeCommands(unmanaged[1])
+	e.Eventually(e.countRunning("late")).Should(Equal(1))
+	e.typeCommands(unmanaged[0])
+	e.Expect(e.passesBy()).To(Succeed())
+
+	past := step("Nobody past the scheduler", 2)
+	e.typeCommands(past[0])
+	e.Eventually(e.passesBy).Should(MatchError(ContainSubstring(admissionpolicy.BypassPolicyName)))
+	e.typeCommands(past[1])
+	e.Eventually(e.passesBy).Should(Succeed())
+	e.typeCommands(past[0])
+	e.goOn(ran)
+
+	tide := step("Cards are taken back", 2)
+	e.typeCommands(tide[0])
+	e.Expect(e.schedulerConfig()).To(HaveKeyWithValue("volcano-scheduler.conf", ContainSubstring("cardreclaim")))
+	e.typeCommands(tide[1])
+	e.Eventually(e.schedulerConfig).Should(HaveKeyWithValue("volcano-scheduler.conf", Not(ContainSubstring("cardreclaim"))))
+	e.goOn(ran)
+
+	e.typeCommands(quota[2])
+	e.typeCommands(giveBack)
+	e.goOn(ran)
+	e.typeCommands(`kubectl -n team delete deployment/cards deployment/plain deployment/late job.batch.volcano.sh/job pod/past --cascade=foreground`)
+}
+
+// scaleDeployments has Deployments run so many pods.
+func (e *engineer) scaleDeployments(replicas map[string]int) {
+	e.Helper()
+	for name, count := range replicas {
+		e.scaleDeployment(name, int32(count))
+	}
+	e.Eventually(e.runningCounts(slices.Collect(maps.Keys(replicas))...)).Should(Equal(replicas))
+}
+
+// checkNextPodWaits has a Deployment ask for one pod more, for which its queue has no quota.
+func (e *engineer) checkNextPodWaits(name string, replicas int32, queue string) {
+	e.Helper()
+	e.scaleDeployment(name, replicas)
+	e.Eventually(func() (said []string, err error) {
+		events := &corev1.EventList{}
+		err = e.List(e.ctx, events, client.InNamespace(team), client.MatchingFields{"reason": "InsufficientScalarQuota"})
+		for _, event := range events.Items {
+			said = append(said, event.Message)
+		}
+		return said, err
+	}).Should(ContainElement(HavePrefix(fmt.Sprintf("Queue <%s> has insufficient <%s> quota: ", queue, card))))
+	e.Expect(e.runningPods(name)).To(HaveLen(int(replicas) - 1))
+}
+
+// enforcedCondition is reason and message of condition Enforced of the policy, "" before it has one.
+func (e *engineer) enforcedCondition() string {
+	e.Helper()
+	condition := meta.FindStatusCondition(e.readPolicy().Status.Conditions, v1alpha1.ConditionEnforced)
+	if condition == nil {
+		return ""
+	}
+	return condition.Reason + ": " + condition.Message
+}
+
+// isLoaded waits until the scheduler works by the configuration that was written.
+func (e *engineer) isLoaded() {
+	e.Helper()
+	e.Eventually(func() bool {
+		status := e.readPolicy().Status
+		return status.Scheduler != nil && status.Scheduler.ConfigHash == status.ConfigHash
+	}).Should(BeTrue())
+}
+
+func (e *engineer) readPolicy() *v1alpha1.ServiceTypePolicy {
+	e.Helper()
+	policy := &v1alpha1.ServiceTypePolicy{}
+	e.Eventually(func() error { return e.Get(e.ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, policy) }).Should(Succeed())
+	return policy
+}

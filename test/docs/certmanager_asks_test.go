@@ -1,0 +1,169 @@
+package docs
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/test/cluster"
+)
+
+// dryRunCardQuota has the API server ask the operator for a CardQuota that is not kept, and may
+// not promise more than the cluster has: 8.
+func (e *engineer) dryRunCardQuota(ctx context.Context, cards int64) error {
+	quota := builder.CardQuota("asked-only").Card(card, cards).Obj()
+	quota.Spec.OverAllocation = v1alpha1.OverAllocationDeny
+	return e.Create(ctx, quota, client.DryRunAll)
+}
+
+// asksOnAndOn asks for a valid CardQuota every 200 ms, once over the API server's
+// connection, whatever that is, and once over a new one, until stop is called,
+// which fails the test if it was refused. A machine under load may be slow, which
+// is no refusal: who is not trusted is refused at once.
+func (e *engineer) asksOnAndOn() (stop func()) {
+	e.Helper()
+	ctx, ended, stopping := e.ctx, make(chan struct{}), make(chan struct{})
+	asked, refused := 0, []string{}
+	note := func(err error) {
+		slow := errors.Is(err, context.DeadlineExceeded) || err != nil && strings.Contains(err.Error(), context.DeadlineExceeded.Error())
+		if err != nil && !slow {
+			refused = append(refused, fmt.Sprintf("%s: %v", time.Now().Format(time.StampMilli), err))
+		}
+	}
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			asked++
+			note(e.dryRunCardQuota(ctx, 8))
+			_, err := e.servingCertificate(ctx)
+			note(err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-stopping:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() {
+		e.Helper()
+		close(stopping)
+		<-ended
+		e.Logf("asked %d times", asked)
+		e.Expect(refused).To(BeEmpty())
+	}
+}
+
+// caBundle is what the API server trusts, the same for every webhook.
+func (e *engineer) caBundle() ([]byte, error) {
+	validating, mutating := &admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}
+	name := client.ObjectKey{Name: "cardquota"}
+	if err := errors.Join(e.Get(e.ctx, name, validating), e.Get(e.ctx, name, mutating)); err != nil {
+		return nil, err
+	}
+	bundle := validating.Webhooks[0].ClientConfig.CABundle
+	for _, webhook := range validating.Webhooks {
+		if !bytes.Equal(webhook.ClientConfig.CABundle, bundle) {
+			return nil, fmt.Errorf("%s trusts another one", webhook.Name)
+		}
+	}
+	for _, webhook := range mutating.Webhooks {
+		if !bytes.Equal(webhook.ClientConfig.CABundle, bundle) {
+			return nil, fmt.Errorf("%s trusts another one", webhook.Name)
+		}
+	}
+	return bundle, nil
+}
+
+// servingCertificate is the certificate that who connects to the webhooks now is shown, and
+// trusts as the API server does.
+func (e *engineer) servingCertificate(ctx context.Context) (*x509.Certificate, error) {
+	service, configuration := &corev1.Service{}, &admissionv1.ValidatingWebhookConfiguration{}
+	if err := errors.Join(
+		e.Get(ctx, client.ObjectKey{Name: "cardquota"}, configuration),
+		e.Get(ctx, client.ObjectKey{Namespace: cluster.VolcanoNamespace, Name: "cardquota-webhook"}, service),
+	); err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(configuration.Webhooks[0].ClientConfig.CABundle)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: service.Name + "." + service.Namespace + ".svc"}}
+	connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(service.Spec.ClusterIP, "443"))
+	if err != nil {
+		return nil, fmt.Errorf("connect to the webhooks: %w", err)
+	}
+	defer func() { _ = connection.Close() }()
+	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
+}
+
+// servesAnother waits until another certificate than this one is served.
+func (e *engineer) servesAnother(than *x509.Certificate) (now *x509.Certificate) {
+	e.Helper()
+	e.Eventually(func() (bool, error) {
+		var err error
+		now, err = e.servingCertificate(e.ctx)
+		return err == nil && !now.Equal(than), err
+	}).Should(BeTrue())
+	return now
+}
+
+// certificateRevision is how often a Certificate was issued, 0 while it is being issued.
+func (e *engineer) certificateRevision(name string) (int64, error) {
+	certificate := &unstructured.Unstructured{}
+	certificate.SetAPIVersion("cert-manager.io/v1")
+	certificate.SetKind("Certificate")
+	if err := e.Get(e.ctx, client.ObjectKey{Namespace: cluster.VolcanoNamespace, Name: name}, certificate); err != nil {
+		return 0, err
+	}
+	conditions, _, err := unstructured.NestedSlice(certificate.Object, "status", "conditions")
+	if err != nil {
+		return 0, err
+	}
+	for _, condition := range conditions {
+		if c := condition.(map[string]any); c["type"] == "Issuing" && c["status"] == "True" {
+			return 0, nil
+		}
+	}
+	revision, _, err := unstructured.NestedInt64(certificate.Object, "status", "revision")
+	return revision, err
+}
+
+// waitUntilIssued waits until cert-manager is done with a Certificate. It may be Ready
+// before: the Secret is written first, the revision after it, seconds later when
+// that write collides with the one of Ready. Until then cert-manager answers a
+// deleted Secret with the certificate that it holds already.
+func (e *engineer) waitUntilIssued(certificate string) (revision int64) {
+	e.Helper()
+	return e.issuesAnother(certificate, 0)
+}
+
+// issuesAnother waits until a Certificate is issued anew. Twice is as good as
+// once: cert-manager's caches may lag behind each other.
+func (e *engineer) issuesAnother(certificate string, than int64) (revision int64) {
+	e.Helper()
+	e.Eventually(func() (int64, error) {
+		var err error
+		revision, err = e.certificateRevision(certificate)
+		return revision, err
+	}).WithTimeout(2*time.Minute).Should(BeNumerically(">", than), "revision of Certificate %s", certificate)
+	return revision
+}

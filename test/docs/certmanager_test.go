@@ -1,0 +1,101 @@
+package docs
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"cardquota.dev/operator/internal/testing/missing"
+	"cardquota.dev/operator/test/cluster"
+)
+
+// TestCertificatesOfCertManager installs as docs/install.md tells who has
+// cert-manager, with cert-manager's own controllers, and renews the certificate,
+// then its authority: what is served changes in the running container, and no
+// write of a CardQuota is refused at any moment.
+func TestCertificatesOfCertManager(t *testing.T) {
+	program, err := findCertManager()
+	if err != nil {
+		missing.Skip(t, err)
+	}
+	e := newEngineer(t)
+	e.startsCertManager(program)
+	e.typeCommands("export SUDO_UID=65534 SUDO_GID=65534\n" + e.sectionCommands("README.md", "## On a real cluster")[0]) // the images
+	e.Expect(e.runShell(`find dist ! -uid 65534 -o ! -gid 65534`)).To(BeEmpty(), "what is not of who used sudo")
+	e.pushImages()
+	section := e.sectionCommands("docs/install.md", "### With cert-manager")
+	e.Expect(section).To(HaveLen(3), "installation, renewal, without it again")
+	e.typeCommands(section[0])
+
+	e.Eventually(func(g Gomega) {
+		g.Expect(e.caBundle()).To(Equal(e.readSecret("cardquota-webhook-tls")["ca.crt"]), "in both configurations")
+	}).Should(Succeed())
+	e.Eventually(func() error { return e.dryRunCardQuota(e.ctx, 1000) }).Should(MatchError(ContainSubstring("spec.cards: Forbidden: spec.overAllocation is Deny: NVIDIA-H200: 1000 granted, 8 healthy")))
+	e.Expect(e.dryRunCardQuota(e.ctx, 8)).To(Succeed())
+	first, err := e.servingCertificate(e.ctx)
+	e.Expect(err).NotTo(HaveOccurred())
+	authority, pods := e.readSecret("cardquota-webhook-tls")["ca.crt"], e.managerRestarts()
+
+	stop := e.asksOnAndOn()
+	issued := e.waitUntilIssued("cardquota-webhook")
+	e.typeCommands(section[1])
+	e.issuesAnother("cardquota-webhook", issued)
+	second := e.servesAnother(first)
+	e.typeCommands(`kubectl apply --server-side -k config/overlays/cert-manager`) // as an upgrade does
+	e.Expect(e.caBundle()).To(Equal(authority), "a renewal and an upgrade keep it")
+
+	e.renewCertificate("cardquota-webhook-ca")
+	e.renewCertificate("cardquota-webhook")
+	e.Eventually(func(g Gomega) {
+		g.Expect(e.caBundle()).To(And(Equal(e.readSecret("cardquota-webhook-tls")["ca.crt"]), Not(Equal(authority))))
+	}).Should(Succeed())
+	e.servesAnother(second)
+	stop()
+	e.Expect(e.managerRestarts()).To(Equal(pods), "nothing restarts")
+
+	authority, err = e.caBundle()
+	e.Expect(err).NotTo(HaveOccurred())
+	e.typeCommands(section[2])
+	e.Eventually(e.caBundle).Should(And(Not(BeEmpty()), Not(Equal(authority))), "the operator's own")
+	e.Eventually(func() error { return e.dryRunCardQuota(e.ctx, 8) }).Should(Succeed())
+	e.Eventually(e.ofCertManager).Should(BeEmpty(), "the garbage collector takes the requests")
+	e.issuesLater()
+	e.Expect(e.ofCertManager()).To(BeEmpty(), "nothing of cert-manager is left, or came back")
+	e.typeCommands(`kubectl apply -f config/samples/training.yaml`)
+}
+
+// ofCertManager are the objects by which cert-manager makes the certificate of the webhooks.
+func (e *engineer) ofCertManager() (string, error) {
+	return e.runShell(fmt.Sprintf(`kubectl -n %s get -o name issuers,certificates,certificaterequests 2>&1 | grep -v 'No resources' || true
+kubectl -n %[1]s get -o name secrets --ignore-not-found cardquota-webhook-tls cardquota-webhook-ca`, cluster.VolcanoNamespace))
+}
+
+// issuesLater waits until cert-manager has issued a Certificate that is made now:
+// it has handled what was deleted before.
+func (e *engineer) issuesLater() {
+	e.Helper()
+	e.typeCommands(`kubectl create namespace later
+kubectl apply -f - <<'EOF'
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata: {name: later, namespace: later}
+spec: {selfSigned: {}}
+---
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: later, namespace: later}
+spec: {secretName: later, commonName: later, issuerRef: {name: later}}
+EOF
+kubectl -n later wait certificate later --for=condition=Ready --timeout=2m`)
+}
+
+// renewCertificate does what cmctl renew does, and waits until another certificate is issued.
+func (e *engineer) renewCertificate(certificate string) {
+	e.Helper()
+	issued := e.waitUntilIssued(certificate)
+	e.typeCommands(fmt.Sprintf(`kubectl -n %s patch certificate %s --subresource=status --type=json -p '[{"op":"add","path":"/status/conditions/-","value":
+{"type":"Issuing","status":"True","reason":"ManuallyTriggered","message":"Certificate re-issuance manually triggered"}}]'`,
+		cluster.VolcanoNamespace, certificate))
+	e.issuesAnother(certificate, issued)
+}

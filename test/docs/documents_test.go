@@ -1,0 +1,92 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+func readDocument(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", name))
+	check.NoError(t, err)
+	return string(text)
+}
+
+// TestTroubleIsFoundByItsReason: whoever looks for the reason of a condition, or
+// of a pod that waits, finds it in docs/troubleshooting.md.
+func TestTroubleIsFoundByItsReason(t *testing.T) {
+	document := readDocument(t, "docs/troubleshooting.md")
+	inOrder := []string{
+		"ReasonSynced", "ReasonForeignChangeReplaced", "ReasonWithinQuota", "ReasonNotCounted", "ReasonInventorySatisfied",
+		"ReasonOverAllocationAllowed", "ReasonReady", "ReasonConfigCorrected", "ReasonEnforced", "ReasonBypassDenied",
+	}
+	for _, file := range []string{"api/v1alpha1/conditions.go", "internal/workload/refusal.go"} {
+		reasons := constantsOf(t, file, "Reason")
+		for name, reason := range reasons {
+			if !slices.Contains(inOrder, name) && !strings.Contains(document, "`"+reason+"`") {
+				t.Errorf("docs/troubleshooting.md does not tell of %s (%s of %s)", reason, name, file)
+			}
+		}
+		if len(reasons) < 4 {
+			t.Errorf("%s has the reasons %v only", file, reasons)
+		}
+	}
+	for words, file := range map[string]string{
+		"node(s) have another card than <":    "internal/capacitycard/predicate.go",
+		"node(s) have no named card for ":     "internal/capacitycard/predicate.go",
+		"has not seen every node and pod yet": "internal/capacitycard/snapshot.go",
+	} {
+		if !strings.Contains(document, words) || !strings.Contains(readDocument(t, file), words) {
+			t.Errorf("docs/troubleshooting.md and %s do not both say %q", file, words)
+		}
+	}
+}
+
+// constantsOf are the texts of a file's constants whose names begin so.
+func constantsOf(t *testing.T, file, prefix string) map[string]string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, readDocument(t, file), 0)
+	check.NoError(t, err)
+	found := map[string]string{}
+	ast.Inspect(parsed, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, prefix) {
+			return true
+		}
+		if literal, ok := spec.Values[0].(*ast.BasicLit); ok {
+			if text, err := strconv.Unquote(literal.Value); err == nil {
+				found[spec.Names[0].Name] = text
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// TestAdoptingEndsWithThePolicy: the policy that one begins with is the one of
+// the README, but for the fields that the steps change.
+func TestAdoptingEndsWithThePolicy(t *testing.T) {
+	var adopt, policy map[string]any
+	for name, into := range map[string]*map[string]any{"adopt": &adopt, "policy": &policy} {
+		check.NoError(t, yaml.UnmarshalStrict([]byte(readDocument(t, "config/samples/"+name+".yaml")), into))
+	}
+	maps.Copy(policy["spec"].(map[string]any), map[string]any{
+		"unmanagedQueues": "Ignore", "reclaim": "Off", "admission": map[string]any{"schedulerBypassPolicy": "Warn"},
+	})
+	if diff := cmp.Diff(policy, adopt); diff != "" {
+		t.Errorf("-policy.yaml, looking on +adopt.yaml:\n%s", diff)
+	}
+}

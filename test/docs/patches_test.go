@@ -1,0 +1,136 @@
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// kubectl is the client of the cluster's version.
+var kubectl = filepath.Join("..", "..", "bin", "controlplane", "kubectl")
+
+// sectionBlocks are the blocks in a language of a section of a document.
+func sectionBlocks(t *testing.T, document, heading, language string) []string {
+	t.Helper()
+	found, err := blocksOf(readDocument(t, document), heading, language)
+	check.NoError(t, err)
+	return found
+}
+
+// renderOverlay is an overlay of config, with a text at the end of the kustomization of the
+// overlay existing-volcano.
+func renderOverlay(t *testing.T, overlay, more string) string {
+	t.Helper()
+	overlays := filepath.Join(t.TempDir(), "config", "overlays")
+	check.NoError(t, os.CopyFS(filepath.Dir(overlays), os.DirFS("../../config")))
+	text := readDocument(t, "config/overlays/existing-volcano/kustomization.yaml") + more
+	check.NoError(t, os.WriteFile(filepath.Join(overlays, "existing-volcano", "kustomization.yaml"), []byte(text), 0o600))
+	command := exec.CommandContext(t.Context(), kubectl, "kustomize", filepath.Join(overlays, overlay))
+	var problems strings.Builder
+	command.Stderr = &problems
+	out, err := command.Output()
+	check.Must(t, err == nil, "%v\n%s", err, problems.String())
+	return string(out)
+}
+
+// parseDeployments are the Deployments of a text of manifests, by name.
+func parseDeployments(t *testing.T, manifests string) map[string]*appsv1.Deployment {
+	t.Helper()
+	found := map[string]*appsv1.Deployment{}
+	for document := range strings.SplitSeq(manifests, "\n---\n") {
+		deployment := &appsv1.Deployment{}
+		if !strings.Contains(document, "\nkind: Deployment\n") && !strings.HasPrefix(document, "kind: Deployment\n") {
+			continue
+		}
+		check.NoError(t, yaml.Unmarshal([]byte(document), deployment))
+		found[deployment.Name] = deployment
+	}
+	return found
+}
+
+// TestOtherNamesReachThePrograms: the patches that docs/install.md has for a Volcano that is called
+// otherwise are ones that kustomize takes, all under one patches, and each does what is said.
+func TestOtherNamesReachThePrograms(t *testing.T) {
+	patches := "\npatches:\n"
+	for _, block := range sectionBlocks(t, install, "### Where Volcano is called otherwise", "yaml") {
+		if list, found := strings.CutPrefix(block, "patches:\n"); found {
+			patches += list
+		}
+	}
+	patched := parseDeployments(t, renderOverlay(t, "existing-volcano", patches))
+	for _, name := range []string{"cardquota-manager", "cardquota-scheduler"} {
+		if env := patched[name].Spec.Template.Spec.Containers[0].Env; env[0].Name != "VOLCANO_NAMESPACE" || env[0].Value != "<namespace>" {
+			t.Errorf("%s looks for Volcano in %+v", name, env)
+		}
+	}
+	args := patched["cardquota-scheduler"].Spec.Template.Spec.Containers[0].Args
+	for flag, want := range map[string][]string{
+		"--scheduler-configmap=$(POD_NAMESPACE)/": {"cardquota-scheduler-configmap"},
+		"--scheduler-name=":                       {"<name>"}, // the first one replaces the default
+	} {
+		var got []string
+		for _, arg := range args {
+			if value, found := strings.CutPrefix(arg, flag); found {
+				got = append(got, value)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s is %q, want %q", flag, got, want)
+		}
+	}
+}
+
+// TestPostRendererChangesTheOneImage: the script of docs/helm.md, with its kustomization, gives
+// out what Volcano's installer has, with our image in the scheduler's Deployment and in no other.
+func TestPostRendererChangesTheOneImage(t *testing.T) {
+	const document, section = "docs/helm.md", "## With only the image"
+	folder := t.TempDir()
+	script, objects := sectionBlocks(t, document, section, "bash"), sectionBlocks(t, document, section, "yaml")
+	if len(script) != 1 || len(objects) != 2 {
+		t.Fatalf("%d scripts, %d YAML blocks: want render.sh; kustomization.yaml, plugin.yaml", len(script), len(objects))
+	}
+	var plugin struct {
+		APIVersion, Type, Name string
+		RuntimeConfig          struct{ PlatformCommand []struct{ Command string } }
+	}
+	check.NoError(t, yaml.Unmarshal([]byte(objects[1]), &plugin))
+	if plugin.Type != "postrenderer/v1" || !strings.Contains(readDocument(t, document), "--post-renderer "+plugin.Name+"`") ||
+		plugin.RuntimeConfig.PlatformCommand[0].Command != "${HELM_PLUGIN_DIR}/render.sh" {
+		t.Errorf("the plugin is %+v", plugin)
+	}
+	for name, text := range map[string]string{"render.sh": script[0], "kustomization.yaml": objects[0]} {
+		check.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o700))
+	}
+	installer := readDocument(t, "bin/controlplane/volcano/install.yaml")
+	command := exec.CommandContext(t.Context(), filepath.Join(folder, "render.sh"))
+	command.Stdin = strings.NewReader(installer)
+	tools, err := filepath.Abs(filepath.Dir(kubectl))
+	check.NoError(t, err)
+	command.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
+	out, err := command.Output()
+	check.NoError(t, err)
+	before, after := parseDeployments(t, installer), parseDeployments(t, string(out))
+	if len(before) < 3 || len(after) != len(before) {
+		t.Fatalf("%d Deployments of %d", len(after), len(before))
+	}
+	for name, deployment := range after {
+		want := before[name].Spec.Template.Spec.Containers[0].Image
+		if name == "volcano-scheduler" {
+			want = "<registry>/cardquota-scheduler:v0.2.0"
+			if volume := deployment.Spec.Template.Spec.Volumes[0]; volume.ConfigMap == nil || volume.ConfigMap.Name != "cardquota-scheduler-configmap" {
+				t.Errorf("it mounts %+v", volume)
+			}
+		}
+		if got := deployment.Spec.Template.Spec.Containers[0].Image; got != want {
+			t.Errorf("%s has image %s, want %s", name, got, want)
+		}
+	}
+}

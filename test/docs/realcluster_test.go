@@ -1,0 +1,144 @@
+package docs
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/test/cluster"
+)
+
+const install = "docs/install.md"
+
+// TestADayOfAPlatformEngineer installs by the README beside a Volcano that is in
+// use, takes over, gives back, adopts step by step and undoes it, takes over
+// again, removes everything, and installs the other ways, with only the image
+// replaced and in another namespace. Two schedulers never work at the same time,
+// no quota is exceeded while ours does, and what ran before runs on.
+func TestADayOfAPlatformEngineer(t *testing.T) {
+	e := newEngineer(t)
+	e.Expect(e.Create(e.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}})).To(Succeed())
+	archive, err := e.cluster.BuildImage(e.ctx, workImage, "./test/cluster/cmd/pause")
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(e.cluster.ImportImage(e.ctx, archive)).To(Succeed())
+	turns := e.watchesTurns()
+	e.runsStock()
+	e.createDeployment("before", "default", 2, 1)
+	e.Eventually(e.countRunning("before")).Should(Equal(2))
+	before, configuration := e.runningPods("before"), e.volcanoConfig()
+
+	readme := e.sectionCommands("README.md", "## On a real cluster")
+	e.Expect(readme).To(HaveLen(4), "images, installation, handover, a quota")
+	e.typeCommands(readme[0])
+	e.pushImages()
+	e.typeCommands(readme[1])
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "an installation changes nothing")
+	e.typeCommands(`kubectl create namespace monitoring`)
+	e.typeCommands(e.sectionCommands(install, "## With kustomize")[1]) // who may read metrics
+	watched := e.watchesQuotas()
+	e.waitsBeyondItsQuota() // from before the first handover
+	held := e.runningPods(patient)
+	e.typeCommands(readme[2])
+	e.goOn(held)
+	e.typeCommands(readme[3])
+	e.typeCommands(`kubectl patch cardq llm-training --type=json -p '[{"op":"replace","path":"/spec/cards/0/quota","value":3}]'`)
+	e.createDeployment(trainer, "llm-training", 5, 1)
+	e.quotasHold(turns)
+
+	handover := e.sectionCommands(install, "## Take over from the stock scheduler, and give back")
+	e.Expect(handover).To(HaveLen(2))
+	e.typeCommands(handover[1])
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
+	e.fillsTheNode()
+	e.scaleDeployment(patient, 0)
+	e.scaleDeployment(trainer, 0)
+	e.adoptCluster(handover[1])
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
+	e.scaleDeployment(patient, 8)
+	e.scaleDeployment(trainer, 5)
+	held = e.fillsTheNode()
+	e.typeCommands(handover[0])
+	e.goOn(held)
+	e.quotasHold(turns)
+	e.exceededOnlyUnderStock(watched, turns)
+	turns.neverTwo(e, 3)
+
+	held = e.runningPods(trainer)
+	e.typeCommands(e.sectionCommands(install, "## Remove it")[0]) // the second is for OLM: test/olm
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
+	e.leavesNothing(cluster.VolcanoNamespace)
+	e.goOn(held)
+	e.checkSchedulerWorks("after")
+	turns.neverTwo(e, 4)
+
+	image := e.sectionCommands(install, "## Only the image of Volcano's scheduler")
+	e.Expect(image).To(HaveLen(2), "there and back")
+	e.typeCommands(image[0])
+	e.checkSchedulerWorks("image")
+	turns.neverTwo(e, 4)
+	e.typeCommands(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=2`) // one of them waits
+	e.checkSchedulerWorks("replicas")
+	e.typeCommands(readme[3])
+	e.typeCommands(image[1])
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
+	e.goOn(held)
+	e.typeCommands(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=1`)
+	e.checkSchedulerWorks("stock")
+
+	elsewhere := e.sectionCommands(install, "### In another namespace")
+	e.Expect(elsewhere).To(HaveLen(2), "there and back")
+	e.typeCommands(elsewhere[0])
+	e.typeCommands(readme[2])
+	e.checkSchedulerWorks("elsewhere")
+	e.typeCommands(elsewhere[1])
+	e.leavesNothing("cards")
+	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
+	e.checkSchedulerWorks("again")
+	maps.Copy(held, before)
+	e.goOn(held)
+	turns.neverTwo(e, 7)
+}
+
+// leavesNothing checks that no object with our name is left, neither in a namespace nor outside of
+// all. A policy's PriorityClasses and the Queues are others' by then.
+func (e *engineer) leavesNothing(namespace string) {
+	e.Helper()
+	const everywhere = "crd,clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations," +
+		"validatingadmissionpolicies,validatingadmissionpolicybindings"
+	const inside = "deployments,services,secrets,serviceaccounts,roles,rolebindings,networkpolicies,leases.coordination.k8s.io,configmaps"
+	e.Eventually(func() ([]string, error) {
+		left, err := e.runShell("kubectl get -o name " + everywhere + "; kubectl -n " + namespace + " get -o name " + inside)
+		names := strings.Fields(left)
+		return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, "cardquota") }), err
+	}).Should(BeEmpty())
+}
+
+// checkSchedulerWorks shows that a scheduler works, with a pod that asks for no card.
+func (e *engineer) checkSchedulerWorks(name string) {
+	e.Helper()
+	e.createDeployment(name, "default", 1, 0)
+	e.Eventually(e.countRunning(name)).Should(Equal(1))
+}
+
+// volcanoConfig is the text of Volcano's ConfigMap, which nobody writes.
+func (e *engineer) volcanoConfig() map[string]string {
+	return e.configMapData("volcano-scheduler-configmap")
+}
+
+// schedulerConfig is the text of our scheduler's ConfigMap.
+func (e *engineer) schedulerConfig() map[string]string {
+	return e.configMapData("cardquota-scheduler-configmap")
+}
+
+func (e *engineer) configMapData(name string) map[string]string {
+	e.Helper()
+	cm := &corev1.ConfigMap{}
+	e.Expect(e.Get(e.ctx, types.NamespacedName{Namespace: cluster.VolcanoNamespace, Name: name}, cm)).To(Succeed())
+	return cm.Data
+}

@@ -1,0 +1,130 @@
+package docs
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/test/cluster"
+)
+
+// schedulerRun is the time in which a container with the stock scheduler ran; until is
+// zero as long as it runs. The kubelet tells both in whole seconds.
+type schedulerRun struct {
+	pod         string
+	from, until time.Time
+}
+
+// schedulerRuns tell which scheduler worked when: the stock one by its container, ours
+// by its heartbeats, which come out of its sessions.
+type schedulerRuns struct {
+	mu      sync.Mutex
+	stock   map[types.UID]schedulerRun
+	ours    []time.Time
+	trouble []string
+}
+
+// watchesTurns begins to write down who schedules.
+func (e *engineer) watchesTurns() *schedulerRuns {
+	e.Helper()
+	w := &schedulerRuns{stock: map[types.UID]schedulerRun{}}
+	ctx, stop := context.WithCancel(context.WithoutCancel(e.ctx))
+	e.Cleanup(stop)
+	for _, kind := range []struct {
+		list client.ObjectList
+		in   string
+	}{{&corev1.PodList{}, cluster.VolcanoNamespace}, {&coordinationv1.LeaseList{}, corev1.NamespaceAll}} { // ours may be elsewhere
+		changes, err := e.Watch(ctx, kind.list, client.InNamespace(kind.in))
+		e.Expect(err).NotTo(HaveOccurred())
+		go func() {
+			for change := range changes.ResultChan() {
+				w.recordEvent(change)
+			}
+			if ctx.Err() == nil {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.trouble = append(w.trouble, "a watch ended")
+			}
+		}()
+	}
+	return w
+}
+
+func (w *schedulerRuns) recordEvent(change watch.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch object := change.Object.(type) {
+	case *corev1.Pod:
+		for _, status := range object.Status.ContainerStatuses {
+			if !strings.Contains(status.Image, "vc-scheduler") {
+				continue
+			}
+			switch state := status.State; {
+			case state.Running != nil:
+				w.stock[object.UID] = schedulerRun{pod: object.Name, from: state.Running.StartedAt.Time}
+			case state.Terminated != nil:
+				w.stock[object.UID] = schedulerRun{pod: object.Name, from: state.Terminated.StartedAt.Time, until: state.Terminated.FinishedAt.Time}
+			}
+		}
+	case *coordinationv1.Lease:
+		if object.Name != enforcement.LeaseName || change.Type == watch.Deleted {
+			return
+		}
+		report, err := enforcement.ReadReport(object)
+		if err != nil {
+			w.trouble = append(w.trouble, err.Error())
+			return
+		}
+		w.ours = append(w.ours, report.At)
+	default:
+		w.trouble = append(w.trouble, fmt.Sprintf("a watch brought %+v", object))
+	}
+}
+
+// neverTwo fails the test where both worked at the same time, and where one of them
+// never did: then nothing was shown.
+func (w *schedulerRuns) neverTwo(e *engineer, stockTurns int) {
+	e.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.Expect(w.trouble).To(BeEmpty())
+	e.Expect(w.stock).To(HaveLen(stockTurns), "turns of the stock scheduler: %v", w.stock)
+	e.Expect(w.ours).NotTo(BeEmpty(), "our scheduler never worked")
+	for _, stock := range w.stock {
+		for _, ours := range w.ours {
+			// It is told in whole seconds, and ours may end the session that it is in.
+			begun := ours.After(stock.from.Add(2 * time.Second))
+			e.Expect(begun && (stock.until.IsZero() || ours.Before(stock.until))).To(BeFalse(),
+				"ours worked at %s while the stock scheduler of pod %s did, from %s to %s", ours, stock.pod, stock.from, stock.until)
+		}
+	}
+}
+
+// countHeartbeats is how often our scheduler told that it had closed a session.
+func (w *schedulerRuns) countHeartbeats() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.ours)
+}
+
+// ofStock tells whether the stock scheduler worked at a moment.
+func (w *schedulerRuns) ofStock(at time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, stock := range w.stock {
+		if at.After(stock.from) && (stock.until.IsZero() || at.Before(stock.until.Add(time.Second))) {
+			return true
+		}
+	}
+	return false
+}

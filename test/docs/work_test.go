@@ -1,0 +1,100 @@
+package docs
+
+import (
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/internal/testing/builder"
+)
+
+const (
+	team      = "team"
+	workImage = "localhost/work:test"
+	card      = "NVIDIA-H200"
+)
+
+// createDeployment makes a Deployment of pods with real containers, which ask for so many
+// cards each, or for CPU only.
+func (e *engineer) createDeployment(name, queue string, replicas int32, cards int) {
+	e.Helper()
+	pod := builder.Pod(team, name).Queue(queue).With(inContainer)
+	if cards > 0 {
+		pod.Card(card).GPUs(cards)
+	} else {
+		pod.With(func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = builder.Resources("10m", "") })
+	}
+	e.Expect(e.Create(e.ctx, builder.Deployment(team, name, replicas, pod))).To(Succeed())
+}
+
+// inContainer has a pod run the image that was built for it.
+func inContainer(pod *corev1.Pod) {
+	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = workImage, corev1.PullIfNotPresent
+}
+
+// listObjects reads a list, again while the API server does not answer: it is called in
+// polls, which one answer that fails may not end.
+func (e *engineer) listObjects(list client.ObjectList, options ...client.ListOption) {
+	e.Helper()
+	e.Eventually(func() error { return e.List(e.ctx, list, options...) }).Should(Succeed())
+}
+
+// runningPods are the pods of a Deployment whose container runs, by UID.
+func (e *engineer) runningPods(name string) map[types.UID]string {
+	e.Helper()
+	pods := &corev1.PodList{}
+	e.listObjects(pods, client.InNamespace(team), client.MatchingLabels{"app": name})
+	out := map[types.UID]string{}
+	for _, pod := range pods.Items {
+		if isRunning(&pod) {
+			out[pod.UID] = pod.Name
+		}
+	}
+	return out
+}
+
+func isRunning(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].State.Running != nil
+}
+
+func (e *engineer) countRunning(name string) func() int {
+	return func() int { return len(e.runningPods(name)) }
+}
+
+// runningCounts says of each Deployment how many of its pods run.
+func (e *engineer) runningCounts(names ...string) func() map[string]int {
+	return func() map[string]int {
+		out := map[string]int{}
+		for _, name := range names {
+			out[name] = len(e.runningPods(name))
+		}
+		return out
+	}
+}
+
+// goOn checks that pods which ran still do, each the same one.
+func (e *engineer) goOn(before map[types.UID]string) {
+	e.Helper()
+	pods := &corev1.PodList{}
+	e.listObjects(pods, client.InNamespace(team))
+	now := map[types.UID]string{}
+	for _, pod := range pods.Items {
+		if isRunning(&pod) {
+			now[pod.UID] = pod.Name
+		}
+	}
+	for uid, name := range before {
+		e.Expect(now).To(HaveKey(uid), "pod %s ran before", name)
+	}
+}
+
+func (e *engineer) scaleDeployment(name string, replicas int32) {
+	e.Helper()
+	deployment := &appsv1.Deployment{}
+	e.Expect(e.Get(e.ctx, client.ObjectKey{Namespace: team, Name: name}, deployment)).To(Succeed())
+	before := deployment.DeepCopy()
+	deployment.Spec.Replicas = &replicas
+	e.Expect(e.Patch(e.ctx, deployment, client.MergeFrom(before))).To(Succeed())
+}

@@ -1,0 +1,149 @@
+package docs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/internal/testing/missing"
+	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/deployment"
+)
+
+// registry is where the nodes of this cluster have images from: what is imported
+// into its containerd.
+const registry = "localhost"
+
+// engineer is who follows a document: in a copy of this project, with kubectl at
+// hand, on a cluster that runs Volcano as its installer left it.
+type engineer struct {
+	*testing.T
+	Gomega
+	client.WithWatch
+	ctx     context.Context
+	cluster *cluster.Cluster
+	project string
+	// path is where commands are found. What a block exports holds for the next.
+	path string
+}
+
+// newEngineer starts a cluster of the test's own, beside that of another test.
+func newEngineer(t *testing.T) *engineer {
+	t.Helper()
+	if err := cluster.CanRunRealNode(); err != nil {
+		missing.Skip(t, err)
+	}
+	t.Parallel()
+	e := &engineer{T: t, Gomega: NewWithT(t), ctx: t.Context()}
+	e.SetDefaultEventuallyTimeout(2 * time.Minute)
+	e.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	var err error
+	e.cluster, err = cluster.Start(t.Context(), cluster.Options{
+		WithoutKwok: true, WithKubeScheduler: true,
+		RealNode: &cluster.RealNode{
+			Name:   "h200-0",
+			Labels: map[string]string{"nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/gpu.memory": "143771"},
+			Cards:  map[corev1.ResourceName]int{"nvidia.com/gpu": 8},
+		},
+	})
+	e.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { e.Expect(e.cluster.Stop()).To(Succeed()) })
+	scheme, err := deployment.NewScheme()
+	e.Expect(err).NotTo(HaveOccurred())
+	quiet := rest.CopyConfig(e.cluster.Config())
+	quiet.WarningHandler = rest.NoWarnings{}
+	e.WithWatch, err = client.NewWithWatch(quiet, client.Options{Scheme: scheme})
+	e.Expect(err).NotTo(HaveOccurred())
+	e.project = e.copyProject()
+	e.path = e.cluster.BinDir() + ":" + os.Getenv("PATH")
+	t.Cleanup(e.tellsMore)
+	return e
+}
+
+// tellsMore says how the cluster looks when a test has failed.
+func (e *engineer) tellsMore() {
+	if !e.Failed() {
+		return
+	}
+	e.ctx = context.WithoutCancel(e.ctx)
+	out, err := e.runShell(`set +e
+kubectl get pods -A -o wide
+kubectl get stp,cardq,queue -o wide
+kubectl get events -A --sort-by=.lastTimestamp | tail -40
+for app in cardquota-manager cardquota-scheduler; do kubectl -n volcano-system logs -l app.kubernetes.io/name=$app --tail=30 --prefix; done`)
+	e.Logf("%s\n%v", out, err)
+}
+
+// copyProject is a copy of the project that may be changed, as a clone is, with
+// the tools that were built already.
+func (e *engineer) copyProject() string {
+	e.Helper()
+	root, err := cluster.ModuleRoot()
+	e.Expect(err).NotTo(HaveOccurred())
+	to := filepath.Join(e.TempDir(), "cardquota")
+	e.Expect(os.MkdirAll(filepath.Join(to, "bin"), 0o755)).To(Succeed())
+	copied := exec.CommandContext(e.ctx, "bash", "-euo", "pipefail", "-c",
+		`tar -C "$0" --exclude=./bin --exclude=./dist -cf - . | tar -C "$1" -xf -; for tool in "$0"/bin/*; do ln -s "$tool" "$1/bin/"; done`, root, to)
+	out, err := copied.CombinedOutput()
+	e.Expect(err).NotTo(HaveOccurred(), string(out))
+	return to
+}
+
+func (e *engineer) sectionCommands(document, heading string) []string {
+	e.Helper()
+	text, err := os.ReadFile(filepath.Join(e.project, document))
+	e.Expect(err).NotTo(HaveOccurred())
+	blocks, err := Commands(string(text), heading)
+	e.Expect(err).NotTo(HaveOccurred())
+	return blocks
+}
+
+// typeCommands runs one block of commands as it stands; only <registry>, <stock-image>,
+// what Volcano's installer has, and <queue> are filled in. Where it waits for
+// Enforced, that is proven by somebody who lives.
+func (e *engineer) typeCommands(block string) {
+	e.Helper()
+	began := time.Now()
+	out, err := e.runShell(strings.NewReplacer("<registry>", registry, "<queue>", legacy,
+		"<stock-image>", e.stockDeployment().Spec.Template.Spec.Containers[0].Image).Replace(block))
+	e.Logf("$ %s%s(%.1f s)", strings.ReplaceAll(block, "\n", "\n$ "), out, time.Since(began).Seconds())
+	e.Expect(err).NotTo(HaveOccurred())
+	if strings.Contains(block, "Enforced") {
+		e.livesWhoEnforces()
+	}
+}
+
+func (e *engineer) runShell(commands string) (string, error) {
+	ctx, cancel := context.WithTimeout(e.ctx, 5*time.Minute)
+	defer cancel()
+	path := filepath.Join(filepath.Dir(e.project), "path")
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", fmt.Sprintf("trap 'echo -n \"$PATH\" > %s' EXIT\n%s", path, commands))
+	cmd.Dir = e.project
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.cluster.Kubeconfig(), "PATH="+e.path)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), errors.Join(err, errors.New(string(out)))
+	}
+	exported, err := os.ReadFile(path)
+	e.path = string(exported)
+	return string(out), err
+}
+
+// pushImages brings the images of dist/images to where the nodes have them from.
+func (e *engineer) pushImages() {
+	e.Helper()
+	for _, name := range []string{"cardquota-manager", "cardquota-scheduler"} {
+		e.Expect(e.cluster.ImportImage(e.ctx, filepath.Join(e.project, "dist", "images", name+".tar"))).To(Succeed())
+	}
+}

@@ -1,0 +1,164 @@
+// Package framework is what tests of one cluster have in common: objects that come and
+// go with a test, clients of other users, and readers for gomega's Eventually.
+package framework
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/test/cluster"
+	"cardquota.dev/operator/test/deployment"
+)
+
+// Timeout is for things that a busy machine takes its time for.
+const Timeout = 30 * time.Second
+
+// Framework is a cluster as its administrator sees it.
+type Framework struct {
+	client.WithWatch
+	Config *rest.Config
+}
+
+// New is the world of a cluster's administrator.
+func New(config *rest.Config) (Framework, error) {
+	scheme, err := deployment.NewScheme()
+	if err != nil {
+		return Framework{}, err
+	}
+	admin, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	return Framework{admin, config}, err
+}
+
+// NewGomega is gomega with patience.
+func NewGomega(t *testing.T) *gomega.WithT {
+	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(Timeout)
+	g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	g.SetDefaultConsistentlyDuration(1500 * time.Millisecond)
+	return g
+}
+
+// ClientAs is a client of another user.
+func (w Framework) ClientAs(t *testing.T, user string, groups ...string) client.Client {
+	t.Helper()
+	config := rest.CopyConfig(w.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	made, err := client.New(config, client.Options{Scheme: w.Scheme()})
+	NewGomega(t).Expect(err).NotTo(gomega.HaveOccurred())
+	return made
+}
+
+// ServiceAccountClient is a client of a ServiceAccount of the namespace of our programs.
+func (w Framework) ServiceAccountClient(t *testing.T, name string) client.Client {
+	t.Helper()
+	const accounts = "system:serviceaccount"
+	return w.ClientAs(t, accounts+":"+deployment.Namespace+":"+name, accounts+"s", accounts+"s:"+deployment.Namespace)
+}
+
+// CreateWithCleanup creates an object and takes it away when the test is over.
+func (w Framework) CreateWithCleanup(t *testing.T, object client.Object) {
+	t.Helper()
+	NewGomega(t).Expect(w.Create(t.Context(), object)).To(gomega.Succeed())
+	t.Cleanup(func() { w.DeleteAndWait(t, object) })
+}
+
+// DeleteAndWait deletes an object and waits until it is gone.
+func (w Framework) DeleteAndWait(t *testing.T, object client.Object) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	NewGomega(t).Expect(client.IgnoreNotFound(w.Delete(ctx, object, client.GracePeriodSeconds(0)))).To(gomega.Succeed())
+	NewGomega(t).Eventually(w.IsGone(ctx, object)).Should(gomega.BeTrue(), "%T %s must go", object, object.GetName())
+}
+
+// IsGone tells whether an object is not there.
+func (w Framework) IsGone(ctx context.Context, object client.Object) func() (bool, error) {
+	return func() (bool, error) {
+		err := w.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+}
+
+// RegisterWebhooks registers the webhooks as shipped, and leads their Service to a port: no pod
+// answers to its selector, its endpoint is a process.
+func RegisterWebhooks(ctx context.Context, c *cluster.Cluster, port int) error {
+	root, err := cluster.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	for _, file := range []string{"service.yaml", "manifests.yaml"} {
+		if err := c.ApplyFile(ctx, filepath.Join(root, "config", "webhook", file)); err != nil {
+			return err
+		}
+	}
+	return c.ExposeService(ctx, deployment.Namespace, "cardquota-webhook", port)
+}
+
+// MergePatch sends a merge patch and leaves the object as it is.
+func MergePatch(t *testing.T, as client.Client, object client.Object, patch string, options ...client.PatchOption) error {
+	t.Helper()
+	copied := object.DeepCopyObject().(client.Object)
+	return as.Patch(t.Context(), copied, client.RawPatch(apitypes.MergePatchType, []byte(patch)), options...)
+}
+
+// EventMessages reads the messages of an object's events with a reason.
+func (w Framework) EventMessages(t *testing.T, object client.Object, reason string) func() ([]string, error) {
+	return func() ([]string, error) {
+		var list corev1.EventList
+		err := w.List(t.Context(), &list)
+		var messages []string
+		for _, e := range list.Items {
+			if e.InvolvedObject.UID == object.GetUID() && e.Reason == reason {
+				messages = append(messages, e.Message)
+			}
+		}
+		return messages, err
+	}
+}
+
+// Condition reads a condition of a CardQuota, or of the policy, as
+// "Status/Reason: message", "" where there is none.
+func (w Framework) Condition(t *testing.T, object client.Object, kind string) func() (string, error) {
+	return func() (string, error) {
+		err := w.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+		var conditions []metav1.Condition
+		switch of := object.(type) {
+		case *v1alpha1.CardQuota:
+			conditions = of.Status.Conditions
+		case *v1alpha1.ServiceTypePolicy:
+			conditions = of.Status.Conditions
+		}
+		if c := meta.FindStatusCondition(conditions, kind); c != nil {
+			return fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message), err
+		}
+		return "", err
+	}
+}
+
+// NewCardQuota makes a CardQuota of H200 for training; change may be nil.
+func NewCardQuota(name string, cards int64, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
+	quota := builder.CardQuota(name).Card("NVIDIA-H200", cards).Resources("64", "256Gi").Obj()
+	if change != nil {
+		change(quota)
+	}
+	return quota
+}
+
+// NotFound matches the error of reading what is gone.
+func NotFound() types.GomegaMatcher {
+	return gomega.WithTransform(apierrors.IsNotFound, gomega.BeTrue())
+}

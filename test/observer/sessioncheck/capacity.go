@@ -1,0 +1,75 @@
+package sessioncheck
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// checkCapacity checks a pod that the scheduler has just placed.
+func (j *Checker) checkCapacity(state *podState, at time.Time) {
+	object := "pod/" + state.pod.Namespace + "/" + state.pod.Name
+	if state.charge != nil && j.state.countsCPUMemory(state) {
+		j.checkCPUMemory(object, state, at)
+	}
+	j.checkNode(object, state, at)
+}
+
+// checkCPUMemory compares what the queue holds now with the highest limit that the
+// session may have seen.
+func (j *Checker) checkCPUMemory(object string, state *podState, at time.Time) {
+	queue := state.charge.Queue
+	used, milliCPU, memory := j.state.queueUsage(queue), int64(0), int64(0)
+	for _, m := range j.history.since(j.WindowStart(at)) {
+		limits, exists := m.limits[queue]
+		if !exists {
+			continue
+		}
+		milliCPU, memory = higherLimit(milliCPU, limits.MilliCPU), higherLimit(memory, limits.Memory)
+	}
+	if state.request.MilliCPU > 0 && !isWithin(milliCPU, used.milliCPU) {
+		j.addViolation(Capacity, at, object, "was placed: queue <%s> now holds %dm CPU of at most %dm", queue, used.milliCPU, milliCPU)
+	}
+	if state.request.Memory > 0 && !isWithin(memory, used.memory) {
+		j.addViolation(Capacity, at, object, "was placed: queue <%s> now holds %d bytes of memory of at most %d", queue, used.memory, memory)
+	}
+}
+
+func higherLimit(a, b int64) int64 {
+	if a == rule.Unlimited || b == rule.Unlimited {
+		return rule.Unlimited
+	}
+	return max(a, b)
+}
+
+// checkNode checks that a node has what its pods request. What another scheduler
+// placed there a moment ago may have been unknown to ours.
+func (j *Checker) checkNode(object string, state *podState, at time.Time) {
+	since := j.WindowStart(at)
+	name := state.pod.Spec.NodeName
+	node, known := j.state.nodes[name]
+	if !known {
+		return
+	}
+	most := maps.Clone(node.allocatable)
+	for _, m := range j.history.since(since) {
+		for resource, amount := range m.allocatable[name] {
+			most[resource] = max(most[resource], amount)
+		}
+	}
+	for uid, other := range j.state.pods {
+		if other.pod.Spec.NodeName == name && other.pod.Spec.SchedulerName != j.options.SchedulerName && j.history.placed[uid].After(since) {
+			return
+		}
+	}
+	used := j.state.nodeUsage(true)[name]
+	for resource, amount := range used {
+		limit, stated := most[resource]
+		if asks := state.requests[resource] > 0 || resource == corev1.ResourcePods; asks && (stated || resource != corev1.ResourcePods) && amount > limit {
+			j.addViolation(Capacity, at, object, "was placed: the pods on node %s now request %d %s, and it has %d", name, amount, resource, limit)
+		}
+	}
+}

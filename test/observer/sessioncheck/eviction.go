@@ -1,0 +1,214 @@
+package sessioncheck
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// evictedBy returns the action of the scheduler that evicted a pod, "" when none
+// did. Volcano says so in the pod's condition Ready.
+func evictedBy(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.Reason == "Evict" {
+			_, action, _ := strings.Cut(c.Message, "because of ")
+			return action
+		}
+	}
+	return ""
+}
+
+// isLeaving reports whether a pod was evicted, or deleted, and is still there.
+func isLeaving(pod *corev1.Pod) bool {
+	return rule.IsTerminating(pod) || rule.IsCharged(pod) && evictedBy(pod) != ""
+}
+
+// checkNeedlessEviction checks a pod that preempt has just evicted: what it evicted before
+// in the same queue and has not gone yet must not suffice for all that waits
+// there. The largest of these victims is left out of the sum, since one may give
+// more than is needed. A pod whose gang would run below its minimum without it being
+// evicted goes along with the others of the gang.
+func (j *Checker) checkNeedlessEviction(victim *podState, at time.Time) {
+	if victim.charge == nil || evictedBy(victim.pod) != "preempt" || j.isEvictedWithGang(victim) {
+		return
+	}
+	queue := victim.charge.Queue
+	given, largest, needed := amounts{}, amounts{}, amounts{}
+	for _, state := range j.state.pods {
+		for resource, amount := range state.requests {
+			switch {
+			case freesCards(state, queue):
+				given[resource] += amount
+				largest[resource] = max(largest[resource], amount)
+			case j.isWaitingIn(state, queue):
+				needed[resource] += amount
+			}
+		}
+	}
+	for resource, amount := range needed {
+		if given[resource]-largest[resource] < amount {
+			return
+		}
+	}
+	j.addViolation(Eviction, at, "pod/"+victim.pod.Namespace+"/"+victim.pod.Name,
+		"was evicted (preempt) although what was evicted before and has not gone yet gives all that waits in queue <%s>: %v given, %v waited for", queue, given, needed)
+}
+
+// isEvictedWithGang reports whether others of a pod's gang were evicted by preempt before, and
+// fewer than its minimum would stay. A pod of a Volcano job goes along with any other: the
+// job's own policies may end all of them.
+func (j *Checker) isEvictedWithGang(victim *podState) bool {
+	group := j.state.groups[groupKey(victim.pod)]
+	if group == nil {
+		return false
+	}
+	before, stay := 0, int32(1) // the victim
+	for _, state := range j.state.pods {
+		switch {
+		case state == victim || groupKey(state.pod) != groupKey(victim.pod):
+		case evictedBy(state.pod) == "preempt":
+			before++
+		case rule.IsCharged(state.pod):
+			stay++
+		}
+	}
+	owner := metav1.GetControllerOfNoCopy(victim.pod)
+	isVCJob := owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch.volcano.sh/")
+	return before > 0 && (isVCJob || stay < group.Spec.MinMember || len(group.Spec.MinTaskMember) > 0)
+}
+
+// freesCards reports whether a pod of a queue was evicted by preempt, or is deleted.
+func freesCards(state *podState, queue string) bool {
+	return state.charge != nil && state.charge.Queue == queue && evictedBy(state.pod) == "preempt" || state.terminating != nil && state.terminating.Queue == queue
+}
+
+func (j *Checker) isWaitingIn(state *podState, queue string) bool {
+	return rule.IsWaiting(state.pod) && state.pod.Spec.SchedulerName == j.options.SchedulerName &&
+		rule.QueueOf(state.pod, j.state.groups[groupKey(state.pod)], "") == queue
+}
+
+// mustReclaim reports whether a unit that cannot start must have cards taken back
+// for it: one plain pod within its quota, of a type that may reclaim, and a node
+// where enough pods may be taken, while nothing else is on its way.
+func (j *Checker) mustReclaim(u *unit, units []*unit) bool {
+	if len(j.options.ReclaimFrom) == 0 || u.unsupported != "" || u.minPods != 1 || len(u.pods) != 1 || !isEnqueued(u) || !j.state.isOpen(u) {
+		return false
+	}
+	from := j.options.ReclaimFrom[j.serviceType(u.pods[0], u.queue)]
+	if ask := u.pods[0].request; ask.Count == 0 || ask.Denial != "" || len(from) == 0 || !j.state.hasQuota(u) || !j.state.hasCPUMemory(u) {
+		return false
+	}
+	return !j.isEvictionUnderWay(u, units) && j.canClearAnyNode(u, from)
+}
+
+// isEvictionUnderWay reports whether pods are on their way out, which may be for anybody, or
+// another unit may be served before this one.
+func (j *Checker) isEvictionUnderWay(u *unit, units []*unit) bool {
+	for _, state := range j.state.pods {
+		if isLeaving(state.pod) || state.pod.Status.NominatedNodeName != "" {
+			return true
+		}
+	}
+	return slices.ContainsFunc(units, func(other *unit) bool { return other != u && j.mayGoFirst(other) })
+}
+
+// canClearAnyNode reports whether some node has room for a pod of a unit without the pods
+// that may be taken for it.
+func (j *Checker) canClearAnyNode(u *unit, from []string) bool {
+	pod := u.pods[0]
+	for name, node := range j.state.nodes {
+		if pod.request.Allows(j.state.inventory.CardOn(name, pod.request.Resource)) && j.state.acceptsPods(node.Node, u) && j.canClear(name, node, pod, u.queue, from) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayGoFirst reports whether a unit may have cards taken back for it, or start,
+// before another one.
+func (j *Checker) mayGoFirst(u *unit) bool {
+	if len(u.pods) == 0 || !j.state.isOpen(u) || !j.state.canEverFit(u) || u.pods[0].request.Count > 0 && !j.state.hasQuota(u) {
+		return false
+	}
+	from := j.options.ReclaimFrom[j.serviceType(u.pods[0], u.queue)]
+	return u.unsupported != "" || j.mayStart(u) || len(from) > 0 && j.canClearAnyNode(u, from)
+}
+
+func (j *Checker) serviceType(state *podState, queue string) string {
+	var ofQueue, ofGroup map[string]string
+	if known := j.state.queues[queue]; known != nil {
+		ofQueue = known.queue.Annotations
+	}
+	if group := j.state.groups[groupKey(state.pod)]; group != nil {
+		ofGroup = group.Annotations
+	}
+	return rule.ServiceType(ofQueue, state.pod.Annotations, ofGroup, "")
+}
+
+// hasCPUMemory reports whether a queue has CPU and memory left for one pod of a unit.
+func (w *clusterState) hasCPUMemory(u *unit) bool {
+	limits, used, ask := w.queues[u.queue].limits, w.queueUsage(u.queue), u.pods[0].request
+	return !w.countsCPUMemory(u.pods[0]) || isWithin(limits.MilliCPU, used.milliCPU+ask.MilliCPU) && isWithin(limits.Memory, used.memory+ask.Memory)
+}
+
+// canClear reports whether a node has room for a pod without the pods on it that
+// may be taken for it, and none that stays keeps it away.
+func (j *Checker) canClear(name string, node nodeState, pod *podState, queue string, from []string) bool {
+	used := amounts{}
+	for _, state := range j.state.pods {
+		if state.pod.Spec.NodeName != name || !rule.IsCharged(state.pod) || j.isGangReclaimable(state, queue, from) {
+			continue
+		}
+		if affinity := state.pod.Spec.Affinity; affinity != nil {
+			return false
+		}
+		for resource, amount := range state.requests {
+			used[resource] += amount
+		}
+		used[corev1.ResourcePods]++
+	}
+	free := node.allocatable
+	if limit, stated := free[corev1.ResourcePods]; stated && used[corev1.ResourcePods] >= limit {
+		return false
+	}
+	for resource, amount := range pod.requests {
+		if used[resource]+amount > free[resource] {
+			return false
+		}
+	}
+	return true
+}
+
+// isGangReclaimable reports whether a placed pod and its whole gang may certainly be taken:
+// each of its pods, whatever the others hold.
+func (j *Checker) isGangReclaimable(state *podState, queue string, from []string) bool {
+	if state.charge == nil || len(state.charge.Cards) == 0 {
+		return false
+	}
+	by, of := j.state.queues[queue], j.state.queues[state.charge.Queue]
+	group := j.state.groups[groupKey(state.pod)]
+	if by == nil || of == nil || group == nil || !ptr.Deref(of.queue.Spec.Reclaimable, false) ||
+		of.queue.Spec.Priority >= by.queue.Spec.Priority || !rule.IsPreemptable(group.Annotations, group.Labels) {
+		return false
+	}
+	for _, other := range j.state.pods {
+		if groupKey(other.pod) == groupKey(state.pod) && !j.isReclaimable(other, state.charge.Queue, from) {
+			return false
+		}
+	}
+	return true
+}
+
+// isReclaimable reports whether a pod of a queue may certainly be taken for what may
+// reclaim from some service types.
+func (j *Checker) isReclaimable(state *podState, queue string, from []string) bool {
+	return slices.Contains(from, cmp.Or(j.serviceType(state, queue), "none")) && !rule.IsCritical(state.pod) &&
+		rule.IsPreemptable(state.pod.Annotations, state.pod.Labels) && state.pod.Spec.Affinity == nil
+}

@@ -1,0 +1,90 @@
+package sessioncheck
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// moment is what was true from one change to the next.
+type moment struct {
+	at time.Time
+	// limits, use and waiting are by queue; waiting is what all units of the queue
+	// may take, in full.
+	limits  map[string]rule.Limits
+	use     map[string]usage
+	waiting map[string]usage
+	// allocatable is what each node has.
+	allocatable map[string]amounts
+}
+
+// history is what was true, oldest first.
+type history struct {
+	moments []moment
+	// placed is when a pod was seen on its node first.
+	placed map[types.UID]time.Time
+	// said are the texts of objects that were judged.
+	stated map[types.UID]map[string]bool
+}
+
+func newHistory() history {
+	return history{placed: map[types.UID]time.Time{}, stated: map[types.UID]map[string]bool{}}
+}
+
+// record remembers the world as it is now.
+func (h *history) record(w *clusterState, at time.Time) {
+	m := moment{at: at, limits: map[string]rule.Limits{}, use: map[string]usage{}, waiting: map[string]usage{}, allocatable: map[string]amounts{}}
+	for name, queue := range w.queues {
+		m.limits[name], m.use[name] = queue.limits, w.queueUsage(name)
+	}
+	for _, u := range w.waitingUnits() {
+		sum := m.waiting[u.queue]
+		if sum.cards == nil {
+			sum.cards = rule.Quota{}
+		}
+		for _, d := range u.demands {
+			for _, card := range d.cards {
+				sum.cards[card] += d.count
+			}
+			sum.milliCPU += d.milliCPU
+			sum.memory += d.memory
+		}
+		m.waiting[u.queue] = sum
+	}
+	for name, node := range w.nodes {
+		m.allocatable[name] = node.allocatable
+	}
+	for uid, state := range w.pods {
+		if _, known := h.placed[uid]; !known && state.pod.Spec.NodeName != "" {
+			h.placed[uid] = at
+		}
+	}
+	if n := len(h.moments); n > 0 {
+		if last := h.moments[n-1]; reflect.DeepEqual(moment{last.at, m.limits, m.use, m.waiting, m.allocatable}, last) {
+			return
+		}
+	}
+	h.moments = append(h.moments, m)
+	for len(h.moments) > 1 && h.moments[1].at.Before(at.Add(-historyPeriod)) {
+		h.moments = slices.Delete(h.moments, 0, 1)
+	}
+}
+
+// since lists what was true at some time from a moment until now.
+func (h *history) since(begin time.Time) []moment {
+	for i := len(h.moments) - 1; i > 0; i-- {
+		if !h.moments[i].at.After(begin) {
+			return h.moments[i:]
+		}
+	}
+	return h.moments
+}
+
+func (h *history) forget(uid types.UID) {
+	delete(h.placed, uid)
+	delete(h.stated, uid)
+}

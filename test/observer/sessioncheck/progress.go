@@ -1,0 +1,227 @@
+package sessioncheck
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// reservationTimeout is how long a PodGroup that was enqueued keeps its reservation
+// without progress for other reasons than quota.
+const reservationTimeout = 5 * time.Minute
+
+// waitState is what is remembered of a unit.
+type waitState struct {
+	// fits is since when the unit fits, zero when it does not.
+	fitsSince time.Time
+	// progress is when it was enqueued, had a pod placed, or was short of quota.
+	lastProgress time.Time
+	phase        v1beta1.PodGroupPhase
+	placed       int
+	reported     bool
+}
+
+// updateWaiting looks at all units after a change.
+func (j *Checker) updateWaiting(at time.Time) {
+	units := j.state.waitingUnits()
+	known := map[types.UID]bool{}
+	for _, u := range units {
+		known[u.group.UID] = true
+		j.recordProgress(u, at)
+	}
+	for uid := range j.waiting {
+		if !known[uid] {
+			delete(j.waiting, uid)
+		}
+	}
+	for _, u := range units {
+		state := j.waiting[u.group.UID]
+		switch {
+		case !j.mustStart(u, units, at) && !j.mustReclaim(u, units):
+			state.fitsSince, state.reported = time.Time{}, false
+		case state.fitsSince.IsZero():
+			state.fitsSince = at
+		}
+	}
+}
+
+// recordProgress remembers the progress of a unit; whoever makes some has its whole time again.
+func (j *Checker) recordProgress(u *unit, at time.Time) {
+	state, known := j.waiting[u.group.UID]
+	if !known {
+		state = &waitState{lastProgress: at}
+		j.waiting[u.group.UID] = state
+	}
+	enqueued := isEnqueued(u) && state.phase != u.group.Status.Phase
+	if enqueued || u.placed > state.placed {
+		state.lastProgress, state.fitsSince, state.reported = at, time.Time{}, false
+	}
+	state.phase, state.placed = u.group.Status.Phase, u.placed
+	if j.state.canEverFit(u) && len(u.pods) > 0 && u.pods[0].request.Count > 0 && !j.state.hasQuota(u) {
+		state.lastProgress = at
+	}
+}
+
+func isEnqueued(u *unit) bool {
+	switch u.group.Status.Phase {
+	case v1beta1.PodGroupInqueue, v1beta1.PodGroupRunning, v1beta1.PodGroupUnknown:
+		return true
+	}
+	return false
+}
+
+// hasQuota reports whether the queue's quota alone has room for what a unit needs.
+func (w *clusterState) hasQuota(u *unit) bool {
+	state, used, ask := w.queues[u.queue], w.queueUsage(u.queue), u.pods[0].request
+	if state == nil {
+		return false
+	}
+	var slots int64
+	for _, card := range ask.Cards {
+		slots += max(0, state.limits.Cards[card]-used.cards[card]) / ask.Count
+	}
+	return state.limits.AnyCard || slots >= int64(u.minPods)
+}
+
+// mustStart reports whether a unit must make progress.
+func (j *Checker) mustStart(u *unit, units []*unit, at time.Time) bool {
+	w := j.state
+	if u.unsupported != "" || !w.isOpen(u) {
+		return false
+	}
+	var claims []reservation
+	for _, other := range units {
+		if other != u {
+			claims = append(claims, reservation{other, other.queue == u.queue && j.mayHoldReservation(other, at), j.mayStart(other)})
+		}
+	}
+	if len(u.pods) == 0 {
+		return !isEnqueued(u) && w.announcementFits(u, claims)
+	}
+	ask := u.pods[0].request
+	if ask.Count == 0 || ask.Denial != "" || len(ask.Cards) == 0 {
+		return false
+	}
+	if !isEnqueued(u) && !w.announcementFits(u, claims) {
+		return false
+	}
+	switch u.group.Status.Phase {
+	case "", v1beta1.PodGroupPending, v1beta1.PodGroupInqueue, v1beta1.PodGroupRunning, v1beta1.PodGroupUnknown:
+		return w.startablePods(u, claims) >= int64(u.minPods)
+	}
+	return false
+}
+
+// announcementFits reports whether all that a PodGroup announces fits its queue
+// beside what is held and reserved there.
+func (w *clusterState) announcementFits(u *unit, claims []reservation) bool {
+	if text, announces := u.group.Annotations[v1alpha1.AnnotationCardRequest]; announces {
+		if _, err := rule.ParseTotals(text); err != nil {
+			return false // what cannot be read is refused
+		}
+	}
+	limits, asked := w.queues[u.queue].limits, int64(0)
+	taken := w.usageWith(u.queue, claims)
+	for _, d := range u.announced {
+		taken.addDemand(d)
+		asked += d.count
+		fits := func(card string) bool { return taken.cards[card] <= limits.Cards[card] }
+		if !limits.AnyCard && d.count > 0 && !slices.ContainsFunc(d.cards, fits) {
+			return false
+		}
+	}
+	exempt := w.options.UnlimitedCPUMemory && asked > 0
+	return (asked > 0 || len(u.pods) > 0) && (exempt || isWithin(limits.MilliCPU, taken.milliCPU) && isWithin(limits.Memory, taken.memory))
+}
+
+// usageWith is what a queue uses with everything that claims its quota.
+func (w *clusterState) usageWith(queue string, claims []reservation) usage {
+	sum := w.queueUsage(queue)
+	sum.cards = maps.Clone(sum.cards)
+	for _, c := range claims {
+		if c.quota {
+			for _, d := range c.unit.demands {
+				sum.addDemand(d)
+			}
+		}
+	}
+	return sum
+}
+
+func isWithin(limit, sum int64) bool { return limit == rule.Unlimited || sum <= limit }
+
+// mayHoldReservation reports whether a unit may hold a reservation in its queue, or get one
+// before others.
+func (j *Checker) mayHoldReservation(u *unit, at time.Time) bool {
+	if !j.state.canEverFit(u) {
+		return false
+	}
+	if !isEnqueued(u) {
+		return true
+	}
+	return u.unsupported != "" || at.Sub(j.waiting[u.group.UID].lastProgress) < reservationTimeout+j.options.Lag || j.mayStart(u)
+}
+
+// mayStart reports whether a unit could take places on nodes now, or when the pods
+// have gone that are being deleted.
+func (j *Checker) mayStart(u *unit) bool {
+	w := j.state
+	switch {
+	case len(u.pods) == 0 || !w.isOpen(u):
+		return false
+	case u.unsupported != "" || u.pods[0].request.Count == 0:
+		return true
+	}
+	starts, known := w.cached.mayStart[u.group.UID]
+	if !known {
+		var slots int64
+		for _, n := range w.podsThatFitNodes(u, false) {
+			slots += n
+		}
+		starts = w.hasQuota(u) && slots >= int64(u.minPods)
+		w.cached.mayStart[u.group.UID] = starts
+	}
+	return starts
+}
+
+// checkProgress reports the units that fit and made no progress in time, and
+// returns those that still have time.
+func (j *Checker) checkProgress(now time.Time) (open []string) {
+	for _, u := range j.state.waitingUnits() {
+		state := j.waiting[u.group.UID]
+		if state == nil || state.fitsSince.IsZero() || state.reported {
+			continue
+		}
+		passed, waiting := j.sessions.havePassed(state.fitsSince.Add(j.options.Lag), j.options.Sessions, now)
+		switch {
+		case passed:
+			state.reported = true
+			can := "fits its quota and the nodes"
+			if len(u.pods) > 0 && j.state.startablePods(u, nil) < int64(u.minPods) {
+				can = "may have cards taken back for it"
+			}
+			j.addViolation(Progress, now, u.objectName(), "%s since %s, and %d sessions closed without it: %s",
+				can, state.fitsSince.Format("15:04:05.000"), j.options.Sessions, j.describeUnit(u))
+		case waiting && j.isConcerned(u.objectName()):
+			open = append(open, u.objectName()+" fits and is not placed yet")
+		}
+	}
+	return open
+}
+
+// describeUnit says what a unit waits for.
+func (j *Checker) describeUnit(u *unit) string {
+	limits := j.state.queues[u.queue].limits
+	if len(u.pods) == 0 {
+		return fmt.Sprintf("it waits to be enqueued in queue <%s> with %s", u.queue, limits.Cards)
+	}
+	return fmt.Sprintf("%d of its pods ask for %d of %v each, queue <%s> has a quota of %s and uses %s",
+		u.minPods, u.pods[0].request.Count, u.pods[0].request.Cards, u.queue, limits.Cards, j.state.queueUsage(u.queue).cards)
+}

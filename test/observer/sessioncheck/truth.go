@@ -1,0 +1,208 @@
+package sessioncheck
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/test/observer/rule"
+)
+
+// What is stated, in the words of docs/troubleshooting.md. CPU is in thousandths
+// of a core, memory in Mi rounded up.
+var (
+	statedInsufficient = regexp.MustCompile(`[Qq]ueue <([^>]*)> has insufficient (<([^>]*)>|CPU|memory) quota: requested <(\d+)(m|Mi)?>, total would be <(\d+)(?:m|Mi)?>, but capability is <(\d+)(?:m|Mi)?>`)
+	statedNoCapability = regexp.MustCompile(`Queue <([^>]*)> has no (cpu|memory) capability`)
+	statedClosed       = regexp.MustCompile(`Queue <([^>]*)> (does not exist|is [A-Z][a-z]+, not Open)`)
+)
+
+// checkPodConditions checks what a pod states for the first time.
+func (j *Checker) checkPodConditions(pod *corev1.Pod, at time.Time) {
+	if pod.Spec.SchedulerName != j.options.SchedulerName {
+		return
+	}
+	group := j.state.groups[groupKey(pod)]
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			s := statement{object: "pod/" + pod.Namespace + "/" + pod.Name, queue: rule.QueueOf(pod, group, ""), requested: j.requestedCounts(pod, group)}
+			j.checkMessage(s, pod.UID, c.Message, at, j.WindowStart(at))
+		}
+	}
+}
+
+// checkGroupConditions checks what a PodGroup states for the first time.
+func (j *Checker) checkGroupConditions(group *v1beta1.PodGroup, at time.Time) {
+	for _, c := range group.Status.Conditions {
+		if c.Type == v1beta1.PodGroupUnschedulableType && c.Status == corev1.ConditionTrue {
+			s := statement{object: "podgroup/" + group.Namespace + "/" + group.Name, queue: rule.QueueOfGroup(group), requested: j.requestedCounts(nil, group), together: true}
+			j.checkMessage(s, group.UID, c.Message, at, j.WindowStart(at))
+		}
+	}
+}
+
+// checkBlocked checks what a CardQuota repeats of what waits in its queue. The
+// words may be as old as the waiting.
+func (j *Checker) checkBlocked(quota *v1alpha1.CardQuota, at time.Time) {
+	for _, blocked := range quota.Status.Blocked {
+		s := statement{object: "cardquota/" + quota.Name, queue: quota.QueueName(), together: true}
+		j.checkMessage(s, quota.UID, blocked.Message, at, at.Add(-historyPeriod))
+	}
+}
+
+// statement is who states something and what may be meant.
+type statement struct {
+	object, queue string
+	// asked are the counts that may be called requested, nil when any may.
+	requested []int64
+	// together is set where a total may be that of several cards or jobs.
+	together bool
+}
+
+// requestedCounts lists the cards that a pod or its PodGroup asks for: one pod, the
+// minimum, and what the PodGroup announces.
+func (j *Checker) requestedCounts(pod *corev1.Pod, group *v1beta1.PodGroup) []int64 {
+	var asked []int64
+	for _, state := range j.state.pods {
+		ofGroup := pod == nil && group != nil && groupKey(state.pod) == client.ObjectKeyFromObject(group)
+		if !ofGroup && (pod == nil || state.pod.UID != pod.UID) {
+			continue
+		}
+		asked = append(asked, state.request.Count)
+		for n := int64(1); group != nil && n <= int64(group.Spec.MinMember); n++ {
+			asked = append(asked, n*state.request.Count)
+		}
+	}
+	if group == nil {
+		return asked
+	}
+	return j.addAnnouncedCounts(group, asked)
+}
+
+// addAnnouncedCounts adds what a PodGroup announces to the counts that may be meant, and
+// returns nil where any may.
+func (j *Checker) addAnnouncedCounts(group *v1beta1.PodGroup, asked []int64) []int64 {
+	totals, _ := rule.ParseTotals(group.Annotations[v1alpha1.AnnotationCardRequest])
+	if len(totals) > 1 {
+		return nil // each may share the minimum of its resource
+	}
+	for _, total := range totals {
+		asked = append(asked, total.Count)
+	}
+	if group.Spec.MinResources != nil {
+		for name, quantity := range *group.Spec.MinResources {
+			if j.state.inventory.IsCard(name) {
+				asked = append(asked, quantity.Value())
+			}
+		}
+	}
+	return asked
+}
+
+// checkMessage judges every statement of a text that the object did not make before.
+func (j *Checker) checkMessage(s statement, uid types.UID, text string, at, since time.Time) {
+	isNew := func(stated string) bool {
+		if j.history.stated[uid] == nil {
+			j.history.stated[uid] = map[string]bool{}
+		}
+		said := j.history.stated[uid][stated]
+		j.history.stated[uid][stated] = true
+		return !said
+	}
+	window := j.history.since(since)
+	for _, m := range statedInsufficient.FindAllStringSubmatch(text, -1) {
+		if isNew(m[0]) {
+			j.checkInsufficient(s, m, at, window)
+		}
+	}
+	for _, m := range statedNoCapability.FindAllStringSubmatch(text, -1) {
+		held := func(now moment) bool { return m[1] == s.queue && hasNoCapability(now.limits[m[1]], m[2]) }
+		if isNew(m[0]) && !slices.ContainsFunc(window, held) {
+			j.addViolation(Truth, at, s.object, "states %q, which was not so since %s", m[0], window[0].at.Format("15:04:05.000"))
+		}
+	}
+	for _, m := range statedClosed.FindAllStringSubmatch(text, -1) {
+		held := func(now moment) bool { return isClosed(now, m[1], m[2]) }
+		if isNew(m[0]) && !slices.ContainsFunc(window, held) {
+			j.addViolation(Truth, at, s.object, "states %q, which was not so since %s", m[0], window[0].at.Format("15:04:05.000"))
+		}
+	}
+}
+
+// hasNoCapability reports whether limits allow no CPU, or no memory.
+func hasNoCapability(limits rule.Limits, resource string) bool {
+	return resource == "cpu" && limits.MilliCPU == 0 || resource == "memory" && limits.Memory == 0
+}
+
+// isClosed reports whether a queue was as it is said to be: not there, or not open.
+func isClosed(now moment, queue, how string) bool {
+	limits, exists := now.limits[queue]
+	if how == "does not exist" {
+		return !exists
+	}
+	return limits.Closed != ""
+}
+
+// checkInsufficient checks a shortage: its queue, what was requested, the quota, that it
+// was insufficient, and the total. Between a moment that the observer saw and a
+// session some of what waits may have been placed, so what is in use lies between
+// what is held and what is held and waited for.
+func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, window []moment) {
+	number := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
+	queue, names, requested, total, limit := m[1], strings.Split(m[3], "|"), number(m[4]), number(m[6]), number(m[7])
+	amount := func(now moment) (quota, used, waiting int64) {
+		switch m[2] {
+		case "CPU":
+			return now.limits[queue].MilliCPU, now.use[queue].milliCPU, now.waiting[queue].milliCPU
+		case "memory":
+			return roundUpToMi(now.limits[queue].Memory), now.use[queue].memory >> 20, roundUpToMi(now.waiting[queue].memory) + 1
+		}
+		for _, name := range names {
+			quota += now.limits[queue].Cards[name]
+			used += now.use[queue].cards[name]
+			waiting += now.waiting[queue].cards[name]
+		}
+		return quota, used, waiting
+	}
+	held := func(now moment) bool {
+		quota, used, waiting := amount(now)
+		return quota == limit && used+max(waiting, requested) > limit
+	}
+	counted := func(now moment) bool {
+		_, used, waiting := amount(now)
+		most := used + max(waiting, requested)
+		if s.together {
+			most = max(most, limit+requested)
+		}
+		return used+requested <= total && total <= most
+	}
+	isCards := m[3] != ""
+	switch {
+	case queue != s.queue:
+		j.addViolation(Truth, at, s.object, "states %q, and its queue is <%s>", m[0], s.queue)
+	case isCards && s.requested != nil && !slices.Contains(s.requested, requested):
+		j.addViolation(Truth, at, s.object, "states %q, and asks for %v", m[0], s.requested)
+	case !slices.ContainsFunc(window, held):
+		quota, used, waiting := amount(window[len(window)-1])
+		j.addViolation(Truth, at, s.object, "states %q, which was not so since %s: now the quota is %d, %d are used and %d waited for",
+			m[0], window[0].at.Format("15:04:05.000"), quota, used, waiting)
+	case !slices.ContainsFunc(j.history.moments, counted):
+		_, used, waiting := amount(window[len(window)-1])
+		j.addViolation(Truth, at, s.object, "states %q, and the total was never that: now %d are used and %d waited for", m[0], used, waiting)
+	}
+}
+
+// roundUpToMi rounds bytes up to Mi.
+func roundUpToMi(n int64) int64 {
+	if n < 0 {
+		return n
+	}
+	return (n + 1<<20 - 1) >> 20
+}
