@@ -106,12 +106,12 @@ var workloadMutants = []mutant{
 
 	// What a queue allows.
 	{"internal/workload/queue.go", `	case queue.Name == RootQueue:`, `	case queue.Name == "none":`, "root is no way around the quotas"},
-	{"internal/workload/queue.go", `Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited`, `Limits{AnyCard: true, MilliCPU: quota.Unlimited`, "root gives no cards"},
-	{"internal/workload/queue.go", `Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited`, `Limits{MilliCPU: quota.Unlimited`, "root gives cards while queues are being moved"},
-	{"internal/workload/queue.go", `AnyCard: unmanaged == Ignore, MilliCPU: cmp`, `AnyCard: true, MilliCPU: cmp`, "an unmanaged queue has no cards"},
-	{"internal/workload/queue.go", `AnyCard: unmanaged == Ignore, MilliCPU: cmp`, `AnyCard: false, MilliCPU: cmp`, "an unmanaged queue that is ignored has any card"},
-	{"internal/workload/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = false`, "unmanaged queues are denied"},
-	{"internal/workload/queue.go", `rules.Denied = !managed && unmanaged == Deny`, `rules.Denied = !managed && unmanaged != Ignore`, "an unmanaged queue that is not denied is not limited in CPU"},
+	{"internal/workload/queue.go", `Limits{AnyCard: unmanaged == v1alpha1.UnmanagedIgnore, MilliCPU: quota.Unlimited`, `Limits{AnyCard: true, MilliCPU: quota.Unlimited`, "root gives no cards"},
+	{"internal/workload/queue.go", `Limits{AnyCard: unmanaged == v1alpha1.UnmanagedIgnore, MilliCPU: quota.Unlimited`, `Limits{MilliCPU: quota.Unlimited`, "root gives cards while queues are being moved"},
+	{"internal/workload/queue.go", `AnyCard: unmanaged == v1alpha1.UnmanagedIgnore, MilliCPU: cmp`, `AnyCard: true, MilliCPU: cmp`, "an unmanaged queue has no cards"},
+	{"internal/workload/queue.go", `AnyCard: unmanaged == v1alpha1.UnmanagedIgnore, MilliCPU: cmp`, `AnyCard: false, MilliCPU: cmp`, "an unmanaged queue that is ignored has any card"},
+	{"internal/workload/queue.go", `rules.Denied = !managed && unmanaged == v1alpha1.UnmanagedDeny`, `rules.Denied = false`, "unmanaged queues are denied"},
+	{"internal/workload/queue.go", `rules.Denied = !managed && unmanaged == v1alpha1.UnmanagedDeny`, `rules.Denied = !managed && unmanaged != v1alpha1.UnmanagedIgnore`, "an unmanaged queue that is not denied is not limited in CPU"},
 	{"internal/workload/queue.go", `	case rules.Denied && queue.Name == RootQueue:
 `, `	case rules.Denied && queue.Name == "none":
 `, "root gives nothing while unmanaged queues are denied"},
@@ -120,7 +120,7 @@ var workloadMutants = []mutant{
 	{"internal/workload/queue.go", `cards, MilliCPU: milliCPU, Memory: memory}`, `cards, MilliCPU: cmp.Or(milliCPU, quota.Unlimited), Memory: memory}`, "capability that is not set is 0 beside a quota"},
 	{"internal/workload/queue.go", `cards, MilliCPU: milliCPU, Memory: memory}`, `cards, MilliCPU: milliCPU, Memory: quota.Unlimited}`, "memory is limited beside a quota"},
 	{"internal/workload/queue.go", `		if err != nil {
-			rules.Refusal = &Refusal{`, `		if err != nil && unmanaged == Ignore {
+			rules.Refusal = &Refusal{`, `		if err != nil && unmanaged == v1alpha1.UnmanagedIgnore {
 			return rules
 		}
 		if err != nil {

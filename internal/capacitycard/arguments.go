@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/servicetype"
-	"cardquota.dev/operator/internal/workload"
 )
 
 // arguments are the plugin's arguments in volcano-scheduler.conf.
@@ -24,7 +24,7 @@ type arguments struct {
 	// wait for cards that will soon be free. At least 1.
 	overCommitFactor float64
 	// unmanagedQueues says what a queue without card.quota may use.
-	unmanagedQueues workload.Unmanaged
+	unmanagedQueues v1alpha1.UnmanagedQueues
 	// nodeOrderWeight multiplies the score of packing, beside the scores of other
 	// plugins: 1 is packingScore.
 	nodeOrderWeight float64
@@ -33,7 +33,7 @@ type arguments struct {
 	// owners tells the service type of pods that name none.
 	owners servicetype.Owners
 	// victimOrder says what decides which jobs of other queues give cards back.
-	victimOrder servicetype.VictimOrder
+	victimOrder v1alpha1.VictimOrder
 	// priorityClasses are those whose priority counts between queues.
 	priorityClasses servicetype.PriorityClasses
 	// configHash identifies the configuration the session runs with.
@@ -59,9 +59,9 @@ var parsers = map[string]func(*arguments, any) error{
 		return nil
 	},
 	"unmanagedQueues": func(a *arguments, v any) error {
-		a.unmanagedQueues = workload.Unmanaged(fmt.Sprint(v))
-		if !slices.Contains([]workload.Unmanaged{workload.Enforce, workload.Ignore, workload.Deny}, a.unmanagedQueues) {
-			return fmt.Errorf("write %s, %s or %s", workload.Enforce, workload.Ignore, workload.Deny)
+		a.unmanagedQueues = v1alpha1.UnmanagedQueues(fmt.Sprint(v))
+		if !slices.Contains([]v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny}, a.unmanagedQueues) {
+			return fmt.Errorf("write %s, %s or %s", v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny)
 		}
 		return nil
 	},
@@ -82,9 +82,9 @@ var parsers = map[string]func(*arguments, any) error{
 		return err
 	},
 	"victimOrder": func(a *arguments, v any) error {
-		a.victimOrder = servicetype.VictimOrder(fmt.Sprint(v))
-		if a.victimOrder != servicetype.VictimsByPriority && a.victimOrder != servicetype.VictimsByLoss {
-			return fmt.Errorf("write %s or %s", servicetype.VictimsByPriority, servicetype.VictimsByLoss)
+		a.victimOrder = v1alpha1.VictimOrder(fmt.Sprint(v))
+		if a.victimOrder != v1alpha1.VictimsByPriority && a.victimOrder != v1alpha1.VictimsByLoss {
+			return fmt.Errorf("write %s or %s", v1alpha1.VictimsByPriority, v1alpha1.VictimsByLoss)
 		}
 		return nil
 	},
@@ -113,8 +113,8 @@ func ValidateArguments(raw map[string]any) error {
 func parseArguments(raw map[string]any) (arguments, error) {
 	defaults := arguments{
 		overCommitFactor: 1, nodeOrderWeight: 1,
-		unmanagedQueues: workload.Enforce, serviceTypes: servicetype.DefaultMatrix(),
-		victimOrder: servicetype.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
+		unmanagedQueues: v1alpha1.UnmanagedEnforce, serviceTypes: servicetype.DefaultMatrix(),
+		victimOrder: v1alpha1.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
 	}
 	args := defaults
 	var wrong []error

@@ -14,16 +14,16 @@ import (
 	"volcano.sh/volcano/pkg/scheduler"
 	_ "volcano.sh/volcano/pkg/scheduler/actions" // Volcano's reader looks the actions up
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/testing/check"
-	"cardquota.dev/operator/internal/workload"
 )
 
 // theDefault is what is in force when an argument is bad.
 func theDefault() arguments {
 	return arguments{
-		overCommitFactor: 1, nodeOrderWeight: 1, unmanagedQueues: workload.Enforce, serviceTypes: servicetype.DefaultMatrix(),
-		victimOrder: servicetype.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
+		overCommitFactor: 1, nodeOrderWeight: 1, unmanagedQueues: v1alpha1.UnmanagedEnforce, serviceTypes: servicetype.DefaultMatrix(),
+		victimOrder: v1alpha1.VictimsByPriority, priorityClasses: servicetype.DefaultPriorityClasses(),
 	}
 }
 
@@ -266,10 +266,10 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"a factor in base 16":        {"overCommitFactor: 0x10", with(func(a *arguments) { a.overCommitFactor = 16 })},
 		"a small weight":             {"nodeOrderWeight: 0.001", with(func(a *arguments) { a.nodeOrderWeight = 0.001 })},
 		"the largest weight":         {"nodeOrderWeight: 1000", with(func(a *arguments) { a.nodeOrderWeight = 1000 })},
-		"unmanaged queues":           {"unmanagedQueues: Ignore", with(func(a *arguments) { a.unmanagedQueues = workload.Ignore })},
-		"unmanaged queues denied":    {"unmanagedQueues: Deny", with(func(a *arguments) { a.unmanagedQueues = workload.Deny })},
+		"unmanaged queues":           {"unmanagedQueues: Ignore", with(func(a *arguments) { a.unmanagedQueues = v1alpha1.UnmanagedIgnore })},
+		"unmanaged queues denied":    {"unmanagedQueues: Deny", with(func(a *arguments) { a.unmanagedQueues = v1alpha1.UnmanagedDeny })},
 		"unmanaged queues in quotes": {`unmanagedQueues: "Enforce"`, theDefault()},
-		"victims by loss":            {"victimOrder: Loss", with(func(a *arguments) { a.victimOrder = servicetype.VictimsByLoss })},
+		"victims by loss":            {"victimOrder: Loss", with(func(a *arguments) { a.victimOrder = v1alpha1.VictimsByLoss })},
 		"victims by priority":        {`victimOrder: "Priority"`, theDefault()},
 		"PriorityClasses": {"priorityClasses:\n  gold: 1000000000\n  lead: \"-2147483648\"\n  iron.v2: 0",
 			with(func(a *arguments) {
@@ -296,9 +296,9 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"a type of 63 characters":             {"serviceTypes: {" + strings.Repeat("t", 63) + ": {}}", with(func(a *arguments) { a.serviceTypes = servicetype.Matrix{strings.Repeat("t", 63): {}} })},
 		"everything": {"cardUnlimitedCpuMemory: true\noverCommitFactor: 1.5\nnodeOrderWeight: 10\nunmanagedQueues: Ignore\nconfigHash: h\nvictimOrder: Loss\npriorityClasses: {gold: 9}\n" +
 			"serviceTypes:\n  a: {reclaimFrom: [b]}\n  b: {reclaimable: true}\npodOwnerReferenceToServiceType: {Job: a}",
-			arguments{cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, nodeOrderWeight: 10, unmanagedQueues: workload.Ignore, configHash: "h",
+			arguments{cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, nodeOrderWeight: 10, unmanagedQueues: v1alpha1.UnmanagedIgnore, configHash: "h",
 				serviceTypes: servicetype.Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, owners: servicetype.Owners{"Job": "a"},
-				victimOrder: servicetype.VictimsByLoss, priorityClasses: servicetype.NewPriorityClasses(map[string]int32{"gold": 9})}},
+				victimOrder: v1alpha1.VictimsByLoss, priorityClasses: servicetype.NewPriorityClasses(map[string]int32{"gold": 9})}},
 	}) {
 		for reader, read := range readers {
 			raw, err := read(tc.text)

@@ -9,6 +9,7 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/workload"
@@ -69,7 +70,7 @@ type Cache struct {
 
 type knownQueue struct {
 	object    *scheduling.Queue
-	unmanaged workload.Unmanaged
+	unmanaged v1alpha1.UnmanagedQueues
 	state     scheduling.QueueState
 	rules     *workload.QueueRules
 }
@@ -190,7 +191,7 @@ func (c *Cache) newFacts(pod *corev1.Pod) *podFacts {
 }
 
 // rules returns what a queue may use.
-func (c *Cache) rules(queue *scheduling.Queue, unmanaged workload.Unmanaged) *workload.QueueRules {
+func (c *Cache) rules(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueues) *workload.QueueRules {
 	known, ok := c.queues[queue.Name]
 	if !ok || known.object != queue || known.unmanaged != unmanaged || known.state != queue.Status.State {
 		read := &v1beta1.Queue{ // as far as the rules read it

@@ -12,7 +12,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
-	"cardquota.dev/operator/internal/servicetype"
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -144,7 +144,7 @@ func (p *plugin) TypeOf(task *api.TaskInfo) string {
 // priority of the queue, then of the job, then of the pod, where only the classes count that
 // the policy lists; and among equals, or with victimOrder Loss, what is lost least.
 func (p *plugin) byVictimOrder(a, b *api.TaskInfo) int {
-	if p.args.victimOrder == servicetype.VictimsByLoss {
+	if p.args.victimOrder == v1alpha1.VictimsByLoss {
 		return p.byLoss(a, b)
 	}
 	x, y := p.ssn.Jobs[a.Job], p.ssn.Jobs[b.Job]

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
-	"cardquota.dev/operator/internal/servicetype"
 )
 
 // Tide is the plugin of a session as an action asks it that takes cards back. It is valid
@@ -99,7 +99,7 @@ func (p *plugin) MinimumRuntime(task *api.TaskInfo) time.Duration {
 }
 
 // VictimOrder says what decides which jobs of other queues give cards back.
-func (p *plugin) VictimOrder() servicetype.VictimOrder { return p.args.victimOrder }
+func (p *plugin) VictimOrder() v1alpha1.VictimOrder { return p.args.victimOrder }
 
 // Priority returns the priority of a pod that counts between queues: that of its
 // PriorityClass if the policy lists the class, else the lowest that it lists.

@@ -11,8 +11,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
-	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/internal/testing/session"
 )
@@ -150,7 +150,7 @@ func TestPrioritiesBetweenQueues(t *testing.T) {
 		add("own tra 1: a class=own", classOf("own")).
 		with(framework.Arguments{"victimOrder": "Loss", "priorityClasses": map[any]any{"high": 3, "middle": 2, "low": 1}}).run()
 	rules := s.tide()
-	check.Equal(t, "the order of victims", servicetype.VictimsByLoss, rules.VictimOrder())
+	check.Equal(t, "the order of victims", v1alpha1.VictimsByLoss, rules.VictimOrder())
 	for job, want := range map[string][2]int32{ // of its first pod and of the job
 		"gang": {1, 2}, "claims": {1, 1}, "modest": {3, 1}, "plain": {3, 3}, "own": {1, 1}, "t": {1, 1},
 	} {
@@ -158,7 +158,7 @@ func TestPrioritiesBetweenQueues(t *testing.T) {
 		check.Equal(t, "of job "+job, want, [2]int32{rules.Priority(task), rules.JobPriority(s.Ssn.Jobs[task.Job])})
 	}
 	usual := newTide(t, tidal).run().tide()
-	check.Equal(t, "the usual order of victims", servicetype.VictimsByPriority, usual.VictimOrder())
+	check.Equal(t, "the usual order of victims", v1alpha1.VictimsByPriority, usual.VictimOrder())
 }
 
 // TestRunningSince: a pod that works in an init container has its card as long as

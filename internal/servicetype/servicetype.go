@@ -210,19 +210,6 @@ func (o Owners) TypeOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// VictimOrder says what decides which jobs of other queues give cards back.
-type VictimOrder string
-
-// The victim orders.
-const (
-	// VictimsByPriority takes cards from the lowest priority that suffices. Loss
-	// decides between victims of one priority.
-	VictimsByPriority VictimOrder = "Priority"
-	// VictimsByLoss takes cards from those who lose least. Priority decides between
-	// victims who lose the same.
-	VictimsByLoss VictimOrder = "Loss"
-)
-
 // HighestPriority is the largest value of a PriorityClass that does not belong to
 // Kubernetes (schedulingv1.HighestUserDefinablePriority).
 const HighestPriority = 1_000_000_000

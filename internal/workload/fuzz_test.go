@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
@@ -166,9 +167,9 @@ func FuzzRulesOf(f *testing.F) {
 		if !good || !alsoGood {
 			return
 		}
-		q, unmanaged := tenant(text, capable("cpu", cpu), capable("memory", memory), in(states[int(state)%len(states)])), Enforce
+		q, unmanaged := tenant(text, capable("cpu", cpu), capable("memory", memory), in(states[int(state)%len(states)])), v1alpha1.UnmanagedEnforce
 		if ignore {
-			unmanaged = Ignore
+			unmanaged = v1alpha1.UnmanagedIgnore
 		}
 		if !managed {
 			q.Annotations = nil

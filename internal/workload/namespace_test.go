@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -49,7 +50,7 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 	}) {
 		q := tenant(`{"H200":8}`, choosing(tc.selector))
 		selector, refusal := NamespaceSelectorOf(q)
-		check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, Enforce, nil).Refusal)
+		check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
 		check.Equal(t, "refusal of the selector", nil, refusal)
 		var namespace *corev1.Namespace
 		if tc.labels != nil {
@@ -89,7 +90,7 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 			q := tenant(`{"H200":8}`, choosing(text))
 			selector, refusal := NamespaceSelectorOf(q)
 			refused(t, refusal, ReasonInvalidNamespaceSelector, invalid, says)
-			check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, Enforce, nil).Refusal)
+			check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
 			check.That(t, selector != nil && !selector.Matches(nil), "%.80s selects something", text)
 		}
 	}
@@ -112,7 +113,7 @@ func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 		"root":            tenant(`{}`, called("root"), choosing("?")),
 		"closed":          tenant(`{}`, in("Closed"), choosing("?")),
 	} {
-		for _, unmanaged := range []Unmanaged{Enforce, Ignore, Deny} {
+		for _, unmanaged := range []v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny} {
 			got := RulesOf(q, unmanaged, nil)
 			check.That(t, got.Refusal != nil && got.Refusal.Reason == ReasonInvalidNamespaceSelector, "%s: refusal %v", name, got.Refusal)
 			delete(q.Annotations, "volcano.sh/namespace-selector")

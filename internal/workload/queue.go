@@ -18,20 +18,6 @@ import (
 	"cardquota.dev/operator/internal/quota"
 )
 
-// Unmanaged says what a queue without card.quota may use.
-type Unmanaged string
-
-// The choices of the plugin argument unmanagedQueues.
-const (
-	// Enforce gives such a queue no cards.
-	Enforce Unmanaged = "Enforce"
-	// Ignore leaves such a queue unlimited in cards, for migration.
-	Ignore Unmanaged = "Ignore"
-	// Deny gives such a queue no cards, and of CPU and memory only what its
-	// spec.capability states.
-	Deny Unmanaged = "Deny"
-)
-
 // RootQueue is Volcano's root of all queues. Its numbers belong to the scheduler
 // and limit no queue.
 const RootQueue = "root"
@@ -65,7 +51,7 @@ type QueueRules struct {
 // root is a queue without both: Volcano lets any pod name it, and that must not be a way
 // around the quotas. A quota or a selector of namespaces that cannot be read withholds
 // everything from that queue, and from no other.
-func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged, last *QueueRules) QueueRules {
+func RulesOf(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	rules := QueueRules{Managed: managed, Refusal: closed(queue)}
 	rules.selector, rules.isChosen = queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
@@ -78,16 +64,16 @@ func RulesOf(queue *v1beta1.Queue, unmanaged Unmanaged, last *QueueRules) QueueR
 		rules.Refusal = rules.unreadable
 	}
 	managed = managed && queue.Name != RootQueue
-	rules.Denied = !managed && unmanaged == Deny
+	rules.Denied = !managed && unmanaged == v1alpha1.UnmanagedDeny
 	milliCPU, memory := statedLimit(queue, corev1.ResourceCPU, resource.Milli), statedLimit(queue, corev1.ResourceMemory, 0)
 	switch {
 	case rules.Denied && queue.Name == RootQueue:
 	case rules.Denied:
 		rules.Limits = quota.Limits{MilliCPU: milliCPU, Memory: memory}
 	case queue.Name == RootQueue:
-		rules.Limits = quota.Limits{AnyCard: unmanaged == Ignore, MilliCPU: quota.Unlimited, Memory: quota.Unlimited}
+		rules.Limits = quota.Limits{AnyCard: unmanaged == v1alpha1.UnmanagedIgnore, MilliCPU: quota.Unlimited, Memory: quota.Unlimited}
 	case !managed:
-		rules.Limits = quota.Limits{AnyCard: unmanaged == Ignore, MilliCPU: cmp.Or(milliCPU, quota.Unlimited), Memory: cmp.Or(memory, quota.Unlimited)}
+		rules.Limits = quota.Limits{AnyCard: unmanaged == v1alpha1.UnmanagedIgnore, MilliCPU: cmp.Or(milliCPU, quota.Unlimited), Memory: cmp.Or(memory, quota.Unlimited)}
 	default:
 		cards, err := card.ParseQuota(text)
 		if err != nil {

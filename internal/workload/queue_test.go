@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/builder"
@@ -64,7 +65,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 	anyCard := quota.Limits{AnyCard: true, MilliCPU: endless, Memory: endless}
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue *v1beta1.Queue
-		mode  Unmanaged // "" for a queue that is the same in all
+		mode  v1alpha1.UnmanagedQueues // "" for a queue that is the same in all
 		want  quota.Limits
 		says  []string // the reason and texts of the refusal
 	}{
@@ -72,19 +73,19 @@ func TestWhatAQueueAllows(t *testing.T) {
 		"a quota of no cards":                    {tenant(`{"H200":0}`), "", limits(cpu, memory, card.Amount{Name: "H200"}), nil},
 		"capability not set is 0 beside a quota": {tenant(`{"H200":8}`, nothing), "", limits(0, 0, some), nil},
 		"an empty quota is a quota":              {tenant(`{}`), "", limits(cpu, memory), nil},
-		"unmanaged: no cards, CPU unlimited":     {tenant("", unmanaged, nothing), Enforce, limits(endless, endless), nil},
-		"unmanaged with capability":              {tenant("", unmanaged), Enforce, limits(cpu, memory), nil},
-		"unmanaged and ignored: any card":        {tenant("", unmanaged, nothing), Ignore, anyCard, nil},
-		"root is no way around the quotas":       {tenant(`{"H200":1}`, called("root"), nothing, in("")), Enforce, limits(endless, endless), nil},
-		"root while queues are being moved":      {tenant(`{"H200":1}`, called("root"), nothing, in("")), Ignore, anyCard, nil},
-		"root with a quota that cannot be read":  {tenant(`{`, called("root")), Enforce, limits(endless, endless), nil},
-		"unmanaged and denied":                   {tenant("", unmanaged, nothing), Deny, limits(0, 0), nil},
-		"denied with capability":                 {tenant("", unmanaged), Deny, limits(cpu, memory), nil},
-		"denied with CPU alone":                  {tenant("", unmanaged, capability(builder.Resources("4", "0"))), Deny, limits(cpu, 0), nil},
-		"denied, and cards in the capability":    {tenant("", unmanaged, capable(gpu, "8")), Deny, limits(cpu, memory), nil},
-		"an empty quota is not denied":           {tenant(`{}`), Deny, limits(cpu, memory), nil},
-		"a quota is not denied":                  {tenant(`{"H200":8}`), Deny, limits(cpu, memory, some), nil},
-		"root is denied, whatever it says":       {tenant(`{"H200":1}`, called("root"), in("")), Deny, limits(0, 0), nil},
+		"unmanaged: no cards, CPU unlimited":     {tenant("", unmanaged, nothing), v1alpha1.UnmanagedEnforce, limits(endless, endless), nil},
+		"unmanaged with capability":              {tenant("", unmanaged), v1alpha1.UnmanagedEnforce, limits(cpu, memory), nil},
+		"unmanaged and ignored: any card":        {tenant("", unmanaged, nothing), v1alpha1.UnmanagedIgnore, anyCard, nil},
+		"root is no way around the quotas":       {tenant(`{"H200":1}`, called("root"), nothing, in("")), v1alpha1.UnmanagedEnforce, limits(endless, endless), nil},
+		"root while queues are being moved":      {tenant(`{"H200":1}`, called("root"), nothing, in("")), v1alpha1.UnmanagedIgnore, anyCard, nil},
+		"root with a quota that cannot be read":  {tenant(`{`, called("root")), v1alpha1.UnmanagedEnforce, limits(endless, endless), nil},
+		"unmanaged and denied":                   {tenant("", unmanaged, nothing), v1alpha1.UnmanagedDeny, limits(0, 0), nil},
+		"denied with capability":                 {tenant("", unmanaged), v1alpha1.UnmanagedDeny, limits(cpu, memory), nil},
+		"denied with CPU alone":                  {tenant("", unmanaged, capability(builder.Resources("4", "0"))), v1alpha1.UnmanagedDeny, limits(cpu, 0), nil},
+		"denied, and cards in the capability":    {tenant("", unmanaged, capable(gpu, "8")), v1alpha1.UnmanagedDeny, limits(cpu, memory), nil},
+		"an empty quota is not denied":           {tenant(`{}`), v1alpha1.UnmanagedDeny, limits(cpu, memory), nil},
+		"a quota is not denied":                  {tenant(`{"H200":8}`), v1alpha1.UnmanagedDeny, limits(cpu, memory, some), nil},
+		"root is denied, whatever it says":       {tenant(`{"H200":1}`, called("root"), in("")), v1alpha1.UnmanagedDeny, limits(0, 0), nil},
 
 		// its state
 		"closed":                             {tenant(`{}`, in("Closed")), "", limits(cpu, memory), notOpen("Queue <q> is Closed, not Open")},
@@ -95,8 +96,8 @@ func TestWhatAQueueAllows(t *testing.T) {
 		"being deleted":                      {tenant(`{"H200":8}`, leaving), "", limits(cpu, memory, some), notOpen("Queue <q> is being deleted")},
 		"closed and being deleted":           {tenant(`{}`, in("Closed"), leaving), "", limits(cpu, memory), notOpen("Queue <q> is being deleted")},
 		"no state and being deleted":         {tenant(`{}`, in(""), leaving), "", limits(cpu, memory), notOpen("Queue <q> is being deleted")},
-		"root being deleted, queues ignored": {tenant(`{}`, called("root"), leaving), Ignore, anyCard, notOpen("Queue <root> is being deleted")},
-		"root being deleted":                 {tenant(`{}`, called("root"), leaving), Enforce, limits(endless, endless), notOpen("Queue <root> is being deleted")},
+		"root being deleted, queues ignored": {tenant(`{}`, called("root"), leaving), v1alpha1.UnmanagedIgnore, anyCard, notOpen("Queue <root> is being deleted")},
+		"root being deleted":                 {tenant(`{}`, called("root"), leaving), v1alpha1.UnmanagedEnforce, limits(endless, endless), notOpen("Queue <root> is being deleted")},
 
 		// its quota
 		"a quota that cannot be read":      {tenant(`{"H200":1.5}`), "", quota.Limits{}, invalid("Queue <q>", "write a whole number")},
@@ -119,13 +120,13 @@ func TestWhatAQueueAllows(t *testing.T) {
 		"CPU of the largest number of 64 bits":         {tenant(`{}`, capable("cpu", "9223372036854775807")), "", limits(endless, memory), nil},
 		"memory beyond 64 bits":                        {tenant(`{}`, capable("memory", "8192Pi")), "", limits(cpu, endless), nil},
 		"cards in the capability are not a quota":      {tenant(`{}`, capable(gpu, "8")), "", limits(cpu, memory), nil},
-		"without a quota, negative CPU is no limit":    {tenant("", unmanaged, capable("cpu", "-4")), Enforce, limits(endless, memory), nil},
-		"without a quota, zero memory is no limit":     {tenant("", unmanaged, capable("memory", "0")), Enforce, limits(cpu, endless), nil},
-		"without a quota, cards need one all the same": {tenant("", unmanaged, capable(gpu, "8")), Enforce, limits(cpu, memory), nil},
+		"without a quota, negative CPU is no limit":    {tenant("", unmanaged, capable("cpu", "-4")), v1alpha1.UnmanagedEnforce, limits(endless, memory), nil},
+		"without a quota, zero memory is no limit":     {tenant("", unmanaged, capable("memory", "0")), v1alpha1.UnmanagedEnforce, limits(cpu, endless), nil},
+		"without a quota, cards need one all the same": {tenant("", unmanaged, capable(gpu, "8")), v1alpha1.UnmanagedEnforce, limits(cpu, memory), nil},
 	}) {
-		modes := []Unmanaged{tc.mode}
+		modes := []v1alpha1.UnmanagedQueues{tc.mode}
 		if tc.mode == "" {
-			modes = []Unmanaged{Enforce, Ignore, Deny}
+			modes = []v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny}
 		}
 		for _, mode := range modes {
 			got := RulesOf(tc.queue, mode, nil)

@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/quota"
 )
 
@@ -90,9 +91,9 @@ func (r QueueRules) Short(s *quota.Shortage) *Refusal {
 	switch {
 	case !r.Denied:
 	case s.Queue == RootQueue:
-		refusal.Message = fmt.Sprintf("Queue <%s> may use nothing (unmanagedQueues: %s): submit to a queue that has a CardQuota", s.Queue, Deny)
+		refusal.Message = fmt.Sprintf("Queue <%s> may use nothing (unmanagedQueues: %s): submit to a queue that has a CardQuota", s.Queue, v1alpha1.UnmanagedDeny)
 	default:
-		refusal.Message += fmt.Sprintf("; it has no card quota, and such queues are denied (unmanagedQueues: %s): submit to a queue that has a CardQuota, or create one for this queue", Deny)
+		refusal.Message += fmt.Sprintf("; it has no card quota, and such queues are denied (unmanagedQueues: %s): submit to a queue that has a CardQuota, or create one for this queue", v1alpha1.UnmanagedDeny)
 	}
 	return refusal
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/observer/rule"
@@ -64,7 +65,7 @@ func agreeOnAsk(t *testing.T, pod *corev1.Pod, ask Request) {
 }
 
 // agreeOnQueue asks a row of the observer's rules.
-func agreeOnQueue(t *testing.T, queue *v1beta1.Queue, unmanaged Unmanaged, rules QueueRules) {
+func agreeOnQueue(t *testing.T, queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, rules QueueRules) {
 	t.Helper()
 	want := rule.LimitsOf(queue, string(unmanaged))
 	cards := rule.Quota{}

@@ -14,7 +14,6 @@ import (
 	"cardquota.dev/operator/internal/capacitycard"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/cardreclaim"
-	"cardquota.dev/operator/internal/servicetype"
 	"cardquota.dev/operator/internal/workload"
 )
 
@@ -209,7 +208,7 @@ func (w *wave) rank(givers []*giver) {
 // its highest pod, and of each of its pods. By victimOrder Loss priorities do not count.
 func (w *wave) precedenceOf(g *giver) (job precedence, pods []precedence) {
 	isBlocked, anyBlocked := w.budgets.block(g.tasks)
-	byPriority := w.tide.VictimOrder() == servicetype.VictimsByPriority
+	byPriority := w.tide.VictimOrder() == v1alpha1.VictimsByPriority
 	if byPriority {
 		job.queue, job.job = w.ssn.Queues[g.job.Queue].Queue.Spec.Priority, g.priority
 	}

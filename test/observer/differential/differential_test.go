@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
 	"cardquota.dev/operator/internal/quota"
 	"cardquota.dev/operator/internal/testing/seed"
@@ -183,7 +184,7 @@ func TestQueuesAgree(t *testing.T) {
 		for range perDraw {
 			queue := drawQueue(t)
 			unmanaged := oneOf(t, "unmanaged", rule.UnmanagedEnforce, rule.UnmanagedIgnore, rule.UnmanagedDeny)
-			product, ours := workload.RulesOf(queue, workload.Unmanaged(unmanaged), nil), rule.LimitsOf(queue, unmanaged)
+			product, ours := workload.RulesOf(queue, v1alpha1.UnmanagedQueues(unmanaged), nil), rule.LimitsOf(queue, unmanaged)
 			equal(t, "refuses all", product.Refusal != nil, ours.Closed != "")
 			equal(t, "any card", product.Limits.AnyCard, ours.AnyCard)
 			equal(t, "cpu", product.Limits.MilliCPU, ours.MilliCPU)
