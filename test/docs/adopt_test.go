@@ -17,19 +17,19 @@ import (
 // legacy is a queue that was there before anybody spoke of quotas.
 const legacy = "legacy"
 
-// adoptCluster follows the section about a cluster that is in use: what runs goes on
+// adoptCluster follows docs/adopt.md, about a cluster that is in use: what runs goes on
 // through every step, nothing is refused or has to wait before the step that says
 // so, and what each step did is undone by what stands under it.
 func (e *engineer) adoptCluster(giveBack string) {
 	e.Helper()
 	ran := e.worksWithoutQuotas()
 	step := func(heading string, blocks int) []string {
-		found := e.sectionCommands(install, "### "+heading)
+		found := e.sectionCommands("docs/adopt.md", "## "+heading)
 		e.Expect(found).To(HaveLen(blocks), heading)
 		return found
 	}
 
-	e.typeCommands(step("Ours takes over", 1)[0])
+	e.typeCommands(step("Our scheduler takes over", 1)[0])
 	e.Eventually(e.enforcedCondition).Should(HavePrefix("CardBypass: 1 pod holds 1 NVIDIA-H200 "))
 	e.scaleDeployments(map[string]int{"cards": 3, "plain": 2})
 	e.Expect(e.passesBy()).To(Succeed())
@@ -56,7 +56,7 @@ func (e *engineer) adoptCluster(giveBack string) {
 	e.typeCommands(unmanaged[0])
 	e.Expect(e.passesBy()).To(Succeed())
 
-	past := step("Nobody past the scheduler", 2)
+	past := step("No bypass of the scheduler", 2)
 	e.typeCommands(past[0])
 	e.Eventually(e.passesBy).Should(MatchError(ContainSubstring(admissionpolicy.BypassPolicyName)))
 	e.typeCommands(past[1])

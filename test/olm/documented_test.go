@@ -13,10 +13,13 @@ import (
 	"cardquota.dev/operator/test/docs"
 )
 
-// sectionCommands are the blocks of commands of a section of docs/install.md.
-func (a *administrator) sectionCommands(heading string) []string {
+// install is the page that most commands come from.
+const install = "docs/install.md"
+
+// sectionCommands are the blocks of commands of a section of a page.
+func (a *administrator) sectionCommands(page, heading string) []string {
 	a.Helper()
-	text, err := os.ReadFile(filepath.Join(suite.root, "docs", "install.md"))
+	text, err := os.ReadFile(filepath.Join(suite.root, page))
 	a.Expect(err).NotTo(HaveOccurred())
 	blocks, err := docs.Commands(string(text), heading)
 	a.Expect(err).NotTo(HaveOccurred())
@@ -29,7 +32,7 @@ func (a *administrator) sectionCommands(heading string) []string {
 // are typed twice, as a release and its repetition.
 func (a *administrator) publishAsDocumented(project, name, registry string, before version) {
 	a.Helper()
-	commands, image, found := strings.Cut(a.sectionCommands("## With OLM")[0], "docker build ")
+	commands, image, found := strings.Cut(a.sectionCommands(install, "## With OLM")[0], "docker build ")
 	a.Expect(found).To(BeTrue(), commands)
 	left := filepath.Join(project, "dist", "bundles", "v"+before.number)
 	a.Expect(os.CopyFS(left, os.DirFS(before.bundle))).To(Succeed())
@@ -73,11 +76,11 @@ func (a *administrator) setCatalogAddress(project, address string) {
 	a.Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
 }
 
-// upgradesAsDocumented names a new catalog and types what docs/install.md has for an upgrade of
+// upgradesAsDocumented names a new catalog and types what docs/upgrade.md has for an upgrade of
 // this version.
 func (a *administrator) upgradesAsDocumented(project, address string) {
 	a.Helper()
-	blocks := a.sectionCommands("## Upgrade")
+	blocks := a.sectionCommands("docs/upgrade.md", "## Upgrade")
 	a.Expect(blocks).To(HaveLen(1))
 	a.Expect(blocks[0]).To(ContainSubstring(suite.this.csvName()), "the version that is replaced")
 	a.setCatalogAddress(project, address)
@@ -88,7 +91,7 @@ func (a *administrator) upgradesAsDocumented(project, address string) {
 // that is there. Before, as it says, OLM has come to rest.
 func (a *administrator) removesAsDocumented(project string, v version) {
 	a.Helper()
-	blocks := a.sectionCommands("## Remove it")
+	blocks := a.sectionCommands(install, "## Remove it")
 	a.Expect(blocks).To(HaveLen(2), "without OLM and with it")
 	a.Expect(blocks[1]).To(ContainSubstring(suite.this.csvName()))
 	a.awaitRest()

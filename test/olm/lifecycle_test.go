@@ -33,7 +33,7 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 	a.removesAsDocumented(project, this)
 	a.wantAsBefore(before)
 
-	documented := a.sectionCommands("## With OLM")
+	documented := a.sectionCommands(install, "## With OLM")
 	a.Expect(documented).To(HaveLen(4), "a catalog, the installation, who reads metrics, what is not in the bundle")
 	a.typeCommands(project, documented[1])
 	a.typeCommands(project, documented[2])
