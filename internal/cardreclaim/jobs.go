@@ -53,9 +53,7 @@ func (m *model) addJobs(p *Problem) {
 	l := &layout{
 		model: m,
 		at:    make([]int, len(m.pool)),
-		// Two amounts for each pod: its own, and at most one site.
-		amounts: make([]float64, 2*count*m.dims),
-		most:    math.MaxInt64 / int64(count+1),
+		most:  math.MaxInt64 / int64(count+1),
 	}
 	m.wanted = make([]bool, len(m.pool))
 	for i := range m.claims {
@@ -73,15 +71,8 @@ func (m *model) addJobs(p *Problem) {
 // layout is what laying out jobs needs to know.
 type layout struct {
 	*model
-	at      []int     // by node: the last site there
-	amounts []float64 // that are not in use yet
-	most    int64     // loss of a pod that can be added up for all without running over
-}
-
-func (l *layout) next() []float64 {
-	a := l.amounts[:l.dims:l.dims]
-	l.amounts = l.amounts[l.dims:]
-	return a
+	at   []int // by node: the last site there
+	most int64 // loss of a pod that can be added up for all without running over
 }
 
 func (l *layout) job(i int, from *Job) {
@@ -119,13 +110,13 @@ func (l *layout) job(i int, from *Job) {
 
 // give notes what a pod gives, for itself and for its job on that node.
 func (l *layout) give(j *job, x *Pod, made *pod) {
-	made.gives = l.next()
+	made.gives = make([]float64, l.dims)
 	for r, amount := range x.Gives[:min(len(x.Gives), l.dims)] {
 		made.gives[r] = max(l.sound(r, amount), 0)
 	}
 	if s := l.at[x.Node]; s < j.sites.from || s >= len(l.sites) || l.sites[s].node != x.Node {
 		l.at[x.Node] = len(l.sites)
-		l.sites = append(l.sites, site{node: x.Node, gives: l.next()})
+		l.sites = append(l.sites, site{node: x.Node, gives: make([]float64, l.dims)})
 	}
 	made.site = l.at[x.Node]
 	for r, amount := range made.gives {
@@ -143,26 +134,12 @@ func (j *job) canSpare(from *Job, x *Pod) bool {
 
 // addTouching lists by node the units that give something there.
 func (m *model) addTouching() {
-	count, total := make([]int, len(m.pool)), 0
-	for pass := range 2 {
-		for u := range m.units {
-			m.each(u, func(s int) {
-				node := m.sites[s].node
-				if pass == 0 {
-					count[node]++
-					total++
-				} else {
-					m.on[node] = append(m.on[node], touch{u, s})
-				}
-			})
-		}
-		if pass == 0 {
-			m.on = make([][]touch, len(m.pool))
-			all := make([]touch, total)
-			for node, n := range count {
-				m.on[node], all = all[:0:n], all[n:]
-			}
-		}
+	m.on = make([][]touch, len(m.pool))
+	for u := range m.units {
+		m.each(u, func(s int) {
+			node := m.sites[s].node
+			m.on[node] = append(m.on[node], touch{u, s})
+		})
 	}
 }
 

@@ -8,6 +8,8 @@
 package action
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -128,14 +130,8 @@ func (w *wave) waits(job *api.JobInfo) bool {
 	if job.IsPending() || w.ssn.Queues[job.Queue] == nil || job.ContainsHardTopology() {
 		return false
 	}
-	takes := false
-	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if w.mayTry(task) && w.tide.Takes(task) {
-			takes = true
-			break
-		}
-	}
-	if !takes {
+	pending := slices.Collect(maps.Values(job.TaskStatusIndex[api.Pending]))
+	if !slices.ContainsFunc(pending, func(task *api.TaskInfo) bool { return w.mayTry(task) && w.tide.Takes(task) }) {
 		return false
 	}
 	if result := w.ssn.JobValid(job); result != nil && !result.Pass {
@@ -243,11 +239,7 @@ func takeBackPartial(ssn *framework.Session) {
 			continue
 		}
 		promised := framework.NewStatement(ssn)
-		var tasks []*api.TaskInfo
-		for _, task := range job.TaskStatusIndex[api.Pipelined] {
-			tasks = append(tasks, task)
-		}
-		for _, task := range tasks {
+		for _, task := range slices.Collect(maps.Values(job.TaskStatusIndex[api.Pipelined])) {
 			if err := promised.UnPipeline(task); err != nil {
 				klog.ErrorS(err, "A promise could not be taken back", "pod", klog.KObj(task.Pod))
 			}

@@ -260,18 +260,16 @@ func (w *wave) addJob(job *api.JobInfo, sums []uint64) {
 		groupType: job.PodGroup.Annotations[v1alpha1.AnnotationServiceType], gives: job.PodGroup.Annotations[v1beta1.PodPreemptable],
 	}
 	var any *api.TaskInfo
-	for status, tasks := range job.TaskStatusIndex {
-		if status == api.Pending {
+	for _, task := range job.Tasks {
+		if task.Status == api.Pending {
 			continue
 		}
-		for _, task := range tasks {
-			any = task
-			facts.pods += hashOf(struct {
-				pod    *corev1.Pod
-				onNode bool
-				status api.TaskStatus
-			}{task.Pod, onNode(task), classOf(status)})
-		}
+		any = task
+		facts.pods += hashOf(struct {
+			pod    *corev1.Pod
+			onNode bool
+			status api.TaskStatus
+		}{task.Pod, onNode(task), classOf(task.Status)})
 	}
 	if any == nil {
 		return
@@ -283,11 +281,8 @@ func (w *wave) addJob(job *api.JobInfo, sums []uint64) {
 		facts.pods += hashOf(fmt.Sprint(role, least))
 	}
 	sum := hashOf(facts)
-	for status, tasks := range job.TaskStatusIndex {
-		if status == api.Pending {
-			continue
-		}
-		for _, task := range tasks {
+	for _, task := range job.Tasks {
+		if task.Status != api.Pending {
 			sums[w.placeOf(task.NodeName)] += sum
 		}
 	}

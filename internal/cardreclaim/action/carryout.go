@@ -77,8 +77,12 @@ func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, a
 	for _, p := range e.parted {
 		w.remove(p.tasks(), w.action.isReplaced(p.giver.job.Namespace, workload.VCJobOwner(p.giver.tasks[0].Pod)), Name)
 	}
-	if len(e.parted) > 0 {
-		w.hold(q.claims)
+	for _, c := range q.claims {
+		for _, task := range c.tasks {
+			if len(e.parted) > 0 && task.Status == api.Pipelined {
+				w.tide.Hold(task) // what is freed is kept for it
+			}
+		}
 	}
 	w.forget(e.parted)
 	w.tell(job, e.parted, plan)
@@ -110,21 +114,10 @@ func (w *wave) promise(c *claim, nodes []int, e *eviction) *unfit {
 	return nil
 }
 
-// hold keeps what is freed for the pods that were promised it.
-func (w *wave) hold(claims []*claim) {
-	for _, c := range claims {
-		for _, task := range c.tasks {
-			if task.Status == api.Pipelined {
-				w.tide.Hold(task)
-			}
-		}
-	}
-}
-
-// remove tells pods of one job to go, in the way of the manner, for the action of a name.
+// remove tells pods of one job to go, and why: for the action of a name. It returns at once.
 // Until they are gone coming sessions know that they are on their way out.
 func (w *wave) remove(tasks []*api.TaskInfo, replaced bool, action string) {
-	w.action.manner.remove(w.ssn.KubeClient(), tasks, replaced, action)
+	go w.action.manner.inTwoSteps(w.ssn.KubeClient(), tasks, replaced, action)
 	for _, task := range tasks {
 		w.tide.Leaves(task)
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -67,15 +66,13 @@ func (w *wave) giver(by *api.TaskInfo, key giverKey, job *api.JobInfo) *giver {
 	}
 	g := &giver{job: job, shape: cardreclaim.Job{Whole: true}, since: capacitycard.RunningSince(job), priority: w.tide.JobPriority(job)}
 	willing := 0
-	for status, tasks := range job.TaskStatusIndex {
-		if !api.AllocatedStatus(status) {
+	for _, task := range job.Tasks {
+		if !api.AllocatedStatus(task.Status) {
 			continue
 		}
-		for _, task := range tasks {
-			g.tasks = append(g.tasks, task)
-			if onNode(task) && w.tide.GivesWay(by, task) {
-				willing++
-			}
+		g.tasks = append(g.tasks, task)
+		if onNode(task) && w.tide.GivesWay(by, task) {
+			willing++
 		}
 	}
 	if willing == 0 {
@@ -101,8 +98,12 @@ func (w *wave) giver(by *api.TaskInfo, key giverKey, job *api.JobInfo) *giver {
 // ranEnough tells whether a job has run as long as the service types of its pods grant it,
 // and notes when the first one will have.
 func (w *wave) ranEnough(g *giver, key giverKey) bool {
-	at := w.runsEnoughAt(g)
-	if !at.After(w.now) {
+	var least time.Duration
+	for _, task := range g.tasks {
+		least = max(least, w.tide.MinimumRuntime(task))
+	}
+	at := g.since.Add(least)
+	if least == 0 || !at.After(w.now) {
 		return true
 	}
 	if first, known := w.ripens[key]; !known || at.Before(first) {
@@ -113,18 +114,6 @@ func (w *wave) ranEnough(g *giver, key giverKey) bool {
 
 // onNode tells a pod that can go: it is on its node already.
 func onNode(task *api.TaskInfo) bool { return task.Status == api.Running || task.Status == api.Bound }
-
-// runsEnoughAt is when a job has run as long as the service types of its pods grant it.
-func (w *wave) runsEnoughAt(g *giver) time.Time {
-	var least time.Duration
-	for _, task := range g.tasks {
-		least = max(least, w.tide.MinimumRuntime(task))
-	}
-	if least == 0 {
-		return time.Time{}
-	}
-	return g.since.Add(least)
-}
 
 // describe fills in the shape of a giver: what is lost with each of its pods,
 // and how many it can spare.
@@ -244,17 +233,12 @@ func (w *wave) readBudgets() budgets {
 		return all // a lister that reads from memory does not fail
 	}
 	for _, pdb := range listed {
-		if b, ok := budgetOf(pdb); ok {
-			all[pdb.Namespace] = append(all[pdb.Namespace], b)
+		// One that selects no pods, or none that is known, blocks nothing.
+		if selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err == nil && pdb.Spec.Selector != nil {
+			all[pdb.Namespace] = append(all[pdb.Namespace], budget{selector: selector, allowed: pdb.Status.DisruptionsAllowed})
 		}
 	}
 	return all
-}
-
-// budgetOf is false for a PodDisruptionBudget that selects no pods, or none that is known.
-func budgetOf(pdb *policyv1.PodDisruptionBudget) (budget, bool) {
-	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-	return budget{selector: selector, allowed: pdb.Status.DisruptionsAllowed}, err == nil && pdb.Spec.Selector != nil
 }
 
 // block reports which of a job's pods a PodDisruptionBudget does not allow to evict even

@@ -72,9 +72,6 @@ func (w *wave) keptOff(c *claim, node *api.NodeInfo) bool {
 		return false
 	}
 	wants := portsOf(by.Pod)+termsOf(by.Pod) > 0
-	if !wants && !w.keepsOff(node) {
-		return false
-	}
 	for _, other := range node.Tasks {
 		if !wants && termsOf(other.Pod) == 0 {
 			continue
@@ -85,21 +82,6 @@ func (w *wave) keptOff(c *claim, node *api.NodeInfo) bool {
 		}
 	}
 	return false
-}
-
-// keepsOff reports whether any pod of a node has anti-affinity.
-func (w *wave) keepsOff(node *api.NodeInfo) bool {
-	if w.withTerms == nil {
-		w.withTerms = map[string]bool{}
-		for _, other := range w.list {
-			for _, task := range other.Tasks {
-				if termsOf(task.Pod) > 0 {
-					w.withTerms[other.Name] = true
-				}
-			}
-		}
-	}
-	return w.withTerms[node.Name]
 }
 
 // mayGoFor are the pods that may go for a pod that takes cards back.
@@ -121,21 +103,20 @@ func (w *wave) mayGoFor(by *api.TaskInfo) map[api.TaskID]bool {
 // be near to or far from others.
 func surroundings(pod *corev1.Pod) []string {
 	var keys []string
+	add := func(key string) {
+		if key != corev1.LabelHostname {
+			keys = append(keys, key)
+		}
+	}
 	for i := range pod.Spec.TopologySpreadConstraints {
 		if c := &pod.Spec.TopologySpreadConstraints[i]; c.WhenUnsatisfiable == corev1.DoNotSchedule {
-			keys = append(keys, c.TopologyKey)
+			add(c.TopologyKey)
 		}
 	}
 	for _, term := range workload.Terms(pod) {
-		keys = append(keys, term.TopologyKey)
+		add(term.TopologyKey)
 	}
-	others := keys[:0]
-	for _, key := range keys {
-		if key != corev1.LabelHostname {
-			others = append(others, key)
-		}
-	}
-	return others
+	return keys
 }
 
 // waitsFor tells that a pod cannot be on a node only because pods that are on

@@ -57,17 +57,9 @@ const answerWithin = 10 * time.Second
 // again is how a write that failed is tried again: for about half a minute.
 var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
 
-// remove tells the pods of one job to go, and why: for the action of a name. It returns at
-// once: the session knows the pods as leaving from now on.
-//
-// All of them are told why before the first is told to go. If this process ends
-// in between, the next one sees what was meant, and finishes it.
-func (m *manner) remove(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool, action string) {
-	go m.inTwoSteps(client, tasks, replaced, action)
-}
-
-// inTwoSteps is remove that waits for the end. It returns what could not be written, by
-// pod.
+// inTwoSteps tells the pods of one job to go, and returns what could not be written, by pod.
+// All of them are told why before the first is told to go. If this process ends in between,
+// the next one sees what was meant, and finishes it.
 func (m *manner) inTwoSteps(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool, action string) map[types.UID]error {
 	last := deletePod
 	if replaced {
@@ -148,44 +140,36 @@ func gone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, err
 // pod says why it ends.
 func explainFor(action string) writer {
 	return func(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
-		return explain(ctx, client, pod, action)
+		now := metav1.Now()
+		return patchStatus(ctx, client, pod, types.StrategicMergePatchType, map[string]any{
+			"metadata": map[string]any{"uid": pod.UID},
+			"status": map[string]any{"conditions": []corev1.PodCondition{{
+				Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: now,
+				Reason: "Evict", Message: fmt.Sprintf("Pod is evicted, because of %s", action),
+			}, {
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: now, Reason: corev1.PodReasonPreemptionByScheduler,
+				Message: fmt.Sprintf("%s: preempting to accommodate a higher priority pod", pod.Spec.SchedulerName),
+			}}},
+		})
 	}
-}
-
-func explain(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, action string) error {
-	now := metav1.Now()
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
-		"status": map[string]any{"conditions": []corev1.PodCondition{{
-			Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: now,
-			Reason: "Evict", Message: fmt.Sprintf("Pod is evicted, because of %s", action),
-		}, {
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: now, Reason: corev1.PodReasonPreemptionByScheduler,
-			Message: fmt.Sprintf("%s: preempting to accommodate a higher priority pod", pod.Spec.SchedulerName),
-		}}},
-	})
-	if err != nil {
-		return fmt.Errorf("write conditions: %w", err)
-	}
-	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil {
-		return fmt.Errorf("patch status: %w", err)
-	}
-	return nil
 }
 
 // mark writes the annotation by which Volcano's job controller replaces the pod. The
 // status of a pod takes annotations as well: so the scheduler needs no right to change
 // what a pod runs.
 func mark(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	return patchStatus(ctx, client, pod, types.MergePatchType, map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]string{workload.AnnotationOutOfSync: "true"},
 	}})
+}
+
+func patchStatus(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, how types.PatchType, change any) error {
+	patch, err := json.Marshal(change)
 	if err != nil {
-		return fmt.Errorf("write annotation: %w", err)
+		return fmt.Errorf("write patch: %w", err)
 	}
-	if _, err := client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		return fmt.Errorf("patch annotation: %w", err)
+	if _, err := client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, how, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return fmt.Errorf("patch status: %w", err)
 	}
 	return nil
 }

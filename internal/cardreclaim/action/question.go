@@ -28,16 +28,15 @@ type question struct {
 // question puts into numbers who waits and what is free for them. What there is
 // no effort left for is missing.
 func (w *wave) question(job *api.JobInfo, claims []*claim) *question {
-	dims, q := dimensionsOf(claims), &question{claims: claims}
-	w.spend(len(claims) * dims.count())
+	dims := dimensionsOf(claims)
+	q := &question{claims: claims, dims: dims, wanted: make([]bool, len(w.list)+1), cards: map[string]bool{}}
+	w.spend(len(claims) * dims.count)
 	q.problem.Nodes = make([]cardreclaim.Node, len(w.list)+1)
 	// The first pool is that of nodes on which no card is asked for, or cards of
 	// several names: there the plugin's own look at the placement holds the quota.
 	q.problem.Pools = []int64{int64(card.MaxCount)}
 	pools := map[card.Name]int{}
-	wanted, names := make([]bool, len(w.list)+1), make([]card.Name, len(w.list)+1)
-	cards := map[string]bool{}
-	q.dims, q.wanted, q.cards = dims, wanted, cards
+	names := make([]card.Name, len(w.list)+1)
 	for place, c := range claims {
 		if w.exhausted() {
 			break
@@ -46,8 +45,8 @@ func (w *wave) question(job *api.JobInfo, claims []*claim) *question {
 		w.spend(effortOfNode * len(nodes))
 		claim := cardreclaim.Claim{Request: dims.request(place, c), Cards: int64(c.ask.Count), Count: len(c.tasks), Nodes: nodes}
 		for _, i := range nodes {
-			if !wanted[i] {
-				wanted[i] = true
+			if !q.wanted[i] {
+				q.wanted[i] = true
 				q.problem.Nodes[i].Room = w.roomOf(q, w.list[i], i)
 			}
 			name, _ := w.tide.CardOn(c.tasks[0], w.list[i].Name)
@@ -66,14 +65,14 @@ func (w *wave) question(job *api.JobInfo, claims []*claim) *question {
 			}
 		}
 		if c.ask.Count > 0 {
-			cards[string(w.tide.Ask(c.tasks[0]).Resource)] = true
+			q.cards[string(w.tide.Ask(c.tasks[0]).Resource)] = true
 		}
 		q.problem.Claims = append(q.problem.Claims, claim)
 	}
 	w.spend(len(q.problem.Nodes))
 	for i := range q.problem.Nodes {
-		if !wanted[i] {
-			q.problem.Nodes[i].Room = make(cardreclaim.Amounts, dims.count())
+		if !q.wanted[i] {
+			q.problem.Nodes[i].Room = make(cardreclaim.Amounts, dims.count)
 		}
 	}
 	return q
@@ -126,7 +125,7 @@ func (q *question) answer(within *limit, all bool) (*cardreclaim.Plan, bool) {
 	}
 	var best *cardreclaim.Plan
 	for i := range counts {
-		low, high := 0, q.within(i, counts[i])
+		low, high := 0, counts[i]
 		for low < high {
 			q.problem.Claims[i].Count = (low + high + 1) / 2
 			if plan, ok := within.choose(&q.problem); ok {
@@ -140,22 +139,6 @@ func (q *question) answer(within *limit, all bool) (*cardreclaim.Plan, bool) {
 	return best, best != nil && best.Placed() > 0
 }
 
-// within is how many of a claim's pods the quota has room for, at most count.
-func (q *question) within(claim, count int) int {
-	c := &q.problem.Claims[claim]
-	pools, room := map[int]bool{}, int64(0)
-	for _, node := range c.Nodes {
-		if pool := q.problem.Nodes[node].Pool; !pools[pool] {
-			pools[pool] = true
-			room += q.problem.Pools[pool]
-		}
-	}
-	if c.Cards > 0 {
-		return int(min(int64(count), room/c.Cards))
-	}
-	return count
-}
-
 // dimensions are the places of what the claims ask for in cardreclaim.Amounts:
 // CPU, memory, the pods of a node, then other resources, and then for each claim
 // of which a node takes no more than so many how many of it may come.
@@ -163,7 +146,8 @@ type dimensions struct {
 	resources []corev1.ResourceName
 	// limits are those of limited claims, by claim, -1 for the others.
 	limits []int
-	last   int
+	// count is how many places there are.
+	count int
 }
 
 // Places of what every node has.
@@ -185,21 +169,19 @@ func dimensionsOf(claims []*claim) dimensions {
 		}
 	}
 	slices.Sort(d.resources)
-	d.last = others + len(d.resources)
+	d.count = others + len(d.resources)
 	for i, c := range claims {
 		if d.limits[i] = -1; c.limited() {
-			d.limits[i] = d.last
-			d.last++
+			d.limits[i] = d.count
+			d.count++
 		}
 	}
 	return d
 }
 
-func (d *dimensions) count() int { return d.last }
-
 // amounts are those of resources.
 func (d *dimensions) amounts(r *api.Resource) cardreclaim.Amounts {
-	amounts := make(cardreclaim.Amounts, d.count())
+	amounts := make(cardreclaim.Amounts, d.count)
 	amounts[cpu], amounts[memory] = r.MilliCPU, r.Memory
 	for i, name := range d.resources {
 		amounts[others+i] = r.ScalarResources[name]
@@ -220,7 +202,7 @@ func (d *dimensions) request(i int, c *claim) cardreclaim.Amounts {
 // givesOf is what a node gets back with a pod.
 func (w *wave) givesOf(q *question, task *api.TaskInfo) cardreclaim.Amounts {
 	gives := q.dims.amounts(task.Resreq)
-	w.spend(q.dims.count())
+	w.spend(q.dims.count)
 	gives[podsOfNode] = 1
 	w.eachApart(q, task, func(at int) { gives[at] = 1 })
 	return gives
@@ -229,7 +211,7 @@ func (w *wave) givesOf(q *question, task *api.TaskInfo) cardreclaim.Amounts {
 // roomOf is what a node has free or will have.
 func (w *wave) roomOf(q *question, node *api.NodeInfo, place int) cardreclaim.Amounts {
 	room := q.dims.amounts(w.tide.RoomOn(node))
-	w.spend(q.dims.count())
+	w.spend(q.dims.count)
 	room[podsOfNode] = float64(node.Allocatable.MaxTaskNum)
 	for i, c := range q.claims {
 		if at := q.dims.limits[i]; at >= 0 {

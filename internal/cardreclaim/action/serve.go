@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/util"
@@ -106,7 +107,7 @@ func (w *wave) serve(job *api.JobInfo) (placed bool) {
 	lacking := w.lacking(job)
 	more, rest := w.portions(job, lacking, w.takers(job, lacking))
 	if len(lacking) > 0 {
-		if !w.mayTryAll(lacking) || w.kindsOf(job, lacking) > mostKinds {
+		if _, tooMany := w.portions(job, nil, lacking); len(tooMany) > 0 || !w.mayTryAll(lacking) {
 			return false
 		}
 		together := slices.Concat(lacking, more)
@@ -163,25 +164,13 @@ func (w *wave) portions(job *api.JobInfo, with, tasks []*api.TaskInfo) (first []
 	return first, rest
 }
 
-// kindsOf is how many kinds of pods there are among some of a job.
-func (w *wave) kindsOf(job *api.JobInfo, tasks []*api.TaskInfo) int {
-	kinds := map[string]bool{}
-	for _, task := range tasks {
-		kinds[w.needsOf(job, task)] = true
-	}
-	return len(kinds)
-}
-
 // takers lists the waiting pods of a job that may take cards back, from the same
 // jobs as the first of them, without some.
 func (w *wave) takers(job *api.JobInfo, without []*api.TaskInfo) []*api.TaskInfo {
 	var takers []*api.TaskInfo
-	others := make(map[*api.TaskInfo]bool, len(without))
-	for _, task := range without {
-		others[task] = true
-	}
+	others := sets.New(without...)
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if !others[task] && w.mayTry(task) && w.tide.Takes(task) {
+		if !others.Has(task) && w.mayTry(task) && w.tide.Takes(task) {
 			takers = append(takers, task)
 		}
 	}

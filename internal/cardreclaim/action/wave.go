@@ -42,10 +42,8 @@ type wave struct {
 	left bool
 	limit
 	// mayGo are the pods that givers could give, by who takes.
-	mayGo map[giverKey]map[api.TaskID]bool
-	// withTerms are the nodes with pods that have anti-affinity, nil before that is asked.
-	withTerms map[string]bool
-	budgets   budgets
+	mayGo   map[giverKey]map[api.TaskID]bool
+	budgets budgets
 	// onTheirWay are the pods that were on their way out when the session began, and do not
 	// hang.
 	onTheirWay map[api.TaskID]*api.TaskInfo
