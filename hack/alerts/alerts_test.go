@@ -71,7 +71,7 @@ func TestAlertsFireWhenTheyShall(t *testing.T) {
 		"a pod of no queue":                {[]string{operator, `cardquota_card_unowned{card="A"} 1x60`}, []string{outside}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := slices.Sorted(maps.Keys(newWorld(t, tc.series...).fired(t)))
+			got := slices.Sorted(maps.Keys(newWorld(t, tc.series...).firedAlerts(t)))
 			slices.Sort(tc.want)
 			equal(t, "alerts (-want +got)", tc.want, got)
 		})
@@ -81,7 +81,7 @@ func TestAlertsFireWhenTheyShall(t *testing.T) {
 func TestSummariesNameWhatIsWrong(t *testing.T) {
 	fired := newWorld(t, operator, `cardquota_enforced{reason="StockScheduler"} 0x60`,
 		`cardquota_queue_card_allocated{queue="research",card="NVIDIA-H200"} 6x60`,
-		`cardquota_queue_card_quota{queue="research",card="NVIDIA-H200"} 4x60`).fired(t)
+		`cardquota_queue_card_quota{queue="research",card="NVIDIA-H200"} 4x60`).firedAlerts(t)
 	for alert, want := range map[string]string{unproven: ": StockScheduler.", over: "research holds 6 NVIDIA-H200,"} {
 		if !strings.Contains(fired[alert], want) {
 			t.Errorf("%s says %q, want …%s…", alert, fired[alert], want)
@@ -92,7 +92,7 @@ func TestSummariesNameWhatIsWrong(t *testing.T) {
 // An alert that no case above makes fire is not tested.
 func TestEveryAlertIsKnown(t *testing.T) {
 	var names []string
-	for _, rule := range rules(t) {
+	for _, rule := range parsedRules(t) {
 		names = append(names, rule.Alert)
 	}
 	equal(t, "alerts (-here +config/prometheus)", []string{absent, stands, unproven, bypass, over, outside}, names)

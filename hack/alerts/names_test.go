@@ -8,11 +8,11 @@ import (
 	promql "github.com/prometheus/prometheus/promql/parser"
 )
 
-// explained returns the names that docs/metrics.md explains above the alerts. Tests of both programs
+// documentedNames returns the names that docs/metrics.md explains above the alerts. Tests of both programs
 // hold these names against what the programs export.
-func explained(t *testing.T) map[string]bool {
+func documentedNames(t *testing.T) map[string]bool {
 	t.Helper()
-	text, _, found := strings.Cut(read(t, "docs/metrics.md"), "\n## Example alerts\n")
+	text, _, found := strings.Cut(readFile(t, "docs/metrics.md"), "\n## Example alerts\n")
 	if !found {
 		t.Fatal("docs/metrics.md has no example alerts")
 	}
@@ -24,9 +24,9 @@ func explained(t *testing.T) map[string]bool {
 }
 
 func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
-	known := explained(t)
+	known := documentedNames(t)
 	known["up"] = true // Prometheus itself makes it of every scrape
-	for _, rule := range rules(t) {
+	for _, rule := range parsedRules(t) {
 		expression, err := promql.ParseExpr(rule.Expr)
 		if err != nil {
 			t.Fatalf("%s: %v", rule.Alert, err)

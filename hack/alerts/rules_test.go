@@ -33,28 +33,28 @@ func equal[V any](t *testing.T, what string, left, right V) {
 	}
 }
 
-func read(t *testing.T, name string) string {
+func readFile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(projectRoot, name))
 	noError(t, err)
 	return string(text)
 }
 
-// installed are the groups of rules of config/prometheus.
-func installed(t *testing.T) map[string]any {
+// installedGroups are the groups of rules of config/prometheus.
+func installedGroups(t *testing.T) map[string]any {
 	t.Helper()
 	var rule struct {
 		Spec map[string]any `json:"spec"`
 	}
-	noError(t, yaml.Unmarshal([]byte(read(t, "config/prometheus/prometheusrule.yaml")), &rule))
+	noError(t, yaml.Unmarshal([]byte(readFile(t, "config/prometheus/prometheusrule.yaml")), &rule))
 	return rule.Spec
 }
 
-// rules are the alerts of config/prometheus as Prometheus reads them: expressions and templates
+// parsedRules are the alerts of config/prometheus as Prometheus reads them: expressions and templates
 // that it cannot parse, and fields that it does not know, end the test.
-func rules(t *testing.T) []rulefmt.Rule {
+func parsedRules(t *testing.T) []rulefmt.Rule {
 	t.Helper()
-	text, err := yaml.Marshal(installed(t))
+	text, err := yaml.Marshal(installedGroups(t))
 	noError(t, err)
 	parsed, problems := rulefmt.Parse(text, false, model.UTF8Validation)
 	for _, problem := range problems {
@@ -67,7 +67,7 @@ func rules(t *testing.T) []rulefmt.Rule {
 }
 
 func TestEveryAlertSaysWhatItMeans(t *testing.T) {
-	for _, rule := range rules(t) {
+	for _, rule := range parsedRules(t) {
 		if rule.Alert == "" || rule.For == 0 || rule.Annotations["summary"] == "" {
 			t.Errorf("%+v: want an alert that waits, with a summary", rule)
 		}
@@ -79,12 +79,12 @@ func TestEveryAlertSaysWhatItMeans(t *testing.T) {
 
 // Who copies the alerts from docs/metrics.md gets what config/prometheus installs.
 func TestAlertsAreThoseOfTheDocument(t *testing.T) {
-	_, block, found := strings.Cut(read(t, "docs/metrics.md"), "```yaml\n")
+	_, block, found := strings.Cut(readFile(t, "docs/metrics.md"), "```yaml\n")
 	block, _, closed := strings.Cut(block, "```")
 	if !found || !closed {
 		t.Fatal("docs/metrics.md has no YAML block")
 	}
 	var told map[string]any
 	noError(t, yaml.UnmarshalStrict([]byte(block), &told))
-	equal(t, "alerts (-docs/metrics.md +config/prometheus)", told, installed(t))
+	equal(t, "alerts (-docs/metrics.md +config/prometheus)", told, installedGroups(t))
 }

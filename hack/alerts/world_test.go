@@ -21,8 +21,8 @@ const (
 	length = 30 * time.Minute
 )
 
-// world is what Prometheus scraped, from the Unix epoch on. It answers queries.
-type world struct {
+// scrapedSeries is what Prometheus scraped, from the Unix epoch on. It answers queries.
+type scrapedSeries struct {
 	*testing.T
 	engine *promql.Engine
 	series []promql.Series
@@ -30,9 +30,9 @@ type world struct {
 
 // newWorld takes series in the notation of promtool: a selector and its values, one for each
 // scrape. A target that is gone ends in stale.
-func newWorld(t *testing.T, series ...string) *world {
+func newWorld(t *testing.T, series ...string) *scrapedSeries {
 	t.Helper()
-	w := &world{T: t, engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})}
+	w := &scrapedSeries{T: t, engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})}
 	for _, text := range series {
 		metric, values, err := parser.ParseSeriesDesc(text)
 		if err != nil {
@@ -49,21 +49,21 @@ func newWorld(t *testing.T, series ...string) *world {
 	return w
 }
 
-// fired are the summaries of the alerts that fire at any time, by name: the first one of each.
-func (w *world) fired(t *testing.T) map[string]string {
+// firedAlerts are the summaries of the alerts that fire at any time, by name: the first one of each.
+func (w *scrapedSeries) firedAlerts(t *testing.T) map[string]string {
 	fired := map[string]string{}
-	for _, rule := range rules(t) {
+	for _, rule := range parsedRules(t) {
 		since := map[string]time.Duration{} // by the labels of what is wrong
 		for at := time.Duration(0); at <= length; at += step {
 			wrong := map[string]time.Duration{}
-			for _, sample := range w.query(rule.Expr, at) {
+			for _, sample := range w.runQuery(rule.Expr, at) {
 				key := sample.Metric.String()
 				wrong[key] = at
 				if before, pending := since[key]; pending {
 					wrong[key] = before
 				}
 				if _, told := fired[rule.Alert]; !told && at-wrong[key] >= time.Duration(rule.For) {
-					fired[rule.Alert] = w.expand(rule.Annotations["summary"], sample, at)
+					fired[rule.Alert] = w.expandTemplate(rule.Annotations["summary"], sample, at)
 				}
 			}
 			since = wrong
@@ -72,7 +72,7 @@ func (w *world) fired(t *testing.T) map[string]string {
 	return fired
 }
 
-func (w *world) query(expression string, at time.Duration) promql.Vector {
+func (w *scrapedSeries) runQuery(expression string, at time.Duration) promql.Vector {
 	w.Helper()
 	query, err := w.engine.NewInstantQuery(w.Context(), w, promql.NewPrometheusQueryOpts(false, 0), expression, time.Unix(0, 0).Add(at))
 	if err != nil {
@@ -86,13 +86,13 @@ func (w *world) query(expression string, at time.Duration) promql.Vector {
 	return append(promql.Vector(nil), vector...)
 }
 
-// expand fills in the template of an annotation.
-func (w *world) expand(text string, sample promql.Sample, at time.Duration) string {
+// expandTemplate fills in the template of an annotation.
+func (w *scrapedSeries) expandTemplate(text string, sample promql.Sample, at time.Duration) string {
 	w.Helper()
 	const variables = "{{$labels := .Labels}}{{$value := .Value}}"
 	data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
 	ask := func(_ context.Context, expression string, _ time.Time) (promql.Vector, error) {
-		return w.query(expression, at), nil
+		return w.runQuery(expression, at), nil
 	}
 	expanded, err := template.NewTemplateExpander(w.Context(), variables+text, "summary", data, model.Time(at.Milliseconds()), ask, nil, nil).Expand()
 	if err != nil {
@@ -102,11 +102,11 @@ func (w *world) expand(text string, sample promql.Sample, at time.Duration) stri
 }
 
 // Querier and the following make it a storage.Queryable.
-func (w *world) Querier(int64, int64) (storage.Querier, error) {
+func (w *scrapedSeries) Querier(int64, int64) (storage.Querier, error) {
 	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-		set := &set{}
+		set := &seriesSet{}
 		for _, series := range w.series {
-			if matches(series.Metric, matchers) {
+			if hasLabels(series.Metric, matchers) {
 				set.left = append(set.left, promql.NewStorageSeries(series))
 			}
 		}
@@ -114,7 +114,7 @@ func (w *world) Querier(int64, int64) (storage.Querier, error) {
 	}}, nil
 }
 
-func matches(metric labels.Labels, matchers []*labels.Matcher) bool {
+func hasLabels(metric labels.Labels, matchers []*labels.Matcher) bool {
 	for _, matcher := range matchers {
 		if !matcher.Matches(metric.Get(matcher.Name)) {
 			return false
@@ -123,13 +123,13 @@ func matches(metric labels.Labels, matchers []*labels.Matcher) bool {
 	return true
 }
 
-// set hands out series one after the other.
-type set struct {
+// seriesSet hands out series one after the other.
+type seriesSet struct {
 	left []storage.Series
 	at   storage.Series
 }
 
-func (s *set) Next() bool {
+func (s *seriesSet) Next() bool {
 	if len(s.left) == 0 {
 		return false
 	}
@@ -137,6 +137,6 @@ func (s *set) Next() bool {
 	return true
 }
 
-func (s *set) At() storage.Series                { return s.at }
-func (s *set) Err() error                        { return nil }
-func (s *set) Warnings() annotations.Annotations { return nil }
+func (s *seriesSet) At() storage.Series                { return s.at }
+func (s *seriesSet) Err() error                        { return nil }
+func (s *seriesSet) Warnings() annotations.Annotations { return nil }

@@ -49,16 +49,16 @@ func loadBundle(t *testing.T) *manifests.Bundle {
 	return bundle
 }
 
-func committed(t *testing.T, name string) []byte {
+func committedFile(t *testing.T, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(projectRoot, bundleDir, name))
 	noError(t, err)
 	return content
 }
 
-// complaints are the errors and warnings of every validator that operator-sdk runs for
+// validatorComplaints are the errors and warnings of every validator that operator-sdk runs for
 // suite=operatorframework and for the kinds inside of a bundle.
-func complaints(bundle *manifests.Bundle, kubernetes string) []string {
+func validatorComplaints(bundle *manifests.Bundle, kubernetes string) []string {
 	validators := append(slices.Clone(validation.DefaultBundleValidators), validator.Validators{
 		validation.OperatorHubV2Validator,
 		validation.StandardCapabilitiesValidator,
@@ -79,13 +79,13 @@ func complaints(bundle *manifests.Bundle, kubernetes string) []string {
 
 func TestValidatorsFindNoErrorAndNoWarning(t *testing.T) {
 	bundle := loadBundle(t)
-	for _, complaint := range complaints(bundle, "1.34") {
+	for _, complaint := range validatorComplaints(bundle, "1.34") {
 		t.Error(complaint)
 	}
 	// What stands behind the first document of a file would be neither validated nor installed.
 	want := map[string]int{
-		"ClusterServiceVersion": 1, "CustomResourceDefinition": len(documents(t, "crd/bases/*.yaml")),
-		"Service": 2, "NetworkPolicy": len(documents(t, "networkpolicy/*.yaml")),
+		"ClusterServiceVersion": 1, "CustomResourceDefinition": len(configObjects(t, "crd/bases/*.yaml")),
+		"Service": 2, "NetworkPolicy": len(configObjects(t, "networkpolicy/*.yaml")),
 	}
 	got := map[string]int{}
 	for _, object := range bundle.Objects {
@@ -127,7 +127,7 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bundle := loadBundle(t)
 			tc.breakIt(bundle)
-			if list := strings.Join(complaints(bundle, "1.34"), "\n"); !strings.Contains(list, tc.want) {
+			if list := strings.Join(validatorComplaints(bundle, "1.34"), "\n"); !strings.Contains(list, tc.want) {
 				t.Errorf("want a complaint about %q, got:\n%s", tc.want, list)
 			}
 		})
@@ -141,17 +141,17 @@ func TestGeneratingAgainChangesNothing(t *testing.T) {
 	noError(t, err)
 	onDisk, err := readTree(os.DirFS(filepath.Join(projectRoot, bundleDir)), ".")
 	noError(t, err)
-	equal(t, "bundle/ is not what config/ generates, run make bundle (-generated +on disk)", texts(generated), texts(onDisk))
+	equal(t, "bundle/ is not what config/ generates, run make bundle (-generated +on disk)", fileTexts(generated), fileTexts(onDisk))
 }
 
 func TestAnnotationsAreTheImagesLabels(t *testing.T) {
 	var file struct {
 		Annotations map[string]string `json:"annotations"`
 	}
-	noError(t, yaml.UnmarshalStrict(committed(t, "metadata/annotations.yaml"), &file))
+	noError(t, yaml.UnmarshalStrict(committedFile(t, "metadata/annotations.yaml"), &file))
 	labels := map[string]string{}
 	line := regexp.MustCompile(`(?m)^LABEL ([^=\s]+)=(.+)$`)
-	for _, label := range line.FindAllStringSubmatch(string(committed(t, "bundle.Dockerfile")), -1) {
+	for _, label := range line.FindAllStringSubmatch(string(committedFile(t, "bundle.Dockerfile")), -1) {
 		labels[label[1]] = label[2]
 	}
 	equal(t, "annotations and labels differ (-annotations +labels)", file.Annotations, labels)
@@ -197,8 +197,8 @@ func firstContainer(b *manifests.Bundle) *corev1.Container {
 	return &b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers[0]
 }
 
-// texts makes differences of files readable.
-func texts(files map[string][]byte) map[string]string {
+// fileTexts makes differences of files readable.
+func fileTexts(files map[string][]byte) map[string]string {
 	list := map[string]string{}
 	for name, content := range files {
 		list[name] = string(content)
@@ -206,7 +206,7 @@ func texts(files map[string][]byte) map[string]string {
 	return list
 }
 
-func examples(t *testing.T, csv *v1alpha1.ClusterServiceVersion) []map[string]any {
+func almExamples(t *testing.T, csv *v1alpha1.ClusterServiceVersion) []map[string]any {
 	t.Helper()
 	var list []map[string]any
 	noError(t, json.Unmarshal([]byte(csv.Annotations["alm-examples"]), &list))

@@ -73,8 +73,8 @@ func TestFieldsInsideOfConditionsAreLeftOut(t *testing.T) {
 	equal(t, "fields (-want +got)", []string{"a", "conditions", "list", "list[0].b", "z"}, got)
 }
 
-// project is this project's config/ in memory, so that a test can change it.
-func project(t *testing.T) fstest.MapFS {
+// projectConfig is this project's config/ in memory, so that a test can change it.
+func projectConfig(t *testing.T) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
 	err := fs.WalkDir(os.DirFS(projectRoot), "config", func(name string, entry fs.DirEntry, err error) error {
@@ -97,9 +97,9 @@ func generateFrom(files fs.FS, release releaseOptions) (map[string][]byte, error
 	return generateFiles(src, release)
 }
 
-func generated(t *testing.T, release releaseOptions) map[string][]byte {
+func generateFor(t *testing.T, release releaseOptions) map[string][]byte {
 	t.Helper()
-	files, err := generateFrom(project(t), release)
+	files, err := generateFrom(projectConfig(t), release)
 	noError(t, err)
 	return files
 }
@@ -172,7 +172,7 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := project(t)
+			files := projectConfig(t)
 			content := string(files[tc.file].Data)
 			changed := strings.Replace(content, tc.old, tc.replacement, 1)
 			if changed == content {
@@ -190,7 +190,7 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 func TestScorecardRunsTheImageThatIsNamed(t *testing.T) {
 	chosen := defaultRelease()
 	chosen.scorecard = "registry.example/scorecard-test:v1.41.1"
-	files := generated(t, chosen)
+	files := generateFor(t, chosen)
 	var config struct {
 		Stages []struct{ Tests []struct{ Image string } }
 	}
@@ -210,7 +210,7 @@ func TestImagesCanBeGivenByDigest(t *testing.T) {
 	chosen := defaultRelease()
 	chosen.images.registry = "registry.example/team"
 	noError(t, chosen.images.overrideImage("cardquota-scheduler="+digest))
-	files := generated(t, chosen)
+	files := generateFor(t, chosen)
 	csv := string(files["manifests/cardquota.clusterserviceversion.yaml"])
 	for _, want := range []string{"image: " + digest + "\n", "image: registry.example/team/cardquota-manager:v0.2.0\n"} {
 		if n := strings.Count(csv, want); n != 2 {
@@ -266,7 +266,7 @@ func TestWriteLeavesNothingOld(t *testing.T) {
 		noError(t, writeFiles(dir, files))
 		got, err := readTree(os.DirFS(dir), ".")
 		noError(t, err)
-		equal(t, "folder (-want +got)", texts(files), texts(got))
+		equal(t, "folder (-want +got)", fileTexts(files), fileTexts(got))
 	}
 }
 
@@ -277,9 +277,9 @@ func TestRunNeedsAProject(t *testing.T) {
 }
 
 func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
-	first := generated(t, defaultRelease())
+	first := generateFor(t, defaultRelease())
 	for range 5 {
-		again := generated(t, defaultRelease())
+		again := generateFor(t, defaultRelease())
 		if !maps.EqualFunc(first, again, func(a, b []byte) bool { return string(a) == string(b) }) {
 			t.Fatal("two runs over the same sources differ")
 		}

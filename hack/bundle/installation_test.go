@@ -38,8 +38,8 @@ type endpoint struct {
 	TLSConfig       map[string]any `json:"tlsConfig"`
 }
 
-// installed is config/default with every component that config/ has.
-type installed struct {
+// installation is config/default with every component that config/ has.
+type installation struct {
 	deployments []appsv1.Deployment
 	services    []corev1.Service
 	policies    []networkingv1.NetworkPolicy
@@ -47,9 +47,9 @@ type installed struct {
 	rules       []unstructured.Unstructured
 }
 
-func everything(t *testing.T) installed {
+func fullInstallation(t *testing.T) installation {
 	t.Helper()
-	files := project(t)
+	files := projectConfig(t)
 	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../default]\ncomponents:\n"
 	for name, file := range files {
 		if path.Base(name) == "kustomization.yaml" && strings.Contains(string(file.Data), "\nkind: Component\n") {
@@ -61,9 +61,9 @@ func everything(t *testing.T) installed {
 	noError(t, err)
 	objects, err := buildKustomization(config, "config/everything")
 	noError(t, err)
-	var all installed
+	var all installation
 	for _, object := range objects {
-		if err := all.add(object); err != nil {
+		if err := all.addObject(object); err != nil {
 			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 	}
@@ -73,7 +73,7 @@ func everything(t *testing.T) installed {
 	return all
 }
 
-func (all *installed) add(object unstructured.Unstructured) error {
+func (all *installation) addObject(object unstructured.Unstructured) error {
 	switch object.GetKind() {
 	case "Deployment":
 		return appendTo(&all.deployments, object)
@@ -89,8 +89,8 @@ func (all *installed) add(object unstructured.Unstructured) error {
 	return nil
 }
 
-// deployment is the one whose pods a selector means, in the namespace of who selects.
-func (all installed) deployment(namespace string, selector labels.Selector) (*appsv1.Deployment, error) {
+// selectedDeployment is the one whose pods a selector means, in the namespace of who selects.
+func (all installation) selectedDeployment(namespace string, selector labels.Selector) (*appsv1.Deployment, error) {
 	var found []*appsv1.Deployment
 	for i := range all.deployments {
 		if d := &all.deployments[i]; d.Namespace == namespace && selector.Matches(labels.Set(d.Spec.Template.Labels)) {
@@ -103,39 +103,39 @@ func (all installed) deployment(namespace string, selector labels.Selector) (*ap
 	return found[0], nil
 }
 
-// opens says whether a Deployment's container has a port of that name or number.
-func opens(deployment *appsv1.Deployment, port intstr.IntOrString) bool {
+// opensPort says whether a Deployment's container has a port of that name or number.
+func opensPort(deployment *appsv1.Deployment, port intstr.IntOrString) bool {
 	return slices.ContainsFunc(deployment.Spec.Template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
 		return port.Type == intstr.String && p.Name == port.StrVal || port.Type == intstr.Int && p.ContainerPort == port.IntVal
 	})
 }
 
 func TestServicesLeadToPortsThatAreOpen(t *testing.T) {
-	all := everything(t)
+	all := fullInstallation(t)
 	for _, service := range all.services {
-		deployment, err := all.deployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
+		deployment, err := all.selectedDeployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
 		if err != nil {
 			t.Errorf("Service %s: %v", service.Name, err)
 			continue
 		}
 		for _, port := range service.Spec.Ports {
-			if !opens(deployment, port.TargetPort) {
+			if !opensPort(deployment, port.TargetPort) {
 				t.Errorf("Service %s leads to port %s, which Deployment %s does not open", service.Name, port.TargetPort.String(), deployment.Name)
 			}
 		}
 	}
 }
 
-// target is a Service that is scraped for the pods behind it.
-type target struct {
+// scrapeTarget is a Service that is scraped for the pods behind it.
+type scrapeTarget struct {
 	endpoint   endpoint
 	service    *corev1.Service
 	deployment *appsv1.Deployment
 }
 
-func (all installed) targets(t *testing.T) []target {
+func (all installation) scrapeTargets(t *testing.T) []scrapeTarget {
 	t.Helper()
-	var list []target
+	var list []scrapeTarget
 	for _, monitor := range all.monitors {
 		selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
 		noError(t, err)
@@ -146,11 +146,11 @@ func (all installed) targets(t *testing.T) []target {
 				if service.Namespace != monitor.Namespace || !selector.Matches(labels.Set(service.Labels)) || !named {
 					continue
 				}
-				deployment, err := all.deployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
+				deployment, err := all.selectedDeployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
 				if err != nil {
 					t.Fatalf("ServiceMonitor %s, Service %s: %v", monitor.Name, service.Name, err)
 				}
-				list = append(list, target{endpoint, service, deployment})
+				list = append(list, scrapeTarget{endpoint, service, deployment})
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func (all installed) targets(t *testing.T) []target {
 // Every Deployment is scraped once, over TLS with a token, as its arguments say that it serves.
 func TestPrometheusScrapesBothPrograms(t *testing.T) {
 	scraped := map[string]int{}
-	for _, target := range everything(t).targets(t) {
+	for _, target := range fullInstallation(t).scrapeTargets(t) {
 		scraped[target.deployment.Name]++
 		if e := target.endpoint; e.Scheme != "https" || e.BearerTokenFile == "" || e.TLSConfig["insecureSkipVerify"] != true {
 			t.Errorf("Service %s is asked without a token, or only with a certificate that no program makes itself: %+v", target.service.Name, e)
@@ -175,9 +175,9 @@ func TestPrometheusScrapesBothPrograms(t *testing.T) {
 
 // The alerts know a target by its job, which is the name of the Service.
 func TestAlertsAskForJobsThatThereAre(t *testing.T) {
-	all := everything(t)
+	all := fullInstallation(t)
 	var jobs []string
-	for _, target := range all.targets(t) {
+	for _, target := range all.scrapeTargets(t) {
 		jobs = append(jobs, target.service.Name)
 	}
 	for _, rule := range all.rules {
@@ -197,19 +197,19 @@ func TestAlertsAskForJobsThatThereAre(t *testing.T) {
 
 // What a policy lets in is where a Service leads: no more, and no less.
 func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
-	all := everything(t)
+	all := fullInstallation(t)
 	allowed, wanted := map[string][]string{}, map[string][]string{}
 	for _, policy := range all.policies {
 		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
 		noError(t, err)
-		deployment, err := all.deployment(policy.Namespace, selector)
+		deployment, err := all.selectedDeployment(policy.Namespace, selector)
 		if err != nil {
 			t.Errorf("NetworkPolicy %s: %v", policy.Name, err)
 			continue
 		}
 		for _, rule := range policy.Spec.Ingress {
 			for _, port := range rule.Ports {
-				if !opens(deployment, *port.Port) {
+				if !opensPort(deployment, *port.Port) {
 					t.Errorf("NetworkPolicy %s lets in to port %s, which Deployment %s does not open", policy.Name, port.Port.String(), deployment.Name)
 				}
 				allowed[deployment.Name] = append(allowed[deployment.Name], port.Port.String())
@@ -217,7 +217,7 @@ func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 		}
 	}
 	for _, service := range all.services {
-		deployment, err := all.deployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
+		deployment, err := all.selectedDeployment(service.Namespace, labels.SelectorFromSet(service.Spec.Selector))
 		noError(t, err)
 		for _, port := range service.Spec.Ports {
 			wanted[deployment.Name] = append(wanted[deployment.Name], port.TargetPort.String())

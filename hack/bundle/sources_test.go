@@ -18,8 +18,8 @@ import (
 // The tests of this file read config/ in a way of their own and compare what they find there
 // with the bundle, so that a mistake of the generator cannot hide in both.
 
-// documents are all objects of the files that match a pattern below config/.
-func documents(t *testing.T, pattern string) []map[string]any {
+// configObjects are all objects of the files that match a pattern below config/.
+func configObjects(t *testing.T, pattern string) []map[string]any {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(projectRoot, "config", pattern))
 	if err != nil || len(files) == 0 {
@@ -43,8 +43,8 @@ func documents(t *testing.T, pattern string) []map[string]any {
 	return list
 }
 
-// into reads an object as a type.
-func into[T any](t *testing.T, object any) T {
+// convertObject reads an object as a type.
+func convertObject[T any](t *testing.T, object any) T {
 	t.Helper()
 	var typed T
 	raw, err := yaml.Marshal(object)
@@ -53,8 +53,8 @@ func into[T any](t *testing.T, object any) T {
 	return typed
 }
 
-// grants are rules as single permissions of an account: a verb on a resource, perhaps by name.
-func grants(scope, account string, rules []rbacv1.PolicyRule) []string {
+// permissionLines are rules as single permissions of an account: a verb on a resource, perhaps by name.
+func permissionLines(scope, account string, rules []rbacv1.PolicyRule) []string {
 	var list []string
 	for _, rule := range rules {
 		names := rule.ResourceNames
@@ -74,7 +74,7 @@ func grants(scope, account string, rules []rbacv1.PolicyRule) []string {
 	return list
 }
 
-func sorted(list []string) []string {
+func sortedCopy(list []string) []string {
 	slices.Sort(list)
 	return slices.Compact(list)
 }
@@ -82,13 +82,13 @@ func sorted(list []string) []string {
 func TestPermissionsAreThoseOfConfig(t *testing.T) {
 	roles, bound := map[string][]rbacv1.PolicyRule{}, map[string][]string{}
 	scope := map[string]string{"ClusterRole": "cluster", "Role": "namespace"}
-	for _, object := range documents(t, "rbac/*.yaml") {
+	for _, object := range configObjects(t, "rbac/*.yaml") {
 		switch kind := object["kind"].(string); kind {
 		case "ClusterRole", "Role":
-			role := into[rbacv1.ClusterRole](t, object)
+			role := convertObject[rbacv1.ClusterRole](t, object)
 			roles[scope[kind]+" "+role.Name] = role.Rules
 		case "ClusterRoleBinding", "RoleBinding":
-			binding := into[rbacv1.RoleBinding](t, object)
+			binding := convertObject[rbacv1.RoleBinding](t, object)
 			role := scope[binding.RoleRef.Kind] + " " + binding.RoleRef.Name
 			for _, subject := range binding.Subjects {
 				bound[role] = append(bound[role], subject.Name)
@@ -99,7 +99,7 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 	for role, rules := range roles {
 		for _, account := range bound[role] { // roles for people are none of the bundle's
 			scope, _, _ := strings.Cut(role, " ")
-			want = append(want, grants(scope, account, rules)...)
+			want = append(want, permissionLines(scope, account, rules)...)
 		}
 	}
 	// OLM makes the webhooks' certificate and registers it, so these are not asked for.
@@ -113,19 +113,19 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 	strategy := loadBundle(t).CSV.Spec.InstallStrategy.StrategySpec
 	var got []string
 	for _, permission := range strategy.ClusterPermissions {
-		got = append(got, grants("cluster", permission.ServiceAccountName, permission.Rules)...)
+		got = append(got, permissionLines("cluster", permission.ServiceAccountName, permission.Rules)...)
 	}
 	for _, permission := range strategy.Permissions {
-		got = append(got, grants("namespace", permission.ServiceAccountName, permission.Rules)...)
+		got = append(got, permissionLines("namespace", permission.ServiceAccountName, permission.Rules)...)
 	}
-	equal(t, "permissions (-config +bundle)", sorted(want), sorted(got))
+	equal(t, "permissions (-config +bundle)", sortedCopy(want), sortedCopy(got))
 }
 
 func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 	csv := loadBundle(t).CSV
 	want, got := map[string]any{}, map[string]any{}
 	registry, tag := "cardquota.dev/", ":v"+csv.Spec.Version.String()
-	for _, object := range append(documents(t, "manager/deployment.yaml"), documents(t, "scheduler/deployment.yaml")...) {
+	for _, object := range append(configObjects(t, "manager/deployment.yaml"), configObjects(t, "scheduler/deployment.yaml")...) {
 		name, _, err := unstructured.NestedString(object, "metadata", "name")
 		noError(t, err)
 		containers, _, err := unstructured.NestedSlice(object, "spec", "template", "spec", "containers")
@@ -145,7 +145,7 @@ func TestDeploymentsAreThoseOfConfigWithImagesInFull(t *testing.T) {
 		want[name] = object["spec"]
 	}
 	for _, deployment := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
-		spec := into[map[string]any](t, deployment.Spec)
+		spec := convertObject[map[string]any](t, deployment.Spec)
 		if strategy, ok := spec["strategy"].(map[string]any); ok && len(strategy) == 0 {
 			delete(spec, "strategy") // Go cannot leave it out
 		}
@@ -168,7 +168,7 @@ func TestRelatedImagesAreWhatContainersRun(t *testing.T) {
 	for _, image := range csv.Spec.RelatedImages {
 		related = append(related, image.Image)
 	}
-	equal(t, "images (-containers +relatedImages)", sorted(run), sorted(related))
+	equal(t, "images (-containers +relatedImages)", sortedCopy(run), sortedCopy(related))
 	if got := csv.Annotations["containerImage"]; !strings.Contains(got, "/cardquota-manager:") {
 		t.Errorf("containerImage is %s, want the operator's", got)
 	}
@@ -182,21 +182,21 @@ func TestExamplesAreTheSamples(t *testing.T) {
 		}
 		return named
 	}
-	equal(t, "examples (-config/samples +alm-examples)", byName(documents(t, "samples/*.yaml")), byName(examples(t, loadBundle(t).CSV)))
+	equal(t, "examples (-config/samples +alm-examples)", byName(configObjects(t, "samples/*.yaml")), byName(almExamples(t, loadBundle(t).CSV)))
 }
 
-// keys are the paths of all fields that a value sets, list items as [0].
-func keys(value any, path string) []string {
+// fieldPaths are the paths of all fields that a value sets, list items as [0].
+func fieldPaths(value any, path string) []string {
 	var list []string
 	switch value := value.(type) {
 	case map[string]any:
 		for key, inner := range value {
 			below := strings.TrimPrefix(path+"."+key, ".")
-			list = append(append(list, below), keys(inner, below)...)
+			list = append(append(list, below), fieldPaths(inner, below)...)
 		}
 	case []any:
 		for _, item := range value {
-			list = append(list, keys(item, path+"[0]")...)
+			list = append(list, fieldPaths(item, path+"[0]")...)
 		}
 	}
 	return list
@@ -211,9 +211,9 @@ func TestEveryKeyOfAnExampleHasADescriptor(t *testing.T) {
 			described[owned.Kind][descriptor.Path] = descriptor
 		}
 	}
-	for _, example := range examples(t, csv) {
+	for _, example := range almExamples(t, csv) {
 		kind := example["kind"].(string)
-		for _, key := range sorted(keys(example["spec"], "")) {
+		for _, key := range sortedCopy(fieldPaths(example["spec"], "")) {
 			descriptor := described[kind][key]
 			if descriptor.DisplayName == "" || descriptor.Description == "" {
 				t.Errorf("%s spec.%s has no name and description in specDescriptors", kind, key)
@@ -224,7 +224,7 @@ func TestEveryKeyOfAnExampleHasADescriptor(t *testing.T) {
 
 func TestEveryOwnedDefinitionIsDescribed(t *testing.T) {
 	owned := loadBundle(t).CSV.Spec.CustomResourceDefinitions.Owned
-	if want := len(documents(t, "crd/bases/*.yaml")); len(owned) != want {
+	if want := len(configObjects(t, "crd/bases/*.yaml")); len(owned) != want {
 		t.Errorf("%d definitions are owned, want the %d of config/crd/bases", len(owned), want)
 	}
 	for _, crd := range owned {

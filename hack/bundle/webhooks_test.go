@@ -13,13 +13,13 @@ import (
 func TestWebhooksAreThoseOfConfig(t *testing.T) {
 	port := intstr.FromInt32(9443)
 	var want []v1alpha1.WebhookDescription
-	for _, object := range documents(t, "webhook/manifests.yaml") {
+	for _, object := range configObjects(t, "webhook/manifests.yaml") {
 		kind := map[any]v1alpha1.WebhookAdmissionType{
 			"ValidatingWebhookConfiguration": v1alpha1.ValidatingAdmissionWebhook,
 			"MutatingWebhookConfiguration":   v1alpha1.MutatingAdmissionWebhook,
 		}[object["kind"]]
 		// A mutating webhook has all fields that a validating one has.
-		for _, w := range into[admissionv1.MutatingWebhookConfiguration](t, object).Webhooks {
+		for _, w := range convertObject[admissionv1.MutatingWebhookConfiguration](t, object).Webhooks {
 			want = append(want, v1alpha1.WebhookDescription{
 				GenerateName: w.Name, Type: kind, DeploymentName: "cardquota-manager", ContainerPort: 443, TargetPort: &port,
 				Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy, ObjectSelector: w.ObjectSelector,

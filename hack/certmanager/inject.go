@@ -17,8 +17,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// inject runs the controller that writes the authorities of Certificates into webhook configurations.
-func inject(ctx context.Context, kubeconfig string) error {
+// runInjector runs the controller that writes the authorities of Certificates into webhook configurations.
+func runInjector(ctx context.Context, kubeconfig string) error {
 	// Since 1.19 cert-manager keeps the authorities of before beside a new one. What is shown with
 	// this program shall hold for those before as well, which replace them.
 	if err := utilfeature.DefaultMutableFeatureGate.Set("CAInjectorMerging=false"); err != nil {

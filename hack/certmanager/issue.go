@@ -26,8 +26,8 @@ import (
 // program, which is gentler to the API server than this.
 const workers, qps, burst = 5, 100, 200
 
-// issue runs the controllers of Issuers, Certificates and CertificateRequests.
-func issue(ctx context.Context, kubeconfig string) error {
+// runIssuers runs the controllers of Issuers, Certificates and CertificateRequests.
+func runIssuers(ctx context.Context, kubeconfig string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
 		Kubeconfig: kubeconfig, KubernetesAPIQPS: qps, KubernetesAPIBurst: burst,

@@ -35,7 +35,7 @@ func main() {
 // run returns when ctx is done, or when one of the two cannot go on.
 func run(ctx context.Context, kubeconfig string) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return issue(ctx, kubeconfig) })
-	group.Go(func() error { return inject(ctx, kubeconfig) })
+	group.Go(func() error { return runIssuers(ctx, kubeconfig) })
+	group.Go(func() error { return runInjector(ctx, kubeconfig) })
 	return group.Wait()
 }

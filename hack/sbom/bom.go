@@ -14,17 +14,17 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// describe makes the bill of a program: the program, the standard library it was compiled
+// newBOM makes the bill of a program: the program, the standard library it was compiled
 // with, and its modules, as replaced.
-func describe(info *debug.BuildInfo, name, version string) (*cdx.BOM, error) {
+func newBOM(info *debug.BuildInfo, name, version string) (*cdx.BOM, error) {
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Component: &cdx.Component{
-		BOMRef:     purl(info.Main.Path, version),
+		BOMRef:     packageURL(info.Main.Path, version),
 		Type:       cdx.ComponentTypeApplication,
 		Name:       name,
 		Version:    version,
-		PackageURL: purl(info.Main.Path, version),
-		Properties: properties(info),
+		PackageURL: packageURL(info.Main.Path, version),
+		Properties: buildProperties(info),
 	}}
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)
@@ -33,12 +33,12 @@ func describe(info *debug.BuildInfo, name, version string) (*cdx.BOM, error) {
 		}
 		bom.Metadata.Timestamp = time.Unix(seconds, 0).UTC().Format(time.RFC3339)
 	}
-	components := []cdx.Component{library("std", strings.TrimPrefix(info.GoVersion, "go"), "")}
+	components := []cdx.Component{libraryComponent("std", strings.TrimPrefix(info.GoVersion, "go"), "")}
 	for _, module := range info.Deps {
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		components = append(components, library(module.Path, module.Version, module.Sum))
+		components = append(components, libraryComponent(module.Path, module.Version, module.Sum))
 	}
 	bom.Components = &components
 	var all []string
@@ -50,9 +50,9 @@ func describe(info *debug.BuildInfo, name, version string) (*cdx.BOM, error) {
 	return bom, nil
 }
 
-func library(path, version, sum string) cdx.Component {
+func libraryComponent(path, version, sum string) cdx.Component {
 	component := cdx.Component{
-		BOMRef: purl(path, version), Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl(path, version),
+		BOMRef: packageURL(path, version), Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: packageURL(path, version),
 	}
 	if sum != "" { // as go.sum has it: a hash of the module's files, not of an archive
 		component.Properties = &[]cdx.Property{{Name: "go:sum", Value: sum}}
@@ -60,13 +60,13 @@ func library(path, version, sum string) cdx.Component {
 	return component
 }
 
-// purl is a package URL; a plus sign in a version would mean a space.
-func purl(path, version string) string {
+// packageURL is a package URL; a plus sign in a version would mean a space.
+func packageURL(path, version string) string {
 	return "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
 }
 
-// properties are the settings of the build that change the program.
-func properties(info *debug.BuildInfo) *[]cdx.Property {
+// buildProperties are the settings of the build that change the program.
+func buildProperties(info *debug.BuildInfo) *[]cdx.Property {
 	list := []cdx.Property{{Name: "go:version", Value: info.GoVersion}, {Name: "go:package", Value: info.Path}}
 	for _, setting := range info.Settings {
 		switch setting.Key {
@@ -77,7 +77,7 @@ func properties(info *debug.BuildInfo) *[]cdx.Property {
 	return &list
 }
 
-func hashes(path string) (*[]cdx.Hash, error) {
+func fileHashes(path string) (*[]cdx.Hash, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -41,11 +41,11 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	bom, err := describe(info, name, version)
+	bom, err := newBOM(info, name, version)
 	if err != nil {
 		return err
 	}
-	if bom.Metadata.Component.Hashes, err = hashes(binary); err != nil {
+	if bom.Metadata.Component.Hashes, err = fileHashes(binary); err != nil {
 		return err
 	}
 	return cdx.NewBOMEncoder(out, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6)

@@ -11,8 +11,8 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 )
 
-// bundle is one version of the package p.
-func bundle(number, replaces string, channels ...string) *manifests.Bundle {
+// testBundle is one version of the package p.
+func testBundle(number, replaces string, channels ...string) *manifests.Bundle {
 	csv := &v1alpha1.ClusterServiceVersion{}
 	csv.Name = "p.v" + number
 	csv.Annotations = map[string]string{"description": "about " + number, skipRange: "<" + number}
@@ -24,8 +24,8 @@ func bundle(number, replaces string, channels ...string) *manifests.Bundle {
 
 func TestChannelsHoldTheVersionsThatNameThem(t *testing.T) {
 	got, err := packageDocuments([]*manifests.Bundle{
-		bundle("0.10.0", "p.v0.9.0", "stable-v0", "candidate-v0"),
-		bundle("0.9.0", "", "candidate-v0"),
+		testBundle("0.10.0", "p.v0.9.0", "stable-v0", "candidate-v0"),
+		testBundle("0.9.0", "", "candidate-v0"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -46,15 +46,15 @@ func TestChannelsHoldTheVersionsThatNameThem(t *testing.T) {
 }
 
 func TestBundlesThatAreNoVersionsOfOnePackageAreRefused(t *testing.T) {
-	foreign := bundle("1.0.0", "", "stable-v1")
+	foreign := testBundle("1.0.0", "", "stable-v1")
 	foreign.Package = "q"
 	for name, tc := range map[string]struct {
 		bundles []*manifests.Bundle
 		want    string
 	}{
 		"none":            {nil, "no bundle"},
-		"two packages":    {[]*manifests.Bundle{foreign, bundle("2.0.0", "", "stable-v2")}, "is of package q"},
-		"a version twice": {[]*manifests.Bundle{bundle("1.0.0", "", "stable-v1"), bundle("1.0.0", "", "stable-v1")}, "two bundles are p.v1.0.0"},
+		"two packages":    {[]*manifests.Bundle{foreign, testBundle("2.0.0", "", "stable-v2")}, "is of package q"},
+		"a version twice": {[]*manifests.Bundle{testBundle("1.0.0", "", "stable-v1"), testBundle("1.0.0", "", "stable-v1")}, "two bundles are p.v1.0.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := packageDocuments(tc.bundles); err == nil || !strings.Contains(err.Error(), tc.want) {
