@@ -13,6 +13,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
 )
 
@@ -159,4 +167,30 @@ func (d *Deployment) startProgram(ctx context.Context, binary, serviceAccount, h
 		Name: binary, Path: path, Args: append([]string{"--kubeconfig=" + kubeconfig, health + address}, args...),
 		Ready: cluster.HTTPProbe("http://" + address + "/readyz"),
 	})
+}
+
+// StartStockScheduler starts Volcano's own scheduler as its installer does. It knows
+// nothing of card quotas.
+func (d *Deployment) StartStockScheduler(ctx context.Context) (*cluster.Process, error) {
+	return d.cluster.StartStockScheduler(ctx, cluster.StockConfiguration,
+		"--schedule-period="+d.options.SchedulePeriod.String(), "--enable-metrics=false", "-v=2")
+}
+
+// StockPod is the pod that the installer's Deployment has for Volcano's own
+// scheduler, as far as others see it: the scheduler itself is a process here.
+// Deleted, it takes its time to end.
+func StockPod(name, node string) *corev1.Pod {
+	return builder.Pod(Namespace, name).Scheduler("").Node(node).GracePeriod(10).
+		Label("app", "volcano-scheduler").Annotation("test.cardquota.dev/delete-after", "5s").Obj()
+}
+
+// NewScheme returns a new scheme with the kinds that who works on such a cluster
+// reads and writes: Kubernetes', Volcano's, and those of this project.
+func NewScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, v1beta1.AddToScheme, batchv1alpha1.AddToScheme, v1alpha1.AddToScheme)
+	if err := kinds.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("scheme: %w", err)
+	}
+	return scheme, nil
 }

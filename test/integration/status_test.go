@@ -16,6 +16,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/metricnames"
 	"cardquota.dev/operator/test/framework"
 )
 
@@ -220,4 +222,9 @@ func labelOf(m *dto.Metric, name string) string {
 		}
 	}
 	return ""
+}
+
+func TestTheOtherMetricsOfThePageAreWhatTheOperatorExports(t *testing.T) {
+	_, documented := metricnames.Documented(t, "../../docs/metrics.md")
+	check.Equal(t, "metrics (-docs/metrics.md +the operator)", documented, metricnames.Registered(metrics))
 }

@@ -1,13 +1,75 @@
 package docs
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/test/cluster"
 )
+
+// findCertManager is where hack/build-certmanager.sh puts cert-manager.
+func findCertManager() (program string, err error) {
+	program, err = filepath.Abs("../../bin/certmanager/certmanager")
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(program); err != nil {
+		return "", errors.Join(errors.New("cert-manager is not built, run hack/build-certmanager.sh"), err)
+	}
+	return program, nil
+}
+
+// startsCertManager installs cert-manager's CRDs and runs its controllers, as an
+// administrator.
+func (e *engineer) startsCertManager(program string) {
+	e.Helper()
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(program), "crds", "*.yaml"))
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(files).NotTo(BeEmpty())
+	for _, file := range files {
+		e.Expect(e.cluster.ApplyFile(e.ctx, file)).To(Succeed())
+	}
+	e.typeCommands(`kubectl wait crd --all --for=condition=Established --timeout=1m`)
+	process, err := e.cluster.StartProcess(e.ctx, cluster.ProcessSpec{Name: "cert-manager", Path: program, Args: []string{e.cluster.Kubeconfig()}})
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Cleanup(func() {
+		if !e.Failed() {
+			return
+		}
+		e.ctx = context.WithoutCancel(e.ctx)
+		out, err := e.runShell(fmt.Sprintf(`set +e
+kubectl get issuers,certificates,certificaterequests -A -o wide
+tail -n 40 %s`, process.LogFile()))
+		e.Logf("%s\n%v", out, err)
+	})
+}
+
+// readSecret is what a Secret of cert-manager holds.
+func (e *engineer) readSecret(name string) map[string][]byte {
+	e.Helper()
+	secret := &corev1.Secret{}
+	e.Expect(e.Get(e.ctx, client.ObjectKey{Namespace: cluster.VolcanoNamespace, Name: name}, secret)).To(Succeed())
+	return secret.Data
+}
+
+// managerRestarts are the operator's pods and how often their container was restarted.
+func (e *engineer) managerRestarts() map[types.UID]int32 {
+	e.Helper()
+	pods := &corev1.PodList{}
+	e.Expect(e.List(e.ctx, pods, client.InNamespace(cluster.VolcanoNamespace), client.MatchingLabels{"app.kubernetes.io/name": "cardquota-manager"})).To(Succeed())
+	e.Expect(pods.Items).To(HaveLen(1))
+	return map[types.UID]int32{pods.Items[0].UID: pods.Items[0].Status.ContainerStatuses[0].RestartCount}
+}
 
 // TestCertificateFollowsTheNamespace: what config/overlays/cert-manager makes is
 // for the Service of the webhooks, wherever config/overlays/existing-volcano has
