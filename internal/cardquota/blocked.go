@@ -62,13 +62,13 @@ func whyPod(pod *corev1.Pod, group *v1beta1.PodGroup, refusal *workload.Refusal)
 		}
 	}
 	if group != nil {
-		return whyGroup(group)
+		return WhyGroup(group)
 	}
 	return workload.Refusal{}, false
 }
 
-// whyGroup finds why a PodGroup waits in its newest Unschedulable condition.
-func whyGroup(group *v1beta1.PodGroup) (workload.Refusal, bool) {
+// WhyGroup finds why a PodGroup waits in its newest Unschedulable condition.
+func WhyGroup(group *v1beta1.PodGroup) (workload.Refusal, bool) {
 	for _, condition := range slices.Backward(group.Status.Conditions) {
 		if condition.Type == v1beta1.PodGroupUnschedulableType && condition.Status == corev1.ConditionTrue {
 			return workload.Refusal{Reason: condition.Reason, Message: condition.Message}, true
@@ -136,7 +136,7 @@ func (c *counter) group(group *v1beta1.PodGroup) {
 func (c *counter) announced(t *tally, queue string, group *v1beta1.PodGroup) {
 	total, written := workload.TotalOf(group)
 	request, refusal := c.resolver.GroupRequest(total, written, group.Spec.MinResources)
-	why, blocked := whyGroup(group)
+	why, blocked := WhyGroup(group)
 	if refusal != nil {
 		why, blocked = *refusal, true
 	}

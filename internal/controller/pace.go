@@ -6,10 +6,13 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"cardquota.dev/operator/internal/timing"
@@ -19,59 +22,58 @@ import (
 // older for longer is no old version: etcd was restored, and counts from where it was.
 var longestLag = timing.Wait(time.Minute)
 
-// Pace spreads reports: at most one per object and interval, however much
-// changes.
+// Pace spreads reports: at most one per object and interval, however much changes.
 type Pace struct {
 	interval time.Duration
 	now      func() time.Time
 
-	mu   sync.Mutex
-	last map[string]time.Time
-	// written is the resource version of the object after its last report.
-	written map[string]string
+	mu      sync.Mutex
+	reports map[string]paced
+}
+
+// paced is the last report about an object: when it was, and which resource version of
+// the object it made.
+type paced struct {
+	at              time.Time
+	resourceVersion string
 }
 
 // NewPace makes a Pace.
 func NewPace(interval time.Duration) *Pace {
-	return &Pace{interval: interval, now: time.Now, last: map[string]time.Time{}, written: map[string]string{}}
+	return &Pace{interval: interval, now: time.Now, reports: map[string]paced{}}
 }
 
-// Wait returns how long the object has to wait for its next report, 0 when
-// it may be written now.
+// Wait returns how long the object has to wait for its next report, 0 when it may be
+// written now.
 func (p *Pace) Wait(name string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last, ok := p.last[name]
-	if !ok {
-		return 0
-	}
-	return max(0, p.interval-p.now().Sub(last))
+	return max(0, p.interval-p.now().Sub(p.reports[name].at))
 }
 
 // Mark notes that a report was written and which version it made.
 func (p *Pace) Mark(name, resourceVersion string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last[name] = p.now()
-	p.written[name] = resourceVersion
+	p.reports[name] = paced{p.now(), resourceVersion}
 }
 
 // Delay lets the object wait for its next report as after one that was written.
 func (p *Pace) Delay(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last[name] = p.now()
+	p.reports[name] = paced{p.now(), p.reports[name].resourceVersion}
 }
 
-// Stale tells whether an object read from the cache is older than the last
-// report. Its status is then not what is stored, and nothing may be concluded
-// from its being right: a state that changes and changes back would be
-// reported once and never corrected.
+// Stale reports whether an object read from the cache is older than the last report. Its
+// status is not what is stored then, and must not be taken for right: a state that
+// changes and changes back would be reported once and never corrected.
 func (p *Pace) Stale(name, resourceVersion string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	written, err := strconv.ParseUint(p.written[name], 10, 64)
-	if err != nil || p.now().Sub(p.last[name]) >= longestLag {
+	last := p.reports[name]
+	written, err := strconv.ParseUint(last.resourceVersion, 10, 64)
+	if err != nil || p.now().Sub(last.at) >= longestLag {
 		return false
 	}
 	read, err := strconv.ParseUint(resourceVersion, 10, 64)
@@ -82,8 +84,28 @@ func (p *Pace) Stale(name, resourceVersion string) bool {
 func (p *Pace) Forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.last, name)
-	delete(p.written, name)
+	delete(p.reports, name)
+}
+
+// Sooner looks again after a time at the latest; 0 is no such time.
+func Sooner(result ctrl.Result, again time.Duration) ctrl.Result {
+	if again > 0 && (result.RequeueAfter == 0 || again < result.RequeueAfter) {
+		result.RequeueAfter = again
+	}
+	return result
+}
+
+// SpecChanged lets changes of an object pass except those of its status: a changed spec,
+// and the beginning of its deletion.
+var SpecChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+}}
+
+// IsRefused reports whether the API server or an admission webhook refused a write, so that
+// trying again at once would only repeat the answer.
+func IsRefused(err error) bool {
+	return apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }
 
 // Gathered has one cluster-scoped object looked at in a moment, once for all that
@@ -91,13 +113,11 @@ func (p *Pace) Forget(name string) {
 func Gathered(name string, after time.Duration) (handler.Funcs, handler.TypedFuncs[string, reconcile.Request]) {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	wake := func(q queue) { q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, after) }
-	objects := handler.Funcs{
-		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { wake(q) },
-		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q queue) { wake(q) },
-		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { wake(q) },
-	}
-	words := handler.TypedFuncs[string, reconcile.Request]{
-		GenericFunc: func(_ context.Context, _ event.TypedGenericEvent[string], q queue) { wake(q) },
-	}
-	return objects, words
+	return handler.Funcs{
+			CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { wake(q) },
+			UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q queue) { wake(q) },
+			DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { wake(q) },
+		}, handler.TypedFuncs[string, reconcile.Request]{
+			GenericFunc: func(_ context.Context, _ event.TypedGenericEvent[string], q queue) { wake(q) },
+		}
 }

@@ -32,7 +32,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -104,8 +103,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	resources := inventory.Resources()
 	result := ctrl.Result{}
 	verdict := Standing(spec, resources)
-	if err := r.put(ctx, object, spec, resources); err != nil {
-		if !refused(err) {
+	// One policy that is refused does not keep the other away.
+	var errs []error
+	for _, wanted := range Policies(object, spec, resources) {
+		errs = append(errs, r.put(ctx, object, wanted, Binding(object, spec, wanted.Name)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		if !shared.IsRefused(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			return ctrl.Result{}, err
 		}
 		verdict, result.RequeueAfter = Refused(err), refusedRetry
@@ -114,18 +118,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, nil
 }
 
-// put writes each policy before the binding that puts it into force, and takes the
-// binding away where nothing is to be in force. One that is refused does not keep
-// the other away.
-func (r *Reconciler) put(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, resources []corev1.ResourceName) error {
-	var errs []error
-	for _, wanted := range Policies(owner, spec, resources) {
-		errs = append(errs, r.putOne(ctx, owner, wanted, Binding(owner, spec, wanted.Name)))
-	}
-	return errors.Join(errs...)
-}
-
-func (r *Reconciler) putOne(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted *admissionv1.ValidatingAdmissionPolicy, binding *admissionv1.ValidatingAdmissionPolicyBinding) error {
+// put writes a policy before the binding that puts it into force, and takes the binding
+// away where nothing is to be in force.
+func (r *Reconciler) put(ctx context.Context, owner *v1alpha1.ServiceTypePolicy, wanted *admissionv1.ValidatingAdmissionPolicy, binding *admissionv1.ValidatingAdmissionPolicyBinding) error {
 	if err := r.apply(ctx, owner, wanted); err != nil {
 		return err
 	}
@@ -187,12 +182,6 @@ func (r *Reconciler) remove(ctx context.Context, name string, object client.Obje
 		return fmt.Errorf("delete %s: %w", object.GetName(), err)
 	}
 	return nil
-}
-
-// refused tells an answer of the API server that trying again at once would only
-// repeat.
-func refused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }
 
 // Guard holds what was found last. The controller of the ServiceTypePolicy writes it: the
@@ -267,7 +256,7 @@ func Setup(mgr ctrl.Manager, nodes *shared.Nodes, skipNameValidation bool) (*Gua
 	later, woken := shared.Gathered(v1alpha1.PolicyName, gather)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("bypass").
-		Watches(&v1alpha1.ServiceTypePolicy{}, later, builder.WithPredicates(policyChanged)).
+		Watches(&v1alpha1.ServiceTypePolicy{}, later, builder.WithPredicates(shared.SpecChanged)).
 		Watches(&admissionv1.ValidatingAdmissionPolicy{}, later).
 		Watches(&admissionv1.ValidatingAdmissionPolicyBinding{}, later).
 		WatchesRawSource(source.Kind(second, client.Object(&admissionv1.ValidatingAdmissionPolicy{}), later)).
@@ -297,9 +286,3 @@ func secondCache(mgr ctrl.Manager) (cache.Cache, error) {
 	}
 	return made.GetCache(), nil
 }
-
-// policyChanged lets changes of the spec pass.
-var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
-}}

@@ -183,7 +183,7 @@ func (p *pass) failed(ctx context.Context, err error) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	result, err := p.report(ctx, cardquota.Refused(p.quota.QueueName(), p.queue, err))
-	if err == nil && result.RequeueAfter == 0 && !cardquota.Frozen(p.queue) {
+	if err == nil && result.IsZero() && !cardquota.Frozen(p.queue) {
 		result.RequeueAfter = refusedRetry
 	}
 	return result, err
@@ -256,27 +256,28 @@ func (p *pass) enforced() *metav1.Condition {
 	return &own
 }
 
-// reportAndReturn reports and looks again after a time at the latest; 0 is no
-// such time.
-func (p *pass) reportAndReturn(ctx context.Context, sync metav1.Condition, again time.Duration) (ctrl.Result, error) {
-	result, err := p.report(ctx, sync)
-	if err == nil && again > 0 && (result.RequeueAfter == 0 || again < result.RequeueAfter) {
-		result.RequeueAfter = again
-	}
-	return result, err
-}
-
 // rivals lists the CardQuotas of one queue.
 func (r *Reconciler) rivals(ctx context.Context, name string) ([]*v1alpha1.CardQuota, error) {
 	var list v1alpha1.CardQuotaList
 	if err := r.client.List(ctx, &list, client.MatchingFields{queueIndex: name}); err != nil {
 		return nil, fmt.Errorf("list CardQuotas of queue %s: %w", name, err)
 	}
-	rivals := make([]*v1alpha1.CardQuota, len(list.Items))
-	for i := range list.Items {
-		rivals[i] = &list.Items[i]
+	return references(list.Items), nil
+}
+
+// +kubebuilder:rbac:groups=cardquota.dev,resources=servicetypepolicies,verbs=get;list;watch
+
+// findPolicy reads the ServiceTypePolicy, nil when there is none.
+func (r *Reconciler) findPolicy(ctx context.Context) (*v1alpha1.ServiceTypePolicy, error) {
+	p := &v1alpha1.ServiceTypePolicy{}
+	err := r.client.Get(ctx, client.ObjectKey{Name: v1alpha1.PolicyName}, p)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
-	return rivals, nil
+	if err != nil {
+		return nil, fmt.Errorf("read ServiceTypePolicy: %w", err)
+	}
+	return p, nil
 }
 
 // getQueue reads a Queue, nil when there is none.

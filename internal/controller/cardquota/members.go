@@ -1,13 +1,210 @@
 package cardquota
 
 import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	apilabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/workload"
 )
+
+const (
+	// memberPage is how many PodGroups or pods one request lists, as kubectl does.
+	memberPage = 500
+	// membersLast is how old a count on the API server may be when a Queue is deleted.
+	membersLast = 5 * time.Second
+)
+
+// memberCounts counts what uses the queues that are to be deleted. One count at a time
+// is under way, for all queues that asked before it began: deleting a thousand CardQuotas
+// lists about as often as deleting two.
+type memberCounts struct {
+	mu sync.Mutex
+	// asked are the CardQuotas, by queue, that wait for the next count.
+	asked    map[string]*v1alpha1.CardQuota
+	counting bool
+	// counted are the answers that nobody has read yet, by queue.
+	counted map[string]memberAnswer
+}
+
+// memberAnswer is how many members a queue had when a count ended.
+type memberAnswer struct {
+	members int
+	at      time.Time
+}
+
+func newMemberCounts() *memberCounts {
+	return &memberCounts{asked: map[string]*v1alpha1.CardQuota{}, counted: map[string]memberAnswer{}}
+}
+
+// countOwners counts the members of the queues of CardQuotas, by queue.
+type countOwners func(owners map[string]*v1alpha1.CardQuota) (map[string]int, error)
+
+// of returns how many members the queue of a CardQuota has. It is false while another
+// count is under way: a later call has the answer. Each answer is given once.
+func (m *memberCounts) of(quota *v1alpha1.CardQuota, count countOwners) (members int, known bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	queue := quota.QueueName()
+	if members, known = m.take(queue); known {
+		return members, true, nil
+	}
+	m.asked[queue] = quota
+	if m.counting {
+		return 0, false, nil
+	}
+	if err := m.count(count); err != nil {
+		return 0, false, err
+	}
+	members, known = m.take(queue)
+	return members, known, nil
+}
+
+// count answers all CardQuotas that have asked; m.mu is held, but not while it counts.
+func (m *memberCounts) count(count countOwners) error {
+	asked := m.asked
+	m.asked, m.counting = map[string]*v1alpha1.CardQuota{}, true
+	defer func() { m.counting = false }() // also when the count panics
+	counted, err := func() (map[string]int, error) {
+		m.mu.Unlock()
+		defer m.mu.Lock()
+		return count(asked)
+	}()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for queue, members := range counted {
+		m.counted[queue] = memberAnswer{members, now}
+	}
+	maps.DeleteFunc(m.counted, func(_ string, answer memberAnswer) bool { return now.Sub(answer.at) >= membersLast })
+	return nil
+}
+
+// take removes an answer and returns it if it is young enough; m.mu is held.
+func (m *memberCounts) take(queue string) (int, bool) {
+	answer, ok := m.counted[queue]
+	delete(m.counted, queue)
+	return answer.members, ok && time.Since(answer.at) < membersLast
+}
+
+// memberCount is one count under way. Of every page it keeps only what may be a member.
+type memberCount struct {
+	*Reconciler
+	owners map[string]*v1alpha1.CardQuota
+	// groups are the PodGroups of the world.
+	groups map[client.ObjectKey]bool
+	world  cardquota.World
+}
+
+// countMembers counts the unfinished pods and PodGroups that may get cards of the queues
+// on the API server, not in the cache. Of pods only the metadata is read, and of pods of
+// our schedulers only: it names the queue, and there may be very many. What holds cards
+// in a queue otherwise is in the last count.
+func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alpha1.CardQuota) (map[string]int, error) {
+	c := memberCount{Reconciler: r, owners: owners, groups: map[client.ObjectKey]bool{}, world: cardquota.World{Inventory: card.NewInventory(nil)}}
+	found, err := r.findPolicy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if found != nil {
+		c.world.Schedulers = schedulersOf([]*v1alpha1.ServiceTypePolicy{found})
+	}
+	var namespaces corev1.NamespaceList
+	if err := r.client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	c.world.Admits = admits(owners, references(namespaces.Items))
+	if err := r.eachLive(ctx, &v1beta1.PodGroupList{}, nil, c.group); err != nil {
+		return nil, fmt.Errorf("list PodGroups: %w", err)
+	}
+	schedulers := c.world.Schedulers
+	if len(schedulers) == 0 {
+		schedulers = []string{""} // every scheduler
+	}
+	for _, name := range schedulers {
+		selector := unfinished()
+		if name != "" {
+			selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("spec.schedulerName", name))
+		}
+		var pods metav1.PartialObjectMetadataList
+		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		if err := r.eachLive(ctx, &pods, selector, func(object runtime.Object) error { return c.pod(ctx, name, object) }); err != nil {
+			return nil, fmt.Errorf("list pods: %w", err)
+		}
+	}
+	counts, members := cardquota.Count(c.world), make(map[string]int, len(owners))
+	for queue := range owners {
+		members[queue] = counts[queue].Members
+	}
+	return members, nil
+}
+
+func (c *memberCount) group(object runtime.Object) error {
+	if group, ok := object.(*v1beta1.PodGroup); ok && c.owners[workload.QueueOfGroup(group)] != nil {
+		c.keep(stripGroup(group))
+	}
+	return nil
+}
+
+func (c *memberCount) keep(group *v1beta1.PodGroup) {
+	c.groups[client.ObjectKeyFromObject(group)] = true
+	c.world.PodGroups = append(c.world.PodGroups, group)
+}
+
+func (c *memberCount) pod(ctx context.Context, scheduler string, object runtime.Object) error {
+	found, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return nil
+	}
+	pod := &corev1.Pod{ObjectMeta: stripMeta(found.ObjectMeta, nil), Spec: corev1.PodSpec{SchedulerName: scheduler}}
+	key := client.ObjectKey{Namespace: pod.Namespace, Name: workload.PodGroupName(pod)}
+	if !c.groups[key] {
+		if c.owners[(&workload.Resolver{}).Queue(pod, nil, "")] == nil {
+			return nil
+		}
+		// Its PodGroup may be of another queue, whatever the pod says.
+		group := &v1beta1.PodGroup{}
+		err := c.client.Get(ctx, key, group)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read PodGroup %s: %w", key, err)
+		}
+		if err == nil {
+			c.keep(group)
+		}
+	}
+	c.world.Pods = append(c.world.Pods, pod)
+	return nil
+}
+
+// eachLive visits all objects of a kind on the API server, page by page.
+func (r *Reconciler) eachLive(ctx context.Context, list client.ObjectList, selector fields.Selector, visit func(runtime.Object) error) error {
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		page, ok := list.DeepCopyObject().(client.ObjectList)
+		if !ok {
+			return nil, fmt.Errorf("%T is no list", list)
+		}
+		return page, r.live.List(ctx, page, &client.ListOptions{FieldSelector: selector, Limit: options.Limit, Continue: options.Continue})
+	})
+	// A list that expires half way is begun again by the next retry, never read as a whole.
+	pages.PageSize, pages.PageBufferSize, pages.FullListIfExpired = memberPage, 0, false
+	return pages.EachListItem(ctx, metav1.ListOptions{}, visit)
+}
 
 // schedulersOf are the names of our schedulers, none without a policy: then
 // nobody has said which scheduler is ours.
@@ -18,6 +215,15 @@ func schedulersOf(policies []*v1alpha1.ServiceTypePolicy) []string {
 		}
 	}
 	return nil
+}
+
+// references returns pointers to the items of a list.
+func references[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
 }
 
 // admits tells which namespaces each queue takes, as its CardQuota says. A queue

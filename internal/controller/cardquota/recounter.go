@@ -1,6 +1,7 @@
 package cardquota
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -58,7 +59,7 @@ type Recounter struct {
 	// passed tells that Bypasses returns something else.
 	passed chan event.TypedGenericEvent[string]
 
-	// The rest of the world that a count needs besides its arguments.
+	// What a count needs of the counts before it.
 	last    map[types.UID]quota.Charge
 	presets enforcement.Presets
 
@@ -168,15 +169,20 @@ type stores struct{ pods, groups, queues, namespaces, quotas, policies toolscach
 // watch waits for the caches and marks the count dirty with every change.
 func (r *Recounter) watch(ctx context.Context) (stores, error) {
 	var s stores
+	specChanged := func(before, after client.Object) bool { return before.GetGeneration() != after.GetGeneration() }
 	for _, w := range []struct {
-		object  client.Object
-		store   *toolscache.Store
-		changed func(before, after any) bool
+		object client.Object
+		store  *toolscache.Store
+		// changed reports whether an update matters; nil is always.
+		changed func(before, after client.Object) bool
 	}{
-		{&corev1.Pod{}, &s.pods, anyChange},
-		{&v1beta1.PodGroup{}, &s.groups, anyChange},
-		{&v1beta1.Queue{}, &s.queues, writtenQuotaChanged},
-		{&corev1.Namespace{}, &s.namespaces, labelsChanged},
+		{&corev1.Pod{}, &s.pods, nil},
+		{&v1beta1.PodGroup{}, &s.groups, nil},
+		{&v1beta1.Queue{}, &s.queues, func(before, after client.Object) bool {
+			const key = v1alpha1.AnnotationCardQuota
+			return before.GetAnnotations()[key] != after.GetAnnotations()[key]
+		}},
+		{&corev1.Namespace{}, &s.namespaces, func(before, after client.Object) bool { return !maps.Equal(before.GetLabels(), after.GetLabels()) }},
 		{&v1alpha1.CardQuota{}, &s.quotas, specChanged},
 		{&v1alpha1.ServiceTypePolicy{}, &s.policies, specChanged},
 	} {
@@ -192,7 +198,9 @@ func (r *Recounter) watch(ctx context.Context) (stores, error) {
 			AddFunc:    func(any) { r.markDirty() },
 			DeleteFunc: func(any) { r.markDirty() },
 			UpdateFunc: func(before, after any) {
-				if w.changed(before, after) {
+				was, ok := before.(client.Object)
+				is, isObject := after.(client.Object)
+				if w.changed == nil || !ok || !isObject || w.changed(was, is) {
 					r.markDirty()
 				}
 			},
@@ -217,7 +225,10 @@ func (r *Recounter) recount(s stores) []string {
 	}
 	pods, granted := objects[corev1.Pod](s.pods), objects[v1alpha1.CardQuota](s.quotas)
 	owners, schedulers := ownersOf(granted), schedulersOf(objects[v1alpha1.ServiceTypePolicy](s.policies))
-	quotas := quotasOf(owners)
+	quotas := make(map[string]card.Quota, len(owners))
+	for queue, owner := range owners {
+		quotas[queue] = cardquota.QuotaOf(owner)
+	}
 	var queues map[string]cardquota.Usage
 	queues, r.last = cardquota.Recount(cardquota.World{
 		Pods:       pods,
@@ -233,7 +244,7 @@ func (r *Recounter) recount(s stores) []string {
 		bypasses = enforcement.Bypasses(pods, r.last, inventory, schedulers, r.presets)
 	}
 	unowned := cardquota.Unowned(granted, objects[v1beta1.Queue](s.queues))
-	r.tell(unowned)
+	r.showUnowned(unowned)
 	balance, physical := cardquota.NewBalance(granted, unowned, r.cards.Healthy()), inventory.Physical()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -254,8 +265,8 @@ func (r *Recounter) recount(s stores) []string {
 			time.AfterFunc(wait, r.markDirty)
 			moved, balance = nil, r.balance
 		}
-		woken = slices.Concat(changedQueues(r.queues, queues), moved,
-			naming(differing(r.physical, physical), queues, quotas), enforcement.Moved(r.bypasses, bypasses))
+		woken = slices.Concat(differing(r.queues, queues, cardquota.Usage.Equal), moved,
+			naming(differing(r.physical, physical, func(a, b card.Count) bool { return a == b }), queues, quotas), enforcement.Moved(r.bypasses, bypasses))
 		slices.Sort(woken)
 		woken = slices.Compact(woken)
 	}
@@ -263,8 +274,8 @@ func (r *Recounter) recount(s stores) []string {
 	return woken
 }
 
-// tell shows what belongs to nobody.
-func (r *Recounter) tell(unowned map[string]card.Quota) {
+// showUnowned updates the metric of quotas without a CardQuota.
+func (r *Recounter) showUnowned(unowned map[string]card.Quota) {
 	r.unowned.Reset()
 	for queue, quota := range unowned {
 		for name, count := range quota {
@@ -273,20 +284,20 @@ func (r *Recounter) tell(unowned map[string]card.Quota) {
 	}
 }
 
-// differing lists the cards whose counts differ.
-func differing(before, after map[card.Name]card.Count) []card.Name {
-	var names []card.Name
-	for name, count := range after {
-		if before[name] != count {
-			names = append(names, name)
+// differing lists the keys, sorted, that one map has and the other has not, or with
+// another value.
+func differing[K cmp.Ordered, V any](before, after map[K]V, equal func(V, V) bool) []K {
+	changed := map[K]bool{}
+	for _, side := range []map[K]V{before, after} {
+		for key := range side {
+			had, was := before[key]
+			has, is := after[key]
+			if was != is || !equal(had, has) {
+				changed[key] = true
+			}
 		}
 	}
-	for name := range before {
-		if _, ok := after[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	return names
+	return slices.Sorted(maps.Keys(changed))
 }
 
 // naming lists the queues whose status shows one of the cards.
@@ -311,38 +322,13 @@ func naming(cards []card.Name, queues map[string]cardquota.Usage, quotas map[str
 func ownersOf(quotas []*v1alpha1.CardQuota) map[string]*v1alpha1.CardQuota {
 	owners := make(map[string]*v1alpha1.CardQuota, len(quotas))
 	for _, q := range quotas {
-		rivals := []*v1alpha1.CardQuota{q}
-		if owner, ok := owners[q.QueueName()]; ok {
-			rivals = append(rivals, owner)
+		owner := owners[q.QueueName()]
+		if owner == nil {
+			owner = q
 		}
-		owners[q.QueueName()] = cardquota.Owner(rivals)
+		owners[q.QueueName()] = cardquota.Owner([]*v1alpha1.CardQuota{q, owner})
 	}
 	return owners
-}
-
-// quotasOf collects the quotas of all queues.
-func quotasOf(owners map[string]*v1alpha1.CardQuota) map[string]card.Quota {
-	out := make(map[string]card.Quota, len(owners))
-	for name, owner := range owners {
-		out[name] = cardquota.QuotaOf(owner)
-	}
-	return out
-}
-
-// changedQueues lists the queues whose use differs, sorted.
-func changedQueues(before, after map[string]cardquota.Usage) []string {
-	changed := map[string]bool{}
-	for name, queue := range after {
-		if had, ok := before[name]; !ok || !had.Equal(queue) {
-			changed[name] = true
-		}
-	}
-	for name := range before {
-		if _, ok := after[name]; !ok {
-			changed[name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(changed))
 }
 
 func objects[T any](store toolscache.Store) []*T {

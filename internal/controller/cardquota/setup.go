@@ -3,10 +3,13 @@ package cardquota
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +23,10 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
+	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/policy"
 )
 
 // queueIndex finds CardQuotas by the queue that they are for.
@@ -69,14 +75,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Recounter, 
 	if err != nil {
 		return nil, fmt.Errorf("index CardQuotas by queue: %w", err)
 	}
-	if err := options.Metrics.Register(r.series); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
-	if err := options.Metrics.Register(r.usage.unowned); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
-	if err := options.Metrics.Register(r.usage.duration); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
+	for _, metric := range []prometheus.Collector{r.series, r.usage.unowned, r.usage.duration} {
+		if err := options.Metrics.Register(metric); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
 	}
 	if err := mgr.Add(r.usage); err != nil {
 		return nil, fmt.Errorf("add recounter: %w", err)
@@ -88,14 +90,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Recounter, 
 	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("cardquota").
-		For(&v1alpha1.CardQuota{}, builder.WithPredicates(quotaChanged)).
-		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.sharers), builder.WithPredicates(comesOrGoes)).
-		Watches(&v1alpha1.ServiceTypePolicy{}, handler.EnqueueRequestsFromMapFunc(r.everybody), builder.WithPredicates(policyChanged)).
+		For(&v1alpha1.CardQuota{}, builder.WithPredicates(shared.SpecChanged)).
+		Watches(&v1alpha1.CardQuota{}, handler.EnqueueRequestsFromMapFunc(r.sameQueue), builder.WithPredicates(comesOrGoes)).
+		Watches(&v1alpha1.ServiceTypePolicy{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return r.requests(ctx, everyQueue)
+		}), builder.WithPredicates(policyChanged)).
 		WatchesRawSource(source.Kind(mgr.GetCache(), &v1beta1.Queue{},
 			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, q *v1beta1.Queue) []reconcile.Request {
 				return r.requests(ctx, q.Name)
 			}), queueChanged)).
-		WatchesRawSource(source.TypedChannel(r.usage.woken, handler.TypedFuncs[string, reconcile.Request]{GenericFunc: r.woken})).
+		WatchesRawSource(source.TypedChannel(r.usage.woken, handler.TypedEnqueueRequestsFromMapFunc(r.requests))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: options.Concurrency,
 			SkipNameValidation:      &options.SkipNameValidation,
@@ -107,19 +111,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Recounter, 
 	return r.usage, nil
 }
 
-// sharers are the requests for all CardQuotas of the object's queue.
-func (r *Reconciler) sharers(ctx context.Context, object client.Object) []reconcile.Request {
+// sameQueue returns the requests for all CardQuotas of the object's queue.
+func (r *Reconciler) sameQueue(ctx context.Context, object client.Object) []reconcile.Request {
 	if quota, ok := object.(*v1alpha1.CardQuota); ok {
 		return r.requests(ctx, quota.QueueName())
 	}
 	return nil
-}
-
-// woken looks at the CardQuotas whose queue's numbers changed.
-func (r *Reconciler) woken(ctx context.Context, e event.TypedGenericEvent[string], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	for _, request := range r.requests(ctx, e.Object) {
-		q.Add(request)
-	}
 }
 
 // requests are those for all CardQuotas of a queue, or of every queue.
@@ -138,4 +135,29 @@ func (r *Reconciler) requests(ctx context.Context, name string) []reconcile.Requ
 		requests[i] = reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}}
 	}
 	return requests
+}
+
+// queueChanged lets changes of a Queue pass except those of the numbers in its
+// status, which the scheduler writes all the time.
+var queueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event.TypedUpdateEvent[*v1beta1.Queue]) bool {
+	before, after := e.ObjectOld, e.ObjectNew
+	return shared.SpecChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) || before.Status.State != after.Status.State ||
+		!maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels)
+}}
+
+// policyChanged lets a ServiceTypePolicy pass when queues mean something else by it, or
+// when quotas are enforced or no longer. Pods that bypass the scheduler concern single
+// queues, which the Recounter wakes.
+var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, _ := e.ObjectOld.(*v1alpha1.ServiceTypePolicy)
+	after, _ := e.ObjectNew.(*v1alpha1.ServiceTypePolicy)
+	return !policy.SameTypes(before, after) || !conditions.Same(enforcedElsewhere(before), enforcedElsewhere(after))
+}}
+
+// enforcedElsewhere is condition Enforced of a queue in which no pod bypassed the scheduler.
+func enforcedElsewhere(p *v1alpha1.ServiceTypePolicy) metav1.Condition {
+	if whole := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionEnforced); whole != nil {
+		return enforcement.OfQueue(everyQueue, whole, nil)
+	}
+	return metav1.Condition{}
 }

@@ -1,31 +1,68 @@
 package cardquota
 
 import (
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
+	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/cardquota"
+	"cardquota.dev/operator/internal/conditions"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/workload"
 )
 
-// CacheOptions keep of the cluster's pods, PodGroups and nodes only what is
-// counted: unfinished pods, without the parts that say how they run. Caches hold
-// every pod of the cluster, so every field counts ten thousand times; and who may
-// make pods and PodGroups decides what is in them, so that nothing is kept of any
-// length.
+const (
+	// maxName bounds what names an object or a service type, and short words: an
+	// object's name has at most 253 bytes.
+	maxName = 253
+	// maxResourceName is the longest name of an extended resource: a DNS name, a slash
+	// and 63 characters.
+	maxResourceName = maxName + 1 + 63
+	// maxResources bounds the extended resources of one PodGroup's minResources. Volcano
+	// writes three for each resource of a job: as it is, with requests. and with limits.
+	maxResources = 64
+)
+
+// keptAnnotations are those of pods and PodGroups that any reader of a cache reads, with
+// the most bytes of each that are understood.
+var keptAnnotations = map[string]int{
+	v1alpha1.AnnotationCardName:        card.MaxRequestText,
+	v1alpha1.AnnotationCardRequest:     card.MaxQuotaText,
+	v1alpha1.AnnotationServiceType:     maxName,
+	v1beta1.PodPreemptable:             maxName,
+	v1beta1.QueueNameAnnotationKey:     maxName,
+	batchv1alpha1.QueueNameKey:         maxName,
+	v1alpha1.AnnotationChargedQueue:    maxName,
+	v1beta1.KubeGroupNameAnnotationKey: maxName,
+	workload.AnnotationOutOfSync:       maxName,
+	v1alpha1.AnnotationCheckpointTime:  maxName,
+}
+
+// keptLabels are the labels of pods that any reader of a cache reads.
+var keptLabels = map[string]int{
+	cardquota.PodTemplateHash:    maxName,
+	workload.StockSchedulerLabel: maxName,
+	v1beta1.PodPreemptable:       maxName,
+}
+
+// CacheOptions keep of pods, PodGroups and nodes only what is counted. A cache holds
+// every pod of the cluster, and tenants write pods and PodGroups, so nothing is kept of
+// any length.
 func CacheOptions() cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.Pod{}: {
-			Field:     unfinished(),
-			Transform: strip(stripPod),
-		},
-		&corev1.Node{}:      {Transform: strip(stripNode)},
-		&v1beta1.PodGroup{}: {Transform: strip(stripGroup)},
+		&corev1.Pod{}:       {Field: unfinished(), Transform: transform(stripPod)},
+		&corev1.Node{}:      {Transform: transform(stripNode)},
+		&v1beta1.PodGroup{}: {Transform: transform(stripGroup)},
 	}}
 }
 
@@ -37,28 +74,27 @@ func unfinished() fields.Selector {
 	)
 }
 
-// strip makes a cache transform of a function over one type; anything else (a
-// tombstone) passes.
-func strip[T any](keep func(*T) *T) toolscache.TransformFunc {
+// transform makes a cache transform of a function over one type; anything else, such as
+// a tombstone, passes.
+func transform[T any](strip func(*T) *T) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if typed, ok := object.(*T); ok {
-			return keep(typed), nil
+			return strip(typed), nil
 		}
 		return object, nil
 	}
 }
 
-// stripPod keeps what the decision table, the recount and the proof of
-// enforcement read.
+// stripPod keeps what the decision table, the recount and the proof of enforcement read.
 func stripPod(pod *corev1.Pod) *corev1.Pod {
-	meta := tenantsMeta(pod.ObjectMeta, keptLabels)
+	meta := stripMeta(pod.ObjectMeta, keptLabels)
 	meta.ManagedFields = enforcement.Reduce(pod)
 	return &corev1.Pod{
 		TypeMeta:   pod.TypeMeta,
 		ObjectMeta: meta,
 		Spec: corev1.PodSpec{
 			NodeName:        pod.Spec.NodeName,
-			SchedulerName:   clipped(pod.Spec.SchedulerName, longestName),
+			SchedulerName:   clipped(pod.Spec.SchedulerName, maxName),
 			SchedulingGates: pod.Spec.SchedulingGates[:min(1, len(pod.Spec.SchedulingGates))],
 			Containers:      stripContainers(pod.Spec.Containers),
 			InitContainers:  stripContainers(pod.Spec.InitContainers),
@@ -96,18 +132,89 @@ func stripStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 
 // stripNode keeps what cards are recognised by, and whether the node is Ready.
 func stripNode(node *corev1.Node) *corev1.Node {
-	kept := &corev1.Node{
-		TypeMeta:   node.TypeMeta,
-		ObjectMeta: stripMeta(node.ObjectMeta),
-		Status:     corev1.NodeStatus{Allocatable: node.Status.Allocatable},
-	}
+	kept := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta, Status: corev1.NodeStatus{Allocatable: node.Status.Allocatable}}
+	kept.ManagedFields = nil
 	if card.Ready(node) {
 		kept.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	}
 	return kept
 }
 
-func stripMeta(meta metav1.ObjectMeta) metav1.ObjectMeta {
-	meta.ManagedFields = nil
-	return meta
+// stripGroup keeps what the recount and the rules at admission read. A tenant may write
+// all of a PodGroup, also its status.
+func stripGroup(group *v1beta1.PodGroup) *v1beta1.PodGroup {
+	kept := &v1beta1.PodGroup{
+		TypeMeta:   group.TypeMeta,
+		ObjectMeta: stripMeta(group.ObjectMeta, nil),
+		Spec:       v1beta1.PodGroupSpec{Queue: clipped(group.Spec.Queue, maxName), MinResources: stripMinimum(group.Spec.MinResources)},
+		Status:     v1beta1.PodGroupStatus{Phase: clipped(group.Status.Phase, maxName), Running: group.Status.Running},
+	}
+	if why, blocked := cardquota.WhyGroup(group); blocked {
+		kept.Status.Conditions = []v1beta1.PodGroupCondition{{
+			Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue,
+			Reason: conditions.Truncate(why.Reason, cardquota.MaxReasonLength), Message: conditions.Truncate(why.Message, conditions.MaxMessageLength),
+		}}
+	}
+	return kept
+}
+
+// stripMinimum keeps the resources that can be cards: extended ones, the first in the
+// alphabet where there are too many.
+func stripMinimum(minimum *corev1.ResourceList) *corev1.ResourceList {
+	if minimum == nil {
+		return nil
+	}
+	var names []corev1.ResourceName
+	for name := range *minimum {
+		if strings.Contains(string(name), "/") && len(name) <= maxResourceName {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	kept := corev1.ResourceList{}
+	for _, name := range names[:min(len(names), maxResources)] {
+		kept[name] = (*minimum)[name]
+	}
+	return &kept
+}
+
+// stripMeta keeps of the metadata of a tenant's object what is read, and of that no more
+// than is understood.
+func stripMeta(meta metav1.ObjectMeta, labels map[string]int) metav1.ObjectMeta {
+	kept := metav1.ObjectMeta{
+		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID,
+		ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
+		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
+		DeletionGracePeriodSeconds: meta.DeletionGracePeriodSeconds,
+		Labels:                     stripEntries(labels, meta.Labels), Annotations: stripEntries(keptAnnotations, meta.Annotations),
+	}
+	if owner := metav1.GetControllerOf(&meta); owner != nil {
+		kept.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: clipped(owner.APIVersion, maxName), Kind: clipped(owner.Kind, maxName), Name: clipped(owner.Name, maxName),
+			UID: clipped(owner.UID, maxName), Controller: owner.Controller,
+		}}
+	}
+	return kept
+}
+
+func stripEntries(keep map[string]int, from map[string]string) map[string]string {
+	var kept map[string]string
+	for key, most := range keep {
+		if value, ok := from[key]; ok {
+			if kept == nil {
+				kept = make(map[string]string, 1)
+			}
+			kept[key] = clipped(value, most)
+		}
+	}
+	return kept
+}
+
+// clipped keeps one byte more of a text than is understood, so that one that is too long
+// stays too long.
+func clipped[S ~string](text S, most int) S {
+	if len(text) <= most {
+		return text
+	}
+	return S(strings.Clone(string(text[:most+1]))) // the whole text is not kept alive
 }

@@ -2,9 +2,11 @@ package servicetypepolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -13,6 +15,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 	"cardquota.dev/operator/internal/schedulerconf"
 )
@@ -39,18 +42,10 @@ func (p *pass) configure(ctx context.Context, live *corev1.ConfigMap) (outcome, 
 	return outcome{Condition: wanted.Condition, hash: schedulerconf.Hash(wanted.Text)}, nil
 }
 
-// says tells whether the scheduler's ConfigMap is what it shall be.
+// says reports whether the scheduler's ConfigMap is what is wanted.
 func (p *pass) says(live *corev1.ConfigMap, wanted policy.Configuration) bool {
 	return live != nil && live.Data[policy.ConfigMapKey] == wanted.Text && live.Annotations[v1alpha1.AnnotationRenderedFrom] == wanted.From &&
 		len(live.OwnerReferences) > 0 && live.OwnerReferences[0].UID == p.policy.UID
-}
-
-// stands returns the hash of what was written last while that still stands, else "".
-func (p *pass) stands(live *corev1.ConfigMap) string {
-	if live == nil || schedulerconf.Hash(live.Data[policy.ConfigMapKey]) != p.policy.Status.ConfigHash {
-		return ""
-	}
-	return p.policy.Status.ConfigHash
 }
 
 // write applies the configuration, whoever wrote it last, and tells who that was.
@@ -93,4 +88,42 @@ func (p *pass) read(ctx context.Context, namespace, name string) (*corev1.Config
 		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
 	}
 	return live, nil
+}
+
+// classes makes the wanted PriorityClasses, takes away those that were made and
+// are not wanted any more, and leaves those of others alone.
+func (p *pass) classes(ctx context.Context, wanted []v1alpha1.PriorityClass) error {
+	var list schedulingv1.PriorityClassList
+	if err := p.client.List(ctx, &list); err != nil {
+		return fmt.Errorf("list PriorityClasses: %w", err)
+	}
+	plan := policy.PlanPriorityClasses(p.policy, wanted, list.Items)
+	var faults []error
+	for _, class := range plan.Delete {
+		uid := class.UID
+		if err := p.client.Delete(ctx, class, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			faults = append(faults, fmt.Errorf("delete PriorityClass %s: %w", class.Name, err))
+		}
+	}
+	for _, class := range plan.Create {
+		switch err := p.client.Create(ctx, class, client.FieldOwner(v1alpha1.FieldManager)); {
+		case err == nil:
+			logf.FromContext(ctx).Info("PriorityClass made", "name", class.Name, "value", class.Value)
+		case !apierrors.IsAlreadyExists(err):
+			faults = append(faults, fmt.Errorf("create PriorityClass %s: %w", class.Name, err))
+		}
+	}
+	for name, message := range plan.Kept {
+		if p.memory.kept[name] != message {
+			p.events.Event(p.policy, corev1.EventTypeWarning, v1alpha1.EventPriorityClassKept, message)
+		}
+	}
+	p.memory.kept = plan.Kept
+	return errors.Join(faults...)
+}
+
+// refused reports whether trying a write again at once would only repeat the answer: also a
+// configuration may be too large.
+func refused(err error) bool {
+	return shared.IsRefused(err) || apierrors.IsRequestEntityTooLargeError(err)
 }

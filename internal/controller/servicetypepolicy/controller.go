@@ -25,14 +25,13 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
+	"cardquota.dev/operator/internal/schedulerconf"
 	"cardquota.dev/operator/internal/timing"
 )
 
-const (
-	// staleRetry is how long the cache is given to catch up with a write, and how
-	// long a write waits that came too late.
-	staleRetry = 100 * time.Millisecond
-)
+// staleRetry is how long the cache is given to catch up with a write, and how long a
+// write waits that came too late.
+const staleRetry = 100 * time.Millisecond
 
 var (
 	// refusedRetry is how long a refused write waits for the next try when nothing
@@ -92,8 +91,6 @@ type outcome struct {
 	metav1.Condition
 	// hash is that of the text that stands as it was written, "" when none does.
 	hash string
-	// again is when to look again although nothing changed, 0 for never.
-	again time.Duration
 }
 
 // errStale tells that something was newer than it was read.
@@ -138,15 +135,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // run makes what the policy says, and reports also when it could not: whether quotas are
 // enforced does not wait for a write that fails.
 func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
-	var unmade, unwritten error
-	live, err := p.read(ctx, p.scheduler, policy.ConfigMapName)
+	live, unwritten := p.read(ctx, p.scheduler, policy.ConfigMapName)
+	if unwritten != nil && !refused(unwritten) { // then no status can be written either
+		return ctrl.Result{}, unwritten
+	}
+	var unmade error
 	out := outcome{Condition: conditions.Get(p.policy.Status.Conditions, v1alpha1.ConditionConfigSynced)}
 	switch {
-	case err != nil && !refused(err): // then no status can be written either
-		return ctrl.Result{}, err
-	case err != nil:
-		unwritten = err
+	case unwritten != nil:
 	case p.policy.DeletionTimestamp != nil: // the garbage collector is at work
+		if out.Reason == "" {
+			return ctrl.Result{}, nil // deleted before the first pass: there is no status to keep
+		}
 	case len(p.faults) > 0:
 		out.Condition = policy.Invalid(p.faults)
 	default:
@@ -154,21 +154,23 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 		unmade = p.classes(ctx, p.spec.PriorityClasses)
 		out, unwritten = p.configure(ctx, live)
 	}
-	switch {
-	case errors.Is(unwritten, errStale):
+	if errors.Is(unwritten, errStale) {
 		return ctrl.Result{}, errors.Join(unwritten, unmade)
-	case unwritten != nil:
-		out = outcome{Condition: policy.Refused(unwritten, refused(unwritten))}
 	}
-	if refused(unwritten) {
-		out.again, unwritten = refusedRetry, nil
+	var again time.Duration
+	if unwritten != nil {
+		final := refused(unwritten)
+		out = outcome{Condition: policy.Refused(unwritten, final)}
+		if final {
+			again, unwritten = refusedRetry, nil
+		}
 	}
-	if out.hash == "" {
-		out.hash = p.stands(live)
+	if out.hash == "" && live != nil && schedulerconf.Hash(live.Data[policy.ConfigMapKey]) == p.policy.Status.ConfigHash {
+		out.hash = p.policy.Status.ConfigHash // what was written last still stands
 	}
 	result, err := p.report(ctx, out)
 	if err := errors.Join(err, unwritten, unmade); err != nil {
 		return ctrl.Result{}, err
 	}
-	return result, nil
+	return shared.Sooner(result, again), nil
 }

@@ -99,7 +99,10 @@ func (e *evidence) judge(ctx context.Context, p *v1alpha1.ServiceTypePolicy, has
 	}
 	var counted bool
 	if facts.Bypass, counted = e.bypasses.Bypasses(); !counted {
-		return asBefore(p), nil
+		if before := conditions.Get(p.Status.Conditions, v1alpha1.ConditionEnforced); before.Reason != "" {
+			return policy.Enforcement{Condition: before, Scheduler: p.Status.Scheduler}, nil
+		}
+		return policy.Unproven(), nil
 	}
 	until := now.Add(leaderPoll)
 	if facts.Alive() {
@@ -191,18 +194,6 @@ func (e *evidence) leader(ctx context.Context) *enforcement.Leader {
 		leader.Acquired = spec.AcquireTime.Time
 	}
 	return leader
-}
-
-// asBefore repeats what the status says.
-func asBefore(p *v1alpha1.ServiceTypePolicy) policy.Enforcement {
-	before := conditions.Get(p.Status.Conditions, v1alpha1.ConditionEnforced)
-	if before.Reason == "" {
-		return policy.Unproven()
-	}
-	return policy.Enforcement{
-		Condition: before,
-		Scheduler: p.Status.Scheduler,
-	}
 }
 
 // show tells the metrics.

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
+	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
 )
 
@@ -31,10 +32,14 @@ func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
 	if p.guard != nil {
 		facts.Guard = p.guard.Last()
 	}
-	p.gauge(out)
-	result := ctrl.Result{RequeueAfter: out.again}
+	synced := 0.0
+	if out.Status == metav1.ConditionTrue {
+		synced = 1
+	}
+	p.synced.WithLabelValues(p.policy.Name).Set(synced)
+	var result ctrl.Result
 	if until := facts.Enforced.Until; !until.IsZero() {
-		result = sooner(result, max(until.Sub(p.now), time.Millisecond))
+		result.RequeueAfter = max(until.Sub(p.now), time.Millisecond)
 	}
 	before := p.policy.DeepCopy()
 	status := policy.Of(facts)
@@ -42,11 +47,13 @@ func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
 		return result, nil
 	}
 	if p.wait > 0 {
-		return sooner(result, p.wait), nil
+		return shared.Sooner(result, p.wait), nil
 	}
 	p.policy.Status = status
-	if err := p.patchStatus(ctx, before); err != nil {
-		return ctrl.Result{}, err
+	// This is the only writer of the status, so it needs no optimistic lock. On a newer
+	// spec, observedGeneration says which one the status is about.
+	if err := p.client.Status().Patch(ctx, p.policy, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("write status: %w", err)
 	}
 	p.pace.Mark(p.policy.Name, p.policy.ResourceVersion)
 	for _, event := range policy.Events(before.Status, p.policy.Status) {
@@ -55,29 +62,16 @@ func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
 	return result, nil
 }
 
-// patchStatus needs no optimistic lock: this is the only writer of the status,
-// and a status that is written onto a newer spec says by observedGeneration which
-// it is about.
-func (p *pass) patchStatus(ctx context.Context, before *v1alpha1.ServiceTypePolicy) error {
-	if err := p.client.Status().Patch(ctx, p.policy, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write status: %w", err)
-	}
-	return nil
-}
-
 // enforced judges enforcement of what is in force. A spec or a base that is refused does
 // not make the configuration before it less enforced, as long as that one stands.
 func (p *pass) enforced(ctx context.Context, out outcome) (policy.Enforcement, error) {
 	if p.evidence == nil {
 		return policy.Unproven(), nil
 	}
-	hash, notConfigured := p.policy.Status.ConfigHash, ""
 	if out.hash != "" {
-		hash = out.hash
-	} else {
-		notConfigured = out.Message
+		return p.evidence.judge(ctx, p.policy, out.hash, "", p.now)
 	}
-	return p.evidence.judge(ctx, p.policy, hash, notConfigured, p.now)
+	return p.evidence.judge(ctx, p.policy, p.policy.Status.ConfigHash, out.Message, p.now)
 }
 
 // count is how many CardQuotas there are of each service type.
@@ -91,21 +85,4 @@ func (p *pass) count(ctx context.Context) (map[string]int32, error) {
 		counts[list.Items[i].Spec.ServiceType]++
 	}
 	return counts, nil
-}
-
-// gauge tells the metrics whether the configuration says what the policy says.
-func (p *pass) gauge(out outcome) {
-	value := 0.0
-	if out.Status == metav1.ConditionTrue {
-		value = 1
-	}
-	p.synced.WithLabelValues(p.policy.Name).Set(value)
-}
-
-// sooner looks again after a time at the latest.
-func sooner(result ctrl.Result, again time.Duration) ctrl.Result {
-	if result.RequeueAfter == 0 || again < result.RequeueAfter {
-		result.RequeueAfter = again
-	}
-	return result
 }

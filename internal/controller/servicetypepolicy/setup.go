@@ -76,7 +76,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	base := watch{client: kube, log: mgr.GetLogger().WithName("servicetypepolicy"), woken: make(chan event.TypedGenericEvent[string]), parent: ctx}
+	base := watch{client: kube, log: mgr.GetLogger().WithName("servicetypepolicy"), woken: make(chan event.TypedGenericEvent[string]), parent: ctx, stop: func() {}}
 	rendered := base
 	rendered.follow(types.NamespacedName{Namespace: options.Scheduler, Name: policy.ConfigMapName})
 	r := &Reconciler{
@@ -109,7 +109,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	later, woken := shared.Gathered(v1alpha1.PolicyName, gather)
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("servicetypepolicy").
-		For(&v1alpha1.ServiceTypePolicy{}, builder.WithPredicates(policyChanged)).
+		For(&v1alpha1.ServiceTypePolicy{}, builder.WithPredicates(shared.SpecChanged)).
 		Watches(&v1alpha1.CardQuota{}, later, builder.WithPredicates(typeChanged)).
 		Watches(&schedulingv1.PriorityClass{}, later).
 		Watches(&coordinationv1.Lease{}, later).
@@ -125,13 +125,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	return nil
 }
-
-// policyChanged lets changes of the policy pass except those of its status, which
-// the operator makes itself.
-var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
-}}
 
 // typeChanged lets a CardQuota pass that comes, goes or becomes one of another
 // service type.

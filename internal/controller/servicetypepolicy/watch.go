@@ -15,10 +15,8 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// watch tells of every change of one ConfigMap. It is no part of the manager's
-// cache: the policy names the ConfigMap and may name another one later, and a
-// cache of every ConfigMap of a namespace would hold what is none of our
-// business.
+// watch sends every change of one ConfigMap. The manager's cache cannot hold it: the
+// policy may name another ConfigMap later, and all ConfigMaps are none of our business.
 type watch struct {
 	client kubernetes.Interface
 	log    logr.Logger
@@ -29,18 +27,15 @@ type watch struct {
 	stop   context.CancelFunc
 }
 
-// follow watches the named ConfigMap, whether or not it exists, instead of the
-// one before it; none for an empty name. What cannot be watched is tried again
-// ever later, so a permission that is granted later is enough.
+// follow watches the named ConfigMap, whether or not it exists, instead of the one
+// before it; none for an empty name. A watch that fails is tried again with growing
+// pauses, so a permission that is granted later is enough.
 func (w *watch) follow(name types.NamespacedName) {
 	if name == w.name {
 		return
 	}
-	if w.stop != nil {
-		w.stop()
-		w.stop = nil
-	}
-	w.name = name
+	w.stop()
+	w.name, w.stop = name, func() {}
 	if name.Name == "" {
 		return
 	}
@@ -54,17 +49,14 @@ func (w *watch) follow(name types.NamespacedName) {
 	}
 	informer := toolscache.NewSharedInformer(toolscache.NewListWatchFromClient(w.client.CoreV1().RESTClient(), "configmaps", name.Namespace,
 		fields.OneTermEqualSelector("metadata.name", name.Name)), &corev1.ConfigMap{}, 0)
-	handlers := toolscache.ResourceEventHandlerFuncs{
+	// Both fail only on an informer that has been started. The condition ConfigSynced says
+	// why a ConfigMap cannot be read, so the log is kept short.
+	utilruntime.Must(informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
+		w.log.V(1).Info("ConfigMap cannot be watched", "reason", err.Error())
+	}))
+	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: wake, DeleteFunc: wake, UpdateFunc: func(_, after any) { wake(after) },
-	}
-	// Both fail only on an informer that has been started.
-	utilruntime.Must(informer.SetWatchErrorHandlerWithContext(w.failed))
-	_, err := informer.AddEventHandler(handlers)
+	})
 	utilruntime.Must(err)
 	go informer.RunWithContext(ctx)
-}
-
-// failed keeps the log short: the condition ConfigSynced tells the same.
-func (w *watch) failed(_ context.Context, _ *toolscache.Reflector, err error) {
-	w.log.V(1).Info("ConfigMap cannot be watched", "reason", err.Error())
 }
