@@ -2,7 +2,6 @@ package cardquota
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"maps"
 	"regexp"
@@ -104,24 +103,6 @@ func (p Plan) Drift(live *v1beta1.Queue) []string {
 	}
 	slices.Sort(drift)
 	return drift
-}
-
-// Writers names, sorted, who wrote the planned fields that the operator does
-// not own as planned: field managers, "" for whoever left no trace, as after
-// removing a field or the whole Queue. A field that the operator owns is not
-// counted, whatever its value: there the plan itself has changed.
-func (p Plan) Writers(live *v1beta1.Queue) []string {
-	if live == nil {
-		return []string{""}
-	}
-	ours, theirs := owners(live.ManagedFields, ownApply), owners(live.ManagedFields, foreign)
-	writers := map[string]bool{}
-	for field := range fieldsOf(p.Config, live) {
-		if _, ok := ours[field]; !ok {
-			writers[theirs[field]] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(writers))
 }
 
 // Redefined tells whether what the service type means was another thing when
@@ -256,26 +237,18 @@ func IsConflict(err error) bool {
 // Describe names who wrote what, in one clause: "kubectl-edit wrote
 // spec.priority, volcano.sh/card.quota; somebody removed spec.capability.cpu".
 func Describe(conflicts []Conflict) string {
-	sorted := slices.SortedFunc(slices.Values(conflicts), func(a, b Conflict) int {
-		return cmp.Or(cmp.Compare(a.Manager, b.Manager), cmp.Compare(readable(a.Field), readable(b.Field)))
-	})
-	var clauses []string
-	for len(sorted) > 0 {
-		manager := sorted[0].Manager
-		end := slices.IndexFunc(sorted, func(c Conflict) bool { return c.Manager != manager })
-		if end < 0 {
-			end = len(sorted)
-		}
-		fields := make([]string, end)
-		for i, c := range sorted[:end] {
-			fields[i] = readable(c.Field)
-		}
+	written := map[string][]string{}
+	for _, c := range conflicts {
+		written[c.Manager] = append(written[c.Manager], readable(c.Field))
+	}
+	clauses := make([]string, 0, len(written))
+	for _, manager := range slices.Sorted(maps.Keys(written)) {
 		who := manager + " wrote "
 		if manager == "" {
 			who = "somebody changed or removed "
 		}
-		clauses = append(clauses, who+strings.Join(fields, ", "))
-		sorted = sorted[end:]
+		slices.Sort(written[manager])
+		clauses = append(clauses, who+strings.Join(written[manager], ", "))
 	}
 	return strings.Join(clauses, "; ")
 }

@@ -92,29 +92,6 @@ func TestInSync(t *testing.T) {
 	})
 }
 
-func TestWriters(t *testing.T) {
-	quotaField := `{"f:metadata":{"f:annotations":{"f:volcano.sh/card.quota":{}}}}`
-	lost := strings.Replace(plannedFields, `"f:volcano.sh/card.quota":{},`, "", 1)
-	for t, tc := range check.Cases(t, map[string]struct {
-		entries []metav1.ManagedFieldsEntry
-		gone    bool
-		want    []string
-	}{
-		"nobody while everything is ours":           {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", plannedFields)}},
-		"nobody who wrote the same value":           {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", plannedFields), wrote("helm", "Apply", quotaField)}},
-		"whoever took a field":                      {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", lost), wrote("helm", "Update", quotaField)}, want: []string{"helm"}},
-		"somebody who removed a field":              {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", "Apply", lost)}, want: []string{""}},
-		"somebody who removed the Queue as a whole": {gone: true, want: []string{""}},
-	}) {
-		quota, live := synced()
-		live.ManagedFields = tc.entries
-		if tc.gone {
-			live = nil
-		}
-		check.Equal(t, "writers", tc.want, Desired(quota, servicetype.BuiltIn, live, "").Writers(live))
-	}
-}
-
 func TestRedefined(t *testing.T) {
 	none := plannedFields
 	both := strings.Replace(none, `"f:parent":{}`, `"f:parent":{},"f:priority":{},"f:reclaimable":{}`, 1)

@@ -100,12 +100,6 @@ func GivenUp(quota *v1alpha1.CardQuota, live *v1beta1.Queue) Plan {
 	return plan
 }
 
-// Released plans a Queue on which the operator owns nothing: applying it
-// removes every field that only the operator owned.
-func Released(name string) Plan {
-	return Plan{Config: apply.Queue(name)}
-}
-
 // base plans what every owned Queue carries.
 func base(quota *v1alpha1.CardQuota, live *v1beta1.Queue, cards card.Quota, allocated string) *apply.QueueApplyConfiguration {
 	spec := apply.QueueSpec()
@@ -169,13 +163,10 @@ func QuotaOf(quota *v1alpha1.CardQuota) card.Quota {
 
 func capability(resources *v1alpha1.Resources) corev1.ResourceList {
 	limits := corev1.ResourceList{}
-	if resources == nil {
-		return limits
-	}
-	if resources.CPU != nil {
+	if resources != nil && resources.CPU != nil {
 		limits[corev1.ResourceCPU] = *resources.CPU
 	}
-	if resources.Memory != nil {
+	if resources != nil && resources.Memory != nil {
 		limits[corev1.ResourceMemory] = *resources.Memory
 	}
 	return limits

@@ -3,8 +3,9 @@ package configgate
 import (
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"cardquota.dev/operator/internal/conditions"
 )
@@ -86,15 +87,24 @@ func (g *Gate) event(kind, reason, message string) {
 	g.config.Recorder.Event(g.last.object, kind, reason, conditions.Truncate(message, longestEvent))
 }
 
-// content is what a source holds at one moment.
-type content struct {
-	text string
-	// missing says in words why there is no text; empty when there is one.
-	missing string
-	// object is what events are about, nil for a file.
-	object runtime.Object
-}
+var (
+	configValid = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "cardquota_scheduler_config_valid",
+		Help: "1 if the scheduler configuration as it is written now is in force, 0 if it is missing or was refused.",
+	})
+	configInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "cardquota_scheduler_config_info",
+		Help: "Always 1; the label is the SHA-256 of the scheduler configuration in force. Absent while there is none.",
+	}, []string{"hash"})
+)
 
-func (c content) sameAs(other content) bool {
-	return c.text == other.text && c.missing == other.missing
+func setMetrics(status Status) {
+	configValid.Set(0)
+	if status.Reason == ReasonLoaded {
+		configValid.Set(1)
+	}
+	configInfo.Reset()
+	if status.Hash != "" {
+		configInfo.WithLabelValues(status.Hash).Set(1)
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"cardquota.dev/operator/internal/conditions"
@@ -170,19 +171,11 @@ func (r Report) bounded() Report {
 // endOf names the report that was the last.
 func endOf(at time.Time) string { return at.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano) }
 
-// isPod tells whether a text has the form namespace/name and cannot be mistaken
-// for several. The API server allows no other characters in names.
+// isPod reports whether a text is namespace/name, by the rules of the API server. A
+// comma, which would make several pods of it, is in no name.
 func isPod(text string) bool {
-	const longestName = 253
 	namespace, name, _ := strings.Cut(text, "/")
-	for _, part := range []string{namespace, name} {
-		if part == "" || len(part) > longestName || strings.ContainsFunc(part, func(c rune) bool {
-			return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '.'
-		}) {
-			return false
-		}
-	}
-	return true
+	return len(validation.IsDNS1123Subdomain(namespace)) == 0 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
 // plain is a text on one line: faults that stand on lines of their own are

@@ -1,3 +1,8 @@
+// Package enforcement judges whether quotas are proven to be enforced: whether our
+// scheduler alone schedules, by the configuration that was written, and no pod holds a
+// card past it. Whatever is not proven is not said to be true.
+//
+// The package is pure; the time is an argument.
 package enforcement
 
 import (

@@ -26,21 +26,21 @@ const (
 
 func (f Facts) stock() string {
 	if len(f.Foreign) > 0 {
-		return fmt.Sprintf("another scheduler is at work in the place of Cardquota's and enforces no card quota; "+
-			"scale it to 0, Cardquota's takes over when its pods are gone: %s %s", pods(len(f.Foreign)), listed(f.foreign(), namedAtMost))
+		return "another scheduler is at work in the place of Cardquota's and enforces no card quota; " +
+			"scale it to 0, Cardquota's takes over when its pods are gone: " + f.foreign()
 	}
 	return fmt.Sprintf("%s has held the leader Lease volcano in namespace %s since %s and gives no heartbeat: "+
 		"it is not a scheduler of Cardquota, or an old one, and enforces no card quota; put cardquota-scheduler in its place",
 		f.Leader.Identity, f.Namespace, clock(f.Leader.Acquired))
 }
 
-// foreign are the names of the pods of other schedulers.
-func (f Facts) foreign() []string {
+// foreign names the pods of other schedulers.
+func (f Facts) foreign() string {
 	names := make([]string, len(f.Foreign))
 	for i, pod := range f.Foreign {
 		names[i] = pod.Name
 	}
-	return names
+	return pods(len(names)) + " " + listed(names, namedAtMost)
 }
 
 func (f Facts) notConfigured() string {
@@ -73,8 +73,8 @@ func (f Facts) silent() string {
 
 func (f Facts) second() string {
 	if len(f.Foreign) > 0 {
-		return fmt.Sprintf("another scheduler runs beside %s, and neither knows what the other gives away; scale it to 0: %s %s",
-			f.Heartbeat.Identity, pods(len(f.Foreign)), listed(f.foreign(), namedAtMost))
+		return fmt.Sprintf("another scheduler runs beside %s, and neither knows what the other gives away; scale it to 0: %s",
+			f.Heartbeat.Identity, f.foreign())
 	}
 	bound := f.Heartbeat.SecondScheduler
 	return fmt.Sprintf("somebody else than %s binds pods of its schedulerName; find the second scheduler of that name and stop it, "+

@@ -61,16 +61,20 @@ func Configure(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyRef
 		out.From, text = builtIn, schedulerconf.BuiltIn
 	}
 	rendered, replaced, err := schedulerconf.Render(text, comment(out.From), WantedOf(spec))
+	stays := "what was rendered last stays"
+	if live == nil {
+		stays = "there is no rendered configuration"
+	}
 	switch {
 	case out.BuiltIn && (err != nil || !neverHadBase(live, written, rendered)):
-		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseMissing, "%s; what was rendered last stays", absent(ref, base))
+		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseMissing, "%s; %s", absent(ref, base), stays)
 		return out
 	case errors.Is(err, schedulerconf.ErrHierarchy):
-		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonHierarchyNotSupported, "%s: %v; what was rendered last stays", out.From, err)
+		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonHierarchyNotSupported, "%s: %v; %s", out.From, err, stays)
 		return out
 	case err != nil:
-		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseInvalid, "%s: %s; what was rendered last stays: correct it there",
-			out.From, lines(err))
+		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseInvalid, "%s: %s; %s: correct it there",
+			out.From, lines(err), stays)
 		return out
 	}
 	out.Text = rendered

@@ -89,7 +89,7 @@ func TestConfigure(t *testing.T) {
 		"never a base, and rendered before":   {from: builtIn, hash: "x", says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
 		"never a base, and ours was deleted":  {from: "-", hash: defaults, says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
 		"the base is gone":                    {from: from, hash: "x", says: "False/BaseMissing: there is no ConfigMap volcano-system/scheduler: install Volcano"},
-		"the base is gone, and ours":          {from: "-", hash: "x", says: "False/BaseMissing: there is no ConfigMap"},
+		"the base is gone, and ours":          {from: "-", hash: "x", says: "False/BaseMissing: there is no ConfigMap volcano-system/scheduler: install Volcano, create it with Volcano's configuration as key conf, or name another one in spec.scheduler.baseConfigMap; there is no rendered configuration"},
 		"somebody took off what it came from": {from: "", hash: "x", says: "False/BaseMissing: there is no ConfigMap"},
 		"the key is gone":                     {base: &corev1.ConfigMap{Data: map[string]string{"b": "", "a": ""}}, from: from, hash: "x", says: "False/BaseMissing: ConfigMap volcano-system/scheduler has no text under key conf (it has a, b): add it or name another key in spec.scheduler.baseConfigMap; what was rendered last stays"},
 		"the text is blank":                   {base: written(" \n"), from: from, hash: "x", says: "False/BaseMissing: ConfigMap volcano-system/scheduler has no text under key conf (it has conf)"},

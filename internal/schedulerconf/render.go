@@ -110,7 +110,14 @@ func (r *renderer) overlay() error {
 				return ErrHierarchy
 			}
 		}
-		plugins.Content = slices.DeleteFunc(plugins.Content, r.takesOut)
+		plugins.Content = slices.DeleteFunc(plugins.Content, func(entry *yaml.Node) bool {
+			name := nameOf(entry)
+			out := slices.Contains(replacedPlugins, name)
+			if out {
+				r.replaced = append(r.replaced, "plugin "+name)
+			}
+			return out
+		})
 	}
 	if err := r.card(field(tiers.Content[0], "plugins")); err != nil {
 		return err
@@ -120,16 +127,6 @@ func (r *renderer) overlay() error {
 		r.switches(entry)
 	}
 	return nil
-}
-
-// takesOut tells whether an entry goes, and notes that it does.
-func (r *renderer) takesOut(entry *yaml.Node) bool {
-	name := nameOf(entry)
-	if !slices.Contains(replacedPlugins, name) {
-		return false
-	}
-	r.replaced = append(r.replaced, "plugin "+name)
-	return true
 }
 
 // card adds capacity-card with its arguments to a list of plugins.
@@ -214,9 +211,6 @@ func (r *renderer) switches(entry *yaml.Node) {
 // mustBeOff are the switches that must be off for a plugin beside capacity-card. elastic is set
 // where preempt serves jobs that have their minimum, too.
 func mustBeOff(plugin string, actions []string, elastic bool) []string {
-	if plugin == "" || plugin == CapacityCard {
-		return nil
-	}
 	var off []string
 	if chooses(plugin, switchReclaimable) {
 		off = append(off, switchReclaimable)

@@ -63,6 +63,18 @@ func TestTheConfigurationIsRendered(t *testing.T) {
 	check.That(t, w.rendered() == nil, "it was made again:\n%s", w.text())
 }
 
+// TestAPolicyDeletedBeforeTheFirstPassHasNoStatus: a foreign finalizer keeps it, and there is
+// no condition to repeat, which the API server would refuse.
+func TestAPolicyDeletedBeforeTheFirstPassHasNoStatus(t *testing.T) {
+	leaving := newPolicy()
+	leaving.Finalizers = []string{"somebody.else/waits"}
+	w := newWorld(t, newConfigMap(place.Name, plain), leaving)
+	w.must(w.client.Delete(w.Context(), leaving))
+	w.settle()
+	check.Equal(t, "conditions", 0, len(w.policy().Status.Conditions))
+	check.That(t, w.rendered() == nil, "it was rendered:\n%s", w.text())
+}
+
 // TestWhatAnEarlierVersionWroteIsNamed: a base with capacity-card and cardreclaim in it, which
 // the version before merged into Volcano's ConfigMap, gives the same as the one from before.
 func TestWhatAnEarlierVersionWroteIsNamed(t *testing.T) {
