@@ -124,7 +124,8 @@ func (b *beater) write(ctx context.Context, report enforcement.Report) error {
 // try writes a report once. After an error the Lease is read again.
 func (b *beater) try(ctx context.Context, report enforcement.Report) (err error) {
 	known := b.lease.DeepCopy()
-	if b.lease = nil; known == nil {
+	b.lease = nil
+	if known == nil {
 		known, err = b.leases.Get(ctx, enforcement.LeaseName, metav1.GetOptions{})
 	}
 	switch {

@@ -253,7 +253,8 @@ func (s *Self) inject(ctx context.Context, object client.Object, change func()) 
 	if !ok {
 		return fmt.Errorf("%T is no object", object)
 	}
-	if change(); equality.Semantic.DeepEqual(before, object) || object.GetDeletionTimestamp() != nil {
+	change()
+	if equality.Semantic.DeepEqual(before, object) || object.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	if err := s.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {
