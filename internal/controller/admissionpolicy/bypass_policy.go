@@ -5,7 +5,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
@@ -28,21 +27,12 @@ func Policy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 	if len(resources) == 0 {
 		return nil
 	}
-	fail, forbidden := admissionv1.Fail, metav1.StatusReasonForbidden
 	schedulers, longest := spec.Scheduler.Names, strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
-	return &admissionv1.ValidatingAdmissionPolicy{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
-		ObjectMeta: metadata(owner, BypassPolicyName, "keeps pods that ask for a card from passing the scheduler by",
-			map[string]string{v1alpha1.AnnotationCardResources: card.JoinResources(resources)}),
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: &fail,
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-				},
-			}}},
-			MatchConditions: matchConditions(spec.Admission.ExemptServiceAccounts),
+	return forbidding(metadata(owner, BypassPolicyName, "keeps pods that ask for a card from passing the scheduler by",
+		map[string]string{v1alpha1.AnnotationCardResources: card.JoinResources(resources)}),
+		admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{on("", "v1", []string{"pods"}, admissionv1.Create)}},
+			MatchConditions:  matchConditions(spec.Admission.ExemptServiceAccounts),
 			Variables: []admissionv1.Variable{
 				{Name: "cards", Expression: list(resources)},
 				{Name: "schedulers", Expression: list(schedulers)},
@@ -58,29 +48,25 @@ func Policy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 			Validations: []admissionv1.Validation{
 				{
 					Expression: `variables.asked.size() == 0 || variables.scheduler in variables.schedulers`,
-					Reason:     &forbidden,
 					Message:    "a pod that asks for a card must be placed by the scheduler that enforces card quotas",
 					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and names schedulerName ' + variables.scheduler +` +
 						` ', but only the scheduler ' + variables.schedulers.join(' or ') + ' hands out cards within the quota of a queue: write schedulerName: ' + variables.schedulers[0]`,
 				},
 				{
 					Expression: `variables.asked.size() == 0 || variables.node == ''`,
-					Reason:     &forbidden,
 					Message:    "a pod that asks for a card must not bring its node along",
 					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and brings spec.nodeName ' + variables.node +` +
 						` ' along, which passes the scheduler and every quota by: leave nodeName out, and choose the node by a nodeSelector such as kubernetes.io/hostname'`,
 				},
 				{
 					Expression: `variables.asked.size() == 0 || variables.grace <= ` + longest,
-					Reason:     &forbidden,
 					Message:    "a pod that asks for a card must not take too long to end",
 					MessageExpression: `'pod ' + variables.pod + ' asks for ' + variables.asked.join(', ') + ' and brings spec.terminationGracePeriodSeconds ' + string(variables.grace) +` +
 						` ' along, but cards that a pod holds after its deletion are charged to nobody: write ` + longest + ` or less (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`,
 				},
 				forged(),
 			},
-		},
-	}
+		})
 }
 
 // forged refuses the record of who is charged on a pod that our scheduler will not
@@ -89,10 +75,8 @@ func Policy(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 // tenant's template says. Pods that were read out of a cluster and are created again
 // without a node pass: their record says nothing until the binding writes it anew.
 func forged() admissionv1.Validation {
-	forbidden := metav1.StatusReasonForbidden
 	return admissionv1.Validation{
 		Expression: `variables.charged == '' || (variables.node == '' && variables.scheduler in variables.schedulers)`,
-		Reason:     &forbidden,
 		Message:    "a pod that another scheduler places, or nobody, must not say which queue was charged for it",
 		MessageExpression: `'pod ' + variables.pod + ' brings the annotation ` + v1alpha1.AnnotationChargedQueue + ` along and ' +` +
 			` (variables.node != '' ? 'spec.nodeName ' + variables.node : 'names schedulerName ' + variables.scheduler) +` +

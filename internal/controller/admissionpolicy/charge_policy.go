@@ -6,7 +6,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	batchv1alpha1 "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
@@ -86,14 +85,9 @@ func Charge(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 	if len(resources) == 0 {
 		return nil
 	}
-	fail := admissionv1.Fail
 	longest := strconv.FormatInt(spec.Admission.MaxTerminationGracePeriodSeconds, 10)
-	return &admissionv1.ValidatingAdmissionPolicy{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
-		ObjectMeta: metadata(owner, ChargePolicyName,
-			"keeps the cards that are held charged to the queue in which they were handed out", nil),
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: &fail,
+	return forbidding(metadata(owner, ChargePolicyName, "keeps the cards that are held charged to the queue in which they were handed out", nil),
+		admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
 				on("", "v1", []string{"pods"}, admissionv1.Update, admissionv1.Delete),
 				on("", "v1", []string{"pods/eviction"}, admissionv1.Create),
@@ -113,8 +107,7 @@ func Charge(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySp
 			}, notFor(spec.Admission.ExemptServiceAccounts)...),
 			Variables:   chargeVariables(resources),
 			Validations: chargeRules(longest),
-		},
-	}
+		})
 }
 
 // on is a rule for operations on resources of a group.
@@ -172,7 +165,7 @@ func chargeVariables(resources []corev1.ResourceName) []admissionv1.Variable {
 func chargeRules(longest string) []admissionv1.Validation {
 	const who = `request.userInfo.username`
 	limit := ` at most ` + longest + ` seconds (spec.admission.maxTerminationGracePeriodSeconds of the ServiceTypePolicy)'`
-	rules := []admissionv1.Validation{
+	return []admissionv1.Validation{
 		{
 			// Volcano's controller rewrites the group of a StatefulSet or a ReplicaSet
 			// from any pod of it that has none yet: it may move what waits alone.
@@ -233,9 +226,4 @@ func chargeRules(longest string) []admissionv1.Validation {
 				` + ' may not update Queues: ask who administers them'`,
 		},
 	}
-	forbidden := metav1.StatusReasonForbidden
-	for i := range rules {
-		rules[i].Reason = &forbidden
-	}
-	return rules
 }

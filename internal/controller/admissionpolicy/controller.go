@@ -58,8 +58,6 @@ type Reconciler struct {
 	nodes  Nodes
 	// readers read the objects of each name from a cache.
 	readers map[string]client.Reader
-	// kinds has the types of the objects.
-	kinds *runtime.Scheme
 	// guard takes what is found.
 	guard *Guard
 	// written are the objects as they were written last, by kind and name.
@@ -172,9 +170,8 @@ func (r *Reconciler) remove(ctx context.Context, name string, object client.Obje
 	if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != "ServiceTypePolicy" || object.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	kinds, _, err := r.kinds.ObjectKinds(object)
-	if err == nil && len(kinds) > 0 {
-		delete(r.written, kinds[0].Kind+" "+name)
+	if kind, err := r.client.GroupVersionKindFor(object); err == nil {
+		delete(r.written, kind.Kind+" "+name)
 	}
 	uid := object.GetUID()
 	err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid})
@@ -244,7 +241,7 @@ func Setup(mgr ctrl.Manager, nodes *shared.Nodes, skipNameValidation bool) (*Gua
 	if err != nil {
 		return nil, err
 	}
-	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), nodes: nodes, kinds: mgr.GetScheme(), written: map[string]stamp{},
+	r := &Reconciler{guard: newGuard(), client: mgr.GetClient(), events: mgr.GetEventRecorderFor(shared.Component), nodes: nodes, written: map[string]stamp{},
 		readers: map[string]client.Reader{BypassPolicyName: mgr.GetClient(), ChargePolicyName: second}}
 	cards := make(chan event.TypedGenericEvent[string], 1)
 	nodes.Follow(func() {

@@ -41,7 +41,7 @@ func TestTheStatusHasAnotherWriter(t *testing.T) {
 	})
 	r := &Reconciler{
 		guard:  newGuard(),
-		client: api, events: record.NewFakeRecorder(10), nodes: oneNode{}, kinds: scheme, written: map[string]stamp{},
+		client: api, events: record.NewFakeRecorder(10), nodes: oneNode{}, written: map[string]stamp{},
 		readers: map[string]client.Reader{BypassPolicyName: api, ChargePolicyName: api},
 	}
 	_, err := r.Reconcile(t.Context(), ctrl.Request{})

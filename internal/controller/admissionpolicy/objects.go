@@ -33,6 +33,19 @@ func Policies(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicy
 	return []*admissionv1.ValidatingAdmissionPolicy{Policy(owner, spec, resources), Charge(owner, spec, resources)}
 }
 
+// forbidding returns a policy that fails closed and refuses with reason Forbidden.
+func forbidding(meta metav1.ObjectMeta, spec admissionv1.ValidatingAdmissionPolicySpec) *admissionv1.ValidatingAdmissionPolicy {
+	fail, forbidden := admissionv1.Fail, metav1.StatusReasonForbidden
+	spec.FailurePolicy = &fail
+	for i := range spec.Validations {
+		spec.Validations[i].Reason = &forbidden
+	}
+	return &admissionv1.ValidatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
+		ObjectMeta: meta, Spec: spec,
+	}
+}
+
 // Binding returns the ValidatingAdmissionPolicyBinding of the policy of a name,
 // nil when the spec binds nothing.
 func Binding(owner *v1alpha1.ServiceTypePolicy, spec v1alpha1.ServiceTypePolicySpec, name string) *admissionv1.ValidatingAdmissionPolicyBinding {
