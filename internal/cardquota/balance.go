@@ -81,13 +81,16 @@ func (b *Balance) grant(queue, by string, quota card.Quota) {
 
 // Moved lists the queues whose condition InventorySatisfied says another thing than
 // before, sorted: those that grant a card of which too many are or were granted, and
-// whose numbers are others now.
-func (b *Balance) Moved(before *Balance) []string {
+// whose numbers are others now. turned reports whether too many of some card are granted
+// now and were not before, or the other way round, or whether there are more or fewer cards.
+func (b *Balance) Moved(before *Balance) (queues []string, turned bool) {
 	moved := map[string]bool{}
 	for _, side := range []*Balance{before, b} {
 		for name := range side.granted {
-			within := before.sums[name] <= before.healthy[name] && b.sums[name] <= b.healthy[name]
-			if within || before.healthy[name] == b.healthy[name] && maps.Equal(before.granted[name], b.granted[name]) {
+			cards := before.healthy[name] != b.healthy[name]
+			was, is := before.sums[name] > before.healthy[name], b.sums[name] > b.healthy[name]
+			turned = turned || cards || was != is
+			if !was && !is || !cards && maps.Equal(before.granted[name], b.granted[name]) {
 				continue
 			}
 			for queue := range side.granted[name] {
@@ -95,20 +98,7 @@ func (b *Balance) Moved(before *Balance) []string {
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(moved))
-}
-
-// Turned reports whether too many of some card are granted now and were not before, or
-// the other way round, or whether there are more or fewer cards.
-func (b *Balance) Turned(before *Balance) bool {
-	for _, side := range []*Balance{before, b} {
-		for name := range side.granted {
-			if before.healthy[name] != b.healthy[name] || (before.sums[name] > before.healthy[name]) != (b.sums[name] > b.healthy[name]) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.Sorted(maps.Keys(moved)), turned
 }
 
 // Excess is a card of which all CardQuotas together grant more than there are

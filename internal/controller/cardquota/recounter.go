@@ -256,10 +256,10 @@ func (r *Recounter) recount(s stores) []string {
 	}
 	woken, now := []string{everyQueue}, time.Now()
 	if r.queues != nil {
-		moved := balance.Moved(r.balance)
+		moved, turned := balance.Moved(r.balance)
 		switch wait := balancePause - now.Sub(r.told); {
 		case len(moved) == 0: // it says the same to everybody
-		case wait <= 0 || balance.Turned(r.balance):
+		case wait <= 0 || turned:
 			r.told = now
 		default:
 			time.AfterFunc(wait, r.markDirty)
