@@ -77,14 +77,6 @@ func WhyGroup(group *v1beta1.PodGroup) (workload.Refusal, bool) {
 	return workload.Refusal{}, false
 }
 
-// textOf shows what a pod asks for: its request, else the bare resource.
-func textOf(request card.Request, resource corev1.ResourceName) string {
-	if request.Any() {
-		return string(resource)
-	}
-	return request.String()
-}
-
 // PodTemplateHash is the label by which a Deployment tells its ReplicaSets
 // apart; the ReplicaSet's name ends with it.
 const PodTemplateHash = "pod-template-hash"

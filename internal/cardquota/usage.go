@@ -190,8 +190,12 @@ func (c *counter) waiting(t *tally, queue string, pod *corev1.Pod, group *v1beta
 		t.queue.Pending[name] = t.queue.Pending[name].Add(ask.Count)
 	}
 	if why, ok := whyPod(pod, group, ask.Denied); ok {
+		asked := ask.Named.String()
+		if ask.Named.Any() { // then no card is named, and the resource is shown
+			asked = string(ask.Resource)
+		}
 		t.blocked.add(v1alpha1.BlockedStatus{Workload: workloadOf(pod), Since: pod.CreationTimestamp,
-			Card: textOf(ask.Named, ask.Resource), Count: int64(ask.Count), Reason: why.Reason, Message: why.Message})
+			Card: asked, Count: int64(ask.Count), Reason: why.Reason, Message: why.Message})
 	}
 }
 

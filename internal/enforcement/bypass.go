@@ -114,7 +114,7 @@ func (s Presets) note(pods []*corev1.Pod) {
 // change a pod can take its record of writers away, at once after creating it, to
 // raise an alarm. The queue that our scheduler writes when it binds a pod tells then
 // that it did. That is sound only where admission refuses that queue on a pod that
-// comes with its node (package bypass): where it does not, condition BypassGuarded
+// comes with its node (package admissionpolicy): where it does not, condition BypassGuarded
 // says that nothing is proven.
 func past(pod *corev1.Pod, schedulers []string, seen Presets) string {
 	if !slices.Contains(schedulers, pod.Spec.SchedulerName) {

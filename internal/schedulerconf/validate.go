@@ -56,7 +56,10 @@ func (v *validation) fault(node *yaml.Node, format string, values ...any) {
 func (v *validation) document(root *yaml.Node) {
 	v.keys(root, "the text", documentKeys)
 	v.actions(root)
-	v.each(field(root, "tiers"), "tiers", v.tier)
+	v.each(field(root, "tiers"), "tiers", func(tier *yaml.Node) {
+		v.keys(tier, "a tier", tierKeys)
+		v.plugins(tier, v.plugin)
+	})
 	v.each(field(root, "configurations"), "configurations", v.configuration)
 	v.metrics(field(root, "metrics"))
 	v.capacityCard(root)
@@ -113,26 +116,17 @@ func (v *validation) each(list *yaml.Node, name string, item func(*yaml.Node)) {
 		v.fault(list, "%s is not a list: begin each entry with a dash", name)
 		return
 	}
+	first := "name" // the key with which an entry usually begins
+	if name == "tiers" {
+		first = "plugins"
+	}
 	for _, entry := range list.Content {
 		if entry.Kind != yaml.MappingNode {
-			v.fault(entry, "an entry of %s is not a mapping: write - %s: …", name, firstKey(name))
+			v.fault(entry, "an entry of %s is not a mapping: write - %s: …", name, first)
 			continue
 		}
 		item(entry)
 	}
-}
-
-// firstKey is the key with which an entry of a list usually begins.
-func firstKey(list string) string {
-	if list == "tiers" {
-		return "plugins"
-	}
-	return "name"
-}
-
-func (v *validation) tier(tier *yaml.Node) {
-	v.keys(tier, "a tier", tierKeys)
-	v.plugins(tier, v.plugin)
 }
 
 // plugins calls item for the plugins of a tier, which must have some.

@@ -2,6 +2,7 @@ package admissionpolicy
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -74,9 +75,7 @@ func metadata(owner *v1alpha1.ServiceTypePolicy, name, what string, annotations 
 	controls, blocks := true, false
 	all := map[string]string{v1alpha1.AnnotationDescription: "Made by ServiceTypePolicy " + owner.Name +
 		": " + what + ". Change spec.admission there; changes here are put back."}
-	for key, value := range annotations {
-		all[key] = value
-	}
+	maps.Copy(all, annotations)
 	return metav1.ObjectMeta{
 		Name:        name,
 		Labels:      map[string]string{"app.kubernetes.io/managed-by": "cardquota"},
