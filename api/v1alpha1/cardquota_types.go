@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.serviceType`
 // +kubebuilder:printcolumn:name="Queue",type=string,JSONPath=`.status.queue.name`
 // +kubebuilder:printcolumn:name="Cards",type=string,JSONPath=`.status.summary`,description="used/quota per card"
-// +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.status.pendingSummary`,description="cards that waiting pods ask for"
+// +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.status.pendingSummary`,description="cards that pending pods request"
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`,description="whether the quota is proven to be enforced"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -12,7 +12,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=stp
 // +kubebuilder:printcolumn:name="Reclaim",type=string,JSONPath=`.status.reclaim`,description="how cards are taken back"
-// +kubebuilder:printcolumn:name="Scheduler",type=string,JSONPath=`.status.scheduler.version`,description="version of the scheduler at work"
+// +kubebuilder:printcolumn:name="Scheduler",type=string,JSONPath=`.status.scheduler.version`,description="version of the active scheduler"
 // +kubebuilder:printcolumn:name="Synced",type=string,JSONPath=`.status.conditions[?(@.type=="ConfigSynced")].status`
 // +kubebuilder:printcolumn:name="Enforced",type=string,JSONPath=`.status.conditions[?(@.type=="Enforced")].status`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
