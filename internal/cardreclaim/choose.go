@@ -16,17 +16,10 @@ type Answer struct {
 	Cut bool
 }
 
-// Choose answers a problem at the least loss it finds: the least there is for a
-// small problem, and close to it for a large one. It is false when not all that
-// wait can be placed, whoever goes; then nobody goes.
-func Choose(p *Problem) (*Plan, bool) {
-	plan := ChooseWithin(p, mostEffort).Plan
-	return plan, plan != nil
-}
-
-// ChooseWithin is Choose with a bound of the effort that goes into making the
-// first plan cheaper, at most as much as Choose makes. The first plan has an effort
-// of its own, which that bound does not cut.
+// ChooseWithin answers a problem at the least loss it finds: the least there is for a
+// small problem, and close to it for a large one. There is no plan when not all that wait
+// can be placed, whoever goes; then nobody goes. The effort that goes into making the
+// first plan cheaper is bounded by most; the first plan has an effort of its own.
 func ChooseWithin(p *Problem, most int) Answer {
 	m := newModel(p)
 	plan := m.answer(p, min(most, mostEffort))

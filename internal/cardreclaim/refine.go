@@ -155,20 +155,41 @@ func (s *state) tryAll() (found, complete bool) {
 }
 
 // refilling tries sets of units in their order: with each, then without it.
+//
+// What that must cost has a lower limit: so much of one resource must be given, and where
+// units may be taken in part, that costs least when those that cost least for what they
+// give go first.
 type refilling struct {
 	*state
-	options []option
-	most    Loss // what a set must stay below
-	bounded bool
-	left    int // tries
-	set     []int
-	found   bool
-	limit
+	options   []option
+	cheapest  []int // places in options, those that cost least for what they give first
+	need, got float64
+	most      Loss // what a set must stay below
+	bounded   bool
+	left      int // tries
+	set       []int
+	found     bool
 }
 
+// refilling sorts units by the resource that is scarcest. Whole jobs come first, so that
+// single pods are looked at when their job is decided; then those that cost least for what
+// they give.
 func (s *state) refilling(units []int) *refilling {
-	r := &refilling{state: s}
-	r.options, r.limit = s.options(units)
+	resource, need := s.scarcest(units)
+	r := &refilling{state: s, need: need, options: make([]option, len(units)), cheapest: make([]int, len(units))}
+	for i, u := range units {
+		x := option{unit: u, price: s.price(u)}
+		s.each(u, func(site int) { x.amount += s.gives(u, site)[resource] })
+		x.share = x.price.over(max(x.amount, slack))
+		r.options[i], r.cheapest[i] = x, i
+	}
+	single := func(x option) int { return min(s.units[x.unit].pod-whole, 1) }
+	slices.SortFunc(r.options, func(a, b option) int {
+		return cmp.Or(cmp.Compare(single(a), single(b)), a.share.compare(b.share), cmp.Compare(a.unit, b.unit))
+	})
+	slices.SortFunc(r.cheapest, func(a, b int) int {
+		return cmp.Or(r.options[a].share.compare(r.options[b].share), cmp.Compare(a, b))
+	})
 	return r
 }
 
@@ -232,45 +253,6 @@ type option struct {
 	share  share // for one of the resource
 }
 
-// limit is a lower limit of what refilling must cost: so much of one resource must
-// be given, and where units may be taken in part, that costs least when those
-// that cost least for what they give go first.
-type limit struct {
-	need, got float64
-	order     []int // places in options, those that cost least for what they give first
-}
-
-// options sorts units, and finds the limit for the resource that is scarcest.
-// Whole jobs come first, so that single pods are looked at when their job is
-// decided; then those that cost least for what they give.
-func (s *state) options(units []int) ([]option, limit) {
-	resource, need := s.scarcest(units)
-	options, l := make([]option, len(units)), limit{need: need, order: make([]int, len(units))}
-	for i, u := range units {
-		x := option{unit: u, price: s.price(u)}
-		s.each(u, func(site int) { x.amount += s.gives(u, site)[resource] })
-		x.share = x.price.over(max(x.amount, slack))
-		options[i] = x
-	}
-	slices.SortFunc(options, func(a, b option) int {
-		return cmp.Or(s.single(a.unit)-s.single(b.unit), a.share.compare(b.share), cmp.Compare(a.unit, b.unit))
-	})
-	for i := range options {
-		l.order[i] = i
-	}
-	slices.SortFunc(l.order, func(a, b int) int {
-		return cmp.Or(options[a].share.compare(options[b].share), cmp.Compare(a, b))
-	})
-	return options, l
-}
-
-func (m *model) single(u int) int {
-	if m.units[u].pod == whole {
-		return 0
-	}
-	return 1
-}
-
 // scarcest is the resource of which most of what the units give is needed, and how
 // much that is.
 func (s *state) scarcest(units []int) (resource int, need float64) {
@@ -313,7 +295,7 @@ func (r *refilling) allows(at int, most Loss) bool {
 	}
 	need := r.need - r.got
 	least := r.cost.over(1)
-	for _, i := range r.order {
+	for _, i := range r.cheapest {
 		x := &r.options[i]
 		if need <= 0 {
 			break

@@ -55,3 +55,9 @@ func wholly(jobs ...int) []Taking {
 
 // pods takes single pods of a job.
 func pods(job int, pods ...int) []Taking { return []Taking{{Job: job, Pods: pods}} }
+
+// Choose answers a problem with all the effort that a choice may take.
+func Choose(p *Problem) (*Plan, bool) {
+	plan := ChooseWithin(p, mostEffort).Plan
+	return plan, plan != nil
+}

@@ -111,11 +111,11 @@ func taker(claims []*claim) int {
 	return slices.IndexFunc(claims, func(c *claim) bool { return c.ask.Count > 0 })
 }
 
-// answer finds the best plan that places all pods, or as many as can be, within
-// the limit.
-func (q *question) answer(within *limit, all bool) (*cardreclaim.Plan, bool) {
-	if plan, ok := within.choose(&q.problem); ok || all {
-		return plan, ok
+// answer finds the best plan that places all pods, or as many as can be, within the limit;
+// nil when there is none.
+func (q *question) answer(within *limit, all bool) *cardreclaim.Plan {
+	if plan := within.choose(&q.problem); plan != nil || all {
+		return plan
 	}
 	// As many as can be: the largest count of the only claim that has an answer;
 	// several claims are served one after the other.
@@ -128,7 +128,7 @@ func (q *question) answer(within *limit, all bool) (*cardreclaim.Plan, bool) {
 		low, high := 0, counts[i]
 		for low < high {
 			q.problem.Claims[i].Count = (low + high + 1) / 2
-			if plan, ok := within.choose(&q.problem); ok {
+			if plan := within.choose(&q.problem); plan != nil {
 				low, best = q.problem.Claims[i].Count, plan
 			} else {
 				high = q.problem.Claims[i].Count - 1
@@ -136,7 +136,7 @@ func (q *question) answer(within *limit, all bool) (*cardreclaim.Plan, bool) {
 		}
 		q.problem.Claims[i].Count = low
 	}
-	return best, best != nil && best.Placed() > 0
+	return best
 }
 
 // dimensions are the places of what the claims ask for in cardreclaim.Amounts:
