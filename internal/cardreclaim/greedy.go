@@ -25,14 +25,12 @@ func (s *state) greedy() bool {
 			return false
 		}
 		// Its places are reserved in the state's own books.
-		p := s.placement()
-		p.pools = pools
-		if !p.fill(claim) {
-			return false
-		}
-		held[claim] = p.place[claim]
+		all := s.fill(claim, slices.Clone(s.avail), pools, held)
 		for _, node := range held[claim] {
 			s.add(node, s.claims[claim].Request, -1)
+		}
+		if !all {
+			return false
 		}
 	}
 	s.place = held

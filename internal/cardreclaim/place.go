@@ -5,26 +5,15 @@ import (
 	"slices"
 )
 
-// placement puts waiting pods on nodes as long as there is room.
-type placement struct {
-	*model
-	avail []float64
-	pools []int64
-	place [][]int // by claim
-}
-
-func (r *rooms) placement() *placement {
-	return &placement{model: r.model, avail: slices.Clone(r.avail), pools: slices.Clone(r.pools), place: make([][]int, len(r.claims))}
-}
-
-// fill places as many of a claim's pods as there is room for, the preferred
-// nodes first, and tells whether that is all of them.
-func (p *placement) fill(claim int) bool {
-	c := &p.claims[claim]
-	left := c.Count - len(p.place[claim])
-	p.look(len(c.Nodes))
+// fill places as many of a claim's pods as there is room for, the preferred nodes first,
+// and tells whether that is all of them. It books them in avail, pools and place, which
+// are by node and resource, by pool and by claim.
+func (m *model) fill(claim int, avail []float64, pools []int64, place [][]int) bool {
+	c := &m.claims[claim]
+	left := c.Count - len(place[claim])
+	m.look(len(c.Nodes))
 	for _, node := range c.Nodes {
-		have, pool := p.avail[node*p.dims:(node+1)*p.dims], &p.pools[p.pool[node]]
+		have, pool := avail[node*m.dims:(node+1)*m.dims], &pools[m.pool[node]]
 		n := min(left, c.fits(have), c.within(*pool))
 		if n == 0 {
 			continue
@@ -33,7 +22,7 @@ func (p *placement) fill(claim int) bool {
 			have[i] -= float64(n) * amount
 		}
 		*pool -= int64(n) * c.Cards
-		p.place[claim] = append(p.place[claim], slices.Repeat([]int{node}, n)...)
+		place[claim] = append(place[claim], slices.Repeat([]int{node}, n)...)
 		if left -= n; left == 0 {
 			return true
 		}
@@ -44,13 +33,14 @@ func (p *placement) fill(claim int) bool {
 // places returns where the waiting pods can run, nil when not all can. Claims are filled
 // one after the other, which is exact for one; for several a search is tried then.
 func (r *rooms) places() [][]int {
-	p, all := r.placement(), true
+	avail, pools, place := slices.Clone(r.avail), slices.Clone(r.pools), make([][]int, len(r.claims))
+	all := true
 	for _, claim := range r.order {
-		all = all && p.fill(claim)
+		all = all && r.fill(claim, avail, pools, place)
 	}
 	switch {
 	case all:
-		return p.place
+		return place
 	case len(r.order) == 1:
 		return nil
 	}
@@ -99,8 +89,7 @@ func (s *seating) next(k int) bool {
 		}
 	}
 	if k == len(s.order)-1 {
-		p := &placement{model: s.model, avail: slices.Clone(s.avail), pools: s.pools, place: s.place}
-		return p.fill(claim)
+		return s.fill(claim, slices.Clone(s.avail), s.pools, s.place)
 	}
 	var tried []int
 	defer func() {

@@ -3,8 +3,7 @@
 // loss.
 //
 // The package only translates: who may take from whom is decided by the plugin
-// capacity-card, who goes by package cardreclaim, and how a job takes it by
-// package vcjob.
+// capacity-card, who goes by package cardreclaim, and how a job takes it by its policies.
 package action
 
 import (
@@ -67,18 +66,16 @@ func (a *Action) Initialize() {}
 // UnInitialize does nothing.
 func (a *Action) UnInitialize() {}
 
-// mostShare is the part of the time that searches may take: while they are made nobody
-// is scheduled.
+// mostShare bounds the part of the time that searches may take, here a quarter: while they
+// are made nobody is scheduled.
 const mostShare = 4
 
 // period is the least time between two sessions (Volcano's --schedule-period).
 const period = time.Second
 
-// Execute takes cards back for the pods that wait, the queue of the highest
-// priority first, as long as a session may take. When it did not suffice for all
-// the next ones go by turns. After a long search the next sessions make none, so that
-// on average searches take no more than about a quarter of the time. How long a single
-// session may take is bounded by the effort that may go into it alone.
+// Execute takes cards back for the pods that wait, the queue of the highest priority
+// first, as long as a session may take. When it did not suffice for all the next ones go
+// by turns. After a long search the next sessions make none.
 func (a *Action) Execute(ssn *framework.Session) {
 	a.counters.keep(ssn.Queues)
 	tide, ok := a.cache.Tide(ssn.UID)
@@ -153,8 +150,7 @@ func (w *wave) mayTry(task *api.TaskInfo) bool {
 const PreemptName = "preempt"
 
 // Preempt is Volcano's action preempt for jobs that are gangs: a job goes as a whole where
-// it would be left below its minimum, and its pods go as those that cardreclaim evicts. Each
-// write is tried again, and no retry of a Volcano job is counted.
+// it would be left below its minimum, and its pods go as those that cardreclaim evicts.
 type Preempt struct {
 	framework.Action
 	// reclaim has what both actions need.
@@ -212,8 +208,7 @@ func (e *Evictor) Use(client kubernetes.Interface, recorder record.EventRecorder
 
 // Evict deletes a pod that an action evicts, and returns when that is done or was given up.
 // With an error Volcano's cache looks the pod up again. For preempt it does nothing: the
-// action tells the pod to go, and insists until the pod is gone. Meanwhile the cache
-// has it as one that goes, which is what the next session has to know.
+// action tells the pod to go, and insists until the pod is gone.
 func (e *Evictor) Evict(pod *corev1.Pod, reason string) error {
 	if reason == PreemptName {
 		return nil

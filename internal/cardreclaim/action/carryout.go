@@ -39,18 +39,10 @@ type eviction struct {
 // parting is what one job gives.
 type parting struct {
 	giver *giver
-	// places are those of the pods that go among the giver's.
+	// places are those of the pods that go among the giver's, tasks are these pods.
 	places []int
+	tasks  []*api.TaskInfo
 	whole  bool
-}
-
-// tasks are the pods that go.
-func (p *parting) tasks() []*api.TaskInfo {
-	tasks := make([]*api.TaskInfo, len(p.places))
-	for i, place := range p.places {
-		tasks[i] = p.giver.tasks[place]
-	}
-	return tasks
 }
 
 // carryOut tries a plan in the session: first everybody goes, then the pods that
@@ -75,7 +67,7 @@ func (w *wave) carryOut(job *api.JobInfo, q *question, plan *cardreclaim.Plan, a
 	}
 	e.placed.Commit()
 	for _, p := range e.parted {
-		w.remove(p.tasks(), w.action.isReplaced(p.giver.job.Namespace, workload.VCJobOwner(p.giver.tasks[0].Pod)), Name)
+		w.remove(p.tasks, w.action.isReplaced(p.giver.job.Namespace, workload.VCJobOwner(p.giver.tasks[0].Pod)), Name)
 	}
 	for _, c := range q.claims {
 		for _, task := range c.tasks {
@@ -140,9 +132,10 @@ func (w *wave) evict(q *question, plan *cardreclaim.Plan, e *eviction) error {
 				p.places = append(p.places, i)
 			}
 		}
-		tasks := p.tasks()
-		w.spend(effortOfMove * len(tasks))
-		for _, task := range tasks {
+		w.spend(effortOfMove * len(p.places))
+		for _, place := range p.places {
+			task := p.giver.tasks[place]
+			p.tasks = append(p.tasks, task)
 			if task.Status == api.Bound {
 				e.bound = append(e.bound, task)
 			}
@@ -186,7 +179,7 @@ func (w *wave) forget(parted []*parting) {
 		clear(w.together)
 	}
 	for _, p := range parted {
-		for _, task := range p.tasks() {
+		for _, task := range p.tasks {
 			w.action.attempts.free(w.placeOf(task.NodeName))
 		}
 	}

@@ -11,9 +11,6 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// limited tells that a node may take fewer of a claim's pods than it has room for.
-func (c *claim) limited() bool { return c.alone || c.spread > 0 || len(c.caps) > 0 }
-
 // most is how many of a claim's pods a node takes, whatever its room.
 func (c *claim) most(node int) int {
 	if n, known := c.caps[node]; known {

@@ -171,7 +171,7 @@ func dimensionsOf(claims []*claim) dimensions {
 	slices.Sort(d.resources)
 	d.count = others + len(d.resources)
 	for i, c := range claims {
-		if d.limits[i] = -1; c.limited() {
+		if d.limits[i] = -1; c.alone || c.spread > 0 || len(c.caps) > 0 {
 			d.limits[i] = d.count
 			d.count++
 		}
