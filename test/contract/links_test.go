@@ -1,0 +1,76 @@
+package contract
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+var (
+	relativeLink = regexp.MustCompile(`\]\(([^)\s:]+)\)`)
+	notInAnchor  = regexp.MustCompile(`[^a-z0-9_ -]`)
+)
+
+// TestLinksLeadSomewhere checks that each relative link of the pages names a file that exists and, in
+// a page, a heading that exists. docs/api.md is generated.
+func TestLinksLeadSomewhere(t *testing.T) {
+	root := filepath.Join("..", "..")
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	check.NoError(t, err)
+	pages = append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "CHANGELOG.md"))
+	links := 0
+	for _, page := range pages {
+		if filepath.Base(page) == "api.md" {
+			continue
+		}
+		for _, link := range relativeLink.FindAllStringSubmatch(readProse(t, page), -1) {
+			links++
+			file, anchor, _ := strings.Cut(link[1], "#")
+			target := page
+			if file != "" {
+				target = filepath.Join(filepath.Dir(page), file)
+			}
+			_, err := os.Stat(target)
+			switch {
+			case err != nil:
+				t.Errorf("%s links to %s, which does not exist", page, link[1])
+			case anchor != "" && filepath.Ext(target) == ".md":
+				check.That(t, anchors(readProse(t, target))[anchor], "%s links to %s, a heading that does not exist", page, link[1])
+			}
+		}
+	}
+	check.That(t, links >= 100, "only %d links were found", links)
+}
+
+// readProse returns a page without its blocks of code.
+func readProse(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	check.NoError(t, err)
+	var prose strings.Builder
+	code := false
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			code = !code
+		} else if !code {
+			prose.WriteString(line)
+		}
+	}
+	return prose.String()
+}
+
+// anchors are those that GitHub makes of the headings of a page.
+func anchors(page string) map[string]bool {
+	found := map[string]bool{}
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "#") {
+			heading := strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#")))
+			found[strings.ReplaceAll(notInAnchor.ReplaceAllString(heading, ""), " ", "-")] = true
+		}
+	}
+	return found
+}
