@@ -11,16 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// packageName is the operator's name in a catalog, for ever.
+// packageName is the operator's name in a catalog. It must never change.
 const packageName = "cardquota"
 
-// skipRange is the annotation for the versions that may be upgraded to this one at once.
+// skipRange is the annotation for the versions from which this one may be installed directly.
 const skipRange = "olm.skipRange"
 
-// namespaceAnnotation is where the base says in which namespace the operator belongs.
+// namespaceAnnotation is the base's annotation for the namespace of the operator.
 const namespaceAnnotation = "operatorframework.io/suggested-namespace"
 
-// clusterServiceVersion completes the base with all that other files of config/ say.
+// clusterServiceVersion completes the base from the other files of config/.
 func clusterServiceVersion(src *sources, release releaseOptions) (*v1alpha1.ClusterServiceVersion, error) {
 	csv := src.base.DeepCopy()
 	if err := release.setVersion(csv); err != nil {
@@ -68,7 +68,7 @@ func clusterServiceVersion(src *sources, release releaseOptions) (*v1alpha1.Clus
 	if csv.Spec.WebhookDefinitions, err = src.webhookDefinitions(); err != nil {
 		return nil, err
 	}
-	// The page of the operator shows one image: the operator's, the first of the installation.
+	// The operator's page shows one image: the operator's, the first of the installation.
 	csv.Annotations["containerImage"] = csv.Spec.RelatedImages[0].Image
 	csv.Spec.InstallStrategy = v1alpha1.NamedInstallStrategy{
 		StrategyName: v1alpha1.InstallStrategyNameDeployment, StrategySpec: strategy,
@@ -76,7 +76,7 @@ func clusterServiceVersion(src *sources, release releaseOptions) (*v1alpha1.Clus
 	return csv, nil
 }
 
-// setVersion gives a release its version and its place in the channel.
+// setVersion sets the version of a release and its place in the channel.
 func (r releaseOptions) setVersion(csv *v1alpha1.ClusterServiceVersion) error {
 	if r.version != "" {
 		version, err := semver.Parse(r.version)
@@ -102,16 +102,16 @@ func (r releaseOptions) setVersion(csv *v1alpha1.ClusterServiceVersion) error {
 		return fmt.Errorf("version %s cannot replace %s", version, replaced)
 	}
 	csv.Spec.Replaces = bundleName(replaced)
-	// Later patches of the version before may go straight to this one.
+	// Later patches of the previous version may be upgraded directly.
 	csv.Annotations[skipRange] = fmt.Sprintf(">=%s <%s", replaced, version)
 	return nil
 }
 
-// bundleName is the name of a release's ClusterServiceVersion.
+// bundleName returns the name of a release's ClusterServiceVersion.
 func bundleName(version semver.Version) string { return packageName + ".v" + version.String() }
 
-// completeCRDDescriptions completes the entry of each definition that the operator owns. The base gives its
-// display name and what objects it leads to, the schema gives the descriptions.
+// completeCRDDescriptions completes the entry of each owned definition. The base has its
+// display name and related objects, the schema has the descriptions.
 func completeCRDDescriptions(csv *v1alpha1.ClusterServiceVersion, crds []crd) error {
 	type key struct{ name, version string }
 	written := map[key]v1alpha1.CRDDescription{}
@@ -144,8 +144,8 @@ func completeCRDDescriptions(csv *v1alpha1.ClusterServiceVersion, crds []crd) er
 	return nil
 }
 
-// addExamples puts the samples where a console offers them for a start, and the policy where
-// it asks for one: without a policy the scheduler waits.
+// addExamples adds the samples as examples for a console, and the policy as the first object to
+// create: without a policy the scheduler waits.
 func addExamples(csv *v1alpha1.ClusterServiceVersion, samples []unstructured.Unstructured) error {
 	objects := make([]map[string]any, 0, len(samples))
 	for _, sample := range samples {

@@ -13,8 +13,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// What a console shows a field as
-// (https://github.com/openshift/console, operator-lifecycle-manager descriptors reference).
+// How a console shows a field (https://github.com/openshift/console, operator-lifecycle-manager
+// descriptors reference).
 const (
 	urnText       = "urn:alm:descriptor:text"
 	urnInput      = "urn:alm:descriptor:com.tectonic.ui:text"
@@ -26,13 +26,13 @@ const (
 
 // field is one field of a schema.
 type field struct {
-	// path is where the field is below spec or status: cards[0].quota.
+	// path is the path of the field below spec or status: cards[0].quota.
 	path   string
 	schema apiextensionsv1.JSONSchemaProps
 }
 
-// listFields lists every field below a schema, parents first, by name. Left out is what is
-// inside of conditions, which consoles show as a table of its own.
+// listFields returns every field below a schema, parents first, by name. It omits the fields of
+// conditions, which consoles show as a table.
 func listFields(schema apiextensionsv1.JSONSchemaProps, path string) []field {
 	var list []field
 	names := make([]string, 0, len(schema.Properties))
@@ -54,12 +54,12 @@ func listFields(schema apiextensionsv1.JSONSchemaProps, path string) []field {
 	return list
 }
 
-// isConditions says whether a field is a list of metav1.Condition.
+// isConditions reports whether a field is a list of metav1.Condition.
 func isConditions(f field) bool {
 	return f.path == "conditions" && slices.Equal(f.schema.XListMapKeys, []string{"type"})
 }
 
-// specDescriptors describe every field of a spec that a user can set.
+// specDescriptors returns the descriptors of the fields of a spec that a user can set.
 func specDescriptors(schema apiextensionsv1.JSONSchemaProps) ([]v1alpha1.SpecDescriptor, error) {
 	var list []v1alpha1.SpecDescriptor
 	for _, f := range listFields(schema, "") {
@@ -74,7 +74,7 @@ func specDescriptors(schema apiextensionsv1.JSONSchemaProps) ([]v1alpha1.SpecDes
 	return list, nil
 }
 
-// formElements are the form elements by which a console lets a user set a value of this schema.
+// formElements returns the form elements with which a console sets a value of this schema.
 func formElements(schema apiextensionsv1.JSONSchemaProps) ([]string, error) {
 	var list []string
 	for _, value := range schema.Enum {
@@ -98,7 +98,7 @@ func formElements(schema apiextensionsv1.JSONSchemaProps) ([]string, error) {
 	}
 }
 
-// statusDescriptors describe every field of a status.
+// statusDescriptors returns the descriptors of the fields of a status.
 func statusDescriptors(schema apiextensionsv1.JSONSchemaProps) []v1alpha1.StatusDescriptor {
 	var list []v1alpha1.StatusDescriptor
 	for _, f := range listFields(schema, "") {
@@ -116,16 +116,16 @@ func statusDescriptors(schema apiextensionsv1.JSONSchemaProps) []v1alpha1.Status
 	return list
 }
 
-// firstParagraph is a description up to its first empty line, in one line.
+// firstParagraph returns the first paragraph of a description, in one line.
 func firstParagraph(description string) string {
 	paragraph, _, _ := strings.Cut(description, "\n\n")
 	return strings.Join(strings.Fields(paragraph), " ")
 }
 
-// abbreviations end in a full stop that ends no sentence.
+// abbreviations end in a full stop that does not end a sentence.
 var abbreviations = []string{"e.g.", "i.e.", "etc.", "vs.", "incl."}
 
-// firstSentence is a description up to its first full stop, in one line.
+// firstSentence returns the first sentence of a description, in one line.
 func firstSentence(description string) string {
 	words := strings.Fields(firstParagraph(description))
 	for i, word := range words {
@@ -136,13 +136,14 @@ func firstSentence(description string) string {
 	return strings.Join(words, " ")
 }
 
-// wordPattern finds the words of a name. CPU stands before what follows it without a small letter.
+// wordPattern matches the words of a name. CPU is a word even when no lower-case letter
+// follows.
 var wordPattern = regexp.MustCompile(`CPU|[A-Z]?[a-z0-9]+|[A-Z]+`)
 
-// specialWords are words that are not written as they stand in a name.
+// specialWords have a spelling of their own.
 var specialWords = map[string]string{"cpu": "CPU", "vcjob": "Volcano Job"}
 
-// displayName is a path in words: cards[0].overQuotaBy is Cards Over Quota By.
+// displayName returns a path in words: cards[0].overQuotaBy is Cards Over Quota By.
 func displayName(path string) string {
 	words := wordPattern.FindAllString(strings.ReplaceAll(path, "[0]", ""), -1)
 	for i, word := range words {

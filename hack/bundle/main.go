@@ -1,11 +1,10 @@
-// Command bundle writes the OLM bundle (bundle/) from what a kustomize installation
-// consists of (config/manifests, which is config/default as OLM installs it), the examples
-// (config/samples) and the prose of the operator's page (config/manifests/bases). Nothing
-// under bundle/ is edited by hand.
+// Command bundle writes the OLM bundle (bundle/). Its sources are the kustomize installation
+// for OLM (config/manifests, based on config/default), the examples (config/samples) and the
+// prose of the operator's page (config/manifests/bases). Do not edit files under bundle/.
 //
 //	cd hack/bundle && go run . -root ../..
 //
-// Version, images and the version before are those of the base unless flags say otherwise.
+// The base states the version, the images and the previous version; flags override them.
 package main
 
 import (
@@ -16,7 +15,7 @@ import (
 	"strings"
 )
 
-// bundleDir is the folder of the bundle below the project's root.
+// bundleDir is the bundle's folder below the project's root.
 const bundleDir = "bundle"
 
 func main() {
@@ -54,29 +53,30 @@ func run(args []string) error {
 	return writeFiles(out, files)
 }
 
-// releaseOptions is in what two bundles of one tree differ.
+// releaseOptions are what distinguishes two bundles of one tree.
 type releaseOptions struct {
-	// version is this release's and replaces that of the one before it; empty means the base's.
+	// version is the version of this release, replaces the version before it; empty means the
+	// base's.
 	version, replaces string
 	images            imageNames
 	// scorecard is the image of scorecard's own tests.
 	scorecard string
 }
 
-// defaultRelease is what make bundle generates.
+// defaultRelease returns the options of make bundle.
 func defaultRelease() releaseOptions {
 	return releaseOptions{images: imageNames{registry: "cardquota.dev", byName: map[string]string{}}, scorecard: scorecardImage}
 }
 
-// imageNames says where the cluster gets the programs from: config/ names images without a
-// registry, a bundle must name them in full.
+// imageNames maps images to full references: config/ names images without a registry, a bundle
+// must name them in full.
 type imageNames struct {
 	registry string
-	// byName are full references that win over the registry.
+	// byName are full references that take precedence over the registry.
 	byName map[string]string
 }
 
-// overrideImage takes one name=reference.
+// overrideImage parses one name=reference.
 func (i imageNames) overrideImage(value string) error {
 	name, reference, ok := strings.Cut(value, "=")
 	if !ok || name == "" || reference == "" {
@@ -86,8 +86,8 @@ func (i imageNames) overrideImage(value string) error {
 	return nil
 }
 
-// imageReference is the full reference of an image as config/ writes it, with or without a tag,
-// in the given release.
+// imageReference returns the full reference of an image of config/, with or without a tag, in
+// the given release.
 func (i imageNames) imageReference(image, version string) (name, imageReference string) {
 	name, _, _ = strings.Cut(image, ":")
 	if reference, ok := i.byName[name]; ok {

@@ -10,13 +10,13 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 )
 
-// scorecardImage is the image of scorecard's own tests, as the operator-sdk release of that version
-// calls it. A cluster finds it only with the registry in front of it (-scorecard-image), which is
-// the choice of who runs the tests: CONTRIBUTING.md tells how.
+// scorecardImage is the image of scorecard's own tests, as that operator-sdk release names it.
+// A cluster needs the registry in front of it (-scorecard-image), which depends on where the
+// tests run: see CONTRIBUTING.md.
 const scorecardImage = "operator-framework/scorecard-test:v1.41.1"
 
-// channelName is where the release is published: candidate for what is not stable yet, with the
-// major version (https://olm.operatorframework.io/docs/best-practices/channel-naming).
+// channelName returns the release's channel: candidate until it is stable, with the major
+// version (https://olm.operatorframework.io/docs/best-practices/channel-naming).
 func channelName(csv *v1alpha1.ClusterServiceVersion) string {
 	kind := "candidate"
 	if csv.Spec.Maturity == "stable" {
@@ -25,7 +25,7 @@ func channelName(csv *v1alpha1.ClusterServiceVersion) string {
 	return fmt.Sprintf("%s-v%d", kind, csv.Spec.Version.Major)
 }
 
-// bundleAnnotations tell a catalog what the bundle is. An image carries the same as labels.
+// bundleAnnotations describe the bundle to a catalog. An image has the same labels.
 func bundleAnnotations(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 	return map[string]string{
 		"operators.operatorframework.io.bundle.mediatype.v1":       "registry+v1",
@@ -39,7 +39,8 @@ func bundleAnnotations(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 	}
 }
 
-// bundleDockerfile builds the bundle's image with the bundle's folder as context.
+// bundleDockerfile returns the Dockerfile of the bundle's image; the context is the bundle's
+// folder.
 func bundleDockerfile(labels map[string]string) []byte {
 	var text strings.Builder
 	text.WriteString(generatedHeader)
@@ -51,7 +52,7 @@ func bundleDockerfile(labels map[string]string) []byte {
 	return []byte(text.String())
 }
 
-// scorecardConfig is the configuration for scorecard's basic and OLM suites, whose tests are in an image.
+// scorecardConfig returns the configuration of scorecard's basic and OLM suites.
 func scorecardConfig(image string) v1alpha3.Configuration {
 	test := func(suite, name string) v1alpha3.TestConfiguration {
 		return v1alpha3.TestConfiguration{

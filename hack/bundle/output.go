@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// generatedHeader stands on top of every file.
+// generatedHeader is the first line of every file.
 const generatedHeader = "# Generated from config/ by make bundle. Do not edit.\n"
 
-// generateFiles makes the files of the bundle of a release, by their path in it. The same sources and
-// release always give the same bytes.
+// generateFiles returns the files of a bundle by path. The same sources and release always give
+// the same bytes.
 func generateFiles(src *sources, release releaseOptions) (map[string][]byte, error) {
 	csv, err := clusterServiceVersion(src, release)
 	if err != nil {
@@ -37,7 +37,7 @@ func generateFiles(src *sources, release releaseOptions) (map[string][]byte, err
 		documents[fmt.Sprintf("manifests/%s_%s.yaml", crd.definition.Spec.Group, names.Plural)] = crd.object.Object
 	}
 	for _, extra := range src.extras {
-		// OLM puts the object into the namespace of the installation.
+		// OLM sets the namespace of the installation.
 		obj := extra.DeepCopy()
 		obj.SetNamespace("")
 		documents[fileName(obj.GetName(), obj.GroupVersionKind())] = obj.Object
@@ -60,8 +60,7 @@ func fileName(name string, kind schema.GroupVersionKind) string {
 	return fmt.Sprintf("manifests/%s_%s_%s.yaml", name, kind.Version, strings.ToLower(kind.Kind))
 }
 
-// emptyFields are the fields of our documents that Go cannot leave out when they are empty. Status is
-// not for authors to write.
+// emptyFields are fields that Go cannot omit when they are empty. Authors do not write status.
 var emptyFields = [][]string{
 	{"status"}, {"spec", "cleanup"}, {"spec", "apiservicedefinitions"},
 }
@@ -72,7 +71,7 @@ func marshalDocument(document any) ([]byte, error) {
 		return nil, err
 	}
 	var object map[string]any
-	// Numbers stay as they are written.
+	// Keep numbers as they are written.
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	if err := decoder.Decode(&object); err != nil {
@@ -85,7 +84,7 @@ func marshalDocument(document any) ([]byte, error) {
 	return append([]byte(generatedHeader), text...), err
 }
 
-// writeFiles makes dir hold exactly the files given.
+// writeFiles writes the files into dir and removes all others there.
 func writeFiles(dir string, files map[string][]byte) error {
 	stale, err := readTree(os.DirFS(dir), ".")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +109,7 @@ func writeFiles(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// readTree reads every file below a folder, by its path.
+// readTree reads every file below a folder, by path.
 func readTree(dir fs.FS, folder string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	err := fs.WalkDir(dir, folder, func(name string, entry fs.DirEntry, err error) error {

@@ -9,11 +9,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// accountPermissions are the rules per ServiceAccount as a ClusterServiceVersion carries them: OLM
-// makes the accounts, roles and bindings of them. cluster holds everywhere, namespaced in the
-// namespace of the installation; both are sorted by account. A binding that a
-// ClusterServiceVersion cannot express is an error: a ClusterRole in one namespace, a subject
-// that is no ServiceAccount of the installation, a role of another namespace.
+// accountPermissions returns the rules per ServiceAccount as a ClusterServiceVersion holds
+// them: OLM creates accounts, roles and bindings from them. cluster rules apply everywhere,
+// namespaced rules in the namespace of the installation; both are sorted by account.
+//
+// It is an error when a ClusterServiceVersion cannot express a binding: a ClusterRole in one
+// namespace, a subject other than a ServiceAccount of the installation, or a role of another
+// namespace.
 func (r *rbac) accountPermissions(namespace string) (cluster, namespaced []v1alpha1.StrategyDeploymentPermissions, err error) {
 	clusterRules, namespacedRules := map[string][]rbacv1.PolicyRule{}, map[string][]rbacv1.PolicyRule{}
 	if names := r.unboundClusterRoles(); len(names) > 0 {
@@ -39,8 +41,8 @@ func (r *rbac) accountPermissions(namespace string) (cluster, namespaced []v1alp
 	return sortedPermissions(clusterRules), sortedPermissions(namespacedRules), nil
 }
 
-// unboundClusterRoles names the ClusterRoles that no account of the installation has. A bundle could hold
-// them, but OLM never removes a ClusterRole that it installed from a bundle.
+// unboundClusterRoles returns the ClusterRoles that no account of the installation has. A
+// bundle could hold them, but OLM never removes a ClusterRole that it installed from a bundle.
 func (r *rbac) unboundClusterRoles() []string {
 	var list []string
 	for name := range r.clusterRoles {
@@ -52,7 +54,7 @@ func (r *rbac) unboundClusterRoles() []string {
 	return list
 }
 
-// addRoleRules adds the rules of the role that a binding refers to to each of its subjects.
+// addRoleRules adds the rules of a binding's role to each of its subjects.
 func addRoleRules(to, roles map[string][]rbacv1.PolicyRule, kind string, ref rbacv1.RoleRef, subjects []rbacv1.Subject,
 	accounts map[string]bool, namespace string,
 ) error {
@@ -70,11 +72,11 @@ func addRoleRules(to, roles map[string][]rbacv1.PolicyRule, kind string, ref rba
 	return nil
 }
 
-// ownCertificateSecret is where the operator keeps a webhook certificate that it makes itself.
+// ownCertificateSecret is the Secret of a webhook certificate that the operator creates itself.
 const ownCertificateSecret = "cardquota-webhook-cert"
 
-// isForOwnCertificate says whether a rule is there for a certificate that the operator makes itself
-// and registers with its webhooks. OLM does both, so the rights are not asked for.
+// isForOwnCertificate reports whether a rule is only for a certificate that the operator
+// creates and registers itself. OLM does both, so the bundle does not need the rule.
 func isForOwnCertificate(rule rbacv1.PolicyRule) bool {
 	switch strings.Join(rule.APIGroups, ",") {
 	case "admissionregistration.k8s.io":

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// installationDir is config/default with the few changes that OLM asks for.
+	// installationDir is config/default with the changes for OLM.
 	installationDir = "config/manifests"
 	samplesDir      = "config/samples"
 	basePath        = "config/manifests/bases/cardquota.clusterserviceversion.yaml"
 	iconPath        = "config/manifests/bases/icon.svg"
 )
 
-// sources is everything a bundle is made of.
+// sources are the sources of a bundle.
 type sources struct {
-	// base is the ClusterServiceVersion as far as people write it; icon is its SVG.
+	// base is the hand-written part of the ClusterServiceVersion; icon is its SVG.
 	base v1alpha1.ClusterServiceVersion
 	icon []byte
-	// crds are the definitions, and what was read.
+	// crds are the definitions, typed and as read.
 	crds        []crd
 	deployments []appsv1.Deployment
 	services    []corev1.Service
@@ -38,17 +38,17 @@ type sources struct {
 	rbac        rbac
 	// extras are the other objects of an installation that a bundle may hold.
 	extras []unstructured.Unstructured
-	// samples are the examples, in the order of their kustomization.
+	// samples are the examples in the order of their kustomization.
 	samples []unstructured.Unstructured
 }
 
-// crd is a definition, as an object and as text.
+// crd is a definition, typed and as read.
 type crd struct {
 	definition apiextensionsv1.CustomResourceDefinition
 	object     unstructured.Unstructured
 }
 
-// rbac is who may do what, as config/ says it in objects.
+// rbac holds the access control objects of config/.
 type rbac struct {
 	accounts            map[string]bool
 	clusterRoles, roles map[string][]rbacv1.PolicyRule
@@ -56,16 +56,15 @@ type rbac struct {
 	roleBindings        []rbacv1.RoleBinding
 }
 
-// bundleKinds are the kinds that OLM installs on every cluster from a bundle, beside what the
-// ClusterServiceVersion carries
-// (operator-framework/operator-lifecycle-manager pkg/controller/operators/catalog/supportedresources.go).
-// It knows Prometheus's kinds too, but a cluster without Prometheus's operator does not, and the
-// whole installation would fail there.
+// bundleKinds are the kinds that OLM installs from a bundle on every cluster, beside the
+// content of the ClusterServiceVersion (operator-framework/operator-lifecycle-manager
+// pkg/controller/operators/catalog/supportedresources.go). OLM also supports Prometheus's
+// kinds, but the whole installation would fail on a cluster without Prometheus's operator.
 var bundleKinds = map[string]bool{
 	"ConfigMap": true, "NetworkPolicy": true, "PodDisruptionBudget": true, "PriorityClass": true, "Secret": true,
 }
 
-// readSources reads the project whose root is given.
+// readSources reads the project at the given root.
 func readSources(root fs.FS) (*sources, error) {
 	src := &sources{rbac: rbac{
 		accounts:     map[string]bool{},
@@ -99,7 +98,7 @@ func readSources(root fs.FS) (*sources, error) {
 	return src, err
 }
 
-// copyToMemory copies a folder to where kustomize reads it, whatever it comes from.
+// copyToMemory copies a folder into a file system for kustomize.
 func copyToMemory(root fs.FS, folder string) (filesys.FileSystem, error) {
 	files, err := readTree(root, folder)
 	if err != nil {
@@ -114,7 +113,8 @@ func copyToMemory(root fs.FS, folder string) (filesys.FileSystem, error) {
 	return memory, nil
 }
 
-// buildKustomization is kustomize build: the objects of a kustomization, in its order.
+// buildKustomization returns the objects of a kustomization in their order, like kustomize
+// build.
 func buildKustomization(files filesys.FileSystem, dir string) ([]unstructured.Unstructured, error) {
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, dir)
 	if err != nil {
@@ -135,7 +135,7 @@ func buildKustomization(files filesys.FileSystem, dir string) ([]unstructured.Un
 	return objects, nil
 }
 
-// addObject sorts one object of the installation to where a bundle keeps its kind.
+// addObject adds one object of the installation by its kind.
 func (s *sources) addObject(object unstructured.Unstructured) error {
 	switch kind := object.GetKind(); kind {
 	case "CustomResourceDefinition":
@@ -160,7 +160,7 @@ func (s *sources) addObject(object unstructured.Unstructured) error {
 	}
 }
 
-// addObject keeps one object of access control.
+// addObject adds one access control object.
 func (r *rbac) addObject(object unstructured.Unstructured) error {
 	switch object.GetKind() {
 	case "ServiceAccount":
@@ -183,7 +183,7 @@ func (r *rbac) addObject(object unstructured.Unstructured) error {
 	}
 }
 
-// convertTo reads an object as its type. A field that the type does not know is an error.
+// convertTo converts an object to its type. An unknown field is an error.
 func convertTo(object unstructured.Unstructured, into any) error {
 	content, err := object.MarshalJSON()
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// OLM makes the webhooks' Service, its certificate and the configurations by itself, from what a
-// ClusterServiceVersion says, and puts the certificate's files where OLM wants them.
+// OLM creates the webhooks' Service, certificate and configurations from the
+// ClusterServiceVersion. It mounts the certificate at a path of its own.
 const (
 	certificatesFlag = "--webhook-certificates=Files"
 	certificatesDir  = "/tmp/k8s-webhook-server/serving-certs"
 )
 
-// webhook is what validating and mutating webhooks have in common.
+// webhook is the common part of validating and mutating webhooks.
 type webhook struct {
 	description       v1alpha1.WebhookDescription
 	client            admissionv1.WebhookClientConfig
@@ -52,10 +52,12 @@ func (s *sources) allWebhooks() []webhook {
 	return list
 }
 
-// webhookDefinitions are the webhooks as OLM registers them. OLM knows no matchConditions, so
-// these are left out: they only spare calls, the handlers repeat them. What would change a
-// decision is an error: a namespaceSelector (OLM writes the OperatorGroup's), a Service that
-// leads to no Deployment of the installation, a Deployment that does not take OLM's certificate.
+// webhookDefinitions returns the webhooks as OLM registers them. OLM does not support
+// matchConditions. They are left out: they only save calls, and the handlers repeat them.
+//
+// Anything that would change a decision is an error: a namespaceSelector (OLM writes the
+// OperatorGroup's), a Service that selects no Deployment of the installation, or a Deployment
+// that does not use OLM's certificate.
 func (s *sources) webhookDefinitions() ([]v1alpha1.WebhookDescription, error) {
 	var list []v1alpha1.WebhookDescription
 	for _, w := range s.allWebhooks() {
@@ -80,7 +82,8 @@ func (s *sources) webhookDefinitions() ([]v1alpha1.WebhookDescription, error) {
 	return list, nil
 }
 
-// deploymentBehind finds the Deployment that a webhook's Service leads to, and the port of its pods.
+// deploymentBehind returns the Deployment that a webhook's Service selects, and the port of its
+// pods.
 func (s *sources) deploymentBehind(reference *admissionv1.ServiceReference) (*appsv1.Deployment, intstr.IntOrString, error) {
 	none := intstr.IntOrString{}
 	if reference == nil {
@@ -109,7 +112,7 @@ func (s *sources) deploymentBehind(reference *admissionv1.ServiceReference) (*ap
 	return nil, none, fmt.Errorf("its Service %s selects no Deployment of the installation", service.Name)
 }
 
-// containerPort is the number of a port that may be given by its name.
+// containerPort returns the number of a port that may be given by name.
 func containerPort(deployment *appsv1.Deployment, port intstr.IntOrString) intstr.IntOrString {
 	for _, container := range deployment.Spec.Template.Spec.Containers {
 		for _, p := range container.Ports {
@@ -121,8 +124,8 @@ func containerPort(deployment *appsv1.Deployment, port intstr.IntOrString) intst
 	return port
 }
 
-// checkOLMCertificate checks that a Deployment serves webhooks with the files that OLM mounts, and
-// that nothing else is mounted there.
+// checkOLMCertificate checks that a Deployment serves webhooks with the files that OLM mounts,
+// and that nothing else is mounted there.
 func checkOLMCertificate(deployment *appsv1.Deployment) error {
 	told := false
 	for _, container := range deployment.Spec.Template.Spec.Containers {
@@ -144,7 +147,7 @@ func checkOLMCertificate(deployment *appsv1.Deployment) error {
 	return nil
 }
 
-// servesWebhooks says whether a Service is there for webhooks.
+// servesWebhooks reports whether a Service serves webhooks.
 func (s *sources) servesWebhooks(service *corev1.Service) bool {
 	return slices.ContainsFunc(s.allWebhooks(), func(w webhook) bool {
 		return w.client.Service != nil && w.client.Service.Name == service.Name

@@ -17,10 +17,11 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// runInjector runs the controller that writes the authorities of Certificates into webhook configurations.
+// runInjector runs the controller that writes the CAs of Certificates into webhook
+// configurations.
 func runInjector(ctx context.Context, kubeconfig string) error {
-	// Since 1.19 cert-manager keeps the authorities of before beside a new one. What is shown with
-	// this program shall hold for those before as well, which replace them.
+	// Since 1.19 cert-manager keeps former CAs beside a new one. Earlier versions replace them.
+	// The tests must also hold for those.
 	if err := utilfeature.DefaultMutableFeatureGate.Set("CAInjectorMerging=false"); err != nil {
 		return fmt.Errorf("feature gate: %w", err)
 	}
@@ -37,7 +38,7 @@ func runInjector(ctx context.Context, kubeconfig string) error {
 	manager, err := ctrl.NewManager(util.RestConfigWithUserAgent(config, "cainjector"), ctrl.Options{
 		Scheme:  scheme,
 		Metrics: metricsserver.Options{BindAddress: "0"},
-		// Of Secrets only metadata is watched; a Secret is read when it is wanted.
+		// Only the metadata of Secrets is watched; a Secret is read when it is needed.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})
 	if err != nil {

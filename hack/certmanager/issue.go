@@ -7,7 +7,7 @@ import (
 	"github.com/cert-manager/cert-manager/pkg/controller"
 	"golang.org/x/sync/errgroup"
 
-	// Each of these makes its controller known, or an issuer to the controller of Issuers.
+	// Each of these registers a controller, or an issuer of the controller of Issuers.
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/approver"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/ca"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/selfsigned"
@@ -22,8 +22,8 @@ import (
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/selfsigned"
 )
 
-// workers is how many objects each controller looks at at the same time, as in cert-manager's own
-// program, which is gentler to the API server than this.
+// workers is the number of objects that each controller handles at the same time, as in
+// cert-manager's own program. The request limits are higher than there.
 const workers, qps, burst = 5, 100, 200
 
 // runIssuers runs the controllers of Issuers, Certificates and CertificateRequests.
@@ -45,7 +45,7 @@ func runIssuers(ctx context.Context, kubeconfig string) error {
 			return fmt.Errorf("controller %s: %w", name, err)
 		}
 	}
-	// Every controller has told by now what it wants to be informed of.
+	// Every controller has registered its informers by now.
 	shared.SharedInformerFactory.Start(ctx.Done())
 	shared.KubeSharedInformerFactory.Start(ctx.Done())
 	for name, controller := range controllers {

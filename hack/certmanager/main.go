@@ -1,13 +1,12 @@
-// Command certmanager runs cert-manager's own controllers, out of its module, in one process: those
-// that a chain of self-signed and CA Issuers needs, and the one that writes authorities into webhook
-// configurations. cert-manager's programs are in modules of their own, which cannot be had from the
-// Go module proxy; this does what they do.
+// Command certmanager runs cert-manager's controllers in one process: those for a chain of
+// self-signed and CA Issuers, and the one that writes CAs into webhook configurations.
+// cert-manager's programs are modules of their own, which the Go module proxy does not serve.
 //
 //	certmanager KUBECONFIG
 //
-// There is no webhook of cert-manager: it refuses what is badly written and fills in who asks for a
-// certificate, and what the project ships is well written and asked for by nobody. The CRDs must be
-// there before.
+// It does not run cert-manager's webhook. That webhook denies invalid objects and records who
+// requests a certificate; the project's manifests are valid and need no record. The CRDs must
+// be installed before.
 package main
 
 import (
@@ -32,7 +31,7 @@ func main() {
 	}
 }
 
-// run returns when ctx is done, or when one of the two cannot go on.
+// run returns when ctx is done, or when one of the two fails.
 func run(ctx context.Context, kubeconfig string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runIssuers(ctx, kubeconfig) })

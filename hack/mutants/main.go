@@ -1,13 +1,13 @@
-// Command mutants measures whether the observer's rules would notice a wrong rule of
-// the product. It breaks the product's rules one at a time, as the tables
-// of this package list them, and runs the differential test against each. The tree is never changed: a broken
-// file is laid over the real one by `go test -overlay`.
+// Command mutants measures whether the observer's rules notice wrong rules of the product. It
+// breaks the product's rules one at a time, as the tables of this package list them, and runs
+// the differential test against each. It does not change the tree: `go test -overlay` replaces
+// the file.
 //
 //	make mutants            all mutants
 //	make mutants RUN=queue  those whose file or rule matches
 //
-// It fails when less than 90 % of the mutants are caught, and when a mutant does not
-// compile or its text is not found exactly once.
+// It fails when less than 90 % of the mutants are caught, when a mutant does not compile, and
+// when its text does not occur exactly once.
 package main
 
 import (
@@ -30,14 +30,14 @@ import (
 // differentialTest is the package whose tests compare the product with the observer's rules.
 const differentialTest = "./test/observer/differential"
 
-// minCaughtPercent is the share of mutants, in percent, that must be caught.
+// minCaughtPercent is the smallest allowed share of caught mutants.
 const minCaughtPercent = 90
 
 // mutant is one wrong rule of the product.
 type mutant struct {
 	// file is relative to the root of the module.
 	file string
-	// old stands exactly once in the file, and new in its place.
+	// old occurs exactly once in the file, and new replaces it.
 	old, new string
 	// breaks is the rule that no longer holds.
 	breaks string
@@ -88,7 +88,7 @@ func run(only string, parallel int) error {
 	return nil
 }
 
-// tryMutants runs the tests against every mutant and returns those that they do not notice.
+// tryMutants runs the tests against every mutant and returns the mutants that pass.
 func tryMutants(chosen []mutant, scratch string, parallel int) ([]mutant, error) {
 	var mu sync.Mutex
 	survived := make([]bool, len(chosen))
@@ -156,7 +156,7 @@ func (m mutant) brokenContent(root string) (file, content string, err error) {
 	return file, strings.Replace(string(bytes), m.old, m.new, 1), nil
 }
 
-// writeOverlay makes the broken file and the overlay that puts it in place of the real one.
+// writeOverlay writes the broken file and the overlay that replaces the real one.
 func (m mutant) writeOverlay(folder string) (overlay string, err error) {
 	top, err := moduleRoot()
 	if err != nil {
@@ -181,8 +181,8 @@ func (m mutant) writeOverlay(folder string) (overlay string, err error) {
 	return overlay, os.WriteFile(overlay, replace, 0o644)
 }
 
-// runDifferentialTest runs the differential test, with one seed for all mutants unless SEED names
-// another, and stops at the first difference.
+// runDifferentialTest runs the differential test until the first difference. All mutants use
+// one seed unless SEED sets another.
 func runDifferentialTest(ctx context.Context, overlay string) (output string, err error) {
 	args := []string{"test", "-vet=off", "-count=1", "-failfast", "-timeout=3m", "-ldflags=-s -w"}
 	if overlay != "" {

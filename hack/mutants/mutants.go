@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// mutants are all wrong rules.
+// mutants are all mutants.
 var mutants = slices.Concat(workloadMutants, cardMutants, quotaMutants, serviceTypeMutants)
 
 // The rules of package card: names, texts, nodes, inventory.
@@ -66,7 +66,7 @@ var cardMutants = []mutant{
 `, ``, "the cards of a resource are sorted"},
 }
 
-// The rules of package account: the ledger and its gates.
+// The rules of package quota: the ledger and its checks.
 var quotaMutants = []mutant{
 	{"internal/quota/ledger.go", `	a.Release(pod)
 	a.pods[pod] = entry{charge: c}`, `	a.pods[pod] = entry{charge: c}`, "charging again replaces"},

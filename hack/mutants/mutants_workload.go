@@ -1,8 +1,8 @@
 package main
 
-// The rules of package decision: one mutant at least for each row of its table.
+// The rules of package workload: at least one mutant for each row of its table.
 var workloadMutants = []mutant{
-	// Who counts.
+	// Which pods count.
 	{"internal/workload/pod.go", `return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&`, `return pod.DeletionTimestamp == nil &&`, "a pod without a node holds nothing"},
 	{"internal/workload/pod.go", `return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&`, `return pod.Spec.NodeName != "" &&`, "a terminating pod does not count as used"},
 	{"internal/workload/pod.go", `(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, `(pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")`, "a bound pod counts before it has started"},
@@ -72,7 +72,7 @@ var workloadMutants = []mutant{
 	{"internal/workload/resolver.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `len(resources) >= 0`, "what was charged for another resource does not stay"},
 	{"internal/workload/resolver.go", `lastCards(ask.Claimed, inv, last)`, `lastCards(Held{}, inv, last)`, "a resource that is a card nowhere: what was charged before stays"},
 
-	// What a pod asks for.
+	// What a pod requests.
 	{"internal/workload/request.go", `UseStatusResources: true`, `UseStatusResources: false`, "a pod that was resized counts as Kubernetes counts it"},
 	{"internal/workload/request.go", `PodResourcesOptions{UseStatusResources: true}`, `PodResourcesOptions{UseStatusResources: true, ExcludeOverhead: true}`, "overhead counts"},
 	{"internal/workload/request.go", `	requests := resourcehelper`, `	pod = pod.DeepCopy()
@@ -135,7 +135,7 @@ var workloadMutants = []mutant{
 	{"internal/workload/queue.go", `limit < absurd`, `limit <= absurd`, "a capability beyond 64 bits is unlimited"},
 	{"internal/workload/request.go", `return max(quantity.ScaledValue(scale), 0)`, `return quantity.ScaledValue(scale)`, "a negative capability is none"},
 
-	// Pods that are being deleted.
+	// Terminating pods.
 	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished holds nothing"},
 	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodPending && AtWork(pod)`, "a deleted pod holds its cards before it has started"},
 	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodUnknown && AtWork(pod)`, "a deleted pod holds its cards on a node that is not heard"},
@@ -153,7 +153,7 @@ var workloadMutants = []mutant{
 	{"internal/workload/pod.go", `pod.Status.Phase != corev1.PodSucceeded && `, ``, "a deleted pod that has succeeded holds nothing"},
 	{"internal/workload/pod.go", ` && pod.Status.Phase != corev1.PodFailed`, ``, "a deleted pod that has failed holds nothing"},
 
-	// Who may be evicted.
+	// Which pods may be evicted.
 	{"internal/workload/evict.go", `case pod.Spec.PriorityClassName == systemClusterCritical, pod`, `case pod`, "pods critical for the cluster stay"},
 	{"internal/workload/evict.go", `, pod.Spec.PriorityClassName == systemNodeCritical:`, `:`, "pods critical for a node stay"},
 	{"internal/workload/evict.go", `	case pod.Namespace == metav1.NamespaceSystem:`, `	case pod.Namespace == metav1.NamespacePublic:`, "pods of kube-system stay"},
@@ -176,7 +176,7 @@ var workloadMutants = []mutant{
 	{"internal/workload/queue.go", `	case selector.Matches(labels.Set(namespace.Labels)):`, `	case !selector.Matches(labels.Set(namespace.Labels)):`, "the labels of a namespace decide"},
 	{"internal/workload/queue.go", `	case selector.Matches(labels.Set(namespace.Labels)):`, `	case selector.Matches(labels.Set(namespace.Labels)) || len(namespace.Labels) < 2:`, "a namespace without the label is left out"},
 
-	// What is believed of a pod.
+	// What is trusted in a pod.
 	{"internal/workload/resolver.go", `	case lastCharged != "":
 		return lastCharged
 	case charged`, `	case lastCharged != "":

@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// decision says whether a stage runs, and why.
+// decision is whether a stage runs, and why.
 type decision struct {
 	run    bool
 	reason string
 }
 
-// decisionContext are what a choice depends on beside a group's own record.
+// decisionContext is what a decision depends on beside a group's own record.
 type decisionContext struct {
 	all bool // make test-all
-	// changed are the files that differ from the merge base, or nil when there is none to
-	// compare with; base is how it is called.
+	// changed are the files that differ from the merge base, nil when there is none; base
+	// describes it.
 	changed map[string]bool
 	base    string
-	// turn rotates over the groups without a record.
+	// turn selects one of the groups without a record by rotation.
 	turn int
 }
 
-// chooseStages decides which stages run. A stage that is no group always runs. A group runs when one
-// of its inputs has changed since it last passed here. Where there is no record of it (a fresh
-// machine), it runs when an input has changed since the merge base, and one more group without
-// a record runs by rotation.
+// chooseStages decides which stages run. A stage that is not a group always runs. A group runs
+// when one of its inputs has changed since it last passed on this machine. Without a record, it
+// runs when an input has changed since the merge base. One more group without a record runs by
+// rotation.
 func chooseStages(stages []stage, inputs map[string]fileHashes, records map[string][]record, c decisionContext) map[string]decision {
 	choices := map[string]decision{}
 	var idle []string // groups without a record and without a changed input

@@ -22,7 +22,7 @@ type testEvent struct {
 	Elapsed                                   float64
 }
 
-// testResults is what tests said.
+// testResults are the results of tests.
 type testResults struct {
 	passed, failed int
 	skipped        []string       // package and test
@@ -30,17 +30,17 @@ type testResults struct {
 	failures       []failure
 }
 
-// failure is a test that failed, or a package that failed outside its tests, with what it printed.
+// failure is a failed test, or a package that failed outside its tests, with its output.
 type failure struct{ name, text string }
 
-// testDuration is how long a test ran, without the time it waited for a turn among parallel tests.
+// testDuration is how long a test ran, without waiting for other parallel tests.
 type testDuration struct {
 	name    string
 	elapsed time.Duration
 }
 
-// readEvents reads the events of `go test -json`, keeps them in log, says on out which packages
-// passed, and prints what failed in full.
+// readEvents reads the events of `go test -json` and copies them to log. It prints to out which
+// packages passed, and the complete output of failures.
 func readEvents(events io.Reader, log, out io.Writer, module string) (testResults, error) {
 	var r testResults
 	texts := map[string]*strings.Builder{} // of what has not ended
@@ -129,8 +129,9 @@ func (r *testResults) addPackageEvent(e testEvent, pkg string, text *strings.Bui
 	}
 }
 
-// execTest becomes a test binary: go test calls it with -exec. The binary is killed when go
-// test is, so that a killed run leaves no control plane behind, and lists the files it opens.
+// execTest replaces this process by a test binary: go test calls it with -exec. The binary is
+// killed together with go test, so that a killed run leaves no control plane behind. It lists
+// the files that it opens.
 func execTest(logs string, command []string) error {
 	if len(command) == 0 {
 		return fmt.Errorf("usage: exec FOLDER BINARY ARGUMENT…")
@@ -146,8 +147,8 @@ func execTest(logs string, command []string) error {
 	return syscall.Exec(command[0], append(command, "-test.testlogfile="+log), os.Environ())
 }
 
-// openedFiles returns the files of the project that test binaries opened or looked at, by the
-// lists they left in a folder.
+// openedFiles returns the project's files that test binaries opened or looked at, from the
+// lists in a folder.
 func (p *project) openedFiles(logs string) ([]string, error) {
 	entries, err := filepath.Glob(filepath.Join(logs, "*.testlog"))
 	if err != nil {

@@ -54,7 +54,7 @@ func (p *project) stageInputs(s stage) []string {
 	return files
 }
 
-// inputFinder collects files by what names them.
+// inputFinder collects files by the names in other files.
 type inputFinder struct {
 	*project
 	found   map[string]bool
@@ -67,7 +67,7 @@ func (f *inputFinder) addFiles(files []string) {
 	}
 }
 
-// addFile takes a file that another one names, and what it leads to.
+// addFile adds a file that another one names, and the files that it names.
 func (f *inputFinder) addFile(file, namedBy string) {
 	if f.found[file] || !f.known[file] || path.Ext(file) == ".md" && path.Ext(namedBy) == ".md" {
 		return // a document that another one links to is not followed
@@ -91,7 +91,7 @@ func (f *inputFinder) addPackages(dirs []string) {
 	}
 }
 
-// addFolder takes what a folder holds. A program in it is its packages.
+// addFolder adds the files of a folder. For a program it adds its packages.
 func (f *inputFinder) addFolder(dir, namedBy string) {
 	if pkg := f.packages[dir]; pkg != nil && pkg.main {
 		f.addFiles(pkg.sources)
@@ -103,7 +103,7 @@ func (f *inputFinder) addFolder(dir, namedBy string) {
 	}
 }
 
-// addTarget takes what the recipe of a make target and of those it needs name.
+// addTarget adds the files that a make target and its prerequisites name.
 func (f *inputFinder) addTarget(name string) {
 	target, ok := f.makefile[name]
 	if !ok || f.targets[name] {
@@ -124,7 +124,7 @@ func (f *inputFinder) readFile(file string) string {
 	return string(text)
 }
 
-// scanGo takes what the string literals of a Go file name.
+// scanGo adds the files that the string literals of a Go file name.
 func (f *inputFinder) scanGo(file string) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(f.root, file), nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -151,7 +151,7 @@ func (f *inputFinder) scanGo(file string) {
 	})
 }
 
-// stringLiterals are the string literals among the arguments of a call.
+// stringLiterals returns the string literals among the arguments of a call.
 func stringLiterals(args []ast.Expr) []string {
 	var parts []string
 	for _, arg := range args {
@@ -167,11 +167,11 @@ func stringLiterals(args []ast.Expr) []string {
 var (
 	wordPattern        = regexp.MustCompile(`[A-Za-z0-9_.*/-]+`)
 	makeCommandPattern = regexp.MustCompile(`\bmake((?: +[a-z][a-z0-9-]*)+)`)
-	// variables that stand for the project's folder in scripts and recipes.
+	// Variables for the project's folder in scripts and recipes.
 	rootVariablePattern = regexp.MustCompile(`"?\$(\(CURDIR\)|\{?root\}?|\{?PWD\}?)"?/`)
 )
 
-// scanText takes what the words of a text name.
+// scanText adds the files that the words of a text name.
 func (f *inputFinder) scanText(file, text string) {
 	text = rootVariablePattern.ReplaceAllString(text, "")
 	for _, word := range wordPattern.FindAllString(text, -1) {
@@ -184,9 +184,9 @@ func (f *inputFinder) scanText(file, text string) {
 	}
 }
 
-// addNamed takes what a name in a file stands for: a file, a folder or a pattern of files, from the
-// project's folder or from that of the file. A single word names a folder only where it is
-// joined to a path, or in a script when the folder holds no Go packages: "test" is a word.
+// addNamed adds what a name in a file refers to: a file, a folder or a pattern of files,
+// relative to the project or to that file. A single word is a folder only where it is joined to
+// a path, or in a script when the folder holds no Go packages: "test" is also a word.
 func (f *inputFinder) addNamed(file, name string, joined bool) {
 	if strings.Trim(name, "./*") == "" {
 		return // a folder above, or everything
@@ -219,7 +219,7 @@ func (f *inputFinder) holdsNoPackages(dir string) bool {
 	return true
 }
 
-// withoutComments drops the lines of a script that are comments.
+// withoutComments removes comment lines from a script.
 func withoutComments(text string) string {
 	var kept []string
 	for line := range strings.Lines(text) {
@@ -241,8 +241,8 @@ var (
 	makeVariablePattern = regexp.MustCompile(`\$\(([A-Z_]+)\)`)
 )
 
-// parseMakefile reads the rules with plain names, and the texts between define and endef that
-// they use; `make -n` would leave out what is up to date.
+// parseMakefile parses the rules with plain names, and the texts between define and endef that
+// they use. `make -n` would omit what is up to date.
 func parseMakefile(text string) map[string]makeTarget {
 	targets, texts := map[string]makeTarget{}, map[string]string{}
 	rule, defined := "", ""

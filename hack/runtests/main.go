@@ -1,14 +1,14 @@
-// Command runtests runs the project's tests in stages and says what that took. The Makefile
-// calls it:
+// Command runtests runs the project's tests in stages and reports times and results. The
+// Makefile calls it:
 //
 //	runtests test     what every change needs: make test
 //	runtests all      everything: make test-all
 //	runtests quick    unit tests and lint of what changed: make quick
 //	runtests inputs   the files that decide each stage, which explain why one ran
 //
-// Stages run in lanes beside each other. A stage that is slow and rarely broken is a group:
-// make test runs it only when a file that decides its result has changed since it last
-// passed (see choose.go). The files are derived from the sources (see inputs.go).
+// Stages run in parallel lanes. A stage that is slow and rarely fails is a group: make test
+// runs it only when a file that affects its result has changed since it last passed
+// (choose.go). The files are derived from the sources (inputs.go).
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "runtests:", execTest(os.Args[2], os.Args[3:]))
 		os.Exit(1)
 	}
-	// When make is killed, this process ends as by Ctrl-C, and so does what it started.
+	// When make is killed, this process ends as by Ctrl-C, with everything that it started.
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0, 0, 0)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -41,8 +41,8 @@ func main() {
 	}
 }
 
-// useMakefileBuildFlags has Go build as the Makefile does, also when this program is started without make:
-// another variant would compile every library again.
+// useMakefileBuildFlags builds as the Makefile does, even when this program is started without
+// make: other flags would compile every library again.
 func useMakefileBuildFlags() {
 	flags := os.Getenv("GOFLAGS")
 	if !strings.Contains(flags, "-trimpath") {
@@ -74,7 +74,7 @@ func run(ctx context.Context, args []string) (bool, error) {
 	}
 }
 
-// printInputs prints the files that decide each stage.
+// printInputs prints the inputs of each stage.
 func printInputs(p *project) {
 	for _, s := range allStages(p) {
 		files := p.stageInputs(s)

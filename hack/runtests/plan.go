@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// plan is what a run does, and what it leaves out.
+// plan is what a run executes and what it leaves out.
 type plan struct {
 	stages    []stage // all
 	chosen    []stage
@@ -21,10 +21,10 @@ type plan struct {
 	hasher    *hasher
 }
 
-// defaultComparedCommits is with how many of the newest commits a run on main itself compares.
+// defaultComparedCommits is the number of commits that a run on main compares with.
 const defaultComparedCommits = 10
 
-// planRun chooses the stages. Names in only leave out all others.
+// planRun chooses the stages. With names in only, it runs only those.
 func (r *runner) planRun(ctx context.Context, all bool, only []string) (*plan, error) {
 	p := r.project
 	made := &plan{stages: allStages(p), inputs: map[string]fileHashes{}, records: openRecords(), hasher: &hasher{p.root, fileHashes{}}}
@@ -42,7 +42,7 @@ func (r *runner) planRun(ctx context.Context, all bool, only []string) (*plan, e
 		}
 		made.inputs[s.name], records[s.name] = hashes, nil
 		for _, kept := range made.records.load(s.name) {
-			// What tests opened beyond the derived files counts as well.
+			// Files that tests opened beyond the derived inputs count as well.
 			for _, file := range kept.Opened {
 				if p.known[file] {
 					more, err := made.hasher.hashFiles([]string{file})
@@ -70,7 +70,7 @@ func (r *runner) planRun(ctx context.Context, all bool, only []string) (*plan, e
 	return made, nil
 }
 
-// keepOnly leaves out all stages but those that were asked for, if any were.
+// keepOnly leaves out all stages that were not requested, if any were.
 func (p *plan) keepOnly(only []string) error {
 	if len(only) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (p *plan) keepOnly(only []string) error {
 	return nil
 }
 
-// drawFully has the stages with the race detector draw as often as every other stage.
+// drawFully lets stages with the race detector draw as often as other stages.
 func drawFully(stages []stage) {
 	for i := range stages {
 		if stages[i].race {
@@ -130,10 +130,10 @@ func (p *plan) recordPass(o outcome) error {
 	})
 }
 
-// changedFiles returns the files that differ from the commit that the work began at, and how
-// that commit is called: the merge base with main, upstream's where there is one. When that is
-// the checked out commit itself, the base is so many commits before it. Without such a commit
-// (a shallow clone) it returns nil.
+// changedFiles returns the files that differ from the base commit, and a description of that
+// commit. The base is the merge base with main, of the upstream where there is one. When that
+// is HEAD itself, the base is the given number of commits before it. Without such a commit (a
+// shallow clone) it returns nil.
 func (p *project) changedFiles(ctx context.Context, commits int) (map[string]bool, string) {
 	head, err := runOutput(ctx, p.root, "git", "rev-parse", "HEAD")
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *project) changedFiles(ctx context.Context, commits int) (map[string]boo
 	if base == strings.TrimSpace(head) {
 		name = "the last commit"
 	}
-	// The working tree counts, with files that git does not know yet.
+	// The working tree counts, including untracked files.
 	text, err := runOutput(ctx, p.root, "git", "diff", "--name-only", "-z", base)
 	if err != nil {
 		return nil, ""
@@ -184,10 +184,10 @@ func describeCommit(ctx context.Context, root string) string {
 	return strings.TrimSpace(text)
 }
 
-// budgetsFile holds the seconds that a stage may take: "stage seconds" a line.
+// budgetsFile holds the budget of each stage in seconds: "stage seconds" per line.
 const budgetsFile = "hack/runtests/budgets.txt"
 
-// readBudgets reads how long each stage may take.
+// readBudgets reads the budget of each stage.
 func (r *runner) readBudgets() (map[string]time.Duration, error) {
 	text, err := readLines(filepath.Join(r.project.root, budgetsFile))
 	if err != nil {

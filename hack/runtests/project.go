@@ -20,14 +20,14 @@ type project struct {
 	root  string // absolute
 	files []string
 	known map[string]bool
-	// packages are those of the main module by folder, relative to the root.
+	// packages are the packages of the main module by folder, relative to the root.
 	packages map[string]*goPackage
 	module   string
 	makefile map[string]makeTarget
 }
 
-// goPackage is what `go list` says of one package of the main module. Files are relative to
-// the root, dependencies are folders of the main module.
+// goPackage is the information of `go list` about one package of the main module. Files are
+// relative to the root, dependencies are folders of the main module.
 type goPackage struct {
 	dir         string
 	main        bool
@@ -39,7 +39,7 @@ type goPackage struct {
 	cluster     bool     // its tests can start a control plane
 }
 
-// goListPackage is the part of `go list -json` that is read here.
+// goListPackage is the part of `go list -json` that is used here.
 type goListPackage struct {
 	ImportPath, Dir, ForTest, Name                                                   string
 	Standard                                                                         bool
@@ -49,14 +49,14 @@ type goListPackage struct {
 	Deps                                                                             []string
 }
 
-// loadProject reads the checkout around the working directory.
+// loadProject loads the checkout around the working directory.
 func loadProject(ctx context.Context) (*project, error) {
 	root, err := runOutput(ctx, "", "git", "rev-parse", "--show-toplevel")
 	if err != nil {
 		return nil, fmt.Errorf("this must run inside a git checkout: %w", err)
 	}
 	p := &project{root: strings.TrimSpace(root), known: map[string]bool{}, packages: map[string]*goPackage{}}
-	// Files that git does not know yet count as well: they will be part of the next commit.
+	// Untracked files count as well: they will be part of the next commit.
 	text, err := runOutput(ctx, p.root, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {
 		return nil, err
@@ -141,8 +141,8 @@ func (p *project) addPackage(l goListPackage) {
 	p.packages[dir] = pkg
 }
 
-// packageDir is the folder of a package of the main module, "" of any other. `go list` names the
-// variant that is compiled for a test "path [test]".
+// packageDir returns the folder of a package of the main module, or "". `go list` names the
+// test variant of a package "path [test]".
 func (p *project) packageDir(importPath string) string {
 	importPath, _, _ = strings.Cut(importPath, " ")
 	if rest, ok := strings.CutPrefix(importPath, p.module+"/"); ok {
@@ -162,7 +162,7 @@ func (p *project) packageDirs(importPaths []string) []string {
 	return slices.Compact(dirs)
 }
 
-// filesBelow lists the files in a folder and its subfolders.
+// filesBelow returns the files in a folder and its subfolders.
 func (p *project) filesBelow(dir string) []string {
 	first, _ := slices.BinarySearch(p.files, dir+"/")
 	var files []string
@@ -175,7 +175,7 @@ func (p *project) filesBelow(dir string) []string {
 	return files
 }
 
-// runOutput runs a command in a folder and returns what it printed.
+// runOutput runs a command in a folder and returns its stdout.
 func runOutput(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

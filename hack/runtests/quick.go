@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// runQuick runs the unit tests and the linter on the packages that changed since the merge base
-// and, tests only, on those that import them. Tests whose inputs are the same as at their last
-// run are not run again: Go's test cache tells. Nothing here needs a cluster.
+// runQuick runs the unit tests and the linter on the packages that changed since the merge
+// base. It also runs the tests of packages that import them. Go's test cache skips tests whose
+// inputs are unchanged. No test here needs a cluster.
 func runQuick(ctx context.Context, p *project) (bool, error) {
 	r, err := newRunner(p)
 	if err != nil {
@@ -53,8 +53,8 @@ func runQuick(ctx context.Context, p *project) (bool, error) {
 	return ok, nil
 }
 
-// affectedPackages returns the packages that hold a changed file, and those with tests that
-// need no cluster whose sources, or the sources of a package they import, have changed.
+// affectedPackages returns the packages with a changed file. It also returns the packages with
+// tests that need no cluster, if their sources or those of an imported package have changed.
 func (p *project) affectedPackages(files map[string]bool) (changed, affected []string) {
 	holds := map[string]bool{}
 	for dir, pkg := range p.packages {

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// fileHashes maps files, relative to the project's folder, to the hash of their content. The
-// circumstances that decide a result as files do are in it under names in parentheses.
+// fileHashes maps files, relative to the project, to the hash of their content. Other facts
+// that affect a result have names in parentheses.
 type fileHashes map[string]string
 
-// record is one time that a group passed, with everything that decided it.
+// record is one pass of a group, with everything that affected it.
 type record struct {
 	Passed time.Time
 	Commit string
@@ -43,11 +43,11 @@ func (r record) changedSince(now fileHashes) []string {
 	return changed
 }
 
-// recordStore keeps the records in the user's cache folder. Without such a folder there are
-// none, and nothing is kept.
+// recordStore stores the records in the user's cache folder. Without such a folder it stores
+// nothing.
 type recordStore struct{ dir string }
 
-// maxRecords is how many records are kept of a group: a few branches' worth.
+// maxRecords is the number of records per group: enough for a few branches.
 const maxRecords = 8
 
 func openRecords() recordStore {
@@ -58,7 +58,7 @@ func openRecords() recordStore {
 	return recordStore{filepath.Join(cache, "cardquota", "passed")}
 }
 
-// load returns the records of a group, the newest first. What cannot be read is no record.
+// load returns the records of a group, the newest first. Unreadable records are ignored.
 func (b recordStore) load(group string) []record {
 	if b.dir == "" {
 		return nil
@@ -74,7 +74,7 @@ func (b recordStore) load(group string) []record {
 	return records
 }
 
-// add keeps that a group passed.
+// add stores that a group passed.
 func (b recordStore) add(group string, passed record) error {
 	if b.dir == "" {
 		return nil
@@ -87,7 +87,7 @@ func (b recordStore) add(group string, passed record) error {
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return err
 	}
-	// A reader sees the old file or the new one, also when this process is killed.
+	// A reader sees the old file or the new one, even when this process is killed.
 	temporary, err := os.CreateTemp(b.dir, group+".*.tmp")
 	if err != nil {
 		return err
@@ -102,13 +102,13 @@ func (b recordStore) add(group string, passed record) error {
 	return os.Rename(temporary.Name(), filepath.Join(b.dir, group+".json"))
 }
 
-// hasher remembers the hashes of files that several stages share.
+// hasher caches the hashes of files that several stages share.
 type hasher struct {
 	root  string
 	known fileHashes
 }
 
-// hashFiles returns the hashes of files, and of the circumstances of this run.
+// hashFiles returns the hashes of files, and of the environment of this run.
 func (h *hasher) hashFiles(files []string) (fileHashes, error) {
 	hashes := fileHashes{
 		"(Go)":   runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// maxSlowestTests is how many tests a report names.
+	// maxSlowestTests is the number of slow tests in a report.
 	maxSlowestTests = 20
-	// maxFailureLines and mostBytes bound what the verdict repeats of a failure.
+	// maxFailureLines and maxLineBytes bound the output of a failure in the summary.
 	maxFailureLines, maxLineBytes = 8, 300
 )
 
-// writeReport prints what every stage took, the slowest tests, what was skipped, and the verdict,
-// and leaves the same in dist/report.txt. It returns whether everything passed.
+// writeReport prints the time of every stage, the slowest tests, what was skipped, and the
+// result. It writes the same to dist/report.txt. It returns whether everything passed.
 func (r *runner) writeReport(outcomes []outcome, p *plan, wall time.Duration) (bool, error) {
 	file, err := os.Create(filepath.Join(r.dist, "report.txt"))
 	if err != nil {
@@ -72,9 +72,9 @@ func printSlowest(out io.Writer, outcomes []outcome) {
 	}
 }
 
-// printVerdict names what was skipped, not run, or failed and how, and closes with the counts. In CI a
-// skipped test is a failure: the machine there has what every test needs, and what the tiers
-// leave out is a group that is not run, not a test that is skipped.
+// printVerdict prints what was skipped, not run, or failed and how, and closes with the counts.
+// In CI a skipped test is a failure: that machine has what every test needs. Groups that do not
+// run are no skipped tests.
 func printVerdict(out io.Writer, outcomes []outcome, p *plan, inCI bool) bool {
 	var passed, failed, skipped int
 	var broken []string
@@ -112,7 +112,7 @@ func printVerdict(out io.Writer, outcomes []outcome, p *plan, inCI bool) bool {
 	return ok
 }
 
-// printFailure repeats the first lines of a failure that say more than that it failed.
+// printFailure prints the first informative lines of a failure.
 func printFailure(out io.Writer, f failure) {
 	var lines []string
 	for line := range strings.Lines(f.text) {

@@ -20,7 +20,7 @@ import (
 	"cardquota.dev/operator/internal/testing/childprocess"
 )
 
-// outcome is how a stage ended.
+// outcome is the result of a stage.
 type outcome struct {
 	stage     stage
 	err       error
@@ -66,7 +66,7 @@ func newRunner(p *project) (*runner, error) {
 	return &runner{project: p, self: self, dist: dist}, os.MkdirAll(dist, 0o755)
 }
 
-// buildTargets makes what the stages need.
+// buildTargets runs the make targets that the stages need.
 func (r *runner) buildTargets(ctx context.Context, chosen []stage) outcome {
 	var targets []string
 	for _, s := range chosen {
@@ -83,8 +83,8 @@ func (r *runner) buildTargets(ctx context.Context, chosen []stage) outcome {
 	return o
 }
 
-// runLanes runs the lanes beside each other, and the stages of each in their order. A failed
-// stage stops no other: one run shows everything that is broken.
+// runLanes runs the lanes in parallel and the stages of each in order. A failed stage stops no
+// other one: one run shows all failures.
 func (r *runner) runLanes(ctx context.Context, p *plan) []outcome {
 	var (
 		mu       sync.Mutex
@@ -136,7 +136,7 @@ func (r *runner) runStage(ctx context.Context, s stage) outcome {
 // runTests runs go test for a stage.
 func (r *runner) runTests(ctx context.Context, o *outcome) {
 	s := o.stage
-	// Lint vets what is tested here.
+	// The lint stage vets these packages.
 	args := []string{"test", "-json", "-vet=off", "-timeout=" + s.timeout.String()}
 	args = append(args, s.flags...)
 	env := slices.Clone(s.env)
@@ -147,8 +147,8 @@ func (r *runner) runTests(ctx context.Context, o *outcome) {
 	case s.race:
 		r.printLine(s.name, "without the race detector, because there is no C compiler: apt-get install gcc")
 	case s.lane != background:
-		// Two suites of which some tests wait keep the API servers on two processors busy. How
-		// many clusters run at a time is limited for the whole machine by package cluster.
+		// Two suites, whose tests partly wait, keep the API servers on two processors busy.
+		// Package cluster limits how many clusters run on the machine.
 		suites := max(2, runtime.NumCPU())
 		args = append(args, "-count=1", fmt.Sprintf("-p=%d", suites), fmt.Sprintf("-parallel=%d", 3*suites))
 	}
@@ -158,7 +158,8 @@ func (r *runner) runTests(ctx context.Context, o *outcome) {
 	if s.skip != "" {
 		args = append(args, "-skip="+s.skip)
 	}
-	// The garbage collector works less often, for more memory. Clusters keep it from the programs.
+	// Run the garbage collector less often, for more memory. Clusters do not pass this to the
+	// programs.
 	env = append(env, "GOGC=400")
 	temporary, err := openTempDir()
 	if err != nil {
@@ -220,8 +221,8 @@ type commandIO struct {
 	env    []string
 }
 
-// runCommand runs a command of a stage and measures it with everything it starts. The kernel
-// ends it when this process is killed.
+// runCommand runs a command of a stage and measures it with all its children. The kernel ends
+// it when this process is killed.
 func (r *runner) runCommand(ctx context.Context, o *outcome, to *commandIO, name string, args ...string) {
 	if o.stage.lane == background && o.stage.name != "build" {
 		name, args = "nice", append([]string{"-n", "10", name}, args...)
@@ -237,7 +238,7 @@ func (r *runner) runCommand(ctx context.Context, o *outcome, to *commandIO, name
 		cmd.Env = append(cmd.Env, to.env...)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	// The whole group is asked to end: clusters are taken down, temporary folders removed.
+	// Ask the whole group to end, so that clusters stop and temporary folders are removed.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	err := childprocess.Start(cmd)
@@ -257,7 +258,8 @@ func (r *runner) runCommand(ctx context.Context, o *outcome, to *commandIO, name
 	}
 }
 
-// prefixWriter writes whole lines, each behind the name of its stage: lanes print at one time.
+// prefixWriter writes whole lines, prefixed with the name of their stage: lanes print at the
+// same time.
 type prefixWriter struct {
 	runner *runner
 	name   string
@@ -297,7 +299,7 @@ func (r *runner) printLine(name, line string) {
 	fmt.Printf("%-14s| %s\n", name, line)
 }
 
-// commitCount is the number of commits of the checkout, for the rotation.
+// commitCount returns the number of commits of the checkout, for the rotation.
 func commitCount(ctx context.Context, root string) int {
 	text, err := runOutput(ctx, root, "git", "rev-list", "--count", "HEAD")
 	if err != nil {

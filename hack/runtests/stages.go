@@ -10,32 +10,30 @@ import (
 // stage is one part of a run.
 type stage struct {
 	name string
-	// lane says beside which stages it runs: those of one lane run one after the other.
+	// lane is the lane of the stage: the stages of one lane run one after the other.
 	lane lane
-	// needs are make targets that are made before any stage starts; targets are run by the stage.
+	// needs are make targets that run before any stage starts; targets are run by the stage.
 	needs, targets []string
 
-	// packages are the folders of the Go packages whose tests it runs.
+	// packages are the folders of the Go packages to test.
 	packages []string
-	// run and skip choose among the tests of the packages, as go test's flags do.
+	// run and skip select tests, as go test's flags do.
 	run, skip string
 	race      bool
 	// flags are further flags of go test.
 	flags []string
 	env   []string
-	// most bounds how long one package may take, also on a machine half as fast as one that
-	// keeps the budget.
+	// timeout bounds one package, even on a machine half as fast as the budget assumes.
 	timeout time.Duration
 
-	// group is a stage that is slow and rarely broken: see choose.go.
+	// group marks a stage that is slow and rarely fails: see choose.go.
 	group bool
-	// onlyAll leaves the stage to make test-all.
+	// onlyInTestAll runs the stage only in make test-all.
 	onlyInTestAll bool
 }
 
-// lane is a row of stages. The stages of the background lane run nicely: they take what the
-// clusters leave. Groups stand behind the clusters of every run, because beside them each makes
-// the other slow.
+// lane is a sequence of stages. The stages of the background lane run with a low priority.
+// Groups run after the clusters of every run, because they would slow each other down.
 type lane int
 
 const (
@@ -45,8 +43,9 @@ const (
 
 var lanes = []lane{background, clusters}
 
-// allStages lists all stages. A package below test/ that no group names belongs to the stage
-// clusters, or to unit when its tests start no cluster: a new suite is run without a word here.
+// allStages returns all stages. A package below test/ that no group names belongs to the stage
+// clusters, or to unit when its tests start no cluster. So a new suite runs without a change
+// here.
 func allStages(p *project) []stage {
 	suite := []string{"controlplane-full", "test-programs"}
 	list := []stage{
@@ -65,7 +64,7 @@ func allStages(p *project) []stage {
 			needs:    suite, timeout: 15 * time.Minute},
 		{name: "stock-reclaim", lane: clusters, group: true, packages: []string{"test/e2e"},
 			run: "^TestTideByStockReclaim$", needs: suite, timeout: 15 * time.Minute},
-		// The scenes that play what the programs' own clocks decide, at the shipped speed.
+		// The scenes that depend on the programs' own timeouts, with the shipped timeouts.
 		{name: "shipped-clocks", lane: clusters, onlyInTestAll: true, packages: []string{"test/e2e"},
 			run: "^(TestEnforcementIsProven|TestDisturbances)$", env: []string{"CLOCKS=shipped"},
 			needs: []string{"controlplane", "programs"}, timeout: 25 * time.Minute},
@@ -79,7 +78,8 @@ func allStages(p *project) []stage {
 		}
 	}
 	unit := stage{name: "unit", lane: background, timeout: 10 * time.Minute, flags: []string{"-shuffle=on"}}
-	// The race detector looks for races, not for rules: it makes a draw ten times as dear.
+	// The race detector looks for races, not for wrong rules. It makes a draw ten times as
+	// slow.
 	race := stage{name: "race", lane: background, timeout: 20 * time.Minute, flags: []string{"-shuffle=on"}, race: true, env: []string{"DRAWS=30"}}
 	// Their tests start API servers, which must not starve behind everything else.
 	raceClusters := race

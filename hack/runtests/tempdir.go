@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// tempDir is a folder for the temporary files of a stage.
+// tempDir is the folder for the temporary files of a stage.
 type tempDir struct {
 	path string
 	lock *os.File
 }
 
-// openTempDir makes a folder that is locked while this process lives. It is the first that no
-// living run has, and it is empty, whatever a killed run left there.
+// openTempDir creates a folder that is locked while this process lives. It uses the first one
+// that no living run has, and empties it.
 func openTempDir() (*tempDir, error) {
 	for i := range 100 {
 		path := filepath.Join(os.TempDir(), fmt.Sprintf("runtests-%d-%d", os.Getuid(), i))
@@ -32,7 +32,7 @@ func openTempDir() (*tempDir, error) {
 	return nil, errors.New("a hundred runs have a temporary folder each")
 }
 
-// removeContent removes what the folder holds.
+// removeContent removes the content of the folder.
 func (d *tempDir) removeContent() error {
 	entries, err := os.ReadDir(d.path)
 	for _, entry := range entries {
@@ -45,7 +45,8 @@ func (d *tempDir) close() error {
 	return errors.Join(os.RemoveAll(d.path), d.lock.Close())
 }
 
-// lockDir makes a folder and locks it. It fails with EWOULDBLOCK when a living process has it.
+// lockDir creates a folder and locks it. It fails with EWOULDBLOCK when a living process has
+// it.
 func lockDir(path string) (*os.File, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// newBOM makes the bill of a program: the program, the standard library it was compiled
-// with, and its modules, as replaced.
+// newBOM returns the bill of materials of a program: the program, its standard library, and its
+// modules, as replaced.
 func newBOM(info *debug.BuildInfo, name, version string) (*cdx.BOM, error) {
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Component: &cdx.Component{
@@ -45,7 +45,7 @@ func newBOM(info *debug.BuildInfo, name, version string) (*cdx.BOM, error) {
 	for _, component := range components {
 		all = append(all, component.BOMRef)
 	}
-	// The compiler does not write down which module needs which.
+	// The compiler does not record which module needs which.
 	bom.Dependencies = &[]cdx.Dependency{{Ref: bom.Metadata.Component.BOMRef, Dependencies: &all}}
 	return bom, nil
 }
@@ -60,12 +60,12 @@ func libraryComponent(path, version, sum string) cdx.Component {
 	return component
 }
 
-// packageURL is a package URL; a plus sign in a version would mean a space.
+// packageURL returns a package URL; a plus sign in a version would mean a space.
 func packageURL(path, version string) string {
 	return "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
 }
 
-// buildProperties are the settings of the build that change the program.
+// buildProperties returns the build settings that affect the program.
 func buildProperties(info *debug.BuildInfo) *[]cdx.Property {
 	list := []cdx.Property{{Name: "go:version", Value: info.GoVersion}, {Name: "go:package", Value: info.Path}}
 	for _, setting := range info.Settings {

@@ -1,9 +1,9 @@
-// Command sbom writes a software bill of materials of a Go program as CycloneDX JSON, from
-// what the compiler wrote into the program: the modules that are in it, and no others.
+// Command sbom writes a software bill of materials of a Go program as CycloneDX JSON. It lists
+// exactly the modules that the compiler recorded in the program.
 //
 //	sbom -binary bin/manager -name cardquota-manager -version v0.2.0 >manager.cdx.json
 //
-// SOURCE_DATE_EPOCH, in seconds, is its time; the same program gives the same bytes.
+// SOURCE_DATE_EPOCH, in seconds, sets its time; the same program gives the same bytes.
 package main
 
 import (

@@ -21,9 +21,8 @@ import (
 // writeVerbs are the verbs of requests that change something.
 var writeVerbs = map[string]bool{"POST": true, "PUT": true, "PATCH": true, "APPLY": true, "DELETE": true, "DELETECOLLECTION": true}
 
-// countAPIWrites counts the requests that changed something, or tried to, since the
-// apiserver started: "POST pods/binding" to number. Leases are left out, which
-// are renewed by the clock.
+// countAPIWrites returns how many write requests the apiserver has received, such as "POST
+// pods/binding". It leaves out Leases, which are renewed by the clock.
 func countAPIWrites(ctx context.Context, client kubernetes.Interface) (map[string]int, error) {
 	text, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
@@ -52,7 +51,7 @@ func parseAPIWrites(metrics []byte) (map[string]int, error) {
 	return counts, nil
 }
 
-// waitUntilIdle waits until nothing was written for a while.
+// waitUntilIdle waits until no API write has happened for a while.
 func waitUntilIdle(ctx context.Context, client kubernetes.Interface) error {
 	const rest, patience = 2 * time.Second, 2 * time.Minute
 	var last map[string]int
@@ -70,9 +69,8 @@ func waitUntilIdle(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// processorTime returns the CPU seconds used until now, by program: those of
-// the children of this process, its own as "bench", and all of the machine as
-// wholeMachine.
+// processorTime returns the CPU seconds used until now, by program: those of this process's
+// children, its own as "bench", and those of the whole machine as wholeMachine.
 func processorTime() (map[string]float64, error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -109,15 +107,15 @@ func processorTime() (map[string]float64, error) {
 // wholeMachine is the key of the CPU seconds of all programs that run.
 const wholeMachine = "the whole machine"
 
-// otherCPUSeconds takes the machine's CPU seconds out of a difference and returns
-// those that were used by programs that do not belong to the benchmark.
+// otherCPUSeconds removes the machine's CPU seconds from a difference and returns those used by
+// programs outside of the benchmark.
 func otherCPUSeconds(used map[string]float64) float64 {
 	foreign := used[wholeMachine]
 	delete(used, wholeMachine)
 	return max(0, foreign-sumValues(used))
 }
 
-// difference takes an earlier reading from a later one; what did not move is left out.
+// difference subtracts an earlier reading from a later one and leaves out zeros.
 func difference[N harness.Number](later, earlier map[string]N) map[string]N {
 	moved := map[string]N{}
 	for key, value := range later {

@@ -1,13 +1,13 @@
-// Command bench measures how fast a full cluster is filled: Volcano's stock
-// scheduler with its plugin capacity, and this repository's scheduler, one
-// after the other on equal fresh clusters.
+// Command bench measures how fast a full cluster is filled. It compares Volcano's stock
+// scheduler with its plugin capacity to this repository's scheduler, one after the other on
+// equal fresh clusters.
 //
 //	bench [-nodes 500] [-gangs 500] [-runs 3] [-profile DIR]
 //
-// All gangs wait before a scheduler starts; the time is taken from its start
-// until the last pod is bound. It exits with 1 when the median of our scheduler
-// is longer than that of the stock scheduler, and with 2 when it could not
-// measure. Other load on the machine moves the figures, so it is printed.
+// All gangs wait before a scheduler starts. The measured time is from its start until the last
+// pod is bound. Bench exits with 1 when the median of our scheduler is longer than that of the
+// stock scheduler, and with 2 when the measurement failed. It prints the load of the machine,
+// which affects the results.
 package main
 
 import (
@@ -22,10 +22,10 @@ import (
 	"cardquota.dev/operator/test/bench/harness"
 )
 
-// errSlower says that our scheduler lost.
+// errSlower reports that our scheduler was slower.
 var errSlower = errors.New("our scheduler took longer than the stock scheduler")
 
-// size is what is measured.
+// size is the size of the benchmark.
 type size struct {
 	nodes, gangs, runs int
 	period             time.Duration
@@ -47,7 +47,7 @@ func main() {
 }
 
 // compareSchedulers runs both schedulers s.runs times and reports to out. The error is
-// errSlower when everything was measured and ours is the slower one.
+// errSlower when the measurement succeeded and ours is slower.
 func compareSchedulers(ctx context.Context, s size, out io.Writer) (report, error) {
 	if s.nodes < 1 || s.gangs < 1 || s.gangs > s.nodes || s.runs < 1 {
 		return report{}, fmt.Errorf("%d gangs on %d nodes in %d runs: at least one of each, and no more gangs than nodes", s.gangs, s.nodes, s.runs)

@@ -13,7 +13,7 @@ import (
 	"cardquota.dev/operator/test/bench/harness"
 )
 
-// report is what all runs measured, by contender.
+// report holds the measurements of all runs, by contender.
 type report struct {
 	size         size
 	measurements map[string][]measurement
@@ -26,7 +26,7 @@ func (r *report) printHeader(out io.Writer) {
 		r.size.period, runtime.NumCPU(), countRuns(r.size.runs))
 }
 
-// addRun prints a run and keeps it for the end.
+// addRun prints and records a run.
 func (r *report) addRun(out io.Writer, name string, d measurement) {
 	r.measurements[name] = append(r.measurements[name], d)
 	harness.Printf(out, "  all %d pods bound after %s; the first after %s, half after %s\n", r.size.gangs*harness.GangSize, harness.FormatSeconds(d.all), harness.FormatSeconds(d.first), harness.FormatSeconds(d.half))
@@ -36,7 +36,7 @@ func (r *report) addRun(out io.Writer, name string, d measurement) {
 	harness.Printf(out, "  writes until %s after the last binding: %s\n", settleTime, formatSorted(d.apiWrites, "%s %d"))
 }
 
-// printComparison prints the comparison. The error is errSlower when ours lost.
+// printComparison prints the comparison. The error is errSlower when ours is slower.
 func (r *report) printComparison(out io.Writer) error {
 	harness.Printf(out, "\n")
 	for _, name := range []string{stockName, ourName} {
@@ -56,7 +56,7 @@ func (r *report) printComparison(out io.Writer) error {
 	return nil
 }
 
-// medianTime is the median time of a contender.
+// medianTime returns the median time of a contender.
 func (r *report) medianTime(name string) time.Duration {
 	return harness.Median(harness.SortedValues(r.measurements[name], func(d measurement) time.Duration { return d.all }))
 }
@@ -68,7 +68,7 @@ func sumValues[N harness.Number](values map[string]N) (sum N) {
 	return sum
 }
 
-// formatSorted writes values, the largest first.
+// formatSorted formats values, the largest first.
 func formatSorted[N harness.Number](values map[string]N, format string) string {
 	keys := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 		return cmp.Or(cmp.Compare(values[b], values[a]), strings.Compare(a, b))

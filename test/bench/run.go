@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// runTimeout ends a drain that hangs.
+	// runTimeout bounds a run.
 	runTimeout = 15 * time.Minute
-	// settleTime is how long after the last binding the cost is taken: status
-	// writes and events follow the bindings.
+	// settleTime is how long after the last binding the cost is measured: status writes and
+	// events follow the bindings.
 	settleTime = 5 * time.Second
 )
 
-// measurement is what one run measured.
+// measurement is the result of one run.
 type measurement struct {
-	// load is the load average over one minute when the scheduler started.
+	// load is the load average over one minute at the start of the scheduler.
 	load string
 	// first, half and all are when so many pods were bound.
 	first, half, all time.Duration
-	// nodes have pods; perGang is on how many nodes a gang is on average.
+	// nodes is the number of nodes with pods; nodesPerGang is the average number of nodes of a
+	// gang.
 	nodes        int
 	nodesPerGang float64
-	// processors are the CPU seconds of every program, elsewhere those of
-	// programs that do not belong here, and writes the changing requests, from
-	// the start until the aftermath.
+	// cpuSeconds are the CPU seconds of every program, otherCPUSeconds those of programs
+	// outside of the benchmark, and apiWrites the write requests, from the start until
+	// settleTime.
 	cpuSeconds      map[string]float64
 	otherCPUSeconds float64
 	apiWrites       map[string]int
 }
 
-// measureRun starts a cluster, fills it with waiting gangs, and lets the contender
-// place them.
+// measureRun starts a cluster, fills it with waiting gangs, and lets a scheduler place them.
 func measureRun(ctx context.Context, s size, name string) (d measurement, err error) {
 	w, err := harness.Start(ctx, nodeProfiles(s.nodes)...)
 	if err != nil {
@@ -66,7 +66,7 @@ func measureRun(ctx context.Context, s size, name string) (d measurement, err er
 	return startAndMeasure(ctx, w, s, name, start, want)
 }
 
-// startAndMeasure starts the scheduler and takes time and cost.
+// startAndMeasure starts the scheduler and measures time and cost.
 func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, start startFunc, want int) (d measurement, err error) {
 	d.load = harness.LoadAverage()
 	written, err := countAPIWrites(ctx, w.Cluster.Client())
@@ -117,7 +117,7 @@ func startAndMeasure(ctx context.Context, w *harness.Env, s size, name string, s
 	return d, <-profiled
 }
 
-// keepLog copies a log out of the cluster's folder, which goes with the cluster.
+// keepLog copies a log out of the cluster's folder, which is removed with the cluster.
 func keepLog(p *cluster.Process) string {
 	kept := filepath.Join(os.TempDir(), "bench-"+filepath.Base(p.LogFile()))
 	text, err := os.ReadFile(p.LogFile())
@@ -130,24 +130,25 @@ func keepLog(p *cluster.Process) string {
 	return kept
 }
 
-// The names of the contenders in the report.
+// Names of the contenders in the report.
 const (
 	stockName = "stock Volcano"
 	ourName   = "Cardquota"
 )
 
-// startFunc starts a scheduler. It may be at work before starter returns.
+// startFunc starts a scheduler. The scheduler may place pods before startFunc returns.
 type startFunc func(ctx context.Context) (*cluster.Process, error)
 
-// installScheduler installs what a contender needs, before the time is taken. It will serve metrics
-// and profiles at the address metrics.
+// installScheduler installs what a contender needs before the measurement. The scheduler will
+// serve metrics and profiles at the address metrics.
 func installScheduler(ctx context.Context, name string, c *cluster.Cluster, s size, metrics string) (startFunc, error) {
 	flags := []string{
 		"--listen-address=" + metrics, "--enable-metrics=true", "--enable-pprof=true",
 		"--schedule-period=" + s.period.String(), "--kube-api-qps=2000", "--kube-api-burst=2000", "--leader-elect=false", "-v=2",
 	}
 	if name == stockName {
-		// That of Volcano's installer, with capacity in the place of overcommit and proportion.
+		// The configuration of Volcano's installer, with capacity in place of overcommit and
+		// proportion.
 		configuration := strings.NewReplacer("  - name: overcommit\n", "", "proportion", "capacity").Replace(cluster.StockConfiguration)
 		return func(ctx context.Context) (*cluster.Process, error) {
 			return c.StartStockScheduler(ctx, configuration, flags...)

@@ -17,11 +17,11 @@ import (
 
 const queues = 10
 
-// models are the card models; node and gang number i have the same one, so
-// that the cards of each model are enough for the gangs that ask for it.
+// models are the card models. Node i and gang i have the same model, so that the cards of each
+// model suffice for its gangs.
 var models = []string{"NVIDIA-H200", "NVIDIA-H800", "NVIDIA-A100-SXM4-80GB", "NVIDIA-L40S"}
 
-// nodeProfiles is so many nodes, spread evenly over the models.
+// nodeProfiles spreads nodes evenly over the models.
 func nodeProfiles(nodes int) (profiles []cluster.NodeProfile) {
 	for i, model := range models {
 		if count := (nodes - i + len(models) - 1) / len(models); count > 0 { // a profile without a count is one node
@@ -31,9 +31,9 @@ func nodeProfiles(nodes int) (profiles []cluster.NodeProfile) {
 	return profiles
 }
 
-// createWorkload creates the queues, waits until Volcano's controller has opened them, and creates the
-// gangs. Both schedulers get the same objects: the quotas per card are for ours, the
-// capability in nvidia.com/gpu is for the stock scheduler, and neither ever holds a gang up.
+// createWorkload creates the queues, waits until Volcano's controller has opened them, and
+// creates the gangs. Both schedulers get the same objects. The quotas per card are for ours,
+// the capability in nvidia.com/gpu is for the stock scheduler. Neither ever limits a gang.
 func createWorkload(ctx context.Context, w *harness.Env, gangs int) error {
 	ample := int64(gangs * harness.GangSize)
 	quota := card.Quota{}

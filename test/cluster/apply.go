@@ -18,12 +18,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fieldManager owns what Apply writes.
+// fieldManager is the field manager of Apply.
 const fieldManager = "test-cluster"
 
-// Apply applies every document of a YAML text by server-side apply, as administrator and
-// with force, in the order written. Objects without a namespace go to "default". A kind
-// whose CustomResourceDefinition was just applied is waited for.
+// Apply applies every document of a YAML text by server-side apply, as administrator and with
+// force, in order. Objects without a namespace go to "default". Apply waits for a kind whose
+// CustomResourceDefinition was just applied.
 func (c *Cluster) Apply(ctx context.Context, manifests []byte) error {
 	objects, err := Decode(manifests)
 	if err != nil {
@@ -65,8 +65,7 @@ func (c *Cluster) applyObject(ctx context.Context, object *unstructured.Unstruct
 	return nil
 }
 
-// resourceFor finds the client of an object's kind. A kind may be so new that discovery
-// does not show it yet.
+// resourceFor returns the client of an object's kind. Discovery may not show a new kind yet.
 func (c *Cluster) resourceFor(ctx context.Context, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	kind := object.GroupVersionKind()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -92,11 +91,11 @@ func (c *Cluster) resourceFor(ctx context.Context, object *unstructured.Unstruct
 	return c.dynamic.Resource(mapping.Resource).Namespace(namespace), nil
 }
 
-// Decode reads the objects of a YAML text of several documents.
+// Decode decodes a multi-document YAML text.
 func Decode(text []byte) ([]*unstructured.Unstructured, error) { return decodeObjects(text, nil) }
 
-// decodeObjects reads a multi-document YAML text. When keep is set it sees every document before
-// it is parsed, because parsing is slow for megabytes of CRDs.
+// decodeObjects decodes a multi-document YAML text. keep selects documents before they are
+// parsed, because parsing megabytes of CRDs is slow.
 func decodeObjects(text []byte, keep func(document []byte) bool) ([]*unstructured.Unstructured, error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	var objects []*unstructured.Unstructured

@@ -1,8 +1,8 @@
-// Package cluster runs a whole Kubernetes and Volcano control plane on this machine,
-// without containers: etcd, kube-apiserver, kube-controller-manager, Volcano's
-// controllers and webhooks, and kwok, which plays the kubelets of a fleet of nodes.
+// Package cluster runs a Kubernetes and Volcano control plane on this machine, without
+// containers: etcd, kube-apiserver, kube-controller-manager, Volcano's controllers and
+// webhooks, and kwok, which simulates the kubelets of a fleet of nodes.
 //
-// Where a container must really run, Options.RealNode adds a node with a real kubelet; that
+// Options.RealNode adds a node with a real kubelet for tests that must run a container. It
 // needs root and the tools of hack/install-node-tools.sh:
 //
 //	if err := cluster.CanRunRealNode(); err != nil {
@@ -16,9 +16,8 @@
 //
 // and then pods with the node selector RealNodeLabel and that image.
 //
-// Everything listens on free loopback ports, has its own identity and rights, writes a log
-// file of its own, and dies with the process that started it. The binaries come from
-// make controlplane.
+// Everything listens on free loopback ports, has its own identity and rights, writes its own
+// log file, and ends with the process that started it. make controlplane builds the binaries.
 package cluster
 
 import (
@@ -66,12 +65,11 @@ type Cluster struct {
 	permit *permit // among the clusters that run on this machine
 }
 
-// Start starts a cluster and returns when it is ready for use: the apiserver serves, the
-// ServiceAccount "default" exists, Volcano's webhooks answer, and every node of the fleet
-// is Ready. ctx bounds the start only. When Start fails, nothing is left behind but the
-// logs in Options.Dir.
+// Start starts a cluster and returns when it is ready: the apiserver serves, the ServiceAccount
+// "default" exists, Volcano's webhooks answer, and every node of the fleet is Ready. ctx bounds
+// the start only. When Start fails, only the logs in Options.Dir remain.
 //
-// Only so many clusters run on a machine at the same time; Start waits for its turn.
+// The number of clusters on a machine is limited; Start waits for a permit.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c, err := openCluster(ctx, o)
 	if err != nil {
@@ -89,7 +87,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// openCluster takes what a cluster needs of this machine; nothing runs yet.
+// openCluster acquires what a cluster needs of this machine and starts nothing.
 func openCluster(ctx context.Context, o Options) (*Cluster, error) {
 	if err := o.applyDefaults(); err != nil {
 		return nil, err
@@ -159,7 +157,7 @@ func (c *Cluster) startComponents(ctx context.Context) error {
 	return group.Wait()
 }
 
-// createClients makes the admin clients.
+// createClients creates the administrator's clients.
 func (c *Cluster) createClients() error {
 	config, err := c.adminConfig()
 	if err != nil {
@@ -176,9 +174,8 @@ func (c *Cluster) createClients() error {
 	return nil
 }
 
-// Stop stops everything in the reverse order of its start and waits until it is gone. It
-// returns what went wrong, also a component that had ended by itself before. Stopping
-// twice returns the same.
+// Stop stops everything in the reverse order of its start and waits for the end. Its error
+// includes components that had ended by themselves. Stopping twice returns the same error.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {
 		c.mu.Lock()
@@ -213,7 +210,7 @@ func (c *Cluster) StartProcess(ctx context.Context, spec ProcessSpec) (*Process,
 	return p, c.awaitReady(ctx, p)
 }
 
-// launchProcess is StartProcess without the wait.
+// launchProcess is StartProcess without waiting.
 func (c *Cluster) launchProcess(ctx context.Context, spec ProcessSpec) (*Process, error) {
 	if spec.Name == "" || filepath.Base(spec.Name) != spec.Name {
 		return nil, fmt.Errorf("process name %q is not usable as a file name", spec.Name)
@@ -237,8 +234,8 @@ func (c *Cluster) launchProcess(ctx context.Context, spec ProcessSpec) (*Process
 	return p, nil
 }
 
-// reportCrash tells at once that a component ended by itself: what depends on it fails in
-// confusing ways soon after.
+// reportCrash reports at once that a component ended by itself: its clients soon fail in
+// confusing ways.
 func (c *Cluster) reportCrash(p *Process) {
 	<-p.Done()
 	if err := p.crashError(); err != nil {
@@ -247,32 +244,32 @@ func (c *Cluster) reportCrash(p *Process) {
 	}
 }
 
-// Crashed is closed when a part of the cluster has ended by itself.
+// Crashed is closed when a component of the cluster has ended by itself.
 func (c *Cluster) Crashed() <-chan struct{} { return c.crash }
 
-// Config is an administrator's client configuration without a client-side rate limit worth
-// mentioning. The caller may change the copy.
+// Config returns an administrator's client configuration, practically without a client-side
+// rate limit. The caller may change the copy.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Client is an administrator's client.
+// Client returns an administrator's client.
 func (c *Cluster) Client() kubernetes.Interface { return c.client }
 
-// Dir is the folder of the cluster's state, certificates and logs.
+// Dir returns the folder of the cluster's state, certificates and logs.
 func (c *Cluster) Dir() string { return c.dir.path }
 
-// BinDir is the folder of the control plane's binaries, for KUBEBUILDER_ASSETS and for
+// BinDir returns the folder of the control plane's binaries, for KUBEBUILDER_ASSETS and for
 // Volcano's stock scheduler ("scheduler").
 func (c *Cluster) BinDir() string { return c.options.BinDir }
 
-// LogFile is where the component writes its log: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler, volcano-controllers, volcano-admission, kwok, of
-// the real node containerd, kubelet, kube-proxy and device-plugin-<resource>, or the name of
-// a ProcessSpec.
+// LogFile returns the log file of a component. Components are etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler, volcano-controllers, volcano-admission and kwok; on
+// the real node containerd, kubelet, kube-proxy and device-plugin-<resource>; and the names of
+// ProcessSpecs.
 func (c *Cluster) LogFile(component string) string {
 	return filepath.Join(c.dir.logsDir(), component+".log")
 }
 
-// CABundle is the cluster's certificate authority in PEM, for webhook configurations.
+// CABundle returns the cluster's certificate authority in PEM, for webhook configurations.
 func (c *Cluster) CABundle() []byte { return append([]byte(nil), c.ca.pem...) }
 
 // ServingCertificate issues a certificate of the cluster's authority for hosts (DNS names
@@ -282,10 +279,10 @@ func (c *Cluster) ServingCertificate(name string, hosts ...string) (certFile, ke
 	return pair.cert, pair.key, err
 }
 
-// binaryPath is the path of one of the control plane's binaries.
+// binaryPath returns the path of a binary of the control plane.
 func (c *Cluster) binaryPath(name string) string { return filepath.Join(c.options.BinDir, name) }
 
-// writeFile writes a file of the cluster's own into its folder.
+// writeFile writes a file into the cluster's folder.
 func (c *Cluster) writeFile(name string, content []byte) (string, error) {
 	path := filepath.Join(c.dir.path, name)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -294,8 +291,8 @@ func (c *Cluster) writeFile(name string, content []byte) (string, error) {
 	return path, nil
 }
 
-// Attach returns the cluster that another process keeps running in dir. Stop ends what this
-// process started on it and leaves the cluster running.
+// Attach returns the cluster that another process runs in dir. Stop ends what this process
+// started on it and leaves the cluster running.
 func Attach(ctx context.Context, dir string) (*Cluster, error) {
 	c, err := attachToRunning(ctx, dir)
 	if err != nil {
@@ -338,7 +335,7 @@ func attachToRunning(ctx context.Context, dir string) (*Cluster, error) {
 	return c, waitUntilReady(ctx, "the API server", nil, HTTPProbe(c.serverURL+"/readyz"))
 }
 
-// Owner returns the id of the process that keeps a cluster running in dir, and whether one does.
+// Owner returns the id of the process that runs a cluster in dir, and whether there is one.
 func Owner(dir string) (pid int, running bool) {
 	text, err := os.ReadFile(filepath.Join(dir, lockName))
 	if err != nil {
@@ -352,7 +349,7 @@ func Owner(dir string) (pid int, running bool) {
 	return pid, err == nil
 }
 
-// AwaitEnd waits until no process keeps a cluster running in dir.
+// AwaitEnd waits until no process runs a cluster in dir.
 func AwaitEnd(ctx context.Context, dir string) error {
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
 		_, running := Owner(dir)

@@ -14,7 +14,7 @@ import (
 
 const serviceAccountIssuer = "https://kubernetes.default.svc.cluster.local"
 
-// startAPIServer starts etcd and, at the same time, the apiserver, which waits for it.
+// startAPIServer starts etcd and the apiserver at the same time; the apiserver waits for etcd.
 func (c *Cluster) startAPIServer(ctx context.Context) error {
 	ports := make([]int, 3)
 	for i := range ports {
@@ -28,7 +28,8 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 		return err
 	}
 	group, awaitCtx := errgroup.WithContext(ctx)
-	// etcd first: it is stopped last, and would wait for an apiserver that still runs.
+	// etcd is first, so that it is stopped last: it would wait for an apiserver that still
+	// runs.
 	for _, spec := range []ProcessSpec{c.etcdSpec(ports[0], ports[1]), serverSpec} {
 		spec.component, spec.Env = true, []string{rareGCEnv}
 		p, err := c.launchProcess(ctx, spec)
@@ -89,8 +90,8 @@ func (c *Cluster) apiServerSpec(etcd, port int) (ProcessSpec, error) {
 		"--service-account-issuer=" + serviceAccountIssuer,
 		"--enable-aggregator-routing=true", // Services are reached by their EndpointSlices: no kube-proxy serves this machine
 		"--disable-admission-plugins=" + disabled,
-		// When it stops, it waits 2 s for connections instead of 60: who watches, or has died
-		// without a word, would hold it up.
+		// On shutdown it waits 2 s for connections instead of 60: watches and dead clients
+		// would delay it.
 		"--shutdown-send-retry-after=true",
 		"--allow-privileged=true", "--profiling=false", "-v=1",
 	}
@@ -129,13 +130,13 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 	})
 }
 
-// startKubeScheduler starts Kubernetes' own scheduler.
+// startKubeScheduler starts kube-scheduler.
 func (c *Cluster) startKubeScheduler(ctx context.Context) error {
 	_, err := c.startKube(ctx, "kube-scheduler")
 	return err
 }
 
-// startKube starts a client of the apiserver that is a part of Kubernetes.
+// startKube starts a component of Kubernetes that is a client of the apiserver.
 func (c *Cluster) startKube(ctx context.Context, name string, args ...string) (*Process, error) {
 	kubeconfig, err := c.componentKubeconfig(c.serverURL, name, "system:"+name)
 	if err != nil {
@@ -165,7 +166,7 @@ var builtInStages embed.FS
 //go:embed kwok-rbac.yaml
 var kwokRBAC []byte
 
-// kwokConfiguration makes kwok fast enough for thousands of pods. Each node's lease is renewed
+// kwokConfiguration makes kwok fast enough for thousands of pods. It renews each node's lease
 // four times in its duration; the controller manager waits five minutes for it.
 const kwokConfiguration = `apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
@@ -176,7 +177,7 @@ options:
   nodeLeaseDurationSeconds: 160
 `
 
-// kwokNodeSelection says which nodes are kwok's.
+// kwokNodeSelection returns which nodes kwok manages.
 func (c *Cluster) kwokNodeSelection() string {
 	if c.realNode == nil {
 		return "  manageAllNodes: true\n"
@@ -184,8 +185,8 @@ func (c *Cluster) kwokNodeSelection() string {
 	return "  manageNodesWithLabelSelector: \"!" + RealNodeLabel + "\"\n"
 }
 
-// startKwok gives kwok its rights and starts it. Its stages (folder stages of this package)
-// decide how the fleet's kubelets behave.
+// startKwok grants kwok its rights and starts it. The files in the folder stages define how the
+// fleet's kubelets behave.
 func (c *Cluster) startKwok(ctx context.Context) error {
 	if err := c.Apply(ctx, kwokRBAC); err != nil {
 		return fmt.Errorf("rights of kwok: %w", err)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// BuildImage compiles a Go package of this module to a static program and makes an image of
-// it; see BuildImageFrom.
+// BuildImage builds a Go package of this module as a static program and makes an image of it;
+// see BuildImageFrom.
 func (c *Cluster) BuildImage(ctx context.Context, name, goPackage string) (string, error) {
 	program := filepath.Join(c.dir.imagesDir(), "programs", filepath.Base(goPackage))
 	if err := buildProgram(ctx, goPackage, program); err != nil {
@@ -20,10 +20,10 @@ func (c *Cluster) BuildImage(ctx context.Context, name, goPackage string) (strin
 	return c.BuildImageFrom(ctx, name, program)
 }
 
-// BuildImageFrom writes an image that holds nothing but a static program, as an OCI archive:
-// Dir/images/<program>.tar. The image is called name ("localhost/responder:test"), runs the
-// program as user 65532, and is made by buildah, which needs root. It returns the archive's
-// path, for ImportImage.
+// BuildImageFrom writes an image that holds only a static program, as an OCI archive:
+// Dir/images/<program>.tar. The image has the given name ("localhost/responder:test") and runs
+// the program as user 65532. buildah makes it, which needs root. It returns the archive's path,
+// for ImportImage.
 func (c *Cluster) BuildImageFrom(ctx context.Context, name, path string) (archive string, err error) {
 	program := filepath.Base(path)
 	work := filepath.Join(c.dir.imagesDir(), program+".build")
@@ -51,7 +51,7 @@ func (c *Cluster) BuildImageFrom(ctx context.Context, name, path string) (archiv
 	return archive, nil
 }
 
-// buildProgram makes a static program of a Go package of this module.
+// buildProgram builds a Go package of this module as a static program.
 func buildProgram(ctx context.Context, goPackage, output string) error {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -62,7 +62,7 @@ func buildProgram(ctx context.Context, goPackage, output string) error {
 	return runCommand(build)
 }
 
-// runCommand runs a short command; what it wrote is part of the error when it fails.
+// runCommand runs a short command. Its output is part of the error.
 func runCommand(cmd *exec.Cmd) error {
 	out, err := cmd.CombinedOutput()
 	if err == nil {

@@ -18,17 +18,17 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// tokenLifetime outlives every test and a demonstration that is kept up over a weekend.
+// tokenLifetime is longer than any test, and than a demonstration over a weekend.
 const tokenLifetime = 7 * 24 * time.Hour
 
 const adminKubeconfig = "kubeconfig"
 
-// Kubeconfig is the path of the administrator's kubeconfig file.
+// Kubeconfig returns the path of the administrator's kubeconfig file.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir.path, adminKubeconfig) }
 
-// KubeconfigFor writes a kubeconfig file that authenticates as a ServiceAccount, by a token
-// of the TokenRequest API valid for seven days, and returns its path. It has the rights
-// that RBAC gives that ServiceAccount and no others. The ServiceAccount must exist.
+// KubeconfigFor writes a kubeconfig file for a ServiceAccount and returns its path. It uses a
+// token of the TokenRequest API that is valid for seven days, and has only the rights that RBAC
+// grants the ServiceAccount, which must exist.
 func (c *Cluster) KubeconfigFor(ctx context.Context, namespace, serviceAccount string) (string, error) {
 	request := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))},
@@ -40,8 +40,8 @@ func (c *Cluster) KubeconfigFor(ctx context.Context, namespace, serviceAccount s
 	return c.writeKubeconfig(c.serverURL, namespace+"."+serviceAccount+".kubeconfig", &clientcmdapi.AuthInfo{Token: token.Status.Token})
 }
 
-// componentKubeconfig writes a kubeconfig file that authenticates by a certificate, as user
-// in groups, and returns its path: <component>.kubeconfig.
+// componentKubeconfig writes a kubeconfig file with a client certificate for a user in groups,
+// and returns its path: <component>.kubeconfig.
 func (c *Cluster) componentKubeconfig(server, component, user string, groups ...string) (string, error) {
 	pair, err := c.ca.issueClientCert(component, user, groups...)
 	if err != nil {
@@ -76,8 +76,8 @@ func (c *Cluster) adminConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// Kubectl runs the kubectl of the cluster's version as administrator and returns what it
-// wrote to stdout; its stderr is part of the error when it fails.
+// Kubectl runs the kubectl of the cluster's version as administrator and returns its stdout.
+// Its stderr is part of the error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.binaryPath("kubectl"), args...)
 	cmd.Env = append(childEnvironment(c.dir.path), "KUBECONFIG="+c.Kubeconfig())

@@ -14,27 +14,28 @@ import (
 	"time"
 )
 
-// clustersVariable sets how many clusters run on this machine at the same time.
+// clustersVariable sets how many clusters may run on this machine at the same time.
 const clustersVariable = "CARDQUOTA_CLUSTERS"
 
 const (
 	// minClusters is the smallest limit: a test that runs two clusters at once needs both.
 	minClusters = 2
-	// memoryPerCluster bounds the default: a busy cluster with both programs and its tests.
+	// memoryPerCluster bounds the default limit: a busy cluster with both programs and its
+	// tests.
 	memoryPerCluster = 3 << 30
 )
 
-// permit is the right to run one cluster. The kernel takes it back when its owner dies.
+// permit is the right to run one cluster. The kernel releases it when its owner dies.
 type permit struct{ lock *os.File }
 
-// permitsHeld counts the places of this process.
+// permitsHeld counts the permits of this process.
 var permitsHeld atomic.Int32
 
 // acquirePermit waits until a cluster may start. The limit covers all processes of this user.
 //
-// A process that already runs a cluster may take any place. The first cluster of a process
-// may not take place 0: processes that hold one cluster and wait for another would
-// otherwise wait for each other for ever.
+// A process that already runs a cluster may take any permit. The first cluster of a process may
+// not take permit 0. Otherwise processes that hold one cluster and wait for another could
+// deadlock.
 func acquirePermit(ctx context.Context, say func(message string)) (*permit, error) {
 	limit, err := clusterLimit(os.Getenv(clustersVariable), runtime.NumCPU(), machineMemory())
 	if err != nil {
@@ -82,7 +83,7 @@ func waitingMessage(limit int, owners []string) string {
 		limit, clustersVariable, strings.Join(owners, ", "))
 }
 
-// writeOwner writes who holds a lock, for those who wait for it.
+// writeOwner writes the owner of a lock into it, for processes that wait for it.
 func writeOwner(lock *os.File) error {
 	owner := fmt.Sprintf("process %d (%s)\n", os.Getpid(), filepath.Base(os.Args[0]))
 	err := lock.Truncate(0)
@@ -101,7 +102,7 @@ func (p *permit) release() error {
 	return p.lock.Close()
 }
 
-// clusterLimit is the configured limit, or three clusters per two cores as far as the memory
+// clusterLimit returns the configured limit, or three clusters per two cores as far as memory
 // suffices: clusters mostly wait.
 func clusterLimit(configured string, cores int, memory uint64) (int, error) {
 	if configured == "" {
@@ -114,7 +115,7 @@ func clusterLimit(configured string, cores int, memory uint64) (int, error) {
 	return limit, nil
 }
 
-// machineMemory is the size of this machine's memory in bytes, 0 when it is unknown.
+// machineMemory returns the size of this machine's memory in bytes, 0 when it is unknown.
 func machineMemory() uint64 {
 	var info syscall.Sysinfo_t
 	if syscall.Sysinfo(&info) != nil {
@@ -123,7 +124,7 @@ func machineMemory() uint64 {
 	return uint64(info.Totalram) * uint64(info.Unit)
 }
 
-// locksDir is the folder of the locks that this user's processes share.
+// locksDir returns the folder of the locks that this user's processes share.
 func locksDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil { // no home

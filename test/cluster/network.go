@@ -18,8 +18,8 @@ import (
 	discoveryv1ac "k8s.io/client-go/applyconfigurations/discovery/v1"
 )
 
-// Ports come from below the range the kernel takes for outgoing connections (32768 on
-// Linux), so that no client socket can take one between its choice and its use.
+// Ports are below the range that the kernel uses for outgoing connections (32768 on Linux), so
+// that no client socket can take one between its choice and its use.
 const (
 	firstPort = 20000
 	lastPort  = 29999
@@ -33,10 +33,9 @@ var portLocks struct {
 	reserved map[int]bool
 }
 
-// FreePort reserves a TCP port that nobody listens on, on any address of this machine. The
-// port is this process's until it ends: no other process that calls FreePort gets it, even
-// while nobody listens on it. The kernel gives it back when the process ends, however that
-// happens.
+// FreePort reserves a TCP port that no process listens on, on any address of this machine. No
+// other process that calls FreePort gets it until this process ends. The kernel releases it
+// however the process ends.
 func FreePort() (int, error) {
 	portLocks.Lock()
 	defer portLocks.Unlock()
@@ -55,7 +54,7 @@ func FreePort() (int, error) {
 		if portLocks.reserved[port] || !tryReservePort(portLocks.file, port) {
 			continue
 		}
-		// The wildcard address collides with a listener on any single address.
+		// The wildcard address conflicts with a listener on any single address.
 		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
 			continue // it stays reserved: who listens there has not asked for it here
@@ -69,21 +68,22 @@ func FreePort() (int, error) {
 	return 0, fmt.Errorf("no free port found between %d and %d in 200 attempts; `ss -ltn` shows who listens there", firstPort, lastPort)
 }
 
-// FreeAddress is a free port on loopback, as an address.
+// FreeAddress returns a free port on loopback as an address.
 func FreeAddress() (string, error) {
 	port, err := FreePort()
 	return fmt.Sprintf("127.0.0.1:%d", port), err
 }
 
-// tryReservePort locks the port's byte of the file for this open file, unless another has it.
+// tryReservePort locks the port's byte of the file for this open file, unless another open file
+// has it.
 func tryReservePort(file *os.File, port int) bool {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(port), Len: 1}
 	return unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock) == nil
 }
 
-// ServiceAddress returns the address of this machine that Services lead to: the first one
-// of IPv4 that is neither loopback nor link-local, because EndpointSlices may not hold
-// those. Test processes that serve webhooks listen there.
+// ServiceAddress returns the address of this machine for Services: the first IPv4 address that
+// is neither loopback nor link-local, because EndpointSlices may not hold those. Test processes
+// that serve webhooks listen there.
 func ServiceAddress() (string, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -98,12 +98,12 @@ func ServiceAddress() (string, error) {
 		"give it one, e.g. as root: ip address add 198.18.0.1/32 dev lo")
 }
 
-// ExposeService makes a Service lead to a port of this machine, so that the apiserver
-// reaches a test process (a webhook) by the Service's name. The process must listen on
-// ServiceAddress (or on all addresses) and serve a certificate for <name>.<namespace>.svc.
+// ExposeService directs a Service to a port of this machine, so that the apiserver reaches a
+// test process (a webhook) by the Service's name. The process must listen on ServiceAddress (or
+// on all addresses) and serve a certificate for <name>.<namespace>.svc.
 //
-// All ports of the Service, which must exist, lead to the process. Calling it again moves it
-// to another port.
+// All ports of the Service, which must exist, lead to the process. Calling it again changes the
+// port.
 func (c *Cluster) ExposeService(ctx context.Context, namespace, name string, port int) error {
 	address, err := ServiceAddress()
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *Cluster) ExposeService(ctx context.Context, namespace, name string, por
 	if err != nil {
 		return fmt.Errorf("expose service %s/%s: %w", namespace, name, err)
 	}
-	// A prefix of its own keeps clear of the slices that the endpoint slice controller makes.
+	// The prefix avoids the names of the endpoint slice controller.
 	slice := discoveryv1ac.EndpointSlice("test-process-"+name, namespace).
 		WithLabels(map[string]string{discoveryv1.LabelServiceName: name, discoveryv1.LabelManagedBy: fieldManager}).
 		WithAddressType(discoveryv1.AddressTypeIPv4).

@@ -38,8 +38,8 @@ func LoadFleet(path string) (fleet []NodeProfile, err error) {
 	return fleet, nil
 }
 
-// nodeObjects are the objects of a profile: Ready at once, so that nobody waits for kwok's first
-// report; kwok keeps them so.
+// nodeObjects returns the nodes of a profile. They are Ready at once, so that no test waits for
+// kwok's first report; kwok keeps them Ready.
 func (p NodeProfile) nodeObjects() []*corev1.Node {
 	var nodes []*corev1.Node
 	now := metav1.Now()
@@ -65,8 +65,8 @@ func (p NodeProfile) nodeObjects() []*corev1.Node {
 	return nodes
 }
 
-// CreateNodes adds the profiles' nodes to the cluster. They are Ready when it returns. A
-// node of that name must not exist yet.
+// CreateNodes adds the profiles' nodes to the cluster. They are Ready when it returns. A node
+// with such a name must not exist yet.
 func (c *Cluster) CreateNodes(ctx context.Context, profiles []NodeProfile) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)

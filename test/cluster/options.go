@@ -10,44 +10,44 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// ErrNotBuilt is wrapped by Start's error when binaries of the control plane are missing;
-// make controlplane-full makes them.
+// ErrNotBuilt is wrapped by Start's error when binaries of the control plane are missing; make
+// controlplane-full builds them.
 var ErrNotBuilt = errors.New("the local cluster is not built, run make controlplane-full")
 
 // modulePath identifies the project's root go.mod.
 const modulePath = "cardquota.dev/operator"
 
-// Options decide what Start starts. The zero value is a whole cluster without nodes.
+// Options configure Start. The zero value is a complete cluster without nodes.
 type Options struct {
 	// BinDir holds the control plane's binaries and Volcano's manifests; default
 	// <module root>/bin/controlplane.
 	BinDir string
-	// Dir holds state, certificates and logs. Default: a temporary folder that Stop removes.
-	// When it is set it is created, the remains of an earlier cluster in it are removed at
-	// the start, and it is kept.
+	// Dir holds state, certificates and logs. By default it is a temporary folder that Stop
+	// removes. A folder that is set is created and kept; Start removes the leftovers of an
+	// earlier cluster in it.
 	Dir string
 	// Nodes are created at the start, after those of Fleet.
 	Nodes []NodeProfile
 	// Fleet is a YAML file with node profiles; see LoadFleet.
 	Fleet string
-	// APIServerOnly starts etcd and the apiserver, with Volcano's CRDs, and nothing else: no
-	// controller, no webhook and no kubelet. A pod needs no ServiceAccount then.
+	// APIServerOnly starts only etcd and the apiserver, with Volcano's CRDs: no controller, no
+	// webhook and no kubelet. A pod needs no ServiceAccount then.
 	APIServerOnly bool
-	// WithoutVolcano leaves out Volcano's CRDs, controllers and webhooks.
+	// WithoutVolcano omits Volcano's CRDs, controllers and webhooks.
 	WithoutVolcano bool
-	// WithoutKwok leaves out the kubelets: nodes stay as created and pods stay Pending.
+	// WithoutKwok omits the kubelets: nodes stay as created and pods stay Pending.
 	WithoutKwok bool
-	// RealNode adds one node that runs containers; see RealNode. Start fails with
-	// ErrNoRealNode where that is not possible. The apiserver listens on all addresses then.
+	// RealNode adds one node that runs containers; see RealNode. Start fails with ErrNoRealNode
+	// where that is not possible. The apiserver then listens on all addresses.
 	RealNode *RealNode
-	// WithKubeScheduler starts Kubernetes' own scheduler, for pods that name no other. Without
+	// WithKubeScheduler starts kube-scheduler, for pods that name no other scheduler. Without
 	// it such pods stay Pending.
 	WithKubeScheduler bool
 	// Log receives progress ("etcd ready") and crashes of components; default: discard.
 	Log logr.Logger
 }
 
-// applyDefaults fills in defaults and checks that everything needed exists.
+// applyDefaults sets defaults and checks that everything needed exists.
 func (o *Options) applyDefaults() error {
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
@@ -82,7 +82,7 @@ func (o *Options) applyDefaults() error {
 	return nil
 }
 
-// requiredFiles are the files of BinDir that every node but a real one needs.
+// requiredFiles returns the files of BinDir that a cluster without a real node needs.
 func (o *Options) requiredFiles() []string {
 	needed := []string{"etcd", "kube-apiserver"}
 	if !o.WithoutVolcano {
@@ -104,7 +104,7 @@ func (o *Options) requiredFiles() []string {
 	return needed
 }
 
-// ModuleRoot returns the folder of the project's go.mod, found upwards from the working
+// ModuleRoot returns the folder of the project's go.mod, searched upwards from the working
 // directory.
 func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()

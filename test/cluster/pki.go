@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// authority is the cluster's own certificate authority.
+// authority is the cluster's certificate authority.
 type authority struct {
 	dir  string // every file lies here
 	cert *x509.Certificate
@@ -24,12 +24,12 @@ type authority struct {
 	pem  []byte
 }
 
-// keyPair names the files of a certificate and its key.
+// keyPair holds the paths of a certificate and its key.
 type keyPair struct{ cert, key string }
 
 const certValidity = 10 * 365 * 24 * time.Hour // a cluster that is kept up outlives any test
 
-// newAuthority makes a new authority: ca.crt, ca.key in dir.
+// newAuthority creates an authority: ca.crt and ca.key in dir.
 func newAuthority(dir string) (*authority, error) {
 	ca := &authority{dir: dir}
 	files, err := ca.issueCert("ca", &x509.Certificate{
@@ -66,7 +66,7 @@ func (a *authority) issueServingCert(name string, hosts ...string) (keyPair, err
 	return a.issueCert(name, template)
 }
 
-// issueCert makes a key and a certificate. The first one that an authority issues is its own.
+// issueCert creates a key and a certificate. The first certificate of an authority is its own.
 func (a *authority) issueCert(name string, template *x509.Certificate) (files keyPair, err error) {
 	defer func() {
 		if err != nil {

@@ -22,32 +22,31 @@ import (
 
 // ProcessSpec describes one managed child process.
 type ProcessSpec struct {
-	// Name is the component's name; its output goes to LogFile(Name). Two processes of one
-	// name, one after the other, share the file.
+	// Name is the component's name; its output goes to LogFile(Name). Consecutive processes
+	// with one name share the file.
 	Name string
 	// Path is the executable: absolute, or relative to the working directory.
 	Path string
 	// Args are the arguments without the program's name.
 	Args []string
 	// Env is added to the environment of this process ("KEY=value"). Proxy variables are
-	// removed first: everything here talks to this machine.
+	// removed first: all processes talk only to this machine.
 	Env []string
-	// StopTimeout is how long Stop waits after SIGTERM before it kills; 0 means 35 s, more than
-	// the 30 s that controller-runtime gives what a manager runs.
+	// StopTimeout is how long Stop waits after SIGTERM before it kills the process. 0 means 35
+	// s, more than controller-runtime's 30 s.
 	StopTimeout time.Duration
-	// Ready is asked until it returns nil, unless it is nil itself: then StartProcess returns
-	// as soon as the process has started.
+	// Ready is called until it returns nil. Without it, StartProcess returns as soon as the
+	// process has started.
 	Ready func(ctx context.Context) error
 
-	// component marks a part of the cluster itself, whose sudden end is an error.
+	// component marks a component of the cluster, whose unexpected end is an error.
 	component bool
-	// cloneFlags are the namespaces that the process gets of its own.
+	// cloneFlags are the namespaces that the process does not share.
 	cloneFlags uintptr
 }
 
-// Process is a child of this process. It leads a process group of its own, so that a
-// Ctrl-C at the terminal reaches only the parent, and the kernel kills it when the parent
-// dies, however that happens.
+// Process is a child of this process. It leads its own process group, so that Ctrl-C at the
+// terminal reaches only the parent. The kernel kills it when the parent dies.
 type Process struct {
 	spec    ProcessSpec
 	cmd     *exec.Cmd
@@ -59,7 +58,7 @@ type Process struct {
 	exit     error // valid once done is closed
 }
 
-// startChild starts cmd from the thread that lives as long as this process.
+// startChild starts cmd from a thread that lives as long as this process.
 func startChild(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -89,7 +88,7 @@ func startProcess(spec ProcessSpec, logFile, home string) (*Process, error) {
 
 func (p *Process) reap() {
 	err := p.cmd.Wait()
-	// Whatever it had started itself goes with it.
+	// Kill what the process itself has started.
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	p.mu.Lock()
 	p.exit = err
@@ -97,13 +96,12 @@ func (p *Process) reap() {
 	close(p.done)
 }
 
-// rareGCEnv has Go's garbage collector work less often, for more memory: a fifth of the
+// rareGCEnv runs Go's garbage collector less often, for more memory. It saves a fifth of the
 // CPU time of a control plane under test. Programs of this project run without it, as shipped.
 const rareGCEnv = "GOGC=400"
 
-// childEnvironment is this process's environment without proxies and settings of the Go runtime,
-// and with HOME inside the cluster's directory, so that no program reads or writes the user's own
-// configuration.
+// childEnvironment returns this process's environment without proxies and Go runtime settings.
+// HOME is inside the cluster's directory, so that no program uses the user's own configuration.
 func childEnvironment(home string) []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -117,19 +115,19 @@ func childEnvironment(home string) []string {
 	return append(env, "HOME="+home)
 }
 
-// Name is the component's name.
+// Name returns the component's name.
 func (p *Process) Name() string { return p.spec.Name }
 
-// Pid is the process id; it stays the same after the process has ended.
+// Pid returns the process id; it stays the same after the process has ended.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// LogFile is the file that holds what the process wrote to stdout and stderr.
+// LogFile returns the file that holds the stdout and stderr of the process.
 func (p *Process) LogFile() string { return p.logFile }
 
 // Done is closed when the process has ended and was waited for.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Running tells whether the process has not ended yet.
+// Running reports whether the process has not ended yet.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -139,8 +137,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Wait blocks until the process has ended and returns how: nil for exit code 0, otherwise
-// an *exec.ExitError.
+// Wait blocks until the process has ended. It returns nil for exit code 0, otherwise an
+// *exec.ExitError.
 func (p *Process) Wait() error {
 	<-p.done
 	p.mu.Lock()
@@ -148,8 +146,8 @@ func (p *Process) Wait() error {
 	return p.exit
 }
 
-// Stop sends SIGTERM to the process group, waits, and kills it when it takes longer than
-// StopTimeout, which is an error. Stopping an ended process does nothing.
+// Stop sends SIGTERM to the process group and waits. After StopTimeout it kills the group,
+// which is an error. Stopping an ended process does nothing.
 func (p *Process) Stop() error {
 	p.sendSignal(syscall.SIGTERM)
 	timeout := p.spec.StopTimeout
@@ -168,8 +166,7 @@ func (p *Process) Stop() error {
 		p.spec.Name, timeout, p.logFile, lastLines(p.logFile))
 }
 
-// Kill sends SIGKILL to the process group, as a crash would end it, and waits until the
-// process is gone.
+// Kill sends SIGKILL to the process group, like a crash, and waits until the process is gone.
 func (p *Process) Kill() {
 	p.sendSignal(syscall.SIGKILL)
 	<-p.done
@@ -184,7 +181,7 @@ func (p *Process) sendSignal(sig syscall.Signal) {
 	}
 }
 
-// crashError tells how the process ended when nobody had asked for it, else nil.
+// crashError returns how the process ended if it was not stopped, else nil.
 func (p *Process) crashError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +195,7 @@ func (p *Process) crashError() error {
 	return fmt.Errorf("%s ended by itself (%s); the last lines of %s:\n%s", p.spec.Name, how, p.logFile, lastLines(p.logFile))
 }
 
-// lastLines returns the last lines of a file, or why it cannot be read.
+// lastLines returns the last lines of a file, or the error of reading it.
 func lastLines(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -213,7 +210,7 @@ const (
 	readyTimeout = 3 * time.Minute // also beside a build of everything
 )
 
-// waitUntilReady polls the probe until it succeeds, the process ends or time is up.
+// waitUntilReady polls the probe until it succeeds, the process ends or the time is up.
 func waitUntilReady(ctx context.Context, what string, p *Process, ready func(ctx context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
@@ -244,7 +241,7 @@ func (c *Cluster) awaitReady(ctx context.Context, p *Process) error {
 	return nil
 }
 
-// HTTPProbe is a probe for a URL that answers 200.
+// HTTPProbe returns a probe that succeeds when a URL answers 200.
 func HTTPProbe(url string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -254,11 +251,11 @@ func HTTPProbe(url string) func(ctx context.Context) error {
 	}
 }
 
-// localClient uses no proxy and a new connection each time, and does not check certificates: it
-// talks to this machine.
+// localClient uses no proxy, a new connection for each request, and no certificate check: it
+// talks only to this machine.
 var localClient = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 
-// HTTPGet returns what a program on this machine answers with 200.
+// HTTPGet returns the body of a page on this machine that answers 200.
 func HTTPGet(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

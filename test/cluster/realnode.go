@@ -24,17 +24,17 @@ var ErrNoRealNode = errors.New("a real node cannot run here")
 // RealNodeLabel is "true" on the real node and absent on those of the fleet.
 const RealNodeLabel = "test.cardquota.dev/real-node"
 
-// RealNode describes a node with a real kubelet, containerd and kube-proxy beside the
-// fleet. Containers run there, Services work there and from this machine, probes are
-// probed. There is no DNS and no way to the outside.
+// RealNode describes a node with a real kubelet, containerd and kube-proxy beside the fleet. It
+// runs containers and probes, and its Services are reachable from this machine. There is no DNS
+// and no route to the outside.
 //
-// Give pods that must run there the node selector RealNodeLabel, and those that must not an
-// affinity against it, or taint the node. Images come from Cluster.ImportImage; their pods
-// need an imagePullPolicy other than Always.
+// Use the node selector RealNodeLabel for pods that must run there. Use an affinity or a taint
+// for pods that must not. Images come from Cluster.ImportImage; their pods need an
+// imagePullPolicy other than Always.
 //
-// The node lives in namespaces of its own (mounts, network, processes), which the kernel
-// takes away with everything in them when it ends, however that happens. Up to eight run on
-// one machine at a time, each with its own addresses.
+// The node has its own mount, network and process namespaces. The kernel removes them with
+// everything inside when the node ends. Up to eight real nodes run on one machine at a time,
+// each with its own addresses.
 type RealNode struct {
 	// Name is the node's name; default "real-0".
 	Name string
@@ -42,9 +42,9 @@ type RealNode struct {
 	Labels map[string]string
 	// Taints of the node.
 	Taints []corev1.Taint
-	// Cards are the fake cards of the node: resource name → how many. A device plugin offers
-	// them to the kubelet. A container sees the ids of its cards in NVIDIA_VISIBLE_DEVICES,
-	// whatever the vendor.
+	// Cards are the fake cards of the node: resource name → count. A device plugin offers them
+	// to the kubelet. A container sees the ids of its cards in NVIDIA_VISIBLE_DEVICES, whatever
+	// the vendor.
 	Cards map[corev1.ResourceName]int
 }
 
@@ -56,7 +56,7 @@ type realNode struct {
 	initProcess *Process
 }
 
-// newRealNode takes a place for the node; nothing runs yet.
+// newRealNode acquires a slot for the node and starts nothing.
 func (c *Cluster) newRealNode() (*realNode, error) {
 	s, err := acquireNodeSlot()
 	if err != nil {
@@ -67,13 +67,13 @@ func (c *Cluster) newRealNode() (*realNode, error) {
 	return n, nil
 }
 
-// cniFolder holds the CNI plugins where Debian puts them.
+// cniFolder returns the folder of the CNI plugins, by default Debian's.
 func cniFolder() string {
 	return cmp.Or(os.Getenv("CNI_BIN_DIR"), "/usr/lib/cni")
 }
 
-// CanRunRealNode tells whether this machine can run a real node: nil, or an error that
-// wraps ErrNoRealNode and names everything that is missing.
+// CanRunRealNode returns nil when this machine can run a real node. Otherwise its error wraps
+// ErrNoRealNode and names everything that is missing.
 func CanRunRealNode() error {
 	var missing []string
 	if os.Geteuid() != 0 {
@@ -100,8 +100,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// nodeSlot is one of the places for real nodes on this machine: a set of addresses, names and
-// cgroups that no other one uses.
+// nodeSlot is one of the slots for real nodes on this machine: a unique set of addresses, names
+// and cgroups.
 type nodeSlot struct {
 	number int
 	lock   *os.File // held as long as the node may live
@@ -109,23 +109,23 @@ type nodeSlot struct {
 
 const maxRealNodes = 8
 
-// The addresses are of the range that is set aside for measurements between networks
-// (RFC 2544), so that they are in nobody's way.
+// The addresses are from the range for benchmarks between networks (RFC 2544), so that they do
+// not conflict with others.
 func (s nodeSlot) hostAddress() string { return fmt.Sprintf("198.19.%d.1", 2*s.number) }
 func (s nodeSlot) nodeAddress() string { return fmt.Sprintf("198.19.%d.2", 2*s.number) }
 func (s nodeSlot) podCIDR() string     { return fmt.Sprintf("198.19.%d.0/24", 2*s.number+1) }
 
-// linkName is that of the link and of the cgroups.
+// linkName is the name of the link and of the cgroups.
 func (s nodeSlot) linkName() string { return fmt.Sprintf("cardquota-%d", s.number) }
 
-// serviceCIDR is the range of ClusterIPs. This machine has a route to it, so it differs
-// between clusters.
+// serviceCIDR is the range of ClusterIPs. This machine has a route to it, so each cluster needs
+// its own.
 func (s nodeSlot) serviceCIDR() string { return fmt.Sprintf("10.%d.0.0/16", 96+s.number) }
 
 // apiServiceIP is the ClusterIP of the Service "kubernetes".
 func (s nodeSlot) apiServiceIP() net.IP { return net.IPv4(10, byte(96+s.number), 0, 1) }
 
-// acquireNodeSlot takes the first free slot and removes what a killed cluster left of it.
+// acquireNodeSlot acquires the first free slot and removes what a killed cluster left in it.
 func acquireNodeSlot() (nodeSlot, error) {
 	for number := range maxRealNodes {
 		path := filepath.Join(os.TempDir(), fmt.Sprintf("cardquota-real-node-%d.lock", number))
@@ -198,8 +198,8 @@ func (c *Cluster) startContainerd(ctx context.Context, n *realNode) error {
 	return c.ImportImage(ctx, pause)
 }
 
-// ImportImage gives the real node the images of an archive (OCI or docker-archive), under
-// the names that the archive gives them.
+// ImportImage imports the images of an archive (OCI or docker-archive) into the real node,
+// under their names in the archive.
 func (c *Cluster) ImportImage(ctx context.Context, archive string) error {
 	archive, err := filepath.Abs(archive)
 	if err != nil {

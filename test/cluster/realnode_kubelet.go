@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// apiServerFlagsForRealNode are the flags of an apiserver that has a real kubelet and is called
-// by pods.
+// apiServerFlagsForRealNode returns the flags of an apiserver with a real kubelet that pods can
+// call.
 func (c *Cluster) apiServerFlagsForRealNode() ([]string, error) {
 	// The apiserver reads logs and runs commands there.
 	client, err := c.ca.issueClientCert("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
@@ -32,7 +32,7 @@ func (c *Cluster) apiServerFlagsForRealNode() ([]string, error) {
 	}, nil
 }
 
-// serverURLFromNode is the URL of the apiserver as seen from the node.
+// serverURLFromNode returns the URL of the apiserver as seen from the node.
 func (c *Cluster) serverURLFromNode() string {
 	return strings.Replace(c.serverURL, "127.0.0.1", c.realNode.slot.hostAddress(), 1)
 }
@@ -71,7 +71,7 @@ func (c *Cluster) startKubelet(ctx context.Context, n *realNode) error {
 	return c.startDevicePlugins(ctx, n)
 }
 
-// labelsFlag are those of the node in the form of a flag.
+// labelsFlag returns the labels of the node as a flag.
 func (n *realNode) labelsFlag() string {
 	pairs := []string{RealNodeLabel + "=true"}
 	for _, key := range slices.Sorted(maps.Keys(n.Labels)) {
@@ -97,7 +97,7 @@ func (c *Cluster) checkNodeReady(ctx context.Context, n *realNode) error {
 	return errors.New("not reported Ready")
 }
 
-// RealNodeName is the name of the real node, "" without one.
+// RealNodeName returns the name of the real node, or "".
 func (c *Cluster) RealNodeName() string {
 	if c.realNode == nil {
 		return ""

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// realNodeCloneFlags are what the node does not share with this machine.
+// realNodeCloneFlags are the namespaces that the node does not share with this machine.
 const realNodeCloneFlags = syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID |
 	syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
@@ -59,8 +59,8 @@ func (c *Cluster) startNamespaces(ctx context.Context, n *realNode) error {
 	return n.connectNetwork(ctx)
 }
 
-// connectNetwork lays a cable between this machine and the node. This machine reaches the node's
-// pods and Services over it, the node the apiserver.
+// connectNetwork connects this machine and the node by a virtual link. This machine reaches the
+// node's pods and Services over it, and the node the apiserver.
 func (n *realNode) connectNetwork(ctx context.Context) error {
 	s := n.slot
 	const port = "eth0" // the node's end
@@ -87,14 +87,14 @@ func (n *realNode) connectNetwork(ctx context.Context) error {
 	return nil
 }
 
-// nsenterCommand is the command line that runs a program inside the node.
+// nsenterCommand returns the command line that runs a program inside the node.
 func (n *realNode) nsenterCommand(program string, args ...string) []string {
 	return append([]string{
 		"nsenter", "--target=" + strconv.Itoa(n.initProcess.Pid()), "--mount", "--net", "--pid", "--uts", "--ipc", "--", program,
 	}, args...)
 }
 
-// startInNode starts a part of the node and waits until it is ready.
+// startInNode starts a component of the node and waits until it is ready.
 func (c *Cluster) startInNode(ctx context.Context, n *realNode, spec ProcessSpec) error {
 	command := n.nsenterCommand(spec.Path, spec.Args...)
 	nsenter, err := exec.LookPath(command[0])
@@ -114,8 +114,8 @@ func (n *realNode) writeFile(name string, content []byte) (string, error) {
 	return path, os.WriteFile(path, content, 0o600)
 }
 
-// renderTemplate fills in one of the templates of the folder realnode and writes it to the same
-// name in the node's folder.
+// renderTemplate renders a template of the folder realnode into a file of the same name in the
+// node's folder.
 func (n *realNode) renderTemplate(name string, values map[string]any) (string, error) {
 	parsed, err := template.ParseFS(nodeFiles, "realnode/"+name)
 	if err != nil {
@@ -130,8 +130,8 @@ func (n *realNode) renderTemplate(name string, values map[string]any) (string, e
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// removeLeftovers removes what the end of a node's processes does not take away by itself: its
-// cgroups, and for the moment that the kernel needs, its link.
+// removeLeftovers removes what remains after a node's processes have ended: its cgroups, and
+// for a moment its link.
 func (s nodeSlot) removeLeftovers() error {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -143,7 +143,7 @@ func (s nodeSlot) removeLeftovers() error {
 	}
 }
 
-// release gives the slot back after the node has ended.
+// release releases the slot after the node has ended.
 func (s nodeSlot) release() error {
 	return errors.Join(s.removeLeftovers(), s.lock.Close())
 }
@@ -187,7 +187,7 @@ func (s nodeSlot) removeCgroups() error {
 	return nil
 }
 
-// makeCgroups makes the cgroup under which the kubelet makes those of the pods.
+// makeCgroups creates the parent cgroup of the pods' cgroups.
 func (s nodeSlot) makeCgroups() error {
 	hierarchies, err := cgroupHierarchies()
 	if err != nil {
@@ -201,7 +201,7 @@ func (s nodeSlot) makeCgroups() error {
 	return nil
 }
 
-// cgroupHierarchies are the mount points of cgroups: one with version 2, one per controller
+// cgroupHierarchies returns the mount points of cgroups: one with version 2, one per controller
 // with version 1.
 func cgroupHierarchies() ([]string, error) {
 	mounts, err := os.Open("/proc/self/mounts")

@@ -10,22 +10,21 @@ import (
 	"time"
 )
 
-// stateDir is the folder of one cluster. A temporary one holds a locked file while its
-// owner lives, so that the next start can tell remains of killed processes from folders in
-// use.
+// stateDir is the folder of one cluster. The owner of a temporary folder holds a lock in it, so
+// that the next start can tell leftovers from folders in use.
 type stateDir struct {
 	path      string
 	temporary bool
 	lock      *os.File
 }
 
-// What temporary folders are called, and until they are locked.
+// Names of temporary folders, and their names until they are locked.
 const (
 	temporaryPrefix = "cardquota-cluster-"
 	unlockedPrefix  = "cardquota-new-cluster-"
 )
 
-// lockName is the file that the owner of a folder holds locked.
+// lockName is the file that the owner of a folder locks.
 const lockName = "lock"
 
 func (d stateDir) pkiDir() string    { return filepath.Join(d.path, "pki") }
@@ -33,12 +32,12 @@ func (d stateDir) logsDir() string   { return filepath.Join(d.path, "logs") }
 func (d stateDir) readyFile() string { return filepath.Join(d.path, "ready") }
 func (d stateDir) etcdDir() string   { return filepath.Join(d.path, "etcd") }
 
-// nodeDir is the state of the real node, images what BuildImage makes.
+// nodeDir is the state of the real node, imagesDir the images of BuildImage.
 func (d stateDir) nodeDir() string   { return filepath.Join(d.path, "node") }
 func (d stateDir) imagesDir() string { return filepath.Join(d.path, "images") }
 
-// openStateDir prepares path, or a temporary folder when path is empty. A temporary one gets
-// the name by which others look for remains when it is locked already.
+// openStateDir prepares path, or a temporary folder when path is empty. A temporary folder gets
+// its final name only after it is locked: other processes look for leftovers by that name.
 func openStateDir(path string) (d stateDir, err error) {
 	d = stateDir{path: path, temporary: path == ""}
 	defer func() {
@@ -84,9 +83,9 @@ func openStateDir(path string) (d stateDir, err error) {
 	return d, nil
 }
 
-// close gives the folder up, and removes a temporary one.
+// close releases the folder and removes a temporary one.
 func (d stateDir) close() error {
-	// A start that looks for remains must not find it unlocked and half removed.
+	// Another start must not find it unlocked and half removed.
 	defer func() { _ = d.lock.Close() }() // closing a descriptor nobody wrote to
 	if !d.temporary {
 		return nil
@@ -97,8 +96,8 @@ func (d stateDir) close() error {
 	return nil
 }
 
-// removeStateDir removes a folder whose lock this process holds. The lock goes last: a folder
-// whose removal was cut short is still recognised.
+// removeStateDir removes a folder whose lock this process holds. It removes the lock last, so
+// that an interrupted removal is still recognised.
 func removeStateDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -122,7 +121,7 @@ func removeContent(dir string, parts ...string) error {
 	return nil
 }
 
-// lockFile takes a lock, which the kernel gives back when this process ends.
+// lockFile locks a file; the kernel releases the lock when this process ends.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -134,8 +133,8 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// removeAbandoned removes temporary folders whose owner was killed, at whatever moment. One
-// that cannot be removed is left alone: it harms nobody.
+// removeAbandoned removes temporary folders whose owner was killed. It ignores folders that it
+// cannot remove: they do no harm.
 func removeAbandoned() {
 	for _, prefix := range []string{temporaryPrefix, unlockedPrefix} {
 		found, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
@@ -143,7 +142,7 @@ func removeAbandoned() {
 			return
 		}
 		for _, dir := range found {
-			// A new folder gets its lock a moment after it was made.
+			// A new folder gets its lock a moment after its creation.
 			if info, err := os.Stat(dir); err != nil || prefix == unlockedPrefix && time.Since(info.ModTime()) < time.Minute {
 				continue
 			}

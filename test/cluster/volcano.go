@@ -21,11 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// VolcanoNamespace is where Volcano and everything beside it lives.
+// VolcanoNamespace is the namespace of Volcano and of our programs.
 const VolcanoNamespace = "volcano-system"
 
-// admissionPaths are the webhooks that Volcano's installer enables. The webhook manager
-// waits for ever for a path without a webhook configuration.
+// admissionPaths are the webhooks that Volcano's installer enables. The webhook manager waits
+// forever for a path without a webhook configuration.
 const admissionPaths = "/jobs/mutate,/jobs/validate,/podgroups/validate,/queues/mutate,/queues/validate,/hypernodes/validate,/cronjobs/validate"
 
 var (
@@ -34,7 +34,7 @@ var (
 	documentKind  = regexp.MustCompile(`(?m)^kind:[ \t]*(\S+)`)
 )
 
-// StockScheduler returns the Deployment of Volcano's own scheduler, as its installer has it.
+// StockScheduler returns the Deployment of Volcano's own scheduler from its installer.
 func (c *Cluster) StockScheduler() (*appsv1.Deployment, error) {
 	objects, err := c.installerObjects("Deployment")
 	if err != nil {
@@ -55,8 +55,8 @@ func (c *Cluster) startVolcano(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.createCRDs(groupCtx) })
 	group.Go(func() error {
-		// Volcano's programs themselves are processes here, so its Deployments, their Services
-		// and the Job that makes a certificate are left out; its CRDs come from their own folder.
+		// Volcano's programs are processes here. So its Deployments, their Services and the
+		// certificate Job are left out. The CRDs come from their own folder.
 		objects, err := c.installerObjects("Namespace", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 		if err != nil {
 			return err
@@ -76,7 +76,7 @@ func (c *Cluster) startVolcano(ctx context.Context) error {
 	return group.Wait()
 }
 
-// installerObjects reads the objects of some kinds of Volcano's installer.
+// installerObjects returns the objects of some kinds in Volcano's installer.
 func (c *Cluster) installerObjects(kinds ...string) ([]*unstructured.Unstructured, error) {
 	text, err := os.ReadFile(c.binaryPath("volcano/install.yaml"))
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Cluster) installerObjects(kinds ...string) ([]*unstructured.Unstructure
 	return objects, nil
 }
 
-// StockConfiguration is that of Volcano's installer.
+// StockConfiguration is the scheduler configuration of Volcano's installer.
 const StockConfiguration = `actions: "enqueue, allocate, backfill"
 tiers:
 - plugins:
@@ -249,7 +249,7 @@ func (c *Cluster) registerWebhooks(ctx context.Context, configurations []*unstru
 	return c.applyAll(ctx, configurations)
 }
 
-// checkQueueWebhook is a probe: the whole way from the apiserver to Volcano's webhook works.
+// checkQueueWebhook is a probe of the complete path from the apiserver to Volcano's webhook.
 func (c *Cluster) checkQueueWebhook(ctx context.Context) error {
 	queue := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
@@ -267,9 +267,9 @@ func (c *Cluster) checkQueueWebhook(ctx context.Context) error {
 	}
 }
 
-// IsStaleAdmissionCache tells the refusal of an admission plugin that has not seen a queue or a
-// PriorityClass yet which others have: each has a cache of its own, Volcano's
-// webhooks of Queues, the API server of PriorityClasses. It is false for no error.
+// IsStaleAdmissionCache reports whether an error is the denial of an admission plugin that has
+// not yet seen a queue or a PriorityClass. Each plugin has its own cache: Volcano's webhooks of
+// Queues, the API server of PriorityClasses.
 func IsStaleAdmissionCache(err error) bool {
 	if err == nil {
 		return false

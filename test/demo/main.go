@@ -1,8 +1,7 @@
-// Command demo is the tour of docs/tour.md: it starts a cluster with a mixed
-// fleet, the operator and the scheduler, and shows with kubectl what a quota
-// per card model does, and in a second act how inference takes cards back from
-// training. It ends by itself and leaves nothing behind; with KEEP=1 it stays
-// until Ctrl-C.
+// Command demo is the tour of docs/tour.md. It starts a cluster with a mixed fleet, the
+// operator and the scheduler. With kubectl it shows what a quota per card model does, and in a
+// second act how inference reclaims cards from training. It ends by itself and leaves nothing
+// behind; with KEEP=1 it runs until Ctrl-C.
 package main
 
 import (
@@ -19,14 +18,15 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// tourTimeout ends a tour that hangs.
+// tourTimeout bounds the tour.
 const tourTimeout = 5 * time.Minute
 
 func main() {
 	harness.RunMain("\ndemo", func(ctx context.Context) error { return run(ctx, isSet(os.Getenv("KEEP"))) })
 }
 
-// isSet reads KEEP as people write it: anything but nothing, 0, no and false.
+// isSet reports whether a variable such as KEEP is set: to anything but nothing, 0, no and
+// false.
 func isSet(value string) bool {
 	switch strings.ToLower(value) {
 	case "", "0", "no", "false":

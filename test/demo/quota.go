@@ -7,13 +7,13 @@ const (
 	eventColumns = "custom-columns=OBJECT:.involvedObject.name,REASON:.reason,MESSAGE:.message"
 )
 
-// blockedLines prints a line per workload that waits, of several CardQuotas.
+// blockedLines prints a line per waiting workload of several CardQuotas.
 const blockedLines = `jsonpath={range .items[*].status.blocked[*]}{.workload.kind} {.workload.namespace}/{.workload.name} waits for {.count} {.card}: {.reason}{"\n"}{end}`
 
-// pluginEvents selects the events that the plugin wrote.
+// pluginEvents selects the events of the plugin.
 const pluginEvents = "--field-selector=source=capacity-card"
 
-// run is the whole demonstration, in the order it is told.
+// run runs all chapters in order.
 func (g *tour) run() error {
 	for _, chapter := range []func(){
 		g.showFleet, g.applyQuotas, g.startWorkThatFits, g.exceedQuota, g.useCardWithoutQuota, g.raiseQuota, g.lowerQuota,

@@ -10,15 +10,15 @@ const (
 	jobColumns     = "custom-columns=JOB:.metadata.name,STATE:.status.state.phase,RUNNING:.status.running,RETRIES:.status.retryCount"
 	holderColumns  = "custom-columns=POD:.metadata.name,STATUS:.status.phase,CARDS:.spec.containers[0].resources.limits.nvidia\\.com/gpu,NODE:.spec.nodeName"
 	messageColumns = "custom-columns=OBJECT:.involvedObject.kind,NAME:.involvedObject.name,MESSAGE:.message"
-	// reclaimSelector selects who holds 4090 in the second act.
+	// reclaimSelector selects the pods that hold 4090s in the second act.
 	reclaimSelector = "app in (ranker, detector, segmenter)"
 )
 
-// trainingGangs are the training jobs of the night, of two pods with two cards each.
+// trainingGangs are the training jobs of the second act, with two pods of two cards each.
 var trainingGangs = []string{"detector", "segmenter"}
 
-// allowReclaim turns the tide on. The sample leaves a training job alone for its first
-// ten minutes, which is longer than the tour.
+// allowReclaim enables reclaim. The sample protects a training job for its first ten minutes,
+// which is longer than the tour.
 func (g *tour) allowReclaim() {
 	g.Headline("Second act, the tide: who takes from whom",
 		"The ServiceTypePolicy came with the quotas: inference takes cards back from training. The tour has no\nten minutes to wait until a training job may be taken, so that goes from the policy.")
@@ -73,13 +73,13 @@ func (g *tour) returnToTraining() {
 	g.showCardHolders()
 }
 
-// showCardHolders shows who holds the 4090s.
+// showCardHolders shows which pods hold the 4090s.
 func (g *tour) showCardHolders() {
 	g.showKubectl("get", "pods", "-l", reclaimSelector, "--sort-by=.metadata.name", "-o", holderColumns)
 	g.showKubectl("get", "vcjob", trainingGangs[0], trainingGangs[1], "-o", jobColumns)
 }
 
-// checkOneGangRuns checks that one gang runs whole and the other not at all.
+// checkOneGangRuns checks that one gang runs completely and the other not at all.
 func (g *tour) checkOneGangRuns() {
 	g.runStep(func() error {
 		out, err := g.Cluster.Kubectl(g.ctx, "get", "pods", "-l", "app in (detector, segmenter)",

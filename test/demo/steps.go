@@ -12,7 +12,7 @@ import (
 	"cardquota.dev/operator/test/bench/harness"
 )
 
-// tour shows the tour, until something goes wrong: err.
+// tour runs the steps of the tour until one fails: err.
 type tour struct {
 	harness.Narrator
 	ctx  context.Context
@@ -20,7 +20,7 @@ type tour struct {
 	err  error
 }
 
-// runStep goes on with the tour, unless something went wrong before.
+// runStep runs a step unless an earlier one failed.
 func (g *tour) runStep(step func() error) {
 	if g.err == nil {
 		g.err = step()
@@ -39,7 +39,7 @@ func (g *tour) showKubectl(args ...string) {
 	g.runStep(func() error { return g.ShowKubectl(g.ctx, args...) })
 }
 
-// applyFiles applies one of the files that belong to the tour.
+// applyFiles applies one of the files of the tour.
 func (g *tour) applyFiles(path ...string) {
 	relative := filepath.Join(path...)
 	verb := "-f"
@@ -51,7 +51,7 @@ func (g *tour) applyFiles(path ...string) {
 	})
 }
 
-// waitForOutput waits until kubectl prints what is wanted.
+// waitForOutput waits until kubectl prints the wanted text.
 func (g *tour) waitForOutput(want string, args ...string) {
 	var last string
 	g.runStep(func() error {
@@ -67,7 +67,7 @@ func (g *tour) waitForOutput(want string, args ...string) {
 	})
 }
 
-// waitForRunning waits until a workload has exactly so many running pods.
+// waitForRunning waits until a workload has exactly the given number of running pods.
 func (g *tour) waitForRunning(selector string, count int) {
 	want := strings.TrimSpace(strings.Repeat("Running ", count))
 	g.waitForOutput(want, "get", "pods", "-l", selector, "--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].status.phase}")

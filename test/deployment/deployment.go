@@ -1,6 +1,6 @@
-// Package deployment runs this repository's operator and scheduler on a local
-// cluster: from the manifests under config/, as processes that hold nothing
-// but the ServiceAccounts shipped there.
+// Package deployment runs this repository's operator and scheduler on a local cluster, from the
+// manifests under config/. They run as processes with the rights of the shipped
+// ServiceAccounts.
 package deployment
 
 import (
@@ -24,15 +24,15 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// Namespace is where both programs live.
+// Namespace is the namespace of both programs.
 const Namespace = "volcano-system"
 
-// Options decide how the programs run. The zero value is the shipped
-// configuration with a session every second.
+// Options configure the programs. The zero value is the shipped configuration with a session
+// every second.
 type Options struct {
 	// Configuration is the manifest of the scheduler's ConfigMap; default:
-	// config/scheduler/configmap.yaml. Volcano's own ConfigMap gets the same text, so
-	// that a policy is laid over it. "none" installs neither.
+	// config/scheduler/configmap.yaml. Volcano's own ConfigMap gets the same text, as the base
+	// of a policy. NoConfiguration installs neither.
 	Configuration string
 	// SchedulePeriod is the time between sessions, one second by default.
 	SchedulePeriod time.Duration
@@ -40,26 +40,25 @@ type Options struct {
 	SchedulerArgs, ManagerArgs []string
 }
 
-// Deployment is the running pair of programs. They stop with the cluster.
+// Deployment is a running operator and scheduler. They stop with the cluster.
 type Deployment struct {
 	cluster *cluster.Cluster
 	options Options
 
 	// Manager and Scheduler are the processes started last.
 	Manager, Scheduler *cluster.Process
-	// metrics is where the scheduler that was started last serves its metrics.
+	// metricsSource is where the scheduler that was started last serves its metrics.
 	metricsSource atomic.Pointer[metricsEndpoint]
 }
 
 // shippedConfigMap is the manifest of the scheduler's configuration.
 const shippedConfigMap = "config/scheduler/configmap.yaml"
 
-// NoConfiguration as Options.Configuration installs no ConfigMaps: the
-// scheduler waits until somebody makes one.
+// NoConfiguration as Options.Configuration installs no ConfigMaps: the scheduler waits for one.
 const NoConfiguration = "none"
 
-// ShippedConfiguration is config/scheduler/configmap.yaml with texts replaced, each of which
-// must stand there once: old, new, old, new …
+// ShippedConfiguration returns config/scheduler/configmap.yaml with texts replaced: old, new,
+// old, new … Each old text must occur exactly once.
 func ShippedConfiguration(replace ...string) (string, error) {
 	root, err := cluster.ModuleRoot()
 	if err != nil {
@@ -131,8 +130,8 @@ func (d *Deployment) StartManager(ctx context.Context) (err error) {
 	return err
 }
 
-// StartScheduler starts the scheduler and waits until it is ready, which it is
-// without a configuration as well.
+// StartScheduler starts the scheduler and waits until it is ready. It also becomes ready
+// without a configuration.
 func (d *Deployment) StartScheduler(ctx context.Context) error {
 	address, err := cluster.FreeAddress()
 	if err != nil {
@@ -148,8 +147,8 @@ func (d *Deployment) StartScheduler(ctx context.Context) error {
 	return nil
 }
 
-// startProgram starts a program and waits until it is ready. The flag health names the address of
-// its probes.
+// startProgram starts a program and waits until it is ready. health is the flag for the address
+// of its probes.
 func (d *Deployment) startProgram(ctx context.Context, binary, serviceAccount, health string, args ...string) (*cluster.Process, error) {
 	path, err := ProgramPath(ctx, binary)
 	if err != nil {
@@ -169,23 +168,22 @@ func (d *Deployment) startProgram(ctx context.Context, binary, serviceAccount, h
 	})
 }
 
-// StartStockScheduler starts Volcano's own scheduler as its installer does. It knows
-// nothing of card quotas.
+// StartStockScheduler starts Volcano's own scheduler as its installer does. It does not know
+// card quotas.
 func (d *Deployment) StartStockScheduler(ctx context.Context) (*cluster.Process, error) {
 	return d.cluster.StartStockScheduler(ctx, cluster.StockConfiguration,
 		"--schedule-period="+d.options.SchedulePeriod.String(), "--enable-metrics=false", "-v=2")
 }
 
-// StockPod is the pod that the installer's Deployment has for Volcano's own
-// scheduler, as far as others see it: the scheduler itself is a process here.
-// Deleted, it takes its time to end.
+// StockPod returns the pod of Volcano's own scheduler as other programs see it: the scheduler
+// itself is a process here. It takes some time to end after its deletion.
 func StockPod(name, node string) *corev1.Pod {
 	return builder.Pod(Namespace, name).Scheduler("").Node(node).GracePeriod(10).
 		Label("app", "volcano-scheduler").Annotation("test.cardquota.dev/delete-after", "5s").Obj()
 }
 
-// NewScheme returns a new scheme with the kinds that who works on such a cluster
-// reads and writes: Kubernetes', Volcano's, and those of this project.
+// NewScheme returns a scheme with the kinds of Kubernetes, Volcano and this project that tests
+// use.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, v1beta1.AddToScheme, batchv1alpha1.AddToScheme, v1alpha1.AddToScheme)

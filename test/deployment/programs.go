@@ -14,13 +14,13 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// clocksVariable set to shippedClocks has tests run the programs as they are shipped.
+// clocksVariable set to shippedClocks makes tests run the programs as shipped.
 const (
 	clocksVariable = "CLOCKS"
 	shippedClocks  = "shipped"
 )
 
-// ClockFactor is how many times shorter than as shipped the programs that tests run wait; see
+// ClockFactor returns by how much the timeouts of the programs are shortened in tests; see
 // package internal/timing. It is 1 with CLOCKS=shipped.
 func ClockFactor() int {
 	if os.Getenv(clocksVariable) == shippedClocks {
@@ -29,8 +29,7 @@ func ClockFactor() int {
 	return 4 // the Makefile links it
 }
 
-// ProgramPath returns the path of a program's binary. For tests it is built from the sources as
-// they are now, so that no test runs what was built before the last change.
+// ProgramPath returns the path of a program's binary. Tests build it from the current sources.
 func ProgramPath(ctx context.Context, name string) (string, error) {
 	root, err := cluster.ModuleRoot()
 	if err != nil {
@@ -61,7 +60,7 @@ var builtTargets = make(chan map[string]error, 1)
 
 func init() { builtTargets <- map[string]error{} }
 
-// buildOnce runs a target of the Makefile once per process, and in one process at a time.
+// buildOnce runs a make target once per process, and in one process at a time.
 func buildOnce(ctx context.Context, root, target string) error {
 	done := <-builtTargets
 	defer func() { builtTargets <- done }()
@@ -88,7 +87,7 @@ func runMake(ctx context.Context, root, target string) error {
 		return fmt.Errorf("lock of the build: %w", err)
 	}
 	command := exec.CommandContext(ctx, "make", "--silent", "-C", root, target)
-	// A make that runs this test has no part in this one.
+	// The make that runs this test must not influence this one.
 	command.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "MAKE") || strings.HasPrefix(kv, "MFLAGS=") })
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("make %s: %w\n%s", target, err, out)

@@ -13,28 +13,28 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// SessionStats is what the scheduler says of its scheduling sessions.
+// SessionStats are the scheduler's statistics of its sessions.
 type SessionStats struct {
-	// Process is the scheduler that counts: a new one begins at 0.
+	// PID identifies the scheduler: a new one starts at 0.
 	PID int
-	// Closed is how many sessions have closed. PodGroups are written before a
-	// session counts as closed; bindings and events may still be on their way.
+	// Closed is the number of closed sessions. PodGroups are written before a session counts as
+	// closed; bindings and events may be later.
 	Closed int
-	// Took is how long all closed sessions took together.
+	// TotalDuration is the duration of all closed sessions together.
 	TotalDuration time.Duration
-	// Decides reports whether the session that opened last decided anything: after
-	// a start the scheduler holds back until it has seen every node and pod.
+	// Deciding reports whether the last session made decisions: after its start the scheduler
+	// waits until it has seen every node and pod.
 	Deciding bool
 }
 
-// metricsEndpoint is where a scheduler serves its metrics in the clear.
+// metricsEndpoint is where a scheduler serves its metrics over HTTP.
 type metricsEndpoint struct {
 	process int
 	url     string
 }
 
-// Sessions asks the scheduler that was started last for its sessions. It needs the
-// address of the metrics that StartScheduler gives, none of Options.SchedulerArgs.
+// Sessions returns the session statistics of the scheduler that was started last. It needs the
+// metrics address that StartScheduler sets, without another one in Options.SchedulerArgs.
 func (d *Deployment) Sessions(ctx context.Context) (SessionStats, error) {
 	at := d.metricsSource.Load()
 	if at == nil {
@@ -60,8 +60,8 @@ func (d *Deployment) Sessions(ctx context.Context) (SessionStats, error) {
 	return s, nil
 }
 
-// AwaitSessions waits until n sessions that decide have opened and closed since
-// the call. A scheduler that is replaced meanwhile begins again.
+// AwaitSessions waits until n sessions that make decisions have opened and closed since the
+// call. It starts again when the scheduler is replaced.
 func (d *Deployment) AwaitSessions(ctx context.Context, n int) error {
 	var first, last SessionStats
 	var failed error
@@ -71,7 +71,7 @@ func (d *Deployment) AwaitSessions(ctx context.Context, n int) error {
 		if decides && (first.PID != last.PID || last.Closed < first.Closed) {
 			first = last
 		}
-		// One session may have been open when the counting began.
+		// One session may have been open when counting started.
 		return decides && last.Closed > first.Closed+n, nil
 	})
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command deviceplugin offers cards that do not exist to a kubelet, by the device plugin
-// API, so that a node without cards counts as a card node. The kubelet hands them out, and
-// a container sees the ids of its cards in an environment variable.
+// Command deviceplugin offers fake cards to a kubelet through the device plugin API. A node
+// without cards then counts as a card node. A container sees the ids of its cards in an
+// environment variable.
 //
 //	deviceplugin --resource nvidia.com/gpu --count 8
 package main

@@ -16,15 +16,15 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// plugin is one resource's device plugin.
+// plugin is the device plugin of one resource.
 type plugin struct {
 	v1beta1.UnimplementedDevicePluginServer
 	resource, env, folder string
 	cards                 []*v1beta1.Device
 }
 
-// errSocketGone ends one registration: a kubelet that starts removes all sockets, and
-// expects the plugins to come again.
+// errSocketGone ends a registration: a starting kubelet removes all sockets, and expects the
+// plugins to register again.
 var errSocketGone = errors.New("the kubelet has removed the socket")
 
 // serveAcrossRestarts serves the kubelet until ctx ends, across restarts of the kubelet.
@@ -38,7 +38,7 @@ func (p *plugin) serveAcrossRestarts(ctx context.Context) error {
 	}
 }
 
-// serve registers with the kubelet and answers it until its socket is removed.
+// serve registers with the kubelet and serves it until the socket is removed.
 func (p *plugin) serve(ctx context.Context) error {
 	watch, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *plugin) serve(ctx context.Context) error {
 	}
 }
 
-// socketName is the name of the plugin's socket in the folder.
+// socketName returns the name of the plugin's socket.
 func (p *plugin) socketName() string {
 	return strings.NewReplacer("/", "_", ".", "_").Replace(p.resource) + ".sock"
 }
@@ -124,12 +124,12 @@ func (p *plugin) registerWithKubelet(ctx context.Context) error {
 	return nil
 }
 
-// GetDevicePluginOptions asks the kubelet for nothing special.
+// GetDevicePluginOptions requests no options.
 func (p *plugin) GetDevicePluginOptions(context.Context, *v1beta1.Empty) (*v1beta1.DevicePluginOptions, error) {
 	return &v1beta1.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch names the cards, which never change.
+// ListAndWatch reports the cards, which never change.
 func (p *plugin) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServer[v1beta1.ListAndWatchResponse]) error {
 	if err := stream.Send(&v1beta1.ListAndWatchResponse{Devices: p.cards}); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (p *plugin) ListAndWatch(_ *v1beta1.Empty, stream grpc.ServerStreamingServe
 	return nil
 }
 
-// Allocate tells each container which cards are its own.
+// Allocate passes each container the ids of its cards.
 func (p *plugin) Allocate(_ context.Context, request *v1beta1.AllocateRequest) (*v1beta1.AllocateResponse, error) {
 	response := &v1beta1.AllocateResponse{}
 	for _, container := range request.GetContainerRequests() {

@@ -1,5 +1,5 @@
-// Package docs follows what the documents tell a platform engineer to type,
-// literally, on a cluster whose node, containers and schedulers are real.
+// Package docs runs the commands of the documents literally, as a platform engineer would type
+// them, on a cluster with a real node, containers and schedulers.
 package docs
 
 import (
@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// Commands are the bash blocks of a Markdown text below a heading; see blocksOf.
+// Commands returns the bash blocks of a Markdown text below a heading; see blocksOf.
 func Commands(markdown, heading string) ([]string, error) {
 	return blocksOf(markdown, heading, "bash")
 }
 
-// blocksOf are the blocks in a language of a Markdown text below a heading, in their
-// order, up to the next heading of the same or a higher level. A heading that is not
-// there, or has no such blocks, is an error: a document that changed must not make a
-// test empty.
+// blocksOf returns the code blocks in a language below a heading of a Markdown text, up to the
+// next heading of the same or a higher level. A missing heading, or one without such blocks, is
+// an error: a changed document must not make a test empty.
 func blocksOf(markdown, heading, language string) ([]string, error) {
 	level := strings.IndexFunc(heading, func(r rune) bool { return r != '#' })
 	var blocks []string
@@ -45,7 +44,7 @@ func blocksOf(markdown, heading, language string) ([]string, error) {
 	return blocks, nil
 }
 
-// endsSection tells a heading of at most this level.
+// endsSection reports whether a line is a heading of at most this level.
 func endsSection(line string, level int) bool {
 	hashes := len(line) - len(strings.TrimLeft(line, "#"))
 	return hashes > 0 && hashes <= level && strings.HasPrefix(line[hashes:], " ")

@@ -1,5 +1,5 @@
-// Package framework is what tests of one cluster have in common: objects that come and
-// go with a test, clients of other users, and readers for gomega's Eventually.
+// Package framework is shared by tests on a cluster: objects that are removed with their test,
+// clients of other users, and readers for gomega's Eventually.
 package framework
 
 import (
@@ -25,16 +25,16 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// Timeout is for things that a busy machine takes its time for.
+// Timeout is long enough for a busy machine.
 const Timeout = 30 * time.Second
 
-// Framework is a cluster as its administrator sees it.
+// Framework is an administrator's client of a cluster.
 type Framework struct {
 	client.WithWatch
 	Config *rest.Config
 }
 
-// New is the world of a cluster's administrator.
+// New returns the framework of a cluster's administrator.
 func New(config *rest.Config) (Framework, error) {
 	scheme, err := deployment.NewScheme()
 	if err != nil {
@@ -44,7 +44,7 @@ func New(config *rest.Config) (Framework, error) {
 	return Framework{admin, config}, err
 }
 
-// NewGomega is gomega with patience.
+// NewGomega returns a gomega with Timeout as default.
 func NewGomega(t *testing.T) *gomega.WithT {
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(Timeout)
@@ -53,7 +53,7 @@ func NewGomega(t *testing.T) *gomega.WithT {
 	return g
 }
 
-// ClientAs is a client of another user.
+// ClientAs returns a client that impersonates another user.
 func (w Framework) ClientAs(t *testing.T, user string, groups ...string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(w.Config)
@@ -63,14 +63,14 @@ func (w Framework) ClientAs(t *testing.T, user string, groups ...string) client.
 	return made
 }
 
-// ServiceAccountClient is a client of a ServiceAccount of the namespace of our programs.
+// ServiceAccountClient returns a client of a ServiceAccount in the namespace of our programs.
 func (w Framework) ServiceAccountClient(t *testing.T, name string) client.Client {
 	t.Helper()
 	const accounts = "system:serviceaccount"
 	return w.ClientAs(t, accounts+":"+deployment.Namespace+":"+name, accounts+"s", accounts+"s:"+deployment.Namespace)
 }
 
-// CreateWithCleanup creates an object and takes it away when the test is over.
+// CreateWithCleanup creates an object and deletes it at the end of the test.
 func (w Framework) CreateWithCleanup(t *testing.T, object client.Object) {
 	t.Helper()
 	NewGomega(t).Expect(w.Create(t.Context(), object)).To(gomega.Succeed())
@@ -85,7 +85,7 @@ func (w Framework) DeleteAndWait(t *testing.T, object client.Object) {
 	NewGomega(t).Eventually(w.IsGone(ctx, object)).Should(gomega.BeTrue(), "%T %s must go", object, object.GetName())
 }
 
-// IsGone tells whether an object is not there.
+// IsGone reports whether an object does not exist.
 func (w Framework) IsGone(ctx context.Context, object client.Object) func() (bool, error) {
 	return func() (bool, error) {
 		err := w.Get(ctx, client.ObjectKeyFromObject(object), object.DeepCopyObject().(client.Object))
@@ -93,8 +93,8 @@ func (w Framework) IsGone(ctx context.Context, object client.Object) func() (boo
 	}
 }
 
-// RegisterWebhooks registers the webhooks as shipped, and leads their Service to a port: no pod
-// answers to its selector, its endpoint is a process.
+// RegisterWebhooks registers the shipped webhooks and directs their Service to a port of this
+// process.
 func RegisterWebhooks(ctx context.Context, c *cluster.Cluster, port int) error {
 	root, err := cluster.ModuleRoot()
 	if err != nil {
@@ -108,14 +108,14 @@ func RegisterWebhooks(ctx context.Context, c *cluster.Cluster, port int) error {
 	return c.ExposeService(ctx, deployment.Namespace, "cardquota-webhook", port)
 }
 
-// MergePatch sends a merge patch and leaves the object as it is.
+// MergePatch sends a merge patch and does not change the given object.
 func MergePatch(t *testing.T, as client.Client, object client.Object, patch string, options ...client.PatchOption) error {
 	t.Helper()
 	copied := object.DeepCopyObject().(client.Object)
 	return as.Patch(t.Context(), copied, client.RawPatch(apitypes.MergePatchType, []byte(patch)), options...)
 }
 
-// EventMessages reads the messages of an object's events with a reason.
+// EventMessages returns the messages of an object's events with a reason.
 func (w Framework) EventMessages(t *testing.T, object client.Object, reason string) func() ([]string, error) {
 	return func() ([]string, error) {
 		var list corev1.EventList
@@ -130,8 +130,8 @@ func (w Framework) EventMessages(t *testing.T, object client.Object, reason stri
 	}
 }
 
-// Condition reads a condition of a CardQuota, or of the policy, as
-// "Status/Reason: message", "" where there is none.
+// Condition returns a condition of a CardQuota or ServiceTypePolicy as "Status/Reason:
+// message", or "".
 func (w Framework) Condition(t *testing.T, object client.Object, kind string) func() (string, error) {
 	return func() (string, error) {
 		err := w.Get(t.Context(), client.ObjectKeyFromObject(object), object)
@@ -149,7 +149,7 @@ func (w Framework) Condition(t *testing.T, object client.Object, kind string) fu
 	}
 }
 
-// NewCardQuota makes a CardQuota of H200 for training; change may be nil.
+// NewCardQuota returns a CardQuota of H200 for training; change may be nil.
 func NewCardQuota(name string, cards int64, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	quota := builder.CardQuota(name).Card("NVIDIA-H200", cards).Resources("64", "256Gi").Obj()
 	if change != nil {
@@ -158,7 +158,7 @@ func NewCardQuota(name string, cards int64, change func(*v1alpha1.CardQuota)) *v
 	return quota
 }
 
-// NotFound matches the error of reading what is gone.
+// NotFound matches a NotFound error.
 func NotFound() types.GomegaMatcher {
 	return gomega.WithTransform(apierrors.IsNotFound, gomega.BeTrue())
 }

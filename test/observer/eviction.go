@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// evictionAction is the reason that an action of the scheduler evicts with, "" for an
-// eviction by anybody else.
+// evictionAction is the scheduler action that evicts a pod. It is "" for an eviction by
+// anything else.
 type evictionAction string
 
 const (
@@ -24,42 +24,41 @@ const (
 	cardReclaim evictionAction = "cardreclaim"
 )
 
-// evictsWholeGangs reports whether an action leaves no job below its minimum: a gang goes as
-// a whole.
+// evictsWholeGangs reports whether an action evicts a gang as a whole and so leaves no job
+// below its minimum.
 func (c evictionAction) evictsWholeGangs() bool { return c == preempt || c == cardReclaim }
 
-// eviction is one that the rules allow, provided that a reclaimer is placed.
+// eviction is an eviction that the rules allow, provided that a reclaimer is placed.
 type eviction struct {
 	victim string // as an object
 	by     evictionAction
-	// place is what the victim left.
+	// freed is what the victim releases.
 	freed amount
 	group types.NamespacedName
-	// isGang is set for a pod of a gang when it was evicted: its PodGroup may go before
-	// the reclaimer is placed.
+	// isGang reports whether the pod belonged to a gang when it was evicted. Its PodGroup may
+	// be deleted before the reclaimer is placed.
 	isGang bool
-	// created is when the victim was, seen when it was found to be evicted.
+	// created is when the victim was created, seen when the observer saw the eviction.
 	created, seen time.Time
-	// due is since when the reclaimer could be placed: its grace period is over,
-	// or the victim is gone.
+	// due is when the reclaimer could be placed: the victim's grace period is over, or the
+	// victim is gone.
 	due time.Time
-	// reclaimers are the pods for which it may have been evicted. There may be none
-	// for a pod that goes along with its gang and holds nothing of use.
+	// reclaimers are the pods for which it may have been evicted. There may be none for a pod
+	// that is evicted with its gang and frees nothing useful.
 	reclaimers map[types.UID]bool
 	reported   bool
 }
 
-// checkEviction reports pods that are evicted against the rules, and remembers
-// the others until their reclaimer is placed. A pod that was marked when the
-// observer started is not looked at.
+// checkEviction reports pods that are evicted against the rules. It remembers the other
+// evictions until their reclaimer is placed. It ignores pods that were marked when the observer
+// started.
 //
-// What the API shows of an eviction is the condition DisruptionTarget, which
-// the eviction API, Kubernetes' own components and Volcano all set; Volcano
-// also sets Ready to False with the reason Evict and a message that ends with
-// its own reason (pkg/scheduler/cache/cache.go), kubelets the pod's reason. A
-// plain deletion shows nothing of the kind and is the owner's right. Pods of
-// vcjobs that cardreclaim has Volcano's job controller replace carry the same
-// marks, and some time passes until they are deleted.
+// The API shows an eviction by the condition DisruptionTarget. The eviction API, Kubernetes'
+// components and Volcano set it. Volcano also sets Ready to False with the reason Evict and a
+// message that ends with the action (pkg/scheduler/cache/cache.go). Kubelets set the pod's
+// reason. A plain deletion has no such mark and is the owner's right. Pods of vcjobs that
+// cardreclaim lets Volcano's job controller recreate carry the same marks some time before they
+// are deleted.
 func (m *clusterState) checkEviction(state *podState, c change, happened bool) {
 	by, why := evictionOf(state.pod)
 	if why == "" || state.evicted != nil {
@@ -86,7 +85,8 @@ func (m *clusterState) checkEviction(state *podState, c change, happened bool) {
 	m.evictions = append(m.evictions, e)
 }
 
-// evictionForbidden says why a pod may not be evicted, "" when it may, and notes for whom.
+// evictionForbidden returns why a pod may not be evicted, or "" when it may. It records the
+// possible reclaimers.
 func (m *clusterState) evictionForbidden(e *eviction, victim *podState) string {
 	if e.by == "" {
 		return "only the scheduler may evict, by preempt, reclaim or cardreclaim"
@@ -126,12 +126,13 @@ func (m *clusterState) evictionForbidden(e *eviction, victim *podState) string {
 	return fmt.Sprintf("of the %d pods that wait none may take its place: %s", len(refused), strings.Join(refused[:min(most, len(refused))], "; "))
 }
 
-// isWaiting tells whether a pod waits for the scheduler.
+// isWaiting reports whether a pod waits for the scheduler.
 func (m *clusterState) isWaiting(state *podState) bool {
 	return !state.waiting.since.IsZero() && state.pod.Spec.SchedulerName == m.options.SchedulerName
 }
 
-// evictionOf says who marked a pod as evicted and how, "" when nobody did.
+// evictionOf returns which action evicted a pod and the stated reason, or "" for a pod without
+// a mark.
 func evictionOf(pod *corev1.Pod) (by evictionAction, why string) {
 	if pod.Status.Reason == "Evicted" || pod.Status.Reason == "Preempting" {
 		return "", pod.Status.Reason + ": " + pod.Status.Message
@@ -148,7 +149,7 @@ func evictionOf(pod *corev1.Pod) (by evictionAction, why string) {
 	return "", why
 }
 
-// actionIn reads the action's reason at the end of Volcano's message.
+// actionIn returns the action at the end of Volcano's message.
 func actionIn(message string) evictionAction {
 	_, reason, _ := strings.Cut(message, "because of ")
 	if by := evictionAction(reason); by == preempt || by == reclaim || by == cardReclaim {

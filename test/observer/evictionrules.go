@@ -11,7 +11,7 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// victimProtected says why nobody may evict a pod, "" when somebody may.
+// victimProtected returns why no action may evict a pod, or "" when one may.
 func (m *clusterState) victimProtected(by evictionAction, victim *podState) string {
 	pod := victim.pod
 	switch {
@@ -36,7 +36,7 @@ func (m *clusterState) victimProtected(by evictionAction, victim *podState) stri
 	return ""
 }
 
-// reclaimForbidden says why a victim may not be evicted for a pod, "" when it may.
+// reclaimForbidden returns why a victim may not be evicted for a pod, or "" when it may.
 func (m *clusterState) reclaimForbidden(by evictionAction, reclaimer, victim *podState) string {
 	policy := reclaimer.pod.Spec.PreemptionPolicy
 	if policy != nil && *policy == corev1.PreemptNever {
@@ -54,12 +54,12 @@ func (m *clusterState) reclaimForbidden(by evictionAction, reclaimer, victim *po
 	return ""
 }
 
-// otherCard is why a pod does not go for another one by itself. As a part of
-// its gang it may.
+// otherCard is why a pod is not evicted for another one on its own account. It may be evicted
+// with its gang.
 const otherCard = "does not ask for the card"
 
-// preemptionForbidden: within a queue the higher priority takes the place of the
-// lower one, on a node whose card it may use.
+// preemptionForbidden checks preemption: within a queue, the higher priority evicts the lower
+// one, on a node whose card it may use.
 func (m *clusterState) preemptionForbidden(reclaimer, victim *podState) string {
 	ask := rule.RequestOf(reclaimer.pod, m.inventory)
 	on := m.inventory.CardOn(victim.pod.Spec.NodeName, ask.Resource)
@@ -75,7 +75,7 @@ func (m *clusterState) preemptionForbidden(reclaimer, victim *podState) string {
 	return ""
 }
 
-// queueReclaimForbidden: across queues the matrix of service types decides, then the
+// queueReclaimForbidden checks reclaim across queues: the reclaim matrix decides, then the
 // priority of the queues.
 func (m *clusterState) queueReclaimForbidden(reclaimer, victim *podState) string {
 	mine, theirs := m.queues[m.queueOf(reclaimer)], m.queues[m.queueOf(victim)]
@@ -99,7 +99,7 @@ func (state *podState) holdsCard(card string) bool {
 	return state.charge != nil && state.charge.Cards[card] > 0
 }
 
-// queueOf is the queue that pays for a pod, or will.
+// queueOf returns the queue that a pod is or will be charged to.
 func (m *clusterState) queueOf(state *podState) string {
 	if state.charge != nil {
 		return state.charge.Queue
@@ -107,8 +107,8 @@ func (m *clusterState) queueOf(state *podState) string {
 	return rule.QueueOf(state.pod, m.groupOf(state.pod), "")
 }
 
-// serviceType is the queue's, else the pod's, else its PodGroup's, else what its
-// owner's kind stands for.
+// serviceType returns the service type of the queue, else of the pod, else of its PodGroup,
+// else of its owner's kind.
 func (m *clusterState) serviceType(state *podState) string {
 	var ofQueue, ofGroup map[string]string
 	if queue, ok := m.queues[m.queueOf(state)]; ok {
@@ -120,8 +120,8 @@ func (m *clusterState) serviceType(state *podState) string {
 	return rule.ServiceType(ofQueue, state.pod.Annotations, ofGroup, rule.OwnerServiceType(state.pod, m.options.OwnerKinds))
 }
 
-// comparedPriorities are what Volcano compares of two pods: within a PodGroup their own
-// priorities, else those of their PodGroups.
+// comparedPriorities returns the priorities that Volcano compares for two pods: their own
+// within a PodGroup, else those of their PodGroups.
 func (m *clusterState) comparedPriorities(a, b *corev1.Pod) (of, than int32) {
 	if a.Namespace == b.Namespace && rule.PodGroupName(a) == rule.PodGroupName(b) {
 		return podPriority(a), podPriority(b)

@@ -13,13 +13,12 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// gangCheckPeriod is how long after its victim has gone an eviction answers for a
-// broken gang.
+// gangCheckPeriod is how long a gang is checked after one of its pods was evicted.
 const gangCheckPeriod = time.Minute
 
-// checkGangs checks that no job of which cardreclaim or preempt took a pod runs on below
-// minAvailable, its own or that of a task. Volcano's own reclaim takes pods one
-// by one and leaves the rest to the policies of the job.
+// checkGangs checks that no job runs below minAvailable, its own or that of a task, after
+// cardreclaim or preempt evicted one of its pods. Volcano's own reclaim evicts single pods and
+// leaves the rest to the policies of the job.
 func (m *clusterState) checkGangs(now time.Time) []string {
 	if m.excused[Eviction] > 0 {
 		return nil
@@ -50,10 +49,9 @@ func (m *clusterState) checkGangs(now time.Time) []string {
 	return open
 }
 
-// missingPods says how many pods a PodGroup has less than it needs, in all or of a
-// task, "" when it has enough or none at all. What its tasks need counts when
-// they need no more together than the whole, as for Volcano
-// (pkg/scheduler/api/job_info.go, CheckTaskReady).
+// missingPods describes how many pods a PodGroup lacks, in total or for a task. It is "" when
+// the PodGroup has enough or none at all. Minimums of tasks count when their sum does not
+// exceed the total, as in Volcano (pkg/scheduler/api/job_info.go, CheckTaskReady).
 func (m *clusterState) missingPods(group *v1beta1.PodGroup, now time.Time) string {
 	stay, ofTask := 0, map[string]int32{}
 	for _, state := range m.pods {
@@ -80,8 +78,8 @@ func (m *clusterState) missingPods(group *v1beta1.PodGroup, now time.Time) strin
 	return ""
 }
 
-// isLeaving tells that an evicted pod still has time to go: those of a gang do not
-// all end at the same moment.
+// isLeaving reports whether an evicted pod still has time to end: the pods of a gang do not all
+// end at the same moment.
 func (m *clusterState) isLeaving(state *podState, now time.Time) bool {
 	return state.evicted != nil && now.Sub(state.evicted.due) < m.options.PlacedWithin
 }

@@ -18,13 +18,13 @@ func (m *clusterState) recordNamespace(namespace *corev1.Namespace, c change) {
 	m.chargeUnchargedPods()
 }
 
-// originOf is what is known of who placed a pod.
+// originOf returns what is known about the scheduler of a pod.
 func (m *clusterState) originOf(pod *corev1.Pod) rule.Origin {
 	return rule.Origin{Ours: pod.Spec.SchedulerName == m.options.SchedulerName, AllowsNamespace: m.allowsNamespace}
 }
 
-// allowsNamespace reports whether a queue takes work of a namespace now. A queue that
-// nobody has seen takes any.
+// allowsNamespace reports whether a queue takes work of a namespace now. An unknown queue takes
+// any.
 func (m *clusterState) allowsNamespace(queue, namespace string) bool {
 	selectors, labels := m.selectors[queue], map[string]string(nil)
 	if known := m.namespaces[namespace]; known != nil {
@@ -33,8 +33,8 @@ func (m *clusterState) allowsNamespace(queue, namespace string) bool {
 	return selectors == nil || selectors.current().Selects(labels)
 }
 
-// chargeUnchargedPods counts pods again that no queue pays for: one may take their
-// namespace now.
+// chargeUnchargedPods counts the pods again that no queue is charged for: a queue may take
+// their namespace now.
 func (m *clusterState) chargeUnchargedPods() {
 	for _, state := range m.pods {
 		if state.charge != nil && state.charge.Queue == "" {
@@ -43,9 +43,8 @@ func (m *clusterState) chargeUnchargedPods() {
 	}
 }
 
-// checkTenancy checks that the queue which pays for a pod took the pod's
-// namespace at some moment of the window before the pod was given a node. Who is
-// bound past the scheduler is judged alike: a card is a card.
+// checkTenancy checks that the charged queue allowed the pod's namespace at some moment of the
+// window before the pod got its node. It does not matter which scheduler bound the pod.
 func (m *clusterState) checkTenancy(state *podState, c change) {
 	pod := state.pod
 	if state.charge == nil || len(state.charge.Cards) == 0 {

@@ -17,43 +17,41 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// Options are what an observer goes by. The zero value is what the project
-// promises.
+// Options configure an observer. The zero value checks what the project promises.
 type Options struct {
-	// QuotaWindow is how long before a placement a quota may have been in force
-	// to count at most; default 10 s. Where sessions are counted, only what the
-	// session that placed may have seen counts.
+	// QuotaWindow is how long before a placement a quota may have been in force to count;
+	// default 10 s. Where sessions are counted, only quotas that the placing session may have
+	// seen count.
 	QuotaWindow time.Duration
-	// StatusWithin is how long a status may lag behind the last change of what
-	// it should say; default 5 s.
+	// StatusWithin is how long a status may lag behind the last change of its numbers; default
+	// 5 s.
 	StatusWithin time.Duration
-	// ReasonWithin is how long something may wait without saying why; default 10 s.
+	// ReasonWithin is how long a workload may wait without a stated reason; default 10 s.
 	ReasonWithin time.Duration
-	// PlacedWithin is how long after a victim made room its reclaimer may wait to
-	// be placed; default 20 s.
+	// PlacedWithin is how long a reclaimer may wait to be placed after its victim is gone;
+	// default 20 s.
 	PlacedWithin time.Duration
-	// ReclaimFrom tells from which service types each type may reclaim; default:
-	// inference from training.
+	// ReclaimFrom maps each service type to those from which it may reclaim; default: inference
+	// from training.
 	ReclaimFrom map[string][]string
-	// OwnerKinds are the service types that kinds of owners stand for, as in the
-	// plugin argument podOwnerReferenceToServiceType; default none.
+	// OwnerKinds maps kinds of owners to service types, as the plugin argument
+	// podOwnerReferenceToServiceType does; default none.
 	OwnerKinds map[string]string
-	// SchedulerName is whose pods must say why they wait; default "volcano".
+	// SchedulerName selects the pods that must state why they wait; default "volcano".
 	SchedulerName string
 	// Unmanaged is the plugin argument unmanagedQueues; default Enforce.
 	Unmanaged string
-	// Concerns tells whose affairs are judged, by kind/namespace/name; default:
-	// everybody's. What others hold counts all the same. Tests that share a
-	// cluster at the same time each look after their own.
+	// Concerns reports whether an object, kind/namespace/name, is checked; default: all are.
+	// What other objects hold counts all the same. It keeps tests apart that share a cluster.
 	Concerns func(object string) bool
-	// Sessions returns how many sessions the scheduler has closed. Without it
-	// nothing is judged that needs to know: Progress, Truth and Capacity.
+	// Sessions returns how many sessions the scheduler has closed. Without it, Progress, Truth
+	// and Capacity are not checked.
 	Sessions func(context.Context) (SessionCount, error)
 	// UnlimitedCPUMemory is the plugin argument cardUnlimitedCpuMemory.
 	UnlimitedCPUMemory bool
-	// Processes are followed from the start on.
+	// Processes are followed from the start.
 	Processes []Followed
-	// Interval is the time between two looks; default 1 s.
+	// Interval is the time between two checks; default 1 s.
 	Interval time.Duration
 }
 
@@ -83,13 +81,12 @@ func defaultTo[T comparable](field *T, value T) {
 // maxWatchLag is how long the watches may lag behind lists.
 const maxWatchLag = 30 * time.Second
 
-// settleTimeout is how long Check waits for what is outstanding. What is late is reported long
-// before; this is for a machine that has little time for the API server.
+// settleTimeout is how long Check waits for outstanding changes. It is long because the API
+// server may be slow on a busy machine.
 const settleTimeout = 3 * time.Minute
 
-// lateChangeDelay is how long a look waits for the changes of objects that lists do
-// not show because they are gone again (see stream.holds). A change that comes
-// later still is reported where the order may have been judged wrongly.
+// lateChangeDelay is how long a check waits for changes of objects that are already gone from
+// the lists (see stream.hasReached). A later change is reported where the order may matter.
 const lateChangeDelay = 300 * time.Millisecond
 
 // Observer checks the invariants of one cluster. Its methods may be called from
@@ -109,9 +106,9 @@ type Observer struct {
 	open      []string
 }
 
-// Start begins to watch a cluster that serves Volcano's and the project's
-// kinds. The config needs the right to read pods, namespaces, nodes, podgroups,
-// queues, cardquotas and priorityclasses. It watches until ctx ends or Stop is called.
+// Start begins to watch a cluster that serves Volcano's and the project's kinds. The config
+// needs the right to read pods, namespaces, nodes, podgroups, queues, cardquotas and
+// priorityclasses. The observer watches until ctx ends or Stop is called.
 func Start(ctx context.Context, config *rest.Config, options Options) (*Observer, error) {
 	options.applyDefaults()
 	scheme, err := newScheme()
@@ -152,15 +149,14 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Observer
 	return o, nil
 }
 
-// Stop ends the watching. Violations stay readable.
+// Stop stops watching. Violations stay readable.
 func (o *Observer) Stop() {
 	o.stop()
 	o.ended.Wait()
 }
 
-// Follow has a process followed from now on: its log must show no panic and it
-// must not end. Call the returned function before it is meant to end; the log
-// is still read after that.
+// Follow checks a process from now on: its log must show no panic, and it must not end. Call
+// the returned function before the process may end. Its log is still checked after that.
 func (o *Observer) Follow(process Followed) (letEnd func(), err error) {
 	f, err := newFollower(process)
 	if err != nil {
@@ -172,9 +168,9 @@ func (o *Observer) Follow(process Followed) (letEnd func(), err error) {
 	return f.allowEnd, nil
 }
 
-// Excuse stops judging an invariant until the returned function is called, for
-// tests that stop the program that keeps it: without an operator nobody writes
-// the status. Afterwards everything late has its whole time again.
+// Excuse stops checking invariants until the returned function is called. It is for tests that
+// stop the program that maintains them, such as the operator for the status. Afterwards every
+// deadline starts again.
 func (o *Observer) Excuse(invariants ...Invariant) (resume func()) {
 	set := func(excused bool) {
 		o.mu.Lock()
@@ -187,16 +183,16 @@ func (o *Observer) Excuse(invariants ...Invariant) (resume func()) {
 	return sync.OnceFunc(func() { set(false) })
 }
 
-// Violations returns what was found up to the last look. Settle first to know
-// of everything that happened before the call.
+// Violations returns what the last check found. Call Settle first to include everything that
+// happened before the call.
 func (o *Observer) Violations() []Violation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.state.violations)
 }
 
-// Check looks at everything that happened before the call and fails the test
-// with every violation.
+// Check checks everything that happened before the call and fails the test with every
+// violation.
 func (o *Observer) Check(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), settleTimeout)
@@ -209,9 +205,8 @@ func (o *Observer) Check(t testing.TB) {
 	}
 }
 
-// Settle waits until everything that happened before the call was judged and
-// nothing is outstanding: every status says what it should and everything that
-// waits says why, or it is late and reported.
+// Settle waits until everything that happened before the call is checked and nothing is
+// outstanding: each status and each reason is right, or reported as late.
 func (o *Observer) Settle(ctx context.Context) error {
 	const often = 400 * time.Millisecond
 	for {
@@ -230,8 +225,8 @@ func (o *Observer) Settle(ctx context.Context) error {
 	}
 }
 
-// checkPeriodically looks from time to time, so that violations are found and memory is freed
-// while a test runs.
+// checkPeriodically checks at an interval, so that violations are found and memory is freed
+// during a test.
 func (o *Observer) checkPeriodically(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -252,15 +247,15 @@ func (o *Observer) checkPeriodically(ctx context.Context, interval time.Duration
 	}
 }
 
-// reportBlindness reports that not everything was seen.
+// reportBlindness reports that the observer missed changes.
 func (o *Observer) reportBlindness(why string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.state.addViolation(Sight, time.Now(), "observer", "%s", why)
 }
 
-// checkOnce takes all changes that were made before it was called, in their
-// order, and judges what should have happened by now.
+// checkOnce applies all changes that were made before the call in their order, and checks what
+// should have happened by now.
 func (o *Observer) checkOnce(ctx context.Context) error {
 	o.checking.Lock()
 	defer o.checking.Unlock()
@@ -279,7 +274,8 @@ func (o *Observer) checkOnce(ctx context.Context) error {
 	return o.advance(ctx, pictures, now)
 }
 
-// advance waits until the streams hold the pictures and goes on to the oldest one.
+// advance waits until the streams have reached the lists, and applies the changes up to the
+// oldest list.
 func (o *Observer) advance(ctx context.Context, pictures []listing, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWatchLag)
 	defer cancel()

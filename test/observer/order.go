@@ -12,24 +12,23 @@ import (
 
 // change is one change of one object.
 type change struct {
-	// revision is the resourceVersion of the change: its place in the order of
-	// all changes of the cluster. A deletion has its own.
+	// revision is the resourceVersion of the change: its place among all changes of the
+	// cluster. A deletion has its own.
 	revision int64
 	deleted  bool
-	// seen is when the watch brought it.
+	// seen is when the watch delivered it.
 	seen   time.Time
 	object client.Object
 }
 
-// needsOrder tells whether a judgement may depend on when the change happened. A
-// pod that was on no node held nothing and took nobody's place.
+// needsOrder reports whether a check may depend on when the change happened. A pod without a
+// node held nothing.
 func (c change) needsOrder() bool {
 	pod, ok := c.object.(*corev1.Pod)
 	return !ok || pod.Spec.NodeName != ""
 }
 
-// listing is what a list showed: every object's revision, and the revision of
-// the list as a whole.
+// listing is the result of a list: the revision of each object, and that of the whole list.
 type listing struct {
 	revision int64
 	objects  map[types.UID]int64
@@ -37,12 +36,12 @@ type listing struct {
 
 // stream collects the changes of one kind, which arrive in order.
 type stream struct {
-	// latest is the newest revision of every object that exists, as far as this
-	// stream has got.
+	// latest is the newest revision of every object that exists, as far as this stream has
+	// advanced.
 	latest map[types.UID]int64
 	// reached is the revision of the newest change or bookmark.
 	reached int64
-	// judged is the revision up to which changes were taken out.
+	// applied is the revision up to which changes were applied.
 	applied int64
 	waiting []change
 }
@@ -51,7 +50,7 @@ func newStream(start listing) *stream {
 	return &stream{latest: start.objects, reached: start.revision, applied: start.revision}
 }
 
-// addChange takes the next change. It is late when later ones were judged already.
+// addChange adds the next change. It is late when later changes were already applied.
 func (s *stream) addChange(c change) (late bool) {
 	s.reached = max(s.reached, c.revision)
 	if c.deleted {
@@ -63,13 +62,13 @@ func (s *stream) addChange(c change) (late bool) {
 	return c.revision <= s.applied
 }
 
-// hasReached tells whether the stream has brought everything up to the picture:
-// every object in it as new as there or newer, and no object that the picture
-// shows to be gone. An object that is missing here but was listed may also have
-// been deleted since, which shows in a stream that got beyond the picture.
+// hasReached reports whether the stream has delivered everything up to a list. Every listed
+// object must be at the listed revision or newer, and no object may be left that the list no
+// longer has. A listed object that is missing here may have been deleted since; then the stream
+// has passed the list.
 //
-// One thing cannot be told: an object that was made and deleted since the
-// stream's last change is in neither. Its changes come late then.
+// An object that was created and deleted after the stream's last change is in neither. Its
+// changes arrive late.
 func (s *stream) hasReached(p listing) bool {
 	if s.reached >= p.revision {
 		return true
@@ -87,8 +86,8 @@ func (s *stream) hasReached(p listing) bool {
 	return true
 }
 
-// takeInOrder takes the changes up to a revision out of all streams, in the order in
-// which they happened.
+// takeInOrder removes the changes up to a revision from all streams and returns them in their
+// order.
 func takeInOrder(streams []*stream, until int64) []change {
 	var out []change
 	for _, s := range streams {

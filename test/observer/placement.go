@@ -12,8 +12,7 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// checkPlacement checks a pod that was given a node by this change, against
-// the cluster as it was at that very moment.
+// checkPlacement checks a pod that this change gave a node, against the cluster at that moment.
 func (m *clusterState) checkPlacement(state *podState, c change) {
 	pod := state.pod
 	object := "pod/" + pod.Namespace + "/" + pod.Name
@@ -45,7 +44,8 @@ func (m *clusterState) checkPlacement(state *podState, c change) {
 	}
 }
 
-// namedQueue is the queue that a placed pod is charged to, or that it names in vain.
+// namedQueue returns the queue that a placed pod is charged to, or that it names without being
+// allowed to.
 func (m *clusterState) namedQueue(state *podState) string {
 	if state.charge == nil {
 		return ""
@@ -53,8 +53,8 @@ func (m *clusterState) namedQueue(state *podState) string {
 	return cmp.Or(state.charge.Queue, rule.QueueOf(state.pod, m.groupOf(state.pod), ""))
 }
 
-// maxQuota is the largest quota of the window before a moment. It is not
-// limited in a queue that may use any card.
+// maxQuota returns the largest quota in the window before a moment. It is unlimited in a queue
+// that may use any card.
 func (m *clusterState) maxQuota(queue, card string, at time.Time) (most int64, limited bool) {
 	limits, ok := m.limits[queue]
 	if !ok {
@@ -69,11 +69,11 @@ func (m *clusterState) maxQuota(queue, card string, at time.Time) (most int64, l
 	return most, true
 }
 
-// historyPeriod is how long what was in force is remembered, longer than any window.
+// historyPeriod is how long former values are kept; it is longer than any window.
 const historyPeriod = 5 * time.Minute
 
-// updateTerminatingCharge counts anew what a pod holds that is being deleted. It is asked
-// while the charge is still the last one.
+// updateTerminatingCharge recomputes what a terminating pod holds. It must run before the last
+// charge is replaced.
 func (m *clusterState) updateTerminatingCharge(state *podState) {
 	last := state.charge
 	if last == nil {
@@ -85,7 +85,7 @@ func (m *clusterState) updateTerminatingCharge(state *podState) {
 	}
 }
 
-// recordNodeReadiness remembers whether a node works, as seen now.
+// recordNodeReadiness records whether a node is ready.
 func (m *clusterState) recordNodeReadiness(node *corev1.Node, c change) {
 	if c.deleted {
 		delete(m.notReady, node.Name)
@@ -97,8 +97,8 @@ func (m *clusterState) recordNodeReadiness(node *corev1.Node, c change) {
 	m.notReady[node.Name].setValue(!rule.IsReady(node), c.seen)
 }
 
-// checkTerminating checks a placement: what pods hold that end is no way to hold more
-// and more. Used and ending together never exceed twice the quota.
+// checkTerminating checks that terminating pods do not let a queue hold ever more: used and
+// terminating cards together never exceed twice the quota.
 func (m *clusterState) checkTerminating(object, queue, card string, count int64, c change) {
 	most, limited := m.maxQuota(queue, card, c.seen)
 	use, ending := m.usage(queue).Cards[card], m.terminatingIn(queue, card, c.seen)
@@ -108,8 +108,8 @@ func (m *clusterState) checkTerminating(object, queue, card string, count int64,
 	}
 }
 
-// terminatingIn recounts a card of a queue that pods hold which are being deleted. Pods
-// of a node that is gone, or did not work a moment ago, hold it from nobody.
+// terminatingIn returns how many cards of a queue terminating pods hold. Pods on a node that is
+// gone, or was not ready a moment ago, do not count.
 func (m *clusterState) terminatingIn(queue, card string, at time.Time) int64 {
 	var sum int64
 	for _, state := range m.pods {

@@ -13,22 +13,22 @@ import (
 
 // Followed is a process that the observer follows.
 type Followed interface {
-	// Name names it in violations.
+	// Name is the name in violations.
 	Name() string
-	// LogFile is where its output goes.
+	// LogFile is the file of its output.
 	LogFile() string
-	// Done is closed when it has ended.
+	// Done is closed when the process has ended.
 	Done() <-chan struct{}
 }
 
-// fatalSigns are lines that no healthy Go program writes. The last one is
-// written by Kubernetes' handler of panics before it panics again.
+// fatalSigns are texts that no healthy Go program writes. Kubernetes' panic handler writes the
+// last one before it panics again.
 var fatalSigns = []string{"panic:", "fatal error:", "WARNING: DATA RACE", "Observed a panic"}
 
-// follower reads what a process writes from the moment it is followed.
+// follower reads the output of a process from the moment it is followed.
 type follower struct {
 	process Followed
-	// from is how far its log was read.
+	// offset is how far the log was read.
 	offset int64
 
 	mu       sync.Mutex
@@ -49,14 +49,14 @@ func newFollower(process Followed) (*follower, error) {
 	return f, nil
 }
 
-// allowEnd stops minding that the process ends; its log is still read.
+// allowEnd allows the process to end; its log is still read.
 func (f *follower) allowEnd() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mayEnd = true
 }
 
-// newViolations reads on and returns what is wrong.
+// newViolations reads the new output and returns the violations in it.
 func (f *follower) newViolations(now time.Time) []Violation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,8 +86,8 @@ func (f *follower) newViolations(now time.Time) []Violation {
 	return found
 }
 
-// newLines returns the complete lines that were written since the last look, and
-// the rest too when no more will come.
+// newLines returns the complete lines since the last call, and the rest too when the process
+// has ended.
 func (f *follower) newLines(ended bool) ([]string, error) {
 	file, err := os.Open(f.process.LogFile())
 	if errors.Is(err, os.ErrNotExist) {

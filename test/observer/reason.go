@@ -10,7 +10,7 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// waitState is since when something waits; zero when it does not.
+// waitState is how long something has been waiting; zero when it is not.
 type waitState struct {
 	since    time.Time
 	reported bool
@@ -30,7 +30,7 @@ func (w *waitState) restartIfWaiting(now time.Time) {
 	}
 }
 
-// checkReasons checks that everything that waits for cards says why.
+// checkReasons checks that everything that waits for cards states why.
 func (m *clusterState) checkReasons(now time.Time) []string {
 	if m.excused[Reason] > 0 {
 		return nil
@@ -56,8 +56,8 @@ func (m *clusterState) checkReasons(now time.Time) []string {
 	return open
 }
 
-// checkReason reports one thing that waits if its time is over, and returns it
-// as open if it still has time.
+// checkReason reports an object whose time to state a reason is over, and returns it as open
+// while it has time.
 func (m *clusterState) checkReason(w *waitState, object string, said bool, now time.Time) (open []string) {
 	switch {
 	case said || w.reported || !m.options.Concerns(object):
@@ -91,7 +91,7 @@ func groupStatesReason(group *v1beta1.PodGroup) bool {
 	return false
 }
 
-// isGroupWaiting tells whether a PodGroup waits to be admitted.
+// isGroupWaiting reports whether a PodGroup waits to be enqueued or placed.
 func isGroupWaiting(group *v1beta1.PodGroup) bool {
 	switch group.Status.Phase {
 	case v1beta1.PodGroupPending, v1beta1.PodGroupInqueue, "":
@@ -100,7 +100,7 @@ func isGroupWaiting(group *v1beta1.PodGroup) bool {
 	return false
 }
 
-// groupsWithPods are the PodGroups that have a pod which has not finished.
+// groupsWithPods returns the PodGroups with a pod that has not finished.
 func (m *clusterState) groupsWithPods() map[types.NamespacedName]bool {
 	out := map[types.NamespacedName]bool{}
 	for _, state := range m.pods {
@@ -112,7 +112,7 @@ func (m *clusterState) groupsWithPods() map[types.NamespacedName]bool {
 	return out
 }
 
-// announcedRequest is what a job without pods says it will ask for.
+// announcedRequest is what a job without pods announces that it will request.
 type announcedRequest struct {
 	names []string
 	count int64

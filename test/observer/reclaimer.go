@@ -12,11 +12,11 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// evictionLag is how long the mark of an eviction may be on its way: in that
-// time its reclaimer may have been placed elsewhere, or deleted.
+// evictionLag is how long the mark of an eviction may arrive after its reclaimer was placed or
+// deleted.
 const evictionLag = 3 * time.Second
 
-// amount is what a pod takes up.
+// amount is what a pod requests or frees.
 type amount struct {
 	cards            int64
 	milliCPU, memory int64
@@ -34,27 +34,26 @@ func (p amount) subtract(o amount) amount {
 	return amount{p.cards - o.cards, p.milliCPU - o.milliCPU, p.memory - o.memory}
 }
 
-// isAtLeast tells whether nothing is missing to another place.
+// isAtLeast reports whether an amount is at least another one in every resource.
 func (p amount) isAtLeast(o amount) bool {
 	return p.cards >= o.cards && p.milliCPU >= o.milliCPU && p.memory >= o.memory
 }
 
-// servedPod is a pod that waits no longer: it was placed, or it is gone.
+// servedPod is a pod that no longer waits: it was placed, or it is gone.
 type servedPod struct {
 	state  *podState
 	needed amount // what it may have lacked
 	seen   time.Time
 }
 
-// recordServed notes that a pod waits no longer.
+// recordServed records that a pod no longer waits.
 func (m *clusterState) recordServed(state *podState, c change) {
 	m.served = append(m.served, &servedPod{state: state, needed: amountOf(rule.RequestOf(state.pod, m.inventory)), seen: c.seen})
 }
 
-// checkReclaimers checks that what was evicted was evicted for somebody: each
-// victim needs a pod that was allowed to take its place and that waits no
-// longer, and one pod answers for victims only until their places make up its
-// own: it may have lacked cards, CPU or memory.
+// checkReclaimers checks that every eviction served a pod. Each victim needs a pod that was
+// allowed to evict it and that no longer waits. One pod justifies victims only until they free
+// what it needs: cards, CPU or memory.
 func (m *clusterState) checkReclaimers(now time.Time) []string {
 	if m.excused[Eviction] > 0 {
 		return nil
@@ -76,9 +75,9 @@ func (m *clusterState) checkReclaimers(now time.Time) []string {
 	return open
 }
 
-// isEvictedWithGang tells whether an eviction belongs to a gang that was taken as a
-// whole for the sake of another of its pods. On a busy machine the marks of one
-// gang come seconds apart, but both pods were there when the first came.
+// isEvictedWithGang reports whether a pod was evicted with its gang because of another pod of
+// that gang. On a busy machine the marks of one gang may be seconds apart, but both pods
+// existed when the first was set.
 func (m *clusterState) isEvictedWithGang(e *eviction, served map[*eviction]*servedPod) bool {
 	return e.mayBeForGang() && slices.ContainsFunc(m.evictions, func(other *eviction) bool {
 		return other.by == e.by && other.group == e.group && served[other] != nil &&
@@ -86,12 +85,11 @@ func (m *clusterState) isEvictedWithGang(e *eviction, served map[*eviction]*serv
 	})
 }
 
-// mayBeForGang reports whether an eviction may be for the sake of another one of its gang.
+// mayBeForGang reports whether an eviction may be part of the eviction of its gang.
 func (e *eviction) mayBeForGang() bool { return e.by == cardReclaim || e.by == preempt && e.isGang }
 
-// isGang reports whether the pods of a PodGroup stand or fall together: it has a minimum
-// of more than one pod, or is that of a Volcano job, whose own policies may end all of its
-// pods.
+// isGang reports whether the pods of a PodGroup run all or not at all: its minimum is more than
+// one pod, or it belongs to a Volcano job, whose policies may end all of its pods.
 func (m *clusterState) isGang(group types.NamespacedName) bool {
 	state, known := m.groups[group]
 	if !known {
@@ -101,7 +99,7 @@ func (m *clusterState) isGang(group types.NamespacedName) bool {
 	return state.group.Spec.MinMember > 1 || owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch.volcano.sh/")
 }
 
-// forgetEvictions drops what is too old to matter.
+// forgetEvictions drops evictions and pods that are too old to matter.
 func (m *clusterState) forgetEvictions(now time.Time) {
 	old := now.Add(-historyPeriod)
 	m.evictions = slices.DeleteFunc(m.evictions, func(e *eviction) bool { return e.due.Before(old) })
@@ -117,8 +115,8 @@ func matchReclaimers(evictions []*eviction, reliefs []*servedPod) map[*eviction]
 	return m.served
 }
 
-// matching grows by augmenting paths: an eviction may push another one to a
-// different reclaimer.
+// matching is a bipartite matching that grows by augmenting paths: an eviction may move another
+// one to a different reclaimer.
 type matching struct {
 	evictions []*eviction
 	reliefs   []*servedPod
@@ -141,7 +139,7 @@ func (m *matching) augment(e *eviction, tried map[*servedPod]bool) bool {
 	return false
 }
 
-// makeRoom moves an eviction away from a reclaimer that has its share.
+// makeRoom moves an eviction away from a reclaimer that needs no more.
 func (m *matching) makeRoom(r *servedPod, tried map[*servedPod]bool) bool {
 	for _, other := range m.evictions {
 		if m.served[other] == r && !m.freed[r].subtract(other.freed).isAtLeast(r.needed) && m.augment(other, tried) {

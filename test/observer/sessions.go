@@ -9,21 +9,21 @@ import (
 
 // SessionCount is how many sessions a scheduler has closed.
 type SessionCount struct {
-	// Process tells schedulers apart: each counts from 0.
+	// Process identifies the scheduler: each counts from 0.
 	Process int
 	Closed  int
-	// Decides reports whether the last session decided anything.
+	// Decides reports whether the last session made decisions.
 	Decides bool
 }
 
-// countEvery is the time between two looks at the number of closed sessions.
+// countEvery is the time between two readings of the number of closed sessions.
 const countEvery = 100 * time.Millisecond
 
-// sessionLag is how long a scheduler on a busy machine may learn of a change after
-// the observer did.
+// sessionLag is how much later than the observer a scheduler on a busy machine may see a
+// change.
 const sessionLag = time.Second
 
-// newSessionChecker returns the judge of sessions, nil where sessions are not counted.
+// newSessionChecker returns the checker of sessions, nil where sessions are not counted.
 func newSessionChecker(options Options) *sessioncheck.Checker {
 	if options.Sessions == nil {
 		return nil
@@ -34,8 +34,8 @@ func newSessionChecker(options Options) *sessioncheck.Checker {
 	})
 }
 
-// countSessions follows the number of closed sessions. While the scheduler does not
-// answer, nothing is known.
+// countSessions reads the number of closed sessions. It skips readings while the scheduler does
+// not answer.
 func (o *Observer) countSessions(ctx context.Context, sessions func(context.Context) (SessionCount, error)) {
 	ticker := time.NewTicker(countEvery)
 	defer ticker.Stop()
@@ -56,7 +56,7 @@ func (o *Observer) countSessions(ctx context.Context, sessions func(context.Cont
 	}
 }
 
-// forwardToSessionChecker hands a change to the judge of sessions.
+// forwardToSessionChecker passes a change to the checker of sessions.
 func (m *clusterState) forwardToSessionChecker(c change, happened bool) {
 	switch {
 	case m.sessionChecker == nil:
@@ -68,7 +68,7 @@ func (m *clusterState) forwardToSessionChecker(c change, happened bool) {
 	}
 }
 
-// checkSessions judges what closed sessions should have done by now.
+// checkSessions checks what closed sessions should have done by now.
 func (m *clusterState) checkSessions(now time.Time) []string {
 	if m.sessionChecker == nil || m.excused[Progress] > 0 {
 		return nil
@@ -84,7 +84,7 @@ func (m *clusterState) collectSessionViolations() {
 	}
 }
 
-// windowStart is from when on a limit may have been in force to count for a placement.
+// windowStart returns since when a limit may have been in force to count for a placement.
 func (m *clusterState) windowStart(at time.Time) time.Time {
 	if m.sessionChecker == nil {
 		return at.Add(-m.options.QuotaWindow)

@@ -17,8 +17,8 @@ import (
 	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
-// clusterState is the cluster as it was after some change, and what was found wrong
-// on the way there. It reads no clock: changes and judgements bring their time.
+// clusterState is the cluster after some change, and the violations found so far. It reads no
+// clock: changes and checks bring their time.
 type clusterState struct {
 	options Options
 
@@ -26,7 +26,7 @@ type clusterState struct {
 	groups map[types.NamespacedName]*groupState
 	queues map[string]*v1beta1.Queue
 	limits map[string]*timeline[rule.Limits]
-	// choices are the namespaces that each queue takes, namespaces their labels.
+	// selectors are the namespaces that each queue takes, namespaces their labels.
 	selectors  map[string]*timeline[rule.Selector]
 	namespaces map[string]*timeline[map[string]string]
 	nodes      map[string]rule.Node
@@ -34,35 +34,35 @@ type clusterState struct {
 	inventory  *rule.Inventory
 	quotas     map[types.UID]*quotaState
 	classes    map[string]*schedulingv1.PriorityClass
-	// allocated is what is remembered of the Queues that no CardQuota has.
+	// allocated are records of the Queues without a CardQuota.
 	allocated map[string]*allocatedState
-	// touched is when something changed that a queue's numbers depend on.
+	// numbersChanged is when the numbers of a queue may have changed last.
 	numbersChanged map[string]time.Time
-	// evictions are those that the rules allow, reliefs the pods that stopped
-	// waiting, both in the order in which they happened.
+	// evictions are the allowed evictions, served the pods that stopped waiting, both in their
+	// order.
 	evictions []*eviction
 	served    []*servedPod
 
-	// judge judges what sessions did, nil where they are not counted.
+	// sessionChecker checks sessions, nil where they are not counted.
 	sessionChecker *sessioncheck.Checker
 
-	// newest is when the newest change was seen.
+	// lastChange is when the newest change was seen.
 	lastChange time.Time
-	// excused invariants are not judged.
+	// excused invariants are not checked.
 	excused    map[Invariant]int
 	violations []Violation
 }
 
-// podState is a pod and what is remembered of it.
+// podState is the record of a pod.
 type podState struct {
 	pod *corev1.Pod
-	// charge is what the pod holds, as it was counted last; nil when nothing.
+	// charge is what the pod holds, nil for nothing.
 	charge *rule.Charge
-	// ending is what the pod holds that is being deleted, nil when nothing.
+	// terminating is what the pod holds while it is being deleted, nil for nothing.
 	terminating *rule.Charge
-	// waits is since when the pod waits for a node, zero when it does not.
+	// waiting is since when the pod waits for a node, zero when it does not.
 	waiting waitState
-	// evicted is its eviction, nil as long as nobody evicts it.
+	// evicted is its eviction, nil without one.
 	evicted      *eviction
 	contribution contribution
 }
@@ -71,14 +71,14 @@ type groupState struct {
 	group        *v1beta1.PodGroup
 	waiting      waitState
 	contribution contribution
-	// below is since when too few of its pods run after an eviction.
+	// belowMinimum is since when too few of its pods run after an eviction.
 	belowMinimum waitState
 }
 
 type quotaState struct {
 	quota *v1alpha1.CardQuota
-	// expected is what the status should say, since when it should, and
-	// whether it was reported that it does not.
+	// expected is the expected status, since when it is expected, and whether a difference was
+	// reported.
 	expected expectation
 	since    time.Time
 	reported bool
@@ -105,12 +105,12 @@ func newClusterState(options Options) *clusterState {
 	}
 }
 
-// loadObject takes an object as it was at the start: nothing happened to it yet.
+// loadObject adds an object as it was at the start.
 func (m *clusterState) loadObject(object client.Object, at time.Time) {
 	m.recordChange(change{seen: at, object: object}, false)
 }
 
-// applyChange takes the next change.
+// applyChange applies the next change.
 func (m *clusterState) applyChange(c change) { m.recordChange(c, true) }
 
 func (m *clusterState) recordChange(c change, happened bool) {
@@ -242,7 +242,7 @@ func (m *clusterState) recordNode(node *corev1.Node, c change) {
 	}
 }
 
-// updateCharge counts a pod anew.
+// updateCharge recomputes what a pod holds.
 func (m *clusterState) updateCharge(state *podState) {
 	charge, holds := rule.ChargeOf(state.pod, m.groupOf(state.pod), m.inventory, state.charge, m.originOf(state.pod))
 	m.updateTerminatingCharge(state)
@@ -267,15 +267,14 @@ func (m *clusterState) addViolation(invariant Invariant, at time.Time, object, f
 	m.violations = append(m.violations, Violation{Invariant: invariant, Time: at, Object: object, Message: fmt.Sprintf(format, args...)})
 }
 
-// checkAll looks at what must have happened by now. Everything that was written
-// before now must have been applied. It returns what is still open: expected,
-// not there, and not late yet.
+// checkAll checks what must have happened by now. All earlier changes must have been applied.
+// It returns what is still open: expected, missing, and not late yet.
 func (m *clusterState) checkAll(now time.Time) []string {
 	return slices.Concat(m.checkStatus(now), m.checkAllocated(now), m.checkReclaimers(now), m.checkGangs(now), m.checkReasons(now), m.checkSessions(now))
 }
 
-// setExcused stops judging an invariant, or goes on with it; excuses add up. When
-// the last one ends, whoever is late gets the whole time again.
+// setExcused stops or resumes checking an invariant; excuses add up. When the last one ends,
+// every deadline starts again.
 func (m *clusterState) setExcused(invariant Invariant, excused bool, now time.Time) {
 	if excused {
 		m.excused[invariant]++
@@ -306,10 +305,10 @@ func (m *clusterState) setExcused(invariant Invariant, excused bool, now time.Ti
 	}
 }
 
-// timeline is what something was, such as the limits of a queue, oldest first.
+// timeline is the history of a value, such as the limits of a queue, oldest first.
 type timeline[T any] struct{ periods []period[T] }
 
-// period is the time from one change to the next.
+// period is a value from one change to the next.
 type period[T any] struct {
 	value T
 	from  time.Time
@@ -325,7 +324,7 @@ func (l *timeline[T]) setValue(value T, from time.Time) {
 	}
 }
 
-// valuesSince lists what it was at some time from the given moment until now.
+// valuesSince returns the values from a moment until now.
 func (l *timeline[T]) valuesSince(moment time.Time) []T {
 	var out []T
 	for i, p := range l.periods {
@@ -337,5 +336,5 @@ func (l *timeline[T]) valuesSince(moment time.Time) []T {
 	return out
 }
 
-// current is what it is now.
+// current returns the current value.
 func (l *timeline[T]) current() T { return l.periods[len(l.periods)-1].value }

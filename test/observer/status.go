@@ -43,10 +43,9 @@ func (m *clusterState) groupContribution(group *v1beta1.PodGroup) contribution {
 	return contribution{queue: rule.QueueOfGroup(group), what: fmt.Sprint("waits for ", m.announcedRequests(group))}
 }
 
-// recordContribution notes which queues' numbers a change may have moved. Comparing only
-// what is expected now with what was expected at the last judgement would miss
-// numbers that moved and came back in between, and take a status that is on
-// its way for one that was never right.
+// recordContribution records which queues' numbers a change may have changed. Comparing the
+// expected numbers of two checks is not enough: numbers may change and change back in between.
+// Then a status that is on its way would look as if it had never been right.
 func (m *clusterState) recordContribution(before *contribution, now contribution) {
 	if *before == now {
 		return
@@ -55,10 +54,10 @@ func (m *clusterState) recordContribution(before *contribution, now contribution
 	*before = now
 }
 
-// expectation is what a status should say of each card.
+// expectation is the expected status of each card.
 type expectation map[string]v1alpha1.CardStatus
 
-// checkStatus compares what CardQuotas and their Queues say with a recount.
+// checkStatus compares the status of CardQuotas and their Queues with a recount.
 func (m *clusterState) checkStatus(now time.Time) []string {
 	if m.excused[Status] > 0 {
 		return nil
@@ -90,7 +89,7 @@ func (m *clusterState) checkStatus(now time.Time) []string {
 	return open
 }
 
-// ownerOf is the CardQuota that has a queue: the oldest that names it.
+// ownerOf returns the CardQuota that owns a queue: the oldest that names it.
 func (m *clusterState) ownerOf(queue string) *v1alpha1.CardQuota {
 	var owner *v1alpha1.CardQuota
 	for _, state := range m.quotas {
@@ -105,7 +104,7 @@ func (m *clusterState) ownerOf(queue string) *v1alpha1.CardQuota {
 	return owner
 }
 
-// expectedStatus recounts a queue from the beginning.
+// expectedStatus recounts the status of a CardQuota.
 func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 	out := expectation{}
 	granted := map[string]int64{}
@@ -122,7 +121,7 @@ func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 		if len(names) == 0 || count == 0 {
 			return
 		}
-		// Shown under the first alternative that the queue has quota for.
+		// Counted under the first alternative that the queue has quota for.
 		i := max(0, slices.IndexFunc(names, func(n string) bool { return granted[n] > 0 }))
 		entry := out[names[i]]
 		entry.Pending += count
@@ -141,8 +140,8 @@ func (m *clusterState) expectedStatus(quota *v1alpha1.CardQuota) expectation {
 	return out
 }
 
-// forEachWaiting hands over everything that waits in a queue: pods, and PodGroups
-// that have no pods yet.
+// forEachWaiting calls wait for everything that waits in a queue: pods, and PodGroups without
+// pods.
 func (m *clusterState) forEachWaiting(queue string, wait func([]string, int64)) {
 	for _, state := range m.pods {
 		if state.pod.Spec.SchedulerName == m.options.SchedulerName && rule.IsWaiting(state.pod) && rule.QueueOf(state.pod, m.groupOf(state.pod), "") == queue {
@@ -162,9 +161,9 @@ func (m *clusterState) forEachWaiting(queue string, wait func([]string, int64)) 
 	}
 }
 
-// announcedRequests reads what the job of a PodGroup will ask for: of each card resource the
-// larger of what card.request says, which a Deployment has none of, and minResources.
-// A card.request that cannot be read keeps the job out of its queue.
+// announcedRequests returns what the job of a PodGroup will request: for each card resource the
+// larger of card.request and minResources. A Deployment has no card.request. A card.request
+// that cannot be parsed keeps the job out of its queue.
 func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedRequest {
 	text, ok := group.Annotations[v1alpha1.AnnotationCardRequest]
 	for _, owner := range group.OwnerReferences {
@@ -207,7 +206,7 @@ func (m *clusterState) announcedRequests(group *v1beta1.PodGroup) []announcedReq
 	return out
 }
 
-// resourceOf is the resource of the first of some cards that a node has.
+// resourceOf returns the resource of the first card that some node has.
 func (m *clusterState) resourceOf(names []string) corev1.ResourceName {
 	for _, name := range names {
 		if resources := m.inventory.ResourcesOf(name); len(resources) > 0 {
@@ -217,8 +216,8 @@ func (m *clusterState) resourceOf(names []string) corev1.ResourceName {
 	return ""
 }
 
-// statusDifference says how a CardQuota and its Queue differ from what is expected, ""
-// when they do not.
+// statusDifference returns how a CardQuota and its Queue differ from the expected status, or
+// "".
 func (m *clusterState) statusDifference(quota *v1alpha1.CardQuota, expected expectation) string {
 	said := expectation{}
 	for _, entry := range quota.Status.Cards {
@@ -262,17 +261,15 @@ func formatCardStatus(e expectation, name string) string {
 	return fmt.Sprintf("quota %d used %d pending %d free %d overQuotaBy %d physical %d", c.Quota, c.Used, c.Pending, c.Free, c.OverQuotaBy, c.Physical)
 }
 
-// allocatedState is what is remembered of a Queue whose card.allocated is
-// judged by itself.
+// allocatedState is the record of a Queue whose card.allocated is checked without a CardQuota.
 type allocatedState struct {
 	used     string
 	since    time.Time
 	reported bool
 }
 
-// checkAllocated checks card.allocated on the Queues that judgeStatus does not
-// look at: nobody has to write it there, but where it stands, such as on a
-// Queue that is being drained, it must be right as well.
+// checkAllocated checks card.allocated on the Queues that checkStatus skips. It may be missing
+// there, but where it is present, such as on a draining Queue, it must be right.
 func (m *clusterState) checkAllocated(now time.Time) []string {
 	if m.excused[Status] > 0 {
 		return nil
@@ -320,14 +317,14 @@ func (m *clusterState) usage(queue string) rule.Usage {
 	return use
 }
 
-// usedCPUMemory recounts CPU and memory of a queue.
+// usedCPUMemory recounts the CPU and memory of a queue.
 func (m *clusterState) usedCPUMemory(queue string) (cpu, memory *resource.Quantity) {
 	use := m.usage(queue)
 	return resource.NewMilliQuantity(use.MilliCPU, resource.DecimalSI), resource.NewQuantity(use.Memory, resource.BinarySI)
 }
 
-// allocatedDifference says how card.allocated of a Queue differs from a recount,
-// "" when it does not. Zeros may be written or left out.
+// allocatedDifference returns how card.allocated of a Queue differs from a recount, or "".
+// Zeros may be written or left out.
 func (m *clusterState) allocatedDifference(queue *v1beta1.Queue) string {
 	text := cmp.Or(queue.Annotations[v1alpha1.AnnotationCardAllocated], "{}")
 	said, err := rule.ParseQuota(text)

@@ -22,13 +22,14 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// kind is a kind of objects that is watched.
+// kind is a watched kind.
 type kind struct {
 	gvk  schema.GroupVersionKind
 	list func() client.ObjectList
 }
 
-// kinds are watched. Pods come first and the rest is listed at their revision.
+// kinds are the watched kinds. Pods are listed first, and the others at the revision of that
+// list.
 var kinds = []kind{
 	{corev1.SchemeGroupVersion.WithKind("Pod"), func() client.ObjectList { return &corev1.PodList{} }},
 	{corev1.SchemeGroupVersion.WithKind("Namespace"), func() client.ObjectList { return &corev1.NamespaceList{} }},
@@ -49,7 +50,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// listAll lists all kinds at one revision, so that the objects fit together.
+// listAll lists all kinds at one revision, so that the objects are consistent.
 func (o *Observer) listAll(ctx context.Context) (objects []client.Object, pictures []listing, err error) {
 	options := &metav1.ListOptions{}
 	for _, k := range kinds {
@@ -77,7 +78,7 @@ func (o *Observer) listAll(ctx context.Context) (objects []client.Object, pictur
 	return objects, pictures, nil
 }
 
-// listMetadata lists a kind as it is now: only the metadata, and never from a stale cache.
+// listMetadata lists the metadata of a kind, and never from a stale cache.
 func (o *Observer) listMetadata(ctx context.Context, k kind) (listing, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(k.gvk.GroupVersion().WithKind(k.gvk.Kind + "List"))
@@ -104,8 +105,8 @@ func listingOf(list client.ObjectList) (listing, error) {
 	})
 }
 
-// watchKind watches one kind and resumes where a watch ended. It gives up, and
-// says so, when changes were lost.
+// watchKind watches one kind and resumes where a watch ended. When changes were lost, it
+// reports that and stops.
 func (o *Observer) watchKind(ctx context.Context, i int) {
 	for ctx.Err() == nil {
 		err := o.watchOnce(ctx, i)
@@ -125,12 +126,12 @@ func (o *Observer) watchKind(ctx context.Context, i int) {
 	}
 }
 
-// errLost says that the API server no longer has what follows the last change.
+// errLost reports that the API server no longer has the changes after the last one.
 var errLost = errors.New("changes were lost")
 
-// resumeWatch goes on from a fresh list when that shows nothing that the stream does
-// not know. An API server that serves a kind for the first time has no older
-// revisions to watch from although nothing changed.
+// resumeWatch continues from a fresh list when that shows nothing new. An API server that
+// serves a kind for the first time has no older revisions to watch from, even if nothing
+// changed.
 func (o *Observer) resumeWatch(ctx context.Context, i int) bool {
 	now, err := o.listMetadata(ctx, kinds[i])
 	if err != nil {

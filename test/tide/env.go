@@ -1,6 +1,6 @@
-// Package tide plays the tide on a large local cluster: training fills the
-// cards, inference takes some of them back, leaves, and training returns. It
-// keeps an account of how long that takes and of what is lost.
+// Package tide simulates the daily ebb and flow of cards on a large local cluster: training
+// fills the cards, inference reclaims some of them, leaves, and training returns. It measures
+// times and losses.
 package tide
 
 import (
@@ -19,24 +19,24 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// The actions that take cards back.
+// The actions that reclaim cards.
 const (
 	CardReclaim = "cardreclaim"
 	Reclaim     = "reclaim" // Volcano's own
 )
 
-// Setup is what is played.
+// Setup configures an Env.
 type Setup struct {
-	// Nodes is how many there are, each with the cards of one gang.
+	// Nodes is the number of nodes, each with the cards of one gang.
 	Nodes int
-	// Singles is how many training pods wait beside the gangs.
+	// Singles is the number of training pods that wait beside the gangs.
 	Singles int
-	// Action takes cards back. Without one the shipped configuration is used as it
-	// is, and a ServiceTypePolicy may change it.
+	// Action reclaims cards. Without it the shipped configuration is used, and a
+	// ServiceTypePolicy may change it.
 	Action string
-	// Packed leaves it to the scheduler where gangs run, which keeps their pods
-	// together while the cluster fills. Else every pod wishes for a node of its
-	// own, drawn at random, as time scatters them, and Volcano's own scheduler.
+	// Packed lets the scheduler choose the nodes of gangs, which keeps their pods together
+	// while the cluster fills. Otherwise every pod prefers a node of its own, drawn at random:
+	// over time, Volcano's own scheduler scatters gangs too.
 	Packed bool
 	// Period is the time between sessions.
 	Period time.Duration
@@ -46,12 +46,12 @@ type Setup struct {
 type Env struct {
 	Setup
 	*harness.Env
-	// wishes is the node that each pod of each gang wishes for: no more pods than
-	// cards wish for the same.
+	// preferredNodes is the preferred node of each pod of each gang: no node is preferred by
+	// more pods than it has cards.
 	preferredNodes [harness.GangSize][]int
 }
 
-// Start starts a cluster with the queues on it, and nothing in them.
+// Start starts a cluster with empty queues.
 func Start(ctx context.Context, s Setup) (w *Env, err error) {
 	w = &Env{Setup: s}
 	if w.Env, err = harness.Start(ctx, harness.GangNodes(nodePrefix, model, s.Nodes)); err != nil {
@@ -77,13 +77,13 @@ func Start(ctx context.Context, s Setup) (w *Env, err error) {
 	return w, nil
 }
 
-// configurationEdits are those of the shipped configuration: old, new, old, new …
+// configurationEdits returns the edits of the shipped configuration: old, new, old, new …
 func (s Setup) configurationEdits() (replace []string) {
 	if s.Action != "" {
 		replace = append(replace, `"enqueue, allocate, backfill"`, `"enqueue, allocate, backfill, `+s.Action+`"`)
 	}
 	if s.Action == Reclaim {
-		// Without it a Deployment that has one pod takes nothing back for more.
+		// Otherwise a Deployment with one pod reclaims nothing for further pods.
 		replace = append(replace, "- name: gang\n", "- name: gang\n        enableJobStarving: false\n")
 	}
 	if !s.Packed {
@@ -92,8 +92,8 @@ func (s Setup) configurationEdits() (replace []string) {
 	return replace
 }
 
-// CreatePolicy makes the ServiceTypePolicy that is in force unless somebody wishes
-// otherwise, and waits until the scheduler works by it.
+// CreatePolicy creates the ServiceTypePolicy with its defaults and waits until the scheduler
+// applies it.
 func (w *Env) CreatePolicy(ctx context.Context) error {
 	policy := builder.ServiceTypePolicy().Obj()
 	if err := w.Create(ctx, policy); err != nil {
@@ -105,8 +105,8 @@ func (w *Env) CreatePolicy(ctx context.Context) error {
 	})
 }
 
-// openQueues makes the CardQuotas and waits until their queues take work. Each has a quota
-// of all cards, so that only cards that are not free ever hold anybody up.
+// openQueues creates the CardQuotas and waits until their queues are open. Each has a quota of
+// all cards, so that only the nodes limit the workloads.
 func (w *Env) openQueues(ctx context.Context) error {
 	for queue, serviceType := range map[string]string{gangQueue: "training", singleQueue: "training", inferenceQueue: "inference"} {
 		quota := builder.CardQuota(queue).Tenant(queue).ServiceType(serviceType).Card(model, int64(w.Nodes*harness.GangSize)).Obj()
@@ -126,7 +126,7 @@ func (w *Env) openQueues(ctx context.Context) error {
 	})
 }
 
-// CountRetries is the sum of the retries that Volcano has counted until now.
+// CountRetries returns the sum of the retries that Volcano has counted so far.
 func (w *Env) CountRetries(ctx context.Context) (sum int, err error) {
 	all := &batch.JobList{}
 	err = w.Client.List(ctx, all)

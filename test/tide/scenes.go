@@ -12,31 +12,29 @@ import (
 	"cardquota.dev/operator/test/bench/harness"
 )
 
-// Result is what one tide measured.
+// Result is the result of one scene.
 type Result struct {
-	// Waited is how long after its creation each pod was bound, when they came one
-	// at a time.
+	// Waited is how long after its creation each pod was bound, when they came one at a time.
 	Waited []time.Duration
-	// First is when the first of the pods was bound, Bound when the last was, and
-	// Running when the last ran, since the workloads were created; of pods that
-	// come one at a time, the last one's.
+	// First is when the first pod was bound, Bound when the last was, and Running when the last
+	// one ran, since the workloads were created. For pods that come one at a time, it is that
+	// of the last pod.
 	First, Bound, Running time.Duration
-	// Pods is how many came, Done how many of them were served in time.
+	// Pods is the number of pods, Done how many of them were served in time.
 	Pods, Done int
 	Loss       harness.Loss
-	// Stuck is how many gangs did not come back between pods that came one at a
-	// time.
+	// Stuck is how many gangs did not run again between pods that came one at a time.
 	Stuck int
 }
 
-// ServeTimeout is how long a tide may take to come in.
+// ServeTimeout bounds how long inference may wait for cards.
 const ServeTimeout = 2 * time.Minute
 
-// errNotServed tells that not all of inference was served.
+// errNotServed reports that not all of inference was served.
 var errNotServed = errors.New("not served in time")
 
-// ServePodsOneByOne lets pods come and go one at a time. Each comes when all gangs run,
-// so that a gang must go for it, and at another moment between two sessions.
+// ServePodsOneByOne creates and removes inference pods one at a time. Each comes when all gangs
+// run, so that a gang must be evicted for it, and at a different moment between two sessions.
 func (w *Env) ServePodsOneByOne(ctx context.Context, count int) (*Result, error) {
 	return w.measure(ctx, count, count, func(s *Result) error {
 		for i := range count {
@@ -60,7 +58,7 @@ func (w *Env) ServePodsOneByOne(ctx context.Context, count int) (*Result, error)
 	})
 }
 
-// ServeDeployments lets pods come at once, in so many Deployments.
+// ServeDeployments creates inference pods at once in some Deployments.
 func (w *Env) ServeDeployments(ctx context.Context, name string, deployments, replicas int) (*Result, error) {
 	return w.measure(ctx, deployments*replicas, minGangsFor(deployments*replicas), func(s *Result) error {
 		var names []string
@@ -77,7 +75,7 @@ func (w *Env) ServeDeployments(ctx context.Context, name string, deployments, re
 	})
 }
 
-// ServeGang lets one job of inference come that runs as a whole or not at all.
+// ServeGang creates one inference job that runs as a whole or not at all.
 func (w *Env) ServeGang(ctx context.Context, size int) (*Result, error) {
 	return w.measure(ctx, size, minGangsFor(size), func(s *Result) error {
 		began := time.Now()
@@ -88,11 +86,10 @@ func (w *Env) ServeGang(ctx context.Context, size int) (*Result, error) {
 	})
 }
 
-// minGangsFor is how many gangs must be broken for so many cards at once.
+// minGangsFor returns how many gangs must be broken to free some cards at once.
 func minGangsFor(cards int) int { return (cards + harness.GangSize - 1) / harness.GangSize }
 
-// measure plays one tide and takes account of it, until nobody has been lost for a
-// while.
+// measure runs one scene and measures it until no pod has been lost for a while.
 func (w *Env) measure(ctx context.Context, pods, least int, play func(*Result) error) (*Result, error) {
 	const calm = 4 * time.Second
 	before, err := w.CountRetries(ctx)
@@ -118,7 +115,7 @@ func (w *Env) measure(ctx context.Context, pods, least int, play func(*Result) e
 	return s, err
 }
 
-// waitUntilServed waits until so many pods of the workloads are bound and run.
+// waitUntilServed waits until the given number of pods of the workloads is bound and runs.
 func (w *Env) waitUntilServed(ctx context.Context, s *Result, began time.Time, pods int, names ...string) error {
 	var served int
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, ServeTimeout, true, func(context.Context) (bool, error) {
@@ -138,17 +135,17 @@ func (w *Env) waitUntilServed(ctx context.Context, s *Result, began time.Time, p
 	return err
 }
 
-// What must hold of a tide.
+// Requirements of a scene.
 const (
-	// MaxBoundAfter is how long it may take until 400 pods are bound.
+	// MaxBoundAfter bounds how long it takes until 400 pods are bound.
 	MaxBoundAfter = 30 * time.Second
-	// MaxGangRunningAfter is how long it may take until a gang of 512 pods runs.
+	// MaxGangRunningAfter bounds how long it takes until a gang of 512 pods runs.
 	MaxGangRunningAfter = 60 * time.Second
-	// maxBrokenGangsFactor is how many gangs may be broken, of the least possible.
+	// maxBrokenGangsFactor bounds the broken gangs, relative to the smallest possible number.
 	maxBrokenGangsFactor = 1.1
 )
 
-// Violations lists what does not hold of a tide that takes whole gangs.
+// Violations returns the requirements that a scene with whole gangs violates.
 func (s *Result) Violations() (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if s.Done < s.Pods {
@@ -166,7 +163,7 @@ func (s *Result) Violations() (faults []string) {
 	return faults
 }
 
-// LateMessage tells what of a limit was not kept, "" when it was.
+// LateMessage describes by how much a limit was exceeded, or "".
 func LateMessage(what string, after, limit time.Duration) string {
 	if after <= limit {
 		return ""
@@ -174,11 +171,11 @@ func LateMessage(what string, after, limit time.Duration) string {
 	return fmt.Sprintf("%s after %.1f s, limit %.0f s", what, after.Seconds(), limit.Seconds())
 }
 
-// BoundAfter is when the last pod of a tide was bound; what was not served in
-// time counts as long as it was waited for.
+// BoundAfter returns when the last pod was bound. Pods that were not served in time count as
+// ServeTimeout.
 func (s *Result) BoundAfter() time.Duration { return s.orTimeout(s.Bound) }
 
-// RunningAfter is when the last pod of a tide ran.
+// RunningAfter returns when the last pod ran.
 func (s *Result) RunningAfter() time.Duration { return s.orTimeout(s.Running) }
 
 func (s *Result) orTimeout(after time.Duration) time.Duration {

@@ -17,7 +17,7 @@ import (
 	"cardquota.dev/operator/test/bench/harness"
 )
 
-// FillWithTraining starts a gang for every node and waits until all run.
+// FillWithTraining starts a gang for every node and waits until all of them run.
 func (w *Env) FillWithTraining(ctx context.Context) error {
 	gangs := make([]client.Object, w.Nodes)
 	for i := range gangs {
@@ -29,7 +29,7 @@ func (w *Env) FillWithTraining(ctx context.Context) error {
 	return w.waitUntilAllGangsRun(ctx)
 }
 
-// trainingGang is a training gang.
+// trainingGang returns a training gang.
 func (w *Env) trainingGang(i int) *batch.Job {
 	job := gangJob(harness.Trainer, fmt.Sprintf(gangNameFormat, i), gangQueue, harness.GangSize)
 	if w.Packed {
@@ -50,7 +50,7 @@ func (w *Env) waitUntilAllGangsRun(ctx context.Context) error {
 	return w.WaitUntil(ctx, "all gangs to run", func(context.Context) (bool, error) { return w.Pods.Usage().Gangs == w.Nodes, nil })
 }
 
-// AddWaitingSingles lets single training pods wait for the cards that the gangs hold.
+// AddWaitingSingles creates single training pods that wait for the cards that the gangs hold.
 func (w *Env) AddWaitingSingles(ctx context.Context) error {
 	if w.Singles == 0 {
 		return nil
@@ -61,17 +61,16 @@ func (w *Env) AddWaitingSingles(ctx context.Context) error {
 	return w.WaitUntil(ctx, "the single pods", func(context.Context) (bool, error) { return w.Pods.CountPods(harness.Single) == w.Singles, nil })
 }
 
-// Return is how training came back.
+// Return is how training returned.
 type Return struct {
-	// After is how long after inference left every gang ran again that came back.
+	// After is how long after the end of inference the last gang ran again.
 	After time.Duration
-	// Stuck are the gangs that did not come back although cards were free.
+	// Stuck are the gangs that did not run again although cards were free.
 	Stuck []string
 }
 
-// ReturnToTraining takes away all inference and all single pods, and waits until training
-// holds all cards again. A gang that does not come back for a minute is made
-// anew.
+// ReturnToTraining deletes all inference and all single pods, and waits until training holds
+// all cards again. It recreates a gang that does not run again within a minute.
 func (w *Env) ReturnToTraining(ctx context.Context) (*Return, error) {
 	const stuck = time.Minute
 	began := time.Now()
@@ -103,7 +102,7 @@ func (w *Env) ReturnToTraining(ctx context.Context) (*Return, error) {
 	return r, w.waitUntilAllGangsRun(ctx)
 }
 
-// recreateGang deletes a gang and makes it anew.
+// recreateGang deletes a gang and creates it again.
 func (w *Env) recreateGang(ctx context.Context, name string) error {
 	var i int
 	if _, err := fmt.Sscanf(name, gangNameFormat, &i); err != nil {
@@ -127,17 +126,17 @@ const (
 	model = "NVIDIA-H200"
 	// The queues of training gangs, of single training pods, and of inference.
 	gangQueue, singleQueue, inferenceQueue = "training", "experiments", "inference"
-	// nodePrefix is the first part of the nodes' names.
+	// nodePrefix is the prefix of the nodes' names.
 	nodePrefix = "h200"
-	// gangNameFormat is the name of a training gang, by its number.
+	// gangNameFormat formats the name of a training gang by its number.
 	gangNameFormat = "gang-%03d"
 	// singlesName is the workload of the training pods that wait beside the gangs.
 	singlesName = "experiments"
 )
 
-// gangJob is a vcjob whose pods run all or not at all, with the policies that users
-// write. Its retries are counted and never run out, so that it comes back as
-// often under one action as under the other.
+// gangJob returns a vcjob whose pods run all or not at all, with the policies that users write.
+// Its retries are counted but not limited, so that it restarts equally often under both
+// actions.
 func gangJob(role, name, queue string, size int) *batch.Job {
 	return builder.VCJob(harness.Namespace, name).Label(harness.RoleLabel, role).Queue(queue).MinAvailable(int32(size)).
 		Request(fmt.Sprintf("{%q:%d}", model, size)).Task("worker", int32(size), harness.CardPod(role, name, name, model)).
@@ -150,7 +149,7 @@ func gangJob(role, name, queue string, size int) *batch.Job {
 		}).Obj()
 }
 
-// preferNode is a wish for a node.
+// preferNode returns a preference for a node.
 func preferNode(node string) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
@@ -162,7 +161,7 @@ func preferNode(node string) *corev1.Affinity {
 	}}
 }
 
-// newDeployment is a Deployment.
+// newDeployment returns a Deployment.
 func newDeployment(role, name, queue string, replicas int) *appsv1.Deployment {
 	d := builder.Deployment(harness.Namespace, name, int32(replicas), harness.CardPod(role, name, name, model).Queue(queue))
 	d.Labels = map[string]string{harness.RoleLabel: role}

@@ -9,10 +9,10 @@ import (
 	"github.com/operator-framework/api/pkg/manifests"
 )
 
-// skipRange is the annotation for the versions that may be upgraded to a bundle at once.
+// skipRange is the annotation for the versions from which a bundle may be installed directly.
 const skipRange = "olm.skipRange"
 
-// The documents of a catalog that no bundle holds
+// The documents of a catalog that do not come from bundles
 // (https://olm.operatorframework.io/docs/reference/file-based-catalogs).
 type (
 	packageDocument struct {
@@ -40,9 +40,9 @@ type (
 	}
 )
 
-// packageDocuments describes the package of the bundles and its channels. The newest version says what the
-// package is; every bundle is in each channel that it names, the newest last. Bundles of two
-// packages and two bundles of one version are errors.
+// packageDocuments describes the package of the bundles and its channels. The newest version
+// describes the package. Every bundle is in each channel that it names, the newest last.
+// Bundles of two packages and two bundles of one version are errors.
 func packageDocuments(bundles []*manifests.Bundle) ([]any, error) {
 	if len(bundles) == 0 {
 		return nil, errors.New("no bundle")

@@ -1,6 +1,6 @@
-// Command catalog writes a file-based catalog of bundles that are folders: their manifests as
-// `opm render` takes them over, and the package and its channels as the bundles themselves say
-// (annotations.yaml, spec.replaces, olm.skipRange). `opm validate` has the last word.
+// Command catalog writes a file-based catalog of bundle folders. It takes their manifests from
+// `opm render`, and the package and channels from the bundles (annotations.yaml, spec.replaces,
+// olm.skipRange). `opm validate` checks the result.
 //
 //	cd hack/bundle && go run ./catalog -opm ../../bin/olm/opm -out ../../dist/catalog ../../bundle
 //
@@ -76,7 +76,7 @@ func run(args []string) error {
 	return err
 }
 
-// loadBundle reads a bundle, with the package that it belongs to.
+// loadBundle reads a bundle and the name of its package.
 func loadBundle(dir string) (*manifests.Bundle, error) {
 	bundle, err := manifests.GetBundleFromDir(dir)
 	if err != nil {
@@ -94,7 +94,7 @@ func loadBundle(dir string) (*manifests.Bundle, error) {
 	return bundle, nil
 }
 
-// runOutput runs a program and returns what it writes; what it complains about is in the error.
+// runOutput runs a program and returns its stdout; its stderr is part of the error.
 func runOutput(program string, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(program, args...)

@@ -54,7 +54,7 @@ func (b *CardQuotaBuilder) ServiceType(name string) *CardQuotaBuilder {
 	return b
 }
 
-// Condition sets a condition of the CardQuota's generation.
+// printResult prints the results of a scene beside their limits, and checks them.
 func (b *CardQuotaBuilder) Condition(kind string, status metav1.ConditionStatus, reason, message string) *CardQuotaBuilder {
 	meta.SetStatusCondition(&b.obj.Status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: b.obj.Generation,

@@ -21,38 +21,39 @@ import (
 )
 
 const (
-	// Namespace is that of all pods.
+	// Namespace is the namespace of all pods.
 	Namespace = metav1.NamespaceDefault
-	// GangSize is how many pods a gang has, with one card each, and how many cards a node.
+	// GangSize is the number of pods of a gang, with one card each, and the number of cards of
+	// a node.
 	GangSize = 8
-	// RoleLabel tells what a pod is.
+	// RoleLabel is the role of a pod.
 	RoleLabel = "bench.role"
-	// GroupLabel tells to which workload a pod belongs.
+	// GroupLabel is the workload of a pod.
 	GroupLabel = "bench.group"
-	// waitTimeout ends a wait that does not come to its end.
+	// waitTimeout bounds every wait.
 	waitTimeout = 15 * time.Minute
 )
 
-// GangNodes are nodes whose cards suffice for one gang each.
+// GangNodes returns nodes that each have the cards for one gang.
 func GangNodes(name, model string, count int) cluster.NodeProfile {
 	node := builder.Node(name).GPUs(model, GangSize).Resource(corev1.ResourceMemory, "512Gi").Obj()
 	return cluster.NodeProfile{Name: name, Count: count, Labels: node.Labels, Allocatable: node.Status.Allocatable}
 }
 
-// CardPod is a pod with one card.
+// CardPod returns a pod with one card.
 func CardPod(role, group, name, model string) *builder.PodBuilder {
 	return builder.Pod(Namespace, name).Label(RoleLabel, role).Label(GroupLabel, group).Card(model).CPU("1").Memory("4Gi").GPUs(1)
 }
 
-// Env is a cluster whose pods are watched.
+// Env is a cluster whose pods are tracked.
 type Env struct {
 	Cluster *cluster.Cluster
 	Client  client.Client
 	Pods    *PodTracker
-	// Metrics is the address at which the scheduler serves metrics and profiles.
+	// MetricsAddress is the address at which the scheduler serves metrics and profiles.
 	MetricsAddress string
 
-	// close ends the watch: the apiserver waits for it when it stops.
+	// stopWatch ends the watch: an apiserver that stops waits for watches.
 	stopWatch context.CancelFunc
 }
 
@@ -83,14 +84,14 @@ func Start(ctx context.Context, nodes ...cluster.NodeProfile) (w *Env, err error
 	return w, err
 }
 
-// Stop stops everything.
+// Stop stops the cluster.
 func (w *Env) Stop() error {
 	w.stopWatch()
 	return w.Cluster.Stop()
 }
 
-// Create creates objects at the same time. One is created again that names a queue which
-// Volcano's webhooks have not seen yet.
+// Create creates objects in parallel. It retries an object whose queue Volcano's webhooks have
+// not seen yet.
 func (w *Env) Create(ctx context.Context, objects ...client.Object) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(32)
@@ -112,7 +113,7 @@ func (w *Env) Create(ctx context.Context, objects ...client.Object) error {
 	return group.Wait()
 }
 
-// WaitUntil waits for a condition, and says who held the cards when it was not met.
+// WaitUntil waits for a condition. Its error says which pods held the cards.
 func (w *Env) WaitUntil(ctx context.Context, what string, done func(ctx context.Context) (bool, error)) error {
 	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, waitTimeout, true, done); err != nil {
 		return fmt.Errorf("wait for %s: %w; now %+v", what, errors.Join(err, context.Cause(ctx)), w.Pods.Usage())
@@ -120,8 +121,8 @@ func (w *Env) WaitUntil(ctx context.Context, what string, done func(ctx context.
 	return nil
 }
 
-// WriteCPUProfile writes a CPU profile of the scheduler's next ten seconds, unless folder is "". It
-// waits for a scheduler that does not listen yet.
+// WriteCPUProfile writes a CPU profile of the scheduler's next ten seconds, unless folder is
+// "". It waits until the scheduler listens.
 func (w *Env) WriteCPUProfile(ctx context.Context, folder, name string) error {
 	if folder == "" {
 		return nil

@@ -21,24 +21,24 @@ const (
 	Inference = "inference" // takes cards back
 )
 
-// podRecord is what the book knows of a pod.
+// podRecord is the record of a pod.
 type podRecord struct {
 	node string
-	// bound and running are when it was first seen so.
+	// bound and running are when the pod was first seen so.
 	bound, running time.Time
-	// leaving tells that it is deleted or has ended.
+	// terminating reports whether the pod was deleted or has ended.
 	terminating bool
 }
 
-// workload is the pods of one gang or service.
+// workload holds the pods of one gang or Deployment.
 type workload struct {
 	role string
 	pods map[types.UID]*podRecord
-	// broken is when the first pod was lost; zero while it is whole.
+	// broken is when the first pod was lost, zero while the gang is complete.
 	broken time.Time
 }
 
-// PodTracker watches all pods and keeps an account of what is lost.
+// PodTracker watches all pods and records what evictions destroy.
 type PodTracker struct {
 	mu        sync.Mutex
 	workloads map[string]*workload
@@ -47,10 +47,10 @@ type PodTracker struct {
 	lastLoss  time.Time // of the last pod
 }
 
-// watchPods follows the pods until ctx ends.
+// watchPods tracks the pods until ctx ends.
 func watchPods(ctx context.Context, config *rest.Config) (*PodTracker, error) {
-	// The book shares its processors with what is measured, so it reads pods in
-	// the cheap encoding and keeps little of them.
+	// The tracker shares its processors with what is measured. So it reads pods in the cheap
+	// encoding and keeps little of them.
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	client, err := kubernetes.NewForConfig(config)
@@ -136,8 +136,8 @@ func (b *PodTracker) podDeleted(pod *corev1.Pod, now time.Time) {
 	delete(w.pods, pod.UID)
 }
 
-// recordLeaving notes that a pod goes, once. A gang that loses its first pod has lost
-// the work of all of them, whether they go as well or not.
+// recordLeaving records once that a pod is leaving. A gang that loses its first pod has lost
+// the work of all its pods.
 func (b *PodTracker) recordLeaving(w *workload, e *podRecord, now time.Time) {
 	if e.terminating {
 		return
@@ -177,7 +177,7 @@ func (w *workload) runningPods() int {
 	return len(w.podTimes(func(e *podRecord) time.Time { return e.running }))
 }
 
-// podTimes are when the pods that do not leave came so far, unless they did not.
+// podTimes returns when the remaining pods reached a state, for those that did.
 func (w *workload) podTimes(when func(*podRecord) time.Time) (podTimes []time.Time) {
 	for _, e := range w.pods {
 		if at := when(e); !at.IsZero() && !e.terminating {

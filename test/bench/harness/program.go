@@ -1,5 +1,5 @@
-// Package harness is what the programs have in common that show or measure scheduling on a
-// large local cluster: nodes with cards, pods that are watched, figures, and how they end.
+// Package harness is shared by the programs that demonstrate or measure scheduling on a large
+// local cluster: nodes with cards, tracked pods, statistics, and the main function.
 package harness
 
 import (
@@ -20,14 +20,14 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// RunMain reads the flags and runs a program until it ends or is interrupted. An error ends it
-// with 1, or with 2 when others are named that mean 1.
+// RunMain parses the flags and runs a program until it ends or is interrupted. An error exits
+// with 1. When failures are given, those exit with 1 and any other error with 2.
 func RunMain(name string, run func(ctx context.Context) error, failures ...error) {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// client-go goes on looking for the certificates of clusters that are gone, and
-	// would log that in the middle of the report.
+	// client-go keeps looking for the certificates of stopped clusters, and would log that in
+	// the middle of the report.
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(logr.Discard())
 	err := run(ctx)
@@ -41,20 +41,20 @@ func RunMain(name string, run func(ctx context.Context) error, failures ...error
 	os.Exit(2)
 }
 
-// Narrator tells a show in chapters: it explains, runs kubectl, and prints what kubectl says.
+// Narrator prints a demonstration in chapters: explanations, kubectl commands and their output.
 type Narrator struct {
 	Cluster *cluster.Cluster
 	chapter int
 }
 
-// Headline begins a chapter.
+// Headline starts a chapter.
 func (g *Narrator) Headline(title, text string) {
 	g.chapter++
 	title = fmt.Sprintf("%d. %s", g.chapter, title)
 	fmt.Printf("\n%s\n%s\n%s\n", title, strings.Repeat("-", len(title)), text)
 }
 
-// ShowKubectl runs kubectl and prints the command as a user types it, and its output.
+// ShowKubectl runs kubectl and prints the command as a user would type it, and its output.
 func (g *Narrator) ShowKubectl(ctx context.Context, args ...string) error {
 	quoted := make([]string, len(args))
 	for i, arg := range args {
@@ -66,7 +66,7 @@ func (g *Narrator) ShowKubectl(ctx context.Context, args ...string) error {
 	return g.ShowKubectlAs(ctx, strings.Join(quoted, " "), args...)
 }
 
-// ShowKubectlAs is Show with another text in the place of the arguments.
+// ShowKubectlAs is ShowKubectl with another text in place of the arguments.
 func (g *Narrator) ShowKubectlAs(ctx context.Context, said string, args ...string) error {
 	fmt.Printf("\n$ kubectl %s\n", said)
 	out, err := g.Cluster.Kubectl(ctx, args...)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Number is what a figure may be.
+// Number is a measured number.
 type Number interface{ ~int | ~int64 | ~float64 }
 
-// SortedValues are the values of all runs, the smallest first.
+// SortedValues returns a value of all runs, the smallest first.
 func SortedValues[R any, N Number](runs []R, value func(R) N) []N {
 	values := make([]N, len(runs))
 	for i, run := range runs {
@@ -22,7 +22,7 @@ func SortedValues[R any, N Number](runs []R, value func(R) N) []N {
 	return values
 }
 
-// Median is the middle of sorted values, between two the mean.
+// Median returns the median of sorted values.
 func Median[N Number](sorted []N) N {
 	middle := len(sorted) / 2
 	if len(sorted)%2 == 1 {
@@ -31,7 +31,7 @@ func Median[N Number](sorted []N) N {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// Quantile is the value that so much of all are not above, by nearest rank.
+// Quantile returns a quantile by nearest rank.
 func Quantile(values []time.Duration, part float64) time.Duration {
 	if len(values) == 0 {
 		return 0
@@ -41,8 +41,8 @@ func Quantile(values []time.Duration, part float64) time.Duration {
 	return sorted[max(0, min(rank, len(sorted))-1)]
 }
 
-// RunAlternating lets contenders play so many times, every other time in reverse, so that a machine
-// that grows slower favours nobody.
+// RunAlternating runs each contender the given number of times. It reverses their order every
+// other time, so that a machine that slows down favours none.
 func RunAlternating(runs int, contenders []string, play func(contender string) error, out io.Writer) error {
 	for n := range runs {
 		order := slices.Clone(contenders)
@@ -59,15 +59,15 @@ func RunAlternating(runs int, contenders []string, play func(contender string) e
 	return nil
 }
 
-// LoadAverage is the load of this machine over one minute.
+// LoadAverage returns the load of this machine over one minute.
 func LoadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	average, _, _ := strings.Cut(string(text), " ")
 	return average
 }
 
-// FormatSeconds writes a time.
+// FormatSeconds formats a duration in seconds.
 func FormatSeconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// Printf writes to people; what cannot be written is not an error.
+// Printf prints a report and ignores write errors.
 func Printf(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }

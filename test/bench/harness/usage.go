@@ -6,37 +6,36 @@ import (
 	"time"
 )
 
-// Loss is what a tide costs those who give.
+// Loss is the loss of training during a scene.
 type Loss struct {
-	// Gangs is how often a gang lost a pod while it had all, Least how often that
-	// had to be: once for every eight cards that are wanted at a time.
+	// Gangs is how often a complete gang lost a pod, Least the smallest possible number: one
+	// for every eight cards that are requested at a time.
 	Gangs, Least int
-	// Singles is how many training pods on their own were lost.
+	// Singles is the number of lost single training pods.
 	Singles int
-	// CardSeconds is the work that is lost; that of a broken gang is all of it.
+	// CardSeconds is the lost work; a broken gang loses all of its work.
 	CardSeconds float64
-	// Partial is how many gangs were left with some of their pods running.
+	// Partial is the number of gangs left with some of their pods running.
 	Partial int
-	// Apart is the longest time between the first and the last pod that a gang
-	// lost.
+	// Apart is the longest time between the first and the last lost pod of a gang.
 	Apart time.Duration
-	// Retries is how many retries Volcano counted against the jobs.
+	// Retries is the number of retries that Volcano counted against the jobs.
 	Retries int
 }
 
-// Usage is who holds the cards.
+// Usage is which pods hold the cards.
 type Usage struct {
-	// Gangs run with all their pods, Partial with some of them.
+	// Gangs run completely, Partial in part.
 	Gangs, Partial int
-	// Singles run on their own.
+	// Singles are running single pods.
 	Singles int
-	// Inference pods are bound.
+	// Inference is the number of bound inference pods.
 	Inference int
-	// Cards are held by all of them.
+	// Cards are the cards that all of them hold.
 	Cards int
 }
 
-// Usage tells who holds the cards now.
+// Usage returns which pods hold the cards now.
 func (b *PodTracker) Usage() Usage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,7 +55,7 @@ func (b *PodTracker) Usage() Usage {
 	return s
 }
 
-// IncompleteGangs names the gangs that do not run with all their pods.
+// IncompleteGangs returns the gangs that do not run with all their pods.
 func (b *PodTracker) IncompleteGangs() (names []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,22 +68,22 @@ func (b *PodTracker) IncompleteGangs() (names []string) {
 	return names
 }
 
-// ResetLoss begins a new account.
+// ResetLoss resets the recorded loss.
 func (b *PodTracker) ResetLoss() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.loss, b.lastLoss = Loss{}, time.Now()
 }
 
-// LossSinceReset is what was lost since the account was opened, and for how long now nothing was.
+// LossSinceReset returns the loss since ResetLoss, and for how long no pod has been lost.
 func (b *PodTracker) LossSinceReset() (lost Loss, calm time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.loss, time.Since(b.lastLoss)
 }
 
-// PodTimes are when the pods of workloads, of all unless named, were bound and were running,
-// in order.
+// PodTimes returns when the pods of workloads were bound and running, in order. Without names
+// it covers all workloads.
 func (b *PodTracker) PodTimes(groups ...string) (bound, running []time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +101,7 @@ func (b *PodTracker) PodTimes(groups ...string) (bound, running []time.Time) {
 	return bound, running
 }
 
-// NodeSpread is how many nodes have pods, and on how many a workload is on average.
+// NodeSpread returns how many nodes have pods, and on how many nodes a workload is on average.
 func (b *PodTracker) NodeSpread() (nodes int, each float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +116,7 @@ func (b *PodTracker) NodeSpread() (nodes int, each float64) {
 	return len(all), float64(sum) / float64(len(b.workloads))
 }
 
-// CountPods is how many pods of a role there are.
+// CountPods returns the number of pods of a role.
 func (b *PodTracker) CountPods(role string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package knownviolations lists what today's scheduler is known to do wrong, as the
-// observer's judge reports it. Each entry has a test that plays it; the test fails
-// when the violation does not appear any more, and when another one does. Who
-// mends the scheduler takes the entry out and turns the test round.
+// Package knownviolations lists the violations that the scheduler is known to cause, as package
+// sessioncheck reports them. A test reproduces each entry. It fails when the violation no
+// longer appears, and when another one appears. Whoever fixes the scheduler removes the entry
+// and inverts the test.
 package knownviolations
 
 import (
@@ -11,20 +11,20 @@ import (
 	"cardquota.dev/operator/test/observer/sessioncheck"
 )
 
-// Violation is one that the scheduler makes today.
+// Violation is a known violation.
 type Violation struct {
-	// Name says what the scheduler does wrong; its test gives it to Check.
+	// Name describes the violation. Its test passes it to Check.
 	Name string
-	// Invariant and Object are those of the report; Object is a pattern.
+	// Invariant and Object are as reported; Object is a regular expression.
 	Invariant, Object string
 	// Because is the cause in the scheduler.
 	Because string
 }
 
-// Violations are all that are known: none.
+// Violations are all known violations: none.
 var Violations []Violation
 
-// Check wants the violation of a name among what was found, and nothing else.
+// Check fails the test unless the named violation was found, and no other one.
 func Check(t testing.TB, name string, found []sessioncheck.Violation) {
 	t.Helper()
 	for _, v := range Violations {

@@ -19,14 +19,14 @@ const defaultQueue = "default"
 
 // Charge is what a pod holds and which queue it is charged to.
 type Charge struct {
-	// Queue is "" when no queue pays.
+	// Queue is "" when no queue is charged.
 	Queue string
 	// Cards has more than one entry when it is uncertain which card the pod holds.
 	Cards            Quota
 	MilliCPU, Memory int64
 }
 
-// String tells charges apart.
+// String returns a text that differs between different charges.
 func (c Charge) String() string {
 	return fmt.Sprintf("%s of <%s>, cpu %dm, memory %d", c.Cards, c.Queue, c.MilliCPU, c.Memory)
 }
@@ -40,17 +40,17 @@ func (q Quota) String() string {
 	return cmp.Or(strings.Join(out, ", "), "no cards")
 }
 
-// Origin is what is known of a placed pod beside what it says of itself. Its maker
-// can write any queue into it.
+// Origin is what is known about a placed pod beyond its own fields, into which its creator can
+// write any queue.
 type Origin struct {
-	// Ours reports that the pod names our scheduler.
+	// Ours reports whether the pod names our scheduler.
 	Ours bool
-	// Admits reports whether a queue takes work of a namespace; nil is always.
+	// AllowsNamespace reports whether a queue takes work of a namespace; nil means always.
 	AllowsNamespace func(queue, namespace string) bool
 }
 
-// ChargeOf returns what a pod holds, false when it holds nothing that counts as
-// used. last is its charge so far, nil when there is none.
+// ChargeOf returns what a pod holds, false when it holds nothing that counts as used. last is
+// its current charge, or nil.
 func ChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *Charge, origin Origin) (Charge, bool) {
 	if !IsCharged(pod) {
 		return Charge{}, false
@@ -58,7 +58,7 @@ func ChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *Ch
 	return newCharge(pod, group, inv, last, origin), true
 }
 
-// TerminatingChargeOf returns what a pod holds that is being deleted.
+// TerminatingChargeOf returns what a terminating pod holds.
 func TerminatingChargeOf(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *Charge, origin Origin) (Charge, bool) {
 	if !IsTerminating(pod) {
 		return Charge{}, false
@@ -82,9 +82,9 @@ func newCharge(pod *corev1.Pod, group *v1beta1.PodGroup, inv *Inventory, last *C
 	return now
 }
 
-// queueOf is QueueOf for a placed pod. What was charged before stays, and so does
-// what the record or the PodGroup of a pod of ours says; anything else counts only
-// where the queue takes the namespace.
+// queueOf is QueueOf for a placed pod. The queue that was charged before stays charged, and so
+// does the queue in the record or PodGroup of a pod of our scheduler. Any other queue counts
+// only where it allows the namespace.
 func (o Origin) queueOf(pod *corev1.Pod, group *v1beta1.PodGroup, last *Charge) string {
 	charged := ""
 	if last != nil {
@@ -98,7 +98,7 @@ func (o Origin) queueOf(pod *corev1.Pod, group *v1beta1.PodGroup, last *Charge) 
 	return queue
 }
 
-// withoutUnprovenRecord returns the pod without a record that is not our scheduler's: only ours
+// withoutUnprovenRecord returns the pod without the record of another scheduler: only ours
 // proves that a resource was a card.
 func (o Origin) withoutUnprovenRecord(pod *corev1.Pod) *corev1.Pod {
 	if o.Ours || pod.Annotations[v1alpha1.AnnotationChargedQueue] == "" {
@@ -109,17 +109,16 @@ func (o Origin) withoutUnprovenRecord(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// unrecognisedCards is a resource that is a card on no node any more, of a pod that held
-// cards before.
+// unrecognisedCards returns the resource of a charged pod that is no longer a card on any node.
 func unrecognisedCards(pod *corev1.Pod, inv *Inventory) map[corev1.ResourceName]int64 {
 	waiting := pod.DeepCopy()
 	waiting.Spec.NodeName = ""
 	return RequestOf(waiting, inv).resources
 }
 
-// cardsOn lists the cards that a resource may be on a node: the one that the node
-// names now; of a node that names none or is gone what was charged last; else all
-// that it may be, so that uncertainty withholds cards.
+// cardsOn returns the cards that a resource may be on a node: the card that the node names now;
+// if it names none or is gone, the card charged last; else every possible card, so that
+// uncertainty withholds cards.
 func cardsOn(node string, resource corev1.ResourceName, ask Request, inv *Inventory, last *Charge) []string {
 	if card := inv.CardOn(node, resource); card != "" {
 		return []string{card}
@@ -155,9 +154,9 @@ func PodGroupName(pod *corev1.Pod) string {
 	return pod.Annotations[v1beta1.KubeGroupNameAnnotationKey]
 }
 
-// QueueOf returns the queue that a pod is charged to, or would be: the one it was
-// charged to last; of a placed pod the one that the binding wrote into it; its
-// PodGroup's; the one that its own annotations name. "" is no queue.
+// QueueOf returns the queue that a pod is or would be charged to. In this order: the queue
+// charged last; for a placed pod the queue that the binding recorded; the PodGroup's queue; the
+// queue in the pod's own annotations. "" is no queue.
 func QueueOf(pod *corev1.Pod, group *v1beta1.PodGroup, last string) string {
 	bound := ""
 	if pod.Spec.NodeName != "" {

@@ -1,10 +1,9 @@
-// Package rule states the rules of card quota for the observer, read from the
-// documents: docs/scheduler.md, docs/api.md, docs/admission.md and docs/tide.md.
+// Package rule states the rules of card quota for the observer, from the documents:
+// docs/scheduler.md, docs/api.md, docs/admission.md and docs/tide.md.
 //
-// It shares no code with the product and must not: a wrong rule there would be
-// wrong here as well, and the observer could not see it. The linter forbids the
-// import. Package test/observer/differential compares both on random objects,
-// and `make mutants` measures what that comparison notices.
+// It must not share code with the product: the observer could not see a rule that is wrong in
+// both. The linter forbids the import. Package test/observer/differential compares both on
+// random objects, and `make mutants` measures what that comparison notices.
 //
-// The package favours the shortest statement of a rule over speed and messages.
+// The package prefers the shortest statement of a rule over speed and messages.
 package rule

@@ -4,19 +4,19 @@ import "fmt"
 
 // Usage is what the pods of a queue hold together.
 type Usage struct {
-	// Cards are used; Terminating are held by pods that are being deleted.
+	// Cards are used; Terminating are held by terminating pods.
 	Cards, Terminating Quota
 	MilliCPU, Memory   int64
 }
 
-// Add takes what a pod holds that counts as used.
+// Add adds a charge that counts as used.
 func (u *Usage) Add(charge Charge) {
 	u.Cards = u.Cards.add(charge.Cards)
 	u.MilliCPU = addBounded(u.MilliCPU, charge.MilliCPU)
 	u.Memory = addBounded(u.Memory, charge.Memory)
 }
 
-// AddTerminating takes what a pod holds that is being deleted: cards alone.
+// AddTerminating adds the cards of a terminating pod.
 func (u *Usage) AddTerminating(charge Charge) {
 	u.Terminating = u.Terminating.add(charge.Cards)
 }
@@ -31,7 +31,7 @@ func (q Quota) add(more Quota) Quota {
 	return out
 }
 
-// addBounded adds without wrapping around.
+// addBounded adds without overflow.
 func addBounded(a, b int64) int64 {
 	if b > 0 && a > Unlimited-b {
 		return Unlimited
@@ -39,9 +39,9 @@ func addBounded(a, b int64) int64 {
 	return a + b
 }
 
-// InsufficientCard says why a queue has no room for an ask on one card, "" when it has: used
-// may not exceed the quota, and while more is terminating than the quota the queue
-// gets no more of that card.
+// InsufficientCard returns why a queue has no room for a request on one card, or "" when it
+// has. Used cards may not exceed the quota. While more cards are terminating than the quota,
+// the queue gets no more of that card.
 func (l Limits) InsufficientCard(use Usage, card string, count int64) string {
 	switch {
 	case l.AnyCard || count == 0:
@@ -54,8 +54,8 @@ func (l Limits) InsufficientCard(use Usage, card string, count int64) string {
 	return ""
 }
 
-// InsufficientCPUMemory says why a queue has no room for CPU and memory, "" when it has. What is
-// not asked for is never short.
+// InsufficientCPUMemory returns why a queue has no room for CPU and memory, or "" when it has.
+// A resource that is not requested is never insufficient.
 func (l Limits) InsufficientCPUMemory(use Usage, milliCPU, memory int64) string {
 	switch {
 	case milliCPU > 0 && l.MilliCPU != Unlimited && addBounded(use.MilliCPU, milliCPU) > l.MilliCPU:
@@ -66,7 +66,8 @@ func (l Limits) InsufficientCPUMemory(use Usage, milliCPU, memory int64) string 
 	return ""
 }
 
-// Insufficient says why a queue has no room for an ask on any of its cards, "" when it has.
+// Insufficient returns why a queue has no room for a request on any of its cards, or "" when it
+// has.
 func (l Limits) Insufficient(use Usage, ask Request) string {
 	short := ""
 	for _, card := range ask.Cards {

@@ -14,7 +14,7 @@ import (
 
 // Node is what a node offers.
 type Node struct {
-	// Model is the card model that the labels name, "" when they name none or two.
+	// Model is the card model in the labels, "" when they name none or two.
 	Model string
 	// Cards are the card resources of the node.
 	Cards map[corev1.ResourceName]Offer
@@ -27,15 +27,15 @@ type Offer struct {
 	Count int64
 }
 
-// The names by which NVIDIA's device plugin offers cards on every node.
+// NVIDIA's device plugin offers cards under these names on every node.
 const (
 	nvidia    = "nvidia.com/"
 	nvidiaGPU = nvidia + "gpu"
 	migPrefix = nvidia + "mig-"
 )
 
-// ReadNode recognises the cards of a node: its labels name the model, its
-// allocatable resources say how many there are.
+// ReadNode recognises the cards of a node: its labels name the model, its allocatable resources
+// state how many there are.
 func ReadNode(node *corev1.Node) Node {
 	types := typesOf(node.Labels)
 	out := Node{Cards: map[corev1.ResourceName]Offer{}}
@@ -50,8 +50,8 @@ func ReadNode(node *corev1.Node) Node {
 	return out
 }
 
-// typesOf lists <vendor domain>/<type> of the labels that name a model: those
-// that have .product and .memory, MIG profiles aside.
+// typesOf returns <vendor domain>/<type> for the labels that name a model: those with .product
+// and .memory, except MIG profiles.
 func typesOf(labels map[string]string) []string {
 	var types []string
 	for label, model := range labels {
@@ -83,7 +83,7 @@ func isCard(name string, types []string, node *corev1.Node) bool {
 	})
 }
 
-// isExact reports whether a resource is called after a type: whole cards or shares.
+// isExact reports whether a resource has the name of a type: whole cards or shares.
 func isExact(name, domainAndType string) bool {
 	return name == domainAndType || name == domainAndType+".shared"
 }
@@ -97,7 +97,7 @@ func offersExact(node *corev1.Node, domainAndType string) bool {
 	return false
 }
 
-// nameOf names the card of a resource, "" when the node does not.
+// nameOf returns the name of the card of a resource, or "" when the node does not name it.
 func nameOf(name string, types []string, model string, node *corev1.Node) string {
 	if model == "" {
 		return ""
@@ -135,8 +135,7 @@ func offersOther(name, domain string, node *corev1.Node) bool {
 	return false
 }
 
-// countOf reads a quantity of cards. Any quantity above MaxCount counts as one
-// more than that.
+// countOf returns a quantity of cards. Any quantity above MaxCount counts as MaxCount+1.
 func countOf(quantity resource.Quantity) int64 {
 	switch {
 	case quantity.Sign() <= 0:
@@ -154,8 +153,7 @@ type Inventory struct {
 	known map[corev1.ResourceName]bool
 }
 
-// NewInventory returns an inventory without nodes, in which some resources are
-// cards already.
+// NewInventory returns an inventory without nodes, in which some resources are already cards.
 func NewInventory(known ...corev1.ResourceName) *Inventory {
 	inv := &Inventory{nodes: map[string]Node{}, known: map[corev1.ResourceName]bool{}}
 	for _, name := range known {
@@ -164,8 +162,7 @@ func NewInventory(known ...corev1.ResourceName) *Inventory {
 	return inv
 }
 
-// Set takes a node as it is now. A resource that is a card on any node is a card
-// everywhere.
+// Set adds or replaces a node. A resource that is a card on any node is a card everywhere.
 func (inv *Inventory) Set(name string, node Node) {
 	inv.nodes[name] = node
 	for resource := range node.Cards {
@@ -173,10 +170,10 @@ func (inv *Inventory) Set(name string, node Node) {
 	}
 }
 
-// Remove takes a node out. What was a card there stays a card.
+// Remove removes a node. Its card resources stay cards.
 func (inv *Inventory) Remove(name string) { delete(inv.nodes, name) }
 
-// Node returns what a node offers, false when there is no such node.
+// Node returns what a node offers, false when the node does not exist.
 func (inv *Inventory) Node(name string) (Node, bool) {
 	node, ok := inv.nodes[name]
 	return node, ok
@@ -185,13 +182,12 @@ func (inv *Inventory) Node(name string) (Node, bool) {
 // IsCard reports whether a resource is a card.
 func (inv *Inventory) IsCard(resource corev1.ResourceName) bool { return inv.known[resource] }
 
-// CardOn returns the card that a resource is on a node, "" when the node does not
-// name it.
+// CardOn returns the card that a resource is on a node, or "" when the node does not name it.
 func (inv *Inventory) CardOn(node string, resource corev1.ResourceName) string {
 	return inv.nodes[node].Cards[resource].Card
 }
 
-// Cards lists the names that nodes give to a resource, sorted.
+// Cards returns the card names that nodes give to a resource, sorted.
 func (inv *Inventory) Cards(resource corev1.ResourceName) []string {
 	names := map[string]bool{}
 	for _, node := range inv.nodes {
@@ -202,7 +198,7 @@ func (inv *Inventory) Cards(resource corev1.ResourceName) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// ResourcesOf lists the resources by which nodes offer a card, sorted.
+// ResourcesOf returns the resources by which nodes offer a card, sorted.
 func (inv *Inventory) ResourcesOf(card string) []corev1.ResourceName {
 	resources := map[corev1.ResourceName]bool{}
 	for _, node := range inv.nodes {
@@ -215,7 +211,7 @@ func (inv *Inventory) ResourcesOf(card string) []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(resources))
 }
 
-// Totals counts the cards of all nodes by name.
+// Totals returns the cards of all nodes by name.
 func (inv *Inventory) Totals() Quota {
 	sum := Quota{}
 	for _, node := range inv.nodes {
@@ -228,8 +224,8 @@ func (inv *Inventory) Totals() Quota {
 	return sum
 }
 
-// IsReady reports whether the kubelet of a node says that pods run there. A node
-// that does not say counts as ready.
+// IsReady reports whether the kubelet of a node reports it as ready. A node without the
+// condition counts as ready.
 func IsReady(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {

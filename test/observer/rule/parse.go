@@ -15,7 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// The bounds of what users write.
+// Bounds of the texts that users write.
 const (
 	MaxCount         = 1_000_000
 	maxNameLength    = 160
@@ -34,9 +34,8 @@ func IsCardName(text string) bool {
 	return len(text) <= maxNameLength && cardName.MatchString(text)
 }
 
-// ParseRequest reads volcano.sh/card.name: alternatives in the order of
-// preference. A whole card, a MIG profile and an MPS share are different
-// resources, so that one request cannot mean either.
+// ParseRequest parses volcano.sh/card.name: alternatives in order of preference. A whole card,
+// a MIG profile and an MPS share are different resources, so one request cannot mix them.
 func ParseRequest(text string) ([]string, error) {
 	var names []string
 	for _, name := range strings.Split(text, "|") {
@@ -57,7 +56,7 @@ func ParseRequest(text string) ([]string, error) {
 	return names, nil
 }
 
-// formOf is "" for a whole card, the profile of a MIG slice, or "mps".
+// formOf returns "" for a whole card, the profile of a MIG slice, or "mps".
 func formOf(card string) string {
 	_, form, _ := strings.Cut(card, "/")
 	if strings.HasPrefix(form, "mps-") {
@@ -66,10 +65,10 @@ func formOf(card string) string {
 	return form
 }
 
-// Quota is how many cards of each name.
+// Quota is a number of cards by name.
 type Quota map[string]int64
 
-// ParseQuota reads volcano.sh/card.quota and volcano.sh/card.allocated.
+// ParseQuota parses volcano.sh/card.quota and volcano.sh/card.allocated.
 func ParseQuota(text string) (Quota, error) {
 	quota := Quota{}
 	err := parseCounts(text, func(key string, count int64) error {
@@ -82,13 +81,13 @@ func ParseQuota(text string) (Quota, error) {
 	return quota, err
 }
 
-// Total is how many cards a whole job asks for with one request.
+// Total is how many cards a whole job requests with one request.
 type Total struct {
 	Cards []string
 	Count int64
 }
 
-// ParseTotals reads volcano.sh/card.request.
+// ParseTotals parses volcano.sh/card.request.
 func ParseTotals(text string) ([]Total, error) {
 	var totals []Total
 	err := parseCounts(text, func(key string, count int64) error {
@@ -102,8 +101,8 @@ func ParseTotals(text string) ([]Total, error) {
 	return totals, err
 }
 
-// parseCounts reads one JSON object of whole numbers from 0 to MaxCount, each
-// key once.
+// parseCounts parses one JSON object of whole numbers from 0 to MaxCount without duplicate
+// keys.
 func parseCounts(text string, take func(key string, count int64) error) error {
 	if len(text) > maxQuotaLength {
 		return fmt.Errorf("is %d bytes long", len(text))
@@ -147,7 +146,7 @@ func parseCounts(text string, take func(key string, count int64) error) error {
 	return nil
 }
 
-// wholeNumber reads a value of the object.
+// wholeNumber parses a value of the object.
 func wholeNumber(value json.Token) (int64, error) {
 	number, ok := value.(json.Number)
 	if !ok {
@@ -160,8 +159,8 @@ func wholeNumber(value json.Token) (int64, error) {
 	return count, nil
 }
 
-// ParseSelector reads volcano.sh/namespace-selector: a metav1.LabelSelector in
-// which no field is unknown or stands twice.
+// ParseSelector parses volcano.sh/namespace-selector: a metav1.LabelSelector without unknown or
+// duplicate fields.
 func ParseSelector(text string) (labels.Selector, error) {
 	var selector *metav1.LabelSelector
 	strict, err := kjson.UnmarshalStrict([]byte(text), &selector)

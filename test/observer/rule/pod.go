@@ -13,18 +13,18 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// Request is what a pod asks for.
+// Request is what a pod requests.
 type Request struct {
-	// Resource and Count are the cards, Count 0 when the pod asks for none.
+	// Resource and Count are the requested cards. Count is 0 when the pod requests none.
 	Resource corev1.ResourceName
 	Count    int64
 	// Named are the alternatives that the pod names, in their order.
 	Named []string
-	// Cards are the cards that the pod may run on: those that it names, else
-	// every card of the resource; none when it is refused.
+	// Cards are the cards that the pod may run on: those that it names, else every card of the
+	// resource; none when it is denied.
 	Cards            []string
 	MilliCPU, Memory int64
-	// Refusal is why the pod can never run as it is written, "" when it can.
+	// Denial is why the pod can never run as written, "" when it can.
 	Denial string
 
 	// resources are all card resources that the pod requests.
@@ -36,7 +36,7 @@ func (a Request) Allows(card string) bool {
 	return card != "" && (len(a.Named) == 0 || slices.Contains(a.Named, card))
 }
 
-// RequestOf reads what a pod asks for.
+// RequestOf returns what a pod requests.
 func RequestOf(pod *corev1.Pod, inv *Inventory) Request {
 	ask, unknown := requestsOf(pod, inv)
 	text, isNamed := pod.Annotations[v1alpha1.AnnotationCardName]
@@ -67,9 +67,9 @@ func RequestOf(pod *corev1.Pod, inv *Inventory) Request {
 	return ask
 }
 
-// requestsOf adds up containers, init containers, sidecars and overhead as
-// Kubernetes does. A pod of the API server has a request wherever it has a limit.
-// unknown are the resources of vendors that are cards nowhere.
+// requestsOf adds up containers, init containers, sidecars and overhead as Kubernetes does. A
+// pod from the API server has a request wherever it has a limit. unknown are vendor resources
+// that are not cards on any node.
 func requestsOf(pod *corev1.Pod, inv *Inventory) (ask Request, unknown map[corev1.ResourceName]int64) {
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
 	ask = Request{MilliCPU: amountOf(*requests.Cpu(), resource.Milli), Memory: amountOf(*requests.Memory(), 0), resources: map[corev1.ResourceName]int64{}}
@@ -86,13 +86,13 @@ func requestsOf(pod *corev1.Pod, inv *Inventory) (ask Request, unknown map[corev
 	return ask, unknown
 }
 
-// mayBeCard reports whether a resource that is a card on no node is what the pod
-// names: it waits, or our scheduler bound it while the resource was a card.
+// mayBeCard reports whether a resource that is not a card on any node may be the card that the
+// pod names: the pod waits, or our scheduler bound it while the resource was a card.
 func mayBeCard(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" || pod.Annotations[v1alpha1.AnnotationChargedQueue] != ""
 }
 
-// cardsFor lists the cards that an ask may have, or says why it has none.
+// cardsFor returns the cards that a request may use, or why there are none.
 func cardsFor(ask Request, inv *Inventory) (cards []string, refusal string) {
 	switch {
 	case len(ask.resources) > 1:
@@ -114,7 +114,7 @@ func cardsFor(ask Request, inv *Inventory) (cards []string, refusal string) {
 	return cards, ""
 }
 
-// amountOf reads CPU or memory, at most 2^53 units.
+// amountOf returns CPU or memory, at most 2^53 units.
 func amountOf(quantity resource.Quantity, scale resource.Scale) int64 {
 	const most = 1 << 53
 	if quantity.Cmp(*resource.NewScaledQuantity(most, scale)) >= 0 {
@@ -133,7 +133,7 @@ func IsFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// IsWaiting reports whether a pod waits for a node and for nothing but a scheduler.
+// IsWaiting reports whether a pod waits only for a scheduler to give it a node.
 func IsWaiting(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
 		isActive(pod) && pod.Status.Phase != corev1.PodRunning
@@ -145,8 +145,7 @@ func IsCharged(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && isActive(pod)
 }
 
-// IsTerminating reports whether a pod is being deleted and holds its cards until
-// it has ended.
+// IsTerminating reports whether a pod was deleted and holds its cards until it has ended.
 func IsTerminating(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp != nil && !IsFinished(pod)
 }

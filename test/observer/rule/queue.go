@@ -17,13 +17,13 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// rootQueue is Volcano's root of all queues.
+// rootQueue is Volcano's root queue.
 const rootQueue = "root"
 
-// Unlimited is a limit that is none.
+// Unlimited stands for no limit.
 const Unlimited int64 = math.MaxInt64
 
-// The values of the argument unmanagedQueues.
+// Values of the argument unmanagedQueues.
 const (
 	UnmanagedEnforce = "Enforce"
 	UnmanagedIgnore  = "Ignore"
@@ -32,26 +32,25 @@ const (
 
 // Limits are what a queue may hold.
 type Limits struct {
-	// AnyCard is set in a queue that is not limited in cards.
+	// AnyCard reports whether cards are not limited.
 	AnyCard          bool
 	Cards            Quota
 	MilliCPU, Memory int64
-	// Closed is why the queue takes nothing at all, "" when it does.
+	// Closed is why the queue takes no work at all, "" when it does.
 	Closed string
 }
 
-// String tells limits apart.
+// String returns a text that differs between different limits.
 func (l Limits) String() string {
 	return fmt.Sprintf("any card %t, %s, cpu %dm, memory %d, closed %q", l.AnyCard, l.Cards, l.MilliCPU, l.Memory, l.Closed)
 }
 
-// LimitsOf reads a Queue. unmanaged is the argument unmanagedQueues.
+// LimitsOf returns the limits of a Queue. unmanaged is the argument unmanagedQueues.
 //
-// A queue with card.quota is limited by it and by spec.capability, where unset is
-// 0. Another queue keeps Volcano's meaning of spec.capability, where unset and 0
-// are unlimited; while unmanaged queues are denied, unset is 0 there too. The root
-// queue is never limited in CPU and memory, but nothing may run in it while unmanaged
-// queues are denied.
+// A queue with card.quota is limited by it and by spec.capability, where unset is 0. Any other
+// queue keeps Volcano's meaning of spec.capability, where unset and 0 are unlimited; while
+// unmanaged queues are denied, unset is 0 there too. The root queue is never limited in CPU and
+// memory, but takes no work while unmanaged queues are denied.
 func LimitsOf(queue *v1beta1.Queue, unmanaged string) Limits {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
 	limits := Limits{Closed: whyClosed(queue), MilliCPU: capabilityOf(queue, corev1.ResourceCPU), Memory: capabilityOf(queue, corev1.ResourceMemory)}
@@ -78,7 +77,7 @@ func LimitsOf(queue *v1beta1.Queue, unmanaged string) Limits {
 	return limits
 }
 
-// whyClosed says why a queue takes nothing.
+// whyClosed returns why a queue takes no work, or "".
 func whyClosed(queue *v1beta1.Queue) string {
 	switch {
 	case SelectorOf(queue).none:
@@ -91,8 +90,8 @@ func whyClosed(queue *v1beta1.Queue) string {
 	return ""
 }
 
-// capabilityOf is what a Queue states of CPU, in milli, or memory, in bytes. What no
-// cluster has is unlimited.
+// capabilityOf returns the CPU of a Queue in milli, or its memory in bytes. A value beyond any
+// cluster is unlimited.
 func capabilityOf(queue *v1beta1.Queue, name corev1.ResourceName) int64 {
 	quantity, scale := queue.Spec.Capability[name], resource.Scale(0)
 	if name == corev1.ResourceCPU {
@@ -110,7 +109,7 @@ type Selector struct {
 	selector  labels.Selector
 }
 
-// SelectorOf reads the namespace selector of a Queue.
+// SelectorOf returns the namespace selector of a Queue.
 func SelectorOf(queue *v1beta1.Queue) Selector {
 	text, ok := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
 	if !ok {
@@ -128,13 +127,13 @@ func (s Selector) Selects(namespace map[string]string) bool {
 	return s.all || !s.none && s.selector.Matches(labels.Set(namespace))
 }
 
-// String tells selectors apart.
+// String returns a text that differs between different selectors.
 func (s Selector) String() string {
 	return fmt.Sprint(s.all, s.none, s.selector)
 }
 
-// ServiceType is the queue's, else the pod's, else its PodGroup's, else what
-// its owner's kind stands for.
+// ServiceType returns the service type of the queue, else of the pod, else of its PodGroup,
+// else of its owner's kind.
 func ServiceType(queue, pod, group map[string]string, owner string) string {
 	for _, annotations := range []map[string]string{queue, pod, group} {
 		if text := annotations[v1alpha1.AnnotationServiceType]; text != "" {
@@ -144,9 +143,9 @@ func ServiceType(queue, pod, group map[string]string, owner string) string {
 	return owner
 }
 
-// OwnerServiceType returns what the argument podOwnerReferenceToServiceType says of
-// the pod's controller: Kind.group goes before the kind alone, and of a pod of a
-// Deployment the Deployment before its ReplicaSet.
+// OwnerServiceType returns the service type of the pod's controller by the argument
+// podOwnerReferenceToServiceType. Kind.group has precedence over the kind alone, and for a
+// Deployment's pod the Deployment over its ReplicaSet.
 func OwnerServiceType(pod *corev1.Pod, kinds map[string]string) string {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -163,8 +162,8 @@ func OwnerServiceType(pod *corev1.Pod, kinds map[string]string) string {
 	return of(owner.Kind)
 }
 
-// IsPreemptable reads volcano.sh/preemptable as Volcano does: the annotation,
-// then the label; yes when there is none, no when it is no boolean.
+// IsPreemptable evaluates volcano.sh/preemptable as Volcano does: the annotation, then the
+// label; true when there is none, false when the value is no boolean.
 func IsPreemptable(annotations, labels map[string]string) bool {
 	for _, from := range []map[string]string{annotations, labels} {
 		if text, ok := from[v1beta1.PodPreemptable]; ok {
@@ -175,8 +174,8 @@ func IsPreemptable(annotations, labels map[string]string) bool {
 	return true
 }
 
-// IsEvictable reports whether a pod may be evicted for another at all: it is not
-// critical to the system, and it and its PodGroup allow it.
+// IsEvictable reports whether a pod may be evicted for another one: it is not critical to the
+// system, and it and its PodGroup allow it.
 func IsEvictable(pod *corev1.Pod, group map[string]string) bool {
 	return !IsCritical(pod) && IsPreemptable(pod.Annotations, pod.Labels) && IsPreemptable(group, nil)
 }
@@ -187,7 +186,7 @@ func IsCritical(pod *corev1.Pod) bool {
 		pod.Spec.PriorityClassName == "system-cluster-critical" || pod.Spec.PriorityClassName == "system-node-critical"
 }
 
-// ServiceTypeDefaults is what a service type means for its queues.
+// ServiceTypeDefaults are the defaults of a service type for its queues.
 type ServiceTypeDefaults struct {
 	Priority    int32
 	Reclaimable bool

@@ -18,8 +18,8 @@ func (j *Checker) checkCapacity(state *podState, at time.Time) {
 	j.checkNode(object, state, at)
 }
 
-// checkCPUMemory compares what the queue holds now with the highest limit that the
-// session may have seen.
+// checkCPUMemory compares the usage of the queue with the highest limit that the session may
+// have seen.
 func (j *Checker) checkCPUMemory(object string, state *podState, at time.Time) {
 	queue := state.charge.Queue
 	used, milliCPU, memory := j.state.queueUsage(queue), int64(0), int64(0)
@@ -45,8 +45,8 @@ func higherLimit(a, b int64) int64 {
 	return max(a, b)
 }
 
-// checkNode checks that a node has what its pods request. What another scheduler
-// placed there a moment ago may have been unknown to ours.
+// checkNode checks that a node has what its pods request. Our scheduler may not have known a
+// pod that another scheduler placed there a moment ago.
 func (j *Checker) checkNode(object string, state *podState, at time.Time) {
 	since := j.WindowStart(at)
 	name := state.pod.Spec.NodeName

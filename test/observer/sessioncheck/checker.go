@@ -15,37 +15,36 @@ import (
 
 // The invariants.
 const (
-	// Progress: what fits its quota and the nodes starts within Options.Sessions
-	// sessions, unless something stands ahead of it.
+	// Progress: what fits its quota and the nodes starts within Options.Sessions sessions,
+	// unless another unit may go first.
 	Progress = "I7 progress"
-	// Truth: a shortage that a pod or PodGroup states existed when it was stated.
+	// Truth: a stated shortage of a pod or PodGroup existed when it was stated.
 	Truth = "I8 truth"
-	// Eviction: preempt evicts no more than all that waits needs.
+	// Eviction: preempt evicts no more than the waiting pods need.
 	Eviction = "I4 eviction"
-	// Capacity: no placement exceeds the CPU or memory of its queue, or what its
-	// node has.
+	// Capacity: no placement exceeds the CPU or memory of its queue or node.
 	Capacity = "I9 capacity"
 )
 
-// Options are what a judge goes by. The zero value judges by the documents.
+// Options configure a Checker. The zero value checks what the documents promise.
 type Options struct {
-	// SchedulerName is whose pods are judged; default "volcano".
+	// SchedulerName selects the pods that are checked; default "volcano".
 	SchedulerName string
 	// Unmanaged is the argument unmanagedQueues; default Enforce.
 	Unmanaged string
 	// UnlimitedCPUMemory is the argument cardUnlimitedCpuMemory.
 	UnlimitedCPUMemory bool
-	// Sessions is how many sessions something may take to start; default 3.
+	// Sessions is how many sessions a unit may take to start; default 3.
 	Sessions int
-	// Lag is how long the scheduler may learn of a change after it was seen.
+	// Lag is how much later than the observer the scheduler may see a change.
 	Lag time.Duration
-	// Window is how long before a placement or a statement a limit may have been in
-	// force to count, while the sessions do not say; default 10 s.
+	// Window is how long before a placement or statement a limit may have been in force to
+	// count, where the sessions do not tell; default 10 s.
 	Window time.Duration
-	// ReclaimFrom are the service types that each type may reclaim from by the
-	// action cardreclaim, without a minimum runtime; nil where it does not run.
+	// ReclaimFrom maps service types to those that they may reclaim from by the action
+	// cardreclaim, without a minimum runtime; nil where the action does not run.
 	ReclaimFrom map[string][]string
-	// Concerns reports whose affairs are judged; default: everybody's.
+	// Concerns reports whether an object is checked; default: all are.
 	Concerns func(object string) bool
 }
 
@@ -57,19 +56,19 @@ type Violation struct {
 	Object, Message string
 }
 
-// Checker is the cluster as it was after some change, and what was found wrong.
+// Checker holds the cluster after the last change, and the violations found so far.
 type Checker struct {
 	options  Options
 	state    *clusterState
 	sessions sessionReadings
 	waiting  map[types.UID]*waitState
 	history  history
-	// loaded is when the last object was loaded that was not weighed yet.
+	// loaded is when the last object was loaded that is not yet accounted for.
 	loaded time.Time
 	found  []Violation
 }
 
-// New returns a judge of an empty cluster.
+// New returns a checker of an empty cluster.
 func New(options Options) *Checker {
 	if options.SchedulerName == "" {
 		options.SchedulerName = "volcano"
@@ -86,13 +85,13 @@ func New(options Options) *Checker {
 	return &Checker{options: options, state: newClusterState(options), waiting: map[types.UID]*waitState{}, history: newHistory()}
 }
 
-// Load takes an object as it was at the start: nothing happened to it yet.
+// Load adds an object as it was at the start.
 func (j *Checker) Load(object client.Object, at time.Time) {
 	j.state.applyChange(object, false)
 	j.loaded = at
 }
 
-// updateLoaded looks at what was loaded: it was so all at once.
+// updateLoaded accounts for the loaded objects at once.
 func (j *Checker) updateLoaded() {
 	if at := j.loaded; !at.IsZero() {
 		j.loaded = time.Time{}
@@ -102,7 +101,7 @@ func (j *Checker) updateLoaded() {
 	}
 }
 
-// Apply takes the next change.
+// Apply applies the next change.
 func (j *Checker) Apply(object client.Object, deleted bool, at time.Time) {
 	j.updateLoaded()
 	before, evicted := "", ""
@@ -133,11 +132,11 @@ func (j *Checker) Apply(object client.Object, deleted bool, at time.Time) {
 	}
 }
 
-// AddReading takes a look at the number of closed sessions.
+// AddReading adds a reading of the number of closed sessions.
 func (j *Checker) AddReading(r Reading) { j.sessions.addReading(r) }
 
-// Check reports what should have happened by now, and returns what still has
-// time. Everything that was written before now must have been taken.
+// Check reports what should have happened by now, and returns what still has time. All earlier
+// changes must have been applied.
 func (j *Checker) Check(now time.Time) (open []string) {
 	j.updateLoaded()
 	j.updateWaiting(now) // reservations end without a change
@@ -151,7 +150,7 @@ func (j *Checker) TakeViolations() []Violation {
 	return found
 }
 
-// Restart gives everything that waits its whole time again.
+// Restart restarts the deadline of everything that waits.
 func (j *Checker) Restart(now time.Time) {
 	for _, state := range j.waiting {
 		if !state.fitsSince.IsZero() {
@@ -160,8 +159,8 @@ func (j *Checker) Restart(now time.Time) {
 	}
 }
 
-// WindowStart returns the moment from which on a limit may have been in force to count
-// for a placement or statement that was seen at the given moment.
+// WindowStart returns since when a limit may have been in force to count for a placement or
+// statement that was seen at the given moment.
 func (j *Checker) WindowStart(at time.Time) time.Time {
 	earliest := at.Add(-j.options.Window)
 	if snapshot, known := j.sessions.snapshotBefore(at); known && snapshot.Add(-j.options.Lag).After(earliest) {

@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// evictedBy returns the action of the scheduler that evicted a pod, "" when none
-// did. Volcano says so in the pod's condition Ready.
+// evictedBy returns the action of the scheduler that evicted a pod, or "". Volcano writes it
+// into the pod's condition Ready.
 func evictedBy(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.Reason == "Evict" {
@@ -25,16 +25,15 @@ func evictedBy(pod *corev1.Pod) string {
 	return ""
 }
 
-// isLeaving reports whether a pod was evicted, or deleted, and is still there.
+// isLeaving reports whether a pod was evicted or deleted and still exists.
 func isLeaving(pod *corev1.Pod) bool {
 	return rule.IsTerminating(pod) || rule.IsCharged(pod) && evictedBy(pod) != ""
 }
 
-// checkNeedlessEviction checks a pod that preempt has just evicted: what it evicted before
-// in the same queue and has not gone yet must not suffice for all that waits
-// there. The largest of these victims is left out of the sum, since one may give
-// more than is needed. A pod whose gang would run below its minimum without it being
-// evicted goes along with the others of the gang.
+// checkNeedlessEviction checks a pod that preempt has just evicted. What preempt evicted before
+// in the same queue and is not gone yet must not suffice for all waiting pods there. The sum
+// leaves out the largest of these victims, since one may free more than is needed. A pod may be
+// evicted with its gang when the gang would otherwise run below its minimum.
 func (j *Checker) checkNeedlessEviction(victim *podState, at time.Time) {
 	if victim.charge == nil || evictedBy(victim.pod) != "preempt" || j.isEvictedWithGang(victim) {
 		return
@@ -61,9 +60,9 @@ func (j *Checker) checkNeedlessEviction(victim *podState, at time.Time) {
 		"was evicted (preempt) although what was evicted before and has not gone yet gives all that waits in queue <%s>: %v given, %v waited for", queue, given, needed)
 }
 
-// isEvictedWithGang reports whether others of a pod's gang were evicted by preempt before, and
-// fewer than its minimum would stay. A pod of a Volcano job goes along with any other: the
-// job's own policies may end all of them.
+// isEvictedWithGang reports whether preempt evicted other pods of the gang before, and fewer
+// than its minimum would stay. A pod of a Volcano job is evicted with any other pod of it: the
+// job's policies may end all of them.
 func (j *Checker) isEvictedWithGang(victim *podState) bool {
 	group := j.state.groups[groupKey(victim.pod)]
 	if group == nil {
@@ -84,7 +83,7 @@ func (j *Checker) isEvictedWithGang(victim *podState) bool {
 	return before > 0 && (isVCJob || stay < group.Spec.MinMember || len(group.Spec.MinTaskMember) > 0)
 }
 
-// freesCards reports whether a pod of a queue was evicted by preempt, or is deleted.
+// freesCards reports whether a pod of a queue was evicted by preempt or is terminating.
 func freesCards(state *podState, queue string) bool {
 	return state.charge != nil && state.charge.Queue == queue && evictedBy(state.pod) == "preempt" || state.terminating != nil && state.terminating.Queue == queue
 }
@@ -94,9 +93,9 @@ func (j *Checker) isWaitingIn(state *podState, queue string) bool {
 		rule.QueueOf(state.pod, j.state.groups[groupKey(state.pod)], "") == queue
 }
 
-// mustReclaim reports whether a unit that cannot start must have cards taken back
-// for it: one plain pod within its quota, of a type that may reclaim, and a node
-// where enough pods may be taken, while nothing else is on its way.
+// mustReclaim reports whether the scheduler must reclaim cards for a unit that cannot start:
+// one plain pod within its quota, of a type that may reclaim, and a node with enough
+// reclaimable pods, while no eviction is under way.
 func (j *Checker) mustReclaim(u *unit, units []*unit) bool {
 	if len(j.options.ReclaimFrom) == 0 || u.unsupported != "" || u.minPods != 1 || len(u.pods) != 1 || !isEnqueued(u) || !j.state.isOpen(u) {
 		return false
@@ -108,8 +107,8 @@ func (j *Checker) mustReclaim(u *unit, units []*unit) bool {
 	return !j.isEvictionUnderWay(u, units) && j.canClearAnyNode(u, from)
 }
 
-// isEvictionUnderWay reports whether pods are on their way out, which may be for anybody, or
-// another unit may be served before this one.
+// isEvictionUnderWay reports whether pods are leaving, possibly for another unit, or another
+// unit may be served first.
 func (j *Checker) isEvictionUnderWay(u *unit, units []*unit) bool {
 	for _, state := range j.state.pods {
 		if isLeaving(state.pod) || state.pod.Status.NominatedNodeName != "" {
@@ -119,8 +118,8 @@ func (j *Checker) isEvictionUnderWay(u *unit, units []*unit) bool {
 	return slices.ContainsFunc(units, func(other *unit) bool { return other != u && j.mayGoFirst(other) })
 }
 
-// canClearAnyNode reports whether some node has room for a pod of a unit without the pods
-// that may be taken for it.
+// canClearAnyNode reports whether some node would have room for a pod of a unit without the
+// reclaimable pods.
 func (j *Checker) canClearAnyNode(u *unit, from []string) bool {
 	pod := u.pods[0]
 	for name, node := range j.state.nodes {
@@ -131,8 +130,7 @@ func (j *Checker) canClearAnyNode(u *unit, from []string) bool {
 	return false
 }
 
-// mayGoFirst reports whether a unit may have cards taken back for it, or start,
-// before another one.
+// mayGoFirst reports whether a unit may start or reclaim before another one.
 func (j *Checker) mayGoFirst(u *unit) bool {
 	if len(u.pods) == 0 || !j.state.isOpen(u) || !j.state.canEverFit(u) || u.pods[0].request.Count > 0 && !j.state.hasQuota(u) {
 		return false
@@ -158,8 +156,8 @@ func (w *clusterState) hasCPUMemory(u *unit) bool {
 	return !w.countsCPUMemory(u.pods[0]) || isWithin(limits.MilliCPU, used.milliCPU+ask.MilliCPU) && isWithin(limits.Memory, used.memory+ask.Memory)
 }
 
-// canClear reports whether a node has room for a pod without the pods on it that
-// may be taken for it, and none that stays keeps it away.
+// canClear reports whether a node would have room for a pod without its reclaimable pods, and
+// no remaining pod has anti-affinity.
 func (j *Checker) canClear(name string, node nodeState, pod *podState, queue string, from []string) bool {
 	used := amounts{}
 	for _, state := range j.state.pods {
@@ -186,8 +184,8 @@ func (j *Checker) canClear(name string, node nodeState, pod *podState, queue str
 	return true
 }
 
-// isGangReclaimable reports whether a placed pod and its whole gang may certainly be taken:
-// each of its pods, whatever the others hold.
+// isGangReclaimable reports whether a placed pod and every pod of its gang is certainly
+// reclaimable.
 func (j *Checker) isGangReclaimable(state *podState, queue string, from []string) bool {
 	if state.charge == nil || len(state.charge.Cards) == 0 {
 		return false
@@ -206,8 +204,8 @@ func (j *Checker) isGangReclaimable(state *podState, queue string, from []string
 	return true
 }
 
-// isReclaimable reports whether a pod of a queue may certainly be taken for what may
-// reclaim from some service types.
+// isReclaimable reports whether a pod is certainly reclaimable for a unit that may reclaim from
+// some service types.
 func (j *Checker) isReclaimable(state *podState, queue string, from []string) bool {
 	return slices.Contains(from, cmp.Or(j.serviceType(state, queue), "none")) && !rule.IsCritical(state.pod) &&
 		rule.IsPreemptable(state.pod.Annotations, state.pod.Labels) && state.pod.Spec.Affinity == nil

@@ -9,7 +9,7 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// isOpen reports whether a queue takes pods of a unit's namespace at all.
+// isOpen reports whether a queue takes pods of a unit's namespace.
 func (w *clusterState) isOpen(u *unit) bool {
 	state := w.queues[u.queue]
 	labels, known := w.namespaces[u.group.Namespace]
@@ -17,8 +17,8 @@ func (w *clusterState) isOpen(u *unit) bool {
 		(state.queue.Spec.Parent == "" || state.queue.Spec.Parent == "root") && known && state.selector.Selects(labels)
 }
 
-// canEverFit reports whether the limits of a queue alone allow what a unit needs,
-// whatever else the queue holds.
+// canEverFit reports whether the limits of the queue allow what a unit needs, whatever else the
+// queue holds.
 func (w *clusterState) canEverFit(u *unit) bool {
 	if !w.isOpen(u) {
 		return false
@@ -44,18 +44,18 @@ func (w *clusterState) canEverFit(u *unit) bool {
 	for _, card := range first.Cards {
 		slots += limits.Cards[card] / first.Count
 	}
-	// What the gang has already is charged as well.
+	// What the gang already has is charged as well.
 	return slots >= int64(u.minPods+u.placed)
 }
 
-// reservation is what stands ahead of a unit.
+// reservation is what another unit may use before this one.
 type reservation struct {
 	unit *unit
-	// quota and nodes are what it takes from: the quota of its queue, nodes.
+	// quota and nodes report whether it uses the quota of the queue, and nodes.
 	quota, nodes bool
 }
 
-// startablePods is how many pods of a unit can start now, beside all claims.
+// startablePods returns how many pods of a unit can start now beside all reservations.
 func (w *clusterState) startablePods(u *unit, claims []reservation) int64 {
 	state, pod := w.queues[u.queue], u.pods[0]
 	used := w.queueUsage(u.queue)
@@ -103,7 +103,7 @@ func (w *clusterState) startablePods(u *unit, claims []reservation) int64 {
 	return max(0, sum)
 }
 
-// timesFitting is how often an amount still fits into a limit.
+// timesFitting returns how often an amount still fits into a limit.
 func timesFitting(limit, used, each int64) int64 {
 	const any = 1 << 40
 	if limit == rule.Unlimited || each == 0 {
@@ -112,7 +112,7 @@ func timesFitting(limit, used, each int64) int64 {
 	return max(0, limit-used) / each
 }
 
-// podsThatFitNodes is how many pods of a unit the nodes can take, by card.
+// podsThatFitNodes returns how many pods of a unit fit the nodes, by card.
 func (w *clusterState) podsThatFitNodes(u *unit, ending bool) rule.Quota {
 	byCard, used := rule.Quota{}, w.nodeUsage(ending)
 	pod := u.pods[0]
@@ -137,7 +137,8 @@ func (w *clusterState) podsThatFitNodes(u *unit, ending bool) rule.Quota {
 	return byCard
 }
 
-// acceptsPods reports whether a node takes the plain pods of a unit, room aside.
+// acceptsPods reports whether a node accepts the plain pods of a unit, apart from free
+// resources.
 func (w *clusterState) acceptsPods(node *corev1.Node, u *unit) bool {
 	pod := u.pods[0].pod
 	if node.Spec.Unschedulable || !rule.IsReady(node) || node.DeletionTimestamp != nil || !w.inNodeGroup(node, u.queue) {
@@ -154,8 +155,8 @@ func (w *clusterState) acceptsPods(node *corev1.Node, u *unit) bool {
 	return !untolerated
 }
 
-// inNodeGroup reports whether a queue certainly may use a node as far as Volcano's
-// plugin nodegroup may have a say: both in one group, or neither in any.
+// inNodeGroup reports whether Volcano's plugin nodegroup certainly allows a queue to use a
+// node: both are in one group, or neither is in any.
 func (w *clusterState) inNodeGroup(node *corev1.Node, queue string) bool {
 	group, grouped := node.Labels["volcano.sh/nodegroup-name"]
 	affinity := w.queues[queue].queue.Spec.Affinity
@@ -165,7 +166,8 @@ func (w *clusterState) inNodeGroup(node *corev1.Node, queue string) bool {
 	return grouped && slices.Contains(affinity.NodeGroupAffinity.RequiredDuringSchedulingIgnoredDuringExecution, group)
 }
 
-// nodesWithAntiAffinity are the nodes with a pod that keeps others away; "" is every node.
+// nodesWithAntiAffinity returns the nodes with a pod that has required anti-affinity; "" stands
+// for every node.
 func (w *clusterState) nodesWithAntiAffinity() map[string]bool {
 	if w.cached.antiAffine != nil {
 		return w.cached.antiAffine
@@ -188,15 +190,15 @@ func (w *clusterState) nodesWithAntiAffinity() map[string]bool {
 	return kept
 }
 
-// maxSlotsTaken is how many places for pods of a unit the pods of another one can
-// take at most, wherever they start: each pod at most the largest part of a place
-// that it asks of any resource, rounded up.
+// maxSlotsTaken returns how many places for pods of a unit the pods of another unit can take at
+// most, wherever they start. A pod takes the largest share of a place over all resources,
+// rounded up.
 func (w *clusterState) maxSlotsTaken(other, u *unit) int64 {
 	pod := u.pods[0]
 	var sum int64
 	for _, state := range other.pods {
 		if state.request.Count > 0 && !slices.ContainsFunc(state.request.Cards, func(card string) bool { return slices.Contains(pod.request.Cards, card) }) {
-			// It may stand on a node with both cards, and take CPU there.
+			// It may run on a node with both cards, and use CPU there.
 			if !w.sharesNode(state, pod) {
 				continue
 			}
@@ -212,8 +214,8 @@ func (w *clusterState) maxSlotsTaken(other, u *unit) int64 {
 	return sum
 }
 
-// sharesNode reports whether some node has a card for each of two pods. The answer
-// is remembered as long as the nodes stay as they are.
+// sharesNode reports whether some node has a card for each of two pods. The answer is cached
+// until nodes change.
 func (w *clusterState) sharesNode(a, b *podState) bool {
 	kinds := [2]string{a.kind, b.kind}
 	shares, known := w.nodeCache.shares[kinds]

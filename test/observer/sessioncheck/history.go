@@ -10,11 +10,10 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// moment is what was true from one change to the next.
+// moment is the state between one change and the next.
 type moment struct {
 	at time.Time
-	// limits, use and waiting are by queue; waiting is what all units of the queue
-	// may take, in full.
+	// limits, use and waiting are by queue; waiting is the most that all waiting units may use.
 	limits  map[string]rule.Limits
 	use     map[string]usage
 	waiting map[string]usage
@@ -22,12 +21,12 @@ type moment struct {
 	allocatable map[string]amounts
 }
 
-// history is what was true, oldest first.
+// history lists past states, oldest first.
 type history struct {
 	moments []moment
-	// placed is when a pod was seen on its node first.
+	// placed is when a pod was first seen on its node.
 	placed map[types.UID]time.Time
-	// said are the texts of objects that were judged.
+	// stated are the messages of objects that were already checked.
 	stated map[types.UID]map[string]bool
 }
 
@@ -35,7 +34,7 @@ func newHistory() history {
 	return history{placed: map[types.UID]time.Time{}, stated: map[types.UID]map[string]bool{}}
 }
 
-// record remembers the world as it is now.
+// record appends the current state.
 func (h *history) record(w *clusterState, at time.Time) {
 	m := moment{at: at, limits: map[string]rule.Limits{}, use: map[string]usage{}, waiting: map[string]usage{}, allocatable: map[string]amounts{}}
 	for name, queue := range w.queues {
@@ -74,7 +73,7 @@ func (h *history) record(w *clusterState, at time.Time) {
 	}
 }
 
-// since lists what was true at some time from a moment until now.
+// since returns the states from a moment until now.
 func (h *history) since(begin time.Time) []moment {
 	for i := len(h.moments) - 1; i > 0; i-- {
 		if !h.moments[i].at.After(begin) {

@@ -13,22 +13,22 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// reservationTimeout is how long a PodGroup that was enqueued keeps its reservation
-// without progress for other reasons than quota.
+// reservationTimeout is how long an enqueued PodGroup keeps its reservation without progress
+// for other reasons than quota.
 const reservationTimeout = 5 * time.Minute
 
-// waitState is what is remembered of a unit.
+// waitState is the record of a unit.
 type waitState struct {
-	// fits is since when the unit fits, zero when it does not.
+	// fitsSince is since when the unit fits, zero when it does not.
 	fitsSince time.Time
-	// progress is when it was enqueued, had a pod placed, or was short of quota.
+	// lastProgress is when the unit was enqueued, had a pod placed, or lacked quota.
 	lastProgress time.Time
 	phase        v1beta1.PodGroupPhase
 	placed       int
 	reported     bool
 }
 
-// updateWaiting looks at all units after a change.
+// updateWaiting updates all units after a change.
 func (j *Checker) updateWaiting(at time.Time) {
 	units := j.state.waitingUnits()
 	known := map[types.UID]bool{}
@@ -52,7 +52,7 @@ func (j *Checker) updateWaiting(at time.Time) {
 	}
 }
 
-// recordProgress remembers the progress of a unit; whoever makes some has its whole time again.
+// recordProgress records the progress of a unit; progress restarts its deadline.
 func (j *Checker) recordProgress(u *unit, at time.Time) {
 	state, known := j.waiting[u.group.UID]
 	if !known {
@@ -119,8 +119,8 @@ func (j *Checker) mustStart(u *unit, units []*unit, at time.Time) bool {
 	return false
 }
 
-// announcementFits reports whether all that a PodGroup announces fits its queue
-// beside what is held and reserved there.
+// announcementFits reports whether everything that a PodGroup announces fits its queue beside
+// usage and reservations.
 func (w *clusterState) announcementFits(u *unit, claims []reservation) bool {
 	if text, announces := u.group.Annotations[v1alpha1.AnnotationCardRequest]; announces {
 		if _, err := rule.ParseTotals(text); err != nil {
@@ -141,7 +141,7 @@ func (w *clusterState) announcementFits(u *unit, claims []reservation) bool {
 	return (asked > 0 || len(u.pods) > 0) && (exempt || isWithin(limits.MilliCPU, taken.milliCPU) && isWithin(limits.Memory, taken.memory))
 }
 
-// usageWith is what a queue uses with everything that claims its quota.
+// usageWith returns the usage of a queue including the reservations of its quota.
 func (w *clusterState) usageWith(queue string, claims []reservation) usage {
 	sum := w.queueUsage(queue)
 	sum.cards = maps.Clone(sum.cards)
@@ -169,8 +169,7 @@ func (j *Checker) mayHoldReservation(u *unit, at time.Time) bool {
 	return u.unsupported != "" || at.Sub(j.waiting[u.group.UID].lastProgress) < reservationTimeout+j.options.Lag || j.mayStart(u)
 }
 
-// mayStart reports whether a unit could take places on nodes now, or when the pods
-// have gone that are being deleted.
+// mayStart reports whether a unit could be placed now, or when the terminating pods are gone.
 func (j *Checker) mayStart(u *unit) bool {
 	w := j.state
 	switch {
@@ -191,8 +190,8 @@ func (j *Checker) mayStart(u *unit) bool {
 	return starts
 }
 
-// checkProgress reports the units that fit and made no progress in time, and
-// returns those that still have time.
+// checkProgress reports the units that fit and made no progress in time, and returns those that
+// still have time.
 func (j *Checker) checkProgress(now time.Time) (open []string) {
 	for _, u := range j.state.waitingUnits() {
 		state := j.waiting[u.group.UID]
@@ -216,7 +215,7 @@ func (j *Checker) checkProgress(now time.Time) (open []string) {
 	return open
 }
 
-// describeUnit says what a unit waits for.
+// describeUnit describes what a unit waits for.
 func (j *Checker) describeUnit(u *unit) string {
 	limits := j.state.queues[u.queue].limits
 	if len(u.pods) == 0 {

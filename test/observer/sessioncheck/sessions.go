@@ -2,25 +2,25 @@ package sessioncheck
 
 import "time"
 
-// Reading is one look at the number of closed sessions.
+// Reading is one reading of the number of closed sessions.
 type Reading struct {
-	// Asked and Answered are when the question was sent and the answer came.
+	// Asked and Answered are when the request was sent and the answer arrived.
 	Asked, Answered time.Time
-	// Process is the scheduler that counts; another one begins at 0.
+	// Process identifies the scheduler; a new one starts at 0.
 	Process int
 	// Closed is how many sessions have closed.
 	Closed int
-	// Decides reports whether the last session decided anything.
+	// Decides reports whether the last session made decisions.
 	Decides bool
 }
 
-// historyPeriod is how long readings and history are kept.
+// historyPeriod is how long readings and states are kept.
 const historyPeriod = 10 * time.Minute
 
-// bindTimeout is how long the bindings of a session may take after it has closed.
+// bindTimeout is how long the bindings of a session may take after it closed.
 const bindTimeout = 2 * time.Second
 
-// sessionReadings are the readings of one process that decides, oldest first.
+// sessionReadings are the readings of one process that makes decisions, oldest first.
 type sessionReadings struct{ readings []Reading }
 
 func (s *sessionReadings) addReading(r Reading) {
@@ -43,9 +43,8 @@ func (s *sessionReadings) addReading(r Reading) {
 	}
 }
 
-// havePassed reports whether n sessions opened after a moment and closed, and their
-// bindings have had their time by now. waiting reports whether it is worth
-// waiting for: sessions close.
+// havePassed reports whether n sessions opened after a moment and closed, and their bindings
+// had time. waiting reports whether more sessions can be expected.
 func (s *sessionReadings) havePassed(after time.Time, n int, now time.Time) (havePassed, waiting bool) {
 	first := -1
 	for _, r := range s.readings {
@@ -60,7 +59,7 @@ func (s *sessionReadings) havePassed(after time.Time, n int, now time.Time) (hav
 	return false, s.areClosing(now)
 }
 
-// areClosing reports whether a session has closed lately.
+// areClosing reports whether a session closed recently.
 func (s *sessionReadings) areClosing(now time.Time) bool {
 	const lately = 5 * time.Second
 	n := len(s.readings)
@@ -76,9 +75,9 @@ func (s *sessionReadings) areClosing(now time.Time) bool {
 	return false
 }
 
-// snapshotBefore returns a moment before which no session took its snapshot that
-// placed a pod at the given one: two sessions may have closed between the snapshot
-// and the binding. It is false when too few sessions are known.
+// snapshotBefore returns a moment before the snapshot of any session that may have placed a pod
+// at the given moment: two sessions may close between the snapshot and the binding. It is false
+// when too few sessions are known.
 func (s *sessionReadings) snapshotBefore(at time.Time) (time.Time, bool) {
 	closed := -1
 	for i := len(s.readings) - 1; i >= 0; i-- {

@@ -28,14 +28,14 @@ func amountsOf(list corev1.ResourceList) amounts {
 	return out
 }
 
-// podState is a pod and what it asks for and holds.
+// podState is a pod with its request and charge.
 type podState struct {
 	pod      *corev1.Pod
 	request  rule.Request
 	requests amounts
-	// kind is the same for pods that ask for the same.
+	// kind is equal for pods with equal requests.
 	kind string
-	// charge is what the pod holds, ending what it holds while it is deleted.
+	// charge is what the pod holds, terminating what it holds while it is being deleted.
 	charge, terminating *rule.Charge
 }
 
@@ -45,13 +45,13 @@ type queueState struct {
 	selector rule.Selector
 }
 
-// nodeState is a node and what it has.
+// nodeState is a node with its allocatable resources.
 type nodeState struct {
 	*corev1.Node
 	allocatable amounts
 }
 
-// clusterState is the cluster as it was after some change.
+// clusterState is the cluster after some change.
 type clusterState struct {
 	options    Options
 	pods       map[types.UID]*podState
@@ -60,12 +60,12 @@ type clusterState struct {
 	nodes      map[string]nodeState
 	namespaces map[string]map[string]string
 	inventory  *rule.Inventory
-	// sums are what was added up since the last change, ofNodes since nodes changed.
+	// cached is computed once after each change, nodeCache after each change of nodes.
 	cached    cachedSums
 	nodeCache nodeCache
 }
 
-// cachedSums are computed when they are asked for first.
+// cachedSums are computed on first use.
 type cachedSums struct {
 	units      []*unit
 	queueUsage map[string]usage
@@ -75,9 +75,9 @@ type cachedSums struct {
 }
 
 type nodeCache struct {
-	// shares says of the kinds of two pods whether a node has a card for each.
+	// shares reports for two kinds of pods whether some node has a card for each.
 	shares map[[2]string]bool
-	// cards are the names that nodes give to a resource.
+	// cards are the card names that nodes give to a resource.
 	cards map[corev1.ResourceName][]string
 }
 
@@ -98,7 +98,7 @@ func newClusterState(options Options) *clusterState {
 	}
 }
 
-// applyChange works a change in and reports whether anything that matters here changed.
+// applyChange applies a change and reports whether anything relevant changed.
 func (w *clusterState) applyChange(object client.Object, deleted bool) bool {
 	w.cached = newCachedSums()
 	switch object := object.(type) {
@@ -157,7 +157,7 @@ func (w *clusterState) applyPod(pod *corev1.Pod, deleted bool) bool {
 		before.Status.NominatedNodeName != pod.Status.NominatedNodeName || evictedBy(before) != evictedBy(pod)
 }
 
-// applyNode ignores what says only that the node is alive.
+// applyNode ignores heartbeats of a node.
 func (w *clusterState) applyNode(node *corev1.Node, deleted bool) bool {
 	before, known := w.nodes[node.Name]
 	if deleted {
@@ -178,7 +178,7 @@ func (w *clusterState) applyNode(node *corev1.Node, deleted bool) bool {
 	return true
 }
 
-// updatePod reads anew what a pod asks for and holds.
+// updatePod recomputes what a pod requests and holds.
 func (w *clusterState) updatePod(state *podState) {
 	last := state.charge
 	if last == nil {
@@ -196,7 +196,7 @@ func (w *clusterState) updatePod(state *podState) {
 	}
 }
 
-// originOf is what is known of who placed a pod.
+// originOf returns what is known about the scheduler of a pod.
 func (w *clusterState) originOf(pod *corev1.Pod) rule.Origin {
 	return rule.Origin{Ours: pod.Spec.SchedulerName == w.options.SchedulerName, AllowsNamespace: w.allowsNamespace}
 }
@@ -225,8 +225,8 @@ func (u *usage) addDemand(d demand) {
 	u.memory += d.memory
 }
 
-// queueUsage recounts a queue; the caller must not change it. CPU and memory of pods with cards count unless
-// Options.UnlimitedCPUMemory exempts them.
+// queueUsage recounts a queue; the caller must not change the result. CPU and memory of pods
+// with cards count unless Options.UnlimitedCPUMemory exempts them.
 func (w *clusterState) queueUsage(queue string) usage {
 	if known, ok := w.cached.queueUsage[queue]; ok {
 		return known
@@ -256,8 +256,7 @@ func (w *clusterState) countsCPUMemory(state *podState) bool {
 	return !w.options.UnlimitedCPUMemory || state.request.Count == 0
 }
 
-// nodeUsage is what the pods on each node request. Without ending, pods that are
-// being deleted count for nothing.
+// nodeUsage returns what the pods on each node request, with or without terminating pods.
 func (w *clusterState) nodeUsage(ending bool) map[string]amounts {
 	if known, ok := w.cached.nodeUsage[ending]; ok {
 		return known

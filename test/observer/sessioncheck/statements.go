@@ -16,15 +16,14 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// What is stated, in the words of docs/troubleshooting.md. CPU is in thousandths
-// of a core, memory in Mi rounded up.
+// The messages of docs/troubleshooting.md. CPU is in millicores, memory in Mi rounded up.
 var (
 	statedInsufficient = regexp.MustCompile(`[Qq]ueue <([^>]*)> has insufficient (<([^>]*)>|CPU|memory) quota: requested <(\d+)(m|Mi)?>, total would be <(\d+)(?:m|Mi)?>, but capability is <(\d+)(?:m|Mi)?>`)
 	statedNoCapability = regexp.MustCompile(`Queue <([^>]*)> has no (cpu|memory) capability`)
 	statedClosed       = regexp.MustCompile(`Queue <([^>]*)> (does not exist|is [A-Z][a-z]+, not Open)`)
 )
 
-// checkPodConditions checks what a pod states for the first time.
+// checkPodConditions checks the statements that a pod makes for the first time.
 func (j *Checker) checkPodConditions(pod *corev1.Pod, at time.Time) {
 	if pod.Spec.SchedulerName != j.options.SchedulerName {
 		return
@@ -38,7 +37,7 @@ func (j *Checker) checkPodConditions(pod *corev1.Pod, at time.Time) {
 	}
 }
 
-// checkGroupConditions checks what a PodGroup states for the first time.
+// checkGroupConditions checks the statements that a PodGroup makes for the first time.
 func (j *Checker) checkGroupConditions(group *v1beta1.PodGroup, at time.Time) {
 	for _, c := range group.Status.Conditions {
 		if c.Type == v1beta1.PodGroupUnschedulableType && c.Status == corev1.ConditionTrue {
@@ -48,8 +47,8 @@ func (j *Checker) checkGroupConditions(group *v1beta1.PodGroup, at time.Time) {
 	}
 }
 
-// checkBlocked checks what a CardQuota repeats of what waits in its queue. The
-// words may be as old as the waiting.
+// checkBlocked checks the statements that a CardQuota repeats for its waiting workloads. They
+// may be as old as the wait.
 func (j *Checker) checkBlocked(quota *v1alpha1.CardQuota, at time.Time) {
 	for _, blocked := range quota.Status.Blocked {
 		s := statement{object: "cardquota/" + quota.Name, queue: quota.QueueName(), together: true}
@@ -57,16 +56,16 @@ func (j *Checker) checkBlocked(quota *v1alpha1.CardQuota, at time.Time) {
 	}
 }
 
-// statement is who states something and what may be meant.
+// statement is the source of a statement and what it may refer to.
 type statement struct {
 	object, queue string
-	// asked are the counts that may be called requested, nil when any may.
+	// requested are the counts that a message may name, nil when any may.
 	requested []int64
-	// together is set where a total may be that of several cards or jobs.
+	// together reports whether a total may be that of several cards or jobs.
 	together bool
 }
 
-// requestedCounts lists the cards that a pod or its PodGroup asks for: one pod, the
+// requestedCounts returns the card counts that a pod or its PodGroup may name: one pod, the
 // minimum, and what the PodGroup announces.
 func (j *Checker) requestedCounts(pod *corev1.Pod, group *v1beta1.PodGroup) []int64 {
 	var asked []int64
@@ -86,8 +85,8 @@ func (j *Checker) requestedCounts(pod *corev1.Pod, group *v1beta1.PodGroup) []in
 	return j.addAnnouncedCounts(group, asked)
 }
 
-// addAnnouncedCounts adds what a PodGroup announces to the counts that may be meant, and
-// returns nil where any may.
+// addAnnouncedCounts adds the counts that a PodGroup announces, and returns nil where any count
+// may be named.
 func (j *Checker) addAnnouncedCounts(group *v1beta1.PodGroup, asked []int64) []int64 {
 	totals, _ := rule.ParseTotals(group.Annotations[v1alpha1.AnnotationCardRequest])
 	if len(totals) > 1 {
@@ -106,7 +105,7 @@ func (j *Checker) addAnnouncedCounts(group *v1beta1.PodGroup, asked []int64) []i
 	return asked
 }
 
-// checkMessage judges every statement of a text that the object did not make before.
+// checkMessage checks every statement of a message that the object did not make before.
 func (j *Checker) checkMessage(s statement, uid types.UID, text string, at, since time.Time) {
 	isNew := func(stated string) bool {
 		if j.history.stated[uid] == nil {
@@ -141,7 +140,7 @@ func hasNoCapability(limits rule.Limits, resource string) bool {
 	return resource == "cpu" && limits.MilliCPU == 0 || resource == "memory" && limits.Memory == 0
 }
 
-// isClosed reports whether a queue was as it is said to be: not there, or not open.
+// isClosed reports whether a queue was as stated: missing, or not open.
 func isClosed(now moment, queue, how string) bool {
 	limits, exists := now.limits[queue]
 	if how == "does not exist" {
@@ -150,10 +149,10 @@ func isClosed(now moment, queue, how string) bool {
 	return limits.Closed != ""
 }
 
-// checkInsufficient checks a shortage: its queue, what was requested, the quota, that it
-// was insufficient, and the total. Between a moment that the observer saw and a
-// session some of what waits may have been placed, so what is in use lies between
-// what is held and what is held and waited for.
+// checkInsufficient checks a stated shortage: its queue, the requested count, the quota, the
+// total, and that it was insufficient. Between the observed moment and the session, some
+// waiting pods may have been placed. So the usage lies between what is held, and what is held
+// and waited for.
 func (j *Checker) checkInsufficient(s statement, m []string, at time.Time, window []moment) {
 	number := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
 	queue, names, requested, total, limit := m[1], strings.Split(m[3], "|"), number(m[4]), number(m[6]), number(m[7])

@@ -13,22 +13,23 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// unit is what waits: the waiting pods of a PodGroup, or a PodGroup without pods.
+// unit is what starts together: the waiting pods of a PodGroup, or a PodGroup without pods.
 type unit struct {
 	group *v1beta1.PodGroup
 	queue string
-	// pods wait for a node; needs is how many of them start together at least.
+	// pods wait for a node; minPods is how many of them must start together.
 	pods    []*podState
 	minPods int
-	// placed is how many pods of the group have a node or have succeeded.
+	// placed is how many pods of the group have a node or succeeded.
 	placed int
-	// announced is what the group says of itself, demands what the unit may take of its queue.
+	// announced is what the PodGroup announces, demands the most that the unit may use of its
+	// queue.
 	announced, demands []demand
-	// complex is why the unit is out of scope, "" when it is judged.
+	// unsupported is why the unit is out of scope, "" when it is checked.
 	unsupported string
 }
 
-// objectName names the unit in reports.
+// objectName returns the name of the unit in reports.
 func (u *unit) objectName() string {
 	if len(u.pods) > 0 && u.minPods == 1 {
 		return "pod/" + u.pods[0].pod.Namespace + "/" + u.pods[0].pod.Name
@@ -36,7 +37,7 @@ func (u *unit) objectName() string {
 	return "podgroup/" + u.group.Namespace + "/" + u.group.Name
 }
 
-// waitingUnits are all that waits, in a stable order; the caller must not change them.
+// waitingUnits returns all waiting units in a stable order; the caller must not change them.
 func (w *clusterState) waitingUnits() []*unit {
 	if w.cached.units != nil {
 		return w.cached.units
@@ -59,7 +60,7 @@ func (w *clusterState) waitingUnits() []*unit {
 	return units
 }
 
-// unitOf returns what of a PodGroup waits, nil when nothing does.
+// unitOf returns the waiting unit of a PodGroup, or nil.
 func (w *clusterState) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 	u := &unit{group: group, queue: rule.QueueOfGroup(group)}
 	all := 0
@@ -91,7 +92,7 @@ func (w *clusterState) unitOf(group *v1beta1.PodGroup, pods []*podState) *unit {
 	return u
 }
 
-// whyUnsupported says why a unit is out of scope, "" when it is judged.
+// whyUnsupported returns why a unit is out of scope, "" when it is checked.
 func (u *unit) whyUnsupported() string {
 	spec := &u.group.Spec
 	switch {
@@ -113,7 +114,7 @@ func (u *unit) whyUnsupported() string {
 	return ""
 }
 
-// unsupportedFeature says what of a pod this package does not judge, "" when it is plain.
+// unsupportedFeature returns which feature of a pod is out of scope, "" for a plain pod.
 func unsupportedFeature(pod *corev1.Pod) string {
 	spec := &pod.Spec
 	switch {
@@ -143,7 +144,7 @@ func unsupportedFeature(pod *corev1.Pod) string {
 	return ""
 }
 
-// demand is what a unit asks its queue for.
+// demand is what a unit requests from its queue.
 type demand struct {
 	// cards are the alternatives, empty for no cards.
 	cards            []string
@@ -151,8 +152,8 @@ type demand struct {
 	milliCPU, memory int64
 }
 
-// maxDemands returns what a unit may take of its queue: all its waiting pods, or what it
-// announces, whichever is more.
+// maxDemands returns the most that a unit may use of its queue: all its waiting pods, or what
+// it announces.
 func (u *unit) maxDemands() []demand {
 	ofPods := demand{}
 	for _, state := range u.pods {
@@ -175,7 +176,7 @@ func mergeCards(a, b []string) []string {
 	return a
 }
 
-// cardsOf lists the names that nodes give to a resource.
+// cardsOf returns the card names that nodes give to a resource.
 func (w *clusterState) cardsOf(resource corev1.ResourceName) []string {
 	cards, known := w.nodeCache.cards[resource]
 	if !known {
@@ -185,8 +186,8 @@ func (w *clusterState) cardsOf(resource corev1.ResourceName) []string {
 	return cards
 }
 
-// announcedDemands is what a PodGroup says of itself: its card.request, and its
-// minResources, which both count in full here.
+// announcedDemands returns what a PodGroup announces: card.request and minResources, which both
+// count in full here.
 func (w *clusterState) announcedDemands(group *v1beta1.PodGroup) []demand {
 	var all []demand
 	totals, err := rule.ParseTotals(group.Annotations[v1alpha1.AnnotationCardRequest])

@@ -1,4 +1,4 @@
-// Command responder is the program of the tests' own image. It serves on port 8080:
+// Command responder is the program of the tests' image. It serves on port 8080:
 //
 //	/healthz    200
 //	/ready      503 until /become-ready was called
@@ -59,7 +59,7 @@ func newHandler() http.Handler {
 	return mux
 }
 
-// whoAmI asks the API server as any program in a pod does: by the Service's address and the
+// whoAmI calls the API server as any program in a pod does: by the Service's address with the
 // mounted token and certificate.
 func whoAmI(ctx context.Context) (string, error) {
 	config, err := rest.InClusterConfig()

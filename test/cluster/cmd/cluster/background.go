@@ -15,8 +15,8 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// startInBackground has a cluster with this fleet run in the folder when it returns. One that
-// has crashed, or that was started with another fleet, is replaced.
+// startInBackground ensures that a cluster with this fleet runs in the folder. It replaces a
+// cluster that has crashed or has another fleet.
 func startInBackground(ctx context.Context, o cluster.Options, out io.Writer) error {
 	var fleet []byte
 	if o.Fleet != "" {
@@ -47,7 +47,7 @@ func startInBackground(ctx context.Context, o cluster.Options, out io.Writer) er
 	return startDetached(ctx, o, out)
 }
 
-// startDetached starts this program again, in a session of its own, and waits for its cluster.
+// startDetached starts this program in a new session and waits for its cluster.
 func startDetached(ctx context.Context, o cluster.Options, out io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -86,7 +86,7 @@ func startDetached(ctx context.Context, o cluster.Options, out io.Writer) error 
 	}
 }
 
-// stopInBackground ends the cluster that runs in the folder, if one does.
+// stopInBackground stops the cluster that runs in the folder, if any.
 func stopInBackground(ctx context.Context, dir string) error {
 	pid, running := cluster.Owner(dir)
 	if !running {

@@ -1,11 +1,11 @@
-// Command cluster keeps a local cluster up for trying things by hand.
+// Command cluster runs a local cluster for manual tests.
 //
 //	cluster up [--fleet FILE] [--dir DIR] [--bin DIR]
 //	cluster start --dir DIR [--fleet FILE] [--bin DIR]
 //	cluster stop --dir DIR
 //
 // Without --bin, up first builds what is missing or out of date. start runs up in the
-// background unless such a cluster runs in DIR already, and stop ends it.
+// background unless such a cluster already runs in DIR. stop ends it.
 package main
 
 import (
@@ -107,7 +107,7 @@ Ctrl-C stops it.
 	return c.Stop()
 }
 
-// buildControlPlane brings the control plane's binaries up to date; it is quick when they are.
+// buildControlPlane builds the control plane's binaries; it is quick when they are up to date.
 func buildControlPlane(ctx context.Context, out io.Writer) error {
 	root, err := cluster.ModuleRoot()
 	if err != nil {
@@ -121,7 +121,7 @@ func buildControlPlane(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// progressLogger writes for people: time since the start, message and values, without levels.
+// progressLogger logs for people: time since the start, message and values, without levels.
 func progressLogger(out io.Writer) logr.Logger {
 	began := time.Now()
 	return logr.FromSlogHandler(slog.NewTextHandler(out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

@@ -1,5 +1,5 @@
-// Command pause is what a pod's sandbox runs on the real node: it holds the pod's
-// namespaces until it is told to end.
+// Command pause runs in a pod's sandbox on the real node. It holds the pod's namespaces until
+// it is terminated.
 package main
 
 import (

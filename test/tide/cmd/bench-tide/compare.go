@@ -11,7 +11,7 @@ import (
 	"cardquota.dev/operator/test/tide"
 )
 
-// size is what is measured.
+// size is the size of the benchmark.
 type size struct {
 	Nodes, Singles, Requests, Flood, Gang, Runs int
 	Packed                                      bool
@@ -19,7 +19,7 @@ type size struct {
 	profiles                                    string
 }
 
-// The scenes, in their order.
+// The scenes in their order.
 const (
 	oneByOne        = "one pod at a time"
 	oneDeployment   = "one Deployment"
@@ -29,18 +29,18 @@ const (
 
 var scenes = []string{oneByOne, oneDeployment, manyDeployments, oneGang}
 
-// runResult is one run of one action.
+// runResult is the result of one run of one action.
 type runResult struct {
 	// Load is the load average over one minute at the start of each scene.
 	Load []string
-	// Fill is how long training took to take all cards, Ebb to take them again
+	// Fill is how long training took to fill all cards, Ebb how long it took to fill them again
 	// after each scene.
 	Fill   time.Duration
 	Ebb    []*tide.Return
 	Scenes map[string]*tide.Result
 }
 
-// compareActions runs both actions in turns.
+// compareActions runs both actions alternately.
 func compareActions(ctx context.Context, s size, out io.Writer) (*report, error) {
 	if s.Nodes < 1 || s.Runs < 1 || s.Requests < 1 || s.Flood < harness.GangSize || s.Flood%harness.GangSize != 0 || s.Gang < 1 ||
 		max(s.Flood, s.Gang, s.Requests) > s.Nodes*harness.GangSize {
@@ -55,7 +55,7 @@ func compareActions(ctx context.Context, s size, out io.Writer) (*report, error)
 	}, out)
 }
 
-// measureAction plays all scenes under one action on a fresh cluster.
+// measureAction runs all scenes with one action on a fresh cluster.
 func measureAction(ctx context.Context, s size, action string, out io.Writer) (m *runResult, err error) {
 	w, err := tide.Start(ctx, tide.Setup{Nodes: s.Nodes, Singles: s.Singles, Action: action, Packed: s.Packed, Period: s.Period})
 	if err != nil {

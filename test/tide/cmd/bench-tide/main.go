@@ -1,13 +1,12 @@
-// Command bench-tide measures how fast inference gets cards back from training,
-// and at what loss: this repository's scheduler with its action cardreclaim, and
-// the same scheduler with Volcano's own action reclaim, in turns on equal fresh
-// clusters.
+// Command bench-tide measures how fast inference reclaims cards from training, and at what
+// loss. It compares this repository's scheduler with its action cardreclaim to the same
+// scheduler with Volcano's action reclaim, alternately on equal fresh clusters.
 //
 //	bench-tide [-nodes 500] [-singles 100] [-requests 50] [-flood 400] [-gang 512] [-runs 3] [-out dist] [-profile DIR]
 //
-// It writes bench-tide.md and bench-tide.json into the folder -out. It exits
-// with 1 when a requirement does not hold, naming it, and with 2 when it could
-// not measure. Other load on the machine moves the times, so it is printed.
+// It writes bench-tide.md and bench-tide.json into the folder -out. It exits with 1 when a
+// requirement is not met, and names it. It exits with 2 when the measurement failed. It prints
+// the load of the machine, which affects the times.
 package main
 
 import (
@@ -21,7 +20,7 @@ import (
 	"cardquota.dev/operator/test/bench/harness"
 )
 
-// errFailed says that a requirement does not hold.
+// errFailed reports that a requirement is not met.
 var errFailed = errors.New("not all requirements hold")
 
 func main() {
@@ -39,7 +38,7 @@ func main() {
 	harness.RunMain("bench-tide", func(ctx context.Context) error { return run(ctx, s, *out) }, errFailed)
 }
 
-// run measures, writes the report, and judges it.
+// run measures, writes the report, and checks the requirements.
 func run(ctx context.Context, s size, folder string) error {
 	r, err := compareActions(ctx, s, os.Stdout)
 	if err != nil {

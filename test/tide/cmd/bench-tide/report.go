@@ -14,7 +14,7 @@ import (
 	"cardquota.dev/operator/test/tide"
 )
 
-// report is what all runs measured, by action.
+// report holds the results of all runs, by action.
 type report struct {
 	Size size
 	Runs map[string][]*runResult
@@ -26,7 +26,7 @@ func (r *report) printHeader(out io.Writer) {
 	harness.Printf(out, "%d processors, %d run(s) of each action.\n", runtime.NumCPU(), r.Size.Runs)
 }
 
-// describeScene is one scene in a line.
+// describeScene describes a scene in one line.
 func describeScene(s *tide.Result) string {
 	l := s.Loss
 	served := fmt.Sprintf("%d of %d pods served, all bound after %s, running after %s", s.Done, s.Pods, harness.FormatSeconds(s.Bound), harness.FormatSeconds(s.Running))
@@ -37,15 +37,15 @@ func describeScene(s *tide.Result) string {
 		served, l.Gangs, l.Least, l.Singles, l.CardSeconds, l.Partial, l.Retries)
 }
 
-// tableRow is a figure under both actions.
+// tableRow is a value under both actions.
 type tableRow struct {
 	what  string
 	value func(*runResult) float64
-	// format is that of one value.
+	// format is the format of one value.
 	format string
 }
 
-// tableRows are the lines of the table.
+// tableRows returns the rows of the table.
 func (r *report) tableRows() []tableRow {
 	inSeconds := func(of func(*runResult) time.Duration) func(*runResult) float64 {
 		return func(m *runResult) float64 { return of(m).Seconds() }
@@ -72,7 +72,7 @@ func (r *report) tableRows() []tableRow {
 	)
 }
 
-// markdown is the table: medians, the range, and the ratio of the medians.
+// markdown returns the table: medians, ranges, and the ratio of the medians.
 func (r *report) markdown() string {
 	var out strings.Builder
 	harness.Printf(&out, "| median of %d run(s) (range) | Volcano's reclaim | cardreclaim | Ratio |\n|---|---|---|---|\n", r.Size.Runs)
@@ -87,7 +87,7 @@ func (r *report) markdown() string {
 	return out.String()
 }
 
-// writeFiles leaves the report as a table and as JSON.
+// writeFiles writes the report as a table and as JSON.
 func (r *report) writeFiles(folder string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

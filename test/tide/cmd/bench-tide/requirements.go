@@ -8,12 +8,11 @@ import (
 	"cardquota.dev/operator/test/tide"
 )
 
-// maxLossFactor is how many card-seconds may be lost, of those that Volcano's own
-// action loses.
+// maxLossFactor bounds the lost card-seconds, relative to those of Volcano's action.
 const maxLossFactor = 0.25
 
-// unmetRequirements lists the requirements that do not hold. Every run of ours must keep the
-// limits; where it is compared, medians and the requests of all runs are.
+// unmetRequirements returns the requirements that are not met. Every run of ours must keep the
+// limits; comparisons use medians and the requests of all runs.
 func (r *report) unmetRequirements() (failures []string) {
 	fail := func(format string, args ...any) { failures = append(failures, fmt.Sprintf(format, args...)) }
 	for n, m := range r.Runs[tide.CardReclaim] {
@@ -45,7 +44,7 @@ func (r *report) unmetRequirements() (failures []string) {
 	return failures
 }
 
-// waitingTimes is how long each pod that came alone waited, in all runs.
+// waitingTimes returns how long each single pod waited, over all runs.
 func (r *report) waitingTimes(action string) (all []time.Duration) {
 	for _, m := range r.Runs[action] {
 		all = append(all, m.Scenes[oneByOne].Waited...)
@@ -53,7 +52,7 @@ func (r *report) waitingTimes(action string) (all []time.Duration) {
 	return all
 }
 
-// minGangs is how many gangs must be broken in a scene.
+// minGangs returns how many gangs must be broken in a scene.
 func (r *report) minGangs(scene string) int {
 	return r.Runs[tide.CardReclaim][0].Scenes[scene].Loss.Least
 }
@@ -64,7 +63,7 @@ func (r *report) medianOf(action string, value func(*runResult) float64) float64
 	return harness.Median(harness.SortedValues(r.Runs[action], value))
 }
 
-// countStuckGangs is how many gangs did not come back.
+// countStuckGangs returns how many gangs did not run again.
 func countStuckGangs(m *runResult) (n int) {
 	for _, s := range m.Scenes {
 		n += s.Stuck

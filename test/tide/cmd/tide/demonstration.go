@@ -10,7 +10,7 @@ import (
 	"cardquota.dev/operator/test/tide"
 )
 
-// demonstration tells the tide as it comes and goes, and keeps what did not hold.
+// demonstration shows how inference reclaims cards and returns them, and records what failed.
 type demonstration struct {
 	nodes, flood, gang int
 
@@ -78,7 +78,7 @@ func (s *demonstration) returnToTraining(ctx context.Context) error {
 	return nil
 }
 
-// showEvents shows what those who gave and those who took are told.
+// showEvents shows the events of the evicted and of the reclaiming workloads.
 func (s *demonstration) showEvents(ctx context.Context) error {
 	fmt.Println("\n  What one of the gangs is told, and who took the cards:")
 	for _, reason := range []string{"CardsReclaimed", "ReclaimsCards"} {
@@ -95,7 +95,7 @@ func (s *demonstration) showEvents(ctx context.Context) error {
 	return nil
 }
 
-// printResult prints what a tide cost, beside what it may, and judges it.
+// printResult prints the results of a scene beside their limits, and checks them.
 func (s *demonstration) printResult(scene *tide.Result, what string, after, limit time.Duration) {
 	l := scene.Loss
 	fmt.Println()
@@ -121,8 +121,7 @@ func (s *demonstration) watchScene(play func() (*tide.Result, error)) (watchScen
 	return watchScene, err
 }
 
-// printUsageDuring tells every two seconds who holds the cards while something goes on,
-// as long as it changes.
+// printUsageDuring prints every two seconds which pods hold the cards, while they change.
 func (s *demonstration) printUsageDuring(do func() error) error {
 	fmt.Printf("\n  %6s %16s %18s %10s\n", "after", "gangs running", "inference bound", "cards free")
 	began := time.Now()

@@ -1,9 +1,9 @@
-// Command tide shows the tide on a large cluster, step by step: training fills
-// all cards, inference takes some of them back, leaves, and training returns.
+// Command tide shows the daily ebb and flow of cards on a large cluster: training fills all
+// cards, inference reclaims some of them, leaves, and training returns.
 //
 //	tide [-nodes 500] [-flood 400] [-gang 512]
 //
-// It exits with 1 when something did not hold, and says what.
+// It exits with 1 when a check failed, and says which.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"cardquota.dev/operator/test/tide"
 )
 
-// timeout ends a show that hangs.
+// timeout bounds the demonstration.
 const timeout = 20 * time.Minute
 
 func main() {
