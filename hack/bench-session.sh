@@ -9,7 +9,7 @@ mkdir -p dist
 printf 'bench: %s, %s processors, load %s\n' "$(go version | cut -d' ' -f3)" "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
 
 set +e
-go test ./internal/cardreclaim/action -run '^$' -bench '^Benchmark(Hopeless|Kinds)$' -benchtime 1x -timeout 40m \
+go test ./internal/scheduler/cardreclaim -run '^$' -bench '^Benchmark(Hopeless|Kinds)$' -benchtime 1x -timeout 40m \
 	2>dist/bench-session.log | tee dist/bench-session.txt |
 	awk '
 		/^Benchmark/ { name = $1; sub(/^Benchmark/, "", name); sub(/-[0-9]+$/, "", name) }

@@ -16,8 +16,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/deviceshare"
 	resourcestrategyfit "volcano.sh/volcano/pkg/scheduler/plugins/resource-strategy-fit"
 
-	"cardquota.dev/operator/internal/capacitycard"
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
 // volcanoAccepts reads a stamped text with Volcano's own parser and refuses what would end
@@ -31,9 +31,9 @@ func volcanoAccepts(stamped string) error {
 	var errs []error
 	for _, tier := range tiers {
 		for _, plugin := range tier.Plugins {
-			if plugin.Name == schedulerconf.CapacityCard { // Volcano's parser reads words such as yes and on in another way
+			if plugin.Name == schedulerconfig.CapacityCard { // Volcano's parser reads words such as yes and on in another way
 				own := maps.Clone(plugin.Arguments)
-				delete(own, schedulerconf.HashArgument)
+				delete(own, schedulerconfig.HashArgument)
 				if err := capacitycard.ValidateArguments(own); err != nil {
 					errs = append(errs, fmt.Errorf("arguments of %s as Volcano reads them: %w", plugin.Name, err))
 				}
@@ -111,16 +111,16 @@ func fatalSharing(arguments map[string]any) []error {
 
 // knownNames are the actions and plugins that are registered in this process, with those of
 // the shared objects in pluginsDir, which are named after their files.
-func knownNames(pluginsDir string) schedulerconf.Known {
-	plugins := append(schedulerconf.VolcanoPlugins(), schedulerconf.CapacityCard)
+func knownNames(pluginsDir string) schedulerconfig.Known {
+	plugins := append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard)
 	if pluginsDir != "" {
 		files, _ := filepath.Glob(filepath.Join(pluginsDir, "*.so")) // the pattern is constant and good
 		for _, file := range files {
 			plugins = append(plugins, strings.TrimSuffix(filepath.Base(file), ".so"))
 		}
 	}
-	return schedulerconf.Known{
-		Actions: slices.DeleteFunc(append(schedulerconf.VolcanoActions(), schedulerconf.CardReclaim), func(name string) bool {
+	return schedulerconfig.Known{
+		Actions: slices.DeleteFunc(append(schedulerconfig.VolcanoActions(), schedulerconfig.CardReclaim), func(name string) bool {
 			_, registered := framework.GetAction(name)
 			return !registered
 		}),
@@ -128,7 +128,7 @@ func knownNames(pluginsDir string) schedulerconf.Known {
 			_, registered := framework.GetPluginBuilder(name)
 			return !registered
 		}),
-		Refused:   schedulerconf.Refused(),
+		Refused:   schedulerconfig.Refused(),
 		Arguments: capacitycard.ValidateArguments,
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 
-	"cardquota.dev/operator/internal/capacitycard"
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// texts are the corpus of internal/schedulerconf and the configuration that is shipped.
+// texts are the corpus of internal/schedulerconfig and the configuration that is shipped.
 func texts(t *testing.T) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("../../internal/schedulerconf/testdata/valid/*.yaml")
+	files, err := filepath.Glob("../../internal/schedulerconfig/testdata/valid/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no corpus: %v", err)
 	}
@@ -57,14 +57,14 @@ func shippedConfiguration(t *testing.T) string {
 func TestPreemptAndReclaimMayBeAddedToWhatIsShipped(t *testing.T) {
 	with := func(action string) error {
 		text := strings.Replace(shippedConfiguration(t), "allocate,", "allocate, "+action+",", 1)
-		return schedulerconf.Validate(text, knownNames(""))
+		return schedulerconfig.Validate(text, knownNames(""))
 	}
 	for _, action := range []string{"preempt", "reclaim", "preempt, reclaim"} {
 		if err := with(action); err != nil {
 			t.Errorf("%s: %v", action, err)
 		}
 	}
-	for action := range schedulerconf.Refused() {
+	for action := range schedulerconfig.Refused() {
 		if err := with(action); err == nil || !strings.Contains(err.Error(), action) {
 			t.Errorf("action %s: %v, want a refusal that names it", action, err)
 		}
@@ -76,17 +76,17 @@ func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			known := knownNames("")
 			known.Refused = nil // Volcano's parser knows actions that this scheduler does not run
-			if err := schedulerconf.Validate(text, known); err != nil {
+			if err := schedulerconfig.Validate(text, known); err != nil {
 				t.Fatalf("refused: %v", err)
 			}
-			stamped, hash, err := schedulerconf.WithHash(text)
+			stamped, hash, err := schedulerconfig.WithHash(text)
 			check.NoError(t, err)
 			if err := volcanoAccepts(stamped); err != nil {
 				t.Errorf("refused by Volcano: %v", err)
 			}
 			before, after := read(t, text), read(t, stamped)
-			check.Equal[any](t, "Volcano reads hash", hash, after.card.Arguments[schedulerconf.HashArgument])
-			delete(after.card.Arguments, schedulerconf.HashArgument)
+			check.Equal[any](t, "Volcano reads hash", hash, after.card.Arguments[schedulerconfig.HashArgument])
+			delete(after.card.Arguments, schedulerconfig.HashArgument)
 			for _, plugin := range []*conf.PluginOption{before.card, after.card} {
 				if len(plugin.Arguments) == 0 {
 					plugin.Arguments = nil
@@ -114,7 +114,7 @@ func read(t *testing.T, text string) reading {
 	r := reading{rest: []any{names, tiers, configurations, metrics}}
 	for i := range tiers {
 		for j := range tiers[i].Plugins {
-			if tiers[i].Plugins[j].Name == schedulerconf.CapacityCard {
+			if tiers[i].Plugins[j].Name == schedulerconfig.CapacityCard {
 				r.card = &tiers[i].Plugins[j]
 			}
 		}
@@ -125,8 +125,8 @@ func read(t *testing.T, text string) reading {
 // TestNamesAreVolcanos keeps the pure lists in step with the Volcano that is compiled in.
 func TestNamesAreVolcanos(t *testing.T) {
 	known := knownNames("")
-	check.Equal(t, "actions", append(schedulerconf.VolcanoActions(), schedulerconf.CardReclaim), known.Actions)
-	want := append(schedulerconf.VolcanoPlugins(), schedulerconf.CapacityCard)
+	check.Equal(t, "actions", append(schedulerconfig.VolcanoActions(), schedulerconfig.CardReclaim), known.Actions)
+	want := append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard)
 	check.Equal(t, "plugins", want, known.Plugins)
 	var switches []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[conf.PluginOption]()) {
@@ -135,7 +135,7 @@ func TestNamesAreVolcanos(t *testing.T) {
 		}
 	}
 	slices.Sort(switches)
-	check.Equal(t, "switches", slices.Sorted(slices.Values(schedulerconf.Switches())), switches)
+	check.Equal(t, "switches", slices.Sorted(slices.Values(schedulerconfig.Switches())), switches)
 }
 
 func TestWhatVolcanoWouldDieOfIsRefused(t *testing.T) {

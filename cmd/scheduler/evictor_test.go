@@ -10,13 +10,13 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
-	"cardquota.dev/operator/internal/cardreclaim/action"
+	"cardquota.dev/operator/internal/scheduler/cardreclaim"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
 // TestTheEvictorIsReplaced pins where Volcano keeps the cache of a scheduler.
 func TestTheEvictorIsReplaced(t *testing.T) {
-	evictor := &action.Evictor{}
+	evictor := &cardreclaim.Evictor{}
 	sched := &scheduler.Scheduler{}
 	check.That(t, replaceEvictor(sched, evictor) != nil, "a scheduler without a cache is accepted")
 	theirs := cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(0), util.NewFakeEvictor(0), &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})

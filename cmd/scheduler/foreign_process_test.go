@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/internal/enforcement"
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
@@ -51,7 +51,7 @@ func TestProcessWaitsForTheStockSchedulerToGo(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		return report
 	}
-	g.Eventually(func(g Gomega) { g.Expect(report(g).ConfigHash).To(Equal(schedulerconf.Hash(nothingBad))) }).Should(Succeed())
+	g.Eventually(func(g Gomega) { g.Expect(report(g).ConfigHash).To(Equal(schedulerconfig.Hash(nothingBad))) }).Should(Succeed())
 	g.Expect(report(g).Identity).To(Equal(c.holder(t)))
 	c.configure(t, quotaAbsent)
 	g.Eventually(func(g Gomega) { g.Expect(report(g).ConfigProblem).To(ContainSubstring("capacity-card is missing")) }).Should(Succeed())

@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
-	"cardquota.dev/operator/internal/capacitycard"
-	"cardquota.dev/operator/internal/configgate"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/configloader"
 	"cardquota.dev/operator/internal/timing"
 	"cardquota.dev/operator/internal/version"
 )
@@ -164,8 +164,8 @@ func endHeartbeat(ctx context.Context, leases typedcoordinationv1.LeaseInterface
 }
 
 // configProblem is why the newest text of a gate is not in force, "" when it is.
-func configProblem(status configgate.Status) string {
-	if status.Reason == configgate.ReasonLoaded {
+func configProblem(status configloader.Status) string {
+	if status.Reason == configloader.ReasonLoaded {
 		return ""
 	}
 	return status.Message

@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
-	"cardquota.dev/operator/internal/capacitycard"
-	"cardquota.dev/operator/internal/configgate"
 	"cardquota.dev/operator/internal/enforcement"
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/configloader"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -50,9 +50,9 @@ func TestAHeartbeatIsDue(t *testing.T) {
 
 func TestConfigProblem(t *testing.T) {
 	for reason, want := range map[string]string{
-		configgate.ReasonLoaded: "", configgate.ReasonRejected: "m", configgate.ReasonMissing: "m", configgate.ReasonNotWritten: "m", configgate.ReasonNotConfigured: "m",
+		configloader.ReasonLoaded: "", configloader.ReasonRejected: "m", configloader.ReasonMissing: "m", configloader.ReasonNotWritten: "m", configloader.ReasonNotConfigured: "m",
 	} {
-		check.Equal(t, fmt.Sprintf("%s: problem", reason), want, configProblem(configgate.Status{Reason: reason, Message: "m"}))
+		check.Equal(t, fmt.Sprintf("%s: problem", reason), want, configProblem(configloader.Status{Reason: reason, Message: "m"}))
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/check"
 	"cardquota.dev/operator/test/cluster"
@@ -128,16 +128,16 @@ func TestProcessThroughItsLife(t *testing.T) {
 	c.configure(t, nothingBad)
 	g.Eventually(func() string { return c.holder(t) }).ShouldNot(BeEmpty())
 	leader := c.holder(t)
-	g.Expect(page(g, first.health, "/readyz")).To(ContainSubstring("(in force: " + schedulerconf.Hash(nothingBad) + ")"))
+	g.Expect(page(g, first.health, "/readyz")).To(ContainSubstring("(in force: " + schedulerconfig.Hash(nothingBad) + ")"))
 	g.Eventually(first.output).Should(ContainSubstring("Final state: actions=[enqueue allocate backfill]"))
 	c.bindsAPod(t, g, "first")
 
 	// A broken text changes nothing but the report; the next good one is loaded by Volcano.
 	c.configure(t, "actions: \"")
 	g.Eventually(func(g Gomega) {
-		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nConfigurationRejected: the text is not YAML"), ContainSubstring(schedulerconf.Hash(nothingBad))))
+		g.Expect(page(g, first.health, "/readyz")).To(And(HavePrefix("ok\nConfigurationRejected: the text is not YAML"), ContainSubstring(schedulerconfig.Hash(nothingBad))))
 		g.Expect(page(g, first.metrics, "/metrics")).To(And(ContainSubstring("\ncardquota_scheduler_config_valid 0\n"),
-			ContainSubstring(fmt.Sprintf("cardquota_scheduler_config_info{hash=%q} 1", schedulerconf.Hash(nothingBad)))))
+			ContainSubstring(fmt.Sprintf("cardquota_scheduler_config_info{hash=%q} 1", schedulerconfig.Hash(nothingBad)))))
 	}).Should(Succeed())
 	c.bindsAPod(t, g, "second")
 	c.configure(t, alsoGood)

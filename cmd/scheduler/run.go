@@ -28,9 +28,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 	commonutil "volcano.sh/volcano/pkg/util"
 
-	"cardquota.dev/operator/internal/capacitycard"
-	"cardquota.dev/operator/internal/cardreclaim/action"
-	"cardquota.dev/operator/internal/configgate"
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/cardreclaim"
+	"cardquota.dev/operator/internal/scheduler/configloader"
 )
 
 // run takes the place of Volcano's app.Run. The order is what matters: the process is live
@@ -122,7 +122,7 @@ func stopReason(asked, ctx context.Context) error {
 // state is what the readiness page shows: the gate's status and, while this process may not
 // stand for election because of another scheduler, that.
 type state struct {
-	gate   *configgate.Gate
+	gate   *configloader.Gate
 	others *foreign
 }
 
@@ -136,25 +136,25 @@ func (s state) String() string {
 
 // newGate makes the configuration gate in a directory of its own, and a function that removes
 // that directory.
-func newGate(config *rest.Config, flags *flags) (*configgate.Gate, func(), error) {
+func newGate(config *rest.Config, flags *flags) (*configloader.Gate, func(), error) {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "configuration"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server: %w", err)
 	}
-	source := configgate.NewFile(flags.volcano.SchedulerConf)
+	source := configloader.NewFile(flags.volcano.SchedulerConf)
 	if flags.volcano.SchedulerConf == "" {
 		name, err := flags.configMapName()
 		if err != nil {
 			return nil, nil, err
 		}
-		source = configgate.NewConfigMap(client, name, flags.configMapKey)
+		source = configloader.NewConfigMap(client, name, flags.configMapKey)
 	}
 	dir, err := os.MkdirTemp("", "cardquota-scheduler-")
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the private directory: %w", err)
 	}
-	recorder, endEvents := newRecorder(client, "", configgate.EventSource)
-	gate, err := configgate.New(configgate.Config{
+	recorder, endEvents := newRecorder(client, "", configloader.EventSource)
+	gate, err := configloader.New(configloader.Config{
 		Source:   source,
 		Dir:      dir,
 		Known:    knownNames(flags.volcano.PluginsDir),
@@ -211,14 +211,14 @@ func majorMinor(major, minor string) string {
 type leader struct {
 	config *rest.Config
 	opt    *options.ServerOption
-	gate   *configgate.Gate
+	gate   *configloader.Gate
 	others *foreign
 	// heartbeats is the namespace of the heartbeat, identity who beats.
 	heartbeats string
 	identity   string
 	// cache is that of the plugin, evictor what takes the place of Volcano's.
 	cache   *capacitycard.Cache
-	evictor *action.Evictor
+	evictor *cardreclaim.Evictor
 }
 
 // farewell writes into the heartbeat that this process has stopped in order. It passes the
@@ -305,10 +305,10 @@ func ownPod() string {
 
 // registerPlugins adds what Volcano does not bring itself. It returns Volcano's action preempt
 // with the rules of card quota.
-func registerPlugins(cache *capacitycard.Cache) *action.Preempt {
+func registerPlugins(cache *capacitycard.Cache) *cardreclaim.Preempt {
 	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(cache))
-	reclaim := action.New(cache, nil)
-	preempt := action.NewPreempt(reclaim)
+	reclaim := cardreclaim.New(cache, nil)
+	preempt := cardreclaim.NewPreempt(reclaim)
 	framework.RegisterAction(reclaim)
 	framework.RegisterAction(preempt) // in the place of Volcano's
 	prometheus.MustRegister(append(reclaim.Metrics(), cache.Metrics())...)
@@ -320,7 +320,7 @@ var errNoCache = errors.New("the cache of Volcano's scheduler was not found, so 
 
 // replaceEvictor has the cache of a scheduler evict as Preempt does. Volcano lets
 // everybody choose the evictor of a cache, and keeps the cache of a scheduler to itself.
-func replaceEvictor(sched *scheduler.Scheduler, evictor *action.Evictor) error {
+func replaceEvictor(sched *scheduler.Scheduler, evictor *cardreclaim.Evictor) error {
 	found, err := cacheOf(sched)
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ type Report struct {
 	Identity string
 	// Version is the scheduler's version.
 	Version string
-	// ConfigHash is schedulerconf.Hash of the text that the session ran with, ""
+	// ConfigHash is schedulerconfig.Hash of the text that the session ran with, ""
 	// when it ran with none: then it gave no card away.
 	ConfigHash string
 	// ConfigProblem is why the newest text is not in force, "" when it is.

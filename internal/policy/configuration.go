@@ -15,7 +15,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
 // The ConfigMap that the operator renders for the scheduler, in the scheduler's namespace, and
@@ -58,9 +58,9 @@ func Configure(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyRef
 		text = base.Data[ref.Key]
 	}
 	if out.BuiltIn = strings.TrimSpace(text) == ""; out.BuiltIn {
-		out.From, text = builtIn, schedulerconf.BuiltIn
+		out.From, text = builtIn, schedulerconfig.BuiltIn
 	}
-	rendered, replaced, err := schedulerconf.Render(text, comment(out.From), WantedOf(spec))
+	rendered, replaced, err := schedulerconfig.Render(text, comment(out.From), WantedOf(spec))
 	stays := "what was rendered last stays"
 	if live == nil {
 		stays = "there is no rendered configuration"
@@ -69,7 +69,7 @@ func Configure(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyRef
 	case out.BuiltIn && (err != nil || !neverHadBase(live, written, rendered)):
 		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseMissing, "%s; %s", absent(ref, base), stays)
 		return out
-	case errors.Is(err, schedulerconf.ErrHierarchy):
+	case errors.Is(err, schedulerconfig.ErrHierarchy):
 		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonHierarchyNotSupported, "%s: %v; %s", out.From, err, stays)
 		return out
 	case err != nil:
@@ -94,7 +94,7 @@ func neverHadBase(live *corev1.ConfigMap, written, rendered string) bool {
 	if live != nil && live.Annotations[v1alpha1.AnnotationRenderedFrom] != "" {
 		return live.Annotations[v1alpha1.AnnotationRenderedFrom] == builtIn
 	}
-	return written == "" || written == schedulerconf.Hash(rendered)
+	return written == "" || written == schedulerconfig.Hash(rendered)
 }
 
 // comment stands at the top of a rendered text.
@@ -158,7 +158,7 @@ func lines(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; "
 
 // reclaimActions are the scheduler's actions that take cards back.
 var reclaimActions = map[v1alpha1.ReclaimMode]string{
-	v1alpha1.ReclaimGangs: schedulerconf.CardReclaim,
+	v1alpha1.ReclaimGangs: schedulerconfig.CardReclaim,
 	v1alpha1.ReclaimPods:  "reclaim",
 	v1alpha1.ReclaimOff:   "",
 }
@@ -166,7 +166,7 @@ var reclaimActions = map[v1alpha1.ReclaimMode]string{
 // WantedOf returns what a valid effective spec demands of the scheduler's
 // configuration. Every argument that a policy can set is in it, also with its
 // default: what a text says by hand would hold otherwise.
-func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconf.Wanted {
+func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Wanted {
 	types := make(map[string]any, len(spec.ServiceTypes))
 	for _, t := range spec.ServiceTypes {
 		row := map[string]any{}
@@ -189,7 +189,7 @@ func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconf.Wanted {
 	for _, class := range spec.PriorityClasses {
 		classes[class.Name] = class.Value
 	}
-	return schedulerconf.Wanted{
+	return schedulerconfig.Wanted{
 		Reclaim: reclaimActions[spec.Reclaim],
 		Preempt: spec.Preempt == v1alpha1.PreemptInQueue,
 		Arguments: map[string]any{

@@ -11,7 +11,7 @@ import (
 
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/conditions"
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -55,7 +55,7 @@ func TestWantedOf(t *testing.T) {
 		Reclaim: "Pods", ComputeQuota: "Enforce", UnmanagedQueues: "Ignore", OverCommitPercent: 120, NodeOrderWeightPercent: 300,
 		Preempt: "InQueue", VictimOrder: "Loss", PriorityClasses: []v1alpha1.PriorityClass{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
 	}
-	want := schedulerconf.Wanted{Reclaim: "reclaim", Preempt: true, Arguments: map[string]any{
+	want := schedulerconfig.Wanted{Reclaim: "reclaim", Preempt: true, Arguments: map[string]any{
 		"cardUnlimitedCpuMemory": false,
 		"serviceTypes": map[string]any{
 			"inference": map[string]any{"reclaimFrom": []string{"training"}},
@@ -74,7 +74,7 @@ func TestWantedOf(t *testing.T) {
 
 func TestConfigure(t *testing.T) {
 	const from, rendered = "ConfigMap volcano-system/scheduler, key conf", "True/Synced: the scheduler's configuration is ConfigMap volcano-system/scheduler, key conf with this policy laid over it"
-	defaults := schedulerconf.Hash(configured(nil, "-", "").Text)
+	defaults := schedulerconfig.Hash(configured(nil, "-", "").Text)
 	outside := strings.Replace(plain, "- name: gang", "- name: gang\n  - name: proportion", 1)
 	for t, tc := range check.Cases(t, map[string]struct {
 		base       *corev1.ConfigMap
@@ -106,7 +106,7 @@ func TestConfigure(t *testing.T) {
 		check.That(t, (got.Text != "") == tc.text, "the text is\n%s", got.Text)
 		check.That(t, len(got.Message) <= conditions.MaxMessageLength && !strings.Contains(got.Message, "\n"), "the message has %d bytes: %q", len(got.Message), got.Message)
 		if tc.text {
-			check.NoError(t, schedulerconf.Validate(got.Text, schedulerconf.Shipped()))
+			check.NoError(t, schedulerconfig.Validate(got.Text, schedulerconfig.Shipped()))
 			check.That(t, strings.HasPrefix(got.Text, "# Rendered by cardquota-manager from "+got.From+",\n"), "the text begins\n%s", got.Text)
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	rules "cardquota.dev/operator/internal/admission"
 	"cardquota.dev/operator/internal/policy"
+	rules "cardquota.dev/operator/internal/webhook/validation"
 )
 
 // validator validates objects of one kind. Of a new object before is nil.

@@ -1,5 +1,5 @@
 // Package webhook answers the API server when objects are written: it reads the
-// world from the manager's caches and asks the rules of internal/admission.
+// world from the manager's caches and asks the rules of internal/webhook/validation.
 package webhook
 
 import (

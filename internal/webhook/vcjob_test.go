@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
 
-	rules "cardquota.dev/operator/internal/admission"
 	"cardquota.dev/operator/internal/testing/check"
+	rules "cardquota.dev/operator/internal/webhook/validation"
 )
 
 // TestCompletingKeepsTheRest: also fields that this version does not know.

@@ -181,7 +181,7 @@ func dryRun(t *testing.T, as client.Client, object client.Object) error {
 	return as.Create(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
 }
 
-// TestAdmission runs on one cluster, in this order. What each rule says is tested in internal/admission; here
+// TestAdmission runs on one cluster, in this order. What each rule says is tested in internal/webhook/validation; here
 // it is tested that it is asked, and when nobody can be asked.
 func TestAdmission(t *testing.T) {
 	w := newGate(t)

@@ -45,9 +45,9 @@ func TestTroubleIsFoundByItsReason(t *testing.T) {
 		}
 	}
 	for words, file := range map[string]string{
-		"node(s) have another card than <":    "internal/capacitycard/predicate.go",
-		"node(s) have no named card for ":     "internal/capacitycard/predicate.go",
-		"has not seen every node and pod yet": "internal/capacitycard/snapshot.go",
+		"node(s) have another card than <":    "internal/scheduler/capacitycard/predicate.go",
+		"node(s) have no named card for ":     "internal/scheduler/capacitycard/predicate.go",
+		"has not seen every node and pod yet": "internal/scheduler/capacitycard/snapshot.go",
 	} {
 		if !strings.Contains(document, words) || !strings.Contains(readDocument(t, file), words) {
 			t.Errorf("docs/troubleshooting.md and %s do not both say %q", file, words)

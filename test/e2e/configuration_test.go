@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/cluster"
 	"cardquota.dev/operator/test/deployment"
@@ -88,8 +88,8 @@ func (s *scene) configEvents(reason string) []string {
 // said that it loaded it.
 func (s *scene) wantInForce(text string) {
 	s.Helper()
-	s.Eventually(func() string { return s.waitForHeartbeat().ConfigHash }).Should(Equal(schedulerconf.Hash(text)))
-	s.Eventually(func() []string { return s.configEvents("ConfigurationLoaded") }).Should(ContainElement(ContainSubstring(schedulerconf.Hash(text))))
+	s.Eventually(func() string { return s.waitForHeartbeat().ConfigHash }).Should(Equal(schedulerconfig.Hash(text)))
+	s.Eventually(func() []string { return s.configEvents("ConfigurationLoaded") }).Should(ContainElement(ContainSubstring(schedulerconfig.Hash(text))))
 }
 
 func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *testCluster) {
@@ -111,7 +111,7 @@ func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *testCluster)
 		s.createPods(podSet{name: test.name, queue: "broken", card: h200, count: 1, pods: 3})
 		s.wantRunning(test.name, 2, 1)
 		s.Eventually(s.waitForHeartbeat).Should(HaveField("ConfigProblem", ContainSubstring(test.report)), test.name)
-		s.Expect(s.waitForHeartbeat().ConfigHash).To(Equal(schedulerconf.Hash(good)), "the last good one is in force")
+		s.Expect(s.waitForHeartbeat().ConfigHash).To(Equal(schedulerconfig.Hash(good)), "the last good one is in force")
 		s.Expect(s.DeleteAllOf(s.ctx, &corev1.Pod{}, client.InNamespace(s.namespace), client.MatchingLabels{app: test.name})).To(Succeed())
 	}
 	s.Expect(s.Delete(s.ctx, s.configMap())).To(Succeed())

@@ -44,7 +44,7 @@ type stockScheduler struct {
 func newProof(t *testing.T) *enforcementTest {
 	t.Helper()
 	g := NewWithT(t)
-	text, err := os.ReadFile(filepath.Join(suite.root, "internal/schedulerconf/testdata/render/installer_1_14/base.conf"))
+	text, err := os.ReadFile(filepath.Join(suite.root, "internal/schedulerconfig/testdata/render/installer_1_14/base.conf"))
 	g.Expect(err).NotTo(HaveOccurred())
 	p := &enforcementTest{original: string(text)}
 	st := startStage(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "4")}, deployment.NoConfiguration)

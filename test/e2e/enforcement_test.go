@@ -15,7 +15,7 @@ import (
 
 	api "cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/test/deployment"
 	"cardquota.dev/operator/test/observer"
@@ -147,7 +147,7 @@ func (p *enforcementTest) checkDriftCorrected() {
 		p.Eventually(p.configText).Should(Equal(p.rendered), what)
 		p.toldAt(thePolicy, api.EventConfigCorrected, "kubectl-edit wrote it")
 		p.waitForEnforced("True/Enforced: ")
-		p.Eventually(func() string { return p.waitForHeartbeat().ConfigHash }).Should(Equal(schedulerconf.Hash(p.rendered)), what)
+		p.Eventually(func() string { return p.waitForHeartbeat().ConfigHash }).Should(Equal(schedulerconfig.Hash(p.rendered)), what)
 	}
 	p.waitForCondition(api.ConditionConfigSynced, "True/Synced: ", thePolicy)
 }
@@ -159,7 +159,7 @@ func (p *enforcementTest) checkUnreadableConfig() {
 	p.createPods(podSet{name: "goes-on", queue: neighbour, card: h200, count: 1, pods: 2})
 	p.wantRunning("goes-on", 1, 1) // one card is held since before
 	p.Expect(p.configText()).To(Equal(p.rendered), "what was rendered last stays")
-	p.Expect(p.waitForHeartbeat().ConfigHash).To(Equal(schedulerconf.Hash(p.rendered)))
+	p.Expect(p.waitForHeartbeat().ConfigHash).To(Equal(schedulerconfig.Hash(p.rendered)))
 	p.waitForEnforced("True/Enforced: ")
 	p.editConfigMap(baseMeta, p.original)
 	p.waitForCondition(api.ConditionConfigSynced, "True/Synced: ", thePolicy)

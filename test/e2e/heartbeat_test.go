@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/internal/enforcement"
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/test/deployment"
 )
 
@@ -75,7 +75,7 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 	s.startScheduler() // a new process has seen nothing of what others bound
 	s.createQuota("heartbeat", cardList(h200, 2))
 	report := s.waitForHeartbeat()
-	s.Expect(report.ConfigHash).To(Equal(schedulerconf.Hash(s.configText())))
+	s.Expect(report.ConfigHash).To(Equal(schedulerconfig.Hash(s.configText())))
 	s.Expect(report.ConfigProblem).To(BeEmpty())
 	s.Expect(report.Identity).To(Equal(s.leaseHolder()))
 	program, err := deployment.ProgramPath(s.ctx, "cardquota-scheduler")

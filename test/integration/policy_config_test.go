@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"cardquota.dev/operator/api/v1alpha1"
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
 // TestVolcanosConfigurationIsOnlyRead: whatever a policy does, the base keeps its resource
@@ -40,11 +40,11 @@ func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 
 	written := configMap(t, schedulerConfigMap)
 	text := written.Data[schedulerKey]
-	g.Expect(schedulerconf.Validate(text, schedulerconf.Shipped())).To(gomega.Succeed())
+	g.Expect(schedulerconfig.Validate(text, schedulerconfig.Shipped())).To(gomega.Succeed())
 	g.Expect(text).To(gomega.And(gomega.ContainSubstring("cardreclaim"), gomega.ContainSubstring("leastrequested.weight: 2"),
 		gomega.HavePrefix("# Rendered by cardquota-manager from ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf")))
 	g.Expect(written.OwnerReferences).To(gomega.ConsistOf(gomega.HaveField("UID", policy.UID)))
-	g.Eventually(policyStatus(t)).Should(gomega.HaveField("ConfigHash", schedulerconf.Hash(text)))
+	g.Eventually(policyStatus(t)).Should(gomega.HaveField("ConfigHash", schedulerconfig.Hash(text)))
 	g.Consistently(func() string { return configMap(t, schedulerConfigMap).ResourceVersion }).Should(gomega.Equal(written.ResourceVersion), "written once")
 
 	patchAs(t, policy, "user", func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Reclaim, p.Spec.OverCommitPercent = "Pods", 150 })
@@ -105,7 +105,7 @@ func TestABaseThatComesAndGoes(t *testing.T) {
 	g.Expect(admin.Delete(t.Context(), cm)).To(gomega.Succeed())
 	g.Eventually(configSynced(t)).Should(gomega.HavePrefix("False/BaseMissing: there is no ConfigMap volcano-system/volcano-scheduler-configmap"))
 	g.Consistently(schedulerText(t, schedulerConfigMap)).Should(gomega.Equal(good))
-	g.Expect(policyStatus(t)()).To(gomega.HaveField("ConfigHash", schedulerconf.Hash(good)))
+	g.Expect(policyStatus(t)()).To(gomega.HaveField("ConfigHash", schedulerconfig.Hash(good)))
 }
 
 // TestWhatAnEarlierVersionWrote: the version before wrote capacity-card and cardreclaim into

@@ -27,8 +27,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"cardquota.dev/operator/internal/capacitycard"
-	"cardquota.dev/operator/internal/cardreclaim/action"
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/cardreclaim"
 	"cardquota.dev/operator/internal/testing/builder"
 	"cardquota.dev/operator/internal/testing/session"
 	"cardquota.dev/operator/internal/workload"
@@ -100,7 +100,7 @@ type simulation struct {
 }
 
 // shippedConf is what the operator makes of Volcano's configuration of an installation.
-const shippedConf = "../../internal/schedulerconf/testdata/render/installer_1_14/rendered.conf"
+const shippedConf = "../../internal/schedulerconfig/testdata/render/installer_1_14/rendered.conf"
 
 // newWorld begins a sequence.
 func (m *schedulerCache) newWorld(script sequence) *simulation {
@@ -158,8 +158,8 @@ func (w *simulation) loadConfiguration() {
 		}
 	}
 	// As cmd/scheduler does.
-	reclaim := action.New(w.cards, w)
-	preempt := action.NewPreempt(reclaim)
+	reclaim := cardreclaim.New(w.cards, w)
+	preempt := cardreclaim.NewPreempt(reclaim)
 	framework.RegisterAction(reclaim)
 	framework.RegisterAction(preempt)
 	w.cache.Evictor = preempt.Evictor().Use(w.cache.Client(), w.cache.Recorder)

@@ -17,7 +17,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
 // configure renders the scheduler's configuration and puts it where it is not.
@@ -39,7 +39,7 @@ func (p *pass) configure(ctx context.Context, live *corev1.ConfigMap) (outcome, 
 		}
 		p.memory.seen = true
 	}
-	return outcome{Condition: wanted.Condition, hash: schedulerconf.Hash(wanted.Text)}, nil
+	return outcome{Condition: wanted.Condition, hash: schedulerconfig.Hash(wanted.Text)}, nil
 }
 
 // says reports whether the scheduler's ConfigMap is what is wanted.

@@ -4,7 +4,7 @@
 // policy, so that the garbage collector removes it with the policy.
 //
 // It only carries: what must be is decided in internal/policy and
-// internal/schedulerconf.
+// internal/schedulerconfig.
 package servicetypepolicy
 
 import (
@@ -25,7 +25,7 @@ import (
 	"cardquota.dev/operator/internal/conditions"
 	shared "cardquota.dev/operator/internal/controller"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/timing"
 )
 
@@ -165,7 +165,7 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 			again, unwritten = refusedRetry, nil
 		}
 	}
-	if out.hash == "" && live != nil && schedulerconf.Hash(live.Data[policy.ConfigMapKey]) == p.policy.Status.ConfigHash {
+	if out.hash == "" && live != nil && schedulerconfig.Hash(live.Data[policy.ConfigMapKey]) == p.policy.Status.ConfigHash {
 		out.hash = p.policy.Status.ConfigHash // what was written last still stands
 	}
 	result, err := p.report(ctx, out)

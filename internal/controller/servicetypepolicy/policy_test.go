@@ -16,7 +16,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 	"cardquota.dev/operator/internal/enforcement"
 	"cardquota.dev/operator/internal/policy"
-	"cardquota.dev/operator/internal/schedulerconf"
+	"cardquota.dev/operator/internal/schedulerconfig"
 	"cardquota.dev/operator/internal/testing/check"
 )
 
@@ -33,9 +33,9 @@ func TestTheConfigurationIsRendered(t *testing.T) {
 	w.expect("True/Synced: the scheduler's configuration is ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf with this policy laid over it")
 	check.Equal(t, "Volcano's ConfigMap says", plain, w.base().Data[key])
 	cm := w.rendered()
-	check.NoError(t, schedulerconf.Validate(cm.Data[key], schedulerconf.Shipped()))
+	check.NoError(t, schedulerconfig.Validate(cm.Data[key], schedulerconfig.Shipped()))
 	check.That(t, len(cm.OwnerReferences) == 1 && cm.OwnerReferences[0].UID == "this" && cm.OwnerReferences[0].Kind == "ServiceTypePolicy", "it belongs to %v", cm.OwnerReferences)
-	check.Equal(t, "hash", schedulerconf.Hash(cm.Data[key]), w.policy().Status.ConfigHash)
+	check.Equal(t, "hash", schedulerconfig.Hash(cm.Data[key]), w.policy().Status.ConfigHash)
 	check.Equal(t, "finalizers", 0, len(w.policy().Finalizers))
 	check.That(t, len(w.classNames()) == 4, "PriorityClasses %q", w.classNames())
 
@@ -108,7 +108,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 			metric: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enforced"}, []string{"reason"})}
 	}
 	proves()
-	w.must(w.client.Create(w.Context(), enforcement.Report{Identity: "ours", Version: "v1", At: w.now, ConfigHash: schedulerconf.Hash(good)}.Lease(home)))
+	w.must(w.client.Create(w.Context(), enforcement.Report{Identity: "ours", Version: "v1", At: w.now, ConfigHash: schedulerconfig.Hash(good)}.Lease(home)))
 	enforced := func(want string) {
 		t.Helper()
 		c := meta.FindStatusCondition(w.policy().Status.Conditions, v1alpha1.ConditionEnforced)
@@ -130,7 +130,7 @@ func TestWithoutAGoodBaseTheLastTextStays(t *testing.T) {
 		w.settle()
 		w.expect(step.says)
 		check.Equal(t, step.says+"the text", good, w.text())
-		check.Equal(t, step.says+"hash", schedulerconf.Hash(good), w.policy().Status.ConfigHash)
+		check.Equal(t, step.says+"hash", schedulerconfig.Hash(good), w.policy().Status.ConfigHash)
 		enforced("True/Enforced: ")
 	}
 	t.Log("what was written by hand meanwhile proves nothing, and goes when the base is back")
@@ -178,7 +178,7 @@ func TestAConfigurationByHandIsTakenOver(t *testing.T) {
 	w := newWorld(t, newConfigMap(place.Name, plain), byHand, newPolicy())
 	w.settle()
 	w.expect("True/Synced: ")
-	check.NoError(t, schedulerconf.Validate(w.text(), schedulerconf.Shipped()))
+	check.NoError(t, schedulerconfig.Validate(w.text(), schedulerconfig.Shipped()))
 	check.Contains(t, "events", strings.Join(w.told(), "\n"), "Warning ConfigCorrected")
 }
 

@@ -1,0 +1,210 @@
+package capacitycard
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+// tidal has a training job of four cards that runs, and one pod of inference that
+// waits for more than are left.
+const tidal = `queue inf {"A":8} 80000 inference; queue tra {"A":8} 20000 training; t tra 1: a*4; i inf 1: - cards=5;`
+
+func TestTideOfTheOpenSessionOnly(t *testing.T) {
+	s := newTide(t, tidal).run()
+	_, ok := s.m.Tide(s.Ssn.UID)
+	check.That(t, ok, "the open session has no rules")
+	_, ok = s.m.Tide("another")
+	check.That(t, !ok, "another session has rules")
+	s.p.notReady = "not everything was seen yet"
+	_, ok = s.m.Tide(s.Ssn.UID)
+	check.That(t, !ok, "there are rules before everything was seen")
+	s.p.notReady = ""
+	old := s.Ssn
+	s.Close()
+	_, ok = s.m.Tide(old.UID)
+	check.That(t, !ok, "a closed session has rules")
+	s.with(framework.Arguments{"overCommitFactor": 0.5}).run()
+	_, ok = s.m.Tide(s.Ssn.UID)
+	check.That(t, !ok, "there are rules although the arguments are refused")
+}
+
+// TestAPodOfNoJob takes and gives nothing. What pods of jobs take and give, and of
+// whom, is tested with the action that asks, in internal/scheduler/cardreclaim.
+func TestAPodOfNoJob(t *testing.T) {
+	s := newTide(t, tidal).run()
+	rules, waits, runs := s.tide(), s.Task("i-0"), s.Task("t-0")
+	check.That(t, rules.Takes(waits) && rules.GivesWay(waits, runs) && !rules.GivesWay(runs, waits) && !rules.GivesWay(runs, runs),
+		"inference takes nothing, or training takes something")
+	stray := waits.Clone()
+	stray.Job = "ns/none"
+	check.That(t, !rules.Takes(stray) && !rules.GivesWay(stray, runs) && rules.TypeOf(stray) == "", "a pod of no job takes cards")
+}
+
+func TestRoomAndCards(t *testing.T) {
+	for quota, want := range map[string]card.Count{`{"A":8}`: 4, `{"A":5}`: 1, `{"A":3}`: 0, `{"B":9}`: 0, `nonsense`: 0} {
+		if got := newTide(t, tidal+"queue tra "+quota+" 20000 training").run().tide().Room("tra", "A"); got != want {
+			t.Errorf("quota %s of which 4 are used: room for %d, want %d", quota, got, want)
+		}
+	}
+}
+
+// TestWhatATideSaysOfPods asks about a pod that waits, one that runs, and one
+// that asks for no card.
+func TestWhatATideSaysOfPods(t *testing.T) {
+	s := newTide(t, tidal+"queue tra - 20000 training; other tra 1: a cards=0").with(framework.Arguments{"unmanagedQueues": "Ignore"}).run()
+	rules := s.tide()
+	if got := rules.Room("tra", "A"); got != card.MaxCount {
+		t.Errorf("a queue that is not limited has room for %d", got)
+	}
+	waits, runs, without := s.Task("i-0"), s.Task("t-0"), s.Task("other-0")
+	for node, want := range map[string]card.Name{"a": "A", "b": "", "none": ""} {
+		got, ok := rules.CardOn(waits, node)
+		check.That(t, ok == (want != "") && (!ok || got == want), "on node %s the pod uses %q (%v), want %q", node, got, ok, want)
+	}
+	if got, ok := rules.CardOn(without, "b"); got != "" || !ok {
+		t.Errorf("a pod without cards uses %q on b (%v), want none", got, ok)
+	}
+	if held := [3]card.Count{rules.Cards(waits), rules.Cards(runs), rules.Cards(without)}; held != [3]card.Count{0, 1, 0} {
+		t.Errorf("the pod that waits, the one that runs and the one without hold %v cards", held)
+	}
+	if with, without := rules.Ask(waits).Resource, rules.Ask(without).Resource; with != gpu || without != "" {
+		t.Errorf("the pods ask for %q and %q", with, without)
+	}
+	ask := rules.Ask(waits)
+	check.That(t, ask.Count == 5 && len(ask.Names) == 1 && ask.MilliCPU == 1000, "the pod asks for %+v", ask)
+}
+
+func TestFitsCPUMemory(t *testing.T) {
+	rules := newTide(t, tidal).run().tide() // 100 cores and 1 Ti, of which four pods use one core and 1 Gi each
+	const gi = 1 << 30
+	for name, tc := range map[string]struct {
+		milli, memory int64
+		want          bool
+	}{
+		"nothing": {0, 0, true}, "all that is left": {96_000, 1020 * gi, true}, "too much CPU": {96_001, 0, false}, "too much memory": {0, 1020*gi + 1, false},
+	} {
+		check.Equal(t, fmt.Sprintf("%s: fits", name), tc.want, rules.FitsCPUMemory("tra", tc.milli, tc.memory))
+	}
+}
+
+// TestAClaimOutweighsNoQueue: whatever a workload of a training queue says of
+// itself, it takes nothing from others and gives way to inference.
+func TestAClaimOutweighsNoQueue(t *testing.T) {
+	const onPod, onGroup, byOwner = 1, 2, 4
+	for t, claims := range check.Cases(t, map[string]int{"on the pod": onPod, "on the PodGroup": onGroup, "by its owner": byOwner, "in all three ways": onPod | onGroup | byOwner}) {
+		// The other queue is of training too, and served first.
+		s := newTide(t, "queue other FULL 90000 training; i inf 1: -").add("t tra 1: a*8; o other 1: -", func(p *corev1.Pod) {
+			if claims&onPod != 0 {
+				annotate("volcano.sh/service.type", "inference")(p)
+			}
+			if claims&byOwner != 0 {
+				session.OwnedBy("apps/v1", "ReplicaSet", "r", "r")(p)
+			}
+		}).with(framework.Arguments{"podOwnerReferenceToServiceType": map[any]any{"ReplicaSet": "inference"}})
+		for _, group := range s.Groups[1:] {
+			if claims&onGroup != 0 {
+				group.Annotations["volcano.sh/service.type"] = "inference"
+			}
+		}
+		rules := s.run().tide()
+		claiming, inference, victim := s.Task("o-0"), s.Task("i-0"), s.Task("t-0")
+		check.Equal(t, "the types are", "training training", rules.TypeOf(claiming)+" "+rules.TypeOf(victim))
+		check.That(t, !rules.Takes(claiming) && !s.p.preemptive(s.Ssn.Queues["other"], claiming) && !rules.GivesWay(claiming, victim),
+			"a claim takes cards from training")
+		check.That(t, rules.Takes(inference) && rules.GivesWay(inference, victim), "a claim protects from inference")
+	}
+}
+
+func TestMinimumRuntimeOfAPod(t *testing.T) {
+	s := newTide(t, tidal).with(framework.Arguments{"serviceTypes": map[string]any{
+		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "90s"},
+	}}).run()
+	training, inference := s.tide().MinimumRuntime(s.Task("t-0")), s.tide().MinimumRuntime(s.Task("i-0"))
+	check.That(t, training == 90*time.Second && inference == 0,
+		"training runs for %s at least, inference for %s, want 90s and 0s", training, inference)
+}
+
+// TestPrioritiesBetweenQueues: a PodGroup may name any class, which no ResourceQuota
+// limits, and a tenant may have created one. Neither protects a job.
+func TestPrioritiesBetweenQueues(t *testing.T) {
+	classOf := func(names ...string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.PriorityClassName, names = names[0], names[1:] }
+	}
+	s := newTide(t, tidal).
+		add("gang tra 1: a*2 class=high", classOf("low", "middle")).
+		add("claims tra 1: a class=high", classOf("own")).
+		add("modest tra 1: a class=low", classOf("high")).
+		add("plain tra 1: a", classOf("high")).
+		add("own tra 1: a class=own", classOf("own")).
+		with(framework.Arguments{"victimOrder": "Loss", "priorityClasses": map[any]any{"high": 3, "middle": 2, "low": 1}}).run()
+	rules := s.tide()
+	check.Equal(t, "the order of victims", v1alpha1.VictimsByLoss, rules.VictimOrder())
+	for job, want := range map[string][2]int32{ // of its first pod and of the job
+		"gang": {1, 2}, "claims": {1, 1}, "modest": {3, 1}, "plain": {3, 3}, "own": {1, 1}, "t": {1, 1},
+	} {
+		task := s.Task(job + "-0")
+		check.Equal(t, "of job "+job, want, [2]int32{rules.Priority(task), rules.JobPriority(s.Ssn.Jobs[task.Job])})
+	}
+	usual := newTide(t, tidal).run().tide()
+	check.Equal(t, "the usual order of victims", v1alpha1.VictimsByPriority, usual.VictimOrder())
+}
+
+// TestRunningSince: a pod that works in an init container has its card as long as
+// one that runs, and never has the phase Running.
+func TestRunningSince(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(hours int) metav1.Time { return metav1.NewTime(noon.Add(-time.Duration(hours) * time.Hour)) }
+	// pod started and was placed so many hours ago, or never.
+	pod := func(status api.TaskStatus, started, placed int, is corev1.ConditionStatus) *api.TaskInfo {
+		p := &corev1.Pod{}
+		if started > 0 {
+			at := ago(started)
+			p.Status.StartTime = &at
+		}
+		if is != "" {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: is}}
+			if placed > 0 {
+				p.Status.Conditions[0].LastTransitionTime = ago(placed)
+			}
+		}
+		return &api.TaskInfo{Pod: p, TransactionContext: api.TransactionContext{Status: status}}
+	}
+	never := time.Unix(math.MaxInt32, 0)
+	for t, tc := range check.Cases(t, map[string]struct {
+		pods []*api.TaskInfo
+		want time.Time
+	}{
+		"no pod":                       {nil, never},
+		"a pod that runs":              {[]*api.TaskInfo{pod(api.Running, 2, 3, "True")}, ago(2).Time},
+		"one in an init container":     {[]*api.TaskInfo{pod(api.Bound, 5, 6, "True")}, ago(5).Time},
+		"one that only has its node":   {[]*api.TaskInfo{pod(api.Bound, 0, 4, "True")}, ago(4).Time},
+		"one that had no node yet":     {[]*api.TaskInfo{pod(api.Bound, 0, 4, "False")}, never},
+		"one of which nothing is told": {[]*api.TaskInfo{pod(api.Bound, 0, 0, "")}, never},
+		"the condition without a time": {[]*api.TaskInfo{pod(api.Bound, 0, 0, "True")}, never},
+		"the oldest of them":           {[]*api.TaskInfo{pod(api.Running, 1, 0, ""), pod(api.Bound, 3, 0, ""), pod(api.Bound, 0, 0, "")}, ago(3).Time},
+		"none that waits or has ended": {[]*api.TaskInfo{pod(api.Pending, 0, 9, "True"), pod(api.Succeeded, 9, 0, "")}, never},
+	}) {
+		job := &api.JobInfo{TaskStatusIndex: map[api.TaskStatus]api.TasksMap{}}
+		for i, task := range tc.pods {
+			task.UID = api.TaskID(rune('a' + i))
+			if job.TaskStatusIndex[task.Status] == nil {
+				job.TaskStatusIndex[task.Status] = api.TasksMap{}
+			}
+			job.TaskStatusIndex[task.Status][task.UID] = task
+		}
+		got := RunningSince(job)
+		check.That(t, got.Equal(tc.want), "runs since %s, want %s", got, tc.want)
+	}
+}

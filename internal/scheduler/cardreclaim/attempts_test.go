@@ -1,0 +1,182 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// searches plays sessions, and lists those in which something was searched for in vain.
+func (w *world) searches(t *testing.T, sessions int) []int {
+	t.Helper()
+	var made []int
+	for n := range sessions {
+		w.run(t)
+		for _, failed := range w.action.attempts.failed {
+			if failed.session == w.action.attempts.session {
+				made = append(made, n)
+			}
+		}
+	}
+	return made
+}
+
+// each updates the pods of a job.
+func (w *world) each(job string, change func(*corev1.Pod)) {
+	for _, pod := range w.podsOf(job) {
+		w.Update(pod.Name, change)
+	}
+}
+
+// TestAHopelessSearchIsNotRepeated: while nothing changes it is made again after 1, 2,
+// 4 … sessions.
+func TestAHopelessSearchIsNotRepeated(t *testing.T) {
+	w := tides("node n A 4; p tra 4: n*4 ran=24h protected; i inf 1: -; j inf 2: -*2")
+	check.Equal(t, "searches", "[0 0 2 2 5 5 10 10 19 19 36 36]", fmt.Sprint(w.searches(t, 40)))
+}
+
+// TestWhatHelpsIsNoticed: a pod for which nobody could make room is served in the first
+// session after something changed that helps, whatever it is.
+func TestWhatHelpsIsNoticed(t *testing.T) {
+	const full = "node n A 4; p tra 4: n*4 ran=24h protected; i inf 1: -"
+	node := func(w *world, change func(*corev1.Node)) {
+		n := w.Nodes[0].DeepCopy()
+		change(n)
+		check.NoError(t, w.Cache.AddOrUpdateNode(n))
+	}
+	queue := func(w *world, text string) {
+		w.add(text)
+		changed := w.Queues[len(w.Queues)-1]
+		w.Cache.AddQueueV1beta1(changed)
+	}
+	group := func(w *world, change func(*v1beta1.PodGroup)) {
+		g := w.Groups[0].DeepCopy()
+		g.ResourceVersion += "1"
+		change(g)
+		w.Cache.UpdatePodGroupV1beta1(w.Groups[0], g)
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		text        string
+		change      func(w *world)
+		goes, comes string
+		label       func(*corev1.Pod)
+	}{
+		"a pod ends":                   {full, func(w *world) { w.Cache.DeletePod(w.Pod("p-3")) }, "", "i-0@n", nil},
+		"nobody is protected any more": {full, func(w *world) { w.each("p", func(p *corev1.Pod) { delete(p.Annotations, "volcano.sh/preemptable") }) }, "p*4", "i-0@n", nil},
+		"the PodGroup is not protected any more": {"node n A 4; p tra 4: n*4 ran=24h protectedgroup; i inf 1: -",
+			func(w *world) {
+				group(w, func(g *v1beta1.PodGroup) { delete(g.Annotations, "volcano.sh/preemptable") })
+			}, "p*4", "i-0@n", nil},
+		"a node comes": {full, func(w *world) { check.NoError(t, w.Cache.AddOrUpdateNode(session.Node("o", "A", 4))) }, "", "i-0@o", nil},
+		"a node gets cards": {"node n A 4; t tra 4: n*4 ran=24h; i inf 1: - cards=5",
+			func(w *world) { node(w, func(n *corev1.Node) { n.Status.Allocatable[gpu] = amount("8") }) }, "t*4", "i-0@n", nil},
+		"a node gets a label": {"node n A 4; t tra 4: n*4 ran=24h; i inf 1: -", func(w *world) { node(w, func(n *corev1.Node) { n.Labels["zone"] = "z" }) }, "t*4", "i-0@n",
+			of("i", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "z"} })},
+		"the quota grows": {`node n A 4; t tra 4: n*4 ran=24h; queue inf {"A":2} 80000 inference cpu=1000; i inf 3: -*3`,
+			func(w *world) { queue(w, `queue inf {"A":4} 80000 inference cpu=1000`) }, "t*4", "i@n*3", nil},
+		"the queue may be taken from": {"node n A 4; queue tra PLENTY 20000 training keeps cpu=1000; t tra 4: n*4 ran=24h; i inf 1: -",
+			func(w *world) { queue(w, "queue tra PLENTY 20000 training cpu=1000") }, "t*4", "i-0@n", nil},
+		"a job has pods to spare": {"node n A 2; node m A 2; t tra 4: n*2 m*2 ran=24h; i inf 1: -",
+			func(w *world) { group(w, func(g *v1beta1.PodGroup) { g.Spec.MinMember = 3 }) }, "t-0", "i-0@n", on("t-3", protect)},
+		"a job is known": {"node n A 4; t tra 4: n*4 ran=24h vcjob=unknown; i inf 1: -",
+			func(w *world) { w.habits["ns/t"] = workload.EvictionPolicy{} }, "t*4", "i-0@n", nil},
+		"who was avoided is gone": {"node n A 4; w inf 1: n cards=0 ran=24h; t tra 4: n*4 ran=24h; i inf 1: -",
+			func(w *world) { w.Cache.DeletePod(w.Pod("w-0")) }, "t*4", "i-0@n", both(of("w", labelled("web", "")), of("i", labelled("api", "web")))},
+		"who must be near comes": {"node n A 4; t tra 4: n*4 ran=24h; w inf 1: n cards=0 ran=24h; i inf 1: -",
+			func(w *world) { w.each("w", func(p *corev1.Pod) { p.Labels["app"] = "web" }) }, "t*4", "i-0@n", of("i", beside("web"))},
+	}) {
+		w := scene{text: tc.text, change: tc.label}.world()
+		w.alone = true
+		for range 4 {
+			w.run(t).expect(t, "", "")
+		}
+		tc.change(w)
+		w.run(t).expect(t, tc.goes, tc.comes)
+	}
+}
+
+// TestAJobThatHasRunLongEnough is taken as soon as that is so.
+func TestAJobThatHasRunLongEnough(t *testing.T) {
+	w := tides("node n A 4; t tra 4: n*4 ran=10s; i inf 1: -")
+	w.args = map[string]any{"serviceTypes": map[string]any{
+		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "training": map[string]any{"reclaimable": true, "minimumRuntime": "30s"}}}
+	for range 4 {
+		w.run(t).expect(t, "", "")
+	}
+	at := w.action.attempts.failed[w.Job("i").UID].until
+	check.That(t, at.Sub(w.Now) > 15*time.Second && at.Sub(w.Now) < 25*time.Second, "the next search is made %s after the cluster was written down, want 20s", at.Sub(w.Now))
+}
+
+// TestWhatIsLeftOverServesWhomNothingWasFoundFor: a gang is taken for another job, and one
+// of its cards suits a pod whose search failed in the session before.
+func TestWhatIsLeftOverServesWhomNothingWasFoundFor(t *testing.T) {
+	w := tides(`node n A 8; queue other PLENTY 20000 batch; queue mixed PLENTY 80000 gives; queue top PLENTY 90000 gives
+		t other 8: n*8 ran=24h; a mixed 1: - type=inference`)
+	w.args = map[string]any{"serviceTypes": map[string]any{
+		"inference": map[string]any{"reclaimFrom": []any{"training"}}, "urgent": map[string]any{"reclaimFrom": []any{"batch"}},
+		"training": map[string]any{"reclaimable": true}, "batch": map[string]any{"reclaimable": true},
+	}}
+	w.alone = true
+	w.run(t).expect(t, "", "")
+	w.add("c top 4: -*4 type=urgent")
+	w.Cache.AddPodGroupV1beta1(w.Groups[len(w.Groups)-1])
+	for _, pod := range w.Pods[len(w.Pods)-4:] {
+		w.Cache.AddPod(pod.DeepCopy())
+	}
+	w.run(t).expect(t, "t*8", "a-0@n c@n*4")
+}
+
+// TestALongSearchIsFollowedByRest: searches take at most a quarter of the time.
+func TestALongSearchIsFollowedByRest(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		took  time.Duration
+		rests string
+	}{
+		"a short one": {300 * time.Millisecond, "[]"}, "a long one": {2 * time.Second, "[1]"}, "a longer one": {5 * time.Second, "[1 2 3 4]"},
+	}) {
+		w := tides("node n A 8; BUSY; i inf 1: -")
+		w.begin()
+		clock, look := w.Now, false
+		w.action.clock = func() time.Time { // two looks a search: it takes so long
+			if look = !look; !look {
+				clock = clock.Add(tc.took)
+			}
+			return clock
+		}
+		var rests []int
+		for n := range 8 {
+			before := clock
+			w.run(t)
+			if clock.Equal(before) {
+				rests, look = append(rests, n), false
+			} else if n > 0 {
+				break
+			}
+			clock = clock.Add(3 * time.Second)
+		}
+		check.Equal(t, "sessions without a search", tc.rests, fmt.Sprint(rests))
+	}
+}
+
+// TestOfManyFewAreLookedAt: of the pods that wait only as many are looked at as the quota
+// has room for.
+func TestOfManyFewAreLookedAt(t *testing.T) {
+	w := tides(`node n,m A 8; queue inf {"A":3} 80000 inference cpu=100000; BUSY; p tra 8: m*8 ran=24h; i inf 1: -*2000`)
+	w.alone = true
+	w.open()
+	t.Cleanup(w.Close)
+	tide, _ := cards.Tide(w.Ssn.UID)
+	wave := newWave(w.Ssn, tide, w.action)
+	wave.begin(len(wave.list))
+	wave.serve(w.Job("i"))
+	check.That(t, wave.effort < 20*effortOfTask+20*effortOfMove+100_000, "%d went into the search", wave.effort)
+	check.Equal(t, "pods that are promised a node", 3, len(w.In(api.Pipelined)))
+}

@@ -1,0 +1,56 @@
+package cardreclaim
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+// explained gives a pod the condition that is written before it is told to go.
+func explained(reason string, since time.Duration) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: ago(since)})
+	}
+}
+
+// TestAPartOfAJobIsFinished: a scheduler that ended between telling a job why it
+// goes and telling all of its pods to go leaves a part of it running.
+func TestAPartOfAJobIsFinished(t *testing.T) {
+	ours, kubelet := explained(corev1.PodReasonPreemptionByScheduler, time.Second), explained(corev1.PodReasonTerminationByKubelet, time.Second)
+	old := explained(corev1.PodReasonPreemptionByScheduler, 7*day)
+	for t, tc := range check.Cases(t, map[string]struct {
+		job    string
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"the rest of it goes":                       {"t tra 4: n*3 - ran=1h vcjob", ours, "t*3"},
+		"pods of a vcjob that ends are deleted":     {"t tra 4: n*3 - ran=1h vcjob=ends", ours, "t*3"},
+		"a job that has its minimum goes on":        {"t tra 3: n*3 - ran=1h vcjob", ours, ""},
+		"pods that nobody told stay":                {"t tra 4: n*3 - ran=1h vcjob", func(*corev1.Pod) {}, ""},
+		"pods that the kubelet is to evict stay":    {"t tra 4: n*3 - ran=1h vcjob", kubelet, ""},
+		"pods that no job controller keeps go, too": {"t tra 4: n*3 - ran=1h", ours, "t*3"},
+		"what was said a week ago is forgotten":     {"t tra 4: n*3 - ran=192h vcjob", old, ""},
+		"pods of a queue that gives nothing stay":   {"t inf 4: n*3 - ran=1h vcjob", ours, ""},
+		"protected pods stay":                       {"t tra 4: n*3 - ran=1h vcjob protected", ours, ""},
+		"below the minimum of a task counts, too":   {"t tra 3: n*3 - ran=1h vcjob tasks=m*0/1,w*4/2", ours, "t*3"},
+	}) {
+		w := tides("node n A 4; "+tc.job, tc.change).known(t)
+		w.alone = true
+		goes, _ := w.run(t).Outcome()
+		check.Equal(t, "goes", session.Spell(tc.want), goes)
+		switch {
+		case tc.want != "" && strings.Contains(tc.job, "vcjob") && !strings.Contains(tc.job, "ends"):
+			eventually(t, "all that were left are marked", func() bool { return len(w.marked(t)) == 3 })
+		case tc.want != "":
+			eventually(t, "all that were left are deleted", func() bool { return len(w.there(t)) == 1 })
+		}
+		goes, _ = w.run(t).Outcome()
+		check.Equal(t, "goes", session.Spell(tc.want), goes)
+	}
+}

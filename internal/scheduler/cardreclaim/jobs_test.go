@@ -1,0 +1,80 @@
+package cardreclaim
+
+import (
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	bus "volcano.sh/apis/pkg/apis/bus/v1alpha1"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/workload"
+)
+
+func restarts(event bus.Event, action bus.Action) []batch.LifecyclePolicy {
+	return []batch.LifecyclePolicy{{Event: event, Action: action}}
+}
+
+func TestOnlyPoliciesAreKept(t *testing.T) {
+	whole := &batch.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7", Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}},
+		Spec: batch.JobSpec{MinAvailable: 3, Queue: "q", Policies: restarts(bus.PodEvictedEvent, bus.RestartJobAction), Tasks: []batch.TaskSpec{
+			{Name: "ps", Replicas: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}}, {Policies: restarts(bus.AnyEvent, bus.AbortJobAction)}}},
+		Status: batch.JobStatus{RetryCount: 2},
+	}
+	got, err := policiesOnly(whole)
+	kept, ok := got.(*batch.Job)
+	check.Must(t, err == nil && ok, "kept %v, error %v", got, err)
+	policies := whole.Spec.Tasks[1].Policies
+	want := batch.JobSpec{Policies: whole.Spec.Policies, Tasks: []batch.TaskSpec{{}, {Policies: policies}}}
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7"}
+	check.That(t, reflect.DeepEqual(kept, &batch.Job{ObjectMeta: meta, Spec: want}), "kept is %+v, want the name and the policies", kept)
+	check.That(t, workload.EvictionPolicyOf(kept) == workload.EvictionPolicyOf(whole) && workload.EvictionPolicyOf(kept).Ends,
+		"the habit is %+v, of the whole job %+v", workload.EvictionPolicyOf(kept), workload.EvictionPolicyOf(whole))
+	check.That(t, whole.Spec.Queue == "q", "the job itself was changed")
+	gone := cache.DeletedFinalStateUnknown{Key: "ns/j"}
+	if got, err := policiesOnly(gone); err != nil || got != any(gone) {
+		t.Errorf("the end of a job becomes %v, error %v", got, err)
+	}
+}
+
+func TestJobsAreWatched(t *testing.T) {
+	w := tides("node n A 4; t tra 1: n*4 vcjob ran=24h; i inf 1: -")
+	w.begin()
+	jobs := w.Cache.VCClient().BatchV1alpha1().Jobs("ns")
+	created, err := jobs.Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t"}, Spec: batch.JobSpec{Policies: restarts(bus.PodEvictedEvent, bus.RestartJobAction)}}, metav1.CreateOptions{})
+	check.NoError(t, err)
+	watch := &informed{}
+	if _, known := watch.HabitOf("ns", "t"); known {
+		t.Error("a job is known before jobs are watched")
+	}
+	w.action = New(cards, nil)
+	w.action.jobs = watch
+	t.Cleanup(w.Close)
+	watch.Open(w.open().Ssn)
+	eventually(t, "the job is known", func() bool { _, known := watch.HabitOf("ns", "t"); return known })
+	if habit, _ := watch.HabitOf("ns", "t"); habit != (workload.EvictionPolicy{Inelastic: true}) {
+		t.Errorf("habit %+v, want an inelastic one", habit)
+	}
+	for _, other := range []string{"none", ""} {
+		_, known := watch.HabitOf("ns", other)
+		check.That(t, !known, "job %q is known", other)
+	}
+	if _, known := watch.HabitOf("other", "t"); known {
+		t.Error("the job of another namespace is known")
+	}
+	// The action asks it: the job is taken whole.
+	w.execute()
+	w.expect(t, "t*4", "i-0@n")
+
+	created.Spec.Policies = nil
+	if _, err := jobs.Update(t.Context(), created, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the change is known", func() bool { habit, _ := watch.HabitOf("ns", "t"); return habit == workload.EvictionPolicy{} })
+	check.NoError(t, jobs.Delete(t.Context(), "t", metav1.DeleteOptions{}))
+	eventually(t, "the end is known", func() bool { _, known := watch.HabitOf("ns", "t"); return !known })
+}

@@ -1,0 +1,74 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// scattered is a cluster of nodes with eight cards, held by as many training gangs
+// of eight pods over eight nodes, and a gang of inference that waits: so many pods
+// of eight cards, which ask for another share of CPU each kind.
+func scattered(nodes, pods, kinds int) *world { return scatteredGangs(nodes, 8, pods, kinds) }
+
+// scatteredGangs has gangs of so many pods, each on a node of its own.
+func scatteredGangs(nodes, size, pods, kinds int) *world {
+	return rankedGangs(nodes, size, 1, pods, kinds)
+}
+
+// rankedGangs has the gangs in queues of so many priorities in turn.
+func rankedGangs(nodes, size, ranks, pods, kinds int) *world {
+	w := tides("")
+	plenty := fmt.Sprintf(`{"A":%d}`, 16*nodes)
+	w.add(fmt.Sprintf("queue high %s 90000 inference cpu=1000000", plenty))
+	for rank := range ranks {
+		w.add(fmt.Sprintf("queue low%d %s %d training cpu=1000000", rank, plenty, 10000+rank))
+	}
+	for _, q := range w.Queues {
+		q.Spec.Capability["memory"] = amount("1Pi")
+	}
+	var text strings.Builder
+	for i := range nodes {
+		fmt.Fprintf(&text, "node n%05d A 8\n", i)
+	}
+	for i := range nodes * 8 / size {
+		fmt.Fprintf(&text, "t%05d low%d %d:", i, i%ranks, size)
+		for k := range size {
+			fmt.Fprintf(&text, " n%05d", (i*size/8+k*37)%nodes)
+		}
+		fmt.Fprintf(&text, " ran=%dm\n", 10+(i*7919)%1440)
+	}
+	w.add(text.String())
+	n := 0
+	return w.add(fmt.Sprintf("i high %d: -*%d cards=8", pods, pods), func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse(fmt.Sprintf("%dm", 10+n%kinds))
+		n++
+	})
+}
+
+// TestKindsOnALargeCluster: a gang whose pods are of several kinds gets its cards
+// in one session, however large the cluster is.
+func TestKindsOnALargeCluster(t *testing.T) {
+	w := scattered(1000, 32, 16)
+	w.alone = true
+	w.run(t)
+	check.Equal(t, "pods that are promised a node", 32, len(w.In(api.Pipelined)))
+}
+
+// TestASearchThatEndsEarlySaysSo: a job whose search ended for lack of effort is told so, and
+// one for which nobody can make room is not.
+func TestASearchThatEndsEarlySaysSo(t *testing.T) {
+	w := hall(4, "i inf 5: -*5 cards=8", ownPorts())
+	w.begin()
+	w.alone = true
+	w.action.limit = limit{forJob: 100_000, forSession: 10_000_000}
+	w.run(t).expect(t, "", "")
+	events := told(t, fmt.Sprintf("w%d-i", w.ID), eventCut)
+	check.That(t, len(events) == 1 && events[0].Type == "Warning" && strings.Contains(events[0].Message, "victims for 5 pending pod(s) was cut short"), "told %+v", events)
+}

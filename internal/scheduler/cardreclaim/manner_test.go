@@ -1,0 +1,373 @@
+package cardreclaim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+const mark0 = "volcano.sh/controller-out-of-sync"
+
+// known makes the world's pods known to its API server.
+func (w *world) known(t *testing.T) *world {
+	t.Helper()
+	w.begin()
+	for _, pod := range w.Pods {
+		_, err := w.Cache.Client().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod.DeepCopy(), metav1.CreateOptions{})
+		check.Must(t, err == nil, "%v", err)
+	}
+	return w
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+		check.Must(t, !time.Now().After(deadline), "not within 10 s: %s", what)
+	}
+}
+
+// marked lists the pods that carry the mark.
+func (w *world) marked(t *testing.T) []string {
+	t.Helper()
+	return w.stored(t, func(pod *corev1.Pod) bool { return pod.Annotations[mark0] == "true" })
+}
+
+// there lists the pods that the API server has.
+func (w *world) there(t *testing.T) []string {
+	t.Helper()
+	return w.stored(t, func(*corev1.Pod) bool { return true })
+}
+
+// gone lists the pods that the API server has no more.
+func (w *world) gone(t *testing.T) []string {
+	t.Helper()
+	there := w.there(t)
+	var names []string
+	for _, pod := range w.Pods {
+		if !slices.Contains(there, pod.Name) {
+			names = append(names, pod.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// stored lists the pods of the API server that are chosen.
+func (w *world) stored(t *testing.T, choose func(*corev1.Pod) bool) []string {
+	t.Helper()
+	list, err := w.Cache.Client().CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
+	check.NoError(t, err)
+	var names []string
+	for i := range list.Items {
+		if choose(&list.Items[i]) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestHowJobsAreTaken(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		jobs              string
+		change            func(*corev1.Pod)
+		deleted, replaced string
+	}{
+		"a vcjob without policies":        {"t tra 4: n*4 ran=24h vcjob; i inf 1: -", nil, "", "t*4"},
+		"a vcjob that restarts":           {"t tra 4: n*4 ran=24h vcjob=inelastic; i inf 1: -", nil, "", "t*4"},
+		"a vcjob that ends":               {"t tra 4: n*4 ran=24h vcjob=ends; i inf 1: -", nil, "t*4", ""},
+		"a pod that its vcjob can spare":  {"t tra 3: n*4 ran=24h vcjob; i inf 1: -", nil, "", "t-0"},
+		"pods of a Deployment":            {"t tra 1: n*4 ran=24h; i inf 1: -", of("t", ownedBy("apps/v1", "ReplicaSet")), "t-0", ""},
+		"pods of a Kubernetes job":        {"t tra 4: n*4 ran=24h; i inf 1: -", of("t", ownedBy("batch/v1", "Job")), "t*4", ""},
+		"bare pods":                       {"t tra 4: n*4 ran=24h; i inf 1: -", nil, "t*4", ""},
+		"jobs of both kinds for one gang": {"t tra 2: n*2 vcjob; u tra 2: n*2; i inf 4: -*4", nil, "u*2", "t*2"},
+	}) {
+		w := scene{text: "node n A 4; " + tc.jobs, change: tc.change}.world().known(t).run(t)
+		want := strings.Fields(session.Spell(tc.replaced))
+		eventually(t, "marked "+session.Spell(tc.replaced), func() bool { return len(w.marked(t)) >= len(want) })
+		eventually(t, "deleted "+session.Spell(tc.deleted), func() bool { return strings.Join(w.gone(t), " ") == session.Spell(tc.deleted) })
+		got := w.marked(t)
+		check.That(t, slices.Equal(got, want), "marked %q, want %q", got, want)
+	}
+}
+
+// TestAMarkSaysWhy: a pod that is replaced first says why it ends, then is
+// marked, each with its UID, so that nothing happens to one that takes its name.
+func TestAMarkSaysWhy(t *testing.T) {
+	w := tides("node n A 1; t tra 1: n vcjob; i inf 1: -").known(t)
+	client := w.Cache.Client().(*fake.Clientset)
+	w.run(t)
+	eventually(t, "the pod is marked", func() bool { return len(w.marked(t)) == 1 })
+	var patches []clienttesting.PatchAction
+	for _, action := range client.Actions() {
+		if patch, ok := action.(clienttesting.PatchAction); ok && action.GetResource().Resource == "pods" {
+			patches = append(patches, patch)
+		}
+	}
+	check.Must(t, len(patches) == 2 && what(patches[0]) == "why" && what(patches[1]) == "mark", "patched %v, want why and then the mark", patches)
+	for _, patch := range patches {
+		if patch.GetSubresource() != "status" {
+			t.Errorf("the patch %s is none of the status: it would need the right to change what any pod runs", patch.GetPatch())
+		}
+		var body struct {
+			Metadata struct{ UID types.UID }
+		}
+		if err := json.Unmarshal(patch.GetPatch(), &body); err != nil || body.Metadata.UID != w.Pods[0].UID || patch.GetName() != "t-0" || patch.GetNamespace() != "ns" {
+			t.Errorf("the patch %s of %s (%v) does not name the UID %s", patch.GetPatch(), patch.GetName(), err, w.Pods[0].UID)
+		}
+	}
+	saysWhy(t, client)
+}
+
+// what a patch of a pod is for.
+func what(patch clienttesting.PatchAction) string {
+	if strings.Contains(string(patch.GetPatch()), mark0) {
+		return "mark"
+	}
+	return "why"
+}
+
+// saysWhy looks at the conditions of the pod that was replaced.
+func saysWhy(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	pod, err := client.CoreV1().Pods("ns").Get(t.Context(), "t-0", metav1.GetOptions{})
+	check.NoError(t, err)
+	said := map[corev1.PodConditionType]string{}
+	for _, c := range pod.Status.Conditions {
+		said[c.Type] = string(c.Status) + " " + c.Reason + " " + c.Message
+		check.That(t, !c.LastTransitionTime.IsZero(), "condition %s has no time", c.Type)
+	}
+	check.Equal(t, "Ready says", "False Evict Pod is evicted, because of cardreclaim", said[corev1.PodReady])
+	got, want := said[corev1.DisruptionTarget], "True PreemptionByScheduler volcano: preempting to accommodate a higher priority pod"
+	check.That(t, got == want, "DisruptionTarget says %q, want %q", got, want)
+}
+
+// TestAllAreToldWhyBeforeOneIsToldToGo: should the process end in between, the
+// next one sees what was meant for the whole job.
+func TestAllAreToldWhyBeforeOneIsToldToGo(t *testing.T) {
+	w := tides("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").known(t)
+	w.run(t)
+	eventually(t, "all are marked", func() bool { return len(w.marked(t)) == 4 })
+	var order []string
+	for _, action := range w.Cache.Client().(*fake.Clientset).Actions() {
+		if patch, ok := action.(clienttesting.PatchAction); ok && action.GetResource().Resource == "pods" {
+			order = append(order, what(patch))
+		}
+	}
+	want := []string{"why", "why", "why", "why", "mark", "mark", "mark", "mark"}
+	check.That(t, slices.Equal(order, want), "patched are %q, want %q", order, want)
+}
+
+// TestMarksThatFail plays what an API server may answer.
+func TestMarksThatFail(t *testing.T) {
+	conflict := apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the UID is another one"))
+	tests := map[string]struct {
+		// answers are those to the patches in their order, nil for done; then all
+		// are done.
+		answers []error
+		// now is the UID of the pod that has the name now, "" when there is none.
+		now types.UID
+		// tries is how many patches there are.
+		tries  int
+		marked bool
+	}{
+		"no failure":                     {nil, "old", 2, true},
+		"the server fails twice":         {[]error{apierrors.NewInternalError(errors.New("x")), apierrors.NewTimeoutError("x", 1)}, "old", 4, true},
+		"the mark fails, not the status": {[]error{nil, apierrors.NewTooManyRequestsError("x")}, "old", 3, true},
+		"no answer at all":               {[]error{errors.New("connection refused")}, "old", 3, true},
+		"a conflict on the same pod":     {[]error{conflict}, "old", 3, true},
+		"another pod has its name":       {[]error{conflict}, "new", 1, false},
+		"another pod before the mark":    {[]error{nil, conflict}, "new", 2, false},
+		"the pod is gone":                {nil, "", 1, false},
+		"gone after a conflict":          {[]error{conflict}, "", 1, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t-0", UID: "old"}}
+			client := fake.NewClientset()
+			if tc.now != "" {
+				current := old.DeepCopy()
+				current.UID = tc.now
+				_, err := client.CoreV1().Pods("ns").Create(context.Background(), current, metav1.CreateOptions{})
+				check.Must(t, err == nil, "%v", err)
+			}
+			var mutex sync.Mutex
+			tries := 0
+			client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				mutex.Lock()
+				defer mutex.Unlock()
+				tries++
+				if tries <= len(tc.answers) && tc.answers[tries-1] != nil {
+					return true, nil, tc.answers[tries-1]
+				}
+				patch, _ := action.(clienttesting.PatchAction)
+				return tc.now != "" && what(patch) == "why", old, nil
+			})
+			writes := newManner(1)
+			writes.inTwoSteps(client, []*api.TaskInfo{{Pod: old}}, true, Name)
+			check.That(t, tries == tc.tries, "%d patches, want %d", tries, tc.tries)
+			pod, err := client.CoreV1().Pods("ns").Get(context.Background(), "t-0", metav1.GetOptions{})
+			check.Equal(t, "marked", tc.marked, err == nil && pod.Annotations[mark0] == "true")
+		})
+	}
+}
+
+// TestAMarkIsTriedForHalfAMinute: longer than a leader of the API server needs
+// to be elected, and no longer than patience lasts.
+func TestAMarkIsTriedForHalfAMinute(t *testing.T) {
+	total, backoff := time.Duration(0), shipped
+	backoff.Jitter = 0
+	for backoff.Steps > 1 {
+		total += backoff.Step()
+	}
+	check.That(t, total >= 20*time.Second && total <= patience, "a mark is tried for %s", total)
+}
+
+func TestPodsThatNobodyReplacesAreDeleted(t *testing.T) {
+	w := tides("node n A 4; t tra 4: n*4 vcjob; i inf 1: -").known(t)
+	w.run(t).expect(t, "t*4", "i-0@n")
+	eventually(t, "all are marked", func() bool { return len(w.marked(t)) == 4 })
+	w.run(t).expect(t, "t*4", "i-0@n")
+	if left := w.there(t); len(left) != 5 { // the job controller has its time
+		t.Errorf("there are %v", left)
+	}
+
+	kept, longer := patience, unmarked
+	t.Cleanup(func() { patience, unmarked = kept, longer })
+	patience = -time.Second
+	w.run(t).expect(t, "t*4", "i-0@n")
+	if left := w.there(t); len(left) != 5 { // the cache has not seen the marks
+		t.Errorf("there are %v", left)
+	}
+	unmarked = -time.Second
+	w.run(t).expect(t, "t*4", "i-0@n")
+	eventually(t, "all that were told to go are deleted", func() bool { return len(w.there(t)) == 1 })
+}
+
+// TestAPodThatIsNeverMarkedIsDeletedAgainSoon: pods of a vcjob that ends are deleted, not
+// marked, so a deletion that failed is made again without waiting for a mark.
+func TestAPodThatIsNeverMarkedIsDeletedAgainSoon(t *testing.T) {
+	w := tides("node n A 4; t tra 4: n*4 vcjob=ends; i inf 1: -").known(t)
+	client := w.Cache.Client().(*fake.Clientset)
+	var refused atomic.Int32
+	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return refused.Add(1) <= 4, nil, errors.New("no")
+	})
+	kept := patience
+	t.Cleanup(func() { patience = kept })
+	w.action.manner.again.Steps = 1
+	w.run(t).expect(t, "t*4", "i-0@n")
+	eventually(t, "all deletions failed", func() bool { return refused.Load() == 4 })
+	patience = -time.Second
+	w.run(t).expect(t, "t*4", "i-0@n")
+	eventually(t, "all are deleted", func() bool { return len(w.there(t)) == 1 })
+}
+
+// TestEveryPodOfAGangGoes: an API server that refuses one deletion, or one status, once
+// leaves no part of a gang running, and what was deleted in vain is deleted again.
+func TestEveryPodOfAGangGoes(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct {
+		jobs, verb string
+		change     func(*corev1.Pod)
+		failures   int
+		goes       string
+	}{
+		"a conflict on one status":             {"t tra 4: n*4 ran=24h; i inf 1: -", "patch", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
+		"one deletion fails":                   {"t tra 4: n*4 ran=24h; i inf 1: -", "delete", ownedBy("kubeflow.org/v1", "PyTorchJob"), 1, "t*4"},
+		"a vcjob whose policy ends it":         {"t tra 4: n*4 ran=24h vcjob=ends; i inf 1: -", "delete", func(*corev1.Pod) {}, 2, "t*4"},
+		"a pod that says already that it goes": {"t tra 1: n*4 ran=24h; i inf 1: -", "delete", both(ownedBy("apps/v1", "ReplicaSet"), on("t-0", says("Evict"))), 0, "t-0"},
+		"every write fails for long":           {"t tra 1: n*4 ran=24h; i inf 1: -", "delete", ownedBy("apps/v1", "ReplicaSet"), 9, "t-0"},
+	}) {
+		w := tides("node n A 4; "+tc.jobs, of("t", tc.change)).known(t)
+		var mutex sync.Mutex
+		left := tc.failures
+		w.Cache.Client().(*fake.Clientset).PrependReactor(tc.verb, "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			mutex.Lock()
+			defer mutex.Unlock()
+			left--
+			return left >= 0, nil, apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the object has been modified"))
+		})
+		kept := patience
+		t.Cleanup(func() { patience = kept })
+		for range 3 { // the API server shows nothing of it to the session
+			w.run(t).expect(t, tc.goes, "i-0@n")
+		}
+		if tc.failures == 9 {
+			eventually(t, "the writer gives up", func() bool { mutex.Lock(); defer mutex.Unlock(); return left == 0 })
+			patience = -time.Second
+			w.run(t).expect(t, tc.goes, "i-0@n")
+		}
+		eventually(t, "deleted "+tc.goes, func() bool { return strings.Join(w.gone(t), " ") == session.Spell(tc.goes) })
+	}
+}
+
+// says gives a pod the conditions that Volcano writes before it deletes a pod.
+func says(reason string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason},
+			corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler})
+	}
+}
+
+// TestPodsThatCannotBeToldKeepNoneWaiting: while a write waits to be tried again it takes
+// the place of no other pod.
+func TestPodsThatCannotBeToldKeepNoneWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad, good := builder.Pod("ns", "bad").Obj(), builder.Pod("ns", "good").Obj()
+		client := fake.NewClientset(bad, good)
+		client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			patch, ok := action.(clienttesting.PatchAction)
+			return ok && patch.GetName() == "bad", nil, apierrors.NewInternalError(errors.New("a webhook fails"))
+		})
+		m := newManner(1)
+		var all sync.WaitGroup
+		all.Go(func() { m.inTwoSteps(client, []*api.TaskInfo{{Pod: bad}}, true, Name) })
+		defer all.Wait()
+		synctest.Wait()
+		began := time.Now()
+		m.inTwoSteps(client, []*api.TaskInfo{{Pod: good}}, true, Name)
+		check.That(t, time.Since(began) == 0, "the other job's pod is marked after %s", time.Since(began))
+	})
+}
+
+// TestAnAPIThatNeverAnswers: a write ends some time, and all tries of it end before the
+// pod is deleted because nothing marked it.
+func TestAnAPIThatNeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, tries, began := newManner(1), 0, time.Now()
+		m.each(fake.NewClientset(), []*api.TaskInfo{{Pod: builder.Pod("ns", "p").Obj()}}, func(ctx context.Context, _ kubernetes.Interface, _ *corev1.Pod) error {
+			tries++
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		check.Equal(t, "tries", again.Steps, tries)
+		check.That(t, time.Since(began) >= time.Duration(tries)*answerWithin, "the tries took %s", time.Since(began))
+	})
+	backoff, total := shipped, time.Duration(shipped.Steps)*answerWithin
+	for backoff.Steps > 1 {
+		total += backoff.Step()
+	}
+	check.That(t, total < unmarked, "all tries may take %s, and a pod without its mark is deleted after %s", total, unmarked)
+}

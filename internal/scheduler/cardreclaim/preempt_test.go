@@ -1,0 +1,175 @@
+package cardreclaim
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+// inQueue makes a world with one queue, whose pods the API server knows, and Preempt with
+// the evictor of the scheduler.
+func inQueue(t *testing.T, text string, changes ...func(*corev1.Pod)) (*world, *Preempt) {
+	t.Helper()
+	w := tides("node n A; node m A; queue q PLENTY cpu=1000;"+text, changes...).known(t)
+	preempt := NewPreempt(w.action)
+	w.Cache.Evictor = preempt.Evictor().Use(w.Cache.Client(), &record.FakeRecorder{})
+	t.Cleanup(w.Close)
+	return w, preempt
+}
+
+// preempt opens a session in which pods are placed and preempted.
+func (w *world) preempt(action *Preempt) *world {
+	w.open().Run(allocate.New(), action)
+	return w
+}
+
+const waits = "; other q 1: n*6 m*6 class=high; high q 1: - class=high"
+
+// TestHowJobsArePreempted: a gang goes as a whole, and pods of a vcjob are replaced, so
+// that no retry of it counts.
+func TestHowJobsArePreempted(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ jobs, deleted, replaced string }{
+		"a vcjob without policies":       {"low q 4: n*2 m*2 class=low vcjob", "", "low*4"},
+		"a vcjob that restarts":          {"low q 1: n*2 m*2 class=low vcjob=inelastic", "", "low*4"},
+		"a vcjob that ends":              {"low q 4: n*2 m*2 class=low vcjob=ends", "low*4", ""},
+		"a gang that is no vcjob":        {"low q 4: n*2 m*2 class=low", "low*4", ""},
+		"a vcjob that is not known":      {"low q 4: n*2 m*2 class=low vcjob=unknown", "", ""},
+		"a gang with a pod that it says": {"low q 4: n*2 m*2 class=low protectedgroup", "", ""},
+	}) {
+		w, preempt := inQueue(t, tc.jobs+waits)
+		w.preempt(preempt)
+		replaced, deleted := session.Spell(tc.replaced), session.Spell(tc.deleted)
+		eventually(t, "marked "+replaced, func() bool { return strings.Join(w.marked(t), " ") == replaced })
+		eventually(t, "deleted "+deleted, func() bool { return strings.Join(w.gone(t), " ") == deleted })
+		check.Equal(t, "pods that are promised a node", len(strings.Fields(replaced+deleted))/4, len(w.In(api.Pipelined)))
+	}
+}
+
+// TestAPreemptedPodSaysWhy in the words of Volcano's own eviction.
+func TestAPreemptedPodSaysWhy(t *testing.T) {
+	w, preempt := inQueue(t, "low q 4: n*2 m*2 class=low vcjob"+waits)
+	w.preempt(preempt)
+	says := func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Reason == "Evict" && c.Message == "Pod is evicted, because of preempt"
+		})
+	}
+	eventually(t, "every pod of the gang says why it goes", func() bool { return len(w.stored(t, says)) == 4 })
+}
+
+// TestAPartOfAPreemptedGangIsFinished: a scheduler that ended in between left three pods of a
+// gang of four running, in a queue that gives nothing to others.
+func TestAPartOfAPreemptedGangIsFinished(t *testing.T) {
+	left := func(reclaimable string, told time.Duration) *world {
+		w, preempt := inQueue(t, "queue q PLENTY cpu=1000 "+reclaimable+"; low q 4: n*3 - class=low; other q 1: n*5 m*8 class=high",
+			of("low", explained(corev1.PodReasonPreemptionByScheduler, told)))
+		return w.preempt(preempt)
+	}
+	for _, reclaimable := range []string{"keeps", "gives"} {
+		w := left(reclaimable, time.Second)
+		eventually(t, "the rest is gone", func() bool { return strings.Join(w.gone(t), " ") == "low-0 low-1 low-2" })
+		w.Close()
+	}
+	left("keeps", day).isUntouched(t)
+}
+
+// TestEachPreemptedPodHasAnEvent, those too that Volcano did not choose.
+func TestEachPreemptedPodHasAnEvent(t *testing.T) {
+	w, preempt := inQueue(t, "low q 4: n*2 m*2 class=low"+waits)
+	recorder := record.NewFakeRecorder(100)
+	preempt.Evictor().Use(w.Cache.Client(), recorder)
+	w.preempt(preempt)
+	eventually(t, "the gang is gone", func() bool { return len(w.gone(t)) == 4 })
+	events := map[string]int{}
+	for len(recorder.Events) > 0 {
+		events[<-recorder.Events]++
+	}
+	check.Equal(t, "events", map[string]int{"Warning Evict Pod is evicted, because of preempt": 4}, events)
+}
+
+// TestAPodIsInsistedOnThatCouldNotBeTold: every write to it failed, and Volcano's cache has it
+// as one that goes.
+func TestAPodIsInsistedOnThatCouldNotBeTold(t *testing.T) {
+	w, preempt := inQueue(t, "low q 1: n*2 m*2 class=low"+waits)
+	w.action.manner.again.Steps = 1
+	var down atomic.Bool
+	down.Store(true)
+	fail := func(clienttesting.Action) (bool, runtime.Object, error) {
+		return down.Load(), nil, errors.New("refused")
+	}
+	client := w.Cache.Client().(*fake.Clientset)
+	client.PrependReactor("delete", "pods", fail)
+	client.PrependReactor("patch", "pods", fail)
+	w.preempt(preempt)
+	first := session.Names(w.In(api.Releasing))
+	check.Equal(t, "pods that go", 1, len(w.In(api.Releasing)))
+	keptPatience := patience
+	t.Cleanup(func() { patience = keptPatience })
+	patience = 0
+	w.preempt(preempt)
+	check.Equal(t, "pods that go in the next session", first, session.Names(w.In(api.Releasing)))
+	down.Store(false)
+	eventually(t, "the pod is gone", func() bool { w.preempt(preempt); return len(w.gone(t)) == 1 })
+	check.Equal(t, "pods that are gone", []string{first}, w.gone(t))
+}
+
+// TestAPreemptedGangGoesOnceThoughTheAPIIsSlow: while writes fail and nothing of it shows,
+// nobody else is evicted, and the gang goes in the end.
+func TestAPreemptedGangGoesOnceThoughTheAPIIsSlow(t *testing.T) {
+	w, preempt := inQueue(t, "low q 2: n*2 class=low; spare q 2: m*2 class=low"+waits)
+	client := w.Cache.Client().(*fake.Clientset)
+	refused := make(chan struct{}, 3)
+	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		select {
+		case refused <- struct{}{}:
+			return true, nil, errors.New("etcdserver: request timed out")
+		default:
+			return false, nil, nil
+		}
+	})
+	w.preempt(preempt)
+	first := session.Names(w.In(api.Releasing))
+	check.Equal(t, "pods that go", 2, len(w.In(api.Releasing)))
+	for range 3 {
+		w.preempt(preempt)
+		check.Equal(t, "pods that go in the next session", first, session.Names(w.In(api.Releasing)))
+	}
+	eventually(t, "two pods are gone", func() bool { return len(w.gone(t)) == 2 })
+	for _, name := range w.gone(t) {
+		check.That(t, strings.Contains(first, name), "%s is gone, told to go were %s", name, first)
+	}
+}
+
+// TestTheEvictorTriesAgain for those whom Volcano's own actions evict.
+func TestTheEvictorTriesAgain(t *testing.T) {
+	w, preempt := inQueue(t, "low q 1: n class=low")
+	client := w.Cache.Client().(*fake.Clientset)
+	tries := 0
+	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if tries++; tries < 3 {
+			return true, nil, errors.New("conflict")
+		}
+		return false, nil, nil
+	})
+	check.NoError(t, preempt.Evictor().Evict(w.Pods[0], "reclaim"))
+	check.Equal(t, "pods that are gone", []string{"low-0"}, w.gone(t))
+	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("never")
+	})
+	client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("never") })
+	check.That(t, preempt.Evictor().Evict(w.Pods[0], "reclaim") != nil, "an eviction that failed is said to have gone well")
+}

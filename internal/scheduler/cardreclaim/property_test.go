@@ -1,0 +1,247 @@
+package cardreclaim
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// pod is what a recount knows of a pod.
+type pod struct {
+	*corev1.Pod
+	job, queue, node string
+	status           api.TaskStatus
+	cards            int
+	cpu              float64
+}
+
+// recount reads every pod off the session.
+func recount(ssn *framework.Session) map[string]pod {
+	pods := map[string]pod{}
+	for _, j := range ssn.Jobs {
+		for _, task := range j.Tasks {
+			requests := task.Pod.Spec.Containers[0].Resources.Requests
+			cards, cpu := requests[gpu], requests["cpu"]
+			pods[task.Name] = pod{task.Pod, j.Name, string(j.Queue), task.NodeName, task.Status, int(cards.Value()), cpu.AsApproximateFloat64()}
+		}
+	}
+	return pods
+}
+
+func (p pod) runs() bool { return p.status == api.Running || p.status == api.Bound }
+
+// holds tells that a pod is placed or was promised a node.
+func (p pod) holds() bool { return api.AllocatedStatus(p.status) || p.status == api.Pipelined }
+
+// draw makes a small cluster in which training holds most cards and inference
+// waits.
+func draw(t *rapid.T) *world {
+	w := tides("")
+	free, cpus := map[string]int{}, map[string]int{}
+	names := []string{"n1", "n2", "n3", "n4"}[:rapid.IntRange(2, 4).Draw(t, "nodes")]
+	for i, name := range names {
+		free[name], cpus[name] = rapid.IntRange(2, 5).Draw(t, "cards"), rapid.SampledFrom([]int{8, 16, 64}).Draw(t, "cores")
+		w.add(fmt.Sprintf("node %s %s %d", name, rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "model"), free[name]))
+		w.Nodes[i].Status.Allocatable["cpu"] = amount(fmt.Sprint(cpus[name]))
+	}
+	for _, queue := range []string{"inf", "inf2"} {
+		rest := map[string]string{"inf": "80000 inference", "inf2": "70000 inference"}[queue]
+		w.add(fmt.Sprintf(`queue %s {"A":%d,"B":%d} %s cpu=1000`, queue, rapid.IntRange(0, 8).Draw(t, "quota of A"), rapid.IntRange(0, 8).Draw(t, "quota of B"), rest))
+	}
+	w.add("queue old PLENTY 75000 training; queue keeps PLENTY 10000 inference; queue odd PLENTY 10000 batch") // old is above inf2
+	for i := range rapid.IntRange(1, 6).Draw(t, "jobs that run") {
+		cards, on := rapid.SampledFrom([]int{1, 1, 2, 0}).Draw(t, "cards"), []string{}
+		for range rapid.IntRange(1, 4).Draw(t, "pods") {
+			if at := rapid.SampledFrom(names).Draw(t, "node"); free[at] >= cards && cpus[at] > 0 {
+				free[at], cpus[at] = free[at]-cards, cpus[at]-1
+				on = append(on, at)
+			}
+		}
+		if len(on) == 0 {
+			continue
+		}
+		text := fmt.Sprintf("t%d %s %d: %s cards=%d card=A|B ran=%s %s", i, rapid.SampledFrom([]string{"tra", "tra", "tra", "tra", "old", "keeps", "odd"}).Draw(t, "queue"),
+			rapid.IntRange(1, len(on)+1).Draw(t, "minimum"), strings.Join(on, " "), cards, rapid.SampledFrom([]string{"0s", "1h", "5h", "30h"}).Draw(t, "ran"),
+			rapid.SampledFrom([]string{"", "", "vcjob", "vcjob=inelastic", "vcjob=ends"}).Draw(t, "vcjob"))
+		w.add(text, func(p *corev1.Pod) {
+			if strings.HasSuffix(p.Name, "-0") && rapid.IntRange(0, 5).Draw(t, "protects") == 0 {
+				protect(p)
+			}
+		})
+	}
+	for i := range rapid.IntRange(1, 4).Draw(t, "jobs that wait") {
+		waits, name := rapid.IntRange(1, 3).Draw(t, "pods"), fmt.Sprintf("i%d", i)
+		change := requests("cpu", rapid.SampledFrom([]string{"1", "1", "4", "12"}).Draw(t, "cores"))
+		if rapid.IntRange(0, 4).Draw(t, "apart") == 0 {
+			change = both(change, labelled(name, name))
+		}
+		w.add(fmt.Sprintf("%s %s %d: -*%d cards=%d card=%s", name, rapid.SampledFrom([]string{"inf", "inf", "inf2", "tra"}).Draw(t, "queue"), rapid.IntRange(1, waits).Draw(t, "minimum"),
+			waits, rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "cards"), rapid.SampledFrom([]string{"A", "B", "A|B", "B|A"}).Draw(t, "card")), change)
+	}
+	w.alone = rapid.Bool().Draw(t, "without allocate")
+	return w
+}
+
+// suffices tells that free room is enough for all that wait, wherever each of
+// them is put: on every model there are as many places for the largest of them
+// as there are pods.
+func (w *world) suffices(before map[string]pod) bool {
+	waiting, cards, cpu := 0, 1, 1.0
+	used, cores := map[string]int{}, map[string]float64{}
+	for _, p := range before {
+		if p.status == api.Pending {
+			if waiting++; p.Spec.Affinity != nil {
+				return false
+			}
+			cards, cpu = max(cards, p.cards), max(cpu, p.cpu)
+		} else {
+			used[p.node] += p.cards
+			cores[p.node] += p.cpu
+		}
+	}
+	places := map[string]int{"A": 0, "B": 0}
+	for _, n := range w.Nodes {
+		all, cpus := n.Status.Allocatable[gpu], n.Status.Allocatable["cpu"]
+		places[n.Labels["nvidia.com/gpu.product"]] += min((int(all.Value())-used[n.Name])/cards, int((cpus.AsApproximateFloat64()-cores[n.Name])/cpu))
+	}
+	return places["A"] >= waiting && places["B"] >= waiting
+}
+
+// tally is what a recount of a session comes to.
+type tally struct {
+	// ran, runs and placed are pods of each job, evicted their names.
+	ran, runs, placed map[string]int
+	evicted           map[string][]string
+	// used is what each queue holds of each model.
+	used map[string]map[string]int
+	// came is the highest priority of a queue of which a pod was promised a node.
+	came map[string]int32
+}
+
+func (w *world) tally(t *rapid.T, before, after map[string]pod) *tally {
+	models, priorities := map[string]string{}, map[string]int32{}
+	for _, n := range w.Nodes {
+		models[n.Name] = n.Labels["nvidia.com/gpu.product"]
+	}
+	for _, q := range w.Queues {
+		priorities[q.Name] = q.Spec.Priority
+	}
+	y := &tally{map[string]int{}, map[string]int{}, map[string]int{}, map[string][]string{}, map[string]map[string]int{}, map[string]int32{}}
+	for name, now := range after {
+		was := before[name]
+		if was.runs() {
+			y.ran[was.job]++
+		}
+		if now.runs() {
+			y.runs[now.job]++
+		}
+		if now.holds() {
+			y.placed[now.job]++
+			if y.used[now.queue] == nil {
+				y.used[now.queue] = map[string]int{}
+			}
+			y.used[now.queue][models[now.node]] += now.cards
+		}
+		switch {
+		case was.status == api.Running && now.status == api.Releasing:
+			y.evicted[was.job] = append(y.evicted[was.job], name)
+		case now.status == api.Pipelined:
+			y.came[now.node] = max(y.came[now.node], priorities[now.queue])
+			check.Must(t, slices.Contains(strings.Split(now.Annotations["volcano.sh/card.name"], "|"), models[now.node]),
+				"%s is on a card that it does not name", name)
+		}
+	}
+	return y
+}
+
+// check compares a session after the action with before.
+func (w *world) check(t *rapid.T, before, after map[string]pod) {
+	y := w.tally(t, before, after)
+	for _, j := range w.Groups {
+		least, gone := int(j.Spec.MinMember), y.evicted[j.Name]
+		if strings.HasPrefix(j.Name, "i") && y.placed[j.Name] > 0 && y.placed[j.Name] < least {
+			t.Fatalf("%s has %d pods placed, its minimum is %d", j.Name, y.placed[j.Name], least)
+		}
+		if len(gone) == 0 {
+			continue
+		}
+		w.checkGiver(t, j.Name, gone, before, y.came)
+		if y.runs[j.Name] > 0 && (y.runs[j.Name] < least || w.habits["ns/"+j.Name].Inelastic) {
+			t.Fatalf("%s of %d pods is left with %d, its minimum is %d: %q go", j.Name, y.ran[j.Name], y.runs[j.Name], least, gone)
+		}
+	}
+	w.checkQuotas(t, y)
+	for _, n := range w.Ssn.Nodes {
+		idle := n.FutureIdle()
+		check.Must(t, idle.MilliCPU >= 0 && idle.Memory >= 0 && idle.ScalarResources[gpu] >= 0,
+			"node %s is promised more than it has: %s", n.Name, idle)
+	}
+	check.Must(t, len(y.evicted) == 0 || !w.suffices(before), "%v go although there is room for all", y.evicted)
+}
+
+// checkQuotas compares what every queue of inference holds with its quota.
+func (w *world) checkQuotas(t *rapid.T, y *tally) {
+	for _, q := range w.Queues {
+		quota := map[string]int{}
+		check.NoError(t, json.Unmarshal([]byte(q.Annotations["volcano.sh/card.quota"]), &quota))
+		for model, cards := range y.used[q.Name] {
+			if strings.HasPrefix(q.Name, "inf") && cards > quota[model] {
+				t.Fatalf("queue %s uses %d of %s, its quota is %d", q.Name, cards, model, quota[model])
+			}
+		}
+	}
+}
+
+// checkGiver looks at one job that gave something: whether it may, and whether it
+// was of use to a queue of higher priority.
+func (w *world) checkGiver(t *rapid.T, name string, gone []string, before map[string]pod, came map[string]int32) {
+	useful, priorities := false, map[string]int32{"tra": 20000, "old": 75000}
+	for _, of := range gone {
+		p := before[of]
+		useful = useful || came[p.node] > priorities[p.queue] && p.cards > 0
+		check.Must(t, (p.queue == "tra" || p.queue == "old") && p.Annotations["volcano.sh/preemptable"] != "false",
+			"%s of queue %s goes", of, p.queue)
+		whole := len(gone) == len(w.podsOf(name))
+		check.Must(t, whole || p.cards > 0 && came[p.node] > priorities[p.queue],
+			"%s alone goes from node %s, where nobody above it comes", of, p.node)
+	}
+	check.Must(t, useful, "%q go, and nobody above them comes where they were", gone)
+}
+
+func (w *world) podsOf(name string) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, p := range w.Pods {
+		if p.Annotations["scheduling.k8s.io/group-name"] == name {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// TestWhatHoldsAfterEveryTide runs the action on random small clusters.
+func TestWhatHoldsAfterEveryTide(t *testing.T) {
+	tides, victims := 0, 0
+	seed.Check(t, func(t *rapid.T) {
+		w := draw(t)
+		w.open()
+		defer w.Close()
+		before := recount(w.Ssn)
+		w.execute()
+		after := recount(w.Ssn)
+		w.check(t, before, after)
+		tides++
+		victims += len(w.In(api.Releasing))
+	})
+	check.That(t, victims != 0, "nobody went in %d worlds: there is nothing to see", tides)
+	t.Logf("%d pods went in %d worlds", victims, tides)
+}

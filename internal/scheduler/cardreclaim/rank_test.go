@@ -1,0 +1,106 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+)
+
+// class gives a pod a PriorityClass, of which the shipped policy lists pc-high,
+// pc-medium, pc-normal and pc-low.
+func class(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
+}
+
+// disruptionBudget allows so many evictions of pods with a label.
+func disruptionBudget(app string, allowed int32) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: app},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	}
+}
+
+// TestLowerPrioritiesGoFirst: of two gangs on one node each, na has run for a day and mb
+// for an hour, so that mb loses less.
+func TestLowerPrioritiesGoFirst(t *testing.T) {
+	const (
+		nodes = "node n A 4; node m A 4; "
+		gangs = nodes + "na tra 4: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 4: -*4"
+		spare = nodes + "na tra 3: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 1: -"
+	)
+	classes := func(a, b string) func(*corev1.Pod) { return both(of("na", class(a)), of("mb", class(b))) }
+	apps := both(of("na", labelled("na", "")), of("mb", labelled("mb", "")))
+	for t, tc := range check.Cases(t, map[string]struct {
+		text    string
+		change  func(*corev1.Pod)
+		budgets []*policyv1.PodDisruptionBudget
+		byLoss  bool
+		goes    string
+	}{
+		"without priorities what loses less":                 {text: gangs, change: classes("", ""), goes: "mb*4"},
+		"the lower priority, though it loses more":           {text: gangs, change: classes("pc-low", "pc-high"), goes: "na*4"},
+		"by loss what loses less":                            {text: gangs, change: classes("pc-low", "pc-high"), byLoss: true, goes: "mb*4"},
+		"a class that is not listed protects nobody":         {text: gangs, change: classes("pc-normal", "mine"), goes: "mb*4"},
+		"and is the same as the lowest":                      {text: gangs, change: classes("pc-low", "mine"), goes: "mb*4"},
+		"the higher priority where the lower one cannot":     {text: "node n A 4; na tra 4: n*4 ran=24h; i inf 4: -*4", change: classes("pc-high", ""), goes: "na*4"},
+		"the queue of the lower priority, whatever the jobs": {text: "queue old PLENTY 10000 training; " + nodes + "na old 4: n*4 ran=24h; mb tra 4: m*4 ran=1h; i inf 4: -*4", change: classes("pc-high", "pc-low"), goes: "na*4"},
+		"a gang before a spare pod of a higher priority":     {text: spare, change: classes("pc-high", "pc-low"), goes: "mb*4"},
+		"a spare pod before a gang of the same priority":     {text: spare, change: classes("pc-low", "pc-low"), goes: "na-0"},
+		"the spare pod of the lower priority": {text: spare,
+			change: both(of("na", class("pc-normal")), on("na-2", class("pc-low")), of("mb", class("pc-high"))), goes: "na-2"},
+		"the spare pod that its job ranks lower": {text: spare,
+			change: on("na-3", func(p *corev1.Pod) { p.Annotations["volcano.sh/task-priority"] = "-1" }), goes: "na-3"},
+		"a gang as its highest pod": {text: gangs, change: both(classes("pc-low", "pc-low"), on("mb-1", class("pc-normal"))), goes: "na*4"},
+
+		"last of its priority who has a disruption budget that allows none": {text: gangs, change: apps,
+			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 0)}, goes: "na*4"},
+		"last as well who has one that does not allow the whole gang": {text: gangs, change: apps,
+			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 3)}, goes: "na*4"},
+		"as always who has one that allows it": {text: gangs, change: apps,
+			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 4)}, goes: "mb*4"},
+		"before a higher priority who has one that allows none": {text: gangs, change: both(classes("pc-high", "pc-low"), apps),
+			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 0)}, goes: "mb*4"},
+		"by loss as well last who has one that allows none": {text: gangs, change: apps, byLoss: true,
+			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 0)}, goes: "na*4"},
+		"who has one where all have one": {text: gangs, change: apps,
+			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 0), disruptionBudget("na", 0)}, goes: "mb*4"},
+		"of spare pods the one without": {text: spare, change: both(apps, on("na-1", labelled("other", ""))),
+			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("na", 0), disruptionBudget("mb", 0)}, goes: "na-1"},
+		"a gang before a spare pod with one": {text: spare, change: apps,
+			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("na", 0)}, goes: "mb*4"},
+	}) {
+		w := tides(tc.text, tc.change)
+		if tc.byLoss {
+			w.args = framework.Arguments{"victimOrder": "Loss"}
+		}
+		w.begin()
+		for _, budget := range tc.budgets {
+			indexer := w.Cache.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer().GetIndexer()
+			check.NoError(t, indexer.Add(budget))
+		}
+		w.run(t)
+		goes, promised := w.Outcome()
+		check.That(t, goes == session.Spell(tc.goes) && promised != "", "%q go and %q are promised nodes, want %q to go", goes, promised, tc.goes)
+	}
+}
+
+// TestOnlyAsManyPrioritiesGoAsMust: as the need grows, one priority after the other goes.
+func TestOnlyAsManyPrioritiesGoAsMust(t *testing.T) {
+	for pods, want := range map[int]string{1: "a*4", 4: "a*4", 5: "a*4 b*4", 8: "a*4 b*4", 9: "a*4 b*4 c*4", 12: "a*4 b*4 c*4"} {
+		t.Run(fmt.Sprint(pods), func(t *testing.T) {
+			w := tides(fmt.Sprintf("node n A 4; node m A 4; node o A 4; a tra 4: n*4 ran=99h; b tra 4: m*4 ran=24h; c tra 4: o*4 ran=1h; i inf %d: -*%d", pods, pods),
+				both(of("a", class("pc-low")), of("b", class("pc-normal")), of("c", class("pc-medium"))))
+			w.run(t)
+			goes, _ := w.Outcome()
+			check.Equal(t, "who goes", session.Spell(want), goes)
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+const zone = "topology.kubernetes.io/zone"
+
+// twelve are nodes of two cards, each full of a training gang, in the zones that
+// in names, beside jobs.
+func twelve(in func(i int) string, text string, changes ...func(*corev1.Pod)) *world {
+	w := tides("")
+	for i := range 12 {
+		w.add(fmt.Sprintf("node n%02d A 2; tn%02d tra 2: n%02d*2 ran=1h", i, i, i))
+		w.Nodes[i].Labels[zone] = in(i)
+	}
+	return w.add(text, changes...)
+}
+
+// spreads keeps pods of a label evenly over a topology.
+func spreads(key string, skew int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Labels["app"] = "i"
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: skew, TopologyKey: key,
+			WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "i"}}}}
+	}
+}
+
+// TestPodsThatSpreadTakeBackWhereTheyMayRun: what a pod requires of its
+// surroundings shows only after the eviction, and must not end the search.
+func TestPodsThatSpreadTakeBackWhereTheyMayRun(t *testing.T) {
+	one := func(int) string { return "a" }
+	for t, tc := range check.Cases(t, map[string]struct {
+		world *world
+		// goes and comes are how many pods go and are promised a node.
+		goes, comes int
+		// most is how many come to one node, or to one zone.
+		most func(pods map[string]int) bool
+	}{
+		"a Deployment, one on each node": {twelve(one, "i inf 1: -*12", spreads(corev1.LabelHostname, 1)), 24, 12,
+			func(pods map[string]int) bool { return len(pods) == 12 }},
+		"a gang, one on each node": {twelve(one, "i inf 12: -*12", spreads(corev1.LabelHostname, 1)), 24, 12,
+			func(pods map[string]int) bool { return len(pods) == 12 }},
+		"a gang, over two zones": {twelve(func(i int) string { return string(rune('a' + i%2)) }, "i inf 4: -*4", spreads(zone, 1)), 4, 4,
+			func(pods map[string]int) bool { return len(pods) == 2 }},
+		"the only zone without its like": {
+			twelve(func(i int) string { return map[bool]string{true: "b", false: "a"}[i == 11] }, "x inf 1: n00 cards=0; i inf 1: -", both(of("x", labelled("x", "")),
+				of("i", func(p *corev1.Pod) {
+					labelled("i", "x")(p)
+					p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].TopologyKey = zone
+				}))), 2, 1, func(pods map[string]int) bool { return pods["n11"] == 1 }},
+	}) {
+		w := tc.world
+		w.run(t)
+		goes, comes, pods := w.In(api.Releasing), w.In(api.Pipelined), map[string]int{}
+		for _, task := range comes {
+			pods[task.NodeName]++
+		}
+		check.That(t, len(goes) == tc.goes && len(comes) == tc.comes && tc.most(pods),
+			"%d pods go, want %d, and %d come, want %d: %v", len(goes), tc.goes, len(comes), tc.comes, pods)
+	}
+}

@@ -1,0 +1,162 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	batch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/card"
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/scheduler/solver"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// Reasons of events.
+const (
+	// eventReclaimed, on the job that gives: its cards were taken back.
+	eventReclaimed = "CardsReclaimed"
+	// eventReclaims, on the PodGroup that takes: whose cards it gets.
+	eventReclaims = "ReclaimsCards"
+	// eventCut, on a PodGroup that waits: not all ways were tried to make room for it.
+	eventCut = "ReclaimSearchEnded"
+)
+
+// mostNamed is how many jobs an event names.
+const mostNamed = 3
+
+// tell says to everybody who has part in it what was taken, for whom, and what
+// is lost.
+func (w *wave) tell(job *api.JobInfo, parted []*parting, plan *solver.Plan) {
+	if len(parted) == 0 {
+		return
+	}
+	var names []string
+	pods := 0
+	for _, p := range parted {
+		names = append(names, nameOf(p.giver.job))
+		pods += len(p.places)
+		loss := p.loss()
+		w.tellGiver(job, p, loss)
+		w.action.counters.took(p, loss)
+	}
+	if more := len(names) - mostNamed; more > 0 {
+		names = append(names[:mostNamed], fmt.Sprintf("%d more", more))
+	}
+	w.tide.Tell(capacitycard.GroupOf(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
+		"takes cards back for %d pod(s): %d pod(s) of %s leave, %d card-seconds of work are lost; they start as soon as those are gone",
+		plan.Placed(), pods, strings.Join(names, ", "), plan.Loss.Total()))
+}
+
+// tellCut tells a job that the search for its victims was cut short.
+func (w *wave) tellCut(job *api.JobInfo) {
+	w.tide.Tell(capacitycard.GroupOf(job), corev1.EventTypeWarning, eventCut, fmt.Sprintf(
+		"the search for victims for %d pending pod(s) was cut short: it is too large for one session. "+
+			"It is made again; fewer kinds of pods, or a smaller gang, make it smaller",
+		len(job.TaskStatusIndex[api.Pending])))
+}
+
+func (w *wave) tellGiver(job *api.JobInfo, p *parting, loss int64) {
+	what := "one of its pods goes, the job goes on"
+	switch {
+	case p.whole && p.giver.habit.Ends:
+		what = "the whole job goes, and its own policy on evicted pods ends it"
+	case p.whole && workload.VCJobOwner(p.giver.tasks[0].Pod) != "":
+		what = "the whole job goes, and starts again when cards are free; no retry is counted"
+	case p.whole:
+		what = "all of its pods go"
+	case len(p.places) > 1:
+		what = fmt.Sprintf("%d of its pods go, the job goes on", len(p.places))
+	}
+	var cards card.Count
+	for _, i := range p.places {
+		cards = cards.Add(p.giver.cards[i])
+	}
+	w.tide.Tell(aboutOf(p.giver), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
+		"%d card(s) are taken back for %s of queue %s: %s; %d card-seconds of work are lost",
+		cards, nameOf(job), job.Queue, what, loss))
+}
+
+// nameOf is the name by which users know a job: that of whatever made its pods,
+// and that of its PodGroup when nothing did.
+func nameOf(job *api.JobInfo) string {
+	for _, task := range job.Tasks {
+		if owner := metav1.GetControllerOf(task.Pod); owner != nil {
+			return job.Namespace + "/" + owner.Name
+		}
+	}
+	return job.Namespace + "/" + job.Name
+}
+
+// loss is what is lost with what a job gives, in card-seconds.
+func (p *parting) loss() int64 {
+	var total int64
+	for _, i := range p.places {
+		total += p.giver.shape.Pods[i].Loss
+	}
+	return total
+}
+
+// aboutOf is the object on which users look for what became of their job.
+func aboutOf(g *giver) runtime.Object {
+	owner := metav1.GetControllerOf(g.tasks[0].Pod)
+	if workload.VCJobOwner(g.tasks[0].Pod) == "" {
+		return capacitycard.GroupOf(g.job)
+	}
+	return &batch.Job{
+		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.job.Namespace, Name: owner.Name, UID: owner.UID},
+	}
+}
+
+// counters tell what the tide took.
+type counters struct {
+	jobs, pods, loss *prometheus.CounterVec
+	// queues are those that are counted. Only sessions read and write them, one at a time.
+	queues map[api.QueueID]bool
+}
+
+func newCounters() counters {
+	vec := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"queue"})
+	}
+	return counters{
+		queues: map[api.QueueID]bool{},
+		jobs:   vec("cardquota_reclaimed_jobs_total", "Jobs of the queue that were taken whole so that another queue gets its cards."),
+		pods:   vec("cardquota_reclaimed_pods_total", "Pods of the queue that were taken so that another queue gets its cards."),
+		loss:   vec("cardquota_reclaimed_card_seconds_total", "Work of the queue that was lost with reclaimed pods, in card-seconds."),
+	}
+}
+
+// Metrics are the action's, for the program to register.
+func (a *Action) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{a.counters.jobs, a.counters.pods, a.counters.loss}
+}
+
+func (c *counters) took(p *parting, loss int64) {
+	queue := string(p.giver.job.Queue)
+	c.queues[p.giver.job.Queue] = true
+	if p.whole {
+		c.jobs.WithLabelValues(queue).Inc()
+	}
+	c.pods.WithLabelValues(queue).Add(float64(len(p.places)))
+	c.loss.WithLabelValues(queue).Add(float64(loss))
+}
+
+// keep forgets what was counted of queues that are gone.
+func (c *counters) keep(queues map[api.QueueID]*api.QueueInfo) {
+	for queue := range c.queues {
+		if queues[queue] != nil {
+			continue
+		}
+		delete(c.queues, queue)
+		for _, vec := range []*prometheus.CounterVec{c.jobs, c.pods, c.loss} {
+			vec.DeleteLabelValues(string(queue))
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// servers are the API servers of all worlds: the plugin tells events to the
+// first that it met.
+var servers []kubernetes.Interface
+
+// hours rounds the loss that a message tells down to hours of a card: the clock
+// goes on during a test.
+func hours(message string) string {
+	return losses.ReplaceAllStringFunc(message, func(text string) string {
+		var seconds int
+		if _, err := fmt.Sscanf(text, "%d card-seconds", &seconds); err != nil {
+			return text
+		}
+		return fmt.Sprintf("%d card-seconds", seconds/3600*3600)
+	})
+}
+
+var losses = regexp.MustCompile(`[0-9]+ card-seconds`)
+
+// told lists the events about an object of this world, once there are any.
+func told(t *testing.T, uid, reason string) []corev1.Event {
+	t.Helper()
+	var found []corev1.Event
+	eventually(t, reason+" about "+uid, func() bool {
+		for _, server := range servers {
+			list, err := server.CoreV1().Events("ns").List(t.Context(), metav1.ListOptions{})
+			check.NoError(t, err)
+			for _, event := range list.Items {
+				if string(event.InvolvedObject.UID) == uid && event.Reason == reason {
+					event.Message = hours(event.Message)
+					found = append(found, event)
+				}
+			}
+		}
+		return len(found) > 0
+	})
+	return found
+}
+
+func TestEverybodyIsTold(t *testing.T) {
+	for t, tc := range check.Cases(t, map[string]struct{ taken, kind, giver, promise string }{
+		"a vcjob that starts again": {"4: n*4 vcjob", "Job",
+			"4 card(s) are taken back for ns/i of queue inf: the whole job goes, and starts again when cards are free; no retry is counted; 345600 card-seconds of work are lost",
+			"takes cards back for 1 pod(s): 4 pod(s) of ns/%s leave, 345600 card-seconds of work are lost; they start as soon as those are gone"},
+		"a vcjob that ends": {"4: n*4 vcjob=ends", "Job", "the whole job goes, and its own policy on evicted pods ends it", "4 pod(s) of ns/%s leave"},
+		"a gang of others":  {"4: n*4", "PodGroup", "all of its pods go", "4 pod(s) of ns/%s leave"},
+		"a spare pod": {"3: n*4 vcjob", "Job", "1 card(s) are taken back for ns/i of queue inf: one of its pods goes, the job goes on; 86400 card-seconds of work are lost",
+			"1 pod(s) of ns/%s leave, 86400 card-seconds"},
+		"spare pods of two cards": {"1: n*2 cards=2", "PodGroup", "2 card(s) are taken back for ns/i of queue inf: one of its pods goes", "1 pod(s) of ns/%s leave, 172800 card-seconds"},
+	}) {
+		w := tides("node n A 4; i inf 1: -")
+		taken := fmt.Sprintf("t%d", w.ID)
+		w.add(taken + " tra " + tc.taken + " ran=24h").run(t)
+		uid := fmt.Sprintf("w%d-%s", w.ID, taken)
+		if tc.kind == "Job" {
+			uid = fmt.Sprintf("w%d-job-%s", w.ID, taken)
+		}
+		events := told(t, uid, "CardsReclaimed")
+		if len(events) != 1 || events[0].Type != "Warning" || events[0].InvolvedObject.Kind != tc.kind || events[0].Source.Component != "capacity-card" || !strings.Contains(events[0].Message, tc.giver) {
+			t.Errorf("the giver is told %+v, want a warning %q on the %s", events, tc.giver, tc.kind)
+		}
+		events = told(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
+		if want := fmt.Sprintf(tc.promise, taken); len(events) != 1 || events[0].Type != "Normal" || events[0].InvolvedObject.Kind != "PodGroup" || !strings.Contains(events[0].Message, want) {
+			t.Errorf("the taker is told %+v, want %q", events, want)
+		}
+	}
+}
+
+func TestOnlyAFewJobsAreNamed(t *testing.T) {
+	w := tides("node n A 5; t0 tra 1: n ran=24h; t1 tra 1: n ran=24h; t2 tra 1: n ran=24h; t3 tra 1: n ran=24h; t4 tra 1: n ran=24h; i inf 5: -*5").run(t)
+	events := told(t, fmt.Sprintf("w%d-i", w.ID), "ReclaimsCards")
+	if message := events[0].Message; !strings.Contains(message, "for 5 pod(s): 5 pod(s) of ns/t") || !strings.Contains(message, ", 2 more leave, 432000 card-seconds") || strings.Count(message, "ns/") != 3 {
+		t.Errorf("told %q, want three jobs and how many more", message)
+	}
+}
+
+// TestNobodyIsToldOfNothing: pods that are placed in free room take nothing.
+func TestNobodyIsToldOfNothing(t *testing.T) {
+	w := tides("node n A 4; i inf 1: -")
+	w.alone = true
+	w.run(t).expect(t, "", "i-0@n")
+	check.Equal(t, "queues that are counted", 0, testutil.CollectAndCount(w.action.counters.pods))
+}
+
+func TestWhatIsCounted(t *testing.T) {
+	w := tides("node n A 8; i inf 3: -*3")
+	queue := fmt.Sprintf("tra%d", w.ID)
+	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h; u %s 3: n*4 ran=24h", queue, queue, queue)).run(t).expect(t, "t*4", "i@n*3")
+	for what, tc := range map[string]struct {
+		vec  *prometheus.CounterVec
+		want float64
+	}{"jobs": {w.action.counters.jobs, 1}, "pods": {w.action.counters.pods, 4}, "card-seconds": {w.action.counters.loss, 4 * 3600}} {
+		if got := testutil.ToFloat64(tc.vec.WithLabelValues(queue)); got < tc.want || got > tc.want+40 { // the clock went on
+			t.Errorf("%v %s, want %v", got, what, tc.want)
+		}
+	}
+	w = tides(fmt.Sprintf("node n A 4; queue %sb PLENTY 20000 training; t %sb 2: n*4 ran=1h; i inf 2: -*2", queue, queue)).run(t)
+	w.expect(t, "t-0 t-1", "i@n*2")
+	if jobs, pods := testutil.ToFloat64(w.action.counters.jobs.WithLabelValues(queue+"b")), testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue+"b")); jobs != 0 || pods != 2 {
+		t.Errorf("%v jobs and %v pods, want spare pods only", jobs, pods)
+	}
+}
+
+// TestWhatWasCountedOfAQueueThatIsGone: with tenants that come and go the series would grow
+// for as long as the process lives.
+func TestWhatWasCountedOfAQueueThatIsGone(t *testing.T) {
+	w := tides("node n A 4; i inf 4: -*4")
+	queue := fmt.Sprintf("tra%d", w.ID)
+	w.add(fmt.Sprintf("queue %s PLENTY 20000 training; t %s 4: n*4 ran=1h", queue, queue)).run(t).expect(t, "t*4", "i@n*4")
+	vecs := map[string]*prometheus.CounterVec{"jobs": w.action.counters.jobs, "pods": w.action.counters.pods, "card-seconds": w.action.counters.loss}
+	for what, vec := range vecs {
+		check.That(t, testutil.ToFloat64(vec.WithLabelValues(queue)) > 0, "no %s are counted", what)
+	}
+	w.open().execute()
+	check.That(t, testutil.ToFloat64(w.action.counters.pods.WithLabelValues(queue)) > 0, "the pods of a queue that exists are forgotten")
+	for _, known := range w.Queues {
+		if known.Name == queue {
+			w.Cache.DeleteQueueV1beta1(known)
+		}
+	}
+	w.open().execute()
+	for what, vec := range vecs {
+		check.That(t, !vec.DeleteLabelValues(queue), "the series of %s is still there", what)
+	}
+}
+
+func TestMetricsAreWellFormed(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	action := New(cards, habits{})
+	registry.MustRegister(action.Metrics()...)
+	fresh := action.counters
+	fresh.jobs.WithLabelValues("q").Inc()
+	fresh.pods.WithLabelValues("q").Inc()
+	fresh.loss.WithLabelValues("q").Inc()
+	problems, err := testutil.GatherAndLint(registry)
+	check.That(t, err == nil && len(problems) == 0, "problems %v, error %v", problems, err)
+	families, err := registry.Gather()
+	check.NoError(t, err)
+	var names []string
+	for _, family := range families {
+		names = append(names, family.GetName())
+	}
+	want := []string{"cardquota_reclaimed_card_seconds_total", "cardquota_reclaimed_jobs_total", "cardquota_reclaimed_pods_total"}
+	check.That(t, slices.Equal(names, want), "metrics %v, want %v", names, want)
+}

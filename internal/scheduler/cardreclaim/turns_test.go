@@ -1,0 +1,96 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+func jobOf(queue, namespace, name string) *api.JobInfo {
+	return &api.JobInfo{UID: api.JobID(namespace + "/" + name), Queue: api.QueueID(queue), Namespace: namespace, Name: name}
+}
+
+// byName is the order of jobs where all turns are equal.
+func byName(a, b *api.JobInfo) bool { return a.UID < b.UID }
+
+// played has sessions that suffice for so much, in turns, and lists who was served
+// in each. effort is what a job needs.
+func (t *turns) played(jobs []*api.JobInfo, most int, effort func(*api.JobInfo) int) []string {
+	var served []string
+	waiting := t.order(jobs)
+	for of, any := t.next(waiting, byName); any && most > 0; of, any = t.next(waiting, byName) {
+		job := waiting[of][0]
+		if waiting[of] = waiting[of][1:]; len(waiting[of]) == 0 {
+			delete(waiting, of)
+		}
+		spent := min(most, effort(job))
+		most -= spent
+		t.had(job, spent)
+		served = append(served, string(job.UID))
+	}
+	t.end(most > 0)
+	return served
+}
+
+// TestNobodyWaitsForEver: a tenant that brings a new job into every session, each
+// of which takes all there is, keeps no other tenant's jobs from their turns, and
+// no job of its own that waits longer than others of its own.
+func TestNobodyWaitsForEver(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		const most = 100
+		var honest []*api.JobInfo
+		tenants := rapid.IntRange(1, 4).Draw(t, "tenants")
+		for i := range tenants {
+			for k := range rapid.IntRange(1, 5).Draw(t, "jobs") {
+				honest = append(honest, jobOf("q", fmt.Sprintf("honest%d", i), fmt.Sprint(k)))
+			}
+		}
+		needs := rapid.IntRange(1, most).Draw(t, "needs")
+		effort := func(job *api.JobInfo) int {
+			if job.Namespace == "evil" {
+				return most
+			}
+			return needs
+		}
+		state, evil := &turns{}, []*api.JobInfo{}
+		before := jobOf("q", "evil", "before")
+		state.order(append(honest[:len(honest):len(honest)], before))
+		state.had(before, most)
+		state.end(false)
+		served := map[string]bool{}
+		for session := range 2*len(honest) + 2*tenants {
+			evil = append(evil, jobOf("q", "evil", fmt.Sprint("e", session)))
+			for _, name := range state.played(append(evil[:len(evil):len(evil)], honest...), most, effort) {
+				served[name] = true
+			}
+		}
+		for _, job := range honest {
+			check.Must(t, served[string(job.UID)], "%s was never served, only %v", job.UID, served)
+		}
+	})
+}
+
+func TestTurns(t *testing.T) {
+	a1, a2, b1 := jobOf("q", "a", "1"), jobOf("q", "a", "2"), jobOf("q", "b", "1")
+	ten := func(*api.JobInfo) int { return 10 }
+	state := &turns{}
+	check.That(t, !state.scarce, "turns before any session")
+	state.order([]*api.JobInfo{a1, a2, b1})
+	state.had(a1, 10)
+	state.end(false)
+	check.That(t, state.scarce, "no turns after a session that did not suffice")
+	for i, want := range []string{"[b/1]", "[a/2]", "[b/1]", "[a/1]"} {
+		check.Equal(t, fmt.Sprintf("session %d serves", i), want, fmt.Sprint(state.played([]*api.JobInfo{a1, a2, b1}, 10, ten)))
+	}
+	c1 := jobOf("q", "c", "1")
+	for i, want := range []string{"[b/1]", "[c/1]"} {
+		check.Equal(t, fmt.Sprintf("with a new tenant session %d serves", i), want, fmt.Sprint(state.played([]*api.JobInfo{a1, b1, c1}, 10, ten)))
+	}
+	state.played([]*api.JobInfo{a1}, 11, ten)
+	check.That(t, !state.scarce && state.last == nil, "turns go on after a session that sufficed")
+}

@@ -1,0 +1,240 @@
+package cardreclaim
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"cardquota.dev/operator/internal/scheduler/capacitycard"
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/session"
+	"cardquota.dev/operator/internal/workload"
+)
+
+// shipped is how a mark that failed is tried again.
+var shipped = again
+
+// cards is the cache of the plugin, the same for all tests of the process.
+var cards = capacitycard.NewCache()
+
+func TestMain(m *testing.M) {
+	again.Duration = time.Millisecond
+	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(cards))
+	os.Exit(m.Run())
+}
+
+const (
+	gpu  = session.GPU
+	hour = time.Hour
+	day  = 24 * time.Hour
+)
+
+// habits answers for Volcano jobs; those it does not name are not known.
+type habits map[string]workload.EvictionPolicy
+
+func (h habits) Open(*framework.Session) {}
+
+func (h habits) HabitOf(namespace, name string) (workload.EvictionPolicy, bool) {
+	habit, known := h[namespace+"/"+name]
+	return habit, known
+}
+
+func amount(quantity string) resource.Quantity { return resource.MustParse(quantity) }
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
+
+func ownedBy(apiVersion, kind string) func(*corev1.Pod) {
+	return session.OwnedBy(apiVersion, kind, "o", "o")
+}
+
+// world is a cluster with the action.
+type world struct {
+	*session.Cluster
+	habits habits
+	args   framework.Arguments
+	// volumes are claims of volumes, which are not bound.
+	volumes []*corev1.PersistentVolumeClaim
+	// alone runs the action without allocate before it.
+	alone  bool
+	action *Action
+}
+
+// PLENTY is quota for all cards that there are. BUSY is training in two gangs that
+// hold the eight cards of node n, HALF the first of them.
+var short = strings.NewReplacer("PLENTY", `{"A":1000,"B":1000,"A/mig-1g.10gb-mixed":1000}`,
+	"BUSY", "na tra 4: n*4 ran=24h; nb tra 4: n*4 ran=24h", "HALF", "na tra 4: n*4 ran=24h")
+
+// tides makes a world with an inference queue above a training queue, which may
+// use all cards that there are.
+func tides(text string, changes ...func(*corev1.Pod)) *world {
+	w := &world{Cluster: session.New(""), habits: habits{}, volumes: []*corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}}}
+	return w.add("queue inf PLENTY 80000 inference cpu=1000; queue tra PLENTY 20000 training cpu=1000").add(text, changes...)
+}
+
+// add adds a text as package session reads it. A job that says vcjob has a habit:
+// that is inelastic, ends the job, or is unknown when it says so.
+func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
+	text = short.Replace(text)
+	w.Add(text, changes...)
+	for _, statement := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }) {
+		for _, word := range strings.Fields(statement) {
+			if option, habit, _ := strings.Cut(word, "="); option == "vcjob" && habit != "unknown" {
+				w.habits["ns/"+strings.Fields(statement)[0]] = workload.EvictionPolicy{Inelastic: habit != "", Ends: habit == "ends"}
+			}
+		}
+	}
+	return w
+}
+
+// begin hands the cluster to Volcano's cache.
+func (w *world) begin() {
+	w.Begin()
+	for _, claim := range w.volumes {
+		if err := w.Cache.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Add(claim); err != nil {
+			panic(err)
+		}
+	}
+	w.action = New(cards, w.habits)
+	w.action.clock = func() time.Time { return w.Now } // however slow the machine is
+	servers = append(servers, w.Cache.Client())
+}
+
+// open opens a session with the plugins of the shipped configuration, and more.
+func (w *world) open(more ...string) *world {
+	if w.Cache == nil {
+		w.begin()
+	}
+	w.Open([][]string{{"priority", "gang", "conformance", capacitycard.PluginName}, append([]string{"predicates", "nodeorder", "binpack"}, more...)},
+		map[string]framework.Arguments{capacitycard.PluginName: w.args})
+	return w
+}
+
+// run opens a session and lets allocate and the action have it. It stays open
+// until the test ends or another one is opened.
+func (w *world) run(t *testing.T) *world {
+	t.Helper()
+	t.Cleanup(w.Close)
+	w.open().execute()
+	return w
+}
+
+func (w *world) execute() {
+	if w.alone {
+		w.Run(w.action)
+		return
+	}
+	w.Run(allocate.New(), w.action)
+}
+
+// expect compares who goes and who is promised a node, each as session.Spell reads it.
+func (w *world) expect(t *testing.T, wantGoes, wantPromised string) {
+	t.Helper()
+	goes, promised := w.Outcome()
+	check.That(t, goes == session.Spell(wantGoes) && promised == session.Spell(wantPromised),
+		"%q go and %q are promised nodes, want %q and %q", goes, promised, session.Spell(wantGoes), session.Spell(wantPromised))
+}
+
+// scene is a world and what becomes of it: who goes, and who is promised a node.
+type scene struct {
+	text, goes, promised string
+	change               func(*corev1.Pod)
+}
+
+func play(t *testing.T, scenes map[string]scene) {
+	t.Helper()
+	for name, s := range scenes {
+		t.Run(name, func(t *testing.T) { s.world().run(t).expect(t, s.goes, s.promised) })
+	}
+}
+
+func (s scene) world() *world {
+	if s.change == nil {
+		return tides(s.text)
+	}
+	return tides(s.text, s.change)
+}
+
+// on applies a change to the pod of a name, of to the pods of a job.
+func on(name string, change func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		if p.Name == name {
+			change(p)
+		}
+	}
+}
+
+func of(job string, change func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		if p.Annotations["scheduling.k8s.io/group-name"] == job {
+			change(p)
+		}
+	}
+}
+
+func both(changes ...func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		for _, change := range changes {
+			change(p)
+		}
+	}
+}
+
+// isUntouched wants no pod to be written to, by the action or by Volcano.
+func (w *world) isUntouched(t *testing.T) {
+	t.Helper()
+	time.Sleep(20 * time.Millisecond)
+	check.Equal(t, "pods that Volcano evicts", 0, len(w.Evicted))
+	for _, action := range w.Cache.Client().(*fake.Clientset).Actions() {
+		if verb := action.GetVerb(); action.GetResource().Resource == "pods" && (verb == "patch" || verb == "update" || verb == "delete") {
+			t.Errorf("pods are written to: %v", action)
+		}
+	}
+}
+
+// state writes down everything that an attempt could change.
+func state(ssn *framework.Session) string {
+	var lines []string
+	for _, job := range ssn.Jobs {
+		for _, task := range job.Tasks {
+			lines = append(lines, fmt.Sprintf("%s %s %q", task.UID, task.Status, task.NodeName))
+		}
+		for status, tasks := range job.TaskStatusIndex {
+			lines = append(lines, fmt.Sprintf("%s %s %q", job.UID, status, slices.Sorted(maps.Keys(tasks))))
+		}
+		lines = append(lines, fmt.Sprintf("%s has %s", job.UID, job.Allocated))
+	}
+	for _, n := range ssn.Nodes {
+		for what, r := range map[string]*api.Resource{"idle": n.Idle, "used": n.Used, "releasing": n.Releasing, "pipelined": n.Pipelined} {
+			scalars := maps.Clone(r.ScalarResources)
+			maps.DeleteFunc(scalars, func(_ corev1.ResourceName, quantity float64) bool { return quantity == 0 })
+			lines = append(lines, fmt.Sprintf("%s %s %v %v %v", n.Name, what, r.MilliCPU, r.Memory, scalars))
+		}
+		for _, task := range n.Tasks {
+			lines = append(lines, fmt.Sprintf("%s holds %s %s", n.Name, task.UID, task.Status))
+		}
+	}
+	if tide, ok := cards.Tide(ssn.UID); ok {
+		for _, q := range ssn.Queues {
+			lines = append(lines, fmt.Sprintf("%s may take %d of A, %d of B", q.Name, tide.Room(q.UID, "A"), tide.Room(q.UID, "B")))
+		}
+		for _, job := range ssn.Jobs {
+			for _, task := range job.Tasks {
+				lines = append(lines, fmt.Sprintf("%s is charged %d", task.UID, tide.Cards(task)))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}

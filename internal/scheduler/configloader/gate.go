@@ -1,0 +1,224 @@
+// Package configloader stands between the scheduler's configuration, which anyone may break at
+// any moment, and Volcano, which dies of a broken configuration. It watches a ConfigMap or a
+// file, judges every text, and gives Volcano a private file that always holds the last good
+// one, complete. Texts it refuses change nothing but are reported: in the log, as an event on
+// the ConfigMap, and in metrics.
+package configloader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/record"
+
+	"cardquota.dev/operator/internal/schedulerconfig"
+	"cardquota.dev/operator/internal/timing"
+)
+
+// lookAgain is the longest time between two looks at the source. It only matters when a
+// notification was lost or the private file could not be written.
+var lookAgain = timing.Wait(10 * time.Second)
+
+// Config is what a Gate needs.
+type Config struct {
+	// Source is the configuration to watch.
+	Source Source
+	// Dir is an existing directory that only this process uses. The gate makes its folders in it.
+	Dir string
+	// Known is what the scheduler binary can do.
+	Known schedulerconfig.Known
+	// Accept asks the consumer itself whether it can read a stamped text. Nil accepts.
+	Accept func(stamped string) error
+	// Recorder sends events about the source's object. Nil sends none.
+	Recorder record.EventRecorder
+	// Log receives every change of Status.
+	Log logr.Logger
+}
+
+// Gate hands on good configurations only. Its methods are safe for concurrent use.
+type Gate struct {
+	config Config
+	file   privateFile
+	ready  chan struct{}
+	first  sync.Once
+
+	mu     sync.Mutex
+	status Status
+	// last is the content the status speaks of, to judge nothing twice.
+	last content
+	// retry is set when the private file could not be written.
+	retry bool
+}
+
+// New makes the gate's folders. Nothing is read before Run.
+func New(config Config) (*Gate, error) {
+	file, err := newPrivateFile(config.Dir)
+	if err != nil {
+		return nil, err
+	}
+	setMetrics(Status{})
+	return &Gate{
+		config: config,
+		file:   file,
+		ready:  make(chan struct{}),
+		status: Status{Reason: ReasonNotConfigured, Message: fmt.Sprintf("%s has not been read yet", config.Source)},
+	}, nil
+}
+
+// File is the path of the private file. It exists once Ready is closed; then it holds a good
+// text at every moment.
+func (g *Gate) File() string { return g.file.path }
+
+// Ready is closed when the first good text is in the private file.
+func (g *Gate) Ready() <-chan struct{} { return g.ready }
+
+// Status tells what is in force and what is wrong with the source.
+func (g *Gate) Status() Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.status
+}
+
+// Run watches the source until ctx ends, then returns nil. An error means that the source can
+// never be watched, for example because the file's directory does not exist.
+func (g *Gate) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	changed := make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- g.config.Source.watch(ctx, func() {
+			select {
+			case changed <- struct{}{}:
+			default: // a look is due already
+			}
+		})
+	}()
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("watch %s: %w", g.config.Source, err)
+		case <-ctx.Done():
+			<-ended
+			return nil
+		case <-changed:
+			g.look()
+		case <-again.C:
+			g.look()
+		}
+	}
+}
+
+// look reads the source and acts if it says something new.
+func (g *Gate) look() {
+	now, err := g.config.Source.read()
+	if errors.Is(err, errNotRead) {
+		return
+	}
+	if err != nil {
+		now = content{missing: fmt.Sprintf("%s cannot be read: %v", g.config.Source, err)}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now.text == g.last.text && now.missing == g.last.missing && !g.retry {
+		return
+	}
+	if now.object == nil {
+		now.object = g.last.object // a deleted ConfigMap can still carry events
+	}
+	g.last, g.retry = now, false
+	before := g.status
+	g.status = g.judge(now)
+	g.report(before)
+	if g.status.Reason == ReasonLoaded {
+		g.first.Do(func() { close(g.ready) })
+	}
+}
+
+// judge decides about a text and puts a good one into the private file.
+func (g *Gate) judge(now content) Status {
+	if now.missing != "" {
+		return g.keep(ReasonMissing, now.missing)
+	}
+	if err := schedulerconfig.Validate(now.text, g.config.Known); err != nil {
+		return g.keep(ReasonRejected, err.Error())
+	}
+	stamped, hash, err := schedulerconfig.WithHash(now.text)
+	if err != nil {
+		return g.keep(ReasonRejected, err.Error())
+	}
+	if g.config.Accept != nil {
+		if err := g.config.Accept(stamped); err != nil {
+			return g.keep(ReasonRejected, err.Error())
+		}
+	}
+	if err := g.file.write(stamped); err != nil {
+		g.retry = true
+		return g.keep(ReasonNotWritten, err.Error())
+	}
+	return Status{Reason: ReasonLoaded, Hash: hash, Message: fmt.Sprintf("%s is in force", g.config.Source), Warning: strings.Join(schedulerconfig.Warnings(now.text), "\n")}
+}
+
+// keep is the status after a text was not taken: the last good one stays, if there is one.
+func (g *Gate) keep(reason, message string) Status {
+	if g.status.Hash == "" {
+		reason = ReasonNotConfigured
+	}
+	return Status{Reason: reason, Hash: g.status.Hash, Message: message}
+}
+
+// privateFile is a file that is only ever replaced as a whole.
+type privateFile struct {
+	// path is in a directory that holds nothing else, because Volcano reloads on every event
+	// of that directory.
+	path string
+	// stage is a directory on the same file system, where a new text is written first.
+	stage string
+}
+
+func newPrivateFile(dir string) (privateFile, error) {
+	live, stage := filepath.Join(dir, "live"), filepath.Join(dir, "stage")
+	for _, folder := range []string{live, stage} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return privateFile{}, fmt.Errorf("make the private directory: %w", err)
+		}
+	}
+	return privateFile{path: filepath.Join(live, "volcano-scheduler.conf"), stage: stage}, nil
+}
+
+// write replaces the file's text. The rename is atomic for readers and shows up as one Create
+// event in the directory, which is what Volcano reloads on.
+func (f privateFile) write(text string) (err error) {
+	next, err := os.CreateTemp(f.stage, "volcano-scheduler.conf.*")
+	if err != nil {
+		return fmt.Errorf("make the next private file: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(next.Name())
+		}
+	}()
+	_, err = next.WriteString(text)
+	if closeErr := next.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("write the next private file: %w", err)
+	}
+	if err = os.Rename(next.Name(), f.path); err != nil {
+		return fmt.Errorf("replace the private file: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package configloader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/tools/record"
+	"volcano.sh/volcano/pkg/filewatcher"
+
+	"cardquota.dev/operator/internal/schedulerconfig"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+const (
+	good    = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n  - name: capacity-card\n"
+	better  = "actions: \"enqueue, allocate, backfill\"\ntiers:\n- plugins:\n  - name: capacity-card\n"
+	bad     = "actions: \"enqueue, alocate\"\ntiers:\n- plugins:\n  - name: capacity-card\n"
+	without = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: gang\n"
+)
+
+func known() schedulerconfig.Known {
+	return schedulerconfig.Known{
+		Actions: schedulerconfig.VolcanoActions(),
+		Plugins: append(schedulerconfig.VolcanoPlugins(), schedulerconfig.CapacityCard),
+	}
+}
+
+// start runs a gate until the test ends.
+func start(t *testing.T, config Config) *Gate {
+	t.Helper()
+	config.Dir, config.Known, config.Log = t.TempDir(), known(), logr.Discard()
+	gate, err := New(config)
+	check.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- gate.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		err := <-ended
+		check.That(t, err == nil, "the gate ended: %v", err)
+	})
+	return gate
+}
+
+// patient waits long enough on a busy machine.
+func patient(t *testing.T) *WithT {
+	t.Helper()
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(30 * time.Second)
+	return g
+}
+
+func (g *Gate) isReady() bool {
+	select {
+	case <-g.Ready():
+		return true
+	default:
+		return false
+	}
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// holds says that the private file holds exactly the stamped text.
+func holds(g Gomega, gate *Gate, text string) {
+	want, hash, err := schedulerconfig.WithHash(text)
+	g.Expect(err).NotTo(HaveOccurred())
+	got, err := os.ReadFile(gate.File())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(got)).To(Equal(want))
+	g.Expect(gate.Status().Hash).To(Equal(hash))
+	g.Expect(testutil.ToFloat64(configInfo.WithLabelValues(hash))).To(Equal(1.0))
+	g.Expect(testutil.CollectAndCount(configInfo)).To(Equal(1))
+}
+
+func TestFileThroughItsLife(t *testing.T) {
+	g := patient(t)
+	path := filepath.Join(t.TempDir(), "volcano-scheduler.conf")
+	gate := start(t, Config{Source: NewFile(path)})
+	status := func() string { return gate.Status().String() }
+
+	// Nothing there: it waits and says so.
+	g.Eventually(status).Should(Equal(fmt.Sprintf("NotConfigured: file %s does not exist", path)))
+	g.Expect(testutil.ToFloat64(configValid)).To(BeZero())
+	g.Expect(testutil.CollectAndCount(configInfo)).To(BeZero())
+
+	// Bad from the beginning: it still waits.
+	put(t, path, without)
+	g.Eventually(status).Should(And(HavePrefix("NotConfigured: "), ContainSubstring("capacity-card is missing")))
+	g.Expect(gate.isReady()).To(BeFalse())
+	g.Expect(gate.File()).NotTo(BeAnExistingFile())
+
+	put(t, path, good)
+	g.Eventually(gate.Ready()).Should(BeClosed())
+	holds(g, gate, good)
+	g.Expect(gate.Status().Reason).To(Equal(ReasonLoaded))
+	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
+
+	// Bad text while running: the last good one stays.
+	for _, text := range []string{bad, without, "", "\""} {
+		put(t, path, text)
+		g.Eventually(func() float64 { return testutil.ToFloat64(configValid) }).Should(BeZero())
+		g.Expect(gate.Status().Reason).To(Equal(ReasonRejected))
+		holds(g, gate, good)
+		put(t, path, good)
+		g.Eventually(func() string { return gate.Status().Reason }).Should(Equal(ReasonLoaded))
+	}
+
+	g.Expect(os.Remove(path)).To(Succeed())
+	g.Eventually(status).Should(And(HavePrefix("ConfigurationMissing: "), ContainSubstring("does not exist")))
+	holds(g, gate, good)
+
+	put(t, path, better)
+	g.Eventually(func(g Gomega) { holds(g, gate, better) }).Should(Succeed())
+	g.Expect(testutil.ToFloat64(configValid)).To(Equal(1.0))
+}
+
+// TestMountedConfigMap swaps the ..data link as a kubelet does.
+func TestMountedConfigMap(t *testing.T) {
+	g := patient(t)
+	dir := t.TempDir()
+	version := func(name, text string) {
+		g.Expect(os.Mkdir(filepath.Join(dir, name), 0o700)).To(Succeed())
+		put(t, filepath.Join(dir, name, "scheduler.conf"), text)
+		g.Expect(os.Symlink(name, filepath.Join(dir, "..data_tmp"))).To(Succeed())
+		g.Expect(os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))).To(Succeed())
+	}
+	version("..2026_01_01", good)
+	g.Expect(os.Symlink("..data/scheduler.conf", filepath.Join(dir, "scheduler.conf"))).To(Succeed())
+
+	gate := start(t, Config{Source: NewFile(filepath.Join(dir, "scheduler.conf"))})
+	g.Eventually(func(g Gomega) { holds(g, gate, good) }).Should(Succeed())
+	version("..2026_01_02", better)
+	g.Eventually(func(g Gomega) { holds(g, gate, better) }).Should(Succeed())
+}
+
+func TestDirectoryOfTheFileMustExist(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "absent", "scheduler.conf")
+	gate, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Log: logr.Discard()})
+	check.NoError(t, err)
+	check.Says(t, gate.Run(t.Context()), path)
+}
+
+func TestConsumerHasTheLastWord(t *testing.T) {
+	g := patient(t)
+	path := filepath.Join(t.TempDir(), "scheduler.conf")
+	put(t, path, good)
+	gate := start(t, Config{Source: NewFile(path), Accept: func(stamped string) error {
+		if !strings.Contains(stamped, schedulerconfig.HashArgument) {
+			return errors.New("shown without its stamp")
+		}
+		if strings.Contains(stamped, "gang") {
+			return errors.New("gang is not for me")
+		}
+		return nil
+	}})
+	g.Eventually(func() string { return gate.Status().String() }).Should(Equal("NotConfigured: gang is not for me"))
+	put(t, path, better)
+	g.Eventually(func(g Gomega) { holds(g, gate, better) }).Should(Succeed())
+}
+
+func TestPrivateFileThatCannotBeWrittenIsTriedAgain(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "scheduler.conf")
+	put(t, path, good)
+	gate, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Known: known(), Log: logr.Discard()})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.Remove(gate.file.stage)).To(Succeed())
+	gate.look()
+	g.Expect(gate.Status().String()).To(HavePrefix("NotConfigured: make the next private file"))
+	g.Expect(os.Mkdir(gate.file.stage, 0o700)).To(Succeed())
+	gate.look()
+	holds(g, gate, good)
+}
+
+func TestPrivateFileIsPrivate(t *testing.T) {
+	g := NewWithT(t)
+	file, err := newPrivateFile(t.TempDir())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(file.write(good)).To(Succeed())
+	for path, want := range map[string]os.FileMode{file.path: 0o600, filepath.Dir(file.path): 0o700, file.stage: 0o700} {
+		info, err := os.Stat(path)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(info.Mode().Perm()).To(Equal(want), path)
+	}
+	left, err := os.ReadDir(file.stage)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(BeEmpty())
+}
+
+// TestVolcanoSeesEveryReplacement: Volcano reloads on Create or Write in the directory and
+// reads the file then. Every text must raise such an event, and whoever reads at any moment
+// must find a whole text.
+func TestVolcanoSeesEveryReplacement(t *testing.T) {
+	g := patient(t)
+	file, err := newPrivateFile(t.TempDir())
+	g.Expect(err).NotTo(HaveOccurred())
+	watcher, err := filewatcher.NewFileWatcher(filepath.Dir(file.path))
+	g.Expect(err).NotTo(HaveOccurred())
+	defer watcher.Close()
+
+	stop, torn := make(chan struct{}), make(chan string, 1)
+	go func() {
+		defer close(torn)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			text, err := os.ReadFile(file.path)
+			if err == nil && string(text) != good && string(text) != better {
+				torn <- string(text)
+				return
+			}
+		}
+	}()
+	for i := range 200 {
+		text := []string{good, better}[i%2]
+		g.Expect(file.write(text)).To(Succeed())
+		var event fsnotify.Event
+		g.Eventually(watcher.Events()).Should(Receive(&event))
+		g.Expect(event.Has(fsnotify.Create)).To(BeTrue(), event.String())
+		g.Expect(event.Name).To(Equal(file.path))
+		read, err := os.ReadFile(file.path)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(read)).To(Equal(text))
+	}
+	g.Consistently(watcher.Events(), "50ms").ShouldNot(Receive(), "one replacement is one event")
+	close(stop)
+	g.Expect(<-torn).To(BeEmpty())
+}
+
+func TestEventsFitTheirBound(t *testing.T) {
+	recorder := record.NewFakeRecorder(1)
+	gate := &Gate{config: Config{Recorder: recorder}, last: content{object: configMapObject(good)}}
+	gate.event("Warning", ReasonRejected, strings.Repeat("x", 5000)+"%d")
+	note := <-recorder.Events
+	check.That(t, len(note) == len("Warning ConfigurationRejected ")+longestEvent && strings.HasSuffix(note, "…"),
+		"event of %d bytes: %s", len(note), note)
+}
+
+// TestArgumentsWithoutEffectAreWarnedOf: the text is in force all the same.
+func TestArgumentsWithoutEffectAreWarnedOf(t *testing.T) {
+	recorder := record.NewFakeRecorder(10)
+	text := good + "configurations:\n- name: preempt\n  arguments:\n    enableTopologyAwarePreemption: \"true\"\n"
+	gate, err := New(Config{Source: fixed(text), Dir: t.TempDir(), Known: known(), Recorder: recorder, Log: logr.Discard()})
+	check.NoError(t, err)
+	gate.look()
+	check.Equal(t, "reason", ReasonLoaded, gate.Status().Reason)
+	loaded, warned := <-recorder.Events, <-recorder.Events
+	check.That(t, strings.HasPrefix(loaded, "Normal ConfigurationLoaded") && strings.HasPrefix(warned, "Warning ArgumentIgnored") && strings.Contains(warned, "enableTopologyAwarePreemption"),
+		"events %q and %q", loaded, warned)
+}
+
+// fixed is a source that never changes.
+type fixed string
+
+func (f fixed) String() string { return "a text" }
+
+func (f fixed) watch(context.Context, func()) error { return nil }
+
+func (f fixed) read() (content, error) {
+	return content{text: string(f), object: configMapObject(string(f))}, nil
+}

@@ -1,0 +1,185 @@
+package configloader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Source is a place where a configuration is written; NewConfigMap and NewFile make them.
+type Source interface {
+	// String names the source in messages.
+	String() string
+	// watch calls changed after the source may have changed, at least once at the beginning,
+	// until ctx ends. It returns early, with an error, only if watching is impossible.
+	watch(ctx context.Context, changed func()) error
+	// read returns what the source holds now, or errNotRead as long as that is unknown.
+	read() (content, error)
+}
+
+// errNotRead: the source has not answered yet, so nothing can be said about it.
+var errNotRead = errors.New("not read yet")
+
+// content is what a source holds at one moment.
+type content struct {
+	text string
+	// missing says in words why there is no text; empty when there is one.
+	missing string
+	// object is what events are about, nil for a file.
+	object runtime.Object
+}
+
+// configMap is one key of one ConfigMap, watched through the API: faster than a mounted
+// ConfigMap, which the kubelet renews once a minute, and readable before any pod is changed.
+type configMap struct {
+	name     types.NamespacedName
+	key      string
+	informer cache.SharedInformer
+
+	mu sync.Mutex
+	// trouble is the last error of the watch before it first succeeded.
+	trouble error
+}
+
+// NewConfigMap returns the source that is one key of one ConfigMap. It needs get, list and
+// watch on that object alone.
+func NewConfigMap(client kubernetes.Interface, name types.NamespacedName, key string) Source {
+	// The selector limits what is sent and lets RBAC allow this one name only.
+	one := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "configmaps", name.Namespace,
+		fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name))
+	return &configMap{name: name, key: key, informer: cache.NewSharedInformer(one, &corev1.ConfigMap{}, 0)}
+}
+
+func (c *configMap) String() string {
+	return fmt.Sprintf("key %s of ConfigMap %s", c.key, c.name)
+}
+
+func (c *configMap) watch(ctx context.Context, changed func()) error {
+	err := c.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		c.mu.Lock()
+		c.trouble = err
+		c.mu.Unlock()
+		changed()
+	})
+	if err != nil {
+		return err
+	}
+	handle, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed() },
+		UpdateFunc: func(any, any) { changed() },
+		DeleteFunc: func(any) { changed() },
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		// An empty list makes no event, so the first answer is announced here.
+		if cache.WaitForCacheSync(ctx.Done(), handle.HasSynced) {
+			changed()
+		}
+	}()
+	c.informer.RunWithContext(ctx)
+	return ctx.Err()
+}
+
+func (c *configMap) read() (content, error) {
+	c.mu.Lock()
+	trouble := c.trouble
+	c.mu.Unlock()
+	switch {
+	case c.informer.HasSynced():
+	case trouble != nil:
+		return content{}, trouble
+	default:
+		return content{}, errNotRead
+	}
+	stored, exists, err := c.informer.GetStore().GetByKey(c.name.String())
+	if err != nil {
+		return content{}, err
+	}
+	if !exists {
+		return content{missing: fmt.Sprintf("ConfigMap %s does not exist", c.name)}, nil
+	}
+	object := stored.(*corev1.ConfigMap)
+	text, found := object.Data[c.key]
+	if !found {
+		return content{object: object, missing: fmt.Sprintf("ConfigMap %s has no key %s", c.name, c.key)}, nil
+	}
+	return content{object: object, text: text}, nil
+}
+
+// settle is how long a directory must be quiet before the file is read, so that a text that
+// is being written in pieces is not taken half. It could be good YAML.
+const settle = 100 * time.Millisecond
+
+// file is a configuration file, watched by its directory: editors replace the file, and a
+// mounted ConfigMap swaps a symbolic link beside it.
+type file struct {
+	path string
+}
+
+// NewFile returns the source that is a file. Its directory must exist; the file may appear later.
+func NewFile(path string) Source {
+	return file{path: path}
+}
+
+func (f file) String() string {
+	return "file " + f.path
+}
+
+func (f file) watch(ctx context.Context, changed func()) error {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = watcher.Close() }()
+	if err := watcher.Add(filepath.Dir(f.path)); err != nil {
+		return fmt.Errorf("directory of %s: %w", f.path, err)
+	}
+	quiet := time.NewTimer(0)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-quiet.C:
+			changed()
+		case _, open := <-watcher.Events:
+			if !open {
+				return errors.New("the file watcher ended")
+			}
+			quiet.Reset(settle)
+		case _, open := <-watcher.Errors:
+			if !open {
+				return errors.New("the file watcher ended")
+			}
+			// Events were lost, so something changed.
+			quiet.Reset(settle)
+		}
+	}
+}
+
+func (f file) read() (content, error) {
+	text, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return content{missing: fmt.Sprintf("file %s does not exist", f.path)}, nil
+	}
+	if err != nil {
+		return content{}, err
+	}
+	return content{text: string(text)}, nil
+}

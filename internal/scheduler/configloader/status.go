@@ -1,0 +1,110 @@
+package configloader
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	corev1 "k8s.io/api/core/v1"
+
+	"cardquota.dev/operator/internal/conditions"
+)
+
+// EventSource is the component that events about the configuration come from. It is not the
+// scheduler's own name: the client's spam filter counts per source, and Volcano uses up the
+// scheduler's allowance within seconds.
+const EventSource = "cardquota-scheduler-config"
+
+// Reasons of a Status; they are also the reasons of events.
+const (
+	// ReasonLoaded: the source's text is in force.
+	ReasonLoaded = "ConfigurationLoaded"
+	// ReasonNotConfigured: there has been no good text yet, nothing is scheduled.
+	ReasonNotConfigured = "NotConfigured"
+	// ReasonRejected: the source's text is bad, the last good one stays in force.
+	ReasonRejected = "ConfigurationRejected"
+	// ReasonMissing: the source is gone, the last good text stays in force.
+	ReasonMissing = "ConfigurationMissing"
+	// ReasonArgumentIgnored: the source's text is in force, and Volcano ignores some of it.
+	ReasonArgumentIgnored = "ArgumentIgnored"
+	// ReasonNotWritten: the text is good but could not be handed on; it is tried again.
+	ReasonNotWritten = "ConfigurationNotWritten"
+)
+
+// Status is what a gate has done with its source.
+type Status struct {
+	// Reason is one of the Reason constants.
+	Reason string
+	// Message says in words what is in force or what is wrong, one fault per line.
+	Message string
+	// Hash is schedulerconfig.Hash of the text in force, empty if there is none.
+	Hash string
+	// Warning names what of the text in force has no effect, one argument per line.
+	Warning string
+}
+
+// String is one line for logs and health pages, or several when there are several faults.
+func (s Status) String() string {
+	if s.Hash == "" {
+		return fmt.Sprintf("%s: %s", s.Reason, s.Message)
+	}
+	return fmt.Sprintf("%s: %s (in force: %s)", s.Reason, s.Message, s.Hash)
+}
+
+// report tells the log, the metrics and the source's object about a status that differs from
+// the one before.
+func (g *Gate) report(before Status) {
+	now := g.status
+	if now == before {
+		return
+	}
+	setMetrics(now)
+	if now.Reason == ReasonLoaded {
+		g.config.Log.Info("configuration loaded", "source", g.config.Source.String(), "hash", now.Hash)
+		g.event(corev1.EventTypeNormal, now.Reason, fmt.Sprintf("configuration %s is handed to the scheduler", now.Hash))
+		if now.Warning != "" {
+			g.config.Log.Info("arguments without effect", "source", g.config.Source.String(), "message", now.Warning)
+			g.event(corev1.EventTypeWarning, ReasonArgumentIgnored, now.Warning)
+		}
+		return
+	}
+	consequence := "nothing is scheduled until there is a good one"
+	if now.Hash != "" {
+		consequence = "the last good one stays in force"
+	}
+	g.config.Log.Info("configuration not taken: "+consequence,
+		"source", g.config.Source.String(), "reason", now.Reason, "message", now.Message, "hashInForce", now.Hash)
+	g.event(corev1.EventTypeWarning, now.Reason, fmt.Sprintf("configuration not taken, %s: %s", consequence, now.Message))
+}
+
+// longestEvent is the API's bound for an event's note.
+const longestEvent = 1024
+
+func (g *Gate) event(kind, reason, message string) {
+	if g.config.Recorder == nil || g.last.object == nil {
+		return
+	}
+	g.config.Recorder.Event(g.last.object, kind, reason, conditions.Truncate(message, longestEvent))
+}
+
+var (
+	configValid = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "cardquota_scheduler_config_valid",
+		Help: "1 if the scheduler configuration as it is written now is in force, 0 if it is missing or was refused.",
+	})
+	configInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "cardquota_scheduler_config_info",
+		Help: "Always 1; the label is the SHA-256 of the scheduler configuration in force. Absent while there is none.",
+	}, []string{"hash"})
+)
+
+func setMetrics(status Status) {
+	configValid.Set(0)
+	if status.Reason == ReasonLoaded {
+		configValid.Set(1)
+	}
+	configInfo.Reset()
+	if status.Hash != "" {
+		configInfo.WithLabelValues(status.Hash).Set(1)
+	}
+}

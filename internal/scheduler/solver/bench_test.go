@@ -1,0 +1,118 @@
+package solver
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// fleet is a cluster of nodes with eight cards, all in use.
+type fleet struct {
+	nodes, gangs int
+	size         int  // pods of a gang
+	elastic      bool // all pods are one job that can spare all of them
+	spread       bool // the pods of a gang run on nodes of their own
+	alike        bool // all lose the same
+	mixed        bool // gangs have up to twice the size, less or more
+	ranks        int  // of jobs, which lose less the higher they rank; 0 is one
+}
+
+const perNode = 8
+
+// problem has so many waiting pods of so many cards each.
+func (f fleet) problem(waiting int, cards float64) *Problem {
+	random := rand.New(rand.NewPCG(7, uint64(f.gangs)))
+	p := &Problem{Pools: []int64{int64(waiting) * int64(cards)}}
+	claim := Claim{Request: Amounts{cards, 4000 * cards, 16e9 * cards}, Cards: int64(cards), Count: waiting}
+	for i := range f.nodes {
+		p.Nodes = append(p.Nodes, Node{Room: Amounts{0, 8000, 32e9}})
+		claim.Nodes = append(claim.Nodes, i)
+	}
+	p.Claims = []Claim{claim}
+	if f.elastic {
+		p.Jobs = []Job{{Spare: f.gangs * f.size}}
+	}
+	at := 0
+	for range f.gangs {
+		age := int64(3600)
+		if !f.alike {
+			age = 600 + random.Int64N(86400)
+		}
+		job, size := Job{Whole: true}, f.size
+		if f.ranks > 0 {
+			job.Rank = len(p.Jobs) % f.ranks
+			age /= int64(1 + job.Rank)
+		}
+		if f.mixed {
+			size = 1 + random.IntN(2*f.size)
+		}
+		for range size {
+			node := at / perNode % f.nodes
+			if f.spread {
+				node = at % f.nodes
+			}
+			at++
+			job.Pods = append(job.Pods, Pod{Node: node, Gives: Amounts{1, 8000, 32e9}, Loss: age, Rank: job.Rank})
+		}
+		if f.elastic {
+			p.Jobs[0].Pods = append(p.Jobs[0].Pods, job.Pods...)
+		} else {
+			p.Jobs = append(p.Jobs, job)
+		}
+	}
+	return p
+}
+
+// BenchmarkRanks measures what ranks add to a choice on a large cluster: 5,000 nodes with
+// 40,000 pods, where 512 pods of eight cards and of some kinds wait.
+func BenchmarkRanks(b *testing.B) {
+	for _, kinds := range []int{1, 8} {
+		for _, ranks := range []int{1, 8, 64} {
+			f := fleet{nodes: 5000, gangs: 5000, size: 8, spread: true, ranks: ranks}
+			p := f.problem(512/kinds, 8)
+			for range kinds - 1 {
+				c := p.Claims[0]
+				c.Request = Amounts{8, 32000 - float64(len(p.Claims)), 16e9}
+				p.Claims = append(p.Claims, c)
+			}
+			p.Pools[0] = 4096
+			b.Run(fmt.Sprintf("%d kinds/%d ranks", kinds, ranks), func(b *testing.B) {
+				var answer Answer
+				for b.Loop() {
+					if answer = ChooseWithin(p, mostEffort); answer.Plan == nil {
+						b.Fatal("there is a plan")
+					}
+				}
+				b.ReportMetric(float64(answer.Effort)/1e6, "Meffort")
+				b.ReportMetric(float64(answer.Plan.Loss.Total())/1e6, "Mloss")
+			})
+		}
+	}
+}
+
+func BenchmarkChoose(b *testing.B) {
+	for name, f := range map[string]fleet{
+		"500 gangs of 8 on a node each": {nodes: 500, gangs: 500, size: 8},
+		"500 gangs of 8 spread":         {nodes: 500, gangs: 500, size: 8, spread: true},
+		"500 gangs of 8 spread, alike":  {nodes: 500, gangs: 500, size: 8, spread: true, alike: true},
+		"80 gangs of 512 spread":        {nodes: 5120, gangs: 80, size: 512, spread: true},
+		"500 gangs of 1 to 16":          {nodes: 500, gangs: 450, size: 8, mixed: true},
+		"500 gangs of 8 in 8 ranks":     {nodes: 500, gangs: 500, size: 8, spread: true, ranks: 8},
+		"4000 elastic pods of a job":    {nodes: 500, gangs: 500, size: 8, elastic: true},
+	} {
+		for _, size := range []struct {
+			waiting int
+			cards   float64
+		}{{1, 1}, {400, 1}, {512, 1}, {1, 8}, {64, 8}} {
+			p := f.problem(size.waiting, size.cards)
+			b.Run(fmt.Sprintf("%s/%d pods of %g cards wait", name, size.waiting, size.cards), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, ok := Choose(p); !ok {
+						b.Fatal("there is a plan")
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package solver
+
+import (
+	"fmt"
+	"testing"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// Effort is counted in looks at a node for a claim, which is the same on every
+// machine. The limits are about twice what was measured.
+func TestEffortStaysWithinLimits(t *testing.T) {
+	gangs, spread := fleet{nodes: 500, gangs: 500, size: 8}, fleet{nodes: 500, gangs: 500, size: 8, spread: true}
+	mixed, one := fleet{nodes: 500, gangs: 450, size: 8, mixed: true}, fleet{nodes: 500, gangs: 500, size: 8, elastic: true}
+	for _, tc := range []struct {
+		fleet   fleet
+		waiting int
+		cards   float64
+		most    int
+	}{
+		{gangs, 1, 1, 25_000},
+		{gangs, 400, 1, 25_000},
+		{gangs, 512, 1, 25_000},
+		{gangs, 64, 8, 25_000},
+		{spread, 1, 1, 50_000},
+		{spread, 400, 1, 75_000},
+		{spread, 512, 1, 80_000},
+		{spread, 64, 8, 1_000_000},
+		{mixed, 13, 1, 25_000},
+		{mixed, 512, 1, 150_000},
+		{one, 1, 1, 50_000},
+		{one, 400, 1, 80_000},
+		{one, 64, 8, 200_000},
+	} {
+		t.Run(fmt.Sprintf("%+v %d of %g", tc.fleet, tc.waiting, tc.cards), func(t *testing.T) {
+			p := tc.fleet.problem(tc.waiting, tc.cards)
+			got := ChooseWithin(p, mostEffort)
+			check.Must(t, got.Plan != nil, "there is a plan")
+			check.That(t, got.Effort <= tc.most*ofLook, "%d looks, more than %d", got.Effort/ofLook, tc.most)
+		})
+	}
+}
+
+// TestLargeGangsAreNoSquare: what clearing nodes gives is worked out in an effort that grows
+// with the pods of gangs, not with the square of the nodes that a gang is on.
+func TestLargeGangsAreNoSquare(t *testing.T) {
+	small := fleet{nodes: 640, gangs: 80, size: 64, spread: true}.problem(8, 8)
+	large := fleet{nodes: 5120, gangs: 80, size: 512, spread: true}.problem(8, 8)
+	one, eight := ChooseWithin(small, 0), ChooseWithin(large, 0)
+	check.Must(t, one.Plan != nil && eight.Plan != nil, "there are no plans")
+	check.That(t, eight.Effort < 16*one.Effort, "the effort is %d, and %d for gangs eight times as large", one.Effort, eight.Effort)
+}

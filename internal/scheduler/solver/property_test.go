@@ -1,0 +1,96 @@
+package solver
+
+import (
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// small is a problem that can be tried through.
+func small(t *rapid.T) *Problem {
+	dims := rapid.IntRange(1, 3).Draw(t, "resources")
+	p := &Problem{}
+	// The first resource is the cards, of which everybody has some.
+	amounts := func(most int, label string) Amounts {
+		a := make(Amounts, dims)
+		for r := range a {
+			a[r] = float64(rapid.IntRange(0, most).Draw(t, label))
+		}
+		if label != "room" {
+			a[0] = max(a[0], 1)
+		}
+		return a
+	}
+	for range rapid.IntRange(1, 2).Draw(t, "pools") {
+		p.Pools = append(p.Pools, int64(rapid.SampledFrom([]int{8, 4, 2, 6, 1, 0}).Draw(t, "pool")))
+	}
+	for range rapid.IntRange(1, 3).Draw(t, "nodes") {
+		p.Nodes = append(p.Nodes, Node{Room: amounts(1, "room"), Pool: rapid.IntRange(0, len(p.Pools)-1).Draw(t, "pool of node")})
+	}
+	waiting := rapid.SampledFrom([]int{4, 3, 2, 1}).Draw(t, "waiting")
+	for waiting > 0 && len(p.Claims) < 2 {
+		c := Claim{Count: waiting, Request: amounts(3, "request"), Cards: int64(rapid.IntRange(0, 2).Draw(t, "cards"))}
+		if len(p.Claims) == 0 {
+			c.Count = rapid.IntRange(1, waiting).Draw(t, "count")
+		}
+		waiting -= c.Count
+		for node := range p.Nodes {
+			if rapid.IntRange(0, 5).Draw(t, "wanted") < 5 {
+				c.Nodes = append(c.Nodes, node)
+			}
+		}
+		p.Claims = append(p.Claims, c)
+	}
+	for range rapid.SampledFrom([]int{5, 4, 3, 2, 1, 0}).Draw(t, "jobs") {
+		p.Jobs = append(p.Jobs, smallJob(t, p, amounts))
+	}
+	return p
+}
+
+func smallJob(t *rapid.T, p *Problem, amounts func(int, string) Amounts) Job {
+	job := Job{Whole: rapid.IntRange(0, 3).Draw(t, "whole") < 3}
+	most := rapid.SampledFrom([]int64{0, 3, 20, 1000}).Draw(t, "most loss")
+	if rapid.Bool().Draw(t, "roles") {
+		job.RoleSpare = []int{rapid.IntRange(0, 2).Draw(t, "role spare"), rapid.IntRange(0, 2).Draw(t, "role spare")}
+	}
+	for range rapid.SampledFrom([]int{4, 3, 2, 1}).Draw(t, "pods") {
+		pod := Pod{
+			Node:  rapid.IntRange(0, len(p.Nodes)-1).Draw(t, "node"),
+			Gives: amounts(3, "gives"),
+			Loss:  rapid.Int64Range(0, most).Draw(t, "loss"),
+			Role:  rapid.IntRange(0, 1).Draw(t, "role"),
+		}
+		pod.Protected = !job.Whole && rapid.IntRange(0, 4).Draw(t, "protected") == 0
+		job.Pods = append(job.Pods, pod)
+	}
+	job.Spare = rapid.SampledFrom([]int{0, 0, 1, 2, 4}).Draw(t, "spare")
+	return job
+}
+
+func TestASmallProblemIsSolvedAtTheLeastLoss(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		for range 30 {
+			solve(t, small(t))
+		}
+	})
+}
+
+func solve(t *rapid.T, p *Problem) {
+	optimum, possible := exhaust(p)
+	plan, ok := Choose(p)
+	check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
+	if !ok {
+		return
+	}
+	why := broken(p, plan)
+	check.Must(t, why == "", "%v", why)
+	check.Must(t, compareLoss(plan.Loss, optimum) == 0, "loses %+v, the least is %+v", plan.Loss, optimum)
+	why = needless(p, plan)
+	check.Must(t, why == "", "%v", why)
+	again, _ := Choose(p)
+	check.Must(t, reflect.DeepEqual(plan, again), "%+v, then %+v", plan, again)
+}

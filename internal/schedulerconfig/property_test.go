@@ -1,0 +1,106 @@
+package schedulerconfig
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// texts draws good texts of many shapes: switches, arguments, comments, tiers, quoting.
+func texts() *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		var b strings.Builder
+		actions := rapid.SliceOfN(rapid.SampledFrom([]string{"enqueue", "allocate", "backfill"}), 1, 6).Draw(t, "actions")
+		fmt.Fprintf(&b, "actions: %q\n", strings.Join(actions, ", "))
+		names := rapid.Permutation([]string{CapacityCard, "gang", "priority", "predicates", "nodeorder"}).Draw(t, "plugins")
+		b.WriteString("tiers:\n- plugins:\n")
+		for i, name := range names {
+			if i > 0 && rapid.Bool().Draw(t, "new tier") {
+				b.WriteString("# tier\n- plugins:\n")
+			}
+			entry(t, &b, name)
+		}
+		if rapid.Bool().Draw(t, "configurations") {
+			b.WriteString("configurations:\n- name: allocate\n  arguments: {x: 1}\n")
+		}
+		return b.String()
+	})
+}
+
+func entry(t *rapid.T, b *strings.Builder, name string) {
+	fmt.Fprintf(b, "  - name: %s%s\n", name, comment(t))
+	switches := rapid.SliceOfNDistinct(rapid.SampledFrom(Switches()), 0, 3, rapid.ID).Draw(t, "switches")
+	for _, s := range switches {
+		fmt.Fprintf(b, "    %s: true%s\n", s, comment(t))
+	}
+	switch rapid.IntRange(0, 3).Draw(t, "arguments") {
+	case 1:
+		b.WriteString("    arguments:" + comment(t) + "\n")
+	case 2:
+		b.WriteString("    arguments: {}" + comment(t) + "\n")
+	case 3:
+		b.WriteString("    arguments:\n")
+		keys := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z][a-zA-Z.-]{0,12}x`), 1, 4, rapid.ID).Draw(t, "keys")
+		for _, key := range keys {
+			value := rapid.OneOf(
+				rapid.StringMatching(`[ -~]{0,40}`),
+				rapid.String(),
+			).Draw(t, "value")
+			fmt.Fprintf(b, "      %s: '%s'%s\n", key, oneLine(value), comment(t))
+		}
+	}
+}
+
+// oneLine makes a text fit for YAML's single quotes.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || (r >= 0x7f && r < 0xa0) || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= 0xfffe && r <= 0xffff || r == 0xfffd {
+			return -1
+		}
+		return r
+	}, s)
+	return strings.ReplaceAll(s, "'", "''")
+}
+
+func comment(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "", " # note", "\n    # below"}).Draw(t, "comment")
+}
+
+func TestStampingKeepsTheMeaning(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		text := texts().Draw(t, "text")
+		if err := Validate(text, Known{Actions: VolcanoActions(), Plugins: append(VolcanoPlugins(), CapacityCard)}); err != nil {
+			t.Fatalf("the generator wrote a bad text: %v\n%s", err, text)
+		}
+		stamped, hash, err := WithHash(text)
+		check.Must(t, err == nil, "%v in\n%s", err, text)
+		check.Equal(t, "hash is not that of the text", Hash(text), hash)
+		assertStamp(t, text, stamped, hash)
+	})
+}
+
+// FuzzValidate looks for texts that break the judge, and for accepted texts that cannot be
+// stamped into a text that means the same.
+func FuzzValidate(f *testing.F) {
+	for _, text := range corpus(f) {
+		f.Add(text)
+	}
+	f.Add("a: &a [*a]")
+	f.Add("? {a: b}\n: c\n")
+	f.Add(plugins("  - name: capacity-card", "    arguments: ~ # c"))
+	f.Fuzz(func(t *testing.T, text string) {
+		if Validate(text, Known{Actions: VolcanoActions(), Plugins: append(VolcanoPlugins(), CapacityCard)}) != nil {
+			return
+		}
+		stamped, hash, err := WithHash(text)
+		if err != nil {
+			return // refused, not altered
+		}
+		assertStamp(t, text, stamped, hash)
+	})
+}

@@ -1,0 +1,85 @@
+package schedulerconfig
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// header stands at the top of what is rendered here.
+const header = "Rendered for a test,\nfrom a base."
+
+// tide is what the default policy wants.
+func tide(reclaim string) Wanted {
+	return Wanted{Reclaim: reclaim, Arguments: map[string]any{
+		"cardUnlimitedCpuMemory": true,
+		"serviceTypes": map[string]any{
+			"inference": map[string]any{"reclaimFrom": []string{"training"}},
+			"training":  map[string]any{"reclaimable": true, "minimumRuntime": "10m0s"},
+		},
+	}}
+}
+
+// goldens returns the texts of testdata/render and what is wanted of them.
+func goldens(t testing.TB) (texts map[string]string, wanted map[string]Wanted) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/render/*/base.conf")
+	check.Must(t, err == nil && len(files) != 0, "no texts: %v", err)
+	texts, wanted = map[string]string{}, map[string]Wanted{}
+	for _, file := range files {
+		name := filepath.Base(filepath.Dir(file))
+		text, err := os.ReadFile(file)
+		check.NoError(t, err)
+		texts[name], wanted[name] = string(text), tide(CardReclaim)
+		if raw, err := os.ReadFile(filepath.Join("testdata", "render", name, "wanted.yaml")); err == nil {
+			var w Wanted
+			check.NoError(t, yaml.Unmarshal(raw, &w))
+			wanted[name] = w
+		}
+	}
+	return texts, wanted
+}
+
+// TestRenderGolden shows for each base what becomes of it, and below it what was replaced.
+func TestRenderGolden(t *testing.T) {
+	texts, wanted := goldens(t)
+	for name, text := range texts {
+		t.Run(name, func(t *testing.T) {
+			rendered, replaced, err := Render(text, header, wanted[name])
+			check.NoError(t, err)
+			assertGolden(t, filepath.Join("testdata", "render", name, "rendered.conf"), rendered+"# replaced: "+strings.Join(replaced, ", ")+"\n")
+			assertRendered(t, text, rendered, replaced, wanted[name])
+			assertReadAlike(t, rendered)
+		})
+	}
+}
+
+// assertReadAlike reads a text by the rules of YAML 1.1 as well, which Volcano follows: yes, on
+// and 0777 mean something else there.
+func assertReadAlike(t *testing.T, text string) {
+	t.Helper()
+	var old any
+	check.NoError(t, sigsyaml.Unmarshal([]byte(text), &old))
+	var same any
+	check.NoError(t, sigsyaml.Unmarshal([]byte(toJSON(decode(t, text))), &same))
+	check.Equal(t, "two readers disagree", same, old)
+}
+
+func TestGoldensHoldWhatTheyAreNamedAfter(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "scheduler", "configmap.yaml"))
+	check.NoError(t, err)
+	var shipped struct{ Data map[string]string }
+	check.NoError(t, yaml.Unmarshal(raw, &shipped))
+	texts, _ := goldens(t)
+	for _, name := range []string{"ours", "ours_pods"} {
+		check.Equal(t, fmt.Sprintf("testdata/render/%s/base.conf is not what is shipped", name), shipped.Data["volcano-scheduler.conf"], texts[name])
+	}
+	check.Equal(t, "testdata/render/built_in_1_14/base.conf", BuiltIn, texts["built_in_1_14"])
+}

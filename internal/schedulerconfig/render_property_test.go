@@ -1,0 +1,65 @@
+package schedulerconfig
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// wanteds draws what policies want.
+func wanteds() *rapid.Generator[Wanted] {
+	return rapid.Custom(func(t *rapid.T) Wanted {
+		want := Wanted{Reclaim: rapid.SampledFrom([]string{CardReclaim, "reclaim", ""}).Draw(t, "reclaim"), Preempt: rapid.Bool().Draw(t, "preempt")}
+		arguments := map[string][]any{
+			"cardUnlimitedCpuMemory": {true, false},
+			"overCommitFactor":       {1, 1.5},
+			"unmanagedQueues":        {"Ignore", "on", "1e3", "# x", ""},
+			"serviceTypes":           {map[string]any{}, map[string]any{"a": map[string]any{"reclaimFrom": []string{"b"}}, "b": map[string]any{"reclaimable": true}}},
+			"list":                   {[]string{}, []string{"no", "12:30"}},
+		}
+		for _, key := range slices.Sorted(maps.Keys(arguments)) { // in one order, so that a failure can be played again
+			values := arguments[key]
+			if i := rapid.IntRange(0, 2*len(values)).Draw(t, key); i < len(values) {
+				if want.Arguments == nil {
+					want.Arguments = map[string]any{}
+				}
+				want.Arguments[key] = values[i]
+			}
+		}
+		return want
+	})
+}
+
+func TestRenderIsExactOnAnyBase(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		base, want := configurations().Draw(t, "base"), wanteds().Draw(t, "wanted")
+		rendered, replaced, err := Render(base, header, want)
+		check.Must(t, err == nil, "%v in\n%s", err, base)
+		assertRendered(t, base, rendered, replaced, want)
+		check.Must(t, !strings.Contains(strings.TrimPrefix(rendered, "# "+strings.ReplaceAll(header, "\n", "\n# ")), "# c"), "a comment stayed:\n%s", rendered)
+	})
+}
+
+// TestRenderingForgetsEarlierWants: what an earlier policy laid over a base leaves no trace.
+func TestRenderingForgetsEarlierWants(t *testing.T) {
+	seed.Check(t, func(t *rapid.T) {
+		base := configurations().Draw(t, "base")
+		first, second := wanteds().Draw(t, "first"), wanteds().Draw(t, "second")
+		second.Reclaim, second.Preempt = first.Reclaim, first.Preempt // what they bring into actions and switches cannot be told from the base's
+		earlier, _, err := Render(base, header, first)
+		check.Must(t, err == nil, "%v in\n%s", err, base)
+		over, replaced, err := Render(earlier, header, second)
+		check.Must(t, err == nil && slices.Contains(replaced, "plugin "+CapacityCard), "%v, replaced %q", err, replaced)
+		want, _, err := Render(base, header, second)
+		check.Must(t, err == nil, "%v in\n%s", err, base)
+		diff := cmp.Diff(want, over)
+		check.Must(t, diff == "", "(-from the base +from what was rendered):\n%s", diff)
+	})
+}

@@ -1,0 +1,223 @@
+package schedulerconfig
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// parse reads a text that must be exactly one YAML document with a mapping at its top.
+func parse(text string) (document *yaml.Node, err error) {
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	document = &yaml.Node{}
+	if err := decoder.Decode(document); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("the text is empty: write actions and tiers")
+		}
+		return nil, fmt.Errorf("the text is not YAML: %w", err)
+	}
+	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the text goes on after its first YAML document, where Volcano stops reading: write one document")
+	}
+	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
+		return nil, errors.New("the text is not a mapping: write actions: and tiers: at its top")
+	}
+	return document, nil
+}
+
+// encode writes a tree, and makes sure that the text reads as it was meant: it decides what
+// every tenant may use, so it is better refused than altered by a fault of the YAML writer.
+func encode(document *yaml.Node) (string, error) {
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(document), encoder.Close()); err != nil {
+		return "", fmt.Errorf("write the text: %w", err)
+	}
+	if written, err := parse(out.String()); err != nil || !sameMeaning(document, written) {
+		return "", errors.New("the text cannot be written anew without changing its meaning: write it in plain block style")
+	}
+	return out.String(), nil
+}
+
+// sameMeaning compares two trees without positions, styles and comments.
+func sameMeaning(a, b *yaml.Node) bool {
+	return a.Kind == b.Kind && a.ShortTag() == b.ShortTag() && a.Value == b.Value && slices.EqualFunc(a.Content, b.Content, sameMeaning)
+}
+
+// plainErrors refuses, anywhere in the tree, what makes one place of the text depend on
+// another or leaves open which of two values counts.
+func plainErrors(node *yaml.Node) []error {
+	var errs []error
+	if node.Kind == yaml.AliasNode {
+		return []error{at(node, "alias *%s: write the value out", node.Value)}
+	}
+	if node.Anchor != "" {
+		errs = append(errs, at(node, "anchor &%s: remove it and write values out where they are used", node.Anchor))
+	}
+	if node.Style&yaml.TaggedStyle != 0 {
+		errs = append(errs, at(node, "tag %s: remove it", node.Tag))
+	}
+	if node.Kind == yaml.MappingNode {
+		first := map[string]int{}
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key := node.Content[i]
+			if line, twice := first[key.Value]; twice {
+				errs = append(errs, at(key, "key %q stands twice, first in line %d: remove one", key.Value, line))
+				continue
+			}
+			first[key.Value] = key.Line
+		}
+	}
+	for _, child := range node.Content {
+		errs = append(errs, plainErrors(child)...)
+	}
+	return errs
+}
+
+// at makes an error that begins with the line of the node; what was added to a tree has none.
+func at(node *yaml.Node, format string, values ...any) error {
+	err := fmt.Errorf(format, values...)
+	if node.Line == 0 {
+		return err
+	}
+	return fmt.Errorf("line %d: %w", node.Line, err)
+}
+
+// field returns the value of a mapping's key, or nil.
+func field(mapping *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// setField gives a mapping's key a value.
+func setField(mapping *yaml.Node, key string, value *yaml.Node) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			mapping.Content[i+1] = value
+			return
+		}
+	}
+	mapping.Content = append(mapping.Content, word(key), value)
+}
+
+// word is a plain text in the tree.
+func word(value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+}
+
+// unset tells whether a value is absent or null; Volcano reads both as not set.
+func unset(node *yaml.Node) bool {
+	return node == nil || node.ShortTag() == "!!null"
+}
+
+// isString tells whether a value is a scalar that YAML reads as text.
+func isString(node *yaml.Node) bool {
+	return node != nil && node.Kind == yaml.ScalarNode && node.ShortTag() == "!!str"
+}
+
+// items returns the entries of a list that are mappings.
+func items(list *yaml.Node) []*yaml.Node {
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(list.Content), func(n *yaml.Node) bool { return n.Kind != yaml.MappingNode })
+}
+
+// pluginsOf returns the plugin entries of all tiers.
+func pluginsOf(root *yaml.Node) []*yaml.Node {
+	var entries []*yaml.Node
+	for _, tier := range items(field(root, "tiers")) {
+		entries = append(entries, items(field(tier, "plugins"))...)
+	}
+	return entries
+}
+
+// nameOf returns the name of a plugin entry, or "".
+func nameOf(entry *yaml.Node) string {
+	if entry.Kind != yaml.MappingNode {
+		return ""
+	}
+	if name := field(entry, "name"); isString(name) {
+		return name.Value
+	}
+	return ""
+}
+
+// findCard returns the first entry of capacity-card in any tier, or nil.
+func findCard(root *yaml.Node) *yaml.Node {
+	for _, entry := range pluginsOf(root) {
+		if nameOf(entry) == CapacityCard {
+			return entry
+		}
+	}
+	return nil
+}
+
+// actionsOf returns the actions of a text.
+func actionsOf(root *yaml.Node) []string {
+	node := field(root, "actions")
+	if !isString(node) {
+		return nil
+	}
+	actions := strings.Split(node.Value, ",")
+	for i, action := range actions {
+		actions[i] = strings.TrimSpace(action)
+	}
+	return actions
+}
+
+// Hash returns the hash by which a text is known in the heartbeat: the hexadecimal SHA-256 of
+// its bytes, exactly as they stand in the ConfigMap or file.
+func Hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// WithHash returns the text with its own Hash as argument HashArgument of capacity-card, and
+// that hash. Everything else keeps its meaning and order. A text that already carries a hash
+// is returned unchanged, so stamping twice is stamping once. The text must have passed
+// Validate: without exactly that one capacity-card entry, or if the result would mean
+// something else, an error is returned.
+func WithHash(text string) (stamped, hash string, err error) {
+	document, err := parse(text)
+	if err != nil {
+		return "", "", err
+	}
+	entry := findCard(document.Content[0])
+	if entry == nil {
+		return "", "", fmt.Errorf("no plugin %s to carry the hash", CapacityCard)
+	}
+	arguments := field(entry, "arguments")
+	if arguments == nil || arguments.Kind != yaml.MappingNode {
+		arguments = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		setField(entry, "arguments", arguments)
+	}
+	if present := field(arguments, HashArgument); present != nil {
+		if raw, err := hex.DecodeString(present.Value); err != nil || len(raw) != sha256.Size {
+			return "", "", at(present, "argument %s is not a SHA-256 in hexadecimal digits", HashArgument)
+		}
+		return text, present.Value, nil
+	}
+	hash = Hash(text)
+	// Quoted: sixty-four digits with one e among them would read as a number.
+	value := word(hash)
+	value.Style = yaml.DoubleQuotedStyle
+	setField(arguments, HashArgument, value)
+	stamped, err = encode(document)
+	if err != nil {
+		return "", "", err
+	}
+	return stamped, hash, nil
+}

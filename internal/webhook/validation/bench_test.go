@@ -1,0 +1,30 @@
+package validation
+
+import (
+	"fmt"
+	"testing"
+
+	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+)
+
+// BenchmarkTheWorstJob is of as many templates as are looked at, each wrong.
+func BenchmarkTheWorstJob(b *testing.B) {
+	tasks := make([]vcbatch.TaskSpec, MostTemplates)
+	for i := range tasks {
+		wrong := notes{name: "?", inQueue: "x"}
+		for j := range 500 {
+			wrong[fmt.Sprintf("volcano.sh/card.%d", j)] = ""
+		}
+		tasks[i] = task(1, wrong, amounts{gpu: "1", slice: "1"})
+	}
+	job := vcjobOf("training", notes{name: "?", request: `{"NVIDIA-H200":8}`}, tasks...)
+	world := worldOf(elsewhere)
+	for b.Loop() {
+		load, _ := WorkloadOf(job)
+		answer, err := Judge(b.Context(), load, &load, world)
+		if err != nil {
+			b.Fatal(err)
+		}
+		answer.Short()
+	}
+}

@@ -1,0 +1,152 @@
+package validation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	vcbatch "volcano.sh/apis/pkg/apis/batch/v1alpha1"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+// TestAResultIsShownInShort: whoever asks for many sentences gets a few.
+func TestAResultIsShownInShort(t *testing.T) {
+	var result Result
+	for i := range 5_000 {
+		result.refuse(spec, "no %d", i/2)
+		result.warn(spec, "%d%s", i, strings.Repeat("卡", 1000))
+	}
+	got := result.Short()
+	shown := texts(got.Errors)
+	check.That(t, len(shown) == maxShown && shown[1] == "spec: Forbidden: no 1" && got.Warnings[0] == "2480 more errors are not shown", "shown are %q and %.60s", shown, got.Warnings[0])
+	size := len(strings.Join(got.Warnings, ""))
+	check.That(t, size <= maxShown*maxShownBytes+100 && got.Warnings[maxShown+1] == "4980 more warnings are not shown", "%d bytes of warnings are shown, then %q", size, got.Warnings[maxShown+1:])
+}
+
+// TestWhatIsNotShownIsStillCompared: of an object that was wrong in many ways, one
+// more is refused, and it alone.
+func TestWhatIsNotShownIsStillCompared(t *testing.T) {
+	var before, after Result
+	for i := range 3 * maxShown {
+		before.refuse(spec, "no %d", i)
+		after.refuse(spec, "no %d", i)
+	}
+	since := after.Since(before)
+	check.That(t, len(since.Errors) == 0 && len(since.Warnings) == 3*maxShown, "refused for what was wrong before: %q", since.Errors)
+	after.refuse(spec, "one more")
+	check.Equal(t, "refused for", []string{"spec: Forbidden: one more"}, texts(after.Since(before).Errors))
+}
+
+// TestManyTasks: more than are looked at are refused in one sentence, since there
+// may be anything in the rest.
+func TestManyTasks(t *testing.T) {
+	job := func(n int, change func(*vcbatch.Job)) Workload {
+		tasks := make([]vcbatch.TaskSpec, n)
+		for i := range tasks {
+			tasks[i] = task(1, nil, nil)
+		}
+		j := vcjobOf("open", nil, tasks...)
+		if change != nil {
+			change(j)
+		}
+		load, _ := WorkloadOf(j)
+		return load
+	}
+	const many = "has more than 256 pod templates, and no more are looked at"
+	byAnother := func(j *vcbatch.Job) {
+		yes := true
+		j.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "c", Controller: &yes}}
+	}
+	for t, tc := range check.Cases(t, map[string]struct {
+		now, before      int
+		change           func(*vcbatch.Job)
+		world            func(*World)
+		refusal, warning string
+	}{
+		"as many as are looked at": {now: MostTemplates},
+		"one more":                 {now: MostTemplates + 1, refusal: many},
+		"very many":                {now: 50 * MostTemplates, refusal: many},
+		"as before":                {now: 2 * MostTemplates, before: 3 * MostTemplates, warning: "as before: spec: Forbidden: " + many},
+		"newly":                    {now: 2 * MostTemplates, before: 3, refusal: many},
+		"made by another object":   {now: 2 * MostTemplates, change: byAnother, warning: many},
+		"nobody is refused yet":    {now: 2 * MostTemplates, world: func(w *World) { w.Policy = nil }, warning: many},
+		"a total of what is not looked at": {now: 2 * MostTemplates, change: func(j *vcbatch.Job) {
+			j.Annotations = notes{request: `{"NVIDIA-H200":8}`}
+		}, refusal: many},
+	}) {
+		var before *Workload
+		if tc.before > 0 {
+			load := job(tc.before, nil)
+			before = &load
+		}
+		answers(t, judged(t, job(tc.now, tc.change), before, worldOf(tc.world)), tc.refusal, tc.warning)
+	}
+	cron := &vcbatch.CronJob{Spec: vcbatch.CronJobSpec{JobTemplate: vcbatch.JobTemplateSpec{Spec: vcbatch.JobSpec{Tasks: make([]vcbatch.TaskSpec, 300)}}}}
+	if load, _ := WorkloadOf(cron); !load.More || len(load.Templates) != MostTemplates {
+		t.Errorf("of a CronJob %d templates are looked at, more: %v", len(load.Templates), load.More)
+	}
+}
+
+// TestManyMisspeltAnnotations, of an object and of each of its templates.
+func TestManyMisspeltAnnotations(t *testing.T) {
+	many := notes{}
+	for i := range 13_000 {
+		many[fmt.Sprintf("volcano.sh/card.%05d", i)] = ""
+	}
+	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "g", Annotations: many}, Spec: v1beta1.PodGroupSpec{Queue: "open"}}
+	load, _ := WorkloadOf(group)
+	answer := judged(t, load, nil, worldOf(nil))
+	if len(answer.Warnings) != mostKeys+1 || answer.Warnings[mostKeys] != "metadata.annotations: nobody reads 12995 more annotations that begin with volcano.sh/card." {
+		t.Errorf("warnings %q", answer.Warnings)
+	}
+}
+
+// TestLongValuesMakeShortSentences: whatever a tenant writes any length of.
+func TestLongValuesMakeShortSentences(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	job := vcjobOf(long, notes{inQueue: long, request: long, ofType: long, name: long}, task(1, notes{name: long}, amounts{gpu: "1"}),
+		task(1, notes{ofType: long}, amounts{gpu: "1"}), task(1, notes{name: "NVIDIA-H200"}, amounts{corev1.ResourceName("example.com/" + long): "1"}))
+	job.Name = long
+	job.Spec.Tasks[1].Template.Spec.NodeName, job.Spec.Tasks[1].Template.Spec.SchedulerName = long, long
+	load, _ := WorkloadOf(job)
+	answer := judged(t, load, nil, worldOf(nil))
+	check.That(t, len(answer.Errors) >= 4 && len(answer.Warnings) >= 2,
+		"only %d refusals and %d warnings", len(answer.Errors), len(answer.Warnings))
+	for _, text := range append(texts(answer.Errors), answer.Warnings...) {
+		check.That(t, len(text) <= maxShownBytes, "a sentence of %d bytes: %.100s…", len(text), text)
+	}
+}
+
+// TestNobodyIsJudgedForNobody: the API server waits for two seconds.
+func TestNobodyIsJudgedForNobody(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	load, _ := WorkloadOf(vcjobOf("open", nil, task(1, notes{name: "?"}, nil)))
+	answer, err := Judge(ctx, load, nil, worldOf(nil))
+	check.That(t, errors.Is(err, context.Canceled) && len(answer.Errors) == 0, "judged: %q, %v", answer.Errors, err)
+}
+
+// TestOverlarge: not read, and refused where anything is.
+func TestOverlarge(t *testing.T) {
+	warn := worldOf(func(w *World) { w.Policy.Spec.Admission.SchedulerBypassPolicy = v1alpha1.SchedulerBypassWarn })
+	const large = "has too many parts to be looked at"
+	for name, tc := range map[string]struct {
+		result           Result
+		refusal, warning string
+	}{
+		"new":              {Overlarge(false, worldOf(nil)), large, ""},
+		"as large before":  {Overlarge(true, worldOf(nil)), "", "as before: spec: Forbidden: " + large},
+		"where one looks":  {Overlarge(false, warn), "", large},
+		"without a policy": {Overlarge(false, World{}), "", large},
+	} {
+		says(t, name+": refusals", texts(tc.result.Errors), tc.refusal)
+		says(t, name+": warnings", tc.result.Warnings, tc.warning)
+	}
+}

@@ -1,0 +1,118 @@
+package validation
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/testing/builder"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+func controlled(pod *corev1.Pod) {
+	yes := true
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: &yes}}
+}
+
+func elsewhere(w *World) { w.Namespace.Labels = map[string]string{"team": "search"} }
+
+func groupOf(queue string) *v1beta1.PodGroup { return builder.PodGroup("chat", "g").Queue(queue).Obj() }
+
+// TestWhoMayUseAQueue: one line per rule.
+func TestWhoMayUseAQueue(t *testing.T) {
+	const leftOut = "Namespace <chat> may not use queue <training>…team=chat"
+	in := func(queue string) notes { return notes{inQueue: queue} }
+	byGroup := requested(in("open"), nil, func(p *corev1.Pod) { p.Annotations[v1beta1.KubeGroupNameAnnotationKey] = "g" })
+	for t, tc := range check.Cases(t, map[string]struct {
+		object           runtime.Object
+		world            func(*World)
+		refusal, warning string
+	}{
+		"one of its namespaces":                  {requested(in("training"), nil, nil), nil, "", ""},
+		"another namespace":                      {requested(in("training"), nil, nil), elsewhere, "metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + leftOut, ""},
+		"what another object made there":         {requested(in("training"), nil, controlled), elsewhere, leftOut, ""},
+		"a template there":                       {deployment(in("training"), nil, nil), elsewhere, "spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]: Forbidden: " + leftOut, ""},
+		"a job there":                            {vcjobOf("training", nil, task(1, nil, nil)), elsewhere, "spec.queue: Forbidden: " + leftOut, ""},
+		"a PodGroup there":                       {groupOf("training"), elsewhere, "spec.queue: Forbidden: " + leftOut, ""},
+		"a pod of a PodGroup there":              {byGroup, func(w *World) { elsewhere(w); w.Group = func(string) *v1beta1.PodGroup { return groupOf("training") } }, leftOut, ""},
+		"a queue for everybody":                  {requested(in("open"), nil, nil), elsewhere, "", ""},
+		"a selector that nobody can read":        {requested(in("broken"), nil, nil), nil, "Queue <broken> has an invalid volcano.sh/namespace-selector", ""},
+		"a namespace that is not known":          {requested(in("training"), nil, nil), func(w *World) { w.Namespace = nil }, "", "Namespace <chat> is not known yet"},
+		"a queue that is not known":              {requested(in("nowhere"), nil, nil), nil, "", "there is no queue nowhere: it waits until somebody creates it"},
+		"a PodGroup without a queue":             {groupOf(""), nil, "", ""},
+		"a job that names none, a pod that does": {vcjobOf("", nil, task(1, in("training"), nil)), elsewhere, "", ""},
+		"no queue at all":                        {requested(nil, nil, nil), elsewhere, "", ""},
+		"another scheduler's pod":                {requested(in("training"), nil, func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }), elsewhere, "", ""},
+		"a queue on the wrong object":            {deployment(in("open"), nil, func(d *appsv1.Deployment) { d.Annotations = in("training") }), nil, "", "metadata.annotations[scheduling.volcano.sh/queue-name]: is not read here, the queue is open: write it in spec.template.metadata.annotations"},
+		"a queue on the wrong part of a job":     {vcjobOf("", in("training"), task(1, nil, nil)), nil, "", "is not read here, the queue is default: write it in spec.queue"},
+		"a total that the queue may never hold": {vcjobOf("training", notes{request: `{"NVIDIA-H200":16}`}, task(4, notes{name: "NVIDIA-H200"}, amounts{gpu: "4"})), nil, "",
+			"metadata.annotations[volcano.sh/card.request]: asks for 16 NVIDIA-H200 in all, but queue training may hold 8 at most"},
+		"more cards than the queue may ever hold":  {requested(notes{inQueue: "training", name: "NVIDIA-H200"}, amounts{gpu: "9"}, nil), nil, "", "asks for 9 NVIDIA-H200, but queue training may hold 8 at most"},
+		"as many cards as the queue may ever hold": {requested(notes{inQueue: "training", name: "NVIDIA-H200"}, amounts{gpu: "8"}, nil), nil, "", ""},
+		"the type that the queue grants":           {requested(notes{inQueue: "training", ofType: "training"}, nil, nil), nil, "", ""},
+		"a type that it does not grant":            {requested(notes{inQueue: "training", ofType: "inference"}, nil, nil), nil, "metadata.annotations[volcano.sh/service.type]: Forbidden: claims service type inference, but queue training grants training, and the queue decides", ""},
+		"claimed for the whole Deployment":         {deployment(in("training"), nil, func(d *appsv1.Deployment) { d.Annotations = notes{ofType: "inference"} }), nil, "metadata.annotations[volcano.sh/service.type]: Forbidden: claims service type inference", ""},
+		"claimed for a job":                        {vcjobOf("training", notes{ofType: "inference"}, task(1, nil, nil)), nil, "claims service type inference", ""},
+		"claimed by what another object made":      {requested(notes{inQueue: "training", ofType: "inference"}, nil, controlled), nil, "", "claims service type inference"},
+		"where the queue grants none":              {requested(notes{inQueue: "open", ofType: "inference"}, nil, nil), nil, "", ""},
+		"a type that nobody defines":               {requested(notes{inQueue: "open", ofType: "batch"}, nil, nil), nil, "", "service type batch is not defined"},
+		"a type that is no name":                   {requested(notes{inQueue: "open", ofType: "Batch!"}, nil, nil), nil, `service type "Batch!" is no name`, ""},
+	}) {
+		load, _ := WorkloadOf(tc.object)
+		answers(t, judged(t, load, nil, worldOf(tc.world)), tc.refusal, tc.warning)
+	}
+}
+
+// TestWhoPassesTheSchedulerBy: templates, since the API server itself looks at
+// pods.
+func TestWhoPassesTheSchedulerBy(t *testing.T) {
+	one := amounts{gpu: "1"}
+	stock := func(d *appsv1.Deployment) { d.Spec.Template.Spec.SchedulerName = "default-scheduler" }
+	preset := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeName = "a" }
+	admission := func(spec v1alpha1.Admission) func(*World) {
+		return func(w *World) { w.Policy.Spec.Admission = spec }
+	}
+	exempt := admission(v1alpha1.Admission{ExemptServiceAccounts: []v1alpha1.ServiceAccountReference{{Namespace: "chat", Name: "validator"}}})
+	runsAs := func(namespace string) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) {
+			stock(d)
+			d.Namespace, d.Spec.Template.Spec.ServiceAccountName = namespace, "validator"
+		}
+	}
+	const wrong = "spec.template.spec.schedulerName: …its pods ask for 1 nvidia.com/gpu each and name schedulerName default-scheduler…write spec.template.spec.schedulerName: volcano"
+	for t, tc := range check.Cases(t, map[string]struct {
+		object           runtime.Object
+		world            func(*World)
+		refusal, warning string
+	}{
+		"another scheduler":               {deployment(nil, one, stock), nil, wrong, ""},
+		"another scheduler without cards": {deployment(nil, nil, stock), nil, "", ""},
+		"a node of its own":               {deployment(nil, one, preset), nil, "bring spec.nodeName a along", ""},
+		"our scheduler's second name":     {deployment(nil, one, stock), func(w *World) { w.Policy.Spec.Scheduler.Names = []string{"volcano", "default-scheduler"} }, "", ""},
+		"a job that names no scheduler":   {vcjobOf("open", nil, task(1, nil, one)), nil, "", ""},
+		"warned only":                     {deployment(nil, one, stock), admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassWarn}), "", wrong},
+		"switched off":                    {deployment(nil, one, stock), admission(v1alpha1.Admission{SchedulerBypassPolicy: v1alpha1.SchedulerBypassAllow}), "", ""},
+		"without a policy":                {deployment(nil, one, stock), func(w *World) { w.Policy = nil }, "", ""},
+		"runs as an exempt account":       {deployment(nil, one, runsAs("chat")), exempt, "", ""},
+		"runs as one of the same name":    {deployment(nil, one, runsAs("search")), exempt, "schedulerName default-scheduler", ""},
+		"written by an exempt account":    {deployment(nil, one, stock), func(w *World) { exempt(w); w.User = "system:serviceaccount:chat:validator" }, "", ""},
+	}) {
+		load, _ := WorkloadOf(tc.object)
+		answers(t, judged(t, load, nil, worldOf(tc.world)), tc.refusal, tc.warning)
+	}
+}
+
+// TestANamespaceThatIsLeftOutSince: what is there may be changed, what comes may
+// not come.
+func TestANamespaceThatIsLeftOutSince(t *testing.T) {
+	there, _ := WorkloadOf(deployment(notes{inQueue: "training"}, nil, nil))
+	answers(t, judged(t, there, &there, worldOf(elsewhere)), "", "as before: …Namespace <chat> may not use queue <training>")
+	from, _ := WorkloadOf(deployment(notes{inQueue: "open"}, nil, nil))
+	answer := judged(t, there, &from, worldOf(elsewhere))
+	says(t, "refusals", texts(answer.Errors), "Namespace <chat> may not use queue <training>")
+}

@@ -1,0 +1,66 @@
+package validation
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"cardquota.dev/operator/api/v1alpha1"
+	"cardquota.dev/operator/internal/schedulerconfig"
+	"cardquota.dev/operator/internal/testing/check"
+)
+
+func TestServiceTypePolicy(t *testing.T) {
+	gone := metav1.NewTime(time.Unix(1, 0))
+	policy := func(change func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
+		p := &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+		if change != nil {
+			change(&p.Spec)
+		}
+		return p
+	}
+	types := func(types ...v1alpha1.ServiceType) func(*v1alpha1.ServiceTypePolicySpec) {
+		return func(s *v1alpha1.ServiceTypePolicySpec) { s.ServiceTypes = types }
+	}
+	wrong := types(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b"}})
+	wrongAnd := func(s *v1alpha1.ServiceTypePolicySpec) { wrong(s); s.UnmanagedQueues = v1alpha1.UnmanagedIgnore }
+	denying := func(s *v1alpha1.ServiceTypePolicySpec) { s.UnmanagedQueues = v1alpha1.UnmanagedDeny }
+	wrongTwice := types(v1alpha1.ServiceType{Name: "a", ReclaimFrom: []string{"b", "c"}})
+	text := func(text string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{Data: map[string]string{"volcano-scheduler.conf": text}}
+	}
+	batch := func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" }
+	good := text(schedulerconfig.BuiltIn)
+	rendered := policy(nil)
+	rendered.Status.ConfigHash = "x"
+	leaving := policy(wrong)
+	leaving.DeletionTimestamp = &gone
+	for t, tc := range check.Cases(t, map[string]struct {
+		policy, before   *v1alpha1.ServiceTypePolicy
+		quotas           []*v1alpha1.CardQuota
+		base             *corev1.ConfigMap
+		unknown          bool
+		refusal, warning string
+	}{
+		"the usual one":                      {policy: policy(nil), base: good, quotas: []*v1alpha1.CardQuota{quotaOf("a", nil)}},
+		"one that contradicts itself":        {policy: policy(wrong), base: good, refusal: `spec.serviceTypes: Forbidden: type "a" takes from "b", which is not defined`},
+		"one that did before":                {policy: policy(wrongAnd), before: policy(wrong), base: good, warning: "as before: "},
+		"one that does so more than before":  {policy: policy(wrongTwice), before: policy(wrong), base: good, refusal: `takes from "c"`, warning: "as before: "},
+		"metadata of a wrong one":            {policy: policy(wrong), before: policy(wrong), base: good},
+		"a wrong one that is being deleted":  {policy: leaving, before: policy(nil), base: good},
+		"a number that the scheduler cannot": {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { s.OverCommitPercent = 50 }), base: good, refusal: "spec.overCommitPercent: Invalid value: 50: must be from 100 to 10000"},
+		"a type goes of which quotas are": {policy: policy(types(v1alpha1.ServiceType{Name: "inference"})), base: good, quotas: []*v1alpha1.CardQuota{quotaOf("b", batch), quotaOf("a", batch), quotaOf("c", nil)},
+			warning: "2 CardQuotas are of a service type that this policy does not define: a (batch), b (batch)"},
+		"unmanaged queues are denied":     {policy: policy(denying), before: policy(nil), base: good, warning: "spec.unmanagedQueues: Deny: pods that request CPU or memory no longer start in queues without a CardQuota, also not in queue default"},
+		"denied from the start":           {policy: policy(denying), base: good, warning: "spec.unmanagedQueues: Deny"},
+		"denied before":                   {policy: policy(func(s *v1alpha1.ServiceTypePolicySpec) { denying(s); s.Reclaim = "Off" }), before: policy(denying), base: good},
+		"a ConfigMap that is not known":   {policy: policy(nil), unknown: true},
+		"the base is gone":                {policy: rendered, warning: "the policy waits: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
+		"no ConfigMap yet":                {policy: policy(nil), warning: "Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap volcano-system/volcano-scheduler-configmap"},
+		"a ConfigMap that nobody can use": {policy: policy(nil), base: text("actions: ["), warning: "the policy waits: ConfigMap volcano-system/volcano-scheduler-configmap, key volcano-scheduler.conf: the text is not YAML"},
+	}) {
+		answers(t, ServiceTypePolicy(tc.policy, tc.before, PolicyWorld{Quotas: tc.quotas, Base: tc.base, BaseUnknown: tc.unknown, Volcano: "volcano-system"}), tc.refusal, tc.warning)
+	}
+}
