@@ -63,11 +63,13 @@ func (p *plugin) missing(job *api.JobInfo) []*api.TaskInfo {
 // role, with those that were promised a node if these are asked for.
 func RolesOf(job *api.JobInfo, promised bool) (all int32, roles map[string]int32) {
 	roles = map[string]int32{}
-	for task := range tasksIn(job, func(status api.TaskStatus) bool {
-		return api.AllocatedStatus(status) || status == api.Succeeded || promised && status == api.Pipelined
-	}) {
-		all++
-		roles[task.TaskRole]++
+	for status, tasks := range job.TaskStatusIndex {
+		if api.AllocatedStatus(status) || status == api.Succeeded || promised && status == api.Pipelined {
+			all += int32(len(tasks))
+			for _, task := range tasks {
+				roles[task.TaskRole]++
+			}
+		}
 	}
 	return all, roles
 }
@@ -114,7 +116,11 @@ func ToMinimum(job *api.JobInfo, have int32, roles map[string]int32, waiting []*
 func (p *plugin) elastic(job *api.JobInfo, spare int) quota.Elastic {
 	e := quota.Elastic{Held: map[card.Name]card.Count{}}
 	var cards, milliCPU, memory []int64
-	for _, charge := range p.chargesOf(job) {
+	for task := range tasksIn(job, api.AllocatedStatus) {
+		charge := p.chargeIn(job.Queue, task)
+		if charge == nil {
+			continue
+		}
 		for _, held := range charge.Cards {
 			e.Held[held.Name] = e.Held[held.Name].Add(held.Count)
 			cards = append(cards, int64(held.Count))

@@ -166,13 +166,12 @@ func (p *plugin) openHolds() {
 // take cards back from it, and that still wait. What a pod was promised or given in this
 // session, the node counts itself.
 func roomIsNotHeld(p *plugin, r request, node *api.NodeInfo) int {
-	queue := p.ssn.Queues[r.job.Queue]
-	if len(p.held[node.Name]) == 0 || queue == nil {
+	if len(p.held[node.Name]) == 0 {
 		return fits
 	}
-	needed, anyHeld, kind := r.task.InitResreq.Clone(), false, p.TypeOf(r.task)
+	needed, anyHeld, kind, queue := r.task.InitResreq.Clone(), false, p.TypeOf(r.task), p.ssn.Queues[r.job.Queue]
 	for _, h := range p.held[node.Name] {
-		if h.task.Status == api.Pending && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.MayReclaim(h.kind, kind) {
+		if h.task.Status == api.Pending && queue != nil && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.MayReclaim(h.kind, kind) {
 			needed.Add(h.task.InitResreq)
 			anyHeld = true
 		}
