@@ -238,11 +238,9 @@ func (w *wave) unfinished(job *api.JobInfo, action string) []*api.TaskInfo {
 		return nil
 	}
 	var rest []*api.TaskInfo
-	for _, status := range []api.TaskStatus{api.Running, api.Bound} {
-		for _, task := range job.TaskStatusIndex[status] {
-			if workload.Evictable(task.Pod, job.PodGroup.Annotations) && w.sentenced(task.Pod) {
-				rest = append(rest, task)
-			}
+	for _, task := range job.Tasks {
+		if onNode(task) && workload.Evictable(task.Pod, job.PodGroup.Annotations) && w.sentenced(task.Pod) {
+			rest = append(rest, task)
 		}
 	}
 	return rest

@@ -104,26 +104,20 @@ func (m *manner) each(client kubernetes.Interface, tasks []*api.TaskInfo, write 
 func (m *manner) untilDone(client kubernetes.Interface, pod *corev1.Pod, write writer) (there bool, err error) {
 	there = true
 	err = wait.ExponentialBackoff(m.again, func() (bool, error) {
-		var err error
-		if there, err = m.once(client, pod, write); err != nil {
+		m.places <- struct{}{} // when one is free
+		defer func() { <-m.places }()
+		ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+		defer cancel()
+		err := write(ctx, client, pod)
+		if err != nil && gone(ctx, client, pod, err) {
+			there = false
+		} else if err != nil {
 			klog.V(2).InfoS("A pod could not be told to go yet", "pod", klog.KObj(pod), "err", err)
+			return false, nil
 		}
-		return err == nil, nil
+		return true, nil
 	})
 	return there, err
-}
-
-// once writes to a pod when a place is free, and tells whether the pod is still there. That
-// it is not is no error.
-func (m *manner) once(client kubernetes.Interface, pod *corev1.Pod, write writer) (there bool, err error) {
-	m.places <- struct{}{}
-	defer func() { <-m.places }()
-	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
-	defer cancel()
-	if err = write(ctx, client, pod); err != nil && gone(ctx, client, pod, err) {
-		return false, nil
-	}
-	return true, err
 }
 
 // gone tells that a pod could not be written to because it exists no more, or

@@ -51,7 +51,7 @@ func (s *state) refine() (changed bool) {
 func (s *state) near(u int, promising []option) []int {
 	units := s.openUnits(s.units[u].job)
 	if len(units) > mostNear {
-		units = s.nearInJob(u, promising)
+		units = s.nearInJob(u, units, promising)
 	}
 	seen := map[int]bool{s.units[u].job: true}
 	pools := s.poolsLeft()
@@ -99,17 +99,10 @@ func (s *state) poolsLeft() []bool {
 
 // nearInJob lists units around one of a job that has too many for all of them: those that
 // were taken, the dearest first, and as many others, those that promise most first.
-func (s *state) nearInJob(u int, promising []option) []int {
-	units, span := []int{u}, s.jobs[s.units[u].job].units
-	s.look(span.end - span.from + len(promising))
-	var taken []int
-	for v := span.from; v < span.end; v++ {
-		if v != u && s.in[v] && s.isOpen(v) {
-			taken = append(taken, v)
-		}
-	}
-	taken = s.dearest(taken)
-	units = append(units, taken[:min(len(taken), mostNear/2)]...)
+func (s *state) nearInJob(u int, open []int, promising []option) []int {
+	s.look(len(open) + len(promising))
+	taken := s.dearest(slices.DeleteFunc(open, func(v int) bool { return v == u || !s.in[v] }))
+	units := append([]int{u}, taken[:min(len(taken), mostNear/2)]...)
 	for i := range promising {
 		if v := promising[i].unit; len(units) < mostNear && s.units[v].job == s.units[u].job && !s.in[v] {
 			units = append(units, v)
@@ -154,11 +147,9 @@ func (s *state) tryAll() (found, complete bool) {
 	return r.found, r.left >= 0 && !r.exhausted()
 }
 
-// refilling tries sets of units in their order: with each, then without it.
-//
-// What that must cost has a lower limit: so much of one resource must be given, and where
-// units may be taken in part, that costs least when those that cost least for what they
-// give go first.
+// refilling tries sets of units in their order: with each, then without it. What that must
+// cost has a lower limit: so much of one resource must be given, and where units may be
+// taken in part, those that cost least for what they give go first.
 type refilling struct {
 	*state
 	options   []option

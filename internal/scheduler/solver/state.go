@@ -37,13 +37,7 @@ func newState(m *model) *state {
 
 // chosen lists the units that were taken by choice.
 func (s *state) chosen() []int {
-	var units []int
-	for u, in := range s.in {
-		if in && s.isOpen(u) {
-			units = append(units, u)
-		}
-	}
-	return units
+	return slices.DeleteFunc(s.open(), func(u int) bool { return !s.in[u] })
 }
 
 // enough tells that all claims can be placed.
