@@ -224,10 +224,9 @@ func (e *Evictor) tell(pod *corev1.Pod, reason string) {
 	}
 }
 
-// takeBackPartial takes back promises that an action before this one made to a part of a
-// gang only. The gang cannot start with them, and in the next session they are forgotten,
-// but in this one they keep room from others. Volcano's preempt makes them again and again
-// where it looks inside a job.
+// takeBackPartial takes back promises that an action before this one, such as Volcano's
+// preempt inside a job, made to a part of a gang only. The gang cannot start with them, but
+// in this session they keep room from others.
 func takeBackPartial(ssn *framework.Session) {
 	for _, job := range ssn.Jobs {
 		if len(job.TaskStatusIndex[api.Pipelined]) == 0 || ssn.JobPipelined(job) {

@@ -196,10 +196,9 @@ func (w *wave) forget(parted []*parting) {
 	}
 }
 
-// finish takes the rest of jobs of which a scheduler that ended in between took
-// only a part: pods of a job below its minimum that were told a moment ago why they
-// go, and not to go. Nobody else waits for them, but a job is never left running
-// below its minimum. action is the name of the action that takes them.
+// finish takes the rest of jobs of which a scheduler that ended in between took only a
+// part, for the action of a name: pods of a job below its minimum that were told a moment
+// ago why they go, and not to go. A job is never left running below its minimum.
 func (w *wave) finish(action string) {
 	for _, job := range w.ssn.Jobs {
 		rest := w.unfinished(job, action)
@@ -217,10 +216,9 @@ func (w *wave) finish(action string) {
 	}
 }
 
-// isReplaced reports whether Volcano's job controller makes other pods in the place of
-// those that a job gives, and counts no retry. A job that its own policy ends on an
-// evicted pod has its pods deleted instead, so that the policy sees it. vcjob is the name
-// of the job, "" for none. Pods of one whose policies are not known are replaced.
+// isReplaced reports whether Volcano's job controller replaces the pods that a vcjob, "" for
+// none, gives, and counts no retry. A job that its own policy ends on an evicted pod has its
+// pods deleted instead, so that the policy sees it. Where policies are unknown it replaces.
 func (a *Action) isReplaced(namespace, vcjob string) bool {
 	if vcjob == "" {
 		return false

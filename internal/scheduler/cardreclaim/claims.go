@@ -35,10 +35,9 @@ type claim struct {
 	caps     map[int]int
 }
 
-// claimsOf groups pods by what they need, in their order, as far as the CPU and
-// memory of their queue go; those that fit nowhere are left out. It is false when
-// nobody is left, when all are to be placed and not all can be tried, and when no
-// more may go into the job.
+// claimsOf groups pods by what they need, in their order, as far as the CPU and memory of
+// their queue go, without those that fit nowhere. It is false when none is left, when not
+// all can be tried that are to be placed, and when no more may go into the job.
 func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*claim, bool) {
 	var claims []*claim
 	byNeeds := map[string]*claim{}
@@ -326,10 +325,9 @@ func surroundings(pod *corev1.Pod) []string {
 	return keys
 }
 
-// waitsFor tells that a pod cannot be on a node only because pods that are on
-// their way out are still there, or near: beside them it could not be, or there
-// are as many pods as the node takes. It waits for them, and nobody else is to
-// go.
+// waitsFor tells that a pod cannot be on a node only because pods that are on their way
+// out are still there or near, so that it waits for them: beside them it could not be, or
+// there are as many pods as the node takes.
 func (w *wave) waitsFor(c *claim, node *api.NodeInfo) bool {
 	leaving := false
 	for _, task := range w.onTheirWay {

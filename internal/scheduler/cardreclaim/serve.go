@@ -97,12 +97,10 @@ func (w *wave) turn(job *api.JobInfo) bool {
 	return true
 }
 
-// serve places a job's pods: those it lacks to its minimum all or none, then as
-// many of the others as can be. It reports whether any were placed.
-//
-// When all of them can be placed they are placed together: of a Deployment, whose
-// minimum is one, the first pod would otherwise take a job that is of no use to
-// the others. Of many kinds of pods as many go together as may.
+// serve places a job's pods, and reports whether it placed any: those that the job lacks to
+// its minimum all or none, then as many of the others as can be. Where all can be placed
+// they are placed together: of a Deployment, whose minimum is one, the first pod would
+// otherwise take a job that is of no use to the others.
 func (w *wave) serve(job *api.JobInfo) (placed bool) {
 	lacking := w.lacking(job)
 	more, rest := w.portions(job, lacking, w.takers(job, lacking))
@@ -231,10 +229,9 @@ func (w *wave) mayTryAll(tasks []*api.TaskInfo) bool {
 	return true
 }
 
-// lacking picks the pods that a job lacks to its minimum, beside those that run
-// and those that have been promised a node: first what each role needs of its
-// own, then the first of the rest. It is empty when the job has its minimum; when
-// too few pods wait to reach it they are all of those.
+// lacking picks the pods that a job lacks to its minimum, beside those that run and those
+// that have been promised a node: first what each role needs of its own, then the first of
+// the rest. When too few pods wait to reach the minimum it picks all of them.
 func (w *wave) lacking(job *api.JobInfo) []*api.TaskInfo {
 	have, roles := capacitycard.RolesOf(job, true)
 	var pending []*api.TaskInfo

@@ -143,10 +143,9 @@ func (w *wave) hopeful(claims []*claim, all bool) []*claim {
 	return slices.DeleteFunc(claims, hopeless)
 }
 
-// giveUp remembers that pods cannot be placed, whoever goes: those of the only
-// kind, all kinds together, or of each kind even one. What a search without the
-// effort for it did not find is not known, and neither is what was asked about
-// some of the nodes only.
+// giveUp remembers that pods cannot be placed, whoever goes: those of the only kind, all
+// kinds together, or of each kind even one. What a search that was cut or that left nodes
+// out did not find is not known.
 func (w *wave) giveUp(claims []*claim, all bool) {
 	narrowed := func(c *claim) bool { return len(c.excluded)+len(c.caps) > 0 }
 	if w.exhausted() || w.cut || all && slices.ContainsFunc(claims, narrowed) {

@@ -49,10 +49,9 @@ type hunt struct {
 	byPool  []int // scratch
 }
 
-// pick takes units until the claim has room for all its pods, or until nothing
-// helps any more. A move that was put off is looked at again before it is made:
-// it can only have become worse, because what makes one better is a change on
-// its nodes, and then it is queued again.
+// pick takes units until the claim has room for all its pods, or until nothing helps any
+// more. A move is weighed again before it is made: it can only have become worse, because
+// what makes one better is a change on its nodes, and then it is queued again.
 func (h *hunt) pick() bool {
 	count := h.claims[h.claim].Count
 	room := h.total(h.claim, h.pools)

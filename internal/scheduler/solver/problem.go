@@ -153,10 +153,9 @@ func sum(a, b int64) int64 {
 	return a + b
 }
 
-// PodLoss is what is lost with a pod, in card-seconds: its cards times the whole
-// seconds since it started, or since its job last saved its work. A checkpoint
-// before the start or in the future is taken for the start or for now; a pod that
-// has not started loses nothing.
+// PodLoss is what is lost with a pod, in card-seconds: its cards times the whole seconds
+// since it started, or since its job last saved its work. A checkpoint before the start
+// counts as the start, one in the future as now; a pod that has not started loses nothing.
 func PodLoss(cards int64, started, checkpoint, now time.Time) int64 {
 	if started.IsZero() || cards <= 0 {
 		return 0
