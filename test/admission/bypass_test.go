@@ -20,7 +20,7 @@ import (
 
 const deviceResource = corev1.ResourceName("huawei.com/Ascend910")
 
-// bypassGuarded reads condition BypassGuarded.
+// bypassGuarded returns condition BypassGuarded.
 func (w *env) bypassGuarded(t *testing.T) func() (string, error) {
 	return w.Condition(t, builder.ServiceTypePolicy().Obj(), v1alpha1.ConditionBypassGuarded)
 }
@@ -63,7 +63,7 @@ func bypassTests(t *testing.T, w *env) {
 	}
 	nodeUser := w.ClientAs(t, "system:node:h200-0", "system:nodes", "system:masters")
 	validator := w.ClientAs(t, "system:serviceaccount:search:validator", "system:masters")
-	// charged is a pod as it is read out of a cluster: it bears a record of its binding.
+	// charged returns a pod as read from a cluster, with a record of its binding.
 	charged := func(scheduler, node string, cards int64) *corev1.Pod {
 		pod := podOf("chat", podSpecWith(scheduler, gpu, cards))
 		pod.Annotations = map[string]string{v1alpha1.AnnotationChargedQueue: "search"}
@@ -139,7 +139,7 @@ func bypassTests(t *testing.T, w *env) {
 	}
 }
 
-// putBack: drift of the objects lasts no longer than the operator needs to see it.
+// putBack checks that the operator reverts drift of the objects.
 func putBack(t *testing.T, w *env, owner client.Object, name string) {
 	g := framework.NewGomega(t)
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
@@ -165,7 +165,8 @@ func putBack(t *testing.T, w *env, owner client.Object, name string) {
 	g.Eventually(func() error { return w.Get(t.Context(), key, binding) }).Should(gomega.Succeed())
 }
 
-// checkCardResourceStays: a card stays one when the last node that offers it leaves.
+// checkCardResourceStays checks that a card resource stays one when the last node that offers
+// it leaves.
 func checkCardResourceStays(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	node := builder.Node("novel").Label("example.com/card.product", "Novel-1").Label("example.com/card.memory", "1024").

@@ -18,7 +18,7 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// badQueue is refused by whoever answers, and by nobody else.
+// badQueue is denied by an operator that answers, and by nothing else.
 func (w *env) badQueue(t *testing.T) func() error {
 	return func() error {
 		return w.dryRunCreate(t, newQuota("badly-typed", func(q *v1alpha1.CardQuota) {
@@ -29,7 +29,7 @@ func (w *env) badQueue(t *testing.T) func() error {
 
 const byTheRule = "overAllocation is Deny"
 
-// trustedCABundle reads the authority that the API server trusts.
+// trustedCABundle returns the CA that the API server trusts.
 func (w *env) trustedCABundle(t *testing.T) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		configuration := &admissionv1.ValidatingWebhookConfiguration{}
@@ -40,7 +40,7 @@ func (w *env) trustedCABundle(t *testing.T) func() ([]byte, error) {
 	}
 }
 
-// certificateTests: how the API server comes to trust the operator.
+// certificateTests test how the API server comes to trust the operator.
 func certificateTests(t *testing.T, w *env) {
 	t.Run("thrown away", func(t *testing.T) {
 		g := framework.NewGomega(t)
@@ -64,7 +64,7 @@ func certificateTests(t *testing.T, w *env) {
 	t.Run("files of somebody else", func(t *testing.T) { filesTest(t, w) })
 }
 
-// filesTest plays cert-manager: it writes files, and newer ones later.
+// filesTest simulates cert-manager: it writes files, and newer ones later.
 func filesTest(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	w.stopOperator(t)
@@ -92,8 +92,7 @@ func filesTest(t *testing.T, w *env) {
 	g.Expect(w.trustedCABundle(t)()).To(gomega.Equal(w.cluster.CABundle()), "the operator leaves the authority to whoever brings the files")
 }
 
-// writeCABundle writes an authority into both configurations, as cert-manager's injector
-// does.
+// writeCABundle writes a CA into both configurations, as cert-manager's injector does.
 func (w *env) writeCABundle(t *testing.T, bundle []byte) {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -111,7 +110,7 @@ func (w *env) writeCABundle(t *testing.T, bundle []byte) {
 	g.Expect(w.Update(t.Context(), mutating)).To(gomega.Succeed())
 }
 
-// servingCertSignature identifies the certificate that is served on a port by its signature.
+// servingCertSignature returns the signature of the certificate that is served on a port.
 func servingCertSignature(t *testing.T, port int) string {
 	t.Helper()
 	g := framework.NewGomega(t)

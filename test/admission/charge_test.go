@@ -24,17 +24,18 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// chargeClients is who tries to change what cards are charged to.
+// chargeClients are clients that try to change what cards are charged to.
 type chargeClients struct{ tenant, volcano, scheduler, admin client.Client }
 
-// attempt is a request of somebody, refused with every one of the words, or admitted without.
+// attempt is a request of a client. It must be denied with all of the words, or allowed without
+// words.
 type attempt struct {
 	as   client.Client
 	do   func(as client.Client) error
 	want []string
 }
 
-// runAttempts plays tries, of which a policy refuses those with words.
+// runAttempts runs attempts; the policy denies those with words.
 func runAttempts(t *testing.T, policy string, cases map[string]attempt) {
 	for t, tc := range check.Cases(t, cases) {
 		if len(tc.want) > 0 {
@@ -44,7 +45,8 @@ func runAttempts(t *testing.T, policy string, cases map[string]attempt) {
 	}
 }
 
-// dryRunPatch, making, deleting and evicting are dry runs: every admission check, and nothing stays.
+// dryRunPatch, dryRunCreate, dryRunDelete and dryRunEvict run every admission check and change
+// nothing.
 func dryRunPatch(t *testing.T, object client.Object, patch string) func(client.Client) error {
 	return func(as client.Client) error { return framework.MergePatch(t, as, object, patch, client.DryRunAll) }
 }
@@ -68,7 +70,8 @@ func dryRunEvict(t *testing.T, pod *corev1.Pod, seconds *int64) func(client.Clie
 	}
 }
 
-// newChargeClients prepares them: the tenant has all of Volcano that lives in its namespace.
+// newChargeClients returns the clients; the tenant has all rights on Volcano's objects in its
+// namespace.
 func (w *env) newChargeClients(t *testing.T) chargeClients {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -87,7 +90,7 @@ func (w *env) newChargeClients(t *testing.T) chargeClients {
 	return chargeClients{tenant: tenant, volcano: w.ServiceAccountClient(t, "volcano-controllers"), scheduler: w.ServiceAccountClient(t, "cardquota-scheduler"), admin: w}
 }
 
-// createPodGroup makes a PodGroup of a state that Volcano's scheduler would have written.
+// createPodGroup creates a PodGroup in a state that Volcano's scheduler would have written.
 func (w *env) createPodGroup(t *testing.T, namespace, name string, phase v1beta1.PodGroupPhase, running int32) *v1beta1.PodGroup {
 	t.Helper()
 	group := builder.PodGroup(namespace, name).Queue("paying").Obj()
@@ -99,8 +102,8 @@ func (w *env) createPodGroup(t *testing.T, namespace, name string, phase v1beta1
 	return group
 }
 
-// createPlacedPod makes a pod on a node, past the scheduler, before the guard is there or as
-// an exempt account.
+// createPlacedPod creates a pod on a node without a scheduler, before the admission policy
+// exists or as an exempt account.
 func (w *env) createPlacedPod(t *testing.T, as client.Client, name string, spec corev1.PodSpec, nodeName string) *corev1.Pod {
 	t.Helper()
 	spec.NodeName = nodeName
@@ -112,7 +115,7 @@ func (w *env) createPlacedPod(t *testing.T, as client.Client, name string, spec 
 	return pod
 }
 
-// chargeTests are the rules about what is held, with the guard in force. exempt may
+// chargeTests test the rules about charged pods with the admission policy in force. exempt may
 // bypass the scheduler.
 func chargeTests(t *testing.T, w *env, exempt client.Client) {
 	p := w.newChargeClients(t)
@@ -143,8 +146,8 @@ func chargeTests(t *testing.T, w *env, exempt client.Client) {
 	})
 }
 
-// chargeInForce waits until the API server holds to the rules: it learns of them
-// within seconds, and of each policy by itself.
+// chargeInForce waits until the API server applies the rules: it learns each policy within
+// seconds.
 func chargeInForce(t *testing.T, tenant client.Client) {
 	t.Helper()
 	framework.NewGomega(t).Eventually(func() error {
@@ -152,7 +155,7 @@ func chargeInForce(t *testing.T, tenant client.Client) {
 	}).Should(beDenied(admissionpolicy.ChargePolicyName))
 }
 
-// commandTo closes an object of Volcano.
+// commandTo returns a Command that closes an object of Volcano.
 func commandTo(kind, apiVersion, name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command",
@@ -292,7 +295,8 @@ func goodbyeTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
 	tooLate, tooLong := int64(over), []string{"grace period of 86401 seconds"}
 	cases := map[string]attempt{
 		"deleted in an hour": {p.tenant, dryRunDelete(t, on, seconds(3600)), nil},
-		// Kubernetes' way to get rid of a pod on a dead node; docs/security.md tells what it costs.
+		// This is Kubernetes' way to remove a pod from a dead node; see docs/security.md for
+		// its cost.
 		"deleted by force":          {p.tenant, dryRunDelete(t, on, seconds(0)), nil},
 		"deleted later":             {p.tenant, dryRunDelete(t, on, seconds(over)), append(late, "pod leaving of namespace chat asks for nvidia.com/gpu")},
 		"deleted as it says itself": {p.tenant, dryRunDelete(t, on), nil},

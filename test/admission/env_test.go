@@ -1,5 +1,5 @@
-// Package admission tests everything that the API server refuses, warns about or
-// fills in for us, on a cluster with Volcano's own webhooks.
+// Package admission tests everything that the API server denies, warns about or defaults for
+// this project, on a cluster with Volcano's own webhooks.
 package admission
 
 import (
@@ -31,37 +31,37 @@ const (
 	gpu            = builder.GPU
 )
 
-// newQuota makes a CardQuota of 8 H200 for training.
+// newQuota returns a CardQuota of 8 H200 for training.
 func newQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	return framework.NewCardQuota(name, 8, change)
 }
 
-// env is a cluster with Volcano's own webhooks on which the shipped operator
-// answers admission requests through its Service, under the shipped roles.
+// env is a cluster with Volcano's own webhooks. The shipped operator answers its admission
+// requests through its Service, with the shipped roles.
 type env struct {
 	cluster *cluster.Cluster
 	framework.Framework
-	// warnings are those of the last requests of Client.
+	// warnings are the warnings of Client's last requests.
 	warnings *warningRecorder
 	manager  *deployment.Deployment
 	// port is where the operator serves its webhooks.
 	port int
 }
 
-// warningRecorder keeps what the API server warned of.
+// warningRecorder records the API server's warnings.
 type warningRecorder struct{ texts []string }
 
-// HandleWarningHeader is called for every warning of an answer.
+// HandleWarningHeader is called for every warning of a response.
 func (h *warningRecorder) HandleWarningHeader(_ int, _, text string) { h.texts = append(h.texts, text) }
 
-// record returns the warnings that a request earns.
+// record returns the warnings of a request.
 func (h *warningRecorder) record(request func() error) (string, error) {
 	h.texts = nil
 	err := request()
 	return strings.Join(h.texts, "\n"), err
 }
 
-// newGate starts the cluster and the operator. Stopping the test stops both.
+// newGate starts the cluster and the operator, which stop with the test.
 func newGate(t *testing.T) *env {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -85,7 +85,7 @@ func newGate(t *testing.T) *env {
 	return w
 }
 
-// newOperator prepares an operator, one of several replicas, on a port of its own.
+// newOperator configures an operator, one of several replicas, with a port of its own.
 func (w *env) newOperator(t *testing.T, args ...string) (*deployment.Deployment, int) {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -98,8 +98,7 @@ func (w *env) newOperator(t *testing.T, args ...string) (*deployment.Deployment,
 	return d, port
 }
 
-// exposePort leads the Service to a port. No pod answers to its selector here: its
-// endpoints are the processes.
+// exposePort directs the Service to a port of this process.
 func (w *env) exposePort(t *testing.T, port int) {
 	t.Helper()
 	gomega.NewWithT(t).Expect(w.cluster.ExposeService(context.WithoutCancel(t.Context()), deployment.Namespace, webhookService, port)).To(gomega.Succeed())
@@ -114,8 +113,7 @@ func (w *env) createNamespace(t *testing.T, name string, labels ...string) {
 	}).Should(gomega.Succeed())
 }
 
-// tenantClient is a client of a user who may edit one namespace, by Kubernetes' own
-// role, and nothing else.
+// tenantClient returns a client of a user with only Kubernetes' role edit in one namespace.
 func (w *env) tenantClient(t *testing.T, namespace string) client.Client {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -131,7 +129,7 @@ func (w *env) tenantClient(t *testing.T, namespace string) client.Client {
 	return made
 }
 
-// applyPolicy puts a ServiceTypePolicy into force.
+// applyPolicy applies a ServiceTypePolicy and waits until it is in force.
 func (w *env) applyPolicy(t *testing.T, admission v1alpha1.Admission) *v1alpha1.ServiceTypePolicy {
 	t.Helper()
 	policy := builder.ServiceTypePolicy().With(func(p *v1alpha1.ServiceTypePolicy) { p.Spec.Admission = admission }).Obj()
@@ -139,7 +137,7 @@ func (w *env) applyPolicy(t *testing.T, admission v1alpha1.Admission) *v1alpha1.
 	return policy
 }
 
-// stopOperator stops the operator for the length of a test.
+// stopOperator stops the operator for the duration of a test.
 func (w *env) stopOperator(t *testing.T) {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -147,7 +145,7 @@ func (w *env) stopOperator(t *testing.T) {
 	t.Cleanup(func() { g.Expect(w.manager.StartManager(context.WithoutCancel(t.Context()))).To(gomega.Succeed()) })
 }
 
-// podSpecWith is a pod spec that asks for cards of a resource.
+// podSpecWith returns a pod spec that requests cards of a resource.
 func podSpecWith(scheduler string, resourceName corev1.ResourceName, count int64) corev1.PodSpec {
 	limits := corev1.ResourceList{}
 	if count > 0 {
@@ -156,7 +154,7 @@ func podSpecWith(scheduler string, resourceName corev1.ResourceName, count int64
 	return corev1.PodSpec{SchedulerName: scheduler, Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Limits: limits}}}}
 }
 
-// beDenied matches an answer that refuses with every one of the words.
+// beDenied matches a denial with all of the words.
 func beDenied(words ...string) types.GomegaMatcher {
 	matchers := make([]types.GomegaMatcher, len(words))
 	for i, word := range words {
@@ -165,7 +163,7 @@ func beDenied(words ...string) types.GomegaMatcher {
 	return gomega.And(matchers...)
 }
 
-// expectAnswer expects that a request is admitted or, with words, refused with all of them.
+// expectAnswer expects that a request is allowed or, with words, denied with all of them.
 func expectAnswer(t *testing.T, err error, words ...string) {
 	t.Helper()
 	if len(words) == 0 {
@@ -175,14 +173,15 @@ func expectAnswer(t *testing.T, err error, words ...string) {
 	}
 }
 
-// dryRun creates an object as somebody: every admission check, and nothing stays.
+// dryRun creates an object as a client with every admission check, and changes nothing.
 func dryRun(t *testing.T, as client.Client, object client.Object) error {
 	t.Helper()
 	return as.Create(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
 }
 
-// TestAdmission runs on one cluster, in this order. What each rule says is tested in internal/webhook/validation; here
-// it is tested that it is asked, and when nobody can be asked.
+// TestAdmission runs on one cluster, in this order. The rules are tested with package
+// validation. This test checks that the API server calls the webhooks, and what happens when it
+// cannot.
 func TestAdmission(t *testing.T) {
 	w := newGate(t)
 	t.Run("bypass", func(t *testing.T) { bypassTests(t, w) })
@@ -193,14 +192,14 @@ func TestAdmission(t *testing.T) {
 	t.Run("certificate", func(t *testing.T) { certificateTests(t, w) })
 }
 
-// podTemplate is a pod template of a workload that finds its pods by label app.
+// podTemplate returns a pod template of a workload with label app.
 func podTemplate(spec corev1.PodSpec, annotations map[string]string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selector.MatchLabels, Annotations: annotations}, Spec: spec}
 }
 
 var selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
 
-// deploymentOf makes a Deployment of cards without a replica.
+// deploymentOf returns a Deployment of cards without a replica.
 func deploymentOf(name string, spec corev1.PodSpec, annotations map[string]string) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: name},

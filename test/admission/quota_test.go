@@ -13,8 +13,7 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// quotaTests: CardQuotas and the policy are refused for what the operator would
-// not put into force.
+// quotaTests test that CardQuotas and policies are denied if the operator would not apply them.
 func quotaTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	const card = "NVIDIA-GeForce-RTX-4090" // the fleet has 8
@@ -87,8 +86,8 @@ func vcjobTests(t *testing.T, w *env) {
 	}
 }
 
-// aloneTests: a dead operator stops nobody but who writes quotas, and what it
-// answers for can still go.
+// aloneTests test that a stopped operator blocks only writes of quotas, and that its objects
+// can still be deleted.
 func aloneTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	quota := newQuota("orphan", nil)

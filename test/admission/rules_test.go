@@ -16,8 +16,7 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// openQueue waits until Volcano has opened a queue and the operator has written
-// it.
+// openQueue waits until Volcano has opened a queue and the operator has written it.
 func (w *env) openQueue(t *testing.T, name string) {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -28,26 +27,26 @@ func (w *env) openQueue(t *testing.T, name string) {
 	}).Should(gomega.MatchRegexp("^Open for [a-z]"))
 }
 
-// dryRunCreate is a dry run by the administrator, which fills the object in.
+// dryRunCreate creates an object as administrator without storing it, and fills the object in.
 func (w *env) dryRunCreate(t *testing.T, object client.Object) error {
 	return w.Create(t.Context(), object, client.DryRunAll)
 }
 
-// waitUntilDenied waits until a request is refused with every one of the words. What
-// concerns workloads and Queues the API server lets pass when the operator does
-// not answer within two seconds, which a busy machine may need.
+// waitUntilDenied waits until a request is denied with all of the words. For workloads and
+// Queues the API server allows the request when the operator does not answer within two
+// seconds, which a busy machine may need.
 func (w *env) waitUntilDenied(t *testing.T, object client.Object, words ...string) {
 	t.Helper()
 	framework.NewGomega(t).Eventually(func() error { return dryRun(t, w, object) }).Should(beDenied(words...), object.GetName())
 }
 
-// refusesPatch is refuses for a merge patch.
+// refusesPatch is waitUntilDenied for a merge patch.
 func (w *env) refusesPatch(t *testing.T, object client.Object, patch string, words ...string) {
 	t.Helper()
 	framework.NewGomega(t).Eventually(func() error { return framework.MergePatch(t, w, object, patch, client.DryRunAll) }).Should(beDenied(words...), patch)
 }
 
-// trainingJob is a vcjob of two pods with 4 cards each.
+// trainingJob returns a vcjob of two pods with 4 cards each.
 func trainingJob(name, queue string, change func(*vcbatch.Job)) *vcbatch.Job {
 	job := &vcbatch.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: name},
@@ -62,8 +61,8 @@ func trainingJob(name, queue string, change func(*vcbatch.Job)) *vcbatch.Job {
 	return job
 }
 
-// workloadTests: every kind is asked about, and what is none of our business is
-// not.
+// workloadTests test that the webhooks are called for every kind of workload, and ignore other
+// objects.
 func workloadTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	bad := map[string]string{v1alpha1.AnnotationCardName: "NVIDIA H200"}
@@ -152,8 +151,7 @@ func workloadTests(t *testing.T, w *env) {
 	})
 }
 
-// ratchetTest: what was stored before the rule can still be changed in other
-// things.
+// ratchetTest tests that an object stored before a rule can still be changed in other respects.
 func ratchetTest(t *testing.T, w *env, deployment func(map[string]string) client.Object, bad map[string]string) {
 	g := framework.NewGomega(t)
 	old := deployment(bad)

@@ -86,7 +86,7 @@ func openStateDir(path string) (d stateDir, err error) {
 // close releases the folder and removes a temporary one.
 func (d stateDir) close() error {
 	// Another start must not find it unlocked and half removed.
-	defer func() { _ = d.lock.Close() }() // closing a descriptor nobody wrote to
+	defer func() { _ = d.lock.Close() }() // nothing was written to it
 	if !d.temporary {
 		return nil
 	}

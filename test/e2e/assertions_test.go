@@ -24,7 +24,7 @@ import (
 
 func keyOf(object client.Object) types.NamespacedName { return client.ObjectKeyFromObject(object) }
 
-// podsOf lists the live pods of a workload: of a vcjob, or with its label.
+// podsOf returns the live pods of a workload: those of a vcjob, or with its label.
 func (s *scene) podsOf(name string) []corev1.Pod {
 	s.Helper()
 	pods := &corev1.PodList{}
@@ -38,7 +38,7 @@ func (s *scene) podsOf(name string) []corev1.Pod {
 	return live
 }
 
-// countRunning counts the pods of a workload that run.
+// countRunning counts the running pods of a workload.
 func (s *scene) countRunning(name string) int { return inPhase(s.podsOf(name), corev1.PodRunning) }
 
 func inPhase(pods []corev1.Pod, phase corev1.PodPhase) int {
@@ -51,7 +51,7 @@ func inPhase(pods []corev1.Pod, phase corev1.PodPhase) int {
 	return n
 }
 
-// runningPods are the running pods of workloads, by the workload's name.
+// runningPods returns the running pods of workloads, with the workload's name.
 func (s *scene) runningPods(names ...string) map[types.UID]string {
 	s.Helper()
 	alive := map[types.UID]string{}
@@ -65,7 +65,7 @@ func (s *scene) runningPods(names ...string) map[types.UID]string {
 	return alive
 }
 
-// countSurvivors counts those of before that still run.
+// countSurvivors counts the given pods that still run.
 func (s *scene) countSurvivors(before map[types.UID]string) int {
 	n := 0
 	for uid := range s.runningPods(namesOf(before)...) {
@@ -76,12 +76,12 @@ func (s *scene) countSurvivors(before map[types.UID]string) int {
 	return n
 }
 
-// namesOf are the workloads of pods.
+// namesOf returns the workloads of pods.
 func namesOf(pods map[types.UID]string) []string {
 	return slices.Compact(slices.Sorted(maps.Values(pods)))
 }
 
-// ofTask are the running pods of one task of a job.
+// ofTask returns the running pods of one task of a job.
 func (s *scene) ofTask(job, task string) []types.UID {
 	s.Helper()
 	var uids []types.UID
@@ -93,14 +93,14 @@ func (s *scene) ofTask(job, task string) []types.UID {
 	return uids
 }
 
-// wantRunning waits until exactly so many of a workload's pods run and the
-// rest waits, and until that has stayed so for some sessions.
+// wantRunning waits until exactly the given number of a workload's pods run and the rest wait,
+// and checks that this stays so for some sessions.
 func (s *scene) wantRunning(name string, run, wait int) {
 	s.Helper()
 	s.wantPods(map[string]string{name: podCounts(run, wait)})
 }
 
-// podCounts says how many pods of a workload run and wait.
+// podCounts formats how many pods of a workload run and wait.
 func podCounts(run, wait int) string { return fmt.Sprintf("%d run, %d wait", run, wait) }
 
 // wantPods is wantRunning for several workloads at once.
@@ -118,8 +118,8 @@ func (s *scene) wantPods(want map[string]string) {
 	s.waitUntilStable(count, want)
 }
 
-// wantNodes checks on which kinds of nodes the running pods of a workload are. There
-// must be one.
+// wantNodes checks on which kinds of nodes the running pods of a workload are. At least one pod
+// must run.
 func (s *scene) wantNodes(name, prefix string) {
 	s.Helper()
 	placed := 0
@@ -132,14 +132,14 @@ func (s *scene) wantNodes(name, prefix string) {
 	s.Expect(placed).To(BeNumerically(">", 0), "no pod of %s is on a node", name)
 }
 
-// insufficientMessage is the sentence of a missing quota.
+// insufficientMessage returns the message of an insufficient quota.
 func insufficientMessage(queue, card string, requested, capability int) string {
 	return fmt.Sprintf("Queue <%s> has insufficient <%s> quota: requested <%d>, total would be <TOTAL>, but capability is <%d>",
 		queue, card, requested, capability)
 }
 
-// wantSaid waits until every waiting pod of a workload says why in an event,
-// its own or its PodGroup's. One must wait. TOTAL stands for any number.
+// wantSaid waits until every waiting pod of a workload states why in an event, its own or its
+// PodGroup's. At least one pod must wait. TOTAL stands for any number.
 func (s *scene) wantSaid(name, sentence string) {
 	s.Helper()
 	form := formOf(sentence)
@@ -154,8 +154,8 @@ func (s *scene) wantSaid(name, sentence string) {
 	}).Should(Succeed())
 }
 
-// wantGroupSaid waits for an event on the PodGroup of a vcjob without pods, and
-// for a condition that says the same.
+// wantGroupSaid waits for an event on the PodGroup of a vcjob without pods, and for a condition
+// with the same message.
 func (s *scene) wantGroupSaid(job, sentence string) {
 	s.Helper()
 	form := formOf(sentence)
@@ -163,7 +163,7 @@ func (s *scene) wantGroupSaid(job, sentence string) {
 	s.Eventually(func() string { return s.groupCondition(job) }).Should(MatchRegexp(form.String()))
 }
 
-// formOf matches what begins with a sentence.
+// formOf matches texts that start with a sentence.
 func formOf(sentence string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(sentence), "TOTAL", "[0-9]+"))
 }
@@ -184,7 +184,7 @@ func (s *scene) groupCondition(job string) string {
 	return ""
 }
 
-// saidBy finds the objects of the scene that have an event of this form.
+// saidBy returns the objects of the scene with an event of this form.
 func (s *scene) saidBy(form *regexp.Regexp) map[string]bool {
 	events := &corev1.EventList{}
 	s.listObjects(events, client.InNamespace(s.namespace))
@@ -212,7 +212,7 @@ func (s *scene) waitForCondition(quota, kind string, status metav1.ConditionStat
 	return found
 }
 
-// wantCard waits until the status of a CardQuota shows these numbers of a card.
+// wantCard waits until the status of a CardQuota has these numbers for a card.
 func (s *scene) wantCard(quota, card string, used, pending, overQuotaBy int64) {
 	s.Helper()
 	s.Eventually(func() string {
@@ -239,12 +239,12 @@ func (s *scene) scaleDeployment(name string, replicas int) {
 	s.mergePatch(&appsv1.Deployment{ObjectMeta: s.objectMeta(name)}, `{"spec":{"replicas":%d}}`, replicas)
 }
 
-// quotaOfQueue is what a Queue carries.
+// quotaOfQueue returns the quota in a Queue's annotation.
 func (s *scene) quotaOfQueue(name string) string {
 	return s.readQueue(name).Annotations[api.AnnotationCardQuota]
 }
 
-// eventsOn lists the events of a reason on an object, whose namespace may be left out.
+// eventsOn returns the events of an object with a reason; the namespace may be "".
 func (s *scene) eventsOn(namespace, kind, name, reason string) []corev1.Event {
 	s.Helper()
 	events := &corev1.EventList{}
@@ -253,7 +253,7 @@ func (s *scene) eventsOn(namespace, kind, name, reason string) []corev1.Event {
 	return events.Items
 }
 
-// eventMessages are the messages of such events.
+// eventMessages returns the messages of these events.
 func (s *scene) eventMessages(namespace, kind, name, reason string) []string {
 	s.Helper()
 	var messages []string
@@ -269,8 +269,8 @@ func (s *scene) wantPhase(job string, phase batchv1alpha1.JobPhase) {
 	s.Eventually(func() batchv1alpha1.JobPhase { return s.readJob(job).Status.State.Phase }).Should(Equal(phase), job)
 }
 
-// cardOf names the card that a resource of a node is, read from the node's
-// labels and by nothing that is under test.
+// cardOf returns the card of a node's resource, from the node's labels and independently of the
+// tested code.
 func cardOf(node *corev1.Node, resource corev1.ResourceName) string {
 	model := node.Labels["nvidia.com/gpu.product"]
 	switch profile, isSlice := strings.CutPrefix(string(resource), "nvidia.com/mig-"); {
@@ -287,7 +287,7 @@ func cardOf(node *corev1.Node, resource corev1.ResourceName) string {
 	return ""
 }
 
-// usedCards recounts the cards of the pods that run, by the labels of their nodes.
+// usedCards recounts the cards of running pods from the labels of their nodes.
 func (s *scene) usedCards(running []corev1.Pod) map[string]int64 {
 	s.Helper()
 	sum := map[string]int64{}
@@ -325,7 +325,7 @@ func (s *scene) wantAllocated(queue string) {
 	}).Should(Succeed())
 }
 
-// podsIn lists the pods of a queue: those whose PodGroup is in it.
+// podsIn returns the pods of a queue: those whose PodGroup is in it.
 func (s *scene) podsIn(queue string) []corev1.Pod {
 	s.Helper()
 	groups, pods := &v1beta1.PodGroupList{}, &corev1.PodList{}

@@ -63,7 +63,7 @@ func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 		s.wantSaid(name, sentence)
 	}
 	s.wantGroupSaid("bad-request", "PodGroup annotation volcano.sh/card.request: ")
-	// A pod is not a job: only its own annotation counts.
+	// A bare pod does not use the Job's annotation, only its own.
 	s.wantPods(map[string]string{"no-name": podCounts(0, 1), "empty-half": podCounts(0, 1), "no-such": podCounts(0, 1), "job-request": podCounts(1, 0)})
 	s.createObjects(s.deploymentOf(podSet{name: "good", queue: "badwork", card: h200, count: 1, pods: 4}))
 	s.wantRunning("good", 4, 0)
@@ -75,11 +75,11 @@ func TestAMissingQueueIsSaid(t *testing.T) {
 	err := s.Create(s.ctx, s.newVCJob(podSet{name: "job", queue: "missing-nowhere", card: h200, count: 1, pods: 1}))
 	s.Expect(err).To(MatchError(ContainSubstring("missing-nowhere")), "Volcano's webhook refuses the job")
 
-	// A pod is not refused; it waits, and runs as soon as the queue is there.
+	// Admission does not deny a pod; it waits, and runs as soon as the queue exists.
 	s.createPods(podSet{name: "pod", queue: "missing-nowhere", card: h200, count: 1, pods: 1})
 	s.wantRunning("pod", 0, 1)
 	s.wantSaid("pod", "Queue <missing-nowhere> does not exist")
 	s.createQuota("missing-nowhere", cardList(h200, 1))
-	// Volcano's controller tries again at growing intervals to make the PodGroup.
+	// Volcano's controller retries to create the PodGroup at growing intervals.
 	s.Eventually(func() int { return s.countRunning("pod") }, "60s").Should(Equal(1))
 }

@@ -25,19 +25,19 @@ const (
 	migLarge = "NVIDIA-H200/mig-3g.71gb-mixed"
 	mpsHalf  = "NVIDIA-H800/mps-80g*1/2"
 	ascend   = "Ascend-910B"
-	// canary is for scene.check alone.
+	// canary is only for scene.checkOtherQueues.
 	canary = "NVIDIA-L40S"
 )
 
-// app is the label by which a test finds the pods of a workload.
+// app is the label by which a test selects the pods of a workload.
 const app = builder.AppLabel
 
-// podSet is a workload: pods that each ask for the same cards.
+// podSet is a workload of pods with equal requests.
 type podSet struct {
 	name  string
 	queue string
-	// card is what card.name says, "" to leave it out; count how many cards
-	// each pod asks for, 0 for a pod without cards.
+	// card is the value of card.name, "" to omit it; count is the number of cards per pod, 0
+	// for none.
 	card  string
 	count int
 	pods  int
@@ -47,7 +47,7 @@ type podSet struct {
 	annotations map[string]string
 }
 
-// resourceOf is the resource under which a card of the fleet is requested.
+// resourceOf returns the resource of a card of the fleet.
 func resourceOf(card string) corev1.ResourceName {
 	switch {
 	case strings.Contains(card, "/mig-"):
@@ -62,7 +62,7 @@ func resourceOf(card string) corev1.ResourceName {
 	}
 }
 
-// podTemplate is what the pods of the workload are made from.
+// podTemplate returns the template of the workload's pods.
 func (w podSet) podTemplate(namespace, name string) *builder.PodBuilder {
 	pod := builder.Pod(namespace, name).Label(app, w.name).Queue(w.queue).Card(w.card).CPU("100m").Memory("64Mi")
 	for key, value := range w.annotations {
@@ -79,8 +79,8 @@ func (w podSet) podTemplate(namespace, name string) *builder.PodBuilder {
 	})
 }
 
-// newVCJob is a Volcano Job. As users write it, it states beforehand the cards with which
-// it may begin: an elastic one those of its minimum.
+// newVCJob returns a Volcano Job. As users do, it announces the cards with which it can start:
+// an elastic job those of its minimum.
 func (s *scene) newVCJob(w podSet) *batchv1alpha1.Job {
 	least := max(w.gang, 1)
 	job := builder.Gang(s.namespace, w.name, int32(w.pods), w.podTemplate("", "")).Queue(w.queue).MinAvailable(int32(least))
@@ -92,12 +92,12 @@ func (s *scene) newVCJob(w podSet) *batchv1alpha1.Job {
 	return made
 }
 
-// deploymentOf is a Deployment that Volcano schedules.
+// deploymentOf returns a Deployment for Volcano.
 func (s *scene) deploymentOf(w podSet) *appsv1.Deployment {
 	return builder.Deployment(s.namespace, w.name, int32(w.pods), w.podTemplate("", ""))
 }
 
-// barePods are pods that nobody owns.
+// barePods returns pods without an owner.
 func (s *scene) barePods(w podSet) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i := range w.pods {
@@ -116,7 +116,7 @@ func (s *scene) createPods(w podSet) {
 	}
 }
 
-// cardList is a quota in the order written: card, count, card, count …
+// cardList returns a quota in the given order: card, count, card, count …
 func cardList(pairs ...any) []api.Card {
 	var out []api.Card
 	for i := 0; i < len(pairs); i += 2 {
@@ -125,13 +125,13 @@ func cardList(pairs ...any) []api.Card {
 	return out
 }
 
-// createQuota opens the queue of a CardQuota for training.
+// createQuota creates a CardQuota for training and waits for its queue.
 func (s *scene) createQuota(name string, specs []api.Card) {
 	s.Helper()
 	s.ofType(name, "training", specs)
 }
 
-// ofType opens the queue of a CardQuota of a service type.
+// ofType creates a CardQuota of a service type and waits for its queue.
 func (s *scene) ofType(name, serviceType string, specs []api.Card) {
 	s.Helper()
 	s.createAndAwaitOpen(builder.CardQuota(name).ServiceType(serviceType).With(func(q *api.CardQuota) { q.Spec.Cards = specs }).Obj())

@@ -29,13 +29,13 @@ var (
 	baseMeta          = metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "volcano-scheduler-configmap"}
 )
 
-// configMap is the scheduler's ConfigMap as it is now.
+// configMap returns the scheduler's current ConfigMap.
 func (s *scene) configMap() *corev1.ConfigMap {
 	s.Helper()
 	return readObject(s, &corev1.ConfigMap{ObjectMeta: configurationMeta})
 }
 
-// configText is the configuration's text as it is now.
+// configText returns the current text of the configuration.
 func (s *scene) configText() string {
 	s.Helper()
 	return s.configMap().Data[configurationKey]
@@ -52,8 +52,8 @@ func (s *scene) writeConfig(text string) {
 	s.Expect(err).NotTo(HaveOccurred())
 }
 
-// restoreConfig puts the configuration back at the end of the test, before the
-// observer's last look.
+// restoreConfig restores the configuration at the end of the test, before the observer's last
+// check.
 func (s *scene) restoreConfig() {
 	good := s.configText()
 	s.Cleanup(func() {
@@ -62,7 +62,7 @@ func (s *scene) restoreConfig() {
 	})
 }
 
-// useConfig has the scheduler take another configuration, until the end of the scene.
+// useConfig gives the scheduler another configuration until the end of the scene.
 func (s *scene) useConfig(text string) {
 	s.Helper()
 	s.restoreConfig()
@@ -70,7 +70,7 @@ func (s *scene) useConfig(text string) {
 	s.wantInForce(text)
 }
 
-// leaseHolder is who holds the scheduler's lease, "" for nobody.
+// leaseHolder returns the holder of the scheduler's lease, or "".
 func (s *scene) leaseHolder() string {
 	lease := &coordinationv1.Lease{}
 	if err := s.Get(s.ctx, types.NamespacedName{Namespace: deployment.Namespace, Name: "volcano"}, lease); err != nil || lease.Spec.HolderIdentity == nil {
@@ -79,13 +79,13 @@ func (s *scene) leaseHolder() string {
 	return *lease.Spec.HolderIdentity
 }
 
-// configEvents are the configuration gate's events of a reason.
+// configEvents returns the events of the configuration with a reason.
 func (s *scene) configEvents(reason string) []string {
 	return s.eventMessages("", "ConfigMap", configurationMeta.Name, reason)
 }
 
-// wantInForce waits until the scheduler has closed a session by a configuration, and has
-// said that it loaded it.
+// wantInForce waits until the scheduler has closed a session with a configuration and reported
+// that it loaded it.
 func (s *scene) wantInForce(text string) {
 	s.Helper()
 	s.Eventually(func() string { return s.waitForHeartbeat().ConfigHash }).Should(Equal(schedulerconfig.Hash(text)))
@@ -104,7 +104,7 @@ func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *testCluster)
 		{"no-argument", strings.Replace(good, "cardUnlimitedCpuMemory: true", "cardUnlimitedCpuMemory: perhaps", 1), "perhaps"},
 		{"nothing", "", "the text is empty"},
 	} {
-		// What is said must be said now, not of an earlier text.
+		// The events must be of this text, not of an earlier one.
 		s.Expect(s.DeleteAllOf(s.ctx, &corev1.Event{}, client.InNamespace(deployment.Namespace))).To(Succeed())
 		s.writeConfig(test.text)
 		s.Eventually(func() []string { return s.configEvents("ConfigurationRejected") }).Should(ContainElement(ContainSubstring(test.report)), test.name)
@@ -118,7 +118,8 @@ func aBrokenConfigurationChangesNothingButAReport(t *testing.T, st *testCluster)
 	s.Eventually(func() []string { return s.configEvents("ConfigurationMissing") }).ShouldNot(BeEmpty())
 	s.createPods(podSet{name: "gone", queue: "broken", card: h200, count: 1, pods: 3})
 	s.wantRunning("gone", 2, 1)
-	// A good text is taken again: this one lets jobs start without admission.
+	// The scheduler takes a good text again: this one lets jobs start without the enqueue
+	// action.
 	other := strings.Replace(good, "enqueue, allocate, backfill", "enqueue, allocate", 1)
 	s.writeConfig(other)
 	s.wantInForce(other)
@@ -149,8 +150,8 @@ func aSchedulerThatStartsOnABrokenConfigurationWaits(t *testing.T, st *testClust
 	resume()
 }
 
-// Everything arrives in the wrong order: the scheduler first, on a cluster
-// without nodes, queues, operator or configuration.
+// Everything starts in the wrong order: the scheduler first, on a cluster without nodes,
+// queues, operator or configuration.
 func aSchedulerThatStartsFirstWaitsForEverythingElse(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "first", st)
 	resume := s.observer.Excuse(observer.Reason, observer.Status)

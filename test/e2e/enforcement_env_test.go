@@ -20,21 +20,22 @@ import (
 	kit "cardquota.dev/operator/test/framework"
 )
 
-// The tenant's queue and another one, beside which nothing may change.
+// The tenant's queue, and another one that must not be affected.
 const tenant, neighbour = "enforced", "enforced-other"
 
-// enforcementTest is the stage of the test that enforcement is proven: a cluster of its
-// own, with Volcano's configuration as its installer makes it.
+// enforcementTest is the environment of the test of enforcement: a cluster with Volcano's
+// configuration as its installer creates it.
 type enforcementTest struct {
 	*scene
 	*conditionLog
-	// original is Volcano's configuration, rendered what the policy makes of it.
+	// original is Volcano's configuration, rendered the configuration that the policy renders
+	// from it.
 	original, rendered string
 	stocks             []*stockScheduler
 }
 
-// stockScheduler is a stock scheduler at work: its process, and a pod that stands for the
-// one of its Deployment.
+// stockScheduler is a running stock scheduler: its process, and a pod that represents the pod
+// of its Deployment.
 type stockScheduler struct {
 	process     *cluster.Process
 	pod         *corev1.Pod
@@ -55,7 +56,7 @@ func newProof(t *testing.T) *enforcementTest {
 	return p
 }
 
-// waitForCondition waits until a condition of objects says something of this form.
+// waitForCondition waits until a condition of objects has this form.
 func (p *enforcementTest) waitForCondition(kind, form string, objects ...string) {
 	p.Helper()
 	for _, object := range objects {
@@ -63,14 +64,14 @@ func (p *enforcementTest) waitForCondition(kind, form string, objects ...string)
 	}
 }
 
-// waitForEnforced waits until condition Enforced of the policy and of both CardQuotas
-// says something of this form.
+// waitForEnforced waits until condition Enforced of the policy and of both CardQuotas has this
+// form.
 func (p *enforcementTest) waitForEnforced(form string) {
 	p.Helper()
 	p.waitForCondition(api.ConditionEnforced, form, thePolicy, "CardQuota/"+tenant, "CardQuota/"+neighbour)
 }
 
-// schedulerReadyz is the readiness page of the scheduler. Only its process knows the port.
+// schedulerReadyz returns the readiness page of the scheduler. Only its process knows the port.
 func (p *enforcementTest) schedulerReadyz() string {
 	p.Helper()
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.deployment.Scheduler.Pid()))
@@ -82,7 +83,7 @@ func (p *enforcementTest) schedulerReadyz() string {
 	return string(body)
 }
 
-// stockPod makes the pod of a stock scheduler.
+// stockPod creates the pod of a stock scheduler.
 func (p *enforcementTest) stockPod(name string) *corev1.Pod {
 	p.Helper()
 	pod := deployment.StockPod(name, "h200-0")
@@ -90,7 +91,7 @@ func (p *enforcementTest) stockPod(name string) *corev1.Pod {
 	return pod
 }
 
-// startStock starts the stock scheduler of a pod. From then on ours must not work.
+// startStock starts the stock scheduler of a pod. From then on ours must not schedule.
 func (p *enforcementTest) startStock(pod *corev1.Pod) *stockScheduler {
 	p.Helper()
 	started := &stockScheduler{from: time.Now(), pod: pod}
@@ -101,7 +102,7 @@ func (p *enforcementTest) startStock(pod *corev1.Pod) *stockScheduler {
 	return started
 }
 
-// scaleTo0 ends a stock scheduler as scaling its Deployment does.
+// scaleTo0 ends a stock scheduler like scaling its Deployment to 0.
 func (p *enforcementTest) scaleTo0(of *stockScheduler) {
 	p.Helper()
 	p.Expect(of.process.Running()).To(BeTrue(), "it has run all the time")
@@ -110,21 +111,20 @@ func (p *enforcementTest) scaleTo0(of *stockScheduler) {
 	p.Expect(p.Delete(p.ctx, of.pod)).To(Succeed())
 }
 
-// volcanoConfig is Volcano's configuration as it is now.
+// volcanoConfig returns Volcano's current configuration.
 func (p *enforcementTest) volcanoConfig() string {
 	p.Helper()
 	return readObject(p.scene, &corev1.ConfigMap{ObjectMeta: baseMeta}).Data[configurationKey]
 }
 
-// editConfigMap writes the text of a ConfigMap as a person does who leaves everything else of it alone.
+// editConfigMap changes only the text of a ConfigMap, as a user would.
 func (p *enforcementTest) editConfigMap(of metav1.ObjectMeta, text string) {
 	p.Helper()
 	patch := fmt.Sprintf(`{"data":{%q:%q}}`, configurationKey, text)
 	p.Expect(kit.MergePatch(p.T, p.Framework, &corev1.ConfigMap{ObjectMeta: of}, patch, client.FieldOwner("kubectl-edit"))).To(Succeed())
 }
 
-// toldAt is when an event of an object had a message of this form for the first
-// time.
+// toldAt returns when an event of an object first had a message of this form.
 func (p *enforcementTest) toldAt(object, reason, form string) time.Time {
 	p.Helper()
 	kind, name, _ := strings.Cut(object, "/")

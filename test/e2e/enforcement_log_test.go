@@ -17,10 +17,10 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// thePolicy is the one ServiceTypePolicy in a diary.
+// thePolicy is the ServiceTypePolicy in a conditionLog.
 const thePolicy = "ServiceTypePolicy/" + api.PolicyName
 
-// conditionRecord is one condition of an object, as it was from some moment on.
+// conditionRecord is one condition of an object from some moment on.
 type conditionRecord struct {
 	object string
 	metav1.Condition
@@ -30,20 +30,19 @@ func (e conditionRecord) String() string {
 	return fmt.Sprintf("%s/%s: %s", e.Status, e.Reason, e.Message)
 }
 
-// conditionLog holds everything that conditions said one after the other, and every
-// sign of life of our scheduler. It is written by watches, which leave out
-// nothing, however short it stood.
+// conditionLog records all conditions in order, and every lease renewal and heartbeat of our
+// scheduler. Watches write it, so it misses no condition, however short.
 type conditionLog struct {
 	mu       sync.Mutex
 	entries  []conditionRecord
 	sessions []enforcement.Report
-	// leads are the renewals of the leader Lease by whoever held it.
+	// leads are the renewals of the leader Lease by any holder.
 	leads []time.Time
-	// trouble is what a watch complained of, or that one ended by itself.
+	// trouble are the errors of watches, and watches that ended by themselves.
 	trouble []string
 }
 
-// keepDiary begins one.
+// keepDiary starts a conditionLog.
 func (s *scene) keepDiary() *conditionLog {
 	s.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.ctx))
@@ -119,7 +118,7 @@ func (d *conditionLog) lastRecord(object, kind string) (conditionRecord, bool) {
 	return conditionRecord{}, false
 }
 
-// currentCondition is what a condition says, "" when it is not there.
+// currentCondition returns the current text of a condition, or "".
 func (d *conditionLog) currentCondition(object, kind string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,14 +128,14 @@ func (d *conditionLog) currentCondition(object, kind string) string {
 	return ""
 }
 
-// position is the place in the diary where the next entry will stand.
+// position returns the position of the next record.
 func (d *conditionLog) position() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.entries)
 }
 
-// conditionsSince lists what a condition has come to say from a page on.
+// conditionsSince returns the records of a condition from a position on.
 func (d *conditionLog) conditionsSince(page int, object, kind string) []conditionRecord {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,7 +148,7 @@ func (d *conditionLog) conditionsSince(page int, object, kind string) []conditio
 	return out
 }
 
-// sessionsBetween are what our scheduler gave of life between two moments.
+// sessionsBetween returns the signs of our scheduler's activity between two moments.
 func (d *conditionLog) sessionsBetween(from, until time.Time) (sessionsBetween []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

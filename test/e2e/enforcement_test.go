@@ -21,11 +21,11 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// within is how soon it must be said that quotas are not enforced any more,
-// counted from the last sign of life of our scheduler. As shipped it is 30 s.
+// within bounds how soon conditions must report that quotas are not enforced, counted from the
+// last heartbeat of our scheduler. As shipped it is 30 s.
 var within = enforcement.StaleAfter/time.Duration(deployment.ClockFactor()) + 10*time.Second
 
-// runHandover takes the cluster from Volcano's own scheduler to ours and back.
+// runHandover hands the cluster over from Volcano's own scheduler to ours and back.
 func (p *enforcementTest) runHandover(t *testing.T) {
 	step := func(name string, play func()) {
 		began := time.Now()
@@ -50,7 +50,7 @@ func (p *enforcementTest) runHandover(t *testing.T) {
 	p.Expect(p.leads).NotTo(BeEmpty())
 }
 
-// Nothing names capacity-card: our scheduler is up and stays unelected.
+// No configuration names capacity-card: our scheduler runs and stays unelected.
 func (p *enforcementTest) withoutAPolicy() {
 	p.createQuota(tenant, cardList(h200, 4))
 	p.createQuota(neighbour, cardList(h200, 2))
@@ -101,7 +101,7 @@ func (p *enforcementTest) stockInPlaceOfOurs() {
 	p.wantRunning("train", 2, 0)
 	page := p.position()
 	resume := p.observer.Excuse(observer.Reason)
-	// A stock scheduler that waits for a node is not at work yet; one that has a node ends ours.
+	// A stock scheduler without a node does not schedule yet; one with a node stops ours.
 	waits := deployment.StockPod("volcano-scheduler-waits", "")
 	waits.Spec.SchedulerName = "nobody"
 	p.Expect(p.Create(p.ctx, waits)).To(Succeed())
@@ -136,7 +136,7 @@ func (p *enforcementTest) stockInPlaceOfOurs() {
 	resume()
 }
 
-// Somebody takes away what the policy needs: that is put right, and said.
+// A user removes what the policy needs. The operator restores it and reports it.
 func (p *enforcementTest) checkDriftCorrected() {
 	for what, text := range map[string]string{
 		"no cardreclaim":   strings.Replace(p.rendered, ", cardreclaim", "", 1),
@@ -152,7 +152,7 @@ func (p *enforcementTest) checkDriftCorrected() {
 	p.waitForCondition(api.ConditionConfigSynced, "True/Synced: ", thePolicy)
 }
 
-// What cannot be laid over takes no quota away.
+// An unreadable base removes no quota.
 func (p *enforcementTest) checkUnreadableConfig() {
 	p.editConfigMap(baseMeta, "actions: [\n")
 	p.waitForCondition(api.ConditionConfigSynced, "False/BaseInvalid: ", thePolicy)

@@ -25,14 +25,14 @@ const examplesDir = "testdata/examples"
 
 // example is a file of testdata/examples.
 type example struct {
-	// needs are the files that must be applied before it, such as its queue's.
+	// needs are the files to apply before it, such as its queue's.
 	needs []string
-	// promise checks what the comment at the top of the file says.
+	// promise checks what the comment at the top of the file promises.
 	promise func(*scene)
 }
 
-// examples are played each in a scene of its own, in which their queues and
-// priority classes are called after the scene: see scene.named.
+// examples run each in a scene of its own. Their queues and priority classes get the scene's
+// name: see scene.clusterName.
 var examples = map[string]example{
 	"queue": {promise: (*scene).sixCards},
 	"cardquota": {promise: func(s *scene) {
@@ -116,7 +116,7 @@ var examples = map[string]example{
 	"queue-inference": {promise: func(s *scene) { s.wantQueue("queue-inference", 80000, false) }},
 	"queue-training":  {promise: func(s *scene) { s.wantQueue("queue-training", 20000, true) }},
 	"priority-classes": {needs: []string{"queue-inference"}, promise: func(s *scene) {
-		// Four pods of one card each and a quota for one: the highest is served.
+		// Four pods of one card each and a quota of one: the pod of the highest priority runs.
 		queue := s.readQueue(s.clusterName("queue-inference"))
 		s.setAnnotation(queue, api.AnnotationCardQuota, `{"NVIDIA-GeForce-RTX-4090":0}`)
 		for _, class := range []string{"pc-low", "pc-medium-low", "pc-high", "pc-medium-high"} {
@@ -146,8 +146,8 @@ var examples = map[string]example{
 	}},
 }
 
-// configurations are the examples that configure the scheduler, which all tests
-// share: they are played one after the other while nothing else runs.
+// configurations are the examples that configure the scheduler, which all tests share. They run
+// one after the other while nothing else runs.
 var configurations = map[string]example{
 	"scheduler-quota": {needs: []string{"cpu-beside-cards"}, promise: func(s *scene) {
 		examples["cpu-beside-cards"].promise(s)
@@ -155,8 +155,9 @@ var configurations = map[string]example{
 	"scheduler-reclaim": {needs: []string{"priority-classes", "queue-inference", "queue-training", "inference-high", "training-low"}, promise: func(s *scene) {
 		inferenceHigh(s)
 		trainingLow(s)
-		// A queue admits twice its quota of 8, and no more; 2 cards are in use. The observer does
-		// not know the factor, so what the queue states of its capability is not judged here.
+		// A queue enqueues up to twice its quota of 8, and no more; 2 cards are in use. The
+		// observer does not know the factor, so it must not check the capability that the queue
+		// states.
 		s.observer.Excuse(observer.Truth)
 		for _, name := range []string{"runs", "waits", "stays-out"} {
 			s.createObjects(s.newVCJob(podSet{name: name, queue: s.clusterName("queue-training"), card: rtx4090, count: 3, pods: 2, gang: 2}))
@@ -177,7 +178,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// playConfigurations plays the examples that configure the scheduler.
+// playConfigurations runs the examples that configure the scheduler.
 func playConfigurations(t *testing.T, st *testCluster) {
 	for name, x := range configurations {
 		t.Run(name, func(t *testing.T) {
@@ -203,8 +204,8 @@ func TestEveryExampleIsPlayed(t *testing.T) {
 	g.Expect(names).To(ConsistOf(slices.Concat(slices.Collect(maps.Keys(examples)), slices.Collect(maps.Keys(configurations)))))
 }
 
-// runExample applies an example after what it needs, checks its promise, and that
-// every Queue of a CardQuota says what is in use.
+// runExample applies an example and the files that it needs, checks its promise, and that every
+// Queue of a CardQuota states what is in use.
 func (s *scene) runExample(x example, files ...string) {
 	s.Helper()
 	s.applyExamples(slices.Concat(x.needs, files)...)
@@ -216,11 +217,11 @@ func (s *scene) runExample(x example, files ...string) {
 	}
 }
 
-// clusterName is what a cluster-wide object of an example is called in this scene, so
-// that scenes do not meet.
+// clusterName returns the name of a cluster-wide object of an example in this scene, so that
+// scenes do not conflict.
 func (s *scene) clusterName(name string) string { return s.namespace + "-" + name }
 
-// applyExamples creates the objects of examples in this scene, and waits for queues.
+// applyExamples creates the objects of examples in this scene, and waits for their queues.
 func (s *scene) applyExamples(files ...string) {
 	s.Helper()
 	var objects []*unstructured.Unstructured
@@ -253,7 +254,7 @@ func (s *scene) readExample(name string) []*unstructured.Unstructured {
 	return objects
 }
 
-// replaceNames replaces every text that is one of the names.
+// replaceNames replaces every text that equals one of the names.
 func replaceNames(value any, names map[string]string) any {
 	switch value := value.(type) {
 	case string:
@@ -272,13 +273,13 @@ func replaceNames(value any, names map[string]string) any {
 	return value
 }
 
-// withTotal puts the total into a sentence of insufficient.
+// withTotal inserts the total into a message of insufficient quota.
 func withTotal(sentence string, n int) string {
 	return strings.Replace(sentence, "TOTAL", fmt.Sprint(n), 1)
 }
 
-// sixCards uses up the six quotas of cr-queue1 and asks for one card more each,
-// and for one that has no quota.
+// sixCards uses up the six quotas of cr-queue1, and requests one card more of each, and one
+// without a quota.
 func (s *scene) sixCards() {
 	s.Helper()
 	queue, want := s.clusterName("cr-queue1"), map[string]string{}

@@ -52,15 +52,15 @@ func (s *scene) checkNoSessions() {
 	}, "5s").Should(Equal(last.At), "nobody enforces")
 }
 
-// schedulerLog is what the scheduler has written.
+// schedulerLog returns the log of the scheduler.
 func (s *scene) schedulerLog() string {
 	text, err := os.ReadFile(s.cluster.LogFile("cardquota-scheduler"))
 	s.Expect(err).NotTo(HaveOccurred())
 	return string(text)
 }
 
-// runOnModel creates bare pods that say to the stock scheduler, too, which card
-// they want. Only as many as the quota allows: it knows no quota.
+// runOnModel creates bare pods whose card the stock scheduler respects too. It creates only as
+// many as the quota allows: the stock scheduler knows no quota.
 func (s *scene) runOnModel(w podSet) {
 	s.Helper()
 	for _, pod := range s.barePods(w) {
@@ -101,18 +101,18 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 	s.Expect(s.waitForHeartbeat().SecondScheduler).To(BeEmpty(), "a new process has seen nothing of it")
 }
 
-// bindsByHand has a pod bound by somebody else: the heartbeat names it until it
-// is gone, and no pod that the scheduler bound itself.
+// bindsByHand binds a pod past the scheduler. The heartbeat names that pod until it is gone,
+// and no pod that the scheduler bound itself.
 func (s *scene) bindsByHand() {
 	s.Helper()
 	s.createQuota("heartbeat-foreign", cardList(h800, 1))
-	// It waits for a node that does not exist, and is bound once the time is over
-	// in which a binding may be a predecessor's.
+	// It waits for a node that does not exist. It is bound after the time in which a binding
+	// may come from a predecessor.
 	pod := s.barePods(podSet{name: "foreign", queue: "heartbeat-foreign", card: h800, count: 1, pods: 1})[0]
 	pod.Spec.NodeSelector = map[string]string{"nowhere": "yes"}
 	s.createObjects(pod)
 	s.Eventually(func() string { return s.schedulerLog() }).Should(ContainSubstring("deciding begins"))
-	// A binding may be a predecessor's for 30 s as shipped.
+	// As shipped, a binding may come from a predecessor for 30 s.
 	s.Consistently(func() []string { return s.waitForHeartbeat().SecondScheduler }, 30*time.Second/time.Duration(deployment.ClockFactor())+5*time.Second).Should(BeEmpty())
 	s.Expect(s.cluster.Client().CoreV1().Pods(s.namespace).Bind(s.ctx, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: "h800-0"},

@@ -19,7 +19,7 @@ func TestACardQuotaIsDeletedAndRecreated(t *testing.T) {
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "recreated", card: h200, count: 1, pods: 2}))
 	s.wantRunning("web", 2, 0)
 
-	// What runs goes on, nothing new starts, and the queue stays until then.
+	// Running pods continue, no new ones start, and the queue stays until then.
 	quota, queue := s.cardQuota("recreated"), s.readQueue("recreated")
 	s.Expect(s.Delete(s.ctx, quota)).To(Succeed())
 	s.Eventually(func() string { return s.quotaOfQueue("recreated") }).Should(Equal("{}"))
@@ -44,7 +44,7 @@ func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 	s.createObjects(s.deploymentOf(podSet{name: "web", pods: 3}))
 	s.createPods(podSet{name: "pod", pods: 2})
 	s.wantPods(map[string]string{"web": podCounts(3, 0), "pod": podCounts(2, 0)})
-	// Volcano's webhook refuses a job as long as no scheduler has made the default queue.
+	// Volcano's webhook denies a job until a scheduler has created the default queue.
 	s.createObjects(s.newVCJob(podSet{name: "batch", pods: 3, gang: 3, annotations: map[string]string{"test.cardquota.dev/run-for": "1s"}}))
 	s.wantPhase("batch", batchv1alpha1.Completed)
 
@@ -54,7 +54,7 @@ func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 	}
 	s.Expect(queue.Spec.Capability).To(BeEmpty())
 
-	// Cards are another matter.
+	// Cards are not allowed there.
 	s.createPods(podSet{name: "cards", card: h200, count: 1, pods: 1})
 	s.wantRunning("cards", 0, 1)
 	s.wantSaid("cards", insufficientMessage("default", h200, 1, 0))

@@ -29,7 +29,7 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// testCluster is a cluster with both programs on it, on which scenes are played.
+// testCluster is a cluster with both programs that runs scenes.
 type testCluster struct {
 	kit.Framework
 	cluster    *cluster.Cluster
@@ -41,13 +41,13 @@ type testCluster struct {
 	failed error
 }
 
-// suite is the stage that most scenes share.
+// suite is the cluster that most scenes share.
 var suite struct {
 	*testCluster
 	root string
 }
 
-// programs run as shipped, but with leases that end soon after a crash.
+// programs run as shipped, but their leases expire soon after a crash.
 var programs = deployment.Options{
 	SchedulePeriod: 400 * time.Millisecond,
 	SchedulerArgs: []string{
@@ -75,7 +75,7 @@ func runTests(m *testing.M) int {
 		}
 		return 1
 	}
-	// The first Ctrl-C ends the tests and takes the cluster down.
+	// The first Ctrl-C ends the tests and stops the cluster.
 	context.AfterFunc(ctx, func() {
 		_ = suite.cluster.Stop()
 		os.Exit(130)
@@ -118,8 +118,8 @@ func newStage(c *cluster.Cluster) (*testCluster, error) {
 	return &testCluster{Framework: world, cluster: c}, err
 }
 
-// startStage starts a cluster of a test's own with the manifests of the programs, and
-// without the programs.
+// startStage starts a cluster for one test with the manifests of the programs, but without the
+// programs.
 func startStage(t *testing.T, nodes []cluster.NodeProfile, configuration string) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
@@ -135,9 +135,8 @@ func startStage(t *testing.T, nodes []cluster.NodeProfile, configuration string)
 	return st
 }
 
-// startTakingStage starts a cluster with both programs, and two PriorityClasses. Its
-// scheduler takes cards back by the actions, on the shipped configuration with more texts
-// replaced.
+// startTakingStage starts a cluster with both programs and two PriorityClasses. Its scheduler
+// runs the given actions, with further texts of the shipped configuration replaced.
 func startTakingStage(t *testing.T, nodes []cluster.NodeProfile, actions string, replace ...string) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
@@ -153,8 +152,7 @@ func startTakingStage(t *testing.T, nodes []cluster.NodeProfile, actions string,
 	return st
 }
 
-// sessionStats is what the scheduler says of its sessions. Scenes that ask at the same time
-// share an answer.
+// sessionStats returns the scheduler's session statistics. Concurrent scenes share an answer.
 func (st *testCluster) sessionStats(ctx context.Context) (deployment.SessionStats, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -13,25 +13,25 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// team is the label by which the tests' queues choose namespaces.
+// team is the label by which the tests' queues select namespaces.
 const team = "example.com/team"
 
-// ofChat are the namespaces of the team that the tests' queues choose.
+// ofChat selects the namespaces of the team that the tests' queues allow.
 var ofChat = &metav1.LabelSelector{MatchLabels: map[string]string{team: "chat"}}
 
-// labelNamespace sets the team of the scene's namespace.
+// labelNamespace sets the team label of the scene's namespace.
 func (s *scene) labelNamespace(value string) {
 	s.Helper()
 	s.mergePatch(builder.Namespace(s.namespace), `{"metadata":{"labels":{%q:%q}}}`, team, value)
 }
 
-// notFor is the sentence of a namespace that is left out.
+// notFor returns the message for a namespace that a queue does not allow.
 func (s *scene) notFor(queue string) string {
 	return fmt.Sprintf("Namespace <%s> may not use queue <%s>, which is only for namespaces with <%s=chat>", s.namespace, queue, team)
 }
 
-// wantBlocked waits until the status of a CardQuota names all workloads as
-// blocked, with a message that holds the sentence.
+// wantBlocked waits until the status of a CardQuota lists all workloads as blocked, with a
+// message that contains the sentence.
 func (s *scene) wantBlocked(quota, sentence string, workloads ...string) {
 	s.Helper()
 	s.Eventually(func() []string {
@@ -45,8 +45,8 @@ func (s *scene) wantBlocked(quota, sentence string, workloads ...string) {
 	}).Should(ContainElements(workloads))
 }
 
-// Any pod may name any queue: what keeps a namespace out is the scheduler alone,
-// with every kind of workload.
+// Any pod may name any queue: only the scheduler keeps a namespace out, for every kind of
+// workload.
 func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "tenancy")
@@ -68,7 +68,7 @@ func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
 		"Pod/bare-0", "Deployment/web", "Job/gang", "Pod/nameless-0", "Pod/cpu-0")
 	s.wantCard("tenancy", h200, 0, 6, 0)
 
-	// Another team's label is no help; the right one lets everybody in.
+	// Another team's label does not help; the right one allows all workloads.
 	s.labelNamespace("lab")
 	s.wantPods(out)
 	s.labelNamespace("chat")
@@ -79,7 +79,7 @@ func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
 	s.wantPods(in)
 	s.wantCard("tenancy", h200, 6, 0, 0)
 
-	// Without the label nothing new starts, and what runs stays and counts.
+	// Without the label nothing new starts, and running pods stay and count.
 	s.mergePatch(builder.Namespace(s.namespace), `{"metadata":{"labels":{%q:null}}}`, team)
 	s.waitForHeartbeat() // the session that is open may not know of it
 	s.waitForHeartbeat()
@@ -90,14 +90,14 @@ func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
 	s.wantPods(in)
 	s.wantCard("tenancy", h200, 6, 2, 0)
 
-	// A changed selector counts like a changed label.
+	// A changed selector has the same effect as a changed label.
 	s.mergePatch(builder.CardQuota("tenancy").Obj(), `{"spec":{"namespaceSelector":{"matchLabels":null,"matchExpressions":[%s]}}}`,
 		`{"key":"kubernetes.io/metadata.name","operator":"In","values":["tenancy"]}`)
 	in["late"], in["later"] = podCounts(1, 0), podCounts(1, 0)
 	s.wantPods(in)
 }
 
-// A Queue that no CardQuota knows chooses as well; what cannot be read is nobody's.
+// A Queue without a CardQuota selects namespaces as well; an unreadable selector allows none.
 func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "handmade")
@@ -117,14 +117,13 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 	s.Eventually(func() []string { return s.eventMessages("", "Queue", "handmade-broken", "InvalidNamespaceSelector") }).
 		Should(ContainElement(HavePrefix(broken)), "the queue itself says so")
 
-	// Put right, it takes its namespace in.
+	// Once corrected, it allows its namespace.
 	s.setAnnotation(builder.Queue("handmade-broken").Obj(), api.AnnotationNamespaceSelector, mine)
 	s.wantRunning("broken", 1, 0)
 }
 
-// Inference of a namespace that its queue leaves out takes nothing from training,
-// although it has priority, quota and the right service type. With the label it
-// does.
+// Inference in a namespace that its queue does not allow reclaims nothing from training,
+// although it has priority, quota and the right service type. With the label it does.
 func nobodyGoesForANamespaceThatIsLeftOut(t *reclaimTest) {
 	t.ofType(t.queueName("training"), "training", cardList(t.card, 8))
 	t.createAndAwaitOpen(builder.CardQuota(t.queueName("inference")).ServiceType("inference").Card(t.card, 8).

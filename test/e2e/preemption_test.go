@@ -18,16 +18,16 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// startEvictingStage is a cluster of two nodes with eight cards each, whose
-// scheduler runs preempt and reclaim.
+// startEvictingStage starts a cluster of two nodes with eight cards each, whose scheduler runs
+// preempt and reclaim.
 func startEvictingStage(t *testing.T) *testCluster {
 	t.Helper()
 	nodes := []cluster.NodeProfile{nodeProfile("h200", h200, 1, "8"), nodeProfile("h800", h800, 1, "8")}
-	// Pods of a Deployment above its minimum of one take cards back too.
+	// Pods of a Deployment above its minimum of one reclaim cards too.
 	return startTakingStage(t, nodes, "preempt, reclaim", "- name: gang\n", "- name: gang\n        enableJobStarving: false\n")
 }
 
-// nodeProfile are nodes with so many of a card.
+// nodeProfile returns nodes with a number of a card.
 func nodeProfile(name, card string, nodes int, cards string) cluster.NodeProfile {
 	return cluster.NodeProfile{
 		Name: name, Count: nodes,
@@ -36,15 +36,15 @@ func nodeProfile(name, card string, nodes int, cards string) cluster.NodeProfile
 	}
 }
 
-// inClass is a Deployment of a priority class.
+// inClass returns a Deployment of a priority class.
 func (s *scene) inClass(class string, w podSet) client.Object {
 	d := s.deploymentOf(w)
 	d.Spec.Template.Spec.PriorityClassName = class
 	return d
 }
 
-// A queue is full of work of low priority; a job of high priority takes as
-// much of it as it needs, and one of equal priority takes nothing.
+// A queue is full of pods of low priority. A job of high priority preempts as many as it needs,
+// and one of equal priority none.
 func takesBetweenJobs(s *scene) {
 	s.createQuota("jobs", cardList(h200, 4))
 	s.createObjects(s.inClass("pc-low", podSet{name: "low", queue: "jobs", card: h200, count: 1, pods: 4}))
@@ -58,8 +58,8 @@ func takesBetweenJobs(s *scene) {
 	s.wantPods(map[string]string{"low": podCounts(2, 2), "equal": podCounts(0, 1), "high": podCounts(2, 0)})
 }
 
-// There is quota for either card, but only the other one's nodes are full. Work
-// of low priority holds the quota of the card that has room.
+// There is quota for either card, but only the other one's nodes are full. Pods of low priority
+// hold the quota of the card with free nodes.
 func takesTheCardThatIsShort(s *scene) {
 	s.createQuota("cards", cardList(h200, 4, h800, 2))
 	s.createQuota("cards-others", cardList(h800, 8))
@@ -71,19 +71,19 @@ func takesTheCardThatIsShort(s *scene) {
 	s.wantNodes("high", "h200")
 }
 
-// Inside a job the task of higher priority takes the place of a lower one.
+// Inside a job the task of higher priority preempts a lower one.
 func takesBetweenPods(s *scene) {
 	s.takesInsideAJob("pods", func(template *corev1.PodTemplateSpec, class, _ string) { template.Spec.PriorityClassName = class })
 }
 
-// volcano.sh/task-priority says it without PriorityClasses.
+// volcano.sh/task-priority has the same effect without PriorityClasses.
 func takesByTaskPriority(s *scene) {
 	s.takesInsideAJob("task-priority", func(template *corev1.PodTemplateSpec, _, priority string) {
 		template.Annotations["volcano.sh/task-priority"] = priority
 	})
 }
 
-// takesInsideAJob has a job ask for a second leader when its queue is full of workers, of
+// takesInsideAJob lets a job request a second leader when its queue is full of workers, of
 // which it needs one pod less.
 func (s *scene) takesInsideAJob(queue string, prefer func(template *corev1.PodTemplateSpec, class, priority string)) {
 	s.createQuota(queue, cardList(h200, 3))
@@ -109,8 +109,8 @@ func (s *scene) takesInsideAJob(queue string, prefer func(template *corev1.PodTe
 	s.Expect(s.readJob("job").Status.RetryCount).To(BeZero())
 }
 
-// startPolicyStage is a cluster of eight cards on each of two nodes, whose ServiceTypePolicy
-// switches preempt on.
+// startPolicyStage starts a cluster of eight cards on each of two nodes, whose
+// ServiceTypePolicy enables preempt.
 func startPolicyStage(t *testing.T) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
@@ -128,8 +128,8 @@ func startPolicyStage(t *testing.T) *testCluster {
 	return st
 }
 
-// A gang of low priority on two nodes goes as a whole for two pods of high priority, and
-// starts again when they leave, more often than a Volcano job may be retried.
+// A gang of low priority on two nodes is preempted as a whole for two pods of high priority. It
+// restarts when they leave, more often than Volcano's retries allow.
 func gangsSurvivePreemption(s *scene) {
 	s.createQuota("gangs", cardList(h200, 16))
 	s.createObjects(s.inClass("pc-high", podSet{name: "other", queue: "gangs", card: h200, count: 1, pods: 6}))

@@ -15,7 +15,7 @@ func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 	s := newScene(t, "neighbours")
 	s.createQuota("neighbours-a", cardList(h200, 2))
 	s.createQuota("neighbours-b", cardList(h200, 4, rtx4090, 1))
-	// a asks for ten times its quota before b comes.
+	// a requests ten times its quota before b comes.
 	s.createObjects(s.deploymentOf(podSet{name: "greedy", queue: "neighbours-a", card: h200, count: 1, pods: 20}))
 	s.wantRunning("greedy", 2, 18)
 
@@ -25,7 +25,7 @@ func TestTwoQueuesDoNotDisturbEachOther(t *testing.T) {
 	s.wantRunning("small", 1, 0)
 	s.Expect(s.countRunning("greedy")).To(Equal(2))
 
-	// What b gives back is not a's.
+	// Cards that b releases do not go to a.
 	s.scaleDeployment("small", 0)
 	s.Expect(s.Delete(s.ctx, s.newVCJob(podSet{name: "modest"}))).To(Succeed())
 	s.wantCard("neighbours-b", h200, 0, 0, 0)
@@ -66,7 +66,7 @@ func TestLoweringAQuotaBelowUseKillsNothingAndStartsNothing(t *testing.T) {
 	s.wantRunning("web", 4, 0)
 	s.Expect(s.runningPods("web")).To(Equal(first), "nothing was replaced")
 
-	// Still over, then exactly full, then room for one.
+	// Still over the quota, then exactly full, then room for one.
 	s.scaleDeployment("web", 3)
 	s.wantRunning("web", 3, 0)
 	s.wantRunning("more", 0, 1)

@@ -19,7 +19,7 @@ func TestQuotaHoldsForVCJobs(t *testing.T) {
 	s.wantRunning("free", 2, 0)
 	s.wantNodes("free", "h800")
 
-	// A gang starts whole or not at all; it has no pods while it waits.
+	// A gang starts completely or not at all; it has no pods while it waits.
 	s.createObjects(s.newVCJob(podSet{name: "gang", queue: "vcjobs", card: h200, count: 1, pods: 5, gang: 5}))
 	s.wantGroupSaid("gang", insufficientMessage("vcjobs", h200, 5, 3))
 	s.wantRunning("gang", 0, 0)

@@ -15,15 +15,15 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// reclaimScene is a scene about cards that are taken back.
+// reclaimScene is a scene about reclaim.
 type reclaimScene struct {
 	name string
 	play func(*reclaimTest)
-	// podByPod tells that it plays the same with Volcano's own action reclaim.
+	// podByPod reports whether the scene has the same result with Volcano's own action reclaim.
 	podByPod bool
 }
 
-// reclaimTest is the stage of such a scene: two nodes with four of a card each, and one
+// reclaimTest is the environment of such a scene: two nodes with four of a card each, and one
 // with four of another card.
 type reclaimTest struct {
 	*scene
@@ -36,18 +36,18 @@ func (s reclaimScene) nodeProfiles() []cluster.NodeProfile {
 	return []cluster.NodeProfile{nodeProfile(s.name, s.cardName(), 2, "4"), nodeProfile(s.name+"-other", s.cardName()+"-OTHER", 1, "4")}
 }
 
-// queueName is the name of one of the scene's queues.
+// queueName returns the name of one of the scene's queues.
 func (t *reclaimTest) queueName(kind string) string { return t.namespace + "-" + kind }
 
-// createQuotas makes a queue of training that may use everything, and one of
-// inference that may use so many of the card.
+// createQuotas creates a queue of training that may use everything, and one of inference that
+// may use some of the card.
 func (t *reclaimTest) createQuotas(inference int) {
 	t.Helper()
 	t.ofType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
 	t.ofType(t.queueName("inference"), "inference", cardList(t.card, inference))
 }
 
-// byHand makes a Queue that no CardQuota knows, of a service type, "" for none.
+// byHand creates a Queue without a CardQuota, of a service type or "".
 func (t *reclaimTest) byHand(name, serviceType string, priority int32, reclaimable bool) string {
 	t.Helper()
 	queue := builder.Queue(t.queueName(name)).Quota(`{"` + t.card + `":8}`).ServiceType(serviceType).Priority(priority).Obj()
@@ -56,7 +56,7 @@ func (t *reclaimTest) byHand(name, serviceType string, priority int32, reclaimab
 	return queue.Name
 }
 
-// newWorkload is so many pods of one card each.
+// newWorkload returns a workload of pods with one card each.
 func (t *reclaimTest) newWorkload(name, queue string, pods int) podSet {
 	return podSet{name: name, queue: queue, card: t.card, count: 1, pods: pods}
 }
@@ -78,20 +78,20 @@ func (t *reclaimTest) createInference(name string, pods int) *appsv1.Deployment 
 	return d
 }
 
-// waitUntilRunning waits until so many pods run.
+// waitUntilRunning waits until the given number of pods runs.
 func (t *reclaimTest) waitUntilRunning(name string, pods int) {
 	t.Helper()
 	t.Eventually(func() int { return t.countRunning(name) }).Should(Equal(pods), name)
 }
 
-// checkSamePods checks for some sessions that the pods of workloads are those of before.
+// checkSamePods checks for some sessions that workloads keep the given pods.
 func (t *reclaimTest) checkSamePods(before map[types.UID]string) {
 	t.Helper()
 	t.checkUnchanged(func() any { return t.runningPods(namesOf(before)...) }, before)
 }
 
-// trainingJob is a training job that needs all of its pods, with the policies that
-// users write.
+// trainingJob returns a training job that needs all of its pods, with the policies that users
+// write.
 func (t *reclaimTest) trainingJob(name string, pods int) *batchv1alpha1.Job {
 	w := t.newWorkload(name, t.queueName("training"), pods)
 	w.gang = pods
@@ -103,7 +103,7 @@ func (t *reclaimTest) trainingJob(name string, pods int) *batchv1alpha1.Job {
 	return job
 }
 
-// firstTaskTemplate is what the pods of a job's first task are made from.
+// firstTaskTemplate returns the pod template of a job's first task.
 func firstTaskTemplate(job *batchv1alpha1.Job) *corev1.PodTemplateSpec {
 	return &job.Spec.Tasks[0].Template
 }
@@ -119,7 +119,7 @@ func (t *reclaimTest) startJob(job *batchv1alpha1.Job) {
 	t.waitUntilRunning(job.Name, pods)
 }
 
-// occupyCards has so many cards be held by pods that nobody may take.
+// occupyCards creates pods that hold cards and cannot be evicted.
 func (t *reclaimTest) occupyCards(pods int) {
 	t.Helper()
 	w := t.newWorkload("stays", t.queueName("training"), pods)

@@ -8,8 +8,8 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
-// Two gangs fill the nodes. One pod takes one gang, and the next ones use up what
-// that one left before the other gang is touched.
+// Two gangs fill the nodes. One pod evicts one gang. The next pods use its remaining cards
+// before the other gang is touched.
 func takesWholeGangs(t *reclaimTest) {
 	t.createQuotas(8)
 	t.startJob(t.trainingJob("one", 4))
@@ -28,8 +28,7 @@ func takesWholeGangs(t *reclaimTest) {
 	t.wantPods(map[string]string{"one": podCounts(4, 0), "two": podCounts(4, 0)})
 }
 
-// wantToldOnce checks that jobs that gave their cards say so, and that the one
-// who got them does.
+// wantToldOnce checks that the evicted jobs and the reclaimer each have one event.
 func (t *reclaimTest) wantToldOnce(jobs ...string) {
 	t.Helper()
 	for _, job := range jobs {
@@ -45,7 +44,7 @@ func (t *reclaimTest) wantToldOnce(jobs ...string) {
 	))
 }
 
-// One pod of the younger gang is protected, so that all of them are.
+// One pod of the younger gang is protected, and so all of them are.
 func aGangWithAProtectedPodStays(t *reclaimTest) {
 	guarded := t.trainingJob("guarded", 4)
 	worker := guarded.Spec.Tasks[0]
@@ -61,15 +60,15 @@ func aGangWithAProtectedPodStays(t *reclaimTest) {
 	t.checkSamePods(left)
 }
 
-// elasticJob is a training job that goes on with fewer pods.
+// elasticJob returns a training job that can run with fewer pods.
 func (t *reclaimTest) elasticJob(name string, pods, least int) *batchv1alpha1.Job {
 	job := t.trainingJob(name, pods)
 	job.Spec.MinAvailable, job.Spec.Policies = int32(least), nil
 	return job
 }
 
-// A Deployment and a job have pods to spare; they go, one after the other,
-// before anything is broken.
+// A Deployment and a job have elastic pods. They are evicted, one after the other, before any
+// gang is broken.
 func elasticPodsGoFirst(t *reclaimTest) {
 	t.createQuotas(8)
 	t.startTraining("web", 2)
@@ -95,8 +94,8 @@ func (t *reclaimTest) wantJob(name string, phase batchv1alpha1.JobPhase) {
 	t.Expect(t.readJob(name).Status.RetryCount).To(BeZero(), name)
 }
 
-// The job could go on with two of its pods, but its own policy would restart
-// all of them as soon as one goes.
+// The job could run with two of its pods, but its own policy would restart all of them when one
+// is evicted.
 func aJobThatRestartsIsTakenWhole(t *reclaimTest) {
 	t.createQuotas(8)
 	t.occupyCards(4)
@@ -110,7 +109,7 @@ func aJobThatRestartsIsTakenWhole(t *reclaimTest) {
 	t.wantJob("job", batchv1alpha1.Running)
 }
 
-// Of three workers two can go, and the leader cannot.
+// Of three workers two can be evicted, and the leader cannot.
 func everyTaskKeepsItsMinimum(t *reclaimTest) {
 	t.createQuotas(8)
 	t.occupyCards(4)

@@ -23,9 +23,8 @@ func aDeploymentThatGrowsTakes(t *reclaimTest) {
 	t.wantRunning("low", 8, 0)
 }
 
-// A gang of inference, larger than a node, takes everything that it needs at
-// once. As long as its quota or those who may go do not suffice, it takes
-// nothing.
+// A gang of inference, larger than a node, reclaims everything that it needs at once. While its
+// quota or the reclaimable pods do not suffice, it reclaims nothing.
 func aGangTakesAllOrNothing(t *reclaimTest) {
 	t.createQuotas(6)
 	t.startTraining("low", 4)
@@ -41,8 +40,8 @@ func aGangTakesAllOrNothing(t *reclaimTest) {
 	t.wantPods(map[string]string{"gang": podCounts(4, 0), "low": podCounts(0, 4), "stays": podCounts(0, 4)})
 }
 
-// removeProtection takes the protection off a workload: off its PodGroup, to which Volcano
-// copied it, and then off its pods.
+// removeProtection removes the protection of a workload: from its PodGroup, to which Volcano
+// copied it, and then from its pods.
 func (t *reclaimTest) removeProtection(name string) {
 	t.Helper()
 	pods := t.podsOf(name)
@@ -56,7 +55,7 @@ func (t *reclaimTest) removeProtection(name string) {
 	}
 }
 
-// waitsFor checks that none of a gang's pods runs and nobody goes for it.
+// waitsFor checks that none of a gang's pods runs and no pod is evicted for it.
 func (t *reclaimTest) waitsFor(gang string) {
 	t.Helper()
 	stay := t.runningPods("low", "stays")

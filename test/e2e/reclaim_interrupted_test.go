@@ -12,8 +12,8 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// Training has run for a moment only when inference comes. It goes as soon as it
-// has had its time.
+// Inference comes when training has run only for a moment. Training is evicted as soon as its
+// minimum runtime is over.
 func nobodyGoesBeforeItsMinimumRuntime(t *reclaimTest) {
 	const granted = 10 * time.Second
 	t.useConfig(strings.Replace(t.configText(), "cardUnlimitedCpuMemory: true", `cardUnlimitedCpuMemory: true
@@ -37,13 +37,13 @@ func nobodyGoesBeforeItsMinimumRuntime(t *reclaimTest) {
 	t.wantPods(map[string]string{"low": podCounts(7, 1), "service": podCounts(1, 0)})
 }
 
-// setSlowTermination are pods that take some time to end.
+// setSlowTermination makes pods take some time to end.
 func setSlowTermination(template *corev1.PodTemplateSpec) {
 	template.Annotations[endsAfter] = "5s"
 	template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
 }
 
-// countTerminating counts the pods that were told to go, in whatever way.
+// countTerminating counts the pods that are evicted, by deletion or recreation.
 func (t *reclaimTest) countTerminating() int {
 	t.Helper()
 	list, n := &corev1.PodList{}, 0
@@ -56,8 +56,8 @@ func (t *reclaimTest) countTerminating() int {
 	return n
 }
 
-// restartSchedulerAfter kills the scheduler as soon as so many pods or more were told to go, and
-// starts another.
+// restartSchedulerAfter kills the scheduler as soon as the given number of pods is evicted, and
+// starts another one.
 func (t *reclaimTest) restartSchedulerAfter(told int) {
 	t.Helper()
 	t.Eventually(t.countTerminating, soon, 5*time.Millisecond).Should(BeNumerically(">=", told))
@@ -65,8 +65,8 @@ func (t *reclaimTest) restartSchedulerAfter(told int) {
 	t.startScheduler()
 }
 
-// The scheduler ends as soon as the first pod of a gang was told to go. The next
-// one knows of those that were told, tells the others, and takes nobody else.
+// The scheduler is killed as soon as the first pod of a gang is evicted. The next scheduler
+// recognises the evicted pods, evicts the others of the gang, and no further pod.
 func aCrashTakesNobodyElse(t *reclaimTest) {
 	t.createQuotas(8)
 	for _, name := range []string{"one", "two"} {

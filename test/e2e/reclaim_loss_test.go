@@ -12,8 +12,8 @@ import (
 	api "cardquota.dev/operator/api/v1alpha1"
 )
 
-// startOneAfterTheOther starts two gangs, far enough apart for times in whole
-// seconds, and lets the younger one work for a while too.
+// startOneAfterTheOther starts two gangs, far enough apart for times in whole seconds, and lets
+// the younger one run for a while too.
 func (t *reclaimTest) startOneAfterTheOther(older, younger *batchv1alpha1.Job) {
 	t.Helper()
 	t.createQuotas(8)
@@ -24,7 +24,7 @@ func (t *reclaimTest) startOneAfterTheOther(older, younger *batchv1alpha1.Job) {
 	}
 }
 
-// lastPodStart is when a workload's last pod started.
+// lastPodStart returns when a workload's last pod started.
 func (t *reclaimTest) lastPodStart(name string) time.Time {
 	t.Helper()
 	last := time.Time{}
@@ -36,7 +36,7 @@ func (t *reclaimTest) lastPodStart(name string) time.Time {
 	return last
 }
 
-// wantTaken has inference take a card, and checks which of two gangs goes for it.
+// wantTaken lets inference reclaim a card, and checks which of two gangs is evicted.
 func (t *reclaimTest) wantTaken(gone, stays string) {
 	t.Helper()
 	left := t.runningPods(stays)
@@ -50,8 +50,8 @@ func theYoungerGangGoes(t *reclaimTest) {
 	t.wantTaken("younger", "older")
 }
 
-// One of its pods tells that the older gang has just saved its work. What is no
-// time is no checkpoint.
+// A pod of the older gang states that it has just saved its work. An invalid time is no
+// checkpoint.
 func theGangWhosePodSavedGoes(t *reclaimTest) {
 	younger := t.trainingJob("younger", 4)
 	younger.Annotations[api.AnnotationCheckpointTime] = "just now"
@@ -61,8 +61,8 @@ func theGangWhosePodSavedGoes(t *reclaimTest) {
 	t.wantTaken("older", "younger")
 }
 
-// A checkpoint in the future is one of now: the job loses nothing, and no more
-// than nothing.
+// A checkpoint in the future counts as one of now: the job loses nothing, and no more than
+// nothing.
 func theGangThatSavesInTheFutureGoes(t *reclaimTest) {
 	older := t.trainingJob("older", 4)
 	older.Annotations[api.AnnotationCheckpointTime] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
@@ -71,7 +71,7 @@ func theGangThatSavesInTheFutureGoes(t *reclaimTest) {
 	t.Eventually(func() []string { return t.eventMessages(t.namespace, "Job", "older", "CardsReclaimed") }).Should(ConsistOf(HaveSuffix("0 card-seconds of work are lost")))
 }
 
-// The older gang loses more, and is of the lower priority.
+// The older gang loses more, and has the lower priority.
 func theGangOfTheLowerPriorityGoes(t *reclaimTest) {
 	older, younger := t.trainingJob("older", 4), t.trainingJob("younger", 4)
 	firstTaskTemplate(older).Spec.PriorityClassName, firstTaskTemplate(younger).Spec.PriorityClassName = "pc-low", "pc-high"
@@ -79,7 +79,7 @@ func theGangOfTheLowerPriorityGoes(t *reclaimTest) {
 	t.wantTaken("older", "younger")
 }
 
-// The younger gang loses less, and a PodDisruptionBudget allows to evict none of it.
+// The younger gang loses less, and a PodDisruptionBudget allows no eviction of it.
 func theGangWithoutADisruptionBudgetGoes(t *reclaimTest) {
 	younger := t.trainingJob("younger", 4)
 	firstTaskTemplate(younger).Labels = map[string]string{"app": "younger"}

@@ -2,8 +2,8 @@ package e2e
 
 import "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
-// Training fills the nodes. Work of high priority that is no inference takes
-// nothing, inference takes what it has quota for, and no more than it needs.
+// Training fills the nodes. Work of high priority that is not inference reclaims nothing.
+// Inference reclaims what it has quota for, and no more than it needs.
 func inferenceTakesFromTrainingOnly(t *reclaimTest) {
 	t.createQuotas(2)
 	t.startTraining("low", 8)
@@ -24,9 +24,8 @@ func inferenceTakesFromTrainingOnly(t *reclaimTest) {
 	t.wantSaid("service", insufficientMessage(t.queueName("inference"), t.card, 1, 2))
 }
 
-// Everybody who waits is in a queue of higher priority than everybody who runs,
-// and all queues that run work are reclaimable: it is the service type alone
-// that decides.
+// All waiting pods are in queues of higher priority than all running pods, and all queues with
+// running pods are reclaimable: only the service type decides.
 func trainingAloneGives(t *reclaimTest) {
 	t.createQuotas(8)
 	for name, work := range map[string]podSet{

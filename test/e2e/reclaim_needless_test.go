@@ -8,7 +8,7 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// Both cards would do for the pod, but its queue has quota for one of them only.
+// Both cards would suit the pod, but its queue has quota for only one of them.
 func takesTheCardThatIsNamed(t *reclaimTest) {
 	t.createQuotas(2)
 	t.startTraining("low", 8)
@@ -39,7 +39,7 @@ func freeCardsSuffice(t *reclaimTest) {
 	t.checkSamePods(stay)
 }
 
-// inferencePod is a pod of inference that needs more than a card.
+// inferencePod creates a pod of inference that needs more than a card.
 func (t *reclaimTest) inferencePod(name string, what func(*corev1.PodSpec)) {
 	t.Helper()
 	pod := t.barePods(t.newWorkload(name, t.queueName("inference"), 1))[0]
@@ -47,8 +47,8 @@ func (t *reclaimTest) inferencePod(name string, what func(*corev1.PodSpec)) {
 	t.createObjects(pod)
 }
 
-// wantNothing checks that training stays while others wait, and that it does go
-// for somebody who can run.
+// wantNothing checks that training stays while some pods wait, and that it is evicted for a pod
+// that can run.
 func (t *reclaimTest) wantNothing(waiting ...string) {
 	t.Helper()
 	want := map[string]string{"low": podCounts(8, 0)}
@@ -61,7 +61,7 @@ func (t *reclaimTest) wantNothing(waiting ...string) {
 	t.wantPods(want)
 }
 
-// No node fits these pods, whoever goes.
+// No node fits these pods, whatever is evicted.
 func nobodyGoesForWhatHasNoNode(t *reclaimTest) {
 	t.ofType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
 	t.ofType(t.queueName("inference"), "inference", cardList(t.card, 20, t.other, 4)) // those who wait hold a part of it
@@ -89,8 +89,8 @@ func nobodyGoesForWhatHasNoNode(t *reclaimTest) {
 	t.checkSamePods(stay)
 }
 
-// inTheWay has a pod of the untouched default queue run on either node, which
-// holds a port and most of the CPU and gives way to nobody.
+// inTheWay runs a pod of the default queue on either node, which holds a port and most of the
+// CPU and is not reclaimable.
 func (t *reclaimTest) inTheWay() {
 	t.Helper()
 	for _, node := range []string{"0", "1"} {
@@ -129,7 +129,7 @@ func nobodyGoesWhereAnotherIsInTheWay(t *reclaimTest) {
 	t.wantNothing("port", "apart")
 }
 
-// cpuAndCards asks for CPU and cards.
+// cpuAndCards returns requests of CPU and cards.
 func cpuAndCards(cpu string, count int64) corev1.ResourceRequirements {
 	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	if count > 0 {

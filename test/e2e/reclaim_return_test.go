@@ -9,15 +9,14 @@ import (
 	"volcano.sh/apis/pkg/apis/bus/v1alpha1"
 )
 
-// How pods end when they are deleted, in the words of the fleet's kubelets.
+// How pods end when they are deleted, in the fleet's kwok stages.
 const (
 	endsWith  = "test.cardquota.dev/delete-exit-code"
 	endsAfter = "test.cardquota.dev/delete-after"
 )
 
-// restartedJobSurvives has inference come and go while a job trains that is restarted by its
-// policies, three times at most. After every tide the job runs again, and none
-// of the times is counted.
+// restartedJobSurvives lets inference come and go while a job trains whose policies restart it
+// at most three times. Each time the job runs again, and no retry is counted.
 func restartedJobSurvives(tides int, ending map[string]string) func(*reclaimTest) {
 	return func(t *reclaimTest) { t.checkRestartedJob(tides, ending) }
 }
@@ -33,8 +32,8 @@ func (t *reclaimTest) checkRestartedJob(tides int, ending map[string]string) {
 	for tide := range tides {
 		before := t.runningPods("job")
 		if tide == 0 {
-			// Not made without replicas and scaled at once: Volcano's controller, when it is
-			// late to see the first, deletes the PodGroup that it made for the second.
+			// Not created without replicas and then scaled: when Volcano's controller sees the
+			// first ReplicaSet late, it deletes the PodGroup of the second.
 			t.createInference("service", 2)
 		} else {
 			t.scaleDeployment("service", 2)
@@ -44,7 +43,7 @@ func (t *reclaimTest) checkRestartedJob(tides int, ending map[string]string) {
 		group := t.groupOf("service")
 		t.scaleDeployment("service", 0)
 		t.waitUntilRunning("job", 4)
-		// Volcano, when late, would take the next pods' group along.
+		// A late Volcano controller would delete the next pods' PodGroup as well.
 		t.Eventually(t.IsGone(t.ctx, group)).Should(BeTrue())
 		t.Expect(t.countSurvivors(before)).To(BeZero())
 		t.wantJob("job", batchv1alpha1.Running)
@@ -66,8 +65,8 @@ func aJobThatAbortsEnds(t *reclaimTest) {
 	t.wantRunning("job", 0, 0)
 }
 
-// The job comes back by itself, waits as long as inference runs, and takes
-// nothing from what took its place.
+// The job comes back by itself, waits while inference runs, and reclaims nothing from the pods
+// in its place.
 func aJobWithoutPoliciesReturnsAndWaits(t *reclaimTest) {
 	t.createQuotas(8)
 	job := t.trainingJob("job", 8)

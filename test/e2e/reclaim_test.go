@@ -9,8 +9,8 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// tides are the scenes of the tide. Each has cards of a name of its own, so that
-// several are played at the same time on one cluster.
+// tides are the reclaim scenes. Each has cards of its own name, so that several run at the same
+// time on one cluster.
 var tides = []reclaimScene{
 	// The longest ones first.
 	{name: "failed", play: restartedJobSurvives(5, map[string]string{endsWith: "143"})},
@@ -42,10 +42,10 @@ var tides = []reclaimScene{
 	{name: "plain", play: aJobWithoutPoliciesReturnsAndWaits},
 }
 
-// atOnce is how many scenes are played at the same time.
+// atOnce is the number of scenes that run at the same time.
 const atOnce = 8
 
-// lonely are scenes of the tide that change the scheduler for everybody.
+// lonely are reclaim scenes that affect the scheduler of the whole cluster.
 var lonely = []reclaimScene{
 	{name: "runtime", play: nobodyGoesBeforeItsMinimumRuntime, podByPod: true},
 	{name: "crashed", play: aCrashTakesNobodyElse},
@@ -66,7 +66,7 @@ func playTides(t *testing.T, st *testCluster, played func(reclaimScene) bool) {
 		}
 		return nil
 	}
-	// They mostly wait: more of them than there are cores at the same time.
+	// They mostly wait, so more of them than there are cores run at the same time.
 	var together errgroup.Group
 	together.SetLimit(atOnce)
 	for _, scene := range tides {

@@ -16,13 +16,13 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// killScheduler ends the scheduler as a crash would.
+// killScheduler kills the scheduler like a crash.
 func (s *scene) killScheduler() {
 	s.letSchedulerEnd()
 	s.deployment.Scheduler.Kill()
 }
 
-// stopScheduler ends the scheduler in order.
+// stopScheduler stops the scheduler in order.
 func (s *scene) stopScheduler() {
 	s.Helper()
 	s.letSchedulerEnd()
@@ -45,12 +45,11 @@ func (s *scene) startManager() {
 	s.letManagerEnd = s.followProcess(s.deployment.Manager)
 }
 
-// countSucceeded counts the pods of a workload that have ended well.
+// countSucceeded counts the succeeded pods of a workload.
 func (s *scene) countSucceeded(name string) int { return inPhase(s.podsOf(name), corev1.PodSucceeded) }
 
-// Pods come and go all the time, in two queues, while the scheduler is killed
-// three times in the middle of its work. That no quota is exceeded is seen by
-// the observer, which looks at every single binding.
+// Pods come and go in two queues while the scheduler is killed three times under load. The
+// observer checks every single binding against the quota.
 func killingTheSchedulerUnderLoadNeverExceedsAQuota(t *testing.T, st *testCluster) {
 	s := newSceneOn(t, "crash", st)
 	s.createQuota("crash-a", cardList(h200, 5))
@@ -93,7 +92,7 @@ func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *testClu
 	s.createObjects(builder.CardQuota("alone-late").Card(h800, 1).Obj())
 
 	s.startManager()
-	// The crashed operator's lease must run out first.
+	// The crashed operator's lease must expire first.
 	s.Eventually(func() string { return s.quotaOfQueue("alone") }).Should(Equal(`{"NVIDIA-H200":4}`))
 	s.waitForCondition("alone-late", api.ConditionReady, metav1.ConditionTrue)
 	resume()
@@ -101,8 +100,7 @@ func quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp(t *testing.T, st *testClu
 	s.wantCard("alone", h200, 4, 1, 0)
 }
 
-// A quota that changes back and forth while pods come and go is where a stale
-// number would show.
+// With a quota that changes back and forth while pods come and go, a stale number would show.
 func TestAQuotaThatChangesAllTheTimeIsNeverExceeded(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "restless")

@@ -27,21 +27,21 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// How long things may take. Tests wait for what must come with soon, which is long
-// for a machine that has other things to do. Whether what must not come stays away
-// is looked at until two sessions of the scheduler have closed, and for steadily
-// where no scheduler decides.
+// How long things may take. Tests wait up to soon for what must happen, which is long for a
+// busy machine. They check for two closed sessions of the scheduler that something does not
+// happen, and for steadily where no scheduler decides.
 const (
 	soon     = 90 * time.Second
 	steadily = 2500 * time.Millisecond
 	often    = 300 * time.Millisecond
 )
 
-// sceneLabel marks what a scene has made that no namespace takes along.
+// sceneLabel marks cluster-wide objects of a scene, which the deletion of its namespace does
+// not remove.
 const sceneLabel = "test.cardquota.dev/scene"
 
-// scene is one test's stage: a namespace of its own, named like its queues, on
-// a cluster with both programs, under the eyes of an observer.
+// scene is the environment of one test: a namespace of its own, with the same name prefix as
+// its queues, on a cluster with both programs and an observer.
 type scene struct {
 	*testing.T
 	Gomega
@@ -51,12 +51,12 @@ type scene struct {
 	observer  *observer.Observer
 
 	letManagerEnd, letSchedulerEnd func()
-	// clusterWide is what the namespace's deletion does not take along.
+	// clusterWide are the objects that the deletion of the namespace does not remove.
 	clusterWide []client.Object
 }
 
-// newScene sets the stage on the shared cluster. The name is short; queues of
-// the test begin with it.
+// newScene creates a scene on the shared cluster. The name is short; queues of the test start
+// with it.
 func newScene(t *testing.T, name string) *scene {
 	return newSceneOn(t, name, suite.testCluster)
 }
@@ -87,8 +87,8 @@ func newSceneOn(t *testing.T, name string, st *testCluster) *scene {
 	return s
 }
 
-// finish ends a test: scheduling still goes on for others, the observer found
-// nothing, and everything is given back when the workloads are gone.
+// finish ends a test: other queues can still schedule, the observer found nothing, and all
+// quota is released when the workloads are gone.
 func (s *scene) finish() {
 	defer func() {
 		if s.Failed() {
@@ -105,9 +105,8 @@ func (s *scene) finish() {
 	}
 }
 
-// checkOtherQueues has a pod run in a queue of its own, on a card that no test uses,
-// beside whatever the test left behind: no content of any object may stop
-// scheduling for other queues.
+// checkOtherQueues runs a pod in a queue of its own, on a card that no test uses, beside
+// everything that the test left: no content of any object may stop scheduling for other queues.
 func (s *scene) checkOtherQueues() {
 	s.ctx = context.WithoutCancel(s.ctx)
 	w := podSet{name: "canary", queue: s.namespace + "-canary", card: canary, count: 1, pods: 1}
@@ -116,8 +115,8 @@ func (s *scene) checkOtherQueues() {
 	s.Eventually(func() int { return s.countRunning(w.name) }).Should(Equal(1), "scheduling goes on for other queues")
 }
 
-// isOwn tells the scene's own objects: in its namespace, or CardQuotas and
-// Queues named after it.
+// isOwn reports whether an object is the scene's: in its namespace, or a CardQuota or Queue
+// with its prefix.
 func (s *scene) isOwn(object string) bool {
 	kind, name, _ := strings.Cut(object, "/")
 	if kind == "cardquota" || kind == "queue" {
@@ -126,7 +125,8 @@ func (s *scene) isOwn(object string) bool {
 	return strings.HasPrefix(name, s.namespace+"/")
 }
 
-// followProcess has a program followed, if there is one, until the returned function is called.
+// followProcess lets the observer follow a program, if there is one, until the returned
+// function is called.
 func (s *scene) followProcess(program *cluster.Process) (letEnd func()) {
 	s.Helper()
 	if program == nil {
@@ -158,7 +158,7 @@ func (s *scene) removeWorkloads() {
 	}).Should(Succeed())
 }
 
-// cleanUp takes everything down that the test made.
+// cleanUp removes everything that the test created.
 func (s *scene) cleanUp() {
 	s.removeWorkloads()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
@@ -175,12 +175,12 @@ func (s *scene) cleanUp() {
 	}
 }
 
-// playsAgain reports whether a scene of this name may be played on this cluster again.
+// playsAgain reports whether a scene of this name may run again on this cluster.
 func (s *scene) playsAgain() bool {
 	return os.Getenv(clusterVariable) != "" || flag.Lookup("test.count").Value.String() != "1"
 }
 
-// dumpState leaves the logs and the objects of a failed test under dist/e2e.
+// dumpState writes the logs and the objects of a failed test to dist/e2e.
 func (s *scene) dumpState() {
 	dir := filepath.Join(suite.root, "dist", "e2e", s.Name())
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -217,12 +217,12 @@ func (s *scene) dumpState() {
 	s.Logf("the cluster as it was: %s", dir)
 }
 
-// objectMeta builds the metadata of an object of this scene.
+// objectMeta returns the metadata of an object of this scene.
 func (s *scene) objectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.namespace, Name: name}
 }
 
-// createObjects creates objects and has the cluster-wide ones removed at the end.
+// createObjects creates objects and removes the cluster-wide ones at the end.
 func (s *scene) createObjects(objects ...client.Object) {
 	s.Helper()
 	for _, object := range objects {
@@ -240,7 +240,7 @@ func (s *scene) createObjects(objects ...client.Object) {
 	}
 }
 
-// createAndAwaitOpen creates an object, and waits until a Queue or that of a CardQuota takes work.
+// createAndAwaitOpen creates a Queue or CardQuota, and waits until its queue is open.
 func (s *scene) createAndAwaitOpen(object client.Object) {
 	s.Helper()
 	s.createObjects(object)
@@ -260,20 +260,20 @@ func (s *scene) mergePatch(object client.Object, format string, args ...any) {
 	s.Expect(kit.MergePatch(s.T, s.Framework, object, fmt.Sprintf(format, args...))).To(Succeed())
 }
 
-// setAnnotation writes an annotation.
+// setAnnotation sets an annotation.
 func (s *scene) setAnnotation(object client.Object, key, value string) {
 	s.Helper()
 	s.mergePatch(object, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
 }
 
-// listObjects and read try again when the API server does not answer: a read that fails once must
-// not end a test, least of all where it waits for something.
+// listObjects and readObject retry when the API server does not answer: one failed read must
+// not end a test that waits.
 func (s *scene) listObjects(into client.ObjectList, where ...client.ListOption) {
 	s.Helper()
 	s.Eventually(func() error { return s.List(s.ctx, into, where...) }).Should(Succeed())
 }
 
-// readObject fills in the object that has a name, and returns it.
+// readObject reads an object by its name and returns it.
 func readObject[T client.Object](s *scene, object T) T {
 	s.Helper()
 	s.Eventually(func() error { return s.Get(s.ctx, keyOf(object), object) }).Should(Succeed())
@@ -295,15 +295,15 @@ func (s *scene) readJob(name string) *batchv1alpha1.Job {
 	return readObject(s, &batchv1alpha1.Job{ObjectMeta: s.objectMeta(name)})
 }
 
-// waitUntilStable waits until something is as wanted, and checks that it stays so.
+// waitUntilStable waits until a state is as wanted, and checks that it stays so.
 func (s *scene) waitUntilStable(state func() any, want any, about ...any) {
 	s.Helper()
 	s.Eventually(state).Should(Equal(want), about...)
 	s.checkUnchanged(state, want, about...)
 }
 
-// checkUnchanged checks that something is as wanted until two more sessions of the scheduler have
-// closed, or for a while where none decides.
+// checkUnchanged checks that a state is as wanted until two more sessions of the scheduler have
+// closed, or for a while where no scheduler decides.
 func (s *scene) checkUnchanged(state func() any, want any, about ...any) {
 	s.Helper()
 	const enough = 2
@@ -320,7 +320,7 @@ func (s *scene) checkUnchanged(state func() any, want any, about ...any) {
 		if err == nil && now.PID != first.PID {
 			first = now // another scheduler counts anew
 		}
-		// One session may have been open when the counting began.
+		// One session may have been open when counting started.
 		return err == nil && now.Closed > first.Closed+enough, err
 	}).Should(BeTrue(), about...)
 }

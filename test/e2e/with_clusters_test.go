@@ -6,13 +6,13 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// The tests with clusters of their own stand in the last file, the longest at its end:
-// parallel tests go on from the last one backwards. They take turns, and the scenes that
-// share the suite's cluster fill the time between.
+// The tests with clusters of their own are in the last file, the longest at its end: parallel
+// tests continue with the last one first. They take turns, and the scenes on the shared cluster
+// fill the time between.
 
-// Volcano's own action preempt takes cards inside a queue: between its jobs, and between
-// the pods of a job. With card quotas it stays what it is, and nothing is taken that would
-// not help. What action reclaim takes between queues is TestTideByStockReclaim.
+// Volcano's own action preempt evicts inside a queue: between its jobs, and between the pods of
+// a job. It works the same with card quotas, and no eviction is useless. TestTideByStockReclaim
+// covers action reclaim between queues.
 func TestPreemptionInsideAQueue(t *testing.T) {
 	t.Parallel()
 	st := startEvictingStage(t)
@@ -21,8 +21,8 @@ func TestPreemptionInsideAQueue(t *testing.T) {
 	}
 }
 
-// TestPreemptionByThePolicy plays what a ServiceTypePolicy switches on: jobs survive that
-// their gangs are preempted, and pods of a job have priorities of their own.
+// TestPreemptionByThePolicy tests what a ServiceTypePolicy enables: jobs survive the preemption
+// of their gangs, and pods of a job have priorities of their own.
 func TestPreemptionByThePolicy(t *testing.T) {
 	t.Parallel()
 	st := startPolicyStage(t)
@@ -31,23 +31,23 @@ func TestPreemptionByThePolicy(t *testing.T) {
 	}
 }
 
-// TestTideByStockReclaim plays what of it holds pod by pod, with Volcano's own
-// action reclaim.
+// TestTideByStockReclaim runs the scenes that hold pod by pod, with Volcano's own action
+// reclaim.
 func TestTideByStockReclaim(t *testing.T) {
 	t.Parallel()
 	playTides(t, startEvictingStage(t), func(scene reclaimScene) bool { return scene.podByPod })
 }
 
-// TestEnforcementIsProven takes a cluster from Volcano's own scheduler to ours
-// and back, breaks on the way what can be broken, and holds what is said of
-// enforcement against it. Everything is real, under the rights that are shipped.
+// TestEnforcementIsProven hands a cluster over from Volcano's own scheduler to ours and back,
+// breaks what can be broken, and compares it with the conditions about enforcement. Everything
+// is real and has the shipped rights.
 func TestEnforcementIsProven(t *testing.T) {
 	t.Parallel()
 	newProof(t).runHandover(t)
 }
 
-// TestDisturbances plays, one after the other, what disturbs every scene on its cluster:
-// programs that end and configurations that change.
+// TestDisturbances runs, one after the other, scenes that affect the whole cluster: programs
+// that end and configurations that change.
 func TestDisturbances(t *testing.T) {
 	t.Parallel()
 	st := startStage(t, nil, deployment.NoConfiguration)
@@ -67,7 +67,7 @@ func TestDisturbances(t *testing.T) {
 	}
 }
 
-// TestTide plays the scenes of the tide with the action cardreclaim.
+// TestTide runs the reclaim scenes with the action cardreclaim.
 func TestTide(t *testing.T) {
 	t.Parallel()
 	playTides(t, startTakingStage(t, nil, "cardreclaim"), func(reclaimScene) bool { return true })

@@ -15,11 +15,10 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// TestWhatWasHandedOutStaysCharged: a PodGroup can go and come again elsewhere
-// without its owner's doing: the garbage collector and Volcano's controllers do
-// it at a tenant's word. The queue that handed out cards is written into the pod
-// that holds them, so that no scheduler, however late it starts, and no status
-// asks a PodGroup for it.
+// TestWhatWasHandedOutStaysCharged tests that placed pods stay charged to their queue. A tenant
+// can make the garbage collector and Volcano's controllers delete a PodGroup and recreate it
+// elsewhere. The charged queue is recorded in the pod, so that neither a scheduler, however
+// late it starts, nor a status depends on the PodGroup.
 func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	createReadyQuota(t, newCardQuota("handed-out", nil))
 	createReadyQuota(t, newCardQuota("handed-to", nil))
@@ -40,7 +39,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	g.Eventually(nodeOf(t, launcher)).ShouldNot(BeEmpty())
 	g.Expect(asTess(t, launcher, record)).To(MatchError(ContainSubstring("has been placed with its CPU and memory")))
 
-	// What Volcano's scheduler writes into a PodGroup is what the rules look at.
+	// The rules check what Volcano's scheduler writes into a PodGroup.
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: first.Annotations[v1beta1.KubeGroupNameAnnotationKey]}}
 	g.Eventually(func() (int32, error) {
 		err := suite.admin.Get(t.Context(), client.ObjectKeyFromObject(group), group)
@@ -54,8 +53,8 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 			Succeed(), "the node says which card it is")
 	})
 
-	// What the garbage collector does when a tenant deletes the owner, and then
-	// the tenant: the same name in the other queue.
+	// The garbage collector does this when a tenant deletes the owner. Then the tenant creates
+	// the same name in the other queue.
 	g.Expect(suite.admin.Delete(t.Context(), group.DeepCopy())).To(Succeed())
 	anew := group.DeepCopy()
 	anew.ResourceVersion, anew.UID, anew.OwnerReferences, anew.Spec.Queue = "", "", nil, "handed-to"

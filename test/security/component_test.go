@@ -17,7 +17,7 @@ import (
 // guardName is the policy of config/rbac/webhookguard.
 const guardName = "cardquota-webhooks.cardquota.dev"
 
-// applyForTest applies a file for the length of a test.
+// applyForTest applies a file for the duration of a test.
 func applyForTest(t *testing.T, file string) {
 	t.Helper()
 	check.NoError(t, suite.cluster.ApplyFile(t.Context(), file))
@@ -27,8 +27,8 @@ func applyForTest(t *testing.T, file string) {
 	})
 }
 
-// TestTheOperatorChangesOnlyItsAuthority: with the component, a stolen token of the operator has
-// nothing sent elsewhere.
+// TestTheOperatorChangesOnlyItsAuthority tests that, with the component, a stolen token of the
+// operator cannot redirect webhooks.
 func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	applyForTest(t, "../../config/rbac/webhookguard/policy.yaml")
 	g := newGomega(t)
@@ -50,7 +50,7 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 		return as.Patch(t.Context(), copied, client.RawPatch(kind, []byte(patch)), client.DryRunAll)
 	}
 	const secrets = `[{"op":"add","path":"/webhooks/0/rules/-","value":{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["secrets"],"scope":"*"}}]`
-	// Any authority will do for a dry run.
+	// Any CA will do for a dry run.
 	other := base64.StdEncoding.EncodeToString(suite.cluster.Config().CAData)
 	refused := MatchError(And(ContainSubstring(guardName), ContainSubstring("may change nothing but clientConfig.caBundle")))
 	for name, object := range kinds {
@@ -82,7 +82,7 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	}).Should(BeNumerically(">", 0))
 	g.Expect(policy.Status.TypeChecking).To(Or(BeNil(), HaveField("ExpressionWarnings", BeEmpty())))
 
-	// The real operator writes its authority under the policy, too.
+	// The real operator writes its CA under the policy, too.
 	configuration := &admissionv1.MutatingWebhookConfiguration{}
 	authority := func() ([]byte, error) {
 		err := suite.admin.Get(t.Context(), client.ObjectKey{Name: "cardquota"}, configuration)
@@ -97,8 +97,8 @@ func TestTheOperatorChangesOnlyItsAuthority(t *testing.T) {
 	g.Eventually(authority).Should(Equal(before))
 }
 
-// TestSharedDevicesNeedAComponent: what Volcano's plugin deviceshare writes is not in the
-// scheduler's own role.
+// TestSharedDevicesNeedAComponent tests that the scheduler's own role does not include what
+// Volcano's plugin deviceshare writes.
 func TestSharedDevicesNeedAComponent(t *testing.T) {
 	caller := newCaller(t, system, scheduler)
 	shared := parsePermissions("update,patch nodes /any\nget configmaps kube-system/volcano-vgpu-device-config")

@@ -16,8 +16,7 @@ import (
 
 const h200 = "NVIDIA-H200"
 
-// newGomega is gomega with the patience that a scheduler with a session every half
-// second needs.
+// newGomega returns a gomega with timeouts for a scheduler with a session every half second.
 func newGomega(t *testing.T) *WithT {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
@@ -25,32 +24,32 @@ func newGomega(t *testing.T) *WithT {
 	return g
 }
 
-// createForTest makes an object as administrator and takes it away after the test.
+// createForTest creates an object as administrator and removes it after the test.
 func createForTest(t *testing.T, object client.Object) {
 	t.Helper()
 	newGomega(t).Expect(suite.admin.Create(t.Context(), object)).To(Succeed())
 	t.Cleanup(func() { deleteObject(t, object) })
 }
 
-// deleteObject deletes what a test made.
+// deleteObject deletes an object of a test.
 func deleteObject(t *testing.T, object client.Object) {
 	t.Helper()
 	newGomega(t).Expect(client.IgnoreNotFound(suite.admin.Delete(context.WithoutCancel(t.Context()), object))).To(Succeed())
 }
 
-// newCardQuota is a CardQuota of one H200 for training, whose queue has its name.
+// newCardQuota returns a CardQuota of one H200 for training, whose queue has its name.
 func newCardQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	return framework.NewCardQuota(name, 1, change)
 }
 
-// createReadyQuota makes a CardQuota and waits until its queue says so.
+// createReadyQuota creates a CardQuota and waits until its queue has the quota.
 func createReadyQuota(t *testing.T, q *v1alpha1.CardQuota) {
 	t.Helper()
 	createForTest(t, q)
 	newGomega(t).Eventually(suite.admin.Condition(t, q.DeepCopy(), v1alpha1.ConditionQueueSynced)).Should(HavePrefix("True/"))
 }
 
-// newPod asks for one card as a tenant writes it.
+// newPod returns a pod with one card as a tenant writes it.
 func newPod(name, queue string, change func(*corev1.Pod)) *corev1.Pod {
 	p := builder.Pod(tenant, name).Queue(queue).Card(h200).GPUs(1).Obj()
 	if change != nil {
@@ -66,7 +65,7 @@ func createAsTenant(t *testing.T, p *corev1.Pod) {
 	t.Cleanup(func() { deleteObject(t, p) })
 }
 
-// nodeOf is where a pod runs, "" for one that waits.
+// nodeOf returns the node of a pod, or "".
 func nodeOf(t *testing.T, p *corev1.Pod) func() (string, error) {
 	return func() (string, error) {
 		live := &corev1.Pod{}
@@ -75,9 +74,9 @@ func nodeOf(t *testing.T, p *corev1.Pod) func() (string, error) {
 	}
 }
 
-// staysWaiting expects that pods wait although the scheduler has placed two pods
-// that came later. The session that placed the second one began after the one that
-// placed the first, and that one saw all of the pods.
+// staysWaiting expects that pods wait although the scheduler has placed two later pods. The
+// session that placed the second one started after the one that placed the first, and that one
+// saw all of the pods.
 func staysWaiting(t *testing.T, why string, pods ...*corev1.Pod) {
 	t.Helper()
 	placesLater(t)
@@ -98,13 +97,14 @@ func placesLater(t *testing.T) {
 	}
 }
 
-// withoutCards lets a pod ask for nothing.
+// withoutCards removes a pod's request for cards.
 func withoutCards(p *corev1.Pod) {
 	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	delete(p.Annotations, v1alpha1.AnnotationCardName)
 }
 
-// unschedulableMessages are the messages by which our scheduler says why a pod or its group waits.
+// unschedulableMessages returns the messages in which our scheduler states why a pod or its
+// group waits.
 func unschedulableMessages(t *testing.T) func() (string, error) {
 	return func() (string, error) {
 		events := &corev1.EventList{}
@@ -119,7 +119,7 @@ func unschedulableMessages(t *testing.T) func() (string, error) {
 
 func tessClient(t *testing.T) client.Client { return suite.admin.ClientAs(t, tess) }
 
-// asTess is a merge patch by the tenant.
+// asTess sends a merge patch as the tenant.
 func asTess(t *testing.T, object client.Object, patch string) error {
 	t.Helper()
 	return framework.MergePatch(t, tessClient(t), object, patch)

@@ -1,7 +1,6 @@
-// Package security tries what somebody who must not would try: the two
-// programs beyond their rights, and a tenant with edit rights in its own
-// namespace against the quotas of the cluster. docs/security.md lists the
-// threats and names the test of each.
+// Package security tries the threats of docs/security.md: the two programs beyond their rights,
+// and a tenant with edit rights in its own namespace against the quotas of the cluster.
+// docs/security.md names the test of each threat.
 package security
 
 import (
@@ -21,20 +20,20 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// tenant is the namespace of somebody who has the role edit in it, and nothing
-// elsewhere; neighbour is another one's.
+// tenant is the namespace of a user with role edit there, and no rights elsewhere; neighbour is
+// another tenant's namespace.
 const (
 	tenant    = "tenant"
 	neighbour = "neighbour"
 	tess      = "tess"
 )
 
-// suite is the cluster with both programs on it, as they are shipped.
+// suite is the cluster with both programs as shipped.
 var suite struct {
 	cluster    *cluster.Cluster
 	deployment *deployment.Deployment
 	admin      framework.Framework
-	// managerMetrics and schedulerMetrics are where they serve their metrics.
+	// managerMetrics and schedulerMetrics are the URLs of their metrics.
 	managerMetrics, schedulerMetrics string
 }
 
@@ -97,8 +96,8 @@ func setUp(ctx context.Context) error {
 	return suite.admin.Create(ctx, &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}})
 }
 
-// createNamespaces makes the namespaces, and gives tess what tenants have at most: the stock role edit in
-// hers, and everything of Volcano that lives in a namespace.
+// createNamespaces creates the namespaces and grants tess the maximum for tenants: the stock
+// role edit in hers, and all namespaced objects of Volcano.
 func createNamespaces(ctx context.Context) error {
 	for _, name := range []string{tenant, neighbour} {
 		if err := suite.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {

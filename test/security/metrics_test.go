@@ -18,8 +18,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestMetricsAreForReadersOnly: names of tenants, their quotas and what they run are nobody
-// else's business.
+// TestMetricsAreForReadersOnly tests that only authorised readers see the names of tenants,
+// their quotas and workloads.
 func TestMetricsAreForReadersOnly(t *testing.T) {
 	snoop, reader := newToken(t, tenant, "snoop"), newToken(t, neighbour, "prometheus")
 	createForTest(t, &rbacv1.ClusterRoleBinding{
@@ -38,7 +38,7 @@ func TestMetricsAreForReadersOnly(t *testing.T) {
 				want  int
 			}{
 				"nobody": {"", http.StatusUnauthorized},
-				// The API server's answer, that it knows no such token, is passed on as an error.
+				// The API server's answer that the token is unknown is returned as an error.
 				"an invented token":        {"invented", http.StatusInternalServerError},
 				"a tenant's account":       {snoop, http.StatusForbidden},
 				"who may read the metrics": {reader, http.StatusOK},
@@ -56,8 +56,8 @@ func TestMetricsAreForReadersOnly(t *testing.T) {
 	}
 }
 
-// waitUntilMetricsReadable waits until the API server has seen that a ServiceAccount may read
-// metrics: the programs remember its answers for a while.
+// waitUntilMetricsReadable waits until the API server knows that a ServiceAccount may read
+// metrics: the programs cache its answers for a while.
 func waitUntilMetricsReadable(t *testing.T, namespace, name string) {
 	t.Helper()
 	newGomega(t).Eventually(func() (bool, error) {
@@ -70,7 +70,7 @@ func waitUntilMetricsReadable(t *testing.T, namespace, name string) {
 	}).Should(BeTrue())
 }
 
-// newToken is a token of a new ServiceAccount.
+// newToken returns a token of a new ServiceAccount.
 func newToken(t *testing.T, namespace, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -80,7 +80,7 @@ func newToken(t *testing.T, namespace, name string) string {
 	return request.Status.Token
 }
 
-// readMetrics gets a page; a connection that is refused is status 0.
+// readMetrics gets a page; a refused connection has status 0.
 func readMetrics(t *testing.T, page, token string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page, nil)
@@ -95,7 +95,7 @@ func readMetrics(t *testing.T, page, token string) (int, string) {
 	return code, string(body)
 }
 
-// sendRequest sends a request to a program, whose certificate is its own.
+// sendRequest sends a request to a program with a self-signed certificate.
 func sendRequest(request *http.Request) (int, []byte, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
 	defer transport.CloseIdleConnections()

@@ -13,7 +13,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// csvPermissions are the rights that a ClusterServiceVersion asks OLM for.
+// csvPermissions are the rights that a ClusterServiceVersion requests from OLM.
 type csvPermissions struct {
 	Spec struct {
 		Install struct {
@@ -27,8 +27,8 @@ type csvPermissions struct {
 	}
 }
 
-// TestTheProgramsAsOLMInstallsThem: OLM makes the roles of the bundle, and for all namespaces
-// every one of them a ClusterRole.
+// TestTheProgramsAsOLMInstallsThem tests the roles that OLM creates from the bundle: for all
+// namespaces, each becomes a ClusterRole.
 func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 	text, err := os.ReadFile("../../bundle/manifests/cardquota.clusterserviceversion.yaml")
 	check.NoError(t, err)
@@ -51,7 +51,7 @@ func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: installed, Name: account}},
 		})
 		caller := newCaller(t, installed, account)
-		// What is wider, as docs/security.md says it.
+		// Wider rights, as docs/security.md states.
 		caller.expectAllowed(t, parsePermissions("get configmaps tenant/cardquota-scheduler-configmap\ncreate leases.coordination.k8s.io tenant/"))
 		caller.expectDenied(t, slices.Concat(nobodys, anothers[account], parsePermissions(`
 			get secrets volcano-system/cardquota-webhook-cert

@@ -35,8 +35,8 @@ func (r permission) String() string {
 	return fmt.Sprintf("%s %s.%s %s/%s", r.verb, what, r.group, r.namespace, r.name)
 }
 
-// parsePermissions reads rights, one or more a line: verbs, resources as resource.group/subresource, and
-// namespace/name, of which either may be empty.
+// parsePermissions parses permissions, one or more per line: verbs, resources as
+// resource.group/subresource, and namespace/name, of which either may be empty.
 func parsePermissions(text string) []permission {
 	var read []permission
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
@@ -53,11 +53,11 @@ func parsePermissions(text string) []permission {
 	return read
 }
 
-// versions of the groups that are tried, where it is not v1.
+// versions are the API versions of groups whose version is not v1.
 var versions = map[string]string{"batch.volcano.sh": "v1alpha1", "scheduling.volcano.sh": "v1beta1", "cardquota.dev": "v1alpha1"}
 
-// dryRun makes the call by which somebody would use the right, as a dry run. What is sent is no
-// object: who may call is told that, and nothing happens.
+// dryRun sends the request of a permission as a dry run. Its body is no valid object: an
+// authorised caller is told that, and nothing happens.
 func (r permission) dryRun(ctx context.Context, client dynamic.Interface) (err error) {
 	kind := schema.GroupVersionResource{Group: r.group, Version: cmp.Or(versions[r.group], "v1"), Resource: r.resource}
 	objects := client.Resource(kind).Namespace(r.namespace)
@@ -89,7 +89,7 @@ func (r permission) dryRun(ctx context.Context, client dynamic.Interface) (err e
 	return err
 }
 
-// caller calls the API server as an account, by a token of it, or as a user.
+// caller calls the API server as an account, by its token, or as a user.
 type caller struct {
 	user   string
 	groups []string
@@ -112,7 +112,7 @@ func newUser(user string, groups ...string) *caller {
 	return &caller{user, config.Impersonate.Groups, config}
 }
 
-// expectAllowed expects that the caller may do all of it.
+// expectAllowed expects that the caller has all permissions.
 func (c *caller) expectAllowed(t *testing.T, rights []permission) {
 	t.Helper()
 	for _, r := range rights {
@@ -120,8 +120,8 @@ func (c *caller) expectAllowed(t *testing.T, rights []permission) {
 	}
 }
 
-// expectDenied expects that the caller may do nothing of it. The API server forgets within moments what
-// an earlier test has granted.
+// expectDenied expects that the caller has none of the permissions. The API server forgets the
+// grants of an earlier test within moments.
 func (c *caller) expectDenied(t *testing.T, rights []permission) {
 	t.Helper()
 	for _, r := range rights {
@@ -129,8 +129,8 @@ func (c *caller) expectDenied(t *testing.T, rights []permission) {
 	}
 }
 
-// isAllowed tells whether the API server lets the account do it: tried, but for the two verbs that
-// belong to no call, about which it is asked.
+// isAllowed reports whether the API server allows a permission. It tries the request, except
+// for two verbs without a request, for which it asks for a review.
 func (c *caller) isAllowed(t *testing.T, r permission) bool {
 	t.Helper()
 	config, verb := rest.CopyConfig(c.config), r.verb
@@ -160,7 +160,7 @@ func (c *caller) isAllowed(t *testing.T, r permission) bool {
 	return !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), " cannot "+verb+" ")
 }
 
-// accessReview asks the API server what RBAC says.
+// accessReview asks the API server for RBAC's decision.
 func (c *caller) accessReview(t *testing.T, r permission) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

@@ -19,11 +19,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// withoutWebhooks plays that a request got past them: the rest must hold alone.
+// withoutWebhooks simulates a request that passed the webhooks: the rest must hold alone.
 func withoutWebhooks(t *testing.T, do func()) {
 	t.Helper()
-	// Nobody but a webhook refuses it, and none of those that let pass whom they
-	// cannot judge in time.
+	// Only a webhook denies it, and it is none of those that allow requests that they cannot
+	// check in time.
 	tooMany := func() error {
 		return suite.admin.Create(t.Context(), newCardQuota("too-many", func(q *v1alpha1.CardQuota) {
 			q.Spec.OverAllocation, q.Spec.Cards[0].Quota = v1alpha1.OverAllocationDeny, 1000
@@ -45,8 +45,8 @@ func withoutWebhooks(t *testing.T, do func()) {
 	do()
 }
 
-// TestALabelDoesNotStopTheScheduler: ours waits while a stock scheduler runs,
-// and a tenant can label a pod as one.
+// TestALabelDoesNotStopTheScheduler tests that a tenant's label on a pod does not stop our
+// scheduler, which waits while a stock scheduler runs.
 func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 	stranger := newPod("stranger", "default", func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": "volcano-scheduler"}
@@ -72,8 +72,8 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 	g.Expect(suite.deployment.Scheduler.Running()).To(BeTrue())
 }
 
-// TestADeadOperatorStopsNobody: what must go on does, and what cannot be judged
-// is refused with a reason.
+// TestADeadOperatorStopsNobody tests that everything necessary continues without the operator,
+// and that what cannot be checked is denied with a reason.
 func TestADeadOperatorStopsNobody(t *testing.T) {
 	createReadyQuota(t, newCardQuota("orphaned", nil))
 	g := newGomega(t)

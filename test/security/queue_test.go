@@ -21,8 +21,8 @@ func asNeighbour(q *v1alpha1.CardQuota) {
 	q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: neighbour}}
 }
 
-// TestAQueueOfOthersIsRefusedByTheScheduler: a pod that waits in the queue when
-// the selector comes has passed admission.
+// TestAQueueOfOthersIsRefusedByTheScheduler tests a pod that passed admission because it was
+// created before the queue's selector.
 func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
 	q := newCardQuota("got-past", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 0 })
 	createReadyQuota(t, q)
@@ -49,12 +49,12 @@ func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 	staysWaiting(t, "the first one holds the card", second)
 }
 
-// TestAServiceTypeCannotBeClaimed: training that calls itself inference would
-// take cards from others and keep its own.
+// TestAServiceTypeCannotBeClaimed tests that training cannot call itself inference to reclaim
+// cards and keep its own.
 func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	createReadyQuota(t, newCardQuota("claimed", nil))
 	claim := func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationServiceType] = "inference" }
-	// Past admission it takes nothing: all cards are held by training of others.
+	// Past admission it reclaims nothing: training of others holds all cards.
 	createReadyQuota(t, newCardQuota("holders", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 16 }))
 	holders := builder.Deployment(neighbour, "holders", 16, builder.Pod("", "").Queue("holders").Card(h200).GPUs(1))
 	createForTest(t, holders)
@@ -72,7 +72,7 @@ func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	g.Expect(neighbourPods(t)).To(Equal(pods), "nobody went for it")
 }
 
-// neighbourPods are the pods of the neighbour.
+// neighbourPods returns the pods of the neighbour.
 func neighbourPods(t *testing.T) map[string]bool {
 	t.Helper()
 	pods := &corev1.PodList{}
@@ -95,7 +95,8 @@ func updateCardQuota(t *testing.T, q *v1alpha1.CardQuota, edit func()) {
 	check.NoError(t, suite.admin.Patch(t.Context(), q, client.MergeFrom(before)))
 }
 
-// TestNonsenseStopsNobody: what a tenant writes withholds its own cards at most.
+// TestNonsenseStopsNobody tests that invalid objects of a tenant withhold at most its own
+// cards.
 func TestNonsenseStopsNobody(t *testing.T) {
 	createReadyQuota(t, newCardQuota("nonsense", nil))
 	var all []*corev1.Pod

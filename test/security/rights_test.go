@@ -14,14 +14,14 @@ import (
 const (
 	manager   = "cardquota-manager"
 	scheduler = "cardquota-scheduler"
-	// deployed is the account of Volcano's own Deployment, which keeps what Volcano gave it where
-	// only the image in it was replaced.
+	// deployed is the account of Volcano's own Deployment, which keeps Volcano's rights where
+	// only the image was replaced.
 	deployed = "volcano-scheduler"
 	system   = "volcano-system"
 )
 
-// TestTheProgramsMayDoTheirWork: that these are enough is shown by every other end-to-end test,
-// which all run under them; here is what would go unnoticed there for long.
+// TestTheProgramsMayDoTheirWork tests rights whose absence would go unnoticed for long. Every
+// other end-to-end test shows that the rest suffices.
 func TestTheProgramsMayDoTheirWork(t *testing.T) {
 	newCaller(t, system, manager).expectAllowed(t, parsePermissions(`
 		patch queues.scheduling.volcano.sh,cardquotas.cardquota.dev/status /any
@@ -80,7 +80,7 @@ var nobodys = parsePermissions(`
 	patch,delete validatingadmissionpolicies.admissionregistration.k8s.io /cardquota-webhooks.cardquota.dev
 	delete validatingadmissionpolicybindings.admissionregistration.k8s.io /cardquota-webhooks.cardquota.dev`)
 
-// anothers is what only the other one of them may do, or nobody who could do without.
+// anothers is what only the other one of our accounts may do, or none.
 var anothers = map[string][]permission{
 	manager: parsePermissions(`
 		create pods/binding tenant/any
@@ -107,7 +107,8 @@ var anothers = map[string][]permission{
 		update leases.coordination.k8s.io volcano-system/cardquota-manager`),
 }
 
-// tenants is what grants cards, or tells what others hold and run: none of it is a tenant's.
+// tenants is what grants cards, or reveals what others hold and run: no tenant may do any of
+// it.
 var tenants = parsePermissions(`
 	create cardquotas.cardquota.dev,queues.scheduling.volcano.sh,priorityclasses.scheduling.k8s.io /
 	get,patch cardquotas.cardquota.dev,queues.scheduling.volcano.sh /any
@@ -130,13 +131,14 @@ var tenants = parsePermissions(`
 	list configmaps,leases.coordination.k8s.io volcano-system/
 	get pods/log volcano-system/any`)
 
-// TestATenantCannotGrantItselfCards tries everything by which cards are granted or read.
+// TestATenantCannotGrantItselfCards tries every way to grant or read cards.
 func TestATenantCannotGrantItselfCards(t *testing.T) {
 	newUser(tess).expectDenied(t, tenants)
 	newUser(tess).expectAllowed(t, parsePermissions("create,list pods tenant/"))
 }
 
-// TestWhoMayViewTheClusterReadsCardQuotas and grants none.
+// TestWhoMayViewTheClusterReadsCardQuotas tests that role view allows to read CardQuotas and to
+// grant none.
 func TestWhoMayViewTheClusterReadsCardQuotas(t *testing.T) {
 	createForTest(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "view-everything"},
@@ -147,7 +149,8 @@ func TestWhoMayViewTheClusterReadsCardQuotas(t *testing.T) {
 	newUser("viewer").expectDenied(t, parsePermissions("patch cardquotas.cardquota.dev /any"))
 }
 
-// TestWhatIsTriedCanBeDone: a resource that does not exist is refused like any other.
+// TestWhatIsTriedCanBeDone checks the table: a resource that does not exist is denied like any
+// other.
 func TestWhatIsTriedCanBeDone(t *testing.T) {
 	tried := slices.Concat(nobodys, anothers[manager], anothers[scheduler], tenants)
 	newUser("administrator", "system:masters").expectAllowed(t, slices.DeleteFunc(tried, func(r permission) bool {
@@ -155,19 +158,19 @@ func TestWhatIsTriedCanBeDone(t *testing.T) {
 	}))
 }
 
-// TestTheProgramsMayNothingElse: what a stolen token of either program must not open.
+// TestTheProgramsMayNothingElse tests what a stolen token of either program must not allow.
 func TestTheProgramsMayNothingElse(t *testing.T) {
 	for _, account := range []string{manager, scheduler} {
 		newCaller(t, system, account).expectDenied(t, slices.Concat(nobodys, anothers[account]))
 	}
 }
 
-// TestTheAccountOfVolcanosDeployment: with only the image replaced it has what it needs, and not
-// more than docs/security.md says.
+// TestTheAccountOfVolcanosDeployment tests the rights of our scheduler when only the image was
+// replaced: what it needs, and no more than docs/security.md states.
 func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 	applyForTest(t, "../../config/overlays/scheduler-image/rolebinding.yaml")
 	caller := newCaller(t, system, deployed)
-	// Without tokenreviews --secure-metrics answers nobody.
+	// Without tokenreviews --secure-metrics denies every request.
 	caller.expectAllowed(t, parsePermissions(`
 		create tokenreviews.authentication.k8s.io,subjectaccessreviews.authorization.k8s.io /
 		patch pods/status tenant/any
@@ -188,8 +191,8 @@ func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 	caller.expectDenied(t, slices.DeleteFunc(slices.Clone(nobodys), func(r permission) bool { return slices.Contains(volcanos, r) }))
 }
 
-// TestNoRuleIsOpen: a rule with a star grants what nobody thought of, now or in the next version
-// of an API.
+// TestNoRuleIsOpen tests that no rule has a star: it would also grant what a later version of
+// an API adds.
 func TestNoRuleIsOpen(t *testing.T) {
 	for _, account := range []string{manager, scheduler} {
 		cluster, namespaced := &rbacv1.ClusterRole{}, &rbacv1.Role{}

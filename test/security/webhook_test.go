@@ -22,8 +22,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// TestTheOpenPortOfTheWebhooks: as installed, whoever reaches it reads names and numbers, and
-// changes nothing. How it is shut is tested in cmd/manager.
+// TestTheOpenPortOfTheWebhooks tests that, as installed, a client of the port can read names
+// and numbers, and change nothing. cmd/manager tests how to close it.
 func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 	createReadyQuota(t, newCardQuota("readable", asNeighbour))
 	for what, tc := range map[string]struct {
@@ -58,7 +58,8 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 	}
 }
 
-// madeUp is the answer to a review that no API server sent, without a certificate.
+// madeUp sends a review that does not come from an API server, without a certificate, and
+// returns the answer.
 func madeUp(t *testing.T, path, version, kind string, object client.Object) *admissionreview.AdmissionResponse {
 	t.Helper()
 	gvk := schema.FromAPIVersionAndKind(version, kind)
@@ -82,7 +83,7 @@ func madeUp(t *testing.T, path, version, kind string, object client.Object) *adm
 	return answered.Response
 }
 
-// webhookAddress is where the Service before the webhooks leads.
+// webhookAddress returns the address behind the webhooks' Service.
 func webhookAddress(t *testing.T) string {
 	t.Helper()
 	slice := &discoveryv1.EndpointSlice{}

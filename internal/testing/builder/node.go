@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// cardMemoryMiB is the memory of card models in MiB, as NVIDIA's label says it.
+// cardMemoryMiB is the memory of card models in MiB, as in NVIDIA's label.
 var cardMemoryMiB = map[string]int{
 	"NVIDIA-H200": 143771, "NVIDIA-H800": 81559, "NVIDIA-H20": 97871, "NVIDIA-A100-SXM4-80GB": 81920, "NVIDIA-L40S": 46068,
 	"NVIDIA-GeForce-RTX-4090": 24564, "NVIDIA-GeForce-RTX-4090-D": 24564, "Ascend-910B": 65536,
@@ -33,7 +33,7 @@ func (b *NodeBuilder) Resource(name corev1.ResourceName, quantity string) *NodeB
 	return b
 }
 
-// GPUs gives the node NVIDIA cards of a model; without a model they have no name.
+// GPUs adds NVIDIA cards of a model. Without a model the node does not name them.
 func (b *NodeBuilder) GPUs(model string, count int) *NodeBuilder {
 	if model != "" {
 		b.labelCard("nvidia.com/gpu", model).Label("nvidia.com/gpu.count", strconv.Itoa(count))
@@ -41,7 +41,7 @@ func (b *NodeBuilder) GPUs(model string, count int) *NodeBuilder {
 	return b.Resource(GPU, strconv.Itoa(count))
 }
 
-// NPUs gives the node Ascend cards of a model.
+// NPUs adds Ascend cards of a model.
 func (b *NodeBuilder) NPUs(model string, count int) *NodeBuilder {
 	return b.labelCard("huawei.com/npu", model).Resource("huawei.com/Ascend910", strconv.Itoa(count))
 }
@@ -54,7 +54,7 @@ func (b *NodeBuilder) labelCard(product, model string) *NodeBuilder {
 	return b.Label(product+".product", model).Label(product+".memory", strconv.Itoa(memory))
 }
 
-// MIG adds slices of the node's cards: "1g.18gb".
+// MIG adds MIG slices of the node's cards: "1g.18gb".
 func (b *NodeBuilder) MIG(profile string, count int) *NodeBuilder {
 	base := "nvidia.com/mig-" + profile
 	b.Label("nvidia.com/mig.strategy", "mixed")
@@ -62,7 +62,7 @@ func (b *NodeBuilder) MIG(profile string, count int) *NodeBuilder {
 	return b.Resource(corev1.ResourceName(base), strconv.Itoa(count))
 }
 
-// MPS cuts each of the node's NVIDIA cards into shares.
+// MPS divides each of the node's NVIDIA cards into MPS shares.
 func (b *NodeBuilder) MPS(replicas int) *NodeBuilder {
 	b.Label("nvidia.com/gpu.sharing-strategy", "mps").Label("nvidia.com/gpu.replicas", strconv.Itoa(replicas))
 	for _, list := range []corev1.ResourceList{b.obj.Status.Allocatable, b.obj.Status.Capacity} {
@@ -73,7 +73,7 @@ func (b *NodeBuilder) MPS(replicas int) *NodeBuilder {
 	return b
 }
 
-// Cordoned closes the node to new pods.
+// Cordoned cordons the node.
 func (b *NodeBuilder) Cordoned() *NodeBuilder { b.obj.Spec.Unschedulable = true; return b }
 
 // NotReady says that the kubelet does not answer.

@@ -1,10 +1,10 @@
-// Package builder makes the objects that tests are about: valid ones, of which a
-// test writes only what it needs. It knows neither a test framework nor a rule of
-// card quota, so that every test may use it, also those that check the rules.
+// Package builder builds valid objects for tests, which set only what they need. It depends on
+// no test framework and no rule of card quota, so that every test may use it, including tests
+// of the rules.
 //
-// The same calls always make the same object. A UID follows from kind, namespace
-// and name, so an owner reference fits the owner that the package makes. A text or
-// quantity of "" leaves a field out; a quantity that cannot be read panics.
+// The same calls always build the same object. The UID follows from kind, namespace and name,
+// so an owner reference matches the owner that the package builds. A text or quantity of ""
+// omits a field; an invalid quantity panics.
 package builder
 
 import (
@@ -20,8 +20,8 @@ import (
 // GPU is the resource of NVIDIA's whole cards.
 const GPU = corev1.ResourceName("nvidia.com/gpu")
 
-// object is what the builders of all kinds share. Its methods return the builder B
-// that embeds it. P is the pointer to what is built.
+// object is the common part of all builders. Its methods return the builder B that embeds it. P
+// is the pointer to the built object.
 type object[B any, P interface {
 	metav1.Object
 	DeepCopy() P
@@ -47,7 +47,7 @@ func uidFor(kind, namespace, name string) types.UID {
 // Obj returns a copy of the object.
 func (o object[B, P]) Obj() P { return o.obj.DeepCopy() }
 
-// With changes what the builder has no method for.
+// With changes fields for which the builder has no method.
 func (o object[B, P]) With(change func(P)) B { change(o.obj); return o.self }
 
 // Label sets a label.
@@ -79,7 +79,7 @@ func (o object[B, P]) Owner(apiVersion, kind, name string) B {
 	return o.self
 }
 
-// UID sets another UID than the one that follows from the name.
+// UID overrides the UID that follows from the name.
 func (o object[B, P]) UID(value types.UID) B { o.obj.SetUID(value); return o.self }
 
 // Created sets the time of creation.
@@ -110,7 +110,7 @@ func addQuantity(list corev1.ResourceList, name corev1.ResourceName, quantity st
 	return withEntry(list, name, resource.MustParse(quantity))
 }
 
-// Resources is a list of CPU and memory.
+// Resources returns a list of CPU and memory.
 func Resources(cpu, memory string) corev1.ResourceList {
 	return addQuantity(addQuantity(nil, corev1.ResourceCPU, cpu), corev1.ResourceMemory, memory)
 }

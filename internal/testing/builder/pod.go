@@ -16,7 +16,7 @@ type PodBuilder struct {
 	object[*PodBuilder, *corev1.Pod]
 }
 
-// Pod is a pending pod of Volcano's with one container that requests nothing.
+// Pod returns a pending pod for Volcano with one container that requests nothing.
 func Pod(namespace, name string) *PodBuilder {
 	b := &PodBuilder{}
 	b.object = newObject("Pod", namespace, name, b, &corev1.Pod{
@@ -26,12 +26,12 @@ func Pod(namespace, name string) *PodBuilder {
 	return b
 }
 
-// Queue names the queue in the pod's own annotation.
+// Queue sets the queue in the pod's own annotation.
 func (b *PodBuilder) Queue(name string) *PodBuilder {
 	return b.annotateUnlessEmpty(v1beta1.QueueNameAnnotationKey, name)
 }
 
-// ChargedQueue writes the record of the binding.
+// ChargedQueue sets the record of the binding.
 func (b *PodBuilder) ChargedQueue(name string) *PodBuilder {
 	return b.annotateUnlessEmpty(v1alpha1.AnnotationChargedQueue, name)
 }
@@ -41,12 +41,12 @@ func (b *PodBuilder) PodGroup(name string) *PodBuilder {
 	return b.annotateUnlessEmpty(v1beta1.KubeGroupNameAnnotationKey, name)
 }
 
-// Card names the card, or several to choose from: "NVIDIA-H200|NVIDIA-H800".
+// Card sets the requested card, or alternatives: "NVIDIA-H200|NVIDIA-H800".
 func (b *PodBuilder) Card(name string) *PodBuilder {
 	return b.annotateUnlessEmpty(v1alpha1.AnnotationCardName, name)
 }
 
-// ServiceType writes the pod's own service type.
+// ServiceType sets the pod's own service type.
 func (b *PodBuilder) ServiceType(name string) *PodBuilder {
 	return b.annotateUnlessEmpty(v1alpha1.AnnotationServiceType, name)
 }
@@ -64,7 +64,7 @@ func (b *PodBuilder) Memory(quantity string) *PodBuilder {
 	return b.Requests(corev1.ResourceMemory, quantity)
 }
 
-// Requests requests a resource of the first container and limits it to the same.
+// Requests sets the request and the limit of the first container for a resource.
 func (b *PodBuilder) Requests(name corev1.ResourceName, quantity string) *PodBuilder {
 	setRequestAndLimit(&b.obj.Spec.Containers[0], name, quantity)
 	return b
@@ -82,7 +82,7 @@ func (b *PodBuilder) InitContainer(name corev1.ResourceName, quantity string) *P
 	return b
 }
 
-// Sidecar adds an init container that goes on beside the others.
+// Sidecar adds an init container that keeps running beside the others.
 func (b *PodBuilder) Sidecar(name corev1.ResourceName, quantity string) *PodBuilder {
 	b.InitContainer(name, quantity)
 	always := corev1.ContainerRestartPolicyAlways
@@ -122,24 +122,24 @@ func (b *PodBuilder) Condition(kind corev1.PodConditionType, status corev1.Condi
 	return b
 }
 
-// Unschedulable says why the scheduler does not place the pod.
+// Unschedulable sets the reason why the scheduler does not place the pod.
 func (b *PodBuilder) Unschedulable(message string) *PodBuilder {
 	return b.Condition(corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable, message)
 }
 
-// Scheduler names another scheduler than Volcano, or with "" none.
+// Scheduler sets another scheduler than Volcano, or none with "".
 func (b *PodBuilder) Scheduler(name string) *PodBuilder { b.obj.Spec.SchedulerName = name; return b }
 
 // Priority sets the value of the pod's priority.
 func (b *PodBuilder) Priority(value int32) *PodBuilder { b.obj.Spec.Priority = &value; return b }
 
-// PriorityClass names the pod's PriorityClass.
+// PriorityClass sets the pod's PriorityClass.
 func (b *PodBuilder) PriorityClass(name string) *PodBuilder {
 	b.obj.Spec.PriorityClassName = name
 	return b
 }
 
-// GracePeriod sets the seconds that a deleted pod may take to end.
+// GracePeriod sets the termination grace period in seconds.
 func (b *PodBuilder) GracePeriod(seconds int64) *PodBuilder {
 	b.obj.Spec.TerminationGracePeriodSeconds = &seconds
 	return b

@@ -21,12 +21,12 @@ func Queue(name string) *QueueBuilder {
 	return b
 }
 
-// Quota writes the quota of cards: `{"NVIDIA-H200":8}`.
+// Quota sets the quota of cards: `{"NVIDIA-H200":8}`.
 func (b *QueueBuilder) Quota(text string) *QueueBuilder {
 	return b.annotateUnlessEmpty(v1alpha1.AnnotationCardQuota, text)
 }
 
-// ServiceType writes the queue's service type.
+// ServiceType sets the queue's service type.
 func (b *QueueBuilder) ServiceType(name string) *QueueBuilder {
 	return b.annotateUnlessEmpty(v1alpha1.AnnotationServiceType, name)
 }
@@ -40,7 +40,7 @@ func (b *QueueBuilder) Capability(cpu, memory string) *QueueBuilder {
 // Priority sets the priority among the queues.
 func (b *QueueBuilder) Priority(value int32) *QueueBuilder { b.obj.Spec.Priority = value; return b }
 
-// State sets the state, "" as long as Volcano has given none.
+// State sets the state, "" before Volcano has set one.
 func (b *QueueBuilder) State(state v1beta1.QueueState) *QueueBuilder {
 	b.obj.Status.State = state
 	return b
@@ -60,10 +60,10 @@ func PodGroup(namespace, name string) *PodGroupBuilder {
 	return b
 }
 
-// Queue names the queue.
+// Queue sets the queue.
 func (b *PodGroupBuilder) Queue(name string) *PodGroupBuilder { b.obj.Spec.Queue = name; return b }
 
-// Request writes the cards that the group asks for in all: `{"NVIDIA-H200":8}`.
+// Request sets the cards that the group requests in total: `{"NVIDIA-H200":8}`.
 func (b *PodGroupBuilder) Request(text string) *PodGroupBuilder {
 	return b.annotateUnlessEmpty(v1alpha1.AnnotationCardRequest, text)
 }
@@ -71,7 +71,7 @@ func (b *PodGroupBuilder) Request(text string) *PodGroupBuilder {
 // MinMember sets how many pods run together or not at all.
 func (b *PodGroupBuilder) MinMember(n int32) *PodGroupBuilder { b.obj.Spec.MinMember = n; return b }
 
-// MinResource sets how much of a resource the group needs at least.
+// MinResource sets the minimum of a resource for the group.
 func (b *PodGroupBuilder) MinResource(name corev1.ResourceName, quantity string) *PodGroupBuilder {
 	if b.obj.Spec.MinResources == nil {
 		b.obj.Spec.MinResources = &corev1.ResourceList{}
@@ -86,7 +86,7 @@ func (b *PodGroupBuilder) Phase(phase v1beta1.PodGroupPhase) *PodGroupBuilder {
 	return b
 }
 
-// Unschedulable says why the scheduler does not place the group.
+// Unschedulable sets the reason why the scheduler does not place the group.
 func (b *PodGroupBuilder) Unschedulable(message string) *PodGroupBuilder {
 	b.obj.Status.Conditions = append(b.obj.Status.Conditions, v1beta1.PodGroupCondition{
 		Type: v1beta1.PodGroupUnschedulableType, Status: corev1.ConditionTrue, Reason: v1beta1.NotEnoughResourcesReason, Message: message,

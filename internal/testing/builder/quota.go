@@ -39,7 +39,7 @@ func (b *CardQuotaBuilder) Resources(cpu, memory string) *CardQuotaBuilder {
 	return b
 }
 
-// Queue names another queue than that of the CardQuota's name.
+// Queue sets another queue than the one of the CardQuota's name.
 func (b *CardQuotaBuilder) Queue(name string) *CardQuotaBuilder {
 	b.obj.Spec.QueueName = name
 	return b
@@ -54,7 +54,7 @@ func (b *CardQuotaBuilder) ServiceType(name string) *CardQuotaBuilder {
 	return b
 }
 
-// printResult prints the results of a scene beside their limits, and checks them.
+// Condition sets a condition of the CardQuota's generation.
 func (b *CardQuotaBuilder) Condition(kind string, status metav1.ConditionStatus, reason, message string) *CardQuotaBuilder {
 	meta.SetStatusCondition(&b.obj.Status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: b.obj.Generation,
@@ -67,14 +67,14 @@ type PolicyBuilder struct {
 	object[*PolicyBuilder, *v1alpha1.ServiceTypePolicy]
 }
 
-// ServiceTypePolicy is the policy of the cluster, which leaves every default.
+// ServiceTypePolicy returns the policy of the cluster with all defaults.
 func ServiceTypePolicy() *PolicyBuilder {
 	b := &PolicyBuilder{}
 	b.object = newObject("ServiceTypePolicy", "", v1alpha1.PolicyName, b, &v1alpha1.ServiceTypePolicy{})
 	return b
 }
 
-// Type adds a service type and those from which it may reclaim.
+// Type adds a service type and the types from which it may reclaim.
 func (b *PolicyBuilder) Type(name string, priority int32, reclaimable bool, reclaimFrom ...string) *PolicyBuilder {
 	added := v1alpha1.ServiceType{Name: name, Priority: priority, ReclaimPolicy: v1alpha1.ReclaimNever, ReclaimFrom: reclaimFrom}
 	if reclaimable {

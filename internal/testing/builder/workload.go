@@ -23,7 +23,7 @@ func VCJob(namespace, name string) *VCJobBuilder {
 	return b
 }
 
-// Gang is a Volcano Job whose pods all run or none, and which starts again when one of
+// Gang returns a Volcano Job whose pods run all or not at all, and which restarts when one of
 // them is evicted.
 func Gang(namespace, name string, size int32, pod *PodBuilder) *VCJobBuilder {
 	b := VCJob(namespace, name).MinAvailable(size).Task("worker", size, pod)
@@ -31,10 +31,10 @@ func Gang(namespace, name string, size int32, pod *PodBuilder) *VCJobBuilder {
 	return b
 }
 
-// Queue names the queue.
+// Queue sets the queue.
 func (b *VCJobBuilder) Queue(name string) *VCJobBuilder { b.obj.Spec.Queue = name; return b }
 
-// Request writes the cards that the job asks for in all: `{"NVIDIA-H200":8}`.
+// Request sets the cards that the job requests in total: `{"NVIDIA-H200":8}`.
 func (b *VCJobBuilder) Request(text string) *VCJobBuilder {
 	return b.annotateUnlessEmpty(v1alpha1.AnnotationCardRequest, text)
 }
@@ -42,7 +42,7 @@ func (b *VCJobBuilder) Request(text string) *VCJobBuilder {
 // MinAvailable sets how many pods run together or not at all.
 func (b *VCJobBuilder) MinAvailable(n int32) *VCJobBuilder { b.obj.Spec.MinAvailable = n; return b }
 
-// Task adds a task. Its pods do not restart where they ran, as is usual.
+// Task adds a task. Its pods have restartPolicy Never unless they set one.
 func (b *VCJobBuilder) Task(name string, replicas int32, pod *PodBuilder) *VCJobBuilder {
 	template := pod.Template()
 	if template.Spec.RestartPolicy == "" {
@@ -52,10 +52,10 @@ func (b *VCJobBuilder) Task(name string, replicas int32, pod *PodBuilder) *VCJob
 	return b
 }
 
-// AppLabel is the label by which a Deployment finds its pods.
+// AppLabel is the label by which a Deployment selects its pods.
 const AppLabel = "app"
 
-// Deployment is a Deployment of pods, which carry its name in AppLabel.
+// Deployment returns a Deployment of pods, which have its name in AppLabel.
 func Deployment(namespace, name string, replicas int32, pod *PodBuilder) *appsv1.Deployment {
 	template := pod.Template()
 	template.Labels = withEntry(template.Labels, AppLabel, name)
@@ -67,12 +67,12 @@ func Deployment(namespace, name string, replicas int32, pod *PodBuilder) *appsv1
 	}
 }
 
-// PriorityClass is a PriorityClass.
+// PriorityClass returns a PriorityClass.
 func PriorityClass(name string, value int32) *schedulingv1.PriorityClass {
 	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uidFor("PriorityClass", "", name)}, Value: value}
 }
 
-// Namespace is a Namespace with labels given as key, value, key, value …
+// Namespace returns a Namespace with labels given as key, value, key, value …
 func Namespace(name string, labels ...string) *corev1.Namespace {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uidFor("Namespace", "", name)}}
 	for i := 0; i+1 < len(labels); i += 2 {

@@ -1,6 +1,5 @@
-// Package check compares what a test got with what it wants, in one line each. It
-// adds no style of its own: a difference is told as by cmp.Diff, and goes on or
-// ends the test as its function says.
+// Package check compares what a test got with what it wants, in one line each. Differences look
+// like those of cmp.Diff. Each function either continues the test or ends it.
 package check
 
 import (
@@ -21,7 +20,7 @@ type T interface {
 	Fatalf(format string, args ...any)
 }
 
-// Equal reports how got differs from want.
+// Equal reports the difference between want and got.
 func Equal[V any](t T, what string, want, got V, options ...cmp.Option) {
 	t.Helper()
 	if !cmp.Equal(want, got, options...) { // quicker than a difference, which properties ask for by the thousand
@@ -29,7 +28,7 @@ func Equal[V any](t T, what string, want, got V, options ...cmp.Option) {
 	}
 }
 
-// That reports, as fmt.Sprintf writes it, what is wrong when something does not hold.
+// That reports a failed condition; the message is formatted as by fmt.Sprintf.
 func That(t T, holds bool, format string, args ...any) {
 	t.Helper()
 	if !holds {
@@ -37,7 +36,7 @@ func That(t T, holds bool, format string, args ...any) {
 	}
 }
 
-// Must ends the test when something does not hold, and says what That would.
+// Must is That, but ends the test.
 func Must(t T, holds bool, format string, args ...any) {
 	t.Helper()
 	if !holds {
@@ -45,7 +44,7 @@ func Must(t T, holds bool, format string, args ...any) {
 	}
 }
 
-// NoError ends the test at an error.
+// NoError ends the test on an error.
 func NoError(t T, err error) {
 	t.Helper()
 	if err != nil {
@@ -53,7 +52,7 @@ func NoError(t T, err error) {
 	}
 }
 
-// Says reports when an error does not contain a text, or, for "", when there is one.
+// Says reports an error that does not contain a text, or any error for "".
 func Says(t T, err error, want string) {
 	t.Helper()
 	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -61,7 +60,7 @@ func Says(t T, err error, want string) {
 	}
 }
 
-// Contains reports when got does not contain all of some texts.
+// Contains reports each wanted text that got does not contain.
 func Contains(t T, what, got string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
@@ -75,7 +74,7 @@ func Contains(t T, what, got string, wants ...string) {
 //
 //	for t, tc := range check.Cases(t, map[string]struct{…}{…}) {
 //
-// A case that ends its test at once, by t.Fatal, ends the loop as well.
+// A case that ends its test by t.Fatal also ends the loop.
 func Cases[V any](t *testing.T, cases map[string]V) iter.Seq2[*testing.T, V] {
 	return func(yield func(*testing.T, V) bool) {
 		t.Helper()
@@ -96,8 +95,8 @@ func Cases[V any](t *testing.T, cases map[string]V) iter.Seq2[*testing.T, V] {
 	}
 }
 
-// Refused ends the test without an error, and reports when an error does not contain
-// all of some texts or is none that an event can hold.
+// Refused ends the test without an error. It reports an error that does not contain all wanted
+// texts, or that does not fit an event.
 func Refused(t T, err error, wants ...string) {
 	t.Helper()
 	if err == nil {
@@ -110,9 +109,8 @@ func Refused(t T, err error, wants ...string) {
 	}
 }
 
-// FitsEvent tells whether an event can hold a message and a terminal can show it: it
-// is short (Kubernetes, pkg/apis/core/validation), and has no control or formatting
-// characters.
+// FitsEvent reports whether a message fits an event and a terminal: it is short (Kubernetes,
+// pkg/apis/core/validation), and has no control or formatting characters.
 func FitsEvent(message string) bool {
 	return message != "" && len(message) <= 1024 && utf8.ValidString(message) &&
 		!strings.ContainsFunc(message, func(r rune) bool { return !unicode.IsPrint(r) })

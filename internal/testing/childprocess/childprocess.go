@@ -10,8 +10,9 @@ import (
 	"sync"
 )
 
-// startRequests leads to the one goroutine that starts children. Linux sends the parent-death
-// signal when the thread that forked ends, so that thread must live as long as this process.
+// startRequests is the queue of the goroutine that starts children. Linux sends the
+// parent-death signal when the thread that forked ends, so that thread must live as long as
+// this process.
 var startRequests = sync.OnceValue(func() chan<- func() {
 	requests := make(chan func())
 	go func() {
@@ -30,7 +31,7 @@ func Start(cmd *exec.Cmd) error {
 	return <-started
 }
 
-// Processes are the ids of those that match, but for this one. What is asked for a match is a
+// Processes returns the ids of the matching processes, without this one. match gets the
 // process's folder in /proc.
 func Processes(match func(proc string) bool) (ids []string) {
 	entries, _ := filepath.Glob("/proc/[0-9]*")

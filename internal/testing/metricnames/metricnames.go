@@ -1,5 +1,5 @@
-// Package metricnames compares the metrics that a program exports with those that docs/metrics.md
-// explains.
+// Package metricnames compares the metrics that a program exports with those that
+// docs/metrics.md describes.
 package metricnames
 
 import (
@@ -20,8 +20,8 @@ var (
 	quotedNamePattern = regexp.MustCompile("`(cardquota_[a-z0-9_]+)`")
 )
 
-// Registered returns the names of this project's metrics in a registry. Unlike a scrape it has
-// those too for which nothing has been counted yet.
+// Registered returns the names of this project's metrics in a registry, including those without
+// a sample.
 func Registered(registry prometheus.Collector) []string {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
@@ -37,8 +37,8 @@ func Registered(registry prometheus.Collector) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Documented returns the metrics that docs/metrics.md explains: those of the scheduler in the first
-// column of its table, and the others, which are the operator's, in its text above the alerts.
+// Documented returns the metrics that docs/metrics.md describes. Those of the scheduler are in
+// the first column of its table, those of the operator in its text above the alerts.
 func Documented(t testing.TB, file string) (scheduler, operator []string) {
 	t.Helper()
 	page, err := os.ReadFile(file)

@@ -1,14 +1,14 @@
-// Package missing skips tests where the machine lacks what they need, in one form
-// that a runner of tests can match.
+// Package missing skips tests where the machine lacks what they need, with a message that a
+// test runner can match.
 package missing
 
 import "testing"
 
-// Prefix begins the output of every test that is skipped by this package. What
-// follows names what is missing and how to get it.
+// Prefix starts the output of every test that this package skips. What follows names what is
+// missing and how to get it.
 const Prefix = "skipped, missing: "
 
-// Skip skips a test because the machine lacks what is named, an error or a text.
+// Skip skips a test because the machine lacks something, given as an error or a text.
 func Skip(t testing.TB, what any) {
 	t.Helper()
 	t.Skipf("%s%v", Prefix, what)

@@ -1,5 +1,5 @@
-// Package script makes the objects of tests that tell in a text, step by step, what
-// happens in a cluster. It knows no rule of card quota, so that the observer may use it.
+// Package script builds the objects of tests that describe in a text, step by step, what
+// happens in a cluster. It depends on no rule of card quota, so that the observer may use it.
 package script
 
 import (
@@ -19,16 +19,16 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// Namespace is where all pods and PodGroups are.
+// Namespace is the namespace of all pods and PodGroups.
 const Namespace = "test"
 
-// Began is when CardQuotas were created and pods deleted.
+// Began is when CardQuotas are created and pods deleted.
 var Began = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var models = strings.NewReplacer("H200", "NVIDIA-H200", "RTX4090", "NVIDIA-GeForce-RTX-4090")
 
-// Steps are the words of a text, one step a line or between semicolons. H200 and
-// RTX4090 stand for the whole names of these cards.
+// Steps splits a text into steps and their words, one step per line or between semicolons. H200
+// and RTX4090 stand for the full names of these cards.
 func Steps(text string) [][]string {
 	var steps [][]string
 	for _, step := range strings.FieldsFunc(models.Replace(text), func(r rune) bool { return r == '\n' || r == ';' }) {
@@ -39,17 +39,17 @@ func Steps(text string) [][]string {
 	return steps
 }
 
-// Objects are those that the steps have named so far.
+// Objects are the objects that the steps have named so far.
 type Objects struct {
 	defaults map[string]string
 	known    map[string]client.Object
 }
 
-// New knows no object yet. The defaults are options of each new one, by its kind.
+// New returns no objects. The defaults are options of each new object, by its kind.
 func New(defaults map[string]string) *Objects { return &Objects{defaults, map[string]client.Object{}} }
 
-// Object makes the object of a kind and name, or changes it when it is known. An
-// option is name=value; "" leaves a field out. One with a slash is an annotation.
+// Object creates the object of a kind and name, or changes it when it exists. An option is
+// name=value; "" omits a field. An option with a slash is an annotation.
 func (o *Objects) Object(kind, name string, options ...string) client.Object {
 	object, known := o.known[kind+"/"+name]
 	if !known {
@@ -140,7 +140,7 @@ func withEntry(values map[string]string, key, value string) map[string]string {
 	return values
 }
 
-// setOption changes what an option means for a kind.
+// setOption applies an option according to the kind of the object.
 func setOption(object client.Object, option, value string) {
 	annotate := func(key string) { object.SetAnnotations(withEntry(object.GetAnnotations(), key, value)) }
 	switch name, isResource := resources[option]; object := object.(type) {
@@ -170,7 +170,7 @@ var annotations = map[string]string{
 	"allocated": v1alpha1.AnnotationCardAllocated, "request": v1alpha1.AnnotationCardRequest, "for": v1alpha1.AnnotationNamespaceSelector,
 }
 
-// quotaJSON writes "A:2,B:1" as a JSON object, and leaves every other text alone.
+// quotaJSON converts "A:2,B:1" into a JSON object, and leaves every other text unchanged.
 func quotaJSON(value string) string {
 	if !strings.Contains(value, ":") || strings.HasPrefix(value, "{") {
 		return value
@@ -294,7 +294,7 @@ func setPod(p *corev1.Pod, option, value string) {
 	}
 }
 
-// setCardQuota changes a CardQuota of one card, H200; all but limit, in and created
+// setCardQuota changes a CardQuota of one card, H200. All options except limit, in and created
 // are its status.
 func setCardQuota(q *v1alpha1.CardQuota, option, value string) {
 	card := models.Replace("H200")

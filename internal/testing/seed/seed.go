@@ -1,5 +1,5 @@
-// Package seed gives random tests their seed. Each run draws a new one and logs
-// the command that repeats it; the environment variable SEED sets it.
+// Package seed seeds random tests. Each run draws a new seed and logs the command that repeats
+// it; the environment variable SEED sets it.
 package seed
 
 import (
@@ -20,26 +20,26 @@ import (
 // seedVariable is the environment variable that sets the seed of every random test.
 const seedVariable = "SEED"
 
-// drawsVariable is the environment variable that sets how often a property is drawn; rapid draws it a
-// hundred times unless told.
+// drawsVariable is the environment variable for the number of draws per property; rapid's
+// default is a hundred.
 const drawsVariable = "DRAWS"
 
-// rapidSeed is the flag from which rapid reads the seed of a property.
+// rapidSeed is rapid's flag for the seed of a property.
 const rapidSeed = "rapid.seed"
 
-// rapidChecks is the flag that sets how often rapid draws.
+// rapidChecks is rapid's flag for the number of draws.
 const rapidChecks = "rapid.checks"
 
-// oneProperty guards rapid's flags, which hold for the whole process.
+// oneProperty guards rapid's flags, which apply to the whole process.
 var oneProperty sync.Mutex
 
-// Check checks a property as rapid.Check does. What a failure keeps under
-// testdata/rapid is drawn again by every later run.
+// Check checks a property as rapid.Check does. Every later run repeats the failures under
+// testdata/rapid.
 func Check(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	oneProperty.Lock()
 	defer oneProperty.Unlock()
-	// Rapid's own messages name its flag; a seed that is set there holds too.
+	// Rapid's own messages name its flag, so a seed in that flag is respected too.
 	if flag.Lookup(rapidSeed).Value.String() == "0" {
 		setRapidSeed(t, drawSeed(t))
 		defer setRapidSeed(t, 0)
@@ -48,7 +48,7 @@ func Check(t *testing.T, property func(*rapid.T)) {
 	rapid.Check(t, property)
 }
 
-// setDraws obeys the environment, unless rapid's flag says how often.
+// setDraws applies the environment variable, unless rapid's flag is set.
 func setDraws(t *testing.T) {
 	given := os.Getenv(drawsVariable)
 	flag.Visit(func(f *flag.Flag) {
@@ -64,7 +64,7 @@ func setDraws(t *testing.T) {
 	}
 }
 
-// Rand returns a source of random numbers for a test that is no property.
+// Rand returns a source of random numbers for a test that is not a property.
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(drawSeed(t), 0))

@@ -1,5 +1,5 @@
-// Package session writes a cluster down as text and opens sessions of Volcano's
-// scheduler on it, with Volcano's own cache, for tests.
+// Package session describes a cluster as text and opens sessions of Volcano's scheduler on it,
+// with Volcano's own cache, for tests.
 package session
 
 import (
@@ -32,18 +32,17 @@ func init() {
 	metrics.InitKubeSchedulerRelatedMetrics()
 }
 
-// Cluster is what the API server knows, Volcano's cache of it, and the session
-// that is open.
+// Cluster holds the objects of the API server, Volcano's cache of them, and the open session.
 type Cluster struct {
 	Nodes  []*corev1.Node
 	Queues []*v1beta1.Queue
 	Groups []*v1beta1.PodGroup
 	Pods   []*corev1.Pod
-	// Namespaces are those that the session's lister knows.
+	// Namespaces are the namespaces in the session's lister.
 	Namespaces []*corev1.Namespace
-	// Now is when the cluster was written down.
+	// Now is when the cluster was described.
 	Now time.Time
-	// ID is in the UID of each object: no two clusters have the same ones.
+	// ID is part of the UID of each object, so that no two clusters share one.
 	ID int64
 
 	// Cache is nil until Begin.
@@ -56,13 +55,13 @@ type Cluster struct {
 
 var clusters atomic.Int64
 
-// New makes a cluster of a text; see Add.
+// New creates a cluster from a text; see Add.
 func New(text string, changes ...func(*corev1.Pod)) *Cluster {
 	c := &Cluster{ID: clusters.Add(1), Now: time.Now().Truncate(time.Second), Evicted: make(chan string, 1000)}
 	return c.Add(text, changes...)
 }
 
-// PodsOf makes the pods of a text that the cluster does not know.
+// PodsOf returns the pods of a text without adding them to the cluster.
 func (c *Cluster) PodsOf(text string, changes ...func(*corev1.Pod)) []*corev1.Pod {
 	return (&Cluster{ID: c.ID, Now: c.Now}).Add(text, changes...).Pods
 }
@@ -90,8 +89,8 @@ func (e evictor) Evict(pod *corev1.Pod, _ string) error {
 	return nil
 }
 
-// Begin hands the cluster to a new cache, with priority classes low and high. It
-// has no workers: nothing happens beside the test.
+// Begin adds the cluster to a new cache, with priority classes low and high. The cache has no
+// workers: nothing happens in parallel to the test.
 func (c *Cluster) Begin() {
 	c.Cache = cache.NewCustomMockSchedulerCache("volcano", util.NewFakeBinder(1000), evictor(c.Evicted), &util.FakeStatusUpdater{}, nil, &record.FakeRecorder{})
 	for name, value := range map[string]int32{"low": 20000, "high": 80000} {
@@ -118,8 +117,8 @@ func (c *Cluster) Begin() {
 	}
 }
 
-// Open opens the next session with a configuration that names plugins, tier by
-// tier. Arguments are those of a plugin, by its name.
+// Open opens the next session with a configuration that names plugins, tier by tier. arguments
+// are the plugins' arguments by name.
 func (c *Cluster) Open(tiers [][]string, arguments map[string]framework.Arguments, configurations ...conf.Configuration) *framework.Session {
 	c.Close()
 	if c.Cache == nil {
@@ -153,7 +152,7 @@ func (c *Cluster) Close() {
 	}
 }
 
-// Run lets actions have the session.
+// Run runs actions in the session.
 func (c *Cluster) Run(actions ...framework.Action) {
 	conf.EnabledActionMap = map[string]bool{"enqueue": true, "allocate": true}
 	for _, action := range actions {
@@ -166,7 +165,7 @@ func (c *Cluster) Run(actions ...framework.Action) {
 	}
 }
 
-// Update changes a pod, and tells the cache as an informer does.
+// Update changes a pod and updates the cache as an informer does.
 func (c *Cluster) Update(name string, change func(*corev1.Pod)) {
 	pod := c.Pod(name)
 	old := pod.DeepCopy()
@@ -174,7 +173,7 @@ func (c *Cluster) Update(name string, change func(*corev1.Pod)) {
 	c.Cache.UpdatePod(old, pod.DeepCopy())
 }
 
-// Pod finds a pod by its name.
+// Pod returns a pod by its name.
 func (c *Cluster) Pod(name string) *corev1.Pod {
 	i := slices.IndexFunc(c.Pods, func(pod *corev1.Pod) bool { return pod.Name == name })
 	if i < 0 {
@@ -183,7 +182,7 @@ func (c *Cluster) Pod(name string) *corev1.Pod {
 	return c.Pods[i]
 }
 
-// Job finds a job of the session by its name, nil when there is none.
+// Job returns a job of the session by its name, or nil.
 func (c *Cluster) Job(name string) *api.JobInfo {
 	for _, job := range c.Ssn.Jobs {
 		if job.Name == name {
@@ -193,7 +192,7 @@ func (c *Cluster) Job(name string) *api.JobInfo {
 	return nil
 }
 
-// Task finds a task of the session by the name of its pod, nil when there is none.
+// Task returns a task of the session by the name of its pod, or nil.
 func (c *Cluster) Task(name string) *api.TaskInfo {
 	for _, job := range c.Ssn.Jobs {
 		for _, task := range job.Tasks {
@@ -205,7 +204,7 @@ func (c *Cluster) Task(name string) *api.TaskInfo {
 	return nil
 }
 
-// In lists the tasks that the session has in a status, by name.
+// In returns the tasks of the session in a status, by name.
 func (c *Cluster) In(status api.TaskStatus) []*api.TaskInfo {
 	var found []*api.TaskInfo
 	for _, job := range c.Ssn.Jobs {
@@ -217,8 +216,7 @@ func (c *Cluster) In(status api.TaskStatus) []*api.TaskInfo {
 	return found
 }
 
-// Names writes tasks as "a b c", with the node of those that were placed in the
-// session.
+// Names formats tasks as "a b c", with the node of those that the session placed.
 func Names(tasks []*api.TaskInfo) string {
 	names := make([]string, len(tasks))
 	for i, task := range tasks {
@@ -230,12 +228,12 @@ func Names(tasks []*api.TaskInfo) string {
 	return strings.Join(names, " ")
 }
 
-// Outcome returns who goes, and who is promised a node.
+// Outcome returns the tasks that are evicted, and those that are pipelined to a node.
 func (c *Cluster) Outcome() (goes, promised string) {
 	return Names(c.In(api.Releasing)), Names(c.In(api.Pipelined))
 }
 
-// Spell writes "a*2 b@n*2" out as "a-0 a-1 b-0@n b-1@n", sorted.
+// Spell expands "a*2 b@n*2" to "a-0 a-1 b-0@n b-1@n", sorted.
 func Spell(short string) string {
 	var words []string
 	for _, word := range strings.Fields(short) {

@@ -21,16 +21,16 @@ import (
 // GPU is the resource of a card.
 const GPU = builder.GPU
 
-// Add adds what a text says, one statement a line or between semicolons:
+// Add adds what a text describes, one statement per line or between semicolons:
 //
 //	node NAME[,NAME] MODEL [CARDS]           8 cards unless told; the model "-" leaves a node unlabelled
 //	queue NAME QUOTA [PRIORITY] [TYPE] …     the quota "-" leaves a queue unmanaged; keeps, gives, closed, cpu=, for=, parent=
 //	ns NAME TEAM                             a namespace that the session's lister knows, labelled with its team
 //	NAME QUEUE MIN: NODE[*N] -[*N] …         a PodGroup, its pods on nodes, and those that wait
 //
-// After its pods a job may say cards= (1), card= (A), request=, least= (the cards
-// of minResources), phase=, class=, priority=, ran=, type=, ns=, by= (the
-// scheduler), vcjob, tasks=, protected and protectedgroup. Changes are made to each pod of the text.
+// After its pods a job may have the options cards= (1), card= (A), request=, least= (the cards
+// of minResources), phase=, class=, priority=, ran=, type=, ns=, by= (the scheduler), vcjob,
+// tasks=, protected and protectedgroup. changes are applied to each pod of the text.
 func (c *Cluster) Add(text string, changes ...func(*corev1.Pod)) *Cluster {
 	for _, statement := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == ';' }) {
 		words := strings.Fields(statement)
@@ -61,20 +61,20 @@ func mustParseInt(word string) int {
 	return n
 }
 
-// Node makes a node with cards of a model.
+// Node returns a node with cards of a model.
 func Node(name, model string, cards int) *corev1.Node {
 	return builder.Node(name).GPUs(strings.TrimPrefix(model, "-"), cards).Label(corev1.LabelHostname, name).Obj()
 }
 
-// Namespace makes a namespace that is labelled with a team.
+// Namespace returns a namespace with a team label.
 func Namespace(name, team string) *corev1.Namespace { return builder.Namespace(name, "team", team) }
 
-// Queue makes an open queue with a quota, unless that is "-".
+// Queue returns an open queue with a quota, unless that is "-".
 func Queue(name, quota string) *v1beta1.Queue {
 	return builder.Queue(name).Quota(strings.TrimPrefix(quota, "-")).Capability("100", "1Ti").With(ensureAnnotations).Obj()
 }
 
-// ensureAnnotations lets a test write annotations.
+// ensureAnnotations makes the annotations a map that a test can write.
 func ensureAnnotations[Object metav1.Object](object Object) {
 	if object.GetAnnotations() == nil {
 		object.SetAnnotations(map[string]string{})
@@ -112,7 +112,7 @@ func (c *Cluster) addQueue(words []string) {
 	c.Queues = append(slices.DeleteFunc(c.Queues, func(other *v1beta1.Queue) bool { return other.Name == q.Name }), q)
 }
 
-// job is what a statement says of a PodGroup and its pods.
+// job is the statement of a PodGroup and its pods.
 type job struct {
 	group                        *v1beta1.PodGroup
 	nodes, tasks                 []string
@@ -122,8 +122,7 @@ type job struct {
 	isVCJob, isProtected         bool
 }
 
-// addJob adds a PodGroup with its pods. They are called job-0, job-1 … in the
-// order of the text.
+// addJob adds a PodGroup with its pods. They are named job-0, job-1 … in the order of the text.
 func (c *Cluster) addJob(words []string, changes []func(*corev1.Pod)) {
 	name := words[0]
 	j := &job{cards: "1", card: "A", scheduler: "volcano", group: builder.PodGroup("ns", name).UID(c.uidFor(name)).With(ensureAnnotations).
@@ -141,7 +140,7 @@ func (c *Cluster) addJob(words []string, changes []func(*corev1.Pod)) {
 	}
 }
 
-// readWord reads a word of a job: an option, or nodes of pods.
+// readWord parses a word of a job: an option, or nodes of pods.
 func (j *job) readWord(word string) {
 	name, value, _ := strings.Cut(word, "=")
 	if set, isOption := jobOptions[name]; isOption {
@@ -157,7 +156,7 @@ func (j *job) readWord(word string) {
 	j.nodes = append(j.nodes, slices.Repeat([]string{node}, mustParseInt(cmp.Or(times, "1")))...)
 }
 
-// jobOptions are what a job may say after its pods.
+// jobOptions are the options of a job.
 var jobOptions = map[string]func(j *job, value string){
 	"cards":          func(j *job, value string) { j.cards = value },
 	"card":           func(j *job, value string) { j.card = value },
@@ -187,8 +186,8 @@ var jobOptions = map[string]func(j *job, value string){
 	},
 }
 
-// readTasks reads the tasks of a Volcano job, "ps*4/2,worker*4/1": of four pods ps
-// two are the minimum.
+// readTasks parses the tasks of a Volcano job, "ps*4/2,worker*4/1": of four pods ps two are the
+// minimum.
 func (j *job) readTasks(text string) {
 	j.group.Spec.MinTaskMember = map[string]int32{}
 	for _, task := range strings.Split(text, ",") {
@@ -226,7 +225,7 @@ func (c *Cluster) newPod(j *job, i int, node string) *corev1.Pod {
 	return pod
 }
 
-// OwnedBy gives a pod a controller.
+// OwnedBy sets the controller of a pod.
 func OwnedBy(apiVersion, kind, name, uid string) func(*corev1.Pod) {
 	yes := true
 	return func(p *corev1.Pod) {
