@@ -18,12 +18,12 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// legacy is a queue that was there before anybody spoke of quotas.
+// legacy is a queue from before the installation.
 const legacy = "legacy"
 
-// adoptCluster follows docs/adopt.md, about a cluster that is in use: what runs goes on
-// through every step, nothing is refused or has to wait before the step that says
-// so, and what each step did is undone by what stands under it.
+// adoptCluster follows docs/adopt.md on a cluster in use. Running pods continue through every
+// step. Nothing is denied or has to wait before the step that says so. The commands below each
+// step undo it.
 func (e *engineer) adoptCluster(giveBack string) {
 	e.Helper()
 	ran := e.worksWithoutQuotas()
@@ -81,7 +81,7 @@ func (e *engineer) adoptCluster(giveBack string) {
 	e.typeCommands(`kubectl -n team delete deployment/cards deployment/plain deployment/late job.batch.volcano.sh/job pod/past --cascade=foreground`)
 }
 
-// scaleDeployments has Deployments run so many pods.
+// scaleDeployments scales Deployments.
 func (e *engineer) scaleDeployments(replicas map[string]int) {
 	e.Helper()
 	for name, count := range replicas {
@@ -90,7 +90,7 @@ func (e *engineer) scaleDeployments(replicas map[string]int) {
 	e.Eventually(e.runningCounts(slices.Collect(maps.Keys(replicas))...)).Should(Equal(replicas))
 }
 
-// checkNextPodWaits has a Deployment ask for one pod more, for which its queue has no quota.
+// checkNextPodWaits scales a Deployment by one pod, for which its queue has no quota.
 func (e *engineer) checkNextPodWaits(name string, replicas int32, queue string) {
 	e.Helper()
 	e.scaleDeployment(name, replicas)
@@ -105,7 +105,7 @@ func (e *engineer) checkNextPodWaits(name string, replicas int32, queue string) 
 	e.Expect(e.runningPods(name)).To(HaveLen(int(replicas) - 1))
 }
 
-// enforcedCondition is reason and message of condition Enforced of the policy, "" before it has one.
+// enforcedCondition returns reason and message of condition Enforced of the policy, or "".
 func (e *engineer) enforcedCondition() string {
 	e.Helper()
 	condition := meta.FindStatusCondition(e.readPolicy().Status.Conditions, v1alpha1.ConditionEnforced)
@@ -115,7 +115,7 @@ func (e *engineer) enforcedCondition() string {
 	return condition.Reason + ": " + condition.Message
 }
 
-// isLoaded waits until the scheduler works by the configuration that was written.
+// isLoaded waits until the scheduler uses the written configuration.
 func (e *engineer) isLoaded() {
 	e.Helper()
 	e.Eventually(func() bool {
@@ -131,9 +131,9 @@ func (e *engineer) readPolicy() *v1alpha1.ServiceTypePolicy {
 	return policy
 }
 
-// worksWithoutQuotas has the stock schedulers, Volcano's and Kubernetes' own, run
-// work of every kind: in a queue without a quota with cards and without, as a
-// Deployment and as a vcjob, and a card past Volcano.
+// worksWithoutQuotas lets the stock schedulers, Volcano's and Kubernetes' own, run all kinds of
+// workloads. They are in a queue without a quota, with cards and without, as a Deployment and
+// as a vcjob, and a pod with a card past Volcano.
 func (e *engineer) worksWithoutQuotas() map[types.UID]string {
 	e.Helper()
 	e.Eventually(e.runningCounts(patient, trainer)).Should(Equal(map[string]int{patient: 0, trainer: 0}))
@@ -157,12 +157,12 @@ func (e *engineer) worksWithoutQuotas() map[types.UID]string {
 	return ran
 }
 
-// podPast is a pod that asks for a card and is left to Kubernetes' scheduler.
+// podPast returns a pod with a card for Kubernetes' scheduler.
 func (e *engineer) podPast(name string) *corev1.Pod {
 	return builder.Pod(team, name).Scheduler("").Label("app", name).GPUs(1).With(inContainer).Obj()
 }
 
-// passesBy tries to create another such pod, and why it is refused.
+// passesBy tries to create another such pod, and returns why it is denied.
 func (e *engineer) passesBy() error {
 	return e.Create(e.ctx, e.podPast("another"), client.DryRunAll)
 }

@@ -22,18 +22,17 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// dryRunCardQuota has the API server ask the operator for a CardQuota that is not kept, and may
-// not promise more than the cluster has: 8.
+// dryRunCardQuota validates a CardQuota through the API server without storing it. It must not
+// grant more than the cluster has: 8.
 func (e *engineer) dryRunCardQuota(ctx context.Context, cards int64) error {
 	quota := builder.CardQuota("asked-only").Card(card, cards).Obj()
 	quota.Spec.OverAllocation = v1alpha1.OverAllocationDeny
 	return e.Create(ctx, quota, client.DryRunAll)
 }
 
-// asksOnAndOn asks for a valid CardQuota every 200 ms, once over the API server's
-// connection, whatever that is, and once over a new one, until stop is called,
-// which fails the test if it was refused. A machine under load may be slow, which
-// is no refusal: who is not trusted is refused at once.
+// asksOnAndOn validates a CardQuota every 200 ms, once over the API server's connection and
+// once over a new one, until stop is called. stop fails the test if any request was denied. A
+// busy machine may be slow, which is no denial: an untrusted certificate fails at once.
 func (e *engineer) asksOnAndOn() (stop func()) {
 	e.Helper()
 	ctx, ended, stopping := e.ctx, make(chan struct{}), make(chan struct{})
@@ -71,7 +70,7 @@ func (e *engineer) asksOnAndOn() (stop func()) {
 	}
 }
 
-// caBundle is what the API server trusts, the same for every webhook.
+// caBundle returns the CA that the API server trusts, the same for every webhook.
 func (e *engineer) caBundle() ([]byte, error) {
 	validating, mutating := &admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}
 	name := client.ObjectKey{Name: "cardquota"}
@@ -92,8 +91,8 @@ func (e *engineer) caBundle() ([]byte, error) {
 	return bundle, nil
 }
 
-// servingCertificate is the certificate that who connects to the webhooks now is shown, and
-// trusts as the API server does.
+// servingCertificate returns the certificate of a new connection to the webhooks, verified as
+// the API server does.
 func (e *engineer) servingCertificate(ctx context.Context) (*x509.Certificate, error) {
 	service, configuration := &corev1.Service{}, &admissionv1.ValidatingWebhookConfiguration{}
 	if err := errors.Join(
@@ -115,7 +114,7 @@ func (e *engineer) servingCertificate(ctx context.Context) (*x509.Certificate, e
 	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 
-// servesAnother waits until another certificate than this one is served.
+// servesAnother waits until another certificate is served.
 func (e *engineer) servesAnother(than *x509.Certificate) (now *x509.Certificate) {
 	e.Helper()
 	e.Eventually(func() (bool, error) {
@@ -126,7 +125,7 @@ func (e *engineer) servesAnother(than *x509.Certificate) (now *x509.Certificate)
 	return now
 }
 
-// certificateRevision is how often a Certificate was issued, 0 while it is being issued.
+// certificateRevision returns how often a Certificate was issued, 0 while it is being issued.
 func (e *engineer) certificateRevision(name string) (int64, error) {
 	certificate := &unstructured.Unstructured{}
 	certificate.SetAPIVersion("cert-manager.io/v1")
@@ -147,17 +146,17 @@ func (e *engineer) certificateRevision(name string) (int64, error) {
 	return revision, err
 }
 
-// waitUntilIssued waits until cert-manager is done with a Certificate. It may be Ready
-// before: the Secret is written first, the revision after it, seconds later when
-// that write collides with the one of Ready. Until then cert-manager answers a
-// deleted Secret with the certificate that it holds already.
+// waitUntilIssued waits until cert-manager has finished a Certificate. It may be Ready before.
+// cert-manager writes the Secret first and the revision after it, seconds later when that write
+// conflicts with the one of Ready. Until then it answers a deleted Secret with the certificate
+// that it already has.
 func (e *engineer) waitUntilIssued(certificate string) (revision int64) {
 	e.Helper()
 	return e.issuesAnother(certificate, 0)
 }
 
-// issuesAnother waits until a Certificate is issued anew. Twice is as good as
-// once: cert-manager's caches may lag behind each other.
+// issuesAnother waits until a Certificate is issued again. Twice is fine as well:
+// cert-manager's caches may lag behind each other.
 func (e *engineer) issuesAnother(certificate string, than int64) (revision int64) {
 	e.Helper()
 	e.Eventually(func() (int64, error) {

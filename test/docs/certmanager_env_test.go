@@ -17,7 +17,7 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// findCertManager is where hack/build-certmanager.sh puts cert-manager.
+// findCertManager returns the path where hack/build-certmanager.sh puts cert-manager.
 func findCertManager() (program string, err error) {
 	program, err = filepath.Abs("../../bin/certmanager/certmanager")
 	if err != nil {
@@ -29,8 +29,7 @@ func findCertManager() (program string, err error) {
 	return program, nil
 }
 
-// startsCertManager installs cert-manager's CRDs and runs its controllers, as an
-// administrator.
+// startsCertManager installs cert-manager's CRDs and runs its controllers as an administrator.
 func (e *engineer) startsCertManager(program string) {
 	e.Helper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(program), "crds", "*.yaml"))
@@ -54,7 +53,7 @@ tail -n 40 %s`, process.LogFile()))
 	})
 }
 
-// readSecret is what a Secret of cert-manager holds.
+// readSecret returns the content of a Secret of cert-manager.
 func (e *engineer) readSecret(name string) map[string][]byte {
 	e.Helper()
 	secret := &corev1.Secret{}
@@ -62,7 +61,7 @@ func (e *engineer) readSecret(name string) map[string][]byte {
 	return secret.Data
 }
 
-// managerRestarts are the operator's pods and how often their container was restarted.
+// managerRestarts returns the operator's pods and the restart counts of their containers.
 func (e *engineer) managerRestarts() map[types.UID]int32 {
 	e.Helper()
 	pods := &corev1.PodList{}
@@ -71,9 +70,9 @@ func (e *engineer) managerRestarts() map[types.UID]int32 {
 	return map[types.UID]int32{pods.Items[0].UID: pods.Items[0].Status.ContainerStatuses[0].RestartCount}
 }
 
-// TestCertificateFollowsTheNamespace: what config/overlays/cert-manager makes is
-// for the Service of the webhooks, wherever config/overlays/existing-volcano has
-// put it, and each of its objects finds the next.
+// TestCertificateFollowsTheNamespace tests that the certificate of config/overlays/cert-manager
+// is for the webhooks' Service in the namespace of config/overlays/existing-volcano, and that
+// each object refers to the next.
 func TestCertificateFollowsTheNamespace(t *testing.T) {
 	for _, namespace := range []string{cluster.VolcanoNamespace, "cards"} {
 		t.Run(namespace, func(t *testing.T) {

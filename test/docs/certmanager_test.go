@@ -10,10 +10,9 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// TestCertificatesOfCertManager installs as docs/install.md tells who has
-// cert-manager, with cert-manager's own controllers, and renews the certificate,
-// then its authority: what is served changes in the running container, and no
-// write of a CardQuota is refused at any moment.
+// TestCertificatesOfCertManager installs with cert-manager as in docs/install.md, with
+// cert-manager's own controllers. It renews the certificate, then its CA: the running container
+// serves the new ones, and no write of a CardQuota is ever denied.
 func TestCertificatesOfCertManager(t *testing.T) {
 	program, err := findCertManager()
 	if err != nil {
@@ -65,14 +64,14 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	e.typeCommands(`kubectl apply -f config/samples/training.yaml`)
 }
 
-// ofCertManager are the objects by which cert-manager makes the certificate of the webhooks.
+// ofCertManager returns the objects with which cert-manager issues the webhooks' certificate.
 func (e *engineer) ofCertManager() (string, error) {
 	return e.runShell(fmt.Sprintf(`kubectl -n %s get -o name issuers,certificates,certificaterequests 2>&1 | grep -v 'No resources' || true
 kubectl -n %[1]s get -o name secrets --ignore-not-found cardquota-webhook-tls cardquota-webhook-ca`, cluster.VolcanoNamespace))
 }
 
-// issuesLater waits until cert-manager has issued a Certificate that is made now:
-// it has handled what was deleted before.
+// issuesLater waits until cert-manager has issued a new Certificate: then it has handled
+// earlier deletions.
 func (e *engineer) issuesLater() {
 	e.Helper()
 	e.typeCommands(`kubectl create namespace later
@@ -90,7 +89,7 @@ EOF
 kubectl -n later wait certificate later --for=condition=Ready --timeout=2m`)
 }
 
-// renewCertificate does what cmctl renew does, and waits until another certificate is issued.
+// renewCertificate does the same as cmctl renew, and waits until another certificate is issued.
 func (e *engineer) renewCertificate(certificate string) {
 	e.Helper()
 	issued := e.waitUntilIssued(certificate)

@@ -25,8 +25,8 @@ func readDocument(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestTroubleIsFoundByItsReason: whoever looks for the reason of a condition, or
-// of a pod that waits, finds it in docs/troubleshooting.md.
+// TestTroubleIsFoundByItsReason tests that docs/troubleshooting.md has every reason of a
+// condition and of a waiting pod.
 func TestTroubleIsFoundByItsReason(t *testing.T) {
 	document := readDocument(t, "docs/troubleshooting.md")
 	inOrder := []string{
@@ -55,7 +55,7 @@ func TestTroubleIsFoundByItsReason(t *testing.T) {
 	}
 }
 
-// constantsOf are the texts of a file's constants whose names begin so.
+// constantsOf returns the values of a file's constants with a name prefix.
 func constantsOf(t *testing.T, file, prefix string) map[string]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, readDocument(t, file), 0)
@@ -76,8 +76,8 @@ func constantsOf(t *testing.T, file, prefix string) map[string]string {
 	return found
 }
 
-// TestAdoptingEndsWithThePolicy: the policy that one begins with is the one of
-// the README, but for the fields that the steps change.
+// TestAdoptingEndsWithThePolicy tests that the first policy of docs/adopt.md is the one of the
+// README, except for the fields that the steps change.
 func TestAdoptingEndsWithThePolicy(t *testing.T) {
 	var adopt, policy map[string]any
 	for name, into := range map[string]*map[string]any{"adopt": &adopt, "policy": &policy} {

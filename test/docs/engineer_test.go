@@ -21,12 +21,11 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// registry is where the nodes of this cluster have images from: what is imported
-// into its containerd.
+// registry is the registry of the nodes' images, which are imported into containerd.
 const registry = "localhost"
 
-// engineer is who follows a document: in a copy of this project, with kubectl at
-// hand, on a cluster that runs Volcano as its installer left it.
+// engineer follows a document in a copy of this project, with kubectl, on a cluster with
+// Volcano from its installer.
 type engineer struct {
 	*testing.T
 	Gomega
@@ -34,11 +33,11 @@ type engineer struct {
 	ctx     context.Context
 	cluster *cluster.Cluster
 	project string
-	// path is where commands are found. What a block exports holds for the next.
+	// path is the PATH of the commands. What a block exports is kept for the next one.
 	path string
 }
 
-// newEngineer starts a cluster of the test's own, beside that of another test.
+// newEngineer starts a cluster of the test's own.
 func newEngineer(t *testing.T) *engineer {
 	t.Helper()
 	if err := cluster.CanRunRealNode(); err != nil {
@@ -71,7 +70,7 @@ func newEngineer(t *testing.T) *engineer {
 	return e
 }
 
-// tellsMore says how the cluster looks when a test has failed.
+// tellsMore logs the state of the cluster when a test has failed.
 func (e *engineer) tellsMore() {
 	if !e.Failed() {
 		return
@@ -85,8 +84,8 @@ for app in cardquota-manager cardquota-scheduler; do kubectl -n volcano-system l
 	e.Logf("%s\n%v", out, err)
 }
 
-// copyProject is a copy of the project that may be changed, as a clone is, with
-// the tools that were built already.
+// copyProject returns a copy of the project that may be changed, like a clone, with the built
+// tools.
 func (e *engineer) copyProject() string {
 	e.Helper()
 	root, err := cluster.ModuleRoot()
@@ -109,9 +108,9 @@ func (e *engineer) sectionCommands(document, heading string) []string {
 	return blocks
 }
 
-// typeCommands runs one block of commands as it stands; only <registry>, <stock-image>,
-// what Volcano's installer has, and <queue> are filled in. Where it waits for
-// Enforced, that is proven by somebody who lives.
+// typeCommands runs one block of commands as written. It fills in only <registry>,
+// <stock-image>, what Volcano's installer has, and <queue>. After a wait for Enforced it checks
+// that the enforcing pod runs.
 func (e *engineer) typeCommands(block string) {
 	e.Helper()
 	began := time.Now()
@@ -140,7 +139,7 @@ func (e *engineer) runShell(commands string) (string, error) {
 	return string(out), err
 }
 
-// pushImages brings the images of dist/images to where the nodes have them from.
+// pushImages imports the images of dist/images into the nodes.
 func (e *engineer) pushImages() {
 	e.Helper()
 	for _, name := range []string{"cardquota-manager", "cardquota-scheduler"} {

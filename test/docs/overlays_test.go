@@ -14,10 +14,10 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// kubectl is the client of the cluster's version.
+// kubectl is the kubectl of the cluster's version.
 var kubectl = filepath.Join("..", "..", "bin", "controlplane", "kubectl")
 
-// sectionBlocks are the blocks in a language of a section of a document.
+// sectionBlocks returns the code blocks in a language in a section of a document.
 func sectionBlocks(t *testing.T, document, heading, language string) []string {
 	t.Helper()
 	found, err := blocksOf(readDocument(t, document), heading, language)
@@ -25,7 +25,7 @@ func sectionBlocks(t *testing.T, document, heading, language string) []string {
 	return found
 }
 
-// renderOverlay is an overlay of config, with a text at the end of the kustomization of the
+// renderOverlay renders an overlay of config, with a text appended to the kustomization of the
 // overlay existing-volcano.
 func renderOverlay(t *testing.T, overlay, more string) string {
 	t.Helper()
@@ -41,7 +41,7 @@ func renderOverlay(t *testing.T, overlay, more string) string {
 	return string(out)
 }
 
-// parseDeployments are the Deployments of a text of manifests, by name.
+// parseDeployments returns the Deployments in manifests, by name.
 func parseDeployments(t *testing.T, manifests string) map[string]*appsv1.Deployment {
 	t.Helper()
 	found := map[string]*appsv1.Deployment{}
@@ -56,8 +56,8 @@ func parseDeployments(t *testing.T, manifests string) map[string]*appsv1.Deploym
 	return found
 }
 
-// TestOtherNamesReachThePrograms: the patches that docs/install.md has for a Volcano that is called
-// otherwise are ones that kustomize takes, all under one patches, and each does what is said.
+// TestOtherNamesReachThePrograms tests the patches of docs/install.md for a Volcano with other
+// names: kustomize accepts them under one patches, and each has the documented effect.
 func TestOtherNamesReachThePrograms(t *testing.T) {
 	patches := "\npatches:\n"
 	for _, block := range sectionBlocks(t, install, "### Where Volcano is called otherwise", "yaml") {
@@ -88,8 +88,9 @@ func TestOtherNamesReachThePrograms(t *testing.T) {
 	}
 }
 
-// TestPostRendererChangesTheOneImage: the script of docs/helm.md, with its kustomization, gives
-// out what Volcano's installer has, with our image in the scheduler's Deployment and in no other.
+// TestPostRendererChangesTheOneImage tests the script of docs/helm.md with its kustomization:
+// the output is Volcano's installer with our image in the scheduler's Deployment and in no
+// other.
 func TestPostRendererChangesTheOneImage(t *testing.T) {
 	const document, section = "docs/helm.md", "## With only the image"
 	folder := t.TempDir()

@@ -14,15 +14,15 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// Two Deployments ask for more than their queues may have, at every handover:
-// patient, whose queue has one card, and trainer, whose queue has three.
+// Two Deployments exceed the quotas of their queues at every handover: patient, whose queue has
+// one card, and trainer, whose queue has three.
 const (
 	patient = "patient"
 	trainer = "trainer"
 )
 
-// waitsBeyondItsQuota has patient run and wait, beyond its quota: the stock
-// scheduler knows none, and hands out what the node has.
+// waitsBeyondItsQuota lets patient run beyond its quota and wait: the stock scheduler knows no
+// quota and uses all cards of the node.
 func (e *engineer) waitsBeyondItsQuota() {
 	e.Helper()
 	e.Expect(e.Create(e.ctx, builder.CardQuota(patient).Card(card, 1).Obj())).To(Succeed())
@@ -31,8 +31,8 @@ func (e *engineer) waitsBeyondItsQuota() {
 	e.fillsTheNode()
 }
 
-// fillsTheNode waits until the stock scheduler has handed out all cards that
-// nobody else holds. They are still too few for all who wait.
+// fillsTheNode waits until the stock scheduler has used all free cards. They are still too few
+// for all waiting pods.
 func (e *engineer) fillsTheNode() map[types.UID]string {
 	e.Helper()
 	held := func() map[types.UID]string {
@@ -46,8 +46,8 @@ func (e *engineer) fillsTheNode() map[types.UID]string {
 	return held()
 }
 
-// quotasHold has all pods of both made anew: by ours, each gets what its quota
-// gives, and no more although cards are free.
+// quotasHold recreates all pods of both Deployments. Our scheduler places as many of each as
+// the quota allows, and no more although cards are free.
 func (e *engineer) quotasHold(turns *schedulerRuns) {
 	e.Helper()
 	e.typeCommands(`kubectl -n team delete pods -l 'app in (patient, trainer)'`)
@@ -58,7 +58,7 @@ func (e *engineer) quotasHold(turns *schedulerRuns) {
 	e.Expect(e.runningCounts(patient, trainer)()).To(Equal(granted))
 }
 
-// watchesQuotas has an observer look at both and their queues from now on.
+// watchesQuotas starts an observer of both Deployments and their queues.
 func (e *engineer) watchesQuotas() *observer.Observer {
 	e.Helper()
 	watched, err := observer.Start(context.WithoutCancel(e.ctx), e.cluster.Config(), observer.Options{
@@ -80,9 +80,9 @@ func (e *engineer) watchesQuotas() *observer.Observer {
 	return watched
 }
 
-// exceededOnlyUnderStock ends the watching. No quota may have been exceeded but by
-// pods that the stock scheduler placed in its turns: it knows no quota. That it
-// did so shows that the observer would have seen it of ours.
+// exceededOnlyUnderStock stops the observer. Only pods that the stock scheduler placed in its
+// time may have exceeded a quota. Such a violation must exist: it shows that the observer would
+// have seen one of ours.
 func (e *engineer) exceededOnlyUnderStock(watched *observer.Observer, turns *schedulerRuns) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
@@ -100,7 +100,7 @@ func (e *engineer) exceededOnlyUnderStock(watched *observer.Observer, turns *sch
 	e.Expect(stock).NotTo(BeZero(), "nobody was beyond a quota in any turn of the stock scheduler")
 }
 
-// livesWhoEnforces checks that who is said to enforce quotas is a pod that runs.
+// livesWhoEnforces checks that the scheduler named in the condition is a running pod.
 func (e *engineer) livesWhoEnforces() {
 	e.Helper()
 	reported := e.readPolicy().Status.Scheduler

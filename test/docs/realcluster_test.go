@@ -16,11 +16,11 @@ import (
 
 const install = "docs/install.md"
 
-// TestADayOfAPlatformEngineer installs by the README beside a Volcano that is in
-// use, takes over, gives back, adopts step by step and undoes it, takes over
-// again, removes everything, and installs the other ways, with only the image
-// replaced and in another namespace. Two schedulers never work at the same time,
-// no quota is exceeded while ours does, and what ran before runs on.
+// TestADayOfAPlatformEngineer installs by the README beside a Volcano in use, hands over, hands
+// back, adopts step by step and undoes it, hands over again, and removes everything. Then it
+// installs the other ways, with only the image replaced and in another namespace. Two
+// schedulers never run at the same time, our scheduler exceeds no quota, and pods from before
+// keep running.
 func TestADayOfAPlatformEngineer(t *testing.T) {
 	e := newEngineer(t)
 	e.Expect(e.Create(e.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}})).To(Succeed())
@@ -107,8 +107,8 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	turns.neverTwo(e, 7)
 }
 
-// leavesNothing checks that no object with our name is left, neither in a namespace nor outside of
-// all. A policy's PriorityClasses and the Queues are others' by then.
+// leavesNothing checks that no object with our name is left, in any namespace or outside of
+// namespaces. A policy's PriorityClasses and the Queues have other owners by then.
 func (e *engineer) leavesNothing(namespace string) {
 	e.Helper()
 	const everywhere = "crd,clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations," +
@@ -121,19 +121,19 @@ func (e *engineer) leavesNothing(namespace string) {
 	}).Should(BeEmpty())
 }
 
-// checkSchedulerWorks shows that a scheduler works, with a pod that asks for no card.
+// checkSchedulerWorks checks that a scheduler places a pod without cards.
 func (e *engineer) checkSchedulerWorks(name string) {
 	e.Helper()
 	e.createDeployment(name, "default", 1, 0)
 	e.Eventually(e.countRunning(name)).Should(Equal(1))
 }
 
-// volcanoConfig is the text of Volcano's ConfigMap, which nobody writes.
+// volcanoConfig returns the content of Volcano's ConfigMap, which no program writes.
 func (e *engineer) volcanoConfig() map[string]string {
 	return e.configMapData("volcano-scheduler-configmap")
 }
 
-// schedulerConfig is the text of our scheduler's ConfigMap.
+// schedulerConfig returns the content of our scheduler's ConfigMap.
 func (e *engineer) schedulerConfig() map[string]string {
 	return e.configMapData("cardquota-scheduler-configmap")
 }

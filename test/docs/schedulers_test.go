@@ -20,15 +20,15 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// schedulerRun is the time in which a container with the stock scheduler ran; until is
-// zero as long as it runs. The kubelet tells both in whole seconds.
+// schedulerRun is the time in which a container with the stock scheduler ran; until is zero
+// while it runs. The kubelet states both in whole seconds.
 type schedulerRun struct {
 	pod         string
 	from, until time.Time
 }
 
-// schedulerRuns tell which scheduler worked when: the stock one by its container, ours
-// by its heartbeats, which come out of its sessions.
+// schedulerRuns record which scheduler ran when: the stock one by its container, ours by the
+// heartbeats of its sessions.
 type schedulerRuns struct {
 	mu      sync.Mutex
 	stock   map[types.UID]schedulerRun
@@ -36,7 +36,7 @@ type schedulerRuns struct {
 	trouble []string
 }
 
-// watchesTurns begins to write down who schedules.
+// watchesTurns starts to record which scheduler runs.
 func (e *engineer) watchesTurns() *schedulerRuns {
 	e.Helper()
 	w := &schedulerRuns{stock: map[types.UID]schedulerRun{}}
@@ -93,8 +93,7 @@ func (w *schedulerRuns) recordEvent(change watch.Event) {
 	}
 }
 
-// neverTwo fails the test where both worked at the same time, and where one of them
-// never did: then nothing was shown.
+// neverTwo fails the test where both ran at the same time, and where one of them never ran.
 func (w *schedulerRuns) neverTwo(e *engineer, stockTurns int) {
 	e.Helper()
 	w.mu.Lock()
@@ -104,7 +103,7 @@ func (w *schedulerRuns) neverTwo(e *engineer, stockTurns int) {
 	e.Expect(w.ours).NotTo(BeEmpty(), "our scheduler never worked")
 	for _, stock := range w.stock {
 		for _, ours := range w.ours {
-			// It is told in whole seconds, and ours may end the session that it is in.
+			// Times are in whole seconds, and ours may finish its current session.
 			begun := ours.After(stock.from.Add(2 * time.Second))
 			e.Expect(begun && (stock.until.IsZero() || ours.Before(stock.until))).To(BeFalse(),
 				"ours worked at %s while the stock scheduler of pod %s did, from %s to %s", ours, stock.pod, stock.from, stock.until)
@@ -112,14 +111,14 @@ func (w *schedulerRuns) neverTwo(e *engineer, stockTurns int) {
 	}
 }
 
-// countHeartbeats is how often our scheduler told that it had closed a session.
+// countHeartbeats returns how often our scheduler reported a closed session.
 func (w *schedulerRuns) countHeartbeats() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.ours)
 }
 
-// ofStock tells whether the stock scheduler worked at a moment.
+// ofStock reports whether the stock scheduler ran at a moment.
 func (w *schedulerRuns) ofStock(at time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,8 +133,8 @@ func (w *schedulerRuns) ofStock(at time.Time) bool {
 // stockName is the Deployment of Volcano's own scheduler.
 var stockName = client.ObjectKey{Namespace: cluster.VolcanoNamespace, Name: "volcano-scheduler"}
 
-// runsStock makes the Deployment of Volcano's own scheduler as its installer
-// does, from an image of the binary that was built of Volcano's sources.
+// runsStock creates the Deployment of Volcano's own scheduler from its installer, with an image
+// of the binary that was built from Volcano's sources.
 func (e *engineer) runsStock() {
 	e.Helper()
 	deployment := e.stockDeployment()

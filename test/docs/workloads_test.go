@@ -16,8 +16,8 @@ const (
 	card      = "NVIDIA-H200"
 )
 
-// createDeployment makes a Deployment of pods with real containers, which ask for so many
-// cards each, or for CPU only.
+// createDeployment creates a Deployment of pods with real containers, which request cards or
+// only CPU.
 func (e *engineer) createDeployment(name, queue string, replicas int32, cards int) {
 	e.Helper()
 	pod := builder.Pod(team, name).Queue(queue).With(inContainer)
@@ -29,19 +29,19 @@ func (e *engineer) createDeployment(name, queue string, replicas int32, cards in
 	e.Expect(e.Create(e.ctx, builder.Deployment(team, name, replicas, pod))).To(Succeed())
 }
 
-// inContainer has a pod run the image that was built for it.
+// inContainer makes a pod run the image that was built for it.
 func inContainer(pod *corev1.Pod) {
 	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = workImage, corev1.PullIfNotPresent
 }
 
-// listObjects reads a list, again while the API server does not answer: it is called in
-// polls, which one answer that fails may not end.
+// listObjects lists objects and retries when the API server does not answer: one failed request
+// must not end a poll.
 func (e *engineer) listObjects(list client.ObjectList, options ...client.ListOption) {
 	e.Helper()
 	e.Eventually(func() error { return e.List(e.ctx, list, options...) }).Should(Succeed())
 }
 
-// runningPods are the pods of a Deployment whose container runs, by UID.
+// runningPods returns the pods of a Deployment whose container runs, by UID.
 func (e *engineer) runningPods(name string) map[types.UID]string {
 	e.Helper()
 	pods := &corev1.PodList{}
@@ -63,7 +63,7 @@ func (e *engineer) countRunning(name string) func() int {
 	return func() int { return len(e.runningPods(name)) }
 }
 
-// runningCounts says of each Deployment how many of its pods run.
+// runningCounts returns the number of running pods of each Deployment.
 func (e *engineer) runningCounts(names ...string) func() map[string]int {
 	return func() map[string]int {
 		out := map[string]int{}
@@ -74,7 +74,7 @@ func (e *engineer) runningCounts(names ...string) func() map[string]int {
 	}
 }
 
-// goOn checks that pods which ran still do, each the same one.
+// goOn checks that the given pods still run.
 func (e *engineer) goOn(before map[types.UID]string) {
 	e.Helper()
 	pods := &corev1.PodList{}

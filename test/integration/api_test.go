@@ -15,8 +15,8 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// cardQuotaObject makes a CardQuota from the JSON-like parts of a spec, so that values
-// reach the server that the Go type could not hold.
+// cardQuotaObject returns a CardQuota with a spec of JSON-like values, which may be values that
+// the Go type cannot hold.
 func cardQuotaObject(name string, spec map[string]any) *unstructured.Unstructured {
 	full := map[string]any{"tenant": "t", "serviceType": "training"}
 	for key, value := range spec {
@@ -54,7 +54,7 @@ func TestAPIRules(t *testing.T) {
 	cases := map[string]struct {
 		name string
 		spec map[string]any
-		// wantError is a part of the refusal, "" when the object is accepted.
+		// wantError is a part of the error, "" when the API server accepts the object.
 		wantError string
 	}{
 		"the least that is needed":            {},
@@ -128,7 +128,8 @@ func TestAPIRules(t *testing.T) {
 	}
 }
 
-// expectAPIAnswer expects that the API server refuses an object with a text, or accepts it for "".
+// expectAPIAnswer expects that the API server denies an object with a text, or accepts it for
+// "".
 func expectAPIAnswer(t *testing.T, o client.Object, text string) {
 	t.Helper()
 	check.Says(t, admin.Create(t.Context(), o, client.DryRunAll, client.FieldValidation("Strict")), text)

@@ -61,8 +61,8 @@ func TestQueueThatWasThereBeforeStays(t *testing.T) {
 func TestQueueIsNotDeletedUnderWhatWasNotCountedYet(t *testing.T) {
 	g, name, quota := startQuotaTest(t)
 	newNode(t, name, "NVIDIA-H200")
-	// Seeing the pod in the status tells that a count has just been made; what
-	// comes right after it is counted a second later.
+	// The pod in the status shows that a count has just been made; later changes are counted a
+	// second later.
 	probe := newPod(name, name, "", 1)
 	admin.CreateWithCleanup(t, probe)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "1 NVIDIA-H200"))
@@ -147,7 +147,7 @@ func TestRetainedQueueStaysAsItIsAndBelongsToNobody(t *testing.T) {
 	g.Expect(after.ManagedFields).To(gomega.ContainElement(gomega.HaveField("Manager", "somebody")))
 	unowned := metricSeries(t, "cardquota_unowned_quota_cards", "card", name)
 	g.Eventually(unowned).Should(gomega.Equal(map[string]float64{"NVIDIA-H200": 8}), "it is nobody's, and counts")
-	// Another CardQuota of that name takes it up without a quarrel.
+	// Another CardQuota of that name adopts the queue without a conflict.
 	again := newQuota(name, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 1 })
 	admin.CreateWithCleanup(t, again)
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":1}`))

@@ -14,7 +14,7 @@ import (
 	"cardquota.dev/operator/internal/enforcement"
 )
 
-// expectEnforced expects the condition Enforced of the CardQuota and of the policy.
+// expectEnforced expects a condition Enforced of the CardQuota and of the policy.
 func expectEnforced(t *testing.T, name string, want types.GomegaMatcher) {
 	t.Helper()
 	g := requireControlPlane(t)
@@ -22,7 +22,8 @@ func expectEnforced(t *testing.T, name string, want types.GomegaMatcher) {
 	g.Eventually(policyCondition(t, "Enforced")).Should(want, "of the policy")
 }
 
-// TestEnforcedWithoutAPolicy: nothing is known, and that makes nobody unready.
+// TestEnforcedWithoutAPolicy tests that enforcement is unknown without a policy, and that this
+// makes no CardQuota unready.
 func TestEnforcedWithoutAPolicy(t *testing.T) {
 	g, name, _ := startQuotaTest(t)
 	g.Eventually(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("Unknown/NoPolicy: "))
@@ -30,9 +31,9 @@ func TestEnforcedWithoutAPolicy(t *testing.T) {
 	g.Expect(metricSeries(t, "cardquota_enforced", "reason", "")()).To(gomega.BeEmpty())
 }
 
-// TestEnforcedFollowsTheHeartbeat: a steady heartbeat is proof and costs no
-// write; silence ends the proof by itself, 20 to 30 seconds after the last
-// session; the next session brings it back.
+// TestEnforcedFollowsTheHeartbeat tests that a steady heartbeat proves enforcement without
+// writes. Silence ends the proof by itself, 20 to 30 seconds after the last session; the next
+// session restores it.
 func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
@@ -75,8 +76,8 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g.Eventually(admin.EventMessages(t, quota, v1alpha1.ReasonEnforced)).ShouldNot(gomega.BeEmpty())
 }
 
-// TestStockSchedulerInPlaceOfOurs plays a handover to the stock scheduler and
-// back, with and without leader election.
+// TestStockSchedulerInPlaceOfOurs tests a handover to the stock scheduler and back, with and
+// without leader election.
 func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
@@ -89,20 +90,20 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 
 	writeLeaderLease(t, stockScheduler+"_0f3e", time.Minute)
 	expectEnforced(t, name, gomega.And(gomega.HavePrefix("False/StockScheduler"), gomega.ContainSubstring(stockScheduler+"_0f3e has held the leader Lease")))
-	// Without a renewal it ends by itself.
+	// It ends by itself without a renewal.
 	g.Eventually(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("False/NoHeartbeat"))
 
 	pod := stockPod(t)
 	expectEnforced(t, name, gomega.And(gomega.HavePrefix("False/StockScheduler"), gomega.ContainSubstring("pod "+systemNamespace+"/"+stockScheduler)))
 	g.Eventually(admin.EventMessages(t, quota, v1alpha1.EventNotEnforced)).Should(gomega.ContainElement(gomega.HavePrefix("StockScheduler: ")))
 
-	// Ours begins while the other one is still there.
+	// Ours starts while the other one still runs.
 	s.keepBeating()
 	expectEnforced(t, name, gomega.And(gomega.HavePrefix("False/SecondScheduler"), gomega.ContainSubstring(stockScheduler)))
 	admin.DeleteAndWait(t, pod)
 	expectEnforced(t, name, gomega.HavePrefix("True/Enforced"))
 
-	// Ours reports that it works by another text, and that somebody else binds its pods.
+	// Ours reports that it uses another text, and that another scheduler binds its pods.
 	right := s.report.ConfigHash
 	s.changeReport(func(r *enforcement.Report) { r.ConfigHash, r.ConfigProblem = "another", "unknown action fly" })
 	expectEnforced(t, name, gomega.And(gomega.HavePrefix("False/ConfigNotLoaded"), gomega.ContainSubstring("unknown action fly")))
@@ -114,8 +115,8 @@ func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	expectEnforced(t, name, gomega.HavePrefix("True/Enforced"))
 }
 
-// TestCardsHeldPastTheScheduler: what the API server keeps of a binding and of a
-// preset node name tells the two apart, with the operator's own cache.
+// TestCardsHeldPastTheScheduler tests that the API server's record of a binding differs from
+// that of a preset node name, with the operator's own cache.
 func TestCardsHeldPastTheScheduler(t *testing.T) {
 	name := uniqueName(t, "")
 	other := name + "-2"
@@ -150,7 +151,7 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 				"with its schedulerName and without nodeName: " + labNamespace + "/" + pod.Name + " (2 NVIDIA-H200: " + tc.why + ")")
 			expectEnforced(t, name, want)
 			g.Expect(cardQuotaCondition(t, other, "Enforced")()).To(gomega.HavePrefix("True/Enforced"), "of another queue")
-			// Our scheduler sees that somebody else placed the pod; this is why.
+			// Our scheduler sees that another program placed the pod; this is why.
 			s.changeReport(func(r *enforcement.Report) { r.SecondScheduler = []string{labNamespace + "/" + pod.Name} })
 			g.Consistently(policyCondition(t, "Enforced")).Should(want)
 			s.changeReport(func(r *enforcement.Report) { r.SecondScheduler = nil })
@@ -160,9 +161,8 @@ func TestCardsHeldPastTheScheduler(t *testing.T) {
 	}
 }
 
-// TestErasedRecord: who takes managedFields away, or rewrites them as if the node
-// name had never been theirs, does not get past the rule, and who does so with a
-// pod that was bound raises no alarm.
+// TestErasedRecord tests that nobody passes the rule by removing managedFields, or by rewriting
+// them without the node name. Doing so with a bound pod raises no alarm.
 func TestErasedRecord(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
@@ -196,8 +196,8 @@ func TestErasedRecord(t *testing.T) {
 	g.Consistently(cardQuotaCondition(t, name, "Enforced")).Should(gomega.HavePrefix("True/Enforced"), "it was seen to be bound properly: whoever has a pod could raise an alarm")
 }
 
-// TestABaseOutOfReach: the shipped rights are for one name. A policy that points elsewhere is
-// answered all the same.
+// TestABaseOutOfReach tests that a policy reports a base that the operator may not read: the
+// shipped rights are for one name.
 func TestABaseOutOfReach(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")

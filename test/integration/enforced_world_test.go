@@ -24,19 +24,18 @@ const (
 	stockScheduler = "volcano-scheduler-5b-q"
 )
 
-// fakeScheduler plays ours: it writes the heartbeat by hand.
+// fakeScheduler simulates ours: it writes the heartbeat.
 type fakeScheduler struct {
 	t *testing.T
-	// mu guards report, which the next beat writes.
+	// mu guards report, which the next heartbeat writes.
 	mu     sync.Mutex
 	report enforcement.Report
-	// beats is how many sessions were closed.
+	// beats is the number of closed sessions.
 	beats int
 }
 
-// inForce makes Volcano's ConfigMap and the policy, waits until the
-// operator has written the configuration, and returns a scheduler that works by
-// it and has not said so yet.
+// inForce creates Volcano's ConfigMap and the policy, and waits until the operator has written
+// the configuration. It returns a scheduler that uses it and has not reported so yet.
 func inForce(t *testing.T) *fakeScheduler {
 	t.Helper()
 	g := requireControlPlane(t)
@@ -52,8 +51,8 @@ func inForce(t *testing.T) *fakeScheduler {
 	return &fakeScheduler{t: t, report: enforcement.Report{Identity: ourScheduler, Version: "v0.4.0", ConfigHash: status.ConfigHash}}
 }
 
-// startEnforcing is a cluster in which everything is proven: our scheduler's
-// heartbeat beats, and the CardQuota and the policy say so.
+// startEnforcing returns a scheduler with a regular heartbeat, after the CardQuota and the
+// policy report that quotas are enforced.
 func startEnforcing(t *testing.T, name string) *fakeScheduler {
 	t.Helper()
 	s := inForce(t)
@@ -63,7 +62,7 @@ func startEnforcing(t *testing.T, name string) *fakeScheduler {
 	return s
 }
 
-// writeHeartbeat closes a session that long ago.
+// writeHeartbeat reports a session that closed some time ago.
 func (s *fakeScheduler) writeHeartbeat(ctx context.Context, ago time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,15 +80,15 @@ func (s *fakeScheduler) writeHeartbeat(ctx context.Context, ago time.Duration) e
 	return admin.Update(ctx, lease, client.FieldOwner("cardquota-scheduler"))
 }
 
-// countSessions is how many sessions were closed.
+// countSessions returns the number of closed sessions.
 func (s *fakeScheduler) countSessions() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.beats
 }
 
-// keepBeating beats five times a second, ten times as often as the scheduler.
-// The function that it returns stops that.
+// keepBeating writes five heartbeats a second, ten times as many as the scheduler, until the
+// returned function is called.
 func (s *fakeScheduler) keepBeating() (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	var done sync.WaitGroup
@@ -113,7 +112,7 @@ func (s *fakeScheduler) keepBeating() (stop func()) {
 	return stop
 }
 
-// changeReport changes what the next beats report, and beats.
+// changeReport changes the report of the next heartbeats, and writes one.
 func (s *fakeScheduler) changeReport(change func(*enforcement.Report)) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -122,8 +121,8 @@ func (s *fakeScheduler) changeReport(change func(*enforcement.Report)) {
 	gomega.NewWithT(s.t).Expect(s.writeHeartbeat(s.t.Context(), 0)).To(gomega.Succeed())
 }
 
-// writeLeaderLease writes the leader Lease as a scheduler does that was elected a while ago.
-// It holds for two seconds, not for the usual fifteen.
+// writeLeaderLease writes the leader Lease of a scheduler that was elected some time ago. It
+// lasts two seconds instead of fifteen.
 func writeLeaderLease(t *testing.T, identity string, ago time.Duration) {
 	now := time.Now()
 	admin.CreateWithCleanup(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "volcano"}, Spec: coordinationv1.LeaseSpec{
@@ -132,7 +131,7 @@ func writeLeaderLease(t *testing.T, identity string, ago time.Duration) {
 	}})
 }
 
-// stockPod is a pod of Volcano's own scheduler, on a node.
+// stockPod returns a pod of Volcano's own scheduler, on a node.
 func stockPod(t *testing.T) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: stockScheduler, Labels: map[string]string{"app": "volcano-scheduler"}},
@@ -143,7 +142,7 @@ func stockPod(t *testing.T) *corev1.Pod {
 	return pod
 }
 
-// bindPod places a pod as a scheduler does.
+// bindPod binds a pod as a scheduler does.
 func bindPod(t *testing.T, pod *corev1.Pod, node string) {
 	t.Helper()
 	gomega.NewWithT(t).Expect(admin.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{
@@ -151,7 +150,7 @@ func bindPod(t *testing.T, pod *corev1.Pod, node string) {
 	})).To(gomega.Succeed())
 }
 
-// policyCondition reads a condition of the policy like condition.
+// policyCondition returns a condition of the policy like cardQuotaCondition.
 func policyCondition(t *testing.T, kind string) func() (string, error) {
 	return admin.Condition(t, builder.ServiceTypePolicy().Obj(), kind)
 }

@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// newQuota makes a CardQuota of 8 H200 for training.
+// newQuota returns a CardQuota of 8 H200 for training.
 func newQuota(name string, change func(*v1alpha1.CardQuota)) *v1alpha1.CardQuota {
 	return framework.NewCardQuota(name, 8, change)
 }
@@ -25,7 +25,7 @@ func parseQuantity(text string) *resource.Quantity {
 	return &q
 }
 
-// patchAs changes an object as the given field manager, as kubectl edit does.
+// patchAs changes an object as the given field manager, like kubectl edit.
 func patchAs[T client.Object](t *testing.T, object T, manager string, change func(T)) {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -36,7 +36,7 @@ func patchAs[T client.Object](t *testing.T, object T, manager string, change fun
 	g.Expect(admin.Patch(t.Context(), object, client.MergeFrom(base), client.FieldOwner(manager))).To(gomega.Succeed())
 }
 
-// setState plays Volcano's queue controller.
+// setState simulates Volcano's queue controller.
 func setState(t *testing.T, name string, state v1beta1.QueueState) {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -51,7 +51,7 @@ func setState(t *testing.T, name string, state v1beta1.QueueState) {
 	}).Should(gomega.Succeed())
 }
 
-// queueOf reads a Queue, for use in Eventually.
+// queueOf returns a Queue, for use in Eventually.
 func queueOf(t *testing.T, name string) func() (*v1beta1.Queue, error) {
 	return func() (*v1beta1.Queue, error) {
 		queue := &v1beta1.Queue{}
@@ -59,7 +59,7 @@ func queueOf(t *testing.T, name string) func() (*v1beta1.Queue, error) {
 	}
 }
 
-// queueAnnotation reads an annotation of a Queue, for use in Eventually.
+// queueAnnotation returns an annotation of a Queue, for use in Eventually.
 func queueAnnotation(t *testing.T, name, key string) func() (string, error) {
 	return func() (string, error) {
 		queue, err := queueOf(t, name)()
@@ -67,7 +67,7 @@ func queueAnnotation(t *testing.T, name, key string) func() (string, error) {
 	}
 }
 
-// statusOf reads the status of a CardQuota, for use in Eventually.
+// statusOf returns the status of a CardQuota, for use in Eventually.
 func statusOf(t *testing.T, name string) func() (v1alpha1.CardQuotaStatus, error) {
 	return func() (v1alpha1.CardQuotaStatus, error) {
 		quota := &v1alpha1.CardQuota{}
@@ -76,24 +76,23 @@ func statusOf(t *testing.T, name string) func() (v1alpha1.CardQuotaStatus, error
 	}
 }
 
-// cardQuotaCondition reads a condition as "Status/Reason: message", for use in
-// Eventually.
+// cardQuotaCondition returns a condition as "Status/Reason: message", for use in Eventually.
 func cardQuotaCondition(t *testing.T, name, kind string) func() (string, error) {
 	return admin.Condition(t, newQuota(name, nil), kind)
 }
 
-// newNode makes a node with 8 whole cards of a model.
+// newNode creates a node with 8 whole cards of a model.
 func newNode(t *testing.T, name, model string) {
 	t.Helper()
 	admin.CreateWithCleanup(t, builder.Node(name).GPUs(model, 8).Obj())
 }
 
-// newPod makes a pod of a queue that asks for cards. Without a node it waits.
+// newPod returns a pod of a queue that requests cards. Without a node it waits.
 func newPod(name, queue, node string, count int) *corev1.Pod {
 	return builder.Pod(labNamespace, name).Queue(queue).Card("NVIDIA-H200|NVIDIA-H800").CPU("2").Memory("4Gi").GPUs(count).Node(node).Obj()
 }
 
-// setPod plays the scheduler and the kubelet: it changes the status of a pod.
+// setPod simulates the scheduler and the kubelet: it changes the status of a pod.
 func setPod(t *testing.T, pod *corev1.Pod, change func(*corev1.PodStatus)) {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -102,7 +101,7 @@ func setPod(t *testing.T, pod *corev1.Pod, change func(*corev1.PodStatus)) {
 	g.Expect(admin.Status().Patch(t.Context(), pod, client.MergeFrom(base))).To(gomega.Succeed())
 }
 
-// uniqueName makes a name of the test's own name.
+// uniqueName derives a name from the test's name.
 func uniqueName(t *testing.T, suffix string) string {
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(strings.TrimPrefix(t.Name(), "Test")))
 	return name[:min(len(name), 50)] + suffix

@@ -1,7 +1,6 @@
-// Package integration runs the operator against a real API server: every rule
-// of the API, and what becomes of Queues and statuses. The operator runs as
-// the ServiceAccount that the project ships, with no other right than its
-// roles. There is no scheduler and no Volcano controller; tests play them.
+// Package integration runs the operator against a real API server and tests every rule of the
+// API, Queues and statuses. The operator runs with the rights of the shipped ServiceAccount.
+// There is no scheduler and no Volcano controller; tests simulate them.
 package integration
 
 import (
@@ -40,18 +39,18 @@ import (
 
 const (
 	systemNamespace = "volcano-system"
-	// labNamespace is where tests run their pods.
+	// labNamespace is the namespace of the tests' pods.
 	labNamespace = "lab"
 	operatorUser = "system:serviceaccount:volcano-system:cardquota-manager"
 )
 
 var (
-	// admin may do everything and plays users, Volcano and kubelets. It is nil
-	// when there is no control plane.
+	// admin has all rights and acts as users, Volcano and kubelets. It is nil without a control
+	// plane.
 	admin framework.Framework
 	// unbuilt is why there is none.
 	unbuilt error
-	// metrics is what the operator under test exports.
+	// metrics are the metrics of the tested operator.
 	metrics = prometheus.NewPedanticRegistry()
 	// root is the folder of the project.
 	root string
@@ -66,7 +65,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// requireControlPlane skips a test, by name, when there is no control plane to run it on.
+// requireControlPlane skips a test when there is no control plane.
 func requireControlPlane(t *testing.T) *gomega.WithT {
 	t.Helper()
 	if admin.WithWatch == nil {
@@ -117,8 +116,8 @@ func runTests(m *testing.M) (code int, err error) {
 	return code, <-stopped
 }
 
-// runMany lets more tests run at once than there are cores: they mostly wait. A
-// number that the command line names stands.
+// runMany lets more tests run at once than there are cores: they mostly wait. A number on the
+// command line has precedence.
 func runMany() error {
 	flag.Parse()
 	if p := flag.Lookup("test.parallel"); p.Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) {
@@ -127,7 +126,7 @@ func runMany() error {
 	return nil
 }
 
-// testLogger is silent unless LOG is set: what a test needs is in its failure.
+// testLogger is silent unless LOG is set: failures contain what a test needs.
 func testLogger() logr.Logger {
 	if os.Getenv("LOG") == "" {
 		return logr.Discard()
@@ -135,7 +134,7 @@ func testLogger() logr.Logger {
 	return zap.New(zap.UseDevMode(true))
 }
 
-// installPrerequisites makes the namespaces and the operator's rights as they are shipped.
+// installPrerequisites creates the namespaces and the shipped rights of the operator.
 func installPrerequisites(ctx context.Context, server *cluster.Cluster) error {
 	for _, name := range []string{systemNamespace, labNamespace} {
 		if err := admin.Create(ctx, builder.Namespace(name)); err != nil {
@@ -157,8 +156,7 @@ func installPrerequisites(ctx context.Context, server *cluster.Cluster) error {
 	return nil
 }
 
-// newOperator is the manager as cmd/manager makes it, as the shipped
-// ServiceAccount.
+// newOperator returns the manager as cmd/manager creates it, with the shipped ServiceAccount.
 func newOperator(ctx context.Context) (ctrl.Manager, error) {
 	config := rest.CopyConfig(admin.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: operatorUser, Groups: []string{
@@ -176,7 +174,7 @@ func newOperator(ctx context.Context) (ctrl.Manager, error) {
 		LeaderElectionID:              "cardquota-manager",
 		LeaderElectionNamespace:       systemNamespace,
 		LeaderElectionReleaseOnCancel: true,
-		// Nobody waits for it to lose its lease, and without it all other tests fail.
+		// No test needs it to lose its lease, and without it all other tests fail.
 		LeaseDuration: ptr.To(time.Minute),
 		RenewDeadline: ptr.To(50 * time.Second),
 	})

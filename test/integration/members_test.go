@@ -12,15 +12,15 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// TestNobodyElseHoldsUpADeletion: the name of a queue can be written on any pod
-// and PodGroup. What another scheduler runs without cards, what waits for another
-// one, and what is of a namespace that the queue leaves out, keeps no CardQuota.
+// TestNobodyElseHoldsUpADeletion tests which workloads delay the deletion of a CardQuota: any
+// pod and PodGroup may name any queue. Pods of another scheduler without cards, pods waiting
+// for another scheduler, and pods of a namespace that the queue does not allow do not delay it.
 func TestNobodyElseHoldsUpADeletion(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
 	newNode(t, name, "NVIDIA-H200")
 	startEnforcing(t, name+"-policy") // the policy that says which scheduler is ours
-	// Without a controller manager a namespace never goes.
+	// Without a controller manager a namespace is never removed.
 	g.Expect(admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": "stranger"}}})).To(gomega.Succeed())
 	quota := newQuota(name, func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -41,7 +41,8 @@ func TestNobodyElseHoldsUpADeletion(t *testing.T) {
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}}
 	group.Spec.Queue = name
 	admin.CreateWithCleanup(t, group)
-	// One of ours that waits in the queue still does hold it up, and shows that all was counted.
+	// A pod of ours that waits in the queue still delays it, which shows that all pods were
+	// counted.
 	ours := newPod(name+"-ours", name, "", 2)
 	admin.CreateWithCleanup(t, ours)
 	g.Eventually(statusOf(t, name)).Should(gomega.HaveField("PendingSummary", "3 NVIDIA-H200"), "ours and the stranger's, not another scheduler's")

@@ -83,7 +83,7 @@ func TestAPIRulesOfTheNamespaceSelector(t *testing.T) {
 
 const selectorKey, quotaKey = "volcano.sh/namespace-selector", "volcano.sh/card.quota"
 
-// withTeamSelector has a CardQuota's queue be for a team.
+// withTeamSelector restricts a CardQuota's queue to a team.
 func withTeamSelector(team string) func(*v1alpha1.CardQuota) {
 	return func(q *v1alpha1.CardQuota) {
 		q.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
@@ -107,7 +107,7 @@ func TestTheSelectorReachesTheQueueAndLeavesIt(t *testing.T) {
 	g.Expect(queueAnnotation(t, name, "volcano.sh/card.quota")()).To(gomega.Equal(`{"NVIDIA-H200":8}`))
 }
 
-// Server-side apply keeps no trace of who removed a field.
+// Server-side apply does not record who removed a field.
 func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 	t.Parallel()
 	requireControlPlane(t)
@@ -140,7 +140,7 @@ func TestWhatOthersWriteIsReplacedAndTheWriterNamed(t *testing.T) {
 	}
 }
 
-// What the schema cannot refuse, the status does, and the queue is not opened.
+// The status reports what the schema cannot deny, and the queue is not opened.
 func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 	g, name, quota := startQuotaTest(t, withTeamSelector("chat"))
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) {
@@ -167,7 +167,7 @@ func TestASelectorThatIsNoneChangesNothing(t *testing.T) {
 	g.Expect(err).To(gomega.HaveOccurred(), "a queue that everybody could use is not made")
 }
 
-// setReady plays the kubelet of a node.
+// setReady simulates the kubelet of a node.
 func setReady(t *testing.T, name string, ready corev1.ConditionStatus) {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -205,7 +205,7 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	createReady(t, warns)
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 
-	// Another one takes the last cards, and more than there are.
+	// Another CardQuota takes the last cards, and more than there are.
 	denies := of("-c", 3, v1alpha1.OverAllocationDeny)
 	createReady(t, denies)
 	sum := model + ": 11 granted, 8 healthy, 3 too many (%d here, "
@@ -231,7 +231,7 @@ func TestQuotasAreBalancedAgainstHealthyCards(t *testing.T) {
 	setReady(t, name, corev1.ConditionTrue)
 	g.Eventually(satisfied("-c")).Should(gomega.HavePrefix("True/InventorySatisfied"))
 
-	// One goes, and its cards are no longer granted.
+	// One CardQuota is deleted, and its cards are no longer granted.
 	patchAs(t, denies, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 5 })
 	g.Eventually(satisfied("-a")).Should(gomega.HavePrefix("False/OverAllocated: " + model + ": 10 granted"))
 	admin.DeleteAndWait(t, allows)

@@ -16,8 +16,8 @@ import (
 	"cardquota.dev/operator/internal/schedulerconfig"
 )
 
-// TestVolcanosConfigurationIsOnlyRead: whatever a policy does, the base keeps its resource
-// version, so that Helm, also Helm 4 without --force-conflicts, finds what it wrote.
+// TestVolcanosConfigurationIsOnlyRead tests that no policy changes the base's resource version.
+// So Helm finds what it wrote, also Helm 4 without --force-conflicts.
 func TestVolcanosConfigurationIsOnlyRead(t *testing.T) {
 	g := requireControlPlane(t)
 	helm := func(text string) error { // as Helm 4 does: server-side, with everything the chart says of it
@@ -108,9 +108,9 @@ func TestABaseThatComesAndGoes(t *testing.T) {
 	g.Expect(policyStatus(t)()).To(gomega.HaveField("ConfigHash", schedulerconfig.Hash(good)))
 }
 
-// TestWhatAnEarlierVersionWrote: the version before wrote capacity-card and cardreclaim into
-// Volcano's ConfigMap. Whether its policy was deleted first, which took them out, or not, the
-// scheduler gets the same.
+// TestWhatAnEarlierVersionWrote tests a base into which the previous version wrote
+// capacity-card and cardreclaim. The scheduler gets the same configuration, whether the policy
+// was deleted first, which removed them, or not.
 func TestWhatAnEarlierVersionWrote(t *testing.T) {
 	g, policy := startPolicyTest(t)
 	want, err := schedulerText(t, schedulerConfigMap)()
@@ -143,12 +143,12 @@ func TestAnotherBaseIsNamed(t *testing.T) {
 	g.Eventually(configSynced(t)).Should(gomega.SatisfyAll(gomega.HavePrefix("False/ConfigRefused"), gomega.ContainSubstring("forbidden")))
 }
 
-// renderedConfigMap is the ConfigMap that our scheduler reads.
+// renderedConfigMap returns the ConfigMap that our scheduler reads.
 func renderedConfigMap() *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: schedulerConfigMap}}
 }
 
-// grantConfigMap lets the operator read a base of another name, as docs/install.md says.
+// grantConfigMap lets the operator read a base of another name, as in docs/install.md.
 func grantConfigMap(t *testing.T, name string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: systemNamespace, Name: "cardquota-manager-" + name}

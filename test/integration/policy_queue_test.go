@@ -12,8 +12,7 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// priorityAndReclaimable reads what a queue is worth to the scheduler as "priority/reclaimable",
-// for use in Eventually.
+// priorityAndReclaimable returns "priority/reclaimable" of a queue, for use in Eventually.
 func priorityAndReclaimable(t *testing.T, name string) func() (string, error) {
 	return func() (string, error) {
 		queue, err := queueOf(t, name)()

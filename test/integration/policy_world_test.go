@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// baseConfigMap is Volcano's, schedulerConfigMap what our scheduler reads.
+	// baseConfigMap is Volcano's ConfigMap, schedulerConfigMap the one that our scheduler
+	// reads.
 	baseConfigMap      = "volcano-scheduler-configmap"
 	schedulerConfigMap = "cardquota-scheduler-configmap"
 	schedulerKey       = "volcano-scheduler.conf"
 )
 
-// byHand is a configuration that somebody has cared for: comments, an order, and plugins
-// that no policy knows of.
+// byHand is a hand-written configuration with comments, an order, and plugins that no policy
+// knows.
 const byHand = `# The scheduler of the whole cluster. Ask before you change it!
 actions:   "enqueue, allocate, backfill"   # no preempt here
 
@@ -41,7 +42,7 @@ tiers:
   - name: binpack
 `
 
-// newBase makes Volcano's ConfigMap as helm does.
+// newBase creates Volcano's ConfigMap like Helm.
 func newBase(t *testing.T, name, text string) *corev1.ConfigMap {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -54,7 +55,7 @@ func newBase(t *testing.T, name, text string) *corev1.ConfigMap {
 	return cm
 }
 
-// newPolicy makes the policy, and takes it away when the test is over, with what belongs to it:
+// newPolicy creates the policy. It removes the policy and its objects at the end of the test:
 // no garbage collector runs here.
 func newPolicy(t *testing.T, change func(*v1alpha1.ServiceTypePolicySpec)) *v1alpha1.ServiceTypePolicy {
 	t.Helper()
@@ -67,7 +68,7 @@ func newPolicy(t *testing.T, change func(*v1alpha1.ServiceTypePolicySpec)) *v1al
 	return policy
 }
 
-// deletePolicy removes a policy, and as the garbage collector does what belongs to it.
+// deletePolicy deletes a policy and, like the garbage collector, its objects.
 func deletePolicy(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
 	t.Helper()
 	admin.DeleteAndWait(t, policy)
@@ -93,7 +94,7 @@ func deletePolicy(t *testing.T, policy *v1alpha1.ServiceTypePolicy) {
 	}
 }
 
-// startPolicyTest begins a test of a policy over a configuration by hand.
+// startPolicyTest starts a test of a policy over a hand-written configuration.
 func startPolicyTest(t *testing.T) (*gomega.WithT, *v1alpha1.ServiceTypePolicy) {
 	t.Helper()
 	g := requireControlPlane(t)
@@ -103,7 +104,7 @@ func startPolicyTest(t *testing.T) (*gomega.WithT, *v1alpha1.ServiceTypePolicy) 
 	return g, policy
 }
 
-// policyStatus reads the status of the policy, for use in Eventually.
+// policyStatus returns the status of the policy, for use in Eventually.
 func policyStatus(t *testing.T) func() (v1alpha1.ServiceTypePolicyStatus, error) {
 	return func() (v1alpha1.ServiceTypePolicyStatus, error) {
 		policy := &v1alpha1.ServiceTypePolicy{}
@@ -112,12 +113,12 @@ func policyStatus(t *testing.T) func() (v1alpha1.ServiceTypePolicyStatus, error)
 	}
 }
 
-// configSynced reads condition ConfigSynced like policyCondition.
+// configSynced returns condition ConfigSynced like policyCondition.
 func configSynced(t *testing.T) func() (string, error) {
 	return policyCondition(t, v1alpha1.ConditionConfigSynced)
 }
 
-// schedulerText reads the configuration, for use in Eventually.
+// schedulerText returns the text of the configuration, for use in Eventually.
 func schedulerText(t *testing.T, name string) func() (string, error) {
 	return func() (string, error) {
 		cm := &corev1.ConfigMap{}
@@ -126,7 +127,7 @@ func schedulerText(t *testing.T, name string) func() (string, error) {
 	}
 }
 
-// configMap reads a ConfigMap as it is stored.
+// configMap returns a stored ConfigMap.
 func configMap(t *testing.T, name string) *corev1.ConfigMap {
 	t.Helper()
 	cm := &corev1.ConfigMap{}
@@ -134,7 +135,7 @@ func configMap(t *testing.T, name string) *corev1.ConfigMap {
 	return cm
 }
 
-// writeConfigMap puts a text into the ConfigMap as somebody does.
+// writeConfigMap writes a text into the ConfigMap as a given field manager.
 func writeConfigMap(t *testing.T, name, manager, text string) {
 	t.Helper()
 	patchAs(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: name}}, manager, func(cm *corev1.ConfigMap) {

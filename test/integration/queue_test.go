@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/internal/testing/builder"
 )
 
-// createReady makes a CardQuota and waits until its queue carries it and is open.
+// createReady creates a CardQuota and waits until its queue has the quota and is open.
 func createReady(t *testing.T, quota *v1alpha1.CardQuota) {
 	t.Helper()
 	g := requireControlPlane(t)
@@ -24,7 +24,7 @@ func createReady(t *testing.T, quota *v1alpha1.CardQuota) {
 	g.Eventually(cardQuotaCondition(t, quota.Name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 }
 
-// startQuotaTest begins a test beside others of a CardQuota of its own, changed or not, which is
+// startQuotaTest starts a parallel test with a CardQuota of its own, changed or not, which is
 // ready.
 func startQuotaTest(t *testing.T, changes ...func(*v1alpha1.CardQuota)) (g *gomega.WithT, name string, quota *v1alpha1.CardQuota) {
 	t.Helper()
@@ -121,14 +121,14 @@ func TestHandEditIsPutBackAndTheEditorNamed(t *testing.T) {
 		gomega.ContainSubstring("replaced at 20")))
 	g.Expect(cardQuotaCondition(t, name, "Ready")()).To(gomega.HavePrefix("True/Ready"))
 	g.Eventually(admin.EventMessages(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1))
-	// It stands until the spec changes, and is told once.
+	// The condition stays until the spec changes, with one event.
 	g.Consistently(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/ForeignChangeReplaced"))
 	g.Expect(admin.EventMessages(t, quota, "ForeignChangeReplaced")()).To(gomega.HaveLen(1))
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 }
 
-// TestAWriteWarIsAnsweredOnceASecond lets a rival write another quota again and again.
+// TestAWriteWarIsAnsweredOnceASecond lets another writer write another quota repeatedly.
 func TestAWriteWarIsAnsweredOnceASecond(t *testing.T) {
 	const model = "NVIDIA-WAR" // of this test alone: other tests change what there is of a model
 	g, name, quota := startQuotaTest(t, func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Name = model })
@@ -142,7 +142,7 @@ func TestAWriteWarIsAnsweredOnceASecond(t *testing.T) {
 	g.Expect(time.Since(began)).To(gomega.BeNumerically(">=", 2900*time.Millisecond))
 	g.Eventually(admin.EventMessages(t, quota, "ForeignChangeReplaced")).Should(gomega.HaveLen(1), "equal events are one that is counted")
 	g.Expect(statuses()).To(gomega.BeNumerically("<=", mostWrites(began)))
-	// A change of the spec does not wait for the war.
+	// A change of the spec does not wait for the backoff.
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 9 })
 	g.Eventually(queueAnnotation(t, name, quotaKey)).Should(gomega.Equal(`{"` + model + `":9}`))
 }
@@ -174,10 +174,10 @@ func TestWeightOfAnotherManagerIsNotFought(t *testing.T) {
 		"True/WeightConflict: queue " + name + " carries this quota, but spec.weight is managed by kubectl-edit and was left alone instead of becoming 5"))
 	g.Consistently(queueOf(t, name)).Should(gomega.HaveField("Spec.Weight", int32(3)))
 	g.Eventually(admin.EventMessages(t, quota, "WeightConflict")).Should(gomega.HaveLen(1))
-	// The rest is still kept.
+	// The other fields are still maintained.
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Cards[0].Quota = 2 })
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.quota")).Should(gomega.Equal(`{"NVIDIA-H200":2}`))
-	// Without a wish there is no conflict.
+	// Without a wanted value there is no conflict.
 	patchAs(t, quota, "user", func(q *v1alpha1.CardQuota) { q.Spec.Weight = nil })
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("True/Synced"))
 }

@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// refuseChanges makes the API server refuse changes of one Queue while it is
-// Closing, as Volcano's webhook does.
+// refuseChanges makes the API server deny changes of one Queue while it is Closing, like
+// Volcano's webhook.
 func refuseChanges(t *testing.T, queue string) {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -64,7 +64,7 @@ func TestQueueThatRefusesChangesIsWrittenAndDeletedLater(t *testing.T) {
 	setState(t, name, v1beta1.QueueStateOpen)
 	g.Eventually(cardQuotaCondition(t, name, "Ready")).Should(gomega.HavePrefix("True/Ready"))
 
-	// So it is when the CardQuota goes.
+	// This is the state when the CardQuota is deleted.
 	setState(t, name, v1beta1.QueueStateClosing)
 	g.Expect(admin.Delete(t.Context(), quota)).To(gomega.Succeed())
 	g.Eventually(cardQuotaCondition(t, name, "QueueSynced")).Should(gomega.HavePrefix("False/QueueRefused"))

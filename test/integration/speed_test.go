@@ -16,10 +16,10 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// TestTwoHundredCardQuotas makes 200 CardQuotas and changes them all the time. A
-// change must stand on the Queue within a second in 99 of 100 cases. On a machine
-// that is too busy for that, the limit is twelve times what a plain client waits
-// for the same change of the CardQuota itself. Every last change must arrive.
+// TestTwoHundredCardQuotas creates 200 CardQuotas and changes them continuously. In 99 of 100
+// cases a change must be on the Queue within a second. On a machine that is too busy, the limit
+// is twelve times the time of a plain client for the same change of the CardQuota. Every last
+// change must arrive.
 //
 // Measured on two cores: p99 107 to 130 ms; 385 ms at a load of 11.
 func TestTwoHundredCardQuotas(t *testing.T) {
@@ -69,8 +69,8 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 		g.Expect(admin.Patch(t.Context(), quota, client.MergeFrom(base))).To(gomega.Succeed())
 		sent, last[c.name] = append(sent, c), c
 	}
-	// A value that is overtaken by the next one of the same CardQuota need not
-	// be seen; the last one of each must.
+	// A value that the next one of the same CardQuota replaces need not be seen; the last one
+	// of each must be.
 	for _, c := range last {
 		g.Eventually(onQueue.timeOf(c.name, c.text)).ShouldNot(gomega.BeZero(), "%s must become %s", c.name, c.text)
 		g.Eventually(plain.timeOf(c.name, c.text)).ShouldNot(gomega.BeZero())
@@ -91,7 +91,7 @@ func TestTwoHundredCardQuotas(t *testing.T) {
 	g.Expect(p99(took)).To(gomega.BeNumerically("<", max(least, 12*waited)))
 }
 
-// firstSeen notes when a text was first seen on an object.
+// firstSeen records when a text was first seen on an object.
 type firstSeen struct {
 	mu   sync.Mutex
 	seen map[string]time.Time

@@ -25,7 +25,7 @@ func setRunning(s *corev1.PodStatus)   { s.Phase = corev1.PodRunning }
 func setSucceeded(s *corev1.PodStatus) { s.Phase = corev1.PodSucceeded }
 func setFailed(s *corev1.PodStatus)    { s.Phase = corev1.PodFailed }
 
-// statusSummary reads status.summary, for use in Eventually.
+// statusSummary returns status.summary, for use in Eventually.
 func statusSummary(t *testing.T, name string) func() (string, error) {
 	return func() (string, error) {
 		status, err := statusOf(t, name)()
@@ -73,7 +73,7 @@ func TestStatusFollowsPods(t *testing.T) {
 	g.Eventually(queueAnnotation(t, name, "volcano.sh/card.allocated")).Should(gomega.Equal(`{"NVIDIA-A1":3,"NVIDIA-A2":1}`))
 	g.Eventually(metricSeries(t, "cardquota_used_cards", "card", name)).Should(gomega.Equal(map[string]float64{"NVIDIA-A1": 3, "NVIDIA-A2": 1}))
 
-	// A pod that ended gives its cards back, one that failed as well.
+	// A finished pod releases its cards, and so does a failed one.
 	setPod(t, first, setSucceeded)
 	setPod(t, second, setFailed)
 	g.Eventually(statusSummary(t, name)).Should(gomega.Equal("0/8 NVIDIA-A1, 0/4 NVIDIA-A2"))
@@ -117,8 +117,8 @@ func TestJobWithoutPodsIsShown(t *testing.T) {
 		gomega.HaveField("Blocked", gomega.ConsistOf(gomega.HaveField("Workload", v1alpha1.WorkloadReference{APIGroup: "scheduling.volcano.sh", Kind: "PodGroup", Namespace: labNamespace, Name: name})))))
 }
 
-// TestStatusIsWrittenAtMostOnceASecond changes pods all the time for several
-// seconds and counts how often status and Queue are written.
+// TestStatusIsWrittenAtMostOnceASecond changes pods for several seconds and counts the writes
+// of status and Queue.
 func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 	t.Parallel()
 	g := requireControlPlane(t)
@@ -130,7 +130,8 @@ func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 	const burst = 4 * time.Second
 	began := time.Now()
 	pods := 0
-	// There must be more changes than writes, and writes while pods change, also on a slow machine.
+	// There must be more changes than writes, and writes while pods change, even on a slow
+	// machine.
 	for time.Since(began) < burst || pods <= 3*mostWrites(began) || quotas() < 2 {
 		var creations errgroup.Group
 		for range 16 {
@@ -151,12 +152,12 @@ func TestStatusIsWrittenAtMostOnceASecond(t *testing.T) {
 	g.Expect(queues()).To(gomega.BeNumerically("<=", most))
 }
 
-// mostWrites is how many writes a second each allows since a moment: one more at
-// either end.
+// mostWrites returns how many writes are allowed since a moment: one per second, and one more
+// at either end.
 func mostWrites(began time.Time) int { return int(time.Since(began)/time.Second) + 2 }
 
-// watchOn watches one object from now on. A watch that is told no revision begins
-// with what the API server's cache has, which may be before what was just read.
+// watchOn watches one object from now on. A watch without a revision starts with the API
+// server's cache, which may be older than what was just read.
 func watchOn(t *testing.T, list client.ObjectList, name string) watch.Interface {
 	t.Helper()
 	g := framework.NewGomega(t)
@@ -194,7 +195,7 @@ func equalQuantity(want string) func(resource.Quantity) bool {
 	return func(q resource.Quantity) bool { return q.Cmp(resource.MustParse(want)) == 0 }
 }
 
-// metricSeries reads the values of a metric of one queue, or of none, by a label, for use in
+// metricSeries returns the values of a metric of one queue, or of none, by a label, for use in
 // Eventually.
 func metricSeries(t *testing.T, metric, label, queue string) func() (map[string]float64, error) {
 	t.Helper()

@@ -17,20 +17,20 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
-// apiServer is what the API server knows of pods and PodGroups, and what of it is still
-// to be seen by those who watch. The fake clients let one caller in at a time: pods and
-// PodGroups have nothing in common here, since each have a client of their own.
+// apiServer holds the pods and PodGroups of the API server, and the changes that watches have
+// not seen yet. The fake clients allow one call at a time. Pods and PodGroups are independent
+// here, since each has its own client.
 type apiServer struct {
 	pods   kind[*corev1.Pod]
 	groups kind[*v1beta1.PodGroup]
-	// resync are pods of which a binding or an eviction failed.
+	// resync are pods whose binding or eviction failed.
 	resync map[string]bool
-	// due is the session in which a pod that is being deleted has ended.
+	// due is the session in which a terminating pod has ended.
 	due     map[types.UID]int
 	session int
 }
 
-// kind is the objects of one kind, by name.
+// kind holds the objects of one kind, by name.
 type kind[Object metav1.Object] struct {
 	objects map[string]Object
 	version int
@@ -42,7 +42,7 @@ type kind[Object metav1.Object] struct {
 	tries   map[string]int
 }
 
-// change is what became of an object; it is gone where there is no new state.
+// change is the new state of an object, or none when it is gone.
 type change[Object metav1.Object] struct {
 	name string
 	now  Object
@@ -57,10 +57,10 @@ func newServer() *apiServer {
 	}
 }
 
-// sortedNames lists the objects.
+// sortedNames returns the names of the objects.
 func (k *kind[Object]) sortedNames() []string { return slices.Sorted(maps.Keys(k.objects)) }
 
-// store stores an object, which the caller gives away.
+// store stores an object; the caller must not use it afterwards.
 func (k *kind[Object]) store(object Object) {
 	k.version++
 	object.SetResourceVersion(fmt.Sprint(k.version))
@@ -74,16 +74,16 @@ func (k *kind[Object]) remove(name string) {
 	k.unseen = append(k.unseen, change[Object]{name: name, gone: true})
 }
 
-// faults are what may become of a write.
+// Faults of a write.
 const (
 	done = iota
 	refused
-	// unheard is done, and the caller does not hear of it.
+	// unheard is carried out, but the caller gets an error.
 	unheard
 )
 
-// drawFault draws what becomes of a write to an object: by the seed and by how often that was
-// tried, whatever else happens at the same time.
+// drawFault draws the fault of a write to an object. It depends only on the seed and on the
+// number of attempts, not on concurrent writes.
 func (k *kind[Object]) drawFault(verb, name string) int {
 	if k.percent == 0 {
 		return done
@@ -107,7 +107,7 @@ var (
 	podsOf     = corev1.Resource("pods")
 )
 
-// withFault is the answer to a write that is carried out unless it is refused.
+// withFault carries out a write unless the fault refuses it, and returns the answer.
 func withFault(fault int, write func() error) error {
 	if fault == refused {
 		return errRefused
@@ -232,7 +232,7 @@ func (s *apiServer) deleteFor(name string, preconditions *metav1.Preconditions) 
 	return nil
 }
 
-// deletePod begins the end of a pod; one that was given no node is gone at once.
+// deletePod starts the termination of a pod; a pod without a node is gone at once.
 func (s *apiServer) deletePod(name string) {
 	switch known := s.pods.objects[name]; {
 	case known == nil:

@@ -9,36 +9,37 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 )
 
-// startsWithin is how many sessions may pass until a unit that fits is bound, while
-// nothing else waits. It takes one to be enqueued and bound; the API server shows that in
-// the next one, and what it refused at last may cost two.
+// startsWithin is how many sessions may pass until a unit that fits is bound, while nothing
+// else waits. One session enqueues and binds it. The API server shows that in the next one, and
+// a last refused write may cost two more.
 const startsWithin = 5
 
-// again is how soon after it started a job counts as started in vain.
+// again is how soon after its start a reclaimed job counts as started in vain.
 const again = 5 * time.Minute
 
-// sessionMemory is what is remembered of the sessions.
+// sessionMemory is what is remembered between sessions.
 type sessionMemory struct {
-	// told are pods that were evicted, by UID.
+	// told are evicted pods, by UID.
 	told map[string]bool
-	// clear is for how many sessions a unit has fitted and nothing else waited.
+	// clear is for how many sessions a unit has fitted while nothing else waited.
 	clear map[string]int
-	// unfinished are groups of which pods went before and others go now.
+	// unfinished are groups of which pods were evicted before and again now.
 	unfinished map[string]bool
-	// takers are groups for which others went after the last step, with the last of those.
+	// takers are groups for which others were evicted after the last step, with the last
+	// eviction.
 	takers map[string]reclaimRecord
-	// taken are the takings from jobs of other queues, by "job for other".
+	// taken are the evictions for jobs of other queues, by "job for other".
 	taken map[string]reclaimRecord
 }
 
-// reclaimRecord is when a job was taken for another one.
+// reclaimRecord is when a job was evicted for another one.
 type reclaimRecord struct {
 	from string
 	at   time.Time
-	// placed are the pods that had a node then, promised those of the taker that were
-	// promised one, by UID.
+	// placed are the pods that had a node then, promised those of the reclaimer that were
+	// pipelined, by UID.
 	placed, promised map[string]bool
-	// nodes are those that were promised.
+	// nodes are the nodes to which they were pipelined.
 	nodes []string
 }
 
@@ -46,7 +47,7 @@ func newWatch() sessionMemory {
 	return sessionMemory{told: map[string]bool{}, clear: map[string]int{}, unfinished: map[string]bool{}, takers: map[string]reclaimRecord{}, taken: map[string]reclaimRecord{}}
 }
 
-// checkSession looks at a session before it closes, and says what is wrong, "" when nothing is.
+// checkSession checks a session before it closes, and returns what is wrong, or "".
 func (w *simulation) checkSession(before *sessionView) string {
 	now := w.recount()
 	w.after = now
@@ -61,7 +62,7 @@ func (w *simulation) checkSession(before *sessionView) string {
 	return w.judgeClear(before)
 }
 
-// victimGroups are the groups whose pods were evicted in this session, with how many.
+// victimGroups returns the groups whose pods were evicted in this session, with their number.
 func (w *simulation) victimGroups() map[string]int {
 	victims := map[string]int{}
 	for _, j := range w.ssn.Jobs {
@@ -79,7 +80,7 @@ func (w *simulation) victimGroups() map[string]int {
 	return victims
 }
 
-// traceSession notes what a session did.
+// traceSession records what a session did.
 func (w *simulation) traceSession(now *sessionView, victims map[string]int) {
 	var words []string
 	for _, g := range now.groups {
@@ -100,7 +101,7 @@ func (w *simulation) traceSession(now *sessionView, victims map[string]int) {
 	w.tracef("%s", strings.Join(words, "; "))
 }
 
-// judgeEvictions judges the evictions of a session.
+// judgeEvictions checks the evictions of a session.
 func (w *simulation) judgeEvictions(now *sessionView, victims map[string]int) string {
 	if len(victims) == 0 {
 		return ""
@@ -125,8 +126,7 @@ func (w *simulation) judgeEvictions(now *sessionView, victims map[string]int) st
 	return ""
 }
 
-// judgePromises judges whether the pods that are promised nodes can be there together,
-// once those have gone who go.
+// judgePromises checks that all pipelined pods fit together once the evicted pods are gone.
 func (w *simulation) judgePromises() string {
 	v := w.recount()
 	nodes := map[string]*nodeView{}
@@ -148,8 +148,8 @@ func (w *simulation) judgePromises() string {
 	return ""
 }
 
-// fitsWithout reports whether the pods of a group that were promised a node fit beside
-// everything else, those included who were evicted.
+// fitsWithout reports whether the pipelined pods of a group fit beside all other pods,
+// including the evicted ones.
 func (v *sessionView) fitsWithout(g *group) bool {
 	for _, n := range v.nodes {
 		for _, p := range g.promised {
@@ -161,7 +161,7 @@ func (v *sessionView) fitsWithout(g *group) bool {
 	return v.mustFit(g.promised, v.queues[g.queue].room)
 }
 
-// tookFrom reports whether a group may take from any of the victims.
+// tookFrom reports whether a group may reclaim from any of the victims.
 func (w *simulation) tookFrom(now *sessionView, by *group, victims map[string]int) bool {
 	return slices.ContainsFunc(now.groups, func(g *group) bool { return victims[g.name] > 0 && w.mayTake(now, by, g) })
 }
@@ -178,7 +178,7 @@ func (w *simulation) mayTake(now *sessionView, by, of *group) bool {
 	return taker.kind == "inference" && giver.kind == "training" && giver.gives && giver.priority < taker.priority
 }
 
-// judgeVictim judges what became of one group that was evicted from.
+// judgeVictim checks the state of one group with evicted pods.
 func (w *simulation) judgeVictim(now *sessionView, g *group, promised []*pod) string {
 	if left := len(g.placed); left > 0 && left < g.min {
 		return fmt.Sprintf("left below its minimum: %d pods of %s run, of which %d are the minimum", left, g.name, g.min)
@@ -202,7 +202,7 @@ func (w *simulation) judgeVictim(now *sessionView, g *group, promised []*pod) st
 	return w.judgeTaking(now, g, takers[0])
 }
 
-// judgeTaking judges that a group was taken for another one alone.
+// judgeTaking checks that a group was evicted for one other group.
 func (w *simulation) judgeTaking(now *sessionView, g *group, taker string) string {
 	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == taker })]
 	made := reclaimRecord{from: g.name, at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
@@ -226,13 +226,13 @@ func (w *simulation) judgeTaking(now *sessionView, g *group, taker string) strin
 	return ""
 }
 
-// isAway reports whether a node takes no pods: what was promised there must be found elsewhere.
+// isAway reports whether a node accepts no pods, so that its pipelined pods need another node.
 func (w *simulation) isAway(name string) bool {
 	node, known := w.ssn.Nodes[name]
 	return !known || node.Node == nil || node.Node.Spec.Unschedulable || !node.Ready()
 }
 
-// placedPods are the pods that have a node, by UID.
+// placedPods returns the pods with a node, by UID.
 func (v *sessionView) placedPods() map[string]bool {
 	placed := map[string]bool{}
 	for _, g := range v.groups {
@@ -243,8 +243,9 @@ func (v *sessionView) placedPods() map[string]bool {
 	return placed
 }
 
-// isOvertaken reports whether a job that comes before a taker, of a queue of a higher priority
-// or of a higher priority in its queue, has got pods placed since: it may have what was taken.
+// isOvertaken reports whether a job with precedence over a reclaimer has got pods placed since:
+// it may have used what was freed. Precedence is a higher priority of the queue, or within the
+// queue.
 func (v *sessionView) isOvertaken(taker *group, since reclaimRecord) bool {
 	return slices.ContainsFunc(v.groups, func(g *group) bool {
 		ahead := v.queues[g.queue].priority > v.queues[taker.queue].priority || g.queue == taker.queue && g.priority > taker.priority
@@ -272,7 +273,7 @@ func (w *simulation) judgeClear(v *sessionView) string {
 	return ""
 }
 
-// atRest judges what is left when nothing changes any more.
+// atRest checks what is left when nothing changes any more.
 func (w *simulation) atRest() string {
 	v := w.last
 	for _, g := range w.after.groups {
@@ -300,7 +301,7 @@ func (w *simulation) atRest() string {
 	return ""
 }
 
-// runsEnough reports whether a group has certainly run for as long as it may.
+// runsEnough reports whether a group has certainly run for its minimum runtime.
 func (w *simulation) runsEnough(g *group) bool {
 	return len(g.placed) > 0 && !slices.ContainsFunc(g.placed, func(p *pod) bool {
 		start := p.object.Status.StartTime

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// runControllers lets the kubelets and the controllers of jobs act on what the API server knows.
+// runControllers simulates the kubelets and the job controllers.
 func (w *simulation) runControllers() {
 	for _, name := range w.server.pods.sortedNames() {
 		if pod, is := w.server.pods.objects[name]; is { // none that went with another one of its job
@@ -22,7 +22,7 @@ func (w *simulation) runControllers() {
 	}
 }
 
-// actOn does what the kubelet of a pod's node, or the controller of its job, does to it.
+// actOn simulates the kubelet of a pod's node, or the controller of its job.
 func (w *simulation) actOn(name string, pod *corev1.Pod) {
 	s := w.server
 	switch works := w.isNodeUp(pod.Spec.NodeName); {
@@ -42,15 +42,16 @@ func (w *simulation) actOn(name string, pod *corev1.Pod) {
 	}
 }
 
-// isNodeUp reports whether a node's kubelet does.
+// isNodeUp reports whether a node's kubelet runs.
 func (w *simulation) isNodeUp(node string) bool { return w.nodes[node] != nil && !w.down[node] }
 
-// isMarkedForRecreation reports whether Volcano's job controller is to replace a pod.
+// isMarkedForRecreation reports whether Volcano's job controller must recreate a pod.
 func isMarkedForRecreation(pod *corev1.Pod) bool {
 	return pod.Annotations["volcano.sh/controller-out-of-sync"] != ""
 }
 
-// recreatePods makes the pods again that a job lacks. A job that restarts loses all of them first.
+// recreatePods recreates the pods that a job lacks. A job that restarts loses all of them
+// first.
 func (w *simulation) recreatePods(j *job) {
 	for _, template := range j.pods {
 		if _, is := w.server.pods.objects[template.Name]; is && j.restarts {

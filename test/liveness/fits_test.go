@@ -8,13 +8,14 @@ import (
 	"volcano.sh/apis/pkg/apis/scheduling"
 )
 
-// startUnit is what starts together: the pods that a gang lacks, or one above its minimum.
+// startUnit is a set of pods that start together: the pods that a gang lacks, or one above its
+// minimum.
 type startUnit struct {
 	*group
 	pods []*pod
 }
 
-// waitingUnits are all that waits and is judged.
+// waitingUnits returns all waiting units that are checked.
 func (v *sessionView) waitingUnits() []*startUnit {
 	var units []*startUnit
 	for _, g := range v.groups {
@@ -29,17 +30,17 @@ func (v *sessionView) waitingUnits() []*startUnit {
 	return units
 }
 
-// haveSameRequest tells pods that ask for the same.
+// haveSameRequest reports whether pods have the same request.
 func haveSameRequest(pods []*pod) bool {
 	return !slices.ContainsFunc(pods, func(p *pod) bool { return kindOf(p) != kindOf(pods[0]) })
 }
 
-// kindOf tells pods apart that ask for different things.
+// kindOf returns a text that differs between pods with different requests.
 func kindOf(p *pod) string {
 	return fmt.Sprint(p.cards, p.cpu, p.names, p.isMIG, p.tolerates, p.apart)
 }
 
-// fitsPod reports whether a node takes a pod, and its queue's quota too.
+// fitsPod reports whether a pod fits a node and its queue's quota.
 func (n *nodeView) fitsPod(p *pod, room map[string]int) bool {
 	if n.closed || n.tainted && !p.tolerates || n.cpu < p.cpu || p.apart && n.apart[p.group] > 0 {
 		return false
@@ -50,8 +51,8 @@ func (n *nodeView) fitsPod(p *pod, room map[string]int) bool {
 	return p.isMIG == strings.Contains(n.card, "/mig-") && n.cards >= p.cards && room[n.card] >= p.cards && (len(p.names) == 0 || slices.Contains(p.names, n.card))
 }
 
-// mustFit reports whether pods can all be placed, whatever the order in which they are,
-// and wherever each of them goes: then whoever places one after the other gets through.
+// mustFit reports whether pods can all be placed in any order and on any nodes. Then a
+// scheduler that places one after the other succeeds.
 func (v *sessionView) mustFit(pods []*pod, room map[string]int) bool {
 	if len(pods) == 0 {
 		return true
@@ -85,12 +86,13 @@ func (v *sessionView) mustFit(pods []*pod, room map[string]int) bool {
 	return true
 }
 
-// unitFits reports whether a unit fits the nodes and its queue's quota now, beside what may
-// stand ahead of it.
+// unitFits reports whether a unit fits the nodes and its queue's quota now, beside everything
+// that may go first.
 func (v *sessionView) unitFits(u *startUnit) bool { return v.mustFit(u.pods, v.roomFor(u)) }
 
-// roomFor is what of its queue's quota a unit may use for sure: all that is not used, and
-// while it is not enqueued without what those may have reserved who wait for quota.
+// roomFor returns the part of its queue's quota that a unit can certainly use: what is not
+// used. Before it is enqueued, the possible reservations of groups that wait for quota are
+// subtracted.
 func (v *sessionView) roomFor(u *startUnit) map[string]int {
 	room := map[string]int{}
 	for card, n := range v.queues[u.queue].room {
@@ -112,8 +114,8 @@ func (v *sessionView) roomFor(u *startUnit) map[string]int {
 	return room
 }
 
-// waitsForQuota reports whether a group was enqueued and waits for quota that it may get.
-// Only for such a one a reservation lasts.
+// waitsForQuota reports whether an enqueued group waits for quota that it may get. Only such a
+// group keeps its reservation.
 func (v *sessionView) waitsForQuota(g *group) bool {
 	if len(g.waiting) == 0 || g.phase == scheduling.PodGroupPending || g.phase == "" {
 		return false
@@ -126,7 +128,7 @@ func (v *sessionView) waitsForQuota(g *group) bool {
 	return p.cards > 0 && podsWithinQuota(p, of.room) < lacks && podsWithinQuota(p, of.quota) >= max(g.min, 1)
 }
 
-// podsWithinQuota is how many pods like one there is quota for.
+// podsWithinQuota returns how many pods like one fit the quota.
 func podsWithinQuota(p *pod, room map[string]int) int {
 	sum := 0
 	for card, n := range room {
@@ -137,7 +139,7 @@ func podsWithinQuota(p *pod, room map[string]int) int {
 	return sum
 }
 
-// reclaimablePods are the pods that may be taken for sure for a queue of a priority.
+// reclaimablePods returns the pods that are certainly reclaimable for a queue of a priority.
 func (v *sessionView) reclaimablePods(priority int32, runsEnough func(*group) bool) []*pod {
 	var pods []*pod
 	for _, g := range v.groups {
@@ -149,8 +151,8 @@ func (v *sessionView) reclaimablePods(priority int32, runsEnough func(*group) bo
 	return pods
 }
 
-// fitsByTaking reports whether a unit fits when all jobs are gone that may be taken for it
-// for certain.
+// fitsByTaking reports whether a unit fits without all jobs that are certainly reclaimable for
+// it.
 func (v *sessionView) fitsByTaking(u *startUnit, runsEnough func(*group) bool) bool {
 	own := v.queues[u.queue]
 	if own.kind != "inference" || u.phase == scheduling.PodGroupPending || u.phase == "" || !slices.ContainsFunc(u.pods, func(p *pod) bool { return p.cards > 0 }) {

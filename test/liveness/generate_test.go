@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// generator draws sequences.
+// generator draws random sequences.
 type generator struct {
 	*rand.Rand
 	nodes []string
-	// free is what is left of the cards of each node, card what they are.
+	// free is how many cards of each node are left, card which cards they are.
 	free map[string]int
 	card map[string]string
-	// jobs are the pods of each job, all the names of the jobs.
+	// jobs are the numbers of pods by job, all the names of the jobs.
 	jobs map[string]int
 	all  []string
 }
@@ -22,7 +22,7 @@ func pick[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
 
 func (g *generator) draw(percent int) bool { return g.IntN(100) < percent }
 
-// generateSequence draws a sequence.
+// generateSequence draws a random sequence.
 func generateSequence(r *rand.Rand) sequence {
 	g := &generator{Rand: r, free: map[string]int{}, card: map[string]string{}, jobs: map[string]int{}}
 	var s sequence
@@ -85,7 +85,7 @@ func (g *generator) drawQueue(name string) string {
 	return fmt.Sprintf("queue %s %s %s", name, g.drawQuota(name), options[name])
 }
 
-// drawJobOptions draws what jobs of all kinds have: their cards, their owner and their priority.
+// drawJobOptions draws the common options of jobs: their cards, their owner and their priority.
 func (g *generator) drawJobOptions(cards int) string {
 	var words []string
 	if cards != 1 {
@@ -100,7 +100,7 @@ func (g *generator) drawJobOptions(cards int) string {
 	return strings.Join(words, " ")
 }
 
-// drawRunningJob draws a job that runs already, "" when there is no room for it.
+// drawRunningJob draws a running job, "" when there is no room for it.
 func (g *generator) drawRunningJob(name string) string {
 	cards := pick(g, 1, 1, 2)
 	var on []string
@@ -131,7 +131,7 @@ func (g *generator) drawRunningJob(name string) string {
 	return strings.TrimSpace(text)
 }
 
-// drawWaitingJob draws a job that comes.
+// drawWaitingJob draws a job that is created later.
 func (g *generator) drawWaitingJob(name string) string {
 	pods := 1 + g.IntN(4)
 	g.jobs[name] = pods
@@ -156,7 +156,7 @@ func (g *generator) drawWaitingJob(name string) string {
 	return strings.TrimSpace(text)
 }
 
-// drawDisturbance draws what changes from outside.
+// drawDisturbance draws changes from outside.
 func (g *generator) drawDisturbance() []string {
 	at := 1 + g.IntN(6)
 	step := func(after int, format string, args ...any) string {

@@ -18,8 +18,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// sequences is how many sequences are drawn. The environment variable DRAWS goes before
-// the default, as for properties.
+// sequences is the number of sequences. The environment variable DRAWS overrides the default,
+// as for properties.
 var sequences = flag.Int("sequences", 1000, "how many random sequences of sessions are played")
 
 func TestMain(m *testing.M) {
@@ -27,27 +27,26 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inBubble plays in a bubble of time, in which everything that waits takes no time.
+// inBubble runs in a bubble of testing/synctest, in which waiting takes no time.
 func inBubble(t *testing.T, play func(*testing.T, *schedulerCache)) {
 	t.Helper()
 	m := newMachine()
 	m.warmUp()
 	synctest.Test(t, func(t *testing.T) {
-		// A bubble begins in the year 2000; the warming-up happened later.
+		// A bubble starts in the year 2000; the warm-up happened later.
 		time.Sleep(50 * 365 * 24 * time.Hour)
 		play(t, m)
 	})
 }
 
-// warmUp has the plugin make what it makes once in a process: it must not belong to a
-// bubble.
+// warmUp initialises the plugin's process-wide state outside of a bubble.
 func (m *schedulerCache) warmUp() {
 	w := m.newWorld(parseSequence("node n A 1\nqueue inf {} 80000 inference\njob i inf 1: -"))
 	w.syncCache()
 	w.runSession(func() {})
 }
 
-// playSequence plays a sequence and returns what was wrong and what happened.
+// playSequence runs a sequence and returns what was wrong and what happened.
 func (m *schedulerCache) playSequence(s sequence) (wrong string, trace []string) {
 	w := m.newWorld(s)
 	wrong = w.run(synctest.Wait)
@@ -56,7 +55,7 @@ func (m *schedulerCache) playSequence(s sequence) (wrong string, trace []string)
 	return wrong, w.trace
 }
 
-// TestWhatFitsStarts plays random sequences.
+// TestWhatFitsStarts runs random sequences.
 func TestWhatFitsStarts(t *testing.T) {
 	draws := *sequences
 	if given := os.Getenv("DRAWS"); given != "" {
@@ -78,7 +77,7 @@ func TestWhatFitsStarts(t *testing.T) {
 	})
 }
 
-// TestStarvationIsNoticed plays schedulers that leave something out.
+// TestStarvationIsNoticed runs schedulers with a part missing.
 func TestStarvationIsNoticed(t *testing.T) {
 	const fleet = "node n A 2\nqueue inf {\"A\":2} 80000 inference\nqueue tra {\"A\":2} 20000 training\n"
 	const waits, runs = "job i inf 2: -*2\n", "job t tra 2: n*2 ran=1h\n"
@@ -103,13 +102,13 @@ func TestStarvationIsNoticed(t *testing.T) {
 	})
 }
 
-// failureKind is the part of a failure that stays the same while a sequence is made shorter.
+// failureKind returns the part of a failure that stays the same while a sequence is shortened.
 func failureKind(wrong string) string {
 	before, _, _ := strings.Cut(wrong, ":")
 	return before
 }
 
-// shrink leaves out of a sequence whatever the failure does not need.
+// shrink removes from a sequence what the failure does not need.
 func (m *schedulerCache) shrink(s sequence, wrong string) (sequence, string, []string) {
 	var trace []string
 	for shorter := true; shorter; {
@@ -131,7 +130,7 @@ func (m *schedulerCache) shrink(s sequence, wrong string) (sequence, string, []s
 	return s, wrong, trace
 }
 
-// isWhole reports whether a sequence has the queues and nodes that it names.
+// isWhole reports whether a sequence has all queues and nodes that it names.
 func (s sequence) isWhole() bool {
 	named := map[string]bool{"-": true}
 	for _, line := range s {
@@ -160,7 +159,7 @@ func (s sequence) isWhole() bool {
 	return true
 }
 
-// TestKeptSequences plays the sequences that failed once.
+// TestKeptSequences runs the sequences that failed once.
 func TestKeptSequences(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	check.NoError(t, err)

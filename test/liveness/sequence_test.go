@@ -24,15 +24,16 @@ import (
 //	policy [preempt] [minimumRuntime=10m] [without=ACTION]
 //	at 3: STEP                         before the third session
 //
-// The action preempt stands behind cardreclaim, as the operator writes it, and with
-// preempt=first before it, as an administrator may.
+// The action preempt comes after cardreclaim, as the operator writes it. With preempt=first it
+// comes before, as an administrator may write it.
 //
-// A job may also say mig (slices instead of cards), tolerates (the taint), apart (one pod
-// a node), cpu= (of each pod) and each=ps:0,worker:2 (the cards of each pod of a task).
+// A job may also have the options mig (slices instead of cards), tolerates (the taint), apart
+// (one pod per node), cpu= (of each pod) and each=ps:0,worker:2 (the cards of each pod of a
+// task).
 //
-// A step is a job, or one of: end JOB (its owner deletes it), delete POD, cordon NODE,
-// uncordon NODE, down NODE, up NODE, quota QUEUE TEXT, hold pods|groups N (what changes is
-// not seen for so many sessions), faults PERCENT SEED (of the writes fail; 0 ends it).
+// A step is a job, or one of: end JOB (its owner deletes it), delete POD, cordon NODE, uncordon
+// NODE, down NODE, up NODE, quota QUEUE TEXT, hold pods|groups N (changes are not seen for N
+// sessions), faults PERCENT SEED (of the writes fail; 0 ends it).
 type sequence []string
 
 func parseSequence(text string) sequence {
@@ -59,7 +60,7 @@ func (s sequence) stepsOf(session int) []string {
 	return steps
 }
 
-// lastSession is the session before which the last step happens.
+// lastSession returns the session before which the last step happens.
 func (s sequence) lastSession() int {
 	last := 0
 	for _, line := range s {
@@ -81,10 +82,10 @@ func mustParseInt(text string) int {
 // slice is the resource of a MIG slice.
 const slice = corev1.ResourceName("nvidia.com/mig-1g.18gb")
 
-// taint keeps pods off that do not tolerate it.
+// taint excludes pods that do not tolerate it.
 const taint = "reserved"
 
-// parseNode reads a statement that makes nodes, nil when it makes none.
+// parseNode parses a statement of nodes, nil for any other.
 func parseNode(id int64, line string) []*corev1.Node {
 	words := strings.Fields(line)
 	switch words[0] {
@@ -104,18 +105,18 @@ func parseNode(id int64, line string) []*corev1.Node {
 	return nil
 }
 
-// job is what a statement of a job makes.
+// job is the result of a job statement.
 type job struct {
 	group *v1beta1.PodGroup
 	pods  []*corev1.Pod
-	// isVCJob tells that Volcano's job controller keeps it, inelastic that it restarts the
-	// whole job when a pod is deleted.
+	// isVCJob reports whether Volcano's job controller manages it, inelastic whether it
+	// restarts the whole job when a pod is deleted.
 	isVCJob, inelastic bool
-	// restarts tells that all of its pods go before it makes new ones.
+	// restarts reports whether all of its pods end before new ones are created.
 	restarts bool
 }
 
-// parseJob reads a statement of a job, without the word job.
+// parseJob parses a job statement without the word job.
 func parseJob(id int64, line string) *job {
 	j, kept, changes := &job{}, []string{}, []func(*corev1.Pod){}
 	words := strings.Fields(line)
@@ -167,7 +168,7 @@ func parseJob(id int64, line string) *job {
 	return j
 }
 
-// keepApart has no two pods of a job on one node.
+// keepApart allows one pod of a job per node.
 func keepApart(p *corev1.Pod, job string) {
 	p.Labels["apart"] = job
 	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
@@ -189,7 +190,7 @@ func setCards(p *corev1.Pod, text string) {
 	}
 }
 
-// useSlices has a pod ask for slices instead of cards.
+// useSlices makes a pod request slices instead of cards.
 func useSlices(p *corev1.Pod) {
 	sliceOf(p.Spec.Containers[0].Resources.Requests)
 	p.Annotations["volcano.sh/card.name"] += "/mig-1g.18gb-mixed"

@@ -14,16 +14,16 @@ import (
 	"cardquota.dev/operator/internal/testing/session"
 )
 
-// sessionView is a recount of what a session sees.
+// sessionView is a recount of the session's state.
 type sessionView struct {
 	nodes  []*nodeView
 	queues map[string]*queue
 	groups []*group
-	// leaves tells that some pod is on its way out.
+	// leaves reports whether some pod is leaving.
 	leaves bool
 }
 
-// nodeView is a node with what is free on it.
+// nodeView is a node with its free resources.
 type nodeView struct {
 	name    string
 	card    string
@@ -31,9 +31,9 @@ type nodeView struct {
 	cpu     int64
 	closed  bool
 	tainted bool
-	// apart are the groups of pods there that keep their like away.
+	// apart are the groups of pods there with anti-affinity to each other.
 	apart map[string]int
-	// leaving are the pods there that are on their way out.
+	// leaving are the pods there that are leaving.
 	leaving []*pod
 }
 
@@ -41,7 +41,7 @@ type queue struct {
 	priority int32
 	kind     string
 	gives    bool
-	// room is what of its quota is not used, by card, quota all of it.
+	// room is the unused part of its quota by card, quota all of it.
 	room, quota map[string]int
 }
 
@@ -56,7 +56,7 @@ type group struct {
 	isProtected, strange bool
 }
 
-// pod is what a recount knows of a pod.
+// pod is the recount of a pod.
 type pod struct {
 	name, group, node string
 	uid               string
@@ -106,7 +106,7 @@ func (w *simulation) recount() *sessionView {
 	return v
 }
 
-// groupOf recounts a job, and charges what it has to its queue.
+// groupOf recounts a job and charges it to its queue.
 func (v *sessionView) groupOf(j *api.JobInfo, nodes map[string]*nodeView) *group {
 	g := &group{name: j.Name, queue: string(j.Queue), min: int(j.PodGroup.Spec.MinMember), phase: j.PodGroup.Status.Phase, priority: j.Priority}
 	for _, task := range j.Tasks {
@@ -129,7 +129,7 @@ func (v *sessionView) groupOf(j *api.JobInfo, nodes map[string]*nodeView) *group
 			g.strange = true
 			continue
 		}
-		// What leaves and is not being deleted yet may stay.
+		// An evicted pod that is not terminating yet may stay.
 		if n := nodes[p.node]; n != nil && task.Pod.DeletionTimestamp == nil && p.cards > 0 {
 			v.queues[g.queue].room[n.card] -= p.cards
 		}
@@ -155,7 +155,7 @@ func readPod(object *corev1.Pod) *pod {
 	return p
 }
 
-// addPod books a pod on a node.
+// addPod adds a pod to a node.
 func (n *nodeView) addPod(p *pod) {
 	n.cards -= p.cards
 	n.cpu -= p.cpu

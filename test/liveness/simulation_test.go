@@ -35,18 +35,17 @@ import (
 )
 
 // schedulerCache is Volcano's cache with its clients. A cache cannot be stopped, so all
-// sequences have the same one.
+// sequences share one.
 type schedulerCache struct {
 	cache *cache.SchedulerCache
 	// cards is the cache of the plugin.
 	cards *capacitycard.Cache
 	world *simulation
-	// worlds counts the sequences that were played: no two have the same UIDs.
+	// worlds counts the sequences: no two have the same UIDs.
 	worlds int64
 }
 
-// newMachine makes a cache whose clients talk to the API server of the sequence that is
-// played.
+// newMachine returns a cache whose clients call the API server of the current sequence.
 func newMachine() *schedulerCache {
 	m := &schedulerCache{cards: capacitycard.NewCache(), cache: cache.NewCustomMockSchedulerCache("volcano", nil, nil, nil, nil, &record.FakeRecorder{})}
 	kube, volcano := m.cache.Client().(*fake.Clientset), m.cache.VCClient().(*vcfake.Clientset)
@@ -62,7 +61,7 @@ func newMachine() *schedulerCache {
 	return m
 }
 
-// simulation is one sequence that is played.
+// simulation runs one sequence.
 type simulation struct {
 	*schedulerCache
 	id      int64
@@ -74,11 +73,11 @@ type simulation struct {
 	version int
 	jobs    map[string]*job
 	born    int
-	// seen are the objects that Volcano's cache has, by name.
+	// seen are the objects in Volcano's cache, by name.
 	seen map[string]*corev1.Pod
-	// held is how many more sessions changes are not seen.
+	// holdPods and holdGroups are for how many more sessions changes are not seen.
 	holdPods, holdGroups int
-	// late are bindings that take their time.
+	// late are delayed bindings.
 	late []*cache.BindContext
 
 	plugins        []conf.Tier
@@ -91,7 +90,7 @@ type simulation struct {
 	// last is what the last session saw when it opened, after what it had done before it
 	// closed.
 	last, after *sessionView
-	// changed is when something changed last, state what is there since then.
+	// changed is when something changed last, state what exists since then.
 	changed time.Time
 	state   string
 	quiet   bool
@@ -99,10 +98,10 @@ type simulation struct {
 	trace []string
 }
 
-// shippedConf is what the operator makes of Volcano's configuration of an installation.
+// shippedConf is the configuration that the operator renders from Volcano's.
 const shippedConf = "../../internal/schedulerconfig/testdata/render/installer_1_14/rendered.conf"
 
-// newWorld begins a sequence.
+// newWorld starts a sequence.
 func (m *schedulerCache) newWorld(script sequence) *simulation {
 	m.worlds++
 	w := &simulation{
@@ -129,7 +128,7 @@ func (m *schedulerCache) newWorld(script sequence) *simulation {
 	return w
 }
 
-// loadConfiguration reads the configuration that is shipped, changed as the sequence says.
+// loadConfiguration loads the shipped configuration with the changes of the sequence.
 func (w *simulation) loadConfiguration() {
 	shipped, err := os.ReadFile(shippedConf)
 	if err != nil {
@@ -172,13 +171,13 @@ func (w *simulation) loadConfiguration() {
 // Open does nothing: the jobs are known.
 func (w *simulation) Open(*framework.Session) {}
 
-// HabitOf tells how a job takes it when its pods are taken away.
+// HabitOf returns how a job reacts to evictions.
 func (w *simulation) HabitOf(_, name string) (workload.EvictionPolicy, bool) {
 	j, known := w.jobs[name]
 	return workload.EvictionPolicy{Inelastic: known && j.inelastic}, known
 }
 
-// applyStep changes the cluster from outside.
+// applyStep applies a change from outside.
 func (w *simulation) applyStep(line string) {
 	words := strings.Fields(line)
 	for _, n := range parseNode(w.id, line) {
@@ -223,7 +222,7 @@ func (w *simulation) applyStep(line string) {
 	}
 }
 
-// setNode tells Volcano of a node.
+// setNode updates a node in Volcano's cache.
 func (w *simulation) setNode(n *corev1.Node) {
 	w.nodes[n.Name] = n
 	if err := w.cache.AddOrUpdateNode(n.DeepCopy()); err != nil {
@@ -247,7 +246,7 @@ func (w *simulation) changeNode(name, what string) {
 	w.setNode(n)
 }
 
-// setQueue tells Volcano of a queue.
+// setQueue updates a queue in Volcano's cache.
 func (w *simulation) setQueue(line string) {
 	w.version++
 	q := (&session.Cluster{}).Add(line).Queues[0]
@@ -256,20 +255,20 @@ func (w *simulation) setQueue(line string) {
 	w.cache.AddQueueV1beta1(q)
 }
 
-// The lengths of a sequence after the last step.
+// The phases of a sequence after the last step.
 const (
-	// promptSessions begin a second after each other, as Volcano's do.
+	// promptSessions start a second after each other, like Volcano's.
 	promptSessions = 6
-	// slowly is how long sessions take then.
+	// slowly is the time between sessions after that.
 	slowly = 3 * time.Minute
-	// restful is how long nothing changes at rest: for longer than reservations last.
+	// restful is how long nothing changes at rest: longer than reservations last.
 	restful = 6 * time.Minute
-	// mostSessions is how many there may be until the cluster rests.
+	// mostSessions bounds the sessions until the cluster is at rest.
 	mostSessions = 60
 )
 
-// run plays the sequence until the cluster rests, and returns what was wrong first, ""
-// when nothing was. wait waits for everybody who acts beside the sessions.
+// run runs the sequence until the cluster is at rest, and returns what was wrong first, or "".
+// wait waits for everything that acts in parallel to the sessions.
 func (w *simulation) run(wait func()) string {
 	last := w.script.lastSession()
 	for session := 1; ; session++ {
@@ -323,7 +322,7 @@ func (w *simulation) isAtRest() bool {
 	return time.Since(w.changed) > restful
 }
 
-// runSession lets Volcano have a session, and judges it.
+// runSession runs one session of Volcano and checks it.
 func (w *simulation) runSession(wait func()) string {
 	w.ssn = framework.OpenSession(w.cache, w.plugins, w.configurations)
 	before := w.recount()
@@ -367,7 +366,7 @@ func (w *simulation) tracef(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("%3d %s ", w.server.session, time.Now().Format("15:04:05"))+fmt.Sprintf(format, args...))
 }
 
-// syncCache has Volcano's cache see what changed.
+// syncCache delivers changes to Volcano's cache.
 func (w *simulation) syncCache() {
 	if w.holdPods--; w.holdPods < 0 {
 		for _, c := range w.server.pods.unseen {
@@ -412,7 +411,7 @@ func (w *simulation) tellPod(c change[*corev1.Pod]) {
 	}
 }
 
-// resyncPod is what Volcano does after a binding or an eviction that failed.
+// resyncPod does what Volcano does after a failed binding or eviction.
 func (w *simulation) resyncPod(name string) {
 	pod, err := w.cache.Client().CoreV1().Pods("ns").Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -427,7 +426,7 @@ func (w *simulation) resyncPod(name string) {
 	}
 }
 
-// podIndexer is what the informers of pods have.
+// podIndexer returns the store of the pod informers.
 func (w *simulation) podIndexer() clientcache.Indexer {
 	return w.cache.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
 }

@@ -18,16 +18,16 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// namespace is where Volcano is, and where Cardquota is installed.
+// namespace is the namespace of Volcano and of Cardquota.
 const namespace = "volcano-system"
 
-// How long what must come may take: OLM works in steps that wait for each other.
+// Timeouts: OLM works in steps that wait for each other.
 const (
 	soon  = 60 * time.Second
 	often = 100 * time.Millisecond
 )
 
-// administrator does what docs/install.md tells an administrator to do.
+// administrator does what docs/install.md describes for an administrator.
 type administrator struct {
 	*testing.T
 	Gomega
@@ -53,7 +53,7 @@ func (a *administrator) mustKubectl(args ...string) string {
 	return out
 }
 
-// applyManifest is kubectl apply of a manifest of config/manifests/olm, changed as this cluster needs it.
+// applyManifest applies a manifest of config/manifests/olm with the changes for this cluster.
 func (a *administrator) applyManifest(name string, change func(object *unstructured.Unstructured)) {
 	a.Helper()
 	content, err := os.ReadFile(filepath.Join(suite.root, "config", "manifests", "olm", name))
@@ -70,13 +70,13 @@ func (a *administrator) applyManifest(name string, change func(object *unstructu
 
 func asItIs(*unstructured.Unstructured) {}
 
-// addCatalog makes a catalog known to OLM.
+// addCatalog adds a catalog to OLM.
 func (a *administrator) addCatalog(address string) {
 	a.Helper()
 	a.applyManifest("catalogsource.yaml", a.servedAt(address))
 }
 
-// servedAt has a CatalogSource name a process, not an image whose pod serves the catalog.
+// servedAt makes a CatalogSource refer to a process instead of an image.
 func (a *administrator) servedAt(address string) func(*unstructured.Unstructured) {
 	return func(object *unstructured.Unstructured) {
 		for _, field := range []string{"image", "updateStrategy"} {
@@ -86,7 +86,7 @@ func (a *administrator) servedAt(address string) func(*unstructured.Unstructured
 	}
 }
 
-// subscribeAndWait has OLM install the newest version of the channel, and waits until it is there.
+// subscribeAndWait lets OLM install the newest version of the channel, and waits for it.
 func (a *administrator) subscribeAndWait(v version) {
 	a.Helper()
 	a.applyManifest("operatorgroup.yaml", asItIs)
@@ -94,7 +94,7 @@ func (a *administrator) subscribeAndWait(v version) {
 	a.awaitVersion(v)
 }
 
-// moveTo has OLM give the pods of the installation another place.
+// moveTo makes OLM place the pods of the installation elsewhere.
 func (a *administrator) moveTo(config map[string]any) {
 	a.Helper()
 	a.applyManifest("subscription.yaml", func(object *unstructured.Unstructured) {
@@ -111,9 +111,9 @@ func (a *administrator) awaitVersion(v version) {
 		"--for=jsonpath={.status.phase}=Succeeded")
 }
 
-// awaitUpgrade waits until OLM is done with replacing a version. The certificate goes with the
-// version that it was made for, so OLM makes another one and starts the operator once more; until
-// then webhooks may not answer.
+// awaitUpgrade waits until OLM has finished replacing a version. The certificate is removed
+// with its version, so OLM creates another one and restarts the operator. Until then webhooks
+// may not answer.
 func (a *administrator) awaitUpgrade(from, to version) {
 	a.Helper()
 	a.awaitVersion(to)
@@ -129,9 +129,8 @@ func (a *administrator) awaitUpgrade(from, to version) {
 	a.awaitVersion(to)
 }
 
-// awaitRest waits until OLM has nothing left to do. It goes on with a plan after what the plan
-// installs has begun to work, and with a version after it has succeeded; what is deleted under its
-// hands it makes again.
+// awaitRest waits until OLM has nothing left to do. OLM continues with a plan after its content
+// works, and with a version after it has succeeded. It recreates what is deleted meanwhile.
 func (a *administrator) awaitRest() {
 	a.Helper()
 	const quiet = 2 * time.Second
@@ -155,7 +154,7 @@ func (a *administrator) awaitRest() {
 	}).Should(Succeed())
 }
 
-// processLog is what a process of OLM wrote.
+// processLog returns the log of a process of OLM.
 func (a *administrator) processLog(process string) string {
 	a.Helper()
 	content, err := os.ReadFile(a.cluster.LogFile(process))
@@ -163,7 +162,7 @@ func (a *administrator) processLog(process string) string {
 	return string(content)
 }
 
-// publishCatalog makes a catalog of versions and serves it; see the function.
+// publishCatalog builds a catalog of versions and serves it; see buildAndServeCatalog.
 func (a *administrator) publishCatalog(name string, versions ...version) (address string) {
 	a.Helper()
 	address, err := buildAndServeCatalog(a.ctx, a.cluster, name, versions...)
@@ -171,7 +170,7 @@ func (a *administrator) publishCatalog(name string, versions ...version) (addres
 	return address
 }
 
-// snapshot is everything on the cluster now.
+// snapshot returns the current state of the cluster.
 func (a *administrator) snapshot() clusterSnapshot {
 	a.Helper()
 	p, err := takePicture(a.ctx, a.cluster)
@@ -179,7 +178,8 @@ func (a *administrator) snapshot() clusterSnapshot {
 	return p
 }
 
-// wantAsBefore waits until the cluster is as in an earlier picture, but for what was made.
+// wantAsBefore waits until the cluster is as in an earlier snapshot, except for the given
+// objects.
 func (a *administrator) wantAsBefore(before clusterSnapshot, made ...string) {
 	a.Helper()
 	a.Eventually(func() error {

@@ -21,18 +21,19 @@ import (
 // version is one release.
 type version struct {
 	number, replaces string
-	// bundle is the folder of a bundle that is there already; one that is made of this tree has none.
+	// bundle is the folder of an existing bundle; a bundle built from this tree has none.
 	bundle string
-	// images are full references by the names that config/ gives them; none means as in bundle/.
+	// images are full references by the names in config/; none means as in bundle/.
 	images map[string]string
 }
 
-// csvName is the name of the release's ClusterServiceVersion.
+// csvName returns the name of the release's ClusterServiceVersion.
 func (v version) csvName() string { return "cardquota.v" + v.number }
 
-// loadVersions are the one before, whose bundle is kept in testdata, the one that bundle/ is, and one
-// that replaces it. Nothing was released before: the bundle in testdata is that of commit 895ae28,
-// under a number of its own, and without the webhooks, which nobody would answer.
+// loadVersions returns the previous version, whose bundle is in testdata, the version of
+// bundle/, and the next one. Nothing was released before: the bundle in testdata is that of
+// commit 895ae28 with a number of its own, and without the webhooks, which no program would
+// answer.
 func loadVersions() (previous, this, next version, err error) {
 	previous.bundle = filepath.Join(suite.root, "test", "olm", "testdata", "previous", "bundle")
 	before, err := numberOf(previous.bundle)
@@ -49,7 +50,7 @@ func loadVersions() (previous, this, next version, err error) {
 	return previous, this, next, nil
 }
 
-// numberOf is the version of a bundle.
+// numberOf returns the version of a bundle.
 func numberOf(bundle string) (*utilversion.Version, error) {
 	var csv struct{ Spec struct{ Version string } }
 	file := filepath.Join(bundle, "manifests", "cardquota.clusterserviceversion.yaml")
@@ -67,8 +68,8 @@ func numberOf(bundle string) (*utilversion.Version, error) {
 	return number, nil
 }
 
-// buildAndServeCatalog makes a catalog of versions, as make bundle and make catalog do, serves it, and
-// returns its address. The name is that of the process.
+// buildAndServeCatalog builds a catalog of versions like make bundle and make catalog, serves
+// it, and returns its address. name is the name of the process.
 func buildAndServeCatalog(ctx context.Context, c *cluster.Cluster, name string, versions ...version) (string, error) {
 	work := filepath.Join(c.Dir(), name)
 	args := []string{"run", "./catalog", "-opm", suite.tools.opm, "-out", filepath.Join(work, "catalog")}
@@ -103,7 +104,7 @@ func runBundleCommand(ctx context.Context, args []string) error {
 	return nil
 }
 
-// serveCatalog answers OLM's questions about a catalog, as the pod of its image does.
+// serveCatalog serves a catalog to OLM, like the pod of its image.
 func serveCatalog(ctx context.Context, c *cluster.Cluster, name, catalog string) (string, error) {
 	port, err := cluster.FreePort()
 	if err != nil {

@@ -48,7 +48,7 @@ func (a *administrator) wantContainers(v version) {
 // ours selects the pods of both programs.
 const ours = "app.kubernetes.io/name in (cardquota-manager,cardquota-scheduler)"
 
-// wantWrongQuotaRefused applies a CardQuota that only the webhook can tell to be wrong.
+// wantWrongQuotaRefused applies a CardQuota that only the webhook can recognise as wrong.
 func (a *administrator) wantWrongQuotaRefused() {
 	a.Helper()
 	a.Eventually(func() error { // a container that is ready is not in the API server's sight yet
@@ -57,8 +57,8 @@ func (a *administrator) wantWrongQuotaRefused() {
 	}).Should(MatchError(ContainSubstring("is invalid: spec.queueName: Forbidden: queue research belongs to CardQuota research of tenant research")))
 }
 
-// workloadPods are those of the workloads. It asks again while the API server does not answer: it is
-// called in polls, which one answer that fails may not end.
+// workloadPods returns the pods of the workloads. It retries when the API server does not
+// answer: one failed request must not end a poll.
 func (a *administrator) workloadPods() (workloadPods []corev1.Pod) {
 	a.Helper()
 	a.Eventually(func() error {
@@ -71,7 +71,7 @@ func (a *administrator) workloadPods() (workloadPods []corev1.Pod) {
 	return workloadPods
 }
 
-// workloadIdentities are the pods of the workloads: who they are and what they do.
+// workloadIdentities returns the identities and states of the workloads' pods.
 func (a *administrator) workloadIdentities() map[string]string {
 	a.Helper()
 	list := map[string]string{}
@@ -85,7 +85,7 @@ func (a *administrator) workloadIdentities() map[string]string {
 	return list
 }
 
-// countRunning counts the pods that run, by the job they belong to.
+// countRunning counts the running pods by job.
 func (a *administrator) countRunning() map[string]int {
 	a.Helper()
 	count := map[string]int{}
@@ -107,12 +107,13 @@ func (a *administrator) wantQuotasHeld() {
 		ContainSubstring("4/4 NVIDIA-H200"), ContainSubstring("1/1 NVIDIA-L40S")))
 }
 
-// quotaSummary is what the operator says of a CardQuota's use.
+// quotaSummary returns the operator's summary of a CardQuota's usage.
 func (a *administrator) quotaSummary(quota string) (string, error) {
 	return a.cluster.Kubectl(a.ctx, "get", "cardquota", quota, "-o", "jsonpath={.status.summary}")
 }
 
-// wantRaisedQuotaUsed raises a quota: waiting work starts by itself, and no more than that.
+// wantRaisedQuotaUsed raises a quota: waiting pods start by themselves, and no more than the
+// quota allows.
 func (a *administrator) wantRaisedQuotaUsed() {
 	a.Helper()
 	a.mustKubectl("patch", "cardquota", "research", "--type=json",
@@ -120,7 +121,7 @@ func (a *administrator) wantRaisedQuotaUsed() {
 	a.Eventually(a.countRunning).Should(HaveKeyWithValue("train", 5))
 }
 
-// queueQuotas are the card quotas of the tenants' queues.
+// queueQuotas returns the card quotas of the tenants' queues.
 func (a *administrator) queueQuotas() map[string]string {
 	a.Helper()
 	out := a.mustKubectl("get", "queues.scheduling.volcano.sh",

@@ -13,10 +13,10 @@ import (
 	"cardquota.dev/operator/test/docs"
 )
 
-// install is the page that most commands come from.
+// install is the page of most commands.
 const install = "docs/install.md"
 
-// sectionCommands are the blocks of commands of a section of a page.
+// sectionCommands returns the command blocks of a section of a page.
 func (a *administrator) sectionCommands(page, heading string) []string {
 	a.Helper()
 	text, err := os.ReadFile(filepath.Join(suite.root, page))
@@ -26,10 +26,10 @@ func (a *administrator) sectionCommands(page, heading string) []string {
 	return blocks
 }
 
-// publishAsDocumented makes a catalog in a copy of the project by the commands of
-// docs/install.md, up to where it becomes an image in a registry, serves it, and has the manifests
-// of the copy name it. The bundle of the release before is where that release left it. The commands
-// are typed twice, as a release and its repetition.
+// publishAsDocumented builds a catalog in a copy of the project by the commands of
+// docs/install.md, up to the image in a registry. It serves the catalog, and the manifests of
+// the copy refer to it. The bundle of the previous release is where that release left it. The
+// commands run twice, as a release and its repetition.
 func (a *administrator) publishAsDocumented(project, name, registry string, before version) {
 	a.Helper()
 	commands, image, found := strings.Cut(a.sectionCommands(install, "## With OLM")[0], "docker build ")
@@ -50,7 +50,7 @@ func (a *administrator) publishAsDocumented(project, name, registry string, befo
 	a.setCatalogAddress(project, address)
 }
 
-// setReplaces has the bundle that a copy of the project makes replace a version.
+// setReplaces sets the version that the bundle of a project copy replaces.
 func (a *administrator) setReplaces(project string, before version) {
 	a.Helper()
 	file := filepath.Join(project, "config", "manifests", "bases", "cardquota.clusterserviceversion.yaml")
@@ -61,8 +61,8 @@ func (a *administrator) setReplaces(project string, before version) {
 	a.Expect(os.WriteFile(file, []byte(head+"\nspec:\n  replaces: "+before.csvName()+"\n"+tail), 0o600)).To(Succeed())
 }
 
-// setCatalogAddress has the CatalogSource of a copy of the project name a catalog. Here it is served by a
-// process, not by the image's pod.
+// setCatalogAddress makes the CatalogSource of a project copy refer to a catalog. Here a
+// process serves it, not the image's pod.
 func (a *administrator) setCatalogAddress(project, address string) {
 	a.Helper()
 	file := filepath.Join(project, "config", "manifests", "olm", "catalogsource.yaml")
@@ -76,8 +76,8 @@ func (a *administrator) setCatalogAddress(project, address string) {
 	a.Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
 }
 
-// upgradesAsDocumented names a new catalog and types what docs/upgrade.md has for an upgrade of
-// this version.
+// upgradesAsDocumented refers to a new catalog and runs the commands of docs/upgrade.md for an
+// upgrade.
 func (a *administrator) upgradesAsDocumented(project, address string) {
 	a.Helper()
 	blocks := a.sectionCommands("docs/upgrade.md", "## Upgrade")
@@ -87,8 +87,8 @@ func (a *administrator) upgradesAsDocumented(project, address string) {
 	a.typeCommands(project, blocks[0])
 }
 
-// removesAsDocumented types what docs/install.md has for the removal, with the name of the version
-// that is there. Before, as it says, OLM has come to rest.
+// removesAsDocumented runs the commands of docs/install.md for the removal of the installed
+// version, after OLM has come to rest, as documented.
 func (a *administrator) removesAsDocumented(project string, v version) {
 	a.Helper()
 	blocks := a.sectionCommands(install, "## Remove it")
@@ -98,8 +98,7 @@ func (a *administrator) removesAsDocumented(project string, v version) {
 	a.typeCommands(project, strings.ReplaceAll(blocks[1], suite.this.csvName(), v.csvName()))
 }
 
-// copyProject copies what a bundle and a catalog are made of and by, with the tools that were
-// built already.
+// copyProject copies the sources and tools of a bundle and a catalog.
 func (a *administrator) copyProject() string {
 	a.Helper()
 	project := filepath.Join(a.TempDir(), "cardquota")
@@ -112,7 +111,7 @@ func (a *administrator) copyProject() string {
 	return project
 }
 
-// typeCommands runs a block of commands as it stands.
+// typeCommands runs a block of commands as written.
 func (a *administrator) typeCommands(folder, block string) {
 	a.Helper()
 	command := exec.CommandContext(a.ctx, "bash", "-euo", "pipefail", "-c", block)

@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// programs are the images that a bundle names.
+// programs are the images in a bundle.
 var programs = []string{"cardquota-manager", "cardquota-scheduler"}
 
-// buildImages begins to build the images of versions, as make images does, and returns what waits
-// until they are there.
+// buildImages starts to build the images of versions like make images, and returns a function
+// that waits for them.
 func buildImages(ctx context.Context, versions ...version) (wait func() error) {
 	built := make(chan error, 1)
 	go func() {
@@ -40,7 +40,8 @@ func buildImages(ctx context.Context, versions ...version) (wait func() error) {
 
 func imagesFolder(v version) string { return filepath.Join(suite.cluster.Dir(), "images-"+v.number) }
 
-// withImages gives the real node the images of a version and has the bundle name them.
+// withImages imports the images of a version into the real node and makes the bundle refer to
+// them.
 func (a *administrator) withImages(v version) version {
 	a.Helper()
 	a.Expect(suite.images()).To(Succeed())
@@ -52,8 +53,8 @@ func (a *administrator) withImages(v version) version {
 	return v
 }
 
-// runStockScheduler installs the Deployment of Volcano's own scheduler from its installer. Its
-// pod runs on the fleet, where kwok plays it: the programs see it, and it schedules nothing.
+// runStockScheduler installs the Deployment of Volcano's own scheduler from its installer. kwok
+// simulates its pod: the programs see it, but it schedules nothing.
 func (a *administrator) runStockScheduler() {
 	a.Helper()
 	deployment, err := a.cluster.StockScheduler()

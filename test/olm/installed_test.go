@@ -15,15 +15,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// wantInstalled waits until what runs, and how it is reached, is what a bundle says and nothing
-// else: a Deployment, Service, policy or webhook of another version has been replaced or is gone.
+// wantInstalled waits until the installed programs and Services are exactly those of a bundle.
+// A Deployment, Service, policy or webhook of another version must be replaced or removed.
 func (a *administrator) wantInstalled(bundle string) {
 	a.Helper()
 	promised := a.bundleObjects(bundle)
 	a.Eventually(a.installedObjects).Should(Equal(promised))
 }
 
-// bundleObjects reads a bundle, one line for each object.
+// bundleObjects returns the objects of a bundle, one line each.
 func (a *administrator) bundleObjects(bundle string) []string {
 	a.Helper()
 	files, err := filepath.Glob(filepath.Join(bundle, "manifests", "*.yaml"))
@@ -71,7 +71,7 @@ func (a *administrator) promisedByCSV(content []byte) []string {
 	}
 	for _, webhook := range csv.Spec.WebhookDefinitions {
 		lines = append(lines, "Webhook "+webhook.GenerateName)
-		// OLM makes one Service for all webhooks of a Deployment.
+		// OLM creates one Service for all webhooks of a Deployment.
 		if service := fmt.Sprintf("Service %s-service: 443", webhook.DeploymentName); !slices.Contains(lines, service) {
 			lines = append(lines, service)
 		}
@@ -79,7 +79,7 @@ func (a *administrator) promisedByCSV(content []byte) []string {
 	return lines
 }
 
-// installedObjects reads the cluster in the same way.
+// installedObjects returns the objects of the cluster in the same form.
 func (a *administrator) installedObjects() ([]string, error) {
 	client, all := a.cluster.Client(), metav1.ListOptions{}
 	deployments, err := client.AppsV1().Deployments(namespace).List(a.ctx, all)

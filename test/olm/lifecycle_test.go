@@ -13,9 +13,9 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// The pods run on nodes that kwok plays: what OLM does with the bundles is real, the programs are
-// not there. TestLifecycleInContainers is the other half. The catalog is made, and the bundle is
-// installed and removed, as documented.
+// The pods run on kwok's nodes: OLM's handling of the bundles is real, the programs are
+// missing. TestLifecycleInContainers covers them. The catalog, the installation and the removal
+// follow the documents.
 func TestLifecycleOnTheFleet(t *testing.T) {
 	a, previous, this := newAdministrator(t), suite.previous, suite.this
 	a.runStockScheduler()
@@ -53,17 +53,17 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 	a.wantAsBefore(before)
 }
 
-// onRealNode is the Subscription's config: the installation's pods run in containers.
+// onRealNode is the Subscription's config that runs the installation's pods in containers.
 var onRealNode = map[string]any{
 	"nodeSelector": map[string]any{cluster.RealNodeLabel: "true"},
 	"tolerations":  []any{map[string]any{"key": cluster.RealNodeLabel, "operator": "Exists"}},
 }
 
-// From the release before to this one and to the next, with work running all the time. Both
-// programs of this tree run from the shipped images, as OLM makes pods of the bundle: with its
-// rights, probes and security contexts, behind its Service. Those of the release before are played
-// by kwok, and what they had written is written again; so is Volcano's own scheduler, which can be
-// scaled as the documentation says.
+// From the previous release to this one and to the next, with workloads running all the time.
+// Both programs of this tree run from the shipped images in the pods that OLM creates from the
+// bundle: with its rights, probes and security contexts, behind its Service. kwok simulates the
+// programs of the previous release, and the test writes what they had written. It also
+// simulates Volcano's own scheduler, which can be scaled as documented.
 func TestLifecycleInContainers(t *testing.T) {
 	if suite.noRealNode != nil {
 		missing.Skip(t, suite.noRealNode)
@@ -87,7 +87,7 @@ func TestLifecycleInContainers(t *testing.T) {
 	})
 	a.Expect(err).NotTo(HaveOccurred())
 	a.Cleanup(watch.Stop)
-	// Nobody is there yet to say what is used, and why something waits.
+	// No program reports usage and reasons yet.
 	resume := watch.Excuse(observer.Status, observer.Reason)
 
 	told, pods, queues := a.userState(), a.runningWorkers(), a.queueQuotas()
@@ -128,9 +128,10 @@ func TestLifecycleInContainers(t *testing.T) {
 	a.Expect(a.queueQuotas()).To(Equal(queues), "deletionPolicy Retain keeps Queues with their quota")
 	a.mustKubectl("delete", "namespace", "tenants")
 	a.mustKubectl("delete", "queues.scheduling.volcano.sh", "research", "search")
-	// The Lease has the name that Volcano's own scheduler uses when it elects a leader.
+	// The Lease has the same name as that of Volcano's own scheduler with leader election.
 	a.mustKubectl("-n", namespace, "delete", "lease", "volcano")
-	// Any Volcano scheduler makes these two Queues when it starts; ours is the first one here.
+	// Any Volcano scheduler creates these two Queues when it starts; ours is the first one
+	// here.
 	made := []string{"queues.scheduling.volcano.sh default", "queues.scheduling.volcano.sh root"}
 	a.wantAsBefore(before, made...)
 }

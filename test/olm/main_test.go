@@ -17,20 +17,20 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// suite is what the tests share: one cluster with Volcano and OLM on it.
+// suite is shared by the tests: one cluster with Volcano and OLM.
 var suite struct {
 	root    string // the project's
 	cluster *cluster.Cluster
 	tools   tools
 	// this is the version of bundle/, previous the one before it, and next the one after it.
 	previous, this, next version
-	// noRealNode is why no container can run here, nil when they can.
+	// noRealNode is why no container can run here, or nil.
 	noRealNode error
-	// images waits for the images of both versions, which are built meanwhile.
+	// images waits for the images of both versions, which are being built.
 	images func() error
 }
 
-// node is the one node with containers. Nothing goes there that does not ask for it.
+// node is the only node with containers. Only pods that ask for it run there.
 var node = cluster.RealNode{
 	Labels: map[string]string{"nvidia.com/gpu.product": "NVIDIA-L40S", "nvidia.com/gpu.memory": "46068", "nvidia.com/gpu.count": "2"},
 	Taints: []corev1.Taint{{Key: cluster.RealNodeLabel, Effect: corev1.TaintEffectNoSchedule}},
@@ -100,7 +100,7 @@ func findTools(dir string) (tools, error) {
 	return t, nil
 }
 
-// leaveTraces keeps what explains a failure, below dist/olm.
+// leaveTraces writes logs and objects of a failed test to dist/olm.
 func (a *administrator) leaveTraces() {
 	if !a.Failed() {
 		return

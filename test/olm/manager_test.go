@@ -11,11 +11,11 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// olmNamespace is where OLM's installer puts OLM and its catalogs.
+// olmNamespace is the namespace of OLM and its catalogs.
 const olmNamespace = "olm"
 
-// startOLM installs OLM's CRDs and runs its two operators, which give themselves no rights:
-// OLM's installer makes them cluster administrators as well.
+// startOLM installs OLM's CRDs and runs its two operators as cluster administrators, as OLM's
+// installer does.
 func startOLM(ctx context.Context, c *cluster.Cluster, t tools) error {
 	files, err := filepath.Glob(filepath.Join(t.crds, "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -26,7 +26,7 @@ func startOLM(ctx context.Context, c *cluster.Cluster, t tools) error {
 			return err
 		}
 	}
-	// The operators end when they do not find their kinds.
+	// The operators exit when their kinds do not exist.
 	if _, err := c.Kubectl(ctx, "wait", "crd", "--all", "--for=condition=Established", "--timeout=30s"); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func startOLM(ctx context.Context, c *cluster.Cluster, t tools) error {
 	if _, err := c.Client().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	// What every namespace has is there before anybody takes a picture.
+	// Wait for the default objects of namespaces before any snapshot.
 	if _, err := c.Kubectl(ctx, "-n", olmNamespace, "wait", "configmap/kube-root-ca.crt", "serviceaccount/default", "--for=create", "--timeout=1m"); err != nil {
 		return err
 	}

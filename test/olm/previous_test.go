@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The programs of the release before are not there: kwok plays their pods. What they had written
-// is: it was recorded when they ran, and is written again here while their definitions are served.
+// kwok simulates the pods of the previous release, without its programs. What the programs had
+// written was recorded, and is written again here while their definitions are served.
 
-// resourceOf are the resources of the kinds in a recording.
+// resourceOf maps the kinds in a recording to resources.
 var resourceOf = map[string]string{
 	"CardQuota": "cardquotas", "Queue": "queues", "Lease": "leases",
 }
@@ -67,8 +67,8 @@ func (a *administrator) writeAgain(resource dynamic.ResourceInterface, object *u
 	}
 }
 
-// placeAsPrevious does what the scheduler of the release before had done: it admits a job of
-// work.yaml and places its first pods.
+// placeAsPrevious does what the scheduler of the previous release had done: it enqueues a job
+// of work.yaml and places its first pods.
 func (a *administrator) placeAsPrevious(job, node string, count int) {
 	a.Helper()
 	a.Eventually(func() (string, error) {
@@ -89,7 +89,7 @@ func (a *administrator) placeAsPrevious(job, node string, count int) {
 	a.Eventually(a.countRunning).Should(HaveKeyWithValue(job, count))
 }
 
-// runningWorkers are the workers that run.
+// runningWorkers returns the running workers.
 func (a *administrator) runningWorkers() map[string]string {
 	a.Helper()
 	workers := a.workloadIdentities()
@@ -97,8 +97,8 @@ func (a *administrator) runningWorkers() map[string]string {
 	return workers
 }
 
-// userState are the specs of the CardQuotas and what was made of them, and Volcano's own configuration:
-// what an upgrade must not change the meaning of.
+// userState returns the specs of the CardQuotas with their results, and Volcano's own
+// configuration: an upgrade must not change their meaning.
 func (a *administrator) userState() map[string]any {
 	a.Helper()
 	client, err := dynamic.NewForConfig(a.cluster.Config())
@@ -114,7 +114,7 @@ func (a *administrator) userState() map[string]any {
 			all[resource.Resource+" "+object.GetName()] = object.Object["spec"]
 		}
 	}
-	// Any Volcano scheduler makes these two when it starts.
+	// Any Volcano scheduler creates these two when it starts.
 	delete(all, "queues root")
 	delete(all, "queues default")
 	all["configuration"] = a.mustKubectl("-n", namespace, "get", "configmap", "volcano-scheduler-configmap", "-o", "jsonpath={.data.volcano-scheduler\\.conf}")

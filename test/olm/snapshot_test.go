@@ -18,13 +18,13 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// clusterSnapshot is every object of a cluster as people and programs wrote it, by resource, namespace
-// and name. Two pictures are equal when nothing that was installed in between is left, and
-// nothing that was there is lost or changed.
+// clusterSnapshot holds every object of a cluster as users and programs wrote it, by resource,
+// namespace and name. Two snapshots are equal when nothing installed in between is left, and
+// nothing else is lost or changed.
 type clusterSnapshot map[string]map[string]any
 
-// passing are resources whose objects come and go by themselves: what happened, who is alive,
-// what a Deployment or a Service has at the moment.
+// passing are resources whose objects come and go by themselves: events, leases, and the
+// current objects of Deployments and Services.
 var passing = map[string]bool{
 	"events": true, "leases": true, "pods": true, "replicasets": true, "endpoints": true, "endpointslices": true,
 	"componentstatuses": true, "podgroups": true,
@@ -67,7 +67,7 @@ func takePicture(ctx context.Context, c *cluster.Cluster) (clusterSnapshot, erro
 	return all, nil
 }
 
-// withoutServerFields is an object without what the API server and controllers note on it.
+// withoutServerFields returns an object without the fields that the API server and controllers write.
 func withoutServerFields(object unstructured.Unstructured) map[string]any {
 	content := object.DeepCopy().Object
 	delete(content, "status")
@@ -77,7 +77,7 @@ func withoutServerFields(object unstructured.Unstructured) map[string]any {
 	return content
 }
 
-// withoutPrefixes leaves out the objects whose key begins with one of the prefixes.
+// withoutPrefixes omits the objects whose key starts with one of the prefixes.
 func (p clusterSnapshot) withoutPrefixes(prefixes ...string) clusterSnapshot {
 	left := maps.Clone(p)
 	maps.DeleteFunc(left, func(key string, _ map[string]any) bool {
@@ -86,7 +86,7 @@ func (p clusterSnapshot) withoutPrefixes(prefixes ...string) clusterSnapshot {
 	return left
 }
 
-// diff says what a later picture has more, less, and otherwise.
+// diff returns what a later snapshot has added, removed and changed.
 func (p clusterSnapshot) diff(later clusterSnapshot) error {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(later)) {

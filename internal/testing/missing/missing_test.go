@@ -18,7 +18,7 @@ var direct = regexp.MustCompile(`\bt\.Skip(f|Now)?\(`)
 // rapidFiles are the files in which t is a *rapid.T where it skips.
 var rapidFiles = map[string]bool{
 	"internal/scheduler/capacitycard/statement_test.go": true,
-	"internal/schedulerconfig/property_test.go": true,
+	"internal/schedulerconfig/property_test.go":         true,
 }
 
 func TestEverySkipNamesWhatIsMissing(t *testing.T) {
