@@ -10,7 +10,7 @@ import (
 
 // CardQuotaStatus is what the operator observed last, written at most once a second.
 type CardQuotaStatus struct {
-	// conditions are QueueSynced, WithinQuota, InventorySatisfied, Enforced and Ready. True is good.
+	// conditions are QueueSynced, WithinQuota, InventorySatisfied, Enforced and Ready. All should be True.
 	// Enforced is Unknown without a ServiceTypePolicy. See docs/troubleshooting.md.
 	// +optional
 	// +listType=map
@@ -36,8 +36,8 @@ type CardQuotaStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	PendingSummary string `json:"pendingSummary,omitempty"`
-	// cards is the usage of each card of the spec, in that order. Cards follow that the queue's pods
-	// hold or request without a quota.
+	// cards is the usage of each card of the spec, in that order. After them come cards without a quota
+	// that the queue's pods hold or request.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -49,12 +49,12 @@ type CardQuotaStatus struct {
 	// memory is the memory that the queue's pods request together.
 	// +optional
 	Memory *ResourceStatus `json:"memory,omitempty"`
-	// blockedTotal is the number of blocked workloads, also of those that blocked leaves out.
+	// blockedTotal is the number of all blocked workloads, of which blocked lists the first.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	BlockedTotal int32 `json:"blockedTotal,omitempty"`
-	// blocked are the pending workloads and their reasons, the longest waiting first, at most 10.
+	// blocked lists pending workloads and their reasons, the longest waiting first, at most 10.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -113,7 +113,7 @@ type CardStatus struct {
 
 // ResourceStatus is the usage of CPU or memory.
 type ResourceStatus struct {
-	// used is what the queue's assigned pods request together.
+	// used is the sum that the queue's assigned pods request.
 	// +required
 	Used resource.Quantity `json:"used"`
 	// quota is the limit of the spec. Unset means that the spec has none.
@@ -135,16 +135,16 @@ type BlockedStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2600
 	Card string `json:"card,omitempty"`
-	// count is the number of cards that wait. Unset for workloads without cards.
+	// count is the number of cards for which the workload waits. Unset for workloads without cards.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Count int64 `json:"count,omitempty"`
-	// reason is the scheduler's reason, one word. See docs/troubleshooting.md.
+	// reason is the scheduler's reason, for example InsufficientScalarQuota. See docs/troubleshooting.md.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Reason string `json:"reason,omitempty"`
-	// message is the scheduler's message.
+	// message is the scheduler's message: what is missing, how many, and what would help.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -175,7 +175,8 @@ type WorkloadReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// UnmarshalJSON ignores what is no object, as an earlier version wrote it. The next status replaces it.
+// UnmarshalJSON ignores a value that is not an object. An earlier version wrote such values, and the
+// next status replaces them.
 func (w *WorkloadReference) UnmarshalJSON(data []byte) error {
 	if !bytes.HasPrefix(data, []byte("{")) {
 		return nil

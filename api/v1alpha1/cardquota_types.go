@@ -55,7 +55,7 @@ type CardQuotaList struct {
 
 // CardQuotaSpec is what a tenant is granted.
 type CardQuotaSpec struct {
-	// tenant is the owner of the quota, 1 to 63 characters. CardQuotas can be selected by it:
+	// tenant is the owner of the quota, 1 to 63 characters. To list the CardQuotas of one tenant:
 	// kubectl get cardq --field-selector spec.tenant=chat.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -69,7 +69,7 @@ type CardQuotaSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
 	Project string `json:"project,omitempty"`
-	// serviceType is the kind of work in the queue, one of those in the ServiceTypePolicy. By default
+	// serviceType is the kind of work in the queue, a service type of the ServiceTypePolicy. By default
 	// inference has queue priority 80000; training has 20000 and gives cards back to inference.
 	// It applies to every workload of the queue. See docs/administrator-guide.md.
 	// +required
@@ -104,14 +104,14 @@ type CardQuotaSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Cards []Card `json:"cards,omitempty"`
-	// resources limits the CPU and memory that the queue's pods request together. What is unset counts
-	// as 0: pods that request it do not start. If computeQuota of the ServiceTypePolicy is
+	// resources limits the CPU and memory that the queue's pods request together. An unset limit counts
+	// as 0: pods that request this resource do not start. If computeQuota of the ServiceTypePolicy is
 	// IgnoreForCardPods, the limits do not apply to pods that request cards.
 	// +optional
 	Resources *Resources `json:"resources,omitempty"`
-	// weight is the weight of the Queue, 1 to 65535. Unset leaves it unchanged. The scheduler of
-	// Cardquota shares nothing by weight. If another field manager owns the weight, the operator keeps
-	// it and reports it in condition QueueSynced.
+	// weight is the weight of the Queue, 1 to 65535. Unset leaves it unchanged. Cardquota's scheduler
+	// ignores it. If another field manager owns the weight, the operator leaves it unchanged and reports
+	// that in condition QueueSynced.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
@@ -123,8 +123,8 @@ type CardQuotaSpec struct {
 	// +kubebuilder:default=Warn
 	OverAllocation OverAllocation `json:"overAllocation,omitempty"`
 	// deletionPolicy controls what happens to the Queue when this CardQuota is deleted. Delete
-	// (default) empties the quota at once; a Queue that the operator created is deleted when unused.
-	// Retain keeps the Queue and its quota. See docs/administrator-guide.md.
+	// (default) empties the quota at once. If the operator created the Queue, it deletes it when no pod
+	// uses it. Retain keeps the Queue and its quota. See docs/administrator-guide.md.
 	// +optional
 	// +kubebuilder:default=Delete
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`

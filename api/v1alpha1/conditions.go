@@ -16,7 +16,7 @@ const (
 	// Of both kinds.
 	//
 	// ConditionEnforced: the scheduler's heartbeat proves that quotas are enforced by the rendered
-	// configuration, and no pod holds a card past the scheduler. Without proof it is False.
+	// configuration, and no pod holds a card that it got without the scheduler. Without proof it is False.
 	ConditionEnforced    = "Enforced"
 	ConditionReady       = "Ready"       // The object is synced and, with a ServiceTypePolicy, enforced.
 	ConditionFieldsKnown = "FieldsKnown" // Present only when False: the spec was written with unknown fields.
@@ -43,8 +43,8 @@ const (
 	ReasonOverQuota             = "OverQuota"             // False: more is used than the quota, for example after lowering it.
 	ReasonNotCounted            = "NotCounted"            // Unknown, of both: not counted yet, or another CardQuota has the queue.
 	ReasonInventorySatisfied    = "InventorySatisfied"    // True: there are as many healthy cards as all CardQuotas grant.
-	ReasonOverAllocationAllowed = "OverAllocationAllowed" // True: more is granted, and overAllocation is Allow. The message counts.
-	ReasonOverAllocated         = "OverAllocated"         // False: more is granted. The message names cards, numbers and CardQuotas.
+	ReasonOverAllocationAllowed = "OverAllocationAllowed" // True: CardQuotas grant more, and overAllocation is Allow. The message has the numbers.
+	ReasonOverAllocated         = "OverAllocated"         // False: CardQuotas grant more. The message names cards, numbers and CardQuotas.
 )
 
 // Reasons of Ready, besides those of QueueSynced and Enforced, and of FieldsKnown.
@@ -73,7 +73,7 @@ const (
 	ReasonSecondScheduler = "SecondScheduler" // Another program also binds pods of our scheduler's name.
 	ReasonNotConfigured   = "NotConfigured"   // The ConfigMap does not have what the policy says.
 	ReasonConfigNotLoaded = "ConfigNotLoaded" // The scheduler runs with another configuration than the rendered one.
-	ReasonCardBypass      = "CardBypass"      // A pod holds a card past the scheduler: by another schedulerName or its own nodeName.
+	ReasonCardBypass      = "CardBypass"      // A pod bypassed the scheduler, by another schedulerName or its own nodeName, and holds a card.
 )
 
 // Reasons of BypassGuarded.

@@ -21,7 +21,7 @@ type ServiceTypePolicyStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=34
 	ServiceTypes []ServiceTypeStatus `json:"serviceTypes,omitempty"`
-	// reclaim is how cards are taken back now.
+	// reclaim is spec.reclaim of the policy in force.
 	// +optional
 	Reclaim ReclaimMode `json:"reclaim,omitempty"`
 	// configHash is the SHA-256 of the rendered configuration, in hexadecimal digits. Quotas are
@@ -56,7 +56,7 @@ type ServiceTypeStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=63
 	ReclaimFrom []string `json:"reclaimFrom,omitempty"`
-	// minimumRuntimeSeconds is how long its jobs run before cards are taken back from them.
+	// minimumRuntimeSeconds is how long its jobs run before they may lose cards to another type.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800

@@ -5,7 +5,7 @@ import (
 )
 
 // ServiceTypePolicy defines how kinds of work share the cluster: queue priorities, reclaim between
-// service types, admission and the scheduler's configuration. The only one is named default.
+// service types, admission and the scheduler's configuration. A cluster has one, named default.
 // An empty spec is valid. Example and manual: docs/administrator-guide.md.
 //
 // +kubebuilder:object:root=true
@@ -81,20 +81,20 @@ type ServiceTypePolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Gangs
 	Reclaim ReclaimMode `json:"reclaim,omitempty"`
-	// preempt controls eviction inside a queue. InQueue: jobs replace jobs of a lower PriorityClass, and
-	// pods replace pods of their own job with a lower volcano.sh/task-priority. Off (default): only if
+	// preempt controls eviction inside a queue. InQueue: jobs evict jobs of a lower PriorityClass, and
+	// pods evict pods of their own job with a lower volcano.sh/task-priority. Off (default): only if
 	// Volcano's configuration has action preempt. See docs/scheduler.md.
 	// +optional
 	// +kubebuilder:default=Off
 	Preempt PreemptMode `json:"preempt,omitempty"`
 	// victimOrder selects the victims of a reclaim. Priority (default): the lowest priority of queue, job
-	// and pod, then the least loss. Loss: the least loss, whatever the priority. Pods that a
-	// PodDisruptionBudget protects come last. See docs/tide.md.
+	// and pod, then the least loss of work. Loss: the least loss of work, whatever the priority. Pods
+	// that a PodDisruptionBudget protects come last. See docs/tide.md.
 	// +optional
 	// +kubebuilder:default=Priority
 	VictimOrder VictimOrder `json:"victimOrder,omitempty"`
-	// computeQuota controls whether pods that request cards count against CPU and memory limits of their
-	// queue. IgnoreForCardPods (default): they do not. Enforce: they do.
+	// computeQuota controls whether pods that request cards count against the CPU and memory limits of
+	// their queue. IgnoreForCardPods (default): they do not. Enforce: they do.
 	// +optional
 	// +kubebuilder:default=IgnoreForCardPods
 	ComputeQuota ComputeQuota `json:"computeQuota,omitempty"`
@@ -104,8 +104,9 @@ type ServiceTypePolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Enforce
 	UnmanagedQueues UnmanagedQueues `json:"unmanagedQueues,omitempty"`
-	// overCommitPercent is how much of the quota enqueued jobs may wait for, 100 (default) to 10000. At
-	// 150, jobs may wait for one and a half times the quota. Usage never exceeds the quota.
+	// overCommitPercent limits the requests of enqueued jobs, in percent of the quota, 100 (default) to
+	// 10000. At 150, jobs are enqueued up to one and a half times the quota, to wait for cards that will
+	// soon be free. Usage never exceeds the quota.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=100
@@ -119,7 +120,7 @@ type ServiceTypePolicySpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	NodeOrderWeightPercent int32 `json:"nodeOrderWeightPercent,omitempty"`
-	// scheduler names the base of the scheduler's configuration and the schedulerNames of its pods.
+	// scheduler names the ConfigMap with Volcano's configuration, and the schedulerNames of pods.
 	// +optional
 	// +kubebuilder:default={}
 	Scheduler Scheduler `json:"scheduler,omitzero"`
@@ -144,8 +145,8 @@ type ServiceType struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority"`
-	// reclaimPolicy is Never (default), or WhenNeeded: the types that list this one in reclaimFrom take
-	// its cards back when they need them.
+	// reclaimPolicy controls whether other types take cards back from this one. Never (default): none
+	// does. WhenNeeded: the types that list this one in reclaimFrom do.
 	// +optional
 	// +kubebuilder:default=Never
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
@@ -242,8 +243,8 @@ type Admission struct {
 	// +kubebuilder:validation:Maximum=86400
 	MaxTerminationGracePeriodSeconds int64 `json:"maxTerminationGracePeriodSeconds,omitempty"`
 	// vcjobEvictionPolicy completes new Volcano jobs that request cards in queues of reclaimPolicy
-	// WhenNeeded. RestartOnEviction: maxRetry 100 and the policy PodEvicted to RestartJob, where the
-	// job does not say otherwise. Unchanged (default): nothing. See docs/admission.md.
+	// WhenNeeded. RestartOnEviction adds maxRetry 100 and the policy PodEvicted to RestartJob, unless
+	// the job has its own. Unchanged (default) adds nothing. See docs/admission.md.
 	// +optional
 	// +kubebuilder:default=Unchanged
 	VCJobEvictionPolicy VCJobEvictionPolicy `json:"vcjobEvictionPolicy,omitempty"`
@@ -288,7 +289,7 @@ type ComputeQuota string
 // ConfigMapKeyReference names one key of one ConfigMap.
 // +kubebuilder:validation:XValidation:rule="!has(self.name) || self.name != 'cardquota-scheduler-configmap'",message="that ConfigMap is rendered: name the one that it is rendered from"
 type ConfigMapKeyReference struct {
-	// namespace is the namespace of the ConfigMap. Unset means that of Volcano, the operator's flag
+	// namespace is the namespace of the ConfigMap. Unset means the value of the operator's flag
 	// --volcano-namespace.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -302,7 +303,7 @@ type ConfigMapKeyReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
-	// key is the key of the configuration.
+	// key is the key of the ConfigMap under which the configuration is.
 	// +optional
 	// +kubebuilder:default=volcano-scheduler.conf
 	// +kubebuilder:validation:MinLength=1
