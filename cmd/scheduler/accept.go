@@ -128,7 +128,7 @@ func knownNames(pluginsDir string) schedulerconfig.Known {
 			_, registered := framework.GetPluginBuilder(name)
 			return !registered
 		}),
-		Refused:   schedulerconfig.Refused(),
-		Arguments: capacitycard.ValidateArguments,
+		RefusedActions:    schedulerconfig.RefusedActions(),
+		ValidateArguments: capacitycard.ValidateArguments,
 	}
 }

@@ -64,7 +64,7 @@ func TestPreemptAndReclaimMayBeAddedToWhatIsShipped(t *testing.T) {
 			t.Errorf("%s: %v", action, err)
 		}
 	}
-	for action := range schedulerconfig.Refused() {
+	for action := range schedulerconfig.RefusedActions() {
 		if err := with(action); err == nil || !strings.Contains(err.Error(), action) {
 			t.Errorf("action %s: %v, want a refusal that names it", action, err)
 		}
@@ -75,7 +75,7 @@ func TestVolcanoAcceptsWhatValidateAccepts(t *testing.T) {
 	for name, text := range texts(t) {
 		t.Run(name, func(t *testing.T) {
 			known := knownNames("")
-			known.Refused = nil // Volcano's parser knows actions that this scheduler does not run
+			known.RefusedActions = nil // Volcano's parser knows actions that this scheduler does not run
 			if err := schedulerconfig.Validate(text, known); err != nil {
 				t.Fatalf("refused: %v", err)
 			}

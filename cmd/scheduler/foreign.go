@@ -84,7 +84,7 @@ func atWork(pods []*corev1.Pod, own string) []*corev1.Pod {
 	for _, pod := range pods {
 		owner := metav1.GetControllerOf(pod)
 		equal := pod.Name == own || owner != nil && owner.UID == template
-		if !equal && workload.AtWork(pod) {
+		if !equal && workload.MayBeRunning(pod) {
 			found = append(found, pod)
 		}
 	}

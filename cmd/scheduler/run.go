@@ -122,7 +122,7 @@ func stopReason(asked, ctx context.Context) error {
 // state is what the readiness page shows: the gate's status and, while this process may not
 // stand for election because of another scheduler, that.
 type state struct {
-	gate   *configloader.Gate
+	gate   *configloader.Loader
 	others *foreign
 }
 
@@ -136,7 +136,7 @@ func (s state) String() string {
 
 // newGate makes the configuration gate in a directory of its own, and a function that removes
 // that directory.
-func newGate(config *rest.Config, flags *flags) (*configloader.Gate, func(), error) {
+func newGate(config *rest.Config, flags *flags) (*configloader.Loader, func(), error) {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "configuration"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server: %w", err)
@@ -211,7 +211,7 @@ func majorMinor(major, minor string) string {
 type leader struct {
 	config *rest.Config
 	opt    *options.ServerOption
-	gate   *configloader.Gate
+	gate   *configloader.Loader
 	others *foreign
 	// heartbeats is the namespace of the heartbeat, identity who beats.
 	heartbeats string

@@ -22,13 +22,13 @@ var workloadMutants = []mutant{
 	{"internal/workload/resolver.go", `	case charged != "":
 		queue = charged
 	case group != nil:
-		queue = QueueOfGroup(group)`, `	case group != nil:
-		queue = QueueOfGroup(group)
+		queue = PodGroupQueue(group)`, `	case group != nil:
+		queue = PodGroupQueue(group)
 	case charged != "":
 		queue = charged`, "a PodGroup that is moved moves no placed pod"},
 	{"internal/workload/resolver.go", `	case group != nil:
-		queue = QueueOfGroup(group)`, `	case group != nil && pod.Annotations[v1beta1.QueueNameAnnotationKey] == "":
-		queue = QueueOfGroup(group)`, "the PodGroup's queue goes before the pod's annotation"},
+		queue = PodGroupQueue(group)`, `	case group != nil && pod.Annotations[v1beta1.QueueNameAnnotationKey] == "":
+		queue = PodGroupQueue(group)`, "the PodGroup's queue goes before the pod's annotation"},
 	{"internal/workload/resolver.go", `	case pod.Annotations[v1beta1.QueueNameAnnotationKey] != "":`, `	case pod.Annotations[v1beta1.QueueNameAnnotationKey] == "none":`, "without a PodGroup the pod's annotation names the queue"},
 	{"internal/workload/resolver.go", `		queue = pod.Annotations[batchv1alpha1.QueueNameKey]`, `		queue = ""`, "without a PodGroup the vcjob's annotation names the queue"},
 	{"internal/workload/pod.go", `cmp.Or(group.Spec.Queue, DefaultQueue)`, `cmp.Or(group.Spec.Queue)`, "a PodGroup without a queue is in default"},
@@ -42,23 +42,23 @@ var workloadMutants = []mutant{
 
 	// Which card, and how many.
 	{"internal/workload/resolver.go", `return r.Schedulers == nil ||`, `return`, "a pod of our scheduler is taken at its word"},
-	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{Queue: queue, Memory: ask.Memory}`, "CPU is charged"},
-	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{Queue: queue, MilliCPU: ask.MilliCPU}`, "memory is charged"},
-	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, `Charge{MilliCPU: ask.MilliCPU, Memory: ask.Memory}`, "a queue is charged"},
-	{"internal/workload/resolver.go", `	if len(ask.Others) == 0 {`, `	if true {`, "both of two card resources are charged"},
-	{"internal/workload/resolver.go", `Amount{{Name: name, Count: ask.Count}}`, `Amount{{Name: name, Count: 1}}`, "the pod's own request says how many"},
-	{"internal/workload/resolver.go", `Amount{{Name: name, Count: ask.Count}}`, `Amount{{Name: append(slices.Clone(ask.Named.Names()), name)[0], Count: ask.Count}}`, "the card of the node counts, not the one asked for"},
-	{"internal/workload/resolver.go", `	if len(ask.Others) == 0 {`, `	if names := lastCards(Held{ask.Resource, ask.Count}, inv, last); len(names) > 0 && len(ask.Others) == 0 {
-		charge.Cards = []card.Amount{{Name: names[0], Count: ask.Count}}
+	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}`, `Charge{Queue: queue, Memory: request.Memory}`, "CPU is charged"},
+	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}`, `Charge{Queue: queue, MilliCPU: request.MilliCPU}`, "memory is charged"},
+	{"internal/workload/resolver.go", `Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}`, `Charge{MilliCPU: request.MilliCPU, Memory: request.Memory}`, "a queue is charged"},
+	{"internal/workload/resolver.go", `	if len(request.ExtraResources) == 0 {`, `	if true {`, "both of two card resources are charged"},
+	{"internal/workload/resolver.go", `Amount{{Name: name, Count: request.Count}}`, `Amount{{Name: name, Count: 1}}`, "the pod's own request says how many"},
+	{"internal/workload/resolver.go", `Amount{{Name: name, Count: request.Count}}`, `Amount{{Name: append(slices.Clone(request.Named.Names()), name)[0], Count: request.Count}}`, "the card of the node counts, not the one asked for"},
+	{"internal/workload/resolver.go", `	if len(request.ExtraResources) == 0 {`, `	if names := lastCards(ResourceCount{request.Resource, request.Count}, inv, last); len(names) > 0 && len(request.ExtraResources) == 0 {
+		charge.Cards = []card.Amount{{Name: names[0], Count: request.Count}}
 		return charge
 	}
-	if len(ask.Others) == 0 {`, "a relabelled node: the card that it has now"},
+	if len(request.ExtraResources) == 0 {`, "a relabelled node: the card that it has now"},
 	{"internal/workload/resolver.go", `	if names := lastCards(held, inv, last); len(names) > 0 {`, `	if names := lastCards(held, inv, last); len(names) > 99 {`, "label lost or node gone: the card charged last"},
-	{"internal/workload/resolver.go", `	if !ask.Named.Any() {
-		return ask.Named.Names()`, `	if !ask.Named.Any() {
-		return ask.Named.Names()[:1]`, "label lost, two alternatives: both are withheld"},
-	{"internal/workload/resolver.go", `	if !ask.Named.Any() {
-		return`, `	if len(ask.Named.Names()) > 99 {
+	{"internal/workload/resolver.go", `	if !request.Named.AllowsAny() {
+		return request.Named.Names()`, `	if !request.Named.AllowsAny() {
+		return request.Named.Names()[:1]`, "label lost, two alternatives: both are withheld"},
+	{"internal/workload/resolver.go", `	if !request.Named.AllowsAny() {
+		return`, `	if len(request.Named.Names()) > 99 {
 		return`, "label lost, nothing charged: the card it names"},
 	{"internal/workload/resolver.go", `	return names
 }
@@ -70,7 +70,7 @@ var workloadMutants = []mutant{
 	{"internal/workload/resolver.go", `ok && known.Model != "" {`, `ok && known.Model == "none" {`, "of a node that names its model only that model's cards are withheld"},
 	{"internal/workload/resolver.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `slices.Contains(resources, held.Resource)`, "a card that no node has any more stays charged"},
 	{"internal/workload/resolver.go", `len(resources) == 0 || slices.Contains(resources, held.Resource)`, `len(resources) >= 0`, "what was charged for another resource does not stay"},
-	{"internal/workload/resolver.go", `lastCards(ask.Claimed, inv, last)`, `lastCards(Held{}, inv, last)`, "a resource that is a card nowhere: what was charged before stays"},
+	{"internal/workload/resolver.go", `lastCards(request.Unverified, inv, last)`, `lastCards(ResourceCount{}, inv, last)`, "a resource that is a card nowhere: what was charged before stays"},
 
 	// What a pod requests.
 	{"internal/workload/request.go", `UseStatusResources: true`, `UseStatusResources: false`, "a pod that was resized counts as Kubernetes counts it"},
@@ -85,23 +85,23 @@ var workloadMutants = []mutant{
 	requests := resourcehelper`, "sidecars count beside the containers"},
 	{"internal/workload/request.go", `		case quantity.Sign() <= 0:`, `		case quantity.Sign() < 0:`, "zero cards are none"},
 	{"internal/workload/request.go", `		case strings.Contains(string(name), "/"):`, `		case strings.Contains(string(name), ""):`, "card.name alone asks for nothing"},
-	{"internal/workload/request.go", `MilliCPU: bounded(requests.Cpu(), resource.Milli)`, `MilliCPU: bounded(requests.Cpu(), 0)`, "CPU is counted in thousandths of a core"},
-	{"internal/workload/request.go", `Memory: bounded(requests.Memory(), 0)`, `Memory: bounded(requests.Memory(), resource.Kilo)`, "memory is counted in bytes"},
+	{"internal/workload/request.go", `MilliCPU: boundedValue(requests.Cpu(), resource.Milli)`, `MilliCPU: boundedValue(requests.Cpu(), 0)`, "CPU is counted in thousandths of a core"},
+	{"internal/workload/request.go", `Memory: boundedValue(requests.Memory(), 0)`, `Memory: boundedValue(requests.Memory(), resource.Kilo)`, "memory is counted in bytes"},
 	{"internal/workload/request.go", `strings.Compare(string(a.Resource), string(b.Resource))`, `strings.Compare(string(b.Resource), string(a.Resource))`, "of two card resources the first one stands for both"},
-	{"internal/workload/request.go", `	if a.Count == 0 && (!isNamed || len(unknown) == 0) {`, `	if a.Count == 0 {`, "a named resource that is a card nowhere is refused"},
-	{"internal/workload/request.go", `	case len(a.Others) > 0:`, `	case len(a.Others) > 99:`, "two card resources are refused"},
-	{"internal/workload/request.go", `	case a.Count > card.MaxCount:`, `	case a.Count < 0:`, "more cards than any quota can give are refused"},
-	{"internal/workload/request.go", `a.Names = inv.Named(a.Resource); len(a.Names) == 0 {`, `a.Names = inv.Named(a.Resource); len(a.Names) < 0 {`, "a card resource that no node names is refused"},
-	{"internal/workload/request.go", `		a.Names = a.Named.Names()`, `		a.Names = a.Named.Names()[:1]`, "all alternatives may be used"},
-	{"internal/workload/request.go", `		a.Names = a.Named.Names()`, `		a.Names = slices.Sorted(slices.Values(a.Named.Names()))`, "alternatives keep their order"},
-	{"internal/workload/request.go", `len(resources) > 0 && !slices.Contains(resources, a.Resource)`, `len(resources) > 99 && !slices.Contains(resources, a.Resource)`, "a card of another resource is refused"},
-	{"internal/workload/request.go", `len(resources) > 0 && !slices.Contains(resources, a.Resource)`, `!slices.Contains(resources, a.Resource)`, "a card that no node has may be waited for"},
+	{"internal/workload/request.go", `	if request.Count == 0 && (!isNamed || len(unknown) == 0) {`, `	if request.Count == 0 {`, "a named resource that is a card nowhere is refused"},
+	{"internal/workload/request.go", `	case len(request.ExtraResources) > 0:`, `	case len(request.ExtraResources) > 99:`, "two card resources are refused"},
+	{"internal/workload/request.go", `	case request.Count > card.MaxCount:`, `	case request.Count < 0:`, "more cards than any quota can give are refused"},
+	{"internal/workload/request.go", `request.Names = inv.NamesFor(request.Resource); len(request.Names) == 0 {`, `request.Names = inv.NamesFor(request.Resource); len(request.Names) < 0 {`, "a card resource that no node names is refused"},
+	{"internal/workload/request.go", `		request.Names = request.Named.Names()`, `		request.Names = request.Named.Names()[:1]`, "all alternatives may be used"},
+	{"internal/workload/request.go", `		request.Names = request.Named.Names()`, `		request.Names = slices.Sorted(slices.Values(request.Named.Names()))`, "alternatives keep their order"},
+	{"internal/workload/request.go", `len(resources) > 0 && !slices.Contains(resources, request.Resource)`, `len(resources) > 99 && !slices.Contains(resources, request.Resource)`, "a card of another resource is refused"},
+	{"internal/workload/request.go", `len(resources) > 0 && !slices.Contains(resources, request.Resource)`, `!slices.Contains(resources, request.Resource)`, "a card that no node has may be waited for"},
 	{"internal/workload/request.go", `	case len(unknown) != 1:`, `	case len(unknown) == 0:`, "one of two resources that are cards nowhere is no card"},
 	{"internal/workload/request.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "":`, "a resource that is a card nowhere, of our binding: the card it names"},
 	{"internal/workload/request.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "" || ChargedQueue(pod) != "":`, "another scheduler's record proves nothing"},
 	{"internal/workload/request.go", `pod.Spec.NodeName == "" || ours && ChargedQueue(pod) != "":`, `pod.Spec.NodeName == "" || ours:`, "without a record nothing proves that a resource was a card"},
-	{"internal/workload/request.go", `		a.Claimed = unknown[0]`, `		a.Claimed = Held{}`, "what was charged for a resource stays when it is a card nowhere"},
-	{"internal/workload/request.go", `	a.Names = nil
+	{"internal/workload/request.go", `		request.Unverified = unknown[0]`, `		request.Unverified = ResourceCount{}`, "what was charged for a resource stays when it is a card nowhere"},
+	{"internal/workload/request.go", `	request.Names = nil
 `, ``, "a refused pod may run on no card"},
 
 	// What a queue allows.
@@ -131,25 +131,25 @@ var workloadMutants = []mutant{
 	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == RootQueue || queue.Status.State != v1beta1.QueueStateClosed && queue.Status.State != "":`, "a closing queue takes nothing"},
 	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen || queue.Status.State == "":`, "a queue without a state takes nothing"},
 	{"internal/workload/queue.go", `queue.Name == RootQueue || queue.Status.State == v1beta1.QueueStateOpen:`, `queue.Status.State == v1beta1.QueueStateOpen:`, "root needs no state"},
-	{"internal/workload/queue.go", `	if rules.unreadable != nil {`, `	if rules.unreadable != nil && !managed {`, "a selector that cannot be read withholds everything"},
-	{"internal/workload/queue.go", `limit < absurd`, `limit <= absurd`, "a capability beyond 64 bits is unlimited"},
+	{"internal/workload/queue.go", `	if rules.selectorRefusal != nil {`, `	if rules.selectorRefusal != nil && !managed {`, "a selector that cannot be read withholds everything"},
+	{"internal/workload/queue.go", `limit < maxQuantity`, `limit <= maxQuantity`, "a capability beyond 64 bits is unlimited"},
 	{"internal/workload/request.go", `return max(quantity.ScaledValue(scale), 0)`, `return quantity.ScaledValue(scale)`, "a negative capability is none"},
 
 	// Terminating pods.
-	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished holds nothing"},
-	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodPending && AtWork(pod)`, "a deleted pod holds its cards before it has started"},
-	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodUnknown && AtWork(pod)`, "a deleted pod holds its cards on a node that is not heard"},
-	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && AtWork(pod)`, `AtWork(pod)`, "a pod that is not deleted does not end"},
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil`, "a deleted pod that has finished holds nothing"},
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodPending && MayBeRunning(pod)`, "a deleted pod holds its cards before it has started"},
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodUnknown && MayBeRunning(pod)`, "a deleted pod holds its cards on a node that is not heard"},
+	{"internal/workload/pod.go", `pod.DeletionTimestamp != nil && MayBeRunning(pod)`, `MayBeRunning(pod)`, "a pod that is not deleted does not end"},
 	{"internal/workload/resolver.go", `pod.Spec.NodeName, r.Inventory, last)`, `pod.Spec.NodeName, r.Inventory, nil)`, "a deleted pod holds the card that it was charged last"},
 	{"internal/workload/pod.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionFalse`, "a node that is not heard does not work"},
 	{"internal/workload/pod.go", `return c.Status == corev1.ConditionTrue`, `return c.Status != corev1.ConditionUnknown`, "a node that is not ready does not work"},
 	{"internal/workload/pod.go", `	return true
 }
 
-// Goodbye`, `	return false
+// TerminationGracePeriod`, `	return false
 }
 
-// Goodbye`, "a node that does not say is taken to work"},
+// TerminationGracePeriod`, "a node that does not say is taken to work"},
 	{"internal/workload/pod.go", `pod.Status.Phase != corev1.PodSucceeded && `, ``, "a deleted pod that has succeeded holds nothing"},
 	{"internal/workload/pod.go", ` && pod.Status.Phase != corev1.PodFailed`, ``, "a deleted pod that has failed holds nothing"},
 
@@ -161,15 +161,15 @@ var workloadMutants = []mutant{
 	{"internal/workload/evict.go", `	if !set {
 		value, set = pod`, `	if _, labelled := pod.Labels[v1beta1.PodPreemptable]; labelled {
 		value, set = pod`, "the annotation preemptable goes before the label"},
-	{"internal/workload/evict.go", `return allows(value, set) && allows(ofGroup, setByGroup)`, `return allows(value, set) && (setByGroup || ofGroup == "")`, "the PodGroup may protect its pods"},
-	{"internal/workload/evict.go", `return allows(value, set) && allows(ofGroup, setByGroup)`, `return allows(ofGroup, setByGroup) && (allows(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},
+	{"internal/workload/evict.go", `return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)`, `return allowsPreemption(value, set) && (setByGroup || ofGroup == "")`, "the PodGroup may protect its pods"},
+	{"internal/workload/evict.go", `return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)`, `return allowsPreemption(ofGroup, setByGroup) && (allowsPreemption(value, set) || len(group) > 0)`, "a pod may protect itself in a PodGroup that allows it"},
 	{"internal/workload/evict.go", `	if !set {
 		return true`, `	if !set {
 		return false`, "a pod that says nothing may be evicted"},
 	{"internal/workload/evict.go", `return err == nil && preemptable`, `return err != nil || preemptable`, "a value that is no boolean protects"},
 
 	// Which namespaces.
-	{"internal/workload/queue.go", `	if !chosen {`, `	if !chosen || text == "" {`, "an empty selector text is none that can be read"},
+	{"internal/workload/queue.go", `	if !hasSelector {`, `	if !hasSelector || text == "" {`, "an empty selector text is none that can be read"},
 	{"internal/workload/queue.go", `yaml.UnmarshalStrict(`, `yaml.Unmarshal(`, "a field that no selector has is an error"},
 	{"internal/workload/queue.go", `	case !json.Valid([]byte(text)):`, `	case text == "none" && !json.Valid(nil):`, "a selector is JSON"},
 	{"internal/workload/queue.go", `	if selector == nil { // null`, `	if selector == nil && text == "" { // null`, "null is no selector"},
@@ -182,11 +182,11 @@ var workloadMutants = []mutant{
 	case charged`, `	case lastCharged != "":
 		queue = lastCharged
 	case charged`, "what was charged stays when the queue leaves the namespace out"},
-	{"internal/workload/resolver.go", `r.IsOurs(pod) && (group != nil || charged != "")`, `r.IsOurs(pod)`, "a pod of ours is not believed by its own word"},
-	{"internal/workload/resolver.go", `r.IsOurs(pod) && (group != nil || charged != "")`, `r.IsOurs(pod) && group != nil`, "the record of our binding stays when the queue leaves the namespace out"},
-	{"internal/workload/resolver.go", `r.IsOurs(pod) && (group != nil || charged != "")`, `r.IsOurs(pod) && charged != ""`, "a pod of ours in a PodGroup stays when the queue leaves the namespace out"},
-	{"internal/workload/resolver.go", `r.IsOurs(pod) && (group != nil || charged != "")`, `(group != nil || charged != "")`, "another scheduler's pod is charged only to a queue that takes its namespace"},
+	{"internal/workload/resolver.go", `r.UsesOurScheduler(pod) && (group != nil || charged != "")`, `r.UsesOurScheduler(pod)`, "a pod of ours is not believed by its own word"},
+	{"internal/workload/resolver.go", `r.UsesOurScheduler(pod) && (group != nil || charged != "")`, `r.UsesOurScheduler(pod) && group != nil`, "the record of our binding stays when the queue leaves the namespace out"},
+	{"internal/workload/resolver.go", `r.UsesOurScheduler(pod) && (group != nil || charged != "")`, `r.UsesOurScheduler(pod) && charged != ""`, "a pod of ours in a PodGroup stays when the queue leaves the namespace out"},
+	{"internal/workload/resolver.go", `r.UsesOurScheduler(pod) && (group != nil || charged != "")`, `(group != nil || charged != "")`, "another scheduler's pod is charged only to a queue that takes its namespace"},
 	{"internal/workload/resolver.go", `		lastQueue = last.Queue`, `		lastQueue = ""`, "the queue charged last stays"},
-	{"internal/cardquota/usage.go", `workload.Counted(pod)`, `workload.AtWork(pod)`, "only pods that count are charged"},
-	{"internal/workload/request.go", `a.nowhere(pod, unknown, r.IsOurs(pod))`, `a.nowhere(pod, unknown, true)`, "only a record of ours proves that a resource was a card"},
+	{"internal/cardquota/usage.go", `workload.IsAssigned(pod)`, `workload.MayBeRunning(pod)`, "only pods that count are charged"},
+	{"internal/workload/request.go", `request.denyUnknownResource(pod, unknown, r.UsesOurScheduler(pod))`, `request.denyUnknownResource(pod, unknown, true)`, "only a record of ours proves that a resource was a card"},
 }

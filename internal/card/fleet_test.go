@@ -27,7 +27,7 @@ func fleetNode(t testing.TB, name string) *corev1.Node {
 
 // one is a node with a single kind of card.
 func one(model string, resource corev1.ResourceName, count Count) Node {
-	return Node{Model: model, Holdings: []Holding{{Name(model), resource, count}}}
+	return Node{Model: model, Cards: []NodeCard{{Name(model), resource, count}}}
 }
 
 // fleet says what every file of testdata/nodes is recognised as.
@@ -39,7 +39,7 @@ var fleet = map[string]Node{
 	"nvidia-rtx-4090-relabelled": one("NVIDIA-GeForce-RTX-4090-D", "nvidia.com/gpu", 8),
 
 	// MIG
-	"nvidia-a100-40gb-mig-mixed": {Model: "A100-PCIE-40GB", Holdings: []Holding{
+	"nvidia-a100-40gb-mig-mixed": {Model: "A100-PCIE-40GB", Cards: []NodeCard{
 		{"A100-PCIE-40GB", "nvidia.com/gpu", 0},
 		{"A100-PCIE-40GB/mig-1g.5gb-mixed", "nvidia.com/mig-1g.5gb", 4},
 		{"A100-PCIE-40GB/mig-2g.10gb-mixed", "nvidia.com/mig-2g.10gb", 2},
@@ -48,23 +48,23 @@ var fleet = map[string]Node{
 	"nvidia-a100-40gb-mig-single":              one("A100-SXM4-40GB-MIG-1g.5gb", "nvidia.com/gpu", 56),
 	"nvidia-a100-80gb-mig-single-invalid":      one("NVIDIA-A100-SXM4-80GB-MIG-INVALID", "nvidia.com/gpu", 0),
 	"nvidia-a100-40gb-mig-single-time-slicing": one("A100-SXM4-40GB-MIG-1g.5gb-SHARED", "nvidia.com/gpu", 112),
-	"nvidia-a100-40gb-mig-mixed-time-slicing": {Model: "A100-SXM4-40GB", Holdings: []Holding{
+	"nvidia-a100-40gb-mig-mixed-time-slicing": {Model: "A100-SXM4-40GB", Cards: []NodeCard{
 		{"A100-SXM4-40GB/mig-1g.5gb-mixed", "nvidia.com/mig-1g.5gb", 28},
 	}},
-	"nvidia-a100-40gb-mig-mixed-time-slicing-renamed": {Model: "A100-SXM4-40GB", Holdings: []Holding{
+	"nvidia-a100-40gb-mig-mixed-time-slicing-renamed": {Model: "A100-SXM4-40GB", Cards: []NodeCard{
 		{"A100-SXM4-40GB/mig-1g.5gb.shared-mixed", "nvidia.com/mig-1g.5gb.shared", 28},
 	}},
-	"nvidia-h100-mig-media-extensions": {Model: "NVIDIA-H100-80GB-HBM3", Holdings: []Holding{
+	"nvidia-h100-mig-media-extensions": {Model: "NVIDIA-H100-80GB-HBM3", Cards: []NodeCard{
 		{"NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu", 0},
 		{"NVIDIA-H100-80GB-HBM3/mig-1g.10gb.me-mixed", "nvidia.com/mig-1g.10gb.me", 8},
 	}},
-	"nvidia-h200-mig-mixed": {Model: "NVIDIA-H200", Holdings: []Holding{
+	"nvidia-h200-mig-mixed": {Model: "NVIDIA-H200", Cards: []NodeCard{
 		{"NVIDIA-H200", "nvidia.com/gpu", 7},
 		{"NVIDIA-H200/mig-1g.18gb-mixed", "nvidia.com/mig-1g.18gb", 3},
 		{"NVIDIA-H200/mig-3g.71gb-mixed", "nvidia.com/mig-3g.71gb", 1},
 	}},
 	"nvidia-h200-mig-plugin-down": {Model: "NVIDIA-H200"},
-	"nvidia-h20-mig-mixed": {Model: "NVIDIA-H20", Holdings: []Holding{
+	"nvidia-h20-mig-mixed": {Model: "NVIDIA-H20", Cards: []NodeCard{
 		{"NVIDIA-H20", "nvidia.com/gpu", 7},
 		{"NVIDIA-H20/mig-1g.12gb-mixed", "nvidia.com/mig-1g.12gb", 2},
 		{"NVIDIA-H20/mig-1g.24gb-mixed", "nvidia.com/mig-1g.24gb", 1},
@@ -72,14 +72,14 @@ var fleet = map[string]Node{
 	}},
 
 	// MPS and time slicing
-	"nvidia-h800-mps-renamed": {Model: "NVIDIA-H800", Holdings: []Holding{{"NVIDIA-H800/mps-80g*1/2", "nvidia.com/gpu.shared", 16}}},
+	"nvidia-h800-mps-renamed": {Model: "NVIDIA-H800", Cards: []NodeCard{{"NVIDIA-H800/mps-80g*1/2", "nvidia.com/gpu.shared", 16}}},
 	"nvidia-h800-mps":         one("NVIDIA-H800-SHARED", "nvidia.com/gpu", 16),
-	"nvidia-rtx-4090-mps-one-card": {Model: "NVIDIA-GeForce-RTX-4090", Holdings: []Holding{
+	"nvidia-rtx-4090-mps-one-card": {Model: "NVIDIA-GeForce-RTX-4090", Cards: []NodeCard{
 		{"NVIDIA-GeForce-RTX-4090", "nvidia.com/gpu", 7},
 		{"NVIDIA-GeForce-RTX-4090/mps-24g*1/2", "nvidia.com/gpu.shared", 2},
 	}},
 	"nvidia-t4-time-slicing":         one("Tesla-T4-SHARED", "nvidia.com/gpu", 8),
-	"nvidia-t4-time-slicing-renamed": {Model: "Tesla-T4", Holdings: []Holding{{"Tesla-T4/mps-15g*1/8", "nvidia.com/gpu.shared", 8}}},
+	"nvidia-t4-time-slicing-renamed": {Model: "Tesla-T4", Cards: []NodeCard{{"Tesla-T4/mps-15g*1/8", "nvidia.com/gpu.shared", 8}}},
 
 	// NVIDIA nodes in odd states
 	"nvidia-h200-failed-cards":    one("NVIDIA-H200", "nvidia.com/gpu", 6),
@@ -127,7 +127,7 @@ func TestEveryNodeOfTheFleetIsRecognised(t *testing.T) {
 			check.Must(t, ok, "the file has no expectation")
 			got := Recognise(fleetNode(t, name))
 			check.Equal(t, "recognised", want, got, cmpopts.EquateEmpty())
-			for _, h := range got.Holdings {
+			for _, h := range got.Cards {
 				_, err := ParseName(string(h.Name))
 				check.That(t, err == nil, "no quota can be written for it: %v", err)
 			}

@@ -31,8 +31,8 @@ func FuzzParseName(f *testing.F) {
 		check.Must(t, string(name) == text && len(text) <= MaxNameLength && check.FitsEvent(text), "%q → %q", text, name)
 		wrong := validation.IsValidLabelValue(name.Model())
 		check.Must(t, len(wrong) == 0 && name.Model() != "", "the model of %s is no label value: %v", name, wrong)
-		if form, want := name.Form(), formOf(strings.TrimPrefix(text, name.Model())); form != want || (form == MIG) != (name.profile() != "") {
-			t.Fatalf("%s is a %s of profile %q, want a %s", name, form, name.profile(), want)
+		if form, want := name.Form(), formOf(strings.TrimPrefix(text, name.Model())); form != want || (form == MIG) != (name.migProfile() != "") {
+			t.Fatalf("%s is a %s of profile %q, want a %s", name, form, name.migProfile(), want)
 		}
 		checkUse(t, name)
 	})
@@ -75,7 +75,7 @@ func FuzzParseTotals(f *testing.F) {
 		}
 		written := map[string]Count{}
 		for i, total := range totals {
-			check.Must(t, total.Count >= 0 && total.Count <= MaxCount && !total.Request.Any(), "%q gave %s: %d", text, total.Request, total.Count)
+			check.Must(t, total.Count >= 0 && total.Count <= MaxCount && !total.Request.AllowsAny(), "%q gave %s: %d", text, total.Request, total.Count)
 			if i > 0 && totals[i-1].Request.String() >= total.Request.String() {
 				t.Fatalf("%q: %s stands behind %s", text, total.Request, totals[i-1].Request)
 			}
@@ -168,9 +168,9 @@ func FuzzRecognise(f *testing.F) {
 func checkRecognised(t *testing.T, n *corev1.Node, got Node) {
 	t.Helper()
 	seen := map[corev1.ResourceName]bool{}
-	for _, h := range got.Holdings {
+	for _, h := range got.Cards {
 		quantity, there := n.Status.Allocatable[h.Resource]
-		if !there || seen[h.Resource] || h.Count < 0 || h.Count != CountOf(quantity) {
+		if !there || seen[h.Resource] || h.Count < 0 || h.Count != NewCount(quantity) {
 			t.Fatalf("holds %d %s as %s of %s", h.Count, h.Resource, h.Name, quantity.String())
 		}
 		seen[h.Resource] = true
@@ -189,10 +189,10 @@ func checkRecognised(t *testing.T, n *corev1.Node, got Node) {
 // checkModel checks that a node holds only what its one model names, in order.
 func checkModel(t *testing.T, got Node) {
 	t.Helper()
-	for i, h := range got.Holdings {
+	for i, h := range got.Cards {
 		check.Must(t, got.Model != "" && strings.HasPrefix(string(h.Name), got.Model), "holds %s with the model %q", h.Name, got.Model)
-		if i > 0 && got.Holdings[i-1].Resource >= h.Resource {
-			t.Fatalf("%s stands behind %s", h.Resource, got.Holdings[i-1].Resource)
+		if i > 0 && got.Cards[i-1].Resource >= h.Resource {
+			t.Fatalf("%s stands behind %s", h.Resource, got.Cards[i-1].Resource)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func checkModel(t *testing.T, got Node) {
 // short one says fits into an event.
 func checkNames(t *testing.T, got Node, short bool) {
 	t.Helper()
-	for _, h := range got.Holdings {
+	for _, h := range got.Cards {
 		_, err := ParseName(string(h.Name))
 		check.Must(t, err == nil, "no quota can be written for %s: %v", h.Resource, err)
 	}

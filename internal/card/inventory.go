@@ -35,7 +35,7 @@ func NewInventory(nodes map[string]Node, known ...corev1.ResourceName) *Inventor
 		inv.resources[resource] = nil
 	}
 	for _, node := range nodes {
-		for _, h := range node.Holdings {
+		for _, h := range node.Cards {
 			inv.physical[h.Name] = inv.physical[h.Name].Add(h.Count)
 			if !slices.Contains(inv.resources[h.Resource], h.Name) {
 				inv.resources[h.Resource] = append(inv.resources[h.Resource], h.Name)
@@ -68,17 +68,17 @@ func (i *Inventory) Resources() []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(i.resources))
 }
 
-// Named lists the card names that the resource stands for somewhere, sorted;
+// NamesFor lists the card names that the resource stands for somewhere, sorted;
 // the caller must not change the list.
-func (i *Inventory) Named(resource corev1.ResourceName) []Name { return i.resources[resource] }
+func (i *Inventory) NamesFor(resource corev1.ResourceName) []Name { return i.resources[resource] }
 
-// ResourcesOf lists the resources under which a card is handed out, sorted. It
+// ResourcesFor lists the resources under which a card is handed out, sorted. It
 // is empty for a card that no node has.
-func (i *Inventory) ResourcesOf(name Name) []corev1.ResourceName { return i.byName[name] }
+func (i *Inventory) ResourcesFor(name Name) []corev1.ResourceName { return i.byName[name] }
 
-// ResourceOf is the resource under which a request is handed out, "" when no node
+// ResourceForRequest is the resource under which a request is handed out, "" when no node
 // has such a card.
-func (i *Inventory) ResourceOf(request Request) corev1.ResourceName {
+func (i *Inventory) ResourceForRequest(request Request) corev1.ResourceName {
 	for _, name := range request.names {
 		if resources := i.byName[name]; len(resources) > 0 {
 			return resources[0]
@@ -87,10 +87,10 @@ func (i *Inventory) ResourceOf(request Request) corev1.ResourceName {
 	return ""
 }
 
-// On tells which card the resource is on the named node. It is false when the
+// CardOnNode tells which card the resource is on the named node. It is false when the
 // node is unknown or does not tell.
-func (i *Inventory) On(node string, resource corev1.ResourceName) (Name, bool) {
-	for _, h := range i.nodes[node].Holdings {
+func (i *Inventory) CardOnNode(node string, resource corev1.ResourceName) (Name, bool) {
+	for _, h := range i.nodes[node].Cards {
 		if h.Resource == resource {
 			return h.Name, true
 		}
@@ -107,8 +107,8 @@ func (i *Inventory) Node(name string) (Node, bool) {
 // Physical returns how many of each card all nodes offer together.
 func (i *Inventory) Physical() map[Name]Count { return maps.Clone(i.physical) }
 
-// Anomalous returns how many nodes are labelled so that some of their cards have no name.
-func (i *Inventory) Anomalous() (nodes int) {
+// AnomalousNodes returns how many nodes are labelled so that some of their cards have no name.
+func (i *Inventory) AnomalousNodes() (nodes int) {
 	for _, node := range i.nodes {
 		if len(node.Anomalies) > 0 {
 			nodes++
@@ -117,9 +117,9 @@ func (i *Inventory) Anomalous() (nodes int) {
 	return nodes
 }
 
-// MeansTheSame tells whether every resource stands for the same cards in both
+// SameNames tells whether every resource stands for the same cards in both
 // inventories, so that pods ask for the same in both.
-func (i *Inventory) MeansTheSame(other *Inventory) bool {
+func (i *Inventory) SameNames(other *Inventory) bool {
 	return maps.EqualFunc(i.resources, other.resources, slices.Equal) && maps.EqualFunc(i.byName, other.byName, slices.Equal)
 }
 
@@ -156,34 +156,34 @@ type Tracker struct {
 }
 
 type trackedNode struct {
-	object *corev1.Node
-	cards  Node
-	ready  bool
+	object     *corev1.Node
+	recognised Node
+	ready      bool
 }
 
 // Update takes a node as it is now and reports whether its cards or its readiness
 // changed. An object that was seen before costs a look-up.
 func (t *Tracker) Update(node *corev1.Node) bool {
-	was, known := t.nodes[node.Name]
-	if known && was.object == node {
+	before, known := t.nodes[node.Name]
+	if known && before.object == node {
 		return false
 	}
-	is := trackedNode{node, Recognise(node), Ready(node)}
+	after := trackedNode{node, Recognise(node), IsNodeReady(node)}
 	if t.nodes == nil {
 		t.nodes = map[string]trackedNode{}
 	}
-	t.nodes[node.Name] = is
-	sameCards := known && reflect.DeepEqual(was.cards, is.cards)
-	if sameCards && was.ready == is.ready {
+	t.nodes[node.Name] = after
+	sameCards := known && reflect.DeepEqual(before.recognised, after.recognised)
+	if sameCards && before.ready == after.ready {
 		return false
 	}
 	t.healthy = nil
 	if !sameCards {
 		t.inventory = nil
-		for _, holding := range is.cards.Holdings {
-			t.Know(holding.Resource)
+		for _, holding := range after.recognised.Cards {
+			t.AddResources(holding.Resource)
 		}
-		t.Know(is.cards.Unnamed...)
+		t.AddResources(after.recognised.Unnamed...)
 	}
 	return true
 }
@@ -214,8 +214,8 @@ func (t *Tracker) Replace(nodes map[string]*corev1.Node) (changed bool) {
 	return changed
 }
 
-// Know adds resources that were cards before and reports whether one was unknown.
-func (t *Tracker) Know(resources ...corev1.ResourceName) (grown bool) {
+// AddResources adds resources that were cards before and reports whether one was unknown.
+func (t *Tracker) AddResources(resources ...corev1.ResourceName) (grown bool) {
 	for _, resource := range resources {
 		if !slices.Contains(t.known, resource) {
 			t.known, t.inventory, grown = append(t.known, resource), nil, true
@@ -230,7 +230,7 @@ func (t *Tracker) Inventory() *Inventory {
 	if t.inventory == nil {
 		nodes := make(map[string]Node, len(t.nodes))
 		for name, node := range t.nodes {
-			nodes[name] = node.cards
+			nodes[name] = node.recognised
 		}
 		t.inventory = NewInventory(nodes, t.known...)
 	}
@@ -250,7 +250,7 @@ func (t *Tracker) Healthy() map[Name]Count {
 			if !node.ready {
 				continue
 			}
-			for _, holding := range node.cards.Holdings {
+			for _, holding := range node.recognised.Cards {
 				t.healthy[holding.Name] = t.healthy[holding.Name].Add(holding.Count)
 			}
 		}
@@ -258,9 +258,9 @@ func (t *Tracker) Healthy() map[Name]Count {
 	return t.healthy
 }
 
-// Ready reports whether a node's kubelet says that it is Ready. A node that is
+// IsNodeReady reports whether a node's kubelet says that it is Ready. A node that is
 // cordoned still has its cards.
-func Ready(node *corev1.Node) bool {
+func IsNodeReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})

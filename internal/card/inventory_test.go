@@ -96,16 +96,16 @@ func TestWhatAClusterSaysAboutCards(t *testing.T) {
 		}
 		check.Equal(t, "physical", tc.wantPhysical, inv.Physical(), cmpopts.EquateEmpty())
 		for resource, want := range tc.wantNamed {
-			check.Equal(t, string(resource), want, inv.Named(resource), cmpopts.EquateEmpty())
+			check.Equal(t, string(resource), want, inv.NamesFor(resource), cmpopts.EquateEmpty())
 		}
 		for node, wants := range tc.wantOn {
 			for resource, want := range wants {
-				got, ok := inv.On(node, resource)
+				got, ok := inv.CardOnNode(node, resource)
 				check.That(t, got == want && ok == (want != ""), "%s on %s is %q, %v, want %q", resource, node, got, ok, want)
 			}
 		}
 		for card := range tc.wantPhysical {
-			check.That(t, len(inv.ResourcesOf(card)) != 0, "%s is offered but has no resource", card)
+			check.That(t, len(inv.ResourcesFor(card)) != 0, "%s is offered but has no resource", card)
 		}
 	}
 }
@@ -114,9 +114,9 @@ func TestWhatAClusterSaysAboutCards(t *testing.T) {
 // for either.
 func TestOneCardUnderTwoResources(t *testing.T) {
 	inv := inventory(map[string]string{"own": npu + "huawei.com/Ascend910:8", "managed": npu + "huawei.com/ascend-1980:8"})
-	check.Equal(t, "ResourcesOf", resources("huawei.com/Ascend910", "huawei.com/ascend-1980"), inv.ResourcesOf("Ascend-910B"))
+	check.Equal(t, "ResourcesOf", resources("huawei.com/Ascend910", "huawei.com/ascend-1980"), inv.ResourcesFor("Ascend-910B"))
 	for node, resource := range map[string]corev1.ResourceName{"own": "huawei.com/Ascend910", "managed": "huawei.com/ascend-1980"} {
-		got, _ := inv.On(node, resource)
+		got, _ := inv.CardOnNode(node, resource)
 		check.That(t, got == "Ascend-910B", "%s on %s is %q", resource, node, got)
 	}
 	check.Equal(t, "cards", 16, inv.Physical()["Ascend-910B"])
@@ -127,10 +127,10 @@ func TestOneCardUnderTwoResources(t *testing.T) {
 func TestARelabelledNodeIsTheOtherCard(t *testing.T) {
 	before := NewInventory(recognised(t, map[string]string{"n": "nvidia-rtx-4090"}))
 	after := NewInventory(recognised(t, map[string]string{"n": "nvidia-rtx-4090-relabelled"}), before.Resources()...)
-	name, _ := after.On("n", "nvidia.com/gpu")
+	name, _ := after.CardOnNode("n", "nvidia.com/gpu")
 	check.That(t, name == "NVIDIA-GeForce-RTX-4090-D", "the card is %q", name)
 	check.Equal(t, "Names", []Name{"NVIDIA-GeForce-RTX-4090-D"}, after.Names())
-	got := after.ResourcesOf("NVIDIA-GeForce-RTX-4090")
+	got := after.ResourcesFor("NVIDIA-GeForce-RTX-4090")
 	check.That(t, len(got) == 0, "the first name is still offered as %v", got)
 	check.Equal(t, "the inventory made before has changed", []Name{"NVIDIA-GeForce-RTX-4090"}, before.Names())
 }
@@ -157,7 +157,7 @@ func TestMeansTheSame(t *testing.T) {
 		"another resource":           {map[string]string{"a": whole, "b": h200 + "nvidia.com/mig-1g.18gb:7"}, false},
 		"no node any more":           {nil, false},
 	} {
-		check.Equal(t, name+": means the same", tc.want, inventory(tc.nodes).MeansTheSame(before))
+		check.Equal(t, name+": means the same", tc.want, inventory(tc.nodes).SameNames(before))
 	}
 }
 

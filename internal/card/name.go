@@ -26,9 +26,9 @@ type Name string
 const MaxNameLength = 160
 
 var (
-	modelForm = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	migForm   = regexp.MustCompile(`^mig-([a-z0-9][-a-z0-9_.]{0,40})-mixed$`)
-	mpsForm   = regexp.MustCompile(`^mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}$`)
+	modelPattern = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	migPattern   = regexp.MustCompile(`^mig-([a-z0-9][-a-z0-9_.]{0,40})-mixed$`)
+	mpsPattern   = regexp.MustCompile(`^mps-[0-9]{1,6}g\*1/[1-9][0-9]{0,3}$`)
 )
 
 // Form tells the three forms of a card name apart.
@@ -50,13 +50,13 @@ func ParseName(text string) (Name, error) {
 	case text == "":
 		return "", fmt.Errorf("card name is empty: write the model as the node label says it, for example NVIDIA-H200")
 	case len(text) > MaxNameLength:
-		return "", fmt.Errorf("card name %s is longer than %d characters", quote(text), MaxNameLength)
-	case !modelForm.MatchString(model):
+		return "", fmt.Errorf("card name %s is longer than %d characters", quoteText(text), MaxNameLength)
+	case !modelPattern.MatchString(model):
 		return "", fmt.Errorf("card name %s: the model %s must be a label value (letters, digits, '-', '_', '.', at most 63)",
-			quote(text), quote(model))
-	case cut && !migForm.MatchString(suffix) && !mpsForm.MatchString(suffix):
+			quoteText(text), quoteText(model))
+	case cut && !migPattern.MatchString(suffix) && !mpsPattern.MatchString(suffix):
 		return "", fmt.Errorf("card name %s: after the model write mig-<profile>-mixed or mps-<memory>g*1/<replicas>, not %s",
-			quote(text), quote(suffix))
+			quoteText(text), quoteText(suffix))
 	}
 	return Name(text), nil
 }
@@ -80,10 +80,10 @@ func (n Name) Form() Form {
 	}
 }
 
-// profile returns the MIG profile of a slice, "1g.18gb", and "" otherwise.
-func (n Name) profile() string {
+// migProfile returns the MIG profile of a slice, "1g.18gb", and "" otherwise.
+func (n Name) migProfile() string {
 	_, suffix, _ := strings.Cut(string(n), "/")
-	if m := migForm.FindStringSubmatch(suffix); m != nil {
+	if m := migPattern.FindStringSubmatch(suffix); m != nil {
 		return m[1]
 	}
 	return ""
@@ -98,16 +98,16 @@ func Join[S ~string](items []S, separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// quote shows user text in an error: quoted, everything but plain ASCII
+// quoteText shows user text in an error: quoted, everything but plain ASCII
 // escaped, so that a letter that only looks like the right one is seen, and cut
 // so that one long value cannot fill an event.
-func quote(text string) string {
-	const most = 80
-	quoted := strconv.QuoteToASCII(text[:min(len(text), most)])
-	if len(text) <= most && len(quoted) <= most+len(`""`) {
+func quoteText(text string) string {
+	const maxLength = 80
+	quoted := strconv.QuoteToASCII(text[:min(len(text), maxLength)])
+	if len(text) <= maxLength && len(quoted) <= maxLength+len(`""`) {
 		return quoted
 	}
-	return quoted[:min(len(quoted)-1, most)] + `…"`
+	return quoted[:min(len(quoted)-1, maxLength)] + `…"`
 }
 
 // Count is a number of whole cards (or of whole slices or shares, which are
@@ -121,11 +121,11 @@ type Count int64
 // fleet and keeps every sum of counts away from an overflow.
 const MaxCount Count = 1_000_000
 
-// CountOf reads a quantity of a card resource: part of a card is rounded up,
+// NewCount reads a quantity of a card resource: part of a card is rounded up,
 // less than none is 0. Anything above MaxCount is MaxCount+1, which no quota
 // has room for: the API server accepts quantities beyond 64 bits, and
 // Quantity.Value turns those into 0 or a negative number.
-func CountOf(quantity resource.Quantity) Count {
+func NewCount(quantity resource.Quantity) Count {
 	switch {
 	case quantity.Sign() <= 0:
 		return 0

@@ -22,8 +22,8 @@ const (
 	migPrefix      = "nvidia.com/mig-"
 )
 
-// Holding is one card name that a node offers.
-type Holding struct {
+// NodeCard is one card name that a node offers.
+type NodeCard struct {
 	Name Name
 	// Resource is the name under which the device plugin hands the card out.
 	Resource corev1.ResourceName
@@ -36,8 +36,8 @@ type Holding struct {
 type Node struct {
 	// Model is the card model, "" when the node names none or more than one.
 	Model string
-	// Holdings are the cards that can be counted, sorted by resource.
-	Holdings []Holding
+	// Cards are the cards that can be counted, sorted by resource.
+	Cards []NodeCard
 	// Unnamed are resources that are cards for certain but whose card name the
 	// node does not tell. No pod that asks for them can be placed here.
 	Unnamed []corev1.ResourceName
@@ -59,11 +59,11 @@ type product struct{ vendor, kind, model string }
 //
 // A node that names two models is an anomaly and counts for none of them.
 func Recognise(node *corev1.Node) Node {
-	products := productsOf(node.Labels)
+	products := productLabels(node.Labels)
 	var out Node
 	switch len(products) {
 	case 0:
-		out.Unnamed = certainCards(node)
+		out.Unnamed = unlabelledCardResources(node)
 		if len(out.Unnamed) > 0 {
 			vendor, _, _ := strings.Cut(string(out.Unnamed[0]), "/")
 			out.Anomalies = []string{fmt.Sprintf("offers %s but no label %s/<type>.product with %s/<type>.memory names the card",
@@ -76,26 +76,26 @@ func Recognise(node *corev1.Node) Node {
 		models := make([]string, len(products))
 		for i, p := range products {
 			models[i] = p.model
-			out.Unnamed = append(out.Unnamed, resourcesOf(node, p)...)
+			out.Unnamed = append(out.Unnamed, productResources(node, p)...)
 		}
-		out.Unnamed = append(out.Unnamed, slicesOfNode(node)...)
+		out.Unnamed = append(out.Unnamed, migResources(node)...)
 		slices.Sort(out.Unnamed)
 		out.Unnamed = slices.Compact(out.Unnamed)
 		out.Anomalies = []string{"names more than one card model: " + strings.Join(models, ", ")}
 		return out
 	}
-	r := recognition{node: node, product: products[0], out: &out}
-	r.slices()
-	r.shares()
-	r.wholeCards()
-	slices.SortFunc(out.Holdings, func(a, b Holding) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
+	r := nodeRecognition{node: node, product: products[0], out: &out}
+	r.addMIGSlices()
+	r.addMPSShares()
+	r.addWholeCards()
+	slices.SortFunc(out.Cards, func(a, b NodeCard) int { return strings.Compare(string(a.Resource), string(b.Resource)) })
 	return out
 }
 
-// productsOf finds the labels P/T.product that have P/T.memory beside them,
+// productLabels finds the labels P/T.product that have P/T.memory beside them,
 // sorted. The labels of MIG profiles (nvidia.com/mig-1g.18gb.product) repeat
 // the whole card's and are skipped.
-func productsOf(labels map[string]string) []product {
+func productLabels(labels map[string]string) []product {
 	var found []product
 	for key, model := range labels {
 		base, ok := strings.CutSuffix(key, productSuffix)
@@ -114,11 +114,11 @@ func productsOf(labels map[string]string) []product {
 	return found
 }
 
-// resourcesOf lists the resources of a node that belong to a product: in its
+// productResources lists the resources of a node that belong to a product: in its
 // vendor's domain, by the product's type or, failing that, all of them. NVIDIA's
 // cards are always called after their type, and its network operator hands out
 // network devices in the same domain (nvidia.com/hostdev): those are no cards.
-func resourcesOf(node *corev1.Node, p product) []corev1.ResourceName {
+func productResources(node *corev1.Node, p product) []corev1.ResourceName {
 	whole := corev1.ResourceName(p.vendor + "/" + p.kind)
 	var exact, domain []corev1.ResourceName
 	for resource := range node.Status.Allocatable {
@@ -135,7 +135,7 @@ func resourcesOf(node *corev1.Node, p product) []corev1.ResourceName {
 	return domain
 }
 
-func slicesOfNode(node *corev1.Node) []corev1.ResourceName {
+func migResources(node *corev1.Node) []corev1.ResourceName {
 	var found []corev1.ResourceName
 	for resource := range node.Status.Allocatable {
 		if strings.HasPrefix(string(resource), migPrefix) {
@@ -146,15 +146,15 @@ func slicesOfNode(node *corev1.Node) []corev1.ResourceName {
 	return found
 }
 
-// certainCards lists the resources that are cards although the node names no
+// unlabelledCardResources lists the resources that are cards although the node names no
 // model: NVIDIA's, which are called the same everywhere, and any P/T beside a
 // label P/T.<something>. Device plugins often report before a node is labelled;
 // without this its cards would be nobody's until then.
-func certainCards(node *corev1.Node) []corev1.ResourceName {
-	found := slicesOfNode(node)
+func unlabelledCardResources(node *corev1.Node) []corev1.ResourceName {
+	found := migResources(node)
 	for resource := range node.Status.Allocatable {
 		base := strings.TrimSuffix(string(resource), sharedSuffix)
-		if base == migVendor+"/gpu" || hasLabelOf(node.Labels, base+".") && strings.Contains(base, "/") {
+		if base == migVendor+"/gpu" || hasLabelWithPrefix(node.Labels, base+".") && strings.Contains(base, "/") {
 			found = append(found, resource)
 		}
 	}
@@ -162,7 +162,7 @@ func certainCards(node *corev1.Node) []corev1.ResourceName {
 	return slices.Compact(found)
 }
 
-func hasLabelOf(labels map[string]string, prefix string) bool {
+func hasLabelWithPrefix(labels map[string]string, prefix string) bool {
 	for key := range labels {
 		if strings.HasPrefix(key, prefix) {
 			return true
@@ -171,104 +171,104 @@ func hasLabelOf(labels map[string]string, prefix string) bool {
 	return false
 }
 
-func allocatable(node *corev1.Node, resource corev1.ResourceName) Count {
-	return CountOf(node.Status.Allocatable[resource])
+func allocatableCount(node *corev1.Node, resource corev1.ResourceName) Count {
+	return NewCount(node.Status.Allocatable[resource])
 }
 
-// maxMemory is the largest memory label in MiB: a name holds six digits of GiB.
-const maxMemory = 999_999*1024 + 511
+// maxMemoryMiB is the largest memory label in MiB: a name holds six digits of GiB.
+const maxMemoryMiB = 999_999*1024 + 511
 
-// gib rounds a memory label in MiB to the nearest GiB: 81559 is 80.
-func gib(mib int64) int64 { return (mib + 512) / 1024 }
+// roundToGiB rounds a memory label in MiB to the nearest GiB: 81559 is 80.
+func roundToGiB(mib int64) int64 { return (mib + 512) / 1024 }
 
-// replicas reads the label that says into how many shares a card is cut.
-func replicas(labels map[string]string, key string) (int, error) {
+// parseReplicas reads the label that says into how many shares a card is cut.
+func parseReplicas(labels map[string]string, key string) (int, error) {
 	text, ok := labels[key]
 	if !ok {
 		return 0, fmt.Errorf("has no label %s", key)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > 9999 {
-		return 0, fmt.Errorf("has label %s=%s, which is not a number of shares from 1 to 9999", key, quote(text))
+		return 0, fmt.Errorf("has label %s=%s, which is not a number of shares from 1 to 9999", key, quoteText(text))
 	}
 	return n, nil
 }
 
-// recognition fills out for a node that names exactly one model.
-type recognition struct {
-	node    *corev1.Node
-	product product
-	out     *Node
-	special int // slices and shares found
+// nodeRecognition fills out for a node that names exactly one model.
+type nodeRecognition struct {
+	node        *corev1.Node
+	product     product
+	out         *Node
+	partitioned int // slices and shares found
 }
 
-func (r *recognition) hold(name Name, resource corev1.ResourceName) {
-	r.out.Holdings = append(r.out.Holdings, Holding{Name: name, Resource: resource, Count: allocatable(r.node, resource)})
+func (r *nodeRecognition) addCard(name Name, resource corev1.ResourceName) {
+	r.out.Cards = append(r.out.Cards, NodeCard{Name: name, Resource: resource, Count: allocatableCount(r.node, resource)})
 }
 
-func (r *recognition) withhold(resource corev1.ResourceName, why string) {
+func (r *nodeRecognition) addAnomaly(resource corev1.ResourceName, why string) {
 	r.out.Unnamed = append(r.out.Unnamed, resource)
 	r.out.Anomalies = append(r.out.Anomalies, why)
 }
 
-// slices counts MIG slices under the mixed strategy, where every profile is a
+// addMIGSlices counts MIG slices under the mixed strategy, where every profile is a
 // resource of its own.
-func (r *recognition) slices() {
-	for _, resource := range slicesOfNode(r.node) {
+func (r *nodeRecognition) addMIGSlices() {
+	for _, resource := range migResources(r.node) {
 		if r.product.vendor == migVendor {
-			r.special++
+			r.partitioned++
 		}
 		name := Name(r.out.Model + "/mig-" + strings.TrimPrefix(string(resource), migPrefix) + "-mixed")
 		switch _, err := ParseName(string(name)); {
 		case r.product.vendor != migVendor:
-			r.withhold(resource, fmt.Sprintf("offers %s but its model label is of %s", resource, r.product.vendor))
+			r.addAnomaly(resource, fmt.Sprintf("offers %s but its model label is of %s", resource, r.product.vendor))
 		case err != nil:
-			r.withhold(resource, fmt.Sprintf("offers %s, which makes no card name: %v", resource, err))
+			r.addAnomaly(resource, fmt.Sprintf("offers %s, which makes no card name: %v", resource, err))
 		default:
-			r.hold(name, resource)
+			r.addCard(name, resource)
 		}
 	}
 }
 
-// shares counts MPS shares. Their name tells how large a card was cut into how
+// addMPSShares counts MPS shares. Their name tells how large a card was cut into how
 // many, because a half and a quarter of a card are not worth the same.
-func (r *recognition) shares() {
+func (r *nodeRecognition) addMPSShares() {
 	base := r.product.vendor + "/" + r.product.kind
 	resource := corev1.ResourceName(base + sharedSuffix)
 	if _, ok := r.node.Status.Allocatable[resource]; !ok {
 		return
 	}
-	r.special++
-	parts, err := replicas(r.node.Labels, base+replicasSuffix)
+	r.partitioned++
+	parts, err := parseReplicas(r.node.Labels, base+replicasSuffix)
 	if err != nil {
-		r.withhold(resource, fmt.Sprintf("offers %s but %v", resource, err))
+		r.addAnomaly(resource, fmt.Sprintf("offers %s but %v", resource, err))
 		return
 	}
 	memory := r.node.Labels[base+memorySuffix]
 	mib, err := strconv.ParseInt(memory, 10, 64)
-	if err != nil || mib < 1 || mib > maxMemory {
-		r.withhold(resource, fmt.Sprintf("offers %s but label %s=%s is no memory size in MiB", resource, base+memorySuffix, quote(memory)))
+	if err != nil || mib < 1 || mib > maxMemoryMiB {
+		r.addAnomaly(resource, fmt.Sprintf("offers %s but label %s=%s is no memory size in MiB", resource, base+memorySuffix, quoteText(memory)))
 		return
 	}
-	r.hold(Name(fmt.Sprintf("%s/mps-%dg*1/%d", r.out.Model, gib(mib), parts)), resource)
+	r.addCard(Name(fmt.Sprintf("%s/mps-%dg*1/%d", r.out.Model, roundToGiB(mib), parts)), resource)
 }
 
-// wholeCards counts the cards themselves.
-func (r *recognition) wholeCards() {
+// addWholeCards counts the cards themselves.
+func (r *nodeRecognition) addWholeCards() {
 	whole := corev1.ResourceName(r.product.vendor + "/" + r.product.kind)
 	if _, ok := r.node.Status.Allocatable[whole]; ok {
-		r.hold(Name(r.out.Model), whole)
+		r.addCard(Name(r.out.Model), whole)
 		return
 	}
-	if r.special > 0 {
+	if r.partitioned > 0 {
 		return
 	}
-	candidates := resourcesOf(r.node, r.product)
+	candidates := productResources(r.node, r.product)
 	slices.Sort(candidates)
 	switch len(candidates) {
 	case 0: // the device plugin has not reported yet
 	case 1:
-		r.hold(Name(r.out.Model), candidates[0])
+		r.addCard(Name(r.out.Model), candidates[0])
 	default:
 		r.out.Unnamed = append(r.out.Unnamed, candidates...)
 		r.out.Anomalies = append(r.out.Anomalies, fmt.Sprintf("model %s could be any of the resources %v", r.out.Model, candidates))

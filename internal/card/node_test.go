@@ -86,7 +86,7 @@ func TestRecogniseReportsWhatIsWrongWithANode(t *testing.T) {
 		said := strings.Join(got.Anomalies, "; ")
 		check.Contains(t, "the node says", said, tc.says)
 		check.Equal(t, "an event can hold it", true, check.FitsEvent(said))
-		for _, h := range got.Holdings {
+		for _, h := range got.Cards {
 			check.That(t, !strings.Contains(" "+tc.withheld+" ", " "+string(h.Resource)+" "), "%s is held as %s and withheld", h.Resource, h.Name)
 		}
 	}
@@ -112,9 +112,9 @@ func mustBeReal(t *testing.T, n *corev1.Node) {
 func TestRecognise(t *testing.T) {
 	for parts, want := range map[string]Node{
 		h800 + "nvidia.com/gpu:7 nvidia.com/gpu.shared:2": {
-			Model: "NVIDIA-H800", Holdings: []Holding{{"NVIDIA-H800", "nvidia.com/gpu", 7}}, Unnamed: []corev1.ResourceName{"nvidia.com/gpu.shared"}},
+			Model: "NVIDIA-H800", Cards: []NodeCard{{"NVIDIA-H800", "nvidia.com/gpu", 7}}, Unnamed: []corev1.ResourceName{"nvidia.com/gpu.shared"}},
 		"vendor.example/ai-card.v2.product=PPU-ZW810E vendor.example/ai-card.v2.memory=98304 vendor.example/ai-card.v2:16": {
-			Model: "PPU-ZW810E", Holdings: []Holding{{"PPU-ZW810E", "vendor.example/ai-card.v2", 16}}},
+			Model: "PPU-ZW810E", Cards: []NodeCard{{"PPU-ZW810E", "vendor.example/ai-card.v2", 16}}},
 	} {
 		got := Recognise(node(strings.Split(parts, " ")...))
 		check.Equal(t, "recognised", want, got, cmpopts.IgnoreFields(Node{}, "Anomalies"), cmpopts.EquateEmpty())
@@ -129,6 +129,6 @@ func TestRecogniseNeverCountsBelowZeroOrBeyondReason(t *testing.T) {
 		"18446744073709551615": MaxCount + 1, "1e30": MaxCount + 1, "4000Ei": MaxCount + 1,
 	} {
 		got := Recognise(node(strings.Split(h800+"nvidia.com/gpu.replicas=2 nvidia.com/gpu.shared:"+count, " ")...))
-		check.Equal(t, count, []Holding{{"NVIDIA-H800/mps-80g*1/2", "nvidia.com/gpu.shared", want}}, got.Holdings)
+		check.Equal(t, count, []NodeCard{{"NVIDIA-H800/mps-80g*1/2", "nvidia.com/gpu.shared", want}}, got.Cards)
 	}
 }

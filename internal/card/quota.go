@@ -69,7 +69,7 @@ func parseCounts(text string, take func(key string, count Count) error) error {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return fmt.Errorf(`%s is not a JSON object: write it like {"NVIDIA-H200":8}`, quote(text))
+		return fmt.Errorf(`%s is not a JSON object: write it like {"NVIDIA-H200":8}`, quoteText(text))
 	}
 	var wrong []error
 	for entries := 0; dec.More(); entries++ {
@@ -78,11 +78,11 @@ func parseCounts(text string, take func(key string, count Count) error) error {
 		}
 		key, err := dec.Token()
 		if err != nil {
-			return syntax(text, err)
+			return syntaxError(text, err)
 		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
-			return syntax(text, err)
+			return syntaxError(text, err)
 		}
 		count, err := parseCount(fmt.Sprint(key), string(value))
 		if err == nil {
@@ -93,52 +93,52 @@ func parseCounts(text string, take func(key string, count Count) error) error {
 		}
 	}
 	if _, err := dec.Token(); err != nil {
-		return syntax(text, err)
+		return syntaxError(text, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("text goes on after the JSON object: %s", quote(text))
+		return fmt.Errorf("text goes on after the JSON object: %s", quoteText(text))
 	}
-	return mistakes(wrong)
+	return joinMistakes(wrong)
 }
 
 func parseCount(key, value string) (Count, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("count of %s is %s: at most %d cards can be given", quote(key), quote(value), MaxCount)
+		return 0, fmt.Errorf("count of %s is %s: at most %d cards can be given", quoteText(key), quoteText(value), MaxCount)
 	case err != nil:
-		return 0, fmt.Errorf("count of %s is %s: write a whole number of cards, such as 8", quote(key), quote(value))
+		return 0, fmt.Errorf("count of %s is %s: write a whole number of cards, such as 8", quoteText(key), quoteText(value))
 	case n < 0:
-		return 0, fmt.Errorf("count of %s is %d: a quota is 0 or more", quote(key), n)
+		return 0, fmt.Errorf("count of %s is %d: a quota is 0 or more", quoteText(key), n)
 	case n > int64(MaxCount):
-		return 0, fmt.Errorf("count of %s is %d: at most %d cards can be given", quote(key), n, MaxCount)
+		return 0, fmt.Errorf("count of %s is %d: at most %d cards can be given", quoteText(key), n, MaxCount)
 	}
 	return Count(n), nil
 }
 
-func syntax(text string, err error) error {
-	return fmt.Errorf("%s is not valid JSON (%w): write it like {\"NVIDIA-H200\":8}", quote(text), err)
+func syntaxError(text string, err error) error {
+	return fmt.Errorf("%s is not valid JSON (%w): write it like {\"NVIDIA-H200\":8}", quoteText(text), err)
 }
 
-// maxMistakes is how many bytes of mistakes are told. An event holds 1024
+// maxMistakesLength is how many bytes of mistakes are told. An event holds 1024
 // bytes, and the object that the text is about is named before it.
-const maxMistakes = 600
+const maxMistakesLength = 600
 
-// mistakes puts errors into one, on one line, and says how many it leaves out.
+// joinMistakes puts errors into one, on one line, and says how many it leaves out.
 // It is nil when there are none.
-func mistakes(wrong []error) error {
-	var told []string
+func joinMistakes(wrong []error) error {
+	var listed []string
 	size := 0
 	for i, err := range wrong {
 		text := err.Error()
-		if size += len(text); i > 0 && size > maxMistakes {
-			told = append(told, fmt.Sprintf("and %d more mistakes", len(wrong)-i))
+		if size += len(text); i > 0 && size > maxMistakesLength {
+			listed = append(listed, fmt.Sprintf("and %d more mistakes", len(wrong)-i))
 			break
 		}
-		told = append(told, text)
+		listed = append(listed, text)
 	}
-	if told == nil {
+	if listed == nil {
 		return nil
 	}
-	return errors.New(strings.Join(told, "; "))
+	return errors.New(strings.Join(listed, "; "))
 }

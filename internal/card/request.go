@@ -47,39 +47,39 @@ func ParseRequest(text string) (Request, error) {
 		}
 	}
 	if len(wrong) > 0 {
-		return Request{}, mistakes(wrong)
+		return Request{}, joinMistakes(wrong)
 	}
 	// Only spaces make a text so long that has no other mistake.
 	if len(text) > MaxRequestText {
 		return Request{}, fmt.Errorf("text is %d bytes, at most %d are read", len(text), MaxRequestText)
 	}
 	for _, name := range names[1:] {
-		if name.Form() != names[0].Form() || name.profile() != names[0].profile() {
+		if name.Form() != names[0].Form() || name.migProfile() != names[0].migProfile() {
 			return Request{}, fmt.Errorf("%s is %s and %s is %s: one resource request cannot mean either, name cards of one resource",
-				names[0], describe(names[0]), name, describe(name))
+				names[0], describeForm(names[0]), name, describeForm(name))
 		}
 	}
-	return RequestOf(names...), nil
+	return NewRequest(names...), nil
 }
 
-// RequestOf makes a request from names that are known to be valid.
-func RequestOf(names ...Name) Request { return Request{names: names, text: Join(names, "|")} }
+// NewRequest makes a request from names that are known to be valid.
+func NewRequest(names ...Name) Request { return Request{names: names, text: Join(names, "|")} }
 
 // Names returns the alternatives in the order of preference; the caller must
 // not change them.
 func (r Request) Names() []Name { return r.names }
 
-// Any tells that the request names no card.
-func (r Request) Any() bool { return len(r.names) == 0 }
+// AllowsAny tells that the request names no card.
+func (r Request) AllowsAny() bool { return len(r.names) == 0 }
 
 // Allows tells whether the request permits the card name.
-func (r Request) Allows(name Name) bool { return r.Any() || slices.Contains(r.names, name) }
+func (r Request) Allows(name Name) bool { return r.AllowsAny() || slices.Contains(r.names, name) }
 
 // String writes the request as the annotation does, "" when it names nothing.
 func (r Request) String() string { return r.text }
 
-func describe(name Name) string {
-	if profile := name.profile(); profile != "" {
+func describeForm(name Name) string {
+	if profile := name.migProfile(); profile != "" {
 		return fmt.Sprintf("%s of profile %s", MIG, profile)
 	}
 	return string(name.Form())

@@ -74,8 +74,8 @@ func TestACardStaysOne(t *testing.T) {
 		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"example.com/npu": resource.MustParse("1")}},
 	})
 	tracker.Delete("b")
-	check.That(t, tracker.Know("huawei.com/Ascend910"), "a new resource is no news")
-	check.That(t, !tracker.Know("huawei.com/Ascend910", "example.com/npu"), "a known resource is news")
+	check.That(t, tracker.AddResources("huawei.com/Ascend910"), "a new resource is no news")
+	check.That(t, !tracker.AddResources("huawei.com/Ascend910", "example.com/npu"), "a known resource is news")
 	check.Equal(t, "resources", []corev1.ResourceName{"example.com/npu", "huawei.com/Ascend910"}, tracker.Inventory().Resources())
 	check.Equal(t, "cards", 0, len(tracker.Inventory().Names()))
 }

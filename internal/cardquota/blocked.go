@@ -112,7 +112,7 @@ func (c *counter) group(group *v1beta1.PodGroup) {
 	if group.Status.Phase == v1beta1.PodGroupCompleted {
 		return
 	}
-	queue := workload.QueueOfGroup(group)
+	queue := workload.PodGroupQueue(group)
 	t := c.tally(queue)
 	if group.Status.Running > 0 || c.admits(queue, group.Namespace) {
 		t.queue.Members++
@@ -126,8 +126,8 @@ func (c *counter) group(group *v1beta1.PodGroup) {
 
 // announced counts what a PodGroup without pods says the job will ask for.
 func (c *counter) announced(t *tally, queue string, group *v1beta1.PodGroup) {
-	total, written := workload.TotalOf(group)
-	request, refusal := c.resolver.GroupRequest(total, written, group.Spec.MinResources)
+	total, written := workload.CardRequestAnnotation(group)
+	request, refusal := c.resolver.PodGroupRequest(total, written, group.Spec.MinResources)
 	why, blocked := WhyGroup(group)
 	if refusal != nil {
 		why, blocked = *refusal, true
@@ -140,7 +140,7 @@ func (c *counter) announced(t *tally, queue string, group *v1beta1.PodGroup) {
 			t.queue.Pending[name] = t.queue.Pending[name].Add(d.Count)
 		}
 		if blocked {
-			entry.Card, entry.Count = card.RequestOf(d.Names...).String(), int64(d.Count)
+			entry.Card, entry.Count = card.NewRequest(d.Names...).String(), int64(d.Count)
 			if !written {
 				entry.Card = c.resourceOf(d.Names, *group.Spec.MinResources)
 			}
@@ -155,7 +155,7 @@ func (c *counter) announced(t *tally, queue string, group *v1beta1.PodGroup) {
 // resourceOf is which of some resources stands for card names.
 func (c *counter) resourceOf(names []card.Name, among corev1.ResourceList) string {
 	for _, resource := range c.world.Inventory.Resources() {
-		if _, ok := among[resource]; ok && slices.Equal(c.world.Inventory.Named(resource), names) {
+		if _, ok := among[resource]; ok && slices.Equal(c.world.Inventory.NamesFor(resource), names) {
 			return string(resource)
 		}
 	}

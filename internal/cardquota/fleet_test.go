@@ -14,7 +14,7 @@ func fleet() *card.Inventory {
 		"h200": "NVIDIA-H200", "h800": "NVIDIA-H800",
 		"4090": "NVIDIA-GeForce-RTX-4090", "4090d": "NVIDIA-GeForce-RTX-4090-D",
 	} {
-		nodes[node] = card.Node{Model: string(model), Holdings: []card.Holding{{Name: model, Resource: gpu, Count: 8}}}
+		nodes[node] = card.Node{Model: string(model), Cards: []card.NodeCard{{Name: model, Resource: gpu, Count: 8}}}
 	}
 	return card.NewInventory(nodes)
 }

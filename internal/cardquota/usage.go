@@ -74,7 +74,7 @@ func Count(world World) map[string]Usage {
 func Recount(world World) (map[string]Usage, map[types.UID]quota.Charge) {
 	c := counter{
 		world:    world,
-		resolver: workload.Resolver{Inventory: world.Inventory, Schedulers: world.Schedulers, Admits: world.Admits},
+		resolver: workload.Resolver{Inventory: world.Inventory, Schedulers: world.Schedulers, AllowsNamespace: world.Admits},
 		queues:   map[string]*tally{},
 		groups:   make(map[types.NamespacedName]*v1beta1.PodGroup, len(world.PodGroups)),
 		peopled:  map[types.NamespacedName]bool{},
@@ -136,7 +136,7 @@ func (c *counter) pod(pod *corev1.Pod) {
 	if charge, ok := c.world.Last[pod.UID]; ok {
 		last = &charge
 	}
-	ours, holds := c.resolver.IsOurs(pod), workload.Counted(pod)
+	ours, holds := c.resolver.UsesOurScheduler(pod), workload.IsAssigned(pod)
 	var charge quota.Charge
 	if holds {
 		charge = c.resolver.Usage(pod, group, last)
@@ -155,7 +155,7 @@ func (c *counter) pod(pod *corev1.Pod) {
 	switch {
 	case holds:
 		t.hold(charge)
-	case workload.Waiting(pod):
+	case workload.IsPending(pod):
 		c.waiting(t, queue, pod, group)
 	}
 }
@@ -191,7 +191,7 @@ func (c *counter) waiting(t *tally, queue string, pod *corev1.Pod, group *v1beta
 	}
 	if why, ok := whyPod(pod, group, ask.Denied); ok {
 		asked := ask.Named.String()
-		if ask.Named.Any() { // then no card is named, and the resource is shown
+		if ask.Named.AllowsAny() { // then no card is named, and the resource is shown
 			asked = string(ask.Resource)
 		}
 		t.blocked.add(v1alpha1.BlockedStatus{Workload: workloadOf(pod), Since: pod.CreationTimestamp,

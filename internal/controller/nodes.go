@@ -110,7 +110,7 @@ func (n *Nodes) delete(object any) {
 func (n *Nodes) remember(object any) {
 	if policy, ok := object.(*admissionv1.ValidatingAdmissionPolicy); ok {
 		n.change(func() bool {
-			return n.tracker.Know(card.SplitResources(policy.Annotations[v1alpha1.AnnotationCardResources])...)
+			return n.tracker.AddResources(card.SplitResources(policy.Annotations[v1alpha1.AnnotationCardResources])...)
 		})
 	}
 }

@@ -61,7 +61,7 @@ func Bypasses(pods []*corev1.Pod, charges map[types.UID]quota.Charge, inv *card.
 	var out []Bypass
 	seen.note(pods)
 	for _, pod := range pods {
-		if !workload.Counted(pod) {
+		if !workload.IsAssigned(pod) {
 			continue
 		}
 		charge := charges[pod.UID]
@@ -146,7 +146,7 @@ func asks(pod *corev1.Pod, inv *card.Inventory) bool {
 // bare is what an ask holds when no node tells which card it is.
 func bare(ask workload.Request) []card.Amount {
 	var out []card.Amount
-	for _, held := range append([]workload.Held{{Resource: ask.Resource, Count: ask.Count}}, ask.Others...) {
+	for _, held := range append([]workload.ResourceCount{{Resource: ask.Resource, Count: ask.Count}}, ask.ExtraResources...) {
 		if held.Count > 0 {
 			out = append(out, card.Amount{Name: card.Name(held.Resource), Count: held.Count})
 		}

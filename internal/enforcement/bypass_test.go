@@ -52,7 +52,7 @@ func TestProvenance(t *testing.T) {
 
 func TestBypasses(t *testing.T) {
 	inv := card.NewInventory(map[string]card.Node{
-		"h200":    {Model: "NVIDIA-H200", Holdings: []card.Holding{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}},
+		"h200":    {Model: "NVIDIA-H200", Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}},
 		"unnamed": {Unnamed: []corev1.ResourceName{"huawei.com/Ascend910"}},
 	})
 	// A pod of ours that was bound to a node and holds two cards, as the charge says.

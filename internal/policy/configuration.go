@@ -21,19 +21,19 @@ import (
 // The ConfigMap that the operator renders for the scheduler, in the scheduler's namespace, and
 // what its annotation says when there never was a base.
 const (
-	ConfigMapName = "cardquota-scheduler-configmap"
-	ConfigMapKey  = "volcano-scheduler.conf"
-	builtIn       = "Volcano's built-in default"
+	ConfigMapName       = "cardquota-scheduler-configmap"
+	ConfigMapKey        = "volcano-scheduler.conf"
+	renderedFromDefault = "Volcano's built-in default"
 )
 
-// place names one key of one ConfigMap in messages.
-func place(ref v1alpha1.ConfigMapKeyReference) string {
+// describeKey names one key of one ConfigMap in messages.
+func describeKey(ref v1alpha1.ConfigMapKeyReference) string {
 	return fmt.Sprintf("ConfigMap %s/%s, key %s", ref.Namespace, ref.Name, ref.Key)
 }
 
-// Base names the configuration over which the policy is laid, by its effective spec. volcano
+// BaseFor names the configuration over which the policy is laid, by its effective spec. volcano
 // is the namespace of Volcano's programs, where it is when the spec does not say.
-func Base(spec v1alpha1.ServiceTypePolicySpec, volcano string) v1alpha1.ConfigMapKeyReference {
+func BaseFor(spec v1alpha1.ServiceTypePolicySpec, volcano string) v1alpha1.ConfigMapKeyReference {
 	ref := spec.Scheduler.BaseConfigMap
 	ref.Namespace = cmp.Or(ref.Namespace, volcano)
 	return ref
@@ -48,39 +48,39 @@ type Configuration struct {
 	BuiltIn    bool
 }
 
-// Configure renders the scheduler's configuration for a valid effective spec. ref names the
+// RenderConfiguration renders the scheduler's configuration for a valid effective spec. ref names the
 // base; base, what it is now, and live, the ConfigMap of the scheduler, are nil for none.
 // written is the hash of the text that was written last. Where there never was a base Volcano's
 // built-in default is one.
-func Configure(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyReference, base, live *corev1.ConfigMap, written string) Configuration {
-	out, text := Configuration{From: place(ref)}, ""
+func RenderConfiguration(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyReference, base, live *corev1.ConfigMap, written string) Configuration {
+	out, text := Configuration{From: describeKey(ref)}, ""
 	if base != nil {
 		text = base.Data[ref.Key]
 	}
 	if out.BuiltIn = strings.TrimSpace(text) == ""; out.BuiltIn {
-		out.From, text = builtIn, schedulerconfig.BuiltIn
+		out.From, text = renderedFromDefault, schedulerconfig.BuiltIn
 	}
-	rendered, replaced, err := schedulerconfig.Render(text, comment(out.From), WantedOf(spec))
+	rendered, replaced, err := schedulerconfig.Render(text, headerComment(out.From), OverlayFor(spec))
 	stays := "what was rendered last stays"
 	if live == nil {
 		stays = "there is no rendered configuration"
 	}
 	switch {
 	case out.BuiltIn && (err != nil || !neverHadBase(live, written, rendered)):
-		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseMissing, "%s; %s", absent(ref, base), stays)
+		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseMissing, "%s; %s", describeMissingBase(ref, base), stays)
 		return out
 	case errors.Is(err, schedulerconfig.ErrHierarchy):
 		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonHierarchyNotSupported, "%s: %v; %s", out.From, err, stays)
 		return out
 	case err != nil:
 		out.Condition = conditions.New(metav1.ConditionFalse, v1alpha1.ReasonBaseInvalid, "%s: %s; %s: correct it there",
-			out.From, lines(err), stays)
+			out.From, onOneLine(err), stays)
 		return out
 	}
 	out.Text = rendered
 	message := "the scheduler's configuration is " + out.From + " with this policy laid over it"
 	if out.BuiltIn {
-		message += "; there was never another: " + absent(ref, base)
+		message += "; there was never another: " + describeMissingBase(ref, base)
 	} else if len(replaced) > 0 {
 		message += "; replaced of it: " + strings.Join(replaced, ", ")
 	}
@@ -92,23 +92,23 @@ func Configure(spec v1alpha1.ServiceTypePolicySpec, ref v1alpha1.ConfigMapKeyRef
 // default.
 func neverHadBase(live *corev1.ConfigMap, written, rendered string) bool {
 	if live != nil && live.Annotations[v1alpha1.AnnotationRenderedFrom] != "" {
-		return live.Annotations[v1alpha1.AnnotationRenderedFrom] == builtIn
+		return live.Annotations[v1alpha1.AnnotationRenderedFrom] == renderedFromDefault
 	}
 	return written == "" || written == schedulerconfig.Hash(rendered)
 }
 
-// comment stands at the top of a rendered text.
-func comment(from string) string {
+// headerComment stands at the top of a rendered text.
+func headerComment(from string) string {
 	where := from
-	if from == builtIn {
+	if from == renderedFromDefault {
 		where = "the ConfigMap that it names as base"
 	}
 	return fmt.Sprintf("Rendered by cardquota-manager from %s,\nwith ServiceTypePolicy %s laid over it. Changes by hand are put back:\nmake them in the policy or in %s.",
 		from, v1alpha1.PolicyName, where)
 }
 
-// absent says that there is no base, and what would help.
-func absent(ref v1alpha1.ConfigMapKeyReference, base *corev1.ConfigMap) string {
+// describeMissingBase says that there is no base, and what would help.
+func describeMissingBase(ref v1alpha1.ConfigMapKeyReference, base *corev1.ConfigMap) string {
 	if base == nil {
 		return fmt.Sprintf("there is no ConfigMap %s/%s: install Volcano, create it with Volcano's configuration as key %s, or name another one in spec.scheduler.baseConfigMap",
 			ref.Namespace, ref.Name, ref.Key)
@@ -121,40 +121,40 @@ func absent(ref v1alpha1.ConfigMapKeyReference, base *corev1.ConfigMap) string {
 	return fmt.Sprintf("ConfigMap %s/%s has no text under key %s (%s): add it or name another key in spec.scheduler.baseConfigMap", ref.Namespace, ref.Name, ref.Key, has)
 }
 
-// Invalid is the verdict on a spec that contradicts itself.
-func Invalid(faults field.ErrorList) metav1.Condition {
+// InvalidCondition is the verdict on a spec that contradicts itself.
+func InvalidCondition(faults field.ErrorList) metav1.Condition {
 	return conditions.New(metav1.ConditionFalse, v1alpha1.ReasonInvalidPolicy,
 		"nothing of this spec was written and what was in force before stays: %s", faults.ToAggregate())
 }
 
-// Refused is the verdict on a ConfigMap that could not be read or written. final tells that
+// RefusedCondition is the verdict on a ConfigMap that could not be read or written. final tells that
 // trying again would only repeat the answer; else nobody knows what becomes of it.
-func Refused(err error, final bool) metav1.Condition {
+func RefusedCondition(err error, final bool) metav1.Condition {
 	status := metav1.ConditionUnknown
 	if final {
 		status = metav1.ConditionFalse
 	}
 	return conditions.New(status, v1alpha1.ReasonConfigRefused,
 		"%s: as shipped, cardquota-manager may read volcano-scheduler-configmap, and write %s in its own namespace: grant another base or namespace as well; an immutable ConfigMap must be deleted",
-		lines(err), ConfigMapName)
+		onOneLine(err), ConfigMapName)
 }
 
-// Displaced tells of the scheduler's ConfigMap who, besides the operator, wrote its text last,
+// DriftedBy tells of the scheduler's ConfigMap who, besides the operator, wrote its text last,
 // "" when whoever it was left no trace. It is false while the text is as the operator wrote it.
-func Displaced(live *corev1.ConfigMap) (by string, displaced bool) {
-	if Wrote(live, "data", ConfigMapKey) {
+func DriftedBy(live *corev1.ConfigMap) (by string, displaced bool) {
+	if OwnedByOperator(live, "data", ConfigMapKey) {
 		return "", false
 	}
 	for _, entry := range live.ManagedFields {
-		if entry.Manager != v1alpha1.FieldManager && owns(entry, "data", ConfigMapKey) {
+		if entry.Manager != v1alpha1.FieldManager && ownsField(entry, "data", ConfigMapKey) {
 			by = entry.Manager
 		}
 	}
 	return cmp.Or(by, "somebody"), true
 }
 
-// lines puts an error on one line.
-func lines(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+// onOneLine puts an error on one line.
+func onOneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // reclaimActions are the scheduler's actions that take cards back.
 var reclaimActions = map[v1alpha1.ReclaimMode]string{
@@ -163,10 +163,10 @@ var reclaimActions = map[v1alpha1.ReclaimMode]string{
 	v1alpha1.ReclaimOff:   "",
 }
 
-// WantedOf returns what a valid effective spec demands of the scheduler's
+// OverlayFor returns what a valid effective spec demands of the scheduler's
 // configuration. Every argument that a policy can set is in it, also with its
 // default: what a text says by hand would hold otherwise.
-func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Wanted {
+func OverlayFor(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Overlay {
 	types := make(map[string]any, len(spec.ServiceTypes))
 	for _, t := range spec.ServiceTypes {
 		row := map[string]any{}
@@ -189,7 +189,7 @@ func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Wanted {
 	for _, class := range spec.PriorityClasses {
 		classes[class.Name] = class.Value
 	}
-	return schedulerconfig.Wanted{
+	return schedulerconfig.Overlay{
 		Reclaim: reclaimActions[spec.Reclaim],
 		Preempt: spec.Preempt == v1alpha1.PreemptInQueue,
 		Arguments: map[string]any{
@@ -197,16 +197,16 @@ func WantedOf(spec v1alpha1.ServiceTypePolicySpec) schedulerconfig.Wanted {
 			"serviceTypes":                   types,
 			"podOwnerReferenceToServiceType": owners,
 			"unmanagedQueues":                string(spec.UnmanagedQueues),
-			"overCommitFactor":               factor(spec.OverCommitPercent),
-			"nodeOrderWeight":                factor(spec.NodeOrderWeightPercent),
+			"overCommitFactor":               percentToFactor(spec.OverCommitPercent),
+			"nodeOrderWeight":                percentToFactor(spec.NodeOrderWeightPercent),
 			"victimOrder":                    string(spec.VictimOrder),
 			"priorityClasses":                classes,
 		},
 	}
 }
 
-// factor is a percentage as the plugin wants it.
-func factor(percent int32) any {
+// percentToFactor is a percentage as the plugin wants it.
+func percentToFactor(percent int32) any {
 	if percent%100 == 0 {
 		return int(percent / 100)
 	}

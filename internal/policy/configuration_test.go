@@ -41,7 +41,7 @@ func configured(base *corev1.ConfigMap, from, hash string) Configuration {
 	if live.Annotations = map[string]string{v1alpha1.AnnotationRenderedFrom: from}; from == "-" {
 		live = nil
 	}
-	return Configure(Effective(v1alpha1.ServiceTypePolicySpec{}), ref, base, live, hash)
+	return RenderConfiguration(Effective(v1alpha1.ServiceTypePolicySpec{}), ref, base, live, hash)
 }
 
 func TestWantedOf(t *testing.T) {
@@ -55,7 +55,7 @@ func TestWantedOf(t *testing.T) {
 		Reclaim: "Pods", ComputeQuota: "Enforce", UnmanagedQueues: "Ignore", OverCommitPercent: 120, NodeOrderWeightPercent: 300,
 		Preempt: "InQueue", VictimOrder: "Loss", PriorityClasses: []v1alpha1.PriorityClass{{Name: "gold", Value: 9}, {Name: "lead", Value: -1}},
 	}
-	want := schedulerconfig.Wanted{Reclaim: "reclaim", Preempt: true, Arguments: map[string]any{
+	want := schedulerconfig.Overlay{Reclaim: "reclaim", Preempt: true, Arguments: map[string]any{
 		"cardUnlimitedCpuMemory": false,
 		"serviceTypes": map[string]any{
 			"inference": map[string]any{"reclaimFrom": []string{"training"}},
@@ -66,9 +66,9 @@ func TestWantedOf(t *testing.T) {
 		"unmanagedQueues":                "Ignore", "overCommitFactor": 1.2, "nodeOrderWeight": 3,
 		"victimOrder": "Loss", "priorityClasses": map[string]any{"gold": int32(9), "lead": int32(-1)},
 	}}
-	check.Equal(t, "wanted", want, WantedOf(Effective(spec)))
+	check.Equal(t, "wanted", want, OverlayFor(Effective(spec)))
 	for mode, action := range map[v1alpha1.ReclaimMode]string{"Gangs": "cardreclaim", "Pods": "reclaim", "Off": ""} {
-		check.Equal(t, fmt.Sprintf("%s is action", mode), action, WantedOf(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim)
+		check.Equal(t, fmt.Sprintf("%s is action", mode), action, OverlayFor(Effective(v1alpha1.ServiceTypePolicySpec{Reclaim: mode})).Reclaim)
 	}
 }
 
@@ -83,10 +83,10 @@ func TestConfigure(t *testing.T) {
 		text       bool
 	}{
 		"a base":                              {base: written(plain), from: "-", says: rendered, text: true},
-		"a base after none":                   {base: written(plain), from: builtIn, hash: "x", says: rendered, text: true},
+		"a base after none":                   {base: written(plain), from: renderedFromDefault, hash: "x", says: rendered, text: true},
 		"what it replaces":                    {base: written(outside), from: "-", says: rendered + "; replaced of it: plugin proportion", text: true},
 		"never a base":                        {from: "-", says: "True/Synced: the scheduler's configuration is Volcano's built-in default with this policy laid over it; there was never another: there is no ConfigMap volcano-system/scheduler: install Volcano, create it with Volcano's configuration as key conf, or name another one in spec.scheduler.baseConfigMap", text: true},
-		"never a base, and rendered before":   {from: builtIn, hash: "x", says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
+		"never a base, and rendered before":   {from: renderedFromDefault, hash: "x", says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
 		"never a base, and ours was deleted":  {from: "-", hash: defaults, says: "True/Synced: the scheduler's configuration is Volcano's built-in default", text: true},
 		"the base is gone":                    {from: from, hash: "x", says: "False/BaseMissing: there is no ConfigMap volcano-system/scheduler: install Volcano"},
 		"the base is gone, and ours":          {from: "-", hash: "x", says: "False/BaseMissing: there is no ConfigMap volcano-system/scheduler: install Volcano, create it with Volcano's configuration as key conf, or name another one in spec.scheduler.baseConfigMap; there is no rendered configuration"},
@@ -114,9 +114,9 @@ func TestConfigure(t *testing.T) {
 
 func TestBase(t *testing.T) {
 	spec := Effective(v1alpha1.ServiceTypePolicySpec{})
-	check.Equal(t, "base", v1alpha1.ConfigMapKeyReference{Namespace: "volcano", Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"}, Base(spec, "volcano"))
+	check.Equal(t, "base", v1alpha1.ConfigMapKeyReference{Namespace: "volcano", Name: "volcano-scheduler-configmap", Key: "volcano-scheduler.conf"}, BaseFor(spec, "volcano"))
 	spec.Scheduler.BaseConfigMap = ref
-	check.Equal(t, "base", ref, Base(spec, "volcano"))
+	check.Equal(t, "base", ref, BaseFor(spec, "volcano"))
 }
 
 func TestDisplaced(t *testing.T) {
@@ -136,7 +136,7 @@ func TestDisplaced(t *testing.T) {
 		"an entry without fields":   {entries: []metav1.ManagedFieldsEntry{{Manager: "helm"}}, want: "somebody"},
 		"two with the same value":   {entries: []metav1.ManagedFieldsEntry{wrote("cardquota", field), wrote("helm", field)}},
 	}) {
-		by, displaced := Displaced(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}})
+		by, displaced := DriftedBy(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}})
 		check.That(t, by == tc.want && displaced == (tc.want != ""), "displaced %v, by %q", displaced, by)
 	}
 }

@@ -26,17 +26,17 @@ const (
 	defaultScheduler = "volcano"
 )
 
-// longestGoodbye is maxTerminationGracePeriodSeconds when the spec does not say.
-const longestGoodbye = 3600
+// defaultMaxGracePeriodSeconds is maxTerminationGracePeriodSeconds when the spec does not say.
+const defaultMaxGracePeriodSeconds = 3600
 
 // Effective returns the spec with everything filled in that it leaves out. Service
 // types, owners and reclaimFrom are sorted by name, so that two spellings of one
 // policy are equal.
 func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySpec {
 	out := *spec.DeepCopy()
-	for _, usual := range defaultTypes() {
-		if !slices.ContainsFunc(out.ServiceTypes, func(t v1alpha1.ServiceType) bool { return t.Name == usual.Name }) {
-			out.ServiceTypes = append(out.ServiceTypes, usual)
+	for _, defaultType := range defaultServiceTypes() {
+		if !slices.ContainsFunc(out.ServiceTypes, func(t v1alpha1.ServiceType) bool { return t.Name == defaultType.Name }) {
+			out.ServiceTypes = append(out.ServiceTypes, defaultType)
 		}
 	}
 	for i := range out.ServiceTypes {
@@ -67,21 +67,21 @@ func Effective(spec v1alpha1.ServiceTypePolicySpec) v1alpha1.ServiceTypePolicySp
 		out.Scheduler.Names = []string{defaultScheduler}
 	}
 	out.Admission.SchedulerBypassPolicy = cmp.Or(out.Admission.SchedulerBypassPolicy, v1alpha1.SchedulerBypassDeny)
-	out.Admission.MaxTerminationGracePeriodSeconds = cmp.Or(out.Admission.MaxTerminationGracePeriodSeconds, longestGoodbye)
+	out.Admission.MaxTerminationGracePeriodSeconds = cmp.Or(out.Admission.MaxTerminationGracePeriodSeconds, defaultMaxGracePeriodSeconds)
 	out.Admission.VCJobEvictionPolicy = cmp.Or(out.Admission.VCJobEvictionPolicy, v1alpha1.VCJobUnchanged)
 	return out
 }
 
-// defaultTypes are inference and training as they are without a policy.
-func defaultTypes() []v1alpha1.ServiceType {
+// defaultServiceTypes are inference and training as they are without a policy.
+func defaultServiceTypes() []v1alpha1.ServiceType {
 	var types []v1alpha1.ServiceType
 	for name, rule := range servicetype.DefaultMatrix() {
 		meaning, _ := servicetype.BuiltIn(name)
-		usual := v1alpha1.ServiceType{Name: name, Priority: meaning.Priority, ReclaimFrom: rule.ReclaimFrom}
+		defaultType := v1alpha1.ServiceType{Name: name, Priority: meaning.Priority, ReclaimFrom: rule.ReclaimFrom}
 		if rule.Reclaimable {
-			usual.ReclaimPolicy = v1alpha1.ReclaimWhenNeeded
+			defaultType.ReclaimPolicy = v1alpha1.ReclaimWhenNeeded
 		}
-		types = append(types, usual)
+		types = append(types, defaultType)
 	}
 	return types
 }
@@ -96,18 +96,18 @@ func defaultPriorityClasses() []v1alpha1.PriorityClass {
 	return classes
 }
 
-// Types returns what service types mean for their queues by the policy in force:
+// ServiceTypes returns what service types mean for their queues by the policy in force:
 // the matrix in its status, which a refused spec does not change. Without a
 // policy, or before the first one took effect, the built-in types hold.
-func Types(policy *v1alpha1.ServiceTypePolicy) func(name string) (servicetype.Type, bool) {
-	types := typesInForce(policy)
+func ServiceTypes(policy *v1alpha1.ServiceTypePolicy) func(name string) (servicetype.Type, bool) {
+	types := effectiveTypes(policy)
 	return func(name string) (servicetype.Type, bool) {
 		meaning, ok := types[name]
 		return meaning, ok
 	}
 }
 
-func typesInForce(policy *v1alpha1.ServiceTypePolicy) map[string]servicetype.Type {
+func effectiveTypes(policy *v1alpha1.ServiceTypePolicy) map[string]servicetype.Type {
 	types := map[string]servicetype.Type{}
 	if policy == nil || len(policy.Status.ServiceTypes) == 0 {
 		for name := range servicetype.DefaultMatrix() {
@@ -121,10 +121,10 @@ func typesInForce(policy *v1alpha1.ServiceTypePolicy) map[string]servicetype.Typ
 	return types
 }
 
-// TypeNames are the service types that a policy defines, sorted: those in force,
+// ServiceTypeNames are the service types that a policy defines, sorted: those in force,
 // and those of a spec that is about to be.
-func TypeNames(policy *v1alpha1.ServiceTypePolicy) []string {
-	known := slices.Collect(maps.Keys(typesInForce(policy)))
+func ServiceTypeNames(policy *v1alpha1.ServiceTypePolicy) []string {
+	known := slices.Collect(maps.Keys(effectiveTypes(policy)))
 	for _, t := range Effective(policy.Spec).ServiceTypes {
 		known = append(known, t.Name)
 	}
@@ -132,10 +132,10 @@ func TypeNames(policy *v1alpha1.ServiceTypePolicy) []string {
 	return slices.Compact(known)
 }
 
-// SameTypes tells whether two policies, or their absence, mean the same to
+// SameServiceTypes tells whether two policies, or their absence, mean the same to
 // queues.
-func SameTypes(a, b *v1alpha1.ServiceTypePolicy) bool {
-	return maps.Equal(typesInForce(a), typesInForce(b))
+func SameServiceTypes(a, b *v1alpha1.ServiceTypePolicy) bool {
+	return maps.Equal(effectiveTypes(a), effectiveTypes(b))
 }
 
 // Validate returns everything that is wrong with an effective spec, nil when it
@@ -147,7 +147,7 @@ func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	for _, t := range effective.ServiceTypes {
 		types[t.Name] = t
 	}
-	errs := each(spec.Child("serviceTypes"), matrix(effective).Validate())
+	errs := fieldErrors(spec.Child("serviceTypes"), reclaimMatrix(effective).Validate())
 	for _, t := range effective.ServiceTypes {
 		errs = append(errs, validateType(spec.Child("serviceTypes").Key(t.Name), t, types)...)
 	}
@@ -156,46 +156,46 @@ func Validate(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	for _, class := range effective.PriorityClasses {
 		classes[class.Name] = class.Value
 	}
-	errs = append(errs, each(spec.Child("priorityClasses"), servicetype.NewPriorityClasses(classes).Validate())...)
-	errs = append(errs, within(spec.Child("overCommitPercent"), effective.OverCommitPercent, 100, 10000)...)
-	return append(errs, within(spec.Child("nodeOrderWeightPercent"), effective.NodeOrderWeightPercent, 1, 100000)...)
+	errs = append(errs, fieldErrors(spec.Child("priorityClasses"), servicetype.NewPriorityClasses(classes).Validate())...)
+	errs = append(errs, checkRange(spec.Child("overCommitPercent"), effective.OverCommitPercent, 100, 10000)...)
+	return append(errs, checkRange(spec.Child("nodeOrderWeightPercent"), effective.NodeOrderWeightPercent, 1, 100000)...)
 }
 
 // validateType returns what is wrong with one type that the matrix does not see.
 func validateType(path *field.Path, t v1alpha1.ServiceType, types map[string]v1alpha1.ServiceType) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range t.ReclaimFrom {
-		if giver, defined := types[name]; defined && name != t.Name && giver.Priority >= t.Priority {
+		if victimType, defined := types[name]; defined && name != t.Name && victimType.Priority >= t.Priority {
 			errs = append(errs, field.Invalid(path.Child("reclaimFrom"), name, fmt.Sprintf(
 				"type %q (priority %d) takes from %q (priority %d): cards are taken back only from queues of lower priority, so give %q more than %d or %q less than %d",
-				t.Name, t.Priority, name, giver.Priority, t.Name, giver.Priority, name, t.Priority)))
+				t.Name, t.Priority, name, victimType.Priority, t.Name, victimType.Priority, name, t.Priority)))
 		}
 	}
-	return append(errs, within(path.Child("minimumRuntimeSeconds"), t.MinimumRuntimeSeconds, 0, int32(servicetype.LongestMinimumRuntime.Seconds()))...)
+	return append(errs, checkRange(path.Child("minimumRuntimeSeconds"), t.MinimumRuntimeSeconds, 0, int32(servicetype.MaxMinimumRuntime.Seconds()))...)
 }
 
 func validateOwners(path *field.Path, kinds []v1alpha1.OwnerKind, types map[string]v1alpha1.ServiceType) field.ErrorList {
 	var errs field.ErrorList
-	owners := servicetype.Owners{}
+	owners := servicetype.OwnerKinds{}
 	for _, o := range kinds {
 		if _, defined := types[o.ServiceType]; !defined {
 			errs = append(errs, field.Invalid(path.Key(o.Kind).Child("serviceType"), o.ServiceType, "is not defined: define it in serviceTypes or remove the owner kind"))
 		}
 		owners[o.Kind] = o.ServiceType
 	}
-	return append(errs, each(path, owners.Validate())...)
+	return append(errs, fieldErrors(path, owners.Validate())...)
 }
 
-// within requires a number from least to most.
-func within(path *field.Path, value, least, most int32) field.ErrorList {
-	if value >= least && value <= most {
+// checkRange requires a number from least to most.
+func checkRange(path *field.Path, value, minimum, maximum int32) field.ErrorList {
+	if value >= minimum && value <= maximum {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be from %d to %d", least, most))}
+	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be from %d to %d", minimum, maximum))}
 }
 
-// each takes joined errors apart.
-func each(path *field.Path, err error) field.ErrorList {
+// fieldErrors takes joined errors apart.
+func fieldErrors(path *field.Path, err error) field.ErrorList {
 	if err == nil {
 		return nil
 	}
@@ -206,8 +206,8 @@ func each(path *field.Path, err error) field.ErrorList {
 	return errs
 }
 
-// matrix is who takes cards back from whom by an effective spec.
-func matrix(spec v1alpha1.ServiceTypePolicySpec) servicetype.Matrix {
+// reclaimMatrix is who takes cards back from whom by an effective spec.
+func reclaimMatrix(spec v1alpha1.ServiceTypePolicySpec) servicetype.Matrix {
 	out := make(servicetype.Matrix, len(spec.ServiceTypes))
 	for _, t := range spec.ServiceTypes {
 		out[t.Name] = servicetype.Rule{Reclaimable: t.ReclaimPolicy == v1alpha1.ReclaimWhenNeeded, ReclaimFrom: t.ReclaimFrom}

@@ -99,7 +99,7 @@ func TestQueuesGoByWhatIsInForce(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, known := Types(tc.policy)(tc.name)
+			got, known := ServiceTypes(tc.policy)(tc.name)
 			check.That(t, got == tc.want && known == tc.wantKnown, "%+v, %v; want %+v, %v", got, known, tc.want, tc.wantKnown)
 		})
 	}
@@ -123,6 +123,6 @@ func TestSameTypes(t *testing.T) {
 		"another priority":                     {inForce(builtIn...), inForce(builtIn[1], v1alpha1.ServiceTypeStatus{Name: "inference", Priority: 1}), false},
 		"another order":                        {inForce(builtIn...), inForce(builtIn[1], builtIn[0]), true},
 	}) {
-		check.That(t, SameTypes(tc.a, tc.b) == tc.want && SameTypes(tc.b, tc.a) == tc.want, "SameTypes is not %v in both directions", tc.want)
+		check.That(t, SameServiceTypes(tc.a, tc.b) == tc.want && SameServiceTypes(tc.b, tc.a) == tc.want, "SameServiceTypes is not %v in both directions", tc.want)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// PriorityClasses is what is to be done about PriorityClasses.
-type PriorityClasses struct {
+// PriorityClassPlan is what is to be done about PriorityClasses.
+type PriorityClassPlan struct {
 	Create []*schedulingv1.PriorityClass
 	// Delete are those that were made for a policy and are not wanted any more, or
 	// have another value now, which no PriorityClass can change: they are made
@@ -21,34 +21,34 @@ type PriorityClasses struct {
 	Delete []*schedulingv1.PriorityClass
 	// Kept tells, per name, of those that belong to somebody else and have another
 	// value than the policy says.
-	Kept map[string]string
+	Conflicts map[string]string
 }
 
 // PlanPriorityClasses compares the PriorityClasses that an effective spec wants
 // with all that there are. What is made belongs to the policy, and goes with it.
-func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.PriorityClass, live []schedulingv1.PriorityClass) PriorityClasses {
-	plan := PriorityClasses{Kept: map[string]string{}}
-	open := slices.Clone(wanted)
+func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.PriorityClass, live []schedulingv1.PriorityClass) PriorityClassPlan {
+	plan := PriorityClassPlan{Conflicts: map[string]string{}}
+	unmet := slices.Clone(wanted)
 	for i := range live {
 		class := &live[i]
-		at := slices.IndexFunc(open, func(w v1alpha1.PriorityClass) bool { return w.Name == class.Name })
+		at := slices.IndexFunc(unmet, func(w v1alpha1.PriorityClass) bool { return w.Name == class.Name })
 		switch {
 		case at < 0:
-			if Created(class) {
+			if CreatedByOperator(class) {
 				plan.Delete = append(plan.Delete, class)
 			}
 			continue
-		case open[at].Value == class.Value:
-		case Created(class):
+		case unmet[at].Value == class.Value:
+		case CreatedByOperator(class):
 			plan.Delete = append(plan.Delete, class)
 			continue
 		default:
-			plan.Kept[class.Name] = fmt.Sprintf("PriorityClass %s has value %d and was not made by this policy, which says %d: it is left as it is; delete it or write %d here",
-				class.Name, class.Value, open[at].Value, class.Value)
+			plan.Conflicts[class.Name] = fmt.Sprintf("PriorityClass %s has value %d and was not made by this policy, which says %d: it is left as it is; delete it or write %d here",
+				class.Name, class.Value, unmet[at].Value, class.Value)
 		}
-		open = slices.Delete(open, at, at+1)
+		unmet = slices.Delete(unmet, at, at+1)
 	}
-	for _, w := range open {
+	for _, w := range unmet {
 		plan.Create = append(plan.Create, &schedulingv1.PriorityClass{
 			ObjectMeta: metav1.ObjectMeta{Name: w.Name, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: v1alpha1.PolicyName}, OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: "ServiceTypePolicy", Name: owner.Name, UID: owner.UID,
@@ -60,20 +60,22 @@ func PlanPriorityClasses(owner *v1alpha1.ServiceTypePolicy, wanted []v1alpha1.Pr
 	return plan
 }
 
-// Created tells whether the operator made the object for a policy. The
+// CreatedByOperator tells whether the operator made the object for a policy. The
 // annotation alone does not say so: it may have been copied or written by hand.
-func Created(object metav1.Object) bool {
-	return object.GetAnnotations()[v1alpha1.AnnotationCreatedBy] != "" && Wrote(object, "metadata", "annotations", v1alpha1.AnnotationCreatedBy)
+func CreatedByOperator(object metav1.Object) bool {
+	return object.GetAnnotations()[v1alpha1.AnnotationCreatedBy] != "" && OwnedByOperator(object, "metadata", "annotations", v1alpha1.AnnotationCreatedBy)
 }
 
-// Wrote tells whether a field stands as the operator wrote it.
-func Wrote(object metav1.Object, field ...any) bool {
-	return slices.ContainsFunc(object.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == v1alpha1.FieldManager && owns(e, field...) })
+// OwnedByOperator tells whether a field stands as the operator wrote it.
+func OwnedByOperator(object metav1.Object, field ...any) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == v1alpha1.FieldManager && ownsField(e, field...)
+	})
 }
 
-// owns tells whether a field belongs to an entry. An entry that nobody can read
+// ownsField tells whether a field belongs to an entry. An entry that nobody can read
 // owns nothing.
-func owns(entry metav1.ManagedFieldsEntry, field ...any) bool {
+func ownsField(entry metav1.ManagedFieldsEntry, field ...any) bool {
 	if entry.FieldsV1 == nil {
 		return false
 	}

@@ -52,13 +52,13 @@ func TestPlanPriorityClasses(t *testing.T) {
 			for _, c := range plan.Delete {
 				deleted = append(deleted, c.Name)
 			}
-			for name := range plan.Kept {
+			for name := range plan.Conflicts {
 				kept = append(kept, name)
 			}
 			check.Equal(t, "made, deleted, kept", [][]string{tc.create, tc.deleted, tc.kept}, [][]string{create, deleted, kept})
 		})
 	}
-	kept := PlanPriorityClasses(owner, high, []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}).Kept["pc-high"]
+	kept := PlanPriorityClasses(owner, high, []schedulingv1.PriorityClass{class("pc-high", 5, "", "")}).Conflicts["pc-high"]
 	want := "PriorityClass pc-high has value 5 and was not made by this policy, which says 80000: it is left as it is; delete it or write 5 here"
 	check.That(t, kept == want, "told\n%s\nwant\n%s", kept, want)
 }

@@ -31,18 +31,18 @@ type Guard struct {
 	Generation int64
 }
 
-// Unproven is the verdict while nobody judges enforcement.
-func Unproven() Enforcement {
+// UnknownEnforcement is the verdict while nobody judges enforcement.
+func UnknownEnforcement() Enforcement {
 	return Enforcement{Condition: metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotConfigured, Message: "the scheduler has not been looked at yet"}}
 }
 
-// Facts are everything that a status is made of.
-type Facts struct {
+// StatusInput are everything that a status is made of.
+type StatusInput struct {
 	// Policy is the ServiceTypePolicy with the status it had.
 	Policy *v1alpha1.ServiceTypePolicy
 	// InForce is the effective spec, nil when the spec was refused: then the matrix
 	// before it stays.
-	InForce *v1alpha1.ServiceTypePolicySpec
+	Effective *v1alpha1.ServiceTypePolicySpec
 	// Sync is how writing the configuration went; Hash is that of the text that
 	// stands in the scheduler's ConfigMap as it was written, "" when none does.
 	Sync metav1.Condition
@@ -58,13 +58,13 @@ type Facts struct {
 	Now time.Time
 }
 
-// Of returns the status that the facts make.
-func Of(f Facts) v1alpha1.ServiceTypePolicyStatus {
+// StatusFor returns the status that the facts make.
+func StatusFor(f StatusInput) v1alpha1.ServiceTypePolicyStatus {
 	status := *f.Policy.Status.DeepCopy()
 	status.ObservedGeneration = f.Policy.Generation
-	if f.InForce != nil {
-		status.ServiceTypes = rows(f.InForce.ServiceTypes)
-		status.Reclaim = f.InForce.Reclaim
+	if f.Effective != nil {
+		status.ServiceTypes = serviceTypeStatuses(f.Effective.ServiceTypes)
+		status.Reclaim = f.Effective.Reclaim
 	}
 	for i := range status.ServiceTypes {
 		row := &status.ServiceTypes[i]
@@ -83,7 +83,7 @@ func Of(f Facts) v1alpha1.ServiceTypePolicyStatus {
 	}
 	set(v1alpha1.ConditionConfigSynced, f.Sync, f.Policy.Generation)
 	set(v1alpha1.ConditionEnforced, f.Enforced.Condition, f.Policy.Generation)
-	set(v1alpha1.ConditionReady, ready(f), f.Policy.Generation)
+	set(v1alpha1.ConditionReady, readyCondition(f), f.Policy.Generation)
 	if f.Guard != nil && f.Guard.UID == f.Policy.UID {
 		set(v1alpha1.ConditionBypassGuarded, f.Guard.Condition, f.Guard.Generation)
 	}
@@ -91,7 +91,7 @@ func Of(f Facts) v1alpha1.ServiceTypePolicyStatus {
 	return status
 }
 
-func rows(types []v1alpha1.ServiceType) []v1alpha1.ServiceTypeStatus {
+func serviceTypeStatuses(types []v1alpha1.ServiceType) []v1alpha1.ServiceTypeStatus {
 	out := make([]v1alpha1.ServiceTypeStatus, len(types))
 	for i, t := range types {
 		out[i] = v1alpha1.ServiceTypeStatus{
@@ -101,9 +101,9 @@ func rows(types []v1alpha1.ServiceType) []v1alpha1.ServiceTypeStatus {
 	return out
 }
 
-// ready sums up: the configuration says what the policy says, and the scheduler
+// readyCondition sums up: the configuration says what the policy says, and the scheduler
 // works by it.
-func ready(f Facts) metav1.Condition {
+func readyCondition(f StatusInput) metav1.Condition {
 	switch {
 	case f.Sync.Status != metav1.ConditionTrue:
 		return f.Sync
@@ -116,10 +116,10 @@ func ready(f Facts) metav1.Condition {
 
 // Events returns what the change from one status to the next is worth telling.
 func Events(before, after v1alpha1.ServiceTypePolicyStatus) []conditions.Event {
-	return conditions.Events(before.Conditions, after.Conditions, worthTelling)
+	return conditions.Events(before.Conditions, after.Conditions, eventRules)
 }
 
-var worthTelling = slices.Concat([]conditions.Rule{
+var eventRules = slices.Concat([]conditions.Rule{
 	{Type: v1alpha1.ConditionConfigSynced, Status: metav1.ConditionFalse, Kind: corev1.EventTypeWarning},
 	{Type: v1alpha1.ConditionConfigSynced, Reason: v1alpha1.ReasonSynced, Kind: corev1.EventTypeNormal, Event: v1alpha1.EventConfigSynced},
 }, conditions.Common, []conditions.Rule{

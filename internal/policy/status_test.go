@@ -28,11 +28,11 @@ func enforced() Enforcement {
 }
 
 // facts are those of a policy that is in force.
-func facts(change func(*Facts)) Facts {
+func facts(change func(*StatusInput)) StatusInput {
 	spec := Effective(v1alpha1.ServiceTypePolicySpec{})
-	f := Facts{
-		Policy:  &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default", Generation: 3}},
-		InForce: &spec, Sync: synced, Hash: "abc", Enforced: enforced(), Quotas: map[string]int32{"training": 2, "other": 7}, Now: noon,
+	f := StatusInput{
+		Policy:    &v1alpha1.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: "default", Generation: 3}},
+		Effective: &spec, Sync: synced, Hash: "abc", Enforced: enforced(), Quotas: map[string]int32{"training": 2, "other": 7}, Now: noon,
 	}
 	if change != nil {
 		change(&f)
@@ -50,9 +50,9 @@ func says(status v1alpha1.ServiceTypePolicyStatus, kind string) string {
 }
 
 func TestStatusSaysWhatIsInForce(t *testing.T) {
-	f := facts(func(f *Facts) { f.Enforced.Scheduler = &v1alpha1.SchedulerStatus{Version: "v1"} })
-	f.InForce.ServiceTypes[1].MinimumRuntimeSeconds = 60
-	got := Of(f)
+	f := facts(func(f *StatusInput) { f.Enforced.Scheduler = &v1alpha1.SchedulerStatus{Version: "v1"} })
+	f.Effective.ServiceTypes[1].MinimumRuntimeSeconds = 60
+	got := StatusFor(f)
 	check.Equal(t, "matrix", []v1alpha1.ServiceTypeStatus{
 		{Name: "inference", Priority: 80000, ReclaimPolicy: "Never", ReclaimFrom: []string{"training"}},
 		{Name: "training", Priority: 20000, ReclaimPolicy: "WhenNeeded", CardQuotas: 2, MinimumRuntimeSeconds: 60},
@@ -69,10 +69,10 @@ func TestStatusSaysWhatIsInForce(t *testing.T) {
 }
 
 func TestARefusedSpecLeavesWhatIsInForce(t *testing.T) {
-	before := Of(facts(nil))
-	got := Of(facts(func(f *Facts) {
+	before := StatusFor(facts(nil))
+	got := StatusFor(facts(func(f *StatusInput) {
 		f.Policy.Status, f.Policy.Generation = before, 4
-		f.InForce, f.Hash, f.Sync = nil, "", Invalid(field.ErrorList{field.Forbidden(field.NewPath("spec"), "a takes from b")})
+		f.Effective, f.Hash, f.Sync = nil, "", InvalidCondition(field.ErrorList{field.Forbidden(field.NewPath("spec"), "a takes from b")})
 		f.Quotas = map[string]int32{"inference": 9}
 	}))
 	want := before.ServiceTypes
@@ -87,33 +87,33 @@ func TestARefusedSpecLeavesWhatIsInForce(t *testing.T) {
 
 func TestReadyTellsWhatIsMissing(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		change func(*Facts)
+		change func(*StatusInput)
 		want   string
 	}{
-		"no base": {func(f *Facts) { f.Sync = missing }, "False/BaseMissing: "},
-		"nobody enforces it": {func(f *Facts) {
+		"no base": {func(f *StatusInput) { f.Sync = missing }, "False/BaseMissing: "},
+		"nobody enforces it": {func(f *StatusInput) {
 			f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
 		}, "False/NoHeartbeat: silent"},
-		"nobody looked":             {func(f *Facts) { f.Enforced = Unproven() }, "Unknown/NotConfigured: "},
-		"first what is to be first": {func(f *Facts) { f.Sync, f.Enforced = missing, Unproven() }, "False/BaseMissing: "},
+		"nobody looked":             {func(f *StatusInput) { f.Enforced = UnknownEnforcement() }, "Unknown/NotConfigured: "},
+		"first what is to be first": {func(f *StatusInput) { f.Sync, f.Enforced = missing, UnknownEnforcement() }, "False/BaseMissing: "},
 	}) {
-		said := says(Of(facts(tc.change)), "Ready")
+		said := says(StatusFor(facts(tc.change)), "Ready")
 		check.That(t, strings.HasPrefix(said, tc.want), "Ready says %q, want %q…", said, tc.want)
 	}
 }
 
 func TestVerdictsAreCut(t *testing.T) {
-	for _, said := range []metav1.Condition{Refused(errors.New(strings.Repeat("x", 5000)), true), Invalid(field.ErrorList{field.Forbidden(field.NewPath("spec"), strings.Repeat("x", 5000))})} {
+	for _, said := range []metav1.Condition{RefusedCondition(errors.New(strings.Repeat("x", 5000)), true), InvalidCondition(field.ErrorList{field.Forbidden(field.NewPath("spec"), strings.Repeat("x", 5000))})} {
 		check.That(t, len(said.Message) <= conditions.MaxMessageLength, "the message has %d bytes", len(said.Message))
 	}
-	check.Contains(t, "a write that was refused", Refused(errors.New("forbidden\nhere"), true).Message, "forbidden; here: as shipped, cardquota-manager may read")
+	check.Contains(t, "a write that was refused", RefusedCondition(errors.New("forbidden\nhere"), true).Message, "forbidden; here: as shipped, cardquota-manager may read")
 }
 
 // TestTheGuardOfAnotherObject: a policy that was deleted and made again is judged anew.
 func TestTheGuardOfAnotherObject(t *testing.T) {
 	denied := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBypassDenied, Message: "stands"}
 	for uid, want := range map[types.UID]string{"this": "True/Denied: stands", "the one before": ""} {
-		got := Of(facts(func(f *Facts) {
+		got := StatusFor(facts(func(f *StatusInput) {
 			f.Policy.UID, f.Guard = "this", &Guard{Condition: denied, UID: uid, Generation: 2}
 		}))
 		check.Equal(t, fmt.Sprintf("found of %s", uid), want, says(got, "BypassGuarded"))
@@ -124,11 +124,11 @@ func TestTheGuardOfAnotherObject(t *testing.T) {
 }
 
 func TestEventsTellTransitions(t *testing.T) {
-	good, missing := Of(facts(nil)), Of(facts(func(f *Facts) { f.Sync, f.Hash = missing, "" }))
-	silent := Of(facts(func(f *Facts) {
+	good, missing := StatusFor(facts(nil)), StatusFor(facts(func(f *StatusInput) { f.Sync, f.Hash = missing, "" }))
+	silent := StatusFor(facts(func(f *StatusInput) {
 		f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "NoHeartbeat", Message: "silent"}
 	}))
-	second := Of(facts(func(f *Facts) {
+	second := StatusFor(facts(func(f *StatusInput) {
 		f.Enforced.Condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: "SecondScheduler", Message: "two"}
 	}))
 	for t, tc := range check.Cases(t, map[string]struct {

@@ -36,12 +36,12 @@ func TestActions(t *testing.T) {
 		"preempt of the base":                  {"allocate, preempt", "", false, "allocate, preempt"},
 	}) {
 		got := func(base string) string {
-			root := &renderer{want: Wanted{Reclaim: tc.reclaim, Preempt: tc.preempt}}
-			document, err := parse("actions: " + base)
+			root := &renderer{overlay: Overlay{Reclaim: tc.reclaim, Preempt: tc.preempt}}
+			document, err := parseDocument("actions: " + base)
 			check.NoError(t, err)
 			root.root = document.Content[0]
-			root.actions(field(root.root, "actions"))
-			return strings.Join(actionsOf(root.root), ", ")
+			root.setActions(fieldValue(root.root, "actions"))
+			return strings.Join(actionNames(root.root), ", ")
 		}
 		check.Equal(t, "got", tc.want, got(tc.base))
 		check.Equal(t, "again", tc.want, got(tc.want))

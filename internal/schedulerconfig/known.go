@@ -37,12 +37,12 @@ type Known struct {
 	// Actions are the names of the registered actions.
 	Actions []string
 	// Refused are actions that are registered and must not run, with the reason.
-	Refused map[string]string
+	RefusedActions map[string]string
 	// Plugins are the names of the registered plugins, capacity-card among them.
 	Plugins []string
 	// Arguments judges the arguments of capacity-card, so that the plugin alone owns their
 	// rules. It never sees HashArgument. Nil accepts any arguments.
-	Arguments func(map[string]any) error
+	ValidateArguments func(map[string]any) error
 }
 
 // Shipped is what the scheduler that is built here can do, for programs that write its
@@ -50,15 +50,15 @@ type Known struct {
 // them itself, and reports a text that breaks them.
 func Shipped() Known {
 	return Known{
-		Actions: append(VolcanoActions(), CardReclaim),
-		Refused: Refused(),
-		Plugins: append(VolcanoPlugins(), CapacityCard),
+		Actions:        append(VolcanoActions(), CardReclaim),
+		RefusedActions: RefusedActions(),
+		Plugins:        append(VolcanoPlugins(), CapacityCard),
 	}
 }
 
-// Refused are the actions of Volcano that evict without anybody being placed in return, with
+// RefusedActions are the actions of Volcano that evict without anybody being placed in return, with
 // the reason: no rule of card quota could tell whether such an eviction is worth it.
-func Refused() map[string]string {
+func RefusedActions() map[string]string {
 	return map[string]string{
 		"shuffle": "it evicts pods of queues that are within their quota, for nobody in particular",
 	}
@@ -108,10 +108,10 @@ func Switches() []string {
 	}
 }
 
-// gates are the capacity-card switches that must never be off: Volcano can skip the other
+// mandatorySwitches are the capacity-card switches that must never be off: Volcano can skip the other
 // gates, so these two alone keep a pod from exceeding its queue's quota.
-var gates = []string{"enabledAllocatable", "enablePredicate"}
+var mandatorySwitches = []string{"enabledAllocatable", "enablePredicate"}
 
-// exclusive are the plugins that account for queues themselves. Beside capacity-card they
+// incompatiblePlugins are the plugins that account for queues themselves. Beside capacity-card they
 // would decide on the same queues by other numbers.
-var exclusive = []string{"capacity", "proportion"}
+var incompatiblePlugins = []string{"capacity", "proportion"}

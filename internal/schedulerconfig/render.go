@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Wanted is what a policy demands of a scheduler configuration.
-type Wanted struct {
+// Overlay is what a policy demands of a scheduler configuration.
+type Overlay struct {
 	// Reclaim is the action that takes cards back: "cardreclaim", "reclaim" or "" for none.
 	Reclaim string
 	// Preempt adds the action preempt, also for jobs that have their minimum. Without it that
@@ -23,11 +23,11 @@ type Wanted struct {
 }
 
 var (
-	// takeBack are the actions that take cards back; one of them at most may be configured.
-	takeBack = []string{"reclaim", CardReclaim}
+	// reclaimActions are the actions that take cards back; one of them at most may be configured.
+	reclaimActions = []string{"reclaim", CardReclaim}
 	// replacedPlugins are those that ours stands in for: two account for the same queues,
 	// overcommit admits jobs by the size of the cluster, and capacity-card is laid over anew.
-	replacedPlugins = append([]string{"overcommit", CapacityCard}, exclusive...)
+	replacedPlugins = append([]string{"overcommit", CapacityCard}, incompatiblePlugins...)
 )
 
 // ErrHierarchy refuses a base in which plugin capacity limits a tree of queues. Capacity
@@ -46,30 +46,30 @@ var ErrHierarchy = errors.New("plugin capacity has enableHierarchy: true, and ca
 // and where preempt is wanted. It satisfies Validate. A base whose text would not, for faults
 // of its own, is refused with all of them, by the lines of the base; and with ErrHierarchy one
 // in which plugin capacity limits a tree of queues.
-func Render(base, comment string, want Wanted) (text string, replaced []string, err error) {
-	if want.Reclaim != "" && !slices.Contains(takeBack, want.Reclaim) {
-		return "", nil, fmt.Errorf("%q is no action that takes cards back: known are %s", want.Reclaim, strings.Join(takeBack, ", "))
+func Render(base, comment string, overlay Overlay) (text string, replaced []string, err error) {
+	if overlay.Reclaim != "" && !slices.Contains(reclaimActions, overlay.Reclaim) {
+		return "", nil, fmt.Errorf("%q is no action that takes cards back: known are %s", overlay.Reclaim, strings.Join(reclaimActions, ", "))
 	}
-	document, err := parse(base)
+	document, err := parseDocument(base)
 	if err != nil {
 		return "", nil, err
 	}
-	r := &renderer{root: document.Content[0], want: want}
-	v := &validation{known: Shipped(), seen: map[string]int{}, errs: plainErrors(document)}
+	r := &renderer{root: document.Content[0], overlay: overlay}
+	v := &validator{known: Shipped(), pluginLines: map[string]int{}, errs: findAmbiguities(document)}
 	if len(v.errs) == 0 {
-		v.hasTiers(r.root)
+		v.checkTiers(r.root)
 	}
 	if len(v.errs) == 0 {
-		if err := r.overlay(); err != nil {
+		if err := r.applyOverlay(); err != nil {
 			return "", nil, err
 		}
-		v.document(r.root)
+		v.checkDocument(r.root)
 	}
 	if err := errors.Join(v.errs...); err != nil {
 		return "", nil, err
 	}
-	bare(document)
-	text, err = encode(document)
+	stripStyle(document)
+	text, err = encodeDocument(document)
 	if err != nil {
 		return "", nil, err
 	}
@@ -81,37 +81,37 @@ func Render(base, comment string, want Wanted) (text string, replaced []string, 
 	return text, slices.Compact(r.replaced), nil
 }
 
-// hasTiers refuses a base without a first tier, or with tiers that are none.
-func (v *validation) hasTiers(root *yaml.Node) {
-	tiers := field(root, "tiers")
-	if unset(tiers) || (tiers.Kind == yaml.SequenceNode && len(tiers.Content) == 0) {
-		v.fault(root, "tiers is missing or empty: list a tier with the plugins that you want, for example gang, and %s is added to it", CapacityCard)
+// checkTiers refuses a base without a first tier, or with tiers that are none.
+func (v *validator) checkTiers(root *yaml.Node) {
+	tiers := fieldValue(root, "tiers")
+	if isUnset(tiers) || (tiers.Kind == yaml.SequenceNode && len(tiers.Content) == 0) {
+		v.addFault(root, "tiers is missing or empty: list a tier with the plugins that you want, for example gang, and %s is added to it", CapacityCard)
 	}
-	v.each(tiers, "tiers", func(tier *yaml.Node) { v.plugins(tier, func(*yaml.Node) {}) })
+	v.forEachMapping(tiers, "tiers", func(tier *yaml.Node) { v.forEachPlugin(tier, func(*yaml.Node) {}) })
 }
 
 // renderer changes the tree of a base so that it carries what is wanted, and names what it
 // replaces.
 type renderer struct {
 	root     *yaml.Node
-	want     Wanted
+	overlay  Overlay
 	replaced []string
 }
 
-func (r *renderer) overlay() error {
-	if node := field(r.root, "actions"); isString(node) { // else a fault that Validate tells
-		r.actions(node)
+func (r *renderer) applyOverlay() error {
+	if node := fieldValue(r.root, "actions"); isString(node) { // else a fault that Validate tells
+		r.setActions(node)
 	}
-	tiers := field(r.root, "tiers")
+	tiers := fieldValue(r.root, "tiers")
 	for _, tier := range tiers.Content {
-		plugins := field(tier, "plugins")
+		plugins := fieldValue(tier, "plugins")
 		for _, entry := range plugins.Content {
-			if value := field(entry, "enableHierarchy"); nameOf(entry) == "capacity" && value != nil && value.Tag != "!!null" && value.Value != "false" {
+			if value := fieldValue(entry, "enableHierarchy"); entryName(entry) == "capacity" && value != nil && value.Tag != "!!null" && value.Value != "false" {
 				return ErrHierarchy
 			}
 		}
 		plugins.Content = slices.DeleteFunc(plugins.Content, func(entry *yaml.Node) bool {
-			name := nameOf(entry)
+			name := entryName(entry)
 			out := slices.Contains(replacedPlugins, name)
 			if out {
 				r.replaced = append(r.replaced, "plugin "+name)
@@ -119,31 +119,31 @@ func (r *renderer) overlay() error {
 			return out
 		})
 	}
-	if err := r.card(field(tiers.Content[0], "plugins")); err != nil {
+	if err := r.addCapacityCard(fieldValue(tiers.Content[0], "plugins")); err != nil {
 		return err
 	}
-	tiers.Content = slices.DeleteFunc(tiers.Content, func(tier *yaml.Node) bool { return len(field(tier, "plugins").Content) == 0 })
-	for _, entry := range pluginsOf(r.root) {
-		r.switches(entry)
+	tiers.Content = slices.DeleteFunc(tiers.Content, func(tier *yaml.Node) bool { return len(fieldValue(tier, "plugins").Content) == 0 })
+	for _, entry := range pluginEntries(r.root) {
+		r.disableVictimSelection(entry)
 	}
 	return nil
 }
 
-// card adds capacity-card with its arguments to a list of plugins.
-func (r *renderer) card(plugins *yaml.Node) error {
-	entry := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{word("name"), word(CapacityCard)}}
-	if len(r.want.Arguments) > 0 {
+// addCapacityCard adds capacity-card with its arguments to a list of plugins.
+func (r *renderer) addCapacityCard(plugins *yaml.Node) error {
+	entry := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{stringNode("name"), stringNode(CapacityCard)}}
+	if len(r.overlay.Arguments) > 0 {
 		arguments := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-		for _, key := range slices.Sorted(maps.Keys(r.want.Arguments)) {
+		for _, key := range slices.Sorted(maps.Keys(r.overlay.Arguments)) {
 			value := &yaml.Node{}
-			if err := value.Encode(r.want.Arguments[key]); err != nil {
+			if err := value.Encode(r.overlay.Arguments[key]); err != nil {
 				return fmt.Errorf("%s of %s cannot be written: %w", key, CapacityCard, err)
 			}
 			setField(arguments, key, value)
 		}
 		setField(entry, "arguments", arguments)
 	}
-	at := slices.IndexFunc(plugins.Content, func(entry *yaml.Node) bool { return nameOf(entry) == "predicates" })
+	at := slices.IndexFunc(plugins.Content, func(entry *yaml.Node) bool { return entryName(entry) == "predicates" })
 	if at < 0 {
 		at = len(plugins.Content)
 	}
@@ -151,13 +151,13 @@ func (r *renderer) card(plugins *yaml.Node) error {
 	return nil
 }
 
-// actions puts the wanted actions in the place of those of the base.
-func (r *renderer) actions(node *yaml.Node) {
-	base, refused := actionsOf(r.root), Refused()
+// setActions puts the wanted actions in the place of those of the base.
+func (r *renderer) setActions(node *yaml.Node) {
+	base, refused := actionNames(r.root), RefusedActions()
 	now := slices.DeleteFunc(slices.Clone(base), func(action string) bool { return refused[action] != "" })
-	now = place(now, r.want.Reclaim, takeBack...)
-	if r.want.Preempt {
-		now = place(now, Preempt, Preempt)
+	now = placeAction(now, r.overlay.Reclaim, reclaimActions...)
+	if r.overlay.Preempt {
+		now = placeAction(now, Preempt, Preempt)
 	}
 	for _, action := range base {
 		if action == CardReclaim || !slices.Contains(now, action) {
@@ -167,24 +167,24 @@ func (r *renderer) actions(node *yaml.Node) {
 	node.Value, node.Style = strings.Join(now, ", "), yaml.DoubleQuotedStyle
 }
 
-// place puts an action where the first of those that it replaces stands behind every allocate,
+// placeAction puts an action where the first of those that it replaces stands behind every allocate,
 // else to the end, where Volcano puts what evicts. The others of them go.
-func place(actions []string, action string, replaces ...string) []string {
-	behind, at := 0, -1
+func placeAction(actions []string, action string, replaces ...string) []string {
+	afterAllocate, position := 0, -1
 	for i, a := range actions {
 		if a == "allocate" {
-			behind, at = i+1, -1
-		} else if at < 0 && behind > 0 && slices.Contains(replaces, a) {
-			at = i
+			afterAllocate, position = i+1, -1
+		} else if position < 0 && afterAllocate > 0 && slices.Contains(replaces, a) {
+			position = i
 		}
 	}
-	if at < 0 {
-		actions, at = append(slices.Clone(actions), replaces[0]), len(actions)
+	if position < 0 {
+		actions, position = append(slices.Clone(actions), replaces[0]), len(actions)
 	}
 	var out []string
 	for i, a := range actions {
 		switch {
-		case i == at && action != "":
+		case i == position && action != "":
 			out = append(out, action)
 		case !slices.Contains(replaces, a):
 			out = append(out, a)
@@ -193,29 +193,29 @@ func place(actions []string, action string, replaces ...string) []string {
 	return out
 }
 
-// switches makes capacity-card the only one that chooses victims.
-func (r *renderer) switches(entry *yaml.Node) {
-	name := nameOf(entry)
-	for _, key := range mustBeOff(name, actionsOf(r.root), r.want.Preempt) {
-		old := field(entry, key)
-		if !unset(old) && old.Value != "true" {
+// disableVictimSelection makes capacity-card the only one that chooses victims.
+func (r *renderer) disableVictimSelection(entry *yaml.Node) {
+	name := entryName(entry)
+	for _, key := range disabledSwitches(name, actionNames(r.root), r.overlay.Preempt) {
+		old := fieldValue(entry, key)
+		if !isUnset(old) && old.Value != "true" {
 			continue // off, or a fault that Validate tells
 		}
-		if !unset(old) {
+		if !isUnset(old) {
 			r.replaced = append(r.replaced, fmt.Sprintf("%s: true of plugin %s", key, name))
 		}
 		setField(entry, key, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "false"})
 	}
 }
 
-// mustBeOff are the switches that must be off for a plugin beside capacity-card. elastic is set
+// disabledSwitches are the switches that must be off for a plugin beside capacity-card. elastic is set
 // where preempt serves jobs that have their minimum, too.
-func mustBeOff(plugin string, actions []string, elastic bool) []string {
+func disabledSwitches(plugin string, actions []string, elastic bool) []string {
 	var off []string
-	if chooses(plugin, switchReclaimable) {
+	if selectsVictims(plugin, switchReclaimable) {
 		off = append(off, switchReclaimable)
 	}
-	if chooses(plugin, switchPreemptable) && slices.Contains(actions, Preempt) {
+	if selectsVictims(plugin, switchPreemptable) && slices.Contains(actions, Preempt) {
 		off = append(off, switchPreemptable)
 	}
 	if plugin == "gang" && (elastic || slices.Contains(actions, "reclaim")) {
@@ -226,9 +226,9 @@ func mustBeOff(plugin string, actions []string, elastic bool) []string {
 	return off
 }
 
-// bare takes comments out of a tree, and all style but that a text stands in quotes: without
+// stripStyle takes comments out of a tree, and all style but that a text stands in quotes: without
 // them a reader of another YAML might take it for a number or a switch.
-func bare(node *yaml.Node) {
+func stripStyle(node *yaml.Node) {
 	node.HeadComment, node.LineComment, node.FootComment = "", "", ""
 	if node.Kind == yaml.ScalarNode && node.Style != 0 {
 		node.Style = yaml.DoubleQuotedStyle
@@ -236,6 +236,6 @@ func bare(node *yaml.Node) {
 		node.Style = 0
 	}
 	for _, child := range node.Content {
-		bare(child)
+		stripStyle(child)
 	}
 }

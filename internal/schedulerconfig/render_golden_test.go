@@ -17,8 +17,8 @@ import (
 const header = "Rendered for a test,\nfrom a base."
 
 // tide is what the default policy wants.
-func tide(reclaim string) Wanted {
-	return Wanted{Reclaim: reclaim, Arguments: map[string]any{
+func tide(reclaim string) Overlay {
+	return Overlay{Reclaim: reclaim, Arguments: map[string]any{
 		"cardUnlimitedCpuMemory": true,
 		"serviceTypes": map[string]any{
 			"inference": map[string]any{"reclaimFrom": []string{"training"}},
@@ -28,18 +28,18 @@ func tide(reclaim string) Wanted {
 }
 
 // goldens returns the texts of testdata/render and what is wanted of them.
-func goldens(t testing.TB) (texts map[string]string, wanted map[string]Wanted) {
+func goldens(t testing.TB) (texts map[string]string, wanted map[string]Overlay) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/render/*/base.conf")
 	check.Must(t, err == nil && len(files) != 0, "no texts: %v", err)
-	texts, wanted = map[string]string{}, map[string]Wanted{}
+	texts, wanted = map[string]string{}, map[string]Overlay{}
 	for _, file := range files {
 		name := filepath.Base(filepath.Dir(file))
 		text, err := os.ReadFile(file)
 		check.NoError(t, err)
 		texts[name], wanted[name] = string(text), tide(CardReclaim)
 		if raw, err := os.ReadFile(filepath.Join("testdata", "render", name, "wanted.yaml")); err == nil {
-			var w Wanted
+			var w Overlay
 			check.NoError(t, yaml.Unmarshal(raw, &w))
 			wanted[name] = w
 		}

@@ -14,7 +14,7 @@ import (
 
 // assertRendered checks what was made of a base with the plain decoder and the rules written
 // down anew, not with the code under test.
-func assertRendered(t check.T, base, rendered string, replaced []string, want Wanted) {
+func assertRendered(t check.T, base, rendered string, replaced []string, want Overlay) {
 	if err := Validate(rendered, Shipped()); err != nil {
 		t.Fatalf("not valid: %v\n%s", err, rendered)
 	}
@@ -69,7 +69,7 @@ func splitActions(value string) []string {
 	return actions
 }
 
-func assertActions(t check.T, before, after string, want Wanted) {
+func assertActions(t check.T, before, after string, want Overlay) {
 	was, now := splitActions(before), splitActions(after)
 	behindAllocate := func(action string) {
 		i := slices.Index(now, action)
@@ -93,7 +93,7 @@ func assertActions(t check.T, before, after string, want Wanted) {
 }
 
 // expected applies the rules to a decoded base.
-func expected(t check.T, base, actions string, want Wanted) map[string]any {
+func expected(t check.T, base, actions string, want Overlay) map[string]any {
 	value := decode(t, base)
 	value["actions"] = actions
 	kept := []any{}
@@ -123,7 +123,7 @@ func expected(t check.T, base, actions string, want Wanted) map[string]any {
 	return value
 }
 
-func expectedSwitches(plugin map[string]any, preempt bool, want Wanted) {
+func expectedSwitches(plugin map[string]any, preempt bool, want Overlay) {
 	reclaim := want.Reclaim
 	switch plugin["name"] {
 	case "priority", "tdm":

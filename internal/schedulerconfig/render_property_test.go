@@ -14,9 +14,9 @@ import (
 )
 
 // wanteds draws what policies want.
-func wanteds() *rapid.Generator[Wanted] {
-	return rapid.Custom(func(t *rapid.T) Wanted {
-		want := Wanted{Reclaim: rapid.SampledFrom([]string{CardReclaim, "reclaim", ""}).Draw(t, "reclaim"), Preempt: rapid.Bool().Draw(t, "preempt")}
+func wanteds() *rapid.Generator[Overlay] {
+	return rapid.Custom(func(t *rapid.T) Overlay {
+		want := Overlay{Reclaim: rapid.SampledFrom([]string{CardReclaim, "reclaim", ""}).Draw(t, "reclaim"), Preempt: rapid.Bool().Draw(t, "preempt")}
 		arguments := map[string][]any{
 			"cardUnlimitedCpuMemory": {true, false},
 			"overCommitFactor":       {1, 1.5},

@@ -43,12 +43,12 @@ func renderRefuses(t *testing.T, text, want string) {
 func TestRenderRefusesWhatCannotBeWanted(t *testing.T) {
 	text := plugins("  - name: gang")
 	for t, tc := range check.Cases(t, map[string]struct {
-		want  Wanted
+		want  Overlay
 		error string
 	}{
-		"an action of another kind":    {Wanted{Reclaim: "preempt"}, `"preempt" is no action that takes cards back: known are reclaim, cardreclaim`},
-		"a hash":                       {Wanted{Arguments: map[string]any{HashArgument: "x"}}, "argument configHash is written by the scheduler itself"},
-		"a text that is no characters": {Wanted{Arguments: map[string]any{"x": "\xff"}}, "tag !!binary: remove it"},
+		"an action of another kind":    {Overlay{Reclaim: "preempt"}, `"preempt" is no action that takes cards back: known are reclaim, cardreclaim`},
+		"a hash":                       {Overlay{Arguments: map[string]any{HashArgument: "x"}}, "argument configHash is written by the scheduler itself"},
+		"a text that is no characters": {Overlay{Arguments: map[string]any{"x": "\xff"}}, "tag !!binary: remove it"},
 	}) {
 		_, _, err := Render(text, header, tc.want)
 		check.Says(t, err, tc.error)

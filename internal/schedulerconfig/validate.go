@@ -29,91 +29,91 @@ import (
 //   - an action that evicts stands after allocate, nobody chooses its victims past
 //     capacity-card, and only one of reclaim and cardreclaim takes cards back.
 func Validate(text string, known Known) error {
-	document, err := parse(text)
+	document, err := parseDocument(text)
 	if err != nil {
 		return err
 	}
-	v := &validation{known: known, seen: map[string]int{}}
-	v.errs = plainErrors(document)
+	v := &validator{known: known, pluginLines: map[string]int{}}
+	v.errs = findAmbiguities(document)
 	if len(v.errs) == 0 {
-		v.document(document.Content[0])
+		v.checkDocument(document.Content[0])
 	}
 	return errors.Join(v.errs...)
 }
 
-// validation collects the faults of one text.
-type validation struct {
+// validator collects the faults of one text.
+type validator struct {
 	known Known
 	errs  []error
 	// seen holds the line in which each plugin was first named.
-	seen map[string]int
+	pluginLines map[string]int
 }
 
-func (v *validation) fault(node *yaml.Node, format string, values ...any) {
-	v.errs = append(v.errs, at(node, format, values...))
+func (v *validator) addFault(node *yaml.Node, format string, values ...any) {
+	v.errs = append(v.errs, errorAt(node, format, values...))
 }
 
-func (v *validation) document(root *yaml.Node) {
-	v.keys(root, "the text", documentKeys)
-	v.actions(root)
-	v.each(field(root, "tiers"), "tiers", func(tier *yaml.Node) {
-		v.keys(tier, "a tier", tierKeys)
-		v.plugins(tier, v.plugin)
+func (v *validator) checkDocument(root *yaml.Node) {
+	v.checkKeys(root, "the text", documentKeys)
+	v.checkActions(root)
+	v.forEachMapping(fieldValue(root, "tiers"), "tiers", func(tier *yaml.Node) {
+		v.checkKeys(tier, "a tier", tierKeys)
+		v.forEachPlugin(tier, v.checkPlugin)
 	})
-	v.each(field(root, "configurations"), "configurations", v.configuration)
-	v.metrics(field(root, "metrics"))
-	v.capacityCard(root)
-	v.evictions(root)
+	v.forEachMapping(fieldValue(root, "configurations"), "configurations", v.checkConfiguration)
+	v.checkMetrics(fieldValue(root, "metrics"))
+	v.checkCapacityCard(root)
+	v.checkEvictions(root)
 }
 
-// listed says what may be written.
-func listed(known []string) string { return "known are " + strings.Join(known, ", ") }
+// listKnown says what may be written.
+func listKnown(known []string) string { return "known are " + strings.Join(known, ", ") }
 
-// keys refuses keys outside the known ones; where names the level in messages.
-func (v *validation) keys(mapping *yaml.Node, where string, known []string) {
+// checkKeys refuses keys outside the known ones; where names the level in messages.
+func (v *validator) checkKeys(mapping *yaml.Node, where string, known []string) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key := mapping.Content[i]
 		if key.Kind != yaml.ScalarNode {
-			v.fault(key, "a key of %s is not a word: %s", where, listed(known))
+			v.addFault(key, "a key of %s is not a word: %s", where, listKnown(known))
 		} else if !slices.Contains(known, key.Value) {
-			v.fault(key, "unknown key %q in %s: %s", key.Value, where, listed(known))
+			v.addFault(key, "unknown key %q in %s: %s", key.Value, where, listKnown(known))
 		}
 	}
 }
 
-func (v *validation) actions(root *yaml.Node) {
+func (v *validator) checkActions(root *yaml.Node) {
 	const example = `write for example actions: "enqueue, allocate, backfill"`
-	node := field(root, "actions")
+	node := fieldValue(root, "actions")
 	switch {
-	case unset(node):
-		v.fault(root, "actions is missing: %s", example)
+	case isUnset(node):
+		v.addFault(root, "actions is missing: %s", example)
 		return
 	case !isString(node):
-		v.fault(node, "actions is not one text: %s", example)
+		v.addFault(node, "actions is not one text: %s", example)
 		return
 	case strings.TrimSpace(node.Value) == "":
-		v.fault(node, "actions is empty: %s", example)
+		v.addFault(node, "actions is empty: %s", example)
 		return
 	}
-	for _, action := range actionsOf(root) {
+	for _, action := range actionNames(root) {
 		switch {
 		case action == "":
-			v.fault(node, "actions has a comma without an action beside it: %s", example)
+			v.addFault(node, "actions has a comma without an action beside it: %s", example)
 		case !slices.Contains(v.known.Actions, action):
-			v.fault(node, "unknown action %q: %s", action, listed(v.known.Actions))
-		case v.known.Refused[action] != "":
-			v.fault(node, "action %q is not allowed: %s", action, v.known.Refused[action])
+			v.addFault(node, "unknown action %q: %s", action, listKnown(v.known.Actions))
+		case v.known.RefusedActions[action] != "":
+			v.addFault(node, "action %q is not allowed: %s", action, v.known.RefusedActions[action])
 		}
 	}
 }
 
-// each calls item for the mappings of a list; a value that is not set has none.
-func (v *validation) each(list *yaml.Node, name string, item func(*yaml.Node)) {
-	if unset(list) {
+// forEachMapping calls item for the mappings of a list; a value that is not set has none.
+func (v *validator) forEachMapping(list *yaml.Node, name string, item func(*yaml.Node)) {
+	if isUnset(list) {
 		return
 	}
 	if list.Kind != yaml.SequenceNode {
-		v.fault(list, "%s is not a list: begin each entry with a dash", name)
+		v.addFault(list, "%s is not a list: begin each entry with a dash", name)
 		return
 	}
 	first := "name" // the key with which an entry usually begins
@@ -122,47 +122,47 @@ func (v *validation) each(list *yaml.Node, name string, item func(*yaml.Node)) {
 	}
 	for _, entry := range list.Content {
 		if entry.Kind != yaml.MappingNode {
-			v.fault(entry, "an entry of %s is not a mapping: write - %s: …", name, first)
+			v.addFault(entry, "an entry of %s is not a mapping: write - %s: …", name, first)
 			continue
 		}
 		item(entry)
 	}
 }
 
-// plugins calls item for the plugins of a tier, which must have some.
-func (v *validation) plugins(tier *yaml.Node, item func(*yaml.Node)) {
-	plugins := field(tier, "plugins")
-	if unset(plugins) || (plugins.Kind == yaml.SequenceNode && len(plugins.Content) == 0) {
-		v.fault(tier, "a tier without plugins: list some or remove the tier")
+// forEachPlugin calls item for the plugins of a tier, which must have some.
+func (v *validator) forEachPlugin(tier *yaml.Node, item func(*yaml.Node)) {
+	plugins := fieldValue(tier, "plugins")
+	if isUnset(plugins) || (plugins.Kind == yaml.SequenceNode && len(plugins.Content) == 0) {
+		v.addFault(tier, "a tier without plugins: list some or remove the tier")
 		return
 	}
-	v.each(plugins, "plugins", item)
+	v.forEachMapping(plugins, "plugins", item)
 }
 
-func (v *validation) configuration(entry *yaml.Node) {
-	v.keys(entry, "an entry of configurations", configurationKeys)
-	name := field(entry, "name")
+func (v *validator) checkConfiguration(entry *yaml.Node) {
+	v.checkKeys(entry, "an entry of configurations", configurationKeys)
+	name := fieldValue(entry, "name")
 	switch {
 	case !isString(name):
-		v.fault(entry, "an entry of configurations without a name: write the action it configures")
+		v.addFault(entry, "an entry of configurations without a name: write the action it configures")
 	case !slices.Contains(v.known.Actions, name.Value):
-		v.fault(name, "unknown action %q in configurations: %s", name.Value, listed(v.known.Actions))
+		v.addFault(name, "unknown action %q in configurations: %s", name.Value, listKnown(v.known.Actions))
 	}
-	v.arguments(entry)
+	v.checkArguments(entry)
 }
 
-func (v *validation) metrics(metrics *yaml.Node) {
-	if unset(metrics) {
+func (v *validator) checkMetrics(checkMetrics *yaml.Node) {
+	if isUnset(checkMetrics) {
 		return
 	}
-	if metrics.Kind != yaml.MappingNode {
-		v.fault(metrics, "metrics is not a mapping: write for example metrics: {type: prometheus, address: …}")
+	if checkMetrics.Kind != yaml.MappingNode {
+		v.addFault(checkMetrics, "metrics is not a mapping: write for example metrics: {type: prometheus, address: …}")
 		return
 	}
-	v.keys(metrics, "metrics", metricsKeys)
-	for i := 0; i+1 < len(metrics.Content); i += 2 {
-		if value := metrics.Content[i+1]; value.Kind != yaml.ScalarNode {
-			v.fault(value, "metrics %q is not a text: write one value", metrics.Content[i].Value)
+	v.checkKeys(checkMetrics, "metrics", metricsKeys)
+	for i := 0; i+1 < len(checkMetrics.Content); i += 2 {
+		if value := checkMetrics.Content[i+1]; value.Kind != yaml.ScalarNode {
+			v.addFault(value, "metrics %q is not a text: write one value", checkMetrics.Content[i].Value)
 		}
 	}
 }

@@ -14,10 +14,10 @@ import (
 // known is a scheduler with Volcano's own names, capacity-card, and one argument rule.
 func known() Known {
 	return Known{
-		Actions: VolcanoActions(),
-		Plugins: append(VolcanoPlugins(), CapacityCard),
-		Refused: map[string]string{"shuffle": "it evicts blindly"},
-		Arguments: func(arguments map[string]any) error {
+		Actions:        VolcanoActions(),
+		Plugins:        append(VolcanoPlugins(), CapacityCard),
+		RefusedActions: map[string]string{"shuffle": "it evicts blindly"},
+		ValidateArguments: func(arguments map[string]any) error {
 			var errs []error
 			if factor, set := arguments["overCommitFactor"]; set {
 				if n, ok := factor.(int); !ok || n < 1 {
@@ -57,7 +57,7 @@ func TestValidateAcceptsCorpus(t *testing.T) {
 
 func TestValidateAcceptsAnyArgumentsWithoutRules(t *testing.T) {
 	k := known()
-	k.Arguments = nil
+	k.ValidateArguments = nil
 	err := Validate(withArguments("overCommitFactor: 0"), k)
 	check.That(t, err == nil, "refused: %v", err)
 }

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parse reads a text that must be exactly one YAML document with a mapping at its top.
-func parse(text string) (document *yaml.Node, err error) {
+// parseDocument reads a text that must be exactly one YAML document with a mapping at its top.
+func parseDocument(text string) (document *yaml.Node, err error) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	document = &yaml.Node{}
 	if err := decoder.Decode(document); err != nil {
@@ -32,16 +32,16 @@ func parse(text string) (document *yaml.Node, err error) {
 	return document, nil
 }
 
-// encode writes a tree, and makes sure that the text reads as it was meant: it decides what
+// encodeDocument writes a tree, and makes sure that the text reads as it was meant: it decides what
 // every tenant may use, so it is better refused than altered by a fault of the YAML writer.
-func encode(document *yaml.Node) (string, error) {
+func encodeDocument(document *yaml.Node) (string, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
 	if err := errors.Join(encoder.Encode(document), encoder.Close()); err != nil {
 		return "", fmt.Errorf("write the text: %w", err)
 	}
-	if written, err := parse(out.String()); err != nil || !sameMeaning(document, written) {
+	if written, err := parseDocument(out.String()); err != nil || !sameMeaning(document, written) {
 		return "", errors.New("the text cannot be written anew without changing its meaning: write it in plain block style")
 	}
 	return out.String(), nil
@@ -52,38 +52,38 @@ func sameMeaning(a, b *yaml.Node) bool {
 	return a.Kind == b.Kind && a.ShortTag() == b.ShortTag() && a.Value == b.Value && slices.EqualFunc(a.Content, b.Content, sameMeaning)
 }
 
-// plainErrors refuses, anywhere in the tree, what makes one place of the text depend on
+// findAmbiguities refuses, anywhere in the tree, what makes one place of the text depend on
 // another or leaves open which of two values counts.
-func plainErrors(node *yaml.Node) []error {
+func findAmbiguities(node *yaml.Node) []error {
 	var errs []error
 	if node.Kind == yaml.AliasNode {
-		return []error{at(node, "alias *%s: write the value out", node.Value)}
+		return []error{errorAt(node, "alias *%s: write the value out", node.Value)}
 	}
 	if node.Anchor != "" {
-		errs = append(errs, at(node, "anchor &%s: remove it and write values out where they are used", node.Anchor))
+		errs = append(errs, errorAt(node, "anchor &%s: remove it and write values out where they are used", node.Anchor))
 	}
 	if node.Style&yaml.TaggedStyle != 0 {
-		errs = append(errs, at(node, "tag %s: remove it", node.Tag))
+		errs = append(errs, errorAt(node, "tag %s: remove it", node.Tag))
 	}
 	if node.Kind == yaml.MappingNode {
 		first := map[string]int{}
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key := node.Content[i]
 			if line, twice := first[key.Value]; twice {
-				errs = append(errs, at(key, "key %q stands twice, first in line %d: remove one", key.Value, line))
+				errs = append(errs, errorAt(key, "key %q stands twice, first in line %d: remove one", key.Value, line))
 				continue
 			}
 			first[key.Value] = key.Line
 		}
 	}
 	for _, child := range node.Content {
-		errs = append(errs, plainErrors(child)...)
+		errs = append(errs, findAmbiguities(child)...)
 	}
 	return errs
 }
 
-// at makes an error that begins with the line of the node; what was added to a tree has none.
-func at(node *yaml.Node, format string, values ...any) error {
+// errorAt makes an error that begins with the line of the node; what was added to a tree has none.
+func errorAt(node *yaml.Node, format string, values ...any) error {
 	err := fmt.Errorf(format, values...)
 	if node.Line == 0 {
 		return err
@@ -91,8 +91,8 @@ func at(node *yaml.Node, format string, values ...any) error {
 	return fmt.Errorf("line %d: %w", node.Line, err)
 }
 
-// field returns the value of a mapping's key, or nil.
-func field(mapping *yaml.Node, key string) *yaml.Node {
+// fieldValue returns the value of a mapping's key, or nil.
+func fieldValue(mapping *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {
 			return mapping.Content[i+1]
@@ -109,16 +109,16 @@ func setField(mapping *yaml.Node, key string, value *yaml.Node) {
 			return
 		}
 	}
-	mapping.Content = append(mapping.Content, word(key), value)
+	mapping.Content = append(mapping.Content, stringNode(key), value)
 }
 
-// word is a plain text in the tree.
-func word(value string) *yaml.Node {
+// stringNode is a plain text in the tree.
+func stringNode(value string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 }
 
-// unset tells whether a value is absent or null; Volcano reads both as not set.
-func unset(node *yaml.Node) bool {
+// isUnset tells whether a value is absent or null; Volcano reads both as not set.
+func isUnset(node *yaml.Node) bool {
 	return node == nil || node.ShortTag() == "!!null"
 }
 
@@ -127,47 +127,47 @@ func isString(node *yaml.Node) bool {
 	return node != nil && node.Kind == yaml.ScalarNode && node.ShortTag() == "!!str"
 }
 
-// items returns the entries of a list that are mappings.
-func items(list *yaml.Node) []*yaml.Node {
+// mappingsIn returns the entries of a list that are mappings.
+func mappingsIn(list *yaml.Node) []*yaml.Node {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(list.Content), func(n *yaml.Node) bool { return n.Kind != yaml.MappingNode })
 }
 
-// pluginsOf returns the plugin entries of all tiers.
-func pluginsOf(root *yaml.Node) []*yaml.Node {
+// pluginEntries returns the plugin entries of all tiers.
+func pluginEntries(root *yaml.Node) []*yaml.Node {
 	var entries []*yaml.Node
-	for _, tier := range items(field(root, "tiers")) {
-		entries = append(entries, items(field(tier, "plugins"))...)
+	for _, tier := range mappingsIn(fieldValue(root, "tiers")) {
+		entries = append(entries, mappingsIn(fieldValue(tier, "plugins"))...)
 	}
 	return entries
 }
 
-// nameOf returns the name of a plugin entry, or "".
-func nameOf(entry *yaml.Node) string {
+// entryName returns the name of a plugin entry, or "".
+func entryName(entry *yaml.Node) string {
 	if entry.Kind != yaml.MappingNode {
 		return ""
 	}
-	if name := field(entry, "name"); isString(name) {
+	if name := fieldValue(entry, "name"); isString(name) {
 		return name.Value
 	}
 	return ""
 }
 
-// findCard returns the first entry of capacity-card in any tier, or nil.
-func findCard(root *yaml.Node) *yaml.Node {
-	for _, entry := range pluginsOf(root) {
-		if nameOf(entry) == CapacityCard {
+// findCapacityCard returns the first entry of capacity-card in any tier, or nil.
+func findCapacityCard(root *yaml.Node) *yaml.Node {
+	for _, entry := range pluginEntries(root) {
+		if entryName(entry) == CapacityCard {
 			return entry
 		}
 	}
 	return nil
 }
 
-// actionsOf returns the actions of a text.
-func actionsOf(root *yaml.Node) []string {
-	node := field(root, "actions")
+// actionNames returns the actions of a text.
+func actionNames(root *yaml.Node) []string {
+	node := fieldValue(root, "actions")
 	if !isString(node) {
 		return nil
 	}
@@ -191,31 +191,31 @@ func Hash(text string) string {
 // Validate: without exactly that one capacity-card entry, or if the result would mean
 // something else, an error is returned.
 func WithHash(text string) (stamped, hash string, err error) {
-	document, err := parse(text)
+	document, err := parseDocument(text)
 	if err != nil {
 		return "", "", err
 	}
-	entry := findCard(document.Content[0])
+	entry := findCapacityCard(document.Content[0])
 	if entry == nil {
 		return "", "", fmt.Errorf("no plugin %s to carry the hash", CapacityCard)
 	}
-	arguments := field(entry, "arguments")
+	arguments := fieldValue(entry, "arguments")
 	if arguments == nil || arguments.Kind != yaml.MappingNode {
 		arguments = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		setField(entry, "arguments", arguments)
 	}
-	if present := field(arguments, HashArgument); present != nil {
+	if present := fieldValue(arguments, HashArgument); present != nil {
 		if raw, err := hex.DecodeString(present.Value); err != nil || len(raw) != sha256.Size {
-			return "", "", at(present, "argument %s is not a SHA-256 in hexadecimal digits", HashArgument)
+			return "", "", errorAt(present, "argument %s is not a SHA-256 in hexadecimal digits", HashArgument)
 		}
 		return text, present.Value, nil
 	}
 	hash = Hash(text)
 	// Quoted: sixty-four digits with one e among them would read as a number.
-	value := word(hash)
+	value := stringNode(hash)
 	value.Style = yaml.DoubleQuotedStyle
 	setField(arguments, HashArgument, value)
-	stamped, err = encode(document)
+	stamped, err = encodeDocument(document)
 	if err != nil {
 		return "", "", err
 	}

@@ -22,9 +22,9 @@ func TestTheDefaultMatrixLetsInferenceTakeFromTrainingAndNothingElse(t *testing.
 	for _, by := range names {
 		for _, from := range names {
 			want := by == "inference" && from == "training"
-			check.Equal(t, fmt.Sprintf("%q may take from %q", by, from), want, matrix.MayReclaim(by, from))
+			check.Equal(t, fmt.Sprintf("%q may take from %q", by, from), want, matrix.CanReclaim(by, from))
 		}
-		check.Equal(t, fmt.Sprintf("%q takes from somebody", by), by == "inference", matrix.Takes(by))
+		check.Equal(t, fmt.Sprintf("%q takes from somebody", by), by == "inference", matrix.Reclaims(by))
 	}
 	for _, name := range []string{Inference, Training} {
 		builtIn, _ := BuiltIn(name)
@@ -40,7 +40,7 @@ func TestTheDefaultMatrixIsNobodysToChange(t *testing.T) {
 	matrix[Inference].ReclaimFrom[0] = "notebook"
 	matrix["notebook"] = Rule{Reclaimable: true}
 	again := DefaultMatrix()
-	check.That(t, !again.MayReclaim(Inference, "notebook") && again.MayReclaim(Inference, Training),
+	check.That(t, !again.CanReclaim(Inference, "notebook") && again.CanReclaim(Inference, Training),
 		"a change of one copy changed the next: %v", again)
 }
 
@@ -61,8 +61,8 @@ func TestMayReclaimNeedsBothSides(t *testing.T) {
 		"a type without a name takes nothing":   {Matrix{"b": {Reclaimable: true}}, "", "b", false, false},
 		"an empty matrix gives nobody anything": {nil, "inference", "training", false, false},
 	}) {
-		check.Equal(t, fmt.Sprintf("%s may take from %s", tc.by, tc.from), tc.may, tc.matrix.MayReclaim(tc.by, tc.from))
-		check.Equal(t, fmt.Sprintf("%s takes from somebody", tc.by), tc.takes, tc.matrix.Takes(tc.by))
+		check.Equal(t, fmt.Sprintf("%s may take from %s", tc.by, tc.from), tc.may, tc.matrix.CanReclaim(tc.by, tc.from))
+		check.Equal(t, fmt.Sprintf("%s takes from somebody", tc.by), tc.takes, tc.matrix.Reclaims(tc.by))
 	}
 }
 

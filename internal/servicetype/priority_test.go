@@ -51,9 +51,9 @@ func TestPriorityClassesAreValidated(t *testing.T) {
 		want   string // "" when they are accepted
 	}{
 		"none":                      {nil, ""},
-		"the largest value":         {map[string]int32{"a.b-c": HighestPriority}, ""},
+		"the largest value":         {map[string]int32{"a.b-c": MaxPriority}, ""},
 		"the smallest value":        {map[string]int32{"a": -2147483648}, ""},
-		"a value of a system class": {map[string]int32{"a": HighestPriority + 1}, `PriorityClass "a" has value 1000000001: write at most 1000000000`},
+		"a value of a system class": {map[string]int32{"a": MaxPriority + 1}, `PriorityClass "a" has value 1000000001: write at most 1000000000`},
 		"capital letters":           {map[string]int32{"High": 1}, `"High" is no name of a PriorityClass`},
 		"no name":                   {map[string]int32{"": 1}, `"" is no name of a PriorityClass`},
 		"a long name":               {map[string]int32{strings.Repeat("a", 254): 1}, "is no name of a PriorityClass"},

@@ -10,8 +10,8 @@ import (
 
 func TestMinimumRuntimeHasBounds(t *testing.T) {
 	for runtime, good := range map[time.Duration]bool{
-		0: true, 1: true, time.Hour: true, LongestMinimumRuntime: true,
-		-1: false, -time.Hour: false, LongestMinimumRuntime + 1: false, 1<<63 - 1: false,
+		0: true, 1: true, time.Hour: true, MaxMinimumRuntime: true,
+		-1: false, -time.Hour: false, MaxMinimumRuntime + 1: false, 1<<63 - 1: false,
 	} {
 		matrix := Matrix{"inference": {ReclaimFrom: []string{"training"}}, "training": {Reclaimable: true, MinimumRuntime: runtime}}
 		err := matrix.Validate()

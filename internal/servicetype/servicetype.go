@@ -28,9 +28,9 @@ type Rule struct {
 	MinimumRuntime time.Duration
 }
 
-// LongestMinimumRuntime bounds Rule.MinimumRuntime: what nobody may take back
+// MaxMinimumRuntime bounds Rule.MinimumRuntime: what nobody may take back
 // for longer than a week should not be reclaimable.
-const LongestMinimumRuntime = 7 * 24 * time.Hour
+const MaxMinimumRuntime = 7 * 24 * time.Hour
 
 // Matrix says which service types may take cards back from which. A type that
 // it does not name neither takes nor is taken from.
@@ -45,14 +45,14 @@ func DefaultMatrix() Matrix {
 	}
 }
 
-// MayReclaim tells whether a workload of one type may take cards back from a
+// CanReclaim tells whether a workload of one type may take cards back from a
 // workload of another.
-func (m Matrix) MayReclaim(by, from string) bool {
+func (m Matrix) CanReclaim(by, from string) bool {
 	return slices.Contains(m[by].ReclaimFrom, from) && m[from].Reclaimable
 }
 
-// Takes tells whether a type takes cards back from any other.
-func (m Matrix) Takes(name string) bool { return len(m[name].ReclaimFrom) > 0 }
+// Reclaims tells whether a type takes cards back from any other.
+func (m Matrix) Reclaims(name string) bool { return len(m[name].ReclaimFrom) > 0 }
 
 // Validate refuses a matrix that contradicts itself: a type that takes from
 // itself, from a type that is not defined or not reclaimable, or types that
@@ -64,8 +64,8 @@ func (m Matrix) Validate() error {
 		if err := ValidateName(name); err != nil {
 			faults = append(faults, err)
 		}
-		if runtime := m[name].MinimumRuntime; runtime < 0 || runtime > LongestMinimumRuntime {
-			faults = append(faults, fmt.Errorf("type %.80q has a minimum runtime of %s: write 0s to %s", name, runtime, LongestMinimumRuntime))
+		if runtime := m[name].MinimumRuntime; runtime < 0 || runtime > MaxMinimumRuntime {
+			faults = append(faults, fmt.Errorf("type %.80q has a minimum runtime of %s: write 0s to %s", name, runtime, MaxMinimumRuntime))
 		}
 		seen := map[string]bool{}
 		for _, from := range m[name].ReclaimFrom {
@@ -84,15 +84,15 @@ func (m Matrix) Validate() error {
 		}
 	}
 	if len(faults) == 0 {
-		if circle := m.circle(); circle != "" {
+		if circle := m.findCycle(); circle != "" {
 			faults = append(faults, fmt.Errorf("types take from each other in a circle: %.300s", circle))
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// circle names a chain of types that ends where it begins, "" if there is none.
-func (m Matrix) circle() string {
+// findCycle names a chain of types that ends where it begins, "" if there is none.
+func (m Matrix) findCycle() string {
 	done := map[string]bool{}
 	var visit func(name string, path []string) string
 	visit = func(name string, path []string) string {
@@ -145,14 +145,14 @@ func BuiltIn(name string) (Type, bool) {
 	return meaning, ok
 }
 
-// Owners tells the service type of pods by the kind of their owner, for
+// OwnerKinds tells the service type of pods by the kind of their owner, for
 // workloads that name no service type. A key is a kind, "Job", which means that
 // kind in every API group, or a kind with its group, "Job.batch.volcano.sh",
 // which goes before the kind alone.
 //
 // A pod of a Deployment is owned by a ReplicaSet; a key Deployment means such
 // pods and goes before ReplicaSet.
-type Owners map[string]string
+type OwnerKinds map[string]string
 
 // namePattern is what the name of a service type may be: a label value in
 // lower case, as it stands in annotations and metrics.
@@ -171,7 +171,7 @@ func ValidateName(name string) error {
 
 // Validate refuses keys that are no kinds and values that are no names of
 // service types. It returns all faults joined.
-func (o Owners) Validate() error {
+func (o OwnerKinds) Validate() error {
 	var faults []error
 	for _, kind := range slices.Sorted(maps.Keys(o)) {
 		if !kindPattern.MatchString(kind) {
@@ -184,9 +184,9 @@ func (o Owners) Validate() error {
 	return errors.Join(faults...)
 }
 
-// TypeOf returns the service type that the kind of the pod's controller stands
+// TypeFor returns the service type that the kind of the pod's controller stands
 // for, "" when it stands for none.
-func (o Owners) TypeOf(pod *corev1.Pod) string {
+func (o OwnerKinds) TypeFor(pod *corev1.Pod) string {
 	if len(o) == 0 {
 		return ""
 	}
@@ -210,9 +210,9 @@ func (o Owners) TypeOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// HighestPriority is the largest value of a PriorityClass that does not belong to
+// MaxPriority is the largest value of a PriorityClass that does not belong to
 // Kubernetes (schedulingv1.HighestUserDefinablePriority).
-const HighestPriority = 1_000_000_000
+const MaxPriority = 1_000_000_000
 
 // PriorityClasses are the PriorityClasses whose priority counts between queues.
 // In a cluster of several tenants a tenant may have the right to create a class:
@@ -262,15 +262,15 @@ func (c PriorityClasses) JobPriority(group string, highestPod int32) int32 {
 }
 
 // Validate refuses names that no PriorityClass can have, and values above
-// HighestPriority. It returns all faults joined.
+// MaxPriority. It returns all faults joined.
 func (c PriorityClasses) Validate() error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(c.Values)) {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
 			faults = append(faults, fmt.Errorf("%.80q is no name of a PriorityClass: write for example pc-high", name))
 		}
-		if value := c.Values[name]; value > HighestPriority {
-			faults = append(faults, fmt.Errorf("PriorityClass %.80q has value %d: write at most %d", name, value, HighestPriority))
+		if value := c.Values[name]; value > MaxPriority {
+			faults = append(faults, fmt.Errorf("PriorityClass %.80q has value %d: write at most %d", name, value, MaxPriority))
 		}
 	}
 	return errors.Join(faults...)

@@ -108,7 +108,7 @@ func (h *handlers) serviceTypePolicy(ctx context.Context, object, before *v1alph
 // base reads the ConfigMap that a policy is laid over, nil for none. It only makes warnings
 // better.
 func (h *handlers) base(ctx context.Context, object *v1alpha1.ServiceTypePolicy) (*corev1.ConfigMap, error) {
-	ref, live := policy.Base(policy.Effective(object.Spec), h.volcano), &corev1.ConfigMap{}
+	ref, live := policy.BaseFor(policy.Effective(object.Spec), h.volcano), &corev1.ConfigMap{}
 	err := h.live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, live)
 	if apierrors.IsNotFound(err) {
 		return nil, nil

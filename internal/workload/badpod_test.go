@@ -74,7 +74,7 @@ func TestAskOfRefusesWhatPeopleWrite(t *testing.T) {
 		"beyond reason of a card that nobody names": {pod().Requests(ppu, "1e30"), []string{"requests more than 1000000 of vendor.example/ppu"}},
 	}) {
 		pod := tc.pod.Obj()
-		got := request(pod)
+		got := requestFor(pod)
 		agreeOnAsk(t, pod, got)
 		refused(t, got.Denied, ReasonGetTaskRequestFailed, tc.wants...)
 		check.Equal(t, "names", 0, len(got.Names))
@@ -91,7 +91,7 @@ func TestAskOfRefusesBriefly(t *testing.T) {
 	for i := range alternatives {
 		alternatives[i] = strings.Repeat("m", 62) + string(rune('a'+i)) + "/mps-999999g*1/9999"
 	}
-	got := request(many.Card(strings.Join(alternatives, "|")).Obj())
+	got := requestFor(many.Card(strings.Join(alternatives, "|")).Obj())
 	refused(t, got.Denied, ReasonGetTaskRequestFailed, ", which no node offers as a card")
 	check.That(t, len(got.Denied.Message) < 700, "it takes %d bytes", len(got.Denied.Message))
 }
@@ -100,7 +100,7 @@ func TestAskOfRefusesBriefly(t *testing.T) {
 func TestAskOfReadsOddQuantities(t *testing.T) {
 	asks := func(what string, b *builder.PodBuilder, cards card.Count, milliCPU, memory int64) {
 		t.Helper()
-		got := request(b.Obj())
+		got := requestFor(b.Obj())
 		check.That(t, got.Count == cards && got.MilliCPU == milliCPU && got.Memory == memory,
 			"%s: %d cards, %dm, %d bytes; want %d, %dm, %d", what, got.Count, got.MilliCPU, got.Memory, cards, milliCPU, memory)
 		check.That(t, (got.Resource != "") == (got.Count > 0) && got.Count <= math.MaxInt32, "%s: %d of %q", what, got.Count, got.Resource)

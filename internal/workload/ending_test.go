@@ -35,13 +35,13 @@ func TestWhatAPodHoldsThatEnds(t *testing.T) {
 		"charged elsewhere before":    {pod: pod().GPUs(2).Deleted(noon).Node("gone"), last: &quota.Charge{Queue: "r", Cards: held("4090", 2)}, queue: "r", cards: held("4090", 2)},
 		"of a binding":                {pod: pod().GPUs(2).Deleted(noon).ChargedQueue("first"), group: group("q"), queue: "first", cards: held("H200", 2)},
 	}) {
-		charge, ok := quota.Charge{}, Ending(tc.pod.Obj())
+		charge, ok := quota.Charge{}, IsTerminating(tc.pod.Obj())
 		if ok {
 			charge = (&Resolver{Inventory: cluster()}).Usage(tc.pod.Obj(), tc.group, tc.last)
 		}
 		check.Must(t, ok == (tc.queue != "") && charge.Queue == tc.queue, "holds %v of queue %q, want %q", ok, charge.Queue, tc.queue)
 		check.Equal(t, "Cards", tc.cards, charge.Cards)
-		check.That(t, !ok || !Counted(tc.pod.Obj()), "it is counted as well")
+		check.That(t, !ok || !IsAssigned(tc.pod.Obj()), "it is counted as well")
 	}
 }
 
@@ -59,7 +59,7 @@ func TestGoodbye(t *testing.T) {
 	} {
 		p := pod().Deleted(noon).Obj()
 		p.Spec.TerminationGracePeriodSeconds, p.DeletionGracePeriodSeconds = tc.spec, tc.deletion
-		check.Equal(t, name, tc.want, Goodbye(p))
+		check.Equal(t, name, tc.want, TerminationGracePeriod(p))
 	}
 }
 
@@ -69,6 +69,6 @@ func TestWorks(t *testing.T) {
 		if status != "" {
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: status}}
 		}
-		check.Equal(t, fmt.Sprintf("a node whose condition Ready is %q works", status), want, Works(node))
+		check.Equal(t, fmt.Sprintf("a node whose condition Ready is %q works", status), want, NodeReady(node))
 	}
 }

@@ -19,7 +19,7 @@ const (
 	systemNodeCritical    = "system-node-critical"
 )
 
-// Evictable tells whether a running pod may be evicted for another at all: its
+// IsEvictable tells whether a running pod may be evicted for another at all: its
 // owner allows it on the pod and on the PodGroup, and the cluster does not
 // depend on it. group are the annotations of its PodGroup.
 //
@@ -27,7 +27,7 @@ const (
 // (pkg/scheduler/api/pod_info.go, GetPodPreemptable): the annotation goes
 // before the label, a value that is no boolean protects. What is critical is
 // what Volcano's plugin conformance protects.
-func Evictable(pod *corev1.Pod, group map[string]string) bool {
+func IsEvictable(pod *corev1.Pod, group map[string]string) bool {
 	switch {
 	case pod.Spec.PriorityClassName == systemClusterCritical, pod.Spec.PriorityClassName == systemNodeCritical:
 		return false
@@ -39,10 +39,10 @@ func Evictable(pod *corev1.Pod, group map[string]string) bool {
 		value, set = pod.Labels[v1beta1.PodPreemptable]
 	}
 	ofGroup, setByGroup := group[v1beta1.PodPreemptable]
-	return allows(value, set) && allows(ofGroup, setByGroup)
+	return allowsPreemption(value, set) && allowsPreemption(ofGroup, setByGroup)
 }
 
-func allows(value string, set bool) bool {
+func allowsPreemption(value string, set bool) bool {
 	if !set {
 		return true
 	}
@@ -54,8 +54,8 @@ func allows(value string, set bool) bool {
 // controller replace the pod (pkg/controllers/job, IsOutOfSyncPod), see EvictionPolicy.
 const AnnotationOutOfSync = "volcano.sh/controller-out-of-sync"
 
-// ToldToGo tells that a pod of a vcjob carries AnnotationOutOfSync.
-func ToldToGo(pod *corev1.Pod) bool {
+// IsMarkedOutOfSync tells that a pod of a vcjob carries AnnotationOutOfSync.
+func IsMarkedOutOfSync(pod *corev1.Pod) bool {
 	_, marked := pod.Annotations[AnnotationOutOfSync]
 	return marked
 }
@@ -87,32 +87,32 @@ type EvictionPolicy struct {
 	// Ends tells that the job's policy on eviction is to end: its pods are to be
 	// deleted, so that the policy hears of it. The pods of other jobs are to be
 	// replaced, so that no policy does.
-	Ends bool
+	Terminates bool
 }
 
-// EvictionPolicyOf reads the policies of a job and of its tasks. What a task says goes
+// EvictionPolicyFor reads the policies of a job and of its tasks. What a task says goes
 // before what the job says.
-func EvictionPolicyOf(job *batch.Job) EvictionPolicy {
-	of, _ := answer(job.Spec.Policies)
+func EvictionPolicyFor(job *batch.Job) EvictionPolicy {
+	ofJob, _ := evictionPolicyIn(job.Spec.Policies)
 	if len(job.Spec.Tasks) == 0 {
-		return of
+		return ofJob
 	}
-	var habit EvictionPolicy
+	var policy EvictionPolicy
 	for i := range job.Spec.Tasks {
-		own, answered := answer(job.Spec.Tasks[i].Policies)
+		ofTask, answered := evictionPolicyIn(job.Spec.Tasks[i].Policies)
 		if !answered {
-			own = of
+			ofTask = ofJob
 		}
-		habit.Inelastic = habit.Inelastic || own.Inelastic
-		habit.Ends = habit.Ends || own.Ends
+		policy.Inelastic = policy.Inelastic || ofTask.Inelastic
+		policy.Terminates = policy.Terminates || ofTask.Terminates
 	}
-	return habit
+	return policy
 }
 
-// answer is what policies say of an eviction; false when none does. The first
+// evictionPolicyIn is what policies say of an eviction; false when none does. The first
 // that answers is the one that acts.
-func answer(policies []batch.LifecyclePolicy) (EvictionPolicy, bool) {
-	first := slices.IndexFunc(policies, AnswersEviction)
+func evictionPolicyIn(policies []batch.LifecyclePolicy) (EvictionPolicy, bool) {
+	first := slices.IndexFunc(policies, HandlesEviction)
 	if first < 0 {
 		return EvictionPolicy{}, false
 	}
@@ -120,14 +120,14 @@ func answer(policies []batch.LifecyclePolicy) (EvictionPolicy, bool) {
 	case "", bus.SyncJobAction, bus.EnqueueAction:
 		return EvictionPolicy{}, true
 	case bus.AbortJobAction, bus.TerminateJobAction, bus.CompleteJobAction:
-		return EvictionPolicy{Inelastic: true, Ends: true}, true
+		return EvictionPolicy{Inelastic: true, Terminates: true}, true
 	default:
 		return EvictionPolicy{Inelastic: true}, true
 	}
 }
 
-// AnswersEviction reports whether a policy says what becomes of an eviction.
-func AnswersEviction(policy batch.LifecyclePolicy) bool {
+// HandlesEviction reports whether a policy says what becomes of an eviction.
+func HandlesEviction(policy batch.LifecyclePolicy) bool {
 	events := append([]bus.Event{policy.Event}, policy.Events...)
 	return slices.Contains(events, bus.PodEvictedEvent) || slices.Contains(events, bus.AnyEvent)
 }

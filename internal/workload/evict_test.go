@@ -17,15 +17,15 @@ func TestWhoSaysWhetherAPodMayBeEvicted(t *testing.T) {
 		"yes": false, "no": false, "off": false, "": false, "true ": false, "tRUE": false, "2": false,
 	} {
 		says := map[string]string{preemptable: value}
-		check.Equal(t, "annotation "+value, want, Evictable(pod().Annotation(preemptable, value).Obj(), nil))
-		check.Equal(t, "label "+value, want, Evictable(pod().Label(preemptable, value).Obj(), nil))
-		check.Equal(t, "PodGroup "+value, want, Evictable(pod().Obj(), says))
-		check.Equal(t, "PodGroup beside a pod that allows it "+value, want, Evictable(pod().Annotation(preemptable, "true").Obj(), says))
-		check.Equal(t, "PodGroup beside a pod that forbids it "+value, false, Evictable(pod().Annotation(preemptable, "false").Obj(), says))
+		check.Equal(t, "annotation "+value, want, IsEvictable(pod().Annotation(preemptable, value).Obj(), nil))
+		check.Equal(t, "label "+value, want, IsEvictable(pod().Label(preemptable, value).Obj(), nil))
+		check.Equal(t, "PodGroup "+value, want, IsEvictable(pod().Obj(), says))
+		check.Equal(t, "PodGroup beside a pod that allows it "+value, want, IsEvictable(pod().Annotation(preemptable, "true").Obj(), says))
+		check.Equal(t, "PodGroup beside a pod that forbids it "+value, false, IsEvictable(pod().Annotation(preemptable, "false").Obj(), says))
 		check.Equal(t, "annotation before a label that allows it "+value, want,
-			Evictable(pod().Annotation(preemptable, value).Label(preemptable, "true").Obj(), nil))
+			IsEvictable(pod().Annotation(preemptable, value).Label(preemptable, "true").Obj(), nil))
 		check.Equal(t, "annotation that allows it before a label "+value, true,
-			Evictable(pod().Annotation(preemptable, "true").Label(preemptable, value).Obj(), nil))
+			IsEvictable(pod().Annotation(preemptable, "true").Label(preemptable, value).Obj(), nil))
 	}
 }
 
@@ -50,6 +50,6 @@ func TestWhichPodsMayBeEvicted(t *testing.T) {
 		"of another namespace of the system":              {podIn("kube-public"), nil, true},
 		"of the highest priority, but not critical":       {pod().PriorityClass("pc-high"), nil, true},
 	} {
-		check.Equal(t, name+": evictable", tc.want, Evictable(tc.pod.Obj(), tc.group))
+		check.Equal(t, name+": evictable", tc.want, IsEvictable(tc.pod.Obj(), tc.group))
 	}
 }

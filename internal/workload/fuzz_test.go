@@ -69,7 +69,7 @@ func FuzzAskOf(f *testing.F) {
 		}
 		inv := cluster()
 		got := (&Resolver{Inventory: inv}).Request(p)
-		again := request(p.DeepCopy())
+		again := requestFor(p.DeepCopy())
 		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
 		check.Equal(t, fmt.Sprintf("%s and %s in shape %d are cards", first, second, shape), want, gpusOf(t, got))
 		check.Must(t, got.MilliCPU >= 0 && got.MilliCPU <= 1<<53 && got.Memory >= 0 && got.Memory <= 1<<53,
@@ -82,7 +82,7 @@ func FuzzAskOf(f *testing.F) {
 func gpusOf(t *testing.T, ask Request) card.Count {
 	t.Helper()
 	var count card.Count
-	for _, held := range append([]Held{{ask.Resource, ask.Count}}, ask.Others...) {
+	for _, held := range append([]ResourceCount{{ask.Resource, ask.Count}}, ask.ExtraResources...) {
 		check.Must(t, held.Count >= 0 && held.Count <= card.MaxCount+1 && (held.Count == 0) == (held.Resource == ""),
 			"%d of %q", held.Count, held.Resource)
 		if held.Resource == "nvidia.com/gpu" {
@@ -99,11 +99,11 @@ func checkVerdict(t *testing.T, ask Request, inv *card.Inventory) {
 	case ask.Denied != nil:
 		check.Must(t, len(ask.Names) == 0 && ask.Denied.Reason == ReasonGetTaskRequestFailed && check.FitsEvent(ask.Denied.Message),
 			"refused by %+v, may use %v", ask.Denied, ask.Names)
-	case (ask.Count > 0) != (len(ask.Names) > 0) || len(ask.Others) > 0:
-		t.Fatalf("asks for %d of %s and %v, may use %v", ask.Count, ask.Resource, ask.Others, ask.Names)
+	case (ask.Count > 0) != (len(ask.Names) > 0) || len(ask.ExtraResources) > 0:
+		t.Fatalf("asks for %d of %s and %v, may use %v", ask.Count, ask.Resource, ask.ExtraResources, ask.Names)
 	}
 	for _, name := range ask.Names {
-		resources := inv.ResourcesOf(name)
+		resources := inv.ResourcesFor(name)
 		check.Must(t, ask.Named.Allows(name) && (len(resources) == 0 || resources[0] == ask.Resource),
 			"asks for %s, may use %s, which is %v", ask.Resource, name, resources)
 	}
@@ -174,8 +174,8 @@ func FuzzRulesOf(f *testing.F) {
 		if !managed {
 			q.Annotations = nil
 		}
-		got := RulesOf(q, unmanaged, nil)
-		again := RulesOf(q.DeepCopy(), unmanaged, nil)
+		got := QueueRulesFor(q, unmanaged, nil)
+		again := QueueRulesFor(q.DeepCopy(), unmanaged, nil)
 		check.Must(t, reflect.DeepEqual(got, again), "two results: %+v and %+v", got, again)
 		read, err := card.ParseQuota(text)
 		unreadable := managed && err != nil

@@ -49,14 +49,14 @@ func TestWhichNamespacesMayUseAQueue(t *testing.T) {
 		"nobody knows whether it has no label": {`{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}`, nil, "Namespace <chat-1> is not known yet"},
 	}) {
 		q := tenant(`{"H200":8}`, choosing(tc.selector))
-		selector, refusal := NamespaceSelectorOf(q)
-		check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
+		selector, refusal := NamespaceSelectorFor(q)
+		check.Equal(t, "refusal of the queue's rules", refusal, QueueRulesFor(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
 		check.Equal(t, "refusal of the selector", nil, refusal)
 		var namespace *corev1.Namespace
 		if tc.labels != nil {
 			namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "chat-1", Labels: tc.labels}}
 		}
-		if got := MayUse("q", selector, "chat-1", namespace); tc.want == "" {
+		if got := CheckNamespace("q", selector, "chat-1", namespace); tc.want == "" {
 			check.Equal(t, "refusal", nil, got)
 		} else {
 			refused(t, got, ReasonNamespaceNotAllowed, tc.want)
@@ -88,18 +88,18 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 	} {
 		for _, text := range texts {
 			q := tenant(`{"H200":8}`, choosing(text))
-			selector, refusal := NamespaceSelectorOf(q)
+			selector, refusal := NamespaceSelectorFor(q)
 			refused(t, refusal, ReasonInvalidNamespaceSelector, invalid, says)
-			check.Equal(t, "refusal of the queue's rules", refusal, RulesOf(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
+			check.Equal(t, "refusal of the queue's rules", refusal, QueueRulesFor(q, v1alpha1.UnmanagedEnforce, nil).Refusal)
 			check.That(t, selector != nil && !selector.Matches(nil), "%.80s selects something", text)
 		}
 	}
 }
 
 func TestAQueueWithoutASelectorIsForEverybody(t *testing.T) {
-	selector, refusal := NamespaceSelectorOf(tenant(`{"H200":8}`))
+	selector, refusal := NamespaceSelectorFor(tenant(`{"H200":8}`))
 	check.Must(t, selector == nil && refusal == nil, "selector %v, refusal %v", selector, refusal)
-	if refusal := MayUse("q", nil, "nowhere", nil); refusal != nil {
+	if refusal := CheckNamespace("q", nil, "nowhere", nil); refusal != nil {
 		t.Error(refusal)
 	}
 }
@@ -114,10 +114,10 @@ func TestAnUnreadableSelectorClosesAnyQueue(t *testing.T) {
 		"closed":          tenant(`{}`, in("Closed"), choosing("?")),
 	} {
 		for _, unmanaged := range []v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny} {
-			got := RulesOf(q, unmanaged, nil)
+			got := QueueRulesFor(q, unmanaged, nil)
 			check.That(t, got.Refusal != nil && got.Refusal.Reason == ReasonInvalidNamespaceSelector, "%s: refusal %v", name, got.Refusal)
 			delete(q.Annotations, "volcano.sh/namespace-selector")
-			want := RulesOf(q, unmanaged, nil).Limits
+			want := QueueRulesFor(q, unmanaged, nil).Limits
 			check.That(t, got.Limits.MilliCPU == want.MilliCPU && len(got.Limits.Cards) == len(want.Cards),
 				"%s: limits %+v, without the selector %+v", name, got.Limits, want)
 			choosing("?")(q)
@@ -132,11 +132,11 @@ func FuzzNamespaceSelector(f *testing.F) {
 		f.Add(seed, "chat")
 	}
 	f.Fuzz(func(t *testing.T, text, label string) {
-		selector, refusal := NamespaceSelectorOf(tenant(`{}`, choosing(text)))
+		selector, refusal := NamespaceSelectorFor(tenant(`{}`, choosing(text)))
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": label}}}
 		if refusal == nil {
-			refusal = MayUse("q", selector, "ns", namespace)
-			unknown := MayUse("q", selector, "ns", nil)
+			refusal = CheckNamespace("q", selector, "ns", namespace)
+			unknown := CheckNamespace("q", selector, "ns", nil)
 			check.Must(t, selector == nil || unknown != nil, "%q lets a namespace in that nobody knows", text)
 		} else if selector.Matches(nil) {
 			t.Fatalf("%q is refused and selects something", text)

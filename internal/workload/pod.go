@@ -21,18 +21,18 @@ import (
 	"cardquota.dev/operator/api/v1alpha1"
 )
 
-// Counted tells whether a pod holds its cards now: it is assigned to a node,
+// IsAssigned tells whether a pod holds its cards now: it is assigned to a node,
 // has not finished and is not being deleted. These are the states that Volcano
 // calls allocated (Bound and Running); a pod that is terminating gives its
 // quota back at once, while its cards stay busy on the node (see Ending).
-func Counted(pod *corev1.Pod) bool {
+func IsAssigned(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
 		(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == "")
 }
 
-// Waiting tells whether a pod waits for a node and nothing but a scheduler
+// IsPending tells whether a pod waits for a node and nothing but a scheduler
 // keeps it waiting: gated pods are not waiting.
-func Waiting(pod *corev1.Pod) bool {
+func IsPending(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
 		(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "")
 }
@@ -54,19 +54,19 @@ func ChargedQueue(pod *corev1.Pod) string {
 	return pod.Annotations[v1alpha1.AnnotationChargedQueue]
 }
 
-// QueueOfGroup returns the queue of a PodGroup.
-func QueueOfGroup(group *v1beta1.PodGroup) string {
+// PodGroupQueue returns the queue of a PodGroup.
+func PodGroupQueue(group *v1beta1.PodGroup) string {
 	return cmp.Or(group.Spec.Queue, DefaultQueue)
 }
 
 // DefaultQueue is the queue of a PodGroup that names none, as in Volcano.
 const DefaultQueue = "default"
 
-// ServiceTypeOf returns the service type of a workload from the annotations of
+// ServiceTypeFor returns the service type of a workload from the annotations of
 // its queue, pod and PodGroup. The queue's decides when it has one, so that a
 // workload can never claim more than its queue grants; otherwise the pod's,
 // then the PodGroup's, then the one that its owner's kind stands for.
-func ServiceTypeOf(queue, pod, group map[string]string, ofOwner string) string {
+func ServiceTypeFor(queue, pod, group map[string]string, ofOwner string) string {
 	for _, annotations := range []map[string]string{queue, pod, group} {
 		if name := annotations[v1alpha1.AnnotationServiceType]; name != "" {
 			return name
@@ -75,18 +75,18 @@ func ServiceTypeOf(queue, pod, group map[string]string, ofOwner string) string {
 	return ofOwner
 }
 
-// Ending tells whether a pod that is being deleted may still hold its cards: it
+// IsTerminating tells whether a pod that is being deleted may still hold its cards: it
 // was given a node and has not finished. The node must be there as well, see
 // Works.
-func Ending(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.DeletionTimestamp != nil && AtWork(pod)
+func IsTerminating(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp != nil && MayBeRunning(pod)
 }
 
-// Works tells whether a node's kubelet reports that pods run there. Cards of a
+// NodeReady tells whether a node's kubelet reports that pods run there. Cards of a
 // node that does not are of use to nobody, and its pods are not ending but stuck:
 // nothing that their owner does makes them go. A node that does not say is taken
 // to work.
-func Works(node *corev1.Node) bool {
+func NodeReady(node *corev1.Node) bool {
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
 			return c.Status == corev1.ConditionTrue
@@ -95,9 +95,9 @@ func Works(node *corev1.Node) bool {
 	return true
 }
 
-// Goodbye is how long a pod may take to end: as the deletion says, before that as
+// TerminationGracePeriod is how long a pod may take to end: as the deletion says, before that as
 // the pod itself does.
-func Goodbye(pod *corev1.Pod) time.Duration {
+func TerminationGracePeriod(pod *corev1.Pod) time.Duration {
 	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	switch {
 	case pod.DeletionGracePeriodSeconds != nil:
@@ -118,25 +118,25 @@ const (
 	StockSchedulerNamespace = "volcano-system"
 )
 
-// AtWork tells that what runs in a pod may be at work, as another scheduler may.
+// MayBeRunning tells that what runs in a pod may be at work, as another scheduler may.
 // A pod without a node has not started, one that ended will not start again; one
 // that is being deleted works until it is gone.
-func AtWork(pod *corev1.Pod) bool {
+func MayBeRunning(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// KeepApart tells that two pods cannot be on one node: they want the same port
+// ConflictOnNode tells that two pods cannot be on one node: they want the same port
 // of it, or one of them keeps apart from such as the other.
-func KeepApart(a, b *corev1.Pod) bool {
-	return KeepApartWhere(a, b, true, func(key string) bool { return key == corev1.LabelHostname })
+func ConflictOnNode(a, b *corev1.Pod) bool {
+	return ConflictBetweenNodes(a, b, true, func(key string) bool { return key == corev1.LabelHostname })
 }
 
-// KeepApartWhere is KeepApart for two nodes. same tells that they are one, near
+// ConflictBetweenNodes is ConflictOnNode for two nodes. same tells that they are one, near
 // that they have the same value of a label.
-func KeepApartWhere(a, b *corev1.Pod, same bool, near func(key string) bool) bool {
+func ConflictBetweenNodes(a, b *corev1.Pod, sameNode bool, sameTopology func(key string) bool) bool {
 	ports := HostPorts(&a.Spec)
-	return same && slices.ContainsFunc(HostPorts(&b.Spec), func(port string) bool { return slices.Contains(ports, port) }) ||
-		avoids(a, b, near) || avoids(b, a, near)
+	return sameNode && slices.ContainsFunc(HostPorts(&b.Spec), func(port string) bool { return slices.Contains(ports, port) }) ||
+		violatesAntiAffinity(a, b, sameTopology) || violatesAntiAffinity(b, a, sameTopology)
 }
 
 // HostPorts lists the ports of its node that a pod wants, as protocol/port.
@@ -152,9 +152,9 @@ func HostPorts(spec *corev1.PodSpec) []string {
 	return ports
 }
 
-// avoids tells that a pod must not be near another one. Terms over namespaces by
+// violatesAntiAffinity tells that a pod must not be near another one. Terms over namespaces by
 // their labels are left to Volcano to find.
-func avoids(pod, other *corev1.Pod, near func(key string) bool) bool {
+func violatesAntiAffinity(pod, other *corev1.Pod, sameTopology func(key string) bool) bool {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
 		return false
 	}
@@ -163,12 +163,12 @@ func avoids(pod, other *corev1.Pod, near func(key string) bool) bool {
 			return false
 		}
 		selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
-		return err == nil && near(term.TopologyKey) && selector.Matches(labels.Set(other.Labels))
+		return err == nil && sameTopology(term.TopologyKey) && selector.Matches(labels.Set(other.Labels))
 	})
 }
 
-// Terms lists what a pod requires of its neighbours, near or far.
-func Terms(pod *corev1.Pod) []corev1.PodAffinityTerm {
+// RequiredAffinityTerms lists what a pod requires of its neighbours, near or far.
+func RequiredAffinityTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	if pod.Spec.Affinity == nil {
 		return nil
 	}

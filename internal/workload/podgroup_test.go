@@ -108,8 +108,8 @@ func announced(request string, least *corev1.ResourceList, inv ...*card.Inventor
 	if request == "-" {
 		group.Annotations = map[string]string{"volcano.sh/card.name": "B 300"} // says nothing on a PodGroup
 	}
-	total, written := TotalOf(group)
-	return r.GroupRequest(total, written, least)
+	total, written := CardRequestAnnotation(group)
+	return r.PodGroupRequest(total, written, least)
 }
 
 // What texts are refused, and why, is tested with card.ParseTotals.
@@ -168,7 +168,7 @@ func TestWhatIsAnnouncedEqualsAPlainReading(t *testing.T) {
 		check.Must(t, refusal == nil, "refused: %v", refusal)
 		found := map[string]card.Count{}
 		for _, d := range got.Demands {
-			label := card.RequestOf(d.Names...).String()
+			label := card.NewRequest(d.Names...).String()
 			_, twice := found[label]
 			check.Must(t, !twice, "two demands for %q: %v", label, got.Demands)
 			found[label] = d.Count

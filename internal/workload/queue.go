@@ -37,12 +37,12 @@ type QueueRules struct {
 	Refusal *Refusal
 
 	// selector is what Namespaces was read from, unreadable what is wrong with it.
-	selector   string
-	isChosen   bool
-	unreadable *Refusal
+	selector        string
+	hasSelector     bool
+	selectorRefusal *Refusal
 }
 
-// RulesOf reads the limits of a Queue. last are those of an earlier state of it, nil when
+// QueueRulesFor reads the limits of a Queue. last are those of an earlier state of it, nil when
 // there is none: to read a selector of namespaces anew costs more than the rest.
 //
 // A queue with card.quota is limited by it and by spec.capability, where CPU or memory
@@ -51,21 +51,21 @@ type QueueRules struct {
 // root is a queue without both: Volcano lets any pod name it, and that must not be a way
 // around the quotas. A quota or a selector of namespaces that cannot be read withholds
 // everything from that queue, and from no other.
-func RulesOf(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
+func QueueRulesFor(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *QueueRules) QueueRules {
 	text, managed := queue.Annotations[v1alpha1.AnnotationCardQuota]
-	rules := QueueRules{Managed: managed, Refusal: closed(queue)}
-	rules.selector, rules.isChosen = queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
-	if last != nil && last.selector == rules.selector && last.isChosen == rules.isChosen {
-		rules.Namespaces, rules.unreadable = last.Namespaces, last.unreadable
+	rules := QueueRules{Managed: managed, Refusal: checkOpen(queue)}
+	rules.selector, rules.hasSelector = queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
+	if last != nil && last.selector == rules.selector && last.hasSelector == rules.hasSelector {
+		rules.Namespaces, rules.selectorRefusal = last.Namespaces, last.selectorRefusal
 	} else {
-		rules.Namespaces, rules.unreadable = NamespaceSelectorOf(queue)
+		rules.Namespaces, rules.selectorRefusal = NamespaceSelectorFor(queue)
 	}
-	if rules.unreadable != nil {
-		rules.Refusal = rules.unreadable
+	if rules.selectorRefusal != nil {
+		rules.Refusal = rules.selectorRefusal
 	}
 	managed = managed && queue.Name != RootQueue
 	rules.Denied = !managed && unmanaged == v1alpha1.UnmanagedDeny
-	milliCPU, memory := statedLimit(queue, corev1.ResourceCPU, resource.Milli), statedLimit(queue, corev1.ResourceMemory, 0)
+	milliCPU, memory := capabilityLimit(queue, corev1.ResourceCPU, resource.Milli), capabilityLimit(queue, corev1.ResourceMemory, 0)
 	switch {
 	case rules.Denied && queue.Name == RootQueue:
 	case rules.Denied:
@@ -88,8 +88,8 @@ func RulesOf(queue *v1beta1.Queue, unmanaged v1alpha1.UnmanagedQueues, last *Que
 	return rules
 }
 
-// closed refuses everything for a queue that is not Open.
-func closed(queue *v1beta1.Queue) *Refusal {
+// checkOpen refuses everything for a queue that is not Open.
+func checkOpen(queue *v1beta1.Queue) *Refusal {
 	switch {
 	case queue.DeletionTimestamp != nil:
 		return &Refusal{Reason: ReasonQueueNotOpen, Message: fmt.Sprintf("Queue <%s> is being deleted: nothing new starts in it", queue.Name)}
@@ -102,11 +102,11 @@ func closed(queue *v1beta1.Queue) *Refusal {
 	}
 }
 
-// statedLimit reads what a Queue states of a resource in units of 10^scale: 0 for nothing, and
+// capabilityLimit reads what a Queue states of a resource in units of 10^scale: 0 for nothing, and
 // Unlimited for what no sum of bounded requests reaches.
-func statedLimit(queue *v1beta1.Queue, name corev1.ResourceName, scale resource.Scale) int64 {
+func capabilityLimit(queue *v1beta1.Queue, name corev1.ResourceName, scale resource.Scale) int64 {
 	quantity := queue.Spec.Capability[name]
-	if limit := bounded(&quantity, scale); limit < absurd {
+	if limit := boundedValue(&quantity, scale); limit < maxQuantity {
 		return limit
 	}
 	return quota.Unlimited
@@ -116,13 +116,13 @@ func statedLimit(queue *v1beta1.Queue, name corev1.ResourceName, scale resource.
 // make a reader slow.
 const maxSelectorText = 64 << 10
 
-// NamespaceSelectorOf reads which namespaces may use a queue from its annotation
+// NamespaceSelectorFor reads which namespaces may use a queue from its annotation
 // volcano.sh/namespace-selector. nil without a refusal is every namespace: the
 // queue does not choose, or chooses all of them with {}. A selector that cannot be
 // read selects nobody: the refusal says what is wrong with the annotation.
-func NamespaceSelectorOf(queue *v1beta1.Queue) (labels.Selector, *Refusal) {
-	text, chosen := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
-	if !chosen {
+func NamespaceSelectorFor(queue *v1beta1.Queue) (labels.Selector, *Refusal) {
+	text, hasSelector := queue.Annotations[v1alpha1.AnnotationNamespaceSelector]
+	if !hasSelector {
 		return nil, nil
 	}
 	selector, err := ParseNamespaceSelector(text)
@@ -157,24 +157,24 @@ func ParseNamespaceSelector(text string) (labels.Selector, error) {
 	if selector == nil { // null, which Kubernetes reads as no selector at all
 		return nil, errors.New("null is no selector: " + example)
 	}
-	return SelectNamespaces(selector)
+	return NewNamespaceSelector(selector)
 }
 
-// SelectNamespaces makes the selector that a metav1.LabelSelector describes. The
+// NewNamespaceSelector makes the selector that a metav1.LabelSelector describes. The
 // error names the key, operator or value that Kubernetes does not accept.
-func SelectNamespaces(selector *metav1.LabelSelector) (labels.Selector, error) {
-	made, err := metav1.LabelSelectorAsSelector(selector)
+func NewNamespaceSelector(selector *metav1.LabelSelector) (labels.Selector, error) {
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil, fmt.Errorf("namespace selector: %.300q", err.Error())
 	}
-	return made, nil
+	return parsed, nil
 }
 
-// MayUse refuses a namespace that a queue's selector leaves out, and returns nil
+// CheckNamespace refuses a namespace that a queue's selector leaves out, and returns nil
 // when pods of the namespace may use the queue. A nil selector is every
 // namespace. namespace is nil when it is not known: then nothing is given away,
 // except where the queue does not choose.
-func MayUse(queue string, selector labels.Selector, name string, namespace *corev1.Namespace) *Refusal {
+func CheckNamespace(queue string, selector labels.Selector, name string, namespace *corev1.Namespace) *Refusal {
 	switch {
 	case selector == nil:
 		return nil

@@ -129,7 +129,7 @@ func TestWhatAQueueAllows(t *testing.T) {
 			modes = []v1alpha1.UnmanagedQueues{v1alpha1.UnmanagedEnforce, v1alpha1.UnmanagedIgnore, v1alpha1.UnmanagedDeny}
 		}
 		for _, mode := range modes {
-			got := RulesOf(tc.queue, mode, nil)
+			got := QueueRulesFor(tc.queue, mode, nil)
 			agreeOnQueue(t, tc.queue, mode, got)
 			check.Equal(t, "limits", tc.want, got.Limits, cmpopts.EquateEmpty())
 			if tc.says == nil {

@@ -43,10 +43,10 @@ const (
 	ReasonInvalidNamespaceSelector = "InvalidNamespaceSelector"
 )
 
-// Short turns a shortage into the refusal that users read. Cards are whole
+// RefusalFor turns a shortage into the refusal that users read. Cards are whole
 // numbers, CPU is in cores as Kubernetes writes them (500m), memory in Mi.
-func Short(s *quota.Shortage) *Refusal {
-	refusal := short(s)
+func RefusalFor(s *quota.Shortage) *Refusal {
+	refusal := shortageRefusal(s)
 	refusal.Topic = fmt.Sprint(refusal.Reason, s.Kind, s.Queue, s.Names, s.Others, s.Requested, s.Limit, s.Within)
 	if s.Kind == quota.Ending { // whoever asks is told the same
 		refusal.Topic = fmt.Sprint(refusal.Reason, s.Queue, s.Names, s.Others, s.Limit, s.Within)
@@ -54,37 +54,37 @@ func Short(s *quota.Shortage) *Refusal {
 	return refusal
 }
 
-func short(s *quota.Shortage) *Refusal {
+func shortageRefusal(s *quota.Shortage) *Refusal {
 	switch s.Kind {
 	case quota.CPU:
 		if s.Limit == 0 {
-			return empty(s, "cpu")
+			return missingCapability(s, "cpu")
 		}
 		return &Refusal{Reason: ReasonInsufficientCPUQuota, Message: fmt.Sprintf(
 			"Queue <%s> has insufficient CPU quota: requested <%dm>, total would be <%dm>, but capability is <%dm>",
 			s.Queue, s.Requested, s.Total, s.Limit)}
 	case quota.Memory:
 		if s.Limit == 0 {
-			return empty(s, "memory")
+			return missingCapability(s, "memory")
 		}
 		return &Refusal{Reason: ReasonInsufficientMemoryQuota, Message: fmt.Sprintf(
 			"Queue <%s> has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
-			s.Queue, mebi(s.Requested), mebi(s.Total), mebi(s.Limit))}
+			s.Queue, formatMebibytes(s.Requested), formatMebibytes(s.Total), formatMebibytes(s.Limit))}
 	case quota.Ending:
 		return &Refusal{Reason: ReasonCardsEnding, Message: fmt.Sprintf(
 			"Queue <%s> gets no more <%s> while pods that are being deleted hold more than its quota: ending <%d>, but capability is <%d>; "+
 				"they end within %d s, sooner with a shorter terminationGracePeriodSeconds",
-			s.Queue, s.Label(), s.Total, s.Limit, int64(s.Within.Seconds())) + others(s.Others)}
+			s.Queue, s.Label(), s.Total, s.Limit, int64(s.Within.Seconds())) + otherAlternatives(s.Others)}
 	default:
 		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
 			"Queue <%s> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
-			s.Queue, s.Label(), s.Requested, s.Total, s.Limit) + others(s.Others)}
+			s.Queue, s.Label(), s.Requested, s.Total, s.Limit) + otherAlternatives(s.Others)}
 	}
 }
 
-// Short turns a shortage of this queue into the refusal that users read.
-func (r QueueRules) Short(s *quota.Shortage) *Refusal {
-	refusal := Short(s)
+// RefusalFor turns a shortage of this queue into the refusal that users read.
+func (r QueueRules) RefusalFor(s *quota.Shortage) *Refusal {
+	refusal := RefusalFor(s)
 	if r.Denied {
 		refusal.Topic += " denied"
 	}
@@ -98,8 +98,8 @@ func (r QueueRules) Short(s *quota.Shortage) *Refusal {
 	return refusal
 }
 
-// others says of how many further alternatives the same is true.
-func others(n int) string {
+// otherAlternatives says of how many further alternatives the same is true.
+func otherAlternatives(n int) string {
 	switch n {
 	case 0:
 		return ""
@@ -110,13 +110,13 @@ func others(n int) string {
 	}
 }
 
-// empty refuses a queue that has card.quota and no capability at all for a
+// missingCapability refuses a queue that has card.quota and no capability at all for a
 // resource: nobody who sets up a queue expects unset to mean 0, so it says so.
-func empty(s *quota.Shortage, resource string) *Refusal {
+func missingCapability(s *quota.Shortage, resource string) *Refusal {
 	return &Refusal{Reason: ReasonEmptyQueueCapability, Message: fmt.Sprintf(
 		"Queue <%s> has no %s capability and may use none: set spec.capability.%s (spec.resources.%s of its CardQuota)",
 		s.Queue, resource, resource, resource)}
 }
 
-// mebi writes bytes in Mi, rounded up so that a shortage never looks like none.
-func mebi(n int64) string { return fmt.Sprintf("%dMi", (n+(1<<20)-1)>>20) }
+// formatMebibytes writes bytes in Mi, rounded up so that a shortage never looks like none.
+func formatMebibytes(n int64) string { return fmt.Sprintf("%dMi", (n+(1<<20)-1)>>20) }

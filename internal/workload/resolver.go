@@ -22,11 +22,11 @@ type Resolver struct {
 	// in, unless the pod's maker brought a node along. nil is every scheduler.
 	Schedulers []string
 	// Admits tells whether a queue takes work of a namespace; nil is always.
-	Admits func(queue, namespace string) bool
+	AllowsNamespace func(queue, namespace string) bool
 }
 
-// IsOurs reports whether a scheduler of ours is asked to place a pod.
-func (r *Resolver) IsOurs(pod *corev1.Pod) bool {
+// UsesOurScheduler reports whether a scheduler of ours is asked to place a pod.
+func (r *Resolver) UsesOurScheduler(pod *corev1.Pod) bool {
 	return r.Schedulers == nil || slices.Contains(r.Schedulers, pod.Spec.SchedulerName)
 }
 
@@ -48,14 +48,14 @@ func (r *Resolver) Queue(pod *corev1.Pod, group *v1beta1.PodGroup, lastCharged s
 	case charged != "":
 		queue = charged
 	case group != nil:
-		queue = QueueOfGroup(group)
+		queue = PodGroupQueue(group)
 	case pod.Annotations[v1beta1.QueueNameAnnotationKey] != "":
 		queue = pod.Annotations[v1beta1.QueueNameAnnotationKey]
 	default:
 		queue = pod.Annotations[batchv1alpha1.QueueNameKey]
 	}
-	known := pod.Spec.NodeName == "" || r.IsOurs(pod) && (group != nil || charged != "")
-	if !known && queue != "" && r.Admits != nil && !r.Admits(queue, pod.Namespace) {
+	trusted := pod.Spec.NodeName == "" || r.UsesOurScheduler(pod) && (group != nil || charged != "")
+	if !trusted && queue != "" && r.AllowsNamespace != nil && !r.AllowsNamespace(queue, pod.Namespace) {
 		return ""
 	}
 	return queue
@@ -70,48 +70,48 @@ func (r *Resolver) Usage(pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.C
 		lastQueue = last.Queue
 	}
 	request := r.Request(pod)
-	return ChargeAt(&request, r.Queue(pod, group, lastQueue), pod.Spec.NodeName, r.Inventory, last)
+	return ChargeFor(&request, r.Queue(pod, group, lastQueue), pod.Spec.NodeName, r.Inventory, last)
 }
 
-// ChargeAt returns the charge for a request that is placed on a node: the card
+// ChargeFor returns the charge for a request that is placed on a node: the card
 // that the node has now. A node that lost its label or is gone moves no number:
 // what was charged last stays. Where nothing is known of the node, every card
 // that it may be is charged, so that uncertainty withholds cards and never
 // gives them away twice.
-func ChargeAt(ask *Request, queue, node string, inv *card.Inventory, last *quota.Charge) quota.Charge {
-	charge := quota.Charge{Queue: queue, MilliCPU: ask.MilliCPU, Memory: ask.Memory}
-	if ask.Count == 0 {
-		for _, name := range lastCards(ask.Claimed, inv, last) {
-			charge.Cards = append(charge.Cards, card.Amount{Name: name, Count: ask.Claimed.Count})
+func ChargeFor(request *Request, queue, node string, inv *card.Inventory, last *quota.Charge) quota.Charge {
+	charge := quota.Charge{Queue: queue, MilliCPU: request.MilliCPU, Memory: request.Memory}
+	if request.Count == 0 {
+		for _, name := range lastCards(request.Unverified, inv, last) {
+			charge.Cards = append(charge.Cards, card.Amount{Name: name, Count: request.Unverified.Count})
 		}
 		return charge
 	}
-	if len(ask.Others) == 0 {
-		if name, ok := inv.On(node, ask.Resource); ok {
-			charge.Cards = []card.Amount{{Name: name, Count: ask.Count}}
+	if len(request.ExtraResources) == 0 {
+		if name, ok := inv.CardOnNode(node, request.Resource); ok {
+			charge.Cards = []card.Amount{{Name: name, Count: request.Count}}
 			return charge
 		}
 	}
-	for _, held := range append([]Held{{Resource: ask.Resource, Count: ask.Count}}, ask.Others...) {
-		for _, name := range possible(ask, held, node, inv, last) {
+	for _, held := range append([]ResourceCount{{Resource: request.Resource, Count: request.Count}}, request.ExtraResources...) {
+		for _, name := range possibleCards(request, held, node, inv, last) {
 			charge.Cards = append(charge.Cards, card.Amount{Name: name, Count: held.Count})
 		}
 	}
 	return charge
 }
 
-// possible lists the cards that a held resource may be on a node.
-func possible(ask *Request, held Held, node string, inv *card.Inventory, last *quota.Charge) []card.Name {
-	if name, ok := inv.On(node, held.Resource); ok {
+// possibleCards lists the cards that a held resource may be on a node.
+func possibleCards(request *Request, held ResourceCount, node string, inv *card.Inventory, last *quota.Charge) []card.Name {
+	if name, ok := inv.CardOnNode(node, held.Resource); ok {
 		return []card.Name{name}
 	}
 	if names := lastCards(held, inv, last); len(names) > 0 {
 		return names
 	}
-	if !ask.Named.Any() {
-		return ask.Named.Names()
+	if !request.Named.AllowsAny() {
+		return request.Named.Names()
 	}
-	names := inv.Named(held.Resource)
+	names := inv.NamesFor(held.Resource)
 	if known, ok := inv.Node(node); ok && known.Model != "" {
 		ofModel := slices.DeleteFunc(slices.Clone(names), func(n card.Name) bool { return n.Model() != known.Model })
 		if len(ofModel) > 0 {
@@ -122,13 +122,13 @@ func possible(ask *Request, held Held, node string, inv *card.Inventory, last *q
 }
 
 // lastCards lists the cards that a held resource was charged as last.
-func lastCards(held Held, inv *card.Inventory, last *quota.Charge) []card.Name {
+func lastCards(held ResourceCount, inv *card.Inventory, last *quota.Charge) []card.Name {
 	if last == nil || held.Count == 0 {
 		return nil
 	}
 	names := make([]card.Name, 0, len(last.Cards))
 	for _, amount := range last.Cards {
-		if resources := inv.ResourcesOf(amount.Name); len(resources) == 0 || slices.Contains(resources, held.Resource) {
+		if resources := inv.ResourcesFor(amount.Name); len(resources) == 0 || slices.Contains(resources, held.Resource) {
 			names = append(names, amount.Name)
 		}
 	}

@@ -21,7 +21,7 @@ func ruleCluster() *rule.Inventory {
 	for _, name := range []string{"h200", "4090", "ascend", "mig", "unnamed"} {
 		known, _ := theirs.Node(name)
 		node := rule.Node{Model: known.Model, Cards: map[corev1.ResourceName]rule.Offer{}}
-		for _, held := range known.Holdings {
+		for _, held := range known.Cards {
 			node.Cards[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
 		}
 		for _, resource := range known.Unnamed {

@@ -19,25 +19,25 @@ import (
 // a node that has cards but does not name them.
 func cluster() *card.Inventory {
 	whole := func(model string, resource corev1.ResourceName) card.Node {
-		return card.Node{Model: model, Holdings: []card.Holding{{Name: card.Name(model), Resource: resource, Count: 8}}}
+		return card.Node{Model: model, Cards: []card.NodeCard{{Name: card.Name(model), Resource: resource, Count: 8}}}
 	}
 	return card.NewInventory(map[string]card.Node{
 		"h200":   whole("H200", "nvidia.com/gpu"),
 		"4090":   whole("4090", "nvidia.com/gpu"),
 		"ascend": whole("910B", "huawei.com/Ascend910"),
-		"mig": {Model: "H200", Holdings: []card.Holding{
+		"mig": {Model: "H200", Cards: []card.NodeCard{
 			{Name: "H200", Resource: "nvidia.com/gpu", Count: 7}, {Name: "H200/mig-1g.18gb-mixed", Resource: "nvidia.com/mig-1g.18gb", Count: 7},
 		}},
 		"unnamed": {Unnamed: []corev1.ResourceName{"vendor.example/ppu"}},
 	})
 }
 
-// request is what a pod asks for in the cluster of the table.
-func request(pod *corev1.Pod) Request { return (&Resolver{Inventory: cluster()}).Request(pod) }
+// requestFor is what a pod asks for in the cluster of the table.
+func requestFor(pod *corev1.Pod) Request { return (&Resolver{Inventory: cluster()}).Request(pod) }
 
 // usage is what a pod holds that is counted.
 func usage(r *Resolver, pod *corev1.Pod, group *v1beta1.PodGroup, last *quota.Charge) (quota.Charge, bool) {
-	if !Counted(pod) {
+	if !IsAssigned(pod) {
 		return quota.Charge{}, false
 	}
 	return r.Usage(pod, group, last), true
@@ -144,7 +144,7 @@ func TestWhatAPodMayAskFor(t *testing.T) {
 		"no cards":                             {pod().CPU("1"), nil},
 	}) {
 		pod := tc.pod.Obj()
-		got := request(pod)
+		got := requestFor(pod)
 		agreeOnAsk(t, pod, got)
 		check.Equal(t, "names", tc.want, got.Names, cmpopts.EquateEmpty())
 		check.Equal(t, "refusal", nil, got.Denied)
@@ -166,7 +166,7 @@ func TestServiceTypePrecedence(t *testing.T) {
 		"then the owner kind": {"", "", "", "inference", "inference"},
 		"nothing is unknown":  {"", "", "", "", ""},
 	}) {
-		got := ServiceTypeOf(with(tc.queue), with(tc.pod), with(tc.group), tc.owner)
+		got := ServiceTypeFor(with(tc.queue), with(tc.pod), with(tc.group), tc.owner)
 		check.Equal(t, "service type", tc.want, got)
 	}
 }
@@ -188,12 +188,12 @@ func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 		"capability not set": {quota.Shortage{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 500},
 			Refusal{Reason: "EmptyQueueCapability", Message: "Queue <q> has no cpu capability and may use none: set spec.capability.cpu (spec.resources.cpu of its CardQuota)"}},
 	}) {
-		check.Equal(t, "refusal", tc.want, told(Short(&tc.short)))
+		check.Equal(t, "refusal", tc.want, told(RefusalFor(&tc.short)))
 		moved := tc.short
 		moved.Total++
-		check.Equal(t, "topic when only the total moves", Short(&tc.short).Topic, Short(&moved).Topic)
+		check.Equal(t, "topic when only the total moves", RefusalFor(&tc.short).Topic, RefusalFor(&moved).Topic)
 		moved.Limit++
-		check.That(t, Short(&tc.short).Topic != Short(&moved).Topic, "the topic is the same when the limit moves")
+		check.That(t, RefusalFor(&tc.short).Topic != RefusalFor(&moved).Topic, "the topic is the same when the limit moves")
 	}
 }
 
@@ -204,13 +204,13 @@ func told(r *Refusal) Refusal { return Refusal{Reason: r.Reason, Message: r.Mess
 func TestRefusalsOfADeniedQueue(t *testing.T) {
 	short := &quota.Shortage{Kind: quota.Memory, Queue: "q", Requested: 1, Total: 1}
 	const empty = "Queue <q> has no memory capability and may use none: set spec.capability.memory (spec.resources.memory of its CardQuota)"
-	check.Equal(t, "of a queue that is not denied", Refusal{Reason: ReasonEmptyQueueCapability, Message: empty}, told(QueueRules{}.Short(short)))
+	check.Equal(t, "of a queue that is not denied", Refusal{Reason: ReasonEmptyQueueCapability, Message: empty}, told(QueueRules{}.RefusalFor(short)))
 	check.Equal(t, "of a queue that is", Refusal{Reason: ReasonEmptyQueueCapability, Message: empty +
 		"; it has no card quota, and such queues are denied (unmanagedQueues: Deny): submit to a queue that has a CardQuota, or create one for this queue"},
-		told(QueueRules{Denied: true}.Short(short)))
+		told(QueueRules{Denied: true}.RefusalFor(short)))
 	short.Queue = "root"
 	check.Equal(t, "of root", Refusal{Reason: ReasonEmptyQueueCapability, Message: "Queue <root> may use nothing (unmanagedQueues: Deny): submit to a queue that has a CardQuota"},
-		told(QueueRules{Denied: true}.Short(short)))
+		told(QueueRules{Denied: true}.RefusalFor(short)))
 }
 
 // TestQueueOfAPodWithoutANode: the queue of a binding is written with the

@@ -56,13 +56,13 @@ func TestWhatIsBelievedOfAPod(t *testing.T) {
 		"another's that was charged for what is another's now": {pod: nowhere("lab"), last: last("q", held("H200", 2)...), wantQueue: "q"},
 		"another's that was charged no card":                   {pod: nowhere("lab").ChargedQueue("q"), last: last("q"), wantQueue: "q"},
 	}) {
-		r := Resolver{Inventory: cluster(), Schedulers: []string{"another"}, Admits: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }}
+		r := Resolver{Inventory: cluster(), Schedulers: []string{"another"}, AllowsNamespace: func(queue, namespace string) bool { return queue != "q" || namespace == "lab" }}
 		pod := tc.pod.Obj()
 		if tc.ours {
 			r.Schedulers = append(r.Schedulers, pod.Spec.SchedulerName)
 		}
 		got, ok := usage(&r, pod, tc.group, tc.last)
-		agreeOnCharge(t, pod, tc.group, tc.last, rule.Origin{Ours: tc.ours, AllowsNamespace: r.Admits}, got, ok)
+		agreeOnCharge(t, pod, tc.group, tc.last, rule.Origin{Ours: tc.ours, AllowsNamespace: r.AllowsNamespace}, got, ok)
 		check.That(t, ok && got.Queue == tc.wantQueue, "counted %v in queue %q, want %q", ok, got.Queue, tc.wantQueue)
 		check.Equal(t, "cards", tc.wantCards, got.Cards, cmpopts.EquateEmpty())
 	}

@@ -49,7 +49,7 @@ func TestHabitOf(t *testing.T) {
 			"PodEvicted:RestartJob *:AbortJob", "PodFailed:AbortJob PodEvicted:RestartJob", "||PodEvicted:RestartTask",
 			"PodEvicted:AbortJob|PodEvicted:RestartTask", "PodEvicted:RestartJob PodFailed:RestartJob|TaskCompleted:CompleteJob", // as a trainer's
 		},
-		{Inelastic: true, Ends: true}: {
+		{Inelastic: true, Terminates: true}: {
 			"PodEvicted:AbortJob", "PodEvicted:TerminateJob", "PodEvicted:CompleteJob", "*:AbortJob", "PodFailed+*:AbortJob",
 			"*:AbortJob PodEvicted:RestartJob", "|PodEvicted:AbortJob|", "PodEvicted:RestartJob|*:TerminateJob", "PodEvicted:AbortJob|PodEvicted:RestartTask|",
 		},
@@ -62,12 +62,12 @@ func TestHabitOf(t *testing.T) {
 					job.Spec.Tasks = append(job.Spec.Tasks, batch.TaskSpec{Policies: policies(of)})
 				}
 			}
-			check.Equal(t, text, want, EvictionPolicyOf(job))
+			check.Equal(t, text, want, EvictionPolicyFor(job))
 		}
 	}
 	beside := batch.LifecyclePolicy{Event: bus.PodFailedEvent, Events: []bus.Event{bus.PodEvictedEvent}, Action: bus.RestartJobAction}
 	job := &batch.Job{Spec: batch.JobSpec{Policies: []batch.LifecyclePolicy{beside}}}
-	check.Equal(t, "one event beside several", EvictionPolicy{Inelastic: true}, EvictionPolicyOf(job))
+	check.Equal(t, "one event beside several", EvictionPolicy{Inelastic: true}, EvictionPolicyFor(job))
 }
 
 func TestOwnerOf(t *testing.T) {

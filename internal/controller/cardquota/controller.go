@@ -94,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if p.policy, err = r.findPolicy(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	p.types = policy.Types(p.policy)
+	p.types = policy.ServiceTypes(p.policy)
 	name := quota.QueueName()
 	if name == workload.RootQueue {
 		return p.report(ctx, cardquota.Reserved(name))
@@ -145,7 +145,7 @@ func (p *pass) patchMeta(ctx context.Context, before *v1alpha1.CardQuota) (ctrl.
 // sync writes the Queue of a CardQuota that has it, then the status.
 func (p *pass) sync(ctx context.Context) (ctrl.Result, error) {
 	if selector := p.quota.Spec.NamespaceSelector; selector != nil {
-		if _, err := workload.SelectNamespaces(selector); err != nil {
+		if _, err := workload.NewNamespaceSelector(selector); err != nil {
 			return p.report(ctx, cardquota.BadNamespaces(p.quota.QueueName(), err))
 		}
 	}

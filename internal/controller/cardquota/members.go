@@ -156,7 +156,7 @@ func (r *Reconciler) countMembers(ctx context.Context, owners map[string]*v1alph
 }
 
 func (c *memberCount) group(object runtime.Object) error {
-	if group, ok := object.(*v1beta1.PodGroup); ok && c.owners[workload.QueueOfGroup(group)] != nil {
+	if group, ok := object.(*v1beta1.PodGroup); ok && c.owners[workload.PodGroupQueue(group)] != nil {
 		c.keep(stripGroup(group))
 	}
 	return nil
@@ -243,7 +243,7 @@ func admits(owners map[string]*v1alpha1.CardQuota, namespaces []*corev1.Namespac
 		selector, read := selectors[queue]
 		if !read {
 			var err error
-			if selector, err = workload.SelectNamespaces(owner.Spec.NamespaceSelector); err != nil {
+			if selector, err = workload.NewNamespaceSelector(owner.Spec.NamespaceSelector); err != nil {
 				selector = apilabels.Everything()
 			}
 			selectors[queue] = selector

@@ -151,7 +151,7 @@ var queueChanged = predicate.TypedFuncs[*v1beta1.Queue]{UpdateFunc: func(e event
 var policyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*v1alpha1.ServiceTypePolicy)
 	after, _ := e.ObjectNew.(*v1alpha1.ServiceTypePolicy)
-	return !policy.SameTypes(before, after) || !conditions.Same(enforcedElsewhere(before), enforcedElsewhere(after))
+	return !policy.SameServiceTypes(before, after) || !conditions.Same(enforcedElsewhere(before), enforcedElsewhere(after))
 }}
 
 // enforcedElsewhere is condition Enforced of a queue in which no pod bypassed the scheduler.

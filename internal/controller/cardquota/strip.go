@@ -134,7 +134,7 @@ func stripStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 func stripNode(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: node.ObjectMeta, Status: corev1.NodeStatus{Allocatable: node.Status.Allocatable}}
 	kept.ManagedFields = nil
-	if card.Ready(node) {
+	if card.IsNodeReady(node) {
 		kept.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	}
 	return kept

@@ -22,7 +22,7 @@ import (
 
 func h200() *card.Inventory {
 	return card.NewInventory(map[string]card.Node{"node": {Model: "NVIDIA-H200",
-		Holdings: []card.Holding{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}}})
+		Cards: []card.NodeCard{{Name: "NVIDIA-H200", Resource: "nvidia.com/gpu", Count: 8}}}})
 }
 
 // TestStrippedPodGroupsCountAlike fills what may matter and compares.
@@ -70,7 +70,7 @@ func TestStrippedPodGroupsCountAlike(t *testing.T) {
 		got := weight(stripped.ObjectMeta)
 		check.That(t, got <= card.MaxQuotaText+1000, "its metadata weighs %d bytes", got)
 		check.Equal(t, "the stripped PodGroup counts differently", shownOf(whole), shownOf(stripped))
-		is, was := workload.QueueOfGroup(stripped), workload.QueueOfGroup(whole)
+		is, was := workload.PodGroupQueue(stripped), workload.PodGroupQueue(whole)
 		check.That(t, is == was, "it is in queue %s, as a whole in %s", is, was)
 	}
 }

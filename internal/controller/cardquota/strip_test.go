@@ -95,7 +95,7 @@ func TestStrippedNodesAreRecognisedAlike(t *testing.T) {
 	check.That(t, stripped.Status.Images == nil, "the node is not stripped")
 	for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, Reason: "KubeletReady"}}
-		if got := card.Ready(stripNode(node.DeepCopy())); got != (ready == corev1.ConditionTrue) {
+		if got := card.IsNodeReady(stripNode(node.DeepCopy())); got != (ready == corev1.ConditionTrue) {
 			t.Errorf("a node whose readiness is %s is stripped to one that is ready: %v", ready, got)
 		}
 	}

@@ -22,14 +22,14 @@ import (
 
 // configure renders the scheduler's configuration and puts it where it is not.
 func (p *pass) configure(ctx context.Context, live *corev1.ConfigMap) (outcome, error) {
-	ref := policy.Base(p.spec, p.volcano)
+	ref := policy.BaseFor(p.spec, p.volcano)
 	p.follow(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 	base, err := p.read(ctx, ref.Namespace, ref.Name)
 	if err != nil {
 		return outcome{}, err
 	}
 	p.memory.seen = p.memory.seen || live != nil
-	wanted := policy.Configure(p.spec, ref, base, live, p.policy.Status.ConfigHash)
+	wanted := policy.RenderConfiguration(p.spec, ref, base, live, p.policy.Status.ConfigHash)
 	if wanted.Text == "" {
 		return outcome{Condition: wanted.Condition}, nil
 	}
@@ -52,7 +52,7 @@ func (p *pass) says(live *corev1.ConfigMap, wanted policy.Configuration) bool {
 func (p *pass) write(ctx context.Context, live *corev1.ConfigMap, wanted policy.Configuration) error {
 	by, displaced := "somebody deleted it", live == nil && p.memory.seen
 	if live != nil && live.Data[policy.ConfigMapKey] != wanted.Text {
-		by, displaced = policy.Displaced(live)
+		by, displaced = policy.DriftedBy(live)
 		by += " wrote it"
 	}
 	if displaced && p.now.Sub(p.memory.written) < leastPause {
@@ -113,12 +113,12 @@ func (p *pass) classes(ctx context.Context, wanted []v1alpha1.PriorityClass) err
 			faults = append(faults, fmt.Errorf("create PriorityClass %s: %w", class.Name, err))
 		}
 	}
-	for name, message := range plan.Kept {
+	for name, message := range plan.Conflicts {
 		if p.memory.kept[name] != message {
 			p.events.Event(p.policy, corev1.EventTypeWarning, v1alpha1.EventPriorityClassKept, message)
 		}
 	}
-	p.memory.kept = plan.Kept
+	p.memory.kept = plan.Conflicts
 	return errors.Join(faults...)
 }
 

@@ -148,7 +148,7 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 			return ctrl.Result{}, nil // deleted before the first pass: there is no status to keep
 		}
 	case len(p.faults) > 0:
-		out.Condition = policy.Invalid(p.faults)
+		out.Condition = policy.InvalidCondition(p.faults)
 	default:
 		// A PriorityClass that cannot be made must not keep the configuration back.
 		unmade = p.classes(ctx, p.spec.PriorityClasses)
@@ -160,7 +160,7 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 	var again time.Duration
 	if unwritten != nil {
 		final := refused(unwritten)
-		out = outcome{Condition: policy.Refused(unwritten, final)}
+		out = outcome{Condition: policy.RefusedCondition(unwritten, final)}
 		if final {
 			again, unwritten = refusedRetry, nil
 		}

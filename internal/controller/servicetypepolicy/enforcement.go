@@ -102,7 +102,7 @@ func (e *evidence) judge(ctx context.Context, p *v1alpha1.ServiceTypePolicy, has
 		if before := conditions.Get(p.Status.Conditions, v1alpha1.ConditionEnforced); before.Reason != "" {
 			return policy.Enforcement{Condition: before, Scheduler: p.Status.Scheduler}, nil
 		}
-		return policy.Unproven(), nil
+		return policy.UnknownEnforcement(), nil
 	}
 	until := now.Add(leaderPoll)
 	if facts.Alive() {
@@ -158,7 +158,7 @@ func (e *evidence) findForeign(ctx context.Context, facts *enforcement.Facts) er
 		slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 		for i := range pods.Items {
 			pod := &pods.Items[i]
-			if !workload.AtWork(pod) {
+			if !workload.MayBeRunning(pod) {
 				continue
 			}
 			found := enforcement.ForeignPod{Name: pod.Namespace + "/" + pod.Name}

@@ -18,9 +18,9 @@ import (
 // report writes the status if it changed and its time has come, and tells the
 // events of the change afterwards, so that no event tells what was not stored.
 func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
-	facts := policy.Facts{Policy: p.policy, Sync: out.Condition, Hash: out.hash, Now: p.now}
+	facts := policy.StatusInput{Policy: p.policy, Sync: out.Condition, Hash: out.hash, Now: p.now}
 	if out.Status == metav1.ConditionTrue && p.policy.DeletionTimestamp == nil {
-		facts.InForce = &p.spec
+		facts.Effective = &p.spec
 	}
 	var err error
 	if facts.Quotas, err = p.count(ctx); err != nil {
@@ -42,7 +42,7 @@ func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
 		result.RequeueAfter = max(until.Sub(p.now), time.Millisecond)
 	}
 	before := p.policy.DeepCopy()
-	status := policy.Of(facts)
+	status := policy.StatusFor(facts)
 	if equality.Semantic.DeepEqual(before.Status, status) {
 		return result, nil
 	}
@@ -66,7 +66,7 @@ func (p *pass) report(ctx context.Context, out outcome) (ctrl.Result, error) {
 // not make the configuration before it less enforced, as long as that one stands.
 func (p *pass) enforced(ctx context.Context, out outcome) (policy.Enforcement, error) {
 	if p.evidence == nil {
-		return policy.Unproven(), nil
+		return policy.UnknownEnforcement(), nil
 	}
 	if out.hash != "" {
 		return p.evidence.judge(ctx, p.policy, out.hash, "", p.now)

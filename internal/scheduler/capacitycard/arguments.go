@@ -31,7 +31,7 @@ type arguments struct {
 	// serviceTypes says which service type may take cards back from which.
 	serviceTypes servicetype.Matrix
 	// owners tells the service type of pods that name none.
-	owners servicetype.Owners
+	owners servicetype.OwnerKinds
 	// victimOrder says what decides which jobs of other queues give cards back.
 	victimOrder v1alpha1.VictimOrder
 	// priorityClasses are those whose priority counts between queues.
@@ -166,7 +166,7 @@ func number(v any) (float64, bool) {
 }
 
 // parseOwners reads podOwnerReferenceToServiceType: kind → service type.
-func parseOwners(value any) (servicetype.Owners, error) {
+func parseOwners(value any) (servicetype.OwnerKinds, error) {
 	owners, err := entriesOf(value, "write kinds and service types, for example Job: training", func(kind string, value any) (string, error) {
 		name, ok := value.(string)
 		if !ok {
@@ -177,7 +177,7 @@ func parseOwners(value any) (servicetype.Owners, error) {
 	if err != nil {
 		return nil, err
 	}
-	return owners, servicetype.Owners(owners).Validate()
+	return owners, servicetype.OwnerKinds(owners).Validate()
 }
 
 // parseServiceTypes reads serviceTypes, the matrix of the tide:

@@ -279,9 +279,9 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"a hash":             {"configHash: sha256-0123", with(func(a *arguments) { a.configHash = "sha256-0123" })},
 		"owners": {"podOwnerReferenceToServiceType:\n  Deployment: inference\n  Job.batch.volcano.sh: training",
 			with(func(a *arguments) {
-				a.owners = servicetype.Owners{"Deployment": "inference", "Job.batch.volcano.sh": "training"}
+				a.owners = servicetype.OwnerKinds{"Deployment": "inference", "Job.batch.volcano.sh": "training"}
 			})},
-		"no owners": {"podOwnerReferenceToServiceType: {}", with(func(a *arguments) { a.owners = servicetype.Owners{} })},
+		"no owners": {"podOwnerReferenceToServiceType: {}", with(func(a *arguments) { a.owners = servicetype.OwnerKinds{} })},
 		"a matrix of three": {"serviceTypes:\n  inference:\n    reclaimFrom:\n    - training\n    - batch\n  training:\n    reclaimable: true\n    reclaimFrom: [batch]\n  batch: {reclaimable: true}",
 			with(func(a *arguments) {
 				a.serviceTypes = servicetype.Matrix{
@@ -297,7 +297,7 @@ func TestBothReadersGiveTheSameArguments(t *testing.T) {
 		"everything": {"cardUnlimitedCpuMemory: true\noverCommitFactor: 1.5\nnodeOrderWeight: 10\nunmanagedQueues: Ignore\nconfigHash: h\nvictimOrder: Loss\npriorityClasses: {gold: 9}\n" +
 			"serviceTypes:\n  a: {reclaimFrom: [b]}\n  b: {reclaimable: true}\npodOwnerReferenceToServiceType: {Job: a}",
 			arguments{cardUnlimitedCPUMemory: true, overCommitFactor: 1.5, nodeOrderWeight: 10, unmanagedQueues: v1alpha1.UnmanagedIgnore, configHash: "h",
-				serviceTypes: servicetype.Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, owners: servicetype.Owners{"Job": "a"},
+				serviceTypes: servicetype.Matrix{"a": {ReclaimFrom: []string{"b"}}, "b": {Reclaimable: true}}, owners: servicetype.OwnerKinds{"Job": "a"},
 				victimOrder: v1alpha1.VictimsByLoss, priorityClasses: servicetype.NewPriorityClasses(map[string]int32{"gold": 9})}},
 	}) {
 		for reader, read := range readers {

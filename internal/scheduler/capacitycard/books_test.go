@@ -212,7 +212,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":1}; j q 1: - cards=2`).run()
 	task := s.Task("j-0")
 	refusal := func(total, capability int64) *workload.Refusal {
-		return workload.Short(&quota.Shortage{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
+		return workload.RefusalFor(&quota.Shortage{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
 	}
 	if len(s.Job("j").NodesFitErrors) != 1 || s.p.Ask(task).Count != 2 || api.AllocatedStatus(task.Status) {
 		t.Fatalf("fit errors %v, ask %+v, status %s", s.Job("j").NodesFitErrors, s.p.Ask(task), task.Status)

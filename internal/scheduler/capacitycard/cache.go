@@ -182,7 +182,7 @@ func (c *Cache) renew(pod *corev1.Pod) *podFacts {
 
 func (c *Cache) newFacts(pod *corev1.Pod) *podFacts {
 	facts := &podFacts{
-		object: pod, ours: c.resolver.IsOurs(pod), told: workload.ToldToGo(pod) && workload.ManagedByVCJob(pod), ask: c.resolver.Request(pod),
+		object: pod, ours: c.resolver.UsesOurScheduler(pod), told: workload.IsMarkedOutOfSync(pod) && workload.ManagedByVCJob(pod), ask: c.resolver.Request(pod),
 	}
 	if c.unlimited && facts.ask.Count > 0 {
 		facts.ask.MilliCPU, facts.ask.Memory = 0, 0
@@ -199,7 +199,7 @@ func (c *Cache) rules(queue *scheduling.Queue, unmanaged v1alpha1.UnmanagedQueue
 			Spec:       v1beta1.QueueSpec{Capability: queue.Spec.Capability},
 			Status:     v1beta1.QueueStatus{State: v1beta1.QueueState(queue.Status.State)},
 		}
-		rules := workload.RulesOf(read, unmanaged, known.rules)
+		rules := workload.QueueRulesFor(read, unmanaged, known.rules)
 		known = knownQueue{object: queue, unmanaged: unmanaged, state: queue.Status.State, rules: &rules}
 		c.queues[queue.Name] = known
 	}

@@ -134,7 +134,7 @@ func (p *plugin) welcome(queue api.QueueID, rules *workload.QueueRules, namespac
 		if p.namespaces != nil {
 			object, _ = p.namespaces.Get(namespace)
 		}
-		refusal = workload.MayUse(string(queue), rules.Namespaces, namespace, object)
+		refusal = workload.CheckNamespace(string(queue), rules.Namespaces, namespace, object)
 		p.tenants[tenant{queue, namespace}] = refusal
 	}
 	return refusal
@@ -145,14 +145,14 @@ func requestIsReadable(_ *plugin, r request) *workload.Refusal { return r.ask.De
 // queueHasRoom: CPU and memory fit, and on some card that the pod may use its cards do.
 func queueHasRoom(p *plugin, r request) *workload.Refusal {
 	if short := p.account.Fits(string(r.job.Queue), r.ask.Request); short != nil {
-		return r.rules.Short(short)
+		return r.rules.RefusalFor(short)
 	}
 	return nil
 }
 
 // takesFromOthers: the pod asks for cards, and its service type takes from some other.
 func takesFromOthers(p *plugin, r request) *workload.Refusal {
-	if kind := p.TypeOf(r.task); r.ask.Count == 0 || !p.args.serviceTypes.Takes(kind) {
+	if kind := p.TypeOf(r.task); r.ask.Count == 0 || !p.args.serviceTypes.Reclaims(kind) {
 		return &workload.Refusal{Message: fmt.Sprintf("pods of service type %q take no cards from others", kind)}
 	}
 	return nil
@@ -172,7 +172,7 @@ func queueHasRoomForTheCard(p *plugin, r request) *workload.Refusal {
 	}
 	name, _ := p.cardFor(r.ask, r.node)
 	if short := p.account.FitsNode(string(r.job.Queue), r.ask.Request, name, freed); short != nil {
-		return r.rules.Short(short)
+		return r.rules.RefusalFor(short)
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func cardFits(p *plugin, r request, node *api.NodeInfo) int {
 	if r.ask.Count == 0 {
 		return fits
 	}
-	name, named := p.inv.On(node.Name, r.ask.Resource)
+	name, named := p.inv.CardOnNode(node.Name, r.ask.Resource)
 	queue := string(r.job.Queue)
 	switch {
 	case !named:

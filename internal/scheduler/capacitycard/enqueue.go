@@ -144,7 +144,7 @@ func least(amounts []int64, n int) (sum int64) {
 // the longest card.request takes milliseconds. Nobody may change its demands. Volcano hands out a copy in each session,
 // whose texts are still the same ones.
 func (p *plugin) announcement(job *api.JobInfo) *announcement {
-	request, requests := workload.TotalOf(&job.PodGroup.PodGroup)
+	request, requests := workload.CardRequestAnnotation(&job.PodGroup.PodGroup)
 	least := job.PodGroup.Spec.MinResources
 	if known, ok := p.cache.announced[job.PgUID]; ok && known.request == request && known.requests == requests &&
 		known.meaning == p.cache.meaning && quotav1.Equals(ptr.Deref(known.least, nil), ptr.Deref(least, nil)) {
@@ -152,7 +152,7 @@ func (p *plugin) announcement(job *api.JobInfo) *announcement {
 		return known
 	}
 	read := &announcement{request: request, requests: requests, least: least, meaning: p.cache.meaning, session: p.cache.session}
-	read.application, read.refusal = p.cache.resolver.GroupRequest(request, requests, least)
+	read.application, read.refusal = p.cache.resolver.PodGroupRequest(request, requests, least)
 	if p.cache.unlimited && len(read.application.Demands) > 0 {
 		// minResources does not tell which pods the CPU is for; the pods are
 		// held to it one by one when they exist.
@@ -165,10 +165,10 @@ func (p *plugin) announcement(job *api.JobInfo) *announcement {
 // withTotal adds to the refusal of a job without pods that its maker asks for more than
 // it needs to begin.
 func (p *plugin) withTotal(job *api.JobInfo, refusal *workload.Refusal) *workload.Refusal {
-	if _, written := workload.TotalOf(&job.PodGroup.PodGroup); !written || len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
+	if _, written := workload.CardRequestAnnotation(&job.PodGroup.PodGroup); !written || len(job.Tasks) > 0 || refusal.Reason != workload.ReasonInsufficientScalarQuota {
 		return refusal
 	}
-	minimum, _ := p.cache.resolver.GroupRequest("", false, job.PodGroup.Spec.MinResources)
+	minimum, _ := p.cache.resolver.PodGroupRequest("", false, job.PodGroup.Spec.MinResources)
 	total, least := worth(p.announcement(job).application.Demands), worth(minimum.Demands)
 	if total <= least {
 		return refusal
@@ -322,7 +322,7 @@ func (p *plugin) reserveUnasked() {
 // does.
 func (p *plugin) admit(job *api.JobInfo, application quota.JobRequest) *workload.Refusal {
 	if short := p.account.Admit(string(job.Queue), *p.waiting[job.Queue], application, p.args.overCommitFactor); short != nil {
-		return p.rules[job.Queue].Short(short)
+		return p.rules[job.Queue].RefusalFor(short)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func GroupOf(job *api.JobInfo) runtime.Object {
 // exist or takes nothing. Volcano makes no PodGroup for such a pod, so it never
 // reaches a session and nobody else would ever tell.
 func (p *plugin) tellIfLost(pod *corev1.Pod) {
-	if !workload.Waiting(pod) || workload.PodGroupName(pod) != "" || !p.cache.resolver.IsOurs(pod) {
+	if !workload.IsPending(pod) || workload.PodGroupName(pod) != "" || !p.cache.resolver.UsesOurScheduler(pod) {
 		return
 	}
 	queue := p.cache.resolver.Queue(pod, nil, "")

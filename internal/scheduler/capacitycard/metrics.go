@@ -199,7 +199,7 @@ func (m *meters) Collect(ch chan<- prometheus.Metric) {
 	for name, count := range v.unowned {
 		to.send(unownedDesc, float64(count), string(name))
 	}
-	to.send(anomalousDesc, float64(v.inventory.Anomalous()))
+	to.send(anomalousDesc, float64(v.inventory.AnomalousNodes()))
 	to.send(podsDesc, float64(v.pods))
 	to.send(readyDesc, map[bool]float64{true: 1}[v.ready])
 	to.send(sessionDesc, float64(v.at.UnixMilli())/1000)

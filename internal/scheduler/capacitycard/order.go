@@ -84,7 +84,7 @@ func (p *plugin) bestAmong(ask *workload.Request, scored map[float64][]*api.Node
 		for _, node := range nodes {
 			alternative := 0
 			if len(alternatives) > 1 { // else all nodes have the one card, or any will do
-				name, _ := p.inv.On(node.Name, ask.Resource)
+				name, _ := p.inv.CardOnNode(node.Name, ask.Resource)
 				if alternative = slices.Index(alternatives, name); alternative < 0 {
 					continue
 				}
@@ -185,7 +185,7 @@ func (p *plugin) gangNodes(task *api.TaskInfo, lookedAt map[float64][]*api.NodeI
 	if !ok || !sampled || job.ContainsNetworkTopology() || p.ssn.NodesInShard.Len() > 0 {
 		return nil // or Volcano may have reasons to look at a part of the nodes only
 	}
-	if workload.KeepApart(task.Pod, task.Pod) {
+	if workload.ConflictOnNode(task.Pod, task.Pod) {
 		return nil // no two pods of the job share a node
 	}
 	seen := map[string]bool{}

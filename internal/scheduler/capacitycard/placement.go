@@ -73,7 +73,7 @@ func (p *plugin) read(s *search) {
 		s.weight *= besidePreferences
 	}
 	job, ok := p.ssn.Jobs[s.task.Job]
-	if !ok || job.MinAvailable <= 1 || s.ask.Count == 0 || workload.KeepApart(s.task.Pod, s.task.Pod) {
+	if !ok || job.MinAvailable <= 1 || s.ask.Count == 0 || workload.ConflictOnNode(s.task.Pod, s.task.Pod) {
 		return
 	}
 	s.hosts = p.hosts(job, s.ask.Resource)

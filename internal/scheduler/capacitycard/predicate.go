@@ -106,7 +106,7 @@ func (p *plugin) keyOf(why int, r request, node *api.NodeInfo) unfitKey {
 		key.text = r.ask.Named.String()
 	case noRoom, noRoomToReclaim, stillEnding:
 		key.queue = r.job.Queue
-		key.name, _ = p.inv.On(node.Name, r.ask.Resource)
+		key.name, _ = p.inv.CardOnNode(node.Name, r.ask.Resource)
 		key.limit = r.rules.Limits.Cards[key.name]
 		if key.count = r.ask.Count; why == stillEnding {
 			key.count = 0 // whatever is asked for
@@ -153,7 +153,7 @@ func (k unfitKey) status(used card.Count) *api.Status {
 		if k.why == stillEnding {
 			short.Kind = quota.Ending
 		}
-		text := workload.Short(&short).Message
+		text := workload.RefusalFor(&short).Message
 		status.Reason = strings.ToLower(text[:1]) + text[1:]
 	}
 	return status

@@ -117,7 +117,7 @@ func (p *plugin) lacks(task *api.TaskInfo, node *api.NodeInfo) amounts {
 func (p *plugin) keptApart(by *api.TaskInfo, node *api.NodeInfo, candidates []*api.TaskInfo) (apart, rest []*api.TaskInfo, useful bool) {
 	stay := map[api.TaskID]bool{}
 	for _, task := range node.Tasks {
-		if task.UID != by.UID && workload.KeepApart(by.Pod, task.Pod) && !p.isEvicted(task) {
+		if task.UID != by.UID && workload.ConflictOnNode(by.Pod, task.Pod) && !p.isEvicted(task) {
 			stay[task.UID] = true
 		}
 	}
@@ -196,7 +196,7 @@ func (p *plugin) cardFor(ask *workload.Request, node string) (card.Name, bool) {
 	case ask.Count == 0:
 		return "", true
 	}
-	name, ok := p.inv.On(node, ask.Resource)
+	name, ok := p.inv.CardOnNode(node, ask.Resource)
 	return name, ok && ask.Named.Allows(name)
 }
 
@@ -219,7 +219,7 @@ func (p *plugin) saysItGoes(task *api.TaskInfo) bool {
 
 func (p *plugin) evictable(task *api.TaskInfo) bool {
 	job := p.ssn.Jobs[task.Job]
-	return job != nil && job.PodGroup != nil && workload.Evictable(task.Pod, job.PodGroup.Annotations)
+	return job != nil && job.PodGroup != nil && workload.IsEvictable(task.Pod, job.PodGroup.Annotations)
 }
 
 // given is what the eviction of a pod gives back to its node and, of the named

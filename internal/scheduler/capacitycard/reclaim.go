@@ -87,7 +87,7 @@ func (p *plugin) GivesWay(reclaimer, reclaimee *api.TaskInfo) bool {
 	if taker == nil || giver == nil || !giver.Reclaimable() || giver.Queue.Spec.Priority >= taker.Queue.Spec.Priority {
 		return false
 	}
-	return p.args.serviceTypes.MayReclaim(p.TypeOf(reclaimer), p.TypeOf(reclaimee))
+	return p.args.serviceTypes.CanReclaim(p.TypeOf(reclaimer), p.TypeOf(reclaimee))
 }
 
 // ranEnough tells whether the job of a pod has run as long as its service type
@@ -137,7 +137,7 @@ func (p *plugin) TypeOf(task *api.TaskInfo) string {
 	if job.PodGroup != nil {
 		group = job.PodGroup.Annotations
 	}
-	return workload.ServiceTypeOf(queue, task.Pod.Annotations, group, p.args.owners.TypeOf(task.Pod))
+	return workload.ServiceTypeFor(queue, task.Pod.Annotations, group, p.args.owners.TypeFor(task.Pod))
 }
 
 // byVictimOrder puts first who goes for a pod of another queue: by default the lowest

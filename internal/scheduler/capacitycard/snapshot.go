@@ -27,11 +27,11 @@ func (p *plugin) openBooks() {
 	before, unlimited := m.inventory, m.unlimited
 	m.nodes.Replace(p.nodeObjects())
 	m.inventory, m.unlimited = m.nodes.Inventory(), p.args.cardUnlimitedCPUMemory
-	if m.unlimited != unlimited || m.inventory != before && !m.inventory.MeansTheSame(before) {
+	if m.unlimited != unlimited || m.inventory != before && !m.inventory.SameNames(before) {
 		m.meaning++
 	}
 	p.inv = m.inventory
-	m.resolver = workload.Resolver{Inventory: p.inv, Schedulers: append([]string{}, options.ServerOpts.SchedulerNames...), Admits: p.admits}
+	m.resolver = workload.Resolver{Inventory: p.inv, Schedulers: append([]string{}, options.ServerOpts.SchedulerNames...), AllowsNamespace: p.admits}
 	p.account = m.account
 	p.adoptLostQueues()
 	p.openQueues()
@@ -165,7 +165,7 @@ func (p *plugin) chargeOthers() {
 			continue
 		}
 		ends := p.ends(pod, pod.Spec.NodeName)
-		if !ends && !workload.Counted(pod) {
+		if !ends && !workload.IsAssigned(pod) {
 			p.tellIfLost(pod)
 			continue
 		}
@@ -206,7 +206,7 @@ func (p *plugin) book(pod *corev1.Pod, facts *podFacts, as booking) {
 	if facts.booked = as; as == asUsed {
 		p.account.Charge(string(pod.UID), facts.charge)
 	} else {
-		p.account.End(string(pod.UID), facts.charge, workload.Goodbye(pod))
+		p.account.End(string(pod.UID), facts.charge, workload.TerminationGracePeriod(pod))
 	}
 }
 
@@ -220,7 +220,7 @@ func (p *plugin) settle(facts *podFacts, queue, node string) (known bool) {
 		if facts.node != node {
 			last = nil // of another node, and says nothing of this one
 		}
-		charge := workload.ChargeAt(&facts.ask, queue, node, p.inv, last)
+		charge := workload.ChargeFor(&facts.ask, queue, node, p.inv, last)
 		facts.charge, facts.node, facts.placed = &charge, node, p.inv
 	}
 	return known
@@ -230,11 +230,11 @@ func (p *plugin) settle(facts *podFacts, queue, node string) (known bool) {
 // the new inventory too, as most are when the cards of some node changed.
 func (p *plugin) holdsTheSame(facts *podFacts) bool {
 	ask, held := &facts.ask, facts.charge.Cards
-	if len(ask.Others) > 0 || len(held) > 1 || (len(held) == 0) != (ask.Count == 0) {
+	if len(ask.ExtraResources) > 0 || len(held) > 1 || (len(held) == 0) != (ask.Count == 0) {
 		return false
 	}
 	if len(held) == 1 {
-		if name, ok := p.inv.On(facts.node, ask.Resource); !ok || name != held[0].Name || ask.Count != held[0].Count {
+		if name, ok := p.inv.CardOnNode(facts.node, ask.Resource); !ok || name != held[0].Name || ask.Count != held[0].Count {
 			return false
 		}
 	}
@@ -253,11 +253,11 @@ func (p *plugin) Ask(task *api.TaskInfo) *workload.Request {
 // ends tells a pod that is being deleted and holds its cards until it is gone.
 // What hangs on a node that is gone, or does not work, holds them from nobody.
 func (p *plugin) ends(pod *corev1.Pod, node string) bool {
-	if node == "" || !workload.Ending(pod) {
+	if node == "" || !workload.IsTerminating(pod) {
 		return false
 	}
 	known := p.cache.nodes.Node(node)
-	return known != nil && workload.Works(known)
+	return known != nil && workload.NodeReady(known)
 }
 
 // endsTooMuch tells that pods that would be evicted for another one of a queue
@@ -334,7 +334,7 @@ func (p *plugin) missingFromSession() string {
 		if node := p.cache.nodes.Node(pod.Spec.NodeName); node == nil || p.ssn.Nodes[pod.Spec.NodeName] == nil && !isScheduled(node) {
 			continue // on a node that is gone, or of others: charged from the lister, no session will have it
 		}
-		if workload.Counted(pod) && !placed[string(pod.UID)] {
+		if workload.IsAssigned(pod) && !placed[string(pod.UID)] {
 			return fmt.Sprintf("pod %s/%s on node %s is not in the session", pod.Namespace, pod.Name, pod.Spec.NodeName)
 		}
 	}

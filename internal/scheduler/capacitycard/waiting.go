@@ -171,7 +171,7 @@ func roomIsNotHeld(p *plugin, r request, node *api.NodeInfo) int {
 	}
 	needed, anyHeld, kind, queue := r.task.InitResreq.Clone(), false, p.TypeOf(r.task), p.ssn.Queues[r.job.Queue]
 	for _, h := range p.held[node.Name] {
-		if h.task.Status == api.Pending && queue != nil && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.MayReclaim(h.kind, kind) {
+		if h.task.Status == api.Pending && queue != nil && queue.Queue.Spec.Priority < h.priority && p.args.serviceTypes.CanReclaim(h.kind, kind) {
 			needed.Add(h.task.InitResreq)
 			anyHeld = true
 		}
@@ -207,7 +207,7 @@ func (p *plugin) Hangs(task *api.TaskInfo) bool {
 // noPodKeepsItOff: no pod that hangs keeps the pod off the node. Volcano's preempt looks at
 // what is left on a node without those that leave it, and would promise it for ever.
 func noPodKeepsItOff(p *plugin, r request, node *api.NodeInfo) int {
-	if slices.ContainsFunc(p.hanging[node.Name], func(other *api.TaskInfo) bool { return workload.KeepApart(r.task.Pod, other.Pod) }) {
+	if slices.ContainsFunc(p.hanging[node.Name], func(other *api.TaskInfo) bool { return workload.ConflictOnNode(r.task.Pod, other.Pod) }) {
 		return keptOff
 	}
 	return fits

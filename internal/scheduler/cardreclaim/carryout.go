@@ -224,7 +224,7 @@ func (a *Action) isReplaced(namespace, vcjob string) bool {
 		return false
 	}
 	habit, known := a.jobs.HabitOf(namespace, vcjob)
-	return !known || !habit.Ends
+	return !known || !habit.Terminates
 }
 
 // unfinished lists the pods of a job that were told why they go, and not to go,
@@ -237,7 +237,7 @@ func (w *wave) unfinished(job *api.JobInfo, action string) []*api.TaskInfo {
 	}
 	var rest []*api.TaskInfo
 	for _, task := range job.Tasks {
-		if onNode(task) && workload.Evictable(task.Pod, job.PodGroup.Annotations) && w.sentenced(task.Pod) {
+		if onNode(task) && workload.IsEvictable(task.Pod, job.PodGroup.Annotations) && w.sentenced(task.Pod) {
 			rest = append(rest, task)
 		}
 	}

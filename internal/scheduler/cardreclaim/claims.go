@@ -73,7 +73,7 @@ func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*c
 			break
 		}
 		if !known {
-			c = &claim{needs: needs, ask: ask.Request, alone: workload.KeepApart(task.Pod, task.Pod), spread: spreadOf(task.Pod), excluded: map[int]bool{}, caps: map[int]int{}}
+			c = &claim{needs: needs, ask: ask.Request, alone: workload.ConflictOnNode(task.Pod, task.Pod), spread: spreadOf(task.Pod), excluded: map[int]bool{}, caps: map[int]int{}}
 			byNeeds[needs] = c
 			claims = append(claims, c)
 		}
@@ -283,7 +283,7 @@ func (w *wave) keptOff(c *claim, node *api.NodeInfo) bool {
 			continue
 		}
 		w.pair(by.Pod, other.Pod)
-		if workload.KeepApart(by.Pod, other.Pod) && other.Status != api.Releasing && !w.mayGoFor(by)[other.UID] {
+		if workload.ConflictOnNode(by.Pod, other.Pod) && other.Status != api.Releasing && !w.mayGoFor(by)[other.UID] {
 			return true
 		}
 	}
@@ -319,7 +319,7 @@ func surroundings(pod *corev1.Pod) []string {
 			add(c.TopologyKey)
 		}
 	}
-	for _, term := range workload.Terms(pod) {
+	for _, term := range workload.RequiredAffinityTerms(pod) {
 		add(term.TopologyKey)
 	}
 	return keys
@@ -344,7 +344,7 @@ func (w *wave) waitsFor(c *claim, node *api.NodeInfo) bool {
 			value, has := node.Node.Labels[key]
 			return has && other.Node.Labels[key] == value
 		}
-		if workload.KeepApartWhere(c.tasks[0].Pod, task.Pod, other.Name == node.Name, near) {
+		if workload.ConflictBetweenNodes(c.tasks[0].Pod, task.Pod, other.Name == node.Name, near) {
 			return true
 		}
 	}

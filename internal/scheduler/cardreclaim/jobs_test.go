@@ -32,8 +32,8 @@ func TestOnlyPoliciesAreKept(t *testing.T) {
 	want := batch.JobSpec{Policies: whole.Spec.Policies, Tasks: []batch.TaskSpec{{}, {Policies: policies}}}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "j", UID: "u", ResourceVersion: "7"}
 	check.That(t, reflect.DeepEqual(kept, &batch.Job{ObjectMeta: meta, Spec: want}), "kept is %+v, want the name and the policies", kept)
-	check.That(t, workload.EvictionPolicyOf(kept) == workload.EvictionPolicyOf(whole) && workload.EvictionPolicyOf(kept).Ends,
-		"the habit is %+v, of the whole job %+v", workload.EvictionPolicyOf(kept), workload.EvictionPolicyOf(whole))
+	check.That(t, workload.EvictionPolicyFor(kept) == workload.EvictionPolicyFor(whole) && workload.EvictionPolicyFor(kept).Terminates,
+		"the habit is %+v, of the whole job %+v", workload.EvictionPolicyFor(kept), workload.EvictionPolicyFor(whole))
 	check.That(t, whole.Spec.Queue == "q", "the job itself was changed")
 	gone := cache.DeletedFinalStateUnknown{Key: "ns/j"}
 	if got, err := policiesOnly(gone); err != nil || got != any(gone) {

@@ -177,7 +177,7 @@ func deletePod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod
 // who were promised their cards wait for them.
 func (a *Action) insist(ssn *framework.Session, tide *capacitycard.Tide) {
 	for _, task := range tide.Overdue(patience) {
-		if a.isReplaced(task.Pod.Namespace, workload.VCJobOwner(task.Pod)) && !workload.ToldToGo(task.Pod) && !tide.LeftFor(task, unmarked) {
+		if a.isReplaced(task.Pod.Namespace, workload.VCJobOwner(task.Pod)) && !workload.IsMarkedOutOfSync(task.Pod) && !tide.LeftFor(task, unmarked) {
 			continue // its mark is still on its way; deleted without it a retry would count
 		}
 		klog.InfoS("A pod that was told to go is still there, it is deleted", "pod", klog.KObj(task.Pod), "after", patience.String())
@@ -239,5 +239,5 @@ func (i *informed) HabitOf(namespace, name string) (workload.EvictionPolicy, boo
 	if err != nil || !exists || !ok {
 		return workload.EvictionPolicy{}, false
 	}
-	return workload.EvictionPolicyOf(job), true
+	return workload.EvictionPolicyFor(job), true
 }

@@ -236,7 +236,7 @@ func (w *wave) eachApart(q *question, task *api.TaskInfo, call func(at int)) {
 			continue
 		}
 		w.pair(c.tasks[0].Pod, task.Pod)
-		if workload.KeepApart(c.tasks[0].Pod, task.Pod) {
+		if workload.ConflictOnNode(c.tasks[0].Pod, task.Pod) {
 			call(q.dims.limits[i])
 		}
 	}

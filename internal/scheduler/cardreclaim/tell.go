@@ -64,7 +64,7 @@ func (w *wave) tellCut(job *api.JobInfo) {
 func (w *wave) tellGiver(job *api.JobInfo, p *parting, loss int64) {
 	what := "one of its pods goes, the job goes on"
 	switch {
-	case p.whole && p.giver.habit.Ends:
+	case p.whole && p.giver.habit.Terminates:
 		what = "the whole job goes, and its own policy on evicted pods ends it"
 	case p.whole && workload.VCJobOwner(p.giver.tasks[0].Pod) != "":
 		what = "the whole job goes, and starts again when cards are free; no retry is counted"

@@ -91,7 +91,7 @@ func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
 	for _, statement := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }) {
 		for _, word := range strings.Fields(statement) {
 			if option, habit, _ := strings.Cut(word, "="); option == "vcjob" && habit != "unknown" {
-				w.habits["ns/"+strings.Fields(statement)[0]] = workload.EvictionPolicy{Inelastic: habit != "", Ends: habit == "ends"}
+				w.habits["ns/"+strings.Fields(statement)[0]] = workload.EvictionPolicy{Inelastic: habit != "", Terminates: habit == "ends"}
 			}
 		}
 	}

@@ -22,9 +22,9 @@ import (
 	"cardquota.dev/operator/internal/timing"
 )
 
-// lookAgain is the longest time between two looks at the source. It only matters when a
+// resyncInterval is the longest time between two looks at the source. It only matters when a
 // notification was lost or the private file could not be written.
-var lookAgain = timing.Wait(10 * time.Second)
+var resyncInterval = timing.Wait(10 * time.Second)
 
 // Config is what a Gate needs.
 type Config struct {
@@ -42,29 +42,29 @@ type Config struct {
 	Log logr.Logger
 }
 
-// Gate hands on good configurations only. Its methods are safe for concurrent use.
-type Gate struct {
-	config Config
-	file   privateFile
-	ready  chan struct{}
-	first  sync.Once
+// Loader hands on good configurations only. Its methods are safe for concurrent use.
+type Loader struct {
+	config    Config
+	file      privateFile
+	ready     chan struct{}
+	readyOnce sync.Once
 
 	mu     sync.Mutex
 	status Status
 	// last is the content the status speaks of, to judge nothing twice.
-	last content
+	lastContent content
 	// retry is set when the private file could not be written.
 	retry bool
 }
 
 // New makes the gate's folders. Nothing is read before Run.
-func New(config Config) (*Gate, error) {
+func New(config Config) (*Loader, error) {
 	file, err := newPrivateFile(config.Dir)
 	if err != nil {
 		return nil, err
 	}
 	setMetrics(Status{})
-	return &Gate{
+	return &Loader{
 		config: config,
 		file:   file,
 		ready:  make(chan struct{}),
@@ -74,13 +74,13 @@ func New(config Config) (*Gate, error) {
 
 // File is the path of the private file. It exists once Ready is closed; then it holds a good
 // text at every moment.
-func (g *Gate) File() string { return g.file.path }
+func (g *Loader) File() string { return g.file.path }
 
 // Ready is closed when the first good text is in the private file.
-func (g *Gate) Ready() <-chan struct{} { return g.ready }
+func (g *Loader) Ready() <-chan struct{} { return g.ready }
 
 // Status tells what is in force and what is wrong with the source.
-func (g *Gate) Status() Status {
+func (g *Loader) Status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.status
@@ -88,21 +88,21 @@ func (g *Gate) Status() Status {
 
 // Run watches the source until ctx ends, then returns nil. An error means that the source can
 // never be watched, for example because the file's directory does not exist.
-func (g *Gate) Run(ctx context.Context) error {
+func (g *Loader) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	changed := make(chan struct{}, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- g.config.Source.watch(ctx, func() {
+		ended <- g.config.Source.watchChanges(ctx, func() {
 			select {
 			case changed <- struct{}{}:
 			default: // a look is due already
 			}
 		})
 	}()
-	again := time.NewTicker(lookAgain)
-	defer again.Stop()
+	resync := time.NewTicker(resyncInterval)
+	defer resync.Stop()
 	for {
 		select {
 		case err := <-ended:
@@ -114,16 +114,16 @@ func (g *Gate) Run(ctx context.Context) error {
 			<-ended
 			return nil
 		case <-changed:
-			g.look()
-		case <-again.C:
-			g.look()
+			g.reload()
+		case <-resync.C:
+			g.reload()
 		}
 	}
 }
 
-// look reads the source and acts if it says something new.
-func (g *Gate) look() {
-	now, err := g.config.Source.read()
+// reload reads the source and acts if it says something new.
+func (g *Loader) reload() {
+	now, err := g.config.Source.readContent()
 	if errors.Is(err, errNotRead) {
 		return
 	}
@@ -132,47 +132,47 @@ func (g *Gate) look() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if now.text == g.last.text && now.missing == g.last.missing && !g.retry {
+	if now.text == g.lastContent.text && now.missing == g.lastContent.missing && !g.retry {
 		return
 	}
 	if now.object == nil {
-		now.object = g.last.object // a deleted ConfigMap can still carry events
+		now.object = g.lastContent.object // a deleted ConfigMap can still carry events
 	}
-	g.last, g.retry = now, false
+	g.lastContent, g.retry = now, false
 	before := g.status
-	g.status = g.judge(now)
-	g.report(before)
+	g.status = g.applyContent(now)
+	g.reportChange(before)
 	if g.status.Reason == ReasonLoaded {
-		g.first.Do(func() { close(g.ready) })
+		g.readyOnce.Do(func() { close(g.ready) })
 	}
 }
 
-// judge decides about a text and puts a good one into the private file.
-func (g *Gate) judge(now content) Status {
+// applyContent decides about a text and puts a good one into the private file.
+func (g *Loader) applyContent(now content) Status {
 	if now.missing != "" {
-		return g.keep(ReasonMissing, now.missing)
+		return g.keepLast(ReasonMissing, now.missing)
 	}
 	if err := schedulerconfig.Validate(now.text, g.config.Known); err != nil {
-		return g.keep(ReasonRejected, err.Error())
+		return g.keepLast(ReasonRejected, err.Error())
 	}
 	stamped, hash, err := schedulerconfig.WithHash(now.text)
 	if err != nil {
-		return g.keep(ReasonRejected, err.Error())
+		return g.keepLast(ReasonRejected, err.Error())
 	}
 	if g.config.Accept != nil {
 		if err := g.config.Accept(stamped); err != nil {
-			return g.keep(ReasonRejected, err.Error())
+			return g.keepLast(ReasonRejected, err.Error())
 		}
 	}
-	if err := g.file.write(stamped); err != nil {
+	if err := g.file.replaceText(stamped); err != nil {
 		g.retry = true
-		return g.keep(ReasonNotWritten, err.Error())
+		return g.keepLast(ReasonNotWritten, err.Error())
 	}
 	return Status{Reason: ReasonLoaded, Hash: hash, Message: fmt.Sprintf("%s is in force", g.config.Source), Warning: strings.Join(schedulerconfig.Warnings(now.text), "\n")}
 }
 
-// keep is the status after a text was not taken: the last good one stays, if there is one.
-func (g *Gate) keep(reason, message string) Status {
+// keepLast is the status after a text was not taken: the last good one stays, if there is one.
+func (g *Loader) keepLast(reason, message string) Status {
 	if g.status.Hash == "" {
 		reason = ReasonNotConfigured
 	}
@@ -198,9 +198,9 @@ func newPrivateFile(dir string) (privateFile, error) {
 	return privateFile{path: filepath.Join(live, "volcano-scheduler.conf"), stage: stage}, nil
 }
 
-// write replaces the file's text. The rename is atomic for readers and shows up as one Create
+// replaceText replaces the file's text. The rename is atomic for readers and shows up as one Create
 // event in the directory, which is what Volcano reloads on.
-func (f privateFile) write(text string) (err error) {
+func (f privateFile) replaceText(text string) (err error) {
 	next, err := os.CreateTemp(f.stage, "volcano-scheduler.conf.*")
 	if err != nil {
 		return fmt.Errorf("make the next private file: %w", err)

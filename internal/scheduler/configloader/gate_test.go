@@ -36,7 +36,7 @@ func known() schedulerconfig.Known {
 }
 
 // start runs a gate until the test ends.
-func start(t *testing.T, config Config) *Gate {
+func start(t *testing.T, config Config) *Loader {
 	t.Helper()
 	config.Dir, config.Known, config.Log = t.TempDir(), known(), logr.Discard()
 	gate, err := New(config)
@@ -60,7 +60,7 @@ func patient(t *testing.T) *WithT {
 	return g
 }
 
-func (g *Gate) isReady() bool {
+func (g *Loader) isReady() bool {
 	select {
 	case <-g.Ready():
 		return true
@@ -75,7 +75,7 @@ func put(t *testing.T, path, text string) {
 }
 
 // holds says that the private file holds exactly the stamped text.
-func holds(g Gomega, gate *Gate, text string) {
+func holds(g Gomega, gate *Loader, text string) {
 	want, hash, err := schedulerconfig.WithHash(text)
 	g.Expect(err).NotTo(HaveOccurred())
 	got, err := os.ReadFile(gate.File())
@@ -179,10 +179,10 @@ func TestPrivateFileThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	gate, err := New(Config{Source: NewFile(path), Dir: t.TempDir(), Known: known(), Log: logr.Discard()})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.Remove(gate.file.stage)).To(Succeed())
-	gate.look()
+	gate.reload()
 	g.Expect(gate.Status().String()).To(HavePrefix("NotConfigured: make the next private file"))
 	g.Expect(os.Mkdir(gate.file.stage, 0o700)).To(Succeed())
-	gate.look()
+	gate.reload()
 	holds(g, gate, good)
 }
 
@@ -190,7 +190,7 @@ func TestPrivateFileIsPrivate(t *testing.T) {
 	g := NewWithT(t)
 	file, err := newPrivateFile(t.TempDir())
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(file.write(good)).To(Succeed())
+	g.Expect(file.replaceText(good)).To(Succeed())
 	for path, want := range map[string]os.FileMode{file.path: 0o600, filepath.Dir(file.path): 0o700, file.stage: 0o700} {
 		info, err := os.Stat(path)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -230,7 +230,7 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 	}()
 	for i := range 200 {
 		text := []string{good, better}[i%2]
-		g.Expect(file.write(text)).To(Succeed())
+		g.Expect(file.replaceText(text)).To(Succeed())
 		var event fsnotify.Event
 		g.Eventually(watcher.Events()).Should(Receive(&event))
 		g.Expect(event.Has(fsnotify.Create)).To(BeTrue(), event.String())
@@ -246,10 +246,10 @@ func TestVolcanoSeesEveryReplacement(t *testing.T) {
 
 func TestEventsFitTheirBound(t *testing.T) {
 	recorder := record.NewFakeRecorder(1)
-	gate := &Gate{config: Config{Recorder: recorder}, last: content{object: configMapObject(good)}}
-	gate.event("Warning", ReasonRejected, strings.Repeat("x", 5000)+"%d")
+	gate := &Loader{config: Config{Recorder: recorder}, lastContent: content{object: configMapObject(good)}}
+	gate.recordEvent("Warning", ReasonRejected, strings.Repeat("x", 5000)+"%d")
 	note := <-recorder.Events
-	check.That(t, len(note) == len("Warning ConfigurationRejected ")+longestEvent && strings.HasSuffix(note, "…"),
+	check.That(t, len(note) == len("Warning ConfigurationRejected ")+maxEventNote && strings.HasSuffix(note, "…"),
 		"event of %d bytes: %s", len(note), note)
 }
 
@@ -259,7 +259,7 @@ func TestArgumentsWithoutEffectAreWarnedOf(t *testing.T) {
 	text := good + "configurations:\n- name: preempt\n  arguments:\n    enableTopologyAwarePreemption: \"true\"\n"
 	gate, err := New(Config{Source: fixed(text), Dir: t.TempDir(), Known: known(), Recorder: recorder, Log: logr.Discard()})
 	check.NoError(t, err)
-	gate.look()
+	gate.reload()
 	check.Equal(t, "reason", ReasonLoaded, gate.Status().Reason)
 	loaded, warned := <-recorder.Events, <-recorder.Events
 	check.That(t, strings.HasPrefix(loaded, "Normal ConfigurationLoaded") && strings.HasPrefix(warned, "Warning ArgumentIgnored") && strings.Contains(warned, "enableTopologyAwarePreemption"),
@@ -271,8 +271,8 @@ type fixed string
 
 func (f fixed) String() string { return "a text" }
 
-func (f fixed) watch(context.Context, func()) error { return nil }
+func (f fixed) watchChanges(context.Context, func()) error { return nil }
 
-func (f fixed) read() (content, error) {
+func (f fixed) readContent() (content, error) {
 	return content{text: string(f), object: configMapObject(string(f))}, nil
 }

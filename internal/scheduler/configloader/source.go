@@ -26,9 +26,9 @@ type Source interface {
 	String() string
 	// watch calls changed after the source may have changed, at least once at the beginning,
 	// until ctx ends. It returns early, with an error, only if watching is impossible.
-	watch(ctx context.Context, changed func()) error
+	watchChanges(ctx context.Context, changed func()) error
 	// read returns what the source holds now, or errNotRead as long as that is unknown.
-	read() (content, error)
+	readContent() (content, error)
 }
 
 // errNotRead: the source has not answered yet, so nothing can be said about it.
@@ -52,7 +52,7 @@ type configMap struct {
 
 	mu sync.Mutex
 	// trouble is the last error of the watch before it first succeeded.
-	trouble error
+	watchErr error
 }
 
 // NewConfigMap returns the source that is one key of one ConfigMap. It needs get, list and
@@ -68,10 +68,10 @@ func (c *configMap) String() string {
 	return fmt.Sprintf("key %s of ConfigMap %s", c.key, c.name)
 }
 
-func (c *configMap) watch(ctx context.Context, changed func()) error {
+func (c *configMap) watchChanges(ctx context.Context, changed func()) error {
 	err := c.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		c.mu.Lock()
-		c.trouble = err
+		c.watchErr = err
 		c.mu.Unlock()
 		changed()
 	})
@@ -96,14 +96,14 @@ func (c *configMap) watch(ctx context.Context, changed func()) error {
 	return ctx.Err()
 }
 
-func (c *configMap) read() (content, error) {
+func (c *configMap) readContent() (content, error) {
 	c.mu.Lock()
-	trouble := c.trouble
+	watchErr := c.watchErr
 	c.mu.Unlock()
 	switch {
 	case c.informer.HasSynced():
-	case trouble != nil:
-		return content{}, trouble
+	case watchErr != nil:
+		return content{}, watchErr
 	default:
 		return content{}, errNotRead
 	}
@@ -122,9 +122,9 @@ func (c *configMap) read() (content, error) {
 	return content{object: object, text: text}, nil
 }
 
-// settle is how long a directory must be quiet before the file is read, so that a text that
+// quietPeriod is how long a directory must be quiet before the file is read, so that a text that
 // is being written in pieces is not taken half. It could be good YAML.
-const settle = 100 * time.Millisecond
+const quietPeriod = 100 * time.Millisecond
 
 // file is a configuration file, watched by its directory: editors replace the file, and a
 // mounted ConfigMap swaps a symbolic link beside it.
@@ -141,7 +141,7 @@ func (f file) String() string {
 	return "file " + f.path
 }
 
-func (f file) watch(ctx context.Context, changed func()) error {
+func (f file) watchChanges(ctx context.Context, changed func()) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return err
@@ -162,18 +162,18 @@ func (f file) watch(ctx context.Context, changed func()) error {
 			if !open {
 				return errors.New("the file watcher ended")
 			}
-			quiet.Reset(settle)
+			quiet.Reset(quietPeriod)
 		case _, open := <-watcher.Errors:
 			if !open {
 				return errors.New("the file watcher ended")
 			}
 			// Events were lost, so something changed.
-			quiet.Reset(settle)
+			quiet.Reset(quietPeriod)
 		}
 	}
 }
 
-func (f file) read() (content, error) {
+func (f file) readContent() (content, error) {
 	text, err := os.ReadFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return content{missing: fmt.Sprintf("file %s does not exist", f.path)}, nil

@@ -51,9 +51,9 @@ func (s Status) String() string {
 	return fmt.Sprintf("%s: %s (in force: %s)", s.Reason, s.Message, s.Hash)
 }
 
-// report tells the log, the metrics and the source's object about a status that differs from
+// reportChange tells the log, the metrics and the source's object about a status that differs from
 // the one before.
-func (g *Gate) report(before Status) {
+func (g *Loader) reportChange(before Status) {
 	now := g.status
 	if now == before {
 		return
@@ -61,10 +61,10 @@ func (g *Gate) report(before Status) {
 	setMetrics(now)
 	if now.Reason == ReasonLoaded {
 		g.config.Log.Info("configuration loaded", "source", g.config.Source.String(), "hash", now.Hash)
-		g.event(corev1.EventTypeNormal, now.Reason, fmt.Sprintf("configuration %s is handed to the scheduler", now.Hash))
+		g.recordEvent(corev1.EventTypeNormal, now.Reason, fmt.Sprintf("configuration %s is handed to the scheduler", now.Hash))
 		if now.Warning != "" {
 			g.config.Log.Info("arguments without effect", "source", g.config.Source.String(), "message", now.Warning)
-			g.event(corev1.EventTypeWarning, ReasonArgumentIgnored, now.Warning)
+			g.recordEvent(corev1.EventTypeWarning, ReasonArgumentIgnored, now.Warning)
 		}
 		return
 	}
@@ -74,17 +74,17 @@ func (g *Gate) report(before Status) {
 	}
 	g.config.Log.Info("configuration not taken: "+consequence,
 		"source", g.config.Source.String(), "reason", now.Reason, "message", now.Message, "hashInForce", now.Hash)
-	g.event(corev1.EventTypeWarning, now.Reason, fmt.Sprintf("configuration not taken, %s: %s", consequence, now.Message))
+	g.recordEvent(corev1.EventTypeWarning, now.Reason, fmt.Sprintf("configuration not taken, %s: %s", consequence, now.Message))
 }
 
-// longestEvent is the API's bound for an event's note.
-const longestEvent = 1024
+// maxEventNote is the API's bound for an event's note.
+const maxEventNote = 1024
 
-func (g *Gate) event(kind, reason, message string) {
-	if g.config.Recorder == nil || g.last.object == nil {
+func (g *Loader) recordEvent(kind, reason, message string) {
+	if g.config.Recorder == nil || g.lastContent.object == nil {
 		return
 	}
-	g.config.Recorder.Event(g.last.object, kind, reason, conditions.Truncate(message, longestEvent))
+	g.config.Recorder.Event(g.lastContent.object, kind, reason, conditions.Truncate(message, maxEventNote))
 }
 
 var (

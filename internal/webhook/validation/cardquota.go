@@ -50,7 +50,7 @@ func CardQuota(quota, before *v1alpha1.CardQuota, world Quotas) Result {
 		result.warn(spec.Child("namespaceSelector"), "is not set: pods of every namespace may use queue %s and its quota; select the namespaces of tenant %s, or write {} when every namespace is meant",
 			quota.QueueName(), quota.Spec.Tenant)
 	} else if before == nil || !equality.Semantic.DeepEqual(selector, before.Spec.NamespaceSelector) {
-		if _, err := workload.SelectNamespaces(selector); err != nil {
+		if _, err := workload.NewNamespaceSelector(selector); err != nil {
 			result.refuse(spec.Child("namespaceSelector"), "%v", err)
 		}
 	}
@@ -102,7 +102,7 @@ func defined(result *Result, quota *v1alpha1.CardQuota, in *v1alpha1.ServiceType
 	if in == nil {
 		return // without a policy any name is a type
 	}
-	names := policy.TypeNames(in)
+	names := policy.ServiceTypeNames(in)
 	if !slices.Contains(names, quota.Spec.ServiceType) {
 		result.refuse(spec.Child("serviceType"), "ServiceTypePolicy %s does not define %s: write one of %s, or define it there first",
 			in.Name, quota.Spec.ServiceType, some(names))

@@ -52,9 +52,9 @@ func entry(load *Workload, world *World) Result {
 			result.warn(p.queuePath, "there is no queue %.160s: it waits until somebody creates it, or name another one", p.name)
 			continue
 		}
-		selector, refusal := workload.NamespaceSelectorOf(p.queue)
+		selector, refusal := workload.NamespaceSelectorFor(p.queue)
 		if refusal == nil {
-			refusal = workload.MayUse(p.name, selector, load.Meta.Namespace, world.Namespace)
+			refusal = workload.CheckNamespace(p.name, selector, load.Meta.Namespace, world.Namespace)
 			if refusal != nil && world.Namespace == nil { // the scheduler knows it later
 				result.warn(p.queuePath, "%s", refusal.Message)
 				continue
@@ -80,7 +80,7 @@ func claims(result *Result, load *Workload, world *World) {
 		if p.Pod != nil {
 			own = p.Pod.Annotations
 		}
-		claimed := workload.ServiceTypeOf(nil, own, load.Annotations, "")
+		claimed := workload.ServiceTypeFor(nil, own, load.Annotations, "")
 		if claimed != "" {
 			at := load.annotation(v1alpha1.AnnotationServiceType)
 			if own[v1alpha1.AnnotationServiceType] != "" {
@@ -106,7 +106,7 @@ func claim(result *Result, at *field.Path, p pod, claimed string, in *v1alpha1.S
 	if p.queue != nil {
 		granted = p.queue.Annotations[v1alpha1.AnnotationServiceType]
 	}
-	_, known := policy.Types(in)(claimed)
+	_, known := policy.ServiceTypes(in)(claimed)
 	switch {
 	case granted != "" && granted != claimed:
 		result.refuse(at, "claims service type %s, but queue %s grants %s, and the queue decides: take the annotation out, or name a queue of type %s",
@@ -121,7 +121,7 @@ func reach(result *Result, p pod) {
 	ask := &p.request
 	text, managed := p.queue.Annotations[v1alpha1.AnnotationCardQuota]
 	quota, err := card.ParseQuota(text)
-	if !managed || err != nil || ask.Denied != nil || ask.Count == 0 || ask.Named.Any() {
+	if !managed || err != nil || ask.Denied != nil || ask.Count == 0 || ask.Named.AllowsAny() {
 		return
 	}
 	most := card.Count(0)

@@ -121,7 +121,7 @@ func asked(result *Result, t *Template, inv *card.Inventory) {
 		result.warn(name, "names card %.160s but requests no card, so it gets none: write the resource and the number in resources.limits of its container", text)
 	default:
 		for _, card := range ask.Named.Names() {
-			if len(inv.ResourcesOf(card)) == 0 {
+			if len(inv.ResourcesFor(card)) == 0 {
 				result.warn(name, "names card %s, which no node offers now: %s", card, offered(inv))
 			}
 		}
@@ -131,8 +131,8 @@ func asked(result *Result, t *Template, inv *card.Inventory) {
 // absent tells that a refusal is for want of a node: the resource is no card
 // anywhere, or no node says which card it is.
 func absent(ask *workload.Request, inv *card.Inventory) bool {
-	return len(ask.Others) == 0 && ask.Count <= card.MaxCount &&
-		(ask.Resource == "" || !inv.IsCard(ask.Resource) || ask.Named.Any() && len(inv.Named(ask.Resource)) == 0)
+	return len(ask.ExtraResources) == 0 && ask.Count <= card.MaxCount &&
+		(ask.Resource == "" || !inv.IsCard(ask.Resource) || ask.Named.AllowsAny() && len(inv.NamesFor(ask.Resource)) == 0)
 }
 
 // plain is the message of a refusal without the word that begins it: who it is
@@ -188,7 +188,7 @@ func totals(result *Result, load *Workload, inv *card.Inventory) {
 	pods, sure := podsOf(load)
 	said := map[corev1.ResourceName]card.Count{}
 	for _, total := range load.totals {
-		resource := inv.ResourceOf(total.Request)
+		resource := inv.ResourceForRequest(total.Request)
 		switch {
 		case total.Count == 0:
 		case resource == "":
@@ -251,5 +251,5 @@ func podsOf(load *Workload) (map[corev1.ResourceName]asks, bool) {
 
 // meet tells whether two requests can mean the same card.
 func meet(a, b card.Request) bool {
-	return a.Any() || slices.ContainsFunc(b.Names(), a.Allows)
+	return a.AllowsAny() || slices.ContainsFunc(b.Names(), a.Allows)
 }

@@ -53,7 +53,7 @@ func faults(effective v1alpha1.ServiceTypePolicySpec) field.ErrorList {
 	if found := policy.Validate(effective); len(found) > 0 {
 		return found
 	}
-	if _, _, err := schedulerconfig.Render(schedulerconfig.BuiltIn, "", policy.WantedOf(effective)); err != nil {
+	if _, _, err := schedulerconfig.Render(schedulerconfig.BuiltIn, "", policy.OverlayFor(effective)); err != nil {
 		return field.ErrorList{field.Forbidden(spec, strings.ReplaceAll(err.Error(), "\n", "; "))}
 	}
 	return nil
@@ -89,7 +89,7 @@ func based(result *Result, effective v1alpha1.ServiceTypePolicySpec, written str
 		return
 	}
 	at := spec.Child("scheduler", "baseConfigMap")
-	switch found := policy.Configure(effective, policy.Base(effective, world.Volcano), world.Base, nil, written); {
+	switch found := policy.RenderConfiguration(effective, policy.BaseFor(effective, world.Volcano), world.Base, nil, written); {
 	case found.Text == "":
 		result.warn(at, "the policy waits: %s", found.Message)
 	case found.BuiltIn:

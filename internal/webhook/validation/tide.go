@@ -50,9 +50,9 @@ func TideDefaults(job *vcbatch.Job, world World) Defaults {
 	if queue == nil {
 		return Defaults{}
 	}
-	meaning, known := policy.Types(world.Policy)(queue.Annotations[v1alpha1.AnnotationServiceType])
-	habit := workload.EvictionPolicyOf(job)
-	if !known || !meaning.Reclaimable || habit.Ends {
+	meaning, known := policy.ServiceTypes(world.Policy)(queue.Annotations[v1alpha1.AnnotationServiceType])
+	habit := workload.EvictionPolicyFor(job)
+	if !known || !meaning.Reclaimable || habit.Terminates {
 		return Defaults{}
 	}
 	var out Defaults
@@ -68,8 +68,8 @@ func TideDefaults(job *vcbatch.Job, world World) Defaults {
 // answered tells that some policy of the job, or of one of its tasks, says what
 // becomes of an eviction.
 func answered(job *vcbatch.Job) bool {
-	return slices.ContainsFunc(job.Spec.Policies, workload.AnswersEviction) ||
-		slices.ContainsFunc(job.Spec.Tasks, func(t vcbatch.TaskSpec) bool { return slices.ContainsFunc(t.Policies, workload.AnswersEviction) })
+	return slices.ContainsFunc(job.Spec.Policies, workload.HandlesEviction) ||
+		slices.ContainsFunc(job.Spec.Tasks, func(t vcbatch.TaskSpec) bool { return slices.ContainsFunc(t.Policies, workload.HandlesEviction) })
 }
 
 // elastic tells that the job says it runs with fewer pods than it has.

@@ -74,7 +74,7 @@ func TestTideDefaults(t *testing.T) {
 		check.Must(t, reflect.DeepEqual(got, tc.want), "defaults %+v, want %+v", got, tc.want)
 		check.Equal(t, "none", reflect.DeepEqual(tc.want, none), got.None())
 		tc.job.Spec.Policies = append(tc.job.Spec.Policies, got.Policies...)
-		habit := workload.EvictionPolicyOf(tc.job)
-		check.That(t, len(got.Policies) == 0 || !habit.Ends && habit.Inelastic, "the completed job %+v does not start again as a whole", habit)
+		habit := workload.EvictionPolicyFor(tc.job)
+		check.That(t, len(got.Policies) == 0 || !habit.Terminates && habit.Inelastic, "the completed job %+v does not start again as a whole", habit)
 	}
 }

@@ -29,11 +29,11 @@ const (
 // say which.
 func fleet() *card.Inventory {
 	return card.NewInventory(map[string]card.Node{
-		"a": {Model: "NVIDIA-H200", Holdings: []card.Holding{
+		"a": {Model: "NVIDIA-H200", Cards: []card.NodeCard{
 			{Name: "NVIDIA-H200", Resource: gpu, Count: 8},
 			{Name: "NVIDIA-H200/mig-1g.18gb-mixed", Resource: slice, Count: 7},
 		}},
-		"b": {Model: "NVIDIA-H800", Holdings: []card.Holding{{Name: "NVIDIA-H800", Resource: gpu, Count: 8}}},
+		"b": {Model: "NVIDIA-H800", Cards: []card.NodeCard{{Name: "NVIDIA-H800", Resource: gpu, Count: 8}}},
 	}, ascend)
 }
 

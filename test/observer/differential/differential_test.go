@@ -52,7 +52,7 @@ func TestNodesAgree(t *testing.T) {
 			product, ours := card.Recognise(node), rule.ReadNode(node)
 			equal(t, "model", product.Model, ours.Model)
 			offers := map[corev1.ResourceName]rule.Offer{}
-			for _, held := range product.Holdings {
+			for _, held := range product.Cards {
 				offers[held.Resource] = rule.Offer{Card: string(held.Name), Count: int64(held.Count)}
 			}
 			unnamed := map[corev1.ResourceName]bool{}
@@ -69,7 +69,7 @@ func TestNodesAgree(t *testing.T) {
 			equal(t, "anomaly", len(product.Anomalies) > 0, len(unnamed) > 0 || len(product.Anomalies) > 0 && product.Model == "")
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
 				{Type: oneOf(t, "condition", corev1.NodeReady, corev1.NodeDiskPressure), Status: oneOf(t, "status", corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)}}
-			equal(t, "ready", workload.Works(node), rule.IsReady(node))
+			equal(t, "ready", workload.NodeReady(node), rule.IsReady(node))
 		}
 	})
 }
@@ -79,14 +79,14 @@ func TestInventoriesAgree(t *testing.T) {
 		inv := drawInventory(t)
 		for _, name := range resources {
 			equal(t, "is a card: "+string(name), inv.theirs.IsCard(name), inv.ours.IsCard(name))
-			equal(t, "cards of "+string(name), sortAndJoin(toStrings(inv.theirs.Named(name))), sortAndJoin(inv.ours.Cards(name)))
+			equal(t, "cards of "+string(name), sortAndJoin(toStrings(inv.theirs.NamesFor(name))), sortAndJoin(inv.ours.Cards(name)))
 			for _, node := range append(slices.Clone(nodeNames), "gone") {
-				on, _ := inv.theirs.On(node, name)
+				on, _ := inv.theirs.CardOnNode(node, name)
 				equal(t, "card on "+node, string(on), inv.ours.CardOn(node, name))
 			}
 		}
 		for _, name := range cards {
-			equal(t, "resources of "+name, sortAndJoin(toStrings(inv.theirs.ResourcesOf(card.Name(name)))), sortAndJoin(toStrings(inv.ours.ResourcesOf(name))))
+			equal(t, "resources of "+name, sortAndJoin(toStrings(inv.theirs.ResourcesFor(card.Name(name)))), sortAndJoin(toStrings(inv.ours.ResourcesOf(name))))
 		}
 		physical := rule.Quota{}
 		for name, count := range inv.theirs.Physical() {
@@ -119,15 +119,15 @@ func TestPodsAgree(t *testing.T) {
 			for _, name := range cards {
 				equal(t, "allows "+name, product.Named.Allows(card.Name(name)), ours.Allows(name))
 			}
-			equal(t, "waits", workload.Waiting(pod), rule.IsWaiting(pod))
-			equal(t, "is counted", workload.Counted(pod), rule.IsCharged(pod))
-			equal(t, "is ending", workload.Ending(pod), rule.IsTerminating(pod))
+			equal(t, "waits", workload.IsPending(pod), rule.IsWaiting(pod))
+			equal(t, "is counted", workload.IsAssigned(pod), rule.IsCharged(pod))
+			equal(t, "is ending", workload.IsTerminating(pod), rule.IsTerminating(pod))
 			equal(t, "PodGroup", workload.PodGroupName(pod), rule.PodGroupName(pod))
 			group := map[string]string{}
 			if value := drawBool(t); rapid.Bool().Draw(t, "the group says") {
 				group["volcano.sh/preemptable"] = value
 			}
-			equal(t, "evictable", workload.Evictable(pod, group), rule.IsEvictable(pod, group))
+			equal(t, "evictable", workload.IsEvictable(pod, group), rule.IsEvictable(pod, group))
 		}
 	})
 }
@@ -154,8 +154,8 @@ func TestChargesAgree(t *testing.T) {
 			pod, group := drawPod(t), drawGroup(t)
 			theirs, ours := lastCharge(t)
 			believed := pod.Spec.SchedulerName == "volcano"
-			resolver, plain := workload.Resolver{Inventory: inv.theirs, Schedulers: []string{"volcano"}, Admits: admits}, workload.Resolver{Inventory: inv.theirs}
-			holds, ends := workload.Counted(pod), workload.Ending(pod)
+			resolver, plain := workload.Resolver{Inventory: inv.theirs, Schedulers: []string{"volcano"}, AllowsNamespace: admits}, workload.Resolver{Inventory: inv.theirs}
+			holds, ends := workload.IsAssigned(pod), workload.IsTerminating(pod)
 			var got, ending quota.Charge
 			if holds {
 				got = resolver.Usage(pod, group, theirs)
@@ -184,7 +184,7 @@ func TestQueuesAgree(t *testing.T) {
 		for range perDraw {
 			queue := drawQueue(t)
 			unmanaged := oneOf(t, "unmanaged", rule.UnmanagedEnforce, rule.UnmanagedIgnore, rule.UnmanagedDeny)
-			product, ours := workload.RulesOf(queue, v1alpha1.UnmanagedQueues(unmanaged), nil), rule.LimitsOf(queue, unmanaged)
+			product, ours := workload.QueueRulesFor(queue, v1alpha1.UnmanagedQueues(unmanaged), nil), rule.LimitsOf(queue, unmanaged)
 			equal(t, "refuses all", product.Refusal != nil, ours.Closed != "")
 			equal(t, "any card", product.Limits.AnyCard, ours.AnyCard)
 			equal(t, "cpu", product.Limits.MilliCPU, ours.MilliCPU)
@@ -200,8 +200,8 @@ func TestQueuesAgree(t *testing.T) {
 			}
 			namespace := &corev1.Namespace{}
 			namespace.Labels = labels
-			selector, unreadable := workload.NamespaceSelectorOf(queue)
-			may := unreadable == nil && workload.MayUse("q", selector, "lab", namespace) == nil
+			selector, unreadable := workload.NamespaceSelectorFor(queue)
+			may := unreadable == nil && workload.CheckNamespace("q", selector, "lab", namespace) == nil
 			equal(t, "selects", may, rule.SelectorOf(queue).Selects(labels))
 		}
 	})
@@ -234,15 +234,15 @@ func TestServiceTypesAgree(t *testing.T) {
 				return oneOf(t, what, nil, map[string]string{"volcano.sh/service.type": drawType(t)})
 			}
 			queue, pod, group, owner := annotated("queue"), annotated("pod"), annotated("PodGroup"), drawType(t)
-			equal(t, "service type", workload.ServiceTypeOf(queue, pod, group, owner), rule.ServiceType(queue, pod, group, owner))
+			equal(t, "service type", workload.ServiceTypeFor(queue, pod, group, owner), rule.ServiceType(queue, pod, group, owner))
 			kinds := rapid.MapOfN(rapid.SampledFrom([]string{"Job", "Job.batch", "Job.batch.volcano.sh", "Deployment", "Deployment.apps", "ReplicaSet", "ReplicaSet.apps", "StatefulSet"}),
 				rapid.SampledFrom([]string{"inference", "training", "other"}), 0, 4).Draw(t, "kinds")
 			owned := drawPod(t)
-			equal(t, "type of the owner", ownersOf(kinds).TypeOf(owned), rule.OwnerServiceType(owned, kinds))
+			equal(t, "type of the owner", ownersOf(kinds).TypeFor(owned), rule.OwnerServiceType(owned, kinds))
 			matrix, reclaimFrom, reclaimable := drawMatrix(t)
 			by, from := oneOf(t, "by", types...), oneOf(t, "from", types...)
-			equal(t, by+" reclaims from "+from, matrix.MayReclaim(by, from), slices.Contains(reclaimFrom[by], from) && slices.Contains(reclaimable, from))
-			equal(t, by+" takes", matrix.Takes(by), len(reclaimFrom[by]) > 0)
+			equal(t, by+" reclaims from "+from, matrix.CanReclaim(by, from), slices.Contains(reclaimFrom[by], from) && slices.Contains(reclaimable, from))
+			equal(t, by+" takes", matrix.Reclaims(by), len(reclaimFrom[by]) > 0)
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestServiceTypesAgree(t *testing.T) {
 func TestTheDefaultServiceTypesAgree(t *testing.T) {
 	for _, name := range types {
 		for _, from := range types {
-			if got, want := defaultMatrix.MayReclaim(name, from), slices.Contains(rule.DefaultReclaimFrom()[name], from); got != want {
+			if got, want := defaultMatrix.CanReclaim(name, from), slices.Contains(rule.DefaultReclaimFrom()[name], from); got != want {
 				t.Errorf("%s reclaims from %s: the product says %v, the rule %v", name, from, got, want)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-type ownersOf = servicetype.Owners
+type ownersOf = servicetype.OwnerKinds
 
 var (
 	types         = []string{"inference", "training", "batch", ""}
