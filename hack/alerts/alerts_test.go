@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Half an hour each. The programs serve the metrics that they have in such a state.
+// Half an hour each. These are the metrics that the programs serve in such a state.
 const (
 	operator       = `up{job="cardquota-manager",pod="m"} 1x60`
 	operatorDies   = `up{job="cardquota-manager",pod="m"} 1x19 0x40`
@@ -28,7 +28,7 @@ const (
 	notConfigured  = `cardquota_scheduler_config_valid{pod="s"} 0x60`
 )
 
-// The names of the alerts.
+// Names of the alerts.
 const (
 	absent   = "CardquotaOperatorAbsent"
 	stands   = "CardquotaSchedulingStands"
@@ -89,7 +89,7 @@ func TestSummariesNameWhatIsWrong(t *testing.T) {
 	}
 }
 
-// An alert that no case above makes fire is not tested.
+// An alert that fires in no case above is not tested.
 func TestEveryAlertIsKnown(t *testing.T) {
 	var names []string
 	for _, rule := range parsedRules(t) {

@@ -1,5 +1,5 @@
-// Package alerts tests the alerts of config/prometheus by Prometheus' own parser, templates and
-// query engine. It is a module of its own: nothing else here needs Prometheus.
+// Package alerts tests the alerts of config/prometheus with Prometheus' own parser, templates
+// and query engine. It is a separate module because only it needs Prometheus.
 package alerts
 
 import (
@@ -16,8 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// projectRoot is the project's root, seen from this package. Go does not know that these tests
-// depend on files outside of this module: run them with -count=1, or an old result is shown.
+// projectRoot is the project's root relative to this package. Go does not know that these tests
+// depend on files outside of this module: run them with -count=1, or Go may show a cached
+// result.
 const projectRoot = "../.."
 
 func noError(t *testing.T, err error) {
@@ -27,7 +28,7 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// equal reports a difference under a title that says which side is which.
+// equal reports a difference under a title that names both sides.
 func equal[V any](t *testing.T, what string, left, right V) {
 	t.Helper()
 	if diff := cmp.Diff(left, right); diff != "" {
@@ -42,7 +43,7 @@ func readFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// installedGroups are the groups of rules of config/prometheus.
+// installedGroups returns the rule groups of config/prometheus.
 func installedGroups(t *testing.T) map[string]any {
 	t.Helper()
 	var rule struct {
@@ -52,8 +53,8 @@ func installedGroups(t *testing.T) map[string]any {
 	return rule.Spec
 }
 
-// parsedRules are the alerts of config/prometheus as Prometheus reads them: expressions and templates
-// that it cannot parse, and fields that it does not know, end the test.
+// parsedRules returns the alerts of config/prometheus as Prometheus parses them. Invalid
+// expressions and templates, and unknown fields, end the test.
 func parsedRules(t *testing.T) []rulefmt.Rule {
 	t.Helper()
 	text, err := yaml.Marshal(installedGroups(t))
@@ -79,7 +80,7 @@ func TestEveryAlertSaysWhatItMeans(t *testing.T) {
 	}
 }
 
-// Who copies the alerts from docs/metrics.md gets what config/prometheus installs.
+// The alerts in docs/metrics.md are those that config/prometheus installs.
 func TestAlertsAreThoseOfTheDocument(t *testing.T) {
 	_, block, found := strings.Cut(readFile(t, "docs/metrics.md"), "```yaml\n")
 	block, _, closed := strings.Cut(block, "```")
@@ -91,8 +92,8 @@ func TestAlertsAreThoseOfTheDocument(t *testing.T) {
 	equal(t, "alerts (-docs/metrics.md +config/prometheus)", told, installedGroups(t))
 }
 
-// documentedNames returns the names that docs/metrics.md explains above the alerts. Tests of both programs
-// hold these names against what the programs export.
+// documentedNames returns the metrics that docs/metrics.md describes above the alerts. Tests of
+// both programs compare these names with their exports.
 func documentedNames(t *testing.T) map[string]bool {
 	t.Helper()
 	text, _, found := strings.Cut(readFile(t, "docs/metrics.md"), "\n## Example alerts\n")

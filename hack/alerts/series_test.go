@@ -17,19 +17,20 @@ import (
 const (
 	// step is the time between two scrapes, and between two evaluations.
 	step = 30 * time.Second
-	// length is how long everything is watched.
+	// length is the length of every test.
 	length = 30 * time.Minute
 )
 
-// scrapedSeries is what Prometheus scraped, from the Unix epoch on. It answers queries.
+// scrapedSeries are the series that Prometheus scraped since the Unix epoch. It answers
+// queries.
 type scrapedSeries struct {
 	*testing.T
 	engine *promql.Engine
 	series []promql.Series
 }
 
-// newWorld takes series in the notation of promtool: a selector and its values, one for each
-// scrape. A target that is gone ends in stale.
+// newWorld parses series in promtool's notation: a selector and its values, one per scrape. A
+// target that is gone ends in stale.
 func newWorld(t *testing.T, series ...string) *scrapedSeries {
 	t.Helper()
 	w := &scrapedSeries{T: t, engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})}
@@ -49,7 +50,7 @@ func newWorld(t *testing.T, series ...string) *scrapedSeries {
 	return w
 }
 
-// firedAlerts are the summaries of the alerts that fire at any time, by name: the first one of each.
+// firedAlerts returns the first summary of each alert that fires at any time, by name.
 func (w *scrapedSeries) firedAlerts(t *testing.T) map[string]string {
 	fired := map[string]string{}
 	for _, rule := range parsedRules(t) {
@@ -86,7 +87,7 @@ func (w *scrapedSeries) runQuery(expression string, at time.Duration) promql.Vec
 	return append(promql.Vector(nil), vector...)
 }
 
-// expandTemplate fills in the template of an annotation.
+// expandTemplate expands the template of an annotation.
 func (w *scrapedSeries) expandTemplate(text string, sample promql.Sample, at time.Duration) string {
 	w.Helper()
 	const variables = "{{$labels := .Labels}}{{$value := .Value}}"
@@ -123,7 +124,7 @@ func hasLabels(metric labels.Labels, matchers []*labels.Matcher) bool {
 	return true
 }
 
-// seriesSet hands out series one after the other.
+// seriesSet iterates over series.
 type seriesSet struct {
 	left []storage.Series
 	at   storage.Series

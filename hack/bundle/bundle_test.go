@@ -21,8 +21,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// projectRoot is the project's root, seen from this package. Go does not know that these tests
-// depend on files outside of this module: run them with -count=1, or an old result is shown.
+// projectRoot is the project's root relative to this package. Go does not know that these tests
+// depend on files outside of this module: run them with -count=1, or Go may show a cached
+// result.
 const projectRoot = "../.."
 
 func noError(t *testing.T, err error) {
@@ -32,7 +33,7 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// equal reports a difference under a title that says which side is which.
+// equal reports a difference under a title that names both sides.
 func equal[V any](t *testing.T, what string, left, right V) {
 	t.Helper()
 	if diff := cmp.Diff(left, right); diff != "" {
@@ -56,8 +57,8 @@ func committedFile(t *testing.T, name string) []byte {
 	return content
 }
 
-// validatorComplaints are the errors and warnings of every validator that operator-sdk runs for
-// suite=operatorframework and for the kinds inside of a bundle.
+// validatorComplaints returns the errors and warnings of every validator that operator-sdk runs
+// for suite=operatorframework and for the kinds in a bundle.
 func validatorComplaints(bundle *manifests.Bundle, kubernetes string) []string {
 	validators := append(slices.Clone(validation.DefaultBundleValidators), validator.Validators{
 		validation.OperatorHubV2Validator,
@@ -82,7 +83,7 @@ func TestValidatorsFindNoErrorAndNoWarning(t *testing.T) {
 	for _, complaint := range validatorComplaints(bundle, "1.34") {
 		t.Error(complaint)
 	}
-	// What stands behind the first document of a file would be neither validated nor installed.
+	// Documents after the first one in a file would be neither validated nor installed.
 	want := map[string]int{
 		"ClusterServiceVersion": 1, "CustomResourceDefinition": len(configObjects(t, "crd/bases/*.yaml")),
 		"Service": 2, "NetworkPolicy": len(configObjects(t, "networkpolicy/*.yaml")),
@@ -115,7 +116,7 @@ func TestValidatorsComplainAboutABundleThatIsWrong(t *testing.T) {
 		"an unknown category":                 {func(b *manifests.Bundle) { b.CSV.Annotations["categories"] = "Cards" }, "standard categories"},
 		"a level that does not exist":         {func(b *manifests.Bundle) { b.CSV.Annotations["capabilities"] = "Full" }, "capabilities"},
 		"a channel without a kind":            {func(b *manifests.Bundle) { b.Channels = []string{"v0"} }, "naming convention"},
-		"a definition that nobody describes":  {func(b *manifests.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned = nil }, "not defined in CSV"},
+		"a definition without a description":  {func(b *manifests.Bundle) { b.CSV.Spec.CustomResourceDefinitions.Owned = nil }, "not defined in CSV"},
 		"a definition without an example":     {func(b *manifests.Bundle) { b.CSV.Annotations["alm-examples"] = "[]" }, "example"},
 		"a container that requests no memory": {func(b *manifests.Bundle) { firstContainer(b).Resources.Requests = nil }, "resource requests"},
 		"an account that is also a file": {func(b *manifests.Bundle) {
@@ -197,7 +198,7 @@ func firstContainer(b *manifests.Bundle) *corev1.Container {
 	return &b.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers[0]
 }
 
-// fileTexts makes differences of files readable.
+// fileTexts converts files to texts, for readable differences.
 func fileTexts(files map[string][]byte) map[string]string {
 	list := map[string]string{}
 	for name, content := range files {

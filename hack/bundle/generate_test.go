@@ -73,7 +73,7 @@ func TestFieldsInsideOfConditionsAreLeftOut(t *testing.T) {
 	equal(t, "fields (-want +got)", []string{"a", "conditions", "list", "list[0].b", "z"}, got)
 }
 
-// projectConfig is this project's config/ in memory, so that a test can change it.
+// projectConfig returns this project's config/ in memory, so that a test can change it.
 func projectConfig(t *testing.T) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -115,7 +115,7 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 		"a kind that OLM does not install": {
 			"config/networkpolicy/networkpolicy.yaml", "kind: NetworkPolicy", "kind: Ingress", "OLM installs no Ingress",
 		},
-		"a role that nobody has": {
+		"a role without a binding": {
 			"config/rbac/metrics_auth_role.yaml", "kind: ClusterRole\n  name: cardquota-metrics-auth",
 			"kind: ClusterRole\n  name: cardquota-scheduler", "no account has ClusterRole cardquota-metrics-auth",
 		},
@@ -123,7 +123,7 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 			"config/rbac/manager_rolebinding.yaml", "kind: RoleBinding\nmetadata:\n  name: cardquota-manager\n  namespace: volcano-system",
 			"kind: RoleBinding\nmetadata:\n  name: cardquota-manager\n  namespace: other", "a bundle grants only in its own",
 		},
-		"an account of somebody else": {
+		"a foreign account": {
 			"config/rbac/scheduler_rolebinding.yaml", "- kind: ServiceAccount\n  name: cardquota-scheduler",
 			"- kind: ServiceAccount\n  name: default", "default is no ServiceAccount of the installation",
 		},
@@ -140,7 +140,7 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 		"a definition that the base forgot": {
 			basePath, "name: cardquotas.cardquota.dev", "name: tides.cardquota.dev", "says nothing about cardquotas.cardquota.dev",
 		},
-		"a certificate of somebody else": {
+		"a foreign certificate": {
 			"config/manifests/kustomization.yaml", "value: --webhook-certificates=Files", "value: --webhook-certificates=Self",
 			"--webhook-certificates=Files is missing",
 		},
@@ -157,7 +157,7 @@ func TestWhatABundleCannotSayIsRefused(t *testing.T) {
 			"config/webhook/manifests.yaml", "  failurePolicy: Fail\n",
 			"  failurePolicy: Fail\n  namespaceSelector: {matchLabels: {a: b}}\n", "OLM replaces by the OperatorGroup's",
 		},
-		"a webhook behind a Service of somebody else": {
+		"a webhook behind a foreign Service": {
 			"config/webhook/manifests.yaml", "name: cardquota-webhook", "name: other", "Service other is none of the installation",
 		},
 		"a webhook behind a port that is not there": {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// serviceMonitor is what the Prometheus operator makes a scrape of.
+// serviceMonitor is the Prometheus operator's description of a scrape.
 type serviceMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -29,8 +29,8 @@ type serviceMonitor struct {
 	} `json:"spec"`
 }
 
-// endpoint is a port of the Services that a serviceMonitor selects. A field that is not here, such
-// as jobLabel, would change what the tests below take for granted, and is an error.
+// endpoint is a port of the Services that a serviceMonitor selects. Any other field, such as
+// jobLabel, would invalidate the tests below, and is an error.
 type endpoint struct {
 	Port            string         `json:"port"`
 	Scheme          string         `json:"scheme"`
@@ -38,7 +38,7 @@ type endpoint struct {
 	TLSConfig       map[string]any `json:"tlsConfig"`
 }
 
-// installation is config/default with every component that config/ has.
+// installation is config/default with every component of config/.
 type installation struct {
 	deployments []appsv1.Deployment
 	services    []corev1.Service
@@ -89,7 +89,7 @@ func (all *installation) addObject(object unstructured.Unstructured) error {
 	return nil
 }
 
-// selectedDeployment is the one whose pods a selector means, in the namespace of who selects.
+// selectedDeployment returns the Deployment that a selector selects in a namespace.
 func (all installation) selectedDeployment(namespace string, selector labels.Selector) (*appsv1.Deployment, error) {
 	var found []*appsv1.Deployment
 	for i := range all.deployments {
@@ -103,7 +103,7 @@ func (all installation) selectedDeployment(namespace string, selector labels.Sel
 	return found[0], nil
 }
 
-// opensPort says whether a Deployment's container has a port of that name or number.
+// opensPort reports whether a Deployment's container has a port of that name or number.
 func opensPort(deployment *appsv1.Deployment, port intstr.IntOrString) bool {
 	return slices.ContainsFunc(deployment.Spec.Template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
 		return port.Type == intstr.String && p.Name == port.StrVal || port.Type == intstr.Int && p.ContainerPort == port.IntVal
@@ -126,7 +126,7 @@ func TestServicesLeadToPortsThatAreOpen(t *testing.T) {
 	}
 }
 
-// scrapeTarget is a Service that is scraped for the pods behind it.
+// scrapeTarget is a scraped Service and the pods behind it.
 type scrapeTarget struct {
 	endpoint   endpoint
 	service    *corev1.Service
@@ -157,7 +157,7 @@ func (all installation) scrapeTargets(t *testing.T) []scrapeTarget {
 	return list
 }
 
-// Every Deployment is scraped once, over TLS with a token, as its arguments say that it serves.
+// Every Deployment is scraped once, over TLS with a token, according to its arguments.
 func TestPrometheusScrapesBothPrograms(t *testing.T) {
 	scraped := map[string]int{}
 	for _, target := range fullInstallation(t).scrapeTargets(t) {
@@ -173,7 +173,7 @@ func TestPrometheusScrapesBothPrograms(t *testing.T) {
 	equal(t, "how often Deployments are scraped (-want +got)", map[string]int{"cardquota-manager": 1, "cardquota-scheduler": 1}, scraped)
 }
 
-// The alerts know a target by its job, which is the name of the Service.
+// The alerts identify a target by its job, which is the name of the Service.
 func TestAlertsAskForJobsThatThereAre(t *testing.T) {
 	all := fullInstallation(t)
 	var jobs []string
@@ -195,7 +195,7 @@ func TestAlertsAskForJobsThatThereAre(t *testing.T) {
 	}
 }
 
-// What a policy lets in is where a Service leads: no more, and no less.
+// A policy allows exactly the ports that a Service uses.
 func TestNetworkPoliciesLetInWhatServicesLeadTo(t *testing.T) {
 	all := fullInstallation(t)
 	allowed, wanted := map[string][]string{}, map[string][]string{}

@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The tests of this file read config/ in a way of their own and compare what they find there
-// with the bundle, so that a mistake of the generator cannot hide in both.
+// The tests of this file read config/ independently of the generator and compare the result
+// with the bundle, so that a mistake cannot hide in both.
 
-// configObjects are all objects of the files that match a pattern below config/.
+// configObjects returns all objects of the files that match a pattern below config/.
 func configObjects(t *testing.T, pattern string) []map[string]any {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(projectRoot, "config", pattern))
@@ -43,7 +43,7 @@ func configObjects(t *testing.T, pattern string) []map[string]any {
 	return list
 }
 
-// convertObject reads an object as a type.
+// convertObject converts an object to a type.
 func convertObject[T any](t *testing.T, object any) T {
 	t.Helper()
 	var typed T
@@ -53,7 +53,8 @@ func convertObject[T any](t *testing.T, object any) T {
 	return typed
 }
 
-// permissionLines are rules as single permissions of an account: a verb on a resource, perhaps by name.
+// permissionLines returns rules as single permissions of an account: a verb on a resource,
+// perhaps with a name.
 func permissionLines(scope, account string, rules []rbacv1.PolicyRule) []string {
 	var list []string
 	for _, rule := range rules {
@@ -102,7 +103,8 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 			want = append(want, permissionLines(scope, account, rules)...)
 		}
 	}
-	// OLM makes the webhooks' certificate and registers it, so these are not asked for.
+	// OLM creates and registers the webhooks' certificate, so the bundle does not request these
+	// permissions.
 	certificates := regexp.MustCompile(`: \w+ ((mutating|validating)webhookconfigurations\.admissionregistration\.k8s\.io|secrets\.) `)
 	all := len(want)
 	want = slices.DeleteFunc(want, certificates.MatchString)
@@ -185,7 +187,7 @@ func TestExamplesAreTheSamples(t *testing.T) {
 	equal(t, "examples (-config/samples +alm-examples)", byName(configObjects(t, "samples/*.yaml")), byName(almExamples(t, loadBundle(t).CSV)))
 }
 
-// fieldPaths are the paths of all fields that a value sets, list items as [0].
+// fieldPaths returns the paths of all fields that a value sets, list items as [0].
 func fieldPaths(value any, path string) []string {
 	var list []string
 	switch value := value.(type) {

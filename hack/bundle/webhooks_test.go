@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Read in a way of its own: what OLM registers is what config/webhook says, but for the
-// matchConditions, which OLM does not know.
+// Read independently: OLM registers what config/webhook contains, except for matchConditions,
+// which OLM does not support.
 func TestWebhooksAreThoseOfConfig(t *testing.T) {
 	port := intstr.FromInt32(9443)
 	var want []v1alpha1.WebhookDescription
@@ -35,7 +35,7 @@ func TestWebhooksAreThoseOfConfig(t *testing.T) {
 	}
 }
 
-// OLM makes a Service of its own for the webhooks; a second one would only confuse.
+// OLM creates its own Service for the webhooks; a second one would only confuse.
 func TestTheWebhooksServiceIsLeftToOLM(t *testing.T) {
 	names := map[string]bool{}
 	for _, object := range loadBundle(t).Objects {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestEveryMutantFindsItsText: a rule that was rewritten takes its mutants along.
+// TestEveryMutantFindsItsText tests that the mutants were updated together with the rules.
 func TestEveryMutantFindsItsText(t *testing.T) {
 	top, err := moduleRoot()
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 // checkout is this project. Listing its packages takes seconds.
 var checkout = sync.OnceValues(func() (*project, error) { return loadProject(context.Background()) })
 
-// Without this, a new kind of file could change and no group would run.
+// Otherwise a new kind of file could change without running any group.
 func TestEveryTrackedFileDecidesAStage(t *testing.T) {
 	p, err := checkout()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The list stands in a file of its own: what a test names counts as what it depends on.
+	// The list is in a file of its own: a name in a test counts as an input.
 	untested, err := readLines(filepath.Join("testdata", "untested.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -61,8 +61,7 @@ func TestEveryTestBelongsToAStage(t *testing.T) {
 	}
 }
 
-// allowedTwice reports whether a package stands in a stage that plays it a second time in
-// another way.
+// allowedTwice reports whether a package may be in a second stage that runs it in another way.
 func allowedTwice(p *project, dir string) bool {
 	return slices.ContainsFunc(allStages(p), func(s stage) bool { return s.onlyInTestAll && slices.Contains(s.packages, dir) })
 }

@@ -15,7 +15,7 @@ import (
 	"cardquota.dev/operator/internal/testing/childprocess"
 )
 
-// A test plays parts of a run in processes of its own: part is which.
+// A test runs parts of a run in separate processes: part is the name of the part.
 const part = "RUNTESTS_PART"
 
 func TestMain(m *testing.M) {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// writePID leaves the process id of a part.
+// writePID writes the process id of a part.
 func writePID(name string) {
 	dir := os.Getenv("RUNTESTS_NOTES")
 	temporary := filepath.Join(dir, name+".tmp")
@@ -48,8 +48,8 @@ func writePID(name string) {
 	_ = os.Rename(temporary, filepath.Join(dir, name))
 }
 
-// However a run ends, go test and the test binary end with it, and by the kernel's word so do
-// the control planes that the binary has started.
+// However a run ends, go test and the test binary end with it, and the kernel ends the control
+// planes that the binary has started.
 func TestAKilledRunLeavesNoProcess(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(fmt.Sprint(sig), func(t *testing.T) {
@@ -101,8 +101,7 @@ func waitForPID(t *testing.T, file string) int {
 	return 0
 }
 
-// isAlive reports whether a process runs. One that has ended and that its new parent has not
-// waited for yet does not.
+// isAlive reports whether a process runs. A zombie does not.
 func isAlive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -41,8 +41,8 @@ func TestWithoutACacheFolderNothingIsKept(t *testing.T) {
 	}
 }
 
-// A file that a test opened, but that its sources do not name, decides the group from its first
-// run on.
+// A file that a test opened, although its sources do not name it, is an input of the group
+// after its first run.
 func TestARecordHoldsWhatTestsOpened(t *testing.T) {
 	root := t.TempDir()
 	write := func(text string) {

@@ -1,4 +1,4 @@
-// Package stampedbuild tests how hack/stamped-build.sh keeps what is built.
+// Package stampedbuild tests hack/stamped-build.sh.
 package stampedbuild
 
 import (
@@ -16,8 +16,8 @@ import (
 	"cardquota.dev/operator/internal/testing/missing"
 )
 
-// clone is a project with one script that builds. The script starts the file "begun", and ends
-// when the file "go on" is there.
+// clone is a project with one build script. The script creates the file "begun", and ends when
+// the file "go on" exists.
 type clone struct {
 	*testing.T
 	root string
@@ -40,7 +40,7 @@ stamped_build fake 'the program' "$root/source"
 link_into "$root/bin/programs"
 `
 
-// buildEnv is what clones of one user share.
+// buildEnv is shared by the clones of one user.
 type buildEnv struct {
 	*testing.T
 	dir string
@@ -72,7 +72,7 @@ func (w buildEnv) letBuildsHang() {
 	}
 }
 
-// countBuilds is how often a build was begun.
+// countBuilds returns how often a build was started.
 func (w buildEnv) countBuilds() int {
 	text, _ := os.ReadFile(w.buildsDir())
 	return strings.Count(string(text), "run")
@@ -98,7 +98,7 @@ func (w buildEnv) newClone() clone {
 		"XDG_CACHE_HOME="+w.cacheDir(), "GO_ON="+w.goOn(), "BUILDS="+w.buildsDir(), "TMPDIR="+scratch)}
 }
 
-// startScript begins the script in a process group of its own.
+// startScript starts the script in its own process group.
 func (c clone) startScript() (*exec.Cmd, *strings.Builder) {
 	c.Helper()
 	var out strings.Builder
@@ -112,7 +112,7 @@ func (c clone) startScript() (*exec.Cmd, *strings.Builder) {
 	return command, &out
 }
 
-// runScript runs the script to its end and returns what it says.
+// runScript runs the script to its end and returns its output.
 func (c clone) runScript() string {
 	c.Helper()
 	command, out := c.startScript()
@@ -122,7 +122,7 @@ func (c clone) runScript() string {
 	return out.String()
 }
 
-// expectProgram checks that the program is linked into ./bin with this content.
+// expectProgram checks that ./bin links to the program with this content.
 func (c clone) expectProgram(want string) {
 	c.Helper()
 	got, err := os.ReadFile(filepath.Join(c.root, "bin", "programs", "program"))
@@ -154,7 +154,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// findEntries are the files and folders below a folder whose base name begins with prefix.
+// findEntries returns the files and folders below a folder whose base name starts with prefix.
 func findEntries(t *testing.T, folder, prefix string) []string {
 	t.Helper()
 	var found []string

@@ -119,9 +119,9 @@ func bypassTests(t *testing.T, w *env) {
 			return time.Since(since), err
 		}).Should(gomega.BeNumerically(">", 3*time.Second))
 	})
-	t.Run("what somebody changes is put back", func(t *testing.T) {
+	t.Run("drift is reverted", func(t *testing.T) {
 		for _, name := range []string{admissionpolicy.BypassPolicyName, admissionpolicy.ChargePolicyName} {
-			t.Run(name, func(t *testing.T) { putBack(t, w, policy, name) })
+			t.Run(name, func(t *testing.T) { checkDriftReverted(t, w, policy, name) })
 		}
 	})
 	t.Run("the list only grows", func(t *testing.T) { checkCardResourceStays(t, w) })
@@ -139,8 +139,8 @@ func bypassTests(t *testing.T, w *env) {
 	}
 }
 
-// putBack checks that the operator reverts drift of the objects.
-func putBack(t *testing.T, w *env, owner client.Object, name string) {
+// checkDriftReverted checks that the operator reverts drift of the objects.
+func checkDriftReverted(t *testing.T, w *env, owner client.Object, name string) {
 	g := framework.NewGomega(t)
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
 	key := client.ObjectKey{Name: name}

@@ -18,8 +18,8 @@ import (
 	"cardquota.dev/operator/test/framework"
 )
 
-// badQueue is denied by an operator that answers, and by nothing else.
-func (w *env) badQueue(t *testing.T) func() error {
+// createInvalidQueue is denied by an operator that answers, and by nothing else.
+func (w *env) createInvalidQueue(t *testing.T) func() error {
 	return func() error {
 		return w.dryRunCreate(t, newQuota("badly-typed", func(q *v1alpha1.CardQuota) {
 			q.Spec.OverAllocation, q.Spec.Cards = v1alpha1.OverAllocationDeny, []v1alpha1.Card{{Name: "NVIDIA-H200", Quota: 1000}}
@@ -49,7 +49,7 @@ func certificateTests(t *testing.T, w *env) {
 		g.Expect(before).NotTo(gomega.BeEmpty())
 		g.Expect(w.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "volcano-system", Name: "cardquota-webhook-cert"}})).To(gomega.Succeed())
 		g.Eventually(w.trustedCABundle(t)).ShouldNot(gomega.Equal(before))
-		g.Eventually(w.badQueue(t)).Should(beDenied(byTheRule))
+		g.Eventually(w.createInvalidQueue(t)).Should(beDenied(byTheRule))
 	})
 	t.Run("a replica that does not lead answers too", func(t *testing.T) {
 		g := framework.NewGomega(t)
@@ -59,9 +59,9 @@ func certificateTests(t *testing.T, w *env) {
 		g.Expect(servingCertSignature(t, port)).To(gomega.Equal(servingCertSignature(t, w.port)), "both serve the same certificate")
 		w.exposePort(t, port)
 		defer w.exposePort(t, w.port)
-		g.Eventually(w.badQueue(t)).Should(beDenied(byTheRule))
+		g.Eventually(w.createInvalidQueue(t)).Should(beDenied(byTheRule))
 	})
-	t.Run("files of somebody else", func(t *testing.T) { filesTest(t, w) })
+	t.Run("files of another issuer", func(t *testing.T) { filesTest(t, w) })
 }
 
 // filesTest simulates cert-manager: it writes files, and newer ones later.
@@ -85,11 +85,11 @@ func filesTest(t *testing.T, w *env) {
 	defer func() { g.Expect(other.Manager.Stop()).To(gomega.Succeed()) }()
 	w.exposePort(t, port)
 	defer w.exposePort(t, w.port)
-	g.Eventually(w.badQueue(t)).Should(beDenied(byTheRule))
+	g.Eventually(w.createInvalidQueue(t)).Should(beDenied(byTheRule))
 	before := servingCertSignature(t, port)
 	issue("webhook-second")
 	g.Eventually(func() string { return servingCertSignature(t, port) }).ShouldNot(gomega.Equal(before), "new files are served without a restart")
-	g.Expect(w.trustedCABundle(t)()).To(gomega.Equal(w.cluster.CABundle()), "the operator leaves the authority to whoever brings the files")
+	g.Expect(w.trustedCABundle(t)()).To(gomega.Equal(w.cluster.CABundle()), "the operator leaves the CA to the issuer of the files")
 }
 
 // writeCABundle writes a CA into both configurations, as cert-manager's injector does.

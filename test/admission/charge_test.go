@@ -119,7 +119,7 @@ func (w *env) createPlacedPod(t *testing.T, as client.Client, name string, spec 
 // bypass the scheduler.
 func chargeTests(t *testing.T, w *env, exempt client.Client) {
 	p := w.newChargeClients(t)
-	chargeInForce(t, p.tenant)
+	waitForChargePolicy(t, p.tenant)
 	for _, name := range []string{"paying", "other"} {
 		w.CreateWithCleanup(t, newQuota(name, nil))
 		w.openQueue(t, name)
@@ -133,7 +133,7 @@ func chargeTests(t *testing.T, w *env, exempt client.Client) {
 	})
 	t.Run("pods", func(t *testing.T) { annotationTests(t, w, p, exempt) })
 	t.Run("templates", func(t *testing.T) { templateTests(t, w, p) })
-	t.Run("goodbyes", func(t *testing.T) { goodbyeTests(t, w, p, exempt) })
+	t.Run("goodbyes", func(t *testing.T) { gracePeriodTests(t, w, p, exempt) })
 	t.Run("commands", func(t *testing.T) { commandTests(t, w, p) })
 	t.Run("the API server finds no fault in the rules", func(t *testing.T) {
 		policy := &admissionv1.ValidatingAdmissionPolicy{}
@@ -146,17 +146,17 @@ func chargeTests(t *testing.T, w *env, exempt client.Client) {
 	})
 }
 
-// chargeInForce waits until the API server applies the rules: it learns each policy within
+// waitForChargePolicy waits until the API server applies the rules: it learns each policy within
 // seconds.
-func chargeInForce(t *testing.T, tenant client.Client) {
+func waitForChargePolicy(t *testing.T, tenant client.Client) {
 	t.Helper()
 	framework.NewGomega(t).Eventually(func() error {
-		return tenant.Create(t.Context(), commandTo("Queue", "scheduling.volcano.sh/v1beta1", "default"), client.DryRunAll)
+		return tenant.Create(t.Context(), newCommand("Queue", "scheduling.volcano.sh/v1beta1", "default"), client.DryRunAll)
 	}).Should(beDenied(admissionpolicy.ChargePolicyName))
 }
 
-// commandTo returns a Command that closes an object of Volcano.
-func commandTo(kind, apiVersion, name string) *unstructured.Unstructured {
+// newCommand returns a Command that closes an object of Volcano.
+func newCommand(kind, apiVersion, name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command",
 		"metadata": map[string]any{"namespace": "chat", "generateName": "close-"},
@@ -269,7 +269,7 @@ func templateTests(t *testing.T, w *env, p chargeClients) {
 	})
 }
 
-func goodbyeTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
+func gracePeriodTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
 	const over = 3601
 	day, within := int64(86400), int64(60)
 	late := []string{"grace period of 3601 seconds", "give it at most 3600 seconds"}
@@ -317,8 +317,8 @@ func goodbyeTests(t *testing.T, w *env, p chargeClients, exempt client.Client) {
 }
 
 func commandTests(t *testing.T, w *env, p chargeClients) {
-	queue, job := commandTo("Queue", "scheduling.volcano.sh/v1beta1", "paying"), commandTo("Job", "batch.volcano.sh/v1alpha1", "mine")
-	stored := commandTo("Job", "scheduling.volcano.sh/v1beta1", "mine") // nobody obeys it
+	queue, job := newCommand("Queue", "scheduling.volcano.sh/v1beta1", "paying"), newCommand("Job", "batch.volcano.sh/v1alpha1", "mine")
+	stored := newCommand("Job", "scheduling.volcano.sh/v1beta1", "mine") // nobody obeys it
 	w.CreateWithCleanup(t, stored)
 	runAttempts(t, admissionpolicy.ChargePolicyName, map[string]attempt{
 		"a tenant's to a queue":          {p.tenant, dryRunCreate(t, queue), []string{"is to Queue paying", "somebody@chat may not update Queues"}},

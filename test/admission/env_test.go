@@ -61,8 +61,8 @@ func (h *warningRecorder) record(request func() error) (string, error) {
 	return strings.Join(h.texts, "\n"), err
 }
 
-// newGate starts the cluster and the operator, which stop with the test.
-func newGate(t *testing.T) *env {
+// newEnv starts the cluster and the operator, which stop with the test.
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	g := framework.NewGomega(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{Fleet: "../cluster/fleets/mixed.yaml"})
@@ -183,12 +183,12 @@ func dryRun(t *testing.T, as client.Client, object client.Object) error {
 // validation. This test checks that the API server calls the webhooks, and what happens when it
 // cannot.
 func TestAdmission(t *testing.T) {
-	w := newGate(t)
+	w := newEnv(t)
 	t.Run("bypass", func(t *testing.T) { bypassTests(t, w) })
 	t.Run("workloads", func(t *testing.T) { workloadTests(t, w) })
 	t.Run("quotas", func(t *testing.T) { quotaTests(t, w) })
 	t.Run("jobs", func(t *testing.T) { vcjobTests(t, w) })
-	t.Run("without an operator", func(t *testing.T) { aloneTests(t, w) })
+	t.Run("without an operator", func(t *testing.T) { operatorDownTests(t, w) })
 	t.Run("certificate", func(t *testing.T) { certificateTests(t, w) })
 }
 

@@ -35,7 +35,7 @@ func quotaTests(t *testing.T, w *env) {
 	policy := w.applyPolicy(t, v1alpha1.Admission{})
 	odd := newQuota("odd", func(q *v1alpha1.CardQuota) { q.Spec.ServiceType = "batch" })
 	g.Eventually(func() error { return w.dryRunCreate(t, odd.DeepCopy()) }).Should(beDenied("does not define batch: write one of inference, training"))
-	w.refusesPatch(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimPolicy":"WhenNeeded"}]}}`,
+	w.waitUntilPatchDenied(t, policy, `{"spec":{"serviceTypes":[{"name":"a","priority":1,"reclaimFrom":["b"]},{"name":"b","priority":2,"reclaimPolicy":"WhenNeeded"}]}}`,
 		"servicetypepolicies.cardquota.dev", "cards are taken back only from queues of lower priority")
 	g.Expect(framework.MergePatch(t, w, policy, `{"spec":{"serviceTypes":[{"name":"batch","priority":1}]}}`)).To(gomega.Succeed())
 	g.Eventually(func() error { return w.dryRunCreate(t, odd.DeepCopy()) }).Should(gomega.Succeed())
@@ -86,9 +86,9 @@ func vcjobTests(t *testing.T, w *env) {
 	}
 }
 
-// aloneTests test that a stopped operator blocks only writes of quotas, and that its objects
+// operatorDownTests test that a stopped operator blocks only writes of quotas, and that its objects
 // can still be deleted.
-func aloneTests(t *testing.T, w *env) {
+func operatorDownTests(t *testing.T, w *env) {
 	g := framework.NewGomega(t)
 	quota := newQuota("orphan", nil)
 	w.CreateWithCleanup(t, quota)

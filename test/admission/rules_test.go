@@ -40,8 +40,8 @@ func (w *env) waitUntilDenied(t *testing.T, object client.Object, words ...strin
 	framework.NewGomega(t).Eventually(func() error { return dryRun(t, w, object) }).Should(beDenied(words...), object.GetName())
 }
 
-// refusesPatch is waitUntilDenied for a merge patch.
-func (w *env) refusesPatch(t *testing.T, object client.Object, patch string, words ...string) {
+// waitUntilPatchDenied is waitUntilDenied for a merge patch.
+func (w *env) waitUntilPatchDenied(t *testing.T, object client.Object, patch string, words ...string) {
 	t.Helper()
 	framework.NewGomega(t).Eventually(func() error { return framework.MergePatch(t, w, object, patch, client.DryRunAll) }).Should(beDenied(words...), patch)
 }
@@ -70,7 +70,7 @@ func workloadTests(t *testing.T, w *env) {
 	wrong := deploymentOf("wrong", podSpecWith("volcano", gpu, 1), bad)
 	g.Eventually(func() (string, error) {
 		return w.warnings.record(func() error { return dryRun(t, w, wrong) })
-	}).Should(gomega.ContainSubstring("NVIDIA H200"), "without a policy nobody is refused, but warned")
+	}).Should(gomega.ContainSubstring("NVIDIA H200"), "without a policy the request is allowed with a warning")
 	w.applyPolicy(t, v1alpha1.Admission{})
 	g.Eventually(func() error { return dryRun(t, w, wrong) }).ShouldNot(gomega.Succeed())
 	w.CreateWithCleanup(t, newQuota("chat-training", func(q *v1alpha1.CardQuota) {
@@ -140,7 +140,7 @@ func workloadTests(t *testing.T, w *env) {
 	t.Run("a template that passes the scheduler by", func(t *testing.T) { // what a controller is told nobody reads
 		w.waitUntilDenied(t, deploymentOf("past", podSpecWith("default-scheduler", gpu, 1), good), "schedulerName: volcano")
 	})
-	t.Run("a change in something else", func(t *testing.T) { ratchetTest(t, w, kinds["Deployment"], bad) })
+	t.Run("a change in something else", func(t *testing.T) { storedObjectsTest(t, w, kinds["Deployment"], bad) })
 	t.Run("a Queue written by hand", func(t *testing.T) {
 		g := framework.NewGomega(t)
 		queue := func(text string) *v1beta1.Queue {
@@ -151,14 +151,14 @@ func workloadTests(t *testing.T, w *env) {
 	})
 }
 
-// ratchetTest tests that an object stored before a rule can still be changed in other respects.
-func ratchetTest(t *testing.T, w *env, deployment func(map[string]string) client.Object, bad map[string]string) {
+// storedObjectsTest tests that an object stored before a rule can still be changed in other respects.
+func storedObjectsTest(t *testing.T, w *env, deployment func(map[string]string) client.Object, bad map[string]string) {
 	g := framework.NewGomega(t)
 	old := deployment(bad)
 	g.Expect(w.manager.Manager.Stop()).To(gomega.Succeed())
 	w.CreateWithCleanup(t, old)
 	g.Expect(w.manager.StartManager(t.Context())).To(gomega.Succeed())
 	g.Expect(framework.MergePatch(t, w, old, `{"spec":{"replicas":1}}`)).To(gomega.Succeed())
-	w.refusesPatch(t, old, `{"spec":{"template":{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA  H200"}}}}}`, "must be a label value")
+	w.waitUntilPatchDenied(t, old, `{"spec":{"template":{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA  H200"}}}}}`, "must be a label value")
 	g.Expect(framework.MergePatch(t, w, old, `{"spec":{"template":{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA-H200"}}}}}`)).To(gomega.Succeed())
 }

@@ -13,8 +13,8 @@ import (
 	"cardquota.dev/operator/test/bench/harness"
 )
 
-// TestBothSchedulersFillTheCluster runs the benchmark small. It says nothing of
-// times: another test may run at the same time.
+// TestBothSchedulersFillTheCluster runs a small benchmark. It does not check times: other tests
+// may run at the same time.
 func TestBothSchedulersFillTheCluster(t *testing.T) {
 	var out strings.Builder
 	r, err := compareSchedulers(t.Context(), size{nodes: 10, gangs: 10, runs: 1, period: 500 * time.Millisecond}, &out)
@@ -26,14 +26,14 @@ func TestBothSchedulersFillTheCluster(t *testing.T) {
 		if len(r.measurements[name]) != 1 {
 			t.Fatalf("%s: %d runs, want 1", name, len(r.measurements[name]))
 		}
-		wantWhole(t, name, program, r.measurements[name][0])
+		checkMeasurement(t, name, program, r.measurements[name][0])
 		check.Contains(t, "report", out.String(), "\nRun 1 of "+name+"\n  all 80 pods bound after ", "\n"+name+": all pods bound after ")
 	}
 	check.Contains(t, "report", out.String(), "times as long as "+stockName)
 }
 
-// wantWhole checks that a drain of 80 pods measured everything.
-func wantWhole(t *testing.T, name, program string, d measurement) {
+// checkMeasurement checks that a run with 80 pods measured everything.
+func checkMeasurement(t *testing.T, name, program string, d measurement) {
 	t.Helper()
 	if d.first <= 0 || d.half < d.first || d.all < d.half {
 		t.Errorf("%s: first, half and all pods after %s, %s and %s", name, d.first, d.half, d.all)

@@ -39,7 +39,7 @@ func TestFolderInUseIsRefusedAndAKeptOneReused(t *testing.T) {
 	check.NoError(t, second.close())
 }
 
-// wantFile checks whether a file or folder is there.
+// wantFile checks whether a file or folder exists.
 func wantFile(t *testing.T, path string, want bool) {
 	t.Helper()
 	_, err := os.Stat(path)

@@ -13,7 +13,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// holderMode makes the test binary take a port, a place and a state folder and wait to be killed.
+// holderMode makes the test binary hold a port, a permit and a state folder until it is killed.
 const holderMode = "CARDQUOTA_TEST_HOLDER"
 
 func init() {
@@ -34,7 +34,7 @@ func init() {
 	fmt.Println(held, dir) // their locks are open until here
 }
 
-// startHolder starts one and returns what it reserved.
+// startHolder starts such a process and returns what it reserved.
 func startHolder(t *testing.T) (holder *exec.Cmd, port int, dir string) {
 	t.Helper()
 	holder = exec.Command(os.Args[0])
@@ -58,7 +58,7 @@ func killProcess(t *testing.T, holder *exec.Cmd) {
 	}
 }
 
-// ownMachine gives the test locks and temporary folders of its own.
+// ownMachine gives the test its own locks and temporary folders.
 func ownMachine(t *testing.T, limit string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -124,7 +124,8 @@ func TestFirstClustersLeaveAPlaceForSecondOnes(t *testing.T) {
 	check.Says(t, err, clustersVariable)
 	check.NoError(t, first.release())
 	check.NoError(t, second.release())
-	// Another process's first and this one's first, and place 0 is for second clusters alone.
+	// The first permits of another process and of this one; permit 0 is only for second
+	// clusters.
 	first, err = acquire(t)
 	check.NoError(t, err)
 	permitsHeld.Store(0)
@@ -178,8 +179,8 @@ func TestClusterLimit(t *testing.T) {
 	}
 }
 
-// A run may be killed at any moment of making or removing its folder. One that was just made
-// may still get its lock.
+// A run may be killed at any moment while it creates or removes its folder. A new folder may
+// still get its lock.
 func TestRemainsOfEveryMomentAreRemoved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		leave func(dir string) error

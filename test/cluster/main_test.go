@@ -17,7 +17,7 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// Most tests share one whole cluster, which the first of them starts.
+// Most tests share one complete cluster, which the first of them starts.
 var shared struct {
 	sync.Once
 	cluster *cluster.Cluster
@@ -54,7 +54,7 @@ func sharedCluster(t *testing.T) *cluster.Cluster {
 	return shared.cluster
 }
 
-// startCluster starts a cluster of this test's own.
+// startCluster starts a cluster for one test.
 func startCluster(t *testing.T, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	o.Log = testr.NewWithOptions(t, testr.Options{Verbosity: 1, LogTimestamp: true})

@@ -17,7 +17,7 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// boundPod creates a pod that is on a node from the beginning.
+// boundPod creates a pod that has a node from the beginning.
 func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annotations map[string]string) *corev1.Pod {
 	t.Helper()
 	pod := builder.Pod(metav1.NamespaceDefault, name).Scheduler("").Node("cpu-0").GracePeriod(grace).
@@ -36,13 +36,13 @@ func boundPod(t *testing.T, c *cluster.Cluster, name string, grace int64, annota
 	return created
 }
 
-// observedPod is what a watcher saw of one pod, without repetitions.
+// observedPod is what a watch saw of one pod, without repetitions.
 type observedPod struct {
 	phases    []string // "Running", "Failed 143" …, with "gone" at the end
 	end, gone time.Time
 }
 
-// late is what a busy machine may add to an upper limit. The lower ones need none.
+// late is the tolerance of upper limits on a busy machine. Lower limits need none.
 const late = 15 * time.Second
 
 // watchUntilGone watches a pod until it is gone.
@@ -132,7 +132,7 @@ func TestHowLongPodsRun(t *testing.T) {
 		g.Expect(status.State.Terminated.FinishedAt.Sub(ended.Status.StartTime.Time)).To(BeNumerically(">=", time.Second))
 	}
 
-	// What it went through is told from its creation on, however short it was.
+	// The watch starts at its creation and sees every state, however short.
 	g.Expect(c.Client().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
 	got, err := watchUntilGone(t.Context(), c, pod)
 	g.Expect(err).NotTo(HaveOccurred())

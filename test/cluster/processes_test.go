@@ -25,7 +25,7 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// processesOf lists the processes whose command line or environment names dir.
+// processesOf returns the processes whose command line or environment contains dir.
 func processesOf(dir string) map[int]string {
 	found := map[int]string{}
 	for _, id := range childprocess.Processes(func(proc string) bool {
@@ -40,8 +40,8 @@ func processesOf(dir string) map[int]string {
 	return found
 }
 
-// TestAnAPIServerAlone: nothing but what tests of an operator need, and it dies like
-// all of a cluster.
+// TestAnAPIServerAlone tests a cluster with only what tests of an operator need. It ends like a
+// whole cluster.
 func TestAnAPIServerAlone(t *testing.T) {
 	g := NewWithT(t)
 	reports := make(chan string, 100)
@@ -71,7 +71,7 @@ func TestAnAPIServerAlone(t *testing.T) {
 func TestFailedStartLeavesNothingBehind(t *testing.T) {
 	g := NewWithT(t)
 	bin := sharedCluster(t).BinDir()
-	// The same binaries, but the controller manager cannot work.
+	// The same binaries, but the controller manager cannot run.
 	broken := t.TempDir()
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
 		g.Expect(os.Symlink(filepath.Join(bin, name), filepath.Join(broken, name))).To(Succeed())
@@ -96,7 +96,7 @@ func TestCancelledStartLeavesNothingBehind(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	_, err := cluster.Start(ctx, cluster.Options{Dir: dir, Log: funcr.New(func(_, line string) {
-		// The first part to be ready after the API server: the others are not yet.
+		// The first component after the API server is ready, the others are not yet.
 		if strings.Contains(line, `"msg"="ready"`) && !strings.Contains(line, `"component"="etcd"`) && !strings.Contains(line, `"component"="kube-apiserver"`) {
 			g.Expect(processesOf(dir)).NotTo(BeEmpty())
 			cancel()
@@ -111,7 +111,7 @@ func TestMissingBinariesAreNamed(t *testing.T) {
 	NewWithT(t).Expect(err).To(And(MatchError(cluster.ErrNotBuilt), MatchError(ContainSubstring("kube-apiserver"))))
 }
 
-// TestAClusterBesideAnother has an address and nodes of its own, and an orderly end.
+// TestAClusterBesideAnother tests that it has its own address and nodes, and stops cleanly.
 func TestAClusterBesideAnother(t *testing.T) {
 	g := NewWithT(t)
 	first := sharedCluster(t)
@@ -123,8 +123,8 @@ func TestAClusterBesideAnother(t *testing.T) {
 	g.Expect(nodes.Items).To(BeEmpty())
 	parent := startScript(t, c, "child", "sleep 1000 & echo $GREETING; wait", 0)
 	g.Expect(processesOf(dir)).To(HaveLen(5), "etcd, apiserver, controller manager, the child and its own child")
-	// A client that is frozen neither closes its watch nor answers when the server
-	// says goodbye, as a pod whose network is gone. Stop does not wait for it.
+	// A frozen client neither closes its watch nor answers the server's shutdown, like a pod
+	// without network. Stop does not wait for it.
 	watcher := exec.CommandContext(t.Context(), filepath.Join(c.BinDir(), "kubectl"), "get", "namespaces", "--watch")
 	watcher.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
 	out, err := watcher.StdoutPipe()
@@ -146,7 +146,7 @@ func TestAClusterBesideAnother(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("the cluster is stopped")))
 }
 
-// startScript runs a script that says $GREETING when it is up.
+// startScript runs a script that prints $GREETING when it is up.
 func startScript(t *testing.T, c *cluster.Cluster, name, script string, patience time.Duration) *cluster.Process {
 	t.Helper()
 	g := NewWithT(t)

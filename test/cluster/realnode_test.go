@@ -8,7 +8,7 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// What a real node does is tested in test/realnode.
+// test/realnode tests the real node.
 
 func TestAMachineWithoutTheToolsSaysWhatIsMissing(t *testing.T) {
 	g := NewWithT(t)

@@ -1,4 +1,4 @@
-// Package contract freezes the words that users, dashboards and scripts rely on.
+// Package contract freezes the names that users, dashboards and scripts rely on.
 package contract
 
 import (
@@ -32,7 +32,7 @@ var (
 	reasonName = regexp.MustCompile(`^(?:[Rr]eason|[Ee]vent|Condition)[A-Z]`)
 )
 
-// volcanosKeys are Volcano's annotations that the sources name by Volcano's own constants.
+// volcanosKeys are Volcano's annotations for which the sources use Volcano's constants.
 var volcanosKeys = map[string]string{
 	"KubeGroupNameAnnotationKey": v1beta1.KubeGroupNameAnnotationKey, "QueueNameAnnotationKey": v1beta1.QueueNameAnnotationKey,
 	"PodPreemptable": v1beta1.PodPreemptable, "QueueNameKey": batchv1alpha1.QueueNameKey,

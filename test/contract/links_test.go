@@ -46,7 +46,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	check.That(t, links >= 100, "only %d links were found", links)
 }
 
-// readProse returns a page without its blocks of code.
+// readProse returns a page without code blocks.
 func readProse(t *testing.T, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -63,7 +63,7 @@ func readProse(t *testing.T, page string) string {
 	return prose.String()
 }
 
-// anchors are those that GitHub makes of the headings of a page.
+// anchors returns GitHub's anchors of the headings of a page.
 func anchors(page string) map[string]bool {
 	found := map[string]bool{}
 	for line := range strings.Lines(page) {

@@ -47,7 +47,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	fmt.Println("Starting the operator and our scheduler, under the ServiceAccounts that are shipped …")
+	fmt.Println("Starting the operator and our scheduler, with the rights of the shipped ServiceAccounts …")
 	if _, err := deployment.Start(ctx, c, deployment.Options{}); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (g *tour) showFleet() {
 }
 
 func (g *tour) applyQuotas() {
-	g.Headline("Three tenants with quotas per card model", "The operator makes a Volcano Queue of each CardQuota.")
+	g.Headline("Three tenants with quotas per card model", "The operator creates a Volcano Queue for each CardQuota.")
 	g.applyFiles("config", "samples")
 	g.showKubectl("wait", "cardq", "--all", "--for=condition=Ready", "--timeout=30s")
 	g.showKubectl("get", "cardq")
@@ -52,15 +52,15 @@ func (g *tour) startWorkThatFits() {
 
 func (g *tour) exceedQuota() {
 	g.Headline("Work that exceeds one model's quota, while such cards are free",
-		"finetune wants 4 H200 beyond the 8 that llm-training has; reranker wants 6 of 2 4090-D.")
+		"finetune requests 4 H200 beyond the quota of 8; reranker requests 6 4090-D, and the quota is 2.")
 	g.applyFiles("test", "demo", "workloads", "exceeds.yaml")
 	g.waitForRunning("app=reranker", 2)
 	g.waitForOutput("true", "get", "events", pluginEvents, "-o", "go-template={{ge (len .items) 5}}")
 	g.showKubectl("get", "pods", "-l", "app=reranker", "-o", podColumns)
 	g.showKubectl("get", "vcjob")
-	g.printf("\nWhy do they wait? Each says so; a vcjob has no pods yet, so its PodGroup does:\n")
+	g.printf("\nWhy do they wait? Each has an event; a vcjob has no pods yet, so its PodGroup has one:\n")
 	g.showKubectl("get", "events", pluginEvents, "-o", eventColumns)
-	g.printf("\nThe tenant finds it in one place as well:\n")
+	g.printf("\nThe tenant finds all reasons in one place:\n")
 	for queue, workload := range map[string]string{"llm-training": "finetune", "search-inference": "reranker"} {
 		g.waitForOutput(workload, "get", "cardq", queue, "-o", "jsonpath={.status.blocked[*].workload.name}")
 	}
@@ -88,7 +88,7 @@ func (g *tour) raiseQuota() {
 }
 
 func (g *tour) lowerQuota() {
-	g.Headline("Lowering a quota below its use", "Nothing is killed and nothing new starts; the status says by how much it is over.")
+	g.Headline("Lowering a quota below its use", "Nothing is killed and nothing new starts; the status shows by how much the quota is exceeded.")
 	g.showKubectl("patch", "cardq", "llm-training", "--type=json", "-p",
 		`[{"op":"replace","path":"/spec/cards/0/quota","value":6}]`)
 	g.showKubectl("wait", "cardq", "llm-training", "--for=condition=WithinQuota=False", "--timeout=30s")

@@ -20,8 +20,8 @@ var trainingGangs = []string{"detector", "segmenter"}
 // allowReclaim enables reclaim. The sample protects a training job for its first ten minutes,
 // which is longer than the tour.
 func (g *tour) allowReclaim() {
-	g.Headline("Second act, the tide: who takes from whom",
-		"The ServiceTypePolicy came with the quotas: inference takes cards back from training. The tour has no\nten minutes to wait until a training job may be taken, so that goes from the policy.")
+	g.Headline("Second act: who may reclaim from whom",
+		"The ServiceTypePolicy came with the quotas: inference reclaims cards from training. The sample protects\na training job for its first ten minutes. The tour removes that from the policy.")
 	g.showKubectl("patch", "stp", "default", "--type=json", "-p", `[{"op":"remove","path":"/spec/serviceTypes/1/minimumRuntimeSeconds"}]`)
 	g.waitForOutput("true true", "get", "stp", "default", "-o",
 		`go-template={{eq .metadata.generation .status.observedGeneration}} {{range .status.conditions}}{{if eq .type "Ready"}}{{eq .status "True"}}{{end}}{{end}}`)
@@ -41,14 +41,14 @@ func (g *tour) fillWithTraining() {
 }
 
 func (g *tour) reclaimForInference() {
-	g.Headline("Morning: inference takes cards back", "Three rankers need three cards. One gang goes as a whole, the one that loses least; the other goes on.")
+	g.Headline("Morning: inference reclaims cards", "Three rankers need three cards. The gang that loses least is evicted as a whole; the other one keeps running.")
 	began := time.Now()
 	g.showKubectl("scale", "deployment", "ranker", "--replicas=3")
 	g.waitForRunning("app=ranker", 3)
 	g.printf("\nRunning %.1f s after the command:\n", time.Since(began).Seconds())
 	g.showCardHolders()
 	g.checkOneGangRuns()
-	g.printf("\nWhy was my job evicted? Its events tell, and those of the service tell the other side:\n")
+	g.printf("\nWhy was my job evicted? Its events state the reason, and those of the service show who reclaimed the cards:\n")
 	for _, reason := range []string{"CardsReclaimed", "ReclaimsCards"} {
 		g.waitForOutput("true", "get", "events", "--field-selector=reason="+reason, "-o", "go-template={{gt (len .items) 0}}")
 		g.showKubectl("get", "events", "--field-selector=reason="+reason, "-o", messageColumns)
@@ -56,7 +56,7 @@ func (g *tour) reclaimForInference() {
 }
 
 func (g *tour) useLeftoverCard() {
-	g.Headline("Rush hour: a fourth ranker", "The gang that went left a card over. It is used up before another job is touched.")
+	g.Headline("Rush hour: a fourth ranker", "The evicted gang left a free card. It is used before another job is evicted.")
 	g.showKubectl("scale", "deployment", "ranker", "--replicas=4")
 	g.waitForRunning("app=ranker", 4)
 	g.showCardHolders()
@@ -64,7 +64,7 @@ func (g *tour) useLeftoverCard() {
 }
 
 func (g *tour) returnToTraining() {
-	g.Headline("Evening: training comes back", "The rankers leave, the gang starts again by itself, and no retry was counted against it.")
+	g.Headline("Evening: training comes back", "The rankers stop, and the gang restarts by itself. No retry was counted against it.")
 	g.showKubectl("scale", "deployment", "ranker", "--replicas=0")
 	for _, gang := range trainingGangs {
 		g.waitForRunning("app="+gang, 2)
@@ -85,7 +85,7 @@ func (g *tour) checkOneGangRuns() {
 		out, err := g.Cluster.Kubectl(g.ctx, "get", "pods", "-l", "app in (detector, segmenter)",
 			"--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].metadata.labels.app}")
 		if running := strings.Fields(out); err == nil && (len(running) != 2 || running[0] != running[1]) {
-			err = errors.New("one gang should run, and the other not at all, but these pods run: " + out)
+			err = errors.New("one gang must run, and the other not at all, but these pods run: " + out)
 		}
 		return err
 	})

@@ -8,7 +8,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// The linker writes this name into programs for tests; nothing else of them contains it.
+// The linker writes this text only into programs for tests.
 const testClocks = "cardquota-test-clocks:"
 
 func TestOnlyProgramsForTestsHaveShorterClocks(t *testing.T) {

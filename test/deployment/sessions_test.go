@@ -12,7 +12,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// metricsPage is what a scheduler serves that closes a session at each scrape.
+// metricsPage returns the metrics of a scheduler that closes a session at each scrape.
 func metricsPage(closed, ready int64) string {
 	return fmt.Sprintf(`# TYPE volcano_e2e_scheduling_latency_milliseconds histogram
 volcano_e2e_scheduling_latency_milliseconds_bucket{le="+Inf"} %d
@@ -23,7 +23,8 @@ cardquota_ready %d
 `, closed, 20*closed, closed, ready)
 }
 
-// newDeploymentReading has a deployment read the pages of a scheduler; each scrape gets the next.
+// newDeploymentReading returns a deployment whose scheduler serves the pages, the next one at
+// each scrape.
 func newDeploymentReading(t *testing.T, pages func(scrape int64) string) (*Deployment, *atomic.Int64) {
 	t.Helper()
 	scrapes := &atomic.Int64{}
@@ -48,7 +49,7 @@ func TestSessionsAreRead(t *testing.T) {
 func TestAwaitSessions(t *testing.T) {
 	for name, test := range map[string]struct {
 		pages func(scrape int64) string
-		// scrapes is how many are needed until two sessions have opened and closed.
+		// scrapes is the number of scrapes until two sessions have opened and closed.
 		scrapes int64
 	}{
 		"the session that was open does not count":   {func(n int64) string { return metricsPage(n, 1) }, 4},

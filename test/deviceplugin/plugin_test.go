@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// kubelet is the part of a kubelet that plugins register with.
+// kubelet is the registration server of a kubelet.
 type kubelet struct {
 	v1beta1.UnimplementedRegistrationServer
 	registered chan *v1beta1.RegisterRequest
@@ -25,7 +25,7 @@ func (k *kubelet) Register(_ context.Context, request *v1beta1.RegisterRequest) 
 	return &v1beta1.Empty{}, nil
 }
 
-// startKubelet listens in folder as a kubelet does.
+// startKubelet listens in folder like a kubelet.
 func startKubelet(t *testing.T, folder string) *kubelet {
 	t.Helper()
 	listener, err := net.Listen("unix", filepath.Join(folder, "kubelet.sock"))

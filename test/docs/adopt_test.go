@@ -26,7 +26,7 @@ const legacy = "legacy"
 // step undo it.
 func (e *engineer) adoptCluster(giveBack string) {
 	e.Helper()
-	ran := e.worksWithoutQuotas()
+	ran := e.startWorkloadsWithoutQuota()
 	step := func(heading string, blocks int) []string {
 		found := e.sectionCommands("docs/adopt.md", "## "+heading)
 		e.Expect(found).To(HaveLen(blocks), heading)
@@ -36,8 +36,8 @@ func (e *engineer) adoptCluster(giveBack string) {
 	e.typeCommands(step("Our scheduler takes over", 1)[0])
 	e.Eventually(e.enforcedCondition).Should(HavePrefix("CardBypass: 1 pod holds 1 NVIDIA-H200 "))
 	e.scaleDeployments(map[string]int{"cards": 3, "plain": 2})
-	e.Expect(e.passesBy()).To(Succeed())
-	e.goOn(ran)
+	e.Expect(e.tryBypass()).To(Succeed())
+	e.checkStillRunning(ran)
 
 	quota := step("A quota for each queue", 3)
 	e.typeCommands(quota[0])
@@ -48,36 +48,36 @@ func (e *engineer) adoptCluster(giveBack string) {
 	e.scaleDeployments(map[string]int{"cards": 4, "plain": 4})
 	e.typeCommands(quota[1]) // for less than is in use now
 	e.scaleDeployment("cards", 3)
-	e.goOn(ran)
+	e.checkStillRunning(ran)
 
 	unmanaged := step("No cards without a quota", 2)
 	e.typeCommands(unmanaged[0])
-	e.isLoaded()
+	e.waitUntilLoaded()
 	e.createDeployment("late", "default", 0, 1)
 	e.checkNextPodWaits("late", 1, "default")
 	e.typeCommands(unmanaged[1])
 	e.Eventually(e.countRunning("late")).Should(Equal(1))
 	e.typeCommands(unmanaged[0])
-	e.Expect(e.passesBy()).To(Succeed())
+	e.Expect(e.tryBypass()).To(Succeed())
 
 	past := step("No bypass of the scheduler", 2)
 	e.typeCommands(past[0])
-	e.Eventually(e.passesBy).Should(MatchError(ContainSubstring(admissionpolicy.BypassPolicyName)))
+	e.Eventually(e.tryBypass).Should(MatchError(ContainSubstring(admissionpolicy.BypassPolicyName)))
 	e.typeCommands(past[1])
-	e.Eventually(e.passesBy).Should(Succeed())
+	e.Eventually(e.tryBypass).Should(Succeed())
 	e.typeCommands(past[0])
-	e.goOn(ran)
+	e.checkStillRunning(ran)
 
 	tide := step("Cards are taken back", 2)
 	e.typeCommands(tide[0])
 	e.Expect(e.schedulerConfig()).To(HaveKeyWithValue("volcano-scheduler.conf", ContainSubstring("cardreclaim")))
 	e.typeCommands(tide[1])
 	e.Eventually(e.schedulerConfig).Should(HaveKeyWithValue("volcano-scheduler.conf", Not(ContainSubstring("cardreclaim"))))
-	e.goOn(ran)
+	e.checkStillRunning(ran)
 
 	e.typeCommands(quota[2])
 	e.typeCommands(giveBack)
-	e.goOn(ran)
+	e.checkStillRunning(ran)
 	e.typeCommands(`kubectl -n team delete deployment/cards deployment/plain deployment/late job.batch.volcano.sh/job pod/past --cascade=foreground`)
 }
 
@@ -115,8 +115,8 @@ func (e *engineer) enforcedCondition() string {
 	return condition.Reason + ": " + condition.Message
 }
 
-// isLoaded waits until the scheduler uses the written configuration.
-func (e *engineer) isLoaded() {
+// waitUntilLoaded waits until the scheduler uses the written configuration.
+func (e *engineer) waitUntilLoaded() {
 	e.Helper()
 	e.Eventually(func() bool {
 		status := e.readPolicy().Status
@@ -131,10 +131,10 @@ func (e *engineer) readPolicy() *v1alpha1.ServiceTypePolicy {
 	return policy
 }
 
-// worksWithoutQuotas lets the stock schedulers, Volcano's and Kubernetes' own, run all kinds of
+// startWorkloadsWithoutQuota lets the stock schedulers, Volcano's and Kubernetes' own, run all kinds of
 // workloads. They are in a queue without a quota, with cards and without, as a Deployment and
 // as a vcjob, and a pod with a card past Volcano.
-func (e *engineer) worksWithoutQuotas() map[types.UID]string {
+func (e *engineer) startWorkloadsWithoutQuota() map[types.UID]string {
 	e.Helper()
 	e.Eventually(e.runningCounts(patient, trainer)).Should(Equal(map[string]int{patient: 0, trainer: 0}))
 	e.Expect(e.Create(e.ctx, &v1beta1.Queue{ObjectMeta: metav1.ObjectMeta{Name: legacy}})).To(Succeed())
@@ -145,9 +145,9 @@ func (e *engineer) worksWithoutQuotas() map[types.UID]string {
 	}).Should(Equal(v1beta1.QueueStateOpen))
 	e.createDeployment("cards", legacy, 2, 1)
 	e.createDeployment("plain", legacy, 1, 0)
-	job := builder.Pod(team, "").Label("app", "job").GPUs(1).With(inContainer)
+	job := builder.Pod(team, "").Label("app", "job").GPUs(1).With(useTestImage)
 	e.Expect(e.Create(e.ctx, builder.VCJob(team, "job").Queue(legacy).Task("work", 1, job).Obj())).To(Succeed())
-	e.Expect(e.Create(e.ctx, e.podPast("past"))).To(Succeed())
+	e.Expect(e.Create(e.ctx, e.podForKubeScheduler("past"))).To(Succeed())
 	kinds := map[string]int{"cards": 2, "plain": 1, "job": 1, "past": 1, "before": 2}
 	e.Eventually(e.runningCounts(slices.Collect(maps.Keys(kinds))...)).Should(Equal(kinds))
 	ran := map[types.UID]string{}
@@ -157,12 +157,12 @@ func (e *engineer) worksWithoutQuotas() map[types.UID]string {
 	return ran
 }
 
-// podPast returns a pod with a card for Kubernetes' scheduler.
-func (e *engineer) podPast(name string) *corev1.Pod {
-	return builder.Pod(team, name).Scheduler("").Label("app", name).GPUs(1).With(inContainer).Obj()
+// podForKubeScheduler returns a pod with a card for Kubernetes' scheduler.
+func (e *engineer) podForKubeScheduler(name string) *corev1.Pod {
+	return builder.Pod(team, name).Scheduler("").Label("app", name).GPUs(1).With(useTestImage).Obj()
 }
 
-// passesBy tries to create another such pod, and returns why it is denied.
-func (e *engineer) passesBy() error {
-	return e.Create(e.ctx, e.podPast("another"), client.DryRunAll)
+// tryBypass tries to create another such pod, and returns why it is denied.
+func (e *engineer) tryBypass() error {
+	return e.Create(e.ctx, e.podForKubeScheduler("another"), client.DryRunAll)
 }

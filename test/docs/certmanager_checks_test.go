@@ -30,10 +30,10 @@ func (e *engineer) dryRunCardQuota(ctx context.Context, cards int64) error {
 	return e.Create(ctx, quota, client.DryRunAll)
 }
 
-// asksOnAndOn validates a CardQuota every 200 ms, once over the API server's connection and
+// dryRunContinuously validates a CardQuota every 200 ms, once over the API server's connection and
 // once over a new one, until stop is called. stop fails the test if any request was denied. A
 // busy machine may be slow, which is no denial: an untrusted certificate fails at once.
-func (e *engineer) asksOnAndOn() (stop func()) {
+func (e *engineer) dryRunContinuously() (stop func()) {
 	e.Helper()
 	ctx, ended, stopping := e.ctx, make(chan struct{}), make(chan struct{})
 	asked, refused := 0, []string{}
@@ -114,8 +114,8 @@ func (e *engineer) servingCertificate(ctx context.Context) (*x509.Certificate, e
 	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 
-// servesAnother waits until another certificate is served.
-func (e *engineer) servesAnother(than *x509.Certificate) (now *x509.Certificate) {
+// waitUntilCertificateChanged waits until another certificate is served.
+func (e *engineer) waitUntilCertificateChanged(than *x509.Certificate) (now *x509.Certificate) {
 	e.Helper()
 	e.Eventually(func() (bool, error) {
 		var err error
@@ -152,12 +152,12 @@ func (e *engineer) certificateRevision(name string) (int64, error) {
 // that it already has.
 func (e *engineer) waitUntilIssued(certificate string) (revision int64) {
 	e.Helper()
-	return e.issuesAnother(certificate, 0)
+	return e.waitUntilReissued(certificate, 0)
 }
 
-// issuesAnother waits until a Certificate is issued again. Twice is fine as well:
+// waitUntilReissued waits until a Certificate is issued again. Twice is fine as well:
 // cert-manager's caches may lag behind each other.
-func (e *engineer) issuesAnother(certificate string, than int64) (revision int64) {
+func (e *engineer) waitUntilReissued(certificate string, than int64) (revision int64) {
 	e.Helper()
 	e.Eventually(func() (int64, error) {
 		var err error

@@ -29,8 +29,8 @@ func findCertManager() (program string, err error) {
 	return program, nil
 }
 
-// startsCertManager installs cert-manager's CRDs and runs its controllers as an administrator.
-func (e *engineer) startsCertManager(program string) {
+// startCertManager installs cert-manager's CRDs and runs its controllers as an administrator.
+func (e *engineer) startCertManager(program string) {
 	e.Helper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(program), "crds", "*.yaml"))
 	e.Expect(err).NotTo(HaveOccurred())

@@ -19,7 +19,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 		missing.Skip(t, err)
 	}
 	e := newEngineer(t)
-	e.startsCertManager(program)
+	e.startCertManager(program)
 	e.typeCommands("export SUDO_UID=65534 SUDO_GID=65534\n" + e.sectionCommands("README.md", "## On a real cluster")[0]) // the images
 	e.Expect(e.runShell(`find dist ! -uid 65534 -o ! -gid 65534`)).To(BeEmpty(), "what is not of who used sudo")
 	e.pushImages()
@@ -36,11 +36,11 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	e.Expect(err).NotTo(HaveOccurred())
 	authority, pods := e.readSecret("cardquota-webhook-tls")["ca.crt"], e.managerRestarts()
 
-	stop := e.asksOnAndOn()
+	stop := e.dryRunContinuously()
 	issued := e.waitUntilIssued("cardquota-webhook")
 	e.typeCommands(section[1])
-	e.issuesAnother("cardquota-webhook", issued)
-	second := e.servesAnother(first)
+	e.waitUntilReissued("cardquota-webhook", issued)
+	second := e.waitUntilCertificateChanged(first)
 	e.typeCommands(`kubectl apply --server-side -k config/overlays/cert-manager`) // as an upgrade does
 	e.Expect(e.caBundle()).To(Equal(authority), "a renewal and an upgrade keep it")
 
@@ -49,7 +49,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	e.Eventually(func(g Gomega) {
 		g.Expect(e.caBundle()).To(And(Equal(e.readSecret("cardquota-webhook-tls")["ca.crt"]), Not(Equal(authority))))
 	}).Should(Succeed())
-	e.servesAnother(second)
+	e.waitUntilCertificateChanged(second)
 	stop()
 	e.Expect(e.managerRestarts()).To(Equal(pods), "nothing restarts")
 
@@ -58,21 +58,21 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	e.typeCommands(section[2])
 	e.Eventually(e.caBundle).Should(And(Not(BeEmpty()), Not(Equal(authority))), "the operator's own")
 	e.Eventually(func() error { return e.dryRunCardQuota(e.ctx, 8) }).Should(Succeed())
-	e.Eventually(e.ofCertManager).Should(BeEmpty(), "the garbage collector takes the requests")
-	e.issuesLater()
-	e.Expect(e.ofCertManager()).To(BeEmpty(), "nothing of cert-manager is left, or came back")
+	e.Eventually(e.certManagerObjects).Should(BeEmpty(), "the garbage collector takes the requests")
+	e.waitUntilCertManagerIdle()
+	e.Expect(e.certManagerObjects()).To(BeEmpty(), "nothing of cert-manager is left, or came back")
 	e.typeCommands(`kubectl apply -f config/samples/training.yaml`)
 }
 
-// ofCertManager returns the objects with which cert-manager issues the webhooks' certificate.
-func (e *engineer) ofCertManager() (string, error) {
+// certManagerObjects returns the objects with which cert-manager issues the webhooks' certificate.
+func (e *engineer) certManagerObjects() (string, error) {
 	return e.runShell(fmt.Sprintf(`kubectl -n %s get -o name issuers,certificates,certificaterequests 2>&1 | grep -v 'No resources' || true
 kubectl -n %[1]s get -o name secrets --ignore-not-found cardquota-webhook-tls cardquota-webhook-ca`, cluster.VolcanoNamespace))
 }
 
-// issuesLater waits until cert-manager has issued a new Certificate: then it has handled
+// waitUntilCertManagerIdle waits until cert-manager has issued a new Certificate: then it has handled
 // earlier deletions.
-func (e *engineer) issuesLater() {
+func (e *engineer) waitUntilCertManagerIdle() {
 	e.Helper()
 	e.typeCommands(`kubectl create namespace later
 kubectl apply -f - <<'EOF'
@@ -96,5 +96,5 @@ func (e *engineer) renewCertificate(certificate string) {
 	e.typeCommands(fmt.Sprintf(`kubectl -n %s patch certificate %s --subresource=status --type=json -p '[{"op":"add","path":"/status/conditions/-","value":
 {"type":"Issuing","status":"True","reason":"ManuallyTriggered","message":"Certificate re-issuance manually triggered"}}]'`,
 		cluster.VolcanoNamespace, certificate))
-	e.issuesAnother(certificate, issued)
+	e.waitUntilReissued(certificate, issued)
 }

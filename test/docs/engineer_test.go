@@ -66,12 +66,12 @@ func newEngineer(t *testing.T) *engineer {
 	e.Expect(err).NotTo(HaveOccurred())
 	e.project = e.copyProject()
 	e.path = e.cluster.BinDir() + ":" + os.Getenv("PATH")
-	t.Cleanup(e.tellsMore)
+	t.Cleanup(e.logState)
 	return e
 }
 
-// tellsMore logs the state of the cluster when a test has failed.
-func (e *engineer) tellsMore() {
+// logState logs the state of the cluster when a test has failed.
+func (e *engineer) logState() {
 	if !e.Failed() {
 		return
 	}
@@ -119,7 +119,7 @@ func (e *engineer) typeCommands(block string) {
 	e.Logf("$ %s%s(%.1f s)", strings.ReplaceAll(block, "\n", "\n$ "), out, time.Since(began).Seconds())
 	e.Expect(err).NotTo(HaveOccurred())
 	if strings.Contains(block, "Enforced") {
-		e.livesWhoEnforces()
+		e.checkEnforcingPodRuns()
 	}
 }
 

@@ -21,19 +21,19 @@ const (
 	trainer = "trainer"
 )
 
-// waitsBeyondItsQuota lets patient run beyond its quota and wait: the stock scheduler knows no
+// runBeyondQuota lets patient run beyond its quota and wait: the stock scheduler knows no
 // quota and uses all cards of the node.
-func (e *engineer) waitsBeyondItsQuota() {
+func (e *engineer) runBeyondQuota() {
 	e.Helper()
 	e.Expect(e.Create(e.ctx, builder.CardQuota(patient).Card(card, 1).Obj())).To(Succeed())
 	e.typeCommands(`kubectl wait cardq patient --for=condition=Ready --timeout=1m`)
 	e.createDeployment(patient, patient, 8, 1)
-	e.fillsTheNode()
+	e.waitUntilNodeFull()
 }
 
-// fillsTheNode waits until the stock scheduler has used all free cards. They are still too few
+// waitUntilNodeFull waits until the stock scheduler has used all free cards. They are still too few
 // for all waiting pods.
-func (e *engineer) fillsTheNode() map[types.UID]string {
+func (e *engineer) waitUntilNodeFull() map[types.UID]string {
 	e.Helper()
 	held := func() map[types.UID]string {
 		all := e.runningPods(patient)
@@ -46,9 +46,9 @@ func (e *engineer) fillsTheNode() map[types.UID]string {
 	return held()
 }
 
-// quotasHold recreates all pods of both Deployments. Our scheduler places as many of each as
+// checkQuotasHold recreates all pods of both Deployments. Our scheduler places as many of each as
 // the quota allows, and no more although cards are free.
-func (e *engineer) quotasHold(turns *schedulerRuns) {
+func (e *engineer) checkQuotasHold(turns *schedulerRuns) {
 	e.Helper()
 	e.typeCommands(`kubectl -n team delete pods -l 'app in (patient, trainer)'`)
 	granted := map[string]int{patient: 1, trainer: 3}
@@ -58,8 +58,8 @@ func (e *engineer) quotasHold(turns *schedulerRuns) {
 	e.Expect(e.runningCounts(patient, trainer)()).To(Equal(granted))
 }
 
-// watchesQuotas starts an observer of both Deployments and their queues.
-func (e *engineer) watchesQuotas() *observer.Observer {
+// observeQuotas starts an observer of both Deployments and their queues.
+func (e *engineer) observeQuotas() *observer.Observer {
 	e.Helper()
 	watched, err := observer.Start(context.WithoutCancel(e.ctx), e.cluster.Config(), observer.Options{
 		StatusWithin: 20 * time.Second, ReasonWithin: 30 * time.Second, PlacedWithin: 40 * time.Second,
@@ -80,10 +80,10 @@ func (e *engineer) watchesQuotas() *observer.Observer {
 	return watched
 }
 
-// exceededOnlyUnderStock stops the observer. Only pods that the stock scheduler placed in its
+// checkExceededOnlyByStock stops the observer. Only pods that the stock scheduler placed in its
 // time may have exceeded a quota. Such a violation must exist: it shows that the observer would
 // have seen one of ours.
-func (e *engineer) exceededOnlyUnderStock(watched *observer.Observer, turns *schedulerRuns) {
+func (e *engineer) checkExceededOnlyByStock(watched *observer.Observer, turns *schedulerRuns) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
 	defer cancel()
@@ -91,17 +91,17 @@ func (e *engineer) exceededOnlyUnderStock(watched *observer.Observer, turns *sch
 	watched.Stop()
 	stock := 0
 	for _, found := range watched.Violations() {
-		if found.Invariant == observer.Quota && turns.ofStock(found.Time) {
+		if found.Invariant == observer.Quota && turns.stockRanAt(found.Time) {
 			stock++
 			continue
 		}
 		e.Errorf("observer: %s", found)
 	}
-	e.Expect(stock).NotTo(BeZero(), "nobody was beyond a quota in any turn of the stock scheduler")
+	e.Expect(stock).NotTo(BeZero(), "no quota was exceeded while the stock scheduler ran")
 }
 
-// livesWhoEnforces checks that the scheduler named in the condition is a running pod.
-func (e *engineer) livesWhoEnforces() {
+// checkEnforcingPodRuns checks that the scheduler named in the condition is a running pod.
+func (e *engineer) checkEnforcingPodRuns() {
 	e.Helper()
 	reported := e.readPolicy().Status.Scheduler
 	e.Expect(reported).NotTo(BeNil())

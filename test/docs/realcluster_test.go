@@ -27,8 +27,8 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	archive, err := e.cluster.BuildImage(e.ctx, workImage, "./test/cluster/cmd/pause")
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(e.cluster.ImportImage(e.ctx, archive)).To(Succeed())
-	turns := e.watchesTurns()
-	e.runsStock()
+	turns := e.watchSchedulers()
+	e.startStock()
 	e.createDeployment("before", "default", 2, 1)
 	e.Eventually(e.countRunning("before")).Should(Equal(2))
 	before, configuration := e.runningPods("before"), e.volcanoConfig()
@@ -41,15 +41,15 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.Expect(e.volcanoConfig()).To(Equal(configuration), "an installation changes nothing")
 	e.typeCommands(`kubectl create namespace monitoring`)
 	e.typeCommands(e.sectionCommands(install, "## With kustomize")[1]) // who may read metrics
-	watched := e.watchesQuotas()
-	e.waitsBeyondItsQuota() // from before the first handover
+	watched := e.observeQuotas()
+	e.runBeyondQuota() // from before the first handover
 	held := e.runningPods(patient)
 	e.typeCommands(readme[2])
-	e.goOn(held)
+	e.checkStillRunning(held)
 	e.typeCommands(readme[3])
 	e.typeCommands(`kubectl patch cardq llm-training --type=json -p '[{"op":"replace","path":"/spec/cards/0/quota","value":3}]'`)
 	e.createDeployment(trainer, "llm-training", 5, 1)
-	e.quotasHold(turns)
+	e.checkQuotasHold(turns)
 
 	takeOver := e.sectionCommands(install, "## Take over from the stock scheduler")
 	giveBack := e.sectionCommands("docs/break-glass.md", "## Give back to the stock scheduler")
@@ -57,39 +57,39 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.Expect(giveBack).To(HaveLen(1))
 	e.typeCommands(giveBack[0])
 	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
-	e.fillsTheNode()
+	e.waitUntilNodeFull()
 	e.scaleDeployment(patient, 0)
 	e.scaleDeployment(trainer, 0)
 	e.adoptCluster(giveBack[0])
 	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
 	e.scaleDeployment(patient, 8)
 	e.scaleDeployment(trainer, 5)
-	held = e.fillsTheNode()
+	held = e.waitUntilNodeFull()
 	e.typeCommands(takeOver[0])
-	e.goOn(held)
-	e.quotasHold(turns)
-	e.exceededOnlyUnderStock(watched, turns)
-	turns.neverTwo(e, 3)
+	e.checkStillRunning(held)
+	e.checkQuotasHold(turns)
+	e.checkExceededOnlyByStock(watched, turns)
+	turns.checkNeverTwo(e, 3)
 
 	held = e.runningPods(trainer)
 	e.typeCommands(e.sectionCommands(install, "## Remove it")[0]) // the second is for OLM: test/olm
 	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
-	e.leavesNothing(cluster.VolcanoNamespace)
-	e.goOn(held)
+	e.checkNothingLeft(cluster.VolcanoNamespace)
+	e.checkStillRunning(held)
 	e.checkSchedulerWorks("after")
-	turns.neverTwo(e, 4)
+	turns.checkNeverTwo(e, 4)
 
 	image := e.sectionCommands(install, "## Only the image of Volcano's scheduler")
 	e.Expect(image).To(HaveLen(2), "there and back")
 	e.typeCommands(image[0])
 	e.checkSchedulerWorks("image")
-	turns.neverTwo(e, 4)
+	turns.checkNeverTwo(e, 4)
 	e.typeCommands(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=2`) // one of them waits
 	e.checkSchedulerWorks("replicas")
 	e.typeCommands(readme[3])
 	e.typeCommands(image[1])
 	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
-	e.goOn(held)
+	e.checkStillRunning(held)
 	e.typeCommands(`kubectl -n volcano-system scale deployment volcano-scheduler --replicas=1`)
 	e.checkSchedulerWorks("stock")
 
@@ -99,17 +99,17 @@ func TestADayOfAPlatformEngineer(t *testing.T) {
 	e.typeCommands(readme[2])
 	e.checkSchedulerWorks("elsewhere")
 	e.typeCommands(elsewhere[1])
-	e.leavesNothing("cards")
+	e.checkNothingLeft("cards")
 	e.Expect(e.volcanoConfig()).To(Equal(configuration), "byte for byte")
 	e.checkSchedulerWorks("again")
 	maps.Copy(held, before)
-	e.goOn(held)
-	turns.neverTwo(e, 7)
+	e.checkStillRunning(held)
+	turns.checkNeverTwo(e, 7)
 }
 
-// leavesNothing checks that no object with our name is left, in any namespace or outside of
+// checkNothingLeft checks that no object with our name is left, in any namespace or outside of
 // namespaces. A policy's PriorityClasses and the Queues have other owners by then.
-func (e *engineer) leavesNothing(namespace string) {
+func (e *engineer) checkNothingLeft(namespace string) {
 	e.Helper()
 	const everywhere = "crd,clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations," +
 		"validatingadmissionpolicies,validatingadmissionpolicybindings"

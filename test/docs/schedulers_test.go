@@ -36,8 +36,8 @@ type schedulerRuns struct {
 	trouble []string
 }
 
-// watchesTurns starts to record which scheduler runs.
-func (e *engineer) watchesTurns() *schedulerRuns {
+// watchSchedulers starts to record which scheduler runs.
+func (e *engineer) watchSchedulers() *schedulerRuns {
 	e.Helper()
 	w := &schedulerRuns{stock: map[types.UID]schedulerRun{}}
 	ctx, stop := context.WithCancel(context.WithoutCancel(e.ctx))
@@ -93,8 +93,8 @@ func (w *schedulerRuns) recordEvent(change watch.Event) {
 	}
 }
 
-// neverTwo fails the test where both ran at the same time, and where one of them never ran.
-func (w *schedulerRuns) neverTwo(e *engineer, stockTurns int) {
+// checkNeverTwo fails the test where both ran at the same time, and where one of them never ran.
+func (w *schedulerRuns) checkNeverTwo(e *engineer, stockTurns int) {
 	e.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,8 +118,8 @@ func (w *schedulerRuns) countHeartbeats() int {
 	return len(w.ours)
 }
 
-// ofStock reports whether the stock scheduler ran at a moment.
-func (w *schedulerRuns) ofStock(at time.Time) bool {
+// stockRanAt reports whether the stock scheduler ran at a moment.
+func (w *schedulerRuns) stockRanAt(at time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, stock := range w.stock {
@@ -133,9 +133,9 @@ func (w *schedulerRuns) ofStock(at time.Time) bool {
 // stockName is the Deployment of Volcano's own scheduler.
 var stockName = client.ObjectKey{Namespace: cluster.VolcanoNamespace, Name: "volcano-scheduler"}
 
-// runsStock creates the Deployment of Volcano's own scheduler from its installer, with an image
+// startStock creates the Deployment of Volcano's own scheduler from its installer, with an image
 // of the binary that was built from Volcano's sources.
-func (e *engineer) runsStock() {
+func (e *engineer) startStock() {
 	e.Helper()
 	deployment := e.stockDeployment()
 	container := &deployment.Spec.Template.Spec.Containers[0]

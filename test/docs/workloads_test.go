@@ -20,7 +20,7 @@ const (
 // only CPU.
 func (e *engineer) createDeployment(name, queue string, replicas int32, cards int) {
 	e.Helper()
-	pod := builder.Pod(team, name).Queue(queue).With(inContainer)
+	pod := builder.Pod(team, name).Queue(queue).With(useTestImage)
 	if cards > 0 {
 		pod.Card(card).GPUs(cards)
 	} else {
@@ -29,8 +29,8 @@ func (e *engineer) createDeployment(name, queue string, replicas int32, cards in
 	e.Expect(e.Create(e.ctx, builder.Deployment(team, name, replicas, pod))).To(Succeed())
 }
 
-// inContainer makes a pod run the image that was built for it.
-func inContainer(pod *corev1.Pod) {
+// useTestImage makes a pod run the image that was built for it.
+func useTestImage(pod *corev1.Pod) {
 	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = workImage, corev1.PullIfNotPresent
 }
 
@@ -74,8 +74,8 @@ func (e *engineer) runningCounts(names ...string) func() map[string]int {
 	}
 }
 
-// goOn checks that the given pods still run.
-func (e *engineer) goOn(before map[types.UID]string) {
+// checkStillRunning checks that the given pods still run.
+func (e *engineer) checkStillRunning(before map[types.UID]string) {
 	e.Helper()
 	pods := &corev1.PodList{}
 	e.listObjects(pods, client.InNamespace(team))

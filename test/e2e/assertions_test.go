@@ -81,8 +81,8 @@ func namesOf(pods map[types.UID]string) []string {
 	return slices.Compact(slices.Sorted(maps.Values(pods)))
 }
 
-// ofTask returns the running pods of one task of a job.
-func (s *scene) ofTask(job, task string) []types.UID {
+// runningOfTask returns the running pods of one task of a job.
+func (s *scene) runningOfTask(job, task string) []types.UID {
 	s.Helper()
 	var uids []types.UID
 	for _, pod := range s.podsOf(job) {
@@ -138,13 +138,13 @@ func insufficientMessage(queue, card string, requested, capability int) string {
 		queue, card, requested, capability)
 }
 
-// wantSaid waits until every waiting pod of a workload states why in an event, its own or its
+// wantReason waits until every waiting pod of a workload states why in an event, its own or its
 // PodGroup's. At least one pod must wait. TOTAL stands for any number.
-func (s *scene) wantSaid(name, sentence string) {
+func (s *scene) wantReason(name, sentence string) {
 	s.Helper()
-	form := formOf(sentence)
+	form := eventPattern(sentence)
 	s.Eventually(func(g Gomega) {
-		said := s.saidBy(form)
+		said := s.objectsWithEvent(form)
 		waiting := slices.DeleteFunc(s.podsOf(name), func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
 		g.Expect(waiting).NotTo(BeEmpty(), "no pod of %s waits", name)
 		for _, pod := range waiting {
@@ -154,17 +154,17 @@ func (s *scene) wantSaid(name, sentence string) {
 	}).Should(Succeed())
 }
 
-// wantGroupSaid waits for an event on the PodGroup of a vcjob without pods, and for a condition
+// wantGroupReason waits for an event on the PodGroup of a vcjob without pods, and for a condition
 // with the same message.
-func (s *scene) wantGroupSaid(job, sentence string) {
+func (s *scene) wantGroupReason(job, sentence string) {
 	s.Helper()
-	form := formOf(sentence)
-	s.Eventually(func() map[string]bool { return s.saidBy(form) }).Should(HaveKey(HavePrefix("PodGroup/"+job+"-")), "no event %q", form)
+	form := eventPattern(sentence)
+	s.Eventually(func() map[string]bool { return s.objectsWithEvent(form) }).Should(HaveKey(HavePrefix("PodGroup/"+job+"-")), "no event %q", form)
 	s.Eventually(func() string { return s.groupCondition(job) }).Should(MatchRegexp(form.String()))
 }
 
-// formOf matches texts that start with a sentence.
-func formOf(sentence string) *regexp.Regexp {
+// eventPattern matches texts that start with a sentence.
+func eventPattern(sentence string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(sentence), "TOTAL", "[0-9]+"))
 }
 
@@ -184,8 +184,8 @@ func (s *scene) groupCondition(job string) string {
 	return ""
 }
 
-// saidBy returns the objects of the scene with an event of this form.
-func (s *scene) saidBy(form *regexp.Regexp) map[string]bool {
+// objectsWithEvent returns the objects of the scene with an event of this form.
+func (s *scene) objectsWithEvent(form *regexp.Regexp) map[string]bool {
 	events := &corev1.EventList{}
 	s.listObjects(events, client.InNamespace(s.namespace))
 	said := map[string]bool{}
@@ -307,8 +307,8 @@ func (s *scene) usedCards(running []corev1.Pod) map[string]int64 {
 	return sum
 }
 
-// wantHeld checks which cards the running pods of a workload hold.
-func (s *scene) wantHeld(name string, want map[string]int64) {
+// wantCardsHeld checks which cards the running pods of a workload hold.
+func (s *scene) wantCardsHeld(name string, want map[string]int64) {
 	s.Helper()
 	s.Expect(s.usedCards(s.podsOf(name))).To(Equal(want), name)
 }

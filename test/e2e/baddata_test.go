@@ -35,7 +35,7 @@ func TestAQuotaThatCannotBeReadStopsItsQueueOnly(t *testing.T) {
 	s.createObjects(s.deploymentOf(podSet{name: "good", queue: "badtext-good", card: h200, count: 1, pods: 8}))
 	s.wantPods(want)
 	for name := range texts {
-		s.wantSaid(name, fmt.Sprintf("Queue <badtext-%s> has an invalid %s: ", name, api.AnnotationCardQuota))
+		s.wantReason(name, fmt.Sprintf("Queue <badtext-%s> has an invalid %s: ", name, api.AnnotationCardQuota))
 	}
 }
 
@@ -60,9 +60,9 @@ func TestBadWorkloadsDoNotDisturbOthers(t *testing.T) {
 		"empty-half": "Pod annotation volcano.sh/card.name: ",
 		"no-such":    insufficientMessage("badwork", "NVIDIA-H9000", 1, 0),
 	} {
-		s.wantSaid(name, sentence)
+		s.wantReason(name, sentence)
 	}
-	s.wantGroupSaid("bad-request", "PodGroup annotation volcano.sh/card.request: ")
+	s.wantGroupReason("bad-request", "PodGroup annotation volcano.sh/card.request: ")
 	// A bare pod does not use the Job's annotation, only its own.
 	s.wantPods(map[string]string{"no-name": podCounts(0, 1), "empty-half": podCounts(0, 1), "no-such": podCounts(0, 1), "job-request": podCounts(1, 0)})
 	s.createObjects(s.deploymentOf(podSet{name: "good", queue: "badwork", card: h200, count: 1, pods: 4}))
@@ -78,7 +78,7 @@ func TestAMissingQueueIsSaid(t *testing.T) {
 	// Admission does not deny a pod; it waits, and runs as soon as the queue exists.
 	s.createPods(podSet{name: "pod", queue: "missing-nowhere", card: h200, count: 1, pods: 1})
 	s.wantRunning("pod", 0, 1)
-	s.wantSaid("pod", "Queue <missing-nowhere> does not exist")
+	s.wantReason("pod", "Queue <missing-nowhere> does not exist")
 	s.createQuota("missing-nowhere", cardList(h200, 1))
 	// Volcano's controller retries to create the PodGroup at growing intervals.
 	s.Eventually(func() int { return s.countRunning("pod") }, "60s").Should(Equal(1))

@@ -128,11 +128,11 @@ func cardList(pairs ...any) []api.Card {
 // createQuota creates a CardQuota for training and waits for its queue.
 func (s *scene) createQuota(name string, specs []api.Card) {
 	s.Helper()
-	s.ofType(name, "training", specs)
+	s.createQuotaOfType(name, "training", specs)
 }
 
-// ofType creates a CardQuota of a service type and waits for its queue.
-func (s *scene) ofType(name, serviceType string, specs []api.Card) {
+// createQuotaOfType creates a CardQuota of a service type and waits for its queue.
+func (s *scene) createQuotaOfType(name, serviceType string, specs []api.Card) {
 	s.Helper()
 	s.createAndAwaitOpen(builder.CardQuota(name).ServiceType(serviceType).With(func(q *api.CardQuota) { q.Spec.Cards = specs }).Obj())
 }

@@ -42,17 +42,17 @@ type stockScheduler struct {
 	from, until time.Time
 }
 
-func newProof(t *testing.T) *enforcementTest {
+func newEnforcementTest(t *testing.T) *enforcementTest {
 	t.Helper()
 	g := NewWithT(t)
 	text, err := os.ReadFile(filepath.Join(suite.root, "internal/schedulerconfig/testdata/render/installer_1_14/base.conf"))
 	g.Expect(err).NotTo(HaveOccurred())
 	p := &enforcementTest{original: string(text)}
-	st := startStage(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "4")}, deployment.NoConfiguration)
+	st := startTestCluster(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "4")}, deployment.NoConfiguration)
 	p.scene = newSceneOn(t, tenant, st)
 	p.editConfigMap(baseMeta, p.original) // it is the installer's already, but for a change of Volcano's
 	p.startManager()
-	p.conditionLog = p.keepDiary()
+	p.conditionLog = p.startConditionLog()
 	return p
 }
 
@@ -124,8 +124,8 @@ func (p *enforcementTest) editConfigMap(of metav1.ObjectMeta, text string) {
 	p.Expect(kit.MergePatch(p.T, p.Framework, &corev1.ConfigMap{ObjectMeta: of}, patch, client.FieldOwner("kubectl-edit"))).To(Succeed())
 }
 
-// toldAt returns when an event of an object first had a message of this form.
-func (p *enforcementTest) toldAt(object, reason, form string) time.Time {
+// eventTime returns when an event of an object first had a message of this form.
+func (p *enforcementTest) eventTime(object, reason, form string) time.Time {
 	p.Helper()
 	kind, name, _ := strings.Cut(object, "/")
 	var told []corev1.Event

@@ -36,14 +36,14 @@ type conditionLog struct {
 	mu       sync.Mutex
 	entries  []conditionRecord
 	sessions []enforcement.Report
-	// leads are the renewals of the leader Lease by any holder.
-	leads []time.Time
+	// leaseRenewals are the renewals of the leader Lease by any holder.
+	leaseRenewals []time.Time
 	// trouble are the errors of watches, and watches that ended by themselves.
 	trouble []string
 }
 
-// keepDiary starts a conditionLog.
-func (s *scene) keepDiary() *conditionLog {
+// startConditionLog starts a conditionLog.
+func (s *scene) startConditionLog() *conditionLog {
 	s.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.ctx))
 	s.Cleanup(stop)
@@ -83,7 +83,7 @@ func (d *conditionLog) record(change watch.Event) {
 	case *api.ServiceTypePolicy:
 		d.recordConditions("ServiceTypePolicy/"+object.Name, object.Status.Conditions)
 	case *coordinationv1.Lease:
-		d.noteLease(object)
+		d.recordLease(object)
 	default:
 		d.trouble = append(d.trouble, fmt.Sprintf("a watch brought %+v", object))
 	}
@@ -98,14 +98,14 @@ func (d *conditionLog) recordConditions(object string, conditions []metav1.Condi
 	}
 }
 
-func (d *conditionLog) noteLease(lease *coordinationv1.Lease) {
+func (d *conditionLog) recordLease(lease *coordinationv1.Lease) {
 	switch report, err := enforcement.ReadReport(lease); {
 	case err == nil:
 		d.sessions = append(d.sessions, report)
 	case lease.Name == enforcement.LeaseName:
 		d.trouble = append(d.trouble, err.Error())
 	case lease.Name == "volcano" && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "":
-		d.leads = append(d.leads, lease.Spec.RenewTime.Time)
+		d.leaseRenewals = append(d.leaseRenewals, lease.Spec.RenewTime.Time)
 	}
 }
 
@@ -158,7 +158,7 @@ func (d *conditionLog) sessionsBetween(from, until time.Time) (sessionsBetween [
 			sessionsBetween = append(sessionsBetween, fmt.Sprintf("%s closed a session at %s", beat.Identity, beat.At))
 		}
 	}
-	for _, lead := range d.leads {
+	for _, lead := range d.leaseRenewals {
 		if within(lead) {
 			sessionsBetween = append(sessionsBetween, fmt.Sprintf("the leader Lease was renewed at %s", lead))
 		}

@@ -21,9 +21,9 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// within bounds how soon conditions must report that quotas are not enforced, counted from the
+// reportedWithin bounds how soon conditions must report that quotas are not enforced, counted from the
 // last heartbeat of our scheduler. As shipped it is 30 s.
-var within = enforcement.StaleAfter/time.Duration(deployment.ClockFactor()) + 10*time.Second
+var reportedWithin = enforcement.StaleAfter/time.Duration(deployment.ClockFactor()) + 10*time.Second
 
 // runHandover hands the cluster over from Volcano's own scheduler to ours and back.
 func (p *enforcementTest) runHandover(t *testing.T) {
@@ -32,26 +32,26 @@ func (p *enforcementTest) runHandover(t *testing.T) {
 		play()
 		t.Logf("%s: %.1f s", name, time.Since(began).Seconds())
 	}
-	step("without a policy", p.withoutAPolicy)
-	step("handover to ours", p.handsOver)
-	step("the stock scheduler in place of ours", p.stockInPlaceOfOurs)
-	step("a configuration changed by somebody else", p.checkDriftCorrected)
+	step("without a policy", p.checkWithoutPolicy)
+	step("handover to ours", p.handOver)
+	step("the stock scheduler in place of ours", p.replaceByStock)
+	step("a configuration that another user changes", p.checkDriftCorrected)
 	step("a configuration that cannot be read", p.checkUnreadableConfig)
-	step("handover back", p.handsBack)
+	step("handover back", p.handBack)
 
 	p.Expect(p.stocks).To(HaveLen(3))
 	for _, stock := range p.stocks {
-		p.Expect(p.sessionsBetween(stock.from, stock.until)).To(BeEmpty(), "two schedulers were at work while %s was", stock.pod.Name)
+		p.Expect(p.sessionsBetween(stock.from, stock.until)).To(BeEmpty(), "two schedulers ran while %s did", stock.pod.Name)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.Expect(p.trouble).To(BeEmpty(), "the diary was written to the end")
 	p.Expect(p.sessions).NotTo(BeEmpty())
-	p.Expect(p.leads).NotTo(BeEmpty())
+	p.Expect(p.leaseRenewals).NotTo(BeEmpty())
 }
 
 // No configuration names capacity-card: our scheduler runs and stays unelected.
-func (p *enforcementTest) withoutAPolicy() {
+func (p *enforcementTest) checkWithoutPolicy() {
 	p.createQuota(tenant, cardList(h200, 4))
 	p.createQuota(neighbour, cardList(h200, 2))
 	p.waitForCondition(api.ConditionEnforced, "Unknown/NoPolicy: ", "CardQuota/"+tenant, "CardQuota/"+neighbour)
@@ -59,10 +59,10 @@ func (p *enforcementTest) withoutAPolicy() {
 	p.Eventually(p.schedulerReadyz).Should(And(HavePrefix("ok\nNotConfigured: "), ContainSubstring("NotConfigured: ConfigMap volcano-system/cardquota-scheduler-configmap does not exist")))
 	p.Consistently(p.leaseHolder).Should(BeEmpty())
 	p.Expect(p.deployment.Scheduler.Running()).To(BeTrue())
-	p.Expect(p.volcanoConfig()).To(Equal(p.original), "nobody touched it")
+	p.Expect(p.volcanoConfig()).To(Equal(p.original), "it is unchanged")
 }
 
-func (p *enforcementTest) handsOver() {
+func (p *enforcementTest) handOver() {
 	resume := p.observer.Excuse(observer.Reason) // the stock scheduler does not know why
 	stock := p.startStock(p.stockPod("volcano-scheduler-1"))
 	p.runOnModel(podSet{name: "before", queue: tenant, card: h200, count: 1, pods: 2})
@@ -85,7 +85,7 @@ func (p *enforcementTest) handsOver() {
 		gone := apierrors.IsNotFound(p.Get(p.ctx, keyOf(stock.pod), pod))
 		ended := gone || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 		if !ended && holder != "" {
-			StopTrying("ours is at work while the pod of the stock scheduler still ends").Now()
+			StopTrying("ours runs while the pod of the stock scheduler is still terminating").Now()
 		}
 		return gone
 	}).Should(BeTrue())
@@ -93,10 +93,10 @@ func (p *enforcementTest) handsOver() {
 	resume()
 	p.createObjects(p.deploymentOf(podSet{name: "train", queue: tenant, card: h200, count: 1, pods: 3}))
 	p.wantPods(map[string]string{"before": podCounts(2, 0), "train": podCounts(2, 1)})
-	p.wantSaid("train", insufficientMessage(tenant, h200, 1, 4))
+	p.wantReason("train", insufficientMessage(tenant, h200, 1, 4))
 }
 
-func (p *enforcementTest) stockInPlaceOfOurs() {
+func (p *enforcementTest) replaceByStock() {
 	p.scaleDeployment("train", 2) // the stock scheduler would give more than the quota
 	p.wantRunning("train", 2, 0)
 	page := p.position()
@@ -117,16 +117,16 @@ func (p *enforcementTest) stockInPlaceOfOurs() {
 	p.startScheduler() // as the kubelet does: it waits
 	stock := p.startStock(comes)
 	p.runOnModel(podSet{name: "meanwhile", queue: neighbour, card: h200, count: 1, pods: 1})
-	p.Eventually(func() int { return p.countRunning("meanwhile") }).Should(Equal(1), "the stock scheduler is at work")
+	p.Eventually(func() int { return p.countRunning("meanwhile") }).Should(Equal(1), "the stock scheduler runs")
 	p.waitForEnforced("False/StockScheduler: .* pod volcano-system/volcano-scheduler-2$")
 	for _, object := range []string{thePolicy, "CardQuota/" + tenant, "CardQuota/" + neighbour} {
 		changes := p.conditionsSince(page, object, api.ConditionEnforced)
 		p.Expect(changes[0].Status).To(Equal(metav1.ConditionFalse))
 		unproven := changes[0].LastTransitionTime.Sub(last.At)
-		named := p.toldAt(object, api.EventNotEnforced, "^StockScheduler: .* volcano-system/volcano-scheduler-2$").Sub(last.At)
+		named := p.eventTime(object, api.EventNotEnforced, "^StockScheduler: .* volcano-system/volcano-scheduler-2$").Sub(last.At)
 		p.Logf("%s: not Enforced %.1f s after the last session of ours (%s), the stock scheduler named after %.1f s; both are told in whole seconds",
 			object, unproven.Seconds(), changes[0].Reason, named.Seconds())
-		p.Expect(max(unproven, named)).To(BeNumerically("<", within))
+		p.Expect(max(unproven, named)).To(BeNumerically("<", reportedWithin))
 	}
 	p.checkNoSessions()
 	p.Expect(p.leaseHolder()).To(BeEmpty())
@@ -145,7 +145,7 @@ func (p *enforcementTest) checkDriftCorrected() {
 		p.Expect(text).NotTo(Equal(p.rendered))
 		p.editConfigMap(configurationMeta, text)
 		p.Eventually(p.configText).Should(Equal(p.rendered), what)
-		p.toldAt(thePolicy, api.EventConfigCorrected, "kubectl-edit wrote it")
+		p.eventTime(thePolicy, api.EventConfigCorrected, "kubectl-edit wrote it")
 		p.waitForEnforced("True/Enforced: ")
 		p.Eventually(func() string { return p.waitForHeartbeat().ConfigHash }).Should(Equal(schedulerconfig.Hash(p.rendered)), what)
 	}
@@ -167,7 +167,7 @@ func (p *enforcementTest) checkUnreadableConfig() {
 	p.Expect(p.DeleteAllOf(p.ctx, &corev1.Pod{}, client.InNamespace(p.namespace), client.MatchingLabels{app: "goes-on"})).To(Succeed())
 }
 
-func (p *enforcementTest) handsBack() {
+func (p *enforcementTest) handBack() {
 	p.scaleDeployment("train", 1) // the stock scheduler would give more than the quota
 	p.wantRunning("train", 1, 0)
 	p.Eventually(func() int { return len(p.podsOf("goes-on")) }).Should(BeZero())

@@ -42,26 +42,26 @@ var examples = map[string]example{
 	}},
 	"vcjob": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunning("cr-job", 2, 0)
-		s.wantHeld("cr-job", map[string]int64{h200: 2})
+		s.wantCardsHeld("cr-job", map[string]int64{h200: 2})
 		s.wantCard(s.clusterName("cr-queue1"), h200, 2, 0, 0)
 	}},
 	"deployment": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunning("cr-deployment", 2, 0)
 		s.scaleDeployment("cr-deployment", 5)
 		s.wantRunning("cr-deployment", 3, 2)
-		s.wantHeld("cr-deployment", map[string]int64{h200: 3})
-		s.wantSaid("cr-deployment", withTotal(insufficientMessage(s.clusterName("cr-queue1"), h200, 1, 3), 4))
+		s.wantCardsHeld("cr-deployment", map[string]int64{h200: 3})
+		s.wantReason("cr-deployment", withTotal(insufficientMessage(s.clusterName("cr-queue1"), h200, 1, 3), 4))
 		s.scaleDeployment("cr-deployment", 1)
 		s.wantRunning("cr-deployment", 1, 0)
 		s.wantCard(s.clusterName("cr-queue1"), h200, 1, 0, 0)
 	}},
 	"vcjob-alternatives": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunning("cr-job-alternatives", 2, 0)
-		s.wantHeld("cr-job-alternatives", map[string]int64{rtx4090: 2})
+		s.wantCardsHeld("cr-job-alternatives", map[string]int64{rtx4090: 2})
 	}},
 	"vcjob-cards-per-task": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunning("cr-job-cards-per-task", 3, 0)
-		s.wantHeld("cr-job-cards-per-task", map[string]int64{h200: 1, rtx4090: 2})
+		s.wantCardsHeld("cr-job-cards-per-task", map[string]int64{h200: 1, rtx4090: 2})
 		for _, pod := range s.podsOf("cr-job-cards-per-task") {
 			want := map[string]int64{map[string]string{"master": h200, "worker": rtx4090}[pod.Annotations[batchv1alpha1.TaskSpecKey]]: 1}
 			s.Expect(s.usedCards([]corev1.Pod{pod})).To(Equal(want), pod.Name)
@@ -70,28 +70,28 @@ var examples = map[string]example{
 	"deployment-alternatives": {promise: func(s *scene) {
 		const name = "cr-deployment-alternatives"
 		s.wantRunning(name, 2, 0)
-		s.wantHeld(name, map[string]int64{rtx4090: 2})
+		s.wantCardsHeld(name, map[string]int64{rtx4090: 2})
 		s.scaleDeployment(name, 5)
 		s.wantRunning(name, 4, 1)
-		s.wantHeld(name, map[string]int64{rtx4090: 2, rtx4090d: 2})
-		s.wantSaid(name, withTotal(insufficientMessage(s.clusterName("cr-queue2"), rtx4090, 1, 2), 3)+"; the other card it may use has no more room")
+		s.wantCardsHeld(name, map[string]int64{rtx4090: 2, rtx4090d: 2})
+		s.wantReason(name, withTotal(insufficientMessage(s.clusterName("cr-queue2"), rtx4090, 1, 2), 3)+"; the other card it may use has no more room")
 	}},
 	"alternatives-refused": {needs: []string{"cardquota", "vcjob"}, promise: func(s *scene) {
-		s.wantSaid("card-or-slice", "Pod annotation volcano.sh/card.name: "+rtx4090+" is a whole card and "+migSlice+" is a MIG slice of profile 1g.18gb: one resource request cannot mean either")
-		s.wantSaid("slice-or-slice", "Pod annotation volcano.sh/card.name: "+migSlice+" is a MIG slice of profile 1g.18gb and "+migLarge+" is a MIG slice of profile 3g.71gb: one resource request cannot mean either")
-		s.wantSaid("vendor-or-vendor", "Pod names card <"+ascend+">, which is requested as huawei.com/Ascend910, but requests nvidia.com/gpu")
+		s.wantReason("card-or-slice", "Pod annotation volcano.sh/card.name: "+rtx4090+" is a whole card and "+migSlice+" is a MIG slice of profile 1g.18gb: one resource request cannot mean either")
+		s.wantReason("slice-or-slice", "Pod annotation volcano.sh/card.name: "+migSlice+" is a MIG slice of profile 1g.18gb and "+migLarge+" is a MIG slice of profile 3g.71gb: one resource request cannot mean either")
+		s.wantReason("vendor-or-vendor", "Pod names card <"+ascend+">, which is requested as huawei.com/Ascend910, but requests nvidia.com/gpu")
 		s.wantPods(map[string]string{"card-or-slice": podCounts(0, 1), "slice-or-slice": podCounts(0, 1), "vendor-or-vendor": podCounts(0, 1), "cr-job": podCounts(2, 0)})
 	}},
 	"beyond-quota": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		sentence := insufficientMessage(s.clusterName("cr-queue1"), h200, 5, 3)
-		s.wantGroupSaid("too-large", sentence) // who was let in before it counts, too
-		s.wantSaid("too-wide", withTotal(sentence, 5))
+		s.wantGroupReason("too-large", sentence) // who was let in before it counts, too
+		s.wantReason("too-wide", withTotal(sentence, 5))
 		s.wantPods(map[string]string{"too-large": podCounts(0, 0), "too-wide": podCounts(0, 1)})
 	}},
 	"cpu-beside-cards": {promise: func(s *scene) {
 		s.wantPods(map[string]string{"with-cards": podCounts(2, 0), "without-cards": podCounts(4, 2), "without-either": podCounts(0, 1)})
-		s.wantSaid("without-cards", fmt.Sprintf("Queue <%s> has insufficient CPU quota: requested <1000m>, total would be <5000m>, but capability is <4000m>", s.clusterName("scarce-cpu")))
-		s.wantSaid("without-either", fmt.Sprintf("Queue <%s> has no cpu capability and may use none", s.clusterName("no-cpu")))
+		s.wantReason("without-cards", fmt.Sprintf("Queue <%s> has insufficient CPU quota: requested <1000m>, total would be <5000m>, but capability is <4000m>", s.clusterName("scarce-cpu")))
+		s.wantReason("without-either", fmt.Sprintf("Queue <%s> has no cpu capability and may use none", s.clusterName("no-cpu")))
 	}},
 	"h20-shares": {promise: func(s *scene) {
 		s.wantPods(map[string]string{"h20-card": podCounts(1, 1), "h20-half": podCounts(2, 1), "h20-slice": podCounts(3, 1)})
@@ -99,18 +99,18 @@ var examples = map[string]example{
 			card  string
 			quota int
 		}{"h20-card": {"NVIDIA-H20", 1}, "h20-half": {"NVIDIA-H20/mps-96g*1/2", 2}, "h20-slice": {"NVIDIA-H20/mig-1g.12gb-mixed", 3}} {
-			s.wantHeld(name, map[string]int64{want.card: int64(want.quota)})
-			s.wantSaid(name, withTotal(insufficientMessage(s.clusterName("cr-queue-h20"), want.card, 1, want.quota), want.quota+1))
+			s.wantCardsHeld(name, map[string]int64{want.card: int64(want.quota)})
+			s.wantReason(name, withTotal(insufficientMessage(s.clusterName("cr-queue-h20"), want.card, 1, want.quota), want.quota+1))
 		}
 	}},
 	"service-type-inference": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunning("ai-service", 2, 0)
-		s.wantHeld("ai-service", map[string]int64{migSlice: 2})
+		s.wantCardsHeld("ai-service", map[string]int64{migSlice: 2})
 		s.Expect(s.groupOf("ai-service").Annotations).To(HaveKeyWithValue(api.AnnotationServiceType, "inference"))
 	}},
 	"service-type-training": {needs: []string{"cardquota"}, promise: func(s *scene) {
 		s.wantRunning("ai-job", 2, 0)
-		s.wantHeld("ai-job", map[string]int64{h200: 2})
+		s.wantCardsHeld("ai-job", map[string]int64{h200: 2})
 		s.Expect(s.groupOf("ai-job").Annotations).To(And(HaveKeyWithValue(api.AnnotationServiceType, "training"), HaveKey(api.AnnotationCardRequest)))
 	}},
 	"queue-inference": {promise: func(s *scene) { s.wantQueue("queue-inference", 80000, false) }},
@@ -142,7 +142,7 @@ var examples = map[string]example{
 		before := s.deleteOnePod("training-gang-restart")
 		s.Eventually(func() int { return s.countSurvivors(before) }).Should(BeZero(), "both pods are replaced")
 		s.wantRunning("training-gang-restart", 2, 0)
-		s.wantHeld("training-gang-restart", map[string]int64{rtx4090: 8})
+		s.wantCardsHeld("training-gang-restart", map[string]int64{rtx4090: 8})
 	}},
 }
 
@@ -178,8 +178,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// playConfigurations runs the examples that configure the scheduler.
-func playConfigurations(t *testing.T, st *testCluster) {
+// runConfigurations runs the examples that configure the scheduler.
+func runConfigurations(t *testing.T, st *testCluster) {
 	for name, x := range configurations {
 		t.Run(name, func(t *testing.T) {
 			s := newSceneOn(t, name+"-example", st)
@@ -293,10 +293,10 @@ func (s *scene) sixCards() {
 	}
 	s.wantPods(want)
 	for card, quota := range quotas {
-		s.wantSaid(name(card), withTotal(insufficientMessage(queue, card, 1, quota), quota+1))
+		s.wantReason(name(card), withTotal(insufficientMessage(queue, card, 1, quota), quota+1))
 		delete(want, name(card))
 		if quota > 0 {
-			s.wantHeld(name(card), map[string]int64{card: int64(quota)})
+			s.wantCardsHeld(name(card), map[string]int64{card: int64(quota)})
 		}
 	}
 }
@@ -309,7 +309,7 @@ func trainingLow(s *scene) { s.wantPriority("training-low", 2, 20000, "true") }
 func (s *scene) wantPriority(name string, running int, priority int32, preemptable string) {
 	s.Helper()
 	s.wantRunning(name, running, 0)
-	s.wantHeld(name, map[string]int64{rtx4090: int64(running)})
+	s.wantCardsHeld(name, map[string]int64{rtx4090: int64(running)})
 	for _, pod := range s.podsOf(name) {
 		s.Expect(*pod.Spec.Priority).To(Equal(priority))
 		s.Expect(pod.Annotations).To(HaveKeyWithValue(v1beta1.PodPreemptable, preemptable))
@@ -320,7 +320,7 @@ func (s *scene) wantPriority(name string, running int, priority int32, preemptab
 func (s *scene) deleteOnePod(gang string) map[types.UID]string {
 	s.Helper()
 	s.wantRunning(gang, 2, 0)
-	s.wantHeld(gang, map[string]int64{rtx4090: 8})
+	s.wantCardsHeld(gang, map[string]int64{rtx4090: 8})
 	members := s.runningPods(gang)
 	s.Expect(s.Delete(s.ctx, &s.podsOf(gang)[0])).To(Succeed())
 	return members
@@ -340,5 +340,5 @@ func (s *scene) wantQueue(name string, priority int32, reclaimable bool) {
 	s.Expect(*live.Spec.Reclaimable).To(Equal(reclaimable))
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: live.Name, card: rtx4090, count: 1, pods: 9}))
 	s.wantRunning("web", 8, 1)
-	s.wantSaid("web", withTotal(insufficientMessage(live.Name, rtx4090, 1, 8), 9))
+	s.wantReason("web", withTotal(insufficientMessage(live.Name, rtx4090, 1, 8), 9))
 }

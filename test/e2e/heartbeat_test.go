@@ -90,7 +90,7 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 	s.createObjects(s.deploymentOf(podSet{name: "web", queue: "heartbeat", card: h200, count: 1, pods: 3}))
 	s.wantRunning("web", 2, 1)
 
-	s.bindsByHand()
+	s.bindPastScheduler()
 
 	s.stopScheduler()
 	s.checkNoSessions()
@@ -101,9 +101,9 @@ func heartbeatProvesWhatIsInForce(t *testing.T, st *testCluster) {
 	s.Expect(s.waitForHeartbeat().SecondScheduler).To(BeEmpty(), "a new process has seen nothing of it")
 }
 
-// bindsByHand binds a pod past the scheduler. The heartbeat names that pod until it is gone,
+// bindPastScheduler binds a pod past the scheduler. The heartbeat names that pod until it is gone,
 // and no pod that the scheduler bound itself.
-func (s *scene) bindsByHand() {
+func (s *scene) bindPastScheduler() {
 	s.Helper()
 	s.createQuota("heartbeat-foreign", cardList(h800, 1))
 	// It waits for a node that does not exist. It is bound after the time in which a binding

@@ -57,5 +57,5 @@ func TestCPUOnlyJobsInTheUntouchedDefaultQueueRunAsBefore(t *testing.T) {
 	// Cards are not allowed there.
 	s.createPods(podSet{name: "cards", card: h200, count: 1, pods: 1})
 	s.wantRunning("cards", 0, 1)
-	s.wantSaid("cards", insufficientMessage("default", h200, 1, 0))
+	s.wantReason("cards", insufficientMessage("default", h200, 1, 0))
 }

@@ -104,29 +104,29 @@ func setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if suite.testCluster, err = newStage(c); err != nil {
+	if suite.testCluster, err = newTestCluster(c); err != nil {
 		return errors.Join(err, c.Stop())
 	}
 	if suite.deployment, err = deployment.Start(ctx, c, programs); err == nil && dir != "" {
-		err = suite.removeRemains(ctx)
+		err = suite.removeLeftovers(ctx)
 	}
 	return err
 }
 
-func newStage(c *cluster.Cluster) (*testCluster, error) {
+func newTestCluster(c *cluster.Cluster) (*testCluster, error) {
 	world, err := kit.New(c.Config())
 	return &testCluster{Framework: world, cluster: c}, err
 }
 
-// startStage starts a cluster for one test with the manifests of the programs, but without the
+// startTestCluster starts a cluster for one test with the manifests of the programs, but without the
 // programs.
-func startStage(t *testing.T, nodes []cluster.NodeProfile, configuration string) *testCluster {
+func startTestCluster(t *testing.T, nodes []cluster.NodeProfile, configuration string) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{Nodes: nodes})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
-	st, err := newStage(c)
+	st, err := newTestCluster(c)
 	g.Expect(err).NotTo(HaveOccurred())
 	options := programs
 	options.Configuration = configuration
@@ -135,15 +135,15 @@ func startStage(t *testing.T, nodes []cluster.NodeProfile, configuration string)
 	return st
 }
 
-// startTakingStage starts a cluster with both programs and two PriorityClasses. Its scheduler
+// startReclaimingCluster starts a cluster with both programs and two PriorityClasses. Its scheduler
 // runs the given actions, with further texts of the shipped configuration replaced.
-func startTakingStage(t *testing.T, nodes []cluster.NodeProfile, actions string, replace ...string) *testCluster {
+func startReclaimingCluster(t *testing.T, nodes []cluster.NodeProfile, actions string, replace ...string) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
 	const shipped = `"enqueue, allocate, backfill`
 	configuration, err := deployment.ShippedConfiguration(append(replace, shipped, shipped+", "+actions)...)
 	g.Expect(err).NotTo(HaveOccurred())
-	st := startStage(t, nodes, configuration)
+	st := startTestCluster(t, nodes, configuration)
 	for name, value := range map[string]int32{"pc-high": 80000, "pc-low": 20000} {
 		g.Expect(st.Create(t.Context(), builder.PriorityClass(name, value))).To(Succeed())
 	}
@@ -169,8 +169,8 @@ func (st *testCluster) countSessions(ctx context.Context) (observer.SessionCount
 	return observer.SessionCount{Process: s.PID, Closed: s.Closed, Decides: s.Deciding}, err
 }
 
-// removeRemains removes what interrupted scenes have left on a cluster that stays up.
-func (st *testCluster) removeRemains(ctx context.Context) error {
+// removeLeftovers removes what interrupted scenes have left on a cluster that stays up.
+func (st *testCluster) removeLeftovers(ctx context.Context) error {
 	marked := client.HasLabels{sceneLabel}
 	for _, kind := range []client.Object{&api.CardQuota{}, &v1beta1.Queue{}, &schedulingv1.PriorityClass{}} {
 		if err := st.DeleteAllOf(ctx, kind, marked); err != nil {

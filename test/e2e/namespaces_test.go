@@ -16,8 +16,8 @@ import (
 // team is the label by which the tests' queues select namespaces.
 const team = "example.com/team"
 
-// ofChat selects the namespaces of the team that the tests' queues allow.
-var ofChat = &metav1.LabelSelector{MatchLabels: map[string]string{team: "chat"}}
+// chatNamespaces selects the namespaces of the team that the tests' queues allow.
+var chatNamespaces = &metav1.LabelSelector{MatchLabels: map[string]string{team: "chat"}}
 
 // labelNamespace sets the team label of the scene's namespace.
 func (s *scene) labelNamespace(value string) {
@@ -25,8 +25,8 @@ func (s *scene) labelNamespace(value string) {
 	s.mergePatch(builder.Namespace(s.namespace), `{"metadata":{"labels":{%q:%q}}}`, team, value)
 }
 
-// notFor returns the message for a namespace that a queue does not allow.
-func (s *scene) notFor(queue string) string {
+// notAllowedMessage returns the message for a namespace that a queue does not allow.
+func (s *scene) notAllowedMessage(queue string) string {
 	return fmt.Sprintf("Namespace <%s> may not use queue <%s>, which is only for namespaces with <%s=chat>", s.namespace, queue, team)
 }
 
@@ -50,7 +50,7 @@ func (s *scene) wantBlocked(quota, sentence string, workloads ...string) {
 func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "tenancy")
-	s.createAndAwaitOpen(builder.CardQuota("tenancy").Card(h200, 8).With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = ofChat }).Obj())
+	s.createAndAwaitOpen(builder.CardQuota("tenancy").Card(h200, 8).With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = chatNamespaces }).Obj())
 	s.createPods(podSet{name: "bare", queue: "tenancy", card: h200, count: 1, pods: 1})
 	s.createObjects(
 		s.deploymentOf(podSet{name: "web", queue: "tenancy", card: h200, count: 1, pods: 2}),
@@ -60,11 +60,11 @@ func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
 	s.createPods(podSet{name: "cpu", queue: "tenancy", pods: 1})
 	out := map[string]string{"bare": podCounts(0, 1), "web": podCounts(0, 2), "gang": podCounts(0, 0), "nameless": podCounts(0, 1), "cpu": podCounts(0, 1)}
 	for _, name := range []string{"bare", "web", "nameless", "cpu"} {
-		s.wantSaid(name, s.notFor("tenancy"))
+		s.wantReason(name, s.notAllowedMessage("tenancy"))
 	}
-	s.wantGroupSaid("gang", s.notFor("tenancy"))
+	s.wantGroupReason("gang", s.notAllowedMessage("tenancy"))
 	s.wantPods(out)
-	s.wantBlocked("tenancy", s.notFor("tenancy"),
+	s.wantBlocked("tenancy", s.notAllowedMessage("tenancy"),
 		"Pod/bare-0", "Deployment/web", "Job/gang", "Pod/nameless-0", "Pod/cpu-0")
 	s.wantCard("tenancy", h200, 0, 6, 0)
 
@@ -85,7 +85,7 @@ func TestAQueueTakesTheNamespacesItChoosesOnly(t *testing.T) {
 	s.waitForHeartbeat()
 	s.createPods(podSet{name: "late", queue: "tenancy", card: h200, count: 1, pods: 1})
 	s.createObjects(s.deploymentOf(podSet{name: "later", queue: "tenancy", card: h200, count: 1, pods: 1}))
-	s.wantSaid("late", s.notFor("tenancy"))
+	s.wantReason("late", s.notAllowedMessage("tenancy"))
 	in["late"], in["later"] = podCounts(0, 1), podCounts(0, 1)
 	s.wantPods(in)
 	s.wantCard("tenancy", h200, 6, 2, 0)
@@ -111,8 +111,8 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 		s.createPods(podSet{name: name, queue: "handmade-" + name, card: h200, count: 1, pods: 1})
 	}
 	const broken = "Queue <handmade-broken> has an invalid volcano.sh/namespace-selector, so no namespace may use it"
-	s.wantSaid("theirs", s.notFor("handmade-theirs"))
-	s.wantSaid("broken", broken)
+	s.wantReason("theirs", s.notAllowedMessage("handmade-theirs"))
+	s.wantReason("broken", broken)
 	s.wantPods(map[string]string{"mine": podCounts(1, 0), "theirs": podCounts(0, 1), "broken": podCounts(0, 1)})
 	s.Eventually(func() []string { return s.eventMessages("", "Queue", "handmade-broken", "InvalidNamespaceSelector") }).
 		Should(ContainElement(HavePrefix(broken)), "the queue itself says so")
@@ -125,13 +125,13 @@ func TestASelectorWrittenByHandIsEnforced(t *testing.T) {
 // Inference in a namespace that its queue does not allow reclaims nothing from training,
 // although it has priority, quota and the right service type. With the label it does.
 func nobodyGoesForANamespaceThatIsLeftOut(t *reclaimTest) {
-	t.ofType(t.queueName("training"), "training", cardList(t.card, 8))
+	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8))
 	t.createAndAwaitOpen(builder.CardQuota(t.queueName("inference")).ServiceType("inference").Card(t.card, 8).
-		With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = ofChat }).Obj())
+		With(func(q *api.CardQuota) { q.Spec.NamespaceSelector = chatNamespaces }).Obj())
 	t.startTraining("trainer", 8)
 	stay := t.runningPods("trainer")
 	t.createInference("service", 2)
-	t.wantSaid("service", t.notFor(t.queueName("inference")))
+	t.wantReason("service", t.notAllowedMessage(t.queueName("inference")))
 	t.checkSamePods(stay)
 	t.labelNamespace("chat")
 	t.wantPods(map[string]string{"trainer": podCounts(6, 2), "service": podCounts(2, 0)})

@@ -18,13 +18,13 @@ import (
 	"cardquota.dev/operator/test/deployment"
 )
 
-// startEvictingStage starts a cluster of two nodes with eight cards each, whose scheduler runs
+// startEvictingCluster starts a cluster of two nodes with eight cards each, whose scheduler runs
 // preempt and reclaim.
-func startEvictingStage(t *testing.T) *testCluster {
+func startEvictingCluster(t *testing.T) *testCluster {
 	t.Helper()
 	nodes := []cluster.NodeProfile{nodeProfile("h200", h200, 1, "8"), nodeProfile("h800", h800, 1, "8")}
 	// Pods of a Deployment above its minimum of one reclaim cards too.
-	return startTakingStage(t, nodes, "preempt, reclaim", "- name: gang\n", "- name: gang\n        enableJobStarving: false\n")
+	return startReclaimingCluster(t, nodes, "preempt, reclaim", "- name: gang\n", "- name: gang\n        enableJobStarving: false\n")
 }
 
 // nodeProfile returns nodes with a number of a card.
@@ -36,8 +36,8 @@ func nodeProfile(name, card string, nodes int, cards string) cluster.NodeProfile
 	}
 }
 
-// inClass returns a Deployment of a priority class.
-func (s *scene) inClass(class string, w podSet) client.Object {
+// deploymentInClass returns a Deployment of a priority class.
+func (s *scene) deploymentInClass(class string, w podSet) client.Object {
 	d := s.deploymentOf(w)
 	d.Spec.Template.Spec.PriorityClassName = class
 	return d
@@ -47,9 +47,9 @@ func (s *scene) inClass(class string, w podSet) client.Object {
 // and one of equal priority none.
 func takesBetweenJobs(s *scene) {
 	s.createQuota("jobs", cardList(h200, 4))
-	s.createObjects(s.inClass("pc-low", podSet{name: "low", queue: "jobs", card: h200, count: 1, pods: 4}))
+	s.createObjects(s.deploymentInClass("pc-low", podSet{name: "low", queue: "jobs", card: h200, count: 1, pods: 4}))
 	s.wantRunning("low", 4, 0)
-	s.createObjects(s.inClass("pc-low", podSet{name: "equal", queue: "jobs", card: h200, count: 1, pods: 1}))
+	s.createObjects(s.deploymentInClass("pc-low", podSet{name: "equal", queue: "jobs", card: h200, count: 1, pods: 1}))
 	s.wantPods(map[string]string{"low": podCounts(4, 0), "equal": podCounts(0, 1)})
 	high := s.newVCJob(podSet{name: "high", queue: "jobs", card: h200, count: 1, pods: 2, gang: 2})
 	high.Spec.PriorityClassName = "pc-high"
@@ -64,28 +64,28 @@ func takesTheCardThatIsShort(s *scene) {
 	s.createQuota("cards", cardList(h200, 4, h800, 2))
 	s.createQuota("cards-others", cardList(h800, 8))
 	s.createObjects(s.deploymentOf(podSet{name: "others", queue: "cards-others", card: h800, count: 1, pods: 8}))
-	s.createObjects(s.inClass("pc-low", podSet{name: "low", queue: "cards", card: h200, count: 1, pods: 4}))
+	s.createObjects(s.deploymentInClass("pc-low", podSet{name: "low", queue: "cards", card: h200, count: 1, pods: 4}))
 	s.wantPods(map[string]string{"others": podCounts(8, 0), "low": podCounts(4, 0)})
-	s.createObjects(s.inClass("pc-high", podSet{name: "high", queue: "cards", card: h800 + "|" + h200, count: 2, pods: 1}))
+	s.createObjects(s.deploymentInClass("pc-high", podSet{name: "high", queue: "cards", card: h800 + "|" + h200, count: 2, pods: 1}))
 	s.wantPods(map[string]string{"others": podCounts(8, 0), "low": podCounts(2, 2), "high": podCounts(1, 0)})
 	s.wantNodes("high", "h200")
 }
 
 // Inside a job the task of higher priority preempts a lower one.
 func takesBetweenPods(s *scene) {
-	s.takesInsideAJob("pods", func(template *corev1.PodTemplateSpec, class, _ string) { template.Spec.PriorityClassName = class })
+	s.preemptInsideJob("pods", func(template *corev1.PodTemplateSpec, class, _ string) { template.Spec.PriorityClassName = class })
 }
 
 // volcano.sh/task-priority has the same effect without PriorityClasses.
 func takesByTaskPriority(s *scene) {
-	s.takesInsideAJob("task-priority", func(template *corev1.PodTemplateSpec, _, priority string) {
+	s.preemptInsideJob("task-priority", func(template *corev1.PodTemplateSpec, _, priority string) {
 		template.Annotations["volcano.sh/task-priority"] = priority
 	})
 }
 
-// takesInsideAJob lets a job request a second leader when its queue is full of workers, of
+// preemptInsideJob lets a job request a second leader when its queue is full of workers, of
 // which it needs one pod less.
-func (s *scene) takesInsideAJob(queue string, prefer func(template *corev1.PodTemplateSpec, class, priority string)) {
+func (s *scene) preemptInsideJob(queue string, prefer func(template *corev1.PodTemplateSpec, class, priority string)) {
 	s.createQuota(queue, cardList(h200, 3))
 	job := s.newVCJob(podSet{name: "job", queue: queue, card: h200, count: 1, pods: 2})
 	job.Spec.Policies = nil
@@ -103,20 +103,20 @@ func (s *scene) takesInsideAJob(queue string, prefer func(template *corev1.PodTe
 	live.Spec.Tasks[1].Replicas = 2
 	s.Expect(s.Patch(s.ctx, live, client.MergeFrom(before))).To(Succeed())
 	ofTask := func() any {
-		return map[string]int{"worker": len(s.ofTask("job", "worker")), "leader": len(s.ofTask("job", "leader"))}
+		return map[string]int{"worker": len(s.runningOfTask("job", "worker")), "leader": len(s.runningOfTask("job", "leader"))}
 	}
 	s.waitUntilStable(ofTask, map[string]int{"worker": 1, "leader": 2})
 	s.Expect(s.readJob("job").Status.RetryCount).To(BeZero())
 }
 
-// startPolicyStage starts a cluster of eight cards on each of two nodes, whose
+// startPolicyCluster starts a cluster of eight cards on each of two nodes, whose
 // ServiceTypePolicy enables preempt.
-func startPolicyStage(t *testing.T) *testCluster {
+func startPolicyCluster(t *testing.T) *testCluster {
 	t.Helper()
 	g := NewWithT(t)
 	configuration, err := deployment.ShippedConfiguration()
 	g.Expect(err).NotTo(HaveOccurred())
-	st := startStage(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "8")}, configuration)
+	st := startTestCluster(t, []cluster.NodeProfile{nodeProfile("h200", h200, 2, "8")}, configuration)
 	g.Expect(st.deployment.StartManager(t.Context())).To(Succeed())
 	g.Expect(st.deployment.StartScheduler(t.Context())).To(Succeed())
 	policy := &api.ServiceTypePolicy{ObjectMeta: metav1.ObjectMeta{Name: api.PolicyName}, Spec: api.ServiceTypePolicySpec{Preempt: api.PreemptInQueue}}
@@ -132,7 +132,7 @@ func startPolicyStage(t *testing.T) *testCluster {
 // restarts when they leave, more often than Volcano's retries allow.
 func gangsSurvivePreemption(s *scene) {
 	s.createQuota("gangs", cardList(h200, 16))
-	s.createObjects(s.inClass("pc-high", podSet{name: "other", queue: "gangs", card: h200, count: 1, pods: 6}))
+	s.createObjects(s.deploymentInClass("pc-high", podSet{name: "other", queue: "gangs", card: h200, count: 1, pods: 6}))
 	s.wantRunning("other", 6, 0)
 	low := s.newVCJob(podSet{name: "low", queue: "gangs", card: h200, count: 1, pods: 10, gang: 10})
 	low.Spec.PriorityClassName = "pc-low"

@@ -14,18 +14,18 @@ func TestQuotaHoldsForVCJobs(t *testing.T) {
 	// One model is used up while another is free.
 	s.createObjects(s.newVCJob(podSet{name: "beyond", queue: "vcjobs", card: h200, count: 1, pods: 3}))
 	s.wantRunning("beyond", 1, 2)
-	s.wantSaid("beyond", insufficientMessage("vcjobs", h200, 1, 3))
+	s.wantReason("beyond", insufficientMessage("vcjobs", h200, 1, 3))
 	s.createObjects(s.newVCJob(podSet{name: "free", queue: "vcjobs", card: h800, count: 4, pods: 2, gang: 2}))
 	s.wantRunning("free", 2, 0)
 	s.wantNodes("free", "h800")
 
 	// A gang starts completely or not at all; it has no pods while it waits.
 	s.createObjects(s.newVCJob(podSet{name: "gang", queue: "vcjobs", card: h200, count: 1, pods: 5, gang: 5}))
-	s.wantGroupSaid("gang", insufficientMessage("vcjobs", h200, 5, 3))
+	s.wantGroupReason("gang", insufficientMessage("vcjobs", h200, 5, 3))
 	s.wantRunning("gang", 0, 0)
 
 	s.createObjects(s.newVCJob(podSet{name: "none", queue: "vcjobs", card: rtx4090, count: 1, pods: 2}))
-	s.wantGroupSaid("none", insufficientMessage("vcjobs", rtx4090, 1, 0))
+	s.wantGroupReason("none", insufficientMessage("vcjobs", rtx4090, 1, 0))
 	s.wantRunning("none", 0, 0)
 	s.wantCard("vcjobs", h200, 3, 7, 0)
 	s.wantCard("vcjobs", h800, 8, 0, 0)
@@ -49,9 +49,9 @@ func TestQuotaHoldsForBarePods(t *testing.T) {
 	}
 	s.wantPods(map[string]string{"fits": podCounts(1, 0), "beyond": podCounts(1, 3), "free": podCounts(3, 0), "npu": podCounts(4, 2), "none": podCounts(0, 2)})
 	s.wantNodes("npu", "ascend910b")
-	s.wantSaid("beyond", insufficientMessage("bare", h200, 1, 3))
-	s.wantSaid("npu", insufficientMessage("bare", ascend, 1, 4))
-	s.wantSaid("none", insufficientMessage("bare", rtx4090, 1, 0))
+	s.wantReason("beyond", insufficientMessage("bare", h200, 1, 3))
+	s.wantReason("npu", insufficientMessage("bare", ascend, 1, 4))
+	s.wantReason("none", insufficientMessage("bare", rtx4090, 1, 0))
 	s.wantCard("bare", h200, 3, 3, 0)
 	s.wantCard("bare", ascend, 4, 2, 0)
 }
@@ -68,5 +68,5 @@ func TestAlternativesShareTheQuotasOfTheirCards(t *testing.T) {
 	// A pod that names one of them cannot have the other.
 	s.createPods(podSet{name: "one", queue: "either", card: rtx4090, count: 1, pods: 1})
 	s.wantRunning("one", 0, 1)
-	s.wantSaid("one", insufficientMessage("either", rtx4090, 1, 2))
+	s.wantReason("one", insufficientMessage("either", rtx4090, 1, 2))
 }

@@ -19,8 +19,8 @@ import (
 type reclaimScene struct {
 	name string
 	play func(*reclaimTest)
-	// podByPod reports whether the scene has the same result with Volcano's own action reclaim.
-	podByPod bool
+	// worksWithStockReclaim reports whether the scene has the same result with Volcano's own action reclaim.
+	worksWithStockReclaim bool
 }
 
 // reclaimTest is the environment of such a scene: two nodes with four of a card each, and one
@@ -43,12 +43,12 @@ func (t *reclaimTest) queueName(kind string) string { return t.namespace + "-" +
 // may use some of the card.
 func (t *reclaimTest) createQuotas(inference int) {
 	t.Helper()
-	t.ofType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
-	t.ofType(t.queueName("inference"), "inference", cardList(t.card, inference))
+	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
+	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, inference))
 }
 
-// byHand creates a Queue without a CardQuota, of a service type or "".
-func (t *reclaimTest) byHand(name, serviceType string, priority int32, reclaimable bool) string {
+// createUnmanagedQueue creates a Queue without a CardQuota, of a service type or "".
+func (t *reclaimTest) createUnmanagedQueue(name, serviceType string, priority int32, reclaimable bool) string {
 	t.Helper()
 	queue := builder.Queue(t.queueName(name)).Quota(`{"` + t.card + `":8}`).ServiceType(serviceType).Priority(priority).Obj()
 	queue.Spec.Reclaimable = &reclaimable

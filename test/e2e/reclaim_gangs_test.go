@@ -23,13 +23,13 @@ func takesWholeGangs(t *reclaimTest) {
 	t.checkSamePods(left)
 	t.scaleDeployment("service", 5)
 	t.wantPods(map[string]string{"service": podCounts(5, 0), "one": podCounts(0, 4), "two": podCounts(0, 4)})
-	t.wantToldOnce("one", "two")
+	t.wantOneEventEach("one", "two")
 	t.scaleDeployment("service", 0)
 	t.wantPods(map[string]string{"one": podCounts(4, 0), "two": podCounts(4, 0)})
 }
 
-// wantToldOnce checks that the evicted jobs and the reclaimer each have one event.
-func (t *reclaimTest) wantToldOnce(jobs ...string) {
+// wantOneEventEach checks that the evicted jobs and the reclaimer each have one event.
+func (t *reclaimTest) wantOneEventEach(jobs ...string) {
 	t.Helper()
 	for _, job := range jobs {
 		t.Eventually(func() []string { return t.eventMessages(t.namespace, "Job", job, "CardsReclaimed") }).Should(ConsistOf(And(
@@ -53,7 +53,7 @@ func aGangWithAProtectedPodStays(t *reclaimTest) {
 	leader.Template.Annotations[v1beta1.PodPreemptable] = "false"
 	guarded.Spec.Tasks = []batchv1alpha1.TaskSpec{leader, worker}
 	t.startOneAfterTheOther(t.trainingJob("open", 4), guarded)
-	t.wantTaken("open", "guarded")
+	t.wantEvicted("open", "guarded")
 	t.scaleDeployment("service", 5)
 	left := t.runningPods("guarded")
 	t.wantPods(map[string]string{"service": podCounts(4, 1), "open": podCounts(0, 4)})
@@ -120,10 +120,10 @@ func everyTaskKeepsItsMinimum(t *reclaimTest) {
 	leader.MinAvailable, worker.MinAvailable = ptr.To[int32](1), ptr.To[int32](1)
 	job.Spec.Tasks = []batchv1alpha1.TaskSpec{worker, leader}
 	t.startJob(job)
-	leaders := t.ofTask("job", "leader")
+	leaders := t.runningOfTask("job", "leader")
 	t.createInference("service", 2)
 	t.wantPods(map[string]string{"service": podCounts(2, 0), "job": podCounts(2, 2)})
-	t.Expect(t.ofTask("job", "worker")).To(HaveLen(1))
-	t.Expect(t.ofTask("job", "leader")).To(Equal(leaders))
+	t.Expect(t.runningOfTask("job", "worker")).To(HaveLen(1))
+	t.Expect(t.runningOfTask("job", "leader")).To(Equal(leaders))
 	t.wantJob("job", batchv1alpha1.Running)
 }

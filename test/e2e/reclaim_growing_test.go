@@ -33,9 +33,9 @@ func aGangTakesAllOrNothing(t *reclaimTest) {
 	gang.gang, gang.count = 4, 2
 	job := t.newVCJob(gang)
 	t.createObjects(job)
-	t.waitsFor("gang")
+	t.checkGangWaits("gang")
 	t.setQuota(t.queueName("inference"), cardList(t.card, 8))
-	t.waitsFor("gang")
+	t.checkGangWaits("gang")
 	t.removeProtection("stays")
 	t.wantPods(map[string]string{"gang": podCounts(4, 0), "low": podCounts(0, 4), "stays": podCounts(0, 4)})
 }
@@ -55,8 +55,8 @@ func (t *reclaimTest) removeProtection(name string) {
 	}
 }
 
-// waitsFor checks that none of a gang's pods runs and no pod is evicted for it.
-func (t *reclaimTest) waitsFor(gang string) {
+// checkGangWaits checks that none of a gang's pods runs and no pod is evicted for it.
+func (t *reclaimTest) checkGangWaits(gang string) {
 	t.Helper()
 	stay := t.runningPods("low", "stays")
 	t.Expect(stay).To(HaveLen(8))

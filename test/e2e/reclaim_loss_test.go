@@ -36,8 +36,8 @@ func (t *reclaimTest) lastPodStart(name string) time.Time {
 	return last
 }
 
-// wantTaken lets inference reclaim a card, and checks which of two gangs is evicted.
-func (t *reclaimTest) wantTaken(gone, stays string) {
+// wantEvicted lets inference reclaim a card, and checks which of two gangs is evicted.
+func (t *reclaimTest) wantEvicted(gone, stays string) {
 	t.Helper()
 	left := t.runningPods(stays)
 	t.createInference("service", 1)
@@ -47,7 +47,7 @@ func (t *reclaimTest) wantTaken(gone, stays string) {
 
 func theYoungerGangGoes(t *reclaimTest) {
 	t.startOneAfterTheOther(t.trainingJob("older", 4), t.trainingJob("younger", 4))
-	t.wantTaken("younger", "older")
+	t.wantEvicted("younger", "older")
 }
 
 // A pod of the older gang states that it has just saved its work. An invalid time is no
@@ -58,7 +58,7 @@ func theGangWhosePodSavedGoes(t *reclaimTest) {
 	t.startOneAfterTheOther(t.trainingJob("older", 4), younger)
 	saved := t.podsOf("older")[2]
 	t.setAnnotation(&saved, api.AnnotationCheckpointTime, time.Now().UTC().Format(time.RFC3339))
-	t.wantTaken("older", "younger")
+	t.wantEvicted("older", "younger")
 }
 
 // A checkpoint in the future counts as one of now: the job loses nothing, and no more than
@@ -67,7 +67,7 @@ func theGangThatSavesInTheFutureGoes(t *reclaimTest) {
 	older := t.trainingJob("older", 4)
 	older.Annotations[api.AnnotationCheckpointTime] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	t.startOneAfterTheOther(older, t.trainingJob("younger", 4))
-	t.wantTaken("older", "younger")
+	t.wantEvicted("older", "younger")
 	t.Eventually(func() []string { return t.eventMessages(t.namespace, "Job", "older", "CardsReclaimed") }).Should(ConsistOf(HaveSuffix("0 card-seconds of work are lost")))
 }
 
@@ -76,7 +76,7 @@ func theGangOfTheLowerPriorityGoes(t *reclaimTest) {
 	older, younger := t.trainingJob("older", 4), t.trainingJob("younger", 4)
 	firstTaskTemplate(older).Spec.PriorityClassName, firstTaskTemplate(younger).Spec.PriorityClassName = "pc-low", "pc-high"
 	t.startOneAfterTheOther(older, younger)
-	t.wantTaken("older", "younger")
+	t.wantEvicted("older", "younger")
 }
 
 // The younger gang loses less, and a PodDisruptionBudget allows no eviction of it.
@@ -90,5 +90,5 @@ func theGangWithoutADisruptionBudgetGoes(t *reclaimTest) {
 		},
 	})
 	t.startOneAfterTheOther(t.trainingJob("older", 4), younger)
-	t.wantTaken("older", "younger")
+	t.wantEvicted("older", "younger")
 }

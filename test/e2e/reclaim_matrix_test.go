@@ -7,11 +7,11 @@ import "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 func inferenceTakesFromTrainingOnly(t *reclaimTest) {
 	t.createQuotas(2)
 	t.startTraining("low", 8)
-	t.ofType(t.queueName("more"), "training", cardList(t.card, 8))
+	t.createQuotaOfType(t.queueName("more"), "training", cardList(t.card, 8))
 	t.createObjects(
-		t.inClass("pc-high", t.newWorkload("greedy", t.queueName("more"), 1)),
-		t.inClass("pc-high", t.newWorkload("notebook", t.byHand("notebook", "notebook", 50000, false), 1)),
-		t.inClass("pc-high", t.newWorkload("untyped", t.byHand("untyped", "", 50000, false), 1)),
+		t.deploymentInClass("pc-high", t.newWorkload("greedy", t.queueName("more"), 1)),
+		t.deploymentInClass("pc-high", t.newWorkload("notebook", t.createUnmanagedQueue("notebook", "notebook", 50000, false), 1)),
+		t.deploymentInClass("pc-high", t.newWorkload("untyped", t.createUnmanagedQueue("untyped", "", 50000, false), 1)),
 	)
 	waiting := map[string]string{"greedy": podCounts(0, 1), "notebook": podCounts(0, 1), "untyped": podCounts(0, 1), "low": podCounts(8, 0)}
 	t.wantPods(waiting)
@@ -21,7 +21,7 @@ func inferenceTakesFromTrainingOnly(t *reclaimTest) {
 	t.scaleDeployment("service", 3)
 	waiting["low"], waiting["service"] = podCounts(6, 2), podCounts(2, 1)
 	t.wantPods(waiting)
-	t.wantSaid("service", insufficientMessage(t.queueName("inference"), t.card, 1, 2))
+	t.wantReason("service", insufficientMessage(t.queueName("inference"), t.card, 1, 2))
 }
 
 // All waiting pods are in queues of higher priority than all running pods, and all queues with
@@ -29,16 +29,16 @@ func inferenceTakesFromTrainingOnly(t *reclaimTest) {
 func trainingAloneGives(t *reclaimTest) {
 	t.createQuotas(8)
 	for name, work := range map[string]podSet{
-		"low-service": t.newWorkload("low-service", t.byHand("low", "inference", 10000, true), 3),
-		"notebook":    t.newWorkload("notebook", t.byHand("notebook", "notebook", 10000, true), 2),
-		"untyped":     t.newWorkload("untyped", t.byHand("untyped", "", 10000, true), 2),
-		"trainer":     t.newWorkload("trainer", t.byHand("trainer", "training", 10000, true), 1),
+		"low-service": t.newWorkload("low-service", t.createUnmanagedQueue("low", "inference", 10000, true), 3),
+		"notebook":    t.newWorkload("notebook", t.createUnmanagedQueue("notebook", "notebook", 10000, true), 2),
+		"untyped":     t.newWorkload("untyped", t.createUnmanagedQueue("untyped", "", 10000, true), 2),
+		"trainer":     t.newWorkload("trainer", t.createUnmanagedQueue("trainer", "training", 10000, true), 1),
 	} {
-		t.createObjects(t.inClass("pc-low", work))
+		t.createObjects(t.deploymentInClass("pc-low", work))
 		t.waitUntilRunning(name, work.pods)
 	}
 	stay := t.runningPods("low-service", "notebook", "untyped")
-	t.createObjects(t.inClass("pc-high", t.newWorkload("greedy", t.queueName("training"), 1)))
+	t.createObjects(t.deploymentInClass("pc-high", t.newWorkload("greedy", t.queueName("training"), 1)))
 	t.wantPods(map[string]string{"trainer": podCounts(1, 0), "greedy": podCounts(0, 1)})
 	t.createInference("service", 2)
 	t.wantPods(map[string]string{"trainer": podCounts(0, 1), "greedy": podCounts(0, 1), "service": podCounts(1, 1)})
@@ -49,8 +49,8 @@ func trainingAloneGives(t *reclaimTest) {
 func whatIsProtectedStays(t *reclaimTest) {
 	t.createQuotas(8)
 	t.createObjects(
-		t.deploymentOf(t.newWorkload("locked", t.byHand("locked", "training", 20000, false), 1)),
-		t.deploymentOf(t.newWorkload("equal", t.byHand("equal", "training", 80000, true), 1)),
+		t.deploymentOf(t.newWorkload("locked", t.createUnmanagedQueue("locked", "training", 20000, false), 1)),
+		t.deploymentOf(t.newWorkload("equal", t.createUnmanagedQueue("equal", "training", 80000, true), 1)),
 	)
 	annotated := t.deploymentOf(t.newWorkload("pod", t.queueName("training"), 1))
 	annotated.Spec.Template.Annotations[v1beta1.PodPreemptable] = "false"
@@ -58,7 +58,7 @@ func whatIsProtectedStays(t *reclaimTest) {
 	group.Annotations = map[string]string{v1beta1.PodPreemptable: "false"}
 	job := t.trainingJob("job", 2)
 	job.Annotations[v1beta1.PodPreemptable] = "false"
-	t.createObjects(annotated, group, job, t.inClass("system-cluster-critical", t.newWorkload("critical", t.queueName("training"), 1)))
+	t.createObjects(annotated, group, job, t.deploymentInClass("system-cluster-critical", t.newWorkload("critical", t.queueName("training"), 1)))
 	protected := []string{"locked", "equal", "pod", "group", "critical"}
 	for _, name := range protected {
 		t.waitUntilRunning(name, 1)

@@ -23,7 +23,7 @@ func takesTheCardThatIsNamed(t *reclaimTest) {
 	w.card = t.other + "|" + t.card
 	t.createObjects(t.deploymentOf(w))
 	t.wantPods(map[string]string{"low": podCounts(6, 2), "one": podCounts(1, 0), "either": podCounts(1, 0)})
-	t.wantHeld("either", map[string]int64{t.card: 1})
+	t.wantCardsHeld("either", map[string]int64{t.card: 1})
 	t.checkSamePods(stay)
 }
 
@@ -47,9 +47,9 @@ func (t *reclaimTest) inferencePod(name string, what func(*corev1.PodSpec)) {
 	t.createObjects(pod)
 }
 
-// wantNothing checks that training stays while some pods wait, and that it is evicted for a pod
+// wantNoEviction checks that training stays while some pods wait, and that it is evicted for a pod
 // that can run.
-func (t *reclaimTest) wantNothing(waiting ...string) {
+func (t *reclaimTest) wantNoEviction(waiting ...string) {
 	t.Helper()
 	want := map[string]string{"low": podCounts(8, 0)}
 	for _, name := range waiting {
@@ -63,8 +63,8 @@ func (t *reclaimTest) wantNothing(waiting ...string) {
 
 // No node fits these pods, whatever is evicted.
 func nobodyGoesForWhatHasNoNode(t *reclaimTest) {
-	t.ofType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
-	t.ofType(t.queueName("inference"), "inference", cardList(t.card, 20, t.other, 4)) // those who wait hold a part of it
+	t.createQuotaOfType(t.queueName("training"), "training", cardList(t.card, 8, t.other, 4))
+	t.createQuotaOfType(t.queueName("inference"), "inference", cardList(t.card, 20, t.other, 4)) // those who wait hold a part of it
 	t.mergePatch(builder.Node(t.namespace+"-other-0").Obj(), `{"spec":{"taints":[{"key":"reserved","effect":"NoSchedule"}]}}`)
 	t.startTraining("low", 8)
 	w := t.newWorkload("tolerant", t.queueName("training"), 4)
@@ -85,13 +85,13 @@ func nobodyGoesForWhatHasNoNode(t *reclaimTest) {
 	t.createObjects(pod)
 	t.inferencePod("cpu", func(p *corev1.PodSpec) { p.Containers[0].Resources = cpuAndCards("65", 1) })
 	t.inferencePod("cards", func(p *corev1.PodSpec) { p.Containers[0].Resources = cpuAndCards("1", 5) })
-	t.wantNothing("selector", "affinity", "taint", "cpu", "cards")
+	t.wantNoEviction("selector", "affinity", "taint", "cpu", "cards")
 	t.checkSamePods(stay)
 }
 
-// inTheWay runs a pod of the default queue on either node, which holds a port and most of the
+// blockNodes runs a pod of the default queue on either node, which holds a port and most of the
 // CPU and is not reclaimable.
-func (t *reclaimTest) inTheWay() {
+func (t *reclaimTest) blockNodes() {
 	t.Helper()
 	for _, node := range []string{"0", "1"} {
 		pod := t.barePods(podSet{name: "inway" + node, queue: "default", pods: 1})[0]
@@ -107,16 +107,16 @@ func (t *reclaimTest) inTheWay() {
 // Both nodes have the cards and the CPU, but never at the same time.
 func nobodyGoesWithoutTheCPUToRun(t *reclaimTest) {
 	t.createQuotas(8)
-	t.inTheWay()
+	t.blockNodes()
 	t.startTraining("low", 8)
 	t.inferencePod("cpu", func(p *corev1.PodSpec) { p.Containers[0].Resources = cpuAndCards("8", 1) })
-	t.wantNothing("cpu")
+	t.wantNoEviction("cpu")
 }
 
 // There would be room on both nodes, but not beside the pod that stays.
 func nobodyGoesWhereAnotherIsInTheWay(t *reclaimTest) {
 	t.createQuotas(8)
-	t.inTheWay()
+	t.blockNodes()
 	t.startTraining("low", 8)
 	t.inferencePod("port", func(p *corev1.PodSpec) {
 		p.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
@@ -126,7 +126,7 @@ func nobodyGoesWhereAnotherIsInTheWay(t *reclaimTest) {
 			TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"in": "way"}},
 		}}}}
 	})
-	t.wantNothing("port", "apart")
+	t.wantNoEviction("port", "apart")
 }
 
 // cpuAndCards returns requests of CPU and cards.

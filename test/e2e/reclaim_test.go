@@ -9,23 +9,23 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// tides are the reclaim scenes. Each has cards of its own name, so that several run at the same
+// reclaimScenes are the reclaim scenes. Each has cards of its own name, so that several run at the same
 // time on one cluster.
-var tides = []reclaimScene{
+var reclaimScenes = []reclaimScene{
 	// The longest ones first.
 	{name: "failed", play: restartedJobSurvives(5, map[string]string{endsWith: "143"})},
 	{name: "succeeded", play: restartedJobSurvives(5, map[string]string{endsWith: "0"})},
-	{name: "matrix", play: inferenceTakesFromTrainingOnly, podByPod: true},
-	{name: "givers", play: trainingAloneGives, podByPod: true},
-	{name: "protected", play: whatIsProtectedStays, podByPod: true},
-	{name: "wrongcard", play: takesTheCardThatIsNamed, podByPod: true},
-	{name: "suffices", play: freeCardsSuffice, podByPod: true},
-	{name: "busy", play: nobodyGoesWithoutTheCPUToRun, podByPod: true},
-	{name: "inway", play: nobodyGoesWhereAnotherIsInTheWay, podByPod: true},
-	{name: "nowhere", play: nobodyGoesForWhatHasNoNode, podByPod: true},
-	{name: "outside", play: nobodyGoesForANamespaceThatIsLeftOut, podByPod: true},
-	{name: "grows", play: aDeploymentThatGrowsTakes, podByPod: true},
-	{name: "allornone", play: aGangTakesAllOrNothing, podByPod: true},
+	{name: "matrix", play: inferenceTakesFromTrainingOnly, worksWithStockReclaim: true},
+	{name: "givers", play: trainingAloneGives, worksWithStockReclaim: true},
+	{name: "protected", play: whatIsProtectedStays, worksWithStockReclaim: true},
+	{name: "wrongcard", play: takesTheCardThatIsNamed, worksWithStockReclaim: true},
+	{name: "suffices", play: freeCardsSuffice, worksWithStockReclaim: true},
+	{name: "busy", play: nobodyGoesWithoutTheCPUToRun, worksWithStockReclaim: true},
+	{name: "inway", play: nobodyGoesWhereAnotherIsInTheWay, worksWithStockReclaim: true},
+	{name: "nowhere", play: nobodyGoesForWhatHasNoNode, worksWithStockReclaim: true},
+	{name: "outside", play: nobodyGoesForANamespaceThatIsLeftOut, worksWithStockReclaim: true},
+	{name: "grows", play: aDeploymentThatGrowsTakes, worksWithStockReclaim: true},
+	{name: "allornone", play: aGangTakesAllOrNothing, worksWithStockReclaim: true},
 
 	{name: "gangs", play: takesWholeGangs},
 	{name: "onepod", play: aGangWithAProtectedPodStays},
@@ -45,16 +45,16 @@ var tides = []reclaimScene{
 // atOnce is the number of scenes that run at the same time.
 const atOnce = 8
 
-// lonely are reclaim scenes that affect the scheduler of the whole cluster.
-var lonely = []reclaimScene{
-	{name: "runtime", play: nobodyGoesBeforeItsMinimumRuntime, podByPod: true},
+// clusterWideScenes are reclaim scenes that affect the scheduler of the whole cluster.
+var clusterWideScenes = []reclaimScene{
+	{name: "runtime", play: nobodyGoesBeforeItsMinimumRuntime, worksWithStockReclaim: true},
 	{name: "crashed", play: aCrashTakesNobodyElse},
-	{name: "crashedpods", play: aCrashTakesNoOtherPod, podByPod: true},
+	{name: "crashedpods", play: aCrashTakesNoOtherPod, worksWithStockReclaim: true},
 }
 
-func playTides(t *testing.T, st *testCluster, played func(reclaimScene) bool) {
+func runReclaimScenes(t *testing.T, st *testCluster, played func(reclaimScene) bool) {
 	var fleet []cluster.NodeProfile
-	for _, scene := range append(tides[:len(tides):len(tides)], lonely...) {
+	for _, scene := range append(reclaimScenes[:len(reclaimScenes):len(reclaimScenes)], clusterWideScenes...) {
 		fleet = append(fleet, scene.nodeProfiles()...)
 	}
 	NewWithT(t).Expect(st.cluster.CreateNodes(t.Context(), fleet)).To(Succeed())
@@ -69,11 +69,11 @@ func playTides(t *testing.T, st *testCluster, played func(reclaimScene) bool) {
 	// They mostly wait, so more of them than there are cores run at the same time.
 	var together errgroup.Group
 	together.SetLimit(atOnce)
-	for _, scene := range tides {
+	for _, scene := range reclaimScenes {
 		together.Go(func() error { return play(scene) })
 	}
 	_ = together.Wait() // they fail their tests
-	for _, scene := range lonely {
+	for _, scene := range clusterWideScenes {
 		_ = play(scene)
 	}
 }

@@ -163,7 +163,7 @@ func (s *scene) cleanUp() {
 	s.removeWorkloads()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), time.Minute)
 	defer cancel()
-	if s.playsAgain() { // a namespace costs the control plane a hundred requests to delete
+	if s.mayRunAgain() { // a namespace costs the control plane a hundred requests to delete
 		if err := s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
 			s.Errorf("clean up: %v", err)
 		}
@@ -175,8 +175,8 @@ func (s *scene) cleanUp() {
 	}
 }
 
-// playsAgain reports whether a scene of this name may run again on this cluster.
-func (s *scene) playsAgain() bool {
+// mayRunAgain reports whether a scene of this name may run again on this cluster.
+func (s *scene) mayRunAgain() bool {
 	return os.Getenv(clusterVariable) != "" || flag.Lookup("test.count").Value.String() != "1"
 }
 

@@ -15,7 +15,7 @@ import (
 // covers action reclaim between queues.
 func TestPreemptionInsideAQueue(t *testing.T) {
 	t.Parallel()
-	st := startEvictingStage(t)
+	st := startEvictingCluster(t)
 	for name, play := range map[string]func(*scene){"jobs": takesBetweenJobs, "cards": takesTheCardThatIsShort, "pods": takesBetweenPods} {
 		t.Run(name, func(t *testing.T) { play(newSceneOn(t, name, st)) })
 	}
@@ -25,7 +25,7 @@ func TestPreemptionInsideAQueue(t *testing.T) {
 // of their gangs, and pods of a job have priorities of their own.
 func TestPreemptionByThePolicy(t *testing.T) {
 	t.Parallel()
-	st := startPolicyStage(t)
+	st := startPolicyCluster(t)
 	for name, play := range map[string]func(*scene){"gangs": gangsSurvivePreemption, "task-priority": takesByTaskPriority} {
 		t.Run(name, func(t *testing.T) { play(newSceneOn(t, name, st)) })
 	}
@@ -35,7 +35,7 @@ func TestPreemptionByThePolicy(t *testing.T) {
 // reclaim.
 func TestTideByStockReclaim(t *testing.T) {
 	t.Parallel()
-	playTides(t, startEvictingStage(t), func(scene reclaimScene) bool { return scene.podByPod })
+	runReclaimScenes(t, startEvictingCluster(t), func(scene reclaimScene) bool { return scene.worksWithStockReclaim })
 }
 
 // TestEnforcementIsProven hands a cluster over from Volcano's own scheduler to ours and back,
@@ -43,14 +43,14 @@ func TestTideByStockReclaim(t *testing.T) {
 // is real and has the shipped rights.
 func TestEnforcementIsProven(t *testing.T) {
 	t.Parallel()
-	newProof(t).runHandover(t)
+	newEnforcementTest(t).runHandover(t)
 }
 
 // TestDisturbances runs, one after the other, scenes that affect the whole cluster: programs
 // that end and configurations that change.
 func TestDisturbances(t *testing.T) {
 	t.Parallel()
-	st := startStage(t, nil, deployment.NoConfiguration)
+	st := startTestCluster(t, nil, deployment.NoConfiguration)
 	for _, scene := range []struct {
 		name string
 		play func(*testing.T, *testCluster)
@@ -61,7 +61,7 @@ func TestDisturbances(t *testing.T) {
 		{"quota holds without the operator and its status catches up", quotaHoldsWithoutTheOperatorAndItsStatusCatchesUp},
 		{"a broken configuration changes nothing but a report", aBrokenConfigurationChangesNothingButAReport},
 		{"a scheduler that starts on a broken configuration waits", aSchedulerThatStartsOnABrokenConfigurationWaits},
-		{"examples of configurations", playConfigurations},
+		{"examples of configurations", runConfigurations},
 	} {
 		t.Run(scene.name, func(t *testing.T) { scene.play(t, st) })
 	}
@@ -70,5 +70,5 @@ func TestDisturbances(t *testing.T) {
 // TestTide runs the reclaim scenes with the action cardreclaim.
 func TestTide(t *testing.T) {
 	t.Parallel()
-	playTides(t, startTakingStage(t, nil, "cardreclaim"), func(reclaimScene) bool { return true })
+	runReclaimScenes(t, startReclaimingCluster(t, nil, "cardreclaim"), func(reclaimScene) bool { return true })
 }

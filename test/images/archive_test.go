@@ -44,7 +44,7 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// openArchive reads an OCI archive with one image.
+// openArchive opens an OCI archive with one image.
 func openArchive(path string) (imageContent, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *imageContent) addLayer(layer []byte, mediaType string) error {
 	return err
 }
 
-// readTar reads the files, links, devices and folders of an archive; the root is left out.
+// readTar returns the files, links, devices and folders of an archive without the root.
 func readTar(content io.Reader) (map[string]file, error) {
 	files := map[string]file{}
 	for archive := tar.NewReader(content); ; {

@@ -49,7 +49,7 @@ func TestAnImageHoldsOneStaticProgramAndNothingElse(t *testing.T) {
 			p := openImage(t, name)
 			path, files := strings.TrimPrefix(program, "/"), maps.Clone(p.files)
 			if name == "cardquota-scheduler" {
-				// Any user may keep its private files there, also where nothing is mounted.
+				// Any user may write its private files there, even when nothing is mounted.
 				g.Expect(slices.Collect(maps.Keys(p.files))).To(ContainElement("tmp"))
 				mode := p.files["tmp"].header.FileInfo().Mode()
 				g.Expect(mode.IsDir()).To(BeTrue())

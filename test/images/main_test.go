@@ -1,5 +1,5 @@
-// Package images tests the images that hack/images.sh builds: what is in them, that they are
-// built twice the same, and that they run as they are shipped.
+// Package images tests the images that hack/images.sh builds: their content, that builds are
+// reproducible, and that they run as shipped.
 package images
 
 import (
@@ -21,10 +21,10 @@ const (
 	created  = "2023-11-14T22:13:20Z"
 )
 
-// programs are the names of the images and what each runs.
+// programs maps the names of the images to their programs.
 var programs = map[string]string{"cardquota-manager": "/manager", "cardquota-scheduler": "/cardquota-scheduler"}
 
-// folder is where the images are built, by the first test that asks for them.
+// folder is where the first test that needs the images builds them.
 var (
 	folder string
 	built  = sync.OnceValue(func() error { return buildImages("../..", folder) })
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// imagesDir is the folder of the images.
+// imagesDir returns the folder of the images.
 func imagesDir(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -57,7 +57,7 @@ func imagesDir(t *testing.T) string {
 	return folder
 }
 
-// buildImages runs the script of a tree.
+// buildImages runs the build script of a tree.
 func buildImages(root, out string) error {
 	script := exec.Command(filepath.Join(root, "hack", "images.sh"), out)
 	script.Env = append(os.Environ(), "VERSION="+version, "REVISION="+revision, "SOURCE_DATE_EPOCH="+epoch, "REGISTRY=registry.test")
@@ -67,7 +67,7 @@ func buildImages(root, out string) error {
 	return nil
 }
 
-// openImage is one of the images.
+// openImage opens one of the images.
 func openImage(t *testing.T, name string) imageContent {
 	t.Helper()
 	p, err := openArchive(filepath.Join(imagesDir(t), name+".tar"))

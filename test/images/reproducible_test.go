@@ -11,8 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestTheSameSourcesGiveTheSameImages builds again, in another folder that holds only what
-// a container engine would hand to the build stage of the Dockerfile.
+// TestTheSameSourcesGiveTheSameImages builds the images again in a folder with only the build
+// context of the Dockerfile.
 func TestTheSameSourcesGiveTheSameImages(t *testing.T) {
 	g := NewWithT(t)
 	first := imagesDir(t)
@@ -52,7 +52,7 @@ func TestTheBuildContextHoldsWhatTheDockerfileCopies(t *testing.T) {
 	g.Expect(buildContext(t)).To(ConsistOf(sources))
 }
 
-// buildContext are the paths that .dockerignore lets through.
+// buildContext returns the paths that .dockerignore allows.
 func buildContext(t *testing.T) []string {
 	t.Helper()
 	var paths []string

@@ -14,10 +14,10 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// TestTheImagesRunRestricted runs each image in a container of a real node, in a namespace
-// that allows only what Kubernetes calls restricted, with a read-only root file system and
-// nothing mounted but the ServiceAccount. Both programs say their version first. Neither
-// has any rights here, so nothing else is asked of them.
+// TestTheImagesRunRestricted runs each image in a container of a real node. The namespace
+// enforces Kubernetes' standard restricted, the root file system is read-only and only the
+// ServiceAccount is mounted. Both programs print their version first. They have no rights here,
+// so the test requires nothing else.
 func TestTheImagesRunRestricted(t *testing.T) {
 	dir := imagesDir(t)
 	g := NewWithT(t)

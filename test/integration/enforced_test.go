@@ -37,7 +37,7 @@ func TestEnforcedWithoutAPolicy(t *testing.T) {
 func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
-	s := inForce(t)
+	s := startWithPolicy(t)
 	quota := newQuota(name, nil)
 	admin.CreateWithCleanup(t, quota)
 	setState(t, name, "Open")
@@ -81,7 +81,7 @@ func TestEnforcedFollowsTheHeartbeat(t *testing.T) {
 func TestStockSchedulerInPlaceOfOurs(t *testing.T) {
 	g := requireControlPlane(t)
 	name := uniqueName(t, "")
-	s := inForce(t)
+	s := startWithPolicy(t)
 	quota := newQuota(name, nil)
 	admin.CreateWithCleanup(t, quota)
 	setState(t, name, "Open")

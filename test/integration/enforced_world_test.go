@@ -34,9 +34,9 @@ type fakeScheduler struct {
 	beats int
 }
 
-// inForce creates Volcano's ConfigMap and the policy, and waits until the operator has written
+// startWithPolicy creates Volcano's ConfigMap and the policy, and waits until the operator has written
 // the configuration. It returns a scheduler that uses it and has not reported so yet.
-func inForce(t *testing.T) *fakeScheduler {
+func startWithPolicy(t *testing.T) *fakeScheduler {
 	t.Helper()
 	g := requireControlPlane(t)
 	newBase(t, baseConfigMap, byHand)
@@ -55,7 +55,7 @@ func inForce(t *testing.T) *fakeScheduler {
 // policy report that quotas are enforced.
 func startEnforcing(t *testing.T, name string) *fakeScheduler {
 	t.Helper()
-	s := inForce(t)
+	s := startWithPolicy(t)
 	s.keepBeating()
 	createReady(t, newQuota(name, nil))
 	expectEnforced(t, name, gomega.HavePrefix("True/Enforced: the scheduler enforces"))

@@ -153,7 +153,7 @@ func (s *apiServer) answerPods(action clienttesting.Action) (bool, runtime.Objec
 		pod = &corev1.Pod{}
 		s.resync[a.Name] = s.resync[a.Name] || err != nil && a.DeleteOptions.Preconditions == nil
 	default:
-		return true, nil, fmt.Errorf("nobody answers %v", action)
+		return true, nil, fmt.Errorf("no answer is implemented for %v", action)
 	}
 	if err != nil {
 		return true, nil, err

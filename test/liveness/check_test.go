@@ -14,22 +14,22 @@ import (
 // a last refused write may cost two more.
 const startsWithin = 5
 
-// again is how soon after its start a reclaimed job counts as started in vain.
-const again = 5 * time.Minute
+// minRestartInterval is how soon after its start a reclaimed job counts as started in vain.
+const minRestartInterval = 5 * time.Minute
 
 // sessionMemory is what is remembered between sessions.
 type sessionMemory struct {
-	// told are evicted pods, by UID.
-	told map[string]bool
-	// clear is for how many sessions a unit has fitted while nothing else waited.
-	clear map[string]int
+	// evicted are evicted pods, by UID.
+	evicted map[string]bool
+	// fitsAlone is for how many sessions a unit has fitted while nothing else waited.
+	fitsAlone map[string]int
 	// unfinished are groups of which pods were evicted before and again now.
 	unfinished map[string]bool
-	// takers are groups for which others were evicted after the last step, with the last
+	// reclaimers are groups for which others were evicted after the last step, with the last
 	// eviction.
-	takers map[string]reclaimRecord
-	// taken are the evictions for jobs of other queues, by "job for other".
-	taken map[string]reclaimRecord
+	reclaimers map[string]reclaimRecord
+	// reclaimed are the evictions for jobs of other queues, by "job for other".
+	reclaimed map[string]reclaimRecord
 }
 
 // reclaimRecord is when a job was evicted for another one.
@@ -43,8 +43,8 @@ type reclaimRecord struct {
 	nodes []string
 }
 
-func newWatch() sessionMemory {
-	return sessionMemory{told: map[string]bool{}, clear: map[string]int{}, unfinished: map[string]bool{}, takers: map[string]reclaimRecord{}, taken: map[string]reclaimRecord{}}
+func newSessionMemory() sessionMemory {
+	return sessionMemory{evicted: map[string]bool{}, fitsAlone: map[string]int{}, unfinished: map[string]bool{}, reclaimers: map[string]reclaimRecord{}, reclaimed: map[string]reclaimRecord{}}
 }
 
 // checkSession checks a session before it closes, and returns what is wrong, or "".
@@ -53,13 +53,13 @@ func (w *simulation) checkSession(before *sessionView) string {
 	w.after = now
 	victims := w.victimGroups()
 	w.traceSession(now, victims)
-	if wrong := w.judgePromises(); wrong != "" {
+	if wrong := w.checkPipelinedPods(); wrong != "" {
 		return wrong
 	}
-	if wrong := w.judgeEvictions(now, victims); wrong != "" {
+	if wrong := w.checkEvictions(now, victims); wrong != "" {
 		return wrong
 	}
-	return w.judgeClear(before)
+	return w.countFitting(before)
 }
 
 // victimGroups returns the groups whose pods were evicted in this session, with their number.
@@ -68,11 +68,11 @@ func (w *simulation) victimGroups() map[string]int {
 	for _, j := range w.ssn.Jobs {
 		w.unfinished[j.Name] = false
 		for _, task := range j.Tasks {
-			w.unfinished[j.Name] = w.unfinished[j.Name] || w.told[string(task.Pod.UID)]
+			w.unfinished[j.Name] = w.unfinished[j.Name] || w.evicted[string(task.Pod.UID)]
 		}
 		for _, task := range j.TaskStatusIndex[api.Releasing] {
-			if uid := string(task.Pod.UID); task.Pod.DeletionTimestamp == nil && !w.told[uid] {
-				w.told[uid] = true
+			if uid := string(task.Pod.UID); task.Pod.DeletionTimestamp == nil && !w.evicted[uid] {
+				w.evicted[uid] = true
 				victims[j.Name]++
 			}
 		}
@@ -101,8 +101,8 @@ func (w *simulation) traceSession(now *sessionView, victims map[string]int) {
 	w.tracef("%s", strings.Join(words, "; "))
 }
 
-// judgeEvictions checks the evictions of a session.
-func (w *simulation) judgeEvictions(now *sessionView, victims map[string]int) string {
+// checkEvictions checks the evictions of a session.
+func (w *simulation) checkEvictions(now *sessionView, victims map[string]int) string {
 	if len(victims) == 0 {
 		return ""
 	}
@@ -114,20 +114,20 @@ func (w *simulation) judgeEvictions(now *sessionView, victims map[string]int) st
 		if victims[g.name] == 0 {
 			continue
 		}
-		if wrong := w.judgeVictim(now, g, promised); wrong != "" {
+		if wrong := w.checkVictim(now, g, promised); wrong != "" {
 			return wrong
 		}
 	}
 	for _, g := range now.groups {
-		if len(promised) == len(g.promised) && w.tookFrom(now, g, victims) && now.fitsWithout(g) {
+		if len(promised) == len(g.promised) && w.reclaimedFrom(now, g, victims) && now.fitsWithout(g) {
 			return fmt.Sprintf("evicted in vain: %v go for %s, which fits without that", victims, g.name)
 		}
 	}
 	return ""
 }
 
-// judgePromises checks that all pipelined pods fit together once the evicted pods are gone.
-func (w *simulation) judgePromises() string {
+// checkPipelinedPods checks that all pipelined pods fit together once the evicted pods are gone.
+func (w *simulation) checkPipelinedPods() string {
 	v := w.recount()
 	nodes := map[string]*nodeView{}
 	for _, n := range v.nodes {
@@ -161,8 +161,8 @@ func (v *sessionView) fitsWithout(g *group) bool {
 	return v.mustFit(g.promised, v.queues[g.queue].room)
 }
 
-// tookFrom reports whether a group may reclaim from any of the victims.
-func (w *simulation) tookFrom(now *sessionView, by *group, victims map[string]int) bool {
+// reclaimedFrom reports whether a group may reclaim from any of the victims.
+func (w *simulation) reclaimedFrom(now *sessionView, by *group, victims map[string]int) bool {
 	return slices.ContainsFunc(now.groups, func(g *group) bool { return victims[g.name] > 0 && w.mayTake(now, by, g) })
 }
 
@@ -178,8 +178,8 @@ func (w *simulation) mayTake(now *sessionView, by, of *group) bool {
 	return taker.kind == "inference" && giver.kind == "training" && giver.gives && giver.priority < taker.priority
 }
 
-// judgeVictim checks the state of one group with evicted pods.
-func (w *simulation) judgeVictim(now *sessionView, g *group, promised []*pod) string {
+// checkVictim checks the state of one group with evicted pods.
+func (w *simulation) checkVictim(now *sessionView, g *group, promised []*pod) string {
 	if left := len(g.placed); left > 0 && left < g.min {
 		return fmt.Sprintf("left below its minimum: %d pods of %s run, of which %d are the minimum", left, g.name, g.min)
 	}
@@ -194,40 +194,40 @@ func (w *simulation) judgeVictim(now *sessionView, g *group, promised []*pod) st
 		}
 	}
 	if len(takers) == 0 {
-		return fmt.Sprintf("evicted for nobody: %s goes, and none that may take from it is promised a node", g.name)
+		return fmt.Sprintf("evicted for no pod: %s is evicted, and no pod that may reclaim from it is pipelined", g.name)
 	}
 	if len(takers) > 1 {
 		return ""
 	}
-	return w.judgeTaking(now, g, takers[0])
+	return w.checkReclaimedForOne(now, g, takers[0])
 }
 
-// judgeTaking checks that a group was evicted for one other group.
-func (w *simulation) judgeTaking(now *sessionView, g *group, taker string) string {
+// checkReclaimedForOne checks that a group was evicted for one other group.
+func (w *simulation) checkReclaimedForOne(now *sessionView, g *group, taker string) string {
 	by := now.groups[slices.IndexFunc(now.groups, func(other *group) bool { return other.name == taker })]
 	made := reclaimRecord{from: g.name, at: time.Now(), placed: now.placedPods(), promised: map[string]bool{}}
 	twice := false
-	last, known := w.taken[g.name+" for "+by.name]
+	last, known := w.reclaimed[g.name+" for "+by.name]
 	for _, p := range by.promised {
 		made.promised[p.uid] = true
 		made.nodes = append(made.nodes, p.node)
 		twice = twice || last.promised[p.uid]
 	}
 	if w.quiet {
-		w.takers[by.name] = made
+		w.reclaimers[by.name] = made
 	}
 	if by.queue == g.queue { // preempt takes pod by pod
 		return ""
 	}
 	key := g.name + " for " + by.name
-	if w.taken[key] = made; w.quiet && known && twice && time.Since(last.at) < again && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isAway) {
+	if w.reclaimed[key] = made; w.quiet && known && twice && time.Since(last.at) < minRestartInterval && !now.isOvertaken(by, last) && !slices.ContainsFunc(last.nodes, w.isUnavailable) {
 		return fmt.Sprintf("taken twice: %s, after %s", key, time.Since(last.at))
 	}
 	return ""
 }
 
-// isAway reports whether a node accepts no pods, so that its pipelined pods need another node.
-func (w *simulation) isAway(name string) bool {
+// isUnavailable reports whether a node accepts no pods, so that its pipelined pods need another node.
+func (w *simulation) isUnavailable(name string) bool {
 	node, known := w.ssn.Nodes[name]
 	return !known || node.Node == nil || node.Node.Spec.Unschedulable || !node.Ready()
 }
@@ -253,8 +253,8 @@ func (v *sessionView) isOvertaken(taker *group, since reclaimRecord) bool {
 	})
 }
 
-// judgeClear counts the sessions in which a unit could start and nothing else waited.
-func (w *simulation) judgeClear(v *sessionView) string {
+// countFitting counts the sessions in which a unit could start and nothing else waited.
+func (w *simulation) countFitting(v *sessionView) string {
 	units := v.waitingUnits()
 	waits := 0
 	for _, g := range v.groups {
@@ -265,16 +265,16 @@ func (w *simulation) judgeClear(v *sessionView) string {
 	counted := map[string]int{}
 	if w.quiet && waits == 1 && len(units) == 1 && !v.leaves && v.unitFits(units[0]) {
 		name := units[0].name + "/" + units[0].pods[0].uid
-		if counted[name] = w.clear[name] + 1; counted[name] > startsWithin {
+		if counted[name] = w.fitsAlone[name] + 1; counted[name] > startsWithin {
 			return fmt.Sprintf("fits and waits: %s, for %d sessions in which nothing else waited", w.describeUnit(units[0]), startsWithin)
 		}
 	}
-	w.clear = counted
+	w.fitsAlone = counted
 	return ""
 }
 
-// atRest checks what is left when nothing changes any more.
-func (w *simulation) atRest() string {
+// checkAtRest checks what is left when nothing changes any more.
+func (w *simulation) checkAtRest() string {
 	v := w.last
 	for _, g := range w.after.groups {
 		if !w.after.leaves && len(g.promised) > 0 && len(g.promised)+len(g.placed) >= g.min {
@@ -282,19 +282,19 @@ func (w *simulation) atRest() string {
 		}
 	}
 	for _, g := range v.groups {
-		told := slices.ContainsFunc(g.placed, func(p *pod) bool { return w.told[p.uid] })
+		told := slices.ContainsFunc(g.placed, func(p *pod) bool { return w.evicted[p.uid] })
 		if told && len(g.placed) < g.min {
 			return fmt.Sprintf("taken by half: %s has %d pods, of which some were to go", g.name, len(g.placed))
 		}
 	}
 	for _, u := range v.waitingUnits() {
-		last, took := w.takers[u.name]
+		last, took := w.reclaimers[u.name]
 		switch {
 		case took && len(u.placed) < u.min && !v.isOvertaken(u.group, last):
 			return fmt.Sprintf("evicted in vain: %s went for %s, which does not run", last.from, u.name)
 		case v.unitFits(u):
 			return "fits and waits for ever: " + w.describeUnit(u)
-		case v.fitsByTaking(u, w.runsEnough):
+		case v.fitsByReclaiming(u, w.runsEnough):
 			return "may take and waits for ever: " + w.describeUnit(u)
 		}
 	}

@@ -151,9 +151,9 @@ func (v *sessionView) reclaimablePods(priority int32, runsEnough func(*group) bo
 	return pods
 }
 
-// fitsByTaking reports whether a unit fits without all jobs that are certainly reclaimable for
+// fitsByReclaiming reports whether a unit fits without all jobs that are certainly reclaimable for
 // it.
-func (v *sessionView) fitsByTaking(u *startUnit, runsEnough func(*group) bool) bool {
+func (v *sessionView) fitsByReclaiming(u *startUnit, runsEnough func(*group) bool) bool {
 	own := v.queues[u.queue]
 	if own.kind != "inference" || u.phase == scheduling.PodGroupPending || u.phase == "" || !slices.ContainsFunc(u.pods, func(p *pod) bool { return p.cards > 0 }) {
 		return false

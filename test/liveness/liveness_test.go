@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 // inBubble runs in a bubble of testing/synctest, in which waiting takes no time.
 func inBubble(t *testing.T, play func(*testing.T, *schedulerCache)) {
 	t.Helper()
-	m := newMachine()
+	m := newSchedulerCache()
 	m.warmUp()
 	synctest.Test(t, func(t *testing.T) {
 		// A bubble starts in the year 2000; the warm-up happened later.
@@ -41,14 +41,14 @@ func inBubble(t *testing.T, play func(*testing.T, *schedulerCache)) {
 
 // warmUp initialises the plugin's process-wide state outside of a bubble.
 func (m *schedulerCache) warmUp() {
-	w := m.newWorld(parseSequence("node n A 1\nqueue inf {} 80000 inference\njob i inf 1: -"))
+	w := m.newSimulation(parseSequence("node n A 1\nqueue inf {} 80000 inference\njob i inf 1: -"))
 	w.syncCache()
 	w.runSession(func() {})
 }
 
 // playSequence runs a sequence and returns what was wrong and what happened.
 func (m *schedulerCache) playSequence(s sequence) (wrong string, trace []string) {
-	w := m.newWorld(s)
+	w := m.newSimulation(s)
 	wrong = w.run(synctest.Wait)
 	time.Sleep(5 * time.Minute) // whoever still tries to write gives up
 	synctest.Wait()

@@ -45,8 +45,8 @@ type schedulerCache struct {
 	worlds int64
 }
 
-// newMachine returns a cache whose clients call the API server of the current sequence.
-func newMachine() *schedulerCache {
+// newSchedulerCache returns a cache whose clients call the API server of the current sequence.
+func newSchedulerCache() *schedulerCache {
 	m := &schedulerCache{cards: capacitycard.NewCache(), cache: cache.NewCustomMockSchedulerCache("volcano", nil, nil, nil, nil, &record.FakeRecorder{})}
 	kube, volcano := m.cache.Client().(*fake.Clientset), m.cache.VCClient().(*vcfake.Clientset)
 	kube.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) { return m.world.server.answerPods(a) })
@@ -101,12 +101,12 @@ type simulation struct {
 // shippedConf is the configuration that the operator renders from Volcano's.
 const shippedConf = "../../internal/schedulerconfig/testdata/render/installer_1_14/rendered.conf"
 
-// newWorld starts a sequence.
-func (m *schedulerCache) newWorld(script sequence) *simulation {
+// newSimulation starts a sequence.
+func (m *schedulerCache) newSimulation(script sequence) *simulation {
 	m.worlds++
 	w := &simulation{
 		schedulerCache: m, id: 1_000_000 + m.worlds, script: script, server: newServer(), nodes: map[string]*corev1.Node{}, down: map[string]bool{},
-		queues: map[string]string{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, sessionMemory: newWatch(),
+		queues: map[string]string{}, jobs: map[string]*job{}, seen: map[string]*corev1.Pod{}, sessionMemory: newSessionMemory(),
 	}
 	m.world = w
 	m.cache.Client().(*fake.Clientset).ClearActions()
@@ -259,12 +259,12 @@ func (w *simulation) setQueue(line string) {
 const (
 	// promptSessions start a second after each other, like Volcano's.
 	promptSessions = 6
-	// slowly is the time between sessions after that.
-	slowly = 3 * time.Minute
-	// restful is how long nothing changes at rest: longer than reservations last.
-	restful = 6 * time.Minute
-	// mostSessions bounds the sessions until the cluster is at rest.
-	mostSessions = 60
+	// slowSessionPeriod is the time between sessions after that.
+	slowSessionPeriod = 3 * time.Minute
+	// restPeriod is how long nothing changes at rest: longer than reservations last.
+	restPeriod = 6 * time.Minute
+	// maxSessions bounds the sessions until the cluster is at rest.
+	maxSessions = 60
 )
 
 // run runs the sequence until the cluster is at rest, and returns what was wrong first, or "".
@@ -274,7 +274,7 @@ func (w *simulation) run(wait func()) string {
 	for session := 1; ; session++ {
 		w.server.session = session
 		if session > last+promptSessions {
-			time.Sleep(slowly)
+			time.Sleep(slowSessionPeriod)
 		} else {
 			time.Sleep(time.Second)
 		}
@@ -292,10 +292,10 @@ func (w *simulation) run(wait func()) string {
 			return wrong
 		}
 		if w.isAtRest() && session > last+promptSessions {
-			return w.atRest()
+			return w.checkAtRest()
 		}
-		if session > last+mostSessions {
-			return fmt.Sprintf("the cluster does not come to rest in %d sessions", mostSessions)
+		if session > last+maxSessions {
+			return fmt.Sprintf("the cluster does not come to rest in %d sessions", maxSessions)
 		}
 	}
 }
@@ -319,7 +319,7 @@ func (w *simulation) isAtRest() bool {
 	if state.String() != w.state {
 		w.state, w.changed = state.String(), time.Now()
 	}
-	return time.Since(w.changed) > restful
+	return time.Since(w.changed) > restPeriod
 }
 
 // runSession runs one session of Volcano and checks it.
@@ -370,7 +370,7 @@ func (w *simulation) tracef(format string, args ...any) {
 func (w *simulation) syncCache() {
 	if w.holdPods--; w.holdPods < 0 {
 		for _, c := range w.server.pods.unseen {
-			w.tellPod(c)
+			w.syncPod(c)
 		}
 		w.server.pods.unseen = nil
 	}
@@ -392,7 +392,7 @@ func (w *simulation) syncCache() {
 	}
 }
 
-func (w *simulation) tellPod(c change[*corev1.Pod]) {
+func (w *simulation) syncPod(c change[*corev1.Pod]) {
 	old, known := w.seen[c.name]
 	switch {
 	case c.gone && known:

@@ -10,7 +10,7 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// evictAs does what Volcano does when one of its actions evicts a pod.
+// evictAs evicts a pod like one of Volcano's actions.
 func (w *world) evictAs(name, by string) {
 	w.Helper()
 	conditions := fmt.Sprintf(`{"status":{"conditions":[
@@ -21,8 +21,8 @@ func (w *world) evictAs(name, by string) {
 	w.deletePod(name)
 }
 
-// tideQueues are a queue from which may be reclaimed and one that may reclaim.
-func (w *world) tideQueues() (training, inference string) {
+// createReclaimQueues creates a reclaimable queue and one that may reclaim.
+func (w *world) createReclaimQueues() (training, inference string) {
 	w.Helper()
 	training, inference = w.name+"-training", w.name+"-inference"
 	for _, q := range []struct {
@@ -40,7 +40,7 @@ spec: {weight: 1, priority: %d, reclaimable: %t}}`, q.name, q.kind, q.priority, 
 
 func TestOnlyEvictionsOutsideTheRulesAreFound(t *testing.T) {
 	w := newWorld(t, "break-tide")
-	training, inference := w.tideQueues()
+	training, inference := w.createReclaimQueues()
 	o := w.startObserver(observer.Options{PlacedWithin: 2 * time.Second})
 	o.Excuse(observer.Reason) // nobody is there to say one
 	for _, name := range []string{"first", "second", "third"} {

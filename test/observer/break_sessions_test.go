@@ -13,7 +13,8 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// idleScheduler is a scheduler that closes a session at each look and decides nothing.
+// idleScheduler simulates a scheduler that closes a session at each reading and makes no
+// decisions.
 func idleScheduler() func(context.Context) (observer.SessionCount, error) {
 	closed := &atomic.Int64{}
 	return func(context.Context) (observer.SessionCount, error) {
@@ -21,7 +22,7 @@ func idleScheduler() func(context.Context) (observer.SessionCount, error) {
 	}
 }
 
-// stateReason has a pod state why it waits.
+// stateReason makes a pod state why it waits.
 func (w *world) stateReason(pod, message string) {
 	w.Helper()
 	w.Eventually(func() error {

@@ -22,9 +22,8 @@ import (
 	"cardquota.dev/operator/test/observer"
 )
 
-// These tests break every invariant on purpose, on a real control plane that
-// has neither scheduler nor operator, and want the observer to find exactly
-// what was broken.
+// These tests violate every invariant on purpose, on a real control plane without scheduler and
+// operator. The observer must find exactly these violations.
 
 var shared struct {
 	sync.Once
@@ -99,7 +98,7 @@ func (w *world) startObserver(options observer.Options) *observer.Observer {
 	return o
 }
 
-// createPod creates a pod of the world's queue that asks for H200 cards.
+// createPod creates a pod of the world's queue that requests H200 cards.
 func (w *world) createPod(name, card, count string) {
 	w.Helper()
 	w.podIn(w.name, name, card, count)
@@ -112,7 +111,7 @@ func (w *world) podIn(queue, name, card, count string) {
 	w.Expect(err).NotTo(HaveOccurred())
 }
 
-// bindPod places a pod as a scheduler would, asking nobody.
+// bindPod binds a pod without any check.
 func (w *world) bindPod(name, node string) {
 	w.Helper()
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
@@ -124,7 +123,7 @@ func (w *world) deletePod(name string) {
 	w.Expect(w.cluster.Client().CoreV1().Pods(w.name).Delete(w.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})).To(Succeed())
 }
 
-// wantExactly settles and compares what was found, as invariant and object.
+// wantExactly settles and compares the violations, as invariant and object.
 func (w *world) wantExactly(o *observer.Observer, want ...string) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
@@ -147,8 +146,8 @@ func TestABindingBeyondTheQuotaIsFound(t *testing.T) {
 	w.wantExactly(o, "I1 quota pod/break-quota/third")
 }
 
-// Deletions and bindings follow each other as fast as the API server takes
-// them, always within the quota; then once not.
+// Deletions and bindings follow each other as fast as the API server accepts them, always
+// within the quota, and finally once beyond it.
 func TestNoFalseAlarmWhenEveryDeletionMakesRoomForABinding(t *testing.T) {
 	w := newWorld(t, "break-rush")
 	o := w.startObserver(observer.Options{Interval: 50 * time.Millisecond})

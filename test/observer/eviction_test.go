@@ -8,15 +8,15 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// reclaimWorld is a world with a queue of inference, which may reclaim, and one of
-// training, from which may be reclaimed, eight H200 each.
+// reclaimWorld has a queue of inference, which may reclaim, and a reclaimable queue of
+// training, with eight H200 each.
 func reclaimWorld() *world {
 	return newWorld().playScript(`load queue inference quota=H200:8 type=inference priority=80000 reclaimable=false
 		load queue training quota=H200:8 type=training priority=20000 reclaimable=true`)
 }
 
 func TestWhoMayBeEvictedForWhom(t *testing.T) {
-	// One victim runs, one pod waits, the victim is evicted and the other placed.
+	// One victim runs, one pod waits, the victim is evicted and the other pod is placed.
 	const preempting = `make pod victim in=training cards=1 priority=1; make pod waiting in=training cards=1 priority=2;`
 	const reclaiming = `make pod victim in=training cards=1 priority=9; make pod waiting in=inference cards=1 priority=0;`
 	const low = `write group low queue=training class=low; write class low value=1;`
@@ -39,22 +39,22 @@ func TestWhoMayBeEvictedForWhom(t *testing.T) {
 			make pod waiting type=inference; make pod victim type=training`, "reclaim", ""},
 		"or follow from the kind of their owner": {reclaiming + `write queue inference type=; write queue training type=
 			make pod waiting owner=ReplicaSet; make pod victim owner=Job`, "reclaim", ""},
-		"training reclaims from nobody": {reclaiming + `make pod victim in=inference
+		"training may not reclaim": {reclaiming + `make pod victim in=inference
 			make pod waiting in=training`, "reclaim", "eviction"},
-		"a type that no rule names reclaims from nobody": {reclaiming + `write queue inference type=notebook`, "reclaim", "eviction"},
-		"nothing is reclaimed within a queue":            {preempting, "reclaim", "eviction"},
-		"a queue may refuse":                             {reclaiming + `write queue training reclaimable=false`, "reclaim", "eviction"},
-		"a queue of equal priority gives nothing":        {reclaiming + `write queue training priority=80000`, "reclaim", "eviction"},
-		"a closed queue reclaims nothing":                {reclaiming + `write queue inference state=Closed`, "reclaim", "eviction"},
-		"a pod may refuse":                               {reclaiming + `make pod victim volcano.sh/preemptable=false`, "reclaim", "eviction"},
-		"with a label too":                               {reclaiming + `make pod victim label:volcano.sh/preemptable=no`, "reclaim", "eviction"},
+		"a type without a rule may not reclaim":   {reclaiming + `write queue inference type=notebook`, "reclaim", "eviction"},
+		"nothing is reclaimed within a queue":     {preempting, "reclaim", "eviction"},
+		"a queue may refuse":                      {reclaiming + `write queue training reclaimable=false`, "reclaim", "eviction"},
+		"a queue of equal priority gives nothing": {reclaiming + `write queue training priority=80000`, "reclaim", "eviction"},
+		"a closed queue reclaims nothing":         {reclaiming + `write queue inference state=Closed`, "reclaim", "eviction"},
+		"a pod may refuse":                        {reclaiming + `make pod victim volcano.sh/preemptable=false`, "reclaim", "eviction"},
+		"with a label too":                        {reclaiming + `make pod victim label:volcano.sh/preemptable=no`, "reclaim", "eviction"},
 		"a PodGroup may refuse": {reclaiming + `write group g queue=training volcano.sh/preemptable=false
 			make pod victim group=g`, "reclaim", "eviction"},
 		"critical pods stay":                           {reclaiming + `make pod victim class=system-node-critical`, "reclaim", "eviction"},
 		"a card of no use stays":                       {reclaiming + `make pod waiting card=RTX4090`, "reclaim", "eviction"},
 		"who never preempts is no reason":              {reclaiming + `make pod waiting preempts=Never`, "reclaim", "eviction"},
 		"who waits for another scheduler is no reason": {reclaiming + `make pod waiting scheduler=default-scheduler`, "reclaim", "eviction"},
-		"cardreclaim goes by the same rules":           {reclaiming, "cardreclaim", ""},
+		"the same rules apply to cardreclaim":          {reclaiming, "cardreclaim", ""},
 		"shuffle is not allowed":                       {reclaiming, "shuffle", "eviction"},
 	}) {
 		w := reclaimWorld()
@@ -84,7 +84,7 @@ func TestEvictionsByAnybodyElse(t *testing.T) {
 		"a pod that is not ready is not evicted":   {condition(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), ""},
 		"a deletion is no eviction":                {corev1.PodStatus{}, ""},
 	}) {
-		// Somebody would have a reason.
+		// Some pod would have a reason.
 		w := reclaimWorld().playScript(`write pod waiting in=inference cards=1 priority=9 says=no-room; place a h200-0 in=training cards=1 priority=0`)
 		marked := w.Pod("a")
 		marked.Status = tc.status

@@ -29,7 +29,7 @@ func (m *clusterState) victimProtected(by evictionAction, victim *podState) stri
 	queue, ok := m.queues[m.queueOf(victim)]
 	switch {
 	case !ok:
-		return fmt.Sprintf("its queue <%s> does not exist, so nobody knows that it is reclaimable", m.queueOf(victim))
+		return fmt.Sprintf("its queue <%s> does not exist, so it is not known to be reclaimable", m.queueOf(victim))
 	case queue.Spec.Reclaimable != nil && !*queue.Spec.Reclaimable:
 		return "its queue <" + queue.Name + "> is not reclaimable"
 	}

@@ -64,8 +64,8 @@ func TestMergeOrdersByRevisionAndKeepsTheRest(t *testing.T) {
 	}
 }
 
-// Nothing in a list tells of an object that came and went since the last change
-// of the stream, so its changes may come when later ones were judged.
+// A list does not show an object that came and went since the last change of the stream. So its
+// changes may arrive after later ones were applied.
 func TestAChangeThatComesTooLateIsNoticed(t *testing.T) {
 	s := newStream(listing{revision: 10, objects: map[types.UID]int64{"a": 5}})
 	shown := listing{15, map[types.UID]int64{"a": 5}}
@@ -95,8 +95,8 @@ func TestOnlyWhatHoldsSomethingHasItsPlaceInTheOrder(t *testing.T) {
 	}
 }
 
-// A deletion that is seen later than the binding it made room for is the false
-// alarm that the merging exists for.
+// Merging exists to avoid a false alarm when a deletion is seen later than the binding that it
+// made room for.
 func TestADeletionSeenLateRaisesNoAlarm(t *testing.T) {
 	w := newWorld().playScript(`load pod old cards=2 on=h200-0`)
 	at := func(revision int64, deleted bool, object client.Object) change {

@@ -3,7 +3,7 @@ package observer
 import "testing"
 
 func TestPlacement(t *testing.T) {
-	playAll(t, newWorld, map[string]scriptCase{
+	runScripts(t, newWorld, map[string]scriptCase{
 		"a pod within the quota is fine":        {`place a h200-0 cards=2`, ""},
 		"a pod beyond the quota is a violation": {`place a h200-0 cards=3`, "quota"},
 		"pods add up": {`place a h200-0 cards=1
@@ -35,11 +35,11 @@ func TestPlacement(t *testing.T) {
 			write queue q quota=H200:1; place a h200-0 cards=3; place b h200-0 cards=1`, "quota"},
 		"over-use of one card does not spoil another": {`place a h200-0 cards=2; write queue q quota=H200:1,RTX4090:1; wait 1m
 			place b rtx4090-0 cards=1 card=RTX4090`, ""},
-		"a queue made anew has its new quota only": {`remove queue q; wait 11s; write queue q quota=H200:1; place a h200-0 cards=2`, "quota"},
+		"a recreated queue has only its new quota": {`remove queue q; wait 11s; write queue q quota=H200:1; place a h200-0 cards=2`, "quota"},
 		"the PodGroup's queue pays":                {`load queue other; write group g queue=other; place a h200-0 cards=1 group=g`, "quota"},
 		"without its PodGroup a pod stays with the queue that paid": {`load queue other quota=H200:1; write group g queue=other
 			place a h200-0 cards=1 group=g; remove group g; place b h200-0 cards=2`, ""},
-		"a pod without a queue is nobody's":                                {`place a h200-0 cards=4 in= card=`, ""},
+		"a pod without a queue is charged to none":                         {`place a h200-0 cards=4 in= card=`, ""},
 		"a pod on another card than it names is a violation of both rules": {`place a rtx4090-0 cards=1`, "card quota"},
 		"any of the alternatives is right": {`load queue q quota=H200:2,RTX4090:1
 			place a h200-0 cards=1 card=RTX4090|H200; place b rtx4090-0 cards=1 card=RTX4090|H200`, ""},
@@ -51,7 +51,7 @@ func TestPlacement(t *testing.T) {
 			load queue q quota=H200:2,Ascend-910B:2; place a h200-0 cards=1 resource:huawei.com/Ascend910=1`, "card"},
 		"a node that loses its label moves nothing": {`place a h200-0 cards=1; write node h200-0 model=; load node h200-1
 			place b h200-1 cards=1; place c h200-1 cards=1`, "quota"},
-		"a pod without cards is nobody's business": {`place a rtx4090-0 card=`, ""},
+		"a pod without cards is not checked": {`place a rtx4090-0 card=`, ""},
 	})
 }
 
@@ -72,7 +72,7 @@ func TestWhatEndsIsBounded(t *testing.T) {
 	const first = `place p1 h200-0 cards=2; write pod p1 deleted;`
 	const second = `place p2 h200-0 cards=2; write pod p2 deleted;`
 	const lost = `write node h200-1; place p1 h200-1 cards=2; write pod p1 deleted;` + second
-	playAll(t, newWorld, map[string]scriptCase{
+	runScripts(t, newWorld, map[string]scriptCase{
 		"a restart of all":                        {first + `place a h200-0 cards=2`, ""},
 		"a second one before the first has ended": {first + second + `place a h200-0 cards=1`, "quota"},
 		"a second one after the first has ended":  {first + `remove pod p1;` + second + `place a h200-0 cards=2`, ""},
@@ -85,26 +85,26 @@ func TestWhatEndsIsBounded(t *testing.T) {
 	})
 }
 
-// TestTenancy: a queue that chooses its namespaces gives cards to no other.
+// TestTenancy tests that a queue with a namespace selector gives cards to no other namespace.
 func TestTenancy(t *testing.T) {
 	const chooses = `load queue q for={"matchLabels":{"team":"chat"}};`
 	const chat, lab = chooses + `load namespace test team=chat; wait 1m;`, chooses + `load namespace test team=lab; wait 1m;`
-	playAll(t, newWorld, map[string]scriptCase{
+	runScripts(t, newWorld, map[string]scriptCase{
 		"a chosen namespace is fine":                         {chat + `place a h200-0 cards=1`, ""},
 		"a queue that does not choose takes every namespace": {`load namespace test team=lab; place a h200-0 cards=1`, ""},
 		"a left-out namespace is a violation":                {lab + `place a h200-0 cards=1`, "tenancy"},
-		"a namespace that nobody has seen is left out":       {chooses + `wait 1m; place a h200-0 cards=1`, "tenancy"},
-		"a selector that cannot be read leaves everybody out": {`load queue q for=team=chat
+		"an unknown namespace is not allowed":                {chooses + `wait 1m; place a h200-0 cards=1`, "tenancy"},
+		"an unreadable selector allows no namespace": {`load queue q for=team=chat
 			load namespace test team=chat; wait 1m; place a h200-0 cards=1`, "quota tenancy"},
 		"a pod without cards takes none":                         {lab + `place a h200-0 card=`, ""},
 		"a label that was there less than 10 s ago still counts": {chat + `write namespace test team=lab; wait 9s; place a h200-0 cards=1`, ""},
 		"and no longer": {chat + `write namespace test team=lab; wait 11s; place a h200-0 cards=1`, "tenancy"},
-		"a queue that began to choose less than 10 s ago took everybody then": {`load namespace test team=lab
+		"a queue whose selector is younger than 10 s allowed all namespaces before": {`load namespace test team=lab
 			write queue q for={"matchLabels":{"team":"chat"}}; wait 9s; place a h200-0 cards=1; wait 2s; place b h200-0 cards=1`, "tenancy"},
 		"a label that comes afterwards does not count": {lab + `place a h200-0 cards=1; write namespace test team=chat`, "tenancy"},
 		"a running pod stays when its namespace is left out": {chooses + `load namespace test team=chat; place a h200-0 cards=1
 			write namespace test team=lab; wait 1m; write pod a says=`, ""},
-		"a namespace made anew has its new labels only": {chat + `remove namespace test; write namespace test team=lab
+		"a recreated namespace has only its new labels": {chat + `remove namespace test; write namespace test team=lab
 			place a h200-0 cards=1`, "tenancy"},
 	})
 }

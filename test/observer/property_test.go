@@ -16,8 +16,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// oracle knows the truth about a played cluster: it is told every act as it
-// happens and works with plain numbers, not with objects.
+// oracle knows the true state of a simulated cluster: it records every step in plain numbers
+// instead of objects.
 type oracle struct {
 	quotas map[string][]dated // by queue, oldest first
 	held   map[string]holding // by pod
@@ -64,7 +64,7 @@ func (o *oracle) recordPlacement(pod, queue string, cards int, now time.Time) {
 	}
 }
 
-// randomStep plays one random act on both sides.
+// randomStep applies one random step on both sides.
 func randomStep(t *rapid.T, s *world, o *oracle, pods map[string]*corev1.Pod) {
 	queues := []string{"q", "r"}
 	name := strconv.Itoa(rapid.IntRange(0, 7).Draw(t, "pod"))
@@ -136,9 +136,9 @@ func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
 		if got, want := fmt.Sprint(violationKeys(s.machine.violations)), fmt.Sprint(o.wrong); got != want {
 			t.Fatalf("the machine blames %s, the oracle %s", got, want)
 		}
-		// The same changes, whatever the order in which two watches bring them
-		// and whenever one looks, must give the same verdict, unless a change came
-		// too late, which is noticed.
+		// The same changes must give the same violations, whatever the order in which two
+		// watches deliver them and whenever the observer checks. The exception is a change that
+		// is noticed as too late.
 		found, late := replayDelayed(t, s.log)
 		if got, want := fmt.Sprint(violationKeys(found)), fmt.Sprint(o.wrong); got != want && !late {
 			t.Fatalf("out of order the machine blames %s, the oracle %s", got, want)
@@ -146,8 +146,8 @@ func TestTheMachineFindsWhatTheOracleFinds(t *testing.T) {
 	})
 }
 
-// replayDelayed delivers a log by two streams that lag behind each other at random. It
-// is late when a change came after later ones were judged.
+// replayDelayed delivers a log by two streams that lag behind each other at random. It is late
+// when a change arrived after later ones were applied.
 func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
 	s := newWorld()
 	s.playScript(`load queue r quota=H200:3`)
@@ -160,7 +160,7 @@ func replayDelayed(t *rapid.T, log []change) (found []Violation, late bool) {
 		}
 		todo[i] = append(todo[i], c)
 	}
-	// world is what lists at a revision would show of each kind.
+	// world returns what lists at a revision would show of each kind.
 	world := func(i int, until int64) listing {
 		p := listing{revision: until, objects: map[types.UID]int64{}}
 		for _, c := range log {

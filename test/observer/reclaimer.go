@@ -65,7 +65,7 @@ func (m *clusterState) checkReclaimers(now time.Time) []string {
 		switch {
 		case e.reported || served[e] != nil || m.isEvictedWithGang(e, served) || !m.options.Concerns(e.victim):
 		case now.Sub(e.due) < m.options.PlacedWithin:
-			open = append(open, fmt.Sprintf("%s was evicted (%s) and nobody has its place yet", e.victim, e.by))
+			open = append(open, fmt.Sprintf("%s was evicted (%s) and no reclaimer is placed yet", e.victim, e.by))
 		default:
 			e.reported = true
 			m.addViolation(Eviction, now, e.victim, "was evicted (%s) at %s, and of the %d pods that could take its place none more was placed until %s after it",

@@ -9,18 +9,18 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// comes has a pod p of inference wait for a card.
+// comes makes a pod p of inference wait for a card.
 const comes = `write pod p in=inference cards=1 priority=0 says=waits;`
 
 func TestEveryVictimMakesRoomForSomebody(t *testing.T) {
 	const two, placed = `runs g 1 a b;`, `write pod p on=h200-0; wait 1m`
-	playAll(t, reclaimWorld, map[string]scriptCase{
+	runScripts(t, reclaimWorld, map[string]scriptCase{
 		"the reclaimer is placed":    {comes + `runs g 1 a; evict a reclaim; wait 10s;` + placed, ""},
 		"it may take twenty seconds": {comes + `runs g 1 a; evict a reclaim; wait 19s`, "open"},
 		"and no longer":              {comes + `runs g 1 a; evict a reclaim; wait 21s`, "eviction"},
 		"the time begins when the victim has gone": {comes + `runs g 1 a; write pod a grace=60 evicted=reclaim; wait 49s; judge
 			remove pod a; wait 19s`, "open"},
-		"a victim that stays beyond its grace period excuses nobody": {comes + `runs g 1 a
+		"a victim that stays beyond its grace period is no excuse": {comes + `runs g 1 a
 			write pod a grace=30 evicted=reclaim; wait 51s`, "eviction"},
 		"another node will do": {`load node h200-1;` + comes + `runs g 1 a
 			evict a reclaim; write pod p on=h200-1; wait 1m`, ""},
@@ -82,14 +82,14 @@ func TestAnExcusedEvictionHasItsWholeTimeAfterwards(t *testing.T) {
 func TestTheRestOfAGangGoesAlong(t *testing.T) {
 	const served = `write pod p on=h200-0; judge; wait 30s; judge`
 	const victims = comes + `runs g 1 a; load group h queue=training; load pod b in=training cards=0 priority=0 on=h200-0 group=`
-	playAll(t, reclaimWorld, map[string]scriptCase{
-		"a pod without cards goes with its gang": {victims + `g; evict b cardreclaim; evict a cardreclaim;` + served, ""},
-		"a job without cards goes for nobody":    {victims + `h; evict b cardreclaim; evict a cardreclaim;` + served, "eviction"},
+	runScripts(t, reclaimWorld, map[string]scriptCase{
+		"a pod without cards goes with its gang":    {victims + `g; evict b cardreclaim; evict a cardreclaim;` + served, ""},
+		"a job without cards is evicted for no pod": {victims + `h; evict b cardreclaim; evict a cardreclaim;` + served, "eviction"},
 	})
 }
 
-// Volcano's job controller deletes what cardreclaim has marked, one pod after
-// the other, and each ends when it likes.
+// Volcano's job controller deletes the pods that cardreclaim has marked, one after the other,
+// and each ends at its own time.
 func TestAGangThatLeavesIsNotInPieces(t *testing.T) {
 	w := reclaimWorld().playScript(comes + `runs g 3 a b c; write pod a grace=60 evicted=cardreclaim; write pod b grace=60 evicted=cardreclaim
 		write pod c grace=60 evicted=cardreclaim; remove pod a; write pod p on=h200-0; judge; wait 30s`)
@@ -102,14 +102,14 @@ func TestNoTaskIsLeftBelowItsMinimum(t *testing.T) {
 	const gang = comes + `runs g 2 leader worker-0 worker-1; write pod leader volcano.sh/task-spec=leader
 		write pod worker-0 volcano.sh/task-spec=worker; write pod worker-1 volcano.sh/task-spec=worker;`
 	const evicted = `; evict leader cardreclaim; write pod p on=h200-0; judge; wait 30s`
-	playAll(t, reclaimWorld, map[string]scriptCase{
+	runScripts(t, reclaimWorld, map[string]scriptCase{
 		"the leader is needed":   {gang + `write group g tasks=leader:1,worker:1` + evicted, "eviction"},
 		"two workers are enough": {gang + `write group g tasks=leader:0,worker:1` + evicted, ""},
 		"the tasks' minima do not count when they exceed the job's": {gang + `write group g tasks=leader:1,worker:2` + evicted, ""},
 	})
 }
 
-// Whoever is placed first, a reclaimer is left for every victim that has one.
+// Whichever is placed first, every victim that has a reclaimer keeps one.
 func TestMatchFindsAReclaimerForEveryVictim(t *testing.T) {
 	relieved := func(name string, cards int64) *servedPod {
 		return &servedPod{state: &podState{pod: builder.Pod("test", name).Obj()}, needed: amount{cards: cards}, seen: began}
@@ -131,7 +131,7 @@ func TestMatchFindsAReclaimerForEveryVictim(t *testing.T) {
 			[]*servedPod{relieved("p", 1), relieved("q", 1), relieved("r", 1)}, 3},
 		"the last victim may be larger than what is missing": {[]*eviction{evicted(3, "p"), evicted(3, "p")}, []*servedPod{relieved("p", 4)}, 2},
 		"not when nothing is missing":                        {[]*eviction{evicted(4, "p"), evicted(3, "p")}, []*servedPod{relieved("p", 4)}, 1},
-		"nobody came":                                        {[]*eviction{evicted(1, "p")}, nil, 0},
+		"no reclaimer":                                       {[]*eviction{evicted(1, "p")}, nil, 0},
 	}) {
 		check.Equal(t, "victims that are served", tc.want, len(matchReclaimers(tc.evictions, tc.reliefs)))
 	}

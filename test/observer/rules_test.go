@@ -8,7 +8,7 @@ import (
 func TestStatus(t *testing.T) {
 	const idle, one = `quota q used=0 free=2;`, `quota q used=1 free=1;`
 	const placed = `load ` + idle + `place a h200-0 cards=1; judge;`
-	playAll(t, newWorld, map[string]scriptCase{
+	runScripts(t, newWorld, map[string]scriptCase{
 		"a right status is fine":                          {`load ` + idle + `wait 1m`, ""},
 		"a status may lag for five seconds":               {placed + `wait 4s`, "open"},
 		"and no longer":                                   {placed + `wait 5100ms`, "status"},
@@ -44,7 +44,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestReason(t *testing.T) {
-	playAll(t, newWorld, map[string]scriptCase{
+	runScripts(t, newWorld, map[string]scriptCase{
 		"a pod may wait ten seconds without a word": {`write pod a cards=1; wait 9s`, "open"},
 		"and no longer":                                  {`write pod a cards=1; wait 11s`, "reason"},
 		"a message on the pod is a word":                 {`write pod a cards=1 says=no-room; wait 1m`, ""},

@@ -16,8 +16,8 @@ const (
 	rtx4090 = "NVIDIA-GeForce-RTX-4090"
 )
 
-// world plays changes into a machine. Its cluster has an H200 node, a 4090 node, a
-// node that does not name its cards, and the queue q with a quota of two H200.
+// world applies the changes of a script to a clusterState. Its cluster has an H200 node, a 4090
+// node, a node that does not name its cards, and the queue q with a quota of two H200.
 type world struct {
 	*script.Objects
 	machine  *clusterState
@@ -96,7 +96,8 @@ func (w *world) applyObject(object client.Object, deleted bool) {
 
 func (w *world) checkNow() []string { return w.machine.checkAll(w.clock) }
 
-// expectViolations compares what was found, in order, and how much is open: "card quota open".
+// expectViolations compares the violations in order, and the number of open ones: "card quota
+// open".
 func (w *world) expectViolations(t *testing.T, want string) {
 	t.Helper()
 	open := w.checkNow()
@@ -113,10 +114,10 @@ func (w *world) expectViolations(t *testing.T, want string) {
 	}
 }
 
-// scriptCase is a text, and what is found broken in the end.
+// scriptCase is a script and its final violations.
 type scriptCase struct{ text, want string }
 
-func playAll(t *testing.T, begin func() *world, cases map[string]scriptCase) {
+func runScripts(t *testing.T, begin func() *world, cases map[string]scriptCase) {
 	for t, tc := range check.Cases(t, cases) {
 		begin().playScript(tc.text).expectViolations(t, tc.want)
 	}

@@ -68,16 +68,16 @@ func (a *administrator) applyManifest(name string, change func(object *unstructu
 	a.mustKubectl("apply", "-f", file)
 }
 
-func asItIs(*unstructured.Unstructured) {}
+func unchanged(*unstructured.Unstructured) {}
 
 // addCatalog adds a catalog to OLM.
 func (a *administrator) addCatalog(address string) {
 	a.Helper()
-	a.applyManifest("catalogsource.yaml", a.servedAt(address))
+	a.applyManifest("catalogsource.yaml", a.setCatalogSource(address))
 }
 
-// servedAt makes a CatalogSource refer to a process instead of an image.
-func (a *administrator) servedAt(address string) func(*unstructured.Unstructured) {
+// setCatalogSource makes a CatalogSource refer to a process instead of an image.
+func (a *administrator) setCatalogSource(address string) func(*unstructured.Unstructured) {
 	return func(object *unstructured.Unstructured) {
 		for _, field := range []string{"image", "updateStrategy"} {
 			unstructured.RemoveNestedField(object.Object, "spec", field)
@@ -89,13 +89,13 @@ func (a *administrator) servedAt(address string) func(*unstructured.Unstructured
 // subscribeAndWait lets OLM install the newest version of the channel, and waits for it.
 func (a *administrator) subscribeAndWait(v version) {
 	a.Helper()
-	a.applyManifest("operatorgroup.yaml", asItIs)
-	a.applyManifest("subscription.yaml", asItIs)
+	a.applyManifest("operatorgroup.yaml", unchanged)
+	a.applyManifest("subscription.yaml", unchanged)
 	a.awaitVersion(v)
 }
 
-// moveTo makes OLM place the pods of the installation elsewhere.
-func (a *administrator) moveTo(config map[string]any) {
+// setSubscriptionConfig makes OLM place the pods of the installation elsewhere.
+func (a *administrator) setSubscriptionConfig(config map[string]any) {
 	a.Helper()
 	a.applyManifest("subscription.yaml", func(object *unstructured.Unstructured) {
 		a.Expect(unstructured.SetNestedMap(object.Object, config, "spec", "config")).To(Succeed())
@@ -148,7 +148,7 @@ func (a *administrator) awaitRest() {
 			last, since = said, time.Now()
 		}
 		if time.Since(since) < quiet {
-			return errors.New("OLM is at work")
+			return errors.New("OLM has not finished")
 		}
 		return nil
 	}).Should(Succeed())
@@ -173,7 +173,7 @@ func (a *administrator) publishCatalog(name string, versions ...version) (addres
 // snapshot returns the current state of the cluster.
 func (a *administrator) snapshot() clusterSnapshot {
 	a.Helper()
-	p, err := takePicture(a.ctx, a.cluster)
+	p, err := takeSnapshot(a.ctx, a.cluster)
 	a.Expect(err).NotTo(HaveOccurred())
 	return p
 }
@@ -183,7 +183,7 @@ func (a *administrator) snapshot() clusterSnapshot {
 func (a *administrator) wantAsBefore(before clusterSnapshot, made ...string) {
 	a.Helper()
 	a.Eventually(func() error {
-		now, err := takePicture(a.ctx, a.cluster)
+		now, err := takeSnapshot(a.ctx, a.cluster)
 		if err != nil {
 			return err
 		}

@@ -70,15 +70,15 @@ func (a *administrator) setCatalogAddress(project, address string) {
 	a.Expect(err).NotTo(HaveOccurred())
 	var object unstructured.Unstructured
 	a.Expect(yaml.Unmarshal(content, &object.Object)).To(Succeed())
-	a.servedAt(address)(&object)
+	a.setCatalogSource(address)(&object)
 	content, err = yaml.Marshal(object.Object)
 	a.Expect(err).NotTo(HaveOccurred())
 	a.Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
 }
 
-// upgradesAsDocumented refers to a new catalog and runs the commands of docs/upgrade.md for an
+// upgradeAsDocumented refers to a new catalog and runs the commands of docs/upgrade.md for an
 // upgrade.
-func (a *administrator) upgradesAsDocumented(project, address string) {
+func (a *administrator) upgradeAsDocumented(project, address string) {
 	a.Helper()
 	blocks := a.sectionCommands("docs/upgrade.md", "## Upgrade")
 	a.Expect(blocks).To(HaveLen(1))
@@ -87,9 +87,9 @@ func (a *administrator) upgradesAsDocumented(project, address string) {
 	a.typeCommands(project, blocks[0])
 }
 
-// removesAsDocumented runs the commands of docs/install.md for the removal of the installed
+// removeAsDocumented runs the commands of docs/install.md for the removal of the installed
 // version, after OLM has come to rest, as documented.
-func (a *administrator) removesAsDocumented(project string, v version) {
+func (a *administrator) removeAsDocumented(project string, v version) {
 	a.Helper()
 	blocks := a.sectionCommands(install, "## Remove it")
 	a.Expect(blocks).To(HaveLen(2), "without OLM and with it")

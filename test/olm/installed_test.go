@@ -36,7 +36,7 @@ func (a *administrator) bundleObjects(bundle string) []string {
 		a.Expect(yaml.Unmarshal(content, &kind)).To(Succeed())
 		switch kind.Kind {
 		case "ClusterServiceVersion":
-			lines = append(lines, a.promisedByCSV(content)...)
+			lines = append(lines, a.csvObjects(content)...)
 		case "Service":
 			var service corev1.Service
 			a.Expect(yaml.Unmarshal(content, &service)).To(Succeed())
@@ -49,7 +49,7 @@ func (a *administrator) bundleObjects(bundle string) []string {
 	return lines
 }
 
-func (a *administrator) promisedByCSV(content []byte) []string {
+func (a *administrator) csvObjects(content []byte) []string {
 	a.Helper()
 	var csv struct {
 		Spec struct {

@@ -30,7 +30,7 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 	a.wantInstalled(filepath.Join(suite.root, "bundle"))
 	a.Expect(a.mustKubectl("-n", namespace, "get", "deployment", "cardquota-manager", "-o", "jsonpath={..image}")).
 		To(Equal("registry.example/cards/cardquota-manager:v" + this.number))
-	a.removesAsDocumented(project, this)
+	a.removeAsDocumented(project, this)
 	a.wantAsBefore(before)
 
 	documented := a.sectionCommands(install, "## With OLM")
@@ -48,7 +48,7 @@ func TestLifecycleOnTheFleet(t *testing.T) {
 	for _, kind := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
 		a.Expect(a.mustKubectl("get", kind, "-l", "olm.owner="+this.csvName(), "-o", "name")).NotTo(BeEmpty(), kind)
 	}
-	a.removesAsDocumented(project, this)
+	a.removeAsDocumented(project, this)
 	a.typeCommands(project, strings.Replace(withoutPrometheus, "apply", "delete", 1))
 	a.wantAsBefore(before)
 }
@@ -93,7 +93,7 @@ func TestLifecycleInContainers(t *testing.T) {
 	told, pods, queues := a.userState(), a.runningWorkers(), a.queueQuotas()
 	a.addCatalog(a.publishCatalog("containers-this", previous, this))
 	a.awaitUpgrade(previous, this)
-	a.moveTo(onRealNode)
+	a.setSubscriptionConfig(onRealNode)
 	a.wantContainers(this)
 	a.wantInstalled(filepath.Join(suite.root, "bundle"))
 	a.Eventually(func() error { // a container that is ready is not in the API server's sight yet
@@ -111,7 +111,7 @@ func TestLifecycleInContainers(t *testing.T) {
 	a.wantWrongQuotaRefused()
 
 	pods, queues = a.workloadIdentities(), a.queueQuotas()
-	a.upgradesAsDocumented(project, a.publishCatalog("containers-next", this, next))
+	a.upgradeAsDocumented(project, a.publishCatalog("containers-next", this, next))
 	a.awaitUpgrade(this, next)
 	a.wantContainers(next)
 	a.wantEnforcedBy(next)
@@ -123,7 +123,7 @@ func TestLifecycleInContainers(t *testing.T) {
 	watch.Check(t)
 	watch.Stop()
 	pods, queues = a.workloadIdentities(), a.queueQuotas()
-	a.removesAsDocumented(project, next)
+	a.removeAsDocumented(project, next)
 	a.Expect(a.workloadIdentities()).To(Equal(pods), "the pods of workloads during the removal")
 	a.Expect(a.queueQuotas()).To(Equal(queues), "deletionPolicy Retain keeps Queues with their quota")
 	a.mustKubectl("delete", "namespace", "tenants")

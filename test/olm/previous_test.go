@@ -40,11 +40,11 @@ func (a *administrator) writeAsPrevious(v version) {
 		if object.GetNamespace() != "" {
 			resource = client.Resource(group.WithResource(resourceOf[object.GetKind()])).Namespace(object.GetNamespace())
 		}
-		a.writeAgain(resource, object)
+		a.restoreObject(resource, object)
 	}
 }
 
-func (a *administrator) writeAgain(resource dynamic.ResourceInterface, object *unstructured.Unstructured) {
+func (a *administrator) restoreObject(resource dynamic.ResourceInterface, object *unstructured.Unstructured) {
 	a.Helper()
 	const manager = "cardquota" // the operator goes by it
 	if object.GetKind() == "Queue" {

@@ -23,15 +23,15 @@ import (
 // nothing else is lost or changed.
 type clusterSnapshot map[string]map[string]any
 
-// passing are resources whose objects come and go by themselves: events, leases, and the
+// transientResources are resources whose objects come and go by themselves: events, leases, and the
 // current objects of Deployments and Services.
-var passing = map[string]bool{
+var transientResources = map[string]bool{
 	"events": true, "leases": true, "pods": true, "replicasets": true, "endpoints": true, "endpointslices": true,
 	"componentstatuses": true, "podgroups": true,
 }
 
-// takePicture lists everything that the API server serves.
-func takePicture(ctx context.Context, c *cluster.Cluster) (clusterSnapshot, error) {
+// takeSnapshot lists everything that the API server serves.
+func takeSnapshot(ctx context.Context, c *cluster.Cluster) (clusterSnapshot, error) {
 	client, err := dynamic.NewForConfig(c.Config())
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func takePicture(ctx context.Context, c *cluster.Cluster) (clusterSnapshot, erro
 			return nil, err
 		}
 		for _, resource := range list.APIResources {
-			if !slices.Contains(resource.Verbs, "list") || passing[resource.Name] {
+			if !slices.Contains(resource.Verbs, "list") || transientResources[resource.Name] {
 				continue
 			}
 			kind := group.WithResource(resource.Name)

@@ -1,5 +1,5 @@
-// Package realnode tests the real node of test/cluster: containers that run, Services that
-// lead to them, cards that a kubelet hands out, and an end that leaves nothing behind.
+// Package realnode tests the real node of test/cluster: running containers, Services, cards
+// from a kubelet, and a clean end.
 package realnode
 
 import (
@@ -23,7 +23,7 @@ const (
 	cards = 4
 )
 
-// startRealNode starts a cluster with a real node, or skips the test where there can be none.
+// startRealNode starts a cluster with a real node, or skips the test.
 func startRealNode(t *testing.T, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	o.Log = testr.NewWithOptions(t, testr.Options{LogTimestamp: true})
@@ -36,7 +36,7 @@ func startRealNode(t *testing.T, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// cardNode is a node with cards of a model.
+// cardNode returns a node with cards of a model.
 func cardNode() *cluster.RealNode {
 	return &cluster.RealNode{
 		Labels: map[string]string{"nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/gpu.memory": "143771"},
@@ -52,8 +52,8 @@ func importResponder(t *testing.T, c *cluster.Cluster) {
 	g.Expect(c.ImportImage(t.Context(), archive)).To(Succeed())
 }
 
-// responderManifests is a Deployment, and a Service of the same name, of restricted pods on the
-// real node. A pod is ready when it was told so.
+// responderManifests returns a Deployment, and a Service of the same name, of restricted pods
+// on the real node. A pod becomes ready on request.
 func responderManifests(name string, replicas, cardsEach int) []byte {
 	return fmt.Appendf(nil, `
 apiVersion: apps/v1
@@ -84,7 +84,7 @@ spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: 8080}]}
 `, name, replicas, cardsEach, cluster.RealNodeLabel, image)
 }
 
-// mustGet gets a page that must be there, on a machine that may be busy.
+// mustGet gets a page that must exist, on a machine that may be busy.
 func mustGet(t *testing.T, format string, values ...any) string {
 	t.Helper()
 	var body string
@@ -95,7 +95,7 @@ func mustGet(t *testing.T, format string, values ...any) string {
 	return body
 }
 
-// getPage returns the body of a page, or an error for any other status than 200.
+// getPage returns the body of a page, or an error for any status but 200.
 func getPage(t *testing.T, format string, values ...any) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()

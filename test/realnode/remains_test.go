@@ -18,7 +18,7 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// parentMode makes the test binary play a program that runs a cluster and is killed.
+// parentMode makes the test binary act as a program that runs a cluster and is killed.
 const parentMode = "CARDQUOTA_TEST_REALNODE_PARENT"
 
 func TestMain(m *testing.M) {

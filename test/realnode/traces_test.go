@@ -18,9 +18,9 @@ import (
 	"cardquota.dev/operator/internal/testing/childprocess"
 )
 
-// findTraces finds out where a running cluster's node shows on this machine, and returns a
-// function that tells what of it is still there. Names may be taken by the node of another
-// test meanwhile, so things are told apart by what the kernel calls them.
+// findTraces finds the traces of a running cluster's node on this machine, and returns a
+// function that returns which of them still exist. Another test's node may reuse names
+// meanwhile, so traces are identified by the kernel's ids.
 func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []string {
 	t.Helper()
 	g := NewWithT(t)
@@ -67,7 +67,7 @@ func findTraces(t *testing.T, client kubernetes.Interface, dir string) func() []
 	}
 }
 
-// unchangedFiles are the paths that still lead to the same files.
+// unchangedFiles returns the paths that still lead to the same files.
 func unchangedFiles(files map[string]os.FileInfo) []string {
 	var found []string
 	for path, then := range files {
@@ -96,8 +96,8 @@ func linkOf(address string) (net.Interface, error) {
 	return net.Interface{}, fmt.Errorf("no link has the address %s", address)
 }
 
-// firewallRules is the rules of this machine, without comments and chains, which hold times and
-// counters.
+// firewallRules returns the rules of this machine without comments and chains, which contain
+// times and counters.
 func firewallRules() (string, error) {
 	rules, err := exec.Command("iptables-save").Output()
 	if err != nil {
@@ -116,7 +116,7 @@ func commandLineHas(proc, text string) bool {
 	return strings.Contains(readFile(filepath.Join(proc, "cmdline")), text)
 }
 
-// readFile is empty for a process that has just ended.
+// readFile returns "" for a process that has just ended.
 func readFile(path string) string {
 	text, _ := os.ReadFile(path)
 	return string(text)

@@ -37,7 +37,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	launcher := newPod("launcher", "handed-out", withoutCards)
 	createAsTenant(t, launcher)
 	g.Eventually(nodeOf(t, launcher)).ShouldNot(BeEmpty())
-	g.Expect(asTess(t, launcher, record)).To(MatchError(ContainSubstring("has been placed with its CPU and memory")))
+	g.Expect(patchAsTenant(t, launcher, record)).To(MatchError(ContainSubstring("has been placed with its CPU and memory")))
 
 	// The rules check what Volcano's scheduler writes into a PodGroup.
 	group := &v1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: first.Annotations[v1beta1.KubeGroupNameAnnotationKey]}}
@@ -46,10 +46,10 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 		return group.Status.Running, err
 	}).Should(BeEquivalentTo(1))
 	withoutWebhooks(t, func() {
-		g.Expect(asTess(t, group, `{"spec":{"queue":"handed-to"}}`)).To(MatchError(And(
+		g.Expect(patchAsTenant(t, group, `{"spec":{"queue":"handed-to"}}`)).To(MatchError(And(
 			ContainSubstring(admissionpolicy.ChargePolicyName), ContainSubstring("may not move it to queue handed-to"))))
 		g.Expect(tessClient(t).Delete(t.Context(), group.DeepCopy())).To(MatchError(ContainSubstring("has placed pods")))
-		g.Expect(asTess(t, first, `{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA-GeForce-RTX-4090"}}}`)).To(
+		g.Expect(patchAsTenant(t, first, `{"metadata":{"annotations":{"volcano.sh/card.name":"NVIDIA-GeForce-RTX-4090"}}}`)).To(
 			Succeed(), "the node says which card it is")
 	})
 
@@ -67,7 +67,7 @@ func TestWhatWasHandedOutStaysCharged(t *testing.T) {
 	next := newPod("holder-3", "handed-to", nil) // the other queue has its quota whole
 	createAsTenant(t, next)
 	g.Eventually(nodeOf(t, next)).ShouldNot(BeEmpty(), "the new scheduler works")
-	staysWaiting(t, "the record stands", second)
+	checkStaysWaiting(t, "the record stands", second)
 	g.Eventually(func() ([]string, error) {
 		var uses []string
 		for _, name := range []string{"handed-out", "handed-to"} {

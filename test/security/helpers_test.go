@@ -74,20 +74,20 @@ func nodeOf(t *testing.T, p *corev1.Pod) func() (string, error) {
 	}
 }
 
-// staysWaiting expects that pods wait although the scheduler has placed two later pods. The
+// checkStaysWaiting expects that pods wait although the scheduler has placed two later pods. The
 // session that placed the second one started after the one that placed the first, and that one
 // saw all of the pods.
-func staysWaiting(t *testing.T, why string, pods ...*corev1.Pod) {
+func checkStaysWaiting(t *testing.T, why string, pods ...*corev1.Pod) {
 	t.Helper()
-	placesLater(t)
+	waitForLaterPlacements(t)
 	for _, p := range pods {
 		newGomega(t).Expect(nodeOf(t, p)()).To(BeEmpty(), "%s %s", p.Name, why)
 	}
 }
 
-// placesLater waits until the scheduler has placed two pods without cards, the
+// waitForLaterPlacements waits until the scheduler has placed two pods without cards, the
 // second one created when the first was placed.
-func placesLater(t *testing.T) {
+func waitForLaterPlacements(t *testing.T) {
 	t.Helper()
 	for range 2 {
 		later := newPod("", "default", withoutCards)
@@ -119,8 +119,8 @@ func unschedulableMessages(t *testing.T) func() (string, error) {
 
 func tessClient(t *testing.T) client.Client { return suite.admin.ClientAs(t, tess) }
 
-// asTess sends a merge patch as the tenant.
-func asTess(t *testing.T, object client.Object, patch string) error {
+// patchAsTenant sends a merge patch as the tenant.
+func patchAsTenant(t *testing.T, object client.Object, patch string) error {
 	t.Helper()
 	return framework.MergePatch(t, tessClient(t), object, patch)
 }

@@ -53,7 +53,7 @@ func TestTheProgramsAsOLMInstallsThem(t *testing.T) {
 		caller := newCaller(t, installed, account)
 		// Wider rights, as docs/security.md states.
 		caller.expectAllowed(t, parsePermissions("get configmaps tenant/cardquota-scheduler-configmap\ncreate leases.coordination.k8s.io tenant/"))
-		caller.expectDenied(t, slices.Concat(nobodys, anothers[account], parsePermissions(`
+		caller.expectDenied(t, slices.Concat(deniedToAll, deniedToOther[account], parsePermissions(`
 			get secrets volcano-system/cardquota-webhook-cert
 			patch mutatingwebhookconfigurations.admissionregistration.k8s.io /cardquota`)))
 	}

@@ -67,7 +67,7 @@ func TestALabelDoesNotStopTheScheduler(t *testing.T) {
 		return lease.Spec.RenewTime.Time, nil
 	}
 	since := time.Now()
-	placesLater(t)
+	waitForLaterPlacements(t)
 	g.Eventually(beat).Should(BeTemporally(">", since), "it works on")
 	g.Expect(suite.deployment.Scheduler.Running()).To(BeTrue())
 }

@@ -29,10 +29,10 @@ func TestAQueueOfOthersIsRefusedByTheScheduler(t *testing.T) {
 	waiting := newPod("got-past", "got-past", nil)
 	createAsTenant(t, waiting)
 	g := newGomega(t)
-	staysWaiting(t, "no quota yet", waiting)
+	checkStaysWaiting(t, "no quota yet", waiting)
 	updateCardQuota(t, q, func() { asNeighbour(q) })
 	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Namespace <tenant> may not use queue <got-past>"))
-	staysWaiting(t, "the quota has room, the queue is not for it", waiting)
+	checkStaysWaiting(t, "the quota has room, the queue is not for it", waiting)
 	updateCardQuota(t, q, func() { q.Spec.NamespaceSelector = nil })
 	g.Eventually(nodeOf(t, waiting)).ShouldNot(BeEmpty(), "nothing else kept it")
 }
@@ -46,7 +46,7 @@ func TestLeavingOutTheCardIsNoWayAround(t *testing.T) {
 	g.Eventually(nodeOf(t, first)).Should(HavePrefix("h200-"), "the only card that the queue may use")
 	createAsTenant(t, second)
 	g.Eventually(unschedulableMessages(t)).Should(ContainSubstring("Queue <unnamed> has insufficient"))
-	staysWaiting(t, "the first one holds the card", second)
+	checkStaysWaiting(t, "the first one holds the card", second)
 }
 
 // TestAServiceTypeCannotBeClaimed tests that training cannot call itself inference to reclaim
@@ -68,7 +68,7 @@ func TestAServiceTypeCannotBeClaimed(t *testing.T) {
 	pods := neighbourPods(t)
 	claims := newPod("claims", "claimed", claim)
 	withoutWebhooks(t, func() { createAsTenant(t, claims) })
-	staysWaiting(t, "nothing is free", claims)
+	checkStaysWaiting(t, "nothing is free", claims)
 	g.Expect(neighbourPods(t)).To(Equal(pods), "nobody went for it")
 }
 
@@ -119,7 +119,7 @@ func TestNonsenseStopsNobody(t *testing.T) {
 			createAsTenant(t, bad)
 		}
 	})
-	staysWaiting(t, "what cannot be read gets no card", all...)
+	checkStaysWaiting(t, "what cannot be read gets no card", all...)
 	for _, bad := range all {
 		deleteObject(t, bad)
 	}

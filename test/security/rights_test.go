@@ -14,10 +14,10 @@ import (
 const (
 	manager   = "cardquota-manager"
 	scheduler = "cardquota-scheduler"
-	// deployed is the account of Volcano's own Deployment, which keeps Volcano's rights where
+	// volcanoAccount is the account of Volcano's own Deployment, which keeps Volcano's rights where
 	// only the image was replaced.
-	deployed = "volcano-scheduler"
-	system   = "volcano-system"
+	volcanoAccount = "volcano-scheduler"
+	system         = "volcano-system"
 )
 
 // TestTheProgramsMayDoTheirWork tests rights whose absence would go unnoticed for long. Every
@@ -39,8 +39,8 @@ func TestTheProgramsMayDoTheirWork(t *testing.T) {
 		create subjectaccessreviews.authorization.k8s.io /`))
 }
 
-// nobodys is what none of our accounts may do.
-var nobodys = parsePermissions(`
+// deniedToAll is what none of our accounts may do.
+var deniedToAll = parsePermissions(`
 	list,create secrets tenant/
 	get secrets tenant/any
 	list secrets,configmaps volcano-system/
@@ -80,8 +80,8 @@ var nobodys = parsePermissions(`
 	patch,delete validatingadmissionpolicies.admissionregistration.k8s.io /cardquota-webhooks.cardquota.dev
 	delete validatingadmissionpolicybindings.admissionregistration.k8s.io /cardquota-webhooks.cardquota.dev`)
 
-// anothers is what only the other one of our accounts may do, or none.
-var anothers = map[string][]permission{
+// deniedToOther is what only the other one of our accounts may do, or none.
+var deniedToOther = map[string][]permission{
 	manager: parsePermissions(`
 		create pods/binding tenant/any
 		delete,patch pods tenant/any
@@ -107,9 +107,9 @@ var anothers = map[string][]permission{
 		update leases.coordination.k8s.io volcano-system/cardquota-manager`),
 }
 
-// tenants is what grants cards, or reveals what others hold and run: no tenant may do any of
+// deniedToTenants is what grants cards, or reveals what others hold and run: no tenant may do any of
 // it.
-var tenants = parsePermissions(`
+var deniedToTenants = parsePermissions(`
 	create cardquotas.cardquota.dev,queues.scheduling.volcano.sh,priorityclasses.scheduling.k8s.io /
 	get,patch cardquotas.cardquota.dev,queues.scheduling.volcano.sh /any
 	get,patch servicetypepolicies.cardquota.dev /default
@@ -133,7 +133,7 @@ var tenants = parsePermissions(`
 
 // TestATenantCannotGrantItselfCards tries every way to grant or read cards.
 func TestATenantCannotGrantItselfCards(t *testing.T) {
-	newUser(tess).expectDenied(t, tenants)
+	newUser(tess).expectDenied(t, deniedToTenants)
 	newUser(tess).expectAllowed(t, parsePermissions("create,list pods tenant/"))
 }
 
@@ -152,7 +152,7 @@ func TestWhoMayViewTheClusterReadsCardQuotas(t *testing.T) {
 // TestWhatIsTriedCanBeDone checks the table: a resource that does not exist is denied like any
 // other.
 func TestWhatIsTriedCanBeDone(t *testing.T) {
-	tried := slices.Concat(nobodys, anothers[manager], anothers[scheduler], tenants)
+	tried := slices.Concat(deniedToAll, deniedToOther[manager], deniedToOther[scheduler], deniedToTenants)
 	newUser("administrator", "system:masters").expectAllowed(t, slices.DeleteFunc(tried, func(r permission) bool {
 		return slices.Contains([]string{"escalate", "bind", "impersonate"}, r.verb)
 	}))
@@ -161,7 +161,7 @@ func TestWhatIsTriedCanBeDone(t *testing.T) {
 // TestTheProgramsMayNothingElse tests what a stolen token of either program must not allow.
 func TestTheProgramsMayNothingElse(t *testing.T) {
 	for _, account := range []string{manager, scheduler} {
-		newCaller(t, system, account).expectDenied(t, slices.Concat(nobodys, anothers[account]))
+		newCaller(t, system, account).expectDenied(t, slices.Concat(deniedToAll, deniedToOther[account]))
 	}
 }
 
@@ -169,7 +169,7 @@ func TestTheProgramsMayNothingElse(t *testing.T) {
 // replaced: what it needs, and no more than docs/security.md states.
 func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 	applyForTest(t, "../../config/overlays/scheduler-image/rolebinding.yaml")
-	caller := newCaller(t, system, deployed)
+	caller := newCaller(t, system, volcanoAccount)
 	// Without tokenreviews --secure-metrics denies every request.
 	caller.expectAllowed(t, parsePermissions(`
 		create tokenreviews.authentication.k8s.io,subjectaccessreviews.authorization.k8s.io /
@@ -188,7 +188,7 @@ func TestTheAccountOfVolcanosDeployment(t *testing.T) {
 		update leases.coordination.k8s.io kube-system/kube-scheduler
 		update leases.coordination.k8s.io kube-node-lease/any`)
 	caller.expectAllowed(t, volcanos)
-	caller.expectDenied(t, slices.DeleteFunc(slices.Clone(nobodys), func(r permission) bool { return slices.Contains(volcanos, r) }))
+	caller.expectDenied(t, slices.DeleteFunc(slices.Clone(deniedToAll), func(r permission) bool { return slices.Contains(volcanos, r) }))
 }
 
 // TestNoRuleIsOpen tests that no rule has a star: it would also grant what a later version of

@@ -41,7 +41,7 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			newGomega(t).Eventually(func() string { // when the operator has seen the queue that it wrote
-				if answer := madeUp(t, tc.path, tc.version, tc.kind, tc.object); !answer.Allowed {
+				if answer := sendForgedReview(t, tc.path, tc.version, tc.kind, tc.object); !answer.Allowed {
 					return answer.Result.Message
 				}
 				return ""
@@ -58,9 +58,9 @@ func TestTheOpenPortOfTheWebhooks(t *testing.T) {
 	}
 }
 
-// madeUp sends a review that does not come from an API server, without a certificate, and
+// sendForgedReview sends a review that does not come from an API server, without a certificate, and
 // returns the answer.
-func madeUp(t *testing.T, path, version, kind string, object client.Object) *admissionreview.AdmissionResponse {
+func sendForgedReview(t *testing.T, path, version, kind string, object client.Object) *admissionreview.AdmissionResponse {
 	t.Helper()
 	gvk := schema.FromAPIVersionAndKind(version, kind)
 	object.GetObjectKind().SetGroupVersionKind(gvk)

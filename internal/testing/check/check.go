@@ -105,7 +105,7 @@ func Refused(t T, err error, wants ...string) {
 	}
 	Contains(t, "error", err.Error(), wants...)
 	if !FitsEvent(err.Error()) {
-		t.Errorf("no event can hold the error %q", err)
+		t.Errorf("the error %q does not fit an event", err)
 	}
 }
 

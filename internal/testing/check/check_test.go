@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder is a test that notes what is reported.
+// recorder is a test that records what is reported.
 type recorder struct{ errors, fatals []string }
 
 func (*recorder) Helper() {}

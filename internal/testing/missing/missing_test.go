@@ -11,11 +11,11 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// direct finds a skip of a test that does not go through this package. What rapid
-// skips, with a *rapid.T, is a draw and no test.
+// direct matches a skip that does not use this package. A skip with a *rapid.T skips a draw,
+// not a test.
 var direct = regexp.MustCompile(`\bt\.Skip(f|Now)?\(`)
 
-// rapidFiles are the files in which t is a *rapid.T where it skips.
+// rapidFiles are the files in which the skipping t is a *rapid.T.
 var rapidFiles = map[string]bool{
 	"internal/scheduler/capacitycard/statement_test.go": true,
 	"internal/schedulerconfig/property_test.go":         true,

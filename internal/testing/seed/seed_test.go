@@ -13,10 +13,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// broken is the variable that is set in the runs of this binary whose tests must fail.
+// broken is set in the runs of this binary whose tests must fail.
 const broken = "CARDQUOTA_SEED_BROKEN"
 
-// TestMain plays a developer's random tests that find a fault, where broken is set.
+// TestMain runs random tests that find a fault, where broken is set.
 func TestMain(m *testing.M) {
 	if os.Getenv(broken) != "" {
 		testing.Main(regexp.MatchString, []testing.InternalTest{{Name: "TestBroken", F: failAtRandom}}, nil, nil)
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// failAtRandom says what it drew, so that two runs can be compared.
+// failAtRandom prints its draw, so that two runs can be compared.
 func failAtRandom(t *testing.T) {
 	t.Run("a property's fault", func(t *testing.T) {
 		Check(t, func(t *rapid.T) {
@@ -41,7 +41,7 @@ var (
 	drawn   = regexp.MustCompile(`drew \d+`)
 )
 
-// playBroken runs the broken tests in dir and returns what they print.
+// playBroken runs the broken tests in dir and returns their output.
 func playBroken(t *testing.T, dir, seed string, args ...string) string {
 	t.Helper()
 	run := exec.CommandContext(t.Context(), os.Args[0], args...)
@@ -93,7 +93,7 @@ func TestAFailureIsKeptAndDrawnAgain(t *testing.T) {
 	if err != nil || len(kept) != 1 {
 		t.Fatalf("kept %v, %v", kept, err)
 	}
-	// One check of another seed rarely fails by itself.
+	// A single draw of another seed rarely fails by itself.
 	out := playBroken(t, dir, "1", "-test.run", "TestBroken/property", "-rapid.checks=1")
 	if !strings.Contains(out, filepath.Base(kept[0])) {
 		t.Errorf("%s is not drawn again:\n%s", kept[0], out)

@@ -12,19 +12,19 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-// eventFeed feeds a book with what a watch would show, second by second.
+// eventFeed feeds a tracker with the events of a watch, second by second.
 type eventFeed struct {
 	*PodTracker
 	now time.Time
 }
 
-func newLog() *eventFeed {
+func newEventFeed() *eventFeed {
 	return &eventFeed{PodTracker: &PodTracker{workloads: map[string]*workload{}}, now: time.Unix(1_000_000, 0)}
 }
 
 func (l *eventFeed) advance(seconds int) { l.now = l.now.Add(time.Duration(seconds) * time.Second) }
 
-// podOf is the pod of a workload that was made at so many-th try.
+// podOf returns a pod of a workload, of a given try.
 func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.Pod {
 	name := fmt.Sprintf("%s-%d", group, member)
 	p := CardPod(role, group, name, "").UID(types.UID(fmt.Sprintf("%s/%d", name, try))).Phase(phase)
@@ -34,7 +34,7 @@ func podOf(role, group string, member, try int, phase corev1.PodPhase) *corev1.P
 	return p.Obj()
 }
 
-// runPods lets members of a workload run.
+// runPods sets members of a workload running.
 func (l *eventFeed) runPods(role, group string, try int, members ...int) {
 	for _, m := range members {
 		l.observe(podOf(role, group, m, try, corev1.PodPending), l.now)
@@ -42,7 +42,7 @@ func (l *eventFeed) runPods(role, group string, try int, members ...int) {
 	}
 }
 
-// deletePods marks members as deleted and lets them go.
+// deletePods marks members as deleted and removes them.
 func (l *eventFeed) deletePods(role, group string, try int, members ...int) {
 	for _, m := range members {
 		p := podOf(role, group, m, try, corev1.PodRunning)
@@ -117,7 +117,7 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLog()
+			l := newEventFeed()
 			l.runPods(Trainer, "a", 1, all...)
 			l.advance(10)
 			l.ResetLoss()
@@ -130,7 +130,7 @@ func TestABrokenGangLosesTheWorkOfAllItsPodsOnce(t *testing.T) {
 }
 
 func TestGangsThatAreNotWholeAreNamed(t *testing.T) {
-	l := newLog()
+	l := newEventFeed()
 	for _, gang := range []string{"c", "a", "b"} {
 		l.runPods(Trainer, gang, 1, all...)
 	}

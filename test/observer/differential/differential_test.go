@@ -17,11 +17,11 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// perDraw is how many subjects are compared in each of rapid's draws. With 100
-// draws of each property that is more than 20,000 comparisons.
+// perDraw is the number of comparisons in each of rapid's draws. With 100 draws of each
+// property that is more than 20,000 comparisons.
 const perDraw = 40
 
-// equal fails when the product says something else than the rule.
+// equal fails when the product and the rule differ.
 func equal[T comparable](t *rapid.T, what string, product, rule T) {
 	if product != rule {
 		t.Errorf("%s: the product says %v, the rule %v", what, product, rule)
@@ -36,7 +36,7 @@ func toStrings[S ~string](in []S) []string {
 	return out
 }
 
-// cardSums adds the cards of a charge up, as the rule states them.
+// cardSums formats the summed cards of a charge like the rule.
 func cardSums(charge quota.Charge) string {
 	sum := rule.Quota{}
 	for _, held := range charge.Cards {
@@ -132,7 +132,7 @@ func TestPodsAgree(t *testing.T) {
 	})
 }
 
-// lastCharge is what both sides remember of a pod.
+// lastCharge draws the last charge of a pod for both sides.
 func lastCharge(t *rapid.T) (*quota.Charge, *rule.Charge) {
 	if drawInt(t, 1, 2, "charged before") == 1 {
 		return nil, nil

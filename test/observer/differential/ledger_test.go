@@ -14,7 +14,7 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// pods is what a recount knows: every pod that holds something.
+// pods are all pods that hold something, for a recount.
 type pods struct {
 	used, terminating map[string]rule.Charge
 }
@@ -61,9 +61,8 @@ func drawLimits(t *rapid.T) (quota.Limits, rule.Limits) {
 	return theirs, ours
 }
 
-// TestTheLedgerAgreesWithARecount: whatever happens to pods, in whatever order and
-// how often, the product's running sums are those of a recount, and its gates let
-// through what the rule lets through.
+// TestTheLedgerAgreesWithARecount tests that the product's running sums equal a recount after
+// any changes of pods in any order, and that its checks allow what the rule allows.
 func TestTheLedgerAgreesWithARecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		ledger, world := quota.New(0), pods{map[string]rule.Charge{}, map[string]rule.Charge{}}
@@ -91,13 +90,13 @@ func TestTheLedgerAgreesWithARecount(t *testing.T) {
 				limits[queue] = r
 			}
 			for _, queue := range []string{"q", "r", "nobody"} {
-				compareBooks(t, ledger, queue, limits[queue], world.useOf(queue))
+				compareLedger(t, ledger, queue, limits[queue], world.useOf(queue))
 			}
 		}
 	})
 }
 
-func compareBooks(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.Limits, use rule.Usage) {
+func compareLedger(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.Limits, use rule.Usage) {
 	milliCPU, memory := ledger.UsedCPUMemory(queue)
 	equal(t, "cpu of "+queue, milliCPU, use.MilliCPU)
 	equal(t, "memory of "+queue, memory, use.Memory)

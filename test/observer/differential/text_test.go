@@ -35,7 +35,7 @@ func drawMatrix(t *rapid.T) (matrix servicetype.Matrix, reclaimFrom map[string][
 	return matrix, reclaimFrom, reclaimable
 }
 
-// drawText strings pieces together, most of them right.
+// drawText concatenates pieces, most of them valid.
 func drawText(t *rapid.T, most int, pieces ...string) string {
 	var text strings.Builder
 	for range drawInt(t, 0, most, "pieces") {
@@ -44,8 +44,7 @@ func drawText(t *rapid.T, most int, pieces ...string) string {
 	return text.String()
 }
 
-// drawName writes a card name: one that nodes have, one of an unusual form, or
-// anything.
+// drawName draws a card name: of a node, of an unusual form, or anything.
 func drawName(t *rapid.T) string {
 	switch drawInt(t, 0, 2, "kind of name") {
 	case 0:
@@ -58,7 +57,7 @@ func drawName(t *rapid.T) string {
 	return drawText(t, 6, "H200", "/", "mig-", "1g.18gb", "-mixed", "mps-", "80g*1/", "2", "0", "-", "_", ".", "é", " ", "A")
 }
 
-// drawQuotaText writes a JSON object of counts, mostly right.
+// drawQuotaText draws a JSON object of counts, mostly valid.
 func drawQuotaText(t *rapid.T) string {
 	if drawInt(t, 1, 4, "a broken text") == 1 {
 		return oneOf(t, "text", "", "null", "[]", "{", `{"H200":8`, `{"H200":8,}`, `{"H200":8} {}`, `{"H200":8}x`, `"H200"`, `{"H200":{}}`, `{H200:8}`,

@@ -16,7 +16,7 @@ import (
 	"cardquota.dev/operator/test/observer/rule"
 )
 
-// The words from which random objects are made: few, so that they meet.
+// Random objects use few words, so that they match each other.
 var (
 	models  = []string{"H200", "4090", "910B", "H200-SHARED"}
 	domains = []string{"nvidia.com/gpu", "nvidia.com/gpu", "nvidia.com/gpu", "huawei.com/npu", "vendor.example/ppu", "amd.com/gpu"}
@@ -30,8 +30,8 @@ var (
 	namespaces = []string{"lab", "evil", "kube-system"}
 )
 
-// drawInt draws each number of a range as often as any other; rapid's own ranges
-// prefer the small ones, so that rare cases would never meet.
+// drawInt draws each number of a range equally often. Rapid's own ranges prefer small numbers,
+// so that rare combinations would never occur.
 func drawInt(t *rapid.T, least, most int, what string) int {
 	for {
 		n := 0
@@ -68,8 +68,8 @@ func drawResources(t *rapid.T, most int, names []corev1.ResourceName, amounts []
 	return out
 }
 
-// drawNode makes a node with labels as feature discovery and administrators write
-// them, right and wrong.
+// drawNode draws a node with the labels of feature discovery and administrators, valid and
+// invalid.
 func drawNode(t *rapid.T, name string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}}}
 	kind := oneOf(t, "type", domains...)
@@ -124,7 +124,7 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 	return node
 }
 
-// inventories is what the two sides know of the same nodes.
+// inventories are both sides' inventories of the same nodes.
 type inventories struct {
 	theirs *card.Inventory
 	ours   *rule.Inventory
@@ -143,14 +143,14 @@ func drawInventory(t *rapid.T) inventories {
 	return b
 }
 
-// drawCardName writes volcano.sh/card.name, mostly right.
+// drawCardName draws volcano.sh/card.name, mostly valid.
 func drawCardName(t *rapid.T) string {
 	return oneOf(t, "card.name", "H200", "4090", "910B", "B300", "H200|4090", "4090|H200", "4090 | H200 ", "H200|910B", "H200-SHARED",
 		"H200/mig-1g.18gb-mixed", "H200/mig-1g.18gb-mixed|4090/mig-1g.18gb-mixed", "H200/mig-1g.18gb-mixed|H200/mig-2g.35gb-mixed",
 		"H200|H200/mig-1g.18gb-mixed", "H200/mps-80g*1/2|4090/mps-80g*1/2", "H200/mps-80g*1/2", "H200|H200/mps-80g*1/2", "H 200", "", "H200|H200", "H200|", "B300|H200", manyCards(16), manyCards(17))
 }
 
-// manyCards names n different cards.
+// manyCards returns n different cards.
 func manyCards(n int) string {
 	var text strings.Builder
 	for i := range n {
@@ -164,7 +164,7 @@ func drawContainer(t *rapid.T, most int) corev1.Container {
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: drawResources(t, most, append(slices.Clone(resources), "nvidia.com/gpu", "nvidia.com/gpu", "cpu"), quantities)}}
 }
 
-// drawPod makes a pod in any state, with anything that its maker can write.
+// drawPod draws a pod in any state, with anything that its creator can write.
 func drawPod(t *rapid.T) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: oneOf(t, "namespace", namespaces...), Annotations: map[string]string{}, Labels: map[string]string{}}}
 	note := func(key string, n int, draw func() string) {

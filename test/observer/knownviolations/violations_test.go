@@ -30,7 +30,7 @@ func TestEveryExpectedViolationIsPlayed(t *testing.T) {
 	}
 }
 
-// reporter notes whether a test would have failed.
+// reporter records whether a test would have failed.
 type reporter struct {
 	testing.TB
 	failed bool

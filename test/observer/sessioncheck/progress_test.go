@@ -118,8 +118,8 @@ func TestWhoIsNotConcernedIsNotReported(t *testing.T) {
 	s.run(`single a q cards=1; single b q cards=1; enough`).expectViolations(Progress + " pod/test/b")
 }
 
-// What still has time is open, so that a test waits for it; what no session will
-// change is not.
+// An outstanding deadline is open, so that a test waits for it. What no session can change is
+// not.
 func TestOpenIsWhatSessionsMayStillChange(t *testing.T) {
 	s := newScene(t, Options{}).run(`single a q cards=1; sessions 2`)
 	check.Equal(t, "open objects", 1, len(s.judge.Check(s.clock)))

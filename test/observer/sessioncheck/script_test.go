@@ -11,9 +11,9 @@ import (
 	"cardquota.dev/operator/internal/testing/script"
 )
 
-// checkerScript plays changes and sessions to a judge. Its cluster has a node with eight
-// H200, a node with eight 4090, and the open queue q with a quota of four H200, ten
-// cores and ten GiB.
+// checkerScript applies the changes and sessions of a script to a Checker. Its cluster has a
+// node with eight H200, a node with eight 4090, and the open queue q with a quota of four H200,
+// ten cores and ten GiB.
 type checkerScript struct {
 	*testing.T
 	*script.Objects
@@ -106,7 +106,7 @@ func (s *checkerScript) addReading(r Reading) {
 	s.judge.Check(s.clock)
 }
 
-// expectViolations compares what was found, as invariant and object.
+// expectViolations compares the violations, as invariant and object.
 func (s *checkerScript) expectViolations(want ...string) {
 	s.Helper()
 	var got []string
@@ -119,7 +119,7 @@ func (s *checkerScript) expectViolations(want ...string) {
 	}
 }
 
-// violationsOf is the violations of an invariant, by the objects that break it.
+// violationsOf returns the violations of an invariant by objects.
 func violationsOf(invariant string, objects ...string) (violations []string) {
 	for _, object := range objects {
 		violations = append(violations, invariant+" "+object)

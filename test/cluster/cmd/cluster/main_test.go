@@ -17,7 +17,7 @@ import (
 	"cardquota.dev/operator/test/cluster"
 )
 
-// The test binary plays the program that start runs in the background.
+// The test binary acts as the program that start runs in the background.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "up" {
 		main()

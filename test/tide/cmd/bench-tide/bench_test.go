@@ -25,7 +25,7 @@ func TestBothActionsAreMeasured(t *testing.T) {
 		if len(r.Runs[action]) != 1 {
 			t.Fatalf("%s: %d runs, want 1", action, len(r.Runs[action]))
 		}
-		wantWhole(t, action, r.Runs[action][0], out.String())
+		checkResult(t, action, r.Runs[action][0], out.String())
 	}
 	if lost := r.Runs[tide.Reclaim][0].Scenes[oneByOne].Loss; lost.Retries == 0 {
 		t.Errorf("Volcano's action counts no retries: %+v", lost)
@@ -35,8 +35,8 @@ func TestBothActionsAreMeasured(t *testing.T) {
 	}
 }
 
-// wantWhole checks that a run measured everything, and that its report says so.
-func wantWhole(t *testing.T, action string, m *runResult, said string) {
+// checkResult checks that a run measured everything, and that its report says so.
+func checkResult(t *testing.T, action string, m *runResult, said string) {
 	t.Helper()
 	for _, name := range scenes {
 		s := m.Scenes[name]
@@ -71,9 +71,9 @@ func TestImpossibleSizesAreRefused(t *testing.T) {
 	}
 }
 
-// runOf is a run in which every requirement holds when it is ours, and which
+// newResult is a run in which every requirement holds when it is ours, and which
 // loses so many card-seconds in each scene.
-func runOf(lost float64, waited time.Duration) *runResult {
+func newResult(lost float64, waited time.Duration) *runResult {
 	m := &runResult{Load: []string{"1"}, Ebb: []*tide.Return{{}}, Scenes: map[string]*tide.Result{}}
 	for _, name := range scenes {
 		m.Scenes[name] = &tide.Result{
@@ -100,17 +100,17 @@ func TestEveryRequirementIsJudged(t *testing.T) {
 		"stuck in between":  {func(m *runResult) { m.Scenes[oneByOne].Stuck = 2 }, "run 1: 2 gangs did not come back"},
 		"a quarter is lost": {func(m *runResult) { m.Scenes[oneDeployment].Loss.CardSeconds += 1 }, "101 card-seconds lost, a quarter of those of Volcano's action is 100"},
 	} {
-		ours := runOf(25, 2*time.Second)
+		ours := newResult(25, 2*time.Second)
 		tc.change(ours)
-		r := &report{Runs: map[string][]*runResult{tide.Reclaim: {runOf(100, 2*time.Second)}, tide.CardReclaim: {ours}}}
+		r := &report{Runs: map[string][]*runResult{tide.Reclaim: {newResult(100, 2*time.Second)}, tide.CardReclaim: {ours}}}
 		check.Equal(t, name, tc.want, strings.Join(r.unmetRequirements(), "\n"))
 	}
 }
 
 func TestReportHasMediansRangesAndRatios(t *testing.T) {
 	r := &report{Size: size{Runs: 3, Flood: 80, Gang: 80}, Runs: map[string][]*runResult{
-		tide.Reclaim:     {runOf(100, time.Second), runOf(300, time.Second), runOf(200, time.Second)},
-		tide.CardReclaim: {runOf(10, time.Second), runOf(20, time.Second), runOf(40, time.Second)},
+		tide.Reclaim:     {newResult(100, time.Second), newResult(300, time.Second), newResult(200, time.Second)},
+		tide.CardReclaim: {newResult(10, time.Second), newResult(20, time.Second), newResult(40, time.Second)},
 	}}
 	folder := filepath.Join(t.TempDir(), "dist")
 	check.NoError(t, r.writeFiles(folder))

@@ -29,7 +29,7 @@ func (s *demonstration) playChapters(ctx context.Context) error {
 }
 
 func (s *demonstration) createPolicy(ctx context.Context) error {
-	s.Headline("Who takes from whom", "A ServiceTypePolicy with an empty spec: inference takes cards back from training. The operator writes it into the scheduler's configuration, and the scheduler says by which it works.")
+	s.Headline("Who may reclaim from whom", "A ServiceTypePolicy with an empty spec: inference reclaims cards from training. The operator writes it into the scheduler's configuration, and the scheduler reports which configuration it uses.")
 	if err := s.env.CreatePolicy(ctx); err != nil {
 		return err
 	}
@@ -37,12 +37,12 @@ func (s *demonstration) createPolicy(ctx context.Context) error {
 }
 
 func (s *demonstration) fillWithTraining(ctx context.Context) error {
-	s.Headline("Low tide", fmt.Sprintf("%d training gangs of %d pods with one card each take all %d cards, scattered over the nodes.", s.nodes, harness.GangSize, s.totalCards()))
+	s.Headline("Training holds all cards", fmt.Sprintf("%d training gangs of %d pods with one card each hold all %d cards, scattered over the nodes.", s.nodes, harness.GangSize, s.totalCards()))
 	return s.printUsageDuring(func() error { return s.env.FillWithTraining(ctx) })
 }
 
 func (s *demonstration) reclaimForDeployment(ctx context.Context) error {
-	s.Headline("The tide comes in", fmt.Sprintf("A Deployment of inference with %d replicas. No card is free, so whole gangs go: those that lose least.", s.flood))
+	s.Headline("Inference reclaims cards", fmt.Sprintf("A Deployment of inference with %d replicas. No card is free, so whole gangs are evicted: those that lose least.", s.flood))
 	scene, err := s.watchScene(func() (*tide.Result, error) { return s.env.ServeDeployments(ctx, "chat", 1, s.flood) })
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s *demonstration) reclaimForDeployment(ctx context.Context) error {
 }
 
 func (s *demonstration) reclaimForGang(ctx context.Context) error {
-	s.Headline("A large gang", fmt.Sprintf("A model that is served by %d pods together: all of them get cards, or nobody goes.", s.gang))
+	s.Headline("A large gang", fmt.Sprintf("A model that is served by %d pods together: all of them get cards, or no pod is evicted.", s.gang))
 	scene, err := s.watchScene(func() (*tide.Result, error) { return s.env.ServeGang(ctx, s.gang) })
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *demonstration) reclaimForGang(ctx context.Context) error {
 }
 
 func (s *demonstration) returnToTraining(ctx context.Context) error {
-	s.Headline("The tide goes out", "Inference leaves. The gangs wait for their cards, and start again by themselves.")
+	s.Headline("Training returns", "Inference stops. The gangs wait for their cards, and restart by themselves.")
 	var back *tide.Return
 	err := s.printUsageDuring(func() (err error) {
 		back, err = s.env.ReturnToTraining(ctx)
@@ -71,16 +71,16 @@ func (s *demonstration) returnToTraining(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n  All %d gangs run again %.1f s after inference left.\n", s.nodes, back.After.Seconds())
+	fmt.Printf("\n  All %d gangs run again %.1f s after inference stopped.\n", s.nodes, back.After.Seconds())
 	if len(back.Stuck) > 0 {
-		s.recordFailure("%d gangs did not come back by themselves: %s", len(back.Stuck), strings.Join(back.Stuck, ", "))
+		s.recordFailure("%d gangs did not restart by themselves: %s", len(back.Stuck), strings.Join(back.Stuck, ", "))
 	}
 	return nil
 }
 
 // showEvents shows the events of the evicted and of the reclaiming workloads.
 func (s *demonstration) showEvents(ctx context.Context) error {
-	fmt.Println("\n  What one of the gangs is told, and who took the cards:")
+	fmt.Println("\n  The event of an evicted gang, and that of the reclaiming pods:")
 	for _, reason := range []string{"CardsReclaimed", "ReclaimsCards"} {
 		out, err := s.Cluster.Kubectl(ctx, "get", "events", "--field-selector=reason="+reason, "-o", `jsonpath={range .items[*]}{.involvedObject.kind}/{.involvedObject.name}: {.message}{"\n"}{end}`)
 		if err != nil {

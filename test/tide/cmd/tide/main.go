@@ -43,10 +43,10 @@ func run(ctx context.Context, s *demonstration) (err error) {
 	if err := s.playChapters(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("\nThe tide took %.0f s.\n", time.Since(began).Seconds())
+	fmt.Printf("\nThe demonstration took %.0f s.\n", time.Since(began).Seconds())
 	if len(s.failures) > 0 {
-		return fmt.Errorf("this did not hold: %w", errors.Join(s.failures...))
+		return fmt.Errorf("failed checks: %w", errors.Join(s.failures...))
 	}
-	fmt.Println("Everything held.")
+	fmt.Println("All checks passed.")
 	return nil
 }
