@@ -7,11 +7,11 @@ MAKEFLAGS += --no-print-directory
 BIN := $(CURDIR)/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0)
 LDFLAGS = -s -w -X cardquota.dev/operator/internal/version.Version=$(VERSION)
-# One variant of everything, so that no package is compiled twice: static, and without the paths
-# of this clone, so that another one uses what this one compiled. The race detector alone needs C.
+# All builds use the same flags, so that no package is compiled twice: static, and without the paths
+# of this clone, so that other clones share the build cache. Only the race detector needs C.
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath)
-# Temporary files of what is killed do not stay in /tmp.
+# Temporary files of killed builds do not stay in /tmp.
 GO_BUILD = hack/in-temporary.sh go build -ldflags "$(LDFLAGS)"
 
 ## General
@@ -20,7 +20,7 @@ GO_BUILD = hack/in-temporary.sh go build -ldflags "$(LDFLAGS)"
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2} /^## / {printf "\n%s\n", substr($$0, 4)}' $(MAKEFILE_LIST)
 
-# The build reports how far it is itself.
+# The build reports its progress itself.
 .PHONY: demo-duration
 demo-duration:
 	@echo "demo: builds Kubernetes, Volcano and Cardquota (six to twelve minutes on two cores the first time, seconds afterwards), then plays for half a minute"
@@ -30,7 +30,7 @@ demo: demo-duration controlplane build ## Run the tour on a local cluster (KEEP=
 	@KEEP=$(KEEP) $(BIN)/demo
 
 .PHONY: tide
-tide: controlplane build ## Show inference taking cards back from training, on 500 nodes (fails when something does not hold)
+tide: controlplane build ## Show how inference reclaims cards from training, on 500 nodes (fails when a check fails)
 	@$(GO_BUILD) -o $(BIN)/tide ./test/tide/cmd/tide
 	@$(BIN)/tide
 
@@ -55,7 +55,7 @@ programs: ## Build the operator and the scheduler as they are shipped into ./bin
 	@echo "build: manager and scheduler (minutes when cold, seconds when cached)"
 	$(BUILD_PROGRAMS)
 
-# Tests run them unless CLOCKS=shipped. They wait a quarter of the time: see internal/timing.
+# Tests run them unless CLOCKS=shipped. Their timeouts are a quarter as long: see internal/timing.
 .PHONY: test-programs
 test-programs: VERSION := v0.0.0-test
 test-programs: LDFLAGS += -X cardquota.dev/operator/internal/timing.testClocks=cardquota-test-clocks:4
@@ -68,7 +68,7 @@ controlplane: ## Build etcd, Kubernetes, Volcano and kwok for the local cluster 
 	@hack/build-controlplane.sh
 
 .PHONY: controlplane-full
-controlplane-full: ## Build also what only tests and benchmarks start: kubelet, kube-proxy, other schedulers
+controlplane-full: ## Build also the programs for tests and benchmarks: kubelet, kube-proxy, other schedulers
 	@hack/build-controlplane.sh full
 
 .PHONY: olm-tools
@@ -84,7 +84,7 @@ images: ## Build the images of both programs as OCI archives, with an SBOM each,
 	@VERSION=$(VERSION) hack/images.sh
 
 .PHONY: node-tools
-node-tools: ## Install containerd, buildah and what else the images and the local cluster's real node need (needs root)
+node-tools: ## Install the tools for images and for the local cluster's real node, such as containerd and buildah (needs root)
 	@hack/install-node-tools.sh
 
 .PHONY: tools
@@ -121,16 +121,16 @@ bundle: ## Generate the OLM bundle from config/
 
 .PHONY: catalog
 catalog: olm-tools ## Write a catalog with the OLM bundle to dist/catalog (BUNDLES='dist/bundles/*' for others)
-	@rm -rf dist/catalog dist/catalog.Dockerfile # opm overwrites neither
+	@rm -rf dist/catalog dist/catalog.Dockerfile # opm does not overwrite them
 	@cd hack/bundle && go run ./catalog -opm $(BIN)/olm/opm -out $(CURDIR)/dist/catalog $(abspath $(or $(BUNDLES),bundle))
 
-# Go caches by the files of a module that its tests open; these open the project's: -count=1.
+# -count=1, because Go's test cache ignores files outside of the module, and these tests read them.
 .PHONY: verify-bundle
 verify-bundle: ## Check that the OLM bundle is up to date and passes the validators
 	@hack/in-temporary.sh go -C hack/bundle test -count=1 -vet=off ./...
 
 .PHONY: verify-alerts
-verify-alerts: ## Check by Prometheus' own engine that the alerts fire when they shall
+verify-alerts: ## Check with Prometheus' own engine when the alerts fire
 	@hack/in-temporary.sh go -C hack/alerts test -count=1 -vet=off ./...
 
 .PHONY: lint
@@ -139,14 +139,14 @@ lint: $(BIN)/golangci-lint ## Run the linters
 
 ## Test
 
-# Stages, lanes, groups and the record of what has passed: hack/runtests. Its report stays in
+# hack/runtests defines stages, lanes and groups, and records what has passed. Its report is
 # dist/report.txt.
 .PHONY: test
-test: runtests ## Run what every change needs: all tests but the slow groups whose inputs have not changed
+test: runtests ## Run the tests for every change: all but the slow groups whose inputs have not changed
 	@exec $(BIN)/runtests test
 
 .PHONY: test-all
-test-all: runtests ## Run everything, also what has passed before
+test-all: runtests ## Run all tests, including those that have passed before
 	@exec $(BIN)/runtests all
 
 .PHONY: quick
@@ -163,7 +163,7 @@ test-e2e: runtests ## Run the tests on local clusters, without the slow groups
 
 E2E_CLUSTER ?= $(CURDIR)/dist/e2e-cluster
 .PHONY: e2e
-e2e: ## Run scenes of test/e2e on a cluster that stays up (RUN=TestRaising; make e2e-down stops it)
+e2e: ## Run scenes of test/e2e on a cluster that keeps running (RUN=TestRaising; make e2e-down stops it)
 	@$(GO_BUILD) -o $(BIN)/cluster ./test/cluster/cmd/cluster
 	@$(BIN)/cluster start --dir $(E2E_CLUSTER) --fleet test/e2e/testdata/fleet.yaml
 	@E2E_CLUSTER=$(E2E_CLUSTER) CGO_ENABLED=0 go test -trimpath -vet=off -ldflags='-s -w' -count=1 -parallel 8 -timeout 30m $(if $(V),-v) ./test/e2e -run '$(RUN)'
@@ -178,11 +178,11 @@ runtests:
 	@mkdir -p $(BIN) && $(GO_BUILD) -o $(BIN)/runtests ./hack/runtests
 
 .PHONY: fuzz
-fuzz: ## Fuzz every target for FUZZTIME (30s each); an input that fails is kept under testdata/fuzz
+fuzz: ## Fuzz every target for FUZZTIME (30s each); failing inputs are stored under testdata/fuzz
 	@FUZZTIME=$(FUZZTIME) hack/fuzz.sh
 
 .PHONY: mutants
-mutants: ## Break the product's rules one at a time and count which breaks the observer's rules notice (RUN=regexp; fails below 90 %)
+mutants: ## Break the product's rules one at a time and count how many the observer's rules notice (RUN=regexp; fails below 90 %)
 	@CGO_ENABLED=0 GOFLAGS=-trimpath go run ./hack/mutants -run '$(RUN)'
 
 .PHONY: bench-plugin
@@ -190,19 +190,19 @@ bench-plugin: ## Measure capacity-card against Volcano's capacity (fails when a 
 	@hack/bench-plugin.sh
 
 .PHONY: bench-session
-bench-session: ## Measure cardreclaim at 5,000 nodes: hopeless pods, gangs of many kinds (fails when a limit is exceeded)
+bench-session: ## Measure cardreclaim at 5,000 nodes: pods that cannot be served, large gangs (fails when a limit is exceeded)
 	@hack/bench-session.sh
 
 .PHONY: bench-drain
-bench-drain: controlplane-full build ## Race this scheduler against Volcano's: 4,000 pods on 500 nodes (RUNS=3; fails when ours is slower)
+bench-drain: controlplane-full build ## Compare this scheduler with Volcano's: 4,000 pods on 500 nodes (RUNS=3; fails when ours is slower)
 	@$(GO_BUILD) -o $(BIN)/bench ./test/bench
 	@$(BIN)/bench -runs $(or $(RUNS),3)
 
 .PHONY: bench-tide
-bench-tide: controlplane build ## Race cardreclaim against Volcano's reclaim on 500 nodes (RUNS=3; fails when a limit is exceeded)
+bench-tide: controlplane build ## Compare cardreclaim with Volcano's reclaim on 500 nodes (RUNS=3; fails when a limit is exceeded)
 	@$(GO_BUILD) -o $(BIN)/bench-tide ./test/tide/cmd/bench-tide
 	@$(BIN)/bench-tide -runs $(or $(RUNS),3)
 
 .PHONY: clean
-clean: ## Remove ./bin and dist; what is shared by all clones stays in ~/.cache/cardquota
+clean: ## Remove ./bin and dist; the cache shared by all clones stays in ~/.cache/cardquota
 	@rm -rf $(BIN) dist

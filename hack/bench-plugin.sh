@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures capacity-card: what a scheduling session costs beside Volcano's own capacity on
-# the same snapshot, what its cost grows with, and what one question to a gate costs. Fails
-# when a limit is exceeded. The raw figures are left in dist/bench-plugin.txt.
+# Measures capacity-card: the cost of a session compared with Volcano's own capacity on the same
+# snapshot, how it grows, and the cost of one check. Fails when a limit is exceeded. Writes the raw
+# figures to dist/bench-plugin.txt.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

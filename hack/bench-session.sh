@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures what the action cardreclaim takes of sessions at 5,000 nodes and 40,000 pods: with
-# a hundred pods for which nobody can make room, and with a gang of 1, 4, 16 and 64 kinds of
-# pods beside jobs of 1, 8 and 32 priorities. Fails when a limit is exceeded. The raw figures are left in dist/bench-session.txt.
+# Measures the share of the action cardreclaim in sessions at 5,000 nodes and 40,000 pods. The cases are
+# a hundred pods that cannot be served, and a gang of 1, 4, 16 and 64 kinds of pods beside jobs of
+# 1, 8 and 32 priorities. Fails when a limit is exceeded. Writes the raw figures to dist/bench-session.txt.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes every target for FUZZTIME, one after the other, all of them even if one fails.
-# An input that fails is kept under testdata/fuzz of its package, where every go test plays it.
+# Fuzzes every target for FUZZTIME, one after the other, even if one fails. Failing inputs are
+# stored under testdata/fuzz of their package, where every go test runs them.
 set -uo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command whose temporary files lie in a folder of ./bin, which goes when the command ends
-# or is killed.
+# Runs a command with its temporary files in a folder of ./bin, which is removed when the command
+# ends or is killed.
 #
 #   hack/in-temporary.sh COMMAND…
 set -euo pipefail

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Runs the linters on the project and on its other modules, beside each other.
+# Runs the linters on the project and on its other modules in parallel.
 #
 #   hack/lint.sh
 #
-# golangci-lint remembers its findings by the absolute path of each file, and needs minutes for
-# files that it sees for the first time. So every clone is linted as a copy at one path: a new
-# clone costs as much as what differs from the last one.
+# golangci-lint caches its findings by absolute path, and needs minutes for new files. So every
+# clone is linted as a copy at one path: a new clone costs only what differs from the last one.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 . "$root/hack/folders.sh"

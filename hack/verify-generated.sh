@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that generated files are what their sources generate now and that every
-# kustomization and component renders. Generates into a copy, so that the tree is never changed.
+# Checks that generated files are up to date, and that every kustomization and component renders.
+# Generates into a copy, so that the tree is never changed.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -9,7 +9,7 @@ make_temporary "$root/bin/.tmp"
 copy=$tmp/generated
 cd "$root"
 
-# together COMMAND… runs shell commands beside each other; it fails when one of them does.
+# together COMMAND… runs shell commands in parallel; it fails when one of them does.
 together() { printf '%s\0' "$@" | xargs -0 -P "$(nproc)" -I{} bash -euc '{}'; }
 
 mkdir -p "$copy/docs" "$copy/api/v1alpha1" "$copy/config/crd/bases" "$copy/config/rbac"
@@ -28,8 +28,8 @@ while IFS= read -r file; do
 	fi
 done < <(cd "$copy" && find . -type f)
 
-# A component renders only inside of something: each one with config/default, and all together,
-# as people combine them.
+# A component renders only inside of a kustomization: each one with config/default, and all
+# together, as users combine them.
 all=$tmp/all
 mkdir "$all" && cp -R config "$all/"
 renders=() components=()

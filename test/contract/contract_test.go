@@ -38,10 +38,10 @@ var volcanosKeys = map[string]string{
 	"PodPreemptable": v1beta1.PodPreemptable, "QueueNameKey": batchv1alpha1.QueueNameKey,
 }
 
-// TestContractIsUnchanged compares what the sources say now with the golden file: condition types,
+// TestContractIsUnchanged compares the names in the sources with the golden file: condition types,
 // reasons of conditions and events, metrics, annotations, labels and finalizers, names of Leases and
-// ConfigMaps, arguments of the plugin and of both programs. Who changes one changes what somebody
-// relies on: run the test with -update, say why in the commit, and tell users in CHANGELOG.md.
+// ConfigMaps, arguments of the plugin and of both programs. Users rely on them. To change one, run
+// the test with -update, say why in the commit, and tell users in CHANGELOG.md.
 func TestContractIsUnchanged(t *testing.T) {
 	found := contractNames{}
 	for _, root := range []string{"api", "cmd", "internal"} {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # The first process of a real node. It runs in namespaces of its own (mounts, network,
-# processes), lays the folders that containerd, the CNI plugins and the kubelet insist on
-# over private ones, says so in the file "ready", and reaps orphans. When it ends the
-# kernel ends every process of the node and takes its mounts and its network away.
+# processes) and replaces the fixed folders of containerd, the CNI plugins and the kubelet by
+# private ones. Then it creates the file "ready" and reaps orphans. When it ends, the kernel ends
+# every process of the node and removes its mounts and its network.
 #
 #   init.sh FOLDER
 set -eu
@@ -11,7 +11,7 @@ dir=$1
 mount --make-rprivate /
 mount -t proc proc /proc
 
-# What is written below /var and /run goes into memory and is gone with the node.
+# Files below /var and /run are in memory and disappear with the node.
 mount -t tmpfs node "$dir/tmp"
 mkdir "$dir/tmp/var" "$dir/tmp/work" "$dir/tmp/run" "$dir/tmp/sysctl"
 mount -t overlay node -o "lowerdir=/var,upperdir=$dir/tmp/var,workdir=$dir/tmp/work" /var
