@@ -168,11 +168,11 @@ func (w *simulation) loadConfiguration() {
 	}
 }
 
-// Open does nothing: the jobs are known.
-func (w *simulation) Open(*framework.Session) {}
+// OpenSession does nothing: the jobs are known.
+func (w *simulation) OpenSession(*framework.Session) {}
 
-// HabitOf returns how a job reacts to evictions.
-func (w *simulation) HabitOf(_, name string) (workload.EvictionPolicy, bool) {
+// EvictionPolicyFor returns how a job reacts to evictions.
+func (w *simulation) EvictionPolicyFor(_, name string) (workload.EvictionPolicy, bool) {
 	j, known := w.jobs[name]
 	return workload.EvictionPolicy{Inelastic: known && j.inelastic}, known
 }

@@ -30,17 +30,17 @@ const Name = "cardreclaim"
 
 // Action is the action. Volcano runs one session at a time.
 type Action struct {
-	jobs   Jobs
-	manner manner
-	turns  turns
+	jobPolicies JobPolicies
+	evictor     podEvictor
+	fairOrder   fairOrder
 	// attempts are the searches that found nothing, texts what pods need, by pod.
-	attempts attempts
-	texts    texts
+	searches searchHistory
+	needs    needsCache
 	// rests is when the action may search again, clock tells how long it took.
-	rests time.Time
-	clock func() time.Time
+	restsUntil time.Time
+	clock      func() time.Time
 	// limit is what may go into a session, with nothing done yet.
-	limit limit
+	budget budget
 	// cache knows the plugin of the session that is open.
 	cache    *capacitycard.Cache
 	counters counters
@@ -50,11 +50,11 @@ var _ framework.Action = &Action{}
 
 // New makes the action for sessions of the plugin with a cache. jobs tells of Volcano jobs;
 // nil looks them up through the API.
-func New(cache *capacitycard.Cache, jobs Jobs) *Action {
+func New(cache *capacitycard.Cache, jobs JobPolicies) *Action {
 	if jobs == nil {
-		jobs = &informed{}
+		jobs = &jobInformer{}
 	}
-	return &Action{jobs: jobs, manner: newManner(atOnce), clock: time.Now, limit: newLimit(), cache: cache, counters: newCounters()}
+	return &Action{jobPolicies: jobs, evictor: newPodEvictor(maxConcurrentWrites), clock: time.Now, budget: newBudget(), cache: cache, counters: newCounters()}
 }
 
 // Name returns Name.
@@ -66,9 +66,9 @@ func (a *Action) Initialize() {}
 // UnInitialize does nothing.
 func (a *Action) UnInitialize() {}
 
-// mostShare bounds the part of the time that searches may take, here a quarter: while they
+// maxTimeShare bounds the part of the time that searches may take, here a quarter: while they
 // are made nobody is scheduled.
-const mostShare = 4
+const maxTimeShare = 4
 
 // period is the least time between two sessions (Volcano's --schedule-period).
 const period = time.Second
@@ -77,70 +77,70 @@ const period = time.Second
 // first, as long as a session may take. When it did not suffice for all the next ones go
 // by turns. After a long search the next sessions make none.
 func (a *Action) Execute(ssn *framework.Session) {
-	a.counters.keep(ssn.Queues)
-	tide, ok := a.cache.Tide(ssn.UID)
+	a.counters.dropGoneQueues(ssn.Queues)
+	policy, ok := a.cache.Tide(ssn.UID)
 	if !ok {
 		return
 	}
-	a.jobs.Open(ssn)
-	a.insist(ssn, tide)
-	takeBackPartial(ssn)
-	w := newWave(ssn, tide, a)
-	w.finish(Name)
+	a.jobPolicies.OpenSession(ssn)
+	a.deleteOverdue(ssn, policy)
+	undoPartialPipelines(ssn)
+	s := newReclaimSession(ssn, policy, a)
+	s.completePartialEvictions(Name)
 	began := a.clock()
-	if began.Before(a.rests) {
+	if began.Before(a.restsUntil) {
 		return
 	}
-	w.search()
-	if took := a.clock().Sub(began); took > period/(mostShare-1) {
-		a.rests = began.Add(mostShare * took)
+	s.serveWaitingJobs()
+	if took := a.clock().Sub(began); took > period/(maxTimeShare-1) {
+		a.restsUntil = began.Add(maxTimeShare * took)
 	}
 }
 
-// search takes cards back for the pods that wait.
-func (w *wave) search() {
-	a := w.action
+// serveWaitingJobs takes cards back for the pods that wait.
+func (s *reclaimSession) serveWaitingJobs() {
+	a := s.action
 	var waiting []*api.JobInfo
-	for _, job := range w.ssn.Jobs {
-		if w.waits(job) {
+	for _, job := range s.ssn.Jobs {
+		if s.needsCards(job) {
 			waiting = append(waiting, job)
 		}
 	}
 	if len(waiting) == 0 {
-		a.attempts.failed = nil
-		a.turns.end(true)
+		a.searches.failed = nil
+		a.fairOrder.endSession(true)
 		return
 	}
-	a.attempts.begin(w, waiting)
-	if a.turns.scarce {
-		w.serveInTurns(waiting)
+	a.searches.startSession(s, waiting)
+	if a.fairOrder.isScarce {
+		s.serveFairly(waiting)
 	} else {
-		w.serveInOrder(waiting)
+		s.serveInOrder(waiting)
 	}
-	a.turns.end(!w.left)
+	a.fairOrder.endSession(!s.unfinished)
 }
 
-// waits tells whether a job has pods for which cards may be taken back. A job
+// needsCards tells whether a job has pods for which cards may be taken back. A job
 // that must stay inside one part of the network is left to wait: which part it
 // gets is decided when it is placed, and cards elsewhere would be no help.
-func (w *wave) waits(job *api.JobInfo) bool {
-	if job.IsPending() || w.ssn.Queues[job.Queue] == nil || job.ContainsHardTopology() {
+func (s *reclaimSession) needsCards(job *api.JobInfo) bool {
+	if job.IsPending() || s.ssn.Queues[job.Queue] == nil || job.ContainsHardTopology() {
 		return false
 	}
 	pending := slices.Collect(maps.Values(job.TaskStatusIndex[api.Pending]))
-	if !slices.ContainsFunc(pending, func(task *api.TaskInfo) bool { return w.mayTry(task) && w.tide.Takes(task) }) {
+	if !slices.ContainsFunc(pending, func(task *api.TaskInfo) bool { return s.mayPreempt(task) && s.policy.Takes(task) }) {
 		return false
 	}
-	if result := w.ssn.JobValid(job); result != nil && !result.Pass {
+	if result := s.ssn.JobValid(job); result != nil && !result.Pass {
 		klog.V(4).InfoS("Job is not valid, no cards are taken back for it", "job", klog.KRef(job.Namespace, job.Name), "reason", result.Reason)
 		return false
 	}
 	return true
 }
 
-// mayTry leaves out pods that wait for something else than room, and those that
+// mayPreempt leaves out pods that wait for something else than room, and those that
 // want nobody to go for them.
-func (w *wave) mayTry(task *api.TaskInfo) bool {
+func (s *reclaimSession) mayPreempt(task *api.TaskInfo) bool {
 	policy := task.Pod.Spec.PreemptionPolicy
 	return !task.SchGated && !task.BestEffort && (policy == nil || *policy != corev1.PreemptNever)
 }
@@ -162,7 +162,7 @@ var _ framework.Action = &Preempt{}
 
 // NewPreempt makes the action. It looks up jobs and tells pods to go as reclaim does.
 func NewPreempt(reclaim *Action) *Preempt {
-	return &Preempt{Action: preempt.New(), reclaim: reclaim, evictor: &Evictor{manner: &reclaim.manner}}
+	return &Preempt{Action: preempt.New(), reclaim: reclaim, evictor: &Evictor{pods: &reclaim.evictor}}
 }
 
 // Evictor returns what Volcano's cache must evict with.
@@ -170,20 +170,20 @@ func (a *Preempt) Evictor() *Evictor { return a.evictor }
 
 // Execute evicts pods for others of their queue or of their job.
 func (a *Preempt) Execute(ssn *framework.Session) {
-	tide, ok := a.reclaim.cache.Tide(ssn.UID)
+	policy, ok := a.reclaim.cache.Tide(ssn.UID)
 	if !ok {
 		return
 	}
-	a.reclaim.jobs.Open(ssn)
-	a.reclaim.insist(ssn, tide)
-	w := &wave{ssn: ssn, tide: tide, action: a.reclaim, now: tide.Now()}
-	w.finish(PreemptName)
-	for _, tasks := range tide.Preempt(a.reclaim.jobs.HabitOf, func() { a.Action.Execute(ssn) }) {
-		replaced := a.reclaim.isReplaced(tasks[0].Namespace, workload.VCJobOwner(tasks[0].Pod))
+	a.reclaim.jobPolicies.OpenSession(ssn)
+	a.reclaim.deleteOverdue(ssn, policy)
+	s := &reclaimSession{ssn: ssn, policy: policy, action: a.reclaim, now: policy.Now()}
+	s.completePartialEvictions(PreemptName)
+	for _, tasks := range policy.Preempt(a.reclaim.jobPolicies.EvictionPolicyFor, func() { a.Action.Execute(ssn) }) {
+		replaced := a.reclaim.isRecreated(tasks[0].Namespace, workload.VCJobOwner(tasks[0].Pod))
 		klog.InfoS("Pods of a job are preempted", "job", klog.KRef(tasks[0].Namespace, ssn.Jobs[tasks[0].Job].Name), "pods", len(tasks), "replaced", replaced)
-		w.remove(tasks, replaced, PreemptName)
+		s.evictTasks(tasks, replaced, PreemptName)
 		for _, task := range tasks {
-			a.evictor.tell(task.Pod, PreemptName)
+			a.evictor.recordEvicted(task.Pod, PreemptName)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (a *Preempt) Execute(ssn *framework.Session) {
 // gang of which one write fails is left in part. Here each write is tried again. Pods that
 // preempt evicts are left to the action Preempt, which knows how their job takes it.
 type Evictor struct {
-	manner *manner
+	pods *podEvictor
 	// client and recorder are those of the cache.
 	client   kubernetes.Interface
 	recorder record.EventRecorder
@@ -213,21 +213,21 @@ func (e *Evictor) Evict(pod *corev1.Pod, reason string) error {
 	if reason == PreemptName {
 		return nil
 	}
-	e.tell(pod, reason)
-	return e.manner.inTwoSteps(e.client, []*api.TaskInfo{{Pod: pod}}, false, reason)[pod.UID]
+	e.recordEvicted(pod, reason)
+	return e.pods.evictPods(e.client, []*api.TaskInfo{{Pod: pod}}, false, reason)[pod.UID]
 }
 
-// tell sends the event that Volcano's own evictor sends.
-func (e *Evictor) tell(pod *corev1.Pod, reason string) {
+// recordEvicted sends the event that Volcano's own evictor sends.
+func (e *Evictor) recordEvicted(pod *corev1.Pod, reason string) {
 	if e.recorder != nil {
 		e.recorder.Eventf(pod, corev1.EventTypeWarning, "Evict", "Pod is evicted, because of %s", reason)
 	}
 }
 
-// takeBackPartial takes back promises that an action before this one, such as Volcano's
+// undoPartialPipelines takes back promises that an action before this one, such as Volcano's
 // preempt inside a job, made to a part of a gang only. The gang cannot start with them, but
 // in this session they keep room from others.
-func takeBackPartial(ssn *framework.Session) {
+func undoPartialPipelines(ssn *framework.Session) {
 	for _, job := range ssn.Jobs {
 		if len(job.TaskStatusIndex[api.Pipelined]) == 0 || ssn.JobPipelined(job) {
 			continue

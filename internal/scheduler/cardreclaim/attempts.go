@@ -20,36 +20,36 @@ import (
 // that it looked at. They hold for what changes and is not looked at: volumes, plugins
 // that judge nodes by their own measurements, and searches that ended for lack of effort.
 const (
-	mostSkipped = 32 // sessions
-	longestWait = time.Minute
+	maxSkippedSessions = 32 // sessions
+	maxSearchWait      = time.Minute
 )
 
-// attempts remembers by job the searches that placed no pod. The same search would be
+// searchHistory remembers by job the searches that placed no pod. The same search would be
 // made in every session, however many pods wait in vain; it is made again when something
 // changed that it looked at, and else after 1, 2, 4 … sessions.
-type attempts struct {
-	changes
-	failed map[api.JobID]*attempt
+type searchHistory struct {
+	changeTracker
+	failed map[api.JobID]*failedSearch
 }
 
-// attempt is the last search for a job that placed none of its pods.
-type attempt struct {
+// failedSearch is the last search for a job that placed none of its pods.
+type failedSearch struct {
 	// session is when it was made, skipped how many sessions it is not made again.
 	session, skipped int
 	// until is when it is made again in any case.
 	until time.Time
 	// waits stands for the pods that waited, and what their queue could still take.
-	waits uint64
+	pendingHash uint64
 	// places are those of the nodes that were asked about, by kind of pod; everywhere
 	// tells that pods elsewhere matter too.
-	places     [][]int
+	nodes      [][]int
 	everywhere bool
 }
 
-// begin begins a session in which some jobs wait, and forgets the others.
-func (a *attempts) begin(w *wave, waiting []*api.JobInfo) {
-	a.observe(w)
-	failed := make(map[api.JobID]*attempt, len(a.failed))
+// startSession begins a session in which some jobs wait, and forgets the others.
+func (a *searchHistory) startSession(s *reclaimSession, waiting []*api.JobInfo) {
+	a.observeSession(s)
+	failed := make(map[api.JobID]*failedSearch, len(a.failed))
 	for _, job := range waiting {
 		if known := a.failed[job.UID]; known != nil {
 			failed[job.UID] = known
@@ -58,61 +58,61 @@ func (a *attempts) begin(w *wave, waiting []*api.JobInfo) {
 	a.failed = failed
 }
 
-// skips reports whether the search for a job, whose sum is waits, would find no more than the
+// canSkip reports whether the search for a job, whose sum is waits, would find no more than the
 // last one did.
-func (a *attempts) skips(w *wave, job *api.JobInfo, waits uint64) bool {
+func (a *searchHistory) canSkip(s *reclaimSession, job *api.JobInfo, waits uint64) bool {
 	last := a.failed[job.UID]
-	return last != nil && a.isTheSame(last, waits) && a.session-last.session <= last.skipped && w.now.Before(last.until)
+	return last != nil && a.isUnchanged(last, waits) && a.session-last.session <= last.skipped && s.now.Before(last.until)
 }
 
-// isTheSame reports whether nothing has changed that a search looked at.
-func (a *attempts) isTheSame(last *attempt, waits uint64) bool {
-	return last.waits == waits && !a.after(last.session, last.places, last.everywhere)
+// isUnchanged reports whether nothing has changed that a search looked at.
+func (a *searchHistory) isUnchanged(last *failedSearch, waits uint64) bool {
+	return last.pendingHash == waits && !a.changedAfter(last.session, last.nodes, last.everywhere)
 }
 
-// note remembers the search for a job that has just been made, and whose sum was waits.
-func (a *attempts) note(w *wave, job *api.JobInfo, waits uint64, placed bool) {
-	if placed || len(w.looked.kinds) == 0 || w.looked.unbound {
+// recordSearch remembers the search for a job that has just been made, and whose sum was waits.
+func (a *searchHistory) recordSearch(s *reclaimSession, job *api.JobInfo, waits uint64, placed bool) {
+	if placed || len(s.scope.kinds) == 0 || s.scope.unbound {
 		delete(a.failed, job.UID)
 		return
 	}
-	made := &attempt{session: a.session, skipped: 1, until: w.now.Add(longestWait), waits: waits, places: w.looked.places, everywhere: w.looked.everywhere}
-	if last := a.failed[job.UID]; last != nil && a.isTheSame(last, waits) {
-		made.skipped = min(2*last.skipped, mostSkipped)
+	made := &failedSearch{session: a.session, skipped: 1, until: s.now.Add(maxSearchWait), pendingHash: waits, nodes: s.scope.nodes, everywhere: s.scope.everywhere}
+	if last := a.failed[job.UID]; last != nil && a.isUnchanged(last, waits) {
+		made.skipped = min(2*last.skipped, maxSkippedSessions)
 	}
-	for key := range w.looked.kinds {
-		if at, any := w.ripens[key.giverKey]; any && at.Before(made.until) {
+	for key := range s.scope.kinds {
+		if at, any := s.minRuntimeEnds[key.reclaimerKey]; any && at.Before(made.until) {
 			made.until = at
 		}
 	}
 	a.failed[job.UID] = made
 }
 
-// looked is what the search for one job has looked at.
-type looked struct {
-	kinds      map[kind]bool
-	places     [][]int
+// searchScope is what the search for one job has looked at.
+type searchScope struct {
+	kinds      map[podKind]bool
+	nodes      [][]int
 	everywhere bool
 	// unbound tells that it ended at something that no node decides, such as a volume
 	// that is not bound yet. That costs little to find, and may change at any time.
 	unbound bool
 }
 
-// note notes that the search for a job asks about nodes for pods of one kind.
-func (a *looked) note(key kind, task *api.TaskInfo, nodes []int) {
+// addKind notes that the search for a job asks about nodes for pods of one kind.
+func (a *searchScope) addKind(key podKind, task *api.TaskInfo, nodes []int) {
 	if a.kinds[key] {
 		return
 	}
 	if a.kinds == nil {
-		a.kinds = map[kind]bool{}
+		a.kinds = map[podKind]bool{}
 	}
 	a.kinds[key] = true
-	a.places = append(a.places, nodes)
-	a.everywhere = a.everywhere || caresForOthers(task.Pod)
+	a.nodes = append(a.nodes, nodes)
+	a.everywhere = a.everywhere || dependsOnOtherNodes(task.Pod)
 }
 
-// waitsSum stands for the pods of a job that wait, and what their queue may still take.
-func (w *wave) waitsSum(job *api.JobInfo) uint64 {
+// hashPending stands for the pods of a job that wait, and what their queue may still take.
+func (s *reclaimSession) hashPending(job *api.JobInfo) uint64 {
 	sum := hashOf(struct {
 		minimum, ready int32
 		promised       int
@@ -121,11 +121,11 @@ func (w *wave) waitsSum(job *api.JobInfo) uint64 {
 		sum += hashOf(struct {
 			uid      api.TaskID
 			gated    bool
-			giverKey giverKey
+			giverKey reclaimerKey
 			needs    string
-		}{uid, task.SchGated, w.giverKey(task), w.needsOf(job, task)})
+		}{uid, task.SchGated, s.reclaimerKeyFor(task), s.needsKey(job, task)})
 	}
-	cards, milliCPU, memory := w.tide.Rooms(job.Queue)
+	cards, milliCPU, memory := s.policy.Rooms(job.Queue)
 	for name, room := range cards {
 		sum += hashOf(struct {
 			name card.Name
@@ -135,29 +135,29 @@ func (w *wave) waitsSum(job *api.JobInfo) uint64 {
 	return sum + hashOf([2]int64{milliCPU, memory})
 }
 
-// caresForOthers reports whether it depends on pods of other nodes where a pod can run.
-func caresForOthers(pod *corev1.Pod) bool {
+// dependsOnOtherNodes reports whether it depends on pods of other nodes where a pod can run.
+func dependsOnOtherNodes(pod *corev1.Pod) bool {
 	a := pod.Spec.Affinity
-	return len(surroundings(pod)) > 0 || a != nil && a.PodAffinity != nil
+	return len(topologyKeys(pod)) > 0 || a != nil && a.PodAffinity != nil
 }
 
-// changes tells since which session nothing has changed that decides whether cards can
+// changeTracker tells since which session nothing has changed that decides whether cards can
 // be taken back on a node: its room, its pods, and what their jobs can give. One look at
 // all pods of a session costs far less than one search.
-type changes struct {
+type changeTracker struct {
 	session int
 	// all is the last session with a change that concerns every node: one came, went or
 	// takes other pods, or other rules say who takes from whom.
-	all   int
-	rules string
-	nodes []nodeState
+	allChanged int
+	rules      string
+	nodes      []nodeState
 }
 
 // nodeState is a node as the last session had it.
 type nodeState struct {
 	object *corev1.Node
 	// sum stands for everything on it, changed is the session that brought another one.
-	sum     uint64
+	hash    uint64
 	changed int
 }
 
@@ -166,44 +166,44 @@ var hashSeed = maphash.MakeSeed()
 
 func hashOf[T comparable](value T) uint64 { return maphash.Comparable(hashSeed, value) }
 
-// observe begins a session.
-func (c *changes) observe(w *wave) {
+// observeSession begins a session.
+func (c *changeTracker) observeSession(s *reclaimSession) {
 	c.session++
-	if rules := w.tide.Rules(); rules != c.rules {
-		c.rules, c.all = rules, c.session
+	if rules := s.policy.Rules(); rules != c.rules {
+		c.rules, c.allChanged = rules, c.session
 	}
-	if len(c.nodes) != len(w.list) {
-		c.nodes, c.all = make([]nodeState, len(w.list)), c.session
+	if len(c.nodes) != len(s.nodes) {
+		c.nodes, c.allChanged = make([]nodeState, len(s.nodes)), c.session
 	}
-	sums := make([]uint64, len(w.list)+1) // the last is of nodes that the session does not have
-	for _, job := range w.ssn.Jobs {
-		w.addJob(job, sums)
+	sums := make([]uint64, len(s.nodes)+1) // the last is of nodes that the session does not have
+	for _, job := range s.ssn.Jobs {
+		s.addJobHash(job, sums)
 	}
-	for i, node := range w.list {
+	for i, node := range s.nodes {
 		state := &c.nodes[i]
 		if state.object != node.Node {
-			if !takesTheSame(state.object, node.Node) {
-				c.all = c.session
+			if !acceptsSamePods(state.object, node.Node) {
+				c.allChanged = c.session
 			}
 			state.object = node.Node
 		}
-		if sum := sums[i] + roomSum(node); sum != state.sum {
-			state.sum, state.changed = sum, c.session
+		if sum := sums[i] + hashFree(node); sum != state.hash {
+			state.hash, state.changed = sum, c.session
 		}
 	}
 }
 
-// free notes that pods of the session go from the node at a place.
-func (c *changes) free(place int) {
+// markChanged notes that pods of the session go from the node at a place.
+func (c *changeTracker) markChanged(place int) {
 	if place < len(c.nodes) {
 		c.nodes[place].changed = c.session
 	}
 }
 
-// after reports whether something changed after a session that concerns any of the
+// changedAfter reports whether something changed after a session that concerns any of the
 // nodes at some places, or any node at all if everywhere is set.
-func (c *changes) after(session int, places [][]int, everywhere bool) bool {
-	if c.all > session {
+func (c *changeTracker) changedAfter(session int, places [][]int, everywhere bool) bool {
+	if c.allChanged > session {
 		return true
 	}
 	changed := func(i int) bool { return c.nodes[i].changed > session }
@@ -213,15 +213,15 @@ func (c *changes) after(session int, places [][]int, everywhere bool) bool {
 	return slices.ContainsFunc(places, func(of []int) bool { return slices.ContainsFunc(of, changed) })
 }
 
-// takesTheSame reports whether two states of a node take the same pods if they are empty.
-func takesTheSame(a, b *corev1.Node) bool {
+// acceptsSamePods reports whether two states of a node take the same pods if they are empty.
+func acceptsSamePods(a, b *corev1.Node) bool {
 	return a != nil && b != nil && a.Name == b.Name && a.Spec.Unschedulable == b.Spec.Unschedulable &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
 		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
-// roomSum stands for what a node has free or will have.
-func roomSum(node *api.NodeInfo) uint64 {
+// hashFree stands for what a node has free or will have.
+func hashFree(node *api.NodeInfo) uint64 {
 	idle, releasing, pipelined := node.Idle, node.Releasing, node.Pipelined
 	sum := hashOf([3]float64{
 		idle.MilliCPU + releasing.MilliCPU - pipelined.MilliCPU, idle.Memory + releasing.Memory - pipelined.Memory, float64(len(node.Tasks)),
@@ -235,26 +235,26 @@ func roomSum(node *api.NodeInfo) uint64 {
 	return sum
 }
 
-// jobFacts are what decides, beside its pods, what a job can give.
-type jobFacts struct {
+// jobState are what decides, beside its pods, what a job can give.
+type jobState struct {
 	queue                       api.QueueID
 	queuePriority, priority     int32
 	reclaimable                 bool
 	minimum, ready              int32
 	queueType, groupType, gives string
-	habit                       workload.EvictionPolicy
+	evictionPolicy              workload.EvictionPolicy
 	isKnown                     bool
 	pods                        uint64
 }
 
-// addJob adds what stands for a job to the sums of all nodes that have pods of it: with
+// addJobHash adds what stands for a job to the sums of all nodes that have pods of it: with
 // any of them everything may change that the job can give.
-func (w *wave) addJob(job *api.JobInfo, sums []uint64) {
-	queue := w.ssn.Queues[job.Queue]
+func (s *reclaimSession) addJobHash(job *api.JobInfo, sums []uint64) {
+	queue := s.ssn.Queues[job.Queue]
 	if queue == nil || job.PodGroup == nil {
 		return
 	}
-	facts := jobFacts{
+	facts := jobState{
 		queue: job.Queue, queuePriority: queue.Queue.Spec.Priority, priority: job.Priority, reclaimable: queue.Reclaimable(),
 		minimum: job.MinAvailable, ready: job.ReadyTaskNum(), queueType: queue.Queue.Annotations[v1alpha1.AnnotationServiceType],
 		groupType: job.PodGroup.Annotations[v1alpha1.AnnotationServiceType], gives: job.PodGroup.Annotations[v1beta1.PodPreemptable],
@@ -269,13 +269,13 @@ func (w *wave) addJob(job *api.JobInfo, sums []uint64) {
 			pod    *corev1.Pod
 			onNode bool
 			status api.TaskStatus
-		}{task.Pod, onNode(task), classOf(task.Status)})
+		}{task.Pod, isOnNode(task), statusClass(task.Status)})
 	}
 	if any == nil {
 		return
 	}
 	if name := workload.VCJobOwner(any.Pod); name != "" {
-		facts.habit, facts.isKnown = w.action.jobs.HabitOf(job.Namespace, name)
+		facts.evictionPolicy, facts.isKnown = s.action.jobPolicies.EvictionPolicyFor(job.Namespace, name)
 	}
 	for role, least := range job.TaskMinAvailable {
 		facts.pods += hashOf(fmt.Sprint(role, least))
@@ -283,13 +283,13 @@ func (w *wave) addJob(job *api.JobInfo, sums []uint64) {
 	sum := hashOf(facts)
 	for _, task := range job.Tasks {
 		if task.Status != api.Pending {
-			sums[w.placeOf(task.NodeName)] += sum
+			sums[s.indexOfNode(task.NodeName)] += sum
 		}
 	}
 }
 
-// classOf leaves out how far a pod has come in starting.
-func classOf(status api.TaskStatus) api.TaskStatus {
+// statusClass leaves out how far a pod has come in starting.
+func statusClass(status api.TaskStatus) api.TaskStatus {
 	if api.AllocatedStatus(status) {
 		return api.Running
 	}

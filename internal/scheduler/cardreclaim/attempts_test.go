@@ -20,8 +20,8 @@ func (w *world) searches(t *testing.T, sessions int) []int {
 	var made []int
 	for n := range sessions {
 		w.run(t)
-		for _, failed := range w.action.attempts.failed {
-			if failed.session == w.action.attempts.session {
+		for _, failed := range w.action.searches.failed {
+			if failed.session == w.action.searches.session {
 				made = append(made, n)
 			}
 		}
@@ -111,7 +111,7 @@ func TestAJobThatHasRunLongEnough(t *testing.T) {
 	for range 4 {
 		w.run(t).expect(t, "", "")
 	}
-	at := w.action.attempts.failed[w.Job("i").UID].until
+	at := w.action.searches.failed[w.Job("i").UID].until
 	check.That(t, at.Sub(w.Now) > 15*time.Second && at.Sub(w.Now) < 25*time.Second, "the next search is made %s after the cluster was written down, want 20s", at.Sub(w.Now))
 }
 
@@ -173,10 +173,10 @@ func TestOfManyFewAreLookedAt(t *testing.T) {
 	w.alone = true
 	w.open()
 	t.Cleanup(w.Close)
-	tide, _ := cards.Tide(w.Ssn.UID)
-	wave := newWave(w.Ssn, tide, w.action)
-	wave.begin(len(wave.list))
-	wave.serve(w.Job("i"))
-	check.That(t, wave.effort < 20*effortOfTask+20*effortOfMove+100_000, "%d went into the search", wave.effort)
+	policy, _ := cards.Tide(w.Ssn.UID)
+	rs := newReclaimSession(w.Ssn, policy, w.action)
+	rs.startJob(len(rs.nodes))
+	rs.placeJob(w.Job("i"))
+	check.That(t, rs.work < 20*workPerTask+20*workPerMove+100_000, "%d went into the search", rs.work)
 	check.Equal(t, "pods that are promised a node", 3, len(w.In(api.Pipelined)))
 }

@@ -33,9 +33,9 @@ func ownPorts() func(*corev1.Pod) {
 // TestPodsOfManyKinds are placed portion by portion, and nothing is taken twice.
 func TestPodsOfManyKinds(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct{ least, waits, goes, comes int }{
-		"portion by portion":              {1, mostKinds + 10, 80, mostKinds + 10},
-		"a gang of too many gets nothing": {mostKinds + 1, mostKinds + 1, 0, 0},
-		"a gang of just as many gets all": {mostKinds, mostKinds, (mostKinds + 7) / 8 * 8, mostKinds},
+		"portion by portion":              {1, maxPodKinds + 10, 80, maxPodKinds + 10},
+		"a gang of too many gets nothing": {maxPodKinds + 1, maxPodKinds + 1, 0, 0},
+		"a gang of just as many gets all": {maxPodKinds, maxPodKinds, (maxPodKinds + 7) / 8 * 8, maxPodKinds},
 	}) {
 		w := hall(10, fmt.Sprintf("i inf %d: -*%d", tc.least, tc.waits), ownPorts()).run(t)
 		goes, comes := len(w.In(api.Releasing)), len(w.In(api.Pipelined))
@@ -46,7 +46,7 @@ func TestPodsOfManyKinds(t *testing.T) {
 // used is what went into the tenants of a session that did not suffice.
 func (w *world) used() int {
 	total := 0
-	for _, effort := range w.action.turns.used {
+	for _, effort := range w.action.fairOrder.work {
 		total += effort
 	}
 	return total
@@ -78,7 +78,7 @@ func TestASessionIsBounded(t *testing.T) {
 		w := hall(20, "queue high PLENTY 90000 inference cpu=1000; evil high 1: -*150", kind()).add("i inf 3: -*3")
 		w.begin()
 		w.alone = true
-		w.action.limit = limit{forJob: most, forSession: most}
+		w.action.budget = budget{maxPerJob: most, maxPerSession: most}
 		w.run(t)
 		got := w.used()
 		check.That(t, got >= most && got <= 2*most, "%d went into the session, want %d and a look more", got, most)
@@ -94,18 +94,18 @@ func TestAJobBeginsWithAllThatItMayHave(t *testing.T) {
 	const text = "queue high PLENTY 90000 inference cpu=1000; a high 3: -*3; b inf 1: -"
 	first := hall(4, text).open()
 	t.Cleanup(first.Close)
-	tide, _ := cards.Tide(first.Ssn.UID)
-	wave := newWave(first.Ssn, tide, first.action)
-	wave.begin(len(wave.list))
-	wave.serve(first.Job("a"))
+	policy, _ := cards.Tide(first.Ssn.UID)
+	rs := newReclaimSession(first.Ssn, policy, first.action)
+	rs.startJob(len(rs.nodes))
+	rs.placeJob(first.Job("a"))
 
 	w := hall(4, text)
 	w.begin()
 	w.alone = true
-	w.action.limit = limit{forJob: wave.total() + 1, forSession: wave.total() + effortOfTask}
+	w.action.budget = budget{maxPerJob: rs.totalWork() + 1, maxPerSession: rs.totalWork() + workPerTask}
 	w.run(t)
 	check.Equal(t, "pods of the first job are promised nodes", 3, w.tasksOf("a", api.Pipelined))
-	check.Equal(t, "turns of the second job", 0, w.action.turns.last[w.Job("b").UID])
+	check.Equal(t, "turns of the second job", 0, w.action.fairOrder.lastServed[w.Job("b").UID])
 	w.run(t)
 	check.Equal(t, "pods of the second job are promised a node in its turn", 1, w.tasksOf("b", api.Pipelined))
 }
@@ -122,19 +122,19 @@ func TestHopelessSets(t *testing.T) {
 		hostPort(80 + int32(p.Name[2]-'0')/4)(p) // one node takes one of each
 	}).open()
 	t.Cleanup(w.Close)
-	tide, _ := cards.Tide(w.Ssn.UID)
-	wave := newWave(w.Ssn, tide, w.action)
+	policy, _ := cards.Tide(w.Ssn.UID)
+	rs := newReclaimSession(w.Ssn, policy, w.action)
 	effort := func(name string) int {
-		before := wave.effort
-		wave.begin(len(wave.list))
-		wave.serve(w.Job(name))
-		return wave.effort - before
+		before := rs.work
+		rs.startJob(len(rs.nodes))
+		rs.placeJob(w.Job(name))
+		return rs.work - before
 	}
 	first, second := effort("i"), effort("j")
-	asking := 8 * effortOfTask
+	asking := 8 * workPerTask
 	check.That(t, second < first && second == asking, "%d went into the first job and %d into the second, want %d", first, second, asking)
 	w.expect(t, "", "")
-	check.That(t, len(wave.together) == 1, "remembered are %d sets, want 1", len(wave.together))
+	check.That(t, len(rs.unsolvableSets) == 1, "remembered are %d sets, want 1", len(rs.unsolvableSets))
 }
 
 // TestAnUnfinishedSearchIsNotHopeless: what there was no effort left for is asked
@@ -142,21 +142,21 @@ func TestHopelessSets(t *testing.T) {
 func TestAnUnfinishedSearchIsNotHopeless(t *testing.T) {
 	w := hall(1, "i inf 2: -*2", ownPorts()).open()
 	t.Cleanup(w.Close)
-	tide, _ := cards.Tide(w.Ssn.UID)
-	wave := newWave(w.Ssn, tide, w.action)
-	wave.begin(len(wave.list))
+	policy, _ := cards.Tide(w.Ssn.UID)
+	rs := newReclaimSession(w.Ssn, policy, w.action)
+	rs.startJob(len(rs.nodes))
 	job := w.Job("i")
-	claims, ok := wave.claimsOf(job, wave.lacking(job), true)
-	check.Must(t, ok && len(claims) == 2, "%d claims, want 2", len(claims))
-	full := wave.end
-	wave.end = wave.effort
+	podSets, ok := rs.groupTasks(job, rs.missingTasks(job), true)
+	check.Must(t, ok && len(podSets) == 2, "%d claims, want 2", len(podSets))
+	full := rs.jobEnd
+	rs.jobEnd = rs.work
 	for _, all := range []bool{true, false} {
-		wave.giveUp(claims, all)
-		check.That(t, len(wave.hopeless)+len(wave.together) == 0, "all %v: %v and %v are taken for hopeless", all, wave.hopeless, wave.together)
-		left := wave.hopeful(slices.Clone(claims), all)
+		rs.rememberUnsolvable(podSets, all)
+		check.That(t, len(rs.unsolvable)+len(rs.unsolvableSets) == 0, "all %v: %v and %v are taken for hopeless", all, rs.unsolvable, rs.unsolvableSets)
+		left := rs.dropUnsolvable(slices.Clone(podSets), all)
 		check.That(t, len(left) == 0, "all %v: %d claims are tried without any effort left", all, len(left))
 	}
-	wave.end = full
-	wave.serve(job)
+	rs.jobEnd = full
+	rs.placeJob(job)
 	check.That(t, len(w.In(api.Pipelined)) == 2, "promised %v, want both", w.In(api.Pipelined))
 }

@@ -20,66 +20,66 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// claim is a group of pods of one job that need the same.
-type claim struct {
-	tasks []*api.TaskInfo
-	needs string
-	ask   quota.Request
+// podSet is a group of pods of one job that need the same.
+type podSet struct {
+	tasks   []*api.TaskInfo
+	needs   string
+	request quota.Request
 	// alone tells that a node takes only one of them, and none beside its like.
-	alone bool
+	isAlone bool
 	// spread is how many of them one node may take at least, 0 for any number.
-	spread int
+	maxSkew int
 	// excluded are nodes that turned out not to fit, caps is how many of them a
 	// node turned out to take.
-	excluded map[int]bool
-	caps     map[int]int
+	excluded  map[int]bool
+	maxByNode map[int]int
 }
 
-// claimsOf groups pods by what they need, in their order, as far as the CPU and memory of
+// groupTasks groups pods by what they need, in their order, as far as the CPU and memory of
 // their queue go, without those that fit nowhere. It is false when none is left, when not
 // all can be tried that are to be placed, and when no more may go into the job.
-func (w *wave) claimsOf(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*claim, bool) {
-	var claims []*claim
-	byNeeds := map[string]*claim{}
+func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all bool) ([]*podSet, bool) {
+	var podSets []*podSet
+	byNeeds := map[string]*podSet{}
 	var milliCPU, memory int64
 	for _, task := range tasks {
-		if w.spend(effortOfTask); w.exhausted() {
+		if s.addWork(workPerTask); s.jobExhausted() {
 			return nil, false
 		}
-		needs := w.needsOf(job, task)
+		needs := s.needsKey(job, task)
 		c, known := byNeeds[needs]
-		if !known && len(w.offeringFor(kind{w.giverKey(task), needs}, task)) == 0 {
+		if !known && len(s.offeringNodesFor(podKind{s.reclaimerKeyFor(task), needs}, task)) == 0 {
 			if all {
 				return nil, false
 			}
 			continue
 		}
-		if !known || hasVolumes(task.Pod) { // which are the same for pods of one kind but for their own volumes
-			if err := w.ssn.PrePredicateFn(task); err != nil {
+		if !known || hasVolumeClaims(task.Pod) { // which are the same for pods of one kind but for their own volumes
+			if err := s.ssn.PrePredicateFn(task); err != nil {
 				klog.V(4).InfoS("A pod fits nowhere, no cards are taken back for it", "pod", klog.KObj(task.Pod), "err", err)
-				w.looked.unbound = true
+				s.scope.unbound = true
 				if all {
 					return nil, false
 				}
 				continue
 			}
 		}
-		ask := w.tide.Ask(task)
+		ask := s.policy.Ask(task)
 		milliCPU, memory = quota.Sum(milliCPU, ask.MilliCPU), quota.Sum(memory, ask.Memory)
-		if !w.tide.FitsCPUMemory(job.Queue, milliCPU, memory) {
+		if !s.policy.FitsCPUMemory(job.Queue, milliCPU, memory) {
 			if all {
 				return nil, false
 			}
 			break
 		}
 		if !known {
-			c = &claim{needs: needs, ask: ask.Request, alone: workload.ConflictOnNode(task.Pod, task.Pod), spread: spreadOf(task.Pod), excluded: map[int]bool{}, caps: map[int]int{}}
+			c = &podSet{needs: needs, request: ask.Request, isAlone: workload.ConflictOnNode(task.Pod, task.Pod), maxSkew: maxSkewOf(task.Pod), excluded: map[int]bool{}, maxByNode: map[int]int{}}
 			byNeeds[needs] = c
-			claims = append(claims, c)
+			podSets = append(podSets, c)
 		}
 		c.tasks = append(c.tasks, task)
 	}
-	return claims, len(claims) > 0
+	return podSets, len(podSets) > 0
 }
 
 // needs is everything by which a node may fit one pod and not another.
@@ -98,35 +98,37 @@ type needs struct {
 	Own string
 }
 
-// hasVolumes reports whether a pod has volumes or devices that are claimed: what pods of
+// hasVolumeClaims reports whether a pod has volumes or devices that are claimed: what pods of
 // one kind claim by the same name may be there for one of them and not for another.
-func hasVolumes(pod *corev1.Pod) bool {
+func hasVolumeClaims(pod *corev1.Pod) bool {
 	return len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes, isClaimed)
 }
 
 func isClaimed(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 
-// texts keeps what pods need, as long as they wait and do not change.
-type texts struct{ now, before map[*corev1.Pod]string }
+// needsCache keeps what pods need, as long as they wait and do not change.
+type needsCache struct{ now, before map[*corev1.Pod]string }
 
-// begin begins a session, and forgets what the last one did not ask for.
-func (t *texts) begin() { t.now, t.before = make(map[*corev1.Pod]string, len(t.now)), t.now }
+// startSession begins a session, and forgets what the last one did not ask for.
+func (t *needsCache) startSession() {
+	t.now, t.before = make(map[*corev1.Pod]string, len(t.now)), t.now
+}
 
-// needsOf is what a pod needs, as a text.
-func (w *wave) needsOf(job *api.JobInfo, task *api.TaskInfo) string {
-	t := &w.action.texts
+// needsKey is what a pod needs, as a text.
+func (s *reclaimSession) needsKey(job *api.JobInfo, task *api.TaskInfo) string {
+	t := &s.action.needs
 	text, known := t.now[task.Pod]
 	if known {
 		return text
 	}
 	if text, known = t.before[task.Pod]; !known {
-		text = unique.Make(needsOf(job, task)).Value()
+		text = unique.Make(encodeNeeds(job, task)).Value()
 	}
 	t.now[task.Pod] = text
 	return text
 }
 
-func needsOf(job *api.JobInfo, task *api.TaskInfo) string {
+func encodeNeeds(job *api.JobInfo, task *api.TaskInfo) string {
 	spec := &task.Pod.Spec
 	n := needs{
 		Resources: task.InitResreq.String(), Card: task.Pod.Annotations[v1alpha1.AnnotationCardName],
@@ -149,20 +151,20 @@ func needsOf(job *api.JobInfo, task *api.TaskInfo) string {
 
 // nodesOf lists the nodes that a claim's pods could run on if there were room,
 // in the order in which their card is preferred, then those most in use.
-func (w *wave) nodesOf(c *claim) []int {
-	key := w.kindOf(c)
-	fitting, known := w.fitting[key]
+func (s *reclaimSession) nodesOf(c *podSet) []int {
+	key := s.kindOf(c)
+	fitting, known := s.fittingNodes[key]
 	if !known {
 		task := c.tasks[0]
-		offering := w.offeringFor(key, task)
-		w.ask(effortOfPredicate * len(offering))
+		offering := s.offeringNodesFor(key, task)
+		s.addPredicateWork(workPerPredicate * len(offering))
 		for _, i := range offering {
-			if err := w.ssn.PredicateForPreemptAction(task, w.list[i]); err == nil && !w.keptOff(c, w.list[i]) {
+			if err := s.ssn.PredicateForPreemptAction(task, s.nodes[i]); err == nil && !s.isBlockedByOthers(c, s.nodes[i]) {
 				fitting = append(fitting, i)
 			}
 		}
-		w.prefer(task, c.ask, fitting)
-		w.fitting[key] = fitting
+		s.sortByPreference(task, c.request, fitting)
+		s.fittingNodes[key] = fitting
 	}
 	if len(c.excluded) == 0 {
 		return fitting
@@ -170,73 +172,73 @@ func (w *wave) nodesOf(c *claim) []int {
 	return slices.DeleteFunc(slices.Clone(fitting), func(i int) bool { return c.excluded[i] })
 }
 
-// offeringFor lists the nodes that have what a pod asks for, in use or not, and a card
+// offeringNodesFor lists the nodes that have what a pod asks for, in use or not, and a card
 // that it may use, and notes that the search for its job looks at them. What a node does
 // not have, nobody can give back there.
-func (w *wave) offeringFor(key kind, task *api.TaskInfo) []int {
-	offering, known := w.offering[key]
+func (s *reclaimSession) offeringNodesFor(key podKind, task *api.TaskInfo) []int {
+	offering, known := s.offeringNodes[key]
 	if !known {
-		w.ask(effortOfNode * len(w.list))
-		for i, node := range w.list {
-			if !task.InitResreq.LessEqual(node.Allocatable, api.Zero) || w.isOfOthers(node) {
+		s.addPredicateWork(workPerNode * len(s.nodes))
+		for i, node := range s.nodes {
+			if !task.InitResreq.LessEqual(node.Allocatable, api.Zero) || s.isOfOthers(node) {
 				continue
 			}
-			if _, ok := w.tide.CardOn(task, node.Name); ok {
+			if _, ok := s.policy.CardOn(task, node.Name); ok {
 				offering = append(offering, i)
 			}
 		}
-		w.offering[key] = offering
+		s.offeringNodes[key] = offering
 	}
-	w.looked.note(key, task, offering)
+	s.scope.addKind(key, task, offering)
 	return offering
 }
 
 // isInShard reports whether this scheduler has a node for itself, with Volcano's option
 // --scheduler-sharding-mode: nodes of others are only used last when that is soft.
-func (w *wave) isInShard(node *api.NodeInfo) bool {
+func (s *reclaimSession) isInShard(node *api.NodeInfo) bool {
 	mode := options.ServerOpts.ShardingMode
-	return mode != util.HardShardingMode && mode != util.SoftShardingMode || w.ssn.NodesInShard.Has(node.Name)
+	return mode != util.HardShardingMode && mode != util.SoftShardingMode || s.ssn.NodesInShard.Has(node.Name)
 }
 
 // isOfOthers reports whether only other schedulers use a node.
-func (w *wave) isOfOthers(node *api.NodeInfo) bool {
-	return options.ServerOpts.ShardingMode == util.HardShardingMode && !w.isInShard(node)
+func (s *reclaimSession) isOfOthers(node *api.NodeInfo) bool {
+	return options.ServerOpts.ShardingMode == util.HardShardingMode && !s.isInShard(node)
 }
 
-// prefer sorts nodes by the order of the cards that the pod names, and nodes of
+// sortByPreference sorts nodes by the order of the cards that the pod names, and nodes of
 // one card by how much of it is in use, so that whole nodes stay free.
-func (w *wave) prefer(task *api.TaskInfo, ask quota.Request, nodes []int) {
-	resource := w.tide.Ask(task).Resource
+func (s *reclaimSession) sortByPreference(task *api.TaskInfo, ask quota.Request, nodes []int) {
+	resource := s.policy.Ask(task).Resource
 	slices.SortStableFunc(nodes, func(a, b int) int {
-		x, _ := w.tide.CardOn(task, w.list[a].Name)
-		y, _ := w.tide.CardOn(task, w.list[b].Name)
+		x, _ := s.policy.CardOn(task, s.nodes[a].Name)
+		y, _ := s.policy.CardOn(task, s.nodes[b].Name)
 		if by := slices.Index(ask.Names, x) - slices.Index(ask.Names, y); by != 0 {
 			return by
 		}
-		if by := capacitycard.CompareBool(w.isInShard(w.list[b]), w.isInShard(w.list[a])); by != 0 {
+		if by := capacitycard.CompareBool(s.isInShard(s.nodes[b]), s.isInShard(s.nodes[a])); by != 0 {
 			return by
 		}
-		return int(w.list[a].Idle.ScalarResources[resource] - w.list[b].Idle.ScalarResources[resource])
+		return int(s.nodes[a].Idle.ScalarResources[resource] - s.nodes[b].Idle.ScalarResources[resource])
 	})
 }
 
-// most is how many of a claim's pods a node takes, whatever its room.
-func (c *claim) most(node int) int {
-	if n, known := c.caps[node]; known {
+// maxOnNode is how many of a claim's pods a node takes, whatever its room.
+func (c *podSet) maxOnNode(node int) int {
+	if n, known := c.maxByNode[node]; known {
 		return n
 	}
 	switch {
-	case c.alone:
+	case c.isAlone:
 		return 1
-	case c.spread > 0:
-		return c.spread
+	case c.maxSkew > 0:
+		return c.maxSkew
 	}
 	return math.MaxInt32
 }
 
-// spreadOf is how many such pods a node can take while others have none: the
+// maxSkewOf is how many such pods a node can take while others have none: the
 // smallest skew of the pod's own spreading over nodes, 0 when it does not spread.
-func spreadOf(pod *corev1.Pod) int {
+func maxSkewOf(pod *corev1.Pod) int {
 	least := 0
 	for i := range pod.Spec.TopologySpreadConstraints {
 		c := &pod.Spec.TopologySpreadConstraints[i]
@@ -251,63 +253,63 @@ func spreadOf(pod *corev1.Pod) int {
 	return least
 }
 
-// avoid notes that a node takes no more of a claim's pods. If it takes none, and
+// excludeNode notes that a node takes no more of a claim's pods. If it takes none, and
 // the pods care for more of their surroundings than the node itself, it is left
 // out with all nodes of the same surroundings, which are no better.
-func (w *wave) avoid(u *unfit) {
-	if u.beside > 0 {
-		u.claim.caps[u.node] = u.beside
+func (s *reclaimSession) excludeNode(u *unfitNode) {
+	if u.fits > 0 {
+		u.podSet.maxByNode[u.node] = u.fits
 		return
 	}
-	u.claim.excluded[u.node] = true
-	for _, key := range surroundings(u.claim.tasks[0].Pod) {
-		value, known := w.list[u.node].Node.Labels[key]
-		for _, i := range w.fitting[w.kindOf(u.claim)] {
-			if other, has := w.list[i].Node.Labels[key]; known && has && other == value {
-				u.claim.excluded[i] = true
+	u.podSet.excluded[u.node] = true
+	for _, key := range topologyKeys(u.podSet.tasks[0].Pod) {
+		value, known := s.nodes[u.node].Node.Labels[key]
+		for _, i := range s.fittingNodes[s.kindOf(u.podSet)] {
+			if other, has := s.nodes[i].Node.Labels[key]; known && has && other == value {
+				u.podSet.excluded[i] = true
 			}
 		}
 	}
 }
 
-// keptOff reports whether a pod that stays on a node keeps a claim's pods off it, by a
+// isBlockedByOthers reports whether a pod that stays on a node keeps a claim's pods off it, by a
 // host port or by anti-affinity: whoever else goes, they cannot run there.
-func (w *wave) keptOff(c *claim, node *api.NodeInfo) bool {
+func (s *reclaimSession) isBlockedByOthers(c *podSet, node *api.NodeInfo) bool {
 	by := c.tasks[0]
-	if c.ask.Count == 0 { // its gang may take from others than it could itself
+	if c.request.Count == 0 { // its gang may take from others than it could itself
 		return false
 	}
-	wants := portsOf(by.Pod)+termsOf(by.Pod) > 0
+	wants := countPorts(by.Pod)+countAntiAffinityTerms(by.Pod) > 0
 	for _, other := range node.Tasks {
-		if !wants && termsOf(other.Pod) == 0 {
+		if !wants && countAntiAffinityTerms(other.Pod) == 0 {
 			continue
 		}
-		w.pair(by.Pod, other.Pod)
-		if workload.ConflictOnNode(by.Pod, other.Pod) && other.Status != api.Releasing && !w.mayGoFor(by)[other.UID] {
+		s.addPairWork(by.Pod, other.Pod)
+		if workload.ConflictOnNode(by.Pod, other.Pod) && other.Status != api.Releasing && !s.evictablePodsFor(by)[other.UID] {
 			return true
 		}
 	}
 	return false
 }
 
-// mayGoFor are the pods that may go for a pod that takes cards back.
-func (w *wave) mayGoFor(by *api.TaskInfo) map[api.TaskID]bool {
-	key := w.giverKey(by)
-	if w.mayGo[key] == nil {
+// evictablePodsFor are the pods that may go for a pod that takes cards back.
+func (s *reclaimSession) evictablePodsFor(by *api.TaskInfo) map[api.TaskID]bool {
+	key := s.reclaimerKeyFor(by)
+	if s.evictablePods[key] == nil {
 		pods := map[api.TaskID]bool{}
-		for _, g := range w.giversFor(by) {
+		for _, g := range s.victimJobsFor(by) {
 			for i, task := range g.tasks {
-				pods[task.UID] = g.shape.Whole || !g.shape.Pods[i].Protected
+				pods[task.UID] = g.solverJob.Whole || !g.solverJob.Pods[i].Protected
 			}
 		}
-		w.mayGo[key] = pods
+		s.evictablePods[key] = pods
 	}
-	return w.mayGo[key]
+	return s.evictablePods[key]
 }
 
-// surroundings lists the node labels, other than its name, by which a pod must
+// topologyKeys lists the node labels, other than its name, by which a pod must
 // be near to or far from others.
-func surroundings(pod *corev1.Pod) []string {
+func topologyKeys(pod *corev1.Pod) []string {
 	var keys []string
 	add := func(key string) {
 		if key != corev1.LabelHostname {
@@ -325,18 +327,18 @@ func surroundings(pod *corev1.Pod) []string {
 	return keys
 }
 
-// waitsFor tells that a pod cannot be on a node only because pods that are on their way
+// waitsForTerminating tells that a pod cannot be on a node only because pods that are on their way
 // out are still there or near, so that it waits for them: beside them it could not be, or
 // there are as many pods as the node takes.
-func (w *wave) waitsFor(c *claim, node *api.NodeInfo) bool {
+func (s *reclaimSession) waitsForTerminating(c *podSet, node *api.NodeInfo) bool {
 	leaving := false
-	for _, task := range w.onTheirWay {
-		other, known := w.ssn.Nodes[task.NodeName]
+	for _, task := range s.terminating {
+		other, known := s.ssn.Nodes[task.NodeName]
 		if !known || other.Node == nil || node.Node == nil {
 			continue
 		}
 		leaving = leaving || other.Name == node.Name
-		w.pair(c.tasks[0].Pod, task.Pod)
+		s.addPairWork(c.tasks[0].Pod, task.Pod)
 		near := func(key string) bool {
 			if key == corev1.LabelHostname {
 				return other.Name == node.Name

@@ -25,7 +25,7 @@ func TestOnlyPoliciesAreKept(t *testing.T) {
 			{Name: "ps", Replicas: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}}, {Policies: restarts(bus.AnyEvent, bus.AbortJobAction)}}},
 		Status: batch.JobStatus{RetryCount: 2},
 	}
-	got, err := policiesOnly(whole)
+	got, err := keepPolicies(whole)
 	kept, ok := got.(*batch.Job)
 	check.Must(t, err == nil && ok, "kept %v, error %v", got, err)
 	policies := whole.Spec.Tasks[1].Policies
@@ -36,7 +36,7 @@ func TestOnlyPoliciesAreKept(t *testing.T) {
 		"the habit is %+v, of the whole job %+v", workload.EvictionPolicyFor(kept), workload.EvictionPolicyFor(whole))
 	check.That(t, whole.Spec.Queue == "q", "the job itself was changed")
 	gone := cache.DeletedFinalStateUnknown{Key: "ns/j"}
-	if got, err := policiesOnly(gone); err != nil || got != any(gone) {
+	if got, err := keepPolicies(gone); err != nil || got != any(gone) {
 		t.Errorf("the end of a job becomes %v, error %v", got, err)
 	}
 }
@@ -47,23 +47,23 @@ func TestJobsAreWatched(t *testing.T) {
 	jobs := w.Cache.VCClient().BatchV1alpha1().Jobs("ns")
 	created, err := jobs.Create(t.Context(), &batch.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "t"}, Spec: batch.JobSpec{Policies: restarts(bus.PodEvictedEvent, bus.RestartJobAction)}}, metav1.CreateOptions{})
 	check.NoError(t, err)
-	watch := &informed{}
-	if _, known := watch.HabitOf("ns", "t"); known {
+	watch := &jobInformer{}
+	if _, known := watch.EvictionPolicyFor("ns", "t"); known {
 		t.Error("a job is known before jobs are watched")
 	}
 	w.action = New(cards, nil)
-	w.action.jobs = watch
+	w.action.jobPolicies = watch
 	t.Cleanup(w.Close)
-	watch.Open(w.open().Ssn)
-	eventually(t, "the job is known", func() bool { _, known := watch.HabitOf("ns", "t"); return known })
-	if habit, _ := watch.HabitOf("ns", "t"); habit != (workload.EvictionPolicy{Inelastic: true}) {
-		t.Errorf("habit %+v, want an inelastic one", habit)
+	watch.OpenSession(w.open().Ssn)
+	eventually(t, "the job is known", func() bool { _, known := watch.EvictionPolicyFor("ns", "t"); return known })
+	if evictionPolicy, _ := watch.EvictionPolicyFor("ns", "t"); evictionPolicy != (workload.EvictionPolicy{Inelastic: true}) {
+		t.Errorf("habit %+v, want an inelastic one", evictionPolicy)
 	}
 	for _, other := range []string{"none", ""} {
-		_, known := watch.HabitOf("ns", other)
+		_, known := watch.EvictionPolicyFor("ns", other)
 		check.That(t, !known, "job %q is known", other)
 	}
-	if _, known := watch.HabitOf("other", "t"); known {
+	if _, known := watch.EvictionPolicyFor("other", "t"); known {
 		t.Error("the job of another namespace is known")
 	}
 	// The action asks it: the job is taken whole.
@@ -74,7 +74,10 @@ func TestJobsAreWatched(t *testing.T) {
 	if _, err := jobs.Update(t.Context(), created, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the change is known", func() bool { habit, _ := watch.HabitOf("ns", "t"); return habit == workload.EvictionPolicy{} })
+	eventually(t, "the change is known", func() bool {
+		evictionPolicy, _ := watch.EvictionPolicyFor("ns", "t")
+		return evictionPolicy == workload.EvictionPolicy{}
+	})
 	check.NoError(t, jobs.Delete(t.Context(), "t", metav1.DeleteOptions{}))
-	eventually(t, "the end is known", func() bool { _, known := watch.HabitOf("ns", "t"); return !known })
+	eventually(t, "the end is known", func() bool { _, known := watch.EvictionPolicyFor("ns", "t"); return !known })
 }

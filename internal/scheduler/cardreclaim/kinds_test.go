@@ -67,8 +67,8 @@ func TestASearchThatEndsEarlySaysSo(t *testing.T) {
 	w := hall(4, "i inf 5: -*5 cards=8", ownPorts())
 	w.begin()
 	w.alone = true
-	w.action.limit = limit{forJob: 100_000, forSession: 10_000_000}
+	w.action.budget = budget{maxPerJob: 100_000, maxPerSession: 10_000_000}
 	w.run(t).expect(t, "", "")
-	events := told(t, fmt.Sprintf("w%d-i", w.ID), eventCut)
+	events := told(t, fmt.Sprintf("w%d-i", w.ID), eventSearchCut)
 	check.That(t, len(events) == 1 && events[0].Type == "Warning" && strings.Contains(events[0].Message, "victims for 5 pending pod(s) was cut short"), "told %+v", events)
 }

@@ -24,63 +24,63 @@ import (
 	"cardquota.dev/operator/internal/workload"
 )
 
-// manner tells pods to go: those of a vcjob by Volcano's job controller, which replaces
+// podEvictor tells pods to go: those of a vcjob by Volcano's job controller, which replaces
 // them, all others by deleting them. Each write is tried again, and names the UID of the pod.
-type manner struct {
+type podEvictor struct {
 	// places limit how many pods are written to at the same time.
-	places chan struct{}
+	slots chan struct{}
 	// again is how a write that failed is tried again.
-	again wait.Backoff
+	backoff wait.Backoff
 }
 
-// newManner writes to so many pods at a time.
-func newManner(atOnce int) manner {
-	return manner{places: make(chan struct{}, atOnce), again: again}
+// newPodEvictor writes to so many pods at a time.
+func newPodEvictor(atOnce int) podEvictor {
+	return podEvictor{slots: make(chan struct{}, atOnce), backoff: writeBackoff}
 }
 
-// atOnce is how many pods are marked at the same time.
-const atOnce = 32
+// maxConcurrentWrites is how many pods are marked at the same time.
+const maxConcurrentWrites = 32
 
-// patience is how long a pod may still be there that was told to go. Then it is deleted;
+// evictionTimeout is how long a pod may still be there that was told to go. Then it is deleted;
 // the mark of one that the job controller was asked to replace keeps the policies of its
 // job from counting that, too.
-var patience = 30 * time.Second
+var evictionTimeout = 30 * time.Second
 
-// unmarked is the same for pods that do not even show their mark: for longer than
+// markTimeout is the same for pods that do not even show their mark: for longer than
 // writes are tried again.
-var unmarked = 2 * time.Minute
+var markTimeout = 2 * time.Minute
 
-// answerWithin is how long the API server may take to answer a write. All tries of one
+// writeTimeout is how long the API server may take to answer a write. All tries of one
 // write take less than unmarked.
-const answerWithin = 10 * time.Second
+const writeTimeout = 10 * time.Second
 
-// again is how a write that failed is tried again: for about half a minute.
-var again = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
+// writeBackoff is how a write that failed is tried again: for about half a minute.
+var writeBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 9}
 
-// inTwoSteps tells the pods of one job to go, and returns what could not be written, by pod.
+// evictPods tells the pods of one job to go, and returns what could not be written, by pod.
 // All of them are told why before the first is told to go. If this process ends in between,
 // the next one sees what was meant, and finishes it.
-func (m *manner) inTwoSteps(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool, action string) map[types.UID]error {
+func (m *podEvictor) evictPods(client kubernetes.Interface, tasks []*api.TaskInfo, replaced bool, action string) map[types.UID]error {
 	last := deletePod
 	if replaced {
-		last = mark
+		last = markOutOfSync
 	}
-	left, _ := m.each(client, tasks, explainFor(action))
-	_, failed := m.each(client, left, last)
+	left, _ := m.writeAll(client, tasks, setDisruptionTarget(action))
+	_, failed := m.writeAll(client, left, last)
 	return failed
 }
 
-// writer is one write to a pod.
-type writer func(context.Context, kubernetes.Interface, *corev1.Pod) error
+// podWrite is one write to a pod.
+type podWrite func(context.Context, kubernetes.Interface, *corev1.Pod) error
 
-// each writes to all pods, at most atOnce at a time, until that is done or was
+// writeAll writes to all pods, at most atOnce at a time, until that is done or was
 // given up, and returns those that are still there, and why some were given up.
-func (m *manner) each(client kubernetes.Interface, tasks []*api.TaskInfo, write writer) ([]*api.TaskInfo, map[types.UID]error) {
+func (m *podEvictor) writeAll(client kubernetes.Interface, tasks []*api.TaskInfo, write podWrite) ([]*api.TaskInfo, map[types.UID]error) {
 	var all sync.WaitGroup
 	there, errs := make([]bool, len(tasks)), make([]error, len(tasks))
 	for i, task := range tasks {
 		all.Go(func() {
-			if there[i], errs[i] = m.untilDone(client, task.Pod, write); errs[i] != nil {
+			if there[i], errs[i] = m.writeWithRetry(client, task.Pod, write); errs[i] != nil {
 				klog.ErrorS(errs[i], "A pod could not be told to go", "pod", klog.KObj(task.Pod))
 			}
 		})
@@ -99,17 +99,17 @@ func (m *manner) each(client kubernetes.Interface, tasks []*api.TaskInfo, write 
 	return left, failed
 }
 
-// untilDone writes to a pod, and tries again until that went well or the pod is
+// writeWithRetry writes to a pod, and tries again until that went well or the pod is
 // gone; it tells whether it is still there.
-func (m *manner) untilDone(client kubernetes.Interface, pod *corev1.Pod, write writer) (there bool, err error) {
+func (m *podEvictor) writeWithRetry(client kubernetes.Interface, pod *corev1.Pod, write podWrite) (there bool, err error) {
 	there = true
-	err = wait.ExponentialBackoff(m.again, func() (bool, error) {
-		m.places <- struct{}{} // when one is free
-		defer func() { <-m.places }()
-		ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	err = wait.ExponentialBackoff(m.backoff, func() (bool, error) {
+		m.slots <- struct{}{} // when one is free
+		defer func() { <-m.slots }()
+		ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 		defer cancel()
 		err := write(ctx, client, pod)
-		if err != nil && gone(ctx, client, pod, err) {
+		if err != nil && isGone(ctx, client, pod, err) {
 			there = false
 		} else if err != nil {
 			klog.V(2).InfoS("A pod could not be told to go yet", "pod", klog.KObj(pod), "err", err)
@@ -120,9 +120,9 @@ func (m *manner) untilDone(client kubernetes.Interface, pod *corev1.Pod, write w
 	return there, err
 }
 
-// gone tells that a pod could not be written to because it exists no more, or
+// isGone tells that a pod could not be written to because it exists no more, or
 // because another one has its name.
-func gone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, err error) bool {
+func isGone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, err error) bool {
 	if !apierrors.IsConflict(err) {
 		return apierrors.IsNotFound(err)
 	}
@@ -130,9 +130,9 @@ func gone(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, err
 	return apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID
 }
 
-// explainFor writes the conditions that Volcano's own eviction writes, so that the
+// setDisruptionTarget writes the conditions that Volcano's own eviction writes, so that the
 // pod says why it ends.
-func explainFor(action string) writer {
+func setDisruptionTarget(action string) podWrite {
 	return func(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 		now := metav1.Now()
 		return patchStatus(ctx, client, pod, types.StrategicMergePatchType, map[string]any{
@@ -148,10 +148,10 @@ func explainFor(action string) writer {
 	}
 }
 
-// mark writes the annotation by which Volcano's job controller replaces the pod. The
+// markOutOfSync writes the annotation by which Volcano's job controller replaces the pod. The
 // status of a pod takes annotations as well: so the scheduler needs no right to change
 // what a pod runs.
-func mark(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
+func markOutOfSync(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
 	return patchStatus(ctx, client, pod, types.MergePatchType, map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]string{workload.AnnotationOutOfSync: "true"},
 	}})
@@ -173,51 +173,51 @@ func deletePod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod
 	return client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 }
 
-// insist deletes pods that were told to go and are still there after too long: those
+// deleteOverdue deletes pods that were told to go and are still there after too long: those
 // who were promised their cards wait for them.
-func (a *Action) insist(ssn *framework.Session, tide *capacitycard.Tide) {
-	for _, task := range tide.Overdue(patience) {
-		if a.isReplaced(task.Pod.Namespace, workload.VCJobOwner(task.Pod)) && !workload.IsMarkedOutOfSync(task.Pod) && !tide.LeftFor(task, unmarked) {
+func (a *Action) deleteOverdue(ssn *framework.Session, policy *capacitycard.Tide) {
+	for _, task := range policy.Overdue(evictionTimeout) {
+		if a.isRecreated(task.Pod.Namespace, workload.VCJobOwner(task.Pod)) && !workload.IsMarkedOutOfSync(task.Pod) && !policy.LeftFor(task, markTimeout) {
 			continue // its mark is still on its way; deleted without it a retry would count
 		}
-		klog.InfoS("A pod that was told to go is still there, it is deleted", "pod", klog.KObj(task.Pod), "after", patience.String())
-		go a.manner.each(ssn.KubeClient(), []*api.TaskInfo{task}, deletePod)
-		tide.Leaves(task) // from now on, so that it is not asked again every session
+		klog.InfoS("A pod that was told to go is still there, it is deleted", "pod", klog.KObj(task.Pod), "after", evictionTimeout.String())
+		go a.evictor.writeAll(ssn.KubeClient(), []*api.TaskInfo{task}, deletePod)
+		policy.Leaves(task) // from now on, so that it is not asked again every session
 	}
 }
 
-// Jobs tells how Volcano jobs take it when their pods are taken away.
-type Jobs interface {
+// JobPolicies tells how Volcano jobs take it when their pods are taken away.
+type JobPolicies interface {
 	// Open is called when a session begins.
-	Open(*framework.Session)
+	OpenSession(*framework.Session)
 	// HabitOf is false for a job that is not known.
-	HabitOf(namespace, name string) (workload.EvictionPolicy, bool)
+	EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool)
 }
 
-// informed watches the jobs through the API, from the first session on. Volcano's
+// jobInformer watches the jobs through the API, from the first session on. Volcano's
 // scheduler knows PodGroups only, and they carry no policies.
-type informed struct {
+type jobInformer struct {
 	once   sync.Once
 	store  cache.Store
 	synced cache.InformerSynced
 }
 
-func (i *informed) Open(ssn *framework.Session) {
+func (i *jobInformer) OpenSession(ssn *framework.Session) {
 	client := ssn.VCClient()
 	if client == nil {
 		return
 	}
 	i.once.Do(func() {
-		factory := externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithTransform(policiesOnly))
+		factory := externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithTransform(keepPolicies))
 		informer := factory.Batch().V1alpha1().Jobs().Informer()
 		i.store, i.synced = informer.GetStore(), informer.HasSynced
 		factory.Start(wait.NeverStop)
 	})
 }
 
-// policiesOnly keeps what habits are read from: thousands of pod templates are
+// keepPolicies keeps what habits are read from: thousands of pod templates are
 // nobody's business here.
-func policiesOnly(object any) (any, error) {
+func keepPolicies(object any) (any, error) {
 	job, ok := object.(*batch.Job)
 	if !ok {
 		return object, nil
@@ -230,7 +230,7 @@ func policiesOnly(object any) (any, error) {
 	return kept, nil
 }
 
-func (i *informed) HabitOf(namespace, name string) (workload.EvictionPolicy, bool) {
+func (i *jobInformer) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
 	if i.store == nil || !i.synced() {
 		return workload.EvictionPolicy{}, false
 	}

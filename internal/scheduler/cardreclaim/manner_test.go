@@ -225,8 +225,8 @@ func TestMarksThatFail(t *testing.T) {
 				patch, _ := action.(clienttesting.PatchAction)
 				return tc.now != "" && what(patch) == "why", old, nil
 			})
-			writes := newManner(1)
-			writes.inTwoSteps(client, []*api.TaskInfo{{Pod: old}}, true, Name)
+			writes := newPodEvictor(1)
+			writes.evictPods(client, []*api.TaskInfo{{Pod: old}}, true, Name)
 			check.That(t, tries == tc.tries, "%d patches, want %d", tries, tc.tries)
 			pod, err := client.CoreV1().Pods("ns").Get(context.Background(), "t-0", metav1.GetOptions{})
 			check.Equal(t, "marked", tc.marked, err == nil && pod.Annotations[mark0] == "true")
@@ -242,7 +242,7 @@ func TestAMarkIsTriedForHalfAMinute(t *testing.T) {
 	for backoff.Steps > 1 {
 		total += backoff.Step()
 	}
-	check.That(t, total >= 20*time.Second && total <= patience, "a mark is tried for %s", total)
+	check.That(t, total >= 20*time.Second && total <= evictionTimeout, "a mark is tried for %s", total)
 }
 
 func TestPodsThatNobodyReplacesAreDeleted(t *testing.T) {
@@ -254,14 +254,14 @@ func TestPodsThatNobodyReplacesAreDeleted(t *testing.T) {
 		t.Errorf("there are %v", left)
 	}
 
-	kept, longer := patience, unmarked
-	t.Cleanup(func() { patience, unmarked = kept, longer })
-	patience = -time.Second
+	kept, longer := evictionTimeout, markTimeout
+	t.Cleanup(func() { evictionTimeout, markTimeout = kept, longer })
+	evictionTimeout = -time.Second
 	w.run(t).expect(t, "t*4", "i-0@n")
 	if left := w.there(t); len(left) != 5 { // the cache has not seen the marks
 		t.Errorf("there are %v", left)
 	}
-	unmarked = -time.Second
+	markTimeout = -time.Second
 	w.run(t).expect(t, "t*4", "i-0@n")
 	eventually(t, "all that were told to go are deleted", func() bool { return len(w.there(t)) == 1 })
 }
@@ -275,12 +275,12 @@ func TestAPodThatIsNeverMarkedIsDeletedAgainSoon(t *testing.T) {
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return refused.Add(1) <= 4, nil, errors.New("no")
 	})
-	kept := patience
-	t.Cleanup(func() { patience = kept })
-	w.action.manner.again.Steps = 1
+	kept := evictionTimeout
+	t.Cleanup(func() { evictionTimeout = kept })
+	w.action.evictor.backoff.Steps = 1
 	w.run(t).expect(t, "t*4", "i-0@n")
 	eventually(t, "all deletions failed", func() bool { return refused.Load() == 4 })
-	patience = -time.Second
+	evictionTimeout = -time.Second
 	w.run(t).expect(t, "t*4", "i-0@n")
 	eventually(t, "all are deleted", func() bool { return len(w.there(t)) == 1 })
 }
@@ -309,14 +309,14 @@ func TestEveryPodOfAGangGoes(t *testing.T) {
 			left--
 			return left >= 0, nil, apierrors.NewConflict(corev1.Resource("pods"), "t-0", errors.New("the object has been modified"))
 		})
-		kept := patience
-		t.Cleanup(func() { patience = kept })
+		kept := evictionTimeout
+		t.Cleanup(func() { evictionTimeout = kept })
 		for range 3 { // the API server shows nothing of it to the session
 			w.run(t).expect(t, tc.goes, "i-0@n")
 		}
 		if tc.failures == 9 {
 			eventually(t, "the writer gives up", func() bool { mutex.Lock(); defer mutex.Unlock(); return left == 0 })
-			patience = -time.Second
+			evictionTimeout = -time.Second
 			w.run(t).expect(t, tc.goes, "i-0@n")
 		}
 		eventually(t, "deleted "+tc.goes, func() bool { return strings.Join(w.gone(t), " ") == session.Spell(tc.goes) })
@@ -341,13 +341,13 @@ func TestPodsThatCannotBeToldKeepNoneWaiting(t *testing.T) {
 			patch, ok := action.(clienttesting.PatchAction)
 			return ok && patch.GetName() == "bad", nil, apierrors.NewInternalError(errors.New("a webhook fails"))
 		})
-		m := newManner(1)
+		m := newPodEvictor(1)
 		var all sync.WaitGroup
-		all.Go(func() { m.inTwoSteps(client, []*api.TaskInfo{{Pod: bad}}, true, Name) })
+		all.Go(func() { m.evictPods(client, []*api.TaskInfo{{Pod: bad}}, true, Name) })
 		defer all.Wait()
 		synctest.Wait()
 		began := time.Now()
-		m.inTwoSteps(client, []*api.TaskInfo{{Pod: good}}, true, Name)
+		m.evictPods(client, []*api.TaskInfo{{Pod: good}}, true, Name)
 		check.That(t, time.Since(began) == 0, "the other job's pod is marked after %s", time.Since(began))
 	})
 }
@@ -356,18 +356,18 @@ func TestPodsThatCannotBeToldKeepNoneWaiting(t *testing.T) {
 // pod is deleted because nothing marked it.
 func TestAnAPIThatNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, tries, began := newManner(1), 0, time.Now()
-		m.each(fake.NewClientset(), []*api.TaskInfo{{Pod: builder.Pod("ns", "p").Obj()}}, func(ctx context.Context, _ kubernetes.Interface, _ *corev1.Pod) error {
+		m, tries, began := newPodEvictor(1), 0, time.Now()
+		m.writeAll(fake.NewClientset(), []*api.TaskInfo{{Pod: builder.Pod("ns", "p").Obj()}}, func(ctx context.Context, _ kubernetes.Interface, _ *corev1.Pod) error {
 			tries++
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		check.Equal(t, "tries", again.Steps, tries)
-		check.That(t, time.Since(began) >= time.Duration(tries)*answerWithin, "the tries took %s", time.Since(began))
+		check.Equal(t, "tries", writeBackoff.Steps, tries)
+		check.That(t, time.Since(began) >= time.Duration(tries)*writeTimeout, "the tries took %s", time.Since(began))
 	})
-	backoff, total := shipped, time.Duration(shipped.Steps)*answerWithin
+	backoff, total := shipped, time.Duration(shipped.Steps)*writeTimeout
 	for backoff.Steps > 1 {
 		total += backoff.Step()
 	}
-	check.That(t, total < unmarked, "all tries may take %s, and a pod without its mark is deleted after %s", total, unmarked)
+	check.That(t, total < markTimeout, "all tries may take %s, and a pod without its mark is deleted after %s", total, markTimeout)
 }

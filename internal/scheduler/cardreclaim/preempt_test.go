@@ -105,7 +105,7 @@ func TestEachPreemptedPodHasAnEvent(t *testing.T) {
 // as one that goes.
 func TestAPodIsInsistedOnThatCouldNotBeTold(t *testing.T) {
 	w, preempt := inQueue(t, "low q 1: n*2 m*2 class=low"+waits)
-	w.action.manner.again.Steps = 1
+	w.action.evictor.backoff.Steps = 1
 	var down atomic.Bool
 	down.Store(true)
 	fail := func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -117,9 +117,9 @@ func TestAPodIsInsistedOnThatCouldNotBeTold(t *testing.T) {
 	w.preempt(preempt)
 	first := session.Names(w.In(api.Releasing))
 	check.Equal(t, "pods that go", 1, len(w.In(api.Releasing)))
-	keptPatience := patience
-	t.Cleanup(func() { patience = keptPatience })
-	patience = 0
+	keptPatience := evictionTimeout
+	t.Cleanup(func() { evictionTimeout = keptPatience })
+	evictionTimeout = 0
 	w.preempt(preempt)
 	check.Equal(t, "pods that go in the next session", first, session.Names(w.In(api.Releasing)))
 	down.Store(false)

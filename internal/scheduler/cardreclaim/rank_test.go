@@ -19,8 +19,8 @@ func class(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
 }
 
-// disruptionBudget allows so many evictions of pods with a label.
-func disruptionBudget(app string, allowed int32) *policyv1.PodDisruptionBudget {
+// podDisruptionBudget allows so many evictions of pods with a label.
+func podDisruptionBudget(app string, allowed int32) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: app},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
@@ -61,21 +61,21 @@ func TestLowerPrioritiesGoFirst(t *testing.T) {
 		"a gang as its highest pod": {text: gangs, change: both(classes("pc-low", "pc-low"), on("mb-1", class("pc-normal"))), goes: "na*4"},
 
 		"last of its priority who has a disruption budget that allows none": {text: gangs, change: apps,
-			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 0)}, goes: "na*4"},
+			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0)}, goes: "na*4"},
 		"last as well who has one that does not allow the whole gang": {text: gangs, change: apps,
-			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 3)}, goes: "na*4"},
+			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 3)}, goes: "na*4"},
 		"as always who has one that allows it": {text: gangs, change: apps,
-			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 4)}, goes: "mb*4"},
+			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 4)}, goes: "mb*4"},
 		"before a higher priority who has one that allows none": {text: gangs, change: both(classes("pc-high", "pc-low"), apps),
-			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 0)}, goes: "mb*4"},
+			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0)}, goes: "mb*4"},
 		"by loss as well last who has one that allows none": {text: gangs, change: apps, byLoss: true,
-			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 0)}, goes: "na*4"},
+			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0)}, goes: "na*4"},
 		"who has one where all have one": {text: gangs, change: apps,
-			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("mb", 0), disruptionBudget("na", 0)}, goes: "mb*4"},
+			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("mb", 0), podDisruptionBudget("na", 0)}, goes: "mb*4"},
 		"of spare pods the one without": {text: spare, change: both(apps, on("na-1", labelled("other", ""))),
-			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("na", 0), disruptionBudget("mb", 0)}, goes: "na-1"},
+			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("na", 0), podDisruptionBudget("mb", 0)}, goes: "na-1"},
 		"a gang before a spare pod with one": {text: spare, change: apps,
-			budgets: []*policyv1.PodDisruptionBudget{disruptionBudget("na", 0)}, goes: "mb*4"},
+			budgets: []*policyv1.PodDisruptionBudget{podDisruptionBudget("na", 0)}, goes: "mb*4"},
 	}) {
 		w := tides(tc.text, tc.change)
 		if tc.byLoss {

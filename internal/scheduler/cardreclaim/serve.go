@@ -15,24 +15,24 @@ import (
 )
 
 // serveInOrder serves jobs in the order of their queues and of their own.
-func (w *wave) serveInOrder(jobs []*api.JobInfo) {
-	w.action.turns.order(jobs) // should the session not suffice
-	queues := util.NewPriorityQueue(w.ssn.QueueOrderFn)
+func (s *reclaimSession) serveInOrder(jobs []*api.JobInfo) {
+	s.action.fairOrder.startSession(jobs) // should the session not suffice
+	queues := util.NewPriorityQueue(s.ssn.QueueOrderFn)
 	waiting := map[api.QueueID]*util.PriorityQueue{}
 	for _, job := range jobs {
 		if _, known := waiting[job.Queue]; !known {
-			waiting[job.Queue] = util.NewPriorityQueue(w.ssn.JobOrderFn)
-			queues.Push(w.ssn.Queues[job.Queue])
+			waiting[job.Queue] = util.NewPriorityQueue(s.ssn.JobOrderFn)
+			queues.Push(s.ssn.Queues[job.Queue])
 		}
 		waiting[job.Queue].Push(job)
 	}
 	for !queues.Empty() {
 		queue := queues.Pop().(*api.QueueInfo)
-		if w.ssn.Overused(queue) {
+		if s.ssn.Overused(queue) {
 			continue
 		}
 		jobs := waiting[queue.UID]
-		if !w.turn(jobs.Pop().(*api.JobInfo)) {
+		if !s.serveJob(jobs.Pop().(*api.JobInfo)) {
 			return
 		}
 		if !jobs.Empty() {
@@ -41,13 +41,13 @@ func (w *wave) serveInOrder(jobs []*api.JobInfo) {
 	}
 }
 
-// serveInTurns serves jobs in the order of turns.
-func (w *wave) serveInTurns(jobs []*api.JobInfo) {
+// serveFairly serves jobs in the order of turns.
+func (s *reclaimSession) serveFairly(jobs []*api.JobInfo) {
 	before := func(a, b *api.JobInfo) bool {
 		if a.Queue != b.Queue {
-			return w.ssn.QueueOrderFn(w.ssn.Queues[a.Queue], w.ssn.Queues[b.Queue])
+			return s.ssn.QueueOrderFn(s.ssn.Queues[a.Queue], s.ssn.Queues[b.Queue])
 		}
-		return w.ssn.JobOrderFn(a, b)
+		return s.ssn.JobOrderFn(a, b)
 	}
 	slices.SortFunc(jobs, func(a, b *api.JobInfo) int {
 		switch {
@@ -58,92 +58,92 @@ func (w *wave) serveInTurns(jobs []*api.JobInfo) {
 		}
 		return 0
 	})
-	turns := &w.action.turns
-	waiting := turns.order(jobs)
-	for of, any := turns.next(waiting, before); any; of, any = turns.next(waiting, before) {
+	turns := &s.action.fairOrder
+	waiting := turns.startSession(jobs)
+	for of, any := turns.pickNext(waiting, before); any; of, any = turns.pickNext(waiting, before) {
 		job := waiting[of][0]
 		if waiting[of] = waiting[of][1:]; len(waiting[of]) == 0 {
 			delete(waiting, of)
 		}
-		if !w.ssn.Overused(w.ssn.Queues[job.Queue]) && !w.turn(job) {
+		if !s.ssn.Overused(s.ssn.Queues[job.Queue]) && !s.serveJob(job) {
 			return
 		}
 	}
 }
 
-// turn serves a job, and is false when the session is over before.
-func (w *wave) turn(job *api.JobInfo) bool {
-	if w.over() {
-		w.left = true
+// serveJob serves a job, and is false when the session is over before.
+func (s *reclaimSession) serveJob(job *api.JobInfo) bool {
+	if s.sessionExhausted() {
+		s.unfinished = true
 		return false
 	}
-	waits := w.waitsSum(job)
-	if w.action.attempts.skips(w, job, waits) {
+	waits := s.hashPending(job)
+	if s.action.searches.canSkip(s, job, waits) {
 		return true
 	}
-	before := w.total()
-	w.looked = looked{}
-	w.begin(len(w.list))
-	placed := w.serve(job)
-	w.action.attempts.note(w, job, waits, placed)
-	if w.exhausted() {
-		w.left = true
+	before := s.totalWork()
+	s.scope = searchScope{}
+	s.startJob(len(s.nodes))
+	placed := s.placeJob(job)
+	s.action.searches.recordSearch(s, job, waits, placed)
+	if s.jobExhausted() {
+		s.unfinished = true
 		klog.InfoS("No more may go into a job in one session, it comes after others now", "job", klog.KRef(job.Namespace, job.Name))
 	}
-	if !placed && (w.exhausted() || w.anyCut) {
-		w.tellCut(job)
+	if !placed && (s.jobExhausted() || s.anySearchCut) {
+		s.recordSearchCut(job)
 	}
-	w.action.turns.had(job, w.total()-before)
+	s.action.fairOrder.recordServed(job, s.totalWork()-before)
 	return true
 }
 
-// serve places a job's pods, and reports whether it placed any: those that the job lacks to
+// placeJob places a job's pods, and reports whether it placed any: those that the job lacks to
 // its minimum all or none, then as many of the others as can be. Where all can be placed
 // they are placed together: of a Deployment, whose minimum is one, the first pod would
 // otherwise take a job that is of no use to the others.
-func (w *wave) serve(job *api.JobInfo) (placed bool) {
-	lacking := w.lacking(job)
-	more, rest := w.portions(job, lacking, w.takers(job, lacking))
+func (s *reclaimSession) placeJob(job *api.JobInfo) (placed bool) {
+	lacking := s.missingTasks(job)
+	more, rest := s.splitByKinds(job, lacking, s.reclaimingTasks(job, lacking))
 	if len(lacking) > 0 {
-		if _, tooMany := w.portions(job, nil, lacking); len(tooMany) > 0 || !w.mayTryAll(lacking) {
+		if _, tooMany := s.splitByKinds(job, nil, lacking); len(tooMany) > 0 || !s.canReclaimTogether(lacking) {
 			return false
 		}
 		together := slices.Concat(lacking, more)
-		if len(more) > 0 && w.mayTryAll(together) && w.placeWithHalf(job, together) {
+		if len(more) > 0 && s.canReclaimTogether(together) && s.placeWithHalfBudget(job, together) {
 			more = nil
-		} else if !w.place(job, lacking, true) {
+		} else if !s.placeTasks(job, lacking, true) {
 			return false
 		}
 		placed = true
 	}
 	for _, tasks := range slices.Concat([][]*api.TaskInfo{more}, rest) {
-		if len(tasks) > 0 && w.place(job, tasks, false) {
+		if len(tasks) > 0 && s.placeTasks(job, tasks, false) {
 			placed = true
 		}
 	}
 	return placed
 }
 
-// placeWithHalf places all pods of a job with at most half of the effort that is left
+// placeWithHalfBudget places all pods of a job with at most half of the effort that is left
 // for it, so that the pods it lacks can still be placed without the others.
-func (w *wave) placeWithHalf(job *api.JobInfo, tasks []*api.TaskInfo) bool {
-	end := w.end
-	w.end = w.effort + (w.end-w.effort)/2
-	placed := w.place(job, tasks, true)
-	w.end = end
+func (s *reclaimSession) placeWithHalfBudget(job *api.JobInfo, tasks []*api.TaskInfo) bool {
+	end := s.jobEnd
+	s.jobEnd = s.work + (s.jobEnd-s.work)/2
+	placed := s.placeTasks(job, tasks, true)
+	s.jobEnd = end
 	return placed
 }
 
-// portions divides pods into those that may be placed together with some others,
+// splitByKinds divides pods into those that may be placed together with some others,
 // for their kinds are not too many, and the rest, portion by portion.
-func (w *wave) portions(job *api.JobInfo, with, tasks []*api.TaskInfo) (first []*api.TaskInfo, rest [][]*api.TaskInfo) {
+func (s *reclaimSession) splitByKinds(job *api.JobInfo, with, tasks []*api.TaskInfo) (first []*api.TaskInfo, rest [][]*api.TaskInfo) {
 	place := map[string]int{} // of a kind among all kinds
 	count := func(task *api.TaskInfo) int {
-		kind := w.needsOf(job, task)
+		kind := s.needsKey(job, task)
 		if _, known := place[kind]; !known {
 			place[kind] = len(place)
 		}
-		return place[kind] / mostKinds
+		return place[kind] / maxPodKinds
 	}
 	for _, task := range with {
 		count(task)
@@ -162,38 +162,38 @@ func (w *wave) portions(job *api.JobInfo, with, tasks []*api.TaskInfo) (first []
 	return first, rest
 }
 
-// takers lists the waiting pods of a job that may take cards back, from the same
+// reclaimingTasks lists the waiting pods of a job that may take cards back, from the same
 // jobs as the first of them, without some.
-func (w *wave) takers(job *api.JobInfo, without []*api.TaskInfo) []*api.TaskInfo {
-	var takers []*api.TaskInfo
+func (s *reclaimSession) reclaimingTasks(job *api.JobInfo, without []*api.TaskInfo) []*api.TaskInfo {
+	var tasks []*api.TaskInfo
 	others := sets.New(without...)
 	for _, task := range job.TaskStatusIndex[api.Pending] {
-		if !others.Has(task) && w.mayTry(task) && w.tide.Takes(task) {
-			takers = append(takers, task)
+		if !others.Has(task) && s.mayPreempt(task) && s.policy.Takes(task) {
+			tasks = append(tasks, task)
 		}
 	}
-	if len(takers) == 0 {
+	if len(tasks) == 0 {
 		return nil
 	}
-	w.sort(takers)
-	first := w.giverKey(takers[0])
-	takers = slices.DeleteFunc(takers, func(task *api.TaskInfo) bool { return w.giverKey(task) != first })
-	return w.withinRoom(job, without, takers)
+	s.sortTasks(tasks)
+	first := s.reclaimerKeyFor(tasks[0])
+	tasks = slices.DeleteFunc(tasks, func(task *api.TaskInfo) bool { return s.reclaimerKeyFor(task) != first })
+	return s.dropBeyondQuota(job, without, tasks)
 }
 
-// withinRoom leaves out the pods for whose cards the queue has no room beside those
+// dropBeyondQuota leaves out the pods for whose cards the queue has no room beside those
 // before them and some others: of ten thousand that wait, few may be looked at.
-func (w *wave) withinRoom(job *api.JobInfo, beside, tasks []*api.TaskInfo) []*api.TaskInfo {
+func (s *reclaimSession) dropBeyondQuota(job *api.JobInfo, beside, tasks []*api.TaskInfo) []*api.TaskInfo {
 	left := map[string]card.Count{}
 	takes := func(task *api.TaskInfo) bool {
-		ask := w.tide.Ask(task)
+		ask := s.policy.Ask(task)
 		if ask.Count == 0 {
 			return true
 		}
 		key := fmt.Sprint(ask.Names)
 		room, known := left[key]
 		if !known {
-			room = w.tide.Room(job.Queue, ask.Names...)
+			room = s.policy.Room(job.Queue, ask.Names...)
 		}
 		if room < ask.Count {
 			left[key] = room
@@ -208,31 +208,31 @@ func (w *wave) withinRoom(job *api.JobInfo, beside, tasks []*api.TaskInfo) []*ap
 	return slices.DeleteFunc(tasks, func(task *api.TaskInfo) bool { return !takes(task) })
 }
 
-// mayTryAll tells whether pods may be placed together: all that ask for cards
+// canReclaimTogether tells whether pods may be placed together: all that ask for cards
 // must be allowed to take them back, and from the same jobs.
-func (w *wave) mayTryAll(tasks []*api.TaskInfo) bool {
+func (s *reclaimSession) canReclaimTogether(tasks []*api.TaskInfo) bool {
 	var first *api.TaskInfo
 	for _, task := range tasks {
-		if !w.mayTry(task) {
+		if !s.mayPreempt(task) {
 			return false
 		}
-		if w.tide.Ask(task).Count == 0 {
+		if s.policy.Ask(task).Count == 0 {
 			continue
 		}
 		if first == nil {
 			first = task
 		}
-		if !w.tide.Takes(task) || w.giverKey(task) != w.giverKey(first) {
+		if !s.policy.Takes(task) || s.reclaimerKeyFor(task) != s.reclaimerKeyFor(first) {
 			return false
 		}
 	}
 	return true
 }
 
-// lacking picks the pods that a job lacks to its minimum, beside those that run and those
+// missingTasks picks the pods that a job lacks to its minimum, beside those that run and those
 // that have been promised a node: first what each role needs of its own, then the first of
 // the rest. When too few pods wait to reach the minimum it picks all of them.
-func (w *wave) lacking(job *api.JobInfo) []*api.TaskInfo {
+func (s *reclaimSession) missingTasks(job *api.JobInfo) []*api.TaskInfo {
 	have, roles := capacitycard.RolesOf(job, true)
 	var pending []*api.TaskInfo
 	for _, task := range job.TaskStatusIndex[api.Pending] {
@@ -245,58 +245,60 @@ func (w *wave) lacking(job *api.JobInfo) []*api.TaskInfo {
 			pending = append(pending, task)
 		}
 	}
-	w.sort(pending)
+	s.sortTasks(pending)
 	return capacitycard.ToMinimum(job, have, roles, pending)
 }
 
-// sort puts pods in the order in which Volcano would place them, equal ones by
+// sortTasks puts pods in the order in which Volcano would place them, equal ones by
 // name, so that the same session has the same outcome.
-func (w *wave) sort(tasks []*api.TaskInfo) {
+func (s *reclaimSession) sortTasks(tasks []*api.TaskInfo) {
 	slices.SortFunc(tasks, func(a, b *api.TaskInfo) int {
 		switch {
-		case w.ssn.TaskOrderFn(a, b):
+		case s.ssn.TaskOrderFn(a, b):
 			return -1
-		case w.ssn.TaskOrderFn(b, a):
+		case s.ssn.TaskOrderFn(b, a):
 			return 1
 		}
 		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 }
 
-// turns tells whose turn it is when one session does not suffice for all that
+// fairOrder tells whose turn it is when one session does not suffice for all that
 // wait: the tenant into whom least has gone since then, and of its jobs the one
 // whose last turn is longest ago. Where all are served the order of queues and
 // jobs decides alone, as it does in the first session that does not suffice.
-type turns struct {
+type fairOrder struct {
 	// scarce tells that the last session did not suffice.
-	scarce bool
+	isScarce bool
 	// used is what has gone into each tenant that waits since sessions do not
 	// suffice, last the session of each job's last turn since then.
-	used    map[tenant]int
-	last    map[api.JobID]int
-	session int
+	work       map[queueNamespace]int
+	lastServed map[api.JobID]int
+	session    int
 }
 
-// tenant is whose pods are, as far as turns go.
-type tenant struct {
+// queueNamespace is whose pods are, as far as turns go.
+type queueNamespace struct {
 	queue     api.QueueID
 	namespace string
 }
 
-func tenantOf(job *api.JobInfo) tenant { return tenant{job.Queue, job.Namespace} }
+func queueNamespaceOf(job *api.JobInfo) queueNamespace {
+	return queueNamespace{job.Queue, job.Namespace}
+}
 
-// order begins a session and sorts the jobs of each tenant by their turn: those
+// startSession begins a session and sorts the jobs of each tenant by their turn: those
 // that had none first, of equal ones the first in jobs. Who is new among the
 // tenants starts where the one is that had least.
-func (t *turns) order(jobs []*api.JobInfo) map[tenant][]*api.JobInfo {
-	waiting, last := map[tenant][]*api.JobInfo{}, map[api.JobID]int{}
+func (t *fairOrder) startSession(jobs []*api.JobInfo) map[queueNamespace][]*api.JobInfo {
+	waiting, last := map[queueNamespace][]*api.JobInfo{}, map[api.JobID]int{}
 	for _, job := range jobs {
-		waiting[tenantOf(job)] = append(waiting[tenantOf(job)], job)
-		last[job.UID] = t.last[job.UID]
+		waiting[queueNamespaceOf(job)] = append(waiting[queueNamespaceOf(job)], job)
+		last[job.UID] = t.lastServed[job.UID]
 	}
-	least, used := 0, map[tenant]int{}
+	least, used := 0, map[queueNamespace]int{}
 	for of := range waiting {
-		if n, known := t.used[of]; known {
+		if n, known := t.work[of]; known {
 			if used[of] = n; len(used) == 1 || n < least {
 				least = n
 			}
@@ -308,18 +310,18 @@ func (t *turns) order(jobs []*api.JobInfo) map[tenant][]*api.JobInfo {
 		}
 		slices.SortStableFunc(all, func(a, b *api.JobInfo) int { return cmp.Compare(last[a.UID], last[b.UID]) })
 	}
-	t.used, t.last = used, last
+	t.work, t.lastServed = used, last
 	return waiting
 }
 
-// next picks the tenant whose turn it is; of equal ones the first by before.
-func (t *turns) next(waiting map[tenant][]*api.JobInfo, before func(a, b *api.JobInfo) bool) (tenant, bool) {
-	var first tenant
+// pickNext picks the tenant whose turn it is; of equal ones the first by before.
+func (t *fairOrder) pickNext(waiting map[queueNamespace][]*api.JobInfo, before func(a, b *api.JobInfo) bool) (queueNamespace, bool) {
+	var first queueNamespace
 	found := false
 	for of, jobs := range waiting {
 		by := 0
 		if found {
-			by = cmp.Compare(t.used[of], t.used[first])
+			by = cmp.Compare(t.work[of], t.work[first])
 		}
 		if !found || by < 0 || by == 0 && before(jobs[0], waiting[first][0]) {
 			first, found = of, true
@@ -328,16 +330,16 @@ func (t *turns) next(waiting map[tenant][]*api.JobInfo, before func(a, b *api.Jo
 	return first, found
 }
 
-// had notes the turn of a job, and what went into it.
-func (t *turns) had(job *api.JobInfo, effort int) {
-	t.used[tenantOf(job)] += effort
-	t.last[job.UID] = t.session + 1
+// recordServed notes the turn of a job, and what went into it.
+func (t *fairOrder) recordServed(job *api.JobInfo, effort int) {
+	t.work[queueNamespaceOf(job)] += effort
+	t.lastServed[job.UID] = t.session + 1
 }
 
-// end closes a session. sufficed tells that all had what they needed.
-func (t *turns) end(sufficed bool) {
+// endSession closes a session. sufficed tells that all had what they needed.
+func (t *fairOrder) endSession(sufficed bool) {
 	t.session++
-	if t.scarce = !sufficed; sufficed {
-		t.used, t.last = nil, nil
+	if t.isScarce = !sufficed; sufficed {
+		t.work, t.lastServed = nil, nil
 	}
 }

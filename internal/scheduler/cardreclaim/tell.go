@@ -23,68 +23,68 @@ const (
 	eventReclaimed = "CardsReclaimed"
 	// eventReclaims, on the PodGroup that takes: whose cards it gets.
 	eventReclaims = "ReclaimsCards"
-	// eventCut, on a PodGroup that waits: not all ways were tried to make room for it.
-	eventCut = "ReclaimSearchEnded"
+	// eventSearchCut, on a PodGroup that waits: not all ways were tried to make room for it.
+	eventSearchCut = "ReclaimSearchEnded"
 )
 
-// mostNamed is how many jobs an event names.
-const mostNamed = 3
+// maxNamedJobs is how many jobs an event names.
+const maxNamedJobs = 3
 
-// tell says to everybody who has part in it what was taken, for whom, and what
+// recordEvictions says to everybody who has part in it what was taken, for whom, and what
 // is lost.
-func (w *wave) tell(job *api.JobInfo, parted []*parting, plan *solver.Plan) {
-	if len(parted) == 0 {
+func (s *reclaimSession) recordEvictions(job *api.JobInfo, evictions []*jobEviction, plan *solver.Plan) {
+	if len(evictions) == 0 {
 		return
 	}
 	var names []string
 	pods := 0
-	for _, p := range parted {
-		names = append(names, nameOf(p.giver.job))
-		pods += len(p.places)
-		loss := p.loss()
-		w.tellGiver(job, p, loss)
-		w.action.counters.took(p, loss)
+	for _, p := range evictions {
+		names = append(names, displayName(p.victimJob.job))
+		pods += len(p.indexes)
+		loss := p.totalLoss()
+		s.recordReclaimed(job, p, loss)
+		s.action.counters.countEviction(p, loss)
 	}
-	if more := len(names) - mostNamed; more > 0 {
-		names = append(names[:mostNamed], fmt.Sprintf("%d more", more))
+	if more := len(names) - maxNamedJobs; more > 0 {
+		names = append(names[:maxNamedJobs], fmt.Sprintf("%d more", more))
 	}
-	w.tide.Tell(capacitycard.GroupOf(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
+	s.policy.Tell(capacitycard.GroupOf(job), corev1.EventTypeNormal, eventReclaims, fmt.Sprintf(
 		"takes cards back for %d pod(s): %d pod(s) of %s leave, %d card-seconds of work are lost; they start as soon as those are gone",
 		plan.Placed(), pods, strings.Join(names, ", "), plan.Loss.Total()))
 }
 
-// tellCut tells a job that the search for its victims was cut short.
-func (w *wave) tellCut(job *api.JobInfo) {
-	w.tide.Tell(capacitycard.GroupOf(job), corev1.EventTypeWarning, eventCut, fmt.Sprintf(
+// recordSearchCut tells a job that the search for its victims was cut short.
+func (s *reclaimSession) recordSearchCut(job *api.JobInfo) {
+	s.policy.Tell(capacitycard.GroupOf(job), corev1.EventTypeWarning, eventSearchCut, fmt.Sprintf(
 		"the search for victims for %d pending pod(s) was cut short: it is too large for one session. "+
 			"It is made again; fewer kinds of pods, or a smaller gang, make it smaller",
 		len(job.TaskStatusIndex[api.Pending])))
 }
 
-func (w *wave) tellGiver(job *api.JobInfo, p *parting, loss int64) {
+func (s *reclaimSession) recordReclaimed(job *api.JobInfo, p *jobEviction, loss int64) {
 	what := "one of its pods goes, the job goes on"
 	switch {
-	case p.whole && p.giver.habit.Terminates:
+	case p.whole && p.victimJob.evictionPolicy.Terminates:
 		what = "the whole job goes, and its own policy on evicted pods ends it"
-	case p.whole && workload.VCJobOwner(p.giver.tasks[0].Pod) != "":
+	case p.whole && workload.VCJobOwner(p.victimJob.tasks[0].Pod) != "":
 		what = "the whole job goes, and starts again when cards are free; no retry is counted"
 	case p.whole:
 		what = "all of its pods go"
-	case len(p.places) > 1:
-		what = fmt.Sprintf("%d of its pods go, the job goes on", len(p.places))
+	case len(p.indexes) > 1:
+		what = fmt.Sprintf("%d of its pods go, the job goes on", len(p.indexes))
 	}
 	var cards card.Count
-	for _, i := range p.places {
-		cards = cards.Add(p.giver.cards[i])
+	for _, i := range p.indexes {
+		cards = cards.Add(p.victimJob.cards[i])
 	}
-	w.tide.Tell(aboutOf(p.giver), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
+	s.policy.Tell(eventObject(p.victimJob), corev1.EventTypeWarning, eventReclaimed, fmt.Sprintf(
 		"%d card(s) are taken back for %s of queue %s: %s; %d card-seconds of work are lost",
-		cards, nameOf(job), job.Queue, what, loss))
+		cards, displayName(job), job.Queue, what, loss))
 }
 
-// nameOf is the name by which users know a job: that of whatever made its pods,
+// displayName is the name by which users know a job: that of whatever made its pods,
 // and that of its PodGroup when nothing did.
-func nameOf(job *api.JobInfo) string {
+func displayName(job *api.JobInfo) string {
 	for _, task := range job.Tasks {
 		if owner := metav1.GetControllerOf(task.Pod); owner != nil {
 			return job.Namespace + "/" + owner.Name
@@ -93,17 +93,17 @@ func nameOf(job *api.JobInfo) string {
 	return job.Namespace + "/" + job.Name
 }
 
-// loss is what is lost with what a job gives, in card-seconds.
-func (p *parting) loss() int64 {
+// totalLoss is what is lost with what a job gives, in card-seconds.
+func (p *jobEviction) totalLoss() int64 {
 	var total int64
-	for _, i := range p.places {
-		total += p.giver.shape.Pods[i].Loss
+	for _, i := range p.indexes {
+		total += p.victimJob.solverJob.Pods[i].Loss
 	}
 	return total
 }
 
-// aboutOf is the object on which users look for what became of their job.
-func aboutOf(g *giver) runtime.Object {
+// eventObject is the object on which users look for what became of their job.
+func eventObject(g *victimJob) runtime.Object {
 	owner := metav1.GetControllerOf(g.tasks[0].Pod)
 	if workload.VCJobOwner(g.tasks[0].Pod) == "" {
 		return capacitycard.GroupOf(g.job)
@@ -138,18 +138,18 @@ func (a *Action) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{a.counters.jobs, a.counters.pods, a.counters.loss}
 }
 
-func (c *counters) took(p *parting, loss int64) {
-	queue := string(p.giver.job.Queue)
-	c.queues[p.giver.job.Queue] = true
+func (c *counters) countEviction(p *jobEviction, loss int64) {
+	queue := string(p.victimJob.job.Queue)
+	c.queues[p.victimJob.job.Queue] = true
 	if p.whole {
 		c.jobs.WithLabelValues(queue).Inc()
 	}
-	c.pods.WithLabelValues(queue).Add(float64(len(p.places)))
+	c.pods.WithLabelValues(queue).Add(float64(len(p.indexes)))
 	c.loss.WithLabelValues(queue).Add(float64(loss))
 }
 
-// keep forgets what was counted of queues that are gone.
-func (c *counters) keep(queues map[api.QueueID]*api.QueueInfo) {
+// dropGoneQueues forgets what was counted of queues that are gone.
+func (c *counters) dropGoneQueues(queues map[api.QueueID]*api.QueueInfo) {
 	for queue := range c.queues {
 		if queues[queue] != nil {
 			continue

@@ -20,20 +20,20 @@ func byName(a, b *api.JobInfo) bool { return a.UID < b.UID }
 
 // played has sessions that suffice for so much, in turns, and lists who was served
 // in each. effort is what a job needs.
-func (t *turns) played(jobs []*api.JobInfo, most int, effort func(*api.JobInfo) int) []string {
+func (t *fairOrder) played(jobs []*api.JobInfo, most int, effort func(*api.JobInfo) int) []string {
 	var served []string
-	waiting := t.order(jobs)
-	for of, any := t.next(waiting, byName); any && most > 0; of, any = t.next(waiting, byName) {
+	waiting := t.startSession(jobs)
+	for of, any := t.pickNext(waiting, byName); any && most > 0; of, any = t.pickNext(waiting, byName) {
 		job := waiting[of][0]
 		if waiting[of] = waiting[of][1:]; len(waiting[of]) == 0 {
 			delete(waiting, of)
 		}
 		spent := min(most, effort(job))
 		most -= spent
-		t.had(job, spent)
+		t.recordServed(job, spent)
 		served = append(served, string(job.UID))
 	}
-	t.end(most > 0)
+	t.endSession(most > 0)
 	return served
 }
 
@@ -57,11 +57,11 @@ func TestNobodyWaitsForEver(t *testing.T) {
 			}
 			return needs
 		}
-		state, evil := &turns{}, []*api.JobInfo{}
+		state, evil := &fairOrder{}, []*api.JobInfo{}
 		before := jobOf("q", "evil", "before")
-		state.order(append(honest[:len(honest):len(honest)], before))
-		state.had(before, most)
-		state.end(false)
+		state.startSession(append(honest[:len(honest):len(honest)], before))
+		state.recordServed(before, most)
+		state.endSession(false)
 		served := map[string]bool{}
 		for session := range 2*len(honest) + 2*tenants {
 			evil = append(evil, jobOf("q", "evil", fmt.Sprint("e", session)))
@@ -78,12 +78,12 @@ func TestNobodyWaitsForEver(t *testing.T) {
 func TestTurns(t *testing.T) {
 	a1, a2, b1 := jobOf("q", "a", "1"), jobOf("q", "a", "2"), jobOf("q", "b", "1")
 	ten := func(*api.JobInfo) int { return 10 }
-	state := &turns{}
-	check.That(t, !state.scarce, "turns before any session")
-	state.order([]*api.JobInfo{a1, a2, b1})
-	state.had(a1, 10)
-	state.end(false)
-	check.That(t, state.scarce, "no turns after a session that did not suffice")
+	state := &fairOrder{}
+	check.That(t, !state.isScarce, "turns before any session")
+	state.startSession([]*api.JobInfo{a1, a2, b1})
+	state.recordServed(a1, 10)
+	state.endSession(false)
+	check.That(t, state.isScarce, "no turns after a session that did not suffice")
 	for i, want := range []string{"[b/1]", "[a/2]", "[b/1]", "[a/1]"} {
 		check.Equal(t, fmt.Sprintf("session %d serves", i), want, fmt.Sprint(state.played([]*api.JobInfo{a1, a2, b1}, 10, ten)))
 	}
@@ -92,5 +92,5 @@ func TestTurns(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("with a new tenant session %d serves", i), want, fmt.Sprint(state.played([]*api.JobInfo{a1, b1, c1}, 10, ten)))
 	}
 	state.played([]*api.JobInfo{a1}, 11, ten)
-	check.That(t, !state.scarce && state.last == nil, "turns go on after a session that sufficed")
+	check.That(t, !state.isScarce && state.lastServed == nil, "turns go on after a session that sufficed")
 }

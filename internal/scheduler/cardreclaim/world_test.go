@@ -24,13 +24,13 @@ import (
 )
 
 // shipped is how a mark that failed is tried again.
-var shipped = again
+var shipped = writeBackoff
 
 // cards is the cache of the plugin, the same for all tests of the process.
 var cards = capacitycard.NewCache()
 
 func TestMain(m *testing.M) {
-	again.Duration = time.Millisecond
+	writeBackoff.Duration = time.Millisecond
 	framework.RegisterPluginBuilder(capacitycard.PluginName, capacitycard.Builder(cards))
 	os.Exit(m.Run())
 }
@@ -44,11 +44,11 @@ const (
 // habits answers for Volcano jobs; those it does not name are not known.
 type habits map[string]workload.EvictionPolicy
 
-func (h habits) Open(*framework.Session) {}
+func (h habits) OpenSession(*framework.Session) {}
 
-func (h habits) HabitOf(namespace, name string) (workload.EvictionPolicy, bool) {
-	habit, known := h[namespace+"/"+name]
-	return habit, known
+func (h habits) EvictionPolicyFor(namespace, name string) (workload.EvictionPolicy, bool) {
+	evictionPolicy, known := h[namespace+"/"+name]
+	return evictionPolicy, known
 }
 
 func amount(quantity string) resource.Quantity { return resource.MustParse(quantity) }
@@ -90,8 +90,8 @@ func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
 	w.Add(text, changes...)
 	for _, statement := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }) {
 		for _, word := range strings.Fields(statement) {
-			if option, habit, _ := strings.Cut(word, "="); option == "vcjob" && habit != "unknown" {
-				w.habits["ns/"+strings.Fields(statement)[0]] = workload.EvictionPolicy{Inelastic: habit != "", Terminates: habit == "ends"}
+			if option, evictionPolicy, _ := strings.Cut(word, "="); option == "vcjob" && evictionPolicy != "unknown" {
+				w.habits["ns/"+strings.Fields(statement)[0]] = workload.EvictionPolicy{Inelastic: evictionPolicy != "", Terminates: evictionPolicy == "ends"}
 			}
 		}
 	}
@@ -101,8 +101,8 @@ func (w *world) add(text string, changes ...func(*corev1.Pod)) *world {
 // begin hands the cluster to Volcano's cache.
 func (w *world) begin() {
 	w.Begin()
-	for _, claim := range w.volumes {
-		if err := w.Cache.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Add(claim); err != nil {
+	for _, podSet := range w.volumes {
+		if err := w.Cache.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().GetIndexer().Add(podSet); err != nil {
 			panic(err)
 		}
 	}
@@ -225,13 +225,13 @@ func state(ssn *framework.Session) string {
 			lines = append(lines, fmt.Sprintf("%s holds %s %s", n.Name, task.UID, task.Status))
 		}
 	}
-	if tide, ok := cards.Tide(ssn.UID); ok {
+	if policy, ok := cards.Tide(ssn.UID); ok {
 		for _, q := range ssn.Queues {
-			lines = append(lines, fmt.Sprintf("%s may take %d of A, %d of B", q.Name, tide.Room(q.UID, "A"), tide.Room(q.UID, "B")))
+			lines = append(lines, fmt.Sprintf("%s may take %d of A, %d of B", q.Name, policy.Room(q.UID, "A"), policy.Room(q.UID, "B")))
 		}
 		for _, job := range ssn.Jobs {
 			for _, task := range job.Tasks {
-				lines = append(lines, fmt.Sprintf("%s is charged %d", task.UID, tide.Cards(task)))
+				lines = append(lines, fmt.Sprintf("%s is charged %d", task.UID, policy.Cards(task)))
 			}
 		}
 	}

@@ -22,15 +22,15 @@ const perNode = 8
 // problem has so many waiting pods of so many cards each.
 func (f fleet) problem(waiting int, cards float64) *Problem {
 	random := rand.New(rand.NewPCG(7, uint64(f.gangs)))
-	p := &Problem{Pools: []int64{int64(waiting) * int64(cards)}}
-	claim := Claim{Request: Amounts{cards, 4000 * cards, 16e9 * cards}, Cards: int64(cards), Count: waiting}
+	p := &Problem{Quotas: []int64{int64(waiting) * int64(cards)}}
+	podSet := PodSet{Request: Amounts{cards, 4000 * cards, 16e9 * cards}, Cards: int64(cards), Count: waiting}
 	for i := range f.nodes {
-		p.Nodes = append(p.Nodes, Node{Room: Amounts{0, 8000, 32e9}})
-		claim.Nodes = append(claim.Nodes, i)
+		p.Nodes = append(p.Nodes, Node{Free: Amounts{0, 8000, 32e9}})
+		podSet.Nodes = append(podSet.Nodes, i)
 	}
-	p.Claims = []Claim{claim}
+	p.PodSets = []PodSet{podSet}
 	if f.elastic {
-		p.Jobs = []Job{{Spare: f.gangs * f.size}}
+		p.Jobs = []Job{{Elastic: f.gangs * f.size}}
 	}
 	at := 0
 	for range f.gangs {
@@ -52,7 +52,7 @@ func (f fleet) problem(waiting int, cards float64) *Problem {
 				node = at % f.nodes
 			}
 			at++
-			job.Pods = append(job.Pods, Pod{Node: node, Gives: Amounts{1, 8000, 32e9}, Loss: age, Rank: job.Rank})
+			job.Pods = append(job.Pods, Pod{Node: node, Usage: Amounts{1, 8000, 32e9}, Loss: age, Rank: job.Rank})
 		}
 		if f.elastic {
 			p.Jobs[0].Pods = append(p.Jobs[0].Pods, job.Pods...)
@@ -71,26 +71,26 @@ func BenchmarkRanks(b *testing.B) {
 			f := fleet{nodes: 5000, gangs: 5000, size: 8, spread: true, ranks: ranks}
 			p := f.problem(512/kinds, 8)
 			for range kinds - 1 {
-				c := p.Claims[0]
-				c.Request = Amounts{8, 32000 - float64(len(p.Claims)), 16e9}
-				p.Claims = append(p.Claims, c)
+				c := p.PodSets[0]
+				c.Request = Amounts{8, 32000 - float64(len(p.PodSets)), 16e9}
+				p.PodSets = append(p.PodSets, c)
 			}
-			p.Pools[0] = 4096
+			p.Quotas[0] = 4096
 			b.Run(fmt.Sprintf("%d kinds/%d ranks", kinds, ranks), func(b *testing.B) {
-				var answer Answer
+				var answer Result
 				for b.Loop() {
-					if answer = ChooseWithin(p, mostEffort); answer.Plan == nil {
+					if answer = Solve(p, maxRefineWork); answer.Plan == nil {
 						b.Fatal("there is a plan")
 					}
 				}
-				b.ReportMetric(float64(answer.Effort)/1e6, "Meffort")
+				b.ReportMetric(float64(answer.Work)/1e6, "Meffort")
 				b.ReportMetric(float64(answer.Plan.Loss.Total())/1e6, "Mloss")
 			})
 		}
 	}
 }
 
-func BenchmarkChoose(b *testing.B) {
+func BenchmarkSolve(b *testing.B) {
 	for name, f := range map[string]fleet{
 		"500 gangs of 8 on a node each": {nodes: 500, gangs: 500, size: 8},
 		"500 gangs of 8 spread":         {nodes: 500, gangs: 500, size: 8, spread: true},
@@ -108,7 +108,7 @@ func BenchmarkChoose(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d pods of %g cards wait", name, size.waiting, size.cards), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, ok := Choose(p); !ok {
+					if _, ok := solveAll(p); !ok {
 						b.Fatal("there is a plan")
 					}
 				}

@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// broken says what is wrong with a plan, "" when nothing is: who goes may go,
+// planError says what is wrong with a plan, "" when nothing is: who goes may go,
 // the loss is what it says, and everybody who waits has a place.
-func broken(p *Problem, plan *Plan) string {
+func planError(p *Problem, plan *Plan) string {
 	loss, last := Loss{}, -1
 	avail := roomOf(p)
-	for _, taking := range plan.Take {
-		if taking.Job <= last {
-			return fmt.Sprintf("job %d comes after job %d", taking.Job, last)
+	for _, victims := range plan.Victims {
+		if victims.Job <= last {
+			return fmt.Sprintf("job %d comes after job %d", victims.Job, last)
 		}
-		last = taking.Job
-		job, pods := &p.Jobs[taking.Job], taking.Pods
-		if why := mayGo(job, taking); why != "" {
-			return fmt.Sprintf("job %d: %s", taking.Job, why)
+		last = victims.Job
+		job, pods := &p.Jobs[victims.Job], victims.Pods
+		if why := victimsError(job, victims); why != "" {
+			return fmt.Sprintf("job %d: %s", victims.Job, why)
 		}
-		if taking.Whole {
+		if victims.Whole {
 			loss.Jobs++
 			pods = nil
 			for i := range job.Pods {
@@ -28,42 +28,42 @@ func broken(p *Problem, plan *Plan) string {
 		}
 		for _, i := range pods {
 			give(avail, &job.Pods[i], 1)
-			if taking.Whole {
-				loss.Broken += job.Pods[i].Loss
+			if victims.Whole {
+				loss.JobSeconds += job.Pods[i].Loss
 			} else {
-				loss.Spared += job.Pods[i].Loss
+				loss.PodSeconds += job.Pods[i].Loss
 			}
 		}
 	}
 	if loss != plan.Loss {
 		return fmt.Sprintf("loses %+v, not %+v", loss, plan.Loss)
 	}
-	return misplaced(p, plan.Place, avail)
+	return placesError(p, plan.Places, avail)
 }
 
-func mayGo(job *Job, taking Taking) string {
+func victimsError(job *Job, victims JobVictims) string {
 	switch {
-	case taking.Whole && !job.Whole:
+	case victims.Whole && !job.Whole:
 		return "may not be taken whole"
-	case taking.Whole && len(taking.Pods) > 0:
+	case victims.Whole && len(victims.Pods) > 0:
 		return "is taken whole and lists pods"
-	case taking.Whole:
+	case victims.Whole:
 		return ""
-	case len(taking.Pods) == 0:
+	case len(victims.Pods) == 0:
 		return "is listed and gives nothing"
-	case !slices.IsSorted(taking.Pods) || len(slices.Compact(slices.Clone(taking.Pods))) != len(taking.Pods):
-		return fmt.Sprintf("pods %v are out of order or twice", taking.Pods)
+	case !slices.IsSorted(victims.Pods) || len(slices.Compact(slices.Clone(victims.Pods))) != len(victims.Pods):
+		return fmt.Sprintf("pods %v are out of order or twice", victims.Pods)
 	}
-	return spares(job, taking.Pods)
+	return spares(job, victims.Pods)
 }
 
-func misplaced(p *Problem, place [][]int, avail []Amounts) string {
-	pools := slices.Clone(p.Pools)
-	if len(place) != len(p.Claims) {
-		return fmt.Sprintf("%d claims have places, not %d", len(place), len(p.Claims))
+func placesError(p *Problem, place [][]int, avail []Amounts) string {
+	quotas := slices.Clone(p.Quotas)
+	if len(place) != len(p.PodSets) {
+		return fmt.Sprintf("%d claims have places, not %d", len(place), len(p.PodSets))
 	}
 	for i, nodes := range place {
-		c := &p.Claims[i]
+		c := &p.PodSets[i]
 		if len(nodes) != c.Count {
 			return fmt.Sprintf("claim %d has %d places, not %d", i, len(nodes), c.Count)
 		}
@@ -74,46 +74,46 @@ func misplaced(p *Problem, place [][]int, avail []Amounts) string {
 			if !hasRoom(avail[node], c.Request) {
 				return fmt.Sprintf("claim %d has no room on node %d", i, node)
 			}
-			give(avail, &Pod{Node: node, Gives: c.Request}, -1)
-			if pools[p.Nodes[node].Pool] -= c.Cards; c.Cards > 0 && pools[p.Nodes[node].Pool] < 0 {
-				return fmt.Sprintf("pool %d is overdrawn", p.Nodes[node].Pool)
+			give(avail, &Pod{Node: node, Usage: c.Request}, -1)
+			if quotas[p.Nodes[node].Quota] -= c.Cards; c.Cards > 0 && quotas[p.Nodes[node].Quota] < 0 {
+				return fmt.Sprintf("pool %d is overdrawn", p.Nodes[node].Quota)
 			}
 		}
 	}
 	return ""
 }
 
-// fewer lists plans that take less: without one whole job, or without one of
+// smallerPlans lists plans that take less: without one whole job, or without one of
 // the single pods.
-func fewer(plan *Plan) [][]Taking {
-	var all [][]Taking
-	for i, taking := range plan.Take {
-		if taking.Whole || len(taking.Pods) == 1 {
-			all = append(all, slices.Delete(slices.Clone(plan.Take), i, i+1))
+func smallerPlans(plan *Plan) [][]JobVictims {
+	var all [][]JobVictims
+	for i, victims := range plan.Victims {
+		if victims.Whole || len(victims.Pods) == 1 {
+			all = append(all, slices.Delete(slices.Clone(plan.Victims), i, i+1))
 			continue
 		}
-		for k := range taking.Pods {
-			less := slices.Clone(plan.Take)
-			less[i].Pods = slices.Delete(slices.Clone(taking.Pods), k, k+1)
+		for k := range victims.Pods {
+			less := slices.Clone(plan.Victims)
+			less[i].Pods = slices.Delete(slices.Clone(victims.Pods), k, k+1)
 			all = append(all, less)
 		}
 	}
 	return all
 }
 
-// needless says who could have stayed, "" when nobody could.
-func needless(p *Problem, plan *Plan) string {
-	for _, take := range fewer(plan) {
+// needlessVictim says who could have stayed, "" when nobody could.
+func needlessVictim(p *Problem, plan *Plan) string {
+	for _, take := range smallerPlans(plan) {
 		avail := roomOf(p)
-		for _, taking := range take {
-			for i := range p.Jobs[taking.Job].Pods {
-				if taking.Whole || slices.Contains(taking.Pods, i) {
-					give(avail, &p.Jobs[taking.Job].Pods[i], 1)
+		for _, victims := range take {
+			for i := range p.Jobs[victims.Job].Pods {
+				if victims.Whole || slices.Contains(victims.Pods, i) {
+					give(avail, &p.Jobs[victims.Job].Pods[i], 1)
 				}
 			}
 		}
 		if (&oracle{Problem: p, known: map[string]bool{}}).placeable(avail) {
-			return fmt.Sprintf("%+v would do as well as %+v", take, plan.Take)
+			return fmt.Sprintf("%+v would do as well as %+v", take, plan.Victims)
 		}
 	}
 	return ""

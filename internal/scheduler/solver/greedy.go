@@ -6,125 +6,125 @@ import (
 	"slices"
 )
 
-// greedy takes what is best step by step, claim by claim, on top of what is
-// taken already, and tells whether all can be placed that way.
-func (s *state) greedy() bool {
-	pools, held := slices.Clone(s.pools), make([][]int, len(s.claims))
+// chooseGreedily adds the best unit step by step, one pod set after the other. It reports
+// whether all pod sets can be placed then.
+func (s *state) chooseGreedily() bool {
+	quotas, held := slices.Clone(s.quotas), make([][]int, len(s.podSets))
 	defer func() {
-		for claim, nodes := range held {
+		for podSet, nodes := range held {
 			for _, node := range nodes {
-				s.add(node, s.claims[claim].Request, 1)
+				s.addAvailable(node, s.podSets[podSet].Request, 1)
 			}
 		}
-		s.keep(none)
+		s.countFor(none)
 	}()
-	for _, claim := range s.order {
-		s.keep(claim)
-		h := &hunt{state: s, claim: claim, pools: pools}
-		if !h.pick() {
+	for _, podSet := range s.order {
+		s.countFor(podSet)
+		h := &greedySearch{state: s, podSet: podSet, quotas: quotas}
+		if !h.makeMoves() {
 			return false
 		}
-		// Its places are reserved in the state's own books.
-		all := s.fill(claim, slices.Clone(s.avail), pools, held)
-		for _, node := range held[claim] {
-			s.add(node, s.claims[claim].Request, -1)
+		// The state reserves its places for the pod sets that follow.
+		all := s.fillNodes(podSet, slices.Clone(s.available), quotas, held)
+		for _, node := range held[podSet] {
+			s.addAvailable(node, s.podSets[podSet].Request, -1)
 		}
 		if !all {
 			return false
 		}
 	}
-	s.place = held
+	s.places = held
 	return true
 }
 
-// hunt serves one claim in a state in which the claims before it have their
-// places reserved.
-type hunt struct {
+// greedySearch makes room for one pod set, in a state that has reserved the places of the pod
+// sets before it.
+type greedySearch struct {
 	*state
-	claim int
-	pools []int64
+	podSet int
+	quotas []int64
 
-	queue   queue
-	current []int // by move: how often it has changed
-	byPool  []int // scratch
+	moves       moveQueue
+	versions    []int // by move: how often it was queued again
+	gainByQuota []int // reused by countGain
 }
 
-// pick takes units until the claim has room for all its pods, or until nothing helps any
-// more. A move is weighed again before it is made: it can only have become worse, because
-// what makes one better is a change on its nodes, and then it is queued again.
-func (h *hunt) pick() bool {
-	count := h.claims[h.claim].Count
-	room := h.total(h.claim, h.pools)
+// makeMoves adds victims until all pods of the pod set fit, or until nothing helps any more.
+// It evaluates a queued move again before it makes it. The move can only have become worse:
+// what makes a move better is a change on its nodes, and that queues it again.
+func (h *greedySearch) makeMoves() bool {
+	count := h.podSets[h.podSet].Count
+	room := h.countPlaceable(h.podSet, h.quotas)
 	if room >= count {
 		return true
 	}
-	h.start(count - room)
+	h.queueMoves(count - room)
 	for room < count {
-		if len(h.queue) == 0 {
+		if len(h.moves) == 0 {
 			return false
 		}
-		m := heap.Pop(&h.queue).(move)
-		if m.version != h.current[m.id] {
+		m := heap.Pop(&h.moves).(move)
+		if m.version != h.versions[m.id] {
 			continue
 		}
-		now := h.weigh(m.id, count-room)
+		now := h.evaluateMove(m.id, count-room)
 		if now.gain == 0 {
 			continue
 		}
-		if now.cost != m.cost || now.gain != m.gain {
-			heap.Push(&h.queue, now)
+		if now.loss != m.loss || now.gain != m.gain {
+			heap.Push(&h.moves, now)
 			continue
 		}
 		taken := []int{m.id}
 		if m.id >= len(h.units) {
-			taken, _ = h.clear(m.id - len(h.units))
+			taken, _ = h.clearNode(m.id - len(h.units))
 		}
 		for _, u := range taken {
-			if h.possible(u) {
-				h.take(u, none)
+			if h.canChoose(u) {
+				h.addVictim(u, none)
 			}
 		}
-		room = h.total(h.claim, h.pools)
+		room = h.countPlaceable(h.podSet, h.quotas)
 		if room < count {
-			h.again(taken, count-room)
+			h.requeueAffected(taken, count-room)
 		}
 	}
 	return true
 }
 
-// start looks at every move there is: units, and nodes that can be cleared.
-func (h *hunt) start(need int) {
-	h.current = make([]int, len(h.units)+len(h.pool))
-	h.byPool = make([]int, len(h.pools))
-	for id := range h.current {
-		if m := h.weigh(id, need); m.gain > 0 {
-			h.queue = append(h.queue, m)
+// queueMoves queues all moves that help: units, and nodes that can be cleared.
+func (h *greedySearch) queueMoves(need int) {
+	h.versions = make([]int, len(h.units)+len(h.nodeQuota))
+	h.gainByQuota = make([]int, len(h.quotas))
+	for id := range h.versions {
+		if m := h.evaluateMove(id, need); m.gain > 0 {
+			h.moves = append(h.moves, m)
 		}
 	}
-	heap.Init(&h.queue)
+	heap.Init(&h.moves)
 }
 
-// again queues what taking some units may have made better: moves on their
-// nodes, and the jobs that they are part of.
-func (h *hunt) again(taken []int, need int) {
+// requeueAffected queues the moves that new victims may have made better: those on their
+// nodes, and their whole jobs.
+func (h *greedySearch) requeueAffected(taken []int, need int) {
 	changed := map[int]bool{}
 	requeue := func(id int) {
 		if changed[id] {
 			return
 		}
 		changed[id] = true
-		h.current[id]++
-		if m := h.weigh(id, need); m.gain > 0 {
-			heap.Push(&h.queue, m)
+		h.versions[id]++
+		if m := h.evaluateMove(id, need); m.gain > 0 {
+			heap.Push(&h.moves, m)
 		}
 	}
 	for _, u := range taken {
-		if job := h.jobs[h.units[u].job]; job.whole != none {
-			requeue(job.whole)
+		if job := h.jobs[h.units[u].job]; job.wholeUnit != none {
+			requeue(job.wholeUnit)
 		}
-		h.each(u, func(s int) {
-			node := h.sites[s].node
-			for _, other := range h.on[node] {
+		h.forEachJobNode(u, func(s int) {
+			node := h.jobNodes[s].node
+			for _, other := range h.unitsOn[node] {
 				requeue(other.unit)
 			}
 			requeue(len(h.units) + node)
@@ -132,137 +132,137 @@ func (h *hunt) again(taken []int, need int) {
 	}
 }
 
-// weigh tells what a move would cost and give now.
-func (h *hunt) weigh(id, need int) move {
-	m := move{id: id, version: h.current[id]}
+// evaluateMove returns a move with its current loss and gain.
+func (h *greedySearch) evaluateMove(id, need int) move {
+	m := move{id: id, version: h.versions[id]}
 	if id >= len(h.units) {
 		var units []int
-		if units, m.cost = h.clear(id - len(h.units)); len(units) > 0 {
+		if units, m.loss = h.clearNode(id - len(h.units)); len(units) > 0 {
 			m.gain = 1
 		}
-	} else if h.possible(id) {
-		m.cost, m.gain = h.adds(id), min(need, h.gain(id))
+	} else if h.canChoose(id) {
+		m.loss, m.gain = h.addedLoss(id), min(need, h.countGain(id))
 	}
 	return m
 }
 
-// gain is how many more pods can be placed once a unit is taken.
-func (h *hunt) gain(u int) int {
-	c, helps := &h.claims[h.claim], false
-	h.each(u, func(s int) {
-		node := h.sites[s].node
-		if !c.wants[node] {
+// countGain returns how many more pods can be placed once a unit is a victim.
+func (h *greedySearch) countGain(u int) int {
+	c, helps := &h.podSets[h.podSet], false
+	h.forEachJobNode(u, func(s int) {
+		node := h.jobNodes[s].node
+		if !c.wantsNode[node] {
 			return
 		}
-		if more := h.fitsWith(node, h.gives(u, s)) - h.fit[h.claim][node]; more > 0 {
+		if more := h.countFittingWith(node, h.freedBy(u, s)) - h.fitCounts[h.podSet][node]; more > 0 {
 			helps = true
-			h.byPool[h.pool[node]] += more
+			h.gainByQuota[h.nodeQuota[node]] += more
 		}
 	})
 	if !helps {
 		return 0
 	}
 	gain := 0
-	for pool, more := range h.byPool {
+	for quota, more := range h.gainByQuota {
 		if more > 0 {
-			room, most := h.rooms.byPool[h.claim][pool], c.within(h.pools[pool])
+			room, most := h.capacity.fitByQuota[h.podSet][quota], c.countWithinQuota(h.quotas[quota])
 			gain += min(room+more, most) - min(room, most)
-			h.byPool[pool] = 0
+			h.gainByQuota[quota] = 0
 		}
 	}
 	return gain
 }
 
-// fitsWith is how many of the claim's pods fit on a node with so much more.
-func (h *hunt) fitsWith(node int, more []float64) int {
-	h.look(1)
-	have := h.at(node)
+// countFittingWith returns how many of the pods fit on a node with so much more available.
+func (h *greedySearch) countFittingWith(node int, more []float64) int {
+	h.countVisits(1)
+	have := h.availableOn(node)
 	var few [8]float64
 	sum := append(few[:0], have...)
 	for i := range sum {
 		sum[i] += more[i]
 	}
-	return h.claims[h.claim].fits(sum)
+	return h.podSets[h.podSet].countFitting(sum)
 }
 
-// clear is a cheap set of units that makes room for one more of the claim's pods on a node
-// together, because none of them alone would or not as cheaply, and what it costs. It is
-// empty when there is none. Only that node is looked at: gangs may be on hundreds of others.
-func (h *hunt) clear(node int) ([]int, Loss) {
-	if !h.claims[h.claim].wants[node] || h.claims[h.claim].within(h.pools[h.pool[node]]) == 0 {
+// clearNode returns a cheap set of units that together make room for one more pod on a node,
+// and its loss. It is useful where no single unit makes room, or none as cheaply. The set is
+// empty if there is none. Only this node counts, because gangs may run on hundreds of others.
+func (h *greedySearch) clearNode(node int) ([]int, Loss) {
+	if !h.podSets[h.podSet].wantsNode[node] || h.podSets[h.podSet].countWithinQuota(h.quotas[h.nodeQuota[node]]) == 0 {
 		return nil, Loss{}
 	}
-	before, target := h.cost, h.fit[h.claim][node]+1
-	var taken []touch
-	for h.fit[h.claim][node] < target {
-		x, found := h.towards(node, target)
+	before, target := h.loss, h.fitCounts[h.podSet][node]+1
+	var taken []unitOnNode
+	for h.fitCounts[h.podSet][node] < target {
+		x, found := h.bestUnitTowards(node, target)
 		if !found {
 			break
 		}
-		h.take(x.unit, x.site)
+		h.addVictim(x.unit, x.jobNode)
 		taken = append(taken, x)
 	}
-	price, enough := h.cost.minus(before), h.fit[h.claim][node] >= target
+	loss, enough := h.loss.minus(before), h.fitCounts[h.podSet][node] >= target
 	var units []int
 	for _, x := range slices.Backward(taken) {
-		h.drop(x.unit, x.site)
+		h.dropVictim(x.unit, x.jobNode)
 		if enough {
 			units = append(units, x.unit)
 		}
 	}
-	return units, price
+	return units, loss
 }
 
-// towards is the unit that costs least for what it gives of what a node lacks
-// for so many of the claim's pods.
-func (h *hunt) towards(node, target int) (best touch, found bool) {
-	have, request := h.at(node), h.claims[h.claim].Request
+// bestUnitTowards returns the unit with the least loss for its part of what is missing on a
+// node for target pods.
+func (h *greedySearch) bestUnitTowards(node, target int) (best unitOnNode, found bool) {
+	have, request := h.availableOn(node), h.podSets[h.podSet].Request
 	gained := 0.0
-	var price Loss
-	h.look(len(h.on[node]))
-	for _, x := range h.on[node] {
+	var loss Loss
+	h.countVisits(len(h.unitsOn[node]))
+	for _, x := range h.unitsOn[node] {
 		u := x.unit
-		if !h.possible(u) {
+		if !h.canChoose(u) {
 			continue
 		}
-		gives, part := h.gives(u, x.site), 0.0
+		gives, part := h.freedBy(u, x.jobNode), 0.0
 		for i, amount := range request {
 			if lack := amount*float64(target) - have[i]; amount > 0 && lack > tolerance {
 				part += min(gives[i], lack) / lack
 			}
 		}
 		if part > 0 {
-			if c := h.adds(u); !found || c.over(part).compare(price.over(gained)) < 0 {
-				best, found, price, gained = x, true, c, part
+			if c := h.addedLoss(u); !found || c.ratePer(part).compare(loss.ratePer(gained)) < 0 {
+				best, found, loss, gained = x, true, c, part
 			}
 		}
 	}
 	return best, found
 }
 
-// move is a step of the search: a unit, or a node that is cleared.
+// move is a step of the search: it evicts a unit, or clears a node.
 type move struct {
-	id      int // a unit, or a node after all units
+	id      int // of a unit, or of a node after all units
 	version int
-	cost    Loss
+	loss    Loss
 	gain    int // how many more pods can be placed
 }
 
-// queue is a heap of the moves, those first that cost least for each pod that they
-// place. Of equal moves the first is preferred, so that the order of jobs decides.
-type queue []move
+// moveQueue is a heap of the moves, those with the least loss for each pod that they place
+// first. The order of jobs decides between equal moves.
+type moveQueue []move
 
-func (q queue) Len() int { return len(q) }
+func (q moveQueue) Len() int { return len(q) }
 
-func (q queue) Less(i, j int) bool {
+func (q moveQueue) Less(i, j int) bool {
 	a, b := &q[i], &q[j]
-	return cmp.Or(a.cost.over(float64(a.gain)).compare(b.cost.over(float64(b.gain))), cmp.Compare(a.id, b.id)) < 0
+	return cmp.Or(a.loss.ratePer(float64(a.gain)).compare(b.loss.ratePer(float64(b.gain))), cmp.Compare(a.id, b.id)) < 0
 }
 
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(m any)   { *q = append(*q, m.(move)) }
+func (q moveQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *moveQueue) Push(m any)   { *q = append(*q, m.(move)) }
 
-func (q *queue) Pop() any {
+func (q *moveQueue) Pop() any {
 	last := (*q)[len(*q)-1]
 	*q = (*q)[:len(*q)-1]
 	return last

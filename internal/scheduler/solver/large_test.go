@@ -11,10 +11,10 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// leastBroken is what one-card pods cost, by dynamic programming over the gangs:
+// leastJobSeconds is what one-card pods cost, by dynamic programming over the gangs:
 // each makes room for as many as it has pods.
-func leastBroken(p *Problem) int64 {
-	least := make([]int64, p.Claims[0].Count+1)
+func leastJobSeconds(p *Problem) int64 {
+	least := make([]int64, p.PodSets[0].Count+1)
 	for k := range least[1:] {
 		least[k+1] = math.MaxInt64 / 2
 	}
@@ -27,7 +27,7 @@ func leastBroken(p *Problem) int64 {
 	return least[len(least)-1]
 }
 
-func TestOfGangsThoseThatLoseLeastGo(t *testing.T) {
+func TestSolveEvictsGangsOfLeastLoss(t *testing.T) {
 	for _, f := range []fleet{
 		{nodes: 500, gangs: 500, size: 8},
 		{nodes: 500, gangs: 500, size: 8, spread: true},
@@ -36,12 +36,12 @@ func TestOfGangsThoseThatLoseLeastGo(t *testing.T) {
 		for _, waiting := range []int{5, 13, 29, 48, 61, 100, 104, 333, 400, 512} {
 			t.Run(fmt.Sprintf("%+v %d", f, waiting), func(t *testing.T) {
 				p := f.problem(waiting, 1)
-				plan, ok := Choose(p)
+				plan, ok := solveAll(p)
 				check.Must(t, ok, "there is a plan")
-				why := broken(p, plan)
+				why := planError(p, plan)
 				check.Must(t, why == "", "%v", why)
-				least := leastBroken(p)
-				check.That(t, float64(plan.Loss.Broken) <= 1.01*float64(least), "loses %d, the least is %d", plan.Loss.Broken, least)
+				least := leastJobSeconds(p)
+				check.That(t, float64(plan.Loss.JobSeconds) <= 1.01*float64(least), "loses %d, the least is %d", plan.Loss.JobSeconds, least)
 			})
 		}
 	}
@@ -52,20 +52,20 @@ func TestOfGangsThoseThatLoseLeastGo(t *testing.T) {
 // can just spare enough of those that give most, the search promises no bound.
 func manyPods(t *rapid.T) *Problem {
 	job := Job{}
-	for range rapid.IntRange(mostNear+1, 80).Draw(t, "pods") {
-		job.Pods = append(job.Pods, Pod{Gives: Amounts{float64(rapid.IntRange(1, 4).Draw(t, "gives"))}, Loss: rapid.Int64Range(1, 100).Draw(t, "loss")})
+	for range rapid.IntRange(maxJobNeighbors+1, 80).Draw(t, "pods") {
+		job.Pods = append(job.Pods, Pod{Usage: Amounts{float64(rapid.IntRange(1, 4).Draw(t, "gives"))}, Loss: rapid.Int64Range(1, 100).Draw(t, "loss")})
 	}
 	cards := rapid.IntRange(1, 3).Draw(t, "cards")
 	waiting := rapid.IntRange(1, len(job.Pods)/cards).Draw(t, "waiting")
-	job.Spare = rapid.IntRange(waiting*cards, len(job.Pods)).Draw(t, "spare")
+	job.Elastic = rapid.IntRange(waiting*cards, len(job.Pods)).Draw(t, "spare")
 	return full(1, waiting, float64(cards), job)
 }
 
-// leastSpared is what the claim costs, by dynamic programming over the pods and how many of
+// leastPodSeconds is what the claim costs, by dynamic programming over the pods and how many of
 // them are taken; false when the job cannot spare enough.
-func leastSpared(p *Problem) (int64, bool) {
-	job, need := &p.Jobs[0], p.Claims[0].Count*int(p.Claims[0].Cards)
-	least := make([][]int64, job.Spare+1)
+func leastPodSeconds(p *Problem) (int64, bool) {
+	job, need := &p.Jobs[0], p.PodSets[0].Count*int(p.PodSets[0].Cards)
+	least := make([][]int64, job.Elastic+1)
 	for taken := range least {
 		least[taken] = make([]int64, need+1)
 		for given := range need {
@@ -73,27 +73,27 @@ func leastSpared(p *Problem) (int64, bool) {
 		}
 	}
 	for _, pod := range job.Pods {
-		for taken := job.Spare; taken > 0; taken-- {
+		for taken := job.Elastic; taken > 0; taken-- {
 			for given := need; given > 0; given-- {
-				least[taken][given] = min(least[taken][given], least[taken-1][max(0, given-int(pod.Gives[0]))]+pod.Loss)
+				least[taken][given] = min(least[taken][given], least[taken-1][max(0, given-int(pod.Usage[0]))]+pod.Loss)
 			}
 		}
 	}
-	return least[job.Spare][need], least[job.Spare][need] < math.MaxInt64/2
+	return least[job.Elastic][need], least[job.Elastic][need] < math.MaxInt64/2
 }
 
-func TestOfManyPodsOfAJobThoseThatLoseLeastGo(t *testing.T) {
+func TestSolveEvictsElasticPodsOfLeastLoss(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		p := manyPods(t)
-		least, possible := leastSpared(p)
-		answer := ChooseWithin(p, mostEffort)
+		least, possible := leastPodSeconds(p)
+		answer := Solve(p, maxRefineWork)
 		check.Must(t, answer.Plan == nil || possible, "found %+v, there is none", answer.Plan)
-		check.Must(t, answer.Plan != nil || !possible || answer.Cut, "no plan, and one loses %d", least)
+		check.Must(t, answer.Plan != nil || !possible || answer.OutOfBudget, "no plan, and one loses %d", least)
 		if answer.Plan == nil {
 			return
 		}
-		why := broken(p, answer.Plan)
+		why := planError(p, answer.Plan)
 		check.Must(t, why == "", "%v", why)
-		check.Must(t, float64(answer.Plan.Loss.Spared) <= 1.1*float64(least), "loses %d, the least is %d", answer.Plan.Loss.Spared, least)
+		check.Must(t, float64(answer.Plan.Loss.PodSeconds) <= 1.1*float64(least), "loses %d, the least is %d", answer.Plan.Loss.PodSeconds, least)
 	})
 }

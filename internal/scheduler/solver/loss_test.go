@@ -8,7 +8,7 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestWhatIsLostWithAPod(t *testing.T) {
+func TestPodLoss(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for t, tc := range check.Cases(t, map[string]struct {
@@ -34,16 +34,16 @@ func TestWhatIsLostWithAPod(t *testing.T) {
 	}
 }
 
-func TestLossesInTheirOrder(t *testing.T) {
+func TestLossCompare(t *testing.T) {
 	order := []Loss{
 		{},
-		{Spared: 1},
-		{Spared: math.MaxInt64},
+		{PodSeconds: 1},
+		{PodSeconds: math.MaxInt64},
 		{Jobs: 1},
-		{Jobs: 2, Spared: 1},
-		{Broken: 1, Jobs: 1},
-		{Broken: 1, Jobs: 1, Spared: 1},
-		{Broken: 2, Jobs: 1},
+		{Jobs: 2, PodSeconds: 1},
+		{JobSeconds: 1, Jobs: 1},
+		{JobSeconds: 1, Jobs: 1, PodSeconds: 1},
+		{JobSeconds: 2, Jobs: 1},
 	}
 	for i, a := range order {
 		for k, b := range order {

@@ -10,17 +10,17 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// middling is a problem of 15 to 40 units: gangs that are taken whole, over
+// midsizeProblem is a problem of 15 to 40 units: gangs that are taken whole, over
 // several nodes, and a few jobs with pods to spare.
-func middling(t *rapid.T) *Problem {
+func midsizeProblem(t *rapid.T) *Problem {
 	p := &Problem{}
 	nodes := rapid.IntRange(3, 8).Draw(t, "nodes")
 	size := float64(rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "cards of a pod"))
 	for range rapid.IntRange(1, 2).Draw(t, "pools") {
-		p.Pools = append(p.Pools, rapid.Int64Range(16, 64).Draw(t, "pool"))
+		p.Quotas = append(p.Quotas, rapid.Int64Range(16, 64).Draw(t, "pool"))
 	}
 	for range nodes {
-		p.Nodes = append(p.Nodes, Node{Room: Amounts{0, float64(rapid.IntRange(0, 8).Draw(t, "cpu"))}, Pool: rapid.IntRange(0, len(p.Pools)-1).Draw(t, "pool of node")})
+		p.Nodes = append(p.Nodes, Node{Free: Amounts{0, float64(rapid.IntRange(0, 8).Draw(t, "cpu"))}, Quota: rapid.IntRange(0, len(p.Quotas)-1).Draw(t, "pool of node")})
 	}
 	free := make([]int, nodes)
 	for node := range free {
@@ -41,13 +41,13 @@ func middling(t *rapid.T) *Problem {
 			}
 			cards := min(free[node], rapid.SampledFrom([]int{1, 2, 1, 4}).Draw(t, "cards"))
 			free[node] -= cards
-			job.Pods = append(job.Pods, Pod{Node: node, Gives: Amounts{float64(cards), float64(rapid.IntRange(1, 8).Draw(t, "gives cpu"))}, Loss: int64(cards) * loss})
+			job.Pods = append(job.Pods, Pod{Node: node, Usage: Amounts{float64(cards), float64(rapid.IntRange(1, 8).Draw(t, "gives cpu"))}, Loss: int64(cards) * loss})
 		}
 		return job
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
 		made := job(rapid.IntRange(2, 5).Draw(t, "pods"), rapid.Int64Range(1, 100).Draw(t, "age"))
-		made.Spare = rapid.IntRange(0, 3).Draw(t, "spare")
+		made.Elastic = rapid.IntRange(0, 3).Draw(t, "spare")
 		made.Whole = rapid.Bool().Draw(t, "whole")
 		p.Jobs = append(p.Jobs, made)
 	}
@@ -61,35 +61,35 @@ func middling(t *rapid.T) *Problem {
 		room += 8 - n
 	}
 	count := max(1, rapid.IntRange(1, 1+room/int(size)*2/3).Draw(t, "waiting"))
-	c := Claim{Request: Amounts{size, float64(rapid.IntRange(0, 4).Draw(t, "cpu of a pod"))}, Cards: int64(size), Count: count}
+	c := PodSet{Request: Amounts{size, float64(rapid.IntRange(0, 4).Draw(t, "cpu of a pod"))}, Cards: int64(size), Count: count}
 	for node := range p.Nodes {
 		c.Nodes = append(c.Nodes, node)
 	}
-	p.Claims = []Claim{c}
+	p.PodSets = []PodSet{c}
 	if rapid.Bool().Draw(t, "master") {
-		p.Claims = append(p.Claims, Claim{Request: Amounts{1, 8}, Cards: 1, Count: 1, Nodes: slices.Clone(c.Nodes)})
+		p.PodSets = append(p.PodSets, PodSet{Request: Amounts{1, 8}, Cards: 1, Count: 1, Nodes: slices.Clone(c.Nodes)})
 	}
 	return p
 }
 
-func TestAProblemOfMiddlingSizeIsSolvedCloseToTheLeastLoss(t *testing.T) {
+func TestSolveMidsizeProblemsNearLeastLoss(t *testing.T) {
 	worst, solved, least := 1.0, 0, 0
 	seed.Check(t, func(t *rapid.T) {
-		p := middling(t)
+		p := midsizeProblem(t)
 		optimum, possible := exhaust(p)
-		plan, ok := Choose(p)
+		plan, ok := solveAll(p)
 		check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
 		if !ok {
 			return
 		}
-		why := broken(p, plan)
+		why := planError(p, plan)
 		check.Must(t, why == "", "%v", why)
 		r := ratio(plan.Loss, optimum)
 		check.Must(t, r <= 1.1, "loses %+v, the least is %+v", plan.Loss, optimum)
-		if worst = max(worst, r); len(plan.Take) > 0 {
+		if worst = max(worst, r); len(plan.Victims) > 0 {
 			solved++
 		}
-		if r == 1 && len(plan.Take) > 0 {
+		if r == 1 && len(plan.Victims) > 0 {
 			least++
 		}
 	})

@@ -14,7 +14,7 @@ type oracle struct {
 	*Problem
 	known map[string]bool // by what is available: whether all can be placed
 	// allows tells whether a job may be taken so, nil when all may.
-	allows func(job int, taking Taking) bool
+	allows func(job int, victims JobVictims) bool
 	// counts tells whether what is lost in a rank counts, nil when all does.
 	counts func(rank int) bool
 	best   Loss
@@ -42,14 +42,14 @@ func (o *oracle) exhaust() (Loss, bool) {
 func roomOf(p *Problem) []Amounts {
 	avail := make([]Amounts, len(p.Nodes))
 	for i, node := range p.Nodes {
-		avail[i] = slices.Clone(node.Room)
+		avail[i] = slices.Clone(node.Free)
 	}
 	return avail
 }
 
 // compareLoss is the order of losses, written down once more.
 func compareLoss(a, b Loss) int {
-	return cmp.Or(cmp.Compare(a.Broken, b.Broken), cmp.Compare(a.Jobs, b.Jobs), cmp.Compare(a.Spared, b.Spared))
+	return cmp.Or(cmp.Compare(a.JobSeconds, b.JobSeconds), cmp.Compare(a.Jobs, b.Jobs), cmp.Compare(a.PodSeconds, b.PodSeconds))
 }
 
 // job tries a job and those after it; most is what is there when all of them go.
@@ -65,15 +65,15 @@ func (o *oracle) job(j int, most []Amounts, loss Loss) {
 	for i := range job.Pods {
 		give(most, &job.Pods[i], -1)
 	}
-	for _, taking := range takings(job) {
-		if o.allows != nil && !o.allows(j, taking) {
+	for _, victims := range possibleVictims(job) {
+		if o.allows != nil && !o.allows(j, victims) {
 			continue
 		}
-		for _, i := range taking.Pods {
+		for _, i := range victims.Pods {
 			give(most, &job.Pods[i], 1)
 		}
-		o.job(j+1, most, o.with(loss, job, taking))
-		for _, i := range taking.Pods {
+		o.job(j+1, most, o.with(loss, job, victims))
+		for _, i := range victims.Pods {
 			give(most, &job.Pods[i], -1)
 		}
 	}
@@ -83,17 +83,17 @@ func (o *oracle) job(j int, most []Amounts, loss Loss) {
 }
 
 // with adds to a loss what is lost with a taking, which lists all its pods.
-func (o *oracle) with(loss Loss, job *Job, taking Taking) Loss {
+func (o *oracle) with(loss Loss, job *Job, victims JobVictims) Loss {
 	counts := func(rank int) bool { return o.counts == nil || o.counts(rank) }
-	if taking.Whole && counts(wholeRank(job)) {
+	if victims.Whole && counts(wholeRank(job)) {
 		loss.Jobs++
 	}
-	for _, i := range taking.Pods {
+	for _, i := range victims.Pods {
 		switch pod := &job.Pods[i]; {
-		case taking.Whole && counts(wholeRank(job)):
-			loss.Broken += pod.Loss
-		case !taking.Whole && counts(pod.Rank):
-			loss.Spared += pod.Loss
+		case victims.Whole && counts(wholeRank(job)):
+			loss.JobSeconds += pod.Loss
+		case !victims.Whole && counts(pod.Rank):
+			loss.PodSeconds += pod.Loss
 		}
 	}
 	return loss
@@ -108,10 +108,10 @@ func wholeRank(job *Job) int {
 	return rank
 }
 
-// takings is all that may be taken of a job, nothing first; a whole one lists all
+// possibleVictims is all that may be taken of a job, nothing first; a whole one lists all
 // its pods.
-func takings(job *Job) []Taking {
-	var all []Taking
+func possibleVictims(job *Job) []JobVictims {
+	var all []JobVictims
 	var every []int
 	for i := range job.Pods {
 		every = append(every, i)
@@ -124,11 +124,11 @@ func takings(job *Job) []Taking {
 			}
 		}
 		if spares(job, pods) == "" {
-			all = append(all, Taking{Pods: pods})
+			all = append(all, JobVictims{Pods: pods})
 		}
 	}
 	if job.Whole {
-		all = append(all, Taking{Whole: true, Pods: every})
+		all = append(all, JobVictims{Whole: true, Pods: every})
 	}
 	return all
 }
@@ -142,19 +142,19 @@ func spares(job *Job, pods []int) string {
 			return fmt.Sprintf("pod %d is protected", i)
 		}
 	}
-	if len(pods) > job.Spare {
-		return fmt.Sprintf("%d pods are more than %d", len(pods), job.Spare)
+	if len(pods) > job.Elastic {
+		return fmt.Sprintf("%d pods are more than %d", len(pods), job.Elastic)
 	}
 	for role, n := range roles {
-		if job.RoleSpare != nil && n > job.RoleSpare[role] {
-			return fmt.Sprintf("%d pods of role %d are more than %d", n, role, job.RoleSpare[role])
+		if job.RoleElastic != nil && n > job.RoleElastic[role] {
+			return fmt.Sprintf("%d pods of role %d are more than %d", n, role, job.RoleElastic[role])
 		}
 	}
 	return ""
 }
 
 func give(avail []Amounts, pod *Pod, sign float64) {
-	for r, amount := range pod.Gives {
+	for r, amount := range pod.Usage {
 		avail[pod.Node][r] += sign * amount
 	}
 }
@@ -165,10 +165,10 @@ func (o *oracle) placeable(avail []Amounts) bool {
 	if known, ok := o.known[key]; ok {
 		return known
 	}
-	if len(o.Claims) == 0 {
+	if len(o.PodSets) == 0 {
 		o.known[key] = true
 	} else {
-		o.known[key] = o.place(len(o.Claims)-1, 0, 0, avail, slices.Clone(o.Pools))
+		o.known[key] = o.place(len(o.PodSets)-1, 0, 0, avail, slices.Clone(o.Quotas))
 	}
 	return o.known[key]
 }
@@ -176,24 +176,24 @@ func (o *oracle) placeable(avail []Amounts) bool {
 // place seats the pods of a claim on its nodes from one on, and then the claims
 // before it: pods of a claim are alike, so that their order says nothing. For the
 // first claim it is enough to count.
-func (o *oracle) place(claim, placed, from int, avail []Amounts, pools []int64) bool {
-	c := &o.Claims[claim]
+func (o *oracle) place(podSet, placed, from int, avail []Amounts, quotas []int64) bool {
+	c := &o.PodSets[podSet]
 	switch {
-	case claim == 0:
-		return o.room(c, avail, pools) >= c.Count
+	case podSet == 0:
+		return o.room(c, avail, quotas) >= c.Count
 	case placed == c.Count:
-		return o.place(claim-1, 0, 0, avail, pools)
+		return o.place(podSet-1, 0, 0, avail, quotas)
 	}
 	for i, node := range c.Nodes[from:] {
-		pool := o.Nodes[node].Pool
-		if pools[pool] < c.Cards || !hasRoom(avail[node], c.Request) {
+		quota := o.Nodes[node].Quota
+		if quotas[quota] < c.Cards || !hasRoom(avail[node], c.Request) {
 			continue
 		}
-		pools[pool] -= c.Cards
-		give(avail, &Pod{Node: node, Gives: c.Request}, -1)
-		ok := o.place(claim, placed+1, from+i, avail, pools)
-		give(avail, &Pod{Node: node, Gives: c.Request}, 1)
-		pools[pool] += c.Cards
+		quotas[quota] -= c.Cards
+		give(avail, &Pod{Node: node, Usage: c.Request}, -1)
+		ok := o.place(podSet, placed+1, from+i, avail, quotas)
+		give(avail, &Pod{Node: node, Usage: c.Request}, 1)
+		quotas[quota] += c.Cards
 		if ok {
 			return true
 		}
@@ -202,20 +202,20 @@ func (o *oracle) place(claim, placed, from int, avail []Amounts, pools []int64) 
 }
 
 // room is how many pods of a claim can be placed, up to its count.
-func (o *oracle) room(c *Claim, avail []Amounts, pools []int64) int {
-	byPool, n := make([]int, len(pools)), 0
+func (o *oracle) room(c *PodSet, avail []Amounts, quotas []int64) int {
+	byPool, n := make([]int, len(quotas)), 0
 	for _, node := range c.Nodes {
 		have := slices.Clone(avail[node])
-		for byPool[o.Nodes[node].Pool] < c.Count && hasRoom(have, c.Request) {
-			byPool[o.Nodes[node].Pool]++
+		for byPool[o.Nodes[node].Quota] < c.Count && hasRoom(have, c.Request) {
+			byPool[o.Nodes[node].Quota]++
 			for r := range have {
 				have[r] -= c.Request[r]
 			}
 		}
 	}
-	for pool, room := range byPool {
+	for quota, room := range byPool {
 		if c.Cards > 0 {
-			room = min(room, int(max(0, pools[pool])/c.Cards))
+			room = min(room, int(max(0, quotas[quota])/c.Cards))
 		}
 		n += room
 	}
@@ -242,11 +242,11 @@ func ratio(got, optimum Loss) float64 {
 		}
 		return float64(a) / float64(b)
 	}
-	if got.Broken != optimum.Broken {
-		return of(got.Broken, optimum.Broken)
+	if got.JobSeconds != optimum.JobSeconds {
+		return of(got.JobSeconds, optimum.JobSeconds)
 	}
 	if got.Jobs != optimum.Jobs {
 		return of(int64(got.Jobs), int64(optimum.Jobs))
 	}
-	return of(got.Spared, optimum.Spared)
+	return of(got.PodSeconds, optimum.PodSeconds)
 }

@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// fill places as many of a claim's pods as there is room for, the preferred nodes first,
-// and tells whether that is all of them. It books them in avail, pools and place, which
-// are by node and resource, by pool and by claim.
-func (m *model) fill(claim int, avail []float64, pools []int64, place [][]int) bool {
-	c := &m.claims[claim]
-	left := c.Count - len(place[claim])
-	m.look(len(c.Nodes))
+// fillNodes places as many pods of a pod set as fit, on the preferred nodes first, and reports
+// whether that is all of them. It updates avail, quotas and place, which are by node and
+// resource, by quota and by pod set.
+func (m *model) fillNodes(podSet int, avail []float64, quotas []int64, place [][]int) bool {
+	c := &m.podSets[podSet]
+	left := c.Count - len(place[podSet])
+	m.countVisits(len(c.Nodes))
 	for _, node := range c.Nodes {
-		have, pool := avail[node*m.dims:(node+1)*m.dims], &pools[m.pool[node]]
-		n := min(left, c.fits(have), c.within(*pool))
+		have, quota := avail[node*m.dims:(node+1)*m.dims], &quotas[m.nodeQuota[node]]
+		n := min(left, c.countFitting(have), c.countWithinQuota(*quota))
 		if n == 0 {
 			continue
 		}
 		for i, amount := range c.Request {
 			have[i] -= float64(n) * amount
 		}
-		*pool -= int64(n) * c.Cards
-		place[claim] = append(place[claim], slices.Repeat([]int{node}, n)...)
+		*quota -= int64(n) * c.Cards
+		place[podSet] = append(place[podSet], slices.Repeat([]int{node}, n)...)
 		if left -= n; left == 0 {
 			return true
 		}
@@ -30,13 +30,13 @@ func (m *model) fill(claim int, avail []float64, pools []int64, place [][]int) b
 	return left == 0
 }
 
-// places returns where the waiting pods can run, nil when not all can. Claims are filled
-// one after the other, which is exact for one; for several a search is tried then.
-func (r *rooms) places() [][]int {
-	avail, pools, place := slices.Clone(r.avail), slices.Clone(r.pools), make([][]int, len(r.claims))
+// placePods returns the nodes of the pending pods, nil if it cannot place all. Filling nodes
+// is exact for one pod set. For several, it may have to backtrack.
+func (r *capacity) placePods() [][]int {
+	avail, quotas, place := slices.Clone(r.available), slices.Clone(r.quotas), make([][]int, len(r.podSets))
 	all := true
-	for _, claim := range r.order {
-		all = all && r.fill(claim, avail, pools, place)
+	for _, podSet := range r.order {
+		all = all && r.fillNodes(podSet, avail, quotas, place)
 	}
 	switch {
 	case all:
@@ -44,107 +44,106 @@ func (r *rooms) places() [][]int {
 	case len(r.order) == 1:
 		return nil
 	}
-	return r.seat()
+	return r.placeWithBacktracking()
 }
 
-// mostSeatings bounds how many pods are put somewhere else than where they are
-// least in the way.
-const mostSeatings = 300
+// maxPlacementTries bounds how many pods the search tries beside the first choice of each.
+const maxPlacementTries = 300
 
-// seating tries places for the pods of several claims, in the books of rooms:
-// claims of few pods first, each pod where it takes least room from those to
-// come. For the last claim room is all that matters.
-type seating struct {
-	*rooms
-	order []int
-	pools []int64
-	place [][]int  // by claim
-	shut  [][]bool // by claim and node: tried before
-	tries int
+// placementSearch places the pods of several pod sets with backtracking. Small pod sets come
+// first, and each pod goes where it leaves most room for later ones. The last pod set simply
+// fills nodes.
+type placementSearch struct {
+	*capacity
+	order     []int
+	quotas    []int64
+	places    [][]int  // by pod set
+	visited   [][]bool // by pod set and node: tried before
+	triesLeft int
 }
 
-// seat returns the places of all pods, nil when none are found.
-func (r *rooms) seat() [][]int {
-	s := &seating{rooms: r, order: slices.Clone(r.order), pools: slices.Clone(r.pools), place: make([][]int, len(r.claims)), tries: mostSeatings}
-	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(r.claims[a].Count, r.claims[b].Count) })
-	for i := range r.claims {
-		s.tries += r.claims[i].Count
-		s.shut = append(s.shut, make([]bool, len(r.pool)))
+// placeWithBacktracking returns the nodes of all pods, nil if it finds none.
+func (r *capacity) placeWithBacktracking() [][]int {
+	s := &placementSearch{capacity: r, order: slices.Clone(r.order), quotas: slices.Clone(r.quotas), places: make([][]int, len(r.podSets)), triesLeft: maxPlacementTries}
+	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(r.podSets[a].Count, r.podSets[b].Count) })
+	for i := range r.podSets {
+		s.triesLeft += r.podSets[i].Count
+		s.visited = append(s.visited, make([]bool, len(r.nodeQuota)))
 	}
-	if !s.next(0) {
+	if !s.placeFrom(0) {
 		return nil
 	}
-	return s.place
+	return s.places
 }
 
-// next places the pods that are left of the claims from the k-th on.
-func (s *seating) next(k int) bool {
-	claim := s.order[k]
-	if len(s.place[claim]) == s.claims[claim].Count && k < len(s.order)-1 {
-		return s.next(k + 1)
+// placeFrom places the remaining pods of the pod sets from the k-th on.
+func (s *placementSearch) placeFrom(k int) bool {
+	podSet := s.order[k]
+	if len(s.places[podSet]) == s.podSets[podSet].Count && k < len(s.order)-1 {
+		return s.placeFrom(k + 1)
 	}
 	for _, c := range s.order[k:] {
-		if s.total(c, s.pools) < s.claims[c].Count-len(s.place[c]) {
+		if s.countPlaceable(c, s.quotas) < s.podSets[c].Count-len(s.places[c]) {
 			return false
 		}
 	}
 	if k == len(s.order)-1 {
-		return s.fill(claim, slices.Clone(s.avail), s.pools, s.place)
+		return s.fillNodes(podSet, slices.Clone(s.available), s.quotas, s.places)
 	}
 	var tried []int
 	defer func() {
 		for _, node := range tried {
-			s.shut[claim][node] = false
+			s.visited[podSet][node] = false
 		}
 	}()
-	for _, node := range s.candidates(k) {
-		if s.tries--; s.tries < 0 || s.exhausted() {
+	for _, node := range s.candidateNodes(k) {
+		if s.triesLeft--; s.triesLeft < 0 || s.exceedsBudget() {
 			return false
 		}
-		s.put(claim, node, 1)
-		s.place[claim] = append(s.place[claim], node)
-		ok := s.next(k)
-		s.put(claim, node, -1)
+		s.movePod(podSet, node, 1)
+		s.places[podSet] = append(s.places[podSet], node)
+		ok := s.placeFrom(k)
+		s.movePod(podSet, node, -1)
 		if ok {
 			return true
 		}
-		s.place[claim] = s.place[claim][:len(s.place[claim])-1]
-		s.shut[claim][node] = true
+		s.places[podSet] = s.places[podSet][:len(s.places[podSet])-1]
+		s.visited[podSet][node] = true
 		tried = append(tried, node)
 	}
 	return false
 }
 
-// put books a pod on a node, or takes it from there when sign is -1.
-func (s *seating) put(claim, node int, sign float64) {
-	s.add(node, s.claims[claim].Request, -sign)
-	s.pools[s.pool[node]] -= int64(sign) * s.claims[claim].Cards
+// movePod places a pod on a node, or removes it from there if sign is -1.
+func (s *placementSearch) movePod(podSet, node int, sign float64) {
+	s.addAvailable(node, s.podSets[podSet].Request, -sign)
+	s.quotas[s.nodeQuota[node]] -= int64(sign) * s.podSets[podSet].Cards
 }
 
-// candidates lists the nodes that could take a pod of the k-th claim, those
-// first where it takes least room from the claims after it, then the preferred.
-func (s *seating) candidates(k int) []int {
-	claim := s.order[k]
-	c := &s.claims[claim]
-	s.look(len(c.Nodes))
+// candidateNodes lists the nodes where a pod of the k-th pod set fits. Those come first that
+// leave most room for later pod sets, then the preferred ones.
+func (s *placementSearch) candidateNodes(k int) []int {
+	podSet := s.order[k]
+	c := &s.podSets[podSet]
+	s.countVisits(len(c.Nodes))
 	var nodes []int
-	harm := map[int]int{}
+	displaced := map[int]int{}
 	left := make([]float64, s.dims)
 	for _, node := range c.Nodes {
-		if s.shut[claim][node] || s.fit[claim][node] == 0 || c.within(s.pools[s.pool[node]]) == 0 {
+		if s.visited[podSet][node] || s.fitCounts[podSet][node] == 0 || c.countWithinQuota(s.quotas[s.nodeQuota[node]]) == 0 {
 			continue
 		}
-		s.look(len(s.order) - k)
+		s.countVisits(len(s.order) - k)
 		nodes = append(nodes, node)
-		for i, amount := range s.at(node) {
+		for i, amount := range s.availableOn(node) {
 			left[i] = amount - c.Request[i]
 		}
 		for _, other := range s.order[k+1:] {
-			if o := &s.claims[other]; o.wants[node] {
-				harm[node] += s.fit[other][node] - o.fits(left)
+			if o := &s.podSets[other]; o.wantsNode[node] {
+				displaced[node] += s.fitCounts[other][node] - o.countFitting(left)
 			}
 		}
 	}
-	slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Compare(harm[a], harm[b]) })
+	slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Compare(displaced[a], displaced[b]) })
 	return nodes
 }

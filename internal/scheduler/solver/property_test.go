@@ -10,8 +10,8 @@ import (
 	"cardquota.dev/operator/internal/testing/seed"
 )
 
-// small is a problem that can be tried through.
-func small(t *rapid.T) *Problem {
+// smallProblem is a problem that can be tried through.
+func smallProblem(t *rapid.T) *Problem {
 	dims := rapid.IntRange(1, 3).Draw(t, "resources")
 	p := &Problem{}
 	// The first resource is the cards, of which everybody has some.
@@ -26,15 +26,15 @@ func small(t *rapid.T) *Problem {
 		return a
 	}
 	for range rapid.IntRange(1, 2).Draw(t, "pools") {
-		p.Pools = append(p.Pools, int64(rapid.SampledFrom([]int{8, 4, 2, 6, 1, 0}).Draw(t, "pool")))
+		p.Quotas = append(p.Quotas, int64(rapid.SampledFrom([]int{8, 4, 2, 6, 1, 0}).Draw(t, "pool")))
 	}
 	for range rapid.IntRange(1, 3).Draw(t, "nodes") {
-		p.Nodes = append(p.Nodes, Node{Room: amounts(1, "room"), Pool: rapid.IntRange(0, len(p.Pools)-1).Draw(t, "pool of node")})
+		p.Nodes = append(p.Nodes, Node{Free: amounts(1, "room"), Quota: rapid.IntRange(0, len(p.Quotas)-1).Draw(t, "pool of node")})
 	}
 	waiting := rapid.SampledFrom([]int{4, 3, 2, 1}).Draw(t, "waiting")
-	for waiting > 0 && len(p.Claims) < 2 {
-		c := Claim{Count: waiting, Request: amounts(3, "request"), Cards: int64(rapid.IntRange(0, 2).Draw(t, "cards"))}
-		if len(p.Claims) == 0 {
+	for waiting > 0 && len(p.PodSets) < 2 {
+		c := PodSet{Count: waiting, Request: amounts(3, "request"), Cards: int64(rapid.IntRange(0, 2).Draw(t, "cards"))}
+		if len(p.PodSets) == 0 {
 			c.Count = rapid.IntRange(1, waiting).Draw(t, "count")
 		}
 		waiting -= c.Count
@@ -43,7 +43,7 @@ func small(t *rapid.T) *Problem {
 				c.Nodes = append(c.Nodes, node)
 			}
 		}
-		p.Claims = append(p.Claims, c)
+		p.PodSets = append(p.PodSets, c)
 	}
 	for range rapid.SampledFrom([]int{5, 4, 3, 2, 1, 0}).Draw(t, "jobs") {
 		p.Jobs = append(p.Jobs, smallJob(t, p, amounts))
@@ -55,42 +55,42 @@ func smallJob(t *rapid.T, p *Problem, amounts func(int, string) Amounts) Job {
 	job := Job{Whole: rapid.IntRange(0, 3).Draw(t, "whole") < 3}
 	most := rapid.SampledFrom([]int64{0, 3, 20, 1000}).Draw(t, "most loss")
 	if rapid.Bool().Draw(t, "roles") {
-		job.RoleSpare = []int{rapid.IntRange(0, 2).Draw(t, "role spare"), rapid.IntRange(0, 2).Draw(t, "role spare")}
+		job.RoleElastic = []int{rapid.IntRange(0, 2).Draw(t, "role spare"), rapid.IntRange(0, 2).Draw(t, "role spare")}
 	}
 	for range rapid.SampledFrom([]int{4, 3, 2, 1}).Draw(t, "pods") {
 		pod := Pod{
 			Node:  rapid.IntRange(0, len(p.Nodes)-1).Draw(t, "node"),
-			Gives: amounts(3, "gives"),
+			Usage: amounts(3, "gives"),
 			Loss:  rapid.Int64Range(0, most).Draw(t, "loss"),
 			Role:  rapid.IntRange(0, 1).Draw(t, "role"),
 		}
 		pod.Protected = !job.Whole && rapid.IntRange(0, 4).Draw(t, "protected") == 0
 		job.Pods = append(job.Pods, pod)
 	}
-	job.Spare = rapid.SampledFrom([]int{0, 0, 1, 2, 4}).Draw(t, "spare")
+	job.Elastic = rapid.SampledFrom([]int{0, 0, 1, 2, 4}).Draw(t, "spare")
 	return job
 }
 
-func TestASmallProblemIsSolvedAtTheLeastLoss(t *testing.T) {
+func TestSolveSmallProblemsAtLeastLoss(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
 		for range 30 {
-			solve(t, small(t))
+			solve(t, smallProblem(t))
 		}
 	})
 }
 
 func solve(t *rapid.T, p *Problem) {
 	optimum, possible := exhaust(p)
-	plan, ok := Choose(p)
+	plan, ok := solveAll(p)
 	check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
 	if !ok {
 		return
 	}
-	why := broken(p, plan)
+	why := planError(p, plan)
 	check.Must(t, why == "", "%v", why)
 	check.Must(t, compareLoss(plan.Loss, optimum) == 0, "loses %+v, the least is %+v", plan.Loss, optimum)
-	why = needless(p, plan)
+	why = needlessVictim(p, plan)
 	check.Must(t, why == "", "%v", why)
-	again, _ := Choose(p)
+	again, _ := solveAll(p)
 	check.Must(t, reflect.DeepEqual(plan, again), "%+v, then %+v", plan, again)
 }

@@ -5,163 +5,163 @@ import (
 	"sort"
 )
 
-// addRanks numbers the ranks of all units from 0 on without gaps. A job as a whole has
-// at least the rank of each of its pods.
+// addRanks numbers the ranks of all units from 0 without gaps. A whole job has at least the
+// rank of each of its pods.
 func (m *model) addRanks(p *Problem) {
-	m.rank, m.given = make([]int, len(m.units)), make([]bool, len(m.units))
+	m.unitRanks, m.preselected = make([]int, len(m.units)), make([]bool, len(m.units))
 	for u, x := range m.units {
 		job := &p.Jobs[x.job]
-		if x.pod != whole {
-			m.rank[u] = job.Pods[x.pod-m.jobs[x.job].pods.from].Rank
+		if x.pod != wholeJob {
+			m.unitRanks[u] = job.Pods[x.pod-m.jobs[x.job].pods.from].Rank
 			continue
 		}
-		m.rank[u] = job.Rank
+		m.unitRanks[u] = job.Rank
 		for i := range job.Pods {
-			m.rank[u] = max(m.rank[u], job.Pods[i].Rank)
+			m.unitRanks[u] = max(m.unitRanks[u], job.Pods[i].Rank)
 		}
 	}
-	ranks := slices.Compact(slices.Sorted(slices.Values(m.rank)))
-	for u, rank := range m.rank {
-		m.rank[u], _ = slices.BinarySearch(ranks, rank)
+	ranks := slices.Compact(slices.Sorted(slices.Values(m.unitRanks)))
+	for u, rank := range m.unitRanks {
+		m.unitRanks[u], _ = slices.BinarySearch(ranks, rank)
 	}
-	m.top = len(ranks) - 1
+	m.currentRank = len(ranks) - 1
 }
 
-// chooseByRank takes units of a rank only where those below it do not suffice, and of
-// each rank those that lose least. Beginning with the highest rank that must lose
-// anything, it decides about one rank after the other: with what the ranks above gave,
-// and with all that the ranks below could give. When the effort for ranks ends, that is
-// taken and pruned, the highest rank first.
+// chooseByRank chooses units of a rank only where lower ranks do not suffice, and in each rank
+// those with the least loss. It decides about one rank after the other, beginning with the
+// highest that must lose anything. For each it takes what higher ranks lose, and all that
+// lower ranks could lose. When the budget for ranks ends, it prunes that, the highest rank
+// first.
 func (m *model) chooseByRank() *state {
-	if m.top <= 0 {
-		return m.choose()
+	if m.currentRank <= 0 {
+		return m.chooseUnits()
 	}
-	highest, fixed := m.top, []int(nil)
-	m.decideAbout(highest, fixed)
-	if m.start().potential(m.open()).short() {
+	highest, fixed := m.currentRank, []int(nil)
+	m.prepareRank(highest, fixed)
+	if m.initialState().capacityWithout(m.openUnits()).isInsufficient() {
 		return nil
 	}
-	top, end := m.needed(highest, fixed), m.effort+m.linear(mostRanking)
+	top, end := m.highestNeededRank(highest, fixed), m.work+m.linearWork(rankVisits)
 	last := m.chooseIn(top, fixed)
 	if last == nil {
 		return nil
 	}
-	for top > 0 && m.effort <= end {
-		for _, u := range last.chosen() {
-			if m.rank[u] == top {
+	for top > 0 && m.work <= end {
+		for _, u := range last.chosenUnits() {
+			if m.unitRanks[u] == top {
 				fixed = append(fixed, u)
 			}
 		}
-		m.decideAbout(none, fixed)
-		if s := m.start(); s.enough() {
-			return m.settle(s, highest)
+		m.prepareRank(none, fixed)
+		if s := m.initialState(); s.fitsAll() {
+			return m.pruneAcrossRanks(s, highest)
 		}
-		next := m.needed(top-1, fixed)
-		if m.effort > end {
+		next := m.highestNeededRank(top-1, fixed)
+		if m.work > end {
 			break
 		}
 		s := m.chooseIn(next, fixed)
-		if s == nil { // it suffices, and how was not found
+		if s == nil { // it suffices, but the search did not find how
 			break
 		}
 		last, top = s, next
 	}
-	m.cut = m.cut || top > 0
-	return m.settle(last, highest)
+	m.outOfBudget = m.outOfBudget || top > 0
+	return m.pruneAcrossRanks(last, highest)
 }
 
-// chooseIn chooses units of one rank beside fixed ones. That something was cut before stays
-// known, unless it is certain now that nobody suffices.
+// chooseIn chooses units of one rank beside fixed ones. It keeps an earlier outOfBudget,
+// unless no choice suffices for certain.
 func (m *model) chooseIn(rank int, fixed []int) *state {
-	cut := m.cut
-	m.decideAbout(rank, fixed)
-	s := m.choose()
-	m.cut = m.cut || cut && s != nil
+	cut := m.outOfBudget
+	m.prepareRank(rank, fixed)
+	s := m.chooseUnits()
+	m.outOfBudget = m.outOfBudget || cut && s != nil
 	return s
 }
 
-// needed is the highest rank that must lose anything beside fixed units, where all ranks
-// up to top suffice. Mostly that is top: the ranks below did not suffice before.
-func (m *model) needed(top int, fixed []int) int {
-	if top > 0 && !m.suffices(top-1, fixed) {
+// highestNeededRank returns the highest rank that must lose anything beside fixed units, if
+// all ranks up to top suffice. That is usually top, because lower ranks did not suffice
+// before.
+func (m *model) highestNeededRank(top int, fixed []int) int {
+	if top > 0 && !m.ranksSuffice(top-1, fixed) {
 		return top
 	}
-	return sort.Search(max(0, top-1), func(rank int) bool { return m.suffices(rank, fixed) })
+	return sort.Search(max(0, top-1), func(rank int) bool { return m.ranksSuffice(rank, fixed) })
 }
 
-// settle takes back what the choices about lower ranks made needless: pods that a job
-// can spare in either rank replace each other.
-func (m *model) settle(s *state, highest int) *state {
-	m.top = highest
-	clear(m.given)
+// pruneAcrossRanks drops victims that the choices about lower ranks made needless. Elastic
+// pods of different ranks can replace each other.
+func (m *model) pruneAcrossRanks(s *state, highest int) *state {
+	m.currentRank = highest
+	clear(m.preselected)
 	m.allowPruning()
-	s.prune()
+	s.pruneVictims()
 	return s
 }
 
-// suffices reports whether units up to a rank are enough together with fixed ones.
-func (m *model) suffices(rank int, fixed []int) (enough bool) {
-	cut := m.cut
-	defer func() { m.cut = cut || m.cut && !enough }()
-	m.cut = false
-	m.decideAbout(rank, fixed)
-	if m.start().potential(m.open()).short() {
+// ranksSuffice reports whether the units up to a rank suffice together with fixed ones.
+func (m *model) ranksSuffice(rank int, fixed []int) (enough bool) {
+	cut := m.outOfBudget
+	defer func() { m.outOfBudget = cut || m.outOfBudget && !enough }()
+	m.outOfBudget = false
+	m.prepareRank(rank, fixed)
+	if m.initialState().capacityWithout(m.openUnits()).isInsufficient() {
 		return false
 	}
 	m.allowPruning()
-	return m.everything() != nil || m.choose() != nil
+	return m.chooseAllUnits() != nil || m.chooseUnits() != nil
 }
 
-// decideAbout prepares the choice of units of one rank. Fixed units are taken, units of
-// higher ranks are not. Units of lower ranks lose nothing for now, and those that stand
-// in nobody's way are taken until the choice about their own rank.
-func (m *model) decideAbout(rank int, fixed []int) {
-	m.look(len(m.units) / ofLook)
-	m.top = rank
-	clear(m.given)
+// prepareRank prepares the choice in one rank. Fixed units are victims, and units of higher
+// ranks are not. Units of lower ranks have no loss for now, and those that block no other
+// choice are victims until their own rank is decided.
+func (m *model) prepareRank(rank int, fixed []int) {
+	m.countVisits(len(m.units) / workPerVisit)
+	m.currentRank = rank
+	clear(m.preselected)
 	for _, u := range fixed {
-		m.given[u] = true
+		m.preselected[u] = true
 	}
 	for j := range m.jobs {
-		m.giveBelow(&m.jobs[j])
+		m.preselectLowerRanks(&m.jobs[j])
 	}
 }
 
-// giveBelow gives what a job could lose in lower ranks than the one that is decided
-// about: the whole job, else its single pods, unless it cannot spare all of those that
-// are asked for.
-func (m *model) giveBelow(job *job) {
-	m.look(1)
-	if job.whole != none && m.rank[job.whole] < m.top {
-		m.given[job.whole] = true
+// preselectLowerRanks preselects what a job could lose in ranks below the current one. That is
+// the whole job, or its elastic pods unless they are more than the job can lose.
+func (m *model) preselectLowerRanks(job *job) {
+	m.countVisits(1)
+	if job.wholeUnit != none && m.unitRanks[job.wholeUnit] < m.currentRank {
+		m.preselected[job.wholeUnit] = true
 		return
 	}
 	asked, roles := 0, map[int]int{}
 	for u := job.units.from; u < job.units.end; u++ {
-		if x := m.units[u]; x.pod != whole && (m.rank[u] <= m.top || m.given[u]) {
+		if x := m.units[u]; x.pod != wholeJob && (m.unitRanks[u] <= m.currentRank || m.preselected[u]) {
 			asked++
 			if role := m.pods[x.pod].role; role != none {
-				if roles[role]++; roles[role] > m.roles[role] {
+				if roles[role]++; roles[role] > m.roleElastic[role] {
 					return
 				}
 			}
 		}
 	}
-	if asked > job.spare {
+	if asked > job.elastic {
 		return
 	}
 	for u := job.units.from; u < job.units.end; u++ {
-		if m.units[u].pod != whole && m.rank[u] < m.top {
-			m.given[u] = true
+		if m.units[u].pod != wholeJob && m.unitRanks[u] < m.currentRank {
+			m.preselected[u] = true
 		}
 	}
 }
 
-// isOpen reports whether a unit is up to the choice.
-func (m *model) isOpen(u int) bool { return m.rank[u] <= m.top && !m.given[u] }
+// isOpen reports whether the current choice decides about a unit.
+func (m *model) isOpen(u int) bool { return m.unitRanks[u] <= m.currentRank && !m.preselected[u] }
 
-// open lists the units that are up to the choice.
-func (m *model) open() []int {
+// openUnits lists the units that the current choice decides about.
+func (m *model) openUnits() []int {
 	var open []int
 	for u := range m.units {
 		if m.isOpen(u) {
@@ -171,13 +171,13 @@ func (m *model) open() []int {
 	return open
 }
 
-// start is the state in which a choice begins: what is given is taken.
-func (m *model) start() *state {
-	m.look(len(m.units) / ofLook)
+// initialState returns the state in which a choice begins, with the preselected victims.
+func (m *model) initialState() *state {
+	m.countVisits(len(m.units) / workPerVisit)
 	s := newState(m)
-	for u, given := range m.given {
-		if given && s.canTake(u) {
-			s.take(u, none)
+	for u, given := range m.preselected {
+		if given && s.canAddVictim(u) {
+			s.addVictim(u, none)
 		}
 	}
 	return s

@@ -20,20 +20,20 @@ func ranked(rank int, job Job) Job {
 	return job
 }
 
-func TestLowerRanksGoFirst(t *testing.T) {
-	chooses(t, map[string]ruleCase{
+func TestSolveEvictsLowerRanksFirst(t *testing.T) {
+	checkVictims(t, map[string]ruleCase{
 		"the job of the lower rank, though it loses more": {problem: full(1, 1, 1, ranked(1, gang(1, 0)), ranked(0, gang(900, 0))),
-			want: wholly(1)},
+			want: wholeJobs(1)},
 		"many of the lower rank before one of the higher": {
-			problem: full(1, 3, 1, ranked(7, gang(1, 0, 0, 0)), gang(90, 0), gang(90, 0), gang(90, 0)), want: wholly(1, 2, 3)},
+			problem: full(1, 3, 1, ranked(7, gang(1, 0, 0, 0)), gang(90, 0), gang(90, 0), gang(90, 0)), want: wholeJobs(1, 2, 3)},
 		"the higher rank when the lower ones do not suffice, and of the lower ones only what is needed": {
-			problem: full(1, 3, 1, ranked(1, gang(9, 0, 0)), gang(5, 0), gang(4, 0)), want: wholly(0, 2)},
+			problem: full(1, 3, 1, ranked(1, gang(9, 0, 0)), gang(5, 0), gang(4, 0)), want: wholeJobs(0, 2)},
 		"nobody of the lower rank when the higher one must go and is enough": {
-			problem: full(1, 3, 1, ranked(1, gang(9, 0, 0, 0)), gang(5, 0), gang(4, 0)), want: wholly(0)},
+			problem: full(1, 3, 1, ranked(1, gang(9, 0, 0, 0)), gang(5, 0), gang(4, 0)), want: wholeJobs(0)},
 		"of the higher rank what loses least, with all that the lower one could give": {
-			problem: full(1, 4, 1, ranked(1, gang(9, 0, 0)), ranked(1, gang(30, 0, 0, 0)), gang(5, 0, 0)), want: wholly(0, 2)},
+			problem: full(1, 4, 1, ranked(1, gang(9, 0, 0)), ranked(1, gang(30, 0, 0, 0)), gang(5, 0, 0)), want: wholeJobs(0, 2)},
 		"a gang of the lower rank before a spare pod of the higher": {
-			problem: full(1, 1, 1, ranked(1, elastic(1, 1, 0, 0)), gang(500, 0)), want: wholly(1)},
+			problem: full(1, 1, 1, ranked(1, elastic(1, 1, 0, 0)), gang(500, 0)), want: wholeJobs(1)},
 		"spare pods before their job, where the job ranks higher": {
 			problem: full(1, 1, 1, elastic(1, 900, 0, 0), gang(1, 0)).but(func(p *Problem) { p.Jobs[0].Rank, p.Jobs[1].Rank = 1, 1 }),
 			want:    pods(0, 0)},
@@ -42,13 +42,13 @@ func TestLowerRanksGoFirst(t *testing.T) {
 			want:    pods(0, 2)},
 		"a job as a whole ranks as its highest pod": {
 			problem: full(1, 1, 1, gang(1, 0, 0), ranked(1, gang(50, 0))).but(func(p *Problem) { p.Jobs[0].Pods[1].Rank = 2 }),
-			want:    wholly(1)},
+			want:    wholeJobs(1)},
 		"the spare pod where it helps, though the other one of the job ranks lower": {
 			problem: full(2, 1, 1, elastic(1, 5, 0, 1)).but(func(p *Problem) {
-				p.Jobs[0].Whole, p.Jobs[0].Pods[1].Rank, p.Claims[0].Nodes = false, 1, []int{1}
+				p.Jobs[0].Whole, p.Jobs[0].Pods[1].Rank, p.PodSets[0].Nodes = false, 1, []int{1}
 			}),
 			want: pods(0, 1)},
-		"ranks of whoever cannot help do not matter": {problem: full(1, 1, 1, gang(1, 1), ranked(-5, gang(2, 0))), want: wholly(1)},
+		"ranks of whoever cannot help do not matter": {problem: full(1, 1, 1, gang(1, 1), ranked(-5, gang(2, 0))), want: wholeJobs(1)},
 	})
 }
 
@@ -81,13 +81,13 @@ func ranksOf(p *Problem) []int {
 }
 
 // above is what a taking takes in higher ranks.
-func above(p *Problem, taking Taking, rank int) Taking {
-	job := &p.Jobs[taking.Job]
-	if taking.Whole {
-		return Taking{Job: taking.Job, Whole: wholeRank(job) > rank}
+func above(p *Problem, victims JobVictims, rank int) JobVictims {
+	job := &p.Jobs[victims.Job]
+	if victims.Whole {
+		return JobVictims{Job: victims.Job, Whole: wholeRank(job) > rank}
 	}
-	kept := Taking{Job: taking.Job}
-	for _, i := range taking.Pods {
+	kept := JobVictims{Job: victims.Job}
+	for _, i := range victims.Pods {
 		if job.Pods[i].Rank > rank {
 			kept.Pods = append(kept.Pods, i)
 		}
@@ -98,79 +98,79 @@ func above(p *Problem, taking Taking, rank int) Taking {
 // lossAt is what a plan loses in a rank, and the least that could be lost there when in
 // all higher ranks just what the plan takes is taken. It tries every choice.
 func lossAt(p *Problem, plan *Plan, rank int) (loss, least Loss) {
-	taken := make([]Taking, len(p.Jobs))
+	taken := make([]JobVictims, len(p.Jobs))
 	for j := range taken {
 		taken[j].Job = j
 	}
-	for _, taking := range plan.Take {
-		taken[taking.Job] = taking
+	for _, victims := range plan.Victims {
+		taken[victims.Job] = victims
 	}
 	o := &oracle{Problem: p, known: map[string]bool{}}
 	o.counts = func(r int) bool { return r == rank }
-	o.allows = func(j int, taking Taking) bool {
-		taking.Job = j
-		return reflect.DeepEqual(above(p, taking, rank), above(p, taken[j], rank))
+	o.allows = func(j int, victims JobVictims) bool {
+		victims.Job = j
+		return reflect.DeepEqual(above(p, victims, rank), above(p, taken[j], rank))
 	}
-	for j, taking := range taken {
-		if taking.Whole {
-			taking.Pods = nil
+	for j, victims := range taken {
+		if victims.Whole {
+			victims.Pods = nil
 			for i := range p.Jobs[j].Pods {
-				taking.Pods = append(taking.Pods, i)
+				victims.Pods = append(victims.Pods, i)
 			}
 		}
-		loss = o.with(loss, &p.Jobs[j], taking)
+		loss = o.with(loss, &p.Jobs[j], victims)
 	}
 	least, _ = o.exhaust()
 	return loss, least
 }
 
-// TestRanksLoseLeast compares with all choices there are, rank by rank.
-func TestRanksLoseLeast(t *testing.T) {
+// TestSolveEachRankAtLeastLoss compares with all choices there are, rank by rank.
+func TestSolveEachRankAtLeastLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		draw  func(*rapid.T) *Problem
 		times int
 		most  float64
-	}{"small": {small, 20, 1}, "middling": {middling, 1, 1.1}}) {
+	}{"small": {smallProblem, 20, 1}, "middling": {midsizeProblem, 1, 1.1}}) {
 		seed.Check(t, func(t *rapid.T) {
 			for range tc.times {
 				p := inRanks(t, tc.draw(t))
 				_, possible := exhaust(p)
-				plan, ok := Choose(p)
+				plan, ok := solveAll(p)
 				check.Must(t, ok == possible, "found %t, there is one %t", ok, possible)
 				if !ok {
 					continue
 				}
-				why := broken(p, plan)
+				why := planError(p, plan)
 				check.Must(t, why == "", "%v", why)
 				if tc.most == 1 {
-					why = needless(p, plan)
+					why = needlessVictim(p, plan)
 					check.Must(t, why == "", "%v", why)
 				}
 				for _, rank := range ranksOf(p) {
 					loss, least := lossAt(p, plan, rank)
 					check.Must(t, ratio(loss, least) <= tc.most, "in rank %d: loses %+v, the least is %+v", rank, loss, least)
 				}
-				again, _ := Choose(p)
+				again, _ := solveAll(p)
 				check.Must(t, reflect.DeepEqual(plan, again), "%+v, then %+v", plan, again)
 			}
 		})
 	}
 }
 
-// TestLessEffortStillTakesOfTheLowestRanks: the highest rank that loses anything does
+// TestSmallBudgetStillSparesHighRanks: the highest rank that loses anything does
 // not depend on how much effort goes into making a plan cheaper.
-func TestLessEffortStillTakesOfTheLowestRanks(t *testing.T) {
-	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": small, "middling": middling}) {
+func TestSmallBudgetStillSparesHighRanks(t *testing.T) {
+	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem}) {
 		seed.Check(t, func(t *rapid.T) {
 			p := inRanks(t, draw(t))
-			most, less := ChooseWithin(p, mostEffort), ChooseWithin(p, 0)
+			most, less := Solve(p, maxRefineWork), Solve(p, 0)
 			if less.Plan == nil {
-				check.Must(t, most.Plan == nil || less.Cut, "no plan, and the choice was not cut")
+				check.Must(t, most.Plan == nil || less.OutOfBudget, "no plan, and the choice was not cut")
 				return
 			}
-			why := broken(p, less.Plan)
+			why := planError(p, less.Plan)
 			check.Must(t, why == "", "%v", why)
-			check.Must(t, highestOf(p, less.Plan) == highestOf(p, most.Plan) || less.Cut,
+			check.Must(t, highestOf(p, less.Plan) == highestOf(p, most.Plan) || less.OutOfBudget,
 				"takes of rank %d, with more effort of %d", highestOf(p, less.Plan), highestOf(p, most.Plan))
 		})
 	}
@@ -179,30 +179,30 @@ func TestLessEffortStillTakesOfTheLowestRanks(t *testing.T) {
 // highestOf is the highest rank of which a plan takes anybody, -1 when it takes nobody.
 func highestOf(p *Problem, plan *Plan) int {
 	highest := -1
-	for _, taking := range plan.Take {
-		if taking.Whole {
-			highest = max(highest, wholeRank(&p.Jobs[taking.Job]))
+	for _, victims := range plan.Victims {
+		if victims.Whole {
+			highest = max(highest, wholeRank(&p.Jobs[victims.Job]))
 		}
-		for _, i := range taking.Pods {
-			highest = max(highest, p.Jobs[taking.Job].Pods[i].Rank)
+		for _, i := range victims.Pods {
+			highest = max(highest, p.Jobs[victims.Job].Pods[i].Rank)
 		}
 	}
 	return highest
 }
 
-// TestOfRankedGangsThoseOfTheLowestRanksGo: on a full fleet the lowest ranks give all
+// TestSolveEvictsGangsOfLowestRanks: on a full fleet the lowest ranks give all
 // that they have before the next one gives anything.
-func TestOfRankedGangsThoseOfTheLowestRanksGo(t *testing.T) {
+func TestSolveEvictsGangsOfLowestRanks(t *testing.T) {
 	f := fleet{nodes: 500, gangs: 500, size: 8, spread: true, ranks: 5}
 	for _, waiting := range []int{8, 800, 801, 1700, 3999} {
 		p := f.problem(waiting, 1)
-		plan, ok := Choose(p)
+		plan, ok := solveAll(p)
 		check.Must(t, ok, "there is a plan")
-		why := broken(p, plan)
+		why := planError(p, plan)
 		check.Must(t, why == "", "%v", why)
 		taken := make([]int, f.ranks)
-		for _, taking := range plan.Take {
-			taken[p.Jobs[taking.Job].Rank]++
+		for _, victims := range plan.Victims {
+			taken[p.Jobs[victims.Job].Rank]++
 		}
 		for rank, left := 0, (waiting+7)/8; rank < f.ranks; rank++ {
 			check.That(t, taken[rank] == min(left, 100), "%d pods wait: %d gangs of rank %d go, want %d", waiting, taken[rank], rank, min(left, 100))

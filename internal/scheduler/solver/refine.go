@@ -6,38 +6,37 @@ import (
 	"slices"
 )
 
-// Bounds of refining: the units near one that was taken, with those added that
-// promise most, and the sets of them that are tried.
+// Bounds of refining: units of the victim's job in a neighborhood, all units in it, and sets
+// of them that are tried.
 const (
-	mostNear      = 24
-	mostPromising = 32
-	mostTries     = 5_000
+	maxJobNeighbors = 24
+	maxNeighborhood = 32
+	maxSearchTries  = 5_000
 )
 
-// refine drops each unit that was taken, with all near it, and refills what is
-// missing at the least cost, until no such change costs less. It tells whether
-// any did.
-func (s *state) refine() (changed bool) {
-	all := s.start().refilling(s.open())
-	if s.exhausted() || !all.allows(0, s.cost) {
+// refineVictims searches the neighborhood of each victim for a cheaper choice, until none is
+// found. It reports whether it changed any.
+func (s *state) refineVictims() (changed bool) {
+	all := s.initialState().newBranchAndBound(s.openUnits())
+	if s.exceedsBudget() || !all.canImprove(0, s.loss) {
 		return false
 	}
 	tried := make([]bool, len(s.units))
 	for again := true; again; {
 		again = false
-		for _, u := range s.dearest(s.chosen()) {
-			if tried[u] || !s.in[u] {
+		for _, u := range s.byDescendingLoss(s.chosenUnits()) {
+			if tried[u] || !s.isVictim[u] {
 				continue
 			}
-			if s.exhausted() {
+			if s.exceedsBudget() {
 				return changed
 			}
 			tried[u] = true
-			near := s.near(u, all.options)
-			if s.refill(near) {
-				s.prune()
+			neighborhood := s.neighborhoodOf(u, all.options)
+			if s.searchCheaper(neighborhood) {
+				s.pruneVictims()
 				again, changed = true, true
-				for _, v := range near {
+				for _, v := range neighborhood {
 					tried[v] = false
 				}
 			}
@@ -46,28 +45,28 @@ func (s *state) refine() (changed bool) {
 	return changed
 }
 
-// near lists units around one: those of its job unless they are too many, and promising
-// ones of its pool and of pools that are not used up.
-func (s *state) near(u int, promising []option) []int {
-	units := s.openUnits(s.units[u].job)
-	if len(units) > mostNear {
-		units = s.nearInJob(u, units, promising)
+// neighborhoodOf lists units around a victim: those of its job, and promising units of other
+// jobs. Their cards must be of its quota, or of one that is not used up.
+func (s *state) neighborhoodOf(u int, promising []option) []int {
+	units := s.openUnitsOfJob(s.units[u].job)
+	if len(units) > maxJobNeighbors {
+		units = s.neighborsInJob(u, units, promising)
 	}
 	seen := map[int]bool{s.units[u].job: true}
-	pools := s.poolsLeft()
-	s.each(u, func(site int) { pools[s.pool[s.sites[site].node]] = true })
+	quotas := s.quotasLeft()
+	s.forEachJobNode(u, func(jobNode int) { quotas[s.nodeQuota[s.jobNodes[jobNode].node]] = true })
 	for i := range promising {
 		v := promising[i].unit
-		if len(units) >= mostPromising {
+		if len(units) >= maxNeighborhood {
 			break
 		}
 		inPool := false
-		s.each(v, func(site int) {
-			s.look(1)
-			inPool = inPool || pools[s.pool[s.sites[site].node]]
+		s.forEachJobNode(v, func(jobNode int) {
+			s.countVisits(1)
+			inPool = inPool || quotas[s.nodeQuota[s.jobNodes[jobNode].node]]
 		})
 		if job := s.units[v].job; inPool && !seen[job] {
-			if open := s.openUnits(job); len(units)+len(open) <= mostPromising {
+			if open := s.openUnitsOfJob(job); len(units)+len(open) <= maxNeighborhood {
 				seen[job] = true
 				units = append(units, open...)
 			}
@@ -76,8 +75,8 @@ func (s *state) near(u int, promising []option) []int {
 	return units
 }
 
-// openUnits lists the units of a job that are up to the choice.
-func (s *state) openUnits(job int) (open []int) {
+// openUnitsOfJob lists the units of a job that the current choice decides about.
+func (s *state) openUnitsOfJob(job int) (open []int) {
 	for u := s.jobs[job].units.from; u < s.jobs[job].units.end; u++ {
 		if s.isOpen(u) {
 			open = append(open, u)
@@ -86,115 +85,115 @@ func (s *state) openUnits(job int) (open []int) {
 	return open
 }
 
-// poolsLeft tells which pools have more cards left than there is room for.
-func (s *state) poolsLeft() []bool {
-	pools := make([]bool, len(s.pools))
-	for claim := range s.claims {
-		for pool, room := range s.byPool[claim] {
-			pools[pool] = pools[pool] || room < s.claims[claim].within(s.pools[pool])
+// quotasLeft reports for each quota whether it has more cards left than fit on nodes.
+func (s *state) quotasLeft() []bool {
+	quotas := make([]bool, len(s.quotas))
+	for podSet := range s.podSets {
+		for quota, room := range s.fitByQuota[podSet] {
+			quotas[quota] = quotas[quota] || room < s.podSets[podSet].countWithinQuota(s.quotas[quota])
 		}
 	}
-	return pools
+	return quotas
 }
 
-// nearInJob lists units around one of a job that has too many for all of them: those that
-// were taken, the dearest first, and as many others, those that promise most first.
-func (s *state) nearInJob(u int, open []int, promising []option) []int {
-	s.look(len(open) + len(promising))
-	taken := s.dearest(slices.DeleteFunc(open, func(v int) bool { return v == u || !s.in[v] }))
-	units := append([]int{u}, taken[:min(len(taken), mostNear/2)]...)
+// neighborsInJob lists units around a victim of a job with too many units: its other victims
+// by descending loss, then the most promising others.
+func (s *state) neighborsInJob(u int, open []int, promising []option) []int {
+	s.countVisits(len(open) + len(promising))
+	taken := s.byDescendingLoss(slices.DeleteFunc(open, func(v int) bool { return v == u || !s.isVictim[v] }))
+	units := append([]int{u}, taken[:min(len(taken), maxJobNeighbors/2)]...)
 	for i := range promising {
-		if v := promising[i].unit; len(units) < mostNear && s.units[v].job == s.units[u].job && !s.in[v] {
+		if v := promising[i].unit; len(units) < maxJobNeighbors && s.units[v].job == s.units[u].job && !s.isVictim[v] {
 			units = append(units, v)
 		}
 	}
 	return units
 }
 
-// refill decides anew about some units, and tells whether that costs less than
-// what was taken of them; else it leaves them as they are.
-func (s *state) refill(units []int) bool {
-	before := s.cost
+// searchCheaper decides again about some units, and reports whether that found a smaller loss.
+// Otherwise it leaves them as they are.
+func (s *state) searchCheaper(units []int) bool {
+	before := s.loss
 	var dropped []int
 	for _, u := range units {
-		if s.in[u] {
-			s.drop(u, none)
+		if s.isVictim[u] {
+			s.dropVictim(u, none)
 			dropped = append(dropped, u)
 		}
 	}
-	r := s.refilling(units)
-	r.most, r.bounded = before, true
-	r.left = mostTries
-	r.from(0, true)
+	r := s.newBranchAndBound(units)
+	r.lossBound, r.hasBound = before, true
+	r.triesLeft = maxSearchTries
+	r.searchFrom(0, true)
 	if !r.found {
-		r.set = dropped
+		r.bestSet = dropped
 	}
-	for _, u := range r.set {
-		s.take(u, none)
+	for _, u := range r.bestSet {
+		s.addVictim(u, none)
 	}
 	return r.found
 }
 
-// tryAll looks for any set that is enough when nothing is taken. It also returns
-// whether all sets were tried.
-func (s *state) tryAll() (found, complete bool) {
-	r := s.refilling(s.open())
-	r.left = 10 * mostTries
-	r.from(0, true)
-	for _, u := range r.set {
-		s.take(u, none)
+// searchAllSets looks for any set of units that suffices. It also returns whether it tried all
+// sets.
+func (s *state) searchAllSets() (found, complete bool) {
+	r := s.newBranchAndBound(s.openUnits())
+	r.triesLeft = 10 * maxSearchTries
+	r.searchFrom(0, true)
+	for _, u := range r.bestSet {
+		s.addVictim(u, none)
 	}
-	return r.found, r.left >= 0 && !r.exhausted()
+	return r.found, r.triesLeft >= 0 && !r.exceedsBudget()
 }
 
-// refilling tries sets of units in their order: with each, then without it. What that must
-// cost has a lower limit: so much of one resource must be given, and where units may be
-// taken in part, those that cost least for what they give go first.
-type refilling struct {
+// branchAndBound tries sets of units in order: with each unit, then without it.
+//
+// Its lower bound of the loss is that of the scarcest resource. The bound assumes that units
+// can be evicted in part, those with the least loss per amount first.
+type branchAndBound struct {
 	*state
-	options   []option
-	cheapest  []int // places in options, those that cost least for what they give first
-	need, got float64
-	most      Loss // what a set must stay below
-	bounded   bool
-	left      int // tries
-	set       []int
-	found     bool
+	options      []option
+	cheapest     []int // indexes of options, the lowest rate first
+	need, gained float64
+	lossBound    Loss // what a set must stay below
+	hasBound     bool
+	triesLeft    int
+	bestSet      []int
+	found        bool
 }
 
-// refilling sorts units by the resource that is scarcest. Whole jobs come first, so that
-// single pods are looked at when their job is decided; then those that cost least for what
-// they give.
-func (s *state) refilling(units []int) *refilling {
-	resource, need := s.scarcest(units)
-	r := &refilling{state: s, need: need, options: make([]option, len(units)), cheapest: make([]int, len(units))}
+// newBranchAndBound sorts units by their loss per amount of the scarcest resource. Whole jobs
+// come before single pods, which depend on the decision about their job.
+func (s *state) newBranchAndBound(units []int) *branchAndBound {
+	resource, need := s.scarcestResource(units)
+	r := &branchAndBound{state: s, need: need, options: make([]option, len(units)), cheapest: make([]int, len(units))}
 	for i, u := range units {
-		x := option{unit: u, price: s.price(u)}
-		s.each(u, func(site int) { x.amount += s.gives(u, site)[resource] })
-		x.share = x.price.over(max(x.amount, slack))
+		x := option{unit: u, loss: s.unitLoss(u)}
+		s.forEachJobNode(u, func(jobNode int) { x.amount += s.freedBy(u, jobNode)[resource] })
+		x.rate = x.loss.ratePer(max(x.amount, epsilon))
 		r.options[i], r.cheapest[i] = x, i
 	}
-	single := func(x option) int { return min(s.units[x.unit].pod-whole, 1) }
+	single := func(x option) int { return min(s.units[x.unit].pod-wholeJob, 1) }
 	slices.SortFunc(r.options, func(a, b option) int {
-		return cmp.Or(cmp.Compare(single(a), single(b)), a.share.compare(b.share), cmp.Compare(a.unit, b.unit))
+		return cmp.Or(cmp.Compare(single(a), single(b)), a.rate.compare(b.rate), cmp.Compare(a.unit, b.unit))
 	})
 	slices.SortFunc(r.cheapest, func(a, b int) int {
-		return cmp.Or(r.options[a].share.compare(r.options[b].share), cmp.Compare(a, b))
+		return cmp.Or(r.options[a].rate.compare(r.options[b].rate), cmp.Compare(a, b))
 	})
 	return r
 }
 
-// from decides about the units from one on. fresh tells that the set was not
-// looked at yet.
-func (r *refilling) from(at int, fresh bool) {
-	if r.left--; r.left < 0 || r.exhausted() || r.bounded && !r.allows(at, r.most) {
+// searchFrom decides about the options from one on. fresh means that the current set was not
+// checked yet.
+func (r *branchAndBound) searchFrom(at int, fresh bool) {
+	if r.triesLeft--; r.triesLeft < 0 || r.exceedsBudget() || r.hasBound && !r.canImprove(at, r.lossBound) {
 		return
 	}
-	if fresh && r.enough() {
-		r.most, r.bounded, r.found, r.set = r.cost, true, true, r.set[:0]
+	if fresh && r.fitsAll() {
+		r.lossBound, r.hasBound, r.found, r.bestSet = r.loss, true, true, r.bestSet[:0]
 		for i := range r.options[:at] {
-			if u := r.options[i].unit; r.in[u] {
-				r.set = append(r.set, u)
+			if u := r.options[i].unit; r.isVictim[u] {
+				r.bestSet = append(r.bestSet, u)
 			}
 		}
 		return
@@ -203,89 +202,88 @@ func (r *refilling) from(at int, fresh bool) {
 		return
 	}
 	u := r.options[at].unit
-	if r.spent[r.model.units[u].job].whole {
-		r.from(at+1, false)
+	if r.jobStates[r.model.units[u].job].whole {
+		r.searchFrom(at+1, false)
 		return
 	}
-	if r.possible(u) {
-		r.take(u, none)
-		r.got += r.options[at].amount
-		r.from(at+1, true)
-		r.got -= r.options[at].amount
-		r.drop(u, none)
+	if r.canChoose(u) {
+		r.addVictim(u, none)
+		r.gained += r.options[at].amount
+		r.searchFrom(at+1, true)
+		r.gained -= r.options[at].amount
+		r.dropVictim(u, none)
 	}
-	r.from(at+1, false)
+	r.searchFrom(at+1, false)
 }
 
-// potential is what is there when all units are taken as well, whether or not
-// their jobs can spare them all.
-func (s *state) potential(units []int) *rooms {
+// capacityWithout returns the capacity if all units were gone, even more than their jobs can
+// lose.
+func (s *state) capacityWithout(units []int) *capacity {
 	all := s.clone()
 	wholly := make(map[int]bool, len(units))
 	for _, u := range units {
-		if x := s.units[u]; x.pod == whole {
+		if x := s.units[u]; x.pod == wholeJob {
 			wholly[x.job] = true
 		}
 	}
 	for _, u := range units {
-		if x := s.units[u]; x.pod == whole || !wholly[x.job] {
-			s.each(u, func(site int) { all.add(s.sites[site].node, s.gives(u, site), 1) })
+		if x := s.units[u]; x.pod == wholeJob || !wholly[x.job] {
+			s.forEachJobNode(u, func(jobNode int) { all.addAvailable(s.jobNodes[jobNode].node, s.freedBy(u, jobNode), 1) })
 		}
 	}
 	return all
 }
 
-// option is a unit that can be taken, what it gives of the scarcest resource, and
-// what it costs.
+// option is a unit with its loss and its amount of the scarcest resource.
 type option struct {
 	unit   int
 	amount float64
-	price  Loss
-	share  share // for one of the resource
+	loss   Loss
+	rate   lossRate // loss per amount
 }
 
-// scarcest is the resource of which most of what the units give is needed, and how
-// much that is.
-func (s *state) scarcest(units []int) (resource int, need float64) {
+// scarcestResource returns the resource of which the largest part of what the units hold is
+// needed, and how much of it.
+func (s *state) scarcestResource(units []int) (resource int, need float64) {
 	needs, given := make([]float64, s.dims), make([]float64, s.dims)
-	for i := range s.claims {
-		for r, request := range s.claims[i].Request {
-			needs[r] += request * float64(s.claims[i].Count)
+	for i := range s.podSets {
+		for r, request := range s.podSets[i].Request {
+			needs[r] += request * float64(s.podSets[i].Count)
 		}
 	}
-	s.look(len(s.pool))
-	for node, wanted := range s.wanted {
+	s.countVisits(len(s.nodeQuota))
+	for node, wanted := range s.wantedNodes {
 		if wanted {
-			for r, have := range s.at(node) {
-				needs[r] -= max(0, have) + s.excess[r]
+			for r, have := range s.availableOn(node) {
+				needs[r] -= max(0, have) + s.tolerances[r]
 			}
 		}
 	}
 	for _, u := range units {
-		s.look(1)
-		s.each(u, func(site int) {
-			for r, amount := range s.gives(u, site) {
+		s.countVisits(1)
+		s.forEachJobNode(u, func(jobNode int) {
+			for r, amount := range s.freedBy(u, jobNode) {
 				given[r] += amount
 			}
 		})
 	}
 	most := 0.0
 	for r := range needs {
-		if part := needs[r] / max(given[r], slack); part > most {
+		if part := needs[r] / max(given[r], epsilon); part > most {
 			resource, need, most = r, needs[r], part
 		}
 	}
 	return resource, need
 }
 
-// allows tells whether deciding about the units from one on can cost less than
-// this, as far as the limit tells.
-func (r *refilling) allows(at int, most Loss) bool {
-	if r.cost.compare(most) >= 0 {
+// canImprove reports whether decisions about the options from one on can stay below a loss, as
+// far as the lower bound shows.
+func (r *branchAndBound) canImprove(at int, most Loss) bool {
+	if r.loss.compare(most) >= 0 {
 		return false
 	}
-	need := r.need - r.got
-	least := r.cost.over(1)
+	need := r.need - r.gained
+	least := r.loss.ratePer(1)
 	for _, i := range r.cheapest {
 		x := &r.options[i]
 		if need <= 0 {
@@ -295,21 +293,21 @@ func (r *refilling) allows(at int, most Loss) bool {
 			continue
 		}
 		part := min(1, need/x.amount)
-		for k, price := range x.price.over(1) {
-			least[k] += part * price
+		for k, loss := range x.loss.ratePer(1) {
+			least[k] += part * loss
 		}
 		need -= x.amount
 	}
-	return need <= slack*r.need && least.below(most.over(1))
+	return need <= epsilon*r.need && least.canBeBelow(most.ratePer(1))
 }
 
-// slack makes up for the rounding of sums.
-const slack = 1e-9
+// epsilon allows for the rounding of sums.
+const epsilon = 1e-9
 
-// below tells whether something can cost less that costs at least this.
-func (s share) below(most share) bool {
+// canBeBelow reports whether a loss of at least s can be below most.
+func (s lossRate) canBeBelow(most lossRate) bool {
 	for i, part := range most {
-		if margin := slack * math.Max(1, part); math.Abs(s[i]-part) > margin {
+		if margin := epsilon * math.Max(1, part); math.Abs(s[i]-part) > margin {
 			return s[i] < part
 		}
 	}

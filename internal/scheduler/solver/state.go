@@ -2,20 +2,20 @@ package solver
 
 import "slices"
 
-// state is who has been taken so far, and what that gives.
+// state is the victims chosen so far, and what their eviction frees.
 type state struct {
-	rooms
-	cost  Loss
-	in    []bool    // by unit
-	spent []spent   // by job
-	roles []int     // by role: pods taken
-	left  []float64 // by site and resource: what the job still gives there
-	place [][]int   // by claim: where pods of several claims fit, when that was last enough
+	capacity
+	loss        Loss
+	isVictim    []bool     // by unit
+	jobStates   []jobState // by job
+	roleVictims []int      // by role: how many pods are victims
+	leftToFree  []float64  // by jobNode and resource: what the job's other pods hold there
+	places      [][]int    // by pod set: the nodes when several pod sets last fitted
 }
 
-// spent is what was taken of a job. Once it is taken as a whole, single pods that
-// were taken before count as part of that.
-type spent struct {
+// jobState is the victims of one job. If the whole job is a victim, the loss of its single
+// pods is part of that.
+type jobState struct {
 	whole bool
 	pods  int
 	loss  int64
@@ -23,283 +23,282 @@ type spent struct {
 
 func newState(m *model) *state {
 	s := &state{
-		rooms: m.rooms(),
-		in:    make([]bool, len(m.units)),
-		spent: make([]spent, len(m.jobs)),
-		roles: make([]int, len(m.roles)),
-		left:  make([]float64, 0, len(m.sites)*m.dims),
+		capacity:    m.newCapacity(),
+		isVictim:    make([]bool, len(m.units)),
+		jobStates:   make([]jobState, len(m.jobs)),
+		roleVictims: make([]int, len(m.roleElastic)),
+		leftToFree:  make([]float64, 0, len(m.jobNodes)*m.dims),
 	}
-	for i := range m.sites {
-		s.left = append(s.left, m.sites[i].gives...)
+	for i := range m.jobNodes {
+		s.leftToFree = append(s.leftToFree, m.jobNodes[i].usage...)
 	}
 	return s
 }
 
-// chosen lists the units that were taken by choice.
-func (s *state) chosen() []int {
-	return slices.DeleteFunc(s.open(), func(u int) bool { return !s.in[u] })
+// chosenUnits lists the victims except those that were preselected.
+func (s *state) chosenUnits() []int {
+	return slices.DeleteFunc(s.openUnits(), func(u int) bool { return !s.isVictim[u] })
 }
 
-// enough tells that all claims can be placed.
-func (s *state) enough() bool {
-	if s.short() {
+// fitsAll reports whether all pod sets can be placed.
+func (s *state) fitsAll() bool {
+	if s.isInsufficient() {
 		return false
 	}
 	if len(s.order) == 1 {
 		return true
 	}
-	place := s.places()
+	place := s.placePods()
 	if place != nil {
-		s.place = place
+		s.places = place
 	}
 	return place != nil
 }
 
-// possible tells whether a unit may still be taken.
-func (s *state) possible(u int) bool { return s.isOpen(u) && s.canTake(u) }
+// canChoose reports whether the current choice may add a unit to the victims.
+func (s *state) canChoose(u int) bool { return s.isOpen(u) && s.canAddVictim(u) }
 
-// canTake tells whether a job can still lose a unit.
-func (s *state) canTake(u int) bool {
+// canAddVictim reports whether a job can still lose a unit.
+func (s *state) canAddVictim(u int) bool {
 	x := s.units[u]
-	job, spent := &s.jobs[x.job], &s.spent[x.job]
+	job, spent := &s.jobs[x.job], &s.jobStates[x.job]
 	switch {
-	case s.in[u] || spent.whole:
+	case s.isVictim[u] || spent.whole:
 		return false
-	case x.pod == whole:
+	case x.pod == wholeJob:
 		return true
-	case spent.pods >= job.spare:
+	case spent.pods >= job.elastic:
 		return false
 	}
 	role := s.pods[x.pod].role
-	return role == none || s.roles[role] < s.model.roles[role]
+	return role == none || s.roleVictims[role] < s.model.roleElastic[role]
 }
 
-// adds is what taking a possible unit adds to the cost.
-func (s *state) adds(u int) Loss {
-	price := s.price(u)
-	if s.units[u].pod == whole {
-		price.Spared -= s.spent[s.units[u].job].loss
+// addedLoss returns what adding a unit to the victims adds to the loss.
+func (s *state) addedLoss(u int) Loss {
+	loss := s.unitLoss(u)
+	if s.units[u].pod == wholeJob {
+		loss.PodSeconds -= s.jobStates[s.units[u].job].loss
 	}
-	return price
+	return loss
 }
 
-// gives is what a unit that is not taken gives at a site.
-func (s *state) gives(u, site int) []float64 {
-	if p := s.units[u].pod; p != whole {
-		return s.pods[p].gives
+// freedBy returns what a unit frees at a jobNode when it becomes a victim.
+func (s *state) freedBy(u, jobNode int) []float64 {
+	if p := s.units[u].pod; p != wholeJob {
+		return s.pods[p].usage
 	}
-	return s.left[site*s.dims : (site+1)*s.dims]
+	return s.leftToFree[jobNode*s.dims : (jobNode+1)*s.dims]
 }
 
-// take takes a possible unit, and drop takes it back. With a site other than none, what its
-// job gives on other nodes is left out.
-func (s *state) take(u, site int) {
-	s.cost = s.cost.plus(s.adds(u))
-	s.turn(u, site, 1)
-	s.in[u] = true
+// addVictim adds a unit to the victims, and dropVictim takes it out. If a jobNode is given
+// instead of none, a whole job frees only what it holds there.
+func (s *state) addVictim(u, jobNode int) {
+	s.loss = s.loss.plus(s.addedLoss(u))
+	s.applyUnit(u, jobNode, 1)
+	s.isVictim[u] = true
 }
 
-func (s *state) drop(u, site int) {
-	s.in[u] = false
-	s.turn(u, site, -1)
-	if s.units[u].pod == whole || !s.spent[s.units[u].job].whole {
-		s.cost = s.cost.minus(s.adds(u))
+func (s *state) dropVictim(u, jobNode int) {
+	s.isVictim[u] = false
+	s.applyUnit(u, jobNode, -1)
+	if s.units[u].pod == wholeJob || !s.jobStates[s.units[u].job].whole {
+		s.loss = s.loss.minus(s.addedLoss(u))
 	}
 }
 
-// turn books a unit as taken, or as not when sign is -1.
-func (s *state) turn(u, site, sign int) {
+// applyUnit adds a unit to the sums, or subtracts it if sign is -1.
+func (s *state) applyUnit(u, jobNode, sign int) {
 	x := s.units[u]
-	spent := &s.spent[x.job]
-	if x.pod == whole {
+	spent := &s.jobStates[x.job]
+	if x.pod == wholeJob {
 		spent.whole = sign > 0
-		sites := s.jobs[x.job].sites
-		if site != none {
-			sites = span{site, site + 1}
+		jobNodes := s.jobs[x.job].jobNodes
+		if jobNode != none {
+			jobNodes = span{jobNode, jobNode + 1}
 		}
-		for i := sites.from; i < sites.end; i++ {
-			s.add(s.sites[i].node, s.gives(u, i), float64(sign))
+		for i := jobNodes.from; i < jobNodes.end; i++ {
+			s.addAvailable(s.jobNodes[i].node, s.freedBy(u, i), float64(sign))
 		}
 		return
 	}
 	pod := &s.pods[x.pod]
 	spent.pods += sign
-	spent.loss += int64(sign) * s.price(u).Spared
+	spent.loss += int64(sign) * s.unitLoss(u).PodSeconds
 	if pod.role != none {
-		s.roles[pod.role] += sign
+		s.roleVictims[pod.role] += sign
 	}
-	left := s.left[pod.site*s.dims : (pod.site+1)*s.dims]
-	for i, amount := range pod.gives {
+	left := s.leftToFree[pod.jobNode*s.dims : (pod.jobNode+1)*s.dims]
+	for i, amount := range pod.usage {
 		left[i] -= float64(sign) * amount
 	}
 	if !spent.whole {
-		s.add(s.sites[pod.site].node, pod.gives, float64(sign))
+		s.addAvailable(s.jobNodes[pod.jobNode].node, pod.usage, float64(sign))
 	}
 }
 
-// prune takes back every unit whose place the others fill, those that lose most
-// first. One look at each is enough: what cannot go from many cannot go from fewer.
-// Where the effort ends before that, the waiting pods keep the places that they have.
-func (s *state) prune() {
-	for _, u := range s.chosen() {
-		if x := s.units[u]; x.pod != whole && s.spent[x.job].whole {
-			s.drop(u, none) // the job goes with it anyway
+// pruneVictims drops every victim that is not needed, those with the largest loss first. It
+// tries each once: a unit that many victims cannot replace, fewer cannot either. If the budget
+// ends before that, each pending pod keeps its place.
+func (s *state) pruneVictims() {
+	for _, u := range s.chosenUnits() {
+		if x := s.units[u]; x.pod != wholeJob && s.jobStates[x.job].whole {
+			s.dropVictim(u, none) // the whole job includes it
 		}
 	}
-	s.takeBack(s.dearest(s.chosen()))
-	if s.exhausted() {
-		s.trim()
+	s.dropNeedless(s.byDescendingLoss(s.chosenUnits()))
+	if s.exceedsBudget() {
+		s.pruneForPlaces()
 	}
 }
 
-// trim takes back every unit that gives nothing to the places that the waiting pods have
-// now, those of the highest rank and those that lose most first.
-func (s *state) trim() {
-	place := s.place
+// pruneForPlaces drops every victim that frees nothing for the current places of the pending
+// pods. The highest rank comes first, then the largest loss.
+func (s *state) pruneForPlaces() {
+	place := s.places
 	if len(s.order) == 1 {
-		place = s.places()
+		place = s.placePods()
 	}
-	needed := make([]bool, len(s.avail)) // by node and resource
+	needed := make([]bool, len(s.available)) // by node and resource
 	hold := func(sign float64) {
-		for claim, nodes := range place {
+		for podSet, nodes := range place {
 			for _, node := range nodes {
-				s.add(node, s.claims[claim].Request, -sign)
-				for r, request := range s.claims[claim].Request {
+				s.addAvailable(node, s.podSets[podSet].Request, -sign)
+				for r, request := range s.podSets[podSet].Request {
 					needed[node*s.dims+r] = needed[node*s.dims+r] || request > 0
 				}
 			}
 		}
 	}
 	hold(1)
-	for _, u := range s.dearest(s.chosen()) {
-		s.drop(u, none)
-		if s.lacks(u, needed) {
-			s.take(u, none)
+	for _, u := range s.byDescendingLoss(s.chosenUnits()) {
+		s.dropVictim(u, none)
+		if s.lacksNeeded(u, needed) {
+			s.addVictim(u, none)
 		}
 	}
 	hold(-1)
 }
 
-// lacks reports whether a node of a unit has less than nothing of what is needed there.
-func (s *state) lacks(u int, needed []bool) (lacks bool) {
-	s.each(u, func(site int) {
-		node := s.sites[site].node
-		for r, have := range s.at(node) {
+// lacksNeeded reports whether a node of a unit has too little of a resource that is needed
+// there.
+func (s *state) lacksNeeded(u int, needed []bool) (lacks bool) {
+	s.forEachJobNode(u, func(jobNode int) {
+		node := s.jobNodes[jobNode].node
+		for r, have := range s.availableOn(node) {
 			lacks = lacks || needed[node*s.dims+r] && have < -tolerance
 		}
 	})
 	return lacks
 }
 
-// takeBack takes back units as long as the others are enough, one after the
-// other: all of them if that is enough, else one half after the other.
-func (s *state) takeBack(units []int) {
-	if len(units) == 0 || s.exhausted() {
+// dropNeedless drops units as long as the other victims suffice: all of them if possible,
+// otherwise one half after the other.
+func (s *state) dropNeedless(units []int) {
+	if len(units) == 0 || s.exceedsBudget() {
 		return
 	}
 	for _, u := range units {
-		s.drop(u, none)
+		s.dropVictim(u, none)
 	}
-	if s.enough() {
+	if s.fitsAll() {
 		return
 	}
 	for _, u := range units {
-		s.take(u, none)
+		s.addVictim(u, none)
 	}
 	if half := len(units) / 2; half > 0 {
-		s.takeBack(units[:half])
-		s.takeBack(units[half:])
+		s.dropNeedless(units[:half])
+		s.dropNeedless(units[half:])
 	}
 }
 
-// rooms is what is available on every node, and how many pods of each claim that
-// is room for.
-type rooms struct {
+// capacity is what is available on every node, and how many pods of each pod set fit there.
+type capacity struct {
 	*model
-	avail  []float64 // by node and resource
-	fit    [][]int   // by claim and node; none where the claim does not want to run
-	byPool [][]int   // by claim and pool
-	only   int       // the claim for which fit and byPool are kept, none for all
+	available  []float64 // by node and resource
+	fitCounts  [][]int   // by pod set and node; none where the pod set cannot run
+	fitByQuota [][]int   // by pod set and quota
+	onlyPodSet int       // the pod set that is counted, none for all
 }
 
-func (m *model) rooms() rooms {
-	r := rooms{model: m, avail: slices.Clone(m.room)}
-	for range m.claims {
-		r.fit, r.byPool = append(r.fit, make([]int, len(m.pool))), append(r.byPool, make([]int, len(m.pools)))
+func (m *model) newCapacity() capacity {
+	r := capacity{model: m, available: slices.Clone(m.nodeFree)}
+	for range m.podSets {
+		r.fitCounts, r.fitByQuota = append(r.fitCounts, make([]int, len(m.nodeQuota))), append(r.fitByQuota, make([]int, len(m.quotas)))
 	}
-	r.keep(none)
+	r.countFor(none)
 	return r
 }
 
-// keep counts for one claim from now on, or for all of them. What the others have
-// room for is not known then.
-func (r *rooms) keep(only int) {
-	r.only = only
-	for i := range r.claims {
+// countFor counts for one pod set from now on, or for all of them. The counts of the others
+// become stale.
+func (r *capacity) countFor(only int) {
+	r.onlyPodSet = only
+	for i := range r.podSets {
 		if only != none && only != i {
 			continue
 		}
-		c := &r.claims[i]
-		r.look(len(c.Nodes))
-		clear(r.byPool[i])
+		c := &r.podSets[i]
+		r.countVisits(len(c.Nodes))
+		clear(r.fitByQuota[i])
 		for _, node := range c.Nodes {
-			r.fit[i][node] = c.fits(r.at(node))
-			r.byPool[i][r.pool[node]] += r.fit[i][node]
+			r.fitCounts[i][node] = c.countFitting(r.availableOn(node))
+			r.fitByQuota[i][r.nodeQuota[node]] += r.fitCounts[i][node]
 		}
 	}
 }
 
-// clone is a copy with its own memory.
-func (r *rooms) clone() *rooms {
-	r.look(len(r.fit) * len(r.pool) / 8) // copying is fast
-	c := &rooms{model: r.model, only: r.only, avail: slices.Clone(r.avail)}
-	for i := range r.fit {
-		c.fit, c.byPool = append(c.fit, slices.Clone(r.fit[i])), append(c.byPool, slices.Clone(r.byPool[i]))
+// clone returns a deep copy.
+func (r *capacity) clone() *capacity {
+	r.countVisits(len(r.fitCounts) * len(r.nodeQuota) / 8) // copying is fast
+	c := &capacity{model: r.model, onlyPodSet: r.onlyPodSet, available: slices.Clone(r.available)}
+	for i := range r.fitCounts {
+		c.fitCounts, c.fitByQuota = append(c.fitCounts, slices.Clone(r.fitCounts[i])), append(c.fitByQuota, slices.Clone(r.fitByQuota[i]))
 	}
 	return c
 }
 
-func (r *rooms) at(node int) []float64 { return r.avail[node*r.dims : (node+1)*r.dims] }
+func (r *capacity) availableOn(node int) []float64 { return r.available[node*r.dims : (node+1)*r.dims] }
 
-// add gives a node amounts, or takes them when sign is -1.
-func (r *rooms) add(node int, amounts []float64, sign float64) {
-	have := r.at(node)
+// addAvailable adds amounts to what a node has available, or subtracts them if sign is -1.
+func (r *capacity) addAvailable(node int, amounts []float64, sign float64) {
+	have := r.availableOn(node)
 	for i := range have {
 		have[i] += sign * amounts[i]
 	}
-	if r.only != none {
-		r.recount(r.only, node)
+	if r.onlyPodSet != none {
+		r.updateFit(r.onlyPodSet, node)
 		return
 	}
-	for i := range r.claims {
-		r.recount(i, node)
+	for i := range r.podSets {
+		r.updateFit(i, node)
 	}
 }
 
-func (r *rooms) recount(claim, node int) {
-	r.look(1)
-	if c := &r.claims[claim]; c.wants[node] {
-		n := c.fits(r.at(node))
-		r.byPool[claim][r.pool[node]] += n - r.fit[claim][node]
-		r.fit[claim][node] = n
+func (r *capacity) updateFit(podSet, node int) {
+	r.countVisits(1)
+	if c := &r.podSets[podSet]; c.wantsNode[node] {
+		n := c.countFitting(r.availableOn(node))
+		r.fitByQuota[podSet][r.nodeQuota[node]] += n - r.fitCounts[podSet][node]
+		r.fitCounts[podSet][node] = n
 	}
 }
 
-// total is how many of a claim's pods there is room for, with so many cards left
-// in the pools; the claim's count when that is more.
-func (r *rooms) total(claim int, pools []int64) int {
-	c, n := &r.claims[claim], 0
-	for pool, room := range r.byPool[claim] {
-		n += min(room, c.within(pools[pool]), c.Count)
+// countPlaceable returns how many pods of a pod set fit with so many cards left in the quotas,
+// at most the pod set's count.
+func (r *capacity) countPlaceable(podSet int, quotas []int64) int {
+	c, n := &r.podSets[podSet], 0
+	for quota, room := range r.fitByQuota[podSet] {
+		n += min(room, c.countWithinQuota(quotas[quota]), c.Count)
 	}
 	return min(n, c.Count)
 }
 
-// short tells that some claim has too little room, even if it had all of it for
-// itself.
-func (r *rooms) short() bool {
-	for i := range r.claims {
-		if r.total(i, r.pools) < r.claims[i].Count {
+// isInsufficient reports whether some pod set does not fit even if it gets everything.
+func (r *capacity) isInsufficient() bool {
+	for i := range r.podSets {
+		if r.countPlaceable(i, r.quotas) < r.podSets[i].Count {
 			return true
 		}
 	}

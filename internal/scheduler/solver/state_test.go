@@ -15,17 +15,17 @@ func recount(s *state) *state {
 	fresh := newState(s.model)
 	for pass := range 2 {
 		for u, x := range s.units {
-			if s.in[u] && (x.pod == whole) == (pass == 1) {
-				fresh.take(u, none)
+			if s.isVictim[u] && (x.pod == wholeJob) == (pass == 1) {
+				fresh.addVictim(u, none)
 			}
 		}
 	}
 	return fresh
 }
 
-func TestTheBooksOfAStateAreWhatARecountGives(t *testing.T) {
+func TestStateSumsMatchRecount(t *testing.T) {
 	seed.Check(t, func(t *rapid.T) {
-		p := small(t)
+		p := smallProblem(t)
 		m := newModel(p)
 		m.addJobs(p)
 		if len(m.units) == 0 {
@@ -35,22 +35,22 @@ func TestTheBooksOfAStateAreWhatARecountGives(t *testing.T) {
 		for range 20 {
 			u := rapid.IntRange(0, len(m.units)-1).Draw(t, "unit")
 			switch {
-			case s.in[u]:
-				s.drop(u, none)
-			case s.possible(u):
-				s.take(u, none)
+			case s.isVictim[u]:
+				s.dropVictim(u, none)
+			case s.canChoose(u):
+				s.addVictim(u, none)
 			}
 			want := recount(s)
-			if s.cost != want.cost || !reflect.DeepEqual(s.avail, want.avail) || !reflect.DeepEqual(s.fit, want.fit) ||
-				!reflect.DeepEqual(s.spent, want.spent) || !reflect.DeepEqual(s.roles, want.roles) || !reflect.DeepEqual(s.left, want.left) {
+			if s.loss != want.loss || !reflect.DeepEqual(s.available, want.available) || !reflect.DeepEqual(s.fitCounts, want.fitCounts) ||
+				!reflect.DeepEqual(s.jobStates, want.jobStates) || !reflect.DeepEqual(s.roleVictims, want.roleVictims) || !reflect.DeepEqual(s.leftToFree, want.leftToFree) {
 				t.Fatalf("%+v, a recount gives %+v", s, want)
 			}
 		}
-		for _, u := range s.chosen() {
-			s.drop(u, none)
+		for _, u := range s.chosenUnits() {
+			s.dropVictim(u, none)
 		}
 		fresh := newState(m)
-		check.Must(t, s.cost == fresh.cost && reflect.DeepEqual(s.avail, fresh.avail) && reflect.DeepEqual(s.byPool, fresh.byPool),
+		check.Must(t, s.loss == fresh.loss && reflect.DeepEqual(s.available, fresh.available) && reflect.DeepEqual(s.fitByQuota, fresh.fitByQuota),
 			"%+v is left when nothing is taken", s)
 	})
 }

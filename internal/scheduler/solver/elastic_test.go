@@ -6,21 +6,21 @@ import (
 	"cardquota.dev/operator/internal/testing/check"
 )
 
-func TestWhatAJobCanSpare(t *testing.T) {
+func TestSolveEvictsElasticPods(t *testing.T) {
 	roles := func(spare []int, of ...int) func(p *Problem) {
 		return func(p *Problem) {
-			p.Jobs[0].RoleSpare = spare
+			p.Jobs[0].RoleElastic = spare
 			for i, role := range of {
 				p.Jobs[0].Pods[i].Role = role
 			}
 		}
 	}
-	chooses(t, map[string]ruleCase{
+	checkVictims(t, map[string]ruleCase{
 		"no more than its spare pods": {problem: full(1, 2, 1, elastic(1, 40, 0, 0, 0), gang(90, 0)),
-			want: append(pods(0, 0), wholly(1)...)},
+			want: append(pods(0, 0), wholeJobs(1)...)},
 		"all of its pods when that loses less than another": {problem: full(1, 2, 1, elastic(1, 2, 0, 0, 0), gang(90, 0)),
-			want: wholly(0)},
-		"spare pods that run out, then the job as a whole, counted once": {problem: full(1, 3, 1, elastic(1, 2, 0, 0, 0)), want: wholly(0)},
+			want: wholeJobs(0)},
+		"spare pods that run out, then the job as a whole, counted once": {problem: full(1, 3, 1, elastic(1, 2, 0, 0, 0)), want: wholeJobs(0)},
 		"not as a whole when that is not allowed": {
 			problem: full(1, 3, 1, elastic(2, 2, 0, 0, 0)).but(func(p *Problem) { p.Jobs[0].Whole = false }), refused: true},
 		"spare pods of a job that is never taken whole": {
@@ -39,43 +39,43 @@ func TestWhatAJobCanSpare(t *testing.T) {
 			want: pods(0, 0, 2)},
 		"of no role that can spare none": {problem: full(1, 1, 1, elastic(2, 2, 0, 0)).but(roles([]int{0, 1}, 0, 1)), want: pods(0, 1)},
 		"no more in all, though each role could": {problem: full(1, 2, 1, elastic(1, 2, 0, 0, 0)).but(roles([]int{2, 2}, 0, 1, 1)),
-			want: wholly(0)},
+			want: wholeJobs(0)},
 		"the dearer role when only that one helps": {
-			problem: full(2, 1, 1, elastic(1, 2, 0, 1)).but(roles([]int{1, 1}, 0, 1)).but(func(p *Problem) { p.Claims[0].Nodes = []int{1} }),
+			problem: full(2, 1, 1, elastic(1, 2, 0, 1)).but(roles([]int{1, 1}, 0, 1)).but(func(p *Problem) { p.PodSets[0].Nodes = []int{1} }),
 			want:    pods(0, 1),
 		},
 	})
 }
 
-func TestTies(t *testing.T) {
-	chooses(t, map[string]ruleCase{
-		"the first of equal jobs":              {problem: full(1, 1, 1, gang(3, 0), gang(3, 0), gang(3, 0)), want: wholly(0)},
+func TestSolveBreaksTiesByOrder(t *testing.T) {
+	checkVictims(t, map[string]ruleCase{
+		"the first of equal jobs":              {problem: full(1, 1, 1, gang(3, 0), gang(3, 0), gang(3, 0)), want: wholeJobs(0)},
 		"the first of equal pods":              {problem: full(1, 1, 1, elastic(2, 3, 0, 0)), want: pods(0, 0)},
-		"the first on whichever node":          {problem: full(2, 1, 1, gang(3, 1), gang(3, 0)), want: wholly(0)},
-		"the first of equal nodes to clear":    {problem: full(2, 1, 2, gang(3, 1), gang(3, 0), gang(3, 1), gang(3, 0)), want: wholly(1, 3)},
-		"fewest jobs when none loses anything": {problem: full(1, 3, 1, gang(0, 0), gang(0, 0), gang(0, 0), gang(0, 0, 0, 0)), want: wholly(3)},
+		"the first on whichever node":          {problem: full(2, 1, 1, gang(3, 1), gang(3, 0)), want: wholeJobs(0)},
+		"the first of equal nodes to clear":    {problem: full(2, 1, 2, gang(3, 1), gang(3, 0), gang(3, 1), gang(3, 0)), want: wholeJobs(1, 3)},
+		"fewest jobs when none loses anything": {problem: full(1, 3, 1, gang(0, 0), gang(0, 0), gang(0, 0), gang(0, 0, 0, 0)), want: wholeJobs(3)},
 		"fewest jobs of those that lose as much": {problem: full(1, 3, 1, gang(2, 0), gang(2, 0), gang(2, 0), gang(2, 0, 0, 0)),
-			want: wholly(3)},
+			want: wholeJobs(3)},
 		"spare pods that lose nothing, no more than are needed": {problem: full(1, 2, 1, elastic(4, 0, 0, 0, 0, 0)), want: pods(0, 0, 1)},
 	})
 }
 
-func TestWhatAPlanLoses(t *testing.T) {
+func TestPlanLoss(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		problem *Problem
 		want    Loss
 		total   int64
 	}{
-		"nothing":                {full(1, 1, 1).but(func(p *Problem) { p.Nodes[0].Room = Amounts{1} }), Loss{}, 0},
-		"all pods of a gang":     {full(1, 1, 1, gang(7, 0, 0, 0)), Loss{Broken: 21, Jobs: 1}, 21},
-		"spare pods":             {full(1, 2, 1, elastic(2, 7, 0, 0, 0)), Loss{Spared: 14}, 14},
-		"both":                   {full(1, 2, 1, elastic(1, 7, 0, 0, 0), gang(5, 0)), Loss{Broken: 5, Spared: 7, Jobs: 1}, 12},
-		"an exhausted job, once": {full(1, 3, 1, elastic(1, 7, 0, 0, 0)), Loss{Broken: 21, Jobs: 1}, 21},
-		"more than can be told":  {full(1, 2, 1, gang(1<<62, 0, 0, 0)), Loss{Broken: 1<<63 - 1, Jobs: 1}, 1<<63 - 1},
+		"nothing":                {full(1, 1, 1).but(func(p *Problem) { p.Nodes[0].Free = Amounts{1} }), Loss{}, 0},
+		"all pods of a gang":     {full(1, 1, 1, gang(7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}, 21},
+		"spare pods":             {full(1, 2, 1, elastic(2, 7, 0, 0, 0)), Loss{PodSeconds: 14}, 14},
+		"both":                   {full(1, 2, 1, elastic(1, 7, 0, 0, 0), gang(5, 0)), Loss{JobSeconds: 5, PodSeconds: 7, Jobs: 1}, 12},
+		"an exhausted job, once": {full(1, 3, 1, elastic(1, 7, 0, 0, 0)), Loss{JobSeconds: 21, Jobs: 1}, 21},
+		"more than can be told":  {full(1, 2, 1, gang(1<<62, 0, 0, 0)), Loss{JobSeconds: 1<<63 - 1, Jobs: 1}, 1<<63 - 1},
 		"more than can be told in all": {full(1, 2, 1, gang(1<<62, 0), elastic(1, 1<<62, 0, 0)),
-			Loss{Broken: 1 << 62, Spared: 1 << 62, Jobs: 1}, 1<<63 - 1},
+			Loss{JobSeconds: 1 << 62, PodSeconds: 1 << 62, Jobs: 1}, 1<<63 - 1},
 	}) {
-		plan, ok := Choose(tc.problem)
+		plan, ok := solveAll(tc.problem)
 		if !ok || plan.Loss != tc.want || plan.Loss.Total() != tc.total {
 			t.Errorf("%t: loses %+v, in all %d", ok, plan.Loss, plan.Loss.Total())
 		}

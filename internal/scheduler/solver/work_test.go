@@ -9,7 +9,7 @@ import (
 
 // Effort is counted in looks at a node for a claim, which is the same on every
 // machine. The limits are about twice what was measured.
-func TestEffortStaysWithinLimits(t *testing.T) {
+func TestWorkStaysWithinLimits(t *testing.T) {
 	gangs, spread := fleet{nodes: 500, gangs: 500, size: 8}, fleet{nodes: 500, gangs: 500, size: 8, spread: true}
 	mixed, one := fleet{nodes: 500, gangs: 450, size: 8, mixed: true}, fleet{nodes: 500, gangs: 500, size: 8, elastic: true}
 	for _, tc := range []struct {
@@ -34,19 +34,19 @@ func TestEffortStaysWithinLimits(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v %d of %g", tc.fleet, tc.waiting, tc.cards), func(t *testing.T) {
 			p := tc.fleet.problem(tc.waiting, tc.cards)
-			got := ChooseWithin(p, mostEffort)
+			got := Solve(p, maxRefineWork)
 			check.Must(t, got.Plan != nil, "there is a plan")
-			check.That(t, got.Effort <= tc.most*ofLook, "%d looks, more than %d", got.Effort/ofLook, tc.most)
+			check.That(t, got.Work <= tc.most*workPerVisit, "%d looks, more than %d", got.Work/workPerVisit, tc.most)
 		})
 	}
 }
 
-// TestLargeGangsAreNoSquare: what clearing nodes gives is worked out in an effort that grows
+// TestClearNodeIsLinearInPodsOfGangs: what clearing nodes gives is worked out in an effort that grows
 // with the pods of gangs, not with the square of the nodes that a gang is on.
-func TestLargeGangsAreNoSquare(t *testing.T) {
-	small := fleet{nodes: 640, gangs: 80, size: 64, spread: true}.problem(8, 8)
+func TestClearNodeIsLinearInPodsOfGangs(t *testing.T) {
+	smallProblem := fleet{nodes: 640, gangs: 80, size: 64, spread: true}.problem(8, 8)
 	large := fleet{nodes: 5120, gangs: 80, size: 512, spread: true}.problem(8, 8)
-	one, eight := ChooseWithin(small, 0), ChooseWithin(large, 0)
+	one, eight := Solve(smallProblem, 0), Solve(large, 0)
 	check.Must(t, one.Plan != nil && eight.Plan != nil, "there are no plans")
-	check.That(t, eight.Effort < 16*one.Effort, "the effort is %d, and %d for gangs eight times as large", one.Effort, eight.Effort)
+	check.That(t, eight.Work < 16*one.Work, "the effort is %d, and %d for gangs eight times as large", one.Work, eight.Work)
 }

@@ -12,21 +12,21 @@ import (
 
 // block is a small problem with one claim that takes its whole pool.
 func block(t *rapid.T, cards int) (*Problem, Loss) {
-	p := &Problem{Nodes: []Node{{Room: Amounts{0, 0}}, {Room: Amounts{0, 0}}, {Room: Amounts{0, 0}}}}
+	p := &Problem{Nodes: []Node{{Free: Amounts{0, 0}}, {Free: Amounts{0, 0}}, {Free: Amounts{0, 0}}}}
 	for range 5 {
-		job := Job{Whole: true, Spare: rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "spare")}
+		job := Job{Whole: true, Elastic: rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "spare")}
 		for range rapid.SampledFrom([]int{1, 2, 3, 4}).Draw(t, "pods") {
 			job.Pods = append(job.Pods, Pod{
 				Node:  rapid.IntRange(0, 2).Draw(t, "node"),
-				Gives: Amounts{float64(rapid.IntRange(1, 2).Draw(t, "gives cards")), float64(rapid.IntRange(1, 4).Draw(t, "gives cpu"))},
+				Usage: Amounts{float64(rapid.IntRange(1, 2).Draw(t, "gives cards")), float64(rapid.IntRange(1, 4).Draw(t, "gives cpu"))},
 				Loss:  rapid.Int64Range(100, 1000).Draw(t, "loss"),
 			})
 		}
 		p.Jobs = append(p.Jobs, job)
 	}
-	p.Claims = []Claim{{Request: Amounts{float64(cards), 2}, Cards: int64(cards), Nodes: []int{0, 1, 2}}}
+	p.PodSets = []PodSet{{Request: Amounts{float64(cards), 2}, Cards: int64(cards), Nodes: []int{0, 1, 2}}}
 	for count := rapid.IntRange(1, 5).Draw(t, "count"); ; count-- {
-		p.Claims[0].Count, p.Pools = count, []int64{int64(count * cards)}
+		p.PodSets[0].Count, p.Quotas = count, []int64{int64(count * cards)}
 		if optimum, ok := exhaust(p); ok {
 			return p, optimum
 		}
@@ -40,39 +40,39 @@ func joined(t *rapid.T, blocks int) (*Problem, Loss) {
 	cards := rapid.IntRange(1, 3).Draw(t, "cards")
 	for b := range blocks {
 		p, least := block(t, cards)
-		optimum.Broken += least.Broken
-		optimum.Spared += least.Spared
+		optimum.JobSeconds += least.JobSeconds
+		optimum.PodSeconds += least.PodSeconds
 		optimum.Jobs += least.Jobs
 		first := len(all.Nodes)
 		if b == 0 {
-			all.Claims = p.Claims
+			all.PodSets = p.PodSets
 		} else {
-			all.Claims[0].Count += p.Claims[0].Count
+			all.PodSets[0].Count += p.PodSets[0].Count
 			for i := range p.Nodes {
-				all.Claims[0].Nodes = append(all.Claims[0].Nodes, first+i)
+				all.PodSets[0].Nodes = append(all.PodSets[0].Nodes, first+i)
 			}
 		}
 		for i := range p.Nodes {
-			p.Nodes[i].Pool = b
+			p.Nodes[i].Quota = b
 		}
 		for j := range p.Jobs {
 			for i := range p.Jobs[j].Pods {
 				p.Jobs[j].Pods[i].Node += first
 			}
 		}
-		all.Nodes, all.Jobs, all.Pools = append(all.Nodes, p.Nodes...), append(all.Jobs, p.Jobs...), append(all.Pools, p.Pools...)
+		all.Nodes, all.Jobs, all.Quotas = append(all.Nodes, p.Nodes...), append(all.Jobs, p.Jobs...), append(all.Quotas, p.Quotas...)
 	}
 	return all, optimum
 }
 
-func TestManyBlocksLoseWhatEachOfThemWould(t *testing.T) {
+func TestSolveIndependentProblemsAtLeastLoss(t *testing.T) {
 	for _, blocks := range []int{4, 8} {
 		t.Run(fmt.Sprint(blocks), func(t *testing.T) {
 			seed.Check(t, func(t *rapid.T) {
 				p, optimum := joined(t, blocks)
-				plan, ok := Choose(p)
+				plan, ok := solveAll(p)
 				check.Must(t, ok, "there is a plan")
-				why := broken(p, plan)
+				why := planError(p, plan)
 				check.Must(t, why == "", "%v", why)
 				r := ratio(plan.Loss, optimum)
 				check.Must(t, r <= 1.1, "loses %+v, the least is %+v", plan.Loss, optimum)

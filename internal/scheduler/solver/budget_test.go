@@ -1,0 +1,134 @@
+package solver
+
+import (
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// TestSmallBudgetKeepsPlansValid: a choice that ends early has no plan or one
+// that keeps all rules and takes nobody without need, and one that was not ended
+// is what it would have been.
+func TestSmallBudgetKeepsPlansValid(t *testing.T) {
+	for t, draw := range check.Cases(t, map[string]func(*rapid.T) *Problem{"small": smallProblem, "middling": midsizeProblem}) {
+		seed.Check(t, func(t *rapid.T) {
+			p := draw(t)
+			answer := Solve(p, maxRefineWork)
+			whole, effort := answer.Plan, answer.Work
+			most := rapid.IntRange(0, effort+1).Draw(t, "most")
+			less := Solve(p, most)
+			plan := less.Plan
+			switch {
+			case !less.OutOfBudget && !reflect.DeepEqual(less, answer):
+				t.Fatalf("%+v, want %+v", less, answer)
+			case plan == nil && whole != nil && !less.OutOfBudget:
+				t.Fatal("no plan, and the choice was not cut")
+			case plan == nil:
+			case whole == nil:
+				t.Fatalf("%+v, and no plan with more effort", plan)
+			case planError(p, plan) != "" || needlessVictim(p, plan) != "":
+				t.Fatalf("%s %s", planError(p, plan), needlessVictim(p, plan))
+			case plan.Loss.compare(whole.Loss) < 0:
+				t.Fatalf("loses %+v, with more effort %+v", plan.Loss, whole.Loss)
+			}
+		})
+	}
+}
+
+// kinds is a fleet on which pods of many kinds wait, which take long to seat.
+func (f fleet) kinds(kinds int) *Problem {
+	p := f.problem(1, 1)
+	for i := range kinds {
+		c := p.PodSets[0]
+		c.Count, c.Request = 8, append(Amounts{1 + float64(i%3), 8000 * float64(1+i%5), 16e9}, make(Amounts, kinds)...)
+		c.Request[3+i] = 1
+		p.PodSets = append(p.PodSets, c)
+	}
+	for i := range p.Nodes {
+		for range kinds {
+			p.Nodes[i].Free = append(p.Nodes[i].Free, 1)
+		}
+	}
+	p.Quotas[0] = 100000
+	return p
+}
+
+// TestFirstPlanIsLinear: without any effort for refining there is a plan, and
+// what goes into it grows with nodes and pods, and with claims.
+func TestFirstPlanIsLinear(t *testing.T) {
+	for name, f := range map[string]fleet{"on a node each": {size: 8}, "spread": {size: 8, spread: true}, "elastic": {size: 8, elastic: true}} {
+		t.Run(name, func(t *testing.T) {
+			effort := func(nodes, kinds int) float64 {
+				f.nodes, f.gangs = nodes, nodes
+				p := f.kinds(kinds)
+				first := Solve(p, 0)
+				check.Must(t, first.Plan != nil, "%d nodes, %d kinds: there is a plan", nodes, kinds)
+				why := planError(p, first.Plan)
+				check.Must(t, why == "", "%v", why)
+				return float64(first.Work)
+			}
+			base := effort(250, 8)
+			nodes, kinds := effort(1000, 8)/base, effort(250, 32)/base
+			check.That(t, nodes < 6 && kinds < 6, "four times the nodes take %.1f times the effort, four times the kinds %.1f", nodes, kinds)
+		})
+	}
+}
+
+// TestFirstPlanIsBoundedForManyRanks: each rank that loses anything takes a plan of
+// its own, as far as the effort for ranks goes.
+func TestFirstPlanIsBoundedForManyRanks(t *testing.T) {
+	for _, size := range []struct{ nodes, kinds, ranks int }{{250, 8, 6}, {250, 32, 6}, {1000, 8, 6}, {250, 8, 24}, {1000, 8, 500}} {
+		f := fleet{size: 8, spread: true, nodes: size.nodes, gangs: size.nodes, ranks: size.ranks}
+		p := f.kinds(size.kinds)
+		first := Solve(p, 0)
+		check.Must(t, first.Plan != nil, "%+v: there is a plan", size)
+		why := planError(p, first.Plan)
+		check.Must(t, why == "", "%v", why)
+		most := (rankVisits + 5*pruneVisits) * workPerVisit * (size.nodes*(1+f.size) + minProblemSize) * size.kinds
+		check.That(t, first.Work <= most, "%+v: effort %d, want at most %d", size, first.Work, most)
+	}
+}
+
+// TestSolveReportsOutOfBudget is not found without effort, and the answer says that
+// there may be a plan.
+func TestSolveReportsOutOfBudget(t *testing.T) {
+	p := full(1, 2, 1, Job{Elastic: 1, Pods: []Pod{on(0, 1), {Usage: Amounts{2}, Loss: 3}}})
+	got := Solve(p, 0)
+	check.That(t, got.Plan == nil && got.OutOfBudget, "%+v, want no plan, and that the choice was cut", got)
+	got = Solve(p, maxRefineWork)
+	check.That(t, got.Plan != nil && !got.OutOfBudget && reflect.DeepEqual(got.Plan.Victims, pods(0, 1)), "%+v, want pod 1", got)
+	p.PodSets[0].Count = 4
+	got = Solve(p, 0)
+	check.That(t, got.Plan == nil && !got.OutOfBudget, "%+v, want no plan, whoever goes", got)
+}
+
+// TestSolveRefusesMoreThanAllQuotas is refused without a search.
+func TestSolveRefusesMoreThanAllQuotas(t *testing.T) {
+	p := fleet{nodes: 100, gangs: 100, size: 8}.problem(1, 1)
+	for range 40 {
+		p.PodSets = append(p.PodSets, p.PodSets[0])
+	}
+	p.Quotas[0] = 40
+	if got := Solve(p, maxRefineWork); got.Plan != nil || got.OutOfBudget || got.Work > 41*200*workPerVisit {
+		t.Errorf("%+v, want none, and at most a look at each node", got)
+	}
+	p.Quotas[0] = 41
+	check.Must(t, len(p.PodSets) == 41, "41 claims")
+	if plan, _ := solveAll(p); plan == nil || plan.Placed() != 41 {
+		t.Errorf("%+v, want all 41", plan)
+	}
+}
+
+func TestSolveIgnoresEmptyPodSets(t *testing.T) {
+	p := full(1, 1, 1, gang(1, 0))
+	empty := p.PodSets[0]
+	empty.Count = 0
+	p.PodSets = []PodSet{empty, p.PodSets[0], empty}
+	plan, ok := solveAll(p)
+	want := [][]int{nil, {0}, nil}
+	check.That(t, ok && reflect.DeepEqual(plan.Places, want), "%+v, want places %v", plan, want)
+}

@@ -1,0 +1,114 @@
+package solver
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cardquota.dev/operator/internal/testing/check"
+	"cardquota.dev/operator/internal/testing/seed"
+)
+
+// invalidProblem is a problem that may break every rule of what a problem looks like.
+func invalidProblem(t *rapid.T) *Problem {
+	number := rapid.SampledFrom([]float64{0, 1, 2, 8, 0.05, -1, 1e-300, 1e17, 1e300, math.MaxFloat64, math.Inf(1), math.Inf(-1), math.NaN()})
+	count := rapid.SampledFrom([]int{0, 1, 2, 3, -1, 5, math.MaxInt, math.MinInt})
+	place := rapid.SampledFrom([]int{0, 1, 2, -1, 7, math.MaxInt, math.MinInt})
+	big := rapid.SampledFrom([]int64{0, 1, 3, 100, -1, math.MaxInt64, math.MinInt64})
+	amounts := func(label string) Amounts { return rapid.SliceOfN(number, 0, 3).Draw(t, label) }
+	p := &Problem{Quotas: rapid.SliceOfN(big, 0, 2).Draw(t, "pools")}
+	for range rapid.IntRange(0, 3).Draw(t, "nodes") {
+		p.Nodes = append(p.Nodes, Node{Free: amounts("room"), Quota: place.Draw(t, "pool")})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "claims") {
+		p.PodSets = append(p.PodSets, PodSet{
+			Request: amounts("request"), Cards: big.Draw(t, "cards"), Count: count.Draw(t, "count"),
+			Nodes: rapid.SliceOfN(place, 0, 4).Draw(t, "wanted"),
+		})
+	}
+	for range rapid.IntRange(0, 5).Draw(t, "jobs") {
+		job := Job{Elastic: count.Draw(t, "spare"), Whole: rapid.Bool().Draw(t, "whole")}
+		if rapid.Bool().Draw(t, "roles") {
+			job.RoleElastic = rapid.SliceOfN(count, 0, 2).Draw(t, "role spare")
+		}
+		for range rapid.IntRange(0, 4).Draw(t, "pods") {
+			job.Pods = append(job.Pods, Pod{
+				Node: place.Draw(t, "node"), Usage: amounts("gives"), Loss: big.Draw(t, "loss"),
+				Role: place.Draw(t, "role"), Protected: rapid.Bool().Draw(t, "protected"),
+			})
+		}
+		p.Jobs = append(p.Jobs, job)
+	}
+	return p
+}
+
+// checkInvalidProblem checks what holds of a plan for any problem.
+func checkInvalidProblem(t *rapid.T) {
+	p := invalidProblem(t)
+	plan, ok := solveAll(p)
+	if !ok {
+		check.Must(t, plan == nil, "no plan, and still %+v", plan)
+		return
+	}
+	for i, c := range p.PodSets {
+		check.Must(t, len(plan.Places[i]) == max(c.Count, 0), "claim %d has %d places, not %d", i, len(plan.Places[i]), c.Count)
+	}
+	for _, victims := range plan.Victims {
+		job := &p.Jobs[victims.Job]
+		check.Must(t, (!victims.Whole || job.Whole) && len(victims.Pods) <= max(job.Elastic, 0), "job %+v gives %+v", job, victims)
+		for _, i := range victims.Pods {
+			check.Must(t, !job.Pods[i].Protected, "pod %d of job %d is protected", i, victims.Job)
+		}
+	}
+	check.Must(t, plan.Loss.JobSeconds >= 0 && plan.Loss.PodSeconds >= 0, "loses %+v", plan.Loss)
+}
+
+func TestSolveInvalidProblems(t *testing.T) { seed.Check(t, checkInvalidProblem) }
+
+// FuzzSolve begins with problems, which take hundreds of draws of eight bytes.
+func FuzzSolve(f *testing.F) {
+	random := rand.NewChaCha8([32]byte{})
+	for range 16 {
+		draws := make([]byte, 16<<10)
+		_, _ = random.Read(draws) // it never fails
+		f.Add(draws)
+	}
+	f.Fuzz(rapid.MakeFuzz(checkInvalidProblem))
+}
+
+func TestSolveOddProblems(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	checkVictims(t, map[string]ruleCase{
+		"empty":                 {problem: &Problem{}},
+		"a claim without nodes": {problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.PodSets[0].Nodes = nil }), refused: true},
+		"a node that is not there": {problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.PodSets[0].Nodes = []int{5, -1} }),
+			refused: true},
+		"no pools":                         {problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.Quotas = nil }), refused: true},
+		"less than nothing left in a pool": {problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.Quotas[0] = -5 }), refused: true},
+		"a node listed twice is one": {
+			problem: full(1, 2, 1, gang(1, 0), gang(2, 0)).but(func(p *Problem) {
+				p.Nodes[0].Free, p.PodSets[0].Nodes = Amounts{1}, []int{0, 0}
+			}),
+			want: wholeJobs(0),
+		},
+		"more pods than can be": {problem: full(1, 1<<30, 0).but(func(p *Problem) { p.PodSets[0].Request = nil }), refused: true},
+		"a request that is no number": {problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.PodSets[0].Request = Amounts{nan} }),
+			refused: true},
+		"a request without end, on a node without end": {
+			problem: full(1, 1, 1, gang(1, 0)).but(func(p *Problem) { p.PodSets[0].Request, p.Nodes[0].Free = Amounts{inf}, Amounts{inf} }),
+			refused: true,
+		},
+		"pods that give no number": {
+			problem: full(1, 1, 1, gang(1, 0), gang(5, 0)).but(func(p *Problem) { p.Jobs[0].Pods[0].Usage = Amounts{nan} }),
+			want:    wholeJobs(1)},
+		"pods that give less than nothing": {
+			problem: full(2, 1, 1, gang(1, 1, 0)).but(func(p *Problem) { p.Jobs[0].Pods[0].Usage = Amounts{-9} }), want: wholeJobs(0)},
+		"pods that give nothing that is counted": {
+			problem: full(1, 1, 1, gang(1, 0), gang(5, 0)).but(func(p *Problem) { p.Jobs[0].Pods[0].Usage = nil }), want: wholeJobs(1)},
+		"a node that has less than nothing": {
+			problem: full(1, 1, 1, gang(1, 0, 0), gang(9, 0)).but(func(p *Problem) { p.Nodes[0].Free = Amounts{-2} }),
+			want:    wholeJobs(0, 1)},
+	})
+}

@@ -1,0 +1,188 @@
+// Package solver chooses the victims with the least loss whose eviction lets pending pods run.
+// It prefers whole jobs to parts of them.
+//
+// The package is pure: it has no client, no clock and no logger. The caller decides which pods
+// may be evicted.
+package solver
+
+// Result is the result of a search.
+type Result struct {
+	// Plan is nil if the search found none.
+	Plan *Plan
+	// Work is what the search cost, see maxRefineWork.
+	Work int
+	// OutOfBudget reports whether the search ended at its budget. A cheaper plan, or the first
+	// one, may exist then.
+	OutOfBudget bool
+}
+
+// Solve returns the plan with the least loss that it finds. That is the least there is for a
+// small problem, and close to it for a large one. There is no plan if some pending pods cannot
+// be placed, whatever is evicted. most bounds the work that makes the first plan cheaper. The
+// first plan has a budget of its own.
+func Solve(p *Problem, most int) Result {
+	m := newModel(p)
+	plan := m.findPlan(p, min(most, maxRefineWork))
+	return Result{Plan: plan, Work: m.work, OutOfBudget: m.outOfBudget}
+}
+
+// findPlan returns a plan for the model's problem, nil if it finds none.
+func (m *model) findPlan(p *Problem, most int) *Plan {
+	for i := range m.podSets {
+		if m.podSets[i].Count > maxPodSetCount {
+			return nil
+		}
+	}
+	if m.exceedsQuotas() {
+		return nil
+	}
+	m.allowPruning()
+	free := m.newCapacity()
+	if !free.isInsufficient() {
+		if place := free.placePods(); place != nil {
+			return &Plan{Places: place}
+		}
+	}
+	m.addJobs(p)
+	m.refineBudget = most
+	best := m.chooseByRank()
+	if best == nil {
+		return nil
+	}
+	return best.toPlan(p)
+}
+
+// chooseUnits finds a first plan, and makes it cheaper as far as the budget allows.
+func (m *model) chooseUnits() *state {
+	s := m.firstPlan()
+	if s == nil {
+		if s = m.initialState(); s.capacityWithout(m.openUnits()).isInsufficient() {
+			m.outOfBudget = false
+			return nil
+		}
+		m.allowRefining()
+		found, complete := s.searchAllSets()
+		if !found {
+			m.outOfBudget = !complete
+			return nil
+		}
+		m.allowPruning()
+		s.pruneVictims()
+	}
+	before := m.work
+	m.allowRefining()
+	changed := s.refineVictims()
+	m.refineBudget = max(0, m.refineBudget-(m.work-before))
+	if changed {
+		m.allowPruning()
+		s.pruneVictims()
+	}
+	return s
+}
+
+// firstPlan returns a plan without trying alternatives, nil if it finds none. It chooses
+// greedily, or takes all units, and prunes them.
+func (m *model) firstPlan() *state {
+	s := m.initialState()
+	greedy := s.chooseGreedily()
+	m.allowPruning()
+	if !greedy {
+		if s = m.chooseAllUnits(); s == nil {
+			return nil
+		}
+		m.allowPruning()
+	}
+	s.pruneVictims()
+	return s
+}
+
+// chooseAllUnits adds all units to the victims. It returns nil if they do not suffice.
+func (m *model) chooseAllUnits() *state {
+	all := m.initialState()
+	for pass := range 2 {
+		for u, x := range m.units {
+			if (x.pod == wholeJob) == (pass == 0) && all.canChoose(u) {
+				all.addVictim(u, none)
+			}
+		}
+	}
+	if !all.fitsAll() {
+		return nil
+	}
+	return all
+}
+
+// toPlan returns the victims and places as a Plan.
+func (s *state) toPlan(p *Problem) *Plan {
+	plan := &Plan{Places: s.places}
+	if len(s.order) == 1 {
+		plan.Places = s.placePods()
+	}
+	for j := range s.jobs {
+		job, victims := &s.jobs[j], JobVictims{Job: j}
+		for u := job.units.from; u < job.units.end; u++ {
+			if x := s.units[u]; s.isVictim[u] && x.pod == wholeJob {
+				victims.Whole, victims.Pods = true, nil
+			} else if s.isVictim[u] {
+				victims.Pods = append(victims.Pods, x.pod-job.pods.from)
+			}
+		}
+		switch {
+		case victims.Whole:
+			plan.Loss.Jobs++
+			for i := range p.Jobs[j].Pods {
+				plan.Loss.JobSeconds = addSaturating(plan.Loss.JobSeconds, max(p.Jobs[j].Pods[i].Loss, 0))
+			}
+		case len(victims.Pods) > 0:
+			for _, i := range victims.Pods {
+				plan.Loss.PodSeconds = addSaturating(plan.Loss.PodSeconds, max(p.Jobs[j].Pods[i].Loss, 0))
+			}
+		default:
+			continue
+		}
+		plan.Victims = append(plan.Victims, victims)
+	}
+	return plan
+}
+
+// maxRefineWork bounds the work of one search beside its first plan. The same search costs the
+// same on every machine. A unit of work takes about 5 ns.
+const maxRefineWork = 150_000_000
+
+// workPerVisit is the work of counting or changing one node for one pod set.
+const workPerVisit = 4
+
+// countVisits adds the work of visiting nodes for pod sets.
+func (m *model) countVisits(visits int) { m.work += workPerVisit * visits }
+
+// exceedsBudget reports whether the current step must stop.
+func (m *model) exceedsBudget() bool {
+	if m.work <= m.maxWork {
+		return false
+	}
+	m.outOfBudget = true
+	return true
+}
+
+// linearWork returns the work of so many visits of all nodes and pods for all pod sets.
+func (m *model) linearWork(visits int) int {
+	return workPerVisit * visits * (len(m.nodeQuota) + len(m.pods) + minProblemSize) * len(m.podSets)
+}
+
+// minProblemSize is the least size that budgets count with, so that small problems are solved
+// exactly.
+const minProblemSize = 10_000
+
+// Bounds of work, in visits of all nodes and pods for all pod sets.
+const (
+	pruneVisits  = 20 // for placing pods and pruning a first plan
+	rankVisits   = 40 // for deciding about all ranks
+	refineVisits = 20 // for making a plan cheaper
+)
+
+// allowPruning sets the bound for placing pods and pruning victims.
+func (m *model) allowPruning() { m.maxWork = m.work + m.linearWork(pruneVisits) }
+
+// allowRefining sets the bound for making a plan cheaper, at most what is left of the budget
+// for that.
+func (m *model) allowRefining() { m.maxWork = m.work + min(m.refineBudget, m.linearWork(refineVisits)) }
