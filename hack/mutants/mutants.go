@@ -68,34 +68,34 @@ var cardMutants = []mutant{
 
 // The rules of package quota: the ledger and its checks.
 var quotaMutants = []mutant{
-	{"internal/quota/ledger.go", `	a.Release(pod)
-	a.pods[pod] = entry{charge: c}`, `	a.pods[pod] = entry{charge: c}`, "charging again replaces"},
+	{"internal/quota/ledger.go", `	l.Release(pod)
+	l.pods[pod] = podEntry{charge: c}`, `	l.pods[pod] = podEntry{charge: c}`, "charging again replaces"},
 	{"internal/quota/ledger.go", `q.cards[held.Name] = q.cards[held.Name].Sub(held.Count)`, `q.cards[held.Name] = q.cards[held.Name].Sub(1)`, "releasing gives back what was charged"},
-	{"internal/quota/ledger.go", `	delete(a.pods, pod)`, ``, "releasing twice gives back once"},
+	{"internal/quota/ledger.go", `	delete(l.pods, pod)`, ``, "releasing twice gives back once"},
 	{"internal/quota/ledger.go", `	q.milliCPU.subtract(c.MilliCPU)`, `	q.milliCPU.subtract(0)`, "releasing gives back CPU"},
 	{"internal/quota/ledger.go", `	q.memory.add(c.Memory)`, `	q.memory.add(0)`, "memory is charged"},
-	{"internal/quota/ledger.go", `func (a *Ledger) SetLimits(queue string, limits Limits) { a.queue(queue).limits = limits }`, `func (a *Ledger) SetLimits(queue string, limits Limits) { limits.AnyCard = false; a.queue(queue).limits = limits }`, "a queue without limits of cards has room for any"},
-	{"internal/quota/gate.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) < q.limits.Cards[name]`, "a quota may be used up"},
-	{"internal/quota/gate.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},
-	{"internal/quota/gate.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},
-	{"internal/quota/gate.go", `q.hasRoom(name, count) && !q.crowded(name)`, `q.hasRoom(name, count)`, "a queue waits while too many of its cards are ending"},
-	{"internal/quota/ledger.go", `var unused queueUsage`, `var unused = queueUsage{limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
-	{"internal/quota/gate.go", `return q.limits.AnyCard || count == 0 || q`, `return q.limits.AnyCard || q`, "no cards always fit"},
-	{"internal/quota/gate.go", `Sum(used, asked) <= limit`, `Sum(used, asked) < limit`, "CPU and memory may be used up"},
-	{"internal/quota/gate.go", `asked <= 0 || limit`, `limit`, "what is not asked for is not refused"},
-	{"internal/quota/gate.go", `Sum(used, asked) <= limit`, `used <= limit`, "CPU and memory never exceed their limits"},
-	{"internal/quota/gate.go", `	for _, name := range ask.Names {
-		if a.FitsOn(queue`, `	for _, name := range ask.Names[:1] {
-		if a.FitsOn(queue`, "any alternative with room will do"},
-	{"internal/quota/ledger.go", `q.ending[name].count > q.limits.Cards[name]`, `q.ending[name].count >= q.limits.Cards[name]`, "as many cards as the quota may end at once"},
-	{"internal/quota/ledger.go", `	a.Release(pod)
-	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what ends is not used"},
-	{"internal/quota/ledger.go", `e.count = e.count.Sub(held.Count); e.count == 0`, `e.count = 0; e.count == 0`, "what ended gives back its own cards"},
-	{"internal/quota/gate.go", `s.Total = int64(used.Add(count)); s.Total > s.Limit`, `s.Total = int64(used.Add(count)); s.Total >= s.Limit`, "a quota may be used up on a node"},
-	{"internal/quota/gate.go", `	if count == 0 || q.limits.AnyCard {`, `	if count == 0 {`, "a queue without limits has room on a node"},
-	{"internal/quota/gate.go", `	if s.Total > s.Limit {`, `	if s.Total >= s.Limit {`, "as many cards as the quota may end before a placement"},
-	{"internal/quota/gate.go", `ask.MilliCPU, q.limits.MilliCPU)`, `0, q.limits.MilliCPU)`, "CPU is limited"},
-	{"internal/quota/gate.go", `ask.Memory, q.limits.Memory)`, `0, q.limits.Memory)`, "memory is limited"},
+	{"internal/quota/ledger.go", `func (l *Ledger) SetLimits(queue string, limits Limits) { l.ensureQueue(queue).limits = limits }`, `func (l *Ledger) SetLimits(queue string, limits Limits) { limits.AnyCard = false; l.ensureQueue(queue).limits = limits }`, "a queue without limits of cards has room for any"},
+	{"internal/quota/fits.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) < q.limits.Cards[name]`, "a quota may be used up"},
+	{"internal/quota/fits.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name].Add(count) <= q.limits.Cards[name]+1`, "used never exceeds the quota"},
+	{"internal/quota/fits.go", `return q.cards[name].Add(count) <= q.limits.Cards[name]`, `return q.cards[name] < q.limits.Cards[name]`, "all cards of a request must fit"},
+	{"internal/quota/fits.go", `q.hasRoom(name, count) && !q.isTerminatingOverQuota(name)`, `q.hasRoom(name, count)`, "a queue waits while too many of its cards are terminating"},
+	{"internal/quota/ledger.go", `var emptyQueue queueLedger`, `var emptyQueue = queueLedger{limits: Limits{AnyCard: true}}`, "a queue that is not known has no cards"},
+	{"internal/quota/fits.go", `return q.limits.AnyCard || count == 0 || q`, `return q.limits.AnyCard || q`, "no cards always fit"},
+	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `AddSaturating(used, asked) < limit`, "CPU and memory may be used up"},
+	{"internal/quota/fits.go", `asked <= 0 || limit`, `limit`, "what is not asked for is not refused"},
+	{"internal/quota/fits.go", `AddSaturating(used, asked) <= limit`, `used <= limit`, "CPU and memory never exceed their limits"},
+	{"internal/quota/fits.go", `	for _, name := range request.Names {
+		if l.FitsCard(queue`, `	for _, name := range request.Names[:1] {
+		if l.FitsCard(queue`, "any alternative with room will do"},
+	{"internal/quota/ledger.go", `q.terminating[name].count > q.limits.Cards[name]`, `q.terminating[name].count >= q.limits.Cards[name]`, "as many cards as the quota may terminate at once"},
+	{"internal/quota/ledger.go", `	l.Release(pod)
+	if len(c.Cards) == 0 {`, `	if len(c.Cards) == 0 {`, "what terminates is not used"},
+	{"internal/quota/ledger.go", `e.count = e.count.Sub(held.Count); e.count == 0`, `e.count = 0; e.count == 0`, "what terminated gives back its own cards"},
+	{"internal/quota/fits.go", `s.Total = int64(used.Add(count)); s.Total > s.Limit`, `s.Total = int64(used.Add(count)); s.Total >= s.Limit`, "a quota may be used up on a node"},
+	{"internal/quota/fits.go", `	if count == 0 || q.limits.AnyCard {`, `	if count == 0 {`, "a queue without limits has room on a node"},
+	{"internal/quota/fits.go", `	if s.Total > s.Limit {`, `	if s.Total >= s.Limit {`, "as many cards as the quota may terminate before a placement"},
+	{"internal/quota/fits.go", `request.MilliCPU, q.limits.MilliCPU)`, `0, q.limits.MilliCPU)`, "CPU is limited"},
+	{"internal/quota/fits.go", `request.Memory, q.limits.Memory)`, `0, q.limits.Memory)`, "memory is limited"},
 }
 
 // The rules of package servicetype: the matrix, the built-in types, owners.

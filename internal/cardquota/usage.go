@@ -179,8 +179,8 @@ func (t *tally) hold(charge quota.Charge) {
 	for _, held := range charge.Cards {
 		t.queue.Used[held.Name] = t.queue.Used[held.Name].Add(held.Count)
 	}
-	t.queue.MilliCPU = quota.Sum(t.queue.MilliCPU, charge.MilliCPU)
-	t.queue.Memory = quota.Sum(t.queue.Memory, charge.Memory)
+	t.queue.MilliCPU = quota.AddSaturating(t.queue.MilliCPU, charge.MilliCPU)
+	t.queue.Memory = quota.AddSaturating(t.queue.Memory, charge.Memory)
 }
 
 // waiting counts an unassigned pod under the card it would best be given.

@@ -25,7 +25,7 @@ func named(prefix string, n int) []card.Name {
 // choosing makes an application of n demands, each for another choice among names.
 func choosing(names []card.Name, n int, count card.Count) JobRequest {
 	random := rand.New(rand.NewPCG(1, 2))
-	var all Merger
+	var all JobRequestBuilder
 	for len(all.Demands) < n {
 		choice := slices.DeleteFunc(slices.Clone(names), func(card.Name) bool { return random.IntN(2) == 0 })
 		if len(choice) > 1 && all.index.find(all.Demands, choice) < 0 {
@@ -50,27 +50,27 @@ func limited(names []card.Name, each card.Count) *Ledger {
 func TestInventedCardsAreNoWork(t *testing.T) {
 	real := named("REAL-", 2)
 	a := limited(real, 100)
-	var waiting Waiting
+	var waiting InqueueDemand
 	for i := range 20 {
 		var app JobRequest
 		for j := range 256 {
 			app.Demands = append(app.Demands, Demand{Names: append(named(fmt.Sprintf("X-%d-%d-", i, j), 15), real[j%2]), Count: 1})
 			app.Demands = append(app.Demands, Demand{Names: named(fmt.Sprintf("Y-%d-%d-", i, j), 16), Count: 1000})
 		}
-		waiting.Add(a.Granted("q", app))
+		waiting.Add(a.DropUngranted("q", app))
 	}
 	check.Must(t, len(waiting.Demands) == 2 && waiting.Demands[0].Count == 2560,
 		"%d demands wait, want the 2 for cards that can be given", len(waiting.Demands))
-	m, short := a.admitCards("q", &waiting, JobRequest{Demands: []Demand{{Names: real[:1], Count: 1}}}, 1)
-	check.That(t, short != nil && len(m.out) == 3 && len(m.edges) == 4 && m.steps <= 20,
-		"%d vertices, %d edges, %d steps, refused: %v, want the cards and the sink alone", len(m.out), len(m.edges), m.steps, short)
+	m, short := a.matchCards("q", &waiting, JobRequest{Demands: []Demand{{Names: real[:1], Count: 1}}}, 1)
+	check.That(t, short != nil && len(m.edgesFrom) == 3 && len(m.edges) == 4 && m.steps <= 20,
+		"%d vertices, %d edges, %d steps, refused: %v, want the cards and the sink alone", len(m.edgesFrom), len(m.edges), m.steps, short)
 	// One who applies for them is refused for the names as they were written.
 	invented := Demand{Names: named("Z", 16), Count: 3}
-	if _, short := a.admitCards("q", &Waiting{}, JobRequest{Demands: []Demand{invented}}, 1); short == nil ||
+	if _, short := a.matchCards("q", &InqueueDemand{}, JobRequest{Demands: []Demand{invented}}, 1); short == nil ||
 		!slices.Equal(short.Names, invented.Names) || short.Requested != 3 || short.Total != 3 || short.Limit != 0 {
 		t.Errorf("refused with %+v", short)
 	}
-	s := a.Admit("q", waiting, JobRequest{MilliCPU: 1, Demands: []Demand{{Names: invented.Names}}}, 1)
+	s := a.CheckEnqueue("q", waiting, JobRequest{MilliCPU: 1, Demands: []Demand{{Names: invented.Names}}}, 1)
 	check.That(t, s == nil, "who asks for no cards is refused for cards: %+v", s)
 }
 
@@ -78,20 +78,20 @@ func TestInventedCardsAreNoWork(t *testing.T) {
 func TestManyChoicesAreBoundedWork(t *testing.T) {
 	names := named("M", 16)
 	a := limited(names, 10_000)
-	var waiting Waiting
-	for _, d := range choosing(names, mostChoices, 1).Demands {
+	var waiting InqueueDemand
+	for _, d := range choosing(names, maxChoices, 1).Demands {
 		waiting.Add(JobRequest{Demands: []Demand{d}})
 	}
-	check.Must(t, !waiting.apart && len(waiting.Demands) == mostChoices, "%d choices are %d demands", mostChoices, len(waiting.Demands))
-	m, short := a.admitCards("q", &waiting, choosing(names, 2000, 1), 1)
-	check.That(t, short == nil && len(m.out) <= 1+16+mostChoices+mostOfOne && len(m.edges) <= 2*16*(1+mostChoices+mostOfOne) && m.steps <= 1_000_000,
-		"%d vertices, %d edges, %d steps, refused: %v", len(m.out), len(m.edges), m.steps, short)
+	check.Must(t, !waiting.split && len(waiting.Demands) == maxChoices, "%d choices are %d demands", maxChoices, len(waiting.Demands))
+	m, short := a.matchCards("q", &waiting, choosing(names, 2000, 1), 1)
+	check.That(t, short == nil && len(m.edgesFrom) <= 1+16+maxChoices+maxJobChoices && len(m.edges) <= 2*16*(1+maxChoices+maxJobChoices) && m.steps <= 1_000_000,
+		"%d vertices, %d edges, %d steps, refused: %v", len(m.edgesFrom), len(m.edges), m.steps, short)
 	waiting.Add(choosing(names, 2000, 1))
-	check.That(t, waiting.apart && len(waiting.Demands) == 16, "2000 choices among 16 cards are %d demands", len(waiting.Demands))
+	check.That(t, waiting.split && len(waiting.Demands) == 16, "2000 choices among 16 cards are %d demands", len(waiting.Demands))
 	for range 3 { // a queue without limits
 		waiting.Add(JobRequest{Demands: choosing(named("any", 1000), 20, 1).Demands})
 	}
-	check.That(t, len(waiting.Demands) <= mostDemands, "%d demands wait, at most %d", len(waiting.Demands), mostDemands)
+	check.That(t, len(waiting.Demands) <= maxDemands, "%d demands wait, at most %d", len(waiting.Demands), maxDemands)
 }
 
 // TestElasticJobsArePooled: a vote looks at the cards that jobs could give back, and not
@@ -102,39 +102,39 @@ func TestElasticJobsArePooled(t *testing.T) {
 	for _, n := range names { // only what elastic jobs give is left
 		a.Charge("p"+string(n), &Charge{Queue: "q", Cards: []card.Amount{{Name: n, Count: 20_000}}})
 	}
-	var waiting Waiting
+	var waiting InqueueDemand
 	for i := range 2000 {
-		waiting.AddElastic(Elastic{Held: map[card.Name]card.Count{names[0]: 2, names[1]: card.Count(i % 7)}, Spare: card.Count(i % 5)})
-		waiting.AddElastic(Elastic{Held: map[card.Name]card.Count{names[0]: 1, names[1]: 1, names[2]: 1}, Spare: 2})
+		waiting.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 2, names[1]: card.Count(i % 7)}, Elastic: card.Count(i % 5)})
+		waiting.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 1, names[1]: 1, names[2]: 1}, Elastic: 2})
 	}
 	waiting.Add(JobRequest{Demands: []Demand{{Names: names, Count: 8}}})
-	m, short := a.admitCards("q", &waiting, JobRequest{Demands: []Demand{{Names: names, Count: 5000}}}, 1)
-	check.That(t, short == nil && len(m.out) <= 10 && m.steps <= 200, "%d vertices, %d steps, refused: %v", len(m.out), m.steps, short)
+	m, short := a.matchCards("q", &waiting, JobRequest{Demands: []Demand{{Names: names, Count: 5000}}}, 1)
+	check.That(t, short == nil && len(m.edgesFrom) <= 10 && m.steps <= 200, "%d vertices, %d steps, refused: %v", len(m.edgesFrom), m.steps, short)
 }
 
 // BenchmarkVote is the admission of one of many jobs beside others that are elastic, or
 // wait for many choices of cards.
 func BenchmarkVote(b *testing.B) {
 	names := named("M", 16)
-	for name, fill := range map[string]func(*Waiting){
-		"nothing waits": func(*Waiting) {},
-		"2000 elastic jobs with two cards": func(w *Waiting) {
+	for name, fill := range map[string]func(*InqueueDemand){
+		"nothing waits": func(*InqueueDemand) {},
+		"2000 elastic jobs with two cards": func(w *InqueueDemand) {
 			for range 2000 {
-				w.AddElastic(Elastic{Held: map[card.Name]card.Count{names[0]: 2, names[1]: 2}, Spare: 3})
+				w.AddElastic(ElasticUsage{Used: map[card.Name]card.Count{names[0]: 2, names[1]: 2}, Elastic: 3})
 			}
 		},
-		"64 choices wait": func(w *Waiting) {
-			for _, d := range choosing(names, mostChoices, 1).Demands {
+		"64 choices wait": func(w *InqueueDemand) {
+			for _, d := range choosing(names, maxChoices, 1).Demands {
 				w.Add(JobRequest{Demands: []Demand{d}})
 			}
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			a, app := limited(names, 20_000), JobRequest{Demands: []Demand{{Names: names[:2], Count: 8}}}
-			var waiting Waiting
+			var waiting InqueueDemand
 			fill(&waiting)
 			for range b.N {
-				if s := a.Admit("q", waiting, app, 1); s != nil {
+				if s := a.CheckEnqueue("q", waiting, app, 1); s != nil {
 					b.Fatal(s)
 				}
 			}
@@ -161,20 +161,20 @@ func TestTooManyChoicesWithholdAndNeverGive(t *testing.T) {
 		})
 		waits := rapid.SliceOfN(demand, 0, 3).Draw(t, "waiting")
 		app := JobRequest{Demands: rapid.SliceOfN(demand, 1, 3).Draw(t, "application")}
-		waiting := Waiting{apart: rapid.Bool().Draw(t, "too many wait")}
-		waiting.Add(a.Granted("q", JobRequest{Demands: waits}))
+		waiting := InqueueDemand{split: rapid.Bool().Draw(t, "too many wait")}
+		waiting.Add(a.DropUngranted("q", JobRequest{Demands: waits}))
 
 		m := newMatching(nil, func(name card.Name) int64 { return free[name] })
 		if rapid.Bool().Draw(t, "too many in the flow") {
 			m.choices = map[string]int{}
-			for i := range mostChoices + mostOfOne {
+			for i := range maxChoices + maxJobChoices {
 				m.choices[fmt.Sprint("another ", i)] = sink
 			}
 		}
 		for _, d := range waiting.Demands {
-			m.add(d)
+			m.addDemand(d)
 		}
-		admitted := !slices.ContainsFunc(app.Demands, func(d Demand) bool { return m.add(d) < d.Count })
+		admitted := !slices.ContainsFunc(app.Demands, func(d Demand) bool { return m.addDemand(d) < d.Count })
 		var asked int64
 		for _, d := range app.Demands {
 			asked += int64(d.Count)
@@ -186,19 +186,19 @@ func TestTooManyChoicesWithholdAndNeverGive(t *testing.T) {
 
 // TestWhatWaitsDoesNotDependOnTheOrder: jobs come in the order of a map.
 func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
-	text := func(w *Waiting) string {
+	text := func(w *InqueueDemand) string {
 		var lines []string
 		for _, d := range w.Demands {
-			lines = append(lines, fmt.Sprint(label(d.Names), d.Count))
+			lines = append(lines, fmt.Sprint(joinNames(d.Names), d.Count))
 		}
 		slices.Sort(lines)
 		return fmt.Sprint(lines)
 	}
 	random := seed.Rand(t)
-	for _, choices := range []int{4, mostChoices, mostChoices + 1, 300} {
+	for _, choices := range []int{4, maxChoices, maxChoices + 1, 300} {
 		demands := choosing(named("M", 16), choices, 3).Demands
 		demands = append(demands, demands[:2]...)
-		var first, second Waiting
+		var first, second InqueueDemand
 		first.Add(JobRequest{Demands: demands})
 		random.Shuffle(len(demands), func(i, j int) { demands[i], demands[j] = demands[j], demands[i] })
 		for _, d := range demands {
@@ -207,8 +207,8 @@ func TestWhatWaitsDoesNotDependOnTheOrder(t *testing.T) {
 			second.Add(JobRequest{Demands: []Demand{{Names: backwards, Count: d.Count}}})
 		}
 		check.Equal(t, fmt.Sprintf("%d choices: in another order", choices), text(&second), text(&first))
-		want := min(choices, mostChoices)
-		check.That(t, choices > mostChoices || len(first.Demands) == want, "%d choices are %d demands", choices, len(first.Demands))
+		want := min(choices, maxChoices)
+		check.That(t, choices > maxChoices || len(first.Demands) == want, "%d choices are %d demands", choices, len(first.Demands))
 	}
 }
 
@@ -238,7 +238,7 @@ func TestAnApplicationCoversWhatIsPartOfIt(t *testing.T) {
 		"many and the same":  {choosing(named("M", 8), 100, 2), choosing(named("M", 8), 100, 1), true},
 		"many and one other": {choosing(named("M", 8), 99, 2), choosing(named("M", 8), 100, 2), false},
 	} {
-		check.Equal(t, fmt.Sprintf("%s: covers", name), tc.want, tc.whole.Beyond(tc.part).Empty())
+		check.Equal(t, fmt.Sprintf("%s: covers", name), tc.want, tc.whole.Excess(tc.part).IsEmpty())
 	}
-	check.Equal(t, "what is beyond in CPU alone", of(1), of(5, a, b).Beyond(of(6, a)))
+	check.Equal(t, "what is beyond in CPU alone", of(1), of(5, a, b).Excess(of(6, a)))
 }

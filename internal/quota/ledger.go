@@ -45,76 +45,76 @@ type Charge struct {
 // Ledger is the account of all queues at one moment. It is not safe for
 // concurrent writing; any number of goroutines may read while nobody writes.
 type Ledger struct {
-	queues map[string]*queueUsage
-	pods   map[string]entry
+	queues map[string]*queueLedger
+	pods   map[string]podEntry
 }
 
-// entry is what is booked for a pod, as used or as ending.
-type entry struct {
-	charge *Charge
-	ending bool
+// podEntry is what is booked for a pod, as used or as ending.
+type podEntry struct {
+	charge      *Charge
+	terminating bool
 }
 
-// queueUsage are the running sums of one queue.
-type queueUsage struct {
+// queueLedger are the running sums of one queue.
+type queueLedger struct {
 	limits Limits
 	cards  map[card.Name]card.Count
 	// listed is cards as Books handed it out, nil when they moved since.
-	listed   []card.Amount
-	milliCPU total
-	memory   total
+	listedCards []card.Amount
+	milliCPU    exactSum
+	memory      exactSum
 	// pods is how many entries of the ledger this queue pays for.
 	pods int
 	// ending are the cards that pods hold which end, nil when none does.
-	ending map[card.Name]ending
+	terminating map[card.Name]terminatingCards
 }
 
 // New returns an empty account with room for the given number of pods.
 func New(pods int) *Ledger {
-	return &Ledger{queues: map[string]*queueUsage{}, pods: make(map[string]entry, pods)}
+	return &Ledger{queues: map[string]*queueLedger{}, pods: make(map[string]podEntry, pods)}
 }
 
-func (a *Ledger) queue(name string) *queueUsage {
-	q, ok := a.queues[name]
+func (l *Ledger) ensureQueue(name string) *queueLedger {
+	q, ok := l.queues[name]
 	if !ok {
-		q = &queueUsage{cards: map[card.Name]card.Count{}}
-		a.queues[name] = q
+		q = &queueLedger{cards: map[card.Name]card.Count{}}
+		l.queues[name] = q
 	}
 	return q
 }
 
-// unused is the use of a queue that is not known.
-var unused queueUsage
+// emptyQueue is the use of a queue that is not known.
+var emptyQueue queueLedger
 
-// usage is for reading only.
-func (a *Ledger) usage(queue string) *queueUsage {
-	if q, ok := a.queues[queue]; ok {
+// readQueue is for reading only.
+func (l *Ledger) readQueue(queue string) *queueLedger {
+	if q, ok := l.queues[queue]; ok {
 		return q
 	}
-	return &unused
+	return &emptyQueue
 }
 
 // SetLimits sets what the queue may use. A queue without limits may use
 // nothing.
-func (a *Ledger) SetLimits(queue string, limits Limits) { a.queue(queue).limits = limits }
+func (l *Ledger) SetLimits(queue string, limits Limits) { l.ensureQueue(queue).limits = limits }
 
 // Limits returns what the queue may use.
-func (a *Ledger) Limits(queue string) Limits { return a.usage(queue).limits }
+func (l *Ledger) Limits(queue string) Limits { return l.readQueue(queue).limits }
 
 // Charge books what a pod holds; the caller must not change c afterwards.
 // Charging a pod again replaces its entry, so that a repeated or corrected
 // event never counts twice; charging the same entry again costs a look-up.
-func (a *Ledger) Charge(pod string, c *Charge) {
-	if a.pods[pod] == (entry{charge: c}) {
+func (l *Ledger) Charge(pod string, c *Charge) {
+	if l.pods[pod] == (podEntry{charge: c}) {
 		return
 	}
-	a.Release(pod)
-	a.pods[pod] = entry{charge: c}
-	q := a.queue(c.Queue)
+	l.Release(pod)
+	l.pods[pod] = podEntry{charge: c}
+	q := l.ensureQueue(c.Queue)
 	q.pods++
 	for _, held := range c.Cards {
 		q.cards[held.Name] = q.cards[held.Name].Add(held.Count)
-		q.listed = nil
+		q.listedCards = nil
 	}
 	q.milliCPU.add(c.MilliCPU)
 	q.memory.add(c.Memory)
@@ -122,30 +122,30 @@ func (a *Ledger) Charge(pod string, c *Charge) {
 
 // Release gives back exactly what is booked for the pod, as used or as ending, and
 // nothing when nothing is.
-func (a *Ledger) Release(pod string) {
-	booked, ok := a.pods[pod]
+func (l *Ledger) Release(pod string) {
+	booked, ok := l.pods[pod]
 	if !ok {
 		return
 	}
-	delete(a.pods, pod)
+	delete(l.pods, pod)
 	c := booked.charge
-	q := a.queue(c.Queue)
-	if booked.ending {
-		q.releaseEnding(c)
+	q := l.ensureQueue(c.Queue)
+	if booked.terminating {
+		q.releaseTerminating(c)
 		return
 	}
 	q.pods--
 	for _, held := range c.Cards {
 		q.cards[held.Name] = q.cards[held.Name].Sub(held.Count)
-		q.listed = nil
+		q.listedCards = nil
 	}
 	q.milliCPU.subtract(c.MilliCPU)
 	q.memory.subtract(c.Memory)
 }
 
 // Charged returns what is booked for a pod as used, nil when nothing is.
-func (a *Ledger) Charged(pod string) *Charge {
-	if booked := a.pods[pod]; !booked.ending {
+func (l *Ledger) Charged(pod string) *Charge {
+	if booked := l.pods[pod]; !booked.terminating {
 		return booked.charge
 	}
 	return nil
@@ -153,12 +153,12 @@ func (a *Ledger) Charged(pod string) *Charge {
 
 // Retain takes the limits of every queue that is not kept, and forgets the
 // queue once its pods hold nothing.
-func (a *Ledger) Retain(keep func(queue string) bool) {
-	for name, q := range a.queues {
+func (l *Ledger) Retain(keep func(queue string) bool) {
+	for name, q := range l.queues {
 		switch {
 		case keep(name):
-		case q.pods == 0 && q.ending == nil:
-			delete(a.queues, name)
+		case q.pods == 0 && q.terminating == nil:
+			delete(l.queues, name)
 		default:
 			q.limits = Limits{}
 		}
@@ -166,30 +166,30 @@ func (a *Ledger) Retain(keep func(queue string) bool) {
 }
 
 // Used returns how many of a card the queue's pods hold.
-func (a *Ledger) Used(queue string, name card.Name) card.Count { return a.usage(queue).cards[name] }
+func (l *Ledger) Used(queue string, name card.Name) card.Count { return l.readQueue(queue).cards[name] }
 
 // UsedCPUMemory returns the CPU in thousandths and the memory in bytes that
 // are counted against the queue.
-func (a *Ledger) UsedCPUMemory(queue string) (milliCPU, memory int64) {
-	q := a.usage(queue)
-	return q.milliCPU.amount(), q.memory.amount()
+func (l *Ledger) UsedCPUMemory(queue string) (milliCPU, memory int64) {
+	q := l.readQueue(queue)
+	return q.milliCPU.clampedInt64(), q.memory.clampedInt64()
 }
 
-// Share is how much of its quota the queue uses, by the card, CPU or memory it
+// DominantShare is how much of its quota the queue uses, by the card, CPU or memory it
 // uses most of: 0 for an idle queue, 1 for a full one, more for one above a
 // lowered quota.
-func (a *Ledger) Share(queue string) float64 {
-	q := a.usage(queue)
-	share := max(part(q.milliCPU.amount(), q.limits.MilliCPU), part(q.memory.amount(), q.limits.Memory))
+func (l *Ledger) DominantShare(queue string) float64 {
+	q := l.readQueue(queue)
+	share := max(usedFraction(q.milliCPU.clampedInt64(), q.limits.MilliCPU), usedFraction(q.memory.clampedInt64(), q.limits.Memory))
 	for name, used := range q.cards {
 		if !q.limits.AnyCard {
-			share = max(share, part(int64(used), int64(q.limits.Cards[name])))
+			share = max(share, usedFraction(int64(used), int64(q.limits.Cards[name])))
 		}
 	}
 	return share
 }
 
-func part(used, limit int64) float64 {
+func usedFraction(used, limit int64) float64 {
 	switch {
 	case used <= 0 || limit == Unlimited:
 		return 0
@@ -200,9 +200,9 @@ func part(used, limit int64) float64 {
 	}
 }
 
-// Books are the sums of one queue at one moment. They never change, so that
+// QueueUsage are the sums of one queue at one moment. They never change, so that
 // any goroutine may keep and read them while the account moves on.
-type Books struct {
+type QueueUsage struct {
 	Queue  string
 	Limits Limits
 	// Used lists the cards that the queue's pods hold, none of them 0, in no
@@ -214,49 +214,49 @@ type Books struct {
 	Pods int
 }
 
-// Books returns the books of all queues, in no order. A queue whose cards did
+// Snapshot returns the books of all queues, in no order. A queue whose cards did
 // not move since the last call shares its list with that call's, so that a
 // quiet cluster costs a few words per queue.
 //
 // It remembers the lists it hands out and therefore counts as writing.
-func (a *Ledger) Books() []Books {
-	books := make([]Books, 0, len(a.queues))
-	for name, q := range a.queues {
-		if q.listed == nil {
-			q.listed = make([]card.Amount, 0, len(q.cards))
+func (l *Ledger) Snapshot() []QueueUsage {
+	books := make([]QueueUsage, 0, len(l.queues))
+	for name, q := range l.queues {
+		if q.listedCards == nil {
+			q.listedCards = make([]card.Amount, 0, len(q.cards))
 			for name, held := range q.cards {
 				if held > 0 {
-					q.listed = append(q.listed, card.Amount{Name: name, Count: held})
+					q.listedCards = append(q.listedCards, card.Amount{Name: name, Count: held})
 				}
 			}
 		}
-		books = append(books, Books{
-			Queue: name, Limits: q.limits, Used: q.listed, MilliCPU: q.milliCPU.amount(), Memory: q.memory.amount(), Pods: q.pods,
+		books = append(books, QueueUsage{
+			Queue: name, Limits: q.limits, Used: q.listedCards, MilliCPU: q.milliCPU.clampedInt64(), Memory: q.memory.clampedInt64(), Pods: q.pods,
 		})
 	}
 	return books
 }
 
-// total is a sum of amounts of CPU or memory that is exact however large they are: a pod
+// exactSum is a sum of amounts of CPU or memory that is exact however large they are: a pod
 // may ask for nearly as much as an int64 holds, and what is charged is given back.
-type total struct{ high, low uint64 }
+type exactSum struct{ high, low uint64 }
 
 // add adds an amount, which is not negative.
-func (t *total) add(amount int64) {
+func (t *exactSum) add(amount int64) {
 	var carry uint64
 	t.low, carry = bits.Add64(t.low, uint64(max(0, amount)), 0)
 	t.high += carry
 }
 
 // subtract takes back an amount that was added.
-func (t *total) subtract(amount int64) {
+func (t *exactSum) subtract(amount int64) {
 	var borrow uint64
 	t.low, borrow = bits.Sub64(t.low, uint64(max(0, amount)), 0)
 	t.high -= borrow
 }
 
-// amount is the sum, at most what an int64 holds.
-func (t *total) amount() int64 {
+// clampedInt64 is the sum, at most what an int64 holds.
+func (t *exactSum) clampedInt64() int64 {
 	if t.high > 0 || t.low > math.MaxInt64 {
 		return math.MaxInt64
 	}
@@ -278,68 +278,68 @@ func (t *total) amount() int64 {
 // one it does not grow. A whole queue may be restarted at once; it is the second
 // restart within the first one's grace period that waits.
 
-// ending is how many of a card pods hold that end, and how long they may take: the
+// terminatingCards is how many of a card pods hold that end, and how long they may take: the
 // longest grace period since none was ending.
-type ending struct {
-	count   card.Count
-	longest time.Duration
+type terminatingCards struct {
+	count              card.Count
+	longestGracePeriod time.Duration
 }
 
-// End moves the cards of a pod from what is used to what is ending; those of a pod
+// ChargeTerminating moves the cards of a pod from what is used to what is ending; those of a pod
 // that was not charged before are only added there. The caller must not change c
 // afterwards. within is how long the pod may take to end.
-func (a *Ledger) End(pod string, c *Charge, within time.Duration) {
-	if a.pods[pod] == (entry{c, true}) {
+func (l *Ledger) ChargeTerminating(pod string, c *Charge, gracePeriod time.Duration) {
+	if l.pods[pod] == (podEntry{c, true}) {
 		return
 	}
-	a.Release(pod)
+	l.Release(pod)
 	if len(c.Cards) == 0 {
 		return
 	}
-	a.pods[pod] = entry{c, true}
-	q := a.queue(c.Queue)
-	if q.ending == nil {
-		q.ending = map[card.Name]ending{}
+	l.pods[pod] = podEntry{c, true}
+	q := l.ensureQueue(c.Queue)
+	if q.terminating == nil {
+		q.terminating = map[card.Name]terminatingCards{}
 	}
 	for _, held := range c.Cards {
-		e := q.ending[held.Name]
-		q.ending[held.Name] = ending{count: e.count.Add(held.Count), longest: max(e.longest, within)}
+		e := q.terminating[held.Name]
+		q.terminating[held.Name] = terminatingCards{count: e.count.Add(held.Count), longestGracePeriod: max(e.longestGracePeriod, gracePeriod)}
 	}
 }
 
-// releaseEnding gives back what a pod held that ended.
-func (q *queueUsage) releaseEnding(c *Charge) {
+// releaseTerminating gives back what a pod held that ended.
+func (q *queueLedger) releaseTerminating(c *Charge) {
 	for _, held := range c.Cards {
-		e := q.ending[held.Name]
+		e := q.terminating[held.Name]
 		if e.count = e.count.Sub(held.Count); e.count == 0 {
-			delete(q.ending, held.Name)
+			delete(q.terminating, held.Name)
 		} else {
-			q.ending[held.Name] = e
+			q.terminating[held.Name] = e
 		}
 	}
-	if len(q.ending) == 0 {
-		q.ending = nil
+	if len(q.terminating) == 0 {
+		q.terminating = nil
 	}
 }
 
-// Ending returns how many of a card the queue's pods hold that end, and how long
+// Terminating returns how many of a card the queue's pods hold that end, and how long
 // that may take at most.
-func (a *Ledger) Ending(queue string, name card.Name) (card.Count, time.Duration) {
-	e := a.usage(queue).ending[name]
-	return e.count, e.longest
+func (l *Ledger) Terminating(queue string, name card.Name) (card.Count, time.Duration) {
+	e := l.readQueue(queue).terminating[name]
+	return e.count, e.longestGracePeriod
 }
 
-// MayEnd returns how many of a card may begin to end before the queue has to wait
+// EvictionHeadroom returns how many of a card may begin to end before the queue has to wait
 // for them: more than that are evicted in vain for a pod of the same queue.
-func (a *Ledger) MayEnd(queue string, name card.Name) card.Count {
-	q := a.usage(queue)
+func (l *Ledger) EvictionHeadroom(queue string, name card.Name) card.Count {
+	q := l.readQueue(queue)
 	if q.limits.AnyCard {
 		return card.MaxCount
 	}
-	return q.limits.Cards[name].Sub(q.ending[name].count)
+	return q.limits.Cards[name].Sub(q.terminating[name].count)
 }
 
-// crowded tells that the queue gets no more of a card since too many are ending.
-func (q *queueUsage) crowded(name card.Name) bool {
-	return q.ending != nil && !q.limits.AnyCard && q.ending[name].count > q.limits.Cards[name]
+// isTerminatingOverQuota tells that the queue gets no more of a card since too many are ending.
+func (q *queueLedger) isTerminatingOverQuota(name card.Name) bool {
+	return q.terminating != nil && !q.limits.AnyCard && q.terminating[name].count > q.limits.Cards[name]
 }

@@ -15,7 +15,7 @@ import (
 
 // most tries every way to hand out single cards and returns how many can be
 // given at most: the oracle of Admit.
-func most(demands []Demand, free map[card.Name]int64, elastic []Elastic) int64 {
+func most(demands []Demand, free map[card.Name]int64, elastic []ElasticUsage) int64 {
 	i := slices.IndexFunc(demands, func(d Demand) bool { return d.Count > 0 })
 	if i < 0 {
 		return 0
@@ -31,12 +31,12 @@ func most(demands []Demand, free map[card.Name]int64, elastic []Elastic) int64 {
 		}
 		for j := range elastic {
 			e := &elastic[j]
-			if e.Spare > 0 && e.Held[name] > 0 {
-				e.Spare--
-				e.Held[name]--
+			if e.Elastic > 0 && e.Used[name] > 0 {
+				e.Elastic--
+				e.Used[name]--
 				best = max(best, 1+most(rest, free, elastic))
-				e.Spare++
-				e.Held[name]++
+				e.Elastic++
+				e.Used[name]++
 			}
 		}
 	}
@@ -59,18 +59,18 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 			some := rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID[card.Name]).Draw(t, "names")
 			return Demand{Names: some, Count: card.Count(rapid.IntRange(0, 2).Draw(t, "count"))}
 		})
-		var waiting Waiting
+		var waiting InqueueDemand
 		waitingDemands := rapid.SliceOfN(demand, 0, 2).Draw(t, "waiting")
 		waiting.Add(JobRequest{Demands: slices.Clone(waitingDemands)})
-		var elastic []Elastic
+		var elastic []ElasticUsage
 		for i := range rapid.IntRange(0, 3).Draw(t, "elastic jobs") {
 			held := map[card.Name]card.Count{}
 			for _, n := range names[:rapid.IntRange(1, 3).Draw(t, "cards held")] {
 				held[n] = card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("held %d %s", i, n)))
 			}
-			e := Elastic{Held: held, Spare: card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("spare %d", i)))}
+			e := ElasticUsage{Used: held, Elastic: card.Count(rapid.IntRange(0, 2).Draw(t, fmt.Sprintf("spare %d", i)))}
 			elastic = append(elastic, e)
-			waiting.AddElastic(Elastic{Held: maps.Clone(held), Spare: e.Spare})
+			waiting.AddElastic(ElasticUsage{Used: maps.Clone(held), Elastic: e.Elastic})
 		}
 		app := JobRequest{Demands: rapid.SliceOfN(demand, 1, 2).Draw(t, "application")}
 		factor := rapid.SampledFrom([]float64{1, 1.5, 2}).Draw(t, "factor")
@@ -78,7 +78,7 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 		free := map[card.Name]int64{}
 		before := slices.Clone(waitingDemands)
 		for _, n := range names {
-			left := scale(int64(quota[n]), factor) - int64(a.Used("q", n))
+			left := scaleLimit(int64(quota[n]), factor) - int64(a.Used("q", n))
 			free[n] = max(0, left)
 			if left < 0 {
 				before = append(before, Demand{Names: []card.Name{n}, Count: card.Count(-left)})
@@ -90,7 +90,7 @@ func TestAdmitPermitsExactlyWhatBruteForceCanHandOut(t *testing.T) {
 		}
 		with := append(slices.Clone(before), app.Demands...)
 		want := most(with, free, elastic) == most(before, free, elastic)+asked
-		got := a.Admit("q", waiting, app, factor)
+		got := a.CheckEnqueue("q", waiting, app, factor)
 		check.Must(t, (got == nil) == want, "Admit = %+v, brute force says fits=%v", got, want)
 	})
 }

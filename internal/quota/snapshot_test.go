@@ -15,7 +15,7 @@ import (
 
 // sums writes books as a text that equal books share. An account may keep the
 // empty books of a queue that once had pods.
-func sums(books []Books) string {
+func sums(books []QueueUsage) string {
 	var lines []string
 	for _, b := range books {
 		used := card.Quota{}
@@ -32,10 +32,10 @@ func sums(books []Books) string {
 }
 
 // recount is what the books must be, from nothing but the pods and limits.
-func recount(limits map[string]Limits, pods map[string]Charge) []Books {
-	all := map[string]Books{}
+func recount(limits map[string]Limits, pods map[string]Charge) []QueueUsage {
+	all := map[string]QueueUsage{}
 	for queue, l := range limits {
-		all[queue] = Books{Queue: queue, Limits: l}
+		all[queue] = QueueUsage{Queue: queue, Limits: l}
 	}
 	used := map[string]map[card.Name]card.Count{}
 	for _, c := range pods {
@@ -70,7 +70,7 @@ func TestBooksEqualARecountAndNeverChange(t *testing.T) {
 		a := New(0)
 		limits, pods := map[string]Limits{}, map[string]Charge{}
 		type handedOut struct {
-			books []Books
+			books []QueueUsage
 			said  string
 		}
 		var earlier []handedOut
@@ -102,12 +102,12 @@ func TestBooksEqualARecountAndNeverChange(t *testing.T) {
 				a.Retain(func(queue string) bool { return queue != gone })
 			},
 			"": func(t *rapid.T) {
-				books := a.Books()
+				books := a.Snapshot()
 				want := recount(limits, pods)
 				check.Equal(t, "books, by a recount", sums(want), sums(books))
 				for _, queue := range queues {
-					of := Books{Queue: queue}
-					if i := slices.IndexFunc(want, func(b Books) bool { return b.Queue == queue }); i >= 0 {
+					of := QueueUsage{Queue: queue}
+					if i := slices.IndexFunc(want, func(b QueueUsage) bool { return b.Queue == queue }); i >= 0 {
 						of = want[i]
 					}
 					equalsNumbers(t, a, of, names)
@@ -123,7 +123,7 @@ func TestBooksEqualARecountAndNeverChange(t *testing.T) {
 }
 
 // equalsNumbers checks each number of a queue that can be asked for by itself.
-func equalsNumbers(t *rapid.T, a *Ledger, want Books, names []card.Name) {
+func equalsNumbers(t *rapid.T, a *Ledger, want QueueUsage, names []card.Name) {
 	for _, name := range names {
 		var used card.Count
 		for _, held := range want.Used {
@@ -146,7 +146,7 @@ func TestBooksOfAQuietQueueAreNotCopied(t *testing.T) {
 	}
 	lists := func() map[string]*card.Amount {
 		first := map[string]*card.Amount{}
-		for _, b := range a.Books() {
+		for _, b := range a.Snapshot() {
 			first[b.Queue] = &b.Used[0]
 		}
 		return first

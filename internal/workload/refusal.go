@@ -45,16 +45,16 @@ const (
 
 // RefusalFor turns a shortage into the refusal that users read. Cards are whole
 // numbers, CPU is in cores as Kubernetes writes them (500m), memory in Mi.
-func RefusalFor(s *quota.Shortage) *Refusal {
+func RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	refusal := shortageRefusal(s)
-	refusal.Topic = fmt.Sprint(refusal.Reason, s.Kind, s.Queue, s.Names, s.Others, s.Requested, s.Limit, s.Within)
-	if s.Kind == quota.Ending { // whoever asks is told the same
-		refusal.Topic = fmt.Sprint(refusal.Reason, s.Queue, s.Names, s.Others, s.Limit, s.Within)
+	refusal.Topic = fmt.Sprint(refusal.Reason, s.Kind, s.Queue, s.Names, s.OtherCards, s.Requested, s.Limit, s.GracePeriod)
+	if s.Kind == quota.Terminating { // whoever asks is told the same
+		refusal.Topic = fmt.Sprint(refusal.Reason, s.Queue, s.Names, s.OtherCards, s.Limit, s.GracePeriod)
 	}
 	return refusal
 }
 
-func shortageRefusal(s *quota.Shortage) *Refusal {
+func shortageRefusal(s *quota.InsufficientQuota) *Refusal {
 	switch s.Kind {
 	case quota.CPU:
 		if s.Limit == 0 {
@@ -70,20 +70,20 @@ func shortageRefusal(s *quota.Shortage) *Refusal {
 		return &Refusal{Reason: ReasonInsufficientMemoryQuota, Message: fmt.Sprintf(
 			"Queue <%s> has insufficient memory quota: requested <%s>, total would be <%s>, but capability is <%s>",
 			s.Queue, formatMebibytes(s.Requested), formatMebibytes(s.Total), formatMebibytes(s.Limit))}
-	case quota.Ending:
+	case quota.Terminating:
 		return &Refusal{Reason: ReasonCardsEnding, Message: fmt.Sprintf(
 			"Queue <%s> gets no more <%s> while pods that are being deleted hold more than its quota: ending <%d>, but capability is <%d>; "+
 				"they end within %d s, sooner with a shorter terminationGracePeriodSeconds",
-			s.Queue, s.Label(), s.Total, s.Limit, int64(s.Within.Seconds())) + otherAlternatives(s.Others)}
+			s.Queue, s.CardLabel(), s.Total, s.Limit, int64(s.GracePeriod.Seconds())) + otherAlternatives(s.OtherCards)}
 	default:
 		return &Refusal{Reason: ReasonInsufficientScalarQuota, Message: fmt.Sprintf(
 			"Queue <%s> has insufficient <%s> quota: requested <%d>, total would be <%d>, but capability is <%d>",
-			s.Queue, s.Label(), s.Requested, s.Total, s.Limit) + otherAlternatives(s.Others)}
+			s.Queue, s.CardLabel(), s.Requested, s.Total, s.Limit) + otherAlternatives(s.OtherCards)}
 	}
 }
 
 // RefusalFor turns a shortage of this queue into the refusal that users read.
-func (r QueueRules) RefusalFor(s *quota.Shortage) *Refusal {
+func (r QueueRules) RefusalFor(s *quota.InsufficientQuota) *Refusal {
 	refusal := RefusalFor(s)
 	if r.Denied {
 		refusal.Topic += " denied"
@@ -112,7 +112,7 @@ func otherAlternatives(n int) string {
 
 // missingCapability refuses a queue that has card.quota and no capability at all for a
 // resource: nobody who sets up a queue expects unset to mean 0, so it says so.
-func missingCapability(s *quota.Shortage, resource string) *Refusal {
+func missingCapability(s *quota.InsufficientQuota, resource string) *Refusal {
 	return &Refusal{Reason: ReasonEmptyQueueCapability, Message: fmt.Sprintf(
 		"Queue <%s> has no %s capability and may use none: set spec.capability.%s (spec.resources.%s of its CardQuota)",
 		s.Queue, resource, resource, resource)}

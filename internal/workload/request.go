@@ -184,7 +184,7 @@ func (r *Resolver) PodGroupRequest(total string, written bool, minResources *cor
 		resources[i] = inv.ResourceForRequest(t.Request)
 		requested[resources[i]] = requested[resources[i]].Add(t.Count)
 	}
-	sum := quota.Merger{JobRequest: quota.JobRequest{MilliCPU: boundedValue(minimum.Cpu(), resource.Milli), Memory: boundedValue(minimum.Memory(), 0)}}
+	sum := quota.JobRequestBuilder{JobRequest: quota.JobRequest{MilliCPU: boundedValue(minimum.Cpu(), resource.Milli), Memory: boundedValue(minimum.Memory(), 0)}}
 	for i, t := range totals {
 		name, count := resources[i], t.Count
 		if minimumCount, ok := minimum[name]; ok && name != "" && count > 0 {

@@ -173,19 +173,19 @@ func TestServiceTypePrecedence(t *testing.T) {
 
 func TestRefusalsAreWrittenInWholeNumbers(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
-		short quota.Shortage
+		short quota.InsufficientQuota
 		want  Refusal
 	}{
-		"cards": {quota.Shortage{Kind: quota.Cards, Queue: "q", Names: []card.Name{"NVIDIA-H200"}, Requested: 5, Total: 5, Limit: 3},
+		"cards": {quota.InsufficientQuota{Kind: quota.Cards, Queue: "q", Names: []card.Name{"NVIDIA-H200"}, Requested: 5, Total: 5, Limit: 3},
 			Refusal{Reason: "InsufficientScalarQuota", Message: "Queue <q> has insufficient <NVIDIA-H200> quota: requested <5>, total would be <5>, but capability is <3>"}},
-		"cards that are ending": {quota.Shortage{Kind: quota.Ending, Queue: "q", Names: []card.Name{"NVIDIA-H200"}, Requested: 1, Total: 12, Limit: 8, Within: time.Hour},
+		"cards that are ending": {quota.InsufficientQuota{Kind: quota.Terminating, Queue: "q", Names: []card.Name{"NVIDIA-H200"}, Requested: 1, Total: 12, Limit: 8, GracePeriod: time.Hour},
 			Refusal{Reason: "CardsEnding", Message: "Queue <q> gets no more <NVIDIA-H200> while pods that are being deleted hold more than its quota: ending <12>, but capability is <8>; " +
 				"they end within 3600 s, sooner with a shorter terminationGracePeriodSeconds"}},
-		"CPU": {quota.Shortage{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 4500, Limit: 4000},
+		"CPU": {quota.InsufficientQuota{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 4500, Limit: 4000},
 			Refusal{Reason: "InsufficientCPUQuota", Message: "Queue <q> has insufficient CPU quota: requested <500m>, total would be <4500m>, but capability is <4000m>"}},
-		"memory": {quota.Shortage{Kind: quota.Memory, Queue: "q", Requested: 1 << 30, Total: 5<<30 + 1, Limit: 4 << 30},
+		"memory": {quota.InsufficientQuota{Kind: quota.Memory, Queue: "q", Requested: 1 << 30, Total: 5<<30 + 1, Limit: 4 << 30},
 			Refusal{Reason: "InsufficientMemoryQuota", Message: "Queue <q> has insufficient memory quota: requested <1024Mi>, total would be <5121Mi>, but capability is <4096Mi>"}},
-		"capability not set": {quota.Shortage{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 500},
+		"capability not set": {quota.InsufficientQuota{Kind: quota.CPU, Queue: "q", Requested: 500, Total: 500},
 			Refusal{Reason: "EmptyQueueCapability", Message: "Queue <q> has no cpu capability and may use none: set spec.capability.cpu (spec.resources.cpu of its CardQuota)"}},
 	}) {
 		check.Equal(t, "refusal", tc.want, told(RefusalFor(&tc.short)))
@@ -202,7 +202,7 @@ func told(r *Refusal) Refusal { return Refusal{Reason: r.Reason, Message: r.Mess
 
 // TestRefusalsOfADeniedQueue say why and what helps.
 func TestRefusalsOfADeniedQueue(t *testing.T) {
-	short := &quota.Shortage{Kind: quota.Memory, Queue: "q", Requested: 1, Total: 1}
+	short := &quota.InsufficientQuota{Kind: quota.Memory, Queue: "q", Requested: 1, Total: 1}
 	const empty = "Queue <q> has no memory capability and may use none: set spec.capability.memory (spec.resources.memory of its CardQuota)"
 	check.Equal(t, "of a queue that is not denied", Refusal{Reason: ReasonEmptyQueueCapability, Message: empty}, told(QueueRules{}.RefusalFor(short)))
 	check.Equal(t, "of a queue that is", Refusal{Reason: ReasonEmptyQueueCapability, Message: empty +

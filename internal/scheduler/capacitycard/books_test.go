@@ -33,7 +33,7 @@ func TestPodsOutsideTheSessionStillHoldTheirCards(t *testing.T) {
 	orphans[3].Status.Phase = corev1.PodSucceeded
 	s.list(orphans...)
 	got := s.used("q", "A")
-	check.That(t, got == 4 && !s.p.account.FitsOn("q", "A", 1), "queue uses %d cards, want 2 of its job and 2 of orphans, and none left", got)
+	check.That(t, got == 4 && !s.p.account.FitsCard("q", "A", 1), "queue uses %d cards, want 2 of its job and 2 of orphans, and none left", got)
 }
 
 func TestAPodWhosePodGroupGoesIsChargedToTheSameQueue(t *testing.T) {
@@ -212,7 +212,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	s := newScene(t, `node a A; queue q {"A":1}; j q 1: - cards=2`).run()
 	task := s.Task("j-0")
 	refusal := func(total, capability int64) *workload.Refusal {
-		return workload.RefusalFor(&quota.Shortage{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
+		return workload.RefusalFor(&quota.InsufficientQuota{Kind: quota.Cards, Queue: "q", Names: []card.Name{"A"}, Requested: 2, Total: total, Limit: capability})
 	}
 	if len(s.Job("j").NodesFitErrors) != 1 || s.p.Ask(task).Count != 2 || api.AllocatedStatus(task.Status) {
 		t.Fatalf("fit errors %v, ask %+v, status %s", s.Job("j").NodesFitErrors, s.p.Ask(task), task.Status)

@@ -57,7 +57,7 @@ func (p patience) beyond(job *api.JobInfo, application quota.JobRequest) quota.J
 	if a == nil || !a.admitted || a.queue != job.Queue {
 		return application
 	}
-	beyond := a.application.Beyond(application)
+	beyond := a.application.Excess(application)
 	a.asked = len(beyond.Demands) == 0
 	return beyond
 }

@@ -21,7 +21,7 @@ type request struct {
 	// node is where the pod would run, "" before a node is looked for.
 	node string
 	// freed is what others would have given back by then, nil for nothing.
-	freed *quota.Freed
+	freed *quota.Released
 }
 
 // checkFunc says why a request is refused, nil when it has nothing against it.
@@ -144,7 +144,7 @@ func requestIsReadable(_ *plugin, r request) *workload.Refusal { return r.ask.De
 
 // queueHasRoom: CPU and memory fit, and on some card that the pod may use its cards do.
 func queueHasRoom(p *plugin, r request) *workload.Refusal {
-	if short := p.account.Fits(string(r.job.Queue), r.ask.Request); short != nil {
+	if short := p.account.FitsAnyCard(string(r.job.Queue), r.ask.Request); short != nil {
 		return r.rules.RefusalFor(short)
 	}
 	return nil
@@ -166,12 +166,12 @@ func cardIsAllowed(p *plugin, r request) *workload.Refusal {
 }
 
 func queueHasRoomForTheCard(p *plugin, r request) *workload.Refusal {
-	var freed quota.Freed
+	var freed quota.Released
 	if r.freed != nil {
 		freed = *r.freed
 	}
 	name, _ := p.cardFor(r.ask, r.node)
-	if short := p.account.FitsNode(string(r.job.Queue), r.ask.Request, name, freed); short != nil {
+	if short := p.account.FitsAfterRelease(string(r.job.Queue), r.ask.Request, name, freed); short != nil {
 		return r.rules.RefusalFor(short)
 	}
 	return nil
@@ -201,9 +201,9 @@ func cardFits(p *plugin, r request, node *api.NodeInfo) int {
 		return namelessCard
 	case !r.ask.Named.Allows(name):
 		return otherCard
-	case p.leavesQuotaOut(r.task) || p.account.FitsOn(queue, name, r.ask.Count):
+	case p.leavesQuotaOut(r.task) || p.account.FitsCard(queue, name, r.ask.Count):
 		return fits
-	case p.account.Crowded(queue, name):
+	case p.account.IsTerminatingOverQuota(queue, name):
 		return stillEnding
 	case p.isReclaimer(r.task):
 		// Cards of other queues are no help: what is missing is quota. Volcano

@@ -83,7 +83,7 @@ func TestEachGateKnowsWhatEnds(t *testing.T) {
 
 func TestPodsThatEndOutsideTheSession(t *testing.T) {
 	s := oneJob(t).run() // two of four cards are used
-	fits := func(count int) bool { return s.p.account.FitsOn("q", "A", card.Count(count)) }
+	fits := func(count int) bool { return s.p.account.FitsCard("q", "A", card.Count(count)) }
 	orphans := s.PodsOf("gone q 1: a*5", deleted, annotate("scheduling.volcano.sh/queue-name", "q"))
 	s.list(orphans[:4]...)
 	check.That(t, fits(2) && !fits(3), "what ends is counted")

@@ -27,7 +27,7 @@ func (p *plugin) minimum(job *api.JobInfo) (quota.JobRequest, *workload.Refusal)
 		known := p.announcement(job)
 		return known.application, known.refusal
 	}
-	var all quota.Merger
+	var all quota.JobRequestBuilder
 	for _, task := range p.missing(job) {
 		ask := p.Ask(task)
 		if ask.Denied != nil {
@@ -113,8 +113,8 @@ func ToMinimum(job *api.JobInfo, have int32, roles map[string]int32, waiting []*
 
 // elastic is what a job holds of which so many pods are above its minimum: those that
 // hold the least.
-func (p *plugin) elastic(job *api.JobInfo, spare int) quota.Elastic {
-	e := quota.Elastic{Held: map[card.Name]card.Count{}}
+func (p *plugin) elastic(job *api.JobInfo, spare int) quota.ElasticUsage {
+	e := quota.ElasticUsage{Used: map[card.Name]card.Count{}}
 	var cards, milliCPU, memory []int64
 	for task := range tasksIn(job, api.AllocatedStatus) {
 		charge := p.chargeIn(job.Queue, task)
@@ -122,12 +122,12 @@ func (p *plugin) elastic(job *api.JobInfo, spare int) quota.Elastic {
 			continue
 		}
 		for _, held := range charge.Cards {
-			e.Held[held.Name] = e.Held[held.Name].Add(held.Count)
+			e.Used[held.Name] = e.Used[held.Name].Add(held.Count)
 			cards = append(cards, int64(held.Count))
 		}
 		milliCPU, memory = append(milliCPU, charge.MilliCPU), append(memory, charge.Memory)
 	}
-	e.Spare, e.MilliCPU, e.Memory = card.Count(least(cards, spare)), least(milliCPU, spare), least(memory, spare)
+	e.Elastic, e.MilliCPU, e.Memory = card.Count(least(cards, spare)), least(milliCPU, spare), least(memory, spare)
 	return e
 }
 
@@ -135,7 +135,7 @@ func (p *plugin) elastic(job *api.JobInfo, spare int) quota.Elastic {
 func least(amounts []int64, n int) (sum int64) {
 	slices.Sort(amounts)
 	for _, amount := range amounts[:min(n, len(amounts))] {
-		sum = quota.Sum(sum, amount)
+		sum = quota.AddSaturating(sum, amount)
 	}
 	return sum
 }
@@ -239,7 +239,7 @@ func (p *plugin) jobEnqueued(obj any) {
 	job := obj.(*api.JobInfo)
 	if application, refusal := p.apply(job); refusal == nil {
 		p.cache.patience.admit(job, application)
-		p.waiting[job.Queue].Add(p.account.Granted(string(job.Queue), application))
+		p.waiting[job.Queue].Add(p.account.DropUngranted(string(job.Queue), application))
 	}
 }
 
@@ -258,10 +258,10 @@ func (p *plugin) reserve(job *api.JobInfo, allocated int, barred bool) {
 		return
 	}
 	if !barred && (job.PodGroup.Status.Phase == scheduling.PodGroupRunning || p.cache.patience.lasts(job.PgUID, p.cache.now())) {
-		if application, refusal := p.minimum(job); refusal == nil && !application.Empty() {
+		if application, refusal := p.minimum(job); refusal == nil && !application.IsEmpty() {
 			if beyond := p.cache.patience.beyond(job, application); p.fitsAlone(job, application) {
-				waiting.Add(p.account.Granted(string(job.Queue), application.Without(beyond)))
-				if !beyond.Empty() {
+				waiting.Add(p.account.DropUngranted(string(job.Queue), application.Without(beyond)))
+				if !beyond.IsEmpty() {
 					p.unasked = append(p.unasked, unasked{job, application, beyond})
 				}
 			}
@@ -310,7 +310,7 @@ func (p *plugin) reserveUnasked() {
 		if p.closedGate(u.job) != nil || p.admit(u.job, u.beyond) != nil {
 			continue
 		}
-		p.waiting[u.job.Queue].Add(p.account.Granted(string(u.job.Queue), u.beyond))
+		p.waiting[u.job.Queue].Add(p.account.DropUngranted(string(u.job.Queue), u.beyond))
 		if p.cache.completeness.done { // before, the books tell of more room than there is
 			p.cache.patience.admit(u.job, u.application)
 		}
@@ -321,7 +321,7 @@ func (p *plugin) reserveUnasked() {
 // admit says why a queue whose gate is open does not admit a job now, nil when it
 // does.
 func (p *plugin) admit(job *api.JobInfo, application quota.JobRequest) *workload.Refusal {
-	if short := p.account.Admit(string(job.Queue), *p.waiting[job.Queue], application, p.args.overCommitFactor); short != nil {
+	if short := p.account.CheckEnqueue(string(job.Queue), *p.waiting[job.Queue], application, p.args.overCommitFactor); short != nil {
 		return p.rules[job.Queue].RefusalFor(short)
 	}
 	return nil

@@ -324,7 +324,7 @@ func (p *plugin) sparesElsewhere(preemptor *api.TaskInfo, preemptees []*api.Task
 func (p *plugin) spares(preemptor *api.TaskInfo, node *api.NodeInfo, inside bool) bool {
 	ask, queue := p.Ask(preemptor), p.ssn.Jobs[preemptor.Job].Queue
 	name, allowed := p.cardFor(ask, node.Name)
-	if !allowed || p.account.Crowded(string(queue), name) {
+	if !allowed || p.account.IsTerminatingOverQuota(string(queue), name) {
 		return false
 	}
 	var offered []*api.TaskInfo

@@ -24,7 +24,7 @@ func (p *plugin) queueOrder(l, r any) int {
 	if c := cmp.Compare(right.Queue.Spec.Priority, left.Queue.Spec.Priority); c != 0 {
 		return c
 	}
-	return cmp.Compare(p.account.Share(left.Name), p.account.Share(right.Name))
+	return cmp.Compare(p.account.DominantShare(left.Name), p.account.DominantShare(right.Name))
 }
 
 // allocatable is the gate of a pod before a node is looked for: some card it
@@ -65,7 +65,7 @@ func (p *plugin) waitsForQuota(job *api.JobInfo, ask *workload.Request) bool {
 		names = []card.Name{""}
 	}
 	return !slices.ContainsFunc(names, func(name card.Name) bool {
-		return p.account.FitsNode(string(job.Queue), ask.Request, name, own) == nil
+		return p.account.FitsAfterRelease(string(job.Queue), ask.Request, name, own) == nil
 	})
 }
 
@@ -98,7 +98,7 @@ func (p *plugin) allocated(event *framework.Event) {
 
 // mayBeOn tells why a pod may not be on a node once others have given back what is freed,
 // nil when it may.
-func (p *plugin) mayBeOn(task *api.TaskInfo, node string, freed quota.Freed) error {
+func (p *plugin) mayBeOn(task *api.TaskInfo, node string, freed quota.Released) error {
 	r, known := p.requestOf(task)
 	if !known {
 		return fmt.Errorf("job %s is not in this session", task.Job)
@@ -144,13 +144,13 @@ const simulationKey fwk.StateKey = PluginName
 // one goroutine alone reads and writes it.
 type simulation struct {
 	node  string
-	freed quota.Freed
+	freed quota.Released
 }
 
 // Clone implements fwk.StateData.
 func (s *simulation) Clone() fwk.StateData {
-	return &simulation{node: s.node, freed: quota.Freed{
-		Cards: maps.Clone(s.freed.Cards), MilliCPU: s.freed.MilliCPU, Memory: s.freed.Memory, Ends: s.freed.Ends,
+	return &simulation{node: s.node, freed: quota.Released{
+		Cards: maps.Clone(s.freed.Cards), MilliCPU: s.freed.MilliCPU, Memory: s.freed.Memory, Evicted: s.freed.Evicted,
 	}}
 }
 
@@ -160,13 +160,13 @@ func simulationOf(state fwk.CycleState, node string) *simulation {
 			return s
 		}
 	}
-	s := &simulation{node: node, freed: quota.Freed{Ends: true}}
+	s := &simulation{node: node, freed: quota.Released{Evicted: true}}
 	state.Write(simulationKey, s)
 	return s
 }
 
 // simulate notes a pod of the queue of the preemptor that is taken from a node, or put back.
-func (p *plugin) simulate(note func(*quota.Freed, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
+func (p *plugin) simulate(note func(*quota.Released, *quota.Charge)) func(context.Context, fwk.CycleState, *api.TaskInfo, *api.TaskInfo, *api.NodeInfo) error {
 	return func(_ context.Context, state fwk.CycleState, preemptor, task *api.TaskInfo, node *api.NodeInfo) error {
 		if job, ok := p.ssn.Jobs[preemptor.Job]; ok {
 			if charge := p.chargeIn(job.Queue, task); charge != nil {

@@ -133,7 +133,7 @@ func (l *life) check(t *rapid.T) {
 			if got, want := int(l.plugin.account.Used(queue, card.Name(model))), used[use{queue, model, false}]; got != want {
 				t.Fatalf("queue %s uses %d of %s, a recount says %d", queue, got, model, want)
 			}
-			if got, _ := l.plugin.account.Ending(queue, card.Name(model)); int(got) != used[use{queue, model, true}] {
+			if got, _ := l.plugin.account.Terminating(queue, card.Name(model)); int(got) != used[use{queue, model, true}] {
 				t.Fatalf("%d of %s of queue %s end, a recount says %d", got, model, queue, used[use{queue, model, true}])
 			}
 		}

@@ -85,7 +85,7 @@ type view struct {
 
 // queueView is one queue that exists.
 type queueView struct {
-	books quota.Books
+	books quota.QueueUsage
 	// inqueue is what was admitted and waits, pending what waiting pods ask for.
 	inqueue, pending []quota.Demand
 }
@@ -96,7 +96,7 @@ func (q *queueView) id() api.QueueID { return api.QueueID(q.books.Queue) }
 // ledger and the reservations agree: while a session decides, a pod that it places is in
 // both.
 func (p *plugin) view() *view {
-	books, pending := p.account.Books(), p.pending()
+	books, pending := p.account.Snapshot(), p.pending()
 	v := &view{
 		at: p.cache.now(), ready: p.notReady == "" && p.invalid == nil, inventory: p.inv,
 		queues: make([]queueView, 0, len(books)), unowned: map[card.Name]card.Count{},

@@ -57,7 +57,7 @@ type plugin struct {
 	inv     *card.Inventory
 	account *quota.Ledger
 	rules   map[api.QueueID]*workload.QueueRules
-	waiting map[api.QueueID]*quota.Waiting
+	waiting map[api.QueueID]*quota.InqueueDemand
 	// namespaces finds those of queues that choose theirs; nil when none does.
 	namespaces corev1listers.NamespaceLister
 	// tenants are the namespaces that have jobs in queues that choose theirs, and why
@@ -120,8 +120,8 @@ func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	ssn.AddPredicateFn(PluginName, p.predicate)
 	// Who gives cards back, inside a queue (preempt) and between queues (reclaim).
 	ssn.AddPreemptableFn(PluginName, p.preemptable)
-	ssn.AddSimulateAddTaskFn(PluginName, p.simulate((*quota.Freed).Remove))
-	ssn.AddSimulateRemoveTaskFn(PluginName, p.simulate((*quota.Freed).Add))
+	ssn.AddSimulateAddTaskFn(PluginName, p.simulate((*quota.Released).Remove))
+	ssn.AddSimulateRemoveTaskFn(PluginName, p.simulate((*quota.Released).Add))
 	ssn.AddSimulateAllocatableFn(PluginName, p.simulateAllocatable)
 	ssn.AddSimulatePredicateFn(PluginName, p.simulatePredicate)
 	ssn.AddPreemptiveFn(PluginName, p.preemptive)

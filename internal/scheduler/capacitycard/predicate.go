@@ -110,7 +110,7 @@ func (p *plugin) keyOf(why int, r request, node *api.NodeInfo) unfitKey {
 		key.limit = r.rules.Limits.Cards[key.name]
 		if key.count = r.ask.Count; why == stillEnding {
 			key.count = 0 // whatever is asked for
-			_, key.within = p.account.Ending(string(key.queue), key.name)
+			_, key.within = p.account.Terminating(string(key.queue), key.name)
 		}
 	}
 	return key
@@ -146,12 +146,12 @@ func (k unfitKey) status(used card.Count) *api.Status {
 	case otherCard:
 		status.Reason = fmt.Sprintf("node(s) have another card than <%s>", k.text)
 	case noRoom, noRoomToReclaim, stillEnding: // evictions only make more of what is still ending
-		short := quota.Shortage{
+		short := quota.InsufficientQuota{
 			Kind: quota.Cards, Queue: string(k.queue), Names: []card.Name{k.name},
-			Requested: int64(k.count), Total: int64(used.Add(k.count)), Limit: int64(k.limit), Within: k.within,
+			Requested: int64(k.count), Total: int64(used.Add(k.count)), Limit: int64(k.limit), GracePeriod: k.within,
 		}
 		if k.why == stillEnding {
-			short.Kind = quota.Ending
+			short.Kind = quota.Terminating
 		}
 		text := workload.RefusalFor(&short).Message
 		status.Reason = strings.ToLower(text[:1]) + text[1:]
@@ -169,7 +169,7 @@ func (p *plugin) unfit(task *api.TaskInfo, node *api.NodeInfo, key unfitKey) err
 	if !ok || known.session.Load()+1 < p.cache.session { // new, or not given in this session or the one before
 		used := p.account.Used(string(key.queue), key.name)
 		if key.why == stillEnding {
-			used, _ = p.account.Ending(string(key.queue), key.name)
+			used, _ = p.account.Terminating(string(key.queue), key.name)
 		}
 		known = &unfitStatus{words: []*api.Status{key.status(used)}}
 		u.Lock()

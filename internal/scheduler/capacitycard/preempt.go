@@ -46,7 +46,7 @@ func (p *plugin) preemptable(preemptor *api.TaskInfo, preemptees []*api.TaskInfo
 	ask := p.Ask(preemptor)
 	name, allowed := p.cardFor(ask, try.node)
 	node, known := p.ssn.Nodes[try.node]
-	if !allowed || !known || p.account.Crowded(string(job.Queue), name) {
+	if !allowed || !known || p.account.IsTerminatingOverQuota(string(job.Queue), name) {
 		return nil, util.Permit
 	}
 	candidates, breaks := p.candidates(preemptor, preemptees)
@@ -104,7 +104,7 @@ func (p *plugin) lacks(task *api.TaskInfo, node *api.NodeInfo) amounts {
 	ask, queue := p.Ask(task), p.ssn.Jobs[task.Job].Queue
 	name, _ := p.cardFor(ask, node.Name)
 	lacks := lacking(task.InitResreq, p.RoomOn(node))
-	for _, short := range p.account.ShortOn(string(queue), ask.Request, name, quota.Freed{}) {
+	for _, short := range p.account.InsufficientAfterRelease(string(queue), ask.Request, name, quota.Released{}) {
 		if what, ok := quotaOf[short.Kind]; ok { // evictions are no help against what is ending
 			lacks[what] = float64(short.Total - short.Limit)
 		}
@@ -259,7 +259,7 @@ func (p *plugin) fitsAttempt(r request, try *attempt) bool {
 				return false
 			}
 		}
-		return p.account.FitsEverywhere(string(r.job.Queue), r.ask.Request)
+		return p.account.FitsAllCards(string(r.job.Queue), r.ask.Request)
 	}
 	r.node = try.node
 	return p.refusal(cardChecks, r) == nil
@@ -276,7 +276,7 @@ const (
 	quotaMemory = "quota of memory"
 )
 
-var quotaOf = map[quota.Kind]string{quota.Cards: quotaCards, quota.CPU: quotaCPU, quota.Memory: quotaMemory}
+var quotaOf = map[quota.LimitKind]string{quota.Cards: quotaCards, quota.CPU: quotaCPU, quota.Memory: quotaMemory}
 
 // tolerance is how much Volcano lets a request exceed what is idle
 // (pkg/scheduler/api, minResource).

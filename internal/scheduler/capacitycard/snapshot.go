@@ -119,7 +119,7 @@ func leaving(task *api.TaskInfo, status api.TaskStatus) bool {
 // openQueues reads what every queue may use now.
 func (p *plugin) openQueues() {
 	p.rules = make(map[api.QueueID]*workload.QueueRules, len(p.ssn.Queues))
-	p.waiting = make(map[api.QueueID]*quota.Waiting, len(p.ssn.Queues))
+	p.waiting = make(map[api.QueueID]*quota.InqueueDemand, len(p.ssn.Queues))
 	p.tenants = map[tenant]*workload.Refusal{}
 	for id, queue := range p.ssn.Queues {
 		rules := p.cache.rules(queue.Queue, p.args.unmanagedQueues)
@@ -131,7 +131,7 @@ func (p *plugin) openQueues() {
 			p.sayOnQueue(queue.Queue, rules.Refusal)
 		}
 		p.account.SetLimits(queue.Name, rules.Limits)
-		p.waiting[id] = &quota.Waiting{}
+		p.waiting[id] = &quota.InqueueDemand{}
 	}
 	p.account.Retain(p.exists)
 	maps.DeleteFunc(p.cache.queues, func(name string, _ knownQueue) bool { return !p.exists(name) })
@@ -206,7 +206,7 @@ func (p *plugin) book(pod *corev1.Pod, facts *podFacts, as booking) {
 	if facts.booked = as; as == asUsed {
 		p.account.Charge(string(pod.UID), facts.charge)
 	} else {
-		p.account.End(string(pod.UID), facts.charge, workload.TerminationGracePeriod(pod))
+		p.account.ChargeTerminating(string(pod.UID), facts.charge, workload.TerminationGracePeriod(pod))
 	}
 }
 
@@ -264,11 +264,11 @@ func (p *plugin) ends(pod *corev1.Pod, node string) bool {
 // hold more of a card than may be ending there: it could not be placed either
 // before they are gone, and neither could any other pod of the queue.
 func (p *plugin) endsTooMuch(queue api.QueueID, name card.Name, victims []*api.TaskInfo) bool {
-	return p.freedBy(queue, victims...).Cards[name] > p.account.MayEnd(string(queue), name)
+	return p.freedBy(queue, victims...).Cards[name] > p.account.EvictionHeadroom(string(queue), name)
 }
 
 // freedBy is what pods hold of a queue, and would give back.
-func (p *plugin) freedBy(queue api.QueueID, tasks ...*api.TaskInfo) (freed quota.Freed) {
+func (p *plugin) freedBy(queue api.QueueID, tasks ...*api.TaskInfo) (freed quota.Released) {
 	for _, task := range tasks {
 		if charge := p.chargeIn(queue, task); charge != nil {
 			freed.Add(charge)

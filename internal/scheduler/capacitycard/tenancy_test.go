@@ -74,7 +74,7 @@ func TestEveryHookAsksForTheNamespace(t *testing.T) {
 			job.Priority = 10
 			victims, own := []*api.TaskInfo{s.Task("t-0"), s.Task("t-1")}, []*api.TaskInfo{s.Task("low-0"), s.Task("low-1")}
 			rules, state, ctx := s.tide(), k8sframework.NewCycleState(), context.Background()
-			_ = p.simulate((*quota.Freed).Add)(ctx, state, task, own[0], node)
+			_ = p.simulate((*quota.Released).Add)(ctx, state, task, own[0], node)
 			for _, hook := range []struct {
 				name    string
 				permits func() bool

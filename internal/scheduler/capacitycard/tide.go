@@ -52,7 +52,7 @@ func (p *plugin) Room(queue api.QueueID, names ...card.Name) (room card.Count) {
 		names = slices.Collect(maps.Keys(limits.Cards))
 	}
 	for _, name := range names {
-		if !p.account.Crowded(string(queue), name) {
+		if !p.account.IsTerminatingOverQuota(string(queue), name) {
 			room = room.Add(limits.Cards[name].Sub(p.account.Used(string(queue), name)))
 		}
 	}
@@ -76,7 +76,7 @@ func (p *plugin) Rooms(queue api.QueueID) (cards map[card.Name]card.Count, milli
 // FitsCPUMemory tells whether a queue has room for so much CPU, in thousandths
 // of a core, and memory, in bytes.
 func (p *plugin) FitsCPUMemory(queue api.QueueID, milliCPU, memory int64) bool {
-	return p.account.Fits(string(queue), quota.Request{MilliCPU: milliCPU, Memory: memory}) == nil
+	return p.account.FitsAnyCard(string(queue), quota.Request{MilliCPU: milliCPU, Memory: memory}) == nil
 }
 
 // Rules writes down who may take cards back from whom.

@@ -65,7 +65,7 @@ func (s *reclaimSession) groupTasks(job *api.JobInfo, tasks []*api.TaskInfo, all
 			}
 		}
 		ask := s.policy.Ask(task)
-		milliCPU, memory = quota.Sum(milliCPU, ask.MilliCPU), quota.Sum(memory, ask.Memory)
+		milliCPU, memory = quota.AddSaturating(milliCPU, ask.MilliCPU), quota.AddSaturating(memory, ask.Memory)
 		if !s.policy.FitsCPUMemory(job.Queue, milliCPU, memory) {
 			if all {
 				return nil, false

@@ -76,7 +76,7 @@ func TestTheLedgerAgreesWithARecount(t *testing.T) {
 				world.used[pod] = ours
 				delete(world.terminating, pod)
 			case 2:
-				ledger.End(pod, &theirs, time.Minute)
+				ledger.ChargeTerminating(pod, &theirs, time.Minute)
 				world.terminating[pod] = ours
 				delete(world.used, pod)
 			case 3, 4:
@@ -103,14 +103,14 @@ func compareLedger(t *rapid.T, ledger *quota.Ledger, queue string, limits rule.L
 	ask := quota.Request{Count: card.Count(drawInt(t, 0, 3, "count")), MilliCPU: int64(drawInt(t, 0, 2, "cpu")), Memory: int64(drawInt(t, 0, 2, "memory"))}
 	wish := rule.Request{Count: int64(ask.Count), MilliCPU: ask.MilliCPU, Memory: ask.Memory}
 	for _, name := range ledgerCards {
-		ending, _ := ledger.Ending(queue, card.Name(name))
+		ending, _ := ledger.Terminating(queue, card.Name(name))
 		equal(t, "used "+name, int64(ledger.Used(queue, card.Name(name))), use.Cards[name])
 		equal(t, "ending "+name, int64(ending), use.Terminating[name])
 		shortOn := limits.InsufficientCard(use, name, wish.Count)
-		equal(t, "has room for "+name, ledger.FitsOn(queue, card.Name(name), ask.Count), shortOn == "")
+		equal(t, "has room for "+name, ledger.FitsCard(queue, card.Name(name), ask.Count), shortOn == "")
 		shortOf := limits.InsufficientCPUMemory(use, wish.MilliCPU, wish.Memory)
-		equal(t, "has room on a node with "+name, ledger.FitsNode(queue, ask, card.Name(name), quota.Freed{}) == nil, shortOn == "" && shortOf == "")
+		equal(t, "has room on a node with "+name, ledger.FitsAfterRelease(queue, ask, card.Name(name), quota.Released{}) == nil, shortOn == "" && shortOf == "")
 		ask.Names, wish.Cards = append(ask.Names, card.Name(name)), append(wish.Cards, name)
-		equal(t, "has room", ledger.Fits(queue, ask) == nil, limits.Insufficient(use, wish) == "")
+		equal(t, "has room", ledger.FitsAnyCard(queue, ask) == nil, limits.Insufficient(use, wish) == "")
 	}
 }

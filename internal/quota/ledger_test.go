@@ -20,22 +20,22 @@ func TestFits(t *testing.T) {
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue string
 		ask   Request
-		want  *Shortage
+		want  *InsufficientQuota
 	}{
 		"the last card":                       {"q", Request{Names: []card.Name{"A"}, Count: 1}, nil},
-		"one card too many":                   {"q", Request{Names: []card.Name{"A"}, Count: 2}, &Shortage{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
+		"one card too many":                   {"q", Request{Names: []card.Name{"A"}, Count: 2}, &InsufficientQuota{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
 		"the second alternative has room":     {"q", Request{Names: []card.Name{"C", "B"}, Count: 1}, nil},
-		"alternatives are not added together": {"q", Request{Names: []card.Name{"C", "A", "B"}, Count: 2}, &Shortage{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
-		"a request beyond 64 bits":            {"q", Request{Memory: 1<<63 - 1}, &Shortage{Kind: Memory, Requested: 1<<63 - 1, Total: 1<<63 - 1, Limit: 1 << 30}},
-		"a card without an entry":             {"q", Request{Names: []card.Name{"C"}, Count: 1}, &Shortage{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
-		"a queue nobody knows":                {"x", Request{Names: []card.Name{"A"}, Count: 1}, &Shortage{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
+		"alternatives are not added together": {"q", Request{Names: []card.Name{"C", "A", "B"}, Count: 2}, &InsufficientQuota{Kind: Cards, Requested: 2, Total: 4, Limit: 3}},
+		"a request beyond 64 bits":            {"q", Request{Memory: 1<<63 - 1}, &InsufficientQuota{Kind: Memory, Requested: 1<<63 - 1, Total: 1<<63 - 1, Limit: 1 << 30}},
+		"a card without an entry":             {"q", Request{Names: []card.Name{"C"}, Count: 1}, &InsufficientQuota{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
+		"a queue nobody knows":                {"x", Request{Names: []card.Name{"A"}, Count: 1}, &InsufficientQuota{Kind: Cards, Requested: 1, Total: 1, Limit: 0}},
 		"CPU to the limit":                    {"q", Request{MilliCPU: 1000}, nil},
-		"CPU beyond":                          {"q", Request{MilliCPU: 1001}, &Shortage{Kind: CPU, Requested: 1001, Total: 4001, Limit: 4000}},
-		"memory beyond":                       {"q", Request{Memory: 1<<29 + 1}, &Shortage{Kind: Memory, Requested: 1<<29 + 1, Total: 1<<30 + 1, Limit: 1 << 30}},
+		"CPU beyond":                          {"q", Request{MilliCPU: 1001}, &InsufficientQuota{Kind: CPU, Requested: 1001, Total: 4001, Limit: 4000}},
+		"memory beyond":                       {"q", Request{Memory: 1<<29 + 1}, &InsufficientQuota{Kind: Memory, Requested: 1<<29 + 1, Total: 1<<30 + 1, Limit: 1 << 30}},
 		"unlimited":                           {"open", Request{Names: []card.Name{"Z"}, Count: 99, MilliCPU: 1 << 60, Memory: 1 << 60}, nil},
 		"asks for nothing of a full queue":    {"x", Request{}, nil},
 	}) {
-		got := a.Fits(tc.queue, tc.ask)
+		got := a.FitsAnyCard(tc.queue, tc.ask)
 		check.Must(t, (got == nil) == (tc.want == nil), "shortage %+v, want %+v", got, tc.want)
 		if got != nil && (got.Kind != tc.want.Kind || got.Requested != tc.want.Requested || got.Total != tc.want.Total || got.Limit != tc.want.Limit) {
 			t.Fatalf("shortage %+v, want %+v", got, tc.want)
@@ -52,7 +52,7 @@ func TestAcceptedPodsNeverExceedTheQuota(t *testing.T) {
 		for i := range rapid.IntRange(1, 20).Draw(t, "pods") {
 			count := card.Count(rapid.IntRange(1, 4).Draw(t, "count"))
 			on := rapid.SampledFrom([]card.Name{"A", "B", "C"}).Draw(t, "node's card")
-			if a.Fits("q", Request{Names: []card.Name{"A", "B"}, Count: count}) == nil && a.FitsOn("q", on, count) {
+			if a.FitsAnyCard("q", Request{Names: []card.Name{"A", "B"}, Count: count}) == nil && a.FitsCard("q", on, count) {
 				a.Charge(fmt.Sprint(i), &Charge{Queue: "q", Cards: []card.Amount{{Name: on, Count: count}}})
 			}
 		}
@@ -66,8 +66,8 @@ func TestShareFollowsTheScarcestLimit(t *testing.T) {
 	a := New(0)
 	a.SetLimits("q", Limits{Cards: card.Quota{"A": 8, "B": 2}, MilliCPU: Unlimited, Memory: Unlimited})
 	a.Charge("p", &Charge{Queue: "q", Cards: []card.Amount{{Name: "A", Count: 2}, {Name: "B", Count: 1}}})
-	check.Equal(t, "share", 0.5, a.Share("q"))
-	check.Equal(t, "share of an idle queue", 0, a.Share("idle"))
+	check.Equal(t, "share", 0.5, a.DominantShare("q"))
+	check.Equal(t, "share of an idle queue", 0, a.DominantShare("idle"))
 }
 
 // TestOverCommitMultipliesAsItIsWritten: 1.15 is no binary fraction.
@@ -80,7 +80,7 @@ func TestOverCommitMultipliesAsItIsWritten(t *testing.T) {
 		{100, 1.15, 115}, {200, 1.15, 230}, {400, 1.15, 460}, {7, 1.1, 7}, {10, 1.1, 11}, {3, 1.000001, 3}, {1_000_000, 1.000001, 1_000_001},
 		{1_000_000, 100, 100_000_000}, {Unlimited / 2, 3, Unlimited}, {Unlimited, 1.5, Unlimited}, {Unlimited - 1, 1, Unlimited - 1}, {0, 100, 0},
 	} {
-		check.Equal(t, fmt.Sprintf("%d times %v", tc.limit, tc.by), tc.want, scale(tc.limit, tc.by))
+		check.Equal(t, fmt.Sprintf("%d times %v", tc.limit, tc.by), tc.want, scaleLimit(tc.limit, tc.by))
 	}
 }
 
@@ -95,7 +95,7 @@ func TestHugeRequestsAreGivenBack(t *testing.T) {
 		if milliCPU, memory := a.UsedCPUMemory("q"); milliCPU != math.MaxInt64 || memory != math.MaxInt64 {
 			t.Fatalf("%d and %d in use beside %d pods", milliCPU, memory, i+1)
 		}
-		check.That(t, a.Fits("q", Request{MilliCPU: 1}) != nil && a.Fits("q", Request{Memory: 1}) != nil, "more fits beside %d pods", i+1)
+		check.That(t, a.FitsAnyCard("q", Request{MilliCPU: 1}) != nil && a.FitsAnyCard("q", Request{Memory: 1}) != nil, "more fits beside %d pods", i+1)
 	}
 	for i := range 5 {
 		a.Release(fmt.Sprint(i))

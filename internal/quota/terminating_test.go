@@ -22,40 +22,40 @@ func TestWhatEndsKeepsOthersOut(t *testing.T) {
 	a.SetLimits("q", Limits{Cards: card.Quota{"A": 4, "B": 4}, MilliCPU: Unlimited, Memory: Unlimited})
 	a.SetLimits("open", Limits{AnyCard: true, MilliCPU: Unlimited, Memory: Unlimited})
 	a.Charge("running", oneCard("q", "A", 1))
-	a.End("all", oneCard("q", "A", 4), time.Hour)
-	a.End("other", oneCard("q", "B", 5), 30*time.Second)
-	a.End("theirs", oneCard("open", "A", 99), time.Hour)
-	ended := func(name card.Name, total int64, others int, within time.Duration) *Shortage {
-		return &Shortage{Kind: Ending, Queue: "q", Names: []card.Name{name}, Requested: 1, Total: total, Limit: 4, Others: others, Within: within}
+	a.ChargeTerminating("all", oneCard("q", "A", 4), time.Hour)
+	a.ChargeTerminating("other", oneCard("q", "B", 5), 30*time.Second)
+	a.ChargeTerminating("theirs", oneCard("open", "A", 99), time.Hour)
+	ended := func(name card.Name, total int64, others int, within time.Duration) *InsufficientQuota {
+		return &InsufficientQuota{Kind: Terminating, Queue: "q", Names: []card.Name{name}, Requested: 1, Total: total, Limit: 4, OtherCards: others, GracePeriod: within}
 	}
 	asks := func(names ...card.Name) Request { return Request{Names: names, Count: 1} }
 	for t, tc := range check.Cases(t, map[string]struct {
 		queue string
 		ask   Request
-		want  *Shortage
+		want  *InsufficientQuota
 	}{
 		"as much as the quota ends":          {"q", asks("A"), nil},
 		"more than the quota ends":           {"q", asks("B"), ended("B", 5, 0, 30*time.Second)},
 		"an alternative":                     {"q", asks("B", "A"), nil},
 		"no alternative has quota":           {"q", asks("C", "B"), ended("B", 5, 1, 30*time.Second)},
-		"more than fits, nothing to do":      {"q", Request{Names: []card.Name{"B"}, Count: 5}, &Shortage{Kind: Cards, Queue: "q", Names: []card.Name{"B"}, Requested: 5, Total: 5, Limit: 4}},
+		"more than fits, nothing to do":      {"q", Request{Names: []card.Name{"B"}, Count: 5}, &InsufficientQuota{Kind: Cards, Queue: "q", Names: []card.Name{"B"}, Requested: 5, Total: 5, Limit: 4}},
 		"no cards":                           {"q", Request{MilliCPU: 1}, nil},
 		"a queue that may use any card":      {"open", asks("A"), nil},
 		"what ends uses no CPU of the queue": {"q", Request{Names: []card.Name{"A"}, Count: 1, MilliCPU: 1}, nil},
 	}) {
-		check.Equal(t, "shortage", tc.want, a.Fits(tc.queue, tc.ask))
+		check.Equal(t, "shortage", tc.want, a.FitsAnyCard(tc.queue, tc.ask))
 		fits := fitsOnSome(t, a, tc.queue, tc.ask)
 		check.That(t, fits == (tc.want == nil) || len(tc.ask.Names) == 0, "fits on a card: %v, in all %+v", fits, tc.want)
 	}
-	check.That(t, !a.Crowded("q", "A") && a.Crowded("q", "B") && !a.Crowded("open", "A") && !a.Crowded("nobody's", "A"),
+	check.That(t, !a.IsTerminatingOverQuota("q", "A") && a.IsTerminatingOverQuota("q", "B") && !a.IsTerminatingOverQuota("open", "A") && !a.IsTerminatingOverQuota("nobody's", "A"),
 		"the wrong queues are crowded")
 }
 
 // fitsOnSome asks the gates of single cards and nodes, which must agree.
 func fitsOnSome(t *testing.T, a *Ledger, queue string, ask Request) (fits bool) {
 	for _, name := range ask.Names {
-		on := a.FitsOn(queue, name, ask.Count)
-		near := a.FitsNode(queue, ask, name, Freed{})
+		on := a.FitsCard(queue, name, ask.Count)
+		near := a.FitsAfterRelease(queue, ask, name, Released{})
 		check.That(t, (near == nil) == on, "fits on %s: %v, on its node %+v", name, on, near)
 		fits = fits || on
 	}
@@ -68,34 +68,34 @@ func TestWhatWouldBeEvictedEnds(t *testing.T) {
 	a.SetLimits("q", Limits{Cards: card.Quota{"A": 4}, MilliCPU: Unlimited, Memory: Unlimited})
 	ask := Request{Names: []card.Name{"A"}, Count: 1}
 	a.Charge("running", oneCard("q", "A", 4))
-	a.End("all", oneCard("q", "A", 4), time.Hour)
-	var evicted, own Freed
-	evicted.Ends = true
+	a.ChargeTerminating("all", oneCard("q", "A", 4), time.Hour)
+	var evicted, own Released
+	evicted.Evicted = true
 	evicted.Add(oneCard("q", "A", 1))
 	own.Add(oneCard("q", "A", 1))
-	got := a.FitsNode("q", ask, "A", own)
+	got := a.FitsAfterRelease("q", ask, "A", own)
 	check.That(t, got == nil, "a pod in its own place: %+v", got)
-	got = a.FitsNode("q", ask, "A", evicted)
-	check.That(t, got != nil && got.Kind == Ending && got.Total == 5, "in the place of another one: %+v, want 5 ending", got)
-	got = a.FitsNode("q", ask, "A", Freed{})
+	got = a.FitsAfterRelease("q", ask, "A", evicted)
+	check.That(t, got != nil && got.Kind == Terminating && got.Total == 5, "in the place of another one: %+v, want 5 ending", got)
+	got = a.FitsAfterRelease("q", ask, "A", Released{})
 	check.That(t, got != nil && got.Kind == Cards, "beside all: %+v, want a shortage of cards", got)
-	check.Equal(t, "more may end", 0, a.MayEnd("q", "A"))
+	check.Equal(t, "more may end", 0, a.EvictionHeadroom("q", "A"))
 	a.Release("all")
-	more := a.MayEnd("q", "A")
-	check.That(t, more == 4 && a.FitsNode("q", ask, "A", evicted) == nil, "%d more may end, want 4", more)
+	more := a.EvictionHeadroom("q", "A")
+	check.That(t, more == 4 && a.FitsAfterRelease("q", ask, "A", evicted) == nil, "%d more may end, want 4", more)
 }
 
 func TestHowLongItTakesIsForgottenWithTheLastPod(t *testing.T) {
 	a := New(0)
-	a.End("long", oneCard("q", "A", 1), time.Hour)
-	a.End("short", oneCard("q", "A", 1), time.Second)
+	a.ChargeTerminating("long", oneCard("q", "A", 1), time.Hour)
+	a.ChargeTerminating("short", oneCard("q", "A", 1), time.Second)
 	a.Release("long")
-	if count, within := a.Ending("q", "A"); count != 1 || within != time.Hour {
+	if count, within := a.Terminating("q", "A"); count != 1 || within != time.Hour {
 		t.Errorf("%d end within %s, want 1 within at most an hour", count, within)
 	}
 	a.Release("short")
-	a.End("short", oneCard("q", "A", 1), time.Second)
-	if count, within := a.Ending("q", "A"); count != 1 || within != time.Second {
+	a.ChargeTerminating("short", oneCard("q", "A", 1), time.Second)
+	if count, within := a.Terminating("q", "A"); count != 1 || within != time.Second {
 		t.Errorf("%d end within %s, want 1 within a second", count, within)
 	}
 }
@@ -105,10 +105,10 @@ func TestHowLongItTakesIsForgottenWithTheLastPod(t *testing.T) {
 func TestAQueueThatGoesAndComesBackStillEnds(t *testing.T) {
 	a := New(0)
 	a.SetLimits("q", Limits{Cards: card.Quota{"A": 4}})
-	a.End("pod", oneCard("q", "A", 5), time.Hour)
+	a.ChargeTerminating("pod", oneCard("q", "A", 5), time.Hour)
 	a.Retain(func(string) bool { return false })
 	a.SetLimits("q", Limits{Cards: card.Quota{"A": 4}})
-	check.That(t, a.Crowded("q", "A"), "the queue has forgotten what ends")
+	check.That(t, a.IsTerminatingOverQuota("q", "A"), "the queue has forgotten what ends")
 	a.Release("pod")
 	a.Retain(func(string) bool { return false })
 	check.That(t, len(a.queues) == 0, "the queue is remembered for nothing")
@@ -156,8 +156,8 @@ func TestWhatEndsEqualsARecountAndIsBounded(t *testing.T) {
 					return
 				}
 				queue, on, count := rapid.SampledFrom(queues).Draw(t, "queue"), rapid.SampledFrom(names).Draw(t, "card"), card.Count(rapid.IntRange(0, 4).Draw(t, "count"))
-				may := a.FitsOn(queue, on, count)
-				short := a.FitsNode(queue, Request{Names: []card.Name{on}, Count: count}, on, Freed{})
+				may := a.FitsCard(queue, on, count)
+				short := a.FitsAfterRelease(queue, Request{Names: []card.Name{on}, Count: count}, on, Released{})
 				check.Must(t, may == (short == nil), "two gates disagree: %v, %+v", may, short)
 				if may {
 					pods[name] = &lived{charge: oneCard(queue, on, count)}
@@ -168,12 +168,12 @@ func TestWhatEndsEqualsARecountAndIsBounded(t *testing.T) {
 				name := draw(t)
 				if p := pods[name]; p != nil {
 					p.ends = true
-					a.End(name, p.charge, within(t))
+					a.ChargeTerminating(name, p.charge, within(t))
 				}
 			},
 			"restore": func(t *rapid.T) { // an eviction that failed, before anything else was placed
 				name := draw(t)
-				if p := pods[name]; p != nil && p.ends && a.FitsOn(p.charge.Queue, p.charge.Cards[0].Name, p.charge.Cards[0].Count) {
+				if p := pods[name]; p != nil && p.ends && a.FitsCard(p.charge.Queue, p.charge.Cards[0].Name, p.charge.Cards[0].Count) {
 					p.ends = false
 					a.Charge(name, p.charge)
 				}
@@ -188,7 +188,7 @@ func TestWhatEndsEqualsARecountAndIsBounded(t *testing.T) {
 				for _, queue := range queues {
 					for _, name := range names {
 						used, ends := recountEnding(pods, queue, name)
-						ending, _ := a.Ending(queue, name)
+						ending, _ := a.Terminating(queue, name)
 						check.Must(t, a.Used(queue, name) == used && ending == ends,
 							"queue %s uses %d and ends %d of %s, a recount says %d and %d", queue, a.Used(queue, name), ending, name, used, ends)
 						check.Must(t, used+ends <= 2*quota, "queue %s holds %d + %d of %s, its quota is %d", queue, used, ends, name, quota)

@@ -15,13 +15,13 @@ type Demand struct {
 	Count card.Count
 }
 
-// Elastic are cards that a running job holds above its minimum. They may be
+// ElasticUsage are cards that a running job holds above its minimum. They may be
 // given to a job that waits, because they are the first to be given back.
-type Elastic struct {
+type ElasticUsage struct {
 	// Held is how many of each card the job's pods hold.
-	Held map[card.Name]card.Count
+	Used map[card.Name]card.Count
 	// Spare is how many of them are above the minimum.
-	Spare card.Count
+	Elastic card.Count
 	// MilliCPU and Memory are what its pods above the minimum hold.
 	MilliCPU, Memory int64
 }
@@ -29,52 +29,52 @@ type Elastic struct {
 // Bounds of what waits in one queue: users write which cards a job may use, and
 // can think of any number of choices among 16 cards.
 const (
-	// mostChoices is how many different choices among several cards are told
+	// maxChoices is how many different choices among several cards are told
 	// apart. With more of them a demand waits for each of its cards at once: that
 	// withholds more than it needs, and never less.
-	mostChoices = 64
-	// mostOfOne is how many more of them one application may bring.
-	mostOfOne = 16
-	// mostDemands are all choices and all cards that a quota can name. Only a
+	maxChoices = 64
+	// maxJobChoices is how many more of them one application may bring.
+	maxJobChoices = 16
+	// maxDemands are all choices and all cards that a quota can name. Only a
 	// queue without limits sees more, where nothing is decided by them.
-	mostDemands = mostChoices + card.MaxQuotaEntries
+	maxDemands = maxChoices + card.MaxQuotaEntries
 )
 
-// Waiting is everything that was admitted to a queue and is not placed yet.
-type Waiting struct {
+// InqueueDemand is everything that was admitted to a queue and is not placed yet.
+type InqueueDemand struct {
 	// Demands are at most one for the same cards, each with names in the order of
 	// the alphabet and a count above 0.
 	Demands          []Demand
-	Elastic          []Elastic
+	Elastic          []ElasticUsage
 	MilliCPU, Memory int64
 
 	// spareCPU and spareMemory are what running jobs could give back.
-	spareCPU, spareMemory int64
+	elasticCPU, elasticMemory int64
 
-	index   index
+	index   demandIndex
 	pools   map[string]int // label of the cards → their pool in Elastic
 	choices int            // how many Demands have several names
 	// apart tells that there were too many choices.
-	apart bool
+	split bool
 }
 
 // Add notes that an application was admitted. Demands for the same cards are
 // one demand, so that a thousand equal jobs cost no more than one. What it makes
 // of several applications does not depend on their order.
-func (w *Waiting) Add(app JobRequest) {
-	for _, d := range app.Demands {
+func (w *InqueueDemand) Add(request JobRequest) {
+	for _, d := range request.Demands {
 		if d.Count > 0 {
-			w.add(sorted(d.Names), d.Count)
+			w.addDemand(sortNames(d.Names), d.Count)
 		}
 	}
-	w.MilliCPU = Sum(w.MilliCPU, app.MilliCPU)
-	w.Memory = Sum(w.Memory, app.Memory)
+	w.MilliCPU = AddSaturating(w.MilliCPU, request.MilliCPU)
+	w.Memory = AddSaturating(w.Memory, request.Memory)
 }
 
-func (w *Waiting) add(names []card.Name, count card.Count) {
-	if len(names) > 1 && w.apart {
+func (w *InqueueDemand) addDemand(names []card.Name, count card.Count) {
+	if len(names) > 1 && w.split {
 		for i := range names {
-			w.add(names[i:i+1], count)
+			w.addDemand(names[i:i+1], count)
 		}
 		return
 	}
@@ -82,10 +82,10 @@ func (w *Waiting) add(names []card.Name, count card.Count) {
 	case i >= 0:
 		w.Demands[i].Count = w.Demands[i].Count.Add(count)
 	case len(names) == 0: // gets nothing
-	case len(names) > 1 && w.choices == mostChoices:
-		w.takeApart()
-		w.add(names, count)
-	case len(w.Demands) < mostDemands:
+	case len(names) > 1 && w.choices == maxChoices:
+		w.splitAlternatives()
+		w.addDemand(names, count)
+	case len(w.Demands) < maxDemands:
 		w.Demands = append(w.Demands, Demand{Names: names, Count: count})
 		if len(names) > 1 {
 			w.choices++
@@ -93,24 +93,24 @@ func (w *Waiting) add(names []card.Name, count card.Count) {
 	}
 }
 
-// takeApart has every demand wait for each of its cards.
-func (w *Waiting) takeApart() {
+// splitAlternatives has every demand wait for each of its cards.
+func (w *InqueueDemand) splitAlternatives() {
 	demands := w.Demands
-	w.Demands, w.index, w.choices, w.apart = nil, index{}, 0, true
+	w.Demands, w.index, w.choices, w.split = nil, demandIndex{}, 0, true
 	for _, d := range demands {
-		w.add(d.Names, d.Count)
+		w.addDemand(d.Names, d.Count)
 	}
 }
 
 // AddElastic notes what a running job could give back. Jobs that hold the same one or
 // two cards are one pool, which can give exactly what they can together. Of more cards
 // that holds only of jobs that hold as many of each.
-func (w *Waiting) AddElastic(e Elastic) {
-	w.spareCPU, w.spareMemory = Sum(w.spareCPU, e.MilliCPU), Sum(w.spareMemory, e.Memory)
+func (w *InqueueDemand) AddElastic(e ElasticUsage) {
+	w.elasticCPU, w.elasticMemory = AddSaturating(w.elasticCPU, e.MilliCPU), AddSaturating(w.elasticMemory, e.Memory)
 	var names []card.Name
 	var total card.Count
-	for name, held := range e.Held {
-		if give := min(held, e.Spare); give > 0 {
+	for name, held := range e.Used {
+		if give := min(held, e.Elastic); give > 0 {
 			names, total = append(names, name), total.Add(give)
 		}
 	}
@@ -118,12 +118,12 @@ func (w *Waiting) AddElastic(e Elastic) {
 		return
 	}
 	slices.Sort(names)
-	key := label(names)
+	key := joinNames(names)
 	if len(names) > 2 {
 		for _, name := range names {
-			key = fmt.Sprint(key, " ", min(e.Held[name], e.Spare))
+			key = fmt.Sprint(key, " ", min(e.Used[name], e.Elastic))
 		}
-		key = fmt.Sprint(key, " ", e.Spare)
+		key = fmt.Sprint(key, " ", e.Elastic)
 	}
 	i, known := w.pools[key]
 	if !known {
@@ -131,18 +131,18 @@ func (w *Waiting) AddElastic(e Elastic) {
 			w.pools = map[string]int{}
 		}
 		i = len(w.Elastic)
-		w.pools[key], w.Elastic = i, append(w.Elastic, Elastic{Held: map[card.Name]card.Count{}})
+		w.pools[key], w.Elastic = i, append(w.Elastic, ElasticUsage{Used: map[card.Name]card.Count{}})
 	}
 	pool := &w.Elastic[i]
 	for _, name := range names {
-		pool.Held[name] = pool.Held[name].Add(min(e.Held[name], e.Spare))
+		pool.Used[name] = pool.Used[name].Add(min(e.Used[name], e.Elastic))
 	}
-	pool.Spare = pool.Spare.Add(min(e.Spare, total))
+	pool.Elastic = pool.Elastic.Add(min(e.Elastic, total))
 }
 
-// sorted is names in the order of the alphabet: another order of preference is no
+// sortNames is names in the order of the alphabet: another order of preference is no
 // other choice. It copies only what is not.
-func sorted(names []card.Name) []card.Name {
+func sortNames(names []card.Name) []card.Name {
 	if slices.IsSorted(names) {
 		return names
 	}
@@ -151,16 +151,16 @@ func sorted(names []card.Name) []card.Name {
 	return names
 }
 
-// Merger adds up what a job asks for: demands for the same names, in the same order,
+// JobRequestBuilder adds up what a job asks for: demands for the same names, in the same order,
 // are one, in the order in which the first of each came. None is of no cards.
-type Merger struct {
+type JobRequestBuilder struct {
 	JobRequest
-	index index
+	index demandIndex
 }
 
 // Add adds what one pod asks for.
-func (m *Merger) Add(r Request) {
-	m.MilliCPU, m.Memory = Sum(m.MilliCPU, r.MilliCPU), Sum(m.Memory, r.Memory)
+func (m *JobRequestBuilder) Add(r Request) {
+	m.MilliCPU, m.Memory = AddSaturating(m.MilliCPU, r.MilliCPU), AddSaturating(m.Memory, r.Memory)
 	if r.Count == 0 {
 		return
 	}
@@ -171,16 +171,16 @@ func (m *Merger) Add(r Request) {
 	m.Demands = append(m.Demands, Demand{Names: r.Names, Count: r.Count})
 }
 
-// index finds a demand by its names in a list that only grows.
-type index struct{ at map[string]int }
+// demandIndex finds a demand by its names in a list that only grows.
+type demandIndex struct{ byNames map[string]int }
 
-// fewDemands is the length up to which a list is searched: nearly every one is
+// maxLinearSearch is the length up to which a list is searched: nearly every one is
 // short, and a map costs more.
-const fewDemands = 8
+const maxLinearSearch = 8
 
 // find returns where the demand for these names is, -1 when there is none.
-func (x *index) find(demands []Demand, names []card.Name) int {
-	if len(demands) <= fewDemands {
+func (x *demandIndex) find(demands []Demand, names []card.Name) int {
+	if len(demands) <= maxLinearSearch {
 		for i := range demands {
 			if slices.Equal(demands[i].Names, names) {
 				return i
@@ -188,20 +188,20 @@ func (x *index) find(demands []Demand, names []card.Name) int {
 		}
 		return -1
 	}
-	if x.at == nil {
-		x.at = make(map[string]int, 2*len(demands))
+	if x.byNames == nil {
+		x.byNames = make(map[string]int, 2*len(demands))
 	}
-	for i := len(x.at); i < len(demands); i++ {
-		x.at[label(demands[i].Names)] = i
+	for i := len(x.byNames); i < len(demands); i++ {
+		x.byNames[joinNames(demands[i].Names)] = i
 	}
-	if i, ok := x.at[label(names)]; ok {
+	if i, ok := x.byNames[joinNames(names)]; ok {
 		return i
 	}
 	return -1
 }
 
-// label writes names as users do, "A|B".
-func label(names []card.Name) string {
+// joinNames writes names as users do, "A|B".
+func joinNames(names []card.Name) string {
 	if len(names) == 1 {
 		return string(names[0]) // without allocating
 	}
