@@ -8,17 +8,17 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// JobRequest is what one job asks for when it applies for admission.
+// JobRequest is what one job requests at enqueue.
 type JobRequest struct {
 	Demands          []Demand
 	MilliCPU, Memory int64
 }
 
-// IsEmpty tells that nothing is asked for.
+// IsEmpty reports whether nothing is requested.
 func (r JobRequest) IsEmpty() bool { return len(r.Demands) == 0 && r.MilliCPU == 0 && r.Memory == 0 }
 
-// Excess is what of another application is no part of this one: its cards as a whole or
-// not at all, and the rest of its CPU and memory.
+// Excess returns the part of another request that this one does not cover: its cards, all or
+// none, and the rest of its CPU and memory.
 func (r JobRequest) Excess(other JobRequest) JobRequest {
 	rest := JobRequest{MilliCPU: max(0, other.MilliCPU-r.MilliCPU), Memory: max(0, other.Memory-r.Memory)}
 	if !r.coversDemands(other.Demands) {
@@ -27,7 +27,7 @@ func (r JobRequest) Excess(other JobRequest) JobRequest {
 	return rest
 }
 
-// Without is this application without what Beyond found.
+// Without returns this request without an excess that Excess returned.
 func (r JobRequest) Without(beyond JobRequest) JobRequest {
 	if len(beyond.Demands) > 0 {
 		r.Demands = nil
@@ -37,8 +37,8 @@ func (r JobRequest) Without(beyond JobRequest) JobRequest {
 	return r
 }
 
-// coversDemands tells whether demands are met by what this application asks for. Who may have
-// an A may have an A or B.
+// coversDemands reports whether this request covers demands. A demand for A is covered by one
+// for A, and one for A or B by one for A.
 func (r JobRequest) coversDemands(demands []Demand) bool {
 	var own demandIndex
 	if !slices.ContainsFunc(demands, func(d Demand) bool {
@@ -62,9 +62,8 @@ func (r JobRequest) coversDemands(demands []Demand) bool {
 	return true
 }
 
-// DropUngranted is an application without the cards that the queue has no quota for: it
-// can get none of them, not even of what elastic jobs give back, as that is in use
-// above a quota of nothing.
+// DropUngranted removes from a request the cards that the queue has no quota for. It can get
+// none of them, not even from elastic jobs.
 func (l *Ledger) DropUngranted(queue string, request JobRequest) JobRequest {
 	limits := l.Limits(queue)
 	lacks := func(name card.Name) bool { return limits.Cards[name] == 0 }
@@ -79,7 +78,7 @@ func (l *Ledger) DropUngranted(queue string, request JobRequest) JobRequest {
 	return request
 }
 
-// removeNames is names without some; it copies only if there are any.
+// removeNames returns names without some. It copies only if it removes any.
 func removeNames(names []card.Name, some func(card.Name) bool) []card.Name {
 	if !slices.ContainsFunc(names, some) {
 		return names
@@ -87,14 +86,12 @@ func removeNames(names []card.Name, some func(card.Name) bool) []card.Name {
 	return slices.DeleteFunc(slices.Clone(names), some)
 }
 
-// CheckEnqueue is the gate Enqueue: it returns nil when the cards of everything that
-// waits in the queue and of the application can be handed out together within
-// ⌊quota × overCommit⌋, after what is in use, and CPU and memory fit likewise.
+// CheckEnqueue is the check of Volcano's enqueue. It returns nil if all inqueue demands and the
+// request fit together into ⌊quota × overCommit⌋ − used, and CPU and memory fit likewise.
 // overCommit is at least 1.
 //
-// With alternatives a sum per card is wrong in both directions, so this is a
-// matching: a flow from the demands to the card names, found exactly as long as
-// not too many different choices wait or are applied for, see mostChoices.
+// With alternatives a sum per card is wrong in both directions, so this is a matching: a
+// maximum flow from demands to card names. It is exact up to maxChoices different choices.
 func (l *Ledger) CheckEnqueue(queue string, inqueue InqueueDemand, request JobRequest, overCommit float64) *InsufficientQuota {
 	limits := l.Limits(queue)
 	if !limits.AnyCard && slices.ContainsFunc(request.Demands, func(d Demand) bool { return d.Count > 0 }) {
@@ -108,14 +105,14 @@ func (l *Ledger) CheckEnqueue(queue string, inqueue InqueueDemand, request JobRe
 		insufficientAmount(Memory, queue, memory, request.Memory, scaleLimit(limits.Memory, overCommit))...))
 }
 
-// FitsAlone tells whether Admit would admit the application to a queue in which nothing
-// else is but these charges.
+// FitsAlone reports whether CheckEnqueue would accept the request if the queue held only these
+// charges.
 func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, overCommit float64) bool {
 	limits, total, one := l.Limits(queue), card.Count(0), len(own) == 0
 	for _, d := range request.Demands {
 		total = total.Add(d.Count)
 	}
-	for _, d := range request.Demands { // nearly always one card has quota for all of it
+	for _, d := range request.Demands { // usually one card has quota for the whole request
 		one = one && slices.ContainsFunc(d.Names, func(name card.Name) bool { return total <= limits.Cards[name] })
 	}
 	if one && request.MilliCPU <= limits.MilliCPU && request.Memory <= limits.Memory {
@@ -129,10 +126,9 @@ func (l *Ledger) FitsAlone(queue string, own []*Charge, request JobRequest, over
 	return alone.CheckEnqueue(queue, InqueueDemand{}, request, overCommit) == nil
 }
 
-// matchCards adds the demands of the application one after the other, so that
-// the shortage names the first that does not fit. What is in use above a
-// lowered quota, and earlier admissions that a lowered quota left without
-// room, hold up only those who compete with them for a card.
+// matchCards adds the demands of the request one by one, so the result names the first that
+// does not fit. Usage and reservations above a lowered quota block only demands for the same
+// cards.
 func (l *Ledger) matchCards(queue string, inqueue *InqueueDemand, request JobRequest, overCommit float64) (*matching, *InsufficientQuota) {
 	limits := l.Limits(queue)
 	limit := func(name card.Name) int64 { return scaleLimit(int64(limits.Cards[name]), overCommit) }
@@ -153,8 +149,8 @@ func (l *Ledger) matchCards(queue string, inqueue *InqueueDemand, request JobReq
 				s.Total += int64(l.Used(queue, name))
 				s.Limit += limit(name)
 			}
-			// With alternatives the sums may look as if it fitted; what is missing
-			// is what the matching could not give.
+			// With alternatives the sums can look sufficient, so report at least what the
+			// matching could not give.
 			s.Total = max(s.Total, s.Limit+int64(d.Count-got))
 			return m, s
 		}
@@ -185,11 +181,11 @@ func sumCompeting(demands []Demand, d Demand) card.Count {
 	return total
 }
 
-// factorUnits are what a factor is counted in: 1.15 is no binary fraction, and 100 times
-// it would be less than 115.
+// factorUnits is the unit of a factor: 1.15 is no binary fraction, and 100 times it would be
+// less than 115.
 const factorUnits = 1_000_000
 
-// scaleLimit multiplies a limit, rounding down: nothing that is not whole is given.
+// scaleLimit multiplies a limit and rounds down.
 func scaleLimit(limit int64, by float64) int64 {
 	if limit == Unlimited || by == 1 {
 		return limit

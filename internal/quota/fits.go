@@ -9,18 +9,17 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Request is what a pod that waits would take.
+// Request is what a pending pod requests.
 type Request struct {
-	// Names are the cards it may run on, in the order of preference; empty when
-	// it asks for no cards, and never empty when it asks for some.
+	// Names are the allowed cards in order of preference; empty exactly when Count is 0.
 	Names []card.Name
-	// Count is how many of one of the Names it takes.
+	// Count is how many cards of one name the pod requests.
 	Count card.Count
-	// MilliCPU and Memory are what it would add to the queue's use.
+	// MilliCPU and Memory count against the limits of the queue.
 	MilliCPU, Memory int64
 }
 
-// LimitKind says which limit a Shortage is about.
+// LimitKind is the kind of a limit.
 type LimitKind int
 
 // The kinds of limits.
@@ -28,44 +27,44 @@ const (
 	Cards LimitKind = iota
 	CPU
 	Memory
-	// Terminating is of cards as well: more of them are held by pods that end than may
-	// be, and only their end helps.
+	// Terminating is a limit of cards, too: terminating pods hold too many of them, and the
+	// queue has to wait until they end.
 	Terminating
 )
 
-// InsufficientQuota is one limit that a request would exceed. Requested, Total and
-// Limit are whole cards, thousandths of a core, or bytes.
+// InsufficientQuota is one limit that a request would exceed. Requested, Total and Limit are
+// cards, millicores or bytes.
 type InsufficientQuota struct {
 	Kind  LimitKind
 	Queue string
-	// Names are the card alternatives that are short together; only for Cards and
-	// Ending.
+	// Names are the requested alternatives; only for Cards and Terminating.
 	Names []card.Name
-	// Others is how many further alternatives have even less room.
+	// OtherCards is how many further alternatives have even less free quota.
 	OtherCards int
-	// Requested is what was asked for, Total what would be in use with it, and
-	// Limit what may be. For Ending, Total is what is ending.
+	// Requested is the request, Total the usage including it, and Limit the limit. For
+	// Terminating, Total is what terminating pods hold.
 	Requested, Total, Limit int64
-	// Within is how long what is ending may take at most; only for Ending.
+	// GracePeriod is the longest one of the terminating pods; only for Terminating.
 	GracePeriod time.Duration
 }
 
-// CardLabel writes the card alternatives as users write them, "A|B".
+// CardLabel returns the alternatives as users write them, "A|B".
 func (s *InsufficientQuota) CardLabel() string { return joinNames(s.Names) }
 
-// Released is what a queue would have got back before something is asked of it:
-// the charges of pods that are to be evicted, or of the pod that asks.
+// Released are charges that a check treats as released: those of pods to evict, or of the pod
+// that is checked.
 type Released struct {
 	Cards            map[card.Name]card.Count
 	MilliCPU, Memory int64
-	// Ends tells that pods are to be evicted: what they give back is ending then.
+	// Evicted is set when the charges are released by evictions; they count as terminating
+	// then.
 	Evicted bool
 }
 
-// Add notes one more charge that would be given back.
+// Add adds the charge of one more pod.
 func (f *Released) Add(c *Charge) { f.addSigned(c, 1) }
 
-// Remove takes back what Add noted.
+// Remove undoes Add.
 func (f *Released) Remove(c *Charge) { f.addSigned(c, -1) }
 
 func (f *Released) addSigned(c *Charge, sign int64) {
@@ -79,9 +78,8 @@ func (f *Released) addSigned(c *Charge, sign int64) {
 	f.Memory += sign * c.Memory
 }
 
-// FitsAnyCard is the gate Allocatable: it returns nil when the queue has room for the
-// request on at least one of its cards and in CPU and memory, and the first
-// shortage otherwise.
+// FitsAnyCard is the check before a node is chosen. It returns nil if at least one of the
+// requested cards fits the quota and CPU and memory fit, else the first limit that is exceeded.
 func (l *Ledger) FitsAnyCard(queue string, request Request) *InsufficientQuota {
 	if s := l.insufficientOnAllCards(queue, request); s != nil {
 		return s
@@ -89,7 +87,7 @@ func (l *Ledger) FitsAnyCard(queue string, request Request) *InsufficientQuota {
 	return firstInsufficient(l.readQueue(queue).insufficientCPUMemory(queue, request, Released{}))
 }
 
-// firstInsufficient is the first shortage, nil when there is none.
+// firstInsufficient returns the first element, nil if there is none.
 func firstInsufficient(all []InsufficientQuota) *InsufficientQuota {
 	if len(all) == 0 {
 		return nil
@@ -97,8 +95,7 @@ func firstInsufficient(all []InsufficientQuota) *InsufficientQuota {
 	return &all[0]
 }
 
-// FitsAllCards tells whether the queue has room for the request on every one of
-// its cards, so that it does not matter which it gets.
+// FitsAllCards reports whether the request fits the quota whichever of its cards it gets.
 func (l *Ledger) FitsAllCards(queue string, request Request) bool {
 	for _, name := range request.Names {
 		if !l.FitsCard(queue, name, request.Count) {
@@ -117,9 +114,8 @@ func (l *Ledger) insufficientOnAllCards(queue string, request Request) *Insuffic
 			return nil
 		}
 	}
-	// Who waits for the end of pods has room as soon as they are gone. Otherwise the
-	// alternative to speak of is the one with the most room, and among equals the one
-	// with the largest quota.
+	// Prefer to report a card that becomes free when pods terminate. Otherwise report the card
+	// with the most free quota, and among equals the one with the largest quota.
 	q := l.readQueue(queue)
 	var best card.Name
 	if waits := slices.IndexFunc(request.Names, func(name card.Name) bool { return q.hasRoom(name, request.Count) }); waits >= 0 {
@@ -134,47 +130,45 @@ func (l *Ledger) insufficientOnAllCards(queue string, request Request) *Insuffic
 	return &s
 }
 
-// FitsCard is the gate Predicate: whether the queue has room for so many of one
-// card, and not too many of it are ending. It does not allocate memory and may be
-// called from many goroutines while nobody writes.
+// FitsCard is the check of the predicate: it reports whether so many of one card fit the quota
+// and not too many of it are terminating. It allocates no memory, and goroutines may call it in
+// parallel while none writes.
 func (l *Ledger) FitsCard(queue string, name card.Name, count card.Count) bool {
 	q := l.readQueue(queue)
 	return q.limits.AnyCard || count == 0 || q.hasRoom(name, count) && !q.isTerminatingOverQuota(name)
 }
 
-// IsTerminatingOverQuota tells that a queue gets no more of a card, whatever it has room for,
-// because too many of it are ending.
+// IsTerminatingOverQuota reports whether terminating pods hold more of a card than its quota.
+// Then the queue gets no more of it.
 func (l *Ledger) IsTerminatingOverQuota(queue string, name card.Name) bool {
 	return l.readQueue(queue).isTerminatingOverQuota(name)
 }
 
-// FitsAfterRelease is the gate of a pod on a node whose card is known: whether the
-// queue has room for the request on that very card and in CPU and memory, once
-// released is given back. It returns the first shortage, nil when there is none,
-// and like FitsOn it may be called from many goroutines while nobody writes.
+// FitsAfterRelease is the check of a pod on a node whose card is known. It returns nil if the
+// request fits once released is released, else the first limit that is exceeded. Goroutines may
+// call it in parallel while none writes.
 func (l *Ledger) FitsAfterRelease(queue string, request Request, name card.Name, released Released) *InsufficientQuota {
 	return firstInsufficient(l.InsufficientAfterRelease(queue, request, name, released))
 }
 
-// InsufficientAfterRelease is FitsNode with every shortage: of cards, of their end, of CPU and
-// memory, in this order. Whoever makes room for a pod must make all of it.
+// InsufficientAfterRelease returns every limit that FitsAfterRelease finds exceeded: cards,
+// terminating cards, CPU and memory, in this order.
 func (l *Ledger) InsufficientAfterRelease(queue string, request Request, name card.Name, released Released) []InsufficientQuota {
 	q := l.readQueue(queue)
 	return append(q.insufficientCard(queue, name, request.Count, released), q.insufficientCPUMemory(queue, request, released)...)
 }
 
-// freeQuota is how many of a card the queue may still use, negative above a lowered
-// quota.
+// freeQuota returns quota − used of a card, negative after a quota was lowered.
 func (q *queueLedger) freeQuota(name card.Name) int64 {
 	return int64(q.limits.Cards[name]) - int64(q.cards[name])
 }
 
-// hasRoom compares with the quota what would be in use.
+// hasRoom reports whether so many more of a card fit the quota.
 func (q *queueLedger) hasRoom(name card.Name, count card.Count) bool {
 	return q.cards[name].Add(count) <= q.limits.Cards[name]
 }
 
-// insufficientCard are the shortages of one card, and of the end of its pods.
+// insufficientCard returns which limits of one card are exceeded.
 func (q *queueLedger) insufficientCard(queue string, name card.Name, count card.Count, released Released) (all []InsufficientQuota) {
 	if count == 0 || q.limits.AnyCard {
 		return nil
@@ -194,14 +188,14 @@ func (q *queueLedger) insufficientCard(queue string, name card.Name, count card.
 	return all
 }
 
-// insufficientCPUMemory limits CPU and memory only where the request has some: a pod that
-// asks for no CPU is never refused for CPU.
+// insufficientCPUMemory returns which limits of CPU and memory are exceeded. A pod that
+// requests no CPU is never refused for CPU.
 func (q *queueLedger) insufficientCPUMemory(queue string, request Request, released Released) []InsufficientQuota {
 	cpu := insufficientAmount(CPU, queue, q.milliCPU.clampedInt64()-released.MilliCPU, request.MilliCPU, q.limits.MilliCPU)
 	return append(cpu, insufficientAmount(Memory, queue, q.memory.clampedInt64()-released.Memory, request.Memory, q.limits.Memory)...)
 }
 
-// insufficientAmount is the shortage of so much CPU or memory beside what is used, if there is one.
+// insufficientAmount returns the limit of CPU or memory if it is exceeded.
 func insufficientAmount(kind LimitKind, queue string, used, asked, limit int64) []InsufficientQuota {
 	if asked <= 0 || limit == Unlimited || AddSaturating(used, asked) <= limit {
 		return nil
@@ -209,7 +203,7 @@ func insufficientAmount(kind LimitKind, queue string, used, asked, limit int64) 
 	return []InsufficientQuota{{Kind: kind, Queue: queue, Requested: asked, Total: AddSaturating(used, asked), Limit: limit}}
 }
 
-// AddSaturating adds two amounts of CPU or memory without wrapping around.
+// AddSaturating adds two amounts of CPU or memory without overflow.
 func AddSaturating(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -7,60 +7,57 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// Demand is what a whole job needs before any of it may wait for cards: so
-// many cards, one by one, of any of the Names. That the cards of one pod must
-// come from one node is not asked here; the gates of the pods see to it.
+// Demand is how many cards of any of the Names a whole job needs. Whether the cards of one pod
+// come from one node is checked per pod.
 type Demand struct {
 	Names []card.Name
 	Count card.Count
 }
 
-// ElasticUsage are cards that a running job holds above its minimum. They may be
-// given to a job that waits, because they are the first to be given back.
+// ElasticUsage is what a running job uses, and how much of it is above the job's minimum. Pods
+// above the minimum are evicted first, so jobs may wait for these cards.
 type ElasticUsage struct {
-	// Held is how many of each card the job's pods hold.
+	// Used is how many of each card the job's pods use.
 	Used map[card.Name]card.Count
-	// Spare is how many of them are above the minimum.
+	// Elastic is how many of them are above the minimum.
 	Elastic card.Count
-	// MilliCPU and Memory are what its pods above the minimum hold.
+	// MilliCPU and Memory are used by its pods above the minimum.
 	MilliCPU, Memory int64
 }
 
-// Bounds of what waits in one queue: users write which cards a job may use, and
-// can think of any number of choices among 16 cards.
+// Bounds of the demands of one queue. Users choose the alternatives of a job, and 16 cards
+// allow any number of choices.
 const (
-	// maxChoices is how many different choices among several cards are told
-	// apart. With more of them a demand waits for each of its cards at once: that
-	// withholds more than it needs, and never less.
+	// maxChoices is how many different choices among several cards are distinguished. Beyond
+	// that a demand reserves each of its cards: more than it needs, never less.
 	maxChoices = 64
-	// maxJobChoices is how many more of them one application may bring.
+	// maxJobChoices is how many more choices one job request may add.
 	maxJobChoices = 16
-	// maxDemands are all choices and all cards that a quota can name. Only a
-	// queue without limits sees more, where nothing is decided by them.
+	// maxDemands covers all choices and all cards that a quota can name. Only a queue without
+	// limits sees more, and there the demands decide nothing.
 	maxDemands = maxChoices + card.MaxQuotaEntries
 )
 
-// InqueueDemand is everything that was admitted to a queue and is not placed yet.
+// InqueueDemand is what enqueued jobs of a queue still wait for.
 type InqueueDemand struct {
-	// Demands are at most one for the same cards, each with names in the order of
-	// the alphabet and a count above 0.
+	// Demands has at most one entry for the same cards, each with sorted names and a count
+	// above 0.
 	Demands          []Demand
 	Elastic          []ElasticUsage
 	MilliCPU, Memory int64
 
-	// spareCPU and spareMemory are what running jobs could give back.
+	// elasticCPU and elasticMemory are used by running jobs above their minimum.
 	elasticCPU, elasticMemory int64
 
 	index   demandIndex
-	pools   map[string]int // label of the cards → their pool in Elastic
+	pools   map[string]int // joined card names → index of their pool in Elastic
 	choices int            // how many Demands have several names
-	// apart tells that there were too many choices.
+	// split is set when there were too many choices.
 	split bool
 }
 
-// Add notes that an application was admitted. Demands for the same cards are
-// one demand, so that a thousand equal jobs cost no more than one. What it makes
-// of several applications does not depend on their order.
+// Add adds the request of an enqueued job. Demands for the same cards become one, so a thousand
+// equal jobs cost no more than one. The result does not depend on the order of the calls.
 func (w *InqueueDemand) Add(request JobRequest) {
 	for _, d := range request.Demands {
 		if d.Count > 0 {
@@ -93,7 +90,7 @@ func (w *InqueueDemand) addDemand(names []card.Name, count card.Count) {
 	}
 }
 
-// splitAlternatives has every demand wait for each of its cards.
+// splitAlternatives makes every demand reserve each of its cards.
 func (w *InqueueDemand) splitAlternatives() {
 	demands := w.Demands
 	w.Demands, w.index, w.choices, w.split = nil, demandIndex{}, 0, true
@@ -102,9 +99,9 @@ func (w *InqueueDemand) splitAlternatives() {
 	}
 }
 
-// AddElastic notes what a running job could give back. Jobs that hold the same one or
-// two cards are one pool, which can give exactly what they can together. Of more cards
-// that holds only of jobs that hold as many of each.
+// AddElastic adds the elastic usage of a running job. Jobs that use the same one or two cards
+// form one pool, which is exact. With more cards only jobs that use as many of each form a
+// pool.
 func (w *InqueueDemand) AddElastic(e ElasticUsage) {
 	w.elasticCPU, w.elasticMemory = AddSaturating(w.elasticCPU, e.MilliCPU), AddSaturating(w.elasticMemory, e.Memory)
 	var names []card.Name
@@ -140,8 +137,8 @@ func (w *InqueueDemand) AddElastic(e ElasticUsage) {
 	pool.Elastic = pool.Elastic.Add(min(e.Elastic, total))
 }
 
-// sortNames is names in the order of the alphabet: another order of preference is no
-// other choice. It copies only what is not.
+// sortNames returns names sorted, since preference does not matter here. It copies only names
+// that are not sorted.
 func sortNames(names []card.Name) []card.Name {
 	if slices.IsSorted(names) {
 		return names
@@ -151,14 +148,14 @@ func sortNames(names []card.Name) []card.Name {
 	return names
 }
 
-// JobRequestBuilder adds up what a job asks for: demands for the same names, in the same order,
-// are one, in the order in which the first of each came. None is of no cards.
+// JobRequestBuilder sums the requests of a job's pods. Demands for the same names in the same
+// order become one, in the order of their first pods.
 type JobRequestBuilder struct {
 	JobRequest
 	index demandIndex
 }
 
-// Add adds what one pod asks for.
+// Add adds the request of one pod.
 func (m *JobRequestBuilder) Add(r Request) {
 	m.MilliCPU, m.Memory = AddSaturating(m.MilliCPU, r.MilliCPU), AddSaturating(m.Memory, r.Memory)
 	if r.Count == 0 {
@@ -174,11 +171,11 @@ func (m *JobRequestBuilder) Add(r Request) {
 // demandIndex finds a demand by its names in a list that only grows.
 type demandIndex struct{ byNames map[string]int }
 
-// maxLinearSearch is the length up to which a list is searched: nearly every one is
-// short, and a map costs more.
+// maxLinearSearch is the length up to which a list is scanned: most are short, and a map costs
+// more.
 const maxLinearSearch = 8
 
-// find returns where the demand for these names is, -1 when there is none.
+// find returns the index of the demand for these names, -1 if there is none.
 func (x *demandIndex) find(demands []Demand, names []card.Name) int {
 	if len(demands) <= maxLinearSearch {
 		for i := range demands {
@@ -200,7 +197,7 @@ func (x *demandIndex) find(demands []Demand, names []card.Name) int {
 	return -1
 }
 
-// joinNames writes names as users do, "A|B".
+// joinNames returns names as users write them, "A|B".
 func joinNames(names []card.Name) string {
 	if len(names) == 1 {
 		return string(names[0]) // without allocating

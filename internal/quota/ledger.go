@@ -1,9 +1,8 @@
-// Package quota keeps the books of card quota: what every queue may use,
-// what its pods hold, and whether a request still fits.
+// Package quota keeps a ledger of card quota: what every queue may use, what its pods use, and
+// whether a request still fits.
 //
-// The package is pure and knows nothing of Kubernetes objects. All sums are
-// integers; every change goes through Charge, End and Release, so that a number can
-// only move together with the ledger entry that explains it.
+// The package is pure and knows no Kubernetes objects. All sums are integers. Every change goes
+// through Charge, ChargeTerminating and Release, so each sum always matches its entries.
 package quota
 
 import (
@@ -30,46 +29,45 @@ type Limits struct {
 	Memory int64
 }
 
-// Charge is what one pod holds and who pays for it.
+// Charge is what one pod uses, and the queue that is charged for it.
 type Charge struct {
-	// Queue pays; "" means that no queue does.
+	// Queue is the charged queue, "" when none is charged.
 	Queue string
-	// Cards are the cards held. A pod holds one amount; it holds several only
-	// when it was placed past the rules or when it is uncertain which card its
-	// node has, and then every possible one is held.
+	// Cards are the cards in use, normally one amount. A pod has several if it bypassed the
+	// checks, or if the card of its node is ambiguous: then every candidate is charged.
 	Cards []card.Amount
 	// MilliCPU and Memory are counted against the queue's limits.
 	MilliCPU, Memory int64
 }
 
-// Ledger is the account of all queues at one moment. It is not safe for
-// concurrent writing; any number of goroutines may read while nobody writes.
+// Ledger holds the charges of all queues. Any number of goroutines may read it while none
+// writes.
 type Ledger struct {
 	queues map[string]*queueLedger
 	pods   map[string]podEntry
 }
 
-// podEntry is what is booked for a pod, as used or as ending.
+// podEntry is the charge of a pod, and whether the pod is terminating.
 type podEntry struct {
 	charge      *Charge
 	terminating bool
 }
 
-// queueLedger are the running sums of one queue.
+// queueLedger holds the sums of one queue.
 type queueLedger struct {
 	limits Limits
 	cards  map[card.Name]card.Count
-	// listed is cards as Books handed it out, nil when they moved since.
+	// listedCards is cards as Snapshot returned it, nil after a change.
 	listedCards []card.Amount
 	milliCPU    exactSum
 	memory      exactSum
-	// pods is how many entries of the ledger this queue pays for.
+	// pods is how many pods are charged to the queue.
 	pods int
-	// ending are the cards that pods hold which end, nil when none does.
+	// terminating are the cards of terminating pods, nil when there are none.
 	terminating map[card.Name]terminatingCards
 }
 
-// New returns an empty account with room for the given number of pods.
+// New returns an empty ledger with room for the given number of pods.
 func New(pods int) *Ledger {
 	return &Ledger{queues: map[string]*queueLedger{}, pods: make(map[string]podEntry, pods)}
 }
@@ -83,10 +81,10 @@ func (l *Ledger) ensureQueue(name string) *queueLedger {
 	return q
 }
 
-// emptyQueue is the use of a queue that is not known.
+// emptyQueue stands for a queue that the ledger does not know.
 var emptyQueue queueLedger
 
-// readQueue is for reading only.
+// readQueue returns the sums of a queue, for reading only.
 func (l *Ledger) readQueue(queue string) *queueLedger {
 	if q, ok := l.queues[queue]; ok {
 		return q
@@ -94,16 +92,14 @@ func (l *Ledger) readQueue(queue string) *queueLedger {
 	return &emptyQueue
 }
 
-// SetLimits sets what the queue may use. A queue without limits may use
-// nothing.
+// SetLimits sets what the queue may use. A queue without limits may use nothing.
 func (l *Ledger) SetLimits(queue string, limits Limits) { l.ensureQueue(queue).limits = limits }
 
 // Limits returns what the queue may use.
 func (l *Ledger) Limits(queue string) Limits { return l.readQueue(queue).limits }
 
-// Charge books what a pod holds; the caller must not change c afterwards.
-// Charging a pod again replaces its entry, so that a repeated or corrected
-// event never counts twice; charging the same entry again costs a look-up.
+// Charge records what a pod uses. The caller must not change c afterwards. A second charge of
+// the same pod replaces the first, so a repeated event never counts twice.
 func (l *Ledger) Charge(pod string, c *Charge) {
 	if l.pods[pod] == (podEntry{charge: c}) {
 		return
@@ -120,8 +116,8 @@ func (l *Ledger) Charge(pod string, c *Charge) {
 	q.memory.add(c.Memory)
 }
 
-// Release gives back exactly what is booked for the pod, as used or as ending, and
-// nothing when nothing is.
+// Release removes the charge of a pod, terminating or not. It does nothing for a pod without
+// one.
 func (l *Ledger) Release(pod string) {
 	booked, ok := l.pods[pod]
 	if !ok {
@@ -143,7 +139,7 @@ func (l *Ledger) Release(pod string) {
 	q.memory.subtract(c.Memory)
 }
 
-// Charged returns what is booked for a pod as used, nil when nothing is.
+// Charged returns the charge of a pod, nil if it has none or is terminating.
 func (l *Ledger) Charged(pod string) *Charge {
 	if booked := l.pods[pod]; !booked.terminating {
 		return booked.charge
@@ -151,8 +147,8 @@ func (l *Ledger) Charged(pod string) *Charge {
 	return nil
 }
 
-// Retain takes the limits of every queue that is not kept, and forgets the
-// queue once its pods hold nothing.
+// Retain removes the limits of every queue that is not kept. It forgets the queue once none of
+// its pods uses anything.
 func (l *Ledger) Retain(keep func(queue string) bool) {
 	for name, q := range l.queues {
 		switch {
@@ -165,19 +161,18 @@ func (l *Ledger) Retain(keep func(queue string) bool) {
 	}
 }
 
-// Used returns how many of a card the queue's pods hold.
+// Used returns how many of a card the queue's pods use.
 func (l *Ledger) Used(queue string, name card.Name) card.Count { return l.readQueue(queue).cards[name] }
 
-// UsedCPUMemory returns the CPU in thousandths and the memory in bytes that
-// are counted against the queue.
+// UsedCPUMemory returns the CPU, in millicores, and the memory, in bytes, that are charged to
+// the queue.
 func (l *Ledger) UsedCPUMemory(queue string) (milliCPU, memory int64) {
 	q := l.readQueue(queue)
 	return q.milliCPU.clampedInt64(), q.memory.clampedInt64()
 }
 
-// DominantShare is how much of its quota the queue uses, by the card, CPU or memory it
-// uses most of: 0 for an idle queue, 1 for a full one, more for one above a
-// lowered quota.
+// DominantShare returns the largest used ÷ limit of the queue's cards, CPU and memory: 0 for an
+// idle queue, 1 for a full one, more after a quota was lowered.
 func (l *Ledger) DominantShare(queue string) float64 {
 	q := l.readQueue(queue)
 	share := max(usedFraction(q.milliCPU.clampedInt64(), q.limits.MilliCPU), usedFraction(q.memory.clampedInt64(), q.limits.Memory))
@@ -200,25 +195,21 @@ func usedFraction(used, limit int64) float64 {
 	}
 }
 
-// QueueUsage are the sums of one queue at one moment. They never change, so that
-// any goroutine may keep and read them while the account moves on.
+// QueueUsage is what one queue uses at one moment. It never changes, so any goroutine may keep
+// it.
 type QueueUsage struct {
 	Queue  string
 	Limits Limits
-	// Used lists the cards that the queue's pods hold, none of them 0, in no
-	// order.
+	// Used lists the cards that the queue's pods use, in no order and without zeros.
 	Used []card.Amount
-	// MilliCPU and Memory are what is counted against the limits.
+	// MilliCPU and Memory are counted against the limits.
 	MilliCPU, Memory int64
-	// Pods is how many pods the queue pays for, with cards or without.
+	// Pods is how many pods are charged to the queue, with or without cards.
 	Pods int
 }
 
-// Snapshot returns the books of all queues, in no order. A queue whose cards did
-// not move since the last call shares its list with that call's, so that a
-// quiet cluster costs a few words per queue.
-//
-// It remembers the lists it hands out and therefore counts as writing.
+// Snapshot returns the usage of all queues, in no order. A queue whose cards did not change
+// shares its list with the previous call. Snapshot stores these lists, so it counts as a write.
 func (l *Ledger) Snapshot() []QueueUsage {
 	books := make([]QueueUsage, 0, len(l.queues))
 	for name, q := range l.queues {
@@ -237,25 +228,25 @@ func (l *Ledger) Snapshot() []QueueUsage {
 	return books
 }
 
-// exactSum is a sum of amounts of CPU or memory that is exact however large they are: a pod
-// may ask for nearly as much as an int64 holds, and what is charged is given back.
+// exactSum is a sum that cannot overflow. A pod may request nearly the largest int64, and its
+// release must restore the sum.
 type exactSum struct{ high, low uint64 }
 
-// add adds an amount, which is not negative.
+// add adds an amount that is not negative.
 func (t *exactSum) add(amount int64) {
 	var carry uint64
 	t.low, carry = bits.Add64(t.low, uint64(max(0, amount)), 0)
 	t.high += carry
 }
 
-// subtract takes back an amount that was added.
+// subtract removes an amount that was added.
 func (t *exactSum) subtract(amount int64) {
 	var borrow uint64
 	t.low, borrow = bits.Sub64(t.low, uint64(max(0, amount)), 0)
 	t.high -= borrow
 }
 
-// clampedInt64 is the sum, at most what an int64 holds.
+// clampedInt64 returns the sum, at most the largest int64.
 func (t *exactSum) clampedInt64() int64 {
 	if t.high > 0 || t.low > math.MaxInt64 {
 		return math.MaxInt64
@@ -263,31 +254,28 @@ func (t *exactSum) clampedInt64() int64 {
 	return int64(t.low)
 }
 
-// A pod that is being deleted gives its quota back at once, as in Volcano, so that
-// what takes its place can wait for its cards. It holds the cards until it has
-// ended, for as long as its owner chose, and whoever deletes and makes pods again
-// and again would hold ever more. So the account knows what is ending as well, and
-// a queue may be given a card only while what is ending of that card does not
-// exceed its quota.
+// A pod releases its quota as soon as it is deleted, as in Volcano, so that its successor can
+// wait for its cards. The cards stay in use until the pod has ended. A user who deletes and
+// creates pods again and again could hold more and more cards. So the ledger counts terminating
+// cards too, and a queue gets more of a card only while its terminating cards do not exceed its
+// quota.
 //
-// Then no queue ever holds more than twice its quota. What it holds of a card is
-// used + ending. Only a placement adds to that, by the cards of the pod; a pod that
-// begins to end only moves from one sum to the other, one that is gone lessens
-// them. A placement is made when, with the pod, used ≤ quota, and when
-// ending ≤ quota. So right after it used + ending ≤ 2 × quota, and until the next
-// one it does not grow. A whole queue may be restarted at once; it is the second
-// restart within the first one's grace period that waits.
+// Then no queue ever holds more than twice its quota. A queue holds used + terminating. Only a
+// placement adds to that sum. A deletion moves cards from used to terminating, and the end of a
+// pod removes them. A placement requires used ≤ quota, including the pod, and terminating ≤
+// quota. So used + terminating ≤ 2 × quota after it, and the sum does not grow until the next
+// one. A user may restart a whole queue at once. A second restart within the first grace period
+// waits.
 
-// terminatingCards is how many of a card pods hold that end, and how long they may take: the
-// longest grace period since none was ending.
+// terminatingCards is how many of a card terminating pods hold, and the longest grace period
+// among them.
 type terminatingCards struct {
 	count              card.Count
 	longestGracePeriod time.Duration
 }
 
-// ChargeTerminating moves the cards of a pod from what is used to what is ending; those of a pod
-// that was not charged before are only added there. The caller must not change c
-// afterwards. within is how long the pod may take to end.
+// ChargeTerminating moves the cards of a pod from used to terminating. A pod without a charge
+// is only added to terminating. The caller must not change c afterwards.
 func (l *Ledger) ChargeTerminating(pod string, c *Charge, gracePeriod time.Duration) {
 	if l.pods[pod] == (podEntry{c, true}) {
 		return
@@ -307,7 +295,7 @@ func (l *Ledger) ChargeTerminating(pod string, c *Charge, gracePeriod time.Durat
 	}
 }
 
-// releaseTerminating gives back what a pod held that ended.
+// releaseTerminating removes the cards of a terminating pod.
 func (q *queueLedger) releaseTerminating(c *Charge) {
 	for _, held := range c.Cards {
 		e := q.terminating[held.Name]
@@ -322,15 +310,15 @@ func (q *queueLedger) releaseTerminating(c *Charge) {
 	}
 }
 
-// Terminating returns how many of a card the queue's pods hold that end, and how long
-// that may take at most.
+// Terminating returns how many of a card terminating pods of the queue hold, and the longest
+// grace period among them.
 func (l *Ledger) Terminating(queue string, name card.Name) (card.Count, time.Duration) {
 	e := l.readQueue(queue).terminating[name]
 	return e.count, e.longestGracePeriod
 }
 
-// EvictionHeadroom returns how many of a card may begin to end before the queue has to wait
-// for them: more than that are evicted in vain for a pod of the same queue.
+// EvictionHeadroom returns how many of a card may be evicted for a pod of the same queue.
+// Beyond that the pod would have to wait for terminating pods anyway.
 func (l *Ledger) EvictionHeadroom(queue string, name card.Name) card.Count {
 	q := l.readQueue(queue)
 	if q.limits.AnyCard {
@@ -339,7 +327,7 @@ func (l *Ledger) EvictionHeadroom(queue string, name card.Name) card.Count {
 	return q.limits.Cards[name].Sub(q.terminating[name].count)
 }
 
-// isTerminatingOverQuota tells that the queue gets no more of a card since too many are ending.
+// isTerminatingOverQuota reports whether terminating pods hold more of a card than its quota.
 func (q *queueLedger) isTerminatingOverQuota(name card.Name) bool {
 	return q.terminating != nil && !q.limits.AnyCard && q.terminating[name].count > q.limits.Cards[name]
 }

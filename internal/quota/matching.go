@@ -6,27 +6,24 @@ import (
 	"cardquota.dev/operator/internal/card"
 )
 
-// matching is a maximum flow from demands over card names to capacity. The
-// capacity of a name is what is free of its quota, and beyond that what
-// elastic jobs could give back of it, bounded by their spare.
+// matching is a maximum flow from demands over card names to capacity. The capacity of a name
+// is its free quota, plus what elastic jobs use of it, bounded by their Elastic.
 //
-// Demands are added one at a time. A flow stays maximal for the demands that
-// were added before and none of them ever loses a card to a later one, so one
-// pass of augmenting paths per demand is enough.
+// Demands are added one at a time. The flow stays maximal for the demands added so far, and
+// none loses a card to a later one. So one pass of augmenting paths per demand suffices.
 //
-// Its size is bounded by the cards that have capacity and by the elastic jobs,
-// whatever the demands name: a demand for one card begins at the card's vertex,
-// demands for the same choice of cards share one, and there are at most mostChoices
-// and mostOfOne of those.
+// The size is bounded by the cards with capacity and the number of elastic jobs. A demand for
+// one card starts at the card's vertex. Demands for the same choice share a vertex, and there
+// are at most maxChoices + maxJobChoices of these.
 type matching struct {
 	free       func(card.Name) int64
 	names      map[card.Name]int // card name → vertex
-	choices    map[string]int    // label of several card names → vertex
+	choices    map[string]int    // joined card names → vertex
 	edgesFrom  [][]int           // vertex → indices of its edges
 	edges      []edge            // the reverse of edge i is i^1
 	parentEdge []int             // vertex → edge that reached it, plus one
-	visited    []int             // the vertices that were reached, in this order
-	steps      int               // how many edges were looked at
+	visited    []int             // the reached vertices, in order
+	steps      int               // how many edges were visited
 }
 
 type edge struct {
@@ -34,11 +31,10 @@ type edge struct {
 	residual int64
 }
 
-// sink is the vertex of what was given.
+// sink is the vertex that all flow reaches.
 const sink = 0
 
-// newMatching makes a matching without demands. free tells the capacity of a
-// card name that is not in use.
+// newMatching returns a matching without demands. free returns the free quota of a card.
 func newMatching(elasticUsages []ElasticUsage, free func(card.Name) int64) *matching {
 	m := &matching{free: free, names: map[card.Name]int{}}
 	m.addVertex() // the sink
@@ -74,8 +70,8 @@ func (m *matching) cardVertex(name card.Name) int {
 	return v
 }
 
-// choiceVertex is the vertex of several card names in the order of the alphabet, false
-// when there are too many choices already.
+// choiceVertex returns the vertex of several sorted card names, false if there are too many
+// choices.
 func (m *matching) choiceVertex(names []card.Name) (int, bool) {
 	key := joinNames(names)
 	v, ok := m.choices[key]
@@ -88,21 +84,20 @@ func (m *matching) choiceVertex(names []card.Name) (int, bool) {
 	v = m.addVertex()
 	m.choices[key] = v
 	for _, name := range names {
-		m.addEdge(v, m.cardVertex(name), math.MaxInt64/2) // what it gets bounds it
+		m.addEdge(v, m.cardVertex(name), math.MaxInt64/2) // bounded by the demand
 	}
 	return v, true
 }
 
-// isExhausted tells that nothing of a card can be given.
+// isExhausted reports whether a card has no capacity.
 func (m *matching) isExhausted(name card.Name) bool {
 	_, known := m.names[name]
 	return !known && m.free(name) == 0
 }
 
-// addDemand gives the demand as many cards as possible, moving earlier demands to
-// other alternatives where that helps, and returns how many it got. One choice
-// too many gets as many of each of its cards, or fewer: what is admitted so would
-// be admitted otherwise as well.
+// addDemand gives the demand as many cards as possible and returns how many. It moves earlier
+// demands to other alternatives where that helps. A demand beyond the bound on choices takes as
+// many of each of its cards, which is never too generous.
 func (m *matching) addDemand(d Demand) card.Count {
 	if d.Count == 0 {
 		return 0
@@ -137,9 +132,8 @@ func (m *matching) pushFlow(from int, count card.Count) card.Count {
 	return card.Count(got)
 }
 
-// augmentPath finds a shortest path from a vertex to the sink that has capacity
-// left, pushes as much as it can carry, at most so much, and returns how much
-// that was.
+// augmentPath finds a shortest path with capacity from a vertex to the sink and pushes up to
+// limit along it. It returns how much it pushed.
 func (m *matching) augmentPath(from int, limit int64) int64 {
 	clear(m.parentEdge)
 	m.visited = append(m.visited[:0], from)
